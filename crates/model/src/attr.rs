@@ -1,0 +1,139 @@
+//! Attributes of a file as POSIX shows them, and changes to them.
+
+use crate::{Fid, Timestamp};
+use serde::{Deserialize, Serialize};
+
+pub const S_IFMT: u32 = 0o170000;
+pub const S_ISUID: u32 = 0o4000;
+pub const S_ISGID: u32 = 0o2000;
+pub const S_ISVTX: u32 = 0o1000;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, PartialOrd, Ord, Hash)]
+pub enum FileType {
+    Regular,
+    Directory,
+    Symlink,
+    CharDevice,
+    BlockDevice,
+    Fifo,
+    Socket,
+}
+
+impl FileType {
+    /// The `S_IFMT` bits.
+    pub fn mode_bits(self) -> u32 {
+        match self {
+            FileType::Fifo => 0o010000,
+            FileType::CharDevice => 0o020000,
+            FileType::Directory => 0o040000,
+            FileType::BlockDevice => 0o060000,
+            FileType::Regular => 0o100000,
+            FileType::Symlink => 0o120000,
+            FileType::Socket => 0o140000,
+        }
+    }
+
+    /// From a mode's `S_IFMT` bits; `None` if they name no type. Zero means regular, as in mknod(2).
+    pub fn from_mode(mode: u32) -> Option<FileType> {
+        Some(match mode & S_IFMT {
+            0o010000 => FileType::Fifo,
+            0o020000 => FileType::CharDevice,
+            0o040000 => FileType::Directory,
+            0o060000 => FileType::BlockDevice,
+            0 | 0o100000 => FileType::Regular,
+            0o120000 => FileType::Symlink,
+            0o140000 => FileType::Socket,
+            _ => return None,
+        })
+    }
+
+    /// `d_type` of readdir(3).
+    pub fn d_type(self) -> u8 {
+        (self.mode_bits() >> 12) as u8
+    }
+}
+
+/// Attributes of one file. `mode` holds permission and set-id bits only; the type is in `kind`.
+/// For a regular file with objects `size`, `blocks` and the times are the metadata server's part until
+/// the client merged the objects' ([`Attr::merge_object`]).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Attr {
+    pub fid: Fid,
+    pub kind: FileType,
+    /// Permission bits with set-uid, set-gid and sticky: `mode & 0o7777`.
+    pub mode: u32,
+    pub nlink: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub projid: u32,
+    /// Device number of device nodes, in Linux's `makedev` encoding.
+    pub rdev: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Allocated space in 512-byte blocks.
+    pub blocks: u64,
+    pub atime: Timestamp,
+    pub mtime: Timestamp,
+    pub ctime: Timestamp,
+    pub btime: Timestamp,
+    /// FS_*_FL flags (immutable, append …).
+    pub flags: u32,
+    /// Grows with each change of the inode on its metadata server.
+    pub version: u64,
+}
+
+impl Attr {
+    /// `st_mode`.
+    pub fn st_mode(&self) -> u32 {
+        self.kind.mode_bits() | (self.mode & 0o7777)
+    }
+
+    /// Takes a data object's newer times in: the side with the later ctime knows the mtime (on a tie the
+    /// metadata server's, since an explicit utimes(2) lands there), atime and ctime only grow.
+    pub fn merge_object(&mut self, o: &ObjectAttr) {
+        if o.ctime > self.ctime {
+            self.mtime = o.mtime;
+            self.ctime = o.ctime;
+        }
+        self.blocks += o.blocks;
+    }
+}
+
+/// What an OST knows of one object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ObjectAttr {
+    /// Object (not file) size in bytes.
+    pub size: u64,
+    /// Allocated 512-byte blocks.
+    pub blocks: u64,
+    pub mtime: Timestamp,
+    pub ctime: Timestamp,
+    /// Grows with each change of the object's data.
+    pub data_version: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum SetTime {
+    /// The time of the request.
+    Now,
+    At(Timestamp),
+}
+
+/// A change of attributes; `None` leaves a field as it is.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SetAttr {
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub projid: Option<u32>,
+    /// On the metadata server: checks the right to write, clears set-id bits and stamps mtime and ctime;
+    /// the objects are cut by the client (see `client/src/ops/setattr.rs`).
+    pub size: Option<u64>,
+    pub atime: Option<SetTime>,
+    pub mtime: Option<SetTime>,
+    /// Only stamps (a write by a handle that the kernel asks to drop set-id bits for).
+    pub kill_suid_sgid: bool,
+    pub flags: Option<u32>,
+    /// The caller holds the file open for writing: permission was checked at open.
+    pub by_handle: bool,
+}

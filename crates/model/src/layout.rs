@@ -1,0 +1,294 @@
+//! Where a file's bytes lie: components, stripes, objects (design.md §4, §8).
+//!
+//! Today's files have one component of pattern `Raid0` that reaches to the end; the stored form already
+//! has several components, mirrors, data on MDT and parity (see `docs/formats/layout.md`).
+
+use crate::{Errno, Fid, ObjectId, limits};
+use serde::{Deserialize, Serialize};
+
+/// End of file as a component's end.
+pub const EOF: u64 = u64::MAX;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Pattern {
+    Raid0,
+    /// Data with the inode, on the MDT.
+    Mdt,
+    Parity {
+        data: u8,
+        parity: u8,
+    },
+}
+
+/// One data object of a component.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LayoutObject {
+    /// Index of the OST.
+    pub ost: u16,
+    pub id: ObjectId,
+}
+
+/// A byte range of the file and the objects that hold it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Component {
+    /// Never reused within a file; 1 for the first.
+    pub id: u32,
+    pub mirror: u16,
+    /// LCME_FL_* bits of Lustre (stale 1, prefrd 2, prefwr 4, offline 8, init 0x10, nosync 0x20, …).
+    pub flags: u32,
+    /// Absolute file offsets `start..end`; `end` may be [`EOF`].
+    pub start: u64,
+    pub end: u64,
+    pub pattern: Pattern,
+    /// Bytes.
+    pub stripe_size: u32,
+    pub pool: String,
+    /// One per stripe, in stripe order; empty while the component is not instantiated.
+    pub objects: Vec<LayoutObject>,
+    /// Unknown extensions of later versions: kept as they are.
+    pub extra: Vec<(u16, Vec<u8>)>,
+}
+
+pub const COMPONENT_INIT: u32 = 0x10;
+
+/// The layout of one regular file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Layout {
+    /// Grows with each change of the layout; data requests carry it.
+    pub generation: u32,
+    pub flags: u32,
+    pub components: Vec<Component>,
+}
+
+/// A piece of a file range that lies contiguously in one object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// Index into the component's `objects`.
+    pub stripe: usize,
+    pub object: LayoutObject,
+    pub object_offset: u64,
+    pub file_offset: u64,
+    pub len: u64,
+}
+
+impl Component {
+    fn width(&self) -> u64 {
+        u64::from(self.stripe_size) * self.objects.len() as u64
+    }
+
+    /// RAID0: stripe number = (off / ssize) mod count; object offset = (off / (ssize·count))·ssize + off mod ssize.
+    fn place(&self, off: u64) -> (usize, u64) {
+        let ss = u64::from(self.stripe_size);
+        let stripe = (off / ss) % self.objects.len() as u64;
+        (stripe as usize, (off / self.width()) * ss + off % ss)
+    }
+
+    /// File offset of byte `off` of the object of stripe `stripe`: the inverse of the mapping above.
+    pub fn file_offset(&self, stripe: usize, off: u64) -> u64 {
+        let ss = u64::from(self.stripe_size);
+        (off / ss) * self.width() + stripe as u64 * ss + off % ss
+    }
+
+    /// Size the file has if the object of `stripe` holds `object_size` bytes (0 for an empty object).
+    pub fn file_size_from(&self, stripe: usize, object_size: u64) -> u64 {
+        if object_size == 0 { 0 } else { self.file_offset(stripe, object_size - 1).saturating_add(1) }
+    }
+
+    /// Size that the object of `stripe` has when the file is cut to `file_size` bytes.
+    pub fn object_size_for(&self, stripe: usize, file_size: u64) -> u64 {
+        let ss = u64::from(self.stripe_size);
+        let (full, rest) = (file_size / self.width(), file_size % self.width());
+        full * ss + rest.saturating_sub(stripe as u64 * ss).min(ss)
+    }
+}
+
+impl Layout {
+    /// A plain striped layout of one component.
+    pub fn plain(fid: Fid, stripe_size: u32, pool: &str, osts: &[u16]) -> Layout {
+        assert!(!osts.is_empty() && stripe_size > 0, "a layout needs objects");
+        let objects = osts
+            .iter()
+            .enumerate()
+            .map(|(i, &ost)| LayoutObject {
+                ost,
+                id: ObjectId { origin: fid, component: 1, stripe: i as u32 },
+            })
+            .collect();
+        let c = Component {
+            id: 1,
+            mirror: 0,
+            flags: COMPONENT_INIT,
+            start: 0,
+            end: EOF,
+            pattern: Pattern::Raid0,
+            stripe_size,
+            pool: pool.to_string(),
+            objects,
+            extra: Vec::new(),
+        };
+        Layout { generation: 0, flags: 0, components: vec![c] }
+    }
+
+    /// The single component of a plain layout.
+    pub fn component(&self) -> &Component {
+        &self.components[0]
+    }
+
+    pub fn stripe_count(&self) -> usize {
+        self.components.iter().map(|c| c.objects.len()).max().unwrap_or(0)
+    }
+
+    pub fn objects(&self) -> impl Iterator<Item = &LayoutObject> {
+        self.components.iter().flat_map(|c| c.objects.iter())
+    }
+
+    /// The pieces of `off..off+len`, in file order, one for each run within a stripe.
+    pub fn extents(&self, off: u64, len: u64) -> Vec<Extent> {
+        let mut out = Vec::new();
+        let end = off.saturating_add(len);
+        let mut pos = off;
+        while pos < end {
+            let Some(c) = self.components.iter().find(|c| c.start <= pos && pos < c.end && !c.objects.is_empty())
+            else {
+                break;
+            };
+            let (stripe, object_offset) = c.place(pos);
+            let ss = u64::from(c.stripe_size);
+            let stop = if c.objects.len() == 1 { end } else { (pos / ss + 1).saturating_mul(ss) };
+            let stop = stop.min(end).min(c.end);
+            out.push(Extent { stripe, object: c.objects[stripe], object_offset, file_offset: pos, len: stop - pos });
+            pos = stop;
+        }
+        out
+    }
+}
+
+/// What a user asks for with `lfs setstripe`, and what a directory or the file system has as its default.
+/// Zero (count, size) and −1 (start) mean "as inherited".
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LayoutSpec {
+    /// −1: all usable OSTs; 0: inherited.
+    pub stripe_count: i32,
+    /// Bytes; 0: inherited.
+    pub stripe_size: u64,
+    /// First OST; −1: the server chooses.
+    pub stripe_start: i32,
+    /// Exact OSTs in order; empty: the server chooses.
+    pub osts: Vec<u16>,
+    pub pool: String,
+    pub extra: Vec<(u16, Vec<u8>)>,
+}
+
+impl Default for LayoutSpec {
+    fn default() -> LayoutSpec {
+        LayoutSpec {
+            stripe_count: 0,
+            stripe_size: 0,
+            stripe_start: -1,
+            osts: Vec::new(),
+            pool: String::new(),
+            extra: Vec::new(),
+        }
+    }
+}
+
+impl LayoutSpec {
+    /// The values that a file gets when nothing else is said: 1 stripe of 4 MiB.
+    pub fn builtin() -> LayoutSpec {
+        LayoutSpec {
+            stripe_count: limits::STRIPE_COUNT_DEFAULT,
+            stripe_size: limits::STRIPE_SIZE_DEFAULT_BYTES,
+            ..LayoutSpec::default()
+        }
+    }
+
+    /// Fields not given here are taken from `parent`.
+    pub fn inherit(mut self, parent: &LayoutSpec) -> LayoutSpec {
+        if self.stripe_count == 0 && self.osts.is_empty() {
+            self.stripe_count = parent.stripe_count;
+        }
+        if self.stripe_size == 0 {
+            self.stripe_size = parent.stripe_size;
+        }
+        if self.osts.is_empty() && self.stripe_start == -1 {
+            self.stripe_start = parent.stripe_start;
+            if self.stripe_count == parent.stripe_count {
+                self.osts.clone_from(&parent.osts);
+            }
+        }
+        if self.pool.is_empty() {
+            self.pool.clone_from(&parent.pool);
+        }
+        self
+    }
+
+    /// `EINVAL` for settings that no file system could satisfy.
+    pub fn check(&self) -> Result<(), Errno> {
+        let size_ok = self.stripe_size == 0
+            || (self.stripe_size % limits::STRIPE_SIZE_MIN_BYTES == 0
+                && self.stripe_size <= limits::STRIPE_SIZE_MAX_BYTES);
+        let count_ok = self.stripe_count >= -1 && self.stripe_count <= limits::STRIPE_COUNT_MAX as i32;
+        let start_ok = self.stripe_start >= -1 && self.stripe_start <= limits::OST_INDEX_MAX as i32;
+        let mut sorted = self.osts.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let osts_ok = sorted.len() == self.osts.len()
+            && self.osts.len() <= limits::STRIPE_COUNT_MAX as usize
+            && (self.osts.is_empty()
+                || ((self.stripe_count <= 0 || self.stripe_count as usize == self.osts.len())
+                    && (self.stripe_start == -1 || self.osts.contains(&(self.stripe_start as u16)))));
+        let pool_ok = self.pool.len() <= limits::POOL_NAME_MAX_BYTES;
+        if size_ok && count_ok && start_ok && osts_ok && pool_ok { Ok(()) } else { Err(Errno::EINVAL) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn layout(count: u16, ss: u32) -> Layout {
+        Layout::plain(Fid::new(1, 2, 0), ss, "", &(0..count).collect::<Vec<_>>())
+    }
+
+    proptest! {
+        #[test]
+        fn extents_cover_the_range_and_map_back(count in 1u16..9, off in 0u64..50_000_000, len in 1u64..5_000_000) {
+            let l = layout(count, 65536);
+            let c = l.component();
+            let mut pos = off;
+            for e in l.extents(off, len) {
+                prop_assert_eq!(e.file_offset, pos);
+                prop_assert_eq!(c.file_offset(e.stripe, e.object_offset), pos);
+                prop_assert_eq!(c.file_offset(e.stripe, e.object_offset + e.len - 1), pos + e.len - 1);
+                pos += e.len;
+            }
+            prop_assert_eq!(pos, off + len);
+        }
+
+        #[test]
+        fn cutting_objects_gives_the_file_size_back(count in 1u16..9, size in 0u64..50_000_000) {
+            let l = layout(count, 65536);
+            let c = l.component();
+            let got = (0..count as usize).map(|s| c.file_size_from(s, c.object_size_for(s, size))).max().unwrap();
+            prop_assert_eq!(got, size);
+        }
+    }
+
+    #[test]
+    fn impossible_settings_are_refused() {
+        let ok = LayoutSpec { stripe_count: 2, osts: vec![3, 1], ..LayoutSpec::default() };
+        assert!(ok.check().is_ok());
+        for bad in [
+            LayoutSpec { stripe_size: 65537, ..LayoutSpec::default() },
+            LayoutSpec { stripe_size: 1 << 32, ..LayoutSpec::default() },
+            LayoutSpec { stripe_count: 2001, ..LayoutSpec::default() },
+            LayoutSpec { stripe_count: -2, ..LayoutSpec::default() },
+            LayoutSpec { osts: vec![1, 1], ..LayoutSpec::default() },
+            LayoutSpec { stripe_count: 3, osts: vec![1, 2], ..LayoutSpec::default() },
+            LayoutSpec { stripe_start: 5, osts: vec![1, 2], ..LayoutSpec::default() },
+        ] {
+            assert_eq!(bad.check(), Err(Errno::EINVAL), "{bad:?}");
+        }
+    }
+}

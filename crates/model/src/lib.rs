@@ -1,0 +1,28 @@
+//! Rules without I/O: identities, attributes, layouts, permissions, errors, limits.
+//!
+//! Everything here is a pure function of its arguments, so that server, client, simulator and tests
+//! share one meaning of each concept.
+
+pub mod attr;
+pub mod cred;
+pub mod errno;
+pub mod fid;
+pub mod layout;
+pub mod limits;
+pub mod nid;
+pub mod target;
+pub mod time;
+
+pub use attr::{Attr, FileType, ObjectAttr, SetAttr, SetTime};
+pub use cred::Cred;
+pub use errno::Errno;
+pub use fid::{Fid, ObjectId};
+pub use layout::{Layout, LayoutSpec};
+pub use nid::Nid;
+pub use target::{TargetId, TargetKind};
+pub use time::Timestamp;
+
+/// Hash map with a fixed hasher: the same run twice walks it in the same order.
+pub type Map<K, V> = rustc_hash::FxHashMap<K, V>;
+/// Hash set with a fixed hasher.
+pub type Set<K> = rustc_hash::FxHashSet<K>;

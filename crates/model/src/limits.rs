@@ -1,0 +1,46 @@
+//! Every limit of the file system, the unit last in the name.
+
+pub const NAME_MAX_BYTES: usize = 255;
+pub const PATH_MAX_BYTES: usize = 4096;
+/// Longest symbolic link target.
+pub const SYMLINK_MAX_BYTES: usize = 4095;
+pub const XATTR_NAME_MAX_BYTES: usize = 255;
+pub const XATTR_VALUE_MAX_BYTES: usize = 65536;
+/// All names of a file's extended attributes together, as listxattr(2) bounds them.
+pub const XATTR_LIST_MAX_BYTES: usize = 65536;
+pub const LINK_MAX_LINKS: u32 = 65000;
+pub const GROUPS_MAX: usize = 65536;
+pub const ACL_ENTRIES_MAX: usize = 1024;
+
+pub const FSNAME_MAX_BYTES: usize = 8;
+pub const POOL_NAME_MAX_BYTES: usize = 15;
+pub const JOBID_MAX_BYTES: usize = 31;
+
+pub const STRIPE_COUNT_MAX: u32 = 2000;
+pub const STRIPE_SIZE_MIN_BYTES: u64 = 65536;
+pub const STRIPE_SIZE_MAX_BYTES: u64 = (1 << 32) - STRIPE_SIZE_MIN_BYTES;
+pub const STRIPE_SIZE_DEFAULT_BYTES: u64 = 4 << 20;
+pub const STRIPE_COUNT_DEFAULT: i32 = 1;
+pub const OST_INDEX_MAX: u32 = 0xffde;
+
+/// Largest file offset + 1: 2^63 − 1, as POSIX's off_t.
+pub const FILE_SIZE_MAX_BYTES: u64 = i64::MAX as u64;
+
+/// Body of one message.
+pub const RPC_BODY_MAX_BYTES: usize = 4 << 20;
+/// Bulk of one message.
+pub const RPC_BULK_MAX_BYTES: usize = 16 << 20;
+/// Bulk a client sends in one message by default.
+pub const RPC_BULK_DEFAULT_BYTES: usize = 4 << 20;
+/// Requests a client may have in flight with one target: its reply slots.
+pub const SLOTS_PER_SESSION: u16 = 64;
+/// Operations of one batch message.
+pub const BATCH_OPS_MAX: usize = 1000;
+/// Clients one target knows at a time.
+pub const CLIENTS_MAX: usize = 131_072;
+/// Open files of one client.
+pub const OPENS_PER_CLIENT_MAX: usize = 1 << 20;
+/// Locks (flock, POSIX ranges) of one client.
+pub const LOCKS_PER_CLIENT_MAX: usize = 1 << 20;
+/// The well-known port of a server node.
+pub const PORT: u16 = 988;

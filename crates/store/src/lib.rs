@@ -1,0 +1,14 @@
+//! Bytes on disk: one ordered journal, an ordered table that is its checkpoint, objects by location.
+//!
+//! `journal/` is the truth, `table/` what it was applied to, `object/` the byte ranges of files, `format`
+//! the superblock. A target's folder: `superblock`, `journal/`, `table.redb`, `objects/`.
+
+pub mod db;
+pub mod error;
+pub mod format;
+pub mod journal;
+pub mod object;
+pub mod table;
+
+pub use db::{Db, DbOptions, Lsn, ReplyRecord, Txn, View};
+pub use error::StoreError;

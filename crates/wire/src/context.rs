@@ -1,0 +1,37 @@
+//! What every request and every reply says besides its verb.
+
+use model::{Cred, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// First part of each request's body. Fields that nothing uses yet have their room from the first
+/// version on; `extra` holds tagged values of later versions, skipped and preserved when unknown.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RequestContext {
+    pub cred: Cred,
+    pub projid: u32,
+    pub jobid: String,
+    /// NID of the client as it knows itself; the server trusts only the connection's.
+    pub client_nid: String,
+    pub auth_flavour: u16,
+    pub auth_token: Vec<u8>,
+    pub nodemap: u32,
+    /// The caller gives up after so many milliseconds; 0: never.
+    pub deadline_ms: u32,
+    /// Of data requests: generation of the layout that the client mapped the file with.
+    pub layout_generation: u32,
+    pub capability: Vec<u8>,
+    pub trace_id: u64,
+    /// When the application made the call, by the client's clock.
+    pub client_time: Timestamp,
+    pub extra: Vec<(u16, Vec<u8>)>,
+}
+
+/// First part of each reply's body.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ReplyContext {
+    /// Every operation of this target with a transno up to this one is durable.
+    pub last_committed: u64,
+    /// Requests the client may have in flight from now on.
+    pub credits: u16,
+    pub extra: Vec<(u16, Vec<u8>)>,
+}

@@ -1,0 +1,13 @@
+//! Bytes on the network: frame header, message bodies, versions. No I/O; every decoder is fuzzed.
+//!
+//! `frame` is the 64-byte header and what follows it, `context` what every request says about its
+//! caller, `msg/VERB.rs` one file for each message. Byte tables: `docs/formats/wire.md`.
+
+pub mod context;
+pub mod frame;
+pub mod message;
+pub mod msg;
+
+pub use context::{ReplyContext, RequestContext};
+pub use frame::{Frame, FrameError, FrameKind, Header};
+pub use message::{CodecError, Message, Op, decode_body, encode_body};

@@ -1,0 +1,65 @@
+//! Opcodes, and the link between an opcode and the types of its bodies.
+
+use serde::{Serialize, de::DeserializeOwned};
+
+/// A request type. The reply's type belongs to it; an error reply has an empty body.
+pub trait Message: Serialize + DeserializeOwned + Send + Sync + Clone + std::fmt::Debug + 'static {
+    const OP: Op;
+    /// Changes something on the server: gets a transno and a reply slot that survives a restart.
+    const MODIFIES: bool;
+    type Reply: Serialize + DeserializeOwned + Send + Sync + Clone + std::fmt::Debug + 'static;
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum CodecError {
+    #[error("message body does not decode as {what}: {why}")]
+    Body { what: &'static str, why: String },
+    #[error("unknown opcode {0}")]
+    Opcode(u16),
+}
+
+/// context ‖ message, both postcard.
+pub fn encode_body<C: Serialize, M: Serialize>(ctx: &C, msg: &M) -> Vec<u8> {
+    let v = postcard::to_stdvec(ctx).expect("plain data encodes");
+    postcard::to_extend(msg, v).expect("plain data encodes")
+}
+
+/// The inverse of [`encode_body`]. Bytes after the message are ignored: later versions append fields.
+pub fn decode_body<C: DeserializeOwned, M: DeserializeOwned>(body: &[u8]) -> Result<(C, M), CodecError> {
+    let bad = |e: postcard::Error| CodecError::Body { what: std::any::type_name::<M>(), why: e.to_string() };
+    let (ctx, rest) = postcard::take_from_bytes(body).map_err(bad)?;
+    let (msg, _) = postcard::take_from_bytes(rest).map_err(bad)?;
+    Ok((ctx, msg))
+}
+
+macro_rules! ops {
+    ($($name:ident = $num:literal,)*) => {
+        /// What a message asks for. Numbers are never reused.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u16)]
+        pub enum Op { $($name = $num,)* }
+
+        impl Op {
+            pub const ALL: &'static [Op] = &[$(Op::$name,)*];
+
+            pub fn from_u16(n: u16) -> Result<Op, CodecError> {
+                match n { $($num => Ok(Op::$name),)* _ => Err(CodecError::Opcode(n)) }
+            }
+        }
+    };
+}
+
+ops! {
+    // sessions
+    Ping = 1, Disconnect = 2, Batch = 3, Statfs = 4, GetParam = 5, SetParam = 6,
+    // names (MDT)
+    Lookup = 20, Getattr = 21, Setattr = 22, Create = 23, Mkdir = 24, Mknod = 25, Symlink = 26, Readlink = 27,
+    Link = 28, Unlink = 29, Rmdir = 30, Rename = 31, Open = 32, Close = 33, Readdir = 34, Getxattr = 35,
+    Setxattr = 36, Listxattr = 37, Removexattr = 38, Setlayout = 39, Getpath = 40, Allocseq = 41,
+    // locks (MDT)
+    Enqueue = 60, Cancel = 61, Getlock = 62, Reclaim = 63,
+    // data (OST)
+    Read = 80, Write = 81, Truncate = 82, Fallocate = 83, Seek = 84, Glimpse = 85, Destroy = 86, Sync = 87,
+    // configuration (MGS)
+    Register = 100, Config = 101,
+}

@@ -1,0 +1,13 @@
+//! close: the end of an open. Unknown handles are no error (an interrupted open may never have been).
+
+use model::{Fid, Timestamp};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Close {
+    pub fid: Fid,
+    pub handle: u64,
+    /// relatime: the last read through this handle, if it is to be stored.
+    pub atime: Option<Timestamp>,
+}
+message!(Close, Close, (), modifies = true);

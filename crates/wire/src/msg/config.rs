@@ -1,0 +1,34 @@
+//! config: the targets and parameters of a file system.
+
+use model::{Nid, TargetId};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Config {
+    pub fsname: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TargetEntry {
+    pub target: TargetId,
+    pub target_uuid: [u8; 16],
+    pub nids: Vec<Nid>,
+    pub epoch: u32,
+    /// `lctl deactivate` and `del_ost` clear it.
+    pub active: bool,
+    /// Failure domains, outermost first; empty until placed.
+    pub domains: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ConfigReply {
+    /// Grows with each change.
+    pub version: u64,
+    pub fsname: String,
+    pub fs_uuid: [u8; 16],
+    pub targets: Vec<TargetEntry>,
+    /// Permanent parameters (`set_param -P`).
+    pub params: Vec<(String, String)>,
+    pub extra: Vec<(u16, Vec<u8>)>,
+}
+message!(Config, Config, ConfigReply, modifies = false);

@@ -1,0 +1,47 @@
+//! connect: the first message on a connection. Carried in frames of kind Connect and ConnectReply.
+
+use serde::{Deserialize, Serialize};
+
+/// Feature bits, after ext4's rules.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ConnectFeatures {
+    /// The peer need not know these.
+    pub compat: u64,
+    /// The peer must know these.
+    pub incompat: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Connect {
+    /// Random, one per mount or per server process: under it the server keeps opens, locks and reply slots.
+    pub client_uuid: [u8; 16],
+    /// `nacre-client 0.1.0 on host`, for messages.
+    pub client_name: String,
+    pub fsname: String,
+    pub version: u16,
+    pub features: ConnectFeatures,
+    /// This client was connected before: 0 for a first connect, otherwise the epoch it last saw.
+    pub last_epoch: u32,
+    /// Slots the client wants to use.
+    pub slots: u16,
+    /// 0: requests; 1: bulk (reserved).
+    pub lane: u8,
+    pub extra: Vec<(u16, Vec<u8>)>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ConnectReply {
+    /// Names this connection in every frame that follows.
+    pub session: u64,
+    pub epoch: u32,
+    pub features: ConnectFeatures,
+    pub slots: u16,
+    /// The server does not know this client (any more): it was evicted, or it is new.
+    pub new_client: bool,
+    /// The server restarted since `last_epoch` and waits for [`super::reclaim`].
+    pub recovering: bool,
+    /// Ping when idle for so long; a client silent for six times this is evicted.
+    pub ping_interval_ms: u32,
+    pub server_name: String,
+    pub extra: Vec<(u16, Vec<u8>)>,
+}

@@ -1,0 +1,15 @@
+//! glimpse: size, blocks and times of objects. Objects that were never written are empty.
+
+use model::{ObjectAttr, ObjectId};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Glimpse {
+    pub objects: Vec<ObjectId>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct GlimpseReply {
+    pub attrs: Vec<ObjectAttr>,
+}
+message!(Glimpse, Glimpse, GlimpseReply, modifies = false);

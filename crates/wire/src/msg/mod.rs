@@ -1,0 +1,55 @@
+//! One file for each message: `VERB.rs` holds the request, its reply and the opcode they belong to.
+
+macro_rules! message {
+    ($req:ident, $op:ident, $reply:ty, modifies = $m:literal) => {
+        impl crate::Message for $req {
+            const OP: crate::Op = crate::Op::$op;
+            const MODIFIES: bool = $m;
+            type Reply = $reply;
+        }
+    };
+}
+
+pub mod allocseq;
+pub mod batch;
+pub mod cancel;
+pub mod close;
+pub mod config;
+pub mod connect;
+pub mod create;
+pub mod destroy;
+pub mod disconnect;
+pub mod enqueue;
+pub mod fallocate;
+pub mod getattr;
+pub mod getlock;
+pub mod getpath;
+pub mod getxattr;
+pub mod glimpse;
+pub mod link;
+pub mod listxattr;
+pub mod lookup;
+pub mod mkdir;
+pub mod mknod;
+pub mod notify;
+pub mod open;
+pub mod param;
+pub mod ping;
+pub mod read;
+pub mod readdir;
+pub mod readlink;
+pub mod reclaim;
+pub mod register;
+pub mod removexattr;
+pub mod rename;
+pub mod rmdir;
+pub mod seek;
+pub mod setattr;
+pub mod setlayout;
+pub mod setxattr;
+pub mod statfs;
+pub mod symlink;
+pub mod sync;
+pub mod truncate;
+pub mod unlink;
+pub mod write;

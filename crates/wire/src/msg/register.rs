@@ -1,0 +1,28 @@
+//! register: a target makes itself known to the MGS, at each start.
+
+use model::{Nid, TargetId};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Register {
+    pub fsname: String,
+    pub target: TargetId,
+    /// UUID of the file system as the target's label has it; zero before the first registration.
+    pub fs_uuid: [u8; 16],
+    pub target_uuid: [u8; 16],
+    /// NIDs on which this target answers now.
+    pub nids: Vec<Nid>,
+    /// Grows with each start.
+    pub epoch: u32,
+    pub first_time: bool,
+    /// Takes the index of a lost target.
+    pub replace: bool,
+    pub params: Vec<(String, String)>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RegisterReply {
+    pub fs_uuid: [u8; 16],
+    pub config: super::config::ConfigReply,
+}
+message!(Register, Register, RegisterReply, modifies = true);

@@ -1,0 +1,15 @@
+//! truncate: sets an object's size.
+
+use model::{Fid, ObjectAttr, ObjectId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Truncate {
+    pub object: ObjectId,
+    pub size: u64,
+    pub file: Fid,
+    pub inode_ctime: Timestamp,
+    /// Do not stamp times (the metadata server's setattr did).
+    pub keep_times: bool,
+}
+message!(Truncate, Truncate, ObjectAttr, modifies = true);

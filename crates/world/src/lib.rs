@@ -1,0 +1,209 @@
+//! The only place that touches the outside: clock, network, disk, randomness, threads.
+//!
+//! Everything else is written against [`World`], so that the simulator (`sim`) can run the same code in
+//! one thread with virtual time, a lossy network and disks that forget what was not flushed.
+//! `real` is production, `mem` a disk in memory with a crash model.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub mod future;
+pub mod host;
+pub mod mem;
+pub mod real;
+
+pub use future::{Either, block_on, block_on_for, select};
+/// Channels, semaphores and the like: they work on any executor and hold no clock.
+pub use tokio::sync;
+
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Monotonic time in nanoseconds since an arbitrary start.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Instant(pub u64);
+
+impl Instant {
+    pub fn plus(self, d: Duration) -> Instant {
+        Instant(self.0.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    /// Zero if `earlier` is later.
+    pub fn since(self, earlier: Instant) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+pub trait Clock: Send + Sync {
+    fn now(&self) -> Instant;
+    fn wall(&self) -> model::Timestamp;
+    fn sleep(&self, d: Duration) -> BoxFuture<()>;
+}
+
+/// A connection that carries whole frames, in order. Dropping the last handle closes it.
+pub trait Conn: Send + Sync {
+    /// Queues a frame; completes when the connection took it (back-pressure). An error is final.
+    fn send(&self, f: wire::Frame) -> BoxFuture<io::Result<()>>;
+    /// The next frame. `UnexpectedEof` when the peer closed; `InvalidData` (with the reason in the text)
+    /// when what came was no frame: the connection is of no use any more. One receiver at a time.
+    fn recv(&self) -> BoxFuture<io::Result<wire::Frame>>;
+    fn close(&self);
+    fn peer(&self) -> SocketAddr;
+}
+
+pub trait Listener: Send + Sync {
+    fn accept(&self) -> BoxFuture<io::Result<Arc<dyn Conn>>>;
+    fn local_addr(&self) -> SocketAddr;
+}
+
+pub trait Net: Send + Sync {
+    fn listen(&self, at: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Listener>>>;
+    /// `from` binds the source address, if given.
+    fn connect(&self, from: Option<IpAddr>, to: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Conn>>>;
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenMode {
+    pub write: bool,
+    pub create: bool,
+    /// With `create`: fail if it exists.
+    pub exclusive: bool,
+    pub truncate: bool,
+}
+
+impl OpenMode {
+    pub const READ: OpenMode = OpenMode { write: false, create: false, exclusive: false, truncate: false };
+    pub const WRITE: OpenMode = OpenMode { write: true, create: false, exclusive: false, truncate: false };
+    pub const CREATE: OpenMode = OpenMode { write: true, create: true, exclusive: false, truncate: false };
+    pub const CREATE_NEW: OpenMode = OpenMode { write: true, create: true, exclusive: true, truncate: false };
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileStat {
+    pub len: u64,
+    /// Allocated 512-byte blocks.
+    pub blocks: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// Bytes.
+    pub total: u64,
+    pub free: u64,
+    pub available: u64,
+    pub files: u64,
+    pub files_free: u64,
+}
+
+/// Files on a host. Paths are absolute. Calls block; long ones belong into [`World::blocking`].
+/// What was written is in the page cache (it survives a killed process) and durable after `sync_data`;
+/// a created, renamed or removed name is durable after `sync_dir` of its directory.
+pub trait Disk: Send + Sync {
+    fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
+    fn mkdir(&self, path: &str) -> io::Result<()>;
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    fn unlink(&self, path: &str) -> io::Result<()>;
+    fn rmdir(&self, path: &str) -> io::Result<()>;
+    /// Names in a directory, sorted.
+    fn list(&self, dir: &str) -> io::Result<Vec<String>>;
+    fn exists(&self, path: &str) -> io::Result<bool>;
+    fn sync_dir(&self, dir: &str) -> io::Result<()>;
+    fn space(&self, path: &str) -> io::Result<DiskSpace>;
+}
+
+pub trait DiskFile: Send + Sync {
+    /// Bytes read; short only at the end of the file.
+    fn read_at(&self, buf: &mut [u8], off: u64) -> io::Result<usize>;
+    /// All of it, or an error.
+    fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()>;
+    fn stat(&self) -> io::Result<FileStat>;
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// fdatasync: contents and the size are durable afterwards.
+    fn sync_data(&self) -> io::Result<()>;
+    /// fallocate(2): bits keep-size 1, punch-hole 2, zero-range 0x10.
+    fn allocate(&self, mode: u32, off: u64, len: u64) -> io::Result<()>;
+    /// Start of the next data at or after `off`; `None` if there is none.
+    fn seek_data(&self, off: u64) -> io::Result<Option<u64>>;
+    /// Start of the next hole at or after `off` (the end of the file counts); `None` if `off` is behind the end.
+    fn seek_hole(&self, off: u64) -> io::Result<Option<u64>>;
+    /// Takes the host's exclusive lock on the file (flock, no waiting); false if somebody else has it.
+    fn try_lock(&self) -> io::Result<bool>;
+}
+
+pub trait Rand: Send + Sync {
+    fn fill(&self, buf: &mut [u8]);
+}
+
+pub trait Spawn: Send + Sync {
+    fn spawn(&self, name: &'static str, f: BoxFuture<()>);
+    /// Runs `f` where blocking does no harm.
+    fn run_blocking(&self, f: Box<dyn FnOnce() + Send>) -> BoxFuture<()>;
+}
+
+/// One node's access to everything outside the program.
+#[derive(Clone)]
+pub struct World {
+    pub clock: Arc<dyn Clock>,
+    pub net: Arc<dyn Net>,
+    pub disk: Arc<dyn Disk>,
+    pub rand: Arc<dyn Rand>,
+    pub tasks: Arc<dyn Spawn>,
+}
+
+impl World {
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    pub fn wall(&self) -> model::Timestamp {
+        self.clock.wall()
+    }
+
+    pub fn sleep(&self, d: Duration) -> BoxFuture<()> {
+        self.clock.sleep(d)
+    }
+
+    pub fn spawn(&self, name: &'static str, f: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(name, Box::pin(f));
+    }
+
+    pub fn random_u64(&self) -> u64 {
+        let mut b = [0; 8];
+        self.rand.fill(&mut b);
+        u64::from_le_bytes(b)
+    }
+
+    pub fn random_uuid(&self) -> [u8; 16] {
+        let mut b = [0; 16];
+        self.rand.fill(&mut b);
+        b[6] = (b[6] & 0x0f) | 0x40;
+        b[8] = (b[8] & 0x3f) | 0x80;
+        b
+    }
+
+    /// Runs `f` on a thread that may block.
+    pub fn blocking<T: Send + 'static>(
+        &self,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> impl Future<Output = T> + Send + 'static {
+        let (tx, rx) = sync::oneshot::channel();
+        let run = self.tasks.run_blocking(Box::new(move || {
+            let _ = tx.send(f());
+        }));
+        async move {
+            run.await;
+            rx.await.expect("the blocking task ran to its end")
+        }
+    }
+
+    /// `None` when `d` passed first; the future is dropped then.
+    pub async fn timeout<T>(&self, d: Duration, f: impl Future<Output = T> + Send) -> Option<T> {
+        match select(f, self.sleep(d)).await {
+            Either::Left(v) => Some(v),
+            Either::Right(()) => None,
+        }
+    }
+}
