@@ -13,8 +13,11 @@ use std::time::Duration;
 
 pub mod future;
 pub mod host;
+pub mod ioctl;
+pub mod mapping;
 pub mod mem;
 pub mod real;
+pub mod sys;
 
 pub use future::{Either, block_on, block_on_for, select};
 /// Channels, semaphores and the like: they work on any executor and hold no clock.
