@@ -2,6 +2,8 @@
 //!
 //! `ops/VERB.rs` holds one operation each. Nothing is cached between calls: every call asks the servers.
 
+pub mod control;
+
 use bytes::Bytes;
 use model::{Attr, Cred, Errno, Fid, Layout, LayoutSpec, ObjectAttr, SetAttr};
 use std::sync::Arc;

@@ -1,0 +1,342 @@
+//! What `lfs` and `lctl` ask a mount: requests and replies as JSON through one ioctl.
+//!
+//! The caller opens any file or directory of the mount ([`open`]: read-only, never blocks on a FIFO) and uses
+//! [`call`]:
+//!
+//! ```ignore
+//! let dir = client::control::open("/mnt/nacre/dir")?;
+//! let reply = client::control::call(&dir, &Request::Getstripe { name: Some("file".into()) })?;
+//! ```
+//!
+//! An object without a way to be opened (a FIFO, a file without read permission, a symbolic link) is named by its
+//! directory and `name`. An ordinary user may do everything but [`Request::SetParam`]; the servers check
+//! permissions as for any other call. A path that is not on a Nacre mount gives `ENOTTY` (or `EINVAL` from some
+//! file systems).
+//!
+//! The ioctl ([`IOCTL_CALL`], `_IOWR('N', 1, 12288 bytes)`) takes and fills one buffer of [`BUFFER_BYTES`]:
+//!
+//! | bytes | in the request | in the reply |
+//! |---|---|---|
+//! | 0..4 | bytes of JSON that follow at 16 | bytes of JSON in this buffer |
+//! | 4..8 | 0 | bytes of the whole reply |
+//! | 8..16 | 0, or a reply's token to fetch more | token to fetch more with |
+//! | 16.. | a [`Request`]; with a token: nothing, and bytes 4..8 hold the offset | a part of a [`Response`] |
+//!
+//! Numbers are little-endian. A reply larger than one buffer is fetched in parts: [`call`] does that.
+
+use crate::TargetState;
+use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectAttr, TargetId};
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Bytes of the ioctl's buffer.
+pub const BUFFER_BYTES: usize = 12288;
+/// Bytes before the JSON.
+pub const HEADER_BYTES: usize = 16;
+/// `_IOWR('N', 1, [u8; BUFFER_BYTES])`.
+pub const IOCTL_CALL: u32 = 3 << 30 | (BUFFER_BYTES as u32) << 16 | (b'N' as u32) << 8 | 1;
+/// Longest reply.
+pub const REPLY_MAX_BYTES: usize = 4 << 20;
+
+/// A file name or path: any bytes. A string in JSON when it is UTF-8, a list of numbers otherwise.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub struct Name(pub Vec<u8>);
+
+impl Name {
+    /// For people: what is not UTF-8 is replaced.
+    pub fn lossy(&self) -> String {
+        String::from_utf8_lossy(&self.0).into_owned()
+    }
+}
+
+impl From<&str> for Name {
+    fn from(s: &str) -> Name {
+        Name(s.as_bytes().to_vec())
+    }
+}
+
+impl From<String> for Name {
+    fn from(s: String) -> Name {
+        Name(s.into_bytes())
+    }
+}
+
+impl From<&[u8]> for Name {
+    fn from(s: &[u8]) -> Name {
+        Name(s.to_vec())
+    }
+}
+
+impl From<Vec<u8>> for Name {
+    fn from(s: Vec<u8>) -> Name {
+        Name(s)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.lossy())
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => s.serialize_str(text),
+            Err(_) => s.collect_seq(&self.0),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Name, D::Error> {
+        struct V;
+        impl<'de> Visitor<'de> for V {
+            type Value = Name;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name: a string or a list of bytes")
+            }
+            fn visit_str<E>(self, s: &str) -> Result<Name, E> {
+                Ok(Name(s.as_bytes().to_vec()))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Name, A::Error> {
+                let mut out = Vec::new();
+                while let Some(b) = seq.next_element()? {
+                    out.push(b);
+                }
+                Ok(Name(out))
+            }
+        }
+        d.deserialize_any(V)
+    }
+}
+
+/// A request. `name: None` means the opened file itself, `Some` an entry of the opened directory (a symbolic
+/// link is not followed).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Which file system and which mount this is: [`Reply::Mount`].
+    Getname,
+    /// [`Reply::Fid`].
+    Path2fid { name: Option<Name> },
+    /// [`Reply::Paths`]. `ENOENT` for a file that does not exist or lies outside the mount's root.
+    Fid2path { fid: Fid },
+    /// [`Reply::Stripe`].
+    Getstripe { name: Option<Name> },
+    /// Layout of an empty file, default of a directory; `spec: None` removes the directory's default.
+    /// [`Reply::Done`]. `EEXIST` for a file that has data already.
+    Setstripe { name: Option<Name>, spec: Option<LayoutSpec> },
+    /// Creates a regular file with a layout in the opened directory; `EEXIST` if the name is there.
+    /// `mode`: permission bits before the caller's umask, which the caller passes along. [`Reply::Fid`].
+    Create { name: Name, mode: u32, umask: u32, spec: LayoutSpec },
+    /// Size, blocks and times of each object of a file: [`Reply::Objects`].
+    Glimpse { name: Option<Name> },
+    /// All targets with their connection's state: `lfs osts`, `mdts`, `check`, `lctl dl`. [`Reply::Targets`].
+    Targets,
+    /// All targets with their space: [`Reply::Space`]. Never waits longer than about a second for a dead one.
+    Df,
+    /// Parameters of this client daemon whose names match the shell glob: [`Reply::Params`].
+    GetParam { pattern: String },
+    /// Names only: [`Reply::Params`] with empty values.
+    ListParam { pattern: String },
+    /// Sets one parameter of this client daemon (exact name). Root only. [`Reply::Done`].
+    SetParam { name: String, value: String },
+}
+
+/// What came of a request.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Response {
+    Ok(Reply),
+    Error(ControlError),
+}
+
+/// Why a request failed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct ControlError {
+    /// Never zero: the exit status of `lfs`.
+    pub errno: i32,
+    /// strerror's text, or more where there is more to say.
+    pub message: String,
+}
+
+impl From<Errno> for ControlError {
+    fn from(e: Errno) -> ControlError {
+        ControlError { errno: e.0, message: e.text().to_string() }
+    }
+}
+
+impl From<std::io::Error> for ControlError {
+    fn from(e: std::io::Error) -> ControlError {
+        Errno::from(e).into()
+    }
+}
+
+/// A mount and its file system.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MountName {
+    pub fsname: String,
+    /// 16 hex digits: `lfs getname` prints `FSNAME-INSTANCE`.
+    pub instance: String,
+    /// 32 hex digits.
+    pub fs_uuid: String,
+    /// FID of the mount's root directory.
+    pub root: Fid,
+}
+
+/// The answer to [`Request::Getstripe`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Stripe {
+    pub fid: Fid,
+    pub kind: FileType,
+    /// Of a regular file; `None` if it has no layout yet.
+    pub layout: Option<Layout>,
+    /// A directory's own default, `None` if it has none of its own.
+    pub default: Option<LayoutSpec>,
+    /// The file system's default (the root directory's), `None` if it was never set.
+    pub fs_default: Option<LayoutSpec>,
+}
+
+/// One target.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Target {
+    pub target: TargetId,
+    /// `fsname-OST0000_UUID`.
+    pub uuid: String,
+    /// NID it is reached at.
+    pub nid: String,
+    /// `FULL`, `CONNECTING` …
+    pub state: String,
+    pub active: bool,
+}
+
+impl From<&TargetState> for Target {
+    fn from(t: &TargetState) -> Target {
+        Target {
+            target: t.target,
+            uuid: t.uuid.clone(),
+            nid: t.nid.to_string(),
+            state: t.state.clone(),
+            active: t.active,
+        }
+    }
+}
+
+/// Space of one target: bytes and inodes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TargetSpace {
+    pub target: Target,
+    /// Set when it could not be asked; the numbers are zero then.
+    pub errno: Option<i32>,
+    pub total: u64,
+    pub free: u64,
+    pub available: u64,
+    pub files: u64,
+    pub files_free: u64,
+    /// Bits of `lfs df -v`: 1 degraded, 2 read-only, 4 no-create, 8 no space, 16 no inodes.
+    pub flags: u32,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    Done,
+    Mount(MountName),
+    Fid(Fid),
+    Paths {
+        /// Relative to the mount's root, without a leading slash; `/` for the root itself.
+        paths: Vec<Name>,
+        /// (parent, name) of each link.
+        links: Vec<(Fid, Name)>,
+    },
+    Stripe(Box<Stripe>),
+    /// In the order of the layout's objects.
+    Objects(Vec<ObjectAttr>),
+    Targets(Vec<Target>),
+    Space(Vec<TargetSpace>),
+    Params(Vec<(String, String)>),
+}
+
+/// Opens a file or directory for [`call`]. Does not follow a final symbolic link that points nowhere, does not
+/// wait for a FIFO's writer.
+pub fn open(path: impl AsRef<std::path::Path>) -> Result<OwnedFd, ControlError> {
+    Ok(world::ioctl::open_for_call(path.as_ref())?)
+}
+
+/// Asks the mount that `fd` lies on. `errno` of the error is `ENOTTY` if that is no Nacre mount.
+pub fn call(fd: impl AsFd, request: &Request) -> Result<Reply, ControlError> {
+    let json = serde_json::to_vec(request)
+        .map_err(|e| ControlError { errno: Errno::EINVAL.0, message: format!("request cannot be encoded: {e}") })?;
+    if json.len() > BUFFER_BYTES - HEADER_BYTES {
+        return Err(Errno::E2BIG.into());
+    }
+    let mut buf = vec![0u8; BUFFER_BYTES];
+    put(&mut buf, json.len() as u32, 0, 0);
+    buf[HEADER_BYTES..HEADER_BYTES + json.len()].copy_from_slice(&json);
+    let mut reply = Vec::new();
+    loop {
+        world::ioctl::ioctl_call(fd.as_fd(), IOCTL_CALL, &mut buf)?;
+        let (len, total, token) = header(&buf);
+        let (len, total) = (len as usize, total as usize);
+        if len > BUFFER_BYTES - HEADER_BYTES || total > REPLY_MAX_BYTES || reply.len() + len > total {
+            return Err(Errno::EPROTO.into());
+        }
+        reply.extend_from_slice(&buf[HEADER_BYTES..HEADER_BYTES + len]);
+        if reply.len() == total {
+            break;
+        }
+        if len == 0 || token == 0 {
+            return Err(Errno::EPROTO.into());
+        }
+        put(&mut buf, 0, reply.len() as u32, token);
+    }
+    match serde_json::from_slice(&reply) {
+        Ok(Response::Ok(r)) => Ok(r),
+        Ok(Response::Error(e)) => Err(e),
+        Err(e) => Err(ControlError { errno: Errno::EPROTO.0, message: format!("unreadable reply of the mount: {e}") }),
+    }
+}
+
+/// Writes the header of a control buffer (see the table above).
+pub fn put(buf: &mut [u8], len: u32, total_or_offset: u32, token: u64) {
+    buf[..4].copy_from_slice(&len.to_le_bytes());
+    buf[4..8].copy_from_slice(&total_or_offset.to_le_bytes());
+    buf[8..16].copy_from_slice(&token.to_le_bytes());
+}
+
+/// Reads the header of a control buffer of at least [`HEADER_BYTES`]: (length, total or offset, token).
+pub fn header(buf: &[u8]) -> (u32, u32, u64) {
+    let mut a = [0; 4];
+    let mut b = [0; 4];
+    let mut c = [0; 8];
+    a.copy_from_slice(&buf[..4]);
+    b.copy_from_slice(&buf[4..8]);
+    c.copy_from_slice(&buf[8..16]);
+    (u32::from_le_bytes(a), u32::from_le_bytes(b), u64::from_le_bytes(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_any_bytes_go_there_and_back() {
+        for n in [Name::from("plain"), Name(vec![0xff, 0x2f, 0])] {
+            let r = Request::Path2fid { name: Some(n) };
+            let json = serde_json::to_string(&r).unwrap();
+            assert_eq!(serde_json::from_str::<Request>(&json).unwrap(), r, "{json}");
+        }
+    }
+
+    #[test]
+    fn the_ioctl_number_says_size_and_direction() {
+        assert_eq!(IOCTL_CALL, 0xf000_4e01);
+        let mut b = [0; HEADER_BYTES];
+        put(&mut b, 1, 2, 3);
+        assert_eq!(header(&b), (1, 2, 3));
+    }
+}
