@@ -17,6 +17,7 @@ pub mod ioctl;
 pub mod mapping;
 pub mod mem;
 pub mod real;
+pub mod rng;
 pub mod sys;
 
 pub use future::{Either, block_on, block_on_for, select};
@@ -209,4 +210,9 @@ impl World {
             Either::Right(()) => None,
         }
     }
+}
+
+/// Locks `m` whether or not a holder panicked: what it guards is kept valid at each step.
+pub(crate) fn lock<T>(m: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -1,0 +1,133 @@
+//! Production: tokio for the network and the timers, plain system calls for the disk.
+//!
+//! `net` carries frames over TCP, `disk` is the host's file system, `clock` its clocks. A [`World`] made
+//! here works from any thread: whatever needs the runtime enters it by itself.
+
+mod clock;
+mod disk;
+mod net;
+
+pub use disk::RealDisk;
+
+use crate::{BoxFuture, Rand, Spawn, World};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// Threads that blocking calls (disk flushes) may occupy at a time; more wait their turn.
+const BLOCKING_THREADS_MAX: usize = 64;
+/// How long [`Runtime::shutdown`] waits for blocking calls under way.
+const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Owns the threads behind a real [`World`]. Dropping it abandons what still runs.
+pub struct Runtime {
+    rt: Option<tokio::runtime::Runtime>,
+}
+
+/// Starts a runtime with `workers` threads (2 suit most daemons) and gives access to the host.
+pub fn start(workers: usize) -> io::Result<(World, Runtime)> {
+    let rt = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers.max(1))
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .thread_name("nacre")
+        .enable_all()
+        .build()?;
+    let handle = rt.handle().clone();
+    let world = World {
+        clock: Arc::new(clock::RealClock::new(handle.clone())),
+        net: Arc::new(net::RealNet { handle: handle.clone() }),
+        disk: Arc::new(RealDisk),
+        rand: Arc::new(RealRand),
+        tasks: Arc::new(RealSpawn { handle }),
+    };
+    Ok((world, Runtime { rt: Some(rt) }))
+}
+
+impl Runtime {
+    fn rt(&self) -> &tokio::runtime::Runtime {
+        self.rt.as_ref().expect("present until drop")
+    }
+
+    /// Runs `f` on the calling thread; must not be called from a task of the runtime.
+    pub fn block_on<T>(&self, f: impl Future<Output = T>) -> T {
+        self.rt().block_on(f)
+    }
+
+    /// For the few things that speak tokio themselves (signals, child processes).
+    pub fn handle(&self) -> Handle {
+        self.rt().handle().clone()
+    }
+
+    /// Drops every task and waits a few seconds for blocking calls under way.
+    pub fn shutdown(mut self) {
+        if let Some(rt) = self.rt.take() {
+            rt.shutdown_timeout(SHUTDOWN_PATIENCE);
+        }
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if let Some(rt) = self.rt.take() {
+            rt.shutdown_background();
+        }
+    }
+}
+
+/// Polls its future inside the runtime, so that any thread may poll it.
+pub(crate) struct Entered<F> {
+    handle: Handle,
+    future: Pin<Box<F>>,
+}
+
+impl<F: Future> Entered<F> {
+    pub(crate) fn new(handle: Handle, future: F) -> Entered<F> {
+        Entered { handle, future: Box::pin(future) }
+    }
+}
+
+impl<F: Future> Future for Entered<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = &mut *self;
+        let _guard = this.handle.enter();
+        this.future.as_mut().poll(cx)
+    }
+}
+
+struct RealRand;
+
+impl Rand for RealRand {
+    fn fill(&self, buf: &mut [u8]) {
+        getrandom::fill(buf).expect("the host gives random bytes");
+    }
+}
+
+struct RealSpawn {
+    handle: Handle,
+}
+
+impl Spawn for RealSpawn {
+    fn spawn(&self, _name: &'static str, f: BoxFuture<()>) {
+        self.handle.spawn(f);
+    }
+
+    fn run_blocking(&self, f: Box<dyn FnOnce() + Send>) -> BoxFuture<()> {
+        let task = self.handle.spawn_blocking(f);
+        Box::pin(async move {
+            match task.await {
+                Ok(()) => {}
+                Err(e) => match e.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // The runtime is going away, and this task with it.
+                    Err(_) => std::future::pending().await,
+                },
+            }
+        })
+    }
+}

@@ -1,0 +1,447 @@
+//! Frames over TCP.
+//!
+//! A sender writes to the socket itself while it takes everything; what the socket does not take waits in
+//! a bounded queue for the connection's writer task. Bulk bytes are never copied on their way out, and on
+//! their way in only as far as they came together with the header.
+
+use super::Entered;
+use crate::{BoxFuture, Conn, Listener, Net, lock};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use rustix::net::sockopt;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use wire::frame::{HEADER_BYTES, Lengths};
+use wire::{Frame, Header};
+
+/// Bytes a connection may hold for its peer before senders wait, in KiB.
+const QUEUE_MAX_KIB: u32 = 64 << 10;
+/// Bytes asked of the socket when no frame is under way: most small messages come whole.
+const READ_AHEAD_BYTES: usize = 16 << 10;
+const LISTEN_BACKLOG: u32 = 1024;
+/// A connection that nothing was heard on for so long is probed …
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
+/// … so often, and given up after this many probes without an answer.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(3);
+const KEEPALIVE_PROBES: u32 = 4;
+/// Sent bytes that the peer's kernel does not acknowledge for so long end the connection.
+const USER_TIMEOUT_MS: u32 = 20_000;
+/// How long a closed connection goes on sending what it had taken.
+const LINGER: Duration = Duration::from_secs(3);
+/// Pause of an acceptor while the host has no file descriptors or memory left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+pub(super) struct RealNet {
+    pub(super) handle: Handle,
+}
+
+impl Net for RealNet {
+    fn listen(&self, at: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Listener>>> {
+        let handle = self.handle.clone();
+        Box::pin(Entered::new(handle.clone(), async move {
+            let socket = new_socket(at.ip())?;
+            socket.set_reuseaddr(true)?;
+            socket.bind(at)?;
+            let inner = socket.listen(LISTEN_BACKLOG)?;
+            let local = inner.local_addr()?;
+            Ok(Arc::new(RealListener { handle, inner: Arc::new(inner), local }) as Arc<dyn Listener>)
+        }))
+    }
+
+    fn connect(&self, from: Option<IpAddr>, to: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Conn>>> {
+        let handle = self.handle.clone();
+        Box::pin(Entered::new(handle.clone(), async move {
+            let socket = new_socket(to.ip())?;
+            if let Some(ip) = from {
+                socket.bind(SocketAddr::new(ip, 0))?;
+            }
+            let stream = socket.connect(to).await?;
+            RealConn::start(&handle, stream, to)
+        }))
+    }
+}
+
+fn new_socket(ip: IpAddr) -> io::Result<TcpSocket> {
+    match ip {
+        IpAddr::V4(_) => TcpSocket::new_v4(),
+        IpAddr::V6(_) => TcpSocket::new_v6(),
+    }
+}
+
+struct RealListener {
+    handle: Handle,
+    inner: Arc<TcpListener>,
+    local: SocketAddr,
+}
+
+impl Listener for RealListener {
+    fn accept(&self) -> BoxFuture<io::Result<Arc<dyn Conn>>> {
+        let (handle, inner) = (self.handle.clone(), self.inner.clone());
+        Box::pin(Entered::new(handle.clone(), async move {
+            loop {
+                match inner.accept().await {
+                    Ok((stream, peer)) => match RealConn::start(&handle, stream, unmapped(peer)) {
+                        Ok(c) => return Ok(c),
+                        Err(e) => tracing::debug!("connection from {peer} was gone at once: {e}"),
+                    },
+                    Err(e) => wait_out(e).await?,
+                }
+            }
+        }))
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+/// Errors of accept(2) that concern one connection or pass by themselves.
+#[allow(clippy::disallowed_methods)] // the production side of the boundary
+async fn wait_out(e: io::Error) -> io::Result<()> {
+    match e.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+            tracing::warn!("cannot accept connections for the moment: {e}");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            Ok(())
+        }
+        Some(libc::ECONNABORTED | libc::EINTR | libc::EPROTO | libc::EPERM | libc::ENETDOWN | libc::EHOSTUNREACH) => Ok(()),
+        _ => Err(e),
+    }
+}
+
+/// `::ffff:10.0.0.1` of a dual-stack socket is 10.0.0.1 to everybody else.
+fn unmapped(a: SocketAddr) -> SocketAddr {
+    SocketAddr::new(a.ip().to_canonical(), a.port())
+}
+
+/// A frame, or what is left of it, on its way out.
+struct Outbound {
+    head: Bytes,
+    body: Bytes,
+    bulk: Bytes,
+    trailer: Bytes,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Outbound {
+    fn remaining(&self) -> usize {
+        self.head.len() + self.body.len() + self.bulk.len() + self.trailer.len()
+    }
+
+    fn advance(&mut self, mut n: usize) {
+        for part in [&mut self.head, &mut self.body, &mut self.bulk, &mut self.trailer] {
+            let k = n.min(part.len());
+            part.advance(k);
+            n -= k;
+        }
+        assert!(n == 0, "the socket took more than it was given");
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    frames: VecDeque<Outbound>,
+    failed: Option<(io::ErrorKind, String)>,
+}
+
+impl Queue {
+    /// Writes what the socket takes. True: everything is out.
+    fn flush(&mut self, w: &OwnedWriteHalf) -> io::Result<bool> {
+        while let Some(front) = self.frames.front_mut() {
+            let parts = [&front.head, &front.body, &front.bulk, &front.trailer];
+            let mut slices = [IoSlice::new(&[]); 4];
+            let mut count = 0;
+            for p in parts.into_iter().filter(|p| !p.is_empty()) {
+                slices[count] = IoSlice::new(p);
+                count += 1;
+            }
+            match w.try_write_vectored(&slices[..count]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => front.advance(n),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+            if front.remaining() == 0 {
+                self.frames.pop_front();
+            }
+        }
+        Ok(true)
+    }
+}
+
+struct Reader {
+    half: OwnedReadHalf,
+    /// Bytes of the next header and whatever came with it.
+    ahead: BytesMut,
+    /// A frame whose header is checked, and its bytes so far.
+    partial: Option<(Header, Lengths, BytesMut)>,
+}
+
+struct Shared {
+    peer: SocketAddr,
+    reader: Mutex<Reader>,
+    writer: OwnedWriteHalf,
+    queue: Mutex<Queue>,
+    room: Arc<Semaphore>,
+    /// There is something in the queue, or the connection is closing.
+    work: Notify,
+    closed: AtomicBool,
+}
+
+struct RealConn {
+    shared: Arc<Shared>,
+}
+
+impl RealConn {
+    fn start(handle: &Handle, stream: TcpStream, peer: SocketAddr) -> io::Result<Arc<dyn Conn>> {
+        stream.set_nodelay(true)?;
+        sockopt::set_socket_keepalive(&stream, true)?;
+        sockopt::set_tcp_keepidle(&stream, KEEPALIVE_IDLE)?;
+        sockopt::set_tcp_keepintvl(&stream, KEEPALIVE_INTERVAL)?;
+        sockopt::set_tcp_keepcnt(&stream, KEEPALIVE_PROBES)?;
+        sockopt::set_tcp_user_timeout(&stream, USER_TIMEOUT_MS)?;
+        let (half, writer) = stream.into_split();
+        let shared = Arc::new(Shared {
+            peer,
+            reader: Mutex::new(Reader { half, ahead: BytesMut::new(), partial: None }),
+            writer,
+            queue: Mutex::default(),
+            room: Arc::new(Semaphore::new(QUEUE_MAX_KIB as usize)),
+            work: Notify::new(),
+            closed: AtomicBool::new(false),
+        });
+        handle.spawn(write_rest(shared.clone()));
+        Ok(Arc::new(RealConn { shared }))
+    }
+}
+
+/// The writer task: sends what direct writes left over, until the connection is closed and its queue empty.
+#[allow(clippy::disallowed_methods)] // the production side of the boundary
+async fn write_rest(s: Arc<Shared>) {
+    loop {
+        let drained = lock(&s.queue).frames.is_empty();
+        if drained && s.closed.load(Ordering::Acquire) {
+            break;
+        }
+        if drained {
+            s.work.notified().await;
+            continue;
+        }
+        if s.closed.load(Ordering::Acquire) {
+            let _ = tokio::time::timeout(LINGER, s.flush_all()).await;
+            break;
+        }
+        tokio::select! {
+            r = s.flush_all() => if r.is_err() { break },
+            () = s.work.notified() => {}
+        }
+    }
+    s.shut();
+}
+
+impl Shared {
+    async fn flush_all(&self) -> io::Result<()> {
+        loop {
+            self.writer.writable().await?;
+            let done = {
+                let mut q = lock(&self.queue);
+                match q.flush(&self.writer) {
+                    Ok(done) => done,
+                    Err(e) => return Err(self.fail(&mut q, e)),
+                }
+            };
+            if done {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Remembers why the connection ended; senders and the receiver wake.
+    fn fail(&self, q: &mut Queue, e: io::Error) -> io::Error {
+        q.failed = Some((e.kind(), e.to_string()));
+        q.frames.clear();
+        self.room.close();
+        self.closed.store(true, Ordering::Release);
+        self.shut();
+        self.work.notify_one();
+        e
+    }
+
+    /// Ends both directions: the peer sees the end of the stream, our receiver wakes.
+    fn shut(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.room.close();
+        let _ = rustix::net::shutdown(self.writer.as_ref(), rustix::net::Shutdown::Both);
+    }
+
+    fn close(&self) {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.room.close();
+        if lock(&self.queue).frames.is_empty() {
+            self.shut();
+        } else {
+            // Wakes the receiver; the writer task sends the rest first.
+            let _ = rustix::net::shutdown(self.writer.as_ref(), rustix::net::Shutdown::Read);
+        }
+        self.work.notify_one();
+    }
+
+    fn closed_error(&self) -> io::Error {
+        match &lock(&self.queue).failed {
+            Some((kind, why)) => io::Error::new(*kind, why.clone()),
+            None => io::Error::new(io::ErrorKind::ConnectionAborted, "the connection was closed on this side"),
+        }
+    }
+
+    async fn send(self: Arc<Self>, f: Frame) -> io::Result<()> {
+        let (head, trailer) = f.encode_parts();
+        let kib = ((HEADER_BYTES + f.body.len() + f.bulk.len()) >> 10) as u32 + 1;
+        let Ok(room) = self.room.clone().acquire_many_owned(kib).await else {
+            return Err(self.closed_error());
+        };
+        let out = Outbound {
+            head: Bytes::copy_from_slice(&head),
+            body: f.body,
+            bulk: f.bulk,
+            trailer: trailer.map_or_else(Bytes::new, |t| Bytes::copy_from_slice(&t)),
+            _room: room,
+        };
+        let mut q = lock(&self.queue);
+        if self.closed.load(Ordering::Acquire) {
+            drop(q);
+            return Err(self.closed_error());
+        }
+        let direct = q.frames.is_empty();
+        q.frames.push_back(out);
+        if direct {
+            match q.flush(&self.writer) {
+                Ok(true) => {}
+                Ok(false) => self.work.notify_one(),
+                Err(e) => return Err(self.fail(&mut q, e)),
+            }
+        }
+        Ok(())
+    }
+
+    fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<io::Result<Frame>> {
+        let mut r = lock(&self.reader);
+        loop {
+            if self.closed.load(Ordering::Acquire) {
+                return Poll::Ready(Err(self.closed_error()));
+            }
+            match r.next_frame() {
+                Ok(Some(f)) => return Poll::Ready(Ok(f)),
+                Ok(None) => {}
+                Err(e) => {
+                    let e = io::Error::new(io::ErrorKind::InvalidData, format!("from {}: {e}", self.peer));
+                    return Poll::Ready(Err(e));
+                }
+            }
+            match r.poll_fill(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(0)) => {
+                    let what = if r.between_frames() { "the peer closed the connection" } else { "the peer closed the connection in the middle of a frame" };
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, what)));
+                }
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(e)) if e.kind() == io::ErrorKind::Interrupted => {}
+                Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
+            }
+        }
+    }
+}
+
+impl Reader {
+    fn between_frames(&self) -> bool {
+        self.partial.is_none() && self.ahead.is_empty()
+    }
+
+    /// A frame, if all its bytes are here. Memory for a frame is reserved only once its header is checked.
+    fn next_frame(&mut self) -> Result<Option<Frame>, wire::FrameError> {
+        if self.partial.is_none() {
+            let Some(head) = self.ahead.first_chunk::<HEADER_BYTES>() else {
+                return Ok(None);
+            };
+            let (header, lengths) = Frame::decode_header(head)?;
+            self.ahead.advance(HEADER_BYTES);
+            let have = lengths.total().min(self.ahead.len());
+            let mut rest = BytesMut::with_capacity(lengths.total());
+            rest.extend_from_slice(&self.ahead[..have]);
+            self.ahead.advance(have);
+            self.partial = Some((header, lengths, rest));
+        }
+        match self.partial.take() {
+            Some((header, lengths, rest)) if rest.len() == lengths.total() => {
+                Frame::decode_rest(header, lengths, rest.freeze()).map(Some)
+            }
+            other => {
+                self.partial = other;
+                Ok(None)
+            }
+        }
+    }
+
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        match &mut self.partial {
+            Some((_, lengths, rest)) => {
+                let missing = lengths.total() - rest.len();
+                let mut room = rest.limit(missing);
+                pin!(self.half.read_buf(&mut room)).poll(cx)
+            }
+            None => {
+                self.ahead.reserve(READ_AHEAD_BYTES);
+                let mut room = (&mut self.ahead).limit(READ_AHEAD_BYTES);
+                pin!(self.half.read_buf(&mut room)).poll(cx)
+            }
+        }
+    }
+}
+
+impl Conn for RealConn {
+    fn send(&self, f: Frame) -> BoxFuture<io::Result<()>> {
+        Box::pin(self.shared.clone().send(f))
+    }
+
+    fn recv(&self) -> BoxFuture<io::Result<Frame>> {
+        Box::pin(Recv(self.shared.clone()))
+    }
+
+    fn close(&self) {
+        self.shared.close();
+    }
+
+    fn peer(&self) -> SocketAddr {
+        self.shared.peer
+    }
+}
+
+impl Drop for RealConn {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+/// Reads one frame; dropping it half-way loses nothing.
+struct Recv(Arc<Shared>);
+
+impl Future for Recv {
+    type Output = io::Result<Frame>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_recv(cx)
+    }
+}

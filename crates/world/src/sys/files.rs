@@ -1,0 +1,101 @@
+//! Small files of programs: configuration, logs, locks.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    std::fs::read(path)
+}
+
+pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
+    std::fs::read_to_string(path)
+}
+
+/// The old content or the new one is there after a crash, never a mixture; durable when it returns.
+pub fn replace(path: impl AsRef<Path>, content: &[u8]) -> io::Result<()> {
+    let path = path.as_ref();
+    let tmp = path.with_extension(format!("tmp{}", std::process::id()));
+    let mut f = OpenOptions::new().write(true).create(true).truncate(true).open(&tmp)?;
+    f.write_all(content)?;
+    f.sync_all()?;
+    std::fs::rename(&tmp, path)?;
+    if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+        File::open(dir)?.sync_all()?;
+    }
+    Ok(())
+}
+
+pub fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
+    std::fs::create_dir_all(path)
+}
+
+pub fn remove_file(path: impl AsRef<Path>) -> io::Result<()> {
+    std::fs::remove_file(path)
+}
+
+pub fn remove_dir(path: impl AsRef<Path>) -> io::Result<()> {
+    std::fs::remove_dir(path)
+}
+
+/// A folder and all that is in it.
+pub fn remove_tree(path: impl AsRef<Path>) -> io::Result<()> {
+    std::fs::remove_dir_all(path)
+}
+
+/// Names in a folder, sorted.
+pub fn list(path: impl AsRef<Path>) -> io::Result<Vec<String>> {
+    let mut out = Vec::new();
+    for e in std::fs::read_dir(path)? {
+        out.push(e?.file_name().to_string_lossy().into_owned());
+    }
+    out.sort();
+    Ok(out)
+}
+
+/// Names of the other hard links and symbolic links are resolved; the path must exist.
+pub fn canonical(path: impl AsRef<Path>) -> io::Result<PathBuf> {
+    std::fs::canonicalize(path)
+}
+
+/// Absolute, without asking whether it exists.
+pub fn absolute(path: impl AsRef<Path>) -> io::Result<PathBuf> {
+    std::path::absolute(path)
+}
+
+/// A symbolic link `at` → `target`, in place of whatever link is there.
+pub fn replace_symlink(target: &str, at: &Path) -> io::Result<()> {
+    let tmp = at.with_extension(format!("tmp{}", std::process::id()));
+    let _ = std::fs::remove_file(&tmp);
+    std::os::unix::fs::symlink(target, &tmp)?;
+    std::fs::rename(&tmp, at)
+}
+
+/// Opened for appending, made if missing.
+pub fn open_log(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+/// A file, directory or device for reading, without following what a blocked open could wait for.
+pub fn open_read(path: &Path, follow: bool) -> io::Result<OwnedFd> {
+    use rustix::fs::OFlags;
+    let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    if !follow {
+        flags |= OFlags::NOFOLLOW;
+    }
+    Ok(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?)
+}
+
+/// Waits for the exclusive lock of a file, which is made if missing. Freed when dropped or killed.
+pub struct FileLock {
+    _file: File,
+}
+
+impl FileLock {
+    pub fn take(path: &Path) -> io::Result<FileLock> {
+        let f = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        rustix::fs::flock(&f, rustix::fs::FlockOperation::LockExclusive)?;
+        Ok(FileLock { _file: f })
+    }
+}

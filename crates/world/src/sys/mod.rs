@@ -1,0 +1,124 @@
+//! What programs (daemons, commands, the mount helper) need of the host beyond [`crate::World`]: processes,
+//! signals, mounts, small files, local control sockets. The simulator runs none of this.
+//!
+//! The names here are free functions on purpose: a command line tool has no world to be given.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // this module is the boundary
+#![allow(unsafe_code)]
+
+pub mod control;
+pub mod files;
+pub mod mounts;
+pub mod process;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::time::Duration;
+
+/// Blocks this thread.
+pub fn sleep(d: Duration) {
+    std::thread::sleep(d);
+}
+
+/// A point in time to wait for.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(std::time::Instant);
+
+impl Deadline {
+    pub fn after(d: Duration) -> Deadline {
+        Deadline(std::time::Instant::now() + d)
+    }
+
+    /// Zero once it has passed.
+    pub fn left(&self) -> Duration {
+        self.0.saturating_duration_since(std::time::Instant::now())
+    }
+
+    pub fn passed(&self) -> bool {
+        self.left().is_zero()
+    }
+
+    /// Tries `f` every 20 ms until it gives something or the time is over.
+    pub fn wait_for<T>(&self, mut f: impl FnMut() -> Option<T>) -> Option<T> {
+        loop {
+            if let Some(v) = f() {
+                return Some(v);
+            }
+            if self.passed() {
+                return None;
+            }
+            sleep(Duration::from_millis(20).min(self.left()));
+        }
+    }
+}
+
+/// Runs `f` on a thread of its own.
+pub fn thread(name: &str, f: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name.to_string()).spawn(f).map(|_| ())
+}
+
+/// Seconds since 1970 by the host's clock.
+pub fn wall_seconds() -> i64 {
+    let t = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(t.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// Whether a server could listen there now.
+pub fn can_listen(at: SocketAddr) -> io::Result<()> {
+    TcpListener::bind(at).map(|_| ())
+}
+
+/// The address this host would use to talk to `peer`; nothing is sent.
+pub fn address_towards(peer: IpAddr) -> io::Result<IpAddr> {
+    let any: SocketAddr = if peer.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+    let s = UdpSocket::bind(any)?;
+    s.connect(SocketAddr::new(peer, 9))?;
+    Ok(s.local_addr()?.ip())
+}
+
+/// Addresses of this host's network interfaces that are up, loopback ones last.
+pub fn host_addresses() -> io::Result<Vec<IpAddr>> {
+    let mut head: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: getifaddrs fills `head` with a list that is freed below.
+    if unsafe { libc::getifaddrs(&mut head) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut out = Vec::new();
+    let mut cur = head;
+    while !cur.is_null() {
+        // SAFETY: `cur` is an element of the list that getifaddrs returned.
+        let entry = unsafe { &*cur };
+        cur = entry.ifa_next;
+        if entry.ifa_addr.is_null() || entry.ifa_flags & libc::IFF_UP as u32 == 0 {
+            continue;
+        }
+        // SAFETY: the kernel set the family of each address.
+        match i32::from(unsafe { (*entry.ifa_addr).sa_family }) {
+            libc::AF_INET => {
+                // SAFETY: an AF_INET address is a sockaddr_in.
+                let a = unsafe { *entry.ifa_addr.cast::<libc::sockaddr_in>() };
+                out.push(IpAddr::from(a.sin_addr.s_addr.to_ne_bytes()));
+            }
+            libc::AF_INET6 => {
+                // SAFETY: an AF_INET6 address is a sockaddr_in6.
+                let a = unsafe { *entry.ifa_addr.cast::<libc::sockaddr_in6>() };
+                out.push(IpAddr::from(a.sin6_addr.s6_addr));
+            }
+            _ => {}
+        }
+    }
+    // SAFETY: `head` came from getifaddrs and nothing refers to it any more.
+    unsafe { libc::freeifaddrs(head) };
+    out.sort_by_key(|a| (a.is_loopback(), a.is_ipv6()));
+    Ok(out)
+}
+
+/// Effective user of this process.
+pub fn euid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// This host's name.
+pub fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
