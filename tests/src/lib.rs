@@ -3,6 +3,7 @@
 //! These tests stand outside the program, as a user does: they use the standard library directly.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod cluster;
 pub mod exerciser;
 pub mod load;
 pub mod rng;

@@ -1,0 +1,261 @@
+//! A file system for one test: made by `nacre up` in a folder of its own, taken down and removed when the
+//! test ends, also when it panics.
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Folder of the programs under test: that of this test's build.
+pub fn bin_dir() -> PathBuf {
+    let exe = std::env::current_exe().expect("own path");
+    exe.ancestors().nth(2).expect("target/PROFILE/deps/TEST").to_path_buf()
+}
+
+/// A program of Nacre by the name users call it (`lfs`, `nacre`, `mount.nacre`).
+pub fn tool(name: &str) -> Command {
+    let path = bin_dir().join(name);
+    let mut c = Command::new(if path.exists() { path } else { bin_dir().join("nacre") });
+    if !bin_dir().join(name).exists() && name != "nacre" {
+        c.arg(name);
+    }
+    c
+}
+
+/// A foreign program that the tests need: from PATH, or from the kit that `scripts/install-test-deps.sh` made.
+pub fn kit(name: &str) -> PathBuf {
+    let kit = std::env::var("NACRE_KIT").map(PathBuf::from).unwrap_or_else(|_| bin_dir().join("../kit"));
+    let in_kit = kit.join("bin").join(name);
+    if in_kit.exists() {
+        return in_kit;
+    }
+    for dir in std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()) {
+        if dir.join(name).exists() {
+            return dir.join(name);
+        }
+    }
+    panic!("'{name}' is missing: run scripts/install-test-deps.sh");
+}
+
+/// Runs a command to its end within `limit`; its process group is killed when it takes longer.
+pub fn run_within(cmd: &mut Command, limit: Duration) -> Result<Output> {
+    use std::io::Read;
+    use std::os::unix::process::CommandExt;
+    let shown = format!("{cmd:?}");
+    let mut child = cmd
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("start {shown}"))?;
+    let (mut out, mut err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+    let out = std::thread::spawn(move || {
+        let mut v = Vec::new();
+        let _ = out.read_to_end(&mut v);
+        v
+    });
+    let err = std::thread::spawn(move || {
+        let mut v = Vec::new();
+        let _ = err.read_to_end(&mut v);
+        v
+    });
+    let end = Instant::now() + limit;
+    let status = loop {
+        if let Some(s) = child.try_wait()? {
+            break s;
+        }
+        if Instant::now() > end {
+            let pid = rustix::process::Pid::from_raw(child.id() as i32).expect("a pid");
+            let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
+            let _ = child.wait();
+            bail!("{shown} took longer than {limit:?}\n{}", tail(&out.join().unwrap_or_default(), &err.join().unwrap_or_default()));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    Ok(Output { status, stdout: out.join().unwrap_or_default(), stderr: err.join().unwrap_or_default() })
+}
+
+fn tail(out: &[u8], err: &[u8]) -> String {
+    let mut s = String::from_utf8_lossy(out).into_owned() + &String::from_utf8_lossy(err);
+    if s.len() > 6000 {
+        let mut at = s.len() - 6000;
+        while !s.is_char_boundary(at) {
+            at += 1;
+        }
+        s = s.split_off(at);
+    }
+    s
+}
+
+/// As [`run_within`], and exit status 0 is required; returns what it printed on standard output.
+pub fn ok_within(cmd: &mut Command, limit: Duration) -> Result<String> {
+    let shown = format!("{cmd:?}");
+    let o = run_within(cmd, limit)?;
+    ensure!(o.status.success(), "{shown} ended with {}\n{}", o.status, tail(&o.stdout, &o.stderr));
+    Ok(String::from_utf8_lossy(&o.stdout).into_owned())
+}
+
+/// A shell line, required to succeed.
+pub fn sh(line: &str, limit: Duration) -> Result<String> {
+    ok_within(Command::new("bash").args(["-euo", "pipefail", "-c", line]), limit)
+}
+
+/// Waits for a condition, asking ten times a second.
+pub fn wait_until(what: &str, limit: Duration, mut cond: impl FnMut() -> bool) -> Result<()> {
+    let end = Instant::now() + limit;
+    while !cond() {
+        ensure!(Instant::now() < end, "{what}: not within {limit:?}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+static SERIAL: AtomicU32 = AtomicU32::new(0);
+
+/// A scratch folder that goes with the test.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new(name: &str) -> Scratch {
+        let n = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let p = std::env::temp_dir().join(format!("nacre-test-{}-{n}-{name}", std::process::id()));
+        std::fs::create_dir_all(&p).expect("make a scratch folder");
+        Scratch(p)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if std::thread::panicking() && std::env::var_os("NACRE_KEEP").is_some() {
+            eprintln!("kept: {}", self.0.display());
+            return;
+        }
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running file system with its mounts.
+pub struct TestFs {
+    scratch: Scratch,
+    mounts: Vec<PathBuf>,
+    osts: u32,
+    fsname: String,
+}
+
+impl TestFs {
+    pub fn up(name: &str, osts: u32, mounts: usize) -> Result<TestFs> {
+        let scratch = Scratch::new(name);
+        let mounts = (0..mounts).map(|i| scratch.path().join(format!("mnt{i}"))).collect();
+        let fsname = format!("t{}", SERIAL.fetch_add(1, Ordering::Relaxed));
+        let fs = TestFs { scratch, mounts, osts, fsname };
+        fs.up_again()?;
+        Ok(fs)
+    }
+
+    /// `nacre up` on what is there: starts what is dead.
+    pub fn up_again(&self) -> Result<()> {
+        let mut c = tool("nacre");
+        c.arg("up").arg("--dir").arg(self.dir());
+        for m in &self.mounts {
+            c.arg("--mount").arg(m);
+        }
+        c.args(["--osts", &self.osts.to_string(), "--fsname", &self.fsname]);
+        ok_within(&mut c, Duration::from_secs(90)).map(drop)
+    }
+
+    pub fn down(&self) -> Result<()> {
+        ok_within(tool("nacre").arg("down").arg("--dir").arg(self.dir()), Duration::from_secs(60)).map(drop)
+    }
+
+    pub fn dir(&self) -> PathBuf {
+        self.scratch.path().join("fs")
+    }
+
+    pub fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    pub fn mount(&self, i: usize) -> &Path {
+        &self.mounts[i]
+    }
+
+    pub fn mounts(&self) -> &[PathBuf] {
+        &self.mounts
+    }
+
+    pub fn fsname(&self) -> &str {
+        &self.fsname
+    }
+
+    pub fn status(&self) -> Result<Value> {
+        let text = ok_within(
+            tool("nacre").arg("status").arg("--dir").arg(self.dir()).arg("--json"),
+            Duration::from_secs(30),
+        )?;
+        serde_json::from_str(&text).with_context(|| format!("status --json printed {text}"))
+    }
+
+    /// (role, pid) of every process that should run; pid 0 if it is dead.
+    pub fn processes(&self) -> Result<Vec<(String, i32)>> {
+        let status = self.status()?;
+        let list = status["processes"].as_array().context("status has no list of processes")?;
+        Ok(list
+            .iter()
+            .map(|p| (p["role"].as_str().unwrap_or("?").to_string(), p["pid"].as_i64().unwrap_or(0) as i32))
+            .collect())
+    }
+
+    /// Pids of the servers.
+    pub fn servers(&self) -> Result<Vec<i32>> {
+        Ok(self.processes()?.into_iter().filter(|(r, p)| r != "client" && *p > 0).map(|(_, p)| p).collect())
+    }
+
+    /// Pids of the client daemons.
+    pub fn clients(&self) -> Result<Vec<i32>> {
+        Ok(self.processes()?.into_iter().filter(|(r, p)| r == "client" && *p > 0).map(|(_, p)| p).collect())
+    }
+
+    /// Takes the file system down and checks it offline.
+    pub fn fsck(&self) -> Result<()> {
+        self.down()?;
+        ok_within(tool("nacre").arg("fsck").arg(self.dir()), Duration::from_secs(300)).map(drop)
+    }
+}
+
+/// Sends a signal to a process that this test started.
+pub fn kill(pid: i32, signal: rustix::process::Signal) -> Result<()> {
+    let p = rustix::process::Pid::from_raw(pid).context("pid 0")?;
+    Ok(rustix::process::kill_process(p, signal)?)
+}
+
+/// Whether the process is there (a zombie is not).
+pub fn alive(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|s| s.rsplit(')').next().is_some_and(|rest| !rest.trim_start().starts_with(['Z', 'X'])))
+}
+
+impl Drop for TestFs {
+    fn drop(&mut self) {
+        // stopped servers cannot be asked to go
+        for pid in self.servers().unwrap_or_default() {
+            let _ = kill(pid, rustix::process::Signal::CONT);
+        }
+        if self.down().is_err() {
+            for m in &self.mounts {
+                let _ = Command::new("umount").arg("-fl").arg(m).stderr(Stdio::null()).status();
+            }
+            for (_, pid) in self.processes().unwrap_or_default() {
+                if pid > 0 {
+                    let _ = kill(pid, rustix::process::Signal::KILL);
+                }
+            }
+        }
+    }
+}

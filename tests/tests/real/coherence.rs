@@ -1,0 +1,115 @@
+//! Two mounts, one truth; and one mount with mappings.
+
+use anyhow::{Context, Result, ensure};
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::time::Duration;
+use tests::cluster::{TestFs, ok_within, tool};
+use tests::exerciser::{Exerciser, appenders};
+
+fn striped(fs: &TestFs, name: &str, stripes: u32) -> Result<Vec<PathBuf>> {
+    let path = fs.mount(0).join(name);
+    ok_within(
+        tool("lfs").args(["setstripe", "-c", &stripes.to_string(), "-S", "64k"]).arg(&path),
+        Duration::from_secs(10),
+    )?;
+    Ok(fs.mounts().iter().map(|m| m.join(name)).collect())
+}
+
+#[test]
+fn two_mounts_read_what_the_other_wrote() -> Result<()> {
+    let fs = TestFs::up("two", 3, 2)?;
+    for stripes in 1..=3 {
+        let paths = striped(&fs, &format!("f{stripes}"), stripes)?;
+        Exerciser::new(paths, u64::from(stripes), false)?
+            .run(700)
+            .with_context(|| format!("{stripes} stripes, seed {stripes}"))?;
+    }
+    fs.fsck()
+}
+
+#[test]
+fn one_mount_with_shared_mappings() -> Result<()> {
+    let fs = TestFs::up("mmap", 3, 1)?;
+    for stripes in [1, 3] {
+        let paths = striped(&fs, &format!("f{stripes}"), stripes)?;
+        Exerciser::new(paths, 77 + u64::from(stripes), true)?.run(700)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn appends_from_two_mounts_lose_no_record() -> Result<()> {
+    let fs = TestFs::up("append", 3, 2)?;
+    for stripes in [1, 3] {
+        let paths = striped(&fs, &format!("log{stripes}"), stripes)?;
+        appenders(&paths, 4, 400).with_context(|| format!("{stripes} stripes"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn names_made_on_one_mount_are_there_on_the_other() -> Result<()> {
+    let fs = TestFs::up("names", 2, 2)?;
+    let (a, b) = (fs.mount(0), fs.mount(1));
+    for i in 0..100 {
+        let name = format!("n{i}");
+        ensure!(!b.join(&name).exists(), "{name} before it was made");
+        File::create_new(a.join(&name))?;
+        ensure!(b.join(&name).exists(), "{name} on the other mount");
+        fs::rename(b.join(&name), b.join(format!("m{i}")))?;
+        ensure!(!a.join(&name).exists() && a.join(format!("m{i}")).exists(), "{name} after its rename");
+        ensure!(File::create_new(a.join(format!("m{i}"))).is_err(), "EEXIST on the first mount");
+        fs::remove_file(a.join(format!("m{i}")))?;
+        ensure!(fs::read_dir(b)?.count() == 0, "an empty directory");
+    }
+    Ok(())
+}
+
+/// flock and POSIX ranges exclude each other across mounts and end with their holder.
+#[test]
+fn locks_hold_across_mounts() -> Result<()> {
+    let fs = TestFs::up("locks", 2, 2)?;
+    let path = fs.mount(0).join("l");
+    fs::write(&path, b"x")?;
+    let script = r#"
+import fcntl, os, sys, time, subprocess
+a, b = sys.argv[1], sys.argv[2]
+fa, fb = os.open(a, os.O_RDWR), os.open(b, os.O_RDWR)
+def refused(f):
+    try: f()
+    except OSError as e:
+        assert e.errno in (11, 13), e
+        return True
+    return False
+fcntl.flock(fa, fcntl.LOCK_EX)
+assert refused(lambda: fcntl.flock(fb, fcntl.LOCK_SH | fcntl.LOCK_NB))
+fcntl.flock(fa, fcntl.LOCK_SH)
+fcntl.flock(fb, fcntl.LOCK_SH | fcntl.LOCK_NB)
+assert refused(lambda: fcntl.flock(fa, fcntl.LOCK_EX | fcntl.LOCK_NB))
+fcntl.flock(fa, fcntl.LOCK_UN); fcntl.flock(fb, fcntl.LOCK_UN)
+# POSIX ranges: another process holds 10..19
+child = subprocess.Popen([sys.executable, '-c', '''
+import fcntl, os, sys
+f = os.open(sys.argv[1], os.O_RDWR)
+fcntl.lockf(f, fcntl.LOCK_EX, 10, 10)
+print("held", flush=True)
+sys.stdin.readline()
+''', b], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+assert child.stdout.readline() == "held\n"
+assert refused(lambda: fcntl.lockf(fa, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 15))
+fcntl.lockf(fa, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 0)
+# a blocked waiter gets it when the holder dies
+t = time.time()
+child.kill(); child.wait()
+fcntl.lockf(fa, fcntl.LOCK_EX, 10, 10)
+assert time.time() - t < 20, "waited too long"
+print("fine")
+"#;
+    let out = ok_within(
+        std::process::Command::new("python3").arg("-c").arg(script).arg(&path).arg(fs.mount(1).join("l")),
+        Duration::from_secs(60),
+    )?;
+    ensure!(out.trim() == "fine", "{out}");
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! Daemons are killed under a verifying load; applications notice nothing.
+
+use anyhow::{Result, ensure};
+use rustix::process::Signal;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tests::cluster::{TestFs, kill, wait_until};
+use tests::load;
+use tests::rng::Rng;
+
+/// Rounds of the kill test: 50 in `make test`; `NACRE_KILL_ROUNDS` runs more.
+fn rounds() -> u64 {
+    std::env::var("NACRE_KILL_ROUNDS").ok().and_then(|v| v.parse().ok()).unwrap_or(50)
+}
+
+#[test]
+fn servers_die_and_no_application_notices() -> Result<()> {
+    let fs = TestFs::up("kill", 3, 2)?;
+    let seed = std::env::var("NACRE_SEED").ok().and_then(|v| v.parse().ok()).unwrap_or(20_261_121);
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let report = std::thread::scope(|s| -> Result<load::LoadReport> {
+        let load = s.spawn(|| load::run(fs.mounts(), 4, seed, &stop, &done));
+        let killing = (|| -> Result<()> {
+            let mut rng = Rng::new(seed);
+            for round in 0..rounds() {
+                let pids = fs.servers()?;
+                let victim = pids[rng.below(pids.len() as u64) as usize];
+                kill(victim, Signal::KILL)?;
+                fs.up_again()?;
+                let before = done.load(Ordering::Relaxed);
+                wait_until(&format!("round {round}: the load goes on"), Duration::from_secs(60), || {
+                    load.is_finished() || done.load(Ordering::Relaxed) > before + 40
+                })?;
+                if load.is_finished() {
+                    break;
+                }
+            }
+            Ok(())
+        })();
+        stop.store(true, Ordering::Relaxed);
+        let report = load.join().expect("load");
+        killing?;
+        Ok(report)
+    })?;
+    println!("{} rounds, {} operations, {} errors (seed {seed})", rounds(), report.operations, report.errors.len());
+    ensure!(report.errors.is_empty(), "application errors:\n{}", report.errors.join("\n"));
+    fs.fsck()
+}
+
+/// A killed client daemon: ENOTCONN, its locks are free soon, `nacre up` brings the mount back.
+#[test]
+fn a_killed_client_leaves_nothing_behind() -> Result<()> {
+    let fs = TestFs::up("client", 2, 2)?;
+    let path = fs.mount(0).join("f");
+    std::fs::write(&path, b"kept")?;
+    let held = std::fs::File::open(&path)?;
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive)?;
+    let orphan = fs.mount(0).join("orphan");
+    std::fs::write(&orphan, vec![1; 100_000])?;
+    let open = std::fs::File::open(&orphan)?;
+    std::fs::remove_file(&orphan)?;
+    let other = std::fs::File::open(fs.mount(1).join("f"))?;
+    ensure!(rustix::fs::flock(&other, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err(), "locked");
+    for pid in fs.clients()? {
+        let cmdline = std::fs::read_to_string(format!("/proc/{pid}/cmdline"))?;
+        if cmdline.contains("mnt0") {
+            kill(pid, Signal::KILL)?;
+        }
+    }
+    wait_until("ENOTCONN", Duration::from_secs(5), || {
+        std::fs::metadata(&path).is_err_and(|e| e.raw_os_error() == Some(107))
+    })?;
+    wait_until("the dead client's lock is free", Duration::from_secs(40), || {
+        rustix::fs::flock(&other, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
+    })?;
+    drop((held, open));
+    fs.up_again()?;
+    ensure!(std::fs::read(&path)? == b"kept", "the mount is back");
+    fs.fsck()
+}

@@ -1,0 +1,85 @@
+//! POSIX conformance: pjdfstest and fsx.
+
+use anyhow::{Context, Result, ensure};
+use std::process::Command;
+use std::time::Duration;
+use tests::cluster::{TestFs, kit, ok_within, run_within};
+
+const CONFIG: &str = r#"[features]
+posix_fallocate = {}
+rename_ctime = {}
+utime_now = {}
+utimensat = {}
+[settings]
+naptime = 0.01
+allow_remount = false
+[dummy_auth]
+entries = [ ["nobody", "nogroup"], ["games", "games"] ]
+"#;
+
+/// The number before a word in pjdfstest's closing line.
+fn count(text: &str, word: &str) -> Result<u32> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let at = words.iter().rposition(|w| w.trim_matches(|c: char| !c.is_alphabetic()) == word);
+    let at = at.with_context(|| format!("no '{word}' in what pjdfstest printed"))?;
+    let digits: String = words[at - 1].chars().filter(char::is_ascii_digit).collect();
+    digits.parse().with_context(|| format!("no number before '{word}'"))
+}
+
+fn without_colours(text: &str) -> String {
+    let mut out = String::new();
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c == '\u{1b}' {
+            for d in chars.by_ref() {
+                if d.is_ascii_alphabetic() {
+                    break;
+                }
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+#[test]
+fn pjdfstest_as_root() -> Result<()> {
+    let fs = TestFs::up("pjd", 4, 1)?;
+    let config = fs.scratch().join("pjdfstest.toml");
+    std::fs::write(&config, CONFIG)?;
+    let dir = fs.mount(0).join("pjd");
+    std::fs::create_dir(&dir)?;
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o777))?;
+    let out = run_within(
+        Command::new(kit("pjdfstest")).arg("-c").arg(&config).arg("-p").arg(&dir),
+        Duration::from_secs(600),
+    )?;
+    let text = without_colours(&String::from_utf8_lossy(&out.stdout));
+    let (passed, failed, skipped) = (count(&text, "passed")?, count(&text, "failed")?, count(&text, "skipped")?);
+    println!("pjdfstest: {passed} passed, {failed} failed, {skipped} skipped");
+    let failures: Vec<&str> = text.lines().filter(|l| l.to_lowercase().contains("fail")).collect();
+    ensure!(failed == 0, "{failed} failed:\n{}", failures.join("\n"));
+    ensure!(passed >= 382 && skipped <= 16, "{passed} passed, {skipped} skipped");
+    std::fs::remove_dir_all(&dir)?;
+    fs.fsck()
+}
+
+#[test]
+fn fsx_two_seeds() -> Result<()> {
+    let fs = TestFs::up("fsx", 4, 1)?;
+    for (seed, stripes) in [("1", "1"), ("2", "3")] {
+        let dir = fs.mount(0).join(format!("s{seed}"));
+        std::fs::create_dir(&dir)?;
+        ok_within(
+            tests::cluster::tool("lfs").args(["setstripe", "-c", stripes, "-S", "64k"]).arg(&dir),
+            Duration::from_secs(10),
+        )?;
+        ok_within(
+            Command::new(kit("fsx")).args(["-q", "-N", "20000", "-S", seed, "-P"]).arg(fs.scratch()).arg(dir.join("f")),
+            Duration::from_secs(400),
+        )?;
+    }
+    fs.fsck()
+}
