@@ -52,6 +52,16 @@ pub struct ReplyRecord {
     pub body: Vec<u8>,
 }
 
+/// A reply slot as read back: the record, and the transaction number it was given.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoredReply {
+    pub xid: u64,
+    /// `Db::transno` of the transaction that stored it.
+    pub transno: u64,
+    pub status: u16,
+    pub body: Vec<u8>,
+}
+
 #[derive(Clone, Debug)]
 pub struct DbOptions {
     /// Bytes of one journal segment.
@@ -133,7 +143,7 @@ impl Db {
         u64::from(self.epoch()) << 40 | lsn
     }
 
-    pub fn reply(&self, _client: &[u8; 16], _slot: u16) -> Result<Option<ReplyRecord>, StoreError> {
+    pub fn reply(&self, _client: &[u8; 16], _slot: u16) -> Result<Option<StoredReply>, StoreError> {
         unimplemented!()
     }
 

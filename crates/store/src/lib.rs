@@ -10,5 +10,5 @@ pub mod journal;
 pub mod object;
 pub mod table;
 
-pub use db::{Db, DbOptions, Lsn, ReplyRecord, Txn, View};
+pub use db::{Db, DbOptions, Lsn, ReplyRecord, StoredReply, Txn, View};
 pub use error::StoreError;
