@@ -99,3 +99,66 @@ impl FileLock {
         Ok(FileLock { _file: f })
     }
 }
+
+/// What lstat(2) tells of a name, in its units (512-byte blocks, seconds since 1970).
+#[derive(Clone, Copy, Debug)]
+pub struct NameStat {
+    pub mode: u32,
+    pub ino: u64,
+    pub nlink: u64,
+    pub uid: u32,
+    pub gid: u32,
+    pub size: u64,
+    pub blocks: u64,
+    pub atime: i64,
+    pub mtime: i64,
+    pub ctime: i64,
+    /// Device the name lies on: a mount is left when it changes.
+    pub dev: u64,
+}
+
+impl NameStat {
+    pub fn is_dir(&self) -> bool {
+        self.mode & 0o170000 == 0o040000
+    }
+
+    pub fn is_file(&self) -> bool {
+        self.mode & 0o170000 == 0o100000
+    }
+}
+
+/// stat(2) with `follow`, lstat(2) without.
+pub fn stat(path: &Path, follow: bool) -> io::Result<NameStat> {
+    use std::os::unix::fs::MetadataExt;
+    let m = if follow { std::fs::metadata(path)? } else { std::fs::symlink_metadata(path)? };
+    Ok(NameStat {
+        mode: m.mode(),
+        ino: m.ino(),
+        nlink: m.nlink(),
+        uid: m.uid(),
+        gid: m.gid(),
+        size: m.size(),
+        blocks: m.blocks(),
+        atime: m.atime(),
+        mtime: m.mtime(),
+        ctime: m.ctime(),
+        dev: m.dev(),
+    })
+}
+
+/// Names in a folder as they are, sorted.
+pub fn list_raw(path: &Path) -> io::Result<Vec<std::ffi::OsString>> {
+    let mut out = Vec::new();
+    for e in std::fs::read_dir(path)? {
+        out.push(e?.file_name());
+    }
+    out.sort();
+    Ok(out)
+}
+
+/// This process' file mode creation mask, unchanged.
+pub fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|l| l.strip_prefix("Umask:"));
+    mask.and_then(|m| u32::from_str_radix(m.trim(), 8).ok()).unwrap_or(0o022)
+}
