@@ -76,6 +76,10 @@ pub struct Attr {
     pub mtime: Timestamp,
     pub ctime: Timestamp,
     pub btime: Timestamp,
+    /// The inode's ctime when the metadata server last set `mtime` (create, utimes, truncate, for a directory
+    /// each change of its entries), and only then: a chmod, link or rename moves `ctime` and leaves this, so
+    /// that a write's mtime, known to an object, outlives them.
+    pub mtime_stamp: Timestamp,
     /// FS_*_FL flags (immutable, append …).
     pub flags: u32,
     /// Grows with each change of the inode on its metadata server.
@@ -88,13 +92,14 @@ impl Attr {
         self.kind.mode_bits() | (self.mode & 0o7777)
     }
 
-    /// Takes a data object's newer times in: the side with the later ctime knows the mtime (on a tie the
-    /// metadata server's, since an explicit utimes(2) lands there), atime and ctime only grow.
+    /// Takes a data object's newer times in: who set the mtime later, by ctime, knows it (on a tie the
+    /// metadata server, since an explicit utimes(2) lands there); ctime only grows.
     pub fn merge_object(&mut self, o: &ObjectAttr) {
-        if o.ctime > self.ctime {
+        if o.ctime > self.mtime_stamp {
             self.mtime = o.mtime;
-            self.ctime = o.ctime;
+            self.mtime_stamp = o.ctime;
         }
+        self.ctime = self.ctime.max(o.ctime);
         self.blocks += o.blocks;
     }
 }
