@@ -3,6 +3,7 @@
 //! Everything here is a pure function of its arguments, so that server, client, simulator and tests
 //! share one meaning of each concept.
 
+pub mod acl;
 pub mod attr;
 pub mod cred;
 pub mod errno;
@@ -10,6 +11,8 @@ pub mod fid;
 pub mod layout;
 pub mod limits;
 pub mod nid;
+pub mod param;
+pub mod perm;
 pub mod target;
 pub mod time;
 

@@ -3,6 +3,10 @@
 use model::Fid;
 use serde::{Deserialize, Serialize};
 
+/// Not an extended attribute but asked for like one: the default layout of a directory (of the root: the
+/// file system's), a postcard-encoded [`model::LayoutSpec`]; `ENODATA` if it has none of its own.
+pub const DEFAULT_LAYOUT: &[u8] = b"nacre.default_layout";
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Getxattr {
     pub fid: Fid,
