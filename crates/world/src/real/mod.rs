@@ -6,8 +6,10 @@
 mod clock;
 mod disk;
 mod net;
+mod volatile;
 
 pub use disk::RealDisk;
+pub use volatile::VolatileDisk;
 
 use crate::{BoxFuture, Rand, Spawn, World};
 use std::future::Future;
@@ -40,11 +42,22 @@ pub fn start(workers: usize) -> io::Result<(World, Runtime)> {
     let world = World {
         clock: Arc::new(clock::RealClock::new(handle.clone())),
         net: Arc::new(net::RealNet { handle: handle.clone() }),
-        disk: Arc::new(RealDisk),
+        disk: host_disk(),
         rand: Arc::new(RealRand),
         tasks: Arc::new(RealSpawn { handle }),
     };
     Ok((world, Runtime { rt: Some(rt) }))
+}
+
+/// The host's disk, or for tests one that forgets what was not flushed when the process is killed.
+fn host_disk() -> Arc<dyn crate::Disk> {
+    match std::env::var_os("NACRE_VOLATILE_DISK") {
+        Some(v) if v == "1" => {
+            tracing::warn!("NACRE_VOLATILE_DISK=1: what is not flushed is lost when this process dies");
+            Arc::new(VolatileDisk::new(Arc::new(RealDisk)))
+        }
+        _ => Arc::new(RealDisk),
+    }
 }
 
 impl Runtime {
