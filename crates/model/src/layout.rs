@@ -225,7 +225,7 @@ impl LayoutSpec {
     /// `EINVAL` for settings that no file system could satisfy.
     pub fn check(&self) -> Result<(), Errno> {
         let size_ok = self.stripe_size == 0
-            || (self.stripe_size % limits::STRIPE_SIZE_MIN_BYTES == 0
+            || (self.stripe_size.is_multiple_of(limits::STRIPE_SIZE_MIN_BYTES)
                 && self.stripe_size <= limits::STRIPE_SIZE_MAX_BYTES);
         let count_ok = self.stripe_count >= -1 && self.stripe_count <= limits::STRIPE_COUNT_MAX as i32;
         let start_ok = self.stripe_start >= -1 && self.stripe_start <= limits::OST_INDEX_MAX as i32;

@@ -36,6 +36,8 @@ pub const RPC_BULK_DEFAULT_BYTES: usize = 4 << 20;
 pub const SLOTS_PER_SESSION: u16 = 64;
 /// Operations of one batch message.
 pub const BATCH_OPS_MAX: usize = 1000;
+/// Objects named in one glimpse or destroy.
+pub const OBJECTS_PER_RPC_MAX: usize = 16_384;
 /// Clients one target knows at a time.
 pub const CLIENTS_MAX: usize = 131_072;
 /// Open files of one client.

@@ -1,1 +1,31 @@
-//! (see ARCHITECTURE.md)
+//! An object storage target: the bytes of files (design.md §7).
+//!
+//! `service` is what a session sees; `ops/VERB.rs` executes one message each, over `store::object`;
+//! `clients` keeps the durable client records, `space` foresees a full disk, `params` and `stats` are what
+//! `lctl` shows. A target keeps nothing about files but what the store holds, so a restart needs no
+//! recovery window: requests that are sent again find their answers in the reply slots.
+
+mod clients;
+mod ops;
+mod params;
+mod service;
+mod slot;
+mod space;
+mod stats;
+
+pub use clients::ClientRecord;
+pub use params::declarations;
+pub use service::{Ost, OstConfig};
+
+/// Entry points for the fuzzers: decoders of bytes that come from a disk.
+pub mod fuzz {
+    /// A client record as it lies in the table.
+    pub fn client_record(bytes: &[u8]) {
+        let _ = crate::clients::ClientRecord::decode(bytes);
+    }
+
+    /// What a batch that was interrupted by a crash left in its reply slot.
+    pub fn batch_progress(bytes: &[u8]) {
+        let _ = crate::slot::decode_progress(bytes);
+    }
+}

@@ -1,0 +1,73 @@
+//! batch: several operations in one message. Each change of an object is a transaction of its own that also
+//! says how far the batch got, so that a batch which is sent again after a crash goes on where it was.
+//! Reads and writes of data do not come in batches: their bulk stands alone.
+
+use super::{Cx, Done, encode, run as run_one};
+use crate::slot::{Progress, STATUS_PROGRESS, decode_progress};
+use bytes::Bytes;
+use model::{Errno, limits};
+use store::Lsn;
+use wire::Op;
+use wire::msg::batch::{Batch, BatchOp, BatchReply};
+
+/// Results of one batch; the operation that comes after so many fails with `EMSGSIZE`.
+const RESULTS_MAX_BYTES: usize = 256 << 10;
+
+pub async fn run(cx: &Cx, m: Batch) -> Result<Done, Errno> {
+    if m.ops.len() > limits::BATCH_OPS_MAX {
+        return Err(Errno::EMSGSIZE);
+    }
+    for op in &m.ops {
+        check(op)?;
+    }
+    let mut results = progress(cx)?;
+    let mut changed: Option<Lsn> = if results.is_empty() { None } else { Some(cx.ost.db.last_committed()) };
+    let (mut seen, mut bytes) = (0, results.iter().map(|(_, b)| b.len()).sum::<usize>());
+    for op in m.ops.iter().skip(results.len()) {
+        if bytes > RESULTS_MAX_BYTES {
+            results.push((Errno::EMSGSIZE.0 as u16, Vec::new()));
+            break;
+        }
+        let mut inner = cx.clone();
+        inner.slot.progress = Some(results.clone());
+        let opcode = Op::from_u16(op.opcode).map_err(|_| Errno::EPROTO)?;
+        // Boxed: a batch is an operation itself.
+        let one: world::BoxFuture<Result<Done, Errno>> = {
+            let body = op.body.clone();
+            Box::pin(async move { run_one(&inner, opcode, &body, Bytes::new()).await })
+        };
+        match one.await {
+            Ok(done) => {
+                changed = changed.max(done.changed);
+                seen = seen.max(done.seen);
+                bytes += done.body.len();
+                results.push((0, done.body));
+            }
+            Err(e) => {
+                results.push((e.0 as u16, Vec::new()));
+                break;
+            }
+        }
+    }
+    Ok(Done { body: encode(&BatchReply { results }), changed, seen, ..Done::default() })
+}
+
+/// `EPROTO` for a batch in a batch and unknown opcodes, `EOPNOTSUPP` for operations with bulk.
+fn check(op: &BatchOp) -> Result<(), Errno> {
+    match Op::from_u16(op.opcode) {
+        Err(_) | Ok(Op::Batch) => Err(Errno::EPROTO),
+        Ok(Op::Read | Op::Write) => Err(Errno::EOPNOTSUPP),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Results of this very batch from before a crash.
+fn progress(cx: &Cx) -> Result<Progress, Errno> {
+    let stored = cx.ost.db.reply(&cx.slot.client.0, cx.slot.slot).map_err(|e| e.errno())?;
+    match stored {
+        Some(r) if r.xid == cx.slot.xid && r.status == STATUS_PROGRESS => {
+            decode_progress(&r.body).ok_or(Errno::EIO)
+        }
+        _ => Ok(Progress::new()),
+    }
+}

@@ -1,0 +1,19 @@
+//! destroy: removes objects and leaves tombstones. Objects that are not there are no error: a destroy may
+//! come twice, and an object that was never written never was.
+
+use super::{Cx, Done, check_object};
+use model::{Errno, limits};
+use wire::msg::destroy::Destroy;
+
+pub async fn run(cx: &Cx, m: Destroy) -> Result<Done, Errno> {
+    cx.ost.writable()?;
+    if m.objects.len() > limits::OBJECTS_PER_RPC_MAX {
+        return Err(Errno::EMSGSIZE);
+    }
+    for &id in &m.objects {
+        check_object(id)?;
+    }
+    let finish = cx.slot.clone().finish(|_, _| ());
+    let lsn = cx.ost.objects.destroy(m.objects, finish).await.map_err(|e| e.errno())?;
+    Ok(Done::changed(&(), lsn))
+}

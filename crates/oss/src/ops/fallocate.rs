@@ -1,0 +1,46 @@
+//! fallocate: reserves, zeroes or punches a range of an object.
+
+use super::{Cx, Done, check_object, check_range};
+use crate::space::Need;
+use model::Errno;
+use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE, Fallocate};
+
+pub async fn run(cx: &Cx, m: Fallocate) -> Result<Done, Errno> {
+    let ost = &cx.ost;
+    ost.writable()?;
+    check_object(m.object)?;
+    check_mode(m.mode)?;
+    if m.len == 0 {
+        return Err(Errno::EINVAL);
+    }
+    check_range(m.offset, m.len)?;
+    let _space = if m.mode & FALLOC_PUNCH_HOLE != 0 {
+        None
+    } else {
+        let (attr, _) = ost.objects.attr(m.object).map_err(|e| e.errno())?;
+        let have = attr.blocks.saturating_mul(512);
+        let need = (m.offset + m.len).saturating_sub(have).min(m.len);
+        let need = if need == 0 { Need::Overhead } else { Need::Grow(need) };
+        Some(ost.space.admit(need, ost.settings.reserve())?)
+    };
+    let meta = cx.meta(m.file, Some(cx.stamp(m.inode_ctime)));
+    let finish = cx.slot.clone().finish(|_, attr| *attr);
+    let (attr, lsn) = ost
+        .objects
+        .fallocate(m.object, m.mode, m.offset, m.len, meta, finish)
+        .await
+        .map_err(|e| e.errno())?;
+    Ok(Done::changed(&attr, lsn))
+}
+
+/// fallocate(2)'s rules: `EOPNOTSUPP` for modes that are not known here, and for a punch that would change
+/// the size.
+fn check_mode(mode: u32) -> Result<(), Errno> {
+    let known = FALLOC_KEEP_SIZE | FALLOC_PUNCH_HOLE | FALLOC_ZERO_RANGE;
+    let (keep, punch, zero) =
+        (mode & FALLOC_KEEP_SIZE != 0, mode & FALLOC_PUNCH_HOLE != 0, mode & FALLOC_ZERO_RANGE != 0);
+    if mode & !known != 0 || (punch && zero) || (punch && !keep) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    Ok(())
+}

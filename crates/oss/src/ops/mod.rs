@@ -1,0 +1,126 @@
+//! One file for each message an OST answers: `VERB.rs`, the same names as in `wire/src/msg`.
+
+mod batch;
+mod destroy;
+mod fallocate;
+mod glimpse;
+mod param;
+mod read;
+mod seek;
+mod statfs;
+mod sync;
+mod truncate;
+mod write;
+
+use crate::service::Ost;
+use crate::slot::Slot;
+use bytes::Bytes;
+use model::{Errno, Fid, ObjectId, Timestamp, limits};
+use serde::{Serialize, de::DeserializeOwned};
+use std::sync::Arc;
+use store::Lsn;
+use store::object::ObjectMeta;
+use wire::{Op, RequestContext};
+
+/// How far a client's clock may be behind and ahead of the server's before its stamps are changed.
+const CLOCK_BEHIND_MAX_NS: i64 = 3600 * 1_000_000_000;
+const CLOCK_AHEAD_MAX_NS: i64 = 1_000_000_000;
+
+/// What an operation knows besides its message.
+#[derive(Clone)]
+pub struct Cx {
+    pub ost: Arc<Ost>,
+    pub ctx: Arc<RequestContext>,
+    pub slot: Slot,
+}
+
+/// What an operation did.
+#[derive(Default)]
+pub struct Done {
+    /// The encoded reply.
+    pub body: Vec<u8>,
+    pub bulk: Bytes,
+    /// The transaction of the change; its answer waits for it.
+    pub changed: Option<Lsn>,
+    /// The newest transaction that the answer of a look depends on.
+    pub seen: Lsn,
+    /// Data moved, for the counters.
+    pub bytes: u64,
+}
+
+impl Done {
+    fn looked<R: Serialize>(reply: &R, seen: Lsn) -> Done {
+        Done { body: encode(reply), seen, ..Done::default() }
+    }
+
+    fn changed<R: Serialize>(reply: &R, lsn: Lsn) -> Done {
+        Done { body: encode(reply), changed: Some(lsn), ..Done::default() }
+    }
+}
+
+fn encode<R: Serialize>(reply: &R) -> Vec<u8> {
+    postcard::to_stdvec(reply).expect("plain data encodes")
+}
+
+/// `EPROTO` if the body is not this message. Bytes behind it are ignored: later versions append fields.
+fn decode<M: DeserializeOwned>(body: &[u8]) -> Result<M, Errno> {
+    postcard::take_from_bytes(body).map(|(m, _)| m).map_err(|_| Errno::EPROTO)
+}
+
+/// Executes one message. `ENOSYS` for those that are not an OST's.
+pub async fn run(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, Errno> {
+    if op != Op::Write && !bulk.is_empty() {
+        return Err(Errno::EPROTO);
+    }
+    match op {
+        Op::Read => read::run(cx, decode(body)?).await,
+        Op::Write => write::run(cx, decode(body)?, bulk).await,
+        Op::Truncate => truncate::run(cx, decode(body)?).await,
+        Op::Fallocate => fallocate::run(cx, decode(body)?).await,
+        Op::Seek => seek::run(cx, &decode(body)?),
+        Op::Glimpse => glimpse::run(cx, &decode(body)?),
+        Op::Destroy => destroy::run(cx, decode(body)?).await,
+        Op::Sync => sync::run(cx, &decode(body)?),
+        Op::Statfs => statfs::run(cx, &decode(body)?),
+        Op::GetParam => param::get(cx, &decode(body)?),
+        Op::SetParam => param::set(cx, &decode(body)?),
+        Op::Batch => batch::run(cx, decode(body)?).await,
+        _ => Err(Errno::ENOSYS),
+    }
+}
+
+impl Cx {
+    /// When a change happens: the client's time as far as it is credible, and later than the inode's ctime.
+    fn stamp(&self, inode_ctime: Timestamp) -> Timestamp {
+        let now = self.ost.world.wall();
+        let client = self.ctx.client_time;
+        let (low, high) = (now.plus_nanos(-CLOCK_BEHIND_MAX_NS), now.plus_nanos(CLOCK_AHEAD_MAX_NS));
+        let credible = if client == Timestamp::ZERO { now } else { client.clamp(low, high) };
+        Timestamp::from_nanos(credible.as_nanos()).max(inode_ctime.plus_nanos(1))
+    }
+
+    /// For whom a change is made when the message does not say: the caller.
+    fn meta(&self, file: Fid, time: Option<Timestamp>) -> ObjectMeta {
+        ObjectMeta {
+            file,
+            uid: self.ctx.cred.uid,
+            gid: self.ctx.cred.gid,
+            projid: self.ctx.projid,
+            time,
+            layout_generation: self.ctx.layout_generation,
+        }
+    }
+}
+
+/// `EINVAL` for an object of no file.
+fn check_object(id: ObjectId) -> Result<(), Errno> {
+    if id.origin == Fid::NONE { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+/// `EFBIG` if `offset..offset + len` reaches beyond the largest file.
+fn check_range(offset: u64, len: u64) -> Result<(), Errno> {
+    match offset.checked_add(len) {
+        Some(end) if end <= limits::FILE_SIZE_MAX_BYTES => Ok(()),
+        _ => Err(Errno::EFBIG),
+    }
+}

@@ -1,0 +1,16 @@
+//! seek: the next data or hole of an object.
+
+use super::{Cx, Done, check_object, check_range};
+use model::Errno;
+use wire::msg::seek::{Seek, SeekReply, Whence};
+
+pub fn run(cx: &Cx, m: &Seek) -> Result<Done, Errno> {
+    check_object(m.object)?;
+    check_range(m.offset, 0)?;
+    let objects = &cx.ost.objects;
+    let hole = m.whence == Whence::Hole;
+    let (offset, object_size) = objects.seek(m.object, m.offset, hole).map_err(|e| e.errno())?;
+    // Asked for afterwards, so it is no older than what was seen.
+    let (_, seen) = objects.attr(m.object).map_err(|e| e.errno())?;
+    Ok(Done::looked(&SeekReply { offset, object_size }, seen))
+}

@@ -1,0 +1,20 @@
+//! truncate: sets an object's size. Cutting is always possible, also on a full disk.
+
+use super::{Cx, Done, check_object, check_range};
+use model::Errno;
+use wire::msg::truncate::Truncate;
+
+pub async fn run(cx: &Cx, m: Truncate) -> Result<Done, Errno> {
+    cx.ost.writable()?;
+    check_object(m.object)?;
+    check_range(m.size, 0)?;
+    let time = (!m.keep_times).then(|| cx.stamp(m.inode_ctime));
+    let finish = cx.slot.clone().finish(|_, attr| *attr);
+    let (attr, lsn) = cx
+        .ost
+        .objects
+        .truncate(m.object, m.size, cx.meta(m.file, time), finish)
+        .await
+        .map_err(|e| e.errno())?;
+    Ok(Done::changed(&attr, lsn))
+}

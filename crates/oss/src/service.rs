@@ -1,0 +1,314 @@
+//! One OST as the session layer sees it.
+
+use crate::clients::{self, ClientRecord, Clients};
+use crate::ops::{self, Cx};
+use crate::params::Settings;
+use crate::slot::{STATUS_PROGRESS, Slot};
+use crate::space::Space;
+use crate::stats::Stats;
+use model::{Errno, TargetId};
+use rpc::{ClientId, ConnectOutcome, Departure, Incoming, Outgoing, Peers, Service, StoredReply};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use store::object::Objects;
+use store::{Db, StoreError, Txn};
+use wire::Op;
+use wire::msg::connect::Connect;
+use world::{BoxFuture, World, sync};
+
+/// Who a target is.
+#[derive(Clone, Debug)]
+pub struct OstConfig {
+    pub fsname: String,
+    pub index: u16,
+    /// The target's folder, for statfs.
+    pub dir: String,
+}
+
+/// An object storage target that serves.
+pub struct Ost {
+    pub(crate) world: World,
+    pub(crate) db: Arc<Db>,
+    pub(crate) objects: Arc<Objects>,
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) stats: Stats,
+    pub(crate) settings: Settings,
+    peers: Peers,
+    cfg: OstConfig,
+    /// Clients come and go one at a time.
+    membership: sync::Mutex<()>,
+    stopping: AtomicBool,
+    /// Requests being executed, and who waits for there to be none.
+    running: Mutex<usize>,
+    idle: sync::Notify,
+    said_stopped: AtomicBool,
+}
+
+impl Ost {
+    /// Serves what `db` and `objects` hold. The caller adds the result to an [`rpc::Server`].
+    pub fn open(
+        world: &World,
+        db: Arc<Db>,
+        objects: Arc<Objects>,
+        peers: Peers,
+        cfg: OstConfig,
+    ) -> Result<Arc<Ost>, StoreError> {
+        let clients = Arc::new(Clients::load(&db)?);
+        Ok(Arc::new(Ost {
+            world: world.clone(),
+            clients,
+            space: Space::new(world, &cfg.dir),
+            stats: Stats::new(world.now(), world.wall()),
+            settings: Settings::default(),
+            db,
+            objects,
+            peers,
+            cfg,
+            membership: sync::Mutex::new(()),
+            stopping: AtomicBool::new(false),
+            running: Mutex::new(0),
+            idle: sync::Notify::new(),
+            said_stopped: AtomicBool::new(false),
+        }))
+    }
+
+    /// Refuses new requests and waits for those at work. Remove the target from its [`rpc::Server`] before,
+    /// close the [`Db`] after.
+    pub async fn stop(&self) {
+        self.stopping.store(true, Relaxed);
+        loop {
+            let idle = self.idle.notified();
+            if *self.running.lock().expect("no panic while held") == 0 {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    /// `FSNAME-OST0000`.
+    pub fn label(&self) -> String {
+        self.target().label(&self.cfg.fsname)
+    }
+
+    /// Known clients: (id, record, connected now).
+    pub fn exports(&self) -> Vec<(ClientId, ClientRecord, bool)> {
+        let live: std::collections::BTreeMap<ClientId, bool> =
+            self.peers.list().into_iter().map(|(c, _, _, up)| (c, up)).collect();
+        let up = |c: &ClientId| live.get(c).copied().unwrap_or(false);
+        self.clients.list().into_iter().map(|(c, r)| (c, r, up(&c))).collect()
+    }
+
+    /// `EROFS` if changes are not taken (any more).
+    pub(crate) fn writable(&self) -> Result<(), Errno> {
+        self.say_stopped();
+        if self.settings.read_only.load(Relaxed) || self.db.stopped().is_some() {
+            return Err(Errno::EROFS);
+        }
+        Ok(())
+    }
+
+    /// Says once, loudly, that the disk failed.
+    fn say_stopped(&self) {
+        if let Some(why) = self.db.stopped()
+            && !self.said_stopped.swap(true, Relaxed)
+        {
+            tracing::error!(
+                "{}: the disk failed, the target takes no more changes: {why}. Repair or replace the disk, \
+                 check it with nacre fsck, then start the target again.",
+                self.label()
+            );
+        }
+    }
+
+    /// Waits until what an answer shows is on disk.
+    async fn settle(&self, done: &ops::Done) -> Result<(), Errno> {
+        let lsn = done.changed.unwrap_or(done.seen);
+        if lsn == 0 {
+            return Ok(());
+        }
+        self.db.durable(lsn).await.map_err(|e| {
+            self.say_stopped();
+            if done.changed.is_some() { e.errno() } else { Errno::EIO }
+        })
+    }
+
+    async fn execute(self: Arc<Self>, req: Incoming) -> Outgoing {
+        let _running = Running::enter(&self);
+        if self.stopping.load(Relaxed) {
+            return Outgoing::err(Errno::ESHUTDOWN);
+        }
+        let start = self.world.now();
+        let slot = Slot {
+            clients: self.clients.clone(),
+            client: req.client,
+            slot: req.slot,
+            xid: req.xid,
+            progress: None,
+        };
+        let cx = Cx { ost: self.clone(), ctx: Arc::new(req.ctx), slot };
+        let done = match ops::run(&cx, req.op, &req.body, req.bulk).await {
+            Ok(done) => done,
+            Err(e) => {
+                // An error shows state too (a tombstone, a full object): that must be durable as well.
+                let seen = if e == Errno::ESTALE { self.db.last_submitted() } else { 0 };
+                let shown = ops::Done { seen, ..ops::Done::default() };
+                return Outgoing::err(self.settle(&shown).await.err().unwrap_or(e));
+            }
+        };
+        if let Err(e) = self.settle(&done).await {
+            return Outgoing::err(e);
+        }
+        self.count(req.op, &done, start);
+        Outgoing {
+            status: Ok(()),
+            body: done.body,
+            bulk: done.bulk,
+            transno: done.changed.map_or(0, |lsn| self.db.transno(lsn)),
+        }
+    }
+
+    fn count(&self, op: Op, done: &ops::Done, start: world::Instant) {
+        let name = match op {
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::Truncate => "punch",
+            Op::Fallocate => "fallocate",
+            Op::Seek => "objseek",
+            Op::Glimpse => "getattr",
+            Op::Destroy => "destroy",
+            Op::Sync => "sync",
+            Op::Statfs => "statfs",
+            Op::GetParam => "get_info",
+            Op::SetParam => "set_info",
+            Op::Batch => "batch",
+            _ => return,
+        };
+        let usecs = u64::try_from(self.world.now().since(start).as_micros()).unwrap_or(u64::MAX);
+        self.stats.add(name, usecs);
+        match op {
+            Op::Read => self.stats.add("read_bytes", done.bytes),
+            Op::Write => self.stats.add("write_bytes", done.bytes),
+            _ => {}
+        }
+    }
+
+    async fn admit(&self, c: Connect, peer: IpAddr) -> Result<ConnectOutcome, (Errno, String)> {
+        let client = ClientId(c.client_uuid);
+        let label = self.label();
+        if c.fsname != self.cfg.fsname {
+            let why = format!("{label} belongs to file system '{}', not '{}'", self.cfg.fsname, c.fsname);
+            return Err((Errno::EINVAL, why));
+        }
+        let _one_at_a_time = self.membership.lock().await;
+        if self.clients.knows(client) {
+            self.stats.add("reconnect", 1);
+            return Ok(ConnectOutcome { new_client: false, recovering: false });
+        }
+        self.clients.room().map_err(|e| (e, format!("{label} knows too many clients already")))?;
+        self.writable().map_err(|e| (e, format!("{label} is read-only and takes no new clients")))?;
+        let record = ClientRecord {
+            name: clients::bounded_name(&c.client_name),
+            address: peer.to_string(),
+            since: self.world.wall(),
+            epoch: self.db.epoch(),
+            slots: c.slots,
+        };
+        let mut txn = Txn::new();
+        txn.put(clients::key(client), record.encode());
+        let failed = |e: StoreError| (e.errno(), format!("{label} cannot record the client: {e}"));
+        let lsn = self.db.submit(txn).map_err(failed)?;
+        self.db.durable(lsn).await.map_err(failed)?;
+        self.clients.insert(client, record);
+        self.stats.add("connect", 1);
+        Ok(ConnectOutcome { new_client: true, recovering: false })
+    }
+
+    async fn forget(&self, client: ClientId, how: Departure) -> Result<(), StoreError> {
+        let _one_at_a_time = self.membership.lock().await;
+        let mut txn = Txn::new();
+        if !self.clients.remove(&self.db, client, &mut txn)? {
+            return Ok(());
+        }
+        let lsn = self.db.submit(txn)?;
+        self.db.durable(lsn).await?;
+        self.stats.add("disconnect", 1);
+        if how == Departure::Evicted {
+            tracing::warn!("{}: evicted client {:02x?}", self.label(), client.0);
+        }
+        Ok(())
+    }
+}
+
+impl Service for Ost {
+    fn target(&self) -> TargetId {
+        TargetId::ost(self.cfg.index)
+    }
+
+    fn fsname(&self) -> String {
+        self.cfg.fsname.clone()
+    }
+
+    fn epoch(&self) -> u32 {
+        self.db.epoch()
+    }
+
+    fn last_committed(&self) -> u64 {
+        self.db.transno(self.db.last_committed())
+    }
+
+    fn connect(self: Arc<Self>, c: Connect, peer: IpAddr) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
+        Box::pin(async move { self.admit(c, peer).await })
+    }
+
+    fn stored_reply(&self, client: ClientId, slot: u16) -> Option<StoredReply> {
+        let r = match self.db.reply(&client.0, slot) {
+            Ok(r) => r?,
+            Err(e) => {
+                tracing::error!("{}: cannot read reply slot {slot}: {e}", self.label());
+                return None;
+            }
+        };
+        // What is stored was durable before this session: anything up to here is a true transno for it.
+        let transno = self.last_committed();
+        (r.status != STATUS_PROGRESS).then_some(StoredReply {
+            xid: r.xid,
+            transno,
+            status: r.status,
+            body: r.body,
+        })
+    }
+
+    fn handle(self: Arc<Self>, req: Incoming) -> BoxFuture<Outgoing> {
+        Box::pin(self.execute(req))
+    }
+
+    fn departed(self: Arc<Self>, client: ClientId, how: Departure) -> BoxFuture<()> {
+        Box::pin(async move {
+            if let Err(e) = self.forget(client, how).await {
+                tracing::error!("{}: cannot forget a client that left: {e}", self.label());
+            }
+        })
+    }
+}
+
+/// Counts a request while it is executed, also if its future is dropped.
+struct Running<'a>(&'a Ost);
+
+impl<'a> Running<'a> {
+    fn enter(ost: &'a Ost) -> Running<'a> {
+        *ost.running.lock().expect("no panic while held") += 1;
+        Running(ost)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut n = self.0.running.lock().expect("no panic while held");
+        *n -= 1;
+        if *n == 0 {
+            self.0.idle.notify_waiters();
+        }
+    }
+}
