@@ -147,14 +147,21 @@ pub struct TestFs {
     mounts: Vec<PathBuf>,
     osts: u32,
     fsname: String,
+    /// Environment of the daemons.
+    env: Vec<(&'static str, String)>,
 }
 
 impl TestFs {
     pub fn up(name: &str, osts: u32, mounts: usize) -> Result<TestFs> {
+        TestFs::up_with(name, osts, mounts, Vec::new())
+    }
+
+    /// As `up`, the daemons with some environment variables more.
+    pub fn up_with(name: &str, osts: u32, mounts: usize, env: Vec<(&'static str, String)>) -> Result<TestFs> {
         let scratch = Scratch::new(name);
         let mounts = (0..mounts).map(|i| scratch.path().join(format!("mnt{i}"))).collect();
         let fsname = format!("t{}", SERIAL.fetch_add(1, Ordering::Relaxed));
-        let fs = TestFs { scratch, mounts, osts, fsname };
+        let fs = TestFs { scratch, mounts, osts, fsname, env };
         fs.up_again()?;
         Ok(fs)
     }
@@ -166,6 +173,7 @@ impl TestFs {
         for m in &self.mounts {
             c.arg("--mount").arg(m);
         }
+        c.envs(self.env.iter().map(|(k, v)| (*k, v.as_str())));
         c.args(["--osts", &self.osts.to_string(), "--fsname", &self.fsname]);
         ok_within(&mut c, Duration::from_secs(90)).map(drop)
     }

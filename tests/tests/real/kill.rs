@@ -13,36 +13,48 @@ fn rounds() -> u64 {
     std::env::var("NACRE_KILL_ROUNDS").ok().and_then(|v| v.parse().ok()).unwrap_or(50)
 }
 
+/// Kills a random server again and again under the load; returns what the load saw.
+fn killing(fs: &TestFs, rounds: u64, seed: u64) -> Result<load::LoadReport> {
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|s| {
+        let load = s.spawn(|| load::run(fs.mounts(), 4, seed, &stop, &done));
+        let mut rng = Rng::new(seed);
+        let mut round = |n: u64| -> Result<()> {
+            let pids = fs.servers()?;
+            let victim = pids[rng.below(pids.len() as u64) as usize];
+            kill(victim, Signal::KILL)?;
+            fs.up_again()?;
+            let before = done.load(Ordering::Relaxed);
+            wait_until(&format!("round {n}: the load goes on"), Duration::from_secs(60), || {
+                load.is_finished() || done.load(Ordering::Relaxed) > before + 40
+            })
+        };
+        let result = (0..rounds).take_while(|_| !load.is_finished()).try_for_each(&mut round);
+        stop.store(true, Ordering::Relaxed);
+        let report = load.join().expect("load");
+        result.map(|()| report)
+    })
+}
+
+fn seed() -> u64 {
+    std::env::var("NACRE_SEED").ok().and_then(|v| v.parse().ok()).unwrap_or(20_261_121)
+}
+
 #[test]
 fn servers_die_and_no_application_notices() -> Result<()> {
     let fs = TestFs::up("kill", 3, 2)?;
-    let seed = std::env::var("NACRE_SEED").ok().and_then(|v| v.parse().ok()).unwrap_or(20_261_121);
-    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
-    let report = std::thread::scope(|s| -> Result<load::LoadReport> {
-        let load = s.spawn(|| load::run(fs.mounts(), 4, seed, &stop, &done));
-        let killing = (|| -> Result<()> {
-            let mut rng = Rng::new(seed);
-            for round in 0..rounds() {
-                let pids = fs.servers()?;
-                let victim = pids[rng.below(pids.len() as u64) as usize];
-                kill(victim, Signal::KILL)?;
-                fs.up_again()?;
-                let before = done.load(Ordering::Relaxed);
-                wait_until(&format!("round {round}: the load goes on"), Duration::from_secs(60), || {
-                    load.is_finished() || done.load(Ordering::Relaxed) > before + 40
-                })?;
-                if load.is_finished() {
-                    break;
-                }
-            }
-            Ok(())
-        })();
-        stop.store(true, Ordering::Relaxed);
-        let report = load.join().expect("load");
-        killing?;
-        Ok(report)
-    })?;
-    println!("{} rounds, {} operations, {} errors (seed {seed})", rounds(), report.operations, report.errors.len());
+    let report = killing(&fs, rounds(), seed())?;
+    println!("{} rounds, {} operations, {} errors (seed {})", rounds(), report.operations, report.errors.len(), seed());
+    ensure!(report.errors.is_empty(), "application errors:\n{}", report.errors.join("\n"));
+    fs.fsck()
+}
+
+/// The daemons run over a disk that drops every write not flushed when they are killed: a loss of power.
+#[test]
+fn power_fails_and_nothing_acknowledged_is_lost() -> Result<()> {
+    let fs = TestFs::up_with("power", 3, 2, vec![("NACRE_VOLATILE_DISK", "1".to_string())])?;
+    let report = killing(&fs, rounds() / 2, seed() + 1)?;
+    println!("{} operations, {} errors (seed {})", report.operations, report.errors.len(), seed() + 1);
     ensure!(report.errors.is_empty(), "application errors:\n{}", report.errors.join("\n"));
     fs.fsck()
 }

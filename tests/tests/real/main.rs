@@ -5,5 +5,6 @@
 mod abort;
 mod coherence;
 mod kill;
+mod long_way;
 mod posix;
 mod programs;
