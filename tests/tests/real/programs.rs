@@ -131,3 +131,25 @@ fn stress_ng_file_and_directory_stressors() -> Result<()> {
     }
     fs.fsck()
 }
+
+/// A real tree survives `nacre down` and `nacre up`: the sources of the crates this build used, at least 2,000 files; the
+/// whole registry (20,000 and more) with `NACRE_BIG_TREE=1`.
+#[test]
+fn a_real_tree_is_there_after_down_and_up() -> Result<()> {
+    let home = std::env::var("CARGO_HOME").unwrap_or_else(|_| std::env::var("HOME").unwrap_or_default() + "/.cargo");
+    let src = format!("{home}/registry/src");
+    let fs = TestFs::up("tree", 4, 1)?;
+    let m = fs.mount(0).display();
+    let some = if std::env::var_os("NACRE_BIG_TREE").is_some() { "" } else { " | head -c 400000 | head -n 6000" };
+    let list = fs.scratch().join("list").display().to_string();
+    sh(&format!("cd {src} && (find . -type f | sort{some} || true) > {list}"), MINUTE)?;
+    let files = sh(&format!("wc -l < {list}"), MINUTE)?.trim().parse::<u32>()?;
+    ensure!(files >= 2000, "only {files} files under {src}");
+    sh(&format!("mkdir {m}/src && tar -C {src} -cf - -T {list} | tar -C {m}/src -xf -"), 15 * MINUTE)?;
+    fs.down()?;
+    fs.up_again()?;
+    sh(&format!("mkdir {0}/want && tar -C {src} -cf - -T {list} | tar -C {0}/want -xf -", fs.scratch().display()), 3 * MINUTE)?;
+    sh(&format!("diff -r {}/want {m}/src", fs.scratch().display()), 10 * MINUTE)?;
+    println!("{files} files");
+    fs.fsck()
+}
