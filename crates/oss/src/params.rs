@@ -78,6 +78,11 @@ impl Ost {
         format!("obdfilter.{}.{}", self.label(), decl.name)
     }
 
+    /// (samples, sum) of one counter of `stats`; zeros if there is none of this name.
+    pub fn counter(&self, name: &str) -> (u64, u64) {
+        self.stats.total(name)
+    }
+
     /// Values of the parameters that a glob selects, sorted by name.
     pub fn get_params(&self, pattern: &str) -> Vec<(String, String)> {
         DECLARATIONS

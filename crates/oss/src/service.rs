@@ -270,11 +270,9 @@ impl Service for Ost {
                 return None;
             }
         };
-        // What is stored was durable before this session: anything up to here is a true transno for it.
-        let transno = self.last_committed();
         (r.status != STATUS_PROGRESS).then_some(StoredReply {
             xid: r.xid,
-            transno,
+            transno: r.transno,
             status: r.status,
             body: r.body,
         })

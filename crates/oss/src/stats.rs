@@ -65,7 +65,7 @@ impl Stats {
         *self.lock() = State { counters: Default::default(), since: (now, wall) };
     }
 
-    /// (samples, sum) of a counter, for tests and metrics.
+    /// (samples, sum) of a counter.
     pub fn total(&self, name: &str) -> (u64, u64) {
         let i = COUNTERS.iter().position(|(n, _)| *n == name);
         i.map_or((0, 0), |i| {

@@ -2,7 +2,7 @@
 //! says how far the batch got, so that a batch which is sent again after a crash goes on where it was.
 //! Reads and writes of data do not come in batches: their bulk stands alone.
 
-use super::{Cx, Done, encode, run as run_one};
+use super::{Cx, Done, encode, run_single};
 use crate::slot::{Progress, STATUS_PROGRESS, decode_progress};
 use bytes::Bytes;
 use model::{Errno, limits};
@@ -31,12 +31,7 @@ pub async fn run(cx: &Cx, m: Batch) -> Result<Done, Errno> {
         let mut inner = cx.clone();
         inner.slot.progress = Some(results.clone());
         let opcode = Op::from_u16(op.opcode).map_err(|_| Errno::EPROTO)?;
-        // Boxed: a batch is an operation itself.
-        let one: world::BoxFuture<Result<Done, Errno>> = {
-            let body = op.body.clone();
-            Box::pin(async move { run_one(&inner, opcode, &body, Bytes::new()).await })
-        };
-        match one.await {
+        match run_single(&inner, opcode, &op.body, Bytes::new()).await {
             Ok(done) => {
                 changed = changed.max(done.changed);
                 seen = seen.max(done.seen);

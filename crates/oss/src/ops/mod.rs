@@ -69,6 +69,14 @@ fn decode<M: DeserializeOwned>(body: &[u8]) -> Result<M, Errno> {
 
 /// Executes one message. `ENOSYS` for those that are not an OST's.
 pub async fn run(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, Errno> {
+    match op {
+        Op::Batch if bulk.is_empty() => batch::run(cx, decode(body)?).await,
+        _ => run_single(cx, op, body, bulk).await,
+    }
+}
+
+/// Executes a message that is no batch.
+async fn run_single(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, Errno> {
     if op != Op::Write && !bulk.is_empty() {
         return Err(Errno::EPROTO);
     }
@@ -84,7 +92,6 @@ pub async fn run(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, Errn
         Op::Statfs => statfs::run(cx, &decode(body)?),
         Op::GetParam => param::get(cx, &decode(body)?),
         Op::SetParam => param::set(cx, &decode(body)?),
-        Op::Batch => batch::run(cx, decode(body)?).await,
         _ => Err(Errno::ENOSYS),
     }
 }
