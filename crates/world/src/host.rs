@@ -1,1 +1,97 @@
-//! (being written)
+//! What the kernel tells about other tasks, for the FUSE side: groups of a caller, whether it is being killed.
+
+use std::io;
+
+/// Largest /proc file read here.
+const STATUS_MAX_BYTES: usize = 1 << 20;
+const SIGKILL_BIT: u64 = 1 << (libc::SIGKILL - 1);
+
+fn read_proc(path: &str) -> io::Result<String> {
+    use rustix::fs::{Mode, OFlags};
+    use rustix::io::retry_on_intr;
+    let fd = retry_on_intr(|| rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()))?;
+    let mut buf = vec![0; 4096];
+    let mut len = 0;
+    loop {
+        match retry_on_intr(|| rustix::io::read(&fd, &mut buf[len..]))? {
+            0 => break,
+            n => len += n,
+        }
+        if len == buf.len() {
+            if len >= STATUS_MAX_BYTES {
+                break;
+            }
+            buf.resize(len * 2, 0);
+        }
+    }
+    buf.truncate(len);
+    Ok(String::from_utf8_lossy(&buf).into_owned())
+}
+
+fn status_of(tid: u32) -> io::Result<String> {
+    read_proc(&format!("/proc/{tid}/status"))
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+fn parse_groups(status: &str) -> Option<Vec<u32>> {
+    field(status, "Groups")?.split_ascii_whitespace().map(|g| g.parse().ok()).collect()
+}
+
+fn parse_fatal(status: &str) -> bool {
+    let pending = |name| {
+        field(status, name).and_then(|v| u64::from_str_radix(v, 16).ok()).is_some_and(|bits| bits & SIGKILL_BIT != 0)
+    };
+    pending("SigPnd") || pending("ShdPnd") || field(status, "State").is_some_and(|s| s.starts_with(['Z', 'X']))
+}
+
+/// Supplementary groups of a thread; `None` if it is gone or hidden from us.
+pub fn groups_of(tid: u32) -> Option<Vec<u32>> {
+    parse_groups(&status_of(tid).ok()?)
+}
+
+/// Whether a thread is gone, a zombie, or has SIGKILL waiting for it: nobody will take its answer. The
+/// kernel turns any fatal signal of a process into SIGKILL for each of its threads. A thread that cannot be
+/// looked at (other than for being gone) counts as alive.
+pub fn fatal_signal_pending(tid: u32) -> bool {
+    match status_of(tid) {
+        Ok(s) => parse_fatal(&s),
+        Err(e) => matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)),
+    }
+}
+
+/// f_type, total and available bytes of the host file system that holds `path`.
+pub fn statfs(path: &str) -> io::Result<(i64, u64, u64)> {
+    let s = rustix::io::retry_on_intr(|| rustix::fs::statfs(path))?;
+    let unit = s.f_bsize as u64;
+    Ok((s.f_type as i64, s.f_blocks.saturating_mul(unit), s.f_bavail.saturating_mul(unit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_status_and_a_task_that_is_not() {
+        let own = std::process::id();
+        assert!(groups_of(own).is_some());
+        assert!(!fatal_signal_pending(own));
+        assert_eq!(groups_of(u32::MAX / 2), None);
+        assert!(fatal_signal_pending(u32::MAX / 2));
+        assert!(statfs("/").unwrap().1 > 0);
+    }
+
+    #[test]
+    fn status_text_is_understood() {
+        let s = "Name:\tGroups: 1\nState:\tS (sleeping)\nGroups:\t4 24 1000 \nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000000\n";
+        assert_eq!(parse_groups(s), Some(vec![4, 24, 1000]));
+        assert!(!parse_fatal(s));
+        assert!(parse_fatal(&s.replace("ShdPnd:\t0000000000000000", "ShdPnd:\t0000000000000100")));
+        assert!(parse_fatal(&s.replace("SigPnd:\t0000000000000000", "SigPnd:\t0000000000004100")));
+        assert!(!parse_fatal(&s.replace("SigPnd:\t0000000000000000", "SigPnd:\t0000000000004000")));
+        assert!(parse_fatal(&s.replace("S (sleeping)", "Z (zombie)")));
+        assert_eq!(parse_groups("Groups:\t\n"), Some(vec![]));
+    }
+}

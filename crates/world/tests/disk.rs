@@ -137,7 +137,7 @@ fn run(seed: u64, ops: usize) {
     RealDisk.mkdir(&base).unwrap();
     let mem = MemDisk::new();
     mem.mkdir("/t").unwrap();
-    let mut p = Pair { disks: [Box::new(RealDisk), Box::new(mem.clone())], roots: [base.clone(), "/t".into()], files: vec![], with_allocate: seed % 2 == 0 };
+    let mut p = Pair { disks: [Box::new(RealDisk), Box::new(mem.clone())], roots: [base.clone(), "/t".into()], files: vec![], with_allocate: seed.is_multiple_of(2) };
     let mut rng = Rng::new(seed);
     for _ in 0..ops {
         if rng.below(3) == 0 { p.names_op(&mut rng) } else { p.file_op(&mut rng) }

@@ -1,6 +1,5 @@
 //! Frames over real loopback TCP.
 
-use bytes::Bytes;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -191,7 +190,7 @@ fn what_is_no_frame_is_refused_with_the_reason() {
             }
             std::future::pending::<()>().await;
         });
-        assert_eq!(in_time(&w, c.recv()).await.unwrap().bulk, Bytes::from(frame(5, 300, 300).bulk));
+        assert_eq!(in_time(&w, c.recv()).await.unwrap().bulk, frame(5, 300, 300).bulk);
     });
 }
 

@@ -199,7 +199,7 @@ impl DiskFile for Handle {
         }
         if len < s.len {
             let tail = (s.len - len).min(PAGE_BYTES - len % PAGE_BYTES);
-            if len % PAGE_BYTES != 0 {
+            if !len.is_multiple_of(PAGE_BYTES) {
                 self.0.change(&mut s, len, tail, |p, _| p.fill(0))?;
             }
             s.pages.retain(|&page, _| page * PAGE_BYTES < len);
