@@ -10,4 +10,4 @@ pub mod msg;
 
 pub use context::{ReplyContext, RequestContext};
 pub use frame::{Frame, FrameError, FrameKind, Header};
-pub use message::{CodecError, Message, Op, decode_body, encode_body};
+pub use message::{CodecError, Message, Op, decode_body, decode_context, decode_message, encode_body};

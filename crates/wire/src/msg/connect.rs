@@ -2,6 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Feature bits this version knows; none so far.
+pub const FEATURES_COMPAT: u64 = 0;
+pub const FEATURES_INCOMPAT: u64 = 0;
+/// Slot of the session's own requests (reclaim, disconnect): callers use the others, so that a session can
+/// always be recovered however many requests hang.
+pub const SLOT_CONTROL: u16 = 0;
+/// Slot number of requests that need none (ping).
+pub const SLOT_NONE: u16 = u16::MAX;
+/// [`ConnectReply::extra`]: the highest xid in the client's slots, u64 little-endian. A client that just
+/// started must number its requests above it (its clock may have gone backward).
+pub const EXTRA_LAST_XID: u16 = 1;
+
 /// Feature bits, after ext4's rules.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ConnectFeatures {
@@ -44,4 +56,10 @@ pub struct ConnectReply {
     pub ping_interval_ms: u32,
     pub server_name: String,
     pub extra: Vec<(u16, Vec<u8>)>,
+}
+
+/// Body of a ConnectReply frame whose status is not 0: why not, for a person.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ConnectRefused {
+    pub message: String,
 }

@@ -1,0 +1,406 @@
+//! The client's end of a session with one target ("import", Lustre's word).
+
+mod connect;
+mod session;
+
+use crate::call::Request;
+use crate::link::Link;
+use bytes::Bytes;
+use model::{Errno, Nid, TargetId};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use wire::msg::disconnect::Disconnect;
+use wire::msg::notify::Notify;
+use wire::msg::reclaim::{Reclaim, ReclaimReply};
+use wire::{Message, RequestContext, encode_body};
+use world::{BoxFuture, Instant, World, sync};
+
+/// Names as in Lustre's `state` file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ImportState {
+    New,
+    Disconn,
+    Connecting,
+    /// Reclaiming opens and locks after a restart of the server.
+    Recover,
+    Full,
+    Evicted,
+    Closed,
+}
+
+pub struct ImportConfig {
+    pub target: TargetId,
+    pub fsname: String,
+    /// Tried in order, round and round.
+    pub nids: Vec<Nid>,
+    pub port: u16,
+    /// Source address of connections.
+    pub bind: Option<std::net::IpAddr>,
+    pub client_uuid: [u8; 16],
+    pub client_name: String,
+    /// Calls that may be in flight at a time; the server may grant fewer.
+    pub slots: u16,
+    pub hooks: Arc<dyn ImportHooks>,
+}
+
+/// What the owner of an import does when the session asks. Called from the session's task, one at a time,
+/// without any lock held.
+pub trait ImportHooks: Send + Sync {
+    /// The server restarted or forgot this client: everything that is open or locked. Sent in pieces, the
+    /// last one with `last: true` (the import adds an empty one if there is none).
+    fn reclaim(&self) -> Vec<Reclaim> {
+        Vec::new()
+    }
+    /// What could not be had back.
+    fn reclaimed(&self, _lost: ReclaimReply) {}
+    fn notify(&self, _n: Notify) {}
+    /// The state changed, for logs and `lctl`.
+    fn state(&self, _s: ImportState) {}
+}
+
+pub struct NoHooks;
+impl ImportHooks for NoHooks {}
+
+#[derive(Debug)]
+pub struct Response<R> {
+    pub reply: R,
+    pub bulk: Bytes,
+    pub transno: u64,
+}
+
+/// What the calls and the session's task share.
+pub(crate) struct Core {
+    pub world: World,
+    pub cfg: ImportConfig,
+    inner: Mutex<Inner>,
+    /// Wakes the session's task: closed, or new addresses.
+    pub kick: sync::Notify,
+    /// Wakes those who wait for a state.
+    changed: sync::Notify,
+}
+
+pub(crate) struct Inner {
+    pub state: ImportState,
+    pub active: bool,
+    pub closed: bool,
+    started: bool,
+    pub nids: Vec<Nid>,
+    pub nid_at: usize,
+    pub link: Option<Link>,
+    pub session: u64,
+    pub epoch: u32,
+    /// Of the last session that the server granted; 0 before the first.
+    pub last_epoch: u32,
+    pub server_name: String,
+    /// By slot number; the first is the session's own.
+    pub slots: Vec<Option<crate::call::InFlight>>,
+    /// Slots `0..usable` may be used.
+    pub usable: u16,
+    /// Calls that wait for a slot, by ticket.
+    pub queue: BTreeMap<u64, Request>,
+    pub next_ticket: u64,
+    pub next_xid: u64,
+    pub last_committed: u64,
+    pub reclaim_owed: bool,
+    /// The server waits for the reclaim, be it empty.
+    pub recovering: bool,
+    pub ever_full: bool,
+    /// Why the server does not want this client, and how many addresses in a row said no.
+    pub refused: Option<(Errno, String)>,
+    pub refusals: usize,
+    /// When something was last heard, sent.
+    pub heard: Instant,
+    pub sent: Instant,
+}
+
+impl Inner {
+    /// A refusal that no waiting will cure, by every address, before the session ever was up.
+    pub fn fatal_refusal(&self) -> Option<Errno> {
+        let (e, _) = self.refused.as_ref()?;
+        let for_good = matches!(*e, Errno::EPROTONOSUPPORT | Errno::ENOENT | Errno::EACCES | Errno::EPERM);
+        (!self.ever_full && for_good && self.refusals >= self.nids.len()).then_some(*e)
+    }
+}
+
+impl Core {
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("no holder of the lock panics")
+    }
+
+    pub fn target_number(&self) -> u32 {
+        self.cfg.target.to_u32()
+    }
+
+    /// `fsname-OST0000`, for messages.
+    pub fn label(&self) -> String {
+        self.cfg.target.label(&self.cfg.fsname)
+    }
+
+    pub fn touch_sent(&self) {
+        let now = self.world.now();
+        self.lock().sent = now;
+    }
+
+    pub fn set_state(&self, s: ImportState) {
+        {
+            let mut g = self.lock();
+            if g.state == s || g.state == ImportState::Closed {
+                return;
+            }
+            g.state = s;
+        }
+        self.changed.notify_waiters();
+        self.cfg.hooks.state(s);
+    }
+
+    /// Starts the session's task, once.
+    pub fn start(self: &Arc<Core>) {
+        {
+            let mut g = self.lock();
+            if g.started || g.closed {
+                return;
+            }
+            g.started = true;
+        }
+        self.world.spawn("rpc-import", connect::drive(self.clone()));
+    }
+
+    /// Ends everything: nobody waits any more, nothing is sent any more.
+    fn close(&self) {
+        let mut waiting = Vec::new();
+        let link = {
+            let mut g = self.lock();
+            g.closed = true;
+            waiting.extend(std::mem::take(&mut g.queue).into_values());
+            for s in &mut g.slots {
+                waiting.extend(s.take().map(|f| f.req));
+            }
+            g.link.take()
+        };
+        self.set_state(ImportState::Closed);
+        for mut r in waiting {
+            r.finish(Err(Errno::ESHUTDOWN));
+        }
+        if let Some(l) = link {
+            l.close();
+        }
+        self.kick.notify_one();
+    }
+
+    /// Fails the calls that wait for a slot.
+    pub fn fail_queue(&self, e: Errno) {
+        let queue = std::mem::take(&mut self.lock().queue);
+        for mut r in queue.into_values() {
+            r.finish(Err(e));
+        }
+    }
+}
+
+/// A session with one target. Dropping it closes the session without a good-bye.
+pub struct Import {
+    core: Arc<Core>,
+}
+
+impl Drop for Import {
+    fn drop(&mut self) {
+        self.core.close();
+    }
+}
+
+impl Import {
+    /// Starts connecting in the background at the first call.
+    pub fn new(world: World, cfg: ImportConfig) -> Arc<Import> {
+        let slots = cfg.slots.clamp(1, model::limits::SLOTS_PER_SESSION - 1) + 1;
+        // Grows over restarts of a process that keeps its uuid; the server's word is above the clock's.
+        let next_xid = u64::try_from(world.wall().as_nanos()).unwrap_or(0);
+        let inner = Inner {
+            state: ImportState::New,
+            active: true,
+            closed: false,
+            started: false,
+            nids: cfg.nids.clone(),
+            nid_at: 0,
+            link: None,
+            session: 0,
+            epoch: 0,
+            last_epoch: 0,
+            server_name: String::new(),
+            slots: (0..slots).map(|_| None).collect(),
+            usable: slots,
+            queue: BTreeMap::new(),
+            next_ticket: 0,
+            next_xid,
+            last_committed: 0,
+            reclaim_owed: false,
+            recovering: false,
+            ever_full: false,
+            refused: None,
+            refusals: 0,
+            heard: world.now(),
+            sent: world.now(),
+        };
+        let core = Core {
+            world,
+            cfg,
+            inner: Mutex::new(inner),
+            kick: sync::Notify::new(),
+            changed: sync::Notify::new(),
+        };
+        Arc::new(Import { core: Arc::new(core) })
+    }
+
+    /// Sends a request and waits for its reply, through any number of reconnects: resent requests keep slot
+    /// and xid, so the server executes them once. Dropping the future gives up waiting, not the request: it
+    /// goes on in the background until it is answered (one that still waits for its slot, or for the first
+    /// connection, is given up). Waits for a free slot first (bounded by `slots`).
+    ///
+    /// Errors: the server's errno; EIO if the target is deactivated or this client was evicted while the
+    /// request may have been executed; ESHUTDOWN after [`Import::disconnect`]; EMSGSIZE over the limits;
+    /// the server's refusal if it never let this client in.
+    pub fn call<M: Message>(
+        self: &Arc<Self>,
+        ctx: RequestContext,
+        msg: M,
+        bulk: Bytes,
+    ) -> BoxFuture<Result<Response<M::Reply>, Errno>> {
+        let core = self.core.clone();
+        Box::pin(async move {
+            let body = encode_body(&ctx, &msg);
+            let raw = core.call_raw(M::OP, M::MODIFIES, body, bulk).await?;
+            let reply = wire::decode_message(&raw.body).map_err(|e| {
+                tracing::warn!(target = %core.label(), op = ?M::OP, "reply does not decode: {e}");
+                Errno::EPROTO
+            })?;
+            Ok(Response { reply, bulk: raw.bulk, transno: raw.transno })
+        })
+    }
+
+    /// New addresses for the target (configuration change); a living connection stays.
+    pub fn set_nids(&self, nids: Vec<Nid>) {
+        {
+            let mut g = self.core.lock();
+            if g.nids == nids {
+                return;
+            }
+            g.nids = nids;
+            g.nid_at = 0;
+        }
+        self.core.kick.notify_one();
+    }
+
+    /// `lctl deactivate`: calls fail with EIO at once. `activate` takes it back. A request that was sent
+    /// already goes on in the background.
+    pub fn set_active(&self, active: bool) {
+        let mut told = Vec::new();
+        {
+            let mut g = self.core.lock();
+            g.active = active;
+            if !active {
+                for s in g.slots.iter_mut().skip(1).flatten() {
+                    told.extend(s.req.answer.take());
+                }
+            }
+        }
+        if !active {
+            for t in told {
+                let _ = t.send(Err(Errno::EIO));
+            }
+            self.core.fail_queue(Errno::EIO);
+        }
+    }
+
+    pub fn is_active(&self) -> bool {
+        self.core.lock().active
+    }
+
+    pub fn state(&self) -> ImportState {
+        self.core.lock().state
+    }
+
+    pub fn target(&self) -> TargetId {
+        self.core.cfg.target
+    }
+
+    /// The NID in use, or the next to be tried; `0.0.0.0@tcp` if none is known.
+    pub fn current_nid(&self) -> Nid {
+        let g = self.core.lock();
+        let nowhere = Nid { addr: std::net::Ipv4Addr::UNSPECIFIED.into(), net: 0 };
+        g.nids.get(g.nid_at % g.nids.len().max(1)).copied().unwrap_or(nowhere)
+    }
+
+    /// Why the server did not let this client in, if it said so at the last attempt.
+    pub fn refusal(&self) -> Option<(Errno, String)> {
+        self.core.lock().refused.clone()
+    }
+
+    /// Epoch of the target; 0 before the first connection.
+    pub fn epoch(&self) -> u32 {
+        self.core.lock().epoch
+    }
+
+    /// Every operation of the target up to this transno is durable, as far as replies told.
+    pub fn last_committed(&self) -> u64 {
+        self.core.lock().last_committed
+    }
+
+    /// What the server called itself at connect.
+    pub fn server_name(&self) -> String {
+        self.core.lock().server_name.clone()
+    }
+
+    /// Requests sent and not answered, and calls that wait for a slot.
+    pub fn load(&self) -> (usize, usize) {
+        let g = self.core.lock();
+        (g.in_flight(), g.queue.len())
+    }
+
+    /// Waits until the session is up. Fails if the server refuses this client for a reason that no waiting
+    /// cures ([`Import::refusal`] has the words), and with ESHUTDOWN after a disconnect.
+    pub fn connected(self: &Arc<Self>) -> BoxFuture<Result<(), Errno>> {
+        let core = self.core.clone();
+        Box::pin(async move {
+            core.start();
+            loop {
+                let mut change = Box::pin(core.changed.notified());
+                change.as_mut().enable();
+                {
+                    let g = core.lock();
+                    if g.closed {
+                        return Err(Errno::ESHUTDOWN);
+                    }
+                    if g.state == ImportState::Full {
+                        return Ok(());
+                    }
+                    if let Some(e) = g.fatal_refusal() {
+                        return Err(e);
+                    }
+                }
+                change.await;
+            }
+        })
+    }
+
+    /// Says good-bye (best effort, at most a second), then fails everything with ESHUTDOWN.
+    pub fn disconnect(self: &Arc<Self>) -> BoxFuture<()> {
+        let core = self.core.clone();
+        Box::pin(async move {
+            let up = {
+                let g = core.lock();
+                !g.closed && g.link.is_some()
+            };
+            if up {
+                let bye = core.control(Disconnect { reason: 0 });
+                let _ = core.world.timeout(Duration::from_secs(1), bye).await;
+            }
+            core.close();
+        })
+    }
+}
+
+impl Core {
+    /// Wakes those who wait for a state without a change of state (a refusal).
+    pub fn announce(&self) {
+        self.changed.notify_waiters();
+    }
+}

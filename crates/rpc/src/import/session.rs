@@ -1,0 +1,163 @@
+//! One connection's life: replies, notifies, pings, until it breaks.
+
+use super::connect::{last_xid, refusal_text};
+use super::{Core, ImportState};
+use crate::link::Link;
+use bytes::Bytes;
+use model::Nid;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::msg::connect::{ConnectReply, SLOT_NONE};
+use wire::msg::notify::Notify;
+use wire::msg::ping::Ping;
+use wire::{Frame, FrameKind, Header, Message, RequestContext, encode_body};
+use world::{Either, Instant, select};
+
+/// Clients ping at most so often, whatever the server asks for.
+const PING_INTERVAL_MIN: Duration = Duration::from_millis(20);
+const PING_INTERVAL_MAX: Duration = Duration::from_secs(60);
+
+/// Serves a connection that the server accepted; returns why it ended.
+pub(super) async fn run(core: &Arc<Core>, link: Link, reply: ConnectReply, nid: Nid) -> String {
+    let evicted = core.adopt_session(&reply);
+    let now = core.world.now();
+    {
+        let mut g = core.lock();
+        if g.closed {
+            link.close();
+            return "closed".into();
+        }
+        (g.session, g.epoch, g.last_epoch) = (reply.session, reply.epoch, reply.epoch);
+        g.server_name.clone_from(&reply.server_name);
+        g.usable = reply.slots.clamp(2, g.slots.len() as u16);
+        g.next_xid = g.next_xid.max(last_xid(&reply));
+        (g.heard, g.sent) = (now, now);
+        g.refusals = 0;
+        g.link = Some(link.clone());
+    }
+    if evicted {
+        core.set_state(ImportState::Evicted);
+        tracing::warn!(
+            "this client was evicted by {} (at {nid}); in progress operations using this service fail",
+            core.label()
+        );
+    }
+    let interval = Duration::from_millis(u64::from(reply.ping_interval_ms)).clamp(PING_INTERVAL_MIN, PING_INTERVAL_MAX);
+    let reader = Reader { core, link: link.clone(), interval, ping: None, nonce: 0 };
+    let recovery = async {
+        core.recover().await;
+        std::future::pending::<()>().await;
+    };
+    let why = match select(reader.run(), recovery).await {
+        Either::Left(why) => why,
+        Either::Right(()) => unreachable!("recovery goes on until the connection ends"),
+    };
+    link.close();
+    core.lock().link = None;
+    why
+}
+
+struct Reader<'a> {
+    core: &'a Arc<Core>,
+    link: Link,
+    interval: Duration,
+    /// When the ping went out that is not answered.
+    ping: Option<Instant>,
+    nonce: u64,
+}
+
+impl Reader<'_> {
+    async fn run(mut self) -> String {
+        let conn = self.link.conn().clone();
+        let mut frame = conn.recv();
+        let mut tick = self.core.world.sleep(self.interval / 4);
+        let mut kick = Box::pin(self.core.kick.notified());
+        loop {
+            match select(&mut frame, select(&mut tick, &mut kick)).await {
+                Either::Left(Ok(f)) => {
+                    frame = conn.recv();
+                    if let Err(why) = self.on_frame(f) {
+                        return why;
+                    }
+                }
+                Either::Left(Err(e)) => return e.to_string(),
+                Either::Right(Either::Left(())) => {
+                    tick = self.core.world.sleep(self.interval / 4);
+                    if let Err(why) = self.on_tick() {
+                        return why;
+                    }
+                }
+                Either::Right(Either::Right(())) => {
+                    if self.core.lock().closed {
+                        return "closed".into();
+                    }
+                    kick = Box::pin(self.core.kick.notified());
+                }
+            }
+        }
+    }
+
+    fn on_frame(&mut self, f: Frame) -> Result<(), String> {
+        let now = self.core.world.now();
+        let (session, epoch) = {
+            let mut g = self.core.lock();
+            g.heard = now;
+            (g.session, g.epoch)
+        };
+        self.ping = None;
+        let h = &f.header;
+        if h.kind == FrameKind::ConnectReply && h.status != 0 {
+            return Err(format!("the server says: {}", refusal_text(&f)));
+        }
+        if h.session != session || h.epoch != epoch {
+            return Err(format!(
+                "frame of session {} epoch {} in session {session} epoch {epoch}",
+                h.session, h.epoch
+            ));
+        }
+        match h.kind {
+            FrameKind::Reply if h.slot == SLOT_NONE => {}
+            FrameKind::Reply => self.core.on_reply(f),
+            FrameKind::Notify => match wire::decode_message::<Notify>(&f.body) {
+                Ok(n) => self.core.cfg.hooks.notify(n),
+                Err(e) => tracing::warn!("notify of {} does not decode: {e}", self.core.label()),
+            },
+            k => return Err(format!("unexpected frame of kind {k:?}")),
+        }
+        Ok(())
+    }
+
+    /// Pings when the session is idle, and when a request is unanswered while the server says nothing; gives
+    /// the connection up when a ping is not answered for two intervals.
+    fn on_tick(&mut self) -> Result<(), String> {
+        let now = self.core.world.now();
+        let (heard, sent, busy) = {
+            let g = self.core.lock();
+            (g.heard, g.sent, g.in_flight() > 0)
+        };
+        if let Some(t) = self.ping {
+            let silent = now.since(t);
+            if silent >= self.interval * 2 {
+                return Err(format!("no answer to a ping for {} ms", silent.as_millis()));
+            }
+            return Ok(());
+        }
+        let idle = now.since(sent) >= self.interval;
+        let doubtful = busy && now.since(heard) >= self.interval / 2;
+        if idle || doubtful {
+            self.nonce += 1;
+            let body = encode_body(&RequestContext::default(), &Ping { nonce: self.nonce });
+            let mut h = Header::new(FrameKind::Request);
+            (h.target, h.opcode) = (self.core.target_number(), Ping::OP as u16);
+            (h.slot, h.xid) = (SLOT_NONE, self.nonce);
+            {
+                let g = self.core.lock();
+                (h.session, h.epoch) = (g.session, g.epoch);
+            }
+            self.ping = Some(now);
+            self.core.touch_sent();
+            self.link.post(Frame::new(h, body, Bytes::new()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,277 @@
+//! A connection's first frame: who it is, what it wants, and a clear word if it is refused.
+
+use super::session::{Hello, Session, same};
+use super::{ClientId, Server, Target, dispatch};
+use crate::link::Link;
+use bytes::Bytes;
+use model::{Errno, TargetId, TargetKind};
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use wire::frame::VERSION;
+use wire::msg::connect::{
+    Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_LAST_XID, FEATURES_COMPAT, FEATURES_INCOMPAT,
+};
+use wire::{Frame, FrameKind, Header, ReplyContext, RequestContext, decode_body, encode_body};
+use world::Conn;
+
+/// A connection must say hello within this time.
+const HELLO_DEADLINE: Duration = Duration::from_secs(10);
+/// A refused peer has so long to read why.
+const LINGER: Duration = Duration::from_secs(1);
+const CLIENT_NAME_MAX_BYTES: usize = 256;
+
+/// Why a peer is turned away: for it, and (`kind`) for the log.
+pub(super) struct Refusal {
+    pub errno: Errno,
+    pub kind: &'static str,
+    pub text: String,
+}
+
+fn refuse<T>(errno: Errno, kind: &'static str, text: String) -> Result<T, Refusal> {
+    Err(Refusal { errno, kind, text })
+}
+
+/// A session that said hello, on its connection.
+pub(super) struct Admitted {
+    pub target: Arc<Target>,
+    pub session: Arc<Session>,
+    /// Session number of this connection.
+    pub number: u64,
+}
+
+struct Counted(Arc<Server>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Server {
+    /// Takes a fresh connection, if there is room.
+    pub(super) fn admit(self: &Arc<Server>, conn: Arc<dyn Conn>) {
+        let n = self.connections.fetch_add(1, Ordering::Relaxed);
+        let counted = Counted(self.clone());
+        if n >= self.connections_max.load(Ordering::Relaxed) {
+            self.complain(conn.peer().ip(), "limit", &format!("over the limit of {n} connections"));
+            conn.close();
+            return;
+        }
+        let me = self.clone();
+        self.world.spawn("rpc-conn", async move {
+            let _counted = counted;
+            me.serve(conn).await;
+        });
+    }
+
+    async fn serve(self: &Arc<Server>, conn: Arc<dyn Conn>) {
+        let peer = conn.peer().ip();
+        let link = Link::new(self.world.clone(), conn.clone());
+        let first = match self.world.timeout(HELLO_DEADLINE, conn.recv()).await {
+            None => {
+                let text = format!("no connect message within {} s", HELLO_DEADLINE.as_secs());
+                self.complain(peer, "silent", &text);
+                conn.close();
+                return;
+            }
+            Some(Ok(f)) => f,
+            Some(Err(e)) if e.kind() == io::ErrorKind::InvalidData => {
+                let r = Refusal { errno: Errno::EPROTO, kind: "garbage", text: e.to_string() };
+                self.turn_away(&link, None, peer, r).await;
+                return;
+            }
+            Some(Err(_)) => {
+                conn.close();
+                return;
+            }
+        };
+        let head = first.header;
+        match self.hello(first, peer, &link).await {
+            Ok(a) => {
+                let why = dispatch::read_loop(self, &a, &conn).await;
+                a.session.lost(a.number);
+                match why {
+                    Some(r) => self.turn_away(&link, Some(head), peer, r).await,
+                    None => conn.close(),
+                }
+            }
+            Err(r) => self.turn_away(&link, Some(head), peer, r).await,
+        }
+    }
+
+    /// Logs once, tells the peer in a ConnectReply, gives it a moment to read, closes.
+    async fn turn_away(&self, link: &Link, head: Option<Header>, peer: IpAddr, r: Refusal) {
+        self.complain(peer, r.kind, &r.text);
+        let mut h = Header::new(FrameKind::ConnectReply);
+        h.status = r.errno.0 as u16;
+        h.target = head.map_or(0, |h| h.target);
+        let body = encode_body(&ReplyContext::default(), &ConnectRefused { message: r.text });
+        link.post(Frame::new(h, body, Bytes::new()));
+        let gone = async { while link.conn().recv().await.is_ok() {} };
+        let _ = self.world.timeout(LINGER, gone).await;
+        link.close();
+    }
+
+    async fn hello(self: &Arc<Server>, f: Frame, peer: IpAddr, link: &Link) -> Result<Admitted, Refusal> {
+        if f.header.kind != FrameKind::Connect {
+            return refuse(Errno::EPROTO, "order", format!("first frame is of kind {:?}, not Connect", f.header.kind));
+        }
+        let (_, c): (RequestContext, Connect) = match decode_body(&f.body) {
+            Ok(v) => v,
+            Err(e) => return refuse(Errno::EPROTO, "connect", e.to_string()),
+        };
+        self.check_versions(&c)?;
+        let target = self.find(f.header.target, &c)?;
+        let epoch = target.service.epoch();
+        let seen = c.last_epoch.max(f.header.epoch);
+        if seen > epoch {
+            return refuse(
+                Errno::ESTALE,
+                "epoch",
+                format!(
+                    "client '{}' has seen epoch {seen} of {}, this server '{}' has {epoch}: another server took the target over",
+                    c.client_name, target.label, self.name
+                ),
+            );
+        }
+        let client = ClientId(c.client_uuid);
+        let known = target.peers.get(client);
+        if known.is_none() && target.peers.count() >= model::limits::CLIENTS_MAX {
+            return refuse(Errno::EBUSY, "clients", format!("{} has as many clients as it can", target.label));
+        }
+        if known.is_some_and(|s| !s.touch(self.world.now())) {
+            return refuse(Errno::EBUSY, "leaving", format!("{} is still evicting this client: try again", target.label));
+        }
+        let outcome = match target.service.clone().connect(c.clone(), peer).await {
+            Ok(o) => o,
+            Err((errno, text)) => return refuse(errno, "service", format!("{}: {text}", target.label)),
+        };
+        let hello = Hello {
+            name: c.client_name.clone(),
+            peer,
+            number: self.next_session.fetch_add(1, Ordering::Relaxed),
+            granted: c.slots.clamp(2, model::limits::SLOTS_PER_SESSION),
+            new_client: outcome.new_client,
+        };
+        let session = self.session(&target, client, peer, outcome.new_client);
+        let Ok(new_client) = session.take_over(link.clone(), &hello, self.world.now()) else {
+            return refuse(Errno::EBUSY, "leaving", format!("{} is still evicting this client: try again", target.label));
+        };
+        tracing::debug!(client = %client, name = hello.name, %peer, target = target.label, new_client, "connected");
+        let reply = ConnectReply {
+            session: hello.number,
+            epoch,
+            features: ConnectFeatures { compat: FEATURES_COMPAT, incompat: FEATURES_INCOMPAT },
+            slots: hello.granted,
+            new_client,
+            recovering: outcome.recovering,
+            ping_interval_ms: self.ping_ms.load(Ordering::Relaxed),
+            server_name: self.name.clone(),
+            extra: vec![(EXTRA_LAST_XID, session.last_xid().to_le_bytes().to_vec())],
+        };
+        let mut h = Header::new(FrameKind::ConnectReply);
+        (h.target, h.session, h.epoch) = (f.header.target, hello.number, epoch);
+        let context = ReplyContext {
+            last_committed: target.service.last_committed(),
+            credits: hello.granted,
+            extra: Vec::new(),
+        };
+        link.post(Frame::new(h, encode_body(&context, &reply), Bytes::new()));
+        Ok(Admitted { target, session, number: hello.number })
+    }
+
+    fn check_versions(&self, c: &Connect) -> Result<(), Refusal> {
+        let who = |n: &str| n.chars().take(CLIENT_NAME_MAX_BYTES).collect::<String>();
+        if c.version != VERSION {
+            return refuse(
+                Errno::EPROTONOSUPPORT,
+                "version",
+                format!(
+                    "client '{}' speaks protocol version {}, server '{}' version {VERSION}: upgrade the older one",
+                    who(&c.client_name),
+                    c.version,
+                    self.name
+                ),
+            );
+        }
+        let unknown = c.features.incompat & !FEATURES_INCOMPAT;
+        if unknown != 0 {
+            return refuse(
+                Errno::EPROTONOSUPPORT,
+                "features",
+                format!(
+                    "client '{}' needs features {unknown:#x} that server '{}' (version {}) does not know: upgrade the server",
+                    who(&c.client_name),
+                    self.name,
+                    env!("CARGO_PKG_VERSION")
+                ),
+            );
+        }
+        if c.client_name.len() > CLIENT_NAME_MAX_BYTES || c.client_uuid == [0; 16] {
+            return refuse(Errno::EINVAL, "connect", "client name too long or client uuid zero".into());
+        }
+        Ok(())
+    }
+
+    /// The target that a hello names, of the file system that it names.
+    fn find(&self, number: u32, c: &Connect) -> Result<Arc<Target>, Refusal> {
+        let Some(id) = TargetId::from_u32(number) else {
+            return refuse(Errno::ENODEV, "target", format!("no target has the number {number:#x}"));
+        };
+        if self.stopping.load(Ordering::Acquire) {
+            return refuse(Errno::ESHUTDOWN, "stopping", format!("server '{}' stops", self.name));
+        }
+        let here: Vec<_> = self.lock_targets().iter().filter(|t| t.service.target() == id).cloned().collect();
+        let fits = |t: &&Arc<Target>| id.kind == TargetKind::Mgt || t.service.fsname() == c.fsname;
+        if let Some(t) = here.iter().find(fits) {
+            return Ok(t.clone());
+        }
+        let name: String = c.fsname.chars().take(model::limits::FSNAME_MAX_BYTES * 4).collect();
+        match here.first() {
+            None => refuse(
+                Errno::ENODEV,
+                "target",
+                format!("target {} is not served by '{}' (now)", id.label(&name), self.name),
+            ),
+            Some(t) => refuse(
+                Errno::ENOENT,
+                "fsname",
+                format!("server '{}' has {}, not {}: wrong file system name?", self.name, t.label, id.label(&name)),
+            ),
+        }
+    }
+
+    /// The client's session, made anew if there is none, or if the service forgot the client.
+    fn session(&self, t: &Arc<Target>, client: ClientId, peer: IpAddr, new_client: bool) -> Arc<Session> {
+        let old = t.peers.get(client);
+        if let Some(s) = &old
+            && !new_client
+        {
+            return s.clone();
+        }
+        let number = t.service.target().to_u32();
+        let fresh = Arc::new(Session::new(client, number, t.service.epoch(), peer, self.world.now()));
+        if !new_client {
+            fresh.restore(|slot| t.service.stored_reply(client, slot));
+        }
+        let (now_there, replaced) = {
+            let mut g = t.peers.map();
+            match (g.get(&client), &old) {
+                // Another connection of this client was faster.
+                (Some(s), None) => (s.clone(), None),
+                (Some(s), Some(o)) if !same(s, o) => (s.clone(), None),
+                _ => {
+                    let replaced = g.insert(client, fresh.clone());
+                    (fresh, replaced)
+                }
+            }
+        };
+        if let Some(s) = replaced {
+            s.abandon();
+        }
+        now_there
+    }
+}

@@ -1,0 +1,158 @@
+//! From a frame to the service and back.
+
+use super::accept::{Admitted, Refusal};
+use super::session::{Kept, Session, Stamp, Step};
+use super::{Departure, Incoming, Outgoing, Server, Target, evict};
+use bytes::Bytes;
+use model::Errno;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use wire::frame::FLAG_RESENT;
+use wire::msg::connect::SLOT_NONE;
+use wire::{Frame, FrameKind, Op, RequestContext};
+use world::Conn;
+
+/// Takes frames until the connection ends; says why if the peer broke the rules.
+pub(super) async fn read_loop(server: &Arc<Server>, a: &Admitted, conn: &Arc<dyn Conn>) -> Option<Refusal> {
+    loop {
+        match conn.recv().await {
+            Ok(f) => match on_frame(server, a, f) {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(r) => return Some(r),
+            },
+            Err(e) if e.kind() == io::ErrorKind::InvalidData => {
+                return Some(Refusal { errno: Errno::EPROTO, kind: "garbage", text: e.to_string() });
+            }
+            Err(_) => return None,
+        }
+    }
+}
+
+fn broken(kind: &'static str, errno: Errno, text: String) -> Result<bool, Refusal> {
+    Err(Refusal { errno, kind, text })
+}
+
+/// False: this connection is done.
+fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusal> {
+    let h = f.header;
+    let stamp = stamp(&a.target);
+    if h.kind == FrameKind::Notify {
+        return Ok(a.session.heard(a.number, server.world.now()));
+    }
+    if h.kind != FrameKind::Request {
+        return broken("order", Errno::EPROTO, format!("frame of kind {:?} inside a session", h.kind));
+    }
+    if h.epoch != stamp.epoch {
+        let text = format!("frame with epoch {}, {} has {}", h.epoch, a.target.label, stamp.epoch);
+        return broken("epoch", Errno::ESTALE, text);
+    }
+    if h.session != a.number || h.target != stamp.target {
+        return broken("session", Errno::EPROTO, "frame of another session".into());
+    }
+    if !a.session.heard(a.number, server.world.now()) {
+        return Ok(false);
+    }
+    if server.stopping.load(Ordering::Acquire) {
+        return Ok(true);
+    }
+    if h.opcode == Op::Ping as u16 {
+        a.session.pong(h.xid, h.opcode, stamp);
+        return Ok(true);
+    }
+    if h.slot >= model::limits::SLOTS_PER_SESSION {
+        let text = format!("slot {} of {}", h.slot, model::limits::SLOTS_PER_SESSION);
+        return broken("slot", Errno::EPROTO, text);
+    }
+    if h.opcode == Op::Disconnect as u16 {
+        leave(server, a, h.slot, h.xid, stamp);
+        return Ok(true);
+    }
+    let incoming = match incoming(a, f) {
+        Ok(i) => i,
+        Err(e) => {
+            let err = Kept::of(Outgoing::err(e));
+            a.session.reply(h.slot, h.xid, h.opcode, &err, stamp);
+            return Ok(true);
+        }
+    };
+    match a.session.arrive(a.number, incoming, stamp) {
+        Step::Execute(req) => {
+            let (server2, target, session) = (server.clone(), a.target.clone(), a.session.clone());
+            server.world.spawn("rpc-request", execute(server2, target, session, req));
+            Ok(true)
+        }
+        Step::Nothing => Ok(true),
+        Step::Hangup => Ok(false),
+    }
+}
+
+fn stamp(t: &Target) -> Stamp {
+    Stamp {
+        target: t.service.target().to_u32(),
+        epoch: t.service.epoch(),
+        last_committed: t.service.last_committed(),
+    }
+}
+
+fn incoming(a: &Admitted, f: Frame) -> Result<Incoming, Errno> {
+    let h = f.header;
+    let complain = |what: &dyn std::fmt::Display| {
+        tracing::warn!(client = %a.session.client, target = a.target.label, op = h.opcode, "bad request: {what}");
+    };
+    let op = Op::from_u16(h.opcode).map_err(|e| {
+        complain(&e);
+        Errno::EOPNOTSUPP
+    })?;
+    let (ctx, body): (RequestContext, Bytes) = wire::decode_context(&f.body).map_err(|e| {
+        complain(&e);
+        Errno::EBADMSG
+    })?;
+    Ok(Incoming {
+        client: a.session.client,
+        peer: a.session.describe().2,
+        op,
+        slot: h.slot,
+        xid: h.xid,
+        resent: h.flags & FLAG_RESENT != 0,
+        ctx,
+        body,
+        bulk: f.bulk,
+    })
+}
+
+/// Ends the process if a handler panics: half an operation may have been done to the state.
+struct AbortOnPanic(bool);
+
+impl Drop for AbortOnPanic {
+    #[allow(clippy::print_stderr)]
+    fn drop(&mut self) {
+        if self.0 && std::thread::panicking() {
+            eprintln!("nacre: a request handler panicked: the process ends so that nobody sees half an operation");
+            std::process::abort();
+        }
+    }
+}
+
+/// Runs a request, and those that waited behind it in its slot, to their replies.
+async fn execute(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>, first: Incoming) {
+    let _guard = AbortOnPanic(server.abort_on_panic.load(Ordering::Relaxed));
+    let mut next = Some(first);
+    while let Some(req) = next {
+        let (slot, xid, op) = (req.slot, req.xid, req.op as u16);
+        assert_ne!(slot, SLOT_NONE);
+        let out = target.service.clone().handle(req).await;
+        next = session.finish(slot, xid, op, Kept::of(out), stamp(&target));
+    }
+}
+
+/// The client says good-bye: its departure is durable before it gets the answer.
+fn leave(server: &Arc<Server>, a: &Admitted, slot: u16, xid: u64, stamp: Stamp) {
+    let (target, session) = (a.target.clone(), a.session.clone());
+    server.world.spawn("rpc-depart", async move {
+        evict::depart(target, session.clone(), Departure::Disconnected).await;
+        let ok = Kept::of(Outgoing::ok(&(), 0));
+        session.reply(slot, xid, Op::Disconnect as u16, &ok, stamp);
+    });
+}

@@ -1,0 +1,361 @@
+//! The target's end of its sessions: accept, connect, dispatch, reply slots, eviction.
+
+mod accept;
+mod dispatch;
+mod evict;
+mod session;
+mod slots;
+
+use bytes::Bytes;
+use model::{Errno, TargetId};
+use session::Session;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use wire::msg::connect::Connect;
+use wire::msg::notify::Notify;
+use wire::{Op, RequestContext};
+use world::{BoxFuture, Either, Listener, World, select, sync};
+
+pub use slots::{Arrival, Slot};
+
+/// The `client_uuid` of connect.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ClientId(pub [u8; 16]);
+
+impl std::fmt::Display for ClientId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (i, b) in self.0.iter().enumerate() {
+            let dash = if matches!(i, 4 | 6 | 8 | 10) { "-" } else { "" };
+            write!(f, "{dash}{b:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// One request, decoded up to its verb.
+#[derive(Debug)]
+pub struct Incoming {
+    pub client: ClientId,
+    pub peer: IpAddr,
+    pub op: Op,
+    pub slot: u16,
+    pub xid: u64,
+    pub resent: bool,
+    pub ctx: RequestContext,
+    /// The message, without the context: `postcard` of the type that belongs to `op`.
+    pub body: Bytes,
+    pub bulk: Bytes,
+}
+
+/// What goes back.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    pub status: Result<(), Errno>,
+    /// The reply message without its context; empty with an error.
+    pub body: Vec<u8>,
+    pub bulk: Bytes,
+    pub transno: u64,
+}
+
+impl Outgoing {
+    pub fn ok<R: serde::Serialize>(reply: &R, transno: u64) -> Outgoing {
+        let body = postcard::to_stdvec(reply).expect("plain data encodes");
+        Outgoing { status: Ok(()), body, bulk: Bytes::new(), transno }
+    }
+
+    pub fn err(e: Errno) -> Outgoing {
+        Outgoing { status: Err(e), body: Vec::new(), bulk: Bytes::new(), transno: 0 }
+    }
+}
+
+/// The last answer of a modifying request in a slot, as stored in the same transaction as its effect.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoredReply {
+    pub xid: u64,
+    pub transno: u64,
+    /// 0 or errno.
+    pub status: u16,
+    pub body: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConnectOutcome {
+    /// The service had no record of this client.
+    pub new_client: bool,
+    /// The service restarted and waits for this client's reclaim.
+    pub recovering: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Departure {
+    Disconnected,
+    /// Silent for too long, or asked for by an administrator.
+    Evicted,
+}
+
+/// One target, as the session layer sees it.
+pub trait Service: Send + Sync + 'static {
+    fn target(&self) -> TargetId;
+    /// Clients of another file system are refused; the MGT serves all of them, whatever it says here.
+    fn fsname(&self) -> String;
+    /// Never 0.
+    fn epoch(&self) -> u32;
+    fn last_committed(&self) -> u64;
+    /// A client says hello; the service makes its record durable before it answers.
+    fn connect(self: Arc<Self>, c: Connect, peer: IpAddr) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>>;
+    /// For a client that came back after a restart: what its slots hold. Asked for every slot when the
+    /// client connects, before any of its requests.
+    fn stored_reply(&self, client: ClientId, slot: u16) -> Option<StoredReply>;
+    /// Executes one request. Called once for each (client, slot, xid), never twice at a time for one slot.
+    /// Requests that change nothing (`transno` 0) may be executed again when they are resent.
+    fn handle(self: Arc<Self>, req: Incoming) -> BoxFuture<Outgoing>;
+    /// The client is gone for good: drop its opens, locks and record. None of its requests runs any more,
+    /// and it cannot connect again before this ends.
+    fn departed(self: Arc<Self>, client: ClientId, how: Departure) -> BoxFuture<()>;
+}
+
+/// The living connections of one target, to send notifies on. Made before the service, shared with it.
+#[derive(Clone, Default)]
+pub struct Peers {
+    sessions: Arc<Mutex<BTreeMap<ClientId, Arc<Session>>>>,
+}
+
+impl Peers {
+    pub fn new() -> Peers {
+        Peers::default()
+    }
+
+    fn map(&self) -> MutexGuard<'_, BTreeMap<ClientId, Arc<Session>>> {
+        self.sessions.lock().expect("no holder of the lock panics")
+    }
+
+    fn all(&self) -> Vec<Arc<Session>> {
+        self.map().values().cloned().collect()
+    }
+
+    fn get(&self, client: ClientId) -> Option<Arc<Session>> {
+        self.map().get(&client).cloned()
+    }
+
+    /// Best effort: nothing happens if the client is not connected.
+    pub fn notify(&self, client: ClientId, n: Notify) {
+        if let Some(s) = self.get(client) {
+            s.notify(&n);
+        }
+    }
+
+    pub fn notify_all(&self, n: Notify) {
+        for s in self.all() {
+            s.notify(&n);
+        }
+    }
+
+    /// (client, name it gave, address, connected) for `lctl` and exports.
+    pub fn list(&self) -> Vec<(ClientId, String, IpAddr, bool)> {
+        self.all().iter().map(|s| s.describe()).collect()
+    }
+
+    /// Clients with a session, connected or expected back.
+    pub fn count(&self) -> usize {
+        self.map().len()
+    }
+}
+
+/// A service and its sessions.
+pub(crate) struct Target {
+    service: Arc<dyn Service>,
+    peers: Peers,
+    /// `fsname-OST0000`, for messages.
+    label: String,
+}
+
+/// A server node: one endpoint, any number of targets behind it.
+pub struct Server {
+    world: World,
+    name: String,
+    targets: Mutex<Vec<Arc<Target>>>,
+    ping_ms: AtomicU32,
+    next_session: AtomicU64,
+    connections: AtomicUsize,
+    connections_max: AtomicUsize,
+    abort_on_panic: AtomicBool,
+    stopping: AtomicBool,
+    stopped: sync::Notify,
+    complaints: Mutex<BTreeMap<(IpAddr, &'static str), u64>>,
+}
+
+/// Connections of one endpoint, clients that did not say hello yet included.
+const CONNECTIONS_MAX: usize = 65_536;
+/// (peer, reason) pairs remembered, so that a peer that goes on does not fill the log.
+const COMPLAINTS_MAX: usize = 1024;
+const PING_DEFAULT_MS: u32 = 5000;
+/// A client silent for so many ping intervals is evicted.
+pub const EVICT_INTERVALS: u32 = 6;
+
+impl Server {
+    pub fn new(world: World, name: String) -> Arc<Server> {
+        Arc::new(Server {
+            world,
+            name,
+            targets: Mutex::default(),
+            ping_ms: AtomicU32::new(PING_DEFAULT_MS),
+            next_session: AtomicU64::new(1),
+            connections: AtomicUsize::new(0),
+            connections_max: AtomicUsize::new(CONNECTIONS_MAX),
+            abort_on_panic: AtomicBool::new(true),
+            stopping: AtomicBool::new(false),
+            stopped: sync::Notify::new(),
+            complaints: Mutex::default(),
+        })
+    }
+
+    /// Idle time after which clients ping; a client silent for six times as long is evicted. Default 5 s.
+    /// Clients learn of it when they connect.
+    pub fn set_ping_interval(&self, ms: u32) {
+        self.ping_ms.store(ms.max(1), Ordering::Relaxed);
+    }
+
+    fn ping_interval(&self) -> Duration {
+        Duration::from_millis(u64::from(self.ping_ms.load(Ordering::Relaxed)))
+    }
+
+    /// Connections accepted at a time; more are closed at once. Default 65,536.
+    pub fn set_connection_limit(&self, n: usize) {
+        self.connections_max.store(n, Ordering::Relaxed);
+    }
+
+    /// A panic in a request leaves state that nobody may trust: by default it aborts the process. The
+    /// simulator, where a panic ends the run by itself, turns that off.
+    pub fn set_abort_on_panic(&self, on: bool) {
+        self.abort_on_panic.store(on, Ordering::Relaxed);
+    }
+
+    fn lock_targets(&self) -> MutexGuard<'_, Vec<Arc<Target>>> {
+        self.targets.lock().expect("no holder of the lock panics")
+    }
+
+    /// Serves a target from now on. One with the same name is replaced (its sessions end, see `remove`).
+    pub fn add(&self, service: Arc<dyn Service>, peers: Peers) {
+        assert!(service.epoch() > 0, "a target's epoch is never 0");
+        let (id, fsname) = (service.target(), service.fsname());
+        let target = Arc::new(Target { label: id.label(&fsname), service, peers });
+        let old = {
+            let mut g = self.lock_targets();
+            let old = g.iter().position(|t| t.service.target() == id && t.service.fsname() == fsname);
+            let old = old.map(|i| g.remove(i));
+            g.push(target);
+            old
+        };
+        if let Some(t) = old {
+            t.hang_up();
+        }
+    }
+
+    /// Ends the sessions with a target without a word to its service (the clients come back elsewhere or later).
+    pub fn remove(&self, target: TargetId) {
+        let mut gone = Vec::new();
+        self.lock_targets().retain(|t| {
+            let keep = t.service.target() != target;
+            if !keep {
+                gone.push(t.clone());
+            }
+            keep
+        });
+        for t in gone {
+            t.hang_up();
+        }
+    }
+
+    /// Accepts until `stop`.
+    pub fn run(self: &Arc<Self>, listener: Arc<dyn Listener>) -> BoxFuture<()> {
+        let me = self.clone();
+        Box::pin(async move {
+            let evictor = me.clone();
+            me.world.spawn("rpc-evict", async move { evict::watch(evictor).await });
+            loop {
+                let mut stop = Box::pin(me.stopped.notified());
+                stop.as_mut().enable();
+                if me.stopping.load(Ordering::Acquire) {
+                    return;
+                }
+                match select(stop, listener.accept()).await {
+                    Either::Left(()) => return,
+                    Either::Right(Ok(conn)) => me.admit(conn),
+                    Either::Right(Err(e)) => {
+                        tracing::warn!("accept on {} failed: {e}", listener.local_addr());
+                        me.world.sleep(Duration::from_millis(100)).await;
+                    }
+                }
+            }
+        })
+    }
+
+    /// Drops a client from a target as if it had been silent for too long. False if it is not known.
+    pub fn evict(self: &Arc<Self>, target: TargetId, client: ClientId) -> bool {
+        let targets = self.lock_targets().clone();
+        let mut found = false;
+        for t in targets.into_iter().filter(|t| t.service.target() == target) {
+            if let Some(s) = t.peers.get(client) {
+                found = true;
+                self.world.spawn("rpc-depart", evict::depart(t, s, Departure::Evicted));
+            }
+        }
+        found
+    }
+
+    /// Tells the clients, lets running requests finish (at most 5 s), closes the connections. Requests that
+    /// arrive meanwhile are not executed: their clients send them again after the restart.
+    pub fn stop(&self) -> BoxFuture<()> {
+        self.stopping.store(true, Ordering::Release);
+        self.stopped.notify_waiters();
+        let targets = std::mem::take(&mut *self.lock_targets());
+        let world = self.world.clone();
+        Box::pin(async move {
+            for t in &targets {
+                t.peers.notify_all(Notify::Stopping);
+            }
+            let quiet = async {
+                for t in &targets {
+                    for s in t.peers.all() {
+                        s.idle().await;
+                    }
+                }
+            };
+            if world.timeout(Duration::from_secs(5), quiet).await.is_none() {
+                tracing::warn!("requests still running after 5 s: stopped without them");
+            }
+            for t in targets {
+                t.hang_up();
+            }
+        })
+    }
+
+    /// Logs what a peer did wrong, the first time.
+    fn complain(&self, peer: IpAddr, kind: &'static str, text: &str) {
+        let first = {
+            let mut g = self.complaints.lock().expect("no holder of the lock panics");
+            if g.len() >= COMPLAINTS_MAX && !g.contains_key(&(peer, kind)) {
+                g.clear();
+            }
+            let n = g.entry((peer, kind)).or_default();
+            *n += 1;
+            *n == 1
+        };
+        if first {
+            tracing::warn!("{peer}: {text} (connection closed; said once)");
+        }
+    }
+}
+
+impl Target {
+    /// Closes every connection; nothing of these sessions runs on.
+    fn hang_up(&self) {
+        for s in self.peers.all() {
+            s.abandon();
+        }
+        self.peers.map().clear();
+    }
+}

@@ -1,0 +1,324 @@
+//! One client's session with one target, over any number of connections.
+
+use super::slots::{Arrival, Slot};
+use super::{ClientId, Incoming, Outgoing, StoredReply};
+use crate::link::Link;
+use bytes::Bytes;
+use model::Errno;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use wire::msg::connect::SLOT_NONE;
+use wire::msg::notify::Notify;
+use wire::{Frame, FrameKind, Header, ReplyContext};
+use world::{Instant, sync};
+
+/// Replies of requests that changed nothing are remembered up to this size; larger ones are made again.
+const SMALL_REPLY_MAX_BYTES: usize = 4096;
+
+/// A reply as a slot remembers it.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    status: u16,
+    body: Bytes,
+    bulk: Bytes,
+    transno: u64,
+}
+
+impl From<StoredReply> for Kept {
+    fn from(r: StoredReply) -> Kept {
+        Kept { status: r.status, body: Bytes::from(r.body), bulk: Bytes::new(), transno: r.transno }
+    }
+}
+
+impl Kept {
+    pub fn of(o: Outgoing) -> Kept {
+        let status = match o.status {
+            Ok(()) => 0,
+            Err(e) => u16::try_from(e.0).unwrap_or(Errno::EIO.0 as u16),
+        };
+        assert!(status == 0 || o.body.is_empty(), "an error reply has no body");
+        Kept { status, body: Bytes::from(o.body), bulk: o.bulk, transno: o.transno }
+    }
+
+    /// Whether a resent request must find this reply, or may cheaply do so.
+    fn worth_keeping(&self) -> bool {
+        self.transno != 0 || (self.bulk.is_empty() && self.body.len() <= SMALL_REPLY_MAX_BYTES)
+    }
+}
+
+/// What every frame of a target's session says.
+#[derive(Clone, Copy)]
+pub(crate) struct Stamp {
+    pub target: u32,
+    pub epoch: u32,
+    pub last_committed: u64,
+}
+
+pub(crate) struct Session {
+    pub client: ClientId,
+    target: u32,
+    epoch: u32,
+    state: Mutex<State>,
+    /// Wakes those who wait for the last running request.
+    quiet: sync::Notify,
+}
+
+struct State {
+    name: String,
+    peer: IpAddr,
+    /// Number of the newest connection.
+    number: u64,
+    link: Option<Link>,
+    heard: Instant,
+    slots: Vec<Slot<Incoming, Kept>>,
+    /// Slots the client may use.
+    granted: u16,
+    running: usize,
+    /// Being evicted, disconnected or abandoned: nothing new is executed.
+    leaving: bool,
+    /// The client was told that it is new and has not shown yet that it heard.
+    new_unseen: bool,
+}
+
+/// What `arrive` makes of a request frame.
+pub(crate) enum Step {
+    Execute(Incoming),
+    Nothing,
+    /// The frame came on a connection that was replaced, or the session ends.
+    Hangup,
+}
+
+impl Session {
+    pub fn new(client: ClientId, target: u32, epoch: u32, peer: IpAddr, now: Instant) -> Session {
+        Session {
+            client,
+            target,
+            epoch,
+            state: Mutex::new(State {
+                name: String::new(),
+                peer,
+                number: 0,
+                link: None,
+                heard: now,
+                slots: (0..model::limits::SLOTS_PER_SESSION).map(|_| Slot::default()).collect(),
+                granted: 2,
+                running: 0,
+                leaving: false,
+                new_unseen: false,
+            }),
+            quiet: sync::Notify::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder of the lock panics")
+    }
+
+    /// Fills the slots from what the service stored before its restart.
+    pub fn restore(&self, stored: impl Fn(u16) -> Option<StoredReply>) {
+        let replies: Vec<_> = (0..model::limits::SLOTS_PER_SESSION).map(stored).collect();
+        let mut g = self.lock();
+        for (slot, r) in g.slots.iter_mut().zip(replies) {
+            if let Some(r) = r {
+                *slot = Slot::restored(r.xid, Kept::from(r));
+            }
+        }
+    }
+
+    /// A new connection takes the session over; the old one is closed, its frames count no more.
+    /// Returns whether the client must be told that it is new. False as error: the session is ending.
+    pub fn take_over(&self, link: Link, hello: &Hello, now: Instant) -> Result<bool, ()> {
+        let (old, new) = {
+            let mut g = self.lock();
+            if g.leaving {
+                return Err(());
+            }
+            g.name.clone_from(&hello.name);
+            g.peer = hello.peer;
+            g.number = hello.number;
+            g.heard = now;
+            g.granted = hello.granted;
+            g.new_unseen |= hello.new_client;
+            (g.link.replace(link), g.new_unseen)
+        };
+        if let Some(l) = old {
+            l.close();
+        }
+        Ok(new)
+    }
+
+    /// The highest xid in any slot.
+    pub fn last_xid(&self) -> u64 {
+        self.lock().slots.iter().map(Slot::newest).max().unwrap_or(0)
+    }
+
+    /// A sign of life outside a frame of the session (a new hello). False if the session is ending.
+    pub fn touch(&self, now: Instant) -> bool {
+        let mut g = self.lock();
+        g.heard = now;
+        !g.leaving
+    }
+
+    /// A frame arrived on connection `number`. False: that connection was replaced.
+    pub fn heard(&self, number: u64, now: Instant) -> bool {
+        let mut g = self.lock();
+        let current = g.number == number && !g.leaving;
+        if current {
+            g.heard = now;
+            g.new_unseen = false;
+        }
+        current
+    }
+
+    pub fn arrive(&self, number: u64, req: Incoming, stamp: Stamp) -> Step {
+        let (slot, xid, op) = (req.slot, req.xid, req.op as u16);
+        let kept = {
+            let mut g = self.lock();
+            if g.number != number || g.leaving {
+                return Step::Hangup;
+            }
+            match g.slots[usize::from(slot)].arrive(xid, req) {
+                Arrival::Execute(r) => {
+                    g.running += 1;
+                    return Step::Execute(r);
+                }
+                Arrival::Answered(k) => k,
+                Arrival::Waits | Arrival::InProgress | Arrival::Stale => return Step::Nothing,
+            }
+        };
+        self.reply(slot, xid, op, &kept, stamp);
+        Step::Nothing
+    }
+
+    /// A request ended: remembers and sends its reply; returns the one that waited behind it.
+    pub fn finish(&self, slot: u16, xid: u64, op: u16, kept: Kept, stamp: Stamp) -> Option<Incoming> {
+        let next = {
+            let mut g = self.lock();
+            if g.leaving {
+                g.slots[usize::from(slot)].give_up_waiting();
+            }
+            let keep = kept.worth_keeping().then(|| kept.clone());
+            let next = g.slots[usize::from(slot)].finish(xid, keep);
+            if next.is_none() {
+                g.running -= 1;
+                if g.running == 0 {
+                    self.quiet.notify_waiters();
+                }
+            }
+            next
+        };
+        self.reply(slot, xid, op, &kept, stamp);
+        next
+    }
+
+    /// Sends a reply on the newest connection; nowhere if there is none (the client will ask again).
+    pub fn reply(&self, slot: u16, xid: u64, op: u16, kept: &Kept, stamp: Stamp) {
+        let (link, number, granted) = {
+            let g = self.lock();
+            let Some(link) = g.link.clone() else { return };
+            (link, g.number, g.granted)
+        };
+        let context = ReplyContext { last_committed: stamp.last_committed, credits: granted, extra: Vec::new() };
+        let mut body = postcard::to_stdvec(&context).expect("plain data encodes");
+        let mut h = Header::new(FrameKind::Reply);
+        (h.target, h.epoch, h.session) = (stamp.target, stamp.epoch, number);
+        (h.opcode, h.slot, h.xid) = (op, slot, xid);
+        (h.status, h.transno) = (kept.status, kept.transno);
+        let mut bulk = kept.bulk.clone();
+        if body.len() + kept.body.len() > model::limits::RPC_BODY_MAX_BYTES
+            || bulk.len() > model::limits::RPC_BULK_MAX_BYTES
+        {
+            tracing::error!(op, body = kept.body.len(), bulk = bulk.len(), "reply is over the limits: EMSGSIZE");
+            h.status = Errno::EMSGSIZE.0 as u16;
+            bulk = Bytes::new();
+        } else {
+            body.extend_from_slice(&kept.body);
+        }
+        link.post(Frame::new(h, body, bulk));
+    }
+
+    /// Answers a ping, which has no slot.
+    pub fn pong(&self, xid: u64, op: u16, stamp: Stamp) {
+        let kept = Kept { status: 0, body: Bytes::new(), bulk: Bytes::new(), transno: 0 };
+        self.reply(SLOT_NONE, xid, op, &kept, stamp);
+    }
+
+    pub fn notify(&self, n: &Notify) {
+        let (link, number) = {
+            let g = self.lock();
+            match &g.link {
+                Some(l) if !g.leaving => (l.clone(), g.number),
+                _ => return,
+            }
+        };
+        let mut h = Header::new(FrameKind::Notify);
+        (h.target, h.epoch, h.session) = (self.target, self.epoch, number);
+        let body = postcard::to_stdvec(n).expect("plain data encodes");
+        link.post(Frame::new(h, body, Bytes::new()));
+    }
+
+    /// Connection `number` ended. The client has until its eviction to come back.
+    pub fn lost(&self, number: u64) {
+        let mut g = self.lock();
+        if g.number == number {
+            g.link = None;
+        }
+    }
+
+    /// Waits until no request of this session runs.
+    pub async fn idle(&self) {
+        loop {
+            let mut quiet = Box::pin(self.quiet.notified());
+            quiet.as_mut().enable();
+            if self.lock().running == 0 {
+                return;
+            }
+            quiet.await;
+        }
+    }
+
+    /// No request is executed from now on. False if that was so already.
+    pub fn leave(&self) -> bool {
+        let mut g = self.lock();
+        !std::mem::replace(&mut g.leaving, true)
+    }
+
+    pub fn close_link(&self) {
+        let link = self.lock().link.take();
+        if let Some(l) = link {
+            l.close();
+        }
+    }
+
+    /// The target goes away under the session.
+    pub fn abandon(&self) {
+        self.leave();
+        self.close_link();
+    }
+
+    /// When the client last gave a sign of life; `None` if the session is ending anyway.
+    pub fn last_heard(&self) -> Option<Instant> {
+        let g = self.lock();
+        (!g.leaving).then_some(g.heard)
+    }
+
+    /// (client, name, address, connected)
+    pub fn describe(&self) -> (ClientId, String, IpAddr, bool) {
+        let g = self.lock();
+        (self.client, g.name.clone(), g.peer, g.link.is_some())
+    }
+}
+
+/// What a hello brought.
+pub(crate) struct Hello {
+    pub name: String,
+    pub peer: IpAddr,
+    pub number: u64,
+    pub granted: u16,
+    pub new_client: bool,
+}
+
+/// So that `Arc<Session>` identity can be compared in the table.
+pub(crate) fn same(a: &Arc<Session>, b: &Arc<Session>) -> bool {
+    Arc::ptr_eq(a, b)
+}
