@@ -1,0 +1,36 @@
+//! The exceptions from the rules, each with its reason. One that is not needed any more is itself a finding.
+
+use crate::source::{Finding, Tree};
+use crate::{boundary, messages};
+
+/// `token` may be used in files whose path starts with `path`.
+pub struct Allowed {
+    pub path: &'static str,
+    pub token: &'static str,
+    pub reason: &'static str,
+}
+
+/// Outside things used outside `world`.
+pub const BOUNDARY: &[Allowed] = &[];
+
+/// Messages that nobody sends yet, or that are answered elsewhere than in `ops/VERB.rs`.
+pub const MESSAGES: &[Allowed] = &[];
+
+pub fn allows(list: &[Allowed], path: &str, token: &str) -> bool {
+    list.iter().any(|a| path.starts_with(a.path) && a.token == token)
+}
+
+/// Allowances that nothing uses.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let unused = |a: &Allowed, used: bool, list: &str| {
+        (!used).then(|| Finding {
+            path: "xtask/src/allow.rs".into(),
+            line: 1,
+            what: format!("{list}: '{}' for '{}' is not needed any more", a.token, a.path),
+            remedy: format!("remove it (its reason was: {})", a.reason),
+        })
+    };
+    let b = BOUNDARY.iter().filter_map(|a| unused(a, boundary::uses(tree, a.path, a.token), "BOUNDARY"));
+    let m = MESSAGES.iter().filter_map(|a| unused(a, messages::lacks(tree, a.path, a.token), "MESSAGES"));
+    b.chain(m).collect()
+}

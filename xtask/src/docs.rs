@@ -1,0 +1,127 @@
+//! Documents: a page for each format, links that lead somewhere, paths that exist.
+
+use crate::source::{File, Finding, Tree, has_word};
+
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let mut out = formats(tree);
+    for f in &tree.files {
+        if f.path.ends_with(".md") {
+            out.extend(links(tree, f));
+        }
+        out.extend(paths(tree, f));
+    }
+    out
+}
+
+/// Each constant that versions bytes on disk or on the wire is named on a page of `docs/formats`; one that
+/// is just called VERSION by its file.
+fn formats(tree: &Tree) -> Vec<Finding> {
+    let pages: Vec<&File> = tree.files.iter().filter(|f| f.path.starts_with("docs/formats/")).collect();
+    let mut out = Vec::new();
+    for f in tree.rust().filter(|f| f.krate().is_some()) {
+        for (n, line) in f.code.lines().enumerate().take_while(|(n, _)| n + 1 < f.tests_from()) {
+            let Some(name) = format_constant(line) else { continue };
+            let told = |p: &&File| match name {
+                "VERSION" | "MAGIC" => p.text.contains(&f.path),
+                _ => has_word(&p.text, name),
+            };
+            if !pages.iter().any(told) {
+                let remedy = format!("describe the bytes in docs/formats/ and name {name} or {} there", f.path);
+                out.push(f.finding(n + 1, format!("format '{name}' has no page"), remedy));
+            }
+        }
+    }
+    out
+}
+
+/// Name of the constant that a line declares, if it versions a format.
+fn format_constant(line: &str) -> Option<&str> {
+    let t = line.trim().trim_start_matches("pub(crate) ").trim_start_matches("pub ").strip_prefix("const ")?;
+    let (name, rest) = t.split_once(':')?;
+    let numeric = ["u8", "u16", "u32", "u64", "["].iter().any(|k| rest.trim().starts_with(k));
+    let named = name == "VERSION" || name == "MAGIC" || name.ends_with("_VERSION") || name.ends_with("_MAGIC");
+    (numeric && named).then_some(name)
+}
+
+/// Relative links of Markdown.
+fn links(tree: &Tree, f: &File) -> Vec<Finding> {
+    let mut out = Vec::new();
+    let mut fenced = false;
+    for (n, line) in f.text.lines().enumerate() {
+        fenced ^= line.trim_start().starts_with("```");
+        if fenced {
+            continue;
+        }
+        for (i, _) in line.match_indices("](") {
+            let Some(end) = line[i + 2..].find(')') else { continue };
+            let target = line[i + 2..i + 2 + end].split('#').next().unwrap_or("");
+            if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let dir = f.path.rsplit_once('/').map_or("", |(d, _)| d);
+            if !tree.has(&resolve(dir, target)) {
+                out.push(f.finding(n + 1, format!("link to '{target}' leads nowhere"), "name what exists"));
+            }
+        }
+    }
+    out
+}
+
+/// `target` as seen from `dir`, without dots.
+fn resolve(dir: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = if target.starts_with('/') { Vec::new() } else { dir.split('/').collect() };
+    for p in target.split('/') {
+        match p {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            _ => parts.push(p),
+        }
+    }
+    parts.retain(|p| !p.is_empty());
+    parts.join("/")
+}
+
+/// Paths in backticks, in documents and comments.
+fn paths(tree: &Tree, f: &File) -> Vec<Finding> {
+    let prose = f.path.ends_with(".md");
+    if !prose && !f.is_rust() {
+        return Vec::new();
+    }
+    let mut out = Vec::new();
+    for (n, line) in f.text.lines().enumerate() {
+        if !prose && !line.trim_start().starts_with("//") {
+            continue;
+        }
+        for p in line.split('`').skip(1).step_by(2) {
+            let top = ["crates/", "docs/", "xtask/", "fuzz/", "tests/", "deploy/"];
+            let plain = p.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-".contains(&b));
+            // Capitals stand for something else (VERB.rs), an ellipsis for anything.
+            let literal = plain && !p.contains("VERB") && !p.contains("NAME") && !p.contains("..");
+            let ignored = ["fuzz/target", "fuzz/artifacts", "fuzz/corpus"].iter().any(|i| p.starts_with(i));
+            if literal && !ignored && top.iter().any(|t| p.starts_with(t)) && !tree.has(p) {
+                out.push(f.finding(n + 1, format!("'{p}' does not exist"), "name what exists"));
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_need_pages_and_links_must_lead_somewhere() {
+        let code = "pub const JOURNAL_VERSION: u16 = 1;\nconst VERSION: u8 = 1;\npub const NOT_A_FORMAT: u8 = 1;\n";
+        let t = Tree::of(&[("crates/store/src/a.rs", code), ("docs/formats/a.md", "")]);
+        assert_eq!(check(&t).len(), 2);
+        let page = "JOURNAL_VERSION of `crates/store/src/a.rs`, [here](a.md#x), [there](../gone.md), `docs/gone.md`\n";
+        let t = Tree::of(&[("crates/store/src/a.rs", code), ("docs/formats/a.md", page)]);
+        let found: Vec<String> = check(&t).into_iter().map(|f| f.what).collect();
+        assert_eq!(found, ["link to '../gone.md' leads nowhere", "'docs/gone.md' does not exist"]);
+        assert_eq!(resolve("docs/formats", "../semantics.md"), "docs/semantics.md");
+        assert_eq!(resolve("", "./docs/a.md"), "docs/a.md");
+    }
+}
