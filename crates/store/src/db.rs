@@ -4,20 +4,34 @@
 //! for its commit. A reader that must not show what a crash could take back asks its [`View`] which
 //! transaction it saw last and waits for that one.
 
+use crate::core::Core;
+use crate::object::Redo;
 use crate::StoreError;
-use crate::object::ObjectWrite;
 use std::sync::Arc;
 use world::World;
 
 /// Position of a transaction in the journal, counted from 1, never reused within an epoch.
 pub type Lsn = u64;
 
+/// Key tag of reply slots.
+pub const TAG_REPLY: u8 = b'R';
+const REPLY_VERSION: u8 = 1;
+
+/// A reply slot's new contents, encoded when the transaction gets its position.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingReply {
+    pub client: [u8; 16],
+    pub slot: u16,
+    pub reply: ReplyRecord,
+}
+
 /// One transaction: absolute writes, in order. Nothing of it or all of it survives a crash.
 #[derive(Clone, Debug, Default)]
 pub struct Txn {
     pub writes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// Payloads of data objects that lie in this record (design.md §7); filled by `object`.
-    pub object_writes: Vec<ObjectWrite>,
+    /// What to do again with the files of data objects after a crash (design.md §7); filled by `object`.
+    pub redo: Vec<Redo>,
+    pub(crate) replies: Vec<PendingReply>,
 }
 
 impl Txn {
@@ -34,17 +48,51 @@ impl Txn {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.writes.is_empty() && self.object_writes.is_empty()
+        self.writes.is_empty() && self.redo.is_empty() && self.replies.is_empty()
     }
 
     /// The reply slot (client, slot) → xid, result: exactly once (design.md §6). Key tag `R`.
-    pub fn put_reply(&mut self, _client: &[u8; 16], _slot: u16, _reply: &ReplyRecord) {
-        unimplemented!()
+    pub fn put_reply(&mut self, client: &[u8; 16], slot: u16, reply: &ReplyRecord) {
+        self.replies.push(PendingReply { client: *client, slot, reply: reply.clone() });
+    }
+
+    /// Turns the replies into plain writes, now that the transaction number is known.
+    pub(crate) fn place_replies(&mut self, transno: u64) {
+        for p in std::mem::take(&mut self.replies) {
+            self.put(reply_key(&p.client, p.slot), encode_reply(&p.reply, transno));
+        }
     }
 }
 
-/// What a reply slot holds. `transno` is 0 here: it is known only once the record has its place, so it is
-/// derived from the record's position when read back.
+pub(crate) fn reply_key(client: &[u8; 16], slot: u16) -> Vec<u8> {
+    let mut k = Vec::with_capacity(19);
+    k.push(TAG_REPLY);
+    k.extend_from_slice(client);
+    k.extend_from_slice(&slot.to_be_bytes());
+    k
+}
+
+fn encode_reply(r: &ReplyRecord, transno: u64) -> Vec<u8> {
+    let mut w = crate::bytes::Writer(Vec::with_capacity(23 + r.body.len()));
+    w.u8(REPLY_VERSION);
+    w.u64(transno);
+    w.u64(r.xid);
+    w.u16(r.status);
+    w.bytes(&r.body);
+    w.0
+}
+
+fn decode_reply(v: &[u8]) -> Option<StoredReply> {
+    let mut r = crate::bytes::Reader(v);
+    if r.u8()? != REPLY_VERSION {
+        return None;
+    }
+    let (transno, xid, status) = (r.u64()?, r.u64()?, r.u16()?);
+    Some(StoredReply { xid, transno, status, body: r.bytes()?.to_vec() })
+}
+
+/// What a reply slot holds. The transaction number is not here: it is known only once the record has its
+/// place in the journal, and is stored then ([`StoredReply`]).
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct ReplyRecord {
     pub xid: u64,
@@ -84,107 +132,169 @@ impl Default for DbOptions {
     }
 }
 
+/// Dropping the last handle stops the background work without a checkpoint, as a crash would.
 pub struct Db {
-    _todo: (),
+    core: Arc<Core>,
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        self.core.stop("the database was closed");
+    }
 }
 
 impl Db {
-    /// Makes an empty database in `dir` (which exists and is empty of these files).
-    pub fn create(_world: &World, _dir: &str) -> Result<(), StoreError> {
-        unimplemented!()
+    /// Makes an empty database in `dir` (which exists and is empty of these files). Durable when it returns.
+    pub fn create(world: &World, dir: &str) -> Result<(), StoreError> {
+        let journal = journal_dir(dir);
+        let table = crate::table::redb::path(dir);
+        for p in [&journal, &table] {
+            if world.disk.exists(p).map_err(StoreError::io("cannot look at", p))? {
+                return Err(StoreError::Refused(format!(
+                    "'{dir}' already holds a database ('{p}' exists): use an empty folder, or remove it first"
+                )));
+            }
+        }
+        world.disk.mkdir(&journal).map_err(StoreError::io("cannot create", &journal))?;
+        crate::table::redb::RedbTable::create(world, dir)?;
+        world.disk.sync_dir(&journal).map_err(StoreError::io("cannot flush the folder", &journal))?;
+        world.disk.sync_dir(dir).map_err(StoreError::io("cannot flush the folder", dir))
     }
 
-    /// Opens, replays the journal over the table, and starts the committer and the checkpointer.
-    /// `epoch` is the target's new epoch; it must be greater than any in the journal.
-    pub fn open(_world: &World, _dir: &str, _epoch: u32, _opt: DbOptions) -> Result<Arc<Db>, StoreError> {
-        unimplemented!()
+    /// Opens, replays the journal over the table (and over the files of data objects), and starts the
+    /// committer and the checkpointer. `epoch` is the target's new epoch; it must be greater than any in
+    /// the journal.
+    pub fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Result<Arc<Db>, StoreError> {
+        let core = crate::recover::open(world, dir, epoch, opt)?;
+        core.start();
+        Ok(Arc::new(Db { core }))
     }
 
-    pub fn get(&self, _key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        unimplemented!()
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.core.get(key)?.0)
     }
 
     /// Keys `from..to` in order, at most `limit`.
     #[allow(clippy::type_complexity)]
-    pub fn scan(&self, _from: &[u8], _to: &[u8], _limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
-        unimplemented!()
+    pub fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+        Ok(self.core.scan(from, to, limit)?.0)
     }
 
     /// A reader that remembers the newest transaction it saw anything of.
     pub fn view(self: &Arc<Self>) -> View {
-        unimplemented!()
+        View { core: self.core.clone(), seen: 0 }
     }
 
     /// Visible to every later `get` at once; durable later, and only after every earlier one.
-    pub fn submit(&self, _txn: Txn) -> Result<Lsn, StoreError> {
-        unimplemented!()
+    /// An empty transaction gets the position of the newest one.
+    ///
+    /// `ENOSPC`: no room for a journal segment, nothing happened. `E2BIG`: over
+    /// [`crate::journal::RECORD_MAX_BYTES`]. `Stopped`: the target serves nothing any more.
+    pub fn submit(&self, txn: Txn) -> Result<Lsn, StoreError> {
+        self.core.submit(txn)
     }
 
-    /// Waits until `lsn` and everything before it is on disk. `Stopped` if it never will be.
-    pub fn durable(self: &Arc<Self>, _lsn: Lsn) -> world::BoxFuture<Result<(), StoreError>> {
-        unimplemented!()
+    /// Waits until `lsn` and everything before it is on disk. `Stopped` if it never will be. Waits for the
+    /// checkpointer too when that is far behind (back-pressure).
+    pub fn durable(self: &Arc<Self>, lsn: Lsn) -> world::BoxFuture<Result<(), StoreError>> {
+        let db = self.clone();
+        Box::pin(async move {
+            db.core.committed(lsn).await?;
+            db.core.not_backlogged().await
+        })
     }
 
     pub fn last_committed(&self) -> Lsn {
-        unimplemented!()
+        self.core.last_committed()
     }
 
     /// The newest submitted one.
     pub fn last_submitted(&self) -> Lsn {
-        unimplemented!()
+        self.core.last_submitted()
     }
 
     pub fn epoch(&self) -> u32 {
-        unimplemented!()
+        self.core.epoch
     }
 
     /// (epoch, position) in one number that only grows: what the wire calls transno.
     pub fn transno(&self, lsn: Lsn) -> u64 {
-        u64::from(self.epoch()) << 40 | lsn
+        self.core.transno(lsn)
     }
 
-    pub fn reply(&self, _client: &[u8; 16], _slot: u16) -> Result<Option<StoredReply>, StoreError> {
-        unimplemented!()
+    pub fn reply(&self, client: &[u8; 16], slot: u16) -> Result<Option<StoredReply>, StoreError> {
+        let key = reply_key(client, slot);
+        let Some(v) = self.get(&key)? else { return Ok(None) };
+        let r = decode_reply(&v).ok_or_else(|| {
+            StoreError::damaged("reply slot", &self.core.dir, format!("slot {slot} of client {client:02x?} does not decode"))
+        })?;
+        Ok(Some(r))
     }
 
     /// Adds deletions of all reply slots of a client.
-    pub fn delete_replies(&self, _client: &[u8; 16], _txn: &mut Txn) -> Result<(), StoreError> {
-        unimplemented!()
+    pub fn delete_replies(&self, client: &[u8; 16], txn: &mut Txn) -> Result<(), StoreError> {
+        let (from, mut to) = (reply_key(client, 0), reply_key(client, u16::MAX));
+        to.push(0);
+        for (k, _) in self.scan(&from, &to, usize::from(u16::MAX) + 1)? {
+            txn.delete(k);
+        }
+        Ok(())
     }
 
     /// Why the target stopped (failed fsync, damaged record), if it did. Watched by the server.
     pub fn stopped(&self) -> Option<String> {
-        unimplemented!()
+        self.core.stopped()
     }
 
-    /// Everything into the table and the journal empty: orderly shutdown.
-    pub fn close(self: &Arc<Self>) -> world::BoxFuture<Result<(), StoreError>> {
-        unimplemented!()
+    /// The host's file system is nearly full: operations that need space should answer ENOSPC, so that
+    /// journal and table keep room to work (and to delete).
+    pub fn space_low(&self) -> bool {
+        self.core.space.low()
     }
+
+    /// Everything into the table and the journal empty: orderly shutdown. Later transactions are refused.
+    pub fn close(self: &Arc<Self>) -> world::BoxFuture<Result<(), StoreError>> {
+        let db = self.clone();
+        Box::pin(async move { db.core.close().await })
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
+pub(crate) fn journal_dir(dir: &str) -> String {
+    format!("{dir}/journal")
 }
 
 /// Reads through a [`Db`] and remembers the newest transaction that any answer depended on.
 pub struct View {
-    _todo: (),
+    core: Arc<Core>,
+    seen: Lsn,
 }
 
 impl View {
-    pub fn get(&mut self, _key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        unimplemented!()
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let (v, lsn) = self.core.get(key)?;
+        self.seen = self.seen.max(lsn);
+        Ok(v)
     }
 
     #[allow(clippy::type_complexity)]
     pub fn scan(
         &mut self,
-        _from: &[u8],
-        _to: &[u8],
-        _limit: usize,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
-        unimplemented!()
+        let (v, lsn) = self.core.scan(from, to, limit)?;
+        self.seen = self.seen.max(lsn);
+        Ok(v)
     }
 
     /// 0 if everything seen is in the table already.
     pub fn seen(&self) -> Lsn {
-        unimplemented!()
+        self.seen
     }
 }
+

@@ -1,6 +1,7 @@
 //! What can go wrong on disk.
 
 use model::Errno;
+use std::io;
 
 #[derive(Debug, thiserror::Error, Clone)]
 pub enum StoreError {
@@ -27,6 +28,30 @@ impl StoreError {
             StoreError::Damaged { .. } => Errno::EIO,
             StoreError::Stopped(_) => Errno::EROFS,
             StoreError::Refused(_) => Errno::EINVAL,
+        }
+    }
+
+    /// Turns the host's error into one that says what was tried on which file.
+    pub(crate) fn io(what: &'static str, path: &str) -> impl FnOnce(io::Error) -> StoreError {
+        let path = path.to_string();
+        move |e| StoreError::Io { what, path, errno: Errno::from(e) }
+    }
+
+    pub(crate) fn damaged(what: &'static str, path: &str, why: impl Into<String>) -> StoreError {
+        StoreError::Damaged { what, path: path.to_string(), why: why.into() }
+    }
+
+    /// Errors that say something about the request or the free space, not about the health of the disk:
+    /// the target goes on after them.
+    pub(crate) fn is_harmless(&self) -> bool {
+        match self {
+            StoreError::Io { errno, .. } | StoreError::Errno(errno) => {
+                matches!(
+                    *errno,
+                    Errno::ENOSPC | Errno::EFBIG | Errno::EDQUOT | Errno::EINVAL | Errno::EOPNOTSUPP | Errno::E2BIG
+                )
+            }
+            _ => false,
         }
     }
 }

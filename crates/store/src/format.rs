@@ -4,8 +4,35 @@
 //! write leaves the older one.
 
 use crate::StoreError;
+use crate::bytes::{Reader, Writer};
 use model::{Nid, TargetId};
-use world::World;
+use wire::frame::crc32c;
+use world::{OpenMode, World};
+
+pub const MAGIC: [u8; 8] = *b"NACRESB1";
+pub const VERSION: u32 = 1;
+/// Bytes before the tagged values.
+pub const FIXED_BYTES: usize = 128;
+/// Largest superblock; the cached configuration is most of it.
+pub const SUPERBLOCK_MAX_BYTES: usize = 16 << 20;
+
+/// Feature bits this code knows.
+pub const COMPAT_KNOWN: u64 = 0;
+pub const RO_COMPAT_KNOWN: u64 = 0;
+pub const INCOMPAT_KNOWN: u64 = 0;
+/// `checksum_type` of crc32c.
+pub const CHECKSUM_CRC32C: u8 = 1;
+
+const FLAG_WITH_MGT: u32 = 1;
+const FLAG_FIRST_TIME: u32 = 2;
+const FLAG_REPLACE: u32 = 4;
+const FSNAME_FIELD_BYTES: usize = 16;
+
+const TAG_MGS_NID: u16 = 1;
+const TAG_SERVICE_NID: u16 = 2;
+const TAG_FAIL_NID: u16 = 3;
+const TAG_PARAM: u16 = 4;
+const TAG_CONFIG: u16 = 5;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
@@ -42,18 +69,281 @@ pub struct TargetLock {
     _file: std::sync::Arc<dyn world::DiskFile>,
 }
 
+/// One copy as found on disk.
+enum Copy {
+    Absent,
+    /// Something, but nothing that can be used; why not.
+    Bad(String),
+    /// A version that this code does not know.
+    Version(u32),
+    Good(Box<Found>),
+}
+
+struct Found {
+    sb: Superblock,
+    generation: u64,
+    /// Tagged values of later versions, kept when the superblock is written again.
+    unknown: Vec<(u16, Vec<u8>)>,
+}
+
+fn copy_path(dir: &str, which: usize) -> String {
+    format!("{dir}/superblock{}", ["", ".1"][which])
+}
+
 impl Superblock {
-    pub fn read(_world: &World, _dir: &str) -> Result<Superblock, StoreError> {
-        unimplemented!()
+    /// Refused with the remedy: not formatted, of another version, with unknown features.
+    pub fn read(world: &World, dir: &str) -> Result<Superblock, StoreError> {
+        let found = pick(dir, [read_copy(world, dir, 0)?, read_copy(world, dir, 1)?])?;
+        let Some((_, found)) = found else {
+            let journal = crate::db::journal_dir(dir);
+            let half = world.disk.exists(&journal).map_err(StoreError::io("cannot look at", &journal))?;
+            let what = if half { "only half formatted (it has a journal but no superblock)" } else { "not formatted" };
+            return Err(StoreError::Refused(format!("'{dir}' is {what}: run mkfs.nacre")));
+        };
+        let unknown = found.sb.incompat & !INCOMPAT_KNOWN;
+        if unknown != 0 {
+            return Err(StoreError::Refused(format!(
+                "'{dir}' uses features that this Nacre does not know (incompat {unknown:#x}): upgrade"
+            )));
+        }
+        Ok(found.sb)
     }
 
-    /// Durable when it returns.
-    pub fn write(&self, _world: &World, _dir: &str) -> Result<(), StoreError> {
-        unimplemented!()
+    /// Refuses to write to a target with unknown ro-compat features.
+    pub fn check_writable(&self, dir: &str) -> Result<(), StoreError> {
+        let unknown = self.ro_compat & !RO_COMPAT_KNOWN;
+        if unknown == 0 {
+            return Ok(());
+        }
+        Err(StoreError::Refused(format!(
+            "'{dir}' uses features that this Nacre can only read (ro-compat {unknown:#x}): upgrade, or use it read-only"
+        )))
+    }
+
+    /// Durable when it returns. The older of the two copies is replaced.
+    pub fn write(&self, world: &World, dir: &str) -> Result<(), StoreError> {
+        assert!(self.fsname.len() <= FSNAME_FIELD_BYTES, "checked by model::target::fsname_is_valid");
+        let copies = [read_copy(world, dir, 0)?, read_copy(world, dir, 1)?];
+        let found = pick(dir, copies).unwrap_or(None);
+        let (which, generation, unknown) = match &found {
+            Some((w, f)) => (1 - *w, f.generation + 1, f.unknown.as_slice()),
+            None => (0, 1, [].as_slice()),
+        };
+        let bytes = self.encode(generation, unknown);
+        if bytes.len() > SUPERBLOCK_MAX_BYTES {
+            return Err(StoreError::Refused(format!("superblock of '{dir}' would have {} bytes", bytes.len())));
+        }
+        let path = copy_path(dir, which);
+        let what = "cannot write superblock";
+        let file = world.disk.open(&path, OpenMode::CREATE).map_err(StoreError::io(what, &path))?;
+        file.write_at(&bytes, 0).map_err(StoreError::io(what, &path))?;
+        file.set_len(bytes.len() as u64).map_err(StoreError::io(what, &path))?;
+        file.sync_data().map_err(StoreError::io("cannot flush superblock", &path))?;
+        world.disk.sync_dir(dir).map_err(StoreError::io("cannot flush the folder", dir))
     }
 
     /// Refused, with the holder's words, if a living server has the target.
-    pub fn lock(_world: &World, _dir: &str) -> Result<TargetLock, StoreError> {
-        unimplemented!()
+    pub fn lock(world: &World, dir: &str) -> Result<TargetLock, StoreError> {
+        let path = format!("{dir}/lock");
+        let file = world.disk.open(&path, OpenMode::CREATE).map_err(StoreError::io("cannot open lock file", &path))?;
+        if !file.try_lock().map_err(StoreError::io("cannot lock", &path))? {
+            let mut buf = [0; 256];
+            let n = file.read_at(&mut buf, 0).unwrap_or(0);
+            let holder = String::from_utf8_lossy(&buf[..n]).trim().to_string();
+            let holder = if holder.is_empty() { "another server".to_string() } else { holder };
+            return Err(StoreError::Refused(format!("'{dir}' is in use by {holder}: stop that server first")));
+        }
+        let words = format!("{}\n", holder_words(world));
+        file.write_at(words.as_bytes(), 0).map_err(StoreError::io("cannot write lock file", &path))?;
+        file.set_len(words.len() as u64).map_err(StoreError::io("cannot write lock file", &path))?;
+        Ok(TargetLock { _file: file })
     }
+
+    fn encode(&self, generation: u64, unknown: &[(u16, Vec<u8>)]) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.raw(&MAGIC);
+        w.u32(VERSION);
+        w.u32(0); // crc, below
+        w.u32(0); // length, below
+        w.u32(self.epoch);
+        w.u64(generation);
+        w.u64(self.compat);
+        w.u64(self.ro_compat);
+        w.u64(self.incompat);
+        w.raw(&self.fs_uuid);
+        w.raw(&self.target_uuid);
+        w.u32(self.target.to_u32());
+        let flag = |on: bool, bit: u32| if on { bit } else { 0 };
+        w.u32(flag(self.with_mgt, FLAG_WITH_MGT) | flag(self.first_time, FLAG_FIRST_TIME) | flag(self.replace, FLAG_REPLACE));
+        w.u32(self.block_size);
+        w.u8(self.checksum_type);
+        w.raw(&[0; 3]);
+        let mut name = [0; FSNAME_FIELD_BYTES];
+        name[..self.fsname.len()].copy_from_slice(self.fsname.as_bytes());
+        w.raw(&name);
+        w.raw(&[0; 8]);
+        assert_eq!(w.0.len(), FIXED_BYTES);
+        let mut tag = |t: u16, v: &[u8]| {
+            w.u16(t);
+            w.u16(0);
+            w.bytes(v);
+        };
+        for (t, nids) in
+            [(TAG_MGS_NID, &self.mgs_nids), (TAG_SERVICE_NID, &self.service_nids), (TAG_FAIL_NID, &self.fail_nids)]
+        {
+            nids.iter().for_each(|n| tag(t, n.to_string().as_bytes()));
+        }
+        for (k, v) in &self.params {
+            tag(TAG_PARAM, format!("{k}\0{v}").as_bytes());
+        }
+        tag(TAG_CONFIG, &self.config);
+        unknown.iter().for_each(|(t, v)| tag(*t, v));
+        let len = u32::try_from(w.0.len()).expect("bounded by its parts");
+        w.0[16..20].copy_from_slice(&len.to_le_bytes());
+        let crc = crc32c(&w.0[16..]);
+        w.0[12..16].copy_from_slice(&crc.to_le_bytes());
+        w.0
+    }
+}
+
+fn read_copy(world: &World, dir: &str, which: usize) -> Result<Copy, StoreError> {
+    let path = copy_path(dir, which);
+    if !world.disk.exists(&path).map_err(StoreError::io("cannot look at superblock", &path))? {
+        return Ok(Copy::Absent);
+    }
+    let what = "cannot read superblock";
+    let file = world.disk.open(&path, OpenMode::READ).map_err(StoreError::io(what, &path))?;
+    let len = file.stat().map_err(StoreError::io(what, &path))?.len;
+    if len > SUPERBLOCK_MAX_BYTES as u64 {
+        return Ok(Copy::Bad(format!("it has {len} bytes")));
+    }
+    let mut bytes = vec![0; len as usize];
+    let n = file.read_at(&mut bytes, 0).map_err(StoreError::io(what, &path))?;
+    bytes.truncate(n);
+    Ok(decode(&bytes))
+}
+
+fn decode(bytes: &[u8]) -> Copy {
+    if bytes.iter().all(|b| *b == 0) {
+        return Copy::Bad("it is empty: writing it was interrupted".into());
+    }
+    if !bytes.starts_with(&MAGIC) {
+        return Copy::Bad("it is not a Nacre superblock".into());
+    }
+    let mut head = Reader(&bytes[8..]);
+    let (Some(version), Some(crc), Some(len)) = (head.u32(), head.u32(), head.u32()) else {
+        return Copy::Bad("it is cut short: writing it was interrupted".into());
+    };
+    if version != VERSION {
+        return Copy::Version(version);
+    }
+    let Some(whole) = bytes.get(..len as usize).filter(|b| b.len() >= FIXED_BYTES) else {
+        return Copy::Bad("it is cut short: writing it was interrupted".into());
+    };
+    if crc32c(&whole[16..]) != crc {
+        return Copy::Bad("its checksum differs: half written, or damaged".into());
+    }
+    match decode_fields(&whole[20..]) {
+        Some(f) => Copy::Good(Box::new(f)),
+        None => Copy::Bad("a field has no valid value".into()),
+    }
+}
+
+fn decode_fields(bytes: &[u8]) -> Option<Found> {
+    let mut r = Reader(bytes);
+    let epoch = r.u32()?;
+    let generation = r.u64()?;
+    let (compat, ro_compat, incompat) = (r.u64()?, r.u64()?, r.u64()?);
+    let (fs_uuid, target_uuid) = (r.array()?, r.array()?);
+    let target = TargetId::from_u32(r.u32()?)?;
+    let flags = r.u32()?;
+    let block_size = r.u32()?;
+    let checksum_type = r.u8()?;
+    r.raw(3)?;
+    let name: [u8; FSNAME_FIELD_BYTES] = r.array()?;
+    let fsname = String::from_utf8(name.iter().copied().take_while(|b| *b != 0).collect()).ok()?;
+    r.raw(8)?;
+    let mut sb = Superblock {
+        fs_uuid,
+        target_uuid,
+        fsname,
+        target,
+        with_mgt: flags & FLAG_WITH_MGT != 0,
+        epoch,
+        compat,
+        ro_compat,
+        incompat,
+        checksum_type,
+        block_size,
+        first_time: flags & FLAG_FIRST_TIME != 0,
+        replace: flags & FLAG_REPLACE != 0,
+        mgs_nids: Vec::new(),
+        service_nids: Vec::new(),
+        fail_nids: Vec::new(),
+        params: Vec::new(),
+        config: Vec::new(),
+    };
+    let mut unknown = Vec::new();
+    while !r.0.is_empty() {
+        let tag = r.u16()?;
+        r.u16()?;
+        let v = r.bytes()?;
+        let nid = || std::str::from_utf8(v).ok()?.parse::<Nid>().ok();
+        match tag {
+            TAG_MGS_NID => sb.mgs_nids.push(nid()?),
+            TAG_SERVICE_NID => sb.service_nids.push(nid()?),
+            TAG_FAIL_NID => sb.fail_nids.push(nid()?),
+            TAG_PARAM => {
+                let (k, v) = std::str::from_utf8(v).ok()?.split_once('\0')?;
+                sb.params.push((k.to_string(), v.to_string()));
+            }
+            TAG_CONFIG => sb.config = v.to_vec(),
+            _ => unknown.push((tag, v.to_vec())),
+        }
+    }
+    Some(Found { sb, generation, unknown })
+}
+
+/// The copy that counts and its number; `None` if there is none at all.
+fn pick(dir: &str, copies: [Copy; 2]) -> Result<Option<(usize, Found)>, StoreError> {
+    let mut best: Option<(usize, Found)> = None;
+    let mut bad = None;
+    for (i, c) in copies.into_iter().enumerate() {
+        match c {
+            Copy::Absent => {}
+            Copy::Version(v) => {
+                return Err(StoreError::Refused(format!(
+                    "'{dir}' has format version {v}, this Nacre knows version {VERSION}: use a Nacre that knows it"
+                )));
+            }
+            Copy::Bad(why) => bad = bad.or(Some((i, why))),
+            Copy::Good(f) => {
+                if best.as_ref().is_none_or(|(_, b)| f.generation > b.generation) {
+                    best = Some((i, *f));
+                }
+            }
+        }
+    }
+    match (best, bad) {
+        (Some(b), _) => Ok(Some(b)),
+        (None, Some((i, why))) => Err(StoreError::Damaged {
+            what: "superblock",
+            path: copy_path(dir, i),
+            why: format!("{why}; if formatting was interrupted, run mkfs.nacre again, else restore the folder"),
+        }),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Who we are, for the one who finds the folder in use.
+fn holder_words(world: &World) -> String {
+    let read = |path: &str| -> Option<String> {
+        let mut buf = [0; 128];
+        let n = world.disk.open(path, OpenMode::READ).ok()?.read_at(&mut buf, 0).ok()?;
+        let text = String::from_utf8_lossy(&buf[..n]).into_owned();
+        text.split_whitespace().next().map(str::to_string)
+    };
+    let pid = read("/proc/self/stat").map_or_else(|| "a server".to_string(), |p| format!("pid {p}"));
+    let host = read("/proc/sys/kernel/hostname").unwrap_or_else(|| "an unknown host".to_string());
+    format!("{pid} on host {host}")
 }

@@ -3,11 +3,16 @@
 //! `journal/` is the truth, `table/` what it was applied to, `object/` the byte ranges of files, `format`
 //! the superblock. A target's folder: `superblock`, `journal/`, `table.redb`, `objects/`.
 
+mod bytes;
+mod checkpoint;
+mod core;
 pub mod db;
 pub mod error;
 pub mod format;
 pub mod journal;
 pub mod object;
+mod recover;
+mod space;
 pub mod table;
 
 pub use db::{Db, DbOptions, Lsn, ReplyRecord, StoredReply, Txn, View};

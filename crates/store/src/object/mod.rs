@@ -1,18 +1,17 @@
 //! Byte ranges of data objects, by location: inline in the table, a slot of a packed container file, or a
 //! file of its own (design.md §7).
 
+pub mod fallocate;
+pub mod location;
+pub mod recover;
+pub mod redo;
+
+pub use redo::Redo;
+
 use crate::{Db, Lsn, StoreError, Txn};
 use model::{Fid, ObjectAttr, ObjectId, Timestamp};
 use std::sync::Arc;
 use world::World;
-
-/// A payload in a journal record: what to write again after a crash.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObjectWrite {
-    pub object: ObjectId,
-    pub offset: u64,
-    pub data: Vec<u8>,
-}
 
 /// Who a change is for: times, back-pointer, owner.
 #[derive(Clone, Debug)]

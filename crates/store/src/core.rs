@@ -1,0 +1,342 @@
+//! The living part of a [`crate::Db`]: overlay, journal, committer. (`checkpoint` is the other half.)
+
+use crate::db::{DbOptions, Lsn, Txn};
+use crate::journal::segment::Spare;
+use crate::journal::{Journal, RECORD_HEADER_BYTES, RECORD_MAX_BYTES, record};
+use crate::space::Space;
+use crate::table::{Batch, Entry, Pair, Snapshot, Table};
+use crate::StoreError;
+use model::Errno;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard};
+use world::sync::{Notify, watch};
+use world::{BoxFuture, World};
+
+/// Submitted data may outgrow the checkpoint limits so many times before [`crate::Db::durable`] waits.
+pub(crate) const BACKLOG_FACTOR: usize = 4;
+
+/// Makes everything outside the journal durable that records up to now rely on, before they are trimmed.
+pub(crate) trait CheckpointHook: Send + Sync {
+    fn flush(self: Arc<Self>) -> BoxFuture<Result<(), StoreError>>;
+}
+
+/// What waiters watch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    pub committed: Lsn,
+    pub applied: Lsn,
+    /// The checkpointer is far behind.
+    pub backlog: bool,
+    pub stopped: Option<Arc<str>>,
+    /// Stopped because it was closed, not because anything failed.
+    pub orderly: bool,
+}
+
+pub(crate) struct Inner {
+    pub overlay: Batch,
+    pub overlay_bytes: usize,
+    pub overlay_txns: usize,
+    /// Record bytes since the last freeze.
+    pub journal_bytes: usize,
+    /// Being applied to the table.
+    pub frozen: Option<Arc<Batch>>,
+    /// `None` after close.
+    pub snapshot: Option<Arc<dyn Snapshot>>,
+    pub journal: Journal,
+    pub spare_pending: bool,
+    pub checkpoint_wanted: bool,
+    pub closing: bool,
+}
+
+pub(crate) struct Core {
+    pub world: World,
+    pub dir: String,
+    pub epoch: u32,
+    pub opt: DbOptions,
+    /// Taken out at close, so that the file is released then.
+    pub table: Mutex<Option<Arc<dyn Table>>>,
+    pub inner: Mutex<Inner>,
+    pub state: watch::Sender<State>,
+    pub wake_committer: Notify,
+    pub wake_checkpointer: Notify,
+    pub space: Space,
+    pub hook: Mutex<Option<Arc<dyn CheckpointHook>>>,
+}
+
+impl Core {
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("never held over a panic")
+    }
+
+    pub fn start(self: &Arc<Self>) {
+        let c = self.clone();
+        self.world.spawn("journal committer", async move { c.committer().await });
+        let c = self.clone();
+        self.world.spawn("checkpointer", async move { c.checkpointer().await });
+    }
+
+    pub fn transno(&self, lsn: Lsn) -> u64 {
+        u64::from(self.epoch) << 40 | lsn
+    }
+
+    pub fn last_committed(&self) -> Lsn {
+        self.state.borrow().committed
+    }
+
+    pub fn last_submitted(&self) -> Lsn {
+        self.lock().journal.last_lsn()
+    }
+
+    pub fn stopped(&self) -> Option<String> {
+        let s = self.state.borrow();
+        if s.orderly { None } else { s.stopped.as_ref().map(|r| r.to_string()) }
+    }
+
+    fn stop_state(&self, reason: &str, orderly: bool) {
+        self.state.send_modify(|s| {
+            if s.stopped.is_none() {
+                s.stopped = Some(reason.into());
+                s.orderly = orderly;
+            }
+        });
+        self.wake_committer.notify_one();
+        self.wake_checkpointer.notify_one();
+    }
+
+    /// Orderly end: background work ceases.
+    pub fn stop(&self, reason: &str) {
+        self.stop_state(reason, true);
+    }
+
+    /// The disk cannot be trusted any more: nothing is acknowledged from now on.
+    pub fn fail(&self, e: &StoreError) {
+        if self.state.borrow().stopped.is_none() {
+            tracing::error!("target in '{}' stops: {e}", self.dir);
+        }
+        self.stop_state(&e.to_string(), false);
+    }
+
+    /// `Stopped`, if so.
+    pub fn check(&self) -> Result<(), StoreError> {
+        match &self.state.borrow().stopped {
+            Some(r) => Err(StoreError::Stopped(r.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// The value and the newest transaction the answer depends on (0: in the table).
+    pub fn get(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, Lsn), StoreError> {
+        let snapshot = {
+            let inner = self.lock();
+            let hit = inner.overlay.get(key).or_else(|| inner.frozen.as_ref().and_then(|f| f.get(key)));
+            if let Some(e) = hit {
+                return Ok((e.value.as_ref().map(|v| v.to_vec()), e.lsn));
+            }
+            inner.snapshot()?
+        };
+        Ok((snapshot.get(key)?, 0))
+    }
+
+    /// Live pairs of `from..to`, at most `limit`, and the newest transaction the answer depends on.
+    pub fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<(Vec<Pair>, Lsn), StoreError> {
+        if from >= to || limit == 0 {
+            return Ok((Vec::new(), 0));
+        }
+        let (recent, snapshot) = {
+            let inner = self.lock();
+            (inner.recent(from, to, limit), inner.snapshot()?)
+        };
+        let seen = recent.values().map(|e| e.lsn).max().unwrap_or(0);
+        let live = recent.values().filter(|e| e.value.is_some()).count();
+        // With enough recent pairs, nothing behind the last of them can be part of the answer.
+        let table_to = match recent.last_key_value() {
+            Some((k, _)) if live >= limit => k.as_slice(),
+            _ => to,
+        };
+        let mut out: Vec<Pair> = Vec::new();
+        let mut next = recent.iter().peekable();
+        snapshot.scan(from, table_to, &mut |k, v| {
+            while let Some((rk, e)) = next.next_if(|(rk, _)| rk.as_slice() < k) {
+                if let Some(rv) = e.value.as_ref().filter(|_| out.len() < limit) {
+                    out.push((rk.clone(), rv.to_vec()));
+                }
+            }
+            let newer = next.peek().is_some_and(|(rk, _)| rk.as_slice() == k);
+            if !newer && out.len() < limit {
+                out.push((k.to_vec(), v.to_vec()));
+            }
+            out.len() < limit
+        })?;
+        for (rk, e) in next {
+            if let Some(rv) = e.value.as_ref().filter(|_| out.len() < limit) {
+                out.push((rk.clone(), rv.to_vec()));
+            }
+        }
+        Ok((out, seen))
+    }
+
+    pub fn submit(&self, mut txn: Txn) -> Result<Lsn, StoreError> {
+        let bytes = record::encoded_bytes(&txn);
+        if bytes > RECORD_MAX_BYTES - RECORD_HEADER_BYTES {
+            return Err(StoreError::Errno(Errno::E2BIG));
+        }
+        let mut inner = self.lock();
+        self.check()?;
+        if inner.closing {
+            return Err(StoreError::Stopped("the database is being closed".into()));
+        }
+        if txn.is_empty() {
+            return Ok(inner.journal.last_lsn());
+        }
+        txn.place_replies(self.transno(inner.journal.next_lsn()));
+        let mut w = record::begin();
+        w.0.reserve(bytes);
+        record::encode_txn(&mut w, &txn.writes, &txn.redo);
+        let record_bytes = w.0.len();
+        let committed = self.last_committed();
+        let lsn = match inner.journal.append(w, committed) {
+            Ok(lsn) => lsn,
+            Err(e) => {
+                drop(inner);
+                if !e.is_harmless() {
+                    self.fail(&e);
+                }
+                return Err(e);
+            }
+        };
+        inner.remember(lsn, txn.writes, record_bytes);
+        let due = self.checkpoint_due(&inner);
+        if due && inner.backlogged(&self.opt) {
+            self.state.send_if_modified(|s| !std::mem::replace(&mut s.backlog, true));
+        }
+        drop(inner);
+        self.wake_committer.notify_one();
+        if due {
+            self.wake_checkpointer.notify_one();
+        }
+        Ok(lsn)
+    }
+
+    /// Waits until `lsn` is on disk; unlike [`crate::Db::durable`] never for the checkpointer.
+    pub async fn committed(&self, lsn: Lsn) -> Result<(), StoreError> {
+        if self.state.borrow().committed >= lsn {
+            return Ok(());
+        }
+        let mut rx = self.state.subscribe();
+        let s = rx.wait_for(|s| s.committed >= lsn || s.stopped.is_some()).await.expect("the sender is in self");
+        match &s.stopped {
+            Some(r) if s.committed < lsn => Err(StoreError::Stopped(r.to_string())),
+            _ => Ok(()),
+        }
+    }
+
+    pub async fn not_backlogged(&self) -> Result<(), StoreError> {
+        if !self.state.borrow().backlog {
+            return Ok(());
+        }
+        let mut rx = self.state.subscribe();
+        // What is committed stays committed: a stop meanwhile takes nothing back.
+        rx.wait_for(|s| !s.backlog || s.stopped.is_some()).await.expect("the sender is in self");
+        Ok(())
+    }
+
+    /// Continuous group commit: while one flush runs, the next group collects.
+    async fn committer(self: Arc<Self>) {
+        while self.check().is_ok() {
+            let set = {
+                let mut inner = self.lock();
+                (inner.journal.last_lsn() > self.last_committed()).then(|| inner.journal.sync_set())
+            };
+            let Some(set) = set else {
+                self.wake_committer.notified().await;
+                continue;
+            };
+            let upto = set.upto;
+            let world = self.world.clone();
+            match self.world.blocking(move || set.run(&world)).await {
+                Ok(()) => {
+                    self.state.send_modify(|s| {
+                        assert!(s.committed <= upto, "commits are in order");
+                        // A flush that ends after a failure elsewhere must not acknowledge anything.
+                        if s.stopped.is_none() || s.orderly {
+                            s.committed = upto;
+                        }
+                    });
+                }
+                Err(e) => self.fail(&e),
+            }
+            self.prepare_spare();
+        }
+    }
+
+    /// Keeps a fresh segment at hand, so that no operation waits for one.
+    fn prepare_spare(self: &Arc<Self>) {
+        let want = {
+            let mut inner = self.lock();
+            if inner.spare_pending || inner.closing || !inner.journal.half_full() {
+                return;
+            }
+            let Some(want) = inner.journal.wants_spare() else { return };
+            inner.spare_pending = true;
+            want
+        };
+        let core = self.clone();
+        self.world.spawn("journal spare", async move {
+            let (dir, number, bytes) = want;
+            let world = core.world.clone();
+            match core.world.blocking(move || Spare::create(&world, &dir, number, bytes)).await {
+                Ok(s) => {
+                    let mut inner = core.lock();
+                    inner.spare_pending = false;
+                    inner.journal.add_spare(s);
+                }
+                // The segment is made when it is needed, or the operation then fails with ENOSPC.
+                Err(e) => tracing::warn!("no spare journal segment in '{}': {e}", core.dir),
+            }
+        });
+    }
+}
+
+impl Inner {
+    pub fn snapshot(&self) -> Result<Arc<dyn Snapshot>, StoreError> {
+        self.snapshot.clone().ok_or_else(|| StoreError::Stopped("the database was closed".into()))
+    }
+
+    fn remember(&mut self, lsn: Lsn, writes: Vec<(Vec<u8>, Option<Vec<u8>>)>, record_bytes: usize) {
+        self.overlay_txns += 1;
+        self.journal_bytes += record_bytes;
+        for (k, v) in writes {
+            // Twice the key and some for the tree's nodes: an estimate is enough for a limit.
+            self.overlay_bytes += 2 * k.len() + 64 + v.as_ref().map_or(0, Vec::len);
+            self.overlay.insert(k, Entry { lsn, value: v.map(Arc::from) });
+        }
+    }
+
+    /// What overlay and frozen overlay say about a range: all of it, or up to the `limit`-th live pair.
+    fn recent(&self, from: &[u8], to: &[u8], limit: usize) -> BTreeMap<Vec<u8>, Entry> {
+        let range = (Bound::Included(from), Bound::Excluded(to));
+        let mut new = self.overlay.range::<[u8], _>(range).peekable();
+        let mut old = self.frozen.iter().flat_map(|f| f.range::<[u8], _>(range)).peekable();
+        let mut out = BTreeMap::new();
+        let mut live = 0;
+        while live < limit {
+            let take_new = match (new.peek(), old.peek()) {
+                (Some((n, _)), Some((o, _))) => {
+                    if n == o {
+                        old.next();
+                        continue;
+                    }
+                    n < o
+                }
+                (Some(_), None) => true,
+                (None, Some(_)) => false,
+                (None, None) => break,
+            };
+            let (k, e) = if take_new { new.next() } else { old.next() }.expect("peeked at just now");
+            live += usize::from(e.value.is_some());
+            out.insert(k.clone(), e.clone());
+        }
+        out
+    }
+}

@@ -1,0 +1,221 @@
+//! The writing end of the journal. Appends go to the page cache at once (they survive a killed process);
+//! [`Journal::sync_set`] tells the committer what to flush so that they survive a power cut.
+
+use super::record::{self, RecordHeader};
+use super::segment::{self, SEGMENT_HEADER_BYTES, SegmentHeader, Spare};
+use crate::StoreError;
+use crate::bytes::Writer;
+use crate::db::Lsn;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use world::{DiskFile, World};
+
+/// Spare segments kept for reuse: their blocks are written already, so a flush need not allocate.
+const SPARES_KEPT: usize = 2;
+
+struct Active {
+    number: u64,
+    file: Arc<dyn DiskFile>,
+    path: String,
+    bytes: u64,
+    pos: u64,
+    first_lsn: Lsn,
+}
+
+/// A full segment that the table may still need.
+struct Sealed {
+    path: String,
+    file: Arc<dyn DiskFile>,
+    bytes: u64,
+    last_lsn: Lsn,
+}
+
+/// What one flush has to cover.
+pub(crate) struct SyncSet {
+    /// Everything up to this record is durable once the flush succeeded.
+    pub upto: Lsn,
+    files: Vec<(String, Arc<dyn DiskFile>)>,
+    dir: Option<String>,
+}
+
+impl SyncSet {
+    /// Blocks until everything is on disk.
+    pub fn run(&self, world: &World) -> Result<(), StoreError> {
+        for (path, f) in &self.files {
+            f.sync_data().map_err(StoreError::io("cannot flush journal segment", path))?;
+        }
+        if let Some(d) = &self.dir {
+            world.disk.sync_dir(d).map_err(StoreError::io("cannot flush the folder", d))?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) struct Journal {
+    world: World,
+    dir: String,
+    epoch: u32,
+    segment_bytes: u64,
+    next_lsn: Lsn,
+    next_number: u64,
+    active: Option<Active>,
+    sealed: VecDeque<Sealed>,
+    spares: VecDeque<Spare>,
+    /// Sealed since the last flush was begun.
+    unflushed: Vec<(String, Arc<dyn DiskFile>)>,
+    dir_changed: bool,
+}
+
+impl Journal {
+    /// An empty journal in `dir`; the first record will be `next_lsn`. `next_number` is above every name in
+    /// the folder.
+    pub fn new(world: &World, dir: String, epoch: u32, segment_bytes: u64, next_lsn: Lsn, next_number: u64) -> Journal {
+        Journal {
+            world: world.clone(),
+            dir,
+            epoch,
+            segment_bytes: segment_bytes.max(4096),
+            next_lsn,
+            next_number,
+            active: None,
+            sealed: VecDeque::new(),
+            spares: VecDeque::new(),
+            unflushed: Vec::new(),
+            dir_changed: false,
+        }
+    }
+
+    pub fn last_lsn(&self) -> Lsn {
+        self.next_lsn - 1
+    }
+
+    pub fn next_lsn(&self) -> Lsn {
+        self.next_lsn
+    }
+
+    /// Writes one record (begun with [`record::begin`]) to the page cache and gives it its place.
+    ///
+    /// An error that [`StoreError::is_harmless`] left everything as it was (no space for a new segment);
+    /// after any other the journal must not be used again.
+    pub fn append(&mut self, w: Writer, committed: Lsn) -> Result<Lsn, StoreError> {
+        let mut rec = w.0;
+        let need = record::record_bytes(rec.len() - record::RECORD_HEADER_BYTES) as u64;
+        assert!(need <= record::RECORD_MAX_BYTES as u64 + 8, "record of {need} bytes");
+        if self.active.as_ref().is_none_or(|a| a.pos + need > a.bytes) {
+            self.roll(need, committed)?;
+        }
+        let lsn = self.next_lsn;
+        let active = self.active.as_mut().expect("rolled above");
+        record::seal(&mut rec, RecordHeader { lsn, epoch: self.epoch, committed, segment: active.number });
+        active
+            .file
+            .write_at(&rec, active.pos)
+            .map_err(|e| StoreError::Stopped(format!("cannot write journal segment '{}': {e}", active.path)))?;
+        active.pos += need;
+        self.next_lsn += 1;
+        Ok(lsn)
+    }
+
+    /// Seals the active segment and begins the next.
+    fn roll(&mut self, need: u64, committed: Lsn) -> Result<(), StoreError> {
+        let need = need + SEGMENT_HEADER_BYTES as u64;
+        let number = self.next_number;
+        let spare = match self.spares.iter().position(|s| s.bytes >= need) {
+            Some(i) => self.spares.remove(i).expect("found just now"),
+            None => {
+                let bytes = self.segment_bytes.max(need).next_multiple_of(4096);
+                let s = Spare::create(&self.world, &self.dir, number, bytes)?;
+                self.next_number += 1;
+                s
+            }
+        };
+        let number = self.next_number;
+        let path = segment::log_path(&self.dir, number);
+        let fatal = |what: &str, e: std::io::Error| StoreError::Stopped(format!("cannot {what} journal segment '{path}': {e}"));
+        let header = SegmentHeader { epoch: self.epoch, number, first_lsn: self.next_lsn, committed };
+        spare.file.write_at(&header.encode(), 0).map_err(|e| fatal("write", e))?;
+        self.world.disk.rename(&spare.path, &path).map_err(|e| fatal("name", e))?;
+        self.next_number += 1;
+        self.dir_changed = true;
+        let next = Active {
+            number,
+            file: spare.file,
+            path,
+            bytes: spare.bytes,
+            pos: SEGMENT_HEADER_BYTES as u64,
+            first_lsn: self.next_lsn,
+        };
+        if let Some(old) = self.active.replace(next) {
+            self.unflushed.push((old.path.clone(), old.file.clone()));
+            self.sealed.push_back(Sealed {
+                path: old.path,
+                file: old.file,
+                bytes: old.bytes,
+                last_lsn: self.next_lsn - 1,
+            });
+        }
+        Ok(())
+    }
+
+    /// What has to be flushed for all records appended so far. The caller runs it and stops the target if
+    /// that fails: what was taken here is not offered again.
+    pub fn sync_set(&mut self) -> SyncSet {
+        let mut files = std::mem::take(&mut self.unflushed);
+        if let Some(a) = &self.active {
+            files.push((a.path.clone(), a.file.clone()));
+        }
+        let dir = std::mem::take(&mut self.dir_changed).then(|| self.dir.clone());
+        SyncSet { upto: self.last_lsn(), files, dir }
+    }
+
+    pub fn half_full(&self) -> bool {
+        self.active.as_ref().is_some_and(|a| a.pos > a.bytes / 2)
+    }
+
+    /// Number for a spare to be prepared elsewhere, if one is wanted.
+    pub fn wants_spare(&mut self) -> Option<(String, u64, u64)> {
+        if self.spares.iter().any(|s| s.bytes >= self.segment_bytes) {
+            return None;
+        }
+        let n = self.next_number;
+        self.next_number += 1;
+        Some((self.dir.clone(), n, self.segment_bytes.next_multiple_of(4096)))
+    }
+
+    pub fn add_spare(&mut self, s: Spare) {
+        self.spares.push_back(s);
+    }
+
+    /// Gives up segments that hold nothing above `applied`. The table must hold all of that durably.
+    pub fn trim(&mut self, applied: Lsn) -> Result<(), StoreError> {
+        while self.sealed.front().is_some_and(|s| s.last_lsn <= applied) {
+            let s = self.sealed.pop_front().expect("looked at just now");
+            self.retire(s)?;
+        }
+        Ok(())
+    }
+
+    /// After everything was applied: no segment stays.
+    pub fn trim_all(&mut self) -> Result<(), StoreError> {
+        self.trim(Lsn::MAX)?;
+        self.unflushed.clear();
+        if let Some(a) = self.active.take() {
+            assert!(a.first_lsn <= self.next_lsn);
+            self.retire(Sealed { path: a.path, file: a.file, bytes: a.bytes, last_lsn: self.next_lsn - 1 })?;
+        }
+        Ok(())
+    }
+
+    fn retire(&mut self, s: Sealed) -> Result<(), StoreError> {
+        self.dir_changed = true;
+        if self.spares.len() < SPARES_KEPT && s.bytes == self.segment_bytes.next_multiple_of(4096) {
+            let path = segment::spare_path(&self.dir, self.next_number);
+            self.next_number += 1;
+            self.world.disk.rename(&s.path, &path).map_err(StoreError::io("cannot rename journal segment", &s.path))?;
+            self.spares.push_back(Spare { path, file: s.file, bytes: s.bytes });
+        } else {
+            self.world.disk.unlink(&s.path).map_err(StoreError::io("cannot remove journal segment", &s.path))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! One record: a 48-byte header and the encoded transaction, padded to 8 bytes.
+
+use crate::Txn;
+use crate::bytes::{Reader, Writer};
+use crate::db::Lsn;
+use crate::object::Redo;
+use wire::frame::crc32c;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+pub const RECORD_MAGIC: u32 = 0x3152_434a; // "JCR1"
+pub const RECORD_HEADER_BYTES: usize = 48;
+/// Longest record, header included.
+pub const RECORD_MAX_BYTES: usize = 64 << 20;
+/// Records start at multiples of this.
+pub const RECORD_ALIGN_BYTES: usize = 8;
+/// Value length that means "delete the key".
+const DELETED: u32 = u32::MAX;
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RawHeader {
+    magic: U32,
+    /// crc32c of everything behind this field, the payload included.
+    crc: U32,
+    payload_len: U32,
+    epoch: U32,
+    lsn: U64,
+    committed: U64,
+    segment: U64,
+    reserved: U64,
+}
+const _: () = assert!(size_of::<RawHeader>() == RECORD_HEADER_BYTES);
+
+/// What a record's header says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordHeader {
+    pub lsn: Lsn,
+    pub epoch: u32,
+    /// Every record up to this one was durable when this one was written.
+    pub committed: Lsn,
+    /// Number of the segment it was written to: a recycled file's older records do not count.
+    pub segment: u64,
+}
+
+/// Bytes a record with this payload takes in a segment.
+pub fn record_bytes(payload: usize) -> usize {
+    (RECORD_HEADER_BYTES + payload).next_multiple_of(RECORD_ALIGN_BYTES)
+}
+
+/// Starts a record: room for the header, to be filled by [`seal`] when its place is known.
+pub(crate) fn begin() -> Writer {
+    Writer(vec![0; RECORD_HEADER_BYTES])
+}
+
+/// Fills the header in and pads the record.
+pub(crate) fn seal(record: &mut Vec<u8>, h: RecordHeader) {
+    let payload_len = record.len() - RECORD_HEADER_BYTES;
+    let mut raw = RawHeader {
+        magic: RECORD_MAGIC.into(),
+        crc: 0.into(),
+        payload_len: u32::try_from(payload_len).expect("bounded by RECORD_MAX_BYTES").into(),
+        epoch: h.epoch.into(),
+        lsn: h.lsn.into(),
+        committed: h.committed.into(),
+        segment: h.segment.into(),
+        reserved: 0.into(),
+    };
+    record[..RECORD_HEADER_BYTES].copy_from_slice(raw.as_bytes());
+    raw.crc = crc32c(&record[8..]).into();
+    record[..RECORD_HEADER_BYTES].copy_from_slice(raw.as_bytes());
+    record.resize(record_bytes(payload_len), 0);
+}
+
+/// The record at the start of `bytes`, if a whole and undamaged one of `segment` is there.
+pub(crate) fn parse(bytes: &[u8], segment: u64) -> Option<(RecordHeader, &[u8])> {
+    let raw = RawHeader::read_from_bytes(bytes.get(..RECORD_HEADER_BYTES)?).ok()?;
+    if raw.magic.get() != RECORD_MAGIC || raw.segment.get() != segment {
+        return None;
+    }
+    let len = raw.payload_len.get() as usize;
+    if RECORD_HEADER_BYTES + len > RECORD_MAX_BYTES {
+        return None;
+    }
+    let whole = bytes.get(..RECORD_HEADER_BYTES + len)?;
+    if crc32c(&whole[8..]) != raw.crc.get() {
+        return None;
+    }
+    let h = RecordHeader {
+        lsn: raw.lsn.get(),
+        epoch: raw.epoch.get(),
+        committed: raw.committed.get(),
+        segment: raw.segment.get(),
+    };
+    Some((h, &whole[RECORD_HEADER_BYTES..]))
+}
+
+/// Appends the payload of a transaction: keys, then redo entries of objects.
+pub(crate) fn encode_txn(w: &mut Writer, writes: &[(Vec<u8>, Option<Vec<u8>>)], redo: &[Redo]) {
+    w.u32(u32::try_from(writes.len()).expect("bounded by RECORD_MAX_BYTES"));
+    for (k, v) in writes {
+        w.u32(u32::try_from(k.len()).expect("bounded by RECORD_MAX_BYTES"));
+        w.u32(v.as_ref().map_or(DELETED, |v| u32::try_from(v.len()).expect("bounded by RECORD_MAX_BYTES")));
+        w.raw(k);
+        w.raw(v.as_deref().unwrap_or_default());
+    }
+    w.u32(u32::try_from(redo.len()).expect("bounded by RECORD_MAX_BYTES"));
+    for r in redo {
+        r.encode(w);
+    }
+}
+
+/// Upper bound of what [`encode_txn`] appends.
+pub(crate) fn encoded_bytes(txn: &Txn) -> usize {
+    let keys: usize = txn.writes.iter().map(|(k, v)| 8 + k.len() + v.as_ref().map_or(0, Vec::len)).sum();
+    let replies: usize = txn.replies.iter().map(|r| 64 + r.reply.body.len()).sum();
+    let redo: usize = txn.redo.iter().map(Redo::encoded_bytes).sum();
+    8 + keys + replies + redo
+}
+
+/// The inverse of [`encode_txn`]; `None` if the payload is no transaction.
+pub(crate) fn decode_txn(payload: &[u8]) -> Option<Txn> {
+    let mut r = Reader(payload);
+    let mut txn = Txn::new();
+    for _ in 0..r.u32()? {
+        let klen = r.u32()? as usize;
+        let vlen = r.u32()?;
+        let key = r.raw(klen)?.to_vec();
+        let value = if vlen == DELETED { None } else { Some(r.raw(vlen as usize)?.to_vec()) };
+        txn.writes.push((key, value));
+    }
+    for _ in 0..r.u32()? {
+        txn.redo.push(Redo::decode(&mut r)?);
+    }
+    Some(txn)
+}

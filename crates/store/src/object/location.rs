@@ -1,0 +1,301 @@
+//! Where an object's bytes are, and its record in the table. Byte table: `docs/formats/objects.md`.
+
+use crate::StoreError;
+use crate::bytes::{Reader, Writer};
+use bytes::Bytes;
+use model::{Fid, ObjectAttr, ObjectId, Timestamp};
+use wire::frame::crc32c;
+
+/// Key tag of objects.
+pub const TAG_OBJECT: u8 = b'J';
+/// Key tag of tombstones.
+pub const TAG_TOMBSTONE: u8 = b'K';
+const RECORD_VERSION: u8 = 1;
+const TOMBSTONE_VERSION: u8 = 1;
+
+/// Objects up to this size lie in their table record.
+pub const INLINE_MAX_BYTES: u64 = 4096;
+/// Objects up to this size lie in a slot of a container file; also the longest payload in a journal record.
+pub const PACKED_MAX_BYTES: u64 = 65536;
+/// Slot sizes, by class.
+pub const CLASS_BYTES: [u64; 4] = [8192, 16384, 32768, 65536];
+/// Slots of one container file.
+pub const CONTAINER_SLOTS: u32 = 1024;
+
+/// A slot of a container file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Place {
+    /// Index into [`CLASS_BYTES`].
+    pub class: u8,
+    pub container: u32,
+    pub slot: u32,
+}
+
+impl Place {
+    pub fn slot_bytes(&self) -> u64 {
+        CLASS_BYTES[usize::from(self.class)]
+    }
+
+    /// Where the slot begins in its container.
+    pub fn start(&self) -> u64 {
+        u64::from(self.slot) * self.slot_bytes()
+    }
+
+    fn is_valid(&self) -> bool {
+        usize::from(self.class) < CLASS_BYTES.len() && self.slot < CONTAINER_SLOTS
+    }
+
+    pub(crate) fn encode(&self, w: &mut Writer) {
+        w.u8(self.class);
+        w.raw(&[0; 3]);
+        w.u32(self.container);
+        w.u32(self.slot);
+    }
+
+    pub(crate) fn decode(r: &mut Reader) -> Option<Place> {
+        let class = r.u8()?;
+        r.raw(3)?;
+        Some(Place { class, container: r.u32()?, slot: r.u32()? }).filter(Place::is_valid)
+    }
+}
+
+/// The smallest class whose slots hold `size` bytes.
+pub fn class_for(size: u64) -> Option<u8> {
+    CLASS_BYTES.iter().position(|c| size <= *c).map(|i| i as u8)
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Location {
+    /// The bytes; those missing up to the object's size are zeros.
+    Inline(Bytes),
+    Packed(Place),
+    /// A file of its own.
+    Own,
+}
+
+/// An object's record: value of key `J` ‖ object id.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ObjectRecord {
+    pub location: Location,
+    pub attr: ObjectAttr,
+    pub file: Fid,
+    pub uid: u32,
+    pub gid: u32,
+    pub projid: u32,
+    pub layout_generation: u32,
+    /// Tagged values of later versions (block checksums, dirty extents, snapshots), kept as they are.
+    pub extra: Vec<(u16, Vec<u8>)>,
+}
+
+impl ObjectRecord {
+    /// An object that was never written.
+    pub fn empty() -> ObjectRecord {
+        ObjectRecord {
+            location: Location::Inline(Bytes::new()),
+            attr: ObjectAttr::default(),
+            file: Fid::NONE,
+            uid: 0,
+            gid: 0,
+            projid: 0,
+            layout_generation: 0,
+            extra: Vec::new(),
+        }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut w = Writer(Vec::with_capacity(112));
+        let (kind, inline): (u8, &[u8]) = match &self.location {
+            Location::Inline(b) => (0, b),
+            Location::Packed(_) => (1, &[]),
+            Location::Own => (2, &[]),
+        };
+        w.u8(RECORD_VERSION);
+        w.u8(kind);
+        w.u16(0);
+        w.u32(self.layout_generation);
+        w.u64(self.attr.size);
+        w.u64(self.attr.blocks);
+        put_time(&mut w, self.attr.mtime);
+        put_time(&mut w, self.attr.ctime);
+        w.u64(self.attr.data_version);
+        w.raw(&self.file.to_bytes());
+        w.u32(self.uid);
+        w.u32(self.gid);
+        w.u32(self.projid);
+        w.u32(0);
+        match &self.location {
+            Location::Packed(p) => p.encode(&mut w),
+            _ => w.raw(&[0; 12]),
+        }
+        w.u16(u16::try_from(self.extra.len()).expect("few tags"));
+        w.u16(0);
+        for (tag, v) in &self.extra {
+            w.u16(*tag);
+            w.bytes(v);
+        }
+        w.bytes(inline);
+        w.0
+    }
+
+    fn decode_parts(bytes: &[u8]) -> Option<ObjectRecord> {
+        let mut r = Reader(bytes);
+        if r.u8()? != RECORD_VERSION {
+            return None;
+        }
+        let kind = r.u8()?;
+        r.u16()?;
+        let layout_generation = r.u32()?;
+        let (size, blocks) = (r.u64()?, r.u64()?);
+        let (mtime, ctime) = (get_time(&mut r)?, get_time(&mut r)?);
+        let data_version = r.u64()?;
+        let file = Fid::from_bytes(&r.array()?);
+        let (uid, gid, projid) = (r.u32()?, r.u32()?, r.u32()?);
+        r.u32()?;
+        let place = r.raw(12)?;
+        let tags = r.u16()?;
+        r.u16()?;
+        let mut extra = Vec::new();
+        for _ in 0..tags {
+            extra.push((r.u16()?, r.bytes()?.to_vec()));
+        }
+        let inline = r.bytes()?;
+        let location = match kind {
+            0 => Location::Inline(Bytes::copy_from_slice(inline)),
+            1 => Location::Packed(Place::decode(&mut Reader(place))?),
+            2 => Location::Own,
+            _ => return None,
+        };
+        let attr = ObjectAttr { size, blocks, mtime, ctime, data_version };
+        Some(ObjectRecord { location, attr, file, uid, gid, projid, layout_generation, extra })
+    }
+
+    pub fn decode(id: ObjectId, bytes: &[u8]) -> Result<ObjectRecord, StoreError> {
+        ObjectRecord::decode_parts(bytes).ok_or_else(|| {
+            StoreError::damaged("object", &id.to_string(), "its record does not decode (or is of a later version)")
+        })
+    }
+}
+
+fn put_time(w: &mut Writer, t: Timestamp) {
+    w.i64(t.sec);
+    w.u32(t.nsec);
+}
+
+fn get_time(r: &mut Reader) -> Option<Timestamp> {
+    Some(Timestamp { sec: r.i64()?, nsec: r.u32()? })
+}
+
+pub fn object_key(id: ObjectId) -> Vec<u8> {
+    tagged(TAG_OBJECT, id)
+}
+
+pub fn tombstone_key(id: ObjectId) -> Vec<u8> {
+    tagged(TAG_TOMBSTONE, id)
+}
+
+fn tagged(tag: u8, id: ObjectId) -> Vec<u8> {
+    let mut k = Vec::with_capacity(25);
+    k.push(tag);
+    k.extend_from_slice(&id.to_bytes());
+    k
+}
+
+/// The object of a `J` or `K` key.
+pub fn id_of_key(key: &[u8]) -> Option<ObjectId> {
+    Some(ObjectId::from_bytes(key.get(1..)?.try_into().ok()?))
+}
+
+pub fn encode_tombstone(at: Timestamp) -> Vec<u8> {
+    let mut w = Writer(Vec::with_capacity(13));
+    w.u8(TOMBSTONE_VERSION);
+    put_time(&mut w, at);
+    w.0
+}
+
+/// When the object was destroyed; `None` if the value is of another version.
+pub fn decode_tombstone(v: &[u8]) -> Option<Timestamp> {
+    let mut r = Reader(v);
+    if r.u8()? != TOMBSTONE_VERSION {
+        return None;
+    }
+    get_time(&mut r)
+}
+
+pub fn objects_dir(dir: &str) -> String {
+    format!("{dir}/objects")
+}
+
+pub fn packed_dir(dir: &str) -> String {
+    format!("{dir}/objects/packed")
+}
+
+pub fn own_root(dir: &str) -> String {
+    format!("{dir}/objects/own")
+}
+
+pub fn container_path(dir: &str, class: u8, container: u32) -> String {
+    format!("{dir}/objects/packed/{}k.{container:08x}", CLASS_BYTES[usize::from(class)] >> 10)
+}
+
+/// The folder of an object's own file: one of 256, by hash.
+pub fn own_dir(dir: &str, id: ObjectId) -> String {
+    format!("{dir}/objects/own/{:02x}", crc32c(&id.to_bytes()) & 0xff)
+}
+
+/// The object's own file: named by its id's bytes, so that a folder can be read back.
+pub fn own_path(dir: &str, id: ObjectId) -> String {
+    let name: String = id.to_bytes().iter().map(|b| format!("{b:02x}")).collect();
+    format!("{}/{name}", own_dir(dir, id))
+}
+
+/// The inverse of the name in [`own_path`].
+pub fn id_of_name(name: &str) -> Option<ObjectId> {
+    if name.len() != 48 || !name.bytes().all(|c| c.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut b = [0; 24];
+    for (i, x) in b.iter_mut().enumerate() {
+        *x = u8::from_str_radix(&name[2 * i..2 * i + 2], 16).ok()?;
+    }
+    Some(ObjectId::from_bytes(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_go_there_and_back_and_cut_ones_are_refused() {
+        let id = ObjectId { origin: Fid::new(7, 8, 9), component: 1, stripe: 2 };
+        for location in [
+            Location::Inline(Bytes::from_static(b"hello")),
+            Location::Packed(Place { class: 2, container: 77, slot: 1023 }),
+            Location::Own,
+        ] {
+            let attr = ObjectAttr {
+                size: 5,
+                blocks: 8,
+                mtime: Timestamp { sec: -3, nsec: 4 },
+                ctime: Timestamp { sec: 9, nsec: 999_999_999 },
+                data_version: 12,
+            };
+            let r = ObjectRecord {
+                location,
+                attr,
+                file: Fid::new(1, 2, 3),
+                uid: 4,
+                gid: 5,
+                projid: 6,
+                layout_generation: 7,
+                extra: vec![(9, vec![1, 2, 3])],
+            };
+            let b = r.encode();
+            assert_eq!(ObjectRecord::decode(id, &b).unwrap(), r);
+            for n in 0..b.len() {
+                assert!(ObjectRecord::decode(id, &b[..n]).is_err(), "{n}");
+            }
+        }
+        assert_eq!(id_of_name(own_path("/x", id).rsplit('/').next().unwrap()), Some(id));
+        assert_eq!(id_of_key(&object_key(id)), Some(id));
+    }
+}

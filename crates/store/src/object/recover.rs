@@ -1,0 +1,102 @@
+//! Redo after a crash: brings the files of objects to what the journal says, before the table takes the
+//! records over.
+//!
+//! A container's slots are only ever written by journal payloads, so all of them are redone, in order. An
+//! own file may hold newer, flushed data: of it only what lies behind the last `Flushed` is redone.
+
+use super::fallocate::allocate_or_zero;
+use super::location::{container_path, own_dir, own_path, packed_dir};
+use super::redo::Redo;
+use crate::db::{Lsn, Txn};
+use crate::StoreError;
+use model::ObjectId;
+use std::collections::{BTreeMap, BTreeSet};
+use world::{OpenMode, World};
+
+#[derive(Default)]
+struct Work<'a> {
+    containers: BTreeMap<(u8, u32), Vec<&'a Redo>>,
+    own: BTreeMap<ObjectId, Vec<&'a Redo>>,
+}
+
+impl<'a> Work<'a> {
+    fn collect(records: &'a [(Lsn, Txn)]) -> Work<'a> {
+        let mut w = Work::default();
+        for r in records.iter().flat_map(|(_, t)| &t.redo) {
+            match r {
+                Redo::WritePacked { place, .. } => {
+                    w.containers.entry((place.class, place.container)).or_default().push(r);
+                }
+                // Everything before is on disk already, or goes with the file.
+                Redo::Flushed { object } | Redo::Unlink { object } => {
+                    w.own.insert(*object, vec![r]);
+                }
+                Redo::WriteOwn { object, .. } | Redo::Truncate { object, .. } | Redo::Allocate { object, .. } => {
+                    w.own.entry(*object).or_default().push(r);
+                }
+            }
+        }
+        w
+    }
+}
+
+/// Applies the records' redo entries and makes them durable.
+pub(crate) fn replay(world: &World, dir: &str, records: &[(Lsn, Txn)]) -> Result<(), StoreError> {
+    let work = Work::collect(records);
+    for ((class, container), redo) in &work.containers {
+        let path = container_path(dir, *class, *container);
+        let file = world.disk.open(&path, OpenMode::CREATE).map_err(StoreError::io("cannot open container", &path))?;
+        for r in redo {
+            let Redo::WritePacked { place, offset, data, .. } = r else { unreachable!("collected above") };
+            file.write_at(data, place.start() + u64::from(*offset))
+                .map_err(StoreError::io("cannot redo a write to container", &path))?;
+        }
+        file.sync_data().map_err(StoreError::io("cannot flush container", &path))?;
+    }
+    if !work.containers.is_empty() {
+        sync_dir(world, &packed_dir(dir))?;
+    }
+    let mut dirs = BTreeSet::new();
+    for (id, redo) in &work.own {
+        if replay_own(world, dir, *id, redo)? {
+            dirs.insert(own_dir(dir, *id));
+        }
+    }
+    dirs.iter().try_for_each(|d| sync_dir(world, d))
+}
+
+fn sync_dir(world: &World, dir: &str) -> Result<(), StoreError> {
+    world.disk.sync_dir(dir).map_err(StoreError::io("cannot flush the folder", dir))
+}
+
+/// True if a name was removed.
+fn replay_own(world: &World, dir: &str, id: ObjectId, redo: &[&Redo]) -> Result<bool, StoreError> {
+    let path = own_path(dir, id);
+    if let [Redo::Unlink { .. }] = redo {
+        let there = world.disk.exists(&path).map_err(StoreError::io("cannot look at object file", &path))?;
+        if there {
+            world.disk.unlink(&path).map_err(StoreError::io("cannot remove object file", &path))?;
+        }
+        return Ok(there);
+    }
+    if redo.iter().all(|r| matches!(r, Redo::Flushed { .. })) {
+        return Ok(false);
+    }
+    let file = world.disk.open(&path, OpenMode::WRITE).map_err(StoreError::io("cannot open object file", &path))?;
+    for r in redo {
+        let what = "cannot redo a change of object file";
+        match r {
+            Redo::WriteOwn { offset, data, .. } => {
+                file.write_at(data, *offset).map_err(StoreError::io(what, &path))?;
+            }
+            Redo::Truncate { size, .. } => file.set_len(*size).map_err(StoreError::io(what, &path))?,
+            Redo::Allocate { mode, offset, len, .. } => {
+                allocate_or_zero(&*file, *mode, *offset, *len).map_err(StoreError::io(what, &path))?;
+            }
+            Redo::Flushed { .. } => {}
+            Redo::WritePacked { .. } | Redo::Unlink { .. } => unreachable!("collected elsewhere"),
+        }
+    }
+    file.sync_data().map_err(StoreError::io("cannot flush object file", &path))?;
+    Ok(false)
+}

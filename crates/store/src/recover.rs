@@ -1,0 +1,82 @@
+//! Opening a database: table, journal over it, and the files of data objects.
+
+use crate::core::{Core, Inner, State};
+use crate::db::{DbOptions, Lsn, Txn, journal_dir};
+use crate::journal::{Journal, Replay};
+use crate::space::Space;
+use crate::table::redb::RedbTable;
+use crate::table::{Batch, Entry, Table};
+use crate::{StoreError, object};
+use std::sync::{Arc, Mutex};
+use world::World;
+use world::sync::{Notify, watch};
+
+pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Result<Arc<Core>, StoreError> {
+    let journal = journal_dir(dir);
+    for p in [&journal, &crate::table::redb::path(dir)] {
+        if !world.disk.exists(p).map_err(StoreError::io("cannot look at", p))? {
+            return Err(StoreError::Refused(format!("'{dir}' is not formatted ('{p}' is missing): run mkfs.nacre")));
+        }
+    }
+    let table: Arc<dyn Table> = Arc::new(RedbTable::open(world, dir, opt.table_cache_bytes)?);
+    let applied = table.applied()?;
+    let mut replay = Replay::read(world, &journal, applied)?;
+    if epoch <= replay.last_epoch {
+        return Err(StoreError::Refused(format!(
+            "the journal in '{dir}' was written in epoch {}, this server has only {epoch}: another server took the target over",
+            replay.last_epoch
+        )));
+    }
+    if let Some((path, pos)) = &replay.torn {
+        tracing::info!("journal segment '{path}' ends with a torn record at byte {pos}: cut off");
+    }
+    let records = std::mem::take(&mut replay.records);
+    if !records.is_empty() {
+        tracing::info!("'{dir}': {} transactions replayed from the journal", records.len());
+        object::recover::replay(world, dir, &records)?;
+        table.apply(&batch(records), replay.last_lsn)?;
+    }
+    // Only now may the journal be given up; and the end that was found above is final from here on,
+    // because the table's position says so.
+    for f in &replay.files {
+        world.disk.unlink(f).map_err(StoreError::io("cannot remove journal segment", f))?;
+    }
+    world.disk.sync_dir(&journal).map_err(StoreError::io("cannot flush the folder", &journal))?;
+    let last = replay.last_lsn;
+    let state = State { committed: last, applied: last, ..State::default() };
+    let inner = Inner {
+        overlay: Batch::new(),
+        overlay_bytes: 0,
+        overlay_txns: 0,
+        journal_bytes: 0,
+        frozen: None,
+        snapshot: Some(table.snapshot()?),
+        journal: Journal::new(world, journal, epoch, opt.segment_bytes, last + 1, replay.next_number),
+        spare_pending: false,
+        checkpoint_wanted: false,
+        closing: false,
+    };
+    Ok(Arc::new(Core {
+        world: world.clone(),
+        dir: dir.to_string(),
+        epoch,
+        opt,
+        table: Mutex::new(Some(table)),
+        inner: Mutex::new(inner),
+        state: watch::Sender::new(state),
+        wake_committer: Notify::new(),
+        wake_checkpointer: Notify::new(),
+        space: Space::new(world, dir),
+        hook: Mutex::new(None),
+    }))
+}
+
+fn batch(records: Vec<(Lsn, Txn)>) -> Batch {
+    let mut b = Batch::new();
+    for (lsn, txn) in records {
+        for (k, v) in txn.writes {
+            b.insert(k, Entry { lsn, value: v.map(Arc::from) });
+        }
+    }
+    b
+}

@@ -1,0 +1,52 @@
+//! Headroom on the host's file system: data stops before the journal and the table run out of room.
+
+use std::sync::Mutex;
+use world::World;
+
+/// Least free space that data leaves for journal and table.
+pub const HEADROOM_MIN_BYTES: u64 = 16 << 20;
+/// Bytes that may be taken between two looks at the host.
+const LOOK_EVERY_BYTES: u64 = 4 << 20;
+
+pub(crate) struct Space {
+    world: World,
+    dir: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// May be taken before the next look.
+    credit: u64,
+}
+
+fn headroom(total: u64) -> u64 {
+    HEADROOM_MIN_BYTES.max(total / 1000)
+}
+
+impl Space {
+    pub fn new(world: &World, dir: &str) -> Space {
+        Space { world: world.clone(), dir: dir.to_string(), state: Mutex::default() }
+    }
+
+    /// Whether `bytes` more may be taken. Remembers them as taken.
+    pub fn take(&self, bytes: u64) -> bool {
+        let mut s = self.state.lock().expect("never held over a panic");
+        if s.credit < bytes {
+            // A host that does not tell is treated as roomy: the write itself will say ENOSPC.
+            let Ok(d) = self.world.disk.space(&self.dir) else { return true };
+            let usable = d.available.saturating_sub(headroom(d.total));
+            if usable < bytes {
+                s.credit = 0;
+                return false;
+            }
+            s.credit = if usable - bytes >= 2 * LOOK_EVERY_BYTES { bytes + LOOK_EVERY_BYTES } else { bytes };
+        }
+        s.credit -= bytes;
+        true
+    }
+
+    pub fn low(&self) -> bool {
+        !self.take(4096)
+    }
+}

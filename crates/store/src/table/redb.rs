@@ -1,0 +1,178 @@
+//! redb as the table's engine, on the world's disk. Byte table of what Nacre puts into it:
+//! `docs/formats/table.md`.
+
+use super::{Snapshot, Table};
+use crate::StoreError;
+use crate::db::Lsn;
+use redb::{Database, ReadableDatabase, ReadOnlyTable, StorageBackend, TableDefinition};
+use std::io;
+use std::sync::Arc;
+use world::{DiskFile, OpenMode, World};
+
+pub(super) const KEYS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("keys");
+pub(super) const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
+pub(super) const META_VERSION: &str = "version";
+pub(super) const META_APPLIED: &str = "applied_lsn";
+const VERSION: u64 = 1;
+
+pub fn path(dir: &str) -> String {
+    format!("{dir}/table.redb")
+}
+
+/// redb's view of one of our files.
+struct Backend {
+    file: Arc<dyn DiskFile>,
+}
+
+impl std::fmt::Debug for Backend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("table.redb")
+    }
+}
+
+impl StorageBackend for Backend {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.stat()?.len)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        if self.file.read_at(out, offset)? != out.len() {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "read behind the end of the table"));
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write_at(data, offset)
+    }
+}
+
+pub struct RedbTable {
+    pub(super) db: Database,
+    pub(super) path: String,
+}
+
+/// redb's errors in our words.
+pub(super) fn failed<E: Into<redb::Error>>(what: &'static str, path: &str) -> impl FnOnce(E) -> StoreError {
+    let path = path.to_string();
+    move |e| match e.into() {
+        redb::Error::Io(e) => StoreError::io(what, &path)(e),
+        redb::Error::Corrupted(why) => StoreError::damaged("table", &path, why),
+        e => StoreError::damaged("table", &path, format!("{what}: {e}")),
+    }
+}
+
+impl RedbTable {
+    /// An empty table in `dir`, durable.
+    pub fn create(world: &World, dir: &str) -> Result<(), StoreError> {
+        let path = path(dir);
+        let file = world
+            .disk
+            .open(&path, OpenMode::CREATE_NEW)
+            .map_err(StoreError::io("cannot create table", &path))?;
+        let t = RedbTable::with_file(file, path, 1 << 20)?;
+        let what = "cannot initialise table";
+        let tx = t.db.begin_write().map_err(failed(what, &t.path))?;
+        {
+            tx.open_table(KEYS).map_err(failed(what, &t.path))?;
+            let mut meta = tx.open_table(META).map_err(failed(what, &t.path))?;
+            meta.insert(META_VERSION, VERSION).map_err(failed(what, &t.path))?;
+            meta.insert(META_APPLIED, 0).map_err(failed(what, &t.path))?;
+        }
+        tx.commit().map_err(failed(what, &t.path))
+    }
+
+    pub fn open(world: &World, dir: &str, cache_bytes: usize) -> Result<RedbTable, StoreError> {
+        let path = path(dir);
+        let file = world.disk.open(&path, OpenMode::WRITE).map_err(StoreError::io("cannot open table", &path))?;
+        if file.stat().map_err(StoreError::io("cannot open table", &path))?.len == 0 {
+            return Err(StoreError::damaged("table", &path, "it is empty: run mkfs.nacre again"));
+        }
+        if !file.try_lock().map_err(StoreError::io("cannot lock table", &path))? {
+            return Err(StoreError::Refused(format!(
+                "table '{path}' is in use by another process (or still being closed by this one): stop that first"
+            )));
+        }
+        let t = RedbTable::with_file(file, path, cache_bytes)?;
+        let version = t.meta(META_VERSION)?;
+        if version != VERSION {
+            return Err(StoreError::Refused(format!(
+                "table '{}' has format version {version}, this Nacre knows version {VERSION}: upgrade",
+                t.path
+            )));
+        }
+        Ok(t)
+    }
+
+    fn with_file(file: Arc<dyn DiskFile>, path: String, cache_bytes: usize) -> Result<RedbTable, StoreError> {
+        let db = Database::builder()
+            .set_cache_size(cache_bytes)
+            .create_with_backend(Backend { file })
+            .map_err(failed("cannot open table", &path))?;
+        Ok(RedbTable { db, path })
+    }
+
+    fn meta(&self, key: &str) -> Result<u64, StoreError> {
+        let what = "cannot read table";
+        let tx = self.db.begin_read().map_err(failed(what, &self.path))?;
+        let meta = tx.open_table(META).map_err(failed(what, &self.path))?;
+        let v = meta.get(key).map_err(failed(what, &self.path))?;
+        v.map(|v| v.value()).ok_or_else(|| StoreError::damaged("table", &self.path, format!("it has no '{key}'")))
+    }
+}
+
+impl Table for RedbTable {
+    fn applied(&self) -> Result<Lsn, StoreError> {
+        self.meta(META_APPLIED)
+    }
+
+    fn apply(&self, batch: &super::Batch, applied: Lsn) -> Result<(), StoreError> {
+        super::commit::commit(self, batch, applied)
+    }
+
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>, StoreError> {
+        let what = "cannot read table";
+        let tx = self.db.begin_read().map_err(failed(what, &self.path))?;
+        let keys = tx.open_table(KEYS).map_err(failed(what, &self.path))?;
+        Ok(Arc::new(RedbSnapshot { keys, path: self.path.clone() }))
+    }
+}
+
+struct RedbSnapshot {
+    keys: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    path: String,
+}
+
+impl Snapshot for RedbSnapshot {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let v = self.keys.get(key).map_err(failed("cannot read table", &self.path))?;
+        Ok(v.map(|v| v.value().to_vec()))
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        let what = "cannot read table";
+        if from >= to {
+            return Ok(());
+        }
+        for pair in self.keys.range(from..to).map_err(failed(what, &self.path))? {
+            let (k, v) = pair.map_err(failed(what, &self.path))?;
+            if !each(k.value(), v.value()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
