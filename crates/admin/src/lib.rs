@@ -1,1 +1,37 @@
-//! (see ARCHITECTURE.md)
+//! The commands of users and administrators: `lfs`, `lctl`, `mkfs.nacre`, `tunefs.nacre`.
+//!
+//! `command/NAME.rs` holds one each. `lfs` talks to a mount through the ioctl of `client::control`, `lctl` to
+//! local mounts the same way and to local daemons through their control sockets.
+
+pub mod command;
+pub mod failure;
+pub mod getopt;
+pub mod glob;
+pub mod lctl;
+pub mod lfs;
+pub mod local;
+pub mod names;
+pub mod output;
+pub mod size;
+
+use std::ffi::OsString;
+
+/// What `lfs version` and the others print.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Exit status of a command that was called wrongly (Lustre's parser help code).
+pub const EXIT_USAGE: i32 = 4;
+
+/// Runs the command that answers to `program`; `None` if this crate has no such command. Returns the exit
+/// status: 0, an errno, or [`EXIT_USAGE`].
+pub fn run(program: &str, args: &[OsString]) -> Option<i32> {
+    let code = match program {
+        "lfs" => lfs::main(args),
+        "lctl" => lctl::main(args),
+        "mkfs.nacre" => command::mkfs::main(args),
+        "tunefs.nacre" => command::tunefs::main(args),
+        _ => return None,
+    };
+    output::flush();
+    Some(code)
+}

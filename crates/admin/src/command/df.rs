@@ -1,0 +1,203 @@
+//! `lfs df`: space and inodes, target by target.
+
+use crate::command::osts::chosen_mounts;
+use crate::failure::{Failure, FirstError};
+use crate::getopt::{self, flag, maybe, value};
+use crate::local::{self, LocalMount};
+use crate::size::{human, parse_index};
+use crate::{output, say};
+use client::control::{Reply, Request, TargetSpace};
+use model::{Errno, TargetKind};
+use serde_json::json;
+use std::ffi::OsString;
+
+pub const USAGE: &str =
+    "[-i|--inodes] [-h|--human-readable|-H|--si] [-l|--lazy] [-m[IDX]|--mdt[=IDX]] [-o[IDX]|--ost[=IDX]] [-v] [--json] [PATH...]";
+
+struct View {
+    inodes: bool,
+    /// 1024 or 1000 for human-readable numbers.
+    base: Option<u64>,
+}
+
+/// Total, used, available in the units of the table.
+#[derive(Clone, Copy, Default)]
+struct Numbers {
+    total: u64,
+    used: u64,
+    available: u64,
+}
+
+impl View {
+    fn numbers(&self, s: &TargetSpace) -> Numbers {
+        if self.inodes {
+            Numbers { total: s.files, used: s.files.saturating_sub(s.files_free), available: s.files_free }
+        } else {
+            Numbers { total: s.total, used: s.total.saturating_sub(s.free), available: s.available }
+        }
+    }
+
+    fn show(&self, n: u64) -> String {
+        match (self.base, self.inodes) {
+            (Some(b), _) => human(n, b),
+            (None, true) => n.to_string(),
+            (None, false) => (n >> 10).to_string(),
+        }
+    }
+
+    fn header(&self) {
+        let (size, used, free, pct) = match (self.inodes, self.base) {
+            (true, _) => ("Inodes", "IUsed", "IFree", "IUse%"),
+            (false, Some(_)) => ("bytes", "Used", "Available", "Use%"),
+            (false, None) => ("1K-blocks", "Used", "Available", "Use%"),
+        };
+        say!("{:<20} {size:>11} {used:>11} {free:>11} {pct:>4} Mounted on", "UUID");
+    }
+
+    fn row(&self, name: &str, n: Numbers, place: &str, letters: &str) {
+        let whole = n.used + n.available;
+        let pct = if whole == 0 { 0 } else { (u128::from(n.used) * 100).div_ceil(u128::from(whole)) };
+        let tail = if letters.is_empty() { String::new() } else { format!(" {letters}") };
+        let (t, u, a) = (self.show(n.total), self.show(n.used), self.show(n.available));
+        say!("{name:<20} {t:>11} {u:>11} {a:>11} {:>4} {place}{tail}", format!("{pct}%"));
+    }
+}
+
+fn letters(flags: u32) -> String {
+    let all = [(1, 'D'), (2, 'R'), (4, 'N'), (8, 'S'), (16, 'I')];
+    all.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, c)| c).collect()
+}
+
+/// Which targets `-o[IDX]` and `-m[IDX]` leave in.
+fn chosen(p: &getopt::Parsed, s: &TargetSpace) -> Result<bool, Failure> {
+    let pick = |long: &str| -> Result<Option<Option<u16>>, Failure> {
+        match p.options.iter().rev().find(|(n, _)| *n == long) {
+            None => Ok(None),
+            Some((_, None)) => Ok(Some(None)),
+            Some((_, Some(v))) => {
+                let i = parse_index(v).ok_or_else(|| Failure::usage(format!("bad target index '{v}'")))?;
+                Ok(Some(Some(i)))
+            }
+        }
+    };
+    let (mdt, ost) = (pick("mdt")?, pick("ost")?);
+    if mdt.is_none() && ost.is_none() {
+        return Ok(true);
+    }
+    let wanted = match s.target.target.kind {
+        TargetKind::Mdt => mdt,
+        TargetKind::Ost => ost,
+        TargetKind::Mgt => None,
+    };
+    Ok(wanted.is_some_and(|i| i.is_none_or(|i| i == s.target.target.index)))
+}
+
+fn space(m: &LocalMount) -> Result<Vec<TargetSpace>, Failure> {
+    match local::ask(&m.dir, &Request::Df)? {
+        Reply::Space(mut s) => {
+            s.retain(|t| t.target.target.kind != TargetKind::Mgt);
+            s.sort_by_key(|t| t.target.target);
+            Ok(s)
+        }
+        other => Err(local::strange(&m.dir, &other)),
+    }
+}
+
+/// OSTs together; inodes are the MDTs', lowered to what the OSTs still can hold.
+fn summary(v: &View, all: &[TargetSpace]) -> Numbers {
+    let sum = |kind| {
+        let part = all.iter().filter(|s| s.target.target.kind == kind && s.errno.is_none());
+        part.map(|s| v.numbers(s)).fold(Numbers::default(), |a, n| Numbers {
+            total: a.total + n.total,
+            used: a.used + n.used,
+            available: a.available + n.available,
+        })
+    };
+    let osts = sum(TargetKind::Ost);
+    if !v.inodes {
+        return osts;
+    }
+    let mdts = sum(TargetKind::Mdt);
+    let available = mdts.available.min(osts.available);
+    Numbers { total: mdts.used + available, used: mdts.used, available }
+}
+
+fn one_mount(m: &LocalMount, v: &View, p: &getopt::Parsed, errors: &mut FirstError) -> Result<(), Failure> {
+    let all = space(m)?;
+    v.header();
+    let mut shown = Vec::new();
+    for s in all {
+        if !chosen(p, &s)? {
+            continue;
+        }
+        let t = &s.target;
+        let kind = if t.target.kind == TargetKind::Mdt { "MDT" } else { "OST" };
+        if !t.active {
+            if p.has("verbose") {
+                say!("{:<20}: inactive device", t.target.to_string());
+            }
+            continue;
+        }
+        if let Some(e) = s.errno {
+            say!("{:<20}: {}", t.uuid, Errno(e).text());
+            if !p.has("lazy") {
+                let f = Failure::op("cannot get space of", &t.uuid, Errno(e));
+                errors.report("lfs df", &f);
+            }
+            continue;
+        }
+        let place = format!("{}[{kind}:{}]", m.dir.display(), t.target.index);
+        v.row(&t.uuid, v.numbers(&s), &place, &letters(s.flags));
+        shown.push(s);
+    }
+    say!("");
+    v.row("filesystem_summary:", summary(v, &shown), &m.dir.display().to_string(), "");
+    say!("");
+    Ok(())
+}
+
+fn as_json(m: &LocalMount) -> Result<serde_json::Value, Failure> {
+    let rows: Vec<_> = space(m)?
+        .iter()
+        .map(|s| {
+            json!({"uuid": s.target.uuid, "index": s.target.target.index, "kind": s.target.target.kind,
+                   "active": s.target.active, "errno": s.errno, "state": letters(s.flags),
+                   "total_bytes": s.total, "used_bytes": s.total.saturating_sub(s.free),
+                   "available_bytes": s.available, "inodes": s.files, "inodes_free": s.files_free})
+        })
+        .collect();
+    Ok(json!({"fsname": m.name.fsname, "mount": m.dir, "targets": rows}))
+}
+
+pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
+    let opts = [
+        flag('i', "inodes"),
+        flag('h', "human-readable"),
+        flag('H', "si"),
+        flag('l', "lazy"),
+        maybe('m', "mdt"),
+        maybe('o', "ost"),
+        flag('v', "verbose"),
+        value('p', "pool"),
+        flag('\0', "json"),
+    ];
+    let p = getopt::parse(args, &opts)?;
+    if let Some(pool) = p.value("pool") {
+        return Err(Failure::explained("cannot use pool", pool, Errno::EOPNOTSUPP, "pools come in a later release"));
+    }
+    let base = if p.has("si") { Some(1000) } else { p.has("human-readable").then_some(1024) };
+    let v = View { inodes: p.has("inodes"), base };
+    let mut errors = FirstError::default();
+    let mut rows = Vec::new();
+    for m in chosen_mounts(&p.operands)? {
+        if p.has("json") {
+            rows.push(as_json(&m)?);
+        } else {
+            one_mount(&m, &v, &p, &mut errors)?;
+        }
+    }
+    if p.has("json") {
+        output::json(&json!(rows));
+    }
+    Ok(errors)
+}

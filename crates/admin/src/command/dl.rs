@@ -1,0 +1,95 @@
+//! `lctl dl`: the devices of this host: targets it serves, connections its mounts have.
+
+use crate::command::check::import_name;
+use crate::command::osts::targets;
+use crate::failure::{Failure, FirstError};
+use crate::getopt::{self, flag};
+use crate::local::{self, Daemon};
+use crate::{output, say};
+use model::TargetKind;
+use serde_json::json;
+use std::ffi::OsString;
+
+pub const USAGE: &str = "[-t] [-y] [--json]";
+
+struct Device {
+    status: &'static str,
+    kind: &'static str,
+    name: String,
+    uuid: String,
+    refcount: usize,
+    nid: Option<String>,
+}
+
+fn of_daemons() -> Vec<Device> {
+    let mut out = Vec::new();
+    for s in Daemon::all().iter().filter_map(Daemon::status) {
+        for t in s.targets {
+            let kind = match t.label.rsplit_once('-') {
+                None => "mgs",
+                Some((_, l)) if l.starts_with("MDT") => "mdt",
+                Some(_) => "obdfilter",
+            };
+            let status = match t.state.as_str() {
+                "up" => "UP",
+                "stopped" => "ST",
+                _ => "AT",
+            };
+            let uuid = format!("{}_UUID", t.label);
+            out.push(Device { status, kind, name: t.label, uuid, refcount: t.clients + 1, nid: None });
+        }
+    }
+    out
+}
+
+fn of_mounts() -> Result<Vec<Device>, Failure> {
+    let mut out = Vec::new();
+    for m in local::mounts(true) {
+        let (fs, inst) = (&m.name.fsname, &m.name.instance);
+        for (kind, name) in [("lov", format!("{fs}-clilov-{inst}")), ("lmv", format!("{fs}-clilmv-{inst}"))] {
+            let uuid = format!("{name}_UUID");
+            out.push(Device { status: "UP", kind, name, uuid, refcount: 1, nid: None });
+        }
+        for t in targets(&m.dir)? {
+            let kind = match t.target.kind {
+                TargetKind::Mgt => "mgc",
+                TargetKind::Mdt => "mdc",
+                TargetKind::Ost => "osc",
+            };
+            let status = match (t.active, t.state.as_str()) {
+                (false, _) => "IN",
+                (true, "FULL" | "IDLE") => "UP",
+                _ => "--",
+            };
+            let name = import_name(fs, &t, inst);
+            out.push(Device { status, kind, name, uuid: t.uuid, refcount: 1, nid: Some(t.nid) });
+        }
+    }
+    Ok(out)
+}
+
+pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
+    let p = getopt::parse(args, &[flag('t', "target"), flag('y', "yaml"), flag('\0', "json")])?;
+    let mut all = of_daemons();
+    all.extend(of_mounts()?);
+    if p.has("json") {
+        let row = |(i, d): (usize, &Device)| {
+            json!({"index": i, "status": d.status, "type": d.kind, "name": d.name, "uuid": d.uuid,
+                   "refcount": d.refcount, "nid": d.nid})
+        };
+        output::json(&json!(all.iter().enumerate().map(row).collect::<Vec<_>>()));
+        return Ok(FirstError::default());
+    }
+    if p.has("yaml") {
+        say!("devices:");
+    }
+    for (i, d) in all.iter().enumerate() {
+        if p.has("yaml") {
+            say!("- index: {i}\n  status: {}\n  type: {}\n  name: {}\n  uuid: {}\n  refcount: {}", d.status, d.kind, d.name, d.uuid, d.refcount);
+            continue;
+        }
+        let nid = d.nid.as_ref().filter(|_| p.has("target")).map_or(String::new(), |n| format!(" {n}"));
+        say!("{i:>3} {} {} {} {} {}{nid}", d.status, d.kind, d.name, d.uuid, d.refcount);
+    }
+    Ok(FirstError::default())
+}

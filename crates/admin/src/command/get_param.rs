@@ -1,0 +1,99 @@
+//! `lctl get_param` and `list_param`: parameters of this host's mounts and daemons.
+
+use crate::failure::{Failure, FirstError};
+use crate::getopt::{self, Opt, flag};
+use crate::local::{self, Daemon, DaemonReply, DaemonRequest};
+use crate::{output, say};
+use client::control::{Reply, Request};
+use model::Errno;
+use serde_json::json;
+use std::ffi::OsString;
+
+pub const USAGE: &str = "[-n|--value-only] [-N|--only-name] [-F|--classify] [-R|--recursive] [--json] PATTERN...";
+pub const USAGE_LIST: &str = "[-F|--classify] [-R|--recursive] [--json] PATTERN...";
+
+const OPTS: &[Opt] = &[
+    flag('n', "value-only"),
+    flag('N', "only-name"),
+    flag('F', "classify"),
+    flag('R', "recursive"),
+    flag('\0', "json"),
+];
+
+/// `/` separates as well as a dot does.
+pub fn dotted(pattern: &str) -> String {
+    pattern.trim_matches('/').replace('/', ".")
+}
+
+/// Everything on this host whose name fits.
+pub fn matching(pattern: &str) -> Vec<(String, String)> {
+    let mut out = Vec::new();
+    for d in Daemon::all() {
+        if let Ok(DaemonReply::Params(p)) = d.ask(&DaemonRequest::GetParam { pattern: pattern.to_string() }) {
+            out.extend(p);
+        }
+    }
+    for m in local::mounts(true) {
+        if let Ok(Reply::Params(p)) = local::ask(&m.dir, &Request::GetParam { pattern: pattern.to_string() }) {
+            out.extend(p);
+        }
+    }
+    out.sort();
+    out.dedup();
+    out
+}
+
+pub fn missing(pattern: &str) -> Failure {
+    Failure::Op { text: format!("param_path '{}': {}", pattern.replace('.', "/"), Errno::ENOENT.text()), errno: Errno::ENOENT }
+}
+
+fn show(p: &getopt::Parsed, name: &str, value: &str, names_only: bool) {
+    if names_only {
+        say!("{name}");
+    } else if p.has("value-only") {
+        say!("{}", value.trim_end_matches('\n'));
+    } else if value.trim_end_matches('\n').contains('\n') {
+        say!("{name}=\n{}", value.trim_end_matches('\n'));
+    } else {
+        say!("{name}={}", value.trim_end_matches('\n'));
+    }
+}
+
+fn query(args: &[OsString], command: &str, names_only: bool) -> Result<FirstError, Failure> {
+    let p = getopt::parse(args, OPTS)?;
+    if p.operands.is_empty() {
+        return Err(Failure::usage("no parameter given"));
+    }
+    let names_only = names_only || p.has("only-name");
+    let (mut errors, mut rows) = (FirstError::default(), Vec::new());
+    for o in &p.operands {
+        let given = local::show(o);
+        let mut pattern = dotted(&given);
+        if p.has("recursive") {
+            pattern = format!("{{{pattern},{pattern}.*}}");
+        }
+        let found = matching(&pattern);
+        if found.is_empty() {
+            errors.report(&format!("error: {command}"), &missing(&dotted(&given)));
+        }
+        for (name, value) in found {
+            if p.has("json") {
+                rows.push(if names_only { json!({"name": name}) } else { json!({"name": name, "value": value}) });
+            } else {
+                show(&p, &name, &value, names_only);
+            }
+        }
+    }
+    if p.has("json") {
+        output::json(&json!(rows));
+    }
+    Ok(errors)
+}
+
+pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
+    query(args, "get_param", false)
+}
+
+pub fn run_list(args: &[OsString]) -> Result<FirstError, Failure> {
+    query(args, "list_param", true)
+}

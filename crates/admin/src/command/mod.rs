@@ -1,0 +1,18 @@
+//! One module a command.
+
+pub mod check;
+pub mod df;
+pub mod dl;
+pub mod fid2path;
+pub mod find;
+pub mod get_param;
+pub mod getname;
+pub mod getstripe;
+pub mod list_nids;
+pub mod mkfs;
+pub mod osts;
+pub mod path2fid;
+pub mod ping;
+pub mod set_param;
+pub mod setstripe;
+pub mod tunefs;

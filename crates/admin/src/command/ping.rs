@@ -1,0 +1,99 @@
+//! `lctl ping` and `which_nid`: whether a server answers at a NID.
+
+use crate::command::list_nids::local_nids;
+use crate::failure::{Failure, FirstError};
+use crate::getopt::{self, value};
+use crate::local::show;
+use crate::say;
+use model::{Errno, Nid, limits};
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::time::Duration;
+use wire::msg::connect::{Connect, ConnectFeatures, ConnectReply};
+use wire::{Frame, FrameKind, Header};
+use world::World;
+
+pub const USAGE: &str = "[--port PORT] NID [TIMEOUT_SECONDS]";
+pub const USAGE_WHICH: &str = "NID...";
+
+/// A connect for no target: any answer, a refusal too, shows a living server.
+async fn hello(world: World, to: SocketAddr) -> std::io::Result<()> {
+    let conn = world.net.connect(None, to).await?;
+    let c = Connect {
+        client_uuid: world.random_uuid(),
+        client_name: "lctl ping".to_string(),
+        fsname: String::new(),
+        version: wire::frame::VERSION,
+        features: ConnectFeatures { compat: 0, incompat: 0 },
+        last_epoch: 0,
+        slots: 1,
+        lane: 0,
+        extra: Vec::new(),
+    };
+    let body = wire::encode_body(&wire::RequestContext::default(), &c);
+    conn.send(Frame { header: Header::new(FrameKind::Connect), body: body.into(), bulk: Default::default() }).await?;
+    let f = conn.recv().await?;
+    conn.close();
+    if f.header.kind == FrameKind::ConnectReply {
+        // An accepted connect carries a reply that must decode; a refusal carries words.
+        if f.header.status == 0 {
+            let ok = wire::decode_body::<wire::ReplyContext, ConnectReply>(&f.body).is_ok();
+            return if ok { Ok(()) } else { Err(std::io::Error::from(std::io::ErrorKind::InvalidData)) };
+        }
+        return Ok(());
+    }
+    Err(std::io::Error::from(std::io::ErrorKind::InvalidData))
+}
+
+fn nid(text: &str) -> Result<Nid, Failure> {
+    text.parse().map_err(|e: model::nid::NidParseError| {
+        Failure::Op { text: format!("{e}"), errno: Errno::EINVAL }
+    })
+}
+
+pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
+    let p = getopt::parse(args, &[value('\0', "port")])?;
+    let Some(target) = p.operands.first() else { return Err(Failure::usage("no NID given")) };
+    let seconds = match p.operands.get(1) {
+        None => 2.0,
+        Some(t) => show(t).parse::<f64>().ok().filter(|s| s.is_finite() && *s > 0.0 && *s < 1e6)
+            .ok_or_else(|| Failure::usage(format!("bad time-out '{}'", show(t))))?,
+    };
+    let port = match p.value("port") {
+        None => limits::PORT,
+        Some(v) => v.parse().map_err(|_| Failure::usage(format!("bad port '{v}'")))?,
+    };
+    let text = show(target);
+    let n = nid(&text)?;
+    let (world, runtime) = world::real::start(1).map_err(|e| Failure::io("cannot start", "runtime", e))?;
+    let patience = Duration::from_secs_f64(seconds);
+    let asked = world.clone();
+    let answer = runtime.block_on(async move {
+        let to = SocketAddr::new(n.addr, port);
+        asked.timeout(patience, hello(asked.clone(), to)).await
+    });
+    match answer {
+        Some(Ok(())) => {
+            say!("12345-{n}");
+            Ok(FirstError::default())
+        }
+        Some(Err(_)) | None => {
+            let text = format!("failed to ping {n}: {}", Errno::EIO.text());
+            Err(Failure::Op { text, errno: Errno::EIO })
+        }
+    }
+}
+
+/// The first of the NIDs that this host could reach: one on the same kind of network.
+pub fn run_which(args: &[OsString]) -> Result<FirstError, Failure> {
+    if args.is_empty() {
+        return Err(Failure::usage("no NID given"));
+    }
+    let local = local_nids()?;
+    let all: Vec<Nid> = args.iter().map(|a| nid(&show(a))).collect::<Result<_, _>>()?;
+    let best = all.iter().find(|n| local.contains(&n.to_string())).or_else(|| all.first());
+    if let Some(n) = best {
+        say!("{n}");
+    }
+    Ok(FirstError::default())
+}

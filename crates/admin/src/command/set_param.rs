@@ -1,0 +1,143 @@
+//! `lctl set_param`: on this host until restart, or for the whole file system with `-P` on the MGS node.
+
+use crate::command::get_param::{dotted, matching, missing};
+use crate::failure::{Failure, FirstError};
+use crate::getopt::{self, flag};
+use crate::local::{self, Daemon, DaemonReply, DaemonRequest};
+use crate::say;
+use client::control::{Reply, Request};
+use model::Errno;
+use std::ffi::OsString;
+
+pub const USAGE: &str = "[-n] [-P|--perm [-d|--delete]] NAME=VALUE...";
+pub const USAGE_CONF: &str = "[-d] NAME=VALUE...   (as set_param -P)";
+pub const USAGE_ACTIVATE: &str = "DEVICE   (or: lctl --device DEVICE activate)";
+
+fn daemon_result(r: Result<DaemonReply, Failure>, name: &str) -> Result<(), Failure> {
+    match r? {
+        DaemonReply::Error { errno, message } => Err(Failure::explained("cannot set", name, Errno(errno), &message)),
+        _ => Ok(()),
+    }
+}
+
+/// Sets `name` wherever this host has it.
+fn set_one(name: &str, value: &str) -> Result<(), Failure> {
+    let mut done = false;
+    for d in Daemon::all() {
+        let has = d.ask(&DaemonRequest::GetParam { pattern: name.to_string() });
+        if matches!(has, Ok(DaemonReply::Params(p)) if p.iter().any(|(n, _)| n == name)) {
+            daemon_result(d.ask(&DaemonRequest::SetParam { name: name.to_string(), value: value.to_string() }), name)?;
+            done = true;
+        }
+    }
+    for m in local::mounts(false) {
+        let has = local::ask(&m.dir, &Request::ListParam { pattern: name.to_string() });
+        if matches!(has, Ok(Reply::Params(p)) if p.iter().any(|(n, _)| n == name)) {
+            let fd = client::control::open(&m.dir).map_err(|e| Failure::control("cannot set", name, &e))?;
+            let r = Request::SetParam { name: name.to_string(), value: value.to_string() };
+            client::control::call(&fd, &r).map_err(|e| Failure::control("cannot set", name, &e))?;
+            done = true;
+        }
+    }
+    if done { Ok(()) } else { Err(missing(name)) }
+}
+
+fn set_here(pattern: &str, value: &str, quiet: bool) -> Result<(), Failure> {
+    let names: Vec<String> = matching(pattern).into_iter().map(|(n, _)| n).collect();
+    if names.is_empty() {
+        return Err(missing(pattern));
+    }
+    for n in names {
+        set_one(&n, value)?;
+        if !quiet {
+            say!("{n}={value}");
+        }
+    }
+    Ok(())
+}
+
+/// Through the daemon that has the MGT.
+fn set_permanent(name: &str, value: &str, delete: bool) -> Result<(), Failure> {
+    let holds_mgs = |d: &&Daemon| d.status().is_some_and(|s| s.targets.iter().any(|t| t.label == "MGS"));
+    let all = Daemon::all();
+    let mgs: Vec<&Daemon> = all.iter().filter(holds_mgs).collect();
+    if mgs.is_empty() {
+        let why = "-P must be run on the node that has the MGS";
+        return Err(Failure::explained("cannot set", name, Errno::ENODEV, why));
+    }
+    for d in mgs {
+        let r = DaemonRequest::SetPermanent { name: name.to_string(), value: value.to_string(), delete };
+        daemon_result(d.ask(&r), name)?;
+    }
+    Ok(())
+}
+
+fn pairs(operands: &[OsString], delete: bool) -> Result<Vec<(String, String)>, Failure> {
+    let words: Vec<String> = operands.iter().map(|o| local::show(o)).collect();
+    if delete {
+        let name = |w: &String| (dotted(w.split('=').next().unwrap_or_default()), String::new());
+        return Ok(words.iter().map(name).collect());
+    }
+    // The old form: NAME VALUE.
+    if let [n, v] = words.as_slice()
+        && !n.contains('=')
+        && !v.contains('=')
+    {
+        return Ok(vec![(dotted(n), v.clone())]);
+    }
+    let split = |w: &String| {
+        let (n, v) = w.split_once('=').ok_or_else(|| Failure::usage(format!("'{w}' has no value: NAME=VALUE")))?;
+        Ok((dotted(n), v.to_string()))
+    };
+    words.iter().map(split).collect()
+}
+
+fn set(args: &[OsString], permanent: bool) -> Result<FirstError, Failure> {
+    let p = getopt::parse(args, &[flag('n', "no-name"), flag('P', "perm"), flag('d', "delete")])?;
+    let permanent = permanent || p.has("perm");
+    if p.operands.is_empty() {
+        return Err(Failure::usage("no parameter given"));
+    }
+    if p.has("delete") && !permanent {
+        return Err(Failure::usage("-d goes with -P"));
+    }
+    let mut errors = FirstError::default();
+    for (name, value) in pairs(&p.operands, p.has("delete"))? {
+        let r = if permanent {
+            set_permanent(&name, &value, p.has("delete"))
+        } else {
+            set_here(&name, &value, p.has("no-name"))
+        };
+        if let Err(f) = r {
+            errors.report("error: set_param", &f);
+        }
+    }
+    Ok(errors)
+}
+
+pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
+    set(args, false)
+}
+
+pub fn run_conf(args: &[OsString]) -> Result<FirstError, Failure> {
+    set(args, true)
+}
+
+fn activity(args: &[OsString], value: &str) -> Result<FirstError, Failure> {
+    let [device] = args else {
+        return Err(Failure::usage("name one device of lctl dl"));
+    };
+    let device = local::show(device);
+    let device = device.trim_start_matches(['%', '$']);
+    let kind = if device.contains("-mdc-") { "mdc" } else { "osc" };
+    set_here(&format!("{kind}.{device}.active"), value, true)?;
+    Ok(FirstError::default())
+}
+
+pub fn run_activate(args: &[OsString]) -> Result<FirstError, Failure> {
+    activity(args, "1")
+}
+
+pub fn run_deactivate(args: &[OsString]) -> Result<FirstError, Failure> {
+    activity(args, "0")
+}

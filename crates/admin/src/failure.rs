@@ -1,0 +1,78 @@
+//! How a command fails: one line on standard error, one exit status.
+
+use crate::EXIT_USAGE;
+use client::control::ControlError;
+use model::Errno;
+use std::io;
+
+#[derive(Debug, Clone)]
+pub enum Failure {
+    /// Called wrongly: what is wrong with the arguments.
+    Usage(String),
+    /// What failed on which object, and the errno.
+    Op { text: String, errno: Errno },
+}
+
+impl Failure {
+    pub fn usage(text: impl Into<String>) -> Failure {
+        Failure::Usage(text.into())
+    }
+
+    /// `what 'object': strerror (errno)`.
+    pub fn op(what: &str, object: &str, errno: Errno) -> Failure {
+        Failure::Op { text: format!("{what} '{object}': {errno}"), errno }
+    }
+
+    /// As [`Failure::op`], with what else there is to say behind it.
+    pub fn explained(what: &str, object: &str, errno: Errno, why: &str) -> Failure {
+        Failure::Op { text: format!("{what} '{object}': {errno}: {why}"), errno }
+    }
+
+    pub fn io(what: &str, object: &str, e: io::Error) -> Failure {
+        let text = e.to_string();
+        let made_up = e.raw_os_error().is_none();
+        let errno = Errno::from(e);
+        if made_up { Failure::explained(what, object, errno, &text) } else { Failure::op(what, object, errno) }
+    }
+
+    pub fn control(what: &str, object: &str, e: &ControlError) -> Failure {
+        let errno = Errno(e.errno);
+        if errno == Errno::ENOTTY {
+            let why = "not on a Nacre file system";
+            return Failure::explained(what, object, errno, why);
+        }
+        if e.message == errno.text() || e.message.is_empty() {
+            Failure::op(what, object, errno)
+        } else {
+            Failure::explained(what, object, errno, &e.message)
+        }
+    }
+
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            Failure::Usage(_) => EXIT_USAGE,
+            Failure::Op { errno, .. } => errno.0 & 0xff,
+        }
+    }
+}
+
+/// Keeps the first error while a command goes on with its other arguments.
+#[derive(Default)]
+pub struct FirstError {
+    first: Option<i32>,
+}
+
+impl FirstError {
+    /// Prints the failure behind `prefix` and remembers its exit status if it is the first.
+    pub fn report(&mut self, prefix: &str, f: &Failure) {
+        crate::output::flush();
+        match f {
+            Failure::Usage(t) | Failure::Op { text: t, .. } => eprintln!("{prefix}: {t}"),
+        }
+        self.first.get_or_insert(f.exit_code());
+    }
+
+    pub fn exit_code(&self) -> i32 {
+        self.first.unwrap_or(0)
+    }
+}

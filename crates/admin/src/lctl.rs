@@ -1,0 +1,123 @@
+//! `lctl`: what administrators ask this host's mounts and daemons.
+
+use crate::command::{dl, get_param, list_nids, ping, set_param};
+use crate::failure::{Failure, FirstError};
+use crate::lfs::{Subcommand, interactive, resolve};
+use crate::{EXIT_USAGE, VERSION, say};
+use std::ffi::OsString;
+
+pub const SUBCOMMANDS: &[Subcommand] = &[
+    Subcommand { name: "activate", run: set_param::run_activate, usage: set_param::USAGE_ACTIVATE },
+    Subcommand { name: "conf_param", run: set_param::run_conf, usage: set_param::USAGE_CONF },
+    Subcommand { name: "deactivate", run: set_param::run_deactivate, usage: set_param::USAGE_ACTIVATE },
+    Subcommand { name: "device_list", run: dl::run, usage: dl::USAGE },
+    Subcommand { name: "dl", run: dl::run, usage: dl::USAGE },
+    Subcommand { name: "get_param", run: get_param::run, usage: get_param::USAGE },
+    Subcommand { name: "list_nids", run: list_nids::run, usage: list_nids::USAGE },
+    Subcommand { name: "list_param", run: get_param::run_list, usage: get_param::USAGE_LIST },
+    Subcommand { name: "ping", run: ping::run, usage: ping::USAGE },
+    Subcommand { name: "set_param", run: set_param::run, usage: set_param::USAGE },
+    Subcommand { name: "which_nid", run: ping::run_which, usage: ping::USAGE_WHICH },
+];
+
+const BUILTIN: &[&str] = &["exit", "help", "quit", "version"];
+
+fn names() -> Vec<&'static str> {
+    let mut all: Vec<&str> = SUBCOMMANDS.iter().map(|s| s.name).chain(BUILTIN.iter().copied()).collect();
+    all.sort_unstable();
+    all
+}
+
+fn one(args: &[OsString]) -> i32 {
+    let mut args = args.to_vec();
+    // `--device NAME CMD args`: the name becomes the command's first argument where it takes one.
+    let mut device = None;
+    while args.first().is_some_and(|a| a == "--device" || a == "--net") {
+        if args.len() < 2 {
+            eprintln!("lctl: '{}' requires an argument", args[0].to_string_lossy());
+            return EXIT_USAGE;
+        }
+        let rest = args.split_off(2);
+        if args[0] == "--device" {
+            device = args.pop();
+        }
+        args = rest;
+    }
+    let Some(first) = args.first() else { return EXIT_USAGE };
+    let first = first.to_string_lossy().into_owned();
+    match first.as_str() {
+        "--version" | "-V" => {
+            say!("lctl {VERSION}");
+            return 0;
+        }
+        "--list-commands" => {
+            for n in names() {
+                say!("{n}");
+            }
+            return 0;
+        }
+        _ => {}
+    }
+    let wanted = if matches!(first.as_str(), "--help" | "-h") { "help" } else { first.as_str() };
+    let name = match resolve(wanted, &names(), "lctl") {
+        Ok(n) => n,
+        Err(code) => return code,
+    };
+    match name {
+        "version" => {
+            say!("lctl {VERSION}");
+            0
+        }
+        "help" => help(args.get(1)),
+        "exit" | "quit" => 0,
+        _ => {
+            let sub = SUBCOMMANDS.iter().find(|s| s.name == name).expect("a resolved name is in the table");
+            let mut rest = args.split_off(1);
+            if let Some(d) = device {
+                rest.insert(0, d);
+            }
+            run_sub(sub, &rest)
+        }
+    }
+}
+
+fn help(topic: Option<&OsString>) -> i32 {
+    match topic {
+        None => {
+            say!("usage: lctl [--device NAME] COMMAND ARGUMENTS\n\nCommands:");
+            for n in names() {
+                say!("  {n}");
+            }
+            0
+        }
+        Some(t) => match resolve(&t.to_string_lossy(), &names(), "lctl") {
+            Err(code) => code,
+            Ok(n) => {
+                say!("{n} {}", SUBCOMMANDS.iter().find(|s| s.name == n).map_or("", |s| s.usage));
+                0
+            }
+        },
+    }
+}
+
+fn run_sub(sub: &Subcommand, args: &[OsString]) -> i32 {
+    if args.first().is_some_and(|a| a == "--help") {
+        say!("{} {}", sub.name, sub.usage);
+        return 0;
+    }
+    match (sub.run)(args) {
+        Ok(first) => first.exit_code(),
+        Err(f) => {
+            let mut all = FirstError::default();
+            all.report(&format!("error: {}", sub.name), &f);
+            if matches!(f, Failure::Usage(_)) {
+                eprintln!("usage: lctl {} {}", sub.name, sub.usage);
+            }
+            all.exit_code()
+        }
+    }
+}
+
+pub fn main(args: &[OsString]) -> i32 {
+    if args.is_empty() { interactive("lctl > ", one) } else { one(args) }
+}

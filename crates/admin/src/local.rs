@@ -1,0 +1,179 @@
+//! What runs on this host: mounts, and daemons with their control sockets.
+
+use crate::failure::Failure;
+use client::control::{self, MountName, Name, Reply, Request};
+use model::Errno;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use world::sys;
+
+/// Type of our mounts in /proc/mounts.
+pub const FSTYPE: &str = "fuse.nacre";
+
+/// A request to a daemon's control socket.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DaemonRequest {
+    /// Answered with [`DaemonReply::Status`].
+    Status,
+    GetParam { pattern: String },
+    SetParam { name: String, value: String },
+    /// `lctl set_param -P`: only a daemon with the MGT can do it.
+    SetPermanent { name: String, value: String, delete: bool },
+}
+
+/// One target of a daemon.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DaemonTarget {
+    /// `fsname-OST0000`, `MGS`.
+    pub label: String,
+    pub dir: String,
+    /// `starting`, `up`, `recovering`, `stopped`.
+    pub state: String,
+    pub uuid: String,
+    pub epoch: u32,
+    /// Registered with the MGS (or the MGS itself).
+    pub registered: bool,
+    /// Clients it knows.
+    pub clients: usize,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DaemonStatus {
+    pub pid: u32,
+    pub nids: Vec<String>,
+    pub port: u16,
+    pub targets: Vec<DaemonTarget>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DaemonReply {
+    Done,
+    Status(DaemonStatus),
+    Params(Vec<(String, String)>),
+    Error { errno: i32, message: String },
+}
+
+/// A daemon that answers on its control socket.
+pub struct Daemon {
+    pub socket: PathBuf,
+}
+
+impl Daemon {
+    pub fn all() -> Vec<Daemon> {
+        sys::control::list().into_iter().map(|socket| Daemon { socket }).collect()
+    }
+
+    pub fn of_pid(pid: u32) -> Option<Daemon> {
+        let socket = sys::control::run_dir().join(format!("nacred-{pid}.sock"));
+        sys::files::stat(&socket, false).ok().map(|_| Daemon { socket })
+    }
+
+    pub fn ask(&self, r: &DaemonRequest) -> Result<DaemonReply, Failure> {
+        let object = self.socket.display().to_string();
+        let text = serde_json::to_string(r).expect("plain data encodes");
+        let answer = sys::control::call(&self.socket, &text, Duration::from_secs(10))
+            .map_err(|e| Failure::io("cannot ask daemon", &object, e))?;
+        serde_json::from_str(&answer)
+            .map_err(|e| Failure::explained("cannot read answer of", &object, Errno::EPROTO, &e.to_string()))
+    }
+
+    pub fn status(&self) -> Option<DaemonStatus> {
+        match self.ask(&DaemonRequest::Status) {
+            Ok(DaemonReply::Status(s)) => Some(s),
+            _ => None,
+        }
+    }
+}
+
+/// One of our mounts.
+#[derive(Clone, Debug)]
+pub struct LocalMount {
+    pub dir: PathBuf,
+    pub source: String,
+    pub name: MountName,
+}
+
+/// Our mounts on this host that answer; with `report`, those that do not are named on standard error.
+pub fn mounts(report: bool) -> Vec<LocalMount> {
+    let mut out = Vec::new();
+    for m in sys::mounts::list().unwrap_or_default() {
+        if m.fstype != FSTYPE {
+            continue;
+        }
+        match mount_name(&m.dir) {
+            Ok(name) => out.push(LocalMount { dir: m.dir, source: m.source, name }),
+            Err(Failure::Op { text, .. } | Failure::Usage(text)) if report => eprintln!("{text}"),
+            Err(_) => {}
+        }
+    }
+    out
+}
+
+/// The mount point `path` lies below.
+pub fn mount_point(path: &Path) -> Result<PathBuf, Failure> {
+    let shown = path.display().to_string();
+    let real = sys::files::canonical(path).map_err(|e| Failure::io("cannot find", &shown, e))?;
+    match sys::mounts::containing(&real) {
+        Ok(Some(m)) if m.fstype == FSTYPE => Ok(m.dir),
+        Ok(_) => Err(Failure::explained("cannot use", &shown, Errno::ENOTTY, "not on a Nacre file system")),
+        Err(e) => Err(Failure::io("cannot read", "/proc/mounts", e)),
+    }
+}
+
+pub fn mount_name(dir: &Path) -> Result<MountName, Failure> {
+    match ask(dir, &Request::Getname)? {
+        Reply::Mount(m) => Ok(m),
+        other => Err(strange(dir, &other)),
+    }
+}
+
+/// A reply of another kind than the request's.
+pub fn strange(path: &Path, r: &Reply) -> Failure {
+    let shown = format!("{r:?}");
+    Failure::explained("unexpected answer from", &path.display().to_string(), Errno::EPROTO, &shown)
+}
+
+/// Asks the mount that `path` itself lies on; `path` is opened (and followed, if a symbolic link).
+pub fn ask(path: &Path, r: &Request) -> Result<Reply, Failure> {
+    let shown = path.display().to_string();
+    let fd = control::open(path).map_err(|e| Failure::control("cannot open", &shown, &e))?;
+    control::call(&fd, r).map_err(|e| Failure::control("cannot ask", &shown, &e))
+}
+
+/// Directory and last component of `path`, for what cannot or must not be opened.
+pub fn split(path: &Path) -> (PathBuf, Option<Name>) {
+    match path.file_name() {
+        Some(n) => {
+            let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            (dir.to_path_buf(), Some(Name(n.as_bytes().to_vec())))
+        }
+        None => (path.to_path_buf(), None),
+    }
+}
+
+/// Asks about `path`, by opening it, or by its directory and name if that is not possible (symbolic links,
+/// FIFOs, files without the right to read).
+pub fn ask_about(path: &Path, what: &str, make: impl Fn(Option<Name>) -> Request) -> Result<Reply, Failure> {
+    let shown = path.display().to_string();
+    let stat = sys::files::stat(path, false).map_err(|e| Failure::io(what, &shown, e))?;
+    let direct = if stat.is_dir() || stat.is_file() { control::open(path) } else { Err(Errno::ELOOP.into()) };
+    let result = match direct {
+        Ok(fd) => control::call(&fd, &make(None)),
+        Err(_) => {
+            let (dir, name) = split(path);
+            let fd = control::open(&dir).map_err(|e| Failure::control(what, &shown, &e))?;
+            control::call(&fd, &make(name))
+        }
+    };
+    result.map_err(|e| Failure::control(what, &shown, &e))
+}
+
+/// `path` for messages and output.
+pub fn show(path: &OsStr) -> String {
+    path.to_string_lossy().into_owned()
+}

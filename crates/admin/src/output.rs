@@ -1,0 +1,48 @@
+//! Standard output of the commands: buffered, and quiet when the reader has gone (`lfs find | head`).
+
+use std::fmt;
+use std::io::{self, BufWriter, Stdout, Write};
+use std::sync::Mutex;
+
+static OUT: Mutex<Option<BufWriter<Stdout>>> = Mutex::new(None);
+
+fn with<T>(f: impl FnOnce(&mut BufWriter<Stdout>) -> io::Result<T>) {
+    let mut guard = OUT.lock().expect("no writer panics");
+    let w = guard.get_or_insert_with(|| BufWriter::with_capacity(64 << 10, io::stdout()));
+    if f(w).is_err() {
+        // Nobody reads any more: the usual end of a command in a pipe.
+        std::process::exit(1);
+    }
+}
+
+pub fn write(args: fmt::Arguments<'_>) {
+    with(|w| w.write_fmt(args));
+}
+
+pub fn bytes(b: &[u8]) {
+    with(|w| w.write_all(b));
+}
+
+pub fn flush() {
+    with(|w| w.flush());
+}
+
+/// `println!` that ends the program quietly when the reader has gone.
+#[macro_export]
+macro_rules! say {
+    ($($t:tt)*) => {{
+        $crate::output::write(format_args!($($t)*));
+        $crate::output::bytes(b"\n");
+    }};
+}
+
+/// `print!`, likewise.
+#[macro_export]
+macro_rules! put {
+    ($($t:tt)*) => { $crate::output::write(format_args!($($t)*)) };
+}
+
+/// A value as JSON, on a line of its own.
+pub fn json(v: &serde_json::Value) {
+    bytes(format!("{v:#}\n").as_bytes());
+}
