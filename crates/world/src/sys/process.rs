@@ -30,13 +30,82 @@ impl Detached {
     }
 }
 
-/// Starts `exe` in a session of its own, with `arg0` and `args` as `ps` shows them, standard input from
-/// /dev/null and both outputs appended to `log`.
-pub fn spawn_detached(exe: &Path, arg0: &str, args: &[OsString], log: &Path) -> io::Result<Detached> {
-    let out = super::files::open_log(log)?;
-    let err = out.try_clone()?;
-    let mut cmd = Command::new(exe);
-    cmd.arg0(arg0).args(args).stdin(Stdio::null()).stdout(out).stderr(err).current_dir("/");
+/// What daemon to start.
+#[derive(Clone, Debug)]
+pub struct Daemon<'a> {
+    pub exe: &'a Path,
+    /// The name that `ps` shows.
+    pub arg0: &'a str,
+    pub args: &'a [OsString],
+    /// Variables added to this process' environment.
+    pub env: &'a [(&'a str, String)],
+    /// Standard error is appended here.
+    pub log: &'a Path,
+}
+
+/// Starts a daemon in a session of its own, standard input from /dev/null, both outputs appended to the log.
+pub fn spawn_detached(d: &Daemon<'_>) -> io::Result<Detached> {
+    spawn(d, super::files::open_log(d.log)?.into())
+}
+
+/// As [`spawn_detached`], with a pipe from the daemon's standard output: its first line is the report on how
+/// starting went.
+pub fn spawn_reporting(d: &Daemon<'_>) -> io::Result<(Detached, Report)> {
+    let mut child = spawn(d, Stdio::piped())?;
+    let out = child.child.stdout.take().expect("it was piped");
+    let (tx, rx) = std::sync::mpsc::channel();
+    super::thread("report", move || {
+        use std::io::BufRead;
+        let mut line = String::new();
+        let _ = io::BufReader::new(io::Read::take(out, 64 << 10)).read_line(&mut line);
+        let _ = tx.send(line);
+    })?;
+    Ok((child, Report { rx }))
+}
+
+/// The line that a starting daemon will print.
+pub struct Report {
+    rx: std::sync::mpsc::Receiver<String>,
+}
+
+impl Report {
+    /// The line, empty if the daemon ended without one; `None` if it said nothing in time.
+    pub fn wait(&self, d: Duration) -> Option<String> {
+        match self.rx.recv_timeout(d) {
+            Ok(l) => Some(l.trim_end().to_string()),
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => None,
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => Some(String::new()),
+        }
+    }
+}
+
+/// For a daemon started by [`spawn_reporting`], once: prints the report and lets go of the pipe.
+pub fn report(line: &str) -> io::Result<()> {
+    use std::io::Write;
+    let r = writeln!(io::stdout(), "{line}").and_then(|()| io::stdout().flush());
+    let null = std::fs::OpenOptions::new().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&null)?;
+    r
+}
+
+/// Name of this process as `top` and `pgrep` show it; at most 15 bytes.
+pub fn set_name(name: &str) {
+    if let Ok(c) = std::ffi::CString::new(name) {
+        let _ = rustix::thread::set_name(&c);
+    }
+}
+
+/// State letter of a process (`R`, `S`, `D`, `T` …), `None` if there is none.
+pub fn state(pid: u32) -> Option<char> {
+    let s = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    s.rsplit(") ").next()?.chars().next()
+}
+
+fn spawn(d: &Daemon<'_>, out: Stdio) -> io::Result<Detached> {
+    let err = super::files::open_log(d.log)?;
+    let mut cmd = Command::new(d.exe);
+    cmd.arg0(d.arg0).args(d.args).stdin(Stdio::null()).stdout(out).stderr(err).current_dir("/");
+    cmd.envs(d.env.iter().map(|(k, v)| (k, v.as_str())));
     // SAFETY: setsid and sigprocmask are async-signal-safe, and nothing else happens between fork and exec.
     unsafe {
         cmd.pre_exec(|| {
@@ -65,10 +134,7 @@ pub fn kill(pid: u32, signal: i32) -> io::Result<()> {
 
 /// Whether the process exists and is not a zombie.
 pub fn alive(pid: u32) -> bool {
-    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(s) => s.rsplit(") ").next().is_some_and(|rest| !rest.starts_with('Z') && !rest.starts_with('X')),
-        Err(_) => false,
-    }
+    state(pid).is_some_and(|c| !matches!(c, 'Z' | 'X'))
 }
 
 /// All process ids this process sees.
