@@ -1,0 +1,37 @@
+//! A world for tests: real threads and clock, a disk in memory.
+
+#![allow(dead_code)] // each test binary uses its part
+
+use std::sync::Arc;
+use store::DbOptions;
+use world::World;
+use world::mem::MemDisk;
+use world::real::Runtime;
+
+pub struct Bed {
+    pub world: World,
+    pub disk: MemDisk,
+    pub rt: Runtime,
+}
+
+impl Bed {
+    pub fn new() -> Bed {
+        Bed::with(MemDisk::new())
+    }
+
+    pub fn with(disk: MemDisk) -> Bed {
+        let (mut world, rt) = world::real::start(2).expect("threads start");
+        world.disk = Arc::new(disk.clone());
+        Bed { world, disk, rt }
+    }
+
+    /// The same threads over another disk.
+    pub fn world_on(&self, disk: &MemDisk) -> World {
+        World { disk: Arc::new(disk.clone()), ..self.world.clone() }
+    }
+}
+
+/// Small limits, so that segments roll and checkpoints happen all the time.
+pub fn tiny() -> DbOptions {
+    DbOptions { segment_bytes: 8192, checkpoint_txns: 20, checkpoint_bytes: 1 << 20, table_cache_bytes: 1 << 20 }
+}
