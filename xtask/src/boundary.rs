@@ -53,14 +53,19 @@ fn uses_of(f: &File) -> Vec<(usize, &'static str, &'static str)> {
     if f.path.ends_with("/Cargo.toml") {
         for (line, dep) in layers::dependencies(&f.text) {
             if let Some(p) = PACKAGES.iter().find(|p| **p == dep) {
-                out.push((line, *p, "remove the dependency, or allow it with a reason in xtask/src/allow.rs"));
+                out.push((
+                    line,
+                    *p,
+                    "remove the dependency, or allow it with a reason in xtask/src/allow.rs",
+                ));
             }
         }
     }
     for (n, line) in f.code.lines().enumerate() {
         let line = line.replace(HARMLESS, "");
         for (token, remedy) in TOKENS {
-            let path_like = token.contains("::") || line.contains(&format!("{token}::")) || line.contains("use ");
+            let path_like =
+                token.contains("::") || line.contains(&format!("{token}::")) || line.contains("use ");
             if has_word(&line, token) && path_like {
                 out.push((n + 1, token, remedy));
             }

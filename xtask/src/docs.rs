@@ -26,7 +26,8 @@ fn formats(tree: &Tree) -> Vec<Finding> {
                 _ => has_word(&p.text, name),
             };
             if !pages.iter().any(told) {
-                let remedy = format!("describe the bytes in docs/formats/ and name {name} or {} there", f.path);
+                let remedy =
+                    format!("describe the bytes in docs/formats/ and name {name} or {} there", f.path);
                 out.push(f.finding(n + 1, format!("format '{name}' has no page"), remedy));
             }
         }
@@ -36,10 +37,12 @@ fn formats(tree: &Tree) -> Vec<Finding> {
 
 /// Name of the constant that a line declares, if it versions a format.
 fn format_constant(line: &str) -> Option<&str> {
-    let t = line.trim().trim_start_matches("pub(crate) ").trim_start_matches("pub ").strip_prefix("const ")?;
+    let t =
+        line.trim().trim_start_matches("pub(crate) ").trim_start_matches("pub ").strip_prefix("const ")?;
     let (name, rest) = t.split_once(':')?;
     let numeric = ["u8", "u16", "u32", "u64", "["].iter().any(|k| rest.trim().starts_with(k));
-    let named = name == "VERSION" || name == "MAGIC" || name.ends_with("_VERSION") || name.ends_with("_MAGIC");
+    let named =
+        name == "VERSION" || name == "MAGIC" || name.ends_with("_VERSION") || name.ends_with("_MAGIC");
     (numeric && named).then_some(name)
 }
 
@@ -114,7 +117,8 @@ mod tests {
 
     #[test]
     fn formats_need_pages_and_links_must_lead_somewhere() {
-        let code = "pub const JOURNAL_VERSION: u16 = 1;\nconst VERSION: u8 = 1;\npub const NOT_A_FORMAT: u8 = 1;\n";
+        let code =
+            "pub const JOURNAL_VERSION: u16 = 1;\nconst VERSION: u8 = 1;\npub const NOT_A_FORMAT: u8 = 1;\n";
         let t = Tree::of(&[("crates/store/src/a.rs", code), ("docs/formats/a.md", "")]);
         assert_eq!(check(&t).len(), 2);
         let page = "JOURNAL_VERSION of `crates/store/src/a.rs`, [here](a.md#x), [there](../gone.md), `docs/gone.md`\n";

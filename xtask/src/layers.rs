@@ -31,7 +31,11 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     for f in &tree.files {
         let Some(krate) = f.krate().filter(|k| f.path == format!("crates/{k}/Cargo.toml")) else { continue };
         let Some(mine) = layer(krate) else {
-            out.push(f.finding(1, format!("crate '{krate}' has no layer"), "give it one in xtask/src/layers.rs"));
+            out.push(f.finding(
+                1,
+                format!("crate '{krate}' has no layer"),
+                "give it one in xtask/src/layers.rs",
+            ));
             continue;
         };
         for (line, dep) in dependencies(&f.text) {
@@ -82,7 +86,10 @@ mod tests {
         assert!(found(&[("crates/rpc/Cargo.toml", ok)]).is_empty());
         assert_eq!(found(&[("crates/rpc/Cargo.toml", "[dependencies]\nstore.workspace = true\n")]).len(), 1);
         assert_eq!(found(&[("crates/mds/Cargo.toml", "[dependencies.client]\nworkspace = true\n")]).len(), 1);
-        assert_eq!(found(&[("crates/client/Cargo.toml", "[dev-dependencies]\nmds.workspace = true\n")]).len(), 1);
+        assert_eq!(
+            found(&[("crates/client/Cargo.toml", "[dev-dependencies]\nmds.workspace = true\n")]).len(),
+            1
+        );
         assert_eq!(found(&[("crates/other/Cargo.toml", "")]).len(), 1);
     }
 }

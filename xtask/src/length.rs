@@ -77,7 +77,10 @@ mod tests {
 
     #[test]
     fn long_functions_and_files_are_found() {
-        let long = format!("trait T {{ fn a(x: [u8; 3]); }}\nfn long() {{\n{}}}\nfn short() {{}}\n", "x();\n".repeat(100));
+        let long = format!(
+            "trait T {{ fn a(x: [u8; 3]); }}\nfn long() {{\n{}}}\nfn short() {{}}\n",
+            "x();\n".repeat(100)
+        );
         let t = Tree::of(&[("crates/a/src/lib.rs", &long), ("docs/a.md", &"x\n".repeat(1001))]);
         let found = check(&t);
         assert_eq!(found.len(), 2, "{found:?}");

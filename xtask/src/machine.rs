@@ -20,7 +20,11 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
                 && let Some(source) = line.strip_prefix("source = ")
                 && source.trim_matches('"') != PUBLIC_SOURCE
             {
-                out.push(f.finding(n + 1, "package from elsewhere than crates.io", "lock it against crates.io"));
+                out.push(f.finding(
+                    n + 1,
+                    "package from elsewhere than crates.io",
+                    "lock it against crates.io",
+                ));
             }
         }
     }
@@ -32,7 +36,9 @@ fn machine_words(root: &str) -> Vec<(String, &'static str, &'static str)> {
     let mut out = Vec::new();
     let path = "write it relative to the repository, or as a parameter";
     let parent = std::path::Path::new(root).parent().map(|p| p.to_string_lossy().into_owned());
-    for dir in parent.into_iter().chain(std::env::var("HOME").ok()).chain(std::env::var("CARGO_TARGET_DIR").ok()) {
+    for dir in
+        parent.into_iter().chain(std::env::var("HOME").ok()).chain(std::env::var("CARGO_TARGET_DIR").ok())
+    {
         let dir = dir.trim_end_matches('/');
         // "/" or "/tmp" would be found everywhere and says nothing about a machine.
         if dir.len() > 1 && !["/tmp", "/mnt", "/var/tmp", "/srv", "/opt", "/home"].contains(&dir) {
@@ -85,7 +91,10 @@ mod tests {
 
     #[test]
     fn hosts_are_taken_from_urls() {
-        assert_eq!(hosts("a = \"sparse+https://u:p@reg.example.org:8080/x/\"\nb=http://h.test"), ["reg.example.org", "h.test"]);
+        assert_eq!(
+            hosts("a = \"sparse+https://u:p@reg.example.org:8080/x/\"\nb=http://h.test"),
+            ["reg.example.org", "h.test"]
+        );
     }
 
     #[test]

@@ -43,7 +43,14 @@ static DECLARATIONS: [ParamDecl; 18] = [
     decl("blocksize", COUNT, "bytes", "4096", false, "Block size that statfs reports."),
     decl("brw_size", COUNT, "MiB", "4", false, "Bulk that a client sends in one RPC."),
     decl("checksum_type", ParamKind::Text, "", "[crc32c]", false, "Checksum of bulk data on the wire."),
-    decl("degraded", ParamKind::Flag, "", "0", true, "The storage below is degraded: new files avoid this OST."),
+    decl(
+        "degraded",
+        ParamKind::Flag,
+        "",
+        "0",
+        true,
+        "The storage below is degraded: new files avoid this OST.",
+    ),
     decl("filesfree", COUNT, "files", "", false, "Objects that can still be made."),
     decl("filestotal", COUNT, "files", "", false, "Objects that fit."),
     decl("fstype", ParamKind::Text, "", "nacre", false, "Format of the storage below."),
@@ -62,7 +69,14 @@ static DECLARATIONS: [ParamDecl; 18] = [
         true,
         "Space kept back for journal and table; 0: 2 % of the disk, 32 MiB to 1 GiB.",
     ),
-    decl("stats", ParamKind::Text, "", "", true, "Counters of operations; writing `clear` sets them to zero."),
+    decl(
+        "stats",
+        ParamKind::Text,
+        "",
+        "",
+        true,
+        "Counters of operations; writing `clear` sets them to zero.",
+    ),
     decl("sync_journal", ParamKind::Flag, "", "1", false, "Changes are on disk before they are answered."),
     decl("uuid", ParamKind::Text, "", "", false, "Name of the target for its clients."),
 ];
@@ -151,9 +165,7 @@ impl Ost {
             "filestotal" => space.files.to_string(),
             "fstype" => "nacre".into(),
             "instance" => self.db.epoch().to_string(),
-            "kbytesavail" => {
-                kib(space.available.saturating_sub(Space::reserve(space.total, s.reserve())))
-            }
+            "kbytesavail" => kib(space.available.saturating_sub(Space::reserve(space.total, s.reserve()))),
             "kbytesfree" => kib(space.free),
             "kbytestotal" => kib(space.total),
             "no_create" => flag(&s.no_create),

@@ -258,7 +258,11 @@ impl Service for Ost {
         self.db.transno(self.db.last_committed())
     }
 
-    fn connect(self: Arc<Self>, c: Connect, peer: IpAddr) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
+    fn connect(
+        self: Arc<Self>,
+        c: Connect,
+        peer: IpAddr,
+    ) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
         Box::pin(async move { self.admit(c, peer).await })
     }
 
