@@ -1,0 +1,61 @@
+# Nacre: `make up` gives a mounted file system, `make test` checks everything.
+
+DIR     ?= .nacre
+MNT     ?= ./mnt
+OSTS    ?= 4
+FSNAME  ?= nacre
+SEEDS   ?= 500
+FIRST   ?= 1
+OPS     ?= 2000
+SECONDS ?= 60
+
+TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
+BIN    := $(TARGET)/release
+NACRE  := $(BIN)/nacre
+LINKS  := nacred lfs lctl mkfs.nacre tunefs.nacre mount.nacre mount.fuse.nacre
+
+.PHONY: help build up down wipe status test lint sim fuzz clean
+
+help:
+	@echo 'make up      build, then start MGT + MDT + $(OSTS) OSTs and mount them at $(MNT)'
+	@echo 'make down    stop it, keep the data      make wipe    remove it      make status'
+	@echo 'make test    everything that can be checked here'
+	@echo 'make lint    formatting, clippy, the rules of the house (cargo xtask tidy)'
+	@echo 'make sim SEEDS=500 FIRST=1 OPS=2000      whole cluster in one thread, with crashes'
+	@echo 'make fuzz SECONDS=60                     every decoder, so long each'
+	@echo 'Variables: DIR=$(DIR) MNT=$(MNT) OSTS=$(OSTS) FSNAME=$(FSNAME)'
+
+build:
+	@scripts/install-deps.sh build
+	cargo build --release -p server
+	@for l in $(LINKS); do ln -sf nacre $(BIN)/$$l; done
+	@echo "Programs: $(BIN)/{nacre,$$(echo $(LINKS) | tr ' ' ',')}"
+
+up: build
+	@scripts/install-deps.sh run
+	@mkdir -p $(MNT)
+	@$(NACRE) up --dir $(DIR) --mount $(MNT) --osts $(OSTS) --fsname $(FSNAME)
+
+down:
+	@$(NACRE) down --dir $(DIR)
+
+status:
+	@$(NACRE) status --dir $(DIR)
+
+wipe:
+	@$(NACRE) wipe --dir $(DIR)
+
+lint:
+	@scripts/test.sh lint
+
+test:
+	@scripts/test.sh all
+
+sim:
+	cargo run --release -p sim --bin nacre-sim -- --seeds $(SEEDS) --first $(FIRST) --ops $(OPS)
+
+fuzz:
+	scripts/fuzz.sh $(SECONDS)
+
+clean:
+	cargo clean

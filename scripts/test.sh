@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# test.sh all|lint - what `make test` and `make lint` run. Each stage prints a line; what it printed itself is shown when
+# it fails, and kept in TARGET/test-logs. The last line is 'N passed, N failed'.
+set -u
+cd "$(dirname "$0")/.."
+target=${CARGO_TARGET_DIR:-target}
+mkdir -p "$target/test-logs"
+logs=$(cd "$target/test-logs" && pwd)
+passed=0 failed=0 failures=()
+
+# stage NAME COMMAND…: one check, or as many as the test runner in it counts
+stage() {
+  local name=$1 log start rc p f
+  shift
+  log=$logs/${name// /-}.log
+  start=$SECONDS
+  printf '%-46s ' "$name"
+  "$@" >"$log" 2>&1 </dev/null
+  rc=$?
+  p=$(sed -n 's/^test result: .* \([0-9][0-9]*\) passed; .*/\1/p' "$log" | awk '{s+=$1} END {print s+0}')
+  f=$(sed -n 's/^test result: .* \([0-9][0-9]*\) failed; .*/\1/p' "$log" | awk '{s+=$1} END {print s+0}')
+  [ $((p + f)) -gt 0 ] || { [ $rc = 0 ] && p=1 || f=1; }
+  [ $rc = 0 ] || [ "$f" -gt 0 ] || f=1
+  passed=$((passed + p)) failed=$((failed + f))
+  if [ $rc = 0 ]; then
+    printf 'ok      %5s passed  %4ss\n' "$p" $((SECONDS - start))
+  else
+    printf 'FAILED  %5s failed  %4ss  %s\n' "$f" $((SECONDS - start)) "$log"
+    failures+=("$name")
+    tail -n "${NACRE_TEST_TAIL:-80}" "$log" | sed 's/^/    /'
+  fi
+  return $rc
+}
+
+lint() {
+  if cargo fmt --version >/dev/null 2>&1; then stage 'formatting' cargo fmt --all --check; fi
+  if cargo clippy --version >/dev/null 2>&1; then
+    stage 'clippy' cargo clippy --release --workspace --all-targets -- -D warnings
+  fi
+  stage 'rules of the house (xtask tidy)' cargo run --release --quiet -p xtask -- tidy
+}
+
+everything() {
+  stage 'packages and test programs' scripts/install-test-deps.sh || return
+  stage 'release build' make --no-print-directory build || return
+  lint
+  stage 'unit, property and crash-image tests' cargo test --release --workspace --exclude tests --exclude sim
+  stage 'simulator: same seed, planted bugs' cargo test --release -p sim
+  stage 'simulator: 500 seeds' make --no-print-directory sim SEEDS="${NACRE_SIM_SEEDS:-500}"
+  stage 'fuzzers, a few seconds each' scripts/fuzz.sh "${NACRE_FUZZ_SECONDS:-3}"
+  stage 'real processes' cargo test --release -p tests -- --test-threads=1
+}
+
+case ${1:-all} in
+lint) lint ;;
+all)
+  echo "Nacre's tests: about half an hour on two cores, most of it real programs on real mounts."
+  everything
+  ;;
+*) echo "usage: test.sh all|lint" >&2; exit 2 ;;
+esac
+if [ $failed = 0 ]; then
+  echo "All is well after $((SECONDS / 60)) min $((SECONDS % 60)) s."
+else
+  echo "Not well after $((SECONDS / 60)) min $((SECONDS % 60)) s: ${failures[*]}. Logs: $logs"
+fi
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
