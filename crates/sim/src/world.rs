@@ -1,0 +1,286 @@
+//! Nodes: a group of tasks, addresses, a disk; and the `World` that each life of a node gets.
+
+use crate::clock::SimClock;
+use crate::disk::LifeDisk;
+use crate::executor::{Core, Event, Handle};
+use crate::net::SimNet;
+use ::world::mem::{CrashMode, MemDisk};
+use ::world::{BoxFuture, Rand, Spawn, World};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+pub(crate) struct NodeState {
+    pub(crate) name: String,
+    pub(crate) addrs: Vec<IpAddr>,
+    pub(crate) disk: MemDisk,
+    /// Counts restarts: what belongs to an earlier life does nothing any more.
+    pub(crate) life: u64,
+    /// Between a crash and the next life nobody answers at its addresses.
+    pub(crate) up: bool,
+    pub(crate) paused: bool,
+    /// Ready tasks and finished blocking calls of a paused node.
+    pub(crate) parked: Vec<(u32, u32)>,
+    parked_work: Vec<Work>,
+    pub(crate) skew_ns: i64,
+    /// Microseconds a blocking call takes at least and at most.
+    blocking_us: (u64, u64),
+}
+
+/// One machine of the simulation.
+#[derive(Clone)]
+pub struct Node {
+    core: Arc<Core>,
+    id: u32,
+}
+
+impl Node {
+    pub(crate) fn add(core: &Arc<Core>, name: &str, addrs: &[IpAddr]) -> Node {
+        let mut s = core.lock();
+        let id = s.nodes.len() as u32;
+        for a in addrs {
+            let old = s.net.owners.insert(*a, id);
+            assert!(old.is_none(), "address {a} belongs to one node");
+        }
+        s.nodes.push(NodeState {
+            name: name.into(),
+            addrs: addrs.to_vec(),
+            disk: MemDisk::new(),
+            life: 1,
+            up: true,
+            paused: false,
+            parked: Vec::new(),
+            parked_work: Vec::new(),
+            skew_ns: 0,
+            blocking_us: (20, 400),
+        });
+        Node { core: core.clone(), id }
+    }
+
+    pub(crate) fn existing(core: &Arc<Core>, id: u32) -> Node {
+        Node { core: core.clone(), id }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
+    pub fn name(&self) -> String {
+        self.core.lock().nodes[self.id as usize].name.clone()
+    }
+
+    /// The outside as the present life sees it.
+    pub fn world(&self) -> World {
+        let (life, disk) = {
+            let s = self.core.lock();
+            let n = &s.nodes[self.id as usize];
+            (n.life, n.disk.clone())
+        };
+        let (core, node) = (&self.core, self.id);
+        World {
+            clock: Arc::new(SimClock { core: core.clone(), node }),
+            net: Arc::new(SimNet { core: core.clone(), node, life }),
+            disk: Arc::new(LifeDisk { core: core.clone(), node, life, disk }),
+            rand: Arc::new(SimRand { core: core.clone() }),
+            tasks: Arc::new(SimSpawn { core: core.clone(), node, life }),
+        }
+    }
+
+    /// The disk, for faults and inspection.
+    pub fn disk(&self) -> MemDisk {
+        self.core.lock().nodes[self.id as usize].disk.clone()
+    }
+
+    /// The process is killed: tasks and connections go, the peers hear of it at once; the disk keeps all.
+    pub fn kill(&self) {
+        self.disk().kill();
+        self.end_life(Duration::ZERO);
+        self.core.lock().trace.count("process_kill");
+    }
+
+    /// The power fails: as `kill`, but the disk loses what was not flushed, and the peers hear of it late.
+    pub fn crash(&self, mode: CrashMode) {
+        let (disk, mut rng, late) = {
+            let mut s = self.core.lock();
+            let late = s.rng.below(3_000_000);
+            (s.nodes[self.id as usize].disk.clone(), s.rng.fork(), late)
+        };
+        disk.crash_with(mode, &mut rng);
+        self.end_life(Duration::from_micros(late));
+        self.core.lock().trace.count("power_loss");
+    }
+
+    fn end_life(&self, late: Duration) {
+        assert!(self.id != 0, "the driver never crashes");
+        let garbage = {
+            let mut s = self.core.lock();
+            let n = &mut s.nodes[self.id as usize];
+            n.life += 1;
+            n.up = false;
+            n.paused = false;
+            n.parked.clear();
+            let work = std::mem::take(&mut n.parked_work);
+            let wake = s.net_down(self.id, late);
+            s.trace.add(u64::from(self.id) << 8 | 1);
+            (s.remove_tasks(self.id), work, wake)
+        };
+        // Destructors see a node that is gone: they change nothing.
+        let (tasks, work, wake) = garbage;
+        drop((tasks, work));
+        wake.into_iter().for_each(std::task::Waker::wake);
+    }
+
+    /// A new life begins: [`Node::world`] is usable again.
+    pub fn boot(&self) {
+        self.core.lock().nodes[self.id as usize].up = true;
+    }
+
+    /// Nothing of the node runs until `resume`, but its connections stay and packets pile up.
+    pub fn pause(&self) {
+        let mut s = self.core.lock();
+        s.nodes[self.id as usize].paused = true;
+        s.trace.count("pause");
+    }
+
+    pub fn resume(&self) {
+        let (tasks, work) = {
+            let mut s = self.core.lock();
+            let n = &mut s.nodes[self.id as usize];
+            n.paused = false;
+            let work = std::mem::take(&mut n.parked_work);
+            (std::mem::take(&mut n.parked), work)
+        };
+        self.core.requeue(tasks);
+        for w in work {
+            let mut s = self.core.lock();
+            let now = s.now;
+            s.set_timer(now, Event::Work(w));
+        }
+    }
+
+    pub fn set_clock_skew(&self, ns: i64) {
+        self.core.lock().nodes[self.id as usize].skew_ns = ns;
+    }
+
+    /// How long blocking calls (flushes) take, in microseconds.
+    pub fn set_blocking_time(&self, min_us: u64, max_us: u64) {
+        assert!(min_us <= max_us);
+        self.core.lock().nodes[self.id as usize].blocking_us = (min_us, max_us);
+    }
+}
+
+impl Handle {
+    /// One way or both: what `from` sends to `to` is held up until [`Handle::heal`].
+    pub fn partition(&self, from: &Node, to: &Node, both: bool) {
+        let mut s = self.core.lock();
+        s.net.block(from.id(), to.id());
+        if both {
+            s.net.block(to.id(), from.id());
+        }
+        s.trace.count(if both { "partition" } else { "partition_one_way" });
+    }
+
+    /// Ends all partitions.
+    pub fn heal(&self) {
+        self.core.lock().net_heal();
+    }
+
+    pub fn set_net_faults(&self, f: crate::NetFaults) {
+        self.core.lock().net.faults = f;
+    }
+
+    /// Resets one living connection, whichever the seed picks. False: there is none.
+    pub fn reset_some_connection(&self) -> bool {
+        let wake = self.core.lock().net_reset_some();
+        let any = wake.is_some();
+        wake.into_iter().flatten().for_each(std::task::Waker::wake);
+        any
+    }
+}
+
+struct SimRand {
+    core: Arc<Core>,
+}
+
+impl Rand for SimRand {
+    fn fill(&self, buf: &mut [u8]) {
+        self.core.lock().rng.fill(buf);
+    }
+}
+
+struct SimSpawn {
+    core: Arc<Core>,
+    node: u32,
+    life: u64,
+}
+
+/// A blocking call under way.
+pub(crate) struct Work {
+    node: u32,
+    life: u64,
+    f: Box<dyn FnOnce() + Send>,
+    done: Arc<Mutex<Done>>,
+}
+
+#[derive(Default)]
+struct Done {
+    ready: bool,
+    waker: Option<std::task::Waker>,
+}
+
+impl Work {
+    pub(crate) fn run(self, core: &Core) {
+        {
+            let mut s = core.lock();
+            let n = &mut s.nodes[self.node as usize];
+            if n.life == self.life && n.paused {
+                n.parked_work.push(self);
+                return;
+            }
+            if n.life != self.life {
+                drop(s);
+                return;
+            }
+        }
+        (self.f)();
+        let waker = {
+            let mut d = crate::executor::lock(&self.done);
+            d.ready = true;
+            d.waker.take()
+        };
+        if let Some(w) = waker {
+            w.wake();
+        }
+    }
+}
+
+impl Spawn for SimSpawn {
+    fn spawn(&self, _name: &'static str, f: BoxFuture<()>) {
+        let alive = self.core.lock().nodes[self.node as usize].life == self.life;
+        if alive {
+            self.core.spawn(self.node, f);
+        }
+    }
+
+    fn run_blocking(&self, f: Box<dyn FnOnce() + Send>) -> BoxFuture<()> {
+        let done = Arc::new(Mutex::new(Done::default()));
+        let mut s = self.core.lock();
+        let n = &s.nodes[self.node as usize];
+        if n.life == self.life {
+            let (min, max) = n.blocking_us;
+            let at = s.now + s.rng.range(min * 1000, max * 1000);
+            let work = Work { node: self.node, life: self.life, f, done: done.clone() };
+            s.set_timer(at, Event::Work(work));
+        }
+        drop(s);
+        Box::pin(std::future::poll_fn(move |cx| {
+            let mut d = crate::executor::lock(&done);
+            if d.ready {
+                std::task::Poll::Ready(())
+            } else {
+                d.waker = Some(cx.waker().clone());
+                std::task::Poll::Pending
+            }
+        }))
+    }
+}
