@@ -1,0 +1,175 @@
+//! mount and unmount: from the addresses of an MGS to the root directory, and good-bye to everybody.
+
+use crate::fs::Settings;
+use crate::{Fs, MountError, MountOptions, R};
+use model::limits::{NAME_MAX_BYTES, PATH_MAX_BYTES};
+use model::target::fsname_is_valid;
+use model::{Errno, Fid, FileType, TargetId, TargetKind};
+use std::sync::Arc;
+use std::time::Duration;
+use wire::msg::getattr::Getattr;
+use wire::msg::lookup::Lookup;
+use world::World;
+
+/// How long a mount waits for the MGS.
+const MGS_PATIENCE: Duration = Duration::from_secs(12);
+/// How long a mount waits for the metadata server: longer than a recovery window.
+const MDT_PATIENCE: Duration = Duration::from_secs(45);
+/// How long an unmount waits for the servers' good-bye.
+const GOODBYE_PATIENCE: Duration = Duration::from_secs(2);
+
+fn failed<T>(errno: Errno, message: String) -> Result<T, MountError> {
+    Err(MountError { errno, message })
+}
+
+impl Fs {
+    /// Connects, fetches the target map and finds the root. Fails after a bounded time with a message for the user:
+    /// `ENOENT` for an unknown file system or subdirectory, `EIO` if a server does not answer.
+    pub async fn mount(world: World, opt: MountOptions) -> Result<Arc<Fs>, MountError> {
+        if !fsname_is_valid(&opt.fsname) {
+            return failed(Errno::EINVAL, format!("'{}' is no name of a file system: 1 to 8 of A-Z a-z 0-9 _ -", opt.fsname));
+        }
+        if opt.mgs_nids.is_empty() {
+            return failed(Errno::EINVAL, "no NID of an MGS is given".to_string());
+        }
+        let subdir = split_path(&opt.subdir)?;
+        let settings = Settings {
+            fsname: opt.fsname.clone(),
+            port: opt.port,
+            bind: opt.bind,
+            client_name: opt.client_name.clone(),
+            soft_timeout: opt.soft_timeout_ms.map(Duration::from_millis),
+        };
+        let fs = Fs::new(world, settings, opt.read_only);
+        let r = fs.bring_up(&opt, &subdir).await;
+        match r {
+            Ok(()) => Ok(fs),
+            Err(e) => {
+                fs.unmount().await;
+                Err(e)
+            }
+        }
+    }
+
+    async fn bring_up(self: &Arc<Self>, opt: &MountOptions, subdir: &[Vec<u8>]) -> Result<(), MountError> {
+        let mgs = self.new_target(TargetId::MGT, opt.mgs_nids.clone());
+        let set = self.mgs.set(mgs);
+        assert!(set.is_ok(), "a mount is brought up once");
+        self.ask_mgs(opt).await?;
+        self.watch_config();
+        self.find_root(subdir, &opt.subdir).await?;
+        if !opt.read_only && let Err(e) = self.lease_for_root().await {
+            return failed(e, format!("the metadata server of {} leases no FIDs: {e}", self.opt.fsname));
+        }
+        Ok(())
+    }
+
+    async fn ask_mgs(self: &Arc<Self>, opt: &MountOptions) -> Result<(), MountError> {
+        let nids: Vec<String> = opt.mgs_nids.iter().map(ToString::to_string).collect();
+        let nids = nids.join(":");
+        match self.world.timeout(MGS_PATIENCE, self.fetch_config()).await {
+            Some(Ok(())) => {}
+            Some(Err(Errno::ENOENT)) => {
+                let text = format!(
+                    "the MGS at {nids} knows no file system '{}': {}. Is the file system name correct?",
+                    opt.fsname,
+                    Errno::ENOENT.text()
+                );
+                return failed(Errno::ENOENT, text);
+            }
+            Some(Err(e)) => {
+                return failed(e, format!("the MGS at {nids} refused the configuration of '{}': {e}", opt.fsname));
+            }
+            None => {
+                let text = format!(
+                    "no answer from the MGS at {nids} (port {}) within {} s: {}. Is the MGS running?",
+                    opt.port,
+                    MGS_PATIENCE.as_secs(),
+                    Errno::EIO.text()
+                );
+                return failed(Errno::EIO, text);
+            }
+        }
+        if self.targets.of_kind(TargetKind::Mdt).is_empty() {
+            let text = format!("file system '{}' has no metadata target yet. Is an MDT running?", opt.fsname);
+            return failed(Errno::EIO, text);
+        }
+        Ok(())
+    }
+
+    /// Walks from the file system's root to the directory that the mount shows.
+    async fn find_root(self: &Arc<Self>, subdir: &[Vec<u8>], text: &str) -> Result<(), MountError> {
+        let found = match self.world.timeout(MDT_PATIENCE, self.walk(subdir)).await {
+            Some(r) => r,
+            None => {
+                let mdt = TargetId::mdt(self.locate.mdt_of(Fid::ROOT)).label(&self.opt.fsname);
+                let secs = MDT_PATIENCE.as_secs();
+                return failed(Errno::EIO, format!("no answer from {mdt} within {secs} s. Is its server running?"));
+            }
+        };
+        match found {
+            Ok(fid) => {
+                let set = self.root.set(fid);
+                assert!(set.is_ok(), "a mount is brought up once");
+                Ok(())
+            }
+            Err(e) if subdir.is_empty() => {
+                failed(e, format!("the root of '{}' cannot be had: {e}", self.opt.fsname))
+            }
+            Err(e) => failed(e, format!("subdirectory '{text}' of '{}': {}", self.opt.fsname, e.text())),
+        }
+    }
+
+    async fn walk(self: &Arc<Self>, path: &[Vec<u8>]) -> R<Fid> {
+        let root = self.mdt_of(Fid::ROOT).await?.call(self.own_ctx(), Getattr { fid: Fid::ROOT }).await?;
+        let mut at = root.attr;
+        for name in path {
+            let msg = Lookup { parent: at.fid, name: name.clone() };
+            at = self.mdt_of(at.fid).await?.call(self.own_ctx(), msg).await?.attr;
+            if at.kind != FileType::Directory {
+                return Err(Errno::ENOTDIR);
+            }
+        }
+        Ok(at.fid)
+    }
+
+    /// Says good-bye to the servers, which drop this client's open files and locks with it. Bounded: a server that
+    /// does not answer finds out by itself.
+    pub async fn unmount(self: Arc<Self>) {
+        if !self.close_mount() {
+            return;
+        }
+        let mut all = self.targets.all();
+        all.extend(self.mgs.get().cloned());
+        let byes = all.iter().map(|t| t.import.disconnect()).collect();
+        if self.world.timeout(GOODBYE_PATIENCE, world::future::join_all(byes)).await.is_none() {
+            tracing::warn!("{}: some servers did not answer to the unmount", self.opt.fsname);
+        }
+    }
+}
+
+/// The components of a subdirectory to mount.
+fn split_path(path: &str) -> Result<Vec<Vec<u8>>, MountError> {
+    let parts: Vec<Vec<u8>> =
+        path.split('/').filter(|c| !c.is_empty() && *c != ".").map(|c| c.as_bytes().to_vec()).collect();
+    if parts.iter().any(|c| c == b"..") {
+        return failed(Errno::EINVAL, format!("subdirectory '{path}' must not contain '..'"));
+    }
+    if path.len() > PATH_MAX_BYTES || parts.iter().any(|c| c.len() > NAME_MAX_BYTES) {
+        return failed(Errno::ENAMETOOLONG, format!("subdirectory '{path}': {}", Errno::ENAMETOOLONG.text()));
+    }
+    Ok(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subdirectories_are_split_and_checked() {
+        assert!(split_path("").unwrap().is_empty());
+        assert_eq!(split_path("/a//b/./c/").unwrap(), [b"a".to_vec(), b"b".to_vec(), b"c".to_vec()]);
+        assert_eq!(split_path("a/../b").unwrap_err().errno, Errno::EINVAL);
+        assert_eq!(split_path(&"x".repeat(256)).unwrap_err().errno, Errno::ENAMETOOLONG);
+    }
+}

@@ -1,0 +1,78 @@
+//! close: the end of an open; carries the access time of the last read if relatime wants it stored.
+
+use super::O_NOATIME;
+use crate::detach::Detached;
+use crate::opens::ReadTimes;
+use crate::stats::Verb;
+use crate::{Fs, OpenFile, R};
+use model::{Fid, Timestamp};
+use std::sync::Arc;
+use std::time::Duration;
+use wire::msg::close::Close;
+
+/// relatime stores an access time that is older than this.
+const ATIME_AGE_SECS: i64 = 24 * 3600;
+/// How long a close waits for the objects' times, which decide about relatime: not for a dead OST.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+impl Fs {
+    /// Never fails for a handle that the server does not know (any more).
+    pub async fn close(self: Arc<Self>, file: Arc<OpenFile>) -> R<()> {
+        let fs = self.clone();
+        let work = async move {
+            let atime = fs.atime_to_store(&file).await;
+            fs.close_handle(file.fid, file.handle, atime).await;
+            Ok(())
+        };
+        self.run(Verb::Close, Detached::plain(&self, "client-close", work)).await
+    }
+
+    /// Forgets the handle, then tells the server: a reclaim in between must not open it again.
+    pub(crate) async fn close_handle(self: &Arc<Self>, fid: Fid, handle: u64, atime: Option<Timestamp>) {
+        self.opens.forget(handle);
+        let r = match self.mdt_of(fid).await {
+            Ok(mdt) => mdt.call(self.own_ctx(), Close { fid, handle, atime }).await,
+            Err(e) => Err(e),
+        };
+        if let Err(e) = r
+            && !self.is_closed()
+        {
+            tracing::warn!("close of {fid}: {e}");
+        }
+    }
+
+    async fn atime_to_store(self: &Arc<Self>, file: &OpenFile) -> Option<Timestamp> {
+        if file.flags & O_NOATIME != 0 || self.is_read_only() {
+            return None;
+        }
+        let times = *file.times.lock().expect("no panic while locked");
+        let last_read = times.last_read?;
+        if is_due(&times, last_read) {
+            return Some(last_read);
+        }
+        // The inode's times do not ask for it; the objects may have been written since.
+        let layout = self.opens.file(file.fid)?.layout?;
+        let objects: Vec<_> = layout.objects().copied().collect();
+        let attrs = self.world.timeout(PATIENCE, self.glimpse_objects(&objects)).await?.ok()?;
+        attrs.iter().any(|a| a.mtime >= times.atime).then_some(last_read)
+    }
+}
+
+fn is_due(t: &ReadTimes, last_read: Timestamp) -> bool {
+    t.atime <= t.mtime || t.atime <= t.ctime || last_read.sec.saturating_sub(t.atime.sec) >= ATIME_AGE_SECS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relatime_stores_what_find_needs() {
+        let at = |sec| Timestamp { sec, nsec: 0 };
+        let t = |atime, mtime, ctime| ReadTimes { atime: at(atime), mtime: at(mtime), ctime: at(ctime), last_read: None };
+        assert!(is_due(&t(5, 5, 5), at(6)));
+        assert!(is_due(&t(5, 4, 9), at(10)));
+        assert!(!is_due(&t(9, 4, 5), at(10)));
+        assert!(is_due(&t(9, 4, 5), at(9 + ATIME_AGE_SECS)));
+    }
+}

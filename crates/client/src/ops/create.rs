@@ -1,0 +1,150 @@
+//! create: a regular file, opened at once; also without a name (O_TMPFILE).
+
+use crate::detach::Detached;
+use crate::stats::Verb;
+use crate::targets::Target;
+use crate::{Call, Fs, OpenFile, R};
+use model::{Attr, Errno, Fid, LayoutSpec, SetAttr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use wire::msg::create::{Create, CreateReply, OpenSpec};
+use wire::msg::lookup::Entry;
+use wire::msg::open::Open;
+
+pub(crate) const O_ACCMODE: u32 = 0o3;
+pub(crate) const O_CREAT: u32 = 0o100;
+pub(crate) const O_EXCL: u32 = 0o200;
+pub(crate) const O_TRUNC: u32 = 0o1000;
+pub(crate) const O_NOATIME: u32 = 0o100_0000;
+/// Lustre's O_LOV_DELAY_CREATE: the file gets its objects with a later setlayout or with its first write.
+const O_LOV_DELAY_CREATE: u32 = 0o1_0000_0000;
+
+/// How often a create is tried again when the file it opened vanished in a server's restart.
+const ATTEMPTS: usize = 3;
+
+impl Fs {
+    /// `created` false: an existing file was opened (no `exclusive`). O_TRUNC in `flags` cuts it.
+    #[allow(clippy::too_many_arguments)]
+    pub async fn create(
+        self: Arc<Self>,
+        call: Call,
+        parent: Fid,
+        name: Vec<u8>,
+        mode: u32,
+        flags: u32,
+        layout: Option<LayoutSpec>,
+    ) -> R<(Attr, OpenFile)> {
+        self.writable()?;
+        self.run(Verb::Create, self.create_named(call, parent, name, mode, flags, layout)).await
+    }
+
+    /// A file without a name: gone with its last close unless it is linked before.
+    pub async fn tmpfile(
+        self: Arc<Self>,
+        call: Call,
+        parent: Fid,
+        mode: u32,
+        flags: u32,
+    ) -> R<(Attr, OpenFile)> {
+        self.writable()?;
+        self.run(Verb::Create, self.create_named(call, parent, Vec::new(), mode, flags, None)).await
+    }
+
+    async fn create_named(
+        self: &Arc<Self>,
+        call: Call,
+        parent: Fid,
+        name: Vec<u8>,
+        mode: u32,
+        flags: u32,
+        layout: Option<LayoutSpec>,
+    ) -> R<(Attr, OpenFile)> {
+        let fid = self.new_fid(parent).await?;
+        let mdt = self.mdt_of(parent).await?;
+        let msg = Create {
+            parent,
+            exclusive: flags & O_EXCL != 0 || name.is_empty(),
+            name,
+            fid,
+            mode: mode & 0o7777,
+            umask: call.umask,
+            open: Some(OpenSpec { handle: 0, flags }),
+            layout,
+            no_objects: flags & O_LOV_DELAY_CREATE != 0,
+        };
+        let (fs, late) = (self.clone(), self.clone());
+        let work = async move { fs.create_open(&call, &mdt, msg, flags).await };
+        Detached::new(self, "client-create", work, move |r: R<(Attr, OpenFile)>| {
+            Box::pin(async move {
+                if let Ok((_, f)) = r {
+                    late.close_handle(f.fid, f.handle, None).await;
+                }
+            })
+        })
+        .await
+    }
+
+    async fn create_open(
+        self: &Arc<Self>,
+        call: &Call,
+        mdt: &Arc<Target>,
+        mut msg: Create,
+        flags: u32,
+    ) -> R<(Attr, OpenFile)> {
+        let mut attempt = 1;
+        let (reply, handle) = loop {
+            let handle = self.opens.reserve(msg.fid, flags)?;
+            msg.open = Some(OpenSpec { handle, flags });
+            match self.create_once(call, mdt, &msg, handle).await {
+                Ok(r) => break (r, handle),
+                Err(Errno::ESTALE) if attempt < ATTEMPTS => attempt += 1,
+                Err(e) => return Err(e),
+            }
+        };
+        let e = &reply.entry;
+        let attr = if reply.created {
+            Ok(e.attr.clone())
+        } else if flags & O_TRUNC != 0 {
+            self.cut_opened(call, e).await
+        } else {
+            self.full_attr(e).await
+        };
+        match attr {
+            Ok(a) => Ok((a, self.open_file(handle, flags, e))),
+            Err(err) => {
+                self.close_handle(e.attr.fid, handle, None).await;
+                Err(err)
+            }
+        }
+    }
+
+    async fn create_once(self: &Arc<Self>, call: &Call, mdt: &Target, msg: &Create, handle: u64) -> R<CreateReply> {
+        let recoveries = mdt.recoveries.load(Ordering::SeqCst);
+        let reply = match mdt.call(self.ctx(call), msg.clone()).await {
+            Ok(r) => r,
+            Err(e) => {
+                self.opens.forget(handle);
+                return Err(e);
+            }
+        };
+        self.opens.opened(handle, &reply.entry);
+        let fid = reply.entry.attr.fid;
+        if fid != msg.fid && mdt.recoveries.load(Ordering::SeqCst) != recoveries {
+            // The server restarted between the open and its reply. What this client reclaimed then did not name the
+            // file that was there already, so that it may not know the handle: say it again.
+            let open = OpenSpec { handle, ..msg.open.clone().expect("creates open") };
+            if let Err(e) = mdt.call(self.own_ctx(), Open { fid, open }).await {
+                self.opens.forget(handle);
+                return Err(if e == Errno::ENOENT { Errno::ESTALE } else { e });
+            }
+        }
+        Ok(reply)
+    }
+
+    /// O_TRUNC of a file that was opened: whether the caller may is decided by the open.
+    pub(crate) async fn cut_opened(self: &Arc<Self>, call: &Call, e: &Entry) -> R<Attr> {
+        let set = SetAttr { size: Some(0), by_handle: true, ..SetAttr::default() };
+        let e = self.setattr_entry(self.ctx(call), e.attr.fid, set).await?;
+        self.cut(call, &e, 0).await
+    }
+}

@@ -1,0 +1,57 @@
+//! getattr: attributes of a file, its objects' part included.
+
+use crate::stats::Verb;
+use crate::{Call, Fs, R, stripe};
+use model::{Attr, Fid, FileType, Layout, ObjectAttr};
+use std::sync::Arc;
+use wire::RequestContext;
+use wire::msg::getattr::Getattr;
+use wire::msg::lookup::Entry;
+
+impl Fs {
+    pub async fn getattr(self: Arc<Self>, call: Call, fid: Fid) -> R<Attr> {
+        let work = async {
+            let e = self.getattr_entry(self.ctx(&call), fid).await?;
+            self.full_attr(&e).await
+        };
+        self.run(Verb::Getattr, work).await
+    }
+
+    /// The metadata server's part.
+    pub(crate) async fn getattr_entry(self: &Arc<Self>, ctx: RequestContext, fid: Fid) -> R<Entry> {
+        let e = self.mdt_of(fid).await?.call(ctx, Getattr { fid }).await?;
+        self.opens.learn(&e);
+        Ok(e)
+    }
+
+    /// Attributes as the user sees them: of a regular file with objects these are asked for size and times.
+    pub(crate) async fn full_attr(self: &Arc<Self>, e: &Entry) -> R<Attr> {
+        self.opens.learn(e);
+        match data_layout(e) {
+            Some(l) => {
+                let objects: Vec<_> = l.objects().copied().collect();
+                merged(e, &self.glimpse_objects(&objects).await?)
+            }
+            None => Ok(e.attr.clone()),
+        }
+    }
+}
+
+/// The layout of a regular file that has objects.
+pub(crate) fn data_layout(e: &Entry) -> Option<&Layout> {
+    let l = e.layout.as_ref().filter(|_| e.attr.kind == FileType::Regular)?;
+    (l.stripe_count() > 0).then_some(l)
+}
+
+/// The metadata server's part of a file's attributes and its objects' (all, in stripe order) together.
+pub(crate) fn merged(e: &Entry, objects: &[ObjectAttr]) -> R<Attr> {
+    let mut a = e.attr.clone();
+    if let Some(l) = data_layout(e) {
+        a.size = stripe::file_size(stripe::component(l)?, objects)?;
+        a.blocks = 0;
+        for o in objects {
+            a.merge_object(o);
+        }
+    }
+    Ok(a)
+}

@@ -1,0 +1,28 @@
+//! getlock: which lock would conflict (F_GETLK).
+
+use crate::stats::Verb;
+use crate::{Fs, PosixLock, R};
+use model::Fid;
+use std::sync::Arc;
+use wire::msg::enqueue::{LockKind, LockSpec};
+use wire::msg::getlock::Getlock;
+
+impl Fs {
+    pub async fn getlk(self: Arc<Self>, fid: Fid, lock: PosixLock) -> R<Option<PosixLock>> {
+        let work = async {
+            let spec = LockSpec {
+                id: 0,
+                fid,
+                kind: LockKind::Posix,
+                mode: lock.mode,
+                owner: lock.owner,
+                pid: lock.pid,
+                start: lock.start,
+                end: lock.end,
+            };
+            let r = self.mdt_of(fid).await?.call(self.own_ctx(), Getlock { lock: spec }).await?;
+            Ok(r.conflict.map(|l| PosixLock { owner: l.owner, pid: l.pid, mode: l.mode, start: l.start, end: l.end }))
+        };
+        self.run(Verb::Flock, work).await
+    }
+}

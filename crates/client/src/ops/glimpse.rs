@@ -1,0 +1,65 @@
+//! glimpse: size, blocks and times of objects, from all their OSTs at once.
+
+use crate::stats::Verb;
+use crate::{Fs, R};
+use model::layout::LayoutObject;
+use model::{Errno, Fid, ObjectAttr, ObjectId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use wire::msg::glimpse::Glimpse;
+use world::future::join_all;
+
+/// Objects in one message.
+const BATCH: usize = 1000;
+
+impl Fs {
+    /// Size, blocks, times of each object, for `lfs` and fsck.
+    pub async fn glimpse(self: Arc<Self>, fid: Fid) -> R<Vec<ObjectAttr>> {
+        let work = async {
+            let e = self.getattr_entry(self.own_ctx(), fid).await?;
+            let objects: Vec<_> = e.layout.iter().flat_map(|l| l.objects()).copied().collect();
+            self.glimpse_objects(&objects).await
+        };
+        self.run(Verb::Layout, work).await
+    }
+
+    /// Attributes of objects, in the order given. One message for each OST and [`BATCH`] objects.
+    pub(crate) async fn glimpse_objects(self: &Arc<Self>, objects: &[LayoutObject]) -> R<Vec<ObjectAttr>> {
+        if let [o] = objects {
+            return self.glimpse_one_ost(o.ost, vec![o.id]).await;
+        }
+        let mut by_ost: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        for (i, o) in objects.iter().enumerate() {
+            by_ost.entry(o.ost).or_default().push(i);
+        }
+        let batches: Vec<(u16, &[usize])> =
+            by_ost.iter().flat_map(|(&ost, ix)| ix.chunks(BATCH).map(move |c| (ost, c))).collect();
+        let asked = batches
+            .iter()
+            .map(|&(ost, ix)| {
+                let ids = ix.iter().map(|&i| objects[i].id).collect();
+                Box::pin(self.glimpse_one_ost(ost, ids)) as BoxFutureOf<'_, R<Vec<ObjectAttr>>>
+            })
+            .collect();
+        let mut out = vec![ObjectAttr::default(); objects.len()];
+        for ((_, ix), r) in batches.iter().zip(join_all(asked).await) {
+            for (&i, a) in ix.iter().zip(r?) {
+                out[i] = a;
+            }
+        }
+        Ok(out)
+    }
+
+    async fn glimpse_one_ost(self: &Arc<Self>, ost: u16, objects: Vec<ObjectId>) -> R<Vec<ObjectAttr>> {
+        let want = objects.len();
+        let r = self.ost(ost).await?.call(self.own_ctx(), Glimpse { objects }).await?;
+        if r.attrs.len() != want {
+            tracing::error!("OST{ost:04x} answered for {} objects of {want}", r.attrs.len());
+            return Err(Errno::EPROTO);
+        }
+        Ok(r.attrs)
+    }
+}
+
+/// A boxed future that borrows.
+pub(crate) type BoxFutureOf<'a, T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;

@@ -1,0 +1,14 @@
+//! listxattr: the names of a file's extended attributes.
+
+use crate::stats::Verb;
+use crate::{Call, Fs, R};
+use model::Fid;
+use std::sync::Arc;
+use wire::msg::listxattr::Listxattr;
+
+impl Fs {
+    pub async fn listxattr(self: Arc<Self>, call: Call, fid: Fid) -> R<Vec<Vec<u8>>> {
+        let work = async { Ok(self.mdt_of(fid).await?.call(self.ctx(&call), Listxattr { fid }).await?.names) };
+        self.run(Verb::Listxattr, work).await
+    }
+}

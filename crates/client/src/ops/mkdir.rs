@@ -1,0 +1,19 @@
+//! mkdir: a directory.
+
+use crate::stats::Verb;
+use crate::{Call, Fs, R};
+use model::{Attr, Fid};
+use std::sync::Arc;
+use wire::msg::mkdir::Mkdir;
+
+impl Fs {
+    pub async fn mkdir(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>, mode: u32) -> R<Attr> {
+        self.writable()?;
+        let work = async {
+            let fid = self.new_fid(parent).await?;
+            let msg = Mkdir { parent, name, fid, mode: mode & 0o7777, umask: call.umask };
+            Ok(self.mdt_of(parent).await?.call(self.ctx(&call), msg).await?.attr)
+        };
+        self.run(Verb::Mkdir, work).await
+    }
+}

@@ -1,0 +1,31 @@
+//! mknod: a device node, FIFO, socket, or an unopened regular file.
+
+use crate::stats::Verb;
+use crate::{Call, Fs, R};
+use model::{Attr, Errno, Fid, FileType};
+use std::sync::Arc;
+use wire::msg::mknod::Mknod;
+
+impl Fs {
+    /// `mode` with the S_IFMT bits.
+    pub async fn mknod(
+        self: Arc<Self>,
+        call: Call,
+        parent: Fid,
+        name: Vec<u8>,
+        mode: u32,
+        rdev: u64,
+    ) -> R<Attr> {
+        self.writable()?;
+        let kind = FileType::from_mode(mode).ok_or(Errno::EINVAL)?;
+        if matches!(kind, FileType::Directory | FileType::Symlink) {
+            return Err(Errno::EPERM);
+        }
+        let work = async {
+            let fid = self.new_fid(parent).await?;
+            let msg = Mknod { parent, name, fid, kind, mode: mode & 0o7777, umask: call.umask, rdev };
+            Ok(self.mdt_of(parent).await?.call(self.ctx(&call), msg).await?.attr)
+        };
+        self.run(Verb::Mknod, work).await
+    }
+}

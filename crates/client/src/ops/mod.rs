@@ -1,0 +1,39 @@
+//! One file for each operation, under the verb of its message.
+
+mod allocseq;
+mod cancel;
+mod close;
+mod config;
+mod copy;
+mod create;
+mod enqueue;
+mod fallocate;
+mod getattr;
+mod getlock;
+mod getpath;
+mod getxattr;
+mod glimpse;
+mod link;
+mod listxattr;
+mod lookup;
+mod mkdir;
+mod mknod;
+mod open;
+mod read;
+mod readdir;
+mod readlink;
+mod removexattr;
+mod rename;
+mod rmdir;
+mod seek;
+mod setattr;
+mod setlayout;
+mod setxattr;
+mod statfs;
+mod symlink;
+mod sync;
+mod truncate;
+mod unlink;
+mod write;
+
+pub(crate) use create::{O_ACCMODE, O_CREAT, O_EXCL, O_NOATIME, O_TRUNC};

@@ -1,0 +1,54 @@
+//! open: keeps a file alive until its close.
+
+use super::{O_ACCMODE, O_CREAT, O_EXCL, O_TRUNC};
+use crate::detach::Detached;
+use crate::stats::Verb;
+use crate::{Call, Fs, OpenFile, R};
+use model::{Fid, FileType};
+use std::sync::Arc;
+use wire::msg::create::OpenSpec;
+use wire::msg::open::Open;
+
+impl Fs {
+    /// O_TRUNC in `flags` cuts the file.
+    pub async fn open(self: Arc<Self>, call: Call, fid: Fid, flags: u32) -> R<OpenFile> {
+        if flags & O_ACCMODE != 0 || flags & O_TRUNC != 0 {
+            self.writable()?;
+        }
+        let (fs, late) = (self.clone(), self.clone());
+        let flags = flags & !(O_CREAT | O_EXCL);
+        let work = async move { fs.open_handle(&call, fid, flags).await };
+        let open = Detached::new(&self, "client-open", work, move |r: R<OpenFile>| {
+            Box::pin(async move {
+                if let Ok(f) = r {
+                    late.close_handle(f.fid, f.handle, None).await;
+                }
+            })
+        });
+        self.run(Verb::Open, open).await
+    }
+
+    async fn open_handle(self: &Arc<Self>, call: &Call, fid: Fid, flags: u32) -> R<OpenFile> {
+        let handle = self.opens.reserve(fid, flags)?;
+        let sent = async {
+            let msg = Open { fid, open: OpenSpec { handle, flags } };
+            self.mdt_of(fid).await?.call(self.ctx(call), msg).await
+        };
+        let e = match sent.await {
+            Ok(e) => e,
+            Err(e) => {
+                self.opens.forget(handle);
+                return Err(e);
+            }
+        };
+        self.opens.opened(handle, &e);
+        if flags & O_TRUNC != 0
+            && e.attr.kind == FileType::Regular
+            && let Err(err) = self.cut_opened(call, &e).await
+        {
+            self.close_handle(fid, handle, None).await;
+            return Err(err);
+        }
+        Ok(self.open_file(handle, flags, &e))
+    }
+}

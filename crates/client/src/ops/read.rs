@@ -1,0 +1,106 @@
+//! read: from all objects of a range at once.
+
+use super::glimpse::BoxFutureOf;
+use crate::stats::Verb;
+use crate::stripe::{self, Piece};
+use crate::{Call, Fs, OpenFile, R};
+use bytes::Bytes;
+use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_MAX_BYTES};
+use model::{Errno, Fid, Layout, ObjectAttr};
+use std::sync::Arc;
+use wire::RequestContext;
+use wire::msg::enqueue::LockMode;
+use wire::msg::read::Read;
+use world::future::join_all;
+
+/// One object's answer.
+struct Got {
+    data: Bytes,
+    object_size: u64,
+}
+
+impl Fs {
+    /// Short only at the end of the file; holes are zeros.
+    pub async fn read(self: Arc<Self>, call: Call, file: Arc<OpenFile>, off: u64, len: u32) -> R<Bytes> {
+        let r = self.run(Verb::Read, self.read_range(&call, file.fid, off, len as usize)).await;
+        if let Ok(b) = &r {
+            self.stats.add(Verb::ReadBytes, b.len() as u64);
+            file.times.lock().expect("no panic while locked").last_read = Some(self.world.wall());
+        }
+        r
+    }
+
+    /// What a data request of a file with this layout says of its caller.
+    pub(crate) fn data_ctx(&self, call: &Call, layout: &Layout) -> RequestContext {
+        RequestContext { layout_generation: layout.generation, ..self.ctx(call) }
+    }
+
+    pub(crate) async fn read_range(self: &Arc<Self>, call: &Call, fid: Fid, off: u64, len: usize) -> R<Bytes> {
+        if off >= FILE_SIZE_MAX_BYTES || len == 0 {
+            return Ok(Bytes::new());
+        }
+        let len = len.min(usize::try_from(FILE_SIZE_MAX_BYTES - off).unwrap_or(usize::MAX)).min(RPC_BULK_MAX_BYTES);
+        let Some(layout) = self.file_state(fid).await?.layout else { return Ok(Bytes::new()) };
+        let c = stripe::component(&layout)?;
+        if c.objects.len() == 1 {
+            let piece = stripe::pieces(&layout, off, len, RPC_BULK_MAX_BYTES).pop().expect("len is not 0");
+            return Ok(self.read_piece(call, &layout, &piece).await?.data);
+        }
+        // Several objects are no one thing to other mounts unless they are kept off meanwhile.
+        let _lock = self.extent_lock(fid, LockMode::Read, off, off + (len as u64 - 1)).await?;
+        self.read_striped(call, &layout, off, len).await
+    }
+
+    async fn read_piece(self: &Arc<Self>, call: &Call, layout: &Layout, p: &Piece) -> R<Got> {
+        let ost = self.ost(p.object.ost).await?;
+        let msg = Read { object: p.object.id, offset: p.object_offset, len: p.len as u32 };
+        let r = ost.call_bulk(self.data_ctx(call, layout), msg, Bytes::new()).await?;
+        if r.bulk.len() != r.reply.len as usize || r.bulk.len() > p.len {
+            tracing::error!("{}: read of {} answered with {} bytes", ost.id, p.object.id, r.bulk.len());
+            return Err(Errno::EPROTO);
+        }
+        Ok(Got { data: r.bulk, object_size: r.reply.object_size })
+    }
+
+    async fn read_striped(self: &Arc<Self>, call: &Call, layout: &Layout, off: u64, len: usize) -> R<Bytes> {
+        let c = stripe::component(layout)?;
+        let max = self.bulk_bytes_of(layout).await?;
+        let pieces = stripe::pieces(layout, off, len, max);
+        let reads = pieces.iter().map(|p| Box::pin(self.read_piece(call, layout, p)) as BoxFutureOf<'_, R<Got>>);
+        let got: Vec<Got> = join_all(reads.collect()).await.into_iter().collect::<R<_>>()?;
+        let mut size_known = off;
+        let mut short = false;
+        for (p, g) in pieces.iter().zip(&got) {
+            size_known = size_known.max(stripe::file_size_of(c, p.stripe, g.object_size)?);
+            short |= g.data.len() < p.len;
+        }
+        let end = off + len as u64;
+        // A piece that is short lies before a hole or the end of the file: the other objects know.
+        if short && size_known < end {
+            let asked: Vec<usize> = pieces.iter().map(|p| p.stripe).collect();
+            let others: Vec<usize> = (0..c.objects.len()).filter(|s| !asked.contains(s)).collect();
+            let objects: Vec<_> = others.iter().map(|&s| c.objects[s]).collect();
+            let attrs: Vec<ObjectAttr> =
+                if objects.is_empty() { Vec::new() } else { self.glimpse_objects(&objects).await? };
+            for (&s, a) in others.iter().zip(&attrs) {
+                size_known = size_known.max(stripe::file_size_of(c, s, a.size)?);
+            }
+        }
+        let n = if short { (size_known.min(end) - off) as usize } else { len };
+        let mut buf = vec![0; len];
+        for (p, g) in pieces.iter().zip(&got) {
+            stripe::scatter(&mut buf, p, &g.data);
+        }
+        buf.truncate(n);
+        Ok(Bytes::from(buf))
+    }
+
+    /// Most data of one message to the OSTs of a file.
+    pub(crate) async fn bulk_bytes_of(self: &Arc<Self>, layout: &Layout) -> R<usize> {
+        let mut max = RPC_BULK_MAX_BYTES;
+        for o in layout.objects() {
+            max = max.min(self.ost(o.ost).await?.bulk_bytes());
+        }
+        Ok(max)
+    }
+}

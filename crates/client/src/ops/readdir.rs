@@ -1,0 +1,66 @@
+//! readdir: a page of a directory, with attributes if wanted.
+
+use super::getattr::{data_layout, merged};
+use crate::stats::Verb;
+use crate::{Call, Fs, R};
+use model::Fid;
+use std::sync::Arc;
+use wire::msg::readdir::{Dirent, Readdir};
+
+/// Most bytes of one page.
+const PAGE_MAX_BYTES: u32 = 1 << 20;
+
+impl Fs {
+    /// Entries behind `cookie`, with attributes (sizes included) if `plus`; (entries, parent, end). An entry whose
+    /// attributes cannot be had (its file went away meanwhile) comes without them.
+    pub async fn readdir(
+        self: Arc<Self>,
+        call: Call,
+        fid: Fid,
+        cookie: u64,
+        max_bytes: u32,
+        plus: bool,
+    ) -> R<(Vec<Dirent>, Fid, bool)> {
+        let work = async {
+            let msg = Readdir { fid, cookie, max_bytes: max_bytes.min(PAGE_MAX_BYTES), plus };
+            let mut r = self.mdt_of(fid).await?.call(self.ctx(&call), msg).await?;
+            if plus {
+                self.add_object_attrs(&mut r.entries).await;
+            }
+            // Nothing above the mount's root is shown.
+            let parent = if fid == self.root() { fid } else { r.parent };
+            Ok((r.entries, parent, r.end))
+        };
+        self.run(Verb::Readdir, work).await
+    }
+
+    /// Asks the OSTs for all files of the page together.
+    async fn add_object_attrs(self: &Arc<Self>, entries: &mut [Dirent]) {
+        let mut objects = Vec::new();
+        let mut of_file = Vec::new();
+        for (i, d) in entries.iter().enumerate() {
+            if let Some(l) = d.entry.as_ref().and_then(data_layout) {
+                let first = objects.len();
+                objects.extend(l.objects().copied());
+                of_file.push((i, first..objects.len()));
+            }
+        }
+        if objects.is_empty() {
+            return;
+        }
+        let attrs = self.glimpse_objects(&objects).await;
+        if let Err(e) = &attrs {
+            tracing::warn!("sizes for a directory page cannot be had: {e}");
+        }
+        for (i, range) in of_file {
+            let full = match (&attrs, &entries[i].entry) {
+                (Ok(a), Some(e)) => merged(e, &a[range]).ok(),
+                _ => None,
+            };
+            match (full, &mut entries[i].entry) {
+                (Some(a), Some(e)) => e.attr = a,
+                (_, e) => *e = None,
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! seek: SEEK_DATA and SEEK_HOLE, from what all objects of a file say.
+
+use super::glimpse::BoxFutureOf;
+use crate::stats::Verb;
+use crate::stripe::Found;
+use crate::{Call, Fs, R, stripe};
+use model::limits::FILE_SIZE_MAX_BYTES;
+use model::{Errno, Fid, Layout};
+use std::sync::Arc;
+use wire::msg::enqueue::LockMode;
+use wire::msg::seek::{Seek, Whence};
+use world::future::join_all;
+
+impl Fs {
+    /// SEEK_DATA (`hole` false) or SEEK_HOLE; ENXIO behind the end.
+    pub async fn seek(self: Arc<Self>, call: Call, fid: Fid, off: u64, hole: bool) -> R<u64> {
+        let work = async {
+            let Some(layout) = self.file_state(fid).await?.layout else { return Err(Errno::ENXIO) };
+            if off >= FILE_SIZE_MAX_BYTES {
+                return Err(Errno::ENXIO);
+            }
+            if stripe::component(&layout)?.objects.len() == 1 {
+                return self.seek_objects(&call, &layout, off, hole).await;
+            }
+            let _lock = self.extent_lock(fid, LockMode::Read, off, u64::MAX).await?;
+            self.seek_objects(&call, &layout, off, hole).await
+        };
+        self.run(Verb::Seek, work).await
+    }
+
+    async fn seek_objects(self: &Arc<Self>, call: &Call, layout: &Layout, off: u64, hole: bool) -> R<u64> {
+        let c = stripe::component(layout)?;
+        let whence = if hole { Whence::Hole } else { Whence::Data };
+        let mut asked: Vec<BoxFutureOf<'_, R<Found>>> = Vec::with_capacity(c.objects.len());
+        for (i, o) in c.objects.iter().enumerate() {
+            let msg = Seek { object: o.id, offset: c.object_size_for(i, off), whence };
+            let ctx = self.data_ctx(call, layout);
+            asked.push(Box::pin(async move {
+                let r = self.ost(o.ost).await?.call(ctx, msg).await?;
+                Ok(Found { offset: r.offset, object_size: r.object_size })
+            }));
+        }
+        let found: Vec<Found> = join_all(asked).await.into_iter().collect::<R<_>>()?;
+        stripe::merge_seek(c, off, hole, &found)
+    }
+}

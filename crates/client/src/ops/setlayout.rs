@@ -1,0 +1,53 @@
+//! setlayout: stripes of a file without objects, defaults of directories; and asking for them.
+
+use crate::stats::Verb;
+use crate::{Call, Fs, R};
+use model::{Errno, Fid, FileType, Layout, LayoutSpec};
+use std::sync::Arc;
+use wire::msg::getxattr::{DEFAULT_LAYOUT, Getxattr};
+use wire::msg::setlayout::Setlayout;
+
+impl Fs {
+    /// `spec` `None` removes a directory's default. `EEXIST` for a file that has objects.
+    pub async fn setlayout(self: Arc<Self>, call: Call, fid: Fid, spec: Option<LayoutSpec>) -> R<()> {
+        self.writable()?;
+        if let Some(s) = &spec {
+            s.check()?;
+        }
+        let work = async {
+            let e = self.mdt_of(fid).await?.call(self.ctx(&call), Setlayout { fid, spec }).await?;
+            self.opens.learn(&e);
+            Ok(())
+        };
+        self.run(Verb::Layout, work).await
+    }
+
+    /// Of a regular file, once it has objects.
+    pub async fn getlayout(self: Arc<Self>, call: Call, fid: Fid) -> R<Option<Layout>> {
+        let work = async {
+            let e = self.getattr_entry(self.ctx(&call), fid).await?;
+            Ok(e.layout.filter(|_| e.attr.kind == FileType::Regular))
+        };
+        self.run(Verb::Layout, work).await
+    }
+
+    /// A directory's own default, if it has one; of the root: the file system's.
+    pub async fn getdefault(self: Arc<Self>, call: Call, fid: Fid) -> R<Option<LayoutSpec>> {
+        let work = async {
+            let e = self.getattr_entry(self.ctx(&call), fid).await?;
+            if e.attr.kind != FileType::Directory {
+                return Err(Errno::ENOTDIR);
+            }
+            let msg = Getxattr { fid, name: DEFAULT_LAYOUT.to_vec() };
+            match self.mdt_of(fid).await?.call(self.ctx(&call), msg).await {
+                Ok(r) => wire::message::decode_message(&r.value).map(Some).map_err(|e| {
+                    tracing::error!("default layout of {fid}: {e}");
+                    Errno::EPROTO
+                }),
+                Err(Errno::ENODATA) => Ok(None),
+                Err(e) => Err(e),
+            }
+        };
+        self.run(Verb::Layout, work).await
+    }
+}

@@ -1,0 +1,28 @@
+//! setxattr: sets one extended attribute.
+
+use crate::stats::Verb;
+use crate::{Call, Fs, R};
+use model::Fid;
+use std::sync::Arc;
+use wire::msg::setxattr::Setxattr;
+
+impl Fs {
+    /// `flags`: XATTR_CREATE, XATTR_REPLACE. `kill_sgid`: an ACL is set by a caller outside the file's group.
+    #[allow(clippy::too_many_arguments)]
+    pub async fn setxattr(
+        self: Arc<Self>,
+        call: Call,
+        fid: Fid,
+        name: Vec<u8>,
+        value: Vec<u8>,
+        flags: u32,
+        kill_sgid: bool,
+    ) -> R<()> {
+        self.writable()?;
+        let work = async {
+            let msg = Setxattr { fid, name, value, flags, kill_sgid };
+            self.mdt_of(fid).await?.call(self.ctx(&call), msg).await
+        };
+        self.run(Verb::Setxattr, work).await
+    }
+}

@@ -1,0 +1,19 @@
+//! symlink: a symbolic link.
+
+use crate::stats::Verb;
+use crate::{Call, Fs, R};
+use model::{Attr, Fid};
+use std::sync::Arc;
+use wire::msg::symlink::Symlink;
+
+impl Fs {
+    pub async fn symlink(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>, target: Vec<u8>) -> R<Attr> {
+        self.writable()?;
+        let work = async {
+            let fid = self.new_fid(parent).await?;
+            let msg = Symlink { parent, name, fid, target };
+            Ok(self.mdt_of(parent).await?.call(self.ctx(&call), msg).await?.attr)
+        };
+        self.run(Verb::Symlink, work).await
+    }
+}

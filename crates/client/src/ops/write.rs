@@ -1,0 +1,145 @@
+//! write: to all objects of a range at once.
+
+use super::glimpse::BoxFutureOf;
+use crate::detach::Detached;
+use crate::opens::FileState;
+use crate::stats::Verb;
+use crate::stripe::{self, Piece};
+use crate::{Call, Fs, R};
+use bytes::Bytes;
+use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_MAX_BYTES};
+use model::{Errno, Fid, Layout, SetAttr};
+use std::sync::Arc;
+use wire::msg::enqueue::LockMode;
+use wire::msg::write::Write;
+use world::future::join_all;
+
+impl Fs {
+    /// `append`: at the end, whatever it is by then; returns the offset that was written.
+    /// `kill_suid_sgid`: also drop the set-id bits (HANDLE_KILLPRIV_V2). All of `data` is written, or it is an error;
+    /// more than 16 MiB at a time give `EMSGSIZE`.
+    pub async fn write(
+        self: Arc<Self>,
+        call: Call,
+        fid: Fid,
+        off: u64,
+        append: bool,
+        kill_suid_sgid: bool,
+        data: Bytes,
+    ) -> R<u64> {
+        self.writable()?;
+        let len = data.len() as u64;
+        let work = async {
+            if data.is_empty() {
+                return Ok(off);
+            }
+            if data.len() > RPC_BULK_MAX_BYTES {
+                return Err(Errno::EMSGSIZE);
+            }
+            if kill_suid_sgid {
+                let set = SetAttr { kill_suid_sgid: true, by_handle: true, ..SetAttr::default() };
+                self.setattr_entry(self.ctx(&call), fid, set).await?;
+            }
+            self.write_range(&call, fid, off, append, data).await
+        };
+        let r = self.run(Verb::Write, work).await;
+        if r.is_ok() {
+            self.stats.add(Verb::WriteBytes, len);
+        }
+        r
+    }
+
+    pub(crate) async fn write_range(
+        self: &Arc<Self>,
+        call: &Call,
+        fid: Fid,
+        off: u64,
+        append: bool,
+        data: Bytes,
+    ) -> R<u64> {
+        assert!(!data.is_empty() && data.len() <= RPC_BULK_MAX_BYTES, "bounded by the callers");
+        if !append {
+            check_end(off, data.len())?;
+        }
+        let (state, layout) = self.file_state_for_write(fid).await?;
+        if stripe::component(&layout)?.objects.len() == 1 {
+            // One object, one message: the OST makes it one step, appends included.
+            let from = if append { 0 } else { off };
+            let p = stripe::pieces(&layout, from, data.len(), RPC_BULK_MAX_BYTES).pop().expect("data is not empty");
+            return self.write_piece(call, fid, &state, &layout, &p, append, data).await;
+        }
+        let (start, end) = if append { (0, u64::MAX) } else { (off, off + (data.len() as u64 - 1)) };
+        let lock = self.extent_lock(fid, LockMode::Write, start, end).await?;
+        let (fs, call) = (self.clone(), call.clone());
+        let work = async move {
+            let r = fs.write_striped(&call, fid, &state, &layout, (!append).then_some(off), data).await;
+            drop(lock); // only now that every object answered
+            r
+        };
+        Detached::plain(self, "client-write", work).await
+    }
+
+    /// Under the lock. `off` `None`: at the end.
+    async fn write_striped(
+        self: &Arc<Self>,
+        call: &Call,
+        fid: Fid,
+        state: &FileState,
+        layout: &Layout,
+        off: Option<u64>,
+        data: Bytes,
+    ) -> R<u64> {
+        let off = match off {
+            Some(o) => o,
+            None => {
+                let c = stripe::component(layout)?;
+                let size = stripe::file_size(c, &self.glimpse_objects(&c.objects).await?)?;
+                check_end(size, data.len())?;
+                size
+            }
+        };
+        let pieces = stripe::pieces(layout, off, data.len(), self.bulk_bytes_of(layout).await?);
+        let mut writes: Vec<BoxFutureOf<'_, R<u64>>> = Vec::with_capacity(pieces.len());
+        for p in &pieces {
+            let part = stripe::gather(&data, p);
+            writes.push(Box::pin(self.write_piece(call, fid, state, layout, p, false, part)));
+        }
+        for r in join_all(writes).await {
+            r?;
+        }
+        Ok(off)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    async fn write_piece(
+        self: &Arc<Self>,
+        call: &Call,
+        fid: Fid,
+        state: &FileState,
+        layout: &Layout,
+        p: &Piece,
+        append: bool,
+        data: Bytes,
+    ) -> R<u64> {
+        let msg = Write {
+            object: p.object.id,
+            offset: p.object_offset,
+            append,
+            file: fid,
+            uid: state.uid,
+            gid: state.gid,
+            projid: state.projid,
+            inode_ctime: state.ctime,
+            block_crcs: Vec::new(),
+        };
+        let r = self.ost(p.object.ost).await?.call_bulk(self.data_ctx(call, layout), msg, data).await?;
+        Ok(r.reply.offset)
+    }
+}
+
+fn check_end(off: u64, len: usize) -> R<()> {
+    match off.checked_add(len as u64) {
+        Some(end) if end <= FILE_SIZE_MAX_BYTES => Ok(()),
+        _ => Err(Errno::EFBIG),
+    }
+}

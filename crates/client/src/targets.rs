@@ -1,0 +1,331 @@
+//! The sessions of a mount: one import for each target of the target map, kept up to date with it.
+
+use crate::{Fs, R, TargetState};
+use bytes::Bytes;
+use model::limits::{RPC_BULK_DEFAULT_BYTES, RPC_BULK_MAX_BYTES, SLOTS_PER_SESSION};
+use model::{Errno, Fid, Nid, TargetId, TargetKind};
+use rpc::import::ImportHooks;
+use rpc::{Import, ImportConfig, ImportState, Response};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+use wire::msg::config::{ConfigReply, TargetEntry};
+use wire::msg::notify::Notify;
+use wire::msg::reclaim::{Reclaim, ReclaimReply};
+use wire::{Message, RequestContext};
+use world::sync;
+
+/// `max_rpcs_in_flight` unless set otherwise. Higher than Lustre's 8: every change waits for a flush of the
+/// server's, and requests that are in flight together share one.
+pub(crate) const RPCS_IN_FLIGHT_DEFAULT: usize = 32;
+/// `max_pages_per_rpc` counts pages of this size.
+pub(crate) const PAGE_BYTES: usize = 4096;
+/// How long an operation waits for a fresh target map when a layout names a target that is not in this one.
+const REFETCH_PATIENCE: Duration = Duration::from_secs(5);
+
+/// One target and the client's bounds on what it sends there.
+pub(crate) struct Target {
+    pub id: TargetId,
+    pub import: Arc<Import>,
+    in_flight: sync::Semaphore,
+    limit: Mutex<usize>,
+    /// Bytes of data in one message.
+    bulk_bytes: AtomicUsize,
+    active: AtomicBool,
+    /// Addresses last told to the import.
+    nids: Mutex<Vec<Nid>>,
+    /// Grows each time the server asked for a reclaim: it restarted, or forgot this client.
+    pub recoveries: AtomicUsize,
+    /// Told each time the session is up again.
+    pub up: sync::Notify,
+}
+
+impl Target {
+    /// Sends a request and waits for its reply; waits for its turn first if `max_rpcs_in_flight` are under way.
+    pub(crate) async fn call<M: Message>(&self, ctx: RequestContext, msg: M) -> R<M::Reply> {
+        Ok(self.call_bulk(ctx, msg, Bytes::new()).await?.reply)
+    }
+
+    pub(crate) async fn call_bulk<M: Message>(
+        &self,
+        ctx: RequestContext,
+        msg: M,
+        bulk: Bytes,
+    ) -> R<Response<M::Reply>> {
+        let _turn = self.in_flight.acquire().await.map_err(|_| Errno::ESHUTDOWN)?;
+        self.import.call(ctx, msg, bulk).await
+    }
+
+    pub(crate) fn bulk_bytes(&self) -> usize {
+        self.bulk_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_bulk_bytes(&self, n: usize) {
+        assert!((PAGE_BYTES..=RPC_BULK_MAX_BYTES).contains(&n), "checked by the parameter's range");
+        self.bulk_bytes.store(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn rpcs_in_flight(&self) -> usize {
+        *self.limit.lock().expect("no panic while locked")
+    }
+
+    pub(crate) fn set_rpcs_in_flight(self: &Arc<Self>, n: usize, fs: &Fs) {
+        let mut limit = self.limit.lock().expect("no panic while locked");
+        if n > *limit {
+            self.in_flight.add_permits(n - *limit);
+        } else if n < *limit {
+            let (me, excess) = (self.clone(), (*limit - n) as u32);
+            fs.world.spawn("client-rpcs-in-flight", async move {
+                if let Ok(p) = me.in_flight.acquire_many(excess).await {
+                    p.forget();
+                }
+            });
+        }
+        *limit = n;
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_active(&self, active: bool) {
+        if self.active.swap(active, Ordering::Relaxed) != active {
+            tracing::warn!("{} is {} from now on", self.id, if active { "active" } else { "inactive: calls to it fail" });
+            self.import.set_active(active);
+        }
+    }
+
+    pub(crate) fn nids(&self) -> Vec<Nid> {
+        self.nids.lock().expect("no panic while locked").clone()
+    }
+
+    fn set_nids(&self, nids: &[Nid]) {
+        let mut known = self.nids.lock().expect("no panic while locked");
+        if !nids.is_empty() && *known != nids {
+            *known = nids.to_vec();
+            self.import.set_nids(nids.to_vec());
+        }
+    }
+}
+
+/// As Lustre's `state` file has it.
+pub(crate) fn state_name(s: ImportState) -> &'static str {
+    match s {
+        ImportState::New => "NEW",
+        ImportState::Disconn => "DISCONN",
+        ImportState::Connecting => "CONNECTING",
+        ImportState::Recover => "RECOVER",
+        ImportState::Full => "FULL",
+        ImportState::Evicted => "EVICTED",
+        ImportState::Closed => "CLOSED",
+    }
+}
+
+/// The target map and the sessions made from it.
+#[derive(Default)]
+pub(crate) struct Targets {
+    config: Mutex<Option<ConfigReply>>,
+    map: Mutex<BTreeMap<TargetId, Arc<Target>>>,
+}
+
+impl Targets {
+    pub(crate) fn config(&self) -> Option<ConfigReply> {
+        self.config.lock().expect("no panic while locked").clone()
+    }
+
+    pub(crate) fn get(&self, id: TargetId) -> Option<Arc<Target>> {
+        self.map.lock().expect("no panic while locked").get(&id).cloned()
+    }
+
+    /// In the order of kinds and indices.
+    pub(crate) fn all(&self) -> Vec<Arc<Target>> {
+        self.map.lock().expect("no panic while locked").values().cloned().collect()
+    }
+
+    pub(crate) fn of_kind(&self, kind: TargetKind) -> Vec<Arc<Target>> {
+        self.all().into_iter().filter(|t| t.id.kind == kind).collect()
+    }
+}
+
+/// What the session of one target asks its mount. Weak: sessions do not keep a mount alive.
+struct Hooks {
+    fs: Weak<Fs>,
+    target: TargetId,
+}
+
+impl ImportHooks for Hooks {
+    fn reclaim(&self) -> Vec<Reclaim> {
+        let Some(fs) = self.fs.upgrade() else { return Vec::new() };
+        if let Some(t) = fs.targets.get(self.target) {
+            t.recoveries.fetch_add(1, Ordering::SeqCst);
+        }
+        if self.target.kind == TargetKind::Mdt { fs.reclaim_of(self.target.index) } else { Vec::new() }
+    }
+
+    fn reclaimed(&self, lost: ReclaimReply) {
+        if let Some(fs) = self.fs.upgrade() {
+            fs.reclaim_lost(self.target, &lost);
+        }
+    }
+
+    fn notify(&self, n: Notify) {
+        let Some(fs) = self.fs.upgrade() else { return };
+        match n {
+            Notify::LockGranted { id, errno } => {
+                let r = if errno == 0 { Ok(()) } else { Err(Errno(i32::from(errno))) };
+                fs.locks.answered(id, r);
+            }
+            Notify::ConfigChanged { .. } => fs.config_changed.notify_one(),
+            Notify::Stopping => tracing::info!("{} is being stopped", self.target),
+        }
+    }
+
+    fn state(&self, s: ImportState) {
+        let Some(fs) = self.fs.upgrade() else { return };
+        match s {
+            ImportState::Full if self.target == TargetId::MGT => fs.config_changed.notify_one(),
+            ImportState::Full => {
+                if let Some(t) = fs.targets.get(self.target) {
+                    t.up.notify_waiters();
+                }
+            }
+            ImportState::Evicted if self.target.kind == TargetKind::Mdt => {
+                tracing::error!("{} evicted this client: calls that were under way fail", self.target);
+                fs.fids.forget(self.target.index);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Fs {
+    /// A session with `target`; it connects at its first call.
+    pub(crate) fn new_target(self: &Arc<Self>, id: TargetId, nids: Vec<Nid>) -> Arc<Target> {
+        let hooks = Arc::new(Hooks { fs: Arc::downgrade(self), target: id });
+        let cfg = ImportConfig {
+            target: id,
+            fsname: self.opt.fsname.clone(),
+            nids: nids.clone(),
+            port: self.opt.port,
+            bind: self.opt.bind,
+            client_uuid: self.uuid,
+            client_name: self.opt.client_name.clone(),
+            slots: SLOTS_PER_SESSION,
+            hooks,
+        };
+        Arc::new(Target {
+            id,
+            import: Import::new(self.world.clone(), cfg),
+            in_flight: sync::Semaphore::new(RPCS_IN_FLIGHT_DEFAULT),
+            limit: Mutex::new(RPCS_IN_FLIGHT_DEFAULT),
+            bulk_bytes: AtomicUsize::new(RPC_BULK_DEFAULT_BYTES),
+            active: AtomicBool::new(true),
+            nids: Mutex::new(nids),
+            recoveries: AtomicUsize::new(0),
+            up: sync::Notify::new(),
+        })
+    }
+
+    /// Takes a target map over: new targets get sessions, moved ones new addresses.
+    pub(crate) fn apply_config(self: &Arc<Self>, new: ConfigReply) {
+        {
+            let mut config = self.targets.config.lock().expect("no panic while locked");
+            if config.as_ref().is_some_and(|c| c.version > new.version) {
+                return; // an older answer that was overtaken
+            }
+            *config = Some(new.clone());
+        }
+        for e in &new.targets {
+            if e.target.kind != TargetKind::Mgt {
+                self.apply_target(e);
+            }
+        }
+        for (name, value) in &new.params {
+            self.apply_permanent_param(name, value);
+        }
+    }
+
+    fn apply_target(self: &Arc<Self>, e: &TargetEntry) {
+        let known = self.targets.get(e.target);
+        let t = match known {
+            Some(t) => {
+                t.set_nids(&e.nids);
+                t
+            }
+            None if e.nids.is_empty() => return, // known by name only: it never ran
+            None => {
+                let t = self.new_target(e.target, e.nids.clone());
+                self.targets.map.lock().expect("no panic while locked").insert(e.target, t.clone());
+                t
+            }
+        };
+        t.set_active(e.active);
+    }
+
+    /// Follows the configuration until the mount ends: asks again whenever the MGS says that it changed, and when
+    /// its session came back (a notice may have been lost).
+    pub(crate) fn watch_config(self: &Arc<Self>) {
+        let (weak, changed) = (Arc::downgrade(self), self.config_changed.clone());
+        self.world.spawn("client-config", async move {
+            loop {
+                changed.notified().await;
+                let Some(fs) = weak.upgrade() else { return };
+                if fs.is_closed() {
+                    return;
+                }
+                if let Err(e) = fs.fetch_config().await {
+                    if fs.is_closed() {
+                        return;
+                    }
+                    tracing::warn!("configuration of {} cannot be fetched: {e}", fs.opt.fsname);
+                }
+            }
+        });
+    }
+
+    pub(crate) fn mgs(&self) -> R<Arc<Target>> {
+        self.mgs.get().cloned().ok_or(Errno::ENOTCONN)
+    }
+
+    pub(crate) async fn mdt(self: &Arc<Self>, index: u16) -> R<Arc<Target>> {
+        self.target(TargetId::mdt(index)).await
+    }
+
+    /// The metadata target of a file.
+    pub(crate) async fn mdt_of(self: &Arc<Self>, fid: Fid) -> R<Arc<Target>> {
+        self.mdt(self.locate.mdt_of(fid)).await
+    }
+
+    pub(crate) async fn ost(self: &Arc<Self>, index: u16) -> R<Arc<Target>> {
+        self.target(TargetId::ost(index)).await
+    }
+
+    /// A target by name; asks the MGS again if it is not in the target map.
+    async fn target(self: &Arc<Self>, id: TargetId) -> R<Arc<Target>> {
+        if let Some(t) = self.targets.get(id) {
+            return Ok(t);
+        }
+        let fetched = self.world.timeout(REFETCH_PATIENCE, self.fetch_config()).await;
+        if let Some(t) = self.targets.get(id) {
+            return Ok(t);
+        }
+        tracing::error!("{} is not in the target map ({fetched:?})", id.label(&self.opt.fsname));
+        Err(Errno::EIO)
+    }
+
+    /// The MGS and every target, as `lfs check` and `lctl dl` show them.
+    pub fn targets(&self) -> Vec<TargetState> {
+        let mgs = self.mgs.get().cloned().into_iter();
+        mgs.chain(self.targets.all())
+            .map(|t| TargetState {
+                target: t.id,
+                uuid: format!("{}_UUID", t.id.label(&self.opt.fsname)),
+                nid: t.import.current_nid(),
+                state: state_name(t.import.state()).to_string(),
+                active: t.is_active(),
+            })
+            .collect()
+    }
+}
+
