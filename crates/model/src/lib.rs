@@ -13,6 +13,7 @@ pub mod limits;
 pub mod nid;
 pub mod param;
 pub mod perm;
+pub mod planted;
 pub mod target;
 pub mod time;
 

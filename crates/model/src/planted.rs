@@ -1,0 +1,62 @@
+//! Bugs that a test switches on, one at a time, to show that the simulator finds each.
+//!
+//! Off unless a test says otherwise: the check is one relaxed load of a byte that never changes.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+macro_rules! bugs {
+    ($($(#[$doc:meta])* $name:ident = $num:literal,)*) => {
+        /// What may be broken on purpose.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        #[repr(u8)]
+        pub enum Bug { $($(#[$doc])* $name = $num,)* }
+
+        impl Bug {
+            pub const ALL: &'static [Bug] = &[$(Bug::$name,)*];
+        }
+    };
+}
+
+bugs! {
+    /// The journal reports a block durable without the flush.
+    SkippedFlush = 1,
+    /// The reply slot is not stored with the operation.
+    LostReplySlot = 2,
+    /// A resent request is executed again instead of answered from its slot.
+    AppliedTwice = 3,
+    /// Replay of the journal takes blocks of the torn tail.
+    TornTailAccepted = 4,
+    /// A rename does not write the new back-pointer.
+    ForgottenBackPointer = 5,
+    /// A create does not write the reverse index of its objects.
+    ForgottenReverseIndex = 6,
+    /// The metadata server answers before the operation is durable.
+    ReplyBeforeDurable = 7,
+    /// A read-only answer does not wait for what it shows to be durable.
+    ReadUndurable = 8,
+    /// The last close of an unlinked file leaves it.
+    OrphanPurgeSkipped = 9,
+    /// A hard link does not count.
+    LinkCountForgotten = 10,
+    /// The second stripe of a file is mapped one block off.
+    WrongStripe = 11,
+    /// Objects of a removed file are never destroyed.
+    ForgottenDestroy = 12,
+    /// A restarted metadata server serves before its clients said what they have open.
+    NoRecoveryWindow = 13,
+    /// A read or write over several objects takes no lock.
+    NoExtentLock = 14,
+}
+
+static PLANTED: AtomicU8 = AtomicU8::new(0);
+
+/// Whether this bug is switched on.
+#[inline]
+pub fn on(bug: Bug) -> bool {
+    PLANTED.load(Ordering::Relaxed) == bug as u8
+}
+
+/// Switches one bug on for the whole process, or all off.
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.store(bug.map_or(0, |b| b as u8), Ordering::Relaxed);
+}
