@@ -3,6 +3,9 @@
 use model::Errno;
 use std::io;
 
+const ENFILE: Errno = Errno(23);
+const EMFILE: Errno = Errno(24);
+
 #[derive(Debug, thiserror::Error, Clone)]
 pub enum StoreError {
     /// The host's disk said so.
@@ -48,7 +51,15 @@ impl StoreError {
             StoreError::Io { errno, .. } | StoreError::Errno(errno) => {
                 matches!(
                     *errno,
-                    Errno::ENOSPC | Errno::EFBIG | Errno::EDQUOT | Errno::EINVAL | Errno::EOPNOTSUPP | Errno::E2BIG
+                    Errno::ENOSPC
+                        | Errno::EFBIG
+                        | Errno::EDQUOT
+                        | Errno::EINVAL
+                        | Errno::EOPNOTSUPP
+                        | Errno::E2BIG
+                        | Errno::ENOMEM
+                        | ENFILE
+                        | EMFILE
                 )
             }
             _ => false,

@@ -1,16 +1,36 @@
 //! Byte ranges of data objects, by location: inline in the table, a slot of a packed container file, or a
 //! file of its own (design.md §7).
+//!
+//! A change goes to the page cache of the object's file first, then its record is submitted: the record
+//! carries what to do again after a crash ([`Redo`]), so one flush of the journal makes both durable. Large
+//! writes flush the file instead, before their record. Cuts wait for their record's commit, because they
+//! cannot be undone. The byte tables and the reasoning are in `docs/formats/objects.md`.
 
 pub mod fallocate;
+mod files;
 pub mod location;
+mod locks;
 pub mod recover;
 pub mod redo;
+mod slots;
+
+mod change;
+mod destroy;
+mod open;
+mod read;
+mod seek;
+mod truncate;
+mod write;
 
 pub use redo::Redo;
 
 use crate::{Db, Lsn, StoreError, Txn};
-use model::{Fid, ObjectAttr, ObjectId, Timestamp};
-use std::sync::Arc;
+use files::{FileKey, Files};
+use location::{Location, ObjectRecord};
+use locks::Locks;
+use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp};
+use slots::Slots;
+use std::sync::{Arc, Mutex};
 use world::World;
 
 /// Who a change is for: times, back-pointer, owner.
@@ -26,89 +46,75 @@ pub struct ObjectMeta {
     pub layout_generation: u32,
 }
 
-/// All objects of one OST. Calls that change something add to `txn`, submit it and return its position;
-/// the caller waits for [`Db::durable`]. A change of one object must not run beside another of the same
-/// object: they are serialised inside.
-pub struct Objects {
-    _todo: (),
-}
-
-impl Objects {
-    pub fn create(_world: &World, _dir: &str) -> Result<(), StoreError> {
-        unimplemented!()
-    }
-
-    /// After [`Db::open`]: replays payloads of the journal that the files may lack.
-    pub fn open(_world: &World, _dir: &str, _db: Arc<Db>) -> Result<Arc<Objects>, StoreError> {
-        unimplemented!()
-    }
-
-    /// Attributes and the newest transaction they depend on; an object that was never written is empty.
-    pub fn attr(&self, _id: ObjectId) -> Result<(ObjectAttr, Lsn), StoreError> {
-        unimplemented!()
-    }
-
-    /// Bytes (short at the object's end), the object's size, and what they depend on.
-    pub fn read(self: &Arc<Self>, _id: ObjectId, _off: u64, _len: u32) -> world::BoxFuture<Result<(Vec<u8>, u64, Lsn), StoreError>> {
-        unimplemented!()
-    }
-
-    /// Writes; `off` `None` appends at the object's end. Returns the offset written, the new attributes
-    /// and the transaction to wait for. A payload above 64 KiB is flushed before its record is submitted.
-    pub fn write(
-        self: &Arc<Self>,
-        _id: ObjectId,
-        _off: Option<u64>,
-        _data: bytes::Bytes,
-        _meta: ObjectMeta,
-        _finish: FinishTxn,
-    ) -> world::BoxFuture<Result<(u64, ObjectAttr, Lsn), StoreError>> {
-        unimplemented!()
-    }
-
-    pub fn truncate(
-        self: &Arc<Self>,
-        _id: ObjectId,
-        _size: u64,
-        _meta: ObjectMeta,
-        _finish: FinishTxn,
-    ) -> world::BoxFuture<Result<(ObjectAttr, Lsn), StoreError>> {
-        unimplemented!()
-    }
-
-    /// `mode` as in fallocate(2): keep size 1, punch 2, zero 0x10.
-    pub fn fallocate(
-        self: &Arc<Self>,
-        _id: ObjectId,
-        _mode: u32,
-        _off: u64,
-        _len: u64,
-        _meta: ObjectMeta,
-        _finish: FinishTxn,
-    ) -> world::BoxFuture<Result<(ObjectAttr, Lsn), StoreError>> {
-        unimplemented!()
-    }
-
-    /// Next data (or hole, if `hole`) at or after `off`, and the object's size.
-    pub fn seek(&self, _id: ObjectId, _off: u64, _hole: bool) -> Result<(Option<u64>, u64), StoreError> {
-        unimplemented!()
-    }
-
-    /// Removes objects, leaving tombstones: later writes to them give ESTALE.
-    pub fn destroy(
-        self: &Arc<Self>,
-        _ids: Vec<ObjectId>,
-        _finish: FinishTxn,
-    ) -> world::BoxFuture<Result<Lsn, StoreError>> {
-        unimplemented!()
-    }
-
-    /// Every object with its file, for fsck: (object, file, attributes).
-    pub fn list(&self, _after: Option<ObjectId>, _limit: usize) -> Result<Vec<(ObjectId, Fid, ObjectAttr)>, StoreError> {
-        unimplemented!()
-    }
-}
-
 /// Adds the caller's part (the reply slot) to the transaction just before it is submitted; it gets the
 /// offset written and the attributes the object has afterwards.
 pub type FinishTxn = Box<dyn FnOnce(&mut Txn, u64, &ObjectAttr) + Send>;
+
+/// All objects of one OST. Calls that change something add to `txn`, submit it and return its position;
+/// the caller waits for [`Db::durable`]. A change of one object must not run beside another of the same
+/// object: they are serialised inside. A call whose future is dropped is either done or not begun.
+pub struct Objects {
+    pub(crate) world: World,
+    pub(crate) dir: String,
+    pub(crate) db: Arc<Db>,
+    locks: Arc<Locks>,
+    files: Arc<Files>,
+    slots: Mutex<Slots>,
+}
+
+impl Objects {
+    /// The object's record and what it depends on. ESTALE if it was destroyed.
+    fn load(&self, id: ObjectId) -> Result<(Option<ObjectRecord>, Lsn), StoreError> {
+        let mut view = self.db.view();
+        if let Some(v) = view.get(&location::object_key(id))? {
+            return Ok((Some(ObjectRecord::decode(id, &v)?), view.seen()));
+        }
+        if view.get(&location::tombstone_key(id))?.is_some() {
+            return Err(StoreError::Errno(Errno::ESTALE));
+        }
+        Ok((None, view.seen()))
+    }
+
+    /// Attributes and the newest transaction they depend on; an object that was never written is empty.
+    pub fn attr(&self, id: ObjectId) -> Result<(ObjectAttr, Lsn), StoreError> {
+        let (mut rec, lsn) = match self.load(id) {
+            Err(StoreError::Errno(Errno::ESTALE)) => return Ok((ObjectAttr::default(), self.db.last_submitted())),
+            other => other?,
+        };
+        let Some(rec) = &mut rec else { return Ok((ObjectAttr::default(), lsn)) };
+        self.refresh_blocks(id, rec);
+        Ok((rec.attr, lsn))
+    }
+
+    /// Allocated space of a file of its own is the host's business and changes behind our back.
+    fn refresh_blocks(&self, id: ObjectId, rec: &mut ObjectRecord) {
+        if rec.location == Location::Own
+            && let Ok(f) = self.files.get(FileKey::Own(id))
+            && let Ok(st) = f.stat()
+        {
+            rec.attr.blocks = st.blocks;
+        }
+    }
+
+    /// Every object with its file, for fsck: (object, file, attributes).
+    pub fn list(&self, after: Option<ObjectId>, limit: usize) -> Result<Vec<(ObjectId, Fid, ObjectAttr)>, StoreError> {
+        let from = match after {
+            Some(id) => {
+                let mut k = location::object_key(id);
+                k.push(0);
+                k
+            }
+            None => vec![location::TAG_OBJECT],
+        };
+        let pairs = self.db.scan(&from, &[location::TAG_OBJECT + 1], limit)?;
+        pairs
+            .into_iter()
+            .map(|(k, v)| {
+                let id = location::id_of_key(&k)
+                    .ok_or_else(|| StoreError::damaged("object", &self.dir, format!("key {k:02x?} has a wrong length")))?;
+                let rec = ObjectRecord::decode(id, &v)?;
+                Ok((id, rec.file, rec.attr))
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,336 @@
+//! What all changes of an object share: lock, run where blocking does no harm, submit, and finish after
+//! the commit.
+
+use super::files::{FileKey, Ticket};
+use super::location::{self, Location, ObjectRecord, Place};
+use super::locks::Guard;
+use super::redo::Redo;
+use super::{FinishTxn, ObjectMeta, Objects};
+use crate::{Lsn, StoreError, Txn};
+use model::{Errno, ObjectAttr, ObjectId};
+use std::sync::Arc;
+use world::{DiskFile, OpenMode};
+
+/// One change in the making.
+pub(super) struct Change {
+    pub id: ObjectId,
+    /// As it is now.
+    pub old: ObjectRecord,
+    pub redo: Vec<Redo>,
+    /// Slot taken for this change, given back if it fails.
+    pub taken: Option<Place>,
+    /// Own file made for this change, removed if it fails.
+    pub created: bool,
+    pub after: After,
+}
+
+/// What remains to be done once the record is committed.
+#[derive(Default)]
+pub(super) struct After {
+    pub free: Vec<Place>,
+    pub cut: Option<(ObjectId, u64)>,
+    pub unlink: Vec<ObjectId>,
+}
+
+impl After {
+    fn is_nothing(&self) -> bool {
+        self.free.is_empty() && self.cut.is_none() && self.unlink.is_empty()
+    }
+}
+
+impl Change {
+    pub fn new(id: ObjectId, old: ObjectRecord) -> Change {
+        Change { id, old, redo: Vec::new(), taken: None, created: false, after: After::default() }
+    }
+
+    pub fn size(&self) -> u64 {
+        self.old.attr.size
+    }
+}
+
+/// What a change leaves behind: the caller's answer, the position, and the rest of the work.
+pub(super) type Done<T> = (T, Lsn, After);
+
+/// An error of the host that casts doubt on the disk stops the target; others concern one request.
+pub(super) fn unless_fatal(objects: &Objects, e: StoreError) -> StoreError {
+    if matches!(e, StoreError::Io { .. }) && !e.is_harmless() {
+        objects.db.core().fail(&e);
+    }
+    e
+}
+
+impl Objects {
+    /// Runs `f`, here if it is quick, else on a thread that may block; then what remains after the commit,
+    /// in the background, with the object still locked. Dropping the future cuts nothing short.
+    pub(super) async fn run<T: Send + 'static>(
+        self: Arc<Self>,
+        guards: Vec<Guard>,
+        quick: bool,
+        f: impl FnOnce(&Objects) -> Result<Done<T>, StoreError> + Send + 'static,
+    ) -> Result<(T, Lsn), StoreError> {
+        let me = self.clone();
+        let whole = move || {
+            // Taken before the record is submitted, so that no checkpoint covers the record without the rest.
+            let ticket = me.files.ticket();
+            let (out, lsn, after) = f(&me)?;
+            me.finish_after(guards, ticket, lsn, after);
+            Ok((out, lsn))
+        };
+        let done = if quick { whole() } else { self.world.blocking(whole).await };
+        if self.files.too_dirty() {
+            self.flush_some().await?;
+        }
+        done
+    }
+
+    fn finish_after(self: &Arc<Self>, guards: Vec<Guard>, ticket: Ticket, lsn: Lsn, after: After) {
+        if after.is_nothing() {
+            return;
+        }
+        let me = self.clone();
+        // A slot may be given to others after the commit; the object itself need not wait for that.
+        let held = (after.cut.is_some() || !after.unlink.is_empty()).then_some((guards, ticket));
+        self.world.spawn("object change", async move {
+            if me.db.core().committed(lsn).await.is_ok() {
+                let objects = me.clone();
+                let unlocked = me.world.blocking(move || objects.apply_after(&after)).await;
+                if let Err(e) = unlocked {
+                    me.db.core().fail(&e);
+                }
+            }
+            drop(held);
+        });
+    }
+
+    fn apply_after(&self, after: &After) -> Result<(), StoreError> {
+        if let Some((id, size)) = after.cut {
+            let key = FileKey::Own(id);
+            let file = self.files.get(key)?;
+            file.set_len(size).map_err(StoreError::io("cannot cut object file", &self.files.path(key)))?;
+            self.files.mark(key, file);
+        }
+        for id in &after.unlink {
+            let key = FileKey::Own(*id);
+            self.files.forget(key);
+            let path = self.files.path(key);
+            self.world.disk.unlink(&path).map_err(StoreError::io("cannot remove object file", &path))?;
+            self.files.mark_dir(location::own_dir(&self.dir, *id));
+        }
+        let mut slots = self.slots.lock().expect("never held over a panic");
+        after.free.iter().for_each(|p| slots.release(*p));
+        Ok(())
+    }
+
+    /// Too many files wait for a checkpoint: flush them now.
+    async fn flush_some(self: &Arc<Self>) -> Result<(), StoreError> {
+        let me = self.clone();
+        let (tx, rx) = world::sync::oneshot::channel();
+        self.world.spawn("object flush", async move {
+            let r = me.files.clone().flush_marked().await;
+            if let Err(e) = &r {
+                me.db.core().fail(e);
+            }
+            let _ = tx.send(r);
+        });
+        rx.await.unwrap_or_else(|_| Err(StoreError::Stopped("the server is shutting down".into())))
+    }
+
+    /// Submits a change: new location and attributes, redo entries and the caller's part in one transaction.
+    pub(super) fn submit(
+        &self,
+        mut c: Change,
+        location: Location,
+        size: u64,
+        meta: &ObjectMeta,
+        at: u64,
+        finish: FinishTxn,
+    ) -> Result<Done<ObjectAttr>, StoreError> {
+        let mut rec = ObjectRecord { location, ..c.old.clone() };
+        let a = &mut rec.attr;
+        a.size = size;
+        a.data_version += 1;
+        if let Some(t) = meta.time {
+            a.ctime = t.max(a.ctime);
+            a.mtime = a.ctime;
+        }
+        a.blocks = match &rec.location {
+            Location::Inline(b) => blocks(b.len() as u64),
+            Location::Packed(_) => blocks(size),
+            Location::Own => a.blocks,
+        };
+        self.refresh_blocks(c.id, &mut rec);
+        if meta.file != model::Fid::NONE {
+            rec.file = meta.file;
+            (rec.uid, rec.gid, rec.projid) = (meta.uid, meta.gid, meta.projid);
+            rec.layout_generation = meta.layout_generation;
+        }
+        if let Location::Packed(p) = c.old.location
+            && rec.location != c.old.location
+        {
+            c.after.free.push(p);
+        }
+        let mut txn = Txn::new();
+        txn.put(location::object_key(c.id), rec.encode());
+        txn.redo = std::mem::take(&mut c.redo);
+        finish(&mut txn, at, &rec.attr);
+        match self.db.submit(txn) {
+            Ok(lsn) => Ok((rec.attr, lsn, c.after)),
+            Err(e) => {
+                self.give_up(&c);
+                Err(e)
+            }
+        }
+    }
+
+    /// Only the caller's part: nothing about the object changed.
+    pub(super) fn submit_nothing(
+        &self,
+        c: &Change,
+        at: u64,
+        finish: FinishTxn,
+    ) -> Result<Done<ObjectAttr>, StoreError> {
+        let mut rec = c.old.clone();
+        self.refresh_blocks(c.id, &mut rec);
+        let mut txn = Txn::new();
+        finish(&mut txn, at, &rec.attr);
+        Ok((rec.attr, self.db.submit(txn)?, After::default()))
+    }
+
+    /// Takes back what a failed change prepared. The object's old state is untouched but for the bytes in
+    /// the change's own range.
+    pub(super) fn give_up(&self, c: &Change) {
+        if let Some(p) = c.taken {
+            self.slots.lock().expect("never held over a panic").release(p);
+        }
+        if c.created {
+            self.files.forget(FileKey::Own(c.id));
+            if let Err(e) = self.world.disk.unlink(&location::own_path(&self.dir, c.id)) {
+                tracing::warn!("object {}: file of a failed change stays until the next start: {e}", c.id);
+            }
+        }
+    }
+
+    /// The object's bytes from the beginning, short if the rest are zeros. Only for objects that are not in
+    /// a file of their own.
+    pub(super) fn small_content(&self, rec: &ObjectRecord) -> Result<Vec<u8>, StoreError> {
+        match &rec.location {
+            Location::Inline(b) => Ok(b.to_vec()),
+            Location::Packed(p) => {
+                let mut buf = vec![0; usize::try_from(rec.attr.size).expect("a slot's size")];
+                self.read_slot(*p, 0, &mut buf)?;
+                Ok(buf)
+            }
+            Location::Own => unreachable!("never moved back"),
+        }
+    }
+
+    /// What lies behind the container's end reads as zeros.
+    pub(super) fn read_slot(&self, p: Place, off: u64, buf: &mut [u8]) -> Result<(), StoreError> {
+        let key = FileKey::Container(p.class, p.container);
+        let file = self.files.get(key)?;
+        read_padded(&*file, buf, p.start() + off).map_err(StoreError::io("cannot read container", &self.files.path(key)))
+    }
+
+    /// Writes bytes of a slot, to the page cache and to the change's redo list.
+    pub(super) fn write_slot(
+        &self,
+        c: &mut Change,
+        p: Place,
+        off: u64,
+        data: bytes::Bytes,
+    ) -> Result<(), StoreError> {
+        assert!(off + data.len() as u64 <= p.slot_bytes(), "a slot is never overrun");
+        let key = FileKey::Container(p.class, p.container);
+        let file = self.files.get(key)?;
+        let done = file.write_at(&data, p.start() + off);
+        self.files.mark(key, file);
+        done.map_err(StoreError::io("cannot write container", &self.files.path(key)))?;
+        c.redo.push(Redo::WritePacked { object: c.id, place: p, offset: off as u32, data });
+        Ok(())
+    }
+
+    pub(super) fn take_slot(&self, c: &mut Change, class: u8) -> Place {
+        let p = self.slots.lock().expect("never held over a panic").take(class);
+        c.taken = Some(p);
+        p
+    }
+
+    /// The object's own file, cut to the object's size if an unfinished change left it longer.
+    pub(super) fn own_file(&self, c: &mut Change) -> Result<Arc<dyn DiskFile>, StoreError> {
+        let key = FileKey::Own(c.id);
+        let path = self.files.path(key);
+        let file = self.files.get(key)?;
+        let len = file.stat().map_err(StoreError::io("cannot look at object file", &path))?.len;
+        let size = c.size();
+        if len > size {
+            file.set_len(size).map_err(StoreError::io("cannot cut object file", &path))?;
+            self.files.mark(key, file.clone());
+            // The cut may not be on disk when this change's record is: it has to be redone with it.
+            c.redo.push(Redo::Truncate { object: c.id, size });
+        }
+        Ok(file)
+    }
+
+    /// A file of its own with the object's present bytes; to be flushed with [`Objects::flush_new_own`].
+    pub(super) fn create_own(&self, c: &mut Change) -> Result<Arc<dyn DiskFile>, StoreError> {
+        let content = self.small_content(&c.old)?;
+        let dir = location::own_dir(&self.dir, c.id);
+        match self.world.disk.mkdir(&dir) {
+            Ok(()) => {
+                let root = location::own_root(&self.dir);
+                self.world.disk.sync_dir(&root).map_err(StoreError::io("cannot flush the folder", &root))?;
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(StoreError::io("cannot create", &dir)(e)),
+        }
+        let key = FileKey::Own(c.id);
+        let path = self.files.path(key);
+        let mode = OpenMode { truncate: true, ..OpenMode::CREATE };
+        let file = self.world.disk.open(&path, mode).map_err(StoreError::io("cannot create object file", &path))?;
+        c.created = true;
+        self.files.keep(key, file.clone());
+        file.write_at(&content, 0).map_err(StoreError::io("cannot write object file", &path))?;
+        Ok(file)
+    }
+
+    /// Bytes and name durable: the record says that nothing before it needs to be redone.
+    pub(super) fn flush_new_own(&self, c: &mut Change, file: &dyn DiskFile) -> Result<(), StoreError> {
+        self.flush_own(c, file)?;
+        let dir = location::own_dir(&self.dir, c.id);
+        self.world.disk.sync_dir(&dir).map_err(|e| self.lost(StoreError::io("cannot flush the folder", &dir)(e)))
+    }
+
+    pub(super) fn flush_own(&self, c: &mut Change, file: &dyn DiskFile) -> Result<(), StoreError> {
+        let key = FileKey::Own(c.id);
+        file.sync_data().map_err(|e| self.lost(StoreError::io("cannot flush object file", &self.files.path(key))(e)))?;
+        self.files.clean(key);
+        c.redo.push(Redo::Flushed { object: c.id });
+        Ok(())
+    }
+
+    /// A failed flush stops the target, whatever its errno: nobody knows what it lost.
+    fn lost(&self, e: StoreError) -> StoreError {
+        self.db.core().fail(&e);
+        StoreError::Stopped(e.to_string())
+    }
+
+    pub(super) fn own_error(&self, c: &Change, e: std::io::Error) -> StoreError {
+        StoreError::io("cannot change object file", &self.files.path(FileKey::Own(c.id)))(e)
+    }
+
+    /// ENOSPC if the data would leave too little room for journal and table.
+    pub(super) fn need_space(&self, bytes: u64) -> Result<(), StoreError> {
+        if self.db.core().space.take(bytes) { Ok(()) } else { Err(StoreError::Errno(Errno::ENOSPC)) }
+    }
+}
+
+pub(super) fn blocks(bytes: u64) -> u64 {
+    bytes.div_ceil(4096) * 8
+}
+
+/// Reads all of `buf`; zeros behind the file's end.
+pub(super) fn read_padded(file: &dyn DiskFile, buf: &mut [u8], off: u64) -> std::io::Result<()> {
+    let n = file.read_at(buf, off)?;
+    buf[n..].fill(0);
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! destroy: removes objects and leaves tombstones.
+
+use super::change::{After, Done};
+use super::location::{self, Location};
+use super::redo::Redo;
+use super::{FinishTxn, Objects};
+use crate::{Lsn, StoreError, Txn};
+use model::{Errno, ObjectAttr, ObjectId};
+use std::sync::Arc;
+
+impl Objects {
+    /// Removes objects, leaving tombstones: later writes to them give ESTALE. Space is free again after
+    /// the commit.
+    pub fn destroy(
+        self: &Arc<Self>,
+        mut ids: Vec<ObjectId>,
+        finish: FinishTxn,
+    ) -> world::BoxFuture<Result<Lsn, StoreError>> {
+        let me = self.clone();
+        Box::pin(async move {
+            // In order, so that two calls cannot wait for each other.
+            ids.sort_unstable();
+            ids.dedup();
+            let mut guards = Vec::with_capacity(ids.len());
+            for id in &ids {
+                guards.push(me.locks.write(*id).await);
+            }
+            let (_, lsn) = me.run(guards, true, move |o| o.destroy_locked(&ids, finish)).await?;
+            Ok(lsn)
+        })
+    }
+
+    fn destroy_locked(&self, ids: &[ObjectId], finish: FinishTxn) -> Result<Done<()>, StoreError> {
+        let mut txn = Txn::new();
+        let mut after = After::default();
+        let tombstone = location::encode_tombstone(self.world.wall());
+        for id in ids {
+            let rec = match self.load(*id) {
+                Ok((rec, _)) => rec,
+                Err(StoreError::Errno(Errno::ESTALE)) => continue,
+                Err(e) => return Err(e),
+            };
+            txn.put(location::tombstone_key(*id), tombstone.clone());
+            let Some(rec) = rec else { continue };
+            txn.delete(location::object_key(*id));
+            match rec.location {
+                Location::Inline(_) => {}
+                Location::Packed(p) => after.free.push(p),
+                Location::Own => {
+                    txn.redo.push(Redo::Unlink { object: *id });
+                    after.unlink.push(*id);
+                }
+            }
+        }
+        finish(&mut txn, 0, &ObjectAttr::default());
+        let lsn = self.db.submit(txn)?;
+        Ok(((), lsn, after))
+    }
+}

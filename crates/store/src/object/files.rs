@@ -1,0 +1,219 @@
+//! Host files of objects: open handles, what of them is not flushed yet, and actions under way.
+
+use super::location::{container_path, own_path, packed_dir};
+use crate::StoreError;
+use crate::core::CheckpointHook;
+use model::ObjectId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use world::sync::Notify;
+use world::{BoxFuture, DiskFile, OpenMode, World};
+
+/// Handles kept open.
+const OPEN_MAX: usize = 256;
+/// Unflushed files above which a writer flushes them first.
+const DIRTY_MAX: usize = 256;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum FileKey {
+    Container(u8, u32),
+    Own(ObjectId),
+}
+
+#[derive(Default)]
+struct State {
+    open: BTreeMap<FileKey, (u64, Arc<dyn DiskFile>)>,
+    /// Last use → file, oldest first.
+    by_age: BTreeMap<u64, FileKey>,
+    clock: u64,
+    dirty: BTreeMap<FileKey, Arc<dyn DiskFile>>,
+    dirty_dirs: BTreeSet<String>,
+    tickets: BTreeSet<u64>,
+    next_ticket: u64,
+    failed: Option<StoreError>,
+}
+
+pub(crate) struct Files {
+    world: World,
+    dir: String,
+    state: Mutex<State>,
+    ticket_gone: Notify,
+    /// One flush at a time: a checkpoint must not overtake one that is under way.
+    flushing: world::sync::Mutex<()>,
+}
+
+/// A change whose record is submitted, but whose file is changed only after the commit. A checkpoint waits
+/// for those that were there when it began.
+pub(crate) struct Ticket {
+    files: Arc<Files>,
+    number: u64,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.files.lock().tickets.remove(&self.number);
+        self.files.ticket_gone.notify_waiters();
+    }
+}
+
+impl Files {
+    pub fn new(world: &World, dir: &str) -> Arc<Files> {
+        Arc::new(Files {
+            world: world.clone(),
+            dir: dir.to_string(),
+            state: Mutex::default(),
+            ticket_gone: Notify::new(),
+            flushing: world::sync::Mutex::new(()),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("never held over a panic")
+    }
+
+    pub fn path(&self, key: FileKey) -> String {
+        match key {
+            FileKey::Container(class, n) => container_path(&self.dir, class, n),
+            FileKey::Own(id) => own_path(&self.dir, id),
+        }
+    }
+
+    /// A handle; containers come into being here.
+    pub fn get(&self, key: FileKey) -> Result<Arc<dyn DiskFile>, StoreError> {
+        if let Some(f) = self.lock().touch(key) {
+            return Ok(f);
+        }
+        let path = self.path(key);
+        let what = "cannot open object file";
+        let file = match self.world.disk.open(&path, OpenMode::WRITE) {
+            Err(e) if matches!(key, FileKey::Container(..)) && e.kind() == std::io::ErrorKind::NotFound => {
+                let f = self.world.disk.open(&path, OpenMode::CREATE).map_err(StoreError::io(what, &path))?;
+                self.mark_dir(packed_dir(&self.dir));
+                f
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                return Err(StoreError::damaged("object file", &path, "it is missing: run nacre fsck"));
+            }
+            other => other.map_err(StoreError::io(what, &path))?,
+        };
+        self.keep(key, file.clone());
+        Ok(file)
+    }
+
+    /// Remembers a handle that was opened elsewhere.
+    pub fn keep(&self, key: FileKey, file: Arc<dyn DiskFile>) {
+        self.lock().insert(key, file);
+    }
+
+    /// The file changed in the page cache: to be called after the change and before its record is submitted.
+    pub fn mark(&self, key: FileKey, file: Arc<dyn DiskFile>) {
+        self.lock().dirty.insert(key, file);
+    }
+
+    pub fn mark_dir(&self, dir: String) {
+        self.lock().dirty_dirs.insert(dir);
+    }
+
+    /// Everything in the file is durable; no change may be under way.
+    pub fn clean(&self, key: FileKey) {
+        self.lock().dirty.remove(&key);
+    }
+
+    /// The file is going away.
+    pub fn forget(&self, key: FileKey) {
+        let mut s = self.lock();
+        s.dirty.remove(&key);
+        if let Some((age, _)) = s.open.remove(&key) {
+            s.by_age.remove(&age);
+        }
+    }
+
+    pub fn ticket(self: &Arc<Self>) -> Ticket {
+        let mut s = self.lock();
+        let number = s.next_ticket;
+        s.next_ticket += 1;
+        s.tickets.insert(number);
+        Ticket { files: self.clone(), number }
+    }
+
+    pub fn too_dirty(&self) -> bool {
+        self.lock().dirty.len() >= DIRTY_MAX
+    }
+
+    /// Makes everything that was marked so far durable. A failure is final.
+    pub async fn flush_marked(self: Arc<Self>) -> Result<(), StoreError> {
+        let _one = self.flushing.lock().await;
+        let me = self.clone();
+        // The closure holds nothing of this future: should the caller go away meanwhile, the next flush
+        // could begin too early. So the whole is only called from tasks that run to their end.
+        self.world
+            .blocking(move || {
+                let (files, dirs) = {
+                    let mut s = me.lock();
+                    if let Some(e) = &s.failed {
+                        return Err(e.clone());
+                    }
+                    (std::mem::take(&mut s.dirty), std::mem::take(&mut s.dirty_dirs))
+                };
+                let flushed = me.flush_these(&files, &dirs);
+                if let Err(e) = &flushed {
+                    me.lock().failed = Some(e.clone());
+                }
+                flushed
+            })
+            .await
+    }
+
+    fn flush_these(
+        &self,
+        files: &BTreeMap<FileKey, Arc<dyn DiskFile>>,
+        dirs: &BTreeSet<String>,
+    ) -> Result<(), StoreError> {
+        for (key, f) in files {
+            f.sync_data().map_err(StoreError::io("cannot flush object file", &self.path(*key)))?;
+        }
+        for d in dirs {
+            self.world.disk.sync_dir(d).map_err(StoreError::io("cannot flush the folder", d))?;
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn touch(&mut self, key: FileKey) -> Option<Arc<dyn DiskFile>> {
+        let (age, file) = self.open.get_mut(&key)?;
+        self.clock += 1;
+        self.by_age.remove(age);
+        self.by_age.insert(self.clock, key);
+        *age = self.clock;
+        Some(file.clone())
+    }
+
+    fn insert(&mut self, key: FileKey, file: Arc<dyn DiskFile>) {
+        self.clock += 1;
+        if let Some((age, _)) = self.open.insert(key, (self.clock, file)) {
+            self.by_age.remove(&age);
+        }
+        self.by_age.insert(self.clock, key);
+        if self.open.len() > OPEN_MAX {
+            let (_, oldest) = self.by_age.pop_first().expect("as many ages as files");
+            self.open.remove(&oldest);
+        }
+    }
+}
+
+impl CheckpointHook for Files {
+    fn flush(self: Arc<Self>) -> BoxFuture<Result<(), StoreError>> {
+        Box::pin(async move {
+            let before = self.lock().next_ticket;
+            loop {
+                let gone = self.ticket_gone.notified();
+                if self.lock().tickets.first().is_none_or(|t| *t >= before) {
+                    break;
+                }
+                gone.await;
+            }
+            self.flush_marked().await
+        })
+    }
+}

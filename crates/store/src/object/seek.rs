@@ -1,0 +1,38 @@
+//! seek: the next data or hole.
+
+use super::files::FileKey;
+use super::location::{Location, ObjectRecord};
+use super::Objects;
+use crate::StoreError;
+use model::ObjectId;
+
+impl Objects {
+    /// Next data (or hole, if `hole`) at or after `off`, and the object's size. The object's end counts as a
+    /// hole; `None` if there is no such place, or `off` is not within the object.
+    pub fn seek(&self, id: ObjectId, off: u64, hole: bool) -> Result<(Option<u64>, u64), StoreError> {
+        let rec = self.load(id)?.0.unwrap_or_else(ObjectRecord::empty);
+        let size = rec.attr.size;
+        if off >= size {
+            return Ok((None, size));
+        }
+        let at = match &rec.location {
+            Location::Inline(b) => data_up_to(b.len() as u64, off, hole),
+            Location::Packed(_) => data_up_to(size, off, hole),
+            Location::Own => {
+                let key = FileKey::Own(id);
+                let file = self.files.get(key)?;
+                let found = if hole { file.seek_hole(off) } else { file.seek_data(off) };
+                let found = found.map_err(StoreError::io("cannot seek in object file", &self.files.path(key)))?;
+                // A file shorter than its object ends in a hole.
+                if hole { Some(found.unwrap_or(off)) } else { found }
+            }
+        };
+        let at = if hole { at.map(|a| a.min(size)) } else { at.filter(|a| *a < size) };
+        Ok((at, size))
+    }
+}
+
+/// Data from the beginning to `end`, a hole behind.
+fn data_up_to(end: u64, off: u64, hole: bool) -> Option<u64> {
+    if hole { Some(off.max(end)) } else { (off < end).then_some(off) }
+}

@@ -1,0 +1,176 @@
+//! write: bytes into an object, wherever it lies, moving it when it outgrows its place.
+
+use super::change::{Change, Done, unless_fatal};
+use super::files::FileKey;
+use super::location::{INLINE_MAX_BYTES, Location, ObjectRecord, PACKED_MAX_BYTES, class_for};
+use super::redo::Redo;
+use super::{FinishTxn, ObjectMeta, Objects};
+use crate::{Lsn, StoreError};
+use bytes::Bytes;
+use model::limits::FILE_SIZE_MAX_BYTES;
+use model::{Errno, ObjectAttr, ObjectId};
+use std::sync::Arc;
+
+/// Where a write leaves the object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Target {
+    Inline,
+    /// The slot it has.
+    Slot,
+    /// A slot of this class.
+    NewSlot(u8),
+    Own,
+    NewOwn,
+}
+
+impl Target {
+    fn choose(rec: &ObjectRecord, off: u64, end: u64) -> Target {
+        let size = rec.attr.size;
+        let new = size.max(end);
+        match &rec.location {
+            Location::Inline(_) if new <= INLINE_MAX_BYTES => Target::Inline,
+            Location::Packed(p) if new <= p.slot_bytes() => Target::Slot,
+            Location::Own => Target::Own,
+            // A hole of any size belongs into a file, which stores none.
+            _ => match class_for(new) {
+                Some(class) if off <= size.saturating_add(INLINE_MAX_BYTES) => Target::NewSlot(class),
+                _ => Target::NewOwn,
+            },
+        }
+    }
+}
+
+impl Objects {
+    /// Writes; `off` `None` appends at the object's end. Returns the offset written, the new attributes
+    /// and the transaction to wait for. A payload above 64 KiB is flushed before its record is submitted.
+    ///
+    /// `ESTALE`: the object was destroyed. `EFBIG`: over what the host's files carry. `ENOSPC`: the object
+    /// is as before, but bytes in the write's range may be new.
+    pub fn write(
+        self: &Arc<Self>,
+        id: ObjectId,
+        off: Option<u64>,
+        data: Bytes,
+        meta: ObjectMeta,
+        finish: FinishTxn,
+    ) -> world::BoxFuture<Result<(u64, ObjectAttr, Lsn), StoreError>> {
+        let me = self.clone();
+        Box::pin(async move {
+            let guard = me.locks.write(id).await;
+            let old = me.load(id)?.0.unwrap_or_else(ObjectRecord::empty);
+            let off = off.unwrap_or(old.attr.size);
+            let end = off.checked_add(data.len() as u64).filter(|e| *e <= FILE_SIZE_MAX_BYTES);
+            let end = end.ok_or(StoreError::Errno(Errno::EFBIG))?;
+            let target = Target::choose(&old, off, end);
+            let quick = data.len() as u64 <= PACKED_MAX_BYTES && target != Target::NewOwn;
+            let (attr, lsn) = me
+                .run(vec![guard], quick, move |o| o.write_locked(Change::new(id, old), target, off, data, &meta, finish))
+                .await?;
+            Ok((off, attr, lsn))
+        })
+    }
+
+    fn write_locked(
+        &self,
+        mut c: Change,
+        target: Target,
+        off: u64,
+        data: Bytes,
+        meta: &ObjectMeta,
+        finish: FinishTxn,
+    ) -> Result<Done<ObjectAttr>, StoreError> {
+        if data.is_empty() {
+            return self.submit_nothing(&c, off, finish);
+        }
+        let end = off + data.len() as u64;
+        let sparse = c.old.location == Location::Own && c.old.attr.blocks.saturating_mul(512) < c.size();
+        if end > c.size() || sparse {
+            self.need_space(data.len() as u64)?;
+        }
+        let size = c.size().max(end);
+        let placed = match target {
+            Target::Inline => self.write_inline(&c, off, &data),
+            Target::Slot => self.write_packed(&mut c, off, &data),
+            Target::NewSlot(class) => self.write_new_slot(&mut c, class, off, &data),
+            Target::Own => self.write_own(&mut c, off, &data),
+            Target::NewOwn => self.write_new_own(&mut c, off, &data),
+        };
+        match placed {
+            Ok(location) => self.submit(c, location, size, meta, off, finish),
+            Err(e) => {
+                self.give_up(&c);
+                Err(unless_fatal(self, e))
+            }
+        }
+    }
+
+    fn write_inline(&self, c: &Change, off: u64, data: &[u8]) -> Result<Location, StoreError> {
+        let mut bytes = self.small_content(&c.old)?;
+        splice(&mut bytes, off, data);
+        Ok(Location::Inline(bytes.into()))
+    }
+
+    fn write_packed(&self, c: &mut Change, off: u64, data: &Bytes) -> Result<Location, StoreError> {
+        let Location::Packed(p) = c.old.location else { unreachable!("chosen for packed objects") };
+        let size = c.size();
+        if off <= size {
+            self.write_slot(c, p, off, data.clone())?;
+        } else {
+            // The slot's bytes behind the object's end are not known to be zeros.
+            let mut filled = vec![0; usize::try_from(off - size).expect("within a slot")];
+            filled.extend_from_slice(data);
+            self.write_slot(c, p, size, filled.into())?;
+        }
+        Ok(Location::Packed(p))
+    }
+
+    fn write_new_slot(&self, c: &mut Change, class: u8, off: u64, data: &[u8]) -> Result<Location, StoreError> {
+        let mut bytes = self.small_content(&c.old)?;
+        bytes.resize(usize::try_from(c.size()).expect("a slot's size"), 0);
+        splice(&mut bytes, off, data);
+        let p = self.take_slot(c, class);
+        self.write_slot(c, p, 0, bytes.into())?;
+        Ok(Location::Packed(p))
+    }
+
+    fn write_own(&self, c: &mut Change, off: u64, data: &Bytes) -> Result<Location, StoreError> {
+        let key = FileKey::Own(c.id);
+        let file = self.own_file(c)?;
+        if let Err(e) = file.write_at(data, off) {
+            self.files.mark(key, file.clone());
+            let e = self.own_error(c, e);
+            if e.is_harmless() {
+                // Gives the space of a part that was written behind the end back. Durable at once, as no
+                // record says it.
+                let path = self.files.path(key);
+                file.set_len(c.size()).map_err(StoreError::io("cannot cut object file", &path))?;
+                self.flush_own(c, &*file)?;
+            }
+            return Err(e);
+        }
+        self.files.mark(key, file.clone());
+        if data.len() as u64 > PACKED_MAX_BYTES {
+            self.flush_own(c, &*file)?;
+        } else {
+            c.redo.push(Redo::WriteOwn { object: c.id, offset: off, data: data.clone() });
+        }
+        Ok(Location::Own)
+    }
+
+    fn write_new_own(&self, c: &mut Change, off: u64, data: &[u8]) -> Result<Location, StoreError> {
+        let file = self.create_own(c)?;
+        file.write_at(data, off).map_err(|e| self.own_error(c, e))?;
+        self.flush_new_own(c, &*file)?;
+        Ok(Location::Own)
+    }
+}
+
+/// Puts `data` at `off`, zeros before it if the bytes were shorter.
+fn splice(bytes: &mut Vec<u8>, off: u64, data: &[u8]) {
+    let off = usize::try_from(off).expect("small objects only");
+    let end = off + data.len();
+    if bytes.len() < end {
+        bytes.resize(end, 0);
+    }
+    bytes[off..end].copy_from_slice(data);
+}
