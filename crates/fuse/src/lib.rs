@@ -1,1 +1,35 @@
-//! (see ARCHITECTURE.md)
+//! Kernel requests to client calls and back, nothing else: our own layer over classic /dev/fuse.
+//!
+//! ```ignore
+//! let fs = client::Fs::mount(world.clone(), options).await?;
+//! let mounted = fuse::mount(&fuse::MountPoint { source, dir, flags })?;
+//! let session = fuse::serve(&world, fs, mounted, fuse::Config::default())?;
+//! session.ready().await?;      // the mount answers
+//! session.wait().await;        // until somebody unmounts it
+//! ```
+//!
+//! A WRITE goes `session.rs` → `request.rs` → `ops/write.rs` → `client`, and back through `reply.rs`.
+
+#![allow(unsafe_code)] // mount(2) and the device's ioctl; each with its reason
+
+pub mod abi;
+mod bridge;
+mod buffer;
+mod control;
+mod handles;
+mod interrupt;
+mod mount;
+mod nodes;
+mod ops;
+mod options;
+mod process;
+mod reply;
+mod request;
+mod session;
+mod writeback;
+
+pub use mount::{FSTYPE, MountError, Mounted, mount, mounted_at, open_device, remount};
+pub use options::{MountPoint, OptionError, Options, parse as parse_options};
+pub use process::{Fate, fate};
+pub use request::{Op, ParseError, Request, parse_request};
+pub use session::{Config, Session, State, serve};

@@ -1,0 +1,122 @@
+//! What all requests of one mount share.
+
+use crate::control::Pages;
+use crate::handles::Handles;
+use crate::interrupt::Table;
+use crate::nodes::Nodes;
+use crate::writeback::Writeback;
+use client::Fs;
+use model::{Errno, Fid, Map};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use world::World;
+use world::sync::Notify;
+
+/// State of one mount between the kernel and the client.
+pub struct Bridge {
+    pub world: World,
+    pub fs: Arc<Fs>,
+    pub nodes: Nodes,
+    pub handles: Handles,
+    pub table: Table,
+    pub writeback: Arc<Writeback>,
+    pub releases: Arc<Releases>,
+    pub pages: Pages,
+    pub readdirplus: bool,
+    /// Writing "1" ends the connection at once.
+    abort: Option<OwnedFd>,
+    dead: AtomicBool,
+}
+
+impl Bridge {
+    pub fn new(world: World, fs: Arc<Fs>, readdirplus: bool, abort: Option<OwnedFd>) -> Bridge {
+        let root = fs.root();
+        Bridge {
+            world,
+            fs,
+            nodes: Nodes::new(root),
+            handles: Handles::default(),
+            table: Table::default(),
+            writeback: Arc::default(),
+            releases: Arc::default(),
+            pages: Pages::default(),
+            readdirplus,
+            abort,
+            dead: AtomicBool::new(false),
+        }
+    }
+
+    /// Every request fails from now on, and the kernel ends the connection.
+    pub fn shut_down(&self) {
+        self.dead.store(true, Ordering::Release);
+        self.table.cancel_all(Errno::EIO);
+        let Some(fd) = &self.abort else { return };
+        if let Err(e) = rustix::io::write(fd, b"1") {
+            tracing::error!("the connection to the kernel cannot be aborted: {e}");
+        }
+    }
+
+    pub fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Acquire)
+    }
+}
+
+#[derive(Default)]
+struct Inner {
+    under_way: Map<Fid, (usize, Arc<Notify>)>,
+}
+
+/// Unlocks by closes that nobody waits for.
+#[derive(Default)]
+pub struct Releases {
+    inner: Mutex<Inner>,
+    count: AtomicU64,
+}
+
+/// One such unlock; over when dropped.
+pub struct Release {
+    of: Arc<Releases>,
+    fid: Fid,
+}
+
+impl Releases {
+    pub fn begin(self: &Arc<Self>, fid: Fid) -> Release {
+        let mut t = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        t.under_way.entry(fid).or_default().0 += 1;
+        self.count.fetch_add(1, Ordering::AcqRel);
+        Release { of: self.clone(), fid }
+    }
+
+    /// How many began so far.
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Waits for those of a file.
+    pub async fn settle(&self, fid: Fid) {
+        loop {
+            let over = {
+                let t = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+                match t.under_way.get(&fid) {
+                    Some((_, n)) => n.clone().notified_owned(),
+                    None => return,
+                }
+            };
+            over.await;
+        }
+    }
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        let mut t = self.of.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((n, over)) = t.under_way.get_mut(&self.fid) else { return };
+        *n -= 1;
+        if *n == 0 {
+            let over = over.clone();
+            t.under_way.remove(&self.fid);
+            over.notify_waiters();
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! File handles: what the kernel calls an open file or directory.
+
+use client::OpenFile;
+use model::{Errno, Fid, Map};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most processes whose record locks went through one open file.
+const LOCK_OWNERS_MAX: usize = 4096;
+
+/// An open regular file, device node or the like.
+pub struct FileHandle {
+    pub file: Arc<OpenFile>,
+    /// Owners that took POSIX locks through this handle: `F_OFD_*` locks are given back with it, because the
+    /// kernel sends no unlock for them.
+    lock_owners: Mutex<Vec<u64>>,
+}
+
+impl FileHandle {
+    pub fn new(file: OpenFile) -> FileHandle {
+        FileHandle { file: Arc::new(file), lock_owners: Mutex::new(Vec::new()) }
+    }
+
+    /// `ENOLCK` when too many did already.
+    pub fn note_lock_owner(&self, owner: u64) -> Result<(), Errno> {
+        let mut v = self.lock_owners.lock().unwrap_or_else(PoisonError::into_inner);
+        if !v.contains(&owner) {
+            if v.len() >= LOCK_OWNERS_MAX {
+                return Err(Errno::ENOLCK);
+            }
+            v.push(owner);
+        }
+        Ok(())
+    }
+
+    pub fn take_lock_owners(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.lock_owners.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Opened for writing.
+    pub fn writable(&self) -> bool {
+        let mode = self.file.flags & libc::O_ACCMODE as u32;
+        mode == libc::O_WRONLY as u32 || mode == libc::O_RDWR as u32
+    }
+}
+
+/// An open directory. Listing needs no state: an offset is a cookie, and says where to go on.
+pub struct DirHandle {
+    pub fid: Fid,
+}
+
+#[derive(Clone)]
+pub enum Handle {
+    File(Arc<FileHandle>),
+    Dir(Arc<DirHandle>),
+}
+
+struct Inner {
+    open: Map<u64, Handle>,
+    next: u64,
+}
+
+/// Handle number → what it stands for. Numbers are never reused.
+pub struct Handles {
+    inner: Mutex<Inner>,
+}
+
+impl Default for Handles {
+    fn default() -> Handles {
+        Handles { inner: Mutex::new(Inner { open: Map::default(), next: 1 }) }
+    }
+}
+
+impl Handles {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn insert(&self, h: Handle) -> u64 {
+        let mut t = self.lock();
+        let fh = t.next;
+        t.next += 1;
+        t.open.insert(fh, h);
+        fh
+    }
+
+    /// `EBADF` if it is none, or a directory.
+    pub fn file(&self, fh: u64) -> Result<Arc<FileHandle>, Errno> {
+        match self.lock().open.get(&fh) {
+            Some(Handle::File(f)) => Ok(f.clone()),
+            _ => Err(Errno::EBADF),
+        }
+    }
+
+    /// `EBADF` if it is none, or a file.
+    pub fn dir(&self, fh: u64) -> Result<Arc<DirHandle>, Errno> {
+        match self.lock().open.get(&fh) {
+            Some(Handle::Dir(d)) => Ok(d.clone()),
+            _ => Err(Errno::EBADF),
+        }
+    }
+
+    pub fn remove(&self, fh: u64) -> Option<Handle> {
+        self.lock().open.remove(&fh)
+    }
+
+    pub fn count(&self) -> usize {
+        self.lock().open.len()
+    }
+}

@@ -1,0 +1,114 @@
+//! IOCTL: control requests of `lfs` and `lctl`, inode flags, and root's shutdown for crash tests.
+
+use super::Cx;
+use crate::abi::{IoctlIn, IoctlOut};
+use crate::reply::{Answer, Reply};
+use client::control::IOCTL_CALL;
+use model::{Errno, SetAttr};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// `_IOR('X', 125, u32)`.
+const FS_IOC_SHUTDOWN: u32 = 0x8004_587d;
+/// `_IOR('f', 1, long)`; the kernel moves four bytes.
+const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
+const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
+/// `_IOR('X', 31, struct fsxattr)`.
+const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
+const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
+
+const FS_SYNC_FL: u32 = 0x8;
+const FS_IMMUTABLE_FL: u32 = 0x10;
+const FS_APPEND_FL: u32 = 0x20;
+const FS_NODUMP_FL: u32 = 0x40;
+const FS_NOATIME_FL: u32 = 0x80;
+/// Flags that are kept; others are refused.
+const KEPT: u32 = FS_SYNC_FL | FS_NODUMP_FL | FS_NOATIME_FL;
+
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+struct Fsxattr {
+    xflags: u32,
+    extsize: u32,
+    nextents: u32,
+    projid: u32,
+    cowextsize: u32,
+    pad: [u8; 8],
+}
+const _: () = assert!(size_of::<Fsxattr>() == 28);
+
+/// FS_XFLAG_* for FS_*_FL.
+const XFLAGS: [(u32, u32); 5] = [
+    (0x8, FS_IMMUTABLE_FL),
+    (0x10, FS_APPEND_FL),
+    (0x20, FS_SYNC_FL),
+    (0x40, FS_NOATIME_FL),
+    (0x80, FS_NODUMP_FL),
+];
+
+pub async fn run(cx: Cx, a: IoctlIn, input: Vec<u8>) -> Answer {
+    match a.cmd {
+        IOCTL_CALL => {
+            let out = crate::control::answer(&cx, &input).await?;
+            Ok(with_data(out, a.out_size))
+        }
+        FS_IOC_SHUTDOWN if cx.uid != 0 => Err(Errno::EPERM),
+        FS_IOC_SHUTDOWN => {
+            tracing::warn!("shut down by FS_IOC_SHUTDOWN");
+            cx.bridge.shut_down();
+            Ok(with_data(Vec::new(), a.out_size))
+        }
+        FS_IOC_GETFLAGS => {
+            let attr = cx.fs().getattr(cx.call(), cx.fid()?).await?;
+            Ok(with_data(attr.flags.to_ne_bytes().to_vec(), a.out_size))
+        }
+        FS_IOC_SETFLAGS => {
+            let flags =
+                u32::from_ne_bytes(input.get(..4).and_then(|b| b.try_into().ok()).ok_or(Errno::EINVAL)?);
+            set_flags(&cx, flags, None).await?;
+            Ok(with_data(Vec::new(), a.out_size))
+        }
+        FS_IOC_FSGETXATTR => {
+            let attr = cx.fs().getattr(cx.call(), cx.fid()?).await?;
+            let xflags = XFLAGS.iter().filter(|(_, f)| attr.flags & f != 0).fold(0, |x, (bit, _)| x | bit);
+            let x = Fsxattr { xflags, projid: attr.projid, ..Fsxattr::default() };
+            Ok(with_data(x.as_bytes().to_vec(), a.out_size))
+        }
+        FS_IOC_FSSETXATTR => {
+            let (x, _) = Fsxattr::read_from_prefix(&input).map_err(|_| Errno::EINVAL)?;
+            let known = XFLAGS.iter().fold(0, |x, (bit, _)| x | bit);
+            if x.xflags & !known != 0 || x.extsize != 0 || x.cowextsize != 0 {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            let flags = XFLAGS.iter().filter(|(bit, _)| x.xflags & bit != 0).fold(0, |f, (_, flag)| f | flag);
+            set_flags(&cx, flags, Some(x.projid)).await?;
+            Ok(with_data(Vec::new(), a.out_size))
+        }
+        _ => Err(Errno::ENOTTY),
+    }
+}
+
+fn with_data(mut out: Vec<u8>, room: u32) -> Reply {
+    out.truncate(room as usize);
+    let head = IoctlOut::default();
+    Reply { fixed: head.as_bytes().to_vec(), data: out.into() }
+}
+
+async fn set_flags(cx: &Cx, flags: u32, projid: Option<u32>) -> Result<(), Errno> {
+    let fid = cx.fid()?;
+    let attr = cx.fs().getattr(cx.call(), fid).await?;
+    if cx.uid != 0 && cx.uid != attr.uid {
+        return Err(Errno::EPERM);
+    }
+    if flags & !KEPT != attr.flags & !KEPT {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let projid = projid.filter(|p| *p != attr.projid);
+    if projid.is_some() && cx.uid != 0 {
+        return Err(Errno::EPERM);
+    }
+    let flags = (flags != attr.flags).then_some(flags);
+    if flags.is_some() || projid.is_some() {
+        cx.fs().setattr(cx.call(), fid, SetAttr { flags, projid, ..SetAttr::default() }).await?;
+    }
+    Ok(())
+}

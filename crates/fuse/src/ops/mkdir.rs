@@ -1,0 +1,11 @@
+//! MKDIR: makes a directory.
+
+use super::Cx;
+use crate::abi::MkdirIn;
+use crate::reply::Answer;
+
+pub async fn run(cx: Cx, a: MkdirIn, name: Vec<u8>) -> Answer {
+    let parent = cx.fid()?;
+    let attr = cx.fs().mkdir(cx.call_with_umask(a.umask), parent, name, a.mode & 0o7777).await?;
+    Ok(cx.entry(&attr))
+}

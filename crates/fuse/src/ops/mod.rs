@@ -1,0 +1,202 @@
+//! One file a verb: the kernel's request to client calls, and their result back.
+
+use crate::bridge::Bridge;
+use crate::interrupt::Kind;
+use crate::reply::{Answer, Reply, entry_out};
+use crate::request::{Op, Request};
+use crate::{abi, process};
+use bytes::Bytes;
+use client::{Call, Fs};
+use model::{Attr, Cred, Errno, Fid};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use world::{BoxFuture, World};
+
+mod copy_file_range;
+mod create;
+mod fallocate;
+mod flush;
+mod fsync;
+mod getattr;
+mod getlk;
+mod getxattr;
+mod init;
+mod ioctl;
+mod link;
+mod listxattr;
+mod lookup;
+mod lseek;
+mod mkdir;
+mod mknod;
+mod open;
+mod opendir;
+mod read;
+mod readdir;
+mod readlink;
+pub mod release;
+mod removexattr;
+mod rename;
+mod rmdir;
+mod setattr;
+mod setlk;
+mod setxattr;
+mod statfs;
+mod statx;
+mod symlink;
+mod tmpfile;
+mod unlink;
+mod write;
+
+pub use init::negotiate;
+
+/// Where a request comes from.
+pub struct Cx {
+    pub bridge: Arc<Bridge>,
+    pub node: u64,
+    pub uid: u32,
+    pub gid: u32,
+    pub tid: u32,
+}
+
+impl Cx {
+    pub fn new(bridge: Arc<Bridge>, h: &abi::InHeader) -> Cx {
+        Cx { bridge, node: h.nodeid, uid: h.uid, gid: h.gid, tid: h.pid }
+    }
+
+    pub fn fs(&self) -> Arc<Fs> {
+        self.bridge.fs.clone()
+    }
+
+    /// The file the request is about.
+    pub fn fid(&self) -> Result<Fid, Errno> {
+        self.bridge.nodes.fid(self.node)
+    }
+
+    /// On whose behalf. Groups are asked for each time: they may change between two calls.
+    pub fn call(&self) -> Call {
+        self.call_with_umask(0)
+    }
+
+    pub fn call_with_umask(&self, umask: u32) -> Call {
+        // Requests that nobody made come with an invalid id; they are the kernel's own.
+        let (uid, gid) = if self.uid == abi::INVALID_ID { (0, 0) } else { (self.uid, self.gid) };
+        let groups = if uid == 0 { Vec::new() } else { process::groups_of(self.tid) };
+        Call { cred: Cred { uid, gid, groups }, pid: self.tid, umask }
+    }
+
+    /// The answer for a name that was found or made: the kernel knows the node once more.
+    pub fn entry(&self, attr: &Attr) -> Reply {
+        Reply::of(&entry_out(self.bridge.nodes.remember(attr.fid), attr))
+    }
+}
+
+/// A call whose result must not get lost: if whoever waits for it gives up, it is finished in the background and
+/// its result undone.
+pub struct Finish<T: Send + 'static> {
+    running: Option<BoxFuture<Result<T, Errno>>>,
+    undo: Option<Box<dyn FnOnce(T) -> BoxFuture<()> + Send>>,
+    world: World,
+}
+
+impl<T: Send + 'static> Finish<T> {
+    pub fn new(
+        world: &World,
+        f: impl Future<Output = Result<T, Errno>> + Send + 'static,
+        undo: impl FnOnce(T) -> BoxFuture<()> + Send + 'static,
+    ) -> Finish<T> {
+        Finish { running: Some(Box::pin(f)), undo: Some(Box::new(undo)), world: world.clone() }
+    }
+}
+
+impl<T: Send + 'static> Future for Finish<T> {
+    type Output = Result<T, Errno>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(f) = &mut self.running else { panic!("polled after it was ready") };
+        let r = f.as_mut().poll(cx);
+        if r.is_ready() {
+            self.running = None;
+        }
+        r
+    }
+}
+
+impl<T: Send + 'static> Drop for Finish<T> {
+    fn drop(&mut self) {
+        if let (Some(f), Some(undo)) = (self.running.take(), self.undo.take()) {
+            self.world.spawn("undo", async move {
+                if let Ok(v) = f.await {
+                    undo(v).await;
+                }
+            });
+        }
+    }
+}
+
+/// How an interrupt is taken by a request.
+pub fn kind_of(op: &Op) -> Kind {
+    match op {
+        Op::Setlk { wait: true, .. } => Kind::LockWait,
+        Op::Read(r) if r.read_flags & abi::READ_LOCKOWNER == 0 => Kind::PageRead,
+        Op::Write(w, _) if w.write_flags & abi::WRITE_CACHE != 0 => Kind::Bounded,
+        Op::Flush(_) | Op::Statfs => Kind::Bounded,
+        _ => Kind::Ordinary,
+    }
+}
+
+/// The operation behind a request. `data`: that of a WRITE.
+pub fn start(cx: Cx, request: Request, data: Bytes) -> BoxFuture<Answer> {
+    match request.op {
+        Op::Lookup(name) => Box::pin(lookup::run(cx, name)),
+        Op::Getattr(a) => Box::pin(getattr::run(cx, a)),
+        Op::Setattr(a) => Box::pin(setattr::run(cx, a)),
+        Op::Readlink => Box::pin(readlink::run(cx)),
+        Op::Symlink { name, target } => Box::pin(symlink::run(cx, name, target)),
+        Op::Mknod(a, name) => Box::pin(mknod::run(cx, a, name)),
+        Op::Mkdir(a, name) => Box::pin(mkdir::run(cx, a, name)),
+        Op::Unlink(name) => Box::pin(unlink::run(cx, name)),
+        Op::Rmdir(name) => Box::pin(rmdir::run(cx, name)),
+        Op::Rename { newdir, flags, name, new_name } => {
+            Box::pin(rename::run(cx, newdir, flags, name, new_name))
+        }
+        Op::Link(a, name) => Box::pin(link::run(cx, a, name)),
+        Op::Open(a) => Box::pin(open::run(cx, a)),
+        Op::Create(a, name) => Box::pin(create::run(cx, a, name)),
+        Op::Tmpfile(a) => Box::pin(tmpfile::run(cx, a)),
+        Op::Read(a) => Box::pin(read::run(cx, a)),
+        Op::Write(a, _) => Box::pin(write::run(cx, a, data)),
+        Op::Statfs => Box::pin(statfs::run(cx)),
+        Op::Fsync(a) => Box::pin(fsync::run(cx, a)),
+        Op::Fsyncdir(_) => Box::pin(fsync::run_dir(cx)),
+        Op::Flush(a) => Box::pin(flush::run(cx, a)),
+        Op::Setxattr { arg, name, value } => Box::pin(setxattr::run(cx, arg, name, value)),
+        Op::Getxattr(a, name) => Box::pin(getxattr::run(cx, a, name)),
+        Op::Listxattr(a) => Box::pin(listxattr::run(cx, a)),
+        Op::Removexattr(name) => Box::pin(removexattr::run(cx, name)),
+        Op::Opendir(_) => Box::pin(opendir::run(cx)),
+        Op::Readdir { arg, plus } => Box::pin(readdir::run(cx, arg, plus)),
+        Op::Getlk(a) => Box::pin(getlk::run(cx, a)),
+        Op::Setlk { arg, wait } => Box::pin(setlk::run(cx, arg, wait)),
+        Op::Ioctl(a, input) => Box::pin(ioctl::run(cx, a, input)),
+        Op::Fallocate(a) => Box::pin(fallocate::run(cx, a)),
+        Op::Lseek(a) => Box::pin(lseek::run(cx, a)),
+        Op::CopyFileRange { arg, wide } => Box::pin(copy_file_range::run(cx, arg, wide)),
+        Op::Statx(a) => Box::pin(statx::run(cx, a)),
+        // Every acknowledged change is on disk already.
+        Op::Syncfs | Op::Destroy => now(Ok(Reply::empty())),
+        // The kernel checks permissions itself (default_permissions); there is nothing to poll and no block map.
+        Op::Access(_) | Op::Bmap | Op::Poll | Op::NotifyReply => now(Err(Errno::ENOSYS)),
+        Op::Init(_)
+        | Op::Interrupt(_)
+        | Op::Forget(_)
+        | Op::BatchForget(_)
+        | Op::Release(_)
+        | Op::Releasedir(_) => now(Err(Errno::EIO)),
+    }
+}
+
+fn now(a: Answer) -> BoxFuture<Answer> {
+    Box::pin(std::future::ready(a))
+}

@@ -1,0 +1,11 @@
+//! RENAME and RENAME2: with NOREPLACE or EXCHANGE in `flags`.
+
+use super::Cx;
+use crate::reply::{Answer, Reply};
+
+pub async fn run(cx: Cx, newdir: u64, flags: u32, name: Vec<u8>, new_name: Vec<u8>) -> Answer {
+    let parent = cx.fid()?;
+    let new_parent = cx.bridge.nodes.fid(newdir)?;
+    cx.fs().rename(cx.call(), parent, name, new_parent, new_name, flags).await?;
+    Ok(Reply::empty())
+}

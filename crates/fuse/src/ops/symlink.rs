@@ -1,0 +1,10 @@
+//! SYMLINK: makes a symbolic link.
+
+use super::Cx;
+use crate::reply::Answer;
+
+pub async fn run(cx: Cx, name: Vec<u8>, target: Vec<u8>) -> Answer {
+    let parent = cx.fid()?;
+    let attr = cx.fs().symlink(cx.call(), parent, name, target).await?;
+    Ok(cx.entry(&attr))
+}

@@ -1,0 +1,23 @@
+//! WRITE: by write(2), at an offset or at the end, or by the page cache for a shared mapping.
+
+use super::Cx;
+use crate::abi::{WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut};
+use crate::reply::{Answer, Reply};
+use bytes::Bytes;
+
+pub async fn run(cx: Cx, a: WriteIn, data: Bytes) -> Answer {
+    let fid = cx.fid()?;
+    let written = Reply::of(&WriteOut { size: a.size, padding: 0 });
+    if a.write_flags & WRITE_CACHE != 0 {
+        let b = &cx.bridge;
+        b.writeback.clone().write(b.world.clone(), cx.fs(), fid, a.offset, data).await?;
+        return Ok(written);
+    }
+    cx.bridge.writeback.settle(fid).await;
+    // The file's flags of the moment: fcntl(2) may have set O_APPEND after the open. The offset that the kernel
+    // made up for an append is what this mount believes to be the end; the servers know.
+    let append = a.flags & libc::O_APPEND as u32 != 0;
+    let kill = a.write_flags & WRITE_KILL_SUIDGID != 0;
+    cx.fs().write(cx.call(), fid, a.offset, append, kill, data).await?;
+    Ok(written)
+}

@@ -1,0 +1,203 @@
+//! `-o` options of the mount helper.
+
+use model::Errno;
+use std::path::PathBuf;
+
+/// Where and how to mount.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MountPoint {
+    /// First column of /proc/mounts: verbatim as the user gave it.
+    pub source: String,
+    pub dir: PathBuf,
+    /// `MS_*` bits of mount(2).
+    pub flags: u64,
+}
+
+/// What a list of options says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Options {
+    /// `MS_*` bits of mount(2).
+    pub flags: u64,
+    pub read_only: bool,
+    pub remount: bool,
+    /// `soft`: give up after `timeo`.
+    pub soft: bool,
+    /// `timeo=`, tenths of a second as with NFS.
+    pub timeo_ds: Option<u64>,
+    /// `retry=`: attempts to reach the MGS.
+    pub retry: Option<u32>,
+    /// `port=`: of the servers, for tests.
+    pub port: Option<u16>,
+    /// `bind=`: source address for connections.
+    pub bind: Option<std::net::IpAddr>,
+    /// `readdirplus`: ask for attributes along with directory pages.
+    pub readdirplus: bool,
+    /// `log=`: where the daemon's log goes.
+    pub log: Option<PathBuf>,
+}
+
+impl Options {
+    /// `soft,timeo=` as milliseconds; `timeo` alone changes nothing. Default 60 s.
+    pub fn soft_timeout_ms(&self) -> Option<u64> {
+        self.soft.then(|| self.timeo_ds.unwrap_or(600).saturating_mul(100).max(100))
+    }
+}
+
+/// An option that cannot be taken.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum OptionError {
+    #[error("unknown mount option '{0}'")]
+    Unknown(String),
+    #[error("mount option '{0}' needs a value")]
+    NoValue(String),
+    #[error("mount option '{0}' takes no value")]
+    Value(String),
+    #[error("mount option '{name}': '{value}' is not {expected}")]
+    Bad { name: String, value: String, expected: &'static str },
+}
+
+impl OptionError {
+    pub fn errno(&self) -> Errno {
+        Errno::EINVAL
+    }
+}
+
+/// Options that set or clear a bit of mount(2): (name, bit, set).
+const VFS: &[(&str, libc::c_ulong, bool)] = &[
+    ("ro", libc::MS_RDONLY, true),
+    ("rw", libc::MS_RDONLY, false),
+    ("nosuid", libc::MS_NOSUID, true),
+    ("suid", libc::MS_NOSUID, false),
+    ("nodev", libc::MS_NODEV, true),
+    ("dev", libc::MS_NODEV, false),
+    ("noexec", libc::MS_NOEXEC, true),
+    ("exec", libc::MS_NOEXEC, false),
+    ("noatime", libc::MS_NOATIME, true),
+    ("atime", libc::MS_NOATIME, false),
+    ("nodiratime", libc::MS_NODIRATIME, true),
+    ("diratime", libc::MS_NODIRATIME, false),
+    ("relatime", libc::MS_RELATIME, true),
+    ("norelatime", libc::MS_RELATIME, false),
+    ("strictatime", libc::MS_STRICTATIME, true),
+    ("nostrictatime", libc::MS_STRICTATIME, false),
+    ("sync", libc::MS_SYNCHRONOUS, true),
+    ("async", libc::MS_SYNCHRONOUS, false),
+    ("dirsync", libc::MS_DIRSYNC, true),
+    ("silent", libc::MS_SILENT, true),
+    ("loud", libc::MS_SILENT, false),
+];
+
+/// True of every mount anyway, or meant for mount(8), systemd and autofs.
+const TAKEN_SILENTLY: &[&str] = &[
+    "defaults",
+    "auto",
+    "noauto",
+    "_netdev",
+    "nofail",
+    "user",
+    "nouser",
+    "users",
+    "nousers",
+    "group",
+    "nogroup",
+    "owner",
+    "noowner",
+    "allow_other",
+    "default_permissions",
+    "flock",
+    "user_xattr",
+    "acl",
+    "nolazytime",
+    "hard",
+    "verbose",
+    "noverbose",
+    "iversion",
+    "noiversion",
+    "nomand",
+];
+
+fn number<T: std::str::FromStr>(name: &str, value: &str, expected: &'static str) -> Result<T, OptionError> {
+    let bad = || OptionError::Bad { name: name.to_string(), value: value.to_string(), expected };
+    value.parse().map_err(|_| bad())
+}
+
+/// Reads a comma-separated list, later options before earlier ones. Unknown ones are an error that names them.
+pub fn parse(list: &str) -> Result<Options, OptionError> {
+    let mut o = Options::default();
+    for item in list.split(',').filter(|i| !i.is_empty()) {
+        let (name, value) = match item.split_once('=') {
+            Some((n, v)) => (n, Some(v)),
+            None => (item, None),
+        };
+        if name.starts_with("x-") || name.starts_with("X-") || name == "comment" {
+            continue;
+        }
+        match value {
+            None => take_flag(&mut o, name)?,
+            Some(v) => take_value(&mut o, name, v)?,
+        }
+    }
+    o.read_only = o.flags & libc::MS_RDONLY != 0;
+    Ok(o)
+}
+
+fn take_flag(o: &mut Options, name: &str) -> Result<(), OptionError> {
+    if let Some((_, bit, set)) = VFS.iter().find(|(n, _, _)| *n == name) {
+        let bit = *bit;
+        o.flags = if *set { o.flags | bit } else { o.flags & !bit };
+        return Ok(());
+    }
+    match name {
+        "remount" => o.remount = true,
+        "soft" => o.soft = true,
+        "readdirplus" => o.readdirplus = true,
+        "noreaddirplus" => o.readdirplus = false,
+        "timeo" | "retry" | "port" | "bind" | "log" => return Err(OptionError::NoValue(name.to_string())),
+        _ if TAKEN_SILENTLY.contains(&name) => {}
+        _ => return Err(OptionError::Unknown(name.to_string())),
+    }
+    if name == "hard" {
+        o.soft = false;
+    }
+    Ok(())
+}
+
+fn take_value(o: &mut Options, name: &str, v: &str) -> Result<(), OptionError> {
+    match name {
+        "timeo" => o.timeo_ds = Some(number(name, v, "a number of tenths of a second")?),
+        "retry" => o.retry = Some(number(name, v, "a number of attempts")?),
+        "port" => o.port = Some(number(name, v, "a port number")?),
+        "bind" => o.bind = Some(number(name, v, "an address")?),
+        "log" if v.is_empty() => return Err(OptionError::NoValue(name.to_string())),
+        "log" => o.log = Some(PathBuf::from(v)),
+        // What fuse(8) and older scripts pass along; the daemon decides itself.
+        "max_read" | "subtype" | "fsname" => {}
+        _ if take_flag(&mut Options::default(), name).is_ok() => {
+            return Err(OptionError::Value(name.to_string()));
+        }
+        _ => return Err(OptionError::Unknown(name.to_string())),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_or_refused_by_name() {
+        let o = parse("rw,_netdev,ro,nosuid,soft,timeo=50,x-systemd.automount,noatime,suid").unwrap();
+        assert!(o.read_only);
+        assert_eq!(o.flags, libc::MS_RDONLY | libc::MS_NOATIME);
+        assert_eq!(o.soft_timeout_ms(), Some(5000));
+        assert_eq!(parse("timeo=50,hard").unwrap().soft_timeout_ms(), None);
+        assert!(parse("").unwrap() == Options::default());
+        assert!(parse("remount,rw").unwrap().remount);
+        assert_eq!(parse("rw,frobnicate"), Err(OptionError::Unknown("frobnicate".into())));
+        assert_eq!(parse("frob=1"), Err(OptionError::Unknown("frob".into())));
+        assert_eq!(parse("timeo"), Err(OptionError::NoValue("timeo".into())));
+        assert_eq!(parse("ro=1"), Err(OptionError::Value("ro".into())));
+        let e = parse("timeo=soon").unwrap_err().to_string();
+        assert!(e.contains("timeo") && e.contains("soon"), "{e}");
+    }
+}

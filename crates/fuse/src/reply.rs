@@ -1,0 +1,121 @@
+//! Answers to the kernel.
+
+use crate::abi::{self, AttrOut, EntryOut, FuseAttr};
+use bytes::Bytes;
+use model::{Attr, Errno};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, OwnedFd};
+use zerocopy::{Immutable, IntoBytes};
+
+/// What follows the header of a successful answer.
+#[derive(Debug, Default)]
+pub struct Reply {
+    pub fixed: Vec<u8>,
+    pub data: Bytes,
+}
+
+/// What an operation gives.
+pub type Answer = Result<Reply, Errno>;
+
+impl Reply {
+    pub fn empty() -> Reply {
+        Reply::default()
+    }
+
+    pub fn of<T: IntoBytes + Immutable>(v: &T) -> Reply {
+        Reply { fixed: v.as_bytes().to_vec(), data: Bytes::new() }
+    }
+
+    pub fn pair<A: IntoBytes + Immutable, B: IntoBytes + Immutable>(a: &A, b: &B) -> Reply {
+        Reply { fixed: [a.as_bytes(), b.as_bytes()].concat(), data: Bytes::new() }
+    }
+
+    pub fn data(data: impl Into<Bytes>) -> Reply {
+        Reply { fixed: Vec::new(), data: data.into() }
+    }
+
+    pub fn attr(attr: &Attr) -> Reply {
+        Reply::of(&AttrOut { attr: fuse_attr(attr), ..AttrOut::default() })
+    }
+}
+
+/// `st_blksize`: what stdio and copying programs use as their buffer.
+pub const BLOCK_SIZE_BYTES: u32 = 65536;
+
+/// Attributes as the kernel wants them.
+pub fn fuse_attr(a: &Attr) -> FuseAttr {
+    FuseAttr {
+        ino: a.fid.ino(),
+        size: a.size,
+        blocks: a.blocks,
+        atime: a.atime.sec as u64,
+        mtime: a.mtime.sec as u64,
+        ctime: a.ctime.sec as u64,
+        atimensec: a.atime.nsec,
+        mtimensec: a.mtime.nsec,
+        ctimensec: a.ctime.nsec,
+        mode: a.st_mode(),
+        nlink: a.nlink,
+        uid: a.uid,
+        gid: a.gid,
+        rdev: a.rdev as u32,
+        blksize: BLOCK_SIZE_BYTES,
+        flags: 0,
+    }
+}
+
+/// A name's inode. All times of validity are zero: nothing is cached in the kernel.
+pub fn entry_out(nodeid: u64, a: &Attr) -> EntryOut {
+    EntryOut { nodeid, attr: fuse_attr(a), ..EntryOut::default() }
+}
+
+/// One (cloned) descriptor of /dev/fuse. A request must be answered where it was read.
+#[derive(Debug)]
+pub struct Channel {
+    fd: OwnedFd,
+}
+
+impl Channel {
+    pub fn new(fd: OwnedFd) -> Channel {
+        Channel { fd }
+    }
+
+    /// Another descriptor of the same connection.
+    pub fn try_clone(&self) -> io::Result<Channel> {
+        crate::mount::clone_device(self.fd.as_fd()).map(Channel::new)
+    }
+
+    /// The next request, into `buf`.
+    pub fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(&self.fd, buf)?)
+    }
+
+    /// Answers request `unique`. A request that is gone meanwhile (the mount was aborted) is no error.
+    pub fn answer(&self, unique: u64, answer: &Answer) {
+        let nothing = Reply::empty();
+        let (error, body) = match answer {
+            Ok(r) => (0, r),
+            Err(e) => (-e.0, &nothing),
+        };
+        let len = size_of::<abi::OutHeader>() + body.fixed.len() + body.data.len();
+        let head = abi::OutHeader { len: len as u32, error, unique };
+        let parts = [IoSlice::new(head.as_bytes()), IoSlice::new(&body.fixed), IoSlice::new(&body.data)];
+        loop {
+            match rustix::io::writev(&self.fd, &parts) {
+                Ok(_) => return,
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                Err(rustix::io::Errno::NOENT | rustix::io::Errno::NODEV | rustix::io::Errno::CONNABORTED) => {
+                    return;
+                }
+                Err(e) => {
+                    tracing::error!(unique, error, len, "the kernel refuses an answer: {e}");
+                    if error == 0 {
+                        // What was refused was the body; the caller must not wait for ever.
+                        self.answer(unique, &Err(Errno::EIO));
+                    }
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! A living mount: worker threads that read requests, run them and answer.
+//!
+//! A worker polls an operation itself for a moment (a hand-over between threads costs more than the whole round
+//! trip); one that takes longer goes on on the runtime, so that workers are never stuck and always read the next
+//! INTERRUPT.
+
+use crate::abi::{self, MAX_IO_BYTES, REQUEST_MAX_BYTES};
+use crate::bridge::Bridge;
+use crate::buffer::{Buffer, Pool};
+use crate::interrupt::Kind;
+use crate::mount::{self, Mounted};
+use crate::ops::{self, Cx, kind_of};
+use crate::reply::{Answer, Channel, Reply};
+use crate::request::{Op, parse_header, parse_request};
+use bytes::Bytes;
+use client::Fs;
+use model::Errno;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use world::sync::watch;
+use world::sys::mounts::Unmount;
+use world::{BoxFuture, Either, World, block_on, block_on_for, select};
+
+/// How a worker waits for an operation when others are there to read.
+const PATIENCE: Duration = Duration::from_millis(10);
+/// When it is the last one, or many operations wait in the background already.
+const IMPATIENCE: Duration = Duration::from_micros(500);
+/// Operations in the background from which on the servers count as slow.
+const MANY: usize = 8;
+/// WRITE data below this is copied, so that a small write does not hold a large buffer.
+const COPY_BELOW_BYTES: usize = 64 << 10;
+/// How long the client may take to say good-bye after the unmount.
+const GOOD_BYE: Duration = Duration::from_secs(5);
+/// How long `umount -f` is given to finish before the dead mount is detached.
+const FORCED: Duration = Duration::from_millis(1500);
+
+/// How to run a mount.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Worker threads, at least 2.
+    pub threads: usize,
+    /// Ask the kernel for READDIRPLUS.
+    pub readdirplus: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config { threads: 6, readdirplus: false }
+    }
+}
+
+/// Where a session stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Mounted, the kernel's first request is not answered yet.
+    Starting,
+    Ready,
+    /// Unmounted, or the connection was aborted.
+    Ended,
+    /// The kernel and the daemon cannot work together.
+    Failed(String),
+}
+
+struct Shared {
+    bridge: Arc<Bridge>,
+    pool: Arc<Pool>,
+    state: watch::Sender<State>,
+    dir: PathBuf,
+    minor: Option<u32>,
+    /// Workers that wait for a request.
+    idle: AtomicUsize,
+    /// Workers that have not ended.
+    alive: AtomicUsize,
+}
+
+/// A mounted file system that is being served. Dropping it changes nothing: the session lives until the unmount.
+pub struct Session {
+    shared: Arc<Shared>,
+}
+
+/// Starts to serve a mount. Returns at once; see [`Session::ready`].
+pub fn serve(world: &World, fs: Arc<Fs>, mounted: Mounted, config: Config) -> io::Result<Session> {
+    let abort = mounted.minor.and_then(|m| match mount::abort_file(m) {
+        Ok(fd) => Some(fd),
+        Err(e) => {
+            tracing::warn!("no way to abort the connection (fusectl): {e}");
+            None
+        }
+    });
+    let bridge = Arc::new(Bridge::new(world.clone(), fs, config.readdirplus, abort));
+    let threads = config.threads.max(2);
+    let shared = Arc::new(Shared {
+        bridge,
+        pool: Pool::new(REQUEST_MAX_BYTES),
+        state: watch::channel(State::Starting).0,
+        dir: mounted.dir,
+        minor: mounted.minor,
+        idle: AtomicUsize::new(0),
+        alive: AtomicUsize::new(threads),
+    });
+    let first = Arc::new(Channel::new(mounted.device));
+    let mut channels = Vec::new();
+    for _ in 1..threads {
+        // Where cloning is not possible the workers share one descriptor.
+        channels.push(first.try_clone().map_or_else(|_| first.clone(), Arc::new));
+    }
+    channels.push(first);
+    for (n, channel) in channels.into_iter().enumerate() {
+        let s = shared.clone();
+        world::sys::thread(&format!("fuse-{n}"), move || worker(&s, &channel))?;
+    }
+    let s = shared.clone();
+    world::sys::thread("fuse-watch", move || s.bridge.table.watch(|| s.bridge.world.now()))?;
+    Ok(Session { shared })
+}
+
+impl Session {
+    /// Waits until the kernel's first request is answered: the mount is usable.
+    pub async fn ready(&self) -> Result<(), String> {
+        let mut rx = self.shared.state.subscribe();
+        let state = rx.wait_for(|s| *s != State::Starting).await;
+        match state.as_deref() {
+            Ok(State::Ready) => Ok(()),
+            Ok(State::Failed(why)) => Err(why.clone()),
+            _ => Err("unmounted before it was ready".to_string()),
+        }
+    }
+
+    /// Waits for the end: unmounted by anybody, or aborted. The client has said good-bye to the servers by then.
+    pub async fn wait(&self) {
+        let mut rx = self.shared.state.subscribe();
+        let _ = rx.wait_for(|s| matches!(s, State::Ended | State::Failed(_))).await;
+    }
+
+    pub fn state(&self) -> State {
+        self.shared.state.borrow().clone()
+    }
+
+    pub fn dir(&self) -> &std::path::Path {
+        &self.shared.dir
+    }
+
+    /// Takes the mount out of sight; the session ends when its last user is gone, at once with `Force`.
+    pub fn unmount(&self, how: Unmount) -> io::Result<()> {
+        world::sys::mounts::unmount(&self.shared.dir, how)
+    }
+
+    /// Everything fails from now on (as root's FS_IOC_SHUTDOWN).
+    pub fn shut_down(&self) {
+        self.shared.bridge.shut_down();
+    }
+
+    /// Requests that wait for servers, open handles, known nodes.
+    pub fn counts(&self) -> (usize, usize, usize) {
+        let b = &self.shared.bridge;
+        (b.table.count(), b.handles.count(), b.nodes.count())
+    }
+}
+
+fn worker(s: &Arc<Shared>, channel: &Arc<Channel>) {
+    let aborted = loop {
+        let mut buf = s.pool.get();
+        s.idle.fetch_add(1, Ordering::AcqRel);
+        let got = channel.read(&mut buf);
+        s.idle.fetch_sub(1, Ordering::AcqRel);
+        match got {
+            Ok(n) => s.request(channel, buf, n),
+            Err(e) => match e.raw_os_error() {
+                // ENOENT: the request was interrupted before it was read.
+                Some(libc::EINTR | libc::EAGAIN | libc::ENOENT) => {}
+                Some(libc::ENODEV) => break false,
+                Some(libc::ECONNABORTED) => break true,
+                _ => {
+                    tracing::error!("reading from /dev/fuse failed: {e}");
+                    break true;
+                }
+            },
+        }
+    };
+    if s.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
+        s.end(aborted);
+    }
+}
+
+impl Shared {
+    fn request(self: &Arc<Self>, channel: &Arc<Channel>, buf: Buffer, n: usize) {
+        let request = match parse_request(&buf[..n]) {
+            Ok(r) => r,
+            Err(e) => {
+                let Ok(h) = parse_header(&buf[..n]) else {
+                    tracing::error!("unreadable request: {e}");
+                    return;
+                };
+                tracing::debug!(opcode = h.opcode, "refused request: {e}");
+                return channel.answer(h.unique, &Err(e.errno()));
+            }
+        };
+        let h = request.header;
+        let b = &self.bridge;
+        tracing::trace!(unique = h.unique, node = h.nodeid, tid = h.pid, op = ?request.op, "request");
+        match &request.op {
+            Op::Forget(f) => return b.nodes.forget(h.nodeid, f.nlookup),
+            Op::BatchForget(all) => return all.iter().for_each(|f| b.nodes.forget(f.nodeid, f.nlookup)),
+            Op::Interrupt(i) => return b.table.interrupt(i.unique, b.world.now()),
+            Op::Init(i) => return self.init(channel, h.unique, i),
+            Op::Release(a) | Op::Releasedir(a) => {
+                let rest = ops::release::run(&Cx::new(b.clone(), &h), *a);
+                channel.answer(h.unique, &Ok(Reply::empty()));
+                if let Some(f) = rest {
+                    self.in_background(f);
+                }
+                return;
+            }
+            _ if b.is_dead() => return channel.answer(h.unique, &Err(Errno::EIO)),
+            _ => {}
+        }
+        let kind = kind_of(&request.op);
+        let data = match &request.op {
+            Op::Write(_, r) if r.len() < COPY_BELOW_BYTES => Bytes::copy_from_slice(&buf[r.clone()]),
+            Op::Write(_, r) => buf.share(r.clone()),
+            _ => Bytes::new(),
+        };
+        let f = ops::start(Cx::new(b.clone(), &h), request, data);
+        match block_on_for(f, self.patience()) {
+            Ok(answer) => channel.answer(h.unique, &answer),
+            Err(f) => self.hand_over(channel.clone(), h, kind, f),
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        let busy = self.idle.load(Ordering::Acquire) == 0 || self.bridge.table.count() >= MANY;
+        if busy { IMPATIENCE } else { PATIENCE }
+    }
+
+    /// Lets the runtime finish a request.
+    fn hand_over(&self, channel: Arc<Channel>, h: abi::InHeader, kind: Kind, f: BoxFuture<Answer>) {
+        let b = self.bridge.clone();
+        let cancelled = b.table.insert(h.unique, h.pid, kind, b.world.now());
+        self.bridge.world.spawn("fuse-op", async move {
+            let given_up = async { cancelled.await.unwrap_or(Errno::EINTR) };
+            let answer = match select(f, given_up).await {
+                Either::Left(a) => a,
+                Either::Right(e) => Err(e),
+            };
+            b.table.remove(h.unique);
+            channel.answer(h.unique, &answer);
+        });
+    }
+
+    /// Work that nobody waits for.
+    fn in_background(&self, f: BoxFuture<()>) {
+        if let Err(f) = block_on_for(f, IMPATIENCE) {
+            self.bridge.world.spawn("fuse-release", f);
+        }
+    }
+
+    fn init(&self, channel: &Channel, unique: u64, i: &abi::InitIn) {
+        match ops::negotiate(i, self.bridge.readdirplus) {
+            Ok(out) => {
+                assert!(out.max_write as usize <= MAX_IO_BYTES);
+                channel.answer(unique, &Ok(Reply::of(&out)));
+                tracing::info!(kernel = i.minor, flags = format!("{:#x}", out.flags), "mounted");
+                self.state.send_replace(State::Ready);
+            }
+            Err((e, why)) => {
+                channel.answer(unique, &Err(e));
+                tracing::error!("{why}");
+                self.state.send_replace(State::Failed(why));
+            }
+        }
+    }
+
+    /// The last worker's last act.
+    fn end(&self, aborted: bool) {
+        let b = &self.bridge;
+        b.table.cancel_all(Errno::ENOTCONN);
+        b.table.end();
+        if !aborted && !b.is_dead() {
+            self.finish_forced_unmount();
+        }
+        let fs = b.fs.clone();
+        if block_on(b.world.timeout(GOOD_BYE, fs.unmount())).is_none() {
+            tracing::warn!("the servers were not there to say good-bye to");
+        }
+        tracing::info!("unmounted");
+        if !matches!(*self.state.borrow(), State::Failed(_)) {
+            self.state.send_replace(State::Ended);
+        }
+    }
+
+    /// `umount -f` aborts the connection and then finds the mount busy with processes that were stuck a moment
+    /// ago. A connection that was aborted never comes back: what is left of the mount is removed.
+    fn finish_forced_unmount(&self) {
+        let Some(minor) = self.minor else { return };
+        let wait = world::sys::Deadline::after(FORCED);
+        if wait.wait_for(|| mount::mounted_at(minor).is_empty().then_some(())).is_some() {
+            return;
+        }
+        for dir in mount::mounted_at(minor) {
+            match world::sys::mounts::unmount(&dir, Unmount::Lazy) {
+                Ok(()) => tracing::info!("{} was unmounted by force while in use: detached", dir.display()),
+                Err(e) => tracing::warn!("{} cannot be detached: {e}", dir.display()),
+            }
+        }
+    }
+}
