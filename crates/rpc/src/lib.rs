@@ -9,6 +9,10 @@ pub mod import;
 mod link;
 mod replay;
 pub mod server;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use import::{Import, ImportConfig, ImportHooks, ImportState, NoHooks, Response};
 pub use server::{ClientId, ConnectOutcome, Departure, Incoming, Outgoing, Peers, Server, Service, StoredReply};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::frame::VERSION;
 use wire::msg::connect::{
-    Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_LAST_XID, FEATURES_COMPAT, FEATURES_INCOMPAT,
+    Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_LAST_SESSION, FEATURES_COMPAT, FEATURES_INCOMPAT,
 };
 use wire::{Frame, FrameKind, Header, ReplyContext, RequestContext, decode_body, encode_body};
 use world::{Conn, Either, select};
@@ -150,7 +150,10 @@ async fn attempt(core: &Arc<Core>, nid: Nid) -> Result<(Link, ConnectReply), Fai
 }
 
 async fn hello(core: &Core, conn: &Arc<dyn Conn>) -> Result<ConnectReply, Failure> {
-    let last_epoch = core.lock().last_epoch;
+    let (last_epoch, last_session, slots) = {
+        let g = core.lock();
+        (g.last_epoch, g.session, g.slots.len() as u16)
+    };
     let msg = Connect {
         client_uuid: core.cfg.client_uuid,
         client_name: core.cfg.client_name.clone(),
@@ -158,9 +161,9 @@ async fn hello(core: &Core, conn: &Arc<dyn Conn>) -> Result<ConnectReply, Failur
         version: VERSION,
         features: ConnectFeatures { compat: FEATURES_COMPAT, incompat: FEATURES_INCOMPAT },
         last_epoch,
-        slots: core.lock().slots.len() as u16,
+        slots,
         lane: 0,
-        extra: Vec::new(),
+        extra: vec![(EXTRA_LAST_SESSION, last_session.to_le_bytes().to_vec())],
     };
     let mut h = Header::new(FrameKind::Connect);
     (h.target, h.epoch) = (core.target_number(), last_epoch);
@@ -211,10 +214,4 @@ fn check_reply(last_epoch: u32, r: &ConnectReply) -> Result<(), Failure> {
         ));
     }
     Ok(())
-}
-
-/// The highest xid the server remembers of this client.
-pub(super) fn last_xid(r: &ConnectReply) -> u64 {
-    let tlv = r.extra.iter().find(|(tag, _)| *tag == EXTRA_LAST_XID);
-    tlv.and_then(|(_, v)| v.as_slice().try_into().ok()).map_or(0, u64::from_le_bytes)
 }

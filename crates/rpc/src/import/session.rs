@@ -1,13 +1,13 @@
 //! One connection's life: replies, notifies, pings, until it breaks.
 
-use super::connect::{last_xid, refusal_text};
+use super::connect::refusal_text;
 use super::{Core, ImportState};
 use crate::link::Link;
 use bytes::Bytes;
 use model::Nid;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::msg::connect::{ConnectReply, SLOT_NONE};
+use wire::msg::connect::{ConnectReply, EXTRA_LAST_XID, SLOT_NONE, extra_number};
 use wire::msg::notify::Notify;
 use wire::msg::ping::Ping;
 use wire::{Frame, FrameKind, Header, Message, RequestContext, encode_body};
@@ -30,7 +30,7 @@ pub(super) async fn run(core: &Arc<Core>, link: Link, reply: ConnectReply, nid: 
         (g.session, g.epoch, g.last_epoch) = (reply.session, reply.epoch, reply.epoch);
         g.server_name.clone_from(&reply.server_name);
         g.usable = reply.slots.clamp(2, g.slots.len() as u16);
-        g.next_xid = g.next_xid.max(last_xid(&reply));
+        g.next_xid = g.next_xid.max(extra_number(&reply.extra, EXTRA_LAST_XID));
         (g.heard, g.sent) = (now, now);
         g.refusals = 0;
         g.link = Some(link.clone());

@@ -12,7 +12,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::frame::VERSION;
 use wire::msg::connect::{
-    Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_LAST_XID, FEATURES_COMPAT, FEATURES_INCOMPAT,
+    Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_LAST_SESSION, EXTRA_LAST_XID, FEATURES_COMPAT,
+    FEATURES_INCOMPAT, extra_number,
 };
 use wire::{Frame, FrameKind, Header, ReplyContext, RequestContext, decode_body, encode_body};
 use world::Conn;
@@ -155,6 +156,7 @@ impl Server {
             number: self.next_session.fetch_add(1, Ordering::Relaxed),
             granted: c.slots.clamp(2, model::limits::SLOTS_PER_SESSION),
             new_client: outcome.new_client,
+            last_session: if c.last_epoch == epoch { extra_number(&c.extra, EXTRA_LAST_SESSION) } else { 0 },
         };
         let session = self.session(&target, client, peer, outcome.new_client);
         let Ok(new_client) = session.take_over(link.clone(), &hello, self.world.now()) else {

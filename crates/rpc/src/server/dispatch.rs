@@ -77,7 +77,7 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusa
             return Ok(true);
         }
     };
-    match a.session.arrive(a.number, incoming, stamp) {
+    match a.session.arrive(a.number, Box::new(incoming), stamp) {
         Step::Execute(req) => {
             let (server2, target, session) = (server.clone(), a.target.clone(), a.session.clone());
             server.world.spawn("rpc-request", execute(server2, target, session, req));
@@ -136,13 +136,13 @@ impl Drop for AbortOnPanic {
 }
 
 /// Runs a request, and those that waited behind it in its slot, to their replies.
-async fn execute(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>, first: Incoming) {
+async fn execute(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>, first: Box<Incoming>) {
     let _guard = AbortOnPanic(server.abort_on_panic.load(Ordering::Relaxed));
     let mut next = Some(first);
     while let Some(req) = next {
         let (slot, xid, op) = (req.slot, req.xid, req.op as u16);
         assert_ne!(slot, SLOT_NONE);
-        let out = target.service.clone().handle(req).await;
+        let out = target.service.clone().handle(*req).await;
         next = session.finish(slot, xid, op, Kept::of(out), stamp(&target));
     }
 }

@@ -70,19 +70,20 @@ struct State {
     number: u64,
     link: Option<Link>,
     heard: Instant,
-    slots: Vec<Slot<Incoming, Kept>>,
+    slots: Vec<Slot<Box<Incoming>, Kept>>,
     /// Slots the client may use.
     granted: u16,
     running: usize,
     /// Being evicted, disconnected or abandoned: nothing new is executed.
     leaving: bool,
-    /// The client was told that it is new and has not shown yet that it heard.
-    new_unseen: bool,
+    /// Number of the first connection on which the client was told that it is new: until it shows that it
+    /// received that answer, it is told again.
+    new_since: Option<u64>,
 }
 
 /// What `arrive` makes of a request frame.
 pub(crate) enum Step {
-    Execute(Incoming),
+    Execute(Box<Incoming>),
     Nothing,
     /// The frame came on a connection that was replaced, or the session ends.
     Hangup,
@@ -104,7 +105,7 @@ impl Session {
                 granted: 2,
                 running: 0,
                 leaving: false,
-                new_unseen: false,
+                new_since: None,
             }),
             quiet: sync::Notify::new(),
         }
@@ -138,8 +139,11 @@ impl Session {
             g.number = hello.number;
             g.heard = now;
             g.granted = hello.granted;
-            g.new_unseen |= hello.new_client;
-            (g.link.replace(link), g.new_unseen)
+            if hello.new_client && g.new_since.is_none() {
+                g.new_since = Some(hello.number);
+            }
+            let new = g.new_since.is_some_and(|n| hello.last_session < n);
+            (g.link.replace(link), new)
         };
         if let Some(l) = old {
             l.close();
@@ -165,12 +169,11 @@ impl Session {
         let current = g.number == number && !g.leaving;
         if current {
             g.heard = now;
-            g.new_unseen = false;
         }
         current
     }
 
-    pub fn arrive(&self, number: u64, req: Incoming, stamp: Stamp) -> Step {
+    pub fn arrive(&self, number: u64, req: Box<Incoming>, stamp: Stamp) -> Step {
         let (slot, xid, op) = (req.slot, req.xid, req.op as u16);
         let kept = {
             let mut g = self.lock();
@@ -191,7 +194,7 @@ impl Session {
     }
 
     /// A request ended: remembers and sends its reply; returns the one that waited behind it.
-    pub fn finish(&self, slot: u16, xid: u64, op: u16, kept: Kept, stamp: Stamp) -> Option<Incoming> {
+    pub fn finish(&self, slot: u16, xid: u64, op: u16, kept: Kept, stamp: Stamp) -> Option<Box<Incoming>> {
         let next = {
             let mut g = self.lock();
             if g.leaving {
@@ -316,6 +319,8 @@ pub(crate) struct Hello {
     pub number: u64,
     pub granted: u16,
     pub new_client: bool,
+    /// The last session number of this epoch that the client received; 0 for none.
+    pub last_session: u64,
 }
 
 /// So that `Arc<Session>` identity can be compared in the table.

@@ -13,6 +13,15 @@ pub const SLOT_NONE: u16 = u16::MAX;
 /// [`ConnectReply::extra`]: the highest xid in the client's slots, u64 little-endian. A client that just
 /// started must number its requests above it (its clock may have gone backward).
 pub const EXTRA_LAST_XID: u16 = 1;
+/// [`Connect::extra`]: the session number of the last ConnectReply that the client received, u64
+/// little-endian. Shows the server whether the client heard that it had been evicted.
+pub const EXTRA_LAST_SESSION: u16 = 2;
+
+/// The value of a number that stands in `extra` under `tag`; 0 if there is none.
+pub fn extra_number(extra: &[(u16, Vec<u8>)], tag: u16) -> u64 {
+    let tlv = extra.iter().find(|(t, _)| *t == tag);
+    tlv.and_then(|(_, v)| v.as_slice().try_into().ok()).map_or(0, u64::from_le_bytes)
+}
 
 /// Feature bits, after ext4's rules.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -1,0 +1,308 @@
+//! Cut connections, restarts, silence: everything executed exactly once, or a clear EIO after an eviction.
+
+use super::*;
+use crate::testing::Faults;
+use wire::msg::reclaim::OpenRecord;
+
+struct Node {
+    world: World,
+    id: u64,
+}
+
+struct Cluster {
+    lab: Lab,
+    target: TargetId,
+    disk: Arc<Mutex<Disk>>,
+    seen: Arc<Mutex<Seen>>,
+    server: Mutex<Option<Node>>,
+}
+
+impl Cluster {
+    fn new(seed: u64, target: TargetId) -> Cluster {
+        Cluster { lab: Lab::new(seed), target, disk: Arc::default(), seen: Arc::default(), server: Mutex::default() }
+    }
+
+    async fn start(&self) -> Arc<Server> {
+        let (world, id) = node(&self.lab, 1);
+        let c = Counter::start(&world, self.target, &self.disk, &self.seen);
+        let server = serve(&world, 1, vec![c], &Peers::new()).await;
+        *lock(&self.server) = Some(Node { world, id });
+        server
+    }
+
+    fn kill(&self) {
+        let n = lock(&self.server).take().unwrap();
+        self.lab.kill(n.id, ip(1));
+        let mut s = lock(&self.seen);
+        s.running = 0;
+        s.by_slot.clear();
+    }
+}
+
+/// A run with cuts and, if asked for, restarts: (cuts, restarts, virtual end).
+fn storm(seed: u64, restarts: u32, cut_ppm: u32) -> (u64, u32, u64) {
+    let c = Cluster::new(seed, TargetId::mdt(0));
+    c.lab.faults(Faults { cut_ppm, delay_max_us: 2000 });
+    let left = Arc::new(Mutex::new(6 * 40));
+    let end = c.lab.run(async {
+        c.start().await;
+        let (w, _) = node(&c.lab, 2);
+        for k in 0..6u8 {
+            let (world, _) = node(&c.lab, 10 + k);
+            let i = Import::new(world.clone(), ImportConfig { slots: 4, ..config(k + 1, c.target, &[1]) });
+            for n in 0..40 {
+                let (i, left) = (i.clone(), left.clone());
+                world.clone().spawn("call", async move {
+                    let name = format!("{k}/{n}");
+                    assert_eq!(set(&i, &name).await.as_deref(), Ok("1"), "{name}");
+                    assert_eq!(get(&i, &name).await.as_deref(), Ok("1"), "{name}");
+                    *lock(&left) -= 1;
+                });
+            }
+            // The import must outlive its calls.
+            world.spawn("keep", async move {
+                let _i = i;
+                std::future::pending::<()>().await;
+            });
+        }
+        for _ in 0..restarts {
+            w.sleep(Duration::from_millis(20 + c.lab.random(800))).await;
+            c.kill();
+            w.sleep(Duration::from_millis(c.lab.random(300))).await;
+            c.start().await;
+        }
+        until(&w, "every call ends", || *lock(&left) == 0).await;
+        w.now().0
+    });
+    let d = lock(&c.disk);
+    assert_eq!(d.executed.len(), 240);
+    for (name, n) in &d.executed {
+        assert_eq!(*n, 1, "{name} was executed {n} times (seed {seed})");
+    }
+    (c.lab.cuts(), restarts, end)
+}
+
+#[test]
+fn cut_connections_execute_exactly_once() {
+    let mut cuts = 0;
+    for seed in 0..25 {
+        cuts += storm(seed, 0, 20_000).0;
+    }
+    assert!(cuts > 100, "only {cuts} cuts");
+}
+
+#[test]
+fn restarts_execute_exactly_once() {
+    for seed in 100..120 {
+        storm(seed, 6, 10_000);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    assert_eq!(storm(7, 3, 15_000), storm(7, 3, 15_000));
+    assert_ne!(storm(7, 3, 15_000), storm(8, 3, 15_000));
+}
+
+#[derive(Default)]
+struct Book {
+    states: Mutex<Vec<ImportState>>,
+    lost: Mutex<Vec<u64>>,
+    opens: Vec<OpenRecord>,
+}
+
+impl ImportHooks for Book {
+    fn reclaim(&self) -> Vec<Reclaim> {
+        self.opens.iter().map(|o| Reclaim { opens: vec![o.clone()], locks: vec![], last: false }).collect()
+    }
+    fn reclaimed(&self, l: ReclaimReply) {
+        lock(&self.lost).extend(l.lost_opens);
+    }
+    fn state(&self, s: ImportState) {
+        lock(&self.states).push(s);
+    }
+}
+
+fn open(handle: u64) -> OpenRecord {
+    OpenRecord { fid: model::Fid::ROOT, handle, flags: 0 }
+}
+
+#[test]
+fn reclaim_comes_before_everything_else() {
+    let c = Cluster::new(11, TargetId::mdt(0));
+    c.lab.run(async {
+        c.start().await;
+        let (w, _) = node(&c.lab, 9);
+        let book = Arc::new(Book { opens: vec![open(12), open(13)], ..Book::default() });
+        let i = Import::new(w.clone(), ImportConfig { hooks: book.clone(), ..config(7, c.target, &[1]) });
+        set(&i, "before").await.unwrap();
+        c.kill();
+        let (i2, w2) = (i.clone(), w.clone());
+        let call = async move { world::future::join_all(vec![
+            Box::pin({ let i = i2.clone(); async move { set(&i, "during-1").await } }) as BoxFuture<Result<String, Errno>>,
+            Box::pin(async move { set(&i2, "during-2").await }),
+        ]).await };
+        let restart = async {
+            w2.sleep(Duration::from_secs(2)).await;
+            lock(&c.seen).order.clear();
+            c.start().await;
+            std::future::pending::<()>().await;
+        };
+        let world::Either::Left(r) = world::select(call, restart).await else { unreachable!() };
+        assert!(r.iter().all(Result::is_ok));
+        let order = lock(&c.seen).order.clone();
+        assert_eq!(order[0], (Op::Reclaim, "1 opens, last false".into()));
+        assert_eq!(order[1], (Op::Reclaim, "1 opens, last true".into()));
+        assert_eq!(order.len(), 4);
+        assert_eq!(*lock(&book.lost), [13]);
+        let s = lock(&book.states).clone();
+        assert_eq!(s[..2], [ImportState::Connecting, ImportState::Full]);
+        assert_eq!(s[s.len() - 2..], [ImportState::Recover, ImportState::Full]);
+        assert_eq!(i.epoch(), 2);
+    });
+}
+
+#[test]
+fn a_reclaim_without_anything_to_reclaim_is_sent_too() {
+    let c = Cluster::new(12, TargetId::mdt(0));
+    c.lab.run(async {
+        c.start().await;
+        let (w, _) = node(&c.lab, 9);
+        let i = Import::new(w.clone(), config(7, c.target, &[1]));
+        set(&i, "a").await.unwrap();
+        c.kill();
+        lock(&c.seen).order.clear();
+        c.start().await;
+        set(&i, "b").await.unwrap();
+        let order = lock(&c.seen).order.clone();
+        assert_eq!(order, [(Op::Reclaim, "0 opens, last true".into()), (Op::SetParam, "b".into())]);
+    });
+}
+
+#[test]
+fn an_eviction_fails_what_may_have_been_done_and_goes_on() {
+    let c = Cluster::new(13, TargetId::mdt(0));
+    c.lab.run(async {
+        let (world, _) = node(&c.lab, 1);
+        let mut slow = Counter::start(&world, c.target, &c.disk, &c.seen);
+        Arc::get_mut(&mut slow).unwrap().work_max = Duration::from_secs(5);
+        serve(&world, 1, vec![slow], &Peers::new()).await;
+        let (w, _) = node(&c.lab, 9);
+        let book = Arc::new(Book { opens: vec![open(1)], ..Book::default() });
+        let i = Import::new(w.clone(), ImportConfig { hooks: book.clone(), ..config(7, c.target, &[1]) });
+        set(&i, "before").await.unwrap();
+        let done = Arc::new(Mutex::new(Vec::new()));
+        for name in ["change", "look"] {
+            let (i, done) = (i.clone(), done.clone());
+            w.spawn("call", async move {
+                let r = if name == "change" { set(&i, name).await } else { get(&i, "before").await };
+                lock(&done).push((name, r));
+            });
+        }
+        // Both are on their way when the line goes dead.
+        until(&w, "both are sent", || i.load().0 == 2).await;
+        c.lab.silence(ip(9), true);
+        w.sleep(Duration::from_secs(45)).await;
+        assert_eq!(lock(&c.seen).departed, [(ClientId([7; 16]), Departure::Evicted)]);
+        assert!(lock(&done).is_empty());
+        c.lab.silence(ip(9), false);
+        until(&w, "both end", || lock(&done).len() == 2).await;
+        let mut got = lock(&done).clone();
+        got.sort();
+        assert_eq!(got, [("change", Err(Errno::EIO)), ("look", Ok("1".into()))]);
+        assert!(lock(&book.states).contains(&ImportState::Evicted));
+        assert!(lock(&c.seen).order.contains(&(Op::Reclaim, "1 opens, last true".into())));
+        assert_eq!(set(&i, "after").await.unwrap(), "1");
+    });
+}
+
+#[test]
+fn a_silent_line_is_given_up_and_replaced() {
+    let c = Cluster::new(14, TargetId::ost(0));
+    c.lab.run(async {
+        c.start().await;
+        let (w, _) = node(&c.lab, 9);
+        let i = Import::new(w.clone(), config(7, c.target, &[1]));
+        set(&i, "before").await.unwrap();
+        c.lab.silence(ip(9), true);
+        let start = w.now();
+        let heal = async {
+            w.sleep(Duration::from_secs(20)).await;
+            c.lab.silence(ip(9), false);
+            std::future::pending::<()>().await;
+        };
+        let world::Either::Left(r) = world::select(set(&i, "during"), heal).await else { unreachable!() };
+        assert_eq!(r.unwrap(), "1");
+        assert!(w.now().since(start) < Duration::from_secs(28), "found again soon after the line was back");
+        assert!(lock(&c.seen).departed.is_empty());
+    });
+}
+
+#[test]
+fn the_other_address_is_tried() {
+    let lab = Lab::new(15);
+    lab.run(async {
+        let (disk, seen): (Arc<Mutex<Disk>>, Arc<Mutex<Seen>>) = Default::default();
+        let (a, id) = node(&lab, 1);
+        serve(&a, 1, vec![Counter::start(&a, TargetId::ost(3), &disk, &seen)], &Peers::new()).await;
+        let (w, _) = node(&lab, 9);
+        let i = Import::new(w.clone(), config(7, TargetId::ost(3), &[1, 2]));
+        set(&i, "a").await.unwrap();
+        lab.kill(id, ip(1));
+        let (b, _) = node(&lab, 2);
+        serve(&b, 2, vec![Counter::start(&b, TargetId::ost(3), &disk, &seen)], &Peers::new()).await;
+        assert_eq!(set(&i, "a").await.unwrap(), "2");
+        assert_eq!(i.current_nid().to_string(), "10.0.0.2@tcp");
+        // An address nobody told before.
+        let (c, _) = node(&lab, 3);
+        lab.kill(0, ip(2));
+        drop(b);
+        serve(&c, 3, vec![Counter::start(&c, TargetId::ost(3), &disk, &seen)], &Peers::new()).await;
+        i.set_nids(vec![Nid { addr: ip(3), net: 0 }]);
+        assert_eq!(set(&i, "a").await.unwrap(), "3");
+    });
+}
+
+#[test]
+fn a_client_whose_clock_went_back_is_heard() {
+    let c = Cluster::new(16, TargetId::ost(0));
+    let far = 1 << 62;
+    for slot in 0..10 {
+        let r = StoredReply { xid: far, transno: 1, status: 0, body: vec![] };
+        lock(&c.disk).replies.insert((ClientId([7; 16]), slot), r);
+    }
+    lock(&c.disk).clients.insert(ClientId([7; 16]));
+    c.lab.run(async {
+        c.start().await;
+        let (w, _) = node(&c.lab, 9);
+        let i = Import::new(w, config(7, c.target, &[1]));
+        assert_eq!(set(&i, "a").await.unwrap(), "1");
+        assert!(lock(&c.disk).replies.values().any(|r| r.xid > far));
+    });
+}
+
+#[test]
+fn a_zombie_server_is_recognised() {
+    let lab = Lab::new(17);
+    lab.run(async {
+        let (disk, seen): (Arc<Mutex<Disk>>, Arc<Mutex<Seen>>) = Default::default();
+        let (a, _) = node(&lab, 1);
+        let (b, _) = node(&lab, 2);
+        let old = Counter::start(&a, TargetId::ost(0), &disk, &seen);
+        let new = Counter::start(&b, TargetId::ost(0), &disk, &seen);
+        serve(&a, 1, vec![old], &Peers::new()).await;
+        serve(&b, 2, vec![new], &Peers::new()).await;
+        let (w, _) = node(&lab, 9);
+        let i = Import::new(w.clone(), config(7, TargetId::ost(0), &[2]));
+        set(&i, "a").await.unwrap();
+        i.set_nids(vec![Nid { addr: ip(1), net: 0 }]);
+        lab.cut(ip(2));
+        until(&w, "refused", || i.refusal().is_some()).await;
+        let (e, text) = i.refusal().unwrap();
+        assert_eq!(e, Errno::ESTALE);
+        assert!(text.contains("has seen epoch 2") && text.contains("has 1"), "{text}");
+        assert!(w.timeout(Duration::from_secs(5), set(&i, "b")).await.is_none());
+        i.set_nids(vec![Nid { addr: ip(1), net: 0 }, Nid { addr: ip(2), net: 0 }]);
+        assert_eq!(set(&i, "b").await.unwrap(), "1");
+    });
+}
