@@ -6,7 +6,7 @@ use client::control::{
     BUFFER_BYTES, ControlError, HEADER_BYTES, MountName, REPLY_MAX_BYTES, Reply, Request, Response, Stripe,
     Target, TargetSpace, header, put,
 };
-use client::{Fs, FsSpace, OpenFile};
+use client::{Fs, FsSpace};
 use model::{Attr, Errno, Fid, FileType, LayoutSpec};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -206,14 +206,7 @@ async fn create(
     let parent = cx.fid()?;
     let flags = (libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY) as u32;
     let call = cx.call_with_umask(umask & 0o777);
-    let creating = fs.clone().create(call, parent, name, mode & 0o7777, flags, Some(spec));
-    let later = fs.clone();
-    let undo = move |(_, f): (Attr, OpenFile)| -> world::BoxFuture<()> {
-        Box::pin(async move {
-            let _ = later.close(Arc::new(f)).await;
-        })
-    };
-    let (attr, file) = crate::ops::Finish::new(&cx.bridge.world, creating, undo).await?;
+    let (attr, file) = fs.clone().create(call, parent, name, mode & 0o7777, flags, Some(spec)).await?;
     fs.close(Arc::new(file)).await?;
     Ok(Reply::Fid(attr.fid))
 }

@@ -73,14 +73,6 @@ pub fn fate(tid: u32, pid: u32) -> Fate {
     }
 }
 
-/// Supplementary groups of a thread; none if it is gone.
-pub fn groups_of(tid: u32) -> Vec<u32> {
-    let status = read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|l| l.strip_prefix("Groups:")).unwrap_or("");
-    let all = line.split_ascii_whitespace().filter_map(|g| g.parse().ok());
-    all.take(model::limits::GROUPS_MAX).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

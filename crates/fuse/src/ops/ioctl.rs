@@ -21,8 +21,8 @@ const FS_IMMUTABLE_FL: u32 = 0x10;
 const FS_APPEND_FL: u32 = 0x20;
 const FS_NODUMP_FL: u32 = 0x40;
 const FS_NOATIME_FL: u32 = 0x80;
-/// Flags that are kept; others are refused.
-const KEPT: u32 = FS_SYNC_FL | FS_NODUMP_FL | FS_NOATIME_FL;
+/// Flags that are kept; others are refused. Who may change which is the metadata server's rule.
+const KEPT: u32 = FS_SYNC_FL | FS_IMMUTABLE_FL | FS_APPEND_FL | FS_NODUMP_FL | FS_NOATIME_FL;
 
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -1,18 +1,15 @@
 //! One file a verb: the kernel's request to client calls, and their result back.
 
+use crate::abi;
 use crate::bridge::Bridge;
 use crate::interrupt::Kind;
 use crate::reply::{Answer, Reply, entry_out};
 use crate::request::{Op, Request};
-use crate::{abi, process};
 use bytes::Bytes;
 use client::{Call, Fs};
 use model::{Attr, Cred, Errno, Fid};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use world::{BoxFuture, World};
+use world::BoxFuture;
 
 mod copy_file_range;
 mod create;
@@ -82,56 +79,13 @@ impl Cx {
     pub fn call_with_umask(&self, umask: u32) -> Call {
         // Requests that nobody made come with an invalid id; they are the kernel's own.
         let (uid, gid) = if self.uid == abi::INVALID_ID { (0, 0) } else { (self.uid, self.gid) };
-        let groups = if uid == 0 { Vec::new() } else { process::groups_of(self.tid) };
+        let groups = if uid == 0 { Vec::new() } else { world::host::groups_of(self.tid).unwrap_or_default() };
         Call { cred: Cred { uid, gid, groups }, pid: self.tid, umask }
     }
 
     /// The answer for a name that was found or made: the kernel knows the node once more.
     pub fn entry(&self, attr: &Attr) -> Reply {
         Reply::of(&entry_out(self.bridge.nodes.remember(attr.fid), attr))
-    }
-}
-
-/// A call whose result must not get lost: if whoever waits for it gives up, it is finished in the background and
-/// its result undone.
-pub struct Finish<T: Send + 'static> {
-    running: Option<BoxFuture<Result<T, Errno>>>,
-    undo: Option<Box<dyn FnOnce(T) -> BoxFuture<()> + Send>>,
-    world: World,
-}
-
-impl<T: Send + 'static> Finish<T> {
-    pub fn new(
-        world: &World,
-        f: impl Future<Output = Result<T, Errno>> + Send + 'static,
-        undo: impl FnOnce(T) -> BoxFuture<()> + Send + 'static,
-    ) -> Finish<T> {
-        Finish { running: Some(Box::pin(f)), undo: Some(Box::new(undo)), world: world.clone() }
-    }
-}
-
-impl<T: Send + 'static> Future for Finish<T> {
-    type Output = Result<T, Errno>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(f) = &mut self.running else { panic!("polled after it was ready") };
-        let r = f.as_mut().poll(cx);
-        if r.is_ready() {
-            self.running = None;
-        }
-        r
-    }
-}
-
-impl<T: Send + 'static> Drop for Finish<T> {
-    fn drop(&mut self) {
-        if let (Some(f), Some(undo)) = (self.running.take(), self.undo.take()) {
-            self.world.spawn("undo", async move {
-                if let Ok(v) = f.await {
-                    undo(v).await;
-                }
-            });
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! OPEN: a file that exists.
 
-use super::{Cx, Finish};
+use super::Cx;
 use crate::abi::{FOPEN_DIRECT_IO, FOPEN_PARALLEL_DIRECT_WRITES, OPEN_KILL_SUIDGID, OpenIn, OpenOut};
 use crate::handles::{FileHandle, Handle};
 use crate::reply::{Answer, Reply};
@@ -17,9 +17,7 @@ pub async fn run(cx: Cx, a: OpenIn) -> Answer {
     if a.flags & libc::O_TRUNC as u32 != 0 {
         cx.bridge.writeback.settle(fid).await;
     }
-    let fs = cx.fs();
-    let opening = fs.clone().open(call.clone(), fid, a.flags);
-    let file = Finish::new(&cx.bridge.world, opening, move |f| close_later(fs, f)).await?;
+    let file = cx.fs().open(call.clone(), fid, a.flags).await?;
     if a.open_flags & OPEN_KILL_SUIDGID != 0 && a.flags & libc::O_TRUNC as u32 != 0 {
         let set = SetAttr { kill_suid_sgid: true, by_handle: true, ..SetAttr::default() };
         let killed = cx.fs().setattr(call, fid, set).await;
@@ -35,11 +33,4 @@ pub async fn run(cx: Cx, a: OpenIn) -> Answer {
 pub fn opened(cx: &Cx, file: OpenFile) -> OpenOut {
     let fh = cx.bridge.handles.insert(Handle::File(Arc::new(FileHandle::new(file))));
     OpenOut { fh, open_flags: FLAGS, backing_id: 0 }
-}
-
-/// For a file that was opened when nobody waited any more.
-pub fn close_later(fs: Arc<client::Fs>, f: OpenFile) -> world::BoxFuture<()> {
-    Box::pin(async move {
-        let _ = fs.close(Arc::new(f)).await;
-    })
 }
