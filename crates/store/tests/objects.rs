@@ -1,0 +1,460 @@
+//! Objects against a reference model, with power cuts at every point.
+
+mod common;
+
+use bytes::Bytes;
+use common::{Bed, tiny};
+use model::{Errno, Fid, ObjectId, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use store::object::{FinishTxn, ObjectMeta, Objects};
+use store::{Db, StoreError, Txn};
+use world::World;
+use world::mem::{CrashMode, FaultPlan, MemDisk};
+use world::rng::Rng;
+
+const MARK: &[u8] = b"Zmark";
+
+fn id(n: u32) -> ObjectId {
+    ObjectId { origin: Fid::new(0x2_0000_0400, n, 0), component: 1, stripe: 0 }
+}
+
+fn meta(t: i64) -> ObjectMeta {
+    let time = Some(Timestamp { sec: t, nsec: 0 });
+    ObjectMeta { file: Fid::new(1, 2, 3), uid: 1, gid: 2, projid: 3, time, layout_generation: 4 }
+}
+
+fn nothing() -> FinishTxn {
+    Box::new(|_, _, _| {})
+}
+
+struct Ost {
+    db: Arc<Db>,
+    objects: Arc<Objects>,
+}
+
+fn format(world: &World) {
+    world.disk.mkdir("/t").unwrap();
+    Db::create(world, "/t").unwrap();
+    Objects::create(world, "/t").unwrap();
+    world.disk.sync_dir("/").unwrap();
+}
+
+fn open(world: &World, epoch: u32) -> Ost {
+    let db = Db::open(world, "/t", epoch, tiny()).unwrap();
+    let objects = Objects::open(world, "/t", db.clone()).unwrap();
+    Ost { db, objects }
+}
+
+type State = BTreeMap<u32, Vec<u8>>;
+
+/// What the model knows of one operation.
+#[derive(Clone, Debug)]
+struct Step {
+    what: String,
+    object: u32,
+    /// Bytes the operation may have changed.
+    touched: std::ops::Range<u64>,
+    after: State,
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Write { n: u32, off: Option<u64>, data: Vec<u8> },
+    Truncate { n: u32, size: u64 },
+    Fallocate { n: u32, mode: u32, off: u64, len: u64 },
+    Destroy { n: u32 },
+}
+
+fn sized(rng: &mut Rng) -> u64 {
+    match rng.below(10) {
+        0..=3 => rng.range(1, 300),
+        4..=6 => rng.range(1, 6000),
+        7..=8 => rng.range(1, 40_000),
+        _ => rng.range(65_000, 120_000),
+    }
+}
+
+fn pick(rng: &mut Rng, names: &mut [u32; 3], fresh: &mut u32, value: u8) -> Op {
+    let slot = rng.below(3) as usize;
+    let n = names[slot];
+    let off = if rng.below(3) == 0 { 0 } else { sized(rng) };
+    match rng.below(20) {
+        0..=11 => {
+            let data = vec![value; sized(rng) as usize];
+            let off = (rng.below(4) != 0).then_some(off);
+            Op::Write { n, off, data }
+        }
+        12..=15 => Op::Truncate { n, size: off },
+        16..=18 => {
+            let mode = [0, 1, 3, 0x10, 0x11][rng.below(5) as usize];
+            Op::Fallocate { n, mode, off, len: sized(rng) }
+        }
+        _ => {
+            *fresh += 1;
+            names[slot] = *fresh;
+            Op::Destroy { n }
+        }
+    }
+}
+
+fn step(before: &State, op: &Op) -> Step {
+    let mut after = before.clone();
+    let what = match op {
+        Op::Write { n, off, data } => format!("write {n} at {off:?} len {}", data.len()),
+        other => format!("{other:?}"),
+    };
+    let (object, touched) = match op {
+        Op::Write { n, off, data } => {
+            let o = after.entry(*n).or_default();
+            let off = off.map_or(o.len(), |x| x as usize);
+            let end = off + data.len();
+            if o.len() < end {
+                o.resize(end, 0);
+            }
+            o[off..end].copy_from_slice(data);
+            (*n, off as u64..end as u64)
+        }
+        Op::Truncate { n, size } => {
+            let o = after.entry(*n).or_default();
+            let from = (*size).min(o.len() as u64);
+            o.resize(*size as usize, 0);
+            (*n, from..u64::MAX)
+        }
+        Op::Fallocate { n, mode, off, len } => {
+            let o = after.entry(*n).or_default();
+            let end = off + len;
+            if mode & 1 == 0 && (o.len() as u64) < end {
+                o.resize(end as usize, 0);
+            }
+            if mode & 0x12 != 0 {
+                let (a, b) = ((*off as usize).min(o.len()), (end as usize).min(o.len()));
+                o[a..b].fill(0);
+            }
+            (*n, *off..end)
+        }
+        Op::Destroy { n } => {
+            after.remove(n);
+            (*n, 0..u64::MAX)
+        }
+    };
+    Step { what, object, touched, after }
+}
+
+async fn perform(o: &Ost, op: &Op, mark: u64) -> u64 {
+    let finish: FinishTxn = Box::new(move |t: &mut Txn, _, _| t.put(MARK, mark.to_le_bytes()));
+    let m = meta(mark as i64);
+    match op.clone() {
+        Op::Write { n, off, data } => o.objects.write(id(n), off, Bytes::from(data), m, finish).await.unwrap().2,
+        Op::Truncate { n, size } => o.objects.truncate(id(n), size, m, finish).await.unwrap().1,
+        Op::Fallocate { n, mode, off, len } => {
+            o.objects.fallocate(id(n), mode, off, len, m, finish).await.unwrap().1
+        }
+        Op::Destroy { n } => o.objects.destroy(vec![id(n)], finish).await.unwrap(),
+    }
+}
+
+async fn content(o: &Ost, n: u32) -> Vec<u8> {
+    let (bytes, size, _) = match o.objects.read(id(n), 0, 1 << 20).await {
+        Err(StoreError::Errno(Errno::ESTALE)) => return Vec::new(),
+        other => other.unwrap(),
+    };
+    assert_eq!(bytes.len() as u64, size);
+    bytes
+}
+
+/// What recovery found, against what may be there: `steps[..=started]` were begun, `steps[..acked]` done.
+async fn check(o: &Ost, steps: &[Step], acked: u64, started: u64, names: u32, why: &str) {
+    let mark = o.db.get(MARK).unwrap().map_or(0, |v| u64::from_le_bytes(v.try_into().unwrap()));
+    assert!(mark >= acked && mark <= started, "{why}: recovered {mark}, acknowledged {acked}, begun {started}");
+    for n in 1..=names {
+        let empty = Vec::new();
+        let want = steps[mark as usize].after.get(&n).unwrap_or(&empty);
+        let got = content(o, n).await;
+        assert_eq!(got.len(), want.len(), "{why}: size of {n} at step {mark}: {}", steps[mark as usize].what);
+        for (i, v) in got.iter().enumerate() {
+            let newer = steps[mark as usize + 1..=started as usize].iter().any(|s| {
+                s.object == n && s.touched.contains(&(i as u64)) && s.after.get(&n).and_then(|c| c.get(i)) == Some(v)
+            });
+            let history: Vec<_> = steps.iter().filter(|s| s.object == n).map(|s| &s.what).collect();
+            assert!(
+                *v == want[i] || newer,
+                "{why}: byte {i} of {n} is {v}, not {} (step {mark} of {started}); history {history:#?}",
+                want[i]
+            );
+        }
+    }
+}
+
+#[test]
+fn power_cuts_at_every_point_keep_what_was_acknowledged() {
+    for seed in 0..6 {
+        enumerate(seed);
+    }
+}
+
+fn enumerate(seed: u64) {
+    let bed = Bed::new();
+    format(&bed.world);
+    let o = open(&bed.world, 1);
+    bed.disk.record();
+    let mut rng = Rng::new(seed);
+    let (mut names, mut fresh) = ([1, 2, 3], 3);
+    let mut steps = vec![Step { what: "start".into(), object: 0, touched: 0..0, after: State::new() }];
+    bed.rt.block_on(async {
+        for i in 1..80u64 {
+            let op = pick(&mut rng, &mut names, &mut fresh, i as u8);
+            steps.push(step(&steps.last().unwrap().after, &op));
+            bed.world.disk.mkdir(&format!("/begin.{i}")).unwrap();
+            let lsn = perform(&o, &op, i).await;
+            let n = steps.last().unwrap().object;
+            let want = steps.last().unwrap().after.get(&n).cloned().unwrap_or_default();
+            assert!(content(&o, n).await == want, "seed {seed} step {i}: {}", steps.last().unwrap().what);
+            if rng.below(2) == 0 {
+                o.db.durable(lsn).await.unwrap();
+                bed.world.disk.mkdir(&format!("/acked.{i}")).unwrap();
+            }
+        }
+    });
+    drop(o);
+    let images = bed.disk.images();
+    let (mut acked, mut started) = (0, 0);
+    let stride = (images.len() as u64 / 250).max(1);
+    for (at, image) in images.iter().enumerate() {
+        if let Some(i) = image.what.strip_prefix("mkdir /acked.") {
+            acked = i.parse().unwrap();
+        }
+        if let Some(i) = image.what.strip_prefix("mkdir /begin.") {
+            started = i.parse().unwrap();
+        }
+        if rng.below(stride) != 0 {
+            continue;
+        }
+        let disk = image.disk();
+        let mode = [CrashMode::Random, CrashMode::Random, CrashMode::LoseAll, CrashMode::KeepAll][rng.below(4) as usize];
+        disk.crash_with(mode, &mut rng);
+        let why = format!("seed {seed} image {at} ({}) {mode:?}", image.what);
+        bed.rt.block_on(async {
+            let o = open(&bed.world_on(&disk), 2);
+            check(&o, &steps, acked, started, fresh, &why).await;
+            // Life goes on, and the next recovery finds the same.
+            let lsn = perform(&o, &Op::Write { n: 90, off: Some(5), data: vec![1; 10] }, started).await;
+            o.db.durable(lsn).await.unwrap();
+        });
+        disk.crash(&mut rng);
+        bed.rt.block_on(async {
+            let o = open(&bed.world_on(&disk), 3);
+            assert_eq!(content(&o, 90).await.len(), 15, "{why}");
+        });
+    }
+}
+
+#[test]
+fn objects_behave_like_byte_vectors_over_restarts() {
+    for seed in 100..104 {
+        let bed = Bed::new();
+        format(&bed.world);
+        let mut rng = Rng::new(seed);
+        let (mut names, mut fresh, mut state) = ([1, 2, 3], 3, State::new());
+        for epoch in 1..6 {
+            let o = open(&bed.world, epoch);
+            bed.rt.block_on(async {
+                for n in 1..=fresh {
+                    assert!(content(&o, n).await == state.get(&n).cloned().unwrap_or_default(), "seed {seed}");
+                }
+                let mut last = 0;
+                for i in 0..120u64 {
+                    let op = pick(&mut rng, &mut names, &mut fresh, i as u8);
+                    let s = step(&state, &op);
+                    last = perform(&o, &op, i).await;
+                    let want = s.after.get(&s.object).cloned().unwrap_or_default();
+                    assert!(content(&o, s.object).await == want, "seed {seed} step {i}: {}", s.what);
+                    state = s.after;
+                }
+                o.db.durable(last).await.unwrap();
+                if epoch % 2 == 0 {
+                    o.db.close().await.unwrap();
+                }
+            });
+            drop(o);
+            if epoch % 2 == 1 {
+                bed.disk.crash(&mut rng);
+            }
+        }
+    }
+}
+
+#[test]
+fn destroyed_objects_are_stale_and_their_space_is_free() {
+    let bed = Bed::new();
+    format(&bed.world);
+    let o = open(&bed.world, 1);
+    bed.rt.block_on(async {
+        let w = |n: u32, len: usize| o.objects.write(id(n), Some(0), Bytes::from(vec![7; len]), meta(1), nothing());
+        w(1, 100).await.unwrap();
+        w(2, 10_000).await.unwrap();
+        let (_, attr, lsn) = w(3, 1 << 20).await.unwrap();
+        assert_eq!((attr.size, attr.blocks), (1 << 20, 2048));
+        o.db.durable(lsn).await.unwrap();
+        let before = bed.disk.used_bytes();
+        let lsn = o.objects.destroy(vec![id(3), id(1), id(2), id(9), id(3)], nothing()).await.unwrap();
+        o.db.durable(lsn).await.unwrap();
+        for n in [1, 2, 3, 9] {
+            assert_eq!(w(n, 5).await.unwrap_err().errno(), Errno::ESTALE);
+            assert_eq!(o.objects.read(id(n), 0, 5).await.unwrap_err().errno(), Errno::ESTALE);
+            assert_eq!(o.objects.attr(id(n)).unwrap().0.size, 0);
+        }
+        o.db.close().await.unwrap();
+        assert!(bed.disk.used_bytes() + (1 << 20) <= before + 100_000);
+        assert_eq!(o.objects.list(None, 10).err().map(|e| e.errno()), Some(Errno::EROFS));
+    });
+}
+
+#[test]
+fn sparse_and_impossible_sizes() {
+    let bed = Bed::new();
+    format(&bed.world);
+    let o = open(&bed.world, 1);
+    bed.rt.block_on(async {
+        let write = |off: u64, len: usize| o.objects.write(id(1), Some(off), Bytes::from(vec![7; len]), meta(1), nothing());
+        assert_eq!(write(u64::MAX - 3, 10).await.unwrap_err().errno(), Errno::EFBIG);
+        assert_eq!(write((1 << 62) + 1, 10).await.unwrap_err().errno(), Errno::EFBIG);
+        assert_eq!(o.objects.attr(id(1)).unwrap().0.size, 0);
+        let (at, attr, _) = write(1 << 40, 10).await.unwrap();
+        assert_eq!((at, attr.size), (1 << 40, (1 << 40) + 10));
+        assert!(attr.blocks <= 16);
+        let (data, size) = o.objects.seek(id(1), 0, false).unwrap();
+        assert_eq!((data, size), (Some(1 << 40), (1 << 40) + 10));
+        assert_eq!(o.objects.seek(id(1), 0, true).unwrap().0, Some(0));
+        assert_eq!(o.objects.seek(id(1), 1 << 40, true).unwrap().0, Some((1 << 40) + 10));
+        assert_eq!(o.objects.seek(id(1), size, false).unwrap().0, None);
+        let t = o.objects.truncate(id(2), 1 << 62, meta(1), nothing()).await;
+        assert_eq!(t.unwrap_err().errno(), Errno::EFBIG);
+        assert_eq!(write(u64::MAX, 0).await.unwrap_err().errno(), Errno::EFBIG);
+        let f = o.objects.fallocate(id(1), 0x20, 0, 1, meta(1), nothing()).await;
+        assert_eq!(f.unwrap_err().errno(), Errno::EOPNOTSUPP);
+        assert_eq!(o.db.stopped(), None);
+    });
+}
+
+#[test]
+fn a_full_disk_gives_enospc_and_goes_on() {
+    let bed = Bed::new();
+    format(&bed.world);
+    bed.disk.set_faults(FaultPlan { capacity_bytes: Some(64 << 20), ..FaultPlan::default() });
+    let o = open(&bed.world, 1);
+    bed.rt.block_on(async {
+        let mut written = Vec::new();
+        let e = loop {
+            let n = written.len() as u32 + 1;
+            assert!(n < 200, "the disk must get full");
+            match o.objects.write(id(n), Some(0), Bytes::from(vec![n as u8; 1 << 20]), meta(1), nothing()).await {
+                Ok((_, _, lsn)) => {
+                    o.db.durable(lsn).await.unwrap();
+                    written.push(n);
+                }
+                Err(e) => break e,
+            }
+        };
+        assert_eq!(e.errno(), Errno::ENOSPC);
+        assert!(written.len() > 20, "{}", written.len());
+        assert_eq!(o.db.stopped(), None);
+        // Overwriting needs no space, deleting makes some.
+        o.objects.write(id(1), Some(0), Bytes::from(vec![99; 1 << 20]), meta(2), nothing()).await.unwrap();
+        let lsn = o.objects.destroy(vec![id(2), id(3)], nothing()).await.unwrap();
+        o.db.durable(lsn).await.unwrap();
+        // The files go after the commit: until then there may be no room.
+        let end = bed.world.now().plus(std::time::Duration::from_secs(20));
+        loop {
+            let w = o.objects.write(id(300), Some(0), Bytes::from(vec![5; 1 << 20]), meta(2), nothing()).await;
+            match w {
+                Ok(_) => break,
+                Err(e) => assert_eq!(e.errno(), Errno::ENOSPC),
+            }
+            assert!(bed.world.now() < end, "space of destroyed objects is never free");
+            bed.world.sleep(std::time::Duration::from_millis(5)).await;
+        }
+        assert_eq!(content(&o, 4).await, vec![4; 1 << 20]);
+    });
+}
+
+#[test]
+fn a_hard_enospc_in_the_middle_of_a_write_leaves_the_object_as_it_was() {
+    let bed = Bed::new();
+    format(&bed.world);
+    let o = open(&bed.world, 1);
+    bed.rt.block_on(async {
+        let write = |n: u32, off: u64, len: usize| {
+            o.objects.write(id(n), Some(off), Bytes::from(vec![n as u8; len]), meta(1), nothing())
+        };
+        let (_, _, lsn) = write(1, 0, 200_000).await.unwrap();
+        write(2, 0, 60_000).await.unwrap();
+        o.db.durable(lsn).await.unwrap();
+        // Only object files see a full disk, and only after the headroom was looked at.
+        let plan = FaultPlan {
+            capacity_bytes: Some(bed.disk.used_bytes() + 40_000),
+            only_below: Some("/t/objects".into()),
+            ..FaultPlan::default()
+        };
+        bed.disk.set_faults(plan);
+        for n in [1, 2] {
+            assert_eq!(write(n, 190_000, 300_000).await.unwrap_err().errno(), Errno::ENOSPC);
+            assert_eq!(content(&o, n).await.len(), if n == 1 { 200_000 } else { 60_000 });
+        }
+        assert_eq!(o.db.stopped(), None);
+        bed.disk.set_faults(FaultPlan::default());
+        // The gap behind the end is zeros, whatever the failed write left there.
+        write(1, 400_000, 10).await.unwrap();
+        let got = content(&o, 1).await;
+        assert!(got[..190_000].iter().all(|b| *b == 1) && got[200_000..400_000].iter().all(|b| *b == 0));
+    });
+}
+
+#[test]
+fn a_failed_flush_stops_the_target() {
+    let bed = Bed::new();
+    format(&bed.world);
+    let o = open(&bed.world, 1);
+    bed.rt.block_on(async {
+        let write = |len: usize| o.objects.write(id(1), Some(0), Bytes::from(vec![1; len]), meta(1), nothing());
+        let (_, _, lsn) = write(100_000).await.unwrap();
+        o.db.durable(lsn).await.unwrap();
+        let plan = FaultPlan { sync_error_ppm: 1_000_000, only_below: Some("/t/objects".into()), ..FaultPlan::default() };
+        bed.disk.set_faults(plan);
+        assert_eq!(write(100_000).await.unwrap_err().errno(), Errno::EROFS);
+        assert!(o.db.stopped().unwrap().contains("cannot flush object file"), "{:?}", o.db.stopped());
+        bed.disk.set_faults(FaultPlan::default());
+        assert_eq!(write(10).await.unwrap_err().errno(), Errno::EROFS);
+    });
+}
+
+#[test]
+fn files_of_unfinished_writes_are_removed_at_the_next_start() {
+    let bed = Bed::new();
+    format(&bed.world);
+    let o = open(&bed.world, 1);
+    let big = Bytes::from(vec![1; 100_000]);
+    bed.rt.block_on(async {
+        let (_, _, lsn) = o.objects.write(id(1), Some(0), big.clone(), meta(1), nothing()).await.unwrap();
+        o.db.durable(lsn).await.unwrap();
+    });
+    let files = |disk: &MemDisk| -> usize {
+        let w = bed.world_on(disk);
+        let subs = w.disk.list("/t/objects/own").unwrap();
+        subs.iter().map(|s| w.disk.list(&format!("/t/objects/own/{s}")).unwrap().len()).sum()
+    };
+    bed.disk.record();
+    bed.rt.block_on(async { o.objects.write(id(2), Some(0), big, meta(1), nothing()).await.unwrap() });
+    let images = bed.disk.images();
+    let image = images.iter().rfind(|i| i.what.starts_with("create /t/objects")).expect("a file was made");
+    let disk = image.disk();
+    disk.kill();
+    assert_eq!(files(&disk), 2);
+    let again = open(&bed.world_on(&disk), 2);
+    let end = bed.world.now().plus(std::time::Duration::from_secs(20));
+    while files(&disk) != 1 {
+        assert!(bed.world.now() < end, "the stray file is never removed");
+        bed.rt.block_on(bed.world.sleep(std::time::Duration::from_millis(5)));
+    }
+    drop(again);
+}
