@@ -150,7 +150,10 @@ async fn run(cx: &Cx, request: Request) -> Result<Reply, ControlError> {
                     message: format!("only root may set the parameter '{name}'"),
                 });
             }
-            fs.set_param(&name, &value)?;
+            match (name.as_str(), value.as_str()) {
+                (client::control::READ_ONLY, v) => fs.set_read_only(v != "0"),
+                _ => fs.set_param(&name, &value)?,
+            }
             Reply::Done
         }
     })

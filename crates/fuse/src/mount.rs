@@ -1,6 +1,7 @@
 //! Mounting: /dev/fuse and mount(2).
 
 use crate::options::MountPoint;
+use client::control::{READ_ONLY, Request};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -120,11 +121,19 @@ fn mount_call(source: &str, dir: &Path, flags: u64, data: &str) -> io::Result<()
     if r < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// `mount -o remount`: only read-only, access time and the like can change; the daemon is not asked.
+/// `mount -o remount`: only read-only, access time and the like can change. No second daemon: the kernel is told,
+/// and the running one whether it may write.
 pub fn remount(at: &MountPoint) -> Result<(), MountError> {
     world::sys::mounts::remount(&at.dir, at.flags).map_err(|e| {
         let message = format!("cannot remount {}: {e}", at.dir.display());
         error(e, message)
+    })?;
+    let value = if at.flags & libc::MS_RDONLY != 0 { "1" } else { "0" };
+    let request = Request::SetParam { name: READ_ONLY.to_string(), value: value.to_string() };
+    let told = client::control::open(&at.dir).and_then(|d| client::control::call(&d, &request));
+    told.map(|_| ()).map_err(|e| MountError {
+        errno: model::Errno(e.errno),
+        message: format!("{} is remounted, but its daemon cannot be told: {e}", at.dir.display()),
     })
 }
 

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use model::{Attr, Errno};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use zerocopy::{Immutable, IntoBytes};
 
 /// What follows the header of a successful answer.
@@ -116,6 +117,34 @@ impl Channel {
                     return;
                 }
             }
+        }
+    }
+}
+
+/// A request that must be answered. Dropped without an answer (a panic, a runtime that ends) it fails with EIO:
+/// a caller that nobody answers could not even be killed.
+pub struct Pending {
+    channel: Arc<Channel>,
+    unique: u64,
+    answered: bool,
+}
+
+impl Pending {
+    pub fn new(channel: Arc<Channel>, unique: u64) -> Pending {
+        Pending { channel, unique, answered: false }
+    }
+
+    pub fn answer(mut self, a: &Answer) {
+        self.answered = true;
+        self.channel.answer(self.unique, a);
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if !self.answered {
+            tracing::error!(unique = self.unique, "a request was lost");
+            self.channel.answer(self.unique, &Err(Errno::EIO));
         }
     }
 }

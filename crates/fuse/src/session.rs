@@ -10,7 +10,7 @@ use crate::buffer::{Buffer, Pool};
 use crate::interrupt::Kind;
 use crate::mount::{self, Mounted};
 use crate::ops::{self, Cx, kind_of};
-use crate::reply::{Answer, Channel, Reply};
+use crate::reply::{Answer, Channel, Pending, Reply};
 use crate::request::{Op, parse_header, parse_request};
 use bytes::Bytes;
 use client::Fs;
@@ -167,7 +167,13 @@ fn worker(s: &Arc<Shared>, channel: &Arc<Channel>) {
         let got = channel.read(&mut buf);
         s.idle.fetch_sub(1, Ordering::AcqRel);
         match got {
-            Ok(n) => s.request(channel, buf, n),
+            Ok(n) => {
+                // A defect in one operation is that operation's EIO (see Pending), not the mount's end.
+                let run = std::panic::AssertUnwindSafe(|| s.request(channel, buf, n));
+                if std::panic::catch_unwind(run).is_err() {
+                    tracing::error!("a request made the daemon panic");
+                }
+            }
             Err(e) => match e.raw_os_error() {
                 // ENOENT: the request was interrupted before it was read.
                 Some(libc::EINTR | libc::EAGAIN | libc::ENOENT) => {}
@@ -223,10 +229,11 @@ impl Shared {
             Op::Write(_, r) => buf.share(r.clone()),
             _ => Bytes::new(),
         };
+        let pending = Pending::new(channel.clone(), h.unique);
         let f = ops::start(Cx::new(b.clone(), &h), request, data);
         match block_on_for(f, self.patience()) {
-            Ok(answer) => channel.answer(h.unique, &answer),
-            Err(f) => self.hand_over(channel.clone(), h, kind, f),
+            Ok(answer) => pending.answer(&answer),
+            Err(f) => self.hand_over(pending, h, kind, f),
         }
     }
 
@@ -236,7 +243,7 @@ impl Shared {
     }
 
     /// Lets the runtime finish a request.
-    fn hand_over(&self, channel: Arc<Channel>, h: abi::InHeader, kind: Kind, f: BoxFuture<Answer>) {
+    fn hand_over(&self, pending: Pending, h: abi::InHeader, kind: Kind, f: BoxFuture<Answer>) {
         let b = self.bridge.clone();
         let cancelled = b.table.insert(h.unique, h.pid, kind, b.world.now());
         self.bridge.world.spawn("fuse-op", async move {
@@ -246,7 +253,7 @@ impl Shared {
                 Either::Right(e) => Err(e),
             };
             b.table.remove(h.unique);
-            channel.answer(h.unique, &answer);
+            pending.answer(&answer);
         });
     }
 
