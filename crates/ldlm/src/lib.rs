@@ -1,1 +1,13 @@
-//! (see ARCHITECTURE.md)
+//! Distributed locks, both ends, as stepped state machines without I/O.
+//!
+//! `table` is the server's: flock, POSIX byte ranges with deadlock detection, extents held for one
+//! operation. `client` is the bookkeeping of a mount: what it holds, what it waits for, what it must
+//! reclaim. `posix` holds the range arithmetic that both share. What the kinds promise is in
+//! `docs/semantics.md`.
+
+pub mod client;
+mod posix;
+pub mod table;
+
+pub use client::{LockClient, Stray, Waiter};
+pub use table::{Client, Event, Listed, LockTable, Step};

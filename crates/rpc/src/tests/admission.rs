@@ -131,7 +131,8 @@ fn broken_rules_end_the_connection_and_nothing_else() {
         let start = w.now();
         assert!(conn.recv().await.is_err());
         assert!(w.now().since(start) >= Duration::from_secs(10));
-        let spoil: [(&str, fn(&mut Header)); 6] = [
+        type Spoil = fn(&mut Header);
+        let spoil: [(&str, Spoil); 6] = [
             ("epoch", |h| h.epoch += 1),
             ("old epoch", |h| h.epoch -= 1),
             ("session", |h| h.session += 1),

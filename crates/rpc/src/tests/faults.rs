@@ -4,17 +4,12 @@ use super::*;
 use crate::testing::Faults;
 use wire::msg::reclaim::OpenRecord;
 
-struct Node {
-    world: World,
-    id: u64,
-}
-
 struct Cluster {
     lab: Lab,
     target: TargetId,
     disk: Arc<Mutex<Disk>>,
     seen: Arc<Mutex<Seen>>,
-    server: Mutex<Option<Node>>,
+    server: Mutex<Option<u64>>,
 }
 
 impl Cluster {
@@ -26,13 +21,13 @@ impl Cluster {
         let (world, id) = node(&self.lab, 1);
         let c = Counter::start(&world, self.target, &self.disk, &self.seen);
         let server = serve(&world, 1, vec![c], &Peers::new()).await;
-        *lock(&self.server) = Some(Node { world, id });
+        *lock(&self.server) = Some(id);
         server
     }
 
     fn kill(&self) {
         let n = lock(&self.server).take().unwrap();
-        self.lab.kill(n.id, ip(1));
+        self.lab.kill(n, ip(1));
         let mut s = lock(&self.seen);
         s.running = 0;
         s.by_slot.clear();

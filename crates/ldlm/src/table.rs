@@ -1,0 +1,497 @@
+//! The server's lock table.
+//!
+//! Three kinds that know nothing of each other, each with what is granted and who waits:
+//!
+//! * **Flock**: the whole file, owned by an open file description (client, owner). A change of mode gives the
+//!   old lock back first and then asks for the new one: others may come between, as flock(2) says.
+//! * **Posix**: byte ranges of a process (client, owner). A new lock replaces what the owner has in its range.
+//!   Waiting in a circle, over any number of files, is EDEADLK.
+//! * **Extent**: a byte range for one operation (client, id). First come, first served: a request waits behind
+//!   every earlier one that conflicts with it, granted or not, so that writers do not starve.
+//!
+//! Flock and POSIX requests conflict with granted locks only (a non-blocking one must not fail because of
+//! somebody who waits); waiters are served in the order of their arrival.
+
+use crate::posix::{carve, coalesce, overlap, splits};
+use model::limits::LOCKS_PER_CLIENT_MAX;
+use model::{Errno, Fid};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use wire::msg::enqueue::{LockKind, LockMode, LockSpec};
+
+/// A client's uuid.
+pub type Client = [u8; 16];
+
+/// What a waiting client must be told (`Notify::LockGranted`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    pub client: Client,
+    pub id: u64,
+    /// `None`: granted.
+    pub error: Option<Errno>,
+}
+
+/// The outcome of one step: for the caller, and for others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// `Ok(true)`: granted (or done); `Ok(false)`: waits, an [`Event`] will follow.
+    pub result: Result<bool, Errno>,
+    pub events: Vec<Event>,
+}
+
+impl Step {
+    fn new(result: Result<bool, Errno>) -> Step {
+        Step { result, events: Vec::new() }
+    }
+}
+
+/// One lock as `list` shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listed {
+    pub client: Client,
+    pub spec: LockSpec,
+    pub granted: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Held {
+    client: Client,
+    spec: LockSpec,
+}
+
+struct Waiting {
+    /// Order of arrival, over the whole table.
+    seq: u64,
+    held: Held,
+}
+
+#[derive(Default)]
+struct Queue {
+    granted: Vec<Held>,
+    waiting: VecDeque<Waiting>,
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.granted.is_empty() && self.waiting.is_empty()
+    }
+}
+
+type Owner = (Client, u64);
+
+/// Every lock of one metadata target.
+pub struct LockTable {
+    queues: BTreeMap<(Fid, LockKind), Queue>,
+    /// Locks of each client, granted pieces and waiting ones, by where they are.
+    counts: BTreeMap<Client, BTreeMap<(Fid, LockKind), usize>>,
+    /// Where each owner waits for POSIX ranges.
+    posix_waits: BTreeMap<Owner, BTreeSet<(Fid, u64)>>,
+    next_seq: u64,
+    per_client_max: usize,
+}
+
+impl Default for LockTable {
+    fn default() -> LockTable {
+        LockTable::new()
+    }
+}
+
+fn owner(h: &Held) -> Owner {
+    (h.client, h.spec.owner)
+}
+
+/// Whether two locks of one kind on one file exclude each other.
+fn conflict(kind: LockKind, a: &Held, b: &Held) -> bool {
+    let both_read = a.spec.mode == LockMode::Read && b.spec.mode == LockMode::Read;
+    if both_read || !overlap(&a.spec, b.spec.start, b.spec.end) {
+        return false;
+    }
+    match kind {
+        LockKind::Flock | LockKind::Posix => owner(a) != owner(b),
+        LockKind::Extent => (a.client, a.spec.id) != (b.client, b.spec.id),
+    }
+}
+
+impl LockTable {
+    pub fn new() -> LockTable {
+        LockTable::with_limit(LOCKS_PER_CLIENT_MAX)
+    }
+
+    /// A table in which each client may have about `per_client_max` locks; more fail with ENOLCK.
+    pub fn with_limit(per_client_max: usize) -> LockTable {
+        LockTable {
+            queues: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            posix_waits: BTreeMap::new(),
+            next_seq: 0,
+            per_client_max,
+        }
+    }
+
+    /// Asks for a lock. Repeating a request (same client and id) that waits or is granted changes nothing.
+    ///
+    /// Errors: EAGAIN if it conflicts and `wait` is false, EDEADLK if it would wait in a circle, ENOLCK over
+    /// the limit, EINVAL for an empty range.
+    pub fn enqueue(&mut self, client: Client, spec: &LockSpec, wait: bool) -> Step {
+        let Some(new) = normal(client, spec) else { return Step::new(Err(Errno::EINVAL)) };
+        let (fid, kind) = (spec.fid, spec.kind);
+        let at = (fid, kind);
+        if let Some(q) = self.queues.get(&at) {
+            if q.waiting.iter().any(|w| w.held.client == client && w.held.spec.id == spec.id) {
+                return Step::new(Ok(false));
+            }
+            let repeated = q.granted.iter().any(|h| h.client == client && h.spec.id == spec.id);
+            if repeated && kind != LockKind::Posix {
+                return Step::new(Ok(true));
+            }
+        }
+        let mut step = Step::new(Ok(true));
+        if kind == LockKind::Flock && self.give_back_other_mode(at, &new) {
+            self.promote(at, &mut step.events);
+        }
+        if self.total(client) >= self.per_client_max {
+            step.result = Err(Errno::ENOLCK);
+            self.tidy(at);
+            return step;
+        }
+        let blockers = self.blockers(at, &new, None);
+        if blockers.is_empty() {
+            self.grant(at, new);
+            self.settle(at, &mut step.events);
+        } else if !wait {
+            step.result = Err(Errno::EAGAIN);
+        } else if kind == LockKind::Posix && self.waits_for(&blockers, owner(&new)) {
+            step.result = Err(Errno::EDEADLK);
+        } else {
+            self.push_waiting(at, new);
+            step.result = Ok(false);
+        }
+        self.tidy(at);
+        step
+    }
+
+    /// Gives a lock back, or stops waiting for it. A POSIX range that was granted goes as far as no later
+    /// lock of its owner has replaced it. Unknown ids are no error.
+    pub fn cancel(&mut self, client: Client, fid: Fid, id: u64) -> Vec<Event> {
+        let mut events = Vec::new();
+        for kind in [LockKind::Flock, LockKind::Posix, LockKind::Extent] {
+            let at = (fid, kind);
+            let Some(q) = self.queues.get_mut(&at) else { continue };
+            let mine = |h: &Held| h.client == client && h.spec.id == id;
+            let before = q.granted.len();
+            q.granted.retain(|h| !mine(h));
+            let gone = before - q.granted.len();
+            let seqs: Vec<u64> = q.waiting.iter().filter(|w| mine(&w.held)).map(|w| w.seq).collect();
+            self.uncount(client, at, gone);
+            for seq in &seqs {
+                self.remove_waiting(at, *seq);
+            }
+            if gone > 0 || !seqs.is_empty() {
+                self.promote(at, &mut events);
+                self.tidy(at);
+            }
+        }
+        events
+    }
+
+    /// Unlocks `start..=end` of an owner's POSIX locks, or its flock whatever the range. Extents are given
+    /// back by id alone: EINVAL. ENOLCK if the split would exceed the client's limit.
+    pub fn cancel_range(
+        &mut self,
+        client: Client,
+        fid: Fid,
+        kind: LockKind,
+        owner: u64,
+        start: u64,
+        end: u64,
+    ) -> Step {
+        if kind == LockKind::Extent || start > end {
+            return Step::new(Err(Errno::EINVAL));
+        }
+        let (start, end) = if kind == LockKind::Flock { (0, u64::MAX) } else { (start, end) };
+        let at = (fid, kind);
+        let mut step = Step::new(Ok(true));
+        let full = self.total(client) >= self.per_client_max;
+        let Some(q) = self.queues.get_mut(&at) else { return step };
+        let mine = |h: &Held| h.client == client && h.spec.owner == owner;
+        if full && q.granted.iter().any(|h| mine(h) && splits(&h.spec, start, end)) {
+            return Step::new(Err(Errno::ENOLCK));
+        }
+        let before = q.granted.len();
+        let changed = carve(&mut q.granted, start, end, mine, |h| &mut h.spec);
+        let after = q.granted.len();
+        self.recount(client, at, before, after);
+        if changed {
+            self.promote(at, &mut step.events);
+        }
+        self.tidy(at);
+        step
+    }
+
+    /// The first granted lock that would stand in the way (F_GETLK), as its owner sees it: neighbouring pieces
+    /// of one mode are one.
+    pub fn getlock(&self, client: Client, spec: &LockSpec) -> Option<LockSpec> {
+        let new = normal(client, spec)?;
+        let q = self.queues.get(&(spec.fid, spec.kind))?;
+        let in_the_way = q.granted.iter().filter(|h| conflict(spec.kind, h, &new));
+        let first = in_the_way.min_by_key(|h| (h.spec.start, h.client, h.spec.owner))?;
+        if spec.kind != LockKind::Posix {
+            return Some(first.spec.clone());
+        }
+        let same = q.granted.iter().filter(|h| owner(h) == owner(first)).map(|h| &h.spec);
+        Some(coalesce(&first.spec, same))
+    }
+
+    /// Everything of a client is gone: it left or was evicted.
+    pub fn client_gone(&mut self, client: Client) -> Vec<Event> {
+        let places: Vec<_> = self.counts.remove(&client).map(|m| m.into_keys().collect()).unwrap_or_default();
+        let mut events = Vec::new();
+        for at in &places {
+            let Some(q) = self.queues.get_mut(at) else { continue };
+            q.granted.retain(|h| h.client != client);
+            q.waiting.retain(|w| w.held.client != client);
+        }
+        let owners = (client, 0)..=(client, u64::MAX);
+        let gone: Vec<Owner> = self.posix_waits.range(owners).map(|(o, _)| *o).collect();
+        for o in gone {
+            self.posix_waits.remove(&o);
+        }
+        for at in places {
+            self.promote(at, &mut events);
+            self.tidy(at);
+        }
+        events
+    }
+
+    /// After a restart: a client says what it had been granted. False: somebody else has it by now. Waiting
+    /// locks are not reclaimed but asked for again.
+    pub fn reclaim(&mut self, client: Client, spec: &LockSpec) -> bool {
+        let Some(new) = normal(client, spec) else { return false };
+        let at = (spec.fid, spec.kind);
+        if let Some(q) = self.queues.get(&at) {
+            if q.granted.iter().any(|h| conflict(spec.kind, h, &new)) {
+                return false;
+            }
+            let same = |h: &Held| h.client == client && h.spec.id == spec.id;
+            if spec.kind != LockKind::Posix && q.granted.iter().any(same) {
+                return true;
+            }
+        }
+        if self.total(client) >= self.per_client_max {
+            return false;
+        }
+        if spec.kind == LockKind::Flock {
+            self.give_back_other_mode(at, &new);
+        }
+        self.grant(at, new);
+        true
+    }
+
+    /// At most `limit` locks, by file.
+    pub fn list(&self, limit: usize) -> Vec<Listed> {
+        let one = |h: &Held, granted| Listed { client: h.client, spec: h.spec.clone(), granted };
+        let all = self.queues.values().flat_map(|q| {
+            let granted = q.granted.iter().map(move |h| one(h, true));
+            granted.chain(q.waiting.iter().map(move |w| one(&w.held, false)))
+        });
+        all.take(limit).collect()
+    }
+
+    /// Granted pieces and waiting requests of a client.
+    pub fn total(&self, client: Client) -> usize {
+        self.counts.get(&client).map_or(0, |m| m.values().sum())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    /// flock: the owner's lock of the other mode goes before the new one is tried. One of the same mode only
+    /// takes the new id. True if something was given back.
+    fn give_back_other_mode(&mut self, at: (Fid, LockKind), new: &Held) -> bool {
+        let Some(q) = self.queues.get_mut(&at) else { return false };
+        let Some(i) = q.granted.iter().position(|h| owner(h) == owner(new)) else { return false };
+        let old = q.granted.remove(i);
+        self.uncount(new.client, at, 1);
+        old.spec.mode != new.spec.mode
+    }
+
+    /// Owners (for extents: operations) that `new` must wait for. `before`: as a waiter with this number,
+    /// otherwise as one that arrives now.
+    fn blockers(&self, at: (Fid, LockKind), new: &Held, before: Option<u64>) -> Vec<Owner> {
+        let Some(q) = self.queues.get(&at) else { return Vec::new() };
+        let mut out: Vec<Owner> = q.granted.iter().filter(|h| conflict(at.1, h, new)).map(owner).collect();
+        if at.1 == LockKind::Extent {
+            let earlier = q.waiting.iter().take_while(|w| before.is_none_or(|b| w.seq < b));
+            out.extend(earlier.filter(|w| conflict(at.1, &w.held, new)).map(|w| owner(&w.held)));
+        }
+        out
+    }
+
+    /// Whether any of `from` waits, directly or through others, for a POSIX lock of `me`.
+    fn waits_for(&self, from: &[Owner], me: Owner) -> bool {
+        let mut seen: BTreeSet<Owner> = BTreeSet::new();
+        let mut todo: Vec<Owner> = from.to_vec();
+        while let Some(o) = todo.pop() {
+            if o == me {
+                return true;
+            }
+            if !seen.insert(o) {
+                continue;
+            }
+            for (fid, seq) in self.posix_waits.get(&o).into_iter().flatten() {
+                let at = (*fid, LockKind::Posix);
+                if let Some(w) = self.find_waiting(at, *seq) {
+                    todo.extend(self.blockers(at, &w.held, Some(*seq)));
+                }
+            }
+        }
+        false
+    }
+
+    fn find_waiting(&self, at: (Fid, LockKind), seq: u64) -> Option<&Waiting> {
+        let q = self.queues.get(&at)?;
+        q.waiting.binary_search_by_key(&seq, |w| w.seq).ok().map(|i| &q.waiting[i])
+    }
+
+    fn push_waiting(&mut self, at: (Fid, LockKind), held: Held) {
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        self.count(held.client, at, 1);
+        if at.1 == LockKind::Posix {
+            self.posix_waits.entry(owner(&held)).or_default().insert((at.0, seq));
+        }
+        self.queues.entry(at).or_default().waiting.push_back(Waiting { seq, held });
+    }
+
+    fn remove_waiting(&mut self, at: (Fid, LockKind), seq: u64) -> Option<Held> {
+        let q = self.queues.get_mut(&at)?;
+        let i = q.waiting.binary_search_by_key(&seq, |w| w.seq).ok()?;
+        let w = q.waiting.remove(i).expect("the index was found");
+        self.uncount(w.held.client, at, 1);
+        if at.1 == LockKind::Posix {
+            let o = owner(&w.held);
+            if let Some(set) = self.posix_waits.get_mut(&o) {
+                set.remove(&(at.0, seq));
+                if set.is_empty() {
+                    self.posix_waits.remove(&o);
+                }
+            }
+        }
+        Some(w.held)
+    }
+
+    /// Enters a lock that conflicts with nothing.
+    fn grant(&mut self, at: (Fid, LockKind), new: Held) {
+        let q = self.queues.entry(at).or_default();
+        debug_assert!(!q.granted.iter().any(|h| conflict(at.1, h, &new)));
+        let client = new.client;
+        let before = q.granted.len();
+        if at.1 == LockKind::Posix {
+            let (start, end, o) = (new.spec.start, new.spec.end, owner(&new));
+            carve(&mut q.granted, start, end, |h| owner(h) == o, |h| &mut h.spec);
+        }
+        q.granted.push(new);
+        let after = q.granted.len();
+        self.recount(client, at, before, after);
+    }
+
+    /// Grants what can be granted now, in order of arrival.
+    fn promote(&mut self, at: (Fid, LockKind), events: &mut Vec<Event>) {
+        let mut i = 0;
+        loop {
+            let Some(w) = self.queues.get(&at).and_then(|q| q.waiting.get(i)) else { return };
+            if !self.blockers(at, &w.held, Some(w.seq)).is_empty() {
+                i += 1;
+                continue;
+            }
+            let seq = w.seq;
+            let held = self.remove_waiting(at, seq).expect("it was just seen");
+            events.push(Event { client: held.client, id: held.spec.id, error: None });
+            if at.1 == LockKind::Flock {
+                // Its other thread may have got a lock meanwhile.
+                self.give_back_other_mode(at, &held);
+            }
+            self.grant(at, held);
+            self.break_circles(at, events);
+            // A POSIX or flock grant may have been a downgrade that lets earlier waiters in.
+            i = 0;
+        }
+    }
+
+    /// After a grant: a downgrade lets waiters in, and an owner that waits elsewhere may have closed a circle.
+    fn settle(&mut self, at: (Fid, LockKind), events: &mut Vec<Event>) {
+        if at.1 == LockKind::Extent {
+            return;
+        }
+        self.promote(at, events);
+        self.break_circles(at, events);
+    }
+
+    /// A lock granted to an owner that waits elsewhere (another thread of it) may close a circle through
+    /// those who wait here: they fail, the latest first.
+    fn break_circles(&mut self, at: (Fid, LockKind), events: &mut Vec<Event>) {
+        if at.1 != LockKind::Posix {
+            return;
+        }
+        loop {
+            let Some(q) = self.queues.get(&at) else { return };
+            // Only an owner that holds something here and waits somewhere can close one.
+            if !q.granted.iter().any(|h| self.posix_waits.contains_key(&owner(h))) {
+                return;
+            }
+            let closed = q.waiting.iter().rev().find(|w| {
+                let blockers = self.blockers(at, &w.held, Some(w.seq));
+                self.waits_for(&blockers, owner(&w.held))
+            });
+            let Some(seq) = closed.map(|w| w.seq) else { return };
+            let held = self.remove_waiting(at, seq).expect("it was just seen");
+            events.push(Event { client: held.client, id: held.spec.id, error: Some(Errno::EDEADLK) });
+        }
+    }
+
+    fn count(&mut self, client: Client, at: (Fid, LockKind), n: usize) {
+        *self.counts.entry(client).or_default().entry(at).or_default() += n;
+    }
+
+    fn uncount(&mut self, client: Client, at: (Fid, LockKind), n: usize) {
+        if n == 0 {
+            return;
+        }
+        let m = self.counts.get_mut(&client).expect("the client has locks");
+        let c = m.get_mut(&at).expect("the client has locks here");
+        *c = c.checked_sub(n).expect("no more locks go than there were");
+        if *c == 0 {
+            m.remove(&at);
+        }
+        if m.is_empty() {
+            self.counts.remove(&client);
+        }
+    }
+
+    fn recount(&mut self, client: Client, at: (Fid, LockKind), before: usize, after: usize) {
+        if after > before {
+            self.count(client, at, after - before);
+        } else {
+            self.uncount(client, at, before - after);
+        }
+    }
+
+    fn tidy(&mut self, at: (Fid, LockKind)) {
+        if self.queues.get(&at).is_some_and(Queue::is_empty) {
+            self.queues.remove(&at);
+        }
+    }
+}
+
+/// The request as the table keeps it: a flock covers the whole file. `None` for an empty range.
+fn normal(client: Client, spec: &LockSpec) -> Option<Held> {
+    let mut spec = spec.clone();
+    if spec.kind == LockKind::Flock {
+        (spec.start, spec.end) = (0, u64::MAX);
+    }
+    (spec.start <= spec.end).then_some(Held { client, spec })
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;
