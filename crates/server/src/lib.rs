@@ -1,1 +1,76 @@
-//! (see ARCHITECTURE.md)
+//! The programs: `nacred` (a server node), `nacre up` and its relatives (a whole file system on one machine),
+//! `mount.nacre` (the mount helper and its client daemon).
+
+pub mod links;
+pub mod log;
+pub mod mount;
+pub mod nacred;
+pub mod up;
+
+use std::ffi::OsString;
+use std::path::Path;
+
+const HELP: &str = "\
+nacre: a parallel file system in user space
+
+usage: nacre COMMAND ...
+
+A whole file system on this machine:
+  up --dir DIR [--mount MNT]...   start it (made at the first time); what runs already is left alone
+  down --dir DIR [--force]        unmount and stop it; the files stay
+  status [--dir DIR] [--json]     its processes
+  wipe --dir DIR                  remove it with all files
+  fsck DIR                        check it offline
+
+The parts, for several hosts (each also a program of its own):
+  mkfs.nacre, tunefs.nacre        make and change a target in a folder
+  nacred [--nid NID] DIR...       serve targets
+  mount.nacre NID:/FSNAME MNT     mount
+  lfs, lctl                       ask and tune
+
+  install-links DIR               make the programs' links in DIR
+";
+
+/// Runs the program that `args[0]` or `args[1]` names. Returns the exit status.
+pub fn run(args: &[OsString]) -> u8 {
+    let called = args.first().and_then(|a| Path::new(a).file_name()).map(|n| n.to_string_lossy().into_owned());
+    let mut program = called.unwrap_or_default();
+    let mut rest = args.get(1..).unwrap_or_default();
+    if !links::NAMES.contains(&program.as_str()) {
+        let Some(first) = rest.first() else {
+            eprint!("{HELP}");
+            return 2;
+        };
+        program = first.to_string_lossy().into_owned();
+        rest = &rest[1..];
+    }
+    if let Some(code) = admin::run(&program, rest) {
+        return exit_status(code);
+    }
+    let code = match program.as_str() {
+        "nacred" => nacred::main(rest),
+        "mount.nacre" | "mount.fuse.nacre" => mount::main(rest),
+        "up" => up::main_up(rest),
+        "down" => up::main_down(rest),
+        "status" => up::main_status(rest),
+        "wipe" => up::main_wipe(rest),
+        "install-links" => links::main(rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            0
+        }
+        "version" | "--version" | "-V" => {
+            println!("nacre {}", admin::VERSION);
+            0
+        }
+        other => {
+            eprintln!("nacre: unknown command '{other}'\n\n{HELP}");
+            2
+        }
+    };
+    exit_status(code)
+}
+
+fn exit_status(code: i32) -> u8 {
+    u8::try_from(code & 0xff).unwrap_or(1)
+}

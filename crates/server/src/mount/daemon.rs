@@ -1,0 +1,130 @@
+//! The client daemon of one mount. `ps` shows it as `mount.nacre SOURCE DIR`.
+
+use super::source::Source;
+use client::{Fs, MountOptions};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+use world::World;
+use world::sys::mounts::Unmount;
+use world::sys::process::{self, SIGINT, SIGTERM};
+
+/// The line that tells the helper how it went.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Mounted,
+    Failed { message: String },
+}
+
+fn say(o: &Outcome) {
+    let line = serde_json::to_string(o).expect("plain data encodes");
+    if let Err(e) = process::report(&line) {
+        tracing::debug!("the mount helper does not listen: {e}");
+    }
+}
+
+struct Wanted {
+    source: String,
+    dir: PathBuf,
+    options: fuse::Options,
+    what: Source,
+}
+
+fn wanted(args: &[OsString]) -> Result<Wanted, String> {
+    let [source, dir, rest @ ..] = args else { return Err("the daemon is started by the mount helper".to_string()) };
+    let list = rest.get(1).map(|o| o.to_string_lossy().into_owned()).unwrap_or_default();
+    let source = source.to_str().ok_or("the source is not UTF-8")?.to_string();
+    let what = Source::parse(&source)?;
+    let options = fuse::parse_options(&list).map_err(|e| e.to_string())?;
+    Ok(Wanted { source, dir: PathBuf::from(dir), options, what })
+}
+
+async fn connect(world: &World, w: &Wanted) -> Result<std::sync::Arc<Fs>, String> {
+    let host = world::sys::hostname();
+    let attempts = w.options.retry.unwrap_or(0).saturating_add(1);
+    let mut last = String::new();
+    for n in 0..attempts {
+        if n > 0 {
+            tracing::info!("attempt {} of {attempts}: {last}", n + 1);
+            world.sleep(Duration::from_secs(1)).await;
+        }
+        let opt = MountOptions {
+            mgs_nids: w.what.mgs_nids.clone(),
+            fsname: w.what.fsname.clone(),
+            subdir: w.what.subdir.clone(),
+            port: w.options.port.unwrap_or(model::limits::PORT),
+            bind: w.options.bind,
+            client_name: format!("nacre-client {} on {host} at {}", admin::VERSION, w.dir.display()),
+            soft_timeout_ms: w.options.soft_timeout_ms(),
+            // The kernel keeps `ro`, so that remount,rw needs no second daemon.
+            read_only: false,
+        };
+        match Fs::mount(world.clone(), opt).await {
+            Ok(fs) => return Ok(fs),
+            Err(e) => last = e.to_string(),
+        }
+    }
+    Err(last)
+}
+
+async fn bring_up(world: &World, w: &Wanted) -> Result<fuse::Session, String> {
+    let fs = connect(world, w).await?;
+    let at = fuse::MountPoint { source: w.source.clone(), dir: w.dir.clone(), flags: w.options.flags };
+    let mounted = match fuse::mount(&at) {
+        Ok(m) => m,
+        Err(e) => {
+            fs.unmount().await;
+            return Err(e.message);
+        }
+    };
+    let config = fuse::Config { readdirplus: w.options.readdirplus, ..fuse::Config::default() };
+    let session = fuse::serve(world, fs, mounted, config).map_err(|e| format!("cannot serve the mount: {e}"))?;
+    session.ready().await?;
+    Ok(session)
+}
+
+pub fn main(args: &[OsString]) -> i32 {
+    process::block_signals(&[SIGTERM, SIGINT]);
+    process::set_name("mount.nacre");
+    process::raise_open_files();
+    crate::log::start();
+    let failed = |message: String| {
+        tracing::error!("{message}");
+        say(&Outcome::Failed { message });
+        super::EXIT_FAILURE
+    };
+    let w = match wanted(args) {
+        Ok(w) => w,
+        Err(e) => return failed(e),
+    };
+    let (world, runtime) = match world::real::start(2) {
+        Ok(r) => r,
+        Err(e) => return failed(format!("cannot start threads: {e}")),
+    };
+    let session = match runtime.block_on(bring_up(&world, &w)) {
+        Ok(s) => s,
+        Err(e) => return failed(e),
+    };
+    tracing::info!("mounted {} at {}", w.source, w.dir.display());
+    say(&Outcome::Mounted);
+    let session = std::sync::Arc::new(session);
+    let on_signal = session.clone();
+    // A signal is a wish to unmount: refused while the mount is in use, as umount(8) would be.
+    let watcher = world::sys::thread("signals", move || {
+        loop {
+            if process::wait_signal(&[SIGTERM, SIGINT], Duration::from_secs(3600)).is_some()
+                && let Err(e) = on_signal.unmount(Unmount::Normal)
+            {
+                tracing::warn!("asked to end by a signal, but cannot unmount: {e}");
+            }
+        }
+    });
+    if let Err(e) = watcher {
+        tracing::warn!("signals are not watched: {e}");
+    }
+    runtime.block_on(session.wait());
+    tracing::info!("unmounted {}", w.dir.display());
+    0
+}

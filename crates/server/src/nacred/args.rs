@@ -1,0 +1,64 @@
+//! nacred's command line, and the address it serves at.
+
+use super::StartError;
+use super::target::Label;
+use clap::Parser;
+use model::{Nid, limits};
+use std::ffi::OsString;
+use world::sys;
+
+/// Serves targets that mkfs.nacre made.
+#[derive(Parser, Debug, Clone)]
+#[command(name = "nacred", version)]
+pub struct Options {
+    /// Address to serve at, for example 10.0.0.1@tcp [default: --servicenode of the targets, or the address
+    /// of this host that leads to the MGS]
+    #[arg(long)]
+    pub nid: Option<Nid>,
+    /// TCP port; all nodes of a file system use the same
+    #[arg(long, default_value_t = limits::PORT)]
+    pub port: u16,
+    /// Milliseconds of silence after which clients ping; six times that, and they are evicted
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(50..=600_000))]
+    pub ping_interval: u32,
+    /// Folders of the targets
+    #[arg(required = true)]
+    pub dirs: Vec<String>,
+}
+
+impl Options {
+    /// `Err` carries the exit status after help or an error was printed.
+    pub fn parse(args: &[OsString]) -> Result<Options, i32> {
+        let all = std::iter::once(OsString::from("nacred")).chain(args.iter().cloned());
+        Options::try_parse_from(all).map_err(|e| {
+            let _ = e.print();
+            e.exit_code()
+        })
+    }
+}
+
+/// `--nid`, or the service NID of the targets that this host has, or its address towards the MGS, or its first
+/// address.
+pub fn choose_nid(o: &Options, labels: &[Label]) -> Result<Nid, StartError> {
+    if let Some(n) = o.nid {
+        return Ok(n);
+    }
+    let here = sys::host_addresses().map_err(|e| StartError(format!("cannot list this host's addresses: {e}")))?;
+    let service = labels.iter().flat_map(|l| &l.superblock.service_nids);
+    if let Some(n) = service.clone().find(|n| here.contains(&n.addr)) {
+        return Ok(*n);
+    }
+    if let Some(n) = service.clone().next() {
+        return Err(StartError(format!(
+            "this host has none of the targets' service NIDs ({n} …): run it where they are, or give --nid"
+        )));
+    }
+    let mgs = labels.iter().flat_map(|l| &l.superblock.mgs_nids).next();
+    if let Some(m) = mgs
+        && let Ok(addr) = sys::address_towards(m.addr)
+    {
+        return Ok(Nid { addr, net: m.net });
+    }
+    let first = here.iter().find(|a| !a.is_loopback()).or(here.first());
+    first.map(|addr| Nid { addr: *addr, net: 0 }).ok_or_else(|| StartError("this host has no address: give --nid".into()))
+}

@@ -1,0 +1,116 @@
+//! What `lctl` and `nacre status` ask a daemon, on its control socket.
+
+use super::Node;
+use super::target::Role;
+use admin::local::{DaemonReply, DaemonRequest, DaemonStatus, DaemonTarget};
+use model::Errno;
+use rpc::{ClientId, Incoming, Service};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use wire::msg::param::SetParam;
+use wire::{Op, RequestContext};
+use world::sys::control::{self, ControlSocket};
+
+pub fn serve(node: &Arc<Node>) -> io::Result<ControlSocket> {
+    let node = node.clone();
+    let answer = move |line: &str| {
+        let reply = match serde_json::from_str::<DaemonRequest>(line) {
+            Ok(r) => node.answer(r),
+            Err(e) => DaemonReply::Error { errno: Errno::EINVAL.0, message: format!("request not understood: {e}") },
+        };
+        serde_json::to_string(&reply).expect("plain data encodes")
+    };
+    control::serve(&format!("nacred-{}", std::process::id()), Arc::new(answer))
+}
+
+fn error(e: Errno, what: &str) -> DaemonReply {
+    DaemonReply::Error { errno: e.0, message: what.to_string() }
+}
+
+impl Node {
+    fn answer(&self, r: DaemonRequest) -> DaemonReply {
+        match r {
+            DaemonRequest::Status => DaemonReply::Status(self.status()),
+            DaemonRequest::GetParam { pattern } => {
+                let mut all: Vec<(String, String)> =
+                    self.targets.iter().flat_map(|t| t.get_params(&pattern)).collect();
+                all.extend(self.own_params(&pattern));
+                DaemonReply::Params(all)
+            }
+            DaemonRequest::SetParam { name, value } => self.set(&name, &value),
+            DaemonRequest::SetPermanent { name, value, delete } => self.set_permanent(&name, &value, delete),
+        }
+    }
+
+    fn status(&self) -> DaemonStatus {
+        let one = |t: &Arc<super::Target>| {
+            let s = t.label_on_disk();
+            DaemonTarget {
+                label: t.label(),
+                dir: t.dir.clone(),
+                state: t.state().to_string(),
+                uuid: s.target_uuid.iter().map(|b| format!("{b:02x}")).collect(),
+                epoch: s.epoch,
+                registered: t.registered.load(Relaxed),
+                clients: t.peers.list().len(),
+            }
+        };
+        DaemonStatus {
+            pid: std::process::id(),
+            nids: vec![self.nid.to_string()],
+            port: self.options.port,
+            targets: self.targets.iter().map(one).collect(),
+        }
+    }
+
+    /// Of the whole daemon.
+    fn own_params(&self, pattern: &str) -> Vec<(String, String)> {
+        let mut health = String::from("healthy");
+        if let Some(why) = self.failed() {
+            health = format!("NOT HEALTHY\n{why}");
+        }
+        let all = [
+            ("version", format!("nacre: {}", admin::VERSION)),
+            ("health_check", health),
+            ("ping_interval", self.options.ping_interval.div_ceil(1000).to_string()),
+        ];
+        all.into_iter().filter(|(n, _)| model::param::glob_match(pattern, n)).map(|(n, v)| (n.to_string(), v)).collect()
+    }
+
+    fn set(&self, name: &str, value: &str) -> DaemonReply {
+        let mut found = Vec::new();
+        for t in &self.targets {
+            match t.set_params(name, value) {
+                Ok(p) => found.extend(p),
+                Err(Errno::ENOENT) => {}
+                Err(e) => return error(e, &format!("{}: {}", t.label(), e.text())),
+            }
+        }
+        if found.is_empty() { error(Errno::ENOENT, "no such parameter here") } else { DaemonReply::Params(found) }
+    }
+
+    fn set_permanent(&self, name: &str, value: &str, delete: bool) -> DaemonReply {
+        let mgs = self.targets.iter().find_map(|t| match &t.service {
+            Role::Mgs(m) => Some(m.clone()),
+            _ => None,
+        });
+        let Some(mgs) = mgs else { return error(Errno::ENODEV, "this daemon has no MGS") };
+        let msg = SetParam { name: name.to_string(), value: value.to_string(), permanent: true, delete };
+        let req = Incoming {
+            client: ClientId([0; 16]),
+            peer: self.nid.addr,
+            op: Op::SetParam,
+            slot: 0,
+            xid: 0,
+            resent: false,
+            ctx: RequestContext::default(),
+            body: postcard::to_stdvec(&msg).expect("plain data encodes").into(),
+            bulk: Default::default(),
+        };
+        match world::block_on(mgs.handle(req)).status {
+            Ok(()) => DaemonReply::Done,
+            Err(e) => error(e, e.text()),
+        }
+    }
+}

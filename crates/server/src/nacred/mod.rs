@@ -1,0 +1,140 @@
+//! `nacred`: one server node. Starting a target is: read its label, take its lock, raise its epoch, recover
+//! its database, listen, make it known to the MGS.
+
+mod args;
+mod control;
+mod registration;
+mod target;
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use target::Target;
+use world::World;
+use world::sys::process::{self, SIGINT, SIGTERM};
+
+pub use args::Options;
+
+/// How often the main thread looks whether a target stopped by itself.
+const WATCH_INTERVAL: Duration = Duration::from_millis(200);
+/// An orderly stop takes no longer.
+const STOP_PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running node.
+pub struct Node {
+    pub world: World,
+    pub options: Options,
+    pub nid: model::Nid,
+    pub targets: Vec<Arc<Target>>,
+    pub server: Arc<rpc::Server>,
+}
+
+/// Why a node does not start, in words for its administrator.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct StartError(pub String);
+
+async fn start(world: World, options: Options) -> Result<Arc<Node>, StartError> {
+    let labels = target::read_labels(&world, &options.dirs)?;
+    let nid = args::choose_nid(&options, &labels)?;
+    let at = SocketAddr::new(nid.addr, options.port);
+    // The address before the epochs: a second daemon started by mistake must leave no trace.
+    let listener = world.net.listen(at).await.map_err(|e| {
+        let hint = match e.kind() {
+            std::io::ErrorKind::AddrInUse => "another server listens there: stop it, or give another --nid",
+            std::io::ErrorKind::AddrNotAvailable => "this host has no such address: give --nid",
+            std::io::ErrorKind::PermissionDenied => "ports below 1024 need root: run as root, or give --port",
+            _ => "give another --nid",
+        };
+        StartError(format!("cannot listen on {at}: {e}: {hint}"))
+    })?;
+    let server = rpc::Server::new(world.clone(), format!("nacred {} on {}", admin::VERSION, world::sys::hostname()));
+    let mut targets = Vec::new();
+    for l in labels {
+        let opened = target::open(&world, l, nid, options.port).await?;
+        for t in opened {
+            server.add(t.service.as_service(), t.peers.clone());
+            targets.push(t);
+        }
+    }
+    let node = Arc::new(Node { world: world.clone(), nid, targets, server, options });
+    let accept = node.server.run(listener);
+    world.spawn("accept", accept);
+    registration::start(&node);
+    tracing::info!("serving {} at {nid}, port {}", node.names(), node.options.port);
+    Ok(node)
+}
+
+impl Node {
+    fn names(&self) -> String {
+        self.targets.iter().map(|t| t.label()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The first target that stopped by itself, and why.
+    fn failed(&self) -> Option<String> {
+        self.targets.iter().find_map(|t| Some(format!("{} ({}): {}", t.label(), t.dir, t.failure()?)))
+    }
+
+    /// Tells the clients, finishes what is under way, empties the journals.
+    async fn stop(&self) {
+        self.server.stop().await;
+        for t in &self.targets {
+            self.server.remove(t.service.as_service().target());
+            t.stop().await;
+        }
+    }
+}
+
+/// What of the options decides, and the words of the first line of the log.
+fn serve(options: Options) -> i32 {
+    process::block_signals(&[SIGTERM, SIGINT]);
+    process::set_name("nacred");
+    process::raise_open_files();
+    crate::log::start();
+    let fail = |e: String| {
+        eprintln!("nacred: {e}");
+        1
+    };
+    let (world, runtime) = match world::real::start(2) {
+        Ok(r) => r,
+        Err(e) => return fail(format!("cannot start threads: {e}")),
+    };
+    let node = match runtime.block_on(start(world.clone(), options)) {
+        Ok(n) => n,
+        Err(StartError(e)) => return fail(e),
+    };
+    let socket = control::serve(&node);
+    if let Err(e) = &socket {
+        tracing::warn!("no control socket, lctl cannot ask this daemon: {e}");
+    }
+    loop {
+        if let Some(why) = node.failed() {
+            tracing::error!("STOPPING: {why}");
+            tracing::error!("nothing that was acknowledged is lost; mend the disk, run nacre fsck, start nacred again");
+            drop(socket);
+            return fail(format!("stopped: {why}"));
+        }
+        if process::wait_signal(&[SIGTERM, SIGINT], WATCH_INTERVAL).is_some() {
+            break;
+        }
+    }
+    tracing::info!("stopping {}", node.names());
+    let stopping = node.clone();
+    let done = runtime.block_on(async move { world.timeout(STOP_PATIENCE, stopping.stop()).await });
+    drop(socket);
+    match done {
+        Some(()) => {
+            tracing::info!("stopped");
+            0
+        }
+        None => fail(format!("targets did not finish within {STOP_PATIENCE:?}; the journal has everything")),
+    }
+}
+
+pub fn main(args: &[OsString]) -> i32 {
+    match Options::parse(args) {
+        Ok(o) => serve(o),
+        Err(code) => code,
+    }
+}

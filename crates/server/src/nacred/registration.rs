@@ -1,0 +1,175 @@
+//! Making targets known to the MGS, and following its configuration. In the background and for ever: a node
+//! serves with what its labels hold while the MGS is away.
+
+use super::Node;
+use super::target::{Role, Target};
+use bytes::Bytes;
+use model::{Errno, Nid, TargetId};
+use rpc::{Import, ImportConfig, ImportHooks, ImportState};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::Duration;
+use wire::RequestContext;
+use wire::msg::config::{Config, ConfigReply};
+use wire::msg::notify::Notify;
+use wire::msg::register::{Register, RegisterReply};
+use world::World;
+use world::sync;
+
+const RETRY: Duration = Duration::from_secs(5);
+
+/// What the session with the MGS says.
+struct Hooks {
+    /// The session is new: targets have to be registered (again).
+    reconnected: AtomicBool,
+    wake: sync::Notify,
+}
+
+impl ImportHooks for Hooks {
+    fn notify(&self, n: Notify) {
+        if let Notify::ConfigChanged { .. } = n {
+            self.wake.notify_one();
+        }
+    }
+
+    fn state(&self, s: ImportState) {
+        if s == ImportState::Full {
+            self.reconnected.store(true, Relaxed);
+            self.wake.notify_one();
+        }
+    }
+}
+
+/// A node's session with the MGS of its targets.
+struct Link {
+    world: World,
+    import: Arc<Import>,
+    hooks: Arc<Hooks>,
+    targets: Vec<Arc<Target>>,
+    nid: Nid,
+}
+
+/// Starts the session and its task, if the node has targets that want it.
+pub fn start(node: &Arc<Node>) {
+    let targets: Vec<Arc<Target>> =
+        node.targets.iter().filter(|t| !matches!(t.service, Role::Mgs(_))).cloned().collect();
+    let Some(first) = targets.first() else { return };
+    let label = first.label_on_disk();
+    let own_mgs = node.targets.iter().any(|t| matches!(t.service, Role::Mgs(_)));
+    let nids = if own_mgs { vec![node.nid] } else { label.mgs_nids.clone() };
+    let hooks = Arc::new(Hooks { reconnected: AtomicBool::new(false), wake: sync::Notify::new() });
+    let import = Import::new(
+        node.world.clone(),
+        ImportConfig {
+            target: TargetId::MGT,
+            fsname: label.fsname.clone(),
+            nids,
+            port: node.options.port,
+            bind: Some(node.nid.addr),
+            client_uuid: node.world.random_uuid(),
+            client_name: format!("nacred {} with {}", admin::VERSION, first.label()),
+            slots: 4,
+            hooks: hooks.clone(),
+        },
+    );
+    let link = Link { world: node.world.clone(), import, hooks, targets, nid: node.nid };
+    node.world.spawn("registration", link.run());
+}
+
+impl Link {
+    async fn run(self) {
+        // The first call starts the session; later ones answer to what the hooks hear.
+        let mut register = true;
+        loop {
+            register |= self.hooks.reconnected.swap(false, Relaxed);
+            let ok = if register { self.register_all().await } else { self.refresh().await };
+            if ok {
+                register = false;
+                self.hooks.wake.notified().await;
+            } else {
+                self.world.sleep(RETRY).await;
+            }
+        }
+    }
+
+    async fn register_all(&self) -> bool {
+        let mut all = true;
+        for t in &self.targets {
+            all &= self.register(t).await;
+        }
+        // Earlier ones learn of later ones by the notify that follows.
+        all
+    }
+
+    async fn register(&self, t: &Arc<Target>) -> bool {
+        let s = t.label_on_disk();
+        let msg = Register {
+            fsname: s.fsname.clone(),
+            target: s.target,
+            fs_uuid: s.fs_uuid,
+            target_uuid: s.target_uuid,
+            nids: vec![self.nid],
+            epoch: s.epoch,
+            first_time: s.first_time,
+            replace: s.replace,
+            params: s.params.clone(),
+        };
+        match self.import.call(RequestContext::default(), msg, Bytes::new()).await {
+            Ok(r) => self.registered(t, &r.reply).await,
+            Err(e @ (Errno::EADDRINUSE | Errno::EEXIST)) if s.first_time => {
+                let why = format!(
+                    "the MGS has another target as {} already ({e}): format with another --index, or with --replace if that one is lost",
+                    t.label()
+                );
+                *t.refused.lock().expect("no holder panics") = Some(why);
+                false
+            }
+            Err(e) => {
+                tracing::error!("{}: the MGS refuses to register it: {e}; trying again every {RETRY:?}", t.label());
+                false
+            }
+        }
+    }
+
+    async fn registered(&self, t: &Arc<Target>, r: &RegisterReply) -> bool {
+        let known = t.label_on_disk().fs_uuid;
+        if known != [0; 16] && known != r.fs_uuid {
+            let why = "it belongs to another file system of the same name: this MGS is not its own".to_string();
+            *t.refused.lock().expect("no holder panics") = Some(why);
+            return false;
+        }
+        if !self.keep(t, Some(r.fs_uuid), &r.config).await {
+            return false;
+        }
+        if !t.registered.swap(true, Relaxed) {
+            tracing::info!("{} is registered with the MGS", t.label());
+        }
+        true
+    }
+
+    async fn refresh(&self) -> bool {
+        let fsname = self.targets[0].label_on_disk().fsname;
+        match self.import.call(RequestContext::default(), Config { fsname }, Bytes::new()).await {
+            Ok(r) => {
+                for t in &self.targets {
+                    self.keep(t, None, &r.reply).await;
+                }
+                true
+            }
+            Err(e) => {
+                tracing::warn!("cannot get the configuration from the MGS: {e}");
+                false
+            }
+        }
+    }
+
+    async fn keep(&self, t: &Arc<Target>, fs_uuid: Option<[u8; 16]>, c: &ConfigReply) -> bool {
+        t.apply(c);
+        let (world, target, config) = (self.world.clone(), t.clone(), c.clone());
+        let kept = self.world.blocking(move || target.remember(&world, fs_uuid, &config)).await;
+        if let Err(e) = &kept {
+            tracing::error!("{}: cannot write its label: {e}", t.label());
+        }
+        kept.is_ok()
+    }
+}

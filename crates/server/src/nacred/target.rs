@@ -1,0 +1,293 @@
+//! One target: its label, its lock, its database and the service over them.
+
+use super::StartError;
+use admin::command::mkfs::MGT_SUBDIR;
+use mgs::Mgs;
+use model::{Nid, TargetKind};
+use oss::{Ost, OstConfig};
+use rpc::{Peers, Service};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use store::format::{Superblock, TargetLock};
+use store::object::Objects;
+use store::{Db, DbOptions, StoreError};
+use wire::msg::config::ConfigReply;
+use world::World;
+use world::sys::files;
+
+/// A target's folder whose label was read and whose lock is held.
+pub struct Label {
+    pub dir: String,
+    pub superblock: Superblock,
+    lock: TargetLock,
+}
+
+/// What serves.
+pub enum Role {
+    Mgs(Arc<Mgs>),
+    Mdt(Arc<mds::Mdt>),
+    Ost(Arc<Ost>),
+}
+
+impl Role {
+    pub fn as_service(&self) -> Arc<dyn Service> {
+        match self {
+            Role::Mgs(s) => s.clone(),
+            Role::Mdt(s) => s.clone(),
+            Role::Ost(s) => s.clone(),
+        }
+    }
+}
+
+/// A served target.
+pub struct Target {
+    pub dir: String,
+    pub service: Role,
+    pub peers: Peers,
+    pub db: Arc<Db>,
+    /// The label as it is on disk; written only under this lock.
+    pub superblock: Mutex<Superblock>,
+    /// The MGS knows it (always, of the MGS itself).
+    pub registered: AtomicBool,
+    /// Set when the target may not go on (its index is somebody else's).
+    pub refused: Mutex<Option<String>>,
+    /// Shared by an MDT and the MGT in its folder.
+    _lock: Arc<TargetLock>,
+}
+
+fn words(dir: &str, e: &StoreError) -> StartError {
+    match e {
+        StoreError::Refused(text) => StartError(text.clone()),
+        other => StartError(format!("cannot use target '{dir}': {other}")),
+    }
+}
+
+/// Reads and locks all folders, or none: the first obstacle is the error.
+pub fn read_labels(world: &World, dirs: &[String]) -> Result<Vec<Label>, StartError> {
+    let mut out: Vec<Label> = Vec::new();
+    for d in dirs {
+        let dir = files::canonical(d).map_err(|e| StartError(format!("cannot use target '{d}': {e}")))?;
+        let dir = dir.to_str().ok_or_else(|| StartError(format!("cannot use target '{d}': its path is not UTF-8")))?;
+        let superblock = Superblock::read(world, dir).map_err(|e| words(dir, &e))?;
+        superblock.check_writable(dir).map_err(|e| words(dir, &e))?;
+        if let Some(other) = out.iter().find(|l| clash(&l.superblock, &superblock)) {
+            return Err(StartError(format!(
+                "targets '{}' and '{dir}' are both {} of file system '{}': one daemon serves one of each",
+                other.dir, superblock.target, superblock.fsname
+            )));
+        }
+        if let Some(other) = out.iter().find(|l| other_fs(&l.superblock, &superblock)) {
+            return Err(StartError(format!(
+                "target '{dir}' belongs to file system '{}', '{}' to '{}': serve them with a nacred each",
+                superblock.fsname, other.dir, other.superblock.fsname
+            )));
+        }
+        let lock = Superblock::lock(world, dir).map_err(|e| words(dir, &e))?;
+        // Read again: an earlier holder may have changed it until it let go.
+        let superblock = Superblock::read(world, dir).map_err(|e| words(dir, &e))?;
+        out.push(Label { dir: dir.to_string(), superblock, lock });
+    }
+    Ok(out)
+}
+
+fn clash(a: &Superblock, b: &Superblock) -> bool {
+    let mgs = |s: &Superblock| s.with_mgt || s.target.kind == TargetKind::Mgt;
+    a.target == b.target || (mgs(a) && mgs(b))
+}
+
+/// Two file systems, or two with the same name.
+fn other_fs(a: &Superblock, b: &Superblock) -> bool {
+    if a.fsname.is_empty() || b.fsname.is_empty() {
+        return false;
+    }
+    let known = a.fs_uuid != [0; 16] && b.fs_uuid != [0; 16];
+    a.fsname != b.fsname || (known && a.fs_uuid != b.fs_uuid)
+}
+
+/// Raises the epoch, recovers the database and makes the service; two of them for an MDT's folder with an MGT.
+pub async fn open(world: &World, label: Label, nid: Nid, port: u16) -> Result<Vec<Arc<Target>>, StartError> {
+    let Label { dir, mut superblock, lock } = label;
+    let lock = Arc::new(lock);
+    superblock.epoch = superblock
+        .epoch
+        .checked_add(1)
+        .ok_or_else(|| StartError(format!("target '{dir}': its epoch is used up")))?;
+    superblock.write(world, &dir).map_err(|e| words(&dir, &e))?;
+    let mut out = Vec::new();
+    if superblock.with_mgt {
+        let sub = format!("{dir}/{MGT_SUBDIR}");
+        out.push(open_mgt(world, &sub, &superblock, &lock).await?);
+    }
+    let t = match superblock.target.kind {
+        TargetKind::Mgt => open_mgt(world, &dir, &superblock, &lock).await?,
+        TargetKind::Mdt => open_mdt(world, &dir, superblock, &lock, nid, port).await?,
+        TargetKind::Ost => open_ost(world, &dir, superblock, &lock).await?,
+    };
+    out.push(t);
+    Ok(out)
+}
+
+async fn open_db(world: &World, dir: &str, epoch: u32) -> Result<Arc<Db>, StartError> {
+    let (w, d) = (world.clone(), dir.to_string());
+    let opened = world.blocking(move || Db::open(&w, &d, epoch, DbOptions::default())).await;
+    opened.map_err(|e| words(dir, &e))
+}
+
+fn target(dir: &str, service: Role, peers: Peers, db: Arc<Db>, s: Superblock, lock: &Arc<TargetLock>) -> Arc<Target> {
+    Arc::new(Target {
+        dir: dir.to_string(),
+        registered: AtomicBool::new(matches!(service, Role::Mgs(_))),
+        service,
+        peers,
+        db,
+        superblock: Mutex::new(s),
+        refused: Mutex::new(None),
+        _lock: lock.clone(),
+    })
+}
+
+async fn open_mgt(world: &World, dir: &str, s: &Superblock, lock: &Arc<TargetLock>) -> Result<Arc<Target>, StartError> {
+    let db = open_db(world, dir, s.epoch).await?;
+    let peers = Peers::new();
+    let mgs = Mgs::open(world, db.clone(), peers.clone()).map_err(|e| words(dir, &e))?;
+    Ok(target(dir, Role::Mgs(mgs), peers, db, s.clone(), lock))
+}
+
+async fn open_mdt(
+    world: &World,
+    dir: &str,
+    s: Superblock,
+    lock: &Arc<TargetLock>,
+    nid: Nid,
+    port: u16,
+) -> Result<Arc<Target>, StartError> {
+    let db = open_db(world, dir, s.epoch).await?;
+    let peers = Peers::new();
+    let cfg = mds::MdtConfig {
+        fsname: s.fsname.clone(),
+        index: s.target.index,
+        dir: dir.to_string(),
+        port,
+        bind: Some(nid.addr),
+    };
+    let mdt = mds::Mdt::open(world.clone(), db.clone(), peers.clone(), cfg)
+        .map_err(|e| StartError(format!("cannot use target '{dir}': {e}")))?;
+    let t = target(dir, Role::Mdt(mdt), peers, db, s, lock);
+    t.use_cached_config();
+    Ok(t)
+}
+
+async fn open_ost(world: &World, dir: &str, s: Superblock, lock: &Arc<TargetLock>) -> Result<Arc<Target>, StartError> {
+    let db = open_db(world, dir, s.epoch).await?;
+    let (w, d, b) = (world.clone(), dir.to_string(), db.clone());
+    let objects = world.blocking(move || Objects::open(&w, &d, b)).await.map_err(|e| words(dir, &e))?;
+    let peers = Peers::new();
+    let cfg = OstConfig { fsname: s.fsname.clone(), index: s.target.index, dir: dir.to_string() };
+    let ost = Ost::open(world, db.clone(), objects, peers.clone(), cfg).map_err(|e| words(dir, &e))?;
+    let t = target(dir, Role::Ost(ost), peers, db, s, lock);
+    t.use_cached_config();
+    Ok(t)
+}
+
+impl Target {
+    /// `fsname-OST0000`, `MGS`.
+    pub fn label(&self) -> String {
+        let s = self.label_on_disk();
+        self.service.as_service().target().label(&s.fsname)
+    }
+
+    pub fn label_on_disk(&self) -> Superblock {
+        self.superblock.lock().expect("no holder panics").clone()
+    }
+
+    /// Why the target cannot go on.
+    pub fn failure(&self) -> Option<String> {
+        self.db.stopped().or_else(|| self.refused.lock().expect("no holder panics").clone())
+    }
+
+    /// `up`, `recovering`, `starting` (the MGS does not know it yet), `stopped`.
+    pub fn state(&self) -> &'static str {
+        if self.failure().is_some() {
+            return "stopped";
+        }
+        match &self.service {
+            Role::Mdt(m) if m.recovering() => "recovering",
+            _ if !self.registered.load(Relaxed) => "starting",
+            _ => "up",
+        }
+    }
+
+    /// So that a target serves while the MGS is down.
+    fn use_cached_config(&self) {
+        let raw = self.label_on_disk().config;
+        if raw.is_empty() {
+            return;
+        }
+        match postcard::from_bytes::<ConfigReply>(&raw) {
+            Ok(c) => self.apply(&c),
+            Err(e) => tracing::warn!("{}: its cached configuration is unreadable ({e}): waiting for the MGS", self.dir),
+        }
+    }
+
+    /// Hands a configuration to the service: the targets of the file system, permanent parameters.
+    pub fn apply(&self, c: &ConfigReply) {
+        if let Role::Mdt(m) = &self.service {
+            // It takes the parameters from the configuration itself.
+            m.set_config(c.clone());
+            return;
+        }
+        for (name, value) in &c.params {
+            if let Err(e) = self.set_params(name, value)
+                && e != model::Errno::ENOENT
+            {
+                tracing::warn!("{}: permanent parameter {name}={value}: {e}", self.label());
+            }
+        }
+    }
+
+    /// Keeps a configuration on disk, and what registering gave.
+    pub fn remember(&self, world: &World, fs_uuid: Option<[u8; 16]>, c: &ConfigReply) -> Result<(), StoreError> {
+        let mut s = self.superblock.lock().expect("no holder panics");
+        let mut new = s.clone();
+        new.config = postcard::to_stdvec(c).unwrap_or_default();
+        if let Some(u) = fs_uuid {
+            new.fs_uuid = u;
+            new.first_time = false;
+            new.replace = false;
+        }
+        if new != *s {
+            new.write(world, &self.dir)?;
+            *s = new;
+        }
+        Ok(())
+    }
+
+    pub fn get_params(&self, pattern: &str) -> Vec<(String, String)> {
+        match &self.service {
+            Role::Mgs(m) => m.get_params(pattern),
+            Role::Mdt(m) => m.get_params(pattern),
+            Role::Ost(o) => o.get_params(pattern),
+        }
+    }
+
+    /// `ENOENT`: this target has no such parameter.
+    pub fn set_params(&self, pattern: &str, value: &str) -> Result<Vec<(String, String)>, model::Errno> {
+        match &self.service {
+            Role::Mgs(_) => Err(model::Errno::ENOENT),
+            Role::Mdt(m) => m.set_params(pattern, value),
+            Role::Ost(o) => o.set_params(pattern, value),
+        }
+    }
+
+    /// Finishes requests, then closes the database with an empty journal.
+    pub async fn stop(&self) {
+        match &self.service {
+            Role::Mgs(_) => {}
+            Role::Mdt(m) => m.stop().await,
+            Role::Ost(o) => o.stop().await,
+        }
+        if let Err(e) = self.db.close().await {
+            tracing::error!("{}: cannot close its database: {e}; the journal has everything", self.label());
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! `cluster.json`: what `nacre up` made in its folder.
+
+use super::{Result, UpError};
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use world::sys::files::{self, FileLock};
+
+const VERSION: u32 = 1;
+const FILE: &str = "cluster.json";
+
+/// One file system of this machine. Node 0 has MGT and MDT0000, node i OST i−1.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    pub version: u32,
+    pub fsname: String,
+    /// `127.x.y.0`: node i answers at the address i + 1 above it.
+    pub block: Ipv4Addr,
+    pub port: u16,
+    pub osts: u16,
+    /// Absolute.
+    pub mounts: Vec<PathBuf>,
+    /// Mount options of last time.
+    #[serde(default)]
+    pub options: String,
+    #[serde(skip)]
+    pub dir: PathBuf,
+}
+
+/// One server process.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub number: u16,
+    /// `mgs+mds` or `oss`.
+    pub role: &'static str,
+    pub addr: Ipv4Addr,
+    /// Folders of its targets.
+    pub dirs: Vec<PathBuf>,
+    pub labels: Vec<String>,
+}
+
+impl Node {
+    pub fn nid(&self) -> String {
+        format!("{}@tcp", self.addr)
+    }
+}
+
+/// Held while one `nacre up`, `down` or `wipe` works on a folder.
+pub fn lock(dir: &Path) -> Result<FileLock> {
+    FileLock::take(&dir.join("up.lock")).map_err(|e| UpError::io("cannot lock", dir, &e))
+}
+
+impl Cluster {
+    pub fn new(dir: PathBuf, fsname: String, block: Ipv4Addr, osts: u16) -> Cluster {
+        let port = model::limits::PORT;
+        Cluster { version: VERSION, fsname, block, port, osts, mounts: Vec::new(), options: String::new(), dir }
+    }
+
+    /// `None` if the folder has none.
+    pub fn load(dir: &Path) -> Result<Option<Cluster>> {
+        let path = dir.join(FILE);
+        let text = match files::read_to_string(&path) {
+            Ok(t) => t,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(UpError::io("cannot read", &path, &e)),
+        };
+        let mut c: Cluster = serde_json::from_str(&text)
+            .map_err(|e| UpError::new(format!("'{}' is damaged: {e}", path.display())))?;
+        if c.version != VERSION {
+            return Err(UpError::new(format!(
+                "'{}' is of version {}, this program knows version {VERSION}: use the Nacre that made it",
+                path.display(),
+                c.version
+            )));
+        }
+        c.dir = dir.to_path_buf();
+        Ok(Some(c))
+    }
+
+    /// As [`Cluster::load`], and the folder must have one.
+    pub fn require(dir: &Path) -> Result<Cluster> {
+        let real = files::canonical(dir).map_err(|e| UpError::io("cannot find", dir, &e))?;
+        Cluster::load(&real)?
+            .ok_or_else(|| UpError::new(format!("'{}' has no file system made by 'nacre up'", dir.display())))
+    }
+
+    pub fn save(&self) -> Result<()> {
+        let path = self.dir.join(FILE);
+        let text = serde_json::to_string_pretty(self).expect("plain data encodes");
+        files::replace(&path, text.as_bytes()).map_err(|e| UpError::io("cannot write", &path, &e))
+    }
+
+    pub fn address(&self, number: u16) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(self.block) + u32::from(number) + 1)
+    }
+
+    pub fn nodes(&self) -> Vec<Node> {
+        let dir = |n: &str| self.dir.join(n);
+        let mds = Node {
+            number: 0,
+            role: "mgs+mds",
+            addr: self.address(0),
+            dirs: vec![dir("mgt"), dir("mdt0000")],
+            labels: vec!["MGS".to_string(), format!("{}-MDT0000", self.fsname)],
+        };
+        let ost = |i: u16| Node {
+            number: i + 1,
+            role: "oss",
+            addr: self.address(i + 1),
+            dirs: vec![dir(&format!("ost{i:04x}"))],
+            labels: vec![format!("{}-OST{i:04x}", self.fsname)],
+        };
+        std::iter::once(mds).chain((0..self.osts).map(ost)).collect()
+    }
+
+    /// First column of /proc/mounts.
+    pub fn source(&self) -> String {
+        format!("{}@tcp:/{}", self.address(0), self.fsname)
+    }
+
+    pub fn log_dir(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    /// Names that `nacre up` makes in its folder.
+    pub fn own_names(&self) -> Vec<String> {
+        let mut out = vec![FILE.to_string(), "up.lock".to_string(), "log".to_string()];
+        for n in self.nodes() {
+            out.extend(n.dirs.iter().filter_map(|d| Some(d.file_name()?.to_string_lossy().into_owned())));
+        }
+        out
+    }
+}

@@ -1,0 +1,373 @@
+//! `nacre up`.
+
+use super::cluster::{self, Cluster, Node};
+use super::{Result, UpArgs, UpError, address, probe};
+use crate::links;
+use crate::mount::{self, MountRequest};
+use admin::command::mkfs;
+use indicatif::{ProgressBar, ProgressStyle};
+use model::{Nid, TargetId};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use store::format::Superblock;
+use world::World;
+use world::sys::{Deadline, files, mounts, process};
+
+const START_PATIENCE: Duration = Duration::from_secs(60);
+const PROBE_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Words while it works: a spinner on a terminal, lines otherwise.
+struct Progress {
+    bar: Option<ProgressBar>,
+    quiet: bool,
+}
+
+impl Progress {
+    fn new(quiet: bool) -> Progress {
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
+            let b = ProgressBar::new_spinner();
+            if let Ok(s) = ProgressStyle::with_template("{spinner} {msg}") {
+                b.set_style(s);
+            }
+            b.enable_steady_tick(Duration::from_millis(100));
+            b
+        });
+        Progress { bar, quiet }
+    }
+
+    fn say(&self, text: String) {
+        match &self.bar {
+            Some(b) => b.set_message(text),
+            None if !self.quiet => println!("{text}"),
+            None => {}
+        }
+    }
+
+    fn done(&self) {
+        if let Some(b) = &self.bar {
+            b.finish_and_clear();
+        }
+    }
+}
+
+pub fn up(a: UpArgs) -> Result<i32> {
+    if world::sys::euid() != 0 {
+        return Err(UpError::new("mounting and port 988 need root: run it as root"));
+    }
+    check_fuse()?;
+    files::create_dir_all(&a.dir).map_err(|e| UpError::io("cannot make", &a.dir, &e))?;
+    let dir = files::canonical(&a.dir).map_err(|e| UpError::io("cannot use", &a.dir, &e))?;
+    if dir.to_str().is_none() {
+        return Err(UpError::new(format!("'{}' is not UTF-8: choose another folder", dir.display())));
+    }
+    let _lock = cluster::lock(&dir)?;
+    let (world, _runtime) = world::real::start(1).map_err(|e| UpError::new(format!("cannot start threads: {e}")))?;
+    let progress = Progress::new(a.quiet);
+    let c = prepare(&world, &a, &dir)?;
+    let r = bring_up(&world, &c, &progress);
+    progress.done();
+    let fresh = r?;
+    if !a.quiet {
+        summary(&c, fresh);
+    }
+    Ok(0)
+}
+
+fn check_fuse() -> Result<()> {
+    match mount::open_fuse_device() {
+        Ok(()) => Ok(()),
+        Err(e) => Err(UpError::new(e)),
+    }
+}
+
+/// The cluster as it shall be: what the folder says, and what the arguments add.
+fn prepare(world: &World, a: &UpArgs, dir: &Path) -> Result<Cluster> {
+    let mut c = match Cluster::load(dir)? {
+        Some(c) => {
+            if let Some(n) = a.fsname.as_ref().filter(|n| **n != c.fsname) {
+                return Err(UpError::new(format!(
+                    "'{}' holds file system '{}', not '{n}': leave --fsname out, or give another --dir",
+                    dir.display(),
+                    c.fsname
+                )));
+            }
+            c
+        }
+        None => {
+            let fsname = a.fsname.clone().unwrap_or_else(|| "nacre".to_string());
+            if !model::target::fsname_is_valid(&fsname) {
+                return Err(UpError::new(format!("--fsname '{fsname}': 1 to 8 of A-Z a-z 0-9 _ -")));
+            }
+            let osts = a.osts.unwrap_or(4);
+            let block = address::choose(world, osts + 1, model::limits::PORT)?;
+            Cluster::new(dir.to_path_buf(), fsname, block, osts)
+        }
+    };
+    if let Some(n) = a.osts.filter(|n| *n < c.osts) {
+        let text = format!("there are {} OSTs, and taking some away ({n}) is not possible yet", c.osts);
+        return Err(UpError::new(text));
+    }
+    c.osts = c.osts.max(a.osts.unwrap_or(0));
+    if let Some(o) = &a.options {
+        mount::check_options(o).map_err(UpError)?;
+        c.options.clone_from(o);
+    }
+    for m in &a.mount {
+        let m = mount_point(m)?;
+        if m.starts_with(dir) || dir.starts_with(&m) {
+            let text = format!("mount point '{}' and --dir '{}' must not contain each other", m.display(), dir.display());
+            return Err(UpError::new(text));
+        }
+        if !c.mounts.contains(&m) {
+            c.mounts.push(m);
+        }
+    }
+    c.save()?;
+    Ok(c)
+}
+
+/// Absolute and without symbolic links; made if missing. A dead mount there is no obstacle.
+fn mount_point(m: &Path) -> Result<PathBuf> {
+    let absolute = files::absolute(m).map_err(|e| UpError::io("cannot use", m, &e))?;
+    let (parent, name) = match (absolute.parent(), absolute.file_name()) {
+        (Some(p), Some(n)) => (p, n),
+        _ => return Err(UpError::new("the root directory cannot be the mount point")),
+    };
+    files::create_dir_all(parent).map_err(|e| UpError::io("cannot make", parent, &e))?;
+    let parent = files::canonical(parent).map_err(|e| UpError::io("cannot use", parent, &e))?;
+    let path = parent.join(name);
+    if matches!(mounts::at(&path), Ok(Some(_))) {
+        return Ok(path);
+    }
+    files::create_dir_all(&path).map_err(|e| UpError::io("cannot make mount point", &path, &e))?;
+    files::canonical(&path).map_err(|e| UpError::io("cannot use", &path, &e))
+}
+
+/// What a target of this cluster is.
+fn label_of(world: &World, c: &Cluster, dir: &Path) -> Superblock {
+    let name = dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let target = match name.strip_prefix("ost") {
+        Some(hex) => TargetId::ost(u16::from_str_radix(hex, 16).expect("made by Cluster::nodes")),
+        None if name == "mgt" => TargetId::MGT,
+        None => TargetId::mdt(0),
+    };
+    let mgt = target == TargetId::MGT;
+    let mgs = Nid { addr: c.address(0).into(), net: 0 };
+    Superblock {
+        fs_uuid: [0; 16],
+        target_uuid: world.random_uuid(),
+        fsname: if mgt { String::new() } else { c.fsname.clone() },
+        target,
+        with_mgt: false,
+        epoch: 0,
+        compat: 0,
+        ro_compat: 0,
+        incompat: 0,
+        checksum_type: 1,
+        block_size: 4096,
+        first_time: true,
+        replace: false,
+        mgs_nids: if mgt { Vec::new() } else { vec![mgs] },
+        service_nids: Vec::new(),
+        fail_nids: Vec::new(),
+        params: Vec::new(),
+        config: Vec::new(),
+    }
+}
+
+/// Formats the folders that hold no target yet. A half made one (no superblock) is made again: nothing was ever
+/// stored in it.
+fn format_missing(world: &World, c: &Cluster, progress: &Progress) -> Result<bool> {
+    let mut fresh = false;
+    for dir in c.nodes().iter().flat_map(|n| &n.dirs) {
+        let text = dir.to_str().expect("checked when the folder was given");
+        if files::stat(&dir.join("superblock"), false).is_ok() || files::stat(&dir.join("superblock.1"), false).is_ok() {
+            continue;
+        }
+        progress.say(format!("Formatting {}", dir.display()));
+        if files::stat(dir, false).is_ok() {
+            files::remove_tree(dir).map_err(|e| UpError::io("cannot remove half made", dir, &e))?;
+        }
+        mkfs::format(world, text, &label_of(world, c, dir)).map_err(|f| UpError::new(format!("{f:?}")))?;
+        fresh = true;
+    }
+    Ok(fresh)
+}
+
+/// Its addresses were taken by somebody else while everything was down: take others, and tell the targets.
+fn move_if_taken(world: &World, c: &mut Cluster) -> Result<()> {
+    let nodes = c.nodes();
+    if nodes.iter().any(|n| probe::server(n).pid.is_some()) {
+        return Ok(());
+    }
+    if address::is_free(c.block, c.osts + 1, c.port).is_ok() {
+        return Ok(());
+    }
+    c.block = address::choose(world, c.osts + 1, c.port)?;
+    let mgs = Nid { addr: c.address(0).into(), net: 0 };
+    for dir in nodes.iter().flat_map(|n| &n.dirs) {
+        let text = dir.to_str().expect("checked when the folder was given");
+        let change = || -> std::result::Result<(), store::StoreError> {
+            let _lock = Superblock::lock(world, text)?;
+            let mut s = Superblock::read(world, text)?;
+            if !s.mgs_nids.is_empty() {
+                s.mgs_nids = vec![mgs];
+                s.config.clear();
+                s.write(world, text)?;
+            }
+            Ok(())
+        };
+        change().map_err(|e| UpError::new(format!("cannot change the address in '{text}': {e}")))?;
+    }
+    c.save()
+}
+
+/// A server that was started just now.
+struct Started {
+    daemon: process::Detached,
+    log: PathBuf,
+}
+
+fn start_node(c: &Cluster, n: &Node, exe: &Path) -> Result<Started> {
+    let log = c.log_dir().join(format!("nacred-{}.log", n.number + 1));
+    let mut args: Vec<OsString> = vec!["--nid".into(), n.nid().into(), "--port".into(), c.port.to_string().into()];
+    args.extend(n.dirs.iter().map(|d| d.clone().into_os_string()));
+    let d = process::Daemon { exe, arg0: "nacred", args: &args, env: &[], log: &log };
+    let daemon = process::spawn_detached(&d).map_err(|e| UpError::io("cannot start", exe, &e))?;
+    Ok(Started { daemon, log })
+}
+
+fn last_lines(log: &Path) -> String {
+    let text = files::read(log).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(5)..].iter().map(|l| format!("\n    {l}")).collect()
+}
+
+/// Every server up and known to the MGS.
+fn wait_for_servers(c: &Cluster, started: &mut BTreeMap<u16, Started>, progress: &Progress) -> Result<()> {
+    let end = Deadline::after(START_PATIENCE);
+    let nodes = c.nodes();
+    let mut shown = usize::MAX;
+    loop {
+        let mut waiting = Vec::new();
+        for n in &nodes {
+            if let Some(s) = started.get_mut(&n.number)
+                && let Ok(Some(how)) = s.daemon.ended()
+            {
+                return Err(UpError::new(format!(
+                    "the server of {} ended with {how}. The last lines of {}:{}",
+                    n.labels.join(" and "),
+                    s.log.display(),
+                    last_lines(&s.log)
+                )));
+            }
+            let state = probe::server(n);
+            if state.word() != "up" {
+                waiting.push(format!("{} ({})", n.labels.join("+"), state.word()));
+            }
+        }
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        if end.passed() {
+            return Err(UpError::new(format!(
+                "not up after {} s: {}. Logs: {}",
+                START_PATIENCE.as_secs(),
+                waiting.join(", "),
+                c.log_dir().display()
+            )));
+        }
+        if shown != waiting.len() {
+            shown = waiting.len();
+            progress.say(format!("Waiting for {}", waiting.join(", ")));
+        }
+        world::sys::sleep(Duration::from_millis(50));
+    }
+}
+
+fn bring_up(world: &World, c: &Cluster, progress: &Progress) -> Result<bool> {
+    let mut c = c.clone();
+    let log_dir = c.log_dir();
+    files::create_dir_all(&log_dir).map_err(|e| UpError::io("cannot make", &log_dir, &e))?;
+    let exe = process::own_executable().map_err(|e| UpError::new(format!("cannot find the program itself: {e}")))?;
+    if let Some(d) = exe.parent() {
+        // A working installation beside the binary; a read-only place is fine too.
+        let _ = links::install(d);
+    }
+    let fresh = format_missing(world, &c, progress)?;
+    move_if_taken(world, &mut c)?;
+    let mut started = BTreeMap::new();
+    for n in c.nodes() {
+        if probe::server(&n).pid.is_none() {
+            progress.say(format!("Starting {} at {}", n.labels.join(" and "), n.nid()));
+            started.insert(n.number, start_node(&c, &n, &exe)?);
+        }
+    }
+    wait_for_servers(&c, &mut started, progress)?;
+    for (i, m) in c.mounts.iter().enumerate() {
+        bring_mount_up(&c, i, m, progress)?;
+    }
+    Ok(fresh)
+}
+
+fn bring_mount_up(c: &Cluster, number: usize, m: &Path, progress: &Progress) -> Result<()> {
+    let source = c.source();
+    match probe::mount_state(&source, m, PROBE_PATIENCE) {
+        probe::MountState::Up => return Ok(()),
+        probe::MountState::Waiting => {
+            let text = format!("the mount at '{}' does not answer although all servers are up: see {}", m.display(), c.log_dir().display());
+            return Err(UpError::new(text));
+        }
+        probe::MountState::Foreign => {
+            // One of our own from before the addresses were moved may be dead there.
+            let dead = matches!(probe::answers(m, PROBE_PATIENCE), Some(Err(e)) if e.raw_os_error() == Some(model::Errno::ENOTCONN.0));
+            if !dead {
+                return Err(UpError::new(format!("something else is mounted at '{}'", m.display())));
+            }
+            unmount_dead(m)?;
+        }
+        probe::MountState::Dead => {
+            progress.say(format!("The daemon of {} died: mounting it again", m.display()));
+            unmount_dead(m)?;
+        }
+        probe::MountState::Absent => {}
+    }
+    files::create_dir_all(m).map_err(|e| UpError::io("cannot make mount point", m, &e))?;
+    progress.say(format!("Mounting {source} at {}", m.display()));
+    let r = MountRequest {
+        source,
+        dir: m.to_path_buf(),
+        options: c.options.clone(),
+        log: Some(c.log_dir().join(format!("mount-{}.log", number + 1))),
+    };
+    mount::mount(&r).map_err(UpError)
+}
+
+fn unmount_dead(m: &Path) -> Result<()> {
+    mounts::unmount(m, mounts::Unmount::Lazy).map_err(|e| UpError::io("cannot take away the dead mount at", m, &e))
+}
+
+fn summary(c: &Cluster, fresh: bool) {
+    let what = if fresh { "File system" } else { "Again up: file system" };
+    println!("{what} '{}': MGT, MDT0000 and {} OSTs, in {}", c.fsname, c.osts, c.dir.display());
+    for m in &c.mounts {
+        let size = mounts::total_bytes(m).map(|b| admin::size::human(b, 1024)).unwrap_or_default();
+        println!("  mounted at {} ({size}), source {}", m.display(), c.source());
+    }
+    let Some(m) = c.mounts.first() else {
+        println!("Mount it with: mount.nacre {} DIR", c.source());
+        return;
+    };
+    let m = m.display();
+    let bin = process::own_executable().ok().and_then(|e| Some(e.parent()?.display().to_string()));
+    println!("\nThree things to try:");
+    if let Some(b) = bin {
+        println!("  export PATH={b}:$PATH");
+    }
+    println!("  cp -r /usr/share/doc {m}/ && lfs df -h {m}");
+    println!("  lfs setstripe -c -1 {m}/wide && cp /bin/bash {m}/wide && lfs getstripe {m}/wide");
+    println!("  nacre status --dir {}      # kill -9 one of them, run 'nacre up' again", c.dir.display());
+}

@@ -1,0 +1,99 @@
+//! `nacre status`.
+
+use super::cluster::Cluster;
+use super::{Result, UpError, probe};
+use admin::local::{Daemon, FSTYPE};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+use world::sys::mounts;
+
+const MOUNT_PATIENCE: Duration = Duration::from_secs(2);
+
+fn row(role: &str, pid: Option<u32>, targets: &[String], nid: &str, state: &str) -> Value {
+    json!({"role": role, "pid": pid.unwrap_or(0), "targets": targets, "nid": nid, "state": state})
+}
+
+fn of_cluster(c: &Cluster) -> Vec<Value> {
+    let mut out = Vec::new();
+    for n in c.nodes() {
+        let s = probe::server(&n);
+        let mut r = row(n.role, s.pid, &n.labels, &n.nid(), s.word());
+        r["dirs"] = json!(n.dirs);
+        out.push(r);
+    }
+    let source = c.source();
+    for m in probe::mounts_of(c) {
+        let state = probe::mount_state(&source, &m, MOUNT_PATIENCE);
+        let mut r = row("client", probe::client_pid(&source, &m), &[m.display().to_string()], "", state.word());
+        r["mount"] = json!(m);
+        r["source"] = json!(source);
+        out.push(r);
+    }
+    out
+}
+
+/// Servers by their control sockets, clients by /proc/mounts.
+fn of_host() -> Vec<Value> {
+    let mut out = Vec::new();
+    for s in Daemon::all().iter().filter_map(Daemon::status) {
+        let labels: Vec<String> = s.targets.iter().map(|t| t.label.clone()).collect();
+        let has = |f: &dyn Fn(&str) -> bool| labels.iter().any(|l| f(l));
+        let mut roles = Vec::new();
+        if has(&|l| l == "MGS") {
+            roles.push("mgs");
+        }
+        if has(&|l| l.contains("-MDT")) {
+            roles.push("mds");
+        }
+        if has(&|l| l.contains("-OST")) {
+            roles.push("oss");
+        }
+        let state = s.targets.iter().map(|t| t.state.as_str()).find(|s| *s != "up").unwrap_or("up");
+        let mut r = row(&roles.join("+"), Some(s.pid), &labels, &s.nids.join(","), state);
+        r["dirs"] = json!(s.targets.iter().map(|t| &t.dir).collect::<Vec<_>>());
+        out.push(r);
+    }
+    for m in mounts::list().unwrap_or_default().into_iter().filter(|m| m.fstype == FSTYPE) {
+        let state = probe::mount_state(&m.source, &m.dir, MOUNT_PATIENCE);
+        let pid = probe::client_pid(&m.source, &m.dir);
+        let mut r = row("client", pid, &[m.dir.display().to_string()], "", state.word());
+        r["mount"] = json!(m.dir);
+        r["source"] = json!(m.source);
+        out.push(r);
+    }
+    out
+}
+
+fn table(rows: &[Value]) {
+    println!("{:<8} {:>8} {:<9} {:<18} TARGETS", "ROLE", "PID", "STATE", "NID");
+    let text = |v: &Value| v.as_str().unwrap_or("").to_string();
+    for r in rows {
+        let pid = match r["pid"].as_u64() {
+            Some(0) | None => "-".to_string(),
+            Some(p) => p.to_string(),
+        };
+        let targets: Vec<String> = r["targets"].as_array().into_iter().flatten().map(text).collect();
+        let nid = if text(&r["nid"]).is_empty() { "-".to_string() } else { text(&r["nid"]) };
+        println!("{:<8} {pid:>8} {:<9} {nid:<18} {}", text(&r["role"]), text(&r["state"]), targets.join(" "));
+    }
+}
+
+pub fn status(dir: Option<&Path>, as_json: bool) -> Result<i32> {
+    let (head, rows) = match dir {
+        Some(d) => {
+            let c = Cluster::require(d)?;
+            (json!({"fsname": c.fsname, "dir": c.dir, "source": c.source(), "mounts": c.mounts}), of_cluster(&c))
+        }
+        None => (json!({}), of_host()),
+    };
+    if as_json {
+        let mut v = head;
+        v["processes"] = json!(rows);
+        let text = serde_json::to_string_pretty(&v).map_err(|e| UpError::new(e.to_string()))?;
+        println!("{text}");
+    } else {
+        table(&rows);
+    }
+    Ok(0)
+}
