@@ -1,1 +1,30 @@
-//! (see ARCHITECTURE.md)
+//! Metadata target: names, attributes, layouts, opens, file locks (design.md §6).
+//!
+//! `service` is the target as the session layer sees it; it hands each request to `dispatch`, which runs
+//! `ops/VERB.rs` in a transaction (`tx`) over the table that `schema` describes, and answers when the
+//! transaction is durable. `alloc` chooses OSTs, `outbox` tells them to destroy, `recovery` brings clients
+//! back after a restart, `check` looks at everything and changes nothing.
+
+mod alloc;
+pub mod check;
+mod core;
+mod dispatch;
+mod error;
+mod locks;
+mod names;
+mod namehash;
+mod ops;
+mod opens;
+mod orphans;
+mod osts;
+mod outbox;
+mod params;
+mod recovery;
+pub mod schema;
+mod service;
+mod shared;
+mod tx;
+
+pub use error::MdsError;
+pub use params::{LOD, MDT};
+pub use service::{Mdt, MdtConfig};

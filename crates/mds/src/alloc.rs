@@ -1,0 +1,286 @@
+//! Which OSTs a new file's objects go to: round-robin over the object servers while the OSTs are evenly
+//! full, by chance weighted with free space otherwise. Pure; `osts.rs` keeps the figures up to date.
+
+use model::{Errno, LayoutSpec, Nid, limits};
+use wire::msg::statfs::StatfsReply;
+
+/// Bits of [`StatfsReply::state`] with which an OST takes no new objects: read-only, no-create, no space,
+/// no inodes.
+const STATE_REFUSES: u32 = 2 | 4 | 8 | 16;
+/// Degraded (rebuilding): taken only if there is nothing better.
+const STATE_DEGRADED: u32 = 1;
+/// An OST with less room takes no new files.
+const RESERVE_BYTES: u64 = 1 << 20;
+
+/// One OST as the allocator sees it.
+#[derive(Clone, Debug)]
+pub struct OstView {
+    pub index: u16,
+    /// Its server: stripes of one file go to different servers first.
+    pub node: Option<Nid>,
+    /// Not deactivated in the configuration or by an administrator.
+    pub active: bool,
+    /// Answered lately (true until it had a chance to).
+    pub reachable: bool,
+    /// `None` until the first answer.
+    pub space: Option<StatfsReply>,
+}
+
+impl OstView {
+    /// May take objects at all.
+    fn usable(&self) -> bool {
+        self.active
+            && self.space.is_none_or(|s| s.state & STATE_REFUSES == 0 && s.available > RESERVE_BYTES)
+    }
+
+    /// Usable and nothing speaks against it.
+    fn good(&self) -> bool {
+        self.usable() && self.reachable && self.space.is_none_or(|s| s.state & STATE_DEGRADED == 0)
+    }
+}
+
+/// Tunables, `lod.*` (percent).
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// OSTs whose free space differs by less are used in turn.
+    pub threshold_rr: u64,
+    /// Weight of free space against an even spread when they are not.
+    pub prio_free: u64,
+}
+
+/// The turn-taking state.
+#[derive(Default, Debug)]
+pub struct Allocator {
+    cursor: usize,
+}
+
+impl Allocator {
+    pub fn new(start: u64) -> Allocator {
+        Allocator { cursor: (start % 4096) as usize }
+    }
+
+    /// OSTs for the stripes of a new file, in order. `spec` is fully inherited. `random` gives uniform
+    /// numbers. `EINVAL` for an OST that does not exist, `ENOSPC` if none (or not the one asked for) can take
+    /// objects.
+    pub fn choose(
+        &mut self,
+        spec: &LayoutSpec,
+        osts: &[OstView],
+        policy: Policy,
+        random: &mut dyn FnMut() -> u64,
+    ) -> Result<Vec<u16>, Errno> {
+        let find = |i: u16| osts.iter().find(|o| o.index == i);
+        if !spec.osts.is_empty() {
+            return explicit(spec, osts);
+        }
+        let mut usable: Vec<&OstView> = osts.iter().filter(|o| o.good()).collect();
+        if usable.is_empty() {
+            usable = osts.iter().filter(|o| o.usable()).collect();
+        }
+        let start = match u16::try_from(spec.stripe_start) {
+            Err(_) => None,
+            Ok(i) => Some(find(i).ok_or(Errno::EINVAL).and_then(|o| {
+                if o.usable() { Ok(i) } else { Err(Errno::ENOSPC) }
+            })?),
+        };
+        if let Some(first) = start {
+            if !usable.iter().any(|o| o.index == first) {
+                usable.push(find(first).expect("it was found"));
+                usable.sort_by_key(|o| o.index);
+            }
+        }
+        if usable.is_empty() {
+            return Err(Errno::ENOSPC);
+        }
+        let wanted = if spec.stripe_count < 0 { usable.len() } else { (spec.stripe_count as usize).max(1) };
+        let count = wanted.min(usable.len()).min(limits::STRIPE_COUNT_MAX as usize);
+        if let Some(first) = start {
+            // From the given OST on, in index order, around the end.
+            let at = usable.iter().position(|o| o.index == first).expect("it is in the list");
+            return Ok((0..count).map(|i| usable[(at + i) % usable.len()].index).collect());
+        }
+        if even(&usable, policy.threshold_rr) {
+            Ok(self.in_turn(&usable, count))
+        } else {
+            Ok(weighted(&usable, count, policy.prio_free, random))
+        }
+    }
+
+    fn in_turn(&mut self, usable: &[&OstView], count: usize) -> Vec<u16> {
+        let order = interleave(usable);
+        let n = order.len();
+        let out = (0..count).map(|i| order[(self.cursor + i) % n]).collect();
+        // A file over all OSTs would leave the turn where it was: move on by one, so that first stripes,
+        // which small files consist of, spread.
+        self.cursor = (self.cursor + if count % n == 0 { count + 1 } else { count }) % (n * 4096);
+        out
+    }
+}
+
+/// OSTs that the user listed, in the order of the list, turned so that `stripe_start` comes first.
+fn explicit(spec: &LayoutSpec, osts: &[OstView]) -> Result<Vec<u16>, Errno> {
+    for i in &spec.osts {
+        let o = osts.iter().find(|o| o.index == *i).ok_or(Errno::EINVAL)?;
+        if !o.usable() {
+            return Err(Errno::ENOSPC);
+        }
+    }
+    let at = u16::try_from(spec.stripe_start).ok().and_then(|s| spec.osts.iter().position(|&o| o == s));
+    let mut list = spec.osts.clone();
+    list.rotate_left(at.unwrap_or(0));
+    Ok(list)
+}
+
+/// Free space differs by less than `threshold` percent of the emptiest OST's.
+fn even(usable: &[&OstView], threshold: u64) -> bool {
+    let free = usable.iter().filter_map(|o| o.space.map(|s| s.available));
+    let (min, max) = free.fold((u64::MAX, 0), |(lo, hi), f| (lo.min(f), hi.max(f)));
+    min == u64::MAX || u128::from(max - min) * 100 <= u128::from(max) * u128::from(threshold)
+}
+
+/// All OSTs, those of one server as far apart as can be.
+fn interleave(usable: &[&OstView]) -> Vec<u16> {
+    let mut nodes: Vec<(Option<Nid>, Vec<u16>)> = Vec::new();
+    for o in usable {
+        match nodes.iter_mut().find(|(n, _)| o.node.is_some() && *n == o.node) {
+            Some((_, list)) => list.push(o.index),
+            None => nodes.push((o.node, vec![o.index])),
+        }
+    }
+    // OST k of a server with n stands at (2k + 1) / 2n of the round.
+    let mut placed: Vec<(u64, usize, u16)> = Vec::new();
+    for (node, (_, list)) in nodes.iter().enumerate() {
+        let n = list.len() as u64;
+        for (k, &ost) in list.iter().enumerate() {
+            placed.push(((2 * k as u64 + 1) * 1_000_000 / (2 * n), node, ost));
+        }
+    }
+    placed.sort_unstable();
+    placed.into_iter().map(|(_, _, ost)| ost).collect()
+}
+
+/// `count` different OSTs by chance: weight is free space (`prio` percent) and an even share (the rest),
+/// divided by how many stripes the OST's server has already.
+fn weighted(usable: &[&OstView], count: usize, prio: u64, random: &mut dyn FnMut() -> u64) -> Vec<u16> {
+    let max = usable.iter().filter_map(|o| o.space.map(|s| s.available)).max().unwrap_or(1).max(1);
+    let base = |o: &OstView| {
+        let free = o.space.map_or(max, |s| s.available);
+        let share = (u128::from(free) * 1_000_000 / u128::from(max)) as u64;
+        (share * prio / 100 + 1_000_000 * (100 - prio.min(100)) / 100).max(1)
+    };
+    let mut left: Vec<&OstView> = usable.to_vec();
+    let mut out: Vec<u16> = Vec::with_capacity(count);
+    let mut used: Vec<Nid> = Vec::new();
+    while out.len() < count {
+        let weights: Vec<u64> = left
+            .iter()
+            .map(|o| {
+                let on_node = used.iter().filter(|n| Some(**n) == o.node).count() as u64;
+                (base(o) / (1 + on_node)).max(1)
+            })
+            .collect();
+        let mut at = random() % weights.iter().sum::<u64>();
+        let i = weights.iter().position(|&w| {
+            let hit = at < w;
+            at = at.saturating_sub(w);
+            hit
+        });
+        let o = left.remove(i.expect("the number is below the sum"));
+        used.extend(o.node);
+        out.push(o.index);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICY: Policy = Policy { threshold_rr: 17, prio_free: 90 };
+
+    fn ost(index: u16, node: u8, available: u64) -> OstView {
+        let space = StatfsReply { available, total: 1 << 40, ..StatfsReply::default() };
+        OstView {
+            index,
+            node: Some(format!("10.0.0.{node}@tcp").parse().unwrap()),
+            active: true,
+            reachable: true,
+            space: Some(space),
+        }
+    }
+
+    fn four() -> Vec<OstView> {
+        vec![ost(0, 1, 1 << 35), ost(1, 1, 1 << 35), ost(2, 2, 1 << 35), ost(3, 2, 1 << 35)]
+    }
+
+    fn spec(count: i32) -> LayoutSpec {
+        LayoutSpec { stripe_count: count, ..LayoutSpec::builtin() }
+    }
+
+    fn rng() -> impl FnMut() -> u64 {
+        let mut s = 1u64;
+        move || {
+            s = s.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            s >> 20
+        }
+    }
+
+    #[test]
+    fn even_osts_take_turns_over_the_servers() {
+        let (mut a, osts) = (Allocator::new(0), four());
+        let mut one = || a.choose(&spec(1), &osts, POLICY, &mut rng()).unwrap()[0];
+        assert_eq!([one(), one(), one(), one(), one()], [0, 2, 1, 3, 0]);
+        let mut a = Allocator::new(0);
+        assert_eq!(a.choose(&spec(2), &osts, POLICY, &mut rng()), Ok(vec![0, 2]), "two servers");
+        let mut first = [0; 4];
+        for _ in 0..400 {
+            first[usize::from(a.choose(&spec(-1), &osts, POLICY, &mut rng()).unwrap()[0])] += 1;
+        }
+        assert_eq!(first, [100; 4], "files over all OSTs start everywhere");
+    }
+
+    #[test]
+    fn a_full_ost_gets_less_than_an_empty_one() {
+        let (mut a, mut osts, mut r) = (Allocator::new(0), four(), rng());
+        osts[3] = ost(3, 2, 1 << 31);
+        let mut hits = [0u32; 4];
+        for _ in 0..4000 {
+            let got = a.choose(&spec(2), &osts, POLICY, &mut r).unwrap();
+            assert_eq!(got.len(), 2);
+            assert_ne!(got[0], got[1]);
+            for o in got {
+                hits[usize::from(o)] += 1;
+            }
+        }
+        assert!(hits[3] > 100 && hits[3] * 3 < hits[2], "{hits:?}");
+        assert!(hits[..3].iter().all(|&h| h > 1500), "{hits:?}");
+    }
+
+    #[test]
+    fn unusable_ones_are_skipped() {
+        let (mut a, mut osts) = (Allocator::new(0), four());
+        osts[0].active = false;
+        osts[1].space = Some(StatfsReply { available: 1 << 35, state: 2, ..StatfsReply::default() });
+        osts[2].space = Some(StatfsReply { available: 10, ..StatfsReply::default() });
+        osts[3].space = None;
+        assert_eq!(a.choose(&spec(-1), &osts, POLICY, &mut rng()), Ok(vec![3]));
+        assert_eq!(a.choose(&spec(4), &osts, POLICY, &mut rng()), Ok(vec![3]), "fewer than asked for");
+        osts[3].reachable = false;
+        assert_eq!(a.choose(&spec(1), &osts, POLICY, &mut rng()), Ok(vec![3]), "better than none");
+        osts[3].active = false;
+        assert_eq!(a.choose(&spec(1), &osts, POLICY, &mut rng()), Err(Errno::ENOSPC));
+        assert_eq!(a.choose(&spec(1), &[], POLICY, &mut rng()), Err(Errno::ENOSPC));
+    }
+
+    #[test]
+    fn users_choose() {
+        let (mut a, osts) = (Allocator::new(0), four());
+        let mut go = |s: LayoutSpec| a.choose(&s, &osts, POLICY, &mut rng());
+        let listed = |l: &[u16]| LayoutSpec { osts: l.to_vec(), ..spec(l.len() as i32) };
+        assert_eq!(go(listed(&[3, 0, 1])), Ok(vec![3, 0, 1]));
+        assert_eq!(go(LayoutSpec { stripe_start: 0, ..listed(&[3, 0, 1]) }), Ok(vec![0, 1, 3]));
+        assert_eq!(go(listed(&[3, 9])), Err(Errno::EINVAL));
+        assert_eq!(go(LayoutSpec { stripe_start: 2, ..spec(3) }), Ok(vec![2, 3, 0]));
+        assert_eq!(go(LayoutSpec { stripe_start: 9, ..spec(1) }), Err(Errno::EINVAL));
+    }
+}

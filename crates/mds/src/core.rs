@@ -1,0 +1,30 @@
+//! What a metadata target holds in memory beside its table: clients and opens. One lock guards it and orders
+//! the operations: readers share it, a transaction has it alone from its first read until it is submitted.
+
+use crate::opens::Opens;
+use rpc::ClientId;
+use std::collections::BTreeMap;
+
+/// A client as this target knows it.
+#[derive(Clone, Debug)]
+pub struct ClientState {
+    pub name: String,
+    pub address: String,
+    /// Connected since this start of the target.
+    pub connected: bool,
+    /// Has nothing (more) to say about what it had before this start.
+    pub reclaimed: bool,
+}
+
+#[derive(Default)]
+pub struct Core {
+    pub opens: Opens,
+    pub clients: BTreeMap<ClientId, ClientState>,
+}
+
+impl Core {
+    /// Every client that was known at the start said what it had.
+    pub fn all_reclaimed(&self) -> bool {
+        self.clients.values().all(|c| c.reclaimed)
+    }
+}

@@ -1,0 +1,280 @@
+//! From a request to its operation and back: which operations change something, how their transaction is
+//! built and submitted, and when the answer may go out.
+
+use crate::core::Core;
+use crate::names::OpContext;
+use crate::schema::{key, value};
+use crate::service::Mdt;
+use crate::tx::{Outcome, Tx};
+use crate::{ops, schema};
+use model::Errno;
+use model::planted::{self, Bug};
+use rpc::{ClientId, Incoming, Outgoing};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use store::{Lsn, ReplyRecord, Txn};
+use wire::{Message, Op, msg};
+
+/// A message's body as its type; `EPROTO` if it does not decode.
+pub fn decode<M: DeserializeOwned>(body: &[u8]) -> Result<M, Errno> {
+    postcard::take_from_bytes(body).map(|(m, _)| m).map_err(|e| {
+        tracing::warn!("a request does not decode as {}: {e}", std::any::type_name::<M>());
+        Errno::EPROTO
+    })
+}
+
+pub fn encode<R: serde::Serialize>(r: &R) -> Vec<u8> {
+    postcard::to_stdvec(r).expect("plain data encodes")
+}
+
+macro_rules! transactional {
+    ($($op:ident: $msg:ty => $run:path, $modifies:literal;)*) => {
+        /// Runs one operation on names or files within a transaction. `EOPNOTSUPP` for other messages.
+        pub fn execute(tx: &mut Tx, ctx: &OpContext, op: Op, body: &[u8]) -> Result<Vec<u8>, Errno> {
+            match op {
+                $(Op::$op => {
+                    let m: $msg = decode(body)?;
+                    let r: <$msg as Message>::Reply = $run(tx, ctx, m)?;
+                    Ok(encode(&r))
+                })*
+                _ => Err(Errno::EOPNOTSUPP),
+            }
+        }
+
+        /// Whether an operation that [`execute`] knows changes anything; `None` if it does not know it.
+        pub fn modifies(op: Op) -> Option<bool> {
+            match op {
+                $(Op::$op => Some($modifies),)*
+                _ => None,
+            }
+        }
+
+        // What the messages say of themselves.
+        $(const _: () = assert!(<$msg as Message>::MODIFIES == $modifies);)*
+    };
+}
+
+transactional! {
+    Lookup: msg::lookup::Lookup => ops::lookup::run, false;
+    Getattr: msg::getattr::Getattr => ops::getattr::run, false;
+    Setattr: msg::setattr::Setattr => ops::setattr::run, true;
+    Create: msg::create::Create => ops::create::run, true;
+    Mkdir: msg::mkdir::Mkdir => ops::mkdir::run, true;
+    Mknod: msg::mknod::Mknod => ops::mknod::run, true;
+    Symlink: msg::symlink::Symlink => ops::symlink::run, true;
+    Readlink: msg::readlink::Readlink => ops::readlink::run, false;
+    Link: msg::link::Link => ops::link::run, true;
+    Unlink: msg::unlink::Unlink => ops::unlink::run, true;
+    Rmdir: msg::rmdir::Rmdir => ops::rmdir::run, true;
+    Rename: msg::rename::Rename => ops::rename::run, true;
+    Open: msg::open::Open => ops::open::run, true;
+    Close: msg::close::Close => ops::close::run, true;
+    Readdir: msg::readdir::Readdir => ops::readdir::run, false;
+    Getxattr: msg::getxattr::Getxattr => ops::getxattr::run, false;
+    Setxattr: msg::setxattr::Setxattr => ops::setxattr::run, true;
+    Listxattr: msg::listxattr::Listxattr => ops::listxattr::run, false;
+    Removexattr: msg::removexattr::Removexattr => ops::removexattr::run, true;
+    Setlayout: msg::setlayout::Setlayout => ops::setlayout::run, true;
+    Getpath: msg::getpath::Getpath => ops::getpath::run, false;
+    Allocseq: msg::allocseq::Allocseq => ops::allocseq::run, true;
+}
+
+/// Where a transaction's reply is to be stored.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyTo {
+    pub client: ClientId,
+    pub slot: u16,
+    pub xid: u64,
+}
+
+/// What an operation came to, before it is durable.
+pub struct Done {
+    pub result: Result<Vec<u8>, Errno>,
+    /// Of the transaction it made; 0 if it changed nothing.
+    pub transno: u64,
+    /// The answer may go out when this is durable.
+    pub wait: Lsn,
+}
+
+impl Done {
+    pub fn error(e: Errno) -> Done {
+        Done { result: Err(e), transno: 0, wait: 0 }
+    }
+}
+
+impl Mdt {
+    /// Runs a read-only operation.
+    pub(crate) fn read(&self, f: impl FnOnce(&mut Tx) -> Result<Vec<u8>, Errno>) -> Done {
+        let core = self.core_read();
+        let mut tx = Tx::new(self.db.view(), &core.opens, &self.shared);
+        let result = f(&mut tx);
+        let out = tx.finish();
+        assert!(out.pending.is_empty() && out.changes.is_empty(), "a read-only operation wrote something");
+        Done { result, transno: 0, wait: out.seen }
+    }
+
+    /// Runs an operation that may change something and submits its transaction, with the reply if it is a
+    /// client's. A failed operation changes nothing.
+    pub(crate) fn transact(&self, to: Option<ReplyTo>, f: impl FnOnce(&mut Tx) -> Result<Vec<u8>, Errno>) -> Done {
+        let mut core = self.core_write();
+        if to.is_some_and(|t| !core.clients.contains_key(&t.client)) {
+            return Done::error(Errno::ENOTCONN);
+        }
+        self.shared.space_low.store(self.db.space_low(), Ordering::Relaxed);
+        let mut tx = Tx::new(self.db.view(), &core.opens, &self.shared);
+        let result = f(&mut tx);
+        let out = tx.finish();
+        let body = match result {
+            Ok(body) => body,
+            Err(e) => return Done { result: Err(e), transno: 0, wait: out.seen },
+        };
+        self.commit(&mut core, to, body, out)
+    }
+
+    fn commit(&self, core: &mut Core, to: Option<ReplyTo>, body: Vec<u8>, out: Outcome) -> Done {
+        let (mut transno, mut wait) = (0, out.seen);
+        if !out.pending.is_empty() {
+            let mut txn = Txn::new();
+            if let Some(t) = to.filter(|_| !planted::on(Bug::LostReplySlot)) {
+                let reply = ReplyRecord { xid: t.xid, status: 0, body: body.clone() };
+                txn.put_reply(&t.client.0, t.slot, &reply);
+            }
+            let inodes = self.shared.inodes.load(Ordering::Relaxed).saturating_add_signed(out.inodes);
+            if out.inodes != 0 {
+                txn.put(key::STATE_INODES, value::encode_u64(inodes));
+            }
+            let mut osts = BTreeSet::new();
+            let root = out.pending.get(&key::inode(model::Fid::ROOT)).cloned();
+            for (k, v) in out.pending {
+                if k[0] == key::OUTBOX && v.is_some() {
+                    osts.extend(key::parse_outbox(&k).map(|(ost, _)| ost));
+                }
+                txn.writes.push((k, v));
+            }
+            let lsn = match self.db.submit(txn) {
+                Ok(lsn) => lsn,
+                Err(e) => {
+                    tracing::error!("a metadata transaction was refused: {e}");
+                    return Done { result: Err(e.errno()), transno: 0, wait };
+                }
+            };
+            (transno, wait) = (self.db.transno(lsn), lsn);
+            self.shared.inodes.store(inodes, Ordering::Relaxed);
+            if let Some(Some(root)) = root {
+                self.root_changed(&root);
+            }
+            for ost in osts {
+                self.shared.osts.wake(ost);
+            }
+        }
+        for c in out.changes {
+            core.opens.apply(c);
+        }
+        Done { result: Ok(body), transno, wait }
+    }
+
+    fn root_changed(&self, bytes: &[u8]) {
+        if let Ok(i) = schema::Inode::decode(model::Fid::ROOT, bytes) {
+            *crate::shared::lock(&self.shared.root_default) = i.default_layout;
+        }
+    }
+
+    /// The answer, once everything it depends on is durable.
+    pub(crate) async fn answer(self: &Arc<Self>, done: Done) -> Outgoing {
+        let early = if done.transno != 0 { Bug::ReplyBeforeDurable } else { Bug::ReadUndurable };
+        if !planted::on(early) {
+            if let Err(e) = self.db.durable(done.wait).await {
+                return Outgoing::err(e.errno());
+            }
+        }
+        match done.result {
+            Ok(body) => Outgoing { status: Ok(()), body, bulk: bytes::Bytes::new(), transno: done.transno },
+            Err(e) => Outgoing::err(e),
+        }
+    }
+
+    /// One request of a client.
+    pub(crate) async fn serve(self: Arc<Self>, req: Incoming) -> Outgoing {
+        if let Err(e) = self.admitted(req.op).await {
+            return Outgoing::err(e);
+        }
+        self.stats.count(req.op);
+        let ctx = OpContext {
+            client: req.client,
+            cred: req.ctx.cred.clone(),
+            now: self.shared.clamp_time(req.ctx.client_time),
+        };
+        let to = ReplyTo { client: req.client, slot: req.slot, xid: req.xid };
+        let done = match modifies(req.op) {
+            Some(true) => self.transact(Some(to), |tx| execute(tx, &ctx, req.op, &req.body)),
+            Some(false) => self.read(|tx| execute(tx, &ctx, req.op, &req.body)),
+            None => self.serve_other(&ctx, to, &req),
+        };
+        self.answer(done).await
+    }
+
+    /// Messages that are not plain operations on names and files.
+    fn serve_other(self: &Arc<Self>, ctx: &OpContext, to: ReplyTo, req: &Incoming) -> Done {
+        fn plain<R: serde::Serialize>(r: Result<R, Errno>) -> Done {
+            Done { result: r.map(|r| encode(&r)), transno: 0, wait: 0 }
+        }
+        macro_rules! with {
+            ($m:ident => $call:expr) => {
+                match decode(&req.body) {
+                    Ok($m) => $call,
+                    Err(e) => Done::error(e),
+                }
+            };
+        }
+        match req.op {
+            Op::Ping => with!(m => plain(ops::ping::run(m))),
+            Op::Disconnect => with!(m => plain(ops::disconnect::run(m))),
+            Op::Batch => with!(m => self.transact(Some(to), |tx| ops::batch::run(tx, ctx, m))),
+            Op::Statfs => with!(m => plain(ops::statfs::run(self, m))),
+            Op::GetParam => with!(m => plain(ops::param::get(self, m))),
+            Op::SetParam => with!(m => plain(ops::param::set(self, m))),
+            Op::Enqueue => with!(m => plain(ops::enqueue::run(self, ctx, m))),
+            Op::Cancel => with!(m => plain(ops::cancel::run(self, ctx, m))),
+            Op::Getlock => with!(m => plain(ops::getlock::run(self, ctx, m))),
+            Op::Reclaim => with!(m => ops::reclaim::run(self, ctx, m)),
+            _ => Done::error(Errno::EOPNOTSUPP),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages of the metadata target that are served without a transaction of `execute`.
+    const OTHER: &[Op] = &[
+        Op::Ping,
+        Op::Disconnect,
+        Op::Batch,
+        Op::Statfs,
+        Op::GetParam,
+        Op::SetParam,
+        Op::Enqueue,
+        Op::Cancel,
+        Op::Getlock,
+        Op::Reclaim,
+    ];
+
+    #[test]
+    fn every_message_of_the_metadata_target_has_its_file_and_its_handler() {
+        let files = include_str!("ops/mod.rs");
+        for &op in Op::ALL.iter().filter(|o| (**o as u16) < 80) {
+            let verb = match op {
+                Op::GetParam | Op::SetParam => "param".to_string(),
+                op => format!("{op:?}").to_lowercase(),
+            };
+            assert!(files.contains(&format!("pub mod {verb};")), "no ops/{verb}.rs for {op:?}");
+            assert!(modifies(op).is_some() != OTHER.contains(&op), "{op:?} has no handler, or two");
+        }
+        for &op in Op::ALL.iter().filter(|o| (**o as u16) >= 80) {
+            assert!(modifies(op).is_none() && !OTHER.contains(&op), "{op:?} belongs elsewhere");
+        }
+    }
+}

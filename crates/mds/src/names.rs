@@ -1,0 +1,179 @@
+//! Rules that several operations share: names, new inodes, access to files for open.
+
+use crate::schema::{Inode, Lease, key};
+use crate::tx::{Dentry, Found, Tx};
+use model::perm::{self, MAY_EXEC, MAY_READ, MAY_WRITE};
+use model::{Cred, Errno, Fid, FileType, Timestamp, limits};
+use rpc::ClientId;
+use wire::msg::lookup::Entry;
+
+/// O_* bits of open(2) that the server looks at (Linux, x86-64).
+pub const O_ACCMODE: u32 = 0o3;
+pub const O_WRONLY: u32 = 0o1;
+pub const O_RDWR: u32 = 0o2;
+pub const O_TRUNC: u32 = 0o1000;
+/// The kernel opens it to execute it (`__FMODE_EXEC`): execute permission instead of read permission.
+pub const FMODE_EXEC: u32 = 0x20;
+/// New files and directories below carry on the project.
+const FLAG_PROJINHERIT: u32 = 0x2000_0000;
+
+/// On whose behalf an operation runs, and when.
+#[derive(Clone, Debug)]
+pub struct OpContext {
+    pub client: ClientId,
+    pub cred: Cred,
+    /// The request's time, clamped.
+    pub now: Timestamp,
+}
+
+/// A name that may be created, removed or looked up. `.` and `..` are the callers' business.
+pub fn check_name(name: &[u8]) -> Result<(), Errno> {
+    if name.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    if name.len() > limits::NAME_MAX_BYTES {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    if name.iter().any(|&b| b == b'/' || b == 0) { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+pub fn is_dots(name: &[u8]) -> bool {
+    name == b"." || name == b".."
+}
+
+/// A directory that the caller may search.
+pub fn searched(tx: &mut Tx, ctx: &OpContext, dir: Fid) -> Result<Inode, Errno> {
+    let i = tx.dir(dir)?;
+    perm::access(&ctx.cred, &i.subject(), MAY_EXEC)?;
+    Ok(i)
+}
+
+/// A place for a new name: the directory and the cookie. `EEXIST` if the name is there (also for somebody
+/// who may not write the directory), `ENOENT` in a removed directory.
+pub fn vacant(tx: &mut Tx, ctx: &OpContext, dir: Fid, name: &[u8]) -> Result<(Inode, u64), Errno> {
+    check_name(name)?;
+    let parent = searched(tx, ctx, dir)?;
+    if is_dots(name) {
+        return Err(Errno::EEXIST);
+    }
+    match tx.find(dir, name)? {
+        Found::Entry(_) => Err(Errno::EEXIST),
+        Found::Free(cookie) => {
+            may_add(ctx, &parent)?;
+            Ok((parent, cookie))
+        }
+    }
+}
+
+/// Names may be added to this directory by the caller.
+pub fn may_add(ctx: &OpContext, dir: &Inode) -> Result<(), Errno> {
+    if dir.nlink == 0 {
+        return Err(Errno::ENOENT);
+    }
+    perm::may_create(&ctx.cred, &dir.subject())
+}
+
+/// A name that may be taken out: (directory, entry, its inode), all permission checks done.
+pub fn removable(tx: &mut Tx, ctx: &OpContext, dir: Fid, name: &[u8]) -> Result<(Inode, Dentry, Inode), Errno> {
+    let parent = searched(tx, ctx, dir)?;
+    let d = tx.entry(dir, name)?;
+    let victim = tx.promised(d.fid)?;
+    perm::may_delete(&ctx.cred, &parent.subject(), &victim.subject())?;
+    Ok((parent, d, victim))
+}
+
+/// The FID that a client chose for a new file lies in a sequence leased to it and is unused. `ESTALE` if the
+/// client has no such lease (it asks for a new one), `EINVAL` otherwise.
+pub fn check_new_fid(tx: &mut Tx, ctx: &OpContext, fid: Fid) -> Result<(), Errno> {
+    tx.shared.check_space()?;
+    let k = key::lease(fid.seq);
+    let lease = tx.get(&k)?.map(|v| Lease::decode(&k, &v)).transpose()?;
+    let lease = lease.filter(|l| l.client == ctx.client.0).ok_or(Errno::ESTALE)?;
+    if fid.oid == 0 || fid.oid > lease.width || fid.ver != 0 || tx.get(&key::inode(fid))?.is_some() {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}
+
+/// The inode of a new file in `dir`: group, mode, ACLs and project as POSIX and the directory say.
+pub fn new_inode(ctx: &OpContext, dir: &Inode, kind: FileType, mode: u32, umask: u32) -> Inode {
+    let allowed = if kind == FileType::Directory { 0o1777 } else { 0o7777 };
+    let (gid, mode) = perm::inherit_group(&ctx.cred, &dir.subject(), kind, mode & allowed);
+    let mut i = Inode::new(kind, mode, ctx.cred.uid, gid, ctx.now);
+    match &dir.default_acl {
+        _ if kind == FileType::Symlink => {}
+        Some(default) => {
+            (i.acl, i.mode) = default.inherit(mode);
+            if kind == FileType::Directory {
+                i.default_acl = Some(default.clone());
+            }
+        }
+        None => i.mode &= !(umask & 0o777),
+    }
+    if dir.flags & FLAG_PROJINHERIT != 0 {
+        i.projid = dir.projid;
+        if kind == FileType::Directory {
+            i.flags |= FLAG_PROJINHERIT;
+        }
+    }
+    i
+}
+
+/// Writes a new file: inode, name, and the directory's change.
+pub fn add_file(
+    tx: &mut Tx,
+    ctx: &OpContext,
+    (dir_fid, mut dir): (Fid, Inode),
+    (cookie, name): (u64, &[u8]),
+    (fid, i): (Fid, &mut Inode),
+) {
+    if i.is_dir() {
+        i.parent = dir_fid;
+        dir.nlink += 1;
+    }
+    tx.add_inode(fid, i);
+    tx.put_name(dir_fid, cookie, name, fid, i.kind);
+    dir.entries += 1;
+    tx.touch_dir(dir_fid, &mut dir, ctx.now);
+}
+
+/// open(2)'s check of an existing file.
+pub fn may_open(ctx: &OpContext, i: &Inode, flags: u32) -> Result<(), Errno> {
+    let mut want = match flags & O_ACCMODE {
+        _ if flags & FMODE_EXEC != 0 => MAY_EXEC,
+        O_WRONLY => MAY_WRITE,
+        O_RDWR => MAY_READ | MAY_WRITE,
+        _ => MAY_READ,
+    };
+    if flags & O_TRUNC != 0 {
+        want |= MAY_WRITE;
+    }
+    match i.kind {
+        FileType::Directory if want & MAY_WRITE != 0 => return Err(Errno::EISDIR),
+        FileType::Symlink => return Err(Errno::ELOOP),
+        _ => {}
+    }
+    perm::access(&ctx.cred, &i.subject(), want)?;
+    if i.flags & perm::FLAG_APPEND != 0 && want & MAY_WRITE != 0 {
+        const O_APPEND: u32 = 0o2000;
+        if flags & O_APPEND == 0 || flags & O_TRUNC != 0 {
+            return Err(Errno::EPERM);
+        }
+    }
+    Ok(())
+}
+
+/// A file made without objects gets them when somebody is going to write. True if it did.
+pub fn instantiate(tx: &mut Tx, fid: Fid, i: &mut Inode) -> Result<bool, Errno> {
+    if i.kind != FileType::Regular || i.layout.is_some() {
+        return Ok(false);
+    }
+    i.layout = Some(tx.shared.allocate(fid, i.default_layout.as_ref(), None)?);
+    tx.index_objects(fid, i);
+    Ok(true)
+}
+
+/// What most operations answer.
+pub fn entry(fid: Fid, i: &Inode) -> Entry {
+    Entry { attr: i.attr(fid), layout: i.layout.clone() }
+}

@@ -1,0 +1,25 @@
+//! allocseq: leases a FID sequence (2^17 ids) to the client. Sequences are never leased twice.
+
+use crate::names::OpContext;
+use crate::schema::{Lease, key, value};
+use crate::tx::Tx;
+use crate::MdsError;
+use model::Errno;
+use model::fid::SEQ_WIDTH;
+use wire::msg::allocseq::{Allocseq, AllocseqReply};
+
+/// Ids in a sequence: `st_ino` has room for oid < 2^17.
+const WIDTH: u32 = SEQ_WIDTH - 1;
+
+pub fn run(tx: &mut Tx, ctx: &OpContext, m: Allocseq) -> Result<AllocseqReply, Errno> {
+    if m.kind != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let k = key::STATE_NEXT_SEQ;
+    let missing = || MdsError::Missing { what: "next sequence", fid: model::Fid::ROOT };
+    let v = tx.get(k)?.ok_or_else(missing)?;
+    let seq = value::decode_u64(k, &v)?;
+    tx.put(k.to_vec(), value::encode_u64(seq + 1));
+    tx.put(key::lease(seq), Lease { client: ctx.client.0, width: WIDTH }.encode());
+    Ok(AllocseqReply { seq, width: WIDTH })
+}

@@ -1,0 +1,23 @@
+//! cancel: gives locks back, or stops waiting for one.
+
+use crate::names::OpContext;
+use crate::service::Mdt;
+use crate::shared::lock;
+use model::Errno;
+use wire::msg::cancel::{Cancel, CancelWhat};
+
+pub fn run(mdt: &Mdt, ctx: &OpContext, m: Cancel) -> Result<(), Errno> {
+    let client = ctx.client.0;
+    match m.what {
+        CancelWhat::Id(id) => {
+            let events = lock(&mdt.locks).cancel(client, m.fid, id);
+            mdt.tell(events);
+            Ok(())
+        }
+        CancelWhat::Range { kind, owner, start, end } => {
+            let step = lock(&mdt.locks).cancel_range(client, m.fid, kind, owner, start, end);
+            mdt.tell(step.events);
+            step.result.map(|_| ())
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! create: a regular file, usually opened at once; with an empty name an unnamed file (O_TMPFILE).
+
+use crate::names::{self, OpContext};
+use crate::opens::Open;
+use crate::schema::{Inode, OrphanKind, key};
+use crate::tx::{Found, Tx};
+use model::{Errno, FileType};
+use wire::msg::create::{Create, CreateReply, OpenSpec};
+
+pub fn run(tx: &mut Tx, ctx: &OpContext, m: Create) -> Result<CreateReply, Errno> {
+    if m.name.is_empty() {
+        return tmpfile(tx, ctx, &m);
+    }
+    names::check_name(&m.name)?;
+    let dir = names::searched(tx, ctx, m.parent)?;
+    if names::is_dots(&m.name) {
+        return Err(if m.exclusive { Errno::EEXIST } else { Errno::EISDIR });
+    }
+    let cookie = match tx.find(m.parent, &m.name)? {
+        Found::Entry(_) if m.exclusive => return Err(Errno::EEXIST),
+        Found::Entry(d) => {
+            let mut i = tx.promised(d.fid)?;
+            match d.kind {
+                FileType::Regular => {}
+                FileType::Directory => return Err(Errno::EISDIR),
+                // The caller looked it up as absent: it must look again and follow or open what is there now.
+                _ => return Err(Errno::EEXIST),
+            }
+            if let Some(open) = &m.open {
+                super::open::open_existing(tx, ctx, d.fid, &mut i, open)?;
+            }
+            return Ok(CreateReply { created: false, entry: names::entry(d.fid, &i) });
+        }
+        Found::Free(cookie) => cookie,
+    };
+    names::may_add(ctx, &dir)?;
+    names::check_new_fid(tx, ctx, m.fid)?;
+    let mut i = new_file(tx, ctx, &m, &dir)?;
+    if let Some(open) = &m.open {
+        register(tx, ctx, &m, open)?;
+    }
+    names::add_file(tx, ctx, (m.parent, dir), (cookie, &m.name), (m.fid, &mut i));
+    Ok(CreateReply { created: true, entry: names::entry(m.fid, &i) })
+}
+
+fn tmpfile(tx: &mut Tx, ctx: &OpContext, m: &Create) -> Result<CreateReply, Errno> {
+    // Without an open nothing would ever remove it.
+    let open = m.open.as_ref().ok_or(Errno::EINVAL)?;
+    let dir = names::searched(tx, ctx, m.parent)?;
+    names::may_add(ctx, &dir)?;
+    names::check_new_fid(tx, ctx, m.fid)?;
+    let mut i = new_file(tx, ctx, m, &dir)?;
+    i.nlink = 0;
+    register(tx, ctx, m, open)?;
+    tx.add_inode(m.fid, &mut i);
+    let kind = if m.exclusive { OrphanKind::TmpfileExclusive } else { OrphanKind::Tmpfile };
+    tx.put(key::orphan(m.fid), kind.encode());
+    Ok(CreateReply { created: true, entry: names::entry(m.fid, &i) })
+}
+
+fn new_file(tx: &mut Tx, ctx: &OpContext, m: &Create, dir: &Inode) -> Result<Inode, Errno> {
+    if let Some(spec) = &m.layout {
+        super::setlayout::check_spec(tx, spec)?;
+    }
+    let mut i = names::new_inode(ctx, dir, FileType::Regular, m.mode, m.umask);
+    if m.no_objects {
+        // What it is to get later, when it is opened for writing.
+        i.default_layout = match (&m.layout, &dir.default_layout) {
+            (Some(l), Some(d)) => Some(l.clone().inherit(d)),
+            (l, d) => l.as_ref().or(d.as_ref()).cloned(),
+        };
+    } else {
+        i.layout = Some(tx.shared.allocate(m.fid, m.layout.as_ref(), dir.default_layout.as_ref())?);
+    }
+    Ok(i)
+}
+
+fn register(tx: &mut Tx, ctx: &OpContext, m: &Create, open: &OpenSpec) -> Result<(), Errno> {
+    tx.add_open(ctx.client, open.handle, Open { fid: m.fid, flags: open.flags })
+}

@@ -1,0 +1,19 @@
+//! mkdir: a directory.
+
+use crate::names::{self, OpContext};
+use crate::tx::Tx;
+use model::{Errno, FileType};
+use wire::msg::lookup::Entry;
+use wire::msg::mkdir::Mkdir;
+
+pub fn run(tx: &mut Tx, ctx: &OpContext, m: Mkdir) -> Result<Entry, Errno> {
+    let (dir, cookie) = names::vacant(tx, ctx, m.parent, &m.name)?;
+    names::check_new_fid(tx, ctx, m.fid)?;
+    let mut i = names::new_inode(ctx, &dir, FileType::Directory, m.mode, m.umask);
+    // The root's default is the file system's: it is asked at the end of every chain, and need not be copied.
+    if m.parent != model::Fid::ROOT {
+        i.default_layout.clone_from(&dir.default_layout);
+    }
+    names::add_file(tx, ctx, (m.parent, dir), (cookie, &m.name), (m.fid, &mut i));
+    Ok(names::entry(m.fid, &i))
+}

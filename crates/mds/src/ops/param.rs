@@ -1,0 +1,193 @@
+//! get_param and set_param of a metadata target.
+
+use crate::params::{LOD, MDT};
+use crate::recovery;
+use crate::service::Mdt;
+use crate::shared::lock;
+use model::param::{PARAM_TEXT_MAX_BYTES, ParamDecl, glob_match};
+use model::{Errno, TargetId};
+use std::fmt::Write;
+use wire::msg::param::{GetParam, GetParamReply, SetParam};
+use wire::msg::statfs::Statfs;
+
+/// Parameters of the session with an OST: `osp.FSNAME-OST0000-osc-MDT0000`.
+pub const OSP: &[&str] = &["active", "state", "destroys_pending"];
+
+pub fn get(mdt: &Mdt, m: GetParam) -> Result<GetParamReply, Errno> {
+    if m.pattern.len() > PARAM_TEXT_MAX_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let mut values = Vec::new();
+    for (name, get) in names(mdt) {
+        if glob_match(&m.pattern, &name) {
+            values.push((name, get.value(mdt)));
+        }
+    }
+    Ok(GetParamReply { values })
+}
+
+/// Sets every parameter that the glob names. `ENOENT` if there is none, `EACCES` for those that are only
+/// shown, `EINVAL` or `ERANGE` for values that cannot be.
+pub fn set(mdt: &Mdt, m: SetParam) -> Result<GetParamReply, Errno> {
+    if m.name.len() > PARAM_TEXT_MAX_BYTES || m.value.len() > PARAM_TEXT_MAX_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    if m.permanent || m.delete {
+        // Permanent settings are the management server's, which sends them here with the configuration.
+        return Err(Errno::EINVAL);
+    }
+    let hits: Vec<_> = names(mdt).into_iter().filter(|(n, _)| glob_match(&m.name, n)).collect();
+    if hits.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    let mut values = Vec::new();
+    for (name, p) in hits {
+        p.set(mdt, &m.value)?;
+        values.push((name, p.value(mdt)));
+    }
+    Ok(GetParamReply { values })
+}
+
+/// One parameter of this target.
+enum Param {
+    Lod(&'static ParamDecl),
+    Mdt(&'static ParamDecl),
+    Osp(u16, &'static str),
+}
+
+fn names(mdt: &Mdt) -> Vec<(String, Param)> {
+    let fs = &mdt.cfg.fsname;
+    let me = TargetId::mdt(mdt.cfg.index);
+    let mut v = Vec::new();
+    v.extend(LOD.iter().map(|d| (format!("lod.{fs}-{me}-mdtlov.{}", d.name), Param::Lod(d))));
+    v.extend(MDT.iter().map(|d| (format!("mdt.{fs}-{me}.{}", d.name), Param::Mdt(d))));
+    for (i, _) in mdt.shared.osts.list() {
+        let ost = TargetId::ost(i);
+        v.extend(OSP.iter().map(|n| (format!("osp.{fs}-{ost}-osc-{me}.{n}"), Param::Osp(i, n))));
+    }
+    v
+}
+
+impl Param {
+    fn value(&self, mdt: &Mdt) -> String {
+        match self {
+            Param::Lod(d) => lod_value(mdt, d.name),
+            Param::Mdt(d) => mdt_value(mdt, d.name),
+            Param::Osp(i, name) => osp_value(mdt, *i, name),
+        }
+    }
+
+    fn set(&self, mdt: &Mdt, value: &str) -> Result<(), Errno> {
+        match self {
+            Param::Mdt(d) if d.name == "md_stats" => {
+                mdt.stats.clear();
+                Ok(())
+            }
+            Param::Lod(d) | Param::Mdt(d) => mdt.shared.params.set(d, value),
+            Param::Osp(i, "active") => {
+                let on = match value.trim() {
+                    "1" => true,
+                    "0" => false,
+                    _ => return Err(Errno::EINVAL),
+                };
+                mdt.set_ost_enabled(*i, on);
+                Ok(())
+            }
+            Param::Osp(..) => Err(Errno::EACCES),
+        }
+    }
+}
+
+fn lod_value(mdt: &Mdt, name: &str) -> String {
+    let osts = || mdt.shared.osts.list().into_iter();
+    match name {
+        "numobd" => osts().count().to_string(),
+        "activeobd" => osts().filter(|(_, o)| o.configured && o.enabled).count().to_string(),
+        "target_obd" => {
+            let mut s = String::new();
+            for (i, o) in osts() {
+                let state = if o.configured && o.enabled { "ACTIVE" } else { "INACTIVE" };
+                let _ = writeln!(s, "{i}: {}_UUID {state}", TargetId::ost(i).label(&mdt.cfg.fsname));
+            }
+            s
+        }
+        _ => mdt.shared.params.get(name).unwrap_or_default(),
+    }
+}
+
+fn mdt_value(mdt: &Mdt, name: &str) -> String {
+    let files = || super::statfs::run(mdt, Statfs { flags: 0 }).unwrap_or_default();
+    match name {
+        "recovery_status" => recovery::status(mdt),
+        "num_exports" => mdt.core_read().clients.len().to_string(),
+        "instance" => mdt.shared.epoch.to_string(),
+        "uuid" => format!("{}_UUID", TargetId::mdt(mdt.cfg.index).label(&mdt.cfg.fsname)),
+        "open_files" => mdt.core_read().opens.total().to_string(),
+        "filestotal" => files().files.to_string(),
+        "filesfree" => files().files_free.to_string(),
+        "md_stats" => mdt.stats.show(mdt.world.wall()),
+        _ => mdt.shared.params.get(name).unwrap_or_default(),
+    }
+}
+
+fn osp_value(mdt: &Mdt, index: u16, name: &str) -> String {
+    let Some(o) = mdt.shared.osts.get(index) else { return String::new() };
+    match name {
+        "active" => u8::from(o.configured && o.enabled).to_string(),
+        "state" => o.import.map_or_else(|| "NEW".into(), |i| format!("{:?}", i.state()).to_uppercase()),
+        _ => mdt.outbox_pending(index).to_string(),
+    }
+}
+
+/// A permanent setting from the configuration; names of other targets are none of our business.
+pub fn apply_permanent(mdt: &Mdt, name: &str, value: &str) {
+    for (n, p) in names(mdt) {
+        if glob_match(name, &n) {
+            if let Err(e) = p.set(mdt, value) {
+                tracing::warn!("permanent parameter {name}={value} was not applied to {n}: {e}");
+            }
+        }
+    }
+}
+
+/// Operations since the start.
+#[derive(Default)]
+pub struct Stats {
+    counts: std::sync::Mutex<std::collections::BTreeMap<wire::Op, u64>>,
+}
+
+impl Stats {
+    pub fn count(&self, op: wire::Op) {
+        *lock(&self.counts).entry(op).or_default() += 1;
+    }
+
+    fn clear(&self) {
+        lock(&self.counts).clear();
+    }
+
+    fn show(&self, now: model::Timestamp) -> String {
+        let mut s = format!("snapshot_time             {}.{:09} secs.nsecs\n", now.sec, now.nsec);
+        for (op, n) in lock(&self.counts).iter() {
+            let _ = writeln!(s, "{:<25} {n} samples [reqs]", format!("{op:?}").to_lowercase());
+        }
+        s
+    }
+}
+
+/// For `lctl` on the server's own host: the daemon asks without a session.
+impl Mdt {
+    pub fn get_params(&self, pattern: &str) -> Vec<(String, String)> {
+        get(self, GetParam { pattern: pattern.to_string() }).map(|r| r.values).unwrap_or_default()
+    }
+
+    /// As [`set`].
+    pub fn set_params(&self, name: &str, value: &str) -> Result<Vec<(String, String)>, Errno> {
+        let m = SetParam { name: name.to_string(), value: value.to_string(), permanent: false, delete: false };
+        set(self, m).map(|r| r.values)
+    }
+
+    /// Clients of before the restart are still awaited.
+    pub fn recovering(&self) -> bool {
+        *self.phase.borrow() == recovery::Phase::Recovering
+    }
+}

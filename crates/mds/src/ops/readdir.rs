@@ -1,0 +1,59 @@
+//! readdir: a page of a directory, in the order of its cookies.
+
+use crate::MdsError;
+use crate::names::{self, OpContext};
+use crate::schema::{DentryValue, key, value};
+use crate::tx::Tx;
+use model::Errno;
+use wire::msg::readdir::{Dirent, Readdir, ReaddirReply};
+
+/// A page never holds more, whatever was asked for: it must fit into a message.
+const PAGE_MAX_BYTES: usize = 1 << 20;
+/// About what an entry takes besides its name; with attributes; and each object of a layout.
+const ENTRY_BYTES: usize = 32;
+const PLUS_BYTES: usize = 160;
+const OBJECT_BYTES: usize = 24;
+/// Keys read at a time.
+const SCAN: usize = 256;
+
+pub fn run(tx: &mut Tx, _ctx: &OpContext, m: Readdir) -> Result<ReaddirReply, Errno> {
+    let dir = tx.dir(m.fid)?;
+    let room = (m.max_bytes as usize).min(PAGE_MAX_BYTES);
+    let end = key::dentry_end(m.fid);
+    let mut reply = ReaddirReply { entries: Vec::new(), parent: dir.parent, end: false };
+    let (mut cookie, mut used) = (m.cookie, 0);
+    loop {
+        let Some(from) = cookie.checked_add(1).filter(|&c| c <= i64::MAX as u64) else {
+            reply.end = true;
+            return Ok(reply);
+        };
+        let page = tx.scan(&key::dentry_from(m.fid, from), &end, SCAN)?;
+        let last_page = page.len() < SCAN;
+        for (k, v) in page {
+            let (_, c, name) = key::parse_dentry(&k).ok_or_else(|| MdsError::Damaged {
+                what: "directory entry",
+                key: value::hex(&k),
+                why: "its key is short".into(),
+            })?;
+            let d = DentryValue::decode(&k, &v)?;
+            let mut size = ENTRY_BYTES + name.len();
+            let mut entry = None;
+            if m.plus {
+                if let Some(i) = tx.try_inode(d.fid)? {
+                    size += PLUS_BYTES + i.layout.as_ref().map_or(0, |l| l.objects().count() * OBJECT_BYTES);
+                    entry = Some(names::entry(d.fid, &i));
+                }
+            }
+            if !reply.entries.is_empty() && used + size > room {
+                return Ok(reply);
+            }
+            used += size;
+            cookie = c;
+            reply.entries.push(Dirent { cookie: c, fid: d.fid, kind: d.kind, name: name.to_vec(), entry });
+        }
+        if last_page {
+            reply.end = true;
+            return Ok(reply);
+        }
+    }
+}

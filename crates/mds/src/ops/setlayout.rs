@@ -1,0 +1,47 @@
+//! setlayout: `lfs setstripe` on a file without objects or on a directory (its default for new files; the
+//! root directory's is the file system's).
+
+use crate::names::{self, OpContext};
+use crate::tx::Tx;
+use model::perm;
+use model::{Errno, FileType, LayoutSpec};
+use wire::msg::lookup::Entry;
+use wire::msg::setlayout::Setlayout;
+
+/// `EINVAL` for settings that no file system, or not this one, could satisfy: OSTs that do not exist, pools
+/// (there are none yet).
+pub fn check_spec(tx: &Tx, spec: &LayoutSpec) -> Result<(), Errno> {
+    spec.check()?;
+    let osts = &tx.shared.osts;
+    let start_ok = u16::try_from(spec.stripe_start).map_or(true, |i| osts.exists(i));
+    if !start_ok || !spec.osts.iter().all(|&i| osts.exists(i)) || !spec.pool.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}
+
+pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setlayout) -> Result<Entry, Errno> {
+    let mut i = tx.inode(m.fid)?;
+    if !perm::owns(&ctx.cred, i.uid) {
+        return Err(Errno::EPERM);
+    }
+    if let Some(spec) = &m.spec {
+        check_spec(tx, spec)?;
+    }
+    match i.kind {
+        FileType::Directory => i.default_layout = m.spec,
+        FileType::Regular => {
+            let spec = m.spec.ok_or(Errno::EINVAL)?;
+            if i.layout.is_some() {
+                return Err(Errno::EEXIST);
+            }
+            i.layout = Some(tx.shared.allocate(m.fid, Some(&spec), i.default_layout.as_ref())?);
+            i.default_layout = None;
+            tx.index_objects(m.fid, &i);
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    i.touch_ctime(ctx.now);
+    tx.put_inode(m.fid, &mut i);
+    Ok(names::entry(m.fid, &i))
+}

@@ -1,0 +1,29 @@
+//! statfs: space and inodes of the metadata target.
+
+use crate::service::Mdt;
+use model::Errno;
+use std::sync::atomic::Ordering;
+use wire::msg::statfs::{Statfs, StatfsReply};
+
+/// What an inode with its names takes on disk, about (table and journal).
+const INODE_BYTES: u64 = 2048;
+/// [`StatfsReply::state`]: no space.
+const STATE_NO_SPACE: u32 = 8;
+/// The target stopped after an error.
+const STATE_READ_ONLY: u32 = 2;
+
+pub fn run(mdt: &Mdt, _m: Statfs) -> Result<StatfsReply, Errno> {
+    let s = mdt.world.disk.space(&mdt.cfg.dir).map_err(Errno::from)?;
+    let used = mdt.shared.inodes.load(Ordering::Relaxed);
+    let fit = s.available / INODE_BYTES;
+    let full = if mdt.db.space_low() { STATE_NO_SPACE } else { 0 };
+    let stopped = if mdt.db.stopped().is_some() { STATE_READ_ONLY } else { 0 };
+    Ok(StatfsReply {
+        total: s.total,
+        free: s.free,
+        available: s.available,
+        files: used.saturating_add(fit),
+        files_free: fit,
+        state: full | stopped,
+    })
+}

@@ -1,0 +1,110 @@
+//! The object targets as this metadata target knows them: a session with each, its free space (asked for
+//! every `qos_maxage` seconds), and whether it takes new objects.
+
+use crate::alloc::{Allocator, OstView, Policy};
+use crate::shared::lock;
+use model::{Errno, LayoutSpec, Nid};
+use rpc::Import;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use wire::msg::statfs::StatfsReply;
+use world::sync::Notify;
+use world::{Instant, World};
+
+/// An OST that does not answer for so many polls takes no new objects while others do.
+const UNREACHABLE_AFTER_POLLS: u32 = 3;
+
+/// One OST.
+#[derive(Clone)]
+pub struct Ost {
+    /// `None` for figures without a session (tests of allocation).
+    pub import: Option<Arc<Import>>,
+    pub nids: Vec<Nid>,
+    /// In the configuration, and not deactivated there.
+    pub configured: bool,
+    /// Not deactivated by this server's administrator.
+    pub enabled: bool,
+    pub space: Option<StatfsReply>,
+    /// Of the last answer; of the first poll until there was one.
+    pub heard: Option<Instant>,
+    /// Something to do: new outbox records, or a change of configuration.
+    pub wake: Arc<Notify>,
+}
+
+#[derive(Default)]
+pub struct Osts {
+    table: Mutex<BTreeMap<u16, Ost>>,
+    allocator: Mutex<Allocator>,
+}
+
+impl Osts {
+    pub fn new(start: u64) -> Osts {
+        Osts { table: Mutex::default(), allocator: Mutex::new(Allocator::new(start)) }
+    }
+
+    pub fn insert(&self, index: u16, ost: Ost) {
+        lock(&self.table).insert(index, ost);
+    }
+
+    pub fn get(&self, index: u16) -> Option<Ost> {
+        lock(&self.table).get(&index).cloned()
+    }
+
+    /// Changes one; false if there is none of this index.
+    pub fn update(&self, index: u16, f: impl FnOnce(&mut Ost)) -> bool {
+        lock(&self.table).get_mut(&index).map(f).is_some()
+    }
+
+    pub fn list(&self) -> Vec<(u16, Ost)> {
+        lock(&self.table).iter().map(|(&i, o)| (i, o.clone())).collect()
+    }
+
+    /// Tells the sender of an OST's outbox that there is something in it.
+    pub fn wake(&self, index: u16) {
+        if let Some(o) = lock(&self.table).get(&index) {
+            o.wake.notify_one();
+        }
+    }
+
+    pub fn wake_all(&self) {
+        for o in lock(&self.table).values() {
+            o.wake.notify_one();
+        }
+    }
+
+    /// Asked for but not answered for too long.
+    fn reachable(o: &Ost, now: Instant, max_age: Duration) -> bool {
+        match (&o.import, o.heard) {
+            (Some(_), Some(t)) => now.since(t) <= max_age * UNREACHABLE_AFTER_POLLS,
+            _ => true,
+        }
+    }
+
+    /// See [`Allocator::choose`].
+    pub fn choose(
+        &self,
+        spec: &LayoutSpec,
+        policy: Policy,
+        max_age: Duration,
+        world: &World,
+    ) -> Result<Vec<u16>, Errno> {
+        let now = world.now();
+        let views: Vec<OstView> = lock(&self.table)
+            .iter()
+            .map(|(&index, o)| OstView {
+                index,
+                node: o.nids.first().copied(),
+                active: o.configured && o.enabled,
+                reachable: Osts::reachable(o, now, max_age),
+                space: o.space,
+            })
+            .collect();
+        lock(&self.allocator).choose(spec, &views, policy, &mut || world.random_u64())
+    }
+
+    /// Whether an OST of this index is in the configuration.
+    pub fn exists(&self, index: u16) -> bool {
+        lock(&self.table).get(&index).is_some_and(|o| o.configured)
+    }
+}

@@ -1,0 +1,101 @@
+//! What OSTs are still to be told: objects of removed files, to be destroyed. Records are written in the
+//! transaction that removed the file, sent when that is durable, and deleted when the OST said yes; an OST
+//! that is away gets them when it is back. The same task asks for its free space.
+
+use crate::MdsError;
+use crate::schema::{key, value};
+use crate::service::Mdt;
+use model::limits::OBJECTS_PER_RPC_MAX;
+use rpc::Import;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Txn;
+use wire::RequestContext;
+use wire::msg::destroy::Destroy;
+use wire::msg::statfs::Statfs;
+
+/// Records read at a time; each names at most a few hundred objects.
+const RECORDS_AT_ONCE: usize = 64;
+const RETRY: Duration = Duration::from_secs(1);
+/// Records counted for `destroys_pending`.
+const COUNT_MAX: usize = 1_000_000;
+
+/// Starts the two background tasks of an OST.
+pub fn start(mdt: &Arc<Mdt>, index: u16, import: Arc<Import>) {
+    let (a, b) = (mdt.clone(), mdt.clone());
+    let session = import.clone();
+    mdt.world.spawn("mdt outbox", async move { a.send_outbox(index, session).await });
+    mdt.world.spawn("mdt ost space", async move { b.poll_space(index, import).await });
+}
+
+impl Mdt {
+    /// Records that wait for this OST (at most a million are counted).
+    pub(crate) fn outbox_pending(&self, index: u16) -> usize {
+        let from = key::outbox_prefix(index);
+        self.db.scan(&from, &key::behind(&from), COUNT_MAX).map_or(0, |v| v.len())
+    }
+
+    async fn send_outbox(self: Arc<Self>, index: u16, import: Arc<Import>) {
+        let Some(ost) = self.shared.osts.get(index) else { return };
+        while !*self.stopping.borrow() {
+            match self.send_some(index, &import).await {
+                Ok(true) => {}
+                // A record submitted after the look made a permit: nothing is missed.
+                Ok(false) => ost.wake.notified().await,
+                Err(e) => {
+                    tracing::debug!("destroying objects on OST {index}: {e}; trying again");
+                    if self.pause(RETRY).await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends one message's worth; false if there was nothing to send.
+    async fn send_some(self: &Arc<Self>, index: u16, import: &Arc<Import>) -> Result<bool, MdsError> {
+        let from = key::outbox_prefix(index);
+        let mut view = self.db.view();
+        let page = view.scan(&from, &key::behind(&from), RECORDS_AT_ONCE)?;
+        if page.is_empty() {
+            return Ok(false);
+        }
+        let (mut objects, mut keys) = (Vec::new(), Vec::new());
+        for (k, v) in page {
+            let o = value::decode_outbox(&k, &v)?;
+            if !objects.is_empty() && objects.len() + o.len() > OBJECTS_PER_RPC_MAX {
+                break;
+            }
+            objects.extend(o);
+            keys.push(k);
+        }
+        // Not before the file's end is durable: a crash must not bring back a file without its objects.
+        self.db.durable(view.seen()).await?;
+        let sent = import.call(RequestContext::default(), Destroy { objects }, bytes::Bytes::new()).await;
+        sent.map_err(store::StoreError::Errno)?;
+        let mut txn = Txn::new();
+        for k in keys {
+            txn.delete(k);
+        }
+        // If this is lost, the objects are destroyed once more, which is no error.
+        let lsn = self.db.submit(txn)?;
+        self.db.durable(lsn).await?;
+        Ok(true)
+    }
+
+    async fn poll_space(self: Arc<Self>, index: u16, import: Arc<Import>) {
+        let now = self.world.now();
+        self.shared.osts.update(index, |o| o.heard = Some(now));
+        loop {
+            let r = import.call(RequestContext::default(), Statfs { flags: 0 }, bytes::Bytes::new()).await;
+            if let Ok(r) = r {
+                let now = self.world.now();
+                self.shared.osts.update(index, |o| (o.space, o.heard) = (Some(r.reply), Some(now)));
+            }
+            let age = Duration::from_secs(self.shared.params.number("qos_maxage"));
+            if self.pause(age).await {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Parameters of a metadata target, as `lctl get_param` and `set_param` see them. Each is declared once,
+//! here: name, type, unit, bounds, default, description.
+
+use crate::shared::lock;
+use model::param::{ParamDecl, ParamKind};
+use model::{Errno, LayoutSpec, limits};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+const fn number(
+    name: &'static str,
+    unit: &'static str,
+    (min, max): (u64, u64),
+    default: &'static str,
+    description: &'static str,
+) -> ParamDecl {
+    ParamDecl { name, kind: ParamKind::Number { min, max }, unit, default, writable: true, description }
+}
+
+const fn shown(name: &'static str, description: &'static str) -> ParamDecl {
+    ParamDecl { name, kind: ParamKind::Text, unit: "", default: "", writable: false, description }
+}
+
+/// Under `lod.FSNAME-MDT0000-mdtlov`: where new objects go.
+pub const LOD: &[ParamDecl] = &[
+    number("stripesize", "bytes", (limits::STRIPE_SIZE_MIN_BYTES, limits::STRIPE_SIZE_MAX_BYTES), "4194304",
+        "stripe size of files for which neither they, their directory nor the root directory says one"),
+    ParamDecl { name: "stripecount", kind: ParamKind::Text, unit: "stripes", default: "1", writable: true,
+        description: "stripe count of files for which nothing says one; -1: all OSTs" },
+    ParamDecl { name: "stripeoffset", kind: ParamKind::Text, unit: "", default: "-1", writable: false,
+        description: "first OST of new files; -1: the server chooses" },
+    ParamDecl { name: "stripetype", kind: ParamKind::Text, unit: "", default: "raid0", writable: false,
+        description: "pattern of new files" },
+    number("qos_threshold_rr", "%", (0, 100), "17",
+        "OSTs whose free space differs by less are used in turn"),
+    number("qos_prio_free", "%", (0, 100), "90",
+        "weight of free space against an even spread when OSTs differ more"),
+    number("qos_maxage", "s", (1, 3600), "5", "age at which an OST's free space is asked for again"),
+    shown("numobd", "OSTs in the configuration"),
+    shown("activeobd", "OSTs that are not deactivated"),
+    shown("target_obd", "the OSTs, one a line"),
+];
+
+/// Under `mdt.FSNAME-MDT0000`.
+pub const MDT: &[ParamDecl] = &[
+    number("recovery_time_soft", "s", (1, 3600), "15",
+        "how long after a restart clients may take to come back before they are evicted"),
+    shown("recovery_status", "how far recovery after the last restart came"),
+    shown("num_exports", "clients that this target knows"),
+    shown("instance", "epoch of the target: grows at each start"),
+    shown("uuid", "name of the target"),
+    shown("open_files", "files that clients have open"),
+    shown("filestotal", "inodes that fit in, about"),
+    shown("filesfree", "inodes that still fit in, about"),
+    ParamDecl { name: "md_stats", kind: ParamKind::Text, unit: "", default: "", writable: true,
+        description: "operations since the start; writing anything clears them" },
+];
+
+/// Parameters that hold a number or a word; the others are computed when asked for.
+pub struct Params {
+    values: Mutex<BTreeMap<&'static str, String>>,
+}
+
+impl Default for Params {
+    fn default() -> Params {
+        let stored = LOD.iter().chain(MDT).filter(|d| !d.default.is_empty());
+        Params { values: Mutex::new(stored.map(|d| (d.name, d.default.to_string())).collect()) }
+    }
+}
+
+impl Params {
+    pub fn get(&self, name: &str) -> Option<String> {
+        lock(&self.values).get(name).cloned()
+    }
+
+    /// A number parameter's value; the name must be one that is declared as a number here.
+    pub fn number(&self, name: &str) -> u64 {
+        let text = self.get(name).expect("the parameter is declared");
+        text.parse().expect("it was checked when it was set")
+    }
+
+    /// Checks and stores. `EINVAL` or `ERANGE` for a value that cannot be, `EACCES` for one that is only shown.
+    pub fn set(&self, decl: &ParamDecl, text: &str) -> Result<(), Errno> {
+        if !decl.writable {
+            return Err(Errno::EACCES);
+        }
+        let value = match (decl.kind, decl.name) {
+            (ParamKind::Text, "stripecount") => {
+                let n: i32 = text.trim().parse().map_err(|_| Errno::EINVAL)?;
+                if n != -1 && !(1..=limits::STRIPE_COUNT_MAX as i32).contains(&n) {
+                    return Err(Errno::ERANGE);
+                }
+                n.to_string()
+            }
+            (ParamKind::Text, _) => return Err(Errno::EINVAL),
+            _ => {
+                let plain = if decl.unit == "bytes" { without_suffix(text)? } else { text.trim().to_string() };
+                let n = decl.parse(&plain)?;
+                if decl.name == "stripesize" && n % limits::STRIPE_SIZE_MIN_BYTES != 0 {
+                    return Err(Errno::EINVAL);
+                }
+                n.to_string()
+            }
+        };
+        lock(&self.values).insert(decl.name, value);
+        Ok(())
+    }
+
+    pub fn builtin_layout(&self) -> LayoutSpec {
+        let count = self.get("stripecount").and_then(|s| s.parse().ok());
+        LayoutSpec {
+            stripe_size: self.number("stripesize"),
+            stripe_count: count.unwrap_or(limits::STRIPE_COUNT_DEFAULT),
+            ..LayoutSpec::builtin()
+        }
+    }
+}
+
+/// `4M` → `4194304`: K, M, G, T count in 1024s.
+fn without_suffix(text: &str) -> Result<String, Errno> {
+    let t = text.trim();
+    let shift = match t.chars().last().map(|c| c.to_ascii_uppercase()) {
+        Some('K') => 10,
+        Some('M') => 20,
+        Some('G') => 30,
+        Some('T') => 40,
+        _ => return Ok(t.to_string()),
+    };
+    let n: u64 = t[..t.len() - 1].parse().map_err(|_| Errno::EINVAL)?;
+    n.checked_mul(1 << shift).map(|n| n.to_string()).ok_or(Errno::ERANGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decl(name: &str) -> &'static ParamDecl {
+        LOD.iter().chain(MDT).find(|d| d.name == name).unwrap()
+    }
+
+    #[test]
+    fn defaults_are_valid_and_values_checked() {
+        let p = Params::default();
+        for d in LOD.iter().chain(MDT).filter(|d| matches!(d.kind, ParamKind::Number { .. })) {
+            assert!(d.parse(d.default).is_ok(), "{}", d.name);
+            p.number(d.name);
+        }
+        let size = decl("stripesize");
+        assert_eq!(p.set(size, "1M"), Ok(()));
+        assert_eq!(p.builtin_layout().stripe_size, 1 << 20);
+        assert_eq!(p.set(size, "65537"), Err(Errno::EINVAL));
+        assert_eq!(p.set(size, "1"), Err(Errno::ERANGE));
+        assert_eq!(p.set(size, "xM"), Err(Errno::EINVAL));
+        assert_eq!(p.set(decl("stripecount"), "-1"), Ok(()));
+        assert_eq!(p.set(decl("stripecount"), "0"), Err(Errno::ERANGE));
+        assert_eq!(p.set(decl("qos_prio_free"), "101"), Err(Errno::ERANGE));
+        assert_eq!(p.set(decl("num_exports"), "1"), Err(Errno::EACCES));
+    }
+}

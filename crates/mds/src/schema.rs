@@ -1,0 +1,8 @@
+//! What lies under which key of a metadata target's table. Byte tables: `docs/formats/mdt.md`.
+
+pub mod inode;
+pub mod key;
+pub mod value;
+
+pub use inode::Inode;
+pub use value::{DentryValue, Lease, OrphanKind};

@@ -1,0 +1,342 @@
+//! The inode: a fixed part and tagged values. Unknown tags of later versions are kept as they are.
+
+use super::value::{VERSION, kind_from_u8, kind_to_u8};
+use crate::MdsError;
+use model::acl::Acl;
+use model::perm::Subject;
+use model::{Attr, Fid, FileType, Layout, LayoutSpec, Timestamp};
+
+const TAG_SYMLINK: u16 = 1;
+const TAG_LAYOUT: u16 = 2;
+const TAG_XATTR: u16 = 3;
+const TAG_DEFAULT_LAYOUT: u16 = 4;
+const TAG_ACL: u16 = 5;
+const TAG_DEFAULT_ACL: u16 = 6;
+
+/// Values up to this size lie in the inode while it has room, larger ones under a key of their own.
+pub const XATTR_INLINE_MAX_BYTES: usize = 512;
+/// All inline attributes together.
+pub const XATTR_INLINE_TOTAL_BYTES: usize = 2048;
+
+/// One file of the metadata target.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inode {
+    pub kind: FileType,
+    /// `mode & 0o7777`.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub projid: u32,
+    pub nlink: u32,
+    /// FS_*_FL.
+    pub flags: u32,
+    pub atime: Timestamp,
+    pub mtime: Timestamp,
+    pub ctime: Timestamp,
+    pub btime: Timestamp,
+    pub mtime_stamp: Timestamp,
+    pub rdev: u64,
+    /// Grows with each change.
+    pub version: u64,
+    /// Of a directory: where `..` leads (the root: itself).
+    pub parent: Fid,
+    /// Of a directory: its entries.
+    pub entries: u64,
+    /// Attributes under keys of their own.
+    pub large_xattrs: u32,
+    pub symlink: Vec<u8>,
+    pub layout: Option<Layout>,
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Of a directory: for new files in it.
+    pub default_layout: Option<LayoutSpec>,
+    /// The access list where it says more than the mode; its bits always agree with `mode`.
+    pub acl: Option<Acl>,
+    pub default_acl: Option<Acl>,
+    /// Tags that this version does not know.
+    pub extra: Vec<(u16, Vec<u8>)>,
+}
+
+impl Inode {
+    pub fn new(kind: FileType, mode: u32, uid: u32, gid: u32, now: Timestamp) -> Inode {
+        Inode {
+            kind,
+            mode: mode & 0o7777,
+            uid,
+            gid,
+            projid: 0,
+            nlink: if kind == FileType::Directory { 2 } else { 1 },
+            flags: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+            mtime_stamp: now,
+            rdev: 0,
+            version: 0,
+            parent: Fid::NONE,
+            entries: 0,
+            large_xattrs: 0,
+            symlink: Vec::new(),
+            layout: None,
+            xattrs: Vec::new(),
+            default_layout: None,
+            acl: None,
+            default_acl: None,
+            extra: Vec::new(),
+        }
+    }
+
+    pub fn is_dir(&self) -> bool {
+        self.kind == FileType::Directory
+    }
+
+    /// As the permission rules see it.
+    pub fn subject(&self) -> Subject<'_> {
+        Subject {
+            kind: self.kind,
+            mode: self.mode,
+            uid: self.uid,
+            gid: self.gid,
+            flags: self.flags,
+            acl: self.acl.as_ref(),
+        }
+    }
+
+    /// The inode changed at `now`; ctime never goes backward.
+    pub fn touch_ctime(&mut self, now: Timestamp) {
+        self.ctime = self.ctime.max(now);
+    }
+
+    /// Its contents changed at `now` (a directory's entries, a truncated file).
+    pub fn touch_mtime(&mut self, now: Timestamp) {
+        self.touch_ctime(now);
+        self.mtime = now;
+        self.mtime_stamp = self.ctime;
+    }
+
+    /// Sets the permission bits, and the ACL that they are part of.
+    pub fn set_mode(&mut self, mode: u32) {
+        self.mode = mode & 0o7777;
+        if let Some(acl) = &mut self.acl {
+            acl.chmod(mode);
+        }
+    }
+
+    /// A directory's size grows with its entries, in steps of one block of 64.
+    fn size(&self) -> u64 {
+        match self.kind {
+            FileType::Directory => 4096 * (1 + self.entries / 64),
+            FileType::Symlink => self.symlink.len() as u64,
+            _ => 0,
+        }
+    }
+
+    pub fn attr(&self, fid: Fid) -> Attr {
+        let size = self.size();
+        Attr {
+            fid,
+            kind: self.kind,
+            mode: self.mode,
+            nlink: self.nlink,
+            uid: self.uid,
+            gid: self.gid,
+            projid: self.projid,
+            rdev: self.rdev,
+            size,
+            blocks: if self.is_dir() { size / 512 } else { 0 },
+            atime: self.atime,
+            mtime: self.mtime,
+            ctime: self.ctime,
+            btime: self.btime,
+            mtime_stamp: self.mtime_stamp,
+            flags: self.flags,
+            version: self.version,
+        }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut v = Vec::with_capacity(256 + self.symlink.len());
+        v.extend_from_slice(&[VERSION, kind_to_u8(self.kind)]);
+        v.extend_from_slice(&(self.mode as u16).to_le_bytes());
+        for n in [self.uid, self.gid, self.projid, self.nlink, self.flags, self.large_xattrs] {
+            v.extend_from_slice(&n.to_le_bytes());
+        }
+        for n in [self.rdev, self.version, self.entries] {
+            v.extend_from_slice(&n.to_le_bytes());
+        }
+        for t in [self.atime, self.mtime, self.ctime, self.btime, self.mtime_stamp] {
+            v.extend_from_slice(&t.sec.to_le_bytes());
+            v.extend_from_slice(&t.nsec.to_le_bytes());
+        }
+        v.extend_from_slice(&self.parent.to_bytes());
+        if !self.symlink.is_empty() {
+            tlv(&mut v, TAG_SYMLINK, &self.symlink);
+        }
+        if let Some(l) = &self.layout {
+            tlv(&mut v, TAG_LAYOUT, &postcard::to_stdvec(l).expect("plain data encodes"));
+        }
+        for (name, value) in &self.xattrs {
+            let mut x = Vec::with_capacity(1 + name.len() + value.len());
+            x.push(name.len() as u8);
+            x.extend_from_slice(name);
+            x.extend_from_slice(value);
+            tlv(&mut v, TAG_XATTR, &x);
+        }
+        if let Some(s) = &self.default_layout {
+            tlv(&mut v, TAG_DEFAULT_LAYOUT, &postcard::to_stdvec(s).expect("plain data encodes"));
+        }
+        if let Some(a) = &self.acl {
+            tlv(&mut v, TAG_ACL, &a.to_xattr());
+        }
+        if let Some(a) = &self.default_acl {
+            tlv(&mut v, TAG_DEFAULT_ACL, &a.to_xattr());
+        }
+        for (tag, value) in &self.extra {
+            tlv(&mut v, *tag, value);
+        }
+        v
+    }
+
+    pub fn decode(fid: Fid, bytes: &[u8]) -> Result<Inode, MdsError> {
+        let mut r = Reader { bytes, fid };
+        let version = r.array::<1>("version")?[0];
+        if version != VERSION {
+            return Err(r.damaged(format!("its version is {version}, this program knows {VERSION}")));
+        }
+        let kind = r.array::<1>("type")?[0];
+        let kind = kind_from_u8(kind).ok_or_else(|| r.damaged(format!("{kind} is no file type")))?;
+        let mode = u32::from(u16::from_le_bytes(r.array("mode")?));
+        let mut i = Inode::new(kind, mode, 0, 0, Timestamp::ZERO);
+        for n in [&mut i.uid, &mut i.gid, &mut i.projid, &mut i.nlink, &mut i.flags, &mut i.large_xattrs] {
+            *n = u32::from_le_bytes(r.array("numbers")?);
+        }
+        for n in [&mut i.rdev, &mut i.version, &mut i.entries] {
+            *n = u64::from_le_bytes(r.array("numbers")?);
+        }
+        for t in [&mut i.atime, &mut i.mtime, &mut i.ctime, &mut i.btime, &mut i.mtime_stamp] {
+            t.sec = i64::from_le_bytes(r.array("times")?);
+            t.nsec = u32::from_le_bytes(r.array("times")?);
+        }
+        i.parent = Fid::from_bytes(&r.array("parent")?);
+        while !r.bytes.is_empty() {
+            let tag = u16::from_le_bytes(r.array("tag")?);
+            let len = u32::from_le_bytes(r.array("length")?) as usize;
+            let value = r.take(len, "tagged value")?;
+            i.set_tag(&r, tag, value)?;
+        }
+        Ok(i)
+    }
+
+    fn set_tag(&mut self, r: &Reader, tag: u16, value: &[u8]) -> Result<(), MdsError> {
+        match tag {
+            TAG_SYMLINK => self.symlink = value.to_vec(),
+            TAG_LAYOUT => {
+                let (l, _) = postcard::take_from_bytes(value).map_err(|e| r.damaged(format!("layout: {e}")))?;
+                self.layout = Some(l);
+            }
+            TAG_XATTR => {
+                let (&n, rest) = value.split_first().ok_or_else(|| r.damaged("attribute without a name"))?;
+                let (name, val) =
+                    rest.split_at_checked(n.into()).ok_or_else(|| r.damaged("attribute cut short"))?;
+                self.xattrs.push((name.to_vec(), val.to_vec()));
+            }
+            TAG_DEFAULT_LAYOUT => {
+                let (s, _) =
+                    postcard::take_from_bytes(value).map_err(|e| r.damaged(format!("default layout: {e}")))?;
+                self.default_layout = Some(s);
+            }
+            TAG_ACL => self.acl = Acl::from_xattr(value).map_err(|e| r.damaged(format!("ACL: {e}")))?,
+            TAG_DEFAULT_ACL => {
+                self.default_acl = Acl::from_xattr(value).map_err(|e| r.damaged(format!("default ACL: {e}")))?;
+            }
+            _ => self.extra.push((tag, value.to_vec())),
+        }
+        Ok(())
+    }
+}
+
+fn tlv(v: &mut Vec<u8>, tag: u16, value: &[u8]) {
+    v.extend_from_slice(&tag.to_le_bytes());
+    v.extend_from_slice(&(value.len() as u32).to_le_bytes());
+    v.extend_from_slice(value);
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    fid: Fid,
+}
+
+impl<'a> Reader<'a> {
+    fn damaged(&self, why: impl Into<String>) -> MdsError {
+        MdsError::Damaged { what: "inode", key: self.fid.to_string(), why: why.into() }
+    }
+
+    fn take(&mut self, n: usize, what: &str) -> Result<&'a [u8], MdsError> {
+        let (head, rest) =
+            self.bytes.split_at_checked(n).ok_or_else(|| self.damaged(format!("cut short in its {what}")))?;
+        self.bytes = rest;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], MdsError> {
+        Ok(self.take(N, what)?.try_into().expect("as many bytes as asked for"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample() -> Inode {
+        let t = |n| Timestamp { sec: n, nsec: 5 };
+        let mut i = Inode::new(FileType::Regular, 0o4640, 7, 8, t(-3));
+        (i.atime, i.mtime, i.mtime_stamp) = (t(1), t(2), t(3));
+        (i.rdev, i.version, i.entries, i.large_xattrs, i.nlink, i.projid) = (1, 2, 3, 4, 5, 6);
+        i.parent = Fid::ROOT;
+        i.symlink = b"target".to_vec();
+        i.layout = Some(Layout::plain(Fid::new(9, 9, 0), 65536, "p", &[1, 2]));
+        i.xattrs = vec![(b"user.a".to_vec(), b"v".to_vec()), (b"user.b".to_vec(), Vec::new())];
+        i.default_layout = Some(LayoutSpec::builtin());
+        i.acl = Some(Acl::from_mode(0o640));
+        i.default_acl = Some(Acl::from_mode(0o750));
+        i.extra = vec![(999, b"later".to_vec())];
+        i
+    }
+
+    #[test]
+    fn everything_goes_there_and_back() {
+        let i = sample();
+        assert_eq!(Inode::decode(Fid::ROOT, &i.encode()).unwrap(), i);
+    }
+
+    #[test]
+    fn a_cut_inode_is_an_error_or_a_shorter_one_never_a_panic() {
+        let good = sample().encode();
+        for cut in 0..good.len() {
+            if let Ok(i) = Inode::decode(Fid::ROOT, &good[..cut]) {
+                assert_ne!(i, sample());
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn decoding_never_panics(v in proptest::collection::vec(any::<u8>(), 0..400), at in 0usize..300, b: u8) {
+            let _ = Inode::decode(Fid::ROOT, &v);
+            let mut good = sample().encode();
+            if at < good.len() {
+                good[at] = b;
+            }
+            let _ = Inode::decode(Fid::ROOT, &good);
+        }
+    }
+
+    #[test]
+    fn times_of_change_never_go_backward() {
+        let mut i = sample();
+        i.touch_ctime(Timestamp { sec: 100, nsec: 0 });
+        i.touch_mtime(Timestamp { sec: 50, nsec: 0 });
+        assert_eq!((i.ctime.sec, i.mtime.sec, i.mtime_stamp.sec), (100, 50, 100));
+    }
+}

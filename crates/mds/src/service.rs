@@ -1,0 +1,393 @@
+//! The metadata target as the session layer sees it: clients come and go, requests are served; and as its
+//! server starts it, configures it and stops it.
+
+use crate::core::{ClientState, Core};
+use crate::ops::param::{self, Stats};
+use crate::osts::{Ost, Osts};
+use crate::params::Params;
+use crate::recovery::Phase;
+use crate::schema::value::{self, ClientRecord};
+use crate::schema::{Inode, Lease, key};
+use crate::shared::{Shared, lock};
+use crate::{MdsError, outbox};
+use model::fid::SEQ_NORMAL;
+use model::{Errno, Fid, FileType, TargetId, TargetKind, limits};
+use rpc::{ClientId, ConnectOutcome, Departure, Import, ImportConfig, Incoming, NoHooks, Outgoing, Peers, Service, StoredReply};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use store::{Db, Txn};
+use wire::msg::config::{ConfigReply, TargetEntry};
+use wire::msg::connect::Connect;
+use world::sync::{Notify, watch};
+use world::{BoxFuture, World};
+
+/// Keys read at a time when something walks the table.
+pub(crate) const PAGE: usize = 1000;
+/// Open files that a departing client's transaction closes at a time.
+const CLOSE_AT_ONCE: usize = 200;
+/// Slots of the session with each OST.
+const OST_SLOTS: u16 = 8;
+
+#[derive(Clone, Debug)]
+pub struct MdtConfig {
+    pub fsname: String,
+    pub index: u16,
+    /// The target's folder: statfs asks its file system for space.
+    pub dir: String,
+    /// Port of the object servers.
+    pub port: u16,
+    /// Source address of connections to them.
+    pub bind: Option<IpAddr>,
+}
+
+/// One metadata target that serves.
+pub struct Mdt {
+    pub(crate) world: World,
+    pub(crate) db: Arc<Db>,
+    pub(crate) peers: Peers,
+    pub(crate) cfg: MdtConfig,
+    pub(crate) shared: Shared,
+    core: RwLock<Core>,
+    pub(crate) locks: Mutex<ldlm::LockTable>,
+    pub(crate) phase: watch::Sender<Phase>,
+    /// True from `stop` on.
+    pub(crate) stopping: watch::Sender<bool>,
+    pub(crate) recovered: Mutex<crate::recovery::Report>,
+    pub(crate) stats: Stats,
+    /// Under which this target's sessions with OSTs run.
+    client_uuid: [u8; 16],
+    config_version: AtomicU64,
+}
+
+impl Mdt {
+    /// Makes the root directory and the file system's keys in an empty table. Durable before the first
+    /// request is answered; [`Mdt::open`] calls it when it finds the table empty.
+    pub fn format(world: &World, db: &Arc<Db>) -> Result<(), MdsError> {
+        let mut root = Inode::new(FileType::Directory, 0o755, 0, 0, world.wall());
+        root.parent = Fid::ROOT;
+        root.version = 1;
+        let mut txn = Txn::new();
+        txn.put(key::inode(Fid::ROOT), root.encode());
+        txn.put(key::STATE_HASH_KEY, value::encode_hash_key([world.random_u64(), world.random_u64()]));
+        txn.put(key::STATE_NEXT_SEQ, value::encode_u64(SEQ_NORMAL));
+        txn.put(key::STATE_INODES, value::encode_u64(1));
+        db.submit(txn)?;
+        Ok(())
+    }
+
+    /// Reads what the table knows and begins to serve, or to recover if clients were known.
+    pub fn open(world: World, db: Arc<Db>, peers: Peers, cfg: MdtConfig) -> Result<Arc<Mdt>, MdsError> {
+        if db.get(key::STATE_HASH_KEY)?.is_none() {
+            if db.get(&key::inode(Fid::ROOT))?.is_some() {
+                return Err(MdsError::Missing { what: "directory hash key", fid: Fid::ROOT });
+            }
+            Mdt::format(&world, &db)?;
+        }
+        let missing = |what| MdsError::Missing { what, fid: Fid::ROOT };
+        let state = |k: &[u8], what| db.get(k)?.ok_or_else(|| missing(what));
+        let hash_key =
+            value::decode_hash_key(key::STATE_HASH_KEY, &state(key::STATE_HASH_KEY, "directory hash key")?)?;
+        let inodes = value::decode_u64(key::STATE_INODES, &state(key::STATE_INODES, "inode count")?)?;
+        let root = Inode::decode(Fid::ROOT, &state(&key::inode(Fid::ROOT), "inode")?)?;
+        let core = load_core(&db)?;
+        let recovering = !core.clients.is_empty();
+        let shared = Shared {
+            epoch: db.epoch(),
+            hash_key,
+            params: Params::default(),
+            osts: Osts::new(world.random_u64()),
+            root_default: Mutex::new(root.default_layout),
+            inodes: AtomicU64::new(inodes),
+            outbox_seq: AtomicU64::new(1),
+            space_low: AtomicBool::new(false),
+            world: world.clone(),
+        };
+        let mdt = Arc::new(Mdt {
+            client_uuid: world.random_uuid(),
+            db,
+            peers,
+            cfg,
+            shared,
+            core: RwLock::new(core),
+            locks: Mutex::new(ldlm::LockTable::new()),
+            phase: watch::Sender::new(if recovering { Phase::Recovering } else { Phase::Serving }),
+            stopping: watch::Sender::new(false),
+            recovered: Mutex::default(),
+            stats: Stats::default(),
+            config_version: AtomicU64::new(0),
+            world,
+        });
+        mdt.start_recovery(recovering);
+        Ok(mdt)
+    }
+
+    pub(crate) fn core_read(&self) -> RwLockReadGuard<'_, Core> {
+        self.core.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn core_write(&self) -> RwLockWriteGuard<'_, Core> {
+        self.core.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file system's configuration: a session with each OST, permanent parameters. Older versions than
+    /// the one in use are ignored.
+    pub fn set_config(self: &Arc<Self>, config: ConfigReply) {
+        use std::sync::atomic::Ordering::Relaxed;
+        if self.config_version.fetch_max(config.version, Relaxed) > config.version {
+            return;
+        }
+        let osts = config.targets.iter().filter(|t| t.target.kind == TargetKind::Ost);
+        for t in osts.clone() {
+            self.configure_ost(t);
+        }
+        for (index, _) in self.shared.osts.list() {
+            if !osts.clone().any(|t| t.target.index == index) {
+                self.shared.osts.update(index, |o| o.configured = false);
+                self.activate_session(index);
+            }
+        }
+        for (name, value) in &config.params {
+            param::apply_permanent(self, name, value);
+        }
+    }
+
+    fn configure_ost(self: &Arc<Self>, t: &TargetEntry) {
+        let index = t.target.index;
+        let known = self.shared.osts.update(index, |o| {
+            o.configured = t.active;
+            if o.nids != t.nids {
+                o.nids.clone_from(&t.nids);
+                if let Some(i) = &o.import {
+                    i.set_nids(t.nids.clone());
+                }
+            }
+        });
+        if known {
+            self.activate_session(index);
+            return;
+        }
+        if t.nids.is_empty() {
+            return;
+        }
+        let me = TargetId::mdt(self.cfg.index).label(&self.cfg.fsname);
+        let import = Import::new(
+            self.world.clone(),
+            ImportConfig {
+                target: t.target,
+                fsname: self.cfg.fsname.clone(),
+                nids: t.nids.clone(),
+                port: self.cfg.port,
+                bind: self.cfg.bind,
+                client_uuid: self.client_uuid,
+                client_name: format!("nacre-server {} as {me}", env!("CARGO_PKG_VERSION")),
+                slots: OST_SLOTS,
+                hooks: Arc::new(NoHooks),
+            },
+        );
+        let ost = Ost {
+            import: Some(import.clone()),
+            nids: t.nids.clone(),
+            configured: t.active,
+            enabled: true,
+            space: None,
+            heard: None,
+            wake: Arc::new(Notify::new()),
+        };
+        self.shared.osts.insert(index, ost);
+        self.activate_session(index);
+        outbox::start(self, index, import);
+    }
+
+    /// The session follows what configuration and administrator say.
+    fn activate_session(&self, index: u16) {
+        if let Some(o) = self.shared.osts.get(index) {
+            if let Some(i) = &o.import {
+                i.set_active(o.configured && o.enabled);
+            }
+            o.wake.notify_one();
+        }
+    }
+
+    /// `lctl set_param osp.*.active`: until the next start.
+    pub(crate) fn set_ost_enabled(&self, index: u16, on: bool) {
+        self.shared.osts.update(index, |o| o.enabled = on);
+        self.activate_session(index);
+    }
+
+    /// Ends the background work and the sessions with OSTs; requests that wait get ESHUTDOWN. The table stays
+    /// open: its owner closes it.
+    pub fn stop(self: &Arc<Self>) -> BoxFuture<()> {
+        let mdt = self.clone();
+        Box::pin(async move {
+            mdt.stopping.send_replace(true);
+            mdt.phase.send_replace(Phase::Stopped);
+            mdt.shared.osts.wake_all();
+            let goodbyes = mdt.shared.osts.list().into_iter().filter_map(|(_, o)| o.import);
+            let goodbyes = goodbyes.map(|i| -> BoxFuture<()> { i.disconnect() }).collect();
+            world::future::join_all(goodbyes).await;
+        })
+    }
+
+    async fn arrived(self: Arc<Self>, c: Connect, peer: IpAddr) -> Result<ConnectOutcome, (Errno, String)> {
+        let client = ClientId(c.client_uuid);
+        let label = TargetId::mdt(self.cfg.index).label(&self.cfg.fsname);
+        let failed = |e: store::StoreError| (e.errno(), format!("{label}: {e}"));
+        let (outcome, wait) = {
+            let mut core = self.core_write();
+            if let Some(known) = core.clients.get_mut(&client) {
+                known.connected = true;
+                (ConnectOutcome { new_client: false, recovering: !known.reclaimed }, self.db.last_submitted())
+            } else {
+                if core.clients.len() >= limits::CLIENTS_MAX {
+                    let why = format!("{label} has {} clients, as many as it can: unmount some", limits::CLIENTS_MAX);
+                    return Err((Errno::EAGAIN, why));
+                }
+                let name: String = c.client_name.chars().take(256).collect();
+                let record = ClientRecord { name: name.clone(), address: peer.to_string() };
+                let mut txn = Txn::new();
+                txn.put(key::client(&client.0), record.encode());
+                let lsn = self.db.submit(txn).map_err(failed)?;
+                let state = ClientState { name, address: record.address, connected: true, reclaimed: true };
+                core.clients.insert(client, state);
+                (ConnectOutcome { new_client: true, recovering: false }, lsn)
+            }
+        };
+        self.db.durable(wait).await.map_err(failed)?;
+        Ok(outcome)
+    }
+
+    async fn gone(self: Arc<Self>, client: ClientId, how: Departure) {
+        loop {
+            let opens = self.core_read().opens.of_client(client);
+            if opens.is_empty() {
+                break;
+            }
+            let part = &opens[..opens.len().min(CLOSE_AT_ONCE)];
+            let done = self.transact(None, |tx| {
+                part.iter().try_for_each(|(h, _)| tx.remove_open(client, *h)).map(|()| Vec::new())
+            });
+            if let Err(e) = done.result {
+                tracing::error!("closing the files of client {client} failed: {e}");
+                break;
+            }
+        }
+        let granted = lock(&self.locks).client_gone(client.0);
+        self.tell(granted);
+        if let Err(e) = self.forget_client(client, how).await {
+            tracing::error!("removing the record of client {client} failed: {e}");
+        }
+        self.check_recovery();
+    }
+
+    /// Takes the client's record, reply slots and, if it said good-bye, its sequences out of the table. An
+    /// evicted client may come back and go on with its sequences.
+    async fn forget_client(self: &Arc<Self>, client: ClientId, how: Departure) -> Result<(), MdsError> {
+        let leases = if how == Departure::Disconnected { leases_of(&self.db, client)? } else { Vec::new() };
+        let lsn = {
+            let mut core = self.core_write();
+            let mut txn = Txn::new();
+            txn.delete(key::client(&client.0));
+            for seq in leases {
+                txn.delete(key::lease(seq));
+            }
+            self.db.delete_replies(&client.0, &mut txn)?;
+            core.clients.remove(&client);
+            self.db.submit(txn)?
+        };
+        Ok(self.db.durable(lsn).await?)
+    }
+}
+
+impl Service for Mdt {
+    fn target(&self) -> TargetId {
+        TargetId::mdt(self.cfg.index)
+    }
+
+    fn fsname(&self) -> String {
+        self.cfg.fsname.clone()
+    }
+
+    fn epoch(&self) -> u32 {
+        self.shared.epoch
+    }
+
+    fn last_committed(&self) -> u64 {
+        self.db.transno(self.db.last_committed())
+    }
+
+    fn connect(self: Arc<Self>, c: Connect, peer: IpAddr) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
+        Box::pin(self.arrived(c, peer))
+    }
+
+    fn stored_reply(&self, client: ClientId, slot: u16) -> Option<StoredReply> {
+        match self.db.reply(&client.0, slot) {
+            Ok(r) => r.map(|r| StoredReply { xid: r.xid, transno: r.transno, status: r.status, body: r.body }),
+            Err(e) => {
+                // Without its slot a resent request would run twice: the journal's crc makes this all but
+                // impossible, and the target must not go on guessing.
+                tracing::error!("reply slot {slot} of client {client}: {e}");
+                panic!("reply slot {slot} of client {client} cannot be read: {e}");
+            }
+        }
+    }
+
+    fn handle(self: Arc<Self>, req: Incoming) -> BoxFuture<Outgoing> {
+        Box::pin(self.serve(req))
+    }
+
+    fn departed(self: Arc<Self>, client: ClientId, how: Departure) -> BoxFuture<()> {
+        Box::pin(self.gone(client, how))
+    }
+}
+
+/// Walks `from..to` in pages.
+pub(crate) fn walk(
+    db: &Db,
+    from: &[u8],
+    to: &[u8],
+    mut f: impl FnMut(&[u8], &[u8]) -> Result<(), MdsError>,
+) -> Result<(), MdsError> {
+    let mut from = from.to_vec();
+    loop {
+        let page = db.scan(&from, to, PAGE)?;
+        for (k, v) in &page {
+            f(k, v)?;
+        }
+        match page.last() {
+            Some((k, _)) if page.len() == PAGE => {
+                from.clone_from(k);
+                from.push(0);
+            }
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn leases_of(db: &Db, client: ClientId) -> Result<Vec<u64>, MdsError> {
+    let mut out = Vec::new();
+    walk(db, &[key::LEASE], &[key::LEASE + 1], |k, v| {
+        if Lease::decode(k, v)?.client == client.0 {
+            out.extend(key::parse_lease(k));
+        }
+        Ok(())
+    })?;
+    Ok(out)
+}
+
+/// The clients that were known.
+fn load_core(db: &Db) -> Result<Core, MdsError> {
+    let mut core = Core::default();
+    walk(db, &[key::CLIENT], &[key::CLIENT + 1], |k, v| {
+        let uuid = key::parse_client(k).ok_or_else(|| MdsError::Damaged {
+            what: "client record",
+            key: value::hex(k),
+            why: "its key is of no known form".into(),
+        })?;
+        let r = ClientRecord::decode(k, v)?;
+        let state = ClientState { name: r.name, address: r.address, connected: false, reclaimed: false };
+        core.clients.insert(ClientId(uuid), state);
+        Ok(())
+    })?;
+    Ok(core)
+}

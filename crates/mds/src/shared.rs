@@ -1,0 +1,88 @@
+//! What operations need besides the table: keys, parameters, the OSTs, numbers that only grow.
+
+use crate::alloc::Policy;
+use crate::osts::Osts;
+use crate::params::Params;
+use model::{Errno, Fid, Layout, LayoutSpec, Timestamp};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use world::World;
+
+pub struct Shared {
+    pub world: World,
+    pub epoch: u32,
+    /// Key of the directory hash.
+    pub hash_key: [u64; 2],
+    pub params: Params,
+    pub osts: Osts,
+    /// The file system's default layout, as the root directory has it.
+    pub root_default: Mutex<Option<LayoutSpec>>,
+    /// Inodes in use.
+    pub inodes: AtomicU64,
+    pub outbox_seq: AtomicU64,
+    /// The host's file system is nearly full: only what frees space may go on.
+    pub space_low: AtomicBool,
+}
+
+/// How far a client's clock may be behind, and ahead.
+const CLOCK_BEHIND_NS: i128 = 3_600_000_000_000;
+const CLOCK_AHEAD_NS: i128 = 1_000_000_000;
+
+impl Shared {
+    /// `ENOSPC` when the host's file system is nearly full: asked by operations that need space.
+    pub fn check_space(&self) -> Result<(), Errno> {
+        if self.space_low.load(Ordering::Relaxed) { Err(Errno::ENOSPC) } else { Ok(()) }
+    }
+
+    /// Outbox numbers grow over restarts, because epochs do.
+    pub fn next_outbox_seq(&self) -> u64 {
+        u64::from(self.epoch) << 40 | self.outbox_seq.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The client's time if it is plausible, else the nearest that is.
+    pub fn clamp_time(&self, t: Timestamp) -> Timestamp {
+        let now = self.world.wall();
+        if t == Timestamp::ZERO {
+            return now;
+        }
+        let n = now.as_nanos();
+        Timestamp::from_nanos(t.as_nanos().clamp(n - CLOCK_BEHIND_NS, n + CLOCK_AHEAD_NS))
+    }
+
+    /// `spec` completed by the directory's default, the file system's, and the built-in one.
+    pub fn resolve(&self, spec: Option<&LayoutSpec>, dir_default: Option<&LayoutSpec>) -> LayoutSpec {
+        let mut s = spec.cloned().unwrap_or_default();
+        if let Some(d) = dir_default {
+            s = s.inherit(d);
+        }
+        if let Some(r) = lock(&self.root_default).as_ref() {
+            s = s.inherit(r);
+        }
+        s.inherit(&self.params.builtin_layout())
+    }
+
+    /// A layout for a new file: chooses its OSTs. `EINVAL` for settings that cannot be, `ENOSPC` if no OST
+    /// takes objects.
+    pub fn allocate(
+        &self,
+        fid: Fid,
+        spec: Option<&LayoutSpec>,
+        dir_default: Option<&LayoutSpec>,
+    ) -> Result<Layout, Errno> {
+        let s = self.resolve(spec, dir_default);
+        s.check()?;
+        let policy = Policy {
+            threshold_rr: self.params.number("qos_threshold_rr"),
+            prio_free: self.params.number("qos_prio_free"),
+        };
+        let max_age = std::time::Duration::from_secs(self.params.number("qos_maxage"));
+        let osts = self.osts.choose(&s, policy, max_age, &self.world)?;
+        let stripe_size = u32::try_from(s.stripe_size).map_err(|_| Errno::EINVAL)?;
+        Ok(Layout::plain(fid, stripe_size, &s.pool, &osts))
+    }
+}
+
+/// Locks; a panic elsewhere does not spread (what it staged was never submitted).
+pub fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

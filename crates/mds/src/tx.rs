@@ -1,0 +1,358 @@
+//! One transaction in the making: reads see the table and the transaction's own writes, so that several
+//! operations of a batch follow each other in one record. Nothing is shared before `dispatch` submits it.
+
+use crate::opens::{Open, OpenChange, Opens};
+use crate::schema::value::{self, OrphanKind};
+use crate::schema::{DentryValue, Inode, key};
+use crate::shared::Shared;
+use crate::{MdsError, namehash};
+use model::planted::{self, Bug};
+use model::{Errno, Fid, FileType, ObjectId, Timestamp};
+use rpc::ClientId;
+use std::collections::BTreeMap;
+use store::View;
+
+/// Objects in one outbox record.
+const OUTBOX_OBJECTS_MAX: usize = 256;
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+type Pending = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// A name in a directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Dentry {
+    pub cookie: u64,
+    pub fid: Fid,
+    pub kind: FileType,
+}
+
+/// What a directory says about a name: its entry, or the cookie that a new one would get.
+pub enum Found {
+    Entry(Dentry),
+    Free(u64),
+}
+
+/// How far a transaction had come, to go back to.
+#[derive(Clone, Copy)]
+pub struct Savepoint {
+    undo: usize,
+    opens: usize,
+    inodes: i64,
+}
+
+pub struct Tx<'a> {
+    view: View,
+    pending: Pending,
+    undo: Vec<(Vec<u8>, Option<Option<Vec<u8>>>)>,
+    changes: Vec<OpenChange>,
+    /// What the changes come to: each handle they touch, and by how much each file's opens differ.
+    handles: BTreeMap<(ClientId, u64), Option<Open>>,
+    counts: BTreeMap<Fid, i64>,
+    /// Inodes made less inodes removed.
+    inodes: i64,
+    opens: &'a Opens,
+    pub shared: &'a Shared,
+}
+
+/// A finished transaction.
+pub struct Outcome {
+    pub pending: Pending,
+    pub changes: Vec<OpenChange>,
+    pub inodes: i64,
+    /// The newest transaction that anything read here depends on.
+    pub seen: store::Lsn,
+}
+
+impl<'a> Tx<'a> {
+    pub fn new(view: View, opens: &'a Opens, shared: &'a Shared) -> Tx<'a> {
+        Tx {
+            view,
+            pending: Pending::new(),
+            undo: Vec::new(),
+            changes: Vec::new(),
+            handles: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            inodes: 0,
+            opens,
+            shared,
+        }
+    }
+
+    pub fn finish(self) -> Outcome {
+        Outcome { pending: self.pending, changes: self.changes, inodes: self.inodes, seen: self.view.seen() }
+    }
+
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint { undo: self.undo.len(), opens: self.changes.len(), inodes: self.inodes }
+    }
+
+    /// Takes back everything since `s`.
+    pub fn rollback(&mut self, s: Savepoint) {
+        for (k, old) in self.undo.drain(s.undo..).rev() {
+            match old {
+                Some(v) => self.pending.insert(k, v),
+                None => self.pending.remove(&k),
+            };
+        }
+        self.inodes = s.inodes;
+        let kept: Vec<_> = self.changes.drain(..).take(s.opens).collect();
+        self.handles.clear();
+        self.counts.clear();
+        for c in kept {
+            self.change_open(c);
+        }
+    }
+
+    // raw keys
+
+    pub fn get(&mut self, k: &[u8]) -> Result<Option<Vec<u8>>, MdsError> {
+        match self.pending.get(k) {
+            Some(v) => Ok(v.clone()),
+            None => Ok(self.view.get(k)?),
+        }
+    }
+
+    fn write(&mut self, k: Vec<u8>, v: Option<Vec<u8>>) {
+        let old = self.pending.insert(k.clone(), v);
+        self.undo.push((k, old));
+    }
+
+    pub fn put(&mut self, k: Vec<u8>, v: Vec<u8>) {
+        self.write(k, Some(v));
+    }
+
+    pub fn delete(&mut self, k: Vec<u8>) {
+        self.write(k, None);
+    }
+
+    /// Keys `from..to` in order, at most `limit`.
+    pub fn scan(&mut self, from: &[u8], to: &[u8], limit: usize) -> Result<Pairs, MdsError> {
+        if from >= to {
+            return Ok(Vec::new());
+        }
+        let own: Vec<_> = self.pending.range(from.to_vec()..to.to_vec()).collect();
+        if own.is_empty() {
+            return Ok(self.view.scan(from, to, limit)?);
+        }
+        // Own deletions may hide as many stored keys.
+        let want = limit.saturating_add(own.len());
+        let stored = self.view.scan(from, to, want)?;
+        // Behind a page that is not the last, own keys are not known to be next.
+        let bound = if stored.len() == want { stored.last().map(|(k, _)| k.clone()) } else { None };
+        let mut merged: BTreeMap<Vec<u8>, Vec<u8>> = stored.into_iter().collect();
+        for (k, v) in own {
+            match v {
+                Some(v) if bound.as_ref().is_none_or(|b| k <= b) => merged.insert(k.clone(), v.clone()),
+                Some(_) => None,
+                None => merged.remove(k),
+            };
+        }
+        Ok(merged.into_iter().take(limit).collect())
+    }
+
+    // inodes
+
+    pub fn try_inode(&mut self, fid: Fid) -> Result<Option<Inode>, MdsError> {
+        self.get(&key::inode(fid))?.map(|v| Inode::decode(fid, &v)).transpose()
+    }
+
+    /// `ENOENT` if there is no such file (any more).
+    pub fn inode(&mut self, fid: Fid) -> Result<Inode, Errno> {
+        self.try_inode(fid)?.ok_or(Errno::ENOENT)
+    }
+
+    /// `ENOTDIR` if it is no directory.
+    pub fn dir(&mut self, fid: Fid) -> Result<Inode, Errno> {
+        let i = self.inode(fid)?;
+        if i.is_dir() { Ok(i) } else { Err(Errno::ENOTDIR) }
+    }
+
+    /// An inode that a name or pointer promises.
+    pub fn promised(&mut self, fid: Fid) -> Result<Inode, Errno> {
+        match self.try_inode(fid)? {
+            Some(i) => Ok(i),
+            None => Err(MdsError::Missing { what: "inode", fid }.into()),
+        }
+    }
+
+    pub fn put_inode(&mut self, fid: Fid, i: &mut Inode) {
+        i.version += 1;
+        self.put(key::inode(fid), i.encode());
+    }
+
+    /// A new inode with its objects' reverse index.
+    pub fn add_inode(&mut self, fid: Fid, i: &mut Inode) {
+        self.put_inode(fid, i);
+        self.index_objects(fid, i);
+        self.inodes += 1;
+    }
+
+    /// Writes the reverse index for the layout.
+    pub fn index_objects(&mut self, fid: Fid, i: &Inode) {
+        if planted::on(Bug::ForgottenReverseIndex) {
+            return;
+        }
+        for o in i.layout.iter().flat_map(|l| l.objects()) {
+            self.put(key::reverse(o.ost, o.id), value::encode_owner(fid));
+        }
+    }
+
+    // names
+
+    /// Looks a name up.
+    pub fn find(&mut self, dir: Fid, name: &[u8]) -> Result<Found, MdsError> {
+        let first = namehash::first_cookie(self.shared.hash_key, name);
+        let (from, to) = (key::dentry_from(dir, first), key::dentry_from(dir, first + namehash::SLOTS));
+        let mut free = first;
+        for (k, v) in self.scan(&from, &to, namehash::SLOTS as usize)? {
+            let (_, cookie, n) = key::parse_dentry(&k).ok_or_else(|| MdsError::Damaged {
+                what: "directory entry",
+                key: value::hex(&k),
+                why: "its key is short".into(),
+            })?;
+            if n == name {
+                let d = DentryValue::decode(&k, &v)?;
+                return Ok(Found::Entry(Dentry { cookie, fid: d.fid, kind: d.kind }));
+            }
+            if cookie == free {
+                free += 1;
+            }
+        }
+        if free == first + namehash::SLOTS {
+            return Err(MdsError::Refused(format!("directory {dir}: {} names have the same hash", namehash::SLOTS)));
+        }
+        Ok(Found::Free(free))
+    }
+
+    /// `ENOENT` if the directory has no such name.
+    pub fn entry(&mut self, dir: Fid, name: &[u8]) -> Result<Dentry, Errno> {
+        match self.find(dir, name)? {
+            Found::Entry(d) => Ok(d),
+            Found::Free(_) => Err(Errno::ENOENT),
+        }
+    }
+
+    /// Writes a directory entry and its back-pointer, over an older entry of that name if there is one
+    /// (whose back-pointer is the caller's business).
+    pub fn put_name(&mut self, dir: Fid, cookie: u64, name: &[u8], fid: Fid, kind: FileType) {
+        self.put(key::dentry(dir, cookie, name), DentryValue { fid, kind }.encode());
+        self.put(key::backptr(fid, dir, cookie), value::encode_name(name));
+    }
+
+    /// Removes a directory entry and its back-pointer.
+    pub fn delete_name(&mut self, dir: Fid, cookie: u64, name: &[u8], fid: Fid) {
+        self.delete(key::dentry(dir, cookie, name));
+        self.delete(key::backptr(fid, dir, cookie));
+    }
+
+    // opens and orphans
+
+    /// How often a file is open, this transaction's own opens and closes included.
+    pub fn open_count(&self, fid: Fid) -> u32 {
+        let n = i64::from(self.opens.count(fid)) + self.counts.get(&fid).copied().unwrap_or(0);
+        u32::try_from(n).expect("no more closes than opens")
+    }
+
+    /// What a handle stands for.
+    pub fn open_of(&self, client: ClientId, handle: u64) -> Option<Open> {
+        match self.handles.get(&(client, handle)) {
+            Some(o) => *o,
+            None => self.opens.get(client, handle),
+        }
+    }
+
+    fn change_open(&mut self, change: OpenChange) {
+        let (client, handle, new) = match change {
+            OpenChange::Add { client, handle, open } => (client, handle, Some(open)),
+            OpenChange::Remove { client, handle } => (client, handle, None),
+        };
+        if let Some(old) = self.open_of(client, handle) {
+            *self.counts.entry(old.fid).or_default() -= 1;
+        }
+        if let Some(new) = new {
+            *self.counts.entry(new.fid).or_default() += 1;
+        }
+        self.handles.insert((client, handle), new);
+        self.changes.push(change);
+    }
+
+    /// Registers an open. Repeating one is harmless; `EINVAL` if the handle stands for another file.
+    pub fn add_open(&mut self, client: ClientId, handle: u64, open: Open) -> Result<(), Errno> {
+        match self.open_of(client, handle) {
+            Some(o) if o.fid == open.fid => return Ok(()),
+            Some(_) => return Err(Errno::EINVAL),
+            None => {}
+        }
+        self.opens.check_room(client)?;
+        self.change_open(OpenChange::Add { client, handle, open });
+        Ok(())
+    }
+
+    /// Ends an open; the last one of an orphan removes the file.
+    pub fn remove_open(&mut self, client: ClientId, handle: u64) -> Result<(), Errno> {
+        let Some(open) = self.open_of(client, handle) else { return Ok(()) };
+        self.change_open(OpenChange::Remove { client, handle });
+        let last = self.open_count(open.fid) == 0 && !planted::on(Bug::OrphanPurgeSkipped);
+        if last && self.orphan(open.fid)?.is_some() {
+            self.purge(open.fid)?;
+        }
+        Ok(())
+    }
+
+    pub fn orphan(&mut self, fid: Fid) -> Result<Option<OrphanKind>, MdsError> {
+        let k = key::orphan(fid);
+        self.get(&k)?.map(|v| OrphanKind::decode(&k, &v)).transpose()
+    }
+
+    /// The last name of a file went: it stays as an orphan while it is open, otherwise it goes too. `i` has
+    /// nlink 0 already.
+    pub fn unlinked(&mut self, fid: Fid, i: &mut Inode) -> Result<(), Errno> {
+        assert_eq!(i.nlink, 0, "{fid} still has names");
+        self.put_inode(fid, i);
+        if self.open_count(fid) > 0 {
+            self.put(key::orphan(fid), OrphanKind::Unlinked.encode());
+            Ok(())
+        } else {
+            self.purge(fid)
+        }
+    }
+
+    /// Removes a file without names: inode, attributes, reverse index; its objects go to the outbox.
+    pub fn purge(&mut self, fid: Fid) -> Result<(), Errno> {
+        let Some(i) = self.try_inode(fid)? else {
+            self.delete(key::orphan(fid));
+            return Ok(());
+        };
+        assert_eq!(i.nlink, 0, "{fid} is removed but has names");
+        let prefix = key::xattr_prefix(fid);
+        if i.large_xattrs > 0 {
+            for (k, _) in self.scan(&prefix, &key::behind(&prefix), usize::MAX)? {
+                self.delete(k);
+            }
+        }
+        let mut by_ost: BTreeMap<u16, Vec<ObjectId>> = BTreeMap::new();
+        for o in i.layout.iter().flat_map(|l| l.objects()) {
+            self.delete(key::reverse(o.ost, o.id));
+            by_ost.entry(o.ost).or_default().push(o.id);
+        }
+        if planted::on(Bug::ForgottenDestroy) {
+            by_ost.clear();
+        }
+        for (ost, objects) in by_ost {
+            for part in objects.chunks(OUTBOX_OBJECTS_MAX) {
+                let seq = self.shared.next_outbox_seq();
+                self.put(key::outbox(ost, seq), value::encode_outbox(part));
+            }
+        }
+        self.delete(key::inode(fid));
+        self.delete(key::orphan(fid));
+        self.inodes -= 1;
+        Ok(())
+    }
+
+    /// A directory's entries changed.
+    pub fn touch_dir(&mut self, fid: Fid, dir: &mut Inode, now: Timestamp) {
+        dir.touch_mtime(now);
+        self.put_inode(fid, dir);
+    }
+}
