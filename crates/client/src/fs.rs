@@ -2,12 +2,13 @@
 
 use crate::fids::Fids;
 use crate::locate::Locate;
-use crate::locks::Locks;
+use crate::locks::Rollbacks;
 use crate::opens::Opens;
 use crate::params::Params;
 use crate::stats::{Stats, Verb};
 use crate::targets::{Target, Targets};
 use crate::{Call, R};
+use ldlm::LockClient;
 use model::{Errno, Fid, Nid};
 use std::future::Future;
 use std::net::IpAddr;
@@ -40,7 +41,8 @@ pub struct Fs {
     pub(crate) locate: Locate,
     pub(crate) fids: Fids,
     pub(crate) opens: Opens,
-    pub(crate) locks: Locks,
+    pub(crate) locks: LockClient,
+    pub(crate) rollbacks: Rollbacks,
     pub(crate) params: Params,
     pub(crate) stats: Stats,
     read_only: AtomicBool,
@@ -50,8 +52,8 @@ pub struct Fs {
 
 impl Fs {
     pub(crate) fn new(world: World, opt: Settings, read_only: bool) -> Arc<Fs> {
-        // Handles and lock ids of an earlier mount on this host can never come again: seconds above, random below.
-        let first = || ((world.wall().sec as u64) << 32) | (world.random_u64() >> 33);
+        // Handles of an earlier mount on this host can never come again: seconds above, random below.
+        let first = ((world.wall().sec as u64) << 32) | (world.random_u64() >> 33);
         Arc::new(Fs {
             uuid: world.random_uuid(),
             opt,
@@ -61,8 +63,9 @@ impl Fs {
             config_changed: Arc::new(sync::Notify::new()),
             locate: Locate::new(),
             fids: Fids::new(),
-            opens: Opens::new(first()),
-            locks: Locks::new(first()),
+            opens: Opens::new(first),
+            locks: LockClient::new(),
+            rollbacks: Rollbacks::default(),
             params: Params::new(),
             stats: Stats::new(world.wall()),
             read_only: AtomicBool::new(read_only),

@@ -172,10 +172,7 @@ impl ImportHooks for Hooks {
     fn notify(&self, n: Notify) {
         let Some(fs) = self.fs.upgrade() else { return };
         match n {
-            Notify::LockGranted { id, errno } => {
-                let r = if errno == 0 { Ok(()) } else { Err(Errno(i32::from(errno))) };
-                fs.locks.answered(id, r);
-            }
+            Notify::LockGranted { id, errno } => fs.lock_granted(id, errno),
             Notify::ConfigChanged { .. } => fs.config_changed.notify_one(),
             Notify::Stopping => tracing::info!("{} is being stopped", self.target),
         }

@@ -25,7 +25,10 @@ impl Fs {
     async fn unlock(self: &Arc<Self>, fid: Fid, kind: LockKind, owner: u64, start: u64, end: u64) -> R<()> {
         let fs = self.clone();
         let work = async move {
-            fs.locks.forget_range(fid, kind, owner, start, end);
+            if kind == LockKind::Posix {
+                fs.rollbacks.unlocked(fid, owner);
+            }
+            fs.locks.unlocked(fid, kind, owner, start, end);
             let what = CancelWhat::Range { kind, owner, start, end };
             fs.mdt_of(fid).await?.call(fs.own_ctx(), Cancel { fid, what }).await
         };

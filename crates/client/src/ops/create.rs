@@ -63,7 +63,7 @@ impl Fs {
         let mdt = self.mdt_of(parent).await?;
         let msg = Create {
             parent,
-            exclusive: flags & O_EXCL != 0 || name.is_empty(),
+            exclusive: flags & O_EXCL != 0,
             name,
             fid,
             mode: mode & 0o7777,

@@ -46,6 +46,6 @@ impl Fs {
 
     /// Whether this owner has POSIX locks on the file (so that close must drop them).
     pub fn has_posix_locks(&self, fid: Fid, owner: u64) -> bool {
-        self.locks.has(fid, LockKind::Posix, owner)
+        self.locks.has_posix_locks(fid, owner)
     }
 }
