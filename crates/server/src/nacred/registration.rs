@@ -78,8 +78,9 @@ pub fn start(node: &Arc<Node>) {
 
 impl Link {
     async fn run(self) {
-        // The first call starts the session; later ones answer to what the hooks hear.
-        let mut register = true;
+        // Starts the session; what the hooks hear of this first connection is answered below.
+        let mut register = self.import.connected().await.is_ok();
+        self.hooks.reconnected.store(false, Relaxed);
         loop {
             register |= self.hooks.reconnected.swap(false, Relaxed);
             let ok = if register { self.register_all().await } else { self.refresh().await };

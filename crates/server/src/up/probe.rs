@@ -61,9 +61,14 @@ pub fn mount_state(source: &str, dir: &Path, patience: Duration) -> MountState {
     }
     match answers(dir, patience) {
         Some(Ok(_)) => MountState::Up,
-        Some(Err(_)) => MountState::Dead,
-        None => MountState::Waiting,
+        Some(Err(e)) if is_dead(&e) && client_pid(source, dir).is_none() => MountState::Dead,
+        Some(Err(_)) | None => MountState::Waiting,
     }
+}
+
+/// What the kernel says when nobody serves a FUSE mount any more.
+pub fn is_dead(e: &std::io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(n) if n == model::Errno::ENOTCONN.0 || n == 103) // ECONNABORTED
 }
 
 /// statfs(2) on a thread of its own, because it may wait for ever.

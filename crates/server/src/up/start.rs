@@ -315,7 +315,13 @@ fn bring_up(world: &World, c: &Cluster, progress: &Progress) -> Result<bool> {
 
 fn bring_mount_up(c: &Cluster, number: usize, m: &Path, progress: &Progress) -> Result<()> {
     let source = c.source();
-    match probe::mount_state(&source, m, PROBE_PATIENCE) {
+    // A mount may wait for the recovery of servers that were just started.
+    let end = Deadline::after(START_PATIENCE);
+    let state = end.wait_for(|| {
+        let s = probe::mount_state(&source, m, PROBE_PATIENCE);
+        (s != probe::MountState::Waiting).then_some(s)
+    });
+    match state.unwrap_or(probe::MountState::Waiting) {
         probe::MountState::Up => return Ok(()),
         probe::MountState::Waiting => {
             let text = format!("the mount at '{}' does not answer although all servers are up: see {}", m.display(), c.log_dir().display());
@@ -323,7 +329,7 @@ fn bring_mount_up(c: &Cluster, number: usize, m: &Path, progress: &Progress) -> 
         }
         probe::MountState::Foreign => {
             // One of our own from before the addresses were moved may be dead there.
-            let dead = matches!(probe::answers(m, PROBE_PATIENCE), Some(Err(e)) if e.raw_os_error() == Some(model::Errno::ENOTCONN.0));
+            let dead = matches!(probe::answers(m, PROBE_PATIENCE), Some(Err(e)) if probe::is_dead(&e));
             if !dead {
                 return Err(UpError::new(format!("something else is mounted at '{}'", m.display())));
             }
