@@ -1,0 +1,468 @@
+//! An OST over a disk in memory: exactly once, atomic appends, limits, full and failing disks.
+
+use bytes::Bytes;
+use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp, limits};
+use oss::{Ost, OstConfig};
+use rpc::{ClientId, Departure, Incoming, Outgoing, Peers, Service};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use store::object::Objects;
+use store::{Db, DbOptions};
+use wire::msg::batch::{Batch, BatchOp, BatchReply};
+use wire::msg::connect::{Connect, ConnectFeatures};
+use wire::msg::destroy::Destroy;
+use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, Fallocate};
+use wire::msg::glimpse::{Glimpse, GlimpseReply};
+use wire::msg::lookup::Lookup;
+use wire::msg::param::{GetParam, GetParamReply, SetParam};
+use wire::msg::read::{Read, ReadReply};
+use wire::msg::seek::{Seek, SeekReply, Whence};
+use wire::msg::statfs::{Statfs, StatfsReply};
+use wire::msg::sync::Sync;
+use wire::msg::truncate::Truncate;
+use wire::msg::write::{Write, WriteReply};
+use wire::{Message, RequestContext};
+use world::World;
+use world::mem::{CrashMode, FaultPlan, MemDisk};
+use world::real::Runtime;
+use world::rng::Rng;
+
+const DIR: &str = "/ost";
+const CLIENT: ClientId = ClientId([7; 16]);
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+struct Bed {
+    world: World,
+    disk: MemDisk,
+    rt: Runtime,
+}
+
+struct Up {
+    ost: Arc<Ost>,
+    db: Arc<Db>,
+}
+
+fn tiny() -> DbOptions {
+    DbOptions {
+        segment_bytes: 1 << 20,
+        checkpoint_txns: 50,
+        checkpoint_bytes: 1 << 20,
+        table_cache_bytes: 1 << 20,
+    }
+}
+
+impl Bed {
+    fn new(disk: MemDisk) -> Bed {
+        let (mut world, rt) = world::real::start(2).unwrap();
+        world.disk = Arc::new(disk.clone());
+        world.disk.mkdir(DIR).unwrap();
+        Db::create(&world, DIR).unwrap();
+        Objects::create(&world, DIR).unwrap();
+        world.disk.sync_dir("/").unwrap();
+        Bed { world, disk, rt }
+    }
+
+    fn start(&self, epoch: u32) -> Up {
+        let db = Db::open(&self.world, DIR, epoch, tiny()).unwrap();
+        let objects = Objects::open(&self.world, DIR, db.clone()).unwrap();
+        let cfg = OstConfig { fsname: "demo".into(), index: 3, dir: DIR.into() };
+        let ost = Ost::open(&self.world, db.clone(), objects, Peers::new(), cfg).unwrap();
+        Up { ost, db }
+    }
+
+    fn wait<T>(&self, f: impl Future<Output = T>) -> T {
+        self.rt.block_on(within_a_minute(&self.world, f))
+    }
+
+    fn connect(&self, up: &Up, client: ClientId) -> bool {
+        self.wait(up.ost.clone().connect(hello(client, "demo"), PEER)).unwrap().new_client
+    }
+
+    fn send(&self, up: &Up, req: Incoming) -> Outgoing {
+        self.wait(up.ost.clone().handle(req))
+    }
+
+    fn call<M: Message>(&self, up: &Up, xid: u64, m: &M) -> Result<M::Reply, Errno> {
+        let out = self.send(up, request(0, xid, m, Bytes::new()));
+        out.status.map(|()| postcard::from_bytes(&out.body).unwrap())
+    }
+
+    fn write(&self, up: &Up, xid: u64, off: Option<u64>, data: &[u8]) -> Result<WriteReply, Errno> {
+        let out = self.send(up, request(0, xid, &write(off), Bytes::copy_from_slice(data)));
+        out.status.map(|()| postcard::from_bytes(&out.body).unwrap())
+    }
+
+    fn read(&self, up: &Up) -> Vec<u8> {
+        let m = Read { object: object(1), offset: 0, len: 1 << 20 };
+        let out = self.send(up, request(0, 0, &m, Bytes::new()));
+        out.status.unwrap();
+        let r: ReadReply = postcard::from_bytes(&out.body).unwrap();
+        assert_eq!(r.len as usize, out.bulk.len());
+        assert_eq!(r.object_size, out.bulk.len() as u64);
+        out.bulk.to_vec()
+    }
+}
+
+/// Nothing here takes longer than a minute, unless it hangs.
+async fn within_a_minute<T>(world: &World, f: impl Future<Output = T>) -> T {
+    let mut f = std::pin::pin!(f);
+    let mut end = world.sleep(std::time::Duration::from_secs(60));
+    std::future::poll_fn(move |cx| {
+        if let std::task::Poll::Ready(v) = f.as_mut().poll(cx) {
+            return std::task::Poll::Ready(v);
+        }
+        assert!(end.as_mut().poll(cx).is_pending(), "it hangs");
+        std::task::Poll::Pending
+    })
+    .await
+}
+
+fn object(n: u32) -> ObjectId {
+    ObjectId { origin: Fid::new(0x2_0000_0400, n, 0), component: 1, stripe: 0 }
+}
+
+fn hello(client: ClientId, fsname: &str) -> Connect {
+    Connect {
+        client_uuid: client.0,
+        client_name: "test".into(),
+        fsname: fsname.into(),
+        version: 1,
+        features: ConnectFeatures { compat: 0, incompat: 0 },
+        last_epoch: 0,
+        slots: 8,
+        lane: 0,
+        extra: Vec::new(),
+    }
+}
+
+fn write(off: Option<u64>) -> Write {
+    Write {
+        object: object(1),
+        offset: off.unwrap_or(0),
+        append: off.is_none(),
+        file: Fid::new(0x2_0000_0400, 1, 0),
+        uid: 1,
+        gid: 2,
+        projid: 3,
+        inode_ctime: Timestamp::ZERO,
+        block_crcs: Vec::new(),
+    }
+}
+
+fn truncate(size: u64) -> Truncate {
+    Truncate {
+        object: object(1),
+        size,
+        file: object(1).origin,
+        inode_ctime: Timestamp::ZERO,
+        keep_times: false,
+    }
+}
+
+fn request<M: Message>(slot: u16, xid: u64, m: &M, bulk: Bytes) -> Incoming {
+    Incoming {
+        client: CLIENT,
+        peer: PEER,
+        op: M::OP,
+        slot,
+        xid,
+        resent: false,
+        ctx: RequestContext::default(),
+        body: postcard::to_stdvec(m).unwrap().into(),
+        bulk,
+    }
+}
+
+fn sub<M: Message>(m: &M) -> BatchOp {
+    BatchOp { opcode: M::OP as u16, body: postcard::to_stdvec(m).unwrap() }
+}
+
+#[test]
+fn bytes_come_back_and_attributes_follow() {
+    let bed = Bed::new(MemDisk::new());
+    let up = bed.start(1);
+    assert!(bed.connect(&up, CLIENT));
+    assert!(!bed.connect(&up, CLIENT), "known by now");
+    let w = bed.write(&up, 1, Some(3), b"hello").unwrap();
+    assert_eq!((w.offset, w.attr.size), (3, 8));
+    assert_eq!(bed.read(&up), b"\0\0\0hello");
+    assert_eq!(bed.write(&up, 2, None, &[9; 100_000]).unwrap().offset, 8);
+    let a = bed.call(&up, 3, &truncate(10)).unwrap();
+    assert_eq!(a.size, 10);
+    assert_eq!(bed.read(&up), b"\0\0\0hello\x09\x09");
+    let g = bed.call(&up, 0, &Glimpse { objects: vec![object(1), object(2)] }).unwrap();
+    // Space is given back after the answer.
+    let settled = ObjectAttr { blocks: g.attrs[0].blocks, ..a };
+    assert_eq!(g, GlimpseReply { attrs: vec![settled, ObjectAttr::default()] });
+    let s = bed.call(&up, 0, &Seek { object: object(1), offset: 0, whence: Whence::Hole }).unwrap();
+    assert_eq!(s, SeekReply { offset: Some(10), object_size: 10 });
+    bed.call(&up, 0, &Sync { object: None }).unwrap();
+    assert_eq!(up.ost.counter("write_bytes"), (2, 100_005));
+    assert_eq!(up.ost.counter("read_bytes").0, 2);
+}
+
+#[test]
+fn a_change_is_durable_and_its_answer_too_before_it_is_given() {
+    let bed = Bed::new(MemDisk::new());
+    let mut up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    let mut rng = Rng::new(5);
+    let mut expected = Vec::new();
+    for n in 1..=20u8 {
+        let data = vec![n; if n % 5 == 0 { 70_000 } else { 10 + usize::from(n) }];
+        let slot = u16::from(n % 4);
+        let out = bed.send(&up, request(slot, u64::from(n), &write(None), Bytes::from(data.clone())));
+        out.status.unwrap();
+        expected.extend_from_slice(&data);
+        // The power fails right after the answer.
+        bed.disk.crash_with(CrashMode::LoseAll, &mut rng);
+        drop(up);
+        up = bed.start(1 + u32::from(n));
+        let stored = up.ost.stored_reply(CLIENT, slot).expect("the answer survived");
+        assert_eq!((stored.xid, stored.status, &stored.body), (u64::from(n), 0, &out.body));
+        assert_eq!(stored.transno, out.transno);
+        assert!(up.ost.last_committed() >= stored.transno);
+        assert!(!bed.connect(&up, CLIENT), "the client's record survived");
+        assert_eq!(bed.read(&up), expected);
+    }
+}
+
+#[test]
+fn appends_of_many_neither_lose_nor_tear_a_record() {
+    let bed = Bed::new(MemDisk::new());
+    let up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    let (done, mut got) = world::sync::mpsc::unbounded_channel();
+    for slot in 0..16u16 {
+        let (ost, done) = (up.ost.clone(), done.clone());
+        bed.world.spawn("append", async move {
+            for n in 0..20u64 {
+                let record = vec![slot as u8 + 1; 333];
+                let out = ost.clone().handle(request(slot, n + 1, &write(None), record.into())).await;
+                let r: WriteReply = postcard::from_bytes(&out.body).unwrap();
+                done.send((r.offset, slot)).unwrap();
+            }
+        });
+    }
+    drop(done);
+    let mut offsets = Vec::new();
+    while let Some(o) = bed.wait(got.recv()) {
+        offsets.push(o);
+    }
+    offsets.sort_unstable();
+    let all = bed.read(&up);
+    assert_eq!((offsets.len(), all.len()), (320, 320 * 333));
+    for (n, (offset, slot)) in offsets.into_iter().enumerate() {
+        assert_eq!(offset, n as u64 * 333);
+        assert!(all[n * 333..(n + 1) * 333].iter().all(|&b| u16::from(b) == slot + 1), "record {n} is torn");
+    }
+}
+
+#[test]
+fn a_destroyed_object_stays_destroyed() {
+    let bed = Bed::new(MemDisk::new());
+    let up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    bed.write(&up, 1, Some(0), b"data").unwrap();
+    bed.call(&up, 2, &Destroy { objects: vec![object(1), object(2)] }).unwrap();
+    bed.call(&up, 3, &Destroy { objects: vec![object(1)] }).unwrap();
+    assert_eq!(bed.write(&up, 4, Some(0), b"late"), Err(Errno::ESTALE));
+    assert_eq!(bed.call(&up, 5, &truncate(1)), Err(Errno::ESTALE));
+    bed.disk.kill();
+    drop(up);
+    let up = bed.start(2);
+    assert_eq!(bed.write(&up, 4, Some(0), b"late"), Err(Errno::ESTALE));
+}
+
+#[test]
+fn what_is_out_of_bounds_or_no_message_of_an_ost_is_refused() {
+    let bed = Bed::new(MemDisk::new());
+    let up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    let max = limits::FILE_SIZE_MAX_BYTES;
+    assert_eq!(bed.write(&up, 1, Some(max - 3), b"four"), Err(Errno::EFBIG));
+    assert_eq!(bed.write(&up, 1, Some(u64::MAX), b"four"), Err(Errno::EFBIG));
+    assert_eq!(bed.call(&up, 1, &truncate(max + 1)), Err(Errno::EFBIG));
+    assert_eq!(bed.write(&up, 1, Some(0), b""), Err(Errno::EPROTO));
+    let read = |offset, len| Read { object: object(1), offset, len };
+    assert_eq!(bed.call(&up, 0, &read(0, (16 << 20) + 1)).unwrap_err(), Errno::EMSGSIZE);
+    assert_eq!(bed.call(&up, 0, &read(u64::MAX, 1)).unwrap_err(), Errno::EFBIG);
+    let many = Glimpse { objects: vec![object(1); limits::OBJECTS_PER_RPC_MAX + 1] };
+    assert_eq!(bed.call(&up, 0, &many).unwrap_err(), Errno::EMSGSIZE);
+    let fallocate = |mode, len| Fallocate {
+        object: object(1),
+        mode,
+        offset: 0,
+        len,
+        file: object(1).origin,
+        inode_ctime: Timestamp::ZERO,
+    };
+    assert_eq!(bed.call(&up, 1, &fallocate(0, 0)), Err(Errno::EINVAL));
+    assert_eq!(bed.call(&up, 1, &fallocate(0x40, 9)), Err(Errno::EOPNOTSUPP));
+    assert_eq!(bed.call(&up, 1, &fallocate(FALLOC_PUNCH_HOLE, 9)), Err(Errno::EOPNOTSUPP));
+    bed.call(&up, 1, &fallocate(FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE, 9)).unwrap();
+    let lookup = Lookup { parent: Fid::ROOT, name: b"a".to_vec() };
+    assert_eq!(bed.call(&up, 1, &lookup).unwrap_err(), Errno::ENOSYS);
+    let mut garbage = request(0, 1, &truncate(5), Bytes::new());
+    garbage.body = Bytes::from_static(&[0xff; 3]);
+    assert_eq!(bed.send(&up, garbage).status, Err(Errno::EPROTO));
+    let bulky = request(0, 1, &truncate(5), Bytes::from_static(b"?"));
+    assert_eq!(bed.send(&up, bulky).status, Err(Errno::EPROTO));
+    let foreign = bed.wait(up.ost.clone().connect(hello(CLIENT, "other"), PEER));
+    assert_eq!(foreign.unwrap_err().0, Errno::EINVAL);
+}
+
+#[test]
+fn times_are_later_than_the_inode_and_clamped() {
+    let bed = Bed::new(MemDisk::new());
+    let up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    let now = bed.world.wall();
+    let mut req = request(0, 1, &write(Some(0)), Bytes::from_static(b"x"));
+    req.ctx.client_time = Timestamp { sec: now.sec + 1_000_000, nsec: 0 };
+    let r: WriteReply = postcard::from_bytes(&bed.send(&up, req).body).unwrap();
+    assert!(r.attr.mtime <= bed.world.wall().plus_nanos(1_000_000_000), "not from the far future");
+    let later = now.plus_nanos(50_000_000_000);
+    let m = Write { inode_ctime: later, ..write(Some(0)) };
+    let r: WriteReply =
+        postcard::from_bytes(&bed.send(&up, request(0, 2, &m, Bytes::from_static(b"y"))).body).unwrap();
+    assert!(r.attr.ctime > later);
+    let kept = bed.call(&up, 3, &Truncate { keep_times: true, ..truncate(0) }).unwrap();
+    assert_eq!((kept.mtime, kept.ctime), (r.attr.mtime, r.attr.ctime));
+}
+
+#[test]
+fn a_full_disk_says_so_before_anything_is_written_and_can_be_emptied() {
+    let disk = MemDisk::new();
+    let bed = Bed::new(disk.clone());
+    disk.set_faults(FaultPlan { capacity_bytes: Some(64 << 20), ..FaultPlan::default() });
+    let up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    let piece = vec![1u8; 1 << 20];
+    let mut xid = 0;
+    let full = loop {
+        xid += 1;
+        assert!(xid < 100, "never full");
+        match bed.write(&up, xid, None, &piece) {
+            Ok(_) => {}
+            Err(e) => break e,
+        }
+    };
+    assert_eq!(full, Errno::ENOSPC);
+    assert_eq!(up.db.stopped(), None, "a full disk stops nothing");
+    let written = (xid - 1) << 20;
+    let s: StatfsReply = bed.call(&up, 0, &Statfs { flags: 0 }).unwrap();
+    assert!(s.available < 2 << 20 && s.free > s.available, "{s:?}");
+    // Writing over what is there, cutting and removing still work.
+    bed.write(&up, 1000, Some(0), &[2; 4096]).unwrap();
+    assert_eq!(bed.call(&up, 1001, &truncate(1 << 20)).unwrap().size, 1 << 20);
+    assert!(written > 8 << 20, "only {written} bytes fit");
+    bed.write(&up, 1002, None, &piece).unwrap();
+    bed.call(&up, 1003, &Destroy { objects: vec![object(1)] }).unwrap();
+}
+
+#[test]
+fn a_failed_flush_makes_the_target_read_only() {
+    let disk = MemDisk::new();
+    let bed = Bed::new(disk.clone());
+    let up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    bed.write(&up, 1, Some(0), b"safe").unwrap();
+    disk.set_faults(FaultPlan { sync_error_ppm: 1_000_000, ..FaultPlan::default() });
+    assert_eq!(bed.write(&up, 2, Some(0), b"lost"), Err(Errno::EROFS));
+    assert_eq!(bed.write(&up, 3, Some(0), b"more"), Err(Errno::EROFS));
+    let s: StatfsReply = bed.call(&up, 0, &Statfs { flags: 0 }).unwrap();
+    assert_eq!(s.state & 2, 2, "shown as read-only");
+    // What is not on disk is not shown to anybody.
+    let out = bed.send(&up, request(0, 0, &Read { object: object(1), offset: 0, len: 4 }, Bytes::new()));
+    assert_eq!(out.status, Err(Errno::EIO));
+}
+
+#[test]
+fn a_batch_goes_on_where_it_was() {
+    let bed = Bed::new(MemDisk::new());
+    let up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    bed.write(&up, 1, Some(0), b"0123456789").unwrap();
+    let batch = Batch {
+        ops: vec![
+            sub(&truncate(5)),
+            sub(&Glimpse { objects: vec![object(1)] }),
+            sub(&truncate(8)),
+            sub(&truncate(3)),
+        ],
+    };
+    let first = bed.send(&up, request(2, 7, &batch, Bytes::new()));
+    let r: BatchReply = postcard::from_bytes(&first.body).unwrap();
+    assert_eq!(r.results.iter().map(|(s, _)| *s).collect::<Vec<_>>(), [0; 4]);
+    assert_eq!(up.ost.stored_reply(CLIENT, 2), None, "a batch's progress is no answer");
+    // Another client writes, then the batch is sent again to a server that was restarted.
+    bed.write(&up, 8, Some(0), b"abcdefgh").unwrap();
+    bed.disk.kill();
+    drop(up);
+    let up = bed.start(2);
+    let again = bed.send(&up, request(2, 7, &batch, Bytes::new()));
+    assert_eq!(again.body, first.body);
+    assert_eq!(bed.read(&up), b"abcdefgh", "nothing was done twice");
+    let stops = Batch { ops: vec![sub(&truncate(u64::MAX)), sub(&truncate(1))] };
+    let r = bed.call(&up, 9, &stops).unwrap();
+    assert_eq!(r.results, [(Errno::EFBIG.0 as u16, Vec::new())]);
+    let nested = Batch { ops: vec![sub(&stops)] };
+    assert_eq!(bed.call(&up, 10, &nested).unwrap_err(), Errno::EPROTO);
+    assert_eq!(bed.call(&up, 11, &Batch { ops: vec![sub(&write(None))] }).unwrap_err(), Errno::EOPNOTSUPP);
+}
+
+#[test]
+fn a_client_that_leaves_takes_its_records_along() {
+    let bed = Bed::new(MemDisk::new());
+    let up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    bed.connect(&up, ClientId([8; 16]));
+    bed.write(&up, 1, Some(0), b"x").unwrap();
+    assert!(up.ost.stored_reply(CLIENT, 0).is_some());
+    bed.wait(up.ost.clone().departed(CLIENT, Departure::Evicted));
+    assert_eq!(up.ost.stored_reply(CLIENT, 0), None);
+    // A straggler leaves no reply behind.
+    bed.write(&up, 2, Some(0), b"y").unwrap();
+    assert_eq!(up.ost.stored_reply(CLIENT, 0), None);
+    bed.disk.kill();
+    drop(up);
+    let up = bed.start(2);
+    assert_eq!(up.ost.exports().len(), 1);
+    assert!(bed.connect(&up, CLIENT), "new again");
+}
+
+#[test]
+fn parameters_are_read_and_set() {
+    let bed = Bed::new(MemDisk::new());
+    let up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    let all = bed.call(&up, 0, &GetParam { pattern: "obdfilter.*.*".into() }).unwrap();
+    assert_eq!(all.values.len(), oss::declarations().len());
+    assert!(all.values.is_sorted());
+    let set = |name: &str, value: &str| SetParam {
+        name: name.into(),
+        value: value.into(),
+        permanent: false,
+        delete: false,
+    };
+    let r = bed.call(&up, 1, &set("obdfilter.*.readonly", "1")).unwrap();
+    assert_eq!(r, GetParamReply { values: vec![("obdfilter.demo-OST0003.readonly".into(), "1".into())] });
+    assert_eq!(bed.write(&up, 2, Some(0), b"x"), Err(Errno::EROFS));
+    bed.call(&up, 3, &set("obdfilter.demo-OST0003.readonly", "0")).unwrap();
+    bed.write(&up, 4, Some(0), b"x").unwrap();
+    for (name, value, e) in [
+        ("obdfilter.*.readonly", "2", Errno::ERANGE),
+        ("obdfilter.*.readonly", "x", Errno::EINVAL),
+        ("obdfilter.*.kbytesfree", "1", Errno::EACCES),
+        ("obdfilter.*.nothing", "1", Errno::ENOENT),
+        ("mdt.*.readonly", "1", Errno::ENOENT),
+    ] {
+        assert_eq!(bed.call(&up, 5, &set(name, value)).unwrap_err(), e, "{name}={value}");
+    }
+    let mut user = request(0, 6, &set("obdfilter.*.readonly", "1"), Bytes::new());
+    user.ctx.cred.uid = 1000;
+    assert_eq!(bed.send(&up, user).status, Err(Errno::EPERM));
+    let stats = bed.call(&up, 0, &GetParam { pattern: "obdfilter.*.stats".into() }).unwrap();
+    assert!(stats.values[0].1.contains("write_bytes               1 samples [bytes] 1 1 1 1"), "{stats:?}");
+}
