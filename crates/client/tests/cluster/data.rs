@@ -1,0 +1,205 @@
+//! File data: stripes, holes, ends, atomicity between mounts.
+
+use crate::harness::{Cluster, O_CREAT, O_RDWR, call};
+use bytes::Bytes;
+use client::{Fs, OpenFile};
+use model::{Errno, LayoutSpec, SetAttr};
+use std::sync::Arc;
+
+pub async fn striped(fs: &Arc<Fs>, name: &str, count: i32) -> Arc<OpenFile> {
+    let spec = LayoutSpec { stripe_count: count, stripe_size: 65536, ..LayoutSpec::default() };
+    let (_, f) = fs
+        .clone()
+        .create(call(), fs.root(), name.into(), 0o644, O_CREAT | O_RDWR, Some(spec))
+        .await
+        .unwrap();
+    Arc::new(f)
+}
+
+pub async fn write(fs: &Arc<Fs>, f: &OpenFile, off: u64, data: impl Into<Bytes>) {
+    fs.clone().write(call(), f.fid, off, false, false, data.into()).await.unwrap();
+}
+
+pub async fn read(fs: &Arc<Fs>, f: &Arc<OpenFile>, off: u64, len: u32) -> Bytes {
+    fs.clone().read(call(), f.clone(), off, len).await.unwrap()
+}
+
+#[test]
+fn holes_and_ends_over_several_stripes() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        for count in 1..=3 {
+            let f = striped(&a, &format!("holes{count}"), count).await;
+            assert!(read(&b, &f, 0, 10).await.is_empty());
+            write(&a, &f, 200_000, vec![9; 10]).await;
+            assert_eq!(b.clone().getattr(call(), f.fid).await.unwrap().size, 200_010);
+            let got = read(&b, &f, 0, 1 << 20).await;
+            assert_eq!(got.len(), 200_010, "{count} stripes");
+            assert!(got[..200_000].iter().all(|&x| x == 0) && got[200_000..].iter().all(|&x| x == 9));
+            assert_eq!(read(&b, &f, 65_530, 20).await, vec![0; 20]);
+            assert!(read(&b, &f, 200_010, 20).await.is_empty());
+            assert_eq!(b.clone().seek(call(), f.fid, 0, true).await, Ok(0));
+            let data = b.clone().seek(call(), f.fid, 0, false).await.unwrap();
+            assert!((131_072..=200_000).contains(&data), "{data}");
+            assert_eq!(b.clone().seek(call(), f.fid, 200_005, true).await, Ok(200_010));
+            assert_eq!(b.clone().seek(call(), f.fid, 200_010, true).await, Err(Errno::ENXIO));
+            a.clone().fsync(call(), f.fid).await.unwrap();
+            a.clone().close(f).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn truncate_cuts_and_extends() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        for count in 1..=3 {
+            let f = striped(&a, &format!("cut{count}"), count).await;
+            write(&a, &f, 0, vec![5; 400_000]).await;
+            for size in [399_999, 131_072, 131_073, 70_000, 1, 0, 500_000, 65_536, 0] {
+                let set = SetAttr { size: Some(size), ..SetAttr::default() };
+                assert_eq!(b.clone().setattr(call(), f.fid, set).await.unwrap().size, size, "{count} stripes");
+                assert_eq!(a.clone().getattr(call(), f.fid).await.unwrap().size, size);
+                assert_eq!(read(&a, &f, 0, 1 << 20).await.len() as u64, size);
+            }
+            write(&a, &f, 100_000, vec![6; 100_000]).await;
+            let set = SetAttr { size: Some(150_000), ..SetAttr::default() };
+            b.clone().setattr(call(), f.fid, set).await.unwrap();
+            let set = SetAttr { size: Some(200_000), ..SetAttr::default() };
+            b.clone().setattr(call(), f.fid, set).await.unwrap();
+            let got = read(&a, &f, 0, 1 << 20).await;
+            assert!(got[150_000..].iter().all(|&x| x == 0), "no old bytes come back behind a cut");
+            a.clone().close(f).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn sizes_beyond_the_limits_are_refused() {
+    let c = Cluster::start(2);
+    c.run(async {
+        let a = c.mount().await;
+        let f = striped(&a, "big", 2).await;
+        let max = i64::MAX as u64;
+        let one = || Bytes::from_static(b"x");
+        assert_eq!(a.clone().write(call(), f.fid, max, false, false, one()).await, Err(Errno::EFBIG));
+        assert_eq!(a.clone().write(call(), f.fid, u64::MAX, false, false, one()).await, Err(Errno::EFBIG));
+        let set = SetAttr { size: Some(max + 1), ..SetAttr::default() };
+        assert_eq!(a.clone().setattr(call(), f.fid, set).await.unwrap_err(), Errno::EFBIG);
+        assert!(read(&a, &f, max - 1, 10).await.is_empty());
+        assert_eq!(a.clone().fallocate(call(), f.fid, 0, max, 1).await, Err(Errno::EFBIG));
+    });
+}
+
+#[test]
+fn fallocate_over_several_stripes() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        for count in 1..=3 {
+            let f = striped(&a, &format!("fa{count}"), count).await;
+            a.clone().fallocate(call(), f.fid, 0, 10, 199_990).await.unwrap();
+            assert_eq!(b.clone().getattr(call(), f.fid).await.unwrap().size, 200_000);
+            a.clone().fallocate(call(), f.fid, 1, 0, 400_000).await.unwrap();
+            assert_eq!(b.clone().getattr(call(), f.fid).await.unwrap().size, 200_000);
+            write(&b, &f, 0, vec![3; 200_000]).await;
+            a.clone().fallocate(call(), f.fid, 3, 60_000, 80_000).await.unwrap();
+            b.clone().fallocate(call(), f.fid, 0x10, 190_000, 20_000).await.unwrap();
+            let got = read(&a, &f, 0, 1 << 20).await;
+            assert_eq!(got.len(), 210_000);
+            for (i, &x) in got.iter().enumerate() {
+                let zero = (60_000..140_000).contains(&i) || i >= 190_000;
+                assert_eq!(x, if zero { 0 } else { 3 }, "byte {i} of {count} stripes");
+            }
+            assert_eq!(a.clone().fallocate(call(), f.fid, 8, 0, 4096).await, Err(Errno::EOPNOTSUPP));
+            a.clone().close(f).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn ranges_are_copied() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let a = c.mount().await;
+        let (f, g) = (striped(&a, "from", 2).await, striped(&a, "to", 3).await);
+        let bytes: Vec<u8> = (0..300_000u32).map(|i| (i % 251) as u8).collect();
+        write(&a, &f, 0, bytes.clone()).await;
+        let n = a.clone().copy_file_range(call(), f.fid, 1000, g.fid, 7, 1 << 30).await.unwrap();
+        assert_eq!(n, 299_000);
+        assert_eq!(read(&a, &g, 7, 1 << 20).await, bytes[1000..]);
+        assert_eq!(a.clone().copy_file_range(call(), f.fid, 0, f.fid, 10, 11).await, Err(Errno::EINVAL));
+        assert_eq!(a.clone().copy_file_range(call(), f.fid, 0, f.fid, 300_000, 1000).await, Ok(1000));
+        assert_eq!(a.clone().copy_file_range(call(), f.fid, 400_000, g.fid, 0, 10).await, Ok(0));
+    });
+}
+
+/// Records of several mounts that append at the same time: all there, none torn.
+#[test]
+fn appends_from_two_mounts_lose_nothing() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let mounts = [c.mount().await, c.mount().await];
+        for count in [1, 3] {
+            let f = striped(&mounts[0], &format!("log{count}"), count).await;
+            let record = |who: u8, i: u16| -> Vec<u8> {
+                let mut v = vec![who; 9_001];
+                v[1..3].copy_from_slice(&i.to_le_bytes());
+                v
+            };
+            let tasks = mounts.iter().enumerate().map(|(who, fs)| {
+                let (fs, fid) = (fs.clone(), f.fid);
+                c.spawn(async move {
+                    for i in 0..40u16 {
+                        let data = Bytes::from(record(who as u8, i));
+                        fs.clone().write(call(), fid, 0, true, false, data).await.unwrap();
+                    }
+                })
+            });
+            let tasks: Vec<_> = tasks.collect();
+            for t in tasks {
+                t.await.unwrap();
+            }
+            let got = read(&mounts[1], &f, 0, 4 << 20).await;
+            assert_eq!(got.len(), 80 * 9_001);
+            let mut next = [0u16; 2];
+            for r in got.chunks(9_001) {
+                let who = r[0] as usize;
+                assert_eq!(r, record(r[0], next[who]), "{count} stripes");
+                next[who] += 1;
+            }
+            assert_eq!(next, [40, 40]);
+        }
+    });
+}
+
+/// Two mounts overwrite the same range over several stripes while a third reads it: always one whole write.
+#[test]
+fn striped_writes_are_seen_whole() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let mounts = [c.mount().await, c.mount().await, c.mount().await];
+        let f = striped(&mounts[0], "whole", 3).await;
+        write(&mounts[0], &f, 0, vec![0; 200_000]).await;
+        let writers = (0..2u8).map(|who| {
+            let (fs, fid) = (mounts[who as usize].clone(), f.fid);
+            c.spawn(async move {
+                for i in 0..30u8 {
+                    let data = Bytes::from(vec![who * 100 + i; 200_000]);
+                    fs.clone().write(call(), fid, 0, false, false, data).await.unwrap();
+                }
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        for _ in 0..60 {
+            let got = read(&mounts[2], &f, 0, 200_000).await;
+            assert_eq!(got.len(), 200_000);
+            assert!(got.iter().all(|&x| x == got[0]), "a read saw parts of two writes");
+        }
+        for w in writers {
+            w.await.unwrap();
+        }
+    });
+}

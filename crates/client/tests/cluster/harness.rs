@@ -1,0 +1,272 @@
+//! A file system in this process: real sessions over loopback sockets, real services, disks in memory that can lose
+//! their process (`kill`).
+
+use client::{Call, Fs, MountOptions};
+use model::{Cred, Nid, TargetId, Timestamp};
+use oss::{Ost, OstConfig};
+use rpc::import::NoHooks;
+use rpc::{Import, ImportConfig, Peers, Server, Service};
+use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use store::object::Objects;
+use store::{Db, DbOptions};
+use wire::RequestContext;
+use wire::msg::config::ConfigReply;
+use wire::msg::register::Register;
+use world::World;
+use world::mem::MemDisk;
+use world::real::Runtime;
+use world::sync::oneshot;
+
+pub const O_RDWR: u32 = 2;
+pub const O_CREAT: u32 = 0o100;
+pub const O_EXCL: u32 = 0o200;
+pub const O_TRUNC: u32 = 0o1000;
+
+const FSNAME: &str = "demo";
+const DIR: &str = "/t";
+const PATIENCE_SECS: u64 = 30;
+
+pub fn call() -> Call {
+    Call { cred: Cred::root(), pid: 1, umask: 0 }
+}
+
+pub fn user(uid: u32) -> Call {
+    Call { cred: Cred::new(uid, uid), pid: 1, umask: 0 }
+}
+
+pub fn at(sec: i64) -> Timestamp {
+    Timestamp { sec, nsec: 5 }
+}
+
+enum Role {
+    Mgs,
+    Mdt(Arc<mds::Mdt>),
+    Ost,
+}
+
+struct Running {
+    server: Arc<Server>,
+    role: Role,
+    ended: oneshot::Receiver<()>,
+}
+
+/// One server node with one target.
+struct Node {
+    target: TargetId,
+    addr: IpAddr,
+    disk: MemDisk,
+    world: World,
+    epoch: AtomicU32,
+    uuid: [u8; 16],
+    running: Mutex<Option<Running>>,
+}
+
+pub struct Cluster {
+    pub world: World,
+    rt: Runtime,
+    /// Random: each cluster has its own block of addresses.
+    block: u32,
+    port: u16,
+    nodes: Vec<Node>,
+}
+
+impl Cluster {
+    /// MGS at .1, MDT at .2, OSTs from .3 on.
+    pub fn start(osts: u16) -> Cluster {
+        let (world, rt) = world::real::start(2).unwrap();
+        let block = (world.random_u64() % (150 << 8)) as u32;
+        let mut c = Cluster { world, rt, block, port: 20_988, nodes: Vec::new() };
+        let targets = [TargetId::MGT, TargetId::mdt(0)].into_iter().chain((0..osts).map(TargetId::ost));
+        for (i, target) in targets.enumerate() {
+            let disk = MemDisk::new();
+            let world = World { disk: Arc::new(disk.clone()), ..c.world.clone() };
+            let uuid = world.random_uuid();
+            let addr = c.nid(i as u8 + 1).addr;
+            let (epoch, running) = (AtomicU32::new(0), Mutex::new(None));
+            c.nodes.push(Node { target, addr, disk, world, epoch, uuid, running });
+        }
+        c.run(async {
+            c.start_node(0).await;
+            for i in 2..c.nodes.len() {
+                c.start_node(i).await;
+            }
+            c.start_node(1).await;
+        });
+        c
+    }
+
+    pub fn nid(&self, last: u8) -> Nid {
+        Nid { addr: IpAddr::V4(Ipv4Addr::new(127, 100 + (self.block >> 8) as u8, self.block as u8, last)), net: 0 }
+    }
+
+    pub fn run<T>(&self, f: impl Future<Output = T>) -> T {
+        self.rt.block_on(f)
+    }
+
+    /// The result of a task of its own.
+    pub fn spawn<T: Send + 'static>(&self, f: impl Future<Output = T> + Send + 'static) -> oneshot::Receiver<T> {
+        let (tx, rx) = oneshot::channel();
+        self.world.spawn("test", async move {
+            let _ = tx.send(f.await);
+        });
+        rx
+    }
+
+    pub async fn within<T>(&self, f: impl Future<Output = T> + Send) -> T {
+        self.within_secs(PATIENCE_SECS, f).await
+    }
+
+    pub async fn within_secs<T>(&self, secs: u64, f: impl Future<Output = T> + Send) -> T {
+        self.world.timeout(Duration::from_secs(secs), f).await.expect("it takes too long")
+    }
+
+    /// Waits for a condition.
+    pub async fn until<F: Future<Output = bool> + Send>(&self, what: &str, f: impl Fn() -> F) {
+        let end = self.world.now().plus(Duration::from_secs(PATIENCE_SECS));
+        while !f().await {
+            assert!(self.world.now() < end, "waited in vain: {what}");
+            self.world.sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub fn options(&self) -> MountOptions {
+        MountOptions {
+            mgs_nids: vec![self.nid(1)],
+            fsname: FSNAME.into(),
+            subdir: String::new(),
+            port: self.port,
+            bind: None,
+            client_name: "test".into(),
+            soft_timeout_ms: None,
+            read_only: false,
+        }
+    }
+
+    pub async fn mount(&self) -> Arc<Fs> {
+        Fs::mount(self.world.clone(), self.options()).await.unwrap()
+    }
+
+    async fn start_node(&self, i: usize) {
+        let n = &self.nodes[i];
+        let epoch = n.epoch.fetch_add(1, Ordering::Relaxed) + 1;
+        let w = &n.world;
+        let fresh = epoch == 1;
+        if fresh {
+            w.disk.mkdir(DIR).unwrap();
+            Db::create(w, DIR).unwrap();
+            if n.target.kind == model::TargetKind::Ost {
+                Objects::create(w, DIR).unwrap();
+            }
+        }
+        let db = Db::open(w, DIR, epoch, DbOptions::default()).unwrap();
+        let peers = Peers::new();
+        let (service, role): (Arc<dyn Service>, Role) = match n.target.kind {
+            model::TargetKind::Mgt => (mgs::Mgs::open(w, db, peers.clone()).unwrap(), Role::Mgs),
+            model::TargetKind::Mdt => {
+                let cfg = mds::MdtConfig {
+                    fsname: FSNAME.into(),
+                    index: 0,
+                    dir: DIR.into(),
+                    port: self.port,
+                    bind: Some(n.addr),
+                };
+                let m = mds::Mdt::open(w.clone(), db, peers.clone(), cfg).unwrap();
+                (m.clone(), Role::Mdt(m))
+            }
+            model::TargetKind::Ost => {
+                let objects = Objects::open(w, DIR, db.clone()).unwrap();
+                let cfg = OstConfig { fsname: FSNAME.into(), index: n.target.index, dir: DIR.into() };
+                (Ost::open(w, db, objects, peers.clone(), cfg).unwrap(), Role::Ost)
+            }
+        };
+        let server = Server::new(w.clone(), format!("{}", n.target));
+        server.set_ping_interval(1000);
+        server.add(service, peers);
+        let listener = w.net.listen(SocketAddr::new(n.addr, self.port)).await.unwrap();
+        let (tx, ended) = oneshot::channel();
+        let run = server.run(listener);
+        w.spawn("test-server", async move {
+            run.await;
+            let _ = tx.send(());
+        });
+        if n.target != TargetId::MGT {
+            let config = self.register(n, epoch, fresh).await;
+            if let Role::Mdt(m) = &role {
+                m.set_config(config);
+            }
+        }
+        *n.running.lock().unwrap() = Some(Running { server, role, ended });
+    }
+
+    async fn register(&self, n: &Node, epoch: u32, first_time: bool) -> ConfigReply {
+        let import = Import::new(
+            n.world.clone(),
+            ImportConfig {
+                target: TargetId::MGT,
+                fsname: FSNAME.into(),
+                nids: vec![self.nid(1)],
+                port: self.port,
+                bind: None,
+                client_uuid: n.world.random_uuid(),
+                client_name: format!("{}", n.target),
+                slots: 4,
+                hooks: Arc::new(NoHooks),
+            },
+        );
+        let msg = Register {
+            fsname: FSNAME.into(),
+            target: n.target,
+            fs_uuid: [0; 16],
+            target_uuid: n.uuid,
+            nids: vec![Nid { addr: n.addr, net: 0 }],
+            epoch,
+            first_time,
+            replace: false,
+            params: Vec::new(),
+        };
+        let r = import.call(RequestContext::default(), msg, bytes::Bytes::new()).await.unwrap();
+        import.disconnect().await;
+        r.reply.config
+    }
+
+    /// As kill -9: connections and memory are gone, what was written is there.
+    async fn stop_node(&self, i: usize) {
+        let n = &self.nodes[i];
+        let r = n.running.lock().unwrap().take().expect("it runs");
+        n.disk.kill();
+        r.server.remove(n.target);
+        r.server.stop().await;
+        if let Role::Mdt(m) = &r.role {
+            m.stop().await;
+        }
+        let _ = r.ended.await;
+    }
+
+    pub async fn stop_mgs(&self) {
+        self.stop_node(0).await;
+    }
+
+    pub async fn start_mgs(&self) {
+        self.start_node(0).await;
+    }
+
+    pub async fn stop_mdt(&self) {
+        self.stop_node(1).await;
+    }
+
+    pub async fn start_mdt(&self) {
+        self.start_node(1).await;
+    }
+
+    pub async fn stop_ost(&self, index: u16) {
+        self.stop_node(index as usize + 2).await;
+    }
+
+    pub async fn start_ost(&self, index: u16) {
+        self.start_node(index as usize + 2).await;
+    }
+}

@@ -1,0 +1,124 @@
+//! flock and POSIX locks between mounts.
+
+use crate::data::striped;
+use crate::harness::{Cluster, call};
+use client::PosixLock;
+use model::Errno;
+use std::time::Duration;
+use wire::msg::enqueue::LockMode::{Read, Write};
+
+fn range(owner: u64, mode: wire::msg::enqueue::LockMode, start: u64, end: u64) -> PosixLock {
+    PosixLock { owner, pid: owner as u32, mode, start, end }
+}
+
+#[test]
+fn flock_holds_on_all_mounts() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let f = striped(&a, "f", 1).await.fid;
+        a.clone().flock(f, 1, 10, Read, false).await.unwrap();
+        b.clone().flock(f, 1, 10, Read, false).await.unwrap();
+        assert_eq!(b.clone().flock(f, 1, 10, Write, false).await, Err(Errno::EAGAIN));
+        let waiter = {
+            let b = b.clone();
+            c.spawn(async move { b.flock(f, 2, 11, Write, true).await })
+        };
+        b.clone().funlock(f, 1).await.unwrap();
+        c.world.sleep(Duration::from_millis(50)).await;
+        a.clone().funlock(f, 1).await.unwrap();
+        c.within(waiter).await.unwrap().unwrap();
+        assert_eq!(a.clone().flock(f, 1, 10, Read, false).await, Err(Errno::EAGAIN));
+        b.clone().funlock(f, 2).await.unwrap();
+        a.clone().flock(f, 1, 10, Write, false).await.unwrap();
+    });
+}
+
+#[test]
+fn posix_ranges_split_merge_and_wait() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let f = striped(&a, "f", 1).await.fid;
+        a.clone().setlk(f, range(7, Write, 0, 99), false).await.unwrap();
+        assert!(a.has_posix_locks(f, 7) && !a.has_posix_locks(f, 8));
+        a.clone().unlk(f, 7, 40, 59).await.unwrap();
+        b.clone().setlk(f, range(7, Write, 40, 59), false).await.unwrap();
+        assert_eq!(b.clone().setlk(f, range(7, Read, 30, 45), false).await, Err(Errno::EAGAIN));
+        let found = b.clone().getlk(f, range(7, Write, 0, 39)).await.unwrap().unwrap();
+        assert_eq!((found.pid, found.mode, found.start, found.end), (7, Write, 0, 39));
+        assert!(b.clone().getlk(f, range(7, Write, 40, 59)).await.unwrap().is_none());
+        let waiter = {
+            let b = b.clone();
+            c.spawn(async move { b.setlk(f, range(7, Write, 0, u64::MAX), true).await })
+        };
+        c.world.sleep(Duration::from_millis(50)).await;
+        a.clone().unlk(f, 7, 0, u64::MAX).await.unwrap();
+        assert!(!a.has_posix_locks(f, 7));
+        c.within(waiter).await.unwrap().unwrap();
+        assert_eq!(a.clone().setlk(f, range(7, Read, 1_000_000, 1_000_000), false).await, Err(Errno::EAGAIN));
+    });
+}
+
+#[test]
+fn deadlocks_are_found_across_mounts() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let f = striped(&a, "f", 1).await.fid;
+        a.clone().setlk(f, range(1, Write, 0, 0), false).await.unwrap();
+        b.clone().setlk(f, range(2, Write, 1, 1), false).await.unwrap();
+        let waiter = {
+            let a = a.clone();
+            c.spawn(async move { a.setlk(f, range(1, Write, 1, 1), true).await })
+        };
+        c.world.sleep(Duration::from_millis(100)).await;
+        assert_eq!(c.within(b.clone().setlk(f, range(2, Write, 0, 0), true)).await, Err(Errno::EDEADLK));
+        b.clone().unlk(f, 2, 0, u64::MAX).await.unwrap();
+        c.within(waiter).await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_waiter_that_goes_away_leaves_nothing() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let f = striped(&a, "f", 1).await.fid;
+        a.clone().setlk(f, range(1, Write, 0, 9), false).await.unwrap();
+        b.clone().setlk(f, range(2, Read, 20, 29), false).await.unwrap();
+        let wait = b.clone().setlk(f, range(2, Write, 0, 29), true);
+        assert!(c.world.timeout(Duration::from_millis(100), wait).await.is_none());
+        let wait = b.clone().flock(f, 2, 2, Write, true);
+        a.clone().flock(f, 1, 1, Write, false).await.unwrap();
+        assert!(c.world.timeout(Duration::from_millis(100), wait).await.is_none());
+        a.clone().unlk(f, 1, 0, 9).await.unwrap();
+        a.clone().funlock(f, 1).await.unwrap();
+        // Both waiters were cancelled; the read lock that was there before is still there.
+        c.until("the abandoned locks are gone", || async {
+            let free = a.clone().setlk(f, range(1, Write, 0, 19), false).await.is_ok();
+            free && a.clone().flock(f, 1, 1, Write, false).await.is_ok()
+        })
+        .await;
+        a.clone().setlk(f, range(1, Read, 20, 29), false).await.unwrap();
+        assert_eq!(a.clone().setlk(f, range(1, Write, 20, 29), false).await, Err(Errno::EAGAIN));
+    });
+}
+
+#[test]
+fn unmount_drops_locks() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let f = striped(&a, "f", 1).await.fid;
+        a.clone().flock(f, 1, 10, Write, false).await.unwrap();
+        let waiter = {
+            let b = b.clone();
+            c.spawn(async move { b.flock(f, 2, 11, Write, true).await })
+        };
+        c.world.sleep(Duration::from_millis(50)).await;
+        a.unmount().await;
+        c.within(waiter).await.unwrap().unwrap();
+        assert!(b.clone().getattr(call(), f).await.is_ok());
+    });
+}

@@ -1,0 +1,11 @@
+//! Several mounts of a file system whose MGS, MDT and three OSTs run in this process, over sockets of the loopback
+//! network and disks in memory.
+
+mod data;
+mod exerciser;
+mod harness;
+mod interrupt;
+mod locks;
+mod mounts;
+mod names;
+mod restart;

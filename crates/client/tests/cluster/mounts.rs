@@ -1,0 +1,121 @@
+//! Mounting, its errors, its options; what the mount tells about itself.
+
+use crate::data::{read, striped, write};
+use crate::harness::{Cluster, O_CREAT, O_RDWR, call};
+use bytes::Bytes;
+use client::Fs;
+use model::{Errno, TargetKind};
+use std::time::Duration;
+
+#[test]
+fn wrong_names_and_dead_servers_are_named() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let mut o = c.options();
+        o.fsname = "other".into();
+        let e = Fs::mount(c.world.clone(), o).await.err().unwrap();
+        assert_eq!(e.errno, Errno::ENOENT);
+        assert!(e.message.contains("Is the file system name correct?"), "{e}");
+        let mut o = c.options();
+        o.subdir = "/no/such".into();
+        let e = Fs::mount(c.world.clone(), o).await.err().unwrap();
+        assert_eq!(e.errno, Errno::ENOENT);
+        assert!(e.message.contains("/no/such"), "{e}");
+        let mut o = c.options();
+        o.mgs_nids = vec![c.nid(99)];
+        let start = c.world.now();
+        let e = Fs::mount(c.world.clone(), o).await.err().unwrap();
+        assert_eq!(e.errno, Errno::EIO);
+        assert!(e.message.contains("Is the MGS running?"), "{e}");
+        assert!(c.world.now().since(start) < Duration::from_secs(20));
+    });
+}
+
+#[test]
+fn a_subdirectory_is_a_root() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let a = c.mount().await;
+        let d = a.clone().mkdir(call(), a.root(), b"d".to_vec(), 0o755).await.unwrap();
+        let e = a.clone().mkdir(call(), d.fid, b"e".to_vec(), 0o755).await.unwrap();
+        striped(&a, "top", 1).await;
+        let mut o = c.options();
+        o.subdir = "/d/e".into();
+        let b = Fs::mount(c.world.clone(), o).await.unwrap();
+        assert_eq!(b.root(), e.fid);
+        let f = striped(&b, "f", 1).await;
+        assert_eq!(b.clone().lookup(call(), b.root(), b"..".to_vec()).await.unwrap().fid, e.fid);
+        assert_eq!(b.clone().getpath(call(), f.fid).await.unwrap().0, [b"f".to_vec()]);
+        assert_eq!(a.clone().getpath(call(), f.fid).await.unwrap().0, [b"d/e/f".to_vec()]);
+        assert_eq!(b.clone().readdir(call(), b.root(), 0, 4096, false).await.unwrap().1, e.fid);
+        let mut o = c.options();
+        o.subdir = "top".into();
+        assert_eq!(Fs::mount(c.world.clone(), o).await.err().unwrap().errno, Errno::ENOTDIR);
+    });
+}
+
+#[test]
+fn a_read_only_mount_changes_nothing() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let a = c.mount().await;
+        let f = striped(&a, "f", 1).await;
+        write(&a, &f, 0, "text").await;
+        let mut o = c.options();
+        o.read_only = true;
+        let b = Fs::mount(c.world.clone(), o).await.unwrap();
+        let g = std::sync::Arc::new(b.clone().open(call(), f.fid, 0).await.unwrap());
+        assert_eq!(&read(&b, &g, 0, 9).await[..], b"text");
+        b.clone().close(g).await.unwrap();
+        assert_eq!(b.clone().open(call(), f.fid, O_RDWR).await.err(), Some(Errno::EROFS));
+        let made = b.clone().create(call(), b.root(), b"n".to_vec(), 0o644, O_CREAT, None).await;
+        assert_eq!(made.err(), Some(Errno::EROFS));
+        let text = Bytes::from_static(b"x");
+        assert_eq!(b.clone().write(call(), f.fid, 0, false, false, text).await, Err(Errno::EROFS));
+        b.set_read_only(false);
+        assert!(b.clone().mkdir(call(), b.root(), b"d".to_vec(), 0o755).await.is_ok());
+    });
+}
+
+#[test]
+fn space_and_targets_are_told() {
+    let c = Cluster::start(2);
+    c.run(async {
+        let a = c.mount().await;
+        let s = a.clone().statfs().await.unwrap();
+        assert!(s.total > 0 && s.free <= s.total && s.files > 0, "{s:?}");
+        let df = a.clone().df().await;
+        assert_eq!(df.iter().filter(|d| d.0.target.kind == TargetKind::Ost).count(), 2);
+        assert!(df.iter().all(|d| d.1.is_ok()));
+        let names: Vec<_> = a.targets().into_iter().map(|t| (t.uuid, t.state)).collect();
+        assert!(names.iter().any(|(u, s)| u == "demo-OST0001_UUID" && s == "FULL"), "{names:?}");
+        assert_eq!(a.fsname(), "demo");
+        assert_eq!(a.instance().len(), 16);
+        assert_ne!(a.fs_uuid(), [0; 16]);
+    });
+}
+
+#[test]
+fn parameters_are_read_and_set() {
+    let c = Cluster::start(2);
+    c.run(async {
+        let a = c.mount().await;
+        let f = striped(&a, "f", 2).await;
+        let states = a.get_param("osc.*.state");
+        assert_eq!(states.len(), 2, "{states:?}");
+        assert_eq!(states[0].0, format!("osc.demo-OST0000-osc-{}.state", a.instance()));
+        a.set_param("osc.*.max_pages_per_rpc", "16").unwrap();
+        a.set_param("osc.*.max_rpcs_in_flight", "2").unwrap();
+        write(&a, &f, 0, vec![1; 1_000_000]).await;
+        assert_eq!(read(&a, &f, 0, 2_000_000).await.len(), 1_000_000);
+        assert_eq!(a.set_param("osc.*.max_rpcs_in_flight", "1000"), Err(Errno::ERANGE));
+        assert_eq!(a.set_param("osc.*.state", "x"), Err(Errno::EACCES));
+        assert_eq!(a.set_param("osc.*.nothing", "x"), Err(Errno::ENOENT));
+        assert!(a.get_param("llite.*.stats")[0].1.contains("write_bytes"));
+        a.set_param("osc.demo-OST0001*.active", "0").unwrap();
+        let r = a.clone().write(call(), f.fid, 0, false, false, Bytes::from(vec![2; 200_000])).await;
+        assert_eq!(r, Err(Errno::EIO));
+        a.set_param("osc.*.active", "1").unwrap();
+        write(&a, &f, 0, vec![2; 200_000]).await;
+    });
+}

@@ -1,0 +1,85 @@
+//! Servers that stop and start again under their clients.
+
+use crate::data::{read, striped, write};
+use crate::harness::{Cluster, call};
+use bytes::Bytes;
+use client::PosixLock;
+use model::Errno;
+use wire::msg::enqueue::LockMode::Write;
+
+#[test]
+fn opens_and_locks_outlive_a_metadata_server() {
+    let c = Cluster::start(2);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let f = striped(&a, "f", 2).await;
+        write(&a, &f, 0, "before").await;
+        a.clone().setlk(f.fid, PosixLock { owner: 1, pid: 1, mode: Write, start: 0, end: 9 }, false).await.unwrap();
+        a.clone().flock(f.fid, 3, 1, Write, false).await.unwrap();
+        b.clone().unlink(call(), b.root(), b"f".to_vec()).await.unwrap();
+        let waiter = {
+            let (b, fid) = (b.clone(), f.fid);
+            c.spawn(async move { b.flock(fid, 3, 2, Write, true).await })
+        };
+        c.world.sleep(std::time::Duration::from_millis(50)).await;
+        c.stop_mdt().await;
+        c.start_mdt().await;
+        // Unlinked and open: there because a said so. Locks are held as before.
+        assert_eq!(c.within(a.clone().getattr(call(), f.fid)).await.unwrap().nlink, 0);
+        let l = PosixLock { owner: 1, pid: 2, mode: Write, start: 5, end: 5 };
+        assert_eq!(c.within(b.clone().setlk(f.fid, l, false)).await, Err(Errno::EAGAIN));
+        a.clone().funlock(f.fid, 3).await.unwrap();
+        c.within(waiter).await.unwrap().unwrap();
+        assert_eq!(&read(&a, &f, 0, 10).await[..], b"before");
+        write(&a, &f, 100_000, "after").await;
+        b.clone().funlock(f.fid, 3).await.unwrap();
+        let fid = f.fid;
+        a.clone().close(f).await.unwrap();
+        assert!(a.clone().getattr(call(), fid).await.is_err());
+        striped(&a, "new", 2).await;
+    });
+}
+
+/// Writes and creates go on while servers restart under them; all that was acknowledged is there.
+#[test]
+fn work_goes_on_over_restarts() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let a = c.mount().await;
+        let work = {
+            let a = a.clone();
+            c.spawn(async move {
+                for i in 0..60u32 {
+                    let f = striped(&a, &format!("w{i}"), (i % 3 + 1) as i32).await;
+                    for part in 0..3u32 {
+                        let data = Bytes::from(vec![(i + part) as u8; 70_000]);
+                        let at = a.clone().write(call(), f.fid, 0, true, false, data).await.unwrap();
+                        assert_eq!(at, u64::from(part) * 70_000, "exactly once");
+                    }
+                    a.clone().close(f).await.unwrap();
+                }
+            })
+        };
+        for round in 0..3u16 {
+            c.world.sleep(std::time::Duration::from_millis(100)).await;
+            c.stop_mdt().await;
+            c.start_mdt().await;
+            c.stop_ost(round).await;
+            c.start_ost(round).await;
+        }
+        c.stop_mgs().await;
+        c.start_mgs().await;
+        c.within_secs(120, work).await.unwrap();
+        let b = c.mount().await;
+        for i in 0..60u32 {
+            let attr = b.clone().lookup(call(), b.root(), format!("w{i}").into_bytes()).await.unwrap();
+            assert_eq!(attr.size, 210_000);
+            let f = std::sync::Arc::new(b.clone().open(call(), attr.fid, 0).await.unwrap());
+            let got = read(&b, &f, 0, 300_000).await;
+            for part in 0..3usize {
+                assert!(got[part * 70_000..(part + 1) * 70_000].iter().all(|&x| x == (i as usize + part) as u8));
+            }
+            b.clone().close(f).await.unwrap();
+        }
+    });
+}
