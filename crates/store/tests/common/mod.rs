@@ -6,6 +6,7 @@ use std::sync::Arc;
 use store::DbOptions;
 use world::World;
 use world::mem::MemDisk;
+use world::rng::Rng;
 use world::real::Runtime;
 
 pub struct Bed {
@@ -34,4 +35,12 @@ impl Bed {
 /// Small limits, so that segments roll and checkpoints happen all the time.
 pub fn tiny() -> DbOptions {
     DbOptions { segment_bytes: 8192, checkpoint_txns: 20, checkpoint_bytes: 1 << 20, table_cache_bytes: 1 << 20 }
+}
+
+/// What a power cut leaves, as a disk of its own: background work of the old life, which a test cannot stop
+/// at once, goes on with the old disk.
+pub fn after_power_cut(disk: &MemDisk, rng: &mut Rng) -> MemDisk {
+    let next = disk.fork();
+    next.crash(rng);
+    next
 }
