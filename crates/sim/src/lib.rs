@@ -1,14 +1,28 @@
 //! A cluster in one thread: the real crates on virtual time, a seeded network and disks that forget.
 //!
 //! `executor` runs tasks in an order that the seed chooses, `clock` jumps to the next timer, `net` carries
-//! encoded frames with delays, resets and partitions, `disk` is [`world::mem`] per node, `world` puts them
-//! together as the [`world::World`] of one node. The same seed twice gives the same trace hash (`trace`).
+//! encoded frames with delays, resets and partitions, `disk` is [`::world::mem`] per node, `world` puts them
+//! together as the [`::world::World`] of one node. The same seed twice gives the same trace hash (`trace`).
+//!
+//! `cluster` builds a file system of the real crates on such nodes, `workload` has actors work on it
+//! (`generate` throws the dice, `exec` does the operations, `shared` is what actors do to the same files), `oracle`
+//! says what each answer must be, `history` whether concurrent answers fit together, `scenario` adds the faults
+//! and `check` looks at the tables in the end.
 
+pub mod check;
 mod clock;
+pub mod cluster;
 mod disk;
+pub mod exec;
 mod executor;
+pub mod generate;
+pub mod history;
 mod net;
+pub mod oracle;
+pub mod scenario;
+pub mod shared;
 mod trace;
+pub mod workload;
 mod world;
 
 pub use executor::{Handle, Sim, Stuck};

@@ -1,0 +1,69 @@
+//! What must hold of the targets' tables once everything is quiet.
+
+use crate::cluster::Cluster;
+use crate::workload::Violation;
+use model::{Fid, ObjectId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Waits until nothing is left to clean up: no orphans, nothing to destroy.
+pub async fn settled(c: &Cluster) -> Result<(), Violation> {
+    loop {
+        c.sim.sleep(Duration::from_secs(5)).await;
+        if let Some(why) = c.stopped() {
+            return Err(why);
+        }
+        let up = (0..c.servers.len()).all(|i| c.is_up(i));
+        if let Some(db) = c.mdt_db().filter(|_| up) {
+            let s = mds::check::check(&db).map_err(|e| format!("the metadata target cannot be checked: {e}"))?;
+            if s.orphans == 0 && s.outbox == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Why [`settled`] does not end.
+pub fn unsettled(c: &Cluster) -> String {
+    let down: Vec<usize> = (0..c.servers.len()).filter(|i| !c.is_up(*i)).collect();
+    match c.mdt_db().map(|db| mds::check::check(&db)) {
+        Some(Ok(s)) => format!("{} orphans, {} outbox records, servers down: {down:?}", s.orphans, s.outbox),
+        Some(Err(e)) => e.to_string(),
+        None => format!("servers down: {down:?}"),
+    }
+}
+
+/// Names, inodes, back-pointers, link counts, reverse index; and that the object targets hold nothing else.
+pub fn everything(c: &Cluster) -> Result<(), Violation> {
+    let db = c.mdt_db().ok_or("the metadata target is down")?;
+    let told = |e: mds::MdsError| format!("the metadata target cannot be checked: {e}");
+    let s = mds::check::check(&db).map_err(told)?;
+    if let Some(f) = s.findings.first() {
+        return Err(format!("check of the metadata target, {} findings, the first: {:?} {f}", s.findings.len(), f.rule));
+    }
+    let mut expected: BTreeMap<(u16, ObjectId), Fid> = BTreeMap::new();
+    mds::check::expected_objects(&db, |ost, object, fid| {
+        expected.insert((ost, object), fid);
+        Ok(())
+    })
+    .map_err(told)?;
+    for ost in 0..c.servers.len() - 1 {
+        let objects = c.objects(ost).ok_or_else(|| format!("OST {ost} is down"))?;
+        let mut after = None;
+        loop {
+            let page = objects.list(after, 500).map_err(|e| format!("OST {ost} cannot be listed: {e}"))?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.0);
+            for (object, file, _) in page {
+                match expected.get(&(ost as u16, object)) {
+                    None => return Err(format!("OST {ost} holds {object} of {file}, which no file has")),
+                    Some(owner) if *owner != file => {
+                        return Err(format!("OST {ost}: {object} says it belongs to {file}, the metadata server says {owner}"));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+    Ok(())
+}

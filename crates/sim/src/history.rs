@@ -1,0 +1,111 @@
+//! Linearizability of what several actors do to one small thing: a shared name, a shared block of bytes.
+//!
+//! Wing and Gong's search with memory: is there an order of the operations, each between its call and its
+//! return, in which every answer is right? An operation without an answer (its client died) may take effect
+//! at any later time, or never.
+
+use std::collections::BTreeSet;
+
+/// One operation on a register that is empty or holds a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Wants an empty register; fails on a full one.
+    Create { value: u64, done: Option<bool> },
+    /// Empties a full register; fails on an empty one.
+    Remove { done: Option<bool> },
+    Write { value: u64 },
+    Read { saw: Option<u64> },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    pub act: Act,
+    pub called: u64,
+    /// `u64::MAX`: never answered.
+    pub returned: u64,
+}
+
+impl Event {
+    fn answered(&self) -> bool {
+        self.returned != u64::MAX
+    }
+
+    /// The state afterwards, if the answer is right in `state`.
+    fn step(&self, state: Option<u64>) -> Option<Option<u64>> {
+        match self.act {
+            Act::Create { value, done } => {
+                let can = state.is_none();
+                (done.is_none_or(|d| d == can)).then_some(if can { Some(value) } else { state })
+            }
+            Act::Remove { done } => {
+                let can = state.is_some();
+                (done.is_none_or(|d| d == can)).then_some(None)
+            }
+            Act::Write { value } => Some(Some(value)),
+            Act::Read { saw } => (saw == state).then_some(state),
+        }
+    }
+}
+
+/// Whether the operations fit together. `events` may be in any order.
+pub fn linearizable(start: Option<u64>, events: &[Event]) -> bool {
+    let mut ev: Vec<Event> =
+        events.iter().copied().filter(|e| e.answered() || !matches!(e.act, Act::Read { .. })).collect();
+    ev.sort_by_key(|e| e.called);
+    // Done: everything before `base`, and the later ones listed.
+    let mut seen = BTreeSet::new();
+    let mut todo = vec![(0usize, Vec::<usize>::new(), start)];
+    while let Some((base, later, state)) = todo.pop() {
+        let open: Vec<usize> = (base..ev.len()).filter(|i| !later.contains(i)).collect();
+        if open.iter().all(|&i| !ev[i].answered()) {
+            return true;
+        }
+        let first_return = open.iter().map(|&i| ev[i].returned).min().unwrap_or(u64::MAX);
+        for &i in open.iter().take_while(|&&i| ev[i].called <= first_return) {
+            let Some(next) = ev[i].step(state) else { continue };
+            let (mut b, mut l) = (base, later.clone());
+            l.push(i);
+            l.sort_unstable();
+            while l.first() == Some(&b) {
+                l.remove(0);
+                b += 1;
+            }
+            if seen.insert((b, l.clone(), next)) {
+                todo.push((b, l, next));
+            }
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ev(called: u64, returned: u64, act: Act) -> Event {
+        Event { act, called, returned }
+    }
+
+    #[test]
+    fn right_and_wrong_histories() {
+        let create = |v, d| Act::Create { value: v, done: Some(d) };
+        let ok = [ev(1, 5, create(1, true)), ev(2, 6, create(2, false)), ev(7, 8, Act::Read { saw: Some(1) })];
+        assert!(linearizable(None, &ok));
+        let both = [ev(1, 5, create(1, true)), ev(2, 6, create(2, true))];
+        assert!(!linearizable(None, &both));
+        let stale = [ev(1, 2, Act::Write { value: 5 }), ev(3, 4, Act::Read { saw: None })];
+        assert!(!linearizable(None, &stale));
+        let overlapping = [ev(1, 4, Act::Write { value: 5 }), ev(3, 4, Act::Read { saw: None })];
+        assert!(linearizable(None, &overlapping));
+        let back = [
+            ev(1, 10, Act::Write { value: 5 }),
+            ev(2, 3, Act::Read { saw: Some(5) }),
+            ev(4, 5, Act::Read { saw: None }),
+        ];
+        assert!(!linearizable(None, &back));
+        let unanswered = [ev(1, u64::MAX, Act::Write { value: 5 }), ev(20, 30, Act::Read { saw: Some(5) })];
+        assert!(linearizable(None, &unanswered));
+        let never = [ev(1, u64::MAX, Act::Write { value: 5 }), ev(20, 30, Act::Read { saw: None })];
+        assert!(linearizable(None, &never));
+    }
+}

@@ -1,0 +1,345 @@
+//! One seed: a cluster, actors, faults, and the check at the end.
+
+use crate::check;
+use crate::cluster::Cluster;
+use crate::executor::lock;
+use crate::generate::Mix;
+use crate::shared::Shared;
+use crate::workload::{Actor, Run, Violation};
+use crate::{NetFaults, Sim};
+use ::world::mem::CrashMode;
+use ::world::rng::Rng;
+use ::world::{Either, select};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Virtual time that a whole run may take.
+const RUN_LIMIT: Duration = Duration::from_secs(40_000);
+/// Virtual time in which everything must be well again after the faults ended.
+const HEAL_LIMIT: Duration = Duration::from_secs(300);
+
+/// What a run is made of.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub seed: u64,
+    /// All actors together.
+    pub ops: u64,
+    pub actors: usize,
+    pub mounts: u8,
+    /// Crashes of servers, at least.
+    pub crashes: usize,
+    pub log: bool,
+}
+
+impl Options {
+    pub fn new(seed: u64) -> Options {
+        Options { seed, ops: 2000, actors: 3, mounts: 3, crashes: 5, log: false }
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Report {
+    pub seed: u64,
+    pub ops: u64,
+    pub trace_hash: u64,
+    pub steps: u64,
+    pub virtual_ns: u64,
+    pub faults: BTreeMap<&'static str, u64>,
+    pub violation: Option<Violation>,
+    pub log: Vec<String>,
+}
+
+/// Runs one seed.
+pub fn run(opt: &Options) -> Report {
+    let sim = Sim::new(opt.seed);
+    if opt.log {
+        sim.keep_log();
+    }
+    let mut rng = sim.fork_rng();
+    let osts = rng.range(2, 4) as u16;
+    let cluster = Arc::new(Cluster::new(&sim, osts, opt.mounts));
+    let ops = Arc::new(AtomicU64::new(0));
+    let (c, o, opt2) = (cluster.clone(), ops.clone(), opt.clone());
+    let outcome = match cluster.format() {
+        Ok(()) => match sim.run(RUN_LIMIT, async move { whole(c, opt2, osts, rng, o).await }) {
+            Ok(r) => r,
+            Err(stuck) => Err(format!("the run does not end: {stuck}")),
+        },
+        Err(e) => Err(format!("formatting failed: {e:#}")),
+    };
+    let violation = outcome.err().or_else(|| lock(&cluster.failures).first().cloned());
+    Report {
+        seed: opt.seed,
+        ops: ops.load(Relaxed),
+        trace_hash: sim.trace_hash(),
+        steps: sim.steps(),
+        virtual_ns: sim.now(),
+        faults: sim.counters(),
+        violation,
+        log: sim.take_log(),
+    }
+}
+
+async fn whole(c: Arc<Cluster>, opt: Options, osts: u16, mut rng: Rng, ops: Arc<AtomicU64>) -> Result<(), Violation> {
+    c.boot_all();
+    for i in 0..c.mounts.len() {
+        c.mount(i).await.map_err(|e| e.to_string())?;
+    }
+    let (fs, _) = c.mounts[0].get().ok_or("the first mount is gone")?;
+    wait_for_osts(&c, osts).await?;
+    let gave = |what: &str, e| format!("{what} at the start gave {e}");
+    let shared = Shared::new(&fs, i32::from(osts)).await.map_err(|e| gave("shared files", e))?;
+    let mix = Mix::new(&mut rng, u32::from(osts));
+    let shared_one_in = rng.range(4, 12);
+    let run = Arc::new(Run { cluster: c.clone(), mix, shared, ops: AtomicU64::new(0), shared_one_in });
+    let mut actors = Vec::new();
+    for id in 0..opt.actors {
+        let name = format!("a{id}").into_bytes();
+        let dir = fs.clone().mkdir(crate::exec::call(), fs.root(), name.clone(), 0o755).await;
+        let dir = dir.map_err(|e| gave("mkdir", e))?;
+        actors.push(Actor::new(id, run.clone(), dir.fid, &name, rng.fork()));
+    }
+    drop(fs);
+    let mut nemesis = Nemesis::new(&c, &opt, &mut rng);
+    let over = Arc::new(AtomicBool::new(false));
+    let faults = nemesis.torment(run.clone(), over.clone());
+    let each = opt.ops / opt.actors as u64;
+    let work = async {
+        let all = actors.iter_mut().map(|a| Box::pin(a.work(each)) as std::pin::Pin<Box<dyn Future<Output = _> + Send + '_>>);
+        let results = until_first_error(all.collect()).await;
+        over.store(true, Relaxed);
+        results
+    };
+    let both = both(work, faults).await;
+    ops.store(run.ops.load(Relaxed), Relaxed);
+    both?;
+    finish(&c, &run, &mut actors).await
+}
+
+async fn wait_for_osts(c: &Cluster, osts: u16) -> Result<(), Violation> {
+    for _ in 0..600 {
+        let seen = c.mounts.iter().all(|m| {
+            let known = |fs: &Arc<client::Fs>| fs.config().targets.iter().filter(|t| t.target.kind == model::TargetKind::Ost).count();
+            m.get().is_some_and(|(fs, _)| known(&fs) == usize::from(osts))
+        });
+        c.sim.sleep(Duration::from_millis(500)).await;
+        if seen {
+            return Ok(());
+        }
+    }
+    Err("the object servers are not known to everybody within a minute".into())
+}
+
+type Work<'a> = std::pin::Pin<Box<dyn Future<Output = Result<(), Violation>> + Send + 'a>>;
+
+/// All of them, or the first violation.
+async fn until_first_error(mut all: Vec<Work<'_>>) -> Result<(), Violation> {
+    std::future::poll_fn(move |cx| {
+        let mut i = 0;
+        while i < all.len() {
+            match all[i].as_mut().poll(cx) {
+                std::task::Poll::Ready(Ok(())) => drop(all.remove(i)),
+                std::task::Poll::Ready(Err(e)) => return std::task::Poll::Ready(Err(e)),
+                std::task::Poll::Pending => i += 1,
+            }
+        }
+        if all.is_empty() { std::task::Poll::Ready(Ok(())) } else { std::task::Poll::Pending }
+    })
+    .await
+}
+
+/// The work, and the faults for as long as they last after it.
+async fn both(
+    work: impl Future<Output = Result<(), Violation>> + Send,
+    faults: impl Future<Output = Result<(), Violation>> + Send,
+) -> Result<(), Violation> {
+    let mut faults = Box::pin(faults);
+    let mut work = Box::pin(work);
+    match select(&mut work, &mut faults).await {
+        Either::Left(r) => {
+            r?;
+            faults.await
+        }
+        Either::Right(r) => {
+            r?;
+            work.await
+        }
+    }
+}
+
+/// The power fails once more, then everything must be there.
+async fn finish(c: &Arc<Cluster>, run: &Arc<Run>, actors: &mut [Actor]) -> Result<(), Violation> {
+    for a in actors.iter_mut() {
+        a.finish().await?;
+    }
+    for i in 0..c.servers.len() {
+        c.crash(i, Some(CrashMode::LoseAll));
+    }
+    c.sim.sleep(Duration::from_millis(200)).await;
+    c.boot_all();
+    for a in actors.iter_mut() {
+        a.verify().await?;
+    }
+    let (fs, _) = c.mounts.iter().find_map(|m| m.get()).ok_or("no mount is left")?;
+    run.bounded("the check of the shared files", run.shared.verify(&fs)).await??;
+    drop(fs);
+    c.unmount_all().await;
+    if let Some(why) = c.stopped() {
+        return Err(why);
+    }
+    match select(check::settled(c), c.sim.sleep(HEAL_LIMIT)).await {
+        Either::Left(r) => r?,
+        Either::Right(()) => {
+            let left = check::unsettled(c);
+            return Err(format!("not settled {HEAL_LIMIT:?} after the last unmount: {left}"));
+        }
+    }
+    check::everything(c)
+}
+
+/// What goes wrong, and when: at numbers of operations, so that each run has its share.
+struct Nemesis {
+    points: Vec<(u64, Fault)>,
+    rng: Rng,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    CrashServer,
+    CrashAll,
+    KillServer,
+    ResetConnection,
+    Partition { both: bool },
+    PauseServer,
+    PauseClient,
+    KillClient,
+    SlowDisk,
+}
+
+impl Nemesis {
+    fn new(c: &Cluster, opt: &Options, rng: &mut Rng) -> Nemesis {
+        let mut net = NetFaults { delay_max_us: rng.range(40, 600), ..NetFaults::default() };
+        if rng.coin() {
+            net.reset_ppm = rng.below(1500) as u32;
+        }
+        if rng.coin() {
+            net.slow_ppm = rng.below(20_000) as u32;
+            net.slow_us = rng.below(50_000);
+        }
+        if rng.below(4) == 0 {
+            net.corrupt_ppm = rng.below(800) as u32;
+        }
+        c.sim.set_net_faults(net);
+        for m in &c.mounts {
+            m.node.set_clock_skew(rng.below(4_000_000_000) as i64 - 2_000_000_000);
+        }
+        let optional = [
+            Fault::ResetConnection,
+            Fault::Partition { both: true },
+            Fault::Partition { both: false },
+            Fault::PauseServer,
+            Fault::PauseClient,
+            Fault::KillClient,
+            Fault::SlowDisk,
+            Fault::CrashAll,
+        ];
+        let enabled: Vec<Fault> = optional.into_iter().filter(|_| rng.below(2) == 0).collect();
+        let mut faults = Vec::new();
+        for _ in 0..opt.crashes + rng.index(3) {
+            faults.push(if rng.below(4) == 0 { Fault::KillServer } else { Fault::CrashServer });
+        }
+        if !enabled.is_empty() {
+            faults.extend((0..rng.below(8)).map(|_| *rng.pick(&enabled)));
+        }
+        // Waiting out a dead client takes long: two of them are enough.
+        let mut clients = 0;
+        faults.retain(|f| {
+            clients += u32::from(matches!(f, Fault::KillClient));
+            !matches!(f, Fault::KillClient) || clients <= 2
+        });
+        let mut points: Vec<(u64, Fault)> = faults.into_iter().map(|f| (rng.below(opt.ops * 19 / 20), f)).collect();
+        points.sort_by_key(|p| p.0);
+        Nemesis { points, rng: rng.fork() }
+    }
+
+    async fn torment(&mut self, run: Arc<Run>, over: Arc<AtomicBool>) -> Result<(), Violation> {
+        let c = run.cluster.clone();
+        for (at, fault) in std::mem::take(&mut self.points) {
+            while run.ops.load(Relaxed) < at && !over.load(Relaxed) {
+                c.sim.sleep(Duration::from_micros(700)).await;
+            }
+            c.sim.log(|| format!("fault {fault:?}"));
+            self.strike(&c, fault).await?;
+        }
+        c.sim.heal();
+        Ok(())
+    }
+
+    async fn strike(&mut self, c: &Arc<Cluster>, fault: Fault) -> Result<(), Violation> {
+        let server = self.rng.index(c.servers.len());
+        let mount = self.rng.index(c.mounts.len());
+        let pause = Duration::from_micros(self.rng.range(1, 6_000_000));
+        match fault {
+            Fault::CrashServer => self.restart(c, &[server], true).await,
+            Fault::KillServer => self.restart(c, &[server], false).await,
+            Fault::CrashAll => {
+                let all: Vec<usize> = (0..c.servers.len()).collect();
+                self.restart(c, &all, true).await;
+            }
+            Fault::ResetConnection => drop(c.sim.reset_some_connection()),
+            Fault::Partition { both } => {
+                let (a, b) = (&c.mounts[mount].node, &c.servers[server].node);
+                if self.rng.coin() { c.sim.partition(a, b, both) } else { c.sim.partition(b, a, both) }
+                c.sim.sleep(pause).await;
+                c.sim.heal();
+            }
+            Fault::PauseServer => {
+                c.servers[server].node.pause();
+                c.sim.sleep(pause).await;
+                c.servers[server].node.resume();
+            }
+            Fault::PauseClient => {
+                c.mounts[mount].node.pause();
+                c.sim.sleep(pause).await;
+                c.mounts[mount].node.resume();
+            }
+            Fault::KillClient => {
+                c.kill_client(mount);
+                c.sim.sleep(pause).await;
+                c.mount(mount).await.map_err(|e| e.to_string())?;
+            }
+            Fault::SlowDisk => {
+                let node = &c.servers[server].node;
+                let max = self.rng.range(1000, 30_000);
+                node.set_blocking_time(20, max);
+                c.sim.sleep(pause).await;
+                node.set_blocking_time(20, 400);
+                c.sim.count("slow_disk");
+            }
+        }
+        Ok(())
+    }
+
+    /// Down, for a while, and up again; sometimes down once more while it starts.
+    async fn restart(&mut self, c: &Arc<Cluster>, which: &[usize], power: bool) {
+        let mut again = true;
+        while again {
+            for &i in which {
+                c.crash(i, power.then_some(CrashMode::Random));
+            }
+            let down = if self.rng.coin() { self.rng.range(1, 3000) } else { self.rng.range(1, 3_000_000) };
+            c.sim.sleep(Duration::from_micros(down)).await;
+            for &i in which {
+                c.boot(i);
+            }
+            again = self.rng.below(6) == 0;
+            if again {
+                let soon = self.rng.range(1, 20_000);
+                c.sim.sleep(Duration::from_micros(soon)).await;
+            }
+        }
+    }
+}

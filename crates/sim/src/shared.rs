@@ -1,0 +1,316 @@
+//! What several actors do to the same files: names made and removed, blocks written and read, records
+//! appended, a lock held. Checked by linearizability, by counting, and by who holds what.
+
+use crate::exec::call;
+use crate::executor::lock;
+use crate::history::{Act, Event, linearizable};
+use crate::workload::{Gone, Run, Violation, alive};
+use ::world::rng::Rng;
+use bytes::Bytes;
+use client::Fs;
+use model::{Errno, Fid, LayoutSpec};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use wire::msg::enqueue::LockMode;
+
+const NAMES: usize = 4;
+const BLOCKS: usize = 3;
+/// Across the border of two stripes of 64 KiB.
+const BLOCK_AT: u64 = 65536 - 3000;
+const BLOCK_BYTES: usize = 6000;
+const RECORD_BYTES: usize = 48;
+const O_RDWR: u32 = 2;
+const O_EXCL: u32 = 0o200;
+
+/// A small thing with a history.
+#[derive(Default)]
+struct Register {
+    events: Mutex<Vec<Event>>,
+    /// A writer died half-way over several objects: nothing can be said any more.
+    broken: Mutex<bool>,
+}
+
+/// A record of an append file: who, and his how manieth.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Record {
+    actor: u64,
+    number: u64,
+}
+
+#[derive(Default)]
+struct AppendLog {
+    fid: Option<Fid>,
+    /// Acknowledged, with their offsets; and unanswered.
+    acked: BTreeMap<Record, u64>,
+    maybe: BTreeSet<Record>,
+}
+
+pub struct Shared {
+    dir: Fid,
+    names: Vec<Register>,
+    block_files: Vec<Fid>,
+    blocks: Vec<Register>,
+    logs: Vec<Mutex<AppendLog>>,
+    lock_file: Fid,
+    /// (mount, life) of the holder.
+    holder: Mutex<Option<(usize, u64)>>,
+    clock: AtomicU64,
+}
+
+fn record(r: Record) -> Vec<u8> {
+    let mut v = Vec::with_capacity(RECORD_BYTES);
+    while v.len() < RECORD_BYTES {
+        v.extend_from_slice(&r.actor.to_le_bytes());
+        v.extend_from_slice(&r.number.to_le_bytes());
+    }
+    v
+}
+
+fn striped(n: i32) -> Option<LayoutSpec> {
+    Some(LayoutSpec { stripe_count: n, stripe_size: 65536, ..LayoutSpec::default() })
+}
+
+async fn file(fs: &Arc<Fs>, dir: Fid, name: &str, stripes: i32) -> Result<Fid, Errno> {
+    let (a, f) = fs.clone().create(call(), dir, name.into(), 0o666, O_RDWR | O_EXCL, striped(stripes)).await?;
+    fs.clone().close(Arc::new(f)).await?;
+    Ok(a.fid)
+}
+
+impl Shared {
+    pub async fn new(fs: &Arc<Fs>, osts: i32) -> Result<Shared, Errno> {
+        let dir = fs.clone().mkdir(call(), fs.root(), b"shared".to_vec(), 0o777).await?.fid;
+        let mut block_files = Vec::new();
+        for i in 0..BLOCKS {
+            block_files.push(file(fs, dir, &format!("block{i}"), if i == 0 { 1 } else { osts }).await?);
+        }
+        let mut logs = Vec::new();
+        for i in 0..2 {
+            let fid = file(fs, dir, &format!("log{i}"), if i == 0 { 1 } else { osts }).await?;
+            logs.push(Mutex::new(AppendLog { fid: Some(fid), ..AppendLog::default() }));
+        }
+        Ok(Shared {
+            lock_file: file(fs, dir, "lock", 1).await?,
+            dir,
+            names: (0..NAMES).map(|_| Register::default()).collect(),
+            block_files,
+            blocks: (0..BLOCKS).map(|_| Register::default()).collect(),
+            logs,
+            holder: Mutex::new(None),
+            clock: AtomicU64::new(1),
+        })
+    }
+
+    fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Relaxed)
+    }
+
+    pub async fn step(&self, run: &Run, actor: usize, rng: &mut Rng) -> Result<(), Violation> {
+        match rng.below(10) {
+            0..4 => self.name_op(run, actor, rng).await,
+            4..7 => self.block_op(run, actor, rng).await,
+            7..9 => self.append_op(run, actor, rng).await,
+            _ => self.lock_op(run, actor, rng).await,
+        }
+    }
+
+    async fn name_op(&self, run: &Run, actor: usize, rng: &mut Rng) -> Result<(), Violation> {
+        let (mount, fs, life) = run.mount(actor, rng).await;
+        let i = rng.index(NAMES);
+        let name = format!("name{i}").into_bytes();
+        let called = self.tick();
+        let m = &run.cluster.mounts[mount];
+        let kind = rng.below(4);
+        run.cluster.sim.log(|| format!("actor {actor} mount {mount} shared name{i} kind {kind}"));
+        let work = async {
+            match kind {
+                0 => match fs.clone().create(call(), self.dir, name, 0o600, O_RDWR | O_EXCL, None).await {
+                    Ok((a, f)) => {
+                        fs.close(Arc::new(f)).await?;
+                        Ok(Act::Create { value: a.fid.ino(), done: Some(true) })
+                    }
+                    Err(Errno::EEXIST) => Ok(Act::Create { value: 0, done: Some(false) }),
+                    Err(e) => Err(e),
+                },
+                1 => match fs.unlink(call(), self.dir, name).await {
+                    Ok(()) => Ok(Act::Remove { done: Some(true) }),
+                    Err(Errno::ENOENT) => Ok(Act::Remove { done: Some(false) }),
+                    Err(e) => Err(e),
+                },
+                _ => match fs.lookup(call(), self.dir, name).await {
+                    Ok(a) => Ok(Act::Read { saw: Some(a.fid.ino()) }),
+                    Err(Errno::ENOENT) => Ok(Act::Read { saw: None }),
+                    Err(e) => Err(e),
+                },
+            }
+        };
+        let done = run.bounded("shared name", alive(m, life, work)).await?;
+        let event = match done {
+            Ok(Ok(act)) => Event { act, called, returned: self.tick() },
+            Ok(Err(e)) => return Err(format!("shared name{i} kind {kind} on mount {mount} gave {e}")),
+            Err(Gone) if kind == 0 => {
+                // Which file it would be nobody knows.
+                *lock(&self.names[i].broken) = true;
+                return Ok(());
+            }
+            Err(Gone) if kind == 1 => Event { act: Act::Remove { done: None }, called, returned: u64::MAX },
+            Err(Gone) => return Ok(()),
+        };
+        lock(&self.names[i].events).push(event);
+        Ok(())
+    }
+
+    async fn block_op(&self, run: &Run, actor: usize, rng: &mut Rng) -> Result<(), Violation> {
+        let (mount, fs, life) = run.mount(actor, rng).await;
+        let i = rng.index(BLOCKS);
+        let fid = self.block_files[i];
+        let called = self.tick();
+        let m = &run.cluster.mounts[mount];
+        let write = rng.coin();
+        run.cluster.sim.log(|| format!("actor {actor} mount {mount} shared block{i} write {write}"));
+        let act = if write {
+            let data = called.to_le_bytes().repeat(BLOCK_BYTES / 8);
+            let work = fs.write(call(), fid, BLOCK_AT, false, false, Bytes::from(data));
+            match run.bounded("shared write", alive(m, life, work)).await? {
+                Ok(Ok(_)) => Act::Write { value: called },
+                Ok(Err(e)) => return Err(format!("write of shared block{i} on mount {mount} gave {e}")),
+                Err(Gone) => {
+                    *lock(&self.blocks[i].broken) = true;
+                    return Ok(());
+                }
+            }
+        } else {
+            let work = read_block(&fs, fid);
+            match run.bounded("shared read", alive(m, life, work)).await? {
+                Ok(Ok(data)) => match block_value(&data) {
+                    Some(saw) => Act::Read { saw },
+                    None if *lock(&self.blocks[i].broken) => return Ok(()),
+                    None => return Err(format!("read of shared block{i} on mount {mount} is torn: {} bytes", data.len())),
+                },
+                Ok(Err(e)) => return Err(format!("read of shared block{i} on mount {mount} gave {e}")),
+                Err(Gone) => return Ok(()),
+            }
+        };
+        lock(&self.blocks[i].events).push(Event { act, called, returned: self.tick() });
+        Ok(())
+    }
+
+    async fn append_op(&self, run: &Run, actor: usize, rng: &mut Rng) -> Result<(), Violation> {
+        let (mount, fs, life) = run.mount(actor, rng).await;
+        let i = rng.index(self.logs.len());
+        let fid = lock(&self.logs[i]).fid.expect("made at the start");
+        let r = Record { actor: actor as u64, number: self.tick() };
+        run.cluster.sim.log(|| format!("actor {actor} mount {mount} append to log{i} {r:?}"));
+        let work = fs.write(call(), fid, 0, true, false, Bytes::from(record(r)));
+        let done = run.bounded("append", alive(&run.cluster.mounts[mount], life, work)).await?;
+        let mut log = lock(&self.logs[i]);
+        match done {
+            Ok(Ok(at)) => drop(log.acked.insert(r, at)),
+            Ok(Err(e)) => return Err(format!("append to log{i} on mount {mount} gave {e}")),
+            Err(Gone) => drop(log.maybe.insert(r)),
+        }
+        Ok(())
+    }
+
+    async fn lock_op(&self, run: &Run, actor: usize, rng: &mut Rng) -> Result<(), Violation> {
+        let (mount, fs, life) = run.mount(actor, rng).await;
+        let m = &run.cluster.mounts[mount];
+        let owner = 1000 + actor as u64;
+        let hold = Duration::from_micros(rng.below(3000));
+        run.cluster.sim.log(|| format!("actor {actor} mount {mount} lock"));
+        let work = async {
+            fs.clone().flock(self.lock_file, owner, actor as u32, LockMode::Write, true).await?;
+            if let Some((other, l)) = lock(&self.holder).replace((mount, life))
+                && *run.cluster.mounts[other].life.borrow() == l
+            {
+                return Ok(Err(format!("mounts {other} and {mount} hold the same lock")));
+            }
+            run.cluster.sim.sleep(hold).await;
+            *lock(&self.holder) = None;
+            fs.funlock(self.lock_file, owner).await?;
+            Ok(Ok(()))
+        };
+        match run.bounded("lock", alive(m, life, work)).await? {
+            Ok(Ok(r)) => r,
+            Ok(Err::<_, Errno>(e)) => Err(format!("lock on mount {mount} gave {e}")),
+            Err(Gone) => Ok(()),
+        }
+    }
+
+    /// At the end, with every mount quiet.
+    pub async fn verify(&self, fs: &Arc<Fs>) -> Result<(), Violation> {
+        for (what, all) in [("name", &self.names), ("block", &self.blocks)] {
+            for (i, r) in all.iter().enumerate() {
+                let events = lock(&r.events).clone();
+                if !*lock(&r.broken) && !linearizable(None, &events) {
+                    return Err(format!("the answers about shared {what}{i} fit no order: {events:?}"));
+                }
+            }
+        }
+        for (i, log) in self.logs.iter().enumerate() {
+            self.verify_log(fs, i, log).await?;
+        }
+        Ok(())
+    }
+
+    async fn verify_log(&self, fs: &Arc<Fs>, i: usize, log: &Mutex<AppendLog>) -> Result<(), Violation> {
+        let (fid, acked, maybe) = {
+            let l = lock(log);
+            (l.fid.expect("made at the start"), l.acked.clone(), l.maybe.clone())
+        };
+        let gave = |e: Errno| format!("log{i} cannot be read in the end: {e}");
+        let file = Arc::new(fs.clone().open(call(), fid, 0).await.map_err(gave)?);
+        let mut data = Vec::new();
+        loop {
+            let part = fs.clone().read(call(), file.clone(), data.len() as u64, 1 << 20).await.map_err(gave)?;
+            if part.is_empty() {
+                break;
+            }
+            data.extend_from_slice(&part);
+        }
+        fs.clone().close(file).await.map_err(gave)?;
+        let mut seen = BTreeMap::new();
+        for (n, chunk) in data.chunks(RECORD_BYTES).enumerate() {
+            let at = (n * RECORD_BYTES) as u64;
+            let word = |k: usize| chunk.get(k..k + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
+            let r = Record { actor: word(0), number: word(8) };
+            if chunk != record(r) {
+                // What a dying client wrote over several objects may be there in part.
+                if maybe.is_empty() {
+                    return Err(format!("log{i} holds a torn record at {at}"));
+                }
+                continue;
+            }
+            if !acked.contains_key(&r) && !maybe.contains(&r) {
+                return Err(format!("log{i} holds {r:?} at {at}, which nobody wrote"));
+            }
+            if let Some(first) = seen.insert(r, at) {
+                return Err(format!("log{i} holds {r:?} twice, at {first} and {at}"));
+            }
+        }
+        for (r, at) in &acked {
+            if seen.get(r) != Some(at) {
+                return Err(format!("log{i}: {r:?} was acknowledged at {at} and is at {:?}", seen.get(r)));
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn read_block(fs: &Arc<Fs>, fid: Fid) -> Result<Vec<u8>, Errno> {
+    let file = Arc::new(fs.clone().open(call(), fid, 0).await?);
+    let data = fs.clone().read(call(), file.clone(), BLOCK_AT, BLOCK_BYTES as u32).await;
+    fs.clone().close(file).await?;
+    Ok(data?.to_vec())
+}
+
+/// The value a block holds; `None`: it is torn.
+fn block_value(data: &[u8]) -> Option<Option<u64>> {
+    if data.is_empty() {
+        return Some(None);
+    }
+    let first: [u8; 8] = data.get(..8)?.try_into().ok()?;
+    let whole = data.len() == BLOCK_BYTES && data.chunks(8).all(|c| c == first);
+    whole.then_some(Some(u64::from_le_bytes(first)))
+}

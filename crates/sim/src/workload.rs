@@ -1,0 +1,305 @@
+//! Actors: each works on a subtree of its own, one operation after the other, through any of the mounts, and
+//! checks every answer against the model. Actors run at the same time.
+
+use crate::cluster::{Cluster, Mount};
+use crate::exec::{self, Got, Resolved};
+use crate::generate::{self, Mix};
+use crate::oracle::{Id, Op, Out, Tree};
+use crate::shared::Shared;
+use ::world::rng::Rng;
+use ::world::{Either, select};
+use client::{Fs, OpenFile};
+use model::{Errno, Fid};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// After so much virtual time nothing that a dead client sent can still take effect: it is evicted.
+pub const DEAD_CLIENT_PATIENCE: Duration = Duration::from_secs(75);
+/// Open files an actor keeps at most.
+const HANDLES_MAX: usize = 12;
+/// One operation may take so much virtual time before it counts as hanging.
+const OP_PATIENCE: Duration = Duration::from_secs(600);
+
+/// What all actors share.
+pub struct Run {
+    pub cluster: Arc<Cluster>,
+    pub mix: Mix,
+    pub shared: Shared,
+    pub ops: AtomicU64,
+    /// One in so many operations is on shared files.
+    pub shared_one_in: u64,
+}
+
+struct Handle {
+    node: Id,
+    mount: usize,
+    life: u64,
+    file: Arc<OpenFile>,
+}
+
+pub struct Actor {
+    pub id: usize,
+    pub run: Arc<Run>,
+    pub tree: Tree,
+    rng: Rng,
+    handles: Vec<Handle>,
+    number: u64,
+}
+
+/// What is wrong, in words.
+pub type Violation = String;
+
+/// The mount's client died under an operation.
+pub struct Gone;
+
+/// Runs `f` unless the client that it runs on dies.
+pub async fn alive<T: Send>(m: &Mount, life: u64, f: impl Future<Output = T> + Send) -> Result<T, Gone> {
+    let mut watch = m.life.subscribe();
+    let died = async move {
+        // The sender lives as long as the mount.
+        let _ = watch.wait_for(|l| *l != life).await;
+    };
+    match select(f, died).await {
+        Either::Left(v) => Ok(v),
+        Either::Right(()) => Err(Gone),
+    }
+}
+
+impl Run {
+    /// A living mount, `home` most of the time.
+    pub async fn mount(&self, home: usize, rng: &mut Rng) -> (usize, Arc<Fs>, u64) {
+        loop {
+            let n = self.cluster.mounts.len();
+            let i = if rng.below(10) < 7 { home % n } else { rng.index(n) };
+            if let Some((fs, life)) = self.cluster.mounts[i].get() {
+                return (i, fs, life);
+            }
+            self.cluster.sim.sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Bounds an operation: nothing hangs for ever.
+    pub async fn bounded<T: Send>(&self, what: &str, f: impl Future<Output = T> + Send) -> Result<T, Violation> {
+        match select(f, self.cluster.sim.sleep(OP_PATIENCE)).await {
+            Either::Left(v) => Ok(v),
+            Either::Right(()) => Err(format!("{what}: no answer within {OP_PATIENCE:?} of virtual time")),
+        }
+    }
+}
+
+impl Actor {
+    pub fn new(id: usize, run: Arc<Run>, root: Fid, name: &[u8], rng: Rng) -> Actor {
+        Actor { id, run, tree: Tree::new(root, 0o755, name), rng, handles: Vec::new(), number: 0 }
+    }
+
+    pub async fn work(&mut self, ops: u64) -> Result<(), Violation> {
+        while self.number < ops {
+            if self.rng.below(self.run.shared_one_in) == 0 {
+                let run = self.run.clone();
+                run.shared.step(&run, self.id, &mut self.rng).await.map_err(|e| self.tell(&e))?;
+            } else if !self.step().await? {
+                continue;
+            }
+            self.number += 1;
+            self.run.ops.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn tell(&self, what: &str) -> Violation {
+        format!("actor {} operation {}: {what}", self.id, self.number)
+    }
+
+    /// Files whose client died are closed, by the server.
+    fn drop_dead_handles(&mut self) {
+        let mounts = &self.run.cluster.mounts;
+        let dead: Vec<usize> =
+            (0..self.handles.len()).rev().filter(|&i| *mounts[self.handles[i].mount].life.borrow() != self.handles[i].life).collect();
+        for i in dead {
+            let h = self.handles.swap_remove(i);
+            self.tree.closed(h.node);
+        }
+    }
+
+    /// False: nothing to do this time.
+    async fn step(&mut self) -> Result<bool, Violation> {
+        let run = self.run.clone();
+        let (mount, fs, life) = run.mount(self.id, &mut self.rng).await;
+        self.drop_dead_handles();
+        let close = self.handles.len() >= HANDLES_MAX || (!self.handles.is_empty() && self.rng.below(20) == 0);
+        if close {
+            return self.close_one().await.map(|()| true);
+        }
+        let Some(op) = generate::next(&self.tree, &run.mix, &mut self.rng) else { return Ok(false) };
+        let handle = match op {
+            Op::Read { node, .. } => self.handle_of(node, mount),
+            _ => None,
+        };
+        let names_file = self.tree.node(first_node(&op)).nlink > 0;
+        // What has no name is opened by nobody who has it not open already.
+        if !names_file && handle.is_none() && matches!(op, Op::Read { .. } | Op::Open { .. }) {
+            return Ok(false);
+        }
+        run.cluster.sim.log(|| format!("actor {} mount {mount} {}", self.id, short(&op)));
+        let done = exec::run(fs, Resolved::new(&self.tree, op.clone(), handle));
+        let done = run.bounded(&short(&op), alive(&run.cluster.mounts[mount], life, done)).await;
+        match done.map_err(|e| self.tell(&e))? {
+            Ok(got) => self.check(&op, got, mount, life)?,
+            Err(Gone) => self.find_out(&op).await?,
+        }
+        Ok(true)
+    }
+
+    fn handle_of(&self, node: Id, mount: usize) -> Option<Arc<OpenFile>> {
+        self.handles.iter().find(|h| h.node == node && h.mount == mount).map(|h| h.file.clone())
+    }
+
+    async fn close_one(&mut self) -> Result<(), Violation> {
+        let i = self.rng.index(self.handles.len());
+        let h = self.handles.swap_remove(i);
+        let run = self.run.clone();
+        let m = &run.cluster.mounts[h.mount];
+        self.tree.closed(h.node);
+        let Some((fs, _)) = m.get().filter(|(_, l)| *l == h.life) else { return Ok(()) };
+        let closed = run.bounded("close", alive(m, h.life, fs.close(h.file))).await.map_err(|e| self.tell(&e))?;
+        match closed {
+            Ok(Err(e)) => Err(self.tell(&format!("close gave {e}"))),
+            _ => Ok(()),
+        }
+    }
+
+    fn check(&mut self, op: &Op, got: Result<Got, Errno>, mount: usize, life: u64) -> Result<(), Violation> {
+        let want = self.tree.apply(op);
+        exec::compare(&want, &got).map_err(|e| self.tell(&format!("{} on mount {mount} {e}", short(op))))?;
+        let node = match (&want, op) {
+            (Ok(Out::Node(id, _)), _) => Some(*id),
+            (Ok(_), Op::Open { node }) => Some(*node),
+            _ => None,
+        };
+        let (Some(node), Ok(got)) = (node, got) else { return Ok(()) };
+        match got {
+            Got::Attr(a) => self.learn(node, a.fid),
+            Got::Opened(a, file) => {
+                self.learn(node, a.fid);
+                self.handles.push(Handle { node, mount, life, file });
+            }
+            Got::Handle(file) => self.handles.push(Handle { node, mount, life, file }),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn learn(&mut self, node: Id, fid: Fid) {
+        if self.tree.get(node).is_some() {
+            self.tree.set_fid(node, fid);
+        }
+    }
+
+    /// The client died during `op`: it happened or not. Looks which, once it can happen no more.
+    async fn find_out(&mut self, op: &Op) -> Result<(), Violation> {
+        self.run.cluster.sim.count("unanswered_operation");
+        self.run.cluster.sim.sleep(DEAD_CLIENT_PATIENCE).await;
+        self.drop_dead_handles();
+        let snap = self.snapshot().await?;
+        let without = exec::match_tree(&mut self.tree, &snap);
+        if without.is_ok() {
+            return Ok(());
+        }
+        let mut after = self.tree.clone();
+        let done = after.apply(op);
+        if let (Ok(Out::Node(id, _)), Op::Create { .. } | Op::Tmpfile { .. }) = (&done, op) {
+            after.closed(*id);
+        }
+        if let Op::Open { node } = op {
+            after.closed(*node);
+        }
+        let with = exec::match_tree(&mut after, &snap);
+        if with.is_ok() {
+            self.tree = after;
+            return Ok(());
+        }
+        if let Some(data) = partly_done(&self.tree, &after, op, &snap) {
+            self.tree.adopt(written_node(op).expect("partly done"), data);
+            if exec::match_tree(&mut self.tree, &snap).is_ok() {
+                return Ok(());
+            }
+        }
+        Err(self.tell(&format!("{} was cut short by its client's death and neither happened ({with:?}) nor not ({without:?})", short(op))))
+    }
+
+    /// The tree as some mount shows it.
+    pub async fn snapshot(&mut self) -> Result<exec::Snapshot, Violation> {
+        let run = self.run.clone();
+        loop {
+            let (mount, fs, life) = run.mount(self.id + 1, &mut self.rng).await;
+            let snap = exec::snapshot(&fs, self.tree.fid(crate::oracle::ROOT));
+            match run.bounded("walk", alive(&run.cluster.mounts[mount], life, snap)).await.map_err(|e| self.tell(&e))? {
+                Ok(Ok(s)) => return Ok(s),
+                Ok(Err(e)) => return Err(self.tell(&format!("the walk over the tree ended with {e}"))),
+                Err(Gone) => {}
+            }
+        }
+    }
+
+    /// Closes everything.
+    pub async fn finish(&mut self) -> Result<(), Violation> {
+        self.drop_dead_handles();
+        while !self.handles.is_empty() {
+            self.close_one().await?;
+        }
+        Ok(())
+    }
+
+    /// Everything acknowledged is there, and nothing else.
+    pub async fn verify(&mut self) -> Result<(), Violation> {
+        let snap = self.snapshot().await?;
+        exec::match_tree(&mut self.tree, &snap).map_err(|e| format!("actor {}: in the end {e}", self.id))
+    }
+}
+
+/// The node that must have a name or a handle.
+fn first_node(op: &Op) -> Id {
+    match op {
+        Op::Read { node, .. } | Op::Open { node } => *node,
+        _ => crate::oracle::ROOT,
+    }
+}
+
+fn written_node(op: &Op) -> Option<Id> {
+    match op {
+        Op::Write { node, .. } | Op::Append { node, .. } | Op::Truncate { node, .. } | Op::Fallocate { node, .. } => Some(*node),
+        Op::Copy { to, .. } => Some(*to),
+        _ => None,
+    }
+}
+
+/// A change of bytes that a dying client made in part: what the file holds, if each byte is an old or a new one.
+fn partly_done(before: &Tree, after: &Tree, op: &Op, snap: &exec::Snapshot) -> Option<Vec<u8>> {
+    let id = written_node(op)?;
+    let (old, new) = (before.node(id).data(), after.node(id).data());
+    let fid = before.node(id).fid?;
+    let seen = snap.values().find(|s| s.fid == fid)?;
+    let len = seen.content.len();
+    if len < old.len().min(new.len()) || len > old.len().max(new.len()) {
+        return None;
+    }
+    let at = |d: &[u8], i: usize| d.get(i).copied().unwrap_or(0);
+    let fits = seen.content.iter().enumerate().all(|(i, b)| *b == at(old, i) || *b == at(new, i) || (*b == 0 && i >= old.len()));
+    fits.then(|| seen.content.clone())
+}
+
+/// An operation without its bytes.
+pub fn short(op: &Op) -> String {
+    match op {
+        Op::Write { node, off, data } => format!("Write {{ node: {node}, off: {off}, {} bytes }}", data.len()),
+        Op::Append { node, data } => format!("Append {{ node: {node}, {} bytes }}", data.len()),
+        Op::Setxattr { node, name, value, flags } => {
+            format!("Setxattr {{ node: {node}, {}, {} bytes, flags: {flags} }}", String::from_utf8_lossy(name), value.len())
+        }
+        Op::Symlink { dir, name, target } => {
+            format!("Symlink {{ dir: {dir}, name: {}, {} bytes }}", String::from_utf8_lossy(name), target.len())
+        }
+        other => format!("{other:?}"),
+    }
+}
