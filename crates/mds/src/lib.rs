@@ -28,3 +28,6 @@ mod tx;
 pub use error::MdsError;
 pub use params::{LOD, MDT};
 pub use service::{Mdt, MdtConfig};
+
+#[cfg(test)]
+mod tests;

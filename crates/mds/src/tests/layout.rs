@@ -1,0 +1,129 @@
+//! Layouts: inheritance, what users ask for, objects and their reverse index.
+
+use super::*;
+use ::model::LayoutSpec;
+use wire::msg::getxattr::{DEFAULT_LAYOUT, Getxattr};
+use wire::msg::setlayout::Setlayout;
+
+const R: Fid = Fid::ROOT;
+
+fn spec(count: i32, size: u64) -> LayoutSpec {
+    LayoutSpec { stripe_count: count, stripe_size: size, ..LayoutSpec::default() }
+}
+
+fn shape(e: &Entry) -> (usize, u32) {
+    let c = e.layout.as_ref().unwrap().component();
+    (c.objects.len(), c.stripe_size)
+}
+
+#[test]
+fn defaults_are_inherited_from_the_directory_and_the_root() {
+    let rig = Rig::new();
+    let file = |dir, name: &str| shape(&rig.lookup(dir, name).or_else(|_| rig.create_as(&Cred::root(), dir, name, 0o644).map(|r| r.entry)).unwrap());
+    assert_eq!(file(R, "builtin"), (1, 4 << 20));
+    rig.root(Setlayout { fid: R, spec: Some(spec(2, 0)) }).unwrap();
+    assert_eq!(file(R, "root"), (2, 4 << 20), "at once, for the whole file system");
+    let d = rig.mkdir(R, "d");
+    assert_eq!(file(d, "below"), (2, 4 << 20));
+    let own = Getxattr { fid: d, name: DEFAULT_LAYOUT.to_vec() };
+    assert_eq!(rig.root(own.clone()).unwrap_err(), Errno::ENODATA, "the root's default is not copied");
+    rig.root(Setlayout { fid: d, spec: Some(spec(3, 65536)) }).unwrap();
+    let got: LayoutSpec = postcard::from_bytes(&rig.root(own).unwrap().value).unwrap();
+    assert_eq!(got, spec(3, 65536));
+    assert_eq!(file(d, "three"), (3, 65536));
+    let sub = rig.mkdir(d, "sub");
+    assert_eq!(file(sub, "copied"), (3, 65536));
+    let m = Create { layout: Some(spec(-1, 0)), ..create_msg(sub, "all", rig.fid(), 0o644) };
+    assert_eq!(shape(&rig.root(m).unwrap().entry), (4, 65536));
+    rig.root(Setlayout { fid: d, spec: None }).unwrap();
+    assert_eq!(file(d, "again"), (2, 4 << 20));
+    assert_eq!(rig.assert_clean().objects, 1 + 2 + 2 + 3 + 3 + 4 + 2);
+}
+
+#[test]
+fn the_root_default_survives_a_restart() {
+    let mut rig = Rig::new();
+    rig.root(Setlayout { fid: R, spec: Some(spec(4, 65536)) }).unwrap();
+    rig.crash(1);
+    rig.reclaim(A, &[]);
+    rig.reclaim(B, &[]);
+    let e = rig.create_as(&Cred::root(), R, "f", 0o644).unwrap().entry;
+    assert_eq!(shape(&e), (4, 65536));
+}
+
+#[test]
+fn a_file_gets_its_objects_once() {
+    let rig = Rig::new();
+    let f = rig.create(R, "f");
+    assert_eq!(rig.root(Setlayout { fid: f, spec: Some(spec(2, 0)) }).unwrap_err(), Errno::EEXIST);
+    let bare = |name: &str, layout| {
+        let m = Create { no_objects: true, layout, ..create_msg(R, name, rig.fid(), 0o644) };
+        rig.root(m).unwrap().entry
+    };
+    let g = bare("g", None);
+    assert_eq!(g.layout, None);
+    let e = rig.root(Setlayout { fid: g.attr.fid, spec: Some(spec(2, 65536)) }).unwrap();
+    assert_eq!(shape(&e), (2, 65536));
+    let h = bare("h", Some(spec(3, 65536))).attr.fid;
+    rig.open(h, 0);
+    assert_eq!(rig.lookup(R, "h").unwrap().layout, None, "reading makes no objects");
+    rig.open(h, 1);
+    assert_eq!(shape(&rig.lookup(R, "h").unwrap()), (3, 65536));
+    let i = bare("i", None).attr.fid;
+    let e = rig.setattr(&Cred::root(), i, SetAttr { size: Some(5), ..SetAttr::default() }).unwrap();
+    assert_eq!(shape(&e), (1, 4 << 20));
+    assert_eq!(rig.assert_clean().objects, 1 + 2 + 3 + 1);
+}
+
+#[test]
+fn impossible_settings_are_refused() {
+    let rig = Rig::new();
+    let (f, d) = (rig.create(R, "f"), rig.mkdir(R, "d"));
+    for bad in [
+        spec(1, 65537),
+        spec(-2, 0),
+        LayoutSpec { stripe_start: 9, ..spec(1, 0) },
+        LayoutSpec { osts: vec![1, 9], ..LayoutSpec::default() },
+        LayoutSpec { osts: vec![1, 1], ..LayoutSpec::default() },
+        LayoutSpec { pool: "none".into(), ..spec(1, 0) },
+    ] {
+        assert_eq!(rig.root(Setlayout { fid: d, spec: Some(bad.clone()) }).unwrap_err(), Errno::EINVAL, "{bad:?}");
+        let m = Create { layout: Some(bad), ..create_msg(R, "x", rig.fid(), 0o644) };
+        assert_eq!(rig.root(m).unwrap_err(), Errno::EINVAL);
+    }
+    rig.chown(d, 5, 5);
+    let m = Setlayout { fid: d, spec: Some(spec(1, 0)) };
+    assert_eq!(rig.call(A, &user(6), m.clone()).unwrap_err(), Errno::EPERM);
+    rig.call(A, &user(5), m).unwrap();
+    assert_eq!(rig.root(Setlayout { fid: f, spec: None }).unwrap_err(), Errno::EINVAL);
+    for i in 0..4 {
+        rig.mdt.set_ost_enabled(i, false);
+    }
+    assert_eq!(rig.create_as(&Cred::root(), R, "y", 0o644).unwrap_err(), Errno::ENOSPC);
+    rig.mkdir(R, "directories need no OST");
+    rig.assert_clean();
+}
+
+#[test]
+fn parameters_are_shown_and_set() {
+    let rig = Rig::new();
+    let get = |p: &str| rig.root(msg::param::GetParam { pattern: p.into() }).unwrap().values;
+    let set = |name: &str, value: &str| {
+        rig.root(msg::param::SetParam { name: name.into(), value: value.into(), permanent: false, delete: false })
+    };
+    assert_eq!(get("lod.*.stripesize"), [("lod.test-MDT0000-mdtlov.stripesize".into(), "4194304".into())]);
+    assert_eq!(get("mdt.*.num_exports")[0].1, "2");
+    assert_eq!(get("mdt.*.recovery_status")[0].1, "status: INACTIVE\n");
+    set("lod.*.stripesize", "1M").unwrap();
+    set("lod.*.stripecount", "2").unwrap();
+    assert_eq!(shape(&rig.create_as(&Cred::root(), R, "f", 0o644).unwrap().entry), (2, 1 << 20));
+    assert_eq!(set("lod.*.stripesize", "7").unwrap_err(), Errno::ERANGE);
+    assert_eq!(set("mdt.*.num_exports", "7").unwrap_err(), Errno::EACCES);
+    assert_eq!(set("none.*.x", "7").unwrap_err(), Errno::ENOENT);
+    assert!(get("mdt.*.md_stats")[0].1.contains("create "));
+    set("mdt.*.md_stats", "clear").unwrap();
+    set("osp.test-OST0001-osc-MDT0000.active", "0").unwrap();
+    assert_eq!(get("lod.*.activeobd")[0].1, "3");
+    let f = rig.root(msg::statfs::Statfs { flags: 0 }).unwrap();
+    assert!(f.total > 0 && f.files > f.files_free);
+}

@@ -1,0 +1,278 @@
+//! The metadata target over a disk in memory: each operation, random operations against a model, crashes.
+
+mod acl;
+mod big;
+mod layout;
+mod model;
+mod names;
+mod posix;
+mod recovery;
+
+use crate::check;
+use crate::osts::Ost;
+use crate::service::{Mdt, MdtConfig};
+use ::model::{Cred, Errno, Fid, FileType, SetAttr, Timestamp};
+use bytes::Bytes;
+use rpc::{ClientId, Departure, Incoming, Peers, Service};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use store::{Db, DbOptions};
+use wire::msg::connect::{Connect, ConnectFeatures};
+use wire::msg::create::{Create, CreateReply, OpenSpec};
+use wire::msg::lookup::Entry;
+use wire::msg::statfs::StatfsReply;
+use wire::{Message, RequestContext, msg};
+use world::mem::MemDisk;
+use world::{Disk, World, block_on};
+
+pub const A: ClientId = ClientId([0xa; 16]);
+pub const B: ClientId = ClientId([0xb; 16]);
+const DIR: &str = "/mdt";
+
+/// One metadata target, its disk, and what a client would keep.
+pub struct Rig {
+    pub disk: MemDisk,
+    pub world: World,
+    pub mdt: Arc<Mdt>,
+    _rt: Arc<world::real::Runtime>,
+    next_xid: AtomicU64,
+    next_oid: AtomicU32,
+    next_handle: AtomicU64,
+    /// Sequence of client A, and of client B.
+    pub seqs: [u64; 2],
+}
+
+fn connect_msg(client: ClientId) -> Connect {
+    Connect {
+        client_uuid: client.0,
+        client_name: "test".into(),
+        fsname: "test".into(),
+        version: wire::frame::VERSION,
+        features: ConnectFeatures { compat: 0, incompat: 0 },
+        last_epoch: 0,
+        slots: 8,
+        lane: 0,
+        extra: Vec::new(),
+    }
+}
+
+fn start(world: &World, epoch: u32) -> Arc<Mdt> {
+    let db = Db::open(world, DIR, epoch, DbOptions::default()).unwrap();
+    let cfg = MdtConfig { fsname: "test".into(), index: 0, dir: DIR.into(), port: 988, bind: None };
+    let mdt = Mdt::open(world.clone(), db, Peers::new(), cfg).unwrap();
+    for i in 0..4u16 {
+        let space = StatfsReply { total: 1 << 40, available: 1 << 39, ..StatfsReply::default() };
+        let ost = Ost {
+            import: None,
+            nids: vec![format!("127.0.0.{}@tcp", 2 + i / 2).parse().unwrap()],
+            configured: true,
+            enabled: true,
+            space: Some(space),
+            heard: None,
+            wake: Arc::default(),
+        };
+        mdt.shared.osts.insert(i, ost);
+    }
+    mdt
+}
+
+impl Rig {
+    pub fn new() -> Rig {
+        let (mut world, rt) = world::real::start(1).unwrap();
+        let disk = MemDisk::new();
+        disk.mkdir(DIR).unwrap();
+        disk.sync_dir("/").unwrap();
+        world.disk = Arc::new(disk.clone());
+        Db::create(&world, DIR).unwrap();
+        let mdt = start(&world, 1);
+        let mut rig = Rig {
+            disk,
+            world,
+            mdt,
+            _rt: Arc::new(rt),
+            next_xid: AtomicU64::new(1),
+            next_oid: AtomicU32::new(1),
+            next_handle: AtomicU64::new(1),
+            seqs: [0; 2],
+        };
+        for (i, c) in [A, B].into_iter().enumerate() {
+            assert!(rig.connect(c).new_client);
+            let r = rig.call(c, &Cred::root(), msg::allocseq::Allocseq { kind: 0 }).unwrap();
+            rig.seqs[i] = r.seq;
+        }
+        rig
+    }
+
+    pub fn connect(&self, client: ClientId) -> rpc::ConnectOutcome {
+        block_on(self.mdt.clone().connect(connect_msg(client), IpAddr::V4(Ipv4Addr::LOCALHOST))).unwrap()
+    }
+
+    pub fn incoming<M: Message>(&self, client: ClientId, cred: &Cred, m: &M) -> Incoming {
+        Incoming {
+            client,
+            peer: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            op: M::OP,
+            slot: 0,
+            xid: self.next_xid.fetch_add(1, Ordering::Relaxed),
+            resent: false,
+            ctx: RequestContext { cred: cred.clone(), ..RequestContext::default() },
+            body: Bytes::from(postcard::to_stdvec(m).unwrap()),
+            bulk: Bytes::new(),
+        }
+    }
+
+    pub fn call<M: Message>(&self, client: ClientId, cred: &Cred, m: M) -> Result<M::Reply, Errno> {
+        let out = block_on(self.mdt.clone().handle(self.incoming(client, cred, &m)));
+        out.status?;
+        assert!(M::MODIFIES || out.transno == 0, "{:?} changed something", M::OP);
+        Ok(postcard::from_bytes(&out.body).unwrap())
+    }
+
+    /// As root, from client A.
+    pub fn root<M: Message>(&self, m: M) -> Result<M::Reply, Errno> {
+        self.call(A, &Cred::root(), m)
+    }
+
+    pub fn fid(&self) -> Fid {
+        Fid::new(self.seqs[0], self.next_oid.fetch_add(1, Ordering::Relaxed), 0)
+    }
+
+    pub fn handle(&self) -> u64 {
+        self.next_handle.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn create_as(&self, cred: &Cred, parent: Fid, name: &str, mode: u32) -> Result<CreateReply, Errno> {
+        self.call(A, cred, create_msg(parent, name, self.fid(), mode))
+    }
+
+    pub fn create(&self, parent: Fid, name: &str) -> Fid {
+        self.create_as(&Cred::root(), parent, name, 0o644).unwrap().entry.attr.fid
+    }
+
+    pub fn mkdir_as(&self, cred: &Cred, parent: Fid, name: &str, mode: u32) -> Result<Entry, Errno> {
+        let m = msg::mkdir::Mkdir { parent, name: name.into(), fid: self.fid(), mode, umask: 0 };
+        self.call(A, cred, m)
+    }
+
+    pub fn mkdir(&self, parent: Fid, name: &str) -> Fid {
+        self.mkdir_as(&Cred::root(), parent, name, 0o755).unwrap().attr.fid
+    }
+
+    pub fn lookup(&self, parent: Fid, name: &str) -> Result<Entry, Errno> {
+        self.root(msg::lookup::Lookup { parent, name: name.into() })
+    }
+
+    pub fn attr(&self, fid: Fid) -> ::model::Attr {
+        self.root(msg::getattr::Getattr { fid }).unwrap().attr
+    }
+
+    pub fn setattr(&self, cred: &Cred, fid: Fid, set: SetAttr) -> Result<Entry, Errno> {
+        self.call(A, cred, msg::setattr::Setattr { fid, set })
+    }
+
+    pub fn chmod(&self, fid: Fid, mode: u32) {
+        self.setattr(&Cred::root(), fid, SetAttr { mode: Some(mode), ..SetAttr::default() }).unwrap();
+    }
+
+    pub fn chown(&self, fid: Fid, uid: u32, gid: u32) {
+        let set = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
+        self.setattr(&Cred::root(), fid, set).unwrap();
+    }
+
+    pub fn unlink(&self, parent: Fid, name: &str) -> Result<(), Errno> {
+        self.root(msg::unlink::Unlink { parent, name: name.into() })
+    }
+
+    pub fn rmdir(&self, parent: Fid, name: &str) -> Result<(), Errno> {
+        self.root(msg::rmdir::Rmdir { parent, name: name.into() })
+    }
+
+    pub fn link(&self, fid: Fid, parent: Fid, name: &str) -> Result<Entry, Errno> {
+        self.root(msg::link::Link { fid, parent, name: name.into() })
+    }
+
+    pub fn rename(&self, from: (Fid, &str), to: (Fid, &str), flags: u32) -> Result<(), Errno> {
+        self.root(rename_msg(from, to, flags))
+    }
+
+    pub fn open(&self, fid: Fid, flags: u32) -> u64 {
+        let handle = self.handle();
+        self.root(msg::open::Open { fid, open: OpenSpec { handle, flags } }).unwrap();
+        handle
+    }
+
+    pub fn close(&self, fid: Fid, handle: u64) {
+        self.root(msg::close::Close { fid, handle, atime: None }).unwrap();
+    }
+
+    pub fn names(&self, fid: Fid) -> Vec<String> {
+        let m = msg::readdir::Readdir { fid, cookie: 0, max_bytes: 1 << 20, plus: false };
+        let r = self.root(m).unwrap();
+        let mut n: Vec<_> = r.entries.into_iter().map(|e| String::from_utf8(e.name).unwrap()).collect();
+        n.sort();
+        n
+    }
+
+    /// Everything fits together.
+    pub fn assert_clean(&self) -> check::Summary {
+        let s = check::check(&self.mdt.db).unwrap();
+        assert!(s.findings.is_empty(), "{:#?}", s.findings);
+        s
+    }
+
+    /// Power fails; the target starts again with the next epoch.
+    pub fn crash(&mut self, seed: u64) {
+        let epoch = self.mdt.shared.epoch + 1;
+        block_on(self.mdt.stop());
+        self.disk.crash(&mut world::rng::Rng::new(seed));
+        self.mdt = start(&self.world, epoch);
+    }
+
+    /// A client comes back after a restart and says what it had open.
+    pub fn reclaim(&self, client: ClientId, opens: &[(Fid, u64)]) -> msg::reclaim::ReclaimReply {
+        self.connect(client);
+        let opens = opens.iter().map(|&(fid, handle)| msg::reclaim::OpenRecord { fid, handle, flags: 0 }).collect();
+        self.call(client, &Cred::root(), msg::reclaim::Reclaim { opens, locks: Vec::new(), last: true }).unwrap()
+    }
+
+    pub fn depart(&self, client: ClientId, how: Departure) {
+        block_on(self.mdt.clone().departed(client, how));
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        block_on(self.mdt.stop());
+    }
+}
+
+pub fn create_msg(parent: Fid, name: &str, fid: Fid, mode: u32) -> Create {
+    Create {
+        parent,
+        name: name.into(),
+        fid,
+        mode,
+        umask: 0,
+        exclusive: true,
+        open: None,
+        layout: None,
+        no_objects: false,
+    }
+}
+
+pub fn rename_msg(from: (Fid, &str), to: (Fid, &str), flags: u32) -> msg::rename::Rename {
+    msg::rename::Rename { parent: from.0, name: from.1.into(), new_parent: to.0, new_name: to.1.into(), flags }
+}
+
+pub fn user(uid: u32) -> Cred {
+    Cred::new(uid, uid)
+}
+
+pub fn kind_of(e: &Entry) -> FileType {
+    e.attr.kind
+}
+
+pub fn later(a: Timestamp, b: Timestamp) -> bool {
+    a > b
+}
