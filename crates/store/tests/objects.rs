@@ -189,7 +189,7 @@ async fn check(o: &Ost, steps: &[Step], acked: u64, started: u64, names: u32, wh
 
 #[test]
 fn power_cuts_at_every_point_keep_what_was_acknowledged() {
-    for seed in 0..4 {
+    for seed in 0..8 {
         enumerate(seed);
     }
 }
@@ -220,7 +220,7 @@ fn enumerate(seed: u64) {
     drop(o);
     let images = bed.disk.images();
     let (mut acked, mut started) = (0, 0);
-    let stride = (images.len() as u64 / 150).max(1);
+    let stride = (images.len() as u64 / 250).max(1);
     for (at, image) in images.iter().enumerate() {
         if let Some(i) = image.what.strip_prefix("mkdir /acked.") {
             acked = i.parse().unwrap();

@@ -22,6 +22,7 @@ mod seek;
 mod truncate;
 mod write;
 
+pub use read::ReadResult;
 pub use redo::Redo;
 
 use crate::{Db, Lsn, StoreError, Txn};

@@ -8,6 +8,9 @@ use crate::{Lsn, StoreError};
 use model::ObjectId;
 use std::sync::Arc;
 
+/// Bytes, object size, and the transaction they depend on.
+pub type ReadResult = Result<(Vec<u8>, u64, Lsn), StoreError>;
+
 impl Objects {
     /// Bytes (short at the object's end), the object's size, and what they depend on. `ESTALE`: the object
     /// was destroyed.
@@ -16,7 +19,7 @@ impl Objects {
         id: ObjectId,
         off: u64,
         len: u32,
-    ) -> world::BoxFuture<Result<(Vec<u8>, u64, Lsn), StoreError>> {
+    ) -> world::BoxFuture<ReadResult> {
         let me = self.clone();
         Box::pin(async move {
             let guard = me.locks.read(id).await;
