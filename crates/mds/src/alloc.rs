@@ -83,12 +83,11 @@ impl Allocator {
                 if o.usable() { Ok(i) } else { Err(Errno::ENOSPC) }
             })?),
         };
-        if let Some(first) = start {
-            if !usable.iter().any(|o| o.index == first) {
+        if let Some(first) = start
+            && !usable.iter().any(|o| o.index == first) {
                 usable.push(find(first).expect("it was found"));
                 usable.sort_by_key(|o| o.index);
             }
-        }
         if usable.is_empty() {
             return Err(Errno::ENOSPC);
         }
@@ -112,7 +111,7 @@ impl Allocator {
         let out = (0..count).map(|i| order[(self.cursor + i) % n]).collect();
         // A file over all OSTs would leave the turn where it was: move on by one, so that first stripes,
         // which small files consist of, spread.
-        self.cursor = (self.cursor + if count % n == 0 { count + 1 } else { count }) % (n * 4096);
+        self.cursor = (self.cursor + if count.is_multiple_of(n) { count + 1 } else { count }) % (n * 4096);
         out
     }
 }

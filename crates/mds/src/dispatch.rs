@@ -184,11 +184,10 @@ impl Mdt {
     /// The answer, once everything it depends on is durable.
     pub(crate) async fn answer(self: &Arc<Self>, done: Done) -> Outgoing {
         let early = if done.transno != 0 { Bug::ReplyBeforeDurable } else { Bug::ReadUndurable };
-        if !planted::on(early) {
-            if let Err(e) = self.db.durable(done.wait).await {
+        if !planted::on(early)
+            && let Err(e) = self.db.durable(done.wait).await {
                 return Outgoing::err(e.errno());
             }
-        }
         match done.result {
             Ok(body) => Outgoing { status: Ok(()), body, bulk: bytes::Bytes::new(), transno: done.transno },
             Err(e) => Outgoing::err(e),

@@ -76,7 +76,7 @@ mod tests {
     fn cookies_are_positive_and_leave_the_small_values() {
         for i in 0..10_000u64 {
             let c = first_cookie([i, 7], &i.to_le_bytes());
-            assert!(c >= 256 && c + SLOTS - 1 < i64::MAX as u64 && c % SLOTS == 0);
+            assert!(c >= 256 && c + SLOTS - 1 < i64::MAX as u64 && c.is_multiple_of(SLOTS));
         }
     }
 }

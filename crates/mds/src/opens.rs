@@ -58,14 +58,13 @@ impl Opens {
                 *self.counts.entry(open.fid).or_default() += 1;
             }
             OpenChange::Remove { client, handle } => {
-                if let Some(files) = self.by_client.get_mut(&client) {
-                    if let Some(old) = files.remove(&handle) {
+                if let Some(files) = self.by_client.get_mut(&client)
+                    && let Some(old) = files.remove(&handle) {
                         if files.is_empty() {
                             self.by_client.remove(&client);
                         }
                         self.forget(old.fid);
                     }
-                }
             }
         }
     }

@@ -16,7 +16,9 @@ use store::View;
 const OUTBOX_OBJECTS_MAX: usize = 256;
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
-type Pending = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+/// `None`: deleted.
+type Value = Option<Vec<u8>>;
+type Pending = BTreeMap<Vec<u8>, Value>;
 
 /// A name in a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +45,8 @@ pub struct Savepoint {
 pub struct Tx<'a> {
     view: View,
     pending: Pending,
-    undo: Vec<(Vec<u8>, Option<Option<Vec<u8>>>)>,
+    /// What each write found in `pending`.
+    undo: Vec<(Vec<u8>, Option<Value>)>,
     changes: Vec<OpenChange>,
     /// What the changes come to: each handle they touch, and by how much each file's opens differ.
     handles: BTreeMap<(ClientId, u64), Option<Open>>,

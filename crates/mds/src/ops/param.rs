@@ -142,11 +142,10 @@ fn osp_value(mdt: &Mdt, index: u16, name: &str) -> String {
 /// A permanent setting from the configuration; names of other targets are none of our business.
 pub fn apply_permanent(mdt: &Mdt, name: &str, value: &str) {
     for (n, p) in names(mdt) {
-        if glob_match(name, &n) {
-            if let Err(e) = p.set(mdt, value) {
+        if glob_match(name, &n)
+            && let Err(e) = p.set(mdt, value) {
                 tracing::warn!("permanent parameter {name}={value} was not applied to {n}: {e}");
             }
-        }
     }
 }
 

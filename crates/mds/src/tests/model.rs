@@ -205,30 +205,51 @@ fn ok<T>(r: Result<T, Errno>) -> Result<(), Errno> {
     r.map(|_| ())
 }
 
-/// Runs one step on both sides; returns (the target's answer, the model's).
-fn run(rig: &mut Rig, m: &mut Model, s: &Step) -> (Result<(), Errno>, Result<(), Errno>) {
+/// The target's answer and the model's.
+type Both = (Result<(), Errno>, Result<(), Errno>);
+
+/// A new file, directory or symbolic link.
+fn make(rig: &Rig, m: &mut Model, s: &Step, d: usize, n: u8) -> Both {
+    let (d, n) = (m.pick(d), name(n));
+    let (fid, parent) = (rig.fid(), m.nodes[d].fid);
+    let (got, kind) = match s {
+        Step::Create(..) => (ok(rig.root(create_msg(parent, &n, fid, 0o644))), FileType::Regular),
+        Step::Mkdir(..) => {
+            let r = msg::mkdir::Mkdir { parent, name: n.clone().into(), fid, mode: 0o755, umask: 0 };
+            (ok(rig.root(r)), FileType::Directory)
+        }
+        _ => {
+            let r = msg::symlink::Symlink { parent, name: n.clone().into(), fid, target: b"t".to_vec() };
+            (ok(rig.root(r)), FileType::Symlink)
+        }
+    };
+    let want = m.vacant(d, &n);
+    if want.is_ok() {
+        m.add(d, &n, fid, kind);
+    }
+    (got, want)
+}
+
+/// An unnamed file.
+fn tmpfile(rig: &Rig, m: &mut Model, d: usize) -> Both {
+    let d = m.pick(d);
+    let (fid, handle) = (rig.fid(), rig.handle());
+    let open = Some(OpenSpec { handle, flags: 2 });
+    let got = ok(rig.root(Create { exclusive: false, open, ..create_msg(m.nodes[d].fid, "", fid, 0o600) }));
+    let want = m.dir(d).and(if m.nodes[d].nlink == 0 { Err(Errno::ENOENT) } else { Ok(()) });
+    if want.is_ok() {
+        let kind = FileType::Regular;
+        let opens = vec![handle];
+        m.nodes.push(Node { fid, kind, nlink: 0, opens, children: BTreeMap::new(), parent: d, tmpfile: true });
+    }
+    (got, want)
+}
+
+/// Runs one step on both sides.
+fn run(rig: &mut Rig, m: &mut Model, s: &Step) -> Both {
     let root = Cred::root();
     match *s {
-        Step::Create(d, n) | Step::Mkdir(d, n) | Step::Symlink(d, n) => {
-            let (d, n) = (m.pick(d), name(n));
-            let (fid, parent) = (rig.fid(), m.nodes[d].fid);
-            let (got, kind) = match s {
-                Step::Create(..) => (ok(rig.root(create_msg(parent, &n, fid, 0o644))), FileType::Regular),
-                Step::Mkdir(..) => {
-                    let r = msg::mkdir::Mkdir { parent, name: n.clone().into(), fid, mode: 0o755, umask: 0 };
-                    (ok(rig.root(r)), FileType::Directory)
-                }
-                _ => {
-                    let r = msg::symlink::Symlink { parent, name: n.clone().into(), fid, target: b"t".to_vec() };
-                    (ok(rig.root(r)), FileType::Symlink)
-                }
-            };
-            let want = m.vacant(d, &n);
-            if want.is_ok() {
-                m.add(d, &n, fid, kind);
-            }
-            (got, want)
-        }
+        Step::Create(d, n) | Step::Mkdir(d, n) | Step::Symlink(d, n) => make(rig, m, s, d, n),
         Step::Link(f, d, n) => {
             let (f, d, n) = (m.pick(f), m.pick(d), name(n));
             let got = ok(rig.link(m.nodes[f].fid, m.nodes[d].fid, &n));
@@ -288,19 +309,7 @@ fn run(rig: &mut Rig, m: &mut Model, s: &Step) -> (Result<(), Errno>, Result<(),
             }
             (Ok(()), Ok(()))
         }
-        Step::Tmpfile(d) => {
-            let d = m.pick(d);
-            let (fid, handle) = (rig.fid(), rig.handle());
-            let open = Some(OpenSpec { handle, flags: 2 });
-            let got = ok(rig.root(Create { exclusive: false, open, ..create_msg(m.nodes[d].fid, "", fid, 0o600) }));
-            let want = m.dir(d).and(if m.nodes[d].nlink == 0 { Err(Errno::ENOENT) } else { Ok(()) });
-            if want.is_ok() {
-                let kind = FileType::Regular;
-                let opens = vec![handle];
-                m.nodes.push(Node { fid, kind, nlink: 0, opens, children: BTreeMap::new(), parent: d, tmpfile: true });
-            }
-            (got, want)
-        }
+        Step::Tmpfile(d) => tmpfile(rig, m, d),
         Step::Xattr(f, a, size) => {
             let f = m.pick(f);
             let x = msg::setxattr::Setxattr {
