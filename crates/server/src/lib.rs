@@ -1,6 +1,7 @@
 //! The programs: `nacred` (a server node), `nacre up` and its relatives (a whole file system on one machine),
 //! `mount.nacre` (the mount helper and its client daemon).
 
+pub mod fsck;
 pub mod links;
 pub mod log;
 pub mod mount;
@@ -54,6 +55,7 @@ pub fn run(args: &[OsString]) -> u8 {
         "down" => up::main_down(rest),
         "status" => up::main_status(rest),
         "wipe" => up::main_wipe(rest),
+        "fsck" => fsck::main(rest),
         "install-links" => links::main(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

@@ -1,0 +1,184 @@
+//! `nacre fsck`: looks at the folders of stopped targets and says what is wrong with them.
+//!
+//! By default nothing is changed: targets are opened as their servers would open them, journal replay
+//! included, but on a disk that keeps all changes in memory (`overlay`). `names` checks a metadata target,
+//! `objects` an object target by itself, `cross` the one against the other; `report` prints.
+
+mod cross;
+mod names;
+mod objects;
+mod overlay;
+mod report;
+mod targets;
+
+use report::{Problem, Report};
+use std::ffi::OsString;
+use std::io::Write;
+use targets::Role;
+use world::World;
+use world::sys::files;
+
+/// Exit statuses as fsck(8) has them.
+pub const EXIT_CLEAN: i32 = 0;
+pub const EXIT_CORRECTED: i32 = 1;
+pub const EXIT_ERRORS_LEFT: i32 = 4;
+pub const EXIT_OPERATIONAL: i32 = 8;
+pub const EXIT_USAGE: i32 = 16;
+
+const USAGE: &str = "\
+usage: nacre fsck [--repair] [--read-data] [--json] [--quiet] DIR...
+
+Checks the targets in DIR (the folder of nacre up, or folders of targets). They must be stopped.
+Nothing is changed without --repair.
+
+  --repair      remove leaked objects, mend the reverse index, link counts and back-pointers
+  --read-data   read every byte of every object as well
+  --json        one JSON document instead of lines
+  --quiet       problems and the summary only
+
+exit status: 0 clean, 1 errors corrected, 4 errors left, 8 could not check, 16 wrong usage
+";
+
+/// What to check, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FsckOptions {
+    /// Folders of targets, or folders that hold such folders.
+    pub paths: Vec<String>,
+    /// Mends what can be mended without losing anything.
+    pub repair: bool,
+    /// Reads all data too.
+    pub read_data: bool,
+    pub json: bool,
+    pub quiet: bool,
+}
+
+impl FsckOptions {
+    /// From the arguments behind `fsck`; the error is for the user.
+    pub fn parse(args: &[OsString]) -> Result<FsckOptions, String> {
+        let mut o = FsckOptions::default();
+        let mut only_paths = false;
+        for a in args {
+            let text = a.to_str().ok_or_else(|| format!("'{}' is not UTF-8", a.to_string_lossy()))?;
+            match text {
+                _ if only_paths || !text.starts_with('-') => o.paths.push(text.to_string()),
+                "--" => only_paths = true,
+                "--repair" | "-y" => o.repair = true,
+                "--dry-run" | "-n" => o.repair = false,
+                "--read-data" => o.read_data = true,
+                "--json" => o.json = true,
+                "--quiet" | "-q" => o.quiet = true,
+                // What fsck(8) passes on to its helpers.
+                "-a" | "-p" | "-A" | "-T" | "-f" | "-v" => {}
+                _ => return Err(format!("unknown option '{text}'")),
+            }
+        }
+        if o.paths.is_empty() {
+            return Err("which folder?".into());
+        }
+        Ok(o)
+    }
+}
+
+/// The command: arguments behind `fsck`, exit status of fsck(8).
+pub fn main(args: &[OsString]) -> i32 {
+    if args.iter().any(|a| a == "--help" || a == "-h") {
+        print!("{USAGE}");
+        return EXIT_CLEAN;
+    }
+    match FsckOptions::parse(args) {
+        Ok(o) => run(o, &mut std::io::stdout()),
+        Err(e) => {
+            eprintln!("nacre fsck: {e}\n\n{USAGE}");
+            EXIT_USAGE
+        }
+    }
+}
+
+/// Checks on the host's disk; prints to `out` (what prevents the check, too). Returns the exit status.
+pub fn run(mut opts: FsckOptions, out: &mut (dyn Write + Send)) -> i32 {
+    for p in &mut opts.paths {
+        match files::canonical(&*p) {
+            Ok(c) => *p = c.to_string_lossy().into_owned(),
+            Err(e) => {
+                let _ = writeln!(out, "nacre fsck: '{p}': {e}");
+                return EXIT_OPERATIONAL;
+            }
+        }
+    }
+    let (world, runtime) = match world::real::start(2) {
+        Ok(w) => w,
+        Err(e) => {
+            let _ = writeln!(out, "nacre fsck: cannot start: {e}");
+            return EXIT_OPERATIONAL;
+        }
+    };
+    let status = runtime.block_on(check(&world, &opts, out));
+    runtime.shutdown();
+    status
+}
+
+/// The same on any world.
+pub async fn check(world: &World, opts: &FsckOptions, out: &mut (dyn Write + Send)) -> i32 {
+    let mut report = Report::new(out, opts);
+    match check_targets(world, opts, &mut report).await {
+        Ok(()) => report.finish(),
+        Err(e) => {
+            report.failed(&e);
+            EXIT_OPERATIONAL
+        }
+    }
+}
+
+/// The error is a sentence for the user: what could not be checked, and what to do.
+async fn check_targets(world: &World, opts: &FsckOptions, report: &mut Report<'_>) -> Result<(), String> {
+    let folders = targets::discover(world, &opts.paths)?;
+    let mut open = Vec::new();
+    for dir in folders {
+        open.push(targets::open(world, &dir, opts.repair)?);
+    }
+    targets::same_file_system(&open)?;
+    report.targets = open.iter().map(|t| t.label.clone()).collect();
+    let result = check_open(&open, opts, report).await;
+    for t in open {
+        let label = t.label.clone();
+        let closed = t.close().await;
+        closed.map_err(|e| format!("{label}: {e}"))?;
+    }
+    result
+}
+
+async fn check_open(open: &[targets::Target], opts: &FsckOptions, report: &mut Report<'_>) -> Result<(), String> {
+    for t in open {
+        let damaged = t.mgt.as_ref().and_then(|db| mgs::read_configuration(db).err());
+        if let Some(e) = damaged {
+            report.problem(Problem::new("MGS", "bad-configuration", format!("{e}, in '{}'", t.dir)));
+        }
+    }
+    let mdt = open.iter().find(|t| t.role == Role::Mdt);
+    let names = match mdt {
+        Some(t) => {
+            report.say(&format!("{}: names, links, attributes, layouts", t.label));
+            names::check(t, opts.repair, report).await?;
+            Some(cross::Names::load(t)?)
+        }
+        None => {
+            report.note("no metadata target among the folders: objects are not compared with layouts");
+            None
+        }
+    };
+    for t in open.iter().filter(|t| t.role == Role::Ost) {
+        report.say(&format!("{}: objects", t.label));
+        objects::check(t, opts, report).await?;
+        if let Some(n) = &names {
+            cross::check(t, n, opts.repair, report).await?;
+        }
+    }
+    if let Some(n) = &names {
+        let given = open.iter().filter_map(|t| t.ost_index()).collect();
+        n.note_missing_osts(&given, report)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! An object target by itself: records, locations, files, tombstones.
+
+use super::FsckOptions;
+use super::report::{Problem, Report};
+use super::targets::Target;
+use model::{ObjectId, limits};
+use std::collections::BTreeMap;
+use store::object::location::{
+    INLINE_MAX_BYTES, Location, ObjectRecord, Place, TAG_OBJECT, TAG_TOMBSTONE, container_path, id_of_key,
+    id_of_name, object_key, own_path, own_root, tombstone_key,
+};
+use world::OpenMode;
+
+const PAGE: usize = 1000;
+const READ_BYTES: u32 = 4 << 20;
+
+/// Calls `each` for every key that starts with `tag`.
+pub fn for_each(
+    t: &Target,
+    tag: u8,
+    mut each: impl FnMut(&[u8], &[u8]) -> Result<(), String>,
+) -> Result<(), String> {
+    let (mut from, to) = (vec![tag], [tag + 1]);
+    loop {
+        let page = t.db.scan(&from, &to, PAGE).map_err(|e| format!("{}: {e}", t.label))?;
+        for (k, v) in &page {
+            each(k, v)?;
+        }
+        match page.last() {
+            Some((k, _)) if page.len() == PAGE => {
+                from = k.clone();
+                from.push(0);
+            }
+            _ => return Ok(()),
+        }
+    }
+}
+
+pub async fn check(t: &Target, opts: &FsckOptions, report: &mut Report<'_>) -> Result<(), String> {
+    let mut slots: BTreeMap<Place, ObjectId> = BTreeMap::new();
+    let mut readable = Vec::new();
+    for_each(t, TAG_OBJECT, |k, v| {
+        if let Some((id, size)) = check_record(t, k, v, &mut slots, report)?
+            && opts.read_data
+        {
+            readable.push((id, size));
+        }
+        Ok(())
+    })?;
+    for_each(t, TAG_TOMBSTONE, |k, _| {
+        let both = id_of_key(k).filter(|id| t.db.get(&object_key(*id)).is_ok_and(|v| v.is_some()));
+        if let Some(id) = both {
+            let what = "an object is there and destroyed at once";
+            report.problem(Problem::new(&t.label, "undead-object", what).object(id));
+        }
+        Ok(())
+    })?;
+    left_over_files(t, opts.repair, report)?;
+    for (id, size) in readable {
+        read_all(t, id, size, report).await;
+    }
+    Ok(())
+}
+
+/// Checks one record; (object, size) if it can be read.
+fn check_record(
+    t: &Target,
+    k: &[u8],
+    v: &[u8],
+    slots: &mut BTreeMap<Place, ObjectId>,
+    report: &mut Report<'_>,
+) -> Result<Option<(ObjectId, u64)>, String> {
+    let Some(id) = id_of_key(k) else {
+        report.problem(Problem::new(&t.label, "bad-key", format!("key {k:02x?} names no object")));
+        return Ok(None);
+    };
+    let r = match ObjectRecord::decode(id, v) {
+        Ok(r) => r,
+        Err(e) => {
+            report.problem(Problem::new(&t.label, "bad-record", e.to_string()).object(id));
+            return Ok(None);
+        }
+    };
+    report.totals.objects += 1;
+    report.totals.object_bytes = report.totals.object_bytes.saturating_add(r.attr.size);
+    let size = r.attr.size;
+    let mut wrong = |kind, what: String| {
+        report.problem(Problem::new(&t.label, kind, what).object(id).file(r.file, None));
+    };
+    if size > limits::FILE_SIZE_MAX_BYTES {
+        wrong("bad-size", format!("an object claims {size} bytes"));
+    }
+    match &r.location {
+        Location::Inline(data) if data.len() as u64 > size.min(INLINE_MAX_BYTES) => {
+            wrong("bad-location", format!("{} bytes lie in the record of an object of {size}", data.len()));
+        }
+        Location::Inline(_) => {}
+        Location::Packed(p) => {
+            if let Some(other) = slots.insert(*p, id) {
+                wrong("shared-slot", format!("objects {other} and {id} lie in the same place {p:?}"));
+            }
+            if size > p.slot_bytes() {
+                wrong("bad-location", format!("{size} bytes in a slot of {}", p.slot_bytes()));
+            }
+            let path = container_path(&t.dir, p.class, p.container);
+            if !t.world.disk.exists(&path).map_err(|e| format!("cannot look at '{path}': {e}"))? {
+                wrong("lost-file", format!("container '{path}' is missing"));
+                return Ok(None);
+            }
+        }
+        Location::Own => {
+            if let Err(what) = check_own(t, id, size) {
+                wrong("lost-file", what);
+                return Ok(None);
+            }
+        }
+    }
+    Ok(Some((id, size)))
+}
+
+/// The object's own file is there and reaches as far as the record says.
+fn check_own(t: &Target, id: ObjectId, size: u64) -> Result<(), String> {
+    let path = own_path(&t.dir, id);
+    let file = t.world.disk.open(&path, OpenMode::READ).map_err(|e| format!("object file '{path}': {e}"))?;
+    let len = file.stat().map_err(|e| format!("object file '{path}': {e}"))?.len;
+    if len < size {
+        return Err(format!("object file '{path}' has {len} bytes, its record says {size}"));
+    }
+    Ok(())
+}
+
+/// Files that no record names. A crash between making a file and its record leaves one: no error.
+fn left_over_files(t: &Target, repair: bool, report: &mut Report<'_>) -> Result<(), String> {
+    let root = own_root(&t.dir);
+    let disk = &t.world.disk;
+    let list = |dir: &str| disk.list(dir).map_err(|e| format!("cannot list '{dir}': {e}"));
+    let (mut count, mut bytes) = (0u64, 0u64);
+    for sub in list(&root)? {
+        let dir = format!("{root}/{sub}");
+        for name in list(&dir)? {
+            let path = format!("{dir}/{name}");
+            let used = id_of_name(&name).is_some_and(|id| {
+                let record = t.db.get(&object_key(id)).ok().flatten();
+                record.is_some_and(|v| ObjectRecord::decode(id, &v).is_ok_and(|r| r.location == Location::Own))
+            });
+            if used {
+                continue;
+            }
+            let stat = disk.open(&path, OpenMode::READ).and_then(|f| f.stat());
+            bytes += stat.map_or(0, |s| s.blocks * 512);
+            count += 1;
+            if repair {
+                disk.unlink(&path).map_err(|e| format!("cannot remove '{path}': {e}"))?;
+            }
+        }
+    }
+    if count > 0 {
+        let done = if repair { "removed" } else { "--repair removes them" };
+        report.note(&format!("{}: {count} left-over object files with {bytes} bytes on disk: {done}", t.label));
+    }
+    Ok(())
+}
+
+/// Reads an object from its beginning to its end.
+async fn read_all(t: &Target, id: ObjectId, size: u64, report: &mut Report<'_>) {
+    let Some(objects) = &t.objects else { return };
+    let mut at = 0;
+    while at < size {
+        match objects.read(id, at, READ_BYTES).await {
+            Ok((data, _, _)) if data.is_empty() => {
+                let what = format!("{at} of {size} bytes can be read");
+                report.problem(Problem::new(&t.label, "short-object", what).object(id));
+                return;
+            }
+            Ok((data, _, _)) => at += data.len() as u64,
+            Err(e) => {
+                let what = format!("cannot be read at byte {at}: {e}");
+                report.problem(Problem::new(&t.label, "unreadable-object", what).object(id));
+                return;
+            }
+        }
+    }
+}
+
+/// Whether the object has a tombstone.
+pub fn is_destroyed(t: &Target, id: ObjectId) -> Result<bool, String> {
+    t.db.get(&tombstone_key(id)).map(|v| v.is_some()).map_err(|e| format!("{}: {e}", t.label))
+}

@@ -1,0 +1,152 @@
+//! The targets in some folders: found, locked, opened.
+
+use super::overlay::Overlay;
+use admin::command::mkfs::MGT_SUBDIR;
+use model::TargetKind;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use store::format::{Superblock, TargetLock};
+use store::object::Objects;
+use store::{Db, DbOptions};
+use world::World;
+
+/// Folders are searched so deep for targets.
+const DEPTH_MAX: usize = 3;
+/// Folders looked into at most, so that a mistyped path does not walk a whole disk.
+const FOLDERS_MAX: usize = 10_000;
+const CACHE_BYTES: usize = 64 << 20;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    Mgt,
+    Mdt,
+    Ost,
+}
+
+/// A target that is ours while this lives.
+pub struct Target {
+    pub dir: String,
+    pub label: String,
+    pub role: Role,
+    pub sb: Superblock,
+    /// The host, or the host with changes kept in memory.
+    pub world: World,
+    pub db: Arc<Db>,
+    /// The management target's: of its own folder, or within a metadata target's.
+    pub mgt: Option<Arc<Db>>,
+    /// Of an OST.
+    pub objects: Option<Arc<Objects>>,
+    _lock: TargetLock,
+}
+
+impl Target {
+    pub fn ost_index(&self) -> Option<u16> {
+        (self.role == Role::Ost).then_some(self.sb.target.index)
+    }
+
+    /// Ends all background work and gives the table back; what a repair changed goes into it.
+    pub async fn close(self) -> Result<(), String> {
+        drop(self.objects);
+        for db in self.mgt.iter().chain([&self.db]) {
+            db.close().await.map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// Folders with a superblock in or below `paths`, sorted.
+pub fn discover(world: &World, paths: &[String]) -> Result<Vec<String>, String> {
+    let mut found = BTreeSet::new();
+    for p in paths {
+        let p = if p.len() > 1 { p.trim_end_matches('/') } else { p };
+        let there = world.disk.exists(p).map_err(|e| format!("cannot look at '{p}': {e}"))?;
+        if !there {
+            return Err(format!("'{p}' does not exist"));
+        }
+        let before = found.len();
+        let mut seen = 0;
+        search(world, p, 0, &mut seen, &mut found);
+        if found.len() == before {
+            return Err(format!("no target in '{p}': a target's folder holds a file named superblock"));
+        }
+    }
+    Ok(found.into_iter().collect())
+}
+
+fn search(world: &World, dir: &str, depth: usize, seen: &mut usize, found: &mut BTreeSet<String>) {
+    *seen += 1;
+    let has = |name: &str| world.disk.exists(&format!("{dir}/{name}")).unwrap_or(false);
+    if has("superblock") || has("superblock.1") {
+        found.insert(dir.to_string());
+        return;
+    }
+    if depth == DEPTH_MAX || *seen > FOLDERS_MAX {
+        return;
+    }
+    // Files give an error here and are passed over.
+    for name in world.disk.list(dir).unwrap_or_default() {
+        search(world, &format!("{dir}/{name}"), depth + 1, seen, found);
+    }
+}
+
+/// Locks and opens one target. Changes go to memory unless `repair`.
+pub fn open(world: &World, dir: &str, repair: bool) -> Result<Target, String> {
+    let says = |e: store::StoreError| e.to_string();
+    Superblock::read(world, dir).map_err(says)?;
+    let mut w = world.clone();
+    if !repair {
+        w.disk = Arc::new(Overlay::new(world.disk.clone()));
+    }
+    let lock = Superblock::lock(&w, dir).map_err(says)?;
+    // Read again: the holder before us may have changed it until it let go.
+    let mut sb = Superblock::read(world, dir).map_err(says)?;
+    sb.epoch = sb.epoch.checked_add(1).ok_or_else(|| format!("'{dir}' used up its epochs"))?;
+    if repair {
+        // As a server would: nobody with an older epoch may write after us.
+        sb.check_writable(dir).map_err(says)?;
+        sb.write(&w, dir).map_err(says)?;
+    }
+    let options = DbOptions { table_cache_bytes: CACHE_BYTES, ..DbOptions::default() };
+    let open_db = |dir: &str| Db::open(&w, dir, sb.epoch, options.clone()).map_err(says);
+    let db = open_db(dir)?;
+    let role = match sb.target.kind {
+        TargetKind::Mgt => Role::Mgt,
+        TargetKind::Mdt => Role::Mdt,
+        TargetKind::Ost => Role::Ost,
+    };
+    let objects = match role {
+        Role::Ost => Some(Objects::open(&w, dir, db.clone()).map_err(says)?),
+        _ => None,
+    };
+    let mgt = match role {
+        Role::Mgt => Some(db.clone()),
+        _ if sb.with_mgt => Some(open_db(&format!("{dir}/{MGT_SUBDIR}"))?),
+        _ => None,
+    };
+    let label = match role {
+        Role::Mgt => "MGS".to_string(),
+        _ => sb.target.label(&sb.fsname),
+    };
+    Ok(Target { dir: dir.to_string(), label, role, sb, world: w, db, mgt, objects, _lock: lock })
+}
+
+/// All of one file system, and none twice.
+pub fn same_file_system(open: &[Target]) -> Result<(), String> {
+    let mut labels: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut first: Option<&Target> = None;
+    for t in open.iter().filter(|t| t.role != Role::Mgt) {
+        if let Some(other) = labels.insert(&t.label, &t.dir) {
+            return Err(format!("'{}' and '{other}' both are {}: give one of them", t.dir, t.label));
+        }
+        let f = *first.get_or_insert(t);
+        // A target that was never started has no UUID of the file system yet.
+        let known = t.sb.fs_uuid != [0; 16] && f.sb.fs_uuid != [0; 16];
+        if t.sb.fsname != f.sb.fsname || (known && t.sb.fs_uuid != f.sb.fs_uuid) {
+            return Err(format!(
+                "'{}' ({}) and '{}' ({}) belong to different file systems: check one at a time",
+                f.dir, f.label, t.dir, t.label
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,289 @@
+//! A small file system in memory, broken in one way at a time.
+
+use super::*;
+use bytes::Bytes;
+use mds::schema::{DentryValue, Inode, key, value};
+use model::{Fid, FileType, Layout, ObjectId, TargetId, Timestamp};
+use std::sync::Arc;
+use store::format::Superblock;
+use store::object::location::{ObjectRecord, object_key, own_path};
+use store::object::{ObjectMeta, Objects};
+use store::{Db, DbOptions, Txn};
+use world::OpenMode;
+use world::mem::MemDisk;
+use world::real::Runtime;
+
+const ROOT: &str = "/fs";
+const SEQ: u64 = model::fid::SEQ_NORMAL;
+
+struct Bed {
+    world: World,
+    disk: MemDisk,
+    rt: Runtime,
+}
+
+fn superblock(target: TargetId) -> Superblock {
+    Superblock {
+        fs_uuid: [1; 16],
+        target_uuid: [target.index as u8 + 2; 16],
+        fsname: "demo".into(),
+        target,
+        with_mgt: false,
+        epoch: 1,
+        compat: 0,
+        ro_compat: 0,
+        incompat: 0,
+        checksum_type: store::format::CHECKSUM_CRC32C,
+        block_size: 4096,
+        first_time: false,
+        replace: false,
+        mgs_nids: Vec::new(),
+        service_nids: Vec::new(),
+        fail_nids: Vec::new(),
+        params: Vec::new(),
+        config: Vec::new(),
+    }
+}
+
+fn fid(n: u32) -> Fid {
+    Fid::new(SEQ, n, 0)
+}
+
+fn object(n: u32, stripe: u32) -> ObjectId {
+    ObjectId { origin: fid(n), component: 1, stripe }
+}
+
+impl Bed {
+    /// One MDT with /dir/file and /dir/big on two OSTs.
+    fn new() -> Bed {
+        let disk = MemDisk::new();
+        let (mut world, rt) = world::real::start(2).unwrap();
+        world.disk = Arc::new(disk.clone());
+        let bed = Bed { world, disk, rt };
+        bed.world.disk.mkdir(ROOT).unwrap();
+        for target in [TargetId::mdt(0), TargetId::ost(0), TargetId::ost(1)] {
+            let dir = bed.dir(target);
+            bed.world.disk.mkdir(&dir).unwrap();
+            superblock(target).write(&bed.world, &dir).unwrap();
+            Db::create(&bed.world, &dir).unwrap();
+            if target.kind == model::TargetKind::Ost {
+                Objects::create(&bed.world, &dir).unwrap();
+            }
+        }
+        bed.names();
+        bed.data();
+        bed
+    }
+
+    fn dir(&self, t: TargetId) -> String {
+        format!("{ROOT}/{t}")
+    }
+
+    /// Opens a target's database, lets `f` change it, and closes it in an orderly way.
+    fn with_db(&self, t: TargetId, f: impl FnOnce(&Arc<Db>) -> Txn) {
+        let dir = self.dir(t);
+        let mut sb = Superblock::read(&self.world, &dir).unwrap();
+        sb.epoch += 1;
+        sb.write(&self.world, &dir).unwrap();
+        let db = Db::open(&self.world, &dir, sb.epoch, DbOptions::default()).unwrap();
+        let txn = f(&db);
+        self.rt.block_on(async {
+            let lsn = db.submit(txn).unwrap();
+            db.durable(lsn).await.unwrap();
+            db.close().await.unwrap();
+        });
+    }
+
+    fn change(&self, t: TargetId, f: impl FnOnce(&mut Txn)) {
+        self.with_db(t, |_| {
+            let mut txn = Txn::new();
+            f(&mut txn);
+            txn
+        });
+    }
+
+    fn names(&self) {
+        self.with_db(TargetId::mdt(0), |db| {
+            mds::Mdt::format(&self.world, db).unwrap();
+            let mut txn = Txn::new();
+            let now = Timestamp { sec: 1, nsec: 0 };
+            let mut root = Inode::new(FileType::Directory, 0o755, 0, 0, now);
+            (root.parent, root.entries, root.nlink) = (Fid::ROOT, 1, 3);
+            txn.put(key::inode(Fid::ROOT), root.encode());
+            let mut dir = Inode::new(FileType::Directory, 0o755, 0, 0, now);
+            (dir.parent, dir.entries) = (Fid::ROOT, 2);
+            txn.put(key::inode(fid(1)), dir.encode());
+            name(&mut txn, Fid::ROOT, 100, b"dir", fid(1), FileType::Directory);
+            for (n, text, osts) in [(2, b"file".as_slice(), &[1u16][..]), (3, b"big", &[0, 1])] {
+                let mut f = Inode::new(FileType::Regular, 0o644, 5, 5, now);
+                let layout = Layout::plain(fid(n), 65536, "", osts);
+                layout.objects().for_each(|o| txn.put(key::reverse(o.ost, o.id), value::encode_owner(fid(n))));
+                f.layout = Some(layout);
+                txn.put(key::inode(fid(n)), f.encode());
+                name(&mut txn, fid(1), 100 + u64::from(n), text, fid(n), FileType::Regular);
+            }
+            txn.put(key::STATE_NEXT_SEQ, value::encode_u64(SEQ + 1));
+            txn.put(key::STATE_INODES, value::encode_u64(4));
+            txn
+        });
+    }
+
+    fn data(&self) {
+        self.put_object(0, object(3, 0), fid(3), 200_000);
+        self.put_object(1, object(3, 1), fid(3), 9000);
+    }
+
+    fn put_object(&self, ost: u16, id: ObjectId, file: Fid, bytes: usize) {
+        let t = TargetId::ost(ost);
+        let world = self.world.clone();
+        self.with_db(t, |db| {
+            let objects = Objects::open(&world, &self.dir(t), db.clone()).unwrap();
+            let meta = ObjectMeta { file, uid: 0, gid: 0, projid: 0, time: None, layout_generation: 0 };
+            let write = objects.write(id, Some(0), Bytes::from(vec![3; bytes]), meta, Box::new(|_, _, _| {}));
+            self.rt.block_on(async { db.durable(write.await.unwrap().2).await.unwrap() });
+            Txn::new()
+        });
+    }
+
+    /// Checks; (exit status, text).
+    fn fsck(&self, opts: &[&str]) -> (i32, String) {
+        let mut args: Vec<OsString> = opts.iter().map(OsString::from).collect();
+        args.push(ROOT.into());
+        let o = FsckOptions::parse(&args).unwrap();
+        let mut out = Vec::new();
+        let status = self.rt.block_on(check(&self.world, &o, &mut out));
+        (status, String::from_utf8(out).unwrap())
+    }
+
+    /// It is wrong, stays so, is repaired if it can be, and then clean.
+    fn broken(&self, word: &str, repairable: bool) {
+        for opts in [&[][..], &["--read-data"]] {
+            let (status, text) = self.fsck(opts);
+            assert_eq!(status, EXIT_ERRORS_LEFT, "{text}");
+            assert!(text.contains(word), "no '{word}' in {text}");
+        }
+        let (status, text) = self.fsck(&["--repair"]);
+        assert_eq!(status, if repairable { EXIT_CORRECTED } else { EXIT_ERRORS_LEFT }, "{text}");
+        let (status, text) = self.fsck(&["-q"]);
+        assert_eq!(status, if repairable { EXIT_CLEAN } else { EXIT_ERRORS_LEFT }, "{text}");
+    }
+}
+
+fn name(txn: &mut Txn, dir: Fid, cookie: u64, text: &[u8], fid: Fid, kind: FileType) {
+    txn.put(key::dentry(dir, cookie, text), DentryValue { fid, kind }.encode());
+    txn.put(key::backptr(fid, dir, cookie), value::encode_name(text));
+}
+
+#[test]
+fn a_good_file_system_is_clean_and_untouched() {
+    let bed = Bed::new();
+    let before = bed.disk.counters().flushes;
+    let (status, text) = bed.fsck(&["--read-data"]);
+    assert_eq!(status, EXIT_CLEAN, "{text}");
+    assert!(text.ends_with("nacre fsck: 3 targets, 4 inodes, 3 names, 2 objects with 209000 bytes: clean\n"), "{text}");
+    assert_eq!(bed.disk.counters().flushes, before, "nothing was written");
+    assert_eq!(bed.fsck(&["--repair"]).0, EXIT_CLEAN);
+    let (status, json) = bed.fsck(&["--json"]);
+    let doc: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((status, &doc["clean"], &doc["totals"]["objects"]), (0, &true.into(), &2.into()), "{json}");
+}
+
+#[test]
+fn what_the_journal_holds_counts() {
+    let bed = Bed::new();
+    let t = TargetId::ost(0);
+    let dir = bed.dir(t);
+    let db = Db::open(&bed.world, &dir, 50, DbOptions::default()).unwrap();
+    let mut sb = Superblock::read(&bed.world, &dir).unwrap();
+    sb.epoch = 50;
+    sb.write(&bed.world, &dir).unwrap();
+    let objects = Objects::open(&bed.world, &dir, db.clone()).unwrap();
+    let meta = ObjectMeta { file: fid(9), uid: 0, gid: 0, projid: 0, time: None, layout_generation: 0 };
+    let leak = objects.write(object(9, 0), Some(0), Bytes::from_static(b"x"), meta, Box::new(|_, _, _| {}));
+    bed.rt.block_on(async { db.durable(leak.await.unwrap().2).await.unwrap() });
+    let (status, text) = bed.fsck(&[]);
+    assert_eq!(status, EXIT_OPERATIONAL, "the table is in use: {text}");
+    bed.disk.kill();
+    drop((objects, db));
+    bed.broken("leaked object of 1 bytes", true);
+}
+
+#[test]
+fn counts_and_pointers_are_mended() {
+    let bed = Bed::new();
+    bed.change(TargetId::mdt(0), |txn| {
+        let mut f = Inode::new(FileType::Regular, 0o644, 5, 5, Timestamp::ZERO);
+        f.nlink = 7;
+        txn.put(key::inode(fid(4)), f.encode());
+        name(txn, Fid::ROOT, 500, b"counted", fid(4), FileType::Regular);
+        txn.delete(key::backptr(fid(2), fid(1), 102));
+        txn.delete(key::reverse(1, object(2, 0)));
+        txn.put(key::reverse(1, object(8, 0)), value::encode_owner(fid(2)));
+    });
+    bed.broken("nlink is 7", true);
+}
+
+#[test]
+fn objects_are_compared_with_layouts() {
+    let bed = Bed::new();
+    bed.put_object(1, object(77, 0), fid(77), 12);
+    bed.broken("leaked object of 12 bytes", true);
+    bed.put_object(1, object(2, 0), fid(99), 12);
+    bed.broken("path /dir/file", true);
+    // The outbox accounts for an object that no layout names.
+    bed.put_object(0, object(78, 0), fid(78), 12);
+    bed.change(TargetId::mdt(0), |txn| txn.put(key::outbox(0, 1), value::encode_outbox(&[object(78, 0)])));
+    let (status, text) = bed.fsck(&[]);
+    assert_eq!(status, EXIT_CLEAN, "{text}");
+}
+
+#[test]
+fn lost_and_destroyed_data_is_reported_and_left() {
+    let bed = Bed::new();
+    let ost = TargetId::ost(0);
+    let path = own_path(&bed.dir(ost), object(3, 0));
+    let file = bed.world.disk.open(&path, OpenMode::WRITE).unwrap();
+    file.set_len(1000).unwrap();
+    bed.broken("has 1000 bytes, its record says 200000", false);
+    file.set_len(200_000).unwrap();
+    bed.with_db(ost, |db| {
+        let objects = Objects::open(&bed.world, &bed.dir(ost), db.clone()).unwrap();
+        let gone = objects.destroy(vec![object(3, 0)], Box::new(|_, _, _| {}));
+        bed.rt.block_on(async { db.durable(gone.await.unwrap()).await.unwrap() });
+        Txn::new()
+    });
+    bed.broken("destroyed, but a file's layout names it", false);
+}
+
+#[test]
+fn damaged_records_are_found() {
+    let bed = Bed::new();
+    bed.change(TargetId::ost(1), |txn| {
+        txn.put(object_key(object(3, 1)), b"garbage".to_vec());
+        let shared = ObjectRecord {
+            location: store::object::location::Location::Own,
+            attr: model::ObjectAttr { size: 5, ..model::ObjectAttr::default() },
+            ..ObjectRecord::empty()
+        };
+        txn.put(object_key(object(2, 0)), shared.encode());
+    });
+    bed.broken("does not decode", false);
+}
+
+#[test]
+fn what_cannot_be_checked_is_said() {
+    let bed = Bed::new();
+    let held = Superblock::lock(&bed.world, &bed.dir(TargetId::mdt(0))).unwrap();
+    let (status, text) = bed.fsck(&[]);
+    assert!(status == EXIT_OPERATIONAL && text.contains("in use"), "{text}");
+    drop(held);
+    let other = Superblock { fsname: "other".into(), ..superblock(TargetId::ost(1)) };
+    other.write(&bed.world, &bed.dir(TargetId::ost(1))).unwrap();
+    let (status, text) = bed.fsck(&[]);
+    assert!(status == EXIT_OPERATIONAL && text.contains("different file systems"), "{text}");
+    let empty = FsckOptions { paths: vec!["/nowhere".into()], ..FsckOptions::default() };
+    let mut out = Vec::new();
+    assert_eq!(bed.rt.block_on(check(&bed.world, &empty, &mut out)), EXIT_OPERATIONAL);
+    assert!(FsckOptions::parse(&[]).is_err());
+    assert!(FsckOptions::parse(&["--nonsense".into(), "/x".into()]).is_err());
+}
