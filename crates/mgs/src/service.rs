@@ -1,15 +1,13 @@
 //! The MGS as the session layer sees it.
-//!
-//! It keeps nothing of its clients: registering twice is registering once, so there are no reply slots and no
-//! client records, and a node that comes back after a restart has lost nothing.
 
-use crate::ops;
-use crate::state::{Change, State, read_configuration};
+use crate::clients::{self, Clients};
+use crate::ops::{self, Done};
+use crate::state::{State, read_configuration};
 use model::{Errno, TargetId};
 use rpc::{ClientId, ConnectOutcome, Departure, Incoming, Outgoing, Peers, Service, StoredReply};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
-use store::{Db, Lsn, StoreError};
+use store::{Db, Lsn, ReplyRecord, StoreError, Txn};
 use wire::msg::connect::Connect;
 use wire::msg::notify::Notify;
 use world::{BoxFuture, World};
@@ -20,13 +18,28 @@ pub struct Mgs {
     db: Arc<Db>,
     peers: Peers,
     state: Mutex<State>,
+    clients: Mutex<Clients>,
 }
 
 impl Mgs {
     /// Serves what `db` holds. The caller adds the result to an [`rpc::Server`].
     pub fn open(world: &World, db: Arc<Db>, peers: Peers) -> Result<Arc<Mgs>, StoreError> {
         let state = Mutex::new(read_configuration(&db)?);
-        Ok(Arc::new(Mgs { world: world.clone(), db, peers, state }))
+        let known = clients::read(&db)?;
+        let stale = !known.is_empty();
+        let mgs = Arc::new(Mgs { world: world.clone(), db, peers, state, clients: Mutex::new(known) });
+        if stale {
+            clients::expect_back(world, Arc::downgrade(&mgs));
+        }
+        Ok(mgs)
+    }
+
+    pub(crate) fn db(&self) -> &Arc<Db> {
+        &self.db
+    }
+
+    pub(crate) fn clients(&self) -> MutexGuard<'_, Clients> {
+        self.clients.lock().expect("no holder of the lock panics")
     }
 
     pub(crate) fn world(&self) -> &World {
@@ -50,21 +63,33 @@ impl Mgs {
         self.peers.list().len()
     }
 
-    /// Changes the configuration: in memory and, in the same order, in the journal. Nothing happened when it
-    /// fails. Returns the transaction to wait for, 0 if nothing changed.
-    pub(crate) fn change(
+    /// Changes the configuration: in memory and, in the same order, in the journal, together with the reply for
+    /// the request's slot. Nothing happened when it fails.
+    pub(crate) fn change<R: serde::Serialize>(
         &self,
-        f: impl FnOnce(&mut State) -> Result<Option<Change>, Errno>,
-    ) -> Result<Lsn, Errno> {
+        req: &Incoming,
+        change: impl FnOnce(&mut State, &mut Txn) -> Result<(), Errno>,
+        reply: impl FnOnce(&State) -> Result<R, Errno>,
+    ) -> Result<Done, Errno> {
         let mut state = self.lock();
         let mut next = state.clone();
-        let Some(change) = f(&mut next)? else { return Ok(0) };
-        let lsn = self.db.submit(change.txn).map_err(|e| {
+        let mut txn = Txn::new();
+        change(&mut next, &mut txn)?;
+        if next != *state {
+            next.next_version(&mut txn);
+        }
+        let body = postcard::to_stdvec(&reply(&next)?).expect("plain data encodes");
+        // The daemon's own control socket has no session.
+        if req.xid != 0 {
+            let record = ReplyRecord { xid: req.xid, status: 0, body: body.clone() };
+            txn.put_reply(&req.client.0, req.slot, &record);
+        }
+        let lsn = self.db.submit(txn).map_err(|e| {
             tracing::error!("MGS: cannot store the configuration: {e}");
             e.errno()
         })?;
         *state = next;
-        Ok(lsn)
+        Ok(Done { body, lsn, changed: true })
     }
 
     /// The configuration of a file system, for targets in the same process and for tests.
@@ -108,19 +133,35 @@ impl Service for Mgs {
         self.db.transno(self.db.last_committed())
     }
 
-    fn connect(self: Arc<Self>, _c: Connect, _peer: IpAddr) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
-        Box::pin(async { Ok(ConnectOutcome { new_client: false, recovering: false }) })
+    fn connect(self: Arc<Self>, c: Connect, _peer: IpAddr) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
+        Box::pin(async move {
+            self.welcome(ClientId(c.client_uuid), c.client_name).await.map_err(|e| (e.errno(), e.to_string()))
+        })
     }
 
-    fn stored_reply(&self, _client: ClientId, _slot: u16) -> Option<StoredReply> {
-        None
+    fn stored_reply(&self, client: ClientId, slot: u16) -> Option<StoredReply> {
+        match self.db.reply(&client.0, slot) {
+            Ok(r) => r.map(|r| StoredReply { xid: r.xid, transno: r.transno, status: r.status, body: r.body }),
+            Err(e) => {
+                tracing::error!("MGS: {e}");
+                None
+            }
+        }
     }
 
     fn handle(self: Arc<Self>, req: Incoming) -> BoxFuture<Outgoing> {
         Box::pin(self.execute(req))
     }
 
-    fn departed(self: Arc<Self>, _client: ClientId, _how: Departure) -> BoxFuture<()> {
-        Box::pin(async {})
+    fn departed(self: Arc<Self>, client: ClientId, _how: Departure) -> BoxFuture<()> {
+        Box::pin(async move {
+            let gone = match self.forget(client, false) {
+                Ok(lsn) => self.db.durable(lsn).await.map_err(|e| e.errno()),
+                Err(e) => Err(e),
+            };
+            if let Err(e) = gone {
+                tracing::error!("MGS: cannot forget client {client}: {e}");
+            }
+        })
     }
 }

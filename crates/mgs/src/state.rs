@@ -1,7 +1,7 @@
 //! The configuration: one record a file system, one for permanent parameters. Byte tables in
 //! `docs/formats/mgt.md`.
 
-use model::{Errno, target};
+use model::{Errno, TargetId, TargetKind, target};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use store::{Db, StoreError, Txn};
@@ -17,6 +17,10 @@ const FILE_SYSTEMS_MAX: usize = 1000;
 const PARAMS_MAX: usize = 10_000;
 /// Longest name or value of a permanent parameter.
 const PARAM_MAX_BYTES: usize = 4096;
+/// All permanent parameters together: they travel in one message.
+const PARAMS_TOTAL_MAX_BYTES: usize = 1 << 20;
+/// Addresses of one target.
+const NIDS_MAX: usize = 64;
 
 /// What is stored of one file system.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -35,11 +39,6 @@ pub struct State {
     pub version: u64,
     pub file_systems: BTreeMap<String, FsRecord>,
     pub params: BTreeMap<String, String>,
-}
-
-/// A change that was made in memory: the records to write.
-pub struct Change {
-    pub txn: Txn,
 }
 
 fn fs_key(fsname: &str) -> Vec<u8> {
@@ -67,6 +66,19 @@ fn decode<T: for<'a> Deserialize<'a>>(what: &str, bytes: &[u8]) -> Result<T, Sto
     }
 }
 
+fn name_of(key: &[u8]) -> Result<String, StoreError> {
+    String::from_utf8(key[2..].to_vec()).map_err(|e| StoreError::Damaged {
+        what: "configuration",
+        path: String::from_utf8_lossy(key).into_owned(),
+        why: e.to_string(),
+    })
+}
+
+/// The configuration of one file system out of an MGT's database; `None` if it does not know that one.
+pub fn load_config(db: &Db, fsname: &str) -> Result<Option<ConfigReply>, StoreError> {
+    Ok(read_configuration(db)?.config(fsname).ok())
+}
+
 /// Reads the configuration out of an MGT's database.
 pub fn read_configuration(db: &Db) -> Result<State, StoreError> {
     let mut s = State::default();
@@ -74,12 +86,12 @@ pub fn read_configuration(db: &Db) -> Result<State, StoreError> {
         s.version = decode("version", &v)?;
     }
     for (k, v) in db.scan(&[TAG, b'f'], &[TAG, b'g'], FILE_SYSTEMS_MAX)? {
-        let name = String::from_utf8_lossy(&k[2..]).into_owned();
+        let name = name_of(&k)?;
         let record = decode(&name, &v)?;
         s.file_systems.insert(name, record);
     }
     for (k, v) in db.scan(&[TAG, b'p'], &[TAG, b'q'], PARAMS_MAX)? {
-        let name = String::from_utf8_lossy(&k[2..]).into_owned();
+        let name = name_of(&k)?;
         let value = decode(&name, &v)?;
         s.params.insert(name, value);
     }
@@ -87,10 +99,10 @@ pub fn read_configuration(db: &Db) -> Result<State, StoreError> {
 }
 
 impl State {
-    fn changed(&mut self, mut txn: Txn) -> Change {
+    /// A change was made: it gets a version of its own.
+    pub fn next_version(&mut self, txn: &mut Txn) {
         self.version += 1;
         txn.put(VERSION_KEY, encode(&self.version));
-        Change { txn }
     }
 
     /// What a node of `fsname` is told; `ENOENT` if the MGS knows no such file system.
@@ -106,9 +118,10 @@ impl State {
         })
     }
 
-    /// Adds or renews a target. `new_fs_uuid` is used if this is the file system's first one.
-    /// `EADDRINUSE`: another target has this index; `EINVAL`: it belongs to another file system, or its
-    /// name is none; `ENOSPC`: too many. `None`: nothing changed.
+    /// Adds or renews a target. `new_fs_uuid` is used if this is the file system's first one, whichever target
+    /// that is: MDT0000 may come later.
+    /// `EADDRINUSE`: another target has this index; `EINVAL`: it belongs to another file system of this name, or
+    /// its name, index or addresses are none; `ESTALE`: a later start of it is known; `ENOSPC`: too many.
     pub fn register(
         &mut self,
         fsname: &str,
@@ -116,8 +129,12 @@ impl State {
         new_fs_uuid: [u8; 16],
         entry: TargetEntry,
         replace: bool,
-    ) -> Result<Option<Change>, Errno> {
-        if !target::fsname_is_valid(fsname) || entry.nids.is_empty() {
+        txn: &mut Txn,
+    ) -> Result<(), Errno> {
+        let t = entry.target;
+        let possible = t.kind != TargetKind::Mgt && u32::from(t.index) <= model::limits::OST_INDEX_MAX;
+        let reachable = (1..=NIDS_MAX).contains(&entry.nids.len());
+        if !target::fsname_is_valid(fsname) || !possible || !reachable || entry.target_uuid == [0; 16] {
             return Err(Errno::EINVAL);
         }
         let known = self.file_systems.get(fsname);
@@ -141,18 +158,17 @@ impl State {
             None => fs.targets.push(entry),
         }
         fs.targets.sort_by_key(|t| t.target);
-        if known == Some(&fs) {
-            return Ok(None);
+        if known != Some(&fs) {
+            txn.put(fs_key(fsname), encode(&fs));
+            self.file_systems.insert(fsname.to_string(), fs);
         }
-        let mut txn = Txn::new();
-        txn.put(fs_key(fsname), encode(&fs));
-        self.file_systems.insert(fsname.to_string(), fs);
-        Ok(Some(self.changed(txn)))
+        Ok(())
     }
 
-    /// `set_param -P`, or with `delete` its end. `EINVAL`: the name is no parameter's; `ENOENT`: nothing to
-    /// delete.
-    pub fn set_param(&mut self, name: &str, value: &str, delete: bool) -> Result<Change, Errno> {
+    /// `set_param -P`, or with `delete` its end. `osc.FSNAME-OST0000*.active` also takes the target out of the
+    /// configuration, or back in. `EINVAL`: the name is no parameter's; `ENOENT`: nothing to delete; `E2BIG`,
+    /// `ENOSPC`: over the limits.
+    pub fn set_param(&mut self, name: &str, value: &str, delete: bool, txn: &mut Txn) -> Result<(), Errno> {
         let plain = |c: u8| c.is_ascii_graphic() && c != b'=';
         let dotted = name.contains('.') && !name.starts_with('.') && !name.ends_with('.');
         if name.len() > PARAM_MAX_BYTES || !dotted || !name.bytes().all(plain) {
@@ -161,28 +177,46 @@ impl State {
         if value.len() > PARAM_MAX_BYTES {
             return Err(Errno::E2BIG);
         }
-        let mut txn = Txn::new();
         if delete {
             self.params.remove(name).ok_or(Errno::ENOENT)?;
             txn.delete(param_key(name));
         } else {
-            if !self.params.contains_key(name) && self.params.len() >= PARAMS_MAX {
+            let total: usize = self.params.iter().map(|(k, v)| k.len() + v.len()).sum();
+            let more = !self.params.contains_key(name);
+            if (more && self.params.len() >= PARAMS_MAX) || total + name.len() + value.len() > PARAMS_TOTAL_MAX_BYTES {
                 return Err(Errno::ENOSPC);
             }
             txn.put(param_key(name), encode(&value));
             self.params.insert(name.to_string(), value.to_string());
         }
-        Ok(self.changed(txn))
+        match active_of(name) {
+            Some((fsname, target)) => self.set_active(&fsname, target, delete || value != "0", txn),
+            None => Ok(()),
+        }
     }
 
-    /// `lctl deactivate` on the MGS, for good: nodes stop using the target.
-    pub fn set_active(&mut self, fsname: &str, target: model::TargetId, active: bool) -> Result<Change, Errno> {
+    /// `lctl deactivate` on the MGS, for good: nodes stop using the target, or use it again.
+    fn set_active(&mut self, fsname: &str, target: TargetId, active: bool, txn: &mut Txn) -> Result<(), Errno> {
         let fs = self.file_systems.get_mut(fsname).ok_or(Errno::ENOENT)?;
         fs.targets.iter_mut().find(|t| t.target == target).ok_or(Errno::ENOENT)?.active = active;
-        let mut txn = Txn::new();
         txn.put(fs_key(fsname), encode(fs));
-        Ok(self.changed(txn))
+        Ok(())
     }
+}
+
+/// The target that `osc.FSNAME-OST0000*.active` or `mdc.FSNAME-MDT0000*.active` is about.
+fn active_of(name: &str) -> Option<(String, TargetId)> {
+    let (layer, rest) = name.split_once('.')?;
+    let device = rest.strip_suffix(".active")?;
+    // What follows the label names the device on one node (`-osc-MDT0000`, `-osc-*`, `*`).
+    let (fsname, label) = device.match_indices('-').find_map(|(i, _)| {
+        let label = device[i + 1..].get(..7)?;
+        let kind = if layer == "osc" { "OST" } else { "MDT" };
+        (matches!(layer, "osc" | "mdc") && label.starts_with(kind)).then_some((&device[..i], label))
+    })?;
+    let index = u16::from_str_radix(&label[3..], 16).ok()?;
+    let target = if layer == "osc" { TargetId::ost(index) } else { TargetId::mdt(index) };
+    target::fsname_is_valid(fsname).then(|| (fsname.to_string(), target))
 }
 
 #[cfg(test)]
@@ -201,34 +235,81 @@ mod tests {
         }
     }
 
+    struct Try {
+        s: State,
+    }
+
+    impl Try {
+        fn register(&mut self, fs: &str, fs_uuid: u8, entry: TargetEntry, replace: bool) -> Result<bool, Errno> {
+            let mut next = self.s.clone();
+            let mut txn = Txn::new();
+            next.register(fs, [fs_uuid; 16], [9; 16], entry, replace, &mut txn)?;
+            assert_eq!(txn.is_empty(), next == self.s);
+            self.s = next;
+            Ok(!txn.is_empty())
+        }
+
+        fn set(&mut self, name: &str, value: &str, delete: bool) -> Result<(), Errno> {
+            self.s.set_param(name, value, delete, &mut Txn::new())
+        }
+    }
+
     #[test]
     fn an_index_belongs_to_one_target() {
-        let mut s = State::default();
+        let mut t = Try { s: State::default() };
         let ost = TargetId::ost(1);
-        assert!(s.register("demo", [0; 16], [9; 16], entry(ost, 1, 1), false).unwrap().is_some());
-        assert!(s.register("demo", [9; 16], [8; 16], entry(ost, 1, 1), false).unwrap().is_none(), "nothing new");
-        let v = s.version;
-        assert!(s.register("demo", [9; 16], [8; 16], entry(ost, 1, 2), false).unwrap().is_some());
-        assert!(s.version > v);
-        assert_eq!(s.register("demo", [9; 16], [8; 16], entry(ost, 1, 1), false).err(), Some(Errno::ESTALE));
-        assert_eq!(s.register("demo", [0; 16], [8; 16], entry(ost, 2, 1), false).err(), Some(Errno::EADDRINUSE));
-        assert!(s.register("demo", [0; 16], [8; 16], entry(ost, 2, 1), true).is_ok(), "--replace");
-        assert_eq!(s.register("demo", [7; 16], [8; 16], entry(TargetId::ost(2), 3, 1), false).err(), Some(Errno::EINVAL));
-        assert_eq!(s.config("demo").unwrap().fs_uuid, [9; 16]);
-        assert_eq!(s.config("other").err(), Some(Errno::ENOENT));
-        assert_eq!(s.register("too-long-a-name", [0; 16], [8; 16], entry(ost, 2, 1), false).err(), Some(Errno::EINVAL));
+        assert_eq!(t.register("demo", 0, entry(ost, 1, 1), false), Ok(true));
+        assert_eq!(t.register("demo", 9, entry(ost, 1, 1), false), Ok(false), "nothing new");
+        assert_eq!(t.register("demo", 9, entry(ost, 1, 2), false), Ok(true));
+        assert_eq!(t.register("demo", 9, entry(ost, 1, 1), false), Err(Errno::ESTALE));
+        assert_eq!(t.register("demo", 0, entry(ost, 2, 1), false), Err(Errno::EADDRINUSE));
+        assert_eq!(t.register("demo", 0, entry(ost, 2, 1), true), Ok(true), "--replace");
+        assert_eq!(t.register("demo", 7, entry(TargetId::ost(2), 3, 1), false), Err(Errno::EINVAL));
+        assert_eq!(t.s.config("demo").unwrap().fs_uuid, [9; 16]);
+        assert_eq!(t.s.config("other").err(), Some(Errno::ENOENT));
+        for (fs, e) in [
+            ("too-long-a-name", entry(ost, 2, 1)),
+            ("demo", entry(TargetId::MGT, 2, 1)),
+            ("demo", entry(TargetId::ost(0xffff), 2, 1)),
+            ("demo", entry(TargetId::ost(5), 0, 1)),
+            ("demo", TargetEntry { nids: vec![], ..entry(TargetId::ost(5), 4, 1) }),
+        ] {
+            assert_eq!(t.register(fs, 0, e, false), Err(Errno::EINVAL));
+        }
+        assert_eq!(t.register("lost", 5, entry(ost, 6, 7), false), Ok(true), "an MGS that lost its memory");
+        assert_eq!(t.s.config("lost").unwrap().fs_uuid, [5; 16]);
     }
 
     #[test]
     fn permanent_parameters() {
-        let mut s = State::default();
-        s.set_param("osc.*.max_rpcs_in_flight", "16", false).unwrap();
-        assert_eq!(s.params["osc.*.max_rpcs_in_flight"], "16");
+        let mut t = Try { s: State::default() };
+        t.set("osc.*.max_rpcs_in_flight", "16", false).unwrap();
+        assert_eq!(t.s.params["osc.*.max_rpcs_in_flight"], "16");
         for bad in ["", "nodots", ".x", "x.", "a.b=c", "a b.c"] {
-            assert_eq!(s.set_param(bad, "1", false).err(), Some(Errno::EINVAL), "{bad}");
+            assert_eq!(t.set(bad, "1", false), Err(Errno::EINVAL), "{bad}");
         }
-        assert_eq!(s.set_param("a.b", "", true).err(), Some(Errno::ENOENT));
-        s.set_param("osc.*.max_rpcs_in_flight", "", true).unwrap();
-        assert!(s.params.is_empty());
+        assert_eq!(t.set("a.b", "", true), Err(Errno::ENOENT));
+        assert_eq!(t.set("a.b", &"x".repeat(5000), false), Err(Errno::E2BIG));
+        t.set("osc.*.max_rpcs_in_flight", "", true).unwrap();
+        assert!(t.s.params.is_empty());
+        let full = (0..1000).find_map(|n| t.set(&format!("a.b{n}"), &"x".repeat(4000), false).err());
+        assert_eq!(full, Some(Errno::ENOSPC), "they must fit into a message");
+        t.register("demo", 0, entry(TargetId::ost(0x1a), 1, 1), false).unwrap();
+    }
+
+    #[test]
+    fn a_target_is_taken_out_of_use() {
+        let mut t = Try { s: State::default() };
+        t.register("my-fs", 0, entry(TargetId::ost(0x1a), 1, 1), false).unwrap();
+        let active = |t: &Try| t.s.config("my-fs").unwrap().targets[0].active;
+        t.set("osc.my-fs-OST001a-*.active", "0", false).unwrap();
+        assert!(!active(&t));
+        t.register("my-fs", 0, entry(TargetId::ost(0x1a), 1, 2), false).unwrap();
+        assert!(!active(&t), "it stays so over restarts");
+        t.set("osc.my-fs-OST001a*.active", "1", false).unwrap();
+        assert!(active(&t));
+        assert_eq!(t.set("osc.my-fs-OST001b*.active", "0", false), Err(Errno::ENOENT));
+        assert_eq!(active_of("osc.my-fs-OST001a-osc-MDT0000.active"), Some(("my-fs".into(), TargetId::ost(0x1a))));
+        assert_eq!(active_of("osc.*.active"), None);
     }
 }

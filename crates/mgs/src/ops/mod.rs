@@ -11,7 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use store::Lsn;
 use wire::Op;
 
-/// An encoded reply, and the transaction it waits for (0: none).
+/// An encoded reply, and the transaction it waits for.
 pub struct Done {
     pub body: Vec<u8>,
     pub lsn: Lsn,
@@ -32,10 +32,10 @@ pub fn run(mgs: &Mgs, req: &Incoming) -> Result<Done, Errno> {
         return Err(Errno::EPROTO);
     }
     match req.op {
-        Op::Register => register::run(mgs, decode(&req.body)?),
+        Op::Register => register::run(mgs, req, decode(&req.body)?),
         Op::Config => config::run(mgs, &decode(&req.body)?),
         Op::GetParam => param::get(mgs, &decode(&req.body)?),
-        Op::SetParam => param::set(mgs, &decode(&req.body)?),
+        Op::SetParam => param::set(mgs, req, &decode(&req.body)?),
         _ => Err(Errno::ENOSYS),
     }
 }

@@ -3,6 +3,7 @@
 use super::{Done, done};
 use crate::service::Mgs;
 use model::Errno;
+use rpc::Incoming;
 use wire::msg::param::{GetParam, GetParamReply, SetParam};
 
 pub fn get(mgs: &Mgs, m: &GetParam) -> Result<Done, Errno> {
@@ -13,11 +14,17 @@ pub fn get(mgs: &Mgs, m: &GetParam) -> Result<Done, Errno> {
     Ok(done(&GetParamReply { values }, mgs.seen(), false))
 }
 
-pub fn set(mgs: &Mgs, m: &SetParam) -> Result<Done, Errno> {
+pub fn set(mgs: &Mgs, req: &Incoming, m: &SetParam) -> Result<Done, Errno> {
+    if !req.ctx.cred.is_root() {
+        return Err(Errno::EPERM);
+    }
     if !m.permanent {
         // nothing of the MGS itself can be set
         return Err(if mgs.get_params(&m.name).is_empty() { Errno::ENOENT } else { Errno::EACCES });
     }
-    let lsn = mgs.change(|s| s.set_param(&m.name, &m.value, m.delete).map(Some))?;
-    Ok(done(&GetParamReply { values: vec![(m.name.clone(), m.value.clone())] }, lsn, true))
+    mgs.change(
+        req,
+        |s, txn| s.set_param(&m.name, &m.value, m.delete, txn),
+        |_| Ok(GetParamReply { values: vec![(m.name.clone(), m.value.clone())] }),
+    )
 }

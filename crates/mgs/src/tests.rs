@@ -1,0 +1,280 @@
+//! The MGS over sessions, in the small world of `rpc::testing`: with restarts, power cuts and several clients.
+
+use crate::{Mgs, load_config};
+use bytes::Bytes;
+use model::{Cred, Errno, Nid, TargetId};
+use rpc::testing::{Faults, Lab};
+use rpc::{Import, ImportConfig, ImportHooks, NoHooks, Peers, Server};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use store::{Db, DbOptions};
+use wire::msg::config::{Config, ConfigReply};
+use wire::msg::notify::Notify;
+use wire::msg::param::{GetParam, SetParam};
+use wire::msg::register::{Register, RegisterReply};
+use wire::{Message, RequestContext};
+use world::World;
+use world::mem::MemDisk;
+use world::rng::Rng;
+
+const PORT: u16 = 988;
+const DIR: &str = "/mgt";
+
+fn ip(n: u8) -> IpAddr {
+    IpAddr::from([10, 0, 0, n])
+}
+
+struct Site {
+    lab: Lab,
+    disk: MemDisk,
+    node: u64,
+    epoch: u32,
+    mgs: Option<Arc<Mgs>>,
+    db: Option<Arc<Db>>,
+}
+
+impl Site {
+    fn new(seed: u64) -> Site {
+        let lab = Lab::new(seed);
+        let disk = MemDisk::new();
+        let (w, _) = lab.node(ip(200), Arc::new(disk.clone()));
+        w.disk.mkdir(DIR).unwrap();
+        w.disk.sync_dir("/").unwrap();
+        Db::create(&w, DIR).unwrap();
+        Site { lab, disk, node: 0, epoch: 0, mgs: None, db: None }
+    }
+
+    async fn start(&mut self) {
+        self.epoch += 1;
+        let (w, node) = self.lab.node(ip(1), Arc::new(self.disk.clone()));
+        self.node = node;
+        let db = Db::open(&w, DIR, self.epoch, DbOptions::default()).unwrap();
+        let peers = Peers::new();
+        let mgs = Mgs::open(&w, db.clone(), peers.clone()).unwrap();
+        let server = Server::new(w.clone(), "mgs".into());
+        server.set_abort_on_panic(false);
+        server.add(mgs.clone(), peers);
+        let listener = w.net.listen(SocketAddr::new(ip(1), PORT)).await.unwrap();
+        w.spawn("server", async move { server.run(listener).await });
+        (self.mgs, self.db) = (Some(mgs), Some(db));
+    }
+
+    /// The machine loses its power.
+    fn crash(&mut self, seed: u64) {
+        self.lab.kill(self.node, ip(1));
+        (self.mgs, self.db) = (None, None);
+        self.disk.crash(&mut Rng::new(seed));
+    }
+
+    fn client(&self, n: u8, hooks: Arc<dyn ImportHooks>) -> (World, Arc<Import>) {
+        let (w, _) = self.lab.node(ip(n), Arc::new(MemDisk::new()));
+        let cfg = ImportConfig {
+            target: TargetId::MGT,
+            fsname: "demo".into(),
+            nids: vec![Nid { addr: ip(1), net: 0 }],
+            port: PORT,
+            bind: None,
+            client_uuid: [n; 16],
+            client_name: format!("node {n}"),
+            slots: 4,
+            hooks,
+        };
+        (w.clone(), Import::new(w, cfg))
+    }
+}
+
+async fn ask<M: Message>(i: &Arc<Import>, m: M) -> Result<M::Reply, Errno> {
+    i.call(RequestContext::default(), m, Bytes::new()).await.map(|r| r.reply)
+}
+
+fn target(fsname: &str, target: TargetId, uuid: u8, epoch: u32) -> Register {
+    Register {
+        fsname: fsname.into(),
+        target,
+        fs_uuid: [0; 16],
+        target_uuid: [uuid; 16],
+        nids: vec![Nid { addr: ip(uuid), net: 0 }],
+        epoch,
+        first_time: epoch == 1,
+        replace: false,
+        params: Vec::new(),
+    }
+}
+
+fn permanent(name: &str, value: &str) -> SetParam {
+    SetParam { name: name.into(), value: value.into(), permanent: true, delete: false }
+}
+
+async fn config(i: &Arc<Import>, fsname: &str) -> Result<ConfigReply, Errno> {
+    ask(i, Config { fsname: fsname.into() }).await
+}
+
+#[derive(Default)]
+struct Ears(Mutex<Vec<u64>>);
+
+impl ImportHooks for Ears {
+    fn notify(&self, n: Notify) {
+        if let Notify::ConfigChanged { version } = n {
+            self.0.lock().unwrap().push(version);
+        }
+    }
+}
+
+#[test]
+fn targets_register_in_any_order_and_survive_a_power_cut() {
+    let mut s = Site::new(1);
+    let lab = s.lab.clone();
+    lab.run(async {
+        s.start().await;
+        let ears = Arc::new(Ears::default());
+        let (w, i) = s.client(10, ears.clone());
+        let (_, other) = s.client(11, Arc::new(NoHooks));
+        assert_eq!(config(&i, "demo").await, Err(Errno::ENOENT));
+        // An OST is first; it gives the file system its identity.
+        let mut first = target("demo", TargetId::ost(0), 20, 1);
+        first.params = vec![("osc.*.max_dirty_mb".into(), "64".into()), ("bad name".into(), "x".into())];
+        let r: RegisterReply = ask(&other, first).await.unwrap();
+        assert_ne!(r.fs_uuid, [0; 16]);
+        let r2 = ask(&other, target("demo", TargetId::mdt(0), 21, 1)).await.unwrap();
+        assert_eq!(r2.fs_uuid, r.fs_uuid);
+        let r3 = ask(&other, target("second", TargetId::mdt(0), 22, 1)).await.unwrap();
+        assert_ne!(r3.fs_uuid, r.fs_uuid);
+        let c = config(&i, "demo").await.unwrap();
+        assert_eq!(c.targets.iter().map(|t| t.target).collect::<Vec<_>>(), [TargetId::mdt(0), TargetId::ost(0)]);
+        assert_eq!(c.params, [("osc.*.max_dirty_mb".to_string(), "64".to_string())]);
+        assert_eq!(config(&i, "second").await.unwrap().targets.len(), 1);
+        assert_eq!(config(&i, "third").await, Err(Errno::ENOENT));
+        // Everybody heard of each change.
+        while ears.0.lock().unwrap().len() < 3 {
+            w.sleep(Duration::from_millis(1)).await;
+        }
+        assert!(ears.0.lock().unwrap().is_sorted());
+        let v = c.version;
+        s.crash(5);
+        s.start().await;
+        let c2 = config(&i, "demo").await.unwrap();
+        assert_eq!(ConfigReply { version: v, ..c2.clone() }, ConfigReply { version: v, ..c.clone() });
+        assert!(c2.version >= v);
+        assert_eq!(load_config(s.db.as_ref().unwrap(), "demo").unwrap(), Some(c2));
+        assert_eq!(load_config(s.db.as_ref().unwrap(), "none").unwrap(), None);
+        // The restarted target comes with a new epoch and another address.
+        let again = Register { nids: vec![Nid { addr: ip(99), net: 0 }], ..target("demo", TargetId::ost(0), 20, 2) };
+        let r = ask(&other, again).await.unwrap();
+        assert_eq!(r.config.targets[1].nids, [Nid { addr: ip(99), net: 0 }]);
+        assert!(r.config.version > v);
+    });
+}
+
+#[test]
+fn an_index_in_use_is_refused_and_replaced_on_demand() {
+    let mut s = Site::new(2);
+    let lab = s.lab.clone();
+    lab.run(async {
+        s.start().await;
+        let (_, i) = s.client(10, Arc::new(NoHooks));
+        ask(&i, target("demo", TargetId::ost(3), 20, 4)).await.unwrap();
+        assert_eq!(ask(&i, target("demo", TargetId::ost(3), 21, 1)).await.err(), Some(Errno::EADDRINUSE));
+        assert_eq!(ask(&i, target("demo", TargetId::ost(3), 20, 3)).await.err(), Some(Errno::ESTALE));
+        let foreign = Register { fs_uuid: [77; 16], ..target("demo", TargetId::ost(4), 22, 1) };
+        assert_eq!(ask(&i, foreign).await.err(), Some(Errno::EINVAL));
+        let new = Register { replace: true, ..target("demo", TargetId::ost(3), 21, 1) };
+        let r = ask(&i, new).await.unwrap();
+        assert_eq!(r.config.targets.len(), 1);
+        assert_eq!(r.config.targets[0].target_uuid, [21; 16]);
+    });
+}
+
+#[test]
+fn parameters_are_checked_stored_and_taken_back() {
+    let mut s = Site::new(3);
+    let lab = s.lab.clone();
+    lab.run(async {
+        s.start().await;
+        let (_, i) = s.client(10, Arc::new(NoHooks));
+        ask(&i, target("demo", TargetId::ost(0), 20, 1)).await.unwrap();
+        ask(&i, permanent("osc.*.checksums", "0")).await.unwrap();
+        assert_eq!(ask(&i, permanent("no blanks.x", "0")).await.err(), Some(Errno::EINVAL));
+        let user = RequestContext { cred: Cred::new(1000, 1000), ..RequestContext::default() };
+        let r = i.call(user, permanent("osc.*.checksums", "1"), Bytes::new()).await;
+        assert_eq!(r.err(), Some(Errno::EPERM));
+        s.crash(9);
+        s.start().await;
+        assert_eq!(config(&i, "demo").await.unwrap().params, [("osc.*.checksums".to_string(), "0".to_string())]);
+        let shown = ask(&i, GetParam { pattern: "mgs.*.filesystems".into() }).await.unwrap();
+        assert_eq!(shown.values, [("mgs.MGS.filesystems".to_string(), "demo".to_string())]);
+        assert_eq!(ask(&i, GetParam { pattern: "mdt.*".into() }).await.err(), Some(Errno::ENOENT));
+        ask(&i, SetParam { delete: true, ..permanent("osc.*.checksums", "") }).await.unwrap();
+        assert_eq!(config(&i, "demo").await.unwrap().params, []);
+        ask(&i, permanent("osc.demo-OST0000*.active", "0")).await.unwrap();
+        assert!(!config(&i, "demo").await.unwrap().targets[0].active);
+    });
+}
+
+#[test]
+fn changes_are_made_once_and_in_order_through_cuts_and_restarts() {
+    for seed in 0..12 {
+        let mut s = Site::new(100 + seed);
+        let lab = s.lab.clone();
+        lab.faults(Faults { cut_ppm: 30_000, delay_max_us: 3000 });
+        lab.run(async {
+            s.start().await;
+            let (w, i) = s.client(10, Arc::new(NoHooks));
+            let (_, j) = s.client(11, Arc::new(NoHooks));
+            ask(&i, target("demo", TargetId::ost(0), 20, 1)).await.unwrap();
+            let start = config(&i, "demo").await.unwrap().version;
+            let done = Arc::new(Mutex::new(0));
+            let changes = done.clone();
+            w.spawn("changes", async move {
+                for n in 0..30 {
+                    // The other one's change is the later one: a repeat of the first would undo it.
+                    ask(&i, permanent("a.b", &format!("first {n}"))).await.unwrap();
+                    ask(&j, permanent("a.b", &format!("second {n}"))).await.unwrap();
+                    let c = config(&i, "demo").await.unwrap();
+                    assert_eq!(c.params[0].1, format!("second {n}"));
+                    assert_eq!(c.version, start + 2 * (n + 1), "each change counts once");
+                    *changes.lock().unwrap() += 1;
+                }
+            });
+            let (clock, _) = lab.node(ip(201), Arc::new(MemDisk::new()));
+            let mut k = 0;
+            while *done.lock().unwrap() < 30 {
+                clock.sleep(Duration::from_millis(100 + lab.random(400))).await;
+                k += 1;
+                if k < 5 {
+                    s.crash(seed * 10 + k);
+                    s.start().await;
+                }
+                assert!(k < 10_000, "the changes do not come to an end");
+            }
+        });
+    }
+}
+
+#[test]
+fn clients_that_do_not_come_back_are_forgotten() {
+    let mut s = Site::new(4);
+    let lab = s.lab.clone();
+    lab.run(async {
+        s.start().await;
+        let (w, stays) = s.client(10, Arc::new(NoHooks));
+        let (_, goes) = s.client(11, Arc::new(NoHooks));
+        let (_, leaves) = s.client(12, Arc::new(NoHooks));
+        for i in [&stays, &goes, &leaves] {
+            ask(i, target("demo", TargetId::ost(0), 20, 1)).await.unwrap();
+        }
+        let records = |s: &Site| {
+            let db = s.db.as_ref().unwrap();
+            (db.scan(b"N", b"O", 9).unwrap().len(), db.scan(b"R", b"S", 9).unwrap().len())
+        };
+        assert_eq!(records(&s), (3, 3));
+        leaves.disconnect().await;
+        assert_eq!(records(&s), (2, 2));
+        s.crash(1);
+        drop(goes);
+        s.start().await;
+        w.sleep(Duration::from_secs(90)).await;
+        assert_eq!(records(&s), (1, 1));
+        config(&stays, "demo").await.unwrap();
+    });
+}
