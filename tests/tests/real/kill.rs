@@ -88,5 +88,6 @@ fn a_killed_client_leaves_nothing_behind() -> Result<()> {
     drop((held, open));
     fs.up_again()?;
     ensure!(std::fs::read(&path)? == b"kept", "the mount is back");
+    drop(other);
     fs.fsck()
 }
