@@ -458,3 +458,32 @@ fn a_full_disk_refuses_and_goes_on() {
     bed.rt.block_on(db.durable(lsn)).unwrap();
     assert!(!db.space_low());
 }
+
+#[test]
+fn a_damaged_table_is_an_error_and_no_panic() {
+    let bed = Bed::new();
+    format(&bed.world);
+    let db = open(&bed.world, 1);
+    for i in 0..300u32 {
+        let lsn = db.submit(put(&format!("k{i}"), &"v".repeat(50))).unwrap();
+        bed.rt.block_on(db.durable(lsn)).unwrap();
+    }
+    bed.rt.block_on(db.close()).unwrap();
+    drop(db);
+    let mut rng = Rng::new(3);
+    let len = bed.world.disk.open("/t/table.redb", world::OpenMode::READ).unwrap().stat().unwrap().len;
+    let (mut refused, mut fine) = (0, 0);
+    for _ in 0..300 {
+        let disk = bed.disk.fork();
+        disk.corrupt("/t/table.redb", rng.below(len), 1 << rng.below(8)).unwrap();
+        let all = Db::open(&bed.world_on(&disk), "/t", 2, tiny()).and_then(|db| db.scan(b"", b"\xff", usize::MAX));
+        match all {
+            Ok(_) => fine += 1,
+            Err(e) => {
+                assert!(e.to_string().contains("/t/table.redb"), "{e}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0 && fine > 0, "{refused} {fine}");
+}

@@ -7,7 +7,7 @@ use super::locks::Guard;
 use super::redo::Redo;
 use super::{FinishTxn, ObjectMeta, Objects};
 use crate::{Lsn, StoreError, Txn};
-use model::{Errno, ObjectAttr, ObjectId};
+use model::{Errno, Fid, ObjectAttr, ObjectId};
 use std::sync::Arc;
 use world::{DiskFile, OpenMode};
 
@@ -17,6 +17,8 @@ pub(super) struct Change {
     /// As it is now.
     pub old: ObjectRecord,
     pub redo: Vec<Redo>,
+    /// The caller knows the file's owner: writes say it, other messages only say who asks.
+    pub names_owner: bool,
     /// Slot taken for this change, given back if it fails.
     pub taken: Option<Place>,
     /// Own file made for this change, removed if it fails.
@@ -40,7 +42,7 @@ impl After {
 
 impl Change {
     pub fn new(id: ObjectId, old: ObjectRecord) -> Change {
-        Change { id, old, redo: Vec::new(), taken: None, created: false, after: After::default() }
+        Change { id, old, redo: Vec::new(), names_owner: false, taken: None, created: false, after: After::default() }
     }
 
     pub fn size(&self) -> u64 {
@@ -159,9 +161,11 @@ impl Objects {
             Location::Own => a.blocks,
         };
         self.refresh_blocks(c.id, &mut rec);
-        if meta.file != model::Fid::NONE {
-            rec.file = meta.file;
+        if c.names_owner || rec.file == Fid::NONE {
             (rec.uid, rec.gid, rec.projid) = (meta.uid, meta.gid, meta.projid);
+        }
+        if meta.file != Fid::NONE {
+            rec.file = meta.file;
             rec.layout_generation = meta.layout_generation;
         }
         if let Location::Packed(p) = c.old.location

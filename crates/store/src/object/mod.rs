@@ -39,6 +39,7 @@ use world::World;
 pub struct ObjectMeta {
     /// The file the object belongs to.
     pub file: Fid,
+    /// Owner to charge; taken from writes, and from whatever makes the object.
     pub uid: u32,
     pub gid: u32,
     pub projid: u32,

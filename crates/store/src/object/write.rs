@@ -82,6 +82,7 @@ impl Objects {
         if data.is_empty() {
             return self.submit_nothing(&c, off, finish);
         }
+        c.names_owner = true;
         let end = off + data.len() as u64;
         let sparse = c.old.location == Location::Own && c.old.attr.blocks.saturating_mul(512) < c.size();
         if end > c.size() || sparse {

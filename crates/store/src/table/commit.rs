@@ -1,7 +1,7 @@
 //! One checkpoint into the table: a single redb transaction with the position it brings the table to.
 
 use super::Batch;
-use super::redb::{KEYS, META, META_APPLIED, RedbTable, failed};
+use super::redb::{KEYS, META, META_APPLIED, RedbTable, checksum, failed};
 use crate::StoreError;
 use crate::db::Lsn;
 
@@ -12,11 +12,19 @@ pub(super) fn commit(t: &RedbTable, batch: &Batch, applied: Lsn) -> Result<(), S
     tx.set_quick_repair(true);
     {
         let mut keys = tx.open_table(KEYS).map_err(failed(what, &t.path))?;
+        let mut stored = Vec::new();
         for (k, e) in batch {
             match &e.value {
-                Some(v) => keys.insert(k.as_slice(), &**v).map_err(failed(what, &t.path))?,
-                None => keys.remove(k.as_slice()).map_err(failed(what, &t.path))?,
-            };
+                Some(v) => {
+                    stored.clear();
+                    stored.extend_from_slice(&checksum(k, v));
+                    stored.extend_from_slice(v);
+                    keys.insert(k.as_slice(), stored.as_slice()).map_err(failed(what, &t.path))?;
+                }
+                None => {
+                    keys.remove(k.as_slice()).map_err(failed(what, &t.path))?;
+                }
+            }
         }
         let mut meta = tx.open_table(META).map_err(failed(what, &t.path))?;
         meta.insert(META_APPLIED, applied).map_err(failed(what, &t.path))?;

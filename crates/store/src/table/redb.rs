@@ -70,6 +70,26 @@ pub(super) fn failed<E: Into<redb::Error>>(what: &'static str, path: &str) -> im
     }
 }
 
+/// Bytes of the checksum before each stored value.
+const CHECKSUM_BYTES: usize = 4;
+
+/// crc32c over key length, key and value: redb does not check its pages when it reads them.
+pub(super) fn checksum(key: &[u8], value: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    let mut d = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    d.update(&(key.len() as u32).to_le_bytes());
+    d.update(key);
+    d.update(value);
+    (d.finalize() as u32).to_le_bytes()
+}
+
+/// Runs something of redb, which panics on some kinds of damage.
+fn guarded<T>(what: &'static str, path: &str, f: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_or_else(|_| {
+        let why = format!("{what}: its pages make no sense (see the panic message in the log)");
+        Err(StoreError::damaged("table", path, why))
+    })
+}
+
 impl RedbTable {
     /// An empty table in `dir`, durable.
     pub fn create(world: &World, dir: &str) -> Result<(), StoreError> {
@@ -101,8 +121,12 @@ impl RedbTable {
                 "table '{path}' is in use by another process (or still being closed by this one): stop that first"
             )));
         }
-        let t = RedbTable::with_file(file, path, cache_bytes)?;
-        let version = t.meta(META_VERSION)?;
+        let p = path.clone();
+        let (t, version) = guarded("cannot open", &p, || {
+            let t = RedbTable::with_file(file, path, cache_bytes)?;
+            let version = t.meta(META_VERSION)?;
+            Ok((t, version))
+        })?;
         if version != VERSION {
             return Err(StoreError::Refused(format!(
                 "table '{}' has format version {version}, this Nacre knows version {VERSION}: upgrade",
@@ -131,11 +155,11 @@ impl RedbTable {
 
 impl Table for RedbTable {
     fn applied(&self) -> Result<Lsn, StoreError> {
-        self.meta(META_APPLIED)
+        guarded("cannot read", &self.path, || self.meta(META_APPLIED))
     }
 
     fn apply(&self, batch: &super::Batch, applied: Lsn) -> Result<(), StoreError> {
-        super::commit::commit(self, batch, applied)
+        guarded("cannot write", &self.path, || super::commit::commit(self, batch, applied))
     }
 
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, StoreError> {
@@ -151,10 +175,23 @@ struct RedbSnapshot {
     path: String,
 }
 
+impl RedbSnapshot {
+    /// The value behind its checksum.
+    fn verified<'a>(&self, key: &[u8], stored: &'a [u8]) -> Result<&'a [u8], StoreError> {
+        match stored.split_first_chunk::<CHECKSUM_BYTES>() {
+            Some((sum, v)) if *sum == checksum(key, v) => Ok(v),
+            _ => Err(StoreError::damaged("table", &self.path, format!("the checksum of key {key:02x?} differs"))),
+        }
+    }
+}
+
 impl Snapshot for RedbSnapshot {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let v = self.keys.get(key).map_err(failed("cannot read table", &self.path))?;
-        Ok(v.map(|v| v.value().to_vec()))
+        let what = "cannot read table";
+        guarded("cannot read", &self.path, || {
+            let v = self.keys.get(key).map_err(failed(what, &self.path))?;
+            v.map(|v| self.verified(key, v.value()).map(<[u8]>::to_vec)).transpose()
+        })
     }
 
     fn scan(
@@ -167,12 +204,14 @@ impl Snapshot for RedbSnapshot {
         if from >= to {
             return Ok(());
         }
-        for pair in self.keys.range(from..to).map_err(failed(what, &self.path))? {
-            let (k, v) = pair.map_err(failed(what, &self.path))?;
-            if !each(k.value(), v.value()) {
-                break;
+        guarded("cannot read", &self.path, || {
+            for pair in self.keys.range(from..to).map_err(failed(what, &self.path))? {
+                let (k, v) = pair.map_err(failed(what, &self.path))?;
+                if !each(k.value(), self.verified(k.value(), v.value())?) {
+                    break;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
