@@ -24,6 +24,8 @@ pub struct Bridge {
     pub releases: Arc<Releases>,
     pub pages: Pages,
     pub readdirplus: bool,
+    /// The last close that had to wait for the servers waited in vain.
+    pub slow_close: AtomicBool,
     /// Writing "1" ends the connection at once.
     abort: Option<OwnedFd>,
     dead: AtomicBool,
@@ -42,6 +44,7 @@ impl Bridge {
             releases: Arc::default(),
             pages: Pages::default(),
             readdirplus,
+            slow_close: AtomicBool::new(false),
             abort,
             dead: AtomicBool::new(false),
         }

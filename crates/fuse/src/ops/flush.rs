@@ -3,32 +3,46 @@
 
 use super::Cx;
 use crate::abi::FlushIn;
+use crate::process::{Fate, fate};
 use crate::reply::{Answer, Reply};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use world::sync::oneshot;
 
-/// An exiting process waits no longer than this; the rest happens behind its back.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// A closing process waits no longer than this for its locks to be free; the rest happens behind its back.
+const PATIENCE: Duration = Duration::from_millis(700);
 
 pub async fn run(cx: Cx, a: FlushIn) -> Answer {
     let fid = cx.fid()?;
-    let (fs, wb) = (cx.fs(), cx.bridge.writeback.clone());
-    let locks = fs.has_posix_locks(fid, a.lock_owner);
-    if !locks && wb.is_idle() {
-        wb.take_error(fid)?;
+    let b = cx.bridge.clone();
+    let locks = b.fs.has_posix_locks(fid, a.lock_owner);
+    let exiting = || fate(cx.tid, 0) == Fate::Dying;
+    if !locks && (b.writeback.is_idle() || exiting()) {
+        // Nothing to wait for, or nobody who could be told.
+        b.writeback.take_error(fid)?;
         return Ok(Reply::empty());
     }
+    let unlocking = locks.then(|| b.releases.begin(fid));
     let (tx, done) = oneshot::channel();
-    cx.bridge.world.spawn("flush", async move {
-        wb.settle(fid).await;
-        let unlocked = if locks { fs.unlk(fid, a.lock_owner, 0, u64::MAX).await } else { Ok(()) };
+    let work = b.clone();
+    b.world.spawn("flush", async move {
+        let unlocked =
+            if locks { work.fs.clone().unlk(fid, a.lock_owner, 0, u64::MAX).await } else { Ok(()) };
+        drop(unlocking);
         if let Err(e) = unlocked {
             tracing::warn!(%fid, "locks of a closed file could not be given back: {e}");
         }
+        work.writeback.settle(fid).await;
+        work.slow_close.store(false, Ordering::Relaxed);
         let _ = tx.send(());
     });
-    if cx.bridge.world.timeout(PATIENCE, done).await.is_some() {
-        cx.bridge.writeback.take_error(fid)?;
+    // A process with a thousand descriptors must not wait for each when the servers are away.
+    if b.slow_close.load(Ordering::Relaxed) && exiting() {
+        return Ok(Reply::empty());
+    }
+    match b.world.timeout(PATIENCE, done).await {
+        Some(_) => b.writeback.take_error(fid)?,
+        None => b.slow_close.store(true, Ordering::Relaxed),
     }
     Ok(Reply::empty())
 }

@@ -95,7 +95,6 @@ pub fn kind_of(op: &Op) -> Kind {
         Op::Setlk { wait: true, .. } => Kind::LockWait,
         Op::Read(r) if r.read_flags & abi::READ_LOCKOWNER == 0 => Kind::PageRead,
         Op::Write(w, _) if w.write_flags & abi::WRITE_CACHE != 0 => Kind::Bounded,
-        Op::Flush(_) => Kind::Bounded,
         _ => Kind::Ordinary,
     }
 }
