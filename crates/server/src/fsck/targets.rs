@@ -34,21 +34,29 @@ pub struct Target {
     pub db: Arc<Db>,
     /// The management target's: of its own folder, or within a metadata target's.
     pub mgt: Option<Arc<Db>>,
-    /// Of an OST.
-    pub objects: Option<Arc<Objects>>,
+    overlay: Option<Arc<Overlay>>,
     _lock: TargetLock,
 }
 
 impl Target {
+    /// The object store of an OST. Refused when a record does not decode.
+    pub fn objects(&self) -> Result<Arc<Objects>, store::StoreError> {
+        Objects::open(&self.world, &self.dir, self.db.clone())
+    }
+
     pub fn ost_index(&self) -> Option<u16> {
         (self.role == Role::Ost).then_some(self.sb.target.index)
     }
 
     /// Ends all background work and gives the table back; what a repair changed goes into it.
     pub async fn close(self) -> Result<(), String> {
-        drop(self.objects);
-        for db in self.mgt.iter().chain([&self.db]) {
+        // In a management target's own folder both are one.
+        let mgt = self.mgt.iter().filter(|m| !Arc::ptr_eq(m, &self.db));
+        for db in mgt.chain([&self.db]) {
             db.close().await.map_err(|e| e.to_string())?;
+        }
+        if let Some(o) = &self.overlay {
+            o.release();
         }
         Ok(())
     }
@@ -94,8 +102,9 @@ pub fn open(world: &World, dir: &str, repair: bool) -> Result<Target, String> {
     let says = |e: store::StoreError| e.to_string();
     Superblock::read(world, dir).map_err(says)?;
     let mut w = world.clone();
-    if !repair {
-        w.disk = Arc::new(Overlay::new(world.disk.clone()));
+    let overlay = (!repair).then(|| Arc::new(Overlay::new(world.disk.clone())));
+    if let Some(o) = &overlay {
+        w.disk = o.clone();
     }
     let lock = Superblock::lock(&w, dir).map_err(says)?;
     // Read again: the holder before us may have changed it until it let go.
@@ -114,10 +123,6 @@ pub fn open(world: &World, dir: &str, repair: bool) -> Result<Target, String> {
         TargetKind::Mdt => Role::Mdt,
         TargetKind::Ost => Role::Ost,
     };
-    let objects = match role {
-        Role::Ost => Some(Objects::open(&w, dir, db.clone()).map_err(says)?),
-        _ => None,
-    };
     let mgt = match role {
         Role::Mgt => Some(db.clone()),
         _ if sb.with_mgt => Some(open_db(&format!("{dir}/{MGT_SUBDIR}"))?),
@@ -127,7 +132,7 @@ pub fn open(world: &World, dir: &str, repair: bool) -> Result<Target, String> {
         Role::Mgt => "MGS".to_string(),
         _ => sb.target.label(&sb.fsname),
     };
-    Ok(Target { dir: dir.to_string(), label, role, sb, world: w, db, mgt, objects, _lock: lock })
+    Ok(Target { dir: dir.to_string(), label, role, sb, world: w, db, mgt, overlay, _lock: lock })
 }
 
 /// All of one file system, and none twice.
