@@ -58,10 +58,14 @@ impl Fs {
         self.ask_mgs(opt).await?;
         self.watch_config();
         self.find_root(subdir, &opt.subdir).await?;
-        if !opt.read_only && let Err(e) = self.lease_for_root().await {
-            return failed(e, format!("the metadata server of {} leases no FIDs: {e}", self.opt.fsname));
+        if opt.read_only {
+            return Ok(());
         }
-        Ok(())
+        match self.world.timeout(MDT_PATIENCE, self.lease_for_root()).await {
+            Some(Ok(())) => Ok(()),
+            Some(Err(e)) => failed(e, format!("the metadata server of {} leases no FIDs: {e}", self.opt.fsname)),
+            None => self.no_mdt(),
+        }
     }
 
     async fn ask_mgs(self: &Arc<Self>, opt: &MountOptions) -> Result<(), MountError> {
@@ -78,7 +82,9 @@ impl Fs {
                 return failed(Errno::ENOENT, text);
             }
             Some(Err(e)) => {
-                return failed(e, format!("the MGS at {nids} refused the configuration of '{}': {e}", opt.fsname));
+                let refusal = self.mgs.get().and_then(|m| m.import.refusal());
+                let why = refusal.map_or(e.to_string(), |(_, text)| text);
+                return failed(e, format!("the MGS at {nids} refused to serve '{}': {why}", opt.fsname));
             }
             None => {
                 let text = format!(
@@ -97,15 +103,18 @@ impl Fs {
         Ok(())
     }
 
+    fn no_mdt<T>(&self) -> Result<T, MountError> {
+        let mdt = TargetId::mdt(self.locate.mdt_of(Fid::ROOT));
+        let said = self.targets.get(mdt).and_then(|t| t.import.refusal()).map_or(String::new(), |(_, text)| format!(" ({text})"));
+        let (mdt, secs) = (mdt.label(&self.opt.fsname), MDT_PATIENCE.as_secs());
+        failed(Errno::EIO, format!("no answer from {mdt} within {secs} s{said}. Is its server running?"))
+    }
+
     /// Walks from the file system's root to the directory that the mount shows.
     async fn find_root(self: &Arc<Self>, subdir: &[Vec<u8>], text: &str) -> Result<(), MountError> {
         let found = match self.world.timeout(MDT_PATIENCE, self.walk(subdir)).await {
             Some(r) => r,
-            None => {
-                let mdt = TargetId::mdt(self.locate.mdt_of(Fid::ROOT)).label(&self.opt.fsname);
-                let secs = MDT_PATIENCE.as_secs();
-                return failed(Errno::EIO, format!("no answer from {mdt} within {secs} s. Is its server running?"));
-            }
+            None => return self.no_mdt(),
         };
         match found {
             Ok(fid) => {

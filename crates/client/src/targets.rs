@@ -254,6 +254,11 @@ impl Fs {
             None => {
                 let t = self.new_target(e.target, e.nids.clone());
                 self.targets.map.lock().expect("no panic while locked").insert(e.target, t.clone());
+                // Connected before the first call needs it, and so that `lfs check` tells something.
+                let import = t.import.clone();
+                self.world.spawn("client-connect", async move {
+                    let _ = import.connected().await;
+                });
                 t
             }
         };

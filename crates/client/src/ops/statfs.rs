@@ -12,13 +12,22 @@ use world::future::join_all;
 
 /// How long one target may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Pause before all are asked again when none answered.
+const AGAIN: Duration = Duration::from_millis(200);
 
 impl Fs {
     /// The file system's space: bytes of the object targets that answer within a second, inodes of the metadata
-    /// targets.
+    /// targets. Waits while no server is there.
     pub async fn statfs(self: Arc<Self>) -> R<FsSpace> {
         let work = async {
-            let answers = self.ask_space().await;
+            // With every server away it waits like any other call.
+            let answers = loop {
+                let a = self.ask_space().await;
+                if self.is_closed() || a.iter().any(|(_, r)| r.is_ok()) {
+                    break a;
+                }
+                self.world.sleep(AGAIN).await;
+            };
             let mut sum = FsSpace::default();
             for (t, r) in &answers {
                 let Ok(s) = r else { continue };

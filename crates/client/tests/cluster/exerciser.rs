@@ -111,7 +111,14 @@ impl Exerciser {
     }
 }
 
+/// `NACRE_EXERCISE=SEED:STEPS` runs another one.
 fn exercise(count: i32, seed: u64, steps: usize) {
+    let wanted = std::env::var("NACRE_EXERCISE").ok();
+    let wanted = wanted.as_deref().and_then(|w| w.split_once(':')).map(|(a, b)| (a.parse(), b.parse()));
+    let (seed, steps) = match wanted {
+        Some((Ok(a), Ok(b))) => (a, b),
+        _ => (seed, steps),
+    };
     let c = Cluster::start(3);
     c.run(async {
         let mounts = [c.mount().await, c.mount().await];
