@@ -49,7 +49,8 @@ impl<'a> Names<'a> {
         // The index may lack it: layouts of the file it was made for count too.
         let fid = id.origin;
         let inode = self.get(&key::inode(fid))?.and_then(|v| Inode::decode(fid, &v).ok());
-        let names = inode.and_then(|i| i.layout).is_some_and(|l| l.objects().any(|o| o.ost == ost && o.id == id));
+        let names =
+            inode.and_then(|i| i.layout).is_some_and(|l| l.objects().any(|o| o.ost == ost && o.id == id));
         Ok(names.then_some(fid))
     }
 
@@ -68,7 +69,8 @@ impl<'a> Names<'a> {
                 return None;
             }
         }
-        let names: Vec<String> = parts.iter().rev().map(|p| String::from_utf8_lossy(p).into_owned()).collect();
+        let names: Vec<String> =
+            parts.iter().rev().map(|p| String::from_utf8_lossy(p).into_owned()).collect();
         Some(format!("/{}", names.join("/")))
     }
 
@@ -83,7 +85,9 @@ impl<'a> Names<'a> {
             let Some((ost, _)) = key::parse_reverse(k) else { return Ok(()) };
             if !given.contains(&ost) {
                 let label = model::TargetId::ost(ost).label(&self.mdt.sb.fsname);
-                report.note(&format!("{label} holds files, but its folder is not among those given: not checked"));
+                report.note(&format!(
+                    "{label} holds files, but its folder is not among those given: not checked"
+                ));
             }
             let Some(next) = ost.checked_add(1) else { return Ok(()) };
             from = key::reverse(next, ObjectId { origin: Fid::NONE, component: 0, stripe: 0 });
@@ -93,12 +97,18 @@ impl<'a> Names<'a> {
 }
 
 /// Compares one object target with the metadata target.
-pub async fn check(t: &Target, names: &Names<'_>, repair: bool, report: &mut Report<'_>) -> Result<(), String> {
+pub async fn check(
+    t: &Target,
+    names: &Names<'_>,
+    repair: bool,
+    report: &mut Report<'_>,
+) -> Result<(), String> {
     let ost = t.sb.target.index;
     let mut leaked: Vec<(ObjectId, Problem)> = Vec::new();
     let mut wrong_file: Vec<(ObjectId, ObjectRecord, Problem)> = Vec::new();
     for_each(t, TAG_OBJECT, |k, v| {
-        let Some((id, record)) = id_of_key(k).and_then(|id| Some((id, ObjectRecord::decode(id, v).ok()?))) else {
+        let Some((id, record)) = id_of_key(k).and_then(|id| Some((id, ObjectRecord::decode(id, v).ok()?)))
+        else {
             return Ok(());
         };
         match names.owner(ost, id)? {
@@ -119,16 +129,30 @@ pub async fn check(t: &Target, names: &Names<'_>, repair: bool, report: &mut Rep
     })?;
     destroyed_but_named(t, names, report)?;
     mend_back_pointers(t, wrong_file, repair, report).await?;
-    for chunk in leaked.chunks(DESTROY_MAX) {
-        if repair && let Some(objects) = &t.objects {
-            let ids: Vec<ObjectId> = chunk.iter().map(|(id, _)| *id).collect();
-            let lsn = objects.destroy(ids, Box::new(|_, _, _| {})).await;
-            let lsn = lsn.map_err(|e| format!("{}: cannot remove leaked objects: {e}", t.label))?;
-            t.db.durable(lsn).await.map_err(|e| format!("{}: {e}", t.label))?;
-        }
-        chunk.iter().for_each(|(_, p)| report.problem(p.clone().repaired(repair)));
-    }
+    let removed = repair && remove(t, &leaked, report).await?;
+    leaked.into_iter().for_each(|(_, p)| report.problem(p.repaired(removed)));
     Ok(())
+}
+
+/// Destroys leaked objects; false if that is not possible.
+async fn remove(t: &Target, leaked: &[(ObjectId, Problem)], report: &mut Report<'_>) -> Result<bool, String> {
+    if leaked.is_empty() {
+        return Ok(true);
+    }
+    let objects = match t.objects() {
+        Ok(o) => o,
+        Err(e) => {
+            report.note(&format!("{}: leaked objects cannot be removed: {e}", t.label));
+            return Ok(false);
+        }
+    };
+    for chunk in leaked.chunks(DESTROY_MAX) {
+        let ids: Vec<ObjectId> = chunk.iter().map(|(id, _)| *id).collect();
+        let lsn = objects.destroy(ids, Box::new(|_, _, _| {})).await;
+        let lsn = lsn.map_err(|e| format!("{}: cannot remove leaked objects: {e}", t.label))?;
+        t.db.durable(lsn).await.map_err(|e| format!("{}: {e}", t.label))?;
+    }
+    Ok(true)
 }
 
 /// A file that still names an object with a tombstone has lost its data.
@@ -140,7 +164,11 @@ fn destroyed_but_named(t: &Target, names: &Names<'_>, report: &mut Report<'_>) -
         if let Some(fid) = lost
             && is_destroyed(t, id)?
         {
-            let p = Problem::new(&t.label, "lost-object", "the object was destroyed, but a file's layout names it");
+            let p = Problem::new(
+                &t.label,
+                "lost-object",
+                "the object was destroyed, but a file's layout names it",
+            );
             report.problem(p.object(id).file(fid, names.path(fid)));
         }
         Ok(())

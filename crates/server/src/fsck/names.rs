@@ -198,7 +198,8 @@ impl Mender<'_> {
         for o in layout.objects() {
             // An object that two layouts name stays with the one it has.
             let k = key::reverse(o.ost, o.id);
-            let owner = self.t.db.get(&k).map_err(|e| self.fail(e))?.and_then(|v| value::decode_owner(&k, &v).ok());
+            let owner =
+                self.t.db.get(&k).map_err(|e| self.fail(e))?.and_then(|v| value::decode_owner(&k, &v).ok());
             let owns = match owner {
                 Some(other) if other != fid => {
                     let l = self.inode(other)?.and_then(|i| i.layout);

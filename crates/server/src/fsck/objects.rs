@@ -5,6 +5,8 @@ use super::report::{Problem, Report};
 use super::targets::Target;
 use model::{ObjectId, limits};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use store::object::Objects;
 use store::object::location::{
     INLINE_MAX_BYTES, Location, ObjectRecord, Place, TAG_OBJECT, TAG_TOMBSTONE, container_path, id_of_key,
     id_of_name, object_key, own_path, own_root, tombstone_key,
@@ -56,8 +58,16 @@ pub async fn check(t: &Target, opts: &FsckOptions, report: &mut Report<'_>) -> R
         Ok(())
     })?;
     left_over_files(t, opts.repair, report)?;
-    for (id, size) in readable {
-        read_all(t, id, size, report).await;
+    if readable.is_empty() {
+        return Ok(());
+    }
+    match t.objects() {
+        Ok(objects) => {
+            for (id, size) in readable {
+                read_all(t, &objects, id, size, report).await;
+            }
+        }
+        Err(e) => report.note(&format!("{}: data cannot be read: {e}", t.label)),
     }
     Ok(())
 }
@@ -141,7 +151,8 @@ fn left_over_files(t: &Target, repair: bool, report: &mut Report<'_>) -> Result<
             let path = format!("{dir}/{name}");
             let used = id_of_name(&name).is_some_and(|id| {
                 let record = t.db.get(&object_key(id)).ok().flatten();
-                record.is_some_and(|v| ObjectRecord::decode(id, &v).is_ok_and(|r| r.location == Location::Own))
+                record
+                    .is_some_and(|v| ObjectRecord::decode(id, &v).is_ok_and(|r| r.location == Location::Own))
             });
             if used {
                 continue;
@@ -156,14 +167,14 @@ fn left_over_files(t: &Target, repair: bool, report: &mut Report<'_>) -> Result<
     }
     if count > 0 {
         let done = if repair { "removed" } else { "--repair removes them" };
-        report.note(&format!("{}: {count} left-over object files with {bytes} bytes on disk: {done}", t.label));
+        report
+            .note(&format!("{}: {count} left-over object files with {bytes} bytes on disk: {done}", t.label));
     }
     Ok(())
 }
 
 /// Reads an object from its beginning to its end.
-async fn read_all(t: &Target, id: ObjectId, size: u64, report: &mut Report<'_>) {
-    let Some(objects) = &t.objects else { return };
+async fn read_all(t: &Target, objects: &Arc<Objects>, id: ObjectId, size: u64, report: &mut Report<'_>) {
     let mut at = 0;
     while at < size {
         match objects.read(id, at, READ_BYTES).await {

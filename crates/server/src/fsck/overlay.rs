@@ -47,6 +47,11 @@ impl Overlay {
         Overlay { lower, names: Mutex::default() }
     }
 
+    /// Lets go of every file of the lower disk, and of their locks.
+    pub fn release(&self) {
+        self.names().files.clear();
+    }
+
     fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().expect("no panic while held")
     }

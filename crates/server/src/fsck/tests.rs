@@ -117,7 +117,9 @@ impl Bed {
             for (n, text, osts) in [(2, b"file".as_slice(), &[1u16][..]), (3, b"big", &[0, 1])] {
                 let mut f = Inode::new(FileType::Regular, 0o644, 5, 5, now);
                 let layout = Layout::plain(fid(n), 65536, "", osts);
-                layout.objects().for_each(|o| txn.put(key::reverse(o.ost, o.id), value::encode_owner(fid(n))));
+                layout
+                    .objects()
+                    .for_each(|o| txn.put(key::reverse(o.ost, o.id), value::encode_owner(fid(n))));
                 f.layout = Some(layout);
                 txn.put(key::inode(fid(n)), f.encode());
                 name(&mut txn, fid(1), 100 + u64::from(n), text, fid(n), FileType::Regular);
@@ -180,8 +182,11 @@ fn a_good_file_system_is_clean_and_untouched() {
     let before = bed.disk.counters().flushes;
     let (status, text) = bed.fsck(&["--read-data"]);
     assert_eq!(status, EXIT_CLEAN, "{text}");
-    assert!(text.ends_with("nacre fsck: 3 targets, 4 inodes, 3 names, 2 objects with 209000 bytes: clean\n"), "{text}");
-    assert_eq!(bed.disk.counters().flushes, before, "nothing was written");
+    assert!(
+        text.ends_with("nacre fsck: 3 targets, 4 inodes, 3 names, 2 objects with 209000 bytes: clean\n"),
+        "{text}"
+    );
+    assert_eq!(bed.disk.counters().flushes, before, "nothing was flushed");
     assert_eq!(bed.fsck(&["--repair"]).0, EXIT_CLEAN);
     let (status, json) = bed.fsck(&["--json"]);
     let doc: serde_json::Value = serde_json::from_str(&json).unwrap();
