@@ -35,7 +35,7 @@ const COPY_BELOW_BYTES: usize = 64 << 10;
 /// How long the client may take to say good-bye after the unmount.
 const GOOD_BYE: Duration = Duration::from_secs(5);
 /// How long `umount -f` is given to finish before the dead mount is detached.
-const FORCED: Duration = Duration::from_millis(1500);
+const FORCED: Duration = Duration::from_millis(300);
 
 /// How to run a mount.
 #[derive(Clone, Copy, Debug)]
