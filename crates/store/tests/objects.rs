@@ -499,3 +499,42 @@ fn files_of_unfinished_writes_are_removed_at_the_next_start() {
     }
     drop(again);
 }
+
+#[test]
+fn a_gap_never_shows_what_an_unfinished_write_left() {
+    let bed = Bed::new();
+    format(&bed.world);
+    let o = open(&bed.world, 1);
+    let write = |o: &Ost, off: u64, len: usize, v: u8| {
+        o.objects.write(id(1), Some(off), Bytes::from(vec![v; len]), meta(1), nothing())
+    };
+    bed.rt.block_on(async {
+        let (_, _, lsn) = write(&o, 0, 70_000, 1).await.unwrap();
+        o.db.durable(lsn).await.unwrap();
+        bed.disk.record();
+        write(&o, 100_000, 100_000, 2).await.unwrap();
+    });
+    // The data is on disk, its record is not.
+    let images = bed.disk.images();
+    let image = images.iter().rfind(|i| i.what.starts_with("sync /t/objects/own")).expect("data is flushed");
+    let mut rng = Rng::new(5);
+    for round in 0..40 {
+        let disk = image.disk();
+        disk.crash_with(CrashMode::LoseAll, &mut rng);
+        let o = open(&bed.world_on(&disk), 2);
+        bed.rt.block_on(async {
+            assert_eq!(content(&o, 1).await, vec![1; 70_000]);
+            let lsn = match round % 3 {
+                0 => write(&o, 150_000, 10, 3).await.unwrap().2,
+                1 => o.objects.truncate(id(1), 150_010, meta(1), nothing()).await.unwrap().1,
+                _ => o.objects.fallocate(id(1), 0, 150_000, 10, meta(1), nothing()).await.unwrap().1,
+            };
+            o.db.durable(lsn).await.unwrap();
+        });
+        let disk = after_power_cut(&disk, &mut rng);
+        let o = open(&bed.world_on(&disk), 3);
+        let got = bed.rt.block_on(content(&o, 1));
+        assert_eq!(got.len(), 150_010);
+        assert!(got[..70_000].iter().all(|b| *b == 1) && got[70_000..150_000].iter().all(|b| *b == 0), "round {round}");
+    }
+}

@@ -83,7 +83,7 @@ pub(crate) fn parse(bytes: &[u8], segment: u64) -> Option<(RecordHeader, &[u8])>
         return None;
     }
     let whole = bytes.get(..RECORD_HEADER_BYTES + len)?;
-    if crc32c(&whole[8..]) != raw.crc.get() {
+    if crc32c(&whole[8..]) != raw.crc.get() && !model::planted::on(model::planted::Bug::TornTailAccepted) {
         return None;
     }
     let h = RecordHeader {

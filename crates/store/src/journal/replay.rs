@@ -98,14 +98,22 @@ impl Replay {
 
     /// The log ends before `missing`; is that a torn tail?
     fn end(&mut self, segments: &[Segment], missing: Lsn, applied: Lsn) -> Result<(), StoreError> {
-        self.last_lsn = (missing - 1).max(applied);
+        // Records that the table holds were durable, so one that is unreadable in front of newer ones of its
+        // segment is damage. (Whole segments may be missing: they were given up.)
+        if missing <= applied
+            && let Some(s) = segments.first()
+            && newest(s).lsn > applied
+        {
+            let why = format!("record {missing} is unreadable, though newer ones follow");
+            return Err(StoreError::damaged("journal segment", &s.path, why));
+        }
+        let missing = missing.max(applied + 1);
+        self.last_lsn = missing - 1;
         for s in segments {
-            let seen = newest(s);
-            let committed = s.header.map_or(0, |h| h.committed).max(seen.committed);
-            // Below the table's position everything was durable, so nothing may stand behind a hole there.
-            let damaged = if missing > applied { committed >= missing } else { seen.lsn > applied };
-            if damaged {
-                let why = format!("record {missing} is missing or unreadable, though records up to {committed} were durable");
+            let committed = s.header.map_or(0, |h| h.committed).max(newest(s).committed);
+            if committed >= missing {
+                let why =
+                    format!("record {missing} is missing or unreadable, though records up to {committed} were durable");
                 return Err(StoreError::damaged("journal segment", &s.path, why));
             }
         }
