@@ -538,3 +538,95 @@ fn a_gap_never_shows_what_an_unfinished_write_left() {
         assert!(got[..70_000].iter().all(|b| *b == 1) && got[70_000..150_000].iter().all(|b| *b == 0), "round {round}");
     }
 }
+
+/// Runs blocking work only while its gate is open: a committer that is late.
+struct Gated {
+    inner: Arc<dyn world::Spawn>,
+    gate: Arc<world::sync::Semaphore>,
+}
+
+impl world::Spawn for Gated {
+    fn spawn(&self, name: &'static str, f: world::BoxFuture<()>) {
+        self.inner.spawn(name, f);
+    }
+
+    fn run_blocking(&self, f: Box<dyn FnOnce() + Send>) -> world::BoxFuture<()> {
+        let (inner, gate) = (self.inner.clone(), self.gate.clone());
+        Box::pin(async move {
+            let _open = gate.acquire().await.expect("never closed");
+            inner.run_blocking(f).await;
+        })
+    }
+}
+
+#[test]
+fn a_slot_is_not_reused_before_the_move_out_of_it_is_committed() {
+    let bed = Bed::new();
+    format(&bed.world);
+    let gate = Arc::new(world::sync::Semaphore::new(1000));
+    let world = World { tasks: Arc::new(Gated { inner: bed.world.tasks.clone(), gate: gate.clone() }), ..bed.world.clone() };
+    let o = open(&world, 1);
+    bed.rt.block_on(async {
+        let write = |n: u32, off: u64, len: usize| {
+            o.objects.write(id(n), Some(off), Bytes::from(vec![n as u8; len]), meta(1), nothing())
+        };
+        let (_, _, lsn) = write(1, 0, 8000).await.unwrap();
+        o.db.durable(lsn).await.unwrap();
+        o.db.close().await.unwrap();
+    });
+    drop(o);
+    let o = open(&world, 2);
+    let mut rng = Rng::new(1);
+    bed.rt.block_on(async {
+        let write = |n: u32, off: u64, len: usize| {
+            o.objects.write(id(n), Some(off), Bytes::from(vec![n as u8; len]), meta(1), nothing())
+        };
+        let all = gate.acquire_many(1000).await.unwrap();
+        write(1, 8000, 8000).await.unwrap();
+        for n in 2..20 {
+            write(n, 0, 8000).await.unwrap();
+        }
+        // All writes of containers reach the disk, none of the journal does.
+        let crashed = bed.disk.fork();
+        for name in crashed_packed(&bed.world) {
+            let f = bed.world_on(&crashed).disk.open(&name, world::OpenMode::WRITE).unwrap();
+            f.sync_data().unwrap();
+        }
+        crashed.crash_with(CrashMode::LoseAll, &mut rng);
+        let again = open(&bed.world_on(&crashed), 3);
+        assert_eq!(content(&again, 1).await, vec![1; 8000]);
+        drop(all);
+    });
+}
+
+fn crashed_packed(world: &World) -> Vec<String> {
+    let names = world.disk.list("/t/objects/packed").unwrap();
+    names.into_iter().map(|n| format!("/t/objects/packed/{n}")).collect()
+}
+
+#[test]
+fn a_write_whose_caller_went_away_is_done_or_not_begun() {
+    let bed = Bed::new();
+    format(&bed.world);
+    let gate = Arc::new(world::sync::Semaphore::new(1000));
+    let world = World { tasks: Arc::new(Gated { inner: bed.world.tasks.clone(), gate: gate.clone() }), ..bed.world.clone() };
+    let o = open(&world, 1);
+    bed.rt.block_on(async {
+        for round in 1..30u8 {
+            let big = Bytes::from(vec![round; 100_000]);
+            let before = content(&o, 1).await;
+            let all = gate.acquire_many(1000).await.unwrap();
+            let write = o.objects.write(id(1), Some(0), big.clone(), meta(1), nothing());
+            // Gives up while the write waits for its thread, or soon after.
+            let given_up = bed.world.timeout(std::time::Duration::from_micros(u64::from(round) * 50), write).await;
+            assert!(given_up.is_none());
+            drop(all);
+            let now = content(&o, 1).await;
+            assert!(now == before || now == big, "round {round}");
+            // Nothing keeps the object locked.
+            let (_, _, lsn) = o.objects.write(id(1), Some(0), big.clone(), meta(1), nothing()).await.unwrap();
+            o.db.durable(lsn).await.unwrap();
+            assert!(content(&o, 1).await == big);
+        }
+    });
+}
