@@ -20,13 +20,13 @@ impl Hosts {
     fn new(count: u32, mount: &Path) -> Result<Hosts> {
         let tag = format!("nt{}", std::process::id());
         let hosts = Hosts { tag: tag.clone(), daemons: Vec::new(), mount: mount.to_path_buf() };
-        sh(&format!("ip netns add {tag}sw && ip -n {tag}sw link add br type bridge && ip -n {tag}sw link set br up"), LIMIT)?;
+        sh(&format!("ip netns add {tag}sw && ip -n {tag}sw link add name sw0 type bridge && ip -n {tag}sw link set sw0 up"), LIMIT)?;
         for i in 1..=count {
             sh(
                 &format!(
                     "ip netns add {tag}h{i} && ip -n {tag}h{i} link set lo up
                      ip -n {tag}sw link add p{i} type veth peer name eth0 netns {tag}h{i}
-                     ip -n {tag}sw link set p{i} master br up
+                     ip -n {tag}sw link set p{i} master sw0 up
                      ip -n {tag}h{i} addr add 10.77.0.{i}/24 dev eth0 && ip -n {tag}h{i} link set eth0 up"
                 ),
                 LIMIT,
