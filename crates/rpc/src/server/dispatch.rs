@@ -109,6 +109,10 @@ fn incoming(a: &Admitted, f: Frame) -> Result<Incoming, Errno> {
         complain(&e);
         Errno::EBADMSG
     })?;
+    if ctx.cred.groups.len() > model::limits::GROUPS_MAX {
+        complain(&"more groups than any process can have");
+        return Err(Errno::EINVAL);
+    }
     Ok(Incoming {
         client: a.session.client,
         peer: a.session.describe().2,

@@ -1,5 +1,7 @@
 //! A reply slot: recognises what it has seen before. Pure, so that it can be checked exhaustively.
 
+use model::planted::{self, Bug};
+
 /// What to do with a request that arrived.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrival<R, P> {
@@ -50,7 +52,7 @@ impl<R, P: Clone> Slot<R, P> {
             if self.running == Some(xid) || self.waiting.is_some() {
                 return Arrival::InProgress;
             }
-            if let Some(p) = &self.reply {
+            if let Some(p) = self.reply.as_ref().filter(|_| !planted::on(Bug::AppliedTwice)) {
                 return Arrival::Answered(p.clone());
             }
         }

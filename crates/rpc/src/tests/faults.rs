@@ -77,10 +77,15 @@ fn storm(seed: u64, restarts: u32, cut_ppm: u32) -> (u64, u32, u64) {
     (c.lab.cuts(), restarts, end)
 }
 
+/// So many seeds, or `NACRE_SEEDS` for a long run.
+fn seeds(few: u64) -> u64 {
+    std::env::var("NACRE_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(few)
+}
+
 #[test]
 fn cut_connections_execute_exactly_once() {
     let mut cuts = 0;
-    for seed in 0..25 {
+    for seed in 0..seeds(25) {
         cuts += storm(seed, 0, 20_000).0;
     }
     assert!(cuts > 100, "only {cuts} cuts");
@@ -88,9 +93,70 @@ fn cut_connections_execute_exactly_once() {
 
 #[test]
 fn restarts_execute_exactly_once() {
-    for seed in 100..120 {
-        storm(seed, 6, 10_000);
+    for seed in 0..seeds(20) {
+        storm(100 + seed, 6, 10_000);
     }
+}
+
+/// Lines that go dead for longer than the server waits: what was answered was done once, what failed at most once.
+fn blackout(seed: u64) -> (usize, usize) {
+    let c = Cluster::new(seed, TargetId::mdt(0));
+    c.lab.faults(Faults { cut_ppm: 10_000, delay_max_us: 2000 });
+    let results: Arc<Mutex<BTreeMap<String, Result<String, Errno>>>> = Arc::default();
+    c.lab.run(async {
+        c.start().await;
+        let (w, _) = node(&c.lab, 2);
+        for k in 0..4u8 {
+            let (world, _) = node(&c.lab, 10 + k);
+            let i = Import::new(world.clone(), ImportConfig { slots: 3, ..config(k + 1, c.target, &[1]) });
+            let results = results.clone();
+            let pause = 1500 + c.lab.random(1000);
+            world.clone().spawn("calls", async move {
+                for n in 0..40 {
+                    let pair = (0..2).map(|m| {
+                        let (i, results) = (i.clone(), results.clone());
+                        Box::pin(async move {
+                            let name = format!("{k}/{n}/{m}");
+                            let r = set(&i, &name).await;
+                            lock(&results).insert(name, r);
+                        }) as BoxFuture<()>
+                    });
+                    world::future::join_all(pair.collect()).await;
+                    world.sleep(Duration::from_millis(pause)).await;
+                }
+                std::future::pending::<()>().await;
+            });
+        }
+        for _ in 0..6 {
+            let victim = ip(10 + c.lab.random(4) as u8);
+            w.sleep(Duration::from_millis(c.lab.random(8000))).await;
+            c.lab.silence(victim, true);
+            w.sleep(Duration::from_secs(20 + c.lab.random(25))).await;
+            c.lab.silence(victim, false);
+        }
+        until(&w, "every call ends", || lock(&results).len() == 320).await;
+    });
+    let (d, results, seen) = (lock(&c.disk), lock(&results), lock(&c.seen));
+    for (name, r) in results.iter() {
+        let n = d.executed.get(name).copied().unwrap_or(0);
+        match r {
+            Ok(once) => assert_eq!((once.as_str(), n), ("1", 1), "{name} (seed {seed})"),
+            Err(e) => assert!(*e == Errno::EIO && n <= 1, "{name}: {e}, executed {n} times (seed {seed})"),
+        }
+    }
+    (results.values().filter(|r| r.is_err()).count(), seen.departed.len())
+}
+
+#[test]
+fn evictions_execute_at_most_once() {
+    let (mut failed, mut evicted) = (0, 0);
+    for seed in 0..seeds(12) {
+        let (f, e) = blackout(seed);
+        failed += f;
+        evicted += e;
+    }
+    assert!(evicted >= 10 && failed > 0, "{evicted} evictions, {failed} calls failed");
+    assert!(failed <= evicted * 2, "only what was on its way fails");
 }
 
 #[test]
