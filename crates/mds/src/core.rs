@@ -14,6 +14,8 @@ pub struct ClientState {
     pub connected: bool,
     /// Has nothing (more) to say about what it had before this start.
     pub reclaimed: bool,
+    /// It connected but did not reclaim in time: recovery ended without it. It may still say what it had.
+    pub waived: bool,
 }
 
 #[derive(Default)]
@@ -23,8 +25,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// Every client that was known at the start said what it had.
+    /// Nobody who was known at the start is waited for any more.
     pub fn all_reclaimed(&self) -> bool {
-        self.clients.values().all(|c| c.reclaimed)
+        self.clients.values().all(|c| c.reclaimed || c.waived)
     }
 }

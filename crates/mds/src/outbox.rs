@@ -15,7 +15,7 @@ use wire::msg::destroy::Destroy;
 use wire::msg::statfs::Statfs;
 
 /// Records read at a time; each names at most a few hundred objects.
-const RECORDS_AT_ONCE: usize = 64;
+const RECORDS_AT_ONCE: usize = 512;
 const RETRY: Duration = Duration::from_secs(1);
 /// Records counted for `destroys_pending`.
 const COUNT_MAX: usize = 1_000_000;
@@ -37,8 +37,10 @@ impl Mdt {
 
     async fn send_outbox(self: Arc<Self>, index: u16, import: Arc<Import>) {
         let Some(ost) = self.shared.osts.get(index) else { return };
+        // Numbers only grow: what comes later stands behind what was sent.
+        let mut from = key::outbox_prefix(index);
         while !*self.stopping.borrow() {
-            match self.send_some(index, &import).await {
+            match self.send_some(index, &import, &mut from).await {
                 Ok(true) => {}
                 // A record submitted after the look made a permit: nothing is missed.
                 Ok(false) => ost.wake.notified().await,
@@ -52,11 +54,15 @@ impl Mdt {
         }
     }
 
-    /// Sends one message's worth; false if there was nothing to send.
-    async fn send_some(self: &Arc<Self>, index: u16, import: &Arc<Import>) -> Result<bool, MdsError> {
-        let from = key::outbox_prefix(index);
+    /// Sends one message's worth, from key `from` on, and moves that; false if there was nothing to send.
+    async fn send_some(
+        self: &Arc<Self>,
+        index: u16,
+        import: &Arc<Import>,
+        from: &mut Vec<u8>,
+    ) -> Result<bool, MdsError> {
         let mut view = self.db.view();
-        let page = view.scan(&from, &key::behind(&from), RECORDS_AT_ONCE)?;
+        let page = view.scan(from, &key::behind(&key::outbox_prefix(index)), RECORDS_AT_ONCE)?;
         if page.is_empty() {
             return Ok(false);
         }
@@ -74,6 +80,10 @@ impl Mdt {
         let sent = import.call(RequestContext::default(), Destroy { objects }, bytes::Bytes::new()).await;
         sent.map_err(store::StoreError::Errno)?;
         let mut txn = Txn::new();
+        if let Some(last) = keys.last() {
+            from.clone_from(last);
+            from.push(0);
+        }
         for k in keys {
             txn.delete(k);
         }

@@ -5,11 +5,12 @@
 //! handles of requests under way too (one that was not executed names no file and is lost, which is no harm).
 //! Handles and lock ids are the clients' choice: saying something twice is harmless.
 
+use crate::schema::key;
 use crate::service::Mdt;
 use crate::shared::lock;
 use model::planted::{self, Bug};
 use model::{Errno, TargetId, Timestamp};
-use rpc::{ClientId, Departure, Service};
+use rpc::{ClientId, Service};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,7 +80,7 @@ impl Mdt {
             let window = Duration::from_secs(self.shared.params.number("recovery_time_soft"));
             if self.world.now().since(start) >= window * rounds {
                 rounds += 1;
-                self.close_window(rounds > 2).await;
+                self.close_window(rounds > 2);
             }
             if self.pause(TICK).await {
                 return;
@@ -88,30 +89,42 @@ impl Mdt {
     }
 
     /// The time is up: clients that never connected are evicted. Those that did but are not done get as much
-    /// time again; then (`all`) they are taken to have had nothing.
-    async fn close_window(self: &Arc<Self>, all: bool) {
+    /// time again; then (`all`) the others no longer wait for them.
+    fn close_window(self: &Arc<Self>, all: bool) {
         let missing: Vec<ClientId> = {
             let mut core = self.core_write();
             for c in core.clients.values_mut().filter(|c| c.connected && all) {
-                c.reclaimed = true;
+                c.waived = true;
             }
             core.clients.iter().filter(|(_, c)| !c.connected).map(|(id, _)| *id).collect()
         };
         for client in missing {
-            let name = self.core_read().clients.get(&client).map(|c| format!("{} at {}", c.name, c.address));
-            // It may have connected a moment ago.
-            if self.core_read().clients.get(&client).is_some_and(|c| c.connected) {
-                continue;
+            match self.evict_absent(client) {
+                Ok(true) => lock(&self.recovered).evicted += 1,
+                Ok(false) => {}
+                Err(e) => tracing::error!("evicting client {client} failed: {e}"),
             }
-            tracing::warn!(
-                "{}: client {client} ({}) did not come back in time and is evicted",
-                TargetId::mdt(self.cfg.index).label(&self.cfg.fsname),
-                name.unwrap_or_default()
-            );
-            lock(&self.recovered).evicted += 1;
-            self.clone().departed(client, Departure::Evicted).await;
         }
         self.check_recovery();
+    }
+
+    /// Takes a client out that never came back, all in one step: if it connects a moment later it is a new one.
+    /// It has no opens and no locks, since those come with its reclaim. False if it is connected after all.
+    fn evict_absent(&self, client: ClientId) -> Result<bool, store::StoreError> {
+        let mut core = self.core_write();
+        let Some(c) = core.clients.get(&client).filter(|c| !c.connected) else { return Ok(false) };
+        tracing::warn!(
+            "{}: client {client} ({} at {}) did not come back in time and is evicted",
+            TargetId::mdt(self.cfg.index).label(&self.cfg.fsname),
+            c.name,
+            c.address
+        );
+        let mut txn = store::Txn::new();
+        txn.delete(key::client(&client.0));
+        self.db.delete_replies(&client.0, &mut txn)?;
+        self.db.submit(txn)?;
+        core.clients.remove(&client);
+        Ok(true)
     }
 
     /// Ends recovery if nobody is missing any more.

@@ -229,6 +229,11 @@ impl Mdt {
         })
     }
 
+    /// Clients of before the restart are still awaited.
+    pub fn recovering(&self) -> bool {
+        *self.phase.borrow() == Phase::Recovering
+    }
+
     async fn arrived(self: Arc<Self>, c: Connect, peer: IpAddr) -> Result<ConnectOutcome, (Errno, String)> {
         let client = ClientId(c.client_uuid);
         let label = TargetId::mdt(self.cfg.index).label(&self.cfg.fsname);
@@ -248,7 +253,7 @@ impl Mdt {
                 let mut txn = Txn::new();
                 txn.put(key::client(&client.0), record.encode());
                 let lsn = self.db.submit(txn).map_err(failed)?;
-                let state = ClientState { name, address: record.address, connected: true, reclaimed: true };
+                let state = ClientState { name, address: record.address, connected: true, reclaimed: true, waived: false };
                 core.clients.insert(client, state);
                 (ConnectOutcome { new_client: true, recovering: false }, lsn)
             }
@@ -324,10 +329,11 @@ impl Service for Mdt {
         match self.db.reply(&client.0, slot) {
             Ok(r) => r.map(|r| StoredReply { xid: r.xid, transno: r.transno, status: r.status, body: r.body }),
             Err(e) => {
-                // Without its slot a resent request would run twice: the journal's crc makes this all but
-                // impossible, and the target must not go on guessing.
                 tracing::error!("reply slot {slot} of client {client}: {e}");
-                panic!("reply slot {slot} of client {client} cannot be read: {e}");
+                // Without its slot a resent request would run twice: unless the target stopped anyway and runs
+                // nothing, it must not go on guessing.
+                assert!(self.db.stopped().is_some(), "reply slot {slot} of client {client} cannot be read: {e}");
+                None
             }
         }
     }
@@ -385,7 +391,7 @@ fn load_core(db: &Db) -> Result<Core, MdsError> {
             why: "its key is of no known form".into(),
         })?;
         let r = ClientRecord::decode(k, v)?;
-        let state = ClientState { name: r.name, address: r.address, connected: false, reclaimed: false };
+        let state = ClientState { name: r.name, address: r.address, connected: false, reclaimed: false, waived: false };
         core.clients.insert(ClientId(uuid), state);
         Ok(())
     })?;

@@ -184,9 +184,4 @@ impl Mdt {
         let m = SetParam { name: name.to_string(), value: value.to_string(), permanent: false, delete: false };
         set(self, m).map(|r| r.values)
     }
-
-    /// Clients of before the restart are still awaited.
-    pub fn recovering(&self) -> bool {
-        *self.phase.borrow() == recovery::Phase::Recovering
-    }
 }
