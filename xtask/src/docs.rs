@@ -1,5 +1,6 @@
 //! Documents: a page for each format, links that lead somewhere, paths that exist.
 
+use crate::allow::{self, FORMATS};
 use crate::source::{File, Finding, Tree, has_word};
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
@@ -13,26 +14,43 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// Each constant that versions bytes on disk or on the wire is named on a page of `docs/formats`; one that
-/// is just called VERSION by its file.
+/// Each constant that versions bytes on disk or on the wire has a page in `docs/formats`: one that names the
+/// constant, its file or the folder of its module.
 fn formats(tree: &Tree) -> Vec<Finding> {
-    let pages: Vec<&File> = tree.files.iter().filter(|f| f.path.starts_with("docs/formats/")).collect();
     let mut out = Vec::new();
     for f in tree.rust().filter(|f| f.krate().is_some()) {
-        for (n, line) in f.code.lines().enumerate().take_while(|(n, _)| n + 1 < f.tests_from()) {
-            let Some(name) = format_constant(line) else { continue };
-            let told = |p: &&File| match name {
-                "VERSION" | "MAGIC" => p.text.contains(&f.path),
-                _ => has_word(&p.text, name),
-            };
-            if !pages.iter().any(told) {
-                let remedy =
-                    format!("describe the bytes in docs/formats/ and name {name} or {} there", f.path);
-                out.push(f.finding(n + 1, format!("format '{name}' has no page"), remedy));
+        for (line, name) in untold(tree, f) {
+            if !allow::allows(FORMATS, &f.path, name) {
+                let remedy = format!("describe the bytes in docs/formats/ and name {} there", f.path);
+                out.push(f.finding(line, format!("format '{name}' has no page"), remedy));
             }
         }
     }
     out
+}
+
+/// Whether the constant `name` of a file has no page.
+pub fn lacks(tree: &Tree, path: &str, name: &str) -> bool {
+    tree.file(path).is_some_and(|f| untold(tree, f).iter().any(|u| u.1 == name))
+}
+
+fn untold<'a>(tree: &Tree, f: &'a File) -> Vec<(usize, &'a str)> {
+    let constants = f.code.lines().enumerate().take_while(|(n, _)| n + 1 < f.tests_from());
+    let named = constants.filter_map(|(n, l)| Some((n + 1, format_constant(l)?)));
+    let told = |name: &str| {
+        tree.files.iter().filter(|p| p.path.starts_with("docs/formats/")).any(|p| {
+            let own = name.contains('_') && name != "RECORD_VERSION" && has_word(&p.text, name);
+            own || places(&f.path).any(|place| p.text.contains(&format!("`{place}`")))
+        })
+    };
+    named.filter(|(_, name)| !told(name)).collect()
+}
+
+/// A file's path, and those of its folders down to its crate's.
+fn places(path: &str) -> impl Iterator<Item = &str> {
+    let folders = path.match_indices('/').filter(|(i, _)| path[..*i].matches('/').count() >= 1);
+    let folders = folders.flat_map(|(i, _)| [&path[..i], &path[..=i]]);
+    folders.filter(|p| !p.ends_with("/src") && !p.ends_with("/src/")).chain([path])
 }
 
 /// Name of the constant that a line declares, if it versions a format.
