@@ -56,6 +56,14 @@ impl Failure {
     }
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Usage(t) | Failure::Op { text: t, .. } => f.write_str(t),
+        }
+    }
+}
+
 /// Keeps the first error while a command goes on with its other arguments.
 #[derive(Default)]
 pub struct FirstError {
@@ -66,9 +74,7 @@ impl FirstError {
     /// Prints the failure behind `prefix` and remembers its exit status if it is the first.
     pub fn report(&mut self, prefix: &str, f: &Failure) {
         crate::output::flush();
-        match f {
-            Failure::Usage(t) | Failure::Op { text: t, .. } => eprintln!("{prefix}: {t}"),
-        }
+        eprintln!("{prefix}: {f}");
         self.first.get_or_insert(f.exit_code());
     }
 

@@ -3,8 +3,12 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod abort;
+mod bad_input;
 mod coherence;
 mod kill;
+mod lfs_lctl;
 mod long_way;
+mod mount_helper;
 mod posix;
 mod programs;
+mod up_down;

@@ -188,13 +188,25 @@ fn format_missing(world: &World, c: &Cluster, progress: &Progress) -> Result<boo
             continue;
         }
         progress.say(format!("Formatting {}", dir.display()));
-        if files::stat(dir, false).is_ok() {
-            files::remove_tree(dir).map_err(|e| UpError::io("cannot remove half made", dir, &e))?;
-        }
-        mkfs::format(world, text, &label_of(world, c, dir)).map_err(|f| UpError::new(format!("{f:?}")))?;
+        remove_half_made(dir)?;
+        mkfs::format(world, text, &label_of(world, c, dir)).map_err(|f| UpError::new(f.to_string()))?;
         fresh = true;
     }
     Ok(fresh)
+}
+
+/// What an interrupted format left. The folder itself stays: it may be the mount point of a disk.
+fn remove_half_made(dir: &Path) -> Result<()> {
+    for name in mkfs::OWN_NAMES {
+        let path = dir.join(name);
+        let gone = match files::stat(&path, false) {
+            Ok(s) if s.is_dir() => files::remove_tree(&path),
+            Ok(_) => files::remove_file(&path),
+            Err(_) => Ok(()),
+        };
+        gone.map_err(|e| UpError::io("cannot remove half made", &path, &e))?;
+    }
+    Ok(())
 }
 
 /// Its addresses were taken by somebody else while everything was down: take others, and tell the targets.

@@ -1,0 +1,255 @@
+//! Output shapes and exit codes of `lfs` and `lctl` that scripts of Lustre's users rely on.
+
+use anyhow::{Context, Result, ensure};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+use tests::cluster::{TestFs, bin_dir, run_within, tool, wait_until};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn run(program: &str, args: &[&str], dir: &Path) -> Result<Output> {
+    run_within(tool(program).args(args).current_dir(dir), LIMIT)
+}
+
+fn text(b: &[u8]) -> String {
+    String::from_utf8_lossy(b).into_owned()
+}
+
+/// Exit 0; what it printed.
+fn ok(program: &str, args: &[&str], dir: &Path) -> Result<String> {
+    let o = run(program, args, dir)?;
+    ensure!(o.status.success(), "{program} {args:?}: {}\n{}{}", o.status, text(&o.stdout), text(&o.stderr));
+    Ok(text(&o.stdout))
+}
+
+/// This exit status, these words on standard error.
+fn fails(program: &str, args: &[&str], dir: &Path, code: i32, part: &str) -> Result<()> {
+    let o = run(program, args, dir)?;
+    let err = text(&o.stderr);
+    ensure!(o.status.code() == Some(code), "{program} {args:?}: {} instead of {code}\n{err}", o.status);
+    ensure!(err.contains(part), "{program} {args:?} does not say '{part}':\n{err}");
+    ensure!(!err.contains("panicked"), "{err}");
+    Ok(())
+}
+
+#[test]
+fn layouts_are_set_shown_and_refused() -> Result<()> {
+    let fs = TestFs::up("lfs", 4, 1)?;
+    let m = fs.mount(0);
+    ok("lfs", &["setstripe", "-c", "4", "-S", "1M", "-i", "2", "wide"], m)?;
+    let shown = ok("lfs", &["getstripe", "wide"], m)?;
+    let lines: Vec<&str> = shown.lines().collect();
+    ensure!(
+        lines[..6]
+            == [
+                "wide",
+                "lmm_stripe_count:  4",
+                "lmm_stripe_size:   1048576",
+                "lmm_pattern:       raid0",
+                "lmm_layout_gen:    0",
+                "lmm_stripe_offset: 2"
+            ],
+        "{shown}"
+    );
+    ensure!(lines[6] == "\tobdidx\t\t objid\t\t objid\t\t group" && lines.len() == 12, "{shown}");
+    let order: Vec<&str> = lines[7..11].iter().filter_map(|l| l.split_whitespace().next()).collect();
+    ensure!(order == ["2", "3", "0", "1"], "OSTs in turn: {order:?}");
+    for (option, value) in [("-c", "4"), ("-S", "1048576"), ("-i", "2"), ("-L", "raid0"), ("-m", "0"), ("-g", "0")] {
+        ensure!(ok("lfs", &["getstripe", option, "wide"], m)?.trim() == value, "getstripe {option}");
+    }
+    ok("lfs", &["setstripe", "-o", "3,1", "listed"], m)?;
+    ensure!(ok("lfs", &["getstripe", "-q", "listed"], m)?.lines().count() == 2, "two objects");
+    // defaults of directories, inherited by new files and new directories
+    std::fs::create_dir(m.join("d"))?;
+    ok("lfs", &["setstripe", "-c", "2", "-S", "128k", "d"], m)?;
+    let shown = ok("lfs", &["getstripe", "-d", "d"], m)?;
+    ensure!(shown.contains("stripe_count:  2 stripe_size:   131072 pattern:       raid0 stripe_offset: -1"), "{shown}");
+    std::fs::create_dir(m.join("d/e"))?;
+    std::fs::write(m.join("d/e/f"), b"x")?;
+    ensure!(ok("lfs", &["getstripe", "-c", "d/e/f"], m)?.trim() == "2", "inherited over a directory");
+    ok("lfs", &["setstripe", "-d", "d"], m)?;
+    std::fs::write(m.join("d/g"), b"x")?;
+    ensure!(ok("lfs", &["getstripe", "-c", "d/g"], m)?.trim() == "1", "back to the file system's default");
+    ok("lfs", &["setstripe", "-c", "3", "."], m)?;
+    std::fs::write(m.join("h"), b"x")?;
+    ensure!(ok("lfs", &["getstripe", "-c", "h"], m)?.trim() == "3", "the root's default is the file system's");
+    refusals(m)
+}
+
+fn refusals(m: &Path) -> Result<()> {
+    std::fs::write(m.join("full"), b"data")?;
+    fails("lfs", &["setstripe", "-c", "2", "full"], m, 17, "stripe already set")?;
+    fails("lfs", &["setstripe", "-S", "65537", "n"], m, 22, "bad stripe size")?;
+    fails("lfs", &["setstripe", "-c", "2001", "n"], m, 34, "bad stripe count")?;
+    fails("lfs", &["setstripe", "-i", "77", "n"], m, 22, "Invalid argument")?;
+    fails("lfs", &["setstripe", "-o", "0,77", "n"], m, 22, "Invalid argument")?;
+    fails("lfs", &["setstripe", "-p", "flash", "n"], m, 22, "no such pool")?;
+    fails("lfs", &["setstripe", "-E", "1G", "n"], m, 95, "--component-end")?;
+    fails("lfs", &["setstripe"], m, 4, "usage: lfs setstripe")?;
+    fails("lfs", &["setstripe", "-c", "2", "/tmp"], m, 25, "Inappropriate ioctl for device")?;
+    ensure!(!m.join("n").exists(), "a refused setstripe made a file");
+    fails("lfs", &["getstripe", "nothing"], m, 2, "'nothing': No such file or directory (2)")?;
+    fails("lfs", &["getstripe", "/proc/version"], m, 25, "Inappropriate ioctl for device")?;
+    // over several paths: go on, return the first error
+    let o = run("lfs", &["getstripe", "-c", "nothing", "full"], m)?;
+    ensure!(o.status.code() == Some(2) && text(&o.stdout).trim() == "3", "{}{}", text(&o.stdout), text(&o.stderr));
+    fails("lfs", &["nonsense"], m, 4, "unknown command")?;
+    fails("lfs", &["get"], m, 4, "getname, getstripe")?;
+    ensure!(ok("lfs", &["getst", "-c", "full"], m)?.trim() == "3", "beginnings of names");
+    ensure!(ok("lfs", &["--version"], m)?.starts_with("lfs "), "version");
+    ensure!(ok("lfs", &["--list-commands"], m)?.lines().any(|l| l == "setstripe"), "list of commands");
+    Ok(())
+}
+
+#[test]
+fn targets_space_and_identities() -> Result<()> {
+    let fs = TestFs::up("lfsq", 2, 1)?;
+    let (m, name) = (fs.mount(0), fs.fsname());
+    let here = m.display().to_string();
+    let df = ok("lfs", &["df"], m)?;
+    let lines: Vec<&str> = df.lines().collect();
+    ensure!(lines[0] == "UUID                   1K-blocks        Used   Available Use% Mounted on", "{df}");
+    ensure!(lines[1].starts_with(&format!("{name}-MDT0000_UUID ")) && lines[1].ends_with(&format!(" {here}[MDT:0]")), "{df}");
+    ensure!(lines[3].ends_with(&format!(" {here}[OST:1]")) && lines[4].is_empty(), "{df}");
+    ensure!(lines[5].starts_with("filesystem_summary:  "), "{df}");
+    ensure!(ok("lfs", &["df", "-h", "."], m)?.contains("bytes"), "df -h");
+    ensure!(ok("lfs", &["df", "-i", "."], m)?.contains("IFree"), "df -i");
+    ensure!(ok("lfs", &["osts", "."], m)? == format!("OBDS:\n0: {name}-OST0000_UUID ACTIVE\n1: {name}-OST0001_UUID ACTIVE\n"), "osts");
+    ensure!(ok("lfs", &["mdts", "."], m)? == format!("MDTS:\n0: {name}-MDT0000_UUID ACTIVE\n"), "mdts");
+    ensure!(ok("lfs", &["check", "osts", "."], m)?.matches(" active.").count() == 2, "check");
+    let shown = ok("lfs", &["getname", "."], m)?;
+    ensure!(shown.starts_with(&format!("{name}-")) && shown.trim_end().ends_with(&here), "{shown}");
+    ensure!(ok("lfs", &["getname", "-n", "."], m)?.trim() == name, "getname -n");
+    ensure!(ok("lfs", &["getname", "-i", "."], m)?.trim().len() == 16, "getname -i");
+    std::fs::create_dir(m.join("d"))?;
+    std::fs::write(m.join("d/one"), b"1")?;
+    std::fs::hard_link(m.join("d/one"), m.join("two"))?;
+    let fid = ok("lfs", &["path2fid", "d/one"], m)?.trim().to_string();
+    ensure!(fid.starts_with("[0x") && ok("lfs", &["path2fid", "two"], m)?.trim() == fid, "{fid}");
+    let mut paths: Vec<String> = ok("lfs", &["fid2path", &here, &fid], m)?.lines().map(str::to_string).collect();
+    paths.sort();
+    ensure!(paths == [format!("{here}/d/one"), format!("{here}/two")], "{paths:?}");
+    let mut relative: Vec<String> = ok("lfs", &["fid2path", name, &fid], m)?.lines().map(str::to_string).collect();
+    relative.sort();
+    ensure!(relative == ["d/one", "two"], "{relative:?}");
+    let root = ok("lfs", &["path2fid", "."], m)?;
+    ensure!(root.trim() == "[0x200000007:0x1:0x0]", "{root}");
+    fails("lfs", &["fid2path", &here, "[0x1:0x2:0x3]"], m, 2, "cannot find '[0x1:0x2:0x3]': No such file or directory")?;
+    fails("lfs", &["fid2path", &here, "nonsense"], m, 22, "invalid FID")?;
+    std::os::unix::fs::symlink("nowhere", m.join("link"))?;
+    ensure!(ok("lfs", &["path2fid", "link"], m)?.starts_with("[0x"), "a dangling link has a FID of its own");
+    json_everywhere(m)
+}
+
+fn json_everywhere(m: &Path) -> Result<()> {
+    for args in [
+        &["df", "--json", "."][..],
+        &["osts", "--json", "."],
+        &["mdts", "--json", "."],
+        &["check", "all", "--json", "."],
+        &["getname", "--json", "."],
+        &["getstripe", "--json", "d"],
+        &["path2fid", "--json", "d"],
+    ] {
+        let out = ok("lfs", args, m)?;
+        let v: serde_json::Value = serde_json::from_str(&out).with_context(|| format!("{args:?}: {out}"))?;
+        ensure!(v.as_array().is_some_and(|a| !a.is_empty()), "{args:?}: {out}");
+    }
+    for args in [&["dl", "--json"][..], &["get_param", "--json", "version"], &["list_nids", "--json"]] {
+        let out = ok("lctl", args, m)?;
+        serde_json::from_str::<serde_json::Value>(&out).with_context(|| format!("{args:?}: {out}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn find_selects_by_name_size_age_and_layout() -> Result<()> {
+    let fs = TestFs::up("lfsfind", 3, 1)?;
+    let m = fs.mount(0);
+    std::fs::create_dir_all(m.join("a/b"))?;
+    std::fs::write(m.join("a/small.txt"), b"x")?;
+    std::fs::write(m.join("a/b/big.bin"), vec![0; 3 << 20])?;
+    ok("lfs", &["setstripe", "-c", "3", "a/wide"], m)?;
+    ok("lfs", &["setstripe", "-i", "1", "a/b/on1"], m)?;
+    Command::new("touch").args(["-d", "3 days ago"]).arg(m.join("a/small.txt")).status()?;
+    let find = |args: &[&str]| -> Result<Vec<String>> {
+        let all: Vec<&str> = ["find", "a"].iter().chain(args).copied().collect();
+        let mut v: Vec<String> = ok("lfs", &all, m)?.lines().map(str::to_string).collect();
+        v.sort();
+        Ok(v)
+    };
+    ensure!(find(&[])?.len() == 6, "everything");
+    ensure!(find(&["-name", "*.bin"])? == ["a/b/big.bin"], "name");
+    ensure!(find(&["--type", "d"])? == ["a", "a/b"], "type");
+    ensure!(find(&["-size", "+2M"])? == ["a/b/big.bin"], "size");
+    ensure!(find(&["-type", "f", "-mtime", "+2"])? == ["a/small.txt"], "mtime");
+    ensure!(find(&["--stripe-count", "3"])? == ["a/wide"], "stripe count");
+    ensure!(find(&["-stripe-count", "+1", "-type", "f"])? == ["a/wide"], "stripe count");
+    ensure!(find(&["--ost", "1", "!", "-name", "wide"])?.contains(&"a/b/on1".to_string()), "ost");
+    ensure!(find(&["-maxdepth", "1", "-type", "f"])?.len() == 2, "maxdepth");
+    ensure!(find(&["-printf", "%s %Lc %p\\n", "-name", "wide"])? == ["0 3 a/wide"], "printf");
+    fails("lfs", &["find", "a", "-frob"], m, 4, "-frob")?;
+    fails("lfs", &["find", "/tmp"], m, 25, "Inappropriate ioctl for device")
+}
+
+/// An ordinary user may ask, and lay out files of their own.
+#[test]
+fn ordinary_users_use_lfs_too() -> Result<()> {
+    let fs = TestFs::up("lfsuser", 2, 1)?;
+    let m = fs.mount(0);
+    std::fs::set_permissions(fs.scratch(), std::fs::Permissions::from_mode(0o755))?;
+    std::fs::create_dir(m.join("theirs"))?;
+    std::os::unix::fs::chown(m.join("theirs"), Some(65534), Some(65534))?;
+    std::fs::write(m.join("roots"), b"")?;
+    // the programs may lie where only root can look
+    let copy = fs.scratch().join("nacre");
+    std::fs::copy(bin_dir().join("nacre"), &copy)?;
+    let as_user = |args: &[&str]| -> Result<Output> {
+        let mut c = Command::new("setpriv");
+        c.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(&copy).arg("lfs");
+        run_within(c.args(args).current_dir(m), LIMIT)
+    };
+    let o = as_user(&["setstripe", "-c", "2", "theirs/f"])?;
+    ensure!(o.status.success(), "{}", text(&o.stderr));
+    let o = as_user(&["getstripe", "-c", "theirs/f"])?;
+    ensure!(text(&o.stdout).trim() == "2", "{}", text(&o.stderr));
+    ensure!(as_user(&["df", "."])?.status.success() && as_user(&["path2fid", "roots"])?.status.success(), "queries");
+    let o = as_user(&["setstripe", "-c", "2", "not-allowed"])?;
+    ensure!(o.status.code() == Some(13), "{} {}", o.status, text(&o.stderr));
+    Ok(())
+}
+
+#[test]
+fn lctl_reads_and_sets_parameters() -> Result<()> {
+    let fs = TestFs::up("lctl", 2, 1)?;
+    let (m, name) = (fs.mount(0), fs.fsname());
+    let dl = ok("lctl", &["dl"], m)?;
+    for part in [format!(" UP mdt {name}-MDT0000 "), format!(" UP obdfilter {name}-OST0001 "), format!(" UP osc {name}-OST0000-osc-")] {
+        ensure!(dl.contains(&part), "{part} is missing:\n{dl}");
+    }
+    ensure!(ok("lctl", &["get_param", "-n", "version"], m)?.lines().all(|l| l.starts_with("nacre: ")), "version");
+    let param = format!("lod.{name}-MDT0000-mdtlov.qos_threshold_rr");
+    ensure!(ok("lctl", &["get_param", &param], m)? == format!("{param}=17\n"), "get_param");
+    ensure!(ok("lctl", &["set_param", &format!("{param}=50")], m)? == format!("{param}=50\n"), "set_param");
+    ensure!(ok("lctl", &["get_param", "-n", &param], m)?.trim() == "50", "get_param -n");
+    ensure!(ok("lctl", &["list_param", &format!("lod/{name}-MDT0000-mdtlov/*")], m)?.contains(&param), "list_param");
+    fails("lctl", &["get_param", "no.such.thing"], m, 2, "param_path 'no/such/thing': No such file or directory")?;
+    fails("lctl", &["set_param", &format!("{param}=1000")], m, 34, "Numerical result out of range")?;
+    fails("lctl", &["set_param", &format!("mdt.{name}-MDT0000.uuid=x")], m, 13, "Permission denied")?;
+    fails("lctl", &["ping", "127.255.255.1@tcp"], m, 5, "failed to ping 127.255.255.1@tcp: Input/output error")?;
+    fails("lctl", &["nonsense"], m, 4, "unknown command")?;
+    let status = fs.status()?;
+    let nid = status["processes"][0]["nid"].as_str().context("nid")?.to_string();
+    ensure!(ok("lctl", &["ping", &nid], m)? == format!("12345-{nid}\n"), "ping");
+    ensure!(ok("lctl", &["list_nids"], m)?.lines().any(|l| l == nid), "list_nids");
+    // for good: reaches the servers, and is there after a restart
+    let global = format!("lod.{name}-*.qos_prio_free");
+    ok("lctl", &["set_param", "-P", &format!("{global}=70")], m)?;
+    let is_70 = || ok("lctl", &["get_param", "-n", &global], m).is_ok_and(|v| v.trim() == "70");
+    wait_until("the permanent parameter arrives", Duration::from_secs(15), is_70)?;
+    fs.down()?;
+    fs.up_again()?;
+    wait_until("and is there after a restart", Duration::from_secs(15), is_70)
+}
