@@ -10,8 +10,12 @@ use model::{Errno, Fid, Map};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use world::World;
 use world::sync::Notify;
+
+/// Time for the answer to a shutdown.
+const ANSWER: Duration = Duration::from_millis(20);
 
 /// State of one mount between the kernel and the client.
 pub struct Bridge {
@@ -50,14 +54,19 @@ impl Bridge {
         }
     }
 
-    /// Every request fails from now on, and the kernel ends the connection.
-    pub fn shut_down(&self) {
+    /// Every request fails from now on, and the kernel ends the connection a moment later: whoever asked for it
+    /// gets an answer first.
+    pub fn shut_down(self: &Arc<Self>) {
         self.dead.store(true, Ordering::Release);
         self.table.cancel_all(Errno::EIO);
-        let Some(fd) = &self.abort else { return };
-        if let Err(e) = rustix::io::write(fd, b"1") {
-            tracing::error!("the connection to the kernel cannot be aborted: {e}");
-        }
+        let b = self.clone();
+        self.world.spawn("fuse-shutdown", async move {
+            b.world.sleep(ANSWER).await;
+            let Some(fd) = &b.abort else { return };
+            if let Err(e) = rustix::io::write(fd, b"1") {
+                tracing::error!("the connection to the kernel cannot be aborted: {e}");
+            }
+        });
     }
 
     pub fn is_dead(&self) -> bool {

@@ -32,6 +32,7 @@ pub struct Mounted {
     pub dir: PathBuf,
     /// Minor number of `st_dev`: names the connection below /sys/fs/fuse/connections.
     pub minor: Option<u32>,
+    pub read_only: bool,
 }
 
 /// Opens /dev/fuse. The error says what is missing.
@@ -97,7 +98,8 @@ pub fn mount(at: &MountPoint) -> Result<Mounted, MountError> {
     })?;
     // Asked of the table of mounts, not of the file system: nobody answers it yet.
     let minor = minor_of(dir);
-    Ok(Mounted { device, dir: dir.clone(), minor })
+    let read_only = at.flags & libc::MS_RDONLY != 0;
+    Ok(Mounted { device, dir: dir.clone(), minor, read_only })
 }
 
 fn c_string(b: &[u8]) -> io::Result<CString> {

@@ -90,6 +90,8 @@ pub fn serve(world: &World, fs: Arc<Fs>, mounted: Mounted, config: Config) -> io
             None
         }
     });
+    // The kernel refuses changes itself; this keeps reads from storing access times.
+    fs.set_read_only(mounted.read_only);
     let bridge = Arc::new(Bridge::new(world.clone(), fs, config.readdirplus, abort));
     let threads = config.threads.max(2);
     let shared = Arc::new(Shared {
