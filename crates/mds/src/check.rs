@@ -182,6 +182,7 @@ impl Checker<'_> {
             }
             c.links(fid, &i)?;
             c.layout(fid, &i)?;
+            c.large_xattrs(fid, &i)?;
             if i.acl.as_ref().is_some_and(|a| a.mode_bits() != i.mode & 0o777) {
                 c.found(Rule::Count, fid, "its access list and its mode differ");
             }
@@ -380,36 +381,43 @@ impl Checker<'_> {
         })
     }
 
+    /// Large attributes of one inode, counted.
+    fn large_xattrs(&mut self, fid: Fid, i: &Inode) -> Result<(), MdsError> {
+        if i.large_xattrs == 0 {
+            // If there are any all the same, `xattrs` meets them.
+            return Ok(());
+        }
+        let prefix = key::xattr_prefix(fid);
+        let mut count = 0u32;
+        walk(self.db, &prefix, &key::behind(&prefix), |_, _| {
+            count += 1;
+            Ok(())
+        })?;
+        if i.large_xattrs != count {
+            self.found(Rule::Xattr, fid, format!("it counts {} large attributes, but has {count}", i.large_xattrs));
+        }
+        Ok(())
+    }
+
     fn xattrs(&mut self) -> Result<(), MdsError> {
-        let (mut file, mut count) = (Fid::NONE, 0u32);
+        let mut last = Fid::NONE;
         self.each(key::XATTR, |c, k, v| {
             let Some((fid, _)) = key::parse_xattr(k) else {
                 c.key_damaged(k);
                 return Ok(());
             };
             value::decode_xattr(k, v)?;
-            if fid != file {
-                c.xattr_count(file, count)?;
-                (file, count) = (fid, 0);
+            if fid == last {
+                return Ok(());
             }
-            count += 1;
+            last = fid;
+            match c.inode(fid)? {
+                None => c.found(Rule::Xattr, fid, "it has extended attributes but does not exist"),
+                Some(i) if i.large_xattrs == 0 => c.found(Rule::Xattr, fid, "it counts no large attributes, but has some"),
+                Some(_) => {}
+            }
             Ok(())
-        })?;
-        self.xattr_count(file, count)
-    }
-
-    fn xattr_count(&mut self, fid: Fid, count: u32) -> Result<(), MdsError> {
-        if fid == Fid::NONE {
-            return Ok(());
-        }
-        match self.inode(fid)? {
-            None => self.found(Rule::Xattr, fid, "it has extended attributes but does not exist"),
-            Some(i) if i.large_xattrs != count => {
-                self.found(Rule::Xattr, fid, format!("it counts {} large attributes, but has {count}", i.large_xattrs));
-            }
-            Some(_) => {}
-        }
-        Ok(())
+        })
     }
 
     fn clients_and_leases(&mut self) -> Result<(), MdsError> {

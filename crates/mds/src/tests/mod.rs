@@ -2,6 +2,7 @@
 
 mod acl;
 mod big;
+mod damage;
 mod layout;
 mod model;
 mod names;
