@@ -3,6 +3,7 @@
 //! Today's files have one component of pattern `Raid0` that reaches to the end; the stored form already
 //! has several components, mirrors, data on MDT and parity (see `docs/formats/layout.md`).
 
+use crate::planted::{self, Bug};
 use crate::{Errno, Fid, ObjectId, limits};
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +81,8 @@ impl Component {
     fn place(&self, off: u64) -> (usize, u64) {
         let ss = u64::from(self.stripe_size);
         let stripe = (off / ss) % self.objects.len() as u64;
-        (stripe as usize, (off / self.width()) * ss + off % ss)
+        let wrong = stripe == 1 && planted::on(Bug::WrongStripe);
+        (stripe as usize, (off / self.width()) * ss + off % ss + if wrong { 4096 } else { 0 })
     }
 
     /// File offset of byte `off` of the object of stripe `stripe`: the inverse of the mapping above.

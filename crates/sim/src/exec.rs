@@ -118,39 +118,10 @@ pub struct Resolved {
 
 impl Resolved {
     pub fn new(tree: &Tree, op: Op, handle: Option<Arc<OpenFile>>) -> Resolved {
-        let (a, b) = match &op {
-            Op::Link { node, dir, .. } => (*node, Some(*dir)),
-            Op::Rename { dir, to, .. } => (*dir, Some(*to)),
-            Op::Copy { from, to, .. } => (*from, Some(*to)),
-            Op::Create { dir, .. }
-            | Op::Tmpfile { dir, .. }
-            | Op::Mkdir { dir, .. }
-            | Op::Symlink { dir, .. }
-            | Op::Fifo { dir, .. }
-            | Op::Unlink { dir, .. }
-            | Op::Rmdir { dir, .. }
-            | Op::Lookup { dir, .. }
-            | Op::Readdir { dir, .. } => (*dir, None),
-            Op::Open { node }
-            | Op::Close { node, .. }
-            | Op::Write { node, .. }
-            | Op::Append { node, .. }
-            | Op::Read { node, .. }
-            | Op::Truncate { node, .. }
-            | Op::Fallocate { node, .. }
-            | Op::Seek { node, .. }
-            | Op::Chmod { node, .. }
-            | Op::Getattr { node }
-            | Op::Readlink { node }
-            | Op::Setxattr { node, .. }
-            | Op::Getxattr { node, .. }
-            | Op::Removexattr { node, .. }
-            | Op::Listxattr { node }
-            | Op::Getpath { node } => (*node, None),
-        };
+        let [a, b] = op.nodes();
         // A close may be of a file that the model has forgotten.
         let fid = |id: Id| tree.get(id).and_then(|n| n.fid).unwrap_or(Fid::NONE);
-        Resolved { a: fid(a), b: b.map_or(Fid::NONE, fid), op, handle }
+        Resolved { a: fid(a), b: fid(b), op, handle }
     }
 }
 

@@ -89,20 +89,38 @@ pub enum Op {
 }
 
 impl Op {
-    /// Nothing is different afterwards.
-    pub fn reads_only(&self) -> bool {
-        matches!(
-            self,
-            Op::Read { .. }
-                | Op::Seek { .. }
-                | Op::Getattr { .. }
-                | Op::Lookup { .. }
-                | Op::Readdir { .. }
-                | Op::Readlink { .. }
-                | Op::Getxattr { .. }
-                | Op::Listxattr { .. }
-                | Op::Getpath { .. }
-        )
+    /// The nodes it names.
+    pub fn nodes(&self) -> [Id; 2] {
+        match *self {
+            Op::Link { node, dir, .. } => [node, dir],
+            Op::Rename { dir, to, .. } => [dir, to],
+            Op::Copy { from, to, .. } => [from, to],
+            Op::Create { dir, .. }
+            | Op::Tmpfile { dir, .. }
+            | Op::Mkdir { dir, .. }
+            | Op::Symlink { dir, .. }
+            | Op::Fifo { dir, .. }
+            | Op::Unlink { dir, .. }
+            | Op::Rmdir { dir, .. }
+            | Op::Lookup { dir, .. }
+            | Op::Readdir { dir, .. } => [dir, dir],
+            Op::Open { node }
+            | Op::Close { node, .. }
+            | Op::Write { node, .. }
+            | Op::Append { node, .. }
+            | Op::Read { node, .. }
+            | Op::Truncate { node, .. }
+            | Op::Fallocate { node, .. }
+            | Op::Seek { node, .. }
+            | Op::Chmod { node, .. }
+            | Op::Getattr { node }
+            | Op::Readlink { node }
+            | Op::Setxattr { node, .. }
+            | Op::Getxattr { node, .. }
+            | Op::Removexattr { node, .. }
+            | Op::Listxattr { node }
+            | Op::Getpath { node } => [node, node],
+        }
     }
 }
 
@@ -389,11 +407,12 @@ impl Tree {
     }
 
     fn link(&mut self, id: Id, dir: Id, name: &[u8]) -> R<Out> {
-        if self.is_dir(id) {
-            return Err(Errno::EPERM);
-        }
+        // The kernel looks at the new name first.
         if self.entries(dir).contains_key(name) {
             return Err(Errno::EEXIST);
+        }
+        if self.is_dir(id) {
+            return Err(Errno::EPERM);
         }
         if self.node(id).nlink == 0 && !self.node(id).unnamed {
             return Err(Errno::ENOENT);

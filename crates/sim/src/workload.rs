@@ -113,13 +113,22 @@ impl Actor {
 
     /// Files whose client died are closed, by the server.
     fn drop_dead_handles(&mut self) {
-        let mounts = &self.run.cluster.mounts;
-        let dead: Vec<usize> =
-            (0..self.handles.len()).rev().filter(|&i| *mounts[self.handles[i].mount].life.borrow() != self.handles[i].life).collect();
-        for i in dead {
-            let h = self.handles.swap_remove(i);
-            self.tree.closed(h.node);
+        for node in self.dead_handles() {
+            self.tree.closed(node);
         }
+    }
+
+    fn dead_handles(&mut self) -> Vec<Id> {
+        let mounts = &self.run.cluster.mounts;
+        let mut dead = Vec::new();
+        self.handles.retain(|h| {
+            let lives = *mounts[h.mount].life.borrow() == h.life;
+            if !lives {
+                dead.push(h.node);
+            }
+            lives
+        });
+        dead
     }
 
     /// False: nothing to do this time.
@@ -200,19 +209,22 @@ impl Actor {
     async fn find_out(&mut self, op: &Op) -> Result<(), Violation> {
         self.run.cluster.sim.count("unanswered_operation");
         self.run.cluster.sim.sleep(DEAD_CLIENT_PATIENCE).await;
-        self.drop_dead_handles();
+        // With and without the operation; its file may have died with the client, in either.
+        let mut after = self.tree.clone();
+        let done = after.apply(op);
+        match (&done, op) {
+            (Ok(Out::Node(id, _)), Op::Create { .. } | Op::Tmpfile { .. }) => after.closed(*id),
+            (Ok(_), Op::Open { node }) => after.closed(*node),
+            _ => {}
+        }
+        for node in self.dead_handles() {
+            self.tree.closed(node);
+            after.closed(node);
+        }
         let snap = self.snapshot().await?;
         let without = exec::match_tree(&mut self.tree, &snap);
         if without.is_ok() {
             return Ok(());
-        }
-        let mut after = self.tree.clone();
-        let done = after.apply(op);
-        if let (Ok(Out::Node(id, _)), Op::Create { .. } | Op::Tmpfile { .. }) = (&done, op) {
-            after.closed(*id);
-        }
-        if let Op::Open { node } = op {
-            after.closed(*node);
         }
         let with = exec::match_tree(&mut after, &snap);
         if with.is_ok() {
@@ -277,14 +289,18 @@ fn written_node(op: &Op) -> Option<Id> {
 /// A change of bytes that a dying client made in part: what the file holds, if each byte is an old or a new one.
 fn partly_done(before: &Tree, after: &Tree, op: &Op, snap: &exec::Snapshot) -> Option<Vec<u8>> {
     let id = written_node(op)?;
-    let (old, new) = (before.node(id).data(), after.node(id).data());
-    let fid = before.node(id).fid?;
+    let (old, new) = (before.get(id)?.data(), after.get(id)?.data());
+    let fid = before.get(id)?.fid?;
     let seen = snap.values().find(|s| s.fid == fid)?;
     let len = seen.content.len();
-    if len < old.len().min(new.len()) || len > old.len().max(new.len()) {
+    if len > old.len().max(new.len()) {
         return None;
     }
     let at = |d: &[u8], i: usize| d.get(i).copied().unwrap_or(0);
+    // A cut of several objects may so far have taken a tail of zeros away that another object was to hold.
+    if (len..old.len().min(new.len())).any(|i| at(old, i) != 0 || at(new, i) != 0) {
+        return None;
+    }
     let fits = seen.content.iter().enumerate().all(|(i, b)| *b == at(old, i) || *b == at(new, i) || (*b == 0 && i >= old.len()));
     fits.then(|| seen.content.clone())
 }

@@ -14,6 +14,8 @@ pub const RECORD_HEADER_BYTES: usize = 48;
 pub const RECORD_MAX_BYTES: usize = 64 << 20;
 /// Records start at multiples of this.
 pub const RECORD_ALIGN_BYTES: usize = 8;
+/// Positions and segment numbers above this are not believed: no target lives so long.
+pub const POSITION_MAX: u64 = 1 << 62;
 /// Value length that means "delete the key".
 const DELETED: u32 = u32::MAX;
 
@@ -92,6 +94,9 @@ pub(crate) fn parse(bytes: &[u8], segment: u64) -> Option<(RecordHeader, &[u8])>
         committed: raw.committed.get(),
         segment: raw.segment.get(),
     };
+    if h.lsn > POSITION_MAX || h.committed > POSITION_MAX {
+        return None;
+    }
     Some((h, &whole[RECORD_HEADER_BYTES..]))
 }
 

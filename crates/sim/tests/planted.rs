@@ -1,0 +1,38 @@
+//! Each planted bug is found within the seeds that CI runs. One process, one bug at a time: the switch is global.
+
+use model::planted::{self, Bug};
+use sim::scenario::{Options, run};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Seeds that CI runs at least.
+const CI_SEEDS: u64 = 100;
+
+fn violation(seed: u64) -> Option<String> {
+    let opt = Options::new(seed);
+    match catch_unwind(AssertUnwindSafe(|| run(&opt))) {
+        Ok(report) => report.violation,
+        Err(_) => Some("panic".into()),
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut missed = Vec::new();
+    for &bug in Bug::ALL {
+        planted::plant(Some(bug));
+        let found = (1..=CI_SEEDS).find_map(|seed| Some((seed, violation(seed)?)));
+        planted::plant(None);
+        match found {
+            Some((seed, what)) => {
+                let short: String = what.chars().take(160).collect();
+                println!("{bug:?}: found with seed {seed}: {short}");
+            }
+            None => {
+                println!("{bug:?}: NOT FOUND");
+                missed.push(bug);
+            }
+        }
+    }
+    assert!(missed.is_empty(), "not found within {CI_SEEDS} seeds: {missed:?}");
+}
