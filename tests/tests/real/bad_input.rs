@@ -31,7 +31,7 @@ fn send_and_expect_close(addr: &str, bytes: &[u8], finish: bool) -> Result<()> {
     s.set_read_timeout(Some(Duration::from_secs(30)))?;
     let _ = s.write_all(bytes); // it may have hung up already
     if finish {
-        s.shutdown(std::net::Shutdown::Write)?;
+        let _ = s.shutdown(std::net::Shutdown::Write); // likewise
     }
     let mut sink = [0; 4096];
     loop {
@@ -71,6 +71,8 @@ fn listeners_survive_garbage() -> Result<()> {
     let mut random = |n: usize| (0..n).map(|_| rng.below(256) as u8).collect::<Vec<u8>>();
     let good = Frame::new(Header::new(FrameKind::Request), b"body".to_vec(), Default::default()).encode();
     let cases: Vec<(&str, Vec<u8>)> = vec![
+        // first: what a listener says of bad frames is said once
+        ("another version", forged(|h| h[4] = 99)),
         ("nothing", Vec::new()),
         ("HTTP", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec().repeat(4)),
         ("random header", random(64)),
@@ -78,7 +80,6 @@ fn listeners_survive_garbage() -> Result<()> {
         ("half a header", good[..30].to_vec()),
         ("half a body", forged(|h| h[48..52].copy_from_slice(&1000u32.to_le_bytes()))),
         ("request before connect", good.clone()),
-        ("another version", forged(|h| h[4] = 99)),
         ("unknown kind", forged(|h| h[6] = 77)),
         ("body of 4 GiB", forged(|h| h[48..52].copy_from_slice(&u32::MAX.to_le_bytes()))),
         ("bulk of 4 GiB", forged(|h| h[52..56].copy_from_slice(&u32::MAX.to_le_bytes()))),

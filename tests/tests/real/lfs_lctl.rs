@@ -108,7 +108,7 @@ fn targets_space_and_identities() -> Result<()> {
     let fs = TestFs::up("lfsq", 2, 1)?;
     let (m, name) = (fs.mount(0), fs.fsname());
     let here = m.display().to_string();
-    let df = ok("lfs", &["df"], m)?;
+    let df = ok("lfs", &["df", "."], m)?;
     let lines: Vec<&str> = df.lines().collect();
     ensure!(lines[0] == "UUID                   1K-blocks        Used   Available Use% Mounted on", "{df}");
     ensure!(lines[1].starts_with(&format!("{name}-MDT0000_UUID ")) && lines[1].ends_with(&format!(" {here}[MDT:0]")), "{df}");
@@ -229,7 +229,7 @@ fn lctl_reads_and_sets_parameters() -> Result<()> {
     for part in [format!(" UP mdt {name}-MDT0000 "), format!(" UP obdfilter {name}-OST0001 "), format!(" UP osc {name}-OST0000-osc-")] {
         ensure!(dl.contains(&part), "{part} is missing:\n{dl}");
     }
-    ensure!(ok("lctl", &["get_param", "-n", "version"], m)?.lines().all(|l| l.starts_with("nacre: ")), "version");
+    ensure!(ok("lctl", &["get_param", "-n", "version"], m)?.starts_with(|c: char| c.is_ascii_digit()), "version");
     let param = format!("lod.{name}-MDT0000-mdtlov.qos_threshold_rr");
     ensure!(ok("lctl", &["get_param", &param], m)? == format!("{param}=17\n"), "get_param");
     ensure!(ok("lctl", &["set_param", &format!("{param}=50")], m)? == format!("{param}=50\n"), "set_param");

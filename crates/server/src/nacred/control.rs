@@ -71,7 +71,7 @@ impl Node {
             health = format!("NOT HEALTHY\n{why}");
         }
         let all = [
-            ("version", format!("nacre: {}", admin::VERSION)),
+            ("version", admin::VERSION.to_string()),
             ("health_check", health),
             ("ping_interval", self.options.ping_interval.div_ceil(1000).to_string()),
         ];
