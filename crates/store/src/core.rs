@@ -77,7 +77,9 @@ impl Core {
     }
 
     pub fn transno(&self, lsn: Lsn) -> u64 {
-        u64::from(self.epoch) << 40 | lsn
+        // A sum, so that it goes on growing should a target ever see 2^40 transactions: positions grow on
+        // over epochs.
+        (u64::from(self.epoch) << 40) + lsn
     }
 
     pub fn last_committed(&self) -> Lsn {

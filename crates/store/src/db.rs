@@ -72,7 +72,7 @@ pub(crate) fn reply_key(client: &[u8; 16], slot: u16) -> Vec<u8> {
     k
 }
 
-fn encode_reply(r: &ReplyRecord, transno: u64) -> Vec<u8> {
+pub(crate) fn encode_reply(r: &ReplyRecord, transno: u64) -> Vec<u8> {
     let mut w = crate::bytes::Writer(Vec::with_capacity(23 + r.body.len()));
     w.u8(REPLY_VERSION);
     w.u64(transno);
@@ -82,7 +82,7 @@ fn encode_reply(r: &ReplyRecord, transno: u64) -> Vec<u8> {
     w.0
 }
 
-fn decode_reply(v: &[u8]) -> Option<StoredReply> {
+pub(crate) fn decode_reply(v: &[u8]) -> Option<StoredReply> {
     let mut r = crate::bytes::Reader(v);
     if r.u8()? != REPLY_VERSION {
         return None;

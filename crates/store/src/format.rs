@@ -206,6 +206,41 @@ impl Superblock {
     }
 }
 
+/// Decodes a superblock of any bytes; what decodes must encode to the same again.
+pub(crate) fn fuzz(bytes: &[u8]) {
+    if let Copy::Good(f) = decode(bytes) {
+        let again = f.sb.encode(f.generation, &f.unknown);
+        let Copy::Good(g) = decode(&again) else { panic!("what was encoded decodes") };
+        assert!(g.sb == f.sb && g.generation == f.generation && g.unknown == f.unknown);
+    }
+}
+
+/// A valid superblock to begin with.
+pub(crate) fn fuzz_sample() -> Vec<u8> {
+    let nid: Nid = "10.0.0.1@tcp".parse().expect("a NID");
+    let sb = Superblock {
+        fs_uuid: [1; 16],
+        target_uuid: [2; 16],
+        fsname: "nacre".into(),
+        target: TargetId::ost(7),
+        with_mgt: false,
+        epoch: 3,
+        compat: 0,
+        ro_compat: 0,
+        incompat: 0,
+        checksum_type: CHECKSUM_CRC32C,
+        block_size: 4096,
+        first_time: true,
+        replace: false,
+        mgs_nids: vec![nid],
+        service_nids: vec![nid],
+        fail_nids: vec![nid],
+        params: vec![("name".into(), "value".into())],
+        config: vec![1, 2, 3],
+    };
+    sb.encode(5, &[(0x7777, vec![9])])
+}
+
 fn read_copy(world: &World, dir: &str, which: usize) -> Result<Copy, StoreError> {
     let path = copy_path(dir, which);
     if !world.disk.exists(&path).map_err(StoreError::io("cannot look at superblock", &path))? {

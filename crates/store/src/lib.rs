@@ -9,6 +9,7 @@ mod core;
 pub mod db;
 pub mod error;
 pub mod format;
+pub mod fuzz;
 pub mod journal;
 pub mod object;
 mod recover;

@@ -1,5 +1,6 @@
 //! Segment files: `journal/NUMBER.log` in use, `journal/spare.NUMBER` prepared or waiting to be used again.
 
+use super::record::POSITION_MAX;
 use crate::StoreError;
 use crate::db::Lsn;
 use std::sync::Arc;
@@ -61,6 +62,9 @@ impl SegmentHeader {
         let Some(Ok(raw)) = bytes.get(..SEGMENT_HEADER_BYTES).map(RawHeader::read_from_bytes) else {
             return Ok(None);
         };
+        if raw.first_lsn.get() > POSITION_MAX || raw.committed.get() > POSITION_MAX {
+            return Ok(None);
+        }
         if raw.magic != SEGMENT_MAGIC || crc32c(&bytes[..SEGMENT_HEADER_BYTES - 4]) != raw.crc.get() {
             return Ok(None);
         }
@@ -95,7 +99,7 @@ pub(crate) enum Name {
 }
 
 pub(crate) fn parse_name(name: &str) -> Option<Name> {
-    let number = |s: &str| (s.len() == 16).then(|| u64::from_str_radix(s, 16).ok()).flatten();
+    let number = |s: &str| (s.len() == 16).then(|| u64::from_str_radix(s, 16).ok()).flatten().filter(|n| *n <= POSITION_MAX);
     match name.strip_prefix("spare.") {
         Some(n) => number(n).map(Name::Spare),
         None => number(name.strip_suffix(".log")?).map(Name::Log),

@@ -155,7 +155,11 @@ impl RedbTable {
 
 impl Table for RedbTable {
     fn applied(&self) -> Result<Lsn, StoreError> {
-        guarded("cannot read", &self.path, || self.meta(META_APPLIED))
+        let applied = guarded("cannot read", &self.path, || self.meta(META_APPLIED))?;
+        if applied > crate::journal::record::POSITION_MAX {
+            return Err(StoreError::damaged("table", &self.path, format!("its position is {applied}")));
+        }
+        Ok(applied)
     }
 
     fn apply(&self, batch: &super::Batch, applied: Lsn) -> Result<(), StoreError> {

@@ -1,0 +1,96 @@
+//! Entries for the fuzzers: the decoders of what lies on disk, on any bytes. None may panic or allocate
+//! more than its input warrants; what decodes must encode to the same again.
+
+use crate::Txn;
+use crate::db::{ReplyRecord, decode_reply, encode_reply};
+use crate::journal::record::{self, RecordHeader};
+use crate::journal::segment::SegmentHeader;
+use crate::object::Redo;
+use crate::object::location::{self, Location, ObjectRecord, Place};
+use bytes::Bytes;
+use model::{Fid, ObjectId, Timestamp};
+
+fn object() -> ObjectId {
+    ObjectId { origin: Fid::new(1, 2, 3), component: 4, stripe: 5 }
+}
+
+/// A superblock file.
+pub fn superblock(bytes: &[u8]) {
+    crate::format::fuzz(bytes);
+}
+
+pub fn superblock_samples() -> Vec<Vec<u8>> {
+    vec![crate::format::fuzz_sample()]
+}
+
+/// The payload of a journal record.
+pub fn transaction(bytes: &[u8]) {
+    if let Some(t) = record::decode_txn(bytes) {
+        let mut w = record::begin();
+        record::encode_txn(&mut w, &t.writes, &t.redo);
+        let again = record::decode_txn(&w.0[record::RECORD_HEADER_BYTES..]).expect("what was encoded decodes");
+        assert!(again.writes == t.writes && again.redo == t.redo);
+    }
+}
+
+pub fn transaction_samples() -> Vec<Vec<u8>> {
+    let mut t = Txn::new();
+    t.put("key", "value");
+    t.delete("gone");
+    let (object, data) = (object(), Bytes::from_static(b"data"));
+    t.redo = vec![
+        Redo::WritePacked { object, place: Place { class: 1, container: 2, slot: 3 }, offset: 4, data: data.clone() },
+        Redo::WriteOwn { object, offset: 5, data },
+        Redo::Truncate { object, size: 6 },
+        Redo::Allocate { object, mode: 3, offset: 7, len: 8 },
+        Redo::Flushed { object },
+        Redo::Unlink { object },
+    ];
+    let mut w = record::begin();
+    record::encode_txn(&mut w, &t.writes, &t.redo);
+    vec![w.0[record::RECORD_HEADER_BYTES..].to_vec()]
+}
+
+/// A journal record, and a segment's header.
+pub fn journal(bytes: &[u8]) {
+    if let Some((h, payload)) = record::parse(bytes, 1) {
+        assert!(h.segment == 1 && payload.len() <= bytes.len());
+    }
+    if let Ok(Some(h)) = SegmentHeader::decode(bytes, "segment") {
+        assert!(h.encode().len() <= bytes.len());
+    }
+}
+
+pub fn journal_samples() -> Vec<Vec<u8>> {
+    let mut w = record::begin();
+    record::encode_txn(&mut w, &[(b"key".to_vec(), None)], &[]);
+    let mut rec = w.0;
+    record::seal(&mut rec, RecordHeader { lsn: 7, epoch: 2, committed: 6, segment: 1 });
+    vec![rec, SegmentHeader { epoch: 2, number: 1, first_lsn: 7, committed: 6 }.encode().to_vec()]
+}
+
+/// Values of the table that belong to the store: objects, tombstones, reply slots.
+pub fn values(bytes: &[u8]) {
+    if let Ok(r) = ObjectRecord::decode(object(), bytes) {
+        assert!(ObjectRecord::decode(object(), &r.encode()).is_ok_and(|a| a == r));
+    }
+    if let Some(t) = location::decode_tombstone(bytes) {
+        assert_eq!(location::decode_tombstone(&location::encode_tombstone(t)), Some(t));
+    }
+    let _ = decode_reply(bytes);
+    let _ = location::id_of_key(bytes);
+    let _ = std::str::from_utf8(bytes).map(location::id_of_name);
+}
+
+pub fn values_samples() -> Vec<Vec<u8>> {
+    let inline = ObjectRecord {
+        location: Location::Inline(Bytes::from_static(b"hello")),
+        extra: vec![(9, vec![1, 2, 3])],
+        ..ObjectRecord::empty()
+    };
+    let packed = Location::Packed(Place { class: 3, container: 1, slot: 9 });
+    let packed = ObjectRecord { location: packed, ..ObjectRecord::empty() };
+    let own = ObjectRecord { location: Location::Own, ..ObjectRecord::empty() };
+    let reply = encode_reply(&ReplyRecord { xid: 1, status: 2, body: vec![3] }, 4);
+    vec![inline.encode(), packed.encode(), own.encode(), location::encode_tombstone(Timestamp::ZERO), reply]
+}
