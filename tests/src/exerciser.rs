@@ -27,7 +27,7 @@ impl Exerciser {
     /// `paths`: the same file through each mount; it must exist and be empty.
     pub fn new(paths: Vec<PathBuf>, seed: u64, mmap: bool) -> Result<Exerciser> {
         assert!(!mmap || paths.len() == 1, "mappings are coherent on one mount");
-        let handles = paths.iter().map(|p| open(p)).collect::<Result<Vec<_>>>()?;
+        let handles = paths.iter().map(open).collect::<Result<Vec<_>>>()?;
         Ok(Exerciser { paths, handles, model: Vec::new(), rng: Rng::new(seed), mmap, step: 0 })
     }
 

@@ -50,6 +50,7 @@ async fn start(world: World, options: Options) -> Result<Arc<Node>, StartError> 
         StartError(format!("cannot listen on {at}: {e}: {hint}"))
     })?;
     let server = rpc::Server::new(world.clone(), format!("nacred {} on {}", admin::VERSION, world::sys::hostname()));
+    server.set_ping_interval(options.ping_interval);
     let mut targets = Vec::new();
     for l in labels {
         let opened = target::open(&world, l, nid, options.port).await?;
