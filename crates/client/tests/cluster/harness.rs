@@ -62,6 +62,8 @@ struct Node {
     world: World,
     epoch: AtomicU32,
     uuid: [u8; 16],
+    /// What registering brought, as a server keeps it on disk.
+    config: Mutex<Option<ConfigReply>>,
     running: Mutex<Option<Running>>,
 }
 
@@ -86,8 +88,8 @@ impl Cluster {
             let world = World { disk: Arc::new(disk.clone()), ..c.world.clone() };
             let uuid = world.random_uuid();
             let addr = c.nid(i as u8 + 1).addr;
-            let (epoch, running) = (AtomicU32::new(0), Mutex::new(None));
-            c.nodes.push(Node { target, addr, disk, world, epoch, uuid, running });
+            let (epoch, config, running) = (AtomicU32::new(0), Mutex::default(), Mutex::default());
+            c.nodes.push(Node { target, addr, disk, world, epoch, uuid, config, running });
         }
         c.run(async {
             c.start_node(0).await;
@@ -175,6 +177,9 @@ impl Cluster {
                     bind: Some(n.addr),
                 };
                 let m = mds::Mdt::open(w.clone(), db, peers.clone(), cfg).unwrap();
+                if let Some(config) = n.config.lock().unwrap().clone() {
+                    m.set_config(config);
+                }
                 (m.clone(), Role::Mdt(m))
             }
             model::TargetKind::Ost => {
@@ -196,8 +201,9 @@ impl Cluster {
         if n.target != TargetId::MGT {
             let config = self.register(n, epoch, fresh).await;
             if let Role::Mdt(m) = &role {
-                m.set_config(config);
+                m.set_config(config.clone());
             }
+            *n.config.lock().unwrap() = Some(config);
         }
         *n.running.lock().unwrap() = Some(Running { server, role, ended });
     }
