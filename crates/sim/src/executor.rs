@@ -94,9 +94,20 @@ struct TaskWake {
     ready: Arc<Ready>,
 }
 
+/// Sorted, because who is woken first must not matter: tokio's `watch` wakes its waiters in an order that it
+/// draws by lot.
 #[derive(Default)]
 struct Ready {
     list: Mutex<Vec<(u32, u32)>>,
+}
+
+impl Ready {
+    fn add(&self, task: (u32, u32)) {
+        let mut list = lock(&self.list);
+        if let Err(at) = list.binary_search(&task) {
+            list.insert(at, task);
+        }
+    }
 }
 
 impl Wake for TaskWake {
@@ -106,7 +117,7 @@ impl Wake for TaskWake {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.queued.swap(true, Ordering::Relaxed) {
-            lock(&self.ready.list).push((self.id, self.generation));
+            self.ready.add((self.id, self.generation));
         }
     }
 }
@@ -180,7 +191,7 @@ impl Core {
 
     /// Makes ready again what a paused node had to leave.
     pub(crate) fn requeue(&self, tasks: Vec<(u32, u32)>) {
-        lock(&self.ready.list).extend(tasks);
+        tasks.into_iter().for_each(|t| self.ready.add(t));
     }
 
     /// Polls one task or lets one timer fire. False: there is nothing to do, ever.
@@ -213,7 +224,7 @@ impl Core {
                 match list.len() {
                     0 => return None,
                     1 => list.pop()?,
-                    n => list.swap_remove(s.rng.index(n)),
+                    n => list.remove(s.rng.index(n)),
                 }
             };
             let slot = &s.tasks[picked.0 as usize];

@@ -5,12 +5,12 @@ use sim::scenario::{Options, Report, run};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: nacre-sim [--seeds N] [--first X] [--ops N] [--crashes N] [--actors N] [--mounts N] [--log] [--json] [--keep-going]
+const USAGE: &str = "usage: nacre-sim [--seeds N] [--first X] [--ops N] [--crashes N] [--actors N] [--mounts N] [--log] [--json] [--keep-going] [--hashes]
   --seeds N    seeds to run (default 20)         --first X   the first one (default 1)
   --ops N      operations of a seed (2000)       --crashes N crashes of servers, at least (5)
   --actors N   concurrent actors (3)             --mounts N  clients (3)
   --log        what happened, if a seed fails    --json      the summary as JSON
-  --keep-going also after a violation";
+  --keep-going also after a violation              --hashes    the trace hash of each seed";
 
 struct Args {
     seeds: u64,
@@ -18,10 +18,11 @@ struct Args {
     opt: Options,
     json: bool,
     keep_going: bool,
+    hashes: bool,
 }
 
 fn parse() -> Result<Args, String> {
-    let mut a = Args { seeds: 20, first: 1, opt: Options::new(0), json: false, keep_going: false };
+    let mut a = Args { seeds: 20, first: 1, opt: Options::new(0), json: false, keep_going: false, hashes: false };
     let mut it = std::env::args().skip(1);
     while let Some(arg) = it.next() {
         let mut number = || {
@@ -38,6 +39,7 @@ fn parse() -> Result<Args, String> {
             "--log" => a.opt.log = true,
             "--json" => a.json = true,
             "--keep-going" => a.keep_going = true,
+            "--hashes" => a.hashes = true,
             _ => return Err(USAGE.to_string()),
         }
     }
@@ -75,6 +77,9 @@ fn main() -> ExitCode {
         let (violation, log) = match run_one(&o) {
             Ok(r) => {
                 ops += r.ops;
+                if args.hashes {
+                    println!("seed {seed}: trace {:016x}, {} steps, {} s", r.trace_hash, r.steps, r.virtual_ns / 1_000_000_000);
+                }
                 steps += r.steps;
                 for (k, v) in &r.faults {
                     *faults.entry(k).or_insert(0) += v;
