@@ -132,6 +132,16 @@ fn a_circle_that_a_grant_closes_fails_the_waiter() {
 }
 
 #[test]
+fn a_granted_downgrade_lets_earlier_waiters_in() {
+    let mut t = LockTable::new();
+    t.enqueue(A, &spec(1, Posix, Write, 1, 0, 4), true);
+    t.enqueue(B, &spec(1, Posix, Write, 1, 5, 9), true);
+    assert_eq!(t.enqueue(C, &spec(1, Posix, Read, 1, 0, 4), true).result, Ok(false));
+    assert_eq!(t.enqueue(A, &spec(2, Posix, Read, 1, 0, 9), true).result, Ok(false));
+    assert_eq!(t.cancel_range(B, fid(1), Posix, 1, 5, 9).events, vec![granted(A, 2), granted(C, 1)]);
+}
+
+#[test]
 fn extents_are_served_in_turn() {
     let mut t = LockTable::new();
     let ext = |id, mode, a, b| spec(id, Extent, mode, id, a, b);
@@ -289,6 +299,16 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(op, 1..60)
 }
 
+/// Much waiting: few bytes, nobody gives up early.
+fn crowd() -> impl Strategy<Value = Vec<Op>> {
+    let mode = || prop_oneof![Just(Read), Just(Write)];
+    let enqueue = (0u8..3, 0u32..2, mode(), 0u64..4, 0u64..3)
+        .prop_map(|(c, f, mode, start, len)| Op::Enqueue { c, f, kind: Posix, mode, owner: 0, start, len, wait: true });
+    let unlock = (0u8..3, 0u32..2, 0u64..4, 0u64..4)
+        .prop_map(|(c, f, start, len)| Op::Unlock { c, f, kind: Posix, owner: 0, start, len });
+    proptest::collection::vec(prop_oneof![5 => enqueue, 3 => unlock], 20..80)
+}
+
 fn range_end(start: u64, len: u64) -> u64 {
     if start + len >= LAST { u64::MAX } else { start + len }
 }
@@ -440,6 +460,15 @@ impl Check {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn crowded_posix_ranges_do_what_the_reference_does(ops in crowd()) {
+        let mut c = Check { t: LockTable::new(), m: Model::default(), sent: Vec::new() };
+        for op in ops {
+            c.apply(op);
+            c.compare();
+        }
+    }
+
     #[test]
     fn the_table_does_what_the_reference_does(ops in ops()) {
         let mut c = Check { t: LockTable::new(), m: Model::default(), sent: Vec::new() };

@@ -144,6 +144,8 @@ impl Service for Mgs {
             Ok(r) => r.map(|r| StoredReply { xid: r.xid, transno: r.transno, status: r.status, body: r.body }),
             Err(e) => {
                 tracing::error!("MGS: {e}");
+                // Without its slot a resent change would be made twice: a target that runs must know it.
+                assert!(self.db.stopped().is_some(), "reply slot {slot} of client {client} cannot be read: {e}");
                 None
             }
         }
