@@ -200,8 +200,12 @@ impl Core {
         let lsn = match inner.journal.append(w, committed) {
             Ok(lsn) => lsn,
             Err(e) => {
+                // A checkpoint gives segments back that can be used again.
+                inner.checkpoint_wanted = true;
                 drop(inner);
-                if !e.is_harmless() {
+                if e.is_harmless() {
+                    self.wake_checkpointer.notify_one();
+                } else {
                     self.fail(&e);
                 }
                 return Err(e);

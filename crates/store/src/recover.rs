@@ -11,7 +11,24 @@ use std::sync::{Arc, Mutex};
 use world::World;
 use world::sync::{Notify, watch};
 
+/// What one transaction may make the table write anew, on average: a few of its pages.
+const TABLE_BYTES_PER_TXN: u64 = 16 << 10;
+const SEGMENT_MIN_BYTES: u64 = 1 << 20;
+
+/// On a small file system journal and checkpoints must be small as well, to live within the headroom.
+fn fit(mut opt: DbOptions, world: &World, dir: &str) -> DbOptions {
+    if let Ok(space) = world.disk.space(dir) {
+        let headroom = crate::space::headroom(space.total);
+        let at_most = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        opt.segment_bytes = opt.segment_bytes.min((space.total / 64).max(SEGMENT_MIN_BYTES));
+        opt.checkpoint_bytes = opt.checkpoint_bytes.min(at_most(headroom / 4));
+        opt.checkpoint_txns = opt.checkpoint_txns.min(at_most(headroom / TABLE_BYTES_PER_TXN));
+    }
+    opt
+}
+
 pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Result<Arc<Core>, StoreError> {
+    let opt = fit(opt, world, dir);
     let journal = journal_dir(dir);
     for p in [&journal, &crate::table::redb::path(dir)] {
         if !world.disk.exists(p).map_err(StoreError::io("cannot look at", p))? {

@@ -3,8 +3,10 @@
 use std::sync::Mutex;
 use world::World;
 
-/// Least free space that data leaves for journal and table.
+/// Least free space that data leaves for journal and table …
 pub const HEADROOM_MIN_BYTES: u64 = 16 << 20;
+/// … and the most; between them it is a hundredth of the host's file system.
+pub const HEADROOM_MAX_BYTES: u64 = 1 << 30;
 /// Bytes that may be taken between two looks at the host.
 const LOOK_EVERY_BYTES: u64 = 4 << 20;
 
@@ -20,8 +22,8 @@ struct State {
     credit: u64,
 }
 
-fn headroom(total: u64) -> u64 {
-    HEADROOM_MIN_BYTES.max(total / 1000)
+pub(crate) fn headroom(total: u64) -> u64 {
+    (total / 100).clamp(HEADROOM_MIN_BYTES, HEADROOM_MAX_BYTES)
 }
 
 impl Space {

@@ -142,15 +142,19 @@ fn step(before: &State, op: &Op) -> Step {
 }
 
 async fn perform(o: &Ost, op: &Op, mark: u64) -> u64 {
+    try_perform(o, op, mark).await.unwrap()
+}
+
+async fn try_perform(o: &Ost, op: &Op, mark: u64) -> Result<u64, StoreError> {
     let finish: FinishTxn = Box::new(move |t: &mut Txn, _, _| t.put(MARK, mark.to_le_bytes()));
     let m = meta(mark as i64);
     match op.clone() {
-        Op::Write { n, off, data } => o.objects.write(id(n), off, Bytes::from(data), m, finish).await.unwrap().2,
-        Op::Truncate { n, size } => o.objects.truncate(id(n), size, m, finish).await.unwrap().1,
+        Op::Write { n, off, data } => Ok(o.objects.write(id(n), off, Bytes::from(data), m, finish).await?.2),
+        Op::Truncate { n, size } => Ok(o.objects.truncate(id(n), size, m, finish).await?.1),
         Op::Fallocate { n, mode, off, len } => {
-            o.objects.fallocate(id(n), mode, off, len, m, finish).await.unwrap().1
+            Ok(o.objects.fallocate(id(n), mode, off, len, m, finish).await?.1)
         }
-        Op::Destroy { n } => o.objects.destroy(vec![id(n)], finish).await.unwrap(),
+        Op::Destroy { n } => o.objects.destroy(vec![id(n)], finish).await,
     }
 }
 
@@ -628,5 +632,121 @@ fn a_write_whose_caller_went_away_is_done_or_not_begun() {
             o.db.durable(lsn).await.unwrap();
             assert!(content(&o, 1).await == big);
         }
+    });
+}
+
+#[test]
+fn errors_of_the_disk_never_lose_what_was_acknowledged() {
+    let mut stopped = 0;
+    for seed in 0..60 {
+        let bed = Bed::new();
+        format(&bed.world);
+        let o = open(&bed.world, 1);
+        let mut rng = Rng::new(seed);
+        let (mut names, mut fresh) = ([1, 2, 3], 3);
+        let mut steps = vec![Step { what: "start".into(), object: 0, touched: 0..0, after: State::new() }];
+        let (mut acked, mut started) = (0, 0);
+        let plan = FaultPlan { seed, sync_error_ppm: 10_000, write_error_ppm: 2_000, ..FaultPlan::default() };
+        bed.disk.set_faults(plan);
+        bed.rt.block_on(async {
+            for i in 1..150u64 {
+                let op = pick(&mut rng, &mut names, &mut fresh, i as u8);
+                steps.push(step(&steps.last().unwrap().after, &op));
+                started = i;
+                let Ok(lsn) = try_perform(&o, &op, i).await else { break };
+                if rng.below(2) == 0 {
+                    match o.db.durable(lsn).await {
+                        Ok(()) => acked = i,
+                        Err(_) => break,
+                    }
+                }
+            }
+        });
+        stopped += u32::from(o.db.stopped().is_some());
+        bed.disk.set_faults(FaultPlan::default());
+        let disk = after_power_cut(&bed.disk, &mut rng);
+        drop(o);
+        bed.rt.block_on(async {
+            let o = open(&bed.world_on(&disk), 2);
+            check(&o, &steps, acked, started, fresh, &format!("seed {seed}")).await;
+        });
+    }
+    assert!(stopped > 20, "{stopped} of 60 targets stopped");
+}
+
+#[test]
+fn appends_of_many_tasks_lose_nothing() {
+    let bed = Bed::new();
+    format(&bed.world);
+    let o = open(&bed.world, 1);
+    const TASKS: u8 = 8;
+    const EACH: usize = 60;
+    bed.rt.block_on(async {
+        let mut done = Vec::new();
+        for t in 0..TASKS {
+            let (tx, rx) = world::sync::oneshot::channel();
+            let (objects, db) = (o.objects.clone(), o.db.clone());
+            bed.world.spawn("appender", async move {
+                for i in 0..EACH {
+                    // From inline over slots into a file of its own; some payloads large enough to be flushed.
+                    let len = if i % 20 == 19 { 70_000 } else { 100 + i };
+                    let data = Bytes::from(vec![t; len]);
+                    let (at, attr, lsn) = objects.write(id(1), None, data, meta(1), nothing()).await.unwrap();
+                    assert!(attr.size >= at + len as u64);
+                    db.durable(lsn).await.unwrap();
+                }
+                let _ = tx.send(());
+            });
+            done.push(rx);
+        }
+        for d in done {
+            d.await.unwrap();
+        }
+        let (bytes, size, _) = o.objects.read(id(1), 0, u32::MAX).await.unwrap();
+        assert_eq!(bytes.len() as u64, size);
+        let each: usize = (0..EACH).map(|i| if i % 20 == 19 { 70_000 } else { 100 + i }).sum();
+        for t in 0..TASKS {
+            assert_eq!(bytes.iter().filter(|b| **b == t).count(), each, "task {t}");
+        }
+    });
+}
+
+#[test]
+fn a_small_disk_fills_up_and_empties_without_stopping() {
+    let bed = Bed::new();
+    format(&bed.world);
+    bed.disk.set_faults(FaultPlan { capacity_bytes: Some(96 << 20), ..FaultPlan::default() });
+    let db = Db::open(&bed.world, "/t", 1, store::DbOptions::default()).unwrap();
+    let objects = Objects::open(&bed.world, "/t", db.clone()).unwrap();
+    let o = Ost { db, objects };
+    let mut rng = Rng::new(9);
+    bed.rt.block_on(async {
+        for round in 0..3u32 {
+            let mut n = round * 100_000;
+            let end = n + 20_000;
+            let full = loop {
+                n += 1;
+                assert!(n < end, "the disk must get full");
+                let data = Bytes::from(vec![1; rng.range(1, 60_000) as usize]);
+                match o.objects.write(id(n), Some(0), data, meta(1), nothing()).await {
+                    Ok((_, _, lsn)) => o.db.durable(lsn).await.unwrap(),
+                    Err(e) => break e,
+                }
+            };
+            assert_eq!((full.errno(), o.db.stopped()), (Errno::ENOSPC, None), "round {round}");
+            // Deleting always works; slots are used again.
+            for ids in (round * 100_000 + 1..=n).map(id).collect::<Vec<_>>().chunks(100) {
+                let lsn = o.objects.destroy(ids.to_vec(), nothing()).await.unwrap();
+                o.db.durable(lsn).await.unwrap();
+            }
+            // Space is free some time after the answer.
+            let end = bed.world.now().plus(std::time::Duration::from_secs(20));
+            while bed.disk.used_bytes() > 40 << 20 {
+                assert!(bed.world.now() < end, "round {round}: {} bytes stay in use", bed.disk.used_bytes());
+                bed.world.sleep(std::time::Duration::from_millis(5)).await;
+            }
+            assert!(n - round * 100_000 > 1000, "round {round}: {n}");
+        }
+        o.db.close().await.unwrap();
     });
 }

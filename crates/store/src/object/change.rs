@@ -9,6 +9,7 @@ use super::{FinishTxn, ObjectMeta, Objects};
 use crate::{Lsn, StoreError, Txn};
 use model::{Errno, Fid, ObjectAttr, ObjectId};
 use std::sync::Arc;
+use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE};
 use world::{DiskFile, OpenMode};
 
 /// One change in the making.
@@ -118,9 +119,22 @@ impl Objects {
             self.world.disk.unlink(&path).map_err(StoreError::io("cannot remove object file", &path))?;
             self.files.mark_dir(location::own_dir(&self.dir, *id));
         }
-        let mut slots = self.slots.lock().expect("never held over a panic");
-        after.free.iter().for_each(|p| slots.release(*p));
+        for p in &after.free {
+            self.empty_slot(*p);
+            self.slots.lock().expect("never held over a panic").release(*p);
+        }
         Ok(())
+    }
+
+    /// Gives a slot's blocks back to the host, before anybody else may have it. Should it fail, or a crash
+    /// undo it, the blocks stay until the slot is used again.
+    fn empty_slot(&self, p: Place) {
+        let key = FileKey::Container(p.class, p.container);
+        let mode = FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE;
+        let punched = self.files.get(key).map(|f| f.allocate(mode, p.start(), p.slot_bytes()));
+        if let Ok(Err(e)) = punched {
+            tracing::debug!("container '{}': space of a free slot stays taken: {e}", self.files.path(key));
+        }
     }
 
     /// Too many files wait for a checkpoint: flush them now.
