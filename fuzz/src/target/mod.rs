@@ -1,8 +1,16 @@
 //! What is fuzzed: one file a decoder.
 
+mod acl;
 mod connect;
+mod control;
+mod fuse_request;
+mod journal;
+mod mds_record;
 mod message;
+mod mgs_record;
 mod oss_record;
+mod store_record;
+mod superblock;
 mod text;
 mod wire_frame;
 
@@ -26,7 +34,17 @@ pub const ALL: &[Target] = &[
     connect::TARGET,
     message::REQUEST,
     message::REPLY,
+    superblock::TARGET,
+    journal::RECORD,
+    journal::TRANSACTION,
+    journal::REPLAY,
+    store_record::TARGET,
+    mds_record::TARGET,
+    mgs_record::TARGET,
     oss_record::TARGET,
+    fuse_request::TARGET,
+    control::TARGET,
+    acl::TARGET,
     text::TARGET,
 ];
 
@@ -43,4 +61,25 @@ where
         let again = postcard::to_stdvec(&v).expect("plain data encodes");
         assert_eq!(postcard::from_bytes::<T>(&again).as_ref(), Ok(&v));
     }
+}
+
+/// A world for decoders that read from a disk: nothing in it is asked but the disk.
+fn world_with(disk: &world::mem::MemDisk) -> world::World {
+    use std::sync::OnceLock;
+    static HOST: OnceLock<(world::World, world::real::Runtime)> = OnceLock::new();
+    let (host, _) = HOST.get_or_init(|| world::real::start(1).expect("threads start"));
+    world::World { disk: std::sync::Arc::new(disk.clone()), ..host.clone() }
+}
+
+/// Makes a folder with one file in it.
+fn put_file(disk: &world::mem::MemDisk, path: &str, bytes: &[u8]) {
+    use world::{Disk, OpenMode};
+    let dir = path.rsplit_once('/').map_or("/", |(d, _)| d);
+    let mut at = String::new();
+    for part in dir.split('/').filter(|p| !p.is_empty()) {
+        at = format!("{at}/{part}");
+        let _ = disk.mkdir(&at);
+    }
+    let file = disk.open(path, OpenMode::CREATE).expect("a disk in memory takes it");
+    file.write_at(bytes, 0).expect("a disk in memory takes it");
 }

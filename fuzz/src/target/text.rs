@@ -6,11 +6,26 @@ use model::{Fid, Nid};
 
 pub const TARGET: Target = Target {
     name: "text",
-    what: "FID, NID, NID lists, parameter globs",
+    what: "FID, NID, NID lists, parameter globs, sizes, lists of targets",
     run,
     samples,
     fix: None,
-    words: &[b"0x", b"[", b":", b"@tcp", b"*", b"?", b"[a-z]", b"::1", b"10.0.0.1"],
+    words: &[
+        b"0x",
+        b"[",
+        b":",
+        b"@tcp",
+        b"*",
+        b"?",
+        b"[a-z]",
+        b"::1",
+        b"10.0.0.1",
+        b"0-65535,",
+        b"OST",
+        b"_UUID",
+        b"18446744073709551615",
+        b"EiB",
+    ],
     max_bytes: 512,
 };
 
@@ -24,8 +39,18 @@ fn run(bytes: &[u8]) {
     }
     let _ = model::nid::parse_nid_list(s);
     let _ = model::target::fsname_is_valid(s);
+    sizes(s);
     if let Some((pattern, name)) = s.split_once(' ') {
         let _ = glob_match(pattern, name);
+    }
+}
+
+/// What lfs and lctl take.
+fn sizes(s: &str) {
+    let _ = (admin::size::parse_bytes(s, 1 << 10), admin::size::parse_stripe_size(s));
+    let _ = (admin::size::parse_int(s), admin::size::parse_index(s));
+    if let Ok(list) = admin::size::parse_index_list(s) {
+        assert!(list.len() <= 1 << 20, "{} indices from {} bytes", list.len(), s.len());
     }
 }
 
