@@ -125,7 +125,7 @@ impl Inode {
     /// A directory's size grows with its entries, in steps of one block of 64.
     fn size(&self) -> u64 {
         match self.kind {
-            FileType::Directory => 4096 * (1 + self.entries / 64),
+            FileType::Directory => 4096u64.saturating_mul(1 + self.entries / 64),
             FileType::Symlink => self.symlink.len() as u64,
             _ => 0,
         }
