@@ -5,6 +5,7 @@
 mod abort;
 mod bad_input;
 mod coherence;
+mod kernel;
 mod kill;
 mod lfs_lctl;
 mod long_way;

@@ -1,0 +1,125 @@
+//! What only shows between the kernel and the client daemon: waits of every kind that end with their process,
+//! signals that are no business of a file's, positions in directories, locks that go with a descriptor.
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tests::cluster::{TestFs, kill, ok_within, run_within, wait_until};
+
+fn script(fs: &TestFs) -> Result<PathBuf> {
+    let path = fs.scratch().join("kernel.py");
+    std::fs::write(&path, include_str!("kernel.py"))?;
+    Ok(path)
+}
+
+fn program(fs: &TestFs, name: &str) -> Result<Command> {
+    let mut c = Command::new("python3");
+    c.arg(script(fs)?).arg(name).arg(fs.mount(0));
+    Ok(c)
+}
+
+const WAITING: &[&str] = &[
+    "many_descriptors",
+    "record_locks",
+    "record_locks",
+    "flocks",
+    "flocks",
+    "page_faults",
+    "truncate_under_mapping",
+    "run_program",
+    "work_in_directory",
+    "asynchronous_io",
+    "attributes_and_space",
+];
+
+fn start_all(fs: &TestFs) -> Result<Vec<(&'static str, Child)>> {
+    use std::os::unix::process::CommandExt;
+    std::fs::write(fs.mount(0).join("data"), vec![7u8; 4 << 20])?;
+    std::fs::copy("/bin/sleep", fs.mount(0).join("program"))?;
+    let start = |name: &&'static str| {
+        let mut c = program(fs, name)?;
+        let child = c.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        Ok((*name, child.context("start python3")?))
+    };
+    WAITING.iter().map(start).collect()
+}
+
+#[test]
+fn every_kind_of_wait_ends_with_its_process() -> Result<()> {
+    let fs = TestFs::up("waits", 2, 1)?;
+    let mut all = start_all(&fs)?;
+    std::thread::sleep(Duration::from_secs(2)); // the load itself
+    for (name, child) in &mut all {
+        ensure!(child.try_wait()?.is_none(), "{name} ended by itself");
+    }
+    let servers = fs.servers()?;
+    for &pid in &servers {
+        kill(pid, Signal::STOP)?;
+    }
+    std::thread::sleep(Duration::from_secs(2)); // everybody runs into the stopped servers
+    let t = Instant::now();
+    for (_, child) in &all {
+        let group = rustix::process::Pid::from_raw(child.id() as i32).context("a pid")?;
+        rustix::process::kill_process_group(group, Signal::KILL)?;
+    }
+    let mut left: Vec<&str> = Vec::new();
+    let gone = wait_until("killed processes are gone", Duration::from_secs(2), || {
+        left = all.iter_mut().filter_map(|(n, c)| matches!(c.try_wait(), Ok(None)).then_some(*n)).collect();
+        left.is_empty()
+    });
+    println!("all gone after {:?}", t.elapsed());
+    for pid in servers {
+        kill(pid, Signal::CONT)?;
+    }
+    for (_, child) in &mut all {
+        child.wait()?;
+    }
+    gone.with_context(|| format!("left: {left:?}"))
+}
+
+#[test]
+fn a_caught_signal_fails_no_call_while_servers_are_away() -> Result<()> {
+    let fs = TestFs::up("alarms", 2, 1)?;
+    let mut c = program(&fs, "alarms")?;
+    let child = c.arg("6").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    std::thread::sleep(Duration::from_secs(1)); // some turns with all servers
+    let servers = fs.servers()?;
+    for &pid in &servers {
+        kill(pid, Signal::STOP)?;
+    }
+    std::thread::sleep(Duration::from_secs(2)); // the outage
+    for pid in servers {
+        kill(pid, Signal::CONT)?;
+    }
+    let out = child.wait_with_output()?;
+    ensure!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    Ok(())
+}
+
+#[test]
+fn locks_go_with_their_descriptor() -> Result<()> {
+    let fs = TestFs::up("ofd", 1, 2)?;
+    ok_within(program(&fs, "ofd_locks")?.arg(fs.mount(1)), Duration::from_secs(60)).map(drop)
+}
+
+#[test]
+fn positions_in_a_directory_stay_good() -> Result<()> {
+    let fs = TestFs::up("seekdir", 1, 1)?;
+    ok_within(&mut program(&fs, "directory_positions")?, Duration::from_secs(120)).map(drop)
+}
+
+#[test]
+fn a_shut_down_mount_fails_everything_and_can_be_unmounted() -> Result<()> {
+    let fs = TestFs::up("shutdown", 1, 2)?;
+    std::fs::write(fs.mount(0).join("data"), b"kept")?;
+    ok_within(&mut program(&fs, "shutdown")?, Duration::from_secs(20))?;
+    let r = std::fs::read(fs.mount(1).join("data"))?;
+    ensure!(r == b"kept", "the other mount lives");
+    let out = run_within(Command::new("umount").arg(fs.mount(0)), Duration::from_secs(10))?;
+    ensure!(out.status.success(), "umount: {}", String::from_utf8_lossy(&out.stderr));
+    fs.up_again()?;
+    ensure!(std::fs::read(fs.mount(0).join("data"))? == b"kept", "mounted again");
+    Ok(())
+}
