@@ -6,7 +6,7 @@ use crate::targets::{PAGE_BYTES, Target, state_name};
 use crate::{Fs, R};
 use model::limits::{JOBID_MAX_BYTES, RPC_BULK_MAX_BYTES, SLOTS_PER_SESSION};
 use model::param::{PARAM_TEXT_MAX_BYTES, ParamDecl, ParamKind, glob_match};
-use model::{Errno, TargetKind};
+use model::{Errno, TargetId, TargetKind};
 use std::sync::{Arc, Mutex};
 
 /// Whose parameter it is: the part of the name before the last one.
@@ -247,13 +247,17 @@ impl Fs {
         Ok(())
     }
 
-    /// A setting that `set_param -P` stored on the MGS. It is for every node, so names that are not a mount's are
-    /// passed over; a value that cannot be had is logged and does not fail a mount.
-    pub(crate) fn apply_permanent_param(&self, name: &str, value: &str) {
-        match self.set_param(name, value) {
-            Ok(()) => tracing::info!("permanent parameter {name}={value}"),
-            Err(Errno::ENOENT) => tracing::debug!("permanent parameter {name} is not this mount's"),
-            Err(e) => tracing::warn!("permanent parameter {name}={value} is ignored: {e}"),
+    /// A setting that `set_param -P` stored on the MGS, for all it names or `only` for some targets. It is for every
+    /// node, so names that are not a mount's are passed over; a value that cannot be had is logged and does not fail
+    /// a mount.
+    pub(crate) fn apply_permanent_param(&self, name: &str, value: &str, only: Option<&Vec<TargetId>>) {
+        let wanted = |i: &Item| only.is_none_or(|o| i.target.as_ref().is_some_and(|t| o.contains(&t.id)));
+        let hits = self.param_items().into_iter().filter(|i| glob_match(name, &i.name) && wanted(i));
+        for i in hits {
+            match self.set_item(&i, value.trim()) {
+                Ok(()) => tracing::info!("permanent parameter {}={value}", i.name),
+                Err(e) => tracing::warn!("permanent parameter {}={value} is ignored: {e}", i.name),
+            }
         }
     }
 }

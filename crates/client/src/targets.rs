@@ -226,31 +226,38 @@ impl Fs {
 
     /// Takes a target map over: new targets get sessions, moved ones new addresses.
     pub(crate) fn apply_config(self: &Arc<Self>, new: ConfigReply) {
-        {
+        let old = {
             let mut config = self.targets.config.lock().expect("no panic while locked");
             if config.as_ref().is_some_and(|c| c.version > new.version) {
                 return; // an older answer that was overtaken
             }
-            *config = Some(new.clone());
-        }
-        for e in &new.targets {
-            if e.target.kind != TargetKind::Mgt {
-                self.apply_target(e);
+            config.replace(new.clone())
+        };
+        // What did not change there is left as `lctl set_param` on this node may have set it.
+        let mut added = Vec::new();
+        for e in new.targets.iter().filter(|e| e.target.kind != TargetKind::Mgt) {
+            let was = old.as_ref().and_then(|c| c.targets.iter().find(|o| o.target == e.target));
+            if self.apply_target(e, was.map(|o| o.active)) {
+                added.push(e.target);
             }
         }
         for (name, value) in &new.params {
-            self.apply_permanent_param(name, value);
+            let same = old.as_ref().is_some_and(|c| c.params.iter().any(|p| p.0 == *name && p.1 == *value));
+            self.apply_permanent_param(name, value, same.then_some(&added));
         }
     }
 
-    fn apply_target(self: &Arc<Self>, e: &TargetEntry) {
-        let known = self.targets.get(e.target);
-        let t = match known {
+    /// Returns whether it is new.
+    fn apply_target(self: &Arc<Self>, e: &TargetEntry, was_active: Option<bool>) -> bool {
+        match self.targets.get(e.target) {
             Some(t) => {
                 t.set_nids(&e.nids);
-                t
+                if was_active != Some(e.active) {
+                    t.set_active(e.active);
+                }
+                false
             }
-            None if e.nids.is_empty() => return, // known by name only: it never ran
+            None if e.nids.is_empty() => false, // known by name only: it never ran
             None => {
                 let t = self.new_target(e.target, e.nids.clone());
                 self.targets.map.lock().expect("no panic while locked").insert(e.target, t.clone());
@@ -259,10 +266,10 @@ impl Fs {
                 self.world.spawn("client-connect", async move {
                     let _ = import.connected().await;
                 });
-                t
+                t.set_active(e.active);
+                true
             }
-        };
-        t.set_active(e.active);
+        }
     }
 
     /// Follows the configuration until the mount ends: asks again whenever the MGS says that it changed, and when

@@ -2,7 +2,7 @@
 
 use crate::stats::Verb;
 use crate::{Call, Fs, R, stripe};
-use model::{Attr, Fid, FileType, Layout, ObjectAttr};
+use model::{Attr, Errno, Fid, FileType, Layout, ObjectAttr, TargetId};
 use std::sync::Arc;
 use wire::RequestContext;
 use wire::msg::getattr::Getattr;
@@ -34,6 +34,19 @@ impl Fs {
             }
             None => Ok(e.attr.clone()),
         }
+    }
+
+    /// As [`Fs::full_attr`], for callers that need the file more than its size: a file on a deactivated OST can be
+    /// found, renamed and removed. Its size and times are the metadata server's then.
+    pub(crate) async fn attr_for_name(self: &Arc<Self>, e: &Entry) -> R<Attr> {
+        match self.full_attr(e).await {
+            Err(Errno::EIO) if data_layout(e).is_some_and(|l| !self.all_active(l)) => Ok(e.attr.clone()),
+            r => r,
+        }
+    }
+
+    fn all_active(&self, l: &Layout) -> bool {
+        l.objects().all(|o| self.targets.get(TargetId::ost(o.ost)).is_some_and(|t| t.is_active()))
     }
 }
 

@@ -11,7 +11,7 @@ impl Fs {
         self.writable()?;
         let work = async {
             let e = self.mdt_of(parent).await?.call(self.ctx(&call), Link { fid, parent, name }).await?;
-            self.full_attr(&e).await
+            self.attr_for_name(&e).await
         };
         self.run(Verb::Link, work).await
     }

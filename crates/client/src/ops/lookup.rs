@@ -15,7 +15,7 @@ impl Fs {
         let work = async {
             let msg = Lookup { parent, name };
             let e = self.mdt_of(parent).await?.call(self.ctx(&call), msg).await?;
-            self.full_attr(&e).await
+            self.attr_for_name(&e).await
         };
         self.run(Verb::Lookup, work).await
     }

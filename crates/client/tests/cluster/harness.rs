@@ -13,9 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::object::Objects;
 use store::{Db, DbOptions};
-use wire::RequestContext;
+use wire::msg::param::SetParam;
 use wire::msg::config::ConfigReply;
 use wire::msg::register::Register;
+use wire::{Message, RequestContext};
 use world::World;
 use world::mem::MemDisk;
 use world::real::Runtime;
@@ -208,21 +209,33 @@ impl Cluster {
         *n.running.lock().unwrap() = Some(Running { server, role, ended });
     }
 
-    async fn register(&self, n: &Node, epoch: u32, first_time: bool) -> ConfigReply {
+    /// One message to the MGS.
+    async fn tell_mgs<M: Message>(&self, msg: M) -> M::Reply {
         let import = Import::new(
-            n.world.clone(),
+            self.world.clone(),
             ImportConfig {
                 target: TargetId::MGT,
                 fsname: FSNAME.into(),
                 nids: vec![self.nid(1)],
                 port: self.port,
                 bind: None,
-                client_uuid: n.world.random_uuid(),
-                client_name: format!("{}", n.target),
+                client_uuid: self.world.random_uuid(),
+                client_name: "test".into(),
                 slots: 4,
                 hooks: Arc::new(NoHooks),
             },
         );
+        let r = import.call(RequestContext::default(), msg, bytes::Bytes::new()).await.unwrap();
+        import.disconnect().await;
+        r.reply
+    }
+
+    /// `lctl set_param -P`.
+    pub async fn set_permanent(&self, name: &str, value: &str) {
+        self.tell_mgs(SetParam { name: name.into(), value: value.into(), permanent: true, delete: false }).await;
+    }
+
+    async fn register(&self, n: &Node, epoch: u32, first_time: bool) -> ConfigReply {
         let msg = Register {
             fsname: FSNAME.into(),
             target: n.target,
@@ -234,9 +247,7 @@ impl Cluster {
             replace: false,
             params: Vec::new(),
         };
-        let r = import.call(RequestContext::default(), msg, bytes::Bytes::new()).await.unwrap();
-        import.disconnect().await;
-        r.reply.config
+        self.tell_mgs(msg).await.config
     }
 
     /// As kill -9: connections and memory are gone, what was written is there.

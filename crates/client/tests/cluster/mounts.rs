@@ -115,7 +115,40 @@ fn parameters_are_read_and_set() {
         a.set_param("osc.demo-OST0001*.active", "0").unwrap();
         let r = a.clone().write(call(), f.fid, 0, false, false, Bytes::from(vec![2; 200_000])).await;
         assert_eq!(r, Err(Errno::EIO));
+        // Neither its size nor its data can be had, but it can be found and renamed.
+        assert_eq!(a.clone().getattr(call(), f.fid).await.unwrap_err(), Errno::EIO);
+        assert_eq!(a.clone().lookup(call(), a.root(), b"f".to_vec()).await.unwrap().fid, f.fid);
+        a.clone().rename(call(), a.root(), b"f".to_vec(), a.root(), b"g".to_vec(), 0).await.unwrap();
         a.set_param("osc.*.active", "1").unwrap();
         write(&a, &f, 0, vec![2; 200_000]).await;
+    });
+}
+
+/// What an administrator set on this node stays when the configuration changes elsewhere; `set_param -P` reaches it.
+#[test]
+fn configuration_follows_the_mgs() {
+    let c = Cluster::start(2);
+    c.run(async {
+        let a = c.mount().await;
+        let value = |name: &str| a.get_param(name).into_iter().map(|p| p.1).collect::<Vec<_>>();
+        a.set_param("osc.demo-OST0000*.active", "0").unwrap();
+        a.set_param("osc.demo-OST0000*.max_rpcs_in_flight", "7").unwrap();
+        let before = a.config().version;
+        c.set_permanent("osc.*.max_pages_per_rpc", "256").await;
+        c.until("the parameter arrives", || async { value("osc.*.max_pages_per_rpc") == ["256", "256"] }).await;
+        assert!(a.config().version > before);
+        assert_eq!(value("osc.*.active"), ["0", "1"]);
+        a.set_param("osc.*.max_pages_per_rpc", "512").unwrap();
+        c.stop_ost(1).await;
+        c.start_ost(1).await;
+        c.stop_mgs().await;
+        c.start_mgs().await;
+        c.set_permanent("osc.*.max_rpcs_in_flight", "9").await;
+        c.until("another arrives", || async { value("osc.*.max_rpcs_in_flight") == ["9", "9"] }).await;
+        assert_eq!(value("osc.*.max_pages_per_rpc"), ["512", "512"], "what did not change there stays");
+        assert_eq!(value("osc.*.active"), ["0", "1"]);
+        // A later mount has what is permanent.
+        let b = c.mount().await;
+        assert_eq!(b.get_param("osc.*.max_pages_per_rpc")[0].1, "256");
     });
 }
