@@ -8,6 +8,14 @@ mkdir -p "$target/test-logs"
 logs=$(cd "$target/test-logs" && pwd)
 passed=0 failed=0 failures=()
 
+# repeats N: the same seeds in two processes give the same trace hashes
+repeats() {
+  local sim=$target/release/nacre-sim
+  cargo build --release -p sim --bin nacre-sim &&
+    "$sim" --seeds "$1" --hashes >"$logs/hashes.1" && "$sim" --seeds "$1" --hashes >"$logs/hashes.2" &&
+    grep -c hash "$logs/hashes.1" && cmp "$logs/hashes.1" "$logs/hashes.2"
+}
+
 # stage NAME COMMAND…: one check, or as many as the test runner in it counts
 stage() {
   local name=$1 log start rc p f
@@ -45,7 +53,8 @@ everything() {
   stage 'release build' make --no-print-directory build || return
   lint
   stage 'unit, property and crash-image tests' cargo test --release --workspace --exclude tests --exclude sim
-  stage 'simulator: same seed, planted bugs' cargo test --release -p sim
+  stage 'simulator: the same seed twice' repeats 10
+  stage 'simulator: corpus, planted bugs' cargo test --release -p sim
   stage 'simulator: 500 seeds' make --no-print-directory sim SEEDS="${NACRE_SIM_SEEDS:-500}"
   stage 'fuzzers, a few seconds each' scripts/fuzz.sh "${NACRE_FUZZ_SECONDS:-3}"
   stage 'real processes' cargo test --release -p tests -- --test-threads=1
