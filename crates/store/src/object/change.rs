@@ -73,6 +73,9 @@ impl Objects {
     ) -> Result<(T, Lsn), StoreError> {
         let me = self.clone();
         let whole = move || {
+            // Now that the object is locked: if the target stopped, the change before this one may have left
+            // its cut undone because its record will never be durable, and nobody may do it in its place.
+            me.db.core().check()?;
             // Taken before the record is submitted, so that no checkpoint covers the record without the rest.
             let ticket = me.files.ticket();
             let (out, lsn, after) = f(&me)?;
@@ -295,8 +298,7 @@ impl Objects {
         let dir = location::own_dir(&self.dir, c.id);
         match self.world.disk.mkdir(&dir) {
             Ok(()) => {
-                let root = location::own_root(&self.dir);
-                self.world.disk.sync_dir(&root).map_err(StoreError::io("cannot flush the folder", &root))?;
+                self.flush_dir(&location::own_root(&self.dir))?;
             }
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(e) => return Err(StoreError::io("cannot create", &dir)(e)),
@@ -314,13 +316,18 @@ impl Objects {
     /// Bytes and name durable: the record says that nothing before it needs to be redone.
     pub(super) fn flush_new_own(&self, c: &mut Change, file: &dyn DiskFile) -> Result<(), StoreError> {
         self.flush_own(c, file)?;
-        let dir = location::own_dir(&self.dir, c.id);
-        self.world.disk.sync_dir(&dir).map_err(|e| self.lost(StoreError::io("cannot flush the folder", &dir)(e)))
+        self.flush_dir(&location::own_dir(&self.dir, c.id))
+    }
+
+    fn flush_dir(&self, dir: &str) -> Result<(), StoreError> {
+        let sync = || self.world.disk.sync_dir(dir).map_err(StoreError::io("cannot flush the folder", dir));
+        self.files.flush_by_change(sync).map_err(|e| self.lost(e))
     }
 
     pub(super) fn flush_own(&self, c: &mut Change, file: &dyn DiskFile) -> Result<(), StoreError> {
         let key = FileKey::Own(c.id);
-        file.sync_data().map_err(|e| self.lost(StoreError::io("cannot flush object file", &self.files.path(key))(e)))?;
+        let sync = || file.sync_data().map_err(StoreError::io("cannot flush object file", &self.files.path(key)));
+        self.files.flush_by_change(sync).map_err(|e| self.lost(e))?;
         self.files.clean(key);
         c.redo.push(Redo::Flushed { object: c.id });
         Ok(())

@@ -5,7 +5,7 @@ use crate::StoreError;
 use crate::core::CheckpointHook;
 use model::ObjectId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use world::sync::Notify;
 use world::{BoxFuture, DiskFile, OpenMode, World};
 
@@ -40,6 +40,8 @@ pub(crate) struct Files {
     ticket_gone: Notify,
     /// One flush at a time: a checkpoint must not overtake one that is under way.
     flushing: world::sync::Mutex<()>,
+    /// Held for reading by changes that flush a file themselves.
+    own_flushes: RwLock<()>,
 }
 
 /// A change whose record is submitted, but whose file is changed only after the commit. A checkpoint waits
@@ -64,6 +66,7 @@ impl Files {
             state: Mutex::default(),
             ticket_gone: Notify::new(),
             flushing: world::sync::Mutex::new(()),
+            own_flushes: RwLock::new(()),
         })
     }
 
@@ -136,6 +139,17 @@ impl Files {
         Ticket { files: self.clone(), number }
     }
 
+    /// A flush by a change itself (blocks). The host reports the loss of a file's pages only once: if it is
+    /// reported here, a checkpoint that flushes the same file must not take the second answer for the truth.
+    pub fn flush_by_change(&self, f: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
+        let _under_way = self.own_flushes.read().expect("never held over a panic");
+        let flushed = f();
+        if let Err(e) = &flushed {
+            self.lock().failed.get_or_insert(e.clone());
+        }
+        flushed
+    }
+
     pub fn too_dirty(&self) -> bool {
         self.lock().dirty.len() >= DIRTY_MAX
     }
@@ -156,10 +170,13 @@ impl Files {
                     (std::mem::take(&mut s.dirty), std::mem::take(&mut s.dirty_dirs))
                 };
                 let flushed = me.flush_these(&files, &dirs);
-                if let Err(e) = &flushed {
-                    me.lock().failed = Some(e.clone());
+                // Flushes of changes that began meanwhile may have got an error that belongs here.
+                drop(me.own_flushes.write().expect("never held over a panic"));
+                let mut s = me.lock();
+                if let Err(e) = flushed {
+                    s.failed.get_or_insert(e);
                 }
-                flushed
+                s.failed.clone().map_or(Ok(()), Err)
             })
             .await
     }
