@@ -6,7 +6,7 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 /// `{a,b}` written out; at most 1,024 patterns.
-fn expand(p: &[u8]) -> Vec<Vec<u8>> {
+pub fn expand(p: &[u8]) -> Vec<Vec<u8>> {
     let mut todo = vec![p.to_vec()];
     let mut done = Vec::new();
     while let Some(p) = todo.pop() {

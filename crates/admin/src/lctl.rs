@@ -30,7 +30,7 @@ fn names() -> Vec<&'static str> {
 
 fn one(args: &[OsString]) -> i32 {
     let mut args = args.to_vec();
-    // `--device NAME CMD args`: the name becomes the command's first argument where it takes one.
+    // `--device NAME CMD args`: the name becomes the first argument of the commands that take a device.
     let mut device = None;
     while args.first().is_some_and(|a| a == "--device" || a == "--net") {
         if args.len() < 2 {
@@ -73,7 +73,7 @@ fn one(args: &[OsString]) -> i32 {
         _ => {
             let sub = SUBCOMMANDS.iter().find(|s| s.name == name).expect("a resolved name is in the table");
             let mut rest = args.split_off(1);
-            if let Some(d) = device {
+            if let Some(d) = device.filter(|_| matches!(name, "activate" | "deactivate")) {
                 rest.insert(0, d);
             }
             run_sub(sub, &rest)

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, Opt, flag};
 use crate::local::{self, Daemon, DaemonReply, DaemonRequest};
-use crate::{output, say};
+use crate::{glob, output, say};
 use client::control::{Reply, Request};
 use model::Errno;
 use serde_json::json;
@@ -25,8 +25,16 @@ pub fn dotted(pattern: &str) -> String {
     pattern.trim_matches('/').replace('/', ".")
 }
 
-/// Everything on this host whose name fits.
+/// Everything on this host whose name fits. Daemons know no braces: they are written out here.
 pub fn matching(pattern: &str) -> Vec<(String, String)> {
+    let all = glob::expand(pattern.as_bytes());
+    let mut out: Vec<_> = all.iter().flat_map(|p| matching_plain(&String::from_utf8_lossy(p))).collect();
+    out.sort();
+    out.dedup();
+    out
+}
+
+fn matching_plain(pattern: &str) -> Vec<(String, String)> {
     let mut out = Vec::new();
     for d in Daemon::all() {
         if let Ok(DaemonReply::Params(p)) = d.ask(&DaemonRequest::GetParam { pattern: pattern.to_string() }) {
@@ -38,8 +46,6 @@ pub fn matching(pattern: &str) -> Vec<(String, String)> {
             out.extend(p);
         }
     }
-    out.sort();
-    out.dedup();
     out
 }
 
@@ -70,7 +76,9 @@ fn query(args: &[OsString], command: &str, names_only: bool) -> Result<FirstErro
         let given = local::show(o);
         let mut pattern = dotted(&given);
         if p.has("recursive") {
-            pattern = format!("{{{pattern},{pattern}.*}}");
+            // A star stays within one part of the name; no name has more than seven.
+            let deeper: Vec<String> = (0..=6).map(|n| format!("{pattern}{}", ".*".repeat(n))).collect();
+            pattern = format!("{{{}}}", deeper.join(","));
         }
         let found = matching(&pattern);
         if found.is_empty() {

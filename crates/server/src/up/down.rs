@@ -1,7 +1,8 @@
 //! `nacre down` and `nacre wipe`.
 
 use super::cluster::{self, Cluster};
-use super::{Result, UpError, probe};
+use super::probe::{self, Processes};
+use super::{Result, UpError};
 use std::path::Path;
 use std::time::Duration;
 use world::sys::mounts::{self, Unmount};
@@ -17,7 +18,7 @@ const BUSY: i32 = 16;
 fn unmount(c: &Cluster, m: &Path, force: bool) -> Result<bool> {
     let source = c.source();
     let ours = |m: &Path| matches!(mounts::at(m), Ok(Some(x)) if x.fstype == admin::local::FSTYPE && x.source.starts_with(&source));
-    let pid = probe::client_pid(&source, m);
+    let pid = Processes::look().client(&source, m);
     while ours(m) {
         let Err(e) = mounts::unmount(m, Unmount::Normal) else { continue };
         match e.raw_os_error() {
@@ -59,8 +60,9 @@ fn stop_servers(c: &Cluster, force: bool) -> Result<()> {
     let mut groups = c.nodes();
     let osts = groups.split_off(1);
     for group in [groups, osts] {
+        let now = Processes::look();
         let pids: Vec<(u32, String)> =
-            group.iter().filter_map(|n| Some((probe::server(n).pid?, n.labels.join("+")))).collect();
+            group.iter().filter_map(|n| Some((probe::server(n, &now).pid?, n.labels.join("+")))).collect();
         for (pid, _) in &pids {
             let _ = process::kill(*pid, SIGTERM);
         }

@@ -6,25 +6,36 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use world::sys::{self, mounts, process};
 
-/// The living nacred that serves this folder.
-pub fn server_pid(dir: &Path) -> Option<u32> {
-    let dir = dir.to_str()?;
-    process::pids().into_iter().find(|pid| {
-        let a = process::arguments(*pid);
-        a.first().is_some_and(|n| n.ends_with("nacred")) && a[1..].iter().any(|x| x == dir) && process::alive(*pid)
-    })
-}
+/// Our processes on this host, looked at once: (pid, command line).
+pub struct Processes(Vec<(u32, Vec<String>)>);
 
-/// The client daemon of a mount.
-pub fn client_pid(source: &str, mount: &Path) -> Option<u32> {
-    let mount = mount.to_str()?;
-    process::pids().into_iter().find(|pid| {
-        let a = process::arguments(*pid);
-        a.first().is_some_and(|n| n == "mount.nacre")
-            && a.get(1).is_some_and(|s| s == source)
-            && a.get(2).is_some_and(|m| m == mount)
-            && process::alive(*pid)
-    })
+impl Processes {
+    pub fn look() -> Processes {
+        let ours = |pid: u32| {
+            let a = process::arguments(pid);
+            let name = a.first()?.rsplit('/').next()?;
+            (matches!(name, "nacred" | "mount.nacre") && process::alive(pid)).then_some((pid, a))
+        };
+        Processes(process::pids().into_iter().filter_map(ours).collect())
+    }
+
+    fn find(&self, program: &str, fits: impl Fn(&[String]) -> bool) -> Option<u32> {
+        let hit = self.0.iter().find(|(_, a)| a[0].ends_with(program) && fits(&a[1..]));
+        hit.map(|(pid, _)| *pid)
+    }
+
+    /// The nacred that serves this folder.
+    fn server(&self, dir: &Path) -> Option<u32> {
+        let dir = dir.to_str()?;
+        self.find("nacred", |a| a.iter().any(|x| x == dir))
+    }
+
+    /// The client daemon of a mount.
+    pub fn client(&self, source: &str, mount: &Path) -> Option<u32> {
+        let mount = mount.to_str()?;
+        let ours = |s: &str| s.strip_prefix(source).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        self.find("mount.nacre", |a| a.len() >= 2 && ours(&a[0]) && a[1] == mount)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +72,7 @@ pub fn mount_state(source: &str, dir: &Path, patience: Duration) -> MountState {
     }
     match answers(dir, patience) {
         Some(Ok(_)) => MountState::Up,
-        Some(Err(e)) if is_dead(&e) && client_pid(source, dir).is_none() => MountState::Dead,
+        Some(Err(e)) if is_dead(&e) && Processes::look().client(source, dir).is_none() => MountState::Dead,
         Some(Err(_)) | None => MountState::Waiting,
     }
 }
@@ -116,8 +127,8 @@ impl ServerState {
     }
 }
 
-pub fn server(node: &Node) -> ServerState {
-    let pid = node.dirs.iter().find_map(|d| server_pid(d));
+pub fn server(node: &Node, now: &Processes) -> ServerState {
+    let pid = node.dirs.iter().find_map(|d| now.server(d));
     let paused = pid.is_some_and(|p| process::state(p) == Some('T'));
     let status = pid.filter(|_| !paused).and_then(Daemon::of_pid).and_then(|d| d.status());
     ServerState { pid, status }

@@ -1,6 +1,7 @@
 //! `nacre up`.
 
 use super::cluster::{self, Cluster, Node};
+use super::probe::Processes;
 use super::{Result, UpArgs, UpError, address, probe};
 use crate::links;
 use crate::mount::{self, MountRequest};
@@ -212,7 +213,8 @@ fn remove_half_made(dir: &Path) -> Result<()> {
 /// Its addresses were taken by somebody else while everything was down: take others, and tell the targets.
 fn move_if_taken(world: &World, c: &mut Cluster) -> Result<()> {
     let nodes = c.nodes();
-    if nodes.iter().any(|n| probe::server(n).pid.is_some()) {
+    let now = Processes::look();
+    if nodes.iter().any(|n| probe::server(n, &now).pid.is_some()) {
         return Ok(());
     }
     if address::is_free(c.block, c.osts + 1, c.port).is_ok() {
@@ -265,6 +267,7 @@ fn wait_for_servers(c: &Cluster, started: &mut BTreeMap<u16, Started>, progress:
     let mut shown = usize::MAX;
     loop {
         let mut waiting = Vec::new();
+        let now = Processes::look();
         for n in &nodes {
             if let Some(s) = started.get_mut(&n.number)
                 && let Ok(Some(how)) = s.daemon.ended()
@@ -276,7 +279,7 @@ fn wait_for_servers(c: &Cluster, started: &mut BTreeMap<u16, Started>, progress:
                     last_lines(&s.log)
                 )));
             }
-            let state = probe::server(n);
+            let state = probe::server(n, &now);
             if state.word() != "up" {
                 waiting.push(format!("{} ({})", n.labels.join("+"), state.word()));
             }
@@ -312,8 +315,9 @@ fn bring_up(world: &World, c: &Cluster, progress: &Progress) -> Result<bool> {
     let fresh = format_missing(world, &c, progress)?;
     move_if_taken(world, &mut c)?;
     let mut started = BTreeMap::new();
+    let now = Processes::look();
     for n in c.nodes() {
-        if probe::server(&n).pid.is_none() {
+        if probe::server(&n, &now).pid.is_none() {
             progress.say(format!("Starting {} at {}", n.labels.join(" and "), n.nid()));
             started.insert(n.number, start_node(&c, &n, &exe)?);
         }

@@ -1,7 +1,8 @@
 //! `nacre status`.
 
 use super::cluster::Cluster;
-use super::{Result, UpError, probe};
+use super::probe::{self, Processes};
+use super::{Result, UpError};
 use admin::local::{Daemon, FSTYPE};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -15,9 +16,9 @@ fn row(role: &str, pid: Option<u32>, targets: &[String], nid: &str, state: &str)
 }
 
 fn of_cluster(c: &Cluster) -> Vec<Value> {
-    let mut out = Vec::new();
+    let (mut out, now) = (Vec::new(), Processes::look());
     for n in c.nodes() {
-        let s = probe::server(&n);
+        let s = probe::server(&n, &now);
         let mut r = row(n.role, s.pid, &n.labels, &n.nid(), s.word());
         r["dirs"] = json!(n.dirs);
         out.push(r);
@@ -25,7 +26,7 @@ fn of_cluster(c: &Cluster) -> Vec<Value> {
     let source = c.source();
     for m in probe::mounts_of(c) {
         let state = probe::mount_state(&source, &m, MOUNT_PATIENCE);
-        let mut r = row("client", probe::client_pid(&source, &m), &[m.display().to_string()], "", state.word());
+        let mut r = row("client", now.client(&source, &m), &[m.display().to_string()], "", state.word());
         r["mount"] = json!(m);
         r["source"] = json!(source);
         out.push(r);
@@ -35,7 +36,7 @@ fn of_cluster(c: &Cluster) -> Vec<Value> {
 
 /// Servers by their control sockets, clients by /proc/mounts.
 fn of_host() -> Vec<Value> {
-    let mut out = Vec::new();
+    let (mut out, now) = (Vec::new(), Processes::look());
     for s in Daemon::all().iter().filter_map(Daemon::status) {
         let labels: Vec<String> = s.targets.iter().map(|t| t.label.clone()).collect();
         let has = |f: &dyn Fn(&str) -> bool| labels.iter().any(|l| f(l));
@@ -56,7 +57,7 @@ fn of_host() -> Vec<Value> {
     }
     for m in mounts::list().unwrap_or_default().into_iter().filter(|m| m.fstype == FSTYPE) {
         let state = probe::mount_state(&m.source, &m.dir, MOUNT_PATIENCE);
-        let pid = probe::client_pid(&m.source, &m.dir);
+        let pid = now.client(&m.source, &m.dir);
         let mut r = row("client", pid, &[m.dir.display().to_string()], "", state.word());
         r["mount"] = json!(m.dir);
         r["source"] = json!(m.source);
