@@ -64,17 +64,18 @@ pub fn clone_device(of: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 
 /// Mounts. The kernel lets no request through until [`crate::serve`] answered its first one.
 pub fn mount(at: &MountPoint) -> Result<Mounted, MountError> {
-    let dir = &at.dir;
-    let stat = rustix::fs::stat(dir).map_err(|e| {
+    let stat = rustix::fs::stat(&at.dir).map_err(|e| {
         let remedy = match e {
             rustix::io::Errno::NOTCONN => "; a dead mount is there: umount it first",
             rustix::io::Errno::NOENT => "; make the directory first",
             _ => "",
         };
         let text = io::Error::from(e);
-        let message = format!("cannot mount on {}: {text}{remedy}", dir.display());
+        let message = format!("cannot mount on {}: {text}{remedy}", at.dir.display());
         error(text, message)
     })?;
+    // Resolved now: afterwards a look at the directory would wait for an answer.
+    let dir = &world::sys::files::canonical(&at.dir).unwrap_or_else(|_| at.dir.clone());
     if stat.st_mode & libc::S_IFMT != libc::S_IFDIR {
         let e = io::Error::from_raw_os_error(libc::ENOTDIR);
         let message = format!("cannot mount on {}: not a directory", dir.display());

@@ -7,6 +7,6 @@ use crate::reply::{Answer, Reply};
 pub async fn run(cx: Cx, _arg: GetattrIn) -> Answer {
     let fid = cx.fid()?;
     cx.bridge.writeback.settle(fid).await;
-    let attr = cx.fs().getattr(cx.call(), fid).await?;
+    let attr = cx.fs().getattr(cx.call_by_handle(), fid).await?;
     Ok(Reply::attr(&attr))
 }

@@ -13,6 +13,6 @@ pub async fn run(cx: Cx, a: LseekIn) -> Answer {
         _ => return Err(Errno::EINVAL),
     };
     cx.bridge.writeback.settle(fid).await;
-    let offset = cx.fs().seek(cx.call(), fid, a.offset, hole).await?;
+    let offset = cx.fs().seek(cx.call_by_handle(), fid, a.offset, hole).await?;
     Ok(Reply::of(&LseekOut { offset }))
 }

@@ -76,9 +76,20 @@ impl Cx {
         self.call_with_umask(0)
     }
 
+    /// As [`Cx::call`], where what counts was decided when the file was opened: without the groups, which cost a
+    /// look into /proc.
+    pub fn call_by_handle(&self) -> Call {
+        let (uid, gid) = self.ids();
+        Call { cred: Cred { uid, gid, groups: Vec::new() }, pid: self.tid, umask: 0 }
+    }
+
+    /// Requests that nobody made come with an invalid id; they are the kernel's own.
+    fn ids(&self) -> (u32, u32) {
+        if self.uid == abi::INVALID_ID { (0, 0) } else { (self.uid, self.gid) }
+    }
+
     pub fn call_with_umask(&self, umask: u32) -> Call {
-        // Requests that nobody made come with an invalid id; they are the kernel's own.
-        let (uid, gid) = if self.uid == abi::INVALID_ID { (0, 0) } else { (self.uid, self.gid) };
+        let (uid, gid) = self.ids();
         let groups = if uid == 0 { Vec::new() } else { world::host::groups_of(self.tid).unwrap_or_default() };
         Call { cred: Cred { uid, gid, groups }, pid: self.tid, umask }
     }

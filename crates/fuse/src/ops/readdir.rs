@@ -47,7 +47,7 @@ pub async fn run(cx: Cx, a: ReadIn, plus: bool) -> Answer {
         page.push(&none, fid, DOT, FileType::Directory, b".");
     }
     let cookie = if a.offset <= DOTDOT { 0 } else { a.offset };
-    let (entries, parent, _) = cx.fs().readdir(cx.call(), fid, cookie, a.size, plus).await?;
+    let (entries, parent, _) = cx.fs().readdir(cx.call_by_handle(), fid, cookie, a.size, plus).await?;
     if a.offset < DOTDOT && page.fits(b"..") {
         let up = if fid == cx.bridge.fs.root() { fid } else { parent };
         page.push(&none, up, DOTDOT, FileType::Directory, b"..");

@@ -12,7 +12,7 @@ const FS_NODUMP_FL: u32 = 0x40;
 pub async fn run(cx: Cx, _a: StatxIn) -> Answer {
     let fid = cx.fid()?;
     cx.bridge.writeback.settle(fid).await;
-    let attr = cx.fs().getattr(cx.call(), fid).await?;
+    let attr = cx.fs().getattr(cx.call_by_handle(), fid).await?;
     Ok(Reply::of(&StatxOut { stat: statx(&attr), ..StatxOut::default() }))
 }
 

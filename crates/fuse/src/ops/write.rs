@@ -18,6 +18,6 @@ pub async fn run(cx: Cx, a: WriteIn, data: Bytes) -> Answer {
     // made up for an append is what this mount believes to be the end; the servers know.
     let append = a.flags & libc::O_APPEND as u32 != 0;
     let kill = a.write_flags & WRITE_KILL_SUIDGID != 0;
-    cx.fs().write(cx.call(), fid, a.offset, append, kill, data).await?;
+    cx.fs().write(cx.call_by_handle(), fid, a.offset, append, kill, data).await?;
     Ok(written)
 }
