@@ -12,16 +12,36 @@ pub struct Allowed {
 
 /// Outside things used outside `world`.
 pub const BOUNDARY: &[Allowed] = &[
-    Allowed { path: "crates/fuse/", token: "libc", reason: "the kernel's protocol is made of its numbers and structures" },
-    Allowed { path: "crates/fuse/", token: "rustix", reason: "mount(2) and /dev/fuse are what this crate is" },
-    Allowed { path: "crates/admin/src/output.rs", token: "std::process", reason: "a reader that closed the pipe ends the command" },
-    Allowed { path: "crates/rpc/src/tests/", token: "std::net::TcpStream", reason: "sends garbage over a real socket" },
+    Allowed {
+        path: "crates/fuse/",
+        token: "libc",
+        reason: "the kernel's protocol is made of its numbers and structures",
+    },
+    Allowed {
+        path: "crates/fuse/",
+        token: "rustix",
+        reason: "mount(2) and /dev/fuse are what this crate is",
+    },
+    Allowed {
+        path: "crates/admin/src/output.rs",
+        token: "std::process",
+        reason: "a reader that closed the pipe ends the command",
+    },
+    Allowed {
+        path: "crates/rpc/src/tests/",
+        token: "std::net::TcpStream",
+        reason: "sends garbage over a real socket",
+    },
 ];
 
 /// Version constants of formats that are described elsewhere.
 pub const FORMATS: &[Allowed] = &[
     Allowed { path: "crates/fuse/src/abi.rs", token: "VERSION", reason: "the kernel's: linux/fuse.h" },
-    Allowed { path: "crates/model/src/acl.rs", token: "VERSION", reason: "the kernel's: linux/posix_acl_xattr.h" },
+    Allowed {
+        path: "crates/model/src/acl.rs",
+        token: "VERSION",
+        reason: "the kernel's: linux/posix_acl_xattr.h",
+    },
 ];
 
 /// Messages that nobody sends yet, or that are answered elsewhere than in `ops/VERB.rs`.

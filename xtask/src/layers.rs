@@ -104,11 +104,16 @@ mod tests {
         assert_eq!(found(&[("crates/rpc/Cargo.toml", "[dependencies]\nstore.workspace = true\n")]).len(), 1);
         assert_eq!(found(&[("crates/mds/Cargo.toml", "[dependencies.client]\nworkspace = true\n")]).len(), 1);
         assert_eq!(
-            found(&[("crates/client/Cargo.toml", "[dev-dependencies]\nbytes = \"1\"\n[dependencies]\nmds.workspace = true\n")])
-                .len(),
+            found(&[(
+                "crates/client/Cargo.toml",
+                "[dev-dependencies]\nbytes = \"1\"\n[dependencies]\nmds.workspace = true\n"
+            )])
+            .len(),
             1
         );
-        assert!(found(&[("crates/client/Cargo.toml", "[dev-dependencies]\nmds.workspace = true\n")]).is_empty());
+        assert!(
+            found(&[("crates/client/Cargo.toml", "[dev-dependencies]\nmds.workspace = true\n")]).is_empty()
+        );
         assert_eq!(found(&[("crates/other/Cargo.toml", "")]).len(), 1);
     }
 }

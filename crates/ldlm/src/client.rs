@@ -205,7 +205,9 @@ impl LockClient {
     pub fn has_posix_locks(&self, fid: Fid, owner: u64) -> bool {
         let g = self.lock();
         let asks = |a: &Asked| a.spec.kind == LockKind::Posix && a.spec.fid == fid && a.spec.owner == owner;
-        g.posix.contains_key(&(fid, owner)) || g.uncertain.contains(&(fid, owner)) || g.asked.values().any(asks)
+        g.posix.contains_key(&(fid, owner))
+            || g.uncertain.contains(&(fid, owner))
+            || g.asked.values().any(asks)
     }
 
     /// Whether this owner has, or asks for, a flock on a file.

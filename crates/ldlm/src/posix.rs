@@ -52,7 +52,10 @@ pub(crate) fn splits(p: &LockSpec, start: u64, end: u64) -> bool {
 
 /// Adjacent or overlapping pieces of the same mode as one: the view that fcntl(F_GETLK) gives. `around` is
 /// grown over its neighbours.
-pub(crate) fn coalesce<'a>(around: &LockSpec, same_owner: impl Iterator<Item = &'a LockSpec> + Clone) -> LockSpec {
+pub(crate) fn coalesce<'a>(
+    around: &LockSpec,
+    same_owner: impl Iterator<Item = &'a LockSpec> + Clone,
+) -> LockSpec {
     let mut out = around.clone();
     loop {
         let mut grown = false;

@@ -286,9 +286,19 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     let kind = || prop_oneof![3 => Just(Posix), 1 => Just(Flock), 2 => Just(Extent)];
     let mode = || prop_oneof![Just(Read), Just(Write)];
     let enqueue = (0u8..3, 0u32..2, kind(), mode(), 0u64..2, 0u64..LAST, 0u64..LAST + 4, any::<bool>())
-        .prop_map(|(c, f, kind, mode, owner, start, len, wait)| Op::Enqueue { c, f, kind, mode, owner, start, len, wait });
-    let unlock = (0u8..3, 0u32..2, prop_oneof![Just(Posix), Just(Flock)], 0u64..2, 0u64..LAST, 0u64..LAST + 4)
-        .prop_map(|(c, f, kind, owner, start, len)| Op::Unlock { c, f, kind, owner, start, len });
+        .prop_map(|(c, f, kind, mode, owner, start, len, wait)| Op::Enqueue {
+            c,
+            f,
+            kind,
+            mode,
+            owner,
+            start,
+            len,
+            wait,
+        });
+    let unlock =
+        (0u8..3, 0u32..2, prop_oneof![Just(Posix), Just(Flock)], 0u64..2, 0u64..LAST, 0u64..LAST + 4)
+            .prop_map(|(c, f, kind, owner, start, len)| Op::Unlock { c, f, kind, owner, start, len });
     let op = prop_oneof![
         8 => enqueue,
         4 => unlock,
@@ -302,10 +312,17 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 /// Much waiting: few bytes, nobody gives up early.
 fn crowd() -> impl Strategy<Value = Vec<Op>> {
     let mode = || prop_oneof![Just(Read), Just(Write)];
-    let enqueue = (0u8..3, 0u32..2, mode(), 0u64..4, 0u64..3)
-        .prop_map(|(c, f, mode, start, len)| Op::Enqueue { c, f, kind: Posix, mode, owner: 0, start, len, wait: true });
-    let unlock = (0u8..3, 0u32..2, 0u64..4, 0u64..4)
-        .prop_map(|(c, f, start, len)| Op::Unlock { c, f, kind: Posix, owner: 0, start, len });
+    let enqueue = (0u8..3, 0u32..2, mode(), 0u64..4, 0u64..3).prop_map(|(c, f, mode, start, len)| {
+        Op::Enqueue { c, f, kind: Posix, mode, owner: 0, start, len, wait: true }
+    });
+    let unlock = (0u8..3, 0u32..2, 0u64..4, 0u64..4).prop_map(|(c, f, start, len)| Op::Unlock {
+        c,
+        f,
+        kind: Posix,
+        owner: 0,
+        start,
+        len,
+    });
     proptest::collection::vec(prop_oneof![5 => enqueue, 3 => unlock], 20..80)
 }
 
@@ -351,9 +368,10 @@ impl Check {
         self.sent.push((c, s.clone()));
         let step = self.t.enqueue(c, &s, wait);
         if s.kind == Flock {
-            let other = self.m.held.iter().any(|(f, k, _, w, m)| {
-                fid(*f) == s.fid && *k == Flock && *w == who(c, &s) && *m != s.mode
-            });
+            let other =
+                self.m.held.iter().any(|(f, k, _, w, m)| {
+                    fid(*f) == s.fid && *k == Flock && *w == who(c, &s) && *m != s.mode
+                });
             if other {
                 self.m.clear(s.fid.oid, Flock, who(c, &s), 0..=LAST);
             }
@@ -409,8 +427,13 @@ impl Check {
             }
             Op::CancelNth(n) if !self.sent.is_empty() => {
                 let (c, s) = self.sent[n % self.sent.len()].clone();
-                let pieces: Vec<LockSpec> = self.t.list(usize::MAX).into_iter()
-                    .filter(|l| l.granted && l.client == c && l.spec.id == s.id).map(|l| l.spec).collect();
+                let pieces: Vec<LockSpec> = self
+                    .t
+                    .list(usize::MAX)
+                    .into_iter()
+                    .filter(|l| l.granted && l.client == c && l.spec.id == s.id)
+                    .map(|l| l.spec)
+                    .collect();
                 let events = self.t.cancel(c, s.fid, s.id);
                 self.m.waiting.retain(|(_, wc, w)| (*wc, w.id) != (c, s.id));
                 for p in pieces {

@@ -29,8 +29,7 @@ pub struct OstView {
 impl OstView {
     /// May take objects at all.
     fn usable(&self) -> bool {
-        self.active
-            && self.space.is_none_or(|s| s.state & STATE_REFUSES == 0 && s.available > RESERVE_BYTES)
+        self.active && self.space.is_none_or(|s| s.state & STATE_REFUSES == 0 && s.available > RESERVE_BYTES)
     }
 
     /// Usable and nothing speaks against it.
@@ -77,17 +76,21 @@ impl Allocator {
         if usable.is_empty() {
             usable = osts.iter().filter(|o| o.usable()).collect();
         }
-        let start = match u16::try_from(spec.stripe_start) {
-            Err(_) => None,
-            Ok(i) => Some(find(i).ok_or(Errno::EINVAL).and_then(|o| {
-                if o.usable() { Ok(i) } else { Err(Errno::ENOSPC) }
-            })?),
-        };
+        let start =
+            match u16::try_from(spec.stripe_start) {
+                Err(_) => None,
+                Ok(i) => Some(
+                    find(i)
+                        .ok_or(Errno::EINVAL)
+                        .and_then(|o| if o.usable() { Ok(i) } else { Err(Errno::ENOSPC) })?,
+                ),
+            };
         if let Some(first) = start
-            && !usable.iter().any(|o| o.index == first) {
-                usable.push(find(first).expect("it was found"));
-                usable.sort_by_key(|o| o.index);
-            }
+            && !usable.iter().any(|o| o.index == first)
+        {
+            usable.push(find(first).expect("it was found"));
+            usable.sort_by_key(|o| o.index);
+        }
         if usable.is_empty() {
             return Err(Errno::ENOSPC);
         }

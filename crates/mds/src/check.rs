@@ -204,7 +204,8 @@ impl Checker<'_> {
         })?;
         let orphan = self.db.get(&key::orphan(fid))?.is_some();
         if (i.nlink == 0) != orphan {
-            let what = if orphan { "is listed as an orphan but has links" } else { "has no links and is no orphan" };
+            let what =
+                if orphan { "is listed as an orphan but has links" } else { "has no links and is no orphan" };
             self.found(Rule::Orphan, fid, what);
         }
         if !i.is_dir() {
@@ -246,7 +247,11 @@ impl Checker<'_> {
                 Some(i) if at != fid => at = i.parent,
                 Some(_) => break,
                 None => {
-                    self.found(Rule::Parent, fid, format!("the way to the root ends at {at}, which does not exist"));
+                    self.found(
+                        Rule::Parent,
+                        fid,
+                        format!("the way to the root ends at {at}, which does not exist"),
+                    );
                     return Ok(());
                 }
             }
@@ -261,11 +266,16 @@ impl Checker<'_> {
             match self.db.get(&k)?.map(|v| value::decode_owner(&k, &v)) {
                 Some(Ok(owner)) if owner == fid => {}
                 Some(Ok(owner)) => {
-                    self.found(Rule::Layout, fid, format!("the reverse index gives its object {} to {owner}", o.id));
+                    self.found(
+                        Rule::Layout,
+                        fid,
+                        format!("the reverse index gives its object {} to {owner}", o.id),
+                    );
                 }
                 Some(Err(_)) => {}
                 None => {
-                    let what = format!("its object {} on OST {:04x} is not in the reverse index", o.id, o.ost);
+                    let what =
+                        format!("its object {} on OST {:04x} is not in the reverse index", o.id, o.ost);
                     self.found(Rule::Layout, fid, what);
                 }
             }
@@ -302,7 +312,11 @@ impl Checker<'_> {
             match c.inode(d.fid)? {
                 None => c.found(Rule::Name, d.fid, format!("'{shown}' in {dir} leads to no file")),
                 Some(i) if i.kind != d.kind => {
-                    c.found(Rule::Name, d.fid, format!("'{shown}' in {dir} says {:?}, it is {:?}", d.kind, i.kind));
+                    c.found(
+                        Rule::Name,
+                        d.fid,
+                        format!("'{shown}' in {dir} says {:?}, it is {:?}", d.kind, i.kind),
+                    );
                 }
                 Some(_) => {}
             }
@@ -327,7 +341,11 @@ impl Checker<'_> {
                 Some(Ok(v)) if v.fid == fid => {}
                 _ => {
                     let shown = String::from_utf8_lossy(&name).into_owned();
-                    c.found(Rule::Backpointer, fid, format!("it points back to '{shown}' in {parent}, which is not it"));
+                    c.found(
+                        Rule::Backpointer,
+                        fid,
+                        format!("it points back to '{shown}' in {parent}, which is not it"),
+                    );
                 }
             }
             Ok(())
@@ -344,7 +362,13 @@ impl Checker<'_> {
             let owner = value::decode_owner(k, v)?;
             let has = c.inode(owner)?.and_then(|i| i.layout);
             if !has.is_some_and(|l| l.objects().any(|o| o.ost == ost && o.id == object)) {
-                c.found(Rule::Layout, owner, format!("the reverse index gives it object {object} on OST {ost:04x}, its layout does not"));
+                c.found(
+                    Rule::Layout,
+                    owner,
+                    format!(
+                        "the reverse index gives it object {object} on OST {ost:04x}, its layout does not"
+                    ),
+                );
             }
             Ok(())
         })
@@ -374,7 +398,11 @@ impl Checker<'_> {
             c.out.outbox += 1;
             for o in value::decode_outbox(k, v)? {
                 if c.db.get(&key::reverse(ost, o))?.is_some() {
-                    c.found(Rule::Outbox, o.origin, format!("object {o} on OST {ost:04x} is in use but to be destroyed"));
+                    c.found(
+                        Rule::Outbox,
+                        o.origin,
+                        format!("object {o} on OST {ost:04x} is in use but to be destroyed"),
+                    );
                 }
             }
             Ok(())
@@ -394,7 +422,11 @@ impl Checker<'_> {
             Ok(())
         })?;
         if i.large_xattrs != count {
-            self.found(Rule::Xattr, fid, format!("it counts {} large attributes, but has {count}", i.large_xattrs));
+            self.found(
+                Rule::Xattr,
+                fid,
+                format!("it counts {} large attributes, but has {count}", i.large_xattrs),
+            );
         }
         Ok(())
     }
@@ -413,7 +445,9 @@ impl Checker<'_> {
             last = fid;
             match c.inode(fid)? {
                 None => c.found(Rule::Xattr, fid, "it has extended attributes but does not exist"),
-                Some(i) if i.large_xattrs == 0 => c.found(Rule::Xattr, fid, "it counts no large attributes, but has some"),
+                Some(i) if i.large_xattrs == 0 => {
+                    c.found(Rule::Xattr, fid, "it counts no large attributes, but has some")
+                }
                 Some(_) => {}
             }
             Ok(())
@@ -427,7 +461,11 @@ impl Checker<'_> {
             match key::parse_lease(k) {
                 None => c.key_damaged(k),
                 Some(seq) if seq >= next => {
-                    c.found(Rule::Sequence, Fid::NONE, format!("sequence {seq:#x} is leased but not handed out yet"));
+                    c.found(
+                        Rule::Sequence,
+                        Fid::NONE,
+                        format!("sequence {seq:#x} is leased but not handed out yet"),
+                    );
                 }
                 Some(_) => {}
             }

@@ -117,7 +117,11 @@ impl Mdt {
 
     /// Runs an operation that may change something and submits its transaction, with the reply if it is a
     /// client's. A failed operation changes nothing.
-    pub(crate) fn transact(&self, to: Option<ReplyTo>, f: impl FnOnce(&mut Tx) -> Result<Vec<u8>, Errno>) -> Done {
+    pub(crate) fn transact(
+        &self,
+        to: Option<ReplyTo>,
+        f: impl FnOnce(&mut Tx) -> Result<Vec<u8>, Errno>,
+    ) -> Done {
         let mut core = self.core_write();
         if to.is_some_and(|t| !core.clients.contains_key(&t.client)) {
             return Done::error(Errno::ENOTCONN);
@@ -185,9 +189,10 @@ impl Mdt {
     pub(crate) async fn answer(self: &Arc<Self>, done: Done) -> Outgoing {
         let early = if done.transno != 0 { Bug::ReplyBeforeDurable } else { Bug::ReadUndurable };
         if !planted::on(early)
-            && let Err(e) = self.db.durable(done.wait).await {
-                return Outgoing::err(e.errno());
-            }
+            && let Err(e) = self.db.durable(done.wait).await
+        {
+            return Outgoing::err(e.errno());
+        }
         match done.result {
             Ok(body) => Outgoing { status: Ok(()), body, bulk: bytes::Bytes::new(), transno: done.transno },
             Err(e) => Outgoing::err(e),

@@ -74,7 +74,12 @@ pub fn may_add(ctx: &OpContext, dir: &Inode) -> Result<(), Errno> {
 }
 
 /// A name that may be taken out: (directory, entry, its inode), all permission checks done.
-pub fn removable(tx: &mut Tx, ctx: &OpContext, dir: Fid, name: &[u8]) -> Result<(Inode, Dentry, Inode), Errno> {
+pub fn removable(
+    tx: &mut Tx,
+    ctx: &OpContext,
+    dir: Fid,
+    name: &[u8],
+) -> Result<(Inode, Dentry, Inode), Errno> {
     let parent = searched(tx, ctx, dir)?;
     let d = tx.entry(dir, name)?;
     let victim = tx.promised(d.fid)?;

@@ -59,12 +59,13 @@ impl Opens {
             }
             OpenChange::Remove { client, handle } => {
                 if let Some(files) = self.by_client.get_mut(&client)
-                    && let Some(old) = files.remove(&handle) {
-                        if files.is_empty() {
-                            self.by_client.remove(&client);
-                        }
-                        self.forget(old.fid);
+                    && let Some(old) = files.remove(&handle)
+                {
+                    if files.is_empty() {
+                        self.by_client.remove(&client);
                     }
+                    self.forget(old.fid);
+                }
             }
         }
     }

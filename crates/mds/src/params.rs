@@ -23,18 +23,45 @@ const fn shown(name: &'static str, description: &'static str) -> ParamDecl {
 
 /// Under `lod.FSNAME-MDT0000-mdtlov`: where new objects go.
 pub const LOD: &[ParamDecl] = &[
-    number("stripesize", "bytes", (limits::STRIPE_SIZE_MIN_BYTES, limits::STRIPE_SIZE_MAX_BYTES), "4194304",
-        "stripe size of files for which neither they, their directory nor the root directory says one"),
-    ParamDecl { name: "stripecount", kind: ParamKind::Text, unit: "stripes", default: "1", writable: true,
-        description: "stripe count of files for which nothing says one; -1: all OSTs" },
-    ParamDecl { name: "stripeoffset", kind: ParamKind::Text, unit: "", default: "-1", writable: false,
-        description: "first OST of new files; -1: the server chooses" },
-    ParamDecl { name: "stripetype", kind: ParamKind::Text, unit: "", default: "raid0", writable: false,
-        description: "pattern of new files" },
-    number("qos_threshold_rr", "%", (0, 100), "17",
-        "OSTs whose free space differs by less are used in turn"),
-    number("qos_prio_free", "%", (0, 100), "90",
-        "weight of free space against an even spread when OSTs differ more"),
+    number(
+        "stripesize",
+        "bytes",
+        (limits::STRIPE_SIZE_MIN_BYTES, limits::STRIPE_SIZE_MAX_BYTES),
+        "4194304",
+        "stripe size of files for which neither they, their directory nor the root directory says one",
+    ),
+    ParamDecl {
+        name: "stripecount",
+        kind: ParamKind::Text,
+        unit: "stripes",
+        default: "1",
+        writable: true,
+        description: "stripe count of files for which nothing says one; -1: all OSTs",
+    },
+    ParamDecl {
+        name: "stripeoffset",
+        kind: ParamKind::Text,
+        unit: "",
+        default: "-1",
+        writable: false,
+        description: "first OST of new files; -1: the server chooses",
+    },
+    ParamDecl {
+        name: "stripetype",
+        kind: ParamKind::Text,
+        unit: "",
+        default: "raid0",
+        writable: false,
+        description: "pattern of new files",
+    },
+    number("qos_threshold_rr", "%", (0, 100), "17", "OSTs whose free space differs by less are used in turn"),
+    number(
+        "qos_prio_free",
+        "%",
+        (0, 100),
+        "90",
+        "weight of free space against an even spread when OSTs differ more",
+    ),
     number("qos_maxage", "s", (1, 3600), "5", "age at which an OST's free space is asked for again"),
     shown("numobd", "OSTs in the configuration"),
     shown("activeobd", "OSTs that are not deactivated"),
@@ -43,8 +70,13 @@ pub const LOD: &[ParamDecl] = &[
 
 /// Under `mdt.FSNAME-MDT0000`.
 pub const MDT: &[ParamDecl] = &[
-    number("recovery_time_soft", "s", (1, 3600), "15",
-        "how long after a restart clients may take to come back before they are evicted"),
+    number(
+        "recovery_time_soft",
+        "s",
+        (1, 3600),
+        "15",
+        "how long after a restart clients may take to come back before they are evicted",
+    ),
     shown("recovery_status", "how far recovery after the last restart came"),
     shown("num_exports", "clients that this target knows"),
     shown("instance", "epoch of the target: grows at each start"),
@@ -52,8 +84,14 @@ pub const MDT: &[ParamDecl] = &[
     shown("open_files", "files that clients have open"),
     shown("filestotal", "inodes that fit in, about"),
     shown("filesfree", "inodes that still fit in, about"),
-    ParamDecl { name: "md_stats", kind: ParamKind::Text, unit: "", default: "", writable: true,
-        description: "operations since the start; writing anything clears them" },
+    ParamDecl {
+        name: "md_stats",
+        kind: ParamKind::Text,
+        unit: "",
+        default: "",
+        writable: true,
+        description: "operations since the start; writing anything clears them",
+    },
 ];
 
 /// Parameters that hold a number or a word; the others are computed when asked for.
@@ -94,7 +132,8 @@ impl Params {
             }
             (ParamKind::Text, _) => return Err(Errno::EINVAL),
             _ => {
-                let plain = if decl.unit == "bytes" { without_suffix(text)? } else { text.trim().to_string() };
+                let plain =
+                    if decl.unit == "bytes" { without_suffix(text)? } else { text.trim().to_string() };
                 let n = decl.parse(&plain)?;
                 if decl.name == "stripesize" && n % limits::STRIPE_SIZE_MIN_BYTES != 0 {
                     return Err(Errno::EINVAL);

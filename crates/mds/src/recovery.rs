@@ -14,8 +14,8 @@ use rpc::{ClientId, Service};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
-use world::{Either, select};
 use wire::Op;
+use world::{Either, select};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {

@@ -12,7 +12,10 @@ use crate::shared::{Shared, lock};
 use crate::{MdsError, outbox};
 use model::fid::SEQ_NORMAL;
 use model::{Errno, Fid, FileType, TargetId, TargetKind, limits};
-use rpc::{ClientId, ConnectOutcome, Departure, Import, ImportConfig, Incoming, NoHooks, Outgoing, Peers, Service, StoredReply};
+use rpc::{
+    ClientId, ConnectOutcome, Departure, Import, ImportConfig, Incoming, NoHooks, Outgoing, Peers, Service,
+    StoredReply,
+};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -245,7 +248,10 @@ impl Mdt {
                 (ConnectOutcome { new_client: false, recovering: !known.reclaimed }, self.db.last_submitted())
             } else {
                 if core.clients.len() >= limits::CLIENTS_MAX {
-                    let why = format!("{label} has {} clients, as many as it can: unmount some", limits::CLIENTS_MAX);
+                    let why = format!(
+                        "{label} has {} clients, as many as it can: unmount some",
+                        limits::CLIENTS_MAX
+                    );
                     return Err((Errno::EAGAIN, why));
                 }
                 let name: String = c.client_name.chars().take(256).collect();
@@ -253,7 +259,13 @@ impl Mdt {
                 let mut txn = Txn::new();
                 txn.put(key::client(&client.0), record.encode());
                 let lsn = self.db.submit(txn).map_err(failed)?;
-                let state = ClientState { name, address: record.address, connected: true, reclaimed: true, waived: false };
+                let state = ClientState {
+                    name,
+                    address: record.address,
+                    connected: true,
+                    reclaimed: true,
+                    waived: false,
+                };
                 core.clients.insert(client, state);
                 (ConnectOutcome { new_client: true, recovering: false }, lsn)
             }
@@ -321,18 +333,27 @@ impl Service for Mdt {
         self.db.transno(self.db.last_committed())
     }
 
-    fn connect(self: Arc<Self>, c: Connect, peer: IpAddr) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
+    fn connect(
+        self: Arc<Self>,
+        c: Connect,
+        peer: IpAddr,
+    ) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
         Box::pin(self.arrived(c, peer))
     }
 
     fn stored_reply(&self, client: ClientId, slot: u16) -> Option<StoredReply> {
         match self.db.reply(&client.0, slot) {
-            Ok(r) => r.map(|r| StoredReply { xid: r.xid, transno: r.transno, status: r.status, body: r.body }),
+            Ok(r) => {
+                r.map(|r| StoredReply { xid: r.xid, transno: r.transno, status: r.status, body: r.body })
+            }
             Err(e) => {
                 tracing::error!("reply slot {slot} of client {client}: {e}");
                 // Without its slot a resent request would run twice: unless the target stopped anyway and runs
                 // nothing, it must not go on guessing.
-                assert!(self.db.stopped().is_some(), "reply slot {slot} of client {client} cannot be read: {e}");
+                assert!(
+                    self.db.stopped().is_some(),
+                    "reply slot {slot} of client {client} cannot be read: {e}"
+                );
                 None
             }
         }
@@ -391,7 +412,13 @@ fn load_core(db: &Db) -> Result<Core, MdsError> {
             why: "its key is of no known form".into(),
         })?;
         let r = ClientRecord::decode(k, v)?;
-        let state = ClientState { name: r.name, address: r.address, connected: false, reclaimed: false, waived: false };
+        let state = ClientState {
+            name: r.name,
+            address: r.address,
+            connected: false,
+            reclaimed: false,
+            waived: false,
+        };
         core.clients.insert(ClientId(uuid), state);
         Ok(())
     })?;

@@ -222,7 +222,10 @@ impl<'a> Tx<'a> {
             }
         }
         if free == first + namehash::SLOTS {
-            return Err(MdsError::Refused(format!("directory {dir}: {} names have the same hash", namehash::SLOTS)));
+            return Err(MdsError::Refused(format!(
+                "directory {dir}: {} names have the same hash",
+                namehash::SLOTS
+            )));
         }
         Ok(Found::Free(free))
     }

@@ -54,7 +54,11 @@ pub(crate) fn expect_back(world: &World, mgs: Weak<Mgs>) {
 
 impl Mgs {
     /// Makes a client known; its record is durable when this ends.
-    pub(crate) async fn welcome(self: Arc<Self>, client: ClientId, name: String) -> Result<ConnectOutcome, StoreError> {
+    pub(crate) async fn welcome(
+        self: Arc<Self>,
+        client: ClientId,
+        name: String,
+    ) -> Result<ConnectOutcome, StoreError> {
         let (new_client, lsn) = {
             let mut known = self.clients();
             match known.get_mut(&client) {
@@ -64,7 +68,8 @@ impl Mgs {
                 }
                 None => {
                     let mut txn = Txn::new();
-                    let record = postcard::to_extend(&name, vec![RECORD_VERSION]).expect("plain data encodes");
+                    let record =
+                        postcard::to_extend(&name, vec![RECORD_VERSION]).expect("plain data encodes");
                     txn.put(key(client), record);
                     let lsn = self.db().submit(txn)?;
                     known.insert(client, true);

@@ -43,7 +43,9 @@ impl Mgs {
                         out.push((format!("mgs.MGS.live.{name}"), lines.join("\n")));
                     }
                 }),
-                "num_exports" => out.push(("mgs.MGS.num_exports".to_string(), self.num_exports().to_string())),
+                "num_exports" => {
+                    out.push(("mgs.MGS.num_exports".to_string(), self.num_exports().to_string()))
+                }
                 _ => {
                     let lines: Vec<String> =
                         self.state(|s| s.params.iter().map(|(k, v)| format!("{k}={v}")).collect());

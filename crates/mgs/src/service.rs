@@ -133,7 +133,11 @@ impl Service for Mgs {
         self.db.transno(self.db.last_committed())
     }
 
-    fn connect(self: Arc<Self>, c: Connect, _peer: IpAddr) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
+    fn connect(
+        self: Arc<Self>,
+        c: Connect,
+        _peer: IpAddr,
+    ) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
         Box::pin(async move {
             self.welcome(ClientId(c.client_uuid), c.client_name).await.map_err(|e| (e.errno(), e.to_string()))
         })
@@ -141,11 +145,16 @@ impl Service for Mgs {
 
     fn stored_reply(&self, client: ClientId, slot: u16) -> Option<StoredReply> {
         match self.db.reply(&client.0, slot) {
-            Ok(r) => r.map(|r| StoredReply { xid: r.xid, transno: r.transno, status: r.status, body: r.body }),
+            Ok(r) => {
+                r.map(|r| StoredReply { xid: r.xid, transno: r.transno, status: r.status, body: r.body })
+            }
             Err(e) => {
                 tracing::error!("MGS: {e}");
                 // Without its slot a resent change would be made twice: a target that runs must know it.
-                assert!(self.db.stopped().is_some(), "reply slot {slot} of client {client} cannot be read: {e}");
+                assert!(
+                    self.db.stopped().is_some(),
+                    "reply slot {slot} of client {client} cannot be read: {e}"
+                );
                 None
             }
         }

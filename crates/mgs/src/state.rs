@@ -143,14 +143,17 @@ impl State {
         }
         // A target that knows its file system brings it to an MGS that lost its memory.
         let first = if fs_uuid == [0; 16] { new_fs_uuid } else { fs_uuid };
-        let mut fs = known.cloned().unwrap_or(FsRecord { fs_uuid: first, targets: Vec::new(), extra: Vec::new() });
+        let mut fs =
+            known.cloned().unwrap_or(FsRecord { fs_uuid: first, targets: Vec::new(), extra: Vec::new() });
         if fs_uuid != [0; 16] && fs_uuid != fs.fs_uuid {
             return Err(Errno::EINVAL);
         }
         match fs.targets.iter_mut().find(|t| t.target == entry.target) {
             Some(t) if t.target_uuid != entry.target_uuid && !replace => return Err(Errno::EADDRINUSE),
             // an older epoch is a server that lost the target meanwhile
-            Some(t) if t.target_uuid == entry.target_uuid && t.epoch > entry.epoch => return Err(Errno::ESTALE),
+            Some(t) if t.target_uuid == entry.target_uuid && t.epoch > entry.epoch => {
+                return Err(Errno::ESTALE);
+            }
             Some(t) => {
                 let active = t.active;
                 *t = TargetEntry { active, ..entry };
@@ -183,7 +186,9 @@ impl State {
         } else {
             let total: usize = self.params.iter().map(|(k, v)| k.len() + v.len()).sum();
             let more = !self.params.contains_key(name);
-            if (more && self.params.len() >= PARAMS_MAX) || total + name.len() + value.len() > PARAMS_TOTAL_MAX_BYTES {
+            if (more && self.params.len() >= PARAMS_MAX)
+                || total + name.len() + value.len() > PARAMS_TOTAL_MAX_BYTES
+            {
                 return Err(Errno::ENOSPC);
             }
             txn.put(param_key(name), encode(&value));
@@ -196,7 +201,13 @@ impl State {
     }
 
     /// `lctl deactivate` on the MGS, for good: nodes stop using the target, or use it again.
-    fn set_active(&mut self, fsname: &str, target: TargetId, active: bool, txn: &mut Txn) -> Result<(), Errno> {
+    fn set_active(
+        &mut self,
+        fsname: &str,
+        target: TargetId,
+        active: bool,
+        txn: &mut Txn,
+    ) -> Result<(), Errno> {
         let fs = self.file_systems.get_mut(fsname).ok_or(Errno::ENOENT)?;
         fs.targets.iter_mut().find(|t| t.target == target).ok_or(Errno::ENOENT)?.active = active;
         txn.put(fs_key(fsname), encode(fs));
@@ -240,7 +251,13 @@ mod tests {
     }
 
     impl Try {
-        fn register(&mut self, fs: &str, fs_uuid: u8, entry: TargetEntry, replace: bool) -> Result<bool, Errno> {
+        fn register(
+            &mut self,
+            fs: &str,
+            fs_uuid: u8,
+            entry: TargetEntry,
+            replace: bool,
+        ) -> Result<bool, Errno> {
             let mut next = self.s.clone();
             let mut txn = Txn::new();
             next.register(fs, [fs_uuid; 16], [9; 16], entry, replace, &mut txn)?;
@@ -309,7 +326,10 @@ mod tests {
         t.set("osc.my-fs-OST001a*.active", "1", false).unwrap();
         assert!(active(&t));
         assert_eq!(t.set("osc.my-fs-OST001b*.active", "0", false), Err(Errno::ENOENT));
-        assert_eq!(active_of("osc.my-fs-OST001a-osc-MDT0000.active"), Some(("my-fs".into(), TargetId::ost(0x1a))));
+        assert_eq!(
+            active_of("osc.my-fs-OST001a-osc-MDT0000.active"),
+            Some(("my-fs".into(), TargetId::ost(0x1a)))
+        );
         assert_eq!(active_of("osc.*.active"), None);
     }
 }

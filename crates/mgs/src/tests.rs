@@ -141,7 +141,10 @@ fn targets_register_in_any_order_and_survive_a_power_cut() {
         let r3 = ask(&other, target("second", TargetId::mdt(0), 22, 1)).await.unwrap();
         assert_ne!(r3.fs_uuid, r.fs_uuid);
         let c = config(&i, "demo").await.unwrap();
-        assert_eq!(c.targets.iter().map(|t| t.target).collect::<Vec<_>>(), [TargetId::mdt(0), TargetId::ost(0)]);
+        assert_eq!(
+            c.targets.iter().map(|t| t.target).collect::<Vec<_>>(),
+            [TargetId::mdt(0), TargetId::ost(0)]
+        );
         assert_eq!(c.params, [("osc.*.max_dirty_mb".to_string(), "64".to_string())]);
         assert_eq!(config(&i, "second").await.unwrap().targets.len(), 1);
         assert_eq!(config(&i, "third").await, Err(Errno::ENOENT));
@@ -159,7 +162,8 @@ fn targets_register_in_any_order_and_survive_a_power_cut() {
         assert_eq!(load_config(s.db.as_ref().unwrap(), "demo").unwrap(), Some(c2));
         assert_eq!(load_config(s.db.as_ref().unwrap(), "none").unwrap(), None);
         // The restarted target comes with a new epoch and another address.
-        let again = Register { nids: vec![Nid { addr: ip(99), net: 0 }], ..target("demo", TargetId::ost(0), 20, 2) };
+        let again =
+            Register { nids: vec![Nid { addr: ip(99), net: 0 }], ..target("demo", TargetId::ost(0), 20, 2) };
         let r = ask(&other, again).await.unwrap();
         assert_eq!(r.config.targets[1].nids, [Nid { addr: ip(99), net: 0 }]);
         assert!(r.config.version > v);
@@ -200,7 +204,10 @@ fn parameters_are_checked_stored_and_taken_back() {
         assert_eq!(r.err(), Some(Errno::EPERM));
         s.crash(9);
         s.start().await;
-        assert_eq!(config(&i, "demo").await.unwrap().params, [("osc.*.checksums".to_string(), "0".to_string())]);
+        assert_eq!(
+            config(&i, "demo").await.unwrap().params,
+            [("osc.*.checksums".to_string(), "0".to_string())]
+        );
         let shown = ask(&i, GetParam { pattern: "mgs.*.filesystems".into() }).await.unwrap();
         assert_eq!(shown.values, [("mgs.MGS.filesystems".to_string(), "demo".to_string())]);
         assert_eq!(ask(&i, GetParam { pattern: "mdt.*".into() }).await.err(), Some(Errno::ENOENT));

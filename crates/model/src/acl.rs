@@ -71,8 +71,10 @@ impl Acl {
         let count = |rank: u8| entries.iter().filter(|e| e.who.rank() == rank).count();
         let ordered = entries.windows(2).all(|w| w[0].who.rank() <= w[1].who.rank());
         let named = count(1) + count(3) > 0;
-        let ids = entries.iter().all(|e| e.perm <= 7 && !matches!(e.who, Who::User(NO_ID) | Who::Group(NO_ID)));
-        let shape = count(0) == 1 && count(2) == 1 && count(5) == 1 && count(4) <= 1 && (!named || count(4) == 1);
+        let ids =
+            entries.iter().all(|e| e.perm <= 7 && !matches!(e.who, Who::User(NO_ID) | Who::Group(NO_ID)));
+        let shape =
+            count(0) == 1 && count(2) == 1 && count(5) == 1 && count(4) <= 1 && (!named || count(4) == 1);
         if ordered && ids && shape { Ok(Acl { entries }) } else { Err(Errno::EINVAL) }
     }
 

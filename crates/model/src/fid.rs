@@ -150,7 +150,9 @@ mod tests {
         assert_eq!(f.to_string(), "[0x200000401:0x7:0x0]");
         assert_eq!("[0x200000401:0x7:0x0]".parse::<Fid>().unwrap(), f);
         assert_eq!("0x200000401:0x7:0x0".parse::<Fid>().unwrap(), f);
-        for bad in ["", "[", "[]", "[0x1:0x2]", "[0x1:0x2:0x3:0x4]", "[0x1:0x2:0x1ffffffff]", "x:y:z", "[+1:2:3]"] {
+        for bad in
+            ["", "[", "[]", "[0x1:0x2]", "[0x1:0x2:0x3:0x4]", "[0x1:0x2:0x1ffffffff]", "x:y:z", "[+1:2:3]"]
+        {
             assert!(bad.parse::<Fid>().is_err(), "{bad}");
         }
     }

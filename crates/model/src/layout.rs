@@ -150,7 +150,8 @@ impl Layout {
         let end = off.saturating_add(len);
         let mut pos = off;
         while pos < end {
-            let Some(c) = self.components.iter().find(|c| c.start <= pos && pos < c.end && !c.objects.is_empty())
+            let Some(c) =
+                self.components.iter().find(|c| c.start <= pos && pos < c.end && !c.objects.is_empty())
             else {
                 break;
             };
@@ -158,7 +159,13 @@ impl Layout {
             let ss = u64::from(c.stripe_size);
             let stop = if c.objects.len() == 1 { end } else { (pos / ss + 1).saturating_mul(ss) };
             let stop = stop.min(end).min(c.end);
-            out.push(Extent { stripe, object: c.objects[stripe], object_offset, file_offset: pos, len: stop - pos });
+            out.push(Extent {
+                stripe,
+                object: c.objects[stripe],
+                object_offset,
+                file_offset: pos,
+                len: stop - pos,
+            });
             pos = stop;
         }
         out

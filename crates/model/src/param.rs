@@ -109,10 +109,25 @@ mod tests {
     #[test]
     fn globs_stay_within_a_part() {
         let n = "obdfilter.demo-OST0000.kbytesfree";
-        for yes in ["obdfilter.*.kbytes*", "obdfilter/*/kbytesfree", "*.*.*", "obdfilter.demo-OST000[0-3].k?ytesfree", n] {
+        for yes in [
+            "obdfilter.*.kbytes*",
+            "obdfilter/*/kbytesfree",
+            "*.*.*",
+            "obdfilter.demo-OST000[0-3].k?ytesfree",
+            n,
+        ] {
             assert!(glob_match(yes, n), "{yes}");
         }
-        for no in ["obdfilter.*", "*", "*.kbytesfree", "obdfilter.*.kbytes", "obdfilter.demo-OST000[!0].*", "", "[", "obdfilter?demo-OST0000.kbytesfree"] {
+        for no in [
+            "obdfilter.*",
+            "*",
+            "*.kbytesfree",
+            "obdfilter.*.kbytes",
+            "obdfilter.demo-OST000[!0].*",
+            "",
+            "[",
+            "obdfilter?demo-OST0000.kbytesfree",
+        ] {
             assert!(!glob_match(no, n), "{no}");
         }
         assert!(glob_match("", ""));
@@ -121,7 +136,14 @@ mod tests {
 
     #[test]
     fn values_are_bounded() {
-        let d = ParamDecl { name: "x", kind: ParamKind::Number { min: 1, max: 16 }, unit: "MiB", default: "4", writable: true, description: "" };
+        let d = ParamDecl {
+            name: "x",
+            kind: ParamKind::Number { min: 1, max: 16 },
+            unit: "MiB",
+            default: "4",
+            writable: true,
+            description: "",
+        };
         assert_eq!(d.parse(" 4\n"), Ok(4));
         assert_eq!(d.parse("17"), Err(Errno::ERANGE));
         assert_eq!(d.parse("-1"), Err(Errno::EINVAL));

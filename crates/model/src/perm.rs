@@ -131,7 +131,11 @@ mod tests {
     #[test]
     fn only_the_first_matching_class_counts() {
         let f = file(0o074, 1, 2);
-        assert_eq!(access(&Cred::new(1, 2), &f, MAY_READ), Err(Errno::EACCES), "the owner is no group member");
+        assert_eq!(
+            access(&Cred::new(1, 2), &f, MAY_READ),
+            Err(Errno::EACCES),
+            "the owner is no group member"
+        );
         assert_eq!(access(&Cred::new(5, 2), &f, 7), Ok(()));
         let member = Cred { uid: 5, gid: 9, groups: vec![1, 2] };
         assert_eq!(access(&member, &f, 7), Ok(()));

@@ -181,7 +181,8 @@ impl Core {
             let mut g = self.lock();
             let Some(link) = g.link.clone() else { return Err(Errno::ENOTCONN) };
             let body = Bytes::from(encode_body(&RequestContext::default(), &msg));
-            let req = Request { op: M::OP, modifies: M::MODIFIES, body, bulk: Bytes::new(), answer: Some(tx) };
+            let req =
+                Request { op: M::OP, modifies: M::MODIFIES, body, bulk: Bytes::new(), answer: Some(tx) };
             let xid = g.new_xid();
             g.slots[usize::from(SLOT_CONTROL)] = Some(InFlight { xid, req });
             out.frames.push(g.frame(self.target_number(), SLOT_CONTROL, false));

@@ -15,4 +15,6 @@ pub mod testing;
 mod tests;
 
 pub use import::{Import, ImportConfig, ImportHooks, ImportState, NoHooks, Response};
-pub use server::{ClientId, ConnectOutcome, Departure, Incoming, Outgoing, Peers, Server, Service, StoredReply};
+pub use server::{
+    ClientId, ConnectOutcome, Departure, Incoming, Outgoing, Peers, Server, Service, StoredReply,
+};

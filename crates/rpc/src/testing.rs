@@ -160,8 +160,12 @@ impl Lab {
         let mut wake = Vec::new();
         {
             let mut g = self.inner.lock();
-            let ids: Vec<u64> =
-                g.conns.iter().filter(|(_, p)| p.addr.iter().any(|a| a.ip() == ip)).map(|(i, _)| *i).collect();
+            let ids: Vec<u64> = g
+                .conns
+                .iter()
+                .filter(|(_, p)| p.addr.iter().any(|a| a.ip() == ip))
+                .map(|(i, _)| *i)
+                .collect();
             for id in ids {
                 wake.extend(break_pair(&mut g, id));
             }
@@ -490,10 +494,11 @@ impl Conn for LabConn {
     }
 
     fn peer(&self) -> SocketAddr {
-        self.inner.lock().conns.get(&self.id).map_or_else(
-            || SocketAddr::new(IpAddr::from([0, 0, 0, 0]), 0),
-            |p| p.addr[1 - self.side],
-        )
+        self.inner
+            .lock()
+            .conns
+            .get(&self.id)
+            .map_or_else(|| SocketAddr::new(IpAddr::from([0, 0, 0, 0]), 0), |p| p.addr[1 - self.side])
     }
 }
 

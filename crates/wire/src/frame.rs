@@ -253,9 +253,8 @@ impl Frame {
 
     /// Decodes one frame at the start of `bytes`; returns it and its length.
     pub fn decode(bytes: &[u8]) -> Result<(Frame, usize), FrameError> {
-        let head: &[u8; HEADER_BYTES] = bytes
-            .first_chunk()
-            .ok_or(FrameError::Short { have: bytes.len(), want: HEADER_BYTES })?;
+        let head: &[u8; HEADER_BYTES] =
+            bytes.first_chunk().ok_or(FrameError::Short { have: bytes.len(), want: HEADER_BYTES })?;
         let (header, lengths) = Frame::decode_header(head)?;
         let want = HEADER_BYTES + lengths.total();
         let rest = bytes.get(HEADER_BYTES..want).ok_or(FrameError::Short { have: bytes.len(), want })?;

@@ -34,19 +34,15 @@ pub fn decode_body<C: DeserializeOwned, M: DeserializeOwned>(body: &[u8]) -> Res
 
 /// Splits a body into its context and the bytes of the message behind it.
 pub fn decode_context<C: DeserializeOwned>(body: &bytes::Bytes) -> Result<(C, bytes::Bytes), CodecError> {
-    let (ctx, rest) = postcard::take_from_bytes(body).map_err(|e| CodecError::Body {
-        what: std::any::type_name::<C>(),
-        why: e.to_string(),
-    })?;
+    let (ctx, rest) = postcard::take_from_bytes(body)
+        .map_err(|e| CodecError::Body { what: std::any::type_name::<C>(), why: e.to_string() })?;
     Ok((ctx, body.slice(body.len() - rest.len()..)))
 }
 
 /// Decodes a message that stands alone (behind a split-off context, or in a batch). Bytes after it are ignored.
 pub fn decode_message<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, CodecError> {
-    let (msg, _) = postcard::take_from_bytes(bytes).map_err(|e| CodecError::Body {
-        what: std::any::type_name::<M>(),
-        why: e.to_string(),
-    })?;
+    let (msg, _) = postcard::take_from_bytes(bytes)
+        .map_err(|e| CodecError::Body { what: std::any::type_name::<M>(), why: e.to_string() })?;
     Ok(msg)
 }
 

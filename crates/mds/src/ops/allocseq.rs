@@ -1,9 +1,9 @@
 //! allocseq: leases a FID sequence (2^17 ids) to the client. Sequences are never leased twice.
 
+use crate::MdsError;
 use crate::names::OpContext;
 use crate::schema::{Lease, key, value};
 use crate::tx::Tx;
-use crate::MdsError;
 use model::Errno;
 use model::fid::SEQ_WIDTH;
 use wire::msg::allocseq::{Allocseq, AllocseqReply};

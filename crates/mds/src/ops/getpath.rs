@@ -1,9 +1,9 @@
 //! getpath: the names of a file, from its back-pointers (`lfs fid2path`).
 
+use crate::MdsError;
 use crate::names::OpContext;
 use crate::schema::{key, value};
 use crate::tx::Tx;
-use crate::MdsError;
 use model::perm::{self, MAY_EXEC};
 use model::{Errno, Fid, limits};
 use wire::msg::getpath::{Getpath, GetpathReply};
@@ -56,7 +56,13 @@ fn damaged(fid: Fid, why: &str) -> Errno {
 
 /// The path of `name` in `parent` below `root`; `None` if it is not below it. `EACCES` if the caller may not
 /// search a directory on the way, and so may not know the names in it.
-fn path_to(tx: &mut Tx, ctx: &OpContext, root: Fid, parent: Fid, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+fn path_to(
+    tx: &mut Tx,
+    ctx: &OpContext,
+    root: Fid,
+    parent: Fid,
+    name: &[u8],
+) -> Result<Option<Vec<u8>>, Errno> {
     let mut parts = vec![name.to_vec()];
     let (mut at, mut len) = (parent, name.len());
     while at != root {

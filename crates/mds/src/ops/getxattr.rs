@@ -32,7 +32,8 @@ pub fn space(name: &[u8]) -> Result<Space, Errno> {
     if name == acl::XATTR_DEFAULT {
         return Ok(Space::DefaultAcl);
     }
-    let spaces = [(&b"user."[..], Space::User), (b"trusted.", Space::Trusted), (b"security.", Space::Security)];
+    let spaces =
+        [(&b"user."[..], Space::User), (b"trusted.", Space::Trusted), (b"security.", Space::Security)];
     for (prefix, space) in spaces {
         if let Some(rest) = name.strip_prefix(prefix) {
             return if rest.is_empty() { Err(Errno::EINVAL) } else { Ok(space) };

@@ -16,7 +16,13 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: OpenMsg) -> Result<Entry, Errno> {
 }
 
 /// Checks, registers, and gives a file without objects some if it is to be written.
-pub fn open_existing(tx: &mut Tx, ctx: &OpContext, fid: Fid, i: &mut Inode, open: &OpenSpec) -> Result<(), Errno> {
+pub fn open_existing(
+    tx: &mut Tx,
+    ctx: &OpContext,
+    fid: Fid,
+    i: &mut Inode,
+    open: &OpenSpec,
+) -> Result<(), Errno> {
     const O_DIRECTORY: u32 = 0o200000;
     if open.flags & O_DIRECTORY != 0 && !i.is_dir() {
         return Err(Errno::ENOTDIR);

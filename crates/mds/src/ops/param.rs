@@ -143,9 +143,10 @@ fn osp_value(mdt: &Mdt, index: u16, name: &str) -> String {
 pub fn apply_permanent(mdt: &Mdt, name: &str, value: &str) {
     for (n, p) in names(mdt) {
         if glob_match(name, &n)
-            && let Err(e) = p.set(mdt, value) {
-                tracing::warn!("permanent parameter {name}={value} was not applied to {n}: {e}");
-            }
+            && let Err(e) = p.set(mdt, value)
+        {
+            tracing::warn!("permanent parameter {name}={value} was not applied to {n}: {e}");
+        }
     }
 }
 
@@ -181,7 +182,8 @@ impl Mdt {
 
     /// As [`set`].
     pub fn set_params(&self, name: &str, value: &str) -> Result<Vec<(String, String)>, Errno> {
-        let m = SetParam { name: name.to_string(), value: value.to_string(), permanent: false, delete: false };
+        let m =
+            SetParam { name: name.to_string(), value: value.to_string(), permanent: false, delete: false };
         set(self, m).map(|r| r.values)
     }
 }

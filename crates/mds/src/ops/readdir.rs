@@ -39,10 +39,11 @@ pub fn run(tx: &mut Tx, _ctx: &OpContext, m: Readdir) -> Result<ReaddirReply, Er
             let mut size = ENTRY_BYTES + name.len();
             let mut entry = None;
             if m.plus
-                && let Some(i) = tx.try_inode(d.fid)? {
-                    size += PLUS_BYTES + i.layout.as_ref().map_or(0, |l| l.objects().count() * OBJECT_BYTES);
-                    entry = Some(names::entry(d.fid, &i));
-                }
+                && let Some(i) = tx.try_inode(d.fid)?
+            {
+                size += PLUS_BYTES + i.layout.as_ref().map_or(0, |l| l.objects().count() * OBJECT_BYTES);
+                entry = Some(names::entry(d.fid, &i));
+            }
             if !reply.entries.is_empty() && used + size > room {
                 return Ok(reply);
             }

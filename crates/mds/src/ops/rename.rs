@@ -1,9 +1,9 @@
 //! rename: moves a name, with NOREPLACE and EXCHANGE.
 
+use crate::MdsError;
 use crate::names::{self, OpContext};
 use crate::schema::{Inode, key};
 use crate::tx::{Dentry, Found, Tx};
-use crate::MdsError;
 use model::perm::{self, MAY_WRITE};
 use model::planted::{self, Bug};
 use model::{Errno, Fid};
@@ -79,7 +79,12 @@ fn leads_through(tx: &mut Tx, dir: Fid, ancestor: Fid) -> Result<bool, Errno> {
             None => return Ok(false),
         }
     }
-    Err(MdsError::Damaged { what: "parents of directory", key: dir.to_string(), why: "they form a loop".into() }.into())
+    Err(MdsError::Damaged {
+        what: "parents of directory",
+        key: dir.to_string(),
+        why: "they form a loop".into(),
+    }
+    .into())
 }
 
 /// vfs_rename()'s checks, in its order.

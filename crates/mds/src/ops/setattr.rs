@@ -52,7 +52,8 @@ fn check(ctx: &OpContext, i: &Inode, s: &SetAttr) -> Result<(), Errno> {
     let needs_owner = |yes: bool| if yes && !owner { Err(Errno::EPERM) } else { Ok(()) };
     let sets_time = |t: Option<SetTime>| matches!(t, Some(SetTime::At(_)));
     let frozen = i.flags & (FLAG_IMMUTABLE | FLAG_APPEND) != 0;
-    let changes = s.mode.is_some() || s.uid.is_some() || s.gid.is_some() || sets_time(s.atime) || sets_time(s.mtime);
+    let changes =
+        s.mode.is_some() || s.uid.is_some() || s.gid.is_some() || sets_time(s.atime) || sets_time(s.mtime);
     if frozen && changes {
         return Err(Errno::EPERM);
     }

@@ -21,7 +21,12 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Unlink) -> Result<(), Errno> {
 }
 
 /// One name less; the last one takes the file along, unless it is open.
-pub fn drop_link(tx: &mut Tx, ctx: &OpContext, fid: model::Fid, i: &mut crate::schema::Inode) -> Result<(), Errno> {
+pub fn drop_link(
+    tx: &mut Tx,
+    ctx: &OpContext,
+    fid: model::Fid,
+    i: &mut crate::schema::Inode,
+) -> Result<(), Errno> {
     i.touch_ctime(ctx.now);
     i.nlink = if i.is_dir() { 0 } else { i.nlink.saturating_sub(1) };
     if i.nlink == 0 {

@@ -231,7 +231,8 @@ impl Inode {
         match tag {
             TAG_SYMLINK => self.symlink = value.to_vec(),
             TAG_LAYOUT => {
-                let (l, _) = postcard::take_from_bytes(value).map_err(|e| r.damaged(format!("layout: {e}")))?;
+                let (l, _) =
+                    postcard::take_from_bytes(value).map_err(|e| r.damaged(format!("layout: {e}")))?;
                 self.layout = Some(l);
             }
             TAG_XATTR => {
@@ -241,13 +242,14 @@ impl Inode {
                 self.xattrs.push((name.to_vec(), val.to_vec()));
             }
             TAG_DEFAULT_LAYOUT => {
-                let (s, _) =
-                    postcard::take_from_bytes(value).map_err(|e| r.damaged(format!("default layout: {e}")))?;
+                let (s, _) = postcard::take_from_bytes(value)
+                    .map_err(|e| r.damaged(format!("default layout: {e}")))?;
                 self.default_layout = Some(s);
             }
             TAG_ACL => self.acl = Acl::from_xattr(value).map_err(|e| r.damaged(format!("ACL: {e}")))?,
             TAG_DEFAULT_ACL => {
-                self.default_acl = Acl::from_xattr(value).map_err(|e| r.damaged(format!("default ACL: {e}")))?;
+                self.default_acl =
+                    Acl::from_xattr(value).map_err(|e| r.damaged(format!("default ACL: {e}")))?;
             }
             _ => self.extra.push((tag, value.to_vec())),
         }

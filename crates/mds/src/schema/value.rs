@@ -21,7 +21,9 @@ fn damaged(what: &'static str, key: String, why: impl Into<String>) -> MdsError 
 fn body<'a>(what: &'static str, key: &[u8], v: &'a [u8]) -> Result<&'a [u8], MdsError> {
     match v.split_first() {
         Some((&VERSION, rest)) => Ok(rest),
-        Some((n, _)) => Err(damaged(what, hex(key), format!("its version is {n}, this program knows {VERSION}"))),
+        Some((n, _)) => {
+            Err(damaged(what, hex(key), format!("its version is {n}, this program knows {VERSION}")))
+        }
         None => Err(damaged(what, hex(key), "it is empty")),
     }
 }

@@ -7,7 +7,8 @@ use wire::msg::setxattr::{XATTR_CREATE, XATTR_REPLACE};
 const R: Fid = Fid::ROOT;
 
 fn set(rig: &Rig, cred: &Cred, fid: Fid, name: &[u8], value: &[u8], flags: u32) -> Result<(), Errno> {
-    let m = msg::setxattr::Setxattr { fid, name: name.to_vec(), value: value.to_vec(), flags, kill_sgid: false };
+    let m =
+        msg::setxattr::Setxattr { fid, name: name.to_vec(), value: value.to_vec(), flags, kill_sgid: false };
     rig.call(A, cred, m)
 }
 

@@ -8,7 +8,8 @@ use wire::msg::readdir::{Dirent, Readdir};
 const FILES: usize = 100_000;
 
 fn batch<M: Message>(rig: &Rig, ops: impl Iterator<Item = M>) {
-    let ops: Vec<_> = ops.map(|m| BatchOp { opcode: M::OP as u16, body: postcard::to_stdvec(&m).unwrap() }).collect();
+    let ops: Vec<_> =
+        ops.map(|m| BatchOp { opcode: M::OP as u16, body: postcard::to_stdvec(&m).unwrap() }).collect();
     let n = ops.len();
     let r = rig.root(Batch { ops }).unwrap();
     assert_eq!(r.results.iter().filter(|r| r.0 == 0).count(), n);
@@ -25,15 +26,18 @@ fn cookies_stay_while_entries_go() {
     let d = rig.mkdir(Fid::ROOT, "d");
     let names: Vec<String> = (0..FILES).map(|i| format!("file-{i}")).collect();
     for part in names.chunks(1000) {
-        batch(&rig, part.iter().map(|n| msg::mknod::Mknod {
-            parent: d,
-            name: n.as_bytes().to_vec(),
-            fid: rig.fid(),
-            kind: FileType::Fifo,
-            mode: 0o644,
-            umask: 0,
-            rdev: 0,
-        }));
+        batch(
+            &rig,
+            part.iter().map(|n| msg::mknod::Mknod {
+                parent: d,
+                name: n.as_bytes().to_vec(),
+                fid: rig.fid(),
+                kind: FileType::Fifo,
+                mode: 0o644,
+                umask: 0,
+                rdev: 0,
+            }),
+        );
     }
     let (mut seen, mut cookies) = (BTreeSet::new(), BTreeMap::new());
     let (mut cookie, mut removed) = (0, BTreeSet::new());

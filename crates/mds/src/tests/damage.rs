@@ -59,7 +59,8 @@ impl Tree {
         let mut txn = Txn::new();
         txn.writes = writes;
         self.rig.mdt.db.submit(txn).unwrap();
-        let mut rules: Vec<_> = check::check(&self.rig.mdt.db).unwrap().findings.into_iter().map(|f| f.rule).collect();
+        let mut rules: Vec<_> =
+            check::check(&self.rig.mdt.db).unwrap().findings.into_iter().map(|f| f.rule).collect();
         rules.sort();
         rules.dedup();
         rules
@@ -69,43 +70,101 @@ impl Tree {
 type Case = (&'static str, fn(&Tree) -> Vec<(Vec<u8>, Option<Vec<u8>>)>, &'static [Rule]);
 
 const CASES: &[Case] = &[
-    ("a name without its back-pointer", |t| vec![(key::backptr(t.file, R, t.cookie(R, "g")), None)], &[Rule::Name, Rule::Count]),
-    ("a back-pointer without its name", |t| vec![(key::dentry(R, t.cookie(R, "g"), b"g"), None)], &[Rule::Backpointer, Rule::Count]),
-    ("a name of a file that is gone", |t| vec![(key::inode(t.file), None)], &[Rule::Name, Rule::Layout, Rule::State, Rule::Xattr]),
-    ("a name of the wrong type", |t| {
-        let v = DentryValue { fid: t.file, kind: FileType::Fifo };
-        vec![(key::dentry(R, t.cookie(R, "g"), b"g"), Some(v.encode()))]
-    }, &[Rule::Name]),
+    (
+        "a name without its back-pointer",
+        |t| vec![(key::backptr(t.file, R, t.cookie(R, "g")), None)],
+        &[Rule::Name, Rule::Count],
+    ),
+    (
+        "a back-pointer without its name",
+        |t| vec![(key::dentry(R, t.cookie(R, "g"), b"g"), None)],
+        &[Rule::Backpointer, Rule::Count],
+    ),
+    (
+        "a name of a file that is gone",
+        |t| vec![(key::inode(t.file), None)],
+        &[Rule::Name, Rule::Layout, Rule::State, Rule::Xattr],
+    ),
+    (
+        "a name of the wrong type",
+        |t| {
+            let v = DentryValue { fid: t.file, kind: FileType::Fifo };
+            vec![(key::dentry(R, t.cookie(R, "g"), b"g"), Some(v.encode()))]
+        },
+        &[Rule::Name],
+    ),
     ("nlink", |t| vec![t.inode(t.file, |i| i.nlink = 3)], &[Rule::Count]),
     ("entries", |t| vec![t.inode(t.dir, |i| i.entries = 7)], &[Rule::Count]),
     ("dot-dot", |t| vec![t.inode(t.dir, |i| i.parent = Fid::new(9, 9, 9))], &[Rule::Parent]),
     ("a loop", |t| vec![t.inode(t.dir, |i| i.parent = t.dir)], &[Rule::Parent]),
     ("no links and no orphan", |t| vec![t.inode(t.file, |i| i.nlink = 0)], &[Rule::Count, Rule::Orphan]),
-    ("an orphan with links", |t| vec![(key::orphan(t.file), Some(OrphanKind::Unlinked.encode()))], &[Rule::Orphan]),
-    ("an orphan that does not exist", |_| vec![(key::orphan(Fid::new(1, 1, 0)), Some(OrphanKind::Unlinked.encode()))], &[Rule::Orphan]),
-    ("an object without its reverse index", |t| {
-        let o = t.rig.lookup(R, "g").unwrap().layout.unwrap().components[0].objects[0];
-        vec![(key::reverse(o.ost, o.id), None)]
-    }, &[Rule::Layout]),
+    (
+        "an orphan with links",
+        |t| vec![(key::orphan(t.file), Some(OrphanKind::Unlinked.encode()))],
+        &[Rule::Orphan],
+    ),
+    (
+        "an orphan that does not exist",
+        |_| vec![(key::orphan(Fid::new(1, 1, 0)), Some(OrphanKind::Unlinked.encode()))],
+        &[Rule::Orphan],
+    ),
+    (
+        "an object without its reverse index",
+        |t| {
+            let o = t.rig.lookup(R, "g").unwrap().layout.unwrap().components[0].objects[0];
+            vec![(key::reverse(o.ost, o.id), None)]
+        },
+        &[Rule::Layout],
+    ),
     ("a reverse index without its object", |t| vec![t.inode(t.file, |i| i.layout = None)], &[Rule::Layout]),
-    ("a living object to be destroyed", |t| {
-        let o = t.rig.lookup(R, "g").unwrap().layout.unwrap().components[0].objects[0];
-        vec![(key::outbox(o.ost, 77), Some(value::encode_outbox(&[o.id])))]
-    }, &[Rule::Outbox]),
-    ("a sequence that was not handed out", |_| {
-        vec![(key::lease(1 << 60), Some(Lease { client: [1; 16], width: 5 }.encode()))]
-    }, &[Rule::Sequence]),
-    ("the sequence went back", |_| vec![(key::STATE_NEXT_SEQ.to_vec(), Some(value::encode_u64(1)))], &[Rule::Sequence]),
-    ("the count of inodes", |_| vec![(key::STATE_INODES.to_vec(), Some(value::encode_u64(99)))], &[Rule::State]),
+    (
+        "a living object to be destroyed",
+        |t| {
+            let o = t.rig.lookup(R, "g").unwrap().layout.unwrap().components[0].objects[0];
+            vec![(key::outbox(o.ost, 77), Some(value::encode_outbox(&[o.id])))]
+        },
+        &[Rule::Outbox],
+    ),
+    (
+        "a sequence that was not handed out",
+        |_| vec![(key::lease(1 << 60), Some(Lease { client: [1; 16], width: 5 }.encode()))],
+        &[Rule::Sequence],
+    ),
+    (
+        "the sequence went back",
+        |_| vec![(key::STATE_NEXT_SEQ.to_vec(), Some(value::encode_u64(1)))],
+        &[Rule::Sequence],
+    ),
+    (
+        "the count of inodes",
+        |_| vec![(key::STATE_INODES.to_vec(), Some(value::encode_u64(99)))],
+        &[Rule::State],
+    ),
     ("no hash key", |_| vec![(key::STATE_HASH_KEY.to_vec(), None)], &[Rule::State]),
     ("a large attribute is gone", |t| vec![(key::xattr(t.file, b"user.big"), None)], &[Rule::Xattr]),
-    ("a large attribute too many", |t| vec![(key::xattr(t.file, b"user.more"), Some(vec![1]))], &[Rule::Xattr]),
-    ("an inode that does not decode", |t| vec![(key::inode(t.file), Some(vec![9, 9]))], &[Rule::Damaged, Rule::Name, Rule::Layout, Rule::Xattr]),
-    ("a client record that does not decode", |_| vec![(key::client(&[3; 16]), Some(vec![1, 200]))], &[Rule::Damaged]),
-    ("mode and access list", |t| {
-        let a = ::model::acl::Acl::from_mode(0o777);
-        vec![t.inode(t.file, |i| i.acl = Some(a))]
-    }, &[Rule::Count]),
+    (
+        "a large attribute too many",
+        |t| vec![(key::xattr(t.file, b"user.more"), Some(vec![1]))],
+        &[Rule::Xattr],
+    ),
+    (
+        "an inode that does not decode",
+        |t| vec![(key::inode(t.file), Some(vec![9, 9]))],
+        &[Rule::Damaged, Rule::Name, Rule::Layout, Rule::Xattr],
+    ),
+    (
+        "a client record that does not decode",
+        |_| vec![(key::client(&[3; 16]), Some(vec![1, 200]))],
+        &[Rule::Damaged],
+    ),
+    (
+        "mode and access list",
+        |t| {
+            let a = ::model::acl::Acl::from_mode(0o777);
+            vec![t.inode(t.file, |i| i.acl = Some(a))]
+        },
+        &[Rule::Count],
+    ),
     ("no root", |_| vec![(key::inode(R), None)], &[Rule::Name, Rule::Parent, Rule::State]),
 ];
 

@@ -19,7 +19,13 @@ fn shape(e: &Entry) -> (usize, u32) {
 #[test]
 fn defaults_are_inherited_from_the_directory_and_the_root() {
     let rig = Rig::new();
-    let file = |dir, name: &str| shape(&rig.lookup(dir, name).or_else(|_| rig.create_as(&Cred::root(), dir, name, 0o644).map(|r| r.entry)).unwrap());
+    let file = |dir, name: &str| {
+        shape(
+            &rig.lookup(dir, name)
+                .or_else(|_| rig.create_as(&Cred::root(), dir, name, 0o644).map(|r| r.entry))
+                .unwrap(),
+        )
+    };
     assert_eq!(file(R, "builtin"), (1, 4 << 20));
     rig.root(Setlayout { fid: R, spec: Some(spec(2, 0)) }).unwrap();
     assert_eq!(file(R, "root"), (2, 4 << 20), "at once, for the whole file system");
@@ -87,7 +93,11 @@ fn impossible_settings_are_refused() {
         LayoutSpec { osts: vec![1, 1], ..LayoutSpec::default() },
         LayoutSpec { pool: "none".into(), ..spec(1, 0) },
     ] {
-        assert_eq!(rig.root(Setlayout { fid: d, spec: Some(bad.clone()) }).unwrap_err(), Errno::EINVAL, "{bad:?}");
+        assert_eq!(
+            rig.root(Setlayout { fid: d, spec: Some(bad.clone()) }).unwrap_err(),
+            Errno::EINVAL,
+            "{bad:?}"
+        );
         let m = Create { layout: Some(bad), ..create_msg(R, "x", rig.fid(), 0o644) };
         assert_eq!(rig.root(m).unwrap_err(), Errno::EINVAL);
     }
@@ -109,7 +119,12 @@ fn parameters_are_shown_and_set() {
     let rig = Rig::new();
     let get = |p: &str| rig.root(msg::param::GetParam { pattern: p.into() }).unwrap().values;
     let set = |name: &str, value: &str| {
-        rig.root(msg::param::SetParam { name: name.into(), value: value.into(), permanent: false, delete: false })
+        rig.root(msg::param::SetParam {
+            name: name.into(),
+            value: value.into(),
+            permanent: false,
+            delete: false,
+        })
     };
     assert_eq!(get("lod.*.stripesize"), [("lod.test-MDT0000-mdtlov.stripesize".into(), "4194304".into())]);
     assert_eq!(get("mdt.*.num_exports")[0].1, "2");

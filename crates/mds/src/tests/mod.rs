@@ -233,8 +233,10 @@ impl Rig {
     /// A client comes back after a restart and says what it had open.
     pub fn reclaim(&self, client: ClientId, opens: &[(Fid, u64)]) -> msg::reclaim::ReclaimReply {
         self.connect(client);
-        let opens = opens.iter().map(|&(fid, handle)| msg::reclaim::OpenRecord { fid, handle, flags: 0 }).collect();
-        self.call(client, &Cred::root(), msg::reclaim::Reclaim { opens, locks: Vec::new(), last: true }).unwrap()
+        let opens =
+            opens.iter().map(|&(fid, handle)| msg::reclaim::OpenRecord { fid, handle, flags: 0 }).collect();
+        self.call(client, &Cred::root(), msg::reclaim::Reclaim { opens, locks: Vec::new(), last: true })
+            .unwrap()
     }
 
     pub fn depart(&self, client: ClientId, how: Departure) {
@@ -263,7 +265,13 @@ pub fn create_msg(parent: Fid, name: &str, fid: Fid, mode: u32) -> Create {
 }
 
 pub fn rename_msg(from: (Fid, &str), to: (Fid, &str), flags: u32) -> msg::rename::Rename {
-    msg::rename::Rename { parent: from.0, name: from.1.into(), new_parent: to.0, new_name: to.1.into(), flags }
+    msg::rename::Rename {
+        parent: from.0,
+        name: from.1.into(),
+        new_parent: to.0,
+        new_name: to.1.into(),
+        flags,
+    }
 }
 
 pub fn user(uid: u32) -> Cred {

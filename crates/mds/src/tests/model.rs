@@ -111,7 +111,15 @@ impl Model {
         let id = self.nodes.len();
         let dir = kind == FileType::Directory;
         let nlink = if dir { 2 } else { 1 };
-        self.nodes.push(Node { fid, kind, nlink, opens: Vec::new(), children: BTreeMap::new(), parent: d, tmpfile: false });
+        self.nodes.push(Node {
+            fid,
+            kind,
+            nlink,
+            opens: Vec::new(),
+            children: BTreeMap::new(),
+            parent: d,
+            tmpfile: false,
+        });
         self.nodes[d].children.insert(n.into(), id);
         self.nodes[d].nlink += u32::from(dir);
     }
@@ -240,7 +248,15 @@ fn tmpfile(rig: &Rig, m: &mut Model, d: usize) -> Both {
     if want.is_ok() {
         let kind = FileType::Regular;
         let opens = vec![handle];
-        m.nodes.push(Node { fid, kind, nlink: 0, opens, children: BTreeMap::new(), parent: d, tmpfile: true });
+        m.nodes.push(Node {
+            fid,
+            kind,
+            nlink: 0,
+            opens,
+            children: BTreeMap::new(),
+            parent: d,
+            tmpfile: true,
+        });
     }
     (got, want)
 }
@@ -324,8 +340,7 @@ fn run(rig: &mut Rig, m: &mut Model, s: &Step) -> Both {
         }
         Step::Crash(seed) => {
             rig.crash(seed);
-            let opens: Vec<_> =
-                m.nodes.iter().flat_map(|n| n.opens.iter().map(|&h| (n.fid, h))).collect();
+            let opens: Vec<_> = m.nodes.iter().flat_map(|n| n.opens.iter().map(|&h| (n.fid, h))).collect();
             let lost = rig.reclaim(A, &opens);
             assert!(lost.lost_opens.is_empty(), "open files survive");
             rig.reclaim(B, &[]);

@@ -73,7 +73,13 @@ fn links_count_up_to_the_limit() {
     assert_eq!(paths.paths, [b"d/g".to_vec()]);
     rig.assert_clean();
     // Near the limit without making 65000 names.
-    let mut i = rig.mdt.db.get(&crate::schema::key::inode(f)).unwrap().map(|v| crate::schema::Inode::decode(f, &v).unwrap()).unwrap();
+    let mut i = rig
+        .mdt
+        .db
+        .get(&crate::schema::key::inode(f))
+        .unwrap()
+        .map(|v| crate::schema::Inode::decode(f, &v).unwrap())
+        .unwrap();
     i.nlink = ::model::limits::LINK_MAX_LINKS;
     let mut txn = store::Txn::new();
     txn.put(crate::schema::key::inode(f), i.encode());
@@ -178,7 +184,9 @@ fn unnamed_files_can_be_named_once() {
 #[test]
 fn symlinks_and_nodes_keep_what_they_are_given() {
     let rig = Rig::new();
-    let sym = |name: &str, target: Vec<u8>| rig.root(msg::symlink::Symlink { parent: R, name: name.into(), fid: rig.fid(), target });
+    let sym = |name: &str, target: Vec<u8>| {
+        rig.root(msg::symlink::Symlink { parent: R, name: name.into(), fid: rig.fid(), target })
+    };
     let e = sym("s", vec![b't'; 4095]).unwrap();
     assert_eq!((e.attr.size, e.attr.mode), (4095, 0o777));
     assert_eq!(rig.root(msg::readlink::Readlink { fid: e.attr.fid }).unwrap().target.len(), 4095);
@@ -186,7 +194,19 @@ fn symlinks_and_nodes_keep_what_they_are_given() {
     assert_eq!(sym("t", Vec::new()).unwrap_err(), Errno::ENOENT);
     assert_eq!(rig.root(msg::readlink::Readlink { fid: R }).unwrap_err(), Errno::EINVAL);
     let node = |cred: &Cred, name: &str, kind, rdev| {
-        rig.call(A, cred, msg::mknod::Mknod { parent: R, name: name.into(), fid: rig.fid(), kind, mode: 0o666, umask: 0o22, rdev })
+        rig.call(
+            A,
+            cred,
+            msg::mknod::Mknod {
+                parent: R,
+                name: name.into(),
+                fid: rig.fid(),
+                kind,
+                mode: 0o666,
+                umask: 0o22,
+                rdev,
+            },
+        )
     };
     let root = Cred::root();
     let e = node(&root, "null", FileType::CharDevice, 0x103).unwrap();
@@ -250,7 +270,11 @@ fn paths_are_found_from_back_pointers() {
     };
     assert_eq!(get(&Cred::root(), f, R, 10).unwrap(), ["a/b/f", "secret/g"]);
     assert_eq!(get(&Cred::root(), f, a, 10).unwrap(), ["b/f"]);
-    assert_eq!(get(&user(5), f, R, 10).unwrap(), ["a/b/f"], "no names out of directories that one may not search");
+    assert_eq!(
+        get(&user(5), f, R, 10).unwrap(),
+        ["a/b/f"],
+        "no names out of directories that one may not search"
+    );
     assert_eq!(get(&Cred::root(), R, R, 10).unwrap(), ["/"]);
     assert_eq!(get(&Cred::root(), a, b, 10), Err(Errno::ENOENT));
     assert_eq!(get(&Cred::root(), f, R, 1).unwrap().len(), 1);

@@ -19,7 +19,10 @@ fn the_server_checks_permissions_too() {
     rig.chmod(d, 0o733);
     rig.create_as(&u, d, "x", 0o644).unwrap();
     rig.chmod(d, 0o766);
-    assert_eq!(rig.call(A, &u, msg::lookup::Lookup { parent: d, name: b"x".to_vec() }).unwrap_err(), Errno::EACCES);
+    assert_eq!(
+        rig.call(A, &u, msg::lookup::Lookup { parent: d, name: b"x".to_vec() }).unwrap_err(),
+        Errno::EACCES
+    );
     rig.chmod(f, 0o640);
     let open = |cred: &Cred, flags| {
         let open = OpenSpec { handle: rig.handle(), flags };
@@ -32,7 +35,10 @@ fn the_server_checks_permissions_too() {
     rig.chmod(f, 0o611);
     assert_eq!(open(&u, crate::names::FMODE_EXEC), Ok(()), "to execute it");
     assert_eq!(open(&u, 0), Err(Errno::EACCES));
-    assert_eq!(rig.call(A, &u, msg::open::Open { fid: d, open: OpenSpec { handle: 99, flags: 1 } }).unwrap_err(), Errno::EISDIR);
+    assert_eq!(
+        rig.call(A, &u, msg::open::Open { fid: d, open: OpenSpec { handle: 99, flags: 1 } }).unwrap_err(),
+        Errno::EISDIR
+    );
     rig.assert_clean();
 }
 
@@ -120,7 +126,8 @@ fn times_follow_the_rules() {
     let after = rig.attr(f);
     assert_eq!((after.atime, after.mtime), (t, t));
     assert!(later(after.ctime, before.ctime) && after.mtime_stamp == after.ctime);
-    let bad = SetAttr { atime: Some(SetTime::At(Timestamp { sec: 0, nsec: 1_000_000_000 })), ..SetAttr::default() };
+    let bad =
+        SetAttr { atime: Some(SetTime::At(Timestamp { sec: 0, nsec: 1_000_000_000 })), ..SetAttr::default() };
     assert_eq!(rig.setattr(&user(5), f, bad).unwrap_err(), Errno::EINVAL);
 
     let dir = rig.attr(R);

@@ -1,9 +1,9 @@
 //! Restarts: what was acknowledged is there, opens and locks come back, clients that do not are evicted.
 
 use super::*;
+use std::time::Duration;
 use wire::msg::enqueue::{Enqueue, LockKind, LockMode, LockSpec};
 use wire::msg::reclaim::Reclaim;
-use std::time::Duration;
 
 const R: Fid = Fid::ROOT;
 
@@ -66,7 +66,12 @@ fn a_client_that_does_not_come_back_is_evicted() {
     rig.open(f, 0);
     rig.unlink(R, "f").unwrap();
     rig.crash(3);
-    let p = msg::param::SetParam { name: "mdt.*.recovery_time_soft".into(), value: "1".into(), permanent: false, delete: false };
+    let p = msg::param::SetParam {
+        name: "mdt.*.recovery_time_soft".into(),
+        value: "1".into(),
+        permanent: false,
+        delete: false,
+    };
     rig.connect(B);
     // Parameters can be set by nobody before recovery ends: do it directly.
     crate::ops::param::set(&rig.mdt, p).unwrap();
@@ -76,7 +81,10 @@ fn a_client_that_does_not_come_back_is_evicted() {
     until(&rig, "no orphans", || check::check(&rig.mdt.db).unwrap().orphans == 0);
     // The sequence is still its own.
     rig.create(R, "again");
-    let status = rig.root(msg::param::GetParam { pattern: "mdt.*.recovery_status".into() }).unwrap().values[0].1.clone();
+    let status = rig.root(msg::param::GetParam { pattern: "mdt.*.recovery_status".into() }).unwrap().values
+        [0]
+    .1
+    .clone();
     assert!(status.starts_with("status: COMPLETE") && status.contains("completed_clients: 1/2"), "{status}");
     rig.assert_clean();
 }
@@ -89,7 +97,16 @@ fn a_clients_departure_closes_and_unlocks() {
     rig.call(B, &Cred::root(), msg::open::Open { fid: f, open }).unwrap();
     rig.unlink(R, "f").unwrap();
     let g = rig.create(R, "g");
-    let lock = |id| LockSpec { id, fid: g, kind: LockKind::Posix, mode: LockMode::Write, owner: 1, pid: 1, start: 0, end: 9 };
+    let lock = |id| LockSpec {
+        id,
+        fid: g,
+        kind: LockKind::Posix,
+        mode: LockMode::Write,
+        owner: 1,
+        pid: 1,
+        start: 0,
+        end: 9,
+    };
     let ask = |c, id, wait| rig.call(c, &Cred::root(), Enqueue { lock: lock(id), wait });
     assert!(ask(B, 1, false).unwrap().granted);
     assert_eq!(ask(A, 2, false).unwrap_err(), Errno::EAGAIN);
@@ -100,7 +117,10 @@ fn a_clients_departure_closes_and_unlocks() {
     assert!(ask(A, 4, false).unwrap().granted);
     assert_eq!(rig.root(msg::getattr::Getattr { fid: f }).unwrap_err(), Errno::ENOENT);
     assert_eq!(ask(B, 5, false).unwrap_err(), Errno::ENOTCONN);
-    assert_eq!(rig.call(B, &Cred::root(), msg::unlink::Unlink { parent: R, name: b"g".to_vec() }), Err(Errno::ENOTCONN));
+    assert_eq!(
+        rig.call(B, &Cred::root(), msg::unlink::Unlink { parent: R, name: b"g".to_vec() }),
+        Err(Errno::ENOTCONN)
+    );
     let cancel = msg::cancel::Cancel { fid: g, what: msg::cancel::CancelWhat::Id(4) };
     rig.root(cancel).unwrap();
     rig.assert_clean();
@@ -111,7 +131,16 @@ fn locks_are_reclaimed() {
     let mut rig = Rig::new();
     let f = rig.create(R, "f");
     rig.crash(1);
-    let lock = |id, mode| LockSpec { id, fid: f, kind: LockKind::Flock, mode, owner: id, pid: 1, start: 0, end: u64::MAX };
+    let lock = |id, mode| LockSpec {
+        id,
+        fid: f,
+        kind: LockKind::Flock,
+        mode,
+        owner: id,
+        pid: 1,
+        start: 0,
+        end: u64::MAX,
+    };
     for (c, l, lost) in [(A, lock(1, LockMode::Write), vec![]), (B, lock(2, LockMode::Read), vec![2])] {
         rig.connect(c);
         let m = Reclaim { opens: Vec::new(), locks: vec![l], last: true };

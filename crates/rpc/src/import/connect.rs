@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::frame::VERSION;
 use wire::msg::connect::{
-    Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_LAST_SESSION, FEATURES_COMPAT, FEATURES_INCOMPAT,
+    Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_LAST_SESSION, FEATURES_COMPAT,
+    FEATURES_INCOMPAT,
 };
 use wire::{Frame, FrameKind, Header, ReplyContext, RequestContext, decode_body, encode_body};
 use world::{Conn, Either, select};
@@ -30,7 +31,11 @@ struct Failure {
 
 impl Failure {
     fn of(what: &str, e: &std::io::Error) -> Failure {
-        Failure { errno: Errno::from(std::io::Error::from(e.kind())), text: format!("{what}: {e}"), refused: false }
+        Failure {
+            errno: Errno::from(std::io::Error::from(e.kind())),
+            text: format!("{what}: {e}"),
+            refused: false,
+        }
     }
 
     fn refusal(errno: Errno, text: String) -> Failure {
@@ -67,7 +72,10 @@ pub(super) async fn drive(core: Arc<Core>) {
                     return;
                 }
                 core.set_state(ImportState::Disconn);
-                said = format!("connection to {} (at {nid}) was lost ({why}); operations wait for it", core.label());
+                said = format!(
+                    "connection to {} (at {nid}) was lost ({why}); operations wait for it",
+                    core.label()
+                );
                 tracing::warn!("{said}");
                 if core.world.now().since(start) >= GOOD_SESSION {
                     backoff = BACKOFF_MIN;
@@ -133,7 +141,13 @@ async fn attempt(core: &Arc<Core>, nid: Nid) -> Result<(Link, ConnectReply), Fai
     let w = &core.world;
     let to = SocketAddr::new(nid.addr, core.cfg.port);
     let conn = match w.timeout(TCP_TIMEOUT, w.net.connect(core.cfg.bind, to)).await {
-        None => return Err(Failure { errno: Errno::ETIMEDOUT, text: format!("{to} does not answer"), refused: false }),
+        None => {
+            return Err(Failure {
+                errno: Errno::ETIMEDOUT,
+                text: format!("{to} does not answer"),
+                refused: false,
+            });
+        }
         Some(r) => r.map_err(|e| Failure::of(&to.to_string(), &e))?,
     };
     let said = match w.timeout(HELLO_TIMEOUT, hello(core, &conn)).await {
@@ -171,7 +185,10 @@ async fn hello(core: &Core, conn: &Arc<dyn Conn>) -> Result<ConnectReply, Failur
     conn.send(frame).await.map_err(|e| Failure::of("connect", &e))?;
     let f = conn.recv().await.map_err(|e| Failure::of("connect", &e))?;
     if f.header.kind != FrameKind::ConnectReply {
-        return Err(Failure::refusal(Errno::EPROTO, "the server's first frame is no answer to connect".into()));
+        return Err(Failure::refusal(
+            Errno::EPROTO,
+            "the server's first frame is no answer to connect".into(),
+        ));
     }
     if f.header.status != 0 {
         let text = refusal_text(&f);

@@ -42,7 +42,8 @@ pub(super) async fn run(core: &Arc<Core>, link: Link, reply: ConnectReply, nid: 
             core.label()
         );
     }
-    let interval = Duration::from_millis(u64::from(reply.ping_interval_ms)).clamp(PING_INTERVAL_MIN, PING_INTERVAL_MAX);
+    let interval =
+        Duration::from_millis(u64::from(reply.ping_interval_ms)).clamp(PING_INTERVAL_MIN, PING_INTERVAL_MAX);
     let reader = Reader { core, link: link.clone(), interval, ping: None, nonce: 0 };
     let recovery = async {
         core.recover().await;

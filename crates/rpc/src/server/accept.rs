@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::frame::VERSION;
 use wire::msg::connect::{
-    Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_LAST_SESSION, EXTRA_LAST_XID, FEATURES_COMPAT,
-    FEATURES_INCOMPAT, extra_number,
+    Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_LAST_SESSION, EXTRA_LAST_XID,
+    FEATURES_COMPAT, FEATURES_INCOMPAT, extra_number,
 };
 use wire::{Frame, FrameKind, Header, ReplyContext, RequestContext, decode_body, encode_body};
 use world::Conn;
@@ -118,7 +118,11 @@ impl Server {
 
     async fn hello(self: &Arc<Server>, f: Frame, peer: IpAddr, link: &Link) -> Result<Admitted, Refusal> {
         if f.header.kind != FrameKind::Connect {
-            return refuse(Errno::EPROTO, "order", format!("first frame is of kind {:?}, not Connect", f.header.kind));
+            return refuse(
+                Errno::EPROTO,
+                "order",
+                format!("first frame is of kind {:?}, not Connect", f.header.kind),
+            );
         }
         let (_, c): (RequestContext, Connect) = match decode_body(&f.body) {
             Ok(v) => v,
@@ -141,10 +145,18 @@ impl Server {
         let client = ClientId(c.client_uuid);
         let known = target.peers.get(client);
         if known.is_none() && target.peers.count() >= model::limits::CLIENTS_MAX {
-            return refuse(Errno::EBUSY, "clients", format!("{} has as many clients as it can", target.label));
+            return refuse(
+                Errno::EBUSY,
+                "clients",
+                format!("{} has as many clients as it can", target.label),
+            );
         }
         if known.is_some_and(|s| !s.touch(self.world.now())) {
-            return refuse(Errno::EBUSY, "leaving", format!("{} is still evicting this client: try again", target.label));
+            return refuse(
+                Errno::EBUSY,
+                "leaving",
+                format!("{} is still evicting this client: try again", target.label),
+            );
         }
         let outcome = match target.service.clone().connect(c.clone(), peer).await {
             Ok(o) => o,
@@ -160,7 +172,11 @@ impl Server {
         };
         let session = self.session(&target, client, peer, outcome.new_client);
         let Ok(new_client) = session.take_over(link.clone(), &hello, self.world.now()) else {
-            return refuse(Errno::EBUSY, "leaving", format!("{} is still evicting this client: try again", target.label));
+            return refuse(
+                Errno::EBUSY,
+                "leaving",
+                format!("{} is still evicting this client: try again", target.label),
+            );
         };
         tracing::debug!(client = %client, name = hello.name, %peer, target = target.label, new_client, "connected");
         let reply = ConnectReply {
@@ -241,7 +257,12 @@ impl Server {
             Some(t) => refuse(
                 Errno::ENOENT,
                 "fsname",
-                format!("server '{}' has {}, not {}: wrong file system name?", self.name, t.label, id.label(&name)),
+                format!(
+                    "server '{}' has {}, not {}: wrong file system name?",
+                    self.name,
+                    t.label,
+                    id.label(&name)
+                ),
             ),
         }
     }

@@ -133,7 +133,9 @@ impl Drop for AbortOnPanic {
     #[allow(clippy::print_stderr)]
     fn drop(&mut self) {
         if self.0 && std::thread::panicking() {
-            eprintln!("nacre: a request handler panicked: the process ends so that nobody sees half an operation");
+            eprintln!(
+                "nacre: a request handler panicked: the process ends so that nobody sees half an operation"
+            );
             std::process::abort();
         }
     }

@@ -44,7 +44,11 @@ fn check(server: &Arc<Server>, t: &Arc<Target>, s: Arc<Session>) {
         return;
     }
     let (client, name, peer, _) = s.describe();
-    tracing::warn!("{}: evicting client '{name}' ({client}, at {peer}): silent for {} ms", t.label, silent.as_millis());
+    tracing::warn!(
+        "{}: evicting client '{name}' ({client}, at {peer}): silent for {} ms",
+        t.label,
+        silent.as_millis()
+    );
     server.world.spawn("rpc-depart", depart(t.clone(), s, Departure::Evicted));
 }
 

@@ -105,7 +105,11 @@ pub trait Service: Send + Sync + 'static {
     fn epoch(&self) -> u32;
     fn last_committed(&self) -> u64;
     /// A client says hello; the service makes its record durable before it answers.
-    fn connect(self: Arc<Self>, c: Connect, peer: IpAddr) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>>;
+    fn connect(
+        self: Arc<Self>,
+        c: Connect,
+        peer: IpAddr,
+    ) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>>;
     /// For a client that came back after a restart: what its slots hold. Asked for every slot when the
     /// client connects, before any of its requests.
     fn stored_reply(&self, client: ClientId, slot: u16) -> Option<StoredReply>;

@@ -221,7 +221,8 @@ impl Session {
             let Some(link) = g.link.clone() else { return };
             (link, g.number, g.granted)
         };
-        let context = ReplyContext { last_committed: stamp.last_committed, credits: granted, extra: Vec::new() };
+        let context =
+            ReplyContext { last_committed: stamp.last_committed, credits: granted, extra: Vec::new() };
         let mut body = postcard::to_stdvec(&context).expect("plain data encodes");
         let mut h = Header::new(FrameKind::Reply);
         (h.target, h.epoch, h.session) = (stamp.target, stamp.epoch, number);
@@ -231,7 +232,12 @@ impl Session {
         if body.len() + kept.body.len() > model::limits::RPC_BODY_MAX_BYTES
             || bulk.len() > model::limits::RPC_BULK_MAX_BYTES
         {
-            tracing::error!(op, body = kept.body.len(), bulk = bulk.len(), "reply is over the limits: EMSGSIZE");
+            tracing::error!(
+                op,
+                body = kept.body.len(),
+                bulk = bulk.len(),
+                "reply is over the limits: EMSGSIZE"
+            );
             h.status = Errno::EMSGSIZE.0 as u16;
             bulk = Bytes::new();
         } else {

@@ -2,7 +2,7 @@
 
 use super::*;
 use wire::frame::VERSION;
-use wire::msg::connect::{EXTRA_LAST_SESSION, ConnectFeatures, ConnectRefused, ConnectReply, SLOT_NONE};
+use wire::msg::connect::{ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_LAST_SESSION, SLOT_NONE};
 use wire::msg::ping::Ping;
 use wire::{Frame, FrameKind, Header, Message, ReplyContext, decode_body, encode_body};
 use world::Conn;
@@ -76,7 +76,10 @@ fn refusals_say_why_and_name_both_sides() {
         let ost0 = TargetId::ost(0).to_u32();
         let (e, t) = refused(&w, ost0, &Connect { version: 9, ..hello() }).await;
         assert_eq!(e, Errno::EPROTONOSUPPORT);
-        assert_eq!(t, "client 'by hand' speaks protocol version 9, server 'server-1' version 1: upgrade the older one");
+        assert_eq!(
+            t,
+            "client 'by hand' speaks protocol version 9, server 'server-1' version 1: upgrade the older one"
+        );
         let features = ConnectFeatures { compat: 1 << 40, incompat: 4 };
         let (e, t) = refused(&w, ost0, &Connect { features, ..hello() }).await;
         assert_eq!(e, Errno::EPROTONOSUPPORT);
@@ -102,7 +105,10 @@ fn refusals_say_why_and_name_both_sides() {
 #[test]
 fn an_import_that_is_refused_for_good_says_so() {
     run(2, async |_, w, _| {
-        let i = Import::new(w.clone(), ImportConfig { fsname: "wrong".into(), ..config(7, TargetId::ost(0), &[1]) });
+        let i = Import::new(
+            w.clone(),
+            ImportConfig { fsname: "wrong".into(), ..config(7, TargetId::ost(0), &[1]) },
+        );
         assert_eq!(i.connected().await.unwrap_err(), Errno::ENOENT);
         assert!(i.refusal().unwrap().1.contains("wrong file system name?"));
         assert_eq!(set(&i, "a").await.unwrap_err(), Errno::ENOENT);
@@ -179,7 +185,9 @@ fn a_client_that_did_not_hear_that_it_is_new_is_told_again() {
         assert!(first.recv().await.is_err(), "replaced");
         second.send(ping(&two)).await.unwrap();
         second.recv().await.unwrap();
-        for (session, epoch, new) in [(one.session, 1, false), (two.session, 1, false), (0, 1, true), (9999, 0, true)] {
+        for (session, epoch, new) in
+            [(one.session, 1, false), (two.session, 1, false), (0, 1, true), (9999, 0, true)]
+        {
             let extra = vec![(EXTRA_LAST_SESSION, session.to_le_bytes().to_vec())];
             let c = Connect { last_epoch: epoch, extra, ..hello() };
             let (_, f) = say_hello(&w, TargetId::ost(0).to_u32(), &c).await;

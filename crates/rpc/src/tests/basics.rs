@@ -106,7 +106,8 @@ fn two_targets_and_two_file_systems_share_an_endpoint() {
         s.add(other, Peers::new());
         let one = Import::new(b.client.clone(), config(7, a, &[1]));
         let two = Import::new(b.client.clone(), config(7, c, &[1]));
-        let three = Import::new(b.client.clone(), ImportConfig { fsname: "other".into(), ..config(7, a, &[1]) });
+        let three =
+            Import::new(b.client.clone(), ImportConfig { fsname: "other".into(), ..config(7, a, &[1]) });
         set(&one, "x").await.unwrap();
         set(&two, "y").await.unwrap();
         set(&three, "z").await.unwrap();

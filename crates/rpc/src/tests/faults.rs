@@ -14,7 +14,13 @@ struct Cluster {
 
 impl Cluster {
     fn new(seed: u64, target: TargetId) -> Cluster {
-        Cluster { lab: Lab::new(seed), target, disk: Arc::default(), seen: Arc::default(), server: Mutex::default() }
+        Cluster {
+            lab: Lab::new(seed),
+            target,
+            disk: Arc::default(),
+            seen: Arc::default(),
+            server: Mutex::default(),
+        }
     }
 
     async fn start(&self) -> Arc<Server> {
@@ -199,10 +205,16 @@ fn reclaim_comes_before_everything_else() {
         set(&i, "before").await.unwrap();
         c.kill();
         let (i2, w2) = (i.clone(), w.clone());
-        let call = async move { world::future::join_all(vec![
-            Box::pin({ let i = i2.clone(); async move { set(&i, "during-1").await } }) as BoxFuture<Result<String, Errno>>,
-            Box::pin(async move { set(&i2, "during-2").await }),
-        ]).await };
+        let call = async move {
+            world::future::join_all(vec![
+                Box::pin({
+                    let i = i2.clone();
+                    async move { set(&i, "during-1").await }
+                }) as BoxFuture<Result<String, Errno>>,
+                Box::pin(async move { set(&i2, "during-2").await }),
+            ])
+            .await
+        };
         let restart = async {
             w2.sleep(Duration::from_secs(2)).await;
             lock(&c.seen).order.clear();

@@ -61,7 +61,12 @@ pub fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Counter {
     /// Takes the next epoch, as a start of a target does.
-    pub fn start(world: &World, id: TargetId, disk: &Arc<Mutex<Disk>>, seen: &Arc<Mutex<Seen>>) -> Arc<Counter> {
+    pub fn start(
+        world: &World,
+        id: TargetId,
+        disk: &Arc<Mutex<Disk>>,
+        seen: &Arc<Mutex<Seen>>,
+    ) -> Arc<Counter> {
         let (epoch, awaited) = {
             let mut d = lock(disk);
             d.epoch += 1;
@@ -97,7 +102,8 @@ impl Counter {
                 let reply = GetParamReply { values: vec![(m.name, n.to_string())] };
                 d.transno += 1;
                 let out = Outgoing::ok(&reply, u64::from(self.epoch) << 40 | d.transno);
-                let stored = StoredReply { xid: r.xid, transno: out.transno, status: 0, body: out.body.clone() };
+                let stored =
+                    StoredReply { xid: r.xid, transno: out.transno, status: 0, body: out.body.clone() };
                 d.replies.insert((r.client, r.slot), stored);
                 out
             }
@@ -170,7 +176,10 @@ impl Service for Counter {
     }
     fn departed(self: Arc<Self>, client: ClientId, how: Departure) -> BoxFuture<()> {
         Box::pin(async move {
-            assert!(lock(&self.seen).by_slot.iter().all(|(c, _)| *c != client), "a request outlives its client");
+            assert!(
+                lock(&self.seen).by_slot.iter().all(|(c, _)| *c != client),
+                "a request outlives its client"
+            );
             self.work().await;
             let mut d = lock(&self.disk);
             d.clients.remove(&client);

@@ -62,7 +62,8 @@ fn garbage_is_answered_and_harmless() {
     let (_server, at) = rt.block_on(endpoint(&w, vec![counter]));
     let i = import(&w, at, 7);
     rt.block_on(i.connected()).unwrap();
-    let good = wire::Frame::new(wire::Header::new(wire::FrameKind::Connect), vec![1; 30], Bytes::new()).encode();
+    let good =
+        wire::Frame::new(wire::Header::new(wire::FrameKind::Connect), vec![1; 30], Bytes::new()).encode();
     let mut version = good.clone();
     version[4] = 9;
     let mut crc = good.clone();
@@ -70,7 +71,11 @@ fn garbage_is_answered_and_harmless() {
     let mut long = good.clone();
     long[48..52].copy_from_slice(&u32::MAX.to_le_bytes());
     let texts: Vec<(&str, Vec<u8>)> = vec![
-        ("http", b"GET / HTTP/1.1\r\nHost: example\r\n\r\nand some more so that it fills a header and goes on".to_vec()),
+        (
+            "http",
+            b"GET / HTTP/1.1\r\nHost: example\r\n\r\nand some more so that it fills a header and goes on"
+                .to_vec(),
+        ),
         ("zeros", vec![0; 4096]),
         ("version", version),
         ("crc", crc),
@@ -81,7 +86,8 @@ fn garbage_is_answered_and_harmless() {
         let (f, _) = wire::Frame::decode(&back).unwrap_or_else(|e| panic!("{what}: {e}"));
         assert_eq!(f.header.kind, wire::FrameKind::ConnectReply, "{what}");
         assert_eq!(f.header.status, Errno::EPROTO.0 as u16, "{what}");
-        let (_, r): (wire::ReplyContext, wire::msg::connect::ConnectRefused) = wire::decode_body(&f.body).unwrap();
+        let (_, r): (wire::ReplyContext, wire::msg::connect::ConnectRefused) =
+            wire::decode_body(&f.body).unwrap();
         assert!(!r.message.is_empty());
         if *what == "version" {
             assert!(r.message.contains("version 9") && r.message.contains("version 1"), "{}", r.message);
