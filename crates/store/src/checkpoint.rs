@@ -86,7 +86,8 @@ impl Core {
         self.lock().checkpoint_wanted = true;
         self.wake_checkpointer.notify_one();
         let mut rx = self.state.subscribe();
-        let s = rx.wait_for(|s| s.applied >= lsn || s.stopped.is_some()).await.expect("the sender is in self");
+        let s =
+            rx.wait_for(|s| s.applied >= lsn || s.stopped.is_some()).await.expect("the sender is in self");
         match &s.stopped {
             Some(r) if s.applied < lsn => Err(StoreError::Stopped(r.to_string())),
             _ => Ok(()),

@@ -1,11 +1,11 @@
 //! The living part of a [`crate::Db`]: overlay, journal, committer. (`checkpoint` is the other half.)
 
+use crate::StoreError;
 use crate::db::{DbOptions, Lsn, Txn};
 use crate::journal::segment::Spare;
 use crate::journal::{Journal, RECORD_HEADER_BYTES, RECORD_MAX_BYTES, record};
 use crate::space::Space;
 use crate::table::{Batch, Entry, Pair, Snapshot, Table};
-use crate::StoreError;
 use model::Errno;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -230,7 +230,8 @@ impl Core {
             return Ok(());
         }
         let mut rx = self.state.subscribe();
-        let s = rx.wait_for(|s| s.committed >= lsn || s.stopped.is_some()).await.expect("the sender is in self");
+        let s =
+            rx.wait_for(|s| s.committed >= lsn || s.stopped.is_some()).await.expect("the sender is in self");
         match &s.stopped {
             Some(r) if s.committed < lsn => Err(StoreError::Stopped(r.to_string())),
             _ => Ok(()),

@@ -4,9 +4,9 @@
 //! for its commit. A reader that must not show what a crash could take back asks its [`View`] which
 //! transaction it saw last and waits for that one.
 
+use crate::StoreError;
 use crate::core::Core;
 use crate::object::Redo;
-use crate::StoreError;
 use std::sync::Arc;
 use world::World;
 
@@ -226,7 +226,11 @@ impl Db {
         let key = reply_key(client, slot);
         let Some(v) = self.get(&key)? else { return Ok(None) };
         let r = decode_reply(&v).ok_or_else(|| {
-            StoreError::damaged("reply slot", &self.core.dir, format!("slot {slot} of client {client:02x?} does not decode"))
+            StoreError::damaged(
+                "reply slot",
+                &self.core.dir,
+                format!("slot {slot} of client {client:02x?} does not decode"),
+            )
         })?;
         Ok(Some(r))
     }
@@ -297,4 +301,3 @@ impl View {
         self.seen
     }
 }
-

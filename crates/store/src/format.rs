@@ -97,7 +97,11 @@ impl Superblock {
         let Some((_, found)) = found else {
             let journal = crate::db::journal_dir(dir);
             let half = world.disk.exists(&journal).map_err(StoreError::io("cannot look at", &journal))?;
-            let what = if half { "only half formatted (it has a journal but no superblock)" } else { "not formatted" };
+            let what = if half {
+                "only half formatted (it has a journal but no superblock)"
+            } else {
+                "not formatted"
+            };
             return Err(StoreError::Refused(format!("'{dir}' is {what}: run mkfs.nacre")));
         };
         let unknown = found.sb.incompat & !INCOMPAT_KNOWN;
@@ -131,7 +135,10 @@ impl Superblock {
         };
         let bytes = self.encode(generation, unknown);
         if bytes.len() > SUPERBLOCK_MAX_BYTES {
-            return Err(StoreError::Refused(format!("superblock of '{dir}' would have {} bytes", bytes.len())));
+            return Err(StoreError::Refused(format!(
+                "superblock of '{dir}' would have {} bytes",
+                bytes.len()
+            )));
         }
         let path = copy_path(dir, which);
         let what = "cannot write superblock";
@@ -145,13 +152,18 @@ impl Superblock {
     /// Refused, with the holder's words, if a living server has the target.
     pub fn lock(world: &World, dir: &str) -> Result<TargetLock, StoreError> {
         let path = format!("{dir}/lock");
-        let file = world.disk.open(&path, OpenMode::CREATE).map_err(StoreError::io("cannot open lock file", &path))?;
+        let file = world
+            .disk
+            .open(&path, OpenMode::CREATE)
+            .map_err(StoreError::io("cannot open lock file", &path))?;
         if !file.try_lock().map_err(StoreError::io("cannot lock", &path))? {
             let mut buf = [0; 256];
             let n = file.read_at(&mut buf, 0).unwrap_or(0);
             let holder = String::from_utf8_lossy(&buf[..n]).trim().to_string();
             let holder = if holder.is_empty() { "another server".to_string() } else { holder };
-            return Err(StoreError::Refused(format!("'{dir}' is in use by {holder}: stop that server first")));
+            return Err(StoreError::Refused(format!(
+                "'{dir}' is in use by {holder}: stop that server first"
+            )));
         }
         let words = format!("{}\n", holder_words(world));
         file.write_at(words.as_bytes(), 0).map_err(StoreError::io("cannot write lock file", &path))?;
@@ -174,7 +186,11 @@ impl Superblock {
         w.raw(&self.target_uuid);
         w.u32(self.target.to_u32());
         let flag = |on: bool, bit: u32| if on { bit } else { 0 };
-        w.u32(flag(self.with_mgt, FLAG_WITH_MGT) | flag(self.first_time, FLAG_FIRST_TIME) | flag(self.replace, FLAG_REPLACE));
+        w.u32(
+            flag(self.with_mgt, FLAG_WITH_MGT)
+                | flag(self.first_time, FLAG_FIRST_TIME)
+                | flag(self.replace, FLAG_REPLACE),
+        );
         w.u32(self.block_size);
         w.u8(self.checksum_type);
         w.raw(&[0; 3]);
@@ -188,9 +204,11 @@ impl Superblock {
             w.u16(0);
             w.bytes(v);
         };
-        for (t, nids) in
-            [(TAG_MGS_NID, &self.mgs_nids), (TAG_SERVICE_NID, &self.service_nids), (TAG_FAIL_NID, &self.fail_nids)]
-        {
+        for (t, nids) in [
+            (TAG_MGS_NID, &self.mgs_nids),
+            (TAG_SERVICE_NID, &self.service_nids),
+            (TAG_FAIL_NID, &self.fail_nids),
+        ] {
             nids.iter().for_each(|n| tag(t, n.to_string().as_bytes()));
         }
         for (k, v) in &self.params {
@@ -364,7 +382,9 @@ fn pick(dir: &str, copies: [Copy; 2]) -> Result<Option<(usize, Found)>, StoreErr
         (None, Some((i, why))) => Err(StoreError::Damaged {
             what: "superblock",
             path: copy_path(dir, i),
-            why: format!("{why}; if formatting was interrupted, run mkfs.nacre again, else restore the folder"),
+            why: format!(
+                "{why}; if formatting was interrupted, run mkfs.nacre again, else restore the folder"
+            ),
         }),
         (None, None) => Ok(None),
     }

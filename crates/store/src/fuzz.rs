@@ -28,7 +28,8 @@ pub fn transaction(bytes: &[u8]) {
     if let Some(t) = record::decode_txn(bytes) {
         let mut w = record::begin();
         record::encode_txn(&mut w, &t.writes, &t.redo);
-        let again = record::decode_txn(&w.0[record::RECORD_HEADER_BYTES..]).expect("what was encoded decodes");
+        let again =
+            record::decode_txn(&w.0[record::RECORD_HEADER_BYTES..]).expect("what was encoded decodes");
         assert!(again.writes == t.writes && again.redo == t.redo);
     }
 }
@@ -39,7 +40,12 @@ pub fn transaction_samples() -> Vec<Vec<u8>> {
     t.delete("gone");
     let (object, data) = (object(), Bytes::from_static(b"data"));
     t.redo = vec![
-        Redo::WritePacked { object, place: Place { class: 1, container: 2, slot: 3 }, offset: 4, data: data.clone() },
+        Redo::WritePacked {
+            object,
+            place: Place { class: 1, container: 2, slot: 3 },
+            offset: 4,
+            data: data.clone(),
+        },
         Redo::WriteOwn { object, offset: 5, data },
         Redo::Truncate { object, size: 6 },
         Redo::Allocate { object, mode: 3, offset: 7, len: 8 },

@@ -32,7 +32,9 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
     let journal = journal_dir(dir);
     for p in [&journal, &crate::table::redb::path(dir)] {
         if !world.disk.exists(p).map_err(StoreError::io("cannot look at", p))? {
-            return Err(StoreError::Refused(format!("'{dir}' is not formatted ('{p}' is missing): run mkfs.nacre")));
+            return Err(StoreError::Refused(format!(
+                "'{dir}' is not formatted ('{p}' is missing): run mkfs.nacre"
+            )));
         }
     }
     let table: Arc<dyn Table> = Arc::new(RedbTable::open(world, dir, opt.table_cache_bytes)?);

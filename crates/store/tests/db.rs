@@ -239,7 +239,11 @@ fn a_failed_flush_stops_the_target_and_wakes_every_waiter() {
         assert!(matches!(bed.rt.block_on(w), Err(StoreError::Stopped(_))));
     }
     bed.disk.set_faults(FaultPlan::default());
-    assert!(db.stopped().unwrap().contains("cannot flush journal segment '/t/journal/"), "{:?}", db.stopped());
+    assert!(
+        db.stopped().unwrap().contains("cannot flush journal segment '/t/journal/"),
+        "{:?}",
+        db.stopped()
+    );
     assert!(matches!(db.submit(put("a", "3")), Err(StoreError::Stopped(_))));
     assert!(bed.rt.block_on(db.durable(good)).is_ok(), "what was acknowledged stays so");
     assert!(bed.rt.block_on(db.close()).is_err());
@@ -303,7 +307,8 @@ fn damage_in_the_middle_is_reported_and_a_torn_tail_is_cut() {
     }
     let disk = bed.disk.fork();
     disk.corrupt(&log, 3, 1).unwrap();
-    let e = Db::open(&bed.world_on(&disk), "/t", 2, tiny()).err().expect("a lost header is damage").to_string();
+    let e =
+        Db::open(&bed.world_on(&disk), "/t", 2, tiny()).err().expect("a lost header is damage").to_string();
     assert!(e.contains(&log), "{e}");
 }
 
@@ -397,7 +402,9 @@ fn the_host_disk_takes_many_transactions() {
     let db = Db::open(&world, &dir, 2, DbOptions::default()).unwrap();
     assert_eq!(db.get(b"key00099999").unwrap(), Some(b"some value of ordinary length".to_vec()));
     drop((db, rt));
-    let remove = |names: Vec<String>, d: &str| names.iter().for_each(|n| world.disk.unlink(&format!("{d}/{n}")).unwrap());
+    let remove = |names: Vec<String>, d: &str| {
+        names.iter().for_each(|n| world.disk.unlink(&format!("{d}/{n}")).unwrap())
+    };
     let journal = format!("{dir}/journal");
     remove(world.disk.list(&journal).unwrap(), &journal);
     world.disk.rmdir(&journal).unwrap();
@@ -412,7 +419,12 @@ fn errors_of_the_disk_never_lose_or_invent_anything() {
         format(&bed.world);
         let mut rng = Rng::new(seed);
         let db = open(&bed.world, 1);
-        bed.disk.set_faults(FaultPlan { seed, sync_error_ppm: 20_000, write_error_ppm: 2_000, ..FaultPlan::default() });
+        bed.disk.set_faults(FaultPlan {
+            seed,
+            sync_error_ppm: 20_000,
+            write_error_ppm: 2_000,
+            ..FaultPlan::default()
+        });
         let (mut acked, mut begun) = (0, 0);
         let mut models = vec![Model::new()];
         for i in 1..400u64 {
@@ -433,7 +445,10 @@ fn errors_of_the_disk_never_lose_or_invent_anything() {
         drop(db);
         let db = open(&bed.world_on(&disk), 2);
         let got = seq(&db);
-        assert!(got >= acked && got <= begun, "seed {seed}: recovered {got}, acknowledged {acked}, begun {begun}");
+        assert!(
+            got >= acked && got <= begun,
+            "seed {seed}: recovered {got}, acknowledged {acked}, begun {begun}"
+        );
         assert_eq!(all(&db), models[got as usize], "seed {seed}");
     }
 }
@@ -445,7 +460,8 @@ fn a_full_disk_refuses_and_goes_on() {
     let db = open(&bed.world, 1);
     let lsn = db.submit(put("a", "1")).unwrap();
     bed.rt.block_on(db.durable(lsn)).unwrap();
-    let full = FaultPlan { capacity_bytes: Some(0), only_below: Some("/t/journal".into()), ..FaultPlan::default() };
+    let full =
+        FaultPlan { capacity_bytes: Some(0), only_below: Some("/t/journal".into()), ..FaultPlan::default() };
     bed.disk.set_faults(full);
     let mut t = Txn::new();
     t.put("big", vec![0; 1 << 20]);
@@ -476,7 +492,8 @@ fn a_damaged_table_is_an_error_and_no_panic() {
     for _ in 0..300 {
         let disk = bed.disk.fork();
         disk.corrupt("/t/table.redb", rng.below(len), 1 << rng.below(8)).unwrap();
-        let all = Db::open(&bed.world_on(&disk), "/t", 2, tiny()).and_then(|db| db.scan(b"", b"\xff", usize::MAX));
+        let all =
+            Db::open(&bed.world_on(&disk), "/t", 2, tiny()).and_then(|db| db.scan(b"", b"\xff", usize::MAX));
         match all {
             Ok(_) => fine += 1,
             Err(e) => {

@@ -170,7 +170,10 @@ async fn content(o: &Ost, n: u32) -> Vec<u8> {
 /// What recovery found, against what may be there: `steps[..=started]` were begun, `steps[..acked]` done.
 async fn check(o: &Ost, steps: &[Step], acked: u64, started: u64, names: u32, why: &str) -> u64 {
     let mark = o.db.get(MARK).unwrap().map_or(0, |v| u64::from_le_bytes(v.try_into().unwrap()));
-    assert!(mark >= acked && mark <= started, "{why}: recovered {mark}, acknowledged {acked}, begun {started}");
+    assert!(
+        mark >= acked && mark <= started,
+        "{why}: recovered {mark}, acknowledged {acked}, begun {started}"
+    );
     for n in 1..=names {
         let empty = Vec::new();
         let want = steps[mark as usize].after.get(&n).unwrap_or(&empty);
@@ -178,7 +181,9 @@ async fn check(o: &Ost, steps: &[Step], acked: u64, started: u64, names: u32, wh
         assert_eq!(got.len(), want.len(), "{why}: size of {n} at step {mark}: {}", steps[mark as usize].what);
         for (i, v) in got.iter().enumerate().filter(|(i, v)| **v != want[*i]) {
             let newer = steps[mark as usize + 1..=started as usize].iter().any(|s| {
-                s.object == n && s.touched.contains(&(i as u64)) && s.after.get(&n).and_then(|c| c.get(i)) == Some(v)
+                s.object == n
+                    && s.touched.contains(&(i as u64))
+                    && s.after.get(&n).and_then(|c| c.get(i)) == Some(v)
             });
             let history: Vec<_> = steps.iter().filter(|s| s.object == n).map(|s| &s.what).collect();
             assert!(
@@ -236,7 +241,8 @@ fn enumerate(seed: u64) {
             continue;
         }
         let disk = image.disk();
-        let mode = [CrashMode::Random, CrashMode::Random, CrashMode::LoseAll, CrashMode::KeepAll][rng.below(4) as usize];
+        let mode = [CrashMode::Random, CrashMode::Random, CrashMode::LoseAll, CrashMode::KeepAll]
+            [rng.below(4) as usize];
         disk.crash_with(mode, &mut rng);
         let why = format!("seed {seed} image {at} ({}) {mode:?}", image.what);
         bed.rt.block_on(second_life(&bed, &disk, &steps, acked, started, fresh, &mut rng, &why));
@@ -305,7 +311,10 @@ fn objects_behave_like_byte_vectors_over_restarts() {
             let o = open(&bed.world_on(&disk), epoch);
             bed.rt.block_on(async {
                 for n in 1..=fresh {
-                    assert!(content(&o, n).await == state.get(&n).cloned().unwrap_or_default(), "seed {seed}");
+                    assert!(
+                        content(&o, n).await == state.get(&n).cloned().unwrap_or_default(),
+                        "seed {seed}"
+                    );
                 }
                 let mut last = 0;
                 for i in 0..120u64 {
@@ -335,7 +344,9 @@ fn destroyed_objects_are_stale_and_their_space_is_free() {
     format(&bed.world);
     let o = open(&bed.world, 1);
     bed.rt.block_on(async {
-        let w = |n: u32, len: usize| o.objects.write(id(n), Some(0), Bytes::from(vec![7; len]), meta(1), nothing());
+        let w = |n: u32, len: usize| {
+            o.objects.write(id(n), Some(0), Bytes::from(vec![7; len]), meta(1), nothing())
+        };
         w(1, 100).await.unwrap();
         w(2, 10_000).await.unwrap();
         let (_, attr, lsn) = w(3, 1 << 20).await.unwrap();
@@ -361,7 +372,9 @@ fn sparse_and_impossible_sizes() {
     format(&bed.world);
     let o = open(&bed.world, 1);
     bed.rt.block_on(async {
-        let write = |off: u64, len: usize| o.objects.write(id(1), Some(off), Bytes::from(vec![7; len]), meta(1), nothing());
+        let write = |off: u64, len: usize| {
+            o.objects.write(id(1), Some(off), Bytes::from(vec![7; len]), meta(1), nothing())
+        };
         assert_eq!(write(u64::MAX - 3, 10).await.unwrap_err().errno(), Errno::EFBIG);
         assert_eq!(write((1 << 62) + 1, 10).await.unwrap_err().errno(), Errno::EFBIG);
         assert_eq!(o.objects.attr(id(1)).unwrap().0.size, 0);
@@ -393,7 +406,11 @@ fn a_full_disk_gives_enospc_and_goes_on() {
         let e = loop {
             let n = written.len() as u32 + 1;
             assert!(n < 200, "the disk must get full");
-            match o.objects.write(id(n), Some(0), Bytes::from(vec![n as u8; 1 << 20]), meta(1), nothing()).await {
+            match o
+                .objects
+                .write(id(n), Some(0), Bytes::from(vec![n as u8; 1 << 20]), meta(1), nothing())
+                .await
+            {
                 Ok((_, _, lsn)) => {
                     o.db.durable(lsn).await.unwrap();
                     written.push(n);
@@ -411,7 +428,8 @@ fn a_full_disk_gives_enospc_and_goes_on() {
         // The files go after the commit: until then there may be no room.
         let end = bed.world.now().plus(std::time::Duration::from_secs(20));
         loop {
-            let w = o.objects.write(id(300), Some(0), Bytes::from(vec![5; 1 << 20]), meta(2), nothing()).await;
+            let w =
+                o.objects.write(id(300), Some(0), Bytes::from(vec![5; 1 << 20]), meta(2), nothing()).await;
             match w {
                 Ok(_) => break,
                 Err(e) => assert_eq!(e.errno(), Errno::ENOSPC),
@@ -461,10 +479,15 @@ fn a_failed_flush_stops_the_target() {
     format(&bed.world);
     let o = open(&bed.world, 1);
     bed.rt.block_on(async {
-        let write = |len: usize| o.objects.write(id(1), Some(0), Bytes::from(vec![1; len]), meta(1), nothing());
+        let write =
+            |len: usize| o.objects.write(id(1), Some(0), Bytes::from(vec![1; len]), meta(1), nothing());
         let (_, _, lsn) = write(100_000).await.unwrap();
         o.db.durable(lsn).await.unwrap();
-        let plan = FaultPlan { sync_error_ppm: 1_000_000, only_below: Some("/t/objects".into()), ..FaultPlan::default() };
+        let plan = FaultPlan {
+            sync_error_ppm: 1_000_000,
+            only_below: Some("/t/objects".into()),
+            ..FaultPlan::default()
+        };
         bed.disk.set_faults(plan);
         assert_eq!(write(100_000).await.unwrap_err().errno(), Errno::EROFS);
         assert!(o.db.stopped().unwrap().contains("cannot flush object file"), "{:?}", o.db.stopped());
@@ -539,7 +562,10 @@ fn a_gap_never_shows_what_an_unfinished_write_left() {
         let o = open(&bed.world_on(&disk), 3);
         let got = bed.rt.block_on(content(&o, 1));
         assert_eq!(got.len(), 150_010);
-        assert!(got[..70_000].iter().all(|b| *b == 1) && got[70_000..150_000].iter().all(|b| *b == 0), "round {round}");
+        assert!(
+            got[..70_000].iter().all(|b| *b == 1) && got[70_000..150_000].iter().all(|b| *b == 0),
+            "round {round}"
+        );
     }
 }
 
@@ -568,7 +594,10 @@ fn a_slot_is_not_reused_before_the_move_out_of_it_is_committed() {
     let bed = Bed::new();
     format(&bed.world);
     let gate = Arc::new(world::sync::Semaphore::new(1000));
-    let world = World { tasks: Arc::new(Gated { inner: bed.world.tasks.clone(), gate: gate.clone() }), ..bed.world.clone() };
+    let world = World {
+        tasks: Arc::new(Gated { inner: bed.world.tasks.clone(), gate: gate.clone() }),
+        ..bed.world.clone()
+    };
     let o = open(&world, 1);
     bed.rt.block_on(async {
         let write = |n: u32, off: u64, len: usize| {
@@ -613,7 +642,10 @@ fn a_write_whose_caller_went_away_is_done_or_not_begun() {
     let bed = Bed::new();
     format(&bed.world);
     let gate = Arc::new(world::sync::Semaphore::new(1000));
-    let world = World { tasks: Arc::new(Gated { inner: bed.world.tasks.clone(), gate: gate.clone() }), ..bed.world.clone() };
+    let world = World {
+        tasks: Arc::new(Gated { inner: bed.world.tasks.clone(), gate: gate.clone() }),
+        ..bed.world.clone()
+    };
     let o = open(&world, 1);
     bed.rt.block_on(async {
         for round in 1..30u8 {
@@ -622,7 +654,8 @@ fn a_write_whose_caller_went_away_is_done_or_not_begun() {
             let all = gate.acquire_many(1000).await.unwrap();
             let write = o.objects.write(id(1), Some(0), big.clone(), meta(1), nothing());
             // Gives up while the write waits for its thread, or soon after.
-            let given_up = bed.world.timeout(std::time::Duration::from_micros(u64::from(round) * 50), write).await;
+            let given_up =
+                bed.world.timeout(std::time::Duration::from_micros(u64::from(round) * 50), write).await;
             assert!(given_up.is_none());
             drop(all);
             let now = content(&o, 1).await;

@@ -72,7 +72,14 @@ pub(crate) struct Journal {
 impl Journal {
     /// An empty journal in `dir`; the first record will be `next_lsn`. `next_number` is above every name in
     /// the folder.
-    pub fn new(world: &World, dir: String, epoch: u32, segment_bytes: u64, next_lsn: Lsn, next_number: u64) -> Journal {
+    pub fn new(
+        world: &World,
+        dir: String,
+        epoch: u32,
+        segment_bytes: u64,
+        next_lsn: Lsn,
+        next_number: u64,
+    ) -> Journal {
         Journal {
             world: world.clone(),
             dir,
@@ -110,10 +117,9 @@ impl Journal {
         let lsn = self.next_lsn;
         let active = self.active.as_mut().expect("rolled above");
         record::seal(&mut rec, RecordHeader { lsn, epoch: self.epoch, committed, segment: active.number });
-        active
-            .file
-            .write_at(&rec, active.pos)
-            .map_err(|e| StoreError::Stopped(format!("cannot write journal segment '{}': {e}", active.path)))?;
+        active.file.write_at(&rec, active.pos).map_err(|e| {
+            StoreError::Stopped(format!("cannot write journal segment '{}': {e}", active.path))
+        })?;
         active.pos += need;
         self.next_lsn += 1;
         Ok(lsn)
@@ -134,7 +140,9 @@ impl Journal {
         };
         let number = self.next_number;
         let path = segment::log_path(&self.dir, number);
-        let fatal = |what: &str, e: std::io::Error| StoreError::Stopped(format!("cannot {what} journal segment '{path}': {e}"));
+        let fatal = |what: &str, e: std::io::Error| {
+            StoreError::Stopped(format!("cannot {what} journal segment '{path}': {e}"))
+        };
         let header = SegmentHeader { epoch: self.epoch, number, first_lsn: self.next_lsn, committed };
         spare.file.write_at(&header.encode(), 0).map_err(|e| fatal("write", e))?;
         self.world.disk.rename(&spare.path, &path).map_err(|e| fatal("name", e))?;
@@ -214,10 +222,16 @@ impl Journal {
         if self.spares.len() < SPARES_KEPT && s.bytes == self.segment_bytes.next_multiple_of(4096) {
             let path = segment::spare_path(&self.dir, self.next_number);
             self.next_number += 1;
-            self.world.disk.rename(&s.path, &path).map_err(StoreError::io("cannot rename journal segment", &s.path))?;
+            self.world
+                .disk
+                .rename(&s.path, &path)
+                .map_err(StoreError::io("cannot rename journal segment", &s.path))?;
             self.spares.push_back(Spare { path, file: s.file, bytes: s.bytes });
         } else {
-            self.world.disk.unlink(&s.path).map_err(StoreError::io("cannot remove journal segment", &s.path))?;
+            self.world
+                .disk
+                .unlink(&s.path)
+                .map_err(StoreError::io("cannot remove journal segment", &s.path))?;
         }
         Ok(())
     }

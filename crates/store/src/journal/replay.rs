@@ -46,7 +46,8 @@ impl Replay {
         let segments = read_segments(world, dir, &mut out)?;
         out.last_epoch = segments.iter().filter_map(|s| s.header).map(|h| h.epoch).max().unwrap_or(0);
         // Earlier segments are left-overs of a trim that was not finished.
-        let start = segments.iter().rposition(|s| s.header.is_some_and(|h| h.first_lsn <= applied + 1)).unwrap_or(0);
+        let start =
+            segments.iter().rposition(|s| s.header.is_some_and(|h| h.first_lsn <= applied + 1)).unwrap_or(0);
         out.collect(&segments[start..], applied)?;
         Ok(out)
     }
@@ -83,7 +84,8 @@ impl Replay {
             }
             if r.lsn > applied {
                 let txn = record::decode_txn(payload).ok_or_else(|| {
-                    let why = format!("record {} at byte {pos} has a good checksum but does not decode", r.lsn);
+                    let why =
+                        format!("record {} at byte {pos} has a good checksum but does not decode", r.lsn);
                     StoreError::damaged("journal segment", &s.path, why)
                 })?;
                 self.records.push((r.lsn, txn));
@@ -112,8 +114,9 @@ impl Replay {
         for s in segments {
             let committed = s.header.map_or(0, |h| h.committed).max(newest(s).committed);
             if committed >= missing {
-                let why =
-                    format!("record {missing} is missing or unreadable, though records up to {committed} were durable");
+                let why = format!(
+                    "record {missing} is missing or unreadable, though records up to {committed} were durable"
+                );
                 return Err(StoreError::damaged("journal segment", &s.path, why));
             }
         }
@@ -135,8 +138,10 @@ fn read_segments(world: &World, dir: &str, out: &mut Replay) -> Result<Vec<Segme
             Name::Log(n) => n,
         };
         out.next_number = out.next_number.max(number.saturating_add(1));
-        let file =
-            world.disk.open(&path, OpenMode::WRITE).map_err(StoreError::io("cannot open journal segment", &path))?;
+        let file = world
+            .disk
+            .open(&path, OpenMode::WRITE)
+            .map_err(StoreError::io("cannot open journal segment", &path))?;
         let bytes = segment::read_all(&*file, &path)?;
         // What is read here may so far be in the page cache only (a killed process): it counts from now
         // on, so it must not get lost any more.

@@ -99,7 +99,9 @@ pub(crate) enum Name {
 }
 
 pub(crate) fn parse_name(name: &str) -> Option<Name> {
-    let number = |s: &str| (s.len() == 16).then(|| u64::from_str_radix(s, 16).ok()).flatten().filter(|n| *n <= POSITION_MAX);
+    let number = |s: &str| {
+        (s.len() == 16).then(|| u64::from_str_radix(s, 16).ok()).flatten().filter(|n| *n <= POSITION_MAX)
+    };
     match name.strip_prefix("spare.") {
         Some(n) => number(n).map(Name::Spare),
         None => number(name.strip_suffix(".log")?).map(Name::Log),
@@ -118,7 +120,8 @@ impl Spare {
     pub fn create(world: &World, dir: &str, number: u64, bytes: u64) -> Result<Spare, StoreError> {
         let path = spare_path(dir, number);
         let mode = OpenMode { truncate: true, ..OpenMode::CREATE };
-        let file = world.disk.open(&path, mode).map_err(StoreError::io("cannot create journal segment", &path))?;
+        let file =
+            world.disk.open(&path, mode).map_err(StoreError::io("cannot create journal segment", &path))?;
         if let Err(e) = file.allocate(0, 0, bytes) {
             let _ = world.disk.unlink(&path);
             return Err(StoreError::io("cannot allocate journal segment", &path)(e));

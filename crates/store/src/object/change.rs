@@ -43,7 +43,15 @@ impl After {
 
 impl Change {
     pub fn new(id: ObjectId, old: ObjectRecord) -> Change {
-        Change { id, old, redo: Vec::new(), names_owner: false, taken: None, created: false, after: After::default() }
+        Change {
+            id,
+            old,
+            redo: Vec::new(),
+            names_owner: false,
+            taken: None,
+            created: false,
+            after: After::default(),
+        }
     }
 
     pub fn size(&self) -> u64 {
@@ -249,7 +257,8 @@ impl Objects {
     pub(super) fn read_slot(&self, p: Place, off: u64, buf: &mut [u8]) -> Result<(), StoreError> {
         let key = FileKey::Container(p.class, p.container);
         let file = self.files.get(key)?;
-        read_padded(&*file, buf, p.start() + off).map_err(StoreError::io("cannot read container", &self.files.path(key)))
+        read_padded(&*file, buf, p.start() + off)
+            .map_err(StoreError::io("cannot read container", &self.files.path(key)))
     }
 
     /// Writes bytes of a slot, to the page cache and to the change's redo list.
@@ -306,7 +315,8 @@ impl Objects {
         let key = FileKey::Own(c.id);
         let path = self.files.path(key);
         let mode = OpenMode { truncate: true, ..OpenMode::CREATE };
-        let file = self.world.disk.open(&path, mode).map_err(StoreError::io("cannot create object file", &path))?;
+        let file =
+            self.world.disk.open(&path, mode).map_err(StoreError::io("cannot create object file", &path))?;
         c.created = true;
         self.files.keep(key, file.clone());
         file.write_at(&content, 0).map_err(StoreError::io("cannot write object file", &path))?;
@@ -326,7 +336,8 @@ impl Objects {
 
     pub(super) fn flush_own(&self, c: &mut Change, file: &dyn DiskFile) -> Result<(), StoreError> {
         let key = FileKey::Own(c.id);
-        let sync = || file.sync_data().map_err(StoreError::io("cannot flush object file", &self.files.path(key)));
+        let sync =
+            || file.sync_data().map_err(StoreError::io("cannot flush object file", &self.files.path(key)));
         self.files.flush_by_change(sync).map_err(|e| self.lost(e))?;
         self.files.clean(key);
         c.redo.push(Redo::Flushed { object: c.id });

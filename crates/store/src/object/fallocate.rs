@@ -103,7 +103,8 @@ impl Objects {
             let r = Range::check(mode, off, len, old.attr.size).map_err(StoreError::Errno)?;
             // Own files: the host may have a lot to do for a large range.
             let quick = old.location != Location::Own && !r.needs_own(&old);
-            me.run(vec![guard], quick, move |o| o.fallocate_locked(Change::new(id, old), r, &meta, finish)).await
+            me.run(vec![guard], quick, move |o| o.fallocate_locked(Change::new(id, old), r, &meta, finish))
+                .await
         })
     }
 

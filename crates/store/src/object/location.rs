@@ -171,7 +171,11 @@ impl ObjectRecord {
 
     pub fn decode(id: ObjectId, bytes: &[u8]) -> Result<ObjectRecord, StoreError> {
         ObjectRecord::decode_parts(bytes).ok_or_else(|| {
-            StoreError::damaged("object", &id.to_string(), "its record does not decode (or is of a later version)")
+            StoreError::damaged(
+                "object",
+                &id.to_string(),
+                "its record does not decode (or is of a later version)",
+            )
         })
     }
 }

@@ -80,7 +80,9 @@ impl Objects {
     /// Attributes and the newest transaction they depend on; an object that was never written is empty.
     pub fn attr(&self, id: ObjectId) -> Result<(ObjectAttr, Lsn), StoreError> {
         let (mut rec, lsn) = match self.load(id) {
-            Err(StoreError::Errno(Errno::ESTALE)) => return Ok((ObjectAttr::default(), self.db.last_submitted())),
+            Err(StoreError::Errno(Errno::ESTALE)) => {
+                return Ok((ObjectAttr::default(), self.db.last_submitted()));
+            }
             other => other?,
         };
         let Some(rec) = &mut rec else { return Ok((ObjectAttr::default(), lsn)) };
@@ -99,7 +101,11 @@ impl Objects {
     }
 
     /// Every object with its file, for fsck: (object, file, attributes).
-    pub fn list(&self, after: Option<ObjectId>, limit: usize) -> Result<Vec<(ObjectId, Fid, ObjectAttr)>, StoreError> {
+    pub fn list(
+        &self,
+        after: Option<ObjectId>,
+        limit: usize,
+    ) -> Result<Vec<(ObjectId, Fid, ObjectAttr)>, StoreError> {
         let from = match after {
             Some(id) => {
                 let mut k = location::object_key(id);
@@ -112,8 +118,9 @@ impl Objects {
         pairs
             .into_iter()
             .map(|(k, v)| {
-                let id = location::id_of_key(&k)
-                    .ok_or_else(|| StoreError::damaged("object", &self.dir, format!("key {k:02x?} has a wrong length")))?;
+                let id = location::id_of_key(&k).ok_or_else(|| {
+                    StoreError::damaged("object", &self.dir, format!("key {k:02x?} has a wrong length"))
+                })?;
                 let rec = ObjectRecord::decode(id, &v)?;
                 Ok((id, rec.file, rec.attr))
             })

@@ -1,10 +1,10 @@
 //! Opening: which slots are taken, files that belong to nobody, tombstones that are old enough.
 
+use super::Objects;
 use super::files::Files;
 use super::location::{self, Location, ObjectRecord};
 use super::locks::Locks;
 use super::slots::Slots;
-use super::Objects;
 use crate::{Db, StoreError, Txn};
 use model::ObjectId;
 use std::sync::{Arc, Mutex, Weak};
@@ -33,7 +33,9 @@ impl Objects {
     pub fn open(world: &World, dir: &str, db: Arc<Db>) -> Result<Arc<Objects>, StoreError> {
         for d in [location::packed_dir(dir), location::own_root(dir)] {
             if !world.disk.exists(&d).map_err(StoreError::io("cannot look at", &d))? {
-                return Err(StoreError::Refused(format!("'{dir}' holds no OST ('{d}' is missing): run mkfs.nacre --ost")));
+                return Err(StoreError::Refused(format!(
+                    "'{dir}' holds no OST ('{d}' is missing): run mkfs.nacre --ost"
+                )));
             }
         }
         let files = Files::new(world, dir);
@@ -153,8 +155,9 @@ fn claim_slots(db: &Db, dir: &str) -> Result<Slots, StoreError> {
     loop {
         let pairs = db.scan(&from, &[location::TAG_OBJECT + 1], STEP)?;
         for (k, v) in &pairs {
-            let id = location::id_of_key(k)
-                .ok_or_else(|| StoreError::damaged("table", dir, format!("object key {k:02x?} has a wrong length")))?;
+            let id = location::id_of_key(k).ok_or_else(|| {
+                StoreError::damaged("table", dir, format!("object key {k:02x?} has a wrong length"))
+            })?;
             if let Location::Packed(p) = ObjectRecord::decode(id, v)?.location
                 && !slots.claim(p)
             {

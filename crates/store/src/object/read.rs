@@ -1,9 +1,9 @@
 //! read: bytes of an object.
 
+use super::Objects;
 use super::change::read_padded;
 use super::files::FileKey;
 use super::location::{Location, ObjectRecord, PACKED_MAX_BYTES};
-use super::Objects;
 use crate::{Lsn, StoreError};
 use model::ObjectId;
 use std::sync::Arc;
@@ -14,12 +14,7 @@ pub type ReadResult = Result<(Vec<u8>, u64, Lsn), StoreError>;
 impl Objects {
     /// Bytes (short at the object's end), the object's size, and what they depend on. `ESTALE`: the object
     /// was destroyed.
-    pub fn read(
-        self: &Arc<Self>,
-        id: ObjectId,
-        off: u64,
-        len: u32,
-    ) -> world::BoxFuture<ReadResult> {
+    pub fn read(self: &Arc<Self>, id: ObjectId, off: u64, len: u32) -> world::BoxFuture<ReadResult> {
         let me = self.clone();
         Box::pin(async move {
             let guard = me.locks.read(id).await;
@@ -32,13 +27,18 @@ impl Objects {
                 let _guard = guard;
                 me.read_locked(id, &rec, off, n)
             };
-            let bytes =
-                if n as u64 > PACKED_MAX_BYTES { world.blocking(read).await } else { read() };
+            let bytes = if n as u64 > PACKED_MAX_BYTES { world.blocking(read).await } else { read() };
             Ok((bytes?, size, lsn))
         })
     }
 
-    fn read_locked(&self, id: ObjectId, rec: &ObjectRecord, off: u64, n: usize) -> Result<Vec<u8>, StoreError> {
+    fn read_locked(
+        &self,
+        id: ObjectId,
+        rec: &ObjectRecord,
+        off: u64,
+        n: usize,
+    ) -> Result<Vec<u8>, StoreError> {
         let mut buf = vec![0; n];
         if n == 0 {
             return Ok(buf);

@@ -7,8 +7,8 @@
 use super::fallocate::allocate_or_zero;
 use super::location::{container_path, own_dir, own_path, packed_dir};
 use super::redo::Redo;
-use crate::db::{Lsn, Txn};
 use crate::StoreError;
+use crate::db::{Lsn, Txn};
 use model::ObjectId;
 use std::collections::{BTreeMap, BTreeSet};
 use world::{OpenMode, World};
@@ -31,7 +31,9 @@ impl<'a> Work<'a> {
                 Redo::Flushed { object } | Redo::Unlink { object } => {
                     w.own.insert(*object, vec![r]);
                 }
-                Redo::WriteOwn { object, .. } | Redo::Truncate { object, .. } | Redo::Allocate { object, .. } => {
+                Redo::WriteOwn { object, .. }
+                | Redo::Truncate { object, .. }
+                | Redo::Allocate { object, .. } => {
                     w.own.entry(*object).or_default().push(r);
                 }
             }
@@ -45,7 +47,10 @@ pub(crate) fn replay(world: &World, dir: &str, records: &[(Lsn, Txn)]) -> Result
     let work = Work::collect(records);
     for ((class, container), redo) in &work.containers {
         let path = container_path(dir, *class, *container);
-        let file = world.disk.open(&path, OpenMode::CREATE).map_err(StoreError::io("cannot open container", &path))?;
+        let file = world
+            .disk
+            .open(&path, OpenMode::CREATE)
+            .map_err(StoreError::io("cannot open container", &path))?;
         for r in redo {
             let Redo::WritePacked { place, offset, data, .. } = r else { unreachable!("collected above") };
             file.write_at(data, place.start() + u64::from(*offset))
@@ -82,7 +87,8 @@ fn replay_own(world: &World, dir: &str, id: ObjectId, redo: &[&Redo]) -> Result<
     if redo.iter().all(|r| matches!(r, Redo::Flushed { .. })) {
         return Ok(false);
     }
-    let file = world.disk.open(&path, OpenMode::WRITE).map_err(StoreError::io("cannot open object file", &path))?;
+    let file =
+        world.disk.open(&path, OpenMode::WRITE).map_err(StoreError::io("cannot open object file", &path))?;
     for r in redo {
         let what = "cannot redo a change of object file";
         match r {

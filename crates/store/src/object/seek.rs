@@ -1,8 +1,8 @@
 //! seek: the next data or hole.
 
+use super::Objects;
 use super::files::FileKey;
 use super::location::{Location, ObjectRecord};
-use super::Objects;
 use crate::StoreError;
 use model::ObjectId;
 
@@ -22,7 +22,8 @@ impl Objects {
                 let key = FileKey::Own(id);
                 let file = self.files.get(key)?;
                 let found = if hole { file.seek_hole(off) } else { file.seek_data(off) };
-                let found = found.map_err(StoreError::io("cannot seek in object file", &self.files.path(key)))?;
+                let found =
+                    found.map_err(StoreError::io("cannot seek in object file", &self.files.path(key)))?;
                 // A file shorter than its object ends in a hole.
                 if hole { Some(found.unwrap_or(off)) } else { found }
             }

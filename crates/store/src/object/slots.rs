@@ -36,7 +36,8 @@ impl Slots {
         }
         let container = *c.roomy.first().expect("made above");
         let words = &mut c.containers[container as usize];
-        let (i, w) = words.iter_mut().enumerate().find(|(_, w)| **w != u64::MAX).expect("the container is roomy");
+        let (i, w) =
+            words.iter_mut().enumerate().find(|(_, w)| **w != u64::MAX).expect("the container is roomy");
         let bit = w.trailing_ones();
         *w |= 1 << bit;
         let slot = i as u32 * 64 + bit;

@@ -35,7 +35,8 @@ impl Objects {
                 return Err(StoreError::Errno(Errno::EFBIG));
             }
             let quick = !outgrows(&old, size);
-            me.run(vec![guard], quick, move |o| o.truncate_locked(Change::new(id, old), size, &meta, finish)).await
+            me.run(vec![guard], quick, move |o| o.truncate_locked(Change::new(id, old), size, &meta, finish))
+                .await
         })
     }
 

@@ -64,7 +64,9 @@ impl Objects {
             let target = Target::choose(&old, off, end);
             let quick = data.len() as u64 <= PACKED_MAX_BYTES && target != Target::NewOwn;
             let (attr, lsn) = me
-                .run(vec![guard], quick, move |o| o.write_locked(Change::new(id, old), target, off, data, &meta, finish))
+                .run(vec![guard], quick, move |o| {
+                    o.write_locked(Change::new(id, old), target, off, data, &meta, finish)
+                })
                 .await?;
             Ok((off, attr, lsn))
         })
@@ -125,7 +127,13 @@ impl Objects {
         Ok(Location::Packed(p))
     }
 
-    fn write_new_slot(&self, c: &mut Change, class: u8, off: u64, data: &[u8]) -> Result<Location, StoreError> {
+    fn write_new_slot(
+        &self,
+        c: &mut Change,
+        class: u8,
+        off: u64,
+        data: &[u8],
+    ) -> Result<Location, StoreError> {
         let mut bytes = self.small_content(&c.old)?;
         bytes.resize(usize::try_from(c.size()).expect("a slot's size"), 0);
         splice(&mut bytes, off, data);

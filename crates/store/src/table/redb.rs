@@ -4,7 +4,7 @@
 use super::{Snapshot, Table};
 use crate::StoreError;
 use crate::db::Lsn;
-use redb::{Database, ReadableDatabase, ReadOnlyTable, StorageBackend, TableDefinition};
+use redb::{Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
 use std::io;
 use std::sync::Arc;
 use world::{DiskFile, OpenMode, World};
@@ -83,7 +83,11 @@ pub(super) fn checksum(key: &[u8], value: &[u8]) -> [u8; CHECKSUM_BYTES] {
 }
 
 /// Runs something of redb, which panics on some kinds of damage.
-fn guarded<T>(what: &'static str, path: &str, f: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+fn guarded<T>(
+    what: &'static str,
+    path: &str,
+    f: impl FnOnce() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_or_else(|_| {
         let why = format!("{what}: its pages make no sense (see the panic message in the log)");
         Err(StoreError::damaged("table", path, why))
@@ -112,7 +116,8 @@ impl RedbTable {
 
     pub fn open(world: &World, dir: &str, cache_bytes: usize) -> Result<RedbTable, StoreError> {
         let path = path(dir);
-        let file = world.disk.open(&path, OpenMode::WRITE).map_err(StoreError::io("cannot open table", &path))?;
+        let file =
+            world.disk.open(&path, OpenMode::WRITE).map_err(StoreError::io("cannot open table", &path))?;
         if file.stat().map_err(StoreError::io("cannot open table", &path))?.len == 0 {
             return Err(StoreError::damaged("table", &path, "it is empty: run mkfs.nacre again"));
         }
@@ -149,7 +154,8 @@ impl RedbTable {
         let tx = self.db.begin_read().map_err(failed(what, &self.path))?;
         let meta = tx.open_table(META).map_err(failed(what, &self.path))?;
         let v = meta.get(key).map_err(failed(what, &self.path))?;
-        v.map(|v| v.value()).ok_or_else(|| StoreError::damaged("table", &self.path, format!("it has no '{key}'")))
+        v.map(|v| v.value())
+            .ok_or_else(|| StoreError::damaged("table", &self.path, format!("it has no '{key}'")))
     }
 }
 
@@ -184,7 +190,11 @@ impl RedbSnapshot {
     fn verified<'a>(&self, key: &[u8], stored: &'a [u8]) -> Result<&'a [u8], StoreError> {
         match stored.split_first_chunk::<CHECKSUM_BYTES>() {
             Some((sum, v)) if *sum == checksum(key, v) => Ok(v),
-            _ => Err(StoreError::damaged("table", &self.path, format!("the checksum of key {key:02x?} differs"))),
+            _ => Err(StoreError::damaged(
+                "table",
+                &self.path,
+                format!("the checksum of key {key:02x?} differs"),
+            )),
         }
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use store::DbOptions;
 use world::World;
 use world::mem::MemDisk;
-use world::rng::Rng;
 use world::real::Runtime;
+use world::rng::Rng;
 
 pub struct Bed {
     pub world: World,
@@ -34,7 +34,12 @@ impl Bed {
 
 /// Small limits, so that segments roll and checkpoints happen all the time.
 pub fn tiny() -> DbOptions {
-    DbOptions { segment_bytes: 8192, checkpoint_txns: 20, checkpoint_bytes: 1 << 20, table_cache_bytes: 1 << 20 }
+    DbOptions {
+        segment_bytes: 8192,
+        checkpoint_txns: 20,
+        checkpoint_bytes: 1 << 20,
+        table_cache_bytes: 1 << 20,
+    }
 }
 
 /// What a power cut leaves, as a disk of its own: background work of the old life, which a test cannot stop
