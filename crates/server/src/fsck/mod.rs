@@ -86,7 +86,12 @@ pub fn main(args: &[OsString]) -> i32 {
         return EXIT_CLEAN;
     }
     match FsckOptions::parse(args) {
-        Ok(o) => run(o, &mut std::io::stdout()),
+        Ok(o) => {
+            // The table's engine panics over pages that make no sense; the store turns that into an error, so
+            // one line says enough.
+            std::panic::set_hook(Box::new(|p| eprintln!("nacre fsck: {p}")));
+            run(o, &mut std::io::stdout())
+        }
         Err(e) => {
             eprintln!("nacre fsck: {e}\n\n{USAGE}");
             EXIT_USAGE
@@ -168,7 +173,7 @@ async fn check_open(open: &[targets::Target], opts: &FsckOptions, report: &mut R
     };
     for t in open.iter().filter(|t| t.role == Role::Ost) {
         report.say(&format!("{}: objects", t.label));
-        objects::check(t, opts, report).await?;
+        objects::check(t, names.as_ref(), opts, report).await?;
         if let Some(n) = &names {
             cross::check(t, n, opts.repair, report).await?;
         }

@@ -1,6 +1,7 @@
 //! An object target by itself: records, locations, files, tombstones.
 
 use super::FsckOptions;
+use super::cross::Names;
 use super::report::{Problem, Report};
 use super::targets::Target;
 use model::{ObjectId, limits};
@@ -38,11 +39,16 @@ pub fn for_each(
     }
 }
 
-pub async fn check(t: &Target, opts: &FsckOptions, report: &mut Report<'_>) -> Result<(), String> {
+pub async fn check(
+    t: &Target,
+    names: Option<&Names<'_>>,
+    opts: &FsckOptions,
+    report: &mut Report<'_>,
+) -> Result<(), String> {
     let mut slots: BTreeMap<Place, ObjectId> = BTreeMap::new();
     let mut readable = Vec::new();
     for_each(t, TAG_OBJECT, |k, v| {
-        if let Some((id, size)) = check_record(t, k, v, &mut slots, report)?
+        if let Some((id, size)) = check_record(t, names, k, v, &mut slots, report)?
             && opts.read_data
         {
             readable.push((id, size));
@@ -75,6 +81,7 @@ pub async fn check(t: &Target, opts: &FsckOptions, report: &mut Report<'_>) -> R
 /// Checks one record; (object, size) if it can be read.
 fn check_record(
     t: &Target,
+    names: Option<&Names<'_>>,
     k: &[u8],
     v: &[u8],
     slots: &mut BTreeMap<Place, ObjectId>,
@@ -94,8 +101,9 @@ fn check_record(
     report.totals.objects += 1;
     report.totals.object_bytes = report.totals.object_bytes.saturating_add(r.attr.size);
     let size = r.attr.size;
+    let path = || names.and_then(|n| n.path(r.file));
     let mut wrong = |kind, what: String| {
-        report.problem(Problem::new(&t.label, kind, what).object(id).file(r.file, None));
+        report.problem(Problem::new(&t.label, kind, what).object(id).file(r.file, path()));
     };
     if size > limits::FILE_SIZE_MAX_BYTES {
         wrong("bad-size", format!("an object claims {size} bytes"));

@@ -250,6 +250,7 @@ fn lost_and_destroyed_data_is_reported_and_left() {
     let file = bed.world.disk.open(&path, OpenMode::WRITE).unwrap();
     file.set_len(1000).unwrap();
     bed.broken("has 1000 bytes, its record says 200000", false);
+    bed.broken("path /dir/big", false);
     file.set_len(200_000).unwrap();
     bed.with_db(ost, |db| {
         let objects = Objects::open(&bed.world, &bed.dir(ost), db.clone()).unwrap();
