@@ -79,3 +79,26 @@ fn a_soft_mount_gives_up() {
         .await;
     });
 }
+
+/// With every server dead an unmount ends soon, and so does what waited for them.
+#[test]
+fn an_unmount_does_not_wait_for_the_dead() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let a = c.mount().await;
+        let f = striped(&a, "f", 1).await;
+        c.stop_ost(0).await;
+        c.stop_mdt().await;
+        c.stop_mgs().await;
+        let (fs, fid) = (a.clone(), f.fid);
+        let write = c.spawn(async move { fs.write(call(), fid, 0, false, false, Bytes::from_static(b"x")).await });
+        let fs = a.clone();
+        let look = c.spawn(async move { fs.clone().lookup(call(), fs.root(), b"f".to_vec()).await });
+        c.world.sleep(Duration::from_millis(50)).await;
+        let start = c.world.now();
+        a.clone().unmount().await;
+        assert!(c.world.now().since(start) < Duration::from_secs(3));
+        assert!(c.within(write).await.unwrap().is_err());
+        assert!(c.within(look).await.unwrap().is_err());
+    });
+}
