@@ -198,6 +198,34 @@ fn an_ost_of_another_file_system_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// A target that was taken along from a file system of the same name.
+#[test]
+fn a_target_of_a_namesake_is_refused() -> Result<()> {
+    let s = Scratch::new("twins");
+    let nacre = |verb: &str, name: &str| -> Result<String> {
+        let mut c = tool("nacre");
+        c.arg(verb).arg("--dir").arg(s.path().join(name));
+        match verb {
+            "up" => c.args(["--osts", "1", "--fsname", "twin"]),
+            "status" => c.arg("--json"),
+            _ => &mut c,
+        };
+        ok_within(&mut c, LIMIT)
+    };
+    nacre("up", "a")?;
+    nacre("down", "a")?;
+    nacre("up", "b")?;
+    let status: serde_json::Value = serde_json::from_str(&nacre("status", "b")?)?;
+    let result = (|| -> Result<()> {
+        let mgs = status["processes"][0]["nid"].as_str().context("nid")?;
+        let ost = s.path().join("a/ost0000");
+        ok_within(tool("tunefs.nacre").arg("--quiet").arg(format!("--mgsnode={mgs}")).arg(&ost), LIMIT)?;
+        nacred_refuses(&["--nid", "127.250.1.81@tcp"], &[&ost], "another file system of the name 'twin'")
+    })();
+    nacre("down", "b")?;
+    result
+}
+
 /// A small disk in memory.
 struct SmallDisk(PathBuf);
 

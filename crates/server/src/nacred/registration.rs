@@ -117,11 +117,21 @@ impl Link {
         };
         match self.import.call(RequestContext::default(), msg, Bytes::new()).await {
             Ok(r) => self.registered(t, &r.reply).await,
-            Err(e @ (Errno::EADDRINUSE | Errno::EEXIST)) if s.first_time => {
-                let why = format!(
-                    "the MGS has another target as {} already ({e}): format with another --index, or with --replace if that one is lost",
-                    t.label()
-                );
+            Err(e @ (Errno::EADDRINUSE | Errno::EINVAL | Errno::ESTALE)) => {
+                // It never gets better by itself, and two servers of one index must not be.
+                let (label, fsname) = (t.label(), &s.fsname);
+                let why = match e {
+                    Errno::EADDRINUSE => format!(
+                        "the MGS has another target as {label} ({e}): format with another --index, or with --replace if that one is lost"
+                    ),
+                    Errno::ESTALE => format!(
+                        "the MGS knows a later start of {label} ({e}): this folder is an old copy of it, serve the newer one"
+                    ),
+                    _ => format!(
+                        "the MGS at {} manages another file system of the name '{fsname}' ({e}): give its own with tunefs.nacre --mgsnode",
+                        self.import.current_nid()
+                    ),
+                };
                 *t.refused.lock().expect("no holder panics") = Some(why);
                 false
             }
