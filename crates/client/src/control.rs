@@ -271,8 +271,10 @@ pub fn open(path: impl AsRef<std::path::Path>) -> Result<OwnedFd, ControlError> 
 
 /// Asks the mount that `fd` lies on. `errno` of the error is `ENOTTY` if that is no Nacre mount.
 pub fn call(fd: impl AsFd, request: &Request) -> Result<Reply, ControlError> {
-    let json = serde_json::to_vec(request)
-        .map_err(|e| ControlError { errno: Errno::EINVAL.0, message: format!("request cannot be encoded: {e}") })?;
+    let json = serde_json::to_vec(request).map_err(|e| ControlError {
+        errno: Errno::EINVAL.0,
+        message: format!("request cannot be encoded: {e}"),
+    })?;
     if json.len() > BUFFER_BYTES - HEADER_BYTES {
         return Err(Errno::E2BIG.into());
     }
@@ -299,7 +301,10 @@ pub fn call(fd: impl AsFd, request: &Request) -> Result<Reply, ControlError> {
     match serde_json::from_slice(&reply) {
         Ok(Response::Ok(r)) => Ok(r),
         Ok(Response::Error(e)) => Err(e),
-        Err(e) => Err(ControlError { errno: Errno::EPROTO.0, message: format!("unreadable reply of the mount: {e}") }),
+        Err(e) => Err(ControlError {
+            errno: Errno::EPROTO.0,
+            message: format!("unreadable reply of the mount: {e}"),
+        }),
     }
 }
 

@@ -136,7 +136,10 @@ impl Fs {
             cred: call.cred.clone(),
             jobid: self.params.jobid(call),
             client_nid: self.opt.bind.map_or(String::new(), |addr| Nid { addr, net: 0 }.to_string()),
-            deadline_ms: self.opt.soft_timeout.map_or(0, |d| u32::try_from(d.as_millis()).unwrap_or(u32::MAX)),
+            deadline_ms: self
+                .opt
+                .soft_timeout
+                .map_or(0, |d| u32::try_from(d.as_millis()).unwrap_or(u32::MAX)),
             trace_id: self.next_trace.fetch_add(1, Ordering::Relaxed),
             client_time: self.world.wall(),
             ..RequestContext::default()

@@ -93,7 +93,8 @@ impl Fs {
             self.rollbacks.note(spec.id, self.overlapped(&spec));
         }
         let mut waiter = self.locks.begin(spec.clone());
-        let mut asked = Asked { fs: self.clone(), spec: spec.clone(), sending: AtomicBool::new(false), settled: false };
+        let mut asked =
+            Asked { fs: self.clone(), spec: spec.clone(), sending: AtomicBool::new(false), settled: false };
         let r = self.lock_settled(&asked, wait, &mut waiter).await;
         asked.settled = true;
         self.rollbacks.remove(spec.id);
@@ -136,9 +137,8 @@ impl Fs {
             let _ = fs.locks.answered(id, r);
             r
         };
-        let cleanup = move |_: R<bool>| -> world::BoxFuture<()> {
-            Box::pin(async move { late.give_up(spec).await })
-        };
+        let cleanup =
+            move |_: R<bool>| -> world::BoxFuture<()> { Box::pin(async move { late.give_up(spec).await }) };
         Detached::new(self, "client-enqueue", work, cleanup).await
     }
 
@@ -210,7 +210,13 @@ impl Fs {
     }
 
     /// Keeps other mounts off `start..=end` of a file for one operation.
-    pub(crate) async fn extent_lock(self: &Arc<Self>, fid: Fid, mode: LockMode, start: u64, end: u64) -> R<ExtentLock> {
+    pub(crate) async fn extent_lock(
+        self: &Arc<Self>,
+        fid: Fid,
+        mode: LockMode,
+        start: u64,
+        end: u64,
+    ) -> R<ExtentLock> {
         let id = self.locks.new_id();
         let spec = LockSpec { id, fid, kind: LockKind::Extent, mode, owner: id, pid: 0, start, end };
         if !model::planted::on(model::planted::Bug::NoExtentLock) {
@@ -224,9 +230,21 @@ impl Fs {
         let of_mdt = |fid: Fid| self.locate.mdt_of(fid) == mdt;
         let opens: Vec<_> = self.opens.records().into_iter().filter(|o| of_mdt(o.fid)).collect();
         let locks: Vec<_> = self.locks.reclaim().into_iter().filter(|l| of_mdt(l.fid)).collect();
-        tracing::info!("MDT{mdt:04x} recovers: {} open files and {} locks are reclaimed", opens.len(), locks.len());
-        let opens = opens.chunks(RECLAIM_BATCH).map(|c| Reclaim { opens: c.to_vec(), locks: Vec::new(), last: false });
-        let locks = locks.chunks(RECLAIM_BATCH).map(|c| Reclaim { opens: Vec::new(), locks: c.to_vec(), last: false });
+        tracing::info!(
+            "MDT{mdt:04x} recovers: {} open files and {} locks are reclaimed",
+            opens.len(),
+            locks.len()
+        );
+        let opens = opens.chunks(RECLAIM_BATCH).map(|c| Reclaim {
+            opens: c.to_vec(),
+            locks: Vec::new(),
+            last: false,
+        });
+        let locks = locks.chunks(RECLAIM_BATCH).map(|c| Reclaim {
+            opens: Vec::new(),
+            locks: c.to_vec(),
+            last: false,
+        });
         let mut all: Vec<Reclaim> = opens.chain(locks).collect();
         match all.last_mut() {
             Some(r) => r.last = true,
@@ -241,7 +259,12 @@ impl Fs {
             tracing::warn!("{target}: open file with handle {handle:#x} is gone");
         }
         for l in self.locks.lost(&lost.lost_locks) {
-            tracing::error!("{target}: {:?} lock {:#x} on {} was lost to another client", l.kind, l.id, l.fid);
+            tracing::error!(
+                "{target}: {:?} lock {:#x} on {} was lost to another client",
+                l.kind,
+                l.id,
+                l.fid
+            );
         }
     }
 }

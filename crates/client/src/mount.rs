@@ -27,7 +27,10 @@ impl Fs {
     /// `ENOENT` for an unknown file system or subdirectory, `EIO` if a server does not answer.
     pub async fn mount(world: World, opt: MountOptions) -> Result<Arc<Fs>, MountError> {
         if !fsname_is_valid(&opt.fsname) {
-            return failed(Errno::EINVAL, format!("'{}' is no name of a file system: 1 to 8 of A-Z a-z 0-9 _ -", opt.fsname));
+            return failed(
+                Errno::EINVAL,
+                format!("'{}' is no name of a file system: 1 to 8 of A-Z a-z 0-9 _ -", opt.fsname),
+            );
         }
         if opt.mgs_nids.is_empty() {
             return failed(Errno::EINVAL, "no NID of an MGS is given".to_string());
@@ -63,7 +66,9 @@ impl Fs {
         }
         match self.world.timeout(MDT_PATIENCE, self.lease_for_root()).await {
             Some(Ok(())) => Ok(()),
-            Some(Err(e)) => failed(e, format!("the metadata server of {} leases no FIDs: {e}", self.opt.fsname)),
+            Some(Err(e)) => {
+                failed(e, format!("the metadata server of {} leases no FIDs: {e}", self.opt.fsname))
+            }
             None => self.no_mdt(),
         }
     }
@@ -105,7 +110,11 @@ impl Fs {
 
     fn no_mdt<T>(&self) -> Result<T, MountError> {
         let mdt = TargetId::mdt(self.locate.mdt_of(Fid::ROOT));
-        let said = self.targets.get(mdt).and_then(|t| t.import.refusal()).map_or(String::new(), |(_, text)| format!(" ({text})"));
+        let said = self
+            .targets
+            .get(mdt)
+            .and_then(|t| t.import.refusal())
+            .map_or(String::new(), |(_, text)| format!(" ({text})"));
         let (mdt, secs) = (mdt.label(&self.opt.fsname), MDT_PATIENCE.as_secs());
         failed(Errno::EIO, format!("no answer from {mdt} within {secs} s{said}. Is its server running?"))
     }

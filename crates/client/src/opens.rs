@@ -156,7 +156,9 @@ impl Fs {
             let e = match self.mdt_of(fid).await?.call(self.own_ctx(), msg).await {
                 Ok(e) => e,
                 // Another mount was faster.
-                Err(Errno::EEXIST | Errno::EALREADY | Errno::EBUSY) => self.getattr_entry(self.own_ctx(), fid).await?,
+                Err(Errno::EEXIST | Errno::EALREADY | Errno::EBUSY) => {
+                    self.getattr_entry(self.own_ctx(), fid).await?
+                }
                 Err(e) => return Err(e),
             };
             self.opens.learn(&e);
@@ -171,7 +173,8 @@ impl Fs {
 
     /// An open file from the metadata server's answer.
     pub(crate) fn open_file(&self, handle: u64, flags: u32, e: &Entry) -> OpenFile {
-        let times = ReadTimes { atime: e.attr.atime, mtime: e.attr.mtime, ctime: e.attr.ctime, last_read: None };
+        let times =
+            ReadTimes { atime: e.attr.atime, mtime: e.attr.mtime, ctime: e.attr.ctime, last_read: None };
         OpenFile { fid: e.attr.fid, handle, flags, times: Mutex::new(times) }
     }
 }

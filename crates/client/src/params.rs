@@ -52,12 +52,25 @@ const fn text(name: &'static str, default: &'static str, description: &'static s
 /// Every parameter of a mount.
 pub const DECLARED: &[(Owner, ParamDecl)] = &[
     (Owner::Global, read("version", "Version of this program.")),
-    (Owner::Global, text("jobid_var", "disable", "Where the job id of requests comes from: disable or nodelocal.")),
-    (Owner::Global, text("jobid_name", "%u", "Job id with jobid_var=nodelocal: %u user, %g group, %p process, %% a percent sign.")),
+    (
+        Owner::Global,
+        text("jobid_var", "disable", "Where the job id of requests comes from: disable or nodelocal."),
+    ),
+    (
+        Owner::Global,
+        text(
+            "jobid_name",
+            "%u",
+            "Job id with jobid_var=nodelocal: %u user, %g group, %p process, %% a percent sign.",
+        ),
+    ),
     (Owner::Llite, read("uuid", "UUID under which the servers know this mount.")),
     (Owner::Llite, read("fstype", "Type of the file system.")),
     (Owner::Llite, read("client_type", "Always local client.")),
-    (Owner::Llite, text("stats", "", "Calls by kind with their times in microseconds; writing anything clears them.")),
+    (
+        Owner::Llite,
+        text("stats", "", "Calls by kind with their times in microseconds; writing anything clears them."),
+    ),
     (Owner::Llite, read("open_files", "Files that are open on this mount.")),
     (Owner::Lov, read("numobd", "Object targets in the target map.")),
     (Owner::Lov, read("activeobd", "Object targets that are not deactivated.")),
@@ -71,15 +84,39 @@ pub const DECLARED: &[(Owner, ParamDecl)] = &[
     (Owner::Osc, read("import", "The session: target, state, addresses.")),
     (Owner::Osc, read("ost_server_uuid", "UUID of the target and state of the session.")),
     (Owner::Osc, read("ost_conn_uuid", "NID the target is reached at.")),
-    (Owner::Osc, number("active", ParamKind::Flag, "", "1", "0: calls to this target fail with EIO at once.")),
-    (Owner::Osc, number("max_rpcs_in_flight", RPCS, "requests", "32", "Requests to this target that are under way at a time.")),
+    (
+        Owner::Osc,
+        number("active", ParamKind::Flag, "", "1", "0: calls to this target fail with EIO at once."),
+    ),
+    (
+        Owner::Osc,
+        number(
+            "max_rpcs_in_flight",
+            RPCS,
+            "requests",
+            "32",
+            "Requests to this target that are under way at a time.",
+        ),
+    ),
     (Owner::Osc, number("max_pages_per_rpc", PAGES, "pages of 4 KiB", "1024", "Most data in one request.")),
     (Owner::Mdc, read("state", "State of the session.")),
     (Owner::Mdc, read("import", "The session: target, state, addresses.")),
     (Owner::Mdc, read("mds_server_uuid", "UUID of the target and state of the session.")),
     (Owner::Mdc, read("mds_conn_uuid", "NID the target is reached at.")),
-    (Owner::Mdc, number("active", ParamKind::Flag, "", "1", "0: calls to this target fail with EIO at once.")),
-    (Owner::Mdc, number("max_rpcs_in_flight", RPCS, "requests", "32", "Requests to this target that are under way at a time.")),
+    (
+        Owner::Mdc,
+        number("active", ParamKind::Flag, "", "1", "0: calls to this target fail with EIO at once."),
+    ),
+    (
+        Owner::Mdc,
+        number(
+            "max_rpcs_in_flight",
+            RPCS,
+            "requests",
+            "32",
+            "Requests to this target that are under way at a time.",
+        ),
+    ),
 ];
 
 /// Settings that belong to the mount as a whole.
@@ -141,13 +178,19 @@ impl Fs {
             devices.push((Owner::Mgc, format!("mgc.MGC{}.", m.import.current_nid()), Some(m.clone())));
         }
         for t in self.targets.all() {
-            let (owner, kind) = if t.id.kind == TargetKind::Ost { (Owner::Osc, "osc") } else { (Owner::Mdc, "mdc") };
+            let (owner, kind) =
+                if t.id.kind == TargetKind::Ost { (Owner::Osc, "osc") } else { (Owner::Mdc, "mdc") };
             devices.push((owner, format!("{kind}.{}-{kind}-{inst}.", t.id.label(fs)), Some(t)));
         }
         let mut out = Vec::new();
         for (owner, prefix, target) in devices {
             for (_, decl) in DECLARED.iter().filter(|d| d.0 == owner) {
-                out.push(Item { name: format!("{prefix}{}", decl.name), owner, decl: *decl, target: target.clone() });
+                out.push(Item {
+                    name: format!("{prefix}{}", decl.name),
+                    owner,
+                    decl: *decl,
+                    target: target.clone(),
+                });
             }
         }
         out

@@ -30,7 +30,10 @@ pub(crate) fn component(l: &Layout) -> Result<&Component, Errno> {
             Ok(c)
         }
         _ => {
-            tracing::error!("layout with {} components is of a later version: upgrade this client", l.components.len());
+            tracing::error!(
+                "layout with {} components is of a later version: upgrade this client",
+                l.components.len()
+            );
             Err(Errno::EOPNOTSUPP)
         }
     }
@@ -50,7 +53,13 @@ pub(crate) fn pieces(l: &Layout, off: u64, len: usize, max: usize) -> Vec<Piece>
         while left > 0 {
             let grow = open[e.stripe].filter(|&i| out[i].len < max);
             let i = grow.unwrap_or_else(|| {
-                out.push(Piece { stripe: e.stripe, object: e.object, object_offset, len: 0, segments: Vec::new() });
+                out.push(Piece {
+                    stripe: e.stripe,
+                    object: e.object,
+                    object_offset,
+                    len: 0,
+                    segments: Vec::new(),
+                });
                 out.len() - 1
             });
             open[e.stripe] = Some(i);
@@ -263,7 +272,10 @@ mod tests {
         let l = layout(3);
         let c = component(&l).unwrap();
         assert_eq!(file_size_of(c, 1, u64::MAX), Err(Errno::EPROTO));
-        assert_eq!(merge_seek(c, 0, true, &[Found { offset: Some(9), object_size: 3 }; 3]), Err(Errno::EPROTO));
+        assert_eq!(
+            merge_seek(c, 0, true, &[Found { offset: Some(9), object_size: 3 }; 3]),
+            Err(Errno::EPROTO)
+        );
     }
 
     #[test]

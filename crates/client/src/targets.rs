@@ -91,7 +91,11 @@ impl Target {
 
     pub(crate) fn set_active(&self, active: bool) {
         if self.active.swap(active, Ordering::Relaxed) != active {
-            tracing::warn!("{} is {} from now on", self.id, if active { "active" } else { "inactive: calls to it fail" });
+            tracing::warn!(
+                "{} is {} from now on",
+                self.id,
+                if active { "active" } else { "inactive: calls to it fail" }
+            );
             self.import.set_active(active);
         }
     }
@@ -337,4 +341,3 @@ impl Fs {
             .collect()
     }
 }
-

@@ -69,7 +69,12 @@ mod tests {
     #[test]
     fn relatime_stores_what_find_needs() {
         let at = |sec| Timestamp { sec, nsec: 0 };
-        let t = |atime, mtime, ctime| ReadTimes { atime: at(atime), mtime: at(mtime), ctime: at(ctime), last_read: None };
+        let t = |atime, mtime, ctime| ReadTimes {
+            atime: at(atime),
+            mtime: at(mtime),
+            ctime: at(ctime),
+            last_read: None,
+        };
         assert!(is_due(&t(5, 5, 5), at(6)));
         assert!(is_due(&t(5, 4, 9), at(10)));
         assert!(!is_due(&t(9, 4, 5), at(10)));

@@ -24,13 +24,17 @@ impl Fs {
         self.writable()?;
         let work = async {
             let wanted = len.min(FILE_SIZE_MAX_BYTES.saturating_sub(from_off));
-            if from == to && from_off < to_off.saturating_add(wanted) && to_off < from_off.saturating_add(wanted) {
+            if from == to
+                && from_off < to_off.saturating_add(wanted)
+                && to_off < from_off.saturating_add(wanted)
+            {
                 return Err(Errno::EINVAL);
             }
             if wanted > 0 && to_off >= FILE_SIZE_MAX_BYTES {
                 return Err(Errno::EFBIG);
             }
-            let wanted = wanted.min(CALL_MAX_BYTES).min(FILE_SIZE_MAX_BYTES - to_off.min(FILE_SIZE_MAX_BYTES));
+            let wanted =
+                wanted.min(CALL_MAX_BYTES).min(FILE_SIZE_MAX_BYTES - to_off.min(FILE_SIZE_MAX_BYTES));
             let mut done = 0;
             while done < wanted {
                 let n = (wanted - done).min(RPC_BULK_DEFAULT_BYTES as u64) as usize;
@@ -46,7 +50,13 @@ impl Fs {
         self.run(Verb::CopyFileRange, work).await
     }
 
-    async fn copy_part(self: &Arc<Self>, call: &Call, from: (Fid, u64), to: (Fid, u64), len: usize) -> R<u64> {
+    async fn copy_part(
+        self: &Arc<Self>,
+        call: &Call,
+        from: (Fid, u64),
+        to: (Fid, u64),
+        len: usize,
+    ) -> R<u64> {
         let data = self.read_range(call, from.0, from.1, len).await?;
         let n = data.len() as u64;
         if n > 0 {

@@ -118,7 +118,13 @@ impl Fs {
         }
     }
 
-    async fn create_once(self: &Arc<Self>, call: &Call, mdt: &Target, msg: &Create, handle: u64) -> R<CreateReply> {
+    async fn create_once(
+        self: &Arc<Self>,
+        call: &Call,
+        mdt: &Target,
+        msg: &Create,
+        handle: u64,
+    ) -> R<CreateReply> {
         let recoveries = mdt.recoveries.load(Ordering::SeqCst);
         let reply = match mdt.call(self.ctx(call), msg.clone()).await {
             Ok(r) => r,

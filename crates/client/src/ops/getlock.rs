@@ -21,7 +21,13 @@ impl Fs {
                 end: lock.end,
             };
             let r = self.mdt_of(fid).await?.call(self.own_ctx(), Getlock { lock: spec }).await?;
-            Ok(r.conflict.map(|l| PosixLock { owner: l.owner, pid: l.pid, mode: l.mode, start: l.start, end: l.end }))
+            Ok(r.conflict.map(|l| PosixLock {
+                owner: l.owner,
+                pid: l.pid,
+                mode: l.mode,
+                start: l.start,
+                end: l.end,
+            }))
         };
         self.run(Verb::Flock, work).await
     }

@@ -8,7 +8,8 @@ use wire::msg::listxattr::Listxattr;
 
 impl Fs {
     pub async fn listxattr(self: Arc<Self>, call: Call, fid: Fid) -> R<Vec<Vec<u8>>> {
-        let work = async { Ok(self.mdt_of(fid).await?.call(self.ctx(&call), Listxattr { fid }).await?.names) };
+        let work =
+            async { Ok(self.mdt_of(fid).await?.call(self.ctx(&call), Listxattr { fid }).await?.names) };
         self.run(Verb::Listxattr, work).await
     }
 }

@@ -35,11 +35,18 @@ impl Fs {
         RequestContext { layout_generation: layout.generation, ..self.ctx(call) }
     }
 
-    pub(crate) async fn read_range(self: &Arc<Self>, call: &Call, fid: Fid, off: u64, len: usize) -> R<Bytes> {
+    pub(crate) async fn read_range(
+        self: &Arc<Self>,
+        call: &Call,
+        fid: Fid,
+        off: u64,
+        len: usize,
+    ) -> R<Bytes> {
         if off >= FILE_SIZE_MAX_BYTES || len == 0 {
             return Ok(Bytes::new());
         }
-        let len = len.min(usize::try_from(FILE_SIZE_MAX_BYTES - off).unwrap_or(usize::MAX)).min(RPC_BULK_MAX_BYTES);
+        let len =
+            len.min(usize::try_from(FILE_SIZE_MAX_BYTES - off).unwrap_or(usize::MAX)).min(RPC_BULK_MAX_BYTES);
         let Some(layout) = self.file_state(fid).await?.layout else { return Ok(Bytes::new()) };
         let c = stripe::component(&layout)?;
         if c.objects.len() == 1 {
@@ -66,7 +73,8 @@ impl Fs {
         let c = stripe::component(layout)?;
         let max = self.bulk_bytes_of(layout).await?;
         let pieces = stripe::pieces(layout, off, len, max);
-        let reads = pieces.iter().map(|p| Box::pin(self.read_piece(call, layout, p)) as BoxFutureOf<'_, R<Got>>);
+        let reads =
+            pieces.iter().map(|p| Box::pin(self.read_piece(call, layout, p)) as BoxFutureOf<'_, R<Got>>);
         let got: Vec<Got> = join_all(reads.collect()).await.into_iter().collect::<R<_>>()?;
         let mut size_known = off;
         let mut short = false;

@@ -25,7 +25,12 @@ impl Fs {
         self.run(verb, work).await
     }
 
-    pub(crate) async fn setattr_entry(self: &Arc<Self>, ctx: RequestContext, fid: Fid, set: SetAttr) -> R<Entry> {
+    pub(crate) async fn setattr_entry(
+        self: &Arc<Self>,
+        ctx: RequestContext,
+        fid: Fid,
+        set: SetAttr,
+    ) -> R<Entry> {
         let e = self.mdt_of(fid).await?.call(ctx, Setattr { fid, set }).await?;
         self.opens.learn(&e);
         Ok(e)
@@ -48,8 +53,15 @@ impl Fs {
         let newest = attrs.iter().map(|a| a.ctime).max().unwrap_or_default();
         if set.mtime.is_some() && newest > e.attr.mtime_stamp {
             // A write stamped by a clock ahead of this one's would win over the time set now: set it again, later.
-            let times = SetAttr { atime: set.atime, mtime: set.mtime, by_handle: set.by_handle, ..SetAttr::default() };
-            e = self.setattr_entry(RequestContext { client_time: newest.plus_nanos(1), ..ctx }, fid, times).await?;
+            let times = SetAttr {
+                atime: set.atime,
+                mtime: set.mtime,
+                by_handle: set.by_handle,
+                ..SetAttr::default()
+            };
+            e = self
+                .setattr_entry(RequestContext { client_time: newest.plus_nanos(1), ..ctx }, fid, times)
+                .await?;
         }
         merged(&e, &attrs)
     }

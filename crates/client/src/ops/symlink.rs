@@ -7,7 +7,13 @@ use std::sync::Arc;
 use wire::msg::symlink::Symlink;
 
 impl Fs {
-    pub async fn symlink(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>, target: Vec<u8>) -> R<Attr> {
+    pub async fn symlink(
+        self: Arc<Self>,
+        call: Call,
+        parent: Fid,
+        name: Vec<u8>,
+        target: Vec<u8>,
+    ) -> R<Attr> {
         self.writable()?;
         let work = async {
             let fid = self.new_fid(parent).await?;

@@ -15,7 +15,9 @@ impl Fs {
             let mut all: Vec<BoxFutureOf<'_, R<()>>> = Vec::new();
             for o in layout.objects() {
                 let (fs, ctx) = (&self, self.data_ctx(&call, &layout));
-                all.push(Box::pin(async move { fs.ost(o.ost).await?.call(ctx, Sync { object: Some(o.id) }).await }));
+                all.push(Box::pin(async move {
+                    fs.ost(o.ost).await?.call(ctx, Sync { object: Some(o.id) }).await
+                }));
             }
             join_all(all).await.into_iter().collect()
         };

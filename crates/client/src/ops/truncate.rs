@@ -41,7 +41,13 @@ impl Fs {
         merged(&e, &attrs)
     }
 
-    async fn cut_objects(self: &Arc<Self>, call: &Call, e: &Entry, layout: &Layout, size: u64) -> R<Vec<ObjectAttr>> {
+    async fn cut_objects(
+        self: &Arc<Self>,
+        call: &Call,
+        e: &Entry,
+        layout: &Layout,
+        size: u64,
+    ) -> R<Vec<ObjectAttr>> {
         let c = stripe::component(layout)?;
         let mut cuts: Vec<BoxFutureOf<'_, R<ObjectAttr>>> = Vec::with_capacity(c.objects.len());
         for (i, o) in c.objects.iter().enumerate() {

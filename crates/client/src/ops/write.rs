@@ -65,7 +65,9 @@ impl Fs {
         if stripe::component(&layout)?.objects.len() == 1 {
             // One object, one message: the OST makes it one step, appends included.
             let from = if append { 0 } else { off };
-            let p = stripe::pieces(&layout, from, data.len(), RPC_BULK_MAX_BYTES).pop().expect("data is not empty");
+            let p = stripe::pieces(&layout, from, data.len(), RPC_BULK_MAX_BYTES)
+                .pop()
+                .expect("data is not empty");
             return self.write_piece(call, fid, &state, &layout, &p, append, data).await;
         }
         let (start, end) = if append { (0, u64::MAX) } else { (off, off + (data.len() as u64 - 1)) };

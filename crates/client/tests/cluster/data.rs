@@ -8,11 +8,8 @@ use std::sync::Arc;
 
 pub async fn striped(fs: &Arc<Fs>, name: &str, count: i32) -> Arc<OpenFile> {
     let spec = LayoutSpec { stripe_count: count, stripe_size: 65536, ..LayoutSpec::default() };
-    let (_, f) = fs
-        .clone()
-        .create(call(), fs.root(), name.into(), 0o644, O_CREAT | O_RDWR, Some(spec))
-        .await
-        .unwrap();
+    let (_, f) =
+        fs.clone().create(call(), fs.root(), name.into(), 0o644, O_CREAT | O_RDWR, Some(spec)).await.unwrap();
     Arc::new(f)
 }
 
@@ -60,7 +57,11 @@ fn truncate_cuts_and_extends() {
             write(&a, &f, 0, vec![5; 400_000]).await;
             for size in [399_999, 131_072, 131_073, 70_000, 1, 0, 500_000, 65_536, 0] {
                 let set = SetAttr { size: Some(size), ..SetAttr::default() };
-                assert_eq!(b.clone().setattr(call(), f.fid, set).await.unwrap().size, size, "{count} stripes");
+                assert_eq!(
+                    b.clone().setattr(call(), f.fid, set).await.unwrap().size,
+                    size,
+                    "{count} stripes"
+                );
                 assert_eq!(a.clone().getattr(call(), f.fid).await.unwrap().size, size);
                 assert_eq!(read(&a, &f, 0, 1 << 20).await.len() as u64, size);
             }

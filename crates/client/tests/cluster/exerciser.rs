@@ -63,7 +63,11 @@ impl Exerciser {
                     let data = self.bytes(len);
                     let end = self.want.len() as u64;
                     self.put(end, &data);
-                    assert_eq!(fs.write(call(), fid, 0, true, false, data).await, Ok(end), "step {i}: append");
+                    assert_eq!(
+                        fs.write(call(), fid, 0, true, false, data).await,
+                        Ok(end),
+                        "step {i}: append"
+                    );
                 }
             }
             8 => {
@@ -82,7 +86,11 @@ impl Exerciser {
                     let n = self.want.len();
                     self.want[(off as usize).min(n)..((off + len) as usize).min(n)].fill(0);
                 }
-                assert_eq!(fs.fallocate(call(), fid, mode, off, len).await, Ok(()), "step {i}: mode {mode:#x}");
+                assert_eq!(
+                    fs.fallocate(call(), fid, mode, off, len).await,
+                    Ok(()),
+                    "step {i}: mode {mode:#x}"
+                );
             }
             10 => {
                 let a = fs.getattr(call(), fid).await.unwrap();
@@ -104,7 +112,10 @@ impl Exerciser {
         }
         let end_of_hole = data.unwrap_or(size);
         assert!(end_of_hole >= off && end_of_hole <= size, "step {i}");
-        assert!(self.want[off as usize..end_of_hole as usize].iter().all(|&x| x == 0), "step {i}: data in a hole");
+        assert!(
+            self.want[off as usize..end_of_hole as usize].iter().all(|&x| x == 0),
+            "step {i}: data in a hole"
+        );
         let hole = hole.unwrap();
         assert!(hole >= off && hole <= size, "step {i}");
         assert!(hole == off || end_of_hole == off, "step {i}: {off} is neither in data nor in a hole");

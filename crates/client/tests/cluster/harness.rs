@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::object::Objects;
 use store::{Db, DbOptions};
-use wire::msg::param::SetParam;
 use wire::msg::config::ConfigReply;
+use wire::msg::param::SetParam;
 use wire::msg::register::Register;
 use wire::{Message, RequestContext};
 use world::World;
@@ -103,7 +103,10 @@ impl Cluster {
     }
 
     pub fn nid(&self, last: u8) -> Nid {
-        Nid { addr: IpAddr::V4(Ipv4Addr::new(127, 100 + (self.block >> 8) as u8, self.block as u8, last)), net: 0 }
+        Nid {
+            addr: IpAddr::V4(Ipv4Addr::new(127, 100 + (self.block >> 8) as u8, self.block as u8, last)),
+            net: 0,
+        }
     }
 
     pub fn run<T>(&self, f: impl Future<Output = T>) -> T {
@@ -111,7 +114,10 @@ impl Cluster {
     }
 
     /// The result of a task of its own.
-    pub fn spawn<T: Send + 'static>(&self, f: impl Future<Output = T> + Send + 'static) -> oneshot::Receiver<T> {
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        f: impl Future<Output = T> + Send + 'static,
+    ) -> oneshot::Receiver<T> {
         let (tx, rx) = oneshot::channel();
         self.world.spawn("test", async move {
             let _ = tx.send(f.await);
@@ -232,7 +238,8 @@ impl Cluster {
 
     /// `lctl set_param -P`.
     pub async fn set_permanent(&self, name: &str, value: &str) {
-        self.tell_mgs(SetParam { name: name.into(), value: value.into(), permanent: true, delete: false }).await;
+        self.tell_mgs(SetParam { name: name.into(), value: value.into(), permanent: true, delete: false })
+            .await;
     }
 
     async fn register(&self, n: &Node, epoch: u32, first_time: bool) -> ConfigReply {

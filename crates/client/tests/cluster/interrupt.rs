@@ -51,11 +51,14 @@ fn dropped_writes_leave_no_lock() {
         for i in 0..150u32 {
             let patience = Duration::from_micros(rng.below(4000));
             let data = Bytes::from(vec![i as u8; 200_000]);
-            let _ = c.world.timeout(patience, b.clone().write(call(), f.fid, 0, i % 3 == 0, false, data)).await;
+            let _ =
+                c.world.timeout(patience, b.clone().write(call(), f.fid, 0, i % 3 == 0, false, data)).await;
         }
         let set = model::SetAttr { size: Some(0), ..model::SetAttr::default() };
         c.within(a.clone().setattr(call(), f.fid, set)).await.unwrap();
-        c.within(a.clone().write(call(), f.fid, 0, false, false, Bytes::from(vec![1; 200_000]))).await.unwrap();
+        c.within(a.clone().write(call(), f.fid, 0, false, false, Bytes::from(vec![1; 200_000])))
+            .await
+            .unwrap();
     });
 }
 
@@ -91,7 +94,8 @@ fn an_unmount_does_not_wait_for_the_dead() {
         c.stop_mdt().await;
         c.stop_mgs().await;
         let (fs, fid) = (a.clone(), f.fid);
-        let write = c.spawn(async move { fs.write(call(), fid, 0, false, false, Bytes::from_static(b"x")).await });
+        let write =
+            c.spawn(async move { fs.write(call(), fid, 0, false, false, Bytes::from_static(b"x")).await });
         let fs = a.clone();
         let look = c.spawn(async move { fs.clone().lookup(call(), fs.root(), b"f".to_vec()).await });
         c.world.sleep(Duration::from_millis(50)).await;

@@ -135,7 +135,8 @@ fn configuration_follows_the_mgs() {
         a.set_param("osc.demo-OST0000*.max_rpcs_in_flight", "7").unwrap();
         let before = a.config().version;
         c.set_permanent("osc.*.max_pages_per_rpc", "256").await;
-        c.until("the parameter arrives", || async { value("osc.*.max_pages_per_rpc") == ["256", "256"] }).await;
+        c.until("the parameter arrives", || async { value("osc.*.max_pages_per_rpc") == ["256", "256"] })
+            .await;
         assert!(a.config().version > before);
         assert_eq!(value("osc.*.active"), ["0", "1"]);
         a.set_param("osc.*.max_pages_per_rpc", "512").unwrap();

@@ -7,11 +7,8 @@ use model::{Errno, Fid, FileType, LayoutSpec, SetAttr, SetTime};
 use std::sync::Arc;
 
 async fn file(fs: &Arc<Fs>, name: &str) -> Fid {
-    let (a, f) = fs
-        .clone()
-        .create(call(), fs.root(), name.into(), 0o644, O_CREAT | O_RDWR, None)
-        .await
-        .unwrap();
+    let (a, f) =
+        fs.clone().create(call(), fs.root(), name.into(), 0o644, O_CREAT | O_RDWR, None).await.unwrap();
     fs.clone().close(Arc::new(f)).await.unwrap();
     a.fid
 }
@@ -31,7 +28,8 @@ fn names_come_and_go_on_all_mounts() {
             .await
             .unwrap();
         assert_eq!((fa.kind, fa.mode, fa.size), (FileType::Regular, 0o640, 0));
-        let again = a.clone().create(call(), d.fid, b"f".to_vec(), 0o640, O_CREAT | O_EXCL | O_RDWR, None).await;
+        let again =
+            a.clone().create(call(), d.fid, b"f".to_vec(), 0o640, O_CREAT | O_EXCL | O_RDWR, None).await;
         assert_eq!(again.err(), Some(Errno::EEXIST));
         a.clone().link(call(), fa.fid, root, b"g".to_vec()).await.unwrap();
         assert_eq!(b.clone().getattr(call(), fa.fid).await.unwrap().nlink, 2);
@@ -65,7 +63,10 @@ fn other_kinds_of_files() {
         let r = a.clone().mknod(call(), root, b"r".to_vec(), 0o100_600, 0).await.unwrap();
         b.clone().write(call(), r.fid, 5, false, false, Bytes::from_static(b"x")).await.unwrap();
         assert_eq!(a.clone().getattr(call(), r.fid).await.unwrap().size, 6);
-        assert_eq!(a.clone().mknod(call(), root, b"q".to_vec(), 0o040_600, 0).await.unwrap_err(), Errno::EPERM);
+        assert_eq!(
+            a.clone().mknod(call(), root, b"q".to_vec(), 0o040_600, 0).await.unwrap_err(),
+            Errno::EPERM
+        );
     });
 }
 
@@ -92,11 +93,15 @@ fn directory_pages_show_sizes() {
     c.run(async {
         let (a, b) = (c.mount().await, c.mount().await);
         for i in 0..60usize {
-            let spec = LayoutSpec { stripe_count: (i % 3 + 1) as i32, stripe_size: 65536, ..LayoutSpec::default() };
+            let spec =
+                LayoutSpec { stripe_count: (i % 3 + 1) as i32, stripe_size: 65536, ..LayoutSpec::default() };
             let name = format!("f{i:03}").into_bytes();
             let (attr, f) =
                 a.clone().create(call(), a.root(), name, 0o644, O_CREAT | O_RDWR, Some(spec)).await.unwrap();
-            a.clone().write(call(), attr.fid, 0, false, false, Bytes::from(vec![7; i * 5000 + 1])).await.unwrap();
+            a.clone()
+                .write(call(), attr.fid, 0, false, false, Bytes::from(vec![7; i * 5000 + 1]))
+                .await
+                .unwrap();
             a.clone().close(Arc::new(f)).await.unwrap();
         }
         let mut seen = std::collections::BTreeMap::new();

@@ -14,7 +14,10 @@ fn opens_and_locks_outlive_a_metadata_server() {
         let (a, b) = (c.mount().await, c.mount().await);
         let f = striped(&a, "f", 2).await;
         write(&a, &f, 0, "before").await;
-        a.clone().setlk(f.fid, PosixLock { owner: 1, pid: 1, mode: Write, start: 0, end: 9 }, false).await.unwrap();
+        a.clone()
+            .setlk(f.fid, PosixLock { owner: 1, pid: 1, mode: Write, start: 0, end: 9 }, false)
+            .await
+            .unwrap();
         a.clone().flock(f.fid, 3, 1, Write, false).await.unwrap();
         b.clone().unlink(call(), b.root(), b"f".to_vec()).await.unwrap();
         let waiter = {
@@ -77,7 +80,9 @@ fn work_goes_on_over_restarts() {
             let f = std::sync::Arc::new(b.clone().open(call(), attr.fid, 0).await.unwrap());
             let got = read(&b, &f, 0, 300_000).await;
             for part in 0..3usize {
-                assert!(got[part * 70_000..(part + 1) * 70_000].iter().all(|&x| x == (i as usize + part) as u8));
+                assert!(
+                    got[part * 70_000..(part + 1) * 70_000].iter().all(|&x| x == (i as usize + part) as u8)
+                );
             }
             b.clone().close(f).await.unwrap();
         }
