@@ -91,9 +91,11 @@ async fn whole(c: Arc<Cluster>, opt: Options, osts: u16, mut rng: Rng, ops: Arc<
     let (fs, _) = c.mounts[0].get().ok_or("the first mount is gone")?;
     wait_for_osts(&c, osts).await?;
     let gave = |what: &str, e| format!("{what} at the start gave {e}");
-    let shared = Shared::new(&fs, i32::from(osts)).await.map_err(|e| gave("shared files", e))?;
+    // Some runs are about names that everybody fights for.
+    let names_often = rng.below(4) == 0;
+    let shared = Shared::new(&fs, i32::from(osts), names_often).await.map_err(|e| gave("shared files", e))?;
     let mix = Mix::new(&mut rng, u32::from(osts));
-    let shared_one_in = rng.range(4, 12);
+    let shared_one_in = if names_often { 1 } else { rng.range(4, 12) };
     let run = Arc::new(Run { cluster: c.clone(), mix, shared, ops: AtomicU64::new(0), shared_one_in });
     let mut actors = Vec::new();
     for id in 0..opt.actors {
@@ -104,6 +106,9 @@ async fn whole(c: Arc<Cluster>, opt: Options, osts: u16, mut rng: Rng, ops: Arc<
     }
     drop(fs);
     let mut nemesis = Nemesis::new(&c, &opt, &mut rng);
+    if names_often {
+        c.servers[0].node.set_blocking_time(200, rng.range(500, 6000));
+    }
     let over = Arc::new(AtomicBool::new(false));
     let faults = nemesis.torment(run.clone(), over.clone());
     let each = opt.ops / opt.actors as u64;
@@ -175,6 +180,9 @@ async fn finish(c: &Arc<Cluster>, run: &Arc<Run>, actors: &mut [Actor]) -> Resul
     for a in actors.iter_mut() {
         a.finish().await?;
     }
+    // Without a restart: that would clean up by itself.
+    settle(c).await?;
+    check::everything(c)?;
     for i in 0..c.servers.len() {
         c.crash(i, Some(CrashMode::LoseAll));
     }
@@ -190,14 +198,18 @@ async fn finish(c: &Arc<Cluster>, run: &Arc<Run>, actors: &mut [Actor]) -> Resul
     if let Some(why) = c.stopped() {
         return Err(why);
     }
+    settle(c).await?;
+    check::everything(c)
+}
+
+async fn settle(c: &Arc<Cluster>) -> Result<(), Violation> {
     match select(check::settled(c), c.sim.sleep(HEAL_LIMIT)).await {
-        Either::Left(r) => r?,
+        Either::Left(r) => r,
         Either::Right(()) => {
             let left = check::unsettled(c);
-            return Err(format!("not settled {HEAL_LIMIT:?} after the last unmount: {left}"));
+            Err(format!("not settled {HEAL_LIMIT:?} after the last operation: {left}"))
         }
     }
-    check::everything(c)
 }
 
 /// What goes wrong, and when: at numbers of operations, so that each run has its share.
@@ -210,6 +222,8 @@ struct Nemesis {
 enum Fault {
     CrashServer,
     CrashAll,
+    /// Nobody is left to send again what the metadata server forgot.
+    CrashMetadataAndClient,
     KillServer,
     ResetConnection,
     Partition { both: bool },
@@ -233,6 +247,10 @@ impl Nemesis {
             net.corrupt_ppm = rng.below(800) as u32;
         }
         c.sim.set_net_faults(net);
+        if rng.below(3) == 0 {
+            // Much is under way to the disk when the power fails.
+            c.servers[0].node.set_blocking_time(200, rng.range(500, 6000));
+        }
         for m in &c.mounts {
             m.node.set_clock_skew(rng.below(4_000_000_000) as i64 - 2_000_000_000);
         }
@@ -249,17 +267,27 @@ impl Nemesis {
         let enabled: Vec<Fault> = optional.into_iter().filter(|_| rng.below(2) == 0).collect();
         let mut faults = Vec::new();
         for _ in 0..opt.crashes + rng.index(3) {
-            faults.push(if rng.below(4) == 0 { Fault::KillServer } else { Fault::CrashServer });
+            faults.push(match rng.below(8) {
+                0..2 => Fault::KillServer,
+                2..4 => Fault::CrashMetadataAndClient,
+                _ => Fault::CrashServer,
+            });
         }
         if !enabled.is_empty() {
             faults.extend((0..rng.below(8)).map(|_| *rng.pick(&enabled)));
         }
-        // Waiting out a dead client takes long: two of them are enough.
+        // Waiting out a dead client takes long: three of them are enough.
         let mut clients = 0;
-        faults.retain(|f| {
-            clients += u32::from(matches!(f, Fault::KillClient));
-            !matches!(f, Fault::KillClient) || clients <= 2
-        });
+        for f in &mut faults {
+            clients += u32::from(matches!(f, Fault::KillClient | Fault::CrashMetadataAndClient));
+            if clients > 3 {
+                *f = match *f {
+                    Fault::KillClient => Fault::ResetConnection,
+                    Fault::CrashMetadataAndClient => Fault::CrashServer,
+                    other => other,
+                };
+            }
+        }
         let mut points: Vec<(u64, Fault)> = faults.into_iter().map(|f| (rng.below(opt.ops * 19 / 20), f)).collect();
         points.sort_by_key(|p| p.0);
         Nemesis { points, rng: rng.fork() }
@@ -289,6 +317,11 @@ impl Nemesis {
                 let all: Vec<usize> = (0..c.servers.len()).collect();
                 self.restart(c, &all, true).await;
             }
+            Fault::CrashMetadataAndClient => {
+                c.kill_client(mount);
+                self.restart(c, &[0], true).await;
+                c.mount(mount).await.map_err(|e| e.to_string())?;
+            }
             Fault::ResetConnection => drop(c.sim.reset_some_connection()),
             Fault::Partition { both } => {
                 let (a, b) = (&c.mounts[mount].node, &c.servers[server].node);
@@ -314,9 +347,9 @@ impl Nemesis {
             Fault::SlowDisk => {
                 let node = &c.servers[server].node;
                 let max = self.rng.range(1000, 30_000);
-                node.set_blocking_time(20, max);
+                let before = node.set_blocking_time(20, max);
                 c.sim.sleep(pause).await;
-                node.set_blocking_time(20, 400);
+                node.set_blocking_time(before.0, before.1);
                 c.sim.count("slow_disk");
             }
         }

@@ -23,6 +23,8 @@ const BLOCK_BYTES: usize = 6000;
 const RECORD_BYTES: usize = 48;
 const O_RDWR: u32 = 2;
 const O_EXCL: u32 = 0o200;
+/// The file of a create that was never answered.
+const UNKNOWN: u64 = u64::MAX;
 
 /// A small thing with a history.
 #[derive(Default)]
@@ -57,6 +59,8 @@ pub struct Shared {
     /// (mount, life) of the holder.
     holder: Mutex<Option<(usize, u64)>>,
     clock: AtomicU64,
+    /// Names, for the most part.
+    names_often: bool,
 }
 
 fn record(r: Record) -> Vec<u8> {
@@ -79,7 +83,7 @@ async fn file(fs: &Arc<Fs>, dir: Fid, name: &str, stripes: i32) -> Result<Fid, E
 }
 
 impl Shared {
-    pub async fn new(fs: &Arc<Fs>, osts: i32) -> Result<Shared, Errno> {
+    pub async fn new(fs: &Arc<Fs>, osts: i32, names_often: bool) -> Result<Shared, Errno> {
         let dir = fs.clone().mkdir(call(), fs.root(), b"shared".to_vec(), 0o777).await?.fid;
         let mut block_files = Vec::new();
         for i in 0..BLOCKS {
@@ -99,6 +103,7 @@ impl Shared {
             logs,
             holder: Mutex::new(None),
             clock: AtomicU64::new(1),
+            names_often,
         })
     }
 
@@ -108,6 +113,7 @@ impl Shared {
 
     pub async fn step(&self, run: &Run, actor: usize, rng: &mut Rng) -> Result<(), Violation> {
         match rng.below(10) {
+            _ if self.names_often && rng.below(10) > 0 => self.name_op(run, actor, rng).await,
             0..4 => self.name_op(run, actor, rng).await,
             4..7 => self.block_op(run, actor, rng).await,
             7..9 => self.append_op(run, actor, rng).await,
@@ -149,11 +155,7 @@ impl Shared {
         let event = match done {
             Ok(Ok(act)) => Event { act, called, returned: self.tick() },
             Ok(Err(e)) => return Err(format!("shared name{i} kind {kind} on mount {mount} gave {e}")),
-            Err(Gone) if kind == 0 => {
-                // Which file it would be nobody knows.
-                *lock(&self.names[i].broken) = true;
-                return Ok(());
-            }
+            Err(Gone) if kind == 0 => Event { act: Act::Create { value: UNKNOWN, done: None }, called, returned: u64::MAX },
             Err(Gone) if kind == 1 => Event { act: Act::Remove { done: None }, called, returned: u64::MAX },
             Err(Gone) => return Ok(()),
         };
@@ -243,7 +245,7 @@ impl Shared {
         for (what, all) in [("name", &self.names), ("block", &self.blocks)] {
             for (i, r) in all.iter().enumerate() {
                 let events = lock(&r.events).clone();
-                if !*lock(&r.broken) && !linearizable(None, &events) {
+                if !*lock(&r.broken) && !fits(&events) {
                     return Err(format!("the answers about shared {what}{i} fit no order: {events:?}"));
                 }
             }
@@ -296,6 +298,49 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// Whether the answers fit an order, for some choice of which file each unanswered create would have made.
+fn fits(events: &[Event]) -> bool {
+    let made: BTreeSet<u64> = events
+        .iter()
+        .filter_map(|e| match e.act {
+            Act::Create { value, done: Some(true) } | Act::Write { value } => Some(value),
+            _ => None,
+        })
+        .collect();
+    let mut strangers = Vec::new();
+    for e in events {
+        if let Act::Read { saw: Some(v) } = e.act
+            && !made.contains(&v)
+            && !strangers.contains(&v)
+        {
+            strangers.push(v);
+        }
+    }
+    let open: Vec<usize> =
+        (0..events.len()).filter(|i| matches!(events[*i].act, Act::Create { value: UNKNOWN, done: None })).collect();
+    let mut events = events.to_vec();
+    for (n, i) in open.iter().enumerate() {
+        // Nobody ever sees such a value.
+        events[*i].act = Act::Create { value: UNKNOWN - 1 - n as u64, done: None };
+    }
+    assign(&mut events, &open, &strangers)
+}
+
+fn assign(events: &mut [Event], open: &[usize], strangers: &[u64]) -> bool {
+    let Some((first, rest)) = strangers.split_first() else { return linearizable(None, events) };
+    for (n, &i) in open.iter().enumerate() {
+        let before = events[i].act;
+        events[i].act = Act::Create { value: *first, done: None };
+        let mut others = open.to_vec();
+        others.remove(n);
+        if assign(events, &others, rest) {
+            return true;
+        }
+        events[i].act = before;
+    }
+    false
 }
 
 async fn read_block(fs: &Arc<Fs>, fid: Fid) -> Result<Vec<u8>, Errno> {

@@ -163,9 +163,10 @@ impl Node {
     }
 
     /// How long blocking calls (flushes) take, in microseconds.
-    pub fn set_blocking_time(&self, min_us: u64, max_us: u64) {
+    /// Returns what it was.
+    pub fn set_blocking_time(&self, min_us: u64, max_us: u64) -> (u64, u64) {
         assert!(min_us <= max_us);
-        self.core.lock().nodes[self.id as usize].blocking_us = (min_us, max_us);
+        std::mem::replace(&mut self.core.lock().nodes[self.id as usize].blocking_us, (min_us, max_us))
     }
 }
 

@@ -1,16 +1,18 @@
 //! Runs seeds of the cluster simulation; the last line sums up. A seed that finds something prints the command
 //! that runs it again.
 
+use model::planted::{self, Bug};
 use sim::scenario::{Options, Report, run};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: nacre-sim [--seeds N] [--first X] [--ops N] [--crashes N] [--actors N] [--mounts N] [--log] [--json] [--keep-going] [--hashes]
+const USAGE: &str = "usage: nacre-sim [--seeds N] [--first X] [--ops N] [--crashes N] [--actors N] [--mounts N] [--log] [--json] [--keep-going] [--hashes] [--plant BUG]
   --seeds N    seeds to run (default 20)         --first X   the first one (default 1)
   --ops N      operations of a seed (2000)       --crashes N crashes of servers, at least (5)
   --actors N   concurrent actors (3)             --mounts N  clients (3)
   --log        what happened, if a seed fails    --json      the summary as JSON
-  --keep-going also after a violation              --hashes    the trace hash of each seed";
+  --keep-going also after a violation              --hashes    the trace hash of each seed
+  --plant BUG  switches a bug on, to see it found";
 
 struct Args {
     seeds: u64,
@@ -40,6 +42,11 @@ fn parse() -> Result<Args, String> {
             "--json" => a.json = true,
             "--keep-going" => a.keep_going = true,
             "--hashes" => a.hashes = true,
+            "--plant" => {
+                let name = it.next().unwrap_or_default();
+                let bug = Bug::ALL.iter().find(|b| format!("{b:?}") == name);
+                planted::plant(Some(*bug.ok_or_else(|| format!("--plant {name}: one of {:?}", Bug::ALL))?));
+            }
             _ => return Err(USAGE.to_string()),
         }
     }
