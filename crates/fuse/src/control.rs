@@ -7,6 +7,8 @@ use client::control::{
     Target, TargetSpace, header, put,
 };
 use client::{Fs, FsSpace};
+use model::acl::Acl;
+use model::perm::{MAY_EXEC, Subject, access};
 use model::{Attr, Errno, Fid, FileType, LayoutSpec};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -104,8 +106,28 @@ async fn target(cx: &Cx, name: Option<client::control::Name>) -> Result<Attr, Er
     match name {
         None => cx.fs().getattr(cx.call(), fid).await,
         Some(n) if n.0.is_empty() || n.0.contains(&b'/') || n.0 == b"." || n.0 == b".." => Err(Errno::EINVAL),
-        Some(n) => cx.fs().lookup(cx.call(), fid, n.0).await,
+        Some(n) => {
+            may_search(cx, fid).await?;
+            cx.fs().lookup(cx.call(), fid, n.0).await
+        }
     }
+}
+
+/// Search permission on a directory. In a path walk the kernel checks it; here nobody else does.
+async fn may_search(cx: &Cx, dir: Fid) -> Result<(), Errno> {
+    let call = cx.call();
+    if call.cred.is_root() {
+        return Ok(());
+    }
+    let d = cx.fs().getattr(call.clone(), dir).await?;
+    let acl = match cx.fs().getxattr(call.clone(), dir, b"system.posix_acl_access".to_vec()).await {
+        Ok(v) => Acl::from_xattr(&v)?,
+        Err(Errno::ENODATA | Errno::EOPNOTSUPP) => None,
+        Err(e) => return Err(e),
+    };
+    let subject =
+        Subject { kind: d.kind, mode: d.mode, uid: d.uid, gid: d.gid, flags: d.flags, acl: acl.as_ref() };
+    access(&call.cred, &subject, MAY_EXEC)
 }
 
 async fn run(cx: &Cx, request: Request) -> Result<Reply, ControlError> {
