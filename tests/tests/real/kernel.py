@@ -138,6 +138,33 @@ def ofd_locks():
         os.close(f)
 
 
+def interrupted_waits():
+    """A wait for a lock ends with EINTR at a caught signal, and what waited is not in the way afterwards."""
+    signal.signal(signal.SIGALRM, lambda *a: None)
+    f = os.open(M + "/wait", os.O_RDWR | os.O_CREAT)
+    g = os.open(sys.argv[3] + "/wait", os.O_RDWR)
+    spec = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0)
+    for name in ("flock", "record lock"):
+        if name == "flock":
+            fcntl.flock(f, fcntl.LOCK_EX)
+            wait, free = lambda: libc.flock(g, fcntl.LOCK_EX), lambda h: fcntl.flock(h, fcntl.LOCK_UN)
+        else:
+            fcntl.fcntl(f, 37, spec)  # F_OFD_SETLK: two owners in one process
+            wait, free = lambda: libc.fcntl(g, 38, spec), lambda h: fcntl.lockf(h, fcntl.LOCK_UN)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        t = time.monotonic()
+        if wait() != -1 or ctypes.get_errno() != 4:
+            sys.exit("a %s was not interrupted: %s" % (name, os.strerror(ctypes.get_errno())))
+        if time.monotonic() - t > 1.5:
+            sys.exit("the interrupt of a %s took too long" % name)
+        if name == "flock":
+            free(f)
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            fcntl.fcntl(f, 37, struct.pack("hhqqi4x", fcntl.F_UNLCK, 0, 0, 0, 0))
+            fcntl.fcntl(f, 37, spec)
+
+
 def directory_positions():
     libc.opendir.restype = libc.readdir.restype = ctypes.c_void_p
     libc.telldir.restype = ctypes.c_long

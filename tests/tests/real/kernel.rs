@@ -105,6 +105,12 @@ fn locks_go_with_their_descriptor() -> Result<()> {
 }
 
 #[test]
+fn a_wait_for_a_lock_ends_at_a_signal() -> Result<()> {
+    let fs = TestFs::up("lockwait", 1, 2)?;
+    ok_within(program(&fs, "interrupted_waits")?.arg(fs.mount(1)), Duration::from_secs(30)).map(drop)
+}
+
+#[test]
 fn positions_in_a_directory_stay_good() -> Result<()> {
     let fs = TestFs::up("seekdir", 1, 1)?;
     ok_within(&mut program(&fs, "directory_positions")?, Duration::from_secs(120)).map(drop)
