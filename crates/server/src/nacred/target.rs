@@ -8,12 +8,16 @@ use oss::{Ost, OstConfig};
 use rpc::{Peers, Service};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use store::format::{Superblock, TargetLock};
 use store::object::Objects;
 use store::{Db, DbOptions, StoreError};
 use wire::msg::config::ConfigReply;
 use world::World;
-use world::sys::files;
+use world::sys::{self, files};
+
+/// How long a killed server may take to let go of its target.
+const DYING: Duration = Duration::from_secs(10);
 
 /// A target's folder whose label was read and whose lock is held.
 pub struct Label {
@@ -62,6 +66,26 @@ fn words(dir: &str, e: &StoreError) -> StartError {
     }
 }
 
+/// A server that was killed a moment ago may still be on its way out (waiting for a flush, say) and hold its lock:
+/// that is waited for. A living holder is an error at once.
+fn take_lock(world: &World, dir: &str) -> Result<TargetLock, StoreError> {
+    let patience = sys::Deadline::after(DYING);
+    loop {
+        match Superblock::lock(world, dir) {
+            Err(StoreError::Refused(text)) if !patience.passed() && holder_is_dead(&text) => {
+                sys::sleep(Duration::from_millis(50));
+            }
+            other => return other,
+        }
+    }
+}
+
+/// The refusal names a process of this host that has ended, or been killed.
+fn holder_is_dead(refusal: &str) -> bool {
+    let pid = refusal.split("pid ").nth(1).and_then(|r| r.split(' ').next()?.parse::<u32>().ok());
+    pid.is_some_and(|p| !sys::process::alive(p) || world::host::fatal_signal_pending(p))
+}
+
 /// Reads and locks all folders, or none: the first obstacle is the error.
 pub fn read_labels(world: &World, dirs: &[String]) -> Result<Vec<Label>, StartError> {
     let mut out: Vec<Label> = Vec::new();
@@ -82,7 +106,7 @@ pub fn read_labels(world: &World, dirs: &[String]) -> Result<Vec<Label>, StartEr
                 superblock.fsname, other.dir, other.superblock.fsname
             )));
         }
-        let lock = Superblock::lock(world, dir).map_err(|e| words(dir, &e))?;
+        let lock = take_lock(world, dir).map_err(|e| words(dir, &e))?;
         // Read again: an earlier holder may have changed it until it let go.
         let superblock = Superblock::read(world, dir).map_err(|e| words(dir, &e))?;
         out.push(Label { dir: dir.to_string(), superblock, lock });
