@@ -376,20 +376,20 @@ impl Check {
                 self.m.clear(s.fid.oid, Flock, who(c, &s), 0..=LAST);
             }
         }
-        // Flock's events come before the grant, the others' (after a downgrade) behind it.
-        if s.kind == Flock && step.result != Ok(true) {
+        // Flock's events come before the grant: what the old mode kept out gets in first (and may, by a second
+        // request of the same owner, be a reader again when this one's turn comes). The others' come behind it,
+        // after a downgrade.
+        if s.kind == Flock {
             self.events(&step.events);
         }
         match step.result {
-            Ok(true) if s.kind == Flock && !step.events.is_empty() => {
-                // Either order: others that came between do not conflict with what was granted.
-                self.m.take(c, &s);
-                self.events(&step.events);
-            }
             Ok(true) => {
                 assert_eq!(self.m.held_conflicts(c, &s), vec![]);
+                let kind = s.kind;
                 self.m.take(c, &s);
-                self.events(&step.events);
+                if kind != Flock {
+                    self.events(&step.events);
+                }
             }
             Ok(false) => {
                 assert!(wait);
