@@ -42,9 +42,13 @@ fn parse_groups(status: &str) -> Option<Vec<u32>> {
 
 fn parse_fatal(status: &str) -> bool {
     let pending = |name| {
-        field(status, name).and_then(|v| u64::from_str_radix(v, 16).ok()).is_some_and(|bits| bits & SIGKILL_BIT != 0)
+        field(status, name)
+            .and_then(|v| u64::from_str_radix(v, 16).ok())
+            .is_some_and(|bits| bits & SIGKILL_BIT != 0)
     };
-    pending("SigPnd") || pending("ShdPnd") || field(status, "State").is_some_and(|s| s.starts_with(['Z', 'X']))
+    pending("SigPnd")
+        || pending("ShdPnd")
+        || field(status, "State").is_some_and(|s| s.starts_with(['Z', 'X']))
 }
 
 /// Supplementary groups of a thread; `None` if it is gone or hidden from us.

@@ -16,7 +16,8 @@ impl Mapping {
         let prot = libc::PROT_READ | if write { libc::PROT_WRITE } else { 0 };
         let off = libc::off_t::try_from(start).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        let ptr = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, libc::MAP_SHARED, file.as_raw_fd(), off) };
+        let ptr =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, prot, libc::MAP_SHARED, file.as_raw_fd(), off) };
         if ptr == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Mapping { ptr, len }) }
     }
 

@@ -230,7 +230,13 @@ fn faults_fire_and_are_counted() {
     d.crash_with(CrashMode::LoseAll, &mut Rng::new(3));
     assert!(content(&d, "/x").first().is_none_or(|b| *b != 4));
 
-    d.set_faults(FaultPlan { read_error_ppm: 300_000, write_error_ppm: 300_000, bit_flip_ppm: 300_000, seed: 5, ..FaultPlan::default() });
+    d.set_faults(FaultPlan {
+        read_error_ppm: 300_000,
+        write_error_ppm: 300_000,
+        bit_flip_ppm: 300_000,
+        seed: 5,
+        ..FaultPlan::default()
+    });
     let f = file(&d, "/z");
     for _ in 0..50 {
         let _ = f.write_at(&[0; 1000], 0);

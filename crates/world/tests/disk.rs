@@ -50,8 +50,13 @@ impl Pair {
                 }
             }
             3 => ignore(same(&format!("mkdir {dir}"), self.both(|d, p| d.mkdir(&p(dir))))),
-            4 => ignore(same(&format!("rename {name} {other}"), self.both(|d, p| d.rename(&p(name), &p(other))))),
-            5 => ignore(same(&format!("rename {dir} {other}"), self.both(|d, p| d.rename(&p(dir), &p(other))))),
+            4 => ignore(same(
+                &format!("rename {name} {other}"),
+                self.both(|d, p| d.rename(&p(name), &p(other))),
+            )),
+            5 => {
+                ignore(same(&format!("rename {dir} {other}"), self.both(|d, p| d.rename(&p(dir), &p(other)))))
+            }
             6 => ignore(same(&format!("unlink {name}"), self.both(|d, p| d.unlink(&p(name))))),
             7 => ignore(same(&format!("rmdir {dir}"), self.both(|d, p| d.rmdir(&p(dir))))),
             _ => {
@@ -137,7 +142,12 @@ fn run(seed: u64, ops: usize) {
     RealDisk.mkdir(&base).unwrap();
     let mem = MemDisk::new();
     mem.mkdir("/t").unwrap();
-    let mut p = Pair { disks: [Box::new(RealDisk), Box::new(mem.clone())], roots: [base.clone(), "/t".into()], files: vec![], with_allocate: seed.is_multiple_of(2) };
+    let mut p = Pair {
+        disks: [Box::new(RealDisk), Box::new(mem.clone())],
+        roots: [base.clone(), "/t".into()],
+        files: vec![],
+        with_allocate: seed.is_multiple_of(2),
+    };
     let mut rng = Rng::new(seed);
     for _ in 0..ops {
         if rng.below(3) == 0 { p.names_op(&mut rng) } else { p.file_op(&mut rng) }
@@ -184,7 +194,10 @@ fn locks_space_and_missing_names_agree() {
         assert_eq!(r.write_at(b"x", 0).unwrap_err().raw_os_error(), Some(9), "EBADF");
         let s = d.space(root).unwrap();
         assert!(s.total >= s.free && s.free >= s.available && s.files > 0);
-        assert_eq!(d.open(&format!("{root}/no/file"), OpenMode::CREATE).err().unwrap().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            d.open(&format!("{root}/no/file"), OpenMode::CREATE).err().unwrap().kind(),
+            io::ErrorKind::NotFound
+        );
         let long = format!("{root}/{}", "n".repeat(256));
         assert_eq!(d.mkdir(&long).unwrap_err().raw_os_error(), Some(36), "ENAMETOOLONG");
         drop((b, r));

@@ -44,8 +44,18 @@ fn frames_of_all_sizes_arrive_in_order() {
     rt.block_on(async {
         for host in ["127.0.0.1", "[::1]"] {
             let (a, b, _l) = pair(&w, host).await;
-            let sizes = [(0, 0), (1, 0), (0, 1), (100, 4096), (4 << 20, 0), (10, 16 << 20), (4 << 20, 16 << 20), (7, 7)];
-            let frames: Vec<Frame> = sizes.iter().enumerate().map(|(i, &(x, y))| frame(i as u64, x, y)).collect();
+            let sizes = [
+                (0, 0),
+                (1, 0),
+                (0, 1),
+                (100, 4096),
+                (4 << 20, 0),
+                (10, 16 << 20),
+                (4 << 20, 16 << 20),
+                (7, 7),
+            ];
+            let frames: Vec<Frame> =
+                sizes.iter().enumerate().map(|(i, &(x, y))| frame(i as u64, x, y)).collect();
             let sender = a.clone();
             let to_send = frames.clone();
             w.spawn("sender", async move {
@@ -161,7 +171,11 @@ fn what_is_no_frame_is_refused_with_the_reason() {
         let mut old = good.clone();
         old[4] = 77;
         let cases: [(Vec<u8>, io::ErrorKind, &str); 6] = [
-            (b"GET / HTTP/1.1\r\nHost: example\r\n\r\n".repeat(3), io::ErrorKind::InvalidData, "not a Nacre peer"),
+            (
+                b"GET / HTTP/1.1\r\nHost: example\r\n\r\n".repeat(3),
+                io::ErrorKind::InvalidData,
+                "not a Nacre peer",
+            ),
             (oversized, io::ErrorKind::InvalidData, "over the limit"),
             (flipped, io::ErrorKind::InvalidData, "bulk checksum differs"),
             (old, io::ErrorKind::InvalidData, "version 77"),

@@ -36,7 +36,8 @@ impl Ranges {
         if from >= to || self.pages == 0 {
             return;
         }
-        let first = self.by_start.range(..=from).next_back().filter(|(_, e)| **e > from).map_or(from, |(&s, _)| s);
+        let first =
+            self.by_start.range(..=from).next_back().filter(|(_, e)| **e > from).map_or(from, |(&s, _)| s);
         let hit: Vec<(u64, u64)> = self.by_start.range(first..to).map(|(&s, &e)| (s, e)).collect();
         for (s, e) in hit {
             self.by_start.remove(&s);

@@ -139,7 +139,11 @@ impl State {
         let (dir, name) = self.parent(path)?;
         let ino = self.lookup(dir, name)?.ok_or_else(|| errno(libc::ENOENT))?;
         self.file(ino)?;
-        self.apply_now(NameOp { sets: vec![(dir, name.to_string(), None)], makes_dir: None, removes_dir: None });
+        self.apply_now(NameOp {
+            sets: vec![(dir, name.to_string(), None)],
+            makes_dir: None,
+            removes_dir: None,
+        });
         Ok(())
     }
 
@@ -149,7 +153,11 @@ impl State {
         if !self.entries(ino)?.is_empty() {
             return Err(errno(libc::ENOTEMPTY));
         }
-        self.apply_now(NameOp { sets: vec![(dir, name.to_string(), None)], makes_dir: None, removes_dir: Some(ino) });
+        self.apply_now(NameOp {
+            sets: vec![(dir, name.to_string(), None)],
+            makes_dir: None,
+            removes_dir: Some(ino),
+        });
         Ok(())
     }
 
@@ -284,7 +292,10 @@ impl State {
         let mut emptied = BTreeSet::from([dir]);
         let mut take = vec![false; self.pending.len()];
         for (i, op) in self.pending.iter().enumerate().rev() {
-            let wanted = op.sets.iter().any(|(d, n, _)| emptied.contains(d) || needed_names.contains(&(*d, n.clone())))
+            let wanted = op
+                .sets
+                .iter()
+                .any(|(d, n, _)| emptied.contains(d) || needed_names.contains(&(*d, n.clone())))
                 || op.makes_dir.is_some_and(|d| needed_dirs.contains(&d));
             if wanted {
                 take[i] = true;
@@ -308,7 +319,10 @@ impl State {
         let mut lost_dirs = BTreeSet::new();
         let mut touched = BTreeSet::new();
         for op in std::mem::take(&mut self.pending) {
-            let builds_on_lost = op.sets.iter().any(|(d, n, _)| lost_dirs.contains(d) || lost_names.contains(&(*d, n.clone())))
+            let builds_on_lost = op
+                .sets
+                .iter()
+                .any(|(d, n, _)| lost_dirs.contains(d) || lost_names.contains(&(*d, n.clone())))
                 || op.removes_dir.is_some_and(|d| touched.contains(&d));
             let keep = !builds_on_lost
                 && match mode {

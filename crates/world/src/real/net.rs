@@ -115,7 +115,14 @@ async fn wait_out(e: io::Error) -> io::Result<()> {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             Ok(())
         }
-        Some(libc::ECONNABORTED | libc::EINTR | libc::EPROTO | libc::EPERM | libc::ENETDOWN | libc::EHOSTUNREACH) => Ok(()),
+        Some(
+            libc::ECONNABORTED
+            | libc::EINTR
+            | libc::EPROTO
+            | libc::EPERM
+            | libc::ENETDOWN
+            | libc::EHOSTUNREACH,
+        ) => Ok(()),
         _ => Err(e),
     }
 }
@@ -303,7 +310,9 @@ impl Shared {
     fn closed_error(&self) -> io::Error {
         match &lock(&self.queue).failed {
             Some((kind, why)) => io::Error::new(*kind, why.clone()),
-            None => io::Error::new(io::ErrorKind::ConnectionAborted, "the connection was closed on this side"),
+            None => {
+                io::Error::new(io::ErrorKind::ConnectionAborted, "the connection was closed on this side")
+            }
         }
     }
 
@@ -354,7 +363,11 @@ impl Shared {
             match r.poll_fill(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0)) => {
-                    let what = if r.between_frames() { "the peer closed the connection" } else { "the peer closed the connection in the middle of a frame" };
+                    let what = if r.between_frames() {
+                        "the peer closed the connection"
+                    } else {
+                        "the peer closed the connection in the middle of a frame"
+                    };
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, what)));
                 }
                 Poll::Ready(Ok(_)) => {}

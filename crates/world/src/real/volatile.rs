@@ -178,7 +178,8 @@ impl DiskFile for Handle {
 
     fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
         let mut s = self.0.state();
-        let end = off.checked_add(buf.len() as u64).ok_or_else(|| io::Error::from_raw_os_error(libc::EFBIG))?;
+        let end =
+            off.checked_add(buf.len() as u64).ok_or_else(|| io::Error::from_raw_os_error(libc::EFBIG))?;
         self.0.change(&mut s, off, buf.len() as u64, |p, i| p.copy_from_slice(&buf[i..i + p.len()]))?;
         s.len = s.len.max(end);
         Ok(())

@@ -145,7 +145,8 @@ pub fn pids() -> Vec<u32> {
 /// The command line, argument by argument.
 pub fn arguments(pid: u32) -> Vec<String> {
     let raw = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let mut parts: Vec<String> = raw.split(|b| *b == 0).map(|p| String::from_utf8_lossy(p).into_owned()).collect();
+    let mut parts: Vec<String> =
+        raw.split(|b| *b == 0).map(|p| String::from_utf8_lossy(p).into_owned()).collect();
     parts.pop_if(|p| p.is_empty());
     parts
 }
