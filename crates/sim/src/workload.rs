@@ -145,9 +145,9 @@ impl Actor {
             Op::Read { node, .. } => self.handle_of(node, mount),
             _ => None,
         };
-        let names_file = self.tree.node(first_node(&op)).nlink > 0;
-        // What has no name is opened by nobody who has it not open already.
-        if !names_file && handle.is_none() && matches!(op, Op::Read { .. } | Op::Open { .. }) {
+        // A file without a name lives as long as the clients that have it open: only they work on it.
+        let nameless = |id: &Id| self.tree.node(*id).nlink == 0;
+        if op.nodes().iter().any(|id| nameless(id) && self.handle_of(*id, mount).is_none()) {
             return Ok(false);
         }
         run.cluster.sim.log(|| format!("actor {} mount {mount} {}", self.id, short(&op)));
@@ -167,9 +167,13 @@ impl Actor {
     async fn close_one(&mut self) -> Result<(), Violation> {
         let i = self.rng.index(self.handles.len());
         let h = self.handles.swap_remove(i);
+        self.tree.closed(h.node);
+        self.close_handle(h).await
+    }
+
+    async fn close_handle(&self, h: Handle) -> Result<(), Violation> {
         let run = self.run.clone();
         let m = &run.cluster.mounts[h.mount];
-        self.tree.closed(h.node);
         let Some((fs, _)) = m.get().filter(|(_, l)| *l == h.life) else { return Ok(()) };
         let closed = run.bounded("close", alive(m, h.life, fs.close(h.file))).await.map_err(|e| self.tell(&e))?;
         match closed {
@@ -221,6 +225,19 @@ impl Actor {
             self.tree.closed(node);
             after.closed(node);
         }
+        // Nobody can look a file without a name up, to see what it holds now: give it up.
+        let mut unsure = Vec::new();
+        for i in (0..self.handles.len()).rev() {
+            let node = self.handles[i].node;
+            if op.nodes().contains(&node) && self.tree.node(node).nlink == 0 {
+                unsure.push(self.handles.swap_remove(i));
+            }
+        }
+        for h in unsure {
+            self.tree.closed(h.node);
+            after.closed(h.node);
+            self.close_handle(h).await?;
+        }
         let snap = self.snapshot().await?;
         let without = exec::match_tree(&mut self.tree, &snap);
         if without.is_ok() {
@@ -267,14 +284,6 @@ impl Actor {
     pub async fn verify(&mut self) -> Result<(), Violation> {
         let snap = self.snapshot().await?;
         exec::match_tree(&mut self.tree, &snap).map_err(|e| format!("actor {}: in the end {e}", self.id))
-    }
-}
-
-/// The node that must have a name or a handle.
-fn first_node(op: &Op) -> Id {
-    match op {
-        Op::Read { node, .. } | Op::Open { node } => *node,
-        _ => crate::oracle::ROOT,
     }
 }
 
