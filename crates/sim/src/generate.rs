@@ -77,7 +77,7 @@ pub fn next(tree: &Tree, mix: &Mix, rng: &mut Rng) -> Option<Op> {
     let full = tree.count() > NODES_MAX;
     let kind = if full && rng.coin() { 6 + rng.index(2) } else { mix.pick_kind(rng) };
     match kind {
-        0..5 | 5..9 => names_op(tree, mix, rng, &c, kind, full),
+        0..9 => names_op(tree, mix, rng, &c, kind, full),
         11..18 => data_op(tree, rng, &c, kind),
         _ => attr_op(tree, rng, &c, kind),
     }
