@@ -71,7 +71,10 @@ pub fn run_within(cmd: &mut Command, limit: Duration) -> Result<Output> {
             let pid = rustix::process::Pid::from_raw(child.id() as i32).expect("a pid");
             let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
             let _ = child.wait();
-            bail!("{shown} took longer than {limit:?}\n{}", tail(&out.join().unwrap_or_default(), &err.join().unwrap_or_default()));
+            bail!(
+                "{shown} took longer than {limit:?}\n{}",
+                tail(&out.join().unwrap_or_default(), &err.join().unwrap_or_default())
+            );
         }
         std::thread::sleep(Duration::from_millis(20));
     };

@@ -150,7 +150,8 @@ impl Exerciser {
 
     fn compare_all(&self) -> Result<()> {
         for p in &self.paths {
-            same(&std::fs::read(p)?, &self.model, 0).with_context(|| format!("at the end: {}", p.display()))?;
+            same(&std::fs::read(p)?, &self.model, 0)
+                .with_context(|| format!("at the end: {}", p.display()))?;
         }
         Ok(())
     }

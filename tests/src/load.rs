@@ -76,7 +76,10 @@ impl Worker {
         let off = self.rng.below(self.files[&name].len() as u64 + 1000);
         let len = 1 + self.rng.below(90_000) as usize;
         let data = self.rng.bytes(len);
-        let f = OpenOptions::new().write(true).open(self.dir.join(&name)).with_context(|| format!("open {name}"))?;
+        let f = OpenOptions::new()
+            .write(true)
+            .open(self.dir.join(&name))
+            .with_context(|| format!("open {name}"))?;
         f.write_all_at(&data, off).with_context(|| format!("overwrite {name}"))?;
         let have = self.files.get_mut(&name).expect("picked");
         let end = off as usize + len;
@@ -91,7 +94,10 @@ impl Worker {
         let Some(name) = self.pick() else { return self.create() };
         let len = 1 + self.rng.below(3000) as usize;
         let data = self.rng.bytes(len);
-        let mut f = OpenOptions::new().append(true).open(self.dir.join(&name)).with_context(|| format!("open {name}"))?;
+        let mut f = OpenOptions::new()
+            .append(true)
+            .open(self.dir.join(&name))
+            .with_context(|| format!("open {name}"))?;
         f.write_all(&data).with_context(|| format!("append to {name}"))?;
         self.files.get_mut(&name).expect("picked").extend_from_slice(&data);
         Ok(())
@@ -100,7 +106,10 @@ impl Worker {
     fn truncate(&mut self) -> Result<()> {
         let Some(name) = self.pick() else { return self.create() };
         let size = self.rng.below(self.files[&name].len() as u64 + 5000);
-        let f = OpenOptions::new().write(true).open(self.dir.join(&name)).with_context(|| format!("open {name}"))?;
+        let f = OpenOptions::new()
+            .write(true)
+            .open(self.dir.join(&name))
+            .with_context(|| format!("open {name}"))?;
         f.set_len(size).with_context(|| format!("truncate {name}"))?;
         self.files.get_mut(&name).expect("picked").resize(size as usize, 0);
         Ok(())
@@ -109,7 +118,8 @@ impl Worker {
     fn rename(&mut self) -> Result<()> {
         let Some(from) = self.pick() else { return self.create() };
         let to = if self.rng.below(3) == 0 { self.pick().expect("not empty") } else { self.fresh() };
-        fs::rename(self.dir.join(&from), self.dir.join(&to)).with_context(|| format!("rename {from} to {to}"))?;
+        fs::rename(self.dir.join(&from), self.dir.join(&to))
+            .with_context(|| format!("rename {from} to {to}"))?;
         if from != to {
             let data = self.files.remove(&from).expect("picked");
             self.files.insert(to, data);

@@ -32,7 +32,11 @@ impl Failure {
         let text = e.to_string();
         let made_up = e.raw_os_error().is_none();
         let errno = Errno::from(e);
-        if made_up { Failure::explained(what, object, errno, &text) } else { Failure::op(what, object, errno) }
+        if made_up {
+            Failure::explained(what, object, errno, &text)
+        } else {
+            Failure::op(what, object, errno)
+        }
     }
 
     pub fn control(what: &str, object: &str, e: &ControlError) -> Failure {

@@ -86,7 +86,8 @@ pub fn parse(args: &[OsString], opts: &[Opt]) -> Result<Parsed, Failure> {
             break;
         }
         let mut next_value = |name: &str| -> Result<String, Failure> {
-            let v = it.next().ok_or_else(|| Failure::usage(format!("option '{name}' requires an argument")))?;
+            let v =
+                it.next().ok_or_else(|| Failure::usage(format!("option '{name}' requires an argument")))?;
             text(v)
         };
         if let Some(body) = raw.strip_prefix("--") {
@@ -130,8 +131,12 @@ pub fn parse(args: &[OsString], opts: &[Opt]) -> Result<Parsed, Failure> {
 mod tests {
     use super::*;
 
-    const OPTS: &[Opt] =
-        &[value('c', "stripe-count"), value('S', "stripe-size"), flag('d', "delete"), maybe('N', "mirror-count")];
+    const OPTS: &[Opt] = &[
+        value('c', "stripe-count"),
+        value('S', "stripe-size"),
+        flag('d', "delete"),
+        maybe('N', "mirror-count"),
+    ];
 
     fn run(args: &[&str]) -> Result<Parsed, Failure> {
         parse(&args.iter().map(OsString::from).collect::<Vec<_>>(), OPTS)

@@ -133,7 +133,8 @@ mod tests {
         ] {
             assert!(m(p, n), "{p} fits {n}");
         }
-        for (p, n) in [("a?c", "ac"), ("[!a]", "a"), ("\\*", "x"), ("*.b", "a.c"), ("{a,b}", "c"), ("", "a")] {
+        for (p, n) in [("a?c", "ac"), ("[!a]", "a"), ("\\*", "x"), ("*.b", "a.c"), ("{a,b}", "c"), ("", "a")]
+        {
             assert!(!m(p, n), "{p} does not fit {n}");
         }
     }

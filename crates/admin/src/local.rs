@@ -19,10 +19,19 @@ pub const FSTYPE: &str = "fuse.nacre";
 pub enum DaemonRequest {
     /// Answered with [`DaemonReply::Status`].
     Status,
-    GetParam { pattern: String },
-    SetParam { name: String, value: String },
+    GetParam {
+        pattern: String,
+    },
+    SetParam {
+        name: String,
+        value: String,
+    },
     /// `lctl set_param -P`: only a daemon with the MGT can do it.
-    SetPermanent { name: String, value: String, delete: bool },
+    SetPermanent {
+        name: String,
+        value: String,
+        delete: bool,
+    },
 }
 
 /// One target of a daemon.

@@ -76,15 +76,14 @@ impl Allocator {
         if usable.is_empty() {
             usable = osts.iter().filter(|o| o.usable()).collect();
         }
-        let start =
-            match u16::try_from(spec.stripe_start) {
-                Err(_) => None,
-                Ok(i) => Some(
-                    find(i)
-                        .ok_or(Errno::EINVAL)
-                        .and_then(|o| if o.usable() { Ok(i) } else { Err(Errno::ENOSPC) })?,
-                ),
-            };
+        let start = match u16::try_from(spec.stripe_start) {
+            Err(_) => None,
+            Ok(i) => Some(
+                find(i)
+                    .ok_or(Errno::EINVAL)
+                    .and_then(|o| if o.usable() { Ok(i) } else { Err(Errno::ENOSPC) })?,
+            ),
+        };
         if let Some(first) = start
             && !usable.iter().any(|o| o.index == first)
         {

@@ -34,7 +34,8 @@ The parts, for several hosts (each also a program of its own):
 
 /// Runs the program that `args[0]` or `args[1]` names. Returns the exit status.
 pub fn run(args: &[OsString]) -> u8 {
-    let called = args.first().and_then(|a| Path::new(a).file_name()).map(|n| n.to_string_lossy().into_owned());
+    let called =
+        args.first().and_then(|a| Path::new(a).file_name()).map(|n| n.to_string_lossy().into_owned());
     let mut program = called.unwrap_or_default();
     let mut rest = args.get(1..).unwrap_or_default();
     if !links::NAMES.contains(&program.as_str()) {

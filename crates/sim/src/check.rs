@@ -15,7 +15,8 @@ pub async fn settled(c: &Cluster) -> Result<(), Violation> {
         }
         let up = (0..c.servers.len()).all(|i| c.is_up(i));
         if let Some(db) = c.mdt_db().filter(|_| up) {
-            let s = mds::check::check(&db).map_err(|e| format!("the metadata target cannot be checked: {e}"))?;
+            let s =
+                mds::check::check(&db).map_err(|e| format!("the metadata target cannot be checked: {e}"))?;
             if s.orphans == 0 && s.outbox == 0 {
                 return Ok(());
             }
@@ -39,7 +40,11 @@ pub fn everything(c: &Cluster) -> Result<(), Violation> {
     let told = |e: mds::MdsError| format!("the metadata target cannot be checked: {e}");
     let s = mds::check::check(&db).map_err(told)?;
     if let Some(f) = s.findings.first() {
-        return Err(format!("check of the metadata target, {} findings, the first: {:?} {f}", s.findings.len(), f.rule));
+        return Err(format!(
+            "check of the metadata target, {} findings, the first: {:?} {f}",
+            s.findings.len(),
+            f.rule
+        ));
     }
     let mut expected: BTreeMap<(u16, ObjectId), Fid> = BTreeMap::new();
     mds::check::expected_objects(&db, |ost, object, fid| {
@@ -58,7 +63,9 @@ pub fn everything(c: &Cluster) -> Result<(), Violation> {
                 match expected.get(&(ost as u16, object)) {
                     None => return Err(format!("OST {ost} holds {object} of {file}, which no file has")),
                     Some(owner) if *owner != file => {
-                        return Err(format!("OST {ost}: {object} says it belongs to {file}, the metadata server says {owner}"));
+                        return Err(format!(
+                            "OST {ost}: {object} says it belongs to {file}, the metadata server says {owner}"
+                        ));
                     }
                     Some(_) => {}
                 }

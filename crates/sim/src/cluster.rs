@@ -83,7 +83,12 @@ fn mgs_addr() -> IpAddr {
 
 /// Small, so that segments change and checkpoints happen within a run.
 fn db_options() -> DbOptions {
-    DbOptions { segment_bytes: 256 << 10, checkpoint_txns: 300, checkpoint_bytes: 256 << 10, table_cache_bytes: 1 << 20 }
+    DbOptions {
+        segment_bytes: 256 << 10,
+        checkpoint_txns: 300,
+        checkpoint_bytes: 256 << 10,
+        table_cache_bytes: 1 << 20,
+    }
 }
 
 impl Cluster {
@@ -153,7 +158,9 @@ impl Cluster {
         self.servers.iter().find_map(|s| {
             let r = lock(&s.running);
             let r = r.as_ref()?;
-            r.db.stopped().or_else(|| r.mgs_db.as_ref()?.stopped()).map(|why| format!("{:?} stopped: {why}", s.role))
+            r.db.stopped()
+                .or_else(|| r.mgs_db.as_ref()?.stopped())
+                .map(|why| format!("{:?} stopped: {why}", s.role))
         })
     }
 
@@ -300,7 +307,13 @@ impl ServerNode {
                 server.add(Mgs::open(&w, mgs_db.clone(), peers.clone())?, peers);
                 let db = open(dir.into()).await?;
                 let peers = Peers::new();
-                let cfg = MdtConfig { fsname: FSNAME.into(), index: 0, dir: dir.into(), port: PORT, bind: Some(self.addr) };
+                let cfg = MdtConfig {
+                    fsname: FSNAME.into(),
+                    index: 0,
+                    dir: dir.into(),
+                    port: PORT,
+                    bind: Some(self.addr),
+                };
                 let mdt = Mdt::open(w.clone(), db.clone(), peers.clone(), cfg)?;
                 server.add(mdt.clone(), peers);
                 let (mdt, mgs_db) = (Some(mdt), Some(mgs_db));
@@ -314,7 +327,15 @@ impl ServerNode {
                 let cfg = OstConfig { fsname: FSNAME.into(), index, dir: dir.into() };
                 let ost = Ost::open(&w, db.clone(), objects.clone(), peers.clone(), cfg)?;
                 server.add(ost.clone(), peers);
-                Running { server, mdt: None, ost: Some(ost), db, mgs_db: None, objects: Some(objects), _lock: held }
+                Running {
+                    server,
+                    mdt: None,
+                    ost: Some(ost),
+                    db,
+                    mgs_db: None,
+                    objects: Some(objects),
+                    _lock: held,
+                }
             }
         };
         w.spawn("accept", running.server.run(listener));

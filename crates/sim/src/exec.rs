@@ -27,11 +27,9 @@ impl std::fmt::Debug for Got {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Got::Unit | Got::Handle(_) => f.write_str("Ok"),
-            Got::Attr(a) | Got::Opened(a, _) => write!(
-                f,
-                "Attr({} {:?} mode {:o} nlink {} size {})",
-                a.fid, a.kind, a.mode, a.nlink, a.size
-            ),
+            Got::Attr(a) | Got::Opened(a, _) => {
+                write!(f, "Attr({} {:?} mode {:o} nlink {} size {})", a.fid, a.kind, a.mode, a.nlink, a.size)
+            }
             Got::Bytes(b) => write!(f, "{} bytes", b.len()),
             Got::Number(n) => write!(f, "{n}"),
             Got::Entries(e) => write!(f, "{e:?}"),
@@ -81,13 +79,17 @@ pub async fn run(fs: Arc<Fs>, f: Resolved) -> R<Got> {
         Op::Write { off, data, .. } => {
             fs.write(call(), a, off, false, false, Bytes::from(data)).await.map(Got::Number)
         }
-        Op::Append { data, .. } => fs.write(call(), a, 0, true, false, Bytes::from(data)).await.map(Got::Number),
+        Op::Append { data, .. } => {
+            fs.write(call(), a, 0, true, false, Bytes::from(data)).await.map(Got::Number)
+        }
         Op::Read { off, len, .. } => read(fs, a, handle, off, len).await,
         Op::Truncate { size, .. } => {
             let set = SetAttr { size: Some(size), ..SetAttr::default() };
             fs.setattr(call(), a, set).await.map(Got::Attr)
         }
-        Op::Fallocate { mode, off, len, .. } => fs.fallocate(call(), a, mode, off, len).await.map(|()| Got::Unit),
+        Op::Fallocate { mode, off, len, .. } => {
+            fs.fallocate(call(), a, mode, off, len).await.map(|()| Got::Unit)
+        }
         Op::Copy { from_off, to_off, len, .. } => copy(fs, a, from_off, b, to_off, len).await,
         Op::Seek { off, hole, .. } => fs.seek(call(), a, off, hole).await.map(Got::Number),
         Op::Chmod { mode, .. } => {
@@ -142,7 +144,8 @@ async fn read(fs: Arc<Fs>, fid: Fid, handle: Option<Arc<OpenFile>>, off: u64, le
 async fn copy(fs: Arc<Fs>, from: Fid, from_off: u64, to: Fid, to_off: u64, len: u64) -> R<Got> {
     let mut done = 0;
     while done < len {
-        match fs.clone().copy_file_range(call(), from, from_off + done, to, to_off + done, len - done).await? {
+        match fs.clone().copy_file_range(call(), from, from_off + done, to, to_off + done, len - done).await?
+        {
             0 => break,
             n => done += n,
         }
@@ -151,7 +154,12 @@ async fn copy(fs: Arc<Fs>, from: Fid, from_off: u64, to: Fid, to_off: u64, len: 
 }
 
 /// All entries, page by page; cookies must grow.
-pub async fn list(fs: &Arc<Fs>, dir: Fid, max_bytes: u32, plus: bool) -> R<Vec<(Vec<u8>, Option<Fid>, FileType)>> {
+pub async fn list(
+    fs: &Arc<Fs>,
+    dir: Fid,
+    max_bytes: u32,
+    plus: bool,
+) -> R<Vec<(Vec<u8>, Option<Fid>, FileType)>> {
     let (mut out, mut cookie) = (Vec::new(), 0);
     loop {
         let (page, _, end) = fs.clone().readdir(call(), dir, cookie, max_bytes, plus).await?;
@@ -180,10 +188,18 @@ pub fn compare(want: &R<Out>, got: &R<Got>) -> Result<(), String> {
         (Ok(w), Ok(g)) => match (w, g) {
             (Out::Unit, Got::Unit | Got::Handle(_)) => Ok(()),
             (Out::Node(_, s), Got::Attr(a) | Got::Opened(a, _)) => {
-                if same_shape(s, a) { Ok(()) } else { differ() }
+                if same_shape(s, a) {
+                    Ok(())
+                } else {
+                    differ()
+                }
             }
             (Out::Bytes(a), Got::Bytes(b)) => {
-                if a == b { Ok(()) } else { Err(first_difference(a, b)) }
+                if a == b {
+                    Ok(())
+                } else {
+                    Err(first_difference(a, b))
+                }
             }
             (Out::Number(a), Got::Number(b)) if a == b => Ok(()),
             (Out::Between(a, b), Got::Number(n)) if (a..=b).contains(&n) => Ok(()),
@@ -326,7 +342,11 @@ fn same_node(n: &Node, seen: &Seen) -> Result<(), String> {
         return Err(first_difference(content, &seen.content));
     }
     if n.xattrs != seen.xattrs {
-        return Err(format!("its attributes are {:?}, the model says {:?}", seen.xattrs.keys(), n.xattrs.keys()));
+        return Err(format!(
+            "its attributes are {:?}, the model says {:?}",
+            seen.xattrs.keys(),
+            n.xattrs.keys()
+        ));
     }
     Ok(())
 }

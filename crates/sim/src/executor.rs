@@ -126,11 +126,21 @@ impl Wake for TaskWake {
 pub(crate) enum Event {
     Wake(Waker),
     /// The next packet from `end` of a connection arrives at the other end.
-    Deliver { conn: u64, end: usize },
+    Deliver {
+        conn: u64,
+        end: usize,
+    },
     /// `end` learns that its peer is gone.
-    Reset { conn: u64, end: usize },
+    Reset {
+        conn: u64,
+        end: usize,
+    },
     /// Packets from `end` have been held up by a partition since `since`.
-    Stalled { conn: u64, end: usize, since: u64 },
+    Stalled {
+        conn: u64,
+        end: usize,
+        since: u64,
+    },
     /// A blocking call of a node's life.
     Work(crate::world::Work),
 }

@@ -7,7 +7,8 @@ use ::world::rng::Rng;
 const DEPTH_MAX: usize = 4;
 /// Above so many files the workload removes more than it makes.
 const NODES_MAX: usize = 48;
-const NAMES: [&[u8]; 9] = [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"name with spaces", &[0xc3, 0xa4, 0xff, b'x']];
+const NAMES: [&[u8]; 9] =
+    [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"name with spaces", &[0xc3, 0xa4, 0xff, b'x']];
 const XATTRS: [&[u8]; 3] = [b"user.one", b"user.two", b"user.three"];
 /// How likely each kind is, in the order of [`pick_kind`].
 const WEIGHTS: [u32; 28] =
@@ -134,7 +135,13 @@ fn names_op(tree: &Tree, mix: &Mix, rng: &mut Rng, c: &Choices, kind: usize, ful
                 return None;
             }
             let to_name = if rng.coin() { name(rng) } else { old_name(tree, to, rng) };
-            Op::Rename { dir, name: old_name(tree, dir, rng), to, to_name, flags: [0, 0, 0, 1, 2][rng.index(5)] }
+            Op::Rename {
+                dir,
+                name: old_name(tree, dir, rng),
+                to,
+                to_name,
+                flags: [0, 0, 0, 1, 2][rng.index(5)],
+            }
         }
     })
 }
@@ -182,7 +189,14 @@ fn data_op(tree: &Tree, rng: &mut Rng, c: &Choices, kind: usize) -> Option<Op> {
         13 => Op::Read { node, off: off.saturating_sub(rng.below(5000)), len: len as u32 },
         14 => Op::Truncate { node, size: if rng.coin() { rng.below(size + 1) } else { off } },
         15 => {
-            let mode = [0, KEEP_SIZE, PUNCH_HOLE | KEEP_SIZE, PUNCH_HOLE | KEEP_SIZE, ZERO_RANGE, ZERO_RANGE | KEEP_SIZE];
+            let mode = [
+                0,
+                KEEP_SIZE,
+                PUNCH_HOLE | KEEP_SIZE,
+                PUNCH_HOLE | KEEP_SIZE,
+                ZERO_RANGE,
+                ZERO_RANGE | KEEP_SIZE,
+            ];
             Op::Fallocate { node, mode: mode[rng.index(6)], off, len }
         }
         16 => {

@@ -10,11 +10,20 @@ use std::collections::BTreeSet;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Wants an empty register; fails on a full one.
-    Create { value: u64, done: Option<bool> },
+    Create {
+        value: u64,
+        done: Option<bool>,
+    },
     /// Empties a full register; fails on an empty one.
-    Remove { done: Option<bool> },
-    Write { value: u64 },
-    Read { saw: Option<u64> },
+    Remove {
+        done: Option<bool>,
+    },
+    Write {
+        value: u64,
+    },
+    Read {
+        saw: Option<u64>,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +98,8 @@ mod tests {
     #[test]
     fn right_and_wrong_histories() {
         let create = |v, d| Act::Create { value: v, done: Some(d) };
-        let ok = [ev(1, 5, create(1, true)), ev(2, 6, create(2, false)), ev(7, 8, Act::Read { saw: Some(1) })];
+        let ok =
+            [ev(1, 5, create(1, true)), ev(2, 6, create(2, false)), ev(7, 8, Act::Read { saw: Some(1) })];
         assert!(linearizable(None, &ok));
         let both = [ev(1, 5, create(1, true)), ev(2, 6, create(2, true))];
         assert!(!linearizable(None, &both));

@@ -244,7 +244,8 @@ impl State {
     /// A node is gone: its ends vanish, the other ends hear of it within `late`.
     pub(crate) fn net_down(&mut self, node: u32, late: Duration) -> Vec<Waker> {
         let mut wake = Vec::new();
-        let gone: Vec<SocketAddr> = self.net.listeners.iter().filter(|(_, l)| l.node == node).map(|(a, _)| *a).collect();
+        let gone: Vec<SocketAddr> =
+            self.net.listeners.iter().filter(|(_, l)| l.node == node).map(|(a, _)| *a).collect();
         for a in gone {
             let l = self.net.listeners.remove(&a).expect("just seen");
             wake.extend(l.waker);
@@ -410,7 +411,13 @@ impl Net for SimNet {
     }
 }
 
-fn establish(core: &Core, node: u32, life: u64, from: Option<IpAddr>, to: SocketAddr) -> io::Result<(u64, Option<Waker>)> {
+fn establish(
+    core: &Core,
+    node: u32,
+    life: u64,
+    from: Option<IpAddr>,
+    to: SocketAddr,
+) -> io::Result<(u64, Option<Waker>)> {
     let mut s = core.lock();
     let s = &mut *s;
     if s.nodes[node as usize].life != life {
@@ -512,7 +519,12 @@ fn closed_here() -> io::Error {
 }
 
 /// Takes the frame if the window has room.
-fn try_send(s: &mut State, conn: u64, end: usize, bytes: &mut Option<Vec<u8>>) -> (Option<io::Result<()>>, Vec<Waker>) {
+fn try_send(
+    s: &mut State,
+    conn: u64,
+    end: usize,
+    bytes: &mut Option<Vec<u8>>,
+) -> (Option<io::Result<()>>, Vec<Waker>) {
     let Some(link) = s.net.conns.get_mut(&conn) else { return (Some(Err(closed_here())), Vec::new()) };
     let e = &link.ends[end];
     if let Some(kind) = e.dead {
@@ -573,7 +585,9 @@ impl Conn for SimConn {
                 drop(s);
                 wake.into_iter().for_each(Waker::wake);
                 let frame = Frame::decode(&bytes).map(|(f, _)| f);
-                return Poll::Ready(frame.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string())));
+                return Poll::Ready(
+                    frame.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string())),
+                );
             }
             if let Some(kind) = e.dead {
                 return Poll::Ready(Err(kind.into()));

@@ -58,34 +58,134 @@ impl Node {
 #[derive(Clone, Debug)]
 pub enum Op {
     /// Makes a file and opens it; without `exclusive` an existing one is opened.
-    Create { dir: Id, name: Vec<u8>, mode: u32, stripes: u32, exclusive: bool },
-    Tmpfile { dir: Id, mode: u32 },
-    Mkdir { dir: Id, name: Vec<u8>, mode: u32 },
-    Symlink { dir: Id, name: Vec<u8>, target: Vec<u8> },
-    Fifo { dir: Id, name: Vec<u8>, mode: u32 },
-    Link { node: Id, dir: Id, name: Vec<u8> },
-    Unlink { dir: Id, name: Vec<u8> },
-    Rmdir { dir: Id, name: Vec<u8> },
-    Rename { dir: Id, name: Vec<u8>, to: Id, to_name: Vec<u8>, flags: u32 },
-    Open { node: Id },
-    Close { node: Id, handle: usize },
-    Write { node: Id, off: u64, data: Vec<u8> },
-    Append { node: Id, data: Vec<u8> },
-    Read { node: Id, off: u64, len: u32 },
-    Truncate { node: Id, size: u64 },
-    Fallocate { node: Id, mode: u32, off: u64, len: u64 },
-    Copy { from: Id, from_off: u64, to: Id, to_off: u64, len: u64 },
-    Seek { node: Id, off: u64, hole: bool },
-    Chmod { node: Id, mode: u32 },
-    Getattr { node: Id },
-    Lookup { dir: Id, name: Vec<u8> },
-    Readdir { dir: Id, max_bytes: u32, plus: bool },
-    Readlink { node: Id },
-    Setxattr { node: Id, name: Vec<u8>, value: Vec<u8>, flags: u32 },
-    Getxattr { node: Id, name: Vec<u8> },
-    Removexattr { node: Id, name: Vec<u8> },
-    Listxattr { node: Id },
-    Getpath { node: Id },
+    Create {
+        dir: Id,
+        name: Vec<u8>,
+        mode: u32,
+        stripes: u32,
+        exclusive: bool,
+    },
+    Tmpfile {
+        dir: Id,
+        mode: u32,
+    },
+    Mkdir {
+        dir: Id,
+        name: Vec<u8>,
+        mode: u32,
+    },
+    Symlink {
+        dir: Id,
+        name: Vec<u8>,
+        target: Vec<u8>,
+    },
+    Fifo {
+        dir: Id,
+        name: Vec<u8>,
+        mode: u32,
+    },
+    Link {
+        node: Id,
+        dir: Id,
+        name: Vec<u8>,
+    },
+    Unlink {
+        dir: Id,
+        name: Vec<u8>,
+    },
+    Rmdir {
+        dir: Id,
+        name: Vec<u8>,
+    },
+    Rename {
+        dir: Id,
+        name: Vec<u8>,
+        to: Id,
+        to_name: Vec<u8>,
+        flags: u32,
+    },
+    Open {
+        node: Id,
+    },
+    Close {
+        node: Id,
+        handle: usize,
+    },
+    Write {
+        node: Id,
+        off: u64,
+        data: Vec<u8>,
+    },
+    Append {
+        node: Id,
+        data: Vec<u8>,
+    },
+    Read {
+        node: Id,
+        off: u64,
+        len: u32,
+    },
+    Truncate {
+        node: Id,
+        size: u64,
+    },
+    Fallocate {
+        node: Id,
+        mode: u32,
+        off: u64,
+        len: u64,
+    },
+    Copy {
+        from: Id,
+        from_off: u64,
+        to: Id,
+        to_off: u64,
+        len: u64,
+    },
+    Seek {
+        node: Id,
+        off: u64,
+        hole: bool,
+    },
+    Chmod {
+        node: Id,
+        mode: u32,
+    },
+    Getattr {
+        node: Id,
+    },
+    Lookup {
+        dir: Id,
+        name: Vec<u8>,
+    },
+    Readdir {
+        dir: Id,
+        max_bytes: u32,
+        plus: bool,
+    },
+    Readlink {
+        node: Id,
+    },
+    Setxattr {
+        node: Id,
+        name: Vec<u8>,
+        value: Vec<u8>,
+        flags: u32,
+    },
+    Getxattr {
+        node: Id,
+        name: Vec<u8>,
+    },
+    Removexattr {
+        node: Id,
+        name: Vec<u8>,
+    },
+    Listxattr {
+        node: Id,
+    },
+    Getpath {
+        node: Id,
+    },
 }
 
 impl Op {
@@ -332,7 +432,9 @@ impl Tree {
     /// Does `op` and says what it gives.
     pub fn apply(&mut self, op: &Op) -> R<Out> {
         match op {
-            Op::Create { dir, name, mode, stripes, exclusive } => self.create(*dir, name, *mode, *stripes, *exclusive),
+            Op::Create { dir, name, mode, stripes, exclusive } => {
+                self.create(*dir, name, *mode, *stripes, *exclusive)
+            }
             Op::Tmpfile { dir, mode } => {
                 let id = self.new_node(*dir, Body::File(Vec::new()), *mode);
                 let n = self.node_mut(id);
@@ -373,7 +475,8 @@ impl Tree {
                 Ok(self.named(*node))
             }
             Op::Readdir { dir, .. } => {
-                let of = |(name, &id): (&Vec<u8>, &Id)| (name.clone(), self.node(id).fid, self.node(id).kind());
+                let of =
+                    |(name, &id): (&Vec<u8>, &Id)| (name.clone(), self.node(id).fid, self.node(id).kind());
                 Ok(Out::Entries(self.entries(*dir).iter().map(of).collect()))
             }
             Op::Readlink { node } => match &self.node(*node).body {
@@ -381,7 +484,9 @@ impl Tree {
                 _ => Err(Errno::EINVAL),
             },
             Op::Getpath { node } => Ok(Out::Names(self.paths(*node))),
-            Op::Setxattr { .. } | Op::Getxattr { .. } | Op::Removexattr { .. } | Op::Listxattr { .. } => self.xattr(op),
+            Op::Setxattr { .. } | Op::Getxattr { .. } | Op::Removexattr { .. } | Op::Listxattr { .. } => {
+                self.xattr(op)
+            }
             _ => self.data(op),
         }
     }

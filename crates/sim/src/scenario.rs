@@ -83,7 +83,13 @@ pub fn run(opt: &Options) -> Report {
     }
 }
 
-async fn whole(c: Arc<Cluster>, opt: Options, osts: u16, mut rng: Rng, ops: Arc<AtomicU64>) -> Result<(), Violation> {
+async fn whole(
+    c: Arc<Cluster>,
+    opt: Options,
+    osts: u16,
+    mut rng: Rng,
+    ops: Arc<AtomicU64>,
+) -> Result<(), Violation> {
     c.boot_all();
     for i in 0..c.mounts.len() {
         c.mount(i).await.map_err(|e| e.to_string())?;
@@ -113,7 +119,9 @@ async fn whole(c: Arc<Cluster>, opt: Options, osts: u16, mut rng: Rng, ops: Arc<
     let faults = nemesis.torment(run.clone(), over.clone());
     let each = opt.ops / opt.actors as u64;
     let work = async {
-        let all = actors.iter_mut().map(|a| Box::pin(a.work(each)) as std::pin::Pin<Box<dyn Future<Output = _> + Send + '_>>);
+        let all = actors
+            .iter_mut()
+            .map(|a| Box::pin(a.work(each)) as std::pin::Pin<Box<dyn Future<Output = _> + Send + '_>>);
         let results = until_first_error(all.collect()).await;
         over.store(true, Relaxed);
         results
@@ -127,7 +135,9 @@ async fn whole(c: Arc<Cluster>, opt: Options, osts: u16, mut rng: Rng, ops: Arc<
 async fn wait_for_osts(c: &Cluster, osts: u16) -> Result<(), Violation> {
     for _ in 0..600 {
         let seen = c.mounts.iter().all(|m| {
-            let known = |fs: &Arc<client::Fs>| fs.config().targets.iter().filter(|t| t.target.kind == model::TargetKind::Ost).count();
+            let known = |fs: &Arc<client::Fs>| {
+                fs.config().targets.iter().filter(|t| t.target.kind == model::TargetKind::Ost).count()
+            };
             m.get().is_some_and(|(fs, _)| known(&fs) == usize::from(osts))
         });
         c.sim.sleep(Duration::from_millis(500)).await;
@@ -226,7 +236,9 @@ enum Fault {
     CrashMetadataAndClient,
     KillServer,
     ResetConnection,
-    Partition { both: bool },
+    Partition {
+        both: bool,
+    },
     PauseServer,
     PauseClient,
     KillClient,
@@ -288,7 +300,8 @@ impl Nemesis {
                 };
             }
         }
-        let mut points: Vec<(u64, Fault)> = faults.into_iter().map(|f| (rng.below(opt.ops * 19 / 20), f)).collect();
+        let mut points: Vec<(u64, Fault)> =
+            faults.into_iter().map(|f| (rng.below(opt.ops * 19 / 20), f)).collect();
         points.sort_by_key(|p| p.0);
         Nemesis { points, rng: rng.fork() }
     }
@@ -325,7 +338,11 @@ impl Nemesis {
             Fault::ResetConnection => drop(c.sim.reset_some_connection()),
             Fault::Partition { both } => {
                 let (a, b) = (&c.mounts[mount].node, &c.servers[server].node);
-                if self.rng.coin() { c.sim.partition(a, b, both) } else { c.sim.partition(b, a, both) }
+                if self.rng.coin() {
+                    c.sim.partition(a, b, both)
+                } else {
+                    c.sim.partition(b, a, both)
+                }
                 c.sim.sleep(pause).await;
                 c.sim.heal();
             }

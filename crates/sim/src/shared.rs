@@ -77,7 +77,8 @@ fn striped(n: i32) -> Option<LayoutSpec> {
 }
 
 async fn file(fs: &Arc<Fs>, dir: Fid, name: &str, stripes: i32) -> Result<Fid, Errno> {
-    let (a, f) = fs.clone().create(call(), dir, name.into(), 0o666, O_RDWR | O_EXCL, striped(stripes)).await?;
+    let (a, f) =
+        fs.clone().create(call(), dir, name.into(), 0o666, O_RDWR | O_EXCL, striped(stripes)).await?;
     fs.clone().close(Arc::new(f)).await?;
     Ok(a.fid)
 }
@@ -155,7 +156,9 @@ impl Shared {
         let event = match done {
             Ok(Ok(act)) => Event { act, called, returned: self.tick() },
             Ok(Err(e)) => return Err(format!("shared name{i} kind {kind} on mount {mount} gave {e}")),
-            Err(Gone) if kind == 0 => Event { act: Act::Create { value: UNKNOWN, done: None }, called, returned: u64::MAX },
+            Err(Gone) if kind == 0 => {
+                Event { act: Act::Create { value: UNKNOWN, done: None }, called, returned: u64::MAX }
+            }
             Err(Gone) if kind == 1 => Event { act: Act::Remove { done: None }, called, returned: u64::MAX },
             Err(Gone) => return Ok(()),
         };
@@ -188,7 +191,12 @@ impl Shared {
                 Ok(Ok(data)) => match block_value(&data) {
                     Some(saw) => Act::Read { saw },
                     None if *lock(&self.blocks[i].broken) => return Ok(()),
-                    None => return Err(format!("read of shared block{i} on mount {mount} is torn: {} bytes", data.len())),
+                    None => {
+                        return Err(format!(
+                            "read of shared block{i} on mount {mount} is torn: {} bytes",
+                            data.len()
+                        ));
+                    }
                 },
                 Ok(Err(e)) => return Err(format!("read of shared block{i} on mount {mount} gave {e}")),
                 Err(Gone) => return Ok(()),
@@ -265,7 +273,8 @@ impl Shared {
         let file = Arc::new(fs.clone().open(call(), fid, 0).await.map_err(gave)?);
         let mut data = Vec::new();
         loop {
-            let part = fs.clone().read(call(), file.clone(), data.len() as u64, 1 << 20).await.map_err(gave)?;
+            let part =
+                fs.clone().read(call(), file.clone(), data.len() as u64, 1 << 20).await.map_err(gave)?;
             if part.is_empty() {
                 break;
             }
@@ -275,7 +284,8 @@ impl Shared {
         let mut seen = BTreeMap::new();
         for (n, chunk) in data.chunks(RECORD_BYTES).enumerate() {
             let at = (n * RECORD_BYTES) as u64;
-            let word = |k: usize| chunk.get(k..k + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
+            let word =
+                |k: usize| chunk.get(k..k + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
             let r = Record { actor: word(0), number: word(8) };
             if chunk != record(r) {
                 // What a dying client wrote over several objects may be there in part.
@@ -318,8 +328,9 @@ fn fits(events: &[Event]) -> bool {
             strangers.push(v);
         }
     }
-    let open: Vec<usize> =
-        (0..events.len()).filter(|i| matches!(events[*i].act, Act::Create { value: UNKNOWN, done: None })).collect();
+    let open: Vec<usize> = (0..events.len())
+        .filter(|i| matches!(events[*i].act, Act::Create { value: UNKNOWN, done: None }))
+        .collect();
     let mut events = events.to_vec();
     for (n, i) in open.iter().enumerate() {
         // Nobody ever sees such a value.

@@ -80,7 +80,11 @@ impl Run {
     }
 
     /// Bounds an operation: nothing hangs for ever.
-    pub async fn bounded<T: Send>(&self, what: &str, f: impl Future<Output = T> + Send) -> Result<T, Violation> {
+    pub async fn bounded<T: Send>(
+        &self,
+        what: &str,
+        f: impl Future<Output = T> + Send,
+    ) -> Result<T, Violation> {
         match select(f, self.cluster.sim.sleep(OP_PATIENCE)).await {
             Either::Left(v) => Ok(v),
             Either::Right(()) => Err(format!("{what}: no answer within {OP_PATIENCE:?} of virtual time")),
@@ -136,7 +140,8 @@ impl Actor {
         let run = self.run.clone();
         let (mount, fs, life) = run.mount(self.id, &mut self.rng).await;
         self.drop_dead_handles();
-        let close = self.handles.len() >= HANDLES_MAX || (!self.handles.is_empty() && self.rng.below(20) == 0);
+        let close =
+            self.handles.len() >= HANDLES_MAX || (!self.handles.is_empty() && self.rng.below(20) == 0);
         if close {
             return self.close_one().await.map(|()| true);
         }
@@ -175,7 +180,8 @@ impl Actor {
         let run = self.run.clone();
         let m = &run.cluster.mounts[h.mount];
         let Some((fs, _)) = m.get().filter(|(_, l)| *l == h.life) else { return Ok(()) };
-        let closed = run.bounded("close", alive(m, h.life, fs.close(h.file))).await.map_err(|e| self.tell(&e))?;
+        let closed =
+            run.bounded("close", alive(m, h.life, fs.close(h.file))).await.map_err(|e| self.tell(&e))?;
         match closed {
             Ok(Err(e)) => Err(self.tell(&format!("close gave {e}"))),
             _ => Ok(()),
@@ -254,7 +260,10 @@ impl Actor {
                 return Ok(());
             }
         }
-        Err(self.tell(&format!("{} was cut short by its client's death and neither happened ({with:?}) nor not ({without:?})", short(op))))
+        Err(self.tell(&format!(
+            "{} was cut short by its client's death and neither happened ({with:?}) nor not ({without:?})",
+            short(op)
+        )))
     }
 
     /// The tree as some mount shows it.
@@ -263,7 +272,11 @@ impl Actor {
         loop {
             let (mount, fs, life) = run.mount(self.id + 1, &mut self.rng).await;
             let snap = exec::snapshot(&fs, self.tree.fid(crate::oracle::ROOT));
-            match run.bounded("walk", alive(&run.cluster.mounts[mount], life, snap)).await.map_err(|e| self.tell(&e))? {
+            match run
+                .bounded("walk", alive(&run.cluster.mounts[mount], life, snap))
+                .await
+                .map_err(|e| self.tell(&e))?
+            {
                 Ok(Ok(s)) => return Ok(s),
                 Ok(Err(e)) => return Err(self.tell(&format!("the walk over the tree ended with {e}"))),
                 Err(Gone) => {}
@@ -289,7 +302,10 @@ impl Actor {
 
 fn written_node(op: &Op) -> Option<Id> {
     match op {
-        Op::Write { node, .. } | Op::Append { node, .. } | Op::Truncate { node, .. } | Op::Fallocate { node, .. } => Some(*node),
+        Op::Write { node, .. }
+        | Op::Append { node, .. }
+        | Op::Truncate { node, .. }
+        | Op::Fallocate { node, .. } => Some(*node),
         Op::Copy { to, .. } => Some(*to),
         _ => None,
     }
@@ -310,20 +326,34 @@ fn partly_done(before: &Tree, after: &Tree, op: &Op, snap: &exec::Snapshot) -> O
     if (len..old.len().min(new.len())).any(|i| at(old, i) != 0 || at(new, i) != 0) {
         return None;
     }
-    let fits = seen.content.iter().enumerate().all(|(i, b)| *b == at(old, i) || *b == at(new, i) || (*b == 0 && i >= old.len()));
+    let fits = seen
+        .content
+        .iter()
+        .enumerate()
+        .all(|(i, b)| *b == at(old, i) || *b == at(new, i) || (*b == 0 && i >= old.len()));
     fits.then(|| seen.content.clone())
 }
 
 /// An operation without its bytes.
 pub fn short(op: &Op) -> String {
     match op {
-        Op::Write { node, off, data } => format!("Write {{ node: {node}, off: {off}, {} bytes }}", data.len()),
+        Op::Write { node, off, data } => {
+            format!("Write {{ node: {node}, off: {off}, {} bytes }}", data.len())
+        }
         Op::Append { node, data } => format!("Append {{ node: {node}, {} bytes }}", data.len()),
         Op::Setxattr { node, name, value, flags } => {
-            format!("Setxattr {{ node: {node}, {}, {} bytes, flags: {flags} }}", String::from_utf8_lossy(name), value.len())
+            format!(
+                "Setxattr {{ node: {node}, {}, {} bytes, flags: {flags} }}",
+                String::from_utf8_lossy(name),
+                value.len()
+            )
         }
         Op::Symlink { dir, name, target } => {
-            format!("Symlink {{ dir: {dir}, name: {}, {} bytes }}", String::from_utf8_lossy(name), target.len())
+            format!(
+                "Symlink {{ dir: {dir}, name: {}, {} bytes }}",
+                String::from_utf8_lossy(name),
+                target.len()
+            )
         }
         other => format!("{other:?}"),
     }

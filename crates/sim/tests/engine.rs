@@ -70,12 +70,22 @@ fn scenario(seed: u64) -> (u64, u64, Vec<(&'static str, u64)>) {
     }
     let w = server.world();
     w.spawn("server", echo(w.clone(), 1));
-    sim.set_net_faults(NetFaults { reset_ppm: 500, slow_ppm: 1000, slow_us: 100_000, corrupt_ppm: 200, ..NetFaults::default() });
+    sim.set_net_faults(NetFaults {
+        reset_ppm: 500,
+        slow_ppm: 1000,
+        slow_us: 100_000,
+        corrupt_ppm: 200,
+        ..NetFaults::default()
+    });
     let h = sim.handle();
     sim.run(Duration::from_secs(100), async move {
         for round in 0..5 {
             h.sleep(Duration::from_secs(1)).await;
-            if round % 2 == 0 { server.crash(CrashMode::Random) } else { server.kill() }
+            if round % 2 == 0 {
+                server.crash(CrashMode::Random)
+            } else {
+                server.kill()
+            }
             h.sleep(Duration::from_millis(300)).await;
             server.boot();
             let w = server.world();
@@ -148,7 +158,10 @@ fn partitions_hold_packets_up_and_end_connections_that_last() {
         assert!(y.recv().await.is_err());
         h.heal();
         assert_eq!(wa.net.connect(None, at(2)).await.err().unwrap().kind(), io::ErrorKind::ConnectionRefused);
-        assert_eq!(wa.net.connect(Some(ip(9)), at(2)).await.err().unwrap().kind(), io::ErrorKind::AddrNotAvailable);
+        assert_eq!(
+            wa.net.connect(Some(ip(9)), at(2)).await.err().unwrap().kind(),
+            io::ErrorKind::AddrNotAvailable
+        );
     })
     .unwrap();
 }

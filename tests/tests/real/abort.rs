@@ -26,7 +26,12 @@ fn victims(fs: &TestFs) -> Result<Vec<Child>> {
     ];
     let start = |l: &String| {
         use std::os::unix::process::CommandExt;
-        Command::new("bash").args(["-c", l]).process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+        Command::new("bash")
+            .args(["-c", l])
+            .process_group(0)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
     };
     lines.iter().map(|l| start(l).context("start a victim")).collect()
 }
@@ -66,13 +71,15 @@ fn stuck_processes_die(signal: Signal) -> Result<()> {
     let stuck = members(&victims);
     let t = Instant::now();
     kill_groups(&victims);
-    let gone = wait_until("killed processes are gone", Duration::from_secs(2), || !stuck.iter().any(|&p| alive(p)));
+    let gone =
+        wait_until("killed processes are gone", Duration::from_secs(2), || !stuck.iter().any(|&p| alive(p)));
     let left: Vec<String> = stuck
         .iter()
         .filter(|&&p| alive(p))
         .map(|p| {
             let wchan = std::fs::read_to_string(format!("/proc/{p}/stack")).unwrap_or_default();
-            let cmd = std::fs::read_to_string(format!("/proc/{p}/cmdline")).unwrap_or_default().replace('\0', " ");
+            let cmd =
+                std::fs::read_to_string(format!("/proc/{p}/cmdline")).unwrap_or_default().replace('\0', " ");
             format!("{p} {cmd}\n{wchan}")
         })
         .collect();

@@ -84,8 +84,14 @@ fn listeners_survive_garbage() -> Result<()> {
         ("body of 4 GiB", forged(|h| h[48..52].copy_from_slice(&u32::MAX.to_le_bytes()))),
         ("bulk of 4 GiB", forged(|h| h[52..56].copy_from_slice(&u32::MAX.to_le_bytes()))),
         ("wrong epoch and session", forged(|h| h[16..24].copy_from_slice(&u64::MAX.to_le_bytes()))),
-        ("connect without a body", Frame::new(Header::new(FrameKind::Connect), Vec::new(), Default::default()).encode()),
-        ("connect of garbage", Frame::new(Header::new(FrameKind::Connect), random(500), Default::default()).encode()),
+        (
+            "connect without a body",
+            Frame::new(Header::new(FrameKind::Connect), Vec::new(), Default::default()).encode(),
+        ),
+        (
+            "connect of garbage",
+            Frame::new(Header::new(FrameKind::Connect), random(500), Default::default()).encode(),
+        ),
     ];
     for (_, addr) in &before {
         for (what, bytes) in &cases {
@@ -153,15 +159,30 @@ fn folders_that_are_no_targets_are_refused() -> Result<()> {
     }
     nacred_refuses(&nid, &[&dir("damaged")], "damaged")?;
     // formatted already
-    let o = run_within(tool("mkfs.nacre").args(["--ost", "--fsname=one", "--index=0", mgs]).arg(dir("one")), LIMIT)?;
+    let o = run_within(
+        tool("mkfs.nacre").args(["--ost", "--fsname=one", "--index=0", mgs]).arg(dir("one")),
+        LIMIT,
+    )?;
     let err = String::from_utf8_lossy(&o.stderr).into_owned();
-    ensure!(o.status.code() == Some(17) && err.contains("already formatted as one-OST0000"), "{} {err}", o.status);
+    ensure!(
+        o.status.code() == Some(17) && err.contains("already formatted as one-OST0000"),
+        "{} {err}",
+        o.status
+    );
     mkfs(&["--reformat", "--ost", "--fsname=new", "--index=0", mgs], &dir("one"))?;
     // not ours at all
     std::fs::create_dir(dir("foreign"))?;
     std::fs::write(dir("foreign/thesis.tex"), b"precious")?;
-    let o = run_within(tool("mkfs.nacre").args(["--reformat", "--ost", "--fsname=one", "--index=0", mgs]).arg(dir("foreign")), LIMIT)?;
-    ensure!(!o.status.success() && String::from_utf8_lossy(&o.stderr).contains("thesis.tex"), "a foreign folder was taken");
+    let o = run_within(
+        tool("mkfs.nacre")
+            .args(["--reformat", "--ost", "--fsname=one", "--index=0", mgs])
+            .arg(dir("foreign")),
+        LIMIT,
+    )?;
+    ensure!(
+        !o.status.success() && String::from_utf8_lossy(&o.stderr).contains("thesis.tex"),
+        "a foreign folder was taken"
+    );
     ensure!(std::fs::read(dir("foreign/thesis.tex"))? == b"precious", "and destroyed");
     Ok(())
 }
@@ -171,10 +192,21 @@ fn a_target_in_use_is_left_alone() -> Result<()> {
     let fs = TestFs::up("inuse", 1, 1)?;
     let ost = fs.dir().join("ost0000");
     nacred_refuses(&["--nid", "127.250.1.78@tcp"], &[&ost], "in use by")?;
-    let o = run_within(tool("mkfs.nacre").args(["--reformat", "--ost", "--fsname=x", "--index=0", "--mgsnode=127.0.0.1@tcp"]).arg(&ost), LIMIT)?;
-    ensure!(!o.status.success() && String::from_utf8_lossy(&o.stderr).contains("in use by"), "mkfs took a living target");
+    let o = run_within(
+        tool("mkfs.nacre")
+            .args(["--reformat", "--ost", "--fsname=x", "--index=0", "--mgsnode=127.0.0.1@tcp"])
+            .arg(&ost),
+        LIMIT,
+    )?;
+    ensure!(
+        !o.status.success() && String::from_utf8_lossy(&o.stderr).contains("in use by"),
+        "mkfs took a living target"
+    );
     let o = run_within(tool("tunefs.nacre").args(["--param", "a.b=c"]).arg(&ost), LIMIT)?;
-    ensure!(!o.status.success() && String::from_utf8_lossy(&o.stderr).contains("in use by"), "tunefs took a living target");
+    ensure!(
+        !o.status.success() && String::from_utf8_lossy(&o.stderr).contains("in use by"),
+        "tunefs took a living target"
+    );
     // the same address again
     let s = Scratch::new("second");
     mkfs(&["--mgs"], s.path())?;
@@ -192,7 +224,10 @@ fn an_ost_of_another_file_system_is_refused() -> Result<()> {
     let source = fs.status()?["source"].as_str().context("source")?.to_string();
     let mgs = source.split(":/").next().unwrap_or("").to_string();
     // the index is taken
-    mkfs(&["--ost", &format!("--fsname={}", fs.fsname()), "--index=0", &format!("--mgsnode={mgs}")], s.path())?;
+    mkfs(
+        &["--ost", &format!("--fsname={}", fs.fsname()), "--index=0", &format!("--mgsnode={mgs}")],
+        s.path(),
+    )?;
     nacred_refuses(&["--nid", "127.250.1.79@tcp"], &[s.path()], "another --index")?;
     ensure!(std::fs::write(fs.mount(0).join("f"), b"x").is_ok(), "the file system goes on");
     Ok(())
@@ -232,7 +267,10 @@ struct SmallDisk(PathBuf);
 impl SmallDisk {
     fn new(at: PathBuf, size: &str) -> Result<SmallDisk> {
         std::fs::create_dir_all(&at)?;
-        ok_within(Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(&at), LIMIT)?;
+        ok_within(
+            Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(&at),
+            LIMIT,
+        )?;
         Ok(SmallDisk(at))
     }
 }
@@ -269,7 +307,9 @@ fn a_full_disk_says_so_and_space_comes_back() -> Result<()> {
         let df = ok_within(tool("lfs").arg("df").arg(&mnt), LIMIT)?;
         ensure!(df.contains("[OST:0]"), "{df}");
         std::fs::remove_file(&big)?;
-        wait_until("space comes back", LIMIT, || std::fs::write(mnt.join("again"), vec![2; 20 << 20]).is_ok())?;
+        wait_until("space comes back", LIMIT, || {
+            std::fs::write(mnt.join("again"), vec![2; 20 << 20]).is_ok()
+        })?;
         ensure!(std::fs::read(mnt.join("again"))? == vec![2; 20 << 20], "after the disk was full");
         Ok(())
     })();
@@ -287,7 +327,12 @@ fn a_read_only_disk_is_named() -> Result<()> {
     mkfs(&["--ost", "--fsname=ro", "--index=0", "--mgsnode=127.250.1.80@tcp"], &target)?;
     sh(&format!("mount -o remount,ro {}", disk.0.display()), LIMIT)?;
     nacred_refuses(&["--nid", "127.250.1.80@tcp"], &[&target], "Read-only file system")?;
-    let o = run_within(tool("mkfs.nacre").args(["--ost", "--fsname=ro", "--index=0", "--mgsnode=127.250.1.80@tcp"]).arg(disk.0.join("new")), LIMIT)?;
+    let o = run_within(
+        tool("mkfs.nacre")
+            .args(["--ost", "--fsname=ro", "--index=0", "--mgsnode=127.250.1.80@tcp"])
+            .arg(disk.0.join("new")),
+        LIMIT,
+    )?;
     let err = String::from_utf8_lossy(&o.stderr).into_owned();
     ensure!(o.status.code() == Some(30) && err.contains("Read-only file system"), "{} {err}", o.status);
     Ok(())

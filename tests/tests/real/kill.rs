@@ -44,7 +44,13 @@ fn seed() -> u64 {
 fn servers_die_and_no_application_notices() -> Result<()> {
     let fs = TestFs::up("kill", 3, 2)?;
     let report = killing(&fs, rounds(), seed())?;
-    println!("{} rounds, {} operations, {} errors (seed {})", rounds(), report.operations, report.errors.len(), seed());
+    println!(
+        "{} rounds, {} operations, {} errors (seed {})",
+        rounds(),
+        report.operations,
+        report.errors.len(),
+        seed()
+    );
     ensure!(report.errors.is_empty(), "application errors:\n{}", report.errors.join("\n"));
     fs.fsck()
 }
@@ -72,7 +78,10 @@ fn a_killed_client_leaves_nothing_behind() -> Result<()> {
     let open = std::fs::File::open(&orphan)?;
     std::fs::remove_file(&orphan)?;
     let other = std::fs::File::open(fs.mount(1).join("f"))?;
-    ensure!(rustix::fs::flock(&other, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err(), "locked");
+    ensure!(
+        rustix::fs::flock(&other, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err(),
+        "locked"
+    );
     for pid in fs.clients()? {
         let cmdline = std::fs::read_to_string(format!("/proc/{pid}/cmdline"))?;
         if cmdline.contains("mnt0") {

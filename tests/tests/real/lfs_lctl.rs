@@ -56,7 +56,9 @@ fn layouts_are_set_shown_and_refused() -> Result<()> {
     ensure!(lines[6] == "\tobdidx\t\t objid\t\t objid\t\t group" && lines.len() == 12, "{shown}");
     let order: Vec<&str> = lines[7..11].iter().filter_map(|l| l.split_whitespace().next()).collect();
     ensure!(order == ["2", "3", "0", "1"], "OSTs in turn: {order:?}");
-    for (option, value) in [("-c", "4"), ("-S", "1048576"), ("-i", "2"), ("-L", "raid0"), ("-m", "0"), ("-g", "0")] {
+    for (option, value) in
+        [("-c", "4"), ("-S", "1048576"), ("-i", "2"), ("-L", "raid0"), ("-m", "0"), ("-g", "0")]
+    {
         ensure!(ok("lfs", &["getstripe", option, "wide"], m)?.trim() == value, "getstripe {option}");
     }
     ok("lfs", &["setstripe", "-o", "3,1", "listed"], m)?;
@@ -65,7 +67,10 @@ fn layouts_are_set_shown_and_refused() -> Result<()> {
     std::fs::create_dir(m.join("d"))?;
     ok("lfs", &["setstripe", "-c", "2", "-S", "128k", "d"], m)?;
     let shown = ok("lfs", &["getstripe", "-d", "d"], m)?;
-    ensure!(shown.contains("stripe_count:  2 stripe_size:   131072 pattern:       raid0 stripe_offset: -1"), "{shown}");
+    ensure!(
+        shown.contains("stripe_count:  2 stripe_size:   131072 pattern:       raid0 stripe_offset: -1"),
+        "{shown}"
+    );
     std::fs::create_dir(m.join("d/e"))?;
     std::fs::write(m.join("d/e/f"), b"x")?;
     ensure!(ok("lfs", &["getstripe", "-c", "d/e/f"], m)?.trim() == "2", "inherited over a directory");
@@ -74,7 +79,10 @@ fn layouts_are_set_shown_and_refused() -> Result<()> {
     ensure!(ok("lfs", &["getstripe", "-c", "d/g"], m)?.trim() == "1", "back to the file system's default");
     ok("lfs", &["setstripe", "-c", "3", "."], m)?;
     std::fs::write(m.join("h"), b"x")?;
-    ensure!(ok("lfs", &["getstripe", "-c", "h"], m)?.trim() == "3", "the root's default is the file system's");
+    ensure!(
+        ok("lfs", &["getstripe", "-c", "h"], m)?.trim() == "3",
+        "the root's default is the file system's"
+    );
     refusals(m)
 }
 
@@ -94,7 +102,12 @@ fn refusals(m: &Path) -> Result<()> {
     fails("lfs", &["getstripe", "/proc/version"], m, 25, "Inappropriate ioctl for device")?;
     // over several paths: go on, return the first error
     let o = run("lfs", &["getstripe", "-c", "nothing", "full"], m)?;
-    ensure!(o.status.code() == Some(2) && text(&o.stdout).trim() == "3", "{}{}", text(&o.stdout), text(&o.stderr));
+    ensure!(
+        o.status.code() == Some(2) && text(&o.stdout).trim() == "3",
+        "{}{}",
+        text(&o.stdout),
+        text(&o.stderr)
+    );
     fails("lfs", &["nonsense"], m, 4, "unknown command")?;
     fails("lfs", &["get"], m, 4, "getname, getstripe")?;
     ensure!(ok("lfs", &["getst", "-c", "full"], m)?.trim() == "3", "beginnings of names");
@@ -111,12 +124,20 @@ fn targets_space_and_identities() -> Result<()> {
     let df = ok("lfs", &["df", "."], m)?;
     let lines: Vec<&str> = df.lines().collect();
     ensure!(lines[0] == "UUID                   1K-blocks        Used   Available Use% Mounted on", "{df}");
-    ensure!(lines[1].starts_with(&format!("{name}-MDT0000_UUID ")) && lines[1].ends_with(&format!(" {here}[MDT:0]")), "{df}");
+    ensure!(
+        lines[1].starts_with(&format!("{name}-MDT0000_UUID "))
+            && lines[1].ends_with(&format!(" {here}[MDT:0]")),
+        "{df}"
+    );
     ensure!(lines[3].ends_with(&format!(" {here}[OST:1]")) && lines[4].is_empty(), "{df}");
     ensure!(lines[5].starts_with("filesystem_summary:  "), "{df}");
     ensure!(ok("lfs", &["df", "-h", "."], m)?.contains("bytes"), "df -h");
     ensure!(ok("lfs", &["df", "-i", "."], m)?.contains("IFree"), "df -i");
-    ensure!(ok("lfs", &["osts", "."], m)? == format!("OBDS:\n0: {name}-OST0000_UUID ACTIVE\n1: {name}-OST0001_UUID ACTIVE\n"), "osts");
+    ensure!(
+        ok("lfs", &["osts", "."], m)?
+            == format!("OBDS:\n0: {name}-OST0000_UUID ACTIVE\n1: {name}-OST0001_UUID ACTIVE\n"),
+        "osts"
+    );
     ensure!(ok("lfs", &["mdts", "."], m)? == format!("MDTS:\n0: {name}-MDT0000_UUID ACTIVE\n"), "mdts");
     ensure!(ok("lfs", &["check", "osts", "."], m)?.matches(" active.").count() == 2, "check");
     let shown = ok("lfs", &["getname", "."], m)?;
@@ -128,15 +149,23 @@ fn targets_space_and_identities() -> Result<()> {
     std::fs::hard_link(m.join("d/one"), m.join("two"))?;
     let fid = ok("lfs", &["path2fid", "d/one"], m)?.trim().to_string();
     ensure!(fid.starts_with("[0x") && ok("lfs", &["path2fid", "two"], m)?.trim() == fid, "{fid}");
-    let mut paths: Vec<String> = ok("lfs", &["fid2path", &here, &fid], m)?.lines().map(str::to_string).collect();
+    let mut paths: Vec<String> =
+        ok("lfs", &["fid2path", &here, &fid], m)?.lines().map(str::to_string).collect();
     paths.sort();
     ensure!(paths == [format!("{here}/d/one"), format!("{here}/two")], "{paths:?}");
-    let mut relative: Vec<String> = ok("lfs", &["fid2path", name, &fid], m)?.lines().map(str::to_string).collect();
+    let mut relative: Vec<String> =
+        ok("lfs", &["fid2path", name, &fid], m)?.lines().map(str::to_string).collect();
     relative.sort();
     ensure!(relative == ["d/one", "two"], "{relative:?}");
     let root = ok("lfs", &["path2fid", "."], m)?;
     ensure!(root.trim() == "[0x200000007:0x1:0x0]", "{root}");
-    fails("lfs", &["fid2path", &here, "[0x1:0x2:0x3]"], m, 2, "cannot find '[0x1:0x2:0x3]': No such file or directory")?;
+    fails(
+        "lfs",
+        &["fid2path", &here, "[0x1:0x2:0x3]"],
+        m,
+        2,
+        "cannot find '[0x1:0x2:0x3]': No such file or directory",
+    )?;
     fails("lfs", &["fid2path", &here, "nonsense"], m, 22, "invalid FID")?;
     std::os::unix::fs::symlink("nowhere", m.join("link"))?;
     ensure!(ok("lfs", &["path2fid", "link"], m)?.starts_with("[0x"), "a dangling link has a FID of its own");
@@ -215,7 +244,10 @@ fn ordinary_users_use_lfs_too() -> Result<()> {
     ensure!(o.status.success(), "{}", text(&o.stderr));
     let o = as_user(&["getstripe", "-c", "theirs/f"])?;
     ensure!(text(&o.stdout).trim() == "2", "{}", text(&o.stderr));
-    ensure!(as_user(&["df", "."])?.status.success() && as_user(&["path2fid", "roots"])?.status.success(), "queries");
+    ensure!(
+        as_user(&["df", "."])?.status.success() && as_user(&["path2fid", "roots"])?.status.success(),
+        "queries"
+    );
     let o = as_user(&["setstripe", "-c", "2", "not-allowed"])?;
     ensure!(o.status.code() == Some(13), "{} {}", o.status, text(&o.stderr));
     Ok(())
@@ -226,19 +258,41 @@ fn lctl_reads_and_sets_parameters() -> Result<()> {
     let fs = TestFs::up("lctl", 2, 1)?;
     let (m, name) = (fs.mount(0), fs.fsname());
     let dl = ok("lctl", &["dl"], m)?;
-    for part in [format!(" UP mdt {name}-MDT0000 "), format!(" UP obdfilter {name}-OST0001 "), format!(" UP osc {name}-OST0000-osc-")] {
+    for part in [
+        format!(" UP mdt {name}-MDT0000 "),
+        format!(" UP obdfilter {name}-OST0001 "),
+        format!(" UP osc {name}-OST0000-osc-"),
+    ] {
         ensure!(dl.contains(&part), "{part} is missing:\n{dl}");
     }
-    ensure!(ok("lctl", &["get_param", "-n", "version"], m)?.starts_with(|c: char| c.is_ascii_digit()), "version");
+    ensure!(
+        ok("lctl", &["get_param", "-n", "version"], m)?.starts_with(|c: char| c.is_ascii_digit()),
+        "version"
+    );
     let param = format!("lod.{name}-MDT0000-mdtlov.qos_threshold_rr");
     ensure!(ok("lctl", &["get_param", &param], m)? == format!("{param}=17\n"), "get_param");
     ensure!(ok("lctl", &["set_param", &format!("{param}=50")], m)? == format!("{param}=50\n"), "set_param");
     ensure!(ok("lctl", &["get_param", "-n", &param], m)?.trim() == "50", "get_param -n");
-    ensure!(ok("lctl", &["list_param", &format!("lod/{name}-MDT0000-mdtlov/*")], m)?.contains(&param), "list_param");
-    fails("lctl", &["get_param", "no.such.thing"], m, 2, "param_path 'no/such/thing': No such file or directory")?;
+    ensure!(
+        ok("lctl", &["list_param", &format!("lod/{name}-MDT0000-mdtlov/*")], m)?.contains(&param),
+        "list_param"
+    );
+    fails(
+        "lctl",
+        &["get_param", "no.such.thing"],
+        m,
+        2,
+        "param_path 'no/such/thing': No such file or directory",
+    )?;
     fails("lctl", &["set_param", &format!("{param}=1000")], m, 34, "Numerical result out of range")?;
     fails("lctl", &["set_param", &format!("mdt.{name}-MDT0000.uuid=x")], m, 13, "Permission denied")?;
-    fails("lctl", &["ping", "127.255.255.1@tcp"], m, 5, "failed to ping 127.255.255.1@tcp: Input/output error")?;
+    fails(
+        "lctl",
+        &["ping", "127.255.255.1@tcp"],
+        m,
+        5,
+        "failed to ping 127.255.255.1@tcp: Input/output error",
+    )?;
     fails("lctl", &["nonsense"], m, 4, "unknown command")?;
     let status = fs.status()?;
     let nid = status["processes"][0]["nid"].as_str().context("nid")?.to_string();

@@ -20,7 +20,12 @@ impl Hosts {
     fn new(count: u32, mount: &Path) -> Result<Hosts> {
         let tag = format!("nt{}", std::process::id());
         let hosts = Hosts { tag: tag.clone(), daemons: Vec::new(), mount: mount.to_path_buf() };
-        sh(&format!("ip netns add {tag}sw && ip -n {tag}sw link add name sw0 type bridge && ip -n {tag}sw link set sw0 up"), LIMIT)?;
+        sh(
+            &format!(
+                "ip netns add {tag}sw && ip -n {tag}sw link add name sw0 type bridge && ip -n {tag}sw link set sw0 up"
+            ),
+            LIMIT,
+        )?;
         for i in 1..=count {
             sh(
                 &format!(
@@ -61,7 +66,10 @@ impl Drop for Hosts {
             let _ = d.wait();
         }
         let _ = sh(
-            &format!("for n in $(ip netns list | awk '/^{}/{{print $1}}'); do ip netns del $n; done", self.tag),
+            &format!(
+                "for n in $(ip netns list | awk '/^{}/{{print $1}}'); do ip netns del $n; done",
+                self.tag
+            ),
             LIMIT,
         );
     }
@@ -75,7 +83,10 @@ fn four_hosts_with_their_own_addresses() -> Result<()> {
     let dir = |n: &str| s.path().join(n);
     let mut hosts = Hosts::new(4, &mnt)?;
     let mgs = "10.77.0.1@tcp";
-    ok_within(tool("mkfs.nacre").args(["--mgs", "--mdt", "--fsname=long", "--index=0"]).arg(dir("mdt0")), LIMIT)?;
+    ok_within(
+        tool("mkfs.nacre").args(["--mgs", "--mdt", "--fsname=long", "--index=0"]).arg(dir("mdt0")),
+        LIMIT,
+    )?;
     for i in 0..4 {
         let out = ok_within(
             tool("mkfs.nacre")
@@ -94,7 +105,10 @@ fn four_hosts_with_their_own_addresses() -> Result<()> {
             .is_ok_and(|o| o.status.success())
     })?;
     let mounts = std::fs::read_to_string("/proc/mounts")?;
-    ensure!(mounts.lines().any(|l| l.starts_with(&format!("{source} {}", mnt.display()))), "not in /proc/mounts");
+    ensure!(
+        mounts.lines().any(|l| l.starts_with(&format!("{source} {}", mnt.display()))),
+        "not in /proc/mounts"
+    );
     wait_until("all four OSTs are known", LIMIT, || {
         run_within(tool("lfs").arg("osts").arg(&mnt), LIMIT)
             .is_ok_and(|o| String::from_utf8_lossy(&o.stdout).matches(" ACTIVE").count() == 4)

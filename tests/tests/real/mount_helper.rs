@@ -93,13 +93,19 @@ fn proc_mounts_shows_what_was_asked_for() -> Result<()> {
     let m = Mnt::new(&fs, "sub dir")?;
     let d = m.0.display().to_string();
     let sub = format!("{src}/a/b");
-    ensure!(helper(&[&sub, &d, "-o", "ro,nosuid,nodev,noatime,_netdev,x-systemd.automount"])?.status.success(), "mount");
+    ensure!(
+        helper(&[&sub, &d, "-o", "ro,nosuid,nodev,noatime,_netdev,x-systemd.automount"])?.status.success(),
+        "mount"
+    );
     let line = std::fs::read_to_string("/proc/mounts")?;
     let escaped = d.replace(' ', "\\040");
     let line = line.lines().find(|l| l.contains(&escaped)).context("listed")?;
     ensure!(line.starts_with(&format!("{sub} ")) && line.contains(" fuse.nacre "), "{line}");
     for o in ["ro", "nosuid", "nodev", "noatime"] {
-        ensure!(line.split(' ').nth(3).is_some_and(|l| l.split(',').any(|x| x == o)), "{o} is missing: {line}");
+        ensure!(
+            line.split(' ').nth(3).is_some_and(|l| l.split(',').any(|x| x == o)),
+            "{o} is missing: {line}"
+        );
     }
     ensure!(std::fs::read(m.0.join("f"))? == b"below", "the subdirectory is the root");
     let e = std::fs::write(m.0.join("new"), b"x").err().context("read-only")?;
@@ -139,7 +145,10 @@ fn umount_and_an_immediate_mount_see_all_data() -> Result<()> {
 
 /// A private view of the host in which `script` runs; what it mounts is gone with it.
 fn in_private_namespace(script: &str) -> Result<Output> {
-    run_within(Command::new("unshare").args(["-m", "--propagation", "private", "bash", "-euc", script]), LIMIT)
+    run_within(
+        Command::new("unshare").args(["-m", "--propagation", "private", "bash", "-euc", script]),
+        LIMIT,
+    )
 }
 
 #[test]
@@ -177,7 +186,8 @@ fn a_missing_fuse_device_is_explained() -> Result<()> {
         dir = s.path().display()
     );
     let o = in_private_namespace(&script)?;
-    let (out, err) = (String::from_utf8_lossy(&o.stdout).into_owned(), String::from_utf8_lossy(&o.stderr).into_owned());
+    let (out, err) =
+        (String::from_utf8_lossy(&o.stdout).into_owned(), String::from_utf8_lossy(&o.stderr).into_owned());
     ensure!(out.contains("rc=32") && out.contains("rc=1"), "{out}{err}");
     ensure!(err.matches("/dev/fuse").count() >= 2 && err.contains("modprobe fuse"), "{err}");
     ensure!(!err.contains("panicked"), "{err}");

@@ -57,7 +57,8 @@ fn pjdfstest_as_root() -> Result<()> {
         Duration::from_secs(600),
     )?;
     let text = without_colours(&String::from_utf8_lossy(&out.stdout));
-    let (passed, failed, skipped) = (count(&text, "passed")?, count(&text, "failed")?, count(&text, "skipped")?);
+    let (passed, failed, skipped) =
+        (count(&text, "passed")?, count(&text, "failed")?, count(&text, "skipped")?);
     println!("pjdfstest: {passed} passed, {failed} failed, {skipped} skipped");
     let failures: Vec<&str> = text.lines().filter(|l| l.to_lowercase().contains("fail")).collect();
     ensure!(failed == 0, "{failed} failed:\n{}", failures.join("\n"));
@@ -77,7 +78,10 @@ fn fsx_two_seeds() -> Result<()> {
             Duration::from_secs(10),
         )?;
         ok_within(
-            Command::new(kit("fsx")).args(["-q", "-N", "20000", "-S", seed, "-P"]).arg(fs.scratch()).arg(dir.join("f")),
+            Command::new(kit("fsx"))
+                .args(["-q", "-N", "20000", "-S", seed, "-P"])
+                .arg(fs.scratch())
+                .arg(dir.join("f")),
             Duration::from_secs(400),
         )?;
     }

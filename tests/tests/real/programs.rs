@@ -32,13 +32,26 @@ fn tar_and_rsync_there_and_back() -> Result<()> {
     let s = Scratch::new("src");
     let tree = sample_tree(&s)?;
     let (m, back) = (fs.mount(0).display(), s.path().join("back").display().to_string());
-    sh(&format!("rsync -aHAX --checksum {tree}/ {m}/r/ && rsync -aHAX --checksum {m}/r/ {back}/"), 3 * MINUTE)?;
+    sh(
+        &format!("rsync -aHAX --checksum {tree}/ {m}/r/ && rsync -aHAX --checksum {m}/r/ {back}/"),
+        3 * MINUTE,
+    )?;
     let left = sh(&format!("rsync -aHAX --checksum -n -i --delete {tree}/ {back}/"), MINUTE)?;
     ensure!(left.is_empty(), "rsync would still change:\n{left}");
     let left = sh(&format!("rsync -aHAX --checksum -n -i --delete {tree}/ {m}/r/"), MINUTE)?;
     ensure!(left.is_empty(), "rsync would still change on the mount:\n{left}");
-    sh(&format!("tar -C {tree} --acls --xattrs -cf - . | (mkdir {m}/t && tar -C {m}/t --acls --xattrs -xf -)"), 3 * MINUTE)?;
-    sh(&format!("diff -r --no-dereference -x pipe {tree} {m}/t && tar -C {m}/t -cf - . | tar -tf - >/dev/null"), MINUTE)?;
+    sh(
+        &format!(
+            "tar -C {tree} --acls --xattrs -cf - . | (mkdir {m}/t && tar -C {m}/t --acls --xattrs -xf -)"
+        ),
+        3 * MINUTE,
+    )?;
+    sh(
+        &format!(
+            "diff -r --no-dereference -x pipe {tree} {m}/t && tar -C {m}/t -cf - . | tar -tf - >/dev/null"
+        ),
+        MINUTE,
+    )?;
     fs.fsck()
 }
 
@@ -122,9 +135,27 @@ fn stress_ng_file_and_directory_stressors() -> Result<()> {
     for t in tests.split(',') {
         ok_within(
             Command::new(kit("stress-ng"))
-                .args([&format!("--{t}"), "2", "--timeout", "2s", "--verify", "--hdd-bytes", "16M", "--temp-path"])
+                .args([
+                    &format!("--{t}"),
+                    "2",
+                    "--timeout",
+                    "2s",
+                    "--verify",
+                    "--hdd-bytes",
+                    "16M",
+                    "--temp-path",
+                ])
                 .arg(&dir)
-                .args(["--iomix-bytes", "16M", "--fallocate-bytes", "16M", "--seek-size", "8M", "--copy-file-bytes", "16M"]),
+                .args([
+                    "--iomix-bytes",
+                    "16M",
+                    "--fallocate-bytes",
+                    "16M",
+                    "--seek-size",
+                    "8M",
+                    "--copy-file-bytes",
+                    "16M",
+                ]),
             MINUTE,
         )
         .map_err(|e| e.context(format!("stressor {t}")))?;
@@ -136,11 +167,13 @@ fn stress_ng_file_and_directory_stressors() -> Result<()> {
 /// whole registry (20,000 and more) with `NACRE_BIG_TREE=1`.
 #[test]
 fn a_real_tree_is_there_after_down_and_up() -> Result<()> {
-    let home = std::env::var("CARGO_HOME").unwrap_or_else(|_| std::env::var("HOME").unwrap_or_default() + "/.cargo");
+    let home =
+        std::env::var("CARGO_HOME").unwrap_or_else(|_| std::env::var("HOME").unwrap_or_default() + "/.cargo");
     let src = format!("{home}/registry/src");
     let fs = TestFs::up("tree", 4, 1)?;
     let m = fs.mount(0).display();
-    let some = if std::env::var_os("NACRE_BIG_TREE").is_some() { "" } else { " | head -c 400000 | head -n 6000" };
+    let some =
+        if std::env::var_os("NACRE_BIG_TREE").is_some() { "" } else { " | head -c 400000 | head -n 6000" };
     let list = fs.scratch().join("list").display().to_string();
     sh(&format!("cd {src} && (find . -type f | sort{some} || true) > {list}"), MINUTE)?;
     let files = sh(&format!("wc -l < {list}"), MINUTE)?.trim().parse::<u32>()?;
@@ -148,7 +181,13 @@ fn a_real_tree_is_there_after_down_and_up() -> Result<()> {
     sh(&format!("mkdir {m}/src && tar -C {src} -cf - -T {list} | tar -C {m}/src -xf -"), 15 * MINUTE)?;
     fs.down()?;
     fs.up_again()?;
-    sh(&format!("mkdir {0}/want && tar -C {src} -cf - -T {list} | tar -C {0}/want -xf -", fs.scratch().display()), 3 * MINUTE)?;
+    sh(
+        &format!(
+            "mkdir {0}/want && tar -C {src} -cf - -T {list} | tar -C {0}/want -xf -",
+            fs.scratch().display()
+        ),
+        3 * MINUTE,
+    )?;
     sh(&format!("diff -r {}/want {m}/src", fs.scratch().display()), 10 * MINUTE)?;
     println!("{files} files");
     fs.fsck()

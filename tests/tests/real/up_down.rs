@@ -95,11 +95,13 @@ fn file_systems_side_by_side_do_not_meet() -> Result<()> {
 #[test]
 fn a_busy_mount_is_not_torn_away() -> Result<()> {
     let fs = TestFs::up("busy", 1, 1)?;
-    let mut sleeper = Command::new("sleep").arg("1000").current_dir(fs.mount(0)).stdin(Stdio::null()).spawn()?;
+    let mut sleeper =
+        Command::new("sleep").arg("1000").current_dir(fs.mount(0)).stdin(Stdio::null()).spawn()?;
     let dir = fs.dir().display().to_string();
     let o = nacre(&["down", "--dir", &dir])?;
     let text = String::from_utf8_lossy(&o.stderr).into_owned();
-    let named = text.contains(&sleeper.id().to_string()) && text.contains("sleep") && text.contains("--force");
+    let named =
+        text.contains(&sleeper.id().to_string()) && text.contains("sleep") && text.contains("--force");
     let usable = std::fs::write(fs.mount(0).join("f"), b"x").is_ok();
     let forced = nacre(&["down", "--dir", &dir, "--force"]);
     sleeper.kill()?;

@@ -11,8 +11,7 @@ use model::{Errno, TargetKind};
 use serde_json::json;
 use std::ffi::OsString;
 
-pub const USAGE: &str =
-    "[-i|--inodes] [-h|--human-readable|-H|--si] [-l|--lazy] [-m[IDX]|--mdt[=IDX]] [-o[IDX]|--ost[=IDX]] [-v] [--json] [PATH...]";
+pub const USAGE: &str = "[-i|--inodes] [-h|--human-readable|-H|--si] [-l|--lazy] [-m[IDX]|--mdt[=IDX]] [-o[IDX]|--ost[=IDX]] [-v] [--json] [PATH...]";
 
 struct View {
     inodes: bool,
@@ -183,7 +182,12 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     ];
     let p = getopt::parse(args, &opts)?;
     if let Some(pool) = p.value("pool") {
-        return Err(Failure::explained("cannot use pool", pool, Errno::EOPNOTSUPP, "pools come in a later release"));
+        return Err(Failure::explained(
+            "cannot use pool",
+            pool,
+            Errno::EOPNOTSUPP,
+            "pools come in a later release",
+        ));
     }
     let base = if p.has("si") { Some(1000) } else { p.has("human-readable").then_some(1024) };
     let v = View { inodes: p.has("inodes"), base };

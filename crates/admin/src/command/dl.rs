@@ -85,7 +85,14 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     }
     for (i, d) in all.iter().enumerate() {
         if p.has("yaml") {
-            say!("- index: {i}\n  status: {}\n  type: {}\n  name: {}\n  uuid: {}\n  refcount: {}", d.status, d.kind, d.name, d.uuid, d.refcount);
+            say!(
+                "- index: {i}\n  status: {}\n  type: {}\n  name: {}\n  uuid: {}\n  refcount: {}",
+                d.status,
+                d.kind,
+                d.name,
+                d.uuid,
+                d.refcount
+            );
             continue;
         }
         let nid = d.nid.as_ref().filter(|_| p.has("target")).map_or(String::new(), |n| format!(" {n}"));

@@ -11,7 +11,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-pub const USAGE: &str = "[-0|--print0] [-f|--print-fid] [-c|--cur] [-l|--link N] [-n|--name] [--json] FSNAME|MOUNT FID...";
+pub const USAGE: &str =
+    "[-0|--print0] [-f|--print-fid] [-c|--cur] [-l|--link N] [-n|--name] [--json] FSNAME|MOUNT FID...";
 
 /// The mount, and what paths begin with: nothing when the file system was named.
 fn place(arg: &OsString) -> Result<(PathBuf, Option<PathBuf>), Failure> {
@@ -71,9 +72,10 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
         let text = local::show(f);
         let found = match text.parse::<Fid>() {
             Ok(fid) => paths(&dir, fid).map(|p| (fid, p)),
-            Err(_) => {
-                Err(Failure::Op { text: format!("invalid FID '{text}': {}", Errno::EINVAL), errno: Errno::EINVAL })
-            }
+            Err(_) => Err(Failure::Op {
+                text: format!("invalid FID '{text}': {}", Errno::EINVAL),
+                errno: Errno::EINVAL,
+            }),
         };
         let (fid, all) = match found {
             Ok(v) => v,

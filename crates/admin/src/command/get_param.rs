@@ -9,7 +9,8 @@ use model::Errno;
 use serde_json::json;
 use std::ffi::OsString;
 
-pub const USAGE: &str = "[-n|--value-only] [-N|--only-name] [-F|--classify] [-R|--recursive] [--json] PATTERN...";
+pub const USAGE: &str =
+    "[-n|--value-only] [-N|--only-name] [-F|--classify] [-R|--recursive] [--json] PATTERN...";
 pub const USAGE_LIST: &str = "[-F|--classify] [-R|--recursive] [--json] PATTERN...";
 
 const OPTS: &[Opt] = &[
@@ -42,7 +43,8 @@ fn matching_plain(pattern: &str) -> Vec<(String, String)> {
         }
     }
     for m in local::mounts(true) {
-        if let Ok(Reply::Params(p)) = local::ask(&m.dir, &Request::GetParam { pattern: pattern.to_string() }) {
+        if let Ok(Reply::Params(p)) = local::ask(&m.dir, &Request::GetParam { pattern: pattern.to_string() })
+        {
             out.extend(p);
         }
     }
@@ -50,7 +52,10 @@ fn matching_plain(pattern: &str) -> Vec<(String, String)> {
 }
 
 pub fn missing(pattern: &str) -> Failure {
-    Failure::Op { text: format!("param_path '{}': {}", pattern.replace('.', "/"), Errno::ENOENT.text()), errno: Errno::ENOENT }
+    Failure::Op {
+        text: format!("param_path '{}': {}", pattern.replace('.', "/"), Errno::ENOENT.text()),
+        errno: Errno::ENOENT,
+    }
 }
 
 fn show(p: &getopt::Parsed, name: &str, value: &str, names_only: bool) {
@@ -86,7 +91,11 @@ fn query(args: &[OsString], command: &str, names_only: bool) -> Result<FirstErro
         }
         for (name, value) in found {
             if p.has("json") {
-                rows.push(if names_only { json!({"name": name}) } else { json!({"name": name, "value": value}) });
+                rows.push(if names_only {
+                    json!({"name": name})
+                } else {
+                    json!({"name": name, "value": value})
+                });
             } else {
                 show(&p, &name, &value, names_only);
             }

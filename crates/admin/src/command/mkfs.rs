@@ -14,7 +14,8 @@ use store::{Db, StoreError};
 use world::World;
 use world::sys::files;
 
-pub const USAGE: &str = "mkfs.nacre {--mgs|--mdt|--ost|--mgs --mdt} [--fsname=NAME] [--index=N] [--mgsnode=NID[,NID][:NID]...]
+pub const USAGE: &str =
+    "mkfs.nacre {--mgs|--mdt|--ost|--mgs --mdt} [--fsname=NAME] [--index=N] [--mgsnode=NID[,NID][:NID]...]
   [--servicenode=NID[,NID]... | --failnode=NID[,NID]...] [--param KEY=VALUE]... [--comment=TEXT] [--replace]
   [--reformat] [--dryrun] [--quiet] [--verbose] DIR";
 
@@ -91,7 +92,9 @@ pub fn superblock(world: &World, p: &Parsed) -> Result<Superblock, Failure> {
     let (kind, with_mgt) = kind(p)?;
     let fsname = match (kind, p.value("fsname")) {
         (TargetKind::Mgt, None) => String::new(),
-        (TargetKind::Mgt, Some(_)) => return Err(Failure::usage("an MGT alone has no --fsname: it serves any number")),
+        (TargetKind::Mgt, Some(_)) => {
+            return Err(Failure::usage("an MGT alone has no --fsname: it serves any number"));
+        }
         (_, None) => return Err(Failure::usage("--fsname is missing")),
         (_, Some(n)) if fsname_is_valid(n) => n.to_string(),
         (_, Some(n)) => return Err(Failure::usage(format!("--fsname '{n}': 1 to 8 of A-Z a-z 0-9 _ -"))),
@@ -112,10 +115,14 @@ pub fn superblock(world: &World, p: &Parsed) -> Result<Superblock, Failure> {
     }
     let mgs_nids = nids(p, "mgsnode")?;
     if mgs_nids.is_empty() && kind != TargetKind::Mgt && !with_mgt {
-        return Err(Failure::usage("--mgsnode is missing: the NID of the host with the MGS, for example 10.0.0.1@tcp"));
+        return Err(Failure::usage(
+            "--mgsnode is missing: the NID of the host with the MGS, for example 10.0.0.1@tcp",
+        ));
     }
     if let Some(b) = p.value("backfstype").filter(|b| !matches!(*b, "dir" | "posix")) {
-        return Err(Failure::usage(format!("--backfstype '{b}': Nacre keeps its targets in a folder ('dir')")));
+        return Err(Failure::usage(format!(
+            "--backfstype '{b}': Nacre keeps its targets in a folder ('dir')"
+        )));
     }
     let (service_nids, fail_nids) = (nids(p, "servicenode")?, nids(p, "failnode")?);
     if !service_nids.is_empty() && !fail_nids.is_empty() {
@@ -159,9 +166,12 @@ pub fn show(title: &str, s: &Superblock) {
         TargetKind::Ost => "OST",
         TargetKind::Mgt => "MGS",
     }];
-    for (on, bit, word) in
-        [(s.with_mgt, 0x4, "MGS"), (s.first_time, 0x20, "first_time"), (s.first_time, 0x40, "update"), (s.replace, 0x800, "replace")]
-    {
+    for (on, bit, word) in [
+        (s.with_mgt, 0x4, "MGS"),
+        (s.first_time, 0x20, "first_time"),
+        (s.first_time, 0x40, "update"),
+        (s.replace, 0x800, "replace"),
+    ] {
         if on {
             flags |= bit;
             words.push(word);
@@ -196,7 +206,8 @@ pub fn show(title: &str, s: &Superblock) {
 
 fn text_of(dir: &Path) -> Result<&str, Failure> {
     let shown = dir.display().to_string();
-    dir.to_str().ok_or_else(|| Failure::explained("cannot use", &shown, Errno::EINVAL, "the path must be UTF-8"))
+    dir.to_str()
+        .ok_or_else(|| Failure::explained("cannot use", &shown, Errno::EINVAL, "the path must be UTF-8"))
 }
 
 /// Whether the folder may be formatted.
@@ -207,8 +218,10 @@ fn check_folder(world: &World, dir: &str, reformat: bool, verbose: bool) -> Resu
         Err(e) => return Err(Failure::io("cannot use", dir, e)),
     };
     let ours: Vec<&String> = names.iter().filter(|n| OWN_NAMES.contains(&n.as_str())).collect();
-    let foreign: Vec<&String> =
-        names.iter().filter(|n| !OWN_NAMES.contains(&n.as_str()) && *n != "lost+found" && *n != "log").collect();
+    let foreign: Vec<&String> = names
+        .iter()
+        .filter(|n| !OWN_NAMES.contains(&n.as_str()) && *n != "lost+found" && *n != "log")
+        .collect();
     if let Some(f) = foreign.first() {
         let why = format!("the folder is not empty (it holds '{f}'): give a new one");
         return Err(Failure::explained("cannot format", dir, Errno::ENOTEMPTY, &why));
@@ -218,7 +231,9 @@ fn check_folder(world: &World, dir: &str, reformat: bool, verbose: bool) -> Resu
     }
     if !reformat {
         let why = match Superblock::read(world, dir) {
-            Ok(s) => format!("it was already formatted as {}: --reformat overwrites it", s.target.label(&s.fsname)),
+            Ok(s) => {
+                format!("it was already formatted as {}: --reformat overwrites it", s.target.label(&s.fsname))
+            }
             Err(_) => "it holds a half made or damaged target: --reformat overwrites it".to_string(),
         };
         return Err(Failure::explained("cannot format", dir, Errno::EEXIST, &why));
@@ -274,8 +289,7 @@ fn run(args: &[OsString]) -> Result<(), Failure> {
         say!("usage: {USAGE}");
         return Ok(());
     }
-    let (world, _runtime) =
-        world::real::start(1).map_err(|e| Failure::io("cannot start", "runtime", e))?;
+    let (world, _runtime) = world::real::start(1).map_err(|e| Failure::io("cannot start", "runtime", e))?;
     let s = superblock(&world, &p)?;
     let dir = folder(&p)?;
     let dir = text_of(&dir)?;

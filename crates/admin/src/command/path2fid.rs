@@ -20,7 +20,9 @@ pub fn fid_of(path: &Path) -> Result<Fid, Failure> {
 }
 
 fn parents(path: &Path, fid: Fid) -> Result<Vec<(Fid, String)>, Failure> {
-    let dir = crate::local::mount_point(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
+    let dir = crate::local::mount_point(
+        path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")),
+    )?;
     match crate::local::ask(&dir, &Request::Fid2path { fid })? {
         Reply::Paths { links, .. } => Ok(links.into_iter().map(|(f, n)| (f, n.lossy())).collect()),
         other => Err(strange(path, &other)),
@@ -47,7 +49,8 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
             }
         };
         if p.has("json") {
-            let links: Vec<_> = links.iter().map(|(f, n)| json!({"parent": f.to_string(), "name": n})).collect();
+            let links: Vec<_> =
+                links.iter().map(|(f, n)| json!({"parent": f.to_string(), "name": n})).collect();
             rows.push(json!({"path": show(o), "fid": fid.to_string(), "links": links}));
             continue;
         }

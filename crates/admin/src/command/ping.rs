@@ -31,7 +31,8 @@ async fn hello(world: World, to: SocketAddr) -> std::io::Result<()> {
         extra: Vec::new(),
     };
     let body = wire::encode_body(&wire::RequestContext::default(), &c);
-    conn.send(Frame { header: Header::new(FrameKind::Connect), body: body.into(), bulk: Default::default() }).await?;
+    conn.send(Frame { header: Header::new(FrameKind::Connect), body: body.into(), bulk: Default::default() })
+        .await?;
     let f = conn.recv().await?;
     conn.close();
     if f.header.kind == FrameKind::ConnectReply {
@@ -46,9 +47,8 @@ async fn hello(world: World, to: SocketAddr) -> std::io::Result<()> {
 }
 
 fn nid(text: &str) -> Result<Nid, Failure> {
-    text.parse().map_err(|e: model::nid::NidParseError| {
-        Failure::Op { text: format!("{e}"), errno: Errno::EINVAL }
-    })
+    text.parse()
+        .map_err(|e: model::nid::NidParseError| Failure::Op { text: format!("{e}"), errno: Errno::EINVAL })
 }
 
 pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
@@ -56,7 +56,10 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     let Some(target) = p.operands.first() else { return Err(Failure::usage("no NID given")) };
     let seconds = match p.operands.get(1) {
         None => 2.0,
-        Some(t) => show(t).parse::<f64>().ok().filter(|s| s.is_finite() && *s > 0.0 && *s < 1e6)
+        Some(t) => show(t)
+            .parse::<f64>()
+            .ok()
+            .filter(|s| s.is_finite() && *s > 0.0 && *s < 1e6)
             .ok_or_else(|| Failure::usage(format!("bad time-out '{}'", show(t))))?,
     };
     let port = match p.value("port") {

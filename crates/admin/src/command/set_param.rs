@@ -15,7 +15,9 @@ pub const USAGE_ACTIVATE: &str = "DEVICE   (or: lctl --device DEVICE activate)";
 
 fn daemon_result(r: Result<DaemonReply, Failure>, name: &str) -> Result<(), Failure> {
     match r? {
-        DaemonReply::Error { errno, message } => Err(Failure::explained("cannot set", name, Errno(errno), &message)),
+        DaemonReply::Error { errno, message } => {
+            Err(Failure::explained("cannot set", name, Errno(errno), &message))
+        }
         _ => Ok(()),
     }
 }
@@ -26,7 +28,10 @@ fn set_one(name: &str, value: &str) -> Result<(), Failure> {
     for d in Daemon::all() {
         let has = d.ask(&DaemonRequest::GetParam { pattern: name.to_string() });
         if matches!(has, Ok(DaemonReply::Params(p)) if p.iter().any(|(n, _)| n == name)) {
-            daemon_result(d.ask(&DaemonRequest::SetParam { name: name.to_string(), value: value.to_string() }), name)?;
+            daemon_result(
+                d.ask(&DaemonRequest::SetParam { name: name.to_string(), value: value.to_string() }),
+                name,
+            )?;
             done = true;
         }
     }
@@ -86,7 +91,8 @@ fn pairs(operands: &[OsString], delete: bool) -> Result<Vec<(String, String)>, F
         return Ok(vec![(dotted(n), v.clone())]);
     }
     let split = |w: &String| {
-        let (n, v) = w.split_once('=').ok_or_else(|| Failure::usage(format!("'{w}' has no value: NAME=VALUE")))?;
+        let (n, v) =
+            w.split_once('=').ok_or_else(|| Failure::usage(format!("'{w}' has no value: NAME=VALUE")))?;
         Ok((dotted(n), v.to_string()))
     };
     words.iter().map(split).collect()

@@ -98,7 +98,12 @@ fn spec(p: &Parsed) -> Result<LayoutSpec, Failure> {
     };
     if let Some(n) = start {
         if !(-1..=i64::from(limits::OST_INDEX_MAX)).contains(&n) {
-            return Err(out_of_range("bad OST index", &n.to_string(), Errno::EINVAL, "-1 or an index of lfs osts"));
+            return Err(out_of_range(
+                "bad OST index",
+                &n.to_string(),
+                Errno::EINVAL,
+                "-1 or an index of lfs osts",
+            ));
         }
         s.stripe_start = n as i32;
     }
@@ -112,17 +117,29 @@ fn spec(p: &Parsed) -> Result<LayoutSpec, Failure> {
     match p.value("pool") {
         None | Some("" | "none" | "inherit" | "ignore") => {}
         Some(pool) => {
-            return Err(Failure::explained("cannot use pool", pool, Errno::EINVAL, "no such pool: pools come in a later release"));
+            return Err(Failure::explained(
+                "cannot use pool",
+                pool,
+                Errno::EINVAL,
+                "no such pool: pools come in a later release",
+            ));
         }
     }
     match p.value("layout") {
         None | Some("raid0") => {}
         Some("mdt") => {
-            return Err(Failure::explained("cannot use layout", "mdt", Errno::EOPNOTSUPP, "data on the MDT comes in a later release"));
+            return Err(Failure::explained(
+                "cannot use layout",
+                "mdt",
+                Errno::EOPNOTSUPP,
+                "data on the MDT comes in a later release",
+            ));
         }
         Some(l) => return Err(Failure::usage(format!("unknown layout '{l}': raid0"))),
     }
-    s.check().map_err(|e| Failure::explained("impossible", "layout", e, "count, first OST and OST list contradict each other"))?;
+    s.check().map_err(|e| {
+        Failure::explained("impossible", "layout", e, "count, first OST and OST list contradict each other")
+    })?;
     Ok(s)
 }
 
@@ -156,12 +173,20 @@ fn one(path: &Path, mode: u32, spec: Option<&LayoutSpec>) -> Result<(), Failure>
     match (files::stat(path, true), spec) {
         (Err(e), Some(s)) if e.kind() == std::io::ErrorKind::NotFound => create(path, mode, s),
         (Err(e), _) => Err(Failure::io("cannot set layout of", &shown, e)),
-        (Ok(st), None) if !st.is_dir() => Err(Failure::op("cannot delete default layout of", &shown, Errno::ENOTDIR)),
-        (Ok(st), _) if !st.is_dir() && !st.is_file() => {
-            Err(Failure::explained("cannot set layout of", &shown, Errno::EINVAL, "only files and directories have layouts"))
+        (Ok(st), None) if !st.is_dir() => {
+            Err(Failure::op("cannot delete default layout of", &shown, Errno::ENOTDIR))
         }
+        (Ok(st), _) if !st.is_dir() && !st.is_file() => Err(Failure::explained(
+            "cannot set layout of",
+            &shown,
+            Errno::EINVAL,
+            "only files and directories have layouts",
+        )),
         (Ok(_), _) => {
-            let r = ask_about(path, "cannot set layout of", |name| Request::Setstripe { name, spec: spec.cloned() });
+            let r = ask_about(path, "cannot set layout of", |name| Request::Setstripe {
+                name,
+                spec: spec.cloned(),
+            });
             match r {
                 Err(Failure::Op { errno: Errno::EEXIST, .. }) => {
                     let text = format!("stripe already set on '{shown}': {}", Errno::EEXIST);
@@ -180,7 +205,9 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     }
     let mode = match p.value("mode") {
         None => 0o666,
-        Some(m) => u32::from_str_radix(m, 8).ok().filter(|m| *m <= 0o7777)
+        Some(m) => u32::from_str_radix(m, 8)
+            .ok()
+            .filter(|m| *m <= 0o7777)
             .ok_or_else(|| Failure::usage(format!("bad mode '{m}': expected an octal number")))?,
     };
     let spec = if p.has("delete") {

@@ -8,7 +8,8 @@ use model::{Errno, TargetKind};
 use std::ffi::OsString;
 use store::format::Superblock;
 
-pub const USAGE: &str = "tunefs.nacre [--mgsnode=NIDS] [--servicenode=NIDS | --failnode=NIDS] [--param KEY=VALUE]...
+pub const USAGE: &str =
+    "tunefs.nacre [--mgsnode=NIDS] [--servicenode=NIDS | --failnode=NIDS] [--param KEY=VALUE]...
   [--erase-params] [--erase-param KEY]... [--writeconf] [--replace] [--dryrun] [--quiet] [--verbose] DIR";
 
 const MORE: &[Opt] = &[
@@ -23,7 +24,9 @@ const MORE: &[Opt] = &[
 fn change(p: &Parsed, s: &mut Superblock) -> Result<(), Failure> {
     for refused in ["mgs", "mdt", "ost", "index", "fsname", "reformat", "rename", "nomgs"] {
         if p.has(refused) {
-            return Err(Failure::usage(format!("--{refused} is not changed on a made target: use mkfs.nacre")));
+            return Err(Failure::usage(format!(
+                "--{refused} is not changed on a made target: use mkfs.nacre"
+            )));
         }
     }
     if p.has("erase-params") {
@@ -75,12 +78,16 @@ fn run(args: &[OsString]) -> Result<(), Failure> {
         say!("usage: {USAGE}");
         return Ok(());
     }
-    let (world, _runtime) =
-        world::real::start(1).map_err(|e| Failure::io("cannot start", "runtime", e))?;
+    let (world, _runtime) = world::real::start(1).map_err(|e| Failure::io("cannot start", "runtime", e))?;
     let path = folder(&p)?;
     let dir = path.to_string_lossy().into_owned();
     let lost = |e: store::StoreError| match Errno::ENOENT == e.errno() {
-        true => Failure::explained("cannot read", &dir, Errno::ENODEV, "it has not been formatted with mkfs.nacre"),
+        true => Failure::explained(
+            "cannot read",
+            &dir,
+            Errno::ENODEV,
+            "it has not been formatted with mkfs.nacre",
+        ),
         false => store_failure("cannot read", &dir, &e),
     };
     let old = Superblock::read(&world, &dir).map_err(lost)?;

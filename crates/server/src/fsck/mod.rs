@@ -152,7 +152,11 @@ async fn check_targets(world: &World, opts: &FsckOptions, report: &mut Report<'_
     result
 }
 
-async fn check_open(open: &[targets::Target], opts: &FsckOptions, report: &mut Report<'_>) -> Result<(), String> {
+async fn check_open(
+    open: &[targets::Target],
+    opts: &FsckOptions,
+    report: &mut Report<'_>,
+) -> Result<(), String> {
     for t in open {
         let damaged = t.mgt.as_ref().and_then(|db| mgs::read_configuration(db).err());
         if let Some(e) = damaged {

@@ -33,7 +33,9 @@ struct Wanted {
 }
 
 fn wanted(args: &[OsString]) -> Result<Wanted, String> {
-    let [source, dir, rest @ ..] = args else { return Err("the daemon is started by the mount helper".to_string()) };
+    let [source, dir, rest @ ..] = args else {
+        return Err("the daemon is started by the mount helper".to_string());
+    };
     let list = rest.get(1).map(|o| o.to_string_lossy().into_owned()).unwrap_or_default();
     let source = source.to_str().ok_or("the source is not UTF-8")?.to_string();
     let what = Source::parse(&source)?;
@@ -80,7 +82,8 @@ async fn bring_up(world: &World, w: &Wanted) -> Result<fuse::Session, String> {
         }
     };
     let config = fuse::Config { readdirplus: w.options.readdirplus, ..fuse::Config::default() };
-    let session = fuse::serve(world, fs, mounted, config).map_err(|e| format!("cannot serve the mount: {e}"))?;
+    let session =
+        fuse::serve(world, fs, mounted, config).map_err(|e| format!("cannot serve the mount: {e}"))?;
     session.ready().await?;
     Ok(session)
 }

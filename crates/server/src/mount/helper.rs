@@ -10,7 +10,8 @@ use std::time::Duration;
 use world::sys::process::{self, SIGTERM};
 use world::sys::{files, mounts};
 
-const USAGE: &str = "usage: mount.nacre MGSNID[,NID][:NID]:/FSNAME[/SUBDIR] DIR [-o OPTIONS] [-f] [-n] [-r] [-s] [-v] [-w]";
+const USAGE: &str =
+    "usage: mount.nacre MGSNID[,NID][:NID]:/FSNAME[/SUBDIR] DIR [-o OPTIONS] [-f] [-n] [-r] [-s] [-v] [-w]";
 
 /// The client waits for its servers at most this long (see `client::mount`), then says why it gives up.
 const REPORT_PATIENCE: Duration = Duration::from_secs(90);
@@ -88,7 +89,9 @@ pub fn mount(r: &MountRequest) -> Result<(), String> {
             let how = child.ended().ok().flatten().unwrap_or_else(|| "without a word".to_string());
             Some(format!("the client daemon ended ({how}): see {}", log.display()))
         }
-        None => Some(format!("no server answered within {} s. Is the MGS running?", REPORT_PATIENCE.as_secs())),
+        None => {
+            Some(format!("no server answered within {} s. Is the MGS running?", REPORT_PATIENCE.as_secs()))
+        }
     };
     if let Some(f) = failure {
         let _ = process::kill(child.pid(), SIGTERM);
@@ -103,7 +106,10 @@ pub fn mount(r: &MountRequest) -> Result<(), String> {
         None => {
             let _ = mounts::unmount(&r.dir, mounts::Unmount::Force);
             let _ = mounts::unmount(&r.dir, mounts::Unmount::Lazy);
-            Err(format!("the mount gave no answer within {} s. Are all servers running?", ANSWER_PATIENCE.as_secs()))
+            Err(format!(
+                "the mount gave no answer within {} s. Are all servers running?",
+                ANSWER_PATIENCE.as_secs()
+            ))
         }
     }
 }

@@ -22,7 +22,9 @@ impl Source {
         let mgs_nids = parse_nid_list(nids).map_err(|e| format!("bad source '{text}': {e}"))?;
         let (fsname, subdir) = path.split_once('/').unwrap_or((path, ""));
         if !fsname_is_valid(fsname) {
-            return Err(format!("bad source '{text}': '{fsname}' is no file system name (1 to 8 of A-Z a-z 0-9 _ -); {SHAPE}"));
+            return Err(format!(
+                "bad source '{text}': '{fsname}' is no file system name (1 to 8 of A-Z a-z 0-9 _ -); {SHAPE}"
+            ));
         }
         Ok(Source { mgs_nids, fsname: fsname.to_string(), subdir: subdir.trim_matches('/').to_string() })
     }
@@ -37,7 +39,15 @@ mod tests {
         let s = Source::parse("10.0.0.1@tcp,10.1.0.1@tcp1:10.0.0.2@tcp:/fs/a/b/").unwrap();
         assert_eq!((s.mgs_nids.len(), s.fsname.as_str(), s.subdir.as_str()), (3, "fs", "a/b"));
         assert_eq!(Source::parse("fd00::1@tcp:/nacre").unwrap().subdir, "");
-        for bad in ["", "nacre", "10.0.0.1:/fs", "10.0.0.1@tcp:/", "10.0.0.1@tcp:/toolongname", "@tcp:/fs", "10.0.0.1@tcp/fs"] {
+        for bad in [
+            "",
+            "nacre",
+            "10.0.0.1:/fs",
+            "10.0.0.1@tcp:/",
+            "10.0.0.1@tcp:/toolongname",
+            "@tcp:/fs",
+            "10.0.0.1@tcp/fs",
+        ] {
             assert!(Source::parse(bad).is_err(), "{bad}");
         }
     }

@@ -43,7 +43,8 @@ pub fn choose_nid(o: &Options, labels: &[Label]) -> Result<Nid, StartError> {
     if let Some(n) = o.nid {
         return Ok(n);
     }
-    let here = sys::host_addresses().map_err(|e| StartError(format!("cannot list this host's addresses: {e}")))?;
+    let here =
+        sys::host_addresses().map_err(|e| StartError(format!("cannot list this host's addresses: {e}")))?;
     let service = labels.iter().flat_map(|l| &l.superblock.service_nids);
     if let Some(n) = service.clone().find(|n| here.contains(&n.addr)) {
         return Ok(*n);
@@ -60,5 +61,7 @@ pub fn choose_nid(o: &Options, labels: &[Label]) -> Result<Nid, StartError> {
         return Ok(Nid { addr, net: m.net });
     }
     let first = here.iter().find(|a| !a.is_loopback()).or(here.first());
-    first.map(|addr| Nid { addr: *addr, net: 0 }).ok_or_else(|| StartError("this host has no address: give --nid".into()))
+    first
+        .map(|addr| Nid { addr: *addr, net: 0 })
+        .ok_or_else(|| StartError("this host has no address: give --nid".into()))
 }

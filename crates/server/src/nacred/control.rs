@@ -17,7 +17,9 @@ pub fn serve(node: &Arc<Node>) -> io::Result<ControlSocket> {
     let answer = move |line: &str| {
         let reply = match serde_json::from_str::<DaemonRequest>(line) {
             Ok(r) => node.answer(r),
-            Err(e) => DaemonReply::Error { errno: Errno::EINVAL.0, message: format!("request not understood: {e}") },
+            Err(e) => {
+                DaemonReply::Error { errno: Errno::EINVAL.0, message: format!("request not understood: {e}") }
+            }
         };
         serde_json::to_string(&reply).expect("plain data encodes")
     };
@@ -75,7 +77,10 @@ impl Node {
             ("health_check", health),
             ("ping_interval", self.options.ping_interval.div_ceil(1000).to_string()),
         ];
-        all.into_iter().filter(|(n, _)| model::param::glob_match(pattern, n)).map(|(n, v)| (n.to_string(), v)).collect()
+        all.into_iter()
+            .filter(|(n, _)| model::param::glob_match(pattern, n))
+            .map(|(n, v)| (n.to_string(), v))
+            .collect()
     }
 
     fn set(&self, name: &str, value: &str) -> DaemonReply {
@@ -87,7 +92,11 @@ impl Node {
                 Err(e) => return error(e, &format!("{}: {}", t.label(), e.text())),
             }
         }
-        if found.is_empty() { error(Errno::ENOENT, "no such parameter here") } else { DaemonReply::Params(found) }
+        if found.is_empty() {
+            error(Errno::ENOENT, "no such parameter here")
+        } else {
+            DaemonReply::Params(found)
+        }
     }
 
     fn set_permanent(&self, name: &str, value: &str, delete: bool) -> DaemonReply {

@@ -49,7 +49,8 @@ async fn start(world: World, options: Options) -> Result<Arc<Node>, StartError> 
         };
         StartError(format!("cannot listen on {at}: {e}: {hint}"))
     })?;
-    let server = rpc::Server::new(world.clone(), format!("nacred {} on {}", admin::VERSION, world::sys::hostname()));
+    let server =
+        rpc::Server::new(world.clone(), format!("nacred {} on {}", admin::VERSION, world::sys::hostname()));
     server.set_ping_interval(options.ping_interval);
     let mut targets = Vec::new();
     for l in labels {
@@ -112,7 +113,9 @@ fn serve(options: Options) -> i32 {
     loop {
         if let Some(why) = node.failed() {
             tracing::error!("STOPPING: {why}");
-            tracing::error!("nothing that was acknowledged is lost; mend the disk, run nacre fsck, start nacred again");
+            tracing::error!(
+                "nothing that was acknowledged is lost; mend the disk, run nacre fsck, start nacred again"
+            );
             drop(socket);
             return fail(format!("stopped: {why}"));
         }

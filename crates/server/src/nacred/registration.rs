@@ -6,8 +6,8 @@ use super::target::{Role, Target};
 use bytes::Bytes;
 use model::{Errno, Nid, TargetId};
 use rpc::{Import, ImportConfig, ImportHooks, ImportState};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use wire::RequestContext;
 use wire::msg::config::{Config, ConfigReply};
@@ -136,7 +136,10 @@ impl Link {
                 false
             }
             Err(e) => {
-                tracing::error!("{}: the MGS refuses to register it: {e}; trying again every {RETRY:?}", t.label());
+                tracing::error!(
+                    "{}: the MGS refuses to register it: {e}; trying again every {RETRY:?}",
+                    t.label()
+                );
                 false
             }
         }
@@ -145,7 +148,8 @@ impl Link {
     async fn registered(&self, t: &Arc<Target>, r: &RegisterReply) -> bool {
         let known = t.label_on_disk().fs_uuid;
         if known != [0; 16] && known != r.fs_uuid {
-            let why = "it belongs to another file system of the same name: this MGS is not its own".to_string();
+            let why =
+                "it belongs to another file system of the same name: this MGS is not its own".to_string();
             *t.refused.lock().expect("no holder panics") = Some(why);
             return false;
         }

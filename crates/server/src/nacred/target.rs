@@ -91,7 +91,9 @@ pub fn read_labels(world: &World, dirs: &[String]) -> Result<Vec<Label>, StartEr
     let mut out: Vec<Label> = Vec::new();
     for d in dirs {
         let dir = files::canonical(d).map_err(|e| StartError(format!("cannot use target '{d}': {e}")))?;
-        let dir = dir.to_str().ok_or_else(|| StartError(format!("cannot use target '{d}': its path is not UTF-8")))?;
+        let dir = dir
+            .to_str()
+            .ok_or_else(|| StartError(format!("cannot use target '{d}': its path is not UTF-8")))?;
         let superblock = Superblock::read(world, dir).map_err(|e| words(dir, &e))?;
         superblock.check_writable(dir).map_err(|e| words(dir, &e))?;
         if let Some(other) = out.iter().find(|l| clash(&l.superblock, &superblock)) {
@@ -157,7 +159,14 @@ async fn open_db(world: &World, dir: &str, epoch: u32) -> Result<Arc<Db>, StartE
     opened.map_err(|e| words(dir, &e))
 }
 
-fn target(dir: &str, service: Role, peers: Peers, db: Arc<Db>, s: Superblock, lock: &Arc<TargetLock>) -> Arc<Target> {
+fn target(
+    dir: &str,
+    service: Role,
+    peers: Peers,
+    db: Arc<Db>,
+    s: Superblock,
+    lock: &Arc<TargetLock>,
+) -> Arc<Target> {
     Arc::new(Target {
         dir: dir.to_string(),
         registered: AtomicBool::new(matches!(service, Role::Mgs(_))),
@@ -170,7 +179,12 @@ fn target(dir: &str, service: Role, peers: Peers, db: Arc<Db>, s: Superblock, lo
     })
 }
 
-async fn open_mgt(world: &World, dir: &str, s: &Superblock, lock: &Arc<TargetLock>) -> Result<Arc<Target>, StartError> {
+async fn open_mgt(
+    world: &World,
+    dir: &str,
+    s: &Superblock,
+    lock: &Arc<TargetLock>,
+) -> Result<Arc<Target>, StartError> {
     let db = open_db(world, dir, s.epoch).await?;
     let peers = Peers::new();
     let mgs = Mgs::open(world, db.clone(), peers.clone()).map_err(|e| words(dir, &e))?;
@@ -201,7 +215,12 @@ async fn open_mdt(
     Ok(t)
 }
 
-async fn open_ost(world: &World, dir: &str, s: Superblock, lock: &Arc<TargetLock>) -> Result<Arc<Target>, StartError> {
+async fn open_ost(
+    world: &World,
+    dir: &str,
+    s: Superblock,
+    lock: &Arc<TargetLock>,
+) -> Result<Arc<Target>, StartError> {
     let db = open_db(world, dir, s.epoch).await?;
     let (w, d, b) = (world.clone(), dir.to_string(), db.clone());
     let objects = world.blocking(move || Objects::open(&w, &d, b)).await.map_err(|e| words(dir, &e))?;
@@ -249,7 +268,10 @@ impl Target {
         }
         match postcard::from_bytes::<ConfigReply>(&raw) {
             Ok(c) => self.apply(&c),
-            Err(e) => tracing::warn!("{}: its cached configuration is unreadable ({e}): waiting for the MGS", self.dir),
+            Err(e) => tracing::warn!(
+                "{}: its cached configuration is unreadable ({e}): waiting for the MGS",
+                self.dir
+            ),
         }
     }
 
@@ -270,7 +292,12 @@ impl Target {
     }
 
     /// Keeps a configuration on disk, and what registering gave.
-    pub fn remember(&self, world: &World, fs_uuid: Option<[u8; 16]>, c: &ConfigReply) -> Result<(), StoreError> {
+    pub fn remember(
+        &self,
+        world: &World,
+        fs_uuid: Option<[u8; 16]>,
+        c: &ConfigReply,
+    ) -> Result<(), StoreError> {
         let mut s = self.superblock.lock().expect("no holder panics");
         let mut new = s.clone();
         new.config = postcard::to_stdvec(c).unwrap_or_default();

@@ -53,7 +53,16 @@ pub fn lock(dir: &Path) -> Result<FileLock> {
 impl Cluster {
     pub fn new(dir: PathBuf, fsname: String, block: Ipv4Addr, osts: u16) -> Cluster {
         let port = model::limits::PORT;
-        Cluster { version: VERSION, fsname, block, port, osts, mounts: Vec::new(), options: String::new(), dir }
+        Cluster {
+            version: VERSION,
+            fsname,
+            block,
+            port,
+            osts,
+            mounts: Vec::new(),
+            options: String::new(),
+            dir,
+        }
     }
 
     /// `None` if the folder has none.

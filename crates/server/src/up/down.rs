@@ -72,7 +72,9 @@ fn stop_servers(c: &Cluster, force: bool) -> Result<()> {
                 continue;
             }
             if !force {
-                let text = format!("the server of {label} (pid {pid}) does not end: is it paused? 'nacre down --force' kills it, nothing acknowledged is lost");
+                let text = format!(
+                    "the server of {label} (pid {pid}) does not end: is it paused? 'nacre down --force' kills it, nothing acknowledged is lost"
+                );
                 return Err(UpError::new(text));
             }
             let _ = process::kill(pid, SIGKILL);

@@ -33,7 +33,8 @@ impl Processes {
     /// The client daemon of a mount.
     pub fn client(&self, source: &str, mount: &Path) -> Option<u32> {
         let mount = mount.to_str()?;
-        let ours = |s: &str| s.strip_prefix(source).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let ours =
+            |s: &str| s.strip_prefix(source).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         self.find("mount.nacre", |a| a.len() >= 2 && ours(&a[0]) && a[1] == mount)
     }
 }
@@ -66,7 +67,8 @@ impl MountState {
 /// What is mounted at `dir`, asking it for at most `patience`.
 pub fn mount_state(source: &str, dir: &Path, patience: Duration) -> MountState {
     match mounts::at(dir) {
-        Ok(Some(m)) if m.fstype == FSTYPE && (m.source == source || m.source.starts_with(&format!("{source}/"))) => {}
+        Ok(Some(m))
+            if m.fstype == FSTYPE && (m.source == source || m.source.starts_with(&format!("{source}/"))) => {}
         Ok(Some(_)) => return MountState::Foreign,
         _ => return MountState::Absent,
     }

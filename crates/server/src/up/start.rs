@@ -65,7 +65,8 @@ pub fn up(a: UpArgs) -> Result<i32> {
         return Err(UpError::new(format!("'{}' is not UTF-8: choose another folder", dir.display())));
     }
     let _lock = cluster::lock(&dir)?;
-    let (world, _runtime) = world::real::start(1).map_err(|e| UpError::new(format!("cannot start threads: {e}")))?;
+    let (world, _runtime) =
+        world::real::start(1).map_err(|e| UpError::new(format!("cannot start threads: {e}")))?;
     let progress = Progress::new(a.quiet);
     let c = prepare(&world, &a, &dir)?;
     let r = bring_up(&world, &c, &progress);
@@ -119,7 +120,11 @@ fn prepare(world: &World, a: &UpArgs, dir: &Path) -> Result<Cluster> {
     for m in &a.mount {
         let m = mount_point(m)?;
         if m.starts_with(dir) || dir.starts_with(&m) {
-            let text = format!("mount point '{}' and --dir '{}' must not contain each other", m.display(), dir.display());
+            let text = format!(
+                "mount point '{}' and --dir '{}' must not contain each other",
+                m.display(),
+                dir.display()
+            );
             return Err(UpError::new(text));
         }
         if !c.mounts.contains(&m) {
@@ -185,7 +190,9 @@ fn format_missing(world: &World, c: &Cluster, progress: &Progress) -> Result<boo
     let mut fresh = false;
     for dir in c.nodes().iter().flat_map(|n| &n.dirs) {
         let text = dir.to_str().expect("checked when the folder was given");
-        if files::stat(&dir.join("superblock"), false).is_ok() || files::stat(&dir.join("superblock.1"), false).is_ok() {
+        if files::stat(&dir.join("superblock"), false).is_ok()
+            || files::stat(&dir.join("superblock.1"), false).is_ok()
+        {
             continue;
         }
         progress.say(format!("Formatting {}", dir.display()));
@@ -247,7 +254,8 @@ struct Started {
 
 fn start_node(c: &Cluster, n: &Node, exe: &Path) -> Result<Started> {
     let log = c.log_dir().join(format!("nacred-{}.log", n.number + 1));
-    let mut args: Vec<OsString> = vec!["--nid".into(), n.nid().into(), "--port".into(), c.port.to_string().into()];
+    let mut args: Vec<OsString> =
+        vec!["--nid".into(), n.nid().into(), "--port".into(), c.port.to_string().into()];
     args.extend(n.dirs.iter().map(|d| d.clone().into_os_string()));
     let d = process::Daemon { exe, arg0: "nacred", args: &args, env: &[], log: &log };
     let daemon = process::spawn_detached(&d).map_err(|e| UpError::io("cannot start", exe, &e))?;
@@ -307,7 +315,8 @@ fn bring_up(world: &World, c: &Cluster, progress: &Progress) -> Result<bool> {
     let mut c = c.clone();
     let log_dir = c.log_dir();
     files::create_dir_all(&log_dir).map_err(|e| UpError::io("cannot make", &log_dir, &e))?;
-    let exe = process::own_executable().map_err(|e| UpError::new(format!("cannot find the program itself: {e}")))?;
+    let exe = process::own_executable()
+        .map_err(|e| UpError::new(format!("cannot find the program itself: {e}")))?;
     if let Some(d) = exe.parent() {
         // A working installation beside the binary; a read-only place is fine too.
         let _ = links::install(d);
@@ -340,7 +349,11 @@ fn bring_mount_up(c: &Cluster, number: usize, m: &Path, progress: &Progress) -> 
     match state.unwrap_or(probe::MountState::Waiting) {
         probe::MountState::Up => return Ok(()),
         probe::MountState::Waiting => {
-            let text = format!("the mount at '{}' does not answer although all servers are up: see {}", m.display(), c.log_dir().display());
+            let text = format!(
+                "the mount at '{}' does not answer although all servers are up: see {}",
+                m.display(),
+                c.log_dir().display()
+            );
             return Err(UpError::new(text));
         }
         probe::MountState::Foreign => {
@@ -369,7 +382,8 @@ fn bring_mount_up(c: &Cluster, number: usize, m: &Path, progress: &Progress) -> 
 }
 
 fn unmount_dead(m: &Path) -> Result<()> {
-    mounts::unmount(m, mounts::Unmount::Lazy).map_err(|e| UpError::io("cannot take away the dead mount at", m, &e))
+    mounts::unmount(m, mounts::Unmount::Lazy)
+        .map_err(|e| UpError::io("cannot take away the dead mount at", m, &e))
 }
 
 fn summary(c: &Cluster, fresh: bool) {

@@ -84,7 +84,10 @@ pub fn status(dir: Option<&Path>, as_json: bool) -> Result<i32> {
     let (head, rows) = match dir {
         Some(d) => {
             let c = Cluster::require(d)?;
-            (json!({"fsname": c.fsname, "dir": c.dir, "source": c.source(), "mounts": c.mounts}), of_cluster(&c))
+            (
+                json!({"fsname": c.fsname, "dir": c.dir, "source": c.source(), "mounts": c.mounts}),
+                of_cluster(&c),
+            )
         }
         None => (json!({}), of_host()),
     };

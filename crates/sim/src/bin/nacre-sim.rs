@@ -24,7 +24,8 @@ struct Args {
 }
 
 fn parse() -> Result<Args, String> {
-    let mut a = Args { seeds: 20, first: 1, opt: Options::new(0), json: false, keep_going: false, hashes: false };
+    let mut a =
+        Args { seeds: 20, first: 1, opt: Options::new(0), json: false, keep_going: false, hashes: false };
     let mut it = std::env::args().skip(1);
     while let Some(arg) = it.next() {
         let mut number = || {
@@ -63,7 +64,10 @@ fn again(o: &Options) -> String {
 /// One seed; a panic in it is a violation like any other.
 fn run_one(o: &Options) -> Result<Report, String> {
     std::panic::catch_unwind(|| run(o)).map_err(|p| {
-        let text = p.downcast_ref::<String>().cloned().or_else(|| p.downcast_ref::<&str>().map(|s| (*s).to_string()));
+        let text = p
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| p.downcast_ref::<&str>().map(|s| (*s).to_string()));
         format!("panic: {}", text.unwrap_or_default())
     })
 }
@@ -85,7 +89,12 @@ fn main() -> ExitCode {
             Ok(r) => {
                 ops += r.ops;
                 if args.hashes {
-                    println!("seed {seed}: trace {:016x}, {} steps, {} s", r.trace_hash, r.steps, r.virtual_ns / 1_000_000_000);
+                    println!(
+                        "seed {seed}: trace {:016x}, {} steps, {} s",
+                        r.trace_hash,
+                        r.steps,
+                        r.virtual_ns / 1_000_000_000
+                    );
                 }
                 steps += r.steps;
                 for (k, v) in &r.faults {
@@ -116,7 +125,10 @@ fn main() -> ExitCode {
             list(",", "\"", ":")
         );
     } else {
-        println!("{seeds} seeds, {ops} operations, {steps} steps, faults: {}; {violations} violations", list(" ", "", "="));
+        println!(
+            "{seeds} seeds, {ops} operations, {steps} steps, faults: {}; {violations} violations",
+            list(" ", "", "=")
+        );
     }
     if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

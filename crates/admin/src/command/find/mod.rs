@@ -93,12 +93,19 @@ fn stripe_field(c: char, l: &mut Lookup<'_>) -> String {
     let Some(s) = l.stripe() else { return String::new() };
     let (layout, default) = (s.layout.as_ref(), s.default.as_ref());
     match c {
-        'c' => layout.map(|l| l.stripe_count() as i64).or(default.map(|d| i64::from(d.stripe_count))).unwrap_or(0).to_string(),
-        'S' => layout.map(|l| u64::from(l.component().stripe_size)).or(default.map(|d| d.stripe_size)).unwrap_or(0).to_string(),
+        'c' => layout
+            .map(|l| l.stripe_count() as i64)
+            .or(default.map(|d| i64::from(d.stripe_count)))
+            .unwrap_or(0)
+            .to_string(),
+        'S' => layout
+            .map(|l| u64::from(l.component().stripe_size))
+            .or(default.map(|d| d.stripe_size))
+            .unwrap_or(0)
+            .to_string(),
         'i' => layout.and_then(|l| l.objects().next().map(|o| i64::from(o.ost))).unwrap_or(-1).to_string(),
-        'o' => layout.map_or(String::new(), |l| {
-            l.objects().map(|o| o.ost.to_string()).collect::<Vec<_>>().join(",")
-        }),
+        'o' => layout
+            .map_or(String::new(), |l| l.objects().map(|o| o.ost.to_string()).collect::<Vec<_>>().join(",")),
         'p' => layout.map_or(String::new(), |l| l.component().pool.clone()),
         'F' => s.fid.to_string(),
         'P' => "0".to_string(),

@@ -173,7 +173,9 @@ fn types(s: &str) -> Result<Vec<u32>, Failure> {
         _ => None,
     };
     let parsed: Option<Vec<u32>> = s.chars().filter(|c| *c != ',').map(one).collect();
-    parsed.filter(|v| !v.is_empty()).ok_or_else(|| Failure::usage(format!("bad type '{s}': of b c d f l p s")))
+    parsed
+        .filter(|v| !v.is_empty())
+        .ok_or_else(|| Failure::usage(format!("bad type '{s}': of b c d f l p s")))
 }
 
 fn perm(s: &str) -> Result<Test, Failure> {
@@ -182,7 +184,8 @@ fn perm(s: &str) -> Result<Test, Failure> {
         _ => ('=', s),
     };
     let bits = u32::from_str_radix(digits, 8).ok().filter(|m| *m <= 0o7777);
-    bits.map(|b| Test::Perm(how, b)).ok_or_else(|| Failure::usage(format!("bad mode '{s}': expected octal digits")))
+    bits.map(|b| Test::Perm(how, b))
+        .ok_or_else(|| Failure::usage(format!("bad mode '{s}': expected octal digits")))
 }
 
 fn id(s: &str, find: fn(&str) -> Option<u32>, what: &str) -> Result<u32, Failure> {
@@ -213,7 +216,8 @@ impl Query {
             let value = match (takes, inline) {
                 (Takes::Value, Some(v)) => v,
                 (Takes::Value, None) => {
-                    let v = it.next().ok_or_else(|| Failure::usage(format!("'{word}' requires an argument")))?;
+                    let v =
+                        it.next().ok_or_else(|| Failure::usage(format!("'{word}' requires an argument")))?;
                     v.to_string_lossy().into_owned()
                 }
                 _ => String::new(),
@@ -275,7 +279,12 @@ impl Query {
         // Layout predicates cost a question to the servers: they come last.
         let costly = matches!(
             test,
-            Test::StripeCount(_) | Test::StripeSize(_) | Test::StripeIndex(_) | Test::Ost(_) | Test::Layout(_) | Test::Pool(_)
+            Test::StripeCount(_)
+                | Test::StripeSize(_)
+                | Test::StripeIndex(_)
+                | Test::Ost(_)
+                | Test::Layout(_)
+                | Test::Pool(_)
         );
         if costly {
             self.tests.push((negate, test));
@@ -363,7 +372,8 @@ mod tests {
     #[test]
     fn predicates_select() {
         let now = world::sys::wall_seconds();
-        let hit = |args: &[&str], size, mtime| q(args).matches(Path::new("/m/abc"), &st(size, mtime), &mut Nothing);
+        let hit =
+            |args: &[&str], size, mtime| q(args).matches(Path::new("/m/abc"), &st(size, mtime), &mut Nothing);
         assert!(hit(&["/m", "-name", "a*"], 0, now));
         assert!(!hit(&["/m", "!", "-name", "a*"], 0, now));
         assert!(hit(&["/m", "--size", "+1M"], (2 << 20) + 1, now));
