@@ -91,6 +91,30 @@ fn copy_path(dir: &str, which: usize) -> String {
 }
 
 impl Superblock {
+    /// The label of a target that was just made: no features, not registered yet, never served.
+    pub fn fresh(target: TargetId, fsname: String, target_uuid: [u8; 16]) -> Superblock {
+        Superblock {
+            fs_uuid: [0; 16],
+            target_uuid,
+            fsname,
+            target,
+            with_mgt: false,
+            epoch: 0,
+            compat: 0,
+            ro_compat: 0,
+            incompat: 0,
+            checksum_type: 1,
+            block_size: 4096,
+            first_time: true,
+            replace: false,
+            mgs_nids: Vec::new(),
+            service_nids: Vec::new(),
+            fail_nids: Vec::new(),
+            params: Vec::new(),
+            config: Vec::new(),
+        }
+    }
+
     /// Refused with the remedy: not formatted, of another version, with unknown features.
     pub fn read(world: &World, dir: &str) -> Result<Superblock, StoreError> {
         let found = pick(dir, [read_copy(world, dir, 0)?, read_copy(world, dir, 1)?])?;

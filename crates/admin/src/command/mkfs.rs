@@ -129,24 +129,13 @@ pub fn superblock(world: &World, p: &Parsed) -> Result<Superblock, Failure> {
         return Err(Failure::usage("--servicenode and --failnode exclude each other"));
     }
     Ok(Superblock {
-        fs_uuid: [0; 16],
-        target_uuid: world.random_uuid(),
-        fsname,
-        target: TargetId { kind, index },
         with_mgt,
-        epoch: 0,
-        compat: 0,
-        ro_compat: 0,
-        incompat: 0,
-        checksum_type: 1,
-        block_size: 4096,
-        first_time: true,
         replace: p.has("replace"),
         mgs_nids,
         service_nids,
         fail_nids,
         params: params(p)?,
-        config: Vec::new(),
+        ..Superblock::fresh(TargetId { kind, index }, fsname, world.random_uuid())
     })
 }
 

@@ -162,25 +162,10 @@ fn label_of(world: &World, c: &Cluster, dir: &Path) -> Superblock {
     };
     let mgt = target == TargetId::MGT;
     let mgs = Nid { addr: c.address(0).into(), net: 0 };
+    let fsname = if mgt { String::new() } else { c.fsname.clone() };
     Superblock {
-        fs_uuid: [0; 16],
-        target_uuid: world.random_uuid(),
-        fsname: if mgt { String::new() } else { c.fsname.clone() },
-        target,
-        with_mgt: false,
-        epoch: 0,
-        compat: 0,
-        ro_compat: 0,
-        incompat: 0,
-        checksum_type: 1,
-        block_size: 4096,
-        first_time: true,
-        replace: false,
         mgs_nids: if mgt { Vec::new() } else { vec![mgs] },
-        service_nids: Vec::new(),
-        fail_nids: Vec::new(),
-        params: Vec::new(),
-        config: Vec::new(),
+        ..Superblock::fresh(target, fsname, world.random_uuid())
     }
 }
 
