@@ -23,6 +23,9 @@ A whole file system on this machine:
   wipe --dir DIR                  remove it with all files
   fsck DIR                        check it offline
 
+Measuring, on any mounted directory:
+  bench ior|mdtest|io500 ...      load generators with live progress, JSON and plots
+
 The parts, for several hosts (each also a program of its own):
   mkfs.nacre, tunefs.nacre        make and change a target in a folder
   nacred [--nid NID] DIR...       serve targets
@@ -57,6 +60,7 @@ pub fn run(args: &[OsString]) -> u8 {
         "status" => up::main_status(rest),
         "wipe" => up::main_wipe(rest),
         "fsck" => fsck::main(rest),
+        "bench" => bench::main(rest),
         "install-links" => links::main(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

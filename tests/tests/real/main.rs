@@ -4,6 +4,7 @@
 
 mod abort;
 mod bad_input;
+mod bench;
 mod coherence;
 mod kernel;
 mod kill;
