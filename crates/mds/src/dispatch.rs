@@ -201,7 +201,7 @@ impl Mdt {
 
     /// One request of a client.
     pub(crate) async fn serve(self: Arc<Self>, req: Incoming) -> Outgoing {
-        if let Err(e) = self.admitted(req.op).await {
+        if let Err(e) = self.recovery.admitted(req.op).await {
             return Outgoing::err(e);
         }
         self.stats.count(req.op);

@@ -5,16 +5,16 @@ use crate::core::{ClientState, Core};
 use crate::ops::param::{self, Stats};
 use crate::osts::{Ost, Osts};
 use crate::params::Params;
-use crate::recovery::Phase;
 use crate::schema::value::{self, ClientRecord};
 use crate::schema::{Inode, Lease, key};
 use crate::shared::{Shared, lock};
 use crate::{MdsError, outbox};
 use model::fid::SEQ_NORMAL;
 use model::{Errno, Fid, FileType, TargetId, TargetKind, limits};
+use rpc::server::recovery::Recovery;
 use rpc::{
-    ClientId, ConnectOutcome, Departure, Import, ImportConfig, Incoming, NoHooks, Outgoing, Peers, Service,
-    StoredReply,
+    ClientId, ConnectOutcome, Departure, Import, ImportConfig, ImportHooks, Incoming, Outgoing, Peers,
+    Service, StoredReply,
 };
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -31,6 +31,15 @@ pub(crate) const PAGE: usize = 1000;
 const CLOSE_AT_ONCE: usize = 200;
 /// Slots of the session with each OST.
 const OST_SLOTS: u16 = 8;
+
+/// The outbox is the memory of what OSTs are told: a restarted OST need not wait for its metadata servers.
+struct OstHooks;
+
+impl ImportHooks for OstHooks {
+    fn keeps_state(&self) -> bool {
+        false
+    }
+}
 
 #[derive(Clone, Debug)]
 pub struct MdtConfig {
@@ -53,10 +62,9 @@ pub struct Mdt {
     pub(crate) shared: Shared,
     core: RwLock<Core>,
     pub(crate) locks: Mutex<ldlm::LockTable>,
-    pub(crate) phase: watch::Sender<Phase>,
+    pub(crate) recovery: Arc<Recovery>,
     /// True from `stop` on.
     pub(crate) stopping: watch::Sender<bool>,
-    pub(crate) recovered: Mutex<crate::recovery::Report>,
     pub(crate) stats: Stats,
     /// Under which this target's sessions with OSTs run.
     client_uuid: [u8; 16],
@@ -94,7 +102,8 @@ impl Mdt {
         let inodes = value::decode_u64(key::STATE_INODES, &state(key::STATE_INODES, "inode count")?)?;
         let root = Inode::decode(Fid::ROOT, &state(&key::inode(Fid::ROOT), "inode")?)?;
         let core = load_core(&db)?;
-        let recovering = !core.clients.is_empty();
+        let label = TargetId::mdt(cfg.index).label(&cfg.fsname);
+        let recovery = Recovery::new(&world, label, core.clients.keys().copied());
         let shared = Shared {
             epoch: db.epoch(),
             hash_key,
@@ -114,14 +123,13 @@ impl Mdt {
             shared,
             core: RwLock::new(core),
             locks: Mutex::new(ldlm::LockTable::new()),
-            phase: watch::Sender::new(if recovering { Phase::Recovering } else { Phase::Serving }),
+            recovery,
             stopping: watch::Sender::new(false),
-            recovered: Mutex::default(),
             stats: Stats::default(),
             config_version: AtomicU64::new(0),
             world,
         });
-        mdt.start_recovery(recovering);
+        mdt.world.spawn("mdt recovery", Recovery::run(mdt.clone()));
         Ok(mdt)
     }
 
@@ -185,7 +193,7 @@ impl Mdt {
                 client_uuid: self.client_uuid,
                 client_name: format!("nacre-server {} as {me}", env!("CARGO_PKG_VERSION")),
                 slots: OST_SLOTS,
-                hooks: Arc::new(NoHooks),
+                hooks: Arc::new(OstHooks),
             },
         );
         let ost = Ost {
@@ -224,7 +232,7 @@ impl Mdt {
         let mdt = self.clone();
         Box::pin(async move {
             mdt.stopping.send_replace(true);
-            mdt.phase.send_replace(Phase::Stopped);
+            mdt.recovery.stop();
             mdt.shared.osts.wake_all();
             let goodbyes = mdt.shared.osts.list().into_iter().filter_map(|(_, o)| o.import);
             let goodbyes = goodbyes.map(|i| -> BoxFuture<()> { i.disconnect() }).collect();
@@ -234,7 +242,7 @@ impl Mdt {
 
     /// Clients of before the restart are still awaited.
     pub fn recovering(&self) -> bool {
-        *self.phase.borrow() == Phase::Recovering
+        self.recovery.recovering()
     }
 
     async fn arrived(self: Arc<Self>, c: Connect, peer: IpAddr) -> Result<ConnectOutcome, (Errno, String)> {
@@ -243,9 +251,9 @@ impl Mdt {
         let failed = |e: store::StoreError| (e.errno(), format!("{label}: {e}"));
         let (outcome, wait) = {
             let mut core = self.core_write();
-            if let Some(known) = core.clients.get_mut(&client) {
-                known.connected = true;
-                (ConnectOutcome { new_client: false, recovering: !known.reclaimed }, self.db.last_submitted())
+            if core.clients.contains_key(&client) {
+                let recovering = self.recovery.connected(client);
+                (ConnectOutcome { new_client: false, recovering }, self.db.last_submitted())
             } else {
                 if core.clients.len() >= limits::CLIENTS_MAX {
                     let why = format!(
@@ -259,14 +267,7 @@ impl Mdt {
                 let mut txn = Txn::new();
                 txn.put(key::client(&client.0), record.encode());
                 let lsn = self.db.submit(txn).map_err(failed)?;
-                let state = ClientState {
-                    name,
-                    address: record.address,
-                    connected: true,
-                    reclaimed: true,
-                    waived: false,
-                };
-                core.clients.insert(client, state);
+                core.clients.insert(client, ClientState { name, address: record.address });
                 (ConnectOutcome { new_client: true, recovering: false }, lsn)
             }
         };
@@ -294,7 +295,7 @@ impl Mdt {
         if let Err(e) = self.forget_client(client, how).await {
             tracing::error!("removing the record of client {client} failed: {e}");
         }
-        self.check_recovery();
+        self.recovery.departed(client);
     }
 
     /// Takes the client's record, reply slots and, if it said good-bye, its sequences out of the table. An
@@ -412,14 +413,7 @@ fn load_core(db: &Db) -> Result<Core, MdsError> {
             why: "its key is of no known form".into(),
         })?;
         let r = ClientRecord::decode(k, v)?;
-        let state = ClientState {
-            name: r.name,
-            address: r.address,
-            connected: false,
-            reclaimed: false,
-            waived: false,
-        };
-        core.clients.insert(ClientId(uuid), state);
+        core.clients.insert(ClientId(uuid), ClientState { name: r.name, address: r.address });
         Ok(())
     })?;
     Ok(core)

@@ -11,7 +11,7 @@ use store::{Db, StoreError, Txn};
 /// First byte of a client record's key; the 16 bytes of its UUID follow.
 pub const CLIENT_TAG: u8 = b'N';
 /// Schema version of the record.
-pub const CLIENT_RECORD_VERSION: u8 = 1;
+pub const CLIENT_RECORD_VERSION: u8 = 2;
 /// Longest name kept for a client; longer ones are cut.
 const NAME_MAX_BYTES: usize = 256;
 const SCAN_PAGE: usize = 1000;
@@ -29,6 +29,8 @@ pub struct ClientRecord {
     pub epoch: u32,
     /// Reply slots it asked for.
     pub slots: u16,
+    /// It keeps locks or requests over a restart of this target, which therefore waits for it.
+    pub awaited: bool,
 }
 
 impl ClientRecord {
@@ -146,6 +148,7 @@ mod tests {
             since: Timestamp { sec: 5, nsec: 6 },
             epoch: 7,
             slots: 8,
+            awaited: true,
         };
         let mut b = r.encode();
         assert_eq!(ClientRecord::decode(&b), Some(r));

@@ -2,8 +2,7 @@
 //!
 //! `service` is what a session sees; `ops/VERB.rs` executes one message each, over `store::object`;
 //! `clients` keeps the durable client records, `space` foresees a full disk, `params` and `stats` are what
-//! `lctl` shows. A target keeps nothing about files but what the store holds, so a restart needs no
-//! recovery window: requests that are sent again find their answers in the reply slots.
+//! `lctl` shows. After a restart known clients come back first ([`rpc::server::recovery`]).
 
 mod clients;
 mod ops;

@@ -4,16 +4,31 @@ use crate::service::Ost;
 use crate::space::Space;
 use model::param::{PARAM_TEXT_MAX_BYTES, ParamDecl, ParamKind, glob_match};
 use model::{Errno, limits};
+use rpc::Service;
+use rpc::server::recovery::RECOVERY_TIME_DEFAULT_S;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Settings that an administrator may change while the target runs.
-#[derive(Default)]
 pub struct Settings {
     pub read_only: AtomicBool,
     pub no_create: AtomicBool,
     pub degraded: AtomicBool,
     /// MiB; 0: the rule in `space`.
     pub reserved_mb: AtomicU64,
+    /// Seconds that a restarted target waits for its clients.
+    pub recovery_time_s: AtomicU64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            read_only: AtomicBool::default(),
+            no_create: AtomicBool::default(),
+            degraded: AtomicBool::default(),
+            reserved_mb: AtomicU64::default(),
+            recovery_time_s: AtomicU64::new(RECOVERY_TIME_DEFAULT_S),
+        }
+    }
 }
 
 impl Settings {
@@ -39,7 +54,7 @@ const fn decl(
     ParamDecl { name, kind, unit, default, writable, description }
 }
 
-static DECLARATIONS: [ParamDecl; 18] = [
+static DECLARATIONS: [ParamDecl; 20] = [
     decl("blocksize", COUNT, "bytes", "4096", false, "Block size that statfs reports."),
     decl("brw_size", COUNT, "MiB", "4", false, "Bulk that a client sends in one RPC."),
     decl("checksum_type", ParamKind::Text, "", "[crc32c]", false, "Checksum of bulk data on the wire."),
@@ -61,6 +76,15 @@ static DECLARATIONS: [ParamDecl; 18] = [
     decl("no_create", ParamKind::Flag, "", "0", true, "New files get no objects on this OST."),
     decl("num_exports", COUNT, "clients", "", false, "Clients the target knows."),
     decl("readonly", ParamKind::Flag, "", "0", true, "Changes are refused with EROFS."),
+    decl("recovery_status", ParamKind::Text, "", "", false, "How far recovery after the last restart came."),
+    decl(
+        "recovery_time_soft",
+        ParamKind::Number { min: 1, max: 3600 },
+        "s",
+        "15",
+        true,
+        "How long after a restart clients may take to come back before they are evicted.",
+    ),
     decl(
         "reserved_mb",
         ParamKind::Number { min: 0, max: 1 << 20 },
@@ -145,6 +169,7 @@ impl Ost {
             "readonly" => s.read_only.store(n == 1, Relaxed),
             "no_create" => s.no_create.store(n == 1, Relaxed),
             "degraded" => s.degraded.store(n == 1, Relaxed),
+            "recovery_time_soft" => s.recovery_time_s.store(n, Relaxed),
             "reserved_mb" => s.reserved_mb.store(n, Relaxed),
             "stats" => self.stats.clear(self.world.now(), self.world.wall()),
             other => unreachable!("{other} is declared writable and has no setter"),
@@ -171,6 +196,8 @@ impl Ost {
             "no_create" => flag(&s.no_create),
             "num_exports" => self.clients.len().to_string(),
             "readonly" => u8::from(s.read_only.load(Relaxed) || self.db.stopped().is_some()).to_string(),
+            "recovery_status" => self.recovery.status(s.recovery_time_s.load(Relaxed), self.last_committed()),
+            "recovery_time_soft" => s.recovery_time_s.load(Relaxed).to_string(),
             "reserved_mb" => s.reserved_mb.load(Relaxed).to_string(),
             "stats" => self.stats.text(self.world.now(), self.world.wall()),
             "sync_journal" => "1".into(),

@@ -7,14 +7,17 @@ use crate::slot::{STATUS_PROGRESS, Slot};
 use crate::space::Space;
 use crate::stats::Stats;
 use model::{Errno, TargetId};
+use rpc::server::recovery::{Recover, Recovery};
 use rpc::{ClientId, ConnectOutcome, Departure, Incoming, Outgoing, Peers, Service, StoredReply};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use store::object::Objects;
 use store::{Db, StoreError, Txn};
 use wire::Op;
-use wire::msg::connect::Connect;
+use wire::msg::connect::{Connect, EXTRA_KEEPS_NOTHING, extra_number};
+use wire::msg::enqueue::LockSpec;
 use world::{BoxFuture, World, sync};
 
 /// Who a target is.
@@ -35,6 +38,7 @@ pub struct Ost {
     pub(crate) space: Arc<Space>,
     pub(crate) stats: Stats,
     pub(crate) settings: Settings,
+    pub(crate) recovery: Arc<Recovery>,
     peers: Peers,
     cfg: OstConfig,
     /// Clients come and go one at a time.
@@ -56,9 +60,12 @@ impl Ost {
         cfg: OstConfig,
     ) -> Result<Arc<Ost>, StoreError> {
         let clients = Arc::new(Clients::load(&db)?);
-        Ok(Arc::new(Ost {
+        let awaited = clients.list().into_iter().filter(|(_, r)| r.awaited).map(|(c, _)| c);
+        let recovery = Recovery::new(world, TargetId::ost(cfg.index).label(&cfg.fsname), awaited);
+        let ost = Arc::new(Ost {
             world: world.clone(),
             clients,
+            recovery,
             space: Space::new(world, &cfg.dir),
             stats: Stats::new(world.now(), world.wall()),
             settings: Settings::default(),
@@ -71,13 +78,27 @@ impl Ost {
             running: Mutex::new(0),
             idle: sync::Notify::new(),
             said_stopped: AtomicBool::new(false),
-        }))
+        });
+        world.spawn("ost recovery", Recovery::run(ost.clone()));
+        Ok(ost)
+    }
+
+    /// Clients of before the restart are still awaited.
+    pub fn recovering(&self) -> bool {
+        self.recovery.recovering()
+    }
+
+    /// Takes locks back that a client had before this target's restart; returns the ids of those that others
+    /// hold by now. No locks are given out here yet: there are none to take back.
+    pub(crate) fn reclaim_locks(&self, _client: ClientId, locks: &[LockSpec]) -> Vec<u64> {
+        locks.iter().map(|l| l.id).collect()
     }
 
     /// Refuses new requests and waits for those at work. Remove the target from its [`rpc::Server`] before,
     /// close the [`Db`] after.
     pub async fn stop(&self) {
         self.stopping.store(true, Relaxed);
+        self.recovery.stop();
         loop {
             let idle = self.idle.notified();
             if *self.running.lock().expect("no panic while held") == 0 {
@@ -135,6 +156,9 @@ impl Ost {
     }
 
     async fn execute(self: Arc<Self>, req: Incoming) -> Outgoing {
+        if let Err(e) = self.recovery.admitted(req.op).await {
+            return Outgoing::err(e);
+        }
         let _running = Running::enter(&self);
         if self.stopping.load(Relaxed) {
             return Outgoing::err(Errno::ESHUTDOWN);
@@ -204,7 +228,8 @@ impl Ost {
         let _one_at_a_time = self.membership.lock().await;
         if self.clients.knows(client) {
             self.stats.add("reconnect", 1);
-            return Ok(ConnectOutcome { new_client: false, recovering: false });
+            let recovering = self.recovery.connected(client);
+            return Ok(ConnectOutcome { new_client: false, recovering });
         }
         self.clients.room().map_err(|e| (e, format!("{label} knows too many clients already")))?;
         self.writable().map_err(|e| (e, format!("{label} is read-only and takes no new clients")))?;
@@ -214,6 +239,7 @@ impl Ost {
             since: self.world.wall(),
             epoch: self.db.epoch(),
             slots: c.slots,
+            awaited: extra_number(&c.extra, EXTRA_KEEPS_NOTHING) == 0,
         };
         let mut txn = Txn::new();
         txn.put(clients::key(client), record.encode());
@@ -227,6 +253,13 @@ impl Ost {
 
     async fn forget(&self, client: ClientId, how: Departure) -> Result<(), StoreError> {
         let _one_at_a_time = self.membership.lock().await;
+        self.drop_client(client, how).await?;
+        self.recovery.departed(client);
+        Ok(())
+    }
+
+    /// With the membership locked.
+    async fn drop_client(&self, client: ClientId, how: Departure) -> Result<(), StoreError> {
         let mut txn = Txn::new();
         if !self.clients.remove(&self.db, client, &mut txn)? {
             return Ok(());
@@ -235,9 +268,34 @@ impl Ost {
         self.db.durable(lsn).await?;
         self.stats.add("disconnect", 1);
         if how == Departure::Evicted {
-            tracing::warn!("{}: evicted client {:02x?}", self.label(), client.0);
+            tracing::warn!("{}: evicted client {client}", self.label());
         }
         Ok(())
+    }
+}
+
+impl Recover for Ost {
+    fn recovery(&self) -> &Arc<Recovery> {
+        &self.recovery
+    }
+
+    fn window(&self) -> Duration {
+        Duration::from_secs(self.settings.recovery_time_s.load(Relaxed))
+    }
+
+    fn evict_absent(self: Arc<Self>, client: ClientId) -> BoxFuture<()> {
+        Box::pin(async move {
+            let _one_at_a_time = self.membership.lock().await;
+            if self.recovery.give_up(client)
+                && let Err(e) = self.drop_client(client, Departure::Evicted).await
+            {
+                tracing::error!("{}: cannot forget a client that did not come back: {e}", self.label());
+            }
+        })
+    }
+
+    fn recovered(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(async {})
     }
 }
 

@@ -16,6 +16,7 @@ use wire::msg::glimpse::{Glimpse, GlimpseReply};
 use wire::msg::lookup::Lookup;
 use wire::msg::param::{GetParam, GetParamReply, SetParam};
 use wire::msg::read::{Read, ReadReply};
+use wire::msg::reclaim::Reclaim;
 use wire::msg::seek::{Seek, SeekReply, Whence};
 use wire::msg::statfs::{Statfs, StatfsReply};
 use wire::msg::sync::Sync;
@@ -75,7 +76,13 @@ impl Bed {
     }
 
     fn connect(&self, up: &Up, client: ClientId) -> bool {
-        self.wait(up.ost.clone().connect(hello(client, "demo"), PEER)).unwrap().new_client
+        let outcome = self.wait(up.ost.clone().connect(hello(client, "demo"), PEER)).unwrap();
+        if outcome.recovering {
+            let all = Reclaim { opens: Vec::new(), locks: Vec::new(), last: true };
+            let reclaim = Incoming { client, ..request(0, 0, &all, Bytes::new()) };
+            self.send(up, reclaim).status.unwrap();
+        }
+        outcome.new_client
     }
 
     fn send(&self, up: &Up, req: Incoming) -> Outgoing {
@@ -406,6 +413,7 @@ fn a_batch_goes_on_where_it_was() {
     bed.disk.kill();
     drop(up);
     let up = bed.start(2);
+    bed.connect(&up, CLIENT);
     let again = bed.send(&up, request(2, 7, &batch, Bytes::new()));
     assert_eq!(again.body, first.body);
     assert_eq!(bed.read(&up), b"abcdefgh", "nothing was done twice");

@@ -27,10 +27,7 @@ pub fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Reclaim) -> Done {
         reply.lost_locks = m.locks.iter().filter(|l| !locks.reclaim(ctx.client.0, l)).map(|l| l.id).collect();
     }
     if m.last {
-        if let Some(c) = mdt.core_write().clients.get_mut(&ctx.client) {
-            c.reclaimed = true;
-        }
-        mdt.check_recovery();
+        mdt.recovery.ended(ctx.client);
     }
     done.result = Ok(encode(&reply));
     done

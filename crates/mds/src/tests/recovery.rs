@@ -76,7 +76,7 @@ fn a_client_that_does_not_come_back_is_evicted() {
     // Parameters can be set by nobody before recovery ends: do it directly.
     crate::ops::param::set(&rig.mdt, p).unwrap();
     rig.reclaim(B, &[]);
-    until(&rig, "recovered", || *rig.mdt.phase.borrow() != crate::recovery::Phase::Recovering);
+    until(&rig, "recovered", || !rig.mdt.recovering());
     assert!(rig.connect(A).new_client, "evicted: a new client now");
     until(&rig, "no orphans", || check::check(&rig.mdt.db).unwrap().orphans == 0);
     // The sequence is still its own.

@@ -50,7 +50,7 @@ pub async fn run(cx: &Cx, m: Batch) -> Result<Done, Errno> {
 /// `EPROTO` for a batch in a batch and unknown opcodes, `EOPNOTSUPP` for operations with bulk.
 fn check(op: &BatchOp) -> Result<(), Errno> {
     match Op::from_u16(op.opcode) {
-        Err(_) | Ok(Op::Batch) => Err(Errno::EPROTO),
+        Err(_) | Ok(Op::Batch | Op::Reclaim) => Err(Errno::EPROTO),
         Ok(Op::Read | Op::Write) => Err(Errno::EOPNOTSUPP),
         Ok(_) => Ok(()),
     }

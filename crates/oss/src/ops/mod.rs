@@ -6,6 +6,7 @@ mod fallocate;
 mod glimpse;
 mod param;
 mod read;
+mod reclaim;
 mod seek;
 mod statfs;
 mod sync;
@@ -88,6 +89,7 @@ async fn run_single(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, E
         Op::Seek => seek::run(cx, &decode(body)?),
         Op::Glimpse => glimpse::run(cx, &decode(body)?),
         Op::Destroy => destroy::run(cx, decode(body)?).await,
+        Op::Reclaim => reclaim::run(cx, &decode(body)?),
         Op::Sync => sync::run(cx, &decode(body)?),
         Op::Statfs => statfs::run(cx, &decode(body)?),
         Op::GetParam => param::get(cx, &decode(body)?),

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::frame::VERSION;
 use wire::msg::connect::{
-    Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_LAST_SESSION, FEATURES_COMPAT,
-    FEATURES_INCOMPAT,
+    Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_KEEPS_NOTHING, EXTRA_LAST_SESSION,
+    FEATURES_COMPAT, FEATURES_INCOMPAT,
 };
 use wire::{Frame, FrameKind, Header, ReplyContext, RequestContext, decode_body, encode_body};
 use world::{Conn, Either, select};
@@ -168,6 +168,10 @@ async fn hello(core: &Core, conn: &Arc<dyn Conn>) -> Result<ConnectReply, Failur
         let g = core.lock();
         (g.last_epoch, g.session, g.slots.len() as u16)
     };
+    let mut extra = vec![(EXTRA_LAST_SESSION, last_session.to_le_bytes().to_vec())];
+    if !core.cfg.hooks.keeps_state() {
+        extra.push((EXTRA_KEEPS_NOTHING, 1u64.to_le_bytes().to_vec()));
+    }
     let msg = Connect {
         client_uuid: core.cfg.client_uuid,
         client_name: core.cfg.client_name.clone(),
@@ -177,7 +181,7 @@ async fn hello(core: &Core, conn: &Arc<dyn Conn>) -> Result<ConnectReply, Failur
         last_epoch,
         slots,
         lane: 0,
-        extra: vec![(EXTRA_LAST_SESSION, last_session.to_le_bytes().to_vec())],
+        extra,
     };
     let mut h = Header::new(FrameKind::Connect);
     (h.target, h.epoch) = (core.target_number(), last_epoch);

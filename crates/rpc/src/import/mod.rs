@@ -55,6 +55,10 @@ pub trait ImportHooks: Send + Sync {
     /// What could not be had back.
     fn reclaimed(&self, _lost: ReclaimReply) {}
     fn notify(&self, _n: Notify) {}
+    /// False: nothing is kept over a restart of the server, which need not wait for this client then.
+    fn keeps_state(&self) -> bool {
+        true
+    }
     /// The state changed, for logs and `lctl`.
     fn state(&self, _s: ImportState) {}
 }

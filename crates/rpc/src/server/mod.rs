@@ -3,6 +3,7 @@
 mod accept;
 mod dispatch;
 mod evict;
+pub mod recovery;
 mod session;
 mod slots;
 

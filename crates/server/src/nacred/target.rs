@@ -255,6 +255,7 @@ impl Target {
         }
         match &self.service {
             Role::Mdt(m) if m.recovering() => "recovering",
+            Role::Ost(o) if o.recovering() => "recovering",
             _ if !self.registered.load(Relaxed) => "starting",
             _ => "up",
         }

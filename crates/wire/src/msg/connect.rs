@@ -17,6 +17,10 @@ pub const EXTRA_LAST_XID: u16 = 1;
 /// little-endian. Shows the server whether the client heard that it had been evicted.
 pub const EXTRA_LAST_SESSION: u16 = 2;
 
+/// [`Connect::extra`]: u64 little-endian, not 0: this client keeps neither locks nor requests over a restart of the
+/// target (a server that is a client of another): it is not waited for.
+pub const EXTRA_KEEPS_NOTHING: u16 = 3;
+
 /// The value of a number that stands in `extra` under `tag`; 0 if there is none.
 pub fn extra_number(extra: &[(u16, Vec<u8>)], tag: u16) -> u64 {
     let tlv = extra.iter().find(|(t, _)| *t == tag);
