@@ -3,6 +3,7 @@
 use crate::fids::Fids;
 use crate::locate::Locate;
 use crate::locks::Rollbacks;
+use crate::meta::Meta;
 use crate::opens::Opens;
 use crate::params::Params;
 use crate::stats::{Stats, Verb};
@@ -44,6 +45,7 @@ pub struct Fs {
     pub(crate) locks: LockClient,
     pub(crate) rollbacks: Rollbacks,
     pub(crate) params: Params,
+    pub(crate) meta: Meta,
     pub(crate) stats: Stats,
     read_only: AtomicBool,
     closed: AtomicBool,
@@ -67,6 +69,7 @@ impl Fs {
             locks: LockClient::new(),
             rollbacks: Rollbacks::default(),
             params: Params::new(),
+            meta: Meta::new(),
             stats: Stats::new(world.wall()),
             read_only: AtomicBool::new(read_only),
             closed: AtomicBool::new(false),

@@ -1,6 +1,7 @@
 //! A mounted file system as a library: what FUSE, gateways and the simulator call.
 //!
-//! `ops/VERB.rs` holds one operation each. Nothing is cached between calls: every call asks the servers.
+//! `ops/VERB.rs` holds one operation each. `meta` keeps names and attributes while leases cover them; of data nothing is
+//! cached between calls.
 //! `mount` connects, `targets` keeps the sessions, `fids` and `locate` know which file is where, `stripe` maps files
 //! to objects, `locks` and `opens` remember what a restarted server has to be told.
 
@@ -10,6 +11,7 @@ mod fids;
 mod fs;
 mod locate;
 mod locks;
+mod meta;
 mod mount;
 mod opens;
 mod ops;

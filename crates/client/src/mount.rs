@@ -60,6 +60,7 @@ impl Fs {
         assert!(set.is_ok(), "a mount is brought up once");
         self.ask_mgs(opt).await?;
         self.watch_config();
+        self.watch_lease_age();
         self.find_root(subdir, &opt.subdir).await?;
         if opt.read_only {
             return Ok(());
@@ -143,7 +144,8 @@ impl Fs {
         let mut at = root.attr;
         for name in path {
             let msg = Lookup { parent: at.fid, name: name.clone() };
-            at = self.mdt_of(at.fid).await?.call(self.own_ctx(), msg).await?.attr;
+            let r = self.mdt_of(at.fid).await?.call(self.own_ctx(), msg).await?;
+            at = r.entry.ok_or(Errno::ENOENT)?.attr;
             if at.kind != FileType::Directory {
                 return Err(Errno::ENOTDIR);
             }

@@ -153,15 +153,14 @@ impl Fs {
         let mut s = self.file_state(fid).await?;
         if s.layout.is_none() {
             let msg = wire::msg::setlayout::Setlayout { fid, spec: Some(model::LayoutSpec::default()) };
-            let e = match self.mdt_of(fid).await?.call(self.own_ctx(), msg).await {
+            let e = match self.setlayout_entry(self.own_ctx(), msg).await {
                 Ok(e) => e,
                 // Another mount was faster.
                 Err(Errno::EEXIST | Errno::EALREADY | Errno::EBUSY) => {
-                    self.getattr_entry(self.own_ctx(), fid).await?
+                    (*self.getattr_entry(self.own_ctx(), fid).await?).clone()
                 }
                 Err(e) => return Err(e),
             };
-            self.opens.learn(&e);
             s = FileState::of(&e);
         }
         let layout = s.layout.clone().ok_or_else(|| {
@@ -205,7 +204,15 @@ mod tests {
             flags: 0,
             version: 0,
         };
-        Entry { attr, layout: None }
+        Entry {
+            attr,
+            layout: None,
+            grant: None,
+            dir_grant: None,
+            parent: Fid::NONE,
+            symlink: Vec::new(),
+            plain: true,
+        }
     }
 
     #[test]

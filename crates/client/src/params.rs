@@ -4,9 +4,10 @@
 
 use crate::targets::{PAGE_BYTES, Target, state_name};
 use crate::{Fs, R};
-use model::limits::{JOBID_MAX_BYTES, RPC_BULK_MAX_BYTES, SLOTS_PER_SESSION};
+use model::limits::{JOBID_MAX_BYTES, LEASES_PER_CLIENT_MAX_FILES, RPC_BULK_MAX_BYTES, SLOTS_PER_SESSION};
 use model::param::{PARAM_TEXT_MAX_BYTES, ParamDecl, ParamKind, glob_match};
 use model::{Errno, TargetId, TargetKind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// Whose parameter it is: the part of the name before the last one.
@@ -22,6 +23,8 @@ pub enum Owner {
     Lmv,
     /// `mgc.MGCNID`.
     Mgc,
+    /// `ldlm.namespaces.FS-MDT0000-mdc-INSTANCE`: leases on names and attributes.
+    Ldlm,
     /// `osc.FS-OSTxxxx-osc-INSTANCE`, `mdc.FS-MDTxxxx-mdc-INSTANCE`, one for each target.
     Osc,
     Mdc,
@@ -71,6 +74,42 @@ pub const DECLARED: &[(Owner, ParamDecl)] = &[
         Owner::Llite,
         text("stats", "", "Calls by kind with their times in microseconds; writing anything clears them."),
     ),
+    (
+        Owner::Llite,
+        read(
+            "meta_cache",
+            "Names and attributes kept: answers from the cache and not, leases given back, fetched ahead.",
+        ),
+    ),
+    (
+        Owner::Llite,
+        number(
+            "statahead_max",
+            ParamKind::Number { min: 0, max: 1 << 20 },
+            "entries",
+            "8192",
+            "Entries of a directory fetched at most at a time because its names are looked up one by one; 0: none.",
+        ),
+    ),
+    (
+        Owner::Ldlm,
+        text(
+            "lru_size",
+            "131072",
+            "Files of which names and attributes are kept; 'clear' gives all leases back now.",
+        ),
+    ),
+    (
+        Owner::Ldlm,
+        number(
+            "lru_max_age",
+            ParamKind::Number { min: 1, max: u64::MAX },
+            "ms",
+            "3900000",
+            "Leases that were not used for so long are given back.",
+        ),
+    ),
+    (Owner::Ldlm, read("lock_count", "Files on which this mount has a lease.")),
     (Owner::Llite, read("open_files", "Files that are open on this mount.")),
     (Owner::Lov, read("numobd", "Object targets in the target map.")),
     (Owner::Lov, read("activeobd", "Object targets that are not deactivated.")),
@@ -174,6 +213,8 @@ impl Fs {
             (Owner::Lov, format!("lov.{fs}-clilov-{inst}."), None),
             (Owner::Lmv, format!("lmv.{fs}-clilmv-{inst}."), None),
         ];
+        let mdt = TargetId::mdt(crate::locate::ROOT_MDT).label(fs);
+        devices.push((Owner::Ldlm, format!("ldlm.namespaces.{mdt}-mdc-{inst}."), None));
         if let Some(m) = self.mgs.get() {
             devices.push((Owner::Mgc, format!("mgc.MGC{}.", m.import.current_nid()), Some(m.clone())));
         }
@@ -206,6 +247,21 @@ impl Fs {
             (None, "fstype") => "nacre".to_string(),
             (None, "client_type") => "local client".to_string(),
             (None, "stats") => self.stats.text(self.world.wall()),
+            (None, "meta_cache") => {
+                let m = &self.meta;
+                let n = |c: &AtomicU64| c.load(Relaxed);
+                format!(
+                    "hits: {}\nmisses: {}\nrevoked: {}\nfetched_ahead: {}",
+                    n(&m.hits),
+                    n(&m.misses),
+                    n(&m.revoked),
+                    n(&m.fetched_ahead)
+                )
+            }
+            (None, "statahead_max") => self.meta.statahead_max.load(Relaxed).to_string(),
+            (None, "lru_max_age") => self.meta.max_age.load(Relaxed).to_string(),
+            (None, "lru_size") => self.meta.max_files().to_string(),
+            (None, "lock_count") => self.meta.lease_count().to_string(),
             (None, "open_files") => self.opens.records().len().to_string(),
             (None, name) => {
                 let kind = if i.owner == Owner::Lov { TargetKind::Ost } else { TargetKind::Mdt };
@@ -242,7 +298,7 @@ impl Fs {
                      failover_nids: [ {} ]\n       current_connection: {}\n    recoveries: {}",
                     nids.join(", "),
                     t.import.current_nid(),
-                    t.recoveries.load(std::sync::atomic::Ordering::Relaxed)
+                    t.recoveries.load(Relaxed)
                 )
             }
         }
@@ -278,6 +334,20 @@ impl Fs {
             (Some(t), "active") => t.set_active(i.decl.parse(value)? == 1),
             (Some(t), "max_rpcs_in_flight") => t.set_rpcs_in_flight(i.decl.parse(value)? as usize, self),
             (Some(t), "max_pages_per_rpc") => t.set_bulk_bytes(parse_pages(&i.decl, value)? * PAGE_BYTES),
+            (None, "statahead_max") => {
+                self.meta.statahead_max.store(i.decl.parse(value)?, Relaxed);
+            }
+            (None, "lru_max_age") => {
+                self.meta.max_age.store(i.decl.parse(value)?, Relaxed);
+            }
+            (None, "lru_size") if value == "clear" => self.drop_leases(),
+            (None, "lru_size") => {
+                let files: usize = value.parse().map_err(|_| Errno::EINVAL)?;
+                if files > LEASES_PER_CLIENT_MAX_FILES / 2 {
+                    return Err(Errno::ERANGE);
+                }
+                self.set_lru_files(files);
+            }
             (None, "stats") => self.stats.clear(self.world.wall()),
             (None, "jobid_var") if matches!(value, "disable" | "nodelocal") => {
                 self.params.jobid.lock().expect("no panic while locked").0 = value.to_string();

@@ -164,7 +164,12 @@ impl ImportHooks for Hooks {
         if let Some(t) = fs.targets.get(self.target) {
             t.recoveries.fetch_add(1, Ordering::SeqCst);
         }
-        if self.target.kind == TargetKind::Mdt { fs.reclaim_of(self.target.index) } else { Vec::new() }
+        if self.target.kind != TargetKind::Mdt {
+            return Vec::new();
+        }
+        // Leases of the target's former life.
+        fs.meta.clear();
+        fs.reclaim_of(self.target.index)
     }
 
     fn reclaimed(&self, lost: ReclaimReply) {
@@ -179,6 +184,7 @@ impl ImportHooks for Hooks {
             Notify::LockGranted { id, errno } => fs.lock_granted(id, errno),
             Notify::ConfigChanged { .. } => fs.config_changed.notify_one(),
             Notify::Stopping => tracing::info!("{} is being stopped", self.target),
+            Notify::Revoke { items } => fs.leases_revoked(self.target, &items),
         }
     }
 
@@ -192,6 +198,7 @@ impl ImportHooks for Hooks {
                 }
             }
             ImportState::Evicted if self.target.kind == TargetKind::Mdt => {
+                fs.meta.clear();
                 tracing::error!("{} evicted this client: calls that were under way fail", self.target);
                 fs.fids.forget(self.target.index);
             }

@@ -6,8 +6,10 @@
 //! `docs/semantics.md`.
 
 pub mod client;
+pub mod ibits;
 mod posix;
 pub mod table;
 
 pub use client::{LockClient, Stray, Waiter};
+pub use ibits::{Leases, Mode};
 pub use table::{Client, Event, Listed, LockTable, Step};

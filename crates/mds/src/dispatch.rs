@@ -2,6 +2,7 @@
 //! built and submitted, and when the answer may go out.
 
 use crate::core::Core;
+use crate::leases::{self, Marks, Touched};
 use crate::names::OpContext;
 use crate::schema::{key, value};
 use crate::service::Mdt;
@@ -105,40 +106,81 @@ impl Done {
 }
 
 impl Mdt {
-    /// Runs a read-only operation.
-    pub(crate) fn read(&self, f: impl FnOnce(&mut Tx) -> Result<Vec<u8>, Errno>) -> Done {
+    /// Runs a read-only operation of a client, which may be granted leases on what it sees.
+    pub(crate) fn read(
+        &self,
+        client: ClientId,
+        f: impl FnOnce(&mut Tx) -> Result<Vec<u8>, Errno>,
+    ) -> Done {
         let core = self.core_read();
         let mut tx = Tx::new(self.db.view(), &core.opens, &self.shared);
+        if core.clients.contains_key(&client) {
+            tx = tx.answering(client);
+        }
         let result = f(&mut tx);
         let out = tx.finish();
         assert!(out.pending.is_empty() && out.changes.is_empty(), "a read-only operation wrote something");
+        if result.is_ok() {
+            self.shared.leases.grant(client, &out.offers);
+        }
         Done { result, transno: 0, wait: out.seen }
     }
 
     /// Runs an operation that may change something and submits its transaction, with the reply if it is a
-    /// client's. A failed operation changes nothing.
-    pub(crate) fn transact(
+    /// client's. A failed operation changes nothing. While other clients hold leases on what it would change, it
+    /// waits for them, and runs again: on what is there by then.
+    pub(crate) async fn transact(
         &self,
         to: Option<ReplyTo>,
-        f: impl FnOnce(&mut Tx) -> Result<Vec<u8>, Errno>,
+        mut f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
     ) -> Done {
+        let by = to.map(|t| t.client);
+        let mut marks = Marks::new(&self.shared.leases);
+        loop {
+            let wanted = match self.attempt(to, &mut f, &mut marks) {
+                Ok(done) => return done,
+                Err(wanted) => wanted,
+            };
+            if let Err(e) = self.await_cancels(by, &wanted).await {
+                return Done::error(e);
+            }
+        }
+    }
+
+    /// Runs and submits it, unless other clients have leases: then says what it would change, which is marked.
+    fn attempt(
+        &self,
+        to: Option<ReplyTo>,
+        f: &mut impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno>,
+        marks: &mut Marks,
+    ) -> Result<Done, Touched> {
         let mut core = self.core_write();
+        marks.clear();
         if to.is_some_and(|t| !core.clients.contains_key(&t.client)) {
-            return Done::error(Errno::ENOTCONN);
+            return Ok(Done::error(Errno::ENOTCONN));
         }
         self.shared.space_low.store(self.db.space_low(), Ordering::Relaxed);
         let mut tx = Tx::new(self.db.view(), &core.opens, &self.shared);
+        if let Some(t) = to {
+            tx = tx.answering(t.client);
+        }
         let result = f(&mut tx);
         let out = tx.finish();
         let body = match result {
             Ok(body) => body,
-            Err(e) => return Done { result: Err(e), transno: 0, wait: out.seen },
+            Err(e) => return Ok(Done { result: Err(e), transno: 0, wait: out.seen }),
         };
-        self.commit(&mut core, to, body, out)
+        let wanted = leases::touched(out.pending.keys());
+        if marks.blocked(to.map(|t| t.client), &wanted) {
+            return Err(wanted);
+        }
+        Ok(self.commit(&mut core, to, body, out))
     }
 
     fn commit(&self, core: &mut Core, to: Option<ReplyTo>, body: Vec<u8>, out: Outcome) -> Done {
         let (mut transno, mut wait) = (0, out.seen);
+        let gone = out.pending.iter().filter(|(k, v)| k[0] == key::INODE && v.is_none());
+        let gone: Vec<_> = gone.filter_map(|(k, _)| key::parse_fid(k)).collect();
         if !out.pending.is_empty() {
             let mut txn = Txn::new();
             if let Some(t) = to.filter(|_| !planted::on(Bug::LostReplySlot)) {
@@ -176,6 +218,10 @@ impl Mdt {
         for c in out.changes {
             core.opens.apply(c);
         }
+        if let Some(t) = to {
+            self.shared.leases.grant(t.client, &out.offers);
+        }
+        self.shared.leases.files_gone(gone.into_iter());
         Done { result: Ok(body), transno, wait }
     }
 
@@ -212,15 +258,15 @@ impl Mdt {
         };
         let to = ReplyTo { client: req.client, slot: req.slot, xid: req.xid };
         let done = match modifies(req.op) {
-            Some(true) => self.transact(Some(to), |tx| execute(tx, &ctx, req.op, &req.body)),
-            Some(false) => self.read(|tx| execute(tx, &ctx, req.op, &req.body)),
-            None => self.serve_other(&ctx, to, &req),
+            Some(true) => self.transact(Some(to), |tx| execute(tx, &ctx, req.op, &req.body)).await,
+            Some(false) => self.read(req.client, |tx| execute(tx, &ctx, req.op, &req.body)),
+            None => self.serve_other(&ctx, to, &req).await,
         };
         self.answer(done).await
     }
 
     /// Messages that are not plain operations on names and files.
-    fn serve_other(self: &Arc<Self>, ctx: &OpContext, to: ReplyTo, req: &Incoming) -> Done {
+    async fn serve_other(self: &Arc<Self>, ctx: &OpContext, to: ReplyTo, req: &Incoming) -> Done {
         fn plain<R: serde::Serialize>(r: Result<R, Errno>) -> Done {
             Done { result: r.map(|r| encode(&r)), transno: 0, wait: 0 }
         }
@@ -235,14 +281,14 @@ impl Mdt {
         match req.op {
             Op::Ping => with!(m => plain(ops::ping::run(m))),
             Op::Disconnect => with!(m => plain(ops::disconnect::run(m))),
-            Op::Batch => with!(m => self.transact(Some(to), |tx| ops::batch::run(tx, ctx, m))),
+            Op::Batch => with!(m => self.transact(Some(to), |tx| ops::batch::run(tx, ctx, &m)).await),
             Op::Statfs => with!(m => plain(ops::statfs::run(self, m))),
             Op::GetParam => with!(m => plain(ops::param::get(self, m))),
             Op::SetParam => with!(m => plain(ops::param::set(self, m))),
             Op::Enqueue => with!(m => plain(ops::enqueue::run(self, ctx, m))),
             Op::Cancel => with!(m => plain(ops::cancel::run(self, ctx, m))),
             Op::Getlock => with!(m => plain(ops::getlock::run(self, ctx, m))),
-            Op::Reclaim => with!(m => ops::reclaim::run(self, ctx, m)),
+            Op::Reclaim => with!(m => ops::reclaim::run(self, ctx, m).await),
             _ => Done::error(Errno::EOPNOTSUPP),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! `service` is the target as the session layer sees it; it hands each request to `dispatch`, which runs
 //! `ops/VERB.rs` in a transaction (`tx`) over the table that `schema` describes, and answers when the
-//! transaction is durable. `alloc` chooses OSTs, `outbox` tells them to destroy, `recovery` brings clients
+//! transaction is durable. `leases` lets clients keep what they were shown. `alloc` chooses OSTs, `outbox` tells them to destroy, `recovery` brings clients
 //! back after a restart, `check` looks at everything and changes nothing.
 
 mod alloc;
@@ -10,6 +10,7 @@ pub mod check;
 mod core;
 mod dispatch;
 mod error;
+mod leases;
 mod locks;
 mod namehash;
 mod names;

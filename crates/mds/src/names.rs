@@ -5,7 +5,7 @@ use crate::tx::{Dentry, Found, Tx};
 use model::perm::{self, MAY_EXEC, MAY_READ, MAY_WRITE};
 use model::{Cred, Errno, Fid, FileType, Timestamp, limits};
 use rpc::ClientId;
-use wire::msg::lookup::Entry;
+use wire::msg::lookup::{Entry, bits};
 
 /// O_* bits of open(2) that the server looks at (Linux, x86-64).
 pub const O_ACCMODE: u32 = 0o3;
@@ -179,6 +179,26 @@ pub fn instantiate(tx: &mut Tx, fid: Fid, i: &mut Inode) -> Result<bool, Errno> 
 }
 
 /// What most operations answer.
-pub fn entry(fid: Fid, i: &Inode) -> Entry {
-    Entry { attr: i.attr(fid), layout: i.layout.clone() }
+pub fn entry(tx: &mut Tx, fid: Fid, i: &Inode) -> Entry {
+    entry_with(tx, fid, i, bits::UPDATE)
+}
+
+/// As [`entry`], with a lease on more.
+pub fn entry_with(tx: &mut Tx, fid: Fid, i: &Inode, bits: u8) -> Entry {
+    Entry {
+        attr: i.attr(fid),
+        layout: i.layout.clone(),
+        grant: tx.offer(fid, bits),
+        dir_grant: None,
+        parent: if i.is_dir() { i.parent } else { Fid::NONE },
+        symlink: i.symlink.clone(),
+        plain: i.xattrs.is_empty() && i.large_xattrs == 0 && i.acl.is_none() && i.default_acl.is_none(),
+    }
+}
+
+/// What an operation answers that gave a file a name.
+pub fn named(tx: &mut Tx, dir: Fid, fid: Fid, i: &Inode) -> Entry {
+    // A new directory is empty, which is worth knowing.
+    let bits = if i.is_dir() { bits::ALL } else { bits::UPDATE };
+    Entry { dir_grant: tx.offer(dir, bits::LOOKUP), ..entry_with(tx, fid, i, bits) }
 }

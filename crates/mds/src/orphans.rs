@@ -3,6 +3,7 @@
 
 use crate::schema::key;
 use crate::service::{Mdt, PAGE};
+use crate::tx::Tx;
 use std::sync::Arc;
 
 /// Files that one transaction removes.
@@ -19,16 +20,20 @@ impl Mdt {
                 Err(e) => return tracing::error!("looking for orphans failed: {e}"),
             };
             for part in page.chunks(PURGE_AT_ONCE) {
-                let done = self.transact(None, |tx| {
+                let mut some = 0;
+                let work = |tx: &mut Tx| {
+                    some = 0;
                     for (k, _) in part {
                         let Some(fid) = key::parse_fid(k) else { continue };
                         if tx.open_count(fid) == 0 && tx.orphan(fid)?.is_some() {
                             tx.purge(fid)?;
-                            purged += 1;
+                            some += 1;
                         }
                     }
                     Ok(Vec::new())
-                });
+                };
+                let done = self.transact(None, work).await;
+                purged += some;
                 if let Err(e) = done.result {
                     return tracing::error!("removing orphans failed: {e}");
                 }

@@ -49,7 +49,8 @@ impl Recover for Mdt {
     }
 
     fn window(&self) -> Duration {
-        Duration::from_secs(self.shared.params.number("recovery_time_soft"))
+        // A client that does not come back has stopped using its leases before others go on.
+        Duration::from_secs(self.shared.params.number("recovery_time_soft")).max(self.peers.lease_life())
     }
 
     fn evict_absent(self: Arc<Self>, client: ClientId) -> BoxFuture<()> {

@@ -2,12 +2,14 @@
 //! server starts it, configures it and stops it.
 
 use crate::core::{ClientState, Core};
+use crate::leases::LeaseState;
 use crate::ops::param::{self, Stats};
 use crate::osts::{Ost, Osts};
 use crate::params::Params;
 use crate::schema::value::{self, ClientRecord};
 use crate::schema::{Inode, Lease, key};
 use crate::shared::{Shared, lock};
+use crate::tx::Tx;
 use crate::{MdsError, outbox};
 use model::fid::SEQ_NORMAL;
 use model::{Errno, Fid, FileType, TargetId, TargetKind, limits};
@@ -22,6 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use store::{Db, Txn};
 use wire::msg::config::{ConfigReply, TargetEntry};
 use wire::msg::connect::Connect;
+use wire::msg::notify::Notice;
 use world::sync::{Notify, watch};
 use world::{BoxFuture, World};
 
@@ -112,6 +115,7 @@ impl Mdt {
             root_default: Mutex::new(root.default_layout),
             inodes: AtomicU64::new(inodes),
             outbox_seq: AtomicU64::new(1),
+            leases: LeaseState::new(db.epoch()),
             space_low: AtomicBool::new(false),
             world: world.clone(),
         };
@@ -276,15 +280,17 @@ impl Mdt {
     }
 
     async fn gone(self: Arc<Self>, client: ClientId, how: Departure) {
+        self.shared.leases.client_gone(client, true);
         loop {
             let opens = self.core_read().opens.of_client(client);
             if opens.is_empty() {
                 break;
             }
             let part = &opens[..opens.len().min(CLOSE_AT_ONCE)];
-            let done = self.transact(None, |tx| {
+            let work = |tx: &mut Tx| {
                 part.iter().try_for_each(|(h, _)| tx.remove_open(client, *h)).map(|()| Vec::new())
-            });
+            };
+            let done = self.transact(None, work).await;
             if let Err(e) = done.result {
                 tracing::error!("closing the files of client {client} failed: {e}");
                 break;
@@ -295,6 +301,8 @@ impl Mdt {
         if let Err(e) = self.forget_client(client, how).await {
             tracing::error!("removing the record of client {client} failed: {e}");
         }
+        // Its last requests may have been granted something after the first time.
+        self.shared.leases.client_gone(client, false);
         self.recovery.departed(client);
     }
 
@@ -362,6 +370,14 @@ impl Service for Mdt {
 
     fn handle(self: Arc<Self>, req: Incoming) -> BoxFuture<Outgoing> {
         Box::pin(self.serve(req))
+    }
+
+    fn notice(&self, client: ClientId, n: Notice) {
+        self.cancelled(client, n);
+    }
+
+    fn leaving(&self, client: ClientId) {
+        self.shared.leases.client_gone(client, true);
     }
 
     fn departed(self: Arc<Self>, client: ClientId, how: Departure) -> BoxFuture<()> {

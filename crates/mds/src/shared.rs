@@ -1,6 +1,7 @@
 //! What operations need besides the table: keys, parameters, the OSTs, numbers that only grow.
 
 use crate::alloc::Policy;
+use crate::leases::LeaseState;
 use crate::osts::Osts;
 use crate::params::Params;
 use model::{Errno, Fid, Layout, LayoutSpec, Timestamp};
@@ -15,6 +16,7 @@ pub struct Shared {
     pub hash_key: [u64; 2],
     pub params: Params,
     pub osts: Osts,
+    pub leases: LeaseState,
     /// The file system's default layout, as the root directory has it.
     pub root_default: Mutex<Option<LayoutSpec>>,
     /// Inodes in use.

@@ -11,6 +11,8 @@ use model::{Errno, Fid, FileType, ObjectId, Timestamp};
 use rpc::ClientId;
 use std::collections::BTreeMap;
 use store::View;
+use wire::msg::lookup::Grant;
+use wire::msg::unlink::Changed;
 
 /// Objects in one outbox record.
 const OUTBOX_OBJECTS_MAX: usize = 256;
@@ -55,6 +57,11 @@ pub struct Tx<'a> {
     inodes: i64,
     opens: &'a Opens,
     pub shared: &'a Shared,
+    /// Whom the answer goes to: it may be granted leases on what it shows.
+    client: Option<ClientId>,
+    offers: Vec<(Fid, Grant)>,
+    /// Of the leases that this answer grants; 0 before the first.
+    seq: u64,
 }
 
 /// A finished transaction.
@@ -62,6 +69,8 @@ pub struct Outcome {
     pub pending: Pending,
     pub changes: Vec<OpenChange>,
     pub inodes: i64,
+    /// Leases that the answer speaks of.
+    pub offers: Vec<(Fid, Grant)>,
     /// The newest transaction that anything read here depends on.
     pub seen: store::Lsn,
 }
@@ -78,11 +87,45 @@ impl<'a> Tx<'a> {
             inodes: 0,
             opens,
             shared,
+            client: None,
+            offers: Vec::new(),
+            seq: 0,
         }
     }
 
+    /// As [`Tx::new`], with an answer that may grant leases to `client`.
+    pub fn answering(self, client: ClientId) -> Tx<'a> {
+        Tx { client: Some(client), ..self }
+    }
+
     pub fn finish(self) -> Outcome {
-        Outcome { pending: self.pending, changes: self.changes, inodes: self.inodes, seen: self.view.seen() }
+        Outcome {
+            pending: self.pending,
+            changes: self.changes,
+            inodes: self.inodes,
+            offers: self.offers,
+            seen: self.view.seen(),
+        }
+    }
+
+    /// A lease on what the answer shows of a file, if one can be had at this moment.
+    pub fn offer(&mut self, fid: Fid, bits: u8) -> Option<Grant> {
+        let g = self.shared.leases.offer(self.client?, fid, bits, &mut self.seq)?;
+        self.offers.push((fid, g));
+        Some(g)
+    }
+
+    /// What this transaction did to inodes, for its client.
+    pub fn changed(&mut self) -> Result<Changed, Errno> {
+        let fids: Vec<Fid> = self.pending.keys().filter(|k| k[0] == key::INODE).filter_map(|k| key::parse_fid(k)).collect();
+        let mut out = Changed { entries: Vec::new(), gone: Vec::new() };
+        for fid in fids {
+            match self.try_inode(fid)? {
+                Some(i) => out.entries.push(crate::names::entry(self, fid, &i)),
+                None => out.gone.push(fid),
+            }
+        }
+        Ok(out)
     }
 
     pub fn savepoint(&self) -> Savepoint {

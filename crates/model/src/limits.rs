@@ -44,5 +44,7 @@ pub const CLIENTS_MAX: usize = 131_072;
 pub const OPENS_PER_CLIENT_MAX: usize = 1 << 20;
 /// Locks (flock, POSIX ranges) of one client.
 pub const LOCKS_PER_CLIENT_MAX: usize = 1 << 20;
+/// Files on which one client has a lease at a time.
+pub const LEASES_PER_CLIENT_MAX_FILES: usize = 1 << 20;
 /// The well-known port of a server node.
 pub const PORT: u16 = 988;

@@ -46,6 +46,16 @@ bugs! {
     NoRecoveryWindow = 13,
     /// A read or write over several objects takes no lock.
     NoExtentLock = 14,
+    /// A change does not ask other clients for their leases.
+    RevokeNotSent = 40,
+    /// A lease is granted on a file while others are asked for theirs.
+    GrantWhileRevoking = 41,
+    /// A client answers a revocation before it drops what it keeps.
+    CancelBeforeInvalidate = 42,
+    /// A client keeps a file's attributes over a revocation.
+    StaleAttrKept = 43,
+    /// A client keeps what an answer showed although it was asked for it back meanwhile.
+    RaceRuleIgnored = 44,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

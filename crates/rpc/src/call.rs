@@ -11,6 +11,7 @@ use std::sync::Arc;
 use wire::frame::FLAG_RESENT;
 use wire::msg::connect::SLOT_CONTROL;
 use wire::{Frame, FrameKind, Header, Message, Op, ReplyContext, RequestContext, encode_body};
+use world::Instant;
 use world::sync::oneshot;
 
 /// What came back, not yet decoded.
@@ -50,6 +51,8 @@ impl Request {
 pub(crate) struct InFlight {
     pub xid: u64,
     pub req: Request,
+    /// When it went out last.
+    pub sent: Instant,
 }
 
 /// Frames for the connection that was current when they were made. Posted without the lock.
@@ -95,7 +98,7 @@ impl Inner {
     }
 
     /// Gives free slots to waiting calls, first come, first served.
-    pub fn pump(&mut self, target: u32, out: &mut Outbox) {
+    pub fn pump(&mut self, target: u32, now: Instant, out: &mut Outbox) {
         if self.state != ImportState::Full {
             return;
         }
@@ -106,7 +109,7 @@ impl Inner {
                 continue;
             }
             let xid = self.new_xid();
-            self.slots[usize::from(slot)] = Some(InFlight { xid, req });
+            self.slots[usize::from(slot)] = Some(InFlight { xid, req, sent: now });
             out.frames.push(self.frame(target, slot, false));
         }
     }
@@ -143,6 +146,7 @@ impl Core {
         }
         let (tx, rx) = oneshot::channel();
         let mut out = Outbox::default();
+        let now = self.world.now();
         let _ticket = {
             let mut g = self.lock();
             if g.closed {
@@ -158,7 +162,7 @@ impl Core {
             g.next_ticket += 1;
             let req = Request { op, modifies, body: Bytes::from(body), bulk, answer: Some(tx) };
             g.queue.insert(number, req);
-            g.pump(self.target_number(), &mut out);
+            g.pump(self.target_number(), now, &mut out);
             Ticket { core: self.clone(), number }
         };
         self.start();
@@ -177,6 +181,7 @@ impl Core {
     pub async fn control<M: Message>(self: &Arc<Core>, msg: M) -> Result<M::Reply, Errno> {
         let (tx, rx) = oneshot::channel();
         let mut out = Outbox::default();
+        let sent = self.world.now();
         {
             let mut g = self.lock();
             let Some(link) = g.link.clone() else { return Err(Errno::ENOTCONN) };
@@ -184,7 +189,7 @@ impl Core {
             let req =
                 Request { op: M::OP, modifies: M::MODIFIES, body, bulk: Bytes::new(), answer: Some(tx) };
             let xid = g.new_xid();
-            g.slots[usize::from(SLOT_CONTROL)] = Some(InFlight { xid, req });
+            g.slots[usize::from(SLOT_CONTROL)] = Some(InFlight { xid, req, sent });
             out.frames.push(g.frame(self.target_number(), SLOT_CONTROL, false));
             out.link = Some(link);
         }
@@ -203,6 +208,7 @@ impl Core {
             }
         };
         let mut out = Outbox::default();
+        let now = self.world.now();
         let done = {
             let mut g = self.lock();
             if context.credits != 0 {
@@ -212,11 +218,12 @@ impl Core {
             let slot = usize::from(f.header.slot);
             let matches = g.slots.get(slot).and_then(Option::as_ref).is_some_and(|i| i.xid == f.header.xid);
             let done = if matches { g.slots[slot].take() } else { None };
-            g.pump(self.target_number(), &mut out);
+            g.pump(self.target_number(), now, &mut out);
             done
         };
         self.send_out(out);
         let Some(mut done) = done else { return };
+        self.heard_since(done.sent);
         done.req.finish(match f.header.status {
             0 => Ok(RawReply { body, bulk: f.bulk, transno: f.header.transno }),
             e => Err(Errno(i32::from(e))),

@@ -14,6 +14,18 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
+/// How long a client uses what a target leased to it after it sent the last request that the target answered.
+/// Shorter than any time after which a target may act as if the client were gone: its eviction, the time out of
+/// a lock callback, the end of a recovery window.
+pub fn lease_life(ping_interval: Duration) -> Duration {
+    // A session that is idle pings after one interval; it is looked at every quarter.
+    const LIFE_HALVES: u32 = 5;
+    const { assert!(LIFE_HALVES > 2 && LIFE_HALVES < 2 * server::EVICT_INTERVALS - 2) };
+    ping_interval * LIFE_HALVES / 2
+}
+
 pub use import::{Import, ImportConfig, ImportHooks, ImportState, NoHooks, Response};
 pub use server::{
     ClientId, ConnectOutcome, Departure, Incoming, Outgoing, Peers, Server, Service, StoredReply,

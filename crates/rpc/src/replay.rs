@@ -62,12 +62,16 @@ impl Core {
                 again.extend(s.as_ref().map(|f| (f.xid, i as u16)));
             }
             again.sort_unstable();
+            let now = self.world.now();
+            for s in g.slots.iter_mut().flatten() {
+                s.sent = now;
+            }
             out.frames.extend(again.into_iter().map(|(_, slot)| g.frame(target, slot, true)));
             g.ever_full = true;
             g.refused = None;
         }
         self.set_state(ImportState::Full);
-        self.lock().pump(target, &mut out);
+        self.lock().pump(target, self.world.now(), &mut out);
         self.send_out(out);
     }
 

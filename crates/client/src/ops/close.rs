@@ -2,6 +2,7 @@
 
 use super::O_NOATIME;
 use crate::detach::Detached;
+use crate::meta::Outcome;
 use crate::opens::ReadTimes;
 use crate::stats::Verb;
 use crate::{Fs, OpenFile, R};
@@ -31,7 +32,16 @@ impl Fs {
     pub(crate) async fn close_handle(self: &Arc<Self>, fid: Fid, handle: u64, atime: Option<Timestamp>) {
         self.opens.forget(handle);
         let r = match self.mdt_of(fid).await {
-            Ok(mdt) => mdt.call(self.own_ctx(), Close { fid, handle, atime }).await,
+            Ok(mdt) => {
+                // Only then does a close change the inode, or end it.
+                let nameless = || self.known_entry(fid).is_none_or(|e| e.attr.nlink == 0);
+                let change = (atime.is_some() || nameless()).then(|| self.changing_inode(&mdt, fid));
+                let r = mdt.call(self.own_ctx(), Close { fid, handle, atime }).await;
+                if let Some(c) = change {
+                    c.done(Outcome::default(), r.err());
+                }
+                r
+            }
             Err(e) => Err(e),
         };
         if let Err(e) = r

@@ -121,18 +121,22 @@ impl Fs {
     async fn create_once(
         self: &Arc<Self>,
         call: &Call,
-        mdt: &Target,
+        mdt: &Arc<Target>,
         msg: &Create,
         handle: u64,
     ) -> R<CreateReply> {
         let recoveries = mdt.recoveries.load(Ordering::SeqCst);
-        let reply = match mdt.call(self.ctx(call), msg.clone()).await {
+        let change = self.making(mdt, msg.parent, &msg.name);
+        let reply = mdt.call(self.ctx(call), msg.clone()).await;
+        change.done_named(msg.parent, &msg.name, &reply.as_ref().map(|r| r.entry.clone()).map_err(|e| *e));
+        let reply = match reply {
             Ok(r) => r,
             Err(e) => {
                 self.opens.forget(handle);
                 return Err(e);
             }
         };
+        self.opens.learn(&reply.entry);
         self.opens.opened(handle, &reply.entry);
         let fid = reply.entry.attr.fid;
         if fid != msg.fid && mdt.recoveries.load(Ordering::SeqCst) != recoveries {

@@ -17,16 +17,21 @@ impl Fs {
         self.run(Verb::Getattr, work).await
     }
 
-    /// The metadata server's part.
-    pub(crate) async fn getattr_entry(self: &Arc<Self>, ctx: RequestContext, fid: Fid) -> R<Entry> {
-        let e = self.mdt_of(fid).await?.call(ctx, Getattr { fid }).await?;
+    /// The metadata server's part, from the cache if it is known.
+    pub(crate) async fn getattr_entry(self: &Arc<Self>, ctx: RequestContext, fid: Fid) -> R<Arc<Entry>> {
+        if let Some(e) = self.known_entry(fid) {
+            return Ok(e);
+        }
+        let mdt = self.mdt_of(fid).await?;
+        let t = self.meta.token();
+        let e = mdt.call(ctx, Getattr { fid }).await?;
+        self.keep_entry(t, &e);
         self.opens.learn(&e);
-        Ok(e)
+        Ok(Arc::new(e))
     }
 
     /// Attributes as the user sees them: of a regular file with objects these are asked for size and times.
     pub(crate) async fn full_attr(self: &Arc<Self>, e: &Entry) -> R<Attr> {
-        self.opens.learn(e);
         match data_layout(e) {
             Some(l) => {
                 let objects: Vec<_> = l.objects().copied().collect();

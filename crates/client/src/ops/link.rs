@@ -10,8 +10,11 @@ impl Fs {
     pub async fn link(self: Arc<Self>, call: Call, fid: Fid, parent: Fid, name: Vec<u8>) -> R<Attr> {
         self.writable()?;
         let work = async {
-            let e = self.mdt_of(parent).await?.call(self.ctx(&call), Link { fid, parent, name }).await?;
-            self.attr_for_name(&e).await
+            let mdt = self.mdt_of(parent).await?;
+            let change = self.linking(&mdt, fid, parent, &name);
+            let r = mdt.call(self.ctx(&call), Link { fid, parent, name: name.clone() }).await;
+            change.done_named(parent, &name, &r);
+            self.attr_for_name(&r?).await
         };
         self.run(Verb::Link, work).await
     }

@@ -8,8 +8,12 @@ use wire::msg::listxattr::Listxattr;
 
 impl Fs {
     pub async fn listxattr(self: Arc<Self>, call: Call, fid: Fid) -> R<Vec<Vec<u8>>> {
-        let work =
-            async { Ok(self.mdt_of(fid).await?.call(self.ctx(&call), Listxattr { fid }).await?.names) };
+        let work = async {
+            if self.known_entry(fid).is_some_and(|e| e.plain) {
+                return Ok(Vec::new());
+            }
+            Ok(self.mdt_of(fid).await?.call(self.ctx(&call), Listxattr { fid }).await?.names)
+        };
         self.run(Verb::Listxattr, work).await
     }
 }

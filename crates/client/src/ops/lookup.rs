@@ -1,10 +1,11 @@
 //! lookup: a name in a directory.
 
+use crate::meta::Found;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
-use model::{Attr, Fid};
+use model::{Attr, Errno, Fid};
 use std::sync::Arc;
-use wire::msg::lookup::Lookup;
+use wire::msg::lookup::{Entry, Lookup};
 
 impl Fs {
     /// `..` of the mount's root is the root: a subdirectory mount shows nothing above it.
@@ -13,10 +14,38 @@ impl Fs {
             return self.getattr(call, parent).await;
         }
         let work = async {
-            let msg = Lookup { parent, name };
-            let e = self.mdt_of(parent).await?.call(self.ctx(&call), msg).await?;
+            let e = self.lookup_entry(&call, parent, name).await?;
             self.attr_for_name(&e).await
         };
         self.run(Verb::Lookup, work).await
+    }
+
+    /// From the cache, or the metadata server.
+    pub(crate) async fn lookup_entry(
+        self: &Arc<Self>,
+        call: &Call,
+        parent: Fid,
+        name: Vec<u8>,
+    ) -> R<Arc<Entry>> {
+        // What `.` and `..` lead to is no entry of the directory.
+        let named = !name.is_empty() && name != b"." && name != b"..";
+        if named {
+            match self.known_name(parent, &name) {
+                Found::There(e) => return Ok(e),
+                Found::Absent => return Err(Errno::ENOENT),
+                Found::Unknown => {}
+            }
+        }
+        let mdt = self.mdt_of(parent).await?;
+        let t = self.meta.token();
+        let r = mdt.call(self.ctx(call), Lookup { parent, name: name.clone() }).await?;
+        if named {
+            self.keep_lookup(t, parent, &name, &r);
+        } else if let Some(e) = &r.entry {
+            self.keep_entry(t, e);
+        }
+        let e = r.entry.ok_or(Errno::ENOENT)?;
+        self.opens.learn(&e);
+        Ok(Arc::new(e))
     }
 }

@@ -32,7 +32,11 @@ impl Fs {
         let handle = self.opens.reserve(fid, flags)?;
         let sent = async {
             let msg = Open { fid, open: OpenSpec { handle, flags } };
-            self.mdt_of(fid).await?.call(self.ctx(call), msg).await
+            let mdt = self.mdt_of(fid).await?;
+            let t = self.meta.token();
+            let e = mdt.call(self.ctx(call), msg).await?;
+            self.keep_entry(t, &e);
+            Ok(e)
         };
         let e = match sent.await {
             Ok(e) => e,

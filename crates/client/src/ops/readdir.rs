@@ -1,6 +1,7 @@
 //! readdir: a page of a directory, with attributes if wanted.
 
 use super::getattr::{data_layout, merged};
+use crate::meta::fitting;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::Fid;
@@ -22,16 +23,40 @@ impl Fs {
         plus: bool,
     ) -> R<(Vec<Dirent>, Fid, bool)> {
         let work = async {
-            let msg = Readdir { fid, cookie, max_bytes: max_bytes.min(PAGE_MAX_BYTES), plus };
-            let mut r = self.mdt_of(fid).await?.call(self.ctx(&call), msg).await?;
+            let room = max_bytes.min(PAGE_MAX_BYTES);
+            let (mut entries, parent, end) = self.page(&call, fid, cookie, room, plus).await?;
             if plus {
-                self.add_object_attrs(&mut r.entries).await;
+                self.add_object_attrs(&mut entries).await;
             }
             // Nothing above the mount's root is shown.
-            let parent = if fid == self.root() { fid } else { r.parent };
-            Ok((r.entries, parent, r.end))
+            let parent = if fid == self.root() { fid } else { parent };
+            Ok((entries, parent, end))
         };
         self.run(Verb::Readdir, work).await
+    }
+
+    /// From the cache, or the metadata server: then a large page, of which what is not asked for yet is kept.
+    async fn page(
+        self: &Arc<Self>,
+        call: &Call,
+        fid: Fid,
+        cookie: u64,
+        room: u32,
+        plus: bool,
+    ) -> R<(Vec<Dirent>, Fid, bool)> {
+        if let Some(known) = self.known_page(fid, cookie, room as usize, plus) {
+            return Ok(known);
+        }
+        let max_bytes = if self.is_contended(fid) { room } else { PAGE_MAX_BYTES };
+        let mdt = self.mdt_of(fid).await?;
+        let t = self.meta.token();
+        let r = mdt.call(self.ctx(call), Readdir { fid, cookie, max_bytes, plus }).await?;
+        self.keep_page(t, fid, cookie, &r);
+        let mut entries = r.entries;
+        let fits = fitting(&entries, room as usize, plus);
+        let end = r.end && fits == entries.len();
+        entries.truncate(fits);
+        Ok((entries, r.parent, end))
     }
 
     /// Asks the OSTs for all files of the page together.

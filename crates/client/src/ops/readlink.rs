@@ -2,14 +2,18 @@
 
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
-use model::Fid;
+use model::{Fid, FileType};
 use std::sync::Arc;
 use wire::msg::readlink::Readlink;
 
 impl Fs {
     pub async fn readlink(self: Arc<Self>, call: Call, fid: Fid) -> R<Vec<u8>> {
-        let work =
-            async { Ok(self.mdt_of(fid).await?.call(self.ctx(&call), Readlink { fid }).await?.target) };
+        let work = async {
+            if let Some(e) = self.known_entry(fid).filter(|e| e.attr.kind == FileType::Symlink) {
+                return Ok(e.symlink.clone());
+            }
+            Ok(self.mdt_of(fid).await?.call(self.ctx(&call), Readlink { fid }).await?.target)
+        };
         self.run(Verb::Readlink, work).await
     }
 }

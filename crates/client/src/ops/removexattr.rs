@@ -1,5 +1,6 @@
 //! removexattr: drops one extended attribute.
 
+use crate::meta::Outcome;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::Fid;
@@ -9,7 +10,13 @@ use wire::msg::removexattr::Removexattr;
 impl Fs {
     pub async fn removexattr(self: Arc<Self>, call: Call, fid: Fid, name: Vec<u8>) -> R<()> {
         self.writable()?;
-        let work = async { self.mdt_of(fid).await?.call(self.ctx(&call), Removexattr { fid, name }).await };
+        let work = async {
+            let mdt = self.mdt_of(fid).await?;
+            let change = self.changing_inode(&mdt, fid);
+            let r = mdt.call(self.ctx(&call), Removexattr { fid, name }).await;
+            change.done(Outcome::default(), r.err());
+            r
+        };
         self.run(Verb::Removexattr, work).await
     }
 }

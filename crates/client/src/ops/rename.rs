@@ -1,5 +1,6 @@
 //! rename: moves a name; NOREPLACE and EXCHANGE in `flags` as renameat2(2) has them.
 
+use crate::meta::{Outcome, Part};
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::{Errno, Fid};
@@ -23,8 +24,16 @@ impl Fs {
             return Err(Errno::EINVAL);
         }
         let work = async {
+            let mdt = self.mdt_of(parent).await?;
+            let mut parts = Vec::new();
+            for dir in [parent, new_parent] {
+                parts.extend([(dir, Part::Attr), (dir, Part::List)]);
+            }
+            let change = self.changing(&mdt, parts, &[(parent, &name), (new_parent, &new_name)]);
             let msg = Rename { parent, name, new_parent, new_name, flags };
-            self.mdt_of(parent).await?.call(self.ctx(&call), msg).await
+            let r = mdt.call(self.ctx(&call), msg).await;
+            change.done_names(&r, Outcome::default());
+            r.map(drop)
         };
         self.run(Verb::Rename, work).await
     }

@@ -1,5 +1,6 @@
 //! rmdir: removes an empty directory.
 
+use crate::meta::{Outcome, Part};
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::Fid;
@@ -9,7 +10,15 @@ use wire::msg::rmdir::Rmdir;
 impl Fs {
     pub async fn rmdir(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>) -> R<()> {
         self.writable()?;
-        let work = async { self.mdt_of(parent).await?.call(self.ctx(&call), Rmdir { parent, name }).await };
+        let work = async {
+            let mdt = self.mdt_of(parent).await?;
+            let parts = vec![(parent, Part::Attr), (parent, Part::List)];
+            let change = self.changing(&mdt, parts, &[(parent, &name)]);
+            let r = mdt.call(self.ctx(&call), Rmdir { parent, name: name.clone() }).await;
+            let removed = r.is_ok().then_some(name);
+            change.done_names(&r, Outcome { removed, ..Outcome::default() });
+            r.map(drop)
+        };
         self.run(Verb::Rmdir, work).await
     }
 }

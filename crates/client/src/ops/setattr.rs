@@ -31,7 +31,11 @@ impl Fs {
         fid: Fid,
         set: SetAttr,
     ) -> R<Entry> {
-        let e = self.mdt_of(fid).await?.call(ctx, Setattr { fid, set }).await?;
+        let mdt = self.mdt_of(fid).await?;
+        let change = self.changing_inode(&mdt, fid);
+        let r = mdt.call(ctx, Setattr { fid, set }).await;
+        change.done_with(&r);
+        let e = r?;
         self.opens.learn(&e);
         Ok(e)
     }

@@ -4,7 +4,9 @@ use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::{Errno, Fid, FileType, Layout, LayoutSpec};
 use std::sync::Arc;
+use wire::RequestContext;
 use wire::msg::getxattr::{DEFAULT_LAYOUT, Getxattr};
+use wire::msg::lookup::Entry;
 use wire::msg::setlayout::Setlayout;
 
 impl Fs {
@@ -15,18 +17,27 @@ impl Fs {
             s.check()?;
         }
         let work = async {
-            let e = self.mdt_of(fid).await?.call(self.ctx(&call), Setlayout { fid, spec }).await?;
-            self.opens.learn(&e);
+            self.setlayout_entry(self.ctx(&call), Setlayout { fid, spec }).await?;
             Ok(())
         };
         self.run(Verb::Layout, work).await
+    }
+
+    pub(crate) async fn setlayout_entry(self: &Arc<Self>, ctx: RequestContext, msg: Setlayout) -> R<Entry> {
+        let mdt = self.mdt_of(msg.fid).await?;
+        let change = self.changing_inode(&mdt, msg.fid);
+        let r = mdt.call(ctx, msg).await;
+        change.done_with(&r);
+        let e = r?;
+        self.opens.learn(&e);
+        Ok(e)
     }
 
     /// Of a regular file, once it has objects.
     pub async fn getlayout(self: Arc<Self>, call: Call, fid: Fid) -> R<Option<Layout>> {
         let work = async {
             let e = self.getattr_entry(self.ctx(&call), fid).await?;
-            Ok(e.layout.filter(|_| e.attr.kind == FileType::Regular))
+            Ok(e.layout.clone().filter(|_| e.attr.kind == FileType::Regular))
         };
         self.run(Verb::Layout, work).await
     }

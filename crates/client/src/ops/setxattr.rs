@@ -1,5 +1,6 @@
 //! setxattr: sets one extended attribute.
 
+use crate::meta::Outcome;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::Fid;
@@ -21,7 +22,11 @@ impl Fs {
         self.writable()?;
         let work = async {
             let msg = Setxattr { fid, name, value, flags, kill_sgid };
-            self.mdt_of(fid).await?.call(self.ctx(&call), msg).await
+            let mdt = self.mdt_of(fid).await?;
+            let change = self.changing_inode(&mdt, fid);
+            let r = mdt.call(self.ctx(&call), msg).await;
+            change.done(Outcome::default(), r.err());
+            r
         };
         self.run(Verb::Setxattr, work).await
     }

@@ -18,7 +18,11 @@ impl Fs {
         let work = async {
             let fid = self.new_fid(parent).await?;
             let msg = Symlink { parent, name, fid, target };
-            Ok(self.mdt_of(parent).await?.call(self.ctx(&call), msg).await?.attr)
+            let mdt = self.mdt_of(parent).await?;
+            let change = self.making(&mdt, parent, &msg.name);
+            let r = mdt.call(self.ctx(&call), msg.clone()).await;
+            change.done_named(parent, &msg.name, &r);
+            Ok(r?.attr)
         };
         self.run(Verb::Symlink, work).await
     }

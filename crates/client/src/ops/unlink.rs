@@ -1,5 +1,6 @@
 //! unlink: removes a name that is no directory.
 
+use crate::meta::{Outcome, Part};
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::Fid;
@@ -9,7 +10,15 @@ use wire::msg::unlink::Unlink;
 impl Fs {
     pub async fn unlink(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>) -> R<()> {
         self.writable()?;
-        let work = async { self.mdt_of(parent).await?.call(self.ctx(&call), Unlink { parent, name }).await };
+        let work = async {
+            let mdt = self.mdt_of(parent).await?;
+            let parts = vec![(parent, Part::Attr), (parent, Part::List)];
+            let change = self.changing(&mdt, parts, &[(parent, &name)]);
+            let r = mdt.call(self.ctx(&call), Unlink { parent, name: name.clone() }).await;
+            let removed = r.is_ok().then_some(name);
+            change.done_names(&r, Outcome { removed, ..Outcome::default() });
+            r.map(drop)
+        };
         self.run(Verb::Unlink, work).await
     }
 }

@@ -12,7 +12,7 @@ use wire::msg::batch::{Batch, BatchReply};
 /// the transaction into a record.
 const RESULTS_MAX_BYTES: usize = 1 << 20;
 
-pub fn run(tx: &mut Tx, ctx: &OpContext, m: Batch) -> Result<Vec<u8>, Errno> {
+pub fn run(tx: &mut Tx, ctx: &OpContext, m: &Batch) -> Result<Vec<u8>, Errno> {
     if m.ops.len() > limits::BATCH_OPS_MAX {
         return Err(Errno::E2BIG);
     }

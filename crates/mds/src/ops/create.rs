@@ -6,6 +6,7 @@ use crate::schema::{Inode, OrphanKind, key};
 use crate::tx::{Found, Tx};
 use model::{Errno, FileType};
 use wire::msg::create::{Create, CreateReply, OpenSpec};
+use wire::msg::lookup::{Entry, bits};
 
 pub fn run(tx: &mut Tx, ctx: &OpContext, m: Create) -> Result<CreateReply, Errno> {
     if m.name.is_empty() {
@@ -29,7 +30,8 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Create) -> Result<CreateReply, Errno
             if let Some(open) = &m.open {
                 super::open::open_existing(tx, ctx, d.fid, &mut i, open)?;
             }
-            return Ok(CreateReply { created: false, entry: names::entry(d.fid, &i) });
+            let entry = Entry { dir_grant: tx.offer(m.parent, bits::LOOKUP), ..names::entry(tx, d.fid, &i) };
+            return Ok(CreateReply { created: false, entry });
         }
         Found::Free(cookie) => cookie,
     };
@@ -40,7 +42,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Create) -> Result<CreateReply, Errno
         register(tx, ctx, &m, open)?;
     }
     names::add_file(tx, ctx, (m.parent, dir), (cookie, &m.name), (m.fid, &mut i));
-    Ok(CreateReply { created: true, entry: names::entry(m.fid, &i) })
+    Ok(CreateReply { created: true, entry: names::named(tx, m.parent, m.fid, &i) })
 }
 
 fn tmpfile(tx: &mut Tx, ctx: &OpContext, m: &Create) -> Result<CreateReply, Errno> {
@@ -55,7 +57,7 @@ fn tmpfile(tx: &mut Tx, ctx: &OpContext, m: &Create) -> Result<CreateReply, Errn
     tx.add_inode(m.fid, &mut i);
     let kind = if m.exclusive { OrphanKind::TmpfileExclusive } else { OrphanKind::Tmpfile };
     tx.put(key::orphan(m.fid), kind.encode());
-    Ok(CreateReply { created: true, entry: names::entry(m.fid, &i) })
+    Ok(CreateReply { created: true, entry: names::entry(tx, m.fid, &i) })
 }
 
 fn new_file(tx: &mut Tx, ctx: &OpContext, m: &Create, dir: &Inode) -> Result<Inode, Errno> {

@@ -8,5 +8,5 @@ use wire::msg::lookup::Entry;
 
 pub fn run(tx: &mut Tx, _ctx: &OpContext, m: Getattr) -> Result<Entry, Errno> {
     let i = tx.inode(m.fid)?;
-    Ok(names::entry(m.fid, &i))
+    Ok(names::entry(tx, m.fid, &i))
 }

@@ -33,5 +33,5 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Link) -> Result<Entry, Errno> {
     tx.put_name(m.parent, cookie, &m.name, m.fid, i.kind);
     dir.entries += 1;
     tx.touch_dir(m.parent, &mut dir, ctx.now);
-    Ok(names::entry(m.fid, &i))
+    Ok(names::named(tx, m.parent, m.fid, &i))
 }

@@ -1,22 +1,32 @@
 //! lookup: a name in a directory.
 
 use crate::names::{self, OpContext};
-use crate::tx::Tx;
-use model::Errno;
-use wire::msg::lookup::{Entry, Lookup};
+use crate::tx::{Found, Tx};
+use model::{Errno, Fid};
+use wire::msg::lookup::{Lookup, LookupReply, bits};
 
-pub fn run(tx: &mut Tx, ctx: &OpContext, m: Lookup) -> Result<Entry, Errno> {
+pub fn run(tx: &mut Tx, ctx: &OpContext, m: Lookup) -> Result<LookupReply, Errno> {
     if m.name.is_empty() {
         let i = tx.dir(m.parent)?;
-        return Ok(names::entry(m.parent, &i));
+        return Ok(LookupReply { entry: Some(names::entry(tx, m.parent, &i)), dir_grant: None });
     }
     names::check_name(&m.name)?;
     let dir = names::searched(tx, ctx, m.parent)?;
-    let fid = match m.name.as_slice() {
-        b"." => m.parent,
-        b".." => dir.parent,
-        name => tx.entry(m.parent, name)?.fid,
-    };
+    match m.name.as_slice() {
+        b"." => there(tx, m.parent),
+        b".." => there(tx, dir.parent),
+        name => {
+            let found = tx.find(m.parent, name)?;
+            let dir_grant = tx.offer(m.parent, bits::LOOKUP);
+            match found {
+                Found::Entry(d) => Ok(LookupReply { dir_grant, ..there(tx, d.fid)? }),
+                Found::Free(_) => Ok(LookupReply { entry: None, dir_grant }),
+            }
+        }
+    }
+}
+
+fn there(tx: &mut Tx, fid: Fid) -> Result<LookupReply, Errno> {
     let i = tx.promised(fid)?;
-    Ok(names::entry(fid, &i))
+    Ok(LookupReply { entry: Some(names::entry(tx, fid, &i)), dir_grant: None })
 }

@@ -15,5 +15,5 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Mkdir) -> Result<Entry, Errno> {
         i.default_layout.clone_from(&dir.default_layout);
     }
     names::add_file(tx, ctx, (m.parent, dir), (cookie, &m.name), (m.fid, &mut i));
-    Ok(names::entry(m.fid, &i))
+    Ok(names::named(tx, m.parent, m.fid, &i))
 }

@@ -12,7 +12,7 @@ use wire::msg::open::Open as OpenMsg;
 pub fn run(tx: &mut Tx, ctx: &OpContext, m: OpenMsg) -> Result<Entry, Errno> {
     let mut i = tx.inode(m.fid)?;
     open_existing(tx, ctx, m.fid, &mut i, &m.open)?;
-    Ok(names::entry(m.fid, &i))
+    Ok(names::entry(tx, m.fid, &i))
 }
 
 /// Checks, registers, and gives a file without objects some if it is to be written.

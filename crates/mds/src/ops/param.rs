@@ -122,6 +122,7 @@ fn mdt_value(mdt: &Mdt, name: &str) -> String {
         "num_exports" => mdt.core_read().clients.len().to_string(),
         "instance" => mdt.shared.epoch.to_string(),
         "uuid" => format!("{}_UUID", TargetId::mdt(mdt.cfg.index).label(&mdt.cfg.fsname)),
+        "lease_count" => mdt.shared.leases.total().to_string(),
         "open_files" => mdt.core_read().opens.total().to_string(),
         "filestotal" => files().files.to_string(),
         "filesfree" => files().files_free.to_string(),

@@ -5,6 +5,7 @@ use crate::names::{self, OpContext};
 use crate::schema::{DentryValue, key, value};
 use crate::tx::Tx;
 use model::Errno;
+use wire::msg::lookup::bits;
 use wire::msg::readdir::{Dirent, Readdir, ReaddirReply};
 
 /// A page never holds more, whatever was asked for: it must fit into a message.
@@ -13,6 +14,8 @@ const PAGE_MAX_BYTES: usize = 1 << 20;
 const ENTRY_BYTES: usize = 32;
 const PLUS_BYTES: usize = 160;
 const OBJECT_BYTES: usize = 24;
+/// Entries of one page with attributes: others wait while it is made.
+const PLUS_ENTRIES_MAX: usize = 1024;
 /// Keys read at a time.
 const SCAN: usize = 256;
 
@@ -20,7 +23,8 @@ pub fn run(tx: &mut Tx, _ctx: &OpContext, m: Readdir) -> Result<ReaddirReply, Er
     let dir = tx.dir(m.fid)?;
     let room = (m.max_bytes as usize).min(PAGE_MAX_BYTES);
     let end = key::dentry_end(m.fid);
-    let mut reply = ReaddirReply { entries: Vec::new(), parent: dir.parent, end: false };
+    let mut reply = ReaddirReply { entries: Vec::new(), parent: dir.parent, end: false, grant: None };
+    reply.grant = tx.offer(m.fid, bits::LOOKUP);
     let (mut cookie, mut used) = (m.cookie, 0);
     loop {
         let Some(from) = cookie.checked_add(1).filter(|&c| c <= i64::MAX as u64) else {
@@ -42,9 +46,10 @@ pub fn run(tx: &mut Tx, _ctx: &OpContext, m: Readdir) -> Result<ReaddirReply, Er
                 && let Some(i) = tx.try_inode(d.fid)?
             {
                 size += PLUS_BYTES + i.layout.as_ref().map_or(0, |l| l.objects().count() * OBJECT_BYTES);
-                entry = Some(names::entry(d.fid, &i));
+                entry = Some(names::entry(tx, d.fid, &i));
             }
-            if !reply.entries.is_empty() && used + size > room {
+            let full = used + size > room || (m.plus && reply.entries.len() >= PLUS_ENTRIES_MAX);
+            if !reply.entries.is_empty() && full {
                 return Ok(reply);
             }
             used += size;

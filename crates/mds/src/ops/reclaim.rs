@@ -10,15 +10,16 @@ use model::Errno;
 use std::sync::Arc;
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
 
-pub fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Reclaim) -> Done {
+pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Reclaim) -> Done {
     if !mdt.core_read().clients.contains_key(&ctx.client) {
         return Done::error(Errno::ENOTCONN);
     }
     let mut reply = ReclaimReply { lost_opens: Vec::new(), lost_locks: Vec::new() };
-    let mut done = mdt.transact(None, |tx| {
+    let work = |tx: &mut Tx| {
         reply.lost_opens = opens(tx, ctx, &m)?;
         Ok(Vec::new())
-    });
+    };
+    let mut done = mdt.transact(None, work).await;
     if done.result.is_err() {
         return done;
     }

@@ -7,6 +7,7 @@ use crate::tx::{Dentry, Found, Tx};
 use model::perm::{self, MAY_WRITE};
 use model::planted::{self, Bug};
 use model::{Errno, Fid};
+use wire::msg::unlink::Changed;
 use wire::msg::rename::{RENAME_EXCHANGE, RENAME_NOREPLACE, Rename};
 
 /// No path is deeper: the ancestor walk of a damaged tree ends here.
@@ -20,7 +21,7 @@ struct Place<'a> {
     name: &'a [u8],
 }
 
-pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rename) -> Result<(), Errno> {
+pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rename) -> Result<Changed, Errno> {
     let exchange = m.flags & RENAME_EXCHANGE != 0;
     let noreplace = m.flags & RENAME_NOREPLACE != 0;
     if m.flags & !(RENAME_EXCHANGE | RENAME_NOREPLACE) != 0 || (exchange && noreplace) {
@@ -51,16 +52,17 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rename) -> Result<(), Errno> {
             return Err(if exchange { Errno::EINVAL } else { Errno::ENOTEMPTY });
         }
         if d.fid == src.fid {
-            return Ok(());
+            return tx.changed();
         }
     }
     let from = Place { dir: m.parent, cookie: src.cookie, name: &m.name };
     let to = Place { dir: m.new_parent, cookie: new_cookie, name: &m.new_name };
     check(ctx, (&old_dir, &new_dir), &src_inode, dst_inode.as_ref(), from.dir == to.dir, exchange)?;
     match (dst, dst_inode) {
-        (Some(d), Some(i)) if exchange => swap(tx, ctx, (from, src, src_inode), (to, d, i)),
-        (d, i) => replace(tx, ctx, (from, src, src_inode), to, d.zip(i)),
+        (Some(d), Some(i)) if exchange => swap(tx, ctx, (from, src, src_inode), (to, d, i))?,
+        (d, i) => replace(tx, ctx, (from, src, src_inode), to, d.zip(i))?,
     }
+    tx.changed()
 }
 
 /// Whether `ancestor` is `dir` or above it.

@@ -4,8 +4,9 @@ use crate::names::{self, OpContext};
 use crate::tx::Tx;
 use model::Errno;
 use wire::msg::rmdir::Rmdir;
+use wire::msg::unlink::Changed;
 
-pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rmdir) -> Result<(), Errno> {
+pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rmdir) -> Result<Changed, Errno> {
     names::check_name(&m.name)?;
     match m.name.as_slice() {
         b"." => return Err(Errno::EINVAL),
@@ -23,5 +24,6 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rmdir) -> Result<(), Errno> {
     dir.entries = dir.entries.saturating_sub(1);
     dir.nlink = dir.nlink.saturating_sub(1);
     tx.touch_dir(m.parent, &mut dir, ctx.now);
-    super::unlink::drop_link(tx, ctx, d.fid, &mut victim)
+    super::unlink::drop_link(tx, ctx, d.fid, &mut victim)?;
+    tx.changed()
 }

@@ -14,7 +14,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setattr) -> Result<Entry, Errno> {
     check(ctx, &i, s)?;
     if *s == SetAttr::default() && !perm::owns(&ctx.cred, i.uid) {
         // chown(path, -1, -1) by a stranger: allowed, and nothing to do.
-        return Ok(names::entry(m.fid, &i));
+        return Ok(names::entry(tx, m.fid, &i));
     }
     apply_mode(ctx, &mut i, s);
     if let Some(p) = s.projid {
@@ -42,7 +42,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setattr) -> Result<Entry, Errno> {
         i.mtime_stamp = i.ctime;
     }
     tx.put_inode(m.fid, &mut i);
-    Ok(names::entry(m.fid, &i))
+    Ok(names::entry(tx, m.fid, &i))
 }
 
 /// Every rule that can refuse, before anything is changed.

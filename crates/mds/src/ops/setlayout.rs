@@ -43,5 +43,5 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setlayout) -> Result<Entry, Errno> {
     }
     i.touch_ctime(ctx.now);
     tx.put_inode(m.fid, &mut i);
-    Ok(names::entry(m.fid, &i))
+    Ok(names::entry(tx, m.fid, &i))
 }

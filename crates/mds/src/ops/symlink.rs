@@ -21,5 +21,5 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Symlink) -> Result<Entry, Errno> {
     let mut i = names::new_inode(ctx, &dir, FileType::Symlink, 0o777, 0);
     i.symlink = m.target;
     names::add_file(tx, ctx, (m.parent, dir), (cookie, &m.name), (m.fid, &mut i));
-    Ok(names::entry(m.fid, &i))
+    Ok(names::named(tx, m.parent, m.fid, &i))
 }

@@ -3,9 +3,9 @@
 use crate::names::{self, OpContext};
 use crate::tx::Tx;
 use model::Errno;
-use wire::msg::unlink::Unlink;
+use wire::msg::unlink::{Changed, Unlink};
 
-pub fn run(tx: &mut Tx, ctx: &OpContext, m: Unlink) -> Result<(), Errno> {
+pub fn run(tx: &mut Tx, ctx: &OpContext, m: Unlink) -> Result<Changed, Errno> {
     names::check_name(&m.name)?;
     if names::is_dots(&m.name) {
         return Err(Errno::EISDIR);
@@ -17,7 +17,8 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Unlink) -> Result<(), Errno> {
     tx.delete_name(m.parent, d.cookie, &m.name, d.fid);
     dir.entries = dir.entries.saturating_sub(1);
     tx.touch_dir(m.parent, &mut dir, ctx.now);
-    drop_link(tx, ctx, d.fid, &mut victim)
+    drop_link(tx, ctx, d.fid, &mut victim)?;
+    tx.changed()
 }
 
 /// One name less; the last one takes the file along, unless it is open.

@@ -161,7 +161,7 @@ impl Rig {
     }
 
     pub fn lookup(&self, parent: Fid, name: &str) -> Result<Entry, Errno> {
-        self.root(msg::lookup::Lookup { parent, name: name.into() })
+        self.root(msg::lookup::Lookup { parent, name: name.into() })?.entry.ok_or(Errno::ENOENT)
     }
 
     pub fn attr(&self, fid: Fid) -> ::model::Attr {
@@ -182,11 +182,11 @@ impl Rig {
     }
 
     pub fn unlink(&self, parent: Fid, name: &str) -> Result<(), Errno> {
-        self.root(msg::unlink::Unlink { parent, name: name.into() })
+        self.root(msg::unlink::Unlink { parent, name: name.into() }).map(drop)
     }
 
     pub fn rmdir(&self, parent: Fid, name: &str) -> Result<(), Errno> {
-        self.root(msg::rmdir::Rmdir { parent, name: name.into() })
+        self.root(msg::rmdir::Rmdir { parent, name: name.into() }).map(drop)
     }
 
     pub fn link(&self, fid: Fid, parent: Fid, name: &str) -> Result<Entry, Errno> {
@@ -194,7 +194,7 @@ impl Rig {
     }
 
     pub fn rename(&self, from: (Fid, &str), to: (Fid, &str), flags: u32) -> Result<(), Errno> {
-        self.root(rename_msg(from, to, flags))
+        self.root(rename_msg(from, to, flags)).map(drop)
     }
 
     pub fn open(&self, fid: Fid, flags: u32) -> u64 {

@@ -8,12 +8,13 @@ use crate::link::Link;
 use bytes::Bytes;
 use model::{Errno, Nid, TargetId};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use wire::msg::disconnect::Disconnect;
-use wire::msg::notify::Notify;
+use wire::msg::notify::{Notice, Notify};
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
-use wire::{Message, RequestContext, encode_body};
+use wire::{Frame, FrameKind, Header, Message, RequestContext, encode_body};
 use world::{BoxFuture, Instant, World, sync};
 
 /// Names as in Lustre's `state` file.
@@ -82,6 +83,9 @@ pub(crate) struct Core {
     pub kick: sync::Notify,
     /// Wakes those who wait for a state.
     changed: sync::Notify,
+    /// When the last request went out that was answered, and the server's ping interval; nanoseconds.
+    alive: AtomicU64,
+    pub interval: AtomicU64,
 }
 
 pub(crate) struct Inner {
@@ -139,6 +143,11 @@ impl Core {
     /// `fsname-OST0000`, for messages.
     pub fn label(&self) -> String {
         self.cfg.target.label(&self.cfg.fsname)
+    }
+
+    /// The server answered what was sent at `sent`.
+    pub fn heard_since(&self, sent: Instant) {
+        self.alive.fetch_max(sent.0, Ordering::Relaxed);
     }
 
     pub fn touch_sent(&self) {
@@ -250,6 +259,8 @@ impl Import {
             inner: Mutex::new(inner),
             kick: sync::Notify::new(),
             changed: sync::Notify::new(),
+            alive: AtomicU64::new(0),
+            interval: AtomicU64::new(0),
         };
         Arc::new(Import { core: Arc::new(core) })
     }
@@ -336,6 +347,40 @@ impl Import {
     /// Why the server did not let this client in, if it said so at the last attempt.
     pub fn refusal(&self) -> Option<(Errno, String)> {
         self.core.lock().refused.clone()
+    }
+
+    /// Until when what the target leased may be used ([`crate::lease_life`]), if it says nothing more.
+    pub fn leases_until(&self) -> Instant {
+        let interval = Duration::from_nanos(self.core.interval.load(Ordering::Relaxed));
+        Instant(self.core.alive.load(Ordering::Relaxed)).plus(crate::lease_life(interval))
+    }
+
+    /// Tells the server something that needs no answer, if the session has a connection. After everything that
+    /// was sent before on it.
+    pub fn notice(&self, n: &Notice) {
+        let mut h = Header::new(FrameKind::Notify);
+        h.target = self.core.target_number();
+        let link = {
+            let g = self.core.lock();
+            (h.session, h.epoch) = (g.session, g.epoch);
+            g.link.clone()
+        };
+        if let Some(link) = link {
+            let body = postcard::to_stdvec(n).expect("plain data encodes");
+            link.post(Frame::new(h, body, Bytes::new()));
+        }
+    }
+
+    /// Waits until every request that is under way now has been answered, or will never be.
+    pub fn drained(&self) -> BoxFuture<()> {
+        const LOOK_AGAIN: Duration = Duration::from_millis(20);
+        let core = self.core.clone();
+        let last = core.lock().next_xid;
+        Box::pin(async move {
+            while core.lock().slots.iter().flatten().any(|f| f.xid <= last) {
+                core.world.sleep(LOOK_AGAIN).await;
+            }
+        })
     }
 
     /// Epoch of the target; 0 before the first connection.

@@ -6,6 +6,7 @@ use crate::link::Link;
 use bytes::Bytes;
 use model::Nid;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::msg::connect::{ConnectReply, EXTRA_LAST_XID, SLOT_NONE, extra_number};
 use wire::msg::notify::Notify;
@@ -44,7 +45,8 @@ pub(super) async fn run(core: &Arc<Core>, link: Link, reply: ConnectReply, nid: 
     }
     let interval =
         Duration::from_millis(u64::from(reply.ping_interval_ms)).clamp(PING_INTERVAL_MIN, PING_INTERVAL_MAX);
-    let reader = Reader { core, link: link.clone(), interval, ping: None, nonce: 0 };
+    core.interval.store(u64::from(reply.ping_interval_ms) * 1_000_000, Ordering::Relaxed);
+    let reader = Reader { core, link: link.clone(), interval, ping: None, pinged: now, nonce: 0 };
     let recovery = async {
         core.recover().await;
         std::future::pending::<()>().await;
@@ -64,6 +66,8 @@ struct Reader<'a> {
     interval: Duration,
     /// When the ping went out that is not answered.
     ping: Option<Instant>,
+    /// When the last ping went out, answered or not.
+    pinged: Instant,
     nonce: u64,
 }
 
@@ -117,7 +121,11 @@ impl Reader<'_> {
             ));
         }
         match h.kind {
-            FrameKind::Reply if h.slot == SLOT_NONE => {}
+            FrameKind::Reply if h.slot == SLOT_NONE => {
+                if h.xid == self.nonce {
+                    self.core.heard_since(self.pinged);
+                }
+            }
             FrameKind::Reply => self.core.on_reply(f),
             FrameKind::Notify => match wire::decode_message::<Notify>(&f.body) {
                 Ok(n) => self.core.cfg.hooks.notify(n),
@@ -155,7 +163,7 @@ impl Reader<'_> {
                 let g = self.core.lock();
                 (h.session, h.epoch) = (g.session, g.epoch);
             }
-            self.ping = Some(now);
+            (self.ping, self.pinged) = (Some(now), now);
             self.core.touch_sent();
             self.link.post(Frame::new(h, body, Bytes::new()));
         }

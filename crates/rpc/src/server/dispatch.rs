@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wire::frame::FLAG_RESENT;
 use wire::msg::connect::SLOT_NONE;
+use wire::msg::notify::Notice;
 use wire::{Frame, FrameKind, Op, RequestContext};
 use world::Conn;
 
@@ -39,7 +40,19 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusa
     let h = f.header;
     let stamp = stamp(&a.target);
     if h.kind == FrameKind::Notify {
-        return Ok(a.session.heard(a.number, server.world.now()));
+        if h.session != a.number || h.epoch != stamp.epoch {
+            return broken("session", Errno::EPROTO, "notice of another session".into());
+        }
+        if !a.session.heard(a.number, server.world.now()) {
+            return Ok(false);
+        }
+        return match wire::decode_message::<Notice>(&f.body) {
+            Ok(n) => {
+                a.target.service.notice(a.session.client, n);
+                Ok(true)
+            }
+            Err(e) => broken("notice", Errno::EPROTO, format!("notice does not decode: {e}")),
+        };
     }
     if h.kind != FrameKind::Request {
         return broken("order", Errno::EPROTO, format!("frame of kind {:?} inside a session", h.kind));

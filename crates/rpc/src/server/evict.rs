@@ -27,7 +27,7 @@ pub(super) async fn watch(server: Arc<Server>) {
         let targets = server.lock_targets().clone();
         for t in targets {
             for s in t.peers.all() {
-                if overslept {
+                if overslept && !s.is_condemned() {
                     s.touch(now);
                 } else {
                     check(&server, &t, s);
@@ -40,15 +40,16 @@ pub(super) async fn watch(server: Arc<Server>) {
 fn check(server: &Arc<Server>, t: &Arc<Target>, s: Arc<Session>) {
     let Some(heard) = s.last_heard() else { return };
     let silent = server.world.now().since(heard);
-    if silent < server.ping_interval() * EVICT_INTERVALS {
+    let condemned = s.is_condemned();
+    if silent < server.ping_interval() * EVICT_INTERVALS && !condemned {
         return;
     }
     let (client, name, peer, _) = s.describe();
-    tracing::warn!(
-        "{}: evicting client '{name}' ({client}, at {peer}): silent for {} ms",
-        t.label,
-        silent.as_millis()
-    );
+    let why = match condemned {
+        true => "it does not answer to a lock callback".to_string(),
+        false => format!("silent for {} ms", silent.as_millis()),
+    };
+    tracing::warn!("{}: evicting client '{name}' ({client}, at {peer}): {why}", t.label);
     server.world.spawn("rpc-depart", depart(t.clone(), s, Departure::Evicted));
 }
 
@@ -62,6 +63,7 @@ pub(super) async fn depart(target: Arc<Target>, session: Arc<Session>, how: Depa
     if how == Departure::Evicted {
         session.close_link();
     }
+    target.service.leaving(session.client);
     session.idle().await;
     target.service.clone().departed(session.client, how).await;
     let mut g = target.peers.map();

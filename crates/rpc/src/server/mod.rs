@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use wire::msg::connect::Connect;
-use wire::msg::notify::Notify;
+use wire::msg::notify::{Notice, Notify};
 use wire::{Op, RequestContext};
 use world::{BoxFuture, Either, Listener, World, select, sync};
 
@@ -117,6 +117,11 @@ pub trait Service: Send + Sync + 'static {
     /// Executes one request. Called once for each (client, slot, xid), never twice at a time for one slot.
     /// Requests that change nothing (`transno` 0) may be executed again when they are resent.
     fn handle(self: Arc<Self>, req: Incoming) -> BoxFuture<Outgoing>;
+    /// A client said something that needs no answer. In the order of its frames; must not wait.
+    fn notice(&self, _client: ClientId, _n: Notice) {}
+    /// The client is about to depart, but its last requests may still run: whoever waits for it, and those
+    /// requests where they wait for others, must wait no longer. Must not wait itself.
+    fn leaving(&self, _client: ClientId) {}
     /// The client is gone for good: drop its opens, locks and record. None of its requests runs any more,
     /// and it cannot connect again before this ends.
     fn departed(self: Arc<Self>, client: ClientId, how: Departure) -> BoxFuture<()>;
@@ -126,6 +131,8 @@ pub trait Service: Send + Sync + 'static {
 #[derive(Clone, Default)]
 pub struct Peers {
     sessions: Arc<Mutex<BTreeMap<ClientId, Arc<Session>>>>,
+    /// The server's, once the target is served.
+    ping_ms: Arc<AtomicU32>,
 }
 
 impl Peers {
@@ -143,6 +150,26 @@ impl Peers {
 
     fn get(&self, client: ClientId) -> Option<Arc<Session>> {
         self.map().get(&client).cloned()
+    }
+
+    /// The client does not do what it must: it is evicted as if it were silent, within half a ping interval.
+    /// False if it has no session.
+    pub fn condemn(&self, client: ClientId) -> bool {
+        self.get(client).map(|s| s.condemn()).is_some()
+    }
+
+    /// Whether the client has a session, connected or not.
+    pub fn has(&self, client: ClientId) -> bool {
+        self.get(client).is_some()
+    }
+
+    /// How long clients of this target use what was leased to them without word from it.
+    pub fn lease_life(&self) -> Duration {
+        let ms = match self.ping_ms.load(Ordering::Relaxed) {
+            0 => PING_DEFAULT_MS,
+            ms => ms,
+        };
+        crate::lease_life(Duration::from_millis(u64::from(ms)))
     }
 
     /// Best effort: nothing happens if the client is not connected.
@@ -221,6 +248,9 @@ impl Server {
     /// Clients learn of it when they connect.
     pub fn set_ping_interval(&self, ms: u32) {
         self.ping_ms.store(ms.max(1), Ordering::Relaxed);
+        for t in self.lock_targets().iter() {
+            t.peers.ping_ms.store(ms.max(1), Ordering::Relaxed);
+        }
     }
 
     fn ping_interval(&self) -> Duration {
@@ -246,6 +276,7 @@ impl Server {
     pub fn add(&self, service: Arc<dyn Service>, peers: Peers) {
         assert!(service.epoch() > 0, "a target's epoch is never 0");
         let (id, fsname) = (service.target(), service.fsname());
+        peers.ping_ms.store(self.ping_ms.load(Ordering::Relaxed), Ordering::Relaxed);
         let target = Arc::new(Target { label: id.label(&fsname), service, peers });
         let old = {
             let mut g = self.lock_targets();

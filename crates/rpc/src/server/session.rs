@@ -76,6 +76,8 @@ struct State {
     running: usize,
     /// Being evicted, disconnected or abandoned: nothing new is executed.
     leaving: bool,
+    /// To be evicted although it is heard from.
+    condemned: bool,
     /// Number of the first connection on which the client was told that it is new: until it shows that it
     /// received that answer, it is told again.
     new_since: Option<u64>,
@@ -105,6 +107,7 @@ impl Session {
                 granted: 2,
                 running: 0,
                 leaving: false,
+                condemned: false,
                 new_since: None,
             }),
             quiet: sync::Notify::new(),
@@ -309,6 +312,14 @@ impl Session {
     pub fn last_heard(&self) -> Option<Instant> {
         let g = self.lock();
         (!g.leaving).then_some(g.heard)
+    }
+
+    pub fn condemn(&self) {
+        self.lock().condemned = true;
+    }
+
+    pub fn is_condemned(&self) -> bool {
+        self.lock().condemned
     }
 
     /// (client, name, address, connected)

@@ -1,7 +1,26 @@
-//! lookup: a name in a directory.
+//! lookup: a name in a directory; and leases, which its answer and others' bring along.
 
 use model::{Attr, Fid, Layout};
 use serde::{Deserialize, Serialize};
+
+/// Parts of a file that a lease covers, as bits.
+pub mod bits {
+    /// A directory's entries: which names there are, which are not, and what they name.
+    pub const LOOKUP: u8 = 1;
+    /// The inode: attributes, access lists, extended attributes, layout, a symbolic link's target.
+    pub const UPDATE: u8 = 2;
+    /// Every bit that there is.
+    pub const ALL: u8 = LOOKUP | UPDATE;
+}
+
+/// What a reply shows may be kept until the server asks for it back ([`super::notify::Notify::Revoke`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Grant {
+    /// [`bits`]; never none.
+    pub bits: u8,
+    /// Of the target's counter: the epoch in the upper 24 bits, grows with each grant.
+    pub seq: u64,
+}
 
 /// A file as the metadata server knows it: what lookup, getattr, create and their kin return.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -9,6 +28,16 @@ pub struct Entry {
     pub attr: Attr,
     /// Of regular files with objects.
     pub layout: Option<Layout>,
+    /// A lease on this file.
+    pub grant: Option<Grant>,
+    /// A lease on the entries of the directory in which the file was given a name.
+    pub dir_grant: Option<Grant>,
+    /// Of a directory: where `..` leads. Otherwise [`Fid::NONE`].
+    pub parent: Fid,
+    /// Of a symbolic link: where it leads.
+    pub symlink: Vec<u8>,
+    /// It has no extended attributes and no access lists beyond the mode.
+    pub plain: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -17,4 +46,12 @@ pub struct Lookup {
     /// `..` names the parent of a directory; an empty name the directory itself.
     pub name: Vec<u8>,
 }
-message!(Lookup, Lookup, Entry, modifies = false);
+
+/// A name that is not there is an answer, not an error: it may be kept like one that is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LookupReply {
+    pub entry: Option<Entry>,
+    /// A lease on the directory's entries.
+    pub dir_grant: Option<Grant>,
+}
+message!(Lookup, Lookup, LookupReply, modifies = false);

@@ -1,6 +1,6 @@
 //! readdir: a page of a directory, in the order of its cookies.
 
-use super::lookup::Entry;
+use super::lookup::{Entry, Grant};
 use model::{Fid, FileType};
 use serde::{Deserialize, Serialize};
 
@@ -30,5 +30,7 @@ pub struct ReaddirReply {
     pub entries: Vec<Dirent>,
     pub parent: Fid,
     pub end: bool,
+    /// A lease on the directory's entries.
+    pub grant: Option<Grant>,
 }
 message!(Readdir, Readdir, ReaddirReply, modifies = false);

@@ -1,0 +1,47 @@
+//! Fetching ahead: when the names of a directory are looked up one after the other, the whole directory is
+//! fetched in pages, with attributes, behind the back of those lookups. In growing pieces, so that a few lookups
+//! in a large directory do not fetch all of it.
+
+use crate::Fs;
+use model::Fid;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use wire::msg::readdir::Readdir;
+
+/// Bytes of one page.
+const PAGE_BYTES: u32 = 1 << 20;
+
+impl Fs {
+    /// A lookup in `dir` had to ask the server.
+    pub(super) fn consider_fetching_ahead(self: &Arc<Self>, dir: Fid) {
+        let max = self.meta.statahead_max.load(Relaxed) as usize;
+        let Some((cookie, entries)) = self.meta.lock().missed(dir, max) else { return };
+        let fs = self.clone();
+        self.world.spawn("client-statahead", async move {
+            let (cookie, end) = fs.fetch_ahead(dir, cookie, entries).await;
+            fs.meta.lock().ahead_done(dir, cookie, end);
+        });
+    }
+
+    /// Returns how far it came, and whether there is no use in going on.
+    async fn fetch_ahead(self: &Arc<Self>, dir: Fid, mut cookie: u64, entries: usize) -> (u64, bool) {
+        let mut fetched = 0;
+        while fetched < entries {
+            let Ok(mdt) = self.mdt_of(dir).await else { return (cookie, true) };
+            let t = self.meta.token();
+            let msg = Readdir { fid: dir, cookie, max_bytes: PAGE_BYTES, plus: true };
+            let Ok(r) = mdt.call(self.own_ctx(), msg).await else { return (cookie, true) };
+            self.keep_page(t, dir, cookie, &r);
+            self.meta.fetched_ahead.fetch_add(r.entries.len() as u64, Relaxed);
+            fetched += r.entries.len();
+            if let Some(last) = r.entries.last() {
+                cookie = last.cookie;
+            }
+            // Without a lease nothing was kept: others change the directory.
+            if r.end || r.entries.is_empty() || r.grant.is_none() {
+                return (cookie, true);
+            }
+        }
+        (cookie, false)
+    }
+}

@@ -1,0 +1,619 @@
+//! What a mount keeps of names and attributes: only what a lease covers, only until it is asked for back.
+//!
+//! A state machine without I/O. Three things must never happen, and each has its rule:
+//!
+//! * An answer is kept that was overtaken by a revocation. A request takes a [`Token`] when it starts; what was
+//!   revoked since is not kept.
+//! * This mount's own change is not seen by this mount: the server does not ask a client for leases because of
+//!   what it does itself. What a change may touch is not used from its start ([`Cache::begin`]) to its end
+//!   ([`Cache::end`]), and nothing is kept that was asked for before the end.
+//! * A lease that the server grants is not known here, so that it is never given back: what was granted and is
+//!   not kept is noted all the same, or given back ([`Cache::take_unwanted`]).
+
+use super::listing::Listing;
+use model::planted::{self, Bug};
+use model::{Fid, FileType, Map, Set};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::msg::lookup::{Entry, Grant, bits};
+use wire::msg::notify::LeaseItem;
+use wire::msg::readdir::ReaddirReply;
+use world::Instant;
+
+/// Changes and revocations remembered; what was asked for before the oldest is not kept.
+const MARKS_MAX: usize = 16_384;
+/// Names kept for each file that may be kept.
+const NAMES_PER_FILE: usize = 2;
+/// Directories remembered as contended.
+const CONTENDED_MAX: usize = 4096;
+/// Lookups in a directory, one after the other, that had to ask the server, before it is fetched in bulk.
+const AHEAD_AFTER: u32 = 8;
+/// Entries fetched the first time; twice as many each time after that.
+const AHEAD_FIRST: usize = 1024;
+
+/// When a request started.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Token(u64);
+
+/// A part of a file that changes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Part {
+    /// Everything in the inode.
+    Attr,
+    /// One name of a directory, by its hash.
+    Name(u64),
+    /// The order of a directory's names.
+    List,
+}
+
+/// The part of a directory that is this name.
+pub(crate) fn name_part(name: &[u8]) -> Part {
+    use std::hash::BuildHasher;
+    Part::Name(Map::<(), ()>::default().hasher().hash_one(name))
+}
+
+#[derive(Clone, Copy)]
+enum Cause {
+    /// A change of this mount's own ended.
+    Own(Fid, Part),
+    /// A change of this mount's own ended that may have been of any inode.
+    OwnAnyInode,
+    /// These bits were asked for back.
+    Revoked(Fid, u8),
+    /// All of the file was given back unasked: what older answers grant may be gone with it.
+    GivenBack(Fid),
+}
+
+struct Mark {
+    at: u64,
+    cause: Cause,
+}
+
+/// What is known of a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Known {
+    Is(Fid),
+    Absent,
+    /// Also in a directory of which all other names are known.
+    Unknown,
+}
+
+#[derive(Default)]
+struct Dir {
+    names: Map<Vec<u8>, Known>,
+    /// A name that is not in `names` is not in the directory.
+    complete: bool,
+    listing: Option<Listing>,
+    ahead: Ahead,
+}
+
+/// Fetching a directory in bulk because it is looked up name by name.
+#[derive(Default)]
+struct Ahead {
+    misses: u32,
+    entries: usize,
+    cookie: u64,
+    done: bool,
+    running: bool,
+}
+
+struct Node {
+    bits: u8,
+    seq: u64,
+    /// The count when the lease on its entries was granted.
+    listed_since: u64,
+    entry: Option<Arc<Entry>>,
+    dir: Option<Box<Dir>>,
+    used: Instant,
+    /// When it was put at the end of the queue.
+    queued: Instant,
+}
+
+/// A change of this mount's own that is under way.
+#[derive(Debug)]
+pub(crate) struct Change {
+    token: Token,
+    parts: Vec<(Fid, Part)>,
+    any_inode: bool,
+}
+
+pub(crate) struct Cache {
+    nodes: Map<Fid, Node>,
+    /// Each node once, about in the order of use.
+    queue: VecDeque<Fid>,
+    names: usize,
+    /// Files kept at most.
+    pub max_files: usize,
+    count: u64,
+    marks: VecDeque<Mark>,
+    /// What was asked for before this is not kept.
+    floor: u64,
+    busy: Map<(Fid, Part), u32>,
+    any_inode_busy: u32,
+    contended: Set<Fid>,
+    unwanted: Vec<LeaseItem>,
+}
+
+impl Cache {
+    pub(crate) fn new(max_files: usize) -> Cache {
+        Cache {
+            nodes: Map::default(),
+            queue: VecDeque::new(),
+            names: 0,
+            max_files,
+            count: 1,
+            marks: VecDeque::new(),
+            floor: 1,
+            busy: Map::default(),
+            any_inode_busy: 0,
+            contended: Set::default(),
+            unwanted: Vec::new(),
+        }
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        Token(self.count)
+    }
+
+    /// Files with a lease.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Everything is forgotten, the leases too.
+    pub(crate) fn clear(&mut self) {
+        self.nodes.clear();
+        self.queue.clear();
+        self.marks.clear();
+        self.unwanted.clear();
+        self.names = 0;
+        self.count += 1;
+        self.floor = self.count;
+    }
+
+    // what is known
+
+    fn inode_busy(&self, fid: Fid) -> bool {
+        self.any_inode_busy > 0 || self.busy.contains_key(&(fid, Part::Attr))
+    }
+
+    /// The inode, if it is known.
+    pub(crate) fn entry(&mut self, fid: Fid, now: Instant) -> Option<Arc<Entry>> {
+        if self.inode_busy(fid) {
+            return None;
+        }
+        let n = self.nodes.get_mut(&fid)?;
+        n.used = now;
+        n.entry.clone()
+    }
+
+    /// What a name leads to: `Some(None)` is a name that is not there.
+    pub(crate) fn name(&mut self, dir: Fid, name: &[u8], now: Instant) -> Option<Option<Fid>> {
+        if self.busy.contains_key(&(dir, name_part(name))) {
+            return None;
+        }
+        let n = self.nodes.get_mut(&dir)?;
+        n.used = now;
+        let d = n.dir.as_ref()?;
+        match d.names.get(name) {
+            Some(Known::Is(fid)) => Some(Some(*fid)),
+            Some(Known::Absent) => Some(None),
+            Some(Known::Unknown) => None,
+            None => d.complete.then_some(None),
+        }
+    }
+
+    /// Works on a directory's known order of names, if it may be used.
+    pub(crate) fn listing<T>(&mut self, dir: Fid, now: Instant, f: impl FnOnce(&Listing) -> T) -> Option<T> {
+        if self.busy.contains_key(&(dir, Part::List)) {
+            return None;
+        }
+        let n = self.nodes.get_mut(&dir)?;
+        n.used = now;
+        n.dir.as_ref()?.listing.as_ref().map(f)
+    }
+
+    /// Others change this directory all the time: there is no use in asking for more than is needed now.
+    pub(crate) fn is_contended(&self, dir: Fid) -> bool {
+        self.contended.contains(&dir)
+    }
+
+    // answers
+
+    /// Why a part of a file that was asked for at `token` may not be kept.
+    fn overtaken(&self, token: Token, fid: Fid, part: Part) -> Option<Cause> {
+        let bit = if part == Part::Attr { bits::UPDATE } else { bits::LOOKUP };
+        let newer = self.marks.iter().rev().take_while(|m| m.at > token.0);
+        let hit = |m: &&Mark| match m.cause {
+            Cause::Own(f, p) => f == fid && p == part,
+            Cause::OwnAnyInode => part == Part::Attr,
+            Cause::GivenBack(f) => f == fid,
+            Cause::Revoked(f, b) => f == fid && b & bit != 0 && !planted::on(Bug::RaceRuleIgnored),
+        };
+        let mut own = None;
+        for m in newer.filter(hit) {
+            if let Cause::Revoked(..) | Cause::GivenBack(_) = m.cause {
+                return Some(m.cause);
+            }
+            own = Some(m.cause);
+        }
+        own
+    }
+
+    /// Takes a lease over. False if what came with it is not to be kept because the lease is gone again.
+    fn hold(&mut self, token: Token, fid: Fid, bit: u8, g: Option<Grant>, now: Instant) -> bool {
+        let Some(g) = g.filter(|g| g.bits & bit != 0) else { return false };
+        let part = if bit == bits::UPDATE { Part::Attr } else { Part::List };
+        let given_back = match self.overtaken(token, fid, part) {
+            Some(Cause::Revoked(..)) => return false,
+            Some(Cause::GivenBack(_)) => true,
+            _ => false,
+        };
+        if given_back || token.0 < self.floor {
+            // Too long ago to know whether it is still there.
+            let seq = self.nodes.get(&fid).map_or(g.seq, |n| n.seq.max(g.seq));
+            self.drop_node(fid);
+            self.mark(Cause::GivenBack(fid));
+            self.unwanted.push(LeaseItem { fid, bits: bits::ALL, seq });
+            return false;
+        }
+        let n = self.nodes.entry(fid).or_insert_with(|| {
+            self.queue.push_back(fid);
+            Node { bits: 0, seq: 0, listed_since: 0, entry: None, dir: None, used: now, queued: now }
+        });
+        if bit & !n.bits & bits::LOOKUP != 0 {
+            self.count += 1;
+            n.listed_since = self.count;
+        }
+        n.bits |= bit;
+        n.seq = n.seq.max(g.seq);
+        n.used = now;
+        if bit == bits::LOOKUP {
+            n.dir.get_or_insert_default();
+            self.contended.remove(&fid);
+        }
+        true
+    }
+
+    /// An inode as an answer showed it.
+    pub(crate) fn put_entry(&mut self, token: Token, e: &Entry, now: Instant) {
+        self.put_inode(token, e, now, 0, 0);
+    }
+
+    /// `mine`, `any`: how many changes of this inode, and of any, may be under way.
+    fn put_inode(&mut self, token: Token, e: &Entry, now: Instant, mine: u32, any: u32) {
+        let fid = e.attr.fid;
+        if e.attr.kind == FileType::Directory && e.grant.is_some_and(|g| g.bits & bits::LOOKUP != 0) {
+            // A new directory: it has no names.
+            if self.hold(token, fid, bits::LOOKUP, e.grant, now)
+                && let Some(d) = self.nodes.get_mut(&fid).and_then(|n| n.dir.as_mut())
+                && d.names.is_empty()
+                && d.listing.is_none()
+                && self.busy.keys().all(|(f, _)| *f != fid)
+            {
+                d.complete = true;
+                d.listing = Some(Listing::empty());
+            }
+        }
+        if !self.hold(token, fid, bits::UPDATE, e.grant, now) {
+            return;
+        }
+        let busy = self.busy.get(&(fid, Part::Attr)).copied().unwrap_or(0);
+        let free = busy <= mine && self.any_inode_busy <= any;
+        let keep = free && self.overtaken(token, fid, Part::Attr).is_none();
+        let n = self.nodes.get_mut(&fid).expect("held a moment ago");
+        if keep && n.entry.as_ref().is_none_or(|old| old.attr.version <= e.attr.version) {
+            n.entry = Some(Arc::new(Entry { grant: None, dir_grant: None, ..e.clone() }));
+        }
+    }
+
+    /// A name as an answer showed it.
+    pub(crate) fn put_name(
+        &mut self,
+        token: Token,
+        dir: Fid,
+        name: &[u8],
+        leads: Option<Fid>,
+        g: Option<Grant>,
+        now: Instant,
+    ) {
+        self.set_name(token, dir, name, leads, g, now, 0);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn set_name(
+        &mut self,
+        token: Token,
+        dir: Fid,
+        name: &[u8],
+        leads: Option<Fid>,
+        g: Option<Grant>,
+        now: Instant,
+        mine: u32,
+    ) {
+        if g.is_none() {
+            self.note_contended(dir);
+        }
+        if !self.hold(token, dir, bits::LOOKUP, g, now) {
+            return;
+        }
+        let part = name_part(name);
+        let busy = self.busy.get(&(dir, part)).copied().unwrap_or(0);
+        if busy > mine || self.overtaken(token, dir, part).is_some() {
+            return;
+        }
+        let known = leads.map_or(Known::Absent, Known::Is);
+        self.know(dir, name, known);
+    }
+
+    fn know(&mut self, dir: Fid, name: &[u8], known: Known) {
+        let Some(d) = self.nodes.get_mut(&dir).and_then(|n| n.dir.as_mut()) else { return };
+        if d.names.insert(name.to_vec(), known).is_none() {
+            self.names += 1;
+        }
+    }
+
+    fn note_contended(&mut self, dir: Fid) {
+        if self.contended.len() >= CONTENDED_MAX {
+            self.contended.clear();
+        }
+        self.contended.insert(dir);
+    }
+
+    /// A page of a directory that was asked for behind `cookie`.
+    pub(crate) fn put_page(&mut self, token: Token, dir: Fid, cookie: u64, r: &ReaddirReply, now: Instant) {
+        for e in r.entries.iter().filter_map(|d| d.entry.as_ref()) {
+            self.put_entry(token, e, now);
+        }
+        if r.grant.is_none() {
+            self.note_contended(dir);
+        }
+        if !self.hold(token, dir, bits::LOOKUP, r.grant, now) {
+            return;
+        }
+        for d in &r.entries {
+            let part = name_part(&d.name);
+            if !self.busy.contains_key(&(dir, part)) && self.overtaken(token, dir, part).is_none() {
+                self.know(dir, &d.name, Known::Is(d.fid));
+            }
+        }
+        let busy = self.busy.contains_key(&(dir, Part::List));
+        let keep = !busy && self.overtaken(token, dir, Part::List).is_none();
+        let Some(d) = self.nodes.get_mut(&dir).and_then(|n| n.dir.as_mut()) else { return };
+        if !keep {
+            return;
+        }
+        match &mut d.listing {
+            Some(l) => l.add(cookie, &r.entries, r.end),
+            none => *none = Some(Listing::page(cookie, &r.entries, r.end)),
+        }
+        // Only then did all its names come by.
+        d.complete |= d.listing.as_ref().is_some_and(Listing::is_whole);
+    }
+
+    // this mount's changes
+
+    /// A change starts: these parts are not used until it ends. `any_inode`: it may change an inode that is not
+    /// named in `parts`.
+    pub(crate) fn begin(&mut self, parts: Vec<(Fid, Part)>, any_inode: bool) -> Change {
+        for part in &parts {
+            *self.busy.entry(*part).or_default() += 1;
+        }
+        self.any_inode_busy += u32::from(any_inode);
+        Change { token: self.token(), parts, any_inode }
+    }
+
+    /// A change ended. What it left behind is kept if nothing else happened to it meanwhile.
+    pub(crate) fn end(&mut self, c: Change, now: Instant, outcome: &Outcome) {
+        // What is not said in the outcome is unknown now.
+        for &(fid, part) in &c.parts {
+            self.forget(c.token, fid, part, outcome);
+        }
+        if c.any_inode && outcome.unknown {
+            self.nodes.values_mut().for_each(|n| n.entry = None);
+        }
+        let any = u32::from(c.any_inode);
+        for e in &outcome.entries {
+            let mine = u32::from(c.parts.contains(&(e.attr.fid, Part::Attr)));
+            if let Some(n) = self.nodes.get_mut(&e.attr.fid) {
+                n.entry = None;
+            }
+            self.put_inode(c.token, e, now, mine, any);
+        }
+        for fid in &outcome.gone {
+            if let Some(n) = self.nodes.get_mut(fid) {
+                n.entry = None;
+            }
+        }
+        for (dir, name, leads, g) in &outcome.names {
+            let mine = u32::from(c.parts.contains(&(*dir, name_part(name))));
+            self.set_name(c.token, *dir, name, *leads, *g, now, mine);
+        }
+        for part in &c.parts {
+            let n = self.busy.get_mut(part).expect("begun before");
+            *n -= 1;
+            if *n == 0 {
+                self.busy.remove(part);
+            }
+        }
+        self.any_inode_busy -= u32::from(c.any_inode);
+        for (fid, part) in c.parts {
+            self.mark(Cause::Own(fid, part));
+        }
+        if c.any_inode {
+            self.mark(Cause::OwnAnyInode);
+        }
+    }
+
+    fn forget(&mut self, token: Token, fid: Fid, part: Part, outcome: &Outcome) {
+        let alone = self.busy.get(&(fid, part)) == Some(&1) && self.overtaken(token, fid, part).is_none();
+        let Some(n) = self.nodes.get_mut(&fid) else { return };
+        // All the time from the start of the change: nobody else came in between.
+        let alone = alone && n.listed_since <= token.0;
+        match part {
+            Part::Attr => n.entry = None,
+            Part::Name(_) => {
+                let Some(d) = n.dir.as_mut() else { return };
+                for (_, name, was_absent) in
+                    outcome.touched.iter().filter(|t| t.0 == fid && name_part(&t.1) == part)
+                {
+                    let known = if *was_absent && alone { Known::Absent } else { Known::Unknown };
+                    if d.names.insert(name.clone(), known).is_none() {
+                        self.names += 1;
+                    }
+                }
+            }
+            Part::List => {
+                let Some(d) = n.dir.as_mut() else { return };
+                let kept = match (&outcome.removed, d.listing.as_mut()) {
+                    (Some(name), Some(l)) if alone => l.remove(name),
+                    _ => false,
+                };
+                if !kept {
+                    d.listing = None;
+                }
+            }
+        }
+    }
+
+    fn mark(&mut self, cause: Cause) {
+        self.count += 1;
+        self.marks.push_back(Mark { at: self.count, cause });
+        if self.marks.len() > MARKS_MAX
+            && let Some(m) = self.marks.pop_front()
+        {
+            self.floor = self.floor.max(m.at);
+        }
+    }
+
+    // leases that go
+
+    /// The server asks for this back: from here on nothing of it is used.
+    pub(crate) fn revoke(&mut self, item: &LeaseItem) {
+        self.mark(Cause::Revoked(item.fid, item.bits));
+        let Some(n) = self.nodes.get_mut(&item.fid) else { return };
+        if item.bits & bits::UPDATE != 0 && !planted::on(Bug::StaleAttrKept) {
+            n.entry = None;
+        }
+        if item.bits & bits::LOOKUP != 0 {
+            let dir = n.dir.take();
+            self.names -= dir.map_or(0, |d| d.names.len());
+        }
+        n.bits &= !item.bits;
+        if n.bits == 0 && !planted::on(Bug::StaleAttrKept) {
+            self.drop_node(item.fid);
+        }
+    }
+
+    /// Its place in the queue is left: [`Cache::shrink`] comes by.
+    fn drop_node(&mut self, fid: Fid) -> Option<Node> {
+        let n = self.nodes.remove(&fid)?;
+        self.names -= n.dir.as_ref().map_or(0, |d| d.names.len());
+        Some(n)
+    }
+
+    fn is_over(&self) -> bool {
+        self.nodes.len() > self.max_files || self.names > self.max_files.saturating_mul(NAMES_PER_FILE)
+    }
+
+    /// Makes room, a little more than is needed so that leases go back in batches. What is given back is not
+    /// used any more.
+    pub(crate) fn shrink(&mut self, now: Instant) -> Vec<LeaseItem> {
+        let mut out = Vec::new();
+        if self.queue.len() > 2 * self.nodes.len() + 1024 {
+            self.tidy_queue();
+        }
+        if !self.is_over() {
+            return out;
+        }
+        let spare = self.max_files / 32;
+        while self.nodes.len() + spare > self.max_files
+            || self.names + spare > self.max_files.saturating_mul(NAMES_PER_FILE)
+        {
+            let Some(fid) = self.queue.pop_front() else { break };
+            let Some(n) = self.nodes.get_mut(&fid) else { continue };
+            if n.used > n.queued {
+                // Used since it was looked at last: once more around.
+                n.queued = now.max(n.used);
+                self.queue.push_back(fid);
+                continue;
+            }
+            out.extend(self.give_up(fid));
+        }
+        out
+    }
+
+    /// A directory that was listed, removed and listed again stands in the queue more than once.
+    fn tidy_queue(&mut self) {
+        let mut seen = Set::default();
+        self.queue.retain(|f| self.nodes.contains_key(f) && seen.insert(*f));
+    }
+
+    /// Everything that was not used for so long.
+    pub(crate) fn expire(&mut self, now: Instant, age: Duration) -> Vec<LeaseItem> {
+        let old: Vec<Fid> =
+            self.nodes.iter().filter(|(_, n)| now.since(n.used) >= age).map(|(f, _)| *f).collect();
+        old.into_iter().filter_map(|f| self.give_up(f)).collect()
+    }
+
+    fn give_up(&mut self, fid: Fid) -> Option<LeaseItem> {
+        let n = self.drop_node(fid)?;
+        self.mark(Cause::GivenBack(fid));
+        Some(LeaseItem { fid, bits: bits::ALL, seq: n.seq })
+    }
+
+    /// Leases that were granted and are not wanted.
+    pub(crate) fn take_unwanted(&mut self) -> Vec<LeaseItem> {
+        std::mem::take(&mut self.unwanted)
+    }
+
+    // fetching ahead
+
+    /// A lookup in `dir` had to ask the server. Says where to fetch the directory from, and how many entries, if
+    /// that looks worth while; [`Cache::ahead_done`] must follow.
+    pub(crate) fn missed(&mut self, dir: Fid, max: usize) -> Option<(u64, usize)> {
+        let d = self.nodes.get_mut(&dir)?.dir.as_mut()?;
+        let a = &mut d.ahead;
+        a.misses += 1;
+        if a.misses < AHEAD_AFTER || a.running || a.done || max == 0 {
+            return None;
+        }
+        a.entries = if a.entries == 0 { AHEAD_FIRST } else { a.entries * 2 }.min(max);
+        (a.running, a.misses) = (true, 0);
+        Some((a.cookie, a.entries))
+    }
+
+    /// The directory was fetched up to `cookie`; `end`: that was all, or nothing more is to be had.
+    pub(crate) fn ahead_done(&mut self, dir: Fid, cookie: u64, end: bool) {
+        if let Some(d) = self.nodes.get_mut(&dir).and_then(|n| n.dir.as_mut()) {
+            d.ahead.cookie = cookie;
+            d.ahead.done |= end;
+            d.ahead.running = false;
+        }
+    }
+}
+
+/// A directory, a name, what that leads to, and the lease under which that is known.
+pub(crate) type Named = (Fid, Vec<u8>, Option<Fid>, Option<Grant>);
+
+/// What a change came to. Names of parts that are not in it are unknown afterwards.
+#[derive(Default, Debug)]
+pub(crate) struct Outcome {
+    /// Inodes as they are after it.
+    pub entries: Vec<Entry>,
+    /// Files that are no more.
+    pub gone: Vec<Fid>,
+    /// Names with what they lead to now.
+    pub names: Vec<Named>,
+    /// (directory, name, gone for certain) of every name that it may have changed.
+    pub touched: Vec<(Fid, Vec<u8>, bool)>,
+    /// A name was taken out of the directory, and nothing else happened to its order.
+    pub removed: Option<Vec<u8>>,
+    /// Nobody knows what became of it.
+    pub unknown: bool,
+}
+
+#[cfg(test)]
+#[path = "cache_tests.rs"]
+mod tests;

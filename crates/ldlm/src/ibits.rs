@@ -1,0 +1,197 @@
+//! The server's table of leases: which client may keep what it was shown of a file.
+//!
+//! A lease is (client, file) with bits, each shared or exclusive; it needs no number of its own. Grants carry a
+//! sequence number of one counter, so that "everything up to here" has a meaning when grants, callbacks and
+//! cancels cross each other. Nobody ever waits for a lease: what cannot be granted at this moment is shown and
+//! not granted. Who changes something first asks the other holders for what they have ([`Leases::conflicts`]),
+//! and marks the file ([`Leases::begin_revoke`]), so that nothing is granted on it until the change is made.
+//! How long that may take is the caller's business.
+
+use crate::table::Client;
+use model::planted::{self, Bug};
+use model::{Fid, Map, Set};
+use wire::msg::notify::LeaseItem;
+
+/// How a lease is held, or how a file is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Looks only: any number of clients at a time.
+    Shared,
+    /// Changes: no other client has anything.
+    Exclusive,
+}
+
+/// One client's lease on one file.
+#[derive(Clone, Copy, Debug)]
+struct Holder {
+    client: Client,
+    shared: u8,
+    exclusive: u8,
+    /// Of the newest grant.
+    seq: u64,
+}
+
+#[derive(Default)]
+struct File {
+    /// Sorted by client.
+    holders: Vec<Holder>,
+    /// Changes that wait for holders, or were just made.
+    revoking: u32,
+}
+
+impl File {
+    fn find(&self, client: Client) -> Result<usize, usize> {
+        self.holders.binary_search_by(|h| h.client.cmp(&client))
+    }
+
+    fn is_idle(&self) -> bool {
+        self.holders.is_empty() && self.revoking == 0
+    }
+}
+
+/// The table.
+pub struct Leases {
+    files: Map<Fid, File>,
+    clients: Map<Client, Set<Fid>>,
+    per_client_max: usize,
+    seq: u64,
+}
+
+impl Leases {
+    /// Sequence numbers start above `seq`; a client is granted at most `per_client_max` files at a time.
+    pub fn new(seq: u64, per_client_max: usize) -> Leases {
+        Leases { files: Map::default(), clients: Map::default(), per_client_max, seq }
+    }
+
+    /// The next sequence number, for what one answer grants.
+    pub fn next_seq(&mut self) -> u64 {
+        self.seq += 1;
+        self.seq
+    }
+
+    /// Those of `bits` that `client` may be granted now.
+    pub fn grantable(&self, client: Client, fid: Fid, bits: u8, mode: Mode) -> u8 {
+        let has = self.clients.get(&client);
+        if has.is_some_and(|s| s.len() >= self.per_client_max && !s.contains(&fid)) {
+            return 0;
+        }
+        let Some(f) = self.files.get(&fid) else { return bits };
+        if f.revoking > 0 && !planted::on(Bug::GrantWhileRevoking) {
+            return 0;
+        }
+        let others = f.holders.iter().filter(|h| h.client != client);
+        let taken =
+            others.fold(0, |t, h| t | h.exclusive | if mode == Mode::Exclusive { h.shared } else { 0 });
+        bits & !taken
+    }
+
+    /// Grants what [`Leases::grantable`] allowed.
+    pub fn grant(&mut self, client: Client, fid: Fid, bits: u8, mode: Mode, seq: u64) {
+        assert_eq!(self.grantable(client, fid, bits, mode), bits, "a lease on {fid} that conflicts");
+        let f = self.files.entry(fid).or_default();
+        let i = f.find(client).unwrap_or_else(|i| {
+            f.holders.insert(i, Holder { client, shared: 0, exclusive: 0, seq });
+            i
+        });
+        let h = &mut f.holders[i];
+        h.seq = h.seq.max(seq);
+        match mode {
+            Mode::Shared => h.shared |= bits & !h.exclusive,
+            Mode::Exclusive => {
+                h.exclusive |= bits;
+                h.shared &= !bits;
+            }
+        }
+        self.clients.entry(client).or_default().insert(fid);
+    }
+
+    /// What others than `by` hold that is in the way of using `bits` of a file in this mode.
+    pub fn conflicts(&self, by: Option<Client>, fid: Fid, bits: u8, mode: Mode) -> Vec<(Client, LeaseItem)> {
+        let Some(f) = self.files.get(&fid) else { return Vec::new() };
+        let of = |h: &Holder| bits & (h.exclusive | if mode == Mode::Exclusive { h.shared } else { 0 });
+        let others = f.holders.iter().filter(|h| by != Some(h.client) && of(h) != 0);
+        others.map(|h| (h.client, LeaseItem { fid, bits: of(h), seq: h.seq })).collect()
+    }
+
+    /// Nothing is granted on this file until as many [`Leases::end_revoke`]s follow.
+    pub fn begin_revoke(&mut self, fid: Fid) {
+        self.files.entry(fid).or_default().revoking += 1;
+    }
+
+    pub fn end_revoke(&mut self, fid: Fid) {
+        let f = self.files.get_mut(&fid).expect("a file that is being revoked is in the table");
+        f.revoking = f.revoking.checked_sub(1).expect("no more ends than begins");
+        if f.is_idle() {
+            self.files.remove(&fid);
+        }
+    }
+
+    /// `client` uses these bits no more, as far as they were granted up to `item.seq`. False if it has none.
+    pub fn cancel(&mut self, client: Client, item: &LeaseItem) -> bool {
+        let Some(f) = self.files.get_mut(&item.fid) else { return false };
+        let Ok(i) = f.find(client) else { return false };
+        let h = &mut f.holders[i];
+        if h.seq > item.seq {
+            return false;
+        }
+        h.shared &= !item.bits;
+        h.exclusive &= !item.bits;
+        if h.shared | h.exclusive == 0 {
+            f.holders.remove(i);
+            self.left(client, item.fid);
+        }
+        true
+    }
+
+    /// A client lost its last bit on a file.
+    fn left(&mut self, client: Client, fid: Fid) {
+        if self.files.get(&fid).is_some_and(File::is_idle) {
+            self.files.remove(&fid);
+        }
+        if let Some(s) = self.clients.get_mut(&client) {
+            s.remove(&fid);
+            if s.is_empty() {
+                self.clients.remove(&client);
+            }
+        }
+    }
+
+    /// A client is gone with all it had.
+    pub fn client_gone(&mut self, client: Client) {
+        for fid in self.clients.remove(&client).unwrap_or_default() {
+            let f = self.files.get_mut(&fid).expect("both tables hold the same leases");
+            let i = f.find(client).expect("both tables hold the same leases");
+            f.holders.remove(i);
+            if f.is_idle() {
+                self.files.remove(&fid);
+            }
+        }
+    }
+
+    /// A file is no more: nobody has anything of it.
+    pub fn file_gone(&mut self, fid: Fid) {
+        let Some(f) = self.files.get_mut(&fid) else { return };
+        for h in std::mem::take(&mut f.holders) {
+            self.left(h.client, fid);
+        }
+    }
+
+    /// Files on which a client has a lease.
+    pub fn count_of(&self, client: Client) -> usize {
+        self.clients.get(&client).map_or(0, Set::len)
+    }
+
+    /// Leases of all clients.
+    pub fn total(&self) -> usize {
+        self.clients.values().map(Set::len).sum()
+    }
+
+    /// Whether anybody holds anything of this file.
+    pub fn is_held(&self, fid: Fid) -> bool {
+        self.files.get(&fid).is_some_and(|f| !f.holders.is_empty())
+    }
+}
+
+#[cfg(test)]
+#[path = "ibits_tests.rs"]
+mod tests;

@@ -1,0 +1,246 @@
+//! What clients may keep of what they were shown: leases on directories' entries and on inodes.
+//!
+//! Answers grant leases, and never wait for one. A change first runs without being submitted; if other clients
+//! hold what it would change it is dropped, they are asked for their leases, and it runs again when they gave
+//! them back ([`Mdt::transact`]). What a change touches follows from the keys that it writes, so that no
+//! operation can forget to say it.
+//!
+//! Order against everything else: leases are granted and looked at under the lock of the core, like the reads
+//! and writes that they stand for; cancels need no order. A client's own leases are never in its way: it knows
+//! what it changes itself.
+
+use crate::schema::key;
+use crate::service::Mdt;
+use crate::shared::lock;
+use ldlm::{Leases, Mode};
+use model::limits::LEASES_PER_CLIENT_MAX_FILES;
+use model::planted::{self, Bug};
+use model::{Errno, Fid};
+use rpc::ClientId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::time::Duration;
+use wire::msg::lookup::{Grant, bits};
+use wire::msg::notify::{LEASE_ITEMS_MAX, LeaseItem, Notice, Notify};
+use world::select;
+
+/// A revocation that is not answered is sent again after so long: its connection may have broken.
+const SAY_AGAIN: Duration = Duration::from_secs(1);
+
+/// The table, and those who wait for it.
+pub struct LeaseState {
+    table: Mutex<Leases>,
+    /// Told whenever a lease is gone, or a client.
+    changed: world::sync::Notify,
+    /// Clients that depart: their requests wait for nobody any more.
+    leaving: Mutex<BTreeSet<ClientId>>,
+}
+
+impl LeaseState {
+    /// Sequence numbers grow over restarts, because epochs do.
+    pub fn new(epoch: u32) -> LeaseState {
+        assert!(epoch < 1 << 24, "sequence numbers have room for 2^24 epochs");
+        let table = Leases::new(u64::from(epoch) << 40, LEASES_PER_CLIENT_MAX_FILES);
+        LeaseState {
+            table: Mutex::new(table),
+            changed: world::sync::Notify::new(),
+            leaving: Mutex::default(),
+        }
+    }
+
+    /// What `client` may be granted of `bits`, to be made good with [`LeaseState::grant`] under the same lock of
+    /// the core. `seq` 0 gets a number.
+    pub fn offer(&self, client: ClientId, fid: Fid, bits: u8, seq: &mut u64) -> Option<Grant> {
+        let mut t = lock(&self.table);
+        let bits = t.grantable(client.0, fid, bits, Mode::Shared);
+        if bits == 0 {
+            return None;
+        }
+        if *seq == 0 {
+            *seq = t.next_seq();
+        }
+        Some(Grant { bits, seq: *seq })
+    }
+
+    /// What was offered is the client's.
+    pub fn grant(&self, client: ClientId, offers: &[(Fid, Grant)]) {
+        let mut t = lock(&self.table);
+        for (fid, g) in offers {
+            t.grant(client.0, *fid, g.bits, Mode::Shared, g.seq);
+        }
+    }
+
+    fn conflicts(&self, by: Option<ClientId>, wanted: &Touched) -> Vec<(ClientId, LeaseItem)> {
+        let t = lock(&self.table);
+        let of = |(fid, bits): (&Fid, &u8)| t.conflicts(by.map(|c| c.0), *fid, *bits, Mode::Exclusive);
+        wanted.iter().flat_map(of).map(|(c, i)| (ClientId(c), i)).collect()
+    }
+
+    /// Files that are no more.
+    pub fn files_gone(&self, gone: impl Iterator<Item = Fid>) {
+        let mut t = lock(&self.table);
+        gone.for_each(|fid| t.file_gone(fid));
+    }
+
+    /// A client's leases are gone. With `leaving` its requests give up waiting for others.
+    pub fn client_gone(&self, client: ClientId, leaving: bool) {
+        let mut l = lock(&self.leaving);
+        if leaving {
+            l.insert(client);
+        } else {
+            l.remove(&client);
+        }
+        drop(l);
+        lock(&self.table).client_gone(client.0);
+        self.changed.notify_waiters();
+    }
+
+    pub fn total(&self) -> usize {
+        lock(&self.table).total()
+    }
+}
+
+/// Parts of files that a transaction writes.
+pub type Touched = BTreeMap<Fid, u8>;
+
+/// What the keys of a transaction say that it changes.
+pub fn touched<'a>(keys: impl Iterator<Item = &'a Vec<u8>>) -> Touched {
+    let mut out = Touched::new();
+    for k in keys {
+        let (fid, bit) = match k[0] {
+            key::INODE => (key::parse_fid(k), bits::UPDATE),
+            key::XATTR => (key::parse_xattr(k).map(|x| x.0), bits::UPDATE),
+            key::DENTRY => (key::parse_dentry(k).map(|d| d.0), bits::LOOKUP),
+            // Nothing that leases cover: no client is shown it.
+            key::BACKPTR | key::REVERSE | key::REPLY | key::CLIENT | key::ORPHAN | key::OUTBOX
+            | key::LEASE | key::STATE => continue,
+            tag => unreachable!("a key of an unknown kind: {tag}"),
+        };
+        *out.entry(fid.expect("keys are well-formed")).or_default() |= bit;
+    }
+    out
+}
+
+/// Files on which nothing is granted until a change is through. The marks go with it.
+pub struct Marks<'a> {
+    leases: &'a LeaseState,
+    fids: Vec<Fid>,
+}
+
+impl<'a> Marks<'a> {
+    pub fn new(leases: &'a LeaseState) -> Marks<'a> {
+        Marks { leases, fids: Vec::new() }
+    }
+
+    fn set(&mut self, fids: impl Iterator<Item = Fid>) {
+        assert!(self.fids.is_empty(), "old marks are taken away first");
+        let mut t = lock(&self.leases.table);
+        for fid in fids {
+            t.begin_revoke(fid);
+            self.fids.push(fid);
+        }
+    }
+
+    /// Under the lock of the core: nobody is granted anything before the change is made or marks again.
+    pub fn clear(&mut self) {
+        if !self.fids.is_empty() {
+            let mut t = lock(&self.leases.table);
+            self.fids.drain(..).for_each(|fid| t.end_revoke(fid));
+        }
+    }
+
+    /// Whether others hold what is to be changed; then it is marked.
+    pub fn blocked(&mut self, by: Option<ClientId>, wanted: &Touched) -> bool {
+        if planted::on(Bug::RevokeNotSent) {
+            return false;
+        }
+        let held: BTreeSet<Fid> =
+            self.leases.conflicts(by, wanted).into_iter().map(|(_, i)| i.fid).collect();
+        self.set(held.iter().copied());
+        !held.is_empty()
+    }
+}
+
+impl Drop for Marks<'_> {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl Mdt {
+    /// Asks other clients for what is to be changed and waits until they gave it back; who does not answer in
+    /// time is evicted. `ENOTCONN` when the client that waits departs itself, `ESHUTDOWN` when the target stops.
+    pub(crate) async fn await_cancels(&self, by: Option<ClientId>, wanted: &Touched) -> Result<(), Errno> {
+        let start = self.world.now();
+        let mut asked: BTreeSet<(ClientId, Fid)> = BTreeSet::new();
+        let mut said = start;
+        loop {
+            let mut changed = Box::pin(self.shared.leases.changed.notified());
+            changed.as_mut().enable();
+            let held = self.shared.leases.conflicts(by, wanted);
+            if held.is_empty() {
+                return Ok(());
+            }
+            if by.is_some_and(|c| lock(&self.shared.leases.leaving).contains(&c)) {
+                return Err(Errno::ENOTCONN);
+            }
+            if *self.stopping.borrow() {
+                return Err(Errno::ESHUTDOWN);
+            }
+            let now = self.world.now();
+            self.give_up_on(&held, now.since(start) >= self.callback_timeout());
+            if now.since(said) >= SAY_AGAIN {
+                said = now;
+                asked.clear();
+            }
+            self.revoke(held.into_iter().filter(|(c, i)| asked.insert((*c, i.fid))));
+            let mut stopping = self.stopping.subscribe();
+            let stopped = async move { drop(stopping.wait_for(|s| *s).await) };
+            let rest = SAY_AGAIN.saturating_sub(now.since(said)).max(Duration::from_millis(1));
+            let _ = select(changed, select(stopped, self.world.sleep(rest))).await;
+        }
+    }
+
+    fn revoke(&self, items: impl Iterator<Item = (ClientId, LeaseItem)>) {
+        let mut of: BTreeMap<ClientId, Vec<LeaseItem>> = BTreeMap::new();
+        for (client, item) in items {
+            of.entry(client).or_default().push(item);
+        }
+        for (client, items) in of {
+            for part in items.chunks(LEASE_ITEMS_MAX) {
+                self.peers.notify(client, Notify::Revoke { items: part.to_vec() });
+            }
+        }
+    }
+
+    /// How long a client may take to give back a lease. By then one that is cut off has stopped using it.
+    fn callback_timeout(&self) -> Duration {
+        let wanted = Duration::from_secs(self.shared.params.number("lock_callback_timeout"));
+        wanted.max(self.peers.lease_life())
+    }
+
+    /// Who had its time is evicted. Who has no session (any more) is not there to use what it has.
+    fn give_up_on(&self, held: &[(ClientId, LeaseItem)], late: bool) {
+        let clients: BTreeSet<ClientId> = held.iter().map(|(c, _)| *c).collect();
+        for client in clients {
+            let there = if late { self.peers.condemn(client) } else { self.peers.has(client) };
+            if !there {
+                self.shared.leases.client_gone(client, false);
+            }
+        }
+    }
+
+    /// A client gave leases back.
+    pub(crate) fn cancelled(&self, client: ClientId, notice: Notice) {
+        let Notice::Cancelled { items } = notice;
+        let mut t = lock(&self.shared.leases.table);
+        let mut some = false;
+        for i in &items {
+            some |= t.cancel(client.0, i);
+        }
+        drop(t);
+        if some {
+            self.shared.leases.changed.notify_waiters();
+        }
+    }
+}
