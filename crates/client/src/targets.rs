@@ -168,7 +168,9 @@ impl ImportHooks for Hooks {
             return Vec::new();
         }
         // Leases of the target's former life.
-        fs.meta.clear();
+        if !model::planted::on(model::planted::Bug::CacheKeptOverRestart) {
+            fs.meta.clear();
+        }
         fs.reclaim_of(self.target.index)
     }
 

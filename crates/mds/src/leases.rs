@@ -125,11 +125,12 @@ pub fn touched<'a>(keys: impl Iterator<Item = &'a Vec<u8>>) -> Touched {
 pub struct Marks<'a> {
     leases: &'a LeaseState,
     fids: Vec<Fid>,
+    waited: bool,
 }
 
 impl<'a> Marks<'a> {
     pub fn new(leases: &'a LeaseState) -> Marks<'a> {
-        Marks { leases, fids: Vec::new() }
+        Marks { leases, fids: Vec::new(), waited: false }
     }
 
     fn set(&mut self, fids: impl Iterator<Item = Fid>) {
@@ -151,12 +152,13 @@ impl<'a> Marks<'a> {
 
     /// Whether others hold what is to be changed; then it is marked.
     pub fn blocked(&mut self, by: Option<ClientId>, wanted: &Touched) -> bool {
-        if planted::on(Bug::RevokeNotSent) {
+        if planted::on(Bug::RevokeNotSent) || (self.waited && planted::on(Bug::GrantWhileRevoking)) {
             return false;
         }
         let held: BTreeSet<Fid> =
             self.leases.conflicts(by, wanted).into_iter().map(|(_, i)| i.fid).collect();
         self.set(held.iter().copied());
+        self.waited |= !held.is_empty();
         !held.is_empty()
     }
 }

@@ -48,7 +48,7 @@ bugs! {
     NoExtentLock = 14,
     /// A change does not ask other clients for their leases.
     RevokeNotSent = 40,
-    /// A lease is granted on a file while others are asked for theirs.
+    /// A lease is granted on a file while others are asked for theirs, for a change that does not look again.
     GrantWhileRevoking = 41,
     /// A client answers a revocation before it drops what it keeps.
     CancelBeforeInvalidate = 42,
@@ -56,6 +56,8 @@ bugs! {
     StaleAttrKept = 43,
     /// A client keeps what an answer showed although it was asked for it back meanwhile.
     RaceRuleIgnored = 44,
+    /// A client keeps what a server granted before its restart.
+    CacheKeptOverRestart = 45,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

@@ -6,6 +6,7 @@ mod abort;
 mod bad_input;
 mod bench;
 mod coherence;
+mod coherence_names;
 mod kernel;
 mod kill;
 mod lfs_lctl;
