@@ -107,11 +107,7 @@ impl Done {
 
 impl Mdt {
     /// Runs a read-only operation of a client, which may be granted leases on what it sees.
-    pub(crate) fn read(
-        &self,
-        client: ClientId,
-        f: impl FnOnce(&mut Tx) -> Result<Vec<u8>, Errno>,
-    ) -> Done {
+    pub(crate) fn read(&self, client: ClientId, f: impl FnOnce(&mut Tx) -> Result<Vec<u8>, Errno>) -> Done {
         let core = self.core_read();
         let mut tx = Tx::new(self.db.view(), &core.opens, &self.shared);
         if core.clients.contains_key(&client) {

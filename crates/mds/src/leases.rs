@@ -112,8 +112,14 @@ pub fn touched<'a>(keys: impl Iterator<Item = &'a Vec<u8>>) -> Touched {
             key::XATTR => (key::parse_xattr(k).map(|x| x.0), bits::UPDATE),
             key::DENTRY => (key::parse_dentry(k).map(|d| d.0), bits::LOOKUP),
             // Nothing that leases cover: no client is shown it.
-            key::BACKPTR | key::REVERSE | key::REPLY | key::CLIENT | key::ORPHAN | key::OUTBOX
-            | key::LEASE | key::STATE => continue,
+            key::BACKPTR
+            | key::REVERSE
+            | key::REPLY
+            | key::CLIENT
+            | key::ORPHAN
+            | key::OUTBOX
+            | key::LEASE
+            | key::STATE => continue,
             tag => unreachable!("a key of an unknown kind: {tag}"),
         };
         *out.entry(fid.expect("keys are well-formed")).or_default() |= bit;
@@ -155,8 +161,7 @@ impl<'a> Marks<'a> {
         if planted::on(Bug::RevokeNotSent) || (self.waited && planted::on(Bug::GrantWhileRevoking)) {
             return false;
         }
-        let held: BTreeSet<Fid> =
-            self.leases.conflicts(by, wanted).into_iter().map(|(_, i)| i.fid).collect();
+        let held: BTreeSet<Fid> = self.leases.conflicts(by, wanted).into_iter().map(|(_, i)| i.fid).collect();
         self.set(held.iter().copied());
         self.waited |= !held.is_empty();
         !held.is_empty()

@@ -117,7 +117,8 @@ impl<'a> Tx<'a> {
 
     /// What this transaction did to inodes, for its client.
     pub fn changed(&mut self) -> Result<Changed, Errno> {
-        let fids: Vec<Fid> = self.pending.keys().filter(|k| k[0] == key::INODE).filter_map(|k| key::parse_fid(k)).collect();
+        let fids: Vec<Fid> =
+            self.pending.keys().filter(|k| k[0] == key::INODE).filter_map(|k| key::parse_fid(k)).collect();
         let mut out = Changed { entries: Vec::new(), gone: Vec::new() };
         for fid in fids {
             match self.try_inode(fid)? {

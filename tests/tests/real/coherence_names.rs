@@ -29,7 +29,11 @@ fn attributes_changed_on_one_mount_are_seen_on_the_other() -> Result<()> {
         for (kind, make) in [("dir", true), ("file", false)] {
             let name = format!("{kind}{r}");
             let (x, y) = (a.join(&name), b.join(&name));
-            if make { fs::create_dir(&x)? } else { fs::write(&x, b"1234")? }
+            if make {
+                fs::create_dir(&x)?
+            } else {
+                fs::write(&x, b"1234")?
+            }
             for i in 0..20u32 {
                 let (by, seen) = if i % 2 == 0 { (&x, &y) } else { (&y, &x) };
                 // Both look, so that both have something to lose.
@@ -187,7 +191,11 @@ fn a_large_directory_changes_while_it_is_listed() -> Result<()> {
                         ensure!(seen.insert(name.clone()), "round {r}: {name:?} is listed twice");
                     }
                 }
-                ensure!(seen.len() == steady, "round {r}: {} of {steady} steady names are listed", seen.len());
+                ensure!(
+                    seen.len() == steady,
+                    "round {r}: {} of {steady} steady names are listed",
+                    seen.len()
+                );
             }
             Ok(())
         });

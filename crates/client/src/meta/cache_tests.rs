@@ -216,7 +216,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 enum Request {
-    Inode(Token, Entry),
+    Inode(Token, Box<Entry>),
     Name(Token, Option<Fid>, Option<Grant>),
 }
 
@@ -239,7 +239,8 @@ proptest! {
                 Step::Read => {
                     s.seq += 1;
                     s.held[0] = Some(s.seq);
-                    asked.push(Request::Inode(c.token(), entry(1, s.version, grant(bits::UPDATE, s.seq))));
+                    let e = entry(1, s.version, grant(bits::UPDATE, s.seq));
+                    asked.push(Request::Inode(c.token(), Box::new(e)));
                 }
                 Step::Look => {
                     s.seq += 1;

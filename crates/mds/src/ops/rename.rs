@@ -7,8 +7,8 @@ use crate::tx::{Dentry, Found, Tx};
 use model::perm::{self, MAY_WRITE};
 use model::planted::{self, Bug};
 use model::{Errno, Fid};
-use wire::msg::unlink::Changed;
 use wire::msg::rename::{RENAME_EXCHANGE, RENAME_NOREPLACE, Rename};
+use wire::msg::unlink::Changed;
 
 /// No path is deeper: the ancestor walk of a damaged tree ends here.
 const DEPTH_MAX: usize = 1 << 20;
