@@ -186,6 +186,9 @@ impl Mdt {
             changed.as_mut().enable();
             let held = self.shared.leases.conflicts(by, wanted);
             if held.is_empty() {
+                if planted::on(Bug::GrantWhileRevoking) {
+                    self.world.sleep(Duration::from_millis(2)).await;
+                }
                 return Ok(());
             }
             if by.is_some_and(|c| lock(&self.shared.leases.leaving).contains(&c)) {
