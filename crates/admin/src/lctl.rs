@@ -13,6 +13,7 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "device_list", run: dl::run, usage: dl::USAGE },
     Subcommand { name: "dl", run: dl::run, usage: dl::USAGE },
     Subcommand { name: "get_param", run: get_param::run, usage: get_param::USAGE },
+    Subcommand { name: "help_param", run: get_param::run_help, usage: get_param::USAGE_HELP },
     Subcommand { name: "list_nids", run: list_nids::run, usage: list_nids::USAGE },
     Subcommand { name: "list_param", run: get_param::run_list, usage: get_param::USAGE_LIST },
     Subcommand { name: "ping", run: ping::run, usage: ping::USAGE },

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use client::control::{self, MountName, Name, Reply, Request};
 use model::Errno;
+use model::param::ParamInfo;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -31,6 +32,10 @@ pub enum DaemonRequest {
         name: String,
         value: String,
         delete: bool,
+    },
+    /// What parameters mean: [`DaemonReply::ParamInfos`].
+    HelpParam {
+        pattern: String,
     },
 }
 
@@ -65,6 +70,7 @@ pub enum DaemonReply {
     Status(DaemonStatus),
     Params(Vec<(String, String)>),
     Error { errno: i32, message: String },
+    ParamInfos(Vec<ParamInfo>),
 }
 
 /// A daemon that answers on its control socket.

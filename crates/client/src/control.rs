@@ -25,6 +25,7 @@
 //! Numbers are little-endian. A reply larger than one buffer is fetched in parts: [`call`] does that.
 
 use crate::TargetState;
+use model::param::ParamInfo;
 use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectAttr, TargetId};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -146,6 +147,8 @@ pub enum Request {
     ListParam { pattern: String },
     /// Sets one parameter of this client daemon (exact name). Root only. [`Reply::Done`].
     SetParam { name: String, value: String },
+    /// What the parameters mean whose names match the shell glob: [`Reply::ParamInfos`].
+    HelpParam { pattern: String },
 }
 
 /// What came of a request.
@@ -261,6 +264,7 @@ pub enum Reply {
     Targets(Vec<Target>),
     Space(Vec<TargetSpace>),
     Params(Vec<(String, String)>),
+    ParamInfos(Vec<ParamInfo>),
 }
 
 /// Opens a file or directory for [`call`]. Does not follow a final symbolic link that points nowhere, does not

@@ -1,18 +1,21 @@
 //! The mount's part of the parameter tree: `osc.*`, `mdc.*`, `llite.*` and so on, under Lustre's names.
 //!
-//! Each parameter is declared once, in [`DECLARED`]; documentation and completion are made from it.
+//! Each parameter is one entry of [`TABLE`]: whose it is, its name, unit, bounds, default and help, how to get it
+//! and how to set it. Everything else (`lctl get_param`, `set_param`, `help_param`, permanent settings) is made from
+//! it.
 
-use crate::targets::{PAGE_BYTES, Target, state_name};
+use crate::targets::{PAGE_BYTES, RPCS_IN_FLIGHT_DEFAULT, Target, state_name};
 use crate::{Fs, R};
 use model::limits::{JOBID_MAX_BYTES, LEASES_PER_CLIENT_MAX_FILES, RPC_BULK_MAX_BYTES, SLOTS_PER_SESSION};
-use model::param::{PARAM_TEXT_MAX_BYTES, ParamDecl, ParamKind, glob_match};
+use model::param::{PARAM_TEXT_MAX_BYTES, ParamDecl, ParamInfo, ParamValue, glob_match};
 use model::{Errno, TargetId, TargetKind};
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// Whose parameter it is: the part of the name before the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Owner {
+pub(crate) enum Owner {
     /// No device: `version`.
     Global,
     /// `llite.FS-INSTANCE`: the mount.
@@ -23,140 +26,407 @@ pub enum Owner {
     Lmv,
     /// `mgc.MGCNID`.
     Mgc,
+    /// `osc.FS-OSTxxxx-osc-INSTANCE`, one for each object target.
+    Osc,
+    /// `mdc.FS-MDTxxxx-mdc-INSTANCE`, one for each metadata target.
+    Mdc,
     /// `ldlm.namespaces.FS-MDT0000-mdc-INSTANCE`: leases on names and attributes.
     Ldlm,
-    /// `osc.FS-OSTxxxx-osc-INSTANCE`, `mdc.FS-MDTxxxx-mdc-INSTANCE`, one for each target.
-    Osc,
-    Mdc,
+    /// Each of `osc` and `mdc`.
+    Client,
+    /// Each of `osc`, `mdc` and `mgc`.
+    Session,
 }
 
-const TEXT: ParamKind = ParamKind::Text;
-const RPCS: ParamKind = ParamKind::Number { min: 1, max: SLOTS_PER_SESSION as u64 };
-const PAGES: ParamKind = ParamKind::Number { min: 1, max: (RPC_BULK_MAX_BYTES / PAGE_BYTES) as u64 };
-
-const fn read(name: &'static str, description: &'static str) -> ParamDecl {
-    ParamDecl { name, kind: TEXT, unit: "", default: "", writable: false, description }
+impl Owner {
+    /// Whether an entry of this owner is one of `device`'s.
+    fn covers(self, device: Owner) -> bool {
+        match self {
+            Owner::Client => matches!(device, Owner::Osc | Owner::Mdc),
+            Owner::Session => matches!(device, Owner::Osc | Owner::Mdc | Owner::Mgc),
+            o => o == device,
+        }
+    }
 }
+
+type MountGet = fn(&Fs) -> String;
+type MountSet = fn(&Fs, ParamValue<'_>) -> R<()>;
+type TargetGet = fn(&Fs, &Target) -> String;
+type TargetSet = fn(&Fs, &Arc<Target>, ParamValue<'_>) -> R<()>;
+
+#[derive(Clone, Copy)]
+enum Access {
+    Mount(MountGet, Option<MountSet>),
+    Target(TargetGet, Option<TargetSet>),
+}
+
+/// An entry of the table.
+pub(crate) struct Param {
+    owner: Owner,
+    decl: ParamDecl,
+    access: Access,
+}
+
+const fn mount(owner: Owner, decl: ParamDecl, get: MountGet) -> Param {
+    Param { owner, decl, access: Access::Mount(get, None) }
+}
+
+const fn mount_rw(owner: Owner, decl: ParamDecl, get: MountGet, set: MountSet) -> Param {
+    Param { owner, decl, access: Access::Mount(get, Some(set)) }
+}
+
+const fn target(owner: Owner, decl: ParamDecl, get: TargetGet) -> Param {
+    Param { owner, decl, access: Access::Target(get, None) }
+}
+
+const fn target_rw(owner: Owner, decl: ParamDecl, get: TargetGet, set: TargetSet) -> Param {
+    Param { owner, decl, access: Access::Target(get, Some(set)) }
+}
+
+use Owner::{Client, Global, Ldlm, Llite, Lmv, Lov, Mdc, Osc, Session};
 
 const fn number(
     name: &'static str,
-    kind: ParamKind,
+    range: (u64, u64),
     unit: &'static str,
     default: &'static str,
-    description: &'static str,
+    help: &'static str,
 ) -> ParamDecl {
-    ParamDecl { name, kind, unit, default, writable: true, description }
+    ParamDecl::number(name, range, unit, default, help)
 }
 
-const fn text(name: &'static str, default: &'static str, description: &'static str) -> ParamDecl {
-    ParamDecl { name, kind: TEXT, unit: "", default, writable: true, description }
+const fn shown(name: &'static str, help: &'static str) -> ParamDecl {
+    ParamDecl::shown(name, "", help)
 }
+
+const PAGES_MAX: u64 = (RPC_BULK_MAX_BYTES / PAGE_BYTES) as u64;
+const RPCS: &str = "Requests to this target that are under way at a time.";
+const _: () = assert!(RPCS_IN_FLIGHT_DEFAULT == 32, "the defaults below say so");
 
 /// Every parameter of a mount.
-pub const DECLARED: &[(Owner, ParamDecl)] = &[
-    (Owner::Global, read("version", "Version of this program.")),
-    (
-        Owner::Global,
-        text("jobid_var", "disable", "Where the job id of requests comes from: disable or nodelocal."),
+pub(crate) const TABLE: &[Param] = &[
+    mount(Global, shown("version", "Version of this program."), |_| env!("CARGO_PKG_VERSION").to_string()),
+    mount_rw(
+        Global,
+        ParamDecl::text(
+            "jobid_var",
+            "disable",
+            "Where the job id of requests comes from: disable or nodelocal.",
+        ),
+        |fs| fs.params.lock().0.clone(),
+        |fs, v| match v.text {
+            "disable" | "nodelocal" => {
+                fs.params.lock().0 = v.text.to_string();
+                Ok(())
+            }
+            _ => Err(Errno::EINVAL),
+        },
     ),
-    (
-        Owner::Global,
-        text(
+    mount_rw(
+        Global,
+        ParamDecl::text(
             "jobid_name",
             "%u",
             "Job id with jobid_var=nodelocal: %u user, %g group, %p process, %% a percent sign.",
         ),
+        |fs| fs.params.lock().1.clone(),
+        |fs, v| {
+            if !(1..=JOBID_MAX_BYTES).contains(&v.text.len()) {
+                return Err(Errno::EINVAL);
+            }
+            fs.params.lock().1 = v.text.to_string();
+            Ok(())
+        },
     ),
-    (Owner::Llite, read("uuid", "UUID under which the servers know this mount.")),
-    (Owner::Llite, read("fstype", "Type of the file system.")),
-    (Owner::Llite, read("client_type", "Always local client.")),
-    (
-        Owner::Llite,
-        text("stats", "", "Calls by kind with their times in microseconds; writing anything clears them."),
+    mount(Llite, shown("uuid", "UUID under which the servers know this mount."), |fs| uuid_text(&fs.uuid)),
+    mount(Llite, shown("fstype", "Type of the file system."), |_| "nacre".to_string()),
+    mount(Llite, shown("client_type", "Always local client."), |_| "local client".to_string()),
+    mount_rw(
+        Llite,
+        ParamDecl::text(
+            "stats",
+            "",
+            "Calls by kind with their times in microseconds. Writing anything clears them.",
+        ),
+        |fs| fs.stats.text(fs.world.wall()),
+        |fs, _| {
+            fs.stats.clear(fs.world.wall());
+            Ok(())
+        },
     ),
-    (
-        Owner::Llite,
-        read(
+    mount_rw(
+        Llite,
+        ParamDecl::text(
+            "extents_stats",
+            "0",
+            "Sizes of reads and writes. Counted once something was written here; 0 or disable ends it.",
+        ),
+        |fs| fs.stats.extents_text(fs.world.wall()),
+        |fs, v| {
+            fs.stats.count_extents(!matches!(v.text, "0" | "disable" | "disabled" | "n"), fs.world.wall());
+            Ok(())
+        },
+    ),
+    mount(
+        Llite,
+        shown(
             "meta_cache",
             "Names and attributes kept: answers from the cache and not, leases given back, fetched ahead.",
         ),
+        meta_cache,
     ),
-    (
-        Owner::Llite,
+    mount_rw(
+        Llite,
         number(
             "statahead_max",
-            ParamKind::Number { min: 0, max: 1 << 20 },
+            (0, 1 << 20),
             "entries",
             "8192",
             "Entries of a directory fetched at most at a time because its names are looked up one by one; 0: none.",
         ),
+        |fs| fs.meta.statahead_max.load(Relaxed).to_string(),
+        |fs, v| {
+            fs.meta.statahead_max.store(v.number, Relaxed);
+            Ok(())
+        },
     ),
-    (
-        Owner::Ldlm,
-        text(
+    mount_rw(
+        Ldlm,
+        ParamDecl::text(
             "lru_size",
             "131072",
             "Files of which names and attributes are kept; 'clear' gives all leases back now.",
         ),
+        |fs| fs.meta.max_files().to_string(),
+        |fs, v| {
+            if v.text == "clear" {
+                fs.drop_leases();
+                return Ok(());
+            }
+            let files: usize = v.text.parse().map_err(|_| Errno::EINVAL)?;
+            if files > LEASES_PER_CLIENT_MAX_FILES / 2 {
+                return Err(Errno::ERANGE);
+            }
+            fs.set_lru_files(files);
+            Ok(())
+        },
     ),
-    (
-        Owner::Ldlm,
+    mount_rw(
+        Ldlm,
         number(
             "lru_max_age",
-            ParamKind::Number { min: 1, max: u64::MAX },
+            (1, u64::MAX),
             "ms",
             "3900000",
             "Leases that were not used for so long are given back.",
         ),
+        |fs| fs.meta.max_age.load(Relaxed).to_string(),
+        |fs, v| {
+            fs.meta.max_age.store(v.number, Relaxed);
+            Ok(())
+        },
     ),
-    (Owner::Ldlm, read("lock_count", "Files on which this mount has a lease.")),
-    (Owner::Llite, read("open_files", "Files that are open on this mount.")),
-    (Owner::Lov, read("numobd", "Object targets in the target map.")),
-    (Owner::Lov, read("activeobd", "Object targets that are not deactivated.")),
-    (Owner::Lov, read("target_obd", "The object targets with index, UUID and whether they are active.")),
-    (Owner::Lmv, read("numobd", "Metadata targets in the target map.")),
-    (Owner::Lmv, read("activeobd", "Metadata targets that are not deactivated.")),
-    (Owner::Lmv, read("target_obd", "The metadata targets with index, UUID and whether they are active.")),
-    (Owner::Mgc, read("state", "State of the session with the MGS.")),
-    (Owner::Mgc, read("import", "The session with the MGS.")),
-    (Owner::Osc, read("state", "State of the session.")),
-    (Owner::Osc, read("import", "The session: target, state, addresses.")),
-    (Owner::Osc, read("ost_server_uuid", "UUID of the target and state of the session.")),
-    (Owner::Osc, read("ost_conn_uuid", "NID the target is reached at.")),
-    (
-        Owner::Osc,
-        number("active", ParamKind::Flag, "", "1", "0: calls to this target fail with EIO at once."),
+    mount(Ldlm, shown("lock_count", "Files on which this mount has a lease."), |fs| {
+        fs.meta.lease_count().to_string()
+    }),
+    mount(Llite, shown("open_files", "Files that are open on this mount."), |fs| {
+        fs.opens.records().len().to_string()
+    }),
+    mount(Lov, shown("numobd", "Object targets in the target map."), |fs| {
+        number_of(fs, TargetKind::Ost, false)
+    }),
+    mount(Lov, shown("activeobd", "Object targets that are not deactivated."), |fs| {
+        number_of(fs, TargetKind::Ost, true)
+    }),
+    mount(
+        Lov,
+        shown("target_obd", "The object targets with index, UUID and whether they are active."),
+        |fs| target_obd(fs, TargetKind::Ost),
     ),
-    (
-        Owner::Osc,
+    mount(Lmv, shown("numobd", "Metadata targets in the target map."), |fs| {
+        number_of(fs, TargetKind::Mdt, false)
+    }),
+    mount(Lmv, shown("activeobd", "Metadata targets that are not deactivated."), |fs| {
+        number_of(fs, TargetKind::Mdt, true)
+    }),
+    mount(
+        Lmv,
+        shown("target_obd", "The metadata targets with index, UUID and whether they are active."),
+        |fs| target_obd(fs, TargetKind::Mdt),
+    ),
+    target(Session, shown("state", "State of the session."), |_, t| {
+        format!("current_state: {}", state_name(t.import.state()))
+    }),
+    target(
+        Session,
+        shown("import", "The session: target, state, addresses, requests, estimates of service times."),
+        import_text,
+    ),
+    target(Osc, shown("ost_server_uuid", "UUID of the target and state of the session."), server_uuid),
+    target(Mdc, shown("mds_server_uuid", "UUID of the target and state of the session."), server_uuid),
+    target(Osc, shown("ost_conn_uuid", "NID the target is reached at."), conn_uuid),
+    target(Mdc, shown("mds_conn_uuid", "NID the target is reached at."), conn_uuid),
+    target_rw(
+        Client,
+        ParamDecl::flag("active", "1", "0: calls to this target fail with EIO at once."),
+        |_, t| u8::from(t.is_active()).to_string(),
+        |_, t, v| {
+            t.set_active(v.number == 1);
+            Ok(())
+        },
+    ),
+    target_rw(
+        Osc,
+        number("max_rpcs_in_flight", (1, SLOTS_PER_SESSION as u64), "requests", "32", RPCS),
+        |_, t| t.turns.limit().to_string(),
+        |fs, t, v| {
+            t.turns.set_limit(v.number as usize, &fs.world);
+            Ok(())
+        },
+    ),
+    target_rw(
+        Mdc,
+        number("max_rpcs_in_flight", (2, SLOTS_PER_SESSION as u64), "requests", "32", RPCS),
+        |_, t| t.turns.limit().to_string(),
+        set_mdc_rpcs,
+    ),
+    target_rw(
+        Mdc,
         number(
-            "max_rpcs_in_flight",
-            RPCS,
+            "max_mod_rpcs_in_flight",
+            (1, SLOTS_PER_SESSION as u64 - 1),
             "requests",
-            "32",
-            "Requests to this target that are under way at a time.",
+            "31",
+            "Requests that change something, of those under way at a time; fewer than max_rpcs_in_flight.",
         ),
+        |_, t| t.mod_turns.limit().to_string(),
+        |fs, t, v| {
+            if v.number as usize >= t.turns.limit() {
+                return Err(Errno::ERANGE);
+            }
+            t.mod_turns.set_limit(v.number as usize, &fs.world);
+            Ok(())
+        },
     ),
-    (Owner::Osc, number("max_pages_per_rpc", PAGES, "pages of 4 KiB", "1024", "Most data in one request.")),
-    (Owner::Mdc, read("state", "State of the session.")),
-    (Owner::Mdc, read("import", "The session: target, state, addresses.")),
-    (Owner::Mdc, read("mds_server_uuid", "UUID of the target and state of the session.")),
-    (Owner::Mdc, read("mds_conn_uuid", "NID the target is reached at.")),
-    (
-        Owner::Mdc,
-        number("active", ParamKind::Flag, "", "1", "0: calls to this target fail with EIO at once."),
-    ),
-    (
-        Owner::Mdc,
+    target_rw(
+        Osc,
         number(
-            "max_rpcs_in_flight",
-            RPCS,
-            "requests",
-            "32",
-            "Requests to this target that are under way at a time.",
+            "max_pages_per_rpc",
+            (1, PAGES_MAX),
+            "pages",
+            "1024",
+            "Most data in one request, in pages of 4 KiB.",
         ),
+        |_, t| (t.bulk_bytes() / PAGE_BYTES).to_string(),
+        |_, t, v| {
+            t.set_bulk_bytes(v.number as usize * PAGE_BYTES);
+            Ok(())
+        },
+    ),
+    target_rw(
+        Session,
+        ParamDecl::text("stats", "", CLEARED_STATS),
+        |fs, t| t.meter.stats_text(fs.world.wall()),
+        |fs, t, _| {
+            t.meter.clear_stats(fs.world.wall());
+            Ok(())
+        },
+    ),
+    target_rw(
+        Osc,
+        ParamDecl::text(
+            "rpc_stats",
+            "",
+            "Data requests by pages, number under way and offset. Writing anything clears it.",
+        ),
+        |fs, t| t.meter.data_text(fs.world.wall()),
+        |fs, t, _| {
+            t.meter.clear_rpcs(fs.world.wall());
+            Ok(())
+        },
+    ),
+    target_rw(
+        Mdc,
+        ParamDecl::text(
+            "rpc_stats",
+            "",
+            "Changing requests by number under way. Writing anything clears it.",
+        ),
+        |fs, t| t.meter.modify_text(fs.world.wall()),
+        |fs, t, _| {
+            t.meter.clear_rpcs(fs.world.wall());
+            Ok(())
+        },
     ),
 ];
+
+const CLEARED_STATS: &str =
+    "Requests by kind with their times in microseconds. Writing anything clears them.";
+
+fn meta_cache(fs: &Fs) -> String {
+    let m = &fs.meta;
+    let n = |c: &AtomicU64| c.load(Relaxed);
+    format!(
+        "hits: {}\nmisses: {}\nrevoked: {}\nfetched_ahead: {}",
+        n(&m.hits),
+        n(&m.misses),
+        n(&m.revoked),
+        n(&m.fetched_ahead)
+    )
+}
+
+fn number_of(fs: &Fs, kind: TargetKind, active: bool) -> String {
+    fs.targets.of_kind(kind).iter().filter(|t| !active || t.is_active()).count().to_string()
+}
+
+fn target_obd(fs: &Fs, kind: TargetKind) -> String {
+    let line = |t: &Arc<Target>| {
+        let state = if t.is_active() { "ACTIVE" } else { "INACTIVE" };
+        format!("{}: {}_UUID {state}", t.id.index, t.id.label(&fs.opt.fsname))
+    };
+    fs.targets.of_kind(kind).iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn server_uuid(fs: &Fs, t: &Target) -> String {
+    format!("{}_UUID\t{}", t.id.label(&fs.opt.fsname), state_name(t.import.state()))
+}
+
+fn conn_uuid(_: &Fs, t: &Target) -> String {
+    t.import.current_nid().to_string()
+}
+
+/// Changing requests always leave room for another: those are pushed down with the limit of all.
+fn set_mdc_rpcs(fs: &Fs, t: &Arc<Target>, v: ParamValue<'_>) -> R<()> {
+    let n = v.number as usize;
+    if t.mod_turns.limit() >= n {
+        t.mod_turns.set_limit(n - 1, &fs.world);
+    }
+    t.turns.set_limit(n, &fs.world);
+    Ok(())
+}
+
+/// YAML, with Lustre's words.
+fn import_text(fs: &Fs, t: &Target) -> String {
+    let label = t.id.label(&fs.opt.fsname);
+    let nids: Vec<String> = t.nids().iter().map(ToString::to_string).collect();
+    let (in_flight, queued) = t.import.load();
+    let mut s = format!(
+        "import:\n    name: {label}\n    target: {label}_UUID\n    state: {}\n    instance: {}\n    connection:\n       \
+         failover_nids: [ {} ]\n       current_connection: {}\n    recoveries: {}\n    rpcs:\n       \
+         inflight: {in_flight}\n       waiting: {queued}\n       avg_waittime: {} usec\n    transactions:\n       \
+         peer_committed: {}\n",
+        state_name(t.import.state()),
+        t.import.epoch(),
+        nids.join(", "),
+        t.import.current_nid(),
+        t.recoveries.load(Relaxed),
+        t.meter.mean_wait_us(),
+        t.import.last_committed(),
+    );
+    let _ = write!(s, "{}", t.meter.averages());
+    s.truncate(s.trim_end().len());
+    s
+}
 
 /// Settings that belong to the mount as a whole.
 pub(crate) struct Params {
@@ -168,9 +438,13 @@ impl Params {
         Params { jobid: Mutex::new(("disable".to_string(), "%u".to_string())) }
     }
 
+    fn lock(&self) -> std::sync::MutexGuard<'_, (String, String)> {
+        self.jobid.lock().expect("no panic while locked")
+    }
+
     /// The job id that requests of this caller carry.
     pub(crate) fn jobid(&self, call: &crate::Call) -> String {
-        let j = self.jobid.lock().expect("no panic while locked");
+        let j = self.lock();
         if j.0 == "nodelocal" { expand_jobid(&j.1, call) } else { String::new() }
     }
 }
@@ -198,14 +472,32 @@ fn expand_jobid(format: &str, call: &crate::Call) -> String {
 /// One parameter of one device.
 struct Item {
     name: String,
-    owner: Owner,
-    decl: ParamDecl,
+    param: &'static Param,
     target: Option<Arc<Target>>,
 }
 
+impl Item {
+    fn value(&self, fs: &Fs) -> String {
+        match (self.param.access, &self.target) {
+            (Access::Mount(get, _), _) => get(fs),
+            (Access::Target(get, _), Some(t)) => get(fs, t),
+            (Access::Target(..), None) => unreachable!("{} belongs to a target", self.name),
+        }
+    }
+
+    fn set(&self, fs: &Fs, value: &str) -> R<()> {
+        let v = self.param.decl.check(value)?;
+        match (self.param.access, &self.target) {
+            (Access::Mount(_, Some(set)), _) => set(fs, v),
+            (Access::Target(_, Some(set)), Some(t)) => set(fs, t, v),
+            _ => Err(Errno::EACCES),
+        }
+    }
+}
+
 impl Fs {
-    /// Every parameter this mount has now.
-    fn param_items(&self) -> Vec<Item> {
+    /// Every parameter this mount has now whose name matches the glob, in the tree's order.
+    fn param_items(&self, pattern: &str) -> Vec<Item> {
         let (fs, inst) = (&self.opt.fsname, self.instance());
         let mut devices: Vec<(Owner, String, Option<Arc<Target>>)> = vec![
             (Owner::Global, String::new(), None),
@@ -225,89 +517,24 @@ impl Fs {
         }
         let mut out = Vec::new();
         for (owner, prefix, target) in devices {
-            for (_, decl) in DECLARED.iter().filter(|d| d.0 == owner) {
-                out.push(Item {
-                    name: format!("{prefix}{}", decl.name),
-                    owner,
-                    decl: *decl,
-                    target: target.clone(),
-                });
+            for param in TABLE.iter().filter(|p| p.owner.covers(owner)) {
+                let name = format!("{prefix}{}", param.decl.name);
+                if glob_match(pattern, &name) {
+                    out.push(Item { name, param, target: target.clone() });
+                }
             }
         }
         out
     }
 
-    fn param_value(&self, i: &Item) -> String {
-        match (&i.target, i.decl.name) {
-            (Some(t), name) => self.target_param(t, name),
-            (None, "version") => env!("CARGO_PKG_VERSION").to_string(),
-            (None, "jobid_var") => self.params.jobid.lock().expect("no panic while locked").0.clone(),
-            (None, "jobid_name") => self.params.jobid.lock().expect("no panic while locked").1.clone(),
-            (None, "uuid") => uuid_text(&self.uuid),
-            (None, "fstype") => "nacre".to_string(),
-            (None, "client_type") => "local client".to_string(),
-            (None, "stats") => self.stats.text(self.world.wall()),
-            (None, "meta_cache") => {
-                let m = &self.meta;
-                let n = |c: &AtomicU64| c.load(Relaxed);
-                format!(
-                    "hits: {}\nmisses: {}\nrevoked: {}\nfetched_ahead: {}",
-                    n(&m.hits),
-                    n(&m.misses),
-                    n(&m.revoked),
-                    n(&m.fetched_ahead)
-                )
-            }
-            (None, "statahead_max") => self.meta.statahead_max.load(Relaxed).to_string(),
-            (None, "lru_max_age") => self.meta.max_age.load(Relaxed).to_string(),
-            (None, "lru_size") => self.meta.max_files().to_string(),
-            (None, "lock_count") => self.meta.lease_count().to_string(),
-            (None, "open_files") => self.opens.records().len().to_string(),
-            (None, name) => {
-                let kind = if i.owner == Owner::Lov { TargetKind::Ost } else { TargetKind::Mdt };
-                let all = self.targets.of_kind(kind);
-                match name {
-                    "numobd" => all.len().to_string(),
-                    "activeobd" => all.iter().filter(|t| t.is_active()).count().to_string(),
-                    _ => {
-                        let line = |t: &Arc<Target>| {
-                            let state = if t.is_active() { "ACTIVE" } else { "INACTIVE" };
-                            format!("{}: {}_UUID {state}", t.id.index, t.id.label(&self.opt.fsname))
-                        };
-                        all.iter().map(line).collect::<Vec<_>>().join("\n")
-                    }
-                }
-            }
-        }
-    }
-
-    fn target_param(&self, t: &Target, name: &str) -> String {
-        let state = state_name(t.import.state());
-        let label = t.id.label(&self.opt.fsname);
-        match name {
-            "active" => u8::from(t.is_active()).to_string(),
-            "max_rpcs_in_flight" => t.rpcs_in_flight().to_string(),
-            "max_pages_per_rpc" => (t.bulk_bytes() / PAGE_BYTES).to_string(),
-            "state" => format!("current_state: {state}"),
-            "ost_server_uuid" | "mds_server_uuid" => format!("{label}_UUID\t{state}"),
-            "ost_conn_uuid" | "mds_conn_uuid" => t.import.current_nid().to_string(),
-            _ => {
-                let nids: Vec<String> = t.nids().iter().map(ToString::to_string).collect();
-                format!(
-                    "import:\n    name: {label}\n    target: {label}_UUID\n    state: {state}\n    connection:\n       \
-                     failover_nids: [ {} ]\n       current_connection: {}\n    recoveries: {}",
-                    nids.join(", "),
-                    t.import.current_nid(),
-                    t.recoveries.load(Relaxed)
-                )
-            }
-        }
-    }
-
     /// Parameters whose dotted names match the glob, with their values, in the tree's order.
     pub fn get_param(&self, pattern: &str) -> Vec<(String, String)> {
-        let hits = self.param_items().into_iter().filter(|i| glob_match(pattern, &i.name));
-        hits.map(|i| (i.name.clone(), self.param_value(&i))).collect()
+        self.param_items(pattern).into_iter().map(|i| (i.name.clone(), i.value(self))).collect()
+    }
+
+    /// What they mean, and what can be set.
+    pub fn help_param(&self, pattern: &str) -> Vec<ParamInfo> {
+        self.param_items(pattern).into_iter().map(|i| i.param.decl.info(i.name)).collect()
     }
 
     /// Sets a parameter, or all whose names match a glob. `ENOENT`: there is none; `EACCES`: it is read-only;
@@ -316,48 +543,11 @@ impl Fs {
         if value.len() > PARAM_TEXT_MAX_BYTES {
             return Err(Errno::EINVAL);
         }
-        let hits: Vec<Item> = self.param_items().into_iter().filter(|i| glob_match(name, &i.name)).collect();
+        let hits = self.param_items(name);
         if hits.is_empty() {
             return Err(Errno::ENOENT);
         }
-        for i in &hits {
-            self.set_item(i, value.trim())?;
-        }
-        Ok(())
-    }
-
-    fn set_item(&self, i: &Item, value: &str) -> R<()> {
-        if !i.decl.writable {
-            return Err(Errno::EACCES);
-        }
-        match (&i.target, i.decl.name) {
-            (Some(t), "active") => t.set_active(i.decl.parse(value)? == 1),
-            (Some(t), "max_rpcs_in_flight") => t.set_rpcs_in_flight(i.decl.parse(value)? as usize, self),
-            (Some(t), "max_pages_per_rpc") => t.set_bulk_bytes(parse_pages(&i.decl, value)? * PAGE_BYTES),
-            (None, "statahead_max") => {
-                self.meta.statahead_max.store(i.decl.parse(value)?, Relaxed);
-            }
-            (None, "lru_max_age") => {
-                self.meta.max_age.store(i.decl.parse(value)?, Relaxed);
-            }
-            (None, "lru_size") if value == "clear" => self.drop_leases(),
-            (None, "lru_size") => {
-                let files: usize = value.parse().map_err(|_| Errno::EINVAL)?;
-                if files > LEASES_PER_CLIENT_MAX_FILES / 2 {
-                    return Err(Errno::ERANGE);
-                }
-                self.set_lru_files(files);
-            }
-            (None, "stats") => self.stats.clear(self.world.wall()),
-            (None, "jobid_var") if matches!(value, "disable" | "nodelocal") => {
-                self.params.jobid.lock().expect("no panic while locked").0 = value.to_string();
-            }
-            (None, "jobid_name") if (1..=JOBID_MAX_BYTES).contains(&value.len()) => {
-                self.params.jobid.lock().expect("no panic while locked").1 = value.to_string();
-            }
-            _ => return Err(Errno::EINVAL),
-        }
-        Ok(())
+        hits.iter().try_for_each(|i| i.set(self, value))
     }
 
     /// A setting that `set_param -P` stored on the MGS, for all it names or `only` for some targets. It is for every
@@ -365,29 +555,14 @@ impl Fs {
     /// a mount.
     pub(crate) fn apply_permanent_param(&self, name: &str, value: &str, only: Option<&Vec<TargetId>>) {
         let wanted = |i: &Item| only.is_none_or(|o| i.target.as_ref().is_some_and(|t| o.contains(&t.id)));
-        let hits = self.param_items().into_iter().filter(|i| glob_match(name, &i.name) && wanted(i));
+        let hits = self.param_items(name).into_iter().filter(wanted);
         for i in hits {
-            match self.set_item(&i, value.trim()) {
+            match i.set(self, value) {
                 Ok(()) => tracing::info!("permanent parameter {}={value}", i.name),
                 Err(e) => tracing::warn!("permanent parameter {}={value} is ignored: {e}", i.name),
             }
         }
     }
-}
-
-/// Pages, or a size with K or M as Lustre takes it.
-fn parse_pages(decl: &ParamDecl, value: &str) -> R<usize> {
-    let shift = match value.bytes().last() {
-        Some(b'k' | b'K') => 10,
-        Some(b'm' | b'M') => 20,
-        _ => return Ok(decl.parse(value)? as usize),
-    };
-    let n: u64 = value[..value.len() - 1].parse().map_err(|_| Errno::EINVAL)?;
-    let bytes = n.checked_mul(1 << shift).ok_or(Errno::ERANGE)?;
-    if bytes % PAGE_BYTES as u64 != 0 {
-        return Err(Errno::EINVAL);
-    }
-    Ok(decl.parse(&(bytes / PAGE_BYTES as u64).to_string())? as usize)
 }
 
 /// `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`.
@@ -401,15 +576,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_pages() {
-        let d = DECLARED.iter().find(|d| d.1.name == "max_pages_per_rpc").unwrap().1;
-        assert_eq!(parse_pages(&d, "4M"), Ok(1024));
-        assert_eq!(parse_pages(&d, "256"), Ok(256));
-        assert_eq!(parse_pages(&d, "64K"), Ok(16));
-        assert_eq!(parse_pages(&d, "64M"), Err(Errno::ERANGE));
-        assert_eq!(parse_pages(&d, "3K"), Err(Errno::EINVAL));
-        assert_eq!(parse_pages(&d, "M"), Err(Errno::EINVAL));
-        assert_eq!(parse_pages(&d, "0"), Err(Errno::ERANGE));
+    fn the_table_is_sound() {
+        for p in TABLE {
+            let d = &p.decl;
+            let settable = matches!(p.access, Access::Mount(_, Some(_)) | Access::Target(_, Some(_)));
+            assert_eq!(settable, d.writable, "{}", d.name);
+            assert!(d.description.ends_with('.'), "{} has no sentence", d.name);
+            if d.writable && d.kind != model::param::ParamKind::Text {
+                assert!(d.parse(d.default).is_ok(), "default of {}", d.name);
+            }
+            let twins = TABLE.iter().filter(|q| q.decl.name == d.name && q.owner.covers(p.owner)).count();
+            assert!(twins <= 1, "{} is there twice", d.name);
+        }
     }
 
     #[test]

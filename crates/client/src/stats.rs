@@ -1,8 +1,11 @@
 //! Counters of a mount: `llite.*.stats`.
 
 use model::Timestamp;
-use std::fmt::Write as _;
+use model::counters::{Counters, Histogram, extents_table, times};
 use std::sync::Mutex;
+
+/// `extents_stats` counts sizes in these.
+const EXTENT_BYTES: u64 = 4096;
 
 macro_rules! verbs {
     ($($v:ident = $name:literal,)*) => {
@@ -10,7 +13,7 @@ macro_rules! verbs {
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(crate) enum Verb { $($v,)* }
 
-        const NAMES: &[&str] = &[$($name,)*];
+        const TABLE: &[(&str, &str)] = &[$(($name, unit_of($name)),)*];
     };
 }
 
@@ -23,63 +26,69 @@ verbs! {
     Fallocate = "fallocate", Seek = "seek", CopyFileRange = "copy_file_range", Layout = "layout", Getpath = "getpath",
 }
 
-#[derive(Clone, Copy, Default)]
-struct Counter {
-    count: u64,
-    min: u64,
-    max: u64,
-    sum: u64,
-    sum_of_squares: f64,
+/// Names that end in `_bytes` count those, the others time.
+const fn unit_of(name: &str) -> &'static str {
+    if name.len() > 6 && name.as_bytes()[name.len() - 6] == b'_' { "bytes" } else { "usecs" }
 }
 
-struct State {
+/// Sizes of reads and writes.
+struct Extents {
     since: Timestamp,
-    counters: Vec<Counter>,
+    read: Histogram,
+    write: Histogram,
 }
 
 pub(crate) struct Stats {
-    state: Mutex<State>,
+    counters: Counters,
+    /// `None` unless an administrator wants them.
+    extents: Mutex<Option<Extents>>,
 }
 
 impl Stats {
     pub(crate) fn new(now: Timestamp) -> Stats {
-        Stats { state: Mutex::new(State { since: now, counters: vec![Counter::default(); NAMES.len()] }) }
+        Stats { counters: Counters::new(TABLE, now), extents: Mutex::new(None) }
     }
 
     /// One sample: microseconds, or bytes.
     pub(crate) fn add(&self, v: Verb, value: u64) {
-        let mut s = self.state.lock().expect("no panic while locked");
-        let c = &mut s.counters[v as usize];
-        c.min = if c.count == 0 { value } else { c.min.min(value) };
-        c.max = c.max.max(value);
-        c.count += 1;
-        c.sum = c.sum.saturating_add(value);
-        c.sum_of_squares += value as f64 * value as f64;
+        self.counters.add(v as usize, value);
+        if matches!(v, Verb::ReadBytes | Verb::WriteBytes)
+            && let Some(e) = self.lock().as_mut()
+        {
+            let side = if v == Verb::ReadBytes { &mut e.read } else { &mut e.write };
+            side.add_log2(value.div_ceil(EXTENT_BYTES));
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Extents>> {
+        self.extents.lock().expect("no panic while locked")
     }
 
     pub(crate) fn clear(&self, now: Timestamp) {
-        *self.state.lock().expect("no panic while locked") =
-            State { since: now, counters: vec![Counter::default(); NAMES.len()] };
+        self.counters.clear(now);
     }
 
     /// As Lustre prints it; counters that never counted are left out.
     pub(crate) fn text(&self, now: Timestamp) -> String {
-        let s = self.state.lock().expect("no panic while locked");
-        let elapsed = Timestamp::from_nanos((now.as_nanos() - s.since.as_nanos()).max(0));
-        let mut out = String::new();
-        for (name, t) in [("snapshot_time", now), ("start_time", s.since), ("elapsed_time", elapsed)] {
-            let _ = writeln!(out, "{name:<25} {}.{:09} secs.nsecs", t.sec, t.nsec);
-        }
-        for (name, c) in NAMES.iter().zip(&s.counters).filter(|(_, c)| c.count > 0) {
-            let unit = if name.ends_with("_bytes") { "bytes" } else { "usecs" };
-            let _ = writeln!(
-                out,
-                "{name:<25} {} samples [{unit}] {} {} {} {:.0}",
-                c.count, c.min, c.max, c.sum, c.sum_of_squares
-            );
-        }
-        out.truncate(out.trim_end().len());
-        out
+        self.counters.text(now)
+    }
+
+    /// Begins to count sizes, from nothing, or ends it.
+    pub(crate) fn count_extents(&self, wanted: bool, now: Timestamp) {
+        let fresh = || Extents { since: now, read: Histogram::default(), write: Histogram::default() };
+        *self.lock() = wanted.then(fresh);
+    }
+
+    /// `extents_stats`.
+    pub(crate) fn extents_text(&self, now: Timestamp) -> String {
+        let g = self.lock();
+        let Some(e) = g.as_ref() else {
+            return "disabled\n write anything to this file to activate, then '0' or 'disable' to deactivate\n".into();
+        };
+        let mut s = String::new();
+        times(&mut s, 25, now, e.since);
+        extents_table(&mut s, &e.read, &e.write);
+        s
     }
 }
 
@@ -88,15 +97,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_printed_as_lustre_prints_them() {
-        let s = Stats::new(Timestamp { sec: 100, nsec: 0 });
-        for n in [10, 900] {
-            s.add(Verb::Open, n);
-        }
-        let text = s.text(Timestamp { sec: 101, nsec: 5 });
-        assert!(text.starts_with("snapshot_time             101.000000005 secs.nsecs\n"), "{text}");
-        assert!(text.ends_with("open                      2 samples [usecs] 10 900 910 810100"), "{text}");
-        s.clear(Timestamp::ZERO);
-        assert!(!s.text(Timestamp::ZERO).contains("open"));
+    fn sizes_are_counted_when_wanted() {
+        let s = Stats::new(Timestamp::ZERO);
+        s.add(Verb::ReadBytes, 5000);
+        assert!(s.extents_text(Timestamp::ZERO).starts_with("disabled"));
+        s.count_extents(true, Timestamp::ZERO);
+        s.add(Verb::ReadBytes, 5000);
+        s.add(Verb::Read, 7);
+        let text = s.extents_text(Timestamp::ZERO);
+        assert!(
+            text.lines().any(|l| l.trim_start().starts_with("4K -    8K :              1  100  100")),
+            "{text}"
+        );
+        assert!(
+            s.text(Timestamp::ZERO).contains("read_bytes                2 samples [bytes] 5000 5000 10000")
+        );
+        assert!(s.text(Timestamp::ZERO).contains("read                      1 samples [usecs] 7 7 7 49"));
     }
 }

@@ -1,5 +1,6 @@
 //! The sessions of a mount: one import for each target of the target map, kept up to date with it.
 
+use crate::meter::Meter;
 use crate::{Fs, R, TargetState};
 use bytes::Bytes;
 use model::limits::{RPC_BULK_DEFAULT_BYTES, RPC_BULK_MAX_BYTES, SLOTS_PER_SESSION};
@@ -13,8 +14,8 @@ use std::time::Duration;
 use wire::msg::config::{ConfigReply, TargetEntry};
 use wire::msg::notify::Notify;
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
-use wire::{Message, RequestContext};
-use world::sync;
+use wire::{Message, Op, RequestContext};
+use world::{World, sync};
 
 /// `max_rpcs_in_flight` unless set otherwise. Higher than Lustre's 8: every change waits for a flush of the
 /// server's, and requests that are in flight together share one.
@@ -24,12 +25,55 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 /// How long an operation waits for a fresh target map when a layout names a target that is not in this one.
 const REFETCH_PATIENCE: Duration = Duration::from_secs(5);
 
+/// So many at a time, as an administrator may change it.
+#[derive(Clone)]
+pub(crate) struct Turns(Arc<TurnsInner>);
+
+struct TurnsInner {
+    free: sync::Semaphore,
+    limit: Mutex<usize>,
+}
+
+impl Turns {
+    fn new(limit: usize) -> Turns {
+        Turns(Arc::new(TurnsInner { free: sync::Semaphore::new(limit), limit: Mutex::new(limit) }))
+    }
+
+    async fn take(&self) -> R<sync::SemaphorePermit<'_>> {
+        self.0.free.acquire().await.map_err(|_| Errno::ESHUTDOWN)
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        *self.0.limit.lock().expect("no panic while locked")
+    }
+
+    /// Holds for new requests at once; fewer than are under way now are reached as those end.
+    pub(crate) fn set_limit(&self, n: usize, world: &World) {
+        let mut limit = self.0.limit.lock().expect("no panic while locked");
+        if n > *limit {
+            self.0.free.add_permits(n - *limit);
+        } else if n < *limit {
+            let (me, excess) = (self.0.clone(), (*limit - n) as u32);
+            world.spawn("client-rpcs-in-flight", async move {
+                if let Ok(p) = me.free.acquire_many(excess).await {
+                    p.forget();
+                }
+            });
+        }
+        *limit = n;
+    }
+}
+
 /// One target and the client's bounds on what it sends there.
 pub(crate) struct Target {
     pub id: TargetId,
     pub import: Arc<Import>,
-    in_flight: sync::Semaphore,
-    limit: Mutex<usize>,
+    /// `max_rpcs_in_flight`.
+    pub turns: Turns,
+    /// `max_mod_rpcs_in_flight`: of those, the ones that change something.
+    pub mod_turns: Turns,
+    pub meter: Meter,
+    world: World,
     /// Bytes of data in one message.
     bulk_bytes: AtomicUsize,
     active: AtomicBool,
@@ -53,8 +97,20 @@ impl Target {
         msg: M,
         bulk: Bytes,
     ) -> R<Response<M::Reply>> {
-        let _turn = self.in_flight.acquire().await.map_err(|_| Errno::ESHUTDOWN)?;
-        self.import.call(ctx, msg, bulk).await
+        // Locks are given back and files closed whatever else is under way: others may wait for that.
+        let limited =
+            M::MODIFIES && self.id.kind == TargetKind::Mdt && !matches!(M::OP, Op::Close | Op::Cancel);
+        let _mod_turn = match limited {
+            true => Some(self.mod_turns.take().await?),
+            false => None,
+        };
+        let _turn = self.turns.take().await?;
+        let sent = self.meter.begin(&msg, bulk.len() as u64, limited, self.world.now());
+        let r = self.import.call(ctx, msg, bulk).await;
+        if let Ok(r) = &r {
+            sent.answered(r.bulk.len() as u64, self.world.now());
+        }
+        r
     }
 
     pub(crate) fn bulk_bytes(&self) -> usize {
@@ -64,25 +120,6 @@ impl Target {
     pub(crate) fn set_bulk_bytes(&self, n: usize) {
         assert!((PAGE_BYTES..=RPC_BULK_MAX_BYTES).contains(&n), "checked by the parameter's range");
         self.bulk_bytes.store(n, Ordering::Relaxed);
-    }
-
-    pub(crate) fn rpcs_in_flight(&self) -> usize {
-        *self.limit.lock().expect("no panic while locked")
-    }
-
-    pub(crate) fn set_rpcs_in_flight(self: &Arc<Self>, n: usize, fs: &Fs) {
-        let mut limit = self.limit.lock().expect("no panic while locked");
-        if n > *limit {
-            self.in_flight.add_permits(n - *limit);
-        } else if n < *limit {
-            let (me, excess) = (self.clone(), (*limit - n) as u32);
-            fs.world.spawn("client-rpcs-in-flight", async move {
-                if let Ok(p) = me.in_flight.acquire_many(excess).await {
-                    p.forget();
-                }
-            });
-        }
-        *limit = n;
     }
 
     pub(crate) fn is_active(&self) -> bool {
@@ -227,8 +264,10 @@ impl Fs {
         Arc::new(Target {
             id,
             import: Import::new(self.world.clone(), cfg),
-            in_flight: sync::Semaphore::new(RPCS_IN_FLIGHT_DEFAULT),
-            limit: Mutex::new(RPCS_IN_FLIGHT_DEFAULT),
+            turns: Turns::new(RPCS_IN_FLIGHT_DEFAULT),
+            mod_turns: Turns::new(RPCS_IN_FLIGHT_DEFAULT - 1),
+            meter: Meter::new(id.kind, self.world.wall()),
+            world: self.world.clone(),
             bulk_bytes: AtomicUsize::new(RPC_BULK_DEFAULT_BYTES),
             active: AtomicBool::new(true),
             nids: Mutex::new(nids),

@@ -163,8 +163,9 @@ async fn run(cx: &Cx, request: Request) -> Result<Reply, ControlError> {
         Request::Df => Reply::Space(df(&fs).await),
         Request::GetParam { pattern } => Reply::Params(fs.get_param(&pattern)),
         Request::ListParam { pattern } => {
-            Reply::Params(fs.get_param(&pattern).into_iter().map(|(n, _)| (n, String::new())).collect())
+            Reply::Params(fs.help_param(&pattern).into_iter().map(|i| (i.name, String::new())).collect())
         }
+        Request::HelpParam { pattern } => Reply::ParamInfos(fs.help_param(&pattern)),
         Request::SetParam { name, value } => {
             if cx.uid != 0 {
                 return Err(ControlError {

@@ -246,7 +246,7 @@ impl Mdt {
         if let Err(e) = self.recovery.admitted(req.op).await {
             return Outgoing::err(e);
         }
-        self.stats.count(req.op);
+        let start = self.world.now();
         let ctx = OpContext {
             client: req.client,
             cred: req.ctx.cred.clone(),
@@ -258,7 +258,10 @@ impl Mdt {
             Some(false) => self.read(req.client, |tx| execute(tx, &ctx, req.op, &req.body)),
             None => self.serve_other(&ctx, to, &req).await,
         };
-        self.answer(done).await
+        let out = self.answer(done).await;
+        let us = u64::try_from(self.world.now().since(start).as_micros()).unwrap_or(u64::MAX);
+        self.stats.count(req.op, req.peer, us, self.world.wall());
+        out
     }
 
     /// Messages that are not plain operations on names and files.

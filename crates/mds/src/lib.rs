@@ -24,6 +24,7 @@ mod recovery;
 pub mod schema;
 mod service;
 mod shared;
+mod stats;
 mod tx;
 
 pub use error::MdsError;

@@ -10,11 +10,11 @@ use std::sync::Mutex;
 const fn number(
     name: &'static str,
     unit: &'static str,
-    (min, max): (u64, u64),
+    bounds: (u64, u64),
     default: &'static str,
     description: &'static str,
 ) -> ParamDecl {
-    ParamDecl { name, kind: ParamKind::Number { min, max }, unit, default, writable: true, description }
+    ParamDecl::number(name, bounds, unit, default, description)
 }
 
 const fn shown(name: &'static str, description: &'static str) -> ParamDecl {
@@ -92,14 +92,18 @@ pub const MDT: &[ParamDecl] = &[
     shown("open_files", "files that clients have open"),
     shown("filestotal", "inodes that fit in, about"),
     shown("filesfree", "inodes that still fit in, about"),
-    ParamDecl {
-        name: "md_stats",
-        kind: ParamKind::Text,
-        unit: "",
-        default: "",
-        writable: true,
-        description: "operations since the start; writing anything clears them",
-    },
+    ParamDecl::text(
+        "md_stats",
+        "",
+        "operations with their times in microseconds; writing anything clears them",
+    ),
+    ParamDecl::text("stats", "", "the same as md_stats, under its newer name"),
+];
+
+/// Under `mdt.FSNAME-MDT0000.exports.NID`.
+pub const EXPORT: &[ParamDecl] = &[
+    ParamDecl::text("stats", "", "operations of these clients; writing anything clears them"),
+    shown("uuid", "the clients at this address"),
 ];
 
 /// Parameters that hold a number or a word; the others are computed when asked for.
@@ -140,9 +144,7 @@ impl Params {
             }
             (ParamKind::Text, _) => return Err(Errno::EINVAL),
             _ => {
-                let plain =
-                    if decl.unit == "bytes" { without_suffix(text)? } else { text.trim().to_string() };
-                let n = decl.parse(&plain)?;
+                let n = decl.parse(text)?;
                 if decl.name == "stripesize" && n % limits::STRIPE_SIZE_MIN_BYTES != 0 {
                     return Err(Errno::EINVAL);
                 }
@@ -161,20 +163,6 @@ impl Params {
             ..LayoutSpec::builtin()
         }
     }
-}
-
-/// `4M` → `4194304`: K, M, G, T count in 1024s.
-fn without_suffix(text: &str) -> Result<String, Errno> {
-    let t = text.trim();
-    let shift = match t.chars().last().map(|c| c.to_ascii_uppercase()) {
-        Some('K') => 10,
-        Some('M') => 20,
-        Some('G') => 30,
-        Some('T') => 40,
-        _ => return Ok(t.to_string()),
-    };
-    let n: u64 = t[..t.len() - 1].parse().map_err(|_| Errno::EINVAL)?;
-    n.checked_mul(1 << shift).map(|n| n.to_string()).ok_or(Errno::ERANGE)
 }
 
 #[cfg(test)]

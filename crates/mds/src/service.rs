@@ -3,12 +3,13 @@
 
 use crate::core::{ClientState, Core};
 use crate::leases::LeaseState;
-use crate::ops::param::{self, Stats};
+use crate::ops::param;
 use crate::osts::{Ost, Osts};
 use crate::params::Params;
 use crate::schema::value::{self, ClientRecord};
 use crate::schema::{Inode, Lease, key};
 use crate::shared::{Shared, lock};
+use crate::stats::Stats;
 use crate::tx::Tx;
 use crate::{MdsError, outbox};
 use model::fid::SEQ_NORMAL;
@@ -129,7 +130,7 @@ impl Mdt {
             locks: Mutex::new(ldlm::LockTable::new()),
             recovery,
             stopping: watch::Sender::new(false),
-            stats: Stats::default(),
+            stats: Stats::new(world.wall()),
             config_version: AtomicU64::new(0),
             world,
         });
@@ -319,6 +320,7 @@ impl Mdt {
             }
             self.db.delete_replies(&client.0, &mut txn)?;
             core.clients.remove(&client);
+            self.stats.exports.keep(&core.clients.values().map(|c| c.address.clone()).collect());
             self.db.submit(txn)?
         };
         Ok(self.db.durable(lsn).await?)

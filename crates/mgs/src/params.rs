@@ -1,10 +1,10 @@
 //! What `lctl get_param` shows of the MGS.
 
 use crate::service::Mgs;
-use model::param::{ParamDecl, ParamKind, glob_match};
+use model::param::{ParamDecl, ParamInfo, glob_match};
 
 const fn shown(name: &'static str, description: &'static str) -> ParamDecl {
-    ParamDecl { name, kind: ParamKind::Text, unit: "", default: "", writable: false, description }
+    ParamDecl::shown(name, "", description)
 }
 
 static DECLARATIONS: [ParamDecl; 4] = [
@@ -56,5 +56,16 @@ impl Mgs {
         out.retain(|(name, _)| glob_match(pattern, name));
         out.sort();
         out
+    }
+
+    /// What they mean. `live` is one for each file system.
+    pub fn help_params(&self, pattern: &str) -> Vec<ParamInfo> {
+        let decl = |name: &str| {
+            let mut parts = name.split('.').skip(2);
+            let last = parts.next().unwrap_or_default();
+            declarations().iter().find(|d| d.name == last)
+        };
+        let all = self.get_params(pattern).into_iter();
+        all.filter_map(|(n, _)| decl(&n).map(|d| d.info(n))).collect()
     }
 }

@@ -5,8 +5,10 @@
 
 pub mod acl;
 pub mod attr;
+pub mod counters;
 pub mod cred;
 pub mod errno;
+pub mod exports;
 pub mod fid;
 pub mod layout;
 pub mod limits;

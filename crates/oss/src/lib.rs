@@ -4,6 +4,7 @@
 //! `clients` keeps the durable client records, `space` foresees a full disk, `params` and `stats` are what
 //! `lctl` shows. After a restart known clients come back first ([`rpc::server::recovery`]).
 
+mod brw;
 mod clients;
 mod ops;
 mod params;

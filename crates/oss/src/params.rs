@@ -1,12 +1,16 @@
-//! The parameters of a target, `obdfilter.FSNAME-OSTxxxx.*`, declared once.
+//! The parameters of a target, `obdfilter.FSNAME-OSTxxxx.*`: each is one entry of [`TABLE`].
 
 use crate::service::Ost;
 use crate::space::Space;
-use model::param::{PARAM_TEXT_MAX_BYTES, ParamDecl, ParamKind, glob_match};
+use model::exports::Export;
+use model::param::{PARAM_TEXT_MAX_BYTES, ParamDecl, ParamInfo, ParamValue, glob_match};
 use model::{Errno, limits};
 use rpc::Service;
 use rpc::server::recovery::RECOVERY_TIME_DEFAULT_S;
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use world::DiskSpace;
 
 /// Settings that an administrator may change while the target runs.
 pub struct Settings {
@@ -41,79 +45,169 @@ impl Settings {
     }
 }
 
-const COUNT: ParamKind = ParamKind::Number { min: 0, max: u64::MAX };
-
-const fn decl(
-    name: &'static str,
-    kind: ParamKind,
-    unit: &'static str,
-    default: &'static str,
-    writable: bool,
-    description: &'static str,
-) -> ParamDecl {
-    ParamDecl { name, kind, unit, default, writable, description }
+/// An entry of the table: declaration, how to get it, how to set it.
+pub struct Param {
+    decl: ParamDecl,
+    get: fn(&Ost) -> String,
+    set: Option<fn(&Ost, ParamValue<'_>)>,
 }
 
-static DECLARATIONS: [ParamDecl; 20] = [
-    decl("blocksize", COUNT, "bytes", "4096", false, "Block size that statfs reports."),
-    decl("brw_size", COUNT, "MiB", "4", false, "Bulk that a client sends in one RPC."),
-    decl("checksum_type", ParamKind::Text, "", "[crc32c]", false, "Checksum of bulk data on the wire."),
-    decl(
-        "degraded",
-        ParamKind::Flag,
-        "",
-        "0",
-        true,
-        "The storage below is degraded: new files avoid this OST.",
+const fn ro(name: &'static str, unit: &'static str, help: &'static str, get: fn(&Ost) -> String) -> Param {
+    Param { decl: ParamDecl::shown(name, unit, help), get, set: None }
+}
+
+const fn rw(decl: ParamDecl, get: fn(&Ost) -> String, set: fn(&Ost, ParamValue<'_>)) -> Param {
+    Param { decl, get, set: Some(set) }
+}
+
+fn flag(b: &AtomicBool) -> String {
+    u8::from(b.load(Relaxed)).to_string()
+}
+
+fn kib(bytes: u64) -> String {
+    (bytes >> 10).to_string()
+}
+
+/// Every parameter of an OST, sorted by name.
+pub static TABLE: &[Param] = &[
+    ro("blocksize", "bytes", "Block size that statfs reports.", |_| "4096".into()),
+    rw(
+        ParamDecl::text(
+            "brw_stats",
+            "",
+            "Bulk reads and writes by size, number under way and time. Writing clears it.",
+        ),
+        |o| o.brw.text(o.world.wall()),
+        |o, _| o.brw.clear(o.world.wall()),
     ),
-    decl("filesfree", COUNT, "files", "", false, "Objects that can still be made."),
-    decl("filestotal", COUNT, "files", "", false, "Objects that fit."),
-    decl("fstype", ParamKind::Text, "", "nacre", false, "Format of the storage below."),
-    decl("instance", COUNT, "", "", false, "Epoch of the target: grows with each start."),
-    decl("kbytesavail", COUNT, "KiB", "", false, "Space for data: free space without the reserve."),
-    decl("kbytesfree", COUNT, "KiB", "", false, "Free space of the disk."),
-    decl("kbytestotal", COUNT, "KiB", "", false, "Size of the disk."),
-    decl("no_create", ParamKind::Flag, "", "0", true, "New files get no objects on this OST."),
-    decl("num_exports", COUNT, "clients", "", false, "Clients the target knows."),
-    decl("readonly", ParamKind::Flag, "", "0", true, "Changes are refused with EROFS."),
-    decl("recovery_status", ParamKind::Text, "", "", false, "How far recovery after the last restart came."),
-    decl(
-        "recovery_time_soft",
-        ParamKind::Number { min: 1, max: 3600 },
-        "s",
-        "15",
-        true,
-        "How long after a restart clients may take to come back before they are evicted.",
+    ro("brw_size", "MiB", "Bulk that a client sends in one RPC.", |_| {
+        (limits::RPC_BULK_DEFAULT_BYTES >> 20).to_string()
+    }),
+    ro("checksum_type", "", "Checksum of bulk data on the wire.", |_| "[crc32c]".into()),
+    rw(
+        ParamDecl::flag("degraded", "0", "The storage below is degraded: new files avoid this OST."),
+        |o| flag(&o.settings.degraded),
+        |o, v| o.settings.degraded.store(v.number == 1, Relaxed),
     ),
-    decl(
-        "reserved_mb",
-        ParamKind::Number { min: 0, max: 1 << 20 },
-        "MiB",
-        "0",
-        true,
-        "Space kept back for journal and table; 0: 2 % of the disk, 32 MiB to 1 GiB.",
+    ro("filesfree", "files", "Objects that can still be made.", |o| o.space_now().files_free.to_string()),
+    ro("filestotal", "files", "Objects that fit.", |o| o.space_now().files.to_string()),
+    ro("fstype", "", "Format of the storage below.", |_| "nacre".into()),
+    ro("instance", "", "Epoch of the target: grows with each start.", |o| o.db.epoch().to_string()),
+    ro("kbytesavail", "KiB", "Space for data: free space without the reserve.", |o| {
+        let s = o.space_now();
+        kib(s.available.saturating_sub(Space::reserve(s.total, o.settings.reserve())))
+    }),
+    ro("kbytesfree", "KiB", "Free space of the disk.", |o| kib(o.space_now().free)),
+    ro("kbytestotal", "KiB", "Size of the disk.", |o| kib(o.space_now().total)),
+    rw(
+        ParamDecl::flag("no_create", "0", "New files get no objects on this OST."),
+        |o| flag(&o.settings.no_create),
+        |o, v| o.settings.no_create.store(v.number == 1, Relaxed),
     ),
-    decl(
-        "stats",
-        ParamKind::Text,
-        "",
-        "",
-        true,
-        "Counters of operations; writing `clear` sets them to zero.",
+    ro("num_exports", "clients", "Clients the target knows.", |o| o.clients.len().to_string()),
+    rw(
+        ParamDecl::flag("readonly", "0", "Changes are refused with EROFS."),
+        |o| u8::from(o.settings.read_only.load(Relaxed) || o.db.stopped().is_some()).to_string(),
+        |o, v| o.settings.read_only.store(v.number == 1, Relaxed),
     ),
-    decl("sync_journal", ParamKind::Flag, "", "1", false, "Changes are on disk before they are answered."),
-    decl("uuid", ParamKind::Text, "", "", false, "Name of the target for its clients."),
+    ro("recovery_status", "", "How far recovery after the last restart came.", |o| {
+        o.recovery.status(o.settings.recovery_time_s.load(Relaxed), o.last_committed())
+    }),
+    rw(
+        ParamDecl::number(
+            "recovery_time_soft",
+            (1, 3600),
+            "s",
+            "15",
+            "How long after a restart clients may take to come back before they are evicted.",
+        ),
+        |o| o.settings.recovery_time_s.load(Relaxed).to_string(),
+        |o, v| o.settings.recovery_time_s.store(v.number, Relaxed),
+    ),
+    rw(
+        ParamDecl::number(
+            "reserved_mb",
+            (0, 1 << 20),
+            "MiB",
+            "0",
+            "Space kept back for journal and table; 0: 2 % of the disk, 32 MiB to 1 GiB.",
+        ),
+        |o| o.settings.reserved_mb.load(Relaxed).to_string(),
+        |o, v| o.settings.reserved_mb.store(v.number, Relaxed),
+    ),
+    rw(
+        ParamDecl::text(
+            "stats",
+            "",
+            "Operations by kind with their times in microseconds. Writing clears them.",
+        ),
+        |o| o.stats.text(o.world.wall()),
+        |o, _| o.stats.clear(o.world.wall()),
+    ),
+    ro("sync_journal", "", "Changes are on disk before they are answered.", |_| "1".into()),
+    ro("uuid", "", "Name of the target for its clients.", |o| format!("{}_UUID", o.label())),
 ];
 
+/// For each address that clients came from: `exports.NID.*`.
+static EXPORT_TABLE: &[ExportParam] = &[
+    ExportParam {
+        decl: ParamDecl::text("stats", "", "Operations of these clients. Writing clears them."),
+        get: |o, e| e.stats.text(o.world.wall()),
+        clear: Some(|o, e| e.stats.clear(o.world.wall())),
+    },
+    ExportParam {
+        decl: ParamDecl::shown("uuid", "", "The clients at this address."),
+        get: |o, e| o.uuids_at(e.addr),
+        clear: None,
+    },
+];
+
+struct ExportParam {
+    decl: ParamDecl,
+    get: fn(&Ost, &Export) -> String,
+    clear: Option<fn(&Ost, &Export)>,
+}
+
+/// One parameter of this target.
+enum Item {
+    Own(&'static Param),
+    Export(&'static ExportParam, Arc<Export>),
+}
+
+impl Item {
+    fn decl(&self) -> &'static ParamDecl {
+        match self {
+            Item::Own(p) => &p.decl,
+            Item::Export(p, _) => &p.decl,
+        }
+    }
+
+    fn value(&self, ost: &Ost) -> String {
+        match self {
+            Item::Own(p) => (p.get)(ost),
+            Item::Export(p, e) => (p.get)(ost, e),
+        }
+    }
+
+    fn set(&self, ost: &Ost, v: ParamValue<'_>) {
+        match self {
+            Item::Own(p) => (p.set.expect("declared writable"))(ost, v),
+            Item::Export(p, e) => (p.clear.expect("declared writable"))(ost, e),
+        }
+    }
+}
+
 /// Every parameter of an OST: type, unit, range, default, description.
-pub fn declarations() -> &'static [ParamDecl] {
-    &DECLARATIONS
+pub fn declarations() -> Vec<&'static ParamDecl> {
+    TABLE.iter().map(|p| &p.decl).collect()
 }
 
 impl Ost {
-    /// Full name of a parameter: `obdfilter.FSNAME-OST0000.NAME`.
-    fn full_name(&self, decl: &ParamDecl) -> String {
-        format!("obdfilter.{}.{}", self.label(), decl.name)
+    /// Clients that first came from this address, a line each.
+    fn uuids_at(&self, addr: IpAddr) -> String {
+        let here = addr.to_string();
+        let all = self.clients.list().into_iter().filter(|(_, r)| r.address == here);
+        all.map(|(c, _)| c.to_string()).collect::<Vec<_>>().join("\n")
     }
 
     /// (samples, sum) of one counter of `stats`; zeros if there is none of this name.
@@ -121,14 +215,34 @@ impl Ost {
         self.stats.total(name)
     }
 
+    fn space_now(&self) -> DiskSpace {
+        self.space.now().unwrap_or_default()
+    }
+
+    /// The parameters that a glob selects, with their full names, sorted.
+    fn items(&self, pattern: &str) -> Vec<(String, Item)> {
+        let prefix = format!("obdfilter.{}", self.label());
+        let own = TABLE.iter().map(|p| (format!("{prefix}.{}", p.decl.name), Item::Own(p)));
+        let mut out: Vec<(String, Item)> = own.collect();
+        for (nid, e) in self.exports.list() {
+            let of = |p: &'static ExportParam| {
+                (format!("{prefix}.exports.{nid}.{}", p.decl.name), Item::Export(p, e.clone()))
+            };
+            out.extend(EXPORT_TABLE.iter().map(of));
+        }
+        out.retain(|(n, _)| glob_match(pattern, n));
+        out.sort_by(|a, b| a.0.cmp(&b.0));
+        out
+    }
+
     /// Values of the parameters that a glob selects, sorted by name.
     pub fn get_params(&self, pattern: &str) -> Vec<(String, String)> {
-        DECLARATIONS
-            .iter()
-            .map(|d| (d, self.full_name(d)))
-            .filter(|(_, name)| glob_match(pattern, name))
-            .map(|(d, name)| (name, self.value(d.name)))
-            .collect()
+        self.items(pattern).into_iter().map(|(n, i)| (n, i.value(self))).collect()
+    }
+
+    /// What they mean, and what can be set.
+    pub fn help_params(&self, pattern: &str) -> Vec<ParamInfo> {
+        self.items(pattern).into_iter().map(|(n, i)| i.decl().info(n)).collect()
     }
 
     /// Sets the parameters that a glob selects and returns their new values. `ENOENT`: there is none,
@@ -137,72 +251,36 @@ impl Ost {
         if value.len() > PARAM_TEXT_MAX_BYTES {
             return Err(Errno::E2BIG);
         }
-        let chosen: Vec<&ParamDecl> =
-            DECLARATIONS.iter().filter(|d| glob_match(pattern, &self.full_name(d))).collect();
+        let chosen = self.items(pattern);
         if chosen.is_empty() {
             return Err(Errno::ENOENT);
         }
-        for d in &chosen {
-            if !d.writable {
-                return Err(Errno::EACCES);
-            }
-            if d.kind == ParamKind::Text {
-                if !matches!(value.trim(), "clear" | "0") {
-                    return Err(Errno::EINVAL);
-                }
-            } else {
-                d.parse(value)?;
-            }
+        for (_, i) in &chosen {
+            i.decl().check(value)?;
         }
-        let mut out = Vec::new();
-        for d in chosen {
-            self.set_one(d, value);
-            out.push((self.full_name(d), self.value(d.name)));
+        for (_, i) in &chosen {
+            i.set(self, i.decl().check(value)?);
         }
-        Ok(out)
+        Ok(chosen.into_iter().map(|(n, i)| (n, i.value(self))).collect())
     }
+}
 
-    fn set_one(&self, d: &ParamDecl, value: &str) {
-        let s = &self.settings;
-        let n = d.parse(value).unwrap_or(0);
-        match d.name {
-            "readonly" => s.read_only.store(n == 1, Relaxed),
-            "no_create" => s.no_create.store(n == 1, Relaxed),
-            "degraded" => s.degraded.store(n == 1, Relaxed),
-            "recovery_time_soft" => s.recovery_time_s.store(n, Relaxed),
-            "reserved_mb" => s.reserved_mb.store(n, Relaxed),
-            "stats" => self.stats.clear(self.world.now(), self.world.wall()),
-            other => unreachable!("{other} is declared writable and has no setter"),
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn value(&self, name: &str) -> String {
-        let s = &self.settings;
-        let space = self.space.now().unwrap_or_default();
-        let kib = |bytes: u64| (bytes >> 10).to_string();
-        let flag = |b: &AtomicBool| u8::from(b.load(Relaxed)).to_string();
-        match name {
-            "blocksize" => "4096".into(),
-            "brw_size" => (limits::RPC_BULK_DEFAULT_BYTES >> 20).to_string(),
-            "checksum_type" => "[crc32c]".into(),
-            "degraded" => flag(&s.degraded),
-            "filesfree" => space.files_free.to_string(),
-            "filestotal" => space.files.to_string(),
-            "fstype" => "nacre".into(),
-            "instance" => self.db.epoch().to_string(),
-            "kbytesavail" => kib(space.available.saturating_sub(Space::reserve(space.total, s.reserve()))),
-            "kbytesfree" => kib(space.free),
-            "kbytestotal" => kib(space.total),
-            "no_create" => flag(&s.no_create),
-            "num_exports" => self.clients.len().to_string(),
-            "readonly" => u8::from(s.read_only.load(Relaxed) || self.db.stopped().is_some()).to_string(),
-            "recovery_status" => self.recovery.status(s.recovery_time_s.load(Relaxed), self.last_committed()),
-            "recovery_time_soft" => s.recovery_time_s.load(Relaxed).to_string(),
-            "reserved_mb" => s.reserved_mb.load(Relaxed).to_string(),
-            "stats" => self.stats.text(self.world.now(), self.world.wall()),
-            "sync_journal" => "1".into(),
-            "uuid" => format!("{}_UUID", self.label()),
-            other => unreachable!("{other} is declared and has no value"),
+    #[test]
+    fn the_table_is_sound() {
+        for (d, settable) in TABLE
+            .iter()
+            .map(|p| (&p.decl, p.set.is_some()))
+            .chain(EXPORT_TABLE.iter().map(|p| (&p.decl, p.clear.is_some())))
+        {
+            assert_eq!(settable, d.writable, "{}", d.name);
+            assert!(d.description.ends_with('.'), "{} has no sentence", d.name);
+            if d.writable && d.kind != model::param::ParamKind::Text {
+                assert!(d.parse(d.default).is_ok(), "default of {}", d.name);
+            }
         }
     }
 }

@@ -1,11 +1,14 @@
 //! One OST as the session layer sees it.
 
+use crate::brw::BrwStats;
 use crate::clients::{self, ClientRecord, Clients};
 use crate::ops::{self, Cx};
 use crate::params::Settings;
 use crate::slot::{STATUS_PROGRESS, Slot};
 use crate::space::Space;
-use crate::stats::Stats;
+use crate::stats;
+use model::counters::Counters;
+use model::exports::Exports;
 use model::{Errno, TargetId};
 use rpc::server::recovery::{Recover, Recovery};
 use rpc::{ClientId, ConnectOutcome, Departure, Incoming, Outgoing, Peers, Service, StoredReply};
@@ -36,7 +39,9 @@ pub struct Ost {
     pub(crate) objects: Arc<Objects>,
     pub(crate) clients: Arc<Clients>,
     pub(crate) space: Arc<Space>,
-    pub(crate) stats: Stats,
+    pub(crate) stats: Counters,
+    pub(crate) brw: BrwStats,
+    pub(crate) exports: Exports,
     pub(crate) settings: Settings,
     pub(crate) recovery: Arc<Recovery>,
     peers: Peers,
@@ -67,7 +72,9 @@ impl Ost {
             clients,
             recovery,
             space: Space::new(world, &cfg.dir),
-            stats: Stats::new(world.now(), world.wall()),
+            stats: Counters::new(stats::COUNTERS, world.wall()),
+            brw: BrwStats::new(world.wall()),
+            exports: Exports::new(stats::COUNTERS),
             settings: Settings::default(),
             db,
             objects,
@@ -164,6 +171,7 @@ impl Ost {
             return Outgoing::err(Errno::ESHUTDOWN);
         }
         let start = self.world.now();
+        let io = self.brw.enter(req.op);
         let slot = Slot {
             clients: self.clients.clone(),
             client: req.client,
@@ -184,7 +192,11 @@ impl Ost {
         if let Err(e) = self.settle(&done).await {
             return Outgoing::err(e);
         }
-        self.count(req.op, &done, start);
+        let us = u64::try_from(self.world.now().since(start).as_micros()).unwrap_or(u64::MAX);
+        self.count(req.op, req.peer, &done, us);
+        if let Some(io) = io {
+            io.done(done.bytes, us);
+        }
         Outgoing {
             status: Ok(()),
             body: done.body,
@@ -193,28 +205,16 @@ impl Ost {
         }
     }
 
-    fn count(&self, op: Op, done: &ops::Done, start: world::Instant) {
-        let name = match op {
-            Op::Read => "read",
-            Op::Write => "write",
-            Op::Truncate => "punch",
-            Op::Fallocate => "fallocate",
-            Op::Seek => "objseek",
-            Op::Glimpse => "getattr",
-            Op::Destroy => "destroy",
-            Op::Sync => "sync",
-            Op::Statfs => "statfs",
-            Op::GetParam => "get_info",
-            Op::SetParam => "set_info",
-            Op::Batch => "batch",
-            _ => return,
-        };
-        let usecs = u64::try_from(self.world.now().since(start).as_micros()).unwrap_or(u64::MAX);
-        self.stats.add(name, usecs);
-        match op {
-            Op::Read => self.stats.add("read_bytes", done.bytes),
-            Op::Write => self.stats.add("write_bytes", done.bytes),
-            _ => {}
+    fn count(&self, op: Op, peer: IpAddr, done: &ops::Done, us: u64) {
+        let Some(name) = stats::counter_of(op) else { return };
+        let export = self.exports.of(peer, self.world.wall());
+        for s in export.iter().map(|e| &e.stats).chain([&self.stats]) {
+            s.add_named(name, us);
+            match op {
+                Op::Read => s.add_named("read_bytes", done.bytes),
+                Op::Write => s.add_named("write_bytes", done.bytes),
+                _ => {}
+            }
         }
     }
 
@@ -227,7 +227,7 @@ impl Ost {
         }
         let _one_at_a_time = self.membership.lock().await;
         if self.clients.knows(client) {
-            self.stats.add("reconnect", 1);
+            self.stats.add_named("reconnect", 1);
             let recovering = self.recovery.connected(client);
             return Ok(ConnectOutcome { new_client: false, recovering });
         }
@@ -247,7 +247,7 @@ impl Ost {
         let lsn = self.db.submit(txn).map_err(failed)?;
         self.db.durable(lsn).await.map_err(failed)?;
         self.clients.insert(client, record);
-        self.stats.add("connect", 1);
+        self.stats.add_named("connect", 1);
         Ok(ConnectOutcome { new_client: true, recovering: false })
     }
 
@@ -266,7 +266,8 @@ impl Ost {
         }
         let lsn = self.db.submit(txn)?;
         self.db.durable(lsn).await?;
-        self.stats.add("disconnect", 1);
+        self.stats.add_named("disconnect", 1);
+        self.exports.keep(&self.clients.list().into_iter().map(|(_, r)| r.address).collect());
         if how == Departure::Evicted {
             tracing::warn!("{}: evicted client {client}", self.label());
         }

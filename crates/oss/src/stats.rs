@@ -1,11 +1,9 @@
-//! Counters of a target as `lctl get_param obdfilter.*.stats` prints them.
+//! What a target counts in `obdfilter.*.stats`.
 
-use std::fmt::Write;
-use std::sync::Mutex;
-use world::Instant;
+use wire::Op;
 
-/// What is counted, with its unit. Names as in Lustre's obdfilter.
-const COUNTERS: [(&str, &str); 17] = [
+/// Names as in Lustre's obdfilter, with their units.
+pub const COUNTERS: &[(&str, &str)] = &[
     ("read_bytes", "bytes"),
     ("write_bytes", "bytes"),
     ("read", "usecs"),
@@ -25,79 +23,33 @@ const COUNTERS: [(&str, &str); 17] = [
     ("set_info", "usecs"),
 ];
 
-#[derive(Clone, Copy, Default)]
-struct Counter {
-    samples: u64,
-    min: u64,
-    max: u64,
-    sum: u64,
-    sumsq: u128,
+/// The counter of an operation's time; `None` for what is not counted.
+pub fn counter_of(op: Op) -> Option<&'static str> {
+    Some(match op {
+        Op::Read => "read",
+        Op::Write => "write",
+        Op::Truncate => "punch",
+        Op::Fallocate => "fallocate",
+        Op::Seek => "objseek",
+        Op::Glimpse => "getattr",
+        Op::Destroy => "destroy",
+        Op::Sync => "sync",
+        Op::Statfs => "statfs",
+        Op::GetParam => "get_info",
+        Op::SetParam => "set_info",
+        Op::Batch => "batch",
+        _ => return None,
+    })
 }
 
-struct State {
-    counters: [Counter; COUNTERS.len()],
-    since: (Instant, model::Timestamp),
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-pub struct Stats {
-    state: Mutex<State>,
-}
-
-impl Stats {
-    pub fn new(now: Instant, wall: model::Timestamp) -> Stats {
-        Stats { state: Mutex::new(State { counters: Default::default(), since: (now, wall) }) }
-    }
-
-    /// Adds one sample to the counter `name`.
-    pub fn add(&self, name: &str, value: u64) {
-        let Some(i) = COUNTERS.iter().position(|(n, _)| *n == name) else {
-            unreachable!("counter {name} is not declared");
-        };
-        let c = &mut self.lock().counters[i];
-        c.min = if c.samples == 0 { value } else { c.min.min(value) };
-        c.max = c.max.max(value);
-        c.samples += 1;
-        c.sum = c.sum.saturating_add(value);
-        c.sumsq = c.sumsq.saturating_add(u128::from(value) * u128::from(value));
-    }
-
-    pub fn clear(&self, now: Instant, wall: model::Timestamp) {
-        *self.lock() = State { counters: Default::default(), since: (now, wall) };
-    }
-
-    /// (samples, sum) of a counter.
-    pub fn total(&self, name: &str) -> (u64, u64) {
-        let i = COUNTERS.iter().position(|(n, _)| *n == name);
-        i.map_or((0, 0), |i| {
-            let c = self.lock().counters[i];
-            (c.samples, c.sum)
-        })
-    }
-
-    /// Lustre's text form: name, count, `samples`, unit, min, max, sum, sum of squares.
-    pub fn text(&self, now: Instant, wall: model::Timestamp) -> String {
-        let s = self.lock();
-        let elapsed = now.since(s.since.0);
-        let mut out = String::new();
-        let mut line = |name: &str, sec: i64, nsec: u32| {
-            let _ = writeln!(out, "{name:<25} {sec}.{nsec:09} secs.nsecs");
-        };
-        line("snapshot_time", wall.sec, wall.nsec);
-        line("start_time", s.since.1.sec, s.since.1.nsec);
-        line("elapsed_time", elapsed.as_secs() as i64, elapsed.subsec_nanos());
-        for ((name, unit), c) in COUNTERS.iter().zip(&s.counters) {
-            if c.samples > 0 {
-                let _ = writeln!(
-                    out,
-                    "{name:<25} {} samples [{unit}] {} {} {} {}",
-                    c.samples, c.min, c.max, c.sum, c.sumsq
-                );
-            }
+    #[test]
+    fn every_operation_has_a_counter_that_exists() {
+        for name in Op::ALL.iter().filter_map(|op| counter_of(*op)) {
+            assert!(COUNTERS.iter().any(|c| *c == (name, "usecs")), "{name}");
         }
-        out
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().expect("no panic while held")
     }
 }

@@ -6,12 +6,14 @@ use crate::local::{self, Daemon, DaemonReply, DaemonRequest};
 use crate::{glob, output, say};
 use client::control::{Reply, Request};
 use model::Errno;
+use model::param::ParamInfo;
 use serde_json::json;
 use std::ffi::OsString;
 
 pub const USAGE: &str =
     "[-n|--value-only] [-N|--only-name] [-F|--classify] [-R|--recursive] [--json] PATTERN...";
 pub const USAGE_LIST: &str = "[-F|--classify] [-R|--recursive] [--json] PATTERN...";
+pub const USAGE_HELP: &str = "[-R|--recursive] [--json] PATTERN...";
 
 const OPTS: &[Opt] = &[
     flag('n', "value-only"),
@@ -51,6 +53,31 @@ fn matching_plain(pattern: &str) -> Vec<(String, String)> {
     out
 }
 
+/// What they mean, of everything on this host whose name fits.
+fn explained(pattern: &str) -> Vec<ParamInfo> {
+    let mut out = Vec::new();
+    for p in glob::expand(pattern.as_bytes()) {
+        let pattern = String::from_utf8_lossy(&p).into_owned();
+        for d in Daemon::all() {
+            if let Ok(DaemonReply::ParamInfos(p)) =
+                d.ask(&DaemonRequest::HelpParam { pattern: pattern.clone() })
+            {
+                out.extend(p);
+            }
+        }
+        for m in local::mounts(true) {
+            if let Ok(Reply::ParamInfos(p)) =
+                local::ask(&m.dir, &Request::HelpParam { pattern: pattern.clone() })
+            {
+                out.extend(p);
+            }
+        }
+    }
+    out.sort_by(|a, b| a.name.cmp(&b.name));
+    out.dedup_by(|a, b| a.name == b.name);
+    out
+}
+
 pub fn missing(pattern: &str) -> Failure {
     Failure::Op {
         text: format!("param_path '{}': {}", pattern.replace('.', "/"), Errno::ENOENT.text()),
@@ -58,9 +85,10 @@ pub fn missing(pattern: &str) -> Failure {
     }
 }
 
-fn show(p: &getopt::Parsed, name: &str, value: &str, names_only: bool) {
+/// `mark`: what `-F` puts behind the name.
+fn show(p: &getopt::Parsed, name: &str, value: &str, names_only: bool, mark: &str) {
     if names_only {
-        say!("{name}");
+        say!("{name}{mark}");
     } else if p.has("value-only") {
         say!("{}", value.trim_end_matches('\n'));
     } else if value.trim_end_matches('\n').contains('\n') {
@@ -68,6 +96,17 @@ fn show(p: &getopt::Parsed, name: &str, value: &str, names_only: bool) {
     } else {
         say!("{name}={}", value.trim_end_matches('\n'));
     }
+}
+
+/// The pattern of an operand, with everything below it when that is wanted.
+fn wanted(p: &getopt::Parsed, given: &str) -> String {
+    let pattern = dotted(given);
+    if !p.has("recursive") {
+        return pattern;
+    }
+    // A star stays within one part of the name; no name has more than seven.
+    let deeper: Vec<String> = (0..=6).map(|n| format!("{pattern}{}", ".*".repeat(n))).collect();
+    format!("{{{}}}", deeper.join(","))
 }
 
 fn query(args: &[OsString], command: &str, names_only: bool) -> Result<FirstError, Failure> {
@@ -79,13 +118,13 @@ fn query(args: &[OsString], command: &str, names_only: bool) -> Result<FirstErro
     let (mut errors, mut rows) = (FirstError::default(), Vec::new());
     for o in &p.operands {
         let given = local::show(o);
-        let mut pattern = dotted(&given);
-        if p.has("recursive") {
-            // A star stays within one part of the name; no name has more than seven.
-            let deeper: Vec<String> = (0..=6).map(|n| format!("{pattern}{}", ".*".repeat(n))).collect();
-            pattern = format!("{{{}}}", deeper.join(","));
-        }
+        let pattern = wanted(&p, &given);
         let found = matching(&pattern);
+        let infos = if p.has("classify") { explained(&pattern) } else { Vec::new() };
+        let mark = |name: &str| {
+            let settable = infos.iter().any(|i| i.name == name && i.writable);
+            if settable { "=" } else { "" }
+        };
         if found.is_empty() {
             errors.report(&format!("error: {command}"), &missing(&dotted(&given)));
         }
@@ -97,7 +136,7 @@ fn query(args: &[OsString], command: &str, names_only: bool) -> Result<FirstErro
                     json!({"name": name, "value": value})
                 });
             } else {
-                show(&p, &name, &value, names_only);
+                show(&p, &name, &value, names_only, mark(&name));
             }
         }
     }
@@ -113,4 +152,31 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
 
 pub fn run_list(args: &[OsString]) -> Result<FirstError, Failure> {
     query(args, "list_param", true)
+}
+
+/// `help_param`: a line for each parameter.
+pub fn run_help(args: &[OsString]) -> Result<FirstError, Failure> {
+    let p = getopt::parse(args, &[flag('R', "recursive"), flag('\0', "json")])?;
+    if p.operands.is_empty() {
+        return Err(Failure::usage("no parameter given"));
+    }
+    let (mut errors, mut rows) = (FirstError::default(), Vec::new());
+    for o in &p.operands {
+        let given = local::show(o);
+        let found = explained(&wanted(&p, &given));
+        if found.is_empty() {
+            errors.report("error: help_param", &missing(&dotted(&given)));
+        }
+        for i in found {
+            if p.has("json") {
+                rows.push(json!(i));
+            } else {
+                say!("{}: {i}", i.name);
+            }
+        }
+    }
+    if p.has("json") {
+        output::json(&json!(rows));
+    }
+    Ok(errors)
 }

@@ -1,17 +1,22 @@
 //! get_param and set_param of a metadata target.
 
-use crate::params::{LOD, MDT};
+use crate::params::{EXPORT, LOD, MDT};
 use crate::recovery;
 use crate::service::Mdt;
-use crate::shared::lock;
-use model::param::{PARAM_TEXT_MAX_BYTES, ParamDecl, glob_match};
+use model::exports::Export;
+use model::param::{PARAM_TEXT_MAX_BYTES, ParamDecl, ParamInfo, glob_match};
 use model::{Errno, TargetId};
 use std::fmt::Write;
+use std::sync::Arc;
 use wire::msg::param::{GetParam, GetParamReply, SetParam};
 use wire::msg::statfs::Statfs;
 
 /// Parameters of the session with an OST: `osp.FSNAME-OST0000-osc-MDT0000`.
-pub const OSP: &[&str] = &["active", "state", "destroys_pending"];
+const OSP: &[ParamDecl] = &[
+    ParamDecl::flag("active", "1", "0: no new objects on this OST"),
+    ParamDecl::shown("state", "", "state of the session with the OST"),
+    ParamDecl::shown("destroys_pending", "objects", "removed objects that the OST has not been told of yet"),
+];
 
 pub fn get(mdt: &Mdt, m: GetParam) -> Result<GetParamReply, Errno> {
     if m.pattern.len() > PARAM_TEXT_MAX_BYTES {
@@ -52,7 +57,8 @@ pub fn set(mdt: &Mdt, m: SetParam) -> Result<GetParamReply, Errno> {
 enum Param {
     Lod(&'static ParamDecl),
     Mdt(&'static ParamDecl),
-    Osp(u16, &'static str),
+    Osp(u16, &'static ParamDecl),
+    Export(Arc<Export>, &'static ParamDecl),
 }
 
 fn names(mdt: &Mdt) -> Vec<(String, Param)> {
@@ -63,7 +69,11 @@ fn names(mdt: &Mdt) -> Vec<(String, Param)> {
     v.extend(MDT.iter().map(|d| (format!("mdt.{fs}-{me}.{}", d.name), Param::Mdt(d))));
     for (i, _) in mdt.shared.osts.list() {
         let ost = TargetId::ost(i);
-        v.extend(OSP.iter().map(|n| (format!("osp.{fs}-{ost}-osc-{me}.{n}"), Param::Osp(i, n))));
+        v.extend(OSP.iter().map(|d| (format!("osp.{fs}-{ost}-osc-{me}.{}", d.name), Param::Osp(i, d))));
+    }
+    for (nid, e) in mdt.stats.exports.list() {
+        let name = |d: &ParamDecl| format!("mdt.{fs}-{me}.exports.{nid}.{}", d.name);
+        v.extend(EXPORT.iter().map(|d| (name(d), Param::Export(e.clone(), d))));
     }
     v
 }
@@ -73,27 +83,34 @@ impl Param {
         match self {
             Param::Lod(d) => lod_value(mdt, d.name),
             Param::Mdt(d) => mdt_value(mdt, d.name),
-            Param::Osp(i, name) => osp_value(mdt, *i, name),
+            Param::Osp(i, d) => osp_value(mdt, *i, d.name),
+            Param::Export(e, d) if d.name == "stats" => e.stats.text(mdt.world.wall()),
+            Param::Export(e, _) => uuids_at(mdt, e),
+        }
+    }
+
+    fn decl(&self) -> &'static ParamDecl {
+        match self {
+            Param::Lod(d) | Param::Mdt(d) | Param::Osp(_, d) | Param::Export(_, d) => d,
         }
     }
 
     fn set(&self, mdt: &Mdt, value: &str) -> Result<(), Errno> {
         match self {
-            Param::Mdt(d) if d.name == "md_stats" => {
-                mdt.stats.clear();
+            p if !p.decl().writable => Err(Errno::EACCES),
+            Param::Mdt(d) if matches!(d.name, "md_stats" | "stats") => {
+                mdt.stats.all.clear(mdt.world.wall());
+                Ok(())
+            }
+            Param::Export(e, _) => {
+                e.stats.clear(mdt.world.wall());
                 Ok(())
             }
             Param::Lod(d) | Param::Mdt(d) => mdt.shared.params.set(d, value),
-            Param::Osp(i, "active") => {
-                let on = match value.trim() {
-                    "1" => true,
-                    "0" => false,
-                    _ => return Err(Errno::EINVAL),
-                };
-                mdt.set_ost_enabled(*i, on);
+            Param::Osp(i, d) => {
+                mdt.set_ost_enabled(*i, d.parse(value)? == 1);
                 Ok(())
             }
-            Param::Osp(..) => Err(Errno::EACCES),
         }
     }
 }
@@ -126,7 +143,7 @@ fn mdt_value(mdt: &Mdt, name: &str) -> String {
         "open_files" => mdt.core_read().opens.total().to_string(),
         "filestotal" => files().files.to_string(),
         "filesfree" => files().files_free.to_string(),
-        "md_stats" => mdt.stats.show(mdt.world.wall()),
+        "md_stats" | "stats" => mdt.stats.all.text(mdt.world.wall()),
         _ => mdt.shared.params.get(name).unwrap_or_default(),
     }
 }
@@ -151,34 +168,24 @@ pub fn apply_permanent(mdt: &Mdt, name: &str, value: &str) {
     }
 }
 
-/// Operations since the start.
-#[derive(Default)]
-pub struct Stats {
-    counts: std::sync::Mutex<std::collections::BTreeMap<wire::Op, u64>>,
-}
-
-impl Stats {
-    pub fn count(&self, op: wire::Op) {
-        *lock(&self.counts).entry(op).or_default() += 1;
-    }
-
-    fn clear(&self) {
-        lock(&self.counts).clear();
-    }
-
-    fn show(&self, now: model::Timestamp) -> String {
-        let mut s = format!("snapshot_time             {}.{:09} secs.nsecs\n", now.sec, now.nsec);
-        for (op, n) in lock(&self.counts).iter() {
-            let _ = writeln!(s, "{:<25} {n} samples [reqs]", format!("{op:?}").to_lowercase());
-        }
-        s
-    }
+/// Clients that first came from this address, a line each.
+fn uuids_at(mdt: &Mdt, e: &Export) -> String {
+    let here = e.addr.to_string();
+    let core = mdt.core_read();
+    let all = core.clients.iter().filter(|(_, c)| c.address == here);
+    all.map(|(id, _)| id.to_string()).collect::<Vec<_>>().join("\n")
 }
 
 /// For `lctl` on the server's own host: the daemon asks without a session.
 impl Mdt {
     pub fn get_params(&self, pattern: &str) -> Vec<(String, String)> {
         get(self, GetParam { pattern: pattern.to_string() }).map(|r| r.values).unwrap_or_default()
+    }
+
+    /// What they mean, and what can be set.
+    pub fn help_params(&self, pattern: &str) -> Vec<ParamInfo> {
+        let hits = names(self).into_iter().filter(|(n, _)| glob_match(pattern, n));
+        hits.map(|(n, p)| p.decl().info(n)).collect()
     }
 
     /// As [`set`].

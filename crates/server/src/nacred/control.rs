@@ -4,6 +4,7 @@ use super::Node;
 use super::target::Role;
 use admin::local::{DaemonReply, DaemonRequest, DaemonStatus, DaemonTarget};
 use model::Errno;
+use model::param::{ParamDecl, ParamInfo, glob_match};
 use rpc::{ClientId, Incoming, Service};
 use std::io;
 use std::sync::Arc;
@@ -11,6 +12,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use wire::msg::param::SetParam;
 use wire::{Op, RequestContext};
 use world::sys::control::{self, ControlSocket};
+
+/// Parameters of the whole daemon.
+const OWN: &[ParamDecl] = &[
+    ParamDecl::shown("version", "", "Version of this program."),
+    ParamDecl::shown("health_check", "", "healthy, or NOT HEALTHY and why."),
+    ParamDecl::shown("ping_interval", "s", "How often clients without other requests say that they live."),
+];
 
 pub fn serve(node: &Arc<Node>) -> io::Result<ControlSocket> {
     let node = node.clone();
@@ -39,6 +47,13 @@ impl Node {
                     self.targets.iter().flat_map(|t| t.get_params(&pattern)).collect();
                 all.extend(self.own_params(&pattern));
                 DaemonReply::Params(all)
+            }
+            DaemonRequest::HelpParam { pattern } => {
+                let mut all: Vec<ParamInfo> =
+                    self.targets.iter().flat_map(|t| t.help_params(&pattern)).collect();
+                let own = OWN.iter().filter(|d| glob_match(&pattern, d.name));
+                all.extend(own.map(|d| d.info(d.name.to_string())));
+                DaemonReply::ParamInfos(all)
             }
             DaemonRequest::SetParam { name, value } => self.set(&name, &value),
             DaemonRequest::SetPermanent { name, value, delete } => self.set_permanent(&name, &value, delete),
@@ -72,15 +87,13 @@ impl Node {
         if let Some(why) = self.failed() {
             health = format!("NOT HEALTHY\n{why}");
         }
-        let all = [
-            ("version", admin::VERSION.to_string()),
-            ("health_check", health),
-            ("ping_interval", self.options.ping_interval.div_ceil(1000).to_string()),
-        ];
-        all.into_iter()
-            .filter(|(n, _)| model::param::glob_match(pattern, n))
-            .map(|(n, v)| (n.to_string(), v))
-            .collect()
+        let value = |name: &str| match name {
+            "version" => admin::VERSION.to_string(),
+            "health_check" => health.clone(),
+            _ => self.options.ping_interval.div_ceil(1000).to_string(),
+        };
+        let hits = OWN.iter().filter(|d| glob_match(pattern, d.name));
+        hits.map(|d| (d.name.to_string(), value(d.name))).collect()
     }
 
     fn set(&self, name: &str, value: &str) -> DaemonReply {

@@ -3,6 +3,7 @@
 use super::StartError;
 use admin::command::mkfs::MGT_SUBDIR;
 use mgs::Mgs;
+use model::param::ParamInfo;
 use model::{Nid, TargetKind};
 use oss::{Ost, OstConfig};
 use rpc::{Peers, Service};
@@ -319,6 +320,14 @@ impl Target {
             Role::Mgs(m) => m.get_params(pattern),
             Role::Mdt(m) => m.get_params(pattern),
             Role::Ost(o) => o.get_params(pattern),
+        }
+    }
+
+    pub fn help_params(&self, pattern: &str) -> Vec<ParamInfo> {
+        match &self.service {
+            Role::Mgs(m) => m.help_params(pattern),
+            Role::Mdt(m) => m.help_params(pattern),
+            Role::Ost(o) => o.help_params(pattern),
         }
     }
 
