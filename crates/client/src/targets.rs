@@ -53,12 +53,16 @@ impl Turns {
         if n > *limit {
             self.0.free.add_permits(n - *limit);
         } else if n < *limit {
-            let (me, excess) = (self.0.clone(), (*limit - n) as u32);
-            world.spawn("client-rpcs-in-flight", async move {
-                if let Ok(p) = me.free.acquire_many(excess).await {
-                    p.forget();
-                }
-            });
+            let excess = *limit - n;
+            let owed = excess - self.0.free.forget_permits(excess);
+            if owed > 0 {
+                let me = self.0.clone();
+                world.spawn("client-rpcs-in-flight", async move {
+                    if let Ok(p) = me.free.acquire_many(owed as u32).await {
+                        p.forget();
+                    }
+                });
+            }
         }
         *limit = n;
     }

@@ -298,6 +298,31 @@ fn lctl_reads_and_sets_parameters() -> Result<()> {
     let nid = status["processes"][0]["nid"].as_str().context("nid")?.to_string();
     ensure!(ok("lctl", &["ping", &nid], m)? == format!("12345-{nid}\n"), "ping");
     ensure!(ok("lctl", &["list_nids"], m)?.lines().any(|l| l == nid), "list_nids");
+    // what parameters mean, which can be set, and what the servers count for this host
+    let help = ok("lctl", &["help_param", &param], m)?;
+    ensure!(help.starts_with(&format!("{param}: ")) && help.contains("0 to 100, default 17"), "{help}");
+    ensure!(ok("lctl", &["list_param", "-F", &param], m)?.trim_end() == format!("{param}="), "list_param -F");
+    let all = ok("lctl", &["help_param", "-R", "*"], m)?;
+    for part in ["osc.", "mdc.", "llite.", "obdfilter.", "mdt.", "mgs.MGS.live", "health_check: "] {
+        ensure!(all.lines().any(|l| l.starts_with(part) && l.contains(": ")), "nothing of {part} in\n{all}");
+    }
+    ok("lctl", &["set_param", "llite.*.extents_stats=1"], m)?;
+    std::fs::write(m.join("counted"), vec![7; 70_000])?;
+    ensure!(std::fs::read(m.join("counted"))?.len() == 70_000, "read back");
+    let extents = ok("lctl", &["get_param", "llite.*.extents_stats"], m)?;
+    ensure!(extents.contains("calls"), "{extents}");
+    for (p, word) in [
+        ("obdfilter.*.exports.*.stats", "write_bytes"),
+        ("obdfilter.*.brw_stats", "disk I/O size"),
+        ("mdt.*.exports.*.stats", "create"),
+        ("mdt.*.stats", "create"),
+        ("osc.*.rpc_stats", "pages per rpc"),
+        ("osc.*.import", "state: FULL"),
+    ] {
+        let text = ok("lctl", &["get_param", p], m)?;
+        ensure!(text.contains(word), "no {word} in {p}:\n{text}");
+    }
+    ok("lctl", &["set_param", "obdfilter.*.exports.*.stats=clear"], m)?;
     // for good: reaches the servers, and is there after a restart
     let global = format!("lod.{name}-*.qos_prio_free");
     ok("lctl", &["set_param", "-P", &format!("{global}=70")], m)?;

@@ -124,6 +124,50 @@ fn parameters_are_read_and_set() {
     });
 }
 
+#[test]
+fn requests_are_counted_and_bounded_by_kind() {
+    let c = Cluster::start(2);
+    c.run(async {
+        let a = c.mount().await;
+        let value = |name: &str| a.get_param(name).into_iter().map(|p| p.1).collect::<Vec<_>>();
+        // a few at a time, and all of many get their turn
+        a.set_param("mdc.*.max_rpcs_in_flight", "3").unwrap();
+        assert_eq!(value("mdc.*.max_mod_rpcs_in_flight"), ["2"], "pushed down: one is left for reading");
+        assert_eq!(a.set_param("mdc.*.max_mod_rpcs_in_flight", "3"), Err(Errno::ERANGE));
+        assert_eq!(a.set_param("mdc.*.max_rpcs_in_flight", "1"), Err(Errno::ERANGE));
+        let mkdir = |i: u32| a.clone().mkdir(call(), a.root(), format!("d{i}").into_bytes(), 0o755);
+        let all = (0..40).map(|i| -> world::BoxFuture<bool> {
+            let work = mkdir(i);
+            Box::pin(async move { work.await.is_ok() })
+        });
+        assert!(world::future::join_all(all.collect()).await.into_iter().all(|ok| ok));
+        let stats = value("mdc.*.rpc_stats").remove(0);
+        assert!(stats.contains("modify_RPCs_in_flight:  0"), "{stats}");
+        assert!(stats.contains("\n2:\t\t") && !stats.contains("\n3:\t\t"), "{stats}");
+        assert!(value("mdc.*.stats")[0].contains("mds_mkdir                 40 samples [usecs]"));
+        // data: pages, number and offset of requests, and what import makes of them
+        let f = striped(&a, "f", 2).await;
+        a.set_param("osc.*.max_pages_per_rpc", "64K").unwrap();
+        assert_eq!(value("osc.*.max_pages_per_rpc"), ["16", "16"]);
+        write(&a, &f, 0, vec![1; 1 << 20]).await;
+        let text = value("osc.*.rpc_stats").remove(0);
+        assert!(text.contains("16:\t\t"), "{text}");
+        let import = value("osc.*.import").remove(0);
+        for part in ["state: FULL", "inflight: 0", "write_data_averages:", "bytes_per_rpc: 65536"] {
+            assert!(import.contains(part), "no '{part}' in {import}");
+        }
+        a.set_param("osc.*.rpc_stats", "0").unwrap();
+        assert!(!value("osc.*.rpc_stats")[0].contains("16:\t\t"));
+        assert_eq!(value("mgc.*.state"), ["current_state: FULL"]);
+        let help = a.help_param("osc.*.max_pages_per_rpc");
+        assert_eq!(help.len(), 2);
+        assert_eq!(
+            help[0].to_string(),
+            "Most data in one request, in pages of 4 KiB (pages, 1 to 4096, default 1024)"
+        );
+    });
+}
+
 /// What an administrator set on this node stays when the configuration changes elsewhere; `set_param -P` reaches it.
 #[test]
 fn configuration_follows_the_mgs() {
