@@ -124,9 +124,11 @@ fn percent(part: u64, of: u64) -> u64 {
     (u128::from(part) * 100 / u128::from(of.max(1))) as u64
 }
 
-/// Rows of histograms beside each other, from the first to the last that counts: bucket, and for each side
-/// (count, percent, cumulated percent).
-fn rows<const N: usize>(sides: [&Histogram; N]) -> Vec<(usize, [(u64, u64, u64); N])> {
+/// Count, percent, cumulated percent.
+type Share = (u64, u64, u64);
+
+/// Rows of histograms beside each other, from the first to the last that counts: the bucket, and each side's share.
+fn rows<const N: usize>(sides: [&Histogram; N]) -> Vec<(usize, [Share; N])> {
     let totals = sides.map(Histogram::total);
     let mut sums = [0; N];
     let mut out = Vec::new();
