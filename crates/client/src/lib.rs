@@ -22,6 +22,7 @@ mod stripe;
 mod targets;
 
 pub use fs::Fs;
+pub use meta::{Keeper, Lapsed, Leave};
 
 use model::{Cred, Errno, Fid};
 use std::sync::Mutex;

@@ -6,6 +6,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const VERSION: u32 = 7;
 /// The minor version this code speaks.
 pub const MINOR: u32 = 45;
+/// From this one on FUSE_NOTIFY_INC_EPOCH is known (Linux 6.16).
+pub const MINOR_EPOCH: u32 = 44;
 /// The lowest one it can speak: 7.31 has FUSE_MAX_PAGES, copy_file_range and kill-priv writes.
 pub const MINOR_MIN: u32 = 31;
 /// Node id of the mount's root.
@@ -115,6 +117,10 @@ pub mod fattr {
     pub const CTIME: u32 = 1 << 10;
     pub const KILL_SUIDGID: u32 = 1 << 11;
 }
+
+/// What the daemon tells the kernel unasked: codes in `OutHeader.error`, with `unique` 0.
+pub const NOTIFY_INVAL_INODE: i32 = 2;
+pub const NOTIFY_INC_EPOCH: i32 = 8;
 
 pub const FOPEN_DIRECT_IO: u32 = 1 << 0;
 pub const FOPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
@@ -237,6 +243,7 @@ abi! {
     }
     StatxIn = 24 { getattr_flags: u32, reserved: u32, fh: u64, sx_flags: u32, sx_mask: u32 }
     StatxOut = 288 { attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2], stat: Statx }
+    NotifyInvalInode = 24 { ino: u64, off: i64, len: i64 }
     /// Before the name in a directory listing; padded to 8 bytes after it.
     DirentHead = 24 { ino: u64, off: u64, namelen: u32, kind: u32 }
 }

@@ -3,6 +3,7 @@
 use crate::control::Pages;
 use crate::handles::Handles;
 use crate::interrupt::Table;
+use crate::kernel::Kernel;
 use crate::nodes::Nodes;
 use crate::writeback::Writeback;
 use client::Fs;
@@ -25,6 +26,7 @@ pub struct Bridge {
     pub handles: Handles,
     pub table: Table,
     pub writeback: Arc<Writeback>,
+    pub kernel: Arc<Kernel>,
     pub releases: Arc<Releases>,
     pub pages: Pages,
     pub readdirplus: bool,
@@ -36,7 +38,13 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    pub fn new(world: World, fs: Arc<Fs>, readdirplus: bool, abort: Option<OwnedFd>) -> Bridge {
+    pub fn new(
+        world: World,
+        fs: Arc<Fs>,
+        kernel: Arc<Kernel>,
+        readdirplus: bool,
+        abort: Option<OwnedFd>,
+    ) -> Bridge {
         let root = fs.root();
         Bridge {
             world,
@@ -45,6 +53,7 @@ impl Bridge {
             handles: Handles::default(),
             table: Table::default(),
             writeback: Arc::default(),
+            kernel,
             releases: Arc::default(),
             pages: Pages::default(),
             readdirplus,

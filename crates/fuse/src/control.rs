@@ -157,7 +157,14 @@ async fn run(cx: &Cx, request: Request) -> Result<Reply, ControlError> {
             let attr = target(cx, name).await?;
             setstripe(cx, &attr, spec).await?
         }
-        Request::Create { name, mode, umask, spec } => create(cx, name.0, mode, umask, spec).await?,
+        Request::Create { name, mode, umask, spec } => {
+            let r = create(cx, name.0, mode, umask, spec).await;
+            // The kernel may know the name as absent, and the directory as it was.
+            let dir = cx.fid()?;
+            cx.bridge.kernel.forget_names(std::iter::once(dir));
+            client::Keeper::changed(&*cx.bridge.kernel, dir);
+            r?
+        }
         Request::Glimpse { name } => Reply::Objects(fs.glimpse(target(cx, name).await?.fid).await?),
         Request::Targets => Reply::Targets(fs.targets().iter().map(Target::from).collect()),
         Request::Df => Reply::Space(df(&fs).await),

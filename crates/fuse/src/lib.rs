@@ -18,6 +18,7 @@ mod buffer;
 mod control;
 mod handles;
 mod interrupt;
+mod kernel;
 mod mount;
 mod nodes;
 mod ops;

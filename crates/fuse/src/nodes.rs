@@ -76,6 +76,16 @@ impl Nodes {
         self.lock().by_id.get(&id).map(|n| n.fid).ok_or(Errno::ESTALE)
     }
 
+    /// The kernel's name for a file, if it knows it or is about to be told.
+    pub fn id(&self, fid: Fid) -> Option<u64> {
+        self.lock().by_fid.get(&fid).copied()
+    }
+
+    /// Everything that the kernel knows, or is about to be told.
+    pub fn all(&self) -> Vec<(u64, Fid)> {
+        self.lock().by_id.iter().map(|(id, n)| (*id, n.fid)).collect()
+    }
+
     pub fn count(&self) -> usize {
         self.lock().by_id.len()
     }

@@ -30,8 +30,10 @@ pub struct Options {
     pub port: Option<u16>,
     /// `bind=`: source address for connections.
     pub bind: Option<std::net::IpAddr>,
-    /// `readdirplus`: ask for attributes along with directory pages.
-    pub readdirplus: bool,
+    /// `noreaddirplus`: do not ask for attributes along with directory pages.
+    pub no_readdirplus: bool,
+    /// `nokernel_cache`: names and attributes do not stay in the kernel.
+    pub no_kernel_cache: bool,
     /// `log=`: where the daemon's log goes.
     pub log: Option<PathBuf>,
 }
@@ -150,8 +152,10 @@ fn take_flag(o: &mut Options, name: &str) -> Result<(), OptionError> {
     match name {
         "remount" => o.remount = true,
         "soft" => o.soft = true,
-        "readdirplus" => o.readdirplus = true,
-        "noreaddirplus" => o.readdirplus = false,
+        "readdirplus" => o.no_readdirplus = false,
+        "noreaddirplus" => o.no_readdirplus = true,
+        "kernel_cache" => o.no_kernel_cache = false,
+        "nokernel_cache" => o.no_kernel_cache = true,
         "timeo" | "retry" | "port" | "bind" | "log" => return Err(OptionError::NoValue(name.to_string())),
         _ if TAKEN_SILENTLY.contains(&name) => {}
         _ => return Err(OptionError::Unknown(name.to_string())),

@@ -6,6 +6,7 @@ use model::{Attr, Errno};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 use zerocopy::{Immutable, IntoBytes};
 
 /// What follows the header of a successful answer.
@@ -35,8 +36,10 @@ impl Reply {
         Reply { fixed: Vec::new(), data: data.into() }
     }
 
-    pub fn attr(attr: &Attr) -> Reply {
-        Reply::of(&AttrOut { attr: fuse_attr(attr), ..AttrOut::default() })
+    /// Attributes that the kernel may use for `valid`.
+    pub fn attr(attr: &Attr, valid: Duration) -> Reply {
+        let (attr_valid, attr_valid_nsec) = (valid.as_secs(), valid.subsec_nanos());
+        Reply::of(&AttrOut { attr_valid, attr_valid_nsec, attr: fuse_attr(attr), ..AttrOut::default() })
     }
 }
 
@@ -65,9 +68,20 @@ pub fn fuse_attr(a: &Attr) -> FuseAttr {
     }
 }
 
-/// A name's inode. All times of validity are zero: nothing is cached in the kernel.
+/// A name's inode, of which the kernel may keep nothing.
 pub fn entry_out(nodeid: u64, a: &Attr) -> EntryOut {
     EntryOut { nodeid, attr: fuse_attr(a), ..EntryOut::default() }
+}
+
+/// How long the kernel may use a name, and the attributes that come with it.
+pub fn valid(e: EntryOut, name: Duration, attr: Duration) -> EntryOut {
+    EntryOut {
+        entry_valid: name.as_secs(),
+        entry_valid_nsec: name.subsec_nanos(),
+        attr_valid: attr.as_secs(),
+        attr_valid_nsec: attr.subsec_nanos(),
+        ..e
+    }
 }
 
 /// One (cloned) descriptor of /dev/fuse. A request must be answered where it was read.
@@ -89,6 +103,20 @@ impl Channel {
     /// The next request, into `buf`.
     pub fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::read(&self.fd, buf)?)
+    }
+
+    /// Tells the kernel something unasked. `ENOENT`: it does not know what this is about.
+    pub fn notify(&self, code: i32, body: &[u8]) -> Result<(), Errno> {
+        let len = size_of::<abi::OutHeader>() + body.len();
+        let head = abi::OutHeader { len: len as u32, error: code, unique: 0 };
+        let parts = [IoSlice::new(head.as_bytes()), IoSlice::new(body)];
+        loop {
+            match rustix::io::writev(&self.fd, &parts) {
+                Ok(_) => return Ok(()),
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                Err(e) => return Err(Errno(e.raw_os_error())),
+            }
+        }
     }
 
     /// Answers request `unique`. A request that is gone meanwhile (the mount was aborted) is no error.

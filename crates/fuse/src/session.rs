@@ -8,6 +8,7 @@ use crate::abi::{self, MAX_IO_BYTES, REQUEST_MAX_BYTES};
 use crate::bridge::Bridge;
 use crate::buffer::{Buffer, Pool};
 use crate::interrupt::Kind;
+use crate::kernel::{self, Kernel};
 use crate::mount::{self, Mounted};
 use crate::ops::{self, Cx, kind_of};
 use crate::reply::{Answer, Channel, Pending, Reply};
@@ -44,11 +45,13 @@ pub struct Config {
     pub threads: usize,
     /// Ask the kernel for READDIRPLUS.
     pub readdirplus: bool,
+    /// Names and attributes may stay in the kernel while the mount has leases on them.
+    pub kernel_cache: bool,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { threads: 6, readdirplus: false }
+        Config { threads: 6, readdirplus: true, kernel_cache: true }
     }
 }
 
@@ -74,6 +77,7 @@ struct Shared {
     idle: AtomicUsize,
     /// Workers that have not ended.
     alive: AtomicUsize,
+    kernel_cache: bool,
 }
 
 /// A mounted file system that is being served. Dropping it changes nothing: the session lives until the unmount.
@@ -92,7 +96,10 @@ pub fn serve(world: &World, fs: Arc<Fs>, mounted: Mounted, config: Config) -> io
     });
     // The kernel refuses changes itself; this keeps reads from storing access times.
     fs.set_read_only(mounted.read_only);
-    let bridge = Arc::new(Bridge::new(world.clone(), fs, config.readdirplus, abort));
+    let first = Arc::new(Channel::new(mounted.device));
+    let (kernel, jobs) = Kernel::new(world.clone(), first.clone());
+    fs.set_keeper(kernel.clone());
+    let bridge = Arc::new(Bridge::new(world.clone(), fs, kernel, config.readdirplus, abort));
     let threads = config.threads.max(2);
     let shared = Arc::new(Shared {
         bridge,
@@ -102,8 +109,8 @@ pub fn serve(world: &World, fs: Arc<Fs>, mounted: Mounted, config: Config) -> io
         minor: mounted.minor,
         idle: AtomicUsize::new(0),
         alive: AtomicUsize::new(threads),
+        kernel_cache: config.kernel_cache,
     });
-    let first = Arc::new(Channel::new(mounted.device));
     let mut channels = Vec::new();
     for _ in 1..threads {
         // Where cloning is not possible the workers share one descriptor.
@@ -114,6 +121,8 @@ pub fn serve(world: &World, fs: Arc<Fs>, mounted: Mounted, config: Config) -> io
         let s = shared.clone();
         world::sys::thread(&format!("fuse-{n}"), move || worker(&s, &channel))?;
     }
+    let s = shared.clone();
+    world::sys::thread("fuse-forget", move || kernel::run(&s.bridge, &jobs))?;
     let s = shared.clone();
     world::sys::thread("fuse-watch", move || s.bridge.table.watch(|| s.bridge.world.now()))?;
     Ok(Session { shared })
@@ -281,6 +290,9 @@ impl Shared {
         match ops::negotiate(i, self.bridge.readdirplus) {
             Ok(out) => {
                 assert!(out.max_write as usize <= MAX_IO_BYTES);
+                if self.kernel_cache {
+                    self.bridge.kernel.start(i.minor);
+                }
                 channel.answer(unique, &Ok(Reply::of(&out)));
                 tracing::info!(kernel = i.minor, flags = format!("{:#x}", out.flags), "mounted");
                 self.state.send_replace(State::Ready);
@@ -296,6 +308,7 @@ impl Shared {
     /// The last worker's last act.
     fn end(&self, aborted: bool) {
         let b = &self.bridge;
+        b.kernel.stop();
         b.table.cancel_all(Errno::ENOTCONN);
         b.table.end();
         if !aborted && !b.is_dead() {

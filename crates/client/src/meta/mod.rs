@@ -11,9 +11,11 @@
 
 mod ahead;
 mod cache;
+mod keeper;
 mod listing;
 
 pub(crate) use cache::{Outcome, Part, name_part};
+pub use keeper::{Keeper, Lapsed, Leave};
 
 use crate::targets::Target;
 use crate::{Fs, R};
@@ -22,9 +24,9 @@ use model::limits::LEASES_PER_CLIENT_MAX_FILES;
 use model::planted::{self, Bug};
 use model::{Errno, Fid, TargetId};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
-use wire::msg::lookup::{Entry, LookupReply};
+use wire::msg::lookup::{Entry, LookupReply, bits};
 use wire::msg::notify::{LEASE_ITEMS_MAX, LeaseItem, Notice};
 use wire::msg::readdir::{Dirent, ReaddirReply};
 use wire::msg::unlink::Changed;
@@ -42,6 +44,7 @@ const PLUS_BYTES: usize = 128;
 /// The cache and what is counted about it.
 pub(crate) struct Meta {
     cache: Mutex<Cache>,
+    keeper: OnceLock<Arc<dyn Keeper>>,
     pub hits: AtomicU64,
     pub misses: AtomicU64,
     pub revoked: AtomicU64,
@@ -55,6 +58,7 @@ impl Meta {
     pub(crate) fn new() -> Meta {
         Meta {
             cache: Mutex::new(Cache::new(LRU_FILES_DEFAULT)),
+            keeper: OnceLock::new(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             revoked: AtomicU64::new(0),
@@ -76,6 +80,9 @@ impl Meta {
     /// The leases are gone: with the server that granted them, or because it gave this client up.
     pub(crate) fn clear(&self) {
         self.lock().clear();
+        if let Some(k) = self.keeper.get() {
+            k.forget_all();
+        }
     }
 
     pub(crate) fn lease_count(&self) -> usize {
@@ -106,6 +113,8 @@ pub(crate) struct Changing {
     mdt: Arc<Target>,
     change: Option<Change>,
     touched: Vec<(Fid, Vec<u8>)>,
+    /// The inode, if it is one alone: the keeper may not know that it changes.
+    inode: Option<Fid>,
 }
 
 impl Changing {
@@ -122,7 +131,7 @@ impl Changing {
             Some(Errno::EIO | Errno::EPROTO | Errno::ENOTCONN | Errno::ESHUTDOWN | Errno::ETIMEDOUT)
         );
         let change = self.change.take().expect("it ends once");
-        self.fs.end_change(change, &outcome);
+        self.fs.end_change(change, &outcome, self.inode);
     }
 
     /// As [`Changing::done`], for a change of one inode.
@@ -155,10 +164,10 @@ impl Drop for Changing {
     fn drop(&mut self) {
         let Some(change) = self.change.take() else { return };
         let touched = self.touched.drain(..).map(|(d, n)| (d, n, false)).collect();
-        let (fs, drained) = (self.fs.clone(), self.mdt.import.drained());
+        let (fs, inode, drained) = (self.fs.clone(), self.inode, self.mdt.import.drained());
         self.fs.world.spawn("client-change-lost", async move {
             drained.await;
-            fs.end_change(change, &Outcome { touched, unknown: true, ..Outcome::default() });
+            fs.end_change(change, &Outcome { touched, unknown: true, ..Outcome::default() }, inode);
         });
     }
 }
@@ -321,7 +330,9 @@ impl Fs {
 
     /// As [`Fs::changing`], for one inode.
     pub(crate) fn changing_inode(self: &Arc<Self>, mdt: &Arc<Target>, fid: Fid) -> Changing {
-        self.changing_parts(mdt, vec![(fid, Part::Attr)], &[], false)
+        let mut c = self.changing_parts(mdt, vec![(fid, Part::Attr)], &[], false);
+        c.inode = Some(fid);
+        c
     }
 
     fn changing_parts(
@@ -336,11 +347,14 @@ impl Fs {
         parts.dedup();
         let change = Some(self.meta.lock().begin(parts, any));
         let touched = names.iter().map(|(d, n)| (*d, n.to_vec())).collect();
-        Changing { fs: self.clone(), mdt: mdt.clone(), change, touched }
+        Changing { fs: self.clone(), mdt: mdt.clone(), change, touched, inode: None }
     }
 
-    fn end_change(&self, change: Change, outcome: &Outcome) {
+    fn end_change(&self, change: Change, outcome: &Outcome, inode: Option<Fid>) {
         self.with_cache(|c, now| c.end(change, now, outcome));
+        if let (Some(fid), Some(k)) = (inode, self.meta.keeper.get()) {
+            k.changed(fid);
+        }
     }
 
     // leases that go
@@ -361,14 +375,26 @@ impl Fs {
             let mut c = self.meta.lock();
             items.iter().for_each(|i| c.revoke(i));
         }
-        self.cancel_leases(mdt, items);
+        self.let_go(mdt, items.to_vec());
     }
 
     fn cancel_leases(&self, mdt: TargetId, items: &[LeaseItem]) {
-        let Some(t) = self.targets.get(mdt) else { return };
-        for part in items.chunks(LEASE_ITEMS_MAX) {
-            t.import.notice(&Notice::Cancelled { items: part.to_vec() });
+        if let Some(t) = self.targets.get(mdt) {
+            cancel(&t, items);
         }
+    }
+
+    /// Tells the server that these are not used any more, when the keeper does not use them either.
+    fn let_go(&self, mdt: TargetId, items: Vec<LeaseItem>) {
+        let (Some(t), Some(k)) = (self.targets.get(mdt), self.meta.keeper.get()) else {
+            return self.cancel_leases(mdt, &items);
+        };
+        let of = |i: &LeaseItem| Lapsed {
+            fid: i.fid,
+            names: i.bits & bits::LOOKUP != 0,
+            inode: i.bits & bits::UPDATE != 0,
+        };
+        k.lapsed(items.iter().map(of).collect(), Leave::new(move || cancel(&t, &items)));
     }
 
     /// Leases that this mount does not use any more.
@@ -376,7 +402,7 @@ impl Fs {
         let mut items = items;
         items.sort_by_key(|i| self.locate.mdt_of(i.fid));
         for part in items.chunk_by(|a, b| self.locate.mdt_of(a.fid) == self.locate.mdt_of(b.fid)) {
-            self.cancel_leases(TargetId::mdt(self.locate.mdt_of(part[0].fid)), part);
+            self.let_go(TargetId::mdt(self.locate.mdt_of(part[0].fid)), part.to_vec());
         }
     }
 
@@ -406,6 +432,12 @@ impl Fs {
                 fs.give_back(back);
             }
         });
+    }
+}
+
+fn cancel(mdt: &Target, items: &[LeaseItem]) {
+    for part in items.chunks(LEASE_ITEMS_MAX) {
+        mdt.import.notice(&Notice::Cancelled { items: part.to_vec() });
     }
 }
 

@@ -3,12 +3,11 @@
 use super::Cx;
 use super::open::opened;
 use crate::abi::CreateIn;
-use crate::reply::{Answer, Reply, entry_out};
+use crate::reply::{Answer, Reply};
 
 pub async fn run(cx: Cx, a: CreateIn, name: Vec<u8>) -> Answer {
     let parent = cx.fid()?;
     let call = cx.call_with_umask(a.umask);
-    let (attr, file) = cx.fs().create(call, parent, name, a.mode & 0o7777, a.flags, None).await?;
-    let node = cx.bridge.nodes.remember(attr.fid);
-    Ok(Reply::pair(&entry_out(node, &attr), &opened(&cx, file)))
+    let (attr, file) = cx.fs().create(call, parent, name.clone(), a.mode & 0o7777, a.flags, None).await?;
+    Ok(Reply::pair(&cx.made(parent, &name, &attr), &opened(&cx, file)))
 }

@@ -8,5 +8,5 @@ pub async fn run(cx: Cx, _arg: GetattrIn) -> Answer {
     let fid = cx.fid()?;
     cx.bridge.writeback.settle(fid).await;
     let attr = cx.fs().getattr(cx.call_by_handle(), fid).await?;
-    Ok(Reply::attr(&attr))
+    Ok(Reply::attr(&attr, cx.attr_valid(&attr)))
 }

@@ -4,7 +4,7 @@ use crate::abi::{InitIn, InitOut, MAX_IO_BYTES, MINOR, MINOR_MIN, VERSION, init}
 use model::Errno;
 
 /// Asked for if the kernel offers it. Not here: write-back cache (it ignores other clients' sizes), READDIRPLUS
-/// (unless asked for: with nothing cached its attributes are thrown away at once), symlink cache, splice.
+/// (asked for unless the mount says no), symlink cache, splice.
 const WANTED: u64 = init::ASYNC_READ
     | init::POSIX_LOCKS
     | init::ATOMIC_O_TRUNC

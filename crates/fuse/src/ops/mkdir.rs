@@ -2,10 +2,10 @@
 
 use super::Cx;
 use crate::abi::MkdirIn;
-use crate::reply::Answer;
+use crate::reply::{Answer, Reply};
 
 pub async fn run(cx: Cx, a: MkdirIn, name: Vec<u8>) -> Answer {
     let parent = cx.fid()?;
-    let attr = cx.fs().mkdir(cx.call_with_umask(a.umask), parent, name, a.mode & 0o7777).await?;
-    Ok(cx.entry(&attr))
+    let attr = cx.fs().mkdir(cx.call_with_umask(a.umask), parent, name.clone(), a.mode & 0o7777).await?;
+    Ok(Reply::of(&cx.made(parent, &name, &attr)))
 }

@@ -1,14 +1,15 @@
 //! One file a verb: the kernel's request to client calls, and their result back.
 
-use crate::abi;
+use crate::abi::{self, EntryOut};
 use crate::bridge::Bridge;
 use crate::interrupt::Kind;
-use crate::reply::{Answer, Reply, entry_out};
+use crate::reply::{Answer, Reply, entry_out, valid};
 use crate::request::{Op, Request};
 use bytes::Bytes;
 use client::{Call, Fs};
 use model::{Attr, Cred, Errno, Fid};
 use std::sync::Arc;
+use std::time::Duration;
 use world::BoxFuture;
 
 mod copy_file_range;
@@ -94,9 +95,36 @@ impl Cx {
         Call { cred: Cred { uid, gid, groups }, pid: self.tid, umask }
     }
 
-    /// The answer for a name that was found or made: the kernel knows the node once more.
-    pub fn entry(&self, attr: &Attr) -> Reply {
-        Reply::of(&entry_out(self.bridge.nodes.remember(attr.fid), attr))
+    /// A name that was found: the kernel knows the node once more, before it is asked what it may keep of it.
+    pub fn found(&self, dir: Fid, name: &[u8], attr: &Attr) -> Reply {
+        let out = entry_out(self.bridge.nodes.remember(attr.fid), attr);
+        Reply::of(&valid(out, self.name_valid(dir, name, Some(attr.fid)), self.attr_valid(attr)))
+    }
+
+    /// A name that was made. Its attributes the kernel would take over without a look at what was revoked since
+    /// it asked: it is to ask again.
+    pub fn made(&self, dir: Fid, name: &[u8], attr: &Attr) -> EntryOut {
+        let out = entry_out(self.bridge.nodes.remember(attr.fid), attr);
+        valid(out, self.name_valid(dir, name, Some(attr.fid)), Duration::ZERO)
+    }
+
+    /// How long the kernel may use attributes, in an answer that it compares with what was revoked since it asked.
+    pub fn attr_valid(&self, attr: &Attr) -> Duration {
+        let keeps = self.bridge.kernel.keeps_attrs();
+        let kept = if keeps { self.bridge.fs.inode_kept(attr) } else { None };
+        kept.unwrap_or_default()
+    }
+
+    /// How long the kernel may use that a name leads to a file, or (`None`) that there is none.
+    pub fn name_valid(&self, dir: Fid, name: &[u8], leads: Option<Fid>) -> Duration {
+        let b = &self.bridge;
+        if !b.kernel.keeps_names() {
+            return Duration::ZERO;
+        }
+        let Some(life) = b.fs.name_kept(dir, name, leads) else { return Duration::ZERO };
+        // Asked once more when it is noted: a lease that goes from here on takes the kernel's names along.
+        b.kernel.note_names(dir, life);
+        b.fs.name_kept(dir, name, leads).map_or(Duration::ZERO, |l| l.min(life))
     }
 }
 

@@ -3,8 +3,9 @@
 
 use super::Cx;
 use crate::abi::{DIRENT_BYTES, DirentHead, ENTRY_OUT_BYTES, EntryOut, ReadIn};
-use crate::reply::{Answer, Reply, entry_out};
+use crate::reply::{Answer, Reply, entry_out, valid};
 use model::{Attr, Fid, FileType};
+use std::time::Duration;
 use zerocopy::IntoBytes;
 
 const DOT: u64 = 1;
@@ -58,7 +59,11 @@ pub async fn run(cx: Cx, a: ReadIn, plus: bool) -> Answer {
         }
         let known: Option<Attr> = e.entry.filter(|_| plus).map(|x| x.attr);
         let entry = match &known {
-            Some(attr) => entry_out(cx.bridge.nodes.remember(attr.fid), attr),
+            // The kernel links names of pages without a look at the epoch: only attributes may be kept.
+            Some(attr) => {
+                let out = entry_out(cx.bridge.nodes.remember(attr.fid), attr);
+                valid(out, Duration::ZERO, cx.attr_valid(attr))
+            }
             None => none,
         };
         page.push(&entry, e.fid, e.cookie, e.kind, &e.name);

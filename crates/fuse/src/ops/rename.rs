@@ -7,5 +7,9 @@ pub async fn run(cx: Cx, newdir: u64, flags: u32, name: Vec<u8>, new_name: Vec<u
     let parent = cx.fid()?;
     let new_parent = cx.bridge.nodes.fid(newdir)?;
     cx.fs().rename(cx.call(), parent, name, new_parent, new_name, flags).await?;
+    if parent != new_parent {
+        // The kernel takes the name along with its time, which was good for the directory it came from.
+        cx.bridge.kernel.forget_names([parent, new_parent].into_iter());
+    }
     Ok(Reply::empty())
 }

@@ -13,7 +13,9 @@ pub async fn run(cx: Cx, _a: StatxIn) -> Answer {
     let fid = cx.fid()?;
     cx.bridge.writeback.settle(fid).await;
     let attr = cx.fs().getattr(cx.call_by_handle(), fid).await?;
-    Ok(Reply::of(&StatxOut { stat: statx(&attr), ..StatxOut::default() }))
+    let valid = cx.attr_valid(&attr);
+    let (attr_valid, attr_valid_nsec) = (valid.as_secs(), valid.subsec_nanos());
+    Ok(Reply::of(&StatxOut { attr_valid, attr_valid_nsec, stat: statx(&attr), ..StatxOut::default() }))
 }
 
 fn statx(a: &Attr) -> Statx {

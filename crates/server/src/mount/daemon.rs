@@ -81,7 +81,11 @@ async fn bring_up(world: &World, w: &Wanted) -> Result<fuse::Session, String> {
             return Err(e.message);
         }
     };
-    let config = fuse::Config { readdirplus: w.options.readdirplus, ..fuse::Config::default() };
+    let config = fuse::Config {
+        readdirplus: !w.options.no_readdirplus,
+        kernel_cache: !w.options.no_kernel_cache,
+        ..fuse::Config::default()
+    };
     let session =
         fuse::serve(world, fs, mounted, config).map_err(|e| format!("cannot serve the mount: {e}"))?;
     session.ready().await?;
