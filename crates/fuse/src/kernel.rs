@@ -173,7 +173,8 @@ pub struct Jobs(Receiver<Job>);
 /// Inodes to be invalidated again, and what is to happen when all are.
 struct Waiting {
     fids: Vec<Fid>,
-    leave: Option<Leave>,
+    /// Given when this goes.
+    _leave: Option<Leave>,
     until: Instant,
 }
 
@@ -216,7 +217,7 @@ pub fn run(b: &Bridge, jobs: &Jobs) {
         };
         let left: Vec<Fid> = fids.into_iter().filter(|f| !k.forget_inode(&b.nodes, *f)).collect();
         if !left.is_empty() {
-            waiting.push(Waiting { fids: left, leave, until: w.now().plus(TRY_MAX) });
+            waiting.push(Waiting { fids: left, _leave: leave, until: w.now().plus(TRY_MAX) });
         }
     }
 }

@@ -36,5 +36,5 @@ mod truncate;
 mod unlink;
 mod write;
 
-pub(crate) use getattr::data_layout;
 pub(crate) use create::{O_ACCMODE, O_CREAT, O_EXCL, O_NOATIME, O_TRUNC};
+pub(crate) use getattr::data_layout;
