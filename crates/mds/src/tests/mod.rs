@@ -4,6 +4,7 @@ mod acl;
 mod big;
 mod damage;
 mod layout;
+mod leases;
 mod model;
 mod names;
 mod posix;
