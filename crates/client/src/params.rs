@@ -310,6 +310,38 @@ pub(crate) const TABLE: &[Param] = &[
     ),
     target_rw(
         Osc,
+        ParamDecl::flag(
+            "checksums",
+            "1",
+            "Data on the wire has checksums of blocks from end to end; 0: only each message as a whole.",
+        ),
+        |_, t| u8::from(t.checksums.on()).to_string(),
+        |_, t, v| {
+            t.checksums.set_on(v.number == 1);
+            Ok(())
+        },
+    ),
+    target_rw(
+        Osc,
+        ParamDecl::text(
+            "checksum_type",
+            "crc32c",
+            "How data is summed on the wire: crc32, adler or crc32c (in hardware; as it is stored).",
+        ),
+        |_, t| t.checksums.kinds_text(),
+        |_, t, v| if t.checksums.set_kind(v.text.trim()) { Ok(()) } else { Err(Errno::EINVAL) },
+    ),
+    target(
+        Osc,
+        ParamDecl::shown(
+            "checksum_errors",
+            "requests",
+            "Requests sent again because their data changed on the way.",
+        ),
+        |_, t| t.checksums.errors.load(Relaxed).to_string(),
+    ),
+    target_rw(
+        Osc,
         number(
             "max_pages_per_rpc",
             (1, PAGES_MAX),

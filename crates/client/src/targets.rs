@@ -1,5 +1,6 @@
 //! The sessions of a mount: one import for each target of the target map, kept up to date with it.
 
+use crate::checksum::Checksums;
 use crate::meter::Meter;
 use crate::{Fs, R, TargetState};
 use bytes::Bytes;
@@ -87,6 +88,7 @@ pub(crate) struct Target {
     pub recoveries: AtomicUsize,
     /// Told each time the session is up again.
     pub up: sync::Notify,
+    pub checksums: Checksums,
 }
 
 impl Target {
@@ -277,6 +279,7 @@ impl Fs {
             nids: Mutex::new(nids),
             recoveries: AtomicUsize::new(0),
             up: sync::Notify::new(),
+            checksums: Checksums::new(),
         })
     }
 

@@ -32,6 +32,8 @@ pub const RPC_BODY_MAX_BYTES: usize = 4 << 20;
 pub const RPC_BULK_MAX_BYTES: usize = 16 << 20;
 /// Bulk a client sends in one message by default.
 pub const RPC_BULK_DEFAULT_BYTES: usize = 4 << 20;
+/// What one checksum covers, at rest and on the wire.
+pub const SUM_BLOCK_BYTES: usize = 4096;
 /// Requests a client may have in flight with one target: its reply slots.
 pub const SLOTS_PER_SESSION: u16 = 64;
 /// Operations of one batch message.

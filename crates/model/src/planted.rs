@@ -58,6 +58,10 @@ bugs! {
     RaceRuleIgnored = 44,
     /// A client keeps what a server granted before its restart.
     CacheKeptOverRestart = 45,
+    /// A write of a part of a block leaves the block's checksum as it was.
+    SumOfPartForgotten = 80,
+    /// Blocks are read without a look at their checksums.
+    SumUnverified = 81,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

@@ -8,6 +8,7 @@ mod brw;
 mod clients;
 mod ops;
 mod params;
+pub mod scrub;
 mod service;
 mod slot;
 mod space;

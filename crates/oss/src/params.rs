@@ -1,5 +1,6 @@
 //! The parameters of a target, `obdfilter.FSNAME-OSTxxxx.*`: each is one entry of [`TABLE`].
 
+use crate::scrub::Order;
 use crate::service::Ost;
 use crate::space::Space;
 use model::exports::Export;
@@ -83,7 +84,13 @@ pub static TABLE: &[Param] = &[
     ro("brw_size", "MiB", "Bulk that a client sends in one RPC.", |_| {
         (limits::RPC_BULK_DEFAULT_BYTES >> 20).to_string()
     }),
-    ro("checksum_type", "", "Checksum of bulk data on the wire.", |_| "[crc32c]".into()),
+    ro(
+        "checksum_errors",
+        "blocks",
+        "Blocks found on disk with a checksum that differs, since the start: their readers got EIO.",
+        |o| o.objects.counters.checksum_errors.load(Relaxed).to_string(),
+    ),
+    ro("checksum_type", "", "Checksum of blocks at rest.", |_| "[crc32c]".into()),
     rw(
         ParamDecl::flag("degraded", "0", "The storage below is degraded: new files avoid this OST."),
         |o| flag(&o.settings.degraded),
@@ -134,6 +141,19 @@ pub static TABLE: &[Param] = &[
         ),
         |o| o.settings.reserved_mb.load(Relaxed).to_string(),
         |o, v| o.settings.reserved_mb.store(v.number, Relaxed),
+    ),
+    rw(
+        ParamDecl::text(
+            "scrub",
+            "",
+            "Reads and compares all data; written: start [MiB/s], restart [MiB/s] or stop. See nacre scrub.",
+        ),
+        |o| o.scrubber.text(),
+        |o, v| {
+            if let (Some(ost), Some(order)) = (o.me.upgrade(), Order::parse(v.text)) {
+                ost.order_scrub(order);
+            }
+        },
     ),
     rw(
         ParamDecl::text(
@@ -257,6 +277,9 @@ impl Ost {
         }
         for (_, i) in &chosen {
             i.decl().check(value)?;
+            if i.decl().name == "scrub" {
+                Order::parse(value).ok_or(Errno::EINVAL)?;
+            }
         }
         for (_, i) in &chosen {
             i.set(self, i.decl().check(value)?);

@@ -4,6 +4,7 @@ use crate::brw::BrwStats;
 use crate::clients::{self, ClientRecord, Clients};
 use crate::ops::{self, Cx};
 use crate::params::Settings;
+use crate::scrub::Scrubber;
 use crate::slot::{STATUS_PROGRESS, Slot};
 use crate::space::Space;
 use crate::stats;
@@ -14,7 +15,7 @@ use rpc::server::recovery::{Recover, Recovery};
 use rpc::{ClientId, ConnectOutcome, Departure, Incoming, Outgoing, Peers, Service, StoredReply};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use store::object::Objects;
 use store::{Db, StoreError, Txn};
@@ -43,6 +44,9 @@ pub struct Ost {
     pub(crate) brw: BrwStats,
     pub(crate) exports: Exports,
     pub(crate) settings: Settings,
+    pub(crate) scrubber: Scrubber,
+    /// Itself, for work that goes on after a call.
+    pub(crate) me: Weak<Ost>,
     pub(crate) recovery: Arc<Recovery>,
     peers: Peers,
     cfg: OstConfig,
@@ -67,7 +71,8 @@ impl Ost {
         let clients = Arc::new(Clients::load(&db)?);
         let awaited = clients.list().into_iter().filter(|(_, r)| r.awaited).map(|(c, _)| c);
         let recovery = Recovery::new(world, TargetId::ost(cfg.index).label(&cfg.fsname), awaited);
-        let ost = Arc::new(Ost {
+        let ost = Arc::new_cyclic(|me| Ost {
+            me: me.clone(),
             world: world.clone(),
             clients,
             recovery,
@@ -76,6 +81,7 @@ impl Ost {
             brw: BrwStats::new(world.wall()),
             exports: Exports::new(stats::COUNTERS),
             settings: Settings::default(),
+            scrubber: Scrubber::open(world, &cfg.dir),
             db,
             objects,
             peers,
@@ -113,6 +119,15 @@ impl Ost {
             }
             idle.await;
         }
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
+    }
+
+    /// The target's folder.
+    pub(crate) fn dir(&self) -> &str {
+        &self.cfg.dir
     }
 
     /// `FSNAME-OST0000`.

@@ -21,6 +21,7 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("disconnect", "reqs"),
     ("get_info", "usecs"),
     ("set_info", "usecs"),
+    ("checksum_wire_errors", "reqs"),
 ];
 
 /// The counter of an operation's time; `None` for what is not counted.

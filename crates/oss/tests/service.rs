@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use store::object::Objects;
 use store::{Db, DbOptions};
+use wire::checksum::ChecksumType;
 use wire::msg::batch::{Batch, BatchOp, BatchReply};
 use wire::msg::connect::{Connect, ConnectFeatures};
 use wire::msg::destroy::Destroy;
@@ -100,7 +101,7 @@ impl Bed {
     }
 
     fn read(&self, up: &Up) -> Vec<u8> {
-        let m = Read { object: object(1), offset: 0, len: 1 << 20 };
+        let m = Read { object: object(1), offset: 0, len: 1 << 20, checksum: ChecksumType::None };
         let out = self.send(up, request(0, 0, &m, Bytes::new()));
         out.status.unwrap();
         let r: ReadReply = postcard::from_bytes(&out.body).unwrap();
@@ -153,6 +154,7 @@ fn write(off: Option<u64>) -> Write {
         projid: 3,
         inode_ctime: Timestamp::ZERO,
         block_crcs: Vec::new(),
+        checksum: ChecksumType::None,
     }
 }
 
@@ -291,7 +293,7 @@ fn what_is_out_of_bounds_or_no_message_of_an_ost_is_refused() {
     assert_eq!(bed.write(&up, 1, Some(u64::MAX), b"four"), Err(Errno::EFBIG));
     assert_eq!(bed.call(&up, 1, &truncate(max + 1)), Err(Errno::EFBIG));
     assert_eq!(bed.write(&up, 1, Some(0), b""), Err(Errno::EPROTO));
-    let read = |offset, len| Read { object: object(1), offset, len };
+    let read = |offset, len| Read { object: object(1), offset, len, checksum: ChecksumType::Crc32c };
     assert_eq!(bed.call(&up, 0, &read(0, (16 << 20) + 1)).unwrap_err(), Errno::EMSGSIZE);
     assert_eq!(bed.call(&up, 0, &read(u64::MAX, 1)).unwrap_err(), Errno::EFBIG);
     let many = Glimpse { objects: vec![object(1); limits::OBJECTS_PER_RPC_MAX + 1] };
@@ -386,7 +388,15 @@ fn a_failed_flush_makes_the_target_read_only() {
     let s: StatfsReply = bed.call(&up, 0, &Statfs { flags: 0 }).unwrap();
     assert_eq!(s.state & 2, 2, "shown as read-only");
     // What is not on disk is not shown to anybody.
-    let out = bed.send(&up, request(0, 0, &Read { object: object(1), offset: 0, len: 4 }, Bytes::new()));
+    let out = bed.send(
+        &up,
+        request(
+            0,
+            0,
+            &Read { object: object(1), offset: 0, len: 4, checksum: ChecksumType::Crc32c },
+            Bytes::new(),
+        ),
+    );
     assert_eq!(out.status, Err(Errno::EIO));
 }
 
@@ -478,4 +488,62 @@ fn parameters_are_read_and_set() {
     assert_eq!(bed.send(&up, user).status, Err(Errno::EPERM));
     let stats = bed.call(&up, 0, &GetParam { pattern: "obdfilter.*.stats".into() }).unwrap();
     assert!(stats.values[0].1.contains("write_bytes               1 samples [bytes] 1 1 1 1"), "{stats:?}");
+}
+
+#[test]
+fn data_that_changed_on_the_way_is_refused_and_sums_come_back_as_they_were_sent() {
+    let bed = Bed::new(MemDisk::new());
+    let up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    let data: Vec<u8> = (0..10_000u32).map(|i| (i * i) as u8).collect();
+    for (xid, t) in (1..).zip([ChecksumType::Crc32c, ChecksumType::Crc32, ChecksumType::Adler32]) {
+        let m = Write { block_crcs: t.of_write(8192, &data), checksum: t, ..write(Some(8192)) };
+        let mut bad = data.clone();
+        bad[5000] ^= 1;
+        let out = bed.send(&up, request(0, 2 * xid, &m, Bytes::from(bad)));
+        assert_eq!(out.status, Err(Errno::EBADMSG));
+        assert_eq!(up.ost.counter("checksum_wire_errors"), (xid, xid));
+        let out = bed.send(&up, request(0, 2 * xid + 1, &m, Bytes::from(data.clone())));
+        assert_eq!(out.status, Ok(()));
+        for (off, len) in [(0, 1 << 20), (8192, 4096), (9000, 5000), (12_288, 5904)] {
+            let m = Read { object: object(1), offset: off, len, checksum: t };
+            let out = bed.send(&up, request(0, 0, &m, Bytes::new()));
+            let r: ReadReply = postcard::from_bytes(&out.body).unwrap();
+            assert_eq!(t.differs_in_read(off, &out.bulk, r.object_size, &r.block_crcs), None, "{t:?} {off}");
+        }
+    }
+    // Appends: pieces count from the data's beginning.
+    let m = Write {
+        block_crcs: ChecksumType::Crc32c.of_write(0, &data),
+        checksum: ChecksumType::Crc32c,
+        ..write(None)
+    };
+    assert_eq!(bed.send(&up, request(0, 99, &m, Bytes::from(data.clone()))).status, Ok(()));
+    assert!(bed.read(&up).ends_with(&data));
+    assert_eq!(up.ost.get_params("obdfilter.*.checksum_errors")[0].1, "0");
+}
+
+#[test]
+fn a_scrub_runs_beside_the_service() {
+    let bed = Bed::new(MemDisk::new());
+    let up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    bed.write(&up, 1, Some(0), &[7; 300_000]).unwrap();
+    let name = "obdfilter.*.scrub";
+    for bad in ["", "start x", "start 0", "stop 1", "clear"] {
+        assert_eq!(up.ost.set_params(name, bad), Err(Errno::EINVAL), "{bad}");
+    }
+    assert!(up.ost.get_params(name)[0].1.starts_with("status: never\n"));
+    up.ost.set_params(name, "start 1000").unwrap();
+    let end = bed.world.now().plus(std::time::Duration::from_secs(20));
+    let text = loop {
+        let text = up.ost.get_params(name)[0].1.clone();
+        if !text.starts_with("status: running") {
+            break text;
+        }
+        assert!(bed.world.now() < end, "{text}");
+        bed.rt.block_on(bed.world.sleep(std::time::Duration::from_millis(5)));
+    };
+    assert!(text.starts_with("status: completed\nrate_mib: 1000\n"), "{text}");
+    assert!(text.contains("\nobjects: 1\nbytes: 300000\nbad_blocks: 0\n"), "{text}");
 }

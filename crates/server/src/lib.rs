@@ -6,6 +6,7 @@ pub mod links;
 pub mod log;
 pub mod mount;
 pub mod nacred;
+mod scrub;
 pub mod up;
 
 use std::ffi::OsString;
@@ -22,6 +23,7 @@ A whole file system on this machine:
   status [--dir DIR] [--json]     its processes
   wipe --dir DIR                  remove it with all files
   fsck DIR                        check it offline
+  scrub OST                       read all that an OST stores and compare it with its checksums
 
 Measuring, on any mounted directory:
   bench ior|mdtest|io500 ...      load generators with live progress, JSON and plots
@@ -60,6 +62,7 @@ pub fn run(args: &[OsString]) -> u8 {
         "status" => up::main_status(rest),
         "wipe" => up::main_wipe(rest),
         "fsck" => fsck::main(rest),
+        "scrub" => scrub::main(rest),
         "bench" => bench::main(rest),
         "install-links" => links::main(rest),
         "help" | "--help" | "-h" => {

@@ -19,6 +19,7 @@ pub mod generate;
 pub mod history;
 mod net;
 pub mod oracle;
+mod rot;
 pub mod scenario;
 pub mod shared;
 mod trace;

@@ -4,6 +4,7 @@ use crate::check;
 use crate::cluster::Cluster;
 use crate::executor::lock;
 use crate::generate::Mix;
+use crate::rot;
 use crate::shared::Shared;
 use crate::workload::{Actor, Run, Violation};
 use crate::{NetFaults, Sim};
@@ -129,7 +130,7 @@ async fn whole(
     let both = both(work, faults).await;
     ops.store(run.ops.load(Relaxed), Relaxed);
     both?;
-    finish(&c, &run, &mut actors).await
+    finish(&c, &run, &mut actors, &mut rng).await
 }
 
 async fn wait_for_osts(c: &Cluster, osts: u16) -> Result<(), Violation> {
@@ -186,7 +187,12 @@ async fn both(
 }
 
 /// The power fails once more, then everything must be there.
-async fn finish(c: &Arc<Cluster>, run: &Arc<Run>, actors: &mut [Actor]) -> Result<(), Violation> {
+async fn finish(
+    c: &Arc<Cluster>,
+    run: &Arc<Run>,
+    actors: &mut [Actor],
+    rng: &mut Rng,
+) -> Result<(), Violation> {
     for a in actors.iter_mut() {
         a.finish().await?;
     }
@@ -204,6 +210,7 @@ async fn finish(c: &Arc<Cluster>, run: &Arc<Run>, actors: &mut [Actor]) -> Resul
     let (fs, _) = c.mounts.iter().find_map(|m| m.get()).ok_or("no mount is left")?;
     run.bounded("the check of the shared files", run.shared.verify(&fs)).await??;
     drop(fs);
+    rot::strike(c, rng).await?;
     c.unmount_all().await;
     if let Some(why) = c.stopped() {
         return Err(why);

@@ -1,6 +1,6 @@
 //! What can go wrong on disk.
 
-use model::Errno;
+use model::{Errno, Fid, ObjectId};
 use std::io;
 
 const ENFILE: Errno = Errno(23);
@@ -14,6 +14,12 @@ pub enum StoreError {
     /// What is on disk is not what was written.
     #[error("{what} '{path}' is damaged: {why}")]
     Damaged { what: &'static str, path: String, why: String },
+    /// A block is not what was written: its checksum differs.
+    #[error(
+        "object {object} of file {file}: block at offset {offset} in '{path}' has checksum {got:08x}, not {want:08x}: \
+         the disk changed it"
+    )]
+    Checksum { object: ObjectId, file: Fid, offset: u64, path: String, want: u32, got: u32 },
     /// The target stopped after an earlier error and serves nothing any more.
     #[error("target stopped: {0}")]
     Stopped(String),
@@ -28,7 +34,7 @@ impl StoreError {
     pub fn errno(&self) -> Errno {
         match self {
             StoreError::Io { errno, .. } | StoreError::Errno(errno) => *errno,
-            StoreError::Damaged { .. } => Errno::EIO,
+            StoreError::Damaged { .. } | StoreError::Checksum { .. } => Errno::EIO,
             StoreError::Stopped(_) => Errno::EROFS,
             StoreError::Refused(_) => Errno::EINVAL,
         }

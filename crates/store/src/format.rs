@@ -16,9 +16,12 @@ pub const FIXED_BYTES: usize = 128;
 /// Largest superblock; the cached configuration is most of it.
 pub const SUPERBLOCK_MAX_BYTES: usize = 16 << 20;
 
+/// Blocks of objects have checksums, which a writer must keep. Set at the first start of an OST by a Nacre
+/// that keeps them; from then on an older one may only read.
+pub const RO_COMPAT_BLOCK_SUMS: u64 = 1;
 /// Feature bits this code knows.
 pub const COMPAT_KNOWN: u64 = 0;
-pub const RO_COMPAT_KNOWN: u64 = 0;
+pub const RO_COMPAT_KNOWN: u64 = RO_COMPAT_BLOCK_SUMS;
 pub const INCOMPAT_KNOWN: u64 = 0;
 /// `checksum_type` of crc32c.
 pub const CHECKSUM_CRC32C: u8 = 1;

@@ -7,6 +7,8 @@ use crate::journal::record::{self, RecordHeader};
 use crate::journal::segment::SegmentHeader;
 use crate::object::Redo;
 use crate::object::location::{self, Location, ObjectRecord, Place};
+use crate::object::overwrite::{decode_open, encode_open};
+use crate::object::sums::{Group, id_of_sums_key};
 use bytes::Bytes;
 use model::{Fid, ObjectId, Timestamp};
 
@@ -83,6 +85,13 @@ pub fn values(bytes: &[u8]) {
     if let Some(t) = location::decode_tombstone(bytes) {
         assert_eq!(location::decode_tombstone(&location::encode_tombstone(t)), Some(t));
     }
+    if let Some(g) = Group::decode(bytes) {
+        assert_eq!(Group::decode(&g.encode()), Some(g));
+    }
+    if let Some(c) = decode_open(bytes) {
+        assert_eq!(decode_open(&encode_open(&c)), Some(c));
+    }
+    let _ = id_of_sums_key(bytes);
     let _ = decode_reply(bytes);
     let _ = location::id_of_key(bytes);
     let _ = std::str::from_utf8(bytes).map(location::id_of_name);
@@ -98,5 +107,17 @@ pub fn values_samples() -> Vec<Vec<u8>> {
     let packed = ObjectRecord { location: packed, ..ObjectRecord::empty() };
     let own = ObjectRecord { location: Location::Own, ..ObjectRecord::empty() };
     let reply = encode_reply(&ReplyRecord { xid: 1, status: 2, body: vec![3] }, 4);
-    vec![inline.encode(), packed.encode(), own.encode(), location::encode_tombstone(Timestamp::ZERO), reply]
+    let mut sums = Group::default();
+    [0, 1, 63].into_iter().for_each(|i| sums.set(i, Some(i as u32)));
+    let summed = ObjectRecord { sums: sums.clone(), stale: Some((1, 9)), ..inline.clone() };
+    vec![
+        inline.encode(),
+        packed.encode(),
+        own.encode(),
+        summed.encode(),
+        sums.encode(),
+        encode_open(&[1, 2, 3]),
+        location::encode_tombstone(Timestamp::ZERO),
+        reply,
+    ]
 }

@@ -7,7 +7,7 @@ use common::{Bed, after_power_cut, tiny};
 use model::{Errno, Fid, ObjectId, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use store::object::{FinishTxn, ObjectMeta, Objects};
+use store::object::{FinishTxn, Found, ObjectMeta, Objects};
 use store::{Db, StoreError, Txn};
 use world::World;
 use world::mem::{CrashMode, FaultPlan, MemDisk};
@@ -159,12 +159,12 @@ async fn try_perform(o: &Ost, op: &Op, mark: u64) -> Result<u64, StoreError> {
 }
 
 async fn content(o: &Ost, n: u32) -> Vec<u8> {
-    let (bytes, size, _) = match o.objects.read(id(n), 0, 1 << 20).await {
+    let found = match o.objects.read(id(n), 0, 1 << 20).await {
         Err(StoreError::Errno(Errno::ESTALE)) => return Vec::new(),
         other => other.unwrap(),
     };
-    assert_eq!(bytes.len() as u64, size);
-    bytes
+    assert_eq!(found.data.len() as u64, found.size);
+    found.data.to_vec()
 }
 
 /// What recovery found, against what may be there: `steps[..=started]` were begun, `steps[..acked]` done.
@@ -735,7 +735,7 @@ fn appends_of_many_tasks_lose_nothing() {
         for d in done {
             d.await.unwrap();
         }
-        let (bytes, size, _) = o.objects.read(id(1), 0, u32::MAX).await.unwrap();
+        let Found { data: bytes, size, .. } = o.objects.read(id(1), 0, u32::MAX).await.unwrap();
         assert_eq!(bytes.len() as u64, size);
         let each: usize = (0..EACH).map(|i| if i % 20 == 19 { 70_000 } else { 100 + i }).sum();
         for t in 0..TASKS {

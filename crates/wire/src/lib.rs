@@ -1,8 +1,9 @@
 //! Bytes on the network: frame header, message bodies, versions. No I/O; every decoder is fuzzed.
 //!
 //! `frame` is the 64-byte header and what follows it, `context` what every request says about its
-//! caller, `msg/VERB.rs` one file for each message. Byte tables: `docs/formats/wire.md`.
+//! caller, `checksum` the sums of data, `msg/VERB.rs` one file for each message. Byte tables: `docs/formats/wire.md`.
 
+pub mod checksum;
 pub mod context;
 pub mod frame;
 pub mod message;

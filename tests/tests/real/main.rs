@@ -14,4 +14,5 @@ mod long_way;
 mod mount_helper;
 mod posix;
 mod programs;
+mod scrub;
 mod up_down;

@@ -9,6 +9,7 @@ use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_MAX_BYTES};
 use model::{Errno, Fid, Layout, ObjectAttr};
 use std::sync::Arc;
 use wire::RequestContext;
+use wire::checksum::ChecksumType;
 use wire::msg::enqueue::LockMode;
 use wire::msg::read::Read;
 use world::future::join_all;
@@ -60,8 +61,9 @@ impl Fs {
 
     async fn read_piece(self: &Arc<Self>, call: &Call, layout: &Layout, p: &Piece) -> R<Got> {
         let ost = self.ost(p.object.ost).await?;
-        let msg = Read { object: p.object.id, offset: p.object_offset, len: p.len as u32 };
-        let r = ost.call_bulk(self.data_ctx(call, layout), msg, Bytes::new()).await?;
+        let checksum = ChecksumType::None;
+        let msg = Read { object: p.object.id, offset: p.object_offset, len: p.len as u32, checksum };
+        let r = self.fetch_summed(&ost, self.data_ctx(call, layout), p.object.id.origin, msg).await?;
         if r.bulk.len() != r.reply.len as usize || r.bulk.len() > p.len {
             tracing::error!("{}: read of {} answered with {} bytes", ost.id, p.object.id, r.bulk.len());
             return Err(Errno::EPROTO);

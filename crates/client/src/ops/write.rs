@@ -10,6 +10,7 @@ use bytes::Bytes;
 use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_MAX_BYTES};
 use model::{Errno, Fid, Layout, SetAttr};
 use std::sync::Arc;
+use wire::checksum::ChecksumType;
 use wire::msg::enqueue::LockMode;
 use wire::msg::write::Write;
 use world::future::join_all;
@@ -133,8 +134,10 @@ impl Fs {
             projid: state.projid,
             inode_ctime: state.ctime,
             block_crcs: Vec::new(),
+            checksum: ChecksumType::None,
         };
-        let r = self.ost(p.object.ost).await?.call_bulk(self.data_ctx(call, layout), msg, data).await?;
+        let ost = self.ost(p.object.ost).await?;
+        let r = self.send_summed(&ost, self.data_ctx(call, layout), msg, data).await?;
         Ok(r.reply.offset)
     }
 }

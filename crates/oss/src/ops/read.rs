@@ -2,6 +2,7 @@
 
 use super::{Cx, Done, check_object, check_range};
 use model::{Errno, limits};
+use wire::checksum::ChecksumType;
 use wire::msg::read::{Read, ReadReply};
 
 pub async fn run(cx: &Cx, m: Read) -> Result<Done, Errno> {
@@ -10,10 +11,15 @@ pub async fn run(cx: &Cx, m: Read) -> Result<Done, Errno> {
         return Err(Errno::EMSGSIZE);
     }
     check_range(m.offset, u64::from(m.len))?;
-    let (data, object_size, seen) =
-        cx.ost.objects.read(m.object, m.offset, m.len).await.map_err(|e| e.errno())?;
+    let found = cx.ost.objects.read(m.object, m.offset, m.len).await.map_err(|e| e.errno())?;
+    let store::object::Found { data, size: object_size, seen, crcs } = found;
     assert!(data.len() <= m.len as usize, "the store returned more than was asked for");
     let len = data.len() as u32;
-    let reply = ReadReply { len, object_size, block_crcs: Vec::new() };
-    Ok(Done { bulk: data.into(), bytes: u64::from(len), ..Done::looked(&reply, seen) })
+    let block_crcs = match m.checksum {
+        // Those that were stored: from the writer to the reader nobody makes them anew.
+        ChecksumType::Crc32c => crcs,
+        other => other.of_read(m.offset, &data, object_size),
+    };
+    let reply = ReadReply { len, object_size, block_crcs };
+    Ok(Done { bulk: data, bytes: u64::from(len), ..Done::looked(&reply, seen) })
 }

@@ -5,6 +5,7 @@ use crate::space::Need;
 use bytes::Bytes;
 use model::{Errno, limits};
 use store::object::ObjectMeta;
+use wire::checksum::ChecksumType;
 use wire::msg::write::{Write, WriteReply};
 
 pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
@@ -20,6 +21,7 @@ pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
     }
     let offset = if m.append { None } else { Some(m.offset) };
     check_range(offset.unwrap_or(0), len)?;
+    let crcs = compared(cx, &m, &data)?;
     let reserve = ost.settings.reserve();
     let _space = match ost.space.admit(Need::Grow(len), reserve) {
         Ok(a) => a,
@@ -36,8 +38,24 @@ pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
     };
     let finish = cx.slot.clone().finish(|offset, attr| WriteReply { offset, attr: *attr });
     let (offset, attr, lsn) =
-        ost.objects.write(m.object, offset, data, meta, finish).await.map_err(|e| e.errno())?;
+        ost.objects.write_summed(m.object, offset, data, crcs, meta, finish).await.map_err(|e| e.errno())?;
     Ok(Done { bytes: len, ..Done::changed(&WriteReply { offset, attr }, lsn) })
+}
+
+/// The client's checksums, if they are such as are stored. `EBADMSG`: the data is not what the client sent.
+fn compared(cx: &Cx, m: &Write, data: &[u8]) -> Result<Option<Vec<u32>>, Errno> {
+    let offset = if m.append { 0 } else { m.offset };
+    if let Some(at) = m.checksum.differs_in_write(offset, data, &m.block_crcs) {
+        cx.ost.stats.add_named("checksum_wire_errors", 1);
+        tracing::warn!(
+            "{}: write to object {} of file {} at {at}: the data changed on the way from the client: it is asked again",
+            cx.ost.label(),
+            m.object,
+            m.file
+        );
+        return Err(Errno::EBADMSG);
+    }
+    Ok((m.checksum == ChecksumType::Crc32c).then(|| m.block_crcs.clone()))
 }
 
 /// Whether the range has its blocks already: such a write is fine on a full disk.

@@ -9,7 +9,7 @@ mod names;
 mod objects;
 mod overlay;
 mod report;
-mod targets;
+pub mod targets;
 
 use report::{Problem, Report};
 use std::ffi::OsString;

@@ -7,6 +7,7 @@ use super::targets::Target;
 use model::{ObjectId, limits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use store::StoreError;
 use store::object::Objects;
 use store::object::location::{
     INLINE_MAX_BYTES, Location, ObjectRecord, Place, TAG_OBJECT, TAG_TOMBSTONE, container_path, id_of_key,
@@ -16,6 +17,7 @@ use world::OpenMode;
 
 const PAGE: usize = 1000;
 const READ_BYTES: u32 = 4 << 20;
+const SUM_BLOCK_BYTES: u32 = limits::SUM_BLOCK_BYTES as u32;
 
 /// Calls `each` for every key that starts with `tag`.
 pub fn for_each(
@@ -183,15 +185,29 @@ fn left_over_files(t: &Target, repair: bool, report: &mut Report<'_>) -> Result<
 
 /// Reads an object from its beginning to its end.
 async fn read_all(t: &Target, objects: &Arc<Objects>, id: ObjectId, size: u64, report: &mut Report<'_>) {
-    let mut at = 0;
+    let (mut at, mut read) = (0, READ_BYTES);
     while at < size {
-        match objects.read(id, at, READ_BYTES).await {
-            Ok((data, _, _)) if data.is_empty() => {
+        if at.is_multiple_of(u64::from(READ_BYTES)) {
+            read = READ_BYTES;
+        }
+        match objects.read(id, at, read).await {
+            Ok(f) if f.data.is_empty() => {
                 let what = format!("{at} of {size} bytes can be read");
                 report.problem(Problem::new(&t.label, "short-object", what).object(id));
                 return;
             }
-            Ok((data, _, _)) => at += data.len() as u64,
+            Ok(f) => at += f.data.len() as u64,
+            Err(e @ StoreError::Checksum { .. }) if read > SUM_BLOCK_BYTES => {
+                // Find the block.
+                tracing::debug!("{e}");
+                read = SUM_BLOCK_BYTES;
+                continue;
+            }
+            Err(StoreError::Checksum { file, offset, .. }) => {
+                let what = format!("the block at byte {offset} is not what was written");
+                report.problem(Problem::new(&t.label, "bad-checksum", what).object(id).file(file, None));
+                at += u64::from(read);
+            }
             Err(e) => {
                 let what = format!("cannot be read at byte {at}: {e}");
                 report.problem(Problem::new(&t.label, "unreadable-object", what).object(id));

@@ -10,7 +10,7 @@ use rpc::{Peers, Service};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use store::format::{Superblock, TargetLock};
+use store::format::{RO_COMPAT_BLOCK_SUMS, Superblock, TargetLock};
 use store::object::Objects;
 use store::{Db, DbOptions, StoreError};
 use wire::msg::config::ConfigReply;
@@ -139,6 +139,9 @@ pub async fn open(world: &World, label: Label, nid: Nid, port: u16) -> Result<Ve
         .epoch
         .checked_add(1)
         .ok_or_else(|| StartError(format!("target '{dir}': its epoch is used up")))?;
+    if superblock.target.kind == TargetKind::Ost {
+        superblock.ro_compat |= RO_COMPAT_BLOCK_SUMS;
+    }
     superblock.write(world, &dir).map_err(|e| words(&dir, &e))?;
     let mut out = Vec::new();
     if superblock.with_mgt {

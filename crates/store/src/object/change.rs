@@ -1,10 +1,13 @@
 //! What all changes of an object share: lock, run where blocking does no harm, submit, and finish after
 //! the commit.
 
+use super::fallocate::allocate_or_zero;
 use super::files::{FileKey, Ticket};
 use super::location::{self, Location, ObjectRecord, Place};
 use super::locks::Guard;
+use super::pending::Waiting;
 use super::redo::Redo;
+use super::sums::Edit;
 use super::{FinishTxn, ObjectMeta, Objects};
 use crate::{Lsn, StoreError, Txn};
 use model::{Errno, Fid, ObjectAttr, ObjectId};
@@ -24,6 +27,12 @@ pub(super) struct Change {
     pub taken: Option<Place>,
     /// Own file made for this change, removed if it fails.
     pub created: bool,
+    /// What it does to the checksums.
+    pub sums: Edit,
+    /// Bytes that go to a file once the record is committed.
+    pub put_off: Vec<Waiting>,
+    /// Keys that go with the record.
+    pub drop_keys: Vec<Vec<u8>>,
     pub after: After,
 }
 
@@ -32,12 +41,23 @@ pub(super) struct Change {
 pub(super) struct After {
     pub free: Vec<Place>,
     pub cut: Option<(ObjectId, u64)>,
+    /// fallocate(2) that makes zeros: mode, offset, length.
+    pub zero: Option<(ObjectId, u32, u64, u64)>,
     pub unlink: Vec<ObjectId>,
+    /// The object's record says which checksums are to be dropped.
+    pub stale: Option<ObjectId>,
+    /// Destroyed objects with checksums to be dropped.
+    pub leftovers: Vec<ObjectId>,
 }
 
 impl After {
     fn is_nothing(&self) -> bool {
-        self.free.is_empty() && self.cut.is_none() && self.unlink.is_empty()
+        self.free.is_empty() && !self.holds() && self.leftovers.is_empty()
+    }
+
+    /// Whether the object stays locked until it is done.
+    fn holds(&self) -> bool {
+        self.cut.is_some() || self.zero.is_some() || !self.unlink.is_empty() || self.stale.is_some()
     }
 }
 
@@ -50,12 +70,19 @@ impl Change {
             names_owner: false,
             taken: None,
             created: false,
+            sums: Edit::default(),
+            put_off: Vec::new(),
+            drop_keys: Vec::new(),
             after: After::default(),
         }
     }
 
     pub fn size(&self) -> u64 {
         self.old.attr.size
+    }
+
+    pub fn is_sparse(&self) -> bool {
+        self.old.location == Location::Own && self.old.attr.blocks.saturating_mul(512) < self.size()
     }
 }
 
@@ -71,6 +98,23 @@ pub(super) fn unless_fatal(objects: &Objects, e: StoreError) -> StoreError {
 }
 
 impl Objects {
+    /// Locks an object for a change and loads its record; what an earlier change left undone is done first.
+    pub(super) async fn begin(self: &Arc<Self>, id: ObjectId) -> Result<(Guard, ObjectRecord), StoreError> {
+        let mut guard = self.locks.write(id).await;
+        if self.left_open.lock().expect("never held over a panic").has(id) {
+            let me = self.clone();
+            let closed = self.world.blocking(move || (me.close_of(id), guard)).await;
+            guard = closed.1;
+            closed.0?;
+        }
+        let mut old = self.load(id)?.0.unwrap_or_else(ObjectRecord::empty);
+        if old.stale.is_some() {
+            self.drop_stale(Some(id), &[]).await?;
+            old = self.load(id)?.0.unwrap_or_else(ObjectRecord::empty);
+        }
+        Ok((guard, old))
+    }
+
     /// Runs `f`, here if it is quick, else on a thread that may block; then what remains after the commit,
     /// in the background, with the object still locked. Dropping the future cuts nothing short.
     pub(super) async fn run<T: Send + 'static>(
@@ -103,14 +147,28 @@ impl Objects {
         }
         let me = self.clone();
         // A slot may be given to others after the commit; the object itself need not wait for that.
-        let held = (after.cut.is_some() || !after.unlink.is_empty()).then_some((guards, ticket));
+        let (held, ticket) = after.holds().then_some((guards, ticket)).unzip();
+        let (stale, leftovers) = (after.stale, after.leftovers.clone());
         self.world.spawn("object change", async move {
-            if me.db.core().committed(lsn).await.is_ok() {
+            let mut done = me.db.core().committed(lsn).await;
+            let zero = after.zero;
+            if done.is_ok() {
                 let objects = me.clone();
-                let unlocked = me.world.blocking(move || objects.apply_after(&after)).await;
-                if let Err(e) = unlocked {
-                    me.db.core().fail(&e);
+                done = me.world.blocking(move || objects.apply_after(&after)).await;
+                if let Err(e) = &done {
+                    me.db.core().fail(e);
                 }
+            }
+            if let (Err(_), Some((id, _, off, len))) = (&done, zero) {
+                // The target has stopped. Readers of the range may get what was there before.
+                me.left_open.lock().expect("never held over a panic").either(id, off, len);
+            }
+            // What follows may wait for a checkpoint.
+            drop(ticket);
+            if done.is_ok()
+                && let Err(e) = me.drop_stale(stale, &leftovers).await
+            {
+                tracing::warn!("checksums that nobody needs stay until the next start: {e}");
             }
             drop(held);
         });
@@ -122,6 +180,13 @@ impl Objects {
             let file = self.files.get(key)?;
             file.set_len(size).map_err(StoreError::io("cannot cut object file", &self.files.path(key)))?;
             self.files.mark(key, file);
+        }
+        if let Some((id, mode, off, len)) = after.zero {
+            let key = FileKey::Own(id);
+            let file = self.files.get(key)?;
+            let done = allocate_or_zero(&*file, mode, off, len);
+            self.files.mark(key, file);
+            done.map_err(StoreError::io("cannot zero a range of object file", &self.files.path(key)))?;
         }
         for id in &after.unlink {
             let key = FileKey::Own(*id);
@@ -199,11 +264,24 @@ impl Objects {
             c.after.free.push(p);
         }
         let mut txn = Txn::new();
+        if let Err(e) = self.store_sums(&mut c, &mut rec, &mut txn) {
+            self.give_up(&c);
+            return Err(e);
+        }
         txn.put(location::object_key(c.id), rec.encode());
+        c.drop_keys.drain(..).for_each(|k| txn.delete(k));
         txn.redo = std::mem::take(&mut c.redo);
         finish(&mut txn, at, &rec.attr);
+        let waiting = std::mem::take(&mut c.put_off);
+        // From before the record, so that no checkpoint covers it without these bytes.
+        let ticket = (!waiting.is_empty()).then(|| Arc::new(self.files.ticket()));
         match self.db.submit(txn) {
-            Ok(lsn) => Ok((rec.attr, lsn, c.after)),
+            Ok(lsn) => {
+                if let Some(t) = ticket {
+                    self.files.put_off(self.db.core(), c.id, lsn, waiting, &t);
+                }
+                Ok((rec.attr, lsn, c.after))
+            }
             Err(e) => {
                 self.give_up(&c);
                 Err(e)
@@ -239,26 +317,18 @@ impl Objects {
         }
     }
 
-    /// The object's bytes from the beginning, short if the rest are zeros. Only for objects that are not in
+    /// The object's bytes from the beginning, unchecked (their checksums go with them), short if the rest are zeros. Only for objects that are not in
     /// a file of their own.
-    pub(super) fn small_content(&self, rec: &ObjectRecord) -> Result<Vec<u8>, StoreError> {
+    pub(super) fn small_content(&self, id: ObjectId, rec: &ObjectRecord) -> Result<Vec<u8>, StoreError> {
         match &rec.location {
             Location::Inline(b) => Ok(b.to_vec()),
-            Location::Packed(p) => {
+            Location::Packed(_) => {
                 let mut buf = vec![0; usize::try_from(rec.attr.size).expect("a slot's size")];
-                self.read_slot(*p, 0, &mut buf)?;
+                self.read_raw(id, rec, 0, &mut buf)?;
                 Ok(buf)
             }
             Location::Own => unreachable!("never moved back"),
         }
-    }
-
-    /// What lies behind the container's end reads as zeros.
-    pub(super) fn read_slot(&self, p: Place, off: u64, buf: &mut [u8]) -> Result<(), StoreError> {
-        let key = FileKey::Container(p.class, p.container);
-        let file = self.files.get(key)?;
-        read_padded(&*file, buf, p.start() + off)
-            .map_err(StoreError::io("cannot read container", &self.files.path(key)))
     }
 
     /// Writes bytes of a slot, to the page cache and to the change's redo list.
@@ -271,12 +341,37 @@ impl Objects {
     ) -> Result<(), StoreError> {
         assert!(off + data.len() as u64 <= p.slot_bytes(), "a slot is never overrun");
         let key = FileKey::Container(p.class, p.container);
+        c.redo.push(Redo::WritePacked { object: c.id, place: p, offset: off as u32, data: data.clone() });
+        if c.old.location == Location::Packed(p) && off < c.size() {
+            let file = self.files.get(key)?;
+            self.reserve(c, &*file, p.start(), off, data.len() as u64)?;
+            c.put_off.push(Waiting { key, at: p.start() + off, off, data });
+            return Ok(());
+        }
         let file = self.files.get(key)?;
         let done = file.write_at(&data, p.start() + off);
         self.files.mark(key, file);
-        done.map_err(StoreError::io("cannot write container", &self.files.path(key)))?;
-        c.redo.push(Redo::WritePacked { object: c.id, place: p, offset: off as u32, data });
-        Ok(())
+        done.map_err(StoreError::io("cannot write container", &self.files.path(key)))
+    }
+
+    /// Blocks for bytes at `off` of the object that are written later, when nobody can be told of a full disk
+    /// any more; the object begins at `base` of the file. Such that are there already need nothing.
+    pub(super) fn reserve(
+        &self,
+        c: &Change,
+        file: &dyn DiskFile,
+        base: u64,
+        off: u64,
+        len: u64,
+    ) -> Result<(), StoreError> {
+        if off + len <= c.size() && !c.is_sparse() {
+            return Ok(());
+        }
+        match file.allocate(FALLOC_KEEP_SIZE, base + off, len) {
+            Err(e) if e.kind() == std::io::ErrorKind::StorageFull => Err(StoreError::Errno(Errno::ENOSPC)),
+            // A host that cannot reserve: the headroom has to do.
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn take_slot(&self, c: &mut Change, class: u8) -> Place {
@@ -303,7 +398,7 @@ impl Objects {
 
     /// A file of its own with the object's present bytes; to be flushed with [`Objects::flush_new_own`].
     pub(super) fn create_own(&self, c: &mut Change) -> Result<Arc<dyn DiskFile>, StoreError> {
-        let content = self.small_content(&c.old)?;
+        let content = self.small_content(c.id, &c.old)?;
         let dir = location::own_dir(&self.dir, c.id);
         match self.world.disk.mkdir(&dir) {
             Ok(()) => {

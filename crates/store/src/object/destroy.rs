@@ -2,6 +2,7 @@
 
 use super::change::{After, Done};
 use super::location::{self, Location};
+use super::overwrite::leftover_key;
 use super::redo::Redo;
 use super::{FinishTxn, Objects};
 use crate::{Lsn, StoreError, Txn};
@@ -24,6 +25,7 @@ impl Objects {
             let mut guards = Vec::with_capacity(ids.len());
             for id in &ids {
                 guards.push(me.locks.write(*id).await);
+                me.files.drained(me.db.core(), *id).await?;
             }
             let (_, lsn) = me.run(guards, true, move |o| o.destroy_locked(&ids, finish)).await?;
             Ok(lsn)
@@ -49,6 +51,11 @@ impl Objects {
                 Location::Own => {
                     txn.redo.push(Redo::Unlink { object: *id });
                     after.unlink.push(*id);
+                    if self.drop_groups(*id, 0, u64::MAX, &mut txn)?.is_some() {
+                        txn.put(leftover_key(*id), Vec::new());
+                        after.leftovers.push(*id);
+                    }
+                    self.left_open.lock().expect("never held over a panic").forget(*id, &mut txn);
                 }
             }
         }

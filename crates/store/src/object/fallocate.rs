@@ -98,9 +98,9 @@ impl Objects {
     ) -> world::BoxFuture<Result<(ObjectAttr, Lsn), StoreError>> {
         let me = self.clone();
         Box::pin(async move {
-            let guard = me.locks.write(id).await;
-            let old = me.load(id)?.0.unwrap_or_else(ObjectRecord::empty);
+            let (guard, old) = me.begin(id).await?;
             let r = Range::check(mode, off, len, old.attr.size).map_err(StoreError::Errno)?;
+            me.files.drained(me.db.core(), id).await?;
             // Own files: the host may have a lot to do for a large range.
             let quick = old.location != Location::Own && !r.needs_own(&old);
             me.run(vec![guard], quick, move |o| o.fallocate_locked(Change::new(id, old), r, &meta, finish))
@@ -115,6 +115,9 @@ impl Objects {
         meta: &ObjectMeta,
         finish: FinishTxn,
     ) -> Result<Done<ObjectAttr>, StoreError> {
+        if r.zeroes() {
+            self.sums_of_zeros(&mut c, r.off, r.end())?;
+        }
         match self.place_for_range(&mut c, r) {
             Ok(location) => self.submit(c, location, r.size, meta, r.off, finish),
             Err(e) => {
@@ -132,7 +135,8 @@ impl Objects {
             let file = self.create_own(c)?;
             let size = c.size();
             file.set_len(size).map_err(|e| self.own_error(c, e))?;
-            self.allocate_own(c, &*file, r)?;
+            allocate_or_zero(&*file, r.mode, r.off, r.len).map_err(|e| self.own_error(c, e))?;
+            file.set_len(r.size).map_err(|e| self.own_error(c, e))?;
             self.flush_new_own(c, &*file)?;
             return Ok(Location::Own);
         }
@@ -149,9 +153,11 @@ impl Objects {
                 let size = c.size();
                 let to = if r.size > size { r.size } else { r.end().min(size) };
                 let (from, to) = if r.zeroes() { (r.off.min(size), to) } else { (size, r.size) };
-                if from < to {
-                    let zeros = vec![0; usize::try_from(to - from).expect("within a slot")];
-                    self.write_slot(c, p, from, zeros.into())?;
+                for (a, b) in [(from.min(size), to.min(size)), (from.max(size), to.max(size))] {
+                    if a < b {
+                        let zeros = vec![0; usize::try_from(b - a).expect("within a slot")];
+                        self.write_slot(c, p, a, zeros.into())?;
+                    }
                 }
                 Ok(Location::Packed(p))
             }
@@ -171,14 +177,24 @@ impl Objects {
         }
     }
 
-    /// Before the record is submitted: zeros in the range are its new content, more space shows nothing.
+    /// Before the record is submitted: more space shows nothing. Zeros come after the commit, when the record's
+    /// checksums are durable; blocks for them are there then.
     fn allocate_own(&self, c: &mut Change, file: &dyn DiskFile, r: Range) -> Result<(), StoreError> {
-        allocate_or_zero(file, r.mode, r.off, r.len).map_err(|e| self.own_error(c, e))?;
-        let len = file.stat().map_err(|e| self.own_error(c, e))?.len;
-        c.redo.push(Redo::Allocate { object: c.id, mode: r.mode, offset: r.off, len: r.len });
+        let fail = |e| self.own_error(c, e);
+        if r.mode & FALLOC_PUNCH_HOLE == 0 {
+            match file.allocate(r.mode & FALLOC_KEEP_SIZE, r.off, r.len) {
+                Err(e) if r.zeroes() && e.kind() == io::ErrorKind::Unsupported => {}
+                other => other.map_err(fail)?,
+            }
+        }
+        let len = file.stat().map_err(fail)?.len;
         if len != r.size {
-            file.set_len(r.size).map_err(|e| self.own_error(c, e))?;
-            c.redo.push(Redo::Truncate { object: c.id, size: r.size });
+            file.set_len(r.size).map_err(fail)?;
+        }
+        c.redo.push(Redo::Allocate { object: c.id, mode: r.mode, offset: r.off, len: r.len });
+        c.redo.push(Redo::Truncate { object: c.id, size: r.size });
+        if r.zeroes() {
+            c.after.zero = Some((c.id, r.mode | FALLOC_KEEP_SIZE, r.off, r.len));
         }
         Ok(())
     }

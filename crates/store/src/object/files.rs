@@ -1,6 +1,7 @@
 //! Host files of objects: open handles, what of them is not flushed yet, and actions under way.
 
 use super::location::{container_path, own_path, packed_dir};
+use super::pending::Pending;
 use crate::StoreError;
 use crate::core::CheckpointHook;
 use model::ObjectId;
@@ -42,6 +43,9 @@ pub(crate) struct Files {
     flushing: world::sync::Mutex<()>,
     /// Held for reading by changes that flush a file themselves.
     own_flushes: RwLock<()>,
+    pub(super) pending: Mutex<Pending>,
+    /// Something pending was written, or never will be.
+    pub(super) applied: Notify,
 }
 
 /// A change whose record is submitted, but whose file is changed only after the commit. A checkpoint waits
@@ -67,6 +71,8 @@ impl Files {
             ticket_gone: Notify::new(),
             flushing: world::sync::Mutex::new(()),
             own_flushes: RwLock::new(()),
+            pending: Mutex::default(),
+            applied: Notify::new(),
         })
     }
 
@@ -145,9 +151,14 @@ impl Files {
         let _under_way = self.own_flushes.read().expect("never held over a panic");
         let flushed = f();
         if let Err(e) = &flushed {
-            self.lock().failed.get_or_insert(e.clone());
+            self.failed(e);
         }
         flushed
+    }
+
+    /// Something is not in a file that a record says is: no flush succeeds any more.
+    pub(super) fn failed(&self, e: &StoreError) {
+        self.lock().failed.get_or_insert(e.clone());
     }
 
     pub fn too_dirty(&self) -> bool {

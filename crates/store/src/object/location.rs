@@ -1,5 +1,6 @@
 //! Where an object's bytes are, and its record in the table. Byte table: `docs/formats/objects.md`.
 
+use super::sums::Group;
 use crate::StoreError;
 use crate::bytes::{Reader, Writer};
 use bytes::Bytes;
@@ -12,6 +13,12 @@ pub const TAG_OBJECT: u8 = b'J';
 pub const TAG_TOMBSTONE: u8 = b'K';
 const RECORD_VERSION: u8 = 1;
 const TOMBSTONE_VERSION: u8 = 1;
+/// Flag of a record: every block without a checksum is zeros. Objects that an older Nacre made lack it.
+const FLAG_SUMMED: u16 = 1;
+/// Tagged value: checksums of an object that is not in a file of its own.
+const EXTRA_SUMS: u16 = 1;
+/// Tagged value: groups of checksums that are out of date and being dropped.
+const EXTRA_STALE: u16 = 2;
 
 /// Objects up to this size lie in their table record.
 pub const INLINE_MAX_BYTES: u64 = 4096;
@@ -83,7 +90,13 @@ pub struct ObjectRecord {
     pub gid: u32,
     pub projid: u32,
     pub layout_generation: u32,
-    /// Tagged values of later versions (block checksums, dirty extents, snapshots), kept as they are.
+    /// Every block without a checksum is zeros.
+    pub summed: bool,
+    /// Checksums of blocks while the object is not in a file of its own; later they have keys of their own.
+    pub sums: Group,
+    /// Groups of checksums (from, to) that say nothing any more and are being dropped.
+    pub stale: Option<(u64, u64)>,
+    /// Tagged values of later versions (dirty extents, snapshots), kept as they are.
     pub extra: Vec<(u16, Vec<u8>)>,
 }
 
@@ -98,6 +111,9 @@ impl ObjectRecord {
             gid: 0,
             projid: 0,
             layout_generation: 0,
+            summed: true,
+            sums: Group::default(),
+            stale: None,
             extra: Vec::new(),
         }
     }
@@ -111,7 +127,7 @@ impl ObjectRecord {
         };
         w.u8(RECORD_VERSION);
         w.u8(kind);
-        w.u16(0);
+        w.u16(if self.summed { FLAG_SUMMED } else { 0 });
         w.u32(self.layout_generation);
         w.u64(self.attr.size);
         w.u64(self.attr.blocks);
@@ -127,8 +143,17 @@ impl ObjectRecord {
             Location::Packed(p) => p.encode(&mut w),
             _ => w.raw(&[0; 12]),
         }
-        w.u16(u16::try_from(self.extra.len()).expect("few tags"));
+        let own_tags = usize::from(!self.sums.is_empty()) + usize::from(self.stale.is_some());
+        w.u16(u16::try_from(self.extra.len() + own_tags).expect("few tags"));
         w.u16(0);
+        if !self.sums.is_empty() {
+            w.u16(EXTRA_SUMS);
+            w.bytes(&self.sums.encode());
+        }
+        if let Some((from, to)) = self.stale {
+            w.u16(EXTRA_STALE);
+            w.bytes(&[from.to_le_bytes(), to.to_le_bytes()].concat());
+        }
         for (tag, v) in &self.extra {
             w.u16(*tag);
             w.bytes(v);
@@ -143,7 +168,7 @@ impl ObjectRecord {
             return None;
         }
         let kind = r.u8()?;
-        r.u16()?;
+        let summed = r.u16()? & FLAG_SUMMED != 0;
         let layout_generation = r.u32()?;
         let (size, blocks) = (r.u64()?, r.u64()?);
         let (mtime, ctime) = (get_time(&mut r)?, get_time(&mut r)?);
@@ -154,9 +179,16 @@ impl ObjectRecord {
         let place = r.raw(12)?;
         let tags = r.u16()?;
         r.u16()?;
-        let mut extra = Vec::new();
+        let (mut extra, mut sums, mut stale) = (Vec::new(), Group::default(), None);
         for _ in 0..tags {
-            extra.push((r.u16()?, r.bytes()?.to_vec()));
+            match (r.u16()?, r.bytes()?) {
+                (EXTRA_SUMS, v) => sums = Group::decode(v)?,
+                (EXTRA_STALE, v) => {
+                    let mut r = Reader(v);
+                    stale = Some((r.u64()?, r.u64()?));
+                }
+                (tag, v) => extra.push((tag, v.to_vec())),
+            }
         }
         let inline = r.bytes()?;
         let location = match kind {
@@ -166,7 +198,19 @@ impl ObjectRecord {
             _ => return None,
         };
         let attr = ObjectAttr { size, blocks, mtime, ctime, data_version };
-        Some(ObjectRecord { location, attr, file, uid, gid, projid, layout_generation, extra })
+        Some(ObjectRecord {
+            location,
+            attr,
+            file,
+            uid,
+            gid,
+            projid,
+            layout_generation,
+            summed,
+            sums,
+            stale,
+            extra,
+        })
     }
 
     pub fn decode(id: ObjectId, bytes: &[u8]) -> Result<ObjectRecord, StoreError> {
@@ -291,6 +335,9 @@ mod tests {
                 gid: 5,
                 projid: 6,
                 layout_generation: 7,
+                summed: true,
+                sums: Group::of(&[Some(5), None, Some(0)]),
+                stale: Some((3, u64::MAX)),
                 extra: vec![(9, vec![1, 2, 3])],
             };
             let b = r.encode();

@@ -10,9 +10,13 @@ pub mod fallocate;
 mod files;
 pub mod location;
 mod locks;
+pub mod overwrite;
+mod pending;
 pub mod recover;
 pub mod redo;
+pub mod scrub;
 mod slots;
+pub mod sums;
 
 mod change;
 mod destroy;
@@ -22,7 +26,7 @@ mod seek;
 mod truncate;
 mod write;
 
-pub use read::ReadResult;
+pub use read::Found;
 pub use redo::Redo;
 
 use crate::{Db, Lsn, StoreError, Txn};
@@ -30,7 +34,9 @@ use files::{FileKey, Files};
 use location::{Location, ObjectRecord};
 use locks::Locks;
 use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp};
+use overwrite::LeftOpen;
 use slots::Slots;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use world::World;
 
@@ -62,6 +68,16 @@ pub struct Objects {
     locks: Arc<Locks>,
     files: Arc<Files>,
     slots: Mutex<Slots>,
+    left_open: Mutex<LeftOpen>,
+    /// What went wrong so far.
+    pub counters: Counters,
+}
+
+/// Counted since the start.
+#[derive(Default)]
+pub struct Counters {
+    /// Blocks whose checksum differed when they were read.
+    pub checksum_errors: AtomicU64,
 }
 
 impl Objects {

@@ -48,7 +48,10 @@ impl Objects {
             locks: Arc::new(Locks::default()),
             files,
             slots: Mutex::new(slots),
+            left_open: Mutex::default(),
+            counters: super::Counters::default(),
         });
+        objects.close_all()?;
         let weak = Arc::downgrade(&objects);
         let w = world.clone();
         world.spawn("object housekeeping", async move { housekeeping(w, weak).await });
@@ -135,6 +138,11 @@ async fn housekeeping(world: World, objects: Weak<Objects>) {
         && let Err(e) = o.remove_strays().await
     {
         tracing::warn!("looking for stray object files: {e}");
+    }
+    if let Some(o) = objects.upgrade()
+        && let Err(e) = o.drop_leftovers().await
+    {
+        tracing::warn!("dropping checksums of destroyed objects: {e}");
     }
     loop {
         {

@@ -4,17 +4,37 @@ use super::Objects;
 use super::change::read_padded;
 use super::files::FileKey;
 use super::location::{Location, ObjectRecord, PACKED_MAX_BYTES};
+use super::pending::lay_over;
+use super::sums::BLOCK_BYTES;
 use crate::{Lsn, StoreError};
+use bytes::Bytes;
 use model::ObjectId;
 use std::sync::Arc;
+use wire::frame::crc32c;
 
-/// Bytes, object size, and the transaction they depend on.
-pub type ReadResult = Result<(Vec<u8>, u64, Lsn), StoreError>;
+/// What a read found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Short at the object's end.
+    pub data: Bytes,
+    /// The object's size.
+    pub size: u64,
+    /// The transaction they depend on.
+    pub seen: Lsn,
+    /// For each block that `data` touches its stored checksum, if `data` has all of the block (up to the
+    /// object's end); else that of the piece of it.
+    pub crcs: Vec<u32>,
+}
 
 impl Objects {
-    /// Bytes (short at the object's end), the object's size, and what they depend on. `ESTALE`: the object
-    /// was destroyed.
-    pub fn read(self: &Arc<Self>, id: ObjectId, off: u64, len: u32) -> world::BoxFuture<ReadResult> {
+    /// Bytes and checksums. `ESTALE`: the object was destroyed.
+    /// A checksum that differs gives [`StoreError::Checksum`].
+    pub fn read(
+        self: &Arc<Self>,
+        id: ObjectId,
+        off: u64,
+        len: u32,
+    ) -> world::BoxFuture<Result<Found, StoreError>> {
         let me = self.clone();
         Box::pin(async move {
             let guard = me.locks.read(id).await;
@@ -28,7 +48,8 @@ impl Objects {
                 me.read_locked(id, &rec, off, n)
             };
             let bytes = if n as u64 > PACKED_MAX_BYTES { world.blocking(read).await } else { read() };
-            Ok((bytes?, size, lsn))
+            let (data, crcs) = bytes?;
+            Ok(Found { data, size, seen: lsn, crcs })
         })
     }
 
@@ -38,29 +59,70 @@ impl Objects {
         rec: &ObjectRecord,
         off: u64,
         n: usize,
-    ) -> Result<Vec<u8>, StoreError> {
-        let mut buf = vec![0; n];
+    ) -> Result<(Bytes, Vec<u32>), StoreError> {
         if n == 0 {
-            return Ok(buf);
+            return Ok((Bytes::new(), Vec::new()));
         }
-        let read = match &rec.location {
+        let end = off + n as u64;
+        let first = off / BLOCK_BYTES;
+        let start = first * BLOCK_BYTES;
+        let stop = end.next_multiple_of(BLOCK_BYTES).min(rec.attr.size);
+        let mut buf = vec![0; usize::try_from(stop - start).expect("a block longer than what was asked for")];
+        // The reader gets an error; what else the disk holds may well be readable.
+        self.read_raw(id, rec, start, &mut buf).inspect_err(|e| tracing::error!("object {id}: {e}"))?;
+        let mut crcs = self.verify(id, rec, first, &buf)?;
+        let data = Bytes::from(buf).slice((off - start) as usize..(end - start) as usize);
+        if off > start {
+            let piece = data.len().min((BLOCK_BYTES - (off - start)) as usize);
+            crcs[0] = crc32c(&data[..piece]);
+        }
+        let tail = end / BLOCK_BYTES * BLOCK_BYTES;
+        if end < stop && tail >= off {
+            *crcs.last_mut().expect("at least one block") = crc32c(&data[(tail - off) as usize..]);
+        }
+        Ok((data, crcs))
+    }
+
+    /// Bytes as they are, unchecked; what no file holds reads as zeros.
+    pub(super) fn read_raw(
+        &self,
+        id: ObjectId,
+        rec: &ObjectRecord,
+        off: u64,
+        buf: &mut [u8],
+    ) -> Result<(), StoreError> {
+        // Before the file: what goes from there to the file meanwhile is the same.
+        let newer = self.files.newer(id);
+        match &rec.location {
             Location::Inline(b) => {
                 let from = usize::try_from(off).map_or(b.len(), |o| o.min(b.len()));
-                let have = &b[from..b.len().min(from + n)];
+                let have = &b[from..b.len().min(from + buf.len())];
                 buf[..have.len()].copy_from_slice(have);
-                Ok(())
+                buf[have.len()..].fill(0);
             }
-            Location::Packed(p) => self.read_slot(*p, off, &mut buf),
+            Location::Packed(p) => {
+                let key = FileKey::Container(p.class, p.container);
+                let file = self.files.get(key)?;
+                read_padded(&*file, buf, p.start() + off)
+                    .map_err(StoreError::io("cannot read container", &self.files.path(key)))?;
+            }
             Location::Own => {
                 let key = FileKey::Own(id);
-                self.files.get(key).and_then(|f| {
-                    read_padded(&*f, &mut buf, off)
-                        .map_err(StoreError::io("cannot read object file", &self.files.path(key)))
-                })
+                let file = self.files.get(key)?;
+                read_padded(&*file, buf, off)
+                    .map_err(StoreError::io("cannot read object file", &self.files.path(key)))?;
             }
-        };
-        // The reader gets an error; what else the disk holds may well be readable.
-        read.inspect_err(|e| tracing::error!("object {id}: {e}"))?;
-        Ok(buf)
+        }
+        lay_over(buf, off, &newer);
+        Ok(())
+    }
+
+    /// Where the object's bytes lie, for messages.
+    pub(super) fn place_name(&self, id: ObjectId, rec: &ObjectRecord) -> String {
+        match rec.location {
+            Location::Inline(_) => format!("{}/table.redb", self.dir),
+            Location::Packed(p) => self.files.path(FileKey::Container(p.class, p.container)),
+            Location::Own => self.files.path(FileKey::Own(id)),
+        }
     }
 }

@@ -20,12 +20,29 @@ impl Objects {
             Location::Packed(_) => data_up_to(size, off, hole),
             Location::Own => {
                 let key = FileKey::Own(id);
+                let newer = self.files.newer(id);
                 let file = self.files.get(key)?;
-                let found = if hole { file.seek_hole(off) } else { file.seek_data(off) };
-                let found =
-                    found.map_err(StoreError::io("cannot seek in object file", &self.files.path(key)))?;
-                // A file shorter than its object ends in a hole.
-                if hole { Some(found.unwrap_or(off)) } else { found }
+                let look = |off| {
+                    let found = if hole { file.seek_hole(off) } else { file.seek_data(off) };
+                    found.map_err(StoreError::io("cannot seek in object file", &self.files.path(key)))
+                };
+                if hole {
+                    // A file shorter than its object ends in a hole; bytes on their way to it are no hole.
+                    let mut at = off;
+                    loop {
+                        let found = look(at)?.unwrap_or(at);
+                        let ends = newer.iter().map(|(o, d)| (*o, o + d.len() as u64));
+                        match ends.filter(|(from, to)| *from <= found && found < *to).map(|(_, to)| to).max()
+                        {
+                            Some(end) => at = end,
+                            None => break Some(found),
+                        }
+                    }
+                } else {
+                    let ahead =
+                        newer.iter().filter(|(o, d)| o + d.len() as u64 > off).map(|(o, _)| off.max(*o));
+                    look(off)?.into_iter().chain(ahead).min()
+                }
             }
         };
         let at = if hole { at.map(|a| a.min(size)) } else { at.filter(|a| *a < size) };

@@ -29,11 +29,11 @@ impl Objects {
     ) -> world::BoxFuture<Result<(ObjectAttr, Lsn), StoreError>> {
         let me = self.clone();
         Box::pin(async move {
-            let guard = me.locks.write(id).await;
-            let old = me.load(id)?.0.unwrap_or_else(ObjectRecord::empty);
+            let (guard, old) = me.begin(id).await?;
             if size > FILE_SIZE_MAX_BYTES {
                 return Err(StoreError::Errno(Errno::EFBIG));
             }
+            me.files.drained(me.db.core(), id).await?;
             let quick = !outgrows(&old, size);
             me.run(vec![guard], quick, move |o| o.truncate_locked(Change::new(id, old), size, &meta, finish))
                 .await
@@ -49,6 +49,9 @@ impl Objects {
     ) -> Result<Done<ObjectAttr>, StoreError> {
         if size == c.size() && meta.time.is_none() {
             return self.submit_nothing(&c, 0, finish);
+        }
+        if size < c.size() {
+            self.sums_of_cut(&mut c, size)?;
         }
         match self.place_for_size(&mut c, size) {
             Ok(location) => self.submit(c, location, size, meta, 0, finish),
@@ -74,8 +77,8 @@ impl Objects {
             }
             // Nothing of the slot changes until somebody else takes it, after the commit.
             Location::Packed(_) if size <= INLINE_MAX_BYTES => {
-                let mut bytes = self.small_content(&c.old)?;
-                bytes.truncate(usize::try_from(size).expect("at most INLINE_MAX_BYTES"));
+                let mut bytes = vec![0; usize::try_from(size).expect("at most INLINE_MAX_BYTES")];
+                self.read_raw(c.id, &c.old, 0, &mut bytes)?;
                 Ok(Location::Inline(bytes.into()))
             }
             Location::Packed(p) => {

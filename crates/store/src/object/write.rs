@@ -3,7 +3,9 @@
 use super::change::{Change, Done, unless_fatal};
 use super::files::FileKey;
 use super::location::{INLINE_MAX_BYTES, Location, ObjectRecord, PACKED_MAX_BYTES, class_for};
+use super::pending::Waiting;
 use super::redo::Redo;
+use super::sums::BLOCK_BYTES;
 use super::{FinishTxn, ObjectMeta, Objects};
 use crate::{Lsn, StoreError};
 use bytes::Bytes;
@@ -11,9 +13,18 @@ use model::limits::FILE_SIZE_MAX_BYTES;
 use model::{Errno, ObjectAttr, ObjectId};
 use std::sync::Arc;
 
+/// One write, as the caller wants it.
+pub(super) struct Write {
+    pub off: u64,
+    pub data: Bytes,
+    pub crcs: Option<Vec<u32>>,
+    pub meta: ObjectMeta,
+    pub finish: FinishTxn,
+}
+
 /// Where a write leaves the object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Target {
+pub(super) enum Target {
     Inline,
     /// The slot it has.
     Slot,
@@ -41,11 +52,7 @@ impl Target {
 }
 
 impl Objects {
-    /// Writes; `off` `None` appends at the object's end. Returns the offset written, the new attributes
-    /// and the transaction to wait for. A payload above 64 KiB is flushed before its record is submitted.
-    ///
-    /// `ESTALE`: the object was destroyed. `EFBIG`: over what the host's files carry. `ENOSPC`: the object
-    /// is as before, but bytes in the write's range may be new.
+    /// [`Objects::write_summed`] by a caller that has no checksums.
     pub fn write(
         self: &Arc<Self>,
         id: ObjectId,
@@ -54,41 +61,73 @@ impl Objects {
         meta: ObjectMeta,
         finish: FinishTxn,
     ) -> world::BoxFuture<Result<(u64, ObjectAttr, Lsn), StoreError>> {
+        self.write_summed(id, off, data, None, meta, finish)
+    }
+
+    /// Writes; `off` `None` appends at the object's end. Returns the offset written, the new attributes
+    /// and the transaction to wait for. A payload above 64 KiB is flushed before its record is submitted.
+    ///
+    /// `crcs`: checksums of the pieces that block boundaries make of `data`, already compared with it; for
+    /// appends they are only used if the end happens to be at a boundary.
+    ///
+    /// `ESTALE`: the object was destroyed. `EFBIG`: over what the host's files carry. `ENOSPC`: the object
+    /// is as before, but bytes in the write's range may be new. [`StoreError::Checksum`]: a block of which a
+    /// part is written is damaged.
+    pub fn write_summed(
+        self: &Arc<Self>,
+        id: ObjectId,
+        off: Option<u64>,
+        data: Bytes,
+        crcs: Option<Vec<u32>>,
+        meta: ObjectMeta,
+        finish: FinishTxn,
+    ) -> world::BoxFuture<Result<(u64, ObjectAttr, Lsn), StoreError>> {
         let me = self.clone();
         Box::pin(async move {
-            let guard = me.locks.write(id).await;
-            let old = me.load(id)?.0.unwrap_or_else(ObjectRecord::empty);
+            me.files.room(me.db.core()).await?;
+            let (guard, old) = me.begin(id).await?;
+            let crcs = crcs.filter(|_| off.is_some() || old.attr.size.is_multiple_of(BLOCK_BYTES));
             let off = off.unwrap_or(old.attr.size);
             let end = off.checked_add(data.len() as u64).filter(|e| *e <= FILE_SIZE_MAX_BYTES);
             let end = end.ok_or(StoreError::Errno(Errno::EFBIG))?;
+            if let Some(c) = &crcs {
+                let pieces = end.div_ceil(BLOCK_BYTES) - off / BLOCK_BYTES;
+                assert_eq!(c.len() as u64, pieces, "the caller compared them");
+            }
             let target = Target::choose(&old, off, end);
-            let quick = data.len() as u64 <= PACKED_MAX_BYTES && target != Target::NewOwn;
-            let (attr, lsn) = me
-                .run(vec![guard], quick, move |o| {
-                    o.write_locked(Change::new(id, old), target, off, data, &meta, finish)
-                })
-                .await?;
+            let small = data.len() as u64 <= PACKED_MAX_BYTES;
+            if !(small && matches!(target, Target::Slot | Target::Own)) {
+                me.files.drained(me.db.core(), id).await?;
+            }
+            let w = Write { off, data, crcs, meta, finish };
+            if !small && target == Target::Own && off < old.attr.size {
+                let (attr, lsn) = me.overwrite(guard, id, old, w).await?;
+                return Ok((off, attr, lsn));
+            }
+            let quick = small && target != Target::NewOwn;
+            let (attr, lsn) =
+                me.run(vec![guard], quick, move |o| o.write_locked(Change::new(id, old), target, w)).await?;
             Ok((off, attr, lsn))
         })
     }
 
-    fn write_locked(
+    pub(super) fn write_locked(
         &self,
         mut c: Change,
         target: Target,
-        off: u64,
-        data: Bytes,
-        meta: &ObjectMeta,
-        finish: FinishTxn,
+        w: Write,
     ) -> Result<Done<ObjectAttr>, StoreError> {
+        let Write { off, data, crcs, meta, finish } = w;
         if data.is_empty() {
             return self.submit_nothing(&c, off, finish);
         }
         c.names_owner = true;
         let end = off + data.len() as u64;
-        let sparse = c.old.location == Location::Own && c.old.attr.blocks.saturating_mul(512) < c.size();
-        if end > c.size() || sparse {
+        if end > c.size() || c.is_sparse() {
             self.need_space(data.len() as u64)?;
+        }
+        if c.sums.is_empty() {
+            self.sums_of_write(&mut c, off, &data, crcs.as_deref())?;
         }
         let size = c.size().max(end);
         let placed = match target {
@@ -99,7 +138,7 @@ impl Objects {
             Target::NewOwn => self.write_new_own(&mut c, off, &data),
         };
         match placed {
-            Ok(location) => self.submit(c, location, size, meta, off, finish),
+            Ok(location) => self.submit(c, location, size, &meta, off, finish),
             Err(e) => {
                 self.give_up(&c);
                 Err(unless_fatal(self, e))
@@ -108,7 +147,7 @@ impl Objects {
     }
 
     fn write_inline(&self, c: &Change, off: u64, data: &[u8]) -> Result<Location, StoreError> {
-        let mut bytes = self.small_content(&c.old)?;
+        let mut bytes = self.small_content(c.id, &c.old)?;
         splice(&mut bytes, off, data);
         Ok(Location::Inline(bytes.into()))
     }
@@ -134,7 +173,7 @@ impl Objects {
         off: u64,
         data: &[u8],
     ) -> Result<Location, StoreError> {
-        let mut bytes = self.small_content(&c.old)?;
+        let mut bytes = self.small_content(c.id, &c.old)?;
         bytes.resize(usize::try_from(c.size()).expect("a slot's size"), 0);
         splice(&mut bytes, off, data);
         let p = self.take_slot(c, class);
@@ -145,6 +184,15 @@ impl Objects {
     fn write_own(&self, c: &mut Change, off: u64, data: &Bytes) -> Result<Location, StoreError> {
         let key = FileKey::Own(c.id);
         let file = self.own_file(c)?;
+        let small = data.len() as u64 <= PACKED_MAX_BYTES;
+        if small {
+            c.redo.push(Redo::WriteOwn { object: c.id, offset: off, data: data.clone() });
+            if off < c.size() {
+                self.reserve(c, &*file, 0, off, data.len() as u64)?;
+                c.put_off.push(Waiting { key, at: off, off, data: data.clone() });
+                return Ok(Location::Own);
+            }
+        }
         if let Err(e) = file.write_at(data, off) {
             self.files.mark(key, file.clone());
             let e = self.own_error(c, e);
@@ -158,10 +206,8 @@ impl Objects {
             return Err(e);
         }
         self.files.mark(key, file.clone());
-        if data.len() as u64 > PACKED_MAX_BYTES {
+        if !small {
             self.flush_own(c, &*file)?;
-        } else {
-            c.redo.push(Redo::WriteOwn { object: c.id, offset: off, data: data.clone() });
         }
         Ok(Location::Own)
     }

@@ -1,5 +1,6 @@
 //! read: bytes of an object. The reply's bulk holds them; fewer than asked for means the object's end.
 
+use crate::checksum::ChecksumType;
 use model::ObjectId;
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +9,8 @@ pub struct Read {
     pub object: ObjectId,
     pub offset: u64,
     pub len: u32,
+    /// Checksums that the reply shall have.
+    pub checksum: ChecksumType,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -16,7 +19,9 @@ pub struct ReadReply {
     pub len: u32,
     /// Object size at the time of the read.
     pub object_size: u64,
-    /// crc32c of each 4 KiB block; empty until checksums are stored at rest.
+    /// Checksums of the pieces that block boundaries (4 KiB of the object) make of the data. Of a piece that begins
+    /// a block and reaches to its end, or to the object's, that of the whole block, zeros behind the object's end:
+    /// with crc32c the one that was stored when it was written. Of other pieces that of their bytes.
     pub block_crcs: Vec<u32>,
 }
 message!(Read, Read, ReadReply, modifies = false);

@@ -2,6 +2,7 @@
 
 use model::{Fid, ObjectAttr, ObjectId};
 
+use crate::checksum::ChecksumType;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -19,8 +20,11 @@ pub struct Write {
     pub projid: u32,
     /// ctime of the inode as the client knows it: the write's must be later.
     pub inode_ctime: model::Timestamp,
-    /// crc32c of each 4 KiB block; empty until checksums are stored at rest.
+    /// Checksums of the pieces that block boundaries (4 KiB of the object; for appends, of the data) make of
+    /// the data. Empty with [`ChecksumType::None`]. `EBADMSG`: they differ from what arrived; nothing was done.
     pub block_crcs: Vec<u32>,
+    /// How they were made.
+    pub checksum: ChecksumType,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

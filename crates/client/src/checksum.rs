@@ -1,0 +1,140 @@
+//! Checksums of data between this mount and the OSTs: made here when data is sent, compared here when it
+//! comes. A difference on the wire is counted and the request sent again, a few times; damage that the OST
+//! found on its disk is the caller's EIO, and named here with its file.
+
+use crate::targets::Target;
+use crate::{Fs, R};
+use bytes::Bytes;
+use model::{Errno, Fid};
+use rpc::Response;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use wire::RequestContext;
+use wire::checksum::ChecksumType;
+use wire::msg::read::{Read, ReadReply};
+use wire::msg::write::{Write, WriteReply};
+
+/// How often a request whose data arrived damaged is sent again.
+const RESENDS_MAX: u32 = 5;
+
+/// `osc.*.checksums`, `osc.*.checksum_type` and what was found with them.
+pub(crate) struct Checksums {
+    off: AtomicBool,
+    /// Index into [`ChecksumType::ALL`].
+    kind: AtomicU8,
+    /// Differences on the wire, each of which made a request go again.
+    pub errors: AtomicU64,
+}
+
+impl Checksums {
+    pub(crate) fn new() -> Checksums {
+        let c = Checksums { off: AtomicBool::new(false), kind: AtomicU8::new(0), errors: AtomicU64::new(0) };
+        assert!(c.set_kind(ChecksumType::Crc32c.name()), "it can be chosen");
+        c
+    }
+
+    /// What the next request uses.
+    pub(crate) fn used(&self) -> ChecksumType {
+        if self.off.load(Relaxed) { ChecksumType::None } else { self.kind() }
+    }
+
+    fn kind(&self) -> ChecksumType {
+        ChecksumType::ALL[usize::from(self.kind.load(Relaxed))]
+    }
+
+    pub(crate) fn on(&self) -> bool {
+        !self.off.load(Relaxed)
+    }
+
+    pub(crate) fn set_on(&self, on: bool) {
+        self.off.store(!on, Relaxed);
+    }
+
+    /// All types, the chosen one in brackets.
+    pub(crate) fn kinds_text(&self) -> String {
+        let chosen = self.kind();
+        let name =
+            |t: ChecksumType| if t == chosen { format!("[{}]", t.name()) } else { t.name().to_string() };
+        ChecksumType::ALL.map(name).join(" ")
+    }
+
+    /// False if there is no such type.
+    pub(crate) fn set_kind(&self, name: &str) -> bool {
+        let Some(t) = ChecksumType::parse(name) else { return false };
+        let i = ChecksumType::ALL.iter().position(|x| *x == t).expect("parsed from these");
+        self.kind.store(i as u8, Relaxed);
+        true
+    }
+}
+
+impl Fs {
+    /// Sends a write with the checksums of its data (`m.block_crcs` and `m.checksum` are filled here).
+    pub(crate) async fn send_summed(
+        &self,
+        ost: &Arc<Target>,
+        ctx: RequestContext,
+        mut m: Write,
+        data: Bytes,
+    ) -> R<Response<WriteReply>> {
+        m.checksum = ost.checksums.used();
+        m.block_crcs = m.checksum.of_write(if m.append { 0 } else { m.offset }, &data);
+        for again in 0.. {
+            match ost.call_bulk(ctx.clone(), m.clone(), data.clone()).await {
+                Err(Errno::EBADMSG) => self.damaged_on_the_way(ost, "write", m.file, m.offset, again)?,
+                other => {
+                    if matches!(other, Err(Errno::EIO)) {
+                        self.io_error(ost, "write", m.file, m.offset, data.len());
+                    }
+                    return other;
+                }
+            }
+        }
+        unreachable!("the loop ends with an answer or an error")
+    }
+
+    /// Reads and compares (`m.checksum` is filled here). `fid`: the file, for messages.
+    pub(crate) async fn fetch_summed(
+        &self,
+        ost: &Arc<Target>,
+        ctx: RequestContext,
+        fid: Fid,
+        mut m: Read,
+    ) -> R<Response<ReadReply>> {
+        m.checksum = ost.checksums.used();
+        for again in 0.. {
+            let r = ost.call_bulk(ctx.clone(), m.clone(), Bytes::new()).await.inspect_err(|e| {
+                if *e == Errno::EIO {
+                    self.io_error(ost, "read", fid, m.offset, m.len as usize);
+                }
+            })?;
+            let size = r.reply.object_size;
+            match m.checksum.differs_in_read(m.offset, &r.bulk, size, &r.reply.block_crcs) {
+                None => return Ok(r),
+                Some(at) => self.damaged_on_the_way(ost, "read", fid, at, again)?,
+            }
+        }
+        unreachable!("the loop ends with an answer or an error")
+    }
+
+    fn damaged_on_the_way(&self, ost: &Target, what: &str, fid: Fid, at: u64, again: u32) -> R<()> {
+        ost.checksums.errors.fetch_add(1, Relaxed);
+        tracing::warn!("{}: {what} of file {fid} at object offset {at}: the data changed on the way", ost.id);
+        if again < RESENDS_MAX {
+            return Ok(());
+        }
+        tracing::error!(
+            "{}: {what} of file {fid} at object offset {at}: the data changed on the way {} times: given up",
+            ost.id,
+            again + 1
+        );
+        Err(Errno::EIO)
+    }
+
+    fn io_error(&self, ost: &Target, what: &str, fid: Fid, at: u64, len: usize) {
+        tracing::error!(
+            "{}: {what} of file {fid}, {len} bytes at object offset {at}: EIO; the OST's log says why, `lfs fid2path` which \
+             file it is",
+            ost.id
+        );
+    }
+}

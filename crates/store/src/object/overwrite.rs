@@ -1,0 +1,302 @@
+//! Large writes over bytes that are there: the payload is not in the journal, so a record of the new
+//! checksums is durable before the first byte changes. Recovery takes what it finds in such blocks; in no
+//! others. Also here: what else of checksums is finished later.
+
+use super::Objects;
+use super::change::{Change, unless_fatal};
+use super::files::FileKey;
+use super::location::{self, Location, ObjectRecord};
+use super::locks::Guard;
+use super::sums::{BLOCK_BYTES, TAG_SUMS, id_of_sums_key, padded_crc, sums_key};
+use super::write::{Target, Write};
+use crate::bytes::{Reader, Writer};
+use crate::{Lsn, StoreError, Txn};
+use model::{ObjectAttr, ObjectId, limits};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Key tag of open records.
+pub const TAG_OPEN: u8 = b'O';
+/// Key tag of destroyed objects whose checksums are still to be dropped.
+pub const TAG_LEFTOVER: u8 = b'L';
+const OPEN_VERSION: u8 = 1;
+/// Groups of checksums that go in the same transaction as the change; more of them go later.
+const DROP_AT_ONCE: usize = 256;
+/// Groups dropped by one transaction later.
+const DROP_STEP: usize = 1000;
+
+/// Blocks from..to, and the key of the open record that says so, if it is one.
+type Either = (u64, u64, Option<Vec<u8>>);
+
+/// Ranges of objects whose blocks may be old or new, because a change failed half way.
+#[derive(Default)]
+pub(crate) struct LeftOpen {
+    map: BTreeMap<ObjectId, Vec<Either>>,
+}
+
+impl LeftOpen {
+    pub fn has(&self, id: ObjectId) -> bool {
+        self.map.contains_key(&id)
+    }
+
+    pub fn may_be_either(&self, id: ObjectId, block: u64) -> bool {
+        self.map.get(&id).is_some_and(|l| l.iter().any(|(from, to, _)| *from <= block && block < *to))
+    }
+
+    /// Bytes `off..off + len`; for good, because the target has stopped.
+    pub fn either(&mut self, id: ObjectId, off: u64, len: u64) {
+        let (from, to) = (off / BLOCK_BYTES, off.saturating_add(len).div_ceil(BLOCK_BYTES));
+        self.map.entry(id).or_default().push((from, to, None));
+    }
+
+    fn by_record(&mut self, id: ObjectId, first: u64, count: u64, key: Vec<u8>) {
+        self.map.entry(id).or_default().push((first, first + count, Some(key)));
+    }
+
+    /// The object goes, and its open records with it.
+    pub fn forget(&mut self, id: ObjectId, txn: &mut Txn) {
+        let keys = self.map.remove(&id).into_iter().flatten().filter_map(|(.., k)| k);
+        keys.for_each(|k| txn.delete(k));
+    }
+}
+
+fn open_key(id: ObjectId, first: u64) -> Vec<u8> {
+    let mut k = sums_key(id, first);
+    k[0] = TAG_OPEN;
+    k
+}
+
+/// Key that says: this destroyed object's checksums are to be dropped.
+pub(super) fn leftover_key(id: ObjectId) -> Vec<u8> {
+    let mut k = location::object_key(id);
+    k[0] = TAG_LEFTOVER;
+    k
+}
+
+pub(crate) fn encode_open(crcs: &[u32]) -> Vec<u8> {
+    let mut w = Writer(Vec::with_capacity(8 + 4 * crcs.len()));
+    w.u8(OPEN_VERSION);
+    w.raw(&[0; 3]);
+    w.u32(crcs.len() as u32);
+    crcs.iter().for_each(|c| w.u32(*c));
+    w.0
+}
+
+pub(crate) fn decode_open(v: &[u8]) -> Option<Vec<u32>> {
+    let mut r = Reader(v);
+    if r.u8()? != OPEN_VERSION {
+        return None;
+    }
+    r.raw(3)?;
+    let n = r.u32()?;
+    if n as usize > limits::RPC_BULK_MAX_BYTES {
+        return None;
+    }
+    (0..n).map(|_| r.u32()).collect()
+}
+
+impl Objects {
+    /// A large write over bytes of an object's own file. In a task of its own: once begun, it is finished.
+    pub(super) async fn overwrite(
+        self: &Arc<Self>,
+        guard: Guard,
+        id: ObjectId,
+        old: ObjectRecord,
+        w: Write,
+    ) -> Result<(ObjectAttr, Lsn), StoreError> {
+        let me = self.clone();
+        let (tx, rx) = world::sync::oneshot::channel();
+        self.world.spawn("object overwrite", async move {
+            let _ = tx.send(me.overwrite_locked(guard, id, old, w).await);
+        });
+        rx.await.unwrap_or_else(|_| Err(StoreError::Stopped("the server is shutting down".into())))
+    }
+
+    async fn overwrite_locked(
+        self: &Arc<Self>,
+        guard: Guard,
+        id: ObjectId,
+        old: ObjectRecord,
+        w: Write,
+    ) -> Result<(ObjectAttr, Lsn), StoreError> {
+        let me = self.clone();
+        let first = w.off / BLOCK_BYTES;
+        let (opened, mut c, guard, w) = self
+            .world
+            .blocking(move || {
+                let mut c = Change::new(id, old);
+                let opened = me.open_record(&mut c, &w);
+                (opened, c, guard, w)
+            })
+            .await;
+        let (lsn, count) = opened.map_err(|e| unless_fatal(self, e))?;
+        self.db.core().committed(lsn).await?;
+        let key = open_key(id, first);
+        // Until the final record is there, nobody may take a difference for damage.
+        let me = self.clone();
+        self.left_open.lock().expect("never held over a panic").by_record(id, first, count, key.clone());
+        c.drop_keys.push(key);
+        self.clone()
+            .run(vec![guard], false, move |o| {
+                let done = o.write_locked(c, Target::Own, w);
+                if done.is_ok() {
+                    me.left_open.lock().expect("never held over a panic").map.remove(&id);
+                } else if let Err(e) = me.close_of(id) {
+                    tracing::warn!("object {id}: a failed write is cleared up later: {e}");
+                }
+                done
+            })
+            .await
+    }
+
+    /// Submits the record of the checksums that a write will leave in blocks that are there already.
+    fn open_record(&self, c: &mut Change, w: &Write) -> Result<(Lsn, u64), StoreError> {
+        self.sums_of_write(c, w.off, &w.data, w.crcs.as_deref())?;
+        let first = w.off / BLOCK_BYTES;
+        let end = (w.off + w.data.len() as u64).min(c.size()).div_ceil(BLOCK_BYTES);
+        let mut crcs = Vec::with_capacity((end - first) as usize);
+        for b in first..end {
+            crcs.push(self.sum(c, b)?.expect("written"));
+        }
+        let mut txn = Txn::new();
+        txn.put(open_key(c.id, first), encode_open(&crcs));
+        Ok((self.db.submit(txn)?, end - first))
+    }
+
+    /// Finishes what failed changes of an object left open. Its lock is held. Blocks.
+    pub(super) fn close_of(&self, id: ObjectId) -> Result<(), StoreError> {
+        self.db.core().check()?;
+        let list = self.left_open.lock().expect("never held over a panic").map.get(&id).cloned();
+        for key in list.into_iter().flatten().filter_map(|(.., k)| k) {
+            if let Some(v) = self.db.get(&key)? {
+                self.close_one(&key, &v)?;
+            }
+        }
+        self.left_open.lock().expect("never held over a panic").map.remove(&id);
+        Ok(())
+    }
+
+    /// After a start: writes that a crash cut short.
+    pub(super) fn close_all(&self) -> Result<(), StoreError> {
+        for (k, v) in self.db.scan(&[TAG_OPEN], &[TAG_OPEN + 1], usize::MAX)? {
+            self.close_one(&k, &v)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the blocks of an open record the checksums of what they hold, old, new or torn.
+    fn close_one(&self, key: &[u8], v: &[u8]) -> Result<(), StoreError> {
+        let bad = |what: &str| StoreError::damaged("open record", &self.dir, format!("{what} {key:02x?}"));
+        let (id, first) = id_of_sums_key(key).ok_or_else(|| bad("key"))?;
+        let crcs = decode_open(v).ok_or_else(|| bad("value of"))?;
+        let mut txn = Txn::new();
+        txn.delete(key.to_vec());
+        let found = self.db.get(&location::object_key(id))?;
+        let Some(rec) = found.map(|v| ObjectRecord::decode(id, &v)).transpose()? else {
+            return self.db.submit(txn).map(drop);
+        };
+        if rec.location != Location::Own {
+            return Err(bad("object not in a file of its own:"));
+        }
+        let key = FileKey::Own(id);
+        let path = self.files.path(key);
+        let file = self.files.get(key)?;
+        // What is read may be in the page cache only; it counts from now on.
+        file.sync_data().map_err(StoreError::io("cannot flush object file", &path))?;
+        let mut c = Change::new(id, rec.clone());
+        let (mut new, mut torn) = (0, 0);
+        for (b, crc) in (first..).zip(crcs) {
+            let n = c.size().saturating_sub(b * BLOCK_BYTES).min(BLOCK_BYTES) as usize;
+            if n == 0 {
+                break;
+            }
+            let mut bytes = vec![0; n];
+            self.read_raw(id, &rec, b * BLOCK_BYTES, &mut bytes)?;
+            let got = padded_crc(&bytes);
+            let was = self.sum(&mut c, b)?;
+            if was == Some(got) || (was.is_none() && rec.summed && got == super::sums::ZERO_BLOCK_CRC) {
+                continue;
+            }
+            if got == crc {
+                new += 1
+            } else {
+                torn += 1
+            }
+            self.set_sum(&mut c, b, Some(got))?;
+        }
+        tracing::info!("object {id}: unfinished write at block {first}: {new} blocks new, {torn} torn");
+        let mut rec = rec;
+        self.store_sums(&mut c, &mut rec, &mut txn)?;
+        self.db.submit(txn).map(drop)
+    }
+
+    /// Deletes groups of checksums from..to, if they are few; else says which are to be dropped later.
+    pub(super) fn drop_groups(
+        &self,
+        id: ObjectId,
+        from: u64,
+        to: u64,
+        txn: &mut Txn,
+    ) -> Result<Option<(u64, u64)>, StoreError> {
+        let mut end = sums_key(id, to);
+        if to == u64::MAX {
+            end.push(0);
+        }
+        let found = self.db.scan(&sums_key(id, from), &end, DROP_AT_ONCE + 1)?;
+        if found.len() > DROP_AT_ONCE {
+            return Ok(Some((from, to)));
+        }
+        found.into_iter().for_each(|(k, _)| txn.delete(k));
+        Ok(None)
+    }
+
+    /// Drops checksums that a change left to be dropped: of a living object, whose lock is held, and of
+    /// destroyed ones.
+    pub(super) async fn drop_stale(
+        self: &Arc<Self>,
+        stale: Option<ObjectId>,
+        leftovers: &[ObjectId],
+    ) -> Result<(), StoreError> {
+        if let Some(id) = stale
+            && let Some(rec) = self.load(id)?.0
+            && let Some((from, to)) = rec.stale
+        {
+            self.drop_range(id, from, to).await?;
+            let mut txn = Txn::new();
+            txn.put(location::object_key(id), ObjectRecord { stale: None, ..rec }.encode());
+            self.db.submit(txn)?;
+        }
+        for id in leftovers {
+            self.drop_range(*id, 0, u64::MAX).await?;
+            let mut txn = Txn::new();
+            txn.delete(leftover_key(*id));
+            self.db.submit(txn)?;
+        }
+        Ok(())
+    }
+
+    async fn drop_range(self: &Arc<Self>, id: ObjectId, from: u64, to: u64) -> Result<(), StoreError> {
+        let mut end = sums_key(id, to);
+        if to == u64::MAX {
+            end.push(0);
+        }
+        loop {
+            let found = self.db.scan(&sums_key(id, from), &end, DROP_STEP)?;
+            if found.is_empty() {
+                return Ok(());
+            }
+            assert!(found.iter().all(|(k, _)| k[0] == TAG_SUMS), "only checksums are dropped");
+            let mut txn = Txn::new();
+            found.into_iter().for_each(|(k, _)| txn.delete(k));
+            let lsn = self.db.submit(txn)?;
+            self.db.durable(lsn).await?;
+        }
+    }
+
+    /// After a start: checksums of destroyed objects.
+    pub(super) async fn drop_leftovers(self: &Arc<Self>) -> Result<(), StoreError> {
+        let found = self.db.scan(&[TAG_LEFTOVER], &[TAG_LEFTOVER + 1], usize::MAX)?;
+        let ids: Vec<ObjectId> = found.iter().filter_map(|(k, _)| location::id_of_key(k)).collect();
+        self.drop_stale(None, &ids).await
+    }
+}

@@ -1,0 +1,201 @@
+//! Small writes inside an object wait in memory for their record's commit before they go to the file:
+//! otherwise a crash in between could leave bytes on disk that no checksum knows. Readers see them here.
+
+use super::files::{FileKey, Files, Ticket};
+use crate::core::Core;
+use crate::{Lsn, StoreError};
+use bytes::Bytes;
+use model::ObjectId;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, MutexGuard};
+
+/// Bytes waiting above which writers wait as well.
+const PENDING_MAX_BYTES: usize = 64 << 20;
+
+/// Bytes for a file, not written yet.
+pub(super) struct Waiting {
+    pub key: FileKey,
+    /// Where in the file.
+    pub at: u64,
+    /// Where in the object.
+    pub off: u64,
+    pub data: Bytes,
+}
+
+struct Queued {
+    lsn: Lsn,
+    object: ObjectId,
+    number: u64,
+    write: Waiting,
+    _ticket: Arc<Ticket>,
+}
+
+/// Bytes of an object that its file does not have yet.
+struct Newer {
+    number: u64,
+    lsn: Lsn,
+    off: u64,
+    data: Bytes,
+}
+
+#[derive(Default)]
+pub(crate) struct Pending {
+    queue: VecDeque<Queued>,
+    by_object: BTreeMap<ObjectId, VecDeque<Newer>>,
+    bytes: usize,
+    next: u64,
+    applying: bool,
+}
+
+impl Files {
+    fn waiting(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().expect("never held over a panic")
+    }
+
+    /// Hands over what transaction `lsn` writes. The ticket is from before the record was submitted; the
+    /// object's lock is held.
+    pub(super) fn put_off(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        object: ObjectId,
+        lsn: Lsn,
+        writes: Vec<Waiting>,
+        ticket: &Arc<Ticket>,
+    ) {
+        let begin = {
+            let mut p = self.waiting();
+            for write in writes {
+                let number = p.next;
+                p.next += 1;
+                p.bytes += write.data.len();
+                let newer = Newer { number, lsn, off: write.off, data: write.data.clone() };
+                p.by_object.entry(object).or_default().push_back(newer);
+                p.queue.push_back(Queued { lsn, object, number, write, _ticket: ticket.clone() });
+            }
+            !std::mem::replace(&mut p.applying, true)
+        };
+        if begin {
+            let (files, c) = (self.clone(), core.clone());
+            core.world.spawn("object writes", async move { files.apply_all(&c).await });
+        }
+    }
+
+    /// Writes what is committed to the files, until nothing waits.
+    async fn apply_all(self: Arc<Self>, core: &Arc<Core>) {
+        loop {
+            let first = {
+                let mut p = self.waiting();
+                match p.queue.front() {
+                    Some(q) => q.lsn,
+                    None => {
+                        p.applying = false;
+                        return;
+                    }
+                }
+            };
+            // Not committed ever: readers go on seeing it here, as they see its record.
+            let mut result = passively(core, first).await;
+            if result.is_ok() {
+                let (me, upto) = (self.clone(), core.last_committed());
+                result = core.world.blocking(move || me.apply_upto(upto)).await;
+                if let Err(e) = &result {
+                    core.fail(e);
+                }
+            }
+            self.applied.notify_waiters();
+            if result.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn apply_upto(&self, upto: Lsn) -> Result<(), StoreError> {
+        let ready: Vec<Queued> = {
+            let mut p = self.waiting();
+            let (now, later) = std::mem::take(&mut p.queue).into_iter().partition(|q| q.lsn <= upto);
+            p.queue = later;
+            now.into_iter().collect()
+        };
+        for q in &ready {
+            // No checkpoint may pass what could not be written.
+            self.apply(&q.write).inspect_err(|e| self.failed(e))?;
+            let mut p = self.waiting();
+            p.bytes -= q.write.data.len();
+            if let Some(list) = p.by_object.get_mut(&q.object) {
+                let first = list.pop_front().expect("written in the order they came");
+                assert_eq!(first.number, q.number, "written in the order they came");
+                if list.is_empty() {
+                    p.by_object.remove(&q.object);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&self, w: &Waiting) -> Result<(), StoreError> {
+        let file = self.get(w.key)?;
+        let done = file.write_at(&w.data, w.at);
+        self.mark(w.key, file);
+        done.map_err(StoreError::io("cannot write object file", &self.path(w.key)))
+    }
+
+    /// Bytes of the object that its file lacks, oldest first: to be taken before the file is read.
+    pub(super) fn newer(&self, object: ObjectId) -> Vec<(u64, Bytes)> {
+        let p = self.waiting();
+        p.by_object.get(&object).map_or(Vec::new(), |l| l.iter().map(|n| (n.off, n.data.clone())).collect())
+    }
+
+    pub(super) fn has_newer(&self, object: ObjectId) -> bool {
+        self.waiting().by_object.contains_key(&object)
+    }
+
+    /// Waits until the object's file has all bytes; the object's lock keeps new ones away.
+    pub(super) async fn drained(&self, core: &Core, object: ObjectId) -> Result<(), StoreError> {
+        loop {
+            let applied = self.applied.notified();
+            let Some(lsn) = self.waiting().by_object.get(&object).and_then(|l| l.back()).map(|n| n.lsn)
+            else {
+                return Ok(());
+            };
+            core.committed(lsn).await?;
+            if self.has_newer(object) {
+                core.check()?;
+                applied.await;
+            }
+        }
+    }
+
+    /// Waits until there is room for more.
+    pub(super) async fn room(&self, core: &Core) -> Result<(), StoreError> {
+        loop {
+            let applied = self.applied.notified();
+            if self.waiting().bytes < PENDING_MAX_BYTES {
+                return Ok(());
+            }
+            core.check()?;
+            applied.await;
+        }
+    }
+}
+
+/// Waits for a commit without being the one who wants it.
+async fn passively(core: &Core, lsn: Lsn) -> Result<(), StoreError> {
+    let mut rx = core.state.subscribe();
+    let s = rx.wait_for(|s| s.committed >= lsn || s.stopped.is_some()).await.expect("the sender is in core");
+    match &s.stopped {
+        Some(r) if s.committed < lsn => Err(StoreError::Stopped(r.to_string())),
+        _ => Ok(()),
+    }
+}
+
+/// Lays newer bytes over `buf`, which begins at `off` of the object.
+pub(super) fn lay_over(buf: &mut [u8], off: u64, newer: &[(u64, Bytes)]) {
+    let end = off + buf.len() as u64;
+    for (at, data) in newer {
+        let (from, to) = (off.max(*at), end.min(at + data.len() as u64));
+        if from < to {
+            buf[(from - off) as usize..(to - off) as usize]
+                .copy_from_slice(&data[(from - at) as usize..(to - at) as usize]);
+        }
+    }
+}

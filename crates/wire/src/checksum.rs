@@ -1,0 +1,185 @@
+//! Checksums of data on the wire: one for each piece that block boundaries (4 KiB of the object) make of it.
+
+use crate::frame::crc32c;
+use model::limits::SUM_BLOCK_BYTES;
+use serde::{Deserialize, Serialize};
+
+const BLOCK: u64 = SUM_BLOCK_BYTES as u64;
+const ADLER_MOD: u32 = 65521;
+/// Bytes after which adler32's sums must be reduced, lest they overflow.
+const ADLER_RUN: usize = 5552;
+
+/// How data is summed on the wire. At rest it is always crc32c.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum ChecksumType {
+    /// Not at all (`osc.*.checksums=0`); the frame's own checksum stays.
+    None,
+    #[default]
+    Crc32c,
+    Crc32,
+    Adler32,
+}
+
+impl ChecksumType {
+    /// Those that can be chosen.
+    pub const ALL: [ChecksumType; 3] = [ChecksumType::Crc32, ChecksumType::Adler32, ChecksumType::Crc32c];
+
+    /// Lustre's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            ChecksumType::None => "none",
+            ChecksumType::Crc32c => "crc32c",
+            ChecksumType::Crc32 => "crc32",
+            ChecksumType::Adler32 => "adler",
+        }
+    }
+
+    /// By name; `adler32` is `adler`.
+    pub fn parse(name: &str) -> Option<ChecksumType> {
+        ChecksumType::ALL
+            .into_iter()
+            .find(|t| t.name() == name || (*t == ChecksumType::Adler32 && name == "adler32"))
+    }
+
+    /// The sum of some bytes.
+    pub fn of(self, data: &[u8]) -> u32 {
+        match self {
+            ChecksumType::None => 0,
+            ChecksumType::Crc32c => crc32c(data),
+            ChecksumType::Crc32 => crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, data) as u32,
+            ChecksumType::Adler32 => adler32(data),
+        }
+    }
+
+    /// The sum of a block of which only the beginning is given: the rest is zeros.
+    pub fn padded(self, part: &[u8]) -> u32 {
+        if part.len() == SUM_BLOCK_BYTES {
+            return self.of(part);
+        }
+        let mut block = [0; SUM_BLOCK_BYTES];
+        block[..part.len()].copy_from_slice(part);
+        self.of(&block)
+    }
+
+    /// Sums of what a write at `off` sends: of each piece its bytes.
+    pub fn of_write(self, off: u64, data: &[u8]) -> Vec<u32> {
+        match self {
+            ChecksumType::None => Vec::new(),
+            t => pieces(off, data).map(|(_, p)| t.of(p)).collect(),
+        }
+    }
+
+    /// Sums of what a read at `off` answers: a piece that begins a block and reaches to its end or to the
+    /// object's is the block, with zeros behind the object's end; of other pieces their bytes.
+    pub fn of_read(self, off: u64, data: &[u8], object_size: u64) -> Vec<u32> {
+        match self {
+            ChecksumType::None => Vec::new(),
+            t => pieces(off, data).map(|(at, p)| t.of_read_piece(at, p, object_size)).collect(),
+        }
+    }
+
+    fn of_read_piece(self, at: u64, piece: &[u8], object_size: u64) -> u32 {
+        let whole = at.is_multiple_of(BLOCK) && at + piece.len() as u64 == object_size;
+        if whole { self.padded(piece) } else { self.of(piece) }
+    }
+
+    /// Where a write's data first differs from its sums: an object offset. The end of the data if their
+    /// numbers differ.
+    pub fn differs_in_write(self, off: u64, data: &[u8], sums: &[u32]) -> Option<u64> {
+        self.differs(off, data, sums, |t, _, p| t.of(p))
+    }
+
+    /// The same for what a read answered.
+    pub fn differs_in_read(self, off: u64, data: &[u8], object_size: u64, sums: &[u32]) -> Option<u64> {
+        self.differs(off, data, sums, |t, at, p| t.of_read_piece(at, p, object_size))
+    }
+
+    fn differs(
+        self,
+        off: u64,
+        data: &[u8],
+        sums: &[u32],
+        sum: impl Fn(ChecksumType, u64, &[u8]) -> u32,
+    ) -> Option<u64> {
+        if self == ChecksumType::None {
+            return None;
+        }
+        let end = off + data.len() as u64;
+        let wanted = if data.is_empty() { 0 } else { end.div_ceil(BLOCK) - off / BLOCK };
+        if sums.len() as u64 != wanted {
+            return Some(end);
+        }
+        pieces(off, data).zip(sums).find(|((at, p), s)| sum(self, *at, p) != **s).map(|((at, _), _)| at)
+    }
+}
+
+/// (object offset, bytes) of each piece.
+fn pieces(off: u64, data: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
+    let head = data.len().min((BLOCK - off % BLOCK) as usize);
+    let (first, rest) = data.split_at(head);
+    let next = off + head as u64;
+    let blocks = rest.chunks(SUM_BLOCK_BYTES).enumerate().map(move |(i, p)| (next + i as u64 * BLOCK, p));
+    std::iter::once((off, first)).filter(|(_, p)| !p.is_empty()).chain(blocks)
+}
+
+fn adler32(data: &[u8]) -> u32 {
+    let (mut a, mut b) = (1u32, 0u32);
+    for run in data.chunks(ADLER_RUN) {
+        for x in run {
+            a += u32::from(*x);
+            b += a;
+        }
+        a %= ADLER_MOD;
+        b %= ADLER_MOD;
+    }
+    b << 16 | a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_sums() {
+        assert_eq!(ChecksumType::Crc32c.of(b"123456789"), 0xe306_9283);
+        assert_eq!(ChecksumType::Crc32.of(b"123456789"), 0xcbf4_3926);
+        assert_eq!(ChecksumType::Adler32.of(b"Wikipedia"), 0x11e6_0398);
+        assert_eq!(ChecksumType::Adler32.of(&[0xff; 100_000]), 0x149a_302c);
+    }
+
+    #[test]
+    fn pieces_end_at_blocks() {
+        let data = vec![7; 10_000];
+        let list: Vec<_> = pieces(4000, &data).map(|(at, p)| (at, p.len())).collect();
+        assert_eq!(list, [(4000, 96), (4096, 4096), (8192, 4096), (12_288, 1712)]);
+        assert_eq!(pieces(5, &[]).count(), 0);
+        assert_eq!(pieces(4096, &data[..4096]).count(), 1);
+    }
+
+    #[test]
+    fn any_flipped_bit_is_named() {
+        for t in ChecksumType::ALL {
+            assert_eq!(ChecksumType::parse(t.name()), Some(t));
+            let data: Vec<u8> = (0..9000u32).map(|i| (i * i) as u8).collect();
+            for off in [0, 4096, 100, 5000] {
+                let size = off + 9000;
+                let (w, r) = (t.of_write(off, &data), t.of_read(off, &data, size));
+                assert_eq!(t.differs_in_write(off, &data, &w), None);
+                assert_eq!(t.differs_in_read(off, &data, size, &r), None);
+                for at in [0, 1, 4095, 8999] {
+                    let mut bad = data.clone();
+                    bad[at] ^= 4;
+                    let piece = off.max((off + at as u64) / BLOCK * BLOCK);
+                    assert_eq!(t.differs_in_write(off, &bad, &w), Some(piece));
+                    assert_eq!(t.differs_in_read(off, &bad, size, &r), Some(piece));
+                }
+                assert_eq!(t.differs_in_write(off, &data, &w[1..]), Some(size));
+                // The last block, read to the object's end, is the block as it is stored.
+                let tail = &data[(size / BLOCK * BLOCK - off) as usize..];
+                assert_eq!(*r.last().unwrap(), t.padded(tail));
+            }
+        }
+        assert!(ChecksumType::None.of_write(0, &[1]).is_empty());
+        assert_eq!(ChecksumType::None.differs_in_read(0, &[1], 1, &[]), None);
+    }
+}
