@@ -248,8 +248,12 @@ mod tests {
     #[test]
     fn requests_are_counted_in_and_out() {
         let m = Meter::new(TargetKind::Ost, Timestamp::ZERO);
-        let read =
-            msg::read::Read { object: model::ObjectId::from_bytes(&[0; 24]), offset: 1 << 20, len: 1 << 20 };
+        let read = msg::read::Read {
+            object: model::ObjectId::from_bytes(&[0; 24]),
+            offset: 1 << 20,
+            len: 1 << 20,
+            checksum: wire::checksum::ChecksumType::None,
+        };
         let t0 = Instant::default();
         let a = m.begin(&read, 0, false, t0);
         let b = m.begin(&read, 0, false, t0);
