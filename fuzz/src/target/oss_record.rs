@@ -24,6 +24,7 @@ fn samples() -> Vec<Vec<u8>> {
         since: model::Timestamp { sec: 5, nsec: 6 },
         epoch: 7,
         slots: 8,
+        awaited: true,
     };
     vec![record.encode(), postcard::to_stdvec(&vec![(0u16, vec![1u8, 2]), (5, vec![])]).expect("encodes")]
 }
