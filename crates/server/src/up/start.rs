@@ -254,7 +254,12 @@ fn last_lines(log: &Path) -> String {
 }
 
 /// Every server up and known to the MGS.
-fn wait_for_servers(c: &Cluster, started: &mut BTreeMap<u16, Started>, progress: &Progress) -> Result<()> {
+fn wait_for_servers(
+    c: &Cluster,
+    exe: &Path,
+    started: &mut BTreeMap<u16, Started>,
+    progress: &Progress,
+) -> Result<()> {
     let end = Deadline::after(START_PATIENCE);
     let nodes = c.nodes();
     let mut shown = usize::MAX;
@@ -273,6 +278,11 @@ fn wait_for_servers(c: &Cluster, started: &mut BTreeMap<u16, Started>, progress:
                 )));
             }
             let state = probe::server(n, &now);
+            if state.pid.is_none() && !started.contains_key(&n.number) {
+                // It was there at the first look, but dying already.
+                progress.say(format!("Starting {} at {}", n.labels.join(" and "), n.nid()));
+                started.insert(n.number, start_node(c, n, exe)?);
+            }
             if state.word() != "up" {
                 waiting.push(format!("{} ({})", n.labels.join("+"), state.word()));
             }
@@ -316,7 +326,7 @@ fn bring_up(world: &World, c: &Cluster, progress: &Progress) -> Result<bool> {
             started.insert(n.number, start_node(&c, &n, &exe)?);
         }
     }
-    wait_for_servers(&c, &mut started, progress)?;
+    wait_for_servers(&c, &exe, &mut started, progress)?;
     for (i, m) in c.mounts.iter().enumerate() {
         bring_mount_up(&c, i, m, progress)?;
     }
