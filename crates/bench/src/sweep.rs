@@ -32,13 +32,26 @@ fn procs(v: u64) -> Result<usize> {
 
 type Sweep<A> = Vec<(Option<String>, A)>;
 
-/// The runs of an ior command, each with its place in the sweep.
-pub fn ior(a: &IorArgs) -> Result<Sweep<IorArgs>> {
-    let Some(text) = &a.common.sweep else { return Ok(vec![(None, a.clone())]) };
+/// The runs of a command, each with its place in the sweep; `set` gives one of them its number.
+fn runs<A: Clone>(
+    a: &A,
+    sweep: Option<&str>,
+    set: impl Fn(&mut A, &str, u64) -> Result<()>,
+) -> Result<Sweep<A>> {
+    let Some(text) = sweep else { return Ok(vec![(None, a.clone())]) };
     let (what, list) = values(text)?;
     let mut out = Vec::new();
     for v in list {
         let mut one = a.clone();
+        set(&mut one, what, v)?;
+        out.push((Some(format!("{what}={v}")), one));
+    }
+    Ok(out)
+}
+
+/// The runs of an ior command.
+pub fn ior(a: &IorArgs) -> Result<Sweep<IorArgs>> {
+    runs(a, a.common.sweep.as_deref(), |one, what, v| {
         match what {
             "procs" => one.common.procs = procs(v)?,
             "transfer" => {
@@ -51,26 +64,20 @@ pub fn ior(a: &IorArgs) -> Result<Sweep<IorArgs>> {
             }
             _ => bail!("--sweep {what}: ior can vary procs and transfer"),
         }
-        out.push((Some(format!("{what}={v}")), one));
-    }
-    Ok(out)
+        Ok(())
+    })
 }
 
 /// The runs of an mdtest command.
 pub fn mdtest(a: &MdtestArgs) -> Result<Sweep<MdtestArgs>> {
-    let Some(text) = &a.common.sweep else { return Ok(vec![(None, a.clone())]) };
-    let (what, list) = values(text)?;
-    let mut out = Vec::new();
-    for v in list {
-        let mut one = a.clone();
+    runs(a, a.common.sweep.as_deref(), |one, what, v| {
         match what {
             "procs" => one.common.procs = procs(v)?,
             "items" if v > 0 => one.items = v,
             _ => bail!("--sweep {what}: mdtest can vary procs and items"),
         }
-        out.push((Some(format!("{what}={v}")), one));
-    }
-    Ok(out)
+        Ok(())
+    })
 }
 
 /// Throughput against what was varied (the best of each point's iterations), or against time.

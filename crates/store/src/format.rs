@@ -106,7 +106,7 @@ impl Superblock {
             compat: 0,
             ro_compat: 0,
             incompat: 0,
-            checksum_type: 1,
+            checksum_type: CHECKSUM_CRC32C,
             block_size: 4096,
             first_time: true,
             replace: false,

@@ -3,8 +3,8 @@
 mod common;
 
 use bytes::Bytes;
-use common::{Bed, after_power_cut, tiny};
-use model::{Errno, Fid, ObjectId, Timestamp};
+use common::{Bed, Ost, after_power_cut, format, id, nothing, open};
+use model::{Errno, Fid, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::object::{FinishTxn, Found, ObjectMeta, Objects};
@@ -15,35 +15,9 @@ use world::rng::Rng;
 
 const MARK: &[u8] = b"Zmark";
 
-fn id(n: u32) -> ObjectId {
-    ObjectId { origin: Fid::new(0x2_0000_0400, n, 0), component: 1, stripe: 0 }
-}
-
 fn meta(t: i64) -> ObjectMeta {
     let time = Some(Timestamp { sec: t, nsec: 0 });
     ObjectMeta { file: Fid::new(1, 2, 3), uid: 1, gid: 2, projid: 3, time, layout_generation: 4 }
-}
-
-fn nothing() -> FinishTxn {
-    Box::new(|_, _, _| {})
-}
-
-struct Ost {
-    db: Arc<Db>,
-    objects: Arc<Objects>,
-}
-
-fn format(world: &World) {
-    world.disk.mkdir("/t").unwrap();
-    Db::create(world, "/t").unwrap();
-    Objects::create(world, "/t").unwrap();
-    world.disk.sync_dir("/").unwrap();
-}
-
-fn open(world: &World, epoch: u32) -> Ost {
-    let db = Db::open(world, "/t", epoch, tiny()).unwrap();
-    let objects = Objects::open(world, "/t", db.clone()).unwrap();
-    Ost { db, objects }
 }
 
 type State = BTreeMap<u32, Vec<u8>>;

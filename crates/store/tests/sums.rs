@@ -3,52 +3,24 @@
 mod common;
 
 use bytes::Bytes;
-use common::{Bed, after_power_cut, tiny};
-use model::{Errno, Fid, ObjectId, Timestamp};
+use common::{Bed, Ost, after_power_cut, format, id, nothing, open};
+use model::{Errno, Fid, Timestamp};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use store::object::location::{self, Location, ObjectRecord};
 use store::object::scrub::{Bad, Cursor};
 use store::object::sums::{TAG_SUMS, ZERO_BLOCK_CRC};
-use store::object::{FinishTxn, Found, ObjectMeta, Objects};
-use store::{Db, StoreError, Txn};
+use store::object::{Found, ObjectMeta};
+use store::{StoreError, Txn};
 use wire::frame::crc32c;
-use world::World;
 use world::mem::{CrashMode, MemDisk};
 use world::rng::Rng;
 
 const FILE: Fid = Fid { seq: 1, oid: 2, ver: 3 };
 
-fn id(n: u32) -> ObjectId {
-    ObjectId { origin: Fid::new(0x2_0000_0400, n, 0), component: 1, stripe: 0 }
-}
-
 fn meta() -> ObjectMeta {
     let time = Some(Timestamp { sec: 1, nsec: 0 });
     ObjectMeta { file: FILE, uid: 1, gid: 2, projid: 3, time, layout_generation: 4 }
-}
-
-fn nothing() -> FinishTxn {
-    Box::new(|_, _, _| {})
-}
-
-struct Ost {
-    db: Arc<Db>,
-    objects: Arc<Objects>,
-}
-
-fn format(world: &World) {
-    world.disk.mkdir("/t").unwrap();
-    Db::create(world, "/t").unwrap();
-    Objects::create(world, "/t").unwrap();
-    world.disk.sync_dir("/").unwrap();
-}
-
-fn open(world: &World, epoch: u32) -> Ost {
-    let db = Db::open(world, "/t", epoch, tiny()).unwrap();
-    let objects = Objects::open(world, "/t", db.clone()).unwrap();
-    Ost { db, objects }
 }
 
 impl Ost {

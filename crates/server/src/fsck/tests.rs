@@ -23,25 +23,12 @@ struct Bed {
 }
 
 fn superblock(target: TargetId) -> Superblock {
+    let uuid = [target.index as u8 + 2; 16];
     Superblock {
         fs_uuid: [1; 16],
-        target_uuid: [target.index as u8 + 2; 16],
-        fsname: "demo".into(),
-        target,
-        with_mgt: false,
         epoch: 1,
-        compat: 0,
-        ro_compat: 0,
-        incompat: 0,
-        checksum_type: store::format::CHECKSUM_CRC32C,
-        block_size: 4096,
         first_time: false,
-        replace: false,
-        mgs_nids: Vec::new(),
-        service_nids: Vec::new(),
-        fail_nids: Vec::new(),
-        params: Vec::new(),
-        config: Vec::new(),
+        ..Superblock::fresh(target, "demo".into(), uuid)
     }
 }
 

@@ -253,13 +253,9 @@ fn last_lines(log: &Path) -> String {
     lines[lines.len().saturating_sub(5)..].iter().map(|l| format!("\n    {l}")).collect()
 }
 
-/// Every server up and known to the MGS.
-fn wait_for_servers(
-    c: &Cluster,
-    exe: &Path,
-    started: &mut BTreeMap<u16, Started>,
-    progress: &Progress,
-) -> Result<()> {
+/// Every server up and known to the MGS: starts those that do not run, also one that dies while this looks on.
+fn start_servers(c: &Cluster, exe: &Path, progress: &Progress) -> Result<()> {
+    let mut started: BTreeMap<u16, Started> = BTreeMap::new();
     let end = Deadline::after(START_PATIENCE);
     let nodes = c.nodes();
     let mut shown = usize::MAX;
@@ -279,7 +275,6 @@ fn wait_for_servers(
             }
             let state = probe::server(n, &now);
             if state.pid.is_none() && !started.contains_key(&n.number) {
-                // It was there at the first look, but dying already.
                 progress.say(format!("Starting {} at {}", n.labels.join(" and "), n.nid()));
                 started.insert(n.number, start_node(c, n, exe)?);
             }
@@ -318,15 +313,7 @@ fn bring_up(world: &World, c: &Cluster, progress: &Progress) -> Result<bool> {
     }
     let fresh = format_missing(world, &c, progress)?;
     move_if_taken(world, &mut c)?;
-    let mut started = BTreeMap::new();
-    let now = Processes::look();
-    for n in c.nodes() {
-        if probe::server(&n, &now).pid.is_none() {
-            progress.say(format!("Starting {} at {}", n.labels.join(" and "), n.nid()));
-            started.insert(n.number, start_node(&c, &n, &exe)?);
-        }
-    }
-    wait_for_servers(&c, &exe, &mut started, progress)?;
+    start_servers(&c, &exe, progress)?;
     for (i, m) in c.mounts.iter().enumerate() {
         bring_mount_up(&c, i, m, progress)?;
     }

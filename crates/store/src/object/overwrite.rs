@@ -7,13 +7,14 @@ use super::change::{Change, unless_fatal};
 use super::files::FileKey;
 use super::location::{self, Location, ObjectRecord};
 use super::locks::Guard;
-use super::sums::{BLOCK_BYTES, TAG_SUMS, id_of_sums_key, padded_crc, sums_key};
+use super::sums::{BLOCK_BYTES, TAG_SUMS, id_of_sums_key, sums_key};
 use super::write::{Target, Write};
 use crate::bytes::{Reader, Writer};
 use crate::{Lsn, StoreError, Txn};
 use model::{ObjectAttr, ObjectId, limits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use wire::checksum::ChecksumType;
 
 /// Key tag of open records.
 pub const TAG_OPEN: u8 = b'O';
@@ -212,7 +213,7 @@ impl Objects {
             }
             let mut bytes = vec![0; n];
             self.read_raw(id, &rec, b * BLOCK_BYTES, &mut bytes)?;
-            let got = padded_crc(&bytes);
+            let got = ChecksumType::Crc32c.padded(&bytes);
             let was = self.sum(&mut c, b)?;
             if was == Some(got) || (was.is_none() && rec.summed && got == super::sums::ZERO_BLOCK_CRC) {
                 continue;

@@ -12,6 +12,7 @@ use crate::{StoreError, Txn};
 use model::{ObjectId, limits};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
+use wire::checksum::ChecksumType;
 use wire::frame::crc32c;
 
 /// Key tag of groups of checksums.
@@ -134,16 +135,6 @@ pub fn id_of_sums_key(key: &[u8]) -> Option<(ObjectId, u64)> {
     Some((id, u64::from_be_bytes(key.get(25..)?.try_into().ok()?)))
 }
 
-/// Checksum of a block of which only the beginning is given: the rest is zeros.
-pub(super) fn padded_crc(part: &[u8]) -> u32 {
-    if part.len() == limits::SUM_BLOCK_BYTES {
-        return crc32c(part);
-    }
-    let mut block = [0; limits::SUM_BLOCK_BYTES];
-    block[..part.len()].copy_from_slice(part);
-    crc32c(&block)
-}
-
 fn split(block: u64) -> (u64, usize) {
     (block / GROUP_BLOCKS, (block % GROUP_BLOCKS) as usize)
 }
@@ -198,7 +189,7 @@ impl Objects {
             if group.0 != g {
                 group = (g, self.group(id, rec, g)?);
             }
-            let got = padded_crc(part);
+            let got = ChecksumType::Crc32c.padded(part);
             let want = group.1.get(i).or(rec.summed.then_some(ZERO_BLOCK_CRC));
             if let Some(want) = want.filter(|w| *w != got)
                 && !self.may_differ(id, block)
@@ -293,11 +284,11 @@ impl Objects {
                         bytes.resize(b, 0);
                     }
                     bytes[a..b].copy_from_slice(piece);
-                    padded_crc(&bytes)
+                    ChecksumType::Crc32c.padded(&bytes)
                 } else {
                     let mut bytes = vec![0; (to - start) as usize];
                     bytes[(from - start) as usize..].copy_from_slice(piece);
-                    padded_crc(&bytes)
+                    ChecksumType::Crc32c.padded(&bytes)
                 }
             };
             self.set_sum(c, block, Some(crc))?;
@@ -341,7 +332,7 @@ impl Objects {
         let within = |x: u64| (x.saturating_sub(start).min(bytes.len() as u64)) as usize;
         let (a, b) = (within(from), within(to));
         bytes[a..b].fill(0);
-        self.set_sum(c, block, Some(padded_crc(&bytes)))
+        self.set_sum(c, block, Some(ChecksumType::Crc32c.padded(&bytes)))
     }
 
     /// Blocks `from..to` have no checksum any more.

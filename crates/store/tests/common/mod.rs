@@ -2,8 +2,10 @@
 
 #![allow(dead_code)] // each test binary uses its part
 
+use model::{Fid, ObjectId};
 use std::sync::Arc;
-use store::DbOptions;
+use store::object::{FinishTxn, Objects};
+use store::{Db, DbOptions};
 use world::World;
 use world::mem::MemDisk;
 use world::real::Runtime;
@@ -48,4 +50,32 @@ pub fn after_power_cut(disk: &MemDisk, rng: &mut Rng) -> MemDisk {
     let next = disk.fork();
     next.crash(rng);
     next
+}
+
+pub fn id(n: u32) -> ObjectId {
+    ObjectId { origin: Fid::new(0x2_0000_0400, n, 0), component: 1, stripe: 0 }
+}
+
+/// The caller's part of a transaction: none.
+pub fn nothing() -> FinishTxn {
+    Box::new(|_, _, _| {})
+}
+
+/// One OST's table and objects, in `/t`.
+pub struct Ost {
+    pub db: Arc<Db>,
+    pub objects: Arc<Objects>,
+}
+
+pub fn format(world: &World) {
+    world.disk.mkdir("/t").unwrap();
+    Db::create(world, "/t").unwrap();
+    Objects::create(world, "/t").unwrap();
+    world.disk.sync_dir("/").unwrap();
+}
+
+pub fn open(world: &World, epoch: u32) -> Ost {
+    let db = Db::open(world, "/t", epoch, tiny()).unwrap();
+    let objects = Objects::open(world, "/t", db.clone()).unwrap();
+    Ost { db, objects }
 }
