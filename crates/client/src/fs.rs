@@ -47,6 +47,10 @@ pub struct Fs {
     pub(crate) params: Params,
     pub(crate) meta: Meta,
     pub(crate) stats: Stats,
+    /// Answered operations that were lost and of which no fsync told yet.
+    pub(crate) lost: AtomicU64,
+    /// Changes of directories are durable when they return.
+    dirsync: AtomicBool,
     read_only: AtomicBool,
     closed: AtomicBool,
     next_trace: AtomicU64,
@@ -71,6 +75,8 @@ impl Fs {
             params: Params::new(),
             meta: Meta::new(),
             stats: Stats::new(world.wall()),
+            lost: AtomicU64::new(0),
+            dirsync: AtomicBool::new(false),
             read_only: AtomicBool::new(read_only),
             closed: AtomicBool::new(false),
             next_trace: AtomicU64::new(world.random_u64()),
@@ -111,6 +117,11 @@ impl Fs {
     /// Refuses changes with `EROFS` from now on, or allows them (`remount,ro`, `remount,rw`).
     pub fn set_read_only(&self, read_only: bool) {
         self.read_only.store(read_only, Ordering::Relaxed);
+    }
+
+    /// Changes of directories are durable when they return (`-o dirsync`, `-o sync`), or soon after.
+    pub fn set_dirsync(&self, on: bool) {
+        self.dirsync.store(on, Ordering::Relaxed);
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
@@ -157,6 +168,13 @@ impl Fs {
     /// Counts a call, and bounds it on a soft mount.
     pub(crate) async fn run<T: Send>(&self, verb: Verb, call: impl Future<Output = R<T>> + Send) -> R<T> {
         let start = self.world.now();
+        let call = async {
+            let r = call.await;
+            if r.is_ok() && verb.changes_names() && self.dirsync.load(Ordering::Relaxed) {
+                self.commit_names().await?;
+            }
+            r
+        };
         let r = match self.opt.soft_timeout {
             None => call.await,
             Some(d) => self.world.timeout(d, call).await.unwrap_or_else(|| {

@@ -26,6 +26,14 @@ verbs! {
     Fallocate = "fallocate", Seek = "seek", CopyFileRange = "copy_file_range", Layout = "layout", Getpath = "getpath",
 }
 
+impl Verb {
+    /// What `dirsync` is about.
+    pub(crate) fn changes_names(self) -> bool {
+        use Verb::{Create, Link, Mkdir, Mknod, Rename, Rmdir, Symlink, Unlink};
+        matches!(self, Create | Link | Mkdir | Mknod | Rename | Rmdir | Symlink | Unlink)
+    }
+}
+
 /// Names that end in `_bytes` count those, the others time.
 const fn unit_of(name: &str) -> &'static str {
     if name.len() > 6 && name.as_bytes()[name.len() - 6] == b'_' { "bytes" } else { "usecs" }

@@ -223,6 +223,12 @@ impl ImportHooks for Hooks {
         }
     }
 
+    fn lost_requests(&self, requests: usize) {
+        if let Some(fs) = self.fs.upgrade() {
+            fs.lost.fetch_add(requests as u64, Ordering::SeqCst);
+        }
+    }
+
     fn notify(&self, n: Notify) {
         let Some(fs) = self.fs.upgrade() else { return };
         match n {

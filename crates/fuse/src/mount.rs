@@ -33,6 +33,8 @@ pub struct Mounted {
     /// Minor number of `st_dev`: names the connection below /sys/fs/fuse/connections.
     pub minor: Option<u32>,
     pub read_only: bool,
+    /// `-o dirsync` or `-o sync`.
+    pub dirsync: bool,
 }
 
 /// Opens /dev/fuse. The error says what is missing.
@@ -100,7 +102,8 @@ pub fn mount(at: &MountPoint) -> Result<Mounted, MountError> {
     // Asked of the table of mounts, not of the file system: nobody answers it yet.
     let minor = minor_of(dir);
     let read_only = at.flags & libc::MS_RDONLY != 0;
-    Ok(Mounted { device, dir: dir.clone(), minor, read_only })
+    let dirsync = at.flags & (libc::MS_DIRSYNC | libc::MS_SYNCHRONOUS) != 0;
+    Ok(Mounted { device, dir: dir.clone(), minor, read_only, dirsync })
 }
 
 fn c_string(b: &[u8]) -> io::Result<CString> {

@@ -96,6 +96,7 @@ pub fn serve(world: &World, fs: Arc<Fs>, mounted: Mounted, config: Config) -> io
     });
     // The kernel refuses changes itself; this keeps reads from storing access times.
     fs.set_read_only(mounted.read_only);
+    fs.set_dirsync(mounted.dirsync);
     let first = Arc::new(Channel::new(mounted.device));
     let (kernel, jobs) = Kernel::new(world.clone(), first.clone());
     fs.set_keeper(kernel.clone());

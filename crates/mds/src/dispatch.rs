@@ -7,7 +7,7 @@ use crate::names::OpContext;
 use crate::schema::{key, value};
 use crate::service::Mdt;
 use crate::tx::{Outcome, Tx};
-use crate::{ops, schema};
+use crate::{ops, replayed, schema};
 use model::Errno;
 use model::planted::{self, Bug};
 use rpc::{ClientId, Incoming, Outgoing};
@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use store::{Lsn, ReplyRecord, Txn};
+use store::{Author, Lsn, ReplyRecord, Seen, Txn};
 use wire::{Message, Op, msg};
 
 /// A message's body as its type; `EPROTO` if it does not decode.
@@ -82,12 +82,15 @@ transactional! {
     Allocseq: msg::allocseq::Allocseq => ops::allocseq::run, true;
 }
 
-/// Where a transaction's reply is to be stored.
-#[derive(Clone, Copy, Debug)]
+/// Whose transaction it is, and where its reply is to be stored.
+#[derive(Clone, Debug)]
 pub struct ReplyTo {
     pub client: ClientId,
     pub slot: u16,
     pub xid: u64,
+    pub author: Arc<Author>,
+    /// The request is done again after a restart.
+    pub replay: bool,
 }
 
 /// What an operation came to, before it is durable.
@@ -95,31 +98,41 @@ pub struct Done {
     pub result: Result<Vec<u8>, Errno>,
     /// Of the transaction it made; 0 if it changed nothing.
     pub transno: u64,
-    /// The answer may go out when this is durable.
+    /// The newest transaction that it made or saw.
     pub wait: Lsn,
+    /// What the answer depends on.
+    pub seen: Seen,
+    /// The answer waits until all of it is durable, whatever the target's `ack` says.
+    pub durable: bool,
 }
 
 impl Done {
     pub fn error(e: Errno) -> Done {
-        Done { result: Err(e), transno: 0, wait: 0 }
+        Done::looked(Err(e), Seen::default())
+    }
+
+    /// An answer that changed nothing.
+    pub fn looked(result: Result<Vec<u8>, Errno>, seen: Seen) -> Done {
+        Done { result, transno: 0, wait: seen.newest, seen, durable: false }
     }
 }
 
 impl Mdt {
-    /// Runs a read-only operation of a client, which may be granted leases on what it sees.
-    pub(crate) fn read(&self, client: ClientId, f: impl FnOnce(&mut Tx) -> Result<Vec<u8>, Errno>) -> Done {
+    /// Runs a read-only operation of a client, which may be granted leases on what it sees, or of the server itself.
+    pub(crate) fn read(
+        &self,
+        to: Option<&ReplyTo>,
+        f: impl FnOnce(&mut Tx) -> Result<Vec<u8>, Errno>,
+    ) -> Done {
         let core = self.core_read();
-        let mut tx = Tx::new(self.db.view(), &core.opens, &self.shared);
-        if core.clients.contains_key(&client) {
-            tx = tx.answering(client);
-        }
+        let mut tx = self.begin(&core, to, false);
         let result = f(&mut tx);
         let out = tx.finish();
         assert!(out.pending.is_empty() && out.changes.is_empty(), "a read-only operation wrote something");
-        if result.is_ok() {
-            self.shared.leases.grant(client, &out.offers);
+        if let Some(t) = to.filter(|_| result.is_ok()) {
+            self.shared.leases.grant(t.client, &out.offers);
         }
-        Done { result, transno: 0, wait: out.seen }
+        Done::looked(result, out.seen)
     }
 
     /// Runs an operation that may change something and submits its transaction, with the reply if it is a
@@ -127,7 +140,7 @@ impl Mdt {
     /// waits for them, and runs again: on what is there by then.
     pub(crate) async fn transact(
         &self,
-        to: Option<ReplyTo>,
+        to: Option<&ReplyTo>,
         mut f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
     ) -> Done {
         let by = to.map(|t| t.client);
@@ -146,7 +159,7 @@ impl Mdt {
     /// Runs and submits it, unless other clients have leases: then says what it would change, which is marked.
     fn attempt(
         &self,
-        to: Option<ReplyTo>,
+        to: Option<&ReplyTo>,
         f: &mut impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno>,
         marks: &mut Marks,
     ) -> Result<Done, Touched> {
@@ -156,15 +169,12 @@ impl Mdt {
             return Ok(Done::error(Errno::ENOTCONN));
         }
         self.shared.space_low.store(self.db.space_low(), Ordering::Relaxed);
-        let mut tx = Tx::new(self.db.view(), &core.opens, &self.shared);
-        if let Some(t) = to {
-            tx = tx.answering(t.client);
-        }
+        let mut tx = self.begin(&core, to, true);
         let result = f(&mut tx);
         let out = tx.finish();
         let body = match result {
             Ok(body) => body,
-            Err(e) => return Ok(Done { result: Err(e), transno: 0, wait: out.seen }),
+            Err(e) => return Ok(Done::looked(Err(e), out.seen)),
         };
         let wanted = leases::touched(out.pending.keys());
         if marks.blocked(to.map(|t| t.client), &wanted) {
@@ -173,12 +183,29 @@ impl Mdt {
         Ok(self.commit(&mut core, to, body, out))
     }
 
-    fn commit(&self, core: &mut Core, to: Option<ReplyTo>, body: Vec<u8>, out: Outcome) -> Done {
-        let (mut transno, mut wait) = (0, out.seen);
+    /// A transaction of a client's request, or of the server itself.
+    fn begin<'a>(&'a self, core: &'a Core, to: Option<&ReplyTo>, modifies: bool) -> Tx<'a> {
+        let Some(t) = to else { return Tx::new(self.db.view(), &core.opens, &self.shared) };
+        let tx = Tx::new(self.db.view_for(&t.author), &core.opens, &self.shared);
+        // Nobody reads the answer of a request that is done again, so it must not grant anything.
+        if (modifies || core.clients.contains_key(&t.client)) && !t.replay {
+            tx.answering(t.client)
+        } else {
+            tx
+        }
+    }
+
+    fn commit(&self, core: &mut Core, to: Option<&ReplyTo>, body: Vec<u8>, out: Outcome) -> Done {
+        let seen = out.seen;
+        let (mut transno, mut wait) = (0, seen.newest);
         let gone = out.pending.iter().filter(|(k, v)| k[0] == key::INODE && v.is_none());
         let gone: Vec<_> = gone.filter_map(|(k, _)| key::parse_fid(k)).collect();
         if !out.pending.is_empty() {
             let mut txn = Txn::new();
+            if let Some(t) = to {
+                // Everything that its writes depend on was read through the view.
+                txn.set_author(&t.author, false);
+            }
             if let Some(t) = to.filter(|_| !planted::on(Bug::LostReplySlot)) {
                 let reply = ReplyRecord { xid: t.xid, status: 0, body: body.clone() };
                 txn.put_reply(&t.client.0, t.slot, &reply);
@@ -199,7 +226,7 @@ impl Mdt {
                 Ok(lsn) => lsn,
                 Err(e) => {
                     tracing::error!("a metadata transaction was refused: {e}");
-                    return Done { result: Err(e.errno()), transno: 0, wait };
+                    return Done::looked(Err(e.errno()), seen);
                 }
             };
             (transno, wait) = (self.db.transno(lsn), lsn);
@@ -218,7 +245,7 @@ impl Mdt {
             self.shared.leases.grant(t.client, &out.offers);
         }
         self.shared.leases.files_gone(gone.into_iter());
-        Done { result: Ok(body), transno, wait }
+        Done { result: Ok(body), transno, wait, seen, durable: false }
     }
 
     fn root_changed(&self, bytes: &[u8]) {
@@ -227,48 +254,79 @@ impl Mdt {
         }
     }
 
-    /// The answer, once everything it depends on is durable.
-    pub(crate) async fn answer(self: &Arc<Self>, done: Done) -> Outgoing {
+    /// The answer, once it may be given: when what it shows of others is durable (with `ack=durable`, everything),
+    /// and behind the answers to what its client did before.
+    pub(crate) async fn answer(self: &Arc<Self>, done: Done, author: Arc<Author>) -> Outgoing {
+        let durable = done.durable || self.shared.params.ack_durable();
         let early = if done.transno != 0 { Bug::ReplyBeforeDurable } else { Bug::ReadUndurable };
         if !planted::on(early)
-            && let Err(e) = self.db.durable(done.wait).await
+            && let Err(e) = author.answerable(done.seen, durable).await
         {
             return Outgoing::err(e.errno());
         }
-        match done.result {
-            Ok(body) => Outgoing { status: Ok(()), body, bulk: bytes::Bytes::new(), transno: done.transno },
+        let out = match done.result {
+            Ok(body) => {
+                let (status, bulk, transno) = (Ok(()), bytes::Bytes::new(), done.transno);
+                Outgoing { status, body, bulk, transno, hold: None }
+            }
             Err(e) => Outgoing::err(e),
-        }
+        };
+        Outgoing { hold: Some(author), ..out }
     }
 
     /// One request of a client.
     pub(crate) async fn serve(self: Arc<Self>, req: Incoming) -> Outgoing {
-        if let Err(e) = self.recovery.admitted(req.op).await {
+        if let Err(e) = self.recovery.admitted(req.op, req.replay.is_some()).await {
             return Outgoing::err(e);
         }
         let start = self.world.now();
         let ctx = OpContext {
             client: req.client,
             cred: req.ctx.cred.clone(),
-            now: self.shared.clamp_time(req.ctx.client_time),
+            now: self.shared.clamp_time(req.ctx.client_time, req.wall),
+            wall: req.wall,
         };
-        let to = ReplyTo { client: req.client, slot: req.slot, xid: req.xid };
-        let done = match modifies(req.op) {
-            Some(true) => self.transact(Some(to), |tx| execute(tx, &ctx, req.op, &req.body)).await,
-            Some(false) => self.read(req.client, |tx| execute(tx, &ctx, req.op, &req.body)),
-            None => self.serve_other(&ctx, to, &req).await,
+        let author = self.db.author(req.client.0);
+        let to = ReplyTo {
+            client: req.client,
+            slot: req.slot,
+            xid: req.xid,
+            author: author.clone(),
+            replay: req.replay.is_some(),
         };
-        let out = self.answer(done).await;
+        let mut done = match modifies(req.op) {
+            Some(true) => {
+                let work = |tx: &mut Tx| {
+                    if let Some(r) = &req.replay {
+                        tx.replay(req.op, &r.reply, self.recovery.recovering());
+                    }
+                    execute(tx, &ctx, req.op, &req.body)
+                };
+                self.transact(Some(&to), work).await
+            }
+            Some(false) => self.read(Some(&to), |tx| execute(tx, &ctx, req.op, &req.body)),
+            None => self.serve_other(&ctx, &to, &req).await,
+        };
+        if let (Some(r), Ok(body)) = (&req.replay, &mut done.result)
+            && replayed::same(req.op, &r.reply, body)
+        {
+            *body = r.reply.to_vec();
+        }
+        // A sequence must never be leased twice, whoever loses his memory.
+        done.durable |= req.op == Op::Allocseq;
+        drop(to);
+        let out = self.answer(done, author).await;
         let us = u64::try_from(self.world.now().since(start).as_micros()).unwrap_or(u64::MAX);
         self.stats.count(req.op, req.peer, us, self.world.wall());
         out
     }
 
     /// Messages that are not plain operations on names and files.
-    async fn serve_other(self: &Arc<Self>, ctx: &OpContext, to: ReplyTo, req: &Incoming) -> Done {
+    async fn serve_other(self: &Arc<Self>, ctx: &OpContext, to: &ReplyTo, req: &Incoming) -> Done {
         fn plain<R: serde::Serialize>(r: Result<R, Errno>) -> Done {
-            Done { result: r.map(|r| encode(&r)), transno: 0, wait: 0 }
+            Done::looked(r.map(|r| encode(&r)), Seen::default())
         }
+        let replay = req.replay.as_ref().map(|r| (&r.reply[..], self.recovery.recovering()));
         macro_rules! with {
             ($m:ident => $call:expr) => {
                 match decode(&req.body) {
@@ -280,7 +338,8 @@ impl Mdt {
         match req.op {
             Op::Ping => with!(m => plain(ops::ping::run(m))),
             Op::Disconnect => with!(m => plain(ops::disconnect::run(m))),
-            Op::Batch => with!(m => self.transact(Some(to), |tx| ops::batch::run(tx, ctx, &m)).await),
+            Op::Batch => with!(m => self.transact(Some(to), |tx| ops::batch::run(tx, ctx, &m, replay)).await),
+            Op::Sync => with!(m => ops::sync::run(self, m)),
             Op::Statfs => with!(m => plain(ops::statfs::run(self, m))),
             Op::GetParam => with!(m => plain(ops::param::get(self, m))),
             Op::SetParam => with!(m => plain(ops::param::set(self, m))),

@@ -21,6 +21,7 @@ mod osts;
 mod outbox;
 mod params;
 mod recovery;
+mod replayed;
 pub mod schema;
 mod service;
 mod shared;

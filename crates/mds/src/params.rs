@@ -2,10 +2,11 @@
 //! here: name, type, unit, bounds, default, description.
 
 use crate::shared::lock;
-use model::param::{ParamDecl, ParamKind};
+use model::param::{ParamDecl, ParamKind, ack_is_durable};
 use model::{Errno, LayoutSpec, limits};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const fn number(
     name: &'static str,
@@ -70,6 +71,14 @@ pub const LOD: &[ParamDecl] = &[
 
 /// Under `mdt.FSNAME-MDT0000`.
 pub const MDT: &[ParamDecl] = &[
+    ParamDecl {
+        name: "ack",
+        kind: ParamKind::Text,
+        unit: "",
+        default: "exec",
+        writable: true,
+        description: "when changes are answered: exec (executed; clients send them again after a crash) or durable",
+    },
     number(
         "recovery_time_soft",
         "s",
@@ -109,18 +118,28 @@ pub const EXPORT: &[ParamDecl] = &[
 /// Parameters that hold a number or a word; the others are computed when asked for.
 pub struct Params {
     values: Mutex<BTreeMap<&'static str, String>>,
+    /// `ack` is `durable`.
+    ack_durable: AtomicBool,
 }
 
 impl Default for Params {
     fn default() -> Params {
         let stored = LOD.iter().chain(MDT).filter(|d| !d.default.is_empty());
-        Params { values: Mutex::new(stored.map(|d| (d.name, d.default.to_string())).collect()) }
+        Params {
+            values: Mutex::new(stored.map(|d| (d.name, d.default.to_string())).collect()),
+            ack_durable: AtomicBool::new(false),
+        }
     }
 }
 
 impl Params {
     pub fn get(&self, name: &str) -> Option<String> {
         lock(&self.values).get(name).cloned()
+    }
+
+    /// Changes are answered when they are durable, not when they are executed.
+    pub fn ack_durable(&self) -> bool {
+        self.ack_durable.load(Ordering::Relaxed)
     }
 
     /// A number parameter's value; the name must be one that is declared as a number here.
@@ -141,6 +160,11 @@ impl Params {
                     return Err(Errno::ERANGE);
                 }
                 n.to_string()
+            }
+            (ParamKind::Text, "ack") => {
+                let durable = ack_is_durable(text)?;
+                self.ack_durable.store(durable, Ordering::Relaxed);
+                text.trim().to_string()
             }
             (ParamKind::Text, _) => return Err(Errno::EINVAL),
             _ => {

@@ -382,6 +382,13 @@ impl Service for Mdt {
         self.shared.leases.client_gone(client, true);
     }
 
+    fn commit(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(async move {
+            // Should it fail the target stops, and requests say so.
+            let _ = self.db.durable(self.db.last_submitted()).await;
+        })
+    }
+
     fn departed(self: Arc<Self>, client: ClientId, how: Departure) -> BoxFuture<()> {
         Box::pin(self.gone(client, how))
     }

@@ -41,9 +41,8 @@ impl Shared {
         u64::from(self.epoch) << 40 | self.outbox_seq.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The client's time if it is plausible, else the nearest that is.
-    pub fn clamp_time(&self, t: Timestamp) -> Timestamp {
-        let now = self.world.wall();
+    /// The client's time if it is plausible by the server's clock `now`, else the nearest that is.
+    pub fn clamp_time(&self, t: Timestamp, now: Timestamp) -> Timestamp {
         if t == Timestamp::ZERO {
             return now;
         }

@@ -7,11 +7,13 @@ use crate::schema::{DentryValue, Inode, key};
 use crate::shared::Shared;
 use crate::{MdsError, namehash};
 use model::planted::{self, Bug};
-use model::{Errno, Fid, FileType, ObjectId, Timestamp};
+use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectId, Timestamp};
 use rpc::ClientId;
 use std::collections::BTreeMap;
 use store::View;
-use wire::msg::lookup::Grant;
+use wire::Op;
+use wire::msg::create::CreateReply;
+use wire::msg::lookup::{Entry, Grant};
 use wire::msg::unlink::Changed;
 
 /// Objects in one outbox record.
@@ -62,6 +64,15 @@ pub struct Tx<'a> {
     offers: Vec<(Fid, Grant)>,
     /// Of the leases that this answer grants; 0 before the first.
     seq: u64,
+    replay: Option<Replay>,
+}
+
+/// A request is done again after a restart, to the end it had the first time.
+struct Replay {
+    /// What was chosen then.
+    layout: Option<Layout>,
+    /// Recovery is going on: what clients have open is not known yet, so files without names stay.
+    recovering: bool,
 }
 
 /// A finished transaction.
@@ -72,7 +83,7 @@ pub struct Outcome {
     /// Leases that the answer speaks of.
     pub offers: Vec<(Fid, Grant)>,
     /// The newest transaction that anything read here depends on.
-    pub seen: store::Lsn,
+    pub seen: store::Seen,
 }
 
 impl<'a> Tx<'a> {
@@ -90,6 +101,36 @@ impl<'a> Tx<'a> {
             client: None,
             offers: Vec::new(),
             seq: 0,
+            replay: None,
+        }
+    }
+
+    /// What comes next is done again: `reply` is what `op` came to the first time, and holds the server's choices.
+    pub fn replay(&mut self, op: Op, reply: &[u8], recovering: bool) {
+        let layout = match op {
+            Op::Create => crate::dispatch::decode::<CreateReply>(reply).ok().and_then(|r| r.entry.layout),
+            Op::Open | Op::Setattr | Op::Setlayout | Op::Mknod => {
+                crate::dispatch::decode::<Entry>(reply).ok().and_then(|e| e.layout)
+            }
+            _ => None,
+        };
+        self.replay = Some(Replay { layout, recovering });
+    }
+
+    pub fn is_replay(&self) -> bool {
+        self.replay.is_some()
+    }
+
+    /// As [`Shared::allocate`]; a replayed request gets the layout that it had.
+    pub fn allocate(
+        &self,
+        fid: Fid,
+        spec: Option<&LayoutSpec>,
+        dir_default: Option<&LayoutSpec>,
+    ) -> Result<Layout, Errno> {
+        match self.replay.as_ref().and_then(|r| r.layout.clone()) {
+            Some(l) => Ok(l),
+            None => self.shared.allocate(fid, spec, dir_default),
         }
     }
 
@@ -104,7 +145,7 @@ impl<'a> Tx<'a> {
             changes: self.changes,
             inodes: self.inodes,
             offers: self.offers,
-            seen: self.view.seen(),
+            seen: self.view.dependencies(),
         }
     }
 
@@ -328,6 +369,10 @@ impl<'a> Tx<'a> {
 
     /// Registers an open. Repeating one is harmless; `EINVAL` if the handle stands for another file.
     pub fn add_open(&mut self, client: ClientId, handle: u64, open: Open) -> Result<(), Errno> {
+        if self.is_replay() {
+            // The client said before what it has open; if this is not among it, it was closed since.
+            return Ok(());
+        }
         match self.open_of(client, handle) {
             Some(o) if o.fid == open.fid => return Ok(()),
             Some(_) => return Err(Errno::EINVAL),
@@ -342,7 +387,8 @@ impl<'a> Tx<'a> {
     pub fn remove_open(&mut self, client: ClientId, handle: u64) -> Result<(), Errno> {
         let Some(open) = self.open_of(client, handle) else { return Ok(()) };
         self.change_open(OpenChange::Remove { client, handle });
-        let last = self.open_count(open.fid) == 0 && !planted::on(Bug::OrphanPurgeSkipped);
+        let recovering = self.replay.as_ref().is_some_and(|r| r.recovering);
+        let last = self.open_count(open.fid) == 0 && !recovering && !planted::on(Bug::OrphanPurgeSkipped);
         if last && self.orphan(open.fid)?.is_some() {
             self.purge(open.fid)?;
         }
@@ -359,7 +405,7 @@ impl<'a> Tx<'a> {
     pub fn unlinked(&mut self, fid: Fid, i: &mut Inode) -> Result<(), Errno> {
         assert_eq!(i.nlink, 0, "{fid} still has names");
         self.put_inode(fid, i);
-        if self.open_count(fid) > 0 {
+        if self.open_count(fid) > 0 || self.replay.as_ref().is_some_and(|r| r.recovering) {
             self.put(key::orphan(fid), OrphanKind::Unlinked.encode());
             Ok(())
         } else {

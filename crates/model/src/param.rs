@@ -39,6 +39,15 @@ pub struct ParamValue<'a> {
     pub text: &'a str,
 }
 
+/// Whether a value of a target's `ack` says `durable`; `EINVAL` if it is neither that nor `exec`.
+pub fn ack_is_durable(text: &str) -> Result<bool, Errno> {
+    match text.trim() {
+        "exec" => Ok(false),
+        "durable" => Ok(true),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 impl ParamDecl {
     /// A number that can be set.
     pub const fn number(

@@ -46,6 +46,14 @@ bugs! {
     NoRecoveryWindow = 13,
     /// A read or write over several objects takes no lock.
     NoExtentLock = 14,
+    /// An answer does not wait for the commit of what it shows of other clients' changes.
+    NoCommitOnSharing = 15,
+    /// A client sends its uncommitted requests again in the wrong order.
+    ReplayOutOfOrder = 16,
+    /// A client does not send its uncommitted requests again.
+    ReplaySkipped = 17,
+    /// A request that is sent again though it survived is executed once more.
+    ReplayedTwice = 18,
     /// A change does not ask other clients for their leases.
     RevokeNotSent = 40,
     /// A lease is granted on a file while others are asked for theirs, for a change that does not look again.

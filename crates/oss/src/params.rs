@@ -4,7 +4,7 @@ use crate::scrub::Order;
 use crate::service::Ost;
 use crate::space::Space;
 use model::exports::Export;
-use model::param::{PARAM_TEXT_MAX_BYTES, ParamDecl, ParamInfo, ParamValue, glob_match};
+use model::param::{PARAM_TEXT_MAX_BYTES, ParamDecl, ParamInfo, ParamValue, ack_is_durable, glob_match};
 use model::{Errno, limits};
 use rpc::Service;
 use rpc::server::recovery::RECOVERY_TIME_DEFAULT_S;
@@ -22,6 +22,8 @@ pub struct Settings {
     pub reserved_mb: AtomicU64,
     /// Seconds that a restarted target waits for its clients.
     pub recovery_time_s: AtomicU64,
+    /// Changes are answered when they are durable, not when they are executed.
+    pub ack_durable: AtomicBool,
 }
 
 impl Default for Settings {
@@ -32,6 +34,7 @@ impl Default for Settings {
             degraded: AtomicBool::default(),
             reserved_mb: AtomicU64::default(),
             recovery_time_s: AtomicU64::new(RECOVERY_TIME_DEFAULT_S),
+            ack_durable: AtomicBool::default(),
         }
     }
 }
@@ -71,6 +74,15 @@ fn kib(bytes: u64) -> String {
 
 /// Every parameter of an OST, sorted by name.
 pub static TABLE: &[Param] = &[
+    rw(
+        ParamDecl::text(
+            "ack",
+            "exec",
+            "When changes are answered: exec (executed; clients send them again after a crash) or durable.",
+        ),
+        |o| if o.settings.ack_durable.load(Relaxed) { "durable" } else { "exec" }.into(),
+        |o, v| o.settings.ack_durable.store(ack_is_durable(v.text) == Ok(true), Relaxed),
+    ),
     ro("blocksize", "bytes", "Block size that statfs reports.", |_| "4096".into()),
     rw(
         ParamDecl::text(
@@ -164,7 +176,9 @@ pub static TABLE: &[Param] = &[
         |o| o.stats.text(o.world.wall()),
         |o, _| o.stats.clear(o.world.wall()),
     ),
-    ro("sync_journal", "", "Changes are on disk before they are answered.", |_| "1".into()),
+    ro("sync_journal", "", "Changes are on disk before they are answered.", |o| {
+        flag(&o.settings.ack_durable)
+    }),
     ro("uuid", "", "Name of the target for its clients.", |o| format!("{}_UUID", o.label())),
 ];
 
@@ -276,7 +290,10 @@ impl Ost {
             return Err(Errno::ENOENT);
         }
         for (_, i) in &chosen {
-            i.decl().check(value)?;
+            let v = i.decl().check(value)?;
+            if i.decl().name == "ack" {
+                ack_is_durable(v.text)?;
+            }
             if i.decl().name == "scrub" {
                 Order::parse(value).ok_or(Errno::EINVAL)?;
             }

@@ -5,7 +5,7 @@ use crate::clients::{self, ClientRecord, Clients};
 use crate::ops::{self, Cx};
 use crate::params::Settings;
 use crate::scrub::Scrubber;
-use crate::slot::{STATUS_PROGRESS, Slot};
+use crate::slot::Slot;
 use crate::space::Space;
 use crate::stats;
 use model::counters::Counters;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use store::object::Objects;
-use store::{Db, StoreError, Txn};
+use store::{Author, Db, StoreError, Txn};
 use wire::Op;
 use wire::msg::connect::{Connect, EXTRA_KEEPS_NOTHING, extra_number};
 use wire::msg::enqueue::LockSpec;
@@ -165,20 +165,23 @@ impl Ost {
         }
     }
 
-    /// Waits until what an answer shows is on disk.
-    async fn settle(&self, done: &ops::Done) -> Result<(), Errno> {
-        let lsn = done.changed.unwrap_or(done.seen);
-        if lsn == 0 {
-            return Ok(());
-        }
-        self.db.durable(lsn).await.map_err(|e| {
+    /// Waits until an answer may be given: what it shows of others is on disk (with `ack=durable`, all of it), and
+    /// the answers to what its client did before are sent.
+    async fn settle(&self, done: &ops::Done, author: &Author) -> Result<(), Errno> {
+        let wait = async {
+            if done.durable > 0 {
+                self.db.durable(done.durable).await?;
+            }
+            author.answerable(done.seen, self.settings.ack_durable.load(Relaxed)).await
+        };
+        wait.await.map_err(|e: StoreError| {
             self.say_stopped();
             if done.changed.is_some() { e.errno() } else { Errno::EIO }
         })
     }
 
     async fn execute(self: Arc<Self>, req: Incoming) -> Outgoing {
-        if let Err(e) = self.recovery.admitted(req.op).await {
+        if let Err(e) = self.recovery.admitted(req.op, req.replay.is_some()).await {
             return Outgoing::err(e);
         }
         let _running = Running::enter(&self);
@@ -187,25 +190,30 @@ impl Ost {
         }
         let start = self.world.now();
         let io = self.brw.enter(req.op);
+        let author = self.db.author(req.client.0);
         let slot = Slot {
+            author: author.clone(),
             clients: self.clients.clone(),
             client: req.client,
             slot: req.slot,
             xid: req.xid,
             progress: None,
         };
-        let cx = Cx { ost: self.clone(), ctx: Arc::new(req.ctx), slot };
+        let replay = req.replay.map(|r| r.reply);
+        let cx = Cx { ost: self.clone(), ctx: Arc::new(req.ctx), slot, wall: req.wall, replay };
         let done = match ops::run(&cx, req.op, &req.body, req.bulk).await {
             Ok(done) => done,
             Err(e) => {
                 // An error shows state too (a tombstone, a full object): that must be durable as well.
-                let seen = if e == Errno::ESTALE { self.db.last_submitted() } else { 0 };
-                let shown = ops::Done { seen, ..ops::Done::default() };
-                return Outgoing::err(self.settle(&shown).await.err().unwrap_or(e));
+                let durable = if e == Errno::ESTALE { self.db.last_submitted() } else { 0 };
+                let shown = ops::Done { durable, ..ops::Done::default() };
+                let e = self.settle(&shown, &author).await.err().unwrap_or(e);
+                return Outgoing { hold: Some(author), ..Outgoing::err(e) };
             }
         };
-        if let Err(e) = self.settle(&done).await {
-            return Outgoing::err(e);
+        drop(cx);
+        if let Err(e) = self.settle(&done, &author).await {
+            return Outgoing { hold: Some(author), ..Outgoing::err(e) };
         }
         let us = u64::try_from(self.world.now().since(start).as_micros()).unwrap_or(u64::MAX);
         self.count(req.op, req.peer, &done, us);
@@ -217,6 +225,7 @@ impl Ost {
             body: done.body,
             bulk: done.bulk,
             transno: done.changed.map_or(0, |lsn| self.db.transno(lsn)),
+            hold: Some(author),
         }
     }
 
@@ -348,16 +357,19 @@ impl Service for Ost {
                 return None;
             }
         };
-        (r.status != STATUS_PROGRESS).then_some(StoredReply {
-            xid: r.xid,
-            transno: r.transno,
-            status: r.status,
-            body: r.body,
-        })
+        // A batch's progress too: what came before it in the slot is over.
+        Some(StoredReply { xid: r.xid, transno: r.transno, status: r.status, body: r.body })
     }
 
     fn handle(self: Arc<Self>, req: Incoming) -> BoxFuture<Outgoing> {
         Box::pin(self.execute(req))
+    }
+
+    fn commit(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(async move {
+            // Should it fail the target stops, and requests say so.
+            let _ = self.db.durable(self.db.last_submitted()).await;
+        })
     }
 
     fn departed(self: Arc<Self>, client: ClientId, how: Departure) -> BoxFuture<()> {

@@ -8,10 +8,10 @@ use rpc::ClientId;
 use serde::Serialize;
 use std::sync::Arc;
 use store::object::FinishTxn;
-use store::{ReplyRecord, Txn};
+use store::{Author, ReplyRecord, Txn};
 
 /// Status of a reply record that holds the progress of a batch, not an answer.
-pub const STATUS_PROGRESS: u16 = u16::MAX;
+pub const STATUS_PROGRESS: u16 = rpc::server::STATUS_UNFINISHED;
 
 /// Results of a batch's operations so far: (status, reply body).
 pub type Progress = Vec<(u16, Vec<u8>)>;
@@ -23,6 +23,7 @@ pub struct Slot {
     pub client: ClientId,
     pub slot: u16,
     pub xid: u64,
+    pub author: Arc<Author>,
     /// Within a batch: the results of the operations before this one.
     pub progress: Option<Progress>,
 }
@@ -38,6 +39,8 @@ impl Slot {
                 (STATUS_PROGRESS, postcard::to_stdvec(&done).expect("plain data encodes"))
             }
         };
+        // The object's record is among the keys: the change depends on whoever changed it last.
+        txn.set_author(&self.author, true);
         // A client that left meanwhile has no slots any more, and will ask for none.
         if self.clients.knows(self.client) {
             txn.put_reply(&self.client.0, self.slot, &ReplyRecord { xid: self.xid, status, body });

@@ -69,6 +69,7 @@ impl Bed {
         let objects = Objects::open(&self.world, DIR, db.clone()).unwrap();
         let cfg = OstConfig { fsname: "demo".into(), index: 3, dir: DIR.into() };
         let ost = Ost::open(&self.world, db.clone(), objects, Peers::new(), cfg).unwrap();
+        ost.set_params("obdfilter.*.ack", "durable").unwrap();
         Up { ost, db }
     }
 
@@ -176,6 +177,8 @@ fn request<M: Message>(slot: u16, xid: u64, m: &M, bulk: Bytes) -> Incoming {
         slot,
         xid,
         resent: false,
+        wall: Timestamp::ZERO,
+        replay: None,
         ctx: RequestContext::default(),
         body: postcard::to_stdvec(m).unwrap().into(),
         bulk,
@@ -417,7 +420,8 @@ fn a_batch_goes_on_where_it_was() {
     let first = bed.send(&up, request(2, 7, &batch, Bytes::new()));
     let r: BatchReply = postcard::from_bytes(&first.body).unwrap();
     assert_eq!(r.results.iter().map(|(s, _)| *s).collect::<Vec<_>>(), [0; 4]);
-    assert_eq!(up.ost.stored_reply(CLIENT, 2), None, "a batch's progress is no answer");
+    let stored = up.ost.stored_reply(CLIENT, 2).unwrap();
+    assert_eq!(stored.status, rpc::server::STATUS_UNFINISHED, "a batch's progress is no answer");
     // Another client writes, then the batch is sent again to a server that was restarted.
     bed.write(&up, 8, Some(0), b"abcdefgh").unwrap();
     bed.disk.kill();

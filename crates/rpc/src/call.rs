@@ -6,10 +6,11 @@
 use crate::import::{Core, ImportState, Inner};
 use crate::link::Link;
 use bytes::Bytes;
-use model::Errno;
+use model::{Errno, Timestamp};
 use std::sync::Arc;
-use wire::frame::FLAG_RESENT;
-use wire::msg::connect::SLOT_CONTROL;
+use wire::frame::{FLAG_COMMIT, FLAG_RESENT};
+use wire::msg::connect::{SLOT_CONTROL, SLOT_NONE};
+use wire::msg::ping::Ping;
 use wire::{Frame, FrameKind, Header, Message, Op, ReplyContext, RequestContext, encode_body};
 use world::Instant;
 use world::sync::oneshot;
@@ -20,6 +21,8 @@ pub(crate) struct RawReply {
     pub body: Bytes,
     pub bulk: Bytes,
     pub transno: u64,
+    /// The server's clock at execution, if the request may have to be sent again.
+    pub wall: Timestamp,
 }
 
 pub(crate) type Answer = oneshot::Sender<Result<RawReply, Errno>>;
@@ -103,7 +106,9 @@ impl Inner {
             return;
         }
         out.link = self.link.clone();
-        while let Some(slot) = self.free_slot() {
+        while !self.kept.full()
+            && let Some(slot) = self.free_slot()
+        {
             let Some((_, req)) = self.queue.pop_first() else { break };
             if req.forsaken() {
                 continue;
@@ -112,6 +117,28 @@ impl Inner {
             self.slots[usize::from(slot)] = Some(InFlight { xid, req, sent: now });
             out.frames.push(self.frame(target, slot, false));
         }
+    }
+
+    /// If calls wait because too much is kept: asks the server to commit now.
+    pub fn ask_commit(&mut self, target: u32, out: &mut Outbox) {
+        if !self.kept.full() || self.commit_asked || self.state != ImportState::Full {
+            return;
+        }
+        self.commit_asked = true;
+        let mut h = Header::new(FrameKind::Request);
+        (h.target, h.opcode) = (target, Op::Ping as u16);
+        (h.session, h.epoch) = (self.session, self.epoch);
+        h.slot = SLOT_NONE;
+        h.flags |= FLAG_COMMIT;
+        let body = encode_body(&RequestContext::default(), &Ping { nonce: 0 });
+        out.link = self.link.clone();
+        out.frames.push(Frame::new(h, body, Bytes::new()));
+    }
+
+    /// The server said what is durable.
+    fn learn_committed(&mut self, transno: u64) {
+        self.last_committed = self.last_committed.max(transno);
+        self.kept.committed(self.last_committed);
     }
 
     /// Requests that were sent and are not answered.
@@ -163,6 +190,7 @@ impl Core {
             let req = Request { op, modifies, body: Bytes::from(body), bulk, answer: Some(tx) };
             g.queue.insert(number, req);
             g.pump(self.target_number(), now, &mut out);
+            g.ask_commit(self.target_number(), &mut out);
             Ticket { core: self.clone(), number }
         };
         self.start();
@@ -209,24 +237,62 @@ impl Core {
         };
         let mut out = Outbox::default();
         let now = self.world.now();
-        let done = {
+        let (sent, answer) = {
             let mut g = self.lock();
             if context.credits != 0 {
                 g.usable = context.credits.clamp(2, g.slots.len() as u16);
             }
-            g.last_committed = g.last_committed.max(context.last_committed);
-            let slot = usize::from(f.header.slot);
-            let matches = g.slots.get(slot).and_then(Option::as_ref).is_some_and(|i| i.xid == f.header.xid);
-            let done = if matches { g.slots[slot].take() } else { None };
-            g.pump(self.target_number(), now, &mut out);
-            done
+            g.learn_committed(context.last_committed);
+            g.last_transno = g.last_transno.max(f.header.transno);
+            let (slot, xid) = (f.header.slot, f.header.xid);
+            if g.replaying.as_ref().is_some_and(|(s, x, _)| (*s, *x) == (slot, xid)) {
+                (None, g.replaying.take().map(|(_, _, answer)| answer))
+            } else {
+                let at = g.slots.get_mut(usize::from(slot));
+                let done = at.and_then(|s| s.take_if(|i| i.xid == xid));
+                let sent = done.as_ref().map(|d| d.sent);
+                let answer = done.and_then(|mut d| {
+                    let answer = d.req.answer.take();
+                    if f.header.status == 0 && d.req.modifies && f.header.transno > g.last_committed {
+                        let wall = wire::replay::wall_of(&context.extra);
+                        g.kept.keep(slot, d, f.header.transno, body.clone(), wall);
+                    }
+                    answer
+                });
+                g.pump(self.target_number(), now, &mut out);
+                g.ask_commit(self.target_number(), &mut out);
+                (sent, answer)
+            }
         };
         self.send_out(out);
-        let Some(mut done) = done else { return };
-        self.heard_since(done.sent);
-        done.req.finish(match f.header.status {
-            0 => Ok(RawReply { body, bulk: f.bulk, transno: f.header.transno }),
+        if let Some(sent) = sent {
+            self.heard_since(sent);
+        }
+        let Some(answer) = answer else { return };
+        let _ = answer.send(match f.header.status {
+            0 => Ok(RawReply {
+                body,
+                bulk: f.bulk,
+                transno: f.header.transno,
+                wall: wire::replay::wall_of(&context.extra),
+            }),
             e => Err(Errno(i32::from(e))),
         });
+    }
+
+    /// A ping was answered: what is durable by now need not be kept.
+    pub fn on_pong(&self, f: &Frame) {
+        let Ok((context, _)) = wire::decode_context::<ReplyContext>(&f.body) else { return };
+        let mut out = Outbox::default();
+        {
+            let mut g = self.lock();
+            g.learn_committed(context.last_committed);
+            if f.header.xid == 0 {
+                g.commit_asked = false;
+            }
+            g.pump(self.target_number(), self.world.now(), &mut out);
+            g.ask_commit(self.target_number(), &mut out);
+        }
+        self.send_out(out);
     }
 }

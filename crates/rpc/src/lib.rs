@@ -28,5 +28,5 @@ pub fn lease_life(ping_interval: Duration) -> Duration {
 
 pub use import::{Import, ImportConfig, ImportHooks, ImportState, NoHooks, Response};
 pub use server::{
-    ClientId, ConnectOutcome, Departure, Incoming, Outgoing, Peers, Server, Service, StoredReply,
+    ClientId, ConnectOutcome, Departure, Incoming, Outgoing, Peers, Replay, Server, Service, StoredReply,
 };

@@ -1,49 +1,74 @@
-//! After a reconnect: what an eviction cost, what must be reclaimed, what is sent again.
+//! After a reconnect: what an eviction cost, what must be reclaimed, what is done again, what is sent again.
 //!
-//! A request keeps slot and xid over any number of resends; the server executes it once
-//! (`server/slots.rs`). Only an eviction breaks that promise, because it deletes the slots: what may have
-//! been executed fails then.
+//! A request keeps slot and xid over any number of resends; the server executes it once (`server/slots.rs`). Only an
+//! eviction breaks that promise, because it deletes the slots: what may have been executed fails then.
+//!
+//! A server that restarted may have lost what it answered and had not committed. The client has kept those requests
+//! (`import/kept.rs`) and has them done again, in the order of their transaction numbers, one after the other, between
+//! what it reclaims and the word that this was all. Those that survived are recognised by their slots. Only then
+//! comes what has no answer yet.
 
-use crate::call::Outbox;
+use crate::call::{Outbox, RawReply};
 use crate::import::{Core, ImportState};
+use bytes::Bytes;
 use model::Errno;
 use std::sync::Arc;
+use wire::frame::FLAG_REPLAY;
 use wire::msg::connect::ConnectReply;
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
+use wire::replay::Tail;
+use wire::{Frame, FrameKind, Header};
+use world::sync::oneshot;
 
 impl Core {
-    /// The server answered a connect: forgets what the eviction made unknowable, notes what is owed.
-    /// True if this client was evicted.
-    pub fn adopt_session(&self, reply: &ConnectReply) -> bool {
+    /// The server answered a connect: forgets what the eviction made unknowable, notes what is owed. `committed` is
+    /// what the server said to be durable. True if this client was evicted.
+    pub fn adopt_session(&self, reply: &ConnectReply, committed: u64) -> bool {
         let mut failed = Vec::new();
-        let evicted = {
+        let (evicted, lost) = {
             let mut g = self.lock();
             let evicted = reply.new_client && g.last_epoch != 0;
             // An unfinished reclaim or good-bye of the old connection starts anew, with a new xid.
             g.slots[0] = None;
+            let mut lost = 0;
             if evicted {
                 for s in &mut g.slots {
                     if s.as_ref().is_some_and(|f| f.req.modifies) {
                         failed.extend(s.take());
                     }
                 }
+                // Of the same epoch they are all there: who is evicted leaves durably.
+                lost = g.kept.forget();
+                if g.last_epoch == reply.epoch {
+                    lost = 0;
+                }
+            } else if g.last_epoch != reply.epoch {
+                g.kept.new_epoch();
             }
+            g.last_committed = committed;
             g.reclaim_owed |= reply.recovering || evicted;
             g.recovering = reply.recovering;
-            evicted
+            (evicted, lost)
         };
         for mut f in failed {
             f.req.finish(Err(Errno::EIO));
         }
+        if lost > 0 {
+            tracing::error!(
+                "{lost} operations on {} were not durable when its server restarted and are lost, because this client was evicted",
+                self.label()
+            );
+            self.cfg.hooks.lost_requests(lost);
+        }
         evicted
     }
 
-    /// Reclaims if need be, then opens the session for calls: everything unanswered again, with the flag
+    /// Reclaims and replays if need be, then opens the session for calls: everything unanswered again, with the flag
     /// that says so, in the order of its xids, then what waited.
     pub async fn recover(self: &Arc<Core>) {
         let (owed, recovering) = {
             let g = self.lock();
-            (g.reclaim_owed, g.recovering)
+            (g.reclaim_owed || g.kept.next_lost().is_some(), g.recovering)
         };
         if owed {
             self.set_state(ImportState::Recover);
@@ -71,35 +96,128 @@ impl Core {
             g.refused = None;
         }
         self.set_state(ImportState::Full);
-        self.lock().pump(target, self.world.now(), &mut out);
+        {
+            let mut g = self.lock();
+            g.pump(target, self.world.now(), &mut out);
+            g.ask_commit(target, &mut out);
+        }
         self.send_out(out);
     }
 
-    /// False if the connection went away meanwhile.
+    /// Says what this client has, has done again what may be lost, and says that this was all. False if the
+    /// connection went away meanwhile.
     async fn reclaim(self: &Arc<Core>, recovering: bool) -> bool {
         let mut pieces = self.cfg.hooks.reclaim();
-        if pieces.is_empty() && !recovering {
+        let replay = self.lock().kept.next_lost().is_some();
+        if pieces.is_empty() && !recovering && !replay {
             return true;
         }
         for p in &mut pieces {
             p.last = false;
         }
-        match pieces.last_mut() {
-            Some(p) => p.last = true,
-            None => pieces.push(Reclaim { opens: Vec::new(), locks: Vec::new(), last: true }),
-        }
         let mut lost = ReclaimReply { lost_opens: Vec::new(), lost_locks: Vec::new() };
         for p in pieces {
-            match self.control(p).await {
-                Ok(r) => {
-                    lost.lost_opens.extend(r.lost_opens);
-                    lost.lost_locks.extend(r.lost_locks);
-                }
-                Err(Errno::ENOTCONN) => return false,
-                Err(e) => tracing::warn!(target = %self.label(), "reclaim failed: {e}"),
+            if !self.reclaim_piece(p, &mut lost).await {
+                return false;
             }
+        }
+        if replay && !self.replay().await {
+            return false;
+        }
+        let last = Reclaim { opens: Vec::new(), locks: Vec::new(), last: true };
+        if !self.reclaim_piece(last, &mut lost).await {
+            return false;
         }
         self.cfg.hooks.reclaimed(lost);
         true
     }
+
+    async fn reclaim_piece(self: &Arc<Core>, p: Reclaim, lost: &mut ReclaimReply) -> bool {
+        match self.control(p).await {
+            Ok(r) => {
+                lost.lost_opens.extend(r.lost_opens);
+                lost.lost_locks.extend(r.lost_locks);
+            }
+            Err(Errno::ENOTCONN) => return false,
+            Err(e) => tracing::warn!(target = %self.label(), "reclaim failed: {e}"),
+        }
+        true
+    }
+
+    /// Has everything that may be lost done again. False if the connection went away meanwhile: the rest is for the
+    /// next one.
+    async fn replay(self: &Arc<Core>) -> bool {
+        let (mut done, mut survived) = (0u64, 0u64);
+        loop {
+            let (tx, rx) = oneshot::channel();
+            let mut out = Outbox::default();
+            {
+                let mut g = self.lock();
+                let Some(link) = g.link.clone() else { return false };
+                let Some(k) = g.kept.next_lost() else { break };
+                let mut h = Header::new(FrameKind::Request);
+                (h.target, h.opcode) = (self.target_number(), k.req.op as u16);
+                (h.slot, h.xid, h.transno) = (k.slot, k.xid, k.transno);
+                (h.session, h.epoch) = (g.session, g.epoch);
+                h.flags |= FLAG_REPLAY;
+                let frame = Frame {
+                    header: h,
+                    body: replay_body(&k.req.body, &k.reply, k.wall),
+                    bulk: k.req.bulk.clone(),
+                };
+                g.replaying = Some((h.slot, h.xid, tx));
+                out.link = Some(link);
+                out.frames.push(frame);
+            }
+            self.send_out(out);
+            match rx.await {
+                Err(_) => return false,
+                // It stops again: the next server is asked.
+                Ok(Err(Errno::ESHUTDOWN)) => std::future::pending().await,
+                Ok(r) => {
+                    let ok = r.as_ref().is_ok_and(|r| r.transno != 0);
+                    done += u64::from(ok);
+                    survived += u64::from(!ok);
+                    self.replayed(r);
+                }
+            }
+        }
+        tracing::info!("{}: {done} operations done again, {survived} had survived its restart", self.label());
+        true
+    }
+
+    /// One kept request was answered again.
+    fn replayed(&self, r: Result<RawReply, Errno>) {
+        let mut g = self.lock();
+        let Some(k) = g.kept.next_lost() else { return };
+        let (op, slot, xid, was) = (k.req.op, k.slot, k.xid, k.transno);
+        let why = match &r {
+            Err(e) => Some(e.to_string()),
+            Ok(r) if r.transno != 0 && r.body != k.reply => {
+                Some("its answer differs from the first".to_string())
+            }
+            Ok(_) => None,
+        };
+        match &r {
+            Ok(r) if r.transno > g.last_committed => drop(g.kept.replayed(r.transno, r.wall)),
+            _ => drop(g.kept.replayed(0, model::Timestamp::ZERO)),
+        }
+        let Some(why) = why else { return };
+        g.replay_failures += 1;
+        drop(g);
+        tracing::error!(
+            "{}: {op:?} (slot {slot}, xid {xid}, transaction {was:#x}) was lost with its server's memory and cannot be done again as it was: {why}",
+            self.label()
+        );
+        if r.is_err() {
+            self.cfg.hooks.lost_requests(1);
+        }
+    }
+}
+
+/// The request with what it came to the first time.
+fn replay_body(body: &Bytes, reply: &Bytes, wall: model::Timestamp) -> Bytes {
+    let room = model::limits::RPC_BODY_MAX_BYTES.saturating_sub(body.len() + 64);
+    let reply = if reply.len() <= room { reply.to_vec() } else { Vec::new() };
+    wire::replay::append(body, &Tail { wall, reply }).into()
 }

@@ -1,6 +1,7 @@
 //! A file system of the real crates on simulated nodes: MGS and MDT on one, each OST on its own, and mounts.
 
 use crate::executor::{Handle, lock};
+use crate::losses::CommitState;
 use crate::{Node, Sim};
 use ::world::mem::CrashMode;
 use ::world::sync::{Notify, watch};
@@ -12,6 +13,7 @@ use mgs::Mgs;
 use model::{Nid, TargetId};
 use oss::{Ost, OstConfig};
 use rpc::{Import, ImportConfig, ImportHooks, ImportState, Peers, Server};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -44,6 +46,8 @@ pub struct ServerNode {
     running: Mutex<Option<Running>>,
     /// Counts boots, so that a boot that a crash overtook leaves nothing behind.
     boots: AtomicU64,
+    /// When it lost power.
+    pub power_losses: Mutex<Vec<u64>>,
 }
 
 struct Running {
@@ -63,6 +67,8 @@ pub struct Mount {
     fs: Mutex<Option<Arc<Fs>>>,
     /// Grows when the client dies; odd while it is away.
     pub life: watch::Sender<u64>,
+    /// When lives ended, and what they knew to be durable.
+    pub graves: Mutex<BTreeMap<u64, (u64, CommitState)>>,
 }
 
 pub struct Cluster {
@@ -71,6 +77,8 @@ pub struct Cluster {
     pub mounts: Vec<Arc<Mount>>,
     /// What must never happen: a target that does not start.
     pub failures: Arc<Mutex<Vec<String>>>,
+    /// Targets answer when changes are durable.
+    pub ack_durable: bool,
 }
 
 fn nid(addr: IpAddr) -> Nid {
@@ -93,7 +101,7 @@ fn db_options() -> DbOptions {
 
 impl Cluster {
     /// Nodes with formatted targets; nothing runs yet.
-    pub fn new(sim: &Sim, osts: u16, mounts: u8) -> Cluster {
+    pub fn new(sim: &Sim, osts: u16, mounts: u8, ack_durable: bool) -> Cluster {
         let mut servers = vec![server(sim, "mds", mgs_addr(), Role::Metadata)];
         for i in 0..osts {
             servers.push(server(sim, "oss", Ipv4Addr::new(10, 0, 1, i as u8 + 1).into(), Role::Objects(i)));
@@ -102,10 +110,16 @@ impl Cluster {
             .map(|i| {
                 let addr = Ipv4Addr::new(10, 0, 2, i + 1).into();
                 let node = sim.add_node("client", &[addr]);
-                Arc::new(Mount { node, addr, fs: Mutex::new(None), life: watch::Sender::new(1) })
+                Arc::new(Mount {
+                    node,
+                    addr,
+                    fs: Mutex::new(None),
+                    life: watch::Sender::new(1),
+                    graves: Mutex::default(),
+                })
             })
             .collect();
-        Cluster { sim: sim.handle(), servers, mounts, failures: Arc::default() }
+        Cluster { sim: sim.handle(), servers, mounts, failures: Arc::default(), ack_durable }
     }
 
     /// Makes the targets' folders, as mkfs.nacre does.
@@ -126,10 +140,10 @@ impl Cluster {
     pub fn boot(&self, i: usize) {
         let s = self.servers[i].clone();
         s.node.boot();
-        let (w, failures) = (s.node.world(), self.failures.clone());
+        let (w, failures, ack) = (s.node.world(), self.failures.clone(), self.ack_durable);
         let boot = s.boots.fetch_add(1, Relaxed) + 1;
         w.clone().spawn("boot", async move {
-            match s.start(w).await {
+            match s.start(w, ack).await {
                 Ok(r) if s.boots.load(Relaxed) == boot => *lock(&s.running) = Some(r),
                 Ok(_) => {}
                 Err(e) => lock(&failures).push(format!("{:?} does not start: {e:#}", s.role)),
@@ -142,7 +156,10 @@ impl Cluster {
         let s = &self.servers[i];
         s.boots.fetch_add(1, Relaxed);
         match how {
-            Some(mode) => s.node.crash(mode),
+            Some(mode) => {
+                lock(&s.power_losses).push(self.sim.now());
+                s.node.crash(mode);
+            }
             None => s.node.kill(),
         }
         let gone = lock(&s.running).take();
@@ -210,8 +227,30 @@ impl Cluster {
         let m = &self.mounts[i];
         m.node.kill();
         let fs = lock(&m.fs).take();
+        if let Some(fs) = &fs {
+            lock(&m.graves).insert(*m.life.borrow(), (self.sim.now(), fs.commit_state()));
+            self.check_replays(i, fs);
+        }
         m.life.send_modify(|l| *l += 1);
         drop(fs);
+    }
+
+    /// Living clients have everything done again, to the same end.
+    fn check_replays(&self, i: usize, fs: &Fs) {
+        let n = fs.replay_failures();
+        if n > 0 {
+            lock(&self.failures)
+                .push(format!("client {i} could not have {n} operations done again as they were"));
+        }
+    }
+
+    /// [`Cluster::check_replays`] of all that live.
+    pub fn check_all_replays(&self) {
+        for (i, m) in self.mounts.iter().enumerate() {
+            if let Some((fs, _)) = m.get() {
+                self.check_replays(i, &fs);
+            }
+        }
     }
 
     pub async fn unmount_all(&self) {
@@ -231,7 +270,14 @@ impl Mount {
 
 fn server(sim: &Sim, name: &str, addr: IpAddr, role: Role) -> Arc<ServerNode> {
     let node = sim.add_node(name, &[addr]);
-    Arc::new(ServerNode { node, role, addr, running: Mutex::new(None), boots: AtomicU64::new(0) })
+    Arc::new(ServerNode {
+        node,
+        role,
+        addr,
+        running: Mutex::new(None),
+        boots: AtomicU64::new(0),
+        power_losses: Mutex::default(),
+    })
 }
 
 impl ServerNode {
@@ -286,7 +332,7 @@ impl ServerNode {
         Ok(w.disk.sync_dir("/")?)
     }
 
-    async fn start(self: &Arc<Self>, w: World) -> anyhow::Result<Running> {
+    async fn start(self: &Arc<Self>, w: World, ack_durable: bool) -> anyhow::Result<Running> {
         let dir = self.dir();
         let held = Superblock::lock(&w, dir)?;
         let mut label = Superblock::read(&w, dir)?;
@@ -315,6 +361,8 @@ impl ServerNode {
                     bind: Some(self.addr),
                 };
                 let mdt = Mdt::open(w.clone(), db.clone(), peers.clone(), cfg)?;
+                let set = mdt.set_params("mdt.*.ack", if ack_durable { "durable" } else { "exec" });
+                set.map_err(|e| anyhow::anyhow!("ack cannot be set: {e}"))?;
                 server.add(mdt.clone(), peers);
                 let (mdt, mgs_db) = (Some(mdt), Some(mgs_db));
                 Running { server, mdt, ost: None, db, mgs_db, objects: None, _lock: held }
@@ -326,6 +374,8 @@ impl ServerNode {
                 let peers = Peers::new();
                 let cfg = OstConfig { fsname: FSNAME.into(), index, dir: dir.into() };
                 let ost = Ost::open(&w, db.clone(), objects.clone(), peers.clone(), cfg)?;
+                let set = ost.set_params("obdfilter.*.ack", if ack_durable { "durable" } else { "exec" });
+                set.map_err(|e| anyhow::anyhow!("ack cannot be set: {e}"))?;
                 server.add(ost.clone(), peers);
                 Running {
                     server,

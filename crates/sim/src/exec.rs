@@ -106,6 +106,7 @@ pub async fn run(fs: Arc<Fs>, f: Resolved) -> R<Got> {
         Op::Getxattr { name, .. } => fs.getxattr(call(), a, name).await.map(Got::Bytes),
         Op::Removexattr { name, .. } => fs.removexattr(call(), a, name).await.map(|()| Got::Unit),
         Op::Listxattr { .. } => fs.listxattr(call(), a).await.map(|n| Got::Names(n.into_iter().collect())),
+        Op::Fsync { .. } => fs.fsync(call(), a).await.map(|()| Got::Unit),
         Op::Getpath { .. } => fs.getpath(call(), a).await.map(|(p, _)| Got::Names(p.into_iter().collect())),
     }
 }
@@ -334,7 +335,7 @@ fn same_node(n: &Node, seen: &Seen) -> Result<(), String> {
         return Err(format!("(fid, kind, mode, nlink) is {got:?}, the model says {want:?}"));
     }
     let content: &[u8] = match &n.body {
-        Body::File(d) => d,
+        Body::File(d) => d.as_slice(),
         Body::Symlink(t) => t,
         _ => &[],
     };

@@ -17,6 +17,7 @@ pub mod exec;
 mod executor;
 pub mod generate;
 pub mod history;
+pub mod losses;
 mod net;
 pub mod oracle;
 mod rot;

@@ -5,6 +5,7 @@
 
 use model::{Errno, Fid, FileType};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 pub type Id = u32;
 pub const ROOT: Id = 0;
@@ -15,7 +16,7 @@ pub const FILE_MAX_BYTES: u64 = 400 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     Dir(BTreeMap<Vec<u8>, Id>),
-    File(Vec<u8>),
+    File(Arc<Vec<u8>>),
     Symlink(Vec<u8>),
     Fifo,
 }
@@ -48,7 +49,7 @@ impl Node {
 
     pub fn data(&self) -> &[u8] {
         match &self.body {
-            Body::File(d) => d,
+            Body::File(d) => d.as_slice(),
             _ => &[],
         }
     }
@@ -186,6 +187,9 @@ pub enum Op {
     Getpath {
         node: Id,
     },
+    Fsync {
+        node: Id,
+    },
 }
 
 impl Op {
@@ -219,7 +223,8 @@ impl Op {
             | Op::Getxattr { node, .. }
             | Op::Removexattr { node, .. }
             | Op::Listxattr { node }
-            | Op::Getpath { node } => [node, node],
+            | Op::Getpath { node }
+            | Op::Fsync { node } => [node, node],
         }
     }
 }
@@ -263,6 +268,8 @@ pub struct Tree {
     next: Id,
     /// Path of the tree's root from the mount's.
     prefix: Vec<u8>,
+    /// Nothing is forgotten, open or not.
+    hold: bool,
 }
 
 type R<T> = Result<T, Errno>;
@@ -280,7 +287,7 @@ impl Tree {
             unnamed: false,
             stripes: 0,
         };
-        Tree { nodes: BTreeMap::from([(ROOT, node)]), next: ROOT + 1, prefix: prefix.to_vec() }
+        Tree { nodes: BTreeMap::from([(ROOT, node)]), next: ROOT + 1, prefix: prefix.to_vec(), hold: false }
     }
 
     pub fn node(&self, id: Id) -> &Node {
@@ -307,6 +314,37 @@ impl Tree {
     /// After a change that may have happened in part: what the file holds now.
     pub fn adopt(&mut self, id: Id, data: Vec<u8>) {
         *self.bytes(id) = data;
+    }
+
+    /// The number of the next node.
+    pub fn next_id(&self) -> Id {
+        self.next
+    }
+
+    /// Keeps nodes that nothing refers to, or not any more.
+    pub fn hold(&mut self, on: bool) {
+        self.hold = on;
+    }
+
+    /// Does `op` again (`done`), or only takes the numbers that it took the first time.
+    pub fn redo(&mut self, op: &Op, ids: Id, done: bool) {
+        let next = self.next + ids;
+        if done && op.nodes().iter().all(|n| self.nodes.contains_key(n)) {
+            // What it relied on may be lost: then so is this.
+            let _ = self.apply(op);
+        }
+        self.next = next;
+    }
+
+    /// Only these are open; what nothing refers to is forgotten.
+    pub fn release(&mut self, opens: &BTreeMap<Id, u32>) {
+        self.hold = false;
+        for id in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.node_mut(id).opens = opens.get(&id).copied().unwrap_or(0);
+            if !self.is_dir(id) {
+                self.forget_if_gone(id);
+            }
+        }
     }
 
     pub fn fid(&self, id: Id) -> Fid {
@@ -415,7 +453,7 @@ impl Tree {
 
     fn forget_if_gone(&mut self, id: Id) {
         let n = self.node(id);
-        if n.opens == 0 && (n.nlink == 0 || n.unnamed) {
+        if !self.hold && n.opens == 0 && (n.nlink == 0 || n.unnamed) {
             self.nodes.remove(&id);
         }
     }
@@ -436,7 +474,7 @@ impl Tree {
                 self.create(*dir, name, *mode, *stripes, *exclusive)
             }
             Op::Tmpfile { dir, mode } => {
-                let id = self.new_node(*dir, Body::File(Vec::new()), *mode);
+                let id = self.new_node(*dir, Body::File(Arc::default()), *mode);
                 let n = self.node_mut(id);
                 (n.unnamed, n.nlink, n.opens) = (true, 0, 1);
                 Ok(self.named(id))
@@ -470,6 +508,7 @@ impl Tree {
                 Ok(self.named(id))
             }
             Op::Getattr { node } => Ok(self.named(*node)),
+            Op::Fsync { .. } => Ok(Out::Unit),
             Op::Chmod { node, mode } => {
                 self.node_mut(*node).mode = *mode;
                 Ok(self.named(*node))
@@ -504,7 +543,7 @@ impl Tree {
                 _ => Err(Errno::EEXIST),
             };
         }
-        let id = self.add(dir, name, Body::File(Vec::new()), mode)?;
+        let id = self.add(dir, name, Body::File(Arc::default()), mode)?;
         let n = self.node_mut(id);
         n.stripes = stripes;
         n.opens = 1;
@@ -658,7 +697,7 @@ impl Tree {
 
     fn bytes(&mut self, id: Id) -> &mut Vec<u8> {
         match &mut self.node_mut(id).body {
-            Body::File(d) => d,
+            Body::File(d) => Arc::make_mut(d),
             _ => unreachable!("the workload writes to files only"),
         }
     }

@@ -12,8 +12,8 @@ use ::world::mem::CrashMode;
 use ::world::rng::Rng;
 use ::world::{Either, select};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Virtual time that a whole run may take.
@@ -32,11 +32,13 @@ pub struct Options {
     /// Crashes of servers, at least.
     pub crashes: usize,
     pub log: bool,
+    /// `ack=durable` on all targets; `None`: as the seed says.
+    pub ack_durable: Option<bool>,
 }
 
 impl Options {
     pub fn new(seed: u64) -> Options {
-        Options { seed, ops: 2000, actors: 3, mounts: 3, crashes: 5, log: false }
+        Options { seed, ops: 2000, actors: 3, mounts: 3, crashes: 5, log: false, ack_durable: None }
     }
 }
 
@@ -61,7 +63,8 @@ pub fn run(opt: &Options) -> Report {
     }
     let mut rng = sim.fork_rng();
     let osts = rng.range(2, 4) as u16;
-    let cluster = Arc::new(Cluster::new(&sim, osts, opt.mounts));
+    let ack_durable = opt.ack_durable.unwrap_or(rng.below(4) == 0);
+    let cluster = Arc::new(Cluster::new(&sim, osts, opt.mounts, ack_durable));
     let ops = Arc::new(AtomicU64::new(0));
     let (c, o, opt2) = (cluster.clone(), ops.clone(), opt.clone());
     let outcome = match cluster.format() {
@@ -103,7 +106,14 @@ async fn whole(
     let shared = Shared::new(&fs, i32::from(osts), names_often).await.map_err(|e| gave("shared files", e))?;
     let mix = Mix::new(&mut rng, u32::from(osts));
     let shared_one_in = if names_often { 1 } else { rng.range(4, 12) };
-    let run = Arc::new(Run { cluster: c.clone(), mix, shared, ops: AtomicU64::new(0), shared_one_in });
+    let run = Arc::new(Run {
+        cluster: c.clone(),
+        mix,
+        shared,
+        ops: AtomicU64::new(0),
+        shared_one_in,
+        lost: Mutex::default(),
+    });
     let mut actors = Vec::new();
     for id in 0..opt.actors {
         let name = format!("a{id}").into_bytes();
@@ -111,6 +121,7 @@ async fn whole(
         let dir = dir.map_err(|e| gave("mkdir", e))?;
         actors.push(Actor::new(id, run.clone(), dir.fid, &name, rng.fork()));
     }
+    fs.clone().fsync(crate::exec::call(), fs.root()).await.map_err(|e| gave("fsync", e))?;
     drop(fs);
     let mut nemesis = Nemesis::new(&c, &opt, &mut rng);
     if names_often {
@@ -198,7 +209,7 @@ async fn finish(
     }
     // Without a restart: that would clean up by itself.
     settle(c).await?;
-    check::everything(c)?;
+    check::everything(c, &lock(&run.lost))?;
     for i in 0..c.servers.len() {
         c.crash(i, Some(CrashMode::LoseAll));
     }
@@ -208,15 +219,16 @@ async fn finish(
         a.verify().await?;
     }
     let (fs, _) = c.mounts.iter().find_map(|m| m.get()).ok_or("no mount is left")?;
-    run.bounded("the check of the shared files", run.shared.verify(&fs)).await??;
+    run.bounded("the check of the shared files", run.shared.verify(run, &fs)).await??;
     drop(fs);
+    c.check_all_replays();
     rot::strike(c, rng).await?;
     c.unmount_all().await;
     if let Some(why) = c.stopped() {
         return Err(why);
     }
     settle(c).await?;
-    check::everything(c)
+    check::everything(c, &lock(&run.lost))
 }
 
 async fn settle(c: &Arc<Cluster>) -> Result<(), Violation> {
@@ -239,8 +251,8 @@ struct Nemesis {
 enum Fault {
     CrashServer,
     CrashAll,
-    /// Nobody is left to send again what the metadata server forgot.
-    CrashMetadataAndClient,
+    /// Nobody is left to send again what the server forgot.
+    CrashServerAndClient,
     KillServer,
     ResetConnection,
     Partition {
@@ -288,7 +300,7 @@ impl Nemesis {
         for _ in 0..opt.crashes + rng.index(3) {
             faults.push(match rng.below(8) {
                 0..2 => Fault::KillServer,
-                2..4 => Fault::CrashMetadataAndClient,
+                2..4 => Fault::CrashServerAndClient,
                 _ => Fault::CrashServer,
             });
         }
@@ -298,11 +310,11 @@ impl Nemesis {
         // Waiting out a dead client takes long: three of them are enough.
         let mut clients = 0;
         for f in &mut faults {
-            clients += u32::from(matches!(f, Fault::KillClient | Fault::CrashMetadataAndClient));
+            clients += u32::from(matches!(f, Fault::KillClient | Fault::CrashServerAndClient));
             if clients > 3 {
                 *f = match *f {
                     Fault::KillClient => Fault::ResetConnection,
-                    Fault::CrashMetadataAndClient => Fault::CrashServer,
+                    Fault::CrashServerAndClient => Fault::CrashServer,
                     other => other,
                 };
             }
@@ -337,9 +349,10 @@ impl Nemesis {
                 let all: Vec<usize> = (0..c.servers.len()).collect();
                 self.restart(c, &all, true).await;
             }
-            Fault::CrashMetadataAndClient => {
+            Fault::CrashServerAndClient => {
+                let server = if self.rng.coin() { 0 } else { server };
                 c.kill_client(mount);
-                self.restart(c, &[0], true).await;
+                self.restart(c, &[server], true).await;
                 c.mount(mount).await.map_err(|e| e.to_string())?;
             }
             Fault::ResetConnection => drop(c.sim.reset_some_connection()),

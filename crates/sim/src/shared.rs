@@ -4,6 +4,7 @@
 use crate::exec::call;
 use crate::executor::lock;
 use crate::history::{Act, Event, linearizable};
+use crate::losses::{Part, Witness};
 use crate::workload::{Gone, Run, Violation, alive};
 use ::world::rng::Rng;
 use bytes::Bytes;
@@ -29,7 +30,7 @@ const UNKNOWN: u64 = u64::MAX;
 /// A small thing with a history.
 #[derive(Default)]
 struct Register {
-    events: Mutex<Vec<Event>>,
+    events: Mutex<Vec<(Event, Witness)>>,
     /// A writer died half-way over several objects: nothing can be said any more.
     broken: Mutex<bool>,
 }
@@ -45,7 +46,7 @@ struct Record {
 struct AppendLog {
     fid: Option<Fid>,
     /// Acknowledged, with their offsets; and unanswered.
-    acked: BTreeMap<Record, u64>,
+    acked: BTreeMap<Record, (u64, Witness)>,
     maybe: BTreeSet<Record>,
 }
 
@@ -134,18 +135,18 @@ impl Shared {
             match kind {
                 0 => match fs.clone().create(call(), self.dir, name, 0o600, O_RDWR | O_EXCL, None).await {
                     Ok((a, f)) => {
-                        fs.close(Arc::new(f)).await?;
+                        fs.clone().close(Arc::new(f)).await?;
                         Ok(Act::Create { value: a.fid.ino(), done: Some(true) })
                     }
                     Err(Errno::EEXIST) => Ok(Act::Create { value: 0, done: Some(false) }),
                     Err(e) => Err(e),
                 },
-                1 => match fs.unlink(call(), self.dir, name).await {
+                1 => match fs.clone().unlink(call(), self.dir, name).await {
                     Ok(()) => Ok(Act::Remove { done: Some(true) }),
                     Err(Errno::ENOENT) => Ok(Act::Remove { done: Some(false) }),
                     Err(e) => Err(e),
                 },
-                _ => match fs.lookup(call(), self.dir, name).await {
+                _ => match fs.clone().lookup(call(), self.dir, name).await {
                     Ok(a) => Ok(Act::Read { saw: Some(a.fid.ino()) }),
                     Err(Errno::ENOENT) => Ok(Act::Read { saw: None }),
                     Err(e) => Err(e),
@@ -162,7 +163,8 @@ impl Shared {
             Err(Gone) if kind == 1 => Event { act: Act::Remove { done: None }, called, returned: u64::MAX },
             Err(Gone) => return Ok(()),
         };
-        lock(&self.names[i].events).push(event);
+        let witness = Witness::new(&run.cluster, &fs, mount, life);
+        lock(&self.names[i].events).push((event, witness));
         Ok(())
     }
 
@@ -176,7 +178,7 @@ impl Shared {
         run.cluster.sim.log(|| format!("actor {actor} mount {mount} shared block{i} write {write}"));
         let act = if write {
             let data = called.to_le_bytes().repeat(BLOCK_BYTES / 8);
-            let work = fs.write(call(), fid, BLOCK_AT, false, false, Bytes::from(data));
+            let work = fs.clone().write(call(), fid, BLOCK_AT, false, false, Bytes::from(data));
             match run.bounded("shared write", alive(m, life, work)).await? {
                 Ok(Ok(_)) => Act::Write { value: called },
                 Ok(Err(e)) => return Err(format!("write of shared block{i} on mount {mount} gave {e}")),
@@ -190,7 +192,7 @@ impl Shared {
             match run.bounded("shared read", alive(m, life, work)).await? {
                 Ok(Ok(data)) => match block_value(&data) {
                     Some(saw) => Act::Read { saw },
-                    None if *lock(&self.blocks[i].broken) => return Ok(()),
+                    None if self.is_broken(run, i) => return Ok(()),
                     None => {
                         return Err(format!(
                             "read of shared block{i} on mount {mount} is torn: {} bytes",
@@ -202,8 +204,22 @@ impl Shared {
                 Err(Gone) => return Ok(()),
             }
         };
-        lock(&self.blocks[i].events).push(Event { act, called, returned: self.tick() });
+        let event = Event { act, called, returned: self.tick() };
+        let witness = Witness::new(&run.cluster, &fs, mount, life);
+        lock(&self.blocks[i].events).push((event, witness));
         Ok(())
+    }
+
+    /// A block over several objects of which a part may be lost with its writer.
+    fn is_broken(&self, run: &Run, i: usize) -> bool {
+        let r = &self.blocks[i];
+        let torn = |(e, w): &(Event, Witness)| {
+            i != 0 && matches!(e.act, Act::Write { .. }) && run.may_be_lost(w, Part::Data)
+        };
+        if lock(&r.events).iter().any(torn) {
+            *lock(&r.broken) = true;
+        }
+        *lock(&r.broken)
     }
 
     async fn append_op(&self, run: &Run, actor: usize, rng: &mut Rng) -> Result<(), Violation> {
@@ -212,11 +228,12 @@ impl Shared {
         let fid = lock(&self.logs[i]).fid.expect("made at the start");
         let r = Record { actor: actor as u64, number: self.tick() };
         run.cluster.sim.log(|| format!("actor {actor} mount {mount} append to log{i} {r:?}"));
-        let work = fs.write(call(), fid, 0, true, false, Bytes::from(record(r)));
+        let work = fs.clone().write(call(), fid, 0, true, false, Bytes::from(record(r)));
         let done = run.bounded("append", alive(&run.cluster.mounts[mount], life, work)).await?;
+        let witness = Witness::new(&run.cluster, &fs, mount, life);
         let mut log = lock(&self.logs[i]);
         match done {
-            Ok(Ok(at)) => drop(log.acked.insert(r, at)),
+            Ok(Ok(at)) => drop(log.acked.insert(r, (at, witness))),
             Ok(Err(e)) => return Err(format!("append to log{i} on mount {mount} gave {e}")),
             Err(Gone) => drop(log.maybe.insert(r)),
         }
@@ -249,25 +266,40 @@ impl Shared {
     }
 
     /// At the end, with every mount quiet.
-    pub async fn verify(&self, fs: &Arc<Fs>) -> Result<(), Violation> {
-        for (what, all) in [("name", &self.names), ("block", &self.blocks)] {
+    pub async fn verify(&self, run: &Run, fs: &Arc<Fs>) -> Result<(), Violation> {
+        for (what, part, all) in [("name", Part::Names, &self.names), ("block", Part::Data, &self.blocks)] {
             for (i, r) in all.iter().enumerate() {
-                let events = lock(&r.events).clone();
-                if !*lock(&r.broken) && !fits(&events) {
+                let events = what_stands(run, part, &lock(&r.events));
+                let broken = part == Part::Data && self.is_broken(run, i);
+                if !broken && !fits(&events) {
                     return Err(format!("the answers about shared {what}{i} fit no order: {events:?}"));
                 }
             }
         }
         for (i, log) in self.logs.iter().enumerate() {
-            self.verify_log(fs, i, log).await?;
+            self.verify_log(run, fs, i, log).await?;
         }
         Ok(())
     }
 
-    async fn verify_log(&self, fs: &Arc<Fs>, i: usize, log: &Mutex<AppendLog>) -> Result<(), Violation> {
+    async fn verify_log(
+        &self,
+        run: &Run,
+        fs: &Arc<Fs>,
+        i: usize,
+        log: &Mutex<AppendLog>,
+    ) -> Result<(), Violation> {
         let (fid, acked, maybe) = {
             let l = lock(log);
-            (l.fid.expect("made at the start"), l.acked.clone(), l.maybe.clone())
+            let (mut acked, mut maybe) = (BTreeMap::new(), l.maybe.clone());
+            for (r, (at, w)) in &l.acked {
+                if run.may_be_lost(w, Part::Data) {
+                    maybe.insert(*r);
+                } else {
+                    acked.insert(*r, *at);
+                }
+            }
+            (l.fid.expect("made at the start"), acked, maybe)
         };
         let gave = |e: Errno| format!("log{i} cannot be read in the end: {e}");
         let file = Arc::new(fs.clone().open(call(), fid, 0).await.map_err(gave)?);
@@ -308,6 +340,22 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// The answers without those that may be lost: changes may have happened or not, what their client saw counts for
+/// nothing.
+fn what_stands(run: &Run, part: Part, events: &[(Event, Witness)]) -> Vec<Event> {
+    let of = |(e, w): &(Event, Witness)| {
+        if !run.may_be_lost(w, part) {
+            return Some(*e);
+        }
+        let saw = matches!(
+            e.act,
+            Act::Read { .. } | Act::Create { done: Some(false), .. } | Act::Remove { done: Some(false) }
+        );
+        (!saw).then_some(Event { returned: u64::MAX, ..*e })
+    };
+    events.iter().filter_map(of).collect()
 }
 
 /// Whether the answers fit an order, for some choice of which file each unanswered create would have made.

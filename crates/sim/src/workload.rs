@@ -3,15 +3,18 @@
 
 use crate::cluster::{Cluster, Mount};
 use crate::exec::{self, Got, Resolved};
+use crate::executor::lock;
 use crate::generate::{self, Mix};
+use crate::losses::{self, Tail, Witness};
 use crate::oracle::{Id, Op, Out, Tree};
 use crate::shared::Shared;
 use ::world::rng::Rng;
 use ::world::{Either, select};
 use client::{Fs, OpenFile};
 use model::{Errno, Fid};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// After so much virtual time nothing that a dead client sent can still take effect: it is evicted.
@@ -29,6 +32,8 @@ pub struct Run {
     pub ops: AtomicU64,
     /// One in so many operations is on shared files.
     pub shared_one_in: u64,
+    /// Files whose creation was lost with their client and a server's power.
+    pub lost: Mutex<BTreeSet<Fid>>,
 }
 
 struct Handle {
@@ -45,6 +50,8 @@ pub struct Actor {
     rng: Rng,
     handles: Vec<Handle>,
     number: u64,
+    /// What may be lost if clients die.
+    tail: Tail,
 }
 
 /// What is wrong, in words.
@@ -79,6 +86,11 @@ impl Run {
         }
     }
 
+    /// Whether what was answered may be lost with its client.
+    pub fn may_be_lost(&self, w: &Witness, part: losses::Part) -> bool {
+        !self.cluster.ack_durable && w.doubtful(&self.cluster, part)
+    }
+
     /// Bounds an operation: nothing hangs for ever.
     pub async fn bounded<T: Send>(
         &self,
@@ -94,7 +106,15 @@ impl Run {
 
 impl Actor {
     pub fn new(id: usize, run: Arc<Run>, root: Fid, name: &[u8], rng: Rng) -> Actor {
-        Actor { id, run, tree: Tree::new(root, 0o755, name), rng, handles: Vec::new(), number: 0 }
+        Actor {
+            id,
+            run,
+            tree: Tree::new(root, 0o755, name),
+            rng,
+            handles: Vec::new(),
+            number: 0,
+            tail: Tail::default(),
+        }
     }
 
     pub async fn work(&mut self, ops: u64) -> Result<(), Violation> {
@@ -140,6 +160,7 @@ impl Actor {
         let run = self.run.clone();
         let (mount, fs, life) = run.mount(self.id, &mut self.rng).await;
         self.drop_dead_handles();
+        self.settle_losses().await?;
         let close =
             self.handles.len() >= HANDLES_MAX || (!self.handles.is_empty() && self.rng.below(20) == 0);
         if close {
@@ -156,10 +177,13 @@ impl Actor {
             return Ok(false);
         }
         run.cluster.sim.log(|| format!("actor {} mount {mount} {}", self.id, short(&op)));
-        let done = exec::run(fs, Resolved::new(&self.tree, op.clone(), handle));
+        let done = exec::run(fs.clone(), Resolved::new(&self.tree, op.clone(), handle));
         let done = run.bounded(&short(&op), alive(&run.cluster.mounts[mount], life, done)).await;
         match done.map_err(|e| self.tell(&e))? {
-            Ok(got) => self.check(&op, got, mount, life)?,
+            Ok(got) => {
+                let witness = Witness::new(&run.cluster, &fs, mount, life);
+                self.check(&op, got, mount, life, witness).await?;
+            }
             Err(Gone) => self.find_out(&op).await?,
         }
         Ok(true)
@@ -188,14 +212,39 @@ impl Actor {
         }
     }
 
-    fn check(&mut self, op: &Op, got: Result<Got, Errno>, mount: usize, life: u64) -> Result<(), Violation> {
-        let want = self.tree.apply(op);
-        exec::compare(&want, &got).map_err(|e| self.tell(&format!("{} on mount {mount} {e}", short(op))))?;
+    async fn check(
+        &mut self,
+        op: &Op,
+        got: Result<Got, Errno>,
+        mount: usize,
+        life: u64,
+        witness: Witness,
+    ) -> Result<(), Violation> {
+        let mut before = self.tree.clone();
+        let mut want = self.tree.apply(op);
+        if let Err(e) = exec::compare(&want, &got) {
+            self.tree = before;
+            let e = self.tell(&format!("{} on mount {mount} {e}", short(op)));
+            let Some(t) = self.explain(op, &got).await? else { return Err(e) };
+            before = t.clone();
+            self.adopt(t);
+            want = self.tree.apply(op);
+        }
         let node = match (&want, op) {
             (Ok(Out::Node(id, _)), _) => Some(*id),
             (Ok(_), Op::Open { node }) => Some(*node),
             _ => None,
         };
+        if want.is_ok() {
+            // If something may be lost already, the answer may be from after that.
+            if !self.tail.doubtful(&self.run.cluster) {
+                self.tail.shown(op, node, mount, life);
+            }
+            if !self.run.cluster.ack_durable {
+                let settled = losses::settled_op(&before, op);
+                self.tail.add(before, settled, node, &self.tree, witness);
+            }
+        }
         let (Some(node), Ok(got)) = (node, got) else { return Ok(()) };
         match got {
             Got::Attr(a) => self.learn(node, a.fid),
@@ -213,6 +262,83 @@ impl Actor {
         if self.tree.get(node).is_some() {
             self.tree.set_fid(node, fid);
         }
+        self.tail.learn(node, fid);
+    }
+
+    /// How often the files are open whose clients live.
+    fn opens(&self) -> BTreeMap<Id, u32> {
+        let mut n = BTreeMap::new();
+        for h in &self.handles {
+            *n.entry(h.node).or_default() += 1;
+        }
+        n
+    }
+
+    /// Finds out what a dead client's changes came to, if a server lost power since and they may be lost.
+    async fn settle_losses(&mut self) -> Result<(), Violation> {
+        let run = self.run.clone();
+        self.tail.compact(&run.cluster);
+        if !self.tail.doubtful(&run.cluster) {
+            return Ok(());
+        }
+        run.cluster.sim.count("doubtful_tail");
+        self.wait_for_the_living().await;
+        // What this shows is durable, because others look; what it does not show never comes back.
+        let snap = self.snapshot().await?;
+        // Clients may have died meanwhile.
+        self.drop_dead_handles();
+        match self.tail.find_plain(&run.cluster, &self.opens(), &snap) {
+            Some(t) => self.adopt(t),
+            None => {
+                let why = exec::match_tree(&mut self.tree, &snap);
+                return Err(self.tell(&format!(
+                    "after a client's and a server's death {why:?}, and no tail that may be lost explains it"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// While an operation was under way, a client and a server may have died, and with them what it should have seen:
+    /// the state before it that its answer fits.
+    async fn explain(&mut self, op: &Op, got: &Result<Got, Errno>) -> Result<Option<Tree>, Violation> {
+        let run = self.run.clone();
+        self.drop_dead_handles();
+        if !self.tail.doubtful(&run.cluster) {
+            return Ok(None);
+        }
+        run.cluster.sim.count("doubtful_tail");
+        self.wait_for_the_living().await;
+        let snap = self.snapshot().await?;
+        self.drop_dead_handles();
+        let fits = |mut t: Tree| {
+            let before = t.clone();
+            if !op.nodes().iter().all(|n| t.get(*n).is_some()) {
+                return None;
+            }
+            let want = t.apply(op);
+            (exec::compare(&want, got).is_ok() && exec::match_tree(&mut t, &snap).is_ok()).then_some(before)
+        };
+        Ok(self.tail.find(&run.cluster, &self.opens(), &snap, fits))
+    }
+
+    /// What living clients changed becomes durable soon: then only the dead ones' changes are in question.
+    async fn wait_for_the_living(&self) {
+        while self.tail.pending(&self.run.cluster) {
+            self.run.cluster.sim.sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// The state that turned out to be.
+    fn adopt(&mut self, t: Tree) {
+        let gone = self.tree.iter().filter(|(id, _)| t.get(*id).is_none()).filter_map(|(_, n)| n.fid);
+        let gone: Vec<Fid> = gone.collect();
+        if !gone.is_empty() {
+            self.run.cluster.sim.count("lost_creation");
+        }
+        lock(&self.run.lost).extend(gone);
+        self.tree = t;
+        self.tail.clear();
     }
 
     /// The client died during `op`: it happened or not. Looks which, once it can happen no more.
@@ -244,19 +370,30 @@ impl Actor {
             after.closed(h.node);
             self.close_handle(h).await?;
         }
+        self.wait_for_the_living().await;
         let snap = self.snapshot().await?;
         let without = exec::match_tree(&mut self.tree, &snap);
         if without.is_ok() {
+            self.tail.clear();
             return Ok(());
         }
         let with = exec::match_tree(&mut after, &snap);
         if with.is_ok() {
             self.tree = after;
+            self.tail.clear();
             return Ok(());
         }
-        if let Some(data) = partly_done(&self.tree, &after, op, &snap) {
-            self.tree.adopt(written_node(op).expect("partly done"), data);
-            if exec::match_tree(&mut self.tree, &snap).is_ok() {
+        if let Some(t) = done_in_part(self.tree.clone(), &after, op, &snap) {
+            self.tree = t;
+            self.tail.clear();
+            return Ok(());
+        }
+        let c = self.run.cluster.clone();
+        if self.tail.doubtful(&c) {
+            let opens = self.opens();
+            let found = self.tail.find(&c, &opens, &snap, |t| with_or_without(t, op, &opens, &snap));
+            if let Some(t) = found {
+                self.adopt(t);
                 return Ok(());
             }
         }
@@ -287,6 +424,7 @@ impl Actor {
     /// Closes everything.
     pub async fn finish(&mut self) -> Result<(), Violation> {
         self.drop_dead_handles();
+        self.settle_losses().await?;
         while !self.handles.is_empty() {
             self.close_one().await?;
         }
@@ -298,6 +436,30 @@ impl Actor {
         let snap = self.snapshot().await?;
         exec::match_tree(&mut self.tree, &snap).map_err(|e| format!("actor {}: in the end {e}", self.id))
     }
+}
+
+/// A state with `op` in part.
+fn done_in_part(mut t: Tree, after: &Tree, op: &Op, snap: &exec::Snapshot) -> Option<Tree> {
+    let data = partly_done(&t, after, op, snap)?;
+    t.adopt(written_node(op)?, data);
+    exec::match_tree(&mut t, snap).is_ok().then_some(t)
+}
+
+/// A state without `op`, with it, or with a part of it, whichever was seen. Its client is dead.
+fn with_or_without(mut t: Tree, op: &Op, opens: &BTreeMap<Id, u32>, snap: &exec::Snapshot) -> Option<Tree> {
+    if exec::match_tree(&mut t, snap).is_ok() {
+        return Some(t);
+    }
+    if !op.nodes().iter().all(|n| t.get(*n).is_some()) {
+        return None;
+    }
+    let mut after = t.clone();
+    let _ = after.apply(op);
+    after.release(opens);
+    if exec::match_tree(&mut after, snap).is_ok() {
+        return Some(after);
+    }
+    done_in_part(t, &after, op, snap)
 }
 
 fn written_node(op: &Op) -> Option<Id> {

@@ -1,7 +1,9 @@
 //! The living part of a [`crate::Db`]: overlay, journal, committer. (`checkpoint` is the other half.)
 
 use crate::StoreError;
+use crate::author::{Seen, Unsent};
 use crate::db::{DbOptions, Lsn, Txn};
+use crate::journal::append::SyncSet;
 use crate::journal::segment::Spare;
 use crate::journal::{Journal, RECORD_HEADER_BYTES, RECORD_MAX_BYTES, record};
 use crate::space::Space;
@@ -10,11 +12,23 @@ use model::Errno;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 use world::sync::{Notify, watch};
-use world::{BoxFuture, World};
+use world::{BoxFuture, Instant, World, select};
 
 /// Submitted data may outgrow the checkpoint limits so many times before [`crate::Db::durable`] waits.
 pub(crate) const BACKLOG_FACTOR: usize = 4;
+
+/// A transaction nobody waits for is committed so long after it was submitted at the latest …
+const COMMIT_DELAY: Duration = Duration::from_millis(20);
+/// … or when so many record bytes wait.
+const COMMIT_BYTES: usize = 4 << 20;
+
+/// Makes what records `from..=upto` rely on outside the journal durable, before the flush that commits them. Runs
+/// on the committer's task: the next group collects meanwhile. An error stops the target.
+pub(crate) trait PreCommitHook: Send + Sync {
+    fn prepare(self: Arc<Self>, from: Lsn, upto: Lsn) -> BoxFuture<Result<(), StoreError>>;
+}
 
 /// Makes everything outside the journal durable that records up to now rely on, before they are trimmed.
 pub(crate) trait CheckpointHook: Send + Sync {
@@ -45,6 +59,14 @@ pub(crate) struct Inner {
     pub snapshot: Option<Arc<dyn Snapshot>>,
     pub journal: Journal,
     pub spare_pending: bool,
+    /// When the oldest record that no flush covers yet was submitted, and how many bytes of them there are.
+    pub oldest: Option<Instant>,
+    pub waiting_bytes: usize,
+    /// Somebody waits for the commit of this record.
+    pub wanted: Lsn,
+    /// Uncommitted transactions: who made them; `None`: the server itself.
+    pub authors: BTreeMap<Lsn, Option<[u8; 16]>>,
+    pub unsent: Unsent,
     pub checkpoint_wanted: bool,
     pub closing: bool,
 }
@@ -62,6 +84,9 @@ pub(crate) struct Core {
     pub wake_checkpointer: Notify,
     pub space: Space,
     pub hook: Mutex<Option<Arc<dyn CheckpointHook>>>,
+    pub pre_commit: Mutex<Option<Arc<dyn PreCommitHook>>>,
+    /// Wakes those who wait for answers to be sent before theirs.
+    pub sent: Notify,
 }
 
 impl Core {
@@ -104,6 +129,7 @@ impl Core {
         });
         self.wake_committer.notify_one();
         self.wake_checkpointer.notify_one();
+        self.sent.notify_waiters();
     }
 
     /// Orderly end: background work ceases.
@@ -127,29 +153,36 @@ impl Core {
         }
     }
 
-    /// The value and the newest transaction the answer depends on (0: in the table).
-    pub fn get(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, Lsn), StoreError> {
+    /// The value and what the answer depends on, as `who` sees it.
+    pub fn get(&self, key: &[u8], who: Option<&[u8; 16]>) -> Result<(Option<Vec<u8>>, Seen), StoreError> {
         let snapshot = {
             let inner = self.lock();
-            let hit = inner.overlay.get(key).or_else(|| inner.frozen.as_ref().and_then(|f| f.get(key)));
-            if let Some(e) = hit {
-                return Ok((e.value.as_ref().map(|v| v.to_vec()), e.lsn));
+            if let Some(e) = inner.entry(key) {
+                return Ok((e.value.as_ref().map(|v| v.to_vec()), inner.seen(e.lsn, who)));
             }
             inner.snapshot()?
         };
-        Ok((snapshot.get(key)?, 0))
+        Ok((snapshot.get(key)?, Seen::default()))
     }
 
-    /// Live pairs of `from..to`, at most `limit`, and the newest transaction the answer depends on.
-    pub fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<(Vec<Pair>, Lsn), StoreError> {
+    /// Live pairs of `from..to`, at most `limit`, and what the answer depends on, as `who` sees it.
+    pub fn scan(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+        who: Option<&[u8; 16]>,
+    ) -> Result<(Vec<Pair>, Seen), StoreError> {
+        let mut seen = Seen::default();
         if from >= to || limit == 0 {
-            return Ok((Vec::new(), 0));
+            return Ok((Vec::new(), seen));
         }
         let (recent, snapshot) = {
             let inner = self.lock();
-            (inner.recent(from, to, limit), inner.snapshot()?)
+            let recent = inner.recent(from, to, limit);
+            recent.values().for_each(|e| seen.merge(inner.seen(e.lsn, who)));
+            (recent, inner.snapshot()?)
         };
-        let seen = recent.values().map(|e| e.lsn).max().unwrap_or(0);
         let live = recent.values().filter(|e| e.value.is_some()).count();
         // With enough recent pairs, nothing behind the last of them can be part of the answer.
         let table_to = match recent.last_key_value() {
@@ -211,21 +244,59 @@ impl Core {
                 return Err(e);
             }
         };
+        let author = txn.author.take();
+        inner.authors.insert(lsn, author.as_ref().map(|(a, _)| a.client));
+        if let Some((a, overwrites)) = author {
+            let foreign = if overwrites { inner.overwritten(&txn.writes, &a.client, committed) } else { 0 };
+            a.submitted(&mut inner, lsn, foreign);
+        }
         inner.remember(lsn, txn.writes, record_bytes);
+        inner.waiting_bytes += record_bytes;
+        let wake = inner.oldest.is_none() || inner.waiting_bytes >= COMMIT_BYTES;
+        if inner.oldest.is_none() {
+            inner.oldest = Some(self.world.now());
+        }
         let due = self.checkpoint_due(&inner);
         if due && inner.backlogged(&self.opt) {
             self.state.send_if_modified(|s| !std::mem::replace(&mut s.backlog, true));
         }
         drop(inner);
-        self.wake_committer.notify_one();
+        if wake {
+            self.wake_committer.notify_one();
+        }
         if due {
             self.wake_checkpointer.notify_one();
         }
         Ok(lsn)
     }
 
-    /// Waits until `lsn` is on disk; unlike [`crate::Db::durable`] never for the checkpointer.
+    /// Waits until `lsn` is on disk, and has it flushed at once; unlike [`crate::Db::durable`] never for the
+    /// checkpointer.
     pub async fn committed(&self, lsn: Lsn) -> Result<(), StoreError> {
+        self.want(lsn);
+        self.committed_in_time(lsn).await
+    }
+
+    /// The committer is not to take its time with `lsn`.
+    pub fn want(&self, lsn: Lsn) {
+        if self.last_committed() >= lsn {
+            return;
+        }
+        let mut inner = self.lock();
+        if lsn > inner.wanted {
+            inner.wanted = lsn;
+            drop(inner);
+            self.wake_committer.notify_one();
+        }
+    }
+
+    /// `Stopped` if the answer to a request that made `lsn` must not be sent: it may be a change that was given up.
+    pub fn check_answer(&self, lsn: Lsn) -> Result<(), StoreError> {
+        if lsn == 0 || self.last_committed() >= lsn { Ok(()) } else { self.check() }
+    }
+
+    /// Waits until `lsn` is on disk, whenever that may be (soon).
+    pub async fn committed_in_time(&self, lsn: Lsn) -> Result<(), StoreError> {
         if self.state.borrow().committed >= lsn {
             return Ok(());
         }
@@ -248,33 +319,59 @@ impl Core {
         Ok(())
     }
 
-    /// Continuous group commit: while one flush runs, the next group collects.
+    /// Continuous group commit: while one flush runs, the next group collects. It begins at once if somebody waits
+    /// for it, else a little later, so that many transactions share it.
     async fn committer(self: Arc<Self>) {
         while self.check().is_ok() {
             let set = {
                 let mut inner = self.lock();
-                (inner.journal.last_lsn() > self.last_committed()).then(|| inner.journal.sync_set())
-            };
-            let Some(set) = set else {
-                self.wake_committer.notified().await;
-                continue;
-            };
-            let upto = set.upto;
-            let world = self.world.clone();
-            match self.world.blocking(move || set.run(&world)).await {
-                Ok(()) => {
-                    self.state.send_modify(|s| {
-                        assert!(s.committed <= upto, "commits are in order");
-                        // A flush that ends after a failure elsewhere must not acknowledge anything.
-                        if s.stopped.is_none() || s.orderly {
-                            s.committed = upto;
-                        }
-                    });
+                let (committed, now) = (self.last_committed(), self.world.now());
+                match inner.commit_due(committed, now) {
+                    Due::Nothing => Err(None),
+                    Due::In(d) => Err(Some(d)),
+                    Due::Now => {
+                        inner.oldest = None;
+                        inner.waiting_bytes = 0;
+                        Ok((committed + 1, inner.journal.sync_set()))
+                    }
                 }
-                Err(e) => self.fail(&e),
+            };
+            match set {
+                Ok((from, set)) => {
+                    if let Err(e) = self.commit(from, set).await {
+                        self.fail(&e);
+                    }
+                    self.prepare_spare();
+                }
+                Err(None) => self.wake_committer.notified().await,
+                Err(Some(d)) => {
+                    let _ = select(self.wake_committer.notified(), self.world.sleep(d)).await;
+                }
             }
-            self.prepare_spare();
         }
+    }
+
+    async fn commit(&self, from: Lsn, set: SyncSet) -> Result<(), StoreError> {
+        let upto = set.upto;
+        let hook = self.pre_commit.lock().expect("never held over a panic").clone();
+        if let Some(h) = hook {
+            h.prepare(from, upto).await?;
+        }
+        let world = self.world.clone();
+        self.world.blocking(move || set.run(&world)).await?;
+        {
+            let mut inner = self.lock();
+            inner.authors = inner.authors.split_off(&(upto + 1));
+        }
+        self.state.send_modify(|s| {
+            assert!(s.committed <= upto, "commits are in order");
+            // A flush that ends after a failure elsewhere must not acknowledge anything.
+            if s.stopped.is_none() || s.orderly {
+                s.committed = upto;
+            }
+        });
+        self.sent.notify_waiters();
+        Ok(())
     }
 
     /// Keeps a fresh segment at hand, so that no operation waits for one.
@@ -305,7 +402,52 @@ impl Core {
     }
 }
 
+/// When the next flush is to begin.
+enum Due {
+    Nothing,
+    In(Duration),
+    Now,
+}
+
 impl Inner {
+    fn commit_due(&self, committed: Lsn, now: Instant) -> Due {
+        if self.journal.last_lsn() <= committed {
+            return Due::Nothing;
+        }
+        let waited = self.oldest.map_or(COMMIT_DELAY, |t| now.since(t));
+        if self.wanted > committed
+            || self.closing
+            || self.waiting_bytes >= COMMIT_BYTES
+            || waited >= COMMIT_DELAY
+        {
+            Due::Now
+        } else {
+            Due::In(COMMIT_DELAY - waited)
+        }
+    }
+
+    /// What overlay and frozen overlay say about a key.
+    fn entry(&self, key: &[u8]) -> Option<&Entry> {
+        self.overlay.get(key).or_else(|| self.frozen.as_ref().and_then(|f| f.get(key)))
+    }
+
+    /// What it means to `who` to see transaction `lsn`.
+    pub fn seen(&self, lsn: Lsn, who: Option<&[u8; 16]>) -> Seen {
+        let mut seen = Seen { newest: lsn, ..Seen::default() };
+        match self.authors.get(&lsn) {
+            Some(a) if who.is_some() && a.as_ref() == who => seen.own = lsn,
+            Some(_) => seen.foreign = lsn,
+            None => {}
+        }
+        seen
+    }
+
+    /// The newest uncommitted transaction of somebody else than `who` that wrote any of these keys.
+    fn overwritten(&self, writes: &[(Vec<u8>, Option<Vec<u8>>)], who: &[u8; 16], committed: Lsn) -> Lsn {
+        let old = writes.iter().filter_map(|(k, _)| self.entry(k)).filter(|e| e.lsn > committed);
+        old.map(|e| self.seen(e.lsn, Some(who)).foreign).max().unwrap_or(0)
+    }
+
     pub fn snapshot(&self) -> Result<Arc<dyn Snapshot>, StoreError> {
         self.snapshot.clone().ok_or_else(|| StoreError::Stopped("the database was closed".into()))
     }

@@ -5,6 +5,7 @@
 //! transaction it saw last and waits for that one.
 
 use crate::StoreError;
+use crate::author::{Author, Seen};
 use crate::core::Core;
 use crate::object::Redo;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub struct Txn {
     /// What to do again with the files of data objects after a crash (design.md §7); filled by `object`.
     pub redo: Vec<Redo>,
     pub(crate) replies: Vec<PendingReply>,
+    /// Whose it is, and whether it depends on what its keys held before.
+    pub(crate) author: Option<(Arc<Author>, bool)>,
 }
 
 impl Txn {
@@ -54,6 +57,12 @@ impl Txn {
     /// The reply slot (client, slot) → xid, result: exactly once (design.md §6). Key tag `R`.
     pub fn put_reply(&mut self, client: &[u8; 16], slot: u16, reply: &ReplyRecord) {
         self.replies.push(PendingReply { client: *client, slot, reply: reply.clone() });
+    }
+
+    /// Says for whose request this is; without it is the server's own. `overwrites`: it depends on whatever its keys
+    /// held before (to be said where they are not read through [`Db::view_for`]).
+    pub fn set_author(&mut self, author: &Arc<Author>, overwrites: bool) {
+        self.author = Some((author.clone(), overwrites));
     }
 
     /// Turns the replies into plain writes, now that the transaction number is known.
@@ -171,18 +180,39 @@ impl Db {
     }
 
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(self.core.get(key)?.0)
+        Ok(self.core.get(key, None)?.0)
     }
 
     /// Keys `from..to` in order, at most `limit`.
     #[allow(clippy::type_complexity)]
     pub fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
-        Ok(self.core.scan(from, to, limit)?.0)
+        Ok(self.core.scan(from, to, limit, None)?.0)
     }
 
     /// A reader that remembers the newest transaction it saw anything of.
     pub fn view(self: &Arc<Self>) -> View {
-        View { core: self.core.clone(), seen: 0 }
+        View { core: self.core.clone(), author: None, seen: Seen::default() }
+    }
+
+    /// A reader for a request: its own client's uncommitted transactions are not foreign to it.
+    pub fn view_for(self: &Arc<Self>, author: &Arc<Author>) -> View {
+        View { core: self.core.clone(), author: Some(author.clone()), seen: Seen::default() }
+    }
+
+    /// A request of a client begins: to be held until its answer was sent.
+    pub fn author(&self, client: [u8; 16]) -> Arc<Author> {
+        Author::new(self.core.clone(), client)
+    }
+
+    /// What it means to an author's client to see transaction `lsn` (and, of the same keys, earlier ones).
+    pub fn seen(&self, lsn: Lsn, author: &Author) -> Seen {
+        self.core.lock().seen(lsn, Some(&author.client))
+    }
+
+    /// As [`Db::durable`], but leaves it to the committer when that is: a few hundredths of a second at most.
+    pub fn durable_in_time(self: &Arc<Self>, lsn: Lsn) -> world::BoxFuture<Result<(), StoreError>> {
+        let db = self.clone();
+        Box::pin(async move { db.core.committed_in_time(lsn).await })
     }
 
     /// Visible to every later `get` at once; durable later, and only after every earlier one.
@@ -271,16 +301,21 @@ pub(crate) fn journal_dir(dir: &str) -> String {
     format!("{dir}/journal")
 }
 
-/// Reads through a [`Db`] and remembers the newest transaction that any answer depended on.
+/// Reads through a [`Db`] and remembers what any answer depended on.
 pub struct View {
     core: Arc<Core>,
-    seen: Lsn,
+    author: Option<Arc<Author>>,
+    seen: Seen,
 }
 
 impl View {
+    fn who(&self) -> Option<&[u8; 16]> {
+        self.author.as_ref().map(|a| &a.client)
+    }
+
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let (v, lsn) = self.core.get(key)?;
-        self.seen = self.seen.max(lsn);
+        let (v, seen) = self.core.get(key, self.who())?;
+        self.seen.merge(seen);
         Ok(v)
     }
 
@@ -291,13 +326,18 @@ impl View {
         to: &[u8],
         limit: usize,
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
-        let (v, lsn) = self.core.scan(from, to, limit)?;
-        self.seen = self.seen.max(lsn);
+        let (v, seen) = self.core.scan(from, to, limit, self.who())?;
+        self.seen.merge(seen);
         Ok(v)
     }
 
-    /// 0 if everything seen is in the table already.
+    /// The newest transaction anything depended on; 0 if everything seen is in the table already.
     pub fn seen(&self) -> Lsn {
+        self.seen.newest
+    }
+
+    /// The same, told apart by whose it is.
+    pub fn dependencies(&self) -> Seen {
         self.seen
     }
 }

@@ -3,6 +3,7 @@
 //! `journal/` is the truth, `table/` what it was applied to, `object/` the byte ranges of files, `format`
 //! the superblock. A target's folder: `superblock`, `journal/`, `table.redb`, `objects/`.
 
+mod author;
 mod bytes;
 mod checkpoint;
 mod core;
@@ -16,5 +17,6 @@ mod recover;
 mod space;
 pub mod table;
 
+pub use author::{Author, Seen};
 pub use db::{Db, DbOptions, Lsn, ReplyRecord, StoredReply, Txn, View};
 pub use error::StoreError;

@@ -72,6 +72,11 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
         snapshot: Some(table.snapshot()?),
         journal: Journal::new(world, journal, epoch, opt.segment_bytes, last + 1, replay.next_number),
         spare_pending: false,
+        oldest: None,
+        waiting_bytes: 0,
+        wanted: 0,
+        authors: std::collections::BTreeMap::new(),
+        unsent: crate::author::Unsent::new(),
         checkpoint_wanted: false,
         closing: false,
     };
@@ -87,6 +92,8 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
         wake_checkpointer: Notify::new(),
         space: Space::new(world, dir),
         hook: Mutex::new(None),
+        pre_commit: Mutex::new(None),
+        sent: Notify::new(),
     }))
 }
 

@@ -14,6 +14,11 @@ pub const HEADER_BYTES: usize = 64;
 
 /// The request was sent before and may have been executed.
 pub const FLAG_RESENT: u8 = 0x01;
+/// The request was answered before, and its effect may be lost with the server's restart: the client sends it again
+/// in the order of the transaction numbers (`transno` of the header). Behind the message stands a tail ([`crate::replay`]).
+pub const FLAG_REPLAY: u8 = 0x04;
+/// Of a ping: answer when everything this target executed so far is durable.
+pub const FLAG_COMMIT: u8 = 0x08;
 /// `bulk_crc` holds the bulk's crc32c.
 pub const FLAG_BULK_CRC: u8 = 0x02;
 

@@ -8,6 +8,7 @@ pub mod context;
 pub mod frame;
 pub mod message;
 pub mod msg;
+pub mod replay;
 
 pub use context::{ReplyContext, RequestContext};
 pub use frame::{Frame, FrameError, FrameKind, Header};

@@ -1,26 +1,68 @@
-//! sync: fsync of a file: its objects; the metadata server's answers are durable already.
+//! sync: what was done so far becomes durable: a file's objects, and names on the metadata servers.
 
 use super::glimpse::BoxFutureOf;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
-use model::Fid;
+use model::{Errno, Fid, TargetKind};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use wire::msg::sync::Sync;
 use world::future::join_all;
 
 impl Fs {
+    /// fsync(2) of a file or a directory. When it returns, the file with its names, and everything else that this
+    /// mount did on the metadata servers before, is durable. Costs one flush on each target concerned, at once.
+    ///
+    /// `EIO`, once, if the mount lost something that it was answered before.
     pub async fn fsync(self: Arc<Self>, call: Call, fid: Fid) -> R<()> {
         let work = async {
-            let Some(layout) = self.file_state(fid).await?.layout else { return Ok(()) };
-            let mut all: Vec<BoxFutureOf<'_, R<()>>> = Vec::new();
-            for o in layout.objects() {
-                let (fs, ctx) = (&self, self.data_ctx(&call, &layout));
-                all.push(Box::pin(async move {
-                    fs.ost(o.ost).await?.call(ctx, Sync { object: Some(o.id) }).await
-                }));
+            let names = self.commit_names();
+            let data = self.commit_objects(&call, fid);
+            let all: Vec<BoxFutureOf<'_, R<()>>> = vec![Box::pin(names), Box::pin(data)];
+            join_all(all).await.into_iter().collect::<R<()>>()?;
+            match self.lost.swap(0, Ordering::SeqCst) {
+                0 => Ok(()),
+                _ => Err(Errno::EIO),
             }
-            join_all(all).await.into_iter().collect()
         };
         self.run(Verb::Fsync, work).await
+    }
+
+    /// One message to each OST that holds an object of the file.
+    async fn commit_objects(self: &Arc<Self>, call: &Call, fid: Fid) -> R<()> {
+        let Some(layout) = self.file_state(fid).await?.layout else { return Ok(()) };
+        let osts: BTreeMap<u16, _> = layout.objects().map(|o| (o.ost, o.id)).collect();
+        let mut all: Vec<BoxFutureOf<'_, R<()>>> = Vec::new();
+        for (ost, id) in osts {
+            let (fs, ctx) = (self, self.data_ctx(call, &layout));
+            all.push(Box::pin(async move { fs.ost(ost).await?.call(ctx, Sync { object: Some(id) }).await }));
+        }
+        join_all(all).await.into_iter().collect()
+    }
+
+    /// Has the metadata servers commit what this client did, if there is anything.
+    pub(crate) async fn commit_names(&self) -> R<()> {
+        let mdts = self.targets.of_kind(TargetKind::Mdt).into_iter().filter(|t| t.import.uncommitted().0 > 0);
+        let calls = mdts.map(|t| -> BoxFutureOf<'_, R<()>> {
+            let ctx = self.own_ctx();
+            Box::pin(async move { t.call(ctx, Sync { object: None }).await })
+        });
+        join_all(calls.collect()).await.into_iter().collect()
+    }
+
+    /// What this mount knows of each target: the newest transaction it was answered, up to which everything is durable,
+    /// and how many requests it keeps.
+    pub fn commit_state(&self) -> BTreeMap<model::TargetId, (u64, u64, usize)> {
+        let of = |t: &Arc<crate::targets::Target>| {
+            let i = &t.import;
+            (t.id, (i.last_transno(), i.last_committed(), i.uncommitted().0))
+        };
+        self.targets.all().iter().map(of).collect()
+    }
+
+    /// Answered operations that could not be done again after a server's restart.
+    pub fn replay_failures(&self) -> u64 {
+        self.targets.all().iter().map(|t| t.import.replay_failures()).sum()
     }
 }

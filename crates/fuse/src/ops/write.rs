@@ -19,5 +19,9 @@ pub async fn run(cx: Cx, a: WriteIn, data: Bytes) -> Answer {
     let append = a.flags & libc::O_APPEND as u32 != 0;
     let kill = a.write_flags & WRITE_KILL_SUIDGID != 0;
     cx.fs().write(cx.call_by_handle(), fid, a.offset, append, kill, data).await?;
+    if a.flags & libc::O_DSYNC as u32 != 0 {
+        // O_SYNC contains it.
+        cx.fs().fsync(cx.call_by_handle(), fid).await?;
+    }
     Ok(written)
 }

@@ -12,14 +12,21 @@ use wire::msg::batch::{Batch, BatchReply};
 /// the transaction into a record.
 const RESULTS_MAX_BYTES: usize = 1 << 20;
 
-pub fn run(tx: &mut Tx, ctx: &OpContext, m: &Batch) -> Result<Vec<u8>, Errno> {
+/// `replay`: the reply of the first time, and whether recovery is going on.
+pub fn run(tx: &mut Tx, ctx: &OpContext, m: &Batch, replay: Option<(&[u8], bool)>) -> Result<Vec<u8>, Errno> {
     if m.ops.len() > limits::BATCH_OPS_MAX {
         return Err(Errno::E2BIG);
     }
+    let first =
+        replay.map(|(r, recovering)| (dispatch::decode::<BatchReply>(r).map(|b| b.results), recovering));
     let mut results = Vec::new();
     let mut bytes = 0;
-    for op in &m.ops {
+    for (i, op) in m.ops.iter().enumerate() {
         let before = tx.savepoint();
+        if let (Some((first, recovering)), Ok(code)) = (&first, Op::from_u16(op.opcode)) {
+            let reply = first.as_ref().ok().and_then(|r| r.get(i)).map_or(&[][..], |(_, body)| body);
+            tx.replay(code, reply, *recovering);
+        }
         let r = Op::from_u16(op.opcode)
             .map_err(|_| Errno::EOPNOTSUPP)
             .and_then(|code| dispatch::execute(tx, ctx, code, &op.body));

@@ -31,4 +31,5 @@ pub mod setlayout;
 pub mod setxattr;
 pub mod statfs;
 pub mod symlink;
+pub mod sync;
 pub mod unlink;

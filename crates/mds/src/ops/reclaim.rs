@@ -15,8 +15,16 @@ pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Reclaim) -> Done {
         return Done::error(Errno::ENOTCONN);
     }
     let mut reply = ReclaimReply { lost_opens: Vec::new(), lost_locks: Vec::new() };
+    let held = if m.last { mdt.core_read().opens.of_client(ctx.client) } else { Vec::new() };
     let work = |tx: &mut Tx| {
-        reply.lost_opens = opens(tx, ctx, &m)?;
+        reply.lost_opens = opens(tx, ctx, &m);
+        let said = m.opens.iter().filter(|_| m.last).map(|o| (o.handle, o.fid));
+        for (handle, fid) in held.iter().map(|(h, o)| (*h, o.fid)).chain(said) {
+            if tx.try_inode(fid)?.is_none() {
+                tx.remove_open(ctx.client, handle)?;
+                reply.lost_opens.push(handle);
+            }
+        }
         Ok(Vec::new())
     };
     let mut done = mdt.transact(None, work).await;
@@ -28,21 +36,26 @@ pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Reclaim) -> Done {
         reply.lost_locks = m.locks.iter().filter(|l| !locks.reclaim(ctx.client.0, l)).map(|l| l.id).collect();
     }
     if m.last {
+        let late = !mdt.recovery.recovering();
         mdt.recovery.ended(ctx.client);
+        if late {
+            // Others were not kept waiting for it: what it left behind without a name goes now.
+            let me = mdt.clone();
+            mdt.world.spawn("mdt orphans", me.purge_orphans());
+        }
     }
     done.result = Ok(encode(&reply));
     done
 }
 
-/// Registers what is still there; permission was checked when it was opened. Returns the handles of files
-/// that are gone.
-fn opens(tx: &mut Tx, ctx: &OpContext, m: &Reclaim) -> Result<Vec<u64>, Errno> {
+/// Registers what is open; permission was checked when it was opened. The file may be one that the client is about
+/// to make again: whether it is there is seen at the end. Returns the handles that cannot be had.
+fn opens(tx: &mut Tx, ctx: &OpContext, m: &Reclaim) -> Vec<u64> {
     let mut lost = Vec::new();
     for o in &m.opens {
-        let there = tx.try_inode(o.fid)?.is_some();
-        if !there || tx.add_open(ctx.client, o.handle, Open { fid: o.fid, flags: o.flags }).is_err() {
+        if tx.add_open(ctx.client, o.handle, Open { fid: o.fid, flags: o.flags }).is_err() {
             lost.push(o.handle);
         }
     }
-    Ok(lost)
+    lost
 }

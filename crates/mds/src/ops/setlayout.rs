@@ -35,7 +35,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setlayout) -> Result<Entry, Errno> {
             if i.layout.is_some() {
                 return Err(Errno::EEXIST);
             }
-            i.layout = Some(tx.shared.allocate(m.fid, Some(&spec), i.default_layout.as_ref())?);
+            i.layout = Some(tx.allocate(m.fid, Some(&spec), i.default_layout.as_ref())?);
             i.default_layout = None;
             tx.index_objects(m.fid, &i);
         }

@@ -63,6 +63,7 @@ fn start(world: &World, epoch: u32) -> Arc<Mdt> {
     let db = Db::open(world, DIR, epoch, DbOptions::default()).unwrap();
     let cfg = MdtConfig { fsname: "test".into(), index: 0, dir: DIR.into(), port: 988, bind: None };
     let mdt = Mdt::open(world.clone(), db, Peers::new(), cfg).unwrap();
+    mdt.set_params("mdt.*.ack", "durable").unwrap();
     for i in 0..4u16 {
         let space = StatfsReply { total: 1 << 40, available: 1 << 39, ..StatfsReply::default() };
         let ost = Ost {
@@ -118,6 +119,8 @@ impl Rig {
             slot: 0,
             xid: self.next_xid.fetch_add(1, Ordering::Relaxed),
             resent: false,
+            wall: self.world.wall(),
+            replay: None,
             ctx: RequestContext { cred: cred.clone(), ..RequestContext::default() },
             body: Bytes::from(postcard::to_stdvec(m).unwrap()),
             bulk: Bytes::new(),

@@ -6,7 +6,7 @@ use super::{Cx, Done, encode, run_single};
 use crate::slot::{Progress, STATUS_PROGRESS, decode_progress};
 use bytes::Bytes;
 use model::{Errno, limits};
-use store::Lsn;
+use store::{Lsn, Seen};
 use wire::Op;
 use wire::msg::batch::{Batch, BatchOp, BatchReply};
 
@@ -22,7 +22,9 @@ pub async fn run(cx: &Cx, m: Batch) -> Result<Done, Errno> {
     }
     let mut results = progress(cx)?;
     let mut changed: Option<Lsn> = if results.is_empty() { None } else { Some(cx.ost.db.last_committed()) };
-    let (mut seen, mut bytes) = (0, results.iter().map(|(_, b)| b.len()).sum::<usize>());
+    let first = cx.first_reply::<BatchReply>().map(|b| b.results);
+    let (mut seen, mut durable) = (Seen::default(), 0);
+    let mut bytes = results.iter().map(|(_, b)| b.len()).sum::<usize>();
     for op in m.ops.iter().skip(results.len()) {
         if bytes > RESULTS_MAX_BYTES {
             results.push((Errno::EMSGSIZE.0 as u16, Vec::new()));
@@ -30,11 +32,14 @@ pub async fn run(cx: &Cx, m: Batch) -> Result<Done, Errno> {
         }
         let mut inner = cx.clone();
         inner.slot.progress = Some(results.clone());
+        inner.replay =
+            first.as_ref().map(|f| f.get(results.len()).map_or(Bytes::new(), |(_, b)| b.clone().into()));
         let opcode = Op::from_u16(op.opcode).map_err(|_| Errno::EPROTO)?;
         match run_single(&inner, opcode, &op.body, Bytes::new()).await {
             Ok(done) => {
                 changed = changed.max(done.changed);
-                seen = seen.max(done.seen);
+                seen.merge(done.seen);
+                durable = durable.max(done.durable);
                 bytes += done.body.len();
                 results.push((0, done.body));
             }
@@ -44,7 +49,7 @@ pub async fn run(cx: &Cx, m: Batch) -> Result<Done, Errno> {
             }
         }
     }
-    Ok(Done { body: encode(&BatchReply { results }), changed, seen, ..Done::default() })
+    Ok(Done { body: encode(&BatchReply { results }), changed, seen, durable, ..Done::default() })
 }
 
 /// `EPROTO` for a batch in a batch and unknown opcodes, `EOPNOTSUPP` for operations with bulk.

@@ -15,5 +15,7 @@ pub async fn run(cx: &Cx, m: Destroy) -> Result<Done, Errno> {
     }
     let finish = cx.slot.clone().finish(|_, _| ());
     let lsn = cx.ost.objects.destroy(m.objects, finish).await.map_err(|e| e.errno())?;
+    // The metadata server forgets what it had to say once it has the answer, and does not say it again.
+    cx.ost.db.durable_in_time(lsn).await.map_err(|e| e.errno())?;
     Ok(Done::changed(&(), lsn))
 }

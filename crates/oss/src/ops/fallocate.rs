@@ -14,7 +14,7 @@ pub async fn run(cx: &Cx, m: Fallocate) -> Result<Done, Errno> {
         return Err(Errno::EINVAL);
     }
     check_range(m.offset, m.len)?;
-    let _space = if m.mode & FALLOC_PUNCH_HOLE != 0 {
+    let _space = if m.mode & FALLOC_PUNCH_HOLE != 0 || cx.replay.is_some() {
         None
     } else {
         let (attr, _) = ost.objects.attr(m.object).map_err(|e| e.errno())?;
@@ -30,7 +30,7 @@ pub async fn run(cx: &Cx, m: Fallocate) -> Result<Done, Errno> {
         .fallocate(m.object, m.mode, m.offset, m.len, meta, finish)
         .await
         .map_err(|e| e.errno())?;
-    Ok(Done::changed(&attr, lsn))
+    Ok(Done::changed(&cx.same_attr(attr), lsn))
 }
 
 /// fallocate(2)'s rules: `EOPNOTSUPP` for modes that are not known here, and for a punch that would change

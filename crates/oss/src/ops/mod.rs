@@ -16,11 +16,11 @@ mod write;
 use crate::service::Ost;
 use crate::slot::Slot;
 use bytes::Bytes;
-use model::{Errno, Fid, ObjectId, Timestamp, limits};
+use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp, limits};
 use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
-use store::Lsn;
 use store::object::ObjectMeta;
+use store::{Lsn, Seen};
 use wire::{Op, RequestContext};
 
 /// How far a client's clock may be behind and ahead of the server's before its stamps are changed.
@@ -33,6 +33,10 @@ pub struct Cx {
     pub ost: Arc<Ost>,
     pub ctx: Arc<RequestContext>,
     pub slot: Slot,
+    /// The server's clock; of a replayed request, as it was the first time.
+    pub wall: Timestamp,
+    /// The request is done again after a restart: what it came to the first time.
+    pub replay: Option<Bytes>,
 }
 
 /// What an operation did.
@@ -43,14 +47,16 @@ pub struct Done {
     pub bulk: Bytes,
     /// The transaction of the change; its answer waits for it.
     pub changed: Option<Lsn>,
-    /// The newest transaction that the answer of a look depends on.
-    pub seen: Lsn,
+    /// What the answer of a look depends on.
+    pub seen: Seen,
+    /// Everything up to here must be durable before the answer, whatever `ack` says.
+    pub durable: Lsn,
     /// Data moved, for the counters.
     pub bytes: u64,
 }
 
 impl Done {
-    fn looked<R: Serialize>(reply: &R, seen: Lsn) -> Done {
+    fn looked<R: Serialize>(reply: &R, seen: Seen) -> Done {
         Done { body: encode(reply), seen, ..Done::default() }
     }
 
@@ -101,11 +107,29 @@ async fn run_single(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, E
 impl Cx {
     /// When a change happens: the client's time as far as it is credible, and later than the inode's ctime.
     fn stamp(&self, inode_ctime: Timestamp) -> Timestamp {
-        let now = self.ost.world.wall();
+        let now = self.wall;
         let client = self.ctx.client_time;
         let (low, high) = (now.plus_nanos(-CLOCK_BEHIND_MAX_NS), now.plus_nanos(CLOCK_AHEAD_MAX_NS));
         let credible = if client == Timestamp::ZERO { now } else { client.clamp(low, high) };
         Timestamp::from_nanos(credible.as_nanos()).max(inode_ctime.plus_nanos(1))
+    }
+
+    /// What the newest transaction of something means to this client.
+    fn seen(&self, lsn: Lsn) -> Seen {
+        self.ost.db.seen(lsn, &self.slot.author)
+    }
+
+    /// The reply of the first time, if this request is done again and its client knows it.
+    fn first_reply<R: DeserializeOwned>(&self) -> Option<R> {
+        self.replay.as_ref().and_then(|r| decode(r).ok())
+    }
+
+    /// The answer to give for attributes: whether blocks were allocated the same way again is nobody's business.
+    fn same_attr(&self, now: ObjectAttr) -> ObjectAttr {
+        match self.first_reply::<ObjectAttr>() {
+            Some(first) => ObjectAttr { blocks: first.blocks, ..now },
+            None => now,
+        }
     }
 
     /// For whom a change is made when the message does not say: the caller.

@@ -3,10 +3,11 @@
 
 use super::{Cx, Done};
 use model::Errno;
+use store::Seen;
 use wire::msg::param::{GetParam, GetParamReply, SetParam};
 
 pub fn get(cx: &Cx, m: &GetParam) -> Result<Done, Errno> {
-    Ok(Done::looked(&GetParamReply { values: cx.ost.get_params(&m.pattern) }, 0))
+    Ok(Done::looked(&GetParamReply { values: cx.ost.get_params(&m.pattern) }, Seen::default()))
 }
 
 /// Setting the same value twice is harmless, so this needs no reply slot.
@@ -18,5 +19,5 @@ pub fn set(cx: &Cx, m: &SetParam) -> Result<Done, Errno> {
         return Err(Errno::EOPNOTSUPP);
     }
     let values = cx.ost.set_params(&m.name, &m.value)?;
-    Ok(Done::looked(&GetParamReply { values }, 0))
+    Ok(Done::looked(&GetParamReply { values }, Seen::default()))
 }

@@ -21,5 +21,5 @@ pub async fn run(cx: &Cx, m: Read) -> Result<Done, Errno> {
         other => other.of_read(m.offset, &data, object_size),
     };
     let reply = ReadReply { len, object_size, block_crcs };
-    Ok(Done { bulk: data, bytes: u64::from(len), ..Done::looked(&reply, seen) })
+    Ok(Done { bulk: data, bytes: u64::from(len), ..Done::looked(&reply, cx.seen(seen)) })
 }

@@ -3,6 +3,7 @@
 
 use super::{Cx, Done};
 use model::Errno;
+use store::Seen;
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
 
 pub fn run(cx: &Cx, m: &Reclaim) -> Result<Done, Errno> {
@@ -16,5 +17,5 @@ pub fn run(cx: &Cx, m: &Reclaim) -> Result<Done, Errno> {
     if m.last {
         cx.ost.recovery.ended(cx.slot.client);
     }
-    Ok(Done::looked(&reply, 0))
+    Ok(Done::looked(&reply, Seen::default()))
 }

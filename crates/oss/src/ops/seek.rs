@@ -12,5 +12,5 @@ pub fn run(cx: &Cx, m: &Seek) -> Result<Done, Errno> {
     let (offset, object_size) = objects.seek(m.object, m.offset, hole).map_err(|e| e.errno())?;
     // Asked for afterwards, so it is no older than what was seen.
     let (_, seen) = objects.attr(m.object).map_err(|e| e.errno())?;
-    Ok(Done::looked(&SeekReply { offset, object_size }, seen))
+    Ok(Done::looked(&SeekReply { offset, object_size }, cx.seen(seen)))
 }

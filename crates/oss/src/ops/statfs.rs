@@ -4,6 +4,7 @@ use super::{Cx, Done};
 use crate::space::Space;
 use model::Errno;
 use std::sync::atomic::Ordering::Relaxed;
+use store::Seen;
 use wire::msg::statfs::{Statfs, StatfsReply};
 
 /// State bits, the letters of `lfs df`.
@@ -34,5 +35,5 @@ pub fn run(cx: &Cx, _m: &Statfs) -> Result<Done, Errno> {
         files_free: s.files_free,
         state,
     };
-    Ok(Done::looked(&reply, 0))
+    Ok(Done::looked(&reply, Seen::default()))
 }

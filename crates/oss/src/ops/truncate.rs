@@ -16,5 +16,5 @@ pub async fn run(cx: &Cx, m: Truncate) -> Result<Done, Errno> {
         .truncate(m.object, m.size, cx.meta(m.file, time), finish)
         .await
         .map_err(|e| e.errno())?;
-    Ok(Done::changed(&attr, lsn))
+    Ok(Done::changed(&cx.same_attr(attr), lsn))
 }

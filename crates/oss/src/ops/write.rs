@@ -3,7 +3,7 @@
 use super::{Cx, Done, check_object, check_range};
 use crate::space::Need;
 use bytes::Bytes;
-use model::{Errno, limits};
+use model::{Errno, ObjectAttr, limits};
 use store::object::ObjectMeta;
 use wire::checksum::ChecksumType;
 use wire::msg::write::{Write, WriteReply};
@@ -19,11 +19,19 @@ pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
     if data.len() > limits::RPC_BULK_MAX_BYTES {
         return Err(Errno::EMSGSIZE);
     }
-    let offset = if m.append { None } else { Some(m.offset) };
+    // Done again, an append goes where it went, and finds the room that it had.
+    let first = cx.first_reply::<WriteReply>();
+    let offset = match &first {
+        Some(r) => Some(r.offset),
+        None if m.append => None,
+        None => Some(m.offset),
+    };
     check_range(offset.unwrap_or(0), len)?;
-    let crcs = compared(cx, &m, &data)?;
+    // Those of an append are of blocks counted from its first byte: done again at an offset, they are made anew.
+    let crcs = compared(cx, &m, &data)?.filter(|_| !m.append || first.is_none());
     let reserve = ost.settings.reserve();
-    let _space = match ost.space.admit(Need::Grow(len), reserve) {
+    let need = if cx.replay.is_some() { Need::Overhead } else { Need::Grow(len) };
+    let _space = match ost.space.admit(need, reserve) {
         Ok(a) => a,
         Err(Errno::ENOSPC) if overwrites(cx, &m, len)? => ost.space.admit(Need::Overhead, reserve)?,
         Err(e) => return Err(e),
@@ -39,6 +47,7 @@ pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
     let finish = cx.slot.clone().finish(|offset, attr| WriteReply { offset, attr: *attr });
     let (offset, attr, lsn) =
         ost.objects.write_summed(m.object, offset, data, crcs, meta, finish).await.map_err(|e| e.errno())?;
+    let attr = ObjectAttr { blocks: first.map_or(attr.blocks, |r| r.attr.blocks), ..attr };
     Ok(Done { bytes: len, ..Done::changed(&WriteReply { offset, attr }, lsn) })
 }
 

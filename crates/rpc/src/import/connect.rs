@@ -61,13 +61,13 @@ pub(super) async fn drive(core: Arc<Core>) {
             Either::Right(()) => continue,
         };
         match outcome {
-            Ok((link, reply)) => {
+            Ok((link, context, reply)) => {
                 if !said.is_empty() {
                     tracing::info!("connection restored to {} (at {nid})", core.label());
                     said.clear();
                 }
                 let start = core.world.now();
-                let why = session::run(&core, link, reply, nid).await;
+                let why = session::run(&core, link, context, reply, nid).await;
                 if core.lock().closed {
                     return;
                 }
@@ -137,7 +137,7 @@ fn note_failure(core: &Core, nid: Nid, f: &Failure, said: &mut String) {
 }
 
 /// One attempt with one address: a connection whose server said yes.
-async fn attempt(core: &Arc<Core>, nid: Nid) -> Result<(Link, ConnectReply), Failure> {
+async fn attempt(core: &Arc<Core>, nid: Nid) -> Result<(Link, ReplyContext, ConnectReply), Failure> {
     let w = &core.world;
     let to = SocketAddr::new(nid.addr, core.cfg.port);
     let conn = match w.timeout(TCP_TIMEOUT, w.net.connect(core.cfg.bind, to)).await {
@@ -155,7 +155,7 @@ async fn attempt(core: &Arc<Core>, nid: Nid) -> Result<(Link, ConnectReply), Fai
         None => Err(Failure { errno: Errno::ETIMEDOUT, text: "no answer to connect".into(), refused: false }),
     };
     match said {
-        Ok(reply) => Ok((Link::new(w.clone(), conn), reply)),
+        Ok((context, reply)) => Ok((Link::new(w.clone(), conn), context, reply)),
         Err(f) => {
             conn.close();
             Err(f)
@@ -163,7 +163,7 @@ async fn attempt(core: &Arc<Core>, nid: Nid) -> Result<(Link, ConnectReply), Fai
     }
 }
 
-async fn hello(core: &Core, conn: &Arc<dyn Conn>) -> Result<ConnectReply, Failure> {
+async fn hello(core: &Core, conn: &Arc<dyn Conn>) -> Result<(ReplyContext, ConnectReply), Failure> {
     let (last_epoch, last_session, slots) = {
         let g = core.lock();
         (g.last_epoch, g.session, g.slots.len() as u16)
@@ -198,10 +198,10 @@ async fn hello(core: &Core, conn: &Arc<dyn Conn>) -> Result<ConnectReply, Failur
         let text = refusal_text(&f);
         return Err(Failure::refusal(Errno(i32::from(f.header.status)), text));
     }
-    let (_, reply): (ReplyContext, ConnectReply) = decode_body(&f.body)
+    let (context, reply): (ReplyContext, ConnectReply) = decode_body(&f.body)
         .map_err(|e| Failure::refusal(Errno::EPROTO, format!("answer to connect does not decode: {e}")))?;
     check_reply(last_epoch, &reply)?;
-    Ok(reply)
+    Ok((context, reply))
 }
 
 pub(super) fn refusal_text(f: &Frame) -> String {

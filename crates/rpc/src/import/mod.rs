@@ -1,11 +1,13 @@
 //! The client's end of a session with one target ("import", Lustre's word).
 
 mod connect;
+mod kept;
 mod session;
 
-use crate::call::Request;
+use crate::call::{Answer, Request};
 use crate::link::Link;
 use bytes::Bytes;
+use kept::KeptRequests;
 use model::{Errno, Nid, TargetId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,6 +58,9 @@ pub trait ImportHooks: Send + Sync {
     /// What could not be had back.
     fn reclaimed(&self, _lost: ReclaimReply) {}
     fn notify(&self, _n: Notify) {}
+    /// `requests` that were answered but not durable are lost with the server's memory: this client was evicted, or
+    /// doing them again failed.
+    fn lost_requests(&self, _requests: usize) {}
     /// False: nothing is kept over a restart of the server, which need not wait for this client then.
     fn keeps_state(&self) -> bool {
         true
@@ -110,6 +115,16 @@ pub(crate) struct Inner {
     pub next_ticket: u64,
     pub next_xid: u64,
     pub last_committed: u64,
+    /// Answered and not durable yet.
+    pub kept: KeptRequests,
+    /// Highest transaction number in a reply.
+    pub last_transno: u64,
+    /// The answer to the kept request that is being sent again: (slot, xid).
+    pub replaying: Option<(u16, u64, Answer)>,
+    /// Kept requests that could not be done again to the same end.
+    pub replay_failures: u64,
+    /// The server was asked to commit, because too much is kept.
+    pub commit_asked: bool,
     pub reclaim_owed: bool,
     /// The server waits for the reclaim, be it empty.
     pub recovering: bool,
@@ -185,6 +200,7 @@ impl Core {
         let link = {
             let mut g = self.lock();
             g.closed = true;
+            g.replaying = None;
             waiting.extend(std::mem::take(&mut g.queue).into_values());
             for s in &mut g.slots {
                 waiting.extend(s.take().map(|f| f.req));
@@ -245,6 +261,11 @@ impl Import {
             next_ticket: 0,
             next_xid,
             last_committed: 0,
+            kept: KeptRequests::default(),
+            last_transno: 0,
+            replaying: None,
+            replay_failures: 0,
+            commit_asked: false,
             reclaim_owed: false,
             recovering: false,
             ever_full: false,
@@ -391,6 +412,23 @@ impl Import {
     /// Every operation of the target up to this transno is durable, as far as replies told.
     pub fn last_committed(&self) -> u64 {
         self.core.lock().last_committed
+    }
+
+    /// Requests kept until the server has them on disk, and their bytes.
+    pub fn uncommitted(&self) -> (usize, usize) {
+        let g = self.core.lock();
+        (g.kept.len(), g.kept.bytes())
+    }
+
+    /// Highest transaction number that any reply named: when [`Import::last_committed`] reaches it, everything
+    /// answered so far is durable.
+    pub fn last_transno(&self) -> u64 {
+        self.core.lock().last_transno
+    }
+
+    /// Answered requests that could not be done again to the same end after a restart of the server.
+    pub fn replay_failures(&self) -> u64 {
+        self.core.lock().replay_failures
     }
 
     /// What the server called itself at connect.

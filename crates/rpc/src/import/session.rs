@@ -11,16 +11,24 @@ use std::time::Duration;
 use wire::msg::connect::{ConnectReply, EXTRA_LAST_XID, SLOT_NONE, extra_number};
 use wire::msg::notify::Notify;
 use wire::msg::ping::Ping;
-use wire::{Frame, FrameKind, Header, Message, RequestContext, encode_body};
+use wire::{Frame, FrameKind, Header, Message, ReplyContext, RequestContext, encode_body};
 use world::{Either, Instant, select};
 
+/// After so long without traffic a client that keeps requests asks whether they are durable by now.
+const ASK_COMMITTED: Duration = Duration::from_millis(200);
 /// Clients ping at most so often, whatever the server asks for.
 const PING_INTERVAL_MIN: Duration = Duration::from_millis(20);
 const PING_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// Serves a connection that the server accepted; returns why it ended.
-pub(super) async fn run(core: &Arc<Core>, link: Link, reply: ConnectReply, nid: Nid) -> String {
-    let evicted = core.adopt_session(&reply);
+pub(super) async fn run(
+    core: &Arc<Core>,
+    link: Link,
+    context: ReplyContext,
+    reply: ConnectReply,
+    nid: Nid,
+) -> String {
+    let evicted = core.adopt_session(&reply, context.last_committed);
     let now = core.world.now();
     {
         let mut g = core.lock();
@@ -56,7 +64,10 @@ pub(super) async fn run(core: &Arc<Core>, link: Link, reply: ConnectReply, nid: 
         Either::Right(()) => unreachable!("recovery goes on until the connection ends"),
     };
     link.close();
-    core.lock().link = None;
+    {
+        let mut g = core.lock();
+        (g.link, g.replaying, g.commit_asked) = (None, None, false);
+    }
     why
 }
 
@@ -75,7 +86,7 @@ impl Reader<'_> {
     async fn run(mut self) -> String {
         let conn = self.link.conn().clone();
         let mut frame = conn.recv();
-        let mut tick = self.core.world.sleep(self.interval / 4);
+        let mut tick = self.core.world.sleep(self.step());
         let mut kick = Box::pin(self.core.kick.notified());
         loop {
             match select(&mut frame, select(&mut tick, &mut kick)).await {
@@ -87,7 +98,7 @@ impl Reader<'_> {
                 }
                 Either::Left(Err(e)) => return e.to_string(),
                 Either::Right(Either::Left(())) => {
-                    tick = self.core.world.sleep(self.interval / 4);
+                    tick = self.core.world.sleep(self.step());
                     if let Err(why) = self.on_tick() {
                         return why;
                     }
@@ -100,6 +111,12 @@ impl Reader<'_> {
                 }
             }
         }
+    }
+
+    /// How long until the next look at the state of things.
+    fn step(&self) -> Duration {
+        let step = self.interval / 4;
+        if self.core.lock().kept.len() == 0 { step } else { step.min(ASK_COMMITTED) }
     }
 
     fn on_frame(&mut self, f: Frame) -> Result<(), String> {
@@ -125,6 +142,7 @@ impl Reader<'_> {
                 if h.xid == self.nonce {
                     self.core.heard_since(self.pinged);
                 }
+                self.core.on_pong(&f);
             }
             FrameKind::Reply => self.core.on_reply(f),
             FrameKind::Notify => match wire::decode_message::<Notify>(&f.body) {
@@ -140,9 +158,9 @@ impl Reader<'_> {
     /// the connection up when a ping is not answered for two intervals.
     fn on_tick(&mut self) -> Result<(), String> {
         let now = self.core.world.now();
-        let (heard, sent, busy) = {
+        let (heard, sent, busy, kept) = {
             let g = self.core.lock();
-            (g.heard, g.sent, g.in_flight() > 0)
+            (g.heard, g.sent, g.in_flight() > 0, g.kept.len() > 0)
         };
         if let Some(t) = self.ping {
             let silent = now.since(t);
@@ -153,7 +171,9 @@ impl Reader<'_> {
         }
         let idle = now.since(sent) >= self.interval;
         let doubtful = busy && now.since(heard) >= self.interval / 2;
-        if idle || doubtful {
+        // Nothing more to do: what is kept need not be kept any longer than it takes the server to commit it.
+        let done = kept && !busy && now.since(sent) >= ASK_COMMITTED / 2;
+        if idle || doubtful || done {
             self.nonce += 1;
             let body = encode_body(&RequestContext::default(), &Ping { nonce: self.nonce });
             let mut h = Header::new(FrameKind::Request);

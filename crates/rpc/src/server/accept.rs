@@ -171,7 +171,29 @@ impl Server {
             last_session: if c.last_epoch == epoch { extra_number(&c.extra, EXTRA_LAST_SESSION) } else { 0 },
         };
         let session = self.session(&target, client, peer, outcome.new_client);
-        let Ok(new_client) = session.take_over(link.clone(), &hello, self.world.now()) else {
+        let stamp = dispatch::stamp(&target);
+        let answer = |new_client: bool, last_xid: u64| {
+            let reply = ConnectReply {
+                session: hello.number,
+                epoch,
+                features: ConnectFeatures { compat: FEATURES_COMPAT, incompat: FEATURES_INCOMPAT },
+                slots: hello.granted,
+                new_client,
+                recovering: outcome.recovering,
+                ping_interval_ms: self.ping_ms.load(Ordering::Relaxed),
+                server_name: self.name.clone(),
+                extra: vec![(EXTRA_LAST_XID, last_xid.to_le_bytes().to_vec())],
+            };
+            let mut h = Header::new(FrameKind::ConnectReply);
+            (h.target, h.session, h.epoch) = (f.header.target, hello.number, epoch);
+            let context = ReplyContext {
+                last_committed: stamp.last_committed,
+                credits: hello.granted,
+                extra: Vec::new(),
+            };
+            Frame::new(h, encode_body(&context, &reply), Bytes::new())
+        };
+        let Ok(new_client) = session.take_over(link.clone(), &hello, self.world.now(), stamp, answer) else {
             return refuse(
                 Errno::EBUSY,
                 "leaving",
@@ -179,25 +201,6 @@ impl Server {
             );
         };
         tracing::debug!(client = %client, name = hello.name, %peer, target = target.label, new_client, "connected");
-        let reply = ConnectReply {
-            session: hello.number,
-            epoch,
-            features: ConnectFeatures { compat: FEATURES_COMPAT, incompat: FEATURES_INCOMPAT },
-            slots: hello.granted,
-            new_client,
-            recovering: outcome.recovering,
-            ping_interval_ms: self.ping_ms.load(Ordering::Relaxed),
-            server_name: self.name.clone(),
-            extra: vec![(EXTRA_LAST_XID, session.last_xid().to_le_bytes().to_vec())],
-        };
-        let mut h = Header::new(FrameKind::ConnectReply);
-        (h.target, h.session, h.epoch) = (f.header.target, hello.number, epoch);
-        let context = ReplyContext {
-            last_committed: target.service.last_committed(),
-            credits: hello.granted,
-            extra: Vec::new(),
-        };
-        link.post(Frame::new(h, encode_body(&context, &reply), Bytes::new()));
         Ok(Admitted { target, session, number: hello.number })
     }
 

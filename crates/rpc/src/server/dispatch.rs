@@ -2,13 +2,13 @@
 
 use super::accept::{Admitted, Refusal};
 use super::session::{Kept, Session, Stamp, Step};
-use super::{Departure, Incoming, Outgoing, Server, Target, evict};
+use super::{Departure, Incoming, Outgoing, Replay, Server, Target, evict};
 use bytes::Bytes;
-use model::Errno;
+use model::{Errno, Timestamp};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use wire::frame::FLAG_RESENT;
+use wire::frame::{FLAG_COMMIT, FLAG_REPLAY, FLAG_RESENT};
 use wire::msg::connect::SLOT_NONE;
 use wire::msg::notify::Notice;
 use wire::{Frame, FrameKind, Op, RequestContext};
@@ -71,7 +71,15 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusa
         return Ok(true);
     }
     if h.opcode == Op::Ping as u16 {
-        a.session.pong(h.xid, h.opcode, stamp);
+        if h.flags & FLAG_COMMIT != 0 {
+            let (target, session) = (a.target.clone(), a.session.clone());
+            server.world.spawn("rpc-commit", async move {
+                target.service.clone().commit().await;
+                session.pong(h.xid, h.opcode, self::stamp(&target));
+            });
+        } else {
+            a.session.pong(h.xid, h.opcode, stamp);
+        }
         return Ok(true);
     }
     if h.slot >= model::limits::SLOTS_PER_SESSION {
@@ -82,10 +90,10 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusa
         leave(server, a, h.slot, h.xid, stamp);
         return Ok(true);
     }
-    let incoming = match incoming(a, f) {
+    let incoming = match incoming(server, a, f) {
         Ok(i) => i,
         Err(e) => {
-            let err = Kept::of(Outgoing::err(e));
+            let err = Kept::of(Outgoing::err(e), Timestamp::ZERO);
             a.session.reply(h.slot, h.xid, h.opcode, &err, stamp);
             return Ok(true);
         }
@@ -101,7 +109,7 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusa
     }
 }
 
-fn stamp(t: &Target) -> Stamp {
+pub(super) fn stamp(t: &Target) -> Stamp {
     Stamp {
         target: t.service.target().to_u32(),
         epoch: t.service.epoch(),
@@ -109,7 +117,7 @@ fn stamp(t: &Target) -> Stamp {
     }
 }
 
-fn incoming(a: &Admitted, f: Frame) -> Result<Incoming, Errno> {
+fn incoming(server: &Server, a: &Admitted, f: Frame) -> Result<Incoming, Errno> {
     let h = f.header;
     let complain = |what: &dyn std::fmt::Display| {
         tracing::warn!(client = %a.session.client, target = a.target.label, op = h.opcode, "bad request: {what}");
@@ -118,7 +126,16 @@ fn incoming(a: &Admitted, f: Frame) -> Result<Incoming, Errno> {
         complain(&e);
         Errno::EOPNOTSUPP
     })?;
-    let (ctx, body): (RequestContext, Bytes) = wire::decode_context(&f.body).map_err(|e| {
+    let (mut body, mut wall, mut replay) = (f.body, server.world.wall(), None);
+    if h.flags & FLAG_REPLAY != 0 {
+        let (message, tail) = wire::replay::split(&body).map_err(|e| {
+            complain(&e);
+            Errno::EBADMSG
+        })?;
+        (body, wall) = (message, tail.wall);
+        replay = Some(Replay { transno: h.transno, reply: tail.reply.into() });
+    }
+    let (ctx, body): (RequestContext, Bytes) = wire::decode_context(&body).map_err(|e| {
         complain(&e);
         Errno::EBADMSG
     })?;
@@ -133,6 +150,8 @@ fn incoming(a: &Admitted, f: Frame) -> Result<Incoming, Errno> {
         slot: h.slot,
         xid: h.xid,
         resent: h.flags & FLAG_RESENT != 0,
+        wall,
+        replay,
         ctx,
         body,
         bulk: f.bulk,
@@ -161,8 +180,12 @@ async fn execute(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>
     while let Some(req) = next {
         let (slot, xid, op) = (req.slot, req.xid, req.op as u16);
         assert_ne!(slot, SLOT_NONE);
-        let out = target.service.clone().handle(*req).await;
-        next = session.finish(slot, xid, op, Kept::of(out), stamp(&target));
+        let wall = req.wall;
+        let mut out = target.service.clone().handle(*req).await;
+        let hold = out.hold.take();
+        next = session.finish(slot, xid, op, Kept::of(out, wall), stamp(&target));
+        // Later answers to this client may go now.
+        drop(hold);
     }
 }
 
@@ -171,7 +194,7 @@ fn leave(server: &Arc<Server>, a: &Admitted, slot: u16, xid: u64, stamp: Stamp) 
     let (target, session) = (a.target.clone(), a.session.clone());
     server.world.spawn("rpc-depart", async move {
         evict::depart(target, session.clone(), Departure::Disconnected).await;
-        let ok = Kept::of(Outgoing::ok(&(), 0));
+        let ok = Kept::of(Outgoing::ok(&(), 0), Timestamp::ZERO);
         session.reply(slot, xid, Op::Disconnect as u16, &ok, stamp);
     });
 }

@@ -8,8 +8,9 @@ mod session;
 mod slots;
 
 use bytes::Bytes;
-use model::{Errno, TargetId};
+use model::{Errno, TargetId, Timestamp};
 use session::Session;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -45,10 +46,22 @@ pub struct Incoming {
     pub slot: u16,
     pub xid: u64,
     pub resent: bool,
+    /// The server's wall clock for this request: as it is, or as it was when a replayed one was executed first.
+    pub wall: Timestamp,
+    /// The request was answered before the restart and is to be done again, to the same end.
+    pub replay: Option<Replay>,
     pub ctx: RequestContext,
     /// The message, without the context: `postcard` of the type that belongs to `op`.
     pub body: Bytes,
     pub bulk: Bytes,
+}
+
+/// What a replayed request came to the first time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Replay {
+    pub transno: u64,
+    /// The reply message; empty if the client did not send it.
+    pub reply: Bytes,
 }
 
 /// What goes back.
@@ -59,16 +72,18 @@ pub struct Outgoing {
     pub body: Vec<u8>,
     pub bulk: Bytes,
     pub transno: u64,
+    /// Dropped when the answer is on its way.
+    pub hold: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Outgoing {
     pub fn ok<R: serde::Serialize>(reply: &R, transno: u64) -> Outgoing {
         let body = postcard::to_stdvec(reply).expect("plain data encodes");
-        Outgoing { status: Ok(()), body, bulk: Bytes::new(), transno }
+        Outgoing { status: Ok(()), body, bulk: Bytes::new(), transno, hold: None }
     }
 
     pub fn err(e: Errno) -> Outgoing {
-        Outgoing { status: Err(e), body: Vec::new(), bulk: Bytes::new(), transno: 0 }
+        Outgoing { status: Err(e), body: Vec::new(), bulk: Bytes::new(), transno: 0, hold: None }
     }
 }
 
@@ -77,10 +92,13 @@ impl Outgoing {
 pub struct StoredReply {
     pub xid: u64,
     pub transno: u64,
-    /// 0 or errno.
+    /// 0 or errno; [`STATUS_UNFINISHED`]: the request was begun and is to go on when it comes again.
     pub status: u16,
     pub body: Vec<u8>,
 }
+
+/// Status of a stored reply that is none.
+pub const STATUS_UNFINISHED: u16 = u16::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectOutcome {
@@ -122,6 +140,10 @@ pub trait Service: Send + Sync + 'static {
     /// The client is about to depart, but its last requests may still run: whoever waits for it, and those
     /// requests where they wait for others, must wait no longer. Must not wait itself.
     fn leaving(&self, _client: ClientId) {}
+    /// Makes everything executed so far durable.
+    fn commit(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(async {})
+    }
     /// The client is gone for good: drop its opens, locks and record. None of its requests runs any more,
     /// and it cannot connect again before this ends.
     fn departed(self: Arc<Self>, client: ClientId, how: Departure) -> BoxFuture<()>;

@@ -109,9 +109,10 @@ impl Recovery {
             || planted::on(Bug::NoRecoveryWindow)
     }
 
-    /// Waits until requests of this kind may be served. `ESHUTDOWN` once the target stops.
-    pub async fn admitted(&self, op: Op) -> Result<(), Errno> {
-        let always = Recovery::always(op);
+    /// Waits until requests of this kind may be served; replayed ones are part of the recovery. `ESHUTDOWN` once the
+    /// target stops.
+    pub async fn admitted(&self, op: Op, replay: bool) -> Result<(), Errno> {
+        let always = replay || Recovery::always(op);
         let mut phase = self.phase.subscribe();
         let seen = phase.wait_for(|p| always || *p != Phase::Recovering).await.map(|p| *p);
         match seen {

@@ -1,14 +1,15 @@
 //! One client's session with one target, over any number of connections.
 
 use super::slots::{Arrival, Slot};
-use super::{ClientId, Incoming, Outgoing, StoredReply};
+use super::{ClientId, Incoming, Outgoing, STATUS_UNFINISHED, StoredReply};
 use crate::link::Link;
 use bytes::Bytes;
-use model::Errno;
+use model::{Errno, Timestamp};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use wire::msg::connect::SLOT_NONE;
 use wire::msg::notify::Notify;
+use wire::replay::{EXTRA_WALL, encode_wall};
 use wire::{Frame, FrameKind, Header, ReplyContext};
 use world::{Instant, sync};
 
@@ -22,22 +23,26 @@ pub(crate) struct Kept {
     body: Bytes,
     bulk: Bytes,
     transno: u64,
+    /// The server's clock when a modifying request was executed.
+    wall: Timestamp,
 }
 
 impl From<StoredReply> for Kept {
     fn from(r: StoredReply) -> Kept {
-        Kept { status: r.status, body: Bytes::from(r.body), bulk: Bytes::new(), transno: r.transno }
+        // Durable, as it was read back: nobody will ask for it to be done again.
+        let wall = Timestamp::ZERO;
+        Kept { status: r.status, body: Bytes::from(r.body), bulk: Bytes::new(), transno: r.transno, wall }
     }
 }
 
 impl Kept {
-    pub fn of(o: Outgoing) -> Kept {
+    pub fn of(o: Outgoing, wall: Timestamp) -> Kept {
         let status = match o.status {
             Ok(()) => 0,
             Err(e) => u16::try_from(e.0).unwrap_or(Errno::EIO.0 as u16),
         };
         assert!(status == 0 || o.body.is_empty(), "an error reply has no body");
-        Kept { status, body: Bytes::from(o.body), bulk: o.bulk, transno: o.transno }
+        Kept { status, body: Bytes::from(o.body), bulk: o.bulk, transno: o.transno, wall }
     }
 
     /// Whether a resent request must find this reply, or may cheaply do so.
@@ -123,15 +128,28 @@ impl Session {
         let replies: Vec<_> = (0..model::limits::SLOTS_PER_SESSION).map(stored).collect();
         let mut g = self.lock();
         for (slot, r) in g.slots.iter_mut().zip(replies) {
-            if let Some(r) = r {
-                *slot = Slot::restored(r.xid, Kept::from(r));
-            }
+            *slot = match r {
+                Some(r) if r.status == STATUS_UNFINISHED => Slot::begun(r.xid),
+                Some(r) => Slot::restored(r.xid, Kept::from(r)),
+                None => continue,
+            };
         }
     }
 
-    /// A new connection takes the session over; the old one is closed, its frames count no more.
-    /// Returns whether the client must be told that it is new. False as error: the session is ending.
-    pub fn take_over(&self, link: Link, hello: &Hello, now: Instant) -> Result<bool, ()> {
+    /// A new connection takes the session over; the old one is closed, its frames count no more. `answer` makes the
+    /// first frame, of whether the client must be told that it is new and of the highest xid in its slots.
+    /// Returns whether it was. False as error: the session is ending.
+    ///
+    /// Behind the answer go the remembered replies that are not durable yet: what was answered after them may rely on
+    /// them, so the client must not have that and lack them (it would send again in the wrong order).
+    pub fn take_over(
+        &self,
+        link: Link,
+        hello: &Hello,
+        now: Instant,
+        stamp: Stamp,
+        answer: impl FnOnce(bool, u64) -> Frame,
+    ) -> Result<bool, ()> {
         let (old, new) = {
             let mut g = self.lock();
             if g.leaving {
@@ -146,17 +164,24 @@ impl Session {
                 g.new_since = Some(hello.number);
             }
             let new = g.new_since.is_some_and(|n| hello.last_session < n);
+            link.post(answer(new, g.slots.iter().map(Slot::newest).max().unwrap_or(0)));
+            let mut again: Vec<(u64, u16, u64, Kept)> = Vec::new();
+            for (i, s) in g.slots.iter().enumerate() {
+                if let Some((xid, k)) = s.answered().filter(|(_, k)| k.transno > stamp.last_committed) {
+                    again.push((k.transno, i as u16, xid, k.clone()));
+                }
+            }
+            again.sort_unstable_by_key(|(transno, ..)| *transno);
+            for (_, slot, xid, kept) in again {
+                // The client knows from slot and xid what it is the answer to.
+                link.post(self.frame(hello.number, hello.granted, slot, xid, 0, &kept, stamp));
+            }
             (g.link.replace(link), new)
         };
         if let Some(l) = old {
             l.close();
         }
         Ok(new)
-    }
-
-    /// The highest xid in any slot.
-    pub fn last_xid(&self) -> u64 {
-        self.lock().slots.iter().map(Slot::newest).max().unwrap_or(0)
     }
 
     /// A sign of life outside a frame of the session (a new hello). False if the session is ending.
@@ -183,12 +208,15 @@ impl Session {
             if g.number != number || g.leaving {
                 return Step::Hangup;
             }
-            match g.slots[usize::from(slot)].arrive(xid, req) {
+            let replay = req.replay.is_some();
+            match g.slots[usize::from(slot)].arrive_or_replay(xid, req, replay) {
                 Arrival::Execute(r) => {
                     g.running += 1;
                     return Step::Execute(r);
                 }
                 Arrival::Answered(k) => k,
+                // A later request of the slot is durable, so this one is.
+                Arrival::Stale if replay => Kept::of(Outgoing::ok(&(), 0), Timestamp::ZERO),
                 Arrival::Waits | Arrival::InProgress | Arrival::Stale => return Step::Nothing,
             }
         };
@@ -224,8 +252,25 @@ impl Session {
             let Some(link) = g.link.clone() else { return };
             (link, g.number, g.granted)
         };
-        let context =
+        link.post(self.frame(number, granted, slot, xid, op, kept, stamp));
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn frame(
+        &self,
+        number: u64,
+        granted: u16,
+        slot: u16,
+        xid: u64,
+        op: u16,
+        kept: &Kept,
+        stamp: Stamp,
+    ) -> Frame {
+        let mut context =
             ReplyContext { last_committed: stamp.last_committed, credits: granted, extra: Vec::new() };
+        if kept.transno > stamp.last_committed {
+            context.extra.push((EXTRA_WALL, encode_wall(kept.wall)));
+        }
         let mut body = postcard::to_stdvec(&context).expect("plain data encodes");
         let mut h = Header::new(FrameKind::Reply);
         (h.target, h.epoch, h.session) = (stamp.target, stamp.epoch, number);
@@ -246,12 +291,12 @@ impl Session {
         } else {
             body.extend_from_slice(&kept.body);
         }
-        link.post(Frame::new(h, body, bulk));
+        Frame::new(h, body, bulk)
     }
 
     /// Answers a ping, which has no slot.
     pub fn pong(&self, xid: u64, op: u16, stamp: Stamp) {
-        let kept = Kept { status: 0, body: Bytes::new(), bulk: Bytes::new(), transno: 0 };
+        let kept = Kept::of(Outgoing { body: Vec::new(), ..Outgoing::ok(&(), 0) }, Timestamp::ZERO);
         self.reply(SLOT_NONE, xid, op, &kept, stamp);
     }
 

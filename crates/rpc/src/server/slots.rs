@@ -39,6 +39,25 @@ impl<R, P: Clone> Slot<R, P> {
         Slot { newest: xid, running: None, waiting: None, reply: Some(reply) }
     }
 
+    /// A slot whose newest request was begun and not ended before a restart: it goes on when it comes again.
+    pub fn begun(xid: u64) -> Slot<R, P> {
+        Slot { newest: xid, ..Slot::default() }
+    }
+
+    /// The newest request's reply, if it is remembered.
+    pub fn answered(&self) -> Option<(u64, &P)> {
+        self.reply.as_ref().map(|r| (self.newest, r))
+    }
+
+    /// As [`Slot::arrive`]; a replayed request that is older than the newest was done, and survived.
+    pub fn arrive_or_replay(&mut self, xid: u64, req: R, replay: bool) -> Arrival<R, P> {
+        if replay && planted::on(Bug::ReplayedTwice) && self.running.is_none() {
+            (self.newest, self.running, self.reply) = (xid, Some(xid), None);
+            return Arrival::Execute(req);
+        }
+        self.arrive(xid, req)
+    }
+
     /// The newest xid seen, 0 for none.
     pub fn newest(&self) -> u64 {
         self.newest

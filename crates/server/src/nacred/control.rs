@@ -3,8 +3,8 @@
 use super::Node;
 use super::target::Role;
 use admin::local::{DaemonReply, DaemonRequest, DaemonStatus, DaemonTarget};
-use model::Errno;
 use model::param::{ParamDecl, ParamInfo, glob_match};
+use model::{Errno, Timestamp};
 use rpc::{ClientId, Incoming, Service};
 use std::io;
 use std::sync::Arc;
@@ -126,6 +126,8 @@ impl Node {
             slot: 0,
             xid: 0,
             resent: false,
+            wall: Timestamp::ZERO,
+            replay: None,
             ctx: RequestContext::default(),
             body: postcard::to_stdvec(&msg).expect("plain data encodes").into(),
             bulk: Default::default(),

@@ -1,0 +1,40 @@
+//! Whether a request that was done again after a restart came to what it came to the first time.
+
+use crate::dispatch::decode;
+use model::Fid;
+use std::collections::BTreeMap;
+use wire::Op;
+use wire::msg::create::CreateReply;
+use wire::msg::lookup::Entry;
+use wire::msg::unlink::Changed;
+
+/// Leases were granted for a moment that is over.
+fn bare(e: Entry) -> Entry {
+    Entry { grant: None, dir_grant: None, ..e }
+}
+
+/// A file without names is gone, or will be when recovery is over.
+fn named(c: Changed) -> BTreeMap<Fid, Option<Entry>> {
+    let gone = c.gone.into_iter().map(|f| (f, None));
+    let there = c.entries.into_iter().map(|e| (e.attr.fid, (e.attr.nlink > 0).then(|| bare(e))));
+    there.chain(gone).collect()
+}
+
+/// Whether two replies of one message say the same.
+pub fn same(op: Op, first: &[u8], now: &[u8]) -> bool {
+    match op {
+        Op::Create => {
+            let of = |b| decode::<CreateReply>(b).map(|r| (r.created, bare(r.entry)));
+            matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
+        }
+        Op::Mkdir | Op::Mknod | Op::Symlink | Op::Link | Op::Setattr | Op::Setlayout | Op::Open => {
+            let of = |b| decode::<Entry>(b).map(bare);
+            matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
+        }
+        Op::Unlink | Op::Rmdir | Op::Rename => {
+            let of = |b| decode::<Changed>(b).map(named);
+            matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
+        }
+        _ => first == now,
+    }
+}

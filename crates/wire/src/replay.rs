@@ -1,0 +1,81 @@
+//! The tail of a replayed request: what the server made of it the first time, so that it makes the same of it again.
+//!
+//! `message ++ postcard(Tail) ++ length of that, u32 little-endian`. The choices of a server (layouts, offsets of
+//! appends) are in its reply; its clock is said beside it.
+
+use crate::CodecError;
+use bytes::Bytes;
+use model::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// [`crate::ReplyContext::extra`] of a modifying reply: the server's wall clock when it executed the request, i64
+/// seconds and u32 nanoseconds, little-endian.
+pub const EXTRA_WALL: u16 = 1;
+
+/// What a replayed request carries.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Tail {
+    /// The server's wall clock at the first execution.
+    pub wall: Timestamp,
+    /// The reply message, without its context; empty if it would not fit.
+    pub reply: Vec<u8>,
+}
+
+/// Appends a tail to an encoded request.
+pub fn append(body: &[u8], tail: &Tail) -> Vec<u8> {
+    let t = postcard::to_stdvec(tail).expect("plain data encodes");
+    let mut v = Vec::with_capacity(body.len() + t.len() + 4);
+    v.extend_from_slice(body);
+    v.extend_from_slice(&t);
+    v.extend_from_slice(&u32::try_from(t.len()).expect("bounded by the frame").to_le_bytes());
+    v
+}
+
+fn malformed() -> CodecError {
+    CodecError::Body { what: "replay tail", why: "it is cut short".into() }
+}
+
+/// Takes the tail off a request's body.
+pub fn split(body: &Bytes) -> Result<(Bytes, Tail), CodecError> {
+    let at = body.len().checked_sub(4).ok_or_else(malformed)?;
+    let len: [u8; 4] = body[at..].try_into().expect("four bytes");
+    let start = at.checked_sub(u32::from_le_bytes(len) as usize).ok_or_else(malformed)?;
+    let tail = postcard::from_bytes(&body[start..at]).map_err(|_| malformed())?;
+    Ok((body.slice(..start), tail))
+}
+
+/// The value of [`EXTRA_WALL`].
+pub fn encode_wall(t: Timestamp) -> Vec<u8> {
+    let mut v = t.sec.to_le_bytes().to_vec();
+    v.extend_from_slice(&t.nsec.to_le_bytes());
+    v
+}
+
+/// What a reply says of the server's clock; zero if it says nothing.
+pub fn wall_of(extra: &[(u16, Vec<u8>)]) -> Timestamp {
+    let Some((_, v)) = extra.iter().find(|(t, v)| *t == EXTRA_WALL && v.len() == 12) else {
+        return Timestamp::ZERO;
+    };
+    let sec = i64::from_le_bytes(v[..8].try_into().expect("eight bytes"));
+    Timestamp { sec, nsec: u32::from_le_bytes(v[8..].try_into().expect("four bytes")).min(999_999_999) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tails_come_off_as_they_were_put_on() {
+        let tail = Tail { wall: Timestamp { sec: -5, nsec: 7 }, reply: vec![1, 2, 3] };
+        let whole = Bytes::from(append(b"message", &tail));
+        let (body, back) = split(&whole).unwrap();
+        assert_eq!((&body[..], back), (&b"message"[..], tail.clone()));
+        for cut in 0..whole.len() {
+            let _ = split(&whole.slice(..cut));
+        }
+        assert!(split(&Bytes::from_static(b"\xff\xff\xff\xff")).is_err());
+        let extra = [(EXTRA_WALL, encode_wall(tail.wall))];
+        assert_eq!(wall_of(&extra), tail.wall);
+        assert_eq!(wall_of(&[(EXTRA_WALL, vec![1])]), Timestamp::ZERO);
+    }
+}
