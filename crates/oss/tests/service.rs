@@ -341,6 +341,11 @@ fn times_are_later_than_the_inode_and_clamped() {
     assert!(r.attr.ctime > later);
     let kept = bed.call(&up, 3, &Truncate { keep_times: true, ..truncate(0) }).unwrap();
     assert_eq!((kept.mtime, kept.ctime), (r.attr.mtime, r.attr.ctime));
+    // Cut again it is no change: done again by its client, after a change of another's, it could become one.
+    let again = Truncate { keep_times: true, ..truncate(0) };
+    let out = bed.send(&up, request(0, 4, &again, Bytes::new()));
+    assert_eq!((out.status, out.transno), (Ok(()), 0));
+    assert_eq!(out.body, postcard::to_stdvec(&kept).unwrap());
 }
 
 #[test]

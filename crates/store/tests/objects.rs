@@ -340,6 +340,37 @@ fn destroyed_objects_are_stale_and_their_space_is_free() {
     });
 }
 
+/// Bytes behind the new end belong to the old record until the cut is committed: a crash brings both back.
+#[test]
+fn nothing_is_appended_over_what_an_uncommitted_cut_took_away() {
+    let bed = Bed::new();
+    format(&bed.world);
+    let o = open(&bed.world, 1);
+    bed.rt.block_on(async {
+        let whole = Op::Write { n: 1, off: None, data: vec![7; 25_578] };
+        let lsn = perform(&o, &whole, 1).await;
+        o.db.durable(lsn).await.unwrap();
+        bed.disk.record();
+        perform(&o, &Op::Truncate { n: 1, size: 4479 }, 2).await;
+        let lsn = perform(&o, &Op::Write { n: 1, off: None, data: vec![9; 110] }, 3).await;
+        o.db.durable(lsn).await.unwrap();
+    });
+    drop(o);
+    let mut rng = Rng::new(1);
+    let (mut sizes, images) = (Vec::new(), bed.disk.images());
+    for image in images.iter().flat_map(|i| std::iter::repeat_n(i, 8)) {
+        let disk = image.disk();
+        disk.crash_with(CrashMode::Random, &mut rng);
+        let o = open(&bed.world_on(&disk), 2);
+        let got = bed.rt.block_on(content(&o, 1));
+        let old = got.len().min(if got.len() == 25_578 { got.len() } else { 4479 });
+        assert!(got[..old].iter().all(|b| *b == 7) && got[old..].iter().all(|b| *b == 9), "{}", image.what);
+        sizes.push(got.len());
+    }
+    assert!(sizes.contains(&25_578) && sizes.contains(&4589), "before and after were met");
+    assert!(sizes.iter().all(|s| [25_578, 4479, 4589].contains(s)), "{sizes:?}");
+}
+
 #[test]
 fn sparse_and_impossible_sizes() {
     let bed = Bed::new();

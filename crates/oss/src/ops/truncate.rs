@@ -16,5 +16,10 @@ pub async fn run(cx: &Cx, m: Truncate) -> Result<Done, Errno> {
         .truncate(m.object, m.size, cx.meta(m.file, time), finish)
         .await
         .map_err(|e| e.errno())?;
+    if lsn == 0 {
+        // It only shows what is there.
+        let (_, newest) = cx.ost.objects.attr(m.object).map_err(|e| e.errno())?;
+        return Ok(Done::looked(&attr, cx.seen(newest)));
+    }
     Ok(Done::changed(&cx.same_attr(attr), lsn))
 }

@@ -41,6 +41,9 @@ pub(super) struct Change {
 pub(super) struct After {
     pub free: Vec<Place>,
     pub cut: Option<(ObjectId, u64)>,
+    /// It became shorter within its slot: until that is committed the bytes behind its end belong to a record that a
+    /// crash brings back, checksums and all, so nothing may be appended.
+    pub shorter: bool,
     /// fallocate(2) that makes zeros: mode, offset, length.
     pub zero: Option<(ObjectId, u32, u64, u64)>,
     pub unlink: Vec<ObjectId>,
@@ -57,7 +60,11 @@ impl After {
 
     /// Whether the object stays locked until it is done.
     fn holds(&self) -> bool {
-        self.cut.is_some() || self.zero.is_some() || !self.unlink.is_empty() || self.stale.is_some()
+        self.cut.is_some()
+            || self.shorter
+            || self.zero.is_some()
+            || !self.unlink.is_empty()
+            || self.stale.is_some()
     }
 }
 
@@ -289,18 +296,12 @@ impl Objects {
         }
     }
 
-    /// Only the caller's part: nothing about the object changed.
-    pub(super) fn submit_nothing(
-        &self,
-        c: &Change,
-        at: u64,
-        finish: FinishTxn,
-    ) -> Result<Done<ObjectAttr>, StoreError> {
+    /// Nothing about the object changed: then there is no transaction either (0). One that says nothing of the object
+    /// would leave no trace on which the changes of others depend; done again after theirs, it might change something.
+    pub(super) fn unchanged(&self, c: &Change) -> Done<ObjectAttr> {
         let mut rec = c.old.clone();
         self.refresh_blocks(c.id, &mut rec);
-        let mut txn = Txn::new();
-        finish(&mut txn, at, &rec.attr);
-        Ok((rec.attr, self.db.submit(txn)?, After::default()))
+        (rec.attr, 0, After::default())
     }
 
     /// Takes back what a failed change prepared. The object's old state is untouched but for the bytes in

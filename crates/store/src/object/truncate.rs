@@ -19,7 +19,8 @@ fn outgrows(rec: &ObjectRecord, size: u64) -> bool {
 }
 
 impl Objects {
-    /// New size; bytes that come into being read as zeros. `EFBIG`: over what the host's files carry.
+    /// New size; bytes that come into being read as zeros. The transaction is 0 if nothing had to be changed: `finish`
+    /// is not called then. `EFBIG`: over what the host's files carry.
     pub fn truncate(
         self: &Arc<Self>,
         id: ObjectId,
@@ -48,7 +49,7 @@ impl Objects {
         finish: FinishTxn,
     ) -> Result<Done<ObjectAttr>, StoreError> {
         if size == c.size() && meta.time.is_none() {
-            return self.submit_nothing(&c, 0, finish);
+            return Ok(self.unchanged(&c));
         }
         if size < c.size() {
             self.sums_of_cut(&mut c, size)?;
@@ -87,6 +88,7 @@ impl Objects {
                     let zeros = vec![0; usize::try_from(size - old).expect("within a slot")];
                     self.write_slot(c, p, old, zeros.into())?;
                 }
+                c.after.shorter = size < old;
                 Ok(Location::Packed(p))
             }
             Location::Own => {

@@ -118,9 +118,7 @@ impl Objects {
         w: Write,
     ) -> Result<Done<ObjectAttr>, StoreError> {
         let Write { off, data, crcs, meta, finish } = w;
-        if data.is_empty() {
-            return self.submit_nothing(&c, off, finish);
-        }
+        assert!(!data.is_empty(), "a write has bytes");
         c.names_owner = true;
         let end = off + data.len() as u64;
         if end > c.size() || c.is_sparse() {
