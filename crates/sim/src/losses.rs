@@ -218,6 +218,11 @@ impl Tail {
         self.fids.insert(node, fid);
     }
 
+    /// Files that operations made and that this state does not have.
+    pub fn made_without<'a>(&'a self, t: &'a Tree) -> impl Iterator<Item = Fid> + 'a {
+        self.fids.iter().filter(|(id, _)| t.get(**id).is_none()).map(|(_, fid)| *fid)
+    }
+
     /// Forgets what is durable by now.
     pub fn compact(&mut self, c: &Cluster) {
         let n = self.ops.iter().take_while(|a| a.settled(c)).count();

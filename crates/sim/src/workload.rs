@@ -228,6 +228,9 @@ impl Actor {
             let Some(t) = self.explain(op, &got).await? else { return Err(e) };
             before = t.clone();
             self.adopt(t);
+            if op.nodes().iter().any(|n| self.tree.get(*n).is_none()) {
+                return Ok(());
+            }
             want = self.tree.apply(op);
         }
         let node = match (&want, op) {
@@ -314,7 +317,9 @@ impl Actor {
         let fits = |mut t: Tree| {
             let before = t.clone();
             if !op.nodes().iter().all(|n| t.get(*n).is_some()) {
-                return None;
+                // What it was to work on went with its dead maker, and that is what it says.
+                let says = matches!(got, Err(Errno::ENOENT | Errno::ESTALE));
+                return (says && exec::match_tree(&mut t, &snap).is_ok()).then_some(before);
             }
             let want = t.apply(op);
             (exec::compare(&want, got).is_ok() && exec::match_tree(&mut t, &snap).is_ok()).then_some(before)
@@ -332,7 +337,8 @@ impl Actor {
     /// The state that turned out to be.
     fn adopt(&mut self, t: Tree) {
         let gone = self.tree.iter().filter(|(id, _)| t.get(*id).is_none()).filter_map(|(_, n)| n.fid);
-        let gone: Vec<Fid> = gone.collect();
+        // Made and removed again, both lost: what was written meanwhile is still there.
+        let gone: Vec<Fid> = gone.chain(self.tail.made_without(&t)).collect();
         if !gone.is_empty() {
             self.run.cluster.sim.count("lost_creation");
         }
