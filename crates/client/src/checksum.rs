@@ -9,10 +9,10 @@ use model::{Errno, Fid};
 use rpc::Response;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
-use wire::RequestContext;
 use wire::checksum::ChecksumType;
 use wire::msg::read::{Read, ReadReply};
 use wire::msg::write::{Write, WriteReply};
+use wire::{Message, RequestContext};
 
 /// How often a request whose data arrived damaged is sent again.
 const RESENDS_MAX: u32 = 5;
@@ -79,7 +79,7 @@ impl Fs {
         m.checksum = ost.checksums.used();
         m.block_crcs = m.checksum.of_write(if m.append { 0 } else { m.offset }, &data);
         for again in 0.. {
-            match ost.call_bulk(ctx.clone(), m.clone(), data.clone()).await {
+            match data_call(ost, m.lock, ctx.clone(), m.clone(), data.clone()).await {
                 Err(Errno::EBADMSG) => self.damaged_on_the_way(ost, "write", m.file, m.offset, again)?,
                 other => {
                     if matches!(other, Err(Errno::EIO)) {
@@ -102,7 +102,8 @@ impl Fs {
     ) -> R<Response<ReadReply>> {
         m.checksum = ost.checksums.used();
         for again in 0.. {
-            let r = ost.call_bulk(ctx.clone(), m.clone(), Bytes::new()).await.inspect_err(|e| {
+            let sent = data_call(ost, m.lock, ctx.clone(), m.clone(), Bytes::new()).await;
+            let r = sent.inspect_err(|e| {
                 if *e == Errno::EIO {
                     self.io_error(ost, "read", fid, m.offset, m.len as usize);
                 }
@@ -137,4 +138,15 @@ impl Fs {
             ost.id
         );
     }
+}
+
+/// Under a lock of this mount's a request never waits for locks, and its sender has a turn of its own.
+async fn data_call<M: Message>(
+    ost: &Target,
+    lock: u64,
+    ctx: RequestContext,
+    m: M,
+    data: Bytes,
+) -> R<Response<M::Reply>> {
+    if lock == 0 { ost.call_bulk(ctx, m, data).await } else { ost.call_now(ctx, m, data).await }
 }

@@ -1,5 +1,6 @@
 //! The mounted file system itself: what all operations share.
 
+use crate::data::Data;
 use crate::fids::Fids;
 use crate::locate::Locate;
 use crate::locks::Rollbacks;
@@ -51,6 +52,7 @@ pub struct Fs {
     pub(crate) lost: AtomicU64,
     /// Changes of directories are durable when they return.
     dirsync: AtomicBool,
+    pub(crate) data: Data,
     read_only: AtomicBool,
     closed: AtomicBool,
     next_trace: AtomicU64,
@@ -77,6 +79,7 @@ impl Fs {
             stats: Stats::new(world.wall()),
             lost: AtomicU64::new(0),
             dirsync: AtomicBool::new(false),
+            data: Data::new(first),
             read_only: AtomicBool::new(read_only),
             closed: AtomicBool::new(false),
             next_trace: AtomicU64::new(world.random_u64()),

@@ -7,6 +7,7 @@
 
 mod checksum;
 pub mod control;
+mod data;
 mod detach;
 mod fids;
 mod fs;

@@ -239,22 +239,42 @@ impl Fs {
             opens: c.to_vec(),
             locks: Vec::new(),
             last: false,
+            extents: Vec::new(),
         });
         let locks = locks.chunks(RECLAIM_BATCH).map(|c| Reclaim {
             opens: Vec::new(),
             locks: c.to_vec(),
             last: false,
+            extents: Vec::new(),
         });
         let mut all: Vec<Reclaim> = opens.chain(locks).collect();
         match all.last_mut() {
             Some(r) => r.last = true,
-            None => all.push(Reclaim { opens: Vec::new(), locks: Vec::new(), last: true }),
+            None => {
+                all.push(Reclaim { opens: Vec::new(), locks: Vec::new(), last: true, extents: Vec::new() })
+            }
         }
         all
     }
 
+    /// What a restarted OST is told.
+    pub(crate) fn reclaim_of_ost(&self, ost: u16) -> Vec<Reclaim> {
+        let held = self.reclaim_extents(ost);
+        tracing::info!("OST{ost:04x} recovers: {} locks are reclaimed", held.len());
+        let piece = |c: &[wire::msg::extent::ExtentSpec]| Reclaim {
+            opens: Vec::new(),
+            locks: Vec::new(),
+            last: false,
+            extents: c.to_vec(),
+        };
+        held.chunks(RECLAIM_BATCH).map(piece).collect()
+    }
+
     /// What could not be had back. A lost handle makes its operations fail by itself.
     pub(crate) fn reclaim_lost(&self, target: TargetId, lost: &ReclaimReply) {
+        if target.kind == model::TargetKind::Ost {
+            return self.extents_lost(target.index, &lost.lost_locks);
+        }
         for handle in &lost.lost_opens {
             tracing::warn!("{target}: open file with handle {handle:#x} is gone");
         }

@@ -253,6 +253,7 @@ mod tests {
             offset: 1 << 20,
             len: 1 << 20,
             checksum: wire::checksum::ChecksumType::None,
+            lock: 0,
         };
         let t0 = Instant::default();
         let a = m.begin(&read, 0, false, t0);

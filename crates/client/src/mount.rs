@@ -159,6 +159,7 @@ impl Fs {
         if !self.close_mount() {
             return;
         }
+        self.flush_all().await;
         let mut all = self.targets.all();
         all.extend(self.mgs.get().cloned());
         let byes = all.iter().map(|t| t.import.disconnect()).collect();

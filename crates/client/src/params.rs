@@ -229,6 +229,62 @@ pub(crate) const TABLE: &[Param] = &[
     mount(Ldlm, shown("lock_count", "Files on which this mount has a lease."), |fs| {
         fs.meta.lease_count().to_string()
     }),
+    mount_rw(
+        Llite,
+        number(
+            "max_cached_mb",
+            (64, 1 << 20),
+            "MiB",
+            "1024",
+            "Bytes of files kept in memory, read and written; half of it may be unwritten.",
+        ),
+        |fs| mb(&fs.data.max_cached),
+        |fs, v| {
+            set_mb(&fs.data.max_cached, &v);
+            fs.data_resized();
+            Ok(())
+        },
+    ),
+    mount_rw(
+        Llite,
+        number("max_read_ahead_mb", (0, 1 << 20), "MiB", "256", "Bytes being read ahead at a time; 0: none."),
+        |fs| mb(&fs.data.max_read_ahead),
+        |fs, v| {
+            set_mb(&fs.data.max_read_ahead, &v);
+            Ok(())
+        },
+    ),
+    mount_rw(
+        Llite,
+        number(
+            "max_read_ahead_per_file_mb",
+            (0, 1 << 20),
+            "MiB",
+            "32",
+            "Largest window of read-ahead in one file; 0: none.",
+        ),
+        |fs| mb(&fs.data.max_read_ahead_per_file),
+        |fs, v| {
+            set_mb(&fs.data.max_read_ahead_per_file, &v);
+            Ok(())
+        },
+    ),
+    mount_rw(
+        Llite,
+        ParamDecl::text(
+            "write_errors",
+            "",
+            "Writes that failed after write(2) had returned: when, file, object, bytes, why. Writing anything clears it.",
+        ),
+        |fs| fs.data.errors.text(),
+        |fs, _| {
+            fs.data.errors.clear();
+            Ok(())
+        },
+    ),
+    mount(Llite, shown("used_mb", "Bytes of files kept in memory: read, unwritten."), |fs| {
+        format!("clean: {}\nunwritten: {}", mb(&fs.data.clean), mb(&fs.data.unwritten))
+    }),
     mount(Llite, shown("open_files", "Files that are open on this mount."), |fs| {
         fs.opens.records().len().to_string()
     }),
@@ -281,6 +337,7 @@ pub(crate) const TABLE: &[Param] = &[
         |_, t| t.turns.limit().to_string(),
         |fs, t, v| {
             t.turns.set_limit(v.number as usize, &fs.world);
+            t.data.set_turns(v.number as usize, &fs.world);
             Ok(())
         },
     ),
@@ -339,6 +396,30 @@ pub(crate) const TABLE: &[Param] = &[
             "Requests sent again because their data changed on the way.",
         ),
         |_, t| t.checksums.errors.load(Relaxed).to_string(),
+    ),
+    target_rw(
+        Osc,
+        number(
+            "max_dirty_mb",
+            (1, 1 << 16),
+            "MiB",
+            "256",
+            "Bytes for this target that may be kept unwritten.",
+        ),
+        |_, t| mb(&t.data.max_dirty),
+        |_, t, v| {
+            set_mb(&t.data.max_dirty, &v);
+            t.data.drained.notify_waiters();
+            Ok(())
+        },
+    ),
+    target(Osc, shown("cur_dirty_bytes", "Bytes for this target that are not written yet."), |_, t| {
+        t.data.unwritten.load(Relaxed).to_string()
+    }),
+    target(
+        Osc,
+        shown("cur_grant_bytes", "Bytes that this target has promised room for and that are not used yet."),
+        |_, t| t.data.left().to_string(),
     ),
     target_rw(
         Osc,
@@ -595,6 +676,14 @@ impl Fs {
             }
         }
     }
+}
+
+fn mb(bytes: &AtomicU64) -> String {
+    (bytes.load(Relaxed) >> 20).to_string()
+}
+
+fn set_mb(bytes: &AtomicU64, v: &ParamValue<'_>) {
+    bytes.store(v.number << 20, Relaxed);
 }
 
 /// `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`.

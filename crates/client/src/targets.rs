@@ -1,6 +1,7 @@
 //! The sessions of a mount: one import for each target of the target map, kept up to date with it.
 
 use crate::checksum::Checksums;
+use crate::data::{OstSpace, UNLOCKED_RPCS_MAX};
 use crate::meter::Meter;
 use crate::{Fs, R, TargetState};
 use bytes::Bytes;
@@ -79,6 +80,8 @@ pub(crate) struct Target {
     pub mod_turns: Turns,
     pub meter: Meter,
     world: World,
+    /// Of an OST: turns of requests that may wait for locks there.
+    unlocked: sync::Semaphore,
     /// Bytes of data in one message.
     bulk_bytes: AtomicUsize,
     active: AtomicBool,
@@ -89,6 +92,8 @@ pub(crate) struct Target {
     /// Told each time the session is up again.
     pub up: sync::Notify,
     pub checksums: Checksums,
+    /// Of an OST: what this mount keeps for it.
+    pub data: OstSpace,
 }
 
 impl Target {
@@ -110,7 +115,24 @@ impl Target {
             true => Some(self.mod_turns.take().await?),
             false => None,
         };
+        let _unlocked = match self.id.kind {
+            TargetKind::Ost => Some(self.unlocked.acquire().await.map_err(|_| Errno::ESHUTDOWN)?),
+            _ => None,
+        };
         let _turn = self.turns.take().await?;
+        self.call_now(ctx, msg, bulk).await
+    }
+
+    /// As [`Target::call_bulk`] for requests that never wait for locks: past the turns of those that may. Whoever
+    /// sends data has one of [`OstSpace::turns`].
+    pub(crate) async fn call_now<M: Message>(
+        &self,
+        ctx: RequestContext,
+        msg: M,
+        bulk: Bytes,
+    ) -> R<Response<M::Reply>> {
+        let limited =
+            M::MODIFIES && self.id.kind == TargetKind::Mdt && !matches!(M::OP, Op::Close | Op::Cancel);
         let sent = self.meter.begin(&msg, bulk.len() as u64, limited, self.world.now());
         let r = self.import.call(ctx, msg, bulk).await;
         if let Ok(r) = &r {
@@ -207,8 +229,10 @@ impl ImportHooks for Hooks {
         if let Some(t) = fs.targets.get(self.target) {
             t.recoveries.fetch_add(1, Ordering::SeqCst);
         }
-        if self.target.kind != TargetKind::Mdt {
-            return Vec::new();
+        match self.target.kind {
+            TargetKind::Ost => return fs.reclaim_of_ost(self.target.index),
+            TargetKind::Mgt => return Vec::new(),
+            TargetKind::Mdt => {}
         }
         // Leases of the target's former life.
         if !model::planted::on(model::planted::Bug::CacheKeptOverRestart) {
@@ -234,6 +258,9 @@ impl ImportHooks for Hooks {
         match n {
             Notify::LockGranted { id, errno } => fs.lock_granted(id, errno),
             Notify::ConfigChanged { .. } => fs.config_changed.notify_one(),
+            Notify::BlockExtent { .. } | Notify::ExtentGranted { .. } | Notify::GlimpseExtent { .. } => {
+                fs.extent_notice(self.target, &n);
+            }
             Notify::Stopping => tracing::info!("{} is being stopped", self.target),
             Notify::Revoke { items } => fs.leases_revoked(self.target, &items),
         }
@@ -253,6 +280,7 @@ impl ImportHooks for Hooks {
                 tracing::error!("{} evicted this client: calls that were under way fail", self.target);
                 fs.fids.forget(self.target.index);
             }
+            ImportState::Evicted if self.target.kind == TargetKind::Ost => fs.data_evicted(self.target.index),
             _ => {}
         }
     }
@@ -280,12 +308,14 @@ impl Fs {
             mod_turns: Turns::new(RPCS_IN_FLIGHT_DEFAULT - 1),
             meter: Meter::new(id.kind, self.world.wall()),
             world: self.world.clone(),
+            unlocked: sync::Semaphore::new(UNLOCKED_RPCS_MAX),
             bulk_bytes: AtomicUsize::new(RPC_BULK_DEFAULT_BYTES),
             active: AtomicBool::new(true),
             nids: Mutex::new(nids),
             recoveries: AtomicUsize::new(0),
             up: sync::Notify::new(),
             checksums: Checksums::new(),
+            data: OstSpace::default(),
         })
     }
 

@@ -1,11 +1,12 @@
 //! Distributed locks, both ends, as stepped state machines without I/O.
 //!
 //! `table` is the server's: flock, POSIX byte ranges with deadlock detection, extents held for one
-//! operation. `client` is the bookkeeping of a mount: what it holds, what it waits for, what it must
+//! operation. `extent` is an object target's: ranges that clients cache. `client` is the bookkeeping of a mount: what it holds, what it waits for, what it must
 //! reclaim. `posix` holds the range arithmetic that both share. What the kinds promise is in
 //! `docs/semantics.md`.
 
 pub mod client;
+pub mod extent;
 pub mod ibits;
 mod posix;
 pub mod table;

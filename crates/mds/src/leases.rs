@@ -242,7 +242,7 @@ impl Mdt {
 
     /// A client gave leases back.
     pub(crate) fn cancelled(&self, client: ClientId, notice: Notice) {
-        let Notice::Cancelled { items } = notice;
+        let Notice::Cancelled { items } = notice else { return };
         let mut t = lock(&self.shared.leases.table);
         let mut some = false;
         for i in &items {

@@ -70,6 +70,16 @@ bugs! {
     SumOfPartForgotten = 80,
     /// Blocks are read without a look at their checksums.
     SumUnverified = 81,
+    /// An object server forgets to tell a holder that its extent lock is wanted.
+    LostBlockingCallback = 30,
+    /// An extent lock is granted wider than nobody else's.
+    GrantTooWide = 31,
+    /// A client gives an extent lock back before it wrote what it kept under it.
+    CancelBeforeFlush = 32,
+    /// A truncate forgets to cut what the client keeps.
+    DirtyKeptBehindTruncate = 33,
+    /// A client keeps what it read after it gave the lock back.
+    CacheKeptWithoutLock = 34,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

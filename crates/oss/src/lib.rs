@@ -6,6 +6,7 @@
 
 mod brw;
 mod clients;
+mod locks;
 mod ops;
 mod params;
 pub mod scrub;

@@ -21,7 +21,8 @@ use store::object::Objects;
 use store::{Author, Db, StoreError, Txn};
 use wire::Op;
 use wire::msg::connect::{Connect, EXTRA_KEEPS_NOTHING, extra_number};
-use wire::msg::enqueue::LockSpec;
+use wire::msg::extent::ExtentSpec;
+use wire::msg::notify::Notice;
 use world::{BoxFuture, World, sync};
 
 /// Who a target is.
@@ -48,7 +49,8 @@ pub struct Ost {
     /// Itself, for work that goes on after a call.
     pub(crate) me: Weak<Ost>,
     pub(crate) recovery: Arc<Recovery>,
-    peers: Peers,
+    pub(crate) locks: crate::locks::Locks,
+    pub(crate) peers: Peers,
     cfg: OstConfig,
     /// Clients come and go one at a time.
     membership: sync::Mutex<()>,
@@ -82,6 +84,7 @@ impl Ost {
             exports: Exports::new(stats::COUNTERS),
             settings: Settings::default(),
             scrubber: Scrubber::open(world, &cfg.dir),
+            locks: crate::locks::Locks::default(),
             db,
             objects,
             peers,
@@ -102,9 +105,9 @@ impl Ost {
     }
 
     /// Takes locks back that a client had before this target's restart; returns the ids of those that others
-    /// hold by now. No locks are given out here yet: there are none to take back.
-    pub(crate) fn reclaim_locks(&self, _client: ClientId, locks: &[LockSpec]) -> Vec<u64> {
-        locks.iter().map(|l| l.id).collect()
+    /// hold by now.
+    pub(crate) fn reclaim_locks(&self, client: ClientId, locks: &[ExtentSpec]) -> Vec<u64> {
+        locks.iter().filter(|l| !self.reclaim_extent(client, l)).map(|l| l.id).collect()
     }
 
     /// Refuses new requests and waits for those at work. Remove the target from its [`rpc::Server`] before,
@@ -112,6 +115,7 @@ impl Ost {
     pub async fn stop(&self) {
         self.stopping.store(true, Relaxed);
         self.recovery.stop();
+        self.locks.stop();
         loop {
             let idle = self.idle.notified();
             if *self.running.lock().expect("no panic while held") == 0 {
@@ -242,7 +246,7 @@ impl Ost {
         }
     }
 
-    async fn admit(&self, c: Connect, peer: IpAddr) -> Result<ConnectOutcome, (Errno, String)> {
+    async fn admit(self: &Arc<Self>, c: Connect, peer: IpAddr) -> Result<ConnectOutcome, (Errno, String)> {
         let client = ClientId(c.client_uuid);
         let label = self.label();
         if c.fsname != self.cfg.fsname {
@@ -252,6 +256,7 @@ impl Ost {
         let _one_at_a_time = self.membership.lock().await;
         if self.clients.knows(client) {
             self.stats.add_named("reconnect", 1);
+            self.client_back(client);
             let recovering = self.recovery.connected(client);
             return Ok(ConnectOutcome { new_client: false, recovering });
         }
@@ -372,11 +377,26 @@ impl Service for Ost {
         })
     }
 
+    fn notice(&self, client: ClientId, n: Notice) {
+        let Some(me) = self.me.upgrade() else { return };
+        match n {
+            Notice::Released { locks } => me.released(client, &locks),
+            Notice::Kept { cookie, kept } => me.kept(client, cookie, kept),
+            Notice::Cancelled { .. } => {}
+        }
+    }
+
+    fn leaving(&self, client: ClientId) {
+        self.client_leaves(client);
+    }
+
     fn departed(self: Arc<Self>, client: ClientId, how: Departure) -> BoxFuture<()> {
         Box::pin(async move {
+            // Durably, before others get its locks: after a crash it must not come back and reclaim them.
             if let Err(e) = self.forget(client, how).await {
                 tracing::error!("{}: cannot forget a client that left: {e}", self.label());
             }
+            self.client_left(client);
         })
     }
 }

@@ -2,6 +2,8 @@
 //! back for it, and data that would eat into the reserve gets ENOSPC before anything is written.
 
 use model::Errno;
+use rpc::ClientId;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use world::{DiskSpace, Instant, World};
@@ -15,6 +17,9 @@ const OVERHEAD_BYTES: u64 = 16 << 10;
 /// A sample of the disk is used for so long, and for a sixteenth of the room it showed.
 const SAMPLE_AGE: Duration = Duration::from_secs(1);
 const SAMPLE_SHARE: u64 = 16;
+/// A client is promised at most this part of the room that is left, and never more than so many bytes.
+const PROMISE_SHARE: u64 = 8;
+const PROMISE_MAX_BYTES: u64 = 1 << 30;
 
 #[derive(Default)]
 struct State {
@@ -23,6 +28,14 @@ struct State {
     since: u64,
     /// Bytes admitted by operations that have not ended.
     in_flight: u64,
+    /// Bytes promised to clients for data that they keep ([`wire::msg::grant`]).
+    promised: BTreeMap<ClientId, u64>,
+}
+
+impl State {
+    fn promises(&self, except: Option<ClientId>) -> u64 {
+        self.promised.iter().filter(|(c, _)| Some(**c) != except).map(|(_, n)| n).sum()
+    }
 }
 
 pub struct Space {
@@ -71,6 +84,17 @@ impl Space {
     /// `ENOSPC` if the change would leave less than the reserve; changes that need no new blocks may use
     /// half of the reserve.
     pub fn admit(self: &Arc<Self>, need: Need, set_reserve: Option<u64>) -> Result<Admission, Errno> {
+        self.admit_for(need, set_reserve, None)
+    }
+
+    /// As [`Space::admit`]; data of a client that was promised the space uses up its promise, and gets at what is
+    /// promised to nobody. What is promised to others is never touched.
+    pub fn admit_for(
+        self: &Arc<Self>,
+        need: Need,
+        set_reserve: Option<u64>,
+        client: Option<ClientId>,
+    ) -> Result<Admission, Errno> {
         let (bytes, share) = match need {
             Need::Grow(n) => (n.saturating_add(OVERHEAD_BYTES), 1),
             Need::Overhead => (OVERHEAD_BYTES, 2),
@@ -85,12 +109,16 @@ impl Space {
             }
             if let Some((sample, at)) = s.sample {
                 let keep = Space::reserve(sample.total, set_reserve) / share;
-                let room = sample.available.saturating_sub(keep);
+                let others = if share == 1 { s.promises(client) } else { 0 };
+                let room = sample.available.saturating_sub(keep).saturating_sub(others);
                 let used = s.since.saturating_add(bytes);
                 let trusted = now.since(at) < SAMPLE_AGE && used <= room / SAMPLE_SHARE;
                 if used <= room && (trusted || attempt == 1) {
                     s.since = used;
                     s.in_flight += bytes;
+                    if let (Need::Grow(n), Some(p)) = (need, client.and_then(|c| s.promised.get_mut(&c))) {
+                        *p = p.saturating_sub(n);
+                    }
                     return Ok(Admission { space: self.clone(), bytes });
                 }
             }
@@ -100,6 +128,37 @@ impl Space {
             }
         }
         Err(Errno::ENOSPC)
+    }
+
+    /// Promises a client space: it says what it still has of earlier promises and what it wants altogether; returns
+    /// what it has from now on. All promises together never exceed the room there is.
+    pub fn promise(
+        &self,
+        client: ClientId,
+        have: u64,
+        want: u64,
+        set_reserve: Option<u64>,
+    ) -> Result<u64, Errno> {
+        let (now, sample) = (self.world.now(), self.now()?);
+        let mut s = self.lock();
+        s.sample = Some((sample, now));
+        s.since = s.in_flight;
+        let keep = Space::reserve(sample.total, set_reserve);
+        let others = s.promises(Some(client));
+        let room = sample.available.saturating_sub(keep).saturating_sub(s.since).saturating_sub(others);
+        let share = room / PROMISE_SHARE;
+        let promised = have.max(want.min(share)).min(room).min(PROMISE_MAX_BYTES);
+        if promised == 0 {
+            s.promised.remove(&client);
+        } else {
+            s.promised.insert(client, promised);
+        }
+        Ok(promised)
+    }
+
+    /// The client is gone, and its promise with it.
+    pub fn forget(&self, client: ClientId) {
+        self.lock().promised.remove(&client);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {

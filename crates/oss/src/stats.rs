@@ -22,6 +22,8 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("get_info", "usecs"),
     ("set_info", "usecs"),
     ("checksum_wire_errors", "reqs"),
+    ("ldlm_enqueue", "usecs"),
+    ("lock_callback", "reqs"),
 ];
 
 /// The counter of an operation's time; `None` for what is not counted.
@@ -39,6 +41,7 @@ pub fn counter_of(op: Op) -> Option<&'static str> {
         Op::GetParam => "get_info",
         Op::SetParam => "set_info",
         Op::Batch => "batch",
+        Op::Extent => "ldlm_enqueue",
         _ => return None,
     })
 }

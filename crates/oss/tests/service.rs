@@ -80,7 +80,7 @@ impl Bed {
     fn connect(&self, up: &Up, client: ClientId) -> bool {
         let outcome = self.wait(up.ost.clone().connect(hello(client, "demo"), PEER)).unwrap();
         if outcome.recovering {
-            let all = Reclaim { opens: Vec::new(), locks: Vec::new(), last: true };
+            let all = Reclaim { opens: Vec::new(), locks: Vec::new(), last: true, extents: Vec::new() };
             let reclaim = Incoming { client, ..request(0, 0, &all, Bytes::new()) };
             self.send(up, reclaim).status.unwrap();
         }
@@ -102,7 +102,7 @@ impl Bed {
     }
 
     fn read(&self, up: &Up) -> Vec<u8> {
-        let m = Read { object: object(1), offset: 0, len: 1 << 20, checksum: ChecksumType::None };
+        let m = Read { object: object(1), offset: 0, len: 1 << 20, checksum: ChecksumType::None, lock: 0 };
         let out = self.send(up, request(0, 0, &m, Bytes::new()));
         out.status.unwrap();
         let r: ReadReply = postcard::from_bytes(&out.body).unwrap();
@@ -156,6 +156,8 @@ fn write(off: Option<u64>) -> Write {
         inode_ctime: Timestamp::ZERO,
         block_crcs: Vec::new(),
         checksum: ChecksumType::None,
+        lock: 0,
+        granted: false,
     }
 }
 
@@ -166,6 +168,7 @@ fn truncate(size: u64) -> Truncate {
         file: object(1).origin,
         inode_ctime: Timestamp::ZERO,
         keep_times: false,
+        lock: 0,
     }
 }
 
@@ -206,7 +209,7 @@ fn bytes_come_back_and_attributes_follow() {
     // Space is given back after the answer.
     let settled = ObjectAttr { blocks: g.attrs[0].blocks, ..a };
     assert_eq!(g, GlimpseReply { attrs: vec![settled, ObjectAttr::default()] });
-    let s = bed.call(&up, 0, &Seek { object: object(1), offset: 0, whence: Whence::Hole }).unwrap();
+    let s = bed.call(&up, 0, &Seek { object: object(1), offset: 0, whence: Whence::Hole, lock: 0 }).unwrap();
     assert_eq!(s, SeekReply { offset: Some(10), object_size: 10 });
     bed.call(&up, 0, &Sync { object: None }).unwrap();
     assert_eq!(up.ost.counter("write_bytes"), (2, 100_005));
@@ -296,7 +299,7 @@ fn what_is_out_of_bounds_or_no_message_of_an_ost_is_refused() {
     assert_eq!(bed.write(&up, 1, Some(u64::MAX), b"four"), Err(Errno::EFBIG));
     assert_eq!(bed.call(&up, 1, &truncate(max + 1)), Err(Errno::EFBIG));
     assert_eq!(bed.write(&up, 1, Some(0), b""), Err(Errno::EPROTO));
-    let read = |offset, len| Read { object: object(1), offset, len, checksum: ChecksumType::Crc32c };
+    let read = |offset, len| Read { object: object(1), offset, len, checksum: ChecksumType::Crc32c, lock: 0 };
     assert_eq!(bed.call(&up, 0, &read(0, (16 << 20) + 1)).unwrap_err(), Errno::EMSGSIZE);
     assert_eq!(bed.call(&up, 0, &read(u64::MAX, 1)).unwrap_err(), Errno::EFBIG);
     let many = Glimpse { objects: vec![object(1); limits::OBJECTS_PER_RPC_MAX + 1] };
@@ -308,6 +311,7 @@ fn what_is_out_of_bounds_or_no_message_of_an_ost_is_refused() {
         len,
         file: object(1).origin,
         inode_ctime: Timestamp::ZERO,
+        lock: 0,
     };
     assert_eq!(bed.call(&up, 1, &fallocate(0, 0)), Err(Errno::EINVAL));
     assert_eq!(bed.call(&up, 1, &fallocate(0x40, 9)), Err(Errno::EOPNOTSUPP));
@@ -401,7 +405,7 @@ fn a_failed_flush_makes_the_target_read_only() {
         request(
             0,
             0,
-            &Read { object: object(1), offset: 0, len: 4, checksum: ChecksumType::Crc32c },
+            &Read { object: object(1), offset: 0, len: 4, checksum: ChecksumType::Crc32c, lock: 0 },
             Bytes::new(),
         ),
     );
@@ -515,7 +519,7 @@ fn data_that_changed_on_the_way_is_refused_and_sums_come_back_as_they_were_sent(
         let out = bed.send(&up, request(0, 2 * xid + 1, &m, Bytes::from(data.clone())));
         assert_eq!(out.status, Ok(()));
         for (off, len) in [(0, 1 << 20), (8192, 4096), (9000, 5000), (12_288, 5904)] {
-            let m = Read { object: object(1), offset: off, len, checksum: t };
+            let m = Read { object: object(1), offset: off, len, checksum: t, lock: 0 };
             let out = bed.send(&up, request(0, 0, &m, Bytes::new()));
             let r: ReadReply = postcard::from_bytes(&out.body).unwrap();
             assert_eq!(t.differs_in_read(off, &out.bulk, r.object_size, &r.block_crcs), None, "{t:?} {off}");

@@ -12,7 +12,7 @@ const NAMES: [&[u8]; 9] =
 const XATTRS: [&[u8]; 3] = [b"user.one", b"user.two", b"user.three"];
 /// How likely each kind is, in the order of [`pick_kind`].
 const WEIGHTS: [u32; 28] =
-    [14, 2, 7, 4, 2, 6, 9, 5, 10, 7, 3, 16, 7, 12, 6, 5, 4, 3, 4, 7, 6, 5, 2, 5, 3, 3, 2, 3];
+    [14, 2, 7, 4, 2, 6, 9, 5, 10, 7, 6, 16, 7, 12, 6, 5, 4, 3, 4, 7, 6, 5, 2, 5, 3, 3, 2, 3];
 
 /// Weights of the kinds of operations in one run.
 #[derive(Clone, Debug)]

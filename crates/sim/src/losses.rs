@@ -2,8 +2,10 @@
 //! nothing is lost while it lives. If it dies, and then a server loses power, a tail of its operations on that
 //! server may be gone: those that it did not know to be durable and that nobody else was shown.
 //!
+//! What `write` was answered is with the client first: bytes that were not fsynced may die with it, whatever the servers do.
+//!
 //! [`Witness`] is what is known of an answer's durability, [`Tail`] an actor's latest changes, from which the states
-//! are made that the files may be in afterwards.
+//! are made that the names may be in afterwards, [`Look`] what is accepted of files' bytes.
 
 use crate::cluster::Cluster;
 use crate::exec::{Snapshot, match_tree};
@@ -105,23 +107,33 @@ struct Answered {
     witness: Witness,
     /// Shown to somebody else, or flushed.
     names_pinned: bool,
+    /// Its client fsynced the file since.
     data_pinned: bool,
 }
 
 impl Answered {
-    fn open(&self, part: Part) -> bool {
-        match part {
-            Part::Names => is_names(&self.op) && !self.names_pinned,
-            Part::Data => is_data(&self.op) && !self.data_pinned,
-        }
+    fn open(&self) -> bool {
+        is_names(&self.op) && !self.names_pinned
     }
 
     fn settled(&self, c: &Cluster) -> bool {
-        [Part::Names, Part::Data].into_iter().all(|p| !self.open(p) || self.witness.durable(c, p))
+        !self.open() || self.witness.durable(c, Part::Names)
     }
 
-    fn doubtful(&self, c: &Cluster, part: Part) -> bool {
-        self.open(part) && self.witness.doubtful(c, part)
+    fn doubtful(&self, c: &Cluster) -> bool {
+        self.open() && self.witness.doubtful(c, Part::Names)
+    }
+
+    /// Does it again on a state, or only takes its numbers. Bytes are never left out: what a dead client may have
+    /// taken along is the node's to know ([`Tree::lossy`]).
+    fn redo(&self, t: &mut Tree, done: bool) {
+        let id = self.op.written();
+        let before = id.and_then(|id| t.get(id)?.content());
+        t.redo(&self.op, self.ids, done);
+        if let (Some(id), Some(before)) = (id, before) {
+            let by = (self.witness.mount, self.witness.life);
+            t.changed(id, before, (!self.data_pinned).then_some(by));
+        }
     }
 }
 
@@ -181,7 +193,8 @@ pub fn settled_op(tree: &Tree, op: &Op) -> Op {
 impl Tail {
     /// A change was answered; `before` is the state it was made on, `node` what its answer names.
     pub fn add(&mut self, before: Tree, op: Op, node: Option<Id>, after: &Tree, witness: Witness) {
-        if !is_names(&op) && !is_data(&op) {
+        // Bytes alone are in the tree that the next change of names starts from.
+        if !is_names(&op) && (!is_data(&op) || self.ops.is_empty()) {
             return;
         }
         let ids = after.next_id() - before.next_id();
@@ -205,9 +218,12 @@ impl Tail {
             if (fsync && same) || (!same && common && shows_names(op) && is_names(&a.op)) {
                 names_upto = i + 1;
             }
-            if fsync && common {
+            if fsync && same && common {
                 a.data_pinned = true;
             }
+        }
+        if let (Op::Fsync { node }, Some(base)) = (op, &mut self.base) {
+            base.flushed(*node, (mount, life));
         }
         // The journal is in order.
         self.ops[..names_upto].iter_mut().for_each(|a| a.names_pinned = true);
@@ -227,7 +243,7 @@ impl Tail {
     pub fn compact(&mut self, c: &Cluster) {
         let n = self.ops.iter().take_while(|a| a.settled(c)).count();
         for a in self.ops.drain(..n) {
-            self.base.as_mut().expect("made with the first operation").redo(&a.op, a.ids, true);
+            a.redo(self.base.as_mut().expect("made with the first operation"), true);
         }
         if self.ops.is_empty() {
             self.clear();
@@ -245,12 +261,12 @@ impl Tail {
 
     /// Whether anything may have been lost.
     pub fn doubtful(&self, c: &Cluster) -> bool {
-        self.ops.iter().any(|a| a.doubtful(c, Part::Names) || a.doubtful(c, Part::Data))
+        self.ops.iter().any(|a| a.doubtful(c))
     }
 
-    fn groups(&self, c: &Cluster, part: Part) -> Vec<Vec<usize>> {
+    fn groups(&self, c: &Cluster) -> Vec<Vec<usize>> {
         let mut by_client: BTreeMap<(usize, u64), Vec<usize>> = BTreeMap::new();
-        for (i, a) in self.ops.iter().enumerate().filter(|(_, a)| a.doubtful(c, part)) {
+        for (i, a) in self.ops.iter().enumerate().filter(|(_, a)| a.doubtful(c)) {
             by_client.entry((a.witness.mount, a.witness.life)).or_default().push(i);
         }
         by_client.into_values().collect()
@@ -270,16 +286,10 @@ impl Tail {
         out
     }
 
-    fn build(
-        &self,
-        names_lost: &BTreeSet<usize>,
-        data_lost: &BTreeSet<usize>,
-        opens: &BTreeMap<Id, u32>,
-    ) -> Tree {
+    fn build(&self, lost: &BTreeSet<usize>, opens: &BTreeMap<Id, u32>) -> Tree {
         let mut t = self.base.clone().expect("made with the first operation");
         for (i, a) in self.ops.iter().enumerate() {
-            let lost = if is_names(&a.op) { names_lost } else { data_lost };
-            t.redo(&a.op, a.ids, !lost.contains(&i));
+            a.redo(&mut t, !lost.contains(&i));
         }
         for (id, fid) in &self.fids {
             if t.get(*id).is_some() {
@@ -290,51 +300,56 @@ impl Tail {
         t
     }
 
-    /// The states that the files may be in, as far as they fit what was seen: the one that does, taught by it.
+    /// The states that the names may be in: the one that fits what was seen, taught by it.
     pub fn find(
         &self,
         c: &Cluster,
         opens: &BTreeMap<Id, u32>,
-        snap: &Snapshot,
         mut fits: impl FnMut(Tree) -> Option<Tree>,
     ) -> Option<Tree> {
-        // What files hold does not depend on which names are there.
-        let none = BTreeSet::new();
-        let data_cuts = Tail::cuts(&self.groups(c, Part::Data));
-        let versions: Vec<Tree> = data_cuts.iter().map(|d| self.build(&none, d, opens)).collect();
-        for names_lost in Tail::cuts(&self.groups(c, Part::Names)) {
-            let mut t = self.build(&names_lost, &none, opens);
-            let files: Vec<(Id, Fid, u32)> =
-                t.iter().filter_map(|(id, n)| Some((id, n.fid?, n.stripes))).collect();
-            for (id, fid, stripes) in files {
-                if let Some(seen) = snap.values().find(|s| s.fid == fid)
-                    && seen.content != t.node(id).data()
-                    && mixed(&versions, id, stripes, &seen.content)
-                {
-                    t.adopt(id, seen.content.clone());
-                }
-            }
-            if let Some(t) = fits(t) {
-                return Some(t);
-            }
-        }
-        None
-    }
-
-    /// As [`Tail::find`], without an operation in question.
-    pub fn find_plain(&self, c: &Cluster, opens: &BTreeMap<Id, u32>, snap: &Snapshot) -> Option<Tree> {
-        self.find(c, opens, snap, |mut t| match_tree(&mut t, snap).is_ok().then_some(t))
+        Tail::cuts(&self.groups(c)).iter().find_map(|lost| fits(self.build(lost, opens)))
     }
 }
 
-/// Whether a file's bytes are those of one version, or, over several objects, of several.
-fn mixed(versions: &[Tree], id: Id, stripes: u32, content: &[u8]) -> bool {
-    let of: Vec<&[u8]> = versions.iter().filter_map(|t| t.get(id)).map(|n| n.data()).collect();
-    if stripes <= 1 {
-        return of.contains(&content);
+/// A look at the files after a client's death.
+pub struct Look<'a> {
+    pub snap: &'a Snapshot,
+    /// The mounts' lives before the look: who died later may have died after it.
+    pub lives: &'a [u64],
+    /// Files that were changed while another client that kept parts of them died: anything may be left of them.
+    pub unsure: &'a BTreeSet<Id>,
+}
+
+impl Look<'_> {
+    pub fn dead(&self, mount: usize, life: u64) -> bool {
+        self.lives[mount] != life
     }
-    let longest = of.iter().map(|d| d.len()).max().unwrap_or(0);
-    let at = |d: &[u8], i: usize| d.get(i).copied().unwrap_or(0);
-    content.len() <= longest
-        && content.iter().enumerate().all(|(i, b)| *b == 0 || of.iter().any(|d| at(d, i) == *b))
+
+    /// Files of which a dead client may have taken bytes along that nobody else had hold what was seen, if that can
+    /// be: each byte one that was written there, or by `op`, of which nobody knows whether it happened.
+    pub fn take_losses(&self, t: &mut Tree, op: Option<&Op>) -> Result<(), String> {
+        let also = op.filter(|op| op.nodes().iter().all(|n| t.get(*n).is_some())).map(|op| {
+            let mut after = t.clone();
+            let _ = after.apply(op);
+            after
+        });
+        let lossy = t.lossy(|m, l| self.dead(m, l));
+        let ids: BTreeSet<Id> = lossy.into_iter().chain(self.unsure.iter().copied()).collect();
+        for id in ids {
+            let Some(fid) = t.get(id).and_then(|n| n.fid) else { continue };
+            let Some(seen) = self.snap.values().find(|s| s.fid == fid) else { continue };
+            let also = also.as_ref().and_then(|a| a.get(id)?.content());
+            let also = also.as_ref().map(|v| v.as_slice());
+            if !self.unsure.contains(&id) && !t.plausible(id, &seen.content, also) {
+                return Err(format!("file {fid} holds what was never written, after its writer died"));
+            }
+            t.lost(id, seen.content.clone(), |m, l| self.dead(m, l));
+        }
+        Ok(())
+    }
+
+    /// Whether a state is what was seen, but for bytes that may be lost. Teaches it what was.
+    pub fn fits(&self, t: &mut Tree, op: Option<&Op>) -> bool {
+        self.take_losses(t, op).is_ok() && match_tree(t, self.snap).is_ok()
+    }
 }

@@ -35,9 +35,21 @@ pub struct Node {
     pub unnamed: bool,
     /// Number of objects the file was asked to have.
     pub stripes: u32,
+    /// Mounts, each in one of its lives, that may keep written bytes for themselves.
+    pub kept_by: Vec<(usize, u64)>,
+    /// What the file held at times since everything was with the servers.
+    pub versions: Vec<Arc<Vec<u8>>>,
 }
 
 impl Node {
+    /// A file's bytes.
+    pub fn content(&self) -> Option<Arc<Vec<u8>>> {
+        match &self.body {
+            Body::File(d) => Some(d.clone()),
+            _ => None,
+        }
+    }
+
     pub fn kind(&self) -> FileType {
         match self.body {
             Body::Dir(_) => FileType::Directory,
@@ -193,6 +205,18 @@ pub enum Op {
 }
 
 impl Op {
+    /// The file whose bytes it changes.
+    pub fn written(&self) -> Option<Id> {
+        match self {
+            Op::Write { node, .. }
+            | Op::Append { node, .. }
+            | Op::Truncate { node, .. }
+            | Op::Fallocate { node, .. } => Some(*node),
+            Op::Copy { to, .. } => Some(*to),
+            _ => None,
+        }
+    }
+
     /// The nodes it names.
     pub fn nodes(&self) -> [Id; 2] {
         match *self {
@@ -286,6 +310,8 @@ impl Tree {
             opens: 0,
             unnamed: false,
             stripes: 0,
+            kept_by: Vec::new(),
+            versions: Vec::new(),
         };
         Tree { nodes: BTreeMap::from([(ROOT, node)]), next: ROOT + 1, prefix: prefix.to_vec(), hold: false }
     }
@@ -345,6 +371,50 @@ impl Tree {
                 self.forget_if_gone(id);
             }
         }
+    }
+
+    /// A file was changed by a mount that may keep the change for itself (`by`), or by the servers.
+    pub fn changed(&mut self, id: Id, before: Arc<Vec<u8>>, by: Option<(usize, u64)>) {
+        let Some(n) = self.nodes.get_mut(&id) else { return };
+        if by.is_some() || !n.kept_by.is_empty() {
+            n.versions.push(before);
+        }
+        if let Some(m) = by
+            && !n.kept_by.contains(&m)
+        {
+            n.kept_by.push(m);
+        }
+    }
+
+    /// Everything that a mount wrote to a file is with the servers.
+    pub fn flushed(&mut self, id: Id, by: (usize, u64)) {
+        let Some(n) = self.nodes.get_mut(&id) else { return };
+        n.kept_by.retain(|m| *m != by);
+        if n.kept_by.is_empty() {
+            n.versions.clear();
+        }
+    }
+
+    /// Files of which a dead mount may have taken bytes along.
+    pub fn lossy(&self, dead: impl Fn(usize, u64) -> bool) -> Vec<Id> {
+        let of = |n: &Node| n.kept_by.iter().any(|(m, l)| dead(*m, *l));
+        self.nodes.iter().filter(|(_, n)| of(n)).map(|(id, _)| *id).collect()
+    }
+
+    /// Whether what a file holds can have become of its versions when some of the newest writes were lost.
+    pub fn plausible(&self, id: Id, seen: &[u8], also: Option<&[u8]>) -> bool {
+        let n = self.node(id);
+        let all = || n.versions.iter().map(|v| v.as_slice()).chain([n.data()]).chain(also);
+        let known = |i: usize, b: u8| all().any(|v| v.get(i).copied().unwrap_or(0) == b);
+        all().any(|v| seen.len() <= v.len()) && seen.iter().enumerate().all(|(i, b)| known(i, *b))
+    }
+
+    /// What a file holds after the loss.
+    pub fn lost(&mut self, id: Id, seen: Vec<u8>, dead: impl Fn(usize, u64) -> bool) {
+        *self.bytes(id) = seen;
+        let n = self.node_mut(id);
+        n.kept_by.retain(|(m, l)| !dead(*m, *l));
+        n.versions = if n.kept_by.is_empty() { Vec::new() } else { n.content().into_iter().collect() };
     }
 
     pub fn fid(&self, id: Id) -> Fid {
@@ -436,6 +506,8 @@ impl Tree {
             opens: 0,
             unnamed: false,
             stripes: 0,
+            kept_by: Vec::new(),
+            versions: Vec::new(),
         };
         self.nodes.insert(id, node);
         id

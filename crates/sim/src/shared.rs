@@ -178,7 +178,11 @@ impl Shared {
         run.cluster.sim.log(|| format!("actor {actor} mount {mount} shared block{i} write {write}"));
         let act = if write {
             let data = called.to_le_bytes().repeat(BLOCK_BYTES / 8);
-            let work = fs.clone().write(call(), fid, BLOCK_AT, false, false, Bytes::from(data));
+            let work = async {
+                let at = fs.clone().write(call(), fid, BLOCK_AT, false, false, Bytes::from(data)).await?;
+                // Its client may die: then nothing may be missing that others know of.
+                fs.clone().fsync(call(), fid).await.map(|()| at)
+            };
             match run.bounded("shared write", alive(m, life, work)).await? {
                 Ok(Ok(_)) => Act::Write { value: called },
                 Ok(Err(e)) => return Err(format!("write of shared block{i} on mount {mount} gave {e}")),
@@ -228,7 +232,10 @@ impl Shared {
         let fid = lock(&self.logs[i]).fid.expect("made at the start");
         let r = Record { actor: actor as u64, number: self.tick() };
         run.cluster.sim.log(|| format!("actor {actor} mount {mount} append to log{i} {r:?}"));
-        let work = fs.clone().write(call(), fid, 0, true, false, Bytes::from(record(r)));
+        let work = async {
+            let at = fs.clone().write(call(), fid, 0, true, false, Bytes::from(record(r))).await?;
+            fs.clone().fsync(call(), fid).await.map(|()| at)
+        };
         let done = run.bounded("append", alive(&run.cluster.mounts[mount], life, work)).await?;
         let witness = Witness::new(&run.cluster, &fs, mount, life);
         let mut log = lock(&self.logs[i]);

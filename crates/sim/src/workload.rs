@@ -5,7 +5,7 @@ use crate::cluster::{Cluster, Mount};
 use crate::exec::{self, Got, Resolved};
 use crate::executor::lock;
 use crate::generate::{self, Mix};
-use crate::losses::{self, Tail, Witness};
+use crate::losses::{self, Look, Tail, Witness};
 use crate::oracle::{Id, Op, Out, Tree};
 use crate::shared::Shared;
 use ::world::rng::Rng;
@@ -52,6 +52,8 @@ pub struct Actor {
     number: u64,
     /// What may be lost if clients die.
     tail: Tail,
+    /// Files that were changed while another client that kept parts of them died.
+    unsure: BTreeSet<Id>,
 }
 
 /// What is wrong, in words.
@@ -114,6 +116,7 @@ impl Actor {
             handles: Vec::new(),
             number: 0,
             tail: Tail::default(),
+            unsure: BTreeSet::new(),
         }
     }
 
@@ -222,16 +225,26 @@ impl Actor {
     ) -> Result<(), Violation> {
         let mut before = self.tree.clone();
         let mut want = self.tree.apply(op);
+        // What another mount took along when it died in this moment may show, or not.
+        let unsure = !self.lossy().is_empty();
         if let Err(e) = exec::compare(&want, &got) {
-            self.tree = before;
+            self.tree = before.clone();
             let e = self.tell(&format!("{} on mount {mount} {e}", short(op)));
-            let Some(t) = self.explain(op, &got).await? else { return Err(e) };
-            before = t.clone();
-            self.adopt(t);
-            if op.nodes().iter().any(|n| self.tree.get(*n).is_none()) {
-                return Ok(());
+            match self.explain(op, &got, unsure).await? {
+                Some(t) => {
+                    before = t.clone();
+                    self.adopt(t);
+                    if op.nodes().iter().any(|n| self.tree.get(*n).is_none()) {
+                        return Ok(());
+                    }
+                }
+                None if unsure && want.is_ok() && got.is_ok() => {}
+                None => return Err(e),
             }
             want = self.tree.apply(op);
+        }
+        if want.is_ok() {
+            self.note_bytes(op, &before, mount, life, unsure);
         }
         let node = match (&want, op) {
             (Ok(Out::Node(id, _)), _) => Some(*id),
@@ -261,6 +274,42 @@ impl Actor {
         Ok(())
     }
 
+    fn lossy(&self) -> Vec<Id> {
+        let mounts = &self.run.cluster.mounts;
+        self.tree.lossy(|m, l| *mounts[m].life.borrow() != l)
+    }
+
+    /// Remembers what the mount may keep for itself of what it changed.
+    fn note_bytes(&mut self, op: &Op, before: &Tree, mount: usize, life: u64, unsure: bool) {
+        if let Op::Fsync { node } = op {
+            self.tree.flushed(*node, (mount, life));
+        }
+        let id = op.written();
+        let Some((id, before)) = id.and_then(|id| Some((id, before.get(id)?.content()?))) else { return };
+        let keeps = matches!(op, Op::Write { .. } | Op::Append { .. } | Op::Copy { .. });
+        let keeps = keeps || !self.run.cluster.ack_durable;
+        self.tree.changed(id, before, keeps.then_some((mount, life)));
+        if unsure {
+            // As if a life that is over had written it: looked at before the next step.
+            self.tree.changed(id, Arc::default(), Some((mount, u64::MAX)));
+            self.unsure.insert(id);
+        }
+    }
+
+    fn lives(&self) -> Vec<u64> {
+        self.run.cluster.mounts.iter().map(|m| *m.life.borrow()).collect()
+    }
+
+    /// Nobody can look a file without a name up: closes it.
+    async fn give_up_nameless(&mut self, id: Id) -> Result<(), Violation> {
+        while let Some(i) = self.handles.iter().position(|h| h.node == id) {
+            let h = self.handles.swap_remove(i);
+            self.tree.closed(h.node);
+            self.close_handle(h).await?;
+        }
+        Ok(())
+    }
+
     fn learn(&mut self, node: Id, fid: Fid) {
         if self.tree.get(node).is_some() {
             self.tree.set_fid(node, fid);
@@ -277,20 +326,30 @@ impl Actor {
         n
     }
 
-    /// Finds out what a dead client's changes came to, if a server lost power since and they may be lost.
+    /// Finds out what a dead client's changes came to: those of names if a server lost power since and they may be
+    /// lost, and bytes that only it had.
     async fn settle_losses(&mut self) -> Result<(), Violation> {
         let run = self.run.clone();
         self.tail.compact(&run.cluster);
-        if !self.tail.doubtful(&run.cluster) {
+        let bytes = !self.lossy().is_empty();
+        if !bytes && !self.tail.doubtful(&run.cluster) {
             return Ok(());
         }
-        run.cluster.sim.count("doubtful_tail");
-        self.wait_for_the_living().await;
-        // What this shows is durable, because others look; what it does not show never comes back.
-        let snap = self.snapshot().await?;
+        let (snap, lives) = self.look_after_death(bytes).await?;
         // Clients may have died meanwhile.
         self.drop_dead_handles();
-        match self.tail.find_plain(&run.cluster, &self.opens(), &snap) {
+        for id in self.tree.lossy(|m, l| lives[m] != l) {
+            if self.tree.node(id).nlink == 0 {
+                self.give_up_nameless(id).await?;
+            }
+        }
+        let unsure = std::mem::take(&mut self.unsure);
+        let look = Look { snap: &snap, lives: &lives, unsure: &unsure };
+        if !self.tail.doubtful(&run.cluster) {
+            return look.take_losses(&mut self.tree, None).map_err(|e| self.tell(&e));
+        }
+        let fits = |mut t: Tree| look.fits(&mut t, None).then_some(t);
+        match self.tail.find(&run.cluster, &self.opens(), fits) {
             Some(t) => self.adopt(t),
             None => {
                 let why = exec::match_tree(&mut self.tree, &snap);
@@ -302,29 +361,51 @@ impl Actor {
         Ok(())
     }
 
+    /// The tree as it is when nothing that a dead client sent can still happen, and the lives before the look.
+    /// What this shows is durable, because others look; what it does not show never comes back.
+    async fn look_after_death(&mut self, bytes: bool) -> Result<(exec::Snapshot, Vec<u64>), Violation> {
+        if self.tail.doubtful(&self.run.cluster) {
+            self.run.cluster.sim.count("doubtful_tail");
+        }
+        if bytes {
+            self.run.cluster.sim.count("unwritten_bytes_lost");
+            self.run.cluster.sim.sleep(DEAD_CLIENT_PATIENCE).await;
+        }
+        self.wait_for_the_living().await;
+        let lives = self.lives();
+        Ok((self.snapshot().await?, lives))
+    }
+
     /// While an operation was under way, a client and a server may have died, and with them what it should have seen:
     /// the state before it that its answer fits.
-    async fn explain(&mut self, op: &Op, got: &Result<Got, Errno>) -> Result<Option<Tree>, Violation> {
+    async fn explain(
+        &mut self,
+        op: &Op,
+        got: &Result<Got, Errno>,
+        unsure: bool,
+    ) -> Result<Option<Tree>, Violation> {
         let run = self.run.clone();
         self.drop_dead_handles();
         if !self.tail.doubtful(&run.cluster) {
             return Ok(None);
         }
-        run.cluster.sim.count("doubtful_tail");
-        self.wait_for_the_living().await;
-        let snap = self.snapshot().await?;
+        let (snap, lives) = self.look_after_death(unsure).await?;
         self.drop_dead_handles();
+        let mut unknown = self.unsure.clone();
+        unknown.extend(op.written().filter(|_| unsure));
+        let look = Look { snap: &snap, lives: &lives, unsure: &unknown };
         let fits = |mut t: Tree| {
             let before = t.clone();
             if !op.nodes().iter().all(|n| t.get(*n).is_some()) {
                 // What it was to work on went with its dead maker, and that is what it says.
                 let says = matches!(got, Err(Errno::ENOENT | Errno::ESTALE));
-                return (says && exec::match_tree(&mut t, &snap).is_ok()).then_some(before);
+                return (says && look.fits(&mut t, None)).then_some(t);
             }
             let want = t.apply(op);
-            (exec::compare(&want, got).is_ok() && exec::match_tree(&mut t, &snap).is_ok()).then_some(before)
+            let same = exec::compare(&want, got).is_ok() || (unsure && want.is_ok() && got.is_ok());
+            (same && look.fits(&mut t, None)).then_some(before)
         };
-        Ok(self.tail.find(&run.cluster, &self.opens(), &snap, fits))
+        Ok(self.tail.find(&run.cluster, &self.opens(), fits))
     }
 
     /// What living clients changed becomes durable soon: then only the dead ones' changes are in question.
@@ -377,7 +458,17 @@ impl Actor {
             self.close_handle(h).await?;
         }
         self.wait_for_the_living().await;
+        let lives = self.lives();
         let snap = self.snapshot().await?;
+        let unsure = std::mem::take(&mut self.unsure);
+        let look = Look { snap: &snap, lives: &lives, unsure: &unsure };
+        let lossy = self.tree.lossy(|m, l| look.dead(m, l));
+        look.take_losses(&mut self.tree, Some(op)).map_err(|e| self.tell(&e))?;
+        for id in lossy.into_iter().chain(unsure.iter().copied()) {
+            if let (Some(_), Some(n)) = (after.get(id), self.tree.get(id)) {
+                after.lost(id, n.data().to_vec(), |m, l| look.dead(m, l));
+            }
+        }
         let without = exec::match_tree(&mut self.tree, &snap);
         if without.is_ok() {
             self.tail.clear();
@@ -397,7 +488,7 @@ impl Actor {
         let c = self.run.cluster.clone();
         if self.tail.doubtful(&c) {
             let opens = self.opens();
-            let found = self.tail.find(&c, &opens, &snap, |t| with_or_without(t, op, &opens, &snap));
+            let found = self.tail.find(&c, &opens, |t| with_or_without(t, op, &opens, &look));
             if let Some(t) = found {
                 self.adopt(t);
                 return Ok(());
@@ -414,6 +505,7 @@ impl Actor {
         let run = self.run.clone();
         loop {
             let (mount, fs, life) = run.mount(self.id + 1, &mut self.rng).await;
+            run.cluster.sim.log(|| format!("actor {} mount {mount} looks at everything", self.id));
             let snap = exec::snapshot(&fs, self.tree.fid(crate::oracle::ROOT));
             match run
                 .bounded("walk", alive(&run.cluster.mounts[mount], life, snap))
@@ -447,13 +539,16 @@ impl Actor {
 /// A state with `op` in part.
 fn done_in_part(mut t: Tree, after: &Tree, op: &Op, snap: &exec::Snapshot) -> Option<Tree> {
     let data = partly_done(&t, after, op, snap)?;
-    t.adopt(written_node(op)?, data);
+    t.adopt(op.written()?, data);
     exec::match_tree(&mut t, snap).is_ok().then_some(t)
 }
 
 /// A state without `op`, with it, or with a part of it, whichever was seen. Its client is dead.
-fn with_or_without(mut t: Tree, op: &Op, opens: &BTreeMap<Id, u32>, snap: &exec::Snapshot) -> Option<Tree> {
-    if exec::match_tree(&mut t, snap).is_ok() {
+fn with_or_without(mut t: Tree, op: &Op, opens: &BTreeMap<Id, u32>, look: &Look) -> Option<Tree> {
+    if look.take_losses(&mut t, Some(op)).is_err() {
+        return None;
+    }
+    if exec::match_tree(&mut t, look.snap).is_ok() {
         return Some(t);
     }
     if !op.nodes().iter().all(|n| t.get(*n).is_some()) {
@@ -462,26 +557,15 @@ fn with_or_without(mut t: Tree, op: &Op, opens: &BTreeMap<Id, u32>, snap: &exec:
     let mut after = t.clone();
     let _ = after.apply(op);
     after.release(opens);
-    if exec::match_tree(&mut after, snap).is_ok() {
+    if look.fits(&mut after, None) {
         return Some(after);
     }
-    done_in_part(t, &after, op, snap)
-}
-
-fn written_node(op: &Op) -> Option<Id> {
-    match op {
-        Op::Write { node, .. }
-        | Op::Append { node, .. }
-        | Op::Truncate { node, .. }
-        | Op::Fallocate { node, .. } => Some(*node),
-        Op::Copy { to, .. } => Some(*to),
-        _ => None,
-    }
+    done_in_part(t, &after, op, look.snap)
 }
 
 /// A change of bytes that a dying client made in part: what the file holds, if each byte is an old or a new one.
 fn partly_done(before: &Tree, after: &Tree, op: &Op, snap: &exec::Snapshot) -> Option<Vec<u8>> {
-    let id = written_node(op)?;
+    let id = op.written()?;
     let (old, new) = (before.get(id)?.data(), after.get(id)?.data());
     let fid = before.get(id)?.fid?;
     let seen = snap.values().find(|s| s.fid == fid)?;

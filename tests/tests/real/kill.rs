@@ -72,6 +72,7 @@ fn a_killed_client_leaves_nothing_behind() -> Result<()> {
     let path = fs.mount(0).join("f");
     std::fs::write(&path, b"kept")?;
     let held = std::fs::File::open(&path)?;
+    held.sync_all()?; // what is not dies with its client
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive)?;
     let orphan = fs.mount(0).join("orphan");
     std::fs::write(&orphan, vec![1; 100_000])?;

@@ -57,10 +57,10 @@ impl Fs {
         to: (Fid, u64),
         len: usize,
     ) -> R<u64> {
-        let data = self.read_range(call, from.0, from.1, len).await?;
+        let data = self.read_data(call, from.0, from.1, len).await?;
         let n = data.len() as u64;
         if n > 0 {
-            self.write_range(call, to.0, to.1, false, data).await?;
+            self.write_data(call, to.0, to.1, false, data).await?;
         }
         Ok(n)
     }

@@ -20,6 +20,9 @@ impl Fs {
         check(mode, off, len)?;
         let work = async {
             let (state, layout) = self.file_state_for_write(fid).await?;
+            if self.fallocate_data(fid, &layout, state.ctime, mode, (off, len)).await? {
+                return Ok(());
+            }
             if stripe::component(&layout)?.objects.len() == 1 {
                 return self.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;
             }
@@ -53,7 +56,8 @@ impl Fs {
             if len == 0 {
                 continue;
             }
-            let msg = Fallocate { object: o.id, mode, offset, len, file: fid, inode_ctime: state.ctime };
+            let msg =
+                Fallocate { object: o.id, mode, offset, len, file: fid, inode_ctime: state.ctime, lock: 0 };
             let ctx = self.data_ctx(call, layout);
             parts.push(Box::pin(async move { self.ost(o.ost).await?.call(ctx, msg).await.map(|_| ()) }));
         }

@@ -23,8 +23,34 @@ impl Fs {
         self.run(Verb::Layout, work).await
     }
 
-    /// Attributes of objects, in the order given. One message for each OST and [`BATCH`] objects.
+    /// Attributes of objects, in the order given, with what this mount keeps of them. Nobody is asked about objects
+    /// that its locks cover.
     pub(crate) async fn glimpse_objects(self: &Arc<Self>, objects: &[LayoutObject]) -> R<Vec<ObjectAttr>> {
+        let known: Vec<Option<ObjectAttr>> = objects.iter().map(|o| self.attr_if_locked(o.id)).collect();
+        // As it is before the question: what is written meanwhile may be in neither.
+        let kept: Vec<_> = objects.iter().map(|o| self.kept_of(o.id)).collect();
+        let unknown: Vec<LayoutObject> =
+            objects.iter().zip(&known).filter(|(_, k)| k.is_none()).map(|(o, _)| *o).collect();
+        let mut asked =
+            if unknown.is_empty() { Vec::new() } else { self.ask_objects(&unknown).await? }.into_iter();
+        let mut out = Vec::with_capacity(objects.len());
+        for (known, kept) in known.into_iter().zip(kept) {
+            out.push(known.unwrap_or_else(|| {
+                let mut a = asked.next().expect("one for each that was asked for");
+                if let Some(k) = kept {
+                    a.size = a.size.max(k.size);
+                    if k.ctime > a.ctime {
+                        (a.mtime, a.ctime) = (k.mtime, k.ctime);
+                    }
+                }
+                a
+            }));
+        }
+        Ok(out)
+    }
+
+    /// Attributes of objects as their servers know them, in the order given. One message for each OST and [`BATCH`] objects.
+    pub(crate) async fn ask_objects(self: &Arc<Self>, objects: &[LayoutObject]) -> R<Vec<ObjectAttr>> {
         if let [o] = objects {
             return self.glimpse_one_ost(o.ost, vec![o.id]).await;
         }

@@ -36,5 +36,7 @@ mod truncate;
 mod unlink;
 mod write;
 
+pub(crate) use glimpse::BoxFutureOf;
+
 pub(crate) use create::{O_ACCMODE, O_CREAT, O_EXCL, O_NOATIME, O_TRUNC};
 pub(crate) use getattr::data_layout;

@@ -23,7 +23,7 @@ struct Got {
 impl Fs {
     /// Short only at the end of the file; holes are zeros.
     pub async fn read(self: Arc<Self>, call: Call, file: Arc<OpenFile>, off: u64, len: u32) -> R<Bytes> {
-        let r = self.run(Verb::Read, self.read_range(&call, file.fid, off, len as usize)).await;
+        let r = self.run(Verb::Read, self.read_data(&call, file.fid, off, len as usize)).await;
         if let Ok(b) = &r {
             self.stats.add(Verb::ReadBytes, b.len() as u64);
             file.times.lock().expect("no panic while locked").last_read = Some(self.world.wall());
@@ -62,7 +62,7 @@ impl Fs {
     async fn read_piece(self: &Arc<Self>, call: &Call, layout: &Layout, p: &Piece) -> R<Got> {
         let ost = self.ost(p.object.ost).await?;
         let checksum = ChecksumType::None;
-        let msg = Read { object: p.object.id, offset: p.object_offset, len: p.len as u32, checksum };
+        let msg = Read { object: p.object.id, offset: p.object_offset, len: p.len as u32, checksum, lock: 0 };
         let r = self.fetch_summed(&ost, self.data_ctx(call, layout), p.object.id.origin, msg).await?;
         if r.bulk.len() != r.reply.len as usize || r.bulk.len() > p.len {
             tracing::error!("{}: read of {} answered with {} bytes", ost.id, p.object.id, r.bulk.len());

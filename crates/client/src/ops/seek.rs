@@ -19,6 +19,9 @@ impl Fs {
             if off >= FILE_SIZE_MAX_BYTES {
                 return Err(Errno::ENXIO);
             }
+            if let Some(found) = self.seek_data(fid, &layout, off, hole).await? {
+                return stripe::merge_seek(stripe::component(&layout)?, off, hole, &found);
+            }
             if stripe::component(&layout)?.objects.len() == 1 {
                 return self.seek_objects(&call, &layout, off, hole).await;
             }
@@ -33,7 +36,7 @@ impl Fs {
         let whence = if hole { Whence::Hole } else { Whence::Data };
         let mut asked: Vec<BoxFutureOf<'_, R<Found>>> = Vec::with_capacity(c.objects.len());
         for (i, o) in c.objects.iter().enumerate() {
-            let msg = Seek { object: o.id, offset: c.object_size_for(i, off), whence };
+            let msg = Seek { object: o.id, offset: c.object_size_for(i, off), whence, lock: 0 };
             let ctx = self.data_ctx(call, layout);
             asked.push(Box::pin(async move {
                 let r = self.ost(o.ost).await?.call(ctx, msg).await?;

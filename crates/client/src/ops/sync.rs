@@ -11,18 +11,26 @@ use wire::msg::sync::Sync;
 use world::future::join_all;
 
 impl Fs {
+    /// Writes what this mount keeps of a file to the servers, durable or not. Tells an error of an earlier write.
+    pub async fn flush(self: Arc<Self>, fid: Fid) -> R<()> {
+        self.run(Verb::Fsync, self.flush_data(fid)).await
+    }
+
     /// fsync(2) of a file or a directory. When it returns, the file with its names, and everything else that this
     /// mount did on the metadata servers before, is durable. Costs one flush on each target concerned, at once.
     ///
-    /// `EIO`, once, if the mount lost something that it was answered before.
+    /// An error of a write in the background is told here, once; `EIO`, once, if the mount lost something that it was
+    /// answered before.
     pub async fn fsync(self: Arc<Self>, call: Call, fid: Fid) -> R<()> {
         let work = async {
+            // What is kept here goes first: the servers then commit it with the rest.
+            let written = self.flush_data(fid).await;
             let names = self.commit_names();
             let data = self.commit_objects(&call, fid);
             let all: Vec<BoxFutureOf<'_, R<()>>> = vec![Box::pin(names), Box::pin(data)];
             join_all(all).await.into_iter().collect::<R<()>>()?;
             match self.lost.swap(0, Ordering::SeqCst) {
-                0 => Ok(()),
+                0 => written,
                 _ => Err(Errno::EIO),
             }
         };

@@ -25,6 +25,9 @@ impl Fs {
             e.layout = Some((*layout).clone());
         }
         let layout = Arc::new(e.layout.clone().expect("it has one by now"));
+        if let Some(attrs) = self.cut_data(fid, &layout, e.attr.ctime, size).await? {
+            return merged(&e, &attrs);
+        }
         let count = stripe::component(&layout)?.objects.len();
         let attrs = if count == 1 {
             self.cut_objects(call, &e, &layout, size).await?
@@ -57,6 +60,7 @@ impl Fs {
                 file: e.attr.fid,
                 inode_ctime: e.attr.ctime,
                 keep_times: true,
+                lock: 0,
             };
             let ctx = self.data_ctx(call, layout);
             cuts.push(Box::pin(async move { self.ost(o.ost).await?.call(ctx, msg).await }));

@@ -41,7 +41,7 @@ impl Fs {
                 let set = SetAttr { kill_suid_sgid: true, by_handle: true, ..SetAttr::default() };
                 self.setattr_entry(self.ctx(&call), fid, set).await?;
             }
-            self.write_range(&call, fid, off, append, data).await
+            self.write_data(&call, fid, off, append, data).await
         };
         let r = self.run(Verb::Write, work).await;
         if r.is_ok() {
@@ -135,6 +135,8 @@ impl Fs {
             inode_ctime: state.ctime,
             block_crcs: Vec::new(),
             checksum: ChecksumType::None,
+            lock: 0,
+            granted: false,
         };
         let ost = self.ost(p.object.ost).await?;
         let r = self.send_summed(&ost, self.data_ctx(call, layout), msg, data).await?;

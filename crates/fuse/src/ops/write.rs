@@ -18,10 +18,12 @@ pub async fn run(cx: Cx, a: WriteIn, data: Bytes) -> Answer {
     // made up for an append is what this mount believes to be the end; the servers know.
     let append = a.flags & libc::O_APPEND as u32 != 0;
     let kill = a.write_flags & WRITE_KILL_SUIDGID != 0;
-    cx.fs().write(cx.call_by_handle(), fid, a.offset, append, kill, data).await?;
+    let fs = cx.fs();
+    fs.clone().write(cx.call_by_handle(), fid, a.offset, append, kill, data).await?;
     if a.flags & libc::O_DSYNC as u32 != 0 {
-        // O_SYNC contains it.
-        cx.fs().fsync(cx.call_by_handle(), fid).await?;
+        fs.fsync(cx.call_by_handle(), fid).await?;
+    } else if a.flags & libc::O_DIRECT as u32 != 0 {
+        fs.flush(fid).await?;
     }
     Ok(written)
 }

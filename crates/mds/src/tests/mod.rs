@@ -239,8 +239,12 @@ impl Rig {
         self.connect(client);
         let opens =
             opens.iter().map(|&(fid, handle)| msg::reclaim::OpenRecord { fid, handle, flags: 0 }).collect();
-        self.call(client, &Cred::root(), msg::reclaim::Reclaim { opens, locks: Vec::new(), last: true })
-            .unwrap()
+        self.call(
+            client,
+            &Cred::root(),
+            msg::reclaim::Reclaim { opens, locks: Vec::new(), last: true, extents: Vec::new() },
+        )
+        .unwrap()
     }
 
     pub fn depart(&self, client: ClientId, how: Departure) {

@@ -13,9 +13,13 @@ pub async fn run(cx: &Cx, m: Destroy) -> Result<Done, Errno> {
     for &id in &m.objects {
         check_object(id)?;
     }
+    let objects = m.objects.clone();
     let finish = cx.slot.clone().finish(|_, _| ());
     let lsn = cx.ost.objects.destroy(m.objects, finish).await.map_err(|e| e.errno())?;
     // The metadata server forgets what it had to say once it has the answer, and does not say it again.
     cx.ost.db.durable_in_time(lsn).await.map_err(|e| e.errno())?;
+    for id in objects {
+        cx.ost.block_holders(id);
+    }
     Ok(Done::changed(&(), lsn))
 }

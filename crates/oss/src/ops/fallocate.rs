@@ -1,6 +1,6 @@
 //! fallocate: reserves, zeroes or punches a range of an object.
 
-use super::{Cx, Done, check_object, check_range};
+use super::{Cx, Done, check_object, check_range, last_byte};
 use crate::space::Need;
 use model::Errno;
 use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE, Fallocate};
@@ -14,6 +14,9 @@ pub async fn run(cx: &Cx, m: Fallocate) -> Result<Done, Errno> {
         return Err(Errno::EINVAL);
     }
     check_range(m.offset, m.len)?;
+    // Without a lock of the sender's: it may grow the object.
+    let end = if m.lock == 0 { u64::MAX } else { last_byte(m.offset, m.len) };
+    let _lock = cx.guard(m.object, m.lock, true, (m.offset, end)).await?;
     let _space = if m.mode & FALLOC_PUNCH_HOLE != 0 || cx.replay.is_some() {
         None
     } else {

@@ -5,15 +5,22 @@ use model::{Errno, limits};
 use store::Seen;
 use wire::msg::glimpse::{Glimpse, GlimpseReply};
 
-pub fn run(cx: &Cx, m: &Glimpse) -> Result<Done, Errno> {
+pub async fn run(cx: &Cx, m: &Glimpse) -> Result<Done, Errno> {
     if m.objects.len() > limits::OBJECTS_PER_RPC_MAX {
         return Err(Errno::EMSGSIZE);
     }
+    let kept = cx.ost.ask_holders(cx.slot.client, &m.objects).await;
     let mut attrs = Vec::with_capacity(m.objects.len());
     let mut seen = Seen::default();
     for &id in &m.objects {
         check_object(id)?;
-        let (attr, lsn) = cx.ost.objects.attr(id).map_err(|e| e.errno())?;
+        let (mut attr, lsn) = cx.ost.objects.attr(id).map_err(|e| e.errno())?;
+        for k in kept.get(&id).into_iter().flatten() {
+            attr.size = attr.size.max(k.size);
+            if k.ctime > attr.ctime {
+                (attr.mtime, attr.ctime) = (k.mtime, k.ctime);
+            }
+        }
         attrs.push(attr);
         seen.merge(cx.seen(lsn));
     }

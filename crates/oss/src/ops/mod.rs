@@ -2,8 +2,10 @@
 
 mod batch;
 mod destroy;
+mod extent;
 mod fallocate;
 mod glimpse;
+mod grant;
 mod param;
 mod read;
 mod reclaim;
@@ -13,6 +15,7 @@ mod sync;
 mod truncate;
 mod write;
 
+use crate::locks::ServerLock;
 use crate::service::Ost;
 use crate::slot::Slot;
 use bytes::Bytes;
@@ -92,8 +95,10 @@ async fn run_single(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, E
         Op::Write => write::run(cx, decode(body)?, bulk).await,
         Op::Truncate => truncate::run(cx, decode(body)?).await,
         Op::Fallocate => fallocate::run(cx, decode(body)?).await,
-        Op::Seek => seek::run(cx, &decode(body)?),
-        Op::Glimpse => glimpse::run(cx, &decode(body)?),
+        Op::Seek => seek::run(cx, &decode(body)?).await,
+        Op::Glimpse => glimpse::run(cx, &decode(body)?).await,
+        Op::Extent => extent::run(cx, &decode(body)?),
+        Op::Grant => grant::run(cx, &decode(body)?),
         Op::Destroy => destroy::run(cx, decode(body)?).await,
         Op::Reclaim => reclaim::run(cx, &decode(body)?),
         Op::Sync => sync::run(cx, &decode(body)?),
@@ -102,6 +107,11 @@ async fn run_single(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, E
         Op::SetParam => param::set(cx, &decode(body)?),
         _ => Err(Errno::ENOSYS),
     }
+}
+
+/// The last byte of `len` from `offset` on; of nothing: `offset` itself.
+fn last_byte(offset: u64, len: u64) -> u64 {
+    offset.saturating_add(len.saturating_sub(1))
 }
 
 impl Cx {
@@ -117,6 +127,22 @@ impl Cx {
     /// What the newest transaction of something means to this client.
     fn seen(&self, lsn: Lsn) -> Seen {
         self.ost.db.seen(lsn, &self.slot.author)
+    }
+
+    /// The right to work on `range` (both ends are in it): [`Ost::guard`]. What is done again after a restart waits for
+    /// nobody: its client gives nothing back before it is through.
+    async fn guard(
+        &self,
+        object: ObjectId,
+        lock: u64,
+        write: bool,
+        range: (u64, u64),
+    ) -> Result<Option<ServerLock>, Errno> {
+        let client = self.slot.client;
+        if self.replay.is_some() {
+            return self.ost.guard_replayed(client, object, lock, write, range);
+        }
+        self.ost.guard(client, object, lock, write, range).await
     }
 
     /// The reply of the first time, if this request is done again and its client knows it.

@@ -1,6 +1,6 @@
 //! read: bytes of an object, as far as it reaches.
 
-use super::{Cx, Done, check_object, check_range};
+use super::{Cx, Done, check_object, check_range, last_byte};
 use model::{Errno, limits};
 use wire::checksum::ChecksumType;
 use wire::msg::read::{Read, ReadReply};
@@ -11,6 +11,8 @@ pub async fn run(cx: &Cx, m: Read) -> Result<Done, Errno> {
         return Err(Errno::EMSGSIZE);
     }
     check_range(m.offset, u64::from(m.len))?;
+    let range = (m.offset, last_byte(m.offset, u64::from(m.len)));
+    let _lock = cx.guard(m.object, m.lock, false, range).await?;
     let found = cx.ost.objects.read(m.object, m.offset, m.len).await.map_err(|e| e.errno())?;
     let store::object::Found { data, size: object_size, seen, crcs } = found;
     assert!(data.len() <= m.len as usize, "the store returned more than was asked for");

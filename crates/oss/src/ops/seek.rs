@@ -4,9 +4,10 @@ use super::{Cx, Done, check_object, check_range};
 use model::Errno;
 use wire::msg::seek::{Seek, SeekReply, Whence};
 
-pub fn run(cx: &Cx, m: &Seek) -> Result<Done, Errno> {
+pub async fn run(cx: &Cx, m: &Seek) -> Result<Done, Errno> {
     check_object(m.object)?;
     check_range(m.offset, 0)?;
+    let _lock = cx.guard(m.object, m.lock, false, (m.offset, u64::MAX)).await?;
     let objects = &cx.ost.objects;
     let hole = m.whence == Whence::Hole;
     let (offset, object_size) = objects.seek(m.object, m.offset, hole).map_err(|e| e.errno())?;

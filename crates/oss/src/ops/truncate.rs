@@ -8,6 +8,7 @@ pub async fn run(cx: &Cx, m: Truncate) -> Result<Done, Errno> {
     cx.ost.writable()?;
     check_object(m.object)?;
     check_range(m.size, 0)?;
+    let _lock = cx.guard(m.object, m.lock, true, (m.size, u64::MAX)).await?;
     let time = (!m.keep_times).then(|| cx.stamp(m.inode_ctime));
     let finish = cx.slot.clone().finish(|_, attr| *attr);
     let (attr, lsn) = cx

@@ -1,6 +1,6 @@
 //! write: bytes into an object, in place or at its end.
 
-use super::{Cx, Done, check_object, check_range};
+use super::{Cx, Done, check_object, check_range, last_byte};
 use crate::space::Need;
 use bytes::Bytes;
 use model::{Errno, ObjectAttr, limits};
@@ -30,8 +30,11 @@ pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
     // Those of an append are of blocks counted from its first byte: done again at an offset, they are made anew.
     let crcs = compared(cx, &m, &data)?.filter(|_| !m.append || first.is_none());
     let reserve = ost.settings.reserve();
+    let range = if m.append { (0, u64::MAX) } else { (m.offset, last_byte(m.offset, len)) };
+    let _lock = cx.guard(m.object, m.lock, true, range).await?;
+    let promised = m.granted.then_some(cx.slot.client);
     let need = if cx.replay.is_some() { Need::Overhead } else { Need::Grow(len) };
-    let _space = match ost.space.admit(need, reserve) {
+    let _space = match ost.space.admit_for(need, reserve, promised) {
         Ok(a) => a,
         Err(Errno::ENOSPC) if overwrites(cx, &m, len)? => ost.space.admit(Need::Overhead, reserve)?,
         Err(e) => return Err(e),

@@ -180,7 +180,10 @@ struct Book {
 
 impl ImportHooks for Book {
     fn reclaim(&self) -> Vec<Reclaim> {
-        self.opens.iter().map(|o| Reclaim { opens: vec![o.clone()], locks: vec![], last: false }).collect()
+        self.opens
+            .iter()
+            .map(|o| Reclaim { opens: vec![o.clone()], locks: vec![], last: false, extents: vec![] })
+            .collect()
     }
     fn reclaimed(&self, l: ReclaimReply) {
         lock(&self.lost).extend(l.lost_opens);

@@ -16,5 +16,7 @@ pub struct Fallocate {
     pub len: u64,
     pub file: Fid,
     pub inode_ctime: Timestamp,
+    /// Extent lock under which the sender works; 0: the OST keeps others off meanwhile.
+    pub lock: u64,
 }
 message!(Fallocate, Fallocate, ObjectAttr, modifies = true);

@@ -1,7 +1,7 @@
 //! notify: what servers tell their clients unasked, and what clients answer to it. One way; losing one is
 //! repaired at reconnect, or by saying it again.
 
-use model::Fid;
+use model::{Fid, ObjectId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// A server to its client.
@@ -16,6 +16,13 @@ pub enum Notify {
     /// Leases that others need: what they cover must not be used any more, then [`Notice::Cancelled`].
     /// Said again until it is answered.
     Revoke { items: Vec<LeaseItem> },
+    /// An extent lock is wanted by somebody else: write what is kept under it, then [`Notice::Released`]. Said again
+    /// until it is answered.
+    BlockExtent { object: ObjectId, id: u64 },
+    /// A waiting extent lock can be had: ask again.
+    ExtentGranted { object: ObjectId, id: u64 },
+    /// Somebody wants to know the object's size and times: answer with [`Notice::Kept`]. Said again until then.
+    GlimpseExtent { object: ObjectId, id: u64, cookie: u64 },
 }
 
 /// A client to its server, outside the slots, so that it goes through however many requests wait.
@@ -23,6 +30,19 @@ pub enum Notify {
 pub enum Notice {
     /// Leases that this client uses no more, asked for back or not.
     Cancelled { items: Vec<LeaseItem> },
+    /// Extent locks that this client uses no more, asked for back or not: object and id of each.
+    Released { locks: Vec<(ObjectId, u64)> },
+    /// What an object will be like once everything was written that this client keeps; `None`: it keeps nothing.
+    Kept { cookie: u64, kept: Option<KeptAttr> },
+}
+
+/// Size and times of an object as one client's writes make them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeptAttr {
+    /// Object size, as far as this client wrote.
+    pub size: u64,
+    pub mtime: Timestamp,
+    pub ctime: Timestamp,
 }
 
 /// Parts of one file's lease.
@@ -37,3 +57,5 @@ pub struct LeaseItem {
 
 /// Items of one message, at most.
 pub const LEASE_ITEMS_MAX: usize = 4096;
+/// Extent locks in one [`Notice::Released`], at most.
+pub const RELEASED_MAX: usize = 4096;

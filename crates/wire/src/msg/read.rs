@@ -11,6 +11,8 @@ pub struct Read {
     pub len: u32,
     /// Checksums that the reply shall have.
     pub checksum: ChecksumType,
+    /// Extent lock under which the sender works; 0: the OST keeps others off meanwhile.
+    pub lock: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

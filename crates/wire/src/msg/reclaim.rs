@@ -18,6 +18,8 @@ pub struct Reclaim {
     /// Granted and waiting ones.
     pub locks: Vec<LockSpec>,
     pub last: bool,
+    /// Extent locks that the client holds.
+    pub extents: Vec<super::extent::ExtentSpec>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

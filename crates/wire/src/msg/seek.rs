@@ -14,6 +14,8 @@ pub struct Seek {
     pub object: ObjectId,
     pub offset: u64,
     pub whence: Whence,
+    /// Extent lock under which the sender works; 0: the OST keeps others off meanwhile.
+    pub lock: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

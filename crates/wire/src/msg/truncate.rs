@@ -11,5 +11,7 @@ pub struct Truncate {
     pub inode_ctime: Timestamp,
     /// Do not stamp times (the metadata server's setattr did).
     pub keep_times: bool,
+    /// Extent lock under which the sender works; 0: the OST keeps others off meanwhile.
+    pub lock: u64,
 }
 message!(Truncate, Truncate, ObjectAttr, modifies = true);

@@ -25,6 +25,10 @@ pub struct Write {
     pub block_crcs: Vec<u32>,
     /// How they were made.
     pub checksum: ChecksumType,
+    /// Extent lock under which the sender writes; 0: the OST keeps others off meanwhile.
+    pub lock: u64,
+    /// The space was promised to the sender ([`super::grant`]).
+    pub granted: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

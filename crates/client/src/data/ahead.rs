@@ -1,0 +1,209 @@
+//! Read-ahead: which reads follow which, and what will be read next. Pure; offsets and sizes are of the file.
+
+/// Streams of one file that are told apart.
+const STREAMS_MAX: usize = 8;
+/// The first window of a stream.
+const WINDOW_MIN: u64 = 1 << 20;
+/// Reads of a stream may leave out, or come early by, so much.
+const SLACK: u64 = 128 << 10;
+/// Steps of a stride that are read ahead at most.
+const STRIDE_STEPS: u64 = 16;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Stream {
+    /// Where the last read began and ended.
+    start: u64,
+    end: u64,
+    /// Reads in a row, forward, backward, or by a stride.
+    forward: u32,
+    backward: u32,
+    strides: u32,
+    stride: i64,
+    window: u64,
+    /// Read ahead up to (backward: down to) here.
+    done: u64,
+    used: u64,
+}
+
+/// The streams of reads in one file.
+#[derive(Default, Debug)]
+pub(crate) struct Streams {
+    all: Vec<Stream>,
+    clock: u64,
+}
+
+impl Streams {
+    /// Notes a read of `len` bytes; returns the ranges to read ahead. `max`: the largest window, 0 for none.
+    pub fn note(&mut self, off: u64, len: u64, max: u64) -> Vec<(u64, u64)> {
+        if max == 0 || len == 0 {
+            return Vec::new();
+        }
+        self.clock += 1;
+        let end = off + len;
+        let near = |s: &Stream| off + SLACK >= s.end && off <= s.end + SLACK && off > s.start;
+        let exact = |s: &Stream| off == s.end;
+        let found = self
+            .all
+            .iter()
+            .position(exact)
+            .or_else(|| self.all.iter().position(|s| s.forward > 1 && near(s)))
+            .or_else(|| self.all.iter().position(|s| end == s.start))
+            .or_else(|| {
+                self.all.iter().position(|s| s.stride != 0 && off as i64 - s.start as i64 == s.stride)
+            });
+        match found {
+            Some(i) => {
+                let mut s = self.all[i];
+                s.used = self.clock;
+                let out = step(&mut s, off, end, max);
+                self.all[i] = s;
+                out
+            }
+            None => self.begin(off, end, max),
+        }
+    }
+
+    fn begin(&mut self, off: u64, end: u64, max: u64) -> Vec<(u64, u64)> {
+        // A read at a new place: perhaps the second step of a stride of the newest stream.
+        let last = self.all.iter().max_by_key(|s| s.used).copied();
+        let mut s = Stream { start: off, end, forward: 1, used: self.clock, done: end, ..Stream::default() };
+        if let Some(l) = last
+            && l.end - l.start == end - off
+        {
+            s.stride = off as i64 - l.start as i64;
+            s.strides = 1;
+        }
+        let mut out = Vec::new();
+        if off == 0 {
+            // Most files are read from their start to their end.
+            s.window = WINDOW_MIN.min(max);
+            s.done = end + s.window;
+            out.push((end, s.done));
+        }
+        if self.all.len() >= STREAMS_MAX {
+            let oldest = (0..self.all.len()).min_by_key(|i| self.all[*i].used).expect("there are some");
+            self.all.swap_remove(oldest);
+        }
+        self.all.push(s);
+        out
+    }
+}
+
+fn step(s: &mut Stream, off: u64, end: u64, max: u64) -> Vec<(u64, u64)> {
+    let (old_start, old_end) = (s.start, s.end);
+    (s.start, s.end) = (off, end);
+    if end == old_start && off < old_start {
+        (s.forward, s.strides) = (0, 0);
+        s.backward += 1;
+        if s.backward < 2 {
+            s.done = off;
+            return Vec::new();
+        }
+        s.window = (s.window * 2).clamp(WINDOW_MIN, max.max(1));
+        let from = off.saturating_sub(s.window);
+        let to = s.done.min(off);
+        if to <= from || (to - from) * 2 < s.window {
+            return Vec::new();
+        }
+        s.done = from;
+        return vec![(from, to)];
+    }
+    s.backward = 0;
+    if off + SLACK >= old_end && off <= old_end + SLACK {
+        s.strides = 0;
+        s.forward += 1;
+        let grown =
+            if s.forward < 2 { s.window } else { (s.window * 2).max((end - off) * 4).max(WINDOW_MIN / 8) };
+        s.window = grown.min(max);
+        let from = s.done.max(end);
+        let to = end + s.window;
+        // In large steps: half a window at a time.
+        if to <= from || (to - from) * 2 < s.window {
+            return Vec::new();
+        }
+        s.done = to;
+        return vec![(from, to)];
+    }
+    s.forward = 0;
+    s.strides += 1;
+    if s.strides < 3 || s.stride <= 0 {
+        return Vec::new();
+    }
+    let (stride, len) = (s.stride as u64, end - off);
+    let steps = (max / len.max(1)).min(STRIDE_STEPS).min(u64::from(s.strides));
+    let mut out = Vec::new();
+    for i in 1..=steps {
+        let at = off + i * stride;
+        if at + len > s.done || s.strides == 3 {
+            out.push((at, at + len));
+            s.done = s.done.max(at + len);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: u64 = 32 << 20;
+
+    #[test]
+    fn a_sequential_reader_is_always_ahead_and_the_window_grows_to_its_limit() {
+        let mut s = Streams::default();
+        let (mut covered, mut at, mut widest) = (0, 0, 0);
+        for _ in 0..200 {
+            for (a, b) in s.note(at, 1 << 20, MAX) {
+                assert!(a >= at && b > a && b <= at + (1 << 20) + MAX);
+                covered = covered.max(b);
+                widest = widest.max(b - a);
+            }
+            at += 1 << 20;
+            assert!(covered >= at, "{at}");
+        }
+        assert!(widest <= MAX && covered >= at + MAX / 2);
+    }
+
+    #[test]
+    fn random_reads_bring_nothing() {
+        let mut s = Streams::default();
+        let mut x = 88_172_645_463_325_252u64;
+        let mut ahead = 0;
+        for _ in 0..10_000 {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            let off = (x % (1 << 18)) * 4096 + 4096;
+            ahead += s.note(off, 4096, MAX).iter().map(|(a, b)| b - a).sum::<u64>();
+        }
+        assert!(ahead < 10_000 * 4096 / 50, "{ahead}");
+    }
+
+    #[test]
+    fn backward_strides_and_several_streams_are_seen() {
+        let mut s = Streams::default();
+        let mut back = 0;
+        for i in (0..64u64).rev() {
+            back += s.note(1 << 30 | i << 16, 1 << 16, MAX).len();
+        }
+        assert!(back > 0);
+        let mut s = Streams::default();
+        let hits: Vec<(u64, u64)> = (1..40u64).flat_map(|i| s.note(i * 1_000_000, 8192, MAX)).collect();
+        assert!(
+            !hits.is_empty() && hits.iter().all(|(a, b)| a % 1_000_000 == 0 && b - a == 8192),
+            "{hits:?}"
+        );
+        let mut s = Streams::default();
+        let mut ahead = [0u64; 4];
+        for i in 0..50u64 {
+            for (n, a) in ahead.iter_mut().enumerate() {
+                let base = [1u64, 3, 9, 30][n] << 32;
+                for (x, y) in s.note(base + i * 65536, 65536, MAX) {
+                    assert!(x >= base && y < base + (1 << 32));
+                    *a += y - x;
+                }
+            }
+        }
+        assert!(ahead.iter().all(|a| *a > 0), "{ahead:?}");
+    }
+}

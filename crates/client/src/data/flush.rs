@@ -1,0 +1,335 @@
+//! Dirty bytes on their way to the OSTs: in runs of up to one message, a bounded number at a time, each under the lock
+//! that covers it. A range is never in two messages at a time, so that what came later stays later.
+
+use super::file::{Busy, File, Obj, WriteMeta};
+use crate::targets::Target;
+use crate::{Fs, R};
+use bytes::Bytes;
+use model::{Errno, ObjectId};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use wire::RequestContext;
+use wire::checksum::ChecksumType;
+use wire::msg::write::Write;
+use world::sync::OwnedSemaphorePermit;
+
+/// Dirty bytes older than this are written.
+const AGE_MAX: Duration = Duration::from_secs(1);
+/// How often ages are looked at.
+const TICK: Duration = Duration::from_millis(250);
+
+/// One message.
+struct Chunk {
+    number: u64,
+    object: ObjectId,
+    target: Arc<Target>,
+    start: u64,
+    end: u64,
+    lock: u64,
+    meta: WriteMeta,
+    data: Bytes,
+}
+
+impl Obj {
+    /// Takes the next run within a range for one message.
+    fn take_chunk(&mut self, range: (u64, u64), upto: u64, number: u64) -> Option<Chunk> {
+        let busy: Vec<(u64, u64)> = self.busy.iter().map(|b| (b.start, b.end)).collect();
+        let max = self.target.bulk_bytes() as u64;
+        let (start, mut end) = self.segs.next_dirty(range, max, &busy, upto)?;
+        let covers = |l: &&super::file::Lock| l.writes() && l.start <= start && start <= l.end;
+        let lock = self.locks.iter().filter(covers).max_by_key(|l| (l.going, l.end));
+        let lock = match lock {
+            Some(l) => {
+                end = end.min(l.end.saturating_add(1));
+                l.id
+            }
+            None => 0, // only a planted bug comes here: the server will keep others off
+        };
+        assert!(
+            lock != 0 || model::planted::on(model::planted::Bug::CancelBeforeFlush),
+            "dirty bytes lie under a lock"
+        );
+        let data = self.segs.take(start, end, number);
+        self.busy.push(Busy { token: number, start, end, lock });
+        let (object, target, meta) = (self.id, self.target.clone(), self.meta);
+        Some(Chunk { number, object, target, start, end, lock, meta, data })
+    }
+}
+
+impl Fs {
+    /// Writes everything in a range of an object that is there now, and waits for it. Ends are exclusive. Never waits
+    /// for locks. An error of a write is the file's ([`File::take_error`]).
+    pub(super) async fn flush_range(
+        self: &Arc<Self>,
+        file: &Arc<File>,
+        stripe: usize,
+        start: u64,
+        end: u64,
+    ) -> R<()> {
+        let (upto, turns) = {
+            let objs = file.lock();
+            (objs[stripe].segs.newest(), objs[stripe].target.data.turns.clone())
+        };
+        loop {
+            let mut changed = Box::pin(file.changed.notified());
+            changed.as_mut().enable();
+            let ready = {
+                let objs = file.lock();
+                let o = &objs[stripe];
+                if o.segs.is_written(start, end, upto) {
+                    return Ok(());
+                }
+                let busy: Vec<(u64, u64)> = o.busy.iter().map(|b| (b.start, b.end)).collect();
+                o.segs.next_dirty((start, end), 1, &busy, upto).is_some()
+            };
+            if !ready {
+                changed.await;
+                continue;
+            }
+            let turn = turns.clone().acquire_owned().await.map_err(|_| Errno::ESHUTDOWN)?;
+            self.send_next(file, stripe, (start, end), upto, turn);
+        }
+    }
+
+    /// Sends one message, if there is one to send. False if not.
+    fn send_next(
+        self: &Arc<Self>,
+        file: &Arc<File>,
+        stripe: usize,
+        range: (u64, u64),
+        upto: u64,
+        turn: OwnedSemaphorePermit,
+    ) -> bool {
+        let number = self.data.number();
+        let chunk = {
+            let mut objs = file.lock();
+            let o = &mut objs[stripe];
+            let chunk = o.take_chunk(range, upto, number);
+            self.data.account(o, self.world.now());
+            chunk
+        };
+        let Some(chunk) = chunk else { return false };
+        let (fs, file) = (self.clone(), file.clone());
+        self.world.spawn("client-flush", async move { fs.send_chunk(file, stripe, chunk, turn).await });
+        true
+    }
+
+    async fn send_chunk(
+        self: Arc<Self>,
+        file: Arc<File>,
+        stripe: usize,
+        c: Chunk,
+        turn: OwnedSemaphorePermit,
+    ) {
+        let r = self.write_locked(&file, &c.target, c.object, c.start, c.data, c.lock, true, &c.meta).await;
+        drop(turn);
+        let lost = {
+            let mut objs = file.lock();
+            let o = &mut objs[stripe];
+            o.busy.retain(|b| b.token != c.number);
+            let left = o.segs.flushed(c.start, c.end, c.number, r.is_ok());
+            if let Ok(attr) = &r {
+                o.learn(attr);
+            } else if left > 0 {
+                o.sure = false;
+                o.taint(c.start, c.end);
+            }
+            self.data.account(o, self.world.now());
+            left > 0
+        };
+        file.changed.notify_waiters();
+        match r {
+            Ok(_) => self.evict_clean(),
+            // The file was removed: nobody misses its bytes.
+            Err(Errno::ESTALE) => {}
+            Err(Errno::ENOLCK) => {
+                self.lock_lost(&file, stripe, c.lock);
+                if lost {
+                    self.write_lost(&file, c.object, (c.start, c.end), Errno::EIO);
+                }
+            }
+            Err(e) if lost => self.write_lost(&file, c.object, (c.start, c.end), e),
+            Err(_) => {}
+        }
+    }
+
+    /// One write to an object, under a lock that this mount holds.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) async fn write_locked(
+        self: &Arc<Self>,
+        file: &File,
+        target: &Arc<Target>,
+        object: ObjectId,
+        offset: u64,
+        data: Bytes,
+        lock: u64,
+        granted: bool,
+        meta: &WriteMeta,
+    ) -> R<model::ObjectAttr> {
+        let msg = Write {
+            object,
+            offset,
+            append: false,
+            file: file.fid,
+            uid: meta.uid,
+            gid: meta.gid,
+            projid: meta.projid,
+            inode_ctime: meta.inode_ctime,
+            block_crcs: Vec::new(),
+            checksum: ChecksumType::None,
+            lock,
+            granted,
+        };
+        let ctx = RequestContext { client_time: meta.time, ..self.locked_ctx(file) };
+        Ok(self.send_summed(target, ctx, msg, data).await?.reply.attr)
+    }
+
+    /// What a request under a lock says of its sender.
+    pub(super) fn locked_ctx(&self, file: &File) -> RequestContext {
+        RequestContext { layout_generation: file.layout.generation, deadline_ms: 0, ..self.own_ctx() }
+    }
+
+    /// Writes what is there now, in the background.
+    pub(super) fn kick(self: &Arc<Self>, file: &Arc<File>, stripe: usize) {
+        {
+            let mut objs = file.lock();
+            let o = &mut objs[stripe];
+            if o.segs.dirty_bytes() == 0 {
+                return;
+            }
+            o.flush_upto = o.segs.newest();
+            if std::mem::replace(&mut o.flushing, true) {
+                return;
+            }
+        }
+        let (fs, file) = (self.clone(), file.clone());
+        self.world.spawn("client-flusher", async move { fs.flush_behind(file, stripe).await });
+    }
+
+    async fn flush_behind(self: Arc<Self>, file: Arc<File>, stripe: usize) {
+        let turns = file.lock()[stripe].target.data.turns.clone();
+        loop {
+            let Ok(turn) = turns.clone().acquire_owned().await else { return };
+            let upto = file.lock()[stripe].flush_upto;
+            if self.send_next(&file, stripe, (0, u64::MAX), upto, turn) {
+                continue;
+            }
+            let mut objs = file.lock();
+            let o = &mut objs[stripe];
+            if o.flush_upto == upto {
+                o.flushing = false;
+                return;
+            }
+        }
+    }
+
+    /// Starts writing all that is dirty.
+    pub(super) fn flush_everything(self: &Arc<Self>) {
+        let files: Vec<Arc<File>> =
+            self.data.dirty.lock().expect("no panic while locked").values().cloned().collect();
+        for f in files {
+            for i in 0..f.layout.stripe_count() {
+                self.kick(&f, i);
+            }
+        }
+    }
+
+    /// Notes that a file has bytes to write, and sees to it that they are not forgotten.
+    pub(super) fn note_dirty(self: &Arc<Self>, file: &Arc<File>) {
+        let fresh = {
+            let mut dirty = self.data.dirty.lock().expect("no panic while locked");
+            dirty.insert(file.fid, file.clone()).is_none()
+        };
+        if fresh && !self.data.ticking.swap(true, Ordering::SeqCst) {
+            let weak = Arc::downgrade(self);
+            let world = self.world.clone();
+            self.world.spawn("client-write-back", async move {
+                loop {
+                    world.sleep(TICK).await;
+                    let Some(fs) = weak.upgrade() else { return };
+                    if !fs.write_back_old() {
+                        return;
+                    }
+                }
+            });
+        }
+    }
+
+    /// False: nothing is dirty, and the task that calls this ends.
+    fn write_back_old(self: &Arc<Self>) -> bool {
+        let now = self.world.now();
+        let files: Vec<Arc<File>> =
+            self.data.dirty.lock().expect("no panic while locked").values().cloned().collect();
+        for f in files {
+            let mut old = Vec::new();
+            {
+                let mut objs = f.lock();
+                for (i, o) in objs.iter_mut().enumerate() {
+                    if o.oldest.is_some_and(|t| now.since(t) >= AGE_MAX) {
+                        o.oldest = Some(now);
+                        old.push(i);
+                    }
+                }
+            }
+            for i in old {
+                self.kick(&f, i);
+            }
+            // Looked at with the list locked: who makes it dirty again puts it back afterwards.
+            let mut dirty = self.data.dirty.lock().expect("no panic while locked");
+            if f.lock().iter().all(|o| o.segs.unwritten_bytes() == 0) {
+                dirty.remove(&f.fid);
+            }
+        }
+        let dirty = self.data.dirty.lock().expect("no panic while locked");
+        if dirty.is_empty() {
+            // With the list locked, as in `note_dirty`.
+            self.data.ticking.store(false, Ordering::SeqCst);
+            return false;
+        }
+        true
+    }
+
+    /// Writes all of a file that is there now and waits for it.
+    pub(crate) async fn flush_file(self: &Arc<Self>, file: &Arc<File>) -> R<()> {
+        for stripe in 0..file.layout.stripe_count() {
+            self.kick(file, stripe);
+        }
+        for stripe in 0..file.layout.stripe_count() {
+            self.flush_range(file, stripe, 0, u64::MAX).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes everything of this mount and waits for it, as long as it gets on.
+    pub(crate) async fn flush_all(self: &Arc<Self>) {
+        let mut still = 0;
+        let mut left = u64::MAX;
+        loop {
+            self.flush_everything();
+            let now = self.data.unwritten.load(Ordering::Relaxed);
+            if now == 0 {
+                return;
+            }
+            still = if now < left { 0 } else { still + 1 };
+            left = now;
+            let cut_off = self.data.all_files().iter().any(|f| {
+                let objs = f.lock();
+                let away = |o: &Obj| {
+                    o.segs.unwritten_bytes() > 0 && o.target.import.state() != rpc::ImportState::Full
+                };
+                objs.iter().any(away)
+            });
+            if still >= if cut_off { GIVE_UP_TICKS_AWAY } else { GIVE_UP_TICKS } {
+                tracing::error!("{now} bytes that were not written yet are lost: no server takes them");
+                return;
+            }
+            self.world.sleep(FLUSH_TICK).await;
+        }
+    }
+}
+
+/// An unmount looks so often, and gives up after so many looks without progress; sooner if a server is away.
+const FLUSH_TICK: Duration = Duration::from_millis(5);
+const GIVE_UP_TICKS: u32 = 12_000;
+const GIVE_UP_TICKS_AWAY: u32 = 1_000;

@@ -1,0 +1,258 @@
+//! Reads: from what this mount keeps, the rest from the servers, under locks.
+
+use super::file::{Fetch, File, Obj};
+use super::pin::{Pinned, Pins};
+use super::write::wants;
+use crate::ops::BoxFutureOf;
+use crate::stripe::{self, Piece};
+use crate::{Call, Fs, R};
+use bytes::Bytes;
+use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_MAX_BYTES};
+use model::{Errno, Fid};
+use std::sync::Arc;
+use wire::checksum::ChecksumType;
+use wire::msg::read::Read;
+use world::future::join_all;
+
+/// A range of an object that must come from its server. Ends are exclusive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gap {
+    pub stripe: usize,
+    pub start: u64,
+    pub end: u64,
+    pub token: u64,
+}
+
+/// What one read found out on its way.
+#[derive(Default)]
+struct Found {
+    /// Behind the end of their objects: (stripe, start, end).
+    holes: Vec<(usize, u64, u64)>,
+    /// The file is at least, or exactly, this long.
+    size_seen: u64,
+    size: Option<u64>,
+}
+
+enum Next {
+    Done(Bytes),
+    /// Locks were lost: start anew.
+    Lost,
+    /// Somebody else is fetching a part.
+    Wait,
+    Fetch(Vec<Gap>),
+    /// Where the file ends must be asked.
+    Size,
+}
+
+impl Fs {
+    /// Like `read_range`, but from what is kept here if possible, and kept.
+    pub(crate) async fn read_data(self: &Arc<Self>, call: &Call, fid: Fid, off: u64, len: usize) -> R<Bytes> {
+        if off >= FILE_SIZE_MAX_BYTES || len == 0 {
+            return Ok(Bytes::new());
+        }
+        let len =
+            len.min(usize::try_from(FILE_SIZE_MAX_BYTES - off).unwrap_or(usize::MAX)).min(RPC_BULK_MAX_BYTES);
+        let Some(layout) = self.file_state(fid).await?.layout else { return Ok(Bytes::new()) };
+        let Some(file) = self.data_file(fid, &layout).await? else {
+            return self.read_range(call, fid, off, len).await;
+        };
+        let wants = wants(&layout, off, len as u64, false)?;
+        loop {
+            let pins = match self.pin(&file, &wants, wants.len() > 1).await? {
+                Pinned::Held(p) => p,
+                Pinned::Contended => return self.read_range(call, fid, off, len).await,
+            };
+            if let Some(data) = self.read_pinned(&file, &pins, off, len).await? {
+                self.read_ahead(&file, off, data.len() as u64);
+                return Ok(data);
+            }
+        }
+    }
+
+    /// `None`: locks were lost meanwhile.
+    async fn read_pinned(
+        self: &Arc<Self>,
+        file: &Arc<File>,
+        pins: &Pins,
+        off: u64,
+        len: usize,
+    ) -> R<Option<Bytes>> {
+        let pieces = stripe::pieces(&file.layout, off, len, RPC_BULK_MAX_BYTES);
+        let mut found = Found::default();
+        loop {
+            let mut changed = Box::pin(file.changed.notified());
+            changed.as_mut().enable();
+            let next = {
+                let mut objs = file.lock();
+                if pins.valid(&objs) {
+                    self.plan(file, &mut objs, &pieces, off, len, &found)?
+                } else {
+                    Next::Lost
+                }
+            };
+            match next {
+                Next::Done(b) => return Ok(Some(b)),
+                Next::Lost => return Ok(None),
+                Next::Wait => changed.await,
+                Next::Fetch(gaps) => {
+                    let mut all: Vec<BoxFutureOf<'_, R<Option<u64>>>> = Vec::with_capacity(gaps.len());
+                    for g in &gaps {
+                        let fetching = Fetching { file: file.clone(), gap: *g };
+                        all.push(Box::pin(self.fetch(fetching, pins.of(g.stripe))));
+                    }
+                    let c = stripe::component(&file.layout)?;
+                    for (g, r) in gaps.iter().zip(join_all(all).await) {
+                        // The object ends within the gap.
+                        if let Some(size) = r? {
+                            found.holes.push((g.stripe, size.max(g.start), g.end));
+                            found.size_seen = found.size_seen.max(stripe::file_size_of(c, g.stripe, size)?);
+                        }
+                    }
+                }
+                Next::Size => found.size = Some(self.ask_size(file).await?),
+            }
+        }
+    }
+
+    /// With the file locked: what is still to do for a read.
+    fn plan(
+        &self,
+        file: &File,
+        objs: &mut [Obj],
+        pieces: &[Piece],
+        off: u64,
+        len: usize,
+        found: &Found,
+    ) -> R<Next> {
+        let mut gaps = Vec::new();
+        let mut backed = true;
+        for p in pieces {
+            let o = &mut objs[p.stripe];
+            let end = p.object_offset + p.len as u64;
+            let known_end = if o.size_known() { o.size } else { u64::MAX };
+            for (start, end) in o.segs.gaps(p.object_offset, end) {
+                backed = false;
+                let end = end.min(known_end);
+                let hole = |h: &(usize, u64, u64)| h.0 == p.stripe && h.1 <= start && end <= h.2;
+                if start >= end || found.holes.iter().any(hole) {
+                    continue;
+                }
+                // A hole may begin within the gap.
+                let split =
+                    found.holes.iter().find(|h| h.0 == p.stripe && h.1 < end && start < h.1 && end <= h.2);
+                let end = split.map_or(end, |h| h.1);
+                if o.fetches.iter().any(|f| f.start < end && start < f.end) {
+                    return Ok(Next::Wait);
+                }
+                gaps.push((p.stripe, start, end));
+            }
+        }
+        if !gaps.is_empty() {
+            let mut out = Vec::new();
+            for (stripe, mut start, end) in gaps {
+                let o = &mut objs[stripe];
+                let max = o.target.bulk_bytes() as u64;
+                while start < end {
+                    let to = end.min(start + max);
+                    let token = self.data.number();
+                    o.fetches.push(Fetch { token, start, end: to, tainted: false });
+                    out.push(Gap { stripe, start, end: to, token });
+                    start = to;
+                }
+            }
+            return Ok(Next::Fetch(out));
+        }
+        let end = off + len as u64;
+        let mut n = len;
+        if !backed {
+            // Some bytes lie in holes or behind the end.
+            let least = file.size_at_least(objs).max(found.size_seen);
+            if least < end {
+                let Some(size) = file.size_known(objs).or(found.size) else { return Ok(Next::Size) };
+                n = (size.max(least).min(end).saturating_sub(off)) as usize;
+            }
+        }
+        if let [p] = pieces
+            && let Some(b) = objs[p.stripe].segs.slice(p.object_offset, p.object_offset + p.len as u64)
+        {
+            return Ok(Next::Done(b.slice(..n)));
+        }
+        let mut buf = vec![0; len];
+        for p in pieces {
+            let (mut at, o) = (p.object_offset, &objs[p.stripe]);
+            for &(to, len) in &p.segments {
+                for (start, bytes) in o.segs.known(at, at + len as u64) {
+                    let to = to + (start - at) as usize;
+                    buf[to..to + bytes.len()].copy_from_slice(bytes);
+                }
+                at += len as u64;
+            }
+        }
+        buf.truncate(n);
+        Ok(Next::Done(Bytes::from(buf)))
+    }
+
+    /// Reads one gap from its server and keeps what came, unless it was changed meanwhile. Returns the object's size
+    /// if it ends within the gap.
+    pub(super) async fn fetch(self: &Arc<Self>, f: Fetching, lock: u64) -> R<Option<u64>> {
+        let g = f.gap;
+        let (object, target) = {
+            let objs = f.file.lock();
+            (objs[g.stripe].id, objs[g.stripe].target.clone())
+        };
+        let turn = target.data.turns.clone().acquire_owned().await.map_err(|_| Errno::ESHUTDOWN)?;
+        let (len, checksum) = ((g.end - g.start) as u32, ChecksumType::None);
+        let msg = Read { object, offset: g.start, len, checksum, lock };
+        let r = self.fetch_summed(&target, self.locked_ctx(&f.file), f.file.fid, msg).await;
+        drop(turn);
+        let r = match r {
+            Ok(r) => r,
+            // The lock is lost: whoever reads finds out.
+            Err(Errno::ENOLCK) => {
+                self.lock_lost(&f.file, g.stripe, lock);
+                return Ok(None);
+            }
+            Err(e) => return Err(e),
+        };
+        if r.bulk.len() != r.reply.len as usize || r.bulk.len() as u64 > g.end - g.start {
+            tracing::error!("{}: read of {object} answered with {} bytes", target.id, r.bulk.len());
+            return Err(Errno::EPROTO);
+        }
+        let short = (r.bulk.len() as u64) < g.end - g.start;
+        {
+            let mut objs = f.file.lock();
+            let o = &mut objs[g.stripe];
+            let still = o.fetches.iter().any(|x| x.token == g.token && !x.tainted)
+                && o.locks.iter().any(|l| l.id == lock);
+            if !still {
+                return Ok(None);
+            }
+            if !r.bulk.is_empty() {
+                o.segs.fill(g.start, &r.bulk);
+                self.data.account(o, self.world.now());
+            }
+        }
+        drop(f);
+        self.evict_clean();
+        Ok(short.then_some(r.reply.object_size))
+    }
+
+    /// The file's size, from all who know.
+    async fn ask_size(self: &Arc<Self>, file: &Arc<File>) -> R<u64> {
+        let objects: Vec<_> = file.layout.objects().copied().collect();
+        stripe::file_size(stripe::component(&file.layout)?, &self.glimpse_objects(&objects).await?)
+    }
+}
+
+/// A gap that is being fetched; over when dropped.
+pub(super) struct Fetching {
+    pub file: Arc<File>,
+    pub gap: Gap,
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        self.file.lock()[self.gap.stripe].fetches.retain(|f| f.token != self.gap.token);
+        self.file.changed.notify_waiters();
+    }
+}

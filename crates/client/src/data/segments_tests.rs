@@ -1,0 +1,162 @@
+use super::*;
+use proptest::prelude::*;
+
+/// A byte as a naive keeper knows it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Cell {
+    Nothing,
+    Is(u8, State),
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u64, u64, u8),
+    Fill(u64, u64, u8),
+    Cut(u64, u64),
+    DropClean(u64, u64),
+    Take(u64, u64, u64),
+    Done(usize, bool),
+    Evict,
+}
+
+const SPACE: u64 = 48;
+
+fn range() -> impl Strategy<Value = (u64, u64)> {
+    (0..SPACE, 1..12u64).prop_map(|(a, n)| (a, (a + n).min(SPACE)))
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        5 => (range(), any::<u8>()).prop_map(|((a, b), v)| Step::Write(a, b, v)),
+        3 => (range(), any::<u8>()).prop_map(|((a, b), v)| Step::Fill(a, b, v)),
+        1 => range().prop_map(|(a, b)| Step::Cut(a, b)),
+        1 => range().prop_map(|(a, b)| Step::DropClean(a, b)),
+        4 => (range(), 1..9u64).prop_map(|((a, b), m)| Step::Take(a, b, m)),
+        4 => (0..5usize, any::<bool>()).prop_map(|(i, ok)| Step::Done(i, ok)),
+        1 => Just(Step::Evict),
+    ]
+}
+
+fn bytes(a: u64, b: u64, v: u8) -> Bytes {
+    (a..b).map(|i| v.wrapping_add(i as u8)).collect::<Vec<u8>>().into()
+}
+
+fn check(s: &Segments, cells: &[Cell]) {
+    for i in 0..SPACE {
+        let got = s.known(i, i + 1).next();
+        match cells[i as usize] {
+            Cell::Nothing => assert!(got.is_none() && s.gaps(i, i + 1) == vec![(i, i + 1)], "byte {i}"),
+            Cell::Is(v, _) => assert_eq!(got, Some((i, &[v][..])), "byte {i}"),
+        }
+    }
+    let count = |f: &dyn Fn(State) -> bool| {
+        cells.iter().filter(|c| matches!(c, Cell::Is(_, st) if f(*st))).count() as u64
+    };
+    assert_eq!(s.dirty_bytes(), count(&|x| x == State::Dirty));
+    assert_eq!(s.clean_bytes(), count(&|x| x == State::Clean));
+    assert_eq!(s.unwritten_bytes(), count(&|x| x != State::Clean));
+    let last = cells.iter().rposition(|c| *c != Cell::Nothing).map_or(0, |i| i as u64 + 1);
+    assert_eq!(s.end(), last);
+    assert_eq!(s.dirty.len(), s.map.values().filter(|x| x.state == State::Dirty).count());
+    assert_eq!(s.ages.len(), s.map.values().filter(|x| x.state == State::Clean).count());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #[test]
+    fn behaves_as_single_bytes_would(run in prop::collection::vec(steps(), 1..50)) {
+        let mut s = Segments::default();
+        let mut cells = vec![Cell::Nothing; SPACE as usize];
+        let mut flights: Vec<(u64, u64, u64)> = Vec::new();
+        let mut number = 0;
+        for step in run {
+            match step {
+                Step::Write(a, b, v) => {
+                    let dirty = (a..b).filter(|i| matches!(cells[*i as usize], Cell::Is(_, State::Dirty))).count();
+                    prop_assert_eq!(s.write(a, bytes(a, b, v)), dirty as u64);
+                    for i in a..b {
+                        cells[i as usize] = Cell::Is(v.wrapping_add(i as u8), State::Dirty);
+                    }
+                }
+                Step::Fill(a, b, v) => {
+                    s.fill(a, &bytes(a, b, v));
+                    for i in a..b {
+                        if cells[i as usize] == Cell::Nothing {
+                            cells[i as usize] = Cell::Is(v.wrapping_add(i as u8), State::Clean);
+                        }
+                    }
+                }
+                Step::Cut(a, b) => {
+                    s.cut(a, b);
+                    cells[a as usize..b as usize].fill(Cell::Nothing);
+                }
+                Step::DropClean(a, b) => {
+                    s.drop_clean(a, b);
+                    for c in &mut cells[a as usize..b as usize] {
+                        if matches!(c, Cell::Is(_, State::Clean)) {
+                            *c = Cell::Nothing;
+                        }
+                    }
+                }
+                Step::Take(a, b, max) => {
+                    let busy: Vec<(u64, u64)> = flights.iter().map(|f| (f.0, f.1)).collect();
+                    let free = |i: u64| !busy.iter().any(|(x, y)| *x <= i && i < *y);
+                    let first = (a..b).find(|i| {
+                        matches!(cells[*i as usize], Cell::Is(_, State::Dirty)) && free(*i)
+                    });
+                    let found = s.next_dirty((a, b), max, &busy, u64::MAX);
+                    prop_assert_eq!(found.map(|f| f.0), first);
+                    let Some((x, y)) = found else { continue };
+                    prop_assert!(y > x && y <= b && y - x <= max);
+                    number += 1;
+                    let data = s.take(x, y, number);
+                    for i in x..y {
+                        let Cell::Is(v, State::Dirty) = cells[i as usize] else { panic!("not dirty") };
+                        prop_assert_eq!(v, data[(i - x) as usize]);
+                        prop_assert!(free(i));
+                        cells[i as usize] = Cell::Is(v, State::Flushing(number));
+                    }
+                    flights.push((x, y, number));
+                }
+                Step::Done(i, ok) if !flights.is_empty() => {
+                    let (x, y, n) = flights.remove(i % flights.len());
+                    s.flushed(x, y, n, ok);
+                    for c in &mut cells[x as usize..y as usize] {
+                        if let Cell::Is(v, State::Flushing(m)) = *c && m == n {
+                            *c = if ok { Cell::Is(v, State::Clean) } else { Cell::Nothing };
+                        }
+                    }
+                }
+                Step::Done(..) => {}
+                Step::Evict => {
+                    let before = s.clean_bytes();
+                    let gone = s.evict_oldest().unwrap_or(0);
+                    prop_assert_eq!(before - s.clean_bytes(), gone);
+                    for (i, c) in cells.iter_mut().enumerate() {
+                        if s.known(i as u64, i as u64 + 1).next().is_none() {
+                            *c = Cell::Nothing;
+                        }
+                    }
+                }
+            }
+            check(&s, &cells);
+        }
+    }
+}
+
+#[test]
+fn a_log_is_gathered_and_a_run_is_seen() {
+    let mut s = Segments::default();
+    for i in 0..1000u64 {
+        s.write(i * 7, Bytes::from(vec![i as u8; 7]));
+    }
+    assert_eq!((s.count(), s.dirty_bytes()), (1, 7000));
+    assert_eq!(s.run_around(7000, 1 << 20), (0, 7000));
+    let newest = s.newest();
+    s.write(9000, Bytes::from_static(b"later"));
+    assert!(!s.is_written(0, 7000, newest) && s.is_written(7001, 20_000, newest));
+    assert_eq!(s.take(0, 7000, 1).len(), 7000);
+    s.flushed(0, 7000, 1, true);
+    assert!(s.is_written(0, u64::MAX, newest) && !s.is_written(0, u64::MAX, u64::MAX));
+    assert_eq!(s.slice(10, 20).unwrap().len(), 10);
+}

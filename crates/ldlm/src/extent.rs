@@ -1,0 +1,513 @@
+//! Extent locks: which client may keep which bytes of an object. The server's end, as a stepped state machine.
+//!
+//! Locks of one client never conflict with each other: it sees to its own coherence. A request is granted when it
+//! conflicts with nobody who has or waited for a lock before it, so nobody starves; what is granted to a client grows
+//! to the largest range that conflicts with nobody. Requests without a lock run under a *server lock*, which
+//! conflicts with everybody's, the sender's included.
+//!
+//! Who must give way is told once ([`Event::Block`]); [`Extents::outstanding`] and [`Extents::overdue`] are for
+//! telling again and for losing patience.
+
+use model::planted::{self, Bug};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use wire::msg::extent::ExtentMode;
+
+/// Blocking callbacks of one object in [`WINDOW_NS`] that make it contended.
+const CONTENDED_BLOCKS: usize = 16;
+const WINDOW_NS: u64 = 1_000_000_000;
+/// For so long a contended object gives no locks to those who can do without.
+const CONTENDED_NS: u64 = 2_000_000_000;
+/// After so many blocking callbacks in the window locks grow only a little.
+const NARROW_BLOCKS: usize = 4;
+/// What a lock may grow by then, in bytes.
+const NARROW_GROWTH: u64 = 32 << 20;
+/// Locks of one client, held and waiting.
+const LOCKS_PER_CLIENT_MAX: usize = model::limits::LOCKS_PER_CLIENT_MAX;
+
+/// Who has or wants a lock.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Who<C> {
+    /// A client, and the lock's id of its own choice.
+    Client(C, u64),
+    /// A request that the server executes, by ticket.
+    Server(u64),
+}
+
+/// What to tell whom.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event<O, C> {
+    /// The client must give the lock back.
+    Block { client: C, object: O, id: u64 },
+    /// What waited is granted.
+    Granted { who: Who<C>, object: O },
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// Bytes `start..=end`.
+    Granted {
+        start: u64,
+        end: u64,
+    },
+    Waits,
+    Contended,
+    /// The client has too many.
+    Refused,
+}
+
+fn told(start: u64, end: u64) -> Answer {
+    if planted::on(Bug::GrantTooWide) {
+        return Answer::Granted { start: 0, end: u64::MAX };
+    }
+    Answer::Granted { start, end }
+}
+
+/// One client's request.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<O, C> {
+    pub client: C,
+    pub object: O,
+    pub id: u64,
+    pub mode: ExtentMode,
+    /// Inclusive.
+    pub start: u64,
+    pub end: u64,
+    /// Also on a contended object.
+    pub force: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lock<C> {
+    who: Who<C>,
+    mode: ExtentMode,
+    start: u64,
+    end: u64,
+    /// Told to give way at this time, or heard of since.
+    blocked: Option<u64>,
+}
+
+impl<C: Copy + Ord> Lock<C> {
+    /// Whether the two could not be held together if they overlapped.
+    fn rivals(&self, o: &Lock<C>) -> bool {
+        let same = match (self.who, o.who) {
+            (Who::Client(a, _), Who::Client(b, _)) => a == b,
+            _ => false,
+        };
+        !same
+            && match (self.mode, o.mode) {
+                (ExtentMode::Read, ExtentMode::Read) => false,
+                (ExtentMode::Group(a), ExtentMode::Group(b)) => a != b,
+                _ => true,
+            }
+    }
+
+    fn overlaps(&self, o: &Lock<C>) -> bool {
+        self.start <= o.end && o.start <= self.end
+    }
+
+    fn conflicts(&self, o: &Lock<C>) -> bool {
+        self.overlaps(o) && self.rivals(o)
+    }
+}
+
+#[derive(Debug)]
+struct OfObject<C> {
+    granted: Vec<Lock<C>>,
+    waiting: VecDeque<Lock<C>>,
+    /// When blocking callbacks went out lately.
+    blocks: VecDeque<u64>,
+    contended_until: u64,
+}
+
+impl<C> Default for OfObject<C> {
+    fn default() -> OfObject<C> {
+        OfObject {
+            granted: Vec::new(),
+            waiting: VecDeque::new(),
+            blocks: VecDeque::new(),
+            contended_until: 0,
+        }
+    }
+}
+
+impl<C: Copy + Ord> OfObject<C> {
+    fn note_block(&mut self, now: u64) {
+        self.blocks.push_back(now);
+        while self.blocks.front().is_some_and(|t| t.saturating_add(WINDOW_NS) < now) {
+            self.blocks.pop_front();
+        }
+        if self.blocks.len() >= CONTENDED_BLOCKS {
+            self.contended_until = now.saturating_add(CONTENDED_NS);
+            self.blocks.clear();
+        }
+    }
+
+    /// The largest range around `l` that conflicts with nobody.
+    fn grown(&self, l: &Lock<C>) -> (u64, u64) {
+        if planted::on(Bug::GrantTooWide) {
+            return (l.start, l.end); // and tells more
+        }
+        let (mut start, mut end) = (0, u64::MAX);
+        if self.blocks.len() >= NARROW_BLOCKS {
+            (start, end) = (l.start, l.end.saturating_add(NARROW_GROWTH));
+        }
+        for o in self.granted.iter().chain(&self.waiting).filter(|o| o.who != l.who && o.rivals(l)) {
+            if o.end < l.start {
+                start = start.max(o.end + 1);
+            } else if o.start > l.end {
+                end = end.min(o.start - 1);
+            } else {
+                return (l.start, l.end); // somebody waits for this very range
+            }
+        }
+        (start, end)
+    }
+
+    /// Grants what can be granted, in order, and tells who stands in the way of the rest.
+    fn advance<O: Copy>(&mut self, object: O, now: u64, out: &mut Vec<Event<O, C>>) {
+        let mut i = 0;
+        while i < self.waiting.len() {
+            let l = self.waiting[i];
+            let free = !self.granted.iter().any(|g| g.conflicts(&l))
+                && !self.waiting.iter().take(i).any(|w| w.conflicts(&l));
+            if free {
+                self.waiting.remove(i);
+                self.grant(l);
+                out.push(Event::Granted { who: l.who, object });
+            } else {
+                self.block(object, &l, now, out);
+                i += 1;
+            }
+        }
+    }
+
+    fn grant(&mut self, mut l: Lock<C>) -> (u64, u64) {
+        if matches!(l.who, Who::Client(..)) {
+            (l.start, l.end) = self.grown(&l);
+        }
+        self.granted.push(l);
+        (l.start, l.end)
+    }
+
+    fn block<O: Copy>(&mut self, object: O, l: &Lock<C>, now: u64, out: &mut Vec<Event<O, C>>) {
+        let mut told = 0;
+        for g in &mut self.granted {
+            if let Who::Client(client, id) = g.who
+                && g.blocked.is_none()
+                && g.conflicts(l)
+            {
+                g.blocked = Some(now);
+                told += 1;
+                out.push(Event::Block { client, object, id });
+            }
+        }
+        for _ in 0..told {
+            self.note_block(now);
+        }
+    }
+
+    /// Nothing left that anybody needs to remember.
+    fn is_over(&self, now: u64) -> bool {
+        self.granted.is_empty()
+            && self.waiting.is_empty()
+            && self.contended_until <= now
+            && self.blocks.back().is_none_or(|t| t.saturating_add(WINDOW_NS) < now)
+    }
+}
+
+/// All extent locks of a target. `O` names an object, `C` a client. Times are nanoseconds of one clock.
+#[derive(Debug)]
+pub struct Extents<O, C> {
+    objects: BTreeMap<O, OfObject<C>>,
+    of_client: BTreeMap<C, BTreeSet<(O, u64)>>,
+    next_ticket: u64,
+    /// Objects with locks that must be given back, and perhaps others.
+    blocked: BTreeSet<O>,
+    /// Objects without locks that are remembered for their contention.
+    idle: usize,
+}
+
+impl<O: Copy + Ord, C: Copy + Ord> Default for Extents<O, C> {
+    fn default() -> Self {
+        Extents {
+            objects: BTreeMap::new(),
+            of_client: BTreeMap::new(),
+            next_ticket: 1,
+            blocked: BTreeSet::new(),
+            idle: 0,
+        }
+    }
+}
+
+/// Objects remembered for their contention only; more are forgotten together.
+const IDLE_MAX: usize = 10_000;
+
+impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
+    /// A client asks; asking again with the same id is harmless.
+    pub fn enqueue(&mut self, now: u64, r: &Request<O, C>) -> (Answer, Vec<Event<O, C>>) {
+        assert!(r.start <= r.end, "checked where it came in");
+        let who = Who::Client(r.client, r.id);
+        let known = self.of_client.entry(r.client).or_default();
+        let obj = self.objects.entry(r.object).or_default();
+        let mut out = Vec::new();
+        if known.contains(&(r.object, r.id)) {
+            let held = obj.granted.iter().find(|g| g.who == who);
+            let answer = held.map_or(Answer::Waits, |g| told(g.start, g.end));
+            return (answer, out);
+        }
+        let lock = Lock { who, mode: r.mode, start: r.start, end: r.end, blocked: None };
+        let busy = obj.granted.iter().chain(&obj.waiting).any(|o| o.conflicts(&lock));
+        let answer = if known.len() >= LOCKS_PER_CLIENT_MAX {
+            Answer::Refused
+        } else if !r.force && now < obj.contended_until {
+            Answer::Contended
+        } else {
+            known.insert((r.object, r.id));
+            if busy {
+                obj.waiting.push_back(lock);
+                obj.advance(r.object, now, &mut out);
+                Answer::Waits
+            } else {
+                let (start, end) = obj.grant(lock);
+                told(start, end)
+            }
+        };
+        if known.is_empty() {
+            self.of_client.remove(&r.client);
+        }
+        self.note(&out);
+        self.forget(r.object, now);
+        (answer, out)
+    }
+
+    /// A request without a lock begins. True: at once; otherwise [`Event::Granted`] says when. End it with
+    /// [`Extents::server_unlock`], also when it waited in vain.
+    pub fn server_lock(
+        &mut self,
+        now: u64,
+        object: O,
+        mode: ExtentMode,
+        start: u64,
+        end: u64,
+    ) -> (u64, bool, Vec<Event<O, C>>) {
+        assert!(start <= end, "checked where it came in");
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        let obj = self.objects.entry(object).or_default();
+        let lock = Lock { who: Who::Server(ticket), mode, start, end, blocked: None };
+        let mut out = Vec::new();
+        let busy = obj.granted.iter().chain(&obj.waiting).any(|o| o.conflicts(&lock));
+        if busy {
+            obj.waiting.push_back(lock);
+            obj.advance(object, now, &mut out);
+        } else {
+            obj.grant(lock);
+        }
+        self.note(&out);
+        (ticket, !busy, out)
+    }
+
+    pub fn server_unlock(&mut self, now: u64, object: O, ticket: u64) -> Vec<Event<O, C>> {
+        self.remove(now, object, Who::Server(ticket))
+    }
+
+    /// A client gives a lock back, or stops waiting for it.
+    pub fn cancel(&mut self, now: u64, client: C, object: O, id: u64) -> Vec<Event<O, C>> {
+        if let Some(known) = self.of_client.get_mut(&client) {
+            known.remove(&(object, id));
+            if known.is_empty() {
+                self.of_client.remove(&client);
+            }
+        }
+        self.remove(now, object, Who::Client(client, id))
+    }
+
+    /// The client is gone for good.
+    pub fn client_gone(&mut self, now: u64, client: C) -> Vec<Event<O, C>> {
+        let mut out = Vec::new();
+        for (object, id) in self.of_client.remove(&client).unwrap_or_default() {
+            out.extend(self.remove(now, object, Who::Client(client, id)));
+        }
+        out
+    }
+
+    fn remove(&mut self, now: u64, object: O, who: Who<C>) -> Vec<Event<O, C>> {
+        let mut out = Vec::new();
+        if let Some(obj) = self.objects.get_mut(&object) {
+            obj.granted.retain(|l| l.who != who);
+            obj.waiting.retain(|l| l.who != who);
+            obj.advance(object, now, &mut out);
+        }
+        self.note(&out);
+        self.forget(object, now);
+        out
+    }
+
+    fn forget(&mut self, object: O, now: u64) {
+        let Some(o) = self.objects.get(&object) else { return };
+        if o.is_over(now) {
+            self.objects.remove(&object);
+        } else if o.granted.is_empty() && o.waiting.is_empty() {
+            self.idle += 1;
+            if self.idle > IDLE_MAX {
+                self.idle = 0;
+                self.objects.retain(|_, o| !(o.granted.is_empty() && o.waiting.is_empty()));
+            }
+        }
+    }
+
+    /// A client had this lock before the server restarted. False if somebody else has it by now.
+    pub fn reclaim(&mut self, r: &Request<O, C>) -> bool {
+        let who = Who::Client(r.client, r.id);
+        let known = self.of_client.entry(r.client).or_default();
+        if known.contains(&(r.object, r.id)) {
+            return true;
+        }
+        let obj = self.objects.entry(r.object).or_default();
+        let lock = Lock { who, mode: r.mode, start: r.start, end: r.end, blocked: None };
+        let fits = r.start <= r.end
+            && known.len() < LOCKS_PER_CLIENT_MAX
+            && !obj.granted.iter().any(|g| g.conflicts(&lock));
+        if fits {
+            known.insert((r.object, r.id));
+            obj.granted.push(lock);
+        }
+        fits
+    }
+
+    /// Whether the client holds this lock, and it covers `start..=end` for writing or reading.
+    pub fn covers(&self, client: C, object: O, id: u64, write: bool, start: u64, end: u64) -> bool {
+        self.objects.get(&object).is_some_and(|o| {
+            o.granted.iter().any(|g| {
+                g.who == Who::Client(client, id)
+                    && !(write && g.mode == ExtentMode::Read)
+                    && g.start <= start
+                    && end <= g.end
+            })
+        })
+    }
+
+    /// Whether the client holds or waits for this lock.
+    pub fn knows(&self, client: C, object: O, id: u64) -> bool {
+        self.of_client.get(&client).is_some_and(|k| k.contains(&(object, id)))
+    }
+
+    /// Locks under which other clients may keep changes of the object.
+    pub fn writers(&self, object: O, except: C) -> Vec<(C, u64)> {
+        let Some(o) = self.objects.get(&object) else { return Vec::new() };
+        let of = |g: &Lock<C>| match g.who {
+            Who::Client(c, id) if c != except && g.mode != ExtentMode::Read => Some((c, id)),
+            _ => None,
+        };
+        o.granted.iter().filter_map(of).collect()
+    }
+
+    /// A sign that the client works at giving the lock back: its time starts anew.
+    pub fn touch(&mut self, now: u64, client: C, object: O, id: u64) {
+        let Some(o) = self.objects.get_mut(&object) else { return };
+        for g in o.granted.iter_mut().filter(|g| g.who == Who::Client(client, id)) {
+            if g.blocked.is_some() {
+                g.blocked = Some(now);
+            }
+        }
+    }
+
+    /// What a client was told to give back and has not. Its time starts anew.
+    pub fn outstanding(&mut self, now: u64, client: C) -> Vec<(O, u64)> {
+        let mut out = Vec::new();
+        for &(object, id) in self.of_client.get(&client).into_iter().flatten() {
+            let Some(o) = self.objects.get_mut(&object) else { continue };
+            for g in o.granted.iter_mut().filter(|g| g.who == Who::Client(client, id)) {
+                if g.blocked.is_some() {
+                    g.blocked = Some(now);
+                    out.push((object, id));
+                }
+            }
+        }
+        out
+    }
+
+    /// Clients that were told to give way before `limit` and did not.
+    pub fn overdue(&mut self, limit: u64) -> BTreeSet<C> {
+        let mut out = BTreeSet::new();
+        let objects = &self.objects;
+        self.blocked.retain(|object| {
+            let mut any = false;
+            for g in objects.get(object).into_iter().flat_map(|o| &o.granted) {
+                if let (Who::Client(c, _), Some(t)) = (g.who, g.blocked) {
+                    any = true;
+                    if t < limit {
+                        out.insert(c);
+                    }
+                }
+            }
+            any
+        });
+        out
+    }
+
+    /// Everybody's time starts anew.
+    pub fn excuse(&mut self, now: u64) {
+        for object in &self.blocked {
+            for g in self.objects.get_mut(object).into_iter().flat_map(|o| &mut o.granted) {
+                if g.blocked.is_some() {
+                    g.blocked = Some(now);
+                }
+            }
+        }
+    }
+
+    /// Who was told to give way and has not.
+    pub fn blocked(&self) -> Vec<(C, O, u64)> {
+        let mut out = Vec::new();
+        for object in &self.blocked {
+            for g in self.objects.get(object).into_iter().flat_map(|o| &o.granted) {
+                if let (Who::Client(c, id), Some(_)) = (g.who, g.blocked) {
+                    out.push((c, *object, id));
+                }
+            }
+        }
+        out
+    }
+
+    /// Whether anybody was told to give way and, as far as is known, has not.
+    pub fn any_blocked(&self) -> bool {
+        !self.blocked.is_empty()
+    }
+
+    fn note(&mut self, events: &[Event<O, C>]) {
+        for e in events {
+            if let Event::Block { object, .. } = e {
+                self.blocked.insert(*object);
+            }
+        }
+    }
+
+    /// Every holder of the object must give way: it is gone.
+    pub fn block_all(&mut self, now: u64, object: O) -> Vec<Event<O, C>> {
+        let mut out = Vec::new();
+        if let Some(o) = self.objects.get_mut(&object) {
+            for g in &mut o.granted {
+                if let Who::Client(client, id) = g.who
+                    && g.blocked.is_none()
+                {
+                    g.blocked = Some(now);
+                    out.push(Event::Block { client, object, id });
+                }
+            }
+        }
+        self.note(&out);
+        out
+    }
+
+    /// Locks held and waiting.
+    pub fn count(&self) -> (usize, usize) {
+        let held = self.objects.values().map(|o| o.granted.len()).sum();
+        (held, self.objects.values().map(|o| o.waiting.len()).sum())
+    }
+}
+
+#[cfg(test)]
+#[path = "extent_tests.rs"]
+mod tests;

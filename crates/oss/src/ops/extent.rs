@@ -1,0 +1,28 @@
+//! extent: a lock on bytes of an object, for a client that wants to keep them.
+
+use super::{Cx, Done, check_object};
+use model::Errno;
+use wire::msg::extent::{Extent, ExtentAnswer, ExtentReply};
+
+pub fn run(cx: &Cx, m: &Extent) -> Result<Done, Errno> {
+    let (ost, client) = (&cx.ost, cx.slot.client);
+    check_object(m.lock.object)?;
+    if m.lock.start > m.lock.end || m.lock.id == 0 {
+        return Err(Errno::EINVAL);
+    }
+    if !ost.clients.knows(client) {
+        return Err(Errno::ENOTCONN);
+    }
+    let mut answer = ost.enqueue_extent(client, &m.lock, m.force)?;
+    let mut seen = store::Seen::default();
+    if let ExtentAnswer::Granted { attr, .. } = &mut answer {
+        match ost.objects.attr(m.lock.object) {
+            Ok((now, lsn)) => (*attr, seen) = (now, cx.seen(lsn)),
+            Err(e) => {
+                ost.released(client, &[(m.lock.object, m.lock.id)]);
+                return Err(e.errno());
+            }
+        }
+    }
+    Ok(Done::looked(&ExtentReply { answer }, seen))
+}
