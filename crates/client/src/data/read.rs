@@ -8,6 +8,7 @@ use crate::stripe::{self, Piece};
 use crate::{Call, Fs, R};
 use bytes::Bytes;
 use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_MAX_BYTES};
+use model::planted::{self, Bug};
 use model::{Errno, Fid};
 use std::sync::Arc;
 use wire::checksum::ChecksumType;
@@ -57,6 +58,9 @@ impl Fs {
             return self.read_range(call, fid, off, len).await;
         };
         let wants = wants(&layout, off, len as u64, false)?;
+        if wants.len() > 1 && planted::on(Bug::NoExtentLock) {
+            return self.read_range(call, fid, off, len).await;
+        }
         loop {
             let pins = match self.pin(&file, &wants, wants.len() > 1).await? {
                 Pinned::Held(p) => p,

@@ -10,6 +10,7 @@ use crate::targets::Target;
 use crate::{Call, Fs, R};
 use bytes::Bytes;
 use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_MAX_BYTES};
+use model::planted::{self, Bug};
 use model::{Errno, Fid, Layout, ObjectAttr, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,6 +39,9 @@ impl Fs {
         loop {
             let wants =
                 if append { whole(&layout, true) } else { wants(&layout, off, data.len() as u64, true)? };
+            if wants.len() > 1 && planted::on(Bug::NoExtentLock) {
+                return self.write_range(call, fid, off, append, data).await;
+            }
             let stripes: Vec<usize> = wants.iter().map(|w| w.stripe).collect();
             self.room(&file, &stripes, data.len() as u64).await;
             let pins = match self.pin(&file, &wants, wants.len() > 1).await? {
