@@ -150,6 +150,7 @@ fn requests_are_counted_and_bounded_by_kind() {
         a.set_param("osc.*.max_pages_per_rpc", "64K").unwrap();
         assert_eq!(value("osc.*.max_pages_per_rpc"), ["16", "16"]);
         write(&a, &f, 0, vec![1; 1 << 20]).await;
+        a.clone().fsync(call(), f.fid).await.unwrap();
         let text = value("osc.*.rpc_stats").remove(0);
         assert!(text.contains("16:\t\t"), "{text}");
         let import = value("osc.*.import").remove(0);
