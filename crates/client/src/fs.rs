@@ -169,24 +169,32 @@ impl Fs {
     }
 
     /// Counts a call, and bounds it on a soft mount.
-    pub(crate) async fn run<T: Send>(&self, verb: Verb, call: impl Future<Output = R<T>> + Send) -> R<T> {
-        let start = self.world.now();
-        let call = async {
-            let r = call.await;
-            if r.is_ok() && verb.changes_names() && self.dirsync.load(Ordering::Relaxed) {
-                self.commit_names().await?;
-            }
+    ///
+    /// Boxed: what an operation keeps while it waits would otherwise be part of everything above it.
+    pub(crate) fn run<'a, T: Send + 'a>(
+        &'a self,
+        verb: Verb,
+        call: impl Future<Output = R<T>> + Send + 'a,
+    ) -> std::pin::Pin<Box<dyn Future<Output = R<T>> + Send + 'a>> {
+        Box::pin(async move {
+            let start = self.world.now();
+            let call = async {
+                let r = call.await;
+                if r.is_ok() && verb.changes_names() && self.dirsync.load(Ordering::Relaxed) {
+                    self.commit_names().await?;
+                }
+                r
+            };
+            let r = match self.opt.soft_timeout {
+                None => call.await,
+                Some(d) => self.world.timeout(d, call).await.unwrap_or_else(|| {
+                    tracing::warn!("{verb:?} gave up after {d:?} (soft mount)");
+                    Err(Errno::EIO)
+                }),
+            };
+            self.count(verb, start);
             r
-        };
-        let r = match self.opt.soft_timeout {
-            None => call.await,
-            Some(d) => self.world.timeout(d, call).await.unwrap_or_else(|| {
-                tracing::warn!("{verb:?} gave up after {d:?} (soft mount)");
-                Err(Errno::EIO)
-            }),
-        };
-        self.count(verb, start);
-        r
+        })
     }
 
     /// Counts a call that may wait for others as long as it takes.
