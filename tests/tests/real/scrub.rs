@@ -4,6 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,6 +41,13 @@ fn objects(ost: &Path, len: u64) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// A file whose bytes are with the servers.
+fn put(name: &Path, data: &[u8]) -> Result<()> {
+    let mut f = File::create(name)?;
+    f.write_all(data)?;
+    Ok(f.sync_all()?)
+}
+
 fn flip(file: &Path, at: u64) -> Result<()> {
     let f = File::options().read(true).write(true).open(file)?;
     let mut b = [0];
@@ -55,8 +63,8 @@ fn a_bit_flipped_in_an_object_is_found_and_named() -> Result<()> {
     let ost = t.dir().join("ost0000");
     let data: Vec<u8> = (0..3_000_000u32).map(|i| (i * 7 + i / 4096) as u8).collect();
     let name = t.mount(0).join("precious");
-    fs::write(&name, &data)?;
-    fs::write(t.mount(0).join("small"), b"hello")?;
+    put(&name, &data)?;
+    put(&t.mount(0).join("small"), b"hello")?;
     let clean = json(&["nacre", "scrub", "--json", &label], 0)?;
     ensure!(clean["status"] == "completed" && clean["bad_blocks"] == 0, "{clean}");
     ensure!(clean["bytes"].as_u64() >= Some(3_000_000), "{clean}");
@@ -111,7 +119,7 @@ fn a_scrub_is_stopped_and_goes_on_where_it_was() -> Result<()> {
     let t = TestFs::up("scrubpos", 1, 1)?;
     let label = format!("{}-OST0000", t.fsname());
     for i in 0..4 {
-        fs::write(t.mount(0).join(format!("f{i}")), vec![i; 2 << 20])?;
+        put(&t.mount(0).join(format!("f{i}")), &vec![i; 2 << 20])?;
     }
     let started = json(&["nacre", "scrub", "--json", "--no-wait", "--rate", "1", &label], 0)?;
     ensure!(started["status"] == "running", "{started}");
