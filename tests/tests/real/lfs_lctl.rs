@@ -308,6 +308,7 @@ fn lctl_reads_and_sets_parameters() -> Result<()> {
     }
     ok("lctl", &["set_param", "llite.*.extents_stats=1"], m)?;
     std::fs::write(m.join("counted"), vec![7; 70_000])?;
+    std::fs::File::open(m.join("counted"))?.sync_all()?; // a mount keeps what is written for a second
     ensure!(std::fs::read(m.join("counted"))?.len() == 70_000, "read back");
     let extents = ok("lctl", &["get_param", "llite.*.extents_stats"], m)?;
     ensure!(extents.contains("calls"), "{extents}");
