@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp, limits};
 use oss::{Ost, OstConfig};
-use rpc::{ClientId, Departure, Incoming, Outgoing, Peers, Service};
+use rpc::{ClientId, Departure, Incoming, Outgoing, Peers, Replay, Service};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use store::object::Objects;
@@ -12,9 +12,11 @@ use wire::checksum::ChecksumType;
 use wire::msg::batch::{Batch, BatchOp, BatchReply};
 use wire::msg::connect::{Connect, ConnectFeatures};
 use wire::msg::destroy::Destroy;
+use wire::msg::extent::{Extent, ExtentAnswer, ExtentMode, ExtentReply, ExtentSpec};
 use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, Fallocate};
 use wire::msg::glimpse::{Glimpse, GlimpseReply};
 use wire::msg::lookup::Lookup;
+use wire::msg::notify::Notice;
 use wire::msg::param::{GetParam, GetParamReply, SetParam};
 use wire::msg::read::{Read, ReadReply};
 use wire::msg::reclaim::Reclaim;
@@ -559,4 +561,43 @@ fn a_scrub_runs_beside_the_service() {
     };
     assert!(text.starts_with("status: completed\nrate_mib: 1000\n"), "{text}");
     assert!(text.contains("\nobjects: 1\nbytes: 300000\nbad_blocks: 0\n"), "{text}");
+}
+
+#[test]
+fn what_is_done_again_waits_for_no_lock_and_never_changes_what_others_hold() {
+    let other = ClientId([8; 16]);
+    let bed = Bed::new(MemDisk::new());
+    let lock = |id| ExtentSpec { object: object(1), id, mode: ExtentMode::Write, start: 0, end: u64::MAX };
+    let from = |client, r: Incoming| Incoming { client, ..r };
+    let again = |xid, data: &'static [u8]| {
+        let m = Write { lock: 5, ..write(Some(0)) };
+        let reply = Bytes::new();
+        Incoming {
+            replay: Some(Replay { transno: xid, reply }),
+            ..request(3, xid, &m, Bytes::from_static(data))
+        }
+    };
+    let up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    bed.connect(&up, other);
+    bed.disk.kill();
+    drop(up);
+    let up = bed.start(2);
+    // Both are awaited: what was done under a lock that was given back since is done again.
+    let outcome = bed.wait(up.ost.clone().connect(hello(CLIENT, "demo"), PEER)).unwrap();
+    assert!(outcome.recovering && up.ost.recovering());
+    bed.send(&up, again(10, b"again")).status.unwrap();
+    bed.connect(&up, CLIENT);
+    bed.connect(&up, other);
+    assert!(!up.ost.recovering());
+    assert_eq!(bed.read(&up), b"again");
+    // Later on: not behind the back of one who holds a lock, and not waiting for him either.
+    let asked = request(0, 0, &Extent { lock: lock(9), force: true }, Bytes::new());
+    let out = bed.send(&up, from(other, asked));
+    let r: ExtentReply = postcard::from_bytes(&out.body).unwrap();
+    assert!(matches!(r.answer, ExtentAnswer::Granted { .. }));
+    assert_eq!(bed.send(&up, again(11, b"late!")).status, Err(Errno::ENOLCK));
+    up.ost.notice(other, Notice::Released { locks: vec![(object(1), 9)] });
+    bed.send(&up, again(12, b"later")).status.unwrap();
+    assert_eq!(bed.read(&up), b"later");
 }
