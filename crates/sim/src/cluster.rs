@@ -363,6 +363,10 @@ impl ServerNode {
                 let mdt = Mdt::open(w.clone(), db.clone(), peers.clone(), cfg)?;
                 let set = mdt.set_params("mdt.*.ack", if ack_durable { "durable" } else { "exec" });
                 set.map_err(|e| anyhow::anyhow!("ack cannot be set: {e}"))?;
+                // As nacred does: a target that comes back knows the others at once.
+                if !label.config.is_empty() {
+                    mdt.set_config(postcard::from_bytes(&label.config)?);
+                }
                 server.add(mdt.clone(), peers);
                 let (mdt, mgs_db) = (Some(mdt), Some(mgs_db));
                 Running { server, mdt, ost: None, db, mgs_db, objects: None, _lock: held }
@@ -452,7 +456,9 @@ async fn register(w: World, node: Arc<ServerNode>, mut label: Superblock, mdt: O
         };
         match config {
             Ok(c) => {
-                if !registered && label.write(&w, node.dir()).is_err() {
+                let raw = postcard::to_stdvec(&c).expect("plain data encodes");
+                let new = std::mem::replace(&mut label.config, raw.clone()) != raw;
+                if (new || !registered) && label.write(&w, node.dir()).is_err() {
                     return;
                 }
                 registered = true;
