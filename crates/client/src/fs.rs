@@ -42,7 +42,8 @@ pub struct Fs {
     pub(crate) config_changed: Arc<sync::Notify>,
     pub(crate) locate: Locate,
     pub(crate) fids: Fids,
-    pub(crate) opens: Opens,
+    /// With the closures that give leases back, too.
+    pub(crate) opens: Arc<Opens>,
     pub(crate) locks: LockClient,
     pub(crate) rollbacks: Rollbacks,
     pub(crate) params: Params,
@@ -71,7 +72,7 @@ impl Fs {
             config_changed: Arc::new(sync::Notify::new()),
             locate: Locate::new(),
             fids: Fids::new(),
-            opens: Opens::new(first),
+            opens: Arc::new(Opens::new(first)),
             locks: LockClient::new(),
             rollbacks: Rollbacks::default(),
             params: Params::new(),

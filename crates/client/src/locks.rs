@@ -228,7 +228,7 @@ impl Fs {
     /// What a restarted MDT is told: open files and granted locks. Who waits asks again.
     pub(crate) fn reclaim_of(&self, mdt: u16) -> Vec<Reclaim> {
         let of_mdt = |fid: Fid| self.locate.mdt_of(fid) == mdt;
-        let opens: Vec<_> = self.opens.records().into_iter().filter(|o| of_mdt(o.fid)).collect();
+        let opens = self.opens.reclaim(of_mdt);
         let locks: Vec<_> = self.locks.reclaim().into_iter().filter(|l| of_mdt(l.fid)).collect();
         tracing::info!(
             "MDT{mdt:04x} recovers: {} open files and {} locks are reclaimed",

@@ -1,17 +1,29 @@
 //! Open files: what a restarted metadata server is told about, and what reads and writes need to know of a file
 //! without asking for it again each time.
 //!
+//! A file that is opened under this mount's lease on its inode costs no request, and neither does its close (decision
+//! 0013). The server hears of it before the lease goes.
+//!
 //! The layout of a file with objects does not change while this version has it open (there is no migration yet);
 //! when layouts can change, the generation that data requests carry is checked by the OSTs.
 
-use crate::{Fs, OpenFile, R};
+use crate::ops::BoxFutureOf;
+use crate::targets::Target;
+use crate::{Call, Fs, OpenFile, R};
 use model::limits::OPENS_PER_CLIENT_MAX;
-use model::{Errno, Fid, Layout, Timestamp};
-use std::collections::BTreeMap;
+use model::{Errno, Fid, FileType, Layout, TargetId, Timestamp, perm};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
+use wire::msg::close::Close;
+use wire::msg::create::OpenSpec;
 use wire::msg::lookup::Entry;
+use wire::msg::open::Open;
 use wire::msg::reclaim::OpenRecord;
+use world::future::join_all;
+
+/// Opens that are registered at a time.
+const REGISTER_AT_ONCE: usize = 16;
 
 /// What data requests of a file carry.
 #[derive(Clone, Debug)]
@@ -45,32 +57,66 @@ pub(crate) struct ReadTimes {
     pub last_read: Option<Timestamp>,
 }
 
+/// Whether the metadata server notes an open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Noted {
+    /// It does not: this mount's lease on the inode keeps the file, because nobody can remove it without asking for the
+    /// lease. So it is, too, while the server is being asked.
+    No,
+    /// It was told, one way ([`Notice::Opened`]); it has heard that if it heard what was sent after it.
+    Told,
+    Yes,
+}
+
+struct Handle {
+    record: OpenRecord,
+    noted: Noted,
+}
+
+#[derive(Default)]
 struct OfFile {
-    opens: usize,
+    handles: BTreeSet<u64>,
     state: Option<FileState>,
 }
 
 #[derive(Default)]
 struct State {
-    handles: BTreeMap<u64, OpenRecord>,
+    handles: BTreeMap<u64, Handle>,
     files: BTreeMap<Fid, OfFile>,
 }
 
 impl State {
-    fn forget(&mut self, handle: u64) {
-        let Some(r) = self.handles.remove(&handle) else { return };
-        if let Some(f) = self.files.get_mut(&r.fid) {
-            f.opens -= 1;
-            if f.opens == 0 {
-                self.files.remove(&r.fid);
+    fn forget(&mut self, handle: u64) -> Option<Handle> {
+        let h = self.handles.remove(&handle)?;
+        if let Some(f) = self.files.get_mut(&h.record.fid) {
+            f.handles.remove(&handle);
+            if f.handles.is_empty() {
+                self.files.remove(&h.record.fid);
             }
         }
+        Some(h)
     }
 
-    fn remember(&mut self, r: OpenRecord) {
-        self.files.entry(r.fid).or_insert(OfFile { opens: 0, state: None }).opens += 1;
-        let old = self.handles.insert(r.handle, r);
+    fn remember(&mut self, h: Handle) {
+        self.files.entry(h.record.fid).or_default().handles.insert(h.record.handle);
+        let old = self.handles.insert(h.record.handle, h);
         assert!(old.is_none(), "handles are never reused");
+    }
+
+    /// Opens of these files that the server may not know of; it is being told.
+    fn tell(&mut self, fids: impl Iterator<Item = Fid>) -> Vec<OpenRecord> {
+        let mut out = Vec::new();
+        for fid in fids {
+            let Some(f) = self.files.get(&fid) else { continue };
+            for h in &f.handles {
+                let h = self.handles.get_mut(h).expect("a file's handles are in the table");
+                if h.noted != Noted::Yes {
+                    h.noted = Noted::Told;
+                    out.push(h.record.clone());
+                }
+            }
+        }
+        out
     }
 }
 
@@ -86,51 +132,104 @@ impl Opens {
         Opens { next: AtomicU64::new(first), state: Mutex::default() }
     }
 
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while locked")
+    }
+
     /// A new handle, in the table before the server hears of it: a reclaim that comes between the open and its
     /// reply must name it.
     pub(crate) fn reserve(&self, fid: Fid, flags: u32) -> R<u64> {
-        let mut s = self.state.lock().expect("no panic while locked");
+        let mut s = self.lock();
         if s.handles.len() >= OPENS_PER_CLIENT_MAX {
             return Err(ENFILE);
         }
         let handle = self.next.fetch_add(1, Ordering::Relaxed);
-        s.remember(OpenRecord { fid, handle, flags });
+        s.remember(Handle { record: OpenRecord { fid, handle, flags }, noted: Noted::No });
         Ok(handle)
     }
 
-    /// The open succeeded, perhaps on another file than the one that would have been created.
-    pub(crate) fn opened(&self, handle: u64, e: &Entry) {
-        let mut s = self.state.lock().expect("no panic while locked");
-        let r = s.handles.get(&handle).cloned().expect("reserved before the open was sent");
-        if r.fid != e.attr.fid {
-            s.forget(handle);
-            s.remember(OpenRecord { fid: e.attr.fid, ..r });
+    /// The open succeeded, perhaps on another file than the one that would have been created. With `leased` the server
+    /// does not note it.
+    pub(crate) fn opened(&self, handle: u64, e: &Entry, leased: bool) {
+        let mut s = self.lock();
+        let mut h = s.forget(handle).expect("reserved before the open was sent");
+        h.record.fid = e.attr.fid;
+        if !leased {
+            h.noted = Noted::Yes;
         }
-        if let Some(f) = s.files.get_mut(&e.attr.fid) {
-            f.state = Some(FileState::of(e));
+        let before = s.files.get(&e.attr.fid).and_then(|f| f.state.as_ref().map(|s| s.ctime));
+        s.remember(h);
+        let state = FileState::of(e);
+        let ctime = before.map_or(state.ctime, |c| c.max(state.ctime));
+        s.files.get_mut(&e.attr.fid).expect("just remembered").state = Some(FileState { ctime, ..state });
+    }
+
+    /// The open failed, or the handle is closed. True if the server may have noted it.
+    pub(crate) fn forget(&self, handle: u64) -> bool {
+        self.lock().forget(handle).is_some_and(|h| h.noted != Noted::No)
+    }
+
+    /// Has `say` tell the server which of these files are open without its knowing: before the leases that keep them
+    /// are given back. Nothing is closed in between, so that no close can overtake it.
+    pub(crate) fn tell(&self, fids: impl Iterator<Item = Fid>, say: impl FnOnce(Vec<OpenRecord>)) {
+        let mut s = self.lock();
+        let opens = s.tell(fids);
+        if !opens.is_empty() {
+            say(opens);
         }
     }
 
-    /// The open failed, or the handle is closed.
-    pub(crate) fn forget(&self, handle: u64) {
-        self.state.lock().expect("no panic while locked").forget(handle);
+    /// The opens of these files (`None`: of all on the target) of which the server does not know for sure.
+    fn unsure(&self, fids: Option<&[Fid]>, of_target: impl Fn(Fid) -> bool) -> Vec<OpenRecord> {
+        let mut s = self.lock();
+        match fids {
+            Some(f) => s.tell(f.iter().copied()),
+            None => {
+                let all: Vec<Fid> = s.files.keys().copied().filter(|f| of_target(*f)).collect();
+                s.tell(all.into_iter())
+            }
+        }
+    }
+
+    /// The server answered that it noted this open. False if it was closed meanwhile.
+    fn noted(&self, handle: u64) -> bool {
+        let mut s = self.lock();
+        let h = s.handles.get_mut(&handle);
+        let there = h.is_some();
+        if let Some(h) = h {
+            h.noted = Noted::Yes;
+        }
+        there
     }
 
     /// What is known of an open file.
     pub(crate) fn file(&self, fid: Fid) -> Option<FileState> {
-        self.state.lock().expect("no panic while locked").files.get(&fid).and_then(|f| f.state.clone())
+        self.lock().files.get(&fid).and_then(|f| f.state.clone())
     }
 
     /// Newer knowledge of a file, kept if it is open.
     pub(crate) fn learn(&self, e: &Entry) {
-        if let Some(f) = self.state.lock().expect("no panic while locked").files.get_mut(&e.attr.fid) {
+        if let Some(f) = self.lock().files.get_mut(&e.attr.fid) {
             let ctime = f.state.as_ref().map_or(e.attr.ctime, |s| s.ctime.max(e.attr.ctime));
             f.state = Some(FileState { ctime, ..FileState::of(e) });
         }
     }
 
-    pub(crate) fn records(&self) -> Vec<OpenRecord> {
-        self.state.lock().expect("no panic while locked").handles.values().cloned().collect()
+    pub(crate) fn len(&self) -> usize {
+        self.lock().handles.len()
+    }
+
+    /// What a restarted server is told about: after that it notes them.
+    pub(crate) fn reclaim(&self, of_target: impl Fn(Fid) -> bool) -> Vec<OpenRecord> {
+        let mut s = self.lock();
+        let mine = s.handles.values_mut().filter(|h| of_target(h.record.fid));
+        mine.map(|h| {
+            if h.noted == Noted::No {
+                h.noted = Noted::Told;
+            }
+            h.record.clone()
+        })
+        .collect()
     }
 }
 
@@ -168,6 +267,49 @@ impl Fs {
             Errno::EIO
         })?;
         Ok((s, layout))
+    }
+
+    /// What the cache knows of a file that may be opened without asking, under this mount's lease on its inode: until
+    /// it is asked for the lease nobody can remove the file. The handle is in the table already, so that whoever gives
+    /// the lease back meanwhile finds it.
+    ///
+    /// `None` if the server must be asked: nothing is known, an access list decides, or it would have to give the file
+    /// objects.
+    pub(crate) fn opened_under_lease(&self, call: &Call, fid: Fid, flags: u32) -> Option<R<Arc<Entry>>> {
+        let e = self.known_entry(fid)?;
+        let a = &e.attr;
+        let objects = e.layout.is_some() || flags & perm::O_ACCMODE == 0;
+        if a.kind != FileType::Regular || a.nlink == 0 || !e.plain || !objects {
+            return None;
+        }
+        let subject =
+            perm::Subject { kind: a.kind, mode: a.mode, uid: a.uid, gid: a.gid, flags: a.flags, acl: None };
+        Some(perm::may_open(&call.cred, &subject, flags).map(|()| e))
+    }
+
+    /// Before this mount itself removes names: opens of what they lead to (`None`: of anything) must be known to the
+    /// server, which does not ask this mount for its own leases then.
+    pub(crate) async fn register_opens(self: &Arc<Self>, mdt: &Arc<Target>, fids: Option<&[Fid]>) -> R<()> {
+        let of_target = |fid: Fid| TargetId::mdt(self.locate.mdt_of(fid)) == mdt.id;
+        let opens = self.opens.unsure(fids, of_target);
+        for some in opens.chunks(REGISTER_AT_ONCE) {
+            let calls = some.iter().map(|o| -> BoxFutureOf<'_, R<()>> { Box::pin(self.register(mdt, o)) });
+            join_all(calls.collect()).await.into_iter().collect::<R<()>>()?;
+        }
+        Ok(())
+    }
+
+    async fn register(self: &Arc<Self>, mdt: &Arc<Target>, o: &OpenRecord) -> R<()> {
+        let open = OpenSpec { handle: o.handle, flags: o.flags, lease: false };
+        match mdt.call(self.own_ctx(), Open { fid: o.fid, open }).await {
+            // Its close may have overtaken this.
+            Ok(_) if !self.opens.noted(o.handle) => {
+                let close = Close { fid: o.fid, handle: o.handle, atime: None };
+                mdt.call(self.own_ctx(), close).await
+            }
+            Ok(_) | Err(Errno::ENOENT) => Ok(()),
+            Err(e) => Err(e),
+        }
     }
 
     /// An open file from the metadata server's answer.
@@ -219,15 +361,36 @@ mod tests {
     fn a_create_that_opened_another_file_is_recorded_under_that_one() {
         let o = Opens::new(40);
         let h = o.reserve(Fid::new(9, 1, 0), 2).unwrap();
-        assert_eq!(o.records()[0].fid, Fid::new(9, 1, 0));
-        o.opened(h, &entry(2));
-        assert_eq!(o.records(), vec![OpenRecord { fid: Fid::new(9, 2, 0), handle: 40, flags: 2 }]);
+        assert_eq!(o.reclaim(|_| true)[0].fid, Fid::new(9, 1, 0));
+        o.opened(h, &entry(2), false);
+        assert_eq!(o.reclaim(|_| true), vec![OpenRecord { fid: Fid::new(9, 2, 0), handle: 40, flags: 2 }]);
         assert!(o.file(Fid::new(9, 1, 0)).is_none());
         assert_eq!(o.file(Fid::new(9, 2, 0)).unwrap().uid, 5);
         let second = o.reserve(Fid::new(9, 2, 0), 0).unwrap();
-        o.forget(h);
+        assert!(o.forget(h), "the server has it open");
         assert!(o.file(Fid::new(9, 2, 0)).is_some(), "still open once");
-        o.forget(second);
-        assert!(o.records().is_empty() && o.file(Fid::new(9, 2, 0)).is_none());
+        assert!(!o.forget(second), "the server never heard of it");
+        assert!(o.len() == 0 && o.file(Fid::new(9, 2, 0)).is_none());
+    }
+
+    #[test]
+    fn what_is_open_under_a_lease_is_told_before_the_lease_goes_and_closed_after() {
+        let o = Opens::new(40);
+        let (f, other) = (Fid::new(9, 2, 0), Fid::new(9, 3, 0));
+        let told = |fid: Fid| {
+            let mut all = Vec::new();
+            o.tell([fid].into_iter(), |r| all = r);
+            all.iter().map(|r| r.handle).collect::<Vec<_>>()
+        };
+        let asked = o.reserve(f, 0).unwrap();
+        assert_eq!(told(f), [asked], "while it is asked for, too");
+        o.opened(asked, &entry(2), true);
+        let leased = o.reserve(f, 0).unwrap();
+        o.opened(leased, &entry(2), true);
+        let registered = o.reserve(f, 0).unwrap();
+        o.opened(registered, &entry(2), false);
+        assert!(told(other).is_empty());
+        assert_eq!(told(f), [asked, leased], "again, should the first word have been lost");
+        assert!(o.forget(asked) && o.forget(leased) && o.forget(registered));
     }
 }

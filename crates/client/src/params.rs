@@ -285,9 +285,7 @@ pub(crate) const TABLE: &[Param] = &[
     mount(Llite, shown("used_mb", "Bytes of files kept in memory: read, unwritten."), |fs| {
         format!("clean: {}\nunwritten: {}", mb(&fs.data.clean), mb(&fs.data.unwritten))
     }),
-    mount(Llite, shown("open_files", "Files that are open on this mount."), |fs| {
-        fs.opens.records().len().to_string()
-    }),
+    mount(Llite, shown("open_files", "Files that are open on this mount."), |fs| fs.opens.len().to_string()),
     mount(Lov, shown("numobd", "Object targets in the target map."), |fs| {
         number_of(fs, TargetKind::Ost, false)
     }),

@@ -9,6 +9,7 @@
 //! and writes that they stand for; cancels need no order. A client's own leases are never in its way: it knows
 //! what it changes itself.
 
+use crate::opens::{Open, OpenChange};
 use crate::schema::key;
 use crate::service::Mdt;
 use crate::shared::lock;
@@ -22,6 +23,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use wire::msg::lookup::{Grant, bits};
 use wire::msg::notify::{LEASE_ITEMS_MAX, LeaseItem, Notice, Notify};
+use wire::msg::reclaim::OpenRecord;
 use world::select;
 
 /// A revocation that is not answered is sent again after so long: its connection may have broken.
@@ -240,12 +242,38 @@ impl Mdt {
         }
     }
 
+    /// What a client says unasked.
+    pub(crate) fn told(&self, client: ClientId, notice: Notice) {
+        match notice {
+            Notice::Cancelled { items } => self.cancelled(client, &items),
+            Notice::Opened { opens } => self.opened(client, opens),
+            // For an OST.
+            Notice::Released { .. } | Notice::Kept { .. } => {}
+        }
+    }
+
+    /// A client has files open under leases that it is about to give back. Permission was checked when it opened them.
+    /// Files that are not there are ignored: their removal did not wait for this client, so it was its own.
+    fn opened(&self, client: ClientId, opens: Vec<OpenRecord>) {
+        let mut core = self.core_write();
+        if !core.clients.contains_key(&client) {
+            return;
+        }
+        for o in opens {
+            // If that cannot be read: better one open too many than a file lost.
+            let gone = matches!(self.db.get(&key::inode(o.fid)), Ok(None));
+            if !gone && core.opens.check_room(client).is_ok() {
+                let open = Open { fid: o.fid, flags: o.flags };
+                core.opens.apply(OpenChange::Add { client, handle: o.handle, open });
+            }
+        }
+    }
+
     /// A client gave leases back.
-    pub(crate) fn cancelled(&self, client: ClientId, notice: Notice) {
-        let Notice::Cancelled { items } = notice else { return };
+    fn cancelled(&self, client: ClientId, items: &[LeaseItem]) {
         let mut t = lock(&self.shared.leases.table);
         let mut some = false;
-        for i in &items {
+        for i in items {
             some |= t.cancel(client.0, i);
         }
         drop(t);

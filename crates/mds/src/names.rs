@@ -2,18 +2,11 @@
 
 use crate::schema::{Inode, Lease, key};
 use crate::tx::{Dentry, Found, Tx};
-use model::perm::{self, MAY_EXEC, MAY_READ, MAY_WRITE};
+use model::perm::{self, MAY_EXEC};
 use model::{Cred, Errno, Fid, FileType, Timestamp, limits};
 use rpc::ClientId;
 use wire::msg::lookup::{Entry, bits};
 
-/// O_* bits of open(2) that the server looks at (Linux, x86-64).
-pub const O_ACCMODE: u32 = 0o3;
-pub const O_WRONLY: u32 = 0o1;
-pub const O_RDWR: u32 = 0o2;
-pub const O_TRUNC: u32 = 0o1000;
-/// The kernel opens it to execute it (`__FMODE_EXEC`): execute permission instead of read permission.
-pub const FMODE_EXEC: u32 = 0x20;
 /// New files and directories below carry on the project.
 const FLAG_PROJINHERIT: u32 = 0x2000_0000;
 
@@ -148,28 +141,7 @@ pub fn add_file(
 
 /// open(2)'s check of an existing file.
 pub fn may_open(ctx: &OpContext, i: &Inode, flags: u32) -> Result<(), Errno> {
-    let mut want = match flags & O_ACCMODE {
-        _ if flags & FMODE_EXEC != 0 => MAY_EXEC,
-        O_WRONLY => MAY_WRITE,
-        O_RDWR => MAY_READ | MAY_WRITE,
-        _ => MAY_READ,
-    };
-    if flags & O_TRUNC != 0 {
-        want |= MAY_WRITE;
-    }
-    match i.kind {
-        FileType::Directory if want & MAY_WRITE != 0 => return Err(Errno::EISDIR),
-        FileType::Symlink => return Err(Errno::ELOOP),
-        _ => {}
-    }
-    perm::access(&ctx.cred, &i.subject(), want)?;
-    if i.flags & perm::FLAG_APPEND != 0 && want & MAY_WRITE != 0 {
-        const O_APPEND: u32 = 0o2000;
-        if flags & O_APPEND == 0 || flags & O_TRUNC != 0 {
-            return Err(Errno::EPERM);
-        }
-    }
-    Ok(())
+    perm::may_open(&ctx.cred, &i.subject(), flags)
 }
 
 /// A file made without objects gets them when somebody is going to write. True if it did.

@@ -375,7 +375,7 @@ impl Service for Mdt {
     }
 
     fn notice(&self, client: ClientId, n: Notice) {
-        self.cancelled(client, n);
+        self.told(client, n);
     }
 
     fn leaving(&self, client: ClientId) {

@@ -13,6 +13,15 @@ pub const MAY_READ: u8 = 4;
 pub const FLAG_IMMUTABLE: u32 = 0x10;
 pub const FLAG_APPEND: u32 = 0x20;
 
+/// O_* bits of open(2) that permission depends on (Linux, x86-64).
+pub const O_ACCMODE: u32 = 0o3;
+const O_WRONLY: u32 = 0o1;
+const O_RDWR: u32 = 0o2;
+const O_TRUNC: u32 = 0o1000;
+const O_APPEND: u32 = 0o2000;
+/// The kernel opens it to execute it (`__FMODE_EXEC`): execute permission instead of read permission.
+pub const FMODE_EXEC: u32 = 0x20;
+
 /// What the rules need to know of an inode.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
@@ -52,6 +61,33 @@ pub fn access(cred: &Cred, s: &Subject, want: u8) -> Result<(), Errno> {
         }
     };
     if granted { Ok(()) } else { Err(Errno::EACCES) }
+}
+
+/// open(2)'s check of an existing file; `flags` are O_* bits.
+///
+/// `EISDIR` for writing to a directory, `ELOOP` for a symbolic link, `EPERM` for writing to an immutable file or
+/// anything but appending to an append-only one, otherwise as [`access`].
+pub fn may_open(cred: &Cred, s: &Subject, flags: u32) -> Result<(), Errno> {
+    let mut want = match flags & O_ACCMODE {
+        _ if flags & FMODE_EXEC != 0 => MAY_EXEC,
+        O_WRONLY => MAY_WRITE,
+        O_RDWR => MAY_READ | MAY_WRITE,
+        _ => MAY_READ,
+    };
+    if flags & O_TRUNC != 0 {
+        want |= MAY_WRITE;
+    }
+    match s.kind {
+        FileType::Directory if want & MAY_WRITE != 0 => return Err(Errno::EISDIR),
+        FileType::Symlink => return Err(Errno::ELOOP),
+        _ => {}
+    }
+    access(cred, s, want)?;
+    let appends = flags & O_APPEND != 0 && flags & O_TRUNC == 0;
+    if s.flags & FLAG_APPEND != 0 && want & MAY_WRITE != 0 && !appends {
+        return Err(Errno::EPERM);
+    }
+    Ok(())
 }
 
 /// The caller owns the file or is the superuser.

@@ -66,6 +66,8 @@ bugs! {
     RaceRuleIgnored = 44,
     /// A client keeps what a server granted before its restart.
     CacheKeptOverRestart = 45,
+    /// A client gives a lease back without a word of what it has open under it.
+    OpenNotTold = 46,
     /// A write of a part of a block leaves the block's checksum as it was.
     SumOfPartForgotten = 80,
     /// Blocks are read without a look at their checksums.

@@ -382,7 +382,7 @@ impl Service for Ost {
         match n {
             Notice::Released { locks } => me.released(client, &locks),
             Notice::Kept { cookie, kept } => me.kept(client, cookie, kept),
-            Notice::Cancelled { .. } => {}
+            Notice::Cancelled { .. } | Notice::Opened { .. } => {}
         }
     }
 

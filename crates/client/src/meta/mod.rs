@@ -17,6 +17,7 @@ mod listing;
 pub(crate) use cache::{Outcome, Part, name_part};
 pub use keeper::{Keeper, Lapsed, Leave};
 
+use crate::opens::Opens;
 use crate::targets::Target;
 use crate::{Fs, R};
 use cache::{Cache, Change, Token};
@@ -113,11 +114,18 @@ pub(crate) struct Changing {
     mdt: Arc<Target>,
     change: Option<Change>,
     touched: Vec<(Fid, Vec<u8>)>,
+    /// The files that names lead to which it may remove; `None`: any.
+    victims: Option<Vec<Fid>>,
     /// The inode, if it is one alone: the keeper may not know that it changes.
     inode: Option<Fid>,
 }
 
 impl Changing {
+    /// Before a request that may remove the last name of a file that is open here.
+    pub(crate) async fn register_opens(&self) -> R<()> {
+        self.fs.register_opens(&self.mdt, self.victims.as_deref()).await
+    }
+
     /// The answer is here.
     pub(crate) fn done(mut self, mut outcome: Outcome, error: Option<Errno>) {
         // Of two names (a rename) that does not say which one is not there.
@@ -305,15 +313,19 @@ impl Fs {
         let mut c = self.meta.lock();
         // A name that is not known leads to an inode that is not known.
         let mut any = !good;
+        let mut victims = Vec::new();
         for (dir, name) in names {
             match c.name(*dir, name, now).filter(|_| good) {
-                Some(Some(fid)) => parts.push((fid, Part::Attr)),
+                Some(Some(fid)) => victims.push(fid),
                 Some(None) => {}
                 None => any = true,
             }
         }
         drop(c);
-        self.changing_parts(mdt, parts, names, any)
+        parts.extend(victims.iter().map(|fid| (*fid, Part::Attr)));
+        let mut change = self.changing_parts(mdt, parts, names, any);
+        change.victims = (!any).then_some(victims);
+        change
     }
 
     /// As [`Fs::changing`], for names that are made: what they lead to is not changed.
@@ -347,7 +359,14 @@ impl Fs {
         parts.dedup();
         let change = Some(self.meta.lock().begin(parts, any));
         let touched = names.iter().map(|(d, n)| (*d, n.to_vec())).collect();
-        Changing { fs: self.clone(), mdt: mdt.clone(), change, touched, inode: None }
+        Changing {
+            fs: self.clone(),
+            mdt: mdt.clone(),
+            change,
+            touched,
+            victims: Some(Vec::new()),
+            inode: None,
+        }
     }
 
     fn end_change(&self, change: Change, outcome: &Outcome, inode: Option<Fid>) {
@@ -380,7 +399,7 @@ impl Fs {
 
     fn cancel_leases(&self, mdt: TargetId, items: &[LeaseItem]) {
         if let Some(t) = self.targets.get(mdt) {
-            cancel(&t, items);
+            cancel(&self.opens, &t, items);
         }
     }
 
@@ -389,12 +408,13 @@ impl Fs {
         let (Some(t), Some(k)) = (self.targets.get(mdt), self.meta.keeper.get()) else {
             return self.cancel_leases(mdt, &items);
         };
+        let opens = self.opens.clone();
         let of = |i: &LeaseItem| Lapsed {
             fid: i.fid,
             names: i.bits & bits::LOOKUP != 0,
             inode: i.bits & bits::UPDATE != 0,
         };
-        k.lapsed(items.iter().map(of).collect(), Leave::new(move || cancel(&t, &items)));
+        k.lapsed(items.iter().map(of).collect(), Leave::new(move || cancel(&opens, &t, &items)));
     }
 
     /// Leases that this mount does not use any more.
@@ -435,8 +455,16 @@ impl Fs {
     }
 }
 
-fn cancel(mdt: &Target, items: &[LeaseItem]) {
+/// Gives leases back, and says before that what is open under them.
+fn cancel(opens: &Opens, mdt: &Target, items: &[LeaseItem]) {
     for part in items.chunks(LEASE_ITEMS_MAX) {
+        let inodes = part.iter().filter(|i| i.bits & bits::UPDATE != 0).map(|i| i.fid);
+        opens.tell(inodes, |all| {
+            let all = if planted::on(Bug::OpenNotTold) { &[][..] } else { &all[..] };
+            for some in all.chunks(LEASE_ITEMS_MAX) {
+                mdt.import.notice(&Notice::Opened { opens: some.to_vec() });
+            }
+        });
         mdt.import.notice(&Notice::Cancelled { items: part.to_vec() });
     }
 }

@@ -28,9 +28,12 @@ impl Fs {
         self.run(Verb::Close, Detached::plain(&self, "client-close", work)).await
     }
 
-    /// Forgets the handle, then tells the server: a reclaim in between must not open it again.
+    /// Forgets the handle, then tells the server, if it may know of it or an access time is to be stored: a reclaim in
+    /// between must not open it again.
     pub(crate) async fn close_handle(self: &Arc<Self>, fid: Fid, handle: u64, atime: Option<Timestamp>) {
-        self.opens.forget(handle);
+        if !self.opens.forget(handle) && atime.is_none() {
+            return;
+        }
         let r = match self.mdt_of(fid).await {
             Ok(mdt) => {
                 // Only then does a close change the inode, or end it.

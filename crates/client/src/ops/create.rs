@@ -68,7 +68,7 @@ impl Fs {
             fid,
             mode: mode & 0o7777,
             umask: call.umask,
-            open: Some(OpenSpec { handle: 0, flags }),
+            open: Some(OpenSpec { handle: 0, flags, lease: true }),
             layout,
             no_objects: flags & O_LOV_DELAY_CREATE != 0,
         };
@@ -94,7 +94,7 @@ impl Fs {
         let mut attempt = 1;
         let (reply, handle) = loop {
             let handle = self.opens.reserve(msg.fid, flags)?;
-            msg.open = Some(OpenSpec { handle, flags });
+            msg.open = Some(OpenSpec { handle, flags, lease: true });
             match self.create_once(call, mdt, &msg, handle).await {
                 Ok(r) => break (r, handle),
                 Err(Errno::ESTALE) if attempt < ATTEMPTS => attempt += 1,
@@ -132,17 +132,18 @@ impl Fs {
         let reply = match reply {
             Ok(r) => r,
             Err(e) => {
-                self.opens.forget(handle);
+                self.close_handle(msg.fid, handle, None).await;
                 return Err(e);
             }
         };
-        self.opens.learn(&reply.entry);
-        self.opens.opened(handle, &reply.entry);
+        let e = &reply.entry;
+        let leased = reply.created && e.grant.is_some() && e.attr.nlink > 0;
+        self.opens.opened(handle, &reply.entry, leased);
         let fid = reply.entry.attr.fid;
         if fid != msg.fid && mdt.recoveries.load(Ordering::SeqCst) != recoveries {
             // The server restarted between the open and its reply. What this client reclaimed then did not name the
             // file that was there already, so that it may not know the handle: say it again.
-            let open = OpenSpec { handle, ..msg.open.clone().expect("creates open") };
+            let open = OpenSpec { handle, lease: false, ..msg.open.clone().expect("creates open") };
             if let Err(e) = mdt.call(self.own_ctx(), Open { fid, open }).await {
                 self.opens.forget(handle);
                 return Err(if e == Errno::ENOENT { Errno::ESTALE } else { e });

@@ -7,6 +7,7 @@ use crate::{Call, Fs, OpenFile, R};
 use model::{Fid, FileType};
 use std::sync::Arc;
 use wire::msg::create::OpenSpec;
+use wire::msg::lookup::Entry;
 use wire::msg::open::Open;
 
 impl Fs {
@@ -30,22 +31,39 @@ impl Fs {
 
     async fn open_handle(self: &Arc<Self>, call: &Call, fid: Fid, flags: u32) -> R<OpenFile> {
         let handle = self.opens.reserve(fid, flags)?;
+        if let Some(known) = self.opened_under_lease(call, fid, flags) {
+            return self.opened(call, handle, flags, known.map(|e| ((*e).clone(), true)), fid).await;
+        }
         let sent = async {
-            let msg = Open { fid, open: OpenSpec { handle, flags } };
+            let msg = Open { fid, open: OpenSpec { handle, flags, lease: true } };
             let mdt = self.mdt_of(fid).await?;
             let t = self.meta.token();
             let e = mdt.call(self.ctx(call), msg).await?;
             self.keep_entry(t, &e);
-            Ok(e)
+            let leased = e.grant.is_some() && e.attr.nlink > 0;
+            Ok((e, leased))
         };
-        let e = match sent.await {
-            Ok(e) => e,
+        let r = sent.await;
+        self.opened(call, handle, flags, r, fid).await
+    }
+
+    /// What an open came to, and whether it is under a lease.
+    async fn opened(
+        self: &Arc<Self>,
+        call: &Call,
+        handle: u64,
+        flags: u32,
+        r: R<(Entry, bool)>,
+        fid: Fid,
+    ) -> R<OpenFile> {
+        let (e, leased) = match r {
+            Ok(r) => r,
             Err(e) => {
-                self.opens.forget(handle);
+                self.close_handle(fid, handle, None).await;
                 return Err(e);
             }
         };
-        self.opens.opened(handle, &e);
+        self.opens.opened(handle, &e, leased);
         if flags & O_TRUNC != 0
             && e.attr.kind == FileType::Regular
             && let Err(err) = self.cut_opened(call, &e).await

@@ -31,7 +31,10 @@ impl Fs {
             }
             let change = self.changing(&mdt, parts, &[(parent, &name), (new_parent, &new_name)]);
             let msg = Rename { parent, name, new_parent, new_name, flags };
-            let r = mdt.call(self.ctx(&call), msg).await;
+            let r = match change.register_opens().await {
+                Ok(()) => mdt.call(self.ctx(&call), msg).await,
+                Err(e) => Err(e),
+            };
             change.done_names(&r, Outcome::default());
             r.map(drop)
         };

@@ -14,7 +14,10 @@ impl Fs {
             let mdt = self.mdt_of(parent).await?;
             let parts = vec![(parent, Part::Attr), (parent, Part::List)];
             let change = self.changing(&mdt, parts, &[(parent, &name)]);
-            let r = mdt.call(self.ctx(&call), Unlink { parent, name: name.clone() }).await;
+            let r = match change.register_opens().await {
+                Ok(()) => mdt.call(self.ctx(&call), Unlink { parent, name: name.clone() }).await,
+                Err(e) => Err(e),
+            };
             let removed = r.is_ok().then_some(name);
             change.done_names(&r, Outcome { removed, ..Outcome::default() });
             r.map(drop)

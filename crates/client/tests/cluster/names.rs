@@ -49,6 +49,54 @@ fn names_come_and_go_on_all_mounts() {
     });
 }
 
+/// Opening and closing what is known costs no request, and nothing that is open is lost, whoever removes it and
+/// whatever restarts.
+#[test]
+fn files_are_opened_under_leases() {
+    let c = Cluster::start(2);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let root = a.root();
+        let mut open = Vec::new();
+        for name in ["f", "g", "h", "i"] {
+            let fid = file(&a, name).await;
+            a.clone().write(call(), fid, 0, false, false, Bytes::from_static(b"data")).await.unwrap();
+            let sent = requests(&a);
+            let f = a.clone().open(call(), fid, O_RDWR).await.unwrap();
+            let again = a.clone().open(call(), fid, O_RDWR).await.unwrap();
+            a.clone().close(Arc::new(again)).await.unwrap();
+            assert_eq!(requests(&a), sent, "not one request");
+            let refused = a.clone().open(user(7), fid, O_RDWR).await;
+            assert_eq!(refused.err(), Some(Errno::EACCES));
+            open.push(Arc::new(f));
+        }
+        a.clone().unlink(call(), root, b"f".to_vec()).await.unwrap();
+        b.clone().unlink(call(), root, b"g".to_vec()).await.unwrap();
+        a.clone().rename(call(), root, b"i".to_vec(), root, b"h".to_vec(), 0).await.unwrap();
+        c.stop_mdt().await;
+        c.start_mdt().await;
+        b.clone().unlink(call(), root, b"h".to_vec()).await.unwrap();
+        for f in &open {
+            assert_eq!(&a.clone().read(call(), f.clone(), 0, 100).await.unwrap()[..], b"data");
+            assert_eq!(b.clone().getattr(call(), f.fid).await.unwrap().nlink, 0);
+        }
+        for f in open {
+            let fid = f.fid;
+            a.clone().close(f).await.unwrap();
+            let gone = b.clone().getattr(call(), fid).await;
+            assert!(matches!(gone, Err(Errno::ENOENT | Errno::ESTALE)), "{gone:?}");
+        }
+    });
+}
+
+/// Answered requests to the metadata server so far.
+fn requests(fs: &Fs) -> u64 {
+    let all = fs.get_param("mdc.*.stats");
+    let of = |l: &str| l.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
+    let lines = all.iter().flat_map(|(_, v)| v.lines());
+    lines.filter(|l| l.contains("samples") && !l.starts_with("ping")).filter_map(of).sum()
+}
+
 #[test]
 fn other_kinds_of_files() {
     let c = Cluster::start(1);

@@ -1,7 +1,7 @@
 //! create: a regular file, usually opened at once; with an empty name an unnamed file (O_TMPFILE).
 
+use super::open::register;
 use crate::names::{self, OpContext};
-use crate::opens::Open;
 use crate::schema::{Inode, OrphanKind, key};
 use crate::tx::{Found, Tx};
 use model::{Errno, FileType};
@@ -28,7 +28,10 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Create) -> Result<CreateReply, Errno
                 _ => return Err(Errno::EEXIST),
             }
             if let Some(open) = &m.open {
-                super::open::open_existing(tx, ctx, d.fid, &mut i, open)?;
+                // The client keeps the handle under the FID that it chose until it has this answer, so it could not say
+                // that it has this file open if it were asked for the lease before.
+                let open = OpenSpec { lease: false, ..open.clone() };
+                super::open::open_existing(tx, ctx, d.fid, &mut i, &open)?;
             }
             let entry = Entry { dir_grant: tx.offer(m.parent, bits::LOOKUP), ..names::entry(tx, d.fid, &i) };
             return Ok(CreateReply { created: false, entry });
@@ -39,7 +42,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Create) -> Result<CreateReply, Errno
     names::check_new_fid(tx, ctx, m.fid)?;
     let mut i = new_file(tx, ctx, &m, &dir)?;
     if let Some(open) = &m.open {
-        register(tx, ctx, &m, open)?;
+        register(tx, ctx, m.fid, &i, open)?;
     }
     names::add_file(tx, ctx, (m.parent, dir), (cookie, &m.name), (m.fid, &mut i));
     Ok(CreateReply { created: true, entry: names::named(tx, m.parent, m.fid, &i) })
@@ -53,7 +56,7 @@ fn tmpfile(tx: &mut Tx, ctx: &OpContext, m: &Create) -> Result<CreateReply, Errn
     names::check_new_fid(tx, ctx, m.fid)?;
     let mut i = new_file(tx, ctx, m, &dir)?;
     i.nlink = 0;
-    register(tx, ctx, m, open)?;
+    register(tx, ctx, m.fid, &i, open)?;
     tx.add_inode(m.fid, &mut i);
     let kind = if m.exclusive { OrphanKind::TmpfileExclusive } else { OrphanKind::Tmpfile };
     tx.put(key::orphan(m.fid), kind.encode());
@@ -75,8 +78,4 @@ fn new_file(tx: &mut Tx, ctx: &OpContext, m: &Create, dir: &Inode) -> Result<Ino
         i.layout = Some(tx.allocate(m.fid, m.layout.as_ref(), dir.default_layout.as_ref())?);
     }
     Ok(i)
-}
-
-fn register(tx: &mut Tx, ctx: &OpContext, m: &Create, open: &OpenSpec) -> Result<(), Errno> {
-    tx.add_open(ctx.client, open.handle, Open { fid: m.fid, flags: open.flags })
 }

@@ -1,12 +1,13 @@
 //! open: keeps a file alive for a client until its close.
 
-use crate::names::{self, O_ACCMODE, OpContext};
+use crate::names::{self, OpContext};
 use crate::opens::Open;
 use crate::schema::Inode;
 use crate::tx::Tx;
+use model::perm::O_ACCMODE;
 use model::{Errno, Fid};
 use wire::msg::create::OpenSpec;
-use wire::msg::lookup::Entry;
+use wire::msg::lookup::{Entry, bits};
 use wire::msg::open::Open as OpenMsg;
 
 pub fn run(tx: &mut Tx, ctx: &OpContext, m: OpenMsg) -> Result<Entry, Errno> {
@@ -15,7 +16,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: OpenMsg) -> Result<Entry, Errno> {
     Ok(names::entry(tx, m.fid, &i))
 }
 
-/// Checks, registers, and gives a file without objects some if it is to be written.
+/// Checks, registers (unless a lease does), and gives a file without objects some if it is to be written.
 pub fn open_existing(
     tx: &mut Tx,
     ctx: &OpContext,
@@ -30,6 +31,15 @@ pub fn open_existing(
     names::may_open(ctx, i, open.flags)?;
     if open.flags & O_ACCMODE != 0 && names::instantiate(tx, fid, i)? {
         tx.put_inode(fid, i);
+    }
+    register(tx, ctx, fid, i, open)
+}
+
+/// Notes an open, unless the client has it under its lease. A file without a name needs nobody's lease to go: the last
+/// close that is known ends it.
+pub fn register(tx: &mut Tx, ctx: &OpContext, fid: Fid, i: &Inode, open: &OpenSpec) -> Result<(), Errno> {
+    if open.lease && i.nlink > 0 && tx.offer(fid, bits::UPDATE).is_some() {
+        return Ok(());
     }
     tx.add_open(ctx.client, open.handle, Open { fid, flags: open.flags })
 }

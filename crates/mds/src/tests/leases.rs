@@ -57,7 +57,7 @@ fn removals_say_what_they_changed_and_leave_no_lease_on_what_is_gone() {
     assert_eq!(c.gone, [f]);
     let held = rig.mdt.shared.leases.total();
     let back: Vec<_> = [R, d, f].into_iter().map(|fid| item(fid, u64::MAX)).collect();
-    rig.mdt.cancelled(A, wire::msg::notify::Notice::Cancelled { items: back });
+    rig.mdt.told(A, wire::msg::notify::Notice::Cancelled { items: back });
     assert_eq!(rig.mdt.shared.leases.total(), held - 2, "{f} had none any more");
 }
 
@@ -83,4 +83,29 @@ fn a_change_takes_leases_of_others_and_leaves_its_own() {
     block_on(rig.mdt.clone().departed(B, Departure::Evicted));
     assert_eq!(look(&rig, B, R, "d").dir_grant, None, "not for who is not known");
     assert_eq!(leases.total(), both - 2);
+}
+
+#[test]
+fn a_file_open_under_a_lease_lives_on_once_that_is_said() {
+    let rig = Rig::new();
+    let f = rig.create(R, "f");
+    let open = |handle| {
+        let open = OpenSpec { handle, flags: 0, lease: true };
+        rig.root(msg::open::Open { fid: f, open }).unwrap()
+    };
+    assert!(open(70).grant.is_some());
+    assert_eq!(rig.mdt.core_read().opens.count(f), 0, "the lease is enough");
+    let opens = vec![msg::reclaim::OpenRecord { fid: f, handle: 70, flags: 0 }];
+    for _ in 0..2 {
+        rig.mdt.told(A, wire::msg::notify::Notice::Opened { opens: opens.clone() });
+    }
+    assert_eq!(rig.mdt.core_read().opens.count(f), 1);
+    let nowhere = msg::reclaim::OpenRecord { fid: Fid::new(9, 9, 0), handle: 71, flags: 0 };
+    rig.mdt.told(A, wire::msg::notify::Notice::Opened { opens: vec![nowhere] });
+    assert_eq!(rig.mdt.core_read().opens.total(), 1);
+    rig.unlink(R, "f").unwrap();
+    assert_eq!(rig.attr(f).nlink, 0);
+    rig.close(f, 70);
+    assert!(rig.mdt.db.get(&crate::schema::key::inode(f)).unwrap().is_none());
+    rig.assert_clean();
 }

@@ -203,7 +203,7 @@ impl Rig {
 
     pub fn open(&self, fid: Fid, flags: u32) -> u64 {
         let handle = self.handle();
-        self.root(msg::open::Open { fid, open: OpenSpec { handle, flags } }).unwrap();
+        self.root(msg::open::Open { fid, open: OpenSpec { handle, flags, lease: false } }).unwrap();
         handle
     }
 

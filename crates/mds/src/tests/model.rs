@@ -242,7 +242,7 @@ fn make(rig: &Rig, m: &mut Model, s: &Step, d: usize, n: u8) -> Both {
 fn tmpfile(rig: &Rig, m: &mut Model, d: usize) -> Both {
     let d = m.pick(d);
     let (fid, handle) = (rig.fid(), rig.handle());
-    let open = Some(OpenSpec { handle, flags: 2 });
+    let open = Some(OpenSpec { handle, flags: 2, lease: false });
     let got = ok(rig.root(Create { exclusive: false, open, ..create_msg(m.nodes[d].fid, "", fid, 0o600) }));
     let want = m.dir(d).and(if m.nodes[d].nlink == 0 { Err(Errno::ENOENT) } else { Ok(()) });
     if want.is_ok() {
@@ -306,7 +306,7 @@ fn run(rig: &mut Rig, m: &mut Model, s: &Step) -> Both {
         Step::Open(f) => {
             let f = m.pick(f);
             let handle = rig.handle();
-            let open = OpenSpec { handle, flags: 0 };
+            let open = OpenSpec { handle, flags: 0, lease: false };
             let got = ok(rig.root(msg::open::Open { fid: m.nodes[f].fid, open }));
             let want = match m.nodes[f].kind {
                 _ if !m.exists(f) => Err(Errno::ENOENT),

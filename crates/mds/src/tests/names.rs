@@ -163,7 +163,7 @@ fn unnamed_files_can_be_named_once() {
     let rig = Rig::new();
     let tmp = |exclusive| {
         let (fid, handle) = (rig.fid(), rig.handle());
-        let open = Some(OpenSpec { handle, flags: 2 });
+        let open = Some(OpenSpec { handle, flags: 2, lease: false });
         rig.root(Create { exclusive, open, ..create_msg(R, "", fid, 0o600) }).unwrap();
         (fid, handle)
     };

@@ -25,7 +25,7 @@ fn the_server_checks_permissions_too() {
     );
     rig.chmod(f, 0o640);
     let open = |cred: &Cred, flags| {
-        let open = OpenSpec { handle: rig.handle(), flags };
+        let open = OpenSpec { handle: rig.handle(), flags, lease: false };
         rig.call(A, cred, msg::open::Open { fid: f, open }).map(|_| ())
     };
     assert_eq!(open(&u, 0), Err(Errno::EACCES));
@@ -33,10 +33,11 @@ fn the_server_checks_permissions_too() {
     assert_eq!(open(&u, 0), Ok(()));
     assert_eq!(open(&u, 2), Err(Errno::EACCES));
     rig.chmod(f, 0o611);
-    assert_eq!(open(&u, crate::names::FMODE_EXEC), Ok(()), "to execute it");
+    assert_eq!(open(&u, ::model::perm::FMODE_EXEC), Ok(()), "to execute it");
     assert_eq!(open(&u, 0), Err(Errno::EACCES));
     assert_eq!(
-        rig.call(A, &u, msg::open::Open { fid: d, open: OpenSpec { handle: 99, flags: 1 } }).unwrap_err(),
+        rig.call(A, &u, msg::open::Open { fid: d, open: OpenSpec { handle: 99, flags: 1, lease: false } })
+            .unwrap_err(),
         Errno::EISDIR
     );
     rig.assert_clean();

@@ -1,6 +1,7 @@
 //! notify: what servers tell their clients unasked, and what clients answer to it. One way; losing one is
 //! repaired at reconnect, or by saying it again.
 
+use super::reclaim::OpenRecord;
 use model::{Fid, ObjectId, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +35,9 @@ pub enum Notice {
     Released { locks: Vec<(ObjectId, u64)> },
     /// What an object will be like once everything was written that this client keeps; `None`: it keeps nothing.
     Kept { cookie: u64, kept: Option<KeptAttr> },
+    /// Files that this client has open, of which the server did not know as long as the client had leases on them.
+    /// Comes before [`Notice::Cancelled`] of these leases. Saying it again does no harm.
+    Opened { opens: Vec<OpenRecord> },
 }
 
 /// Size and times of an object as one client's writes make them.
