@@ -82,6 +82,10 @@ bugs! {
     DirtyKeptBehindTruncate = 33,
     /// A client keeps what it read after it gave the lock back.
     CacheKeptWithoutLock = 34,
+    /// A group is committed before the data that its records rely on is flushed.
+    DataFlushedLate = 100,
+    /// A start takes records of large writes without a look at their data.
+    DataNotLookedFor = 101,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

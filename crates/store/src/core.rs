@@ -23,11 +23,13 @@ pub(crate) const BACKLOG_FACTOR: usize = 4;
 const COMMIT_DELAY: Duration = Duration::from_millis(20);
 /// … or when so many record bytes wait.
 const COMMIT_BYTES: usize = 4 << 20;
+/// … or so many bytes in other files that are flushed with them.
+const COMMIT_OUTSIDE_BYTES: usize = 32 << 20;
 
 /// Makes what records `from..=upto` rely on outside the journal durable, before the flush that commits them. Runs
-/// on the committer's task: the next group collects meanwhile. An error stops the target.
+/// on the committer's task: the next group collects meanwhile. An error stops the target. False if there was nothing.
 pub(crate) trait PreCommitHook: Send + Sync {
-    fn prepare(self: Arc<Self>, from: Lsn, upto: Lsn) -> BoxFuture<Result<(), StoreError>>;
+    fn prepare(self: Arc<Self>, from: Lsn, upto: Lsn) -> BoxFuture<Result<bool, StoreError>>;
 }
 
 /// Makes everything outside the journal durable that records up to now rely on, before they are trimmed.
@@ -62,6 +64,8 @@ pub(crate) struct Inner {
     /// When the oldest record that no flush covers yet was submitted, and how many bytes of them there are.
     pub oldest: Option<Instant>,
     pub waiting_bytes: usize,
+    /// Bytes in other files that these records rely on.
+    pub waiting_outside: usize,
     /// Somebody waits for the commit of this record.
     pub wanted: Lsn,
     /// Uncommitted transactions: who made them; `None`: the server itself.
@@ -252,7 +256,8 @@ impl Core {
         }
         inner.remember(lsn, txn.writes, record_bytes);
         inner.waiting_bytes += record_bytes;
-        let wake = inner.oldest.is_none() || inner.waiting_bytes >= COMMIT_BYTES;
+        inner.waiting_outside += txn.outside;
+        let wake = inner.oldest.is_none() || inner.much_waits();
         if inner.oldest.is_none() {
             inner.oldest = Some(self.world.now());
         }
@@ -332,6 +337,7 @@ impl Core {
                     Due::Now => {
                         inner.oldest = None;
                         inner.waiting_bytes = 0;
+                        inner.waiting_outside = 0;
                         Ok((committed + 1, inner.journal.sync_set()))
                     }
                 }
@@ -354,8 +360,10 @@ impl Core {
     async fn commit(&self, from: Lsn, set: SyncSet) -> Result<(), StoreError> {
         let upto = set.upto;
         let hook = self.pre_commit.lock().expect("never held over a panic").clone();
+        let mut relied = false;
         if let Some(h) = hook {
-            h.prepare(from, upto).await?;
+            let late = model::planted::on(model::planted::Bug::DataFlushedLate);
+            relied = h.prepare(from, if late { from - 1 } else { upto }).await?;
         }
         let world = self.world.clone();
         self.world.blocking(move || set.run(&world)).await?;
@@ -371,7 +379,36 @@ impl Core {
             }
         });
         self.sent.notify_waiters();
+        if relied {
+            self.say_committed(upto);
+        }
         Ok(())
+    }
+
+    /// If nothing follows that would say in the journal that `upto` is committed, an empty record does: whoever reads
+    /// it need not look for the data of records up to there. Nobody waits for it.
+    fn say_committed(&self, upto: Lsn) {
+        let mut inner = self.lock();
+        if inner.journal.last_lsn() > upto || inner.closing || self.check().is_err() {
+            return;
+        }
+        let mut w = record::begin();
+        record::encode_txn(&mut w, &[], &[]);
+        let bytes = w.0.len();
+        match inner.journal.append(w, upto) {
+            Ok(lsn) => {
+                inner.authors.insert(lsn, None);
+                inner.remember(lsn, Vec::new(), bytes);
+                inner.waiting_bytes += bytes;
+                inner.oldest.get_or_insert(self.world.now());
+            }
+            // No room for a segment: it is said another time.
+            Err(e) if e.is_harmless() => {}
+            Err(e) => {
+                drop(inner);
+                self.fail(&e);
+            }
+        }
     }
 
     /// Keeps a fresh segment at hand, so that no operation waits for one.
@@ -415,15 +452,15 @@ impl Inner {
             return Due::Nothing;
         }
         let waited = self.oldest.map_or(COMMIT_DELAY, |t| now.since(t));
-        if self.wanted > committed
-            || self.closing
-            || self.waiting_bytes >= COMMIT_BYTES
-            || waited >= COMMIT_DELAY
-        {
+        if self.wanted > committed || self.closing || self.much_waits() || waited >= COMMIT_DELAY {
             Due::Now
         } else {
             Due::In(COMMIT_DELAY - waited)
         }
+    }
+
+    fn much_waits(&self) -> bool {
+        self.waiting_bytes >= COMMIT_BYTES || self.waiting_outside >= COMMIT_OUTSIDE_BYTES
     }
 
     /// What overlay and frozen overlay say about a key.

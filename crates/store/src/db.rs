@@ -33,6 +33,8 @@ pub struct Txn {
     /// What to do again with the files of data objects after a crash (design.md §7); filled by `object`.
     pub redo: Vec<Redo>,
     pub(crate) replies: Vec<PendingReply>,
+    /// Bytes in other files that are flushed before the record is.
+    pub(crate) outside: usize,
     /// Whose it is, and whether it depends on what its keys held before.
     pub(crate) author: Option<(Arc<Author>, bool)>,
 }

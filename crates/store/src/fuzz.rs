@@ -53,6 +53,7 @@ pub fn transaction_samples() -> Vec<Vec<u8>> {
         Redo::Allocate { object, mode: 3, offset: 7, len: 8 },
         Redo::Flushed { object },
         Redo::Unlink { object },
+        Redo::Ordered { object, offset: 4000, len: 200, crcs: vec![9, 10] },
     ];
     let mut w = record::begin();
     record::encode_txn(&mut w, &t.writes, &t.redo);

@@ -49,7 +49,15 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
     if let Some((path, pos)) = &replay.torn {
         tracing::info!("journal segment '{path}' ends with a torn record at byte {pos}: cut off");
     }
-    let records = std::mem::take(&mut replay.records);
+    let mut records = std::mem::take(&mut replay.records);
+    if let Some(lsn) = object::recover::first_without_data(world, dir, &records, replay.durable)? {
+        tracing::info!(
+            "the journal in '{dir}' ends before record {lsn} (of {}): the host wrote it, but not all of its data",
+            replay.last_lsn
+        );
+        records.retain(|(l, _)| *l < lsn);
+        replay.last_lsn = lsn - 1;
+    }
     if !records.is_empty() {
         tracing::info!("'{dir}': {} transactions replayed from the journal", records.len());
         object::recover::replay(world, dir, &records)?;
@@ -74,6 +82,7 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
         spare_pending: false,
         oldest: None,
         waiting_bytes: 0,
+        waiting_outside: 0,
         wanted: 0,
         authors: std::collections::BTreeMap::new(),
         unsent: crate::author::Unsent::new(),

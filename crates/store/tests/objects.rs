@@ -3,7 +3,7 @@
 mod common;
 
 use bytes::Bytes;
-use common::{Bed, Ost, after_power_cut, format, id, nothing, open};
+use common::{Bed, Ost, after_power_cut, format, id, nothing, open, write_journal_back};
 use model::{Errno, Fid, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -217,8 +217,12 @@ fn enumerate(seed: u64) {
         let disk = image.disk();
         let mode = [CrashMode::Random, CrashMode::Random, CrashMode::LoseAll, CrashMode::KeepAll]
             [rng.below(4) as usize];
+        let journal_first = rng.below(3) == 0;
+        if journal_first {
+            write_journal_back(&bed.world_on(&disk));
+        }
         disk.crash_with(mode, &mut rng);
-        let why = format!("seed {seed} image {at} ({}) {mode:?}", image.what);
+        let why = format!("seed {seed} image {at} ({}) {mode:?} journal first {journal_first}", image.what);
         bed.rt.block_on(second_life(&bed, &disk, &steps, acked, started, fresh, &mut rng, &why));
     }
 }
@@ -544,7 +548,8 @@ fn a_gap_never_shows_what_an_unfinished_write_left() {
         let (_, _, lsn) = write(&o, 0, 70_000, 1).await.unwrap();
         o.db.durable(lsn).await.unwrap();
         bed.disk.record();
-        write(&o, 100_000, 100_000, 2).await.unwrap();
+        let (_, _, lsn) = write(&o, 100_000, 100_000, 2).await.unwrap();
+        o.db.durable(lsn).await.unwrap();
     });
     // The data is on disk, its record is not.
     let images = bed.disk.images();

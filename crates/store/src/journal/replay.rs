@@ -14,6 +14,8 @@ pub struct Replay {
     pub records: Vec<(Lsn, Txn)>,
     /// Newest valid position; the table's if the journal holds nothing newer.
     pub last_lsn: Lsn,
+    /// Every record up to this one is known to have been durable.
+    pub durable: Lsn,
     /// Highest epoch of any segment, 0 if there is none.
     pub last_epoch: u32,
     /// Above every number used by a file name.
@@ -38,6 +40,7 @@ impl Replay {
         let mut out = Replay {
             records: Vec::new(),
             last_lsn: applied,
+            durable: applied,
             last_epoch: 0,
             next_number: 1,
             files: Vec::new(),
@@ -113,6 +116,7 @@ impl Replay {
         self.last_lsn = missing - 1;
         for s in segments {
             let committed = s.header.map_or(0, |h| h.committed).max(newest(s).committed);
+            self.durable = self.durable.max(committed);
             if committed >= missing {
                 let why = format!(
                     "record {missing} is missing or unreadable, though records up to {committed} were durable"

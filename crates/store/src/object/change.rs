@@ -5,6 +5,7 @@ use super::fallocate::allocate_or_zero;
 use super::files::{FileKey, Ticket};
 use super::location::{self, Location, ObjectRecord, Place};
 use super::locks::Guard;
+use super::ordered::Relied;
 use super::pending::Waiting;
 use super::redo::Redo;
 use super::sums::Edit;
@@ -29,8 +30,12 @@ pub(super) struct Change {
     pub created: bool,
     /// What it does to the checksums.
     pub sums: Edit,
+    /// Zeros to be written before and behind the data: the rest of blocks that had no checksum.
+    pub fill: (u64, u64),
     /// Bytes that go to a file once the record is committed.
     pub put_off: Vec<Waiting>,
+    /// Bytes that are flushed before the record is.
+    pub relied: Option<Relied>,
     /// Keys that go with the record.
     pub drop_keys: Vec<Vec<u8>>,
     pub after: After,
@@ -78,7 +83,9 @@ impl Change {
             taken: None,
             created: false,
             sums: Edit::default(),
+            fill: (0, 0),
             put_off: Vec::new(),
+            relied: None,
             drop_keys: Vec::new(),
             after: After::default(),
         }
@@ -278,18 +285,32 @@ impl Objects {
         txn.put(location::object_key(c.id), rec.encode());
         c.drop_keys.drain(..).for_each(|k| txn.delete(k));
         txn.redo = std::mem::take(&mut c.redo);
+        let shakes = Redo::shakes(&txn.redo);
         finish(&mut txn, at, &rec.attr);
+        let relied = c.relied.take();
+        // Before the record: a commit that covers it flushes these, too.
+        let relied_number = relied.as_ref().map(|r| {
+            txn.outside = r.bytes();
+            self.files.rely_on(r, self.db.last_submitted() + 1)
+        });
         let waiting = std::mem::take(&mut c.put_off);
         // From before the record, so that no checkpoint covers it without these bytes.
         let ticket = (!waiting.is_empty()).then(|| Arc::new(self.files.ticket()));
         match self.db.submit(txn) {
             Ok(lsn) => {
+                if let Some(r) = relied {
+                    self.files.relied_on(c.id, &r, lsn);
+                }
+                self.files.note_redo(c.id, shakes, lsn, self.db.core().state.borrow().applied);
                 if let Some(t) = ticket {
                     self.files.put_off(self.db.core(), c.id, lsn, waiting, &t);
                 }
                 Ok((rec.attr, lsn, c.after))
             }
             Err(e) => {
+                if let Some(n) = relied_number {
+                    self.files.rely_on_no_more(n);
+                }
                 self.give_up(&c);
                 Err(e)
             }
@@ -397,8 +418,8 @@ impl Objects {
         Ok(file)
     }
 
-    /// A file of its own with the object's present bytes; to be flushed with [`Objects::flush_new_own`].
-    pub(super) fn create_own(&self, c: &mut Change) -> Result<Arc<dyn DiskFile>, StoreError> {
+    /// A file of its own with the object's present bytes, and these; to be flushed with [`Objects::flush_new_own`].
+    pub(super) fn create_own(&self, c: &mut Change) -> Result<(Arc<dyn DiskFile>, Vec<u8>), StoreError> {
         let content = self.small_content(c.id, &c.old)?;
         let dir = location::own_dir(&self.dir, c.id);
         match self.world.disk.mkdir(&dir) {
@@ -416,7 +437,7 @@ impl Objects {
         c.created = true;
         self.files.keep(key, file.clone());
         file.write_at(&content, 0).map_err(StoreError::io("cannot write object file", &path))?;
-        Ok(file)
+        Ok((file, content))
     }
 
     /// Bytes and name durable: the record says that nothing before it needs to be redone.
@@ -426,22 +447,19 @@ impl Objects {
     }
 
     fn flush_dir(&self, dir: &str) -> Result<(), StoreError> {
-        let sync = || self.world.disk.sync_dir(dir).map_err(StoreError::io("cannot flush the folder", dir));
-        self.files.flush_by_change(sync).map_err(|e| self.lost(e))
+        self.files.flush_by_change(|| self.files.sync_dir(dir)).map_err(|e| self.lost(e))
     }
 
     pub(super) fn flush_own(&self, c: &mut Change, file: &dyn DiskFile) -> Result<(), StoreError> {
         let key = FileKey::Own(c.id);
-        let sync =
-            || file.sync_data().map_err(StoreError::io("cannot flush object file", &self.files.path(key)));
-        self.files.flush_by_change(sync).map_err(|e| self.lost(e))?;
+        self.files.flush_by_change(|| self.files.sync(key, file)).map_err(|e| self.lost(e))?;
         self.files.clean(key);
         c.redo.push(Redo::Flushed { object: c.id });
         Ok(())
     }
 
     /// A failed flush stops the target, whatever its errno: nobody knows what it lost.
-    fn lost(&self, e: StoreError) -> StoreError {
+    pub(super) fn lost(&self, e: StoreError) -> StoreError {
         self.db.core().fail(&e);
         StoreError::Stopped(e.to_string())
     }

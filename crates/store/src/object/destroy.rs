@@ -26,6 +26,7 @@ impl Objects {
             for id in &ids {
                 guards.push(me.locks.write(*id).await);
                 me.files.drained(me.db.core(), *id).await?;
+                me.files.settled(me.db.core(), *id, 0, u64::MAX).await?;
             }
             let (_, lsn) = me.run(guards, true, move |o| o.destroy_locked(&ids, finish)).await?;
             Ok(lsn)

@@ -101,6 +101,9 @@ impl Objects {
             let (guard, old) = me.begin(id).await?;
             let r = Range::check(mode, off, len, old.attr.size).map_err(StoreError::Errno)?;
             me.files.drained(me.db.core(), id).await?;
+            if r.zeroes() {
+                me.files.settled(me.db.core(), id, r.off, r.end()).await?;
+            }
             // Own files: the host may have a lot to do for a large range.
             let quick = old.location != Location::Own && !r.needs_own(&old);
             me.run(vec![guard], quick, move |o| o.fallocate_locked(Change::new(id, old), r, &meta, finish))
@@ -132,7 +135,7 @@ impl Objects {
             self.need_space(r.len)?;
         }
         if r.needs_own(&c.old) {
-            let file = self.create_own(c)?;
+            let (file, _) = self.create_own(c)?;
             let size = c.size();
             file.set_len(size).map_err(|e| self.own_error(c, e))?;
             allocate_or_zero(&*file, r.mode, r.off, r.len).map_err(|e| self.own_error(c, e))?;

@@ -1,12 +1,14 @@
 //! Host files of objects: open handles, what of them is not flushed yet, and actions under way.
 
 use super::location::{container_path, own_path, packed_dir};
+use super::ordered::Ordered;
 use super::pending::Pending;
 use crate::StoreError;
 use crate::core::CheckpointHook;
 use model::ObjectId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use wire::frame::crc32c;
 use world::sync::Notify;
 use world::{BoxFuture, DiskFile, OpenMode, World};
 
@@ -14,6 +16,7 @@ use world::{BoxFuture, DiskFile, OpenMode, World};
 const OPEN_MAX: usize = 256;
 /// Unflushed files above which a writer flushes them first.
 const DIRTY_MAX: usize = 256;
+const SYNC_LOCKS: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum FileKey {
@@ -35,7 +38,7 @@ struct State {
 }
 
 pub(crate) struct Files {
-    world: World,
+    pub(super) world: World,
     dir: String,
     state: Mutex<State>,
     ticket_gone: Notify,
@@ -43,6 +46,9 @@ pub(crate) struct Files {
     flushing: world::sync::Mutex<()>,
     /// Held for reading by changes that flush a file themselves.
     own_flushes: RwLock<()>,
+    /// Files (by hash) that are being flushed: one flush at a time, as only one hears of a loss.
+    syncs: [Mutex<()>; SYNC_LOCKS],
+    pub(super) ordered: Mutex<Ordered>,
     pub(super) pending: Mutex<Pending>,
     /// Something pending was written, or never will be.
     pub(super) applied: Notify,
@@ -71,6 +77,8 @@ impl Files {
             ticket_gone: Notify::new(),
             flushing: world::sync::Mutex::new(()),
             own_flushes: RwLock::new(()),
+            syncs: std::array::from_fn(|_| Mutex::new(())),
+            ordered: Mutex::default(),
             pending: Mutex::default(),
             applied: Notify::new(),
         })
@@ -156,6 +164,28 @@ impl Files {
         flushed
     }
 
+    /// Flushes one file (blocks). The host tells only one of those that flush a file that its pages are lost: the
+    /// others learn it here.
+    pub(super) fn sync(&self, key: FileKey, f: &dyn DiskFile) -> Result<(), StoreError> {
+        let n = match key {
+            FileKey::Container(class, n) => usize::from(class) + n as usize,
+            FileKey::Own(id) => crc32c(&id.to_bytes()) as usize,
+        };
+        let _alone = self.syncs[n % SYNC_LOCKS].lock().expect("never held over a panic");
+        if let Some(e) = &self.lock().failed {
+            return Err(e.clone());
+        }
+        f.sync_data()
+            .map_err(StoreError::io("cannot flush object file", &self.path(key)))
+            .inspect_err(|e| self.failed(e))
+    }
+
+    /// Flushes a folder (blocks).
+    pub(super) fn sync_dir(&self, dir: &str) -> Result<(), StoreError> {
+        let done = self.world.disk.sync_dir(dir).map_err(StoreError::io("cannot flush the folder", dir));
+        done.inspect_err(|e| self.failed(e))
+    }
+
     /// Something is not in a file that a record says is: no flush succeeds any more.
     pub(super) fn failed(&self, e: &StoreError) {
         self.lock().failed.get_or_insert(e.clone());
@@ -197,13 +227,8 @@ impl Files {
         files: &BTreeMap<FileKey, Arc<dyn DiskFile>>,
         dirs: &BTreeSet<String>,
     ) -> Result<(), StoreError> {
-        for (key, f) in files {
-            f.sync_data().map_err(StoreError::io("cannot flush object file", &self.path(*key)))?;
-        }
-        for d in dirs {
-            self.world.disk.sync_dir(d).map_err(StoreError::io("cannot flush the folder", d))?;
-        }
-        Ok(())
+        files.iter().try_for_each(|(key, f)| self.sync(*key, &**f))?;
+        dirs.iter().try_for_each(|d| self.sync_dir(d))
     }
 }
 

@@ -2,9 +2,8 @@
 //! file of its own (design.md §7).
 //!
 //! A change goes to the page cache of the object's file first, then its record is submitted: the record
-//! carries what to do again after a crash ([`Redo`]), so one flush of the journal makes both durable. Large
-//! writes flush the file instead, before their record. Cuts wait for their record's commit, because they
-//! cannot be undone. The byte tables and the reasoning are in `docs/formats/objects.md`.
+//! carries what to do again after a crash ([`Redo`]), so one flush of the journal makes both durable. Files of large
+//! writes are flushed with it, before the journal. Cuts wait for their record's commit, because they cannot be undone. The byte tables and the reasoning are in `docs/formats/objects.md`.
 
 pub mod fallocate;
 mod files;
@@ -21,6 +20,7 @@ pub mod sums;
 mod change;
 mod destroy;
 mod open;
+mod ordered;
 mod read;
 mod seek;
 mod truncate;

@@ -41,6 +41,7 @@ impl Objects {
         let files = Files::new(world, dir);
         let slots = claim_slots(&db, dir)?;
         *db.core().hook.lock().expect("never held over a panic") = Some(files.clone());
+        *db.core().pre_commit.lock().expect("never held over a panic") = Some(files.clone());
         let objects = Arc::new(Objects {
             world: world.clone(),
             dir: dir.to_string(),

@@ -70,7 +70,7 @@ impl Objects {
         let mut buf = vec![0; usize::try_from(stop - start).expect("a block longer than what was asked for")];
         // The reader gets an error; what else the disk holds may well be readable.
         self.read_raw(id, rec, start, &mut buf).inspect_err(|e| tracing::error!("object {id}: {e}"))?;
-        let mut crcs = self.verify(id, rec, first, &buf)?;
+        let mut crcs = self.verify(id, rec, first, &mut buf)?;
         let data = Bytes::from(buf).slice((off - start) as usize..(end - start) as usize);
         if off > start {
             let piece = data.len().min((BLOCK_BYTES - (off - start)) as usize);
@@ -83,7 +83,8 @@ impl Objects {
         Ok((data, crcs))
     }
 
-    /// Bytes as they are, unchecked; what no file holds reads as zeros.
+    /// Bytes as they are, unchecked; what no file holds reads as zeros. Of an own file also what blocks without a
+    /// checksum hold, which does not count.
     pub(super) fn read_raw(
         &self,
         id: ObjectId,

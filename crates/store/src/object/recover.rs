@@ -6,12 +6,17 @@
 
 use super::fallocate::allocate_or_zero;
 use super::location::{container_path, own_dir, own_path, packed_dir};
+use super::ordered::pieces;
 use super::redo::Redo;
 use crate::StoreError;
 use crate::db::{Lsn, Txn};
 use model::ObjectId;
 use std::collections::{BTreeMap, BTreeSet};
+use wire::frame::crc32c;
 use world::{OpenMode, World};
+
+/// Bytes compared in one piece.
+const LOOK_BYTES: usize = 1 << 20;
 
 #[derive(Default)]
 struct Work<'a> {
@@ -33,7 +38,8 @@ impl<'a> Work<'a> {
                 }
                 Redo::WriteOwn { object, .. }
                 | Redo::Truncate { object, .. }
-                | Redo::Allocate { object, .. } => {
+                | Redo::Allocate { object, .. }
+                | Redo::Ordered { object, .. } => {
                     w.own.entry(*object).or_default().push(r);
                 }
             }
@@ -74,7 +80,7 @@ fn sync_dir(world: &World, dir: &str) -> Result<(), StoreError> {
     world.disk.sync_dir(dir).map_err(StoreError::io("cannot flush the folder", dir))
 }
 
-/// True if a name was removed.
+/// True if a name changed.
 fn replay_own(world: &World, dir: &str, id: ObjectId, redo: &[&Redo]) -> Result<bool, StoreError> {
     let path = own_path(dir, id);
     if let [Redo::Unlink { .. }] = redo {
@@ -89,6 +95,7 @@ fn replay_own(world: &World, dir: &str, id: ObjectId, redo: &[&Redo]) -> Result<
     }
     let file =
         world.disk.open(&path, OpenMode::WRITE).map_err(StoreError::io("cannot open object file", &path))?;
+    let mut named = false;
     for r in redo {
         let what = "cannot redo a change of object file";
         match r {
@@ -100,9 +107,61 @@ fn replay_own(world: &World, dir: &str, id: ObjectId, redo: &[&Redo]) -> Result<
                 allocate_or_zero(&*file, *mode, *offset, *len).map_err(StoreError::io(what, &path))?;
             }
             Redo::Flushed { .. } => {}
+            // It is there, but after a killed process in the page cache only; the file's name, too.
+            Redo::Ordered { .. } => named = true,
             Redo::WritePacked { .. } | Redo::Unlink { .. } => unreachable!("collected elsewhere"),
         }
     }
     file.sync_data().map_err(StoreError::io("cannot flush object file", &path))?;
-    Ok(false)
+    Ok(named)
+}
+
+/// The first record whose bytes in an own file are not all there. Only such count that are not known to have been
+/// durable (above `durable`): of the others later records may have changed bytes again. To be called before anything
+/// is redone.
+pub(crate) fn first_without_data(
+    world: &World,
+    dir: &str,
+    records: &[(Lsn, Txn)],
+    durable: Lsn,
+) -> Result<Option<Lsn>, StoreError> {
+    if model::planted::on(model::planted::Bug::DataNotLookedFor) {
+        return Ok(None);
+    }
+    for (lsn, txn) in records.iter().filter(|(lsn, _)| *lsn > durable) {
+        for r in &txn.redo {
+            if let Redo::Ordered { object, offset, len, crcs } = r
+                && !is_there(world, &own_path(dir, *object), *offset, *len, crcs)?
+            {
+                tracing::info!("object {object}: {len} bytes at {offset} of record {lsn} never came to the disk");
+                return Ok(Some(*lsn));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn is_there(world: &World, path: &str, off: u64, len: u64, crcs: &[u32]) -> Result<bool, StoreError> {
+    let file = match world.disk.open(path, OpenMode::READ) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        other => other.map_err(StoreError::io("cannot open object file", path))?,
+    };
+    let mut buf = vec![0; usize::try_from(len).unwrap_or(usize::MAX).min(LOOK_BYTES)];
+    let mut crcs = crcs.iter();
+    let (mut at, end) = (off, off + len);
+    while at < end {
+        // Whole blocks at a time, but for the first.
+        let stop = (at / LOOK_BYTES as u64 + 1).saturating_mul(LOOK_BYTES as u64).min(end);
+        let part = &mut buf[..(stop - at) as usize];
+        if file.read_at(part, at).map_err(StoreError::io("cannot read object file", path))? < part.len() {
+            return Ok(false);
+        }
+        for (a, b) in pieces(at, stop) {
+            if crcs.next() != Some(&crc32c(&part[(a - at) as usize..(b - at) as usize])) {
+                return Ok(false);
+            }
+        }
+        at = stop;
+    }
+    Ok(true)
 }

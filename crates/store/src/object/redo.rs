@@ -1,8 +1,10 @@
 //! What a journal record says has to be done again with the files of objects after a crash.
 
 use super::location::Place;
+use super::sums::BLOCK_BYTES;
 use crate::bytes::{Reader, Writer};
 use bytes::Bytes;
+use crate::journal::RECORD_MAX_BYTES;
 use model::ObjectId;
 
 /// One entry of a record's redo list. Byte table: `docs/formats/objects.md`.
@@ -20,6 +22,10 @@ pub enum Redo {
     Flushed { object: ObjectId },
     /// The object's own file goes.
     Unlink { object: ObjectId },
+    /// Bytes of the object's own file that were flushed before this record was: nothing to do again, but whoever
+    /// finds the record without knowing that it was durable has to look for them. `crcs`: of the pieces that block
+    /// boundaries make.
+    Ordered { object: ObjectId, offset: u64, len: u64, crcs: Vec<u32> },
 }
 
 impl Redo {
@@ -27,6 +33,7 @@ impl Redo {
     pub(crate) fn encoded_bytes(&self) -> usize {
         64 + match self {
             Redo::WritePacked { data, .. } | Redo::WriteOwn { data, .. } => data.len(),
+            Redo::Ordered { crcs, .. } => 4 * crcs.len(),
             _ => 0,
         }
     }
@@ -39,6 +46,7 @@ impl Redo {
             Redo::Allocate { object, .. } => (4, object),
             Redo::Flushed { object } => (5, object),
             Redo::Unlink { object } => (6, object),
+            Redo::Ordered { object, .. } => (7, object),
         };
         w.u8(kind);
         w.raw(&object.to_bytes());
@@ -59,7 +67,22 @@ impl Redo {
                 w.u64(*len);
             }
             Redo::Flushed { .. } | Redo::Unlink { .. } => {}
+            Redo::Ordered { offset, len, crcs, .. } => {
+                w.u64(*offset);
+                w.u64(*len);
+                crcs.iter().for_each(|c| w.u32(*c));
+            }
         }
+    }
+
+    /// What a record's entries mean for later bytes of an own file that no journal carries: `true`, doing them again
+    /// could take such bytes away; `false`, neither they nor earlier ones will be done again.
+    pub(crate) fn shakes(list: &[Redo]) -> Option<bool> {
+        list.iter().rev().find_map(|r| match r {
+            Redo::Truncate { .. } | Redo::Allocate { .. } => Some(true),
+            Redo::Flushed { .. } => Some(false),
+            _ => None,
+        })
     }
 
     pub(crate) fn decode(r: &mut Reader) -> Option<Redo> {
@@ -79,6 +102,16 @@ impl Redo {
             4 => Redo::Allocate { object, mode: r.u32()?, offset: r.u64()?, len: r.u64()? },
             5 => Redo::Flushed { object },
             6 => Redo::Unlink { object },
+            7 => {
+                let (offset, len) = (r.u64()?, r.u64()?);
+                let end = offset.checked_add(len)?;
+                if len > RECORD_MAX_BYTES as u64 {
+                    return None;
+                }
+                let n = end.div_ceil(BLOCK_BYTES) - offset / BLOCK_BYTES;
+                let crcs = (0..n).map(|_| r.u32()).collect::<Option<_>>()?;
+                Redo::Ordered { object, offset, len, crcs }
+            }
             _ => return None,
         })
     }

@@ -116,7 +116,7 @@ impl Objects {
         match self.read_raw(id, rec, start, &mut buf) {
             Ok(()) => {
                 s.bytes = stop - start;
-                let (_, differ) = self.compare(id, rec, start / BLOCK_BYTES, &buf)?;
+                let (_, differ) = self.compare(id, rec, start / BLOCK_BYTES, &mut buf)?;
                 for d in &differ {
                     let e = self.found(id, rec, d);
                     s.bad.push(bad(d.block * BLOCK_BYTES, e.to_string()));

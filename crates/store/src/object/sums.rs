@@ -154,13 +154,14 @@ impl Objects {
     }
 
     /// Checks blocks of an object: `bytes` begin with block `first` and end with a block, or with the object.
-    /// Returns the checksums. A difference is counted, and said aloud.
+    /// Returns the checksums. A difference is counted, and said aloud. Blocks of an own file that have none become
+    /// zeros: what the file holds there is of a write that never came to its record.
     pub(super) fn verify(
         &self,
         id: ObjectId,
         rec: &ObjectRecord,
         first: u64,
-        bytes: &[u8],
+        bytes: &mut [u8],
     ) -> Result<Vec<u32>, StoreError> {
         let (crcs, differ) = self.compare(id, rec, first, bytes)?;
         let mut errors = differ.iter().map(|d| self.found(id, rec, d));
@@ -173,21 +174,26 @@ impl Objects {
         }
     }
 
-    /// The blocks' checksums, and those that are not as stored.
+    /// The blocks' checksums, and those that are not as stored; see [`Objects::verify`].
     pub(super) fn compare(
         &self,
         id: ObjectId,
         rec: &ObjectRecord,
         first: u64,
-        bytes: &[u8],
+        bytes: &mut [u8],
     ) -> Result<(Vec<u32>, Vec<Differs>), StoreError> {
         let mut out = Vec::with_capacity(bytes.len().div_ceil(limits::SUM_BLOCK_BYTES));
         let mut differ = Vec::new();
         let mut group = (u64::MAX, Group::default());
-        for (block, part) in (first..).zip(bytes.chunks(limits::SUM_BLOCK_BYTES)) {
+        for (block, part) in (first..).zip(bytes.chunks_mut(limits::SUM_BLOCK_BYTES)) {
             let (g, i) = split(block);
             if group.0 != g {
                 group = (g, self.group(id, rec, g)?);
+            }
+            if rec.summed && rec.location == Location::Own && group.1.get(i).is_none() {
+                part.fill(0);
+                out.push(ZERO_BLOCK_CRC);
+                continue;
             }
             let got = ChecksumType::Crc32c.padded(part);
             let want = group.1.get(i).or(rec.summed.then_some(ZERO_BLOCK_CRC));
@@ -222,6 +228,27 @@ impl Objects {
         e
     }
 
+    /// Whether any of blocks `from..to` has a checksum.
+    pub(super) fn any_sum(
+        &self,
+        id: ObjectId,
+        rec: &ObjectRecord,
+        from: u64,
+        to: u64,
+    ) -> Result<bool, StoreError> {
+        let mut at = from;
+        while at < to {
+            let (g, first) = split(at);
+            let next = ((g + 1) * GROUP_BLOCKS).min(to);
+            let group = self.group(id, rec, g)?;
+            if (first..first + (next - at) as usize).any(|i| group.get(i).is_some()) {
+                return Ok(true);
+            }
+            at = next;
+        }
+        Ok(false)
+    }
+
     /// The checksum of a block after the changes of `c` so far.
     pub(super) fn sum(&self, c: &mut Change, block: u64) -> Result<Option<u32>, StoreError> {
         let (g, i) = split(block);
@@ -252,12 +279,13 @@ impl Objects {
         let n = c.size().saturating_sub(from).min(BLOCK_BYTES) as usize;
         let mut bytes = vec![0; n];
         self.read_raw(c.id, &c.old, from, &mut bytes)?;
-        self.verify(c.id, &c.old, block, &bytes)?;
+        self.verify(c.id, &c.old, block, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Notes the checksums of what a write at `off` leaves; to be called before any byte changes. `given`:
-    /// those of the pieces of `data` that block boundaries make, already compared with the bytes.
+    /// Notes the checksums of what a write at `off` leaves, and how many bytes before and behind it must be written
+    /// as zeros: the rest of blocks without a checksum, whatever their file holds. To be called before any byte
+    /// changes. `given`: those of the pieces of `data` that block boundaries make, already compared with the bytes.
     pub(super) fn sums_of_write(
         &self,
         c: &mut Change,
@@ -270,6 +298,16 @@ impl Objects {
             let start = block * BLOCK_BYTES;
             let (from, to) = (off.max(start), end.min(start + BLOCK_BYTES));
             let piece = &data[(from - off) as usize..(to - off) as usize];
+            let hole = piece.len() < limits::SUM_BLOCK_BYTES
+                && c.old.summed
+                && c.old.location == Location::Own
+                && start < c.size()
+                && self.sum(c, block)?.is_none();
+            if hole {
+                // Up to the object's end: behind it the file holds nothing.
+                c.fill.0 += from - start;
+                c.fill.1 += (start + BLOCK_BYTES).min(c.size()).saturating_sub(to);
+            }
             let crc = if piece.len() == limits::SUM_BLOCK_BYTES {
                 given.map_or_else(|| crc32c(piece), |g| g[n])
             } else {

@@ -35,6 +35,9 @@ impl Objects {
                 return Err(StoreError::Errno(Errno::EFBIG));
             }
             me.files.drained(me.db.core(), id).await?;
+            if size < old.attr.size {
+                me.files.settled(me.db.core(), id, size, u64::MAX).await?;
+            }
             let quick = !outgrows(&old, size);
             me.run(vec![guard], quick, move |o| o.truncate_locked(Change::new(id, old), size, &meta, finish))
                 .await
@@ -66,7 +69,7 @@ impl Objects {
     fn place_for_size(&self, c: &mut Change, size: u64) -> Result<Location, StoreError> {
         if outgrows(&c.old, size) {
             self.need_space(c.size())?;
-            let file = self.create_own(c)?;
+            let (file, _) = self.create_own(c)?;
             file.set_len(size).map_err(|e| self.own_error(c, e))?;
             self.flush_new_own(c, &*file)?;
             return Ok(Location::Own);

@@ -31,6 +31,8 @@ pub(super) enum Target {
     /// A slot of this class.
     NewSlot(u8),
     Own,
+    /// Its own file, where there are no checksums yet.
+    OwnInOrder,
     NewOwn,
 }
 
@@ -65,7 +67,7 @@ impl Objects {
     }
 
     /// Writes; `off` `None` appends at the object's end. Returns the offset written, the new attributes
-    /// and the transaction to wait for. A payload above 64 KiB is flushed before its record is submitted.
+    /// and the transaction to wait for. A payload above 64 KiB is not in the journal: it is flushed before its record.
     ///
     /// `crcs`: checksums of the pieces that block boundaries make of `data`, already compared with it; for
     /// appends they are only used if the end happens to be at a boundary.
@@ -85,6 +87,7 @@ impl Objects {
         let me = self.clone();
         Box::pin(async move {
             me.files.room(me.db.core()).await?;
+            me.files.room_in_order(me.db.core()).await?;
             let (guard, old) = me.begin(id).await?;
             let crcs = crcs.filter(|_| off.is_some() || old.attr.size.is_multiple_of(BLOCK_BYTES));
             let off = off.unwrap_or(old.attr.size);
@@ -94,10 +97,18 @@ impl Objects {
                 let pieces = end.div_ceil(BLOCK_BYTES) - off / BLOCK_BYTES;
                 assert_eq!(c.len() as u64, pieces, "the caller compared them");
             }
-            let target = Target::choose(&old, off, end);
+            let mut target = Target::choose(&old, off, end);
             let small = data.len() as u64 <= PACKED_MAX_BYTES;
-            if !(small && matches!(target, Target::Slot | Target::Own)) {
+            if !small && target == Target::Own && me.may_go_in_order(id, &old, off, end)? {
+                target = Target::OwnInOrder;
+            }
+            // What waits in memory is elsewhere in the file.
+            let beside = target == Target::OwnInOrder || small && matches!(target, Target::Slot | Target::Own);
+            if !beside {
                 me.files.drained(me.db.core(), id).await?;
+            }
+            if target == Target::Own {
+                me.files.settled(me.db.core(), id, off, end).await?;
             }
             let w = Write { off, data, crcs, meta, finish };
             if !small && target == Target::Own && off < old.attr.size {
@@ -133,6 +144,7 @@ impl Objects {
             Target::Slot => self.write_packed(&mut c, off, &data),
             Target::NewSlot(class) => self.write_new_slot(&mut c, class, off, &data),
             Target::Own => self.write_own(&mut c, off, &data),
+            Target::OwnInOrder => self.write_in_order(&mut c, off, &data),
             Target::NewOwn => self.write_new_own(&mut c, off, &data),
         };
         match placed {
@@ -183,23 +195,21 @@ impl Objects {
         let key = FileKey::Own(c.id);
         let file = self.own_file(c)?;
         let small = data.len() as u64 <= PACKED_MAX_BYTES;
+        let (off, data) = filled(off, data, c.fill);
         if small {
             c.redo.push(Redo::WriteOwn { object: c.id, offset: off, data: data.clone() });
             if off < c.size() {
                 self.reserve(c, &*file, 0, off, data.len() as u64)?;
-                c.put_off.push(Waiting { key, at: off, off, data: data.clone() });
+                c.put_off.push(Waiting { key, at: off, off, data });
                 return Ok(Location::Own);
             }
         }
-        if let Err(e) = file.write_at(data, off) {
+        if let Err(e) = file.write_at(&data, off) {
             self.files.mark(key, file.clone());
             let e = self.own_error(c, e);
             if e.is_harmless() {
-                // Gives the space of a part that was written behind the end back. Durable at once, as no
-                // record says it.
-                let path = self.files.path(key);
-                file.set_len(c.size()).map_err(StoreError::io("cannot cut object file", &path))?;
-                self.flush_own(c, &*file)?;
+                // Gives the space of a part that was written behind the end back.
+                self.cut_now(c, &*file)?;
             }
             return Err(e);
         }
@@ -209,13 +219,17 @@ impl Objects {
         }
         Ok(Location::Own)
     }
+}
 
-    fn write_new_own(&self, c: &mut Change, off: u64, data: &[u8]) -> Result<Location, StoreError> {
-        let file = self.create_own(c)?;
-        file.write_at(data, off).map_err(|e| self.own_error(c, e))?;
-        self.flush_new_own(c, &*file)?;
-        Ok(Location::Own)
+/// The data with zeros before and behind it.
+fn filled(off: u64, data: &Bytes, fill: (u64, u64)) -> (u64, Bytes) {
+    if fill == (0, 0) {
+        return (off, data.clone());
     }
+    let mut all = vec![0; fill.0 as usize];
+    all.extend_from_slice(data);
+    all.resize(all.len() + fill.1 as usize, 0);
+    (off - fill.0, all.into())
 }
 
 /// Puts `data` at `off`, zeros before it if the bytes were shorter.

@@ -6,7 +6,7 @@ use model::{Fid, ObjectId};
 use std::sync::Arc;
 use store::object::{FinishTxn, Objects};
 use store::{Db, DbOptions};
-use world::World;
+use world::{OpenMode, World};
 use world::mem::MemDisk;
 use world::real::Runtime;
 use world::rng::Rng;
@@ -50,6 +50,14 @@ pub fn after_power_cut(disk: &MemDisk, rng: &mut Rng) -> MemDisk {
     let next = disk.fork();
     next.crash(rng);
     next
+}
+
+/// The host writes all of the journal to the disk, and nothing else: what a power cut may come upon at any time.
+pub fn write_journal_back(world: &World) {
+    for name in world.disk.list("/t/journal").unwrap() {
+        world.disk.open(&format!("/t/journal/{name}"), OpenMode::WRITE).unwrap().sync_data().unwrap();
+    }
+    world.disk.sync_dir("/t/journal").unwrap();
 }
 
 pub fn id(n: u32) -> ObjectId {
