@@ -308,8 +308,8 @@ impl Objects {
                 Ok((rec.attr, lsn, c.after))
             }
             Err(e) => {
-                if let Some(n) = relied_number {
-                    self.files.rely_on_no_more(n);
+                if let Some((r, n)) = relied.as_ref().zip(relied_number) {
+                    self.files.rely_on_no_more(n, r);
                 }
                 self.give_up(&c);
                 Err(e)

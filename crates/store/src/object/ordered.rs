@@ -20,8 +20,10 @@ use std::sync::{Arc, MutexGuard};
 use wire::frame::crc32c;
 use world::{BoxFuture, DiskFile};
 
-/// Unflushed bytes above which writers wait.
+/// Unflushed bytes above which writers wait …
 const DIRTY_MAX_BYTES: usize = 128 << 20;
+/// … and unflushed files.
+const DIRTY_MAX_FILES: usize = 256;
 /// Files that are flushed beside each other.
 const FLUSHES_AT_ONCE: usize = 8;
 /// Objects noted as cut or allocated before those are forgotten that no longer matter.
@@ -43,11 +45,10 @@ impl Relied {
     }
 }
 
-/// To be flushed before any record from `bound` on is.
+/// A file to be flushed before any record from `bound` on is.
 struct Dirty {
     number: u64,
     bound: Lsn,
-    key: FileKey,
     file: Arc<dyn DiskFile>,
     dir: Option<String>,
     bytes: usize,
@@ -55,7 +56,7 @@ struct Dirty {
 
 /// What the next group flushes.
 struct Group {
-    files: BTreeMap<FileKey, Arc<dyn DiskFile>>,
+    files: Vec<(FileKey, Arc<dyn DiskFile>)>,
     dirs: BTreeSet<String>,
     bytes: usize,
 }
@@ -68,10 +69,12 @@ struct Range {
 
 #[derive(Default)]
 pub(crate) struct Ordered {
-    queue: VecDeque<Dirty>,
+    queue: BTreeMap<FileKey, Dirty>,
     next: u64,
     /// In the queue, or being flushed.
     dirty_bytes: usize,
+    /// Being flushed.
+    flushing: usize,
     /// Written by records that may not be committed yet, oldest first.
     uncommitted: BTreeMap<ObjectId, VecDeque<Range>>,
     /// Objects whose file a start would cut or allocate again, by a record up to this one.
@@ -82,21 +85,24 @@ pub(crate) struct Ordered {
 impl Ordered {
     /// Takes everything that records up to `upto` may rely on. A file's later bytes are flushed along.
     fn take(&mut self, upto: Lsn) -> Option<Group> {
-        let keys: BTreeSet<FileKey> =
-            self.queue.iter().filter(|d| d.bound <= upto).map(|d| d.key).collect();
-        if keys.is_empty() {
+        let all = std::mem::take(&mut self.queue);
+        let (now, later) = all.into_iter().partition::<BTreeMap<_, _>, _>(|(_, d)| d.bound <= upto);
+        self.queue = later;
+        if now.is_empty() {
             return None;
         }
-        let mut g = Group { files: BTreeMap::new(), dirs: BTreeSet::new(), bytes: 0 };
-        let all = std::mem::take(&mut self.queue);
-        let (now, later) = all.into_iter().partition::<VecDeque<_>, _>(|d| keys.contains(&d.key));
-        self.queue = later;
-        for d in now {
+        let mut g = Group { files: Vec::with_capacity(now.len()), dirs: BTreeSet::new(), bytes: 0 };
+        for (key, d) in now {
             g.bytes += d.bytes;
-            g.files.insert(d.key, d.file);
+            g.files.push((key, d.file));
             g.dirs.extend(d.dir);
         }
+        self.flushing = g.files.len();
         Some(g)
+    }
+
+    fn is_full(&self) -> bool {
+        self.dirty_bytes >= DIRTY_MAX_BYTES || self.queue.len() + self.flushing >= DIRTY_MAX_FILES
     }
 
     fn forget_committed(&mut self, committed: Lsn) {
@@ -117,20 +123,28 @@ impl Files {
     /// To be called before the record is submitted, which will be `bound` or a later one.
     pub(super) fn rely_on(&self, r: &Relied, bound: Lsn) -> u64 {
         let mut o = self.in_order();
-        let number = o.next;
+        let (bytes, number) = (r.bytes(), o.next);
         o.next += 1;
-        let bytes = r.bytes();
         o.dirty_bytes += bytes;
-        o.queue.push_back(Dirty { number, bound, key: r.key, file: r.file.clone(), dir: r.dir.clone(), bytes });
-        number
+        let new = Dirty { number, bound, file: r.file.clone(), dir: None, bytes: 0 };
+        let d = o.queue.entry(r.key).or_insert(new);
+        // The name is new, or was flushed with an earlier group.
+        d.dir = d.dir.take().or_else(|| r.dir.clone());
+        d.bound = d.bound.min(bound);
+        d.bytes += bytes;
+        d.number
     }
 
-    /// There is no such record.
-    pub(super) fn rely_on_no_more(&self, number: u64) {
+    /// There is no such record. The object's lock is held.
+    pub(super) fn rely_on_no_more(&self, number: u64, r: &Relied) {
         let mut o = self.in_order();
-        if let Some(i) = o.queue.iter().position(|d| d.number == number) {
-            let d = o.queue.remove(i).expect("found just now");
-            o.dirty_bytes -= d.bytes;
+        // Else it is being flushed, or was.
+        if let Some(d) = o.queue.get_mut(&r.key).filter(|d| d.number == number) {
+            d.bytes -= r.bytes();
+            if d.bytes == 0 {
+                o.queue.remove(&r.key);
+            }
+            o.dirty_bytes -= r.bytes();
         }
     }
 
@@ -164,11 +178,11 @@ impl Files {
 
     /// Waits until there is room for more.
     pub(super) async fn room_in_order(&self, core: &Core) -> Result<(), StoreError> {
-        let full = || self.in_order().dirty_bytes >= DIRTY_MAX_BYTES;
+        let full = || self.in_order().is_full();
         if !full() {
             return Ok(());
         }
-        // The committer is at it: so much is above its own limit. It says so after each flush.
+        // Records rely on all of it, so the committer will be at it soon, and say so.
         let mut rx = core.state.subscribe();
         rx.wait_for(|s| s.stopped.is_some() || !full()).await.expect("the sender is in core");
         core.check()
@@ -235,7 +249,9 @@ impl PreCommitHook for Files {
                 done = done.and(f.await);
             }
             if done.is_ok() {
-                self.in_order().dirty_bytes -= g.bytes;
+                let mut o = self.in_order();
+                o.dirty_bytes -= g.bytes;
+                o.flushing = 0;
             }
             done.map(|()| true)
         })
