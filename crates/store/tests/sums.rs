@@ -185,6 +185,15 @@ fn every_flipped_bit_is_found_and_named() {
             }) else {
                 continue;
             };
+            // A block of an own file that has no checksum is zeros, whatever is there.
+            let block = &state[&n][(at & !4095) as usize..size.min((at & !4095) + 4096) as usize];
+            if o.record(n).location == Location::Own
+                && block.iter().all(|b| *b == 0)
+                && let Ok(f) = bed.rt.block_on(o.read(n, at, 1))
+            {
+                assert_eq!(f.data[..], [0]);
+                continue;
+            }
             bed.rt.block_on(async {
                 let e = o.read(n, at, 1).await.unwrap_err();
                 assert_eq!(e.errno(), Errno::EIO);
