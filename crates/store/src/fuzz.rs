@@ -7,8 +7,8 @@ use crate::journal::record::{self, RecordHeader};
 use crate::journal::segment::SegmentHeader;
 use crate::object::Redo;
 use crate::object::location::{self, Location, ObjectRecord, Place};
-use crate::object::overwrite::{decode_open, encode_open};
 use crate::object::sums::{Group, id_of_sums_key};
+use crate::object::unfinished::{decode_open, encode_open};
 use bytes::Bytes;
 use model::{Fid, ObjectId, Timestamp};
 

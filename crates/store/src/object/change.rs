@@ -114,13 +114,7 @@ pub(super) fn unless_fatal(objects: &Objects, e: StoreError) -> StoreError {
 impl Objects {
     /// Locks an object for a change and loads its record; what an earlier change left undone is done first.
     pub(super) async fn begin(self: &Arc<Self>, id: ObjectId) -> Result<(Guard, ObjectRecord), StoreError> {
-        let mut guard = self.locks.write(id).await;
-        if self.left_open.lock().expect("never held over a panic").has(id) {
-            let me = self.clone();
-            let closed = self.world.blocking(move || (me.close_of(id), guard)).await;
-            guard = closed.1;
-            closed.0?;
-        }
+        let guard = self.locks.write(id).await;
         let mut old = self.load(id)?.0.unwrap_or_else(ObjectRecord::empty);
         if old.stale.is_some() {
             self.drop_stale(Some(id), &[]).await?;

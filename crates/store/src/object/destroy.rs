@@ -2,8 +2,8 @@
 
 use super::change::{After, Done};
 use super::location::{self, Location};
-use super::overwrite::leftover_key;
 use super::redo::Redo;
+use super::unfinished::leftover_key;
 use super::{FinishTxn, Objects};
 use crate::{Lsn, StoreError, Txn};
 use model::{Errno, ObjectAttr, ObjectId};
@@ -56,7 +56,6 @@ impl Objects {
                         txn.put(leftover_key(*id), Vec::new());
                         after.leftovers.push(*id);
                     }
-                    self.left_open.lock().expect("never held over a panic").forget(*id, &mut txn);
                 }
             }
         }

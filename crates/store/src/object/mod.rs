@@ -9,13 +9,13 @@ pub mod fallocate;
 mod files;
 pub mod location;
 mod locks;
-pub mod overwrite;
 mod pending;
 pub mod recover;
 pub mod redo;
 pub mod scrub;
 mod slots;
 pub mod sums;
+pub mod unfinished;
 
 mod change;
 mod destroy;
@@ -34,10 +34,10 @@ use files::{FileKey, Files};
 use location::{Location, ObjectRecord};
 use locks::Locks;
 use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp};
-use overwrite::LeftOpen;
 use slots::Slots;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use unfinished::LeftOpen;
 use world::World;
 
 /// Who a change is for: times, back-pointer, owner.

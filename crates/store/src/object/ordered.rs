@@ -12,6 +12,7 @@ use super::files::{FileKey, Files};
 use super::location::{self, Location, ObjectRecord};
 use super::redo::Redo;
 use super::sums::BLOCK_BYTES;
+use super::write::Target;
 use crate::core::{Core, PreCommitHook};
 use crate::{Lsn, StoreError};
 use model::ObjectId;
@@ -259,27 +260,33 @@ impl PreCommitHook for Files {
 }
 
 impl Objects {
-    /// Whether a large write to the object's own file may go to the page cache first and be flushed with its record:
-    /// it covers no byte that has a checksum, nor would a start do something else with the file behind its back.
-    pub(super) fn may_go_in_order(
+    /// How a large write to the object's own file goes: over no byte that has a checksum it goes to the page cache, and
+    /// is flushed with its record, or before it if a start might do something else with the file behind its back.
+    pub(super) fn order_of(
         &self,
         id: ObjectId,
         old: &ObjectRecord,
         off: u64,
         end: u64,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Target, StoreError> {
+        let size = old.attr.size;
+        let over = off < size
+            && (!old.summed
+                || self.any_sum(id, old, off / BLOCK_BYTES, end.min(size).div_ceil(BLOCK_BYTES))?);
+        if over {
+            return Ok(Target::Own);
+        }
         let applied = self.db.core().state.borrow().applied;
-        if self.files.is_shaken(id, applied) {
-            return Ok(false);
-        }
-        if off >= old.attr.size {
-            return Ok(true);
-        }
-        Ok(old.summed && !self.any_sum(id, old, off / BLOCK_BYTES, end.min(old.attr.size).div_ceil(BLOCK_BYTES))?)
+        Ok(if self.files.is_shaken(id, applied) { Target::OwnFlushed } else { Target::OwnInOrder })
     }
 
     /// Writes to the object's own file, which is flushed with the record.
-    pub(super) fn write_in_order(&self, c: &mut Change, off: u64, data: &[u8]) -> Result<Location, StoreError> {
+    pub(super) fn write_in_order(
+        &self,
+        c: &mut Change,
+        off: u64,
+        data: &[u8],
+    ) -> Result<Location, StoreError> {
         let key = FileKey::Own(c.id);
         let file = self.files.get(key)?;
         let len = file.stat().map_err(|e| self.own_error(c, e))?.len;
@@ -342,7 +349,12 @@ impl Objects {
     }
 
     /// A file of its own for the object's bytes and the written ones, flushed with the record.
-    pub(super) fn write_new_own(&self, c: &mut Change, off: u64, data: &[u8]) -> Result<Location, StoreError> {
+    pub(super) fn write_new_own(
+        &self,
+        c: &mut Change,
+        off: u64,
+        data: &[u8],
+    ) -> Result<Location, StoreError> {
         let (file, content) = self.create_own(c)?;
         file.write_at(data, off).map_err(|e| self.own_error(c, e))?;
         let (size, end) = (c.size(), off + data.len() as u64);

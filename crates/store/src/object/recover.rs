@@ -135,7 +135,9 @@ pub(crate) fn first_without_data(
                 // Not because a bit was read wrongly.
                 && !is_there(world, &own_path(dir, *object), *offset, *len, crcs)?
             {
-                tracing::info!("object {object}: {len} bytes at {offset} of record {lsn} never came to the disk");
+                tracing::info!(
+                    "object {object}: {len} bytes at {offset} of record {lsn} never came to the disk"
+                );
                 return Ok(Some(*lsn));
             }
         }

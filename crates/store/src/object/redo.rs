@@ -3,8 +3,8 @@
 use super::location::Place;
 use super::sums::BLOCK_BYTES;
 use crate::bytes::{Reader, Writer};
-use bytes::Bytes;
 use crate::journal::RECORD_MAX_BYTES;
+use bytes::Bytes;
 use model::ObjectId;
 
 /// One entry of a record's redo list. Byte table: `docs/formats/objects.md`.

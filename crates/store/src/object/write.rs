@@ -30,9 +30,12 @@ pub(super) enum Target {
     Slot,
     /// A slot of this class.
     NewSlot(u8),
+    /// Its own file, with the bytes in the journal.
     Own,
-    /// Its own file, where there are no checksums yet.
+    /// Its own file, where there are no checksums yet: flushed with the record …
     OwnInOrder,
+    /// … or before it.
+    OwnFlushed,
     NewOwn,
 }
 
@@ -67,7 +70,7 @@ impl Objects {
     }
 
     /// Writes; `off` `None` appends at the object's end. Returns the offset written, the new attributes
-    /// and the transaction to wait for. A payload above 64 KiB is not in the journal: it is flushed before its record.
+    /// and the transaction to wait for. A payload above 64 KiB is in the journal only if it goes over bytes that are there.
     ///
     /// `crcs`: checksums of the pieces that block boundaries make of `data`, already compared with it; for
     /// appends they are only used if the end happens to be at a boundary.
@@ -99,22 +102,17 @@ impl Objects {
             }
             let mut target = Target::choose(&old, off, end);
             let small = data.len() as u64 <= PACKED_MAX_BYTES;
-            if !small && target == Target::Own && me.may_go_in_order(id, &old, off, end)? {
-                target = Target::OwnInOrder;
+            if !small && target == Target::Own {
+                target = me.order_of(id, &old, off, end)?;
             }
-            // What waits in memory is elsewhere in the file.
-            let beside = target == Target::OwnInOrder || small && matches!(target, Target::Slot | Target::Own);
-            if !beside {
+            // What waits in memory goes to other bytes, or goes first.
+            if !matches!(target, Target::Slot | Target::Own | Target::OwnInOrder) {
                 me.files.drained(me.db.core(), id).await?;
             }
             if target == Target::Own {
                 me.files.settled(me.db.core(), id, off, end).await?;
             }
             let w = Write { off, data, crcs, meta, finish };
-            if !small && target == Target::Own && off < old.attr.size {
-                let (attr, lsn) = me.overwrite(guard, id, old, w).await?;
-                return Ok((off, attr, lsn));
-            }
             let quick = small && target != Target::NewOwn;
             let (attr, lsn) =
                 me.run(vec![guard], quick, move |o| o.write_locked(Change::new(id, old), target, w)).await?;
@@ -143,7 +141,7 @@ impl Objects {
             Target::Inline => self.write_inline(&c, off, &data),
             Target::Slot => self.write_packed(&mut c, off, &data),
             Target::NewSlot(class) => self.write_new_slot(&mut c, class, off, &data),
-            Target::Own => self.write_own(&mut c, off, &data),
+            Target::Own | Target::OwnFlushed => self.write_own(&mut c, target, off, &data),
             Target::OwnInOrder => self.write_in_order(&mut c, off, &data),
             Target::NewOwn => self.write_new_own(&mut c, off, &data),
         };
@@ -191,12 +189,17 @@ impl Objects {
         Ok(Location::Packed(p))
     }
 
-    fn write_own(&self, c: &mut Change, off: u64, data: &Bytes) -> Result<Location, StoreError> {
+    fn write_own(
+        &self,
+        c: &mut Change,
+        target: Target,
+        off: u64,
+        data: &Bytes,
+    ) -> Result<Location, StoreError> {
         let key = FileKey::Own(c.id);
         let file = self.own_file(c)?;
-        let small = data.len() as u64 <= PACKED_MAX_BYTES;
         let (off, data) = filled(off, data, c.fill);
-        if small {
+        if target == Target::Own {
             c.redo.push(Redo::WriteOwn { object: c.id, offset: off, data: data.clone() });
             if off < c.size() {
                 self.reserve(c, &*file, 0, off, data.len() as u64)?;
@@ -214,7 +217,7 @@ impl Objects {
             return Err(e);
         }
         self.files.mark(key, file.clone());
-        if !small {
+        if target == Target::OwnFlushed {
             self.flush_own(c, &*file)?;
         }
         Ok(Location::Own)

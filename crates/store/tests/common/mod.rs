@@ -6,10 +6,10 @@ use model::{Fid, ObjectId};
 use std::sync::Arc;
 use store::object::{FinishTxn, Objects};
 use store::{Db, DbOptions};
-use world::{OpenMode, World};
 use world::mem::MemDisk;
 use world::real::Runtime;
 use world::rng::Rng;
+use world::{OpenMode, World};
 
 pub struct Bed {
     pub world: World,

@@ -1,17 +1,13 @@
-//! Large writes over bytes that are there: the payload is not in the journal, so a record of the new
-//! checksums is durable before the first byte changes. Recovery takes what it finds in such blocks; in no
-//! others. Also here: what else of checksums is finished later.
+//! What of checksums is finished later: of changes that a crash or a failure cut short, and of objects that are gone.
 
 use super::Objects;
-use super::change::{Change, unless_fatal};
+use super::change::Change;
 use super::files::FileKey;
 use super::location::{self, Location, ObjectRecord};
-use super::locks::Guard;
 use super::sums::{BLOCK_BYTES, TAG_SUMS, id_of_sums_key, sums_key};
-use super::write::{Target, Write};
 use crate::bytes::{Reader, Writer};
-use crate::{Lsn, StoreError, Txn};
-use model::{ObjectAttr, ObjectId, limits};
+use crate::{StoreError, Txn};
+use model::{ObjectId, limits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::checksum::ChecksumType;
@@ -26,45 +22,22 @@ const DROP_AT_ONCE: usize = 256;
 /// Groups dropped by one transaction later.
 const DROP_STEP: usize = 1000;
 
-/// Blocks from..to, and the key of the open record that says so, if it is one.
-type Either = (u64, u64, Option<Vec<u8>>);
-
-/// Ranges of objects whose blocks may be old or new, because a change failed half way.
+/// Ranges of blocks (from..to) that may be old or new, because a change failed half way and the target stopped.
 #[derive(Default)]
 pub(crate) struct LeftOpen {
-    map: BTreeMap<ObjectId, Vec<Either>>,
+    map: BTreeMap<ObjectId, Vec<(u64, u64)>>,
 }
 
 impl LeftOpen {
-    pub fn has(&self, id: ObjectId) -> bool {
-        self.map.contains_key(&id)
-    }
-
     pub fn may_be_either(&self, id: ObjectId, block: u64) -> bool {
-        self.map.get(&id).is_some_and(|l| l.iter().any(|(from, to, _)| *from <= block && block < *to))
+        self.map.get(&id).is_some_and(|l| l.iter().any(|(from, to)| *from <= block && block < *to))
     }
 
-    /// Bytes `off..off + len`; for good, because the target has stopped.
+    /// Bytes `off..off + len`.
     pub fn either(&mut self, id: ObjectId, off: u64, len: u64) {
         let (from, to) = (off / BLOCK_BYTES, off.saturating_add(len).div_ceil(BLOCK_BYTES));
-        self.map.entry(id).or_default().push((from, to, None));
+        self.map.entry(id).or_default().push((from, to));
     }
-
-    fn by_record(&mut self, id: ObjectId, first: u64, count: u64, key: Vec<u8>) {
-        self.map.entry(id).or_default().push((first, first + count, Some(key)));
-    }
-
-    /// The object goes, and its open records with it.
-    pub fn forget(&mut self, id: ObjectId, txn: &mut Txn) {
-        let keys = self.map.remove(&id).into_iter().flatten().filter_map(|(.., k)| k);
-        keys.for_each(|k| txn.delete(k));
-    }
-}
-
-fn open_key(id: ObjectId, first: u64) -> Vec<u8> {
-    let mut k = sums_key(id, first);
-    k[0] = TAG_OPEN;
-    k
 }
 
 /// Key that says: this destroyed object's checksums are to be dropped.
@@ -97,87 +70,8 @@ pub(crate) fn decode_open(v: &[u8]) -> Option<Vec<u32>> {
 }
 
 impl Objects {
-    /// A large write over bytes of an object's own file. In a task of its own: once begun, it is finished.
-    pub(super) async fn overwrite(
-        self: &Arc<Self>,
-        guard: Guard,
-        id: ObjectId,
-        old: ObjectRecord,
-        w: Write,
-    ) -> Result<(ObjectAttr, Lsn), StoreError> {
-        let me = self.clone();
-        let (tx, rx) = world::sync::oneshot::channel();
-        self.world.spawn("object overwrite", async move {
-            let _ = tx.send(me.overwrite_locked(guard, id, old, w).await);
-        });
-        rx.await.unwrap_or_else(|_| Err(StoreError::Stopped("the server is shutting down".into())))
-    }
-
-    async fn overwrite_locked(
-        self: &Arc<Self>,
-        guard: Guard,
-        id: ObjectId,
-        old: ObjectRecord,
-        w: Write,
-    ) -> Result<(ObjectAttr, Lsn), StoreError> {
-        let me = self.clone();
-        let first = w.off / BLOCK_BYTES;
-        let (opened, mut c, guard, w) = self
-            .world
-            .blocking(move || {
-                let mut c = Change::new(id, old);
-                let opened = me.open_record(&mut c, &w);
-                (opened, c, guard, w)
-            })
-            .await;
-        let (lsn, count) = opened.map_err(|e| unless_fatal(self, e))?;
-        self.db.core().committed(lsn).await?;
-        let key = open_key(id, first);
-        // Until the final record is there, nobody may take a difference for damage.
-        let me = self.clone();
-        self.left_open.lock().expect("never held over a panic").by_record(id, first, count, key.clone());
-        c.drop_keys.push(key);
-        self.clone()
-            .run(vec![guard], false, move |o| {
-                let done = o.write_locked(c, Target::Own, w);
-                if done.is_ok() {
-                    me.left_open.lock().expect("never held over a panic").map.remove(&id);
-                } else if let Err(e) = me.close_of(id) {
-                    tracing::warn!("object {id}: a failed write is cleared up later: {e}");
-                }
-                done
-            })
-            .await
-    }
-
-    /// Submits the record of the checksums that a write will leave in blocks that are there already.
-    fn open_record(&self, c: &mut Change, w: &Write) -> Result<(Lsn, u64), StoreError> {
-        self.sums_of_write(c, w.off, &w.data, w.crcs.as_deref())?;
-        let first = w.off / BLOCK_BYTES;
-        let end = (w.off + w.data.len() as u64).min(c.size()).div_ceil(BLOCK_BYTES);
-        let mut crcs = Vec::with_capacity((end - first) as usize);
-        for b in first..end {
-            crcs.push(self.sum(c, b)?.expect("written"));
-        }
-        let mut txn = Txn::new();
-        txn.put(open_key(c.id, first), encode_open(&crcs));
-        Ok((self.db.submit(txn)?, end - first))
-    }
-
-    /// Finishes what failed changes of an object left open. Its lock is held. Blocks.
-    pub(super) fn close_of(&self, id: ObjectId) -> Result<(), StoreError> {
-        self.db.core().check()?;
-        let list = self.left_open.lock().expect("never held over a panic").map.get(&id).cloned();
-        for key in list.into_iter().flatten().filter_map(|(.., k)| k) {
-            if let Some(v) = self.db.get(&key)? {
-                self.close_one(&key, &v)?;
-            }
-        }
-        self.left_open.lock().expect("never held over a panic").map.remove(&id);
-        Ok(())
-    }
-
-    /// After a start: writes that a crash cut short.
+    /// After a start: large writes over bytes that were there, cut short by a crash when an earlier Nacre wrote here. It
+    /// had said before which blocks they are.
     pub(super) fn close_all(&self) -> Result<(), StoreError> {
         for (k, v) in self.db.scan(&[TAG_OPEN], &[TAG_OPEN + 1], usize::MAX)? {
             self.close_one(&k, &v)?;
