@@ -304,8 +304,11 @@ impl FileNode {
     /// A flush failed, or the power: each pending change reaches the disk or not. The page cache stays.
     pub(super) fn lose_pending(&mut self, mode: CrashMode, rng: &mut Rng, count: &mut DiskCounters) {
         self.pending_bytes = 0;
+        // The host may just have written all of one file and nothing of another.
+        let whole = mode == CrashMode::Random && rng.below(4) == 0;
         for op in std::mem::take(&mut self.pending) {
             let keep = match mode {
+                CrashMode::Random if whole => 1,
                 CrashMode::Random => rng.below(3),
                 CrashMode::LoseAll => 0,
                 CrashMode::KeepAll => 1,

@@ -2,7 +2,7 @@
 //!
 //! It keeps apart what the page cache holds and what the platter holds. A killed process
 //! ([`MemDisk::kill`]) loses nothing; when the power fails ([`MemDisk::crash`]) each change that was not
-//! flushed is kept, lost or torn at 512-byte sectors, each by itself. Names survive one by one too, only
+//! flushed is kept, lost or torn at 512-byte sectors, each by itself; of some files all are kept. Names survive one by one too, only
 //! never without what they build on. A [`FaultPlan`] adds errors, a full disk, flipped bits and flushes
 //! that do nothing. [`MemDisk::record`] keeps an image of every state on the way, for enumeration.
 
@@ -28,7 +28,7 @@ const IMAGES_MAX: usize = 100_000;
 /// What happens to changes that were not flushed when the power fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CrashMode {
-    /// Each by itself kept, lost or torn.
+    /// Each by itself kept, lost or torn; of some files all are kept.
     Random,
     LoseAll,
     KeepAll,
