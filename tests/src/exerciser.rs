@@ -20,6 +20,8 @@ pub struct Exerciser {
     rng: Rng,
     /// Also through shared mappings (one mount only).
     mmap: bool,
+    /// Largest size.
+    max: u64,
     step: u64,
 }
 
@@ -28,7 +30,13 @@ impl Exerciser {
     pub fn new(paths: Vec<PathBuf>, seed: u64, mmap: bool) -> Result<Exerciser> {
         assert!(!mmap || paths.len() == 1, "mappings are coherent on one mount");
         let handles = paths.iter().map(open).collect::<Result<Vec<_>>>()?;
-        Ok(Exerciser { paths, handles, model: Vec::new(), rng: Rng::new(seed), mmap, step: 0 })
+        Ok(Exerciser { paths, handles, model: Vec::new(), rng: Rng::new(seed), mmap, max: FILE_MAX, step: 0 })
+    }
+
+    /// Keeps to small sizes: of a file whose data lies with its inode, and a bit more than it has room for.
+    pub fn small(mut self) -> Exerciser {
+        self.max = 110_000;
+        self
     }
 
     /// Runs `steps` operations; the error says at which step what diverged.
@@ -46,12 +54,13 @@ impl Exerciser {
         if self.rng.below(50) == 0 {
             self.handles[via] = open(&self.paths[via])?;
         }
-        let off = self.rng.below(FILE_MAX * 3 / 4);
+        let off = self.rng.below(self.max * 3 / 4);
+        let small = self.max < FILE_MAX;
         let len = match self.rng.below(4) {
             0 => 1 + self.rng.below(100),
             1 => 1 + self.rng.below(5000),
-            2 => 1 + self.rng.below(200_000),
-            _ => 1 + self.rng.below(1_300_000),
+            2 => 1 + self.rng.below(if small { 9000 } else { 200_000 }),
+            _ => 1 + self.rng.below(if small { 20_000 } else { 1_300_000 }),
         };
         match self.rng.below(if self.mmap { 12 } else { 10 }) {
             0..=2 => self.write(via, off, len),
@@ -95,7 +104,7 @@ impl Exerciser {
 
     fn append(&mut self, via: usize, len: u64) -> Result<()> {
         use std::io::Write;
-        if self.model.len() as u64 + len > FILE_MAX {
+        if self.model.len() as u64 + len > self.max {
             return Ok(());
         }
         let data = self.rng.bytes(len as usize);

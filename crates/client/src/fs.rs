@@ -194,7 +194,12 @@ impl Fs {
                 }),
             };
             self.count(verb, start);
-            r
+            r.map_err(|e| {
+                if e.public() != e {
+                    tracing::error!("{verb:?} failed with {e}, which is between servers and clients only");
+                }
+                e.public()
+            })
         })
     }
 

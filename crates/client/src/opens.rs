@@ -4,8 +4,9 @@
 //! A file that is opened under this mount's lease on its inode costs no request, and neither does its close (decision
 //! 0013). The server hears of it before the lease goes.
 //!
-//! The layout of a file with objects does not change while this version has it open (there is no migration yet);
-//! when layouts can change, the generation that data requests carry is checked by the OSTs.
+//! The layout of a file with objects does not change (there is no migration yet). That of a file whose data lies
+//! with its inode does when the file grows: the metadata server refuses requests by the old one, and
+//! [`Fs::relayout`] makes the caller go on with the new one.
 
 use crate::ops::BoxFutureOf;
 use crate::targets::Target;
@@ -25,6 +26,11 @@ use world::future::join_all;
 /// Opens that are registered at a time.
 const REGISTER_AT_ONCE: usize = 16;
 
+/// The layout, if it says where data is.
+fn usable(e: &Entry) -> Option<&Layout> {
+    e.layout.as_ref().filter(|l| l.stripe_count() > 0 || l.mdt_component().is_some())
+}
+
 /// What data requests of a file carry.
 #[derive(Clone, Debug)]
 pub(crate) struct FileState {
@@ -39,7 +45,7 @@ pub(crate) struct FileState {
 impl FileState {
     pub(crate) fn of(e: &Entry) -> FileState {
         FileState {
-            layout: e.layout.clone().filter(|l| l.stripe_count() > 0).map(Arc::new),
+            layout: usable(e).cloned().map(Arc::new),
             uid: e.attr.uid,
             gid: e.attr.gid,
             projid: e.attr.projid,
@@ -211,7 +217,14 @@ impl Opens {
     pub(crate) fn learn(&self, e: &Entry) {
         if let Some(f) = self.lock().files.get_mut(&e.attr.fid) {
             let ctime = f.state.as_ref().map_or(e.attr.ctime, |s| s.ctime.max(e.attr.ctime));
-            f.state = Some(FileState { ctime, ..FileState::of(e) });
+            let new = FileState { ctime, ..FileState::of(e) };
+            // An answer from before the file grew may arrive late.
+            let known = f.state.take().and_then(|s| s.layout);
+            let newer = |l: &Arc<Layout>| new.layout.as_ref().is_none_or(|n| n.generation < l.generation);
+            f.state = Some(match known.filter(newer) {
+                Some(layout) => FileState { layout: Some(layout), ..new },
+                None => new,
+            });
         }
     }
 
@@ -234,6 +247,8 @@ impl Opens {
 }
 
 const ENFILE: Errno = Errno(23);
+/// A file grows once; more refusals than these are no race any more.
+const RELAYOUT_TRIES: u32 = 8;
 
 impl Fs {
     /// Layout and owner of a file: as known since its open, otherwise asked for.
@@ -241,12 +256,12 @@ impl Fs {
         if let Some(s) = self.opens.file(fid).filter(|s| s.layout.is_some()) {
             return Ok(s);
         }
-        // Not open here, or without objects when it was opened: another mount may have given it some since.
+        // Not open here, or without a layout when it was opened: another mount may have given it one since.
         let e = self.getattr_entry(self.own_ctx(), fid).await?;
         Ok(FileState::of(&e))
     }
 
-    /// As [`Fs::file_state`]; a file without objects (O_LOV_DELAY_CREATE, mknod) gets them now. Whether the caller
+    /// As [`Fs::file_state`]; a file without a layout (O_LOV_DELAY_CREATE, mknod) gets one now. Whether the caller
     /// may write was decided when the file was opened, so this is asked in the client's own name.
     pub(crate) async fn file_state_for_write(self: &Arc<Self>, fid: Fid) -> R<(FileState, Arc<Layout>)> {
         let mut s = self.file_state(fid).await?;
@@ -263,7 +278,7 @@ impl Fs {
             s = FileState::of(&e);
         }
         let layout = s.layout.clone().ok_or_else(|| {
-            tracing::error!("the metadata server gave {fid} no objects");
+            tracing::error!("the metadata server gave {fid} no layout");
             Errno::EIO
         })?;
         Ok((s, layout))
@@ -312,6 +327,21 @@ impl Fs {
         }
     }
 
+    /// After the refusal of a data operation: brings the file's layout up to date, or makes the file grow, so that
+    /// the caller can try again. Any other error, and one refusal too many, is the caller's.
+    pub(crate) async fn relayout(self: &Arc<Self>, fid: Fid, refusal: Errno, tries: &mut u32) -> R<()> {
+        if !matches!(refusal, Errno::EGROW | Errno::ERELAYOUT) || *tries >= RELAYOUT_TRIES {
+            return Err(refusal);
+        }
+        *tries += 1;
+        if refusal == Errno::EGROW {
+            return self.grow(fid).await;
+        }
+        let e = self.getattr_entry(self.own_ctx(), fid).await?;
+        self.opens.learn(&e); // also when the cache knew it
+        Ok(())
+    }
+
     /// An open file from the metadata server's answer.
     pub(crate) fn open_file(&self, handle: u64, flags: u32, e: &Entry) -> OpenFile {
         let times =
@@ -355,6 +385,19 @@ mod tests {
             symlink: Vec::new(),
             plain: true,
         }
+    }
+
+    #[test]
+    fn an_answer_from_before_the_file_grew_does_not_bring_the_old_layout_back() {
+        let o = Opens::new(1);
+        let h = o.reserve(Fid::new(9, 1, 0), 2).unwrap();
+        let old = Entry { layout: Some(Layout::on_mdt(65536)), ..entry(1) };
+        let grown = old.layout.as_ref().unwrap().grown((Fid::new(9, 1, 0), 2), 65536, "", &[1]);
+        o.opened(h, &old, false);
+        assert!(o.file(Fid::new(9, 1, 0)).unwrap().layout.unwrap().mdt_component().is_some());
+        o.learn(&Entry { layout: Some(grown.clone()), ..entry(1) });
+        o.learn(&old);
+        assert_eq!(*o.file(Fid::new(9, 1, 0)).unwrap().layout.unwrap(), grown);
     }
 
     #[test]

@@ -1,34 +1,75 @@
 //! Between a file's bytes and its objects': which pieces of a request go to which object, and what the objects'
 //! answers mean for the file.
 
+use crate::meta::Changing;
+use crate::targets::Target;
+use crate::{Fs, R};
 use bytes::{Bytes, BytesMut};
-use model::layout::{Component, EOF, LayoutObject, Pattern};
+use model::layout::{Component, EOF, Pattern};
 use model::limits::FILE_SIZE_MAX_BYTES;
-use model::{Errno, Layout, ObjectAttr};
+use model::{Errno, Fid, Layout, ObjectAttr, ObjectId};
+use std::sync::Arc;
+
+/// Who serves an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Home {
+    Ost(u16),
+    /// The metadata target of the file: the data lies with the inode.
+    Mdt,
+}
+
+/// One object of a file and where to ask for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub home: Home,
+    pub id: ObjectId,
+}
+
+/// The objects of a component of file `fid`, in stripe order.
+pub(crate) fn places(c: &Component, fid: Fid) -> Vec<Place> {
+    if c.pattern == Pattern::Mdt {
+        let id = ObjectId { origin: fid, component: c.id, stripe: 0 };
+        return vec![Place { home: Home::Mdt, id }];
+    }
+    c.objects.iter().map(|o| Place { home: Home::Ost(o.ost), id: o.id }).collect()
+}
+
+impl Fs {
+    /// The target that serves an object.
+    pub(crate) async fn home_of(self: &Arc<Self>, p: &Place) -> R<Arc<Target>> {
+        match p.home {
+            Home::Ost(index) => self.ost(index).await,
+            Home::Mdt => self.mdt_of(p.id.origin).await,
+        }
+    }
+
+    /// Before a request goes out that changes an object: data with the inode is covered by the leases on it.
+    pub(crate) fn changing_data(self: &Arc<Self>, home: &Arc<Target>, p: &Place) -> Option<Changing> {
+        (p.home == Home::Mdt).then(|| self.changing_inode(home, p.id.origin))
+    }
+}
 
 /// A run of one object that one message reads or writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Piece {
     pub stripe: usize,
-    pub object: LayoutObject,
+    pub object: Place,
     pub object_offset: u64,
     pub len: usize,
     /// Where its bytes lie in the caller's buffer, in object order: (position, length).
     pub segments: Vec<(usize, usize)>,
 }
 
-/// The component that holds the data, if this version can serve the layout: one RAID0 component of the whole
-/// file. Files of later versions give `EOPNOTSUPP` rather than wrong data.
+/// The component that holds the data, if this version can serve the layout: one of the whole file, striped over
+/// objects or with the inode. Files of later versions give `EOPNOTSUPP` rather than wrong data.
 pub(crate) fn component(l: &Layout) -> Result<&Component, Errno> {
+    let known = |c: &Component| match c.pattern {
+        Pattern::Raid0 => !c.objects.is_empty(),
+        Pattern::Mdt => c.objects.is_empty(),
+        Pattern::Parity { .. } => false,
+    };
     match l.components.as_slice() {
-        [c] if c.pattern == Pattern::Raid0
-            && c.start == 0
-            && c.end == EOF
-            && c.stripe_size > 0
-            && !c.objects.is_empty() =>
-        {
-            Ok(c)
-        }
+        [c] if c.start == 0 && c.end == EOF && c.stripe_size > 0 && known(c) => Ok(c),
         _ => {
             tracing::error!(
                 "layout with {} components is of a later version: upgrade this client",
@@ -41,8 +82,15 @@ pub(crate) fn component(l: &Layout) -> Result<&Component, Errno> {
 
 /// Splits `off..off+len` into runs of at most `max` bytes of one object each. RAID0 maps a contiguous range of the
 /// file to a contiguous range of each object, so that small stripes do not make many messages.
-pub(crate) fn pieces(l: &Layout, off: u64, len: usize, max: usize) -> Vec<Piece> {
+pub(crate) fn pieces(l: &Layout, fid: Fid, off: u64, len: usize, max: usize) -> Vec<Piece> {
     assert!(max > 0, "messages carry data");
+    let places = places(l.component(), fid);
+    if l.mdt_component().is_some() {
+        // All of it is one object's, however much that has room for.
+        assert!(len <= max, "one message holds it");
+        let segments = vec![(0, len)];
+        return vec![Piece { stripe: 0, object: places[0], object_offset: off, len, segments }];
+    }
     let mut out: Vec<Piece> = Vec::new();
     // Index in `out` of the piece of each stripe that may still grow.
     let mut open: Vec<Option<usize>> = vec![None; l.stripe_count()];
@@ -55,7 +103,7 @@ pub(crate) fn pieces(l: &Layout, off: u64, len: usize, max: usize) -> Vec<Piece>
             let i = grow.unwrap_or_else(|| {
                 out.push(Piece {
                     stripe: e.stripe,
-                    object: e.object,
+                    object: places[e.stripe],
                     object_offset,
                     len: 0,
                     segments: Vec::new(),
@@ -104,8 +152,8 @@ pub(crate) fn scatter(buf: &mut [u8], p: &Piece, got: &[u8]) {
 /// Size of the file if the object of `stripe` has `size` bytes; an impossible size is an answer that cannot be
 /// believed: `EPROTO`.
 pub(crate) fn file_size_of(c: &Component, stripe: usize, size: u64) -> Result<u64, Errno> {
-    if size > FILE_SIZE_MAX_BYTES / c.objects.len() as u64 + u64::from(c.stripe_size) {
-        tracing::error!("object {} claims to have {size} bytes", c.objects[stripe].id);
+    if size > FILE_SIZE_MAX_BYTES / c.stripes() as u64 + u64::from(c.stripe_size) {
+        tracing::error!("stripe {stripe} claims to have {size} bytes");
         return Err(Errno::EPROTO);
     }
     Ok(c.file_size_from(stripe, size).min(FILE_SIZE_MAX_BYTES))
@@ -170,9 +218,10 @@ mod tests {
     use proptest::prelude::*;
 
     const SS: u32 = 16;
+    const FID: Fid = Fid::new(1, 2, 0);
 
     fn layout(count: u16) -> Layout {
-        Layout::plain(Fid::new(1, 2, 0), SS, "", &(0..count).collect::<Vec<_>>())
+        Layout::plain(FID, SS, "", &(0..count).collect::<Vec<_>>())
     }
 
     /// Objects in memory: bytes and, of each, whether it was written.
@@ -180,7 +229,7 @@ mod tests {
 
     impl Objects {
         fn write(&mut self, l: &Layout, off: u64, data: &Bytes, max: usize) {
-            for p in pieces(l, off, data.len(), max) {
+            for p in pieces(l, FID, off, data.len(), max) {
                 assert!(p.len <= max && p.len == p.segments.iter().map(|s| s.1).sum::<usize>());
                 let (bytes, set) = &mut self.0[p.stripe];
                 let end = p.object_offset as usize + p.len;
@@ -199,7 +248,7 @@ mod tests {
 
         fn read(&self, l: &Layout, off: u64, len: usize, max: usize) -> Vec<u8> {
             let mut buf = vec![0; len];
-            for p in pieces(l, off, len, max) {
+            for p in pieces(l, FID, off, len, max) {
                 let o = &self.0[p.stripe].0;
                 let from = (p.object_offset as usize).min(o.len());
                 let to = (p.object_offset as usize + p.len).min(o.len());
@@ -276,6 +325,17 @@ mod tests {
             merge_seek(c, 0, true, &[Found { offset: Some(9), object_size: 3 }; 3]),
             Err(Errno::EPROTO)
         );
+    }
+
+    #[test]
+    fn data_with_the_inode_is_one_piece_of_the_metadata_target() {
+        let l = Layout::on_mdt(65536);
+        let c = component(&l).unwrap();
+        let p = pieces(&l, FID, 70_000, 10, 100).pop().unwrap();
+        let id = ObjectId { origin: FID, component: 1, stripe: 0 };
+        assert_eq!((p.object, p.object_offset, p.len), (Place { home: Home::Mdt, id }, 70_000, 10));
+        assert_eq!(object_range(c, 0, 5, 10), (5, 10));
+        assert_eq!(file_size_of(c, 0, 65536), Ok(65536));
     }
 
     #[test]

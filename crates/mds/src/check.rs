@@ -3,6 +3,7 @@
 //! and looks the counterparts up one by one.
 
 use crate::MdsError;
+use crate::schema::inode::{DATA_BLOCK_BYTES, DataState};
 use crate::schema::value::{self, OrphanKind};
 use crate::schema::{DentryValue, Inode, Lease, key};
 use crate::service::walk;
@@ -35,6 +36,8 @@ pub enum Rule {
     State,
     /// Large attributes without a file, or miscounted.
     Xattr,
+    /// Bytes with an inode: without a file, beside objects, miscounted or behind the file's end.
+    Data,
 }
 
 /// One thing that does not fit.
@@ -82,6 +85,7 @@ pub fn check(db: &Db) -> Result<Summary, MdsError> {
     c.orphans()?;
     c.outbox()?;
     c.xattrs()?;
+    c.data()?;
     c.clients_and_leases()?;
     c.counters()?;
     Ok(c.out)
@@ -183,6 +187,7 @@ impl Checker<'_> {
             c.links(fid, &i)?;
             c.layout(fid, &i)?;
             c.large_xattrs(fid, &i)?;
+            c.data_of(fid, &i)?;
             if i.acl.as_ref().is_some_and(|a| a.mode_bits() != i.mode & 0o777) {
                 c.found(Rule::Count, fid, "its access list and its mode differ");
             }
@@ -261,7 +266,7 @@ impl Checker<'_> {
     }
 
     fn layout(&mut self, fid: Fid, i: &Inode) -> Result<(), MdsError> {
-        for o in i.layout.iter().flat_map(|l| l.objects()) {
+        for o in i.objects() {
             let k = key::reverse(o.ost, o.id);
             match self.db.get(&k)?.map(|v| value::decode_owner(&k, &v)) {
                 Some(Ok(owner)) if owner == fid => {}
@@ -360,8 +365,7 @@ impl Checker<'_> {
             };
             c.out.objects += 1;
             let owner = value::decode_owner(k, v)?;
-            let has = c.inode(owner)?.and_then(|i| i.layout);
-            if !has.is_some_and(|l| l.objects().any(|o| o.ost == ost && o.id == object)) {
+            if !c.inode(owner)?.is_some_and(|i| i.objects().any(|o| o.ost == ost && o.id == object)) {
                 c.found(
                     Rule::Layout,
                     owner,
@@ -448,6 +452,58 @@ impl Checker<'_> {
                 Some(i) if i.large_xattrs == 0 => {
                     c.found(Rule::Xattr, fid, "it counts no large attributes, but has some")
                 }
+                Some(_) => {}
+            }
+            Ok(())
+        })
+    }
+
+    /// Data of one inode: counted, and within its bounds.
+    fn data_of(&mut self, fid: Fid, i: &Inode) -> Result<(), MdsError> {
+        if i.data_room().is_none_or(|room| i.data.size > room) && i.data != DataState::default() {
+            let what =
+                format!("it has {} bytes with its inode, for which its layout has no room", i.data.size);
+            self.found(Rule::Data, fid, what);
+        }
+        if i.data.blocks == 0 {
+            // If there are any all the same, `data` meets them.
+            return Ok(());
+        }
+        let prefix = key::data_prefix(fid);
+        let (mut blocks, mut behind) = (0u32, false);
+        walk(self.db, &prefix, &key::behind(&prefix), |k, v| {
+            blocks += 1;
+            if let (Some((_, block)), Ok(bytes)) = (key::parse_data(k), value::decode_data(k, v)) {
+                let start = u64::from(block) * DATA_BLOCK_BYTES as u64;
+                behind |= !bytes.is_empty() && start + bytes.len() as u64 > i.data.size;
+            }
+            Ok(())
+        })?;
+        if i.data.blocks != blocks {
+            let what = format!("it counts {} blocks of data, but has {blocks}", i.data.blocks);
+            self.found(Rule::Data, fid, what);
+        }
+        if behind {
+            self.found(Rule::Data, fid, "it has data behind its end");
+        }
+        Ok(())
+    }
+
+    fn data(&mut self) -> Result<(), MdsError> {
+        let mut last = Fid::NONE;
+        self.each(key::DATA, |c, k, v| {
+            let Some((fid, _)) = key::parse_data(k) else {
+                c.key_damaged(k);
+                return Ok(());
+            };
+            value::decode_data(k, v)?;
+            if fid == last {
+                return Ok(());
+            }
+            last = fid;
+            match c.inode(fid)? {
+                None => c.found(Rule::Data, fid, "it has data but does not exist"),
+                Some(i) if i.data.blocks == 0 => c.found(Rule::Data, fid, "it counts no data, but has some"),
                 Some(_) => {}
             }
             Ok(())

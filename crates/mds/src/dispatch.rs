@@ -8,6 +8,7 @@ use crate::schema::{key, value};
 use crate::service::Mdt;
 use crate::tx::{Outcome, Tx};
 use crate::{ops, replayed, schema};
+use bytes::Bytes;
 use model::Errno;
 use model::planted::{self, Bug};
 use rpc::{ClientId, Incoming, Outgoing};
@@ -80,6 +81,10 @@ transactional! {
     Setlayout: msg::setlayout::Setlayout => ops::setlayout::run, true;
     Getpath: msg::getpath::Getpath => ops::getpath::run, false;
     Allocseq: msg::allocseq::Allocseq => ops::allocseq::run, true;
+    Read: msg::read::Read => ops::read::run, false;
+    Write: msg::write::Write => ops::write::run, true;
+    Seek: msg::seek::Seek => ops::seek::run, false;
+    Fallocate: msg::fallocate::Fallocate => ops::fallocate::run, true;
 }
 
 /// Whose transaction it is, and where its reply is to be stored.
@@ -96,6 +101,8 @@ pub struct ReplyTo {
 /// What an operation came to, before it is durable.
 pub struct Done {
     pub result: Result<Vec<u8>, Errno>,
+    /// Data that was read.
+    pub bulk: Bytes,
     /// Of the transaction it made; 0 if it changed nothing.
     pub transno: u64,
     /// The newest transaction that it made or saw.
@@ -113,7 +120,7 @@ impl Done {
 
     /// An answer that changed nothing.
     pub fn looked(result: Result<Vec<u8>, Errno>, seen: Seen) -> Done {
-        Done { result, transno: 0, wait: seen.newest, seen, durable: false }
+        Done { result, bulk: Bytes::new(), transno: 0, wait: seen.newest, seen, durable: false }
     }
 }
 
@@ -132,7 +139,7 @@ impl Mdt {
         if let Some(t) = to.filter(|_| result.is_ok()) {
             self.shared.leases.grant(t.client, &out.offers);
         }
-        Done::looked(result, out.seen)
+        Done { bulk: out.bulk, ..Done::looked(result, out.seen) }
     }
 
     /// Runs an operation that may change something and submits its transaction, with the reply if it is a
@@ -245,7 +252,7 @@ impl Mdt {
             self.shared.leases.grant(t.client, &out.offers);
         }
         self.shared.leases.files_gone(gone.into_iter());
-        Done { result: Ok(body), transno, wait, seen, durable: false }
+        Done { result: Ok(body), bulk: out.bulk, transno, wait, seen, durable: false }
     }
 
     fn root_changed(&self, bytes: &[u8]) {
@@ -266,7 +273,7 @@ impl Mdt {
         }
         let out = match done.result {
             Ok(body) => {
-                let (status, bulk, transno) = (Ok(()), bytes::Bytes::new(), done.transno);
+                let (status, bulk, transno) = (Ok(()), done.bulk, done.transno);
                 Outgoing { status, body, bulk, transno, hold: None }
             }
             Err(e) => Outgoing::err(e),
@@ -295,15 +302,7 @@ impl Mdt {
             replay: req.replay.is_some(),
         };
         let mut done = match modifies(req.op) {
-            Some(true) => {
-                let work = |tx: &mut Tx| {
-                    if let Some(r) = &req.replay {
-                        tx.replay(req.op, &r.reply, self.recovery.recovering());
-                    }
-                    execute(tx, &ctx, req.op, &req.body)
-                };
-                self.transact(Some(&to), work).await
-            }
+            Some(true) => self.change(&ctx, &to, &req).await,
             Some(false) => self.read(Some(&to), |tx| execute(tx, &ctx, req.op, &req.body)),
             None => self.serve_other(&ctx, &to, &req).await,
         };
@@ -319,6 +318,25 @@ impl Mdt {
         let us = u64::try_from(self.world.now().since(start).as_micros()).unwrap_or(u64::MAX);
         self.stats.count(req.op, req.peer, us, self.world.wall());
         out
+    }
+
+    /// One operation that may change something; it waits while the file's data is on its way to objects.
+    async fn change(&self, ctx: &OpContext, to: &ReplyTo, req: &Incoming) -> Done {
+        loop {
+            let mut ends = self.shared.growing.ends();
+            let work = |tx: &mut Tx| {
+                if let Some(r) = &req.replay {
+                    tx.replay(req.op, &r.reply, self.recovery.recovering());
+                }
+                tx.bulk = req.bulk.clone();
+                execute(tx, ctx, req.op, &req.body)
+            };
+            let done = self.transact(Some(to), work).await;
+            if !matches!(done.result, Err(Errno::EGROWING)) {
+                return done;
+            }
+            let _ = ends.changed().await;
+        }
     }
 
     /// Messages that are not plain operations on names and files.
@@ -339,14 +357,15 @@ impl Mdt {
             Op::Ping => with!(m => plain(ops::ping::run(m))),
             Op::Disconnect => with!(m => plain(ops::disconnect::run(m))),
             Op::Batch => with!(m => self.transact(Some(to), |tx| ops::batch::run(tx, ctx, &m, replay)).await),
-            Op::Sync => with!(m => ops::sync::run(self, m)),
             Op::Statfs => with!(m => plain(ops::statfs::run(self, m))),
             Op::GetParam => with!(m => plain(ops::param::get(self, m))),
             Op::SetParam => with!(m => plain(ops::param::set(self, m))),
             Op::Enqueue => with!(m => plain(ops::enqueue::run(self, ctx, m))),
             Op::Cancel => with!(m => plain(ops::cancel::run(self, ctx, m))),
             Op::Getlock => with!(m => plain(ops::getlock::run(self, ctx, m))),
+            Op::Sync => with!(m => ops::sync::run(self, m)),
             Op::Reclaim => with!(m => ops::reclaim::run(self, ctx, m).await),
+            Op::Grow => with!(m => ops::grow::run(self, to, m, replay).await),
             _ => Done::error(Errno::EOPNOTSUPP),
         }
     }
@@ -368,12 +387,17 @@ mod tests {
         Op::Cancel,
         Op::Getlock,
         Op::Reclaim,
+        Op::Grow,
+        Op::Sync,
     ];
+    /// Of an object server's messages those that concern data with the inode.
+    const DATA: &[Op] = &[Op::Read, Op::Write, Op::Seek, Op::Fallocate];
 
     #[test]
     fn every_message_of_the_metadata_target_has_its_file_and_its_handler() {
         let files = include_str!("ops/mod.rs");
-        for &op in Op::ALL.iter().filter(|o| (**o as u16) < 80) {
+        let here = |o: &Op| (*o as u16) < 80 || OTHER.contains(o) || DATA.contains(o);
+        for &op in Op::ALL.iter().filter(|o| here(o)) {
             let verb = match op {
                 Op::GetParam | Op::SetParam => "param".to_string(),
                 op => format!("{op:?}").to_lowercase(),
@@ -381,7 +405,7 @@ mod tests {
             assert!(files.contains(&format!("pub mod {verb};")), "no ops/{verb}.rs for {op:?}");
             assert!(modifies(op).is_some() != OTHER.contains(&op), "{op:?} has no handler, or two");
         }
-        for &op in Op::ALL.iter().filter(|o| (**o as u16) >= 80) {
+        for &op in Op::ALL.iter().filter(|o| !here(o)) {
             assert!(modifies(op).is_none() && !OTHER.contains(&op), "{op:?} belongs elsewhere");
         }
     }

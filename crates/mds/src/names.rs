@@ -3,7 +3,7 @@
 use crate::schema::{Inode, Lease, key};
 use crate::tx::{Dentry, Found, Tx};
 use model::perm::{self, MAY_EXEC};
-use model::{Cred, Errno, Fid, FileType, Timestamp, limits};
+use model::{Cred, Errno, Fid, FileType, LayoutSpec, Timestamp, limits};
 use rpc::ClientId;
 use wire::msg::lookup::{Entry, bits};
 
@@ -86,7 +86,7 @@ pub fn removable(
 /// client has no such lease (it asks for a new one), `EINVAL` otherwise.
 pub fn check_new_fid(tx: &mut Tx, ctx: &OpContext, fid: Fid) -> Result<(), Errno> {
     if !tx.is_replay() {
-        tx.shared.check_space()?;
+        tx.check_space()?;
     }
     let k = key::lease(fid.seq);
     let lease = tx.get(&k)?.map(|v| Lease::decode(&k, &v)).transpose()?;
@@ -144,14 +144,28 @@ pub fn may_open(ctx: &OpContext, i: &Inode, flags: u32) -> Result<(), Errno> {
     perm::may_open(&ctx.cred, &i.subject(), flags)
 }
 
-/// A file made without objects gets them when somebody is going to write. True if it did.
+/// A file made without a layout gets one when somebody is going to write. True if it did.
 pub fn instantiate(tx: &mut Tx, fid: Fid, i: &mut Inode) -> Result<bool, Errno> {
     if i.kind != FileType::Regular || i.layout.is_some() {
         return Ok(false);
     }
-    i.layout = Some(tx.allocate(fid, i.default_layout.as_ref(), None)?);
+    let wanted = i.default_layout.take();
+    lay_out(tx, fid, i, wanted.as_ref(), None)?;
     tx.index_objects(fid, i);
     Ok(true)
+}
+
+/// Gives a new regular file its layout: objects, or a place with its inode.
+pub fn lay_out(
+    tx: &Tx,
+    fid: Fid,
+    i: &mut Inode,
+    spec: Option<&LayoutSpec>,
+    dir_default: Option<&LayoutSpec>,
+) -> Result<(), Errno> {
+    let (layout, later) = tx.allocate(fid, spec, dir_default)?;
+    (i.layout, i.default_layout) = (Some(layout), later);
+    Ok(())
 }
 
 /// What most operations answer.

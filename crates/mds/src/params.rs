@@ -94,6 +94,13 @@ pub const MDT: &[ParamDecl] = &[
         "how long a client may take to give back a lease that others need before it is evicted",
     ),
     shown("lease_count", "files on which clients have leases, over all clients"),
+    number(
+        "dom_stripesize",
+        "bytes",
+        (0, limits::MDT_DATA_MAX_BYTES),
+        "65536",
+        "so much of a file lies with its inode where nothing asks for objects; 0: new files get objects at once",
+    ),
     shown("recovery_status", "how far recovery after the last restart came"),
     shown("num_exports", "clients that this target knows"),
     shown("instance", "epoch of the target: grows at each start"),
@@ -169,7 +176,8 @@ impl Params {
             (ParamKind::Text, _) => return Err(Errno::EINVAL),
             _ => {
                 let n = decl.parse(text)?;
-                if decl.name == "stripesize" && n % limits::STRIPE_SIZE_MIN_BYTES != 0 {
+                let stripe = matches!(decl.name, "stripesize" | "dom_stripesize");
+                if stripe && n % limits::STRIPE_SIZE_MIN_BYTES != 0 {
                     return Err(Errno::EINVAL);
                 }
                 n.to_string()
@@ -210,6 +218,9 @@ mod tests {
         assert_eq!(p.set(size, "65537"), Err(Errno::EINVAL));
         assert_eq!(p.set(size, "1"), Err(Errno::ERANGE));
         assert_eq!(p.set(size, "xM"), Err(Errno::EINVAL));
+        let dom = decl("dom_stripesize");
+        assert_eq!((p.set(dom, "0"), p.set(dom, "1M")), (Ok(()), Ok(())));
+        assert_eq!((p.set(dom, "4096"), p.set(dom, "2M")), (Err(Errno::EINVAL), Err(Errno::ERANGE)));
         assert_eq!(p.set(decl("stripecount"), "-1"), Ok(()));
         assert_eq!(p.set(decl("stripecount"), "0"), Err(Errno::ERANGE));
         assert_eq!(p.set(decl("qos_prio_free"), "101"), Err(Errno::ERANGE));

@@ -7,6 +7,7 @@ use wire::Op;
 use wire::msg::create::CreateReply;
 use wire::msg::lookup::Entry;
 use wire::msg::unlink::Changed;
+use wire::msg::write::WriteReply;
 
 /// Leases were granted for a moment that is over.
 fn bare(e: Entry) -> Entry {
@@ -27,8 +28,19 @@ pub fn same(op: Op, first: &[u8], now: &[u8]) -> bool {
             let of = |b| decode::<CreateReply>(b).map(|r| (r.created, bare(r.entry)));
             matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
         }
-        Op::Mkdir | Op::Mknod | Op::Symlink | Op::Link | Op::Setattr | Op::Setlayout | Op::Open => {
+        Op::Mkdir
+        | Op::Mknod
+        | Op::Symlink
+        | Op::Link
+        | Op::Setattr
+        | Op::Setlayout
+        | Op::Open
+        | Op::Grow => {
             let of = |b| decode::<Entry>(b).map(bare);
+            matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
+        }
+        Op::Write => {
+            let of = |b| decode::<WriteReply>(b).map(|r| (r.offset, r.attr, r.entry.map(|e| bare(*e))));
             matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
         }
         Op::Unlink | Op::Rmdir | Op::Rename => {

@@ -2,6 +2,7 @@
 //! server starts it, configures it and stops it.
 
 use crate::core::{ClientState, Core};
+use crate::growth::Growing;
 use crate::leases::LeaseState;
 use crate::ops::param;
 use crate::osts::{Ost, Osts};
@@ -118,6 +119,7 @@ impl Mdt {
             outbox_seq: AtomicU64::new(1),
             leases: LeaseState::new(db.epoch()),
             space_low: AtomicBool::new(false),
+            growing: Growing::default(),
             world: world.clone(),
         };
         let mdt = Arc::new(Mdt {

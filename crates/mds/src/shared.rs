@@ -1,6 +1,7 @@
 //! What operations need besides the table: keys, parameters, the OSTs, numbers that only grow.
 
 use crate::alloc::Policy;
+use crate::growth::Growing;
 use crate::leases::LeaseState;
 use crate::osts::Osts;
 use crate::params::Params;
@@ -24,6 +25,8 @@ pub struct Shared {
     pub outbox_seq: AtomicU64,
     /// The host's file system is nearly full: only what frees space may go on.
     pub space_low: AtomicBool,
+    /// Files whose data is on its way to objects.
+    pub growing: Growing,
 }
 
 /// How far a client's clock may be behind, and ahead.
@@ -50,7 +53,7 @@ impl Shared {
         Timestamp::from_nanos(t.as_nanos().clamp(n - CLOCK_BEHIND_NS, n + CLOCK_AHEAD_NS))
     }
 
-    /// `spec` completed by the directory's default, the file system's, and the built-in one.
+    /// `spec` completed by the directory's default and the file system's.
     pub fn resolve(&self, spec: Option<&LayoutSpec>, dir_default: Option<&LayoutSpec>) -> LayoutSpec {
         let mut s = spec.cloned().unwrap_or_default();
         if let Some(d) = dir_default {
@@ -59,27 +62,47 @@ impl Shared {
         if let Some(r) = lock(&self.root_default).as_ref() {
             s = s.inherit(r);
         }
-        s.inherit(&self.params.builtin_layout())
+        s
     }
 
-    /// A layout for a new file: chooses its OSTs. `EINVAL` for settings that cannot be, `ENOSPC` if no OST
-    /// takes objects.
+    /// As [`Shared::resolve`], completed by the built-in one: nothing is inherited any more.
+    pub fn wanted(&self, spec: Option<&LayoutSpec>, dir_default: Option<&LayoutSpec>) -> LayoutSpec {
+        self.resolve(spec, dir_default).inherit(&self.params.builtin_layout())
+    }
+
+    /// The layout of a new file, and what it is to get when it outgrows the metadata server. Chooses OSTs for a
+    /// file that asks for objects. `EINVAL` for settings that cannot be, `ENOSPC` if no OST takes objects.
     pub fn allocate(
         &self,
         fid: Fid,
         spec: Option<&LayoutSpec>,
         dir_default: Option<&LayoutSpec>,
-    ) -> Result<Layout, Errno> {
-        let s = self.resolve(spec, dir_default);
+    ) -> Result<(Layout, Option<LayoutSpec>), Errno> {
+        let asked = self.resolve(spec, dir_default);
+        let room = match asked.mdt_bytes() {
+            Some(n) => n,
+            None if asked.names_objects() => 0,
+            None => self.params.number("dom_stripesize"),
+        };
+        let s = asked.inherit(&self.params.builtin_layout());
         s.check()?;
+        if room > 0 {
+            let room = u32::try_from(room).map_err(|_| Errno::EINVAL)?;
+            return Ok((Layout::on_mdt(room), Some(s)));
+        }
+        let (stripe_size, osts) = self.choose(&s)?;
+        Ok((Layout::plain(fid, stripe_size, &s.pool, &osts), None))
+    }
+
+    /// OSTs, and the stripe size, for settings to which nothing is inherited any more.
+    pub fn choose(&self, s: &LayoutSpec) -> Result<(u32, Vec<u16>), Errno> {
         let policy = Policy {
             threshold_rr: self.params.number("qos_threshold_rr"),
             prio_free: self.params.number("qos_prio_free"),
         };
         let max_age = std::time::Duration::from_secs(self.params.number("qos_maxage"));
-        let osts = self.osts.choose(&s, policy, max_age, &self.world)?;
-        let stripe_size = u32::try_from(s.stripe_size).map_err(|_| Errno::EINVAL)?;
-        Ok(Layout::plain(fid, stripe_size, &s.pool, &osts))
+        let osts = self.osts.choose(s, policy, max_age, &self.world)?;
+        Ok((u32::try_from(s.stripe_size).map_err(|_| Errno::EINVAL)?, osts))
     }
 }
 

@@ -6,6 +6,8 @@ use crate::schema::value::{self, OrphanKind};
 use crate::schema::{DentryValue, Inode, key};
 use crate::shared::Shared;
 use crate::{MdsError, namehash};
+use bytes::Bytes;
+use model::layout::LayoutObject;
 use model::planted::{self, Bug};
 use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectId, Timestamp};
 use rpc::ClientId;
@@ -15,6 +17,7 @@ use wire::Op;
 use wire::msg::create::CreateReply;
 use wire::msg::lookup::{Entry, Grant};
 use wire::msg::unlink::Changed;
+use wire::msg::write::WriteReply;
 
 /// Objects in one outbox record.
 const OUTBOX_OBJECTS_MAX: usize = 256;
@@ -64,6 +67,10 @@ pub struct Tx<'a> {
     offers: Vec<(Fid, Grant)>,
     /// Of the leases that this answer grants; 0 before the first.
     seq: u64,
+    /// The request's bulk: what a write writes.
+    pub bulk: Bytes,
+    /// The reply's: what a read read.
+    pub reply_bulk: Bytes,
     replay: Option<Replay>,
 }
 
@@ -71,6 +78,8 @@ pub struct Tx<'a> {
 struct Replay {
     /// What was chosen then.
     layout: Option<Layout>,
+    /// Where an append went.
+    offset: Option<u64>,
     /// Recovery is going on: what clients have open is not known yet, so files without names stay.
     recovering: bool,
 }
@@ -82,6 +91,7 @@ pub struct Outcome {
     pub inodes: i64,
     /// Leases that the answer speaks of.
     pub offers: Vec<(Fid, Grant)>,
+    pub bulk: Bytes,
     /// The newest transaction that anything read here depends on.
     pub seen: store::Seen,
 }
@@ -101,24 +111,47 @@ impl<'a> Tx<'a> {
             client: None,
             offers: Vec::new(),
             seq: 0,
+            bulk: Bytes::new(),
+            reply_bulk: Bytes::new(),
             replay: None,
         }
     }
 
     /// What comes next is done again: `reply` is what `op` came to the first time, and holds the server's choices.
     pub fn replay(&mut self, op: Op, reply: &[u8], recovering: bool) {
+        use crate::dispatch::decode;
+        let mut offset = None;
         let layout = match op {
-            Op::Create => crate::dispatch::decode::<CreateReply>(reply).ok().and_then(|r| r.entry.layout),
-            Op::Open | Op::Setattr | Op::Setlayout | Op::Mknod => {
-                crate::dispatch::decode::<Entry>(reply).ok().and_then(|e| e.layout)
+            Op::Create => decode::<CreateReply>(reply).ok().and_then(|r| r.entry.layout),
+            Op::Open | Op::Setattr | Op::Setlayout | Op::Mknod | Op::Grow => {
+                decode::<Entry>(reply).ok().and_then(|e| e.layout)
+            }
+            Op::Write => {
+                offset = decode::<WriteReply>(reply).ok().map(|r| r.offset);
+                None
             }
             _ => None,
         };
-        self.replay = Some(Replay { layout, recovering });
+        self.replay = Some(Replay { layout, offset, recovering });
     }
 
     pub fn is_replay(&self) -> bool {
         self.replay.is_some()
+    }
+
+    /// As [`Shared::check_space`]; what is done again had its room.
+    pub fn check_space(&self) -> Result<(), Errno> {
+        if self.is_replay() { Ok(()) } else { self.shared.check_space() }
+    }
+
+    /// The layout that a replayed request came to the first time.
+    pub fn first_layout(&self) -> Option<&Layout> {
+        self.replay.as_ref()?.layout.as_ref()
+    }
+
+    /// Where a replayed write went the first time.
+    pub fn first_offset(&self) -> Option<u64> {
+        self.replay.as_ref()?.offset
     }
 
     /// As [`Shared::allocate`]; a replayed request gets the layout that it had.
@@ -127,9 +160,12 @@ impl<'a> Tx<'a> {
         fid: Fid,
         spec: Option<&LayoutSpec>,
         dir_default: Option<&LayoutSpec>,
-    ) -> Result<Layout, Errno> {
-        match self.replay.as_ref().and_then(|r| r.layout.clone()) {
-            Some(l) => Ok(l),
+    ) -> Result<(Layout, Option<LayoutSpec>), Errno> {
+        match self.first_layout() {
+            Some(l) => {
+                let later = l.mdt_component().map(|_| self.shared.wanted(spec, dir_default));
+                Ok((l.clone(), later))
+            }
             None => self.shared.allocate(fid, spec, dir_default),
         }
     }
@@ -145,6 +181,7 @@ impl<'a> Tx<'a> {
             changes: self.changes,
             inodes: self.inodes,
             offers: self.offers,
+            bulk: self.reply_bulk,
             seen: self.view.dependencies(),
         }
     }
@@ -280,8 +317,26 @@ impl<'a> Tx<'a> {
         if planted::on(Bug::ForgottenReverseIndex) {
             return;
         }
-        for o in i.layout.iter().flat_map(|l| l.objects()) {
+        for o in i.objects() {
             self.put(key::reverse(o.ost, o.id), value::encode_owner(fid));
+        }
+    }
+
+    /// Objects that no file has any more: out of the reverse index, into the outbox.
+    pub fn give_up_objects(&mut self, objects: &[LayoutObject]) {
+        let mut by_ost: BTreeMap<u16, Vec<ObjectId>> = BTreeMap::new();
+        for o in objects {
+            self.delete(key::reverse(o.ost, o.id));
+            by_ost.entry(o.ost).or_default().push(o.id);
+        }
+        if planted::on(Bug::ForgottenDestroy) {
+            by_ost.clear();
+        }
+        for (ost, objects) in by_ost {
+            for part in objects.chunks(OUTBOX_OBJECTS_MAX) {
+                let seq = self.shared.next_outbox_seq();
+                self.put(key::outbox(ost, seq), value::encode_outbox(part));
+            }
         }
     }
 
@@ -413,7 +468,7 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Removes a file without names: inode, attributes, reverse index; its objects go to the outbox.
+    /// Removes a file without names: inode, attributes, data, reverse index; its objects go to the outbox.
     pub fn purge(&mut self, fid: Fid) -> Result<(), Errno> {
         let Some(i) = self.try_inode(fid)? else {
             self.delete(key::orphan(fid));
@@ -426,20 +481,9 @@ impl<'a> Tx<'a> {
                 self.delete(k);
             }
         }
-        let mut by_ost: BTreeMap<u16, Vec<ObjectId>> = BTreeMap::new();
-        for o in i.layout.iter().flat_map(|l| l.objects()) {
-            self.delete(key::reverse(o.ost, o.id));
-            by_ost.entry(o.ost).or_default().push(o.id);
-        }
-        if planted::on(Bug::ForgottenDestroy) {
-            by_ost.clear();
-        }
-        for (ost, objects) in by_ost {
-            for part in objects.chunks(OUTBOX_OBJECTS_MAX) {
-                let seq = self.shared.next_outbox_seq();
-                self.put(key::outbox(ost, seq), value::encode_outbox(part));
-            }
-        }
+        crate::data::remove(self, fid, &i)?;
+        let objects: Vec<_> = i.objects().copied().collect();
+        self.give_up_objects(&objects);
         self.delete(key::inode(fid));
         self.delete(key::orphan(fid));
         self.inodes -= 1;

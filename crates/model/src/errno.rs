@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A POSIX error number as an application sees it. Never zero.
+/// A POSIX error number as an application sees it. Never zero. Numbers from [`Errno::PRIVATE`] on are said
+/// between servers and clients only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, PartialOrd, Ord)]
 pub struct Errno(pub i32);
 
@@ -74,6 +75,20 @@ errnos! {
     ESTALE = 116, "Stale file handle";
     EDQUOT = 122, "Disk quota exceeded";
     ECANCELED = 125, "Operation canceled";
+    // Between servers and clients.
+    EGROW = 1001, "Data outgrows the metadata server";
+    ERELAYOUT = 1002, "Layout of the file has changed";
+    EGROWING = 1003, "File is growing onto object servers";
+}
+
+impl Errno {
+    /// From here on applications must never see a number; Linux's own end at 133.
+    pub const PRIVATE: i32 = 512;
+
+    /// As an application may see it: private numbers are `EIO`.
+    pub fn public(self) -> Errno {
+        if self.0 < Errno::PRIVATE { self } else { Errno::EIO }
+    }
 }
 
 impl fmt::Display for Errno {

@@ -1,7 +1,7 @@
 //! Where a file's bytes lie: components, stripes, objects (design.md §4, §8).
 //!
-//! Today's files have one component of pattern `Raid0` that reaches to the end; the stored form already
-//! has several components, mirrors, data on MDT and parity (see `docs/formats/layout.md`).
+//! Today's files have one component that reaches to the end: `Mdt` while they are small, `Raid0` otherwise;
+//! the stored form already has several components, mirrors and parity (see `docs/formats/layout.md`).
 
 use crate::planted::{self, Bug};
 use crate::{Errno, Fid, ObjectId, limits};
@@ -13,7 +13,7 @@ pub const EOF: u64 = u64::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Pattern {
     Raid0,
-    /// Data with the inode, on the MDT.
+    /// Data with the inode, on the MDT: up to `stripe_size` bytes, without objects.
     Mdt,
     Parity {
         data: u8,
@@ -73,14 +73,19 @@ pub struct Extent {
 }
 
 impl Component {
+    /// Stores that the bytes are spread over: data with the inode counts as one.
+    pub fn stripes(&self) -> usize {
+        if self.pattern == Pattern::Mdt { 1 } else { self.objects.len() }
+    }
+
     fn width(&self) -> u64 {
-        u64::from(self.stripe_size) * self.objects.len() as u64
+        u64::from(self.stripe_size) * self.stripes() as u64
     }
 
     /// RAID0: stripe number = (off / ssize) mod count; object offset = (off / (ssize·count))·ssize + off mod ssize.
     fn place(&self, off: u64) -> (usize, u64) {
         let ss = u64::from(self.stripe_size);
-        let stripe = (off / ss) % self.objects.len() as u64;
+        let stripe = (off / ss) % self.stripes() as u64;
         let wrong = stripe == 1 && planted::on(Bug::WrongStripe);
         (stripe as usize, (off / self.width()) * ss + off % ss + if wrong { 4096 } else { 0 })
     }
@@ -107,28 +112,70 @@ impl Component {
 impl Layout {
     /// A plain striped layout of one component.
     pub fn plain(fid: Fid, stripe_size: u32, pool: &str, osts: &[u16]) -> Layout {
+        Layout::striped((fid, 1), 0, stripe_size, pool, osts)
+    }
+
+    /// Data with the inode, as long as the file has at most `size` bytes.
+    pub fn on_mdt(size: u32) -> Layout {
+        assert!(size > 0, "room for data");
+        Layout::of_one(0, Layout::whole_file(1, Pattern::Mdt, size, "", Vec::new()))
+    }
+
+    /// What a layout of data with the inode becomes: objects of a component that was never there before
+    /// (`component` ≥ 2), one generation later.
+    pub fn grown(&self, (fid, component): (Fid, u32), stripe_size: u32, pool: &str, osts: &[u16]) -> Layout {
+        let used = self.components.iter().map(|c| c.id).max().unwrap_or(0);
+        assert!(component > used, "component ids are never reused");
+        Layout::striped((fid, component), self.generation + 1, stripe_size, pool, osts)
+    }
+
+    fn striped(
+        (fid, component): (Fid, u32),
+        generation: u32,
+        stripe_size: u32,
+        pool: &str,
+        osts: &[u16],
+    ) -> Layout {
         assert!(!osts.is_empty() && stripe_size > 0, "a layout needs objects");
         let objects = osts
             .iter()
             .enumerate()
-            .map(|(i, &ost)| LayoutObject {
-                ost,
-                id: ObjectId { origin: fid, component: 1, stripe: i as u32 },
-            })
+            .map(|(i, &ost)| LayoutObject { ost, id: ObjectId { origin: fid, component, stripe: i as u32 } })
             .collect();
-        let c = Component {
-            id: 1,
+        Layout::of_one(generation, Layout::whole_file(component, Pattern::Raid0, stripe_size, pool, objects))
+    }
+
+    fn of_one(generation: u32, c: Component) -> Layout {
+        Layout { generation, flags: 0, components: vec![c] }
+    }
+
+    fn whole_file(
+        id: u32,
+        pattern: Pattern,
+        stripe_size: u32,
+        pool: &str,
+        objects: Vec<LayoutObject>,
+    ) -> Component {
+        Component {
+            id,
             mirror: 0,
             flags: COMPONENT_INIT,
             start: 0,
             end: EOF,
-            pattern: Pattern::Raid0,
+            pattern,
             stripe_size,
             pool: pool.to_string(),
             objects,
             extra: Vec::new(),
-        };
-        Layout { generation: 0, flags: 0, components: vec![c] }
+        }
+    }
+
+    /// The component of a file whose data lies with its inode.
+    pub fn mdt_component(&self) -> Option<&Component> {
+        match self.components.as_slice() {
+            [c] if c.pattern == Pattern::Mdt => Some(c),
+            _ => None,
+        }
     }
 
     /// The single component of a plain layout.
@@ -185,8 +232,12 @@ pub struct LayoutSpec {
     /// Exact OSTs in order; empty: the server chooses.
     pub osts: Vec<u16>,
     pub pool: String,
+    /// Tagged values: [`LayoutSpec::mdt_bytes`] and those of later versions, which are kept as they are.
     pub extra: Vec<(u16, Vec<u8>)>,
 }
+
+/// Tag in [`LayoutSpec::extra`]: bytes of a file that are to lie with its inode (u64, little-endian).
+const SPEC_MDT_BYTES: u16 = 1;
 
 impl Default for LayoutSpec {
     fn default() -> LayoutSpec {
@@ -211,8 +262,36 @@ impl LayoutSpec {
         }
     }
 
+    /// `-L mdt`: so many bytes of a file lie with its inode before it grows onto what the rest says. `None`
+    /// if nothing is said.
+    pub fn mdt_bytes(&self) -> Option<u64> {
+        let (_, v) = self.extra.iter().find(|(tag, _)| *tag == SPEC_MDT_BYTES)?;
+        Some(u64::from_le_bytes(v.as_slice().try_into().ok()?))
+    }
+
+    pub fn set_mdt_bytes(&mut self, n: u64) {
+        self.extra.retain(|(tag, _)| *tag != SPEC_MDT_BYTES);
+        self.extra.push((SPEC_MDT_BYTES, n.to_le_bytes().to_vec()));
+    }
+
+    /// Says something about objects (how many, how large, where) rather than leaving it to the defaults.
+    pub fn names_objects(&self) -> bool {
+        self.stripe_count != 0
+            || self.stripe_size != 0
+            || self.stripe_start != -1
+            || !self.osts.is_empty()
+            || !self.pool.is_empty()
+    }
+
     /// Fields not given here are taken from `parent`.
     pub fn inherit(mut self, parent: &LayoutSpec) -> LayoutSpec {
+        // Who asks for objects gets them at once, whatever the parent says of data on the MDT.
+        if self.mdt_bytes().is_none()
+            && !self.names_objects()
+            && let Some(n) = parent.mdt_bytes()
+        {
+            self.set_mdt_bytes(n);
+        }
         if self.stripe_count == 0 && self.osts.is_empty() {
             self.stripe_count = parent.stripe_count;
         }
@@ -247,7 +326,11 @@ impl LayoutSpec {
                 || ((self.stripe_count <= 0 || self.stripe_count as usize == self.osts.len())
                     && (self.stripe_start == -1 || self.osts.contains(&(self.stripe_start as u16)))));
         let pool_ok = self.pool.len() <= limits::POOL_NAME_MAX_BYTES;
-        if size_ok && count_ok && start_ok && osts_ok && pool_ok { Ok(()) } else { Err(Errno::EINVAL) }
+        let mdt_ok = self.mdt_bytes().is_none_or(|n| {
+            n > 0 && n.is_multiple_of(limits::STRIPE_SIZE_MIN_BYTES) && n <= limits::MDT_DATA_MAX_BYTES
+        });
+        let ok = size_ok && count_ok && start_ok && osts_ok && pool_ok && mdt_ok;
+        if ok { Ok(()) } else { Err(Errno::EINVAL) }
     }
 }
 
@@ -281,6 +364,34 @@ mod tests {
             let c = l.component();
             let got = (0..count as usize).map(|s| c.file_size_from(s, c.object_size_for(s, size))).max().unwrap();
             prop_assert_eq!(got, size);
+        }
+    }
+
+    #[test]
+    fn data_on_the_mdt_maps_to_itself_and_grows_into_a_new_component() {
+        let l = Layout::on_mdt(65536);
+        let c = l.mdt_component().unwrap();
+        assert_eq!((c.stripes(), l.stripe_count()), (1, 0));
+        assert_eq!(
+            (c.object_size_for(0, 99), c.file_size_from(0, 99), c.file_offset(0, 70_000)),
+            (99, 99, 70_000)
+        );
+        let g = l.grown((Fid::new(1, 2, 0), 2), 1 << 20, "", &[3, 1]);
+        assert_eq!((g.generation, g.component().id, g.stripe_count()), (1, 2, 2));
+        assert!(g.objects().all(|o| o.id.component == 2) && g.mdt_component().is_none());
+    }
+
+    #[test]
+    fn data_on_the_mdt_is_inherited_by_those_who_ask_for_nothing() {
+        let mut dir = LayoutSpec { stripe_count: 2, ..LayoutSpec::default() };
+        dir.set_mdt_bytes(131_072);
+        let file = LayoutSpec::default().inherit(&dir);
+        assert_eq!((file.mdt_bytes(), file.stripe_count), (Some(131_072), 2));
+        let striped = LayoutSpec { stripe_size: 65536, ..LayoutSpec::default() }.inherit(&dir);
+        assert_eq!((striped.mdt_bytes(), striped.stripe_count), (None, 2));
+        for bad in [0, 65537, limits::MDT_DATA_MAX_BYTES + 65536] {
+            dir.set_mdt_bytes(bad);
+            assert_eq!(dir.check(), Err(Errno::EINVAL), "{bad}");
         }
     }
 

@@ -21,6 +21,8 @@ pub const STRIPE_SIZE_MIN_BYTES: u64 = 65536;
 pub const STRIPE_SIZE_MAX_BYTES: u64 = (1 << 32) - STRIPE_SIZE_MIN_BYTES;
 pub const STRIPE_SIZE_DEFAULT_BYTES: u64 = 4 << 20;
 pub const STRIPE_COUNT_DEFAULT: i32 = 1;
+/// Largest share of a file that may lie with its inode.
+pub const MDT_DATA_MAX_BYTES: u64 = 1 << 20;
 pub const OST_INDEX_MAX: u32 = 0xffde;
 
 /// Largest file offset + 1: 2^63 − 1, as POSIX's off_t.
@@ -50,3 +52,5 @@ pub const LOCKS_PER_CLIENT_MAX: usize = 1 << 20;
 pub const LEASES_PER_CLIENT_MAX_FILES: usize = 1 << 20;
 /// The well-known port of a server node.
 pub const PORT: u16 = 988;
+/// relatime stores an access time that is older than this.
+pub const RELATIME_SECS: i64 = 24 * 3600;

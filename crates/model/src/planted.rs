@@ -86,6 +86,10 @@ bugs! {
     DataFlushedLate = 100,
     /// A start takes records of large writes without a look at their data.
     DataNotLookedFor = 101,
+    /// A growing file loses its data on the MDT before the objects have it durably.
+    GrownBeforeDurable = 60,
+    /// After a file grew the MDT still takes data by the old layout.
+    OldLayoutAccepted = 61,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

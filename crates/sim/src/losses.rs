@@ -42,6 +42,8 @@ pub enum Part {
     Names,
     /// On object targets.
     Data,
+    /// The data of a file that begins with its inode: there, or on object targets once it has grown.
+    SmallData,
 }
 
 fn server_of(t: TargetId) -> Option<usize> {
@@ -58,8 +60,12 @@ impl Witness {
     }
 
     fn targets(&self, part: Part) -> impl Iterator<Item = (TargetId, u64)> {
-        let kind = if part == Part::Names { TargetKind::Mdt } else { TargetKind::Ost };
-        self.newest.iter().filter(move |(t, _)| t.kind == kind).map(|(t, (n, _, _))| (*t, *n))
+        let of = move |t: &TargetId| match t.kind {
+            TargetKind::Mdt => part != Part::Data,
+            TargetKind::Ost => part != Part::Names,
+            TargetKind::Mgt => false,
+        };
+        self.newest.iter().filter(move |(t, _)| of(t)).map(|(t, (n, _, _))| (*t, *n))
     }
 
     /// The client knew on that target that all it was answered until then is durable.

@@ -352,10 +352,15 @@ impl Tree {
         self.hold = on;
     }
 
+    /// Whether the nodes that `op` names are there.
+    pub fn has(&self, op: &Op) -> bool {
+        op.nodes().iter().all(|n| self.nodes.contains_key(n))
+    }
+
     /// Does `op` again (`done`), or only takes the numbers that it took the first time.
     pub fn redo(&mut self, op: &Op, ids: Id, done: bool) {
         let next = self.next + ids;
-        if done && op.nodes().iter().all(|n| self.nodes.contains_key(n)) {
+        if done && self.has(op) {
             // What it relied on may be lost: then so is this.
             let _ = self.apply(op);
         }

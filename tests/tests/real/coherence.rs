@@ -7,19 +7,24 @@ use std::time::Duration;
 use tests::cluster::{TestFs, ok_within, tool};
 use tests::exerciser::{Exerciser, appenders};
 
+/// `stripes` 0: nothing is said, so that the data lies with the inode at first.
 fn striped(fs: &TestFs, name: &str, stripes: u32) -> Result<Vec<PathBuf>> {
     let path = fs.mount(0).join(name);
-    ok_within(
-        tool("lfs").args(["setstripe", "-c", &stripes.to_string(), "-S", "64k"]).arg(&path),
-        Duration::from_secs(10),
-    )?;
+    if stripes == 0 {
+        File::create_new(&path)?;
+    } else {
+        ok_within(
+            tool("lfs").args(["setstripe", "-c", &stripes.to_string(), "-S", "64k"]).arg(&path),
+            Duration::from_secs(10),
+        )?;
+    }
     Ok(fs.mounts().iter().map(|m| m.join(name)).collect())
 }
 
 #[test]
 fn two_mounts_read_what_the_other_wrote() -> Result<()> {
     let fs = TestFs::up("two", 3, 2)?;
-    for stripes in 1..=3 {
+    for stripes in 0..=3 {
         let paths = striped(&fs, &format!("f{stripes}"), stripes)?;
         Exerciser::new(paths, u64::from(stripes), false)?
             .run(700)
@@ -28,10 +33,23 @@ fn two_mounts_read_what_the_other_wrote() -> Result<()> {
     fs.fsck()
 }
 
+/// Many files that begin with their inode and outgrow it, now by one mount's doing, now by the other's.
+#[test]
+fn small_files_grow_under_two_mounts() -> Result<()> {
+    let fs = TestFs::up("grow", 3, 2)?;
+    for seed in 0..20 {
+        let paths = striped(&fs, &format!("f{seed}"), 0)?;
+        Exerciser::new(paths, seed, false)?.small().run(60).with_context(|| format!("seed {seed}"))?;
+    }
+    let paths = striped(&fs, "log", 0)?;
+    appenders(&paths, 4, 400)?;
+    fs.fsck()
+}
+
 #[test]
 fn one_mount_with_shared_mappings() -> Result<()> {
     let fs = TestFs::up("mmap", 3, 1)?;
-    for stripes in [1, 3] {
+    for stripes in [0, 1, 3] {
         let paths = striped(&fs, &format!("f{stripes}"), stripes)?;
         Exerciser::new(paths, 77 + u64::from(stripes), true)?.run(700)?;
     }

@@ -76,7 +76,7 @@ fn layouts_are_set_shown_and_refused() -> Result<()> {
     ensure!(ok("lfs", &["getstripe", "-c", "d/e/f"], m)?.trim() == "2", "inherited over a directory");
     ok("lfs", &["setstripe", "-d", "d"], m)?;
     std::fs::write(m.join("d/g"), b"x")?;
-    ensure!(ok("lfs", &["getstripe", "-c", "d/g"], m)?.trim() == "1", "back to the file system's default");
+    ensure!(ok("lfs", &["getstripe", "-L", "d/g"], m)?.trim() == "mdt", "back to the file system's default");
     ok("lfs", &["setstripe", "-c", "3", "."], m)?;
     std::fs::write(m.join("h"), b"x")?;
     ensure!(
@@ -84,6 +84,48 @@ fn layouts_are_set_shown_and_refused() -> Result<()> {
         "the root's default is the file system's"
     );
     refusals(m)
+}
+
+/// What a user of the default layout sees: data on the MDT, then an object.
+#[test]
+fn small_files_lie_on_the_mdt() -> Result<()> {
+    let fs = TestFs::up("lfsdom", 4, 1)?;
+    let m = fs.mount(0);
+    std::fs::write(m.join("f"), vec![1; 65_536])?;
+    let shown = ok("lfs", &["getstripe", "f"], m)?;
+    let lines: Vec<&str> = shown.lines().collect();
+    let want = [
+        "f",
+        "lmm_stripe_count:  0",
+        "lmm_stripe_size:   65536",
+        "lmm_pattern:       mdt",
+        "lmm_layout_gen:    0",
+        "lmm_stripe_offset: 0",
+    ];
+    ensure!(lines == [&want[..], &[""]].concat(), "{shown}");
+    ensure!(ok("lfs", &["find", ".", "-L", "mdt"], m)?.trim() == "./f", "found by its layout");
+    let mut f = std::fs::OpenOptions::new().append(true).open(m.join("f"))?;
+    std::io::Write::write_all(&mut f, b"x")?;
+    drop(f);
+    for (option, value) in [("-c", "1"), ("-S", "4194304"), ("-L", "raid0"), ("-g", "1")] {
+        ensure!(ok("lfs", &["getstripe", option, "f"], m)?.trim() == value, "getstripe {option}");
+    }
+    // asked for
+    std::fs::create_dir(m.join("d"))?;
+    ok("lfs", &["setstripe", "-E", "128k", "-L", "mdt", "-E", "-1", "-c", "2", "-S", "64k", "d"], m)?;
+    let shown = ok("lfs", &["getstripe", "-d", "d"], m)?;
+    ensure!(shown.contains("stripe_size:   131072 pattern:       mdt"), "{shown}");
+    ensure!(shown.contains("stripe_count:  2 stripe_size:   65536 pattern:       raid0"), "{shown}");
+    std::fs::write(m.join("d/f"), vec![1; 131_072])?;
+    ensure!(ok("lfs", &["getstripe", "-L", "d/f"], m)?.trim() == "mdt", "128 KiB have room");
+    std::fs::write(m.join("d/f"), vec![1; 131_073])?;
+    ensure!(ok("lfs", &["getstripe", "-c", "d/f"], m)?.trim() == "2", "grown as the directory said");
+    fails("lfs", &["setstripe", "-L", "mdt", "n"], m, 4, "-E SIZE -L mdt")?;
+    // turned off
+    ok("lctl", &["set_param", "mdt.*.dom_stripesize=0"], m)?;
+    std::fs::write(m.join("g"), b"x")?;
+    ensure!(ok("lfs", &["getstripe", "-c", "g"], m)?.trim() == "1", "an object at once");
+    fs.fsck()
 }
 
 fn refusals(m: &Path) -> Result<()> {
@@ -214,6 +256,7 @@ fn find_selects_by_name_size_age_and_layout() -> Result<()> {
     ensure!(find(&["--type", "d"])? == ["a", "a/b"], "type");
     ensure!(find(&["-size", "+2M"])? == ["a/b/big.bin"], "size");
     ensure!(find(&["-type", "f", "-mtime", "+2"])? == ["a/small.txt"], "mtime");
+    ensure!(find(&["-L", "mdt"])? == ["a/small.txt"], "data on the MDT");
     ensure!(find(&["--stripe-count", "3"])? == ["a/wide"], "stripe count");
     ensure!(find(&["-stripe-count", "+1", "-type", "f"])? == ["a/wide"], "stripe count");
     ensure!(find(&["--ost", "1", "!", "-name", "wide"])?.contains(&"a/b/on1".to_string()), "ost");

@@ -1,6 +1,7 @@
 //! POSIX conformance: pjdfstest and fsx.
 
 use anyhow::{Context, Result, ensure};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use tests::cluster::{TestFs, kit, ok_within, run_within};
@@ -77,13 +78,40 @@ fn fsx_two_seeds() -> Result<()> {
             tests::cluster::tool("lfs").args(["setstripe", "-c", stripes, "-S", "64k"]).arg(&dir),
             Duration::from_secs(10),
         )?;
-        ok_within(
-            Command::new(kit("fsx"))
-                .args(["-q", "-N", "20000", "-S", seed, "-P"])
-                .arg(fs.scratch())
-                .arg(dir.join("f")),
-            Duration::from_secs(400),
-        )?;
+        fsx(&fs, seed, "20000", None, &dir.join("f"))?;
     }
     fs.fsck()
+}
+
+/// Files whose data lies with their inode: sizes on both sides of what has room there.
+#[test]
+fn fsx_on_small_files() -> Result<()> {
+    let fs = TestFs::up("fsxdom", 4, 1)?;
+    let config = |flen: u32| -> Result<std::path::PathBuf> {
+        let path = fs.scratch().join(format!("fsx{flen}.toml"));
+        std::fs::write(&path, format!("flen = {flen}\n[opsize]\nmax = 16384\n"))?;
+        Ok(path)
+    };
+    let layout = |f: &Path| {
+        let all = tests::cluster::tool("lfs").args(["getstripe", "-L"]).arg(f).output();
+        all.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string())
+    };
+    let f = fs.mount(0).join("small");
+    fsx(&fs, "3", "10000", Some(&config(65_536)?), &f)?;
+    ensure!(layout(&f)? == "mdt", "{} stays with its inode", f.display());
+    for seed in 10..20 {
+        let f = fs.mount(0).join(format!("f{seed}"));
+        fsx(&fs, &seed.to_string(), "400", Some(&config(90_000)?), &f)?;
+    }
+    ensure!(layout(&fs.mount(0).join("f10"))? == "raid0", "it grew");
+    fs.fsck()
+}
+
+fn fsx(fs: &TestFs, seed: &str, ops: &str, config: Option<&Path>, file: &Path) -> Result<()> {
+    let mut c = Command::new(kit("fsx"));
+    if let Some(config) = config {
+        c.arg("-f").arg(config);
+    }
+    c.args(["-q", "-N", ops, "-S", seed, "-P"]).arg(fs.scratch()).arg(file);
+    ok_within(&mut c, Duration::from_secs(400)).map(|_| ())
 }

@@ -96,12 +96,17 @@ fn idx(i: i64, hex: bool) -> String {
     if hex && i >= 0 { format!("{i:#x}") } else { i.to_string() }
 }
 
+/// The first OST, or where the data lies with the inode that inode's MDT; −1 if there are no objects yet.
+fn first_index(c: &Component) -> i64 {
+    if c.pattern == Pattern::Mdt { 0 } else { c.objects.first().map_or(-1, |o| i64::from(o.ost)) }
+}
+
 fn file_field(field: &str, l: &Layout, s: &Stripe, hex: bool) -> String {
     let c = l.components.iter().rev().find(|c| !c.objects.is_empty()).unwrap_or_else(|| l.component());
     match field {
         "stripe-count" => c.objects.len().to_string(),
         "stripe-size" => c.stripe_size.to_string(),
-        "stripe-index" | "stripe-offset" => idx(c.objects.first().map_or(-1, |o| i64::from(o.ost)), hex),
+        "stripe-index" | "stripe-offset" => idx(first_index(c), hex),
         "pool" => c.pool.clone(),
         "layout" => pattern_word(c.pattern).to_string(),
         "generation" => l.generation.to_string(),
@@ -122,7 +127,7 @@ fn dir_field(field: &str, d: &LayoutSpec, s: &Stripe, hex: bool) -> String {
         "stripe-size" => d.stripe_size.to_string(),
         "stripe-index" | "stripe-offset" => idx(i64::from(d.stripe_start), hex),
         "pool" => d.pool.clone(),
-        "layout" => "raid0".to_string(),
+        "layout" => if d.mdt_bytes().is_some() { "mdt" } else { "raid0" }.to_string(),
         "fid" => s.fid.to_string(),
         "component-end" => "EOF".to_string(),
         _ => "0".to_string(),
@@ -171,6 +176,21 @@ impl Printer {
             return;
         }
         say!("{}", path.display());
+        let Some(end) = d.mdt_bytes() else {
+            say!("{}\n", self.dir_line(&d));
+            return;
+        };
+        say!("  lcm_layout_gen:    0\n  lcm_mirror_count:  1\n  lcm_entry_count:   2");
+        let mdt = format!("stripe_count:  0 stripe_size:   {end} pattern:       mdt stripe_offset: -1");
+        for (start, end, line) in [(0, end, mdt), (end, EOF, self.dir_line(&d))] {
+            say!("    lcme_id:             N/A\n    lcme_mirror_id:      N/A\n    lcme_flags:          0");
+            say!("    lcme_extent.e_start: {start}\n    lcme_extent.e_end:   {}", end_word(end));
+            say!("      {line}\n");
+        }
+    }
+
+    /// What a directory says of objects, in one line.
+    fn dir_line(&self, d: &LayoutSpec) -> String {
         let mut line = format!(
             "stripe_count:  {} stripe_size:   {} pattern:       raid0 stripe_offset: {}",
             d.stripe_count,
@@ -184,7 +204,7 @@ impl Printer {
             let list: Vec<String> = d.osts.iter().map(u16::to_string).collect();
             line.push_str(&format!(" osts:          {}", list.join(",")));
         }
-        say!("{line}\n");
+        line
     }
 
     fn values(&self, path: &Path, value: impl Fn(&str) -> String) {
@@ -236,6 +256,10 @@ impl Printer {
             say!("lmm_fid:           {}", s.fid);
         }
         self.striping(c, l.generation, "");
+        if c.pattern == Pattern::Mdt {
+            say!("");
+            return;
+        }
         say!("\tobdidx\t\t objid\t\t objid\t\t group");
         for o in &c.objects {
             let f = o.id.origin;
@@ -246,7 +270,7 @@ impl Printer {
     }
 
     fn striping(&self, c: &Component, generation: u32, indent: &str) {
-        let first = c.objects.first().map_or(-1, |o| i64::from(o.ost));
+        let first = first_index(c);
         say!("{indent}lmm_stripe_count:  {}", c.objects.len());
         say!("{indent}lmm_stripe_size:   {}", c.stripe_size);
         say!("{indent}lmm_pattern:       {}", pattern_word(c.pattern));
@@ -302,7 +326,7 @@ fn as_json(path: &Path, s: &Stripe) -> serde_json::Value {
         let (d, own) = effective(s);
         return json!({"path": path, "fid": s.fid.to_string(), "type": "directory", "inherited": !own,
             "stripe_count": d.stripe_count, "stripe_size": d.stripe_size, "stripe_offset": d.stripe_start,
-            "osts": d.osts, "pool": d.pool});
+            "osts": d.osts, "pool": d.pool, "mdt_bytes": d.mdt_bytes()});
     }
     let components: Vec<_> = s.layout.iter().flat_map(|l| l.components.iter()).map(|c| {
         let objects: Vec<_> = c.objects.iter()

@@ -11,7 +11,7 @@ use std::path::Path;
 use world::sys::files;
 
 pub const USAGE: &str = "[-c|--stripe-count N] [-S|--stripe-size SIZE] [-i|--stripe-index OST] \
-[-o|--ost LIST] [--copy FILE] [--mode MODE] FILE|DIR... | -d|--delete DIR...";
+[-o|--ost LIST] [-E SIZE -L mdt [-E -1 ...]] [--copy FILE] [--mode MODE] FILE|DIR... | -d|--delete DIR...";
 
 const OPTS: &[Opt] = &[
     value('c', "stripe-count"),
@@ -25,9 +25,10 @@ const OPTS: &[Opt] = &[
     flag('d', "delete"),
     value('\0', "mode"),
     value('\0', "copy"),
+    // Of components only the one on the MDT and the rest behind it.
+    value('E', "component-end"),
     // What later releases bring; refused by name.
     value('C', "overstripe-count"),
-    value('E', "component-end"),
     value('z', "extension-size"),
     maybe('N', "mirror-count"),
     value('\0', "ec"),
@@ -42,7 +43,6 @@ const OPTS: &[Opt] = &[
 
 const LATER: &[&str] = &[
     "overstripe-count",
-    "component-end",
     "extension-size",
     "mirror-count",
     "ec",
@@ -62,6 +62,45 @@ fn out_of_range(what: &str, v: &str, errno: Errno, range: &str) -> Failure {
 fn number(p: &Parsed, long: &str) -> Result<Option<i64>, Failure> {
     let Some(v) = p.value(long) else { return Ok(None) };
     parse_int(v).map(Some).ok_or_else(|| Failure::usage(format!("bad value '{v}' of --{long}")))
+}
+
+/// `-E SIZE -L mdt`, perhaps with the rest of the file behind `-E -1`: bytes that lie with the inode.
+fn on_mdt(p: &Parsed) -> Result<Option<u64>, Failure> {
+    let later = |what: &str| {
+        let why = "not in this release: one striped component, at most one on the MDT before it";
+        Failure::explained("cannot use option", what, Errno::EOPNOTSUPP, why)
+    };
+    // Options of the first component, and of what comes before and behind it.
+    let ends: Vec<usize> = (0..p.options.len()).filter(|&i| p.options[i].0 == "component-end").collect();
+    let is_mdt = |o: &(&str, Option<String>)| o.0 == "layout" && o.1.as_deref() == Some("mdt");
+    let Some(&first) = ends.first() else {
+        return if p.options.iter().any(is_mdt) {
+            Err(Failure::usage("-L mdt needs the component's end before it: -E SIZE -L mdt"))
+        } else {
+            Ok(None)
+        };
+    };
+    let next = ends.get(1).copied().unwrap_or(p.options.len());
+    let of_first = &p.options[first + 1..next];
+    if !of_first.iter().any(is_mdt) || ends.len() > 2 {
+        return Err(later("--component-end"));
+    }
+    let rest = ends.get(1).and_then(|&i| p.options[i].1.as_deref());
+    if !matches!(rest, None | Some("-1" | "eof" | "EOF")) || p.options[next..].iter().any(is_mdt) {
+        return Err(later("--component-end"));
+    }
+    let striping =
+        ["stripe-count", "stripe-size", "stripe-index", "stripe-offset", "ost", "ost-list", "pool"];
+    if let Some((o, _)) = p.options[..next].iter().find(|(o, _)| striping.contains(o)) {
+        return Err(Failure::usage(format!("--{o} cannot go with -L mdt: give it behind a second -E")));
+    }
+    let end = p.options[first].1.as_deref().unwrap_or_default();
+    let n = parse_stripe_size(end)?;
+    if n == 0 || n % limits::STRIPE_SIZE_MIN_BYTES != 0 || n > limits::MDT_DATA_MAX_BYTES {
+        let range = "a multiple of 64k up to 1M";
+        return Err(out_of_range("bad size on the MDT", end, Errno::EINVAL, range));
+    }
+    Ok(Some(n))
 }
 
 /// The layout that the options ask for; refuses what no file system could give.
@@ -125,17 +164,11 @@ fn spec(p: &Parsed) -> Result<LayoutSpec, Failure> {
             ));
         }
     }
-    match p.value("layout") {
-        None | Some("raid0") => {}
-        Some("mdt") => {
-            return Err(Failure::explained(
-                "cannot use layout",
-                "mdt",
-                Errno::EOPNOTSUPP,
-                "data on the MDT comes in a later release",
-            ));
-        }
-        Some(l) => return Err(Failure::usage(format!("unknown layout '{l}': raid0"))),
+    if let Some(l) = p.values("layout").find(|l| !matches!(*l, "raid0" | "mdt")) {
+        return Err(Failure::usage(format!("unknown layout '{l}': raid0, mdt")));
+    }
+    if let Some(n) = on_mdt(p)? {
+        s.set_mdt_bytes(n);
     }
     s.check().map_err(|e| {
         Failure::explained("impossible", "layout", e, "count, first OST and OST list contradict each other")
@@ -147,6 +180,11 @@ fn spec(p: &Parsed) -> Result<LayoutSpec, Failure> {
 fn copied(path: &Path) -> Result<LayoutSpec, Failure> {
     match ask_about(path, "cannot get layout of", |name| Request::Getstripe { name })? {
         Reply::Stripe(s) => Ok(match s.layout {
+            Some(l) if l.mdt_component().is_some() => {
+                let mut spec = LayoutSpec::default();
+                spec.set_mdt_bytes(l.component().stripe_size.into());
+                spec
+            }
             Some(l) => LayoutSpec {
                 stripe_count: l.stripe_count() as i32,
                 stripe_size: u64::from(l.component().stripe_size),
@@ -243,6 +281,14 @@ mod tests {
     }
 
     #[test]
+    fn data_on_the_mdt_comes_first() {
+        let s = parse(&["-E", "128k", "-L", "mdt", "-E", "-1", "-c", "2", "-S", "1M"]).unwrap();
+        assert_eq!((s.mdt_bytes(), s.stripe_count, s.stripe_size), (Some(131_072), 2, 1 << 20));
+        let s = parse(&["-E", "64k", "-L", "mdt"]).unwrap();
+        assert_eq!((s.mdt_bytes(), s.names_objects()), (Some(65536), false));
+    }
+
+    #[test]
     fn impossible_layouts_have_their_errno() {
         for (args, code) in [
             (&["-c", "2001"][..], 34),
@@ -253,6 +299,12 @@ mod tests {
             (&["-c", "3", "-o", "1,2"], 22),
             (&["-p", "flash"], 22),
             (&["-E", "1G"], 95),
+            (&["-E", "1G", "-c", "2", "-E", "-1"], 95),
+            (&["-E", "64k", "-L", "mdt", "-E", "1G"], 95),
+            (&["-E", "64k", "-L", "mdt", "-c", "2"], crate::EXIT_USAGE),
+            (&["-L", "mdt"], crate::EXIT_USAGE),
+            (&["-E", "2M", "-L", "mdt"], 22),
+            (&["-E", "1000", "-L", "mdt"], 22),
             (&["-c", "x"], crate::EXIT_USAGE),
         ] {
             assert_eq!(parse(args).unwrap_err().exit_code(), code, "{args:?}");

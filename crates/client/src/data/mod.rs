@@ -139,9 +139,10 @@ fn add(total: &AtomicU64, was: u64, is: u64) {
     total.fetch_add(is.wrapping_sub(was), Ordering::Relaxed);
 }
 
-/// Whether the data of a file with this layout can be kept: one RAID0 component with objects.
+/// Whether the data of a file with this layout can be kept: one RAID0 component with objects. What lies with the inode
+/// is not: nobody holds locks on it.
 pub(crate) fn cacheable(l: &Layout) -> bool {
-    l.components.len() == 1 && stripe::component(l).is_ok()
+    stripe::component(l).is_ok_and(|c| !c.objects.is_empty())
 }
 
 impl Fs {

@@ -3,7 +3,7 @@
 use super::file::{Fetch, File, Obj};
 use super::pin::{Pinned, Pins};
 use super::write::wants;
-use crate::ops::BoxFutureOf;
+use crate::ops::{BoxFutureOf, Small};
 use crate::stripe::{self, Piece};
 use crate::{Call, Fs, R};
 use bytes::Bytes;
@@ -53,7 +53,10 @@ impl Fs {
         }
         let len =
             len.min(usize::try_from(FILE_SIZE_MAX_BYTES - off).unwrap_or(usize::MAX)).min(RPC_BULK_MAX_BYTES);
-        let Some(layout) = self.file_state(fid).await?.layout else { return Ok(Bytes::new()) };
+        let layout = match self.read_small(call, fid, off, len).await? {
+            Small::Done(data) => return Ok(data),
+            Small::Objects(_, layout) => layout,
+        };
         let Some(file) = self.data_file(fid, &layout).await? else {
             return self.read_range(call, fid, off, len).await;
         };
@@ -81,7 +84,7 @@ impl Fs {
         off: u64,
         len: usize,
     ) -> R<Option<Bytes>> {
-        let pieces = stripe::pieces(&file.layout, off, len, RPC_BULK_MAX_BYTES);
+        let pieces = stripe::pieces(&file.layout, file.fid, off, len, RPC_BULK_MAX_BYTES);
         let mut found = Found::default();
         loop {
             let mut changed = Box::pin(file.changed.notified());

@@ -4,7 +4,7 @@ use super::file::{Busy, File, WriteMeta};
 use super::pin::{Pinned, Pins, Want};
 use crate::detach::Detached;
 use crate::opens::FileState;
-use crate::ops::BoxFutureOf;
+use crate::ops::{BoxFutureOf, Small};
 use crate::stripe::{self, Piece};
 use crate::targets::Target;
 use crate::{Call, Fs, R};
@@ -30,7 +30,10 @@ impl Fs {
         if !append {
             check_end(off, data.len())?;
         }
-        let (state, layout) = self.file_state_for_write(fid).await?;
+        let (state, layout) = match self.write_small(call, fid, off, append, &data).await? {
+            Small::Done(at) => return Ok(at),
+            Small::Objects(state, layout) => (state, layout),
+        };
         let Some(file) = self.data_file(fid, &layout).await? else {
             return self.write_range(call, fid, off, append, data).await;
         };
@@ -57,7 +60,7 @@ impl Fs {
                 off
             };
             check_end(at, data.len())?;
-            let pieces = stripe::pieces(&layout, at, data.len(), RPC_BULK_MAX_BYTES);
+            let pieces = stripe::pieces(&layout, fid, at, data.len(), RPC_BULK_MAX_BYTES);
             let meta = write_meta(&state, self.world.wall());
             if !self.take_promises(&file, &pieces).await {
                 let (fs, file2) = (self.clone(), file.clone());
@@ -178,7 +181,7 @@ impl Fs {
         for o in file.lock().iter() {
             max = max.min(o.target.bulk_bytes());
         }
-        let pieces = stripe::pieces(&file.layout, at, data.len(), max);
+        let pieces = stripe::pieces(&file.layout, file.fid, at, data.len(), max);
         let mut all: Vec<BoxFutureOf<'_, R<()>>> = Vec::with_capacity(pieces.len());
         for p in &pieces {
             let part = stripe::gather(&data, p);

@@ -6,13 +6,12 @@ use crate::meta::Outcome;
 use crate::opens::ReadTimes;
 use crate::stats::Verb;
 use crate::{Fs, OpenFile, R};
+use model::limits::RELATIME_SECS;
 use model::{Fid, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::msg::close::Close;
 
-/// relatime stores an access time that is older than this.
-const ATIME_AGE_SECS: i64 = 24 * 3600;
 /// How long a close waits for the objects' times, which decide about relatime: not for a dead OST.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -65,6 +64,9 @@ impl Fs {
         }
         // The inode's times do not ask for it; the objects may have been written since.
         let layout = self.opens.file(file.fid)?.layout?;
+        if layout.mdt_component().is_some() {
+            return Some(last_read); // the server knows when its data was written, and decides
+        }
         let objects: Vec<_> = layout.objects().copied().collect();
         let attrs = self.world.timeout(PATIENCE, self.glimpse_objects(&objects)).await?.ok()?;
         attrs.iter().any(|a| a.mtime >= times.atime).then_some(last_read)
@@ -72,7 +74,7 @@ impl Fs {
 }
 
 fn is_due(t: &ReadTimes, last_read: Timestamp) -> bool {
-    t.atime <= t.mtime || t.atime <= t.ctime || last_read.sec.saturating_sub(t.atime.sec) >= ATIME_AGE_SECS
+    t.atime <= t.mtime || t.atime <= t.ctime || last_read.sec.saturating_sub(t.atime.sec) >= RELATIME_SECS
 }
 
 #[cfg(test)]
@@ -91,6 +93,6 @@ mod tests {
         assert!(is_due(&t(5, 5, 5), at(6)));
         assert!(is_due(&t(5, 4, 9), at(10)));
         assert!(!is_due(&t(9, 4, 5), at(10)));
-        assert!(is_due(&t(9, 4, 5), at(9 + ATIME_AGE_SECS)));
+        assert!(is_due(&t(9, 4, 5), at(9 + RELATIME_SECS)));
     }
 }

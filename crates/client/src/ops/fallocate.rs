@@ -2,6 +2,7 @@
 
 use super::glimpse::BoxFutureOf;
 use crate::detach::Detached;
+use crate::meta::Outcome;
 use crate::opens::FileState;
 use crate::stats::Verb;
 use crate::{Call, Fs, R, stripe};
@@ -19,11 +20,21 @@ impl Fs {
         self.writable()?;
         check(mode, off, len)?;
         let work = async {
-            let (state, layout) = self.file_state_for_write(fid).await?;
+            let mut tries = 0;
+            let (state, layout) = loop {
+                let (state, layout) = self.file_state_for_write(fid).await?;
+                if layout.mdt_component().is_none() {
+                    break (state, layout);
+                }
+                match self.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await {
+                    Err(e) => self.relayout(fid, e, &mut tries).await?,
+                    done => return done,
+                }
+            };
             if self.fallocate_data(fid, &layout, state.ctime, mode, (off, len)).await? {
                 return Ok(());
             }
-            if stripe::component(&layout)?.objects.len() == 1 {
+            if stripe::component(&layout)?.stripes() == 1 {
                 return self.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;
             }
             let lock = self.extent_lock(fid, LockMode::Write, off, off + (len - 1)).await?;
@@ -51,7 +62,7 @@ impl Fs {
     ) -> R<()> {
         let c = stripe::component(layout)?;
         let mut parts: Vec<BoxFutureOf<'_, R<()>>> = Vec::new();
-        for (i, o) in c.objects.iter().enumerate() {
+        for (i, o) in stripe::places(c, fid).into_iter().enumerate() {
             let (offset, len) = stripe::object_range(c, i, off, len);
             if len == 0 {
                 continue;
@@ -59,7 +70,15 @@ impl Fs {
             let msg =
                 Fallocate { object: o.id, mode, offset, len, file: fid, inode_ctime: state.ctime, lock: 0 };
             let ctx = self.data_ctx(call, layout);
-            parts.push(Box::pin(async move { self.ost(o.ost).await?.call(ctx, msg).await.map(|_| ()) }));
+            parts.push(Box::pin(async move {
+                let home = self.home_of(&o).await?;
+                let change = self.changing_data(&home, &o);
+                let r = home.call(ctx, msg).await;
+                if let Some(change) = change {
+                    change.done(Outcome::default(), r.as_ref().err().copied());
+                }
+                r.map(|_| ())
+            }));
         }
         join_all(parts).await.into_iter().collect()
     }

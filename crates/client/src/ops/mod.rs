@@ -13,6 +13,7 @@ mod getlock;
 mod getpath;
 mod getxattr;
 mod glimpse;
+mod grow;
 mod link;
 mod listxattr;
 mod lookup;
@@ -40,3 +41,4 @@ pub(crate) use glimpse::BoxFutureOf;
 
 pub(crate) use create::{O_ACCMODE, O_CREAT, O_EXCL, O_NOATIME, O_TRUNC};
 pub(crate) use getattr::data_layout;
+pub(crate) use write::Small;

@@ -1,5 +1,6 @@
 //! read: from all objects of a range at once.
 
+use super::Small;
 use super::glimpse::BoxFutureOf;
 use crate::stats::Verb;
 use crate::stripe::{self, Piece};
@@ -48,19 +49,45 @@ impl Fs {
         }
         let len =
             len.min(usize::try_from(FILE_SIZE_MAX_BYTES - off).unwrap_or(usize::MAX)).min(RPC_BULK_MAX_BYTES);
-        let Some(layout) = self.file_state(fid).await?.layout else { return Ok(Bytes::new()) };
-        let c = stripe::component(&layout)?;
-        if c.objects.len() == 1 {
-            let piece = stripe::pieces(&layout, off, len, RPC_BULK_MAX_BYTES).pop().expect("len is not 0");
-            return Ok(self.read_piece(call, &layout, &piece).await?.data);
+        let layout = match self.read_small(call, fid, off, len).await? {
+            Small::Done(data) => return Ok(data),
+            Small::Objects(_, layout) => layout,
+        };
+        if stripe::component(&layout)?.stripes() == 1 {
+            let piece = stripe::pieces(&layout, fid, off, len, RPC_BULK_MAX_BYTES).pop();
+            return Ok(self.read_piece(call, &layout, &piece.expect("len is not 0")).await?.data);
         }
         // Several objects are no one thing to other mounts unless they are kept off meanwhile.
         let _lock = self.extent_lock(fid, LockMode::Read, off, off + (len as u64 - 1)).await?;
-        self.read_striped(call, &layout, off, len).await
+        self.read_striped(call, fid, &layout, off, len).await
+    }
+
+    /// Reads from a file whose data lies with its inode, or that has none yet, in one step. Says so if it has its
+    /// objects by now. `off` and `len` are bounded by the caller, and `len` is not 0.
+    pub(crate) async fn read_small(
+        self: &Arc<Self>,
+        call: &Call,
+        fid: Fid,
+        off: u64,
+        len: usize,
+    ) -> R<Small<Bytes>> {
+        let mut tries = 0;
+        loop {
+            let state = self.file_state(fid).await?;
+            let Some(layout) = state.layout.clone() else { return Ok(Small::Done(Bytes::new())) };
+            if layout.mdt_component().is_none() {
+                return Ok(Small::Objects(state, layout));
+            }
+            let piece = stripe::pieces(&layout, fid, off, len, RPC_BULK_MAX_BYTES).pop();
+            match self.read_piece(call, &layout, &piece.expect("len is not 0")).await {
+                Ok(got) => return Ok(Small::Done(got.data)),
+                Err(e) => self.relayout(fid, e, &mut tries).await?,
+            }
+        }
     }
 
     async fn read_piece(self: &Arc<Self>, call: &Call, layout: &Layout, p: &Piece) -> R<Got> {
-        let ost = self.ost(p.object.ost).await?;
+        let ost = self.home_of(&p.object).await?;
         let checksum = ChecksumType::None;
         let msg = Read { object: p.object.id, offset: p.object_offset, len: p.len as u32, checksum, lock: 0 };
         let r = self.fetch_summed(&ost, self.data_ctx(call, layout), p.object.id.origin, msg).await?;
@@ -71,10 +98,17 @@ impl Fs {
         Ok(Got { data: r.bulk, object_size: r.reply.object_size })
     }
 
-    async fn read_striped(self: &Arc<Self>, call: &Call, layout: &Layout, off: u64, len: usize) -> R<Bytes> {
+    async fn read_striped(
+        self: &Arc<Self>,
+        call: &Call,
+        fid: Fid,
+        layout: &Layout,
+        off: u64,
+        len: usize,
+    ) -> R<Bytes> {
         let c = stripe::component(layout)?;
         let max = self.bulk_bytes_of(layout).await?;
-        let pieces = stripe::pieces(layout, off, len, max);
+        let pieces = stripe::pieces(layout, fid, off, len, max);
         let reads =
             pieces.iter().map(|p| Box::pin(self.read_piece(call, layout, p)) as BoxFutureOf<'_, R<Got>>);
         let got: Vec<Got> = join_all(reads.collect()).await.into_iter().collect::<R<_>>()?;

@@ -15,31 +15,48 @@ impl Fs {
     /// SEEK_DATA (`hole` false) or SEEK_HOLE; ENXIO behind the end.
     pub async fn seek(self: Arc<Self>, call: Call, fid: Fid, off: u64, hole: bool) -> R<u64> {
         let work = async {
-            let Some(layout) = self.file_state(fid).await?.layout else { return Err(Errno::ENXIO) };
             if off >= FILE_SIZE_MAX_BYTES {
                 return Err(Errno::ENXIO);
             }
+            let mut tries = 0;
+            let layout = loop {
+                let Some(layout) = self.file_state(fid).await?.layout else { return Err(Errno::ENXIO) };
+                if layout.mdt_component().is_none() {
+                    break layout;
+                }
+                match self.seek_objects(&call, fid, &layout, off, hole).await {
+                    Err(e) if e != Errno::ENXIO => self.relayout(fid, e, &mut tries).await?,
+                    found => return found,
+                }
+            };
             if let Some(found) = self.seek_data(fid, &layout, off, hole).await? {
                 return stripe::merge_seek(stripe::component(&layout)?, off, hole, &found);
             }
-            if stripe::component(&layout)?.objects.len() == 1 {
-                return self.seek_objects(&call, &layout, off, hole).await;
+            if stripe::component(&layout)?.stripes() == 1 {
+                return self.seek_objects(&call, fid, &layout, off, hole).await;
             }
             let _lock = self.extent_lock(fid, LockMode::Read, off, u64::MAX).await?;
-            self.seek_objects(&call, &layout, off, hole).await
+            self.seek_objects(&call, fid, &layout, off, hole).await
         };
         self.run(Verb::Seek, work).await
     }
 
-    async fn seek_objects(self: &Arc<Self>, call: &Call, layout: &Layout, off: u64, hole: bool) -> R<u64> {
+    async fn seek_objects(
+        self: &Arc<Self>,
+        call: &Call,
+        fid: Fid,
+        layout: &Layout,
+        off: u64,
+        hole: bool,
+    ) -> R<u64> {
         let c = stripe::component(layout)?;
         let whence = if hole { Whence::Hole } else { Whence::Data };
-        let mut asked: Vec<BoxFutureOf<'_, R<Found>>> = Vec::with_capacity(c.objects.len());
-        for (i, o) in c.objects.iter().enumerate() {
+        let mut asked: Vec<BoxFutureOf<'_, R<Found>>> = Vec::with_capacity(c.stripes());
+        for (i, o) in stripe::places(c, fid).into_iter().enumerate() {
             let msg = Seek { object: o.id, offset: c.object_size_for(i, off), whence, lock: 0 };
             let ctx = self.data_ctx(call, layout);
             asked.push(Box::pin(async move {
-                let r = self.ost(o.ost).await?.call(ctx, msg).await?;
+                let r = self.home_of(&o).await?.call(ctx, msg).await?;
                 Ok(Found { offset: r.offset, object_size: r.object_size })
             }));
         }

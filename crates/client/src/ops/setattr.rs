@@ -31,13 +31,21 @@ impl Fs {
         fid: Fid,
         set: SetAttr,
     ) -> R<Entry> {
-        let mdt = self.mdt_of(fid).await?;
-        let change = self.changing_inode(&mdt, fid);
-        let r = mdt.call(ctx, Setattr { fid, set }).await;
-        change.done_with(&r);
-        let e = r?;
-        self.opens.learn(&e);
-        Ok(e)
+        let mut tries = 0;
+        loop {
+            let mdt = self.mdt_of(fid).await?;
+            let change = self.changing_inode(&mdt, fid);
+            let r = mdt.call(ctx.clone(), Setattr { fid, set: set.clone() }).await;
+            change.done_with(&r);
+            match r {
+                Ok(e) => {
+                    self.opens.learn(&e);
+                    return Ok(e);
+                }
+                // A new size for which there is no room with the inode.
+                Err(e) => self.relayout(fid, e, &mut tries).await?,
+            }
+        }
     }
 
     async fn truncate(self: &Arc<Self>, call: &Call, fid: Fid, set: SetAttr, size: u64) -> R<Attr> {

@@ -1,9 +1,11 @@
-//! sync: what was done so far becomes durable: a file's objects, and names on the metadata servers.
+//! sync: what was done so far becomes durable: a file's objects, and names and small files' data on
+//! the metadata servers.
 
 use super::glimpse::BoxFutureOf;
 use crate::stats::Verb;
+use crate::targets::Target;
 use crate::{Call, Fs, R};
-use model::{Errno, Fid, TargetKind};
+use model::{Errno, Fid, Layout, TargetId, TargetKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,8 +27,12 @@ impl Fs {
         let work = async {
             // What is kept here goes first: the servers then commit it with the rest.
             let written = self.flush_data(fid).await;
-            let names = self.commit_names();
-            let data = self.commit_objects(&call, fid);
+            let layout = self.file_state(fid).await?.layout;
+            // What another mount wrote to it is also to be durable.
+            let with_inode = layout.as_ref().is_some_and(|l| l.mdt_component().is_some());
+            let home = if with_inode { Some(self.mdt_of(fid).await?.id) } else { None };
+            let names = self.commit_mdts(home);
+            let data = self.commit_objects(&call, layout);
             let all: Vec<BoxFutureOf<'_, R<()>>> = vec![Box::pin(names), Box::pin(data)];
             join_all(all).await.into_iter().collect::<R<()>>()?;
             match self.lost.swap(0, Ordering::SeqCst) {
@@ -38,8 +44,8 @@ impl Fs {
     }
 
     /// One message to each OST that holds an object of the file.
-    async fn commit_objects(self: &Arc<Self>, call: &Call, fid: Fid) -> R<()> {
-        let Some(layout) = self.file_state(fid).await?.layout else { return Ok(()) };
+    async fn commit_objects(self: &Arc<Self>, call: &Call, layout: Option<Arc<Layout>>) -> R<()> {
+        let Some(layout) = layout else { return Ok(()) };
         let osts: BTreeMap<u16, _> = layout.objects().map(|o| (o.ost, o.id)).collect();
         let mut all: Vec<BoxFutureOf<'_, R<()>>> = Vec::new();
         for (ost, id) in osts {
@@ -51,7 +57,13 @@ impl Fs {
 
     /// Has the metadata servers commit what this client did, if there is anything.
     pub(crate) async fn commit_names(&self) -> R<()> {
-        let mdts = self.targets.of_kind(TargetKind::Mdt).into_iter().filter(|t| t.import.uncommitted().0 > 0);
+        self.commit_mdts(None).await
+    }
+
+    /// As [`Fs::commit_names`]; `home` commits in any case.
+    async fn commit_mdts(&self, home: Option<TargetId>) -> R<()> {
+        let wanted = |t: &Arc<Target>| t.import.uncommitted().0 > 0 || home == Some(t.id);
+        let mdts = self.targets.of_kind(TargetKind::Mdt).into_iter().filter(wanted);
         let calls = mdts.map(|t| -> BoxFutureOf<'_, R<()>> {
             let ctx = self.own_ctx();
             Box::pin(async move { t.call(ctx, Sync { object: None }).await })
@@ -61,8 +73,8 @@ impl Fs {
 
     /// What this mount knows of each target: the newest transaction it was answered, up to which everything is durable,
     /// and how many requests it keeps.
-    pub fn commit_state(&self) -> BTreeMap<model::TargetId, (u64, u64, usize)> {
-        let of = |t: &Arc<crate::targets::Target>| {
+    pub fn commit_state(&self) -> BTreeMap<TargetId, (u64, u64, usize)> {
+        let of = |t: &Arc<Target>| {
             let i = &t.import;
             (t.id, (i.last_transno(), i.last_committed(), i.uncommitted().0))
         };

@@ -17,6 +17,9 @@ impl Fs {
     pub(crate) async fn cut(self: &Arc<Self>, call: &Call, e: &Entry, size: u64) -> R<Attr> {
         let fid = e.attr.fid;
         let mut e = e.clone();
+        if e.layout.as_ref().is_some_and(|l| l.mdt_component().is_some()) {
+            return Ok(e.attr); // the setattr cut what lies with the inode
+        }
         if e.layout.as_ref().is_none_or(|l| l.stripe_count() == 0) {
             if size == 0 {
                 return Ok(e.attr);

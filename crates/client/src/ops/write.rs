@@ -2,6 +2,7 @@
 
 use super::glimpse::BoxFutureOf;
 use crate::detach::Detached;
+use crate::meta::Outcome;
 use crate::opens::FileState;
 use crate::stats::Verb;
 use crate::stripe::{self, Piece};
@@ -12,6 +13,7 @@ use model::{Errno, Fid, Layout, SetAttr};
 use std::sync::Arc;
 use wire::checksum::ChecksumType;
 use wire::msg::enqueue::LockMode;
+use wire::msg::lookup::Entry;
 use wire::msg::write::Write;
 use world::future::join_all;
 
@@ -62,13 +64,15 @@ impl Fs {
         if !append {
             check_end(off, data.len())?;
         }
-        let (state, layout) = self.file_state_for_write(fid).await?;
-        if stripe::component(&layout)?.objects.len() == 1 {
-            // One object, one message: the OST makes it one step, appends included.
+        let (state, layout) = match self.write_small(call, fid, off, append, &data).await? {
+            Small::Done(at) => return Ok(at),
+            Small::Objects(state, layout) => (state, layout),
+        };
+        if stripe::component(&layout)?.stripes() == 1 {
+            // One object, one message: the server makes it one step, appends included.
             let from = if append { 0 } else { off };
-            let p = stripe::pieces(&layout, from, data.len(), RPC_BULK_MAX_BYTES)
-                .pop()
-                .expect("data is not empty");
+            let p = stripe::pieces(&layout, fid, from, data.len(), RPC_BULK_MAX_BYTES).pop();
+            let p = p.expect("data is not empty");
             return self.write_piece(call, fid, &state, &layout, &p, append, data).await;
         }
         let (start, end) = if append { (0, u64::MAX) } else { (off, off + (data.len() as u64 - 1)) };
@@ -80,6 +84,37 @@ impl Fs {
             r
         };
         Detached::plain(self, "client-write", work).await
+    }
+
+    /// Writes to a file whose data lies with its inode, in one step, appends included. Where it has no room, or has
+    /// its objects by now, it says which.
+    pub(crate) async fn write_small(
+        self: &Arc<Self>,
+        call: &Call,
+        fid: Fid,
+        off: u64,
+        append: bool,
+        data: &Bytes,
+    ) -> R<Small<u64>> {
+        let mut tries = 0;
+        loop {
+            let (state, layout) = self.file_state_for_write(fid).await?;
+            if layout.mdt_component().is_none() {
+                return Ok(Small::Objects(state, layout));
+            }
+            let from = if append { 0 } else { off };
+            let r = if outgrows(&layout, from, data.len()) {
+                Err(Errno::EGROW)
+            } else {
+                let p = stripe::pieces(&layout, fid, from, data.len(), RPC_BULK_MAX_BYTES).pop();
+                let p = p.expect("data is not empty");
+                self.write_piece(call, fid, &state, &layout, &p, append, data.clone()).await
+            };
+            match r {
+                Ok(at) => return Ok(Small::Done(at)),
+                Err(e) => self.relayout(fid, e, &mut tries).await?,
+            }
+        }
     }
 
     /// Under the lock. `off` `None`: at the end.
@@ -101,7 +136,7 @@ impl Fs {
                 size
             }
         };
-        let pieces = stripe::pieces(layout, off, data.len(), self.bulk_bytes_of(layout).await?);
+        let pieces = stripe::pieces(layout, fid, off, data.len(), self.bulk_bytes_of(layout).await?);
         let mut writes: Vec<BoxFutureOf<'_, R<u64>>> = Vec::with_capacity(pieces.len());
         for p in &pieces {
             let part = stripe::gather(&data, p);
@@ -138,10 +173,29 @@ impl Fs {
             lock: 0,
             granted: false,
         };
-        let ost = self.ost(p.object.ost).await?;
-        let r = self.send_summed(&ost, self.data_ctx(call, layout), msg, data).await?;
-        Ok(r.reply.offset)
+        let home = self.home_of(&p.object).await?;
+        let change = self.changing_data(&home, &p.object);
+        let r = self.send_summed(&home, self.data_ctx(call, layout), msg, data).await;
+        if let Some(change) = change {
+            let entries: Vec<Entry> =
+                r.as_ref().ok().and_then(|r| r.reply.entry.as_deref()).cloned().into_iter().collect();
+            entries.iter().for_each(|e| self.opens.learn(e));
+            change.done(Outcome { entries, ..Outcome::default() }, r.as_ref().err().copied());
+        }
+        Ok(r?.reply.offset)
     }
+}
+
+/// What came of an operation on a file whose data may lie with its inode.
+pub(crate) enum Small<T> {
+    Done(T),
+    /// The data lies on objects, as this says.
+    Objects(FileState, Arc<Layout>),
+}
+
+/// Certain not to have room with the inode: no need to send it there first.
+pub(crate) fn outgrows(layout: &Layout, off: u64, len: usize) -> bool {
+    layout.mdt_component().is_some_and(|c| off.saturating_add(len as u64) > u64::from(c.stripe_size))
 }
 
 fn check_end(off: u64, len: usize) -> R<()> {

@@ -6,10 +6,12 @@ use client::{Fs, OpenFile};
 use model::{Errno, LayoutSpec, SetAttr};
 use std::sync::Arc;
 
+/// `count` 0: nothing is said, so that the data lies with the inode at first.
 pub async fn striped(fs: &Arc<Fs>, name: &str, count: i32) -> Arc<OpenFile> {
     let spec = LayoutSpec { stripe_count: count, stripe_size: 65536, ..LayoutSpec::default() };
+    let spec = (count > 0).then_some(spec);
     let (_, f) =
-        fs.clone().create(call(), fs.root(), name.into(), 0o644, O_CREAT | O_RDWR, Some(spec)).await.unwrap();
+        fs.clone().create(call(), fs.root(), name.into(), 0o644, O_CREAT | O_RDWR, spec).await.unwrap();
     Arc::new(f)
 }
 
@@ -26,7 +28,7 @@ fn holes_and_ends_over_several_stripes() {
     let c = Cluster::start(3);
     c.run(async {
         let (a, b) = (c.mount().await, c.mount().await);
-        for count in 1..=3 {
+        for count in 0..=3 {
             let f = striped(&a, &format!("holes{count}"), count).await;
             assert!(read(&b, &f, 0, 10).await.is_empty());
             write(&a, &f, 200_000, vec![9; 10]).await;
@@ -52,7 +54,7 @@ fn truncate_cuts_and_extends() {
     let c = Cluster::start(3);
     c.run(async {
         let (a, b) = (c.mount().await, c.mount().await);
-        for count in 1..=3 {
+        for count in 0..=3 {
             let f = striped(&a, &format!("cut{count}"), count).await;
             write(&a, &f, 0, vec![5; 400_000]).await;
             for size in [399_999, 131_072, 131_073, 70_000, 1, 0, 500_000, 65_536, 0] {
@@ -99,7 +101,7 @@ fn fallocate_over_several_stripes() {
     let c = Cluster::start(3);
     c.run(async {
         let (a, b) = (c.mount().await, c.mount().await);
-        for count in 1..=3 {
+        for count in 0..=3 {
             let f = striped(&a, &format!("fa{count}"), count).await;
             a.clone().fallocate(call(), f.fid, 0, 10, 199_990).await.unwrap();
             assert_eq!(b.clone().getattr(call(), f.fid).await.unwrap().size, 200_000);
@@ -143,7 +145,7 @@ fn appends_from_two_mounts_lose_nothing() {
     let c = Cluster::start(3);
     c.run(async {
         let mounts = [c.mount().await, c.mount().await];
-        for count in [1, 3] {
+        for count in [0, 1, 3] {
             let f = striped(&mounts[0], &format!("log{count}"), count).await;
             let record = |who: u8, i: u16| -> Vec<u8> {
                 let mut v = vec![who; 9_001];
@@ -201,6 +203,120 @@ fn striped_writes_are_seen_whole() {
         }
         for w in writers {
             w.await.unwrap();
+        }
+    });
+}
+
+async fn size_of(fs: &Arc<Fs>, f: &OpenFile) -> u64 {
+    fs.clone().getattr(call(), f.fid).await.unwrap().size
+}
+
+async fn on_mdt(fs: &Arc<Fs>, f: &OpenFile) -> bool {
+    fs.clone().getlayout(call(), f.fid).await.unwrap().unwrap().mdt_component().is_some()
+}
+
+/// Small data lies with the inode, moves when it outgrows it, and is the same for a mount that knows the old layout.
+#[test]
+fn a_small_file_grows_onto_objects() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let bytes: Vec<u8> = (0..70_000u32).map(|i| (i % 251) as u8).collect();
+        for (i, last) in [65_537u64, 70_000].into_iter().enumerate() {
+            let f = striped(&a, &format!("small{i}"), 0).await;
+            let theirs = Arc::new(b.clone().open(call(), f.fid, O_RDWR).await.unwrap());
+            write(&a, &f, 0, bytes[..30_000].to_vec()).await;
+            write(&b, &theirs, 40_000, bytes[40_000..65_536].to_vec()).await;
+            assert!(on_mdt(&a, &f).await);
+            let before = b.clone().getattr(call(), f.fid).await.unwrap();
+            assert_eq!((before.size, before.blocks), (65_536, (8 + 7) * 8), "with a hole");
+            a.clone().fsync(call(), f.fid).await.unwrap();
+            let got = read(&b, &theirs, 0, 1 << 20).await;
+            assert_eq!((&got[..30_000], &got[40_000..]), (&bytes[..30_000], &bytes[40_000..65_536]));
+            assert!(got[30_000..40_000].iter().all(|&x| x == 0));
+            // One byte too many, written by the other.
+            write(&b, &theirs, 65_536, bytes[65_536..last as usize].to_vec()).await;
+            assert!(!on_mdt(&a, &f).await);
+            // This mount still goes by what it knew.
+            let got = read(&a, &f, 0, 1 << 20).await;
+            assert_eq!((got.len() as u64, &got[40_000..]), (last, &bytes[40_000..last as usize]));
+            assert!(got[30_000..40_000].iter().all(|&x| x == 0));
+            write(&a, &f, 30_000, bytes[30_000..40_000].to_vec()).await;
+            assert_eq!(read(&b, &theirs, 0, 1 << 20).await, bytes[..last as usize]);
+            assert_eq!(size_of(&a, &f).await, last);
+        }
+    });
+}
+
+/// The way to objects by other verbs, and none where there is room.
+#[test]
+fn truncates_and_reservations_let_a_file_grow() {
+    let c = Cluster::start(2);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let cut = |size| SetAttr { size: Some(size), ..SetAttr::default() };
+        let f = striped(&a, "cut", 0).await;
+        let theirs = Arc::new(b.clone().open(call(), f.fid, O_RDWR).await.unwrap());
+        write(&a, &f, 0, vec![7; 100]).await;
+        assert_eq!(a.clone().setattr(call(), f.fid, cut(65_536)).await.unwrap().size, 65_536);
+        assert!(on_mdt(&a, &f).await);
+        let before = size_and_times(&a, &f).await;
+        assert_eq!(b.clone().setattr(call(), f.fid, cut(200_000)).await.unwrap().size, 200_000);
+        assert!(!on_mdt(&a, &f).await);
+        let got = read(&a, &f, 0, 1 << 20).await;
+        assert!(got[..100].iter().all(|&x| x == 7) && got[100..].iter().all(|&x| x == 0));
+        assert_eq!(got.len(), 200_000);
+        assert!(size_and_times(&a, &f).await.1 > before.1);
+        // Small again, but it stays where it is.
+        b.clone().setattr(call(), f.fid, cut(0)).await.unwrap();
+        write(&a, &f, 0, vec![8; 10]).await;
+        assert!(!on_mdt(&a, &f).await);
+        assert_eq!(read(&b, &theirs, 0, 100).await, vec![8; 10]);
+
+        let g = striped(&a, "reserve", 0).await;
+        write(&a, &g, 0, vec![9; 100]).await;
+        a.clone().fallocate(call(), g.fid, 0, 100, 60_000).await.unwrap();
+        assert!(on_mdt(&a, &g).await);
+        a.clone().fallocate(call(), g.fid, 3, 0, 1 << 30).await.unwrap();
+        assert!(on_mdt(&a, &g).await, "a hole needs no room");
+        a.clone().fallocate(call(), g.fid, 0, 60_000, 60_000).await.unwrap();
+        assert!(!on_mdt(&a, &g).await);
+        assert_eq!(read(&b, &g, 0, 1 << 20).await, vec![0; 120_000]);
+        assert_eq!(a.clone().fallocate(call(), g.fid, 8, 0, 1).await, Err(Errno::EOPNOTSUPP));
+        assert_eq!(b.clone().seek(call(), g.fid, 200_000, true).await, Err(Errno::ENXIO));
+    });
+}
+
+async fn size_and_times(fs: &Arc<Fs>, f: &OpenFile) -> (u64, model::Timestamp) {
+    let a = fs.clone().getattr(call(), f.fid).await.unwrap();
+    (a.size, a.mtime)
+}
+
+/// Both mounts make it grow at once, by appends and by writes behind the limit.
+#[test]
+fn two_mounts_let_a_file_grow_at_once() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        for round in 0..10u8 {
+            let f = striped(&a, &format!("race{round}"), 0).await;
+            let theirs = Arc::new(b.clone().open(call(), f.fid, O_RDWR).await.unwrap());
+            write(&a, &f, 0, vec![1; 60_000]).await;
+            let (fs, fid) = (a.clone(), f.fid);
+            let one = c.spawn(async move {
+                fs.clone().write(call(), fid, 0, true, false, Bytes::from(vec![2; 10_000])).await.unwrap()
+            });
+            let (fs, fid) = (b.clone(), theirs.fid);
+            let two = c.spawn(async move {
+                fs.clone().write(call(), fid, 0, true, false, Bytes::from(vec![3; 10_000])).await.unwrap()
+            });
+            let (x, y) = (one.await.unwrap(), two.await.unwrap());
+            assert!(x != y && x + y == 130_000 && x.min(y) == 60_000, "{x} {y}");
+            let got = read(&b, &theirs, 0, 1 << 20).await;
+            assert_eq!(got.len(), 80_000);
+            assert!(got[..60_000].iter().all(|&v| v == 1));
+            assert!(got[x as usize..][..10_000].iter().all(|&v| v == 2));
+            assert!(got[y as usize..][..10_000].iter().all(|&v| v == 3));
         }
     });
 }

@@ -58,10 +58,12 @@ async fn layout(cx: &Cx, fid: Fid) -> Result<Layout, Errno> {
 fn lov(l: &Layout) -> Vec<u8> {
     const MAGIC_V1: u32 = 0x0bd1_0bd0;
     const RAID0: u32 = 1;
+    const MDT: u32 = 0x100;
     let c = l.component();
     let mut out = Vec::with_capacity(32 + 24 * c.objects.len());
     out.extend_from_slice(&MAGIC_V1.to_le_bytes());
-    out.extend_from_slice(&RAID0.to_le_bytes());
+    let pattern = if l.mdt_component().is_some() { MDT } else { RAID0 };
+    out.extend_from_slice(&pattern.to_le_bytes());
     let origin = c.objects.first().map_or(Fid::NONE, |o| o.id.origin);
     let id = |out: &mut Vec<u8>, f: Fid| {
         out.extend_from_slice(&u64::from(f.oid).to_le_bytes());
@@ -93,5 +95,7 @@ mod tests {
         assert_eq!(&b[..4], &[0xd0, 0x0b, 0xd1, 0x0b]);
         assert_eq!(&b[24..28], &65536u32.to_le_bytes());
         assert_eq!(b[32 + 20], 2);
+        let b = lov(&Layout::on_mdt(65536));
+        assert_eq!((b.len(), &b[4..8]), (32, &[0, 1, 0, 0][..]));
     }
 }

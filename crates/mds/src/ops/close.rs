@@ -1,8 +1,9 @@
 //! close: the end of an open. Unknown handles are no error.
 
 use crate::names::OpContext;
+use crate::schema::Inode;
 use crate::tx::Tx;
-use model::Errno;
+use model::{Errno, Timestamp, limits};
 use wire::msg::close::Close;
 
 pub fn run(tx: &mut Tx, ctx: &OpContext, m: Close) -> Result<(), Errno> {
@@ -15,11 +16,17 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Close) -> Result<(), Errno> {
     }
     if let (Some(t), Some(mut i)) = (m.atime, tx.try_inode(m.fid)?) {
         let t = tx.shared.clamp_time(t, ctx.wall);
-        if t > i.atime && t.nsec < 1_000_000_000 {
+        if t > i.atime && t.nsec < 1_000_000_000 && (i.data_room().is_none() || is_due(&i, t)) {
             // Reading is no change of the inode: ctime stays.
             i.atime = t;
             tx.put_inode(m.fid, &mut i);
         }
     }
     tx.remove_open(ctx.client, m.handle)
+}
+
+/// relatime. Of data with the inode this server knows best when it was written; with objects the client asked
+/// them before it sent the time.
+fn is_due(i: &Inode, t: Timestamp) -> bool {
+    i.atime <= i.mtime || i.atime <= i.ctime || t.sec.saturating_sub(i.atime.sec) >= limits::RELATIME_SECS
 }

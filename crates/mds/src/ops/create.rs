@@ -75,7 +75,7 @@ fn new_file(tx: &mut Tx, ctx: &OpContext, m: &Create, dir: &Inode) -> Result<Ino
             (l, d) => l.as_ref().or(d.as_ref()).cloned(),
         };
     } else {
-        i.layout = Some(tx.allocate(m.fid, m.layout.as_ref(), dir.default_layout.as_ref())?);
+        names::lay_out(tx, m.fid, &mut i, m.layout.as_ref(), dir.default_layout.as_ref())?;
     }
     Ok(i)
 }

@@ -10,7 +10,7 @@ use wire::msg::link::Link;
 use wire::msg::lookup::Entry;
 
 pub fn run(tx: &mut Tx, ctx: &OpContext, m: Link) -> Result<Entry, Errno> {
-    tx.shared.check_space()?;
+    tx.check_space()?;
     let mut i = tx.inode(m.fid)?;
     let (mut dir, cookie) = names::vacant(tx, ctx, m.parent, &m.name)?;
     if i.is_dir() || i.flags & (FLAG_APPEND | FLAG_IMMUTABLE) != 0 {

@@ -21,7 +21,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Mknod) -> Result<Entry, Errno> {
         i.rdev = m.rdev;
     }
     if m.kind == FileType::Regular {
-        i.layout = Some(tx.allocate(m.fid, None, dir.default_layout.as_ref())?);
+        names::lay_out(tx, m.fid, &mut i, None, dir.default_layout.as_ref())?;
     }
     names::add_file(tx, ctx, (m.parent, dir), (cookie, &m.name), (m.fid, &mut i));
     Ok(names::named(tx, m.parent, m.fid, &i))

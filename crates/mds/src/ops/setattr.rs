@@ -1,5 +1,7 @@
-//! setattr: modes, owners, times, and the metadata side of a truncate.
+//! setattr: modes, owners, times, and the metadata side of a truncate: all of it where the data lies with the
+//! inode.
 
+use crate::data;
 use crate::names::{self, OpContext};
 use crate::schema::Inode;
 use crate::tx::Tx;
@@ -26,6 +28,11 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setattr) -> Result<Entry, Errno> {
     if let Some(size) = s.size {
         if size > 0 {
             names::instantiate(tx, m.fid, &mut i)?;
+        }
+        if i.data_room().is_some() {
+            data::check_change(tx, m.fid, &i, size)?;
+            data::cut(tx, m.fid, &mut i, size)?;
+            i.data.version += 1;
         }
         i.touch_mtime(ctx.now);
     }

@@ -35,8 +35,8 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setlayout) -> Result<Entry, Errno> {
             if i.layout.is_some() {
                 return Err(Errno::EEXIST);
             }
-            i.layout = Some(tx.allocate(m.fid, Some(&spec), i.default_layout.as_ref())?);
-            i.default_layout = None;
+            let wanted = i.default_layout.take();
+            names::lay_out(tx, m.fid, &mut i, Some(&spec), wanted.as_ref())?;
             tx.index_objects(m.fid, &i);
         }
         _ => return Err(Errno::EINVAL),

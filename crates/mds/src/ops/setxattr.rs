@@ -19,7 +19,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setxattr) -> Result<(), Errno> {
     if m.value.len() > limits::XATTR_VALUE_MAX_BYTES {
         return Err(Errno::E2BIG);
     }
-    tx.shared.check_space()?;
+    tx.check_space()?;
     let s = space(&m.name)?;
     let mut i = tx.inode(m.fid)?;
     may_change(ctx, &i, s)?;

@@ -3,8 +3,10 @@
 use super::value::{VERSION, kind_from_u8, kind_to_u8};
 use crate::MdsError;
 use model::acl::Acl;
+use model::layout::LayoutObject;
 use model::perm::Subject;
-use model::{Attr, Fid, FileType, Layout, LayoutSpec, Timestamp};
+use model::{Attr, Fid, FileType, Layout, LayoutSpec, Timestamp, limits};
+use serde::{Deserialize, Serialize};
 
 const TAG_SYMLINK: u16 = 1;
 const TAG_LAYOUT: u16 = 2;
@@ -12,11 +14,36 @@ const TAG_XATTR: u16 = 3;
 const TAG_DEFAULT_LAYOUT: u16 = 4;
 const TAG_ACL: u16 = 5;
 const TAG_DEFAULT_ACL: u16 = 6;
+const TAG_DATA: u16 = 7;
+const TAG_GROWTH: u16 = 8;
 
 /// Values up to this size lie in the inode while it has room, larger ones under a key of their own.
 pub const XATTR_INLINE_MAX_BYTES: usize = 512;
 /// All inline attributes together.
 pub const XATTR_INLINE_TOTAL_BYTES: usize = 2048;
+
+/// Bytes in one `M` key.
+pub const DATA_BLOCK_BYTES: usize = 4096;
+
+/// What lies with an inode whose layout says so; nothing otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DataState {
+    /// Bytes of the file.
+    pub size: u64,
+    /// `M` keys.
+    pub blocks: u32,
+    /// Grows with each change of the bytes or the size.
+    pub version: u64,
+}
+
+/// How far the file came on its way to objects.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Growth {
+    /// Attempts that began: each has a component id of its own, so that none meets what another left.
+    pub attempts: u32,
+    /// Where the present attempt, or one that a crash ended, puts the data. The objects are in the reverse index.
+    pub target: Option<Layout>,
+}
 
 /// One file of the metadata target.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,8 +74,10 @@ pub struct Inode {
     pub symlink: Vec<u8>,
     pub layout: Option<Layout>,
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Of a directory: for new files in it.
+    /// Of a directory: for new files in it. Of a file without objects: what it is to get.
     pub default_layout: Option<LayoutSpec>,
+    pub data: DataState,
+    pub growth: Growth,
     /// The access list where it says more than the mode; its bits always agree with `mode`.
     pub acl: Option<Acl>,
     pub default_acl: Option<Acl>,
@@ -80,6 +109,8 @@ impl Inode {
             layout: None,
             xattrs: Vec::new(),
             default_layout: None,
+            data: DataState::default(),
+            growth: Growth::default(),
             acl: None,
             default_acl: None,
             extra: Vec::new(),
@@ -127,8 +158,25 @@ impl Inode {
         match self.kind {
             FileType::Directory => 4096u64.saturating_mul(1 + self.entries / 64),
             FileType::Symlink => self.symlink.len() as u64,
-            _ => 0,
+            _ => self.data.size,
         }
+    }
+
+    fn blocks(&self) -> u64 {
+        let bytes =
+            if self.is_dir() { self.size() } else { u64::from(self.data.blocks) * DATA_BLOCK_BYTES as u64 };
+        bytes / 512
+    }
+
+    /// Bytes that may lie with the inode; `None` if the file's data does not.
+    pub fn data_room(&self) -> Option<u64> {
+        let c = self.layout.as_ref()?.mdt_component()?;
+        Some(u64::from(c.stripe_size))
+    }
+
+    /// Every object that belongs to the file, those of a growth under way included.
+    pub fn objects(&self) -> impl Iterator<Item = &LayoutObject> {
+        self.layout.iter().chain(&self.growth.target).flat_map(|l| l.objects())
     }
 
     pub fn attr(&self, fid: Fid) -> Attr {
@@ -143,7 +191,7 @@ impl Inode {
             projid: self.projid,
             rdev: self.rdev,
             size,
-            blocks: if self.is_dir() { size / 512 } else { 0 },
+            blocks: self.blocks(),
             atime: self.atime,
             mtime: self.mtime,
             ctime: self.ctime,
@@ -184,6 +232,17 @@ impl Inode {
         }
         if let Some(s) = &self.default_layout {
             tlv(&mut v, TAG_DEFAULT_LAYOUT, &postcard::to_stdvec(s).expect("plain data encodes"));
+        }
+        if self.data != DataState::default() {
+            let d = &self.data;
+            let mut x = Vec::with_capacity(20);
+            x.extend_from_slice(&d.size.to_le_bytes());
+            x.extend_from_slice(&d.blocks.to_le_bytes());
+            x.extend_from_slice(&d.version.to_le_bytes());
+            tlv(&mut v, TAG_DATA, &x);
+        }
+        if self.growth != Growth::default() {
+            tlv(&mut v, TAG_GROWTH, &postcard::to_stdvec(&self.growth).expect("plain data encodes"));
         }
         if let Some(a) = &self.acl {
             tlv(&mut v, TAG_ACL, &a.to_xattr());
@@ -246,6 +305,22 @@ impl Inode {
                     .map_err(|e| r.damaged(format!("default layout: {e}")))?;
                 self.default_layout = Some(s);
             }
+            TAG_DATA => {
+                let mut r = Reader { bytes: value, fid: r.fid };
+                self.data = DataState {
+                    size: u64::from_le_bytes(r.array("data size")?),
+                    blocks: u32::from_le_bytes(r.array("data blocks")?),
+                    version: u64::from_le_bytes(r.array("data version")?),
+                };
+                if self.data.size > limits::MDT_DATA_MAX_BYTES {
+                    return Err(r.damaged(format!("{} bytes of data", self.data.size)));
+                }
+            }
+            TAG_GROWTH => {
+                let (g, _) =
+                    postcard::take_from_bytes(value).map_err(|e| r.damaged(format!("growth: {e}")))?;
+                self.growth = g;
+            }
             TAG_ACL => self.acl = Acl::from_xattr(value).map_err(|e| r.damaged(format!("ACL: {e}")))?,
             TAG_DEFAULT_ACL => {
                 self.default_acl =
@@ -302,6 +377,11 @@ mod tests {
         i.default_layout = Some(LayoutSpec::builtin());
         i.acl = Some(Acl::from_mode(0o640));
         i.default_acl = Some(Acl::from_mode(0o750));
+        i.data = DataState { size: 5000, blocks: 2, version: 9 };
+        i.growth = Growth {
+            attempts: 2,
+            target: Some(Layout::on_mdt(65536).grown((Fid::ROOT, 3), 65536, "", &[7])),
+        };
         i.extra = vec![(999, b"later".to_vec())];
         i
     }

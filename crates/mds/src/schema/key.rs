@@ -7,6 +7,7 @@ pub const DENTRY: u8 = b'D';
 pub const BACKPTR: u8 = b'P';
 pub const XATTR: u8 = b'X';
 pub const REVERSE: u8 = b'T';
+pub const DATA: u8 = b'M';
 pub const REPLY: u8 = b'R';
 pub const CLIENT: u8 = b'N';
 pub const ORPHAN: u8 = b'O';
@@ -78,6 +79,15 @@ pub fn xattr_prefix(fid: Fid) -> Vec<u8> {
     tagged(XATTR, &[&fid.to_bytes()])
 }
 
+/// A block of the bytes that lie with an inode.
+pub fn data(fid: Fid, block: u32) -> Vec<u8> {
+    tagged(DATA, &[&fid.to_bytes(), &block.to_be_bytes()])
+}
+
+pub fn data_prefix(fid: Fid) -> Vec<u8> {
+    tagged(DATA, &[&fid.to_bytes()])
+}
+
 pub fn reverse(ost: u16, object: ObjectId) -> Vec<u8> {
     tagged(REVERSE, &[&u32::from(ost).to_be_bytes(), &object.to_bytes()])
 }
@@ -130,6 +140,12 @@ pub fn parse_xattr(k: &[u8]) -> Option<(Fid, &[u8])> {
     Some((fid_at(k, 1)?, k.get(17..)?))
 }
 
+/// (file, block) of an `M` key.
+pub fn parse_data(k: &[u8]) -> Option<(Fid, u32)> {
+    let block: [u8; 4] = k.get(17..)?.try_into().ok()?;
+    Some((fid_at(k, 1)?, u32::from_be_bytes(block)))
+}
+
 /// (OST, object) of a `T` key.
 pub fn parse_reverse(k: &[u8]) -> Option<(u16, ObjectId)> {
     let ost = u32::from_be_bytes(k.get(1..5)?.try_into().ok()?);
@@ -169,6 +185,8 @@ mod tests {
         assert_eq!(parse_backptr(&backptr(f, p, 5)), Some((f, p, 5)));
         assert_eq!(parse_xattr(&xattr(f, b"user.a")), Some((f, &b"user.a"[..])));
         assert_eq!(parse_reverse(&reverse(3, o)), Some((3, o)));
+        assert_eq!(parse_data(&data(f, 7)), Some((f, 7)));
+        assert_eq!(parse_data(&data(f, 7)[..20]), None);
         assert_eq!(parse_outbox(&outbox(3, 4)), Some((3, 4)));
         assert_eq!(parse_client(&client(&[1; 16])), Some([1; 16]));
         assert_eq!(parse_lease(&lease(99)), Some(99));

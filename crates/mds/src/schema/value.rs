@@ -1,5 +1,6 @@
 //! The smaller values. Each starts with a version byte; bytes behind the known fields are later versions'.
 
+use super::inode::DATA_BLOCK_BYTES;
 use crate::MdsError;
 use model::{Fid, FileType, ObjectId};
 use serde::{Deserialize, Serialize};
@@ -86,6 +87,20 @@ pub fn decode_name(key: &[u8], v: &[u8]) -> Result<Vec<u8>, MdsError> {
 /// A large extended attribute: the bytes as they are.
 pub fn decode_xattr(key: &[u8], v: &[u8]) -> Result<Vec<u8>, MdsError> {
     Ok(body("extended attribute", key, v)?.to_vec())
+}
+
+/// A block of data (`M`): the bytes as they are.
+pub fn encode_data(bytes: &[u8]) -> Vec<u8> {
+    assert!(bytes.len() <= DATA_BLOCK_BYTES, "a block of data has its bounds");
+    encode_name(bytes)
+}
+
+pub fn decode_data(key: &[u8], v: &[u8]) -> Result<Vec<u8>, MdsError> {
+    let b = body("data of a file", key, v)?;
+    if b.len() > DATA_BLOCK_BYTES {
+        return Err(damaged("data of a file", hex(key), format!("a block has {} bytes", b.len())));
+    }
+    Ok(b.to_vec())
 }
 
 /// The file that an object belongs to (`T`).
@@ -239,6 +254,7 @@ mod tests {
             let _ = ClientRecord::decode(&v, &v);
             let _ = Lease::decode(&v, &v);
             let _ = decode_hash_key(&v, &v);
+            let _ = decode_data(&v, &v);
             let _ = decode_owner(&v, &v);
             let _ = OrphanKind::decode(&v, &v);
         }

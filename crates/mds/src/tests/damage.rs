@@ -5,6 +5,7 @@ use crate::check::Rule;
 use crate::schema::value::{self, ClientRecord, OrphanKind};
 use crate::schema::{DentryValue, Inode, Lease, key};
 use crate::tx::Found;
+use ::model::Layout;
 use store::Txn;
 
 const R: Fid = Fid::ROOT;
@@ -13,14 +14,19 @@ const R: Fid = Fid::ROOT;
 struct Tree {
     rig: Rig,
     dir: Fid,
+    /// With one object.
     file: Fid,
+    /// With two blocks of data beside its inode.
+    small: Fid,
 }
 
 fn tree() -> Tree {
     let rig = Rig::new();
     let dir = rig.mkdir(R, "d");
-    let file = rig.create(dir, "f");
+    let file = rig.create_striped(dir, "f", 1);
     rig.link(file, R, "g").unwrap();
+    let small = rig.create(dir, "small");
+    rig.write(small, 0, &[7; 5000]).unwrap();
     let big = msg::setxattr::Setxattr {
         fid: file,
         name: b"user.big".to_vec(),
@@ -30,7 +36,7 @@ fn tree() -> Tree {
     };
     rig.root(big).unwrap();
     rig.assert_clean();
-    Tree { rig, dir, file }
+    Tree { rig, dir, file, small }
 }
 
 impl Tree {
@@ -165,6 +171,20 @@ const CASES: &[Case] = &[
         },
         &[Rule::Count],
     ),
+    ("data of no file", |_| vec![(key::data(Fid::new(1, 1, 0), 0), Some(vec![1]))], &[Rule::Data]),
+    ("data beside objects", |t| vec![(key::data(t.file, 0), Some(vec![1]))], &[Rule::Data]),
+    ("a block of data is gone", |t| vec![(key::data(t.small, 1), None)], &[Rule::Data]),
+    ("data behind the end", |t| vec![t.inode(t.small, |i| i.data.size = 4100)], &[Rule::Data]),
+    ("more data than room", |t| vec![t.inode(t.small, |i| i.data.size = 1 << 20)], &[Rule::Data]),
+    ("data that is no block", |t| vec![(key::data(t.small, 1), Some(vec![1; 5000]))], &[Rule::Damaged]),
+    (
+        "an object of a growth without its reverse index",
+        |t| {
+            let target = Layout::on_mdt(65536).grown((t.small, 2), 65536, "", &[1]);
+            vec![t.inode(t.small, |i| i.growth.target = Some(target))]
+        },
+        &[Rule::Layout],
+    ),
     ("no root", |_| vec![(key::inode(R), None)], &[Rule::Name, Rule::Parent, Rule::State]),
 ];
 
@@ -191,6 +211,7 @@ fn every_rule_is_checked() {
         Rule::Sequence,
         Rule::State,
         Rule::Xattr,
+        Rule::Data,
     ] {
         assert!(seen.contains(&rule), "no case breaks {rule:?}");
     }

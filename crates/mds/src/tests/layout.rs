@@ -16,6 +16,9 @@ fn shape(e: &Entry) -> (usize, u32) {
     (c.objects.len(), c.stripe_size)
 }
 
+/// Of a file whose data lies with its inode.
+const SMALL: (usize, u32) = (0, 65536);
+
 #[test]
 fn defaults_are_inherited_from_the_directory_and_the_root() {
     let rig = Rig::new();
@@ -26,7 +29,7 @@ fn defaults_are_inherited_from_the_directory_and_the_root() {
                 .unwrap(),
         )
     };
-    assert_eq!(file(R, "builtin"), (1, 4 << 20));
+    assert_eq!(file(R, "builtin"), SMALL);
     rig.root(Setlayout { fid: R, spec: Some(spec(2, 0)) }).unwrap();
     assert_eq!(file(R, "root"), (2, 4 << 20), "at once, for the whole file system");
     let d = rig.mkdir(R, "d");
@@ -43,7 +46,7 @@ fn defaults_are_inherited_from_the_directory_and_the_root() {
     assert_eq!(shape(&rig.root(m).unwrap().entry), (4, 65536));
     rig.root(Setlayout { fid: d, spec: None }).unwrap();
     assert_eq!(file(d, "again"), (2, 4 << 20));
-    assert_eq!(rig.assert_clean().objects, 1 + 2 + 2 + 3 + 3 + 4 + 2);
+    assert_eq!(rig.assert_clean().objects, 2 + 2 + 3 + 3 + 4 + 2);
 }
 
 #[test]
@@ -60,8 +63,9 @@ fn the_root_default_survives_a_restart() {
 #[test]
 fn a_file_gets_its_objects_once() {
     let rig = Rig::new();
-    let f = rig.create(R, "f");
-    assert_eq!(rig.root(Setlayout { fid: f, spec: Some(spec(2, 0)) }).unwrap_err(), Errno::EEXIST);
+    for f in [rig.create(R, "small"), rig.create_striped(R, "f", 1)] {
+        assert_eq!(rig.root(Setlayout { fid: f, spec: Some(spec(2, 0)) }).unwrap_err(), Errno::EEXIST);
+    }
     let bare = |name: &str, layout| {
         let m = Create { no_objects: true, layout, ..create_msg(R, name, rig.fid(), 0o644) };
         rig.root(m).unwrap().entry
@@ -77,8 +81,8 @@ fn a_file_gets_its_objects_once() {
     assert_eq!(shape(&rig.lookup(R, "h").unwrap()), (3, 65536));
     let i = bare("i", None).attr.fid;
     let e = rig.setattr(&Cred::root(), i, SetAttr { size: Some(5), ..SetAttr::default() }).unwrap();
-    assert_eq!(shape(&e), (1, 4 << 20));
-    assert_eq!(rig.assert_clean().objects, 1 + 2 + 3 + 1);
+    assert_eq!((shape(&e), e.attr.size), (SMALL, 5), "nothing was said of objects");
+    assert_eq!(rig.assert_clean().objects, 1 + 2 + 3);
 }
 
 #[test]
@@ -109,8 +113,10 @@ fn impossible_settings_are_refused() {
     for i in 0..4 {
         rig.mdt.set_ost_enabled(i, false);
     }
-    assert_eq!(rig.create_as(&Cred::root(), R, "y", 0o644).unwrap_err(), Errno::ENOSPC);
-    rig.mkdir(R, "directories need no OST");
+    let m = Create { layout: Some(spec(1, 0)), ..create_msg(R, "y", rig.fid(), 0o644) };
+    assert_eq!(rig.root(m).unwrap_err(), Errno::ENOSPC);
+    rig.create(R, "small files need no OST");
+    rig.mkdir(R, "directories need none");
     rig.assert_clean();
 }
 
@@ -131,7 +137,12 @@ fn parameters_are_shown_and_set() {
     assert_eq!(get("mdt.*.recovery_status")[0].1, "status: INACTIVE\n");
     set("lod.*.stripesize", "1M").unwrap();
     set("lod.*.stripecount", "2").unwrap();
-    assert_eq!(shape(&rig.create_as(&Cred::root(), R, "f", 0o644).unwrap().entry), (2, 1 << 20));
+    let file = |name: &str| rig.create_as(&Cred::root(), R, name, 0o644).unwrap().entry;
+    set("mdt.*.dom_stripesize", "128K").unwrap();
+    assert_eq!(shape(&file("small")), (0, 131_072));
+    assert_eq!(set("mdt.*.dom_stripesize", "100").unwrap_err(), Errno::EINVAL);
+    set("mdt.*.dom_stripesize", "0").unwrap();
+    assert_eq!(shape(&file("f")), (2, 1 << 20));
     assert_eq!(set("lod.*.stripesize", "7").unwrap_err(), Errno::ERANGE);
     assert_eq!(set("mdt.*.num_exports", "7").unwrap_err(), Errno::EACCES);
     assert_eq!(set("none.*.x", "7").unwrap_err(), Errno::ENOENT);

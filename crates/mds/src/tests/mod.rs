@@ -3,6 +3,7 @@
 mod acl;
 mod big;
 mod damage;
+mod data;
 mod layout;
 mod leases;
 mod model;
@@ -13,7 +14,7 @@ mod recovery;
 use crate::check;
 use crate::osts::Ost;
 use crate::service::{Mdt, MdtConfig};
-use ::model::{Cred, Errno, Fid, FileType, SetAttr, Timestamp};
+use ::model::{Cred, Errno, Fid, FileType, LayoutSpec, ObjectId, SetAttr, Timestamp};
 use bytes::Bytes;
 use rpc::{ClientId, Departure, Incoming, Peers, Service};
 use std::net::{IpAddr, Ipv4Addr};
@@ -24,6 +25,7 @@ use wire::msg::connect::{Connect, ConnectFeatures};
 use wire::msg::create::{Create, CreateReply, OpenSpec};
 use wire::msg::lookup::Entry;
 use wire::msg::statfs::StatfsReply;
+use wire::msg::write::WriteReply;
 use wire::{Message, RequestContext, msg};
 use world::mem::MemDisk;
 use world::{Disk, World, block_on};
@@ -155,6 +157,26 @@ impl Rig {
         self.create_as(&Cred::root(), parent, name, 0o644).unwrap().entry.attr.fid
     }
 
+    /// With objects from the beginning.
+    pub fn create_striped(&self, parent: Fid, name: &str, stripes: i32) -> Fid {
+        let layout = Some(LayoutSpec { stripe_count: stripes, ..LayoutSpec::default() });
+        let m = Create { layout, ..create_msg(parent, name, self.fid(), 0o644) };
+        self.root(m).unwrap().entry.attr.fid
+    }
+
+    /// Sends a request with bulk; the reply and its bulk.
+    pub fn call_bulk<M: Message>(&self, m: &M, bulk: Bytes) -> Result<(M::Reply, Bytes), Errno> {
+        let req = Incoming { bulk, ..self.incoming(A, &Cred::root(), m) };
+        let out = block_on(self.mdt.clone().handle(req));
+        out.status?;
+        Ok((postcard::from_bytes(&out.body).unwrap(), out.bulk))
+    }
+
+    /// Writes data beside the inode of a file in its first layout.
+    pub fn write(&self, fid: Fid, off: u64, data: &[u8]) -> Result<WriteReply, Errno> {
+        self.call_bulk(&write_msg(fid, Some(off)), Bytes::copy_from_slice(data)).map(|r| r.0)
+    }
+
     pub fn mkdir_as(&self, cred: &Cred, parent: Fid, name: &str, mode: u32) -> Result<Entry, Errno> {
         let m = msg::mkdir::Mkdir { parent, name: name.into(), fid: self.fid(), mode, umask: 0 };
         self.call(A, cred, m)
@@ -269,6 +291,24 @@ pub fn create_msg(parent: Fid, name: &str, fid: Fid, mode: u32) -> Create {
         open: None,
         layout: None,
         no_objects: false,
+    }
+}
+
+/// `off` `None`: at the end.
+pub fn write_msg(fid: Fid, off: Option<u64>) -> msg::write::Write {
+    msg::write::Write {
+        object: ObjectId { origin: fid, component: 1, stripe: 0 },
+        offset: off.unwrap_or(0),
+        append: off.is_none(),
+        file: fid,
+        uid: 0,
+        gid: 0,
+        projid: 0,
+        inode_ctime: Timestamp::ZERO,
+        block_crcs: Vec::new(),
+        checksum: wire::checksum::ChecksumType::None,
+        lock: 0,
+        granted: false,
     }
 }
 

@@ -8,7 +8,7 @@ const R: Fid = Fid::ROOT;
 #[test]
 fn files_come_and_go() {
     let rig = Rig::new();
-    let f = rig.create(R, "f");
+    let f = rig.create_striped(R, "f", 1);
     let e = rig.lookup(R, "f").unwrap();
     assert_eq!((e.attr.fid, kind_of(&e), e.attr.mode, e.attr.nlink), (f, FileType::Regular, 0o644, 1));
     assert_eq!(rig.create_as(&Cred::root(), R, "f", 0o600).unwrap_err(), Errno::EEXIST);
@@ -136,7 +136,7 @@ fn exchange_swaps_files_and_directories() {
 #[test]
 fn open_files_outlive_their_names() {
     let rig = Rig::new();
-    let f = rig.create(R, "f");
+    let f = rig.create_striped(R, "f", 1);
     let h = rig.open(f, 0);
     rig.unlink(R, "f").unwrap();
     assert_eq!(rig.attr(f).nlink, 0);

@@ -49,7 +49,7 @@ fn others_wait_until_all_known_clients_came_back() {
 #[test]
 fn orphans_that_nobody_has_open_go_after_recovery() {
     let mut rig = Rig::new();
-    let f = rig.create(R, "f");
+    let f = rig.create_striped(R, "f", 1);
     rig.open(f, 0);
     rig.unlink(R, "f").unwrap();
     assert_eq!(rig.assert_clean().orphans, 1);

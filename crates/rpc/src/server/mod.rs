@@ -38,7 +38,7 @@ impl std::fmt::Display for ClientId {
 }
 
 /// One request, decoded up to its verb.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Incoming {
     pub client: ClientId,
     pub peer: IpAddr,

@@ -49,8 +49,7 @@ impl<'a> Names<'a> {
         // The index may lack it: layouts of the file it was made for count too.
         let fid = id.origin;
         let inode = self.get(&key::inode(fid))?.and_then(|v| Inode::decode(fid, &v).ok());
-        let names =
-            inode.and_then(|i| i.layout).is_some_and(|l| l.objects().any(|o| o.ost == ost && o.id == id));
+        let names = inode.is_some_and(|i| i.objects().any(|o| o.ost == ost && o.id == id));
         Ok(names.then_some(fid))
     }
 

@@ -31,7 +31,7 @@ usage: nacre fsck [--repair] [--read-data] [--json] [--quiet] DIR...
 Checks the targets in DIR (the folder of nacre up, or folders of targets). They must be stopped.
 Nothing is changed without --repair.
 
-  --repair      remove leaked objects, mend the reverse index, link counts and back-pointers
+  --repair      remove leaked objects and data of no file, mend the reverse index, counts and back-pointers
   --read-data   read every byte of every object as well
   --json        one JSON document instead of lines
   --quiet       problems and the summary only

@@ -63,6 +63,7 @@ fn kind(rule: Rule) -> &'static str {
         Rule::Sequence => "bad-sequence",
         Rule::State => "bad-state",
         Rule::Xattr => "bad-xattr",
+        Rule::Data => "bad-data",
     }
 }
 
@@ -81,6 +82,10 @@ async fn mend(t: &Target, findings: &[Finding]) -> Result<(), String> {
     }
     for fid in of(&[Rule::Layout]) {
         m.reverse_entries(fid)?;
+        m.submit_if(TXN_WRITES_MAX).await?;
+    }
+    for fid in of(&[Rule::Data]) {
+        m.data(fid)?;
         m.submit_if(TXN_WRITES_MAX).await?;
     }
     m.submit_if(1).await?;
@@ -192,18 +197,39 @@ impl Mender<'_> {
         self.submit_if(1).await
     }
 
+    /// Bytes that lie with an inode: those of no file go, the blocks of others are counted anew. What contradicts
+    /// a layout or a size is left for a person to decide about: it is somebody's data.
+    fn data(&mut self, fid: Fid) -> Result<(), String> {
+        let mut keys = Vec::new();
+        self.walk(&key::data_prefix(fid), |k, _| keys.push(k.to_vec()))?;
+        if self.t.db.get(&key::inode(fid)).map_err(|e| self.fail(e))?.is_none() {
+            keys.into_iter().for_each(|k| self.txn.delete(k));
+            return Ok(());
+        }
+        let blocks = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+        match self.inode(fid)? {
+            Some(mut i) if i.data_room().is_some() && i.data.blocks != blocks => {
+                i.data.blocks = blocks;
+                i.version += 1;
+                self.txn.put(key::inode(fid), i.encode());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Entries of the reverse index that the file's layout asks for.
     fn reverse_entries(&mut self, fid: Fid) -> Result<(), String> {
-        let Some(layout) = self.inode(fid)?.and_then(|i| i.layout) else { return Ok(()) };
-        for o in layout.objects() {
+        let Some(inode) = self.inode(fid)? else { return Ok(()) };
+        for o in inode.objects() {
             // An object that two layouts name stays with the one it has.
             let k = key::reverse(o.ost, o.id);
             let owner =
                 self.t.db.get(&k).map_err(|e| self.fail(e))?.and_then(|v| value::decode_owner(&k, &v).ok());
             let owns = match owner {
                 Some(other) if other != fid => {
-                    let l = self.inode(other)?.and_then(|i| i.layout);
-                    l.is_some_and(|l| l.objects().any(|x| x.ost == o.ost && x.id == o.id))
+                    let i = self.inode(other)?;
+                    i.is_some_and(|i| i.objects().any(|x| x.ost == o.ost && x.id == o.id))
                 }
                 _ => false,
             };
@@ -220,8 +246,8 @@ impl Mender<'_> {
         self.walk(&[key::REVERSE], |k, v| {
             let Some((ost, id)) = key::parse_reverse(k) else { return };
             let Ok(owner) = value::decode_owner(k, v) else { return };
-            let layout = self.inode(owner).ok().flatten().and_then(|i| i.layout);
-            if !layout.is_some_and(|l| l.objects().any(|o| o.ost == ost && o.id == id)) {
+            let inode = self.inode(owner).ok().flatten();
+            if !inode.is_some_and(|i| i.objects().any(|o| o.ost == ost && o.id == id)) {
                 stale.push(k.to_vec());
             }
         })?;

@@ -249,6 +249,30 @@ fn lost_and_destroyed_data_is_reported_and_left() {
 }
 
 #[test]
+fn data_with_inodes_is_counted_anew_or_goes_with_its_file() {
+    let bed = Bed::new();
+    let mdt = TargetId::mdt(0);
+    bed.change(mdt, |txn| txn.put(key::data(fid(9), 0), value::encode_data(b"nobody's")));
+    bed.broken("it has data but does not exist", true);
+    let small = |bed: &Bed, blocks| {
+        bed.change(mdt, |txn| {
+            let mut f = Inode::new(FileType::Regular, 0o644, 5, 5, Timestamp { sec: 1, nsec: 0 });
+            f.layout = Some(Layout::on_mdt(65536));
+            (f.data.size, f.data.blocks) = (5, blocks);
+            txn.put(key::inode(fid(2)), f.encode());
+            txn.put(key::data(fid(2), 0), value::encode_data(b"small"));
+            txn.delete(key::reverse(1, object(2, 0)));
+        });
+    };
+    small(&bed, 1);
+    assert_eq!(bed.fsck(&[]).0, EXIT_CLEAN, "a small file");
+    small(&bed, 3);
+    bed.broken("it counts 3 blocks of data, but has 1", true);
+    bed.change(mdt, |txn| txn.put(key::data(fid(3), 0), value::encode_data(b"beside objects")));
+    bed.broken("it counts no data, but has some", false);
+}
+
+#[test]
 fn damaged_records_are_found() {
     let bed = Bed::new();
     bed.change(TargetId::ost(1), |txn| {

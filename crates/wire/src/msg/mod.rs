@@ -28,6 +28,7 @@ pub mod getpath;
 pub mod getxattr;
 pub mod glimpse;
 pub mod grant;
+pub mod grow;
 pub mod link;
 pub mod listxattr;
 pub mod lookup;

@@ -1,5 +1,6 @@
 //! write: bytes into an object, from the request's bulk.
 
+use super::lookup::Entry;
 use model::{Fid, ObjectAttr, ObjectId};
 
 use crate::checksum::ChecksumType;
@@ -36,5 +37,7 @@ pub struct WriteReply {
     /// Object offset that was written.
     pub offset: u64,
     pub attr: ObjectAttr,
+    /// Of data that lies with its inode: the file as it is now, with a lease perhaps.
+    pub entry: Option<Box<Entry>>,
 }
 message!(Write, Write, WriteReply, modifies = true);

@@ -1,0 +1,18 @@
+//! grow: a file whose data lies with its inode gets objects, because more is to come than has room there.
+
+use crate::{Fs, R};
+use model::Fid;
+use std::sync::Arc;
+use wire::msg::grow::Grow;
+
+impl Fs {
+    /// Harmless for a file that has objects. Whether the caller may write was decided when the file was opened.
+    pub(crate) async fn grow(self: &Arc<Self>, fid: Fid) -> R<()> {
+        let mdt = self.mdt_of(fid).await?;
+        let change = self.changing_inode(&mdt, fid);
+        let r = mdt.call(self.own_ctx(), Grow { fid }).await;
+        change.done_with(&r);
+        self.opens.learn(&r?);
+        Ok(())
+    }
+}

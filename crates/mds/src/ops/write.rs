@@ -1,0 +1,31 @@
+//! write: bytes that lie with their inode, in place or at the end, as long as the file stays small.
+
+use crate::data;
+use crate::names::{self, OpContext};
+use crate::tx::Tx;
+use model::{Errno, limits};
+use wire::msg::write::{Write, WriteReply};
+
+pub fn run(tx: &mut Tx, ctx: &OpContext, m: Write) -> Result<WriteReply, Errno> {
+    let bytes = std::mem::take(&mut tx.bulk);
+    if bytes.is_empty() {
+        return Err(Errno::EPROTO);
+    }
+    let sent_at = if m.append { 0 } else { m.offset };
+    if let Some(at) = m.checksum.differs_in_write(sent_at, &bytes, &m.block_crcs) {
+        tracing::warn!("write to file {} at {at}: the data changed on the way from the client", m.file);
+        return Err(Errno::EBADMSG);
+    }
+    let mut i = data::of(tx, m.object)?;
+    // Done again, an append goes where it went, and finds the room that it had.
+    let append = if m.append { Some(tx.first_offset().unwrap_or(i.data.size)) } else { None };
+    let offset = append.unwrap_or(m.offset);
+    let end = offset.checked_add(bytes.len() as u64).filter(|e| *e <= limits::FILE_SIZE_MAX_BYTES);
+    data::check_change(tx, m.object.origin, &i, end.ok_or(Errno::EFBIG)?)?;
+    tx.check_space()?;
+    data::write(tx, m.object.origin, &mut i, offset, &bytes)?;
+    data::touch(&mut i, ctx.now);
+    tx.put_inode(m.object.origin, &mut i);
+    let entry = Some(Box::new(names::entry(tx, m.object.origin, &i)));
+    Ok(WriteReply { offset, attr: data::attr(&i), entry })
+}
