@@ -24,7 +24,7 @@ use std::time::Duration;
 use wire::msg::lookup::{Grant, bits};
 use wire::msg::notify::{LEASE_ITEMS_MAX, LeaseItem, Notice, Notify};
 use wire::msg::reclaim::OpenRecord;
-use world::select;
+use world::{Instant, select};
 
 /// A revocation that is not answered is sent again after so long: its connection may have broken.
 const SAY_AGAIN: Duration = Duration::from_secs(1);
@@ -183,6 +183,8 @@ impl Mdt {
     pub(crate) async fn await_cancels(&self, by: Option<ClientId>, wanted: &Touched) -> Result<(), Errno> {
         let start = self.world.now();
         let mut asked: BTreeSet<(ClientId, Fid)> = BTreeSet::new();
+        // Others may be granted something while the first ones have their time: theirs begins later.
+        let mut since: BTreeMap<(ClientId, Fid), Instant> = BTreeMap::new();
         let mut said = start;
         loop {
             let mut changed = Box::pin(self.shared.leases.changed.notified());
@@ -201,7 +203,12 @@ impl Mdt {
                 return Err(Errno::ESHUTDOWN);
             }
             let now = self.world.now();
-            self.give_up_on(&held, now.since(start) >= self.callback_timeout());
+            since.retain(|k, _| held.iter().any(|(c, i)| (*c, i.fid) == *k));
+            let patience = self.callback_timeout();
+            let mut late = |(c, i): &(ClientId, LeaseItem)| {
+                now.since(*since.entry((*c, i.fid)).or_insert(now)) >= patience
+            };
+            self.give_up_on(&held, held.iter().filter(|h| late(h)).map(|(c, _)| *c).collect());
             if now.since(said) >= SAY_AGAIN {
                 said = now;
                 asked.clear();
@@ -233,10 +240,11 @@ impl Mdt {
     }
 
     /// Who had its time is evicted. Who has no session (any more) is not there to use what it has.
-    fn give_up_on(&self, held: &[(ClientId, LeaseItem)], late: bool) {
+    fn give_up_on(&self, held: &[(ClientId, LeaseItem)], late: BTreeSet<ClientId>) {
         let clients: BTreeSet<ClientId> = held.iter().map(|(c, _)| *c).collect();
         for client in clients {
-            let there = if late { self.peers.condemn(client) } else { self.peers.has(client) };
+            let there =
+                if late.contains(&client) { self.peers.condemn(client) } else { self.peers.has(client) };
             if !there {
                 self.shared.leases.client_gone(client, false);
             }
