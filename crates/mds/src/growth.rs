@@ -8,12 +8,12 @@
 
 use crate::data;
 use crate::dispatch::{Done, ReplyTo, encode};
-use crate::names;
 use crate::schema::Inode;
 use crate::schema::inode::{DataState, Growth};
 use crate::service::Mdt;
 use crate::shared::lock;
 use crate::tx::Tx;
+use crate::{names, replayed};
 use bytes::Bytes;
 use model::layout::LayoutObject;
 use model::planted::{self, Bug};
@@ -112,7 +112,9 @@ pub async fn grow(
             if let Some((reply, recovering)) = replay {
                 tx.replay(Op::Grow, reply, recovering);
             }
-            at_once(tx, fid)
+            let body = at_once(tx, fid)?;
+            let first = replay.filter(|(reply, _)| replayed::same(Op::Grow, reply, &body));
+            Ok(first.map_or(body, |(reply, _)| reply.to_vec()))
         };
         let done = mdt.transact(Some(to), without_data).await;
         match done.result {

@@ -10,3 +10,4 @@ mod locks;
 mod mounts;
 mod names;
 mod restart;
+mod small;

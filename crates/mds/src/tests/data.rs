@@ -346,6 +346,8 @@ fn what_a_crash_took_is_done_again_to_the_same_end() {
     second.mdt.shared.space_low.store(true, Ordering::Relaxed);
     for d in &done {
         assert_eq!(again(&second, d).unwrap(), d.reply, "{:?}", d.req.op);
+        let stored = second.mdt.stored_reply(A, d.req.slot).unwrap();
+        assert_eq!(stored.body, d.reply, "also after the next restart: {:?}", d.req.op);
     }
     for (i, &fid) in fids.iter().enumerate() {
         let of = |rig: &Rig| rig.root(msg::getattr::Getattr { fid }).unwrap();

@@ -1,0 +1,189 @@
+//! Files about the size up to which data lies with the inode: before they grow each mount asks the metadata server,
+//! afterwards it keeps data under locks of the OSTs. Nobody may notice.
+
+use crate::data::{read, striped, write};
+use crate::harness::{Cluster, O_RDWR, call};
+use bytes::Bytes;
+use client::{Fs, OpenFile};
+use model::SetAttr;
+use std::sync::Arc;
+use world::rng::Rng;
+
+const ROOM: u64 = 65_536;
+
+fn dirty(fs: &Arc<Fs>) -> u64 {
+    fs.get_param("osc.*.cur_dirty_bytes").iter().map(|p| p.1.parse::<u64>().unwrap()).sum()
+}
+
+async fn cut(fs: &Arc<Fs>, f: &OpenFile, size: u64) -> u64 {
+    let set = SetAttr { size: Some(size), by_handle: true, ..SetAttr::default() };
+    fs.clone().setattr(call(), f.fid, set).await.unwrap().size
+}
+
+async fn size_of(fs: &Arc<Fs>, f: &OpenFile) -> u64 {
+    fs.clone().getattr(call(), f.fid).await.unwrap().size
+}
+
+#[test]
+fn what_a_mount_writes_after_growth_is_kept_and_gets_out() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let f = striped(&a, "f", 0).await;
+        let theirs = Arc::new(b.clone().open(call(), f.fid, O_RDWR).await.unwrap());
+        write(&a, &f, 0, vec![1; 60_000]).await;
+        assert_eq!(dirty(&a), 0, "what lies with the inode is with the server");
+        assert_eq!(read(&b, &theirs, 59_990, 100).await, vec![1; 10]);
+        // The write that makes it grow, and those after it, stay here for a moment.
+        write(&a, &f, 60_000, vec![2; 40_000]).await;
+        assert_eq!(dirty(&a), 40_000);
+        assert_eq!(size_of(&b, &theirs).await, 100_000);
+        assert_eq!(read(&a, &f, 59_999, 2).await[..], [1, 2]);
+        let got = read(&b, &theirs, 0, 1 << 20).await;
+        assert_eq!(got.len(), 100_000);
+        assert!(got[..60_000].iter().all(|&x| x == 1) && got[60_000..].iter().all(|&x| x == 2));
+        assert_eq!(dirty(&a), 0);
+        // Both keep what they read; a change by either is seen by the other.
+        write(&b, &theirs, 10, vec![3; 10]).await;
+        assert_eq!(read(&a, &f, 9, 3).await[..], [1, 3, 3]);
+        assert_eq!(cut(&a, &f, 15).await, 15);
+        assert_eq!(read(&b, &theirs, 9, 100).await[..], [1, 3, 3, 3, 3, 3]);
+        write(&b, &theirs, 100, vec![4; 1]).await;
+        b.clone().fsync(call(), f.fid).await.unwrap();
+        assert_eq!(dirty(&b), 0);
+        assert_eq!(read(&a, &f, 14, 100).await.len(), 87);
+        for fs in [&a, &b] {
+            assert_eq!(fs.get_param("llite.*.write_errors")[0].1, "total: 0");
+        }
+    });
+}
+
+/// A file as it must be, and the mounts that have it open.
+struct Border {
+    mounts: Vec<(Arc<Fs>, Arc<OpenFile>)>,
+    bytes: Vec<u8>,
+}
+
+impl Border {
+    fn put(&mut self, at: usize, data: &[u8]) {
+        if self.bytes.len() < at + data.len() {
+            self.bytes.resize(at + data.len(), 0);
+        }
+        self.bytes[at..at + data.len()].copy_from_slice(data);
+    }
+
+    async fn step(&mut self, rng: &mut Rng, what: &str) {
+        let (fs, f) = self.mounts[rng.index(self.mounts.len())].clone();
+        // Most of it near the border, and never far behind it.
+        let near = |rng: &mut Rng| match rng.below(3) {
+            0 => rng.below(ROOM),
+            1 => ROOM - 5_000 + rng.below(10_000),
+            _ => rng.below(ROOM / 8),
+        };
+        let mut data = vec![0; 1 + rng.index(6_000)];
+        data.fill_with(|| rng.below(256) as u8);
+        match rng.below(9) {
+            0..3 => {
+                let at = near(rng);
+                write(&fs, &f, at, data.clone()).await;
+                self.put(at as usize, &data);
+            }
+            3 => {
+                let at = self.bytes.len();
+                let work = fs.clone().write(call(), f.fid, 0, true, false, Bytes::from(data.clone()));
+                assert_eq!(work.await, Ok(at as u64), "{what}");
+                self.put(at, &data);
+            }
+            4 => {
+                let size = near(rng);
+                assert_eq!(cut(&fs, &f, size).await, size, "{what}");
+                self.bytes.resize(size as usize, 0);
+            }
+            5 => {
+                let (at, punch) = (near(rng), rng.coin());
+                let mode = if punch { 3 } else { 0 };
+                fs.clone().fallocate(call(), f.fid, mode, at, data.len() as u64).await.unwrap();
+                let end = at as usize + data.len();
+                if !punch && self.bytes.len() < end {
+                    self.bytes.resize(end, 0);
+                }
+                if punch {
+                    let (from, to) = ((at as usize).min(self.bytes.len()), end.min(self.bytes.len()));
+                    self.bytes[from..to].fill(0);
+                }
+            }
+            6 => fs.clone().fsync(call(), f.fid).await.unwrap(),
+            _ => {}
+        }
+        let (fs, f) = &self.mounts[rng.index(self.mounts.len())];
+        assert_eq!(size_of(fs, f).await, self.bytes.len() as u64, "{what}");
+        let from = near(rng).min(self.bytes.len() as u64);
+        let to = (from as usize + 20_000).min(self.bytes.len());
+        assert!(read(fs, f, from, 20_000).await == self.bytes[from as usize..to], "{what}: read at {from}");
+    }
+}
+
+#[test]
+fn two_mounts_work_on_one_file_about_the_border() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        for seed in 0..60u64 {
+            let mut rng = Rng::new(seed);
+            let f = striped(&a, &format!("f{seed}"), 0).await;
+            let theirs = Arc::new(b.clone().open(call(), f.fid, O_RDWR).await.unwrap());
+            let mounts = vec![(a.clone(), f), (b.clone(), theirs)];
+            let mut file = Border { mounts, bytes: Vec::new() };
+            for i in 0..25 {
+                file.step(&mut rng, &format!("seed {seed} step {i}")).await;
+            }
+            for (fs, f) in &file.mounts {
+                assert!(read(fs, f, 0, 1 << 20).await == file.bytes, "seed {seed}: the end");
+                fs.clone().close(f.clone()).await.unwrap();
+            }
+        }
+    });
+}
+
+/// Both write at once, each its own records, over the border and back: none is lost, whoever makes it grow.
+#[test]
+fn records_written_at_once_survive_the_growth() {
+    const RECORD: usize = 3_000;
+    const RECORDS: usize = 44; // twice the room
+    let c = Cluster::start(3);
+    c.run(async {
+        let mounts = [c.mount().await, c.mount().await, c.mount().await];
+        for round in 0..8usize {
+            let f = striped(&mounts[0], &format!("records{round}"), 0).await;
+            let tasks: Vec<_> = mounts
+                .iter()
+                .cloned()
+                .enumerate()
+                .map(|(n, fs)| {
+                    let fid = f.fid;
+                    c.spawn(async move {
+                        for k in (n..RECORDS).step_by(3) {
+                            let i = if round % 2 == 0 { k } else { RECORDS - 1 - k };
+                            let data = Bytes::from(vec![i as u8 + 1; RECORD]);
+                            let at = (i * RECORD) as u64;
+                            fs.clone().write(call(), fid, at, false, false, data).await.unwrap();
+                            if k % 5 == n {
+                                fs.clone().fsync(call(), fid).await.unwrap();
+                            }
+                        }
+                    })
+                })
+                .collect();
+            for t in tasks {
+                t.await.unwrap();
+            }
+            for fs in &mounts {
+                let got = read(fs, &f, 0, 1 << 20).await;
+                assert_eq!(got.len(), RECORD * RECORDS);
+                for (i, r) in got.chunks(RECORD).enumerate() {
+                    assert!(r.iter().all(|x| *x == i as u8 + 1), "round {round} record {i}");
+                }
+            }
+        }
+    });
+}
