@@ -163,6 +163,7 @@ pub async fn grow(
 async fn push_within(mdt: &Arc<Mdt>, to: &ReplyTo, fid: Fid, a: &Attempt) -> Result<Done, Errno> {
     if planted::on(Bug::GrownBeforeDurable) {
         let done = mdt.transact(Some(to), |tx| switch(tx, fid, a, Timestamp::ZERO)).await;
+        let _ = mdt.pause(Duration::from_millis(200)).await;
         return push(mdt, fid, a).await.map(|_| done);
     }
     let newest = match select(push(mdt, fid, a), mdt.pause(PATIENCE)).await {

@@ -161,7 +161,7 @@ fn length(rng: &mut Rng) -> u64 {
     match rng.below(20) {
         0..9 => rng.range(1, 600),
         9..16 => rng.range(1, 9000),
-        16..19 => rng.range(1, 30_000),
+        16..18 => rng.range(1, 30_000),
         _ => rng.range(60_000, 140_000),
     }
 }
