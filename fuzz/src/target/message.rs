@@ -65,7 +65,8 @@ by_opcode! {
     Enqueue => enqueue::Enqueue, Cancel => cancel::Cancel, Getlock => getlock::Getlock,
     Reclaim => reclaim::Reclaim, Read => read::Read, Write => write::Write, Truncate => truncate::Truncate,
     Fallocate => fallocate::Fallocate, Seek => seek::Seek, Glimpse => glimpse::Glimpse,
-    Destroy => destroy::Destroy, Sync => sync::Sync, Register => register::Register, Config => config::Config,
+    Destroy => destroy::Destroy, Sync => sync::Sync, Extent => extent::Extent, Grant => grant::Grant,
+    Register => register::Register, Config => config::Config,
 }
 
 fn run_request(bytes: &[u8]) {
@@ -95,7 +96,7 @@ fn request_samples() -> Vec<Vec<u8>> {
     let (parent, fid) = (Fid::ROOT, Fid::new(0x2_0000_0401, 7, 0));
     let name = b"name".to_vec();
     let object = ObjectId { origin: fid, component: 1, stripe: 0 };
-    let open = create::OpenSpec { handle: 5, flags: 2 };
+    let open = create::OpenSpec { handle: 5, flags: 2, lease: true };
     let layout = Some(LayoutSpec { osts: vec![0, 1], pool: "flash".into(), ..LayoutSpec::builtin() });
     let lock = enqueue::LockSpec {
         id: 1,
@@ -107,6 +108,8 @@ fn request_samples() -> Vec<Vec<u8>> {
         start: 0,
         end: u64::MAX,
     };
+    let mode = extent::ExtentMode::Write;
+    let extent_lock = extent::ExtentSpec { object, id: 1, mode, start: 0, end: u64::MAX };
     let mut all = vec![
         sample(&create::Create {
             parent,
@@ -147,7 +150,9 @@ fn request_samples() -> Vec<Vec<u8>> {
             opens: vec![reclaim::OpenRecord { fid, handle: 1, flags: 0 }],
             locks: vec![lock.clone()],
             last: true,
+            extents: vec![extent_lock.clone()],
         }),
+        sample(&extent::Extent { lock: extent_lock, force: false }),
         sample(&enqueue::Enqueue { lock, wait: true }),
         sample(&glimpse::Glimpse { objects: vec![object; 3] }),
         sample(&batch::Batch { ops: vec![batch::BatchOp { opcode: 86, body: vec![0] }] }),
