@@ -6,7 +6,7 @@ use crate::interrupt::Table;
 use crate::kernel::Kernel;
 use crate::nodes::Nodes;
 use crate::writeback::Writeback;
-use client::Fs;
+use client::{Fs, Keeper};
 use model::{Errno, Fid, Map};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -63,10 +63,13 @@ impl Bridge {
         }
     }
 
-    /// Every request fails from now on, and the kernel ends the connection a moment later: whoever asked for it
-    /// gets an answer first.
-    pub fn shut_down(self: &Arc<Self>) {
+    /// Every request fails from now on, nothing is answered from what the kernel keeps either, and the kernel ends the
+    /// connection a moment later: whoever asked for it gets an answer first.
+    pub async fn shut_down(self: &Arc<Self>) {
         self.dead.store(true, Ordering::Release);
+        let kernel = self.kernel.clone();
+        self.world.blocking(move || kernel.forget_all()).await;
+        // The request that asks for it is among them: it must not wait for anything after this.
         self.table.cancel_all(Errno::EIO);
         let b = self.clone();
         self.world.spawn("fuse-shutdown", async move {

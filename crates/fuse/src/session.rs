@@ -162,7 +162,8 @@ impl Session {
 
     /// Everything fails from now on (as root's FS_IOC_SHUTDOWN).
     pub fn shut_down(&self) {
-        self.shared.bridge.shut_down();
+        let b = self.shared.bridge.clone();
+        self.shared.bridge.world.spawn("fuse-shutdown", async move { b.shut_down().await });
     }
 
     /// Requests that wait for servers, open handles, known nodes.

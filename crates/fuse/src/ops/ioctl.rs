@@ -54,7 +54,7 @@ pub async fn run(cx: Cx, a: IoctlIn, input: Vec<u8>) -> Answer {
         FS_IOC_SHUTDOWN if cx.uid != 0 => Err(Errno::EPERM),
         FS_IOC_SHUTDOWN => {
             tracing::warn!("shut down by FS_IOC_SHUTDOWN");
-            cx.bridge.shut_down();
+            cx.bridge.shut_down().await;
             Ok(with_data(Vec::new(), a.out_size))
         }
         FS_IOC_GETFLAGS => {
