@@ -102,16 +102,19 @@ impl Target {
         Ok(self.call_bulk(ctx, msg, Bytes::new()).await?.reply)
     }
 
+    /// Whether `max_mod_rpcs_in_flight` counts these. Locks are given back and files closed whatever else is under way:
+    /// others may wait for that.
+    fn is_limited<M: Message>(&self) -> bool {
+        M::MODIFIES && self.id.kind == TargetKind::Mdt && !matches!(M::OP, Op::Close | Op::Cancel)
+    }
+
     pub(crate) async fn call_bulk<M: Message>(
         &self,
         ctx: RequestContext,
         msg: M,
         bulk: Bytes,
     ) -> R<Response<M::Reply>> {
-        // Locks are given back and files closed whatever else is under way: others may wait for that.
-        let limited =
-            M::MODIFIES && self.id.kind == TargetKind::Mdt && !matches!(M::OP, Op::Close | Op::Cancel);
-        let _mod_turn = match limited {
+        let _mod_turn = match self.is_limited::<M>() {
             true => Some(self.mod_turns.take().await?),
             false => None,
         };
@@ -131,9 +134,7 @@ impl Target {
         msg: M,
         bulk: Bytes,
     ) -> R<Response<M::Reply>> {
-        let limited =
-            M::MODIFIES && self.id.kind == TargetKind::Mdt && !matches!(M::OP, Op::Close | Op::Cancel);
-        let sent = self.meter.begin(&msg, bulk.len() as u64, limited, self.world.now());
+        let sent = self.meter.begin(&msg, bulk.len() as u64, self.is_limited::<M>(), self.world.now());
         let r = self.import.call(ctx, msg, bulk).await;
         if let Ok(r) = &r {
             sent.answered(r.bulk.len() as u64, self.world.now());

@@ -46,7 +46,7 @@ enum Next {
 }
 
 impl Fs {
-    /// Like `read_range`, but from what is kept here if possible, and kept.
+    /// From what is kept here if possible, and kept; from the servers otherwise.
     pub(crate) async fn read_data(self: &Arc<Self>, call: &Call, fid: Fid, off: u64, len: usize) -> R<Bytes> {
         if off >= FILE_SIZE_MAX_BYTES || len == 0 {
             return Ok(Bytes::new());
@@ -58,16 +58,16 @@ impl Fs {
             Small::Objects(_, layout) => layout,
         };
         let Some(file) = self.data_file(fid, &layout).await? else {
-            return self.read_range(call, fid, off, len).await;
+            return self.read_uncached(call, fid, &layout, off, len).await;
         };
         let wants = wants(&layout, off, len as u64, false)?;
         if wants.len() > 1 && planted::on(Bug::NoExtentLock) {
-            return self.read_range(call, fid, off, len).await;
+            return self.read_uncached(call, fid, &layout, off, len).await;
         }
         loop {
             let pins = match self.pin(&file, &wants, wants.len() > 1).await? {
                 Pinned::Held(p) => p,
-                Pinned::Contended => return self.read_range(call, fid, off, len).await,
+                Pinned::Contended => return self.read_uncached(call, fid, &layout, off, len).await,
             };
             if let Some(data) = self.read_pinned(&file, &pins, off, len).await? {
                 self.read_ahead(&file, off, data.len() as u64);

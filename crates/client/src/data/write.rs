@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use world::future::join_all;
 
 impl Fs {
-    /// Writes all of `data`, or fails; returns where. Like `write_range`, but kept here if possible.
+    /// Writes all of `data`, or fails; returns where. Kept here if possible.
     pub(crate) async fn write_data(
         self: &Arc<Self>,
         call: &Call,
@@ -35,7 +35,7 @@ impl Fs {
             Small::Objects(state, layout) => (state, layout),
         };
         let Some(file) = self.data_file(fid, &layout).await? else {
-            return self.write_range(call, fid, off, append, data).await;
+            return self.write_uncached(call, fid, (state, layout), off, append, data).await;
         };
         // Another append must not find the same end.
         let turn = if append { Some(file.appends.clone().lock_owned().await) } else { None };
@@ -43,13 +43,15 @@ impl Fs {
             let wants =
                 if append { whole(&layout, true) } else { wants(&layout, off, data.len() as u64, true)? };
             if wants.len() > 1 && planted::on(Bug::NoExtentLock) {
-                return self.write_range(call, fid, off, append, data).await;
+                return self.write_uncached(call, fid, (state, layout), off, append, data).await;
             }
             let stripes: Vec<usize> = wants.iter().map(|w| w.stripe).collect();
             self.room(&file, &stripes, data.len() as u64).await;
             let pins = match self.pin(&file, &wants, wants.len() > 1).await? {
                 Pinned::Held(p) => p,
-                Pinned::Contended => return self.write_range(call, fid, off, append, data).await,
+                Pinned::Contended => {
+                    return self.write_uncached(call, fid, (state, layout), off, append, data).await;
+                }
             };
             let at = if append {
                 match self.end_of(&file, &pins).await? {

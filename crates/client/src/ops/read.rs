@@ -6,7 +6,7 @@ use crate::stats::Verb;
 use crate::stripe::{self, Piece};
 use crate::{Call, Fs, OpenFile, R};
 use bytes::Bytes;
-use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_MAX_BYTES};
+use model::limits::RPC_BULK_MAX_BYTES;
 use model::{Errno, Fid, Layout, ObjectAttr};
 use std::sync::Arc;
 use wire::RequestContext;
@@ -37,29 +37,23 @@ impl Fs {
         RequestContext { layout_generation: layout.generation, ..self.ctx(call) }
     }
 
-    pub(crate) async fn read_range(
+    /// Reads from the file's objects, through to their servers: nothing is kept. `off` and `len` are bounded by the
+    /// caller, and `len` is not 0.
+    pub(crate) async fn read_uncached(
         self: &Arc<Self>,
         call: &Call,
         fid: Fid,
+        layout: &Layout,
         off: u64,
         len: usize,
     ) -> R<Bytes> {
-        if off >= FILE_SIZE_MAX_BYTES || len == 0 {
-            return Ok(Bytes::new());
-        }
-        let len =
-            len.min(usize::try_from(FILE_SIZE_MAX_BYTES - off).unwrap_or(usize::MAX)).min(RPC_BULK_MAX_BYTES);
-        let layout = match self.read_small(call, fid, off, len).await? {
-            Small::Done(data) => return Ok(data),
-            Small::Objects(_, layout) => layout,
-        };
-        if stripe::component(&layout)?.stripes() == 1 {
-            let piece = stripe::pieces(&layout, fid, off, len, RPC_BULK_MAX_BYTES).pop();
-            return Ok(self.read_piece(call, &layout, &piece.expect("len is not 0")).await?.data);
+        if stripe::component(layout)?.stripes() == 1 {
+            let piece = stripe::pieces(layout, fid, off, len, RPC_BULK_MAX_BYTES).pop();
+            return Ok(self.read_piece(call, layout, &piece.expect("len is not 0")).await?.data);
         }
         // Several objects are no one thing to other mounts unless they are kept off meanwhile.
         let _lock = self.extent_lock(fid, LockMode::Read, off, off + (len as u64 - 1)).await?;
-        self.read_striped(call, fid, &layout, off, len).await
+        self.read_striped(call, fid, layout, off, len).await
     }
 
     /// Reads from a file whose data lies with its inode, or that has none yet, in one step. Says so if it has its

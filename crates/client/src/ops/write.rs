@@ -52,22 +52,17 @@ impl Fs {
         r
     }
 
-    pub(crate) async fn write_range(
+    /// Writes to the file's objects, through to their servers: nothing is kept. `off` and `data` are bounded by the
+    /// caller, and there is data.
+    pub(crate) async fn write_uncached(
         self: &Arc<Self>,
         call: &Call,
         fid: Fid,
+        (state, layout): (FileState, Arc<Layout>),
         off: u64,
         append: bool,
         data: Bytes,
     ) -> R<u64> {
-        assert!(!data.is_empty() && data.len() <= RPC_BULK_MAX_BYTES, "bounded by the callers");
-        if !append {
-            check_end(off, data.len())?;
-        }
-        let (state, layout) = match self.write_small(call, fid, off, append, &data).await? {
-            Small::Done(at) => return Ok(at),
-            Small::Objects(state, layout) => (state, layout),
-        };
         if stripe::component(&layout)?.stripes() == 1 {
             // One object, one message: the server makes it one step, appends included.
             let from = if append { 0 } else { off };
