@@ -140,7 +140,10 @@ impl Fs {
         };
         file.changed.notify_waiters();
         match r {
-            Ok(_) => self.evict_clean(),
+            Ok(_) => {
+                self.count_uncommitted();
+                self.evict_clean();
+            }
             // The file was removed: nobody misses its bytes.
             Err(Errno::ESTALE) => {}
             Err(Errno::ENOLCK) => {

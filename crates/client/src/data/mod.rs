@@ -58,6 +58,8 @@ pub(crate) struct Data {
     clock: AtomicU64,
     pub unwritten: AtomicU64,
     pub clean: AtomicU64,
+    /// Of requests that are kept until their effect is durable, at the last look.
+    pub uncommitted: AtomicU64,
     pub segments: AtomicUsize,
     /// Told when bytes were written or lost.
     pub drained: sync::Notify,
@@ -81,6 +83,7 @@ impl Data {
             clock: AtomicU64::new(0),
             unwritten: AtomicU64::new(0),
             clean: AtomicU64::new(0),
+            uncommitted: AtomicU64::new(0),
             segments: AtomicUsize::new(0),
             drained: sync::Notify::new(),
             errors: WriteErrors::default(),

@@ -6,6 +6,7 @@ use super::{Data, SEGMENTS_MAX};
 use crate::Fs;
 use crate::targets::Target;
 use bytes::Bytes;
+use model::TargetKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -219,13 +220,30 @@ impl Fs {
         self.data.drained.notify_waiters();
     }
 
+    /// Looks how many bytes of requests the object servers have answered and may forget in a crash. They take memory beside
+    /// what is cached: the same bytes may have been written anew since. Those that are cached too count twice, for a short time.
+    pub(super) fn count_uncommitted(&self) {
+        let osts = self.targets.of_kind(TargetKind::Ost);
+        let bytes: u64 = osts.iter().map(|t| t.import.uncommitted().1 as u64).sum();
+        self.data.uncommitted.store(bytes, Ordering::Relaxed);
+    }
+
     /// Keeps what was read within its bound: the least recently used files' oldest bytes go.
     pub(super) fn evict_clean(&self) {
         let d = &self.data;
-        let max = d.max_cached.load(Ordering::Relaxed).saturating_sub(d.unwritten.load(Ordering::Relaxed));
+        let bound = |d: &Data| {
+            let max = d.max_cached.load(Ordering::Relaxed);
+            let again = d.uncommitted.load(Ordering::Relaxed).min(max / 2);
+            max.saturating_sub(d.unwritten.load(Ordering::Relaxed)).saturating_sub(again)
+        };
         let over = |d: &Data, max: u64| {
             d.clean.load(Ordering::Relaxed) > max || d.segments.load(Ordering::Relaxed) > SEGMENTS_MAX
         };
+        if !over(d, bound(d)) {
+            return;
+        }
+        self.count_uncommitted();
+        let max = bound(d);
         if !over(d, max) {
             return;
         }
