@@ -171,12 +171,14 @@ impl Fs {
 
     /// Counts a call, and bounds it on a soft mount.
     ///
-    /// Boxed: what an operation keeps while it waits would otherwise be part of everything above it.
+    /// Boxed: what an operation keeps while it waits would otherwise be part of everything above it. Boxed before it is
+    /// wrapped, or it would be part of each stage of the wrapping, and copied with all of them.
     pub(crate) fn run<'a, T: Send + 'a>(
         &'a self,
         verb: Verb,
         call: impl Future<Output = R<T>> + Send + 'a,
     ) -> std::pin::Pin<Box<dyn Future<Output = R<T>> + Send + 'a>> {
+        let call: std::pin::Pin<Box<dyn Future<Output = R<T>> + Send + 'a>> = Box::pin(call);
         Box::pin(async move {
             let start = self.world.now();
             let call = async {

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use world::sync::watch;
 use world::sys::mounts::Unmount;
-use world::{BoxFuture, Either, World, block_on, block_on_for, select};
+use world::{BoxFuture, Either, World, block_on, select};
 
 /// How a worker waits for an operation when others are there to read.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -255,7 +255,7 @@ impl Shared {
         };
         let pending = Pending::new(channel.clone(), h.unique);
         let f = ops::start(Cx::new(b.clone(), &h), request, data);
-        match block_on_for(f, self.patience()) {
+        match b.world.block_on_for(f, self.patience()) {
             Ok(answer) => pending.answer(&answer),
             Err(f) => self.hand_over(pending, h, kind, f),
         }
@@ -283,7 +283,7 @@ impl Shared {
 
     /// Work that nobody waits for.
     fn in_background(&self, f: BoxFuture<()>) {
-        if let Err(f) = block_on_for(f, IMPATIENCE) {
+        if let Err(f) = self.bridge.world.block_on_for(f, IMPATIENCE) {
             self.bridge.world.spawn("fuse-release", f);
         }
     }

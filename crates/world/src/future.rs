@@ -74,20 +74,19 @@ pub fn block_on<T>(f: impl Future<Output = T>) -> T {
     }
 }
 
-/// Polls `f` on this thread for at most `patience` of real time; gives it back unfinished after that, to be
-/// spawned elsewhere.
+/// Polls `f` on this thread for at most `patience` of real time. Whether it is ready.
 #[allow(clippy::disallowed_methods)] // the production side of the boundary: real time, real thread
-pub fn block_on_for<T>(mut f: super::BoxFuture<T>, patience: Duration) -> Result<T, super::BoxFuture<T>> {
+pub(crate) fn block_on_for(mut f: Pin<&mut (dyn Future<Output = ()> + Send)>, patience: Duration) -> bool {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut cx = Context::from_waker(&waker);
     let end = std::time::Instant::now() + patience;
     loop {
-        if let Poll::Ready(v) = f.as_mut().poll(&mut cx) {
-            return Ok(v);
+        if let Poll::Ready(()) = f.as_mut().poll(&mut cx) {
+            return true;
         }
         let left = end.saturating_duration_since(std::time::Instant::now());
         if left.is_zero() {
-            return Err(f);
+            return false;
         }
         std::thread::park_timeout(left);
     }

@@ -20,7 +20,7 @@ pub mod real;
 pub mod rng;
 pub mod sys;
 
-pub use future::{Either, block_on, block_on_for, select};
+pub use future::{Either, block_on, select};
 /// Channels, semaphores and the like: they work on any executor and hold no clock.
 pub use tokio::sync;
 
@@ -145,6 +145,10 @@ pub trait Spawn: Send + Sync {
     fn spawn(&self, name: &'static str, f: BoxFuture<()>);
     /// Runs `f` where blocking does no harm.
     fn run_blocking(&self, f: Box<dyn FnOnce() + Send>) -> BoxFuture<()>;
+    /// Polls `f` on this thread, which is none of a task, for at most `patience` of real time. Whether it is ready.
+    fn block_on_for(&self, f: Pin<&mut (dyn Future<Output = ()> + Send)>, patience: Duration) -> bool {
+        future::block_on_for(f, patience)
+    }
 }
 
 /// One node's access to everything outside the program.
@@ -186,6 +190,17 @@ impl World {
         b[6] = (b[6] & 0x0f) | 0x40;
         b[8] = (b[8] & 0x3f) | 0x80;
         b
+    }
+
+    /// Polls `f` on this thread, which is none of a task, for at most `patience` of real time; gives it back unfinished
+    /// after that, to be spawned. The thread may run other tasks meanwhile.
+    pub fn block_on_for<T: Send>(&self, mut f: BoxFuture<T>, patience: Duration) -> Result<T, BoxFuture<T>> {
+        let mut out = None;
+        {
+            let run = std::pin::pin!(async { out = Some((&mut f).await) });
+            self.tasks.block_on_for(run, patience);
+        }
+        out.ok_or(f)
     }
 
     /// Runs `f` on a thread that may block.

@@ -106,7 +106,7 @@ pub fn main(args: &[OsString]) -> i32 {
         Ok(w) => w,
         Err(e) => return failed(e),
     };
-    let (world, runtime) = match world::real::start(2) {
+    let (world, runtime) = match world::real::start_helped(2) {
         Ok(r) => r,
         Err(e) => return failed(format!("cannot start threads: {e}")),
     };

@@ -1,11 +1,16 @@
-//! Production: tokio for the network and the timers, plain system calls for the disk.
+//! Production: an executor of our own for tasks and sockets, tokio for timers, new connections and blocking calls, plain
+//! system calls for the disk.
 //!
-//! `net` carries frames over TCP, `disk` is the host's file system, `clock` its clocks. A [`World`] made
-//! here works from any thread: whatever needs the runtime enters it by itself.
+//! `net` carries frames over TCP, `disk` is the host's file system, `clock` its clocks. `exec` runs tasks, `reactor`
+//! tells them of their sockets, `helper` lets threads that wait for an answer do both (decision 0014). A [`World`] made
+//! here works from any thread: whatever needs tokio's runtime enters it by itself.
 
 mod clock;
 mod disk;
+mod exec;
+mod helper;
 mod net;
+mod reactor;
 mod volatile;
 
 pub use disk::RealDisk;
@@ -22,31 +27,46 @@ use tokio::runtime::Handle;
 
 /// Threads that blocking calls (disk flushes) may occupy at a time; more wait their turn.
 const BLOCKING_THREADS_MAX: usize = 64;
-/// How long [`Runtime::shutdown`] waits for blocking calls under way.
+/// How long [`Runtime::shutdown`] waits for tasks to come to their next wait, and for blocking calls under way.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(5);
+/// How often it looks whether the threads have ended.
+const END_TICK: Duration = Duration::from_millis(1);
 
 /// Owns the threads behind a real [`World`]. Dropping it abandons what still runs.
 pub struct Runtime {
+    exec: Arc<exec::Exec>,
+    threads: Vec<exec::Thread>,
     rt: Option<tokio::runtime::Runtime>,
 }
 
 /// Starts a runtime with `workers` threads (2 suit most daemons) and gives access to the host.
 pub fn start(workers: usize) -> io::Result<(World, Runtime)> {
+    start_with(workers, false)
+}
+
+/// The same for a program whose own threads wait for answers in [`World::block_on_for`]: they look after the sockets
+/// themselves meanwhile.
+pub fn start_helped(workers: usize) -> io::Result<(World, Runtime)> {
+    start_with(workers, true)
+}
+
+fn start_with(workers: usize, helpers: bool) -> io::Result<(World, Runtime)> {
     let rt = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers.max(1))
+        .worker_threads(1)
         .max_blocking_threads(BLOCKING_THREADS_MAX)
-        .thread_name("nacre")
+        .thread_name("nacre-timer")
         .enable_all()
         .build()?;
     let handle = rt.handle().clone();
+    let (exec, threads) = exec::Exec::start(reactor::Reactor::new(helpers)?, workers.max(1))?;
     let world = World {
         clock: Arc::new(clock::RealClock::new(handle.clone())),
-        net: Arc::new(net::RealNet { handle: handle.clone() }),
+        net: Arc::new(net::RealNet { handle: handle.clone(), exec: exec.clone() }),
         disk: host_disk(),
         rand: Arc::new(RealRand),
-        tasks: Arc::new(RealSpawn { handle }),
+        tasks: Arc::new(RealSpawn { handle, exec: exec.clone() }),
     };
-    Ok((world, Runtime { rt: Some(rt) }))
+    Ok((world, Runtime { exec, threads, rt: Some(rt) }))
 }
 
 /// The host's disk, or for tests one that forgets what was not flushed when the process is killed.
@@ -70,21 +90,31 @@ impl Runtime {
         self.rt().block_on(f)
     }
 
-    /// For the few things that speak tokio themselves (signals, child processes).
-    pub fn handle(&self) -> Handle {
-        self.rt().handle().clone()
-    }
-
-    /// Drops every task and waits a few seconds for blocking calls under way.
+    /// Drops every task and waits a few seconds for blocking calls under way. Must not be called from a task.
     pub fn shutdown(mut self) {
+        self.end_tasks();
         if let Some(rt) = self.rt.take() {
             rt.shutdown_timeout(SHUTDOWN_PATIENCE);
+        }
+    }
+
+    /// The threads end after the polls that they are in.
+    fn end_tasks(&mut self) {
+        self.exec.stop();
+        let end = crate::sys::Deadline::after(SHUTDOWN_PATIENCE);
+        let me = std::thread::current().id();
+        for t in self.threads.drain(..).filter(|t| t.thread().id() != me) {
+            while !t.is_finished() && !end.passed() {
+                crate::sys::sleep(END_TICK);
+            }
         }
     }
 }
 
 impl Drop for Runtime {
     fn drop(&mut self) {
+        // Before the timers go: a task that finds none of them any more panics.
+        self.end_tasks();
         if let Some(rt) = self.rt.take() {
             rt.shutdown_background();
         }
@@ -123,11 +153,16 @@ impl Rand for RealRand {
 
 struct RealSpawn {
     handle: Handle,
+    exec: Arc<exec::Exec>,
 }
 
 impl Spawn for RealSpawn {
     fn spawn(&self, _name: &'static str, f: BoxFuture<()>) {
-        self.handle.spawn(f);
+        self.exec.spawn(f);
+    }
+
+    fn block_on_for(&self, f: Pin<&mut (dyn Future<Output = ()> + Send)>, patience: Duration) -> bool {
+        helper::block_on_for(&self.exec, f, patience)
     }
 
     fn run_blocking(&self, f: Box<dyn FnOnce() + Send>) -> BoxFuture<()> {

@@ -5,21 +5,23 @@
 //! their way in only as far as they came together with the header.
 
 use super::Entered;
+use super::exec::Exec;
+use super::helper;
+use super::reactor::{Registration, Side};
 use crate::{BoxFuture, Conn, Listener, Net, lock};
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use rustix::net::sockopt;
 use std::collections::VecDeque;
 use std::future::Future;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::pin::{Pin, pin};
+use std::os::fd::AsFd;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use wire::frame::{HEADER_BYTES, Lengths};
@@ -42,32 +44,41 @@ const LINGER: Duration = Duration::from_secs(3);
 /// Pause of an acceptor while the host has no file descriptors or memory left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Bytes and frames that are taken from one connection before others have their turn.
+const TURN_BYTES: usize = 4 << 20;
+const TURN_FRAMES: usize = 64;
+
+/// A connected socket that does not block.
+#[allow(clippy::disallowed_types)] // the production side of the boundary
+type Socket = std::net::TcpStream;
+
 pub(super) struct RealNet {
     pub(super) handle: Handle,
+    pub(super) exec: Arc<Exec>,
 }
 
 impl Net for RealNet {
     fn listen(&self, at: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Listener>>> {
-        let handle = self.handle.clone();
+        let (handle, exec) = (self.handle.clone(), self.exec.clone());
         Box::pin(Entered::new(handle.clone(), async move {
             let socket = new_socket(at.ip())?;
             socket.set_reuseaddr(true)?;
             socket.bind(at)?;
             let inner = socket.listen(LISTEN_BACKLOG)?;
             let local = inner.local_addr()?;
-            Ok(Arc::new(RealListener { handle, inner: Arc::new(inner), local }) as Arc<dyn Listener>)
+            Ok(Arc::new(RealListener { handle, exec, inner: Arc::new(inner), local }) as Arc<dyn Listener>)
         }))
     }
 
     fn connect(&self, from: Option<IpAddr>, to: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Conn>>> {
-        let handle = self.handle.clone();
+        let (handle, exec) = (self.handle.clone(), self.exec.clone());
         Box::pin(Entered::new(handle.clone(), async move {
             let socket = new_socket(to.ip())?;
             if let Some(ip) = from {
                 socket.bind(SocketAddr::new(ip, 0))?;
             }
             let stream = socket.connect(to).await?;
-            RealConn::start(&handle, stream, to)
+            RealConn::start(&handle, &exec, stream.into_std()?, to)
         }))
     }
 }
@@ -81,20 +92,26 @@ fn new_socket(ip: IpAddr) -> io::Result<TcpSocket> {
 
 struct RealListener {
     handle: Handle,
+    exec: Arc<Exec>,
     inner: Arc<TcpListener>,
     local: SocketAddr,
 }
 
 impl Listener for RealListener {
     fn accept(&self) -> BoxFuture<io::Result<Arc<dyn Conn>>> {
-        let (handle, inner) = (self.handle.clone(), self.inner.clone());
+        let (handle, exec, inner) = (self.handle.clone(), self.exec.clone(), self.inner.clone());
         Box::pin(Entered::new(handle.clone(), async move {
             loop {
                 match inner.accept().await {
-                    Ok((stream, peer)) => match RealConn::start(&handle, stream, unmapped(peer)) {
-                        Ok(c) => return Ok(c),
-                        Err(e) => tracing::debug!("connection from {peer} was gone at once: {e}"),
-                    },
+                    Ok((stream, peer)) => {
+                        let conn = stream
+                            .into_std()
+                            .and_then(|s| RealConn::start(&handle, &exec, s, unmapped(peer)));
+                        match conn {
+                            Ok(c) => return Ok(c),
+                            Err(e) => tracing::debug!("connection from {peer} was gone at once: {e}"),
+                        }
+                    }
                     Err(e) => wait_out(e).await?,
                 }
             }
@@ -164,7 +181,7 @@ struct Queue {
 
 impl Queue {
     /// Writes what the socket takes. True: everything is out.
-    fn flush(&mut self, w: &OwnedWriteHalf) -> io::Result<bool> {
+    fn flush(&mut self, mut w: &Socket) -> io::Result<bool> {
         while let Some(front) = self.frames.front_mut() {
             let parts = [&front.head, &front.body, &front.bulk, &front.trailer];
             let mut slices = [IoSlice::new(&[]); 4];
@@ -173,7 +190,7 @@ impl Queue {
                 slices[count] = IoSlice::new(p);
                 count += 1;
             }
-            match w.try_write_vectored(&slices[..count]) {
+            match w.write_vectored(&slices[..count]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(n) => front.advance(n),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
@@ -188,8 +205,13 @@ impl Queue {
     }
 }
 
+#[derive(Default)]
 struct Reader {
-    half: OwnedReadHalf,
+    /// Events up to which the socket was emptied.
+    emptied: u64,
+    /// Bytes and frames taken since it was found empty.
+    bytes: usize,
+    frames: usize,
     /// Bytes of the next header and whatever came with it.
     ahead: BytesMut,
     /// A frame whose header is checked, and its bytes so far.
@@ -199,7 +221,9 @@ struct Reader {
 struct Shared {
     peer: SocketAddr,
     reader: Mutex<Reader>,
-    writer: OwnedWriteHalf,
+    /// Dropped before the socket.
+    events: Registration,
+    socket: Socket,
     queue: Mutex<Queue>,
     room: Arc<Semaphore>,
     /// There is something in the queue, or the connection is closing.
@@ -208,35 +232,42 @@ struct Shared {
 }
 
 struct RealConn {
+    exec: Arc<Exec>,
     shared: Arc<Shared>,
 }
 
 impl RealConn {
-    fn start(handle: &Handle, stream: TcpStream, peer: SocketAddr) -> io::Result<Arc<dyn Conn>> {
-        stream.set_nodelay(true)?;
-        sockopt::set_socket_keepalive(&stream, true)?;
-        sockopt::set_tcp_keepidle(&stream, KEEPALIVE_IDLE)?;
-        sockopt::set_tcp_keepintvl(&stream, KEEPALIVE_INTERVAL)?;
-        sockopt::set_tcp_keepcnt(&stream, KEEPALIVE_PROBES)?;
-        sockopt::set_tcp_user_timeout(&stream, USER_TIMEOUT_MS)?;
-        let (half, writer) = stream.into_split();
+    fn start(
+        timers: &Handle,
+        exec: &Arc<Exec>,
+        socket: Socket,
+        peer: SocketAddr,
+    ) -> io::Result<Arc<dyn Conn>> {
+        socket.set_nodelay(true)?;
+        sockopt::set_socket_keepalive(&socket, true)?;
+        sockopt::set_tcp_keepidle(&socket, KEEPALIVE_IDLE)?;
+        sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_INTERVAL)?;
+        sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_PROBES)?;
+        sockopt::set_tcp_user_timeout(&socket, USER_TIMEOUT_MS)?;
+        let events = exec.reactor.register(socket.as_fd())?;
         let shared = Arc::new(Shared {
             peer,
-            reader: Mutex::new(Reader { half, ahead: BytesMut::new(), partial: None }),
-            writer,
+            reader: Mutex::default(),
+            events,
+            socket,
             queue: Mutex::default(),
             room: Arc::new(Semaphore::new(QUEUE_MAX_KIB as usize)),
             work: Notify::new(),
             closed: AtomicBool::new(false),
         });
-        handle.spawn(write_rest(shared.clone()));
-        Ok(Arc::new(RealConn { shared }))
+        exec.spawn(Box::pin(write_rest(timers.clone(), shared.clone())));
+        Ok(Arc::new(RealConn { exec: exec.clone(), shared }))
     }
 }
 
 /// The writer task: sends what direct writes left over, until the connection is closed and its queue empty.
 #[allow(clippy::disallowed_methods)] // the production side of the boundary
-async fn write_rest(s: Arc<Shared>) {
+async fn write_rest(timers: Handle, s: Arc<Shared>) {
     loop {
         let drained = lock(&s.queue).frames.is_empty();
         if drained && s.closed.load(Ordering::Acquire) {
@@ -247,7 +278,9 @@ async fn write_rest(s: Arc<Shared>) {
             continue;
         }
         if s.closed.load(Ordering::Acquire) {
-            let _ = tokio::time::timeout(LINGER, s.flush_all()).await;
+            let flush = s.clone();
+            let rest = async move { tokio::time::timeout(LINGER, flush.flush_all()).await };
+            let _ = Entered::new(timers, rest).await;
             break;
         }
         tokio::select! {
@@ -261,10 +294,10 @@ async fn write_rest(s: Arc<Shared>) {
 impl Shared {
     async fn flush_all(&self) -> io::Result<()> {
         loop {
-            self.writer.writable().await?;
+            let seen = self.events.source.events(Side::Write);
             let done = {
                 let mut q = lock(&self.queue);
-                match q.flush(&self.writer) {
+                match q.flush(&self.socket) {
                     Ok(done) => done,
                     Err(e) => return Err(self.fail(&mut q, e)),
                 }
@@ -272,6 +305,11 @@ impl Shared {
             if done {
                 return Ok(());
             }
+            std::future::poll_fn(|cx| match self.events.source.wait(Side::Write, seen, cx) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            })
+            .await;
         }
     }
 
@@ -290,7 +328,7 @@ impl Shared {
     fn shut(&self) {
         self.closed.store(true, Ordering::Release);
         self.room.close();
-        let _ = rustix::net::shutdown(self.writer.as_ref(), rustix::net::Shutdown::Both);
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 
     fn close(&self) {
@@ -302,7 +340,7 @@ impl Shared {
             self.shut();
         } else {
             // Wakes the receiver; the writer task sends the rest first.
-            let _ = rustix::net::shutdown(self.writer.as_ref(), rustix::net::Shutdown::Read);
+            let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Read);
         }
         self.work.notify_one();
     }
@@ -337,7 +375,7 @@ impl Shared {
         let direct = q.frames.is_empty();
         q.frames.push_back(out);
         if direct {
-            match q.flush(&self.writer) {
+            match q.flush(&self.socket) {
                 Ok(true) => {}
                 Ok(false) => self.work.notify_one(),
                 Err(e) => return Err(self.fail(&mut q, e)),
@@ -352,6 +390,10 @@ impl Shared {
             if self.closed.load(Ordering::Acquire) {
                 return Poll::Ready(Err(self.closed_error()));
             }
+            if r.had_its_turn() {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             match r.next_frame() {
                 Ok(Some(f)) => return Poll::Ready(Ok(f)),
                 Ok(None) => {}
@@ -360,9 +402,17 @@ impl Shared {
                     return Poll::Ready(Err(e));
                 }
             }
-            match r.poll_fill(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(0)) => {
+            let source = &self.events.source;
+            let (seen, ended) = (source.events(Side::Read), source.ended());
+            if r.emptied == seen && !ended {
+                if source.wait(Side::Read, seen, cx) {
+                    continue;
+                }
+                (r.bytes, r.frames) = (0, 0);
+                return Poll::Pending;
+            }
+            match r.fill(&self.socket) {
+                Ok(Filled::End) => {
                     let what = if r.between_frames() {
                         "the peer closed the connection"
                     } else {
@@ -370,15 +420,35 @@ impl Shared {
                     };
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, what)));
                 }
-                Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(e)) if e.kind() == io::ErrorKind::Interrupted => {}
-                Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
+                Ok(Filled::All) => {}
+                // More would be an event more.
+                Ok(Filled::Part) => r.emptied = seen,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock && !ended => r.emptied = seen,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Poll::Ready(Err(e)),
             }
         }
     }
 }
 
+/// What came into a buffer.
+enum Filled {
+    All,
+    /// Less than there was room for: the socket is empty.
+    Part,
+    End,
+}
+
 impl Reader {
+    /// Whether others should go first now; says so once.
+    fn had_its_turn(&mut self) -> bool {
+        let long = self.bytes >= TURN_BYTES || self.frames >= TURN_FRAMES;
+        if long {
+            (self.bytes, self.frames) = (0, 0);
+        }
+        long
+    }
+
     fn between_frames(&self) -> bool {
         self.partial.is_none() && self.ahead.is_empty()
     }
@@ -399,6 +469,7 @@ impl Reader {
         }
         match self.partial.take() {
             Some((header, lengths, rest)) if rest.len() == lengths.total() => {
+                self.frames += 1;
                 Frame::decode_rest(header, lengths, rest.freeze()).map(Some)
             }
             other => {
@@ -408,24 +479,38 @@ impl Reader {
         }
     }
 
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        match &mut self.partial {
+    /// Reads once: what is missing of the frame under way, or some more.
+    fn fill(&mut self, socket: &Socket) -> io::Result<Filled> {
+        let (buffer, want) = match &mut self.partial {
             Some((_, lengths, rest)) => {
                 let missing = lengths.total() - rest.len();
-                let mut room = rest.limit(missing);
-                pin!(self.half.read_buf(&mut room)).poll(cx)
+                (rest, missing)
             }
-            None => {
-                self.ahead.reserve(READ_AHEAD_BYTES);
-                let mut room = (&mut self.ahead).limit(READ_AHEAD_BYTES);
-                pin!(self.half.read_buf(&mut room)).poll(cx)
-            }
+            None => (&mut self.ahead, READ_AHEAD_BYTES),
+        };
+        buffer.reserve(want);
+        let room = &mut buffer.spare_capacity_mut()[..want];
+        let (_, n) = rustix::net::recv(socket, room, rustix::net::RecvFlags::empty())
+            .map(|((init, _), _)| ((), init.len()))
+            .map_err(io::Error::from)?;
+        let len = buffer.len() + n;
+        // SAFETY: recv(2) initialised the first `n` bytes of the spare capacity.
+        #[allow(unsafe_code)]
+        unsafe {
+            buffer.set_len(len);
         }
+        self.bytes += n;
+        Ok(match n {
+            0 => Filled::End,
+            n if n < want => Filled::Part,
+            _ => Filled::All,
+        })
     }
 }
 
 impl Conn for RealConn {
     fn send(&self, f: Frame) -> BoxFuture<io::Result<()>> {
+        helper::before_send(&self.exec);
         Box::pin(self.shared.clone().send(f))
     }
 

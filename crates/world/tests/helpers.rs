@@ -1,0 +1,264 @@
+//! Tasks on the executor, and threads that wait for answers beside it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use wire::{Frame, FrameKind, Header};
+use world::real::{self, Runtime};
+use world::sync::{Mutex, mpsc, oneshot};
+use world::sys::{Deadline, thread};
+use world::{BoxFuture, Conn, World};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn frame(xid: u64, bulk: usize) -> Frame {
+    let mut h = Header::new(FrameKind::Request);
+    h.xid = xid;
+    Frame::new(h, vec![], vec![xid as u8; bulk].into())
+}
+
+/// Answers every frame with itself, from a task for each.
+fn echo(w: &World) -> SocketAddr {
+    let l = world::block_on(w.net.listen("127.0.0.1:0".parse().unwrap())).unwrap();
+    let at = l.local_addr();
+    let world = w.clone();
+    w.spawn("echo", async move {
+        loop {
+            let c = l.accept().await.unwrap();
+            let w = world.clone();
+            world.spawn("echo-conn", async move {
+                while let Ok(f) = c.recv().await {
+                    let c = c.clone();
+                    w.spawn("echo-frame", async move {
+                        let _ = c.send(f).await;
+                    });
+                }
+            });
+        }
+    });
+    at
+}
+
+type Waiting = Arc<Mutex<std::collections::BTreeMap<u64, oneshot::Sender<Frame>>>>;
+
+/// A connection whose answers a task hands out, as an import's does.
+struct Caller {
+    conn: Arc<dyn Conn>,
+    waiting: Waiting,
+    /// Frames nobody asked for.
+    unasked: Arc<AtomicUsize>,
+}
+
+fn caller(w: &World, at: SocketAddr) -> Arc<Caller> {
+    let conn = world::block_on(w.net.connect(None, at)).unwrap();
+    let c = Arc::new(Caller { conn: conn.clone(), waiting: Arc::default(), unasked: Arc::default() });
+    let (waiting, unasked) = (c.waiting.clone(), c.unasked.clone());
+    w.spawn("answers", async move {
+        while let Ok(f) = conn.recv().await {
+            match waiting.lock().await.remove(&f.header.xid) {
+                Some(tx) => drop(tx.send(f)),
+                None => drop(unasked.fetch_add(1, Ordering::SeqCst)),
+            }
+        }
+    });
+    c
+}
+
+impl Caller {
+    fn call(self: &Arc<Self>, xid: u64, bulk: usize) -> BoxFuture<Frame> {
+        let me = self.clone();
+        Box::pin(async move {
+            let (tx, rx) = oneshot::channel();
+            me.waiting.lock().await.insert(xid, tx);
+            me.conn.send(frame(xid, bulk)).await.unwrap();
+            rx.await.unwrap()
+        })
+    }
+}
+
+/// Threads that call at the same time, over two connections: leaders, followers and successors.
+#[test]
+fn many_threads_get_their_own_answers() {
+    let (server, _server_rt) = real::start(2).unwrap();
+    let (w, rt) = real::start_helped(2).unwrap();
+    let at = echo(&server);
+    let callers = [caller(&w, at), caller(&w, at)];
+    let done = Arc::new(AtomicUsize::new(0));
+    for t in 0..6u64 {
+        let (w, c, done) = (w.clone(), callers[t as usize % 2].clone(), done.clone());
+        thread("helper", move || {
+            for n in 0..1500 {
+                let xid = t << 32 | n;
+                let bulk = if n % 100 == 7 { 1 << 20 } else { (n % 50) as usize };
+                let mut call = c.call(xid, bulk);
+                let f = loop {
+                    match w.block_on_for(call, Duration::from_millis(10)) {
+                        Ok(f) => break f,
+                        Err(rest) => call = rest,
+                    }
+                };
+                assert_eq!((f.header.xid, f.bulk.len()), (xid, bulk));
+            }
+            done.fetch_add(1, Ordering::SeqCst);
+        })
+        .unwrap();
+    }
+    let end = Deadline::after(PATIENCE * 3);
+    assert!(end.wait_for(|| (done.load(Ordering::SeqCst) == 6).then_some(())).is_some(), "all in time");
+    rt.shutdown();
+}
+
+/// Nobody waits: the executor's threads look after the sockets, right after a helper left too.
+#[test]
+fn what_nobody_waits_for_arrives_too() {
+    let (server, _server_rt) = real::start(2).unwrap();
+    let (w, rt) = real::start_helped(1).unwrap();
+    let c = caller(&w, echo(&server));
+    for n in 0..300 {
+        // One answer is waited for; the other, sent by nobody's wish, comes about when the helper leaves.
+        let both = {
+            let c = c.clone();
+            let call = c.call(2 * n, 0);
+            Box::pin(async move {
+                c.conn.send(frame(2 * n + 1, 0)).await.unwrap();
+                call.await
+            })
+        };
+        assert!(w.block_on_for(both, PATIENCE).is_ok());
+        let end = Deadline::after(Duration::from_secs(5));
+        while c.unasked.load(Ordering::SeqCst) <= n as usize {
+            assert!(!end.passed(), "frame {n} was not read while nobody waited");
+            std::thread::yield_now();
+        }
+    }
+    rt.shutdown();
+}
+
+#[test]
+fn patience_ends_and_the_rest_goes_on_elsewhere() {
+    let (w, rt) = real::start_helped(2).unwrap();
+    let (tx, rx) = oneshot::channel();
+    let f: BoxFuture<u32> = Box::pin(async move { rx.await.unwrap() });
+    let t = w.now();
+    let Err(rest) = w.block_on_for(f, Duration::from_millis(30)) else { panic!("nobody sent") };
+    let took = w.now().since(t);
+    assert!(took >= Duration::from_millis(30) && took < Duration::from_secs(5), "{took:?}");
+    let (out, result) = oneshot::channel();
+    w.spawn("rest", async move {
+        let _ = out.send(rest.await);
+    });
+    tx.send(7).unwrap();
+    assert_eq!(rt.block_on(w.timeout(PATIENCE, result)).unwrap(), Ok(7));
+    rt.shutdown();
+}
+
+/// A leader that sleeps on the sockets is woken by what is no socket: another thread, a timer, a task.
+#[test]
+fn a_leader_hears_of_everything_else() {
+    let (w, rt) = real::start_helped(2).unwrap();
+    for n in 0..200u32 {
+        let (tx, rx) = oneshot::channel();
+        let w2 = w.clone();
+        match n % 3 {
+            0 => thread("teller", move || assert!(tx.send(n).is_ok())).unwrap(),
+            1 => w.spawn("teller", async move {
+                w2.sleep(Duration::from_micros(u64::from(n) * 10)).await;
+                let _ = tx.send(n);
+            }),
+            _ => w.spawn("teller", async move { assert!(tx.send(n).is_ok()) }),
+        }
+        let t = w.now();
+        let got = w.block_on_for(Box::pin(rx), PATIENCE);
+        assert!(matches!(got, Ok(Ok(m)) if m == n));
+        assert!(w.now().since(t) < PATIENCE / 2, "woken, not timed out");
+    }
+    let slept = w.block_on_for(w.sleep(Duration::from_millis(5)), PATIENCE);
+    assert!(slept.is_ok());
+    rt.shutdown();
+}
+
+struct Flag(Arc<AtomicUsize>);
+
+impl Drop for Flag {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_shutdown_drops_what_waits_and_a_panic_ends_one_task() {
+    for start in [real::start as fn(usize) -> std::io::Result<(World, Runtime)>, real::start_helped] {
+        let (w, rt) = start(2).unwrap();
+        let dropped = Arc::new(AtomicUsize::new(0));
+        for _ in 0..10 {
+            let flag = Flag(dropped.clone());
+            w.spawn("for ever", async move {
+                let _flag = flag;
+                std::future::pending::<()>().await;
+            });
+        }
+        for _ in 0..4 {
+            w.spawn("panics", async { panic!("on purpose") });
+        }
+        let (tx, rx) = oneshot::channel();
+        w.spawn("after", async move { assert!(tx.send(1).is_ok()) });
+        assert_eq!(rt.block_on(w.timeout(PATIENCE, rx)).unwrap(), Ok(1));
+        assert_eq!(dropped.load(Ordering::SeqCst), 0, "waiting tasks are kept");
+        rt.shutdown();
+        assert_eq!(dropped.load(Ordering::SeqCst), 10);
+        let late = Flag(dropped.clone());
+        w.spawn("too late", async move {
+            let _late = late;
+            std::future::pending::<()>().await;
+        });
+        assert_eq!(dropped.load(Ordering::SeqCst), 11, "nothing runs after a shutdown, nothing is kept");
+    }
+}
+
+/// One thread, tasks that always have something to do: timers, sockets and other tasks have their turn.
+#[test]
+fn busy_tasks_do_not_starve_others() {
+    let (w, rt) = real::start(1).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (tx, mut rx) = mpsc::channel::<u64>(1);
+    for n in 0..2 {
+        // Two that wake each other, and one that wakes itself.
+        let (stop, tx) = (stop.clone(), tx.clone());
+        w.spawn("busy", async move {
+            while !stop.load(Ordering::Relaxed) {
+                if n == 0 {
+                    yield_once().await;
+                } else if tx.send(1).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    w.spawn("reader", async move { while rx.recv().await.is_some() {} });
+    drop(tx);
+    let at = echo(&w);
+    let c = caller(&w, at);
+    let r = rt.block_on(w.timeout(PATIENCE, async {
+        for n in 0..50 {
+            assert_eq!(c.call(n, 100).await.header.xid, n);
+        }
+        w.sleep(Duration::from_millis(5)).await;
+        w.blocking(|| 3).await
+    }));
+    assert_eq!(r, Some(3));
+    stop.store(true, Ordering::Relaxed);
+    rt.shutdown();
+}
+
+async fn yield_once() {
+    let mut done = false;
+    std::future::poll_fn(move |cx| {
+        if std::mem::replace(&mut done, true) {
+            return std::task::Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
