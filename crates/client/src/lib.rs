@@ -70,6 +70,8 @@ pub struct OpenFile {
     pub handle: u64,
     pub flags: u32,
     times: Mutex<opens::ReadTimes>,
+    /// Its group lock.
+    group: Mutex<Option<data::GroupLock>>,
 }
 
 /// What statfs(2) shows.

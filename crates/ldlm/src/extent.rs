@@ -1,7 +1,8 @@
 //! Extent locks: which client may keep which bytes of an object. The server's end, as a stepped state machine.
 //!
 //! Locks of one client never conflict with each other: it sees to its own coherence. A request is granted when it
-//! conflicts with nobody who has or waited for a lock before it, so nobody starves; what is granted to a client grows
+//! conflicts with nobody who has or waited for a lock before it, so nobody starves (but behind a group that goes on
+//! getting members); what is granted to a client grows
 //! to the largest range that conflicts with nobody. Requests without a lock run under a *server lock*, which
 //! conflicts with everybody's, the sender's included.
 //!
@@ -164,17 +165,26 @@ impl<C: Copy + Ord> OfObject<C> {
         (start, end)
     }
 
+    /// Whether a lock can be granted with `ahead` of those who wait before it. Who joins a group that has its lock does
+    /// not wait behind those who wait for the group's end: its members may wait for each other.
+    fn is_free(&self, l: &Lock<C>, ahead: usize) -> bool {
+        let joins = matches!(l.mode, ExtentMode::Group(_))
+            && self.granted.iter().any(|g| g.mode == l.mode && g.overlaps(l));
+        !self.granted.iter().any(|g| g.conflicts(l))
+            && (joins || !self.waiting.iter().take(ahead).any(|w| w.conflicts(l)))
+    }
+
     /// Grants what can be granted, in order, and tells who stands in the way of the rest.
     fn advance<O: Copy>(&mut self, object: O, now: u64, out: &mut Vec<Event<O, C>>) {
         let mut i = 0;
         while i < self.waiting.len() {
             let l = self.waiting[i];
-            let free = !self.granted.iter().any(|g| g.conflicts(&l))
-                && !self.waiting.iter().take(i).any(|w| w.conflicts(&l));
-            if free {
+            if self.is_free(&l, i) {
                 self.waiting.remove(i);
                 self.grant(l);
                 out.push(Event::Granted { who: l.who, object });
+                // Those before it do not stand in its way, but it may stand in theirs.
+                i = if matches!(l.mode, ExtentMode::Group(_)) { 0 } else { i };
             } else {
                 self.block(object, &l, now, out);
                 i += 1;
@@ -257,7 +267,7 @@ impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
             return (answer, out);
         }
         let lock = Lock { who, mode: r.mode, start: r.start, end: r.end, blocked: None };
-        let busy = obj.granted.iter().chain(&obj.waiting).any(|o| o.conflicts(&lock));
+        let busy = !obj.is_free(&lock, usize::MAX);
         let answer = if known.len() >= LOCKS_PER_CLIENT_MAX {
             Answer::Refused
         } else if !r.force && now < obj.contended_until {
@@ -270,6 +280,10 @@ impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
                 Answer::Waits
             } else {
                 let (start, end) = obj.grant(lock);
+                // It may have joined a group while somebody waits for the group's end.
+                if matches!(r.mode, ExtentMode::Group(_)) {
+                    obj.advance(r.object, now, &mut out);
+                }
                 told(start, end)
             }
         };
@@ -297,7 +311,7 @@ impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
         let obj = self.objects.entry(object).or_default();
         let lock = Lock { who: Who::Server(ticket), mode, start, end, blocked: None };
         let mut out = Vec::new();
-        let busy = obj.granted.iter().chain(&obj.waiting).any(|o| o.conflicts(&lock));
+        let busy = !obj.is_free(&lock, usize::MAX);
         if busy {
             obj.waiting.push_back(lock);
             obj.advance(object, now, &mut out);
@@ -326,17 +340,22 @@ impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
     /// The client is gone for good.
     pub fn client_gone(&mut self, now: u64, client: C) -> Vec<Event<O, C>> {
         let mut out = Vec::new();
-        for (object, id) in self.of_client.remove(&client).unwrap_or_default() {
-            out.extend(self.remove(now, object, Who::Client(client, id)));
+        let all = self.of_client.remove(&client).unwrap_or_default();
+        for object in all.into_iter().map(|(object, _)| object).collect::<BTreeSet<O>>() {
+            out.extend(self.remove_if(now, object, |w| matches!(w, Who::Client(c, _) if c == client)));
         }
         out
     }
 
     fn remove(&mut self, now: u64, object: O, who: Who<C>) -> Vec<Event<O, C>> {
+        self.remove_if(now, object, |w| w == who)
+    }
+
+    fn remove_if(&mut self, now: u64, object: O, goes: impl Fn(Who<C>) -> bool) -> Vec<Event<O, C>> {
         let mut out = Vec::new();
         if let Some(obj) = self.objects.get_mut(&object) {
-            obj.granted.retain(|l| l.who != who);
-            obj.waiting.retain(|l| l.who != who);
+            obj.granted.retain(|l| !goes(l.who));
+            obj.waiting.retain(|l| !goes(l.who));
             obj.advance(object, now, &mut out);
         }
         self.note(&out);
@@ -428,7 +447,7 @@ impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
         out
     }
 
-    /// Clients that were told to give way before `limit` and did not.
+    /// Clients that were told to give way before `limit` and did not; locks of groups may be kept.
     pub fn overdue(&mut self, limit: u64) -> BTreeSet<C> {
         let mut out = BTreeSet::new();
         let objects = &self.objects;
@@ -437,7 +456,8 @@ impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
             for g in objects.get(object).into_iter().flat_map(|o| &o.granted) {
                 if let (Who::Client(c, _), Some(t)) = (g.who, g.blocked) {
                     any = true;
-                    if t < limit {
+                    // A group's lock is its users', who take the time that they take.
+                    if t < limit && !matches!(g.mode, ExtentMode::Group(_)) {
                         out.insert(c);
                     }
                 }

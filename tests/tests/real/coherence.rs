@@ -131,3 +131,51 @@ print("fine")
     ensure!(out.trim() == "fine", "{out}");
     Ok(())
 }
+
+/// `LL_IOC_GROUP_LOCK` and its unlock, by a program that knows nothing of Nacre: what one member of a group writes while both
+/// hold it is there after the unlocks, and somebody else waits for both.
+#[test]
+fn a_group_lock_is_shared_by_its_members_alone() -> Result<()> {
+    const LOCK: u32 = 0x4008_669e;
+    let fs = TestFs::up("group", 2, 2)?;
+    let paths = striped(&fs, "f", 2)?;
+    // Locks for a group, says so, waits for a line, writes in turn, unlocks.
+    let member = |path: &PathBuf, first: u32| {
+        let script = format!(
+            "open F, '+<', $ARGV[0] or die; my $g = pack('q', 5); ioctl(F, {LOCK}, $g) or die \"lock: $!\"; $| = 1; print \"locked\\n\"; \
+             <STDIN>; for (my $i = {first}; $i < 200; $i += 2) {{ sysseek F, $i * 1000, 0; syswrite F, chr(65 + $i % 26) x 1000; }} \
+             ioctl(F, {}, $g) or die \"unlock: $!\"; print \"done\\n\";",
+            LOCK + 1
+        );
+        let mut c = std::process::Command::new("perl");
+        c.args(["-e", &script])
+            .arg(path)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped());
+        c.spawn().context("perl, which every Debian has")
+    };
+    let mut members = vec![member(&paths[0], 0)?, member(&paths[1], 1)?];
+    let mut lines = Vec::new();
+    for m in &mut members {
+        let mut out = std::io::BufReader::new(m.stdout.take().context("it is piped")?);
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut out, &mut line)?;
+        ensure!(line == "locked\n", "{line:?}");
+        lines.push(out);
+    }
+    for m in &mut members {
+        std::io::Write::write_all(m.stdin.as_mut().context("it is piped")?, b"go\n")?;
+    }
+    for (m, mut out) in members.into_iter().zip(lines) {
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut out, &mut rest)?;
+        let end = m.wait_with_output()?;
+        ensure!(end.status.success() && rest == "done\n", "{rest:?}");
+    }
+    let all = fs::read(&paths[0])?;
+    ensure!(all.len() == 200_000 && all == fs::read(&paths[1])?);
+    for (i, record) in all.chunks(1000).enumerate() {
+        ensure!(record.iter().all(|b| usize::from(*b) == 65 + i % 26), "record {i}");
+    }
+    fs.fsck()
+}

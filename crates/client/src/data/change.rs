@@ -27,8 +27,7 @@ impl Fs {
     ) -> R<Option<Vec<ObjectAttr>>> {
         let Some(file) = self.data_file(fid, layout).await? else { return Ok(None) };
         let c = stripe::component(layout)?;
-        let want =
-            |stripe| Want { stripe, write: true, start: c.object_size_for(stripe, size), end: u64::MAX };
+        let want = |stripe| Want::new(stripe, true, c.object_size_for(stripe, size), u64::MAX);
         let wants: Vec<Want> = (0..c.objects.len()).map(want).collect();
         let pins = self.pin_all(&file, &wants).await?;
         let fs = self.clone();
@@ -109,7 +108,7 @@ impl Fs {
             let (start, n) = stripe::object_range(c, stripe, off, len);
             if n > 0 {
                 // It may grow the object.
-                wants.push(Want { stripe, write: true, start, end: u64::MAX });
+                wants.push(Want::new(stripe, true, start, u64::MAX));
                 parts.push((stripe, start, n));
             }
         }
@@ -172,8 +171,7 @@ impl Fs {
     ) -> R<Option<Vec<Found>>> {
         let Some(file) = self.data_file(fid, layout).await? else { return Ok(None) };
         let c = stripe::component(layout)?;
-        let want =
-            |stripe| Want { stripe, write: false, start: c.object_size_for(stripe, off), end: u64::MAX };
+        let want = |stripe| Want::new(stripe, false, c.object_size_for(stripe, off), u64::MAX);
         let wants: Vec<Want> = (0..c.objects.len()).map(want).collect();
         let pins = self.pin_all(&file, &wants).await?;
         // The servers know holes and data of what they have.

@@ -33,6 +33,11 @@ impl Lock {
         self.mode != ExtentMode::Read
     }
 
+    /// Whether nobody else can change what it covers.
+    fn excludes(&self) -> bool {
+        !matches!(self.mode, ExtentMode::Group(_))
+    }
+
     pub fn covers(&self, write: bool, start: u64, end: u64) -> bool {
         (self.writes() || !write) && self.start <= start && end <= self.end
     }
@@ -52,6 +57,8 @@ pub(crate) struct Pending {
     pub mode: ExtentMode,
     pub start: u64,
     pub end: u64,
+    /// If it cannot be had at once it is not wanted.
+    pub at_once: bool,
     /// The server says that asking again is worth it.
     pub again: sync::Notify,
     /// Wanted back before the grant was known here.
@@ -153,12 +160,12 @@ impl Obj {
 
     /// Whether `size` is the object's, and nobody else can change it.
     pub fn size_known(&self) -> bool {
-        self.sure && self.locks.iter().any(|l| l.end == u64::MAX && l.start <= self.size)
+        self.sure && self.locks.iter().any(|l| l.excludes() && l.end == u64::MAX && l.start <= self.size)
     }
 
     /// Whether everything about the object is known, and nobody else can change it.
     pub fn all_known(&self) -> bool {
-        self.sure && self.locks.iter().any(|l| l.end == u64::MAX && l.start == 0)
+        self.sure && self.locks.iter().any(|l| l.excludes() && l.end == u64::MAX && l.start == 0)
     }
 
     /// The size is at least this: under a lock nobody else can have cut these bytes off.
@@ -276,6 +283,8 @@ pub(crate) struct File {
     /// Appends through this mount come one after the other.
     pub appends: Arc<sync::Mutex<()>>,
     pub streams: Mutex<Streams>,
+    /// The group whose lock this mount has or asks for, and how many open files have it.
+    pub group: Mutex<Option<(u64, usize)>>,
     /// Grows with each use of any file.
     pub used: AtomicU64,
     error: Mutex<Option<Errno>>,
@@ -291,6 +300,7 @@ impl File {
             changed: sync::Notify::new(),
             appends: Arc::default(),
             streams: Mutex::default(),
+            group: Mutex::new(None),
             used: AtomicU64::new(0),
             error: Mutex::new(None),
         }
@@ -322,6 +332,12 @@ impl File {
         let Ok(c) = stripe::component(&self.layout) else { return 0 };
         let of = |(i, o): (usize, &Obj)| stripe::file_size_of(c, i, o.size_at_least()).unwrap_or(0);
         objs.iter().enumerate().map(of).max().unwrap_or(0)
+    }
+
+    /// Whether this lock is of a group that open files of this mount belong to.
+    pub fn is_grouped(&self, mode: ExtentMode) -> bool {
+        let group = self.group.lock().expect("no panic while locked");
+        matches!((mode, *group), (ExtentMode::Group(a), Some((b, _))) if a == b)
     }
 
     pub fn set_error(&self, e: Errno) {

@@ -3,7 +3,7 @@
 //!
 //! `pin` gets locks and holds them for an operation, `read` and `write` are the operations, `flush` sends what is
 //! dirty, `revoke` gives locks back, `space` bounds all of it. `file` is what is known of one file, `segments` the
-//! bytes of one object, `ahead` decides what to read in advance, `errors` remembers writes that failed.
+//! bytes of one object, `ahead` decides what to read in advance, `group` is for processes that share a lock, `errors` remembers writes that failed.
 //!
 //! Below lies the uncached way (`ops/write.rs`, `ops/read.rs`): each request to the server, which keeps others off
 //! meanwhile. It serves contended objects and files whose layout is not understood here.
@@ -13,6 +13,7 @@ mod change;
 pub(crate) mod errors;
 pub(crate) mod file;
 mod flush;
+mod group;
 mod pin;
 mod prefetch;
 mod read;
@@ -31,6 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use world::sync;
 
+pub(crate) use group::GroupLock;
 pub(crate) use space::{OstSpace, UNLOCKED_RPCS_MAX};
 
 /// `llite.*.max_cached_mb` unless set otherwise: bytes read and written that are kept.

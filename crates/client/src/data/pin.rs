@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::msg::extent::{Extent, ExtentAnswer, ExtentMode, ExtentSpec};
+use wire::msg::notify::Notice;
 use world::{select, sync};
 
 /// A waiter asks again after so long without news.
@@ -27,6 +28,33 @@ pub(crate) struct Want {
     pub write: bool,
     pub start: u64,
     pub end: u64,
+    /// A lock shared with a group, and no other.
+    pub group: Option<Group>,
+}
+
+/// Which group, and whether to wait for its lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    pub gid: u64,
+    pub wait: bool,
+}
+
+impl Want {
+    pub fn new(stripe: usize, write: bool, start: u64, end: u64) -> Want {
+        Want { stripe, write, start, end, group: None }
+    }
+
+    fn mode(&self) -> ExtentMode {
+        match self.group {
+            Some(g) => ExtentMode::Group(g.gid),
+            None if self.write => ExtentMode::Write,
+            None => ExtentMode::Read,
+        }
+    }
+
+    fn suits(&self, mode: ExtentMode) -> bool {
+        self.group.is_none() || mode == self.mode()
+    }
 }
 
 /// Locks that an operation relies on.
@@ -148,7 +176,9 @@ impl Fs {
         if !o.target.is_active() {
             return Look::Inactive;
         }
-        if let Some(l) = o.locks.iter_mut().find(|l| !l.going && l.covers(w.write, w.start, w.end)) {
+        if let Some(l) =
+            o.locks.iter_mut().find(|l| !l.going && w.suits(l.mode) && l.covers(w.write, w.start, w.end))
+        {
             if !o.target.data.is_leased(&self.world, &o.target) {
                 return Look::NoLease;
             }
@@ -157,7 +187,7 @@ impl Fs {
             pins.held.push((w.stripe, l.id));
             return Look::Pinned;
         }
-        if let Some(p) = o.pending.iter().find(|p| p.covers(w.write, w.start, w.end)) {
+        if let Some(p) = o.pending.iter().find(|p| w.suits(p.mode) && p.covers(w.write, w.start, w.end)) {
             return Look::Wait(p.clone());
         }
         if !force && self.world.now() < o.contended_until {
@@ -165,7 +195,8 @@ impl Fs {
         }
         let p = Arc::new(Pending {
             id: self.data.number(),
-            mode: if w.write { ExtentMode::Write } else { ExtentMode::Read },
+            mode: w.mode(),
+            at_once: w.group.is_some_and(|g| !g.wait),
             start: w.start,
             end: w.end,
             again: sync::Notify::new(),
@@ -225,6 +256,10 @@ impl Fs {
                         }
                     }
                     ExtentAnswer::Contended => return Outcome::Contended,
+                    ExtentAnswer::Waits if p.at_once => {
+                        target.import.notice(&Notice::Released { locks: vec![(object, p.id)] });
+                        return Outcome::Failed(Errno::EAGAIN);
+                    }
                     ExtentAnswer::Waits => {
                         select(p.again.notified(), select(up, self.world.sleep(ASK_AGAIN))).await;
                     }

@@ -58,6 +58,8 @@ impl Fs {
             }
             let (target, object) = (o.target.id, o.id);
             match o.lock_mut(id) {
+                // Its users unlock when they are done. The server says it again, should they be gone already.
+                Some(l) if file.is_grouped(l.mode) => return,
                 Some(l) if l.wanted => return,
                 Some(l) => l.wanted = true,
                 None => {

@@ -154,7 +154,8 @@ impl Fs {
             }
             objs.iter().enumerate().filter(|(_, o)| !o.size_known()).map(|(i, _)| i).collect()
         };
-        // A write was lost: only the servers know. Nobody else can change it now.
+        // A write was lost, or others of a group write too: only the servers know. Nobody else can change it now, or
+        // the group sees to that.
         let objects: Vec<_> = file.layout.objects().copied().collect();
         let asked: Vec<_> = unsure.iter().map(|i| objects[*i]).collect();
         let attrs = self.ask_objects(&asked).await?;
@@ -167,7 +168,12 @@ impl Fs {
             o.size = a.size.max(o.segs.end());
             o.sure = true;
         }
-        Ok(file.size_known(&objs))
+        let c = stripe::component(&file.layout)?;
+        let mut end = 0;
+        for (i, o) in objs.iter().enumerate() {
+            end = end.max(stripe::file_size_of(c, i, o.size)?);
+        }
+        Ok(Some(end))
     }
 
     /// Writes to the servers at once, under locks that are held, and keeps the bytes as read.
@@ -289,7 +295,7 @@ pub(super) fn wants(l: &Layout, off: u64, len: u64, write: bool) -> R<Vec<Want>>
     for stripe in 0..c.objects.len() {
         let (start, n) = stripe::object_range(c, stripe, off, len);
         if n > 0 {
-            out.push(Want { stripe, write, start, end: start + (n - 1) });
+            out.push(Want::new(stripe, write, start, start + (n - 1)));
         }
     }
     Ok(out)
@@ -297,7 +303,7 @@ pub(super) fn wants(l: &Layout, off: u64, len: u64, write: bool) -> R<Vec<Want>>
 
 /// All of all objects.
 pub(super) fn whole(l: &Layout, write: bool) -> Vec<Want> {
-    (0..l.stripe_count()).map(|stripe| Want { stripe, write, start: 0, end: u64::MAX }).collect()
+    (0..l.stripe_count()).map(|stripe| Want::new(stripe, write, 0, u64::MAX)).collect()
 }
 
 fn check_end(off: u64, len: usize) -> R<()> {

@@ -20,6 +20,7 @@ impl Fs {
     pub async fn close(self: Arc<Self>, file: Arc<OpenFile>) -> R<()> {
         let fs = self.clone();
         let work = async move {
+            fs.group_unlock_closed(&file).await;
             let atime = fs.atime_to_store(&file).await;
             fs.close_handle(file.fid, file.handle, atime).await;
             Ok(())

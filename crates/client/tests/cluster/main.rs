@@ -4,6 +4,7 @@
 mod cache;
 mod data;
 mod exerciser;
+mod group;
 mod harness;
 mod interrupt;
 mod locks;

@@ -16,6 +16,11 @@ const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
 const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
 const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
 
+/// Lustre's `LL_IOC_GROUP_LOCK`, `_IOW('f', 158, long)`, and `LL_IOC_GROUP_UNLOCK`. The argument points to the group's number:
+/// a file system in user space cannot be given it as the argument itself.
+const LL_IOC_GROUP_LOCK: u32 = 0x4008_669e;
+const LL_IOC_GROUP_UNLOCK: u32 = 0x4008_669f;
+
 const FS_SYNC_FL: u32 = 0x8;
 const FS_IMMUTABLE_FL: u32 = 0x10;
 const FS_APPEND_FL: u32 = 0x20;
@@ -83,8 +88,23 @@ pub async fn run(cx: Cx, a: IoctlIn, input: Vec<u8>) -> Answer {
             set_flags(&cx, flags, Some(x.projid)).await?;
             Ok(with_data(Vec::new(), a.out_size))
         }
+        LL_IOC_GROUP_LOCK | LL_IOC_GROUP_UNLOCK => {
+            group(&cx, &a, &input).await?;
+            Ok(with_data(Vec::new(), a.out_size))
+        }
         _ => Err(Errno::ENOTTY),
     }
+}
+
+async fn group(cx: &Cx, a: &IoctlIn, input: &[u8]) -> Result<(), Errno> {
+    let gid = i64::from_ne_bytes(input.get(..8).and_then(|b| b.try_into().ok()).ok_or(Errno::EINVAL)?);
+    let gid = u64::try_from(gid).map_err(|_| Errno::EINVAL)?;
+    let file = cx.bridge.handles.file(a.fh)?.file.clone();
+    if a.cmd == LL_IOC_GROUP_UNLOCK {
+        return cx.fs().group_unlock(file, gid).await;
+    }
+    let wait = file.flags & libc::O_NONBLOCK as u32 == 0;
+    cx.fs().group_lock(file, gid, wait).await
 }
 
 fn with_data(mut out: Vec<u8>, room: u32) -> Reply {
