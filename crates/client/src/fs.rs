@@ -1,6 +1,6 @@
 //! The mounted file system itself: what all operations share.
 
-use crate::data::Data;
+use crate::data::{CACHED_DEFAULT_MB, Data, content_share};
 use crate::fids::Fids;
 use crate::locate::Locate;
 use crate::locks::Rollbacks;
@@ -76,7 +76,7 @@ impl Fs {
             locks: LockClient::new(),
             rollbacks: Rollbacks::default(),
             params: Params::new(),
-            meta: Meta::new(),
+            meta: Meta::new(content_share(CACHED_DEFAULT_MB << 20)),
             stats: Stats::new(world.wall()),
             lost: AtomicU64::new(0),
             dirsync: AtomicBool::new(false),

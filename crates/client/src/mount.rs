@@ -143,7 +143,7 @@ impl Fs {
         let root = self.mdt_of(Fid::ROOT).await?.call(self.own_ctx(), Getattr { fid: Fid::ROOT }).await?;
         let mut at = root.attr;
         for name in path {
-            let msg = Lookup { parent: at.fid, name: name.clone() };
+            let msg = Lookup { parent: at.fid, name: name.clone(), data: 0 };
             let r = self.mdt_of(at.fid).await?.call(self.own_ctx(), msg).await?;
             at = r.entry.ok_or(Errno::ENOENT)?.attr;
             if at.kind != FileType::Directory {

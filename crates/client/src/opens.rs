@@ -316,11 +316,11 @@ impl Fs {
 
     async fn register(self: &Arc<Self>, mdt: &Arc<Target>, o: &OpenRecord) -> R<()> {
         let open = OpenSpec { handle: o.handle, flags: o.flags, lease: false };
-        match mdt.call(self.own_ctx(), Open { fid: o.fid, open }).await {
+        match mdt.call(self.own_ctx(), Open { fid: o.fid, open, data: 0 }).await {
             // Its close may have overtaken this.
             Ok(_) if !self.opens.noted(o.handle) => {
                 let close = Close { fid: o.fid, handle: o.handle, atime: None };
-                mdt.call(self.own_ctx(), close).await
+                mdt.call(self.own_ctx(), close).await.map(drop)
             }
             Ok(_) | Err(Errno::ENOENT) => Ok(()),
             Err(e) => Err(e),
@@ -384,6 +384,7 @@ mod tests {
             parent: Fid::NONE,
             symlink: Vec::new(),
             plain: true,
+            content: None,
         }
     }
 

@@ -236,7 +236,7 @@ pub(crate) const TABLE: &[Param] = &[
             (64, 1 << 20),
             "MiB",
             "1024",
-            "Bytes of files kept in memory, read and written; half of it may be unwritten.",
+            "Bytes of files kept in memory, read and written; half of it may be unwritten, a quarter be of small files.",
         ),
         |fs| mb(&fs.data.max_cached),
         |fs, v| {
@@ -282,9 +282,18 @@ pub(crate) const TABLE: &[Param] = &[
             Ok(())
         },
     ),
-    mount(Llite, shown("used_mb", "Bytes of files kept in memory: read, unwritten."), |fs| {
-        format!("clean: {}\nunwritten: {}", mb(&fs.data.clean), mb(&fs.data.unwritten))
+    mount(Llite, shown("used_mb", "Bytes of files kept in memory: read, unwritten, of small files."), |fs| {
+        let (clean, unwritten) = (mb(&fs.data.clean), mb(&fs.data.unwritten));
+        format!("clean: {clean}\nunwritten: {unwritten}\nsmall: {}", mb(&fs.meta.content_bytes))
     }),
+    mount(
+        Llite,
+        shown(
+            "small_files",
+            "Reads of small files answered from memory, asked for, files fetched ahead; bytes kept.",
+        ),
+        small_files,
+    ),
     mount(Llite, shown("open_files", "Files that are open on this mount."), |fs| fs.opens.len().to_string()),
     mount(Lov, shown("numobd", "Object targets in the target map."), |fs| {
         number_of(fs, TargetKind::Ost, false)
@@ -483,6 +492,18 @@ fn meta_cache(fs: &Fs) -> String {
         n(&m.misses),
         n(&m.revoked),
         n(&m.fetched_ahead)
+    )
+}
+
+fn small_files(fs: &Fs) -> String {
+    let m = &fs.meta;
+    let n = |c: &AtomicU64| c.load(Relaxed);
+    format!(
+        "hits: {}\nmisses: {}\nfetched_ahead: {}\nbytes: {}",
+        n(&m.content_hits),
+        n(&m.content_misses),
+        n(&m.content_ahead),
+        n(&m.content_bytes)
     )
 }
 

@@ -84,6 +84,7 @@ transactional! {
     Read: msg::read::Read => ops::read::run, false;
     Write: msg::write::Write => ops::write::run, true;
     Seek: msg::seek::Seek => ops::seek::run, false;
+    Fetch: msg::fetch::Fetch => ops::fetch::run, false;
     Fallocate: msg::fallocate::Fallocate => ops::fallocate::run, true;
 }
 

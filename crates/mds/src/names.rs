@@ -1,5 +1,6 @@
 //! Rules that several operations share: names, new inodes, access to files for open.
 
+use crate::data;
 use crate::schema::{Inode, Lease, key};
 use crate::tx::{Dentry, Found, Tx};
 use model::perm::{self, MAY_EXEC};
@@ -183,7 +184,20 @@ pub fn entry_with(tx: &mut Tx, fid: Fid, i: &Inode, bits: u8) -> Entry {
         parent: if i.is_dir() { i.parent } else { Fid::NONE },
         symlink: i.symlink.clone(),
         plain: i.xattrs.is_empty() && i.large_xattrs == 0 && i.acl.is_none() && i.default_acl.is_none(),
+        content: None,
     }
+}
+
+/// Adds the file's data to the answer if it lies with the inode and is no more than `max` bytes (0: it is not wanted).
+/// Not in an answer that is kept, which would promise data that is not kept with it.
+pub fn with_content(tx: &mut Tx, e: Entry, i: &Inode, max: u32) -> Result<Entry, Errno> {
+    let fits = i.data.size <= u64::from(max).min(limits::MDT_DATA_MAX_BYTES);
+    if max == 0 || i.data_room().is_none() || !fits || tx.writes() {
+        return Ok(e);
+    }
+    let bytes = data::read(tx, e.attr.fid, i, 0, i.data.size)?;
+    tx.reply_data.extend_from_slice(&bytes);
+    Ok(Entry { content: Some(bytes.len() as u32), ..e })
 }
 
 /// What an operation answers that gave a file a name.

@@ -4,6 +4,7 @@ use crate::dispatch::decode;
 use model::Fid;
 use std::collections::BTreeMap;
 use wire::Op;
+use wire::msg::close::CloseReply;
 use wire::msg::create::CreateReply;
 use wire::msg::lookup::Entry;
 use wire::msg::unlink::Changed;
@@ -11,7 +12,7 @@ use wire::msg::write::WriteReply;
 
 /// Leases were granted for a moment that is over.
 fn bare(e: Entry) -> Entry {
-    Entry { grant: None, dir_grant: None, ..e }
+    Entry { grant: None, dir_grant: None, content: None, ..e }
 }
 
 /// A file without names is gone, or will be when recovery is over.
@@ -41,6 +42,12 @@ pub fn same(op: Op, first: &[u8], now: &[u8]) -> bool {
         }
         Op::Write => {
             let of = |b| decode::<WriteReply>(b).map(|r| (r.offset, r.attr, r.entry.map(|e| bare(*e))));
+            matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
+        }
+        Op::Close => {
+            // A file without names is gone, or will be when recovery is over.
+            let there = |r: CloseReply| r.entry.filter(|e| e.attr.nlink > 0).map(|e| bare(*e));
+            let of = |b| decode::<CloseReply>(b).map(there);
             matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
         }
         Op::Unlink | Op::Rmdir | Op::Rename => {

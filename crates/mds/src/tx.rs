@@ -70,7 +70,7 @@ pub struct Tx<'a> {
     /// The request's bulk: what a write writes.
     pub bulk: Bytes,
     /// The reply's: what a read read.
-    pub reply_bulk: Bytes,
+    pub reply_data: Vec<u8>,
     replay: Option<Replay>,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Tx<'a> {
             offers: Vec::new(),
             seq: 0,
             bulk: Bytes::new(),
-            reply_bulk: Bytes::new(),
+            reply_data: Vec::new(),
             replay: None,
         }
     }
@@ -181,7 +181,7 @@ impl<'a> Tx<'a> {
             changes: self.changes,
             inodes: self.inodes,
             offers: self.offers,
-            bulk: self.reply_bulk,
+            bulk: self.reply_data.into(),
             seen: self.view.dependencies(),
         }
     }
@@ -191,6 +191,11 @@ impl<'a> Tx<'a> {
         let g = self.shared.leases.offer(self.client?, fid, bits, &mut self.seq)?;
         self.offers.push((fid, g));
         Some(g)
+    }
+
+    /// Whether it changes anything so far.
+    pub fn writes(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     /// What this transaction did to inodes, for its client.

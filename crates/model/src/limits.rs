@@ -40,6 +40,10 @@ pub const SUM_BLOCK_BYTES: usize = 4096;
 pub const SLOTS_PER_SESSION: u16 = 64;
 /// Operations of one batch message.
 pub const BATCH_OPS_MAX: usize = 1000;
+/// Files of one fetch message.
+pub const FETCH_FILES_MAX: usize = 256;
+/// Data of one fetch message, besides that of its first file.
+pub const FETCH_MAX_BYTES: usize = 1 << 20;
 /// Objects named in one glimpse or destroy.
 pub const OBJECTS_PER_RPC_MAX: usize = 16_384;
 /// Clients one target knows at a time.

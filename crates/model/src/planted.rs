@@ -68,6 +68,12 @@ bugs! {
     CacheKeptOverRestart = 45,
     /// A client gives a lease back without a word of what it has open under it.
     OpenNotTold = 46,
+    /// A client keeps a small file's data over a revocation and uses it.
+    ContentKeptAfterRevoke = 110,
+    /// A client keeps a small file's data that came under a lease which was asked back meanwhile.
+    ContentRaceIgnored = 111,
+    /// A client's own write is not put into the small file's data that it keeps.
+    ContentWithoutOwnWrite = 112,
     /// A write of a part of a block leaves the block's checksum as it was.
     SumOfPartForgotten = 80,
     /// Blocks are read without a look at their checksums.

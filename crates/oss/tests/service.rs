@@ -319,7 +319,7 @@ fn what_is_out_of_bounds_or_no_message_of_an_ost_is_refused() {
     assert_eq!(bed.call(&up, 1, &fallocate(0x40, 9)), Err(Errno::EOPNOTSUPP));
     assert_eq!(bed.call(&up, 1, &fallocate(FALLOC_PUNCH_HOLE, 9)), Err(Errno::EOPNOTSUPP));
     bed.call(&up, 1, &fallocate(FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE, 9)).unwrap();
-    let lookup = Lookup { parent: Fid::ROOT, name: b"a".to_vec() };
+    let lookup = Lookup { parent: Fid::ROOT, name: b"a".to_vec(), data: 0 };
     assert_eq!(bed.call(&up, 1, &lookup).unwrap_err(), Errno::ENOSYS);
     let mut garbage = request(0, 1, &truncate(5), Bytes::new());
     garbage.body = Bytes::from_static(&[0xff; 3]);

@@ -17,9 +17,11 @@ use std::time::Duration;
 use wire::msg::enqueue::LockMode;
 
 const NAMES: usize = 4;
-const BLOCKS: usize = 4;
+const BLOCKS: usize = 5;
 /// Across the border of two stripes of 64 KiB.
 const BLOCK_AT: u64 = 65536 - 3000;
+/// Of the last one: it stays with its inode.
+const SMALL_BLOCK_AT: u64 = 3000;
 const BLOCK_BYTES: usize = 6000;
 const RECORD_BYTES: usize = 48;
 /// Records that the log without a layout of its own begins with: a few more and it outgrows the MDT.
@@ -86,12 +88,16 @@ fn striped(n: i32) -> Option<LayoutSpec> {
 
 /// Objects that the file of a block is asked to have.
 fn block_stripes(i: usize, osts: i32) -> i32 {
-    [1, osts, osts, 0][i]
+    [1, osts, osts, 0, 0][i]
 }
 
-/// Where the data of a block or a log lies; those of no layout of their own come last.
-fn data_part(i: usize, count: usize) -> Part {
-    if i + 1 == count { Part::SmallData } else { Part::Data }
+fn block_at(i: usize) -> u64 {
+    if i + 1 == BLOCKS { SMALL_BLOCK_AT } else { BLOCK_AT }
+}
+
+/// Where the data of a block or a log lies; those of no layout of their own come last, `small` of them.
+fn data_part(i: usize, count: usize, small: usize) -> Part {
+    if i + small >= count { Part::SmallData } else { Part::Data }
 }
 
 async fn file(fs: &Arc<Fs>, dir: Fid, name: &str, stripes: i32) -> Result<Fid, Errno> {
@@ -210,7 +216,7 @@ impl Shared {
         let act = if write {
             let data = called.to_le_bytes().repeat(BLOCK_BYTES / 8);
             let work = async {
-                let at = fs.clone().write(call(), fid, BLOCK_AT, false, false, Bytes::from(data)).await?;
+                let at = fs.clone().write(call(), fid, block_at(i), false, false, Bytes::from(data)).await?;
                 // Its client may die: then nothing may be missing that others know of.
                 fs.clone().fsync(call(), fid).await.map(|()| at)
             };
@@ -223,7 +229,7 @@ impl Shared {
                 }
             }
         } else {
-            let work = read_block(&fs, fid);
+            let work = read_block(&fs, fid, block_at(i));
             match run.bounded("shared read", alive(m, life, work)).await? {
                 Ok(Ok(data)) => match block_value(&data) {
                     Some(saw) => Act::Read { saw },
@@ -249,7 +255,7 @@ impl Shared {
     fn is_broken(&self, run: &Run, i: usize) -> bool {
         let r = &self.blocks[i];
         let torn = |(e, w): &(Event, Witness)| {
-            (1..BLOCKS - 1).contains(&i)
+            (1..BLOCKS - 2).contains(&i)
                 && matches!(e.act, Act::Write { .. })
                 && run.may_be_lost(w, Part::Data)
         };
@@ -309,7 +315,7 @@ impl Shared {
     pub async fn verify(&self, run: &Run, fs: &Arc<Fs>) -> Result<(), Violation> {
         for (what, all) in [("name", &self.names), ("block", &self.blocks)] {
             for (i, r) in all.iter().enumerate() {
-                let part = if what == "name" { Part::Names } else { data_part(i, BLOCKS) };
+                let part = if what == "name" { Part::Names } else { data_part(i, BLOCKS, 2) };
                 let events = what_stands(run, part, &lock(&r.events));
                 let broken = part != Part::Names && self.is_broken(run, i);
                 if !broken && !fits(&events) {
@@ -334,7 +340,7 @@ impl Shared {
             let l = lock(log);
             let (mut acked, mut maybe) = (l.filled.clone(), l.maybe.clone());
             for (r, (at, w)) in &l.acked {
-                if run.may_be_lost(w, data_part(i, self.logs.len())) {
+                if run.may_be_lost(w, data_part(i, self.logs.len(), 1)) {
                     maybe.insert(*r);
                 } else {
                     acked.insert(*r, *at);
@@ -443,9 +449,9 @@ fn assign(events: &mut [Event], open: &[usize], strangers: &[u64]) -> bool {
     false
 }
 
-async fn read_block(fs: &Arc<Fs>, fid: Fid) -> Result<Vec<u8>, Errno> {
+async fn read_block(fs: &Arc<Fs>, fid: Fid, at: u64) -> Result<Vec<u8>, Errno> {
     let file = Arc::new(fs.clone().open(call(), fid, 0).await?);
-    let data = fs.clone().read(call(), file.clone(), BLOCK_AT, BLOCK_BYTES as u32).await;
+    let data = fs.clone().read(call(), file.clone(), at, BLOCK_BYTES as u32).await;
     fs.clone().close(file).await?;
     Ok(data?.to_vec())
 }

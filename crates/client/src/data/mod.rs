@@ -37,6 +37,11 @@ pub(crate) use space::{OstSpace, UNLOCKED_RPCS_MAX};
 
 /// `llite.*.max_cached_mb` unless set otherwise: bytes read and written that are kept.
 pub(crate) const CACHED_DEFAULT_MB: u64 = 1024;
+/// What of that small files may take that lie with their inodes.
+pub(crate) fn content_share(max_cached_bytes: u64) -> u64 {
+    max_cached_bytes / 4
+}
+
 /// `llite.*.max_read_ahead_mb` unless set otherwise: of the whole mount, under way at a time.
 pub(crate) const READ_AHEAD_DEFAULT_MB: u64 = 256;
 /// `llite.*.max_read_ahead_per_file_mb` unless set otherwise.

@@ -2,7 +2,7 @@
 //! what was read.
 
 use super::file::File;
-use super::{Data, SEGMENTS_MAX};
+use super::{Data, SEGMENTS_MAX, content_share};
 use crate::Fs;
 use crate::targets::Target;
 use bytes::Bytes;
@@ -216,6 +216,7 @@ impl Fs {
 
     /// The bound of what is kept changed.
     pub(crate) fn data_resized(&self) {
+        self.content_resized(content_share(self.data.max_cached.load(Ordering::Relaxed)));
         self.evict_clean();
         self.data.drained.notify_waiters();
     }
@@ -231,10 +232,12 @@ impl Fs {
     /// Keeps what was read within its bound: the least recently used files' oldest bytes go.
     pub(super) fn evict_clean(&self) {
         let d = &self.data;
-        let bound = |d: &Data| {
+let bound = |d: &Data| {
             let max = d.max_cached.load(Ordering::Relaxed);
             let again = d.uncommitted.load(Ordering::Relaxed).min(max / 2);
-            max.saturating_sub(d.unwritten.load(Ordering::Relaxed)).saturating_sub(again)
+            let small = self.meta.content_bytes.load(Ordering::Relaxed);
+            let others = d.unwritten.load(Ordering::Relaxed).saturating_add(small);
+            max.saturating_sub(others).saturating_sub(again)
         };
         let over = |d: &Data, max: u64| {
             d.clean.load(Ordering::Relaxed) > max || d.segments.load(Ordering::Relaxed) > SEGMENTS_MAX

@@ -10,7 +10,10 @@
 //! * A lease that the server grants is not known here, so that it is never given back: what was granted and is
 //!   not kept is noted all the same, or given back ([`Cache::take_unwanted`]).
 
+use super::content::{CONTENT_MAX_BYTES, Came, Contents, Edit};
+use super::follow::Run;
 use super::listing::Listing;
+use bytes::Bytes;
 use model::planted::{self, Bug};
 use model::{Fid, FileType, Map, Set};
 use std::collections::VecDeque;
@@ -86,6 +89,8 @@ struct Dir {
     complete: bool,
     listing: Option<Listing>,
     ahead: Ahead,
+    /// Reading of its files, one after the other.
+    run: Run,
 }
 
 /// Fetching a directory in bulk because it is looked up name by name.
@@ -103,11 +108,31 @@ struct Node {
     seq: u64,
     /// The count when the lease on its entries was granted.
     listed_since: u64,
+    /// The count when the lease on the inode was granted.
+    inode_since: u64,
+    /// A directory in which it was found, for what is worth fetching with it.
+    home: Fid,
     entry: Option<Arc<Entry>>,
     dir: Option<Box<Dir>>,
     used: Instant,
     /// When it was put at the end of the queue.
     queued: Instant,
+}
+
+impl Node {
+    fn new(now: Instant) -> Node {
+        Node {
+            bits: 0,
+            seq: 0,
+            listed_since: 0,
+            inode_since: 0,
+            home: Fid::NONE,
+            entry: None,
+            dir: None,
+            used: now,
+            queued: now,
+        }
+    }
 }
 
 /// A change of this mount's own that is under way.
@@ -133,10 +158,17 @@ pub(crate) struct Cache {
     any_inode_busy: u32,
     contended: Set<Fid>,
     unwanted: Vec<LeaseItem>,
+    /// Data and extended attributes; used while the inode is known at the version that they are of.
+    pub contents: Contents,
 }
 
+/// A file's data that an answer brought.
+pub(crate) type Brought = Option<(Bytes, Came)>;
+/// Files of a directory that are worth fetching.
+pub(crate) type Following = Option<(Fid, Vec<Fid>)>;
+
 impl Cache {
-    pub(crate) fn new(max_files: usize) -> Cache {
+    pub(crate) fn new(max_files: usize, contents: Contents) -> Cache {
         Cache {
             nodes: Map::default(),
             queue: VecDeque::new(),
@@ -149,6 +181,7 @@ impl Cache {
             any_inode_busy: 0,
             contended: Set::default(),
             unwanted: Vec::new(),
+            contents,
         }
     }
 
@@ -167,6 +200,7 @@ impl Cache {
         self.queue.clear();
         self.marks.clear();
         self.unwanted.clear();
+        self.contents.clear();
         self.names = 0;
         self.count += 1;
         self.floor = self.count;
@@ -197,11 +231,95 @@ impl Cache {
         n.used = now;
         let d = n.dir.as_ref()?;
         match d.names.get(name) {
-            Some(Known::Is(fid)) => Some(Some(*fid)),
+            Some(Known::Is(fid)) => {
+                let fid = *fid;
+                self.found_in(dir, fid);
+                Some(Some(fid))
+            }
             Some(Known::Absent) => Some(None),
             Some(Known::Unknown) => None,
             None => d.complete.then_some(None),
         }
+    }
+
+    fn found_in(&mut self, dir: Fid, fid: Fid) {
+        if let Some(n) = self.nodes.get_mut(&fid) {
+            n.home = dir;
+        }
+    }
+
+    /// All data of a file, if it is known; and which files are worth fetching because it is read.
+    pub(crate) fn content(&mut self, fid: Fid, now: Instant) -> Option<(Bytes, Following)> {
+        let version = self.entry(fid, now)?.attr.version;
+        let (data, came) = self.contents.get(fid, version)?;
+        let next = if came == Some(Came::Ahead) { self.following(fid, |r, l| r.read(l, fid)) } else { None };
+        Some((data, next))
+    }
+
+    /// A read had to ask for a file's data; which others are worth fetching, too. [`Cache::followed`] must come after.
+    pub(crate) fn missed_content(&mut self, fid: Fid) -> Following {
+        self.contents.missed();
+        self.following(fid, |r, l| r.missed(l, fid))
+    }
+
+    fn following(&mut self, fid: Fid, step: impl FnOnce(&mut Run, &Listing) -> bool) -> Following {
+        let dir = self.nodes.get(&fid)?.home;
+        let mut d = self.nodes.get_mut(&dir)?.dir.take()?;
+        let mut out = Vec::new();
+        let Dir { run, listing, .. } = &mut *d;
+        if let Some(l) = listing
+            && step(run, l)
+        {
+            out = run.next(l, |f| self.worth_fetching(f));
+        }
+        self.nodes.get_mut(&dir)?.dir = Some(d);
+        (!out.is_empty()).then_some((dir, out))
+    }
+
+    /// As far as is known: its data is not here and may lie with its inode.
+    fn worth_fetching(&self, fid: Fid) -> bool {
+        let Some(e) = self.nodes.get(&fid).and_then(|n| n.entry.as_ref()) else { return true };
+        let small = e.layout.as_ref().is_some_and(|l| l.mdt_component().is_some());
+        let fits = e.attr.size > 0 && e.attr.size <= CONTENT_MAX_BYTES as u64;
+        small && fits && !self.contents.has(fid, e.attr.version)
+    }
+
+    /// What was worth fetching is here, or as much of it as there was room for: `files` of them, up to `last`.
+    pub(crate) fn followed(&mut self, dir: Fid, files: usize, last: Option<Fid>) {
+        if let Some(d) = self.nodes.get_mut(&dir).and_then(|n| n.dir.as_mut()) {
+            d.run.arrived(files, last);
+        }
+    }
+
+    /// Whether this mount changes the inode at this moment, or may.
+    pub(crate) fn is_changing(&self, fid: Fid) -> bool {
+        self.inode_busy(fid)
+    }
+
+    /// The value of an extended attribute, if it is known (`Some(None)`: there is none), for root or others.
+    pub(crate) fn xattr(
+        &mut self,
+        fid: Fid,
+        root: bool,
+        name: &[u8],
+        now: Instant,
+    ) -> Option<Option<Vec<u8>>> {
+        let version = self.entry(fid, now)?.attr.version;
+        self.contents.xattr(fid, version, root, name)
+    }
+
+    /// As [`Cache::xattr`], the names of all.
+    pub(crate) fn xattr_names(&mut self, fid: Fid, root: bool, now: Instant) -> Option<Vec<Vec<u8>>> {
+        let version = self.entry(fid, now)?.attr.version;
+        self.contents.xattr_names(fid, version, root)
+    }
+
+    /// The version of the inode that an answer shows which says none, if it was the same all the time since `token`.
+    pub(crate) fn version_since(&mut self, token: Token, fid: Fid) -> Option<u64> {
+        let n = self.nodes.get(&fid)?;
+        let held = n.bits & bits::UPDATE != 0 && n.inode_since <= token.0 && token.0 >= self.floor;
+        let same = held && !self.inode_busy(fid) && self.overtaken(token, fid, Part::Attr).is_none();
+        n.entry.as_ref().filter(|_| same).map(|e| e.attr.version)
     }
 
     /// Works on a directory's known order of names, if it may be used.
@@ -260,11 +378,11 @@ impl Cache {
         }
         let n = self.nodes.entry(fid).or_insert_with(|| {
             self.queue.push_back(fid);
-            Node { bits: 0, seq: 0, listed_since: 0, entry: None, dir: None, used: now, queued: now }
+            Node::new(now)
         });
-        if bit & !n.bits & bits::LOOKUP != 0 {
+        if bit & !n.bits != 0 {
             self.count += 1;
-            n.listed_since = self.count;
+            *(if bit == bits::LOOKUP { &mut n.listed_since } else { &mut n.inode_since }) = self.count;
         }
         n.bits |= bit;
         n.seq = n.seq.max(g.seq);
@@ -278,11 +396,24 @@ impl Cache {
 
     /// An inode as an answer showed it.
     pub(crate) fn put_entry(&mut self, token: Token, e: &Entry, now: Instant) {
-        self.put_inode(token, e, now, 0, 0);
+        self.put_file(token, e, None, now);
     }
 
-    /// `mine`, `any`: how many changes of this inode, and of any, may be under way.
-    fn put_inode(&mut self, token: Token, e: &Entry, now: Instant, mine: u32, any: u32) {
+    /// As [`Cache::put_entry`], with the file's data if the answer brought it.
+    pub(crate) fn put_file(&mut self, token: Token, e: &Entry, data: Brought, now: Instant) {
+        let fid = e.attr.fid;
+        let race = planted::on(Bug::ContentRaceIgnored) && data.is_some();
+        let token = if race { self.token() } else { token };
+        if self.put_inode(token, e, now, 0, 0).is_some()
+            && let Some((b, came)) = data
+        {
+            self.contents.put(fid, e.attr.version, b, came);
+        }
+    }
+
+    /// `mine`, `any`: how many changes of this inode, and of any, may be under way. Whether it is kept; `None` without a
+    /// lease.
+    fn put_inode(&mut self, token: Token, e: &Entry, now: Instant, mine: u32, any: u32) -> Option<bool> {
         let fid = e.attr.fid;
         if e.attr.kind == FileType::Directory && e.grant.is_some_and(|g| g.bits & bits::LOOKUP != 0) {
             // A new directory: it has no names.
@@ -297,15 +428,20 @@ impl Cache {
             }
         }
         if !self.hold(token, fid, bits::UPDATE, e.grant, now) {
-            return;
+            return None;
+        }
+        if e.attr.size == 0 && e.layout.as_ref().is_some_and(|l| l.mdt_component().is_some()) {
+            self.contents.put(fid, e.attr.version, Bytes::new(), Came::Asked);
         }
         let busy = self.busy.get(&(fid, Part::Attr)).copied().unwrap_or(0);
         let free = busy <= mine && self.any_inode_busy <= any;
         let keep = free && self.overtaken(token, fid, Part::Attr).is_none();
         let n = self.nodes.get_mut(&fid).expect("held a moment ago");
         if keep && n.entry.as_ref().is_none_or(|old| old.attr.version <= e.attr.version) {
-            n.entry = Some(Arc::new(Entry { grant: None, dir_grant: None, ..e.clone() }));
+            let bare = Entry { grant: None, dir_grant: None, content: None, ..e.clone() };
+            n.entry = Some(Arc::new(bare));
         }
+        Some(keep)
     }
 
     /// A name as an answer showed it.
@@ -345,6 +481,9 @@ impl Cache {
         }
         let known = leads.map_or(Known::Absent, Known::Is);
         self.know(dir, name, known);
+        if let Some(fid) = leads {
+            self.found_in(dir, fid);
+        }
     }
 
     fn know(&mut self, dir: Fid, name: &[u8], known: Known) {
@@ -376,6 +515,7 @@ impl Cache {
             let part = name_part(&d.name);
             if !self.busy.contains_key(&(dir, part)) && self.overtaken(token, dir, part).is_none() {
                 self.know(dir, &d.name, Known::Is(d.fid));
+                self.found_in(dir, d.fid);
             }
         }
         let busy = self.busy.contains_key(&(dir, Part::List));
@@ -419,12 +559,23 @@ impl Cache {
             if let Some(n) = self.nodes.get_mut(&e.attr.fid) {
                 n.entry = None;
             }
-            self.put_inode(c.token, e, now, mine, any);
+            // Nothing else changed it meanwhile.
+            if self.put_inode(c.token, e, now, mine, any) == Some(true) {
+                self.contents.changed(e.attr.fid, e.attr.version, &outcome.edit);
+            } else {
+                self.contents.remove(e.attr.fid);
+            }
+        }
+        for (fid, _) in c.parts.iter().filter(|p| p.1 == Part::Attr) {
+            if !outcome.entries.iter().any(|e| e.attr.fid == *fid) {
+                self.contents.remove(*fid);
+            }
         }
         for fid in &outcome.gone {
             if let Some(n) = self.nodes.get_mut(fid) {
                 n.entry = None;
             }
+            self.contents.remove(*fid);
         }
         for (dir, name, leads, g) in &outcome.names {
             let mine = u32::from(c.parts.contains(&(*dir, name_part(name))));
@@ -496,6 +647,9 @@ impl Cache {
         if item.bits & bits::UPDATE != 0 && !planted::on(Bug::StaleAttrKept) {
             n.entry = None;
         }
+        if item.bits & bits::UPDATE != 0 && !planted::on(Bug::ContentKeptAfterRevoke) {
+            self.contents.remove(item.fid);
+        }
         if item.bits & bits::LOOKUP != 0 {
             let dir = n.dir.take();
             self.names -= dir.map_or(0, |d| d.names.len());
@@ -509,6 +663,9 @@ impl Cache {
     /// Its place in the queue is left: [`Cache::shrink`] comes by.
     fn drop_node(&mut self, fid: Fid) -> Option<Node> {
         let n = self.nodes.remove(&fid)?;
+        if !planted::on(Bug::ContentKeptAfterRevoke) {
+            self.contents.remove(fid);
+        }
         self.names -= n.dir.as_ref().map_or(0, |d| d.names.len());
         Some(n)
     }
@@ -612,6 +769,8 @@ pub(crate) struct Outcome {
     pub removed: Option<Vec<u8>>,
     /// Nobody knows what became of it.
     pub unknown: bool,
+    /// What it did to the data of the files in `entries`.
+    pub edit: Edit,
 }
 
 #[cfg(test)]

@@ -6,6 +6,10 @@ use proptest::prelude::*;
 
 const T: Instant = Instant(5);
 
+fn cache(files: usize) -> Cache {
+    Cache::new(files, Contents::new(1 << 20, Arc::default()))
+}
+
 fn fid(n: u32) -> Fid {
     Fid::new(9, n, 0)
 }
@@ -43,6 +47,7 @@ fn entry(n: u32, version: u64, g: Option<Grant>) -> Entry {
         parent: Fid::NONE,
         symlink: Vec::new(),
         plain: true,
+        content: None,
     }
 }
 
@@ -52,7 +57,7 @@ fn version(c: &mut Cache, n: u32) -> Option<u64> {
 
 #[test]
 fn what_is_shown_without_a_lease_is_not_kept() {
-    let mut c = Cache::new(100);
+    let mut c = cache(100);
     let t = c.token();
     c.put_entry(t, &entry(1, 1, None), T);
     c.put_name(t, fid(0), b"a", Some(fid(1)), None, T);
@@ -62,7 +67,7 @@ fn what_is_shown_without_a_lease_is_not_kept() {
 
 #[test]
 fn an_answer_that_a_revocation_overtook_is_used_once() {
-    let mut c = Cache::new(100);
+    let mut c = cache(100);
     let early = c.token();
     c.revoke(&LeaseItem { fid: fid(1), bits: bits::UPDATE, seq: 7 });
     c.put_entry(early, &entry(1, 1, grant(bits::UPDATE, 7)), T);
@@ -76,7 +81,7 @@ fn an_answer_that_a_revocation_overtook_is_used_once() {
 
 #[test]
 fn own_changes_are_not_hidden_by_what_was_known() {
-    let mut c = Cache::new(100);
+    let mut c = cache(100);
     let t = c.token();
     c.put_entry(t, &entry(1, 1, grant(bits::UPDATE, 1)), T);
     let change = c.begin(vec![(fid(1), Part::Attr)], false);
@@ -98,7 +103,7 @@ fn own_changes_are_not_hidden_by_what_was_known() {
 
 #[test]
 fn a_new_directory_is_known_to_be_empty_until_something_happens_in_it() {
-    let mut c = Cache::new(100);
+    let mut c = cache(100);
     let t = c.token();
     let mut d = entry(1, 1, grant(bits::ALL, 1));
     d.attr.kind = FileType::Directory;
@@ -124,7 +129,7 @@ fn a_new_directory_is_known_to_be_empty_until_something_happens_in_it() {
 
 #[test]
 fn what_is_too_much_goes_back_and_what_is_used_stays() {
-    let mut c = Cache::new(64);
+    let mut c = cache(64);
     for n in 0..64 {
         let t = c.token();
         c.put_entry(t, &entry(n, 1, grant(bits::UPDATE, u64::from(n) + 1)), T);
@@ -148,7 +153,7 @@ fn what_is_too_much_goes_back_and_what_is_used_stays() {
 
 #[test]
 fn a_request_from_before_everything_was_forgotten_gives_its_lease_back() {
-    let mut c = Cache::new(64);
+    let mut c = cache(64);
     let t = c.token();
     c.clear();
     c.put_entry(t, &entry(1, 1, grant(bits::UPDATE, 3)), T);
@@ -158,7 +163,7 @@ fn a_request_from_before_everything_was_forgotten_gives_its_lease_back() {
 
 #[test]
 fn a_directory_that_is_looked_up_name_by_name_is_fetched_in_growing_pieces() {
-    let mut c = Cache::new(64);
+    let mut c = cache(64);
     let t = c.token();
     c.put_name(t, fid(1), b"a", None, grant(bits::LOOKUP, 1), T);
     let mut got = Vec::new();
@@ -232,7 +237,7 @@ proptest! {
     fn what_is_used_is_what_the_server_has(steps in proptest::collection::vec(step(), 1..60)) {
         let (dir, name) = (fid(100), b"n");
         let mut s = Server { version: 1, next_file: 10, ..Server::default() };
-        let mut c = Cache::new(16);
+        let mut c = cache(16);
         let (mut asked, mut own): (Vec<Request>, Vec<Own>) = (Vec::new(), Vec::new());
         for st in steps {
             match st {
@@ -312,4 +317,85 @@ proptest! {
             prop_assert!(n.is_none_or(|n| n == s.name.map(fid)), "{:?} for {:?}", n, s.name);
         }
     }
+}
+
+fn small(n: u32, version: u64, size: u64, seq: u64) -> Entry {
+    let mut e = entry(n, version, grant(bits::UPDATE, seq));
+    e.attr.size = size;
+    Entry { layout: Some(model::Layout::on_mdt(65536)), ..e }
+}
+
+fn brought(data: &'static [u8]) -> Brought {
+    Some((Bytes::from_static(data), Came::Asked))
+}
+
+fn content(c: &mut Cache, n: u32) -> Option<Vec<u8>> {
+    c.content(fid(n), T).map(|(b, _)| b.to_vec())
+}
+
+#[test]
+fn a_files_data_goes_with_the_lease_on_its_inode() {
+    let mut c = cache(100);
+    let t = c.token();
+    c.put_file(t, &small(1, 1, 3, 1), brought(b"abc"), T);
+    assert_eq!(content(&mut c, 1).as_deref(), Some(&b"abc"[..]));
+    c.revoke(&LeaseItem { fid: fid(1), bits: bits::UPDATE, seq: 1 });
+    assert_eq!(content(&mut c, 1), None);
+    c.put_file(t, &small(1, 1, 3, 1), brought(b"abc"), T);
+    assert_eq!(content(&mut c, 1), None, "asked for before the lease went");
+    let t = c.token();
+    c.put_entry(t, &small(1, 2, 3, 2), T);
+    assert_eq!(content(&mut c, 1), None, "nothing of it came along");
+    c.put_file(t, &small(1, 2, 3, 2), brought(b"xyz"), T);
+    assert_eq!(content(&mut c, 1).as_deref(), Some(&b"xyz"[..]));
+    assert_eq!(c.expire(T, Duration::ZERO).len(), 1);
+    assert_eq!((content(&mut c, 1), c.contents.has(fid(1), 2)), (None, false));
+    c.put_file(c.token(), &small(2, 1, 0, 3), None, T);
+    assert_eq!(content(&mut c, 2), Some(Vec::new()), "an empty file is known");
+}
+
+#[test]
+fn own_changes_of_data_are_kept_only_if_they_are_understood() {
+    let mut c = cache(100);
+    let part = || vec![(fid(1), Part::Attr)];
+    let edit = Edit::Write { off: 1, data: Bytes::from_static(b"x") };
+    c.put_file(c.token(), &small(1, 1, 3, 1), brought(b"abc"), T);
+    let change = c.begin(part(), false);
+    assert_eq!(content(&mut c, 1), None, "while it is under way");
+    c.end(change, T, &Outcome { entries: vec![small(1, 2, 3, 2)], edit: edit.clone(), ..Outcome::default() });
+    assert_eq!(content(&mut c, 1).as_deref(), Some(&b"axc"[..]));
+    // Of two at a time, one says nothing.
+    let (a, b) = (c.begin(part(), false), c.begin(part(), false));
+    let nothing = Outcome { entries: vec![small(1, 3, 9, 3)], edit: Edit::Nothing, ..Outcome::default() };
+    c.end(a, T, &nothing);
+    c.end(b, T, &Outcome::default());
+    c.put_entry(c.token(), &small(1, 3, 9, 4), T);
+    assert_eq!(content(&mut c, 1), None);
+    // What says nothing, alone, followed by what changed nothing.
+    c.put_file(c.token(), &small(1, 4, 3, 5), brought(b"abc"), T);
+    let change = c.begin(part(), false);
+    c.end(change, T, &Outcome::default());
+    let change = c.begin(part(), false);
+    let nothing = Outcome { entries: vec![small(1, 5, 9, 6)], edit: Edit::Nothing, ..Outcome::default() };
+    c.end(change, T, &nothing);
+    assert_eq!((version(&mut c, 1), content(&mut c, 1)), (Some(5), None));
+}
+
+#[test]
+fn an_answer_without_a_version_is_of_the_one_that_was_known_all_the_time() {
+    let mut c = cache(100);
+    let early = c.token();
+    assert_eq!(c.version_since(early, fid(1)), None);
+    c.put_entry(early, &small(1, 7, 3, 1), T);
+    assert_eq!(c.version_since(early, fid(1)), None, "without the lease in the beginning");
+    let t = c.token();
+    assert_eq!(c.version_since(t, fid(1)), Some(7));
+    let change = c.begin(vec![(fid(1), Part::Attr)], false);
+    assert_eq!(c.version_since(t, fid(1)), None);
+    c.end(change, T, &Outcome { entries: vec![small(1, 8, 3, 2)], ..Outcome::default() });
+    assert_eq!(c.version_since(t, fid(1)), None);
+    let t = c.token();
+    c.revoke(&LeaseItem { fid: fid(1), bits: bits::UPDATE, seq: 2 });
+    c.put_entry(c.token(), &small(1, 8, 3, 3), T);
+    assert_eq!(c.version_since(t, fid(1)), None, "it was gone for a while");
 }

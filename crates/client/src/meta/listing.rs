@@ -69,6 +69,17 @@ impl Listing {
         })
     }
 
+    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
+        self.items.iter()
+    }
+
+    /// The place of a file's first name at or behind `near`, or else of its first.
+    pub(crate) fn place_of(&self, fid: Fid, near: usize) -> Option<usize> {
+        let near = near.min(self.items.len());
+        let behind = self.items.range(near..).position(|i| i.fid == fid).map(|p| near + p);
+        behind.or_else(|| self.items.range(..near).position(|i| i.fid == fid))
+    }
+
     pub(crate) fn is_whole(&self) -> bool {
         self.base == 0 && self.end
     }

@@ -11,16 +11,22 @@
 
 mod ahead;
 mod cache;
+mod content;
+mod follow;
 mod keeper;
 mod listing;
+mod small;
 
-pub(crate) use cache::{Outcome, Part, name_part};
+pub(crate) use cache::{Outcome, Part, Token, name_part};
+pub(crate) use content::{CONTENT_MAX_BYTES, Came, Edit};
 pub use keeper::{Keeper, Lapsed, Leave};
+pub(crate) use small::brought;
 
 use crate::opens::Opens;
 use crate::targets::Target;
 use crate::{Fs, R};
-use cache::{Cache, Change, Token};
+use cache::{Brought, Cache, Change};
+use content::Contents;
 use model::limits::LEASES_PER_CLIENT_MAX_FILES;
 use model::planted::{self, Bug};
 use model::{Errno, Fid, TargetId};
@@ -53,12 +59,26 @@ pub(crate) struct Meta {
     /// Milliseconds.
     pub max_age: AtomicU64,
     pub statahead_max: AtomicU64,
+    /// What small files' data and extended attributes take that are kept.
+    pub content_bytes: Arc<AtomicU64>,
+    pub content_hits: AtomicU64,
+    pub content_misses: AtomicU64,
+    pub content_ahead: AtomicU64,
+    fetching: small::Fetches,
 }
 
 impl Meta {
-    pub(crate) fn new() -> Meta {
+    /// `content_max`: bytes of small files that may be kept.
+    pub(crate) fn new(content_max: u64) -> Meta {
+        let content_bytes = Arc::new(AtomicU64::new(0));
+        let contents = Contents::new(content_max as usize, content_bytes.clone());
         Meta {
-            cache: Mutex::new(Cache::new(LRU_FILES_DEFAULT)),
+            cache: Mutex::new(Cache::new(LRU_FILES_DEFAULT, contents)),
+            content_bytes,
+            content_hits: AtomicU64::new(0),
+            content_misses: AtomicU64::new(0),
+            content_ahead: AtomicU64::new(0),
+            fetching: small::Fetches::default(),
             keeper: OnceLock::new(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -148,8 +168,15 @@ impl Changing {
         self.done(Outcome { entries, ..Outcome::default() }, r.as_ref().err().copied());
     }
 
+    /// As [`Changing::done_with`], which did this to the file's data if it lies with the inode.
+    pub(crate) fn done_edit(self, r: &R<Entry>, edit: Edit) {
+        let entries = r.iter().cloned().collect();
+        self.done(Outcome { entries, edit, ..Outcome::default() }, r.as_ref().err().copied());
+    }
+
     /// As [`Changing::done`], for a change of names.
     pub(crate) fn done_names(self, r: &R<Changed>, mut outcome: Outcome) {
+        outcome.edit = Edit::Nothing;
         if let Ok(c) = r {
             outcome.entries.clone_from(&c.entries);
             outcome.gone.clone_from(&c.gone);
@@ -159,7 +186,7 @@ impl Changing {
 
     /// As [`Changing::done`], for a file that got a name.
     pub(crate) fn done_named(self, dir: Fid, name: &[u8], r: &R<Entry>) {
-        let mut o = Outcome::default();
+        let mut o = Outcome { edit: Edit::Nothing, ..Outcome::default() };
         if let Ok(e) = r {
             o.entries.push(e.clone());
             o.names.push((dir, name.to_vec(), Some(e.attr.fid), e.dir_grant));
@@ -269,10 +296,24 @@ impl Fs {
         }
     }
 
-    pub(crate) fn keep_lookup(self: &Arc<Self>, t: Token, dir: Fid, name: &[u8], r: &LookupReply) {
+    /// As [`Fs::keep_entry`], with the file's data if the answer brought it.
+    pub(crate) fn keep_file(self: &Arc<Self>, t: Token, e: &Entry, data: Brought) {
+        if e.grant.is_some() {
+            self.with_cache(|c, now| c.put_file(t, e, data, now));
+        }
+    }
+
+    pub(crate) fn keep_lookup(
+        self: &Arc<Self>,
+        t: Token,
+        dir: Fid,
+        name: &[u8],
+        r: &LookupReply,
+        data: Brought,
+    ) {
         self.with_cache(|c, now| {
             if let Some(e) = &r.entry {
-                c.put_entry(t, e, now);
+                c.put_file(t, e, data, now);
             }
             c.put_name(t, dir, name, r.entry.as_ref().map(|e| e.attr.fid), r.dir_grant, now);
         });

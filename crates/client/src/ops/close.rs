@@ -1,8 +1,8 @@
 //! close: the end of an open; carries the access time of the last read if relatime wants it stored.
 
-use super::O_NOATIME;
+use super::{O_NOATIME, data_layout};
 use crate::detach::Detached;
-use crate::meta::Outcome;
+use crate::meta::{Edit, Outcome};
 use crate::opens::ReadTimes;
 use crate::stats::Verb;
 use crate::{Fs, OpenFile, R};
@@ -41,9 +41,11 @@ impl Fs {
                 let change = (atime.is_some() || nameless()).then(|| self.changing_inode(&mdt, fid));
                 let r = mdt.call(self.own_ctx(), Close { fid, handle, atime }).await;
                 if let Some(c) = change {
-                    c.done(Outcome::default(), r.err());
+                    let entries = r.iter().filter_map(|r| r.entry.as_deref()).cloned().collect();
+                    let outcome = Outcome { entries, edit: Edit::Nothing, ..Outcome::default() };
+                    c.done(outcome, r.as_ref().err().copied());
                 }
-                r
+                r.map(drop)
             }
             Err(e) => Err(e),
         };
@@ -60,6 +62,13 @@ impl Fs {
         }
         let times = *file.times.lock().expect("no panic while locked");
         let last_read = times.last_read?;
+        if let Some(e) = self.known_entry(file.fid)
+            && data_layout(&e).is_none()
+        {
+            let a = &e.attr;
+            let times = ReadTimes { atime: a.atime, mtime: a.mtime, ctime: a.ctime, ..times };
+            return is_due(&times, last_read).then_some(last_read);
+        }
         if is_due(&times, last_read) {
             return Some(last_read);
         }

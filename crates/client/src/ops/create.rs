@@ -144,7 +144,7 @@ impl Fs {
             // The server restarted between the open and its reply. What this client reclaimed then did not name the
             // file that was there already, so that it may not know the handle: say it again.
             let open = OpenSpec { handle, lease: false, ..msg.open.clone().expect("creates open") };
-            if let Err(e) = mdt.call(self.own_ctx(), Open { fid, open }).await {
+            if let Err(e) = mdt.call(self.own_ctx(), Open { fid, open, data: 0 }).await {
                 self.opens.forget(handle);
                 return Err(if e == Errno::ENOENT { Errno::ESTALE } else { e });
             }

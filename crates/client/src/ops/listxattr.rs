@@ -12,7 +12,15 @@ impl Fs {
             if self.known_entry(fid).is_some_and(|e| e.plain) {
                 return Ok(Vec::new());
             }
-            Ok(self.mdt_of(fid).await?.call(self.ctx(&call), Listxattr { fid }).await?.names)
+            let root = call.cred.is_root();
+            if let Some(names) = self.known_xattr_names(fid, root) {
+                return Ok(names);
+            }
+            let mdt = self.mdt_of(fid).await?;
+            let t = self.meta.token();
+            let names = mdt.call(self.ctx(&call), Listxattr { fid }).await?.names;
+            self.keep_xattr_names(t, fid, root, &names);
+            Ok(names)
         };
         self.run(Verb::Listxattr, work).await
     }

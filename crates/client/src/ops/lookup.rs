@@ -1,8 +1,9 @@
 //! lookup: a name in a directory.
 
-use crate::meta::Found;
+use crate::meta::{Came, Found, brought};
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
+use bytes::Bytes;
 use model::{Attr, Errno, Fid};
 use std::sync::Arc;
 use wire::msg::lookup::{Entry, Lookup};
@@ -38,9 +39,13 @@ impl Fs {
         }
         let mdt = self.mdt_of(parent).await?;
         let t = self.meta.token();
-        let r = mdt.call(self.ctx(call), Lookup { parent, name: name.clone() }).await?;
+        let data = if named { self.lookup_data() } else { 0 };
+        let msg = Lookup { parent, name: name.clone(), data };
+        let r = mdt.call_bulk(self.ctx(call), msg, Bytes::new()).await?;
+        let (r, bulk) = (r.reply, r.bulk);
         if named {
-            self.keep_lookup(t, parent, &name, &r);
+            let data = brought(r.entry.as_ref(), &bulk, Came::Lookup);
+            self.keep_lookup(t, parent, &name, &r, data);
         } else if let Some(e) = &r.entry {
             self.keep_entry(t, e);
         }

@@ -8,6 +8,7 @@ mod copy;
 mod create;
 mod enqueue;
 mod fallocate;
+mod fetch;
 mod getattr;
 mod getlock;
 mod getpath;

@@ -2,13 +2,17 @@
 
 use super::{O_ACCMODE, O_CREAT, O_EXCL, O_TRUNC};
 use crate::detach::Detached;
+use crate::meta::{CONTENT_MAX_BYTES, Came, brought};
 use crate::stats::Verb;
 use crate::{Call, Fs, OpenFile, R};
+use bytes::Bytes;
 use model::{Fid, FileType};
 use std::sync::Arc;
 use wire::msg::create::OpenSpec;
 use wire::msg::lookup::Entry;
 use wire::msg::open::Open;
+
+const O_WRONLY: u32 = 1;
 
 impl Fs {
     /// O_TRUNC in `flags` cuts the file.
@@ -35,11 +39,14 @@ impl Fs {
             return self.opened(call, handle, flags, known.map(|e| ((*e).clone(), true)), fid).await;
         }
         let sent = async {
-            let msg = Open { fid, open: OpenSpec { handle, flags, lease: true } };
+            let reads = flags & O_ACCMODE != O_WRONLY && flags & O_TRUNC == 0;
+            let data = if reads { CONTENT_MAX_BYTES as u32 } else { 0 };
+            let msg = Open { fid, open: OpenSpec { handle, flags, lease: true }, data };
             let mdt = self.mdt_of(fid).await?;
             let t = self.meta.token();
-            let e = mdt.call(self.ctx(call), msg).await?;
-            self.keep_entry(t, &e);
+            let r = mdt.call_bulk(self.ctx(call), msg, Bytes::new()).await?;
+            let e = r.reply;
+            self.keep_file(t, &e, brought(Some(&e), &r.bulk, Came::Asked));
             let leased = e.grant.is_some() && e.attr.nlink > 0;
             Ok((e, leased))
         };

@@ -1,6 +1,7 @@
 //! setattr: modes, owners, times; and truncate, which cuts the objects after the metadata server agreed.
 
 use super::getattr::{data_layout, merged};
+use crate::meta::Edit;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::limits::FILE_SIZE_MAX_BYTES;
@@ -36,7 +37,7 @@ impl Fs {
             let mdt = self.mdt_of(fid).await?;
             let change = self.changing_inode(&mdt, fid);
             let r = mdt.call(ctx.clone(), Setattr { fid, set: set.clone() }).await;
-            change.done_with(&r);
+            change.done_edit(&r, set.size.map_or(Edit::Nothing, Edit::Size));
             match r {
                 Ok(e) => {
                     self.opens.learn(&e);

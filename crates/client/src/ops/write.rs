@@ -2,7 +2,7 @@
 
 use super::glimpse::BoxFutureOf;
 use crate::detach::Detached;
-use crate::meta::Outcome;
+use crate::meta::{Edit, Outcome};
 use crate::opens::FileState;
 use crate::stats::Verb;
 use crate::stripe::{self, Piece};
@@ -170,12 +170,14 @@ impl Fs {
         };
         let home = self.home_of(&p.object).await?;
         let change = self.changing_data(&home, &p.object);
-        let r = self.send_summed(&home, self.data_ctx(call, layout), msg, data).await;
+        let r = self.send_summed(&home, self.data_ctx(call, layout), msg, data.clone()).await;
         if let Some(change) = change {
             let entries: Vec<Entry> =
                 r.as_ref().ok().and_then(|r| r.reply.entry.as_deref()).cloned().into_iter().collect();
             entries.iter().for_each(|e| self.opens.learn(e));
-            change.done(Outcome { entries, ..Outcome::default() }, r.as_ref().err().copied());
+            let off = r.as_ref().map_or(0, |r| r.reply.offset);
+            let edit = Edit::Write { off, data };
+            change.done(Outcome { entries, edit, ..Outcome::default() }, r.as_ref().err().copied());
         }
         Ok(r?.reply.offset)
     }

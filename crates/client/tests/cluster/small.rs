@@ -187,3 +187,107 @@ fn records_written_at_once_survive_the_growth() {
         }
     });
 }
+
+/// Answered requests to the metadata server so far.
+fn requests(fs: &Fs) -> u64 {
+    let stats = fs.get_param("mdc.*.stats").remove(0).1;
+    let of = |l: &str| l.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
+    stats.lines().filter(|l| l.starts_with("mds_")).filter_map(of).sum()
+}
+
+async fn read_by_name(fs: &Arc<Fs>, name: &str) -> Vec<u8> {
+    let fid = fs.clone().lookup(call(), fs.root(), name.into()).await.unwrap().fid;
+    let f = Arc::new(fs.clone().open(call(), fid, 0o1_000_000).await.unwrap());
+    let data = fs.clone().read(call(), f.clone(), 0, 1 << 20).await.unwrap();
+    fs.clone().close(f).await.unwrap();
+    data.to_vec()
+}
+
+/// Lookup, open, read and close of a small file are one request; again, they are none; a change by another mount is
+/// seen; and what a mount writes itself it knows.
+#[test]
+fn small_files_are_kept_under_the_lease_on_their_inode() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let f = striped(&a, "f", 0).await;
+        write(&a, &f, 0, vec![1; 3000]).await;
+        let n = requests(&a);
+        assert_eq!(read(&a, &f, 0, 9999).await, vec![1; 3000]);
+        assert_eq!(read_by_name(&a, "f").await, vec![1; 3000]);
+        assert_eq!(requests(&a), n, "its own write is known");
+        let n = requests(&b);
+        assert_eq!(read_by_name(&b, "f").await, vec![1; 3000]);
+        assert_eq!(requests(&b), n + 1);
+        assert_eq!(read_by_name(&b, "f").await, vec![1; 3000]);
+        assert_eq!(requests(&b), n + 1);
+        for round in 2..6u8 {
+            write(&a, &f, 100, vec![round; 10]).await;
+            assert_eq!(read_by_name(&b, "f").await[99..111], [&[1][..], &[round; 10], &[1]].concat());
+            assert_eq!(cut(&b, &f, 2000 + u64::from(round)).await, 2000 + u64::from(round));
+            assert_eq!(read(&a, &f, 0, 9999).await.len(), 2000 + usize::from(round));
+            let mode = SetAttr { mode: Some(0o600 + u32::from(round)), ..SetAttr::default() };
+            a.clone().setattr(call(), f.fid, mode).await.unwrap();
+            let n = requests(&a);
+            assert_eq!(read_by_name(&a, "f").await.len(), 2000 + usize::from(round));
+            assert_eq!(requests(&a), n, "its mode is none of the data");
+        }
+        let kept = a.get_param("llite.*.small_files")[0].1.clone();
+        assert!(kept.contains("hits: ") && !kept.contains("bytes: 0"), "{kept}");
+        a.set_param("ldlm.namespaces.*.lru_size", "clear").unwrap();
+        assert!(a.get_param("llite.*.small_files")[0].1.ends_with("bytes: 0"));
+    });
+}
+
+/// Files of a directory that are read in the order of its listing come in a few requests.
+#[test]
+fn small_files_that_are_read_one_after_the_other_are_fetched_ahead() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        for i in 0..200u32 {
+            let f = striped(&a, &format!("f{i}"), 0).await;
+            write(&a, &f, 0, i.to_le_bytes().repeat(500)).await;
+        }
+        let (page, _, end) = b.clone().readdir(call(), b.root(), 0, 1 << 20, true).await.unwrap();
+        assert!(end && page.len() == 200);
+        let n = requests(&b);
+        for d in &page {
+            let i: u32 = std::str::from_utf8(&d.name[1..]).unwrap().parse().unwrap();
+            b.clone().lookup(call(), b.root(), d.name.clone()).await.unwrap();
+            let f = Arc::new(b.clone().open(call(), d.fid, 0o1_000_000).await.unwrap());
+            let data = b.clone().read(call(), f.clone(), 0, 1 << 20).await.unwrap();
+            assert_eq!(data, i.to_le_bytes().repeat(500));
+            b.clone().close(f).await.unwrap();
+        }
+        assert!(requests(&b) - n < 12, "{} requests for 200 files", requests(&b) - n);
+    });
+}
+
+/// Extended attributes are asked for once.
+#[test]
+fn extended_attributes_are_kept_under_the_lease() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let f = striped(&a, "f", 0).await.fid;
+        let set = async |fs: &Arc<Fs>, v: &[u8]| {
+            fs.clone().setxattr(call(), f, b"user.a".to_vec(), v.to_vec(), 0, false).await.unwrap();
+        };
+        let get = async |fs: &Arc<Fs>, n: &str| fs.clone().getxattr(call(), f, n.into()).await;
+        for v in [b"one", b"two"] {
+            set(&a, v).await;
+            for fs in [&b, &a] {
+                fs.clone().getattr(call(), f).await.unwrap();
+                assert_eq!(get(fs, "user.a").await.unwrap(), v);
+                assert!(get(fs, "user.b").await.is_err());
+                assert_eq!(fs.clone().listxattr(call(), f).await.unwrap(), [b"user.a"]);
+                let n = requests(fs);
+                assert_eq!(get(fs, "user.a").await.unwrap(), v);
+                assert!(get(fs, "user.b").await.is_err());
+                assert_eq!(fs.clone().listxattr(call(), f).await.unwrap(), [b"user.a"]);
+                assert_eq!(requests(fs), n);
+            }
+        }
+    });
+}

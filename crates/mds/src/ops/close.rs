@@ -1,12 +1,13 @@
 //! close: the end of an open. Unknown handles are no error.
 
-use crate::names::OpContext;
+use crate::names::{self, OpContext};
 use crate::schema::Inode;
 use crate::tx::Tx;
 use model::{Errno, Timestamp, limits};
-use wire::msg::close::Close;
+use wire::msg::close::{Close, CloseReply};
 
-pub fn run(tx: &mut Tx, ctx: &OpContext, m: Close) -> Result<(), Errno> {
+pub fn run(tx: &mut Tx, ctx: &OpContext, m: Close) -> Result<CloseReply, Errno> {
+    let mut stored = false;
     match tx.open_of(ctx.client, m.handle) {
         Some(open) if open.fid == m.fid => {}
         Some(_) => return Err(Errno::EBADF),
@@ -20,9 +21,12 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Close) -> Result<(), Errno> {
             // Reading is no change of the inode: ctime stays.
             i.atime = t;
             tx.put_inode(m.fid, &mut i);
+            stored = true;
         }
     }
-    tx.remove_open(ctx.client, m.handle)
+    tx.remove_open(ctx.client, m.handle)?;
+    let i = if stored { tx.try_inode(m.fid)? } else { None };
+    Ok(CloseReply { entry: i.map(|i| Box::new(names::entry(tx, m.fid, &i))) })
 }
 
 /// relatime. Of data with the inode this server knows best when it was written; with objects the client asked

@@ -13,20 +13,21 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Lookup) -> Result<LookupReply, Errno
     names::check_name(&m.name)?;
     let dir = names::searched(tx, ctx, m.parent)?;
     match m.name.as_slice() {
-        b"." => there(tx, m.parent),
-        b".." => there(tx, dir.parent),
+        b"." => there(tx, m.parent, 0),
+        b".." => there(tx, dir.parent, 0),
         name => {
             let found = tx.find(m.parent, name)?;
             let dir_grant = tx.offer(m.parent, bits::LOOKUP);
             match found {
-                Found::Entry(d) => Ok(LookupReply { dir_grant, ..there(tx, d.fid)? }),
+                Found::Entry(d) => Ok(LookupReply { dir_grant, ..there(tx, d.fid, m.data)? }),
                 Found::Free(_) => Ok(LookupReply { entry: None, dir_grant }),
             }
         }
     }
 }
 
-fn there(tx: &mut Tx, fid: Fid) -> Result<LookupReply, Errno> {
+fn there(tx: &mut Tx, fid: Fid, data: u32) -> Result<LookupReply, Errno> {
     let i = tx.promised(fid)?;
-    Ok(LookupReply { entry: Some(names::entry(tx, fid, &i)), dir_grant: None })
+    let e = names::entry(tx, fid, &i);
+    Ok(LookupReply { entry: Some(names::with_content(tx, e, &i, data)?), dir_grant: None })
 }

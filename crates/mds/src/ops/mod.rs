@@ -9,6 +9,7 @@ pub mod create;
 pub mod disconnect;
 pub mod enqueue;
 pub mod fallocate;
+pub mod fetch;
 pub mod getattr;
 pub mod getlock;
 pub mod getpath;

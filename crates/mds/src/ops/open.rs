@@ -13,7 +13,8 @@ use wire::msg::open::Open as OpenMsg;
 pub fn run(tx: &mut Tx, ctx: &OpContext, m: OpenMsg) -> Result<Entry, Errno> {
     let mut i = tx.inode(m.fid)?;
     open_existing(tx, ctx, m.fid, &mut i, &m.open)?;
-    Ok(names::entry(tx, m.fid, &i))
+    let e = names::entry(tx, m.fid, &i);
+    names::with_content(tx, e, &i, m.data)
 }
 
 /// Checks, registers (unless a lease does), and gives a file without objects some if it is to be written.

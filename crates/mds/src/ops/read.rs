@@ -14,6 +14,6 @@ pub fn run(tx: &mut Tx, _ctx: &OpContext, m: Read) -> Result<ReadReply, Errno> {
     let bytes = data::read(tx, m.object.origin, &i, m.offset, u64::from(m.len))?;
     let (len, object_size) = (bytes.len() as u32, i.data.size);
     let block_crcs = m.checksum.of_read(m.offset, &bytes, object_size);
-    tx.reply_bulk = bytes.into();
+    tx.reply_data = bytes;
     Ok(ReadReply { len, object_size, block_crcs })
 }

@@ -88,7 +88,8 @@ fn access_lists_and_modes_are_one_thing() {
     assert_eq!(get(&rig, &user(9), f, XATTR_ACCESS).unwrap(), a.to_xattr());
     assert_eq!(list(&rig, &root, f), ["system.posix_acl_access"]);
     let open = |uid, flags| {
-        let m = msg::open::Open { fid: f, open: OpenSpec { handle: rig.handle(), flags, lease: false } };
+        let m =
+            msg::open::Open { fid: f, open: OpenSpec { handle: rig.handle(), flags, lease: false }, data: 0 };
         rig.call(A, &user(uid), m).map(|_| ())
     };
     assert_eq!(open(5, 2), Ok(()));

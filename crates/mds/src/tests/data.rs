@@ -6,6 +6,7 @@ use ::model::ObjectAttr;
 use proptest::prelude::*;
 use wire::checksum::ChecksumType;
 use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE, Fallocate};
+use wire::msg::fetch::Fetch;
 use wire::msg::grow::Grow;
 use wire::msg::read::Read;
 use wire::msg::seek::{Seek, Whence};
@@ -421,4 +422,37 @@ fn data_that_changed_on_the_way_is_refused() {
     assert_eq!(rig.call_bulk(&m, Bytes::from_static(b"wrong")).unwrap_err(), Errno::EBADMSG);
     rig.call_bulk(&m, Bytes::from_static(b"right")).unwrap();
     assert_eq!(read(&rig, fid, 0, 10).unwrap(), b"right");
+}
+
+#[test]
+fn small_files_come_with_their_data() {
+    let rig = Rig::new();
+    let (f, g, d) = (rig.create(R, "f"), rig.create(R, "g"), rig.mkdir(R, "d"));
+    append(&rig, f, b"first").unwrap();
+    append(&rig, g, &[7; 5000]).unwrap();
+    let fetch = |fids: &[Fid], data, max_bytes| {
+        let (r, bulk) = rig.call_bulk(&Fetch { fids: fids.to_vec(), data, max_bytes }, Bytes::new()).unwrap();
+        let of = |e: Option<Entry>| e.map(|e| (e.content, e.grant.is_some()));
+        (r.entries.into_iter().map(of).collect::<Vec<_>>(), bulk)
+    };
+    let gone = Fid { oid: 99, ..f };
+    let (all, bulk) = fetch(&[f, gone, d, g], 65536, 65536);
+    assert_eq!(all, [Some((Some(5), true)), None, Some((None, true)), Some((Some(5000), true))]);
+    assert_eq!((&bulk[..5], &bulk[5..]), (&b"first"[..], &[7; 5000][..]));
+    let (all, bulk) = fetch(&[f, g], 100, 65536);
+    assert_eq!((all, &bulk[..]), (vec![Some((Some(5), true)), Some((None, true))], &b"first"[..]));
+    let (all, bulk) = fetch(&[g, f], 65536, 1);
+    assert_eq!((all.len(), bulk.len()), (1, 5000), "one, however large");
+    let bad = |fids: Vec<Fid>| rig.root(Fetch { fids, data: 0, max_bytes: 0 }).unwrap_err();
+    assert_eq!((bad(Vec::new()), bad(vec![f; 257])), (Errno::EINVAL, Errno::E2BIG));
+    let look = |data| {
+        let m = msg::lookup::Lookup { parent: R, name: b"f".to_vec(), data };
+        let (r, bulk) = rig.call_bulk(&m, Bytes::new()).unwrap();
+        (r.entry.unwrap().content, bulk)
+    };
+    assert_eq!(look(5), (Some(5), Bytes::from_static(b"first")));
+    assert_eq!((look(4), look(0)), ((None, Bytes::new()), (None, Bytes::new())));
+    let open = OpenSpec { handle: rig.handle(), flags: 0, lease: true };
+    let (e, bulk) = rig.call_bulk(&msg::open::Open { fid: f, open, data: 65536 }, Bytes::new()).unwrap();
+    assert_eq!((e.content, &bulk[..]), (Some(5), &b"first"[..]));
 }

@@ -7,7 +7,7 @@ use wire::msg::readdir::Readdir;
 const R: Fid = Fid::ROOT;
 
 fn look(rig: &Rig, client: ClientId, dir: Fid, name: &str) -> LookupReply {
-    rig.call(client, &Cred::root(), Lookup { parent: dir, name: name.into() }).unwrap()
+    rig.call(client, &Cred::root(), Lookup { parent: dir, name: name.into(), data: 0 }).unwrap()
 }
 
 fn seq(g: Option<Grant>, bits: u8) -> u64 {
@@ -91,7 +91,7 @@ fn a_file_open_under_a_lease_lives_on_once_that_is_said() {
     let f = rig.create(R, "f");
     let open = |handle| {
         let open = OpenSpec { handle, flags: 0, lease: true };
-        rig.root(msg::open::Open { fid: f, open }).unwrap()
+        rig.root(msg::open::Open { fid: f, open, data: 0 }).unwrap()
     };
     assert!(open(70).grant.is_some());
     assert_eq!(rig.mdt.core_read().opens.count(f), 0, "the lease is enough");

@@ -187,7 +187,7 @@ impl Rig {
     }
 
     pub fn lookup(&self, parent: Fid, name: &str) -> Result<Entry, Errno> {
-        self.root(msg::lookup::Lookup { parent, name: name.into() })?.entry.ok_or(Errno::ENOENT)
+        self.root(msg::lookup::Lookup { parent, name: name.into(), data: 0 })?.entry.ok_or(Errno::ENOENT)
     }
 
     pub fn attr(&self, fid: Fid) -> ::model::Attr {
@@ -225,7 +225,7 @@ impl Rig {
 
     pub fn open(&self, fid: Fid, flags: u32) -> u64 {
         let handle = self.handle();
-        self.root(msg::open::Open { fid, open: OpenSpec { handle, flags, lease: false } }).unwrap();
+        self.root(msg::open::Open { fid, open: OpenSpec { handle, flags, lease: false }, data: 0 }).unwrap();
         handle
     }
 

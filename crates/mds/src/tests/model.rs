@@ -307,7 +307,7 @@ fn run(rig: &mut Rig, m: &mut Model, s: &Step) -> Both {
             let f = m.pick(f);
             let handle = rig.handle();
             let open = OpenSpec { handle, flags: 0, lease: false };
-            let got = ok(rig.root(msg::open::Open { fid: m.nodes[f].fid, open }));
+            let got = ok(rig.root(msg::open::Open { fid: m.nodes[f].fid, open, data: 0 }));
             let want = match m.nodes[f].kind {
                 _ if !m.exists(f) => Err(Errno::ENOENT),
                 FileType::Symlink => Err(Errno::ELOOP),

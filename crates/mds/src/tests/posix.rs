@@ -20,13 +20,13 @@ fn the_server_checks_permissions_too() {
     rig.create_as(&u, d, "x", 0o644).unwrap();
     rig.chmod(d, 0o766);
     assert_eq!(
-        rig.call(A, &u, msg::lookup::Lookup { parent: d, name: b"x".to_vec() }).unwrap_err(),
+        rig.call(A, &u, msg::lookup::Lookup { parent: d, name: b"x".to_vec(), data: 0 }).unwrap_err(),
         Errno::EACCES
     );
     rig.chmod(f, 0o640);
     let open = |cred: &Cred, flags| {
         let open = OpenSpec { handle: rig.handle(), flags, lease: false };
-        rig.call(A, cred, msg::open::Open { fid: f, open }).map(|_| ())
+        rig.call(A, cred, msg::open::Open { fid: f, open, data: 0 }).map(|_| ())
     };
     assert_eq!(open(&u, 0), Err(Errno::EACCES));
     rig.chown(f, 0, 5);
@@ -36,8 +36,12 @@ fn the_server_checks_permissions_too() {
     assert_eq!(open(&u, ::model::perm::FMODE_EXEC), Ok(()), "to execute it");
     assert_eq!(open(&u, 0), Err(Errno::EACCES));
     assert_eq!(
-        rig.call(A, &u, msg::open::Open { fid: d, open: OpenSpec { handle: 99, flags: 1, lease: false } })
-            .unwrap_err(),
+        rig.call(
+            A,
+            &u,
+            msg::open::Open { fid: d, open: OpenSpec { handle: 99, flags: 1, lease: false }, data: 0 }
+        )
+        .unwrap_err(),
         Errno::EISDIR
     );
     rig.assert_clean();

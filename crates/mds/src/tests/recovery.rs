@@ -95,7 +95,7 @@ fn a_clients_departure_closes_and_unlocks() {
     let rig = Rig::new();
     let f = rig.create(R, "f");
     let open = OpenSpec { handle: 5, flags: 0, lease: false };
-    rig.call(B, &Cred::root(), msg::open::Open { fid: f, open }).unwrap();
+    rig.call(B, &Cred::root(), msg::open::Open { fid: f, open, data: 0 }).unwrap();
     rig.unlink(R, "f").unwrap();
     let g = rig.create(R, "g");
     let lock = |id| LockSpec {

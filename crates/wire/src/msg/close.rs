@@ -1,5 +1,6 @@
 //! close: the end of an open. Unknown handles are no error (an interrupted open may never have been).
 
+use super::lookup::Entry;
 use model::{Fid, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -11,4 +12,10 @@ pub struct Close {
     /// knew, because it was open under a lease.
     pub atime: Option<Timestamp>,
 }
-message!(Close, Close, (), modifies = true);
+
+/// The file as it is after an access time was stored, if its close did not end it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CloseReply {
+    pub entry: Option<Box<Entry>>,
+}
+message!(Close, Close, CloseReply, modifies = true);

@@ -38,6 +38,9 @@ pub struct Entry {
     pub symlink: Vec<u8>,
     /// It has no extended attributes and no access lists beyond the mode.
     pub plain: bool,
+    /// So many bytes of the reply's bulk, behind those of entries before it, are the whole data of this file, which lies
+    /// with its inode. `None`: it was not asked for, is too much, or lies on objects.
+    pub content: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -45,6 +48,8 @@ pub struct Lookup {
     pub parent: Fid,
     /// `..` names the parent of a directory; an empty name the directory itself.
     pub name: Vec<u8>,
+    /// A file's data is to come along if it lies with its inode and is no more than so many bytes.
+    pub data: u32,
 }
 
 /// A name that is not there is an answer, not an error: it may be kept like one that is.

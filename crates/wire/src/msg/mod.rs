@@ -22,6 +22,7 @@ pub mod disconnect;
 pub mod enqueue;
 pub mod extent;
 pub mod fallocate;
+pub mod fetch;
 pub mod getattr;
 pub mod getlock;
 pub mod getpath;

@@ -9,5 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Open {
     pub fid: Fid,
     pub open: OpenSpec,
+    /// Its data is to come along if it lies with its inode and is no more than so many bytes.
+    pub data: u32,
 }
 message!(Open, Open, Entry, modifies = true);

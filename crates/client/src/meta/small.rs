@@ -1,0 +1,169 @@
+//! Small files' data and extended attributes, between the cache and the sessions: what is known without asking, and
+//! fetching it, of one file or of those that will be read next.
+
+use super::cache::{Brought, Following, Token};
+use super::content::{CONTENT_MAX_BYTES, Came};
+use crate::{Call, Fs};
+use bytes::Bytes;
+use model::{Errno, Fid, Set};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use wire::msg::lookup::Entry;
+use world::sync::Notify;
+
+/// Files that are being fetched.
+#[derive(Default)]
+pub(crate) struct Fetches {
+    files: Mutex<Set<Fid>>,
+    ended: Notify,
+}
+
+/// Files are fetched by whoever holds this.
+struct Fetching {
+    fs: Arc<Fs>,
+    files: Vec<Fid>,
+}
+
+impl Fetching {
+    /// Those of `files` that nobody else fetches.
+    fn begin(fs: &Arc<Fs>, files: impl IntoIterator<Item = Fid>) -> Fetching {
+        let mut busy = fs.meta.fetching.files.lock().expect("no panic while locked");
+        let files = files.into_iter().filter(|f| busy.insert(*f)).collect();
+        Fetching { fs: fs.clone(), files }
+    }
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        let mut busy = self.fs.meta.fetching.files.lock().expect("no panic while locked");
+        for f in &self.files {
+            busy.remove(f);
+        }
+        drop(busy);
+        self.fs.meta.fetching.ended.notify_waiters();
+    }
+}
+
+/// The data that an answer brought with an inode: all of its bulk.
+pub(crate) fn brought(e: Option<&Entry>, bulk: &Bytes, came: Came) -> Brought {
+    let len = e?.content?;
+    if bulk.len() != len as usize {
+        tracing::error!("an answer with {} bytes of data says that it has {len}", bulk.len());
+        return None;
+    }
+    Some((bulk.clone(), came))
+}
+
+impl Fs {
+    /// All data of a file, if it is known.
+    pub(crate) fn known_content(self: &Arc<Self>, fid: Fid) -> Option<Bytes> {
+        if !self.leases_good(fid) {
+            return None;
+        }
+        let (data, next) = self.meta.lock().content(fid, self.world.now())?;
+        self.meta.content_hits.fetch_add(1, Relaxed);
+        self.fetch_following(next);
+        Some(data)
+    }
+
+    /// All data of a file whose data lies with its inode, fetched and kept if it may be. `None`: it is too much, lies
+    /// elsewhere by now, or cannot be kept because this mount is changing it.
+    pub(crate) async fn fetch_content(
+        self: &Arc<Self>,
+        call: &Call,
+        fid: Fid,
+    ) -> Result<Option<Bytes>, Errno> {
+        let mine = loop {
+            let mut ended = Box::pin(self.meta.fetching.ended.notified());
+            ended.as_mut().enable();
+            let f = Fetching::begin(self, [fid]);
+            if !f.files.is_empty() {
+                break f;
+            }
+            drop(f);
+            // Somebody is at it: its answer serves if it is kept.
+            ended.await;
+            if let Some(data) = self.known_content(fid) {
+                return Ok(Some(data));
+            }
+        };
+        let next = {
+            let mut c = self.meta.lock();
+            if c.is_changing(fid) {
+                return Ok(None);
+            }
+            self.meta.content_misses.fetch_add(1, Relaxed);
+            c.missed_content(fid)
+        };
+        self.fetch_following(next);
+        let got = self.fetch_files(self.ctx(call), &mine.files, Came::Asked).await?;
+        drop(mine);
+        Ok(got.into_iter().next().flatten().and_then(|(_, data)| data))
+    }
+
+    /// Fetches files that will be read next, in the background.
+    fn fetch_following(self: &Arc<Self>, next: Following) {
+        let Some((dir, files)) = next else { return };
+        if self.data.max_read_ahead.load(Relaxed) == 0 {
+            return self.meta.lock().followed(dir, 0, None);
+        }
+        let mine = Fetching::begin(self, files);
+        let fs = self.clone();
+        self.world.spawn("client-fetch-ahead", async move {
+            let got = if mine.files.is_empty() {
+                Ok(Vec::new())
+            } else {
+                fs.fetch_files(fs.own_ctx(), &mine.files, Came::Ahead).await
+            };
+            let got = got.unwrap_or_default();
+            let brought = got.iter().flatten().filter(|(_, d)| d.is_some()).count();
+            let last = got.len().checked_sub(1).map(|i| mine.files[i]);
+            fs.meta.content_ahead.fetch_add(brought as u64, Relaxed);
+            fs.meta.lock().followed(dir, brought, last);
+            drop(mine);
+        });
+    }
+
+    /// What small files may take in memory changed.
+    pub(crate) fn content_resized(&self, max: u64) {
+        self.meta.lock().contents.set_max_bytes(usize::try_from(max).unwrap_or(usize::MAX));
+    }
+
+    /// How much data a lookup asks for.
+    pub(crate) fn lookup_data(&self) -> u32 {
+        if self.meta.lock().contents.wish() { CONTENT_MAX_BYTES as u32 } else { 0 }
+    }
+
+    // extended attributes
+
+    /// The value of one, if it is known: `Some(None)` if there is none.
+    pub(crate) fn known_xattr(&self, fid: Fid, root: bool, name: &[u8]) -> Option<Option<Vec<u8>>> {
+        if !self.leases_good(fid) {
+            return None;
+        }
+        self.meta.lock().xattr(fid, root, name, self.world.now())
+    }
+
+    /// The names of all, if they are known.
+    pub(crate) fn known_xattr_names(&self, fid: Fid, root: bool) -> Option<Vec<Vec<u8>>> {
+        if !self.leases_good(fid) {
+            return None;
+        }
+        self.meta.lock().xattr_names(fid, root, self.world.now())
+    }
+
+    /// What an answer to a question of `t` said of one; `None`: there is none.
+    pub(crate) fn keep_xattr(&self, t: Token, fid: Fid, root: bool, name: &[u8], value: Option<Vec<u8>>) {
+        let mut c = self.meta.lock();
+        if let Some(v) = c.version_since(t, fid) {
+            c.contents.put_xattr(fid, v, root, name, value);
+        }
+    }
+
+    pub(crate) fn keep_xattr_names(&self, t: Token, fid: Fid, root: bool, names: &[Vec<u8>]) {
+        let mut c = self.meta.lock();
+        if let Some(v) = c.version_since(t, fid) {
+            c.contents.put_xattr_names(fid, v, root, names.to_vec());
+        }
+    }
+}
