@@ -232,7 +232,7 @@ impl Fs {
     /// Keeps what was read within its bound: the least recently used files' oldest bytes go.
     pub(super) fn evict_clean(&self) {
         let d = &self.data;
-let bound = |d: &Data| {
+        let bound = |d: &Data| {
             let max = d.max_cached.load(Ordering::Relaxed);
             let again = d.uncommitted.load(Ordering::Relaxed).min(max / 2);
             let small = self.meta.content_bytes.load(Ordering::Relaxed);
