@@ -206,12 +206,29 @@ impl Shared {
     }
 
     async fn block_op(&self, run: &Run, actor: usize, rng: &mut Rng) -> Result<(), Violation> {
-        let (mount, fs, life) = run.mount(actor, rng).await;
-        let i = rng.index(BLOCKS);
+        let at = run.mount(actor, rng).await;
+        let i = if rng.below(3) == 0 { BLOCKS - 1 } else { rng.index(BLOCKS) };
+        let write = rng.coin();
+        // What a mount keeps of a small file, it finds when it looks again.
+        let times = if write || i + 1 < BLOCKS { 1 } else { 3 };
+        for _ in 0..times {
+            self.block_once(run, actor, &at, i, write).await?;
+        }
+        Ok(())
+    }
+
+    async fn block_once(
+        &self,
+        run: &Run,
+        actor: usize,
+        (mount, fs, life): &(usize, Arc<Fs>, u64),
+        i: usize,
+        write: bool,
+    ) -> Result<(), Violation> {
+        let (mount, life) = (*mount, *life);
         let fid = self.block_files[i];
         let called = self.tick();
         let m = &run.cluster.mounts[mount];
-        let write = rng.coin();
         run.cluster.sim.log(|| format!("actor {actor} mount {mount} shared block{i} write {write}"));
         let act = if write {
             let data = called.to_le_bytes().repeat(BLOCK_BYTES / 8);
@@ -229,7 +246,7 @@ impl Shared {
                 }
             }
         } else {
-            let work = read_block(&fs, fid, block_at(i));
+            let work = read_block(fs, fid, block_at(i));
             match run.bounded("shared read", alive(m, life, work)).await? {
                 Ok(Ok(data)) => match block_value(&data) {
                     Some(saw) => Act::Read { saw },
@@ -246,7 +263,7 @@ impl Shared {
             }
         };
         let event = Event { act, called, returned: self.tick() };
-        let witness = Witness::new(&run.cluster, &fs, mount, life);
+        let witness = Witness::new(&run.cluster, fs, mount, life);
         lock(&self.blocks[i].events).push((event, witness));
         Ok(())
     }
