@@ -122,6 +122,11 @@ impl Answered {
         is_names(&self.op) && !self.names_pinned
     }
 
+    /// A create that found its file there changed nothing: that it is shown says nothing of what came before.
+    fn changes_names(&self) -> bool {
+        is_names(&self.op) && !(matches!(self.op, Op::Create { .. }) && self.ids == 0)
+    }
+
     fn settled(&self, c: &Cluster) -> bool {
         !self.open() || self.witness.durable(c, Part::Names)
     }
@@ -221,7 +226,7 @@ impl Tail {
         for (i, a) in self.ops.iter_mut().enumerate() {
             let same = (a.witness.mount, a.witness.life) == (mount, life);
             let common = a.touched.iter().any(|n| nodes.contains(n));
-            if (fsync && same) || (!same && common && shows_names(op) && is_names(&a.op)) {
+            if (fsync && same) || (!same && common && shows_names(op) && a.changes_names()) {
                 names_upto = i + 1;
             }
             if fsync && same && common {
