@@ -18,6 +18,12 @@ pub(crate) struct Fetches {
     ended: Notify,
 }
 
+impl Fetches {
+    fn is_busy(&self, fid: Fid) -> bool {
+        self.files.lock().expect("no panic while locked").contains(&fid)
+    }
+}
+
 /// Files are fetched by whoever holds this.
 struct Fetching {
     fs: Arc<Fs>,
@@ -35,6 +41,9 @@ impl Fetching {
 
 impl Drop for Fetching {
     fn drop(&mut self) {
+        if self.files.is_empty() {
+            return;
+        }
         let mut busy = self.fs.meta.fetching.files.lock().expect("no panic while locked");
         for f in &self.files {
             busy.remove(f);
@@ -73,20 +82,25 @@ impl Fs {
         call: &Call,
         fid: Fid,
     ) -> Result<Option<Bytes>, Errno> {
-        let mine = loop {
-            let mut ended = Box::pin(self.meta.fetching.ended.notified());
-            ended.as_mut().enable();
-            let f = Fetching::begin(self, [fid]);
-            if !f.files.is_empty() {
-                break f;
-            }
-            drop(f);
+        let mut ended = Box::pin(self.meta.fetching.ended.notified());
+        ended.as_mut().enable();
+        let mut mine = Fetching::begin(self, [fid]);
+        if mine.files.is_empty() {
             // Somebody is at it: its answer serves if it is kept.
-            ended.await;
-            if let Some(data) = self.known_content(fid) {
-                return Ok(Some(data));
+            loop {
+                ended.await;
+                if let Some(data) = self.known_content(fid) {
+                    return Ok(Some(data));
+                }
+                ended = Box::pin(self.meta.fetching.ended.notified());
+                ended.as_mut().enable();
+                if !self.meta.fetching.is_busy(fid) {
+                    break;
+                }
             }
-        };
+            // If others were faster again: once without them.
+            mine = Fetching::begin(self, [fid]);
+        }
         let next = {
             let mut c = self.meta.lock();
             if c.is_changing(fid) {
@@ -96,7 +110,7 @@ impl Fs {
             c.missed_content(fid)
         };
         self.fetch_following(next);
-        let got = self.fetch_files(self.ctx(call), &mine.files, Came::Asked).await?;
+        let got = self.fetch_files(self.ctx(call), &[fid], Came::Asked).await?;
         drop(mine);
         Ok(got.into_iter().next().flatten().and_then(|(_, data)| data))
     }
