@@ -67,19 +67,30 @@ impl Fids {
 impl Fs {
     /// A FID never used before, on the MDT of the directory that the new file will be in.
     pub(crate) async fn new_fid(self: &Arc<Self>, parent: Fid) -> R<Fid> {
-        let mdt = self.locate.mdt_of(parent);
-        let of = self.fids.of(mdt);
         loop {
-            let taken = of.leases.lock().expect("no panic while locked").take();
-            match taken {
-                Some((fid, false)) => return Ok(fid),
-                Some((fid, true)) => {
-                    self.prefetch_lease(mdt, &of);
-                    return Ok(fid);
-                }
-                None => self.fetch_lease(mdt, &of).await?,
+            match self.fid_at_hand(parent) {
+                Some(fid) => return Ok(fid),
+                None => self.more_fids(parent).await?,
             }
         }
+    }
+
+    /// As [`Fs::new_fid`], if there is one without asking.
+    pub(crate) fn fid_at_hand(self: &Arc<Self>, parent: Fid) -> Option<Fid> {
+        let mdt = self.locate.mdt_of(parent);
+        let of = self.fids.of(mdt);
+        let taken = of.leases.lock().expect("no panic while locked").take();
+        let (fid, low) = taken?;
+        if low {
+            self.prefetch_lease(mdt, &of);
+        }
+        Some(fid)
+    }
+
+    /// Asks for a sequence.
+    pub(crate) async fn more_fids(self: &Arc<Self>, parent: Fid) -> R<()> {
+        let mdt = self.locate.mdt_of(parent);
+        self.fetch_lease(mdt, &self.fids.of(mdt)).await
     }
 
     /// The first lease, so that the first create finds one.

@@ -7,6 +7,7 @@ use crate::locks::Rollbacks;
 use crate::meta::Meta;
 use crate::opens::Opens;
 use crate::params::Params;
+use crate::pending::Pending;
 use crate::stats::{Stats, Verb};
 use crate::targets::{Target, Targets};
 use crate::{Call, R};
@@ -48,6 +49,7 @@ pub struct Fs {
     pub(crate) rollbacks: Rollbacks,
     pub(crate) params: Params,
     pub(crate) meta: Meta,
+    pub(crate) pending: Pending,
     pub(crate) stats: Stats,
     /// Answered operations that were lost and of which no fsync told yet.
     pub(crate) lost: AtomicU64,
@@ -77,6 +79,7 @@ impl Fs {
             rollbacks: Rollbacks::default(),
             params: Params::new(),
             meta: Meta::new(content_share(CACHED_DEFAULT_MB << 20)),
+            pending: Pending::new(),
             stats: Stats::new(world.wall()),
             lost: AtomicU64::new(0),
             dirsync: AtomicBool::new(false),
@@ -126,6 +129,10 @@ impl Fs {
     /// Changes of directories are durable when they return (`-o dirsync`, `-o sync`), or soon after.
     pub fn set_dirsync(&self, on: bool) {
         self.dirsync.store(on, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_dirsync(&self) -> bool {
+        self.dirsync.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_read_only(&self) -> bool {

@@ -1,6 +1,6 @@
 //! A mounted file system as a library: what FUSE, gateways and the simulator call.
 //!
-//! `ops/VERB.rs` holds one operation each. `meta` keeps names and attributes while leases cover them; of data nothing is
+//! `ops/VERB.rs` holds one operation each. `meta` keeps names and attributes while leases cover them, `pending` what was executed under exclusive ones and not sent yet; of data nothing is
 //! cached between calls.
 //! `mount` connects, `targets` keeps the sessions, `fids` and `locate` know which file is where, `stripe` maps files
 //! to objects, `locks` and `opens` remember what a restarted server has to be told.
@@ -19,6 +19,7 @@ mod mount;
 mod opens;
 mod ops;
 mod params;
+mod pending;
 mod stats;
 mod stripe;
 mod targets;

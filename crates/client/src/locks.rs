@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::msg::cancel::{Cancel, CancelWhat};
 use wire::msg::enqueue::{Enqueue, LockKind, LockMode, LockSpec};
+use wire::msg::notify::LeaseItem;
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
 use world::{Either, select};
 
@@ -226,33 +227,26 @@ impl Fs {
     }
 
     /// What a restarted MDT is told: open files and granted locks. Who waits asks again.
-    pub(crate) fn reclaim_of(&self, mdt: u16) -> Vec<Reclaim> {
+    /// `owned`: the exclusive leases under which there is something to be sent.
+    pub(crate) fn reclaim_of(&self, mdt: u16, owned: &[LeaseItem]) -> Vec<Reclaim> {
         let of_mdt = |fid: Fid| self.locate.mdt_of(fid) == mdt;
-        let opens = self.opens.reclaim(of_mdt);
+        // What the server has not heard of it need not keep.
+        let known = |fid: Fid| of_mdt(fid) && !self.meta.is_made_here(fid);
+        let opens = self.opens.reclaim(known);
         let locks: Vec<_> = self.locks.reclaim().into_iter().filter(|l| of_mdt(l.fid)).collect();
         tracing::info!(
-            "MDT{mdt:04x} recovers: {} open files and {} locks are reclaimed",
+            "MDT{mdt:04x} recovers: {} open files, {} locks and {} exclusive leases are reclaimed",
             opens.len(),
-            locks.len()
+            locks.len(),
+            owned.len()
         );
-        let opens = opens.chunks(RECLAIM_BATCH).map(|c| Reclaim {
-            opens: c.to_vec(),
-            locks: Vec::new(),
-            last: false,
-            extents: Vec::new(),
-        });
-        let locks = locks.chunks(RECLAIM_BATCH).map(|c| Reclaim {
-            opens: Vec::new(),
-            locks: c.to_vec(),
-            last: false,
-            extents: Vec::new(),
-        });
-        let mut all: Vec<Reclaim> = opens.chain(locks).collect();
+        let opens = opens.chunks(RECLAIM_BATCH).map(|c| Reclaim { opens: c.to_vec(), ..Reclaim::default() });
+        let locks = locks.chunks(RECLAIM_BATCH).map(|c| Reclaim { locks: c.to_vec(), ..Reclaim::default() });
+        let owned = owned.chunks(RECLAIM_BATCH).map(|c| Reclaim { owned: c.to_vec(), ..Reclaim::default() });
+        let mut all: Vec<Reclaim> = opens.chain(locks).chain(owned).collect();
         match all.last_mut() {
             Some(r) => r.last = true,
-            None => {
-                all.push(Reclaim { opens: Vec::new(), locks: Vec::new(), last: true, extents: Vec::new() })
-            }
+            None => all.push(Reclaim { last: true, ..Reclaim::default() }),
         }
         all
     }
@@ -261,12 +255,8 @@ impl Fs {
     pub(crate) fn reclaim_of_ost(&self, ost: u16) -> Vec<Reclaim> {
         let held = self.reclaim_extents(ost);
         tracing::info!("OST{ost:04x} recovers: {} locks are reclaimed", held.len());
-        let piece = |c: &[wire::msg::extent::ExtentSpec]| Reclaim {
-            opens: Vec::new(),
-            locks: Vec::new(),
-            last: false,
-            extents: c.to_vec(),
-        };
+        let piece =
+            |c: &[wire::msg::extent::ExtentSpec]| Reclaim { extents: c.to_vec(), ..Reclaim::default() };
         held.chunks(RECLAIM_BATCH).map(piece).collect()
     }
 

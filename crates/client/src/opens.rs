@@ -228,6 +228,10 @@ impl Opens {
         }
     }
 
+    pub(crate) fn is_open(&self, fid: Fid) -> bool {
+        self.lock().files.contains_key(&fid)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.lock().handles.len()
     }

@@ -191,6 +191,35 @@ pub(crate) const TABLE: &[Param] = &[
         },
     ),
     mount_rw(
+        Llite,
+        ParamDecl::flag(
+            "md_writeback",
+            "1",
+            "Changes of names and small files are made here and told to the metadata server a little later, where no \
+             other client is active.",
+        ),
+        |fs| u8::from(fs.pending.is_on()).to_string(),
+        |fs, v| {
+            fs.set_md_writeback(v.number == 1);
+            Ok(())
+        },
+    ),
+    mount(
+        Llite,
+        shown("md_pending_ops", "Operations that the metadata server has not heard of yet."),
+        |fs| fs.pending_load().0.to_string(),
+    ),
+    mount(
+        Llite,
+        ParamDecl::shown("md_pending_bytes", "bytes", "What these operations and their data take."),
+        |fs| fs.pending_load().1.to_string(),
+    ),
+    mount(
+        Llite,
+        shown("md_writeback_stats", "Operations made here, how they were sent, and what was lost."),
+        Fs::pending_text,
+    ),
+    mount_rw(
         Ldlm,
         ParamDecl::text(
             "lru_size",

@@ -3,9 +3,10 @@
 use crate::checksum::Checksums;
 use crate::data::{OstSpace, UNLOCKED_RPCS_MAX};
 use crate::meter::Meter;
-use crate::{Fs, R, TargetState};
+use crate::{Fs, R, TargetState, pending};
 use bytes::Bytes;
 use model::limits::{RPC_BULK_DEFAULT_BYTES, RPC_BULK_MAX_BYTES, SLOTS_PER_SESSION};
+use model::planted::{self, Bug};
 use model::{Errno, Fid, Nid, TargetId, TargetKind};
 use rpc::import::ImportHooks;
 use rpc::{Import, ImportConfig, ImportState, Response};
@@ -94,6 +95,8 @@ pub(crate) struct Target {
     pub checksums: Checksums,
     /// Of an OST: what this mount keeps for it.
     pub data: OstSpace,
+    /// Of an MDT: what was executed here goes before its requests.
+    mount: Weak<Fs>,
 }
 
 impl Target {
@@ -134,6 +137,13 @@ impl Target {
         msg: M,
         bulk: Bytes,
     ) -> R<Response<M::Reply>> {
+        if self.id.kind == TargetKind::Mdt
+            && !pending::is_blind(M::OP)
+            && !(M::OP == Op::Readdir && planted::on(Bug::BarrierForgotten))
+            && let Some(fs) = self.mount.upgrade()
+        {
+            fs.tell_pending().await;
+        }
         let sent = self.meter.begin(&msg, bulk.len() as u64, self.is_limited::<M>(), self.world.now());
         let r = self.import.call(ctx, msg, bulk).await;
         if let Ok(r) = &r {
@@ -236,10 +246,14 @@ impl ImportHooks for Hooks {
             TargetKind::Mdt => {}
         }
         // Leases of the target's former life.
-        if !model::planted::on(model::planted::Bug::CacheKeptOverRestart) {
-            fs.meta.clear();
+        let mut owned = Vec::new();
+        if !planted::on(Bug::CacheKeptOverRestart) {
+            owned = fs.meta.clear_for_reclaim();
         }
-        fs.reclaim_of(self.target.index)
+        if planted::on(Bug::PendingNotReclaimed) {
+            owned.clear();
+        }
+        fs.reclaim_of(self.target.index, &owned)
     }
 
     fn reclaimed(&self, lost: ReclaimReply) {
@@ -277,9 +291,10 @@ impl ImportHooks for Hooks {
                 }
             }
             ImportState::Evicted if self.target.kind == TargetKind::Mdt => {
-                fs.meta.clear();
                 tracing::error!("{} evicted this client: calls that were under way fail", self.target);
+                // Before: nothing may be made here with a FID that is not this client's any more.
                 fs.fids.forget(self.target.index);
+                fs.all_pending_lost(Errno::EIO);
             }
             ImportState::Evicted if self.target.kind == TargetKind::Ost => fs.data_evicted(self.target.index),
             _ => {}
@@ -317,6 +332,7 @@ impl Fs {
             up: sync::Notify::new(),
             checksums: Checksums::new(),
             data: OstSpace::default(),
+            mount: Arc::downgrade(self),
         })
     }
 

@@ -55,12 +55,14 @@ pub struct Leases {
     clients: Map<Client, Set<Fid>>,
     per_client_max: usize,
     seq: u64,
+    /// On how many files each client has exclusive bits; none with 0.
+    owners: Map<Client, usize>,
 }
 
 impl Leases {
     /// Sequence numbers start above `seq`; a client is granted at most `per_client_max` files at a time.
     pub fn new(seq: u64, per_client_max: usize) -> Leases {
-        Leases { files: Map::default(), clients: Map::default(), per_client_max, seq }
+        Leases { files: Map::default(), clients: Map::default(), per_client_max, seq, owners: Map::default() }
     }
 
     /// The next sequence number, for what one answer grants.
@@ -75,19 +77,31 @@ impl Leases {
         if has.is_some_and(|s| s.len() >= self.per_client_max && !s.contains(&fid)) {
             return 0;
         }
-        let Some(f) = self.files.get(&fid) else { return bits };
-        if f.revoking > 0 && !planted::on(Bug::GrantWhileRevoking) {
-            return 0;
+        self.free(client, fid, bits, mode)
+    }
+
+    /// Those of `bits` that nothing is in the way of.
+    fn free(&self, client: Client, fid: Fid, bits: u8, mode: Mode) -> u8 {
+        match self.files.get(&fid) {
+            Some(f) if f.revoking > 0 && !planted::on(Bug::GrantWhileRevoking) => 0,
+            _ => self.fitting(client, fid, bits, mode),
         }
+    }
+
+    /// Those of `bits` that no other client has in a way that conflicts.
+    pub fn fitting(&self, client: Client, fid: Fid, bits: u8, mode: Mode) -> u8 {
+        let Some(f) = self.files.get(&fid) else { return bits };
         let others = f.holders.iter().filter(|h| h.client != client);
         let taken =
             others.fold(0, |t, h| t | h.exclusive | if mode == Mode::Exclusive { h.shared } else { 0 });
         bits & !taken
     }
 
-    /// Grants what [`Leases::grantable`] allowed.
+    /// Grants what [`Leases::grantable`] allowed. Who only looks may have marked the file since ([`Leases::begin_revoke`]): that
+    /// waits for exclusive leases alone, and asks again whoever has one by then. Several requests of one client at a time may exceed its number of files by
+    /// a few.
     pub fn grant(&mut self, client: Client, fid: Fid, bits: u8, mode: Mode, seq: u64) {
-        assert_eq!(self.grantable(client, fid, bits, mode), bits, "a lease on {fid} that conflicts");
+        assert_eq!(self.fitting(client, fid, bits, mode), bits, "a lease on {fid} that conflicts");
         let f = self.files.entry(fid).or_default();
         let i = f.find(client).unwrap_or_else(|i| {
             f.holders.insert(i, Holder { client, shared: 0, exclusive: 0, seq });
@@ -98,6 +112,9 @@ impl Leases {
         match mode {
             Mode::Shared => h.shared |= bits & !h.exclusive,
             Mode::Exclusive => {
+                if h.exclusive == 0 && bits != 0 {
+                    *self.owners.entry(client).or_default() += 1;
+                }
                 h.exclusive |= bits;
                 h.shared &= !bits;
             }
@@ -110,7 +127,8 @@ impl Leases {
         let Some(f) = self.files.get(&fid) else { return Vec::new() };
         let of = |h: &Holder| bits & (h.exclusive | if mode == Mode::Exclusive { h.shared } else { 0 });
         let others = f.holders.iter().filter(|h| by != Some(h.client) && of(h) != 0);
-        others.map(|h| (h.client, LeaseItem { fid, bits: of(h), seq: h.seq })).collect()
+        let look = mode == Mode::Shared;
+        others.map(|h| (h.client, LeaseItem { fid, bits: of(h), seq: h.seq, look })).collect()
     }
 
     /// Nothing is granted on this file until as many [`Leases::end_revoke`]s follow.
@@ -126,7 +144,8 @@ impl Leases {
         }
     }
 
-    /// `client` uses these bits no more, as far as they were granted up to `item.seq`. False if it has none.
+    /// `client` uses these bits no more (with `item.look`: exclusively no more), as far as they were granted up to
+    /// `item.seq`. False if it has none.
     pub fn cancel(&mut self, client: Client, item: &LeaseItem) -> bool {
         let Some(f) = self.files.get_mut(&item.fid) else { return false };
         let Ok(i) = f.find(client) else { return false };
@@ -134,13 +153,31 @@ impl Leases {
         if h.seq > item.seq {
             return false;
         }
-        h.shared &= !item.bits;
+        let owned = h.exclusive;
+        if item.look {
+            h.shared |= h.exclusive & item.bits;
+        } else {
+            h.shared &= !item.bits;
+        }
         h.exclusive &= !item.bits;
-        if h.shared | h.exclusive == 0 {
+        let (disowned, none) = (owned != 0 && h.exclusive == 0, h.shared | h.exclusive == 0);
+        if none {
             f.holders.remove(i);
             self.left(client, item.fid);
         }
+        if disowned {
+            self.disowned(client);
+        }
         true
+    }
+
+    /// A client lost its last exclusive bit on a file.
+    fn disowned(&mut self, client: Client) {
+        let n = self.owners.get_mut(&client).expect("owned files are counted");
+        *n -= 1;
+        if *n == 0 {
+            self.owners.remove(&client);
+        }
     }
 
     /// A client lost its last bit on a file.
@@ -158,6 +195,7 @@ impl Leases {
 
     /// A client is gone with all it had.
     pub fn client_gone(&mut self, client: Client) {
+        self.owners.remove(&client);
         for fid in self.clients.remove(&client).unwrap_or_default() {
             let f = self.files.get_mut(&fid).expect("both tables hold the same leases");
             let i = f.find(client).expect("both tables hold the same leases");
@@ -173,7 +211,49 @@ impl Leases {
         let Some(f) = self.files.get_mut(&fid) else { return };
         for h in std::mem::take(&mut f.holders) {
             self.left(h.client, fid);
+            if h.exclusive != 0 {
+                self.disowned(h.client);
+            }
         }
+    }
+
+    /// Clients with exclusive leases.
+    pub fn owners(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// Whether a client has exclusive leases on any file.
+    pub fn is_owner(&self, client: Client) -> bool {
+        self.owners.contains_key(&client)
+    }
+
+    /// The bits of a file that a client holds exclusively.
+    pub fn owned(&self, client: Client, fid: Fid) -> u8 {
+        let f = self.files.get(&fid);
+        f.and_then(|f| f.find(client).ok().map(|i| f.holders[i].exclusive)).unwrap_or(0)
+    }
+
+    /// Every exclusive lease there is, to be given down to a shared one.
+    pub fn exclusive(&self) -> Vec<(Client, LeaseItem)> {
+        let of =
+            |fid: Fid, h: &Holder| (h.client, LeaseItem { fid, bits: h.exclusive, seq: h.seq, look: true });
+        let all = self.files.iter().flat_map(|(fid, f)| f.holders.iter().map(move |h| (*fid, h)));
+        all.filter(|(_, h)| h.exclusive != 0).map(|(fid, h)| of(fid, h)).collect()
+    }
+
+    /// What one client holds exclusively: bits of files.
+    pub fn exclusive_of(&self, client: Client) -> Vec<(Fid, u8)> {
+        if !self.is_owner(client) {
+            return Vec::new();
+        }
+        let held = self.clients.get(&client).into_iter().flatten();
+        let bits = |fid: &Fid| {
+            let h = self.files.get(fid)?.holders.iter().find(|h| h.client == client)?;
+            (h.exclusive != 0).then_some((*fid, h.exclusive))
+        };
+        let mut all: Vec<_> = held.filter_map(bits).collect();
+        all.sort_unstable();
+        all
     }
 
     /// Files on which a client has a lease.

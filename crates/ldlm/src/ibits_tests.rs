@@ -13,7 +13,7 @@ fn fid(n: u32) -> Fid {
 }
 
 fn item(n: u32, bits: u8, seq: u64) -> LeaseItem {
-    LeaseItem { fid: fid(n), bits, seq }
+    LeaseItem { fid: fid(n), bits, seq, look: false }
 }
 
 fn take(l: &mut Leases, c: Client, n: u32, bits: u8, mode: Mode) -> u8 {
@@ -51,7 +51,10 @@ fn exclusive_means_alone() {
     assert_eq!(take(&mut l, B, 1, 3, Mode::Exclusive), 0);
     assert_eq!(take(&mut l, A, 1, 1, Mode::Exclusive), 1, "its own is not in the way");
     assert_eq!(take(&mut l, B, 1, 3, Mode::Shared), 2);
-    assert_eq!(l.conflicts(Some(B), fid(1), 3, Mode::Shared), [(A, item(1, 1, 2))]);
+    assert_eq!(
+        l.conflicts(Some(B), fid(1), 3, Mode::Shared),
+        [(A, LeaseItem { look: true, ..item(1, 1, 2) })]
+    );
 }
 
 #[test]
@@ -70,7 +73,8 @@ enum Step {
     Take(u8, u32, u8, bool),
     Begin(u32),
     End(u32),
-    Cancel(u8, u32, u8, u64),
+    /// The last says whether the lease is only given down.
+    Cancel(u8, u32, u8, u64, bool),
     ClientGone(u8),
     FileGone(u32),
 }
@@ -81,7 +85,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (c.clone(), f.clone(), b.clone(), any::<bool>()).prop_map(|(c, f, b, x)| Step::Take(c, f, b, x)),
         1 => f.clone().prop_map(Step::Begin),
         1 => f.clone().prop_map(Step::End),
-        3 => (c.clone(), f.clone(), b, 0u64..4).prop_map(|(c, f, b, s)| Step::Cancel(c, f, b, s)),
+        3 => (c.clone(), f.clone(), b, 0u64..4, any::<bool>())
+            .prop_map(|(c, f, b, s, look)| Step::Cancel(c, f, b, s, look)),
         1 => c.prop_map(Step::ClientGone),
         1 => f.prop_map(Step::FileGone),
     ]
@@ -144,11 +149,14 @@ proptest! {
                         l.end_revoke(fid(f));
                     }
                 }
-                Step::Cancel(c, f, bits, back) => {
+                Step::Cancel(c, f, bits, back, look) => {
                     let newest = n.seq.get(&(c, f)).copied().unwrap_or(0);
                     let seq = (newest + 1).saturating_sub(back);
-                    l.cancel(clients[usize::from(c)], &item(f, bits, seq));
-                    if seq >= newest {
+                    l.cancel(clients[usize::from(c)], &LeaseItem { look, ..item(f, bits, seq) });
+                    if seq >= newest && look {
+                        let down = n.held.iter_mut().filter(|(k, _)| (k.0, k.1) == (c, f) && bits & k.2 != 0);
+                        down.for_each(|(_, x)| *x = false);
+                    } else if seq >= newest {
                         n.held.retain(|(hc, hf, hb), _| !(*hc == c && *hf == f && bits & hb != 0));
                     }
                 }
@@ -172,6 +180,23 @@ proptest! {
             }
             let pairs: BTreeSet<(u8, u32)> = n.held.keys().map(|k| (k.0, k.1)).collect();
             prop_assert_eq!(l.total(), pairs.len());
+            let owned: BTreeMap<(u8, u32), u8> = n.held.iter().filter(|(_, x)| **x).fold(
+                BTreeMap::new(),
+                |mut m, (k, _)| {
+                    *m.entry((k.0, k.1)).or_default() |= k.2;
+                    m
+                },
+            );
+            let owners: BTreeSet<u8> = owned.keys().map(|k| k.0).collect();
+            prop_assert_eq!(l.owners(), owners.len());
+            for c in 0..3 {
+                prop_assert_eq!(l.is_owner(clients[usize::from(c)]), owners.contains(&c));
+                for f in 0..3 {
+                    let bits = owned.get(&(c, f)).copied().unwrap_or(0);
+                    prop_assert_eq!(l.owned(clients[usize::from(c)], fid(f)), bits);
+                }
+            }
+            prop_assert_eq!(l.exclusive().len(), owned.len());
         }
     }
 }

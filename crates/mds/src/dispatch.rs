@@ -2,7 +2,7 @@
 //! built and submitted, and when the answer may go out.
 
 use crate::core::Core;
-use crate::leases::{self, Marks, Touched};
+use crate::leases::{self, Marks, Touched, Wanted};
 use crate::names::OpContext;
 use crate::schema::{key, value};
 use crate::service::Mdt;
@@ -126,35 +126,74 @@ impl Done {
 }
 
 impl Mdt {
-    /// Runs a read-only operation of a client, which may be granted leases on what it sees, or of the server itself.
-    pub(crate) fn read(
+    /// Runs a read-only operation of a client, which may be granted leases on what it sees. While other clients own
+    /// what it looks at, it waits until they have told what they did, and runs again.
+    pub(crate) async fn read(
         &self,
-        to: Option<&ReplyTo>,
-        f: impl FnOnce(&mut Tx) -> Result<Vec<u8>, Errno>,
+        to: &ReplyTo,
+        mut f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
     ) -> Done {
+        let mut marks = Marks::new(&self.shared.leases);
+        loop {
+            let wanted = match self.look(to, &mut f, &mut marks) {
+                Ok(done) => return done,
+                Err(wanted) => wanted,
+            };
+            {
+                // Not beside other looks: they grant what they were offered a moment ago.
+                let _alone = self.core_write();
+                marks.blocked(Some(to.client), &wanted);
+            }
+            if let Err(e) = self.await_cancels(Some(to.client), &wanted).await {
+                return Done::error(e);
+            }
+        }
+    }
+
+    /// Runs it, unless others own what it looks at: then says what that is.
+    fn look(
+        &self,
+        to: &ReplyTo,
+        f: &mut impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno>,
+        marks: &mut Marks,
+    ) -> Result<Done, Wanted> {
         let core = self.core_read();
-        let mut tx = self.begin(&core, to, false);
+        marks.clear();
+        let mut tx = self.begin(&core, Some(to), false);
         let result = f(&mut tx);
         let out = tx.finish();
         assert!(out.pending.is_empty() && out.changes.is_empty(), "a read-only operation wrote something");
-        if let Some(t) = to.filter(|_| result.is_ok()) {
-            self.shared.leases.grant(t.client, &out.offers);
+        let wanted = Wanted { change: Touched::new(), look: out.looked };
+        if marks.meets(Some(to.client), &wanted) {
+            return Err(wanted);
         }
-        Done { bulk: out.bulk, ..Done::looked(result, out.seen) }
+        if result.is_ok() {
+            self.shared.leases.grant(to.client, &out.offers);
+        }
+        Ok(Done { bulk: out.bulk, ..Done::looked(result, out.seen) })
     }
 
     /// Runs an operation that may change something and submits its transaction, with the reply if it is a
-    /// client's. A failed operation changes nothing. While other clients hold leases on what it would change, it
-    /// waits for them, and runs again: on what is there by then.
+    /// client's. A failed operation changes nothing. While other clients hold leases on what it would change, or own
+    /// what it looks at, it waits for them, and runs again: on what is there by then.
     pub(crate) async fn transact(
         &self,
         to: Option<&ReplyTo>,
+        f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
+    ) -> Done {
+        self.transact_by(to.map(|t| t.client), to, f).await
+    }
+
+    /// As [`Mdt::transact`], also without a reply: a client's own leases are not in its way.
+    pub(crate) async fn transact_by(
+        &self,
+        by: Option<rpc::ClientId>,
+        to: Option<&ReplyTo>,
         mut f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
     ) -> Done {
-        let by = to.map(|t| t.client);
         let mut marks = Marks::new(&self.shared.leases);
         loop {
-            let wanted = match self.attempt(to, &mut f, &mut marks) {
+            let wanted = match self.attempt(by, to, &mut f, &mut marks) {
                 Ok(done) => return done,
                 Err(wanted) => wanted,
             };
@@ -167,34 +206,54 @@ impl Mdt {
     /// Runs and submits it, unless other clients have leases: then says what it would change, which is marked.
     fn attempt(
         &self,
+        by: Option<rpc::ClientId>,
         to: Option<&ReplyTo>,
         f: &mut impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno>,
         marks: &mut Marks,
-    ) -> Result<Done, Touched> {
+    ) -> Result<Done, Wanted> {
         let mut core = self.core_write();
         marks.clear();
         if to.is_some_and(|t| !core.clients.contains_key(&t.client)) {
             return Ok(Done::error(Errno::ENOTCONN));
         }
-        self.shared.space_low.store(self.db.space_low(), Ordering::Relaxed);
+        self.look_at_space();
         let mut tx = self.begin(&core, to, true);
         let result = f(&mut tx);
-        let out = tx.finish();
-        let body = match result {
-            Ok(body) => body,
-            Err(e) => return Ok(Done::looked(Err(e), out.seen)),
-        };
-        let wanted = leases::touched(out.pending.keys());
-        if marks.blocked(to.map(|t| t.client), &wanted) {
+        let mut out = tx.finish();
+        let mut wanted = Wanted { look: std::mem::take(&mut out.looked), ..Wanted::default() };
+        if result.is_ok() {
+            wanted.change = leases::touched(out.pending.keys());
+            for (fid, bits) in std::mem::take(&mut out.claims) {
+                *wanted.change.entry(fid).or_default() |= bits;
+            }
+        }
+        // What is done again was allowed the first time, and others wait until it is done. What is reclaimed must not
+        // wait for owners either: they tell nothing before recovery is over.
+        let again = to.is_none_or(|t| t.replay) && self.recovery.recovering();
+        if !again && marks.blocked(by, &wanted) {
             return Err(wanted);
         }
-        Ok(self.commit(&mut core, to, body, out))
+        match result {
+            Ok(body) => Ok(self.commit(&mut core, to, body, out)),
+            Err(e) => Ok(Done::looked(Err(e), out.seen)),
+        }
+    }
+
+    /// Beside what is promised to owners. If it is low, they are promised nothing more.
+    fn look_at_space(&self) {
+        let promised = self.shared.leases.promised_bytes(None);
+        let low = self.db.space_low_beside(promised);
+        self.shared.space_low.store(low, Ordering::Relaxed);
+        if low && promised > 0 {
+            self.shed_owners();
+        }
     }
 
     /// A transaction of a client's request, or of the server itself.
     fn begin<'a>(&'a self, core: &'a Core, to: Option<&ReplyTo>, modifies: bool) -> Tx<'a> {
-        let Some(t) = to else { return Tx::new(self.db.view(), &core.opens, &self.shared) };
-        let tx = Tx::new(self.db.view_for(&t.author), &core.opens, &self.shared);
+        let watch = |tx: Tx<'a>| if self.watches(to.map(|t| t.client)) { tx.watching() } else { tx };
+        let Some(t) = to else { return watch(Tx::new(self.db.view(), &core.opens, &self.shared)) };
+        let tx = watch(Tx::new(self.db.view_for(&t.author), &core.opens, &self.shared));
         // Nobody reads the answer of a request that is done again, so it must not grant anything.
         if (modifies || core.clients.contains_key(&t.client)) && !t.replay {
             tx.answering(t.client)
@@ -304,7 +363,7 @@ impl Mdt {
         };
         let mut done = match modifies(req.op) {
             Some(true) => self.change(&ctx, &to, &req).await,
-            Some(false) => self.read(Some(&to), |tx| execute(tx, &ctx, req.op, &req.body)),
+            Some(false) => self.read(&to, |tx| execute(tx, &ctx, req.op, &req.body)).await,
             None => self.serve_other(&ctx, &to, &req).await,
         };
         if let (Some(r), Ok(body)) = (&req.replay, &mut done.result)
@@ -321,21 +380,30 @@ impl Mdt {
         out
     }
 
-    /// One operation that may change something; it waits while the file's data is on its way to objects.
+    /// One operation that may change something.
     async fn change(&self, ctx: &OpContext, to: &ReplyTo, req: &Incoming) -> Done {
+        let work = |tx: &mut Tx| {
+            if let Some(r) = &req.replay {
+                tx.replay(req.op, &r.reply, self.recovery.recovering());
+            }
+            tx.bulk = req.bulk.clone();
+            let body = execute(tx, ctx, req.op, &req.body)?;
+            // What is stored is what its client has: it may ask once more after another restart.
+            let first = req.replay.as_ref().filter(|r| replayed::same(req.op, &r.reply, &body));
+            Ok(first.map_or(body, |r| r.reply.to_vec()))
+        };
+        self.settled(to, work).await
+    }
+
+    /// As [`Mdt::transact`]; waits while data that it concerns is on its way to objects.
+    pub(crate) async fn settled(
+        &self,
+        to: &ReplyTo,
+        mut f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
+    ) -> Done {
         loop {
             let mut ends = self.shared.growing.ends();
-            let work = |tx: &mut Tx| {
-                if let Some(r) = &req.replay {
-                    tx.replay(req.op, &r.reply, self.recovery.recovering());
-                }
-                tx.bulk = req.bulk.clone();
-                let body = execute(tx, ctx, req.op, &req.body)?;
-                // What is stored is what its client has: it may ask once more after another restart.
-                let first = req.replay.as_ref().filter(|r| replayed::same(req.op, &r.reply, &body));
-                Ok(first.map_or(body, |r| r.reply.to_vec()))
-            };
-            let done = self.transact(Some(to), work).await;
+            let done = self.transact(Some(to), &mut f).await;
             if !matches!(done.result, Err(Errno::EGROWING)) {
                 return done;
             }
@@ -360,7 +428,8 @@ impl Mdt {
         match req.op {
             Op::Ping => with!(m => plain(ops::ping::run(m))),
             Op::Disconnect => with!(m => plain(ops::disconnect::run(m))),
-            Op::Batch => with!(m => self.transact(Some(to), |tx| ops::batch::run(tx, ctx, &m, replay)).await),
+            Op::Batch => with!(m => ops::batch::serve(self, ctx, to, req, &m).await),
+            Op::Own => with!(m => self.transact(Some(to), |tx| ops::own::run(self, tx, ctx, &m)).await),
             Op::Statfs => with!(m => plain(ops::statfs::run(self, m))),
             Op::GetParam => with!(m => plain(ops::param::get(self, m))),
             Op::SetParam => with!(m => plain(ops::param::set(self, m))),
@@ -384,6 +453,7 @@ mod tests {
         Op::Ping,
         Op::Disconnect,
         Op::Batch,
+        Op::Own,
         Op::Statfs,
         Op::GetParam,
         Op::SetParam,

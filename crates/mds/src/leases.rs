@@ -5,6 +5,10 @@
 //! them back ([`Mdt::transact`]). What a change touches follows from the keys that it writes, so that no
 //! operation can forget to say it.
 //!
+//! A client may own a directory: hold it exclusively, and inodes in it, change them by itself and tell later (`ops/own.rs`,
+//! `ops/batch.rs`). Then even to look at them takes the lease back first, which brings what is not told yet. What an
+//! operation looks at follows from the keys that it reads.
+//!
 //! Order against everything else: leases are granted and looked at under the lock of the core, like the reads
 //! and writes that they stand for; cancels need no order. A client's own leases are never in its way: it knows
 //! what it changes itself.
@@ -14,7 +18,7 @@ use crate::schema::key;
 use crate::service::Mdt;
 use crate::shared::lock;
 use ldlm::{Leases, Mode};
-use model::limits::LEASES_PER_CLIENT_MAX_FILES;
+use model::limits::{LEASES_PER_CLIENT_MAX_FILES, OWNER_PENDING_MAX_BYTES};
 use model::planted::{self, Bug};
 use model::{Errno, Fid};
 use rpc::ClientId;
@@ -28,6 +32,8 @@ use world::{Instant, select};
 
 /// A revocation that is not answered is sent again after so long: its connection may have broken.
 const SAY_AGAIN: Duration = Duration::from_secs(1);
+/// Space that is set aside for what one owner has not told: in the journal and, a little later, in the table.
+const OWNER_RESERVE_BYTES: u64 = 2 * OWNER_PENDING_MAX_BYTES;
 
 /// The table, and those who wait for it.
 pub struct LeaseState {
@@ -36,6 +42,8 @@ pub struct LeaseState {
     changed: world::sync::Notify,
     /// Clients that depart: their requests wait for nobody any more.
     leaving: Mutex<BTreeSet<ClientId>>,
+    /// When owners were asked last to tell what they have done, because space got low.
+    shed: Mutex<Option<Instant>>,
 }
 
 impl LeaseState {
@@ -47,35 +55,76 @@ impl LeaseState {
             table: Mutex::new(table),
             changed: world::sync::Notify::new(),
             leaving: Mutex::default(),
+            shed: Mutex::default(),
         }
     }
 
     /// What `client` may be granted of `bits`, to be made good with [`LeaseState::grant`] under the same lock of
     /// the core. `seq` 0 gets a number.
-    pub fn offer(&self, client: ClientId, fid: Fid, bits: u8, seq: &mut u64) -> Option<Grant> {
+    pub fn offer(&self, client: ClientId, fid: Fid, bits: u8, mode: Mode, seq: &mut u64) -> Option<Grant> {
         let mut t = lock(&self.table);
-        let bits = t.grantable(client.0, fid, bits, Mode::Shared);
+        let bits = t.grantable(client.0, fid, bits, mode);
         if bits == 0 {
             return None;
         }
         if *seq == 0 {
             *seq = t.next_seq();
         }
-        Some(Grant { bits, seq: *seq })
+        let exclusive = mode == Mode::Exclusive || t.owned(client.0, fid) & bits == bits;
+        Some(Grant { bits, seq: *seq, exclusive })
     }
 
     /// What was offered is the client's.
     pub fn grant(&self, client: ClientId, offers: &[(Fid, Grant)]) {
         let mut t = lock(&self.table);
         for (fid, g) in offers {
-            t.grant(client.0, *fid, g.bits, Mode::Shared, g.seq);
+            let mode = if g.exclusive { Mode::Exclusive } else { Mode::Shared };
+            // What it had alone when it was offered it may have given down since, and somebody else looked: it knows, and
+            // does not take over what was asked for before that.
+            if g.exclusive && t.fitting(client.0, *fid, g.bits, mode) != g.bits {
+                continue;
+            }
+            t.grant(client.0, *fid, g.bits, mode, g.seq);
         }
     }
 
-    fn conflicts(&self, by: Option<ClientId>, wanted: &Touched) -> Vec<(ClientId, LeaseItem)> {
+    /// What a client had before this target restarted, and used. False if it cannot have it again.
+    pub fn reclaim(&self, client: ClientId, item: &LeaseItem) -> bool {
+        let mut t = lock(&self.table);
+        let free = t.grantable(client.0, item.fid, item.bits, Mode::Exclusive) == item.bits;
+        if free && item.bits != 0 {
+            t.grant(client.0, item.fid, item.bits, Mode::Exclusive, item.seq);
+        }
+        free
+    }
+
+    /// Whether a client has executed operations that it may not have told.
+    pub fn is_owner(&self, client: ClientId) -> bool {
+        lock(&self.table).is_owner(client.0)
+    }
+
+    /// What a client has to tell of, if it made files that it did not tell of.
+    pub fn owned_by(&self, client: [u8; 16]) -> Vec<(Fid, u8)> {
+        lock(&self.table).exclusive_of(client)
+    }
+
+    /// Whether it matters what `client` looks at: somebody else may have changed it and not told.
+    fn others_own(&self, client: Option<ClientId>) -> bool {
         let t = lock(&self.table);
-        let of = |(fid, bits): (&Fid, &u8)| t.conflicts(by.map(|c| c.0), *fid, *bits, Mode::Exclusive);
-        wanted.iter().flat_map(of).map(|(c, i)| (ClientId(c), i)).collect()
+        t.owners() > usize::from(client.is_some_and(|c| t.is_owner(c.0)))
+    }
+
+    /// Space that is promised to owners, with one more if `client` is none yet.
+    pub fn promised_bytes(&self, client: Option<ClientId>) -> u64 {
+        let t = lock(&self.table);
+        let new = client.is_some_and(|c| !t.is_owner(c.0));
+        (t.owners() + usize::from(new)) as u64 * OWNER_RESERVE_BYTES
+    }
+
+    fn conflicts(&self, by: Option<ClientId>, wanted: &Wanted) -> Vec<(ClientId, LeaseItem)> {
+        let t = lock(&self.table);
+        let of = |(fid, bits, mode): (Fid, u8, Mode)| t.conflicts(by.map(|c| c.0), fid, bits, mode);
+        wanted.parts().flat_map(of).map(|(c, i)| (ClientId(c), i)).collect()
     }
 
     /// Files that are no more.
@@ -102,8 +151,37 @@ impl LeaseState {
     }
 }
 
-/// Parts of files that a transaction writes.
+/// Parts of files: bits of each.
 pub type Touched = BTreeMap<Fid, u8>;
+
+/// What a transaction changes, or claims for its client alone, and what it looks at.
+#[derive(Clone, Default, Debug)]
+pub struct Wanted {
+    pub change: Touched,
+    pub look: Touched,
+}
+
+impl Wanted {
+    /// What is changed need not be looked at too.
+    fn parts(&self) -> impl Iterator<Item = (Fid, u8, Mode)> {
+        let changed = |fid: &Fid| self.change.get(fid).copied().unwrap_or(0);
+        let look = self.look.iter().map(move |(fid, b)| (*fid, b & !changed(fid), Mode::Shared));
+        let change = self.change.iter().map(|(fid, b)| (*fid, *b, Mode::Exclusive));
+        change.chain(look).filter(|(_, b, _)| *b != 0)
+    }
+}
+
+/// Adds what reading a key shows. Reverse index, replies and the like show nothing that leases cover.
+pub fn look_at(looked: &mut Touched, k: &[u8]) {
+    let (fid, bit) = match k[0] {
+        key::INODE => (key::parse_fid(k), bits::UPDATE),
+        // Names are shown by what leads from an inode to them, too.
+        key::XATTR | key::DATA | key::BACKPTR => (key::parse_file(k), bits::UPDATE),
+        key::DENTRY => (key::parse_file(k), bits::LOOKUP),
+        _ => return,
+    };
+    *looked.entry(fid.expect("keys are well-formed")).or_default() |= bit;
+}
 
 /// What the keys of a transaction say that it changes.
 pub fn touched<'a>(keys: impl Iterator<Item = &'a Vec<u8>>) -> Touched {
@@ -159,15 +237,25 @@ impl<'a> Marks<'a> {
         }
     }
 
-    /// Whether others hold what is to be changed; then it is marked.
-    pub fn blocked(&mut self, by: Option<ClientId>, wanted: &Touched) -> bool {
-        if planted::on(Bug::RevokeNotSent) || (self.waited && planted::on(Bug::GrantWhileRevoking)) {
-            return false;
-        }
-        let held: BTreeSet<Fid> = self.leases.conflicts(by, wanted).into_iter().map(|(_, i)| i.fid).collect();
+    /// Whether others hold what is to be changed; then it is marked. Nobody may have been offered a lease that is not
+    /// granted yet.
+    pub fn blocked(&mut self, by: Option<ClientId>, wanted: &Wanted) -> bool {
+        let held = self.held(by, wanted);
         self.set(held.iter().copied());
         self.waited |= !held.is_empty();
         !held.is_empty()
+    }
+
+    /// Whether others hold what is looked at. Nothing is marked.
+    pub fn meets(&self, by: Option<ClientId>, wanted: &Wanted) -> bool {
+        !self.held(by, wanted).is_empty()
+    }
+
+    fn held(&self, by: Option<ClientId>, wanted: &Wanted) -> BTreeSet<Fid> {
+        if planted::on(Bug::RevokeNotSent) || (self.waited && planted::on(Bug::GrantWhileRevoking)) {
+            return BTreeSet::new();
+        }
+        self.leases.conflicts(by, wanted).into_iter().map(|(_, i)| i.fid).collect()
     }
 }
 
@@ -180,9 +268,9 @@ impl Drop for Marks<'_> {
 impl Mdt {
     /// Asks other clients for what is to be changed and waits until they gave it back; who does not answer in
     /// time is evicted. `ENOTCONN` when the client that waits departs itself, `ESHUTDOWN` when the target stops.
-    pub(crate) async fn await_cancels(&self, by: Option<ClientId>, wanted: &Touched) -> Result<(), Errno> {
+    pub(crate) async fn await_cancels(&self, by: Option<ClientId>, wanted: &Wanted) -> Result<(), Errno> {
         let start = self.world.now();
-        let mut asked: BTreeSet<(ClientId, Fid)> = BTreeSet::new();
+        let mut asked: BTreeSet<(ClientId, Fid, bool)> = BTreeSet::new();
         // Others may be granted something while the first ones have their time: theirs begins later.
         let mut since: BTreeMap<(ClientId, Fid), Instant> = BTreeMap::new();
         let mut said = start;
@@ -213,12 +301,31 @@ impl Mdt {
                 said = now;
                 asked.clear();
             }
-            self.revoke(held.into_iter().filter(|(c, i)| asked.insert((*c, i.fid))));
+            self.revoke(held.into_iter().filter(|(c, i)| asked.insert((*c, i.fid, i.look))));
             let mut stopping = self.stopping.subscribe();
             let stopped = async move { drop(stopping.wait_for(|s| *s).await) };
             let rest = SAY_AGAIN.saturating_sub(now.since(said)).max(Duration::from_millis(1));
             let _ = select(changed, select(stopped, self.world.sleep(rest))).await;
         }
+    }
+
+    /// Whether `look` meets what other clients own.
+    pub(crate) fn watches(&self, client: Option<ClientId>) -> bool {
+        self.shared.leases.others_own(client)
+    }
+
+    /// Space is low: owners are to tell what they have done, for which it was promised, and to ask from now on.
+    pub(crate) fn shed_owners(&self) {
+        let now = self.world.now();
+        {
+            let mut last = lock(&self.shared.leases.shed);
+            if last.is_some_and(|l| now.since(l) < SAY_AGAIN) {
+                return;
+            }
+            *last = Some(now);
+        }
+        let all = lock(&self.shared.leases.table).exclusive();
+        self.revoke(all.into_iter().map(|(c, i)| (ClientId(c), i)));
     }
 
     fn revoke(&self, items: impl Iterator<Item = (ClientId, LeaseItem)>) {

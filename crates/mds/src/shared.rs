@@ -79,19 +79,31 @@ impl Shared {
         dir_default: Option<&LayoutSpec>,
     ) -> Result<(Layout, Option<LayoutSpec>), Errno> {
         let asked = self.resolve(spec, dir_default);
+        let room = self.room(&asked)?;
+        let s = asked.inherit(&self.params.builtin_layout());
+        s.check()?;
+        if room > 0 {
+            return Ok((Layout::on_mdt(room), Some(s)));
+        }
+        let (stripe_size, osts) = self.choose(&s)?;
+        Ok((Layout::plain(fid, stripe_size, &s.pool, &osts), None))
+    }
+
+    /// Bytes that may lie with the inode of a file that asks for this.
+    fn room(&self, asked: &LayoutSpec) -> Result<u32, Errno> {
         let room = match asked.mdt_bytes() {
             Some(n) => n,
             None if asked.names_objects() => 0,
             None => self.params.number("dom_stripesize"),
         };
-        let s = asked.inherit(&self.params.builtin_layout());
-        s.check()?;
-        if room > 0 {
-            let room = u32::try_from(room).map_err(|_| Errno::EINVAL)?;
-            return Ok((Layout::on_mdt(room), Some(s)));
-        }
-        let (stripe_size, osts) = self.choose(&s)?;
-        Ok((Layout::plain(fid, stripe_size, &s.pool, &osts), None))
+        u32::try_from(room).map_err(|_| Errno::EINVAL)
+    }
+
+    /// The layout of a new file that asks for nothing special, if it is no choice: its data lies with its inode.
+    pub fn plain_layout(&self, dir_default: Option<&LayoutSpec>) -> Option<Layout> {
+        let asked = self.resolve(None, dir_default);
+        let fits = asked.clone().inherit(&self.params.builtin_layout()).check().is_ok();
+        self.room(&asked).ok().filter(|room| fits && *room > 0).map(Layout::on_mdt)
     }
 
     /// OSTs, and the stripe size, for settings to which nothing is inherited any more.

@@ -1,12 +1,14 @@
 //! One transaction in the making: reads see the table and the transaction's own writes, so that several
 //! operations of a batch follow each other in one record. Nothing is shared before `dispatch` submits it.
 
+use crate::leases::{self, Touched};
 use crate::opens::{Open, OpenChange, Opens};
 use crate::schema::value::{self, OrphanKind};
-use crate::schema::{DentryValue, Inode, key};
+use crate::schema::{DentryValue, Inode, Lease, key};
 use crate::shared::Shared;
 use crate::{MdsError, namehash};
 use bytes::Bytes;
+use ldlm::Mode;
 use model::layout::LayoutObject;
 use model::planted::{self, Bug};
 use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectId, Timestamp};
@@ -15,7 +17,7 @@ use std::collections::BTreeMap;
 use store::View;
 use wire::Op;
 use wire::msg::create::CreateReply;
-use wire::msg::lookup::{Entry, Grant};
+use wire::msg::lookup::{Entry, Grant, bits};
 use wire::msg::unlink::Changed;
 use wire::msg::write::WriteReply;
 
@@ -67,6 +69,12 @@ pub struct Tx<'a> {
     offers: Vec<(Fid, Grant)>,
     /// Of the leases that this answer grants; 0 before the first.
     seq: u64,
+    /// What was read, if other clients may have changed some of it and not told.
+    looked: Option<Touched>,
+    /// What the client asks to have alone.
+    claims: Touched,
+    /// The operations are an owner's: their space was promised, and what they make is its alone.
+    owned: Option<Owned>,
     /// The request's bulk: what a write writes.
     pub bulk: Bytes,
     /// The reply's: what a read read.
@@ -84,6 +92,13 @@ struct Replay {
     recovering: bool,
 }
 
+/// What an owner's operations made: bits of each new inode.
+#[derive(Default)]
+struct Owned {
+    promised: bool,
+    made: Touched,
+}
+
 /// A finished transaction.
 pub struct Outcome {
     pub pending: Pending,
@@ -94,6 +109,9 @@ pub struct Outcome {
     pub bulk: Bytes,
     /// The newest transaction that anything read here depends on.
     pub seen: store::Seen,
+    /// What was looked at, and what is to be the client's alone.
+    pub looked: Touched,
+    pub claims: Touched,
 }
 
 impl<'a> Tx<'a> {
@@ -111,6 +129,9 @@ impl<'a> Tx<'a> {
             client: None,
             offers: Vec::new(),
             seq: 0,
+            looked: None,
+            claims: Touched::new(),
+            owned: None,
             bulk: Bytes::new(),
             reply_data: Vec::new(),
             replay: None,
@@ -139,9 +160,10 @@ impl<'a> Tx<'a> {
         self.replay.is_some()
     }
 
-    /// As [`Shared::check_space`]; what is done again had its room.
+    /// As [`Shared::check_space`]; what is done again had its room, and so has what an owner was promised.
     pub fn check_space(&self) -> Result<(), Errno> {
-        if self.is_replay() { Ok(()) } else { self.shared.check_space() }
+        let promised = self.owned.as_ref().is_some_and(|o| o.promised);
+        if self.is_replay() || promised { Ok(()) } else { self.shared.check_space() }
     }
 
     /// The layout that a replayed request came to the first time.
@@ -175,6 +197,38 @@ impl<'a> Tx<'a> {
         Tx { client: Some(client), ..self }
     }
 
+    /// Remembers what is read from here on: others own something.
+    pub fn watching(self) -> Tx<'a> {
+        Tx { looked: Some(Touched::new()), ..self }
+    }
+
+    /// What follows are operations of an owner, which has told its applications already that they are done.
+    pub fn own(&mut self) {
+        let promised = self.client.is_some_and(|c| self.shared.leases.is_owner(c));
+        self.owned = Some(Owned { promised, made: Touched::new() });
+    }
+
+    /// An exclusive lease on a file, if it can be had at this moment. Others that are in the way are asked for what
+    /// they have, and the transaction runs again.
+    pub fn claim(&mut self, fid: Fid, bits: u8) -> Option<Grant> {
+        *self.claims.entry(fid).or_default() |= bits;
+        self.offer_as(fid, bits, Mode::Exclusive)
+    }
+
+    /// Exclusive leases on what an owner's operations made and left.
+    pub fn grant_made(&mut self) -> Result<Vec<(Fid, Grant)>, Errno> {
+        let made = self.owned.as_mut().map(|o| std::mem::take(&mut o.made)).unwrap_or_default();
+        let mut out = Vec::new();
+        for (fid, bits) in made {
+            if self.try_inode(fid)?.is_some()
+                && let Some(g) = self.offer_as(fid, bits, Mode::Exclusive)
+            {
+                out.push((fid, g));
+            }
+        }
+        Ok(out)
+    }
+
     pub fn finish(self) -> Outcome {
         Outcome {
             pending: self.pending,
@@ -183,12 +237,21 @@ impl<'a> Tx<'a> {
             offers: self.offers,
             bulk: self.reply_data.into(),
             seen: self.view.dependencies(),
+            looked: self.looked.unwrap_or_default(),
+            claims: self.claims,
         }
     }
 
     /// A lease on what the answer shows of a file, if one can be had at this moment.
     pub fn offer(&mut self, fid: Fid, bits: u8) -> Option<Grant> {
-        let g = self.shared.leases.offer(self.client?, fid, bits, &mut self.seq)?;
+        if self.owned.is_some() {
+            return None; // what its operations answer is not sent
+        }
+        self.offer_as(fid, bits, Mode::Shared)
+    }
+
+    fn offer_as(&mut self, fid: Fid, bits: u8, mode: Mode) -> Option<Grant> {
+        let g = self.shared.leases.offer(self.client?, fid, bits, mode, &mut self.seq)?;
         self.offers.push((fid, g));
         Some(g)
     }
@@ -236,10 +299,13 @@ impl<'a> Tx<'a> {
     // raw keys
 
     pub fn get(&mut self, k: &[u8]) -> Result<Option<Vec<u8>>, MdsError> {
-        match self.pending.get(k) {
-            Some(v) => Ok(v.clone()),
-            None => Ok(self.view.get(k)?),
+        if let Some(v) = self.pending.get(k) {
+            return Ok(v.clone());
         }
+        if let Some(l) = &mut self.looked {
+            leases::look_at(l, k);
+        }
+        Ok(self.view.get(k)?)
     }
 
     fn write(&mut self, k: Vec<u8>, v: Option<Vec<u8>>) {
@@ -259,6 +325,9 @@ impl<'a> Tx<'a> {
     pub fn scan(&mut self, from: &[u8], to: &[u8], limit: usize) -> Result<Pairs, MdsError> {
         if from >= to {
             return Ok(Vec::new());
+        }
+        if let Some(l) = &mut self.looked {
+            leases::look_at(l, from);
         }
         let own: Vec<_> = self.pending.range(from.to_vec()..to.to_vec()).collect();
         if own.is_empty() {
@@ -283,7 +352,31 @@ impl<'a> Tx<'a> {
     // inodes
 
     pub fn try_inode(&mut self, fid: Fid) -> Result<Option<Inode>, MdsError> {
-        self.get(&key::inode(fid))?.map(|v| Inode::decode(fid, &v)).transpose()
+        let k = key::inode(fid);
+        let found = self.get(&k)?.map(|v| Inode::decode(fid, &v)).transpose()?;
+        // What this transaction removed is known to be gone; an owner's batch waits for nobody.
+        let strange = found.is_none() && self.owned.is_none() && !self.pending.contains_key(&k);
+        if strange && self.looked.is_some() {
+            self.look_for_maker(fid)?;
+        }
+        Ok(found)
+    }
+
+    /// A file that is not there may have been made by a client that did not tell yet, and named to another by its FID
+    /// alone: that looks at everything that the maker owns.
+    fn look_for_maker(&mut self, fid: Fid) -> Result<(), MdsError> {
+        let k = key::lease(fid.seq);
+        let Some(lease) = self.get(&k)?.map(|v| Lease::decode(&k, &v)).transpose()? else { return Ok(()) };
+        if self.client.is_some_and(|c| c.0 == lease.client) {
+            return Ok(());
+        }
+        let owned = self.shared.leases.owned_by(lease.client);
+        if let Some(l) = &mut self.looked {
+            for (fid, bits) in owned {
+                *l.entry(fid).or_default() |= bits;
+            }
+        }
+        Ok(())
     }
 
     /// `ENOENT` if there is no such file (any more).
@@ -315,6 +408,9 @@ impl<'a> Tx<'a> {
         self.put_inode(fid, i);
         self.index_objects(fid, i);
         self.inodes += 1;
+        if let Some(o) = &mut self.owned {
+            o.made.insert(fid, if i.is_dir() { bits::ALL } else { bits::UPDATE });
+        }
     }
 
     /// Writes the reverse index for the layout.

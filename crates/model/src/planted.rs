@@ -74,6 +74,14 @@ bugs! {
     ContentRaceIgnored = 111,
     /// A client's own write is not put into the small file's data that it keeps.
     ContentWithoutOwnWrite = 112,
+    /// A client gives an exclusive lease back before it told what it executed under it.
+    LeaseBeforePending = 47,
+    /// One kind of request (readdir) does not wait for what was executed before it.
+    BarrierForgotten = 48,
+    /// A restarted server is not told of the exclusive leases under which there is something to be sent.
+    PendingNotReclaimed = 49,
+    /// A directory of which only some names are known is taken to be known.
+    AbsenceAssumed = 50,
     /// A write of a part of a block leaves the block's checksum as it was.
     SumOfPartForgotten = 80,
     /// Blocks are read without a look at their checksums.

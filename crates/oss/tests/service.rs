@@ -82,7 +82,7 @@ impl Bed {
     fn connect(&self, up: &Up, client: ClientId) -> bool {
         let outcome = self.wait(up.ost.clone().connect(hello(client, "demo"), PEER)).unwrap();
         if outcome.recovering {
-            let all = Reclaim { opens: Vec::new(), locks: Vec::new(), last: true, extents: Vec::new() };
+            let all = Reclaim { last: true, ..Reclaim::default() };
             let reclaim = Incoming { client, ..request(0, 0, &all, Bytes::new()) };
             self.send(up, reclaim).status.unwrap();
         }
@@ -191,7 +191,7 @@ fn request<M: Message>(slot: u16, xid: u64, m: &M, bulk: Bytes) -> Incoming {
 }
 
 fn sub<M: Message>(m: &M) -> BatchOp {
-    BatchOp { opcode: M::OP as u16, body: postcard::to_stdvec(m).unwrap() }
+    BatchOp::plain(M::OP as u16, postcard::to_stdvec(m).unwrap())
 }
 
 #[test]
@@ -420,14 +420,12 @@ fn a_batch_goes_on_where_it_was() {
     let up = bed.start(1);
     bed.connect(&up, CLIENT);
     bed.write(&up, 1, Some(0), b"0123456789").unwrap();
-    let batch = Batch {
-        ops: vec![
-            sub(&truncate(5)),
-            sub(&Glimpse { objects: vec![object(1)] }),
-            sub(&truncate(8)),
-            sub(&truncate(3)),
-        ],
-    };
+    let batch = Batch::plain(vec![
+        sub(&truncate(5)),
+        sub(&Glimpse { objects: vec![object(1)] }),
+        sub(&truncate(8)),
+        sub(&truncate(3)),
+    ]);
     let first = bed.send(&up, request(2, 7, &batch, Bytes::new()));
     let r: BatchReply = postcard::from_bytes(&first.body).unwrap();
     assert_eq!(r.results.iter().map(|(s, _)| *s).collect::<Vec<_>>(), [0; 4]);
@@ -442,12 +440,12 @@ fn a_batch_goes_on_where_it_was() {
     let again = bed.send(&up, request(2, 7, &batch, Bytes::new()));
     assert_eq!(again.body, first.body);
     assert_eq!(bed.read(&up), b"abcdefgh", "nothing was done twice");
-    let stops = Batch { ops: vec![sub(&truncate(u64::MAX)), sub(&truncate(1))] };
+    let stops = Batch::plain(vec![sub(&truncate(u64::MAX)), sub(&truncate(1))]);
     let r = bed.call(&up, 9, &stops).unwrap();
     assert_eq!(r.results, [(Errno::EFBIG.0 as u16, Vec::new())]);
-    let nested = Batch { ops: vec![sub(&stops)] };
+    let nested = Batch::plain(vec![sub(&stops)]);
     assert_eq!(bed.call(&up, 10, &nested).unwrap_err(), Errno::EPROTO);
-    assert_eq!(bed.call(&up, 11, &Batch { ops: vec![sub(&write(None))] }).unwrap_err(), Errno::EOPNOTSUPP);
+    assert_eq!(bed.call(&up, 11, &Batch::plain(vec![sub(&write(None))])).unwrap_err(), Errno::EOPNOTSUPP);
 }
 
 #[test]

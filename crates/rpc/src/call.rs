@@ -15,6 +15,15 @@ use wire::{Frame, FrameKind, Header, Message, Op, ReplyContext, RequestContext, 
 use world::Instant;
 use world::sync::oneshot;
 
+/// Tickets of urgent requests are below this, those of others above.
+const ORDINARY: u64 = 1 << 63;
+
+/// Whether others may wait at the server until this was executed: then it must not wait for them here. An owner tells what
+/// it has done before it gives a lease back for which requests wait, this client's own perhaps.
+fn is_urgent(op: Op) -> bool {
+    op == Op::Batch
+}
+
 /// What came back, not yet decoded.
 pub(crate) struct RawReply {
     /// Behind the context.
@@ -95,8 +104,10 @@ impl Inner {
         self.next_xid
     }
 
-    fn free_slot(&self) -> Option<u16> {
+    /// The last one is for urgent requests alone, if there are several.
+    fn free_slot(&self, urgent: bool) -> Option<u16> {
         let end = usize::from(self.usable).min(self.slots.len());
+        let end = if urgent || !self.keeps_slot { end } else { (end - 1).max(2) };
         (1..end).find(|&i| self.slots[i].is_none()).map(|i| i as u16)
     }
 
@@ -107,7 +118,8 @@ impl Inner {
         }
         out.link = self.link.clone();
         while !self.kept.full()
-            && let Some(slot) = self.free_slot()
+            && let Some((ticket, _)) = self.queue.first_key_value()
+            && let Some(slot) = self.free_slot(*ticket < ORDINARY)
         {
             let Some((_, req)) = self.queue.pop_first() else { break };
             if req.forsaken() {
@@ -185,7 +197,7 @@ impl Core {
             if let Some(e) = g.fatal_refusal() {
                 return Err(e);
             }
-            let number = g.next_ticket;
+            let number = if is_urgent(op) { g.next_ticket } else { g.next_ticket + ORDINARY };
             g.next_ticket += 1;
             let req = Request { op, modifies, body: Bytes::from(body), bulk, answer: Some(tx) };
             g.queue.insert(number, req);

@@ -124,7 +124,7 @@ impl Core {
         if replay && !self.replay().await {
             return false;
         }
-        let last = Reclaim { opens: Vec::new(), locks: Vec::new(), last: true, extents: Vec::new() };
+        let last = Reclaim { last: true, ..Reclaim::default() };
         if !self.reclaim_piece(last, &mut lost).await {
             return false;
         }

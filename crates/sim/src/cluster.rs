@@ -1,7 +1,7 @@
 //! A file system of the real crates on simulated nodes: MGS and MDT on one, each OST on its own, and mounts.
 
 use crate::executor::{Handle, lock};
-use crate::losses::CommitState;
+use crate::losses::Known;
 use crate::{Node, Sim};
 use ::world::mem::CrashMode;
 use ::world::sync::{Notify, watch};
@@ -68,7 +68,7 @@ pub struct Mount {
     /// Grows when the client dies; odd while it is away.
     pub life: watch::Sender<u64>,
     /// When lives ended, and what they knew to be durable.
-    pub graves: Mutex<BTreeMap<u64, (u64, CommitState)>>,
+    pub graves: Mutex<BTreeMap<u64, (u64, Known)>>,
 }
 
 pub struct Cluster {
@@ -228,7 +228,7 @@ impl Cluster {
         m.node.kill();
         let fs = lock(&m.fs).take();
         if let Some(fs) = &fs {
-            lock(&m.graves).insert(*m.life.borrow(), (self.sim.now(), fs.commit_state()));
+            lock(&m.graves).insert(*m.life.borrow(), (self.sim.now(), Known::of(fs)));
             self.check_replays(i, fs);
         }
         m.life.send_modify(|l| *l += 1);

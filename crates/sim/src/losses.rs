@@ -2,6 +2,9 @@
 //! nothing is lost while it lives. If it dies, and then a server loses power, a tail of its operations on that
 //! server may be gone: those that it did not know to be durable and that nobody else was shown.
 //!
+//! What a client executed by itself, in directories that it owns, is not with the server when it is answered: a tail of that dies
+//! with it alone, unless somebody looked at it or it was fsynced.
+//!
 //! What `write` was answered is with the client first: bytes that were not fsynced may die with it, whatever the servers do.
 //!
 //! [`Witness`] is what is known of an answer's durability, [`Tail`] an actor's latest changes, from which the states
@@ -21,6 +24,20 @@ const CUTS_MAX: usize = 4000;
 /// Newest transaction answered, everything durable up to, and how many answers are kept, for each target.
 pub type CommitState = BTreeMap<TargetId, (u64, u64, usize)>;
 
+/// What a mount knows of what it did.
+#[derive(Clone, Debug)]
+pub struct Known {
+    commit: CommitState,
+    /// Operations that it executed by itself: all, those that were answered, those that are durable.
+    pending: (u64, u64, u64),
+}
+
+impl Known {
+    pub fn of(fs: &Fs) -> Known {
+        Known { commit: fs.commit_state(), pending: fs.pending_state() }
+    }
+}
+
 /// What was known when an answer came.
 #[derive(Clone, Debug)]
 pub struct Witness {
@@ -28,6 +45,8 @@ pub struct Witness {
     life: u64,
     /// Newest transaction that the mount had been answered, by target.
     newest: CommitState,
+    /// Operations that the mount had executed by itself.
+    executed: u64,
     /// When.
     at: u64,
 }
@@ -56,7 +75,8 @@ fn server_of(t: TargetId) -> Option<usize> {
 
 impl Witness {
     pub fn new(c: &Cluster, fs: &Fs, mount: usize, life: u64) -> Witness {
-        Witness { mount, life, newest: fs.commit_state(), at: c.sim.now() }
+        let k = Known::of(fs);
+        Witness { mount, life, newest: k.commit, executed: k.pending.0, at: c.sim.now() }
     }
 
     fn targets(&self, part: Part) -> impl Iterator<Item = (TargetId, u64)> {
@@ -77,12 +97,25 @@ impl Witness {
 
     /// Whether the client knows, or knew when it died, that this part is durable.
     pub fn durable(&self, c: &Cluster, part: Part) -> bool {
+        self.known(c).is_some_and(|k| {
+            let told = part == Part::Data || self.executed <= k.pending.2;
+            told && self.targets(part).all(|(t, n)| self.known_durable(&k.commit, t, n))
+        })
+    }
+
+    /// What the client knows, or knew when it died.
+    fn known(&self, c: &Cluster) -> Option<Known> {
         let m = &c.mounts[self.mount];
-        let state = match m.get() {
-            Some((fs, life)) if life == self.life => Some(fs.commit_state()),
-            _ => lock(&m.graves).get(&self.life).map(|(_, s)| s.clone()),
-        };
-        state.is_some_and(|s| self.targets(part).all(|(t, n)| self.known_durable(&s, t, n)))
+        match m.get() {
+            Some((fs, life)) if life == self.life => Some(Known::of(&fs)),
+            _ => lock(&m.graves).get(&self.life).map(|(_, k)| k.clone()),
+        }
+    }
+
+    /// The client died and had not been answered what it executed by itself.
+    pub fn untold(&self, c: &Cluster, part: Part) -> bool {
+        let unanswered = |k: Known| self.executed > k.pending.1;
+        self.dead(c) && part != Part::Data && self.known(c).is_none_or(unanswered)
     }
 
     /// Whether the client is dead.
@@ -90,8 +123,8 @@ impl Witness {
         *c.mounts[self.mount].life.borrow() != self.life
     }
 
-    /// Whether this part may be lost: the client died without knowing that it is durable, and a server that it
-    /// concerns lost power since.
+    /// Whether this part may be lost: the client died before it told the server, or without knowing that it is durable, and a
+    /// server that it concerns lost power since.
     pub fn doubtful(&self, c: &Cluster, part: Part) -> bool {
         let died = lock(&c.mounts[self.mount].graves).get(&self.life).map_or(u64::MAX, |(at, _)| *at);
         let during = self.at..died.saturating_add(COMMIT_PATIENCE_NS);
@@ -99,7 +132,8 @@ impl Witness {
             server_of(t)
                 .is_some_and(|s| lock(&c.servers[s].power_losses).iter().any(|at| during.contains(at)))
         };
-        self.dead(c) && !self.durable(c, part) && self.targets(part).any(|(t, _)| hit(t))
+        let forgotten = || !self.durable(c, part) && self.targets(part).any(|(t, _)| hit(t));
+        self.dead(c) && (self.untold(c, part) || forgotten())
     }
 }
 
@@ -268,6 +302,11 @@ impl Tail {
     /// Whether changes of living clients may not be durable yet, as far as those know.
     pub fn pending(&self, c: &Cluster) -> bool {
         self.ops.iter().any(|a| !a.witness.dead(c) && !a.settled(c))
+    }
+
+    /// Whether anything was not told when its client died: some of it may still be on its way.
+    pub fn untold(&self, c: &Cluster) -> bool {
+        self.ops.iter().any(|a| a.open() && a.witness.untold(c, Part::Names))
     }
 
     /// Whether anything may have been lost.

@@ -461,6 +461,14 @@ impl Tree {
         }
     }
 
+    /// Some name of a file, and the directory that it is in.
+    pub fn a_name_of(&self, id: Id) -> Option<(Id, Vec<u8>)> {
+        self.nodes.iter().find_map(|(dir, n)| match &n.body {
+            Body::Dir(names) => names.iter().find(|(_, to)| **to == id).map(|(name, _)| (*dir, name.clone())),
+            _ => None,
+        })
+    }
+
     pub fn depth(&self, mut id: Id) -> usize {
         let mut n = 0;
         while id != ROOT {

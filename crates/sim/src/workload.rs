@@ -50,6 +50,8 @@ pub struct Actor {
     rng: Rng,
     handles: Vec<Handle>,
     number: u64,
+    /// Files that one mount made: another finds them by their names before it works on them.
+    made: BTreeMap<Id, usize>,
     /// What may be lost if clients die.
     tail: Tail,
     /// Files that were changed while another client that kept parts of them died.
@@ -90,7 +92,7 @@ impl Run {
 
     /// Whether what was answered may be lost with its client.
     pub fn may_be_lost(&self, w: &Witness, part: losses::Part) -> bool {
-        !self.cluster.ack_durable && w.doubtful(&self.cluster, part)
+        w.doubtful(&self.cluster, part)
     }
 
     /// Bounds an operation: nothing hangs for ever.
@@ -122,6 +124,7 @@ impl Actor {
             rng,
             handles: Vec::new(),
             number: 0,
+            made: BTreeMap::new(),
             tail: Tail::default(),
             unsure: BTreeSet::new(),
         }
@@ -187,7 +190,16 @@ impl Actor {
             return Ok(false);
         }
         run.cluster.sim.log(|| format!("actor {} mount {mount} {}", self.id, short(&op)));
-        let done = exec::run(fs.clone(), Resolved::new(&self.tree, op.clone(), handle));
+        // Files can be named by their FIDs alone, too.
+        let way = if self.rng.below(2) == 0 { self.way_to(&op, mount) } else { Vec::new() };
+        let resolved = Resolved::new(&self.tree, op.clone(), handle);
+        let done = async {
+            for (dir, name) in way {
+                // What is not there any more the operation finds out.
+                let _ = fs.clone().lookup(exec::call(), dir, name).await;
+            }
+            exec::run(fs.clone(), resolved).await
+        };
         let done = run.bounded(&short(&op), alive(&run.cluster.mounts[mount], life, done)).await;
         match done.map_err(|e| self.tell(&e))? {
             Ok(got) => {
@@ -197,6 +209,24 @@ impl Actor {
             Err(Gone) => self.find_out(&op).await?,
         }
         Ok(true)
+    }
+
+    /// The names by which a mount finds what others made.
+    fn way_to(&mut self, op: &Op, mount: usize) -> Vec<(Fid, Vec<u8>)> {
+        let mut way = Vec::new();
+        for id in op.nodes() {
+            let (mut at, mut names, mut strange) = (id, Vec::new(), false);
+            while at != crate::oracle::ROOT {
+                strange |= self.made.get(&at).is_some_and(|m| *m != mount);
+                let Some((dir, name)) = self.tree.a_name_of(at) else { break };
+                names.push((self.tree.fid(dir), name));
+                at = dir;
+            }
+            if strange {
+                way.extend(names.into_iter().rev());
+            }
+        }
+        way
     }
 
     fn handle_of(&self, node: Id, mount: usize) -> Option<Arc<OpenFile>> {
@@ -263,12 +293,11 @@ impl Actor {
             if !self.tail.doubtful(&self.run.cluster) {
                 self.tail.shown(op, node, mount, life);
             }
-            if !self.run.cluster.ack_durable {
-                let settled = losses::settled_op(&before, op);
-                self.tail.add(before, settled, node, &self.tree, witness);
-            }
+            let settled = losses::settled_op(&before, op);
+            self.tail.add(before, settled, node, &self.tree, witness);
         }
         let (Some(node), Ok(got)) = (node, got) else { return Ok(()) };
+        self.made.entry(node).or_insert(mount);
         match got {
             Got::Attr(a) => self.learn(node, a.fid),
             Got::Opened(a, file) => {
@@ -293,9 +322,7 @@ impl Actor {
         }
         let id = op.written();
         let Some((id, before)) = id.and_then(|id| Some((id, before.get(id)?.content()?))) else { return };
-        let keeps = matches!(op, Op::Write { .. } | Op::Append { .. } | Op::Copy { .. });
-        let keeps = keeps || !self.run.cluster.ack_durable;
-        self.tree.changed(id, before, keeps.then_some((mount, life)));
+        self.tree.changed(id, before, Some((mount, life)));
         if unsure {
             // As if a life that is over had written it: looked at before the next step.
             self.tree.changed(id, Arc::default(), Some((mount, u64::MAX)));
@@ -374,8 +401,14 @@ impl Actor {
         if self.tail.doubtful(&self.run.cluster) {
             self.run.cluster.sim.count("doubtful_tail");
         }
+        let untold = self.tail.untold(&self.run.cluster);
         if bytes {
             self.run.cluster.sim.count("unwritten_bytes_lost");
+        }
+        if untold {
+            self.run.cluster.sim.count("untold_operations_lost");
+        }
+        if bytes || untold {
             self.run.cluster.sim.sleep(DEAD_CLIENT_PATIENCE).await;
         }
         self.wait_for_the_living().await;

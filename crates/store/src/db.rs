@@ -285,7 +285,12 @@ impl Db {
     /// The host's file system is nearly full: operations that need space should answer ENOSPC, so that
     /// journal and table keep room to work (and to delete).
     pub fn space_low(&self) -> bool {
-        self.core.space.low()
+        self.space_low_beside(0)
+    }
+
+    /// As [`Db::space_low`] on a host that has `reserve` bytes less: they were promised to somebody.
+    pub fn space_low_beside(&self, reserve: u64) -> bool {
+        self.core.space.low(reserve)
     }
 
     /// Everything into the table and the journal empty: orderly shutdown. Later transactions are refused.

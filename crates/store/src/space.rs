@@ -20,6 +20,8 @@ pub(crate) struct Space {
 struct State {
     /// May be taken before the next look.
     credit: u64,
+    /// Left for others when that was found out.
+    reserve: u64,
 }
 
 pub(crate) fn headroom(total: u64) -> u64 {
@@ -33,11 +35,17 @@ impl Space {
 
     /// Whether `bytes` more may be taken. Remembers them as taken.
     pub fn take(&self, bytes: u64) -> bool {
+        self.take_beside(bytes, 0)
+    }
+
+    /// As [`Space::take`], with `reserve` bytes more left on the host than its headroom.
+    fn take_beside(&self, bytes: u64, reserve: u64) -> bool {
         let mut s = self.state.lock().expect("never held over a panic");
-        if s.credit < bytes {
+        if s.credit < bytes || s.reserve != reserve {
             // A host that does not tell is treated as roomy: the write itself will say ENOSPC.
             let Ok(d) = self.world.disk.space(&self.dir) else { return true };
-            let usable = d.available.saturating_sub(headroom(d.total));
+            let usable = d.available.saturating_sub(headroom(d.total)).saturating_sub(reserve);
+            s.reserve = reserve;
             if usable < bytes {
                 s.credit = 0;
                 return false;
@@ -48,7 +56,8 @@ impl Space {
         true
     }
 
-    pub fn low(&self) -> bool {
-        !self.take(4096)
+    /// Whether next to nothing is left beside `reserve`.
+    pub fn low(&self, reserve: u64) -> bool {
+        !self.take_beside(4096, reserve)
     }
 }

@@ -12,4 +12,6 @@ pub mod replay;
 
 pub use context::{ReplyContext, RequestContext};
 pub use frame::{Frame, FrameError, FrameKind, Header};
-pub use message::{CodecError, Message, Op, decode_body, decode_context, decode_message, encode_body};
+pub use message::{
+    CodecError, Message, Op, decode_body, decode_context, decode_message, encode_body, encode_message,
+};

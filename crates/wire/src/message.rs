@@ -39,6 +39,11 @@ pub fn decode_context<C: DeserializeOwned>(body: &bytes::Bytes) -> Result<(C, by
     Ok((ctx, body.slice(body.len() - rest.len()..)))
 }
 
+/// A message that stands alone, as in a batch.
+pub fn encode_message<M: Serialize>(msg: &M) -> Vec<u8> {
+    postcard::to_stdvec(msg).expect("plain data encodes")
+}
+
 /// Decodes a message that stands alone (behind a split-off context, or in a batch). Bytes after it are ignored.
 pub fn decode_message<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, CodecError> {
     let (msg, _) = postcard::take_from_bytes(bytes)
@@ -70,7 +75,7 @@ ops! {
     Lookup = 20, Getattr = 21, Setattr = 22, Create = 23, Mkdir = 24, Mknod = 25, Symlink = 26, Readlink = 27,
     Link = 28, Unlink = 29, Rmdir = 30, Rename = 31, Open = 32, Close = 33, Readdir = 34, Getxattr = 35,
     Setxattr = 36, Listxattr = 37, Removexattr = 38, Setlayout = 39, Getpath = 40, Allocseq = 41, Grow = 42,
-    Fetch = 44,
+    Own = 43, Fetch = 44,
     // locks (MDT)
     Enqueue = 60, Cancel = 61, Getlock = 62, Reclaim = 63,
     // data (OST)

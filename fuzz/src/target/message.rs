@@ -61,7 +61,7 @@ by_opcode! {
     Close => close::Close, Readdir => readdir::Readdir, Getxattr => getxattr::Getxattr,
     Setxattr => setxattr::Setxattr, Listxattr => listxattr::Listxattr, Removexattr => removexattr::Removexattr,
     Setlayout => setlayout::Setlayout, Getpath => getpath::Getpath, Allocseq => allocseq::Allocseq,
-    Grow => grow::Grow, Fetch => fetch::Fetch,
+    Grow => grow::Grow, Own => own::Own, Fetch => fetch::Fetch,
     Enqueue => enqueue::Enqueue, Cancel => cancel::Cancel, Getlock => getlock::Getlock,
     Reclaim => reclaim::Reclaim, Read => read::Read, Write => write::Write, Truncate => truncate::Truncate,
     Fallocate => fallocate::Fallocate, Seek => seek::Seek, Glimpse => glimpse::Glimpse,
@@ -151,11 +151,16 @@ fn request_samples() -> Vec<Vec<u8>> {
             locks: vec![lock.clone()],
             last: true,
             extents: vec![extent_lock.clone()],
+            owned: vec![notify::LeaseItem { fid, bits: 3, seq: 9, look: true }],
         }),
         sample(&extent::Extent { lock: extent_lock, force: false }),
         sample(&enqueue::Enqueue { lock, wait: true }),
         sample(&glimpse::Glimpse { objects: vec![object; 3] }),
-        sample(&batch::Batch { ops: vec![batch::BatchOp { opcode: 86, body: vec![0] }] }),
+        sample(&batch::Batch {
+            ops: vec![batch::BatchOp::plain(86, vec![0])],
+            owned: true,
+            creds: vec![model::Cred::default()],
+        }),
         sample(&param::SetParam { name: "a.*.b".into(), value: "1".into(), permanent: true, delete: false }),
     ];
     // The others: their opcode, an empty context and zeros decode as something.

@@ -37,6 +37,17 @@ impl WriteErrors {
         s.kept.push_back(Entry { when, fid, object, start, end, errno });
     }
 
+    /// An operation on names or attributes that had been answered.
+    pub fn add_operation(&self, when: Timestamp, fid: Fid, what: String, errno: Errno) {
+        tracing::error!("{fid}: {what} was answered and is lost: {errno}");
+        let mut s = self.0.lock().expect("no panic while locked");
+        s.total += 1;
+        if s.kept.len() >= KEPT_MAX {
+            s.kept.pop_front();
+        }
+        s.kept.push_back(Entry { when, fid, object: what, start: 0, end: 0, errno });
+    }
+
     pub fn clear(&self) {
         *self.0.lock().expect("no panic while locked") = State::default();
     }

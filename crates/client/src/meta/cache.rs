@@ -10,12 +10,17 @@
 //! * A lease that the server grants is not known here, so that it is never given back: what was granted and is
 //!   not kept is noted all the same, or given back ([`Cache::take_unwanted`]).
 
+mod owned;
+
+pub(crate) use owned::{Owned, Wants, Who};
+
 use super::content::{CONTENT_MAX_BYTES, Came, Contents, Edit};
 use super::follow::Run;
 use super::listing::Listing;
+use crate::pending::{Blocks, Log};
 use bytes::Bytes;
 use model::planted::{self, Bug};
-use model::{Fid, FileType, Map, Set};
+use model::{Fid, FileType, Layout, Map, Set};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,10 +92,43 @@ struct Dir {
     names: Map<Vec<u8>, Known>,
     /// A name that is not in `names` is not in the directory.
     complete: bool,
+    /// Of `names`, those that lead somewhere, and those that are unknown.
+    present: usize,
+    unknown: usize,
     listing: Option<Listing>,
     ahead: Ahead,
     /// Reading of its files, one after the other.
     run: Run,
+    /// The inodes in it were asked for.
+    children_asked: bool,
+    /// What a new file gets that asks for nothing special: `Some(None)` is what only the server knows.
+    files: Option<Option<Arc<Layout>>>,
+}
+
+impl Dir {
+    fn count(&mut self, k: Option<Known>, n: isize) {
+        match k {
+            Some(Known::Is(_)) => self.present = self.present.wrapping_add_signed(n),
+            Some(Known::Unknown) => self.unknown = self.unknown.wrapping_add_signed(n),
+            _ => {}
+        }
+    }
+
+    /// Returns by how many more names are kept.
+    fn know(&mut self, name: &[u8], known: Known) -> isize {
+        self.count(Some(known), 1);
+        // Of a directory whose names are known it need not be said which are not there.
+        let old = if self.complete && known == Known::Absent {
+            self.names.remove(name).map(|old| (old, -1))
+        } else {
+            self.names.insert(name.to_vec(), known).map(|old| (old, 0))
+        };
+        self.count(old.map(|o| o.0), -1);
+        match old {
+            Some((_, n)) => n,
+            None => isize::from(!(self.complete && known == Known::Absent)),
+        }
+    }
 }
 
 /// Fetching a directory in bulk because it is looked up name by name.
@@ -103,9 +141,21 @@ struct Ahead {
     running: bool,
 }
 
+#[derive(Default)]
 struct Node {
     bits: u8,
+    /// Of those, exclusive.
+    exclusive: u8,
+    /// It was made here and the server has not said so yet: nobody else can know of it.
+    born: bool,
+    /// The server asked for what is exclusive: nothing more is executed here.
+    leaving: bool,
     seq: u64,
+    /// The counts when something was last executed here on the inode, on its names: older answers are not kept.
+    inode_at: u64,
+    names_at: u64,
+    /// Where data lies with the inode, if that is known.
+    blocks: Option<Blocks>,
     /// The count when the lease on its entries was granted.
     listed_since: u64,
     /// The count when the lease on the inode was granted.
@@ -121,17 +171,12 @@ struct Node {
 
 impl Node {
     fn new(now: Instant) -> Node {
-        Node {
-            bits: 0,
-            seq: 0,
-            listed_since: 0,
-            inode_since: 0,
-            home: Fid::NONE,
-            entry: None,
-            dir: None,
-            used: now,
-            queued: now,
-        }
+        Node { used: now, queued: now, ..Node::default() }
+    }
+
+    fn forget_entry(&mut self) {
+        self.entry = None;
+        self.blocks = None;
     }
 }
 
@@ -160,6 +205,10 @@ pub(crate) struct Cache {
     unwanted: Vec<LeaseItem>,
     /// Data and extended attributes; used while the inode is known at the version that they are of.
     pub contents: Contents,
+    /// What was executed here and the server does not know of yet.
+    pub log: Log,
+    /// Directories that cannot be had exclusively before that time.
+    not_before: Map<Fid, Instant>,
 }
 
 /// A file's data that an answer brought.
@@ -182,6 +231,8 @@ impl Cache {
             contended: Set::default(),
             unwanted: Vec::new(),
             contents,
+            log: Log::default(),
+            not_before: Map::default(),
         }
     }
 
@@ -373,7 +424,7 @@ impl Cache {
             let seq = self.nodes.get(&fid).map_or(g.seq, |n| n.seq.max(g.seq));
             self.drop_node(fid);
             self.mark(Cause::GivenBack(fid));
-            self.unwanted.push(LeaseItem { fid, bits: bits::ALL, seq });
+            self.unwanted.push(LeaseItem { fid, bits: bits::ALL, seq, look: false });
             return false;
         }
         let n = self.nodes.entry(fid).or_insert_with(|| {
@@ -385,6 +436,9 @@ impl Cache {
             *(if bit == bits::LOOKUP { &mut n.listed_since } else { &mut n.inode_since }) = self.count;
         }
         n.bits |= bit;
+        if g.exclusive {
+            n.exclusive |= bit;
+        }
         n.seq = n.seq.max(g.seq);
         n.used = now;
         if bit == bits::LOOKUP {
@@ -418,6 +472,7 @@ impl Cache {
         if e.attr.kind == FileType::Directory && e.grant.is_some_and(|g| g.bits & bits::LOOKUP != 0) {
             // A new directory: it has no names.
             if self.hold(token, fid, bits::LOOKUP, e.grant, now)
+                && !self.names_newer(fid, token)
                 && let Some(d) = self.nodes.get_mut(&fid).and_then(|n| n.dir.as_mut())
                 && d.names.is_empty()
                 && d.listing.is_none()
@@ -437,7 +492,12 @@ impl Cache {
         let free = busy <= mine && self.any_inode_busy <= any;
         let keep = free && self.overtaken(token, fid, Part::Attr).is_none();
         let n = self.nodes.get_mut(&fid).expect("held a moment ago");
+        let keep = keep && n.inode_at <= token.0;
         if keep && n.entry.as_ref().is_none_or(|old| old.attr.version <= e.attr.version) {
+            if n.entry.as_ref().is_none_or(|old| old.attr.version < e.attr.version) {
+                // Then there are none for sure.
+                n.blocks = (e.attr.size == 0 && e.attr.blocks == 0).then_some(0);
+            }
             let bare = Entry { grant: None, dir_grant: None, content: None, ..e.clone() };
             n.entry = Some(Arc::new(bare));
         }
@@ -476,7 +536,7 @@ impl Cache {
         }
         let part = name_part(name);
         let busy = self.busy.get(&(dir, part)).copied().unwrap_or(0);
-        if busy > mine || self.overtaken(token, dir, part).is_some() {
+        if busy > mine || self.overtaken(token, dir, part).is_some() || self.names_newer(dir, token) {
             return;
         }
         let known = leads.map_or(Known::Absent, Known::Is);
@@ -488,9 +548,12 @@ impl Cache {
 
     fn know(&mut self, dir: Fid, name: &[u8], known: Known) {
         let Some(d) = self.nodes.get_mut(&dir).and_then(|n| n.dir.as_mut()) else { return };
-        if d.names.insert(name.to_vec(), known).is_none() {
-            self.names += 1;
-        }
+        self.names = self.names.wrapping_add_signed(d.know(name, known));
+    }
+
+    /// Something was executed here on the names of this directory since.
+    fn names_newer(&self, dir: Fid, token: Token) -> bool {
+        self.nodes.get(&dir).is_some_and(|n| n.names_at > token.0)
     }
 
     fn note_contended(&mut self, dir: Fid) {
@@ -508,7 +571,7 @@ impl Cache {
         if r.grant.is_none() {
             self.note_contended(dir);
         }
-        if !self.hold(token, dir, bits::LOOKUP, r.grant, now) {
+        if !self.hold(token, dir, bits::LOOKUP, r.grant, now) || self.names_newer(dir, token) {
             return;
         }
         for d in &r.entries {
@@ -551,13 +614,13 @@ impl Cache {
             self.forget(c.token, fid, part, outcome);
         }
         if c.any_inode && outcome.unknown {
-            self.nodes.values_mut().for_each(|n| n.entry = None);
+            self.nodes.values_mut().for_each(Node::forget_entry);
         }
         let any = u32::from(c.any_inode);
         for e in &outcome.entries {
             let mine = u32::from(c.parts.contains(&(e.attr.fid, Part::Attr)));
             if let Some(n) = self.nodes.get_mut(&e.attr.fid) {
-                n.entry = None;
+                n.forget_entry();
             }
             // Nothing else changed it meanwhile.
             if self.put_inode(c.token, e, now, mine, any) == Some(true) {
@@ -573,7 +636,7 @@ impl Cache {
         }
         for fid in &outcome.gone {
             if let Some(n) = self.nodes.get_mut(fid) {
-                n.entry = None;
+                n.forget_entry();
             }
             self.contents.remove(*fid);
         }
@@ -603,16 +666,14 @@ impl Cache {
         // All the time from the start of the change: nobody else came in between.
         let alone = alone && n.listed_since <= token.0;
         match part {
-            Part::Attr => n.entry = None,
+            Part::Attr => n.forget_entry(),
             Part::Name(_) => {
                 let Some(d) = n.dir.as_mut() else { return };
                 for (_, name, was_absent) in
                     outcome.touched.iter().filter(|t| t.0 == fid && name_part(&t.1) == part)
                 {
                     let known = if *was_absent && alone { Known::Absent } else { Known::Unknown };
-                    if d.names.insert(name.clone(), known).is_none() {
-                        self.names += 1;
-                    }
+                    self.names = self.names.wrapping_add_signed(d.know(name, known));
                 }
             }
             Part::List => {
@@ -645,7 +706,7 @@ impl Cache {
         self.mark(Cause::Revoked(item.fid, item.bits));
         let Some(n) = self.nodes.get_mut(&item.fid) else { return };
         if item.bits & bits::UPDATE != 0 && !planted::on(Bug::StaleAttrKept) {
-            n.entry = None;
+            n.forget_entry();
         }
         if item.bits & bits::UPDATE != 0 && !planted::on(Bug::ContentKeptAfterRevoke) {
             self.contents.remove(item.fid);
@@ -655,6 +716,8 @@ impl Cache {
             self.names -= dir.map_or(0, |d| d.names.len());
         }
         n.bits &= !item.bits;
+        n.exclusive &= !item.bits;
+        n.leaving = false;
         if n.bits == 0 && !planted::on(Bug::StaleAttrKept) {
             self.drop_node(item.fid);
         }
@@ -685,10 +748,15 @@ impl Cache {
             return out;
         }
         let spare = self.max_files / 32;
+        let mut pinned = Vec::new();
         while self.nodes.len() + spare > self.max_files
             || self.names + spare > self.max_files.saturating_mul(NAMES_PER_FILE)
         {
             let Some(fid) = self.queue.pop_front() else { break };
+            if self.is_pinned(fid) {
+                pinned.push(fid);
+                continue;
+            }
             let Some(n) = self.nodes.get_mut(&fid) else { continue };
             if n.used > n.queued {
                 // Used since it was looked at last: once more around.
@@ -698,6 +766,7 @@ impl Cache {
             }
             out.extend(self.give_up(fid));
         }
+        self.queue.extend(pinned);
         out
     }
 
@@ -711,13 +780,14 @@ impl Cache {
     pub(crate) fn expire(&mut self, now: Instant, age: Duration) -> Vec<LeaseItem> {
         let old: Vec<Fid> =
             self.nodes.iter().filter(|(_, n)| now.since(n.used) >= age).map(|(f, _)| *f).collect();
+        let old = old.into_iter().filter(|f| !self.is_pinned(*f)).collect::<Vec<_>>();
         old.into_iter().filter_map(|f| self.give_up(f)).collect()
     }
 
     fn give_up(&mut self, fid: Fid) -> Option<LeaseItem> {
         let n = self.drop_node(fid)?;
         self.mark(Cause::GivenBack(fid));
-        Some(LeaseItem { fid, bits: bits::ALL, seq: n.seq })
+        Some(LeaseItem { fid, bits: bits::ALL, seq: n.seq, look: false })
     }
 
     /// Leases that were granted and are not wanted.

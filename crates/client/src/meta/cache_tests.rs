@@ -15,7 +15,7 @@ fn fid(n: u32) -> Fid {
 }
 
 fn grant(bits: u8, seq: u64) -> Option<Grant> {
-    Some(Grant { bits, seq })
+    Some(Grant { bits, seq, exclusive: false })
 }
 
 fn entry(n: u32, version: u64, g: Option<Grant>) -> Entry {
@@ -69,7 +69,7 @@ fn what_is_shown_without_a_lease_is_not_kept() {
 fn an_answer_that_a_revocation_overtook_is_used_once() {
     let mut c = cache(100);
     let early = c.token();
-    c.revoke(&LeaseItem { fid: fid(1), bits: bits::UPDATE, seq: 7 });
+    c.revoke(&LeaseItem { fid: fid(1), bits: bits::UPDATE, seq: 7, look: false });
     c.put_entry(early, &entry(1, 1, grant(bits::UPDATE, 7)), T);
     assert_eq!((version(&mut c, 1), c.len()), (None, 0), "the server has the lease back");
     let late = c.token();
@@ -98,7 +98,10 @@ fn own_changes_are_not_hidden_by_what_was_known() {
     c.end(a, T, &Outcome { entries: vec![entry(1, 3, grant(bits::UPDATE, 4))], ..Outcome::default() });
     c.end(b, T, &Outcome::default());
     assert_eq!((version(&mut c, 1), c.len()), (None, 1), "the lease is still there");
-    assert_eq!(c.expire(T, Duration::ZERO), [LeaseItem { fid: fid(1), bits: bits::ALL, seq: 4 }]);
+    assert_eq!(
+        c.expire(T, Duration::ZERO),
+        [LeaseItem { fid: fid(1), bits: bits::ALL, seq: 4, look: false }]
+    );
 }
 
 #[test]
@@ -140,7 +143,7 @@ fn what_is_too_much_goes_back_and_what_is_used_stays() {
     let t = c.token();
     c.put_entry(t, &entry(64, 1, grant(bits::UPDATE, 65)), later);
     let back = c.shrink(later);
-    assert_eq!(back[0], LeaseItem { fid: fid(1), bits: bits::ALL, seq: 2 });
+    assert_eq!(back[0], LeaseItem { fid: fid(1), bits: bits::ALL, seq: 2, look: false });
     assert!(c.len() <= 62 && c.entry(fid(0), later).is_some() && c.entry(fid(64), later).is_some());
     // Names count too.
     for n in 0..1000u32 {
@@ -158,7 +161,7 @@ fn a_request_from_before_everything_was_forgotten_gives_its_lease_back() {
     c.clear();
     c.put_entry(t, &entry(1, 1, grant(bits::UPDATE, 3)), T);
     assert_eq!(version(&mut c, 1), None);
-    assert_eq!(c.take_unwanted(), [LeaseItem { fid: fid(1), bits: bits::ALL, seq: 3 }]);
+    assert_eq!(c.take_unwanted(), [LeaseItem { fid: fid(1), bits: bits::ALL, seq: 3, look: false }]);
 }
 
 #[test]
@@ -291,7 +294,7 @@ proptest! {
                 Step::Foreign => {
                     for (i, (f, bit)) in [(fid(1), bits::UPDATE), (dir, bits::LOOKUP)].into_iter().enumerate() {
                         if let Some(seq) = s.held[i].take() {
-                            c.revoke(&LeaseItem { fid: f, bits: bit, seq });
+                            c.revoke(&LeaseItem { fid: f, bits: bit, seq, look: false });
                         }
                     }
                     s.version += 1;
@@ -339,7 +342,7 @@ fn a_files_data_goes_with_the_lease_on_its_inode() {
     let t = c.token();
     c.put_file(t, &small(1, 1, 3, 1), brought(b"abc"), T);
     assert_eq!(content(&mut c, 1).as_deref(), Some(&b"abc"[..]));
-    c.revoke(&LeaseItem { fid: fid(1), bits: bits::UPDATE, seq: 1 });
+    c.revoke(&LeaseItem { fid: fid(1), bits: bits::UPDATE, seq: 1, look: false });
     assert_eq!(content(&mut c, 1), None);
     c.put_file(t, &small(1, 1, 3, 1), brought(b"abc"), T);
     assert_eq!(content(&mut c, 1), None, "asked for before the lease went");
@@ -395,7 +398,7 @@ fn an_answer_without_a_version_is_of_the_one_that_was_known_all_the_time() {
     c.end(change, T, &Outcome { entries: vec![small(1, 8, 3, 2)], ..Outcome::default() });
     assert_eq!(c.version_since(t, fid(1)), None);
     let t = c.token();
-    c.revoke(&LeaseItem { fid: fid(1), bits: bits::UPDATE, seq: 2 });
+    c.revoke(&LeaseItem { fid: fid(1), bits: bits::UPDATE, seq: 2, look: false });
     c.put_entry(c.token(), &small(1, 8, 3, 3), T);
     assert_eq!(c.version_since(t, fid(1)), None, "it was gone for a while");
 }

@@ -17,15 +17,16 @@ mod keeper;
 mod listing;
 mod small;
 
-pub(crate) use cache::{Outcome, Part, Token, name_part};
+pub(crate) use cache::{Cache, Outcome, Owned, Part, Token, Wants, Who, name_part};
 pub(crate) use content::{CONTENT_MAX_BYTES, Came, Edit};
 pub use keeper::{Keeper, Lapsed, Leave};
 pub(crate) use small::brought;
 
 use crate::opens::Opens;
+use crate::pending::Queued;
 use crate::targets::Target;
 use crate::{Fs, R};
-use cache::{Brought, Cache, Change};
+use cache::{Brought, Change};
 use content::Contents;
 use model::limits::LEASES_PER_CLIENT_MAX_FILES;
 use model::planted::{self, Bug};
@@ -89,7 +90,7 @@ impl Meta {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Cache> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Cache> {
         self.cache.lock().expect("no panic while locked")
     }
 
@@ -98,9 +99,31 @@ impl Meta {
         self.lock().token()
     }
 
-    /// The leases are gone: with the server that granted them, or because it gave this client up.
-    pub(crate) fn clear(&self) {
-        self.lock().clear();
+    /// The leases are gone because the server gave this client up, and with them what was executed under them and not
+    /// sent, which is returned.
+    pub(crate) fn clear(&self) -> Vec<Queued> {
+        let lost = {
+            let mut c = self.lock();
+            c.clear();
+            c.log.lose_all()
+        };
+        self.forget_all();
+        lost
+    }
+
+    /// The leases are gone with the server that granted them, but for those that are returned.
+    pub(crate) fn clear_for_reclaim(&self) -> Vec<LeaseItem> {
+        let owned = self.lock().clear_for_reclaim();
+        self.forget_all();
+        owned
+    }
+
+    /// Whether the server may not know of this file yet.
+    pub(crate) fn is_made_here(&self, fid: Fid) -> bool {
+        self.lock().log.makes(fid)
+    }
+
+    fn forget_all(&self) {
         if let Some(k) = self.keeper.get() {
             k.forget_all();
         }
@@ -213,7 +236,7 @@ impl Fs {
     }
 
     /// Whether leases on this file are good at this moment.
-    fn leases_good(&self, fid: Fid) -> bool {
+    pub(crate) fn leases_good(&self, fid: Fid) -> bool {
         self.meta_target(fid).is_some_and(|t| self.world.now() < t.import.leases_until())
     }
 
@@ -327,7 +350,7 @@ impl Fs {
     }
 
     /// What there is too much of afterwards goes back.
-    fn with_cache<T>(&self, f: impl FnOnce(&mut Cache, world::Instant) -> T) -> T {
+    pub(crate) fn with_cache<T>(&self, f: impl FnOnce(&mut Cache, world::Instant) -> T) -> T {
         let now = self.world.now();
         let (out, back) = {
             let mut c = self.meta.lock();
@@ -412,7 +435,14 @@ impl Fs {
 
     fn end_change(&self, change: Change, outcome: &Outcome, inode: Option<Fid>) {
         self.with_cache(|c, now| c.end(change, now, outcome));
-        if let (Some(fid), Some(k)) = (inode, self.meta.keeper.get()) {
+        if let Some(fid) = inode {
+            self.keeper_changed(fid);
+        }
+    }
+
+    /// This mount changed an inode in a way that the keeper may not know of.
+    pub(crate) fn keeper_changed(&self, fid: Fid) {
+        if let Some(k) = self.meta.keeper.get() {
             k.changed(fid);
         }
     }
@@ -431,11 +461,50 @@ impl Fs {
             });
             return;
         }
+        let (mut at_once, mut later) = (Vec::new(), Vec::new());
+        let end = {
+            let (now, mut c) = (self.world.now(), self.meta.lock());
+            let early = planted::on(Bug::LeaseBeforePending);
+            for i in items {
+                if c.is_exclusive(i) {
+                    c.leave(i, now);
+                    if c.log.is_empty() || early { &mut at_once } else { &mut later }.push(*i);
+                } else {
+                    at_once.push(*i);
+                }
+            }
+            c.log.end()
+        };
+        self.let_go_of(mdt, &at_once);
+        if !later.is_empty() {
+            let fs = self.clone();
+            self.world.spawn("client-tell-and-leave", async move {
+                fs.pending_over(end).await;
+                fs.let_go_of(mdt, &later);
+            });
+        }
+    }
+
+    /// What the server asked for, everything that was executed under it being told: goes, or becomes shared.
+    fn let_go_of(&self, mdt: TargetId, items: &[LeaseItem]) {
+        let (mut down, mut gone) = (Vec::new(), Vec::new());
         {
             let mut c = self.meta.lock();
-            items.iter().for_each(|i| c.revoke(i));
+            for i in items {
+                if i.look && c.give_down(i) {
+                    down.push(*i);
+                } else {
+                    c.revoke(i);
+                    gone.push(LeaseItem { look: false, ..*i });
+                }
+            }
         }
-        self.let_go(mdt, items.to_vec());
+        if !down.is_empty() {
+            self.cancel_leases(mdt, &down);
+        }
+        if !gone.is_empty() {
+            self.let_go(mdt, gone);
+        }
     }
 
     fn cancel_leases(&self, mdt: TargetId, items: &[LeaseItem]) {
@@ -459,7 +528,7 @@ impl Fs {
     }
 
     /// Leases that this mount does not use any more.
-    fn give_back(&self, items: Vec<LeaseItem>) {
+    pub(crate) fn give_back(&self, items: Vec<LeaseItem>) {
         let mut items = items;
         items.sort_by_key(|i| self.locate.mdt_of(i.fid));
         for part in items.chunk_by(|a, b| self.locate.mdt_of(a.fid) == self.locate.mdt_of(b.fid)) {
@@ -472,8 +541,9 @@ impl Fs {
         self.with_cache(|c, _| c.max_files = files.min(LEASES_PER_CLIENT_MAX_FILES / 2));
     }
 
-    /// Gives every lease back.
+    /// Gives every lease back, those under which something was executed that is not sent as soon as it is.
     pub(crate) fn drop_leases(&self) {
+        self.drop_once_told();
         let now = self.world.now();
         let back = self.meta.lock().expire(now, Duration::ZERO);
         self.give_back(back);
@@ -499,7 +569,8 @@ impl Fs {
 /// Gives leases back, and says before that what is open under them.
 fn cancel(opens: &Opens, mdt: &Target, items: &[LeaseItem]) {
     for part in items.chunks(LEASE_ITEMS_MAX) {
-        let inodes = part.iter().filter(|i| i.bits & bits::UPDATE != 0).map(|i| i.fid);
+        // A shared lease keeps an open file, too.
+        let inodes = part.iter().filter(|i| i.bits & bits::UPDATE != 0 && !i.look).map(|i| i.fid);
         opens.tell(inodes, |all| {
             let all = if planted::on(Bug::OpenNotTold) { &[][..] } else { &all[..] };
             for some in all.chunks(LEASE_ITEMS_MAX) {

@@ -59,19 +59,23 @@ impl Fs {
         flags: u32,
         layout: Option<LayoutSpec>,
     ) -> R<(Attr, OpenFile)> {
-        let fid = self.new_fid(parent).await?;
-        let mdt = self.mdt_of(parent).await?;
-        let msg = Create {
+        let mut msg = Create {
             parent,
             exclusive: flags & O_EXCL != 0,
             name,
-            fid,
+            fid: Fid::NONE,
             mode: mode & 0o7777,
             umask: call.umask,
             open: Some(OpenSpec { handle: 0, flags, lease: true }),
             layout,
             no_objects: flags & O_LOV_DELAY_CREATE != 0,
         };
+        let plain = !msg.name.is_empty() && msg.layout.is_none() && !msg.no_objects;
+        if plain && let Some(made) = self.create_here(&call, &msg, flags).await? {
+            return Ok(made);
+        }
+        msg.fid = self.new_fid(parent).await?;
+        let mdt = self.mdt_of(parent).await?;
         let (fs, late) = (self.clone(), self.clone());
         let work = async move { fs.create_open(&call, &mdt, msg, flags).await };
         Detached::new(self, "client-create", work, move |r: R<(Attr, OpenFile)>| {

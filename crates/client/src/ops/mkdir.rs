@@ -10,8 +10,12 @@ impl Fs {
     pub async fn mkdir(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>, mode: u32) -> R<Attr> {
         self.writable()?;
         let work = async {
-            let fid = self.new_fid(parent).await?;
-            let msg = Mkdir { parent, name, fid, mode: mode & 0o7777, umask: call.umask };
+            let fid = Fid::NONE;
+            let mut msg = Mkdir { parent, name, fid, mode: mode & 0o7777, umask: call.umask };
+            if let Some(a) = self.mkdir_here(&call, &msg).await? {
+                return Ok(a);
+            }
+            msg.fid = self.new_fid(parent).await?;
             let mdt = self.mdt_of(parent).await?;
             let change = self.making(&mdt, parent, &msg.name);
             let r = mdt.call(self.ctx(&call), msg.clone()).await;

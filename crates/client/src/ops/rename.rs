@@ -24,13 +24,16 @@ impl Fs {
             return Err(Errno::EINVAL);
         }
         let work = async {
+            let msg = Rename { parent, name, new_parent, new_name, flags };
+            if self.rename_here(&call, &msg).await {
+                return Ok(());
+            }
             let mdt = self.mdt_of(parent).await?;
             let mut parts = Vec::new();
             for dir in [parent, new_parent] {
                 parts.extend([(dir, Part::Attr), (dir, Part::List)]);
             }
-            let change = self.changing(&mdt, parts, &[(parent, &name), (new_parent, &new_name)]);
-            let msg = Rename { parent, name, new_parent, new_name, flags };
+            let change = self.changing(&mdt, parts, &[(parent, &msg.name), (new_parent, &msg.new_name)]);
             let r = match change.register_opens().await {
                 Ok(()) => mdt.call(self.ctx(&call), msg).await,
                 Err(e) => Err(e),

@@ -11,6 +11,9 @@ impl Fs {
     pub async fn rmdir(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>) -> R<()> {
         self.writable()?;
         let work = async {
+            if self.rmdir_here(&call, &Rmdir { parent, name: name.clone() }).await {
+                return Ok(());
+            }
             let mdt = self.mdt_of(parent).await?;
             let parts = vec![(parent, Part::Attr), (parent, Part::List)];
             let change = self.changing(&mdt, parts, &[(parent, &name)]);

@@ -32,6 +32,9 @@ impl Fs {
         fid: Fid,
         set: SetAttr,
     ) -> R<Entry> {
+        if let Some(e) = self.setattr_here(&ctx.cred, ctx.client_time, fid, &set).await {
+            return Ok(e);
+        }
         let mut tries = 0;
         loop {
             let mdt = self.mdt_of(fid).await?;

@@ -16,8 +16,11 @@ impl Fs {
     ) -> R<Attr> {
         self.writable()?;
         let work = async {
-            let fid = self.new_fid(parent).await?;
-            let msg = Symlink { parent, name, fid, target };
+            let mut msg = Symlink { parent, name, fid: Fid::NONE, target };
+            if let Some(a) = self.symlink_here(&call, &msg).await? {
+                return Ok(a);
+            }
+            msg.fid = self.new_fid(parent).await?;
             let mdt = self.mdt_of(parent).await?;
             let change = self.making(&mdt, parent, &msg.name);
             let r = mdt.call(self.ctx(&call), msg.clone()).await;

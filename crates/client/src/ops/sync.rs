@@ -4,7 +4,7 @@
 use super::glimpse::BoxFutureOf;
 use crate::stats::Verb;
 use crate::targets::Target;
-use crate::{Call, Fs, R};
+use crate::{Call, Fs, R, pending};
 use model::{Errno, Fid, Layout, TargetId, TargetKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,12 @@ use world::future::join_all;
 impl Fs {
     /// Writes what this mount keeps of a file to the servers, durable or not. Tells an error of an earlier write.
     pub async fn flush(self: Arc<Self>, fid: Fid) -> R<()> {
-        self.run(Verb::Fsync, self.flush_data(fid)).await
+        let work = async {
+            let written = self.flush_data(fid).await;
+            self.tell_pending().await;
+            written
+        };
+        self.run(Verb::Fsync, work).await
     }
 
     /// fsync(2) of a file or a directory. When it returns, the file with its names, and everything else that this
@@ -62,7 +67,11 @@ impl Fs {
 
     /// As [`Fs::commit_names`]; `home` commits in any case.
     async fn commit_mdts(&self, home: Option<TargetId>) -> R<()> {
-        let wanted = |t: &Arc<Target>| t.import.uncommitted().0 > 0 || home == Some(t.id);
+        // What was executed here goes there before this request, as before any other.
+        let wanted = |t: &Arc<Target>| {
+            let here = t.id == TargetId::mdt(pending::MDT) && self.has_pending();
+            here || t.import.uncommitted().0 > 0 || home == Some(t.id)
+        };
         let mdts = self.targets.of_kind(TargetKind::Mdt).into_iter().filter(wanted);
         let calls = mdts.map(|t| -> BoxFutureOf<'_, R<()>> {
             let ctx = self.own_ctx();

@@ -11,6 +11,9 @@ impl Fs {
     pub async fn unlink(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>) -> R<()> {
         self.writable()?;
         let work = async {
+            if self.unlink_here(&call, &Unlink { parent, name: name.clone() }).await {
+                return Ok(());
+            }
             let mdt = self.mdt_of(parent).await?;
             let parts = vec![(parent, Part::Attr), (parent, Part::List)];
             let change = self.changing(&mdt, parts, &[(parent, &name)]);

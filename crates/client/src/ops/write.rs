@@ -168,6 +168,11 @@ impl Fs {
             lock: 0,
             granted: false,
         };
+        if layout.mdt_component().is_some()
+            && let Some(at) = self.write_here(&msg, &data).await
+        {
+            return Ok(at);
+        }
         let home = self.home_of(&p.object).await?;
         let change = self.changing_data(&home, &p.object);
         let r = self.send_summed(&home, self.data_ctx(call, layout), msg, data.clone()).await;

@@ -10,5 +10,6 @@ mod interrupt;
 mod locks;
 mod mounts;
 mod names;
+mod pending;
 mod restart;
 mod small;

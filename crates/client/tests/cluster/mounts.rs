@@ -130,6 +130,7 @@ fn requests_are_counted_and_bounded_by_kind() {
     c.run(async {
         let a = c.mount().await;
         let value = |name: &str| a.get_param(name).into_iter().map(|p| p.1).collect::<Vec<_>>();
+        a.set_param("llite.*.md_writeback", "0").unwrap();
         // a few at a time, and all of many get their turn
         a.set_param("mdc.*.max_rpcs_in_flight", "3").unwrap();
         assert_eq!(value("mdc.*.max_mod_rpcs_in_flight"), ["2"], "pushed down: one is left for reading");

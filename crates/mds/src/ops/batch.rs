@@ -1,49 +1,155 @@
 //! batch: many small operations in one message and one transaction. They run in order; the first that fails
-//! stops the rest, those before it stand.
+//! stops the rest, those before it stand. An owner's have all been answered to its applications: one that fails
+//! does not stop the others.
 
-use crate::dispatch;
+use crate::dispatch::{self, Done, ReplyTo};
 use crate::names::OpContext;
+use crate::service::Mdt;
 use crate::tx::Tx;
-use model::{Errno, limits};
+use bytes::Bytes;
+use model::{Errno, Timestamp, limits};
+use rpc::Incoming;
 use wire::Op;
-use wire::msg::batch::{Batch, BatchReply};
+use wire::msg::batch::{Batch, BatchOp, BatchReply};
 
 /// When the results are larger than this no further operation runs: the reply must fit into a message and
 /// the transaction into a record.
 const RESULTS_MAX_BYTES: usize = 1 << 20;
 
-/// `replay`: the reply of the first time, and whether recovery is going on.
-pub fn run(tx: &mut Tx, ctx: &OpContext, m: &Batch, replay: Option<(&[u8], bool)>) -> Result<Vec<u8>, Errno> {
-    if m.ops.len() > limits::BATCH_OPS_MAX {
-        return Err(Errno::E2BIG);
+/// What the batch came to when it was done first, if it is done again.
+struct Before {
+    results: Vec<(u16, Vec<u8>)>,
+    recovering: bool,
+}
+
+impl Before {
+    fn of(mdt: &Mdt, req: &Incoming) -> Option<Before> {
+        let reply = &req.replay.as_ref()?.reply;
+        let results = dispatch::decode::<BatchReply>(reply).map(|b| b.results).unwrap_or_default();
+        Some(Before { results, recovering: mdt.recovery.recovering() })
     }
-    let first =
-        replay.map(|(r, recovering)| (dispatch::decode::<BatchReply>(r).map(|b| b.results), recovering));
-    let mut results = Vec::new();
-    let mut bytes = 0;
-    for (i, op) in m.ops.iter().enumerate() {
-        let before = tx.savepoint();
-        if let (Some((first, recovering)), Ok(code)) = (&first, Op::from_u16(op.opcode)) {
-            let reply = first.as_ref().ok().and_then(|r| r.get(i)).map_or(&[][..], |(_, body)| body);
-            tx.replay(code, reply, *recovering);
+
+    fn result(&self, i: usize) -> Option<&(u16, Vec<u8>)> {
+        self.results.get(i)
+    }
+}
+
+pub async fn serve(mdt: &Mdt, ctx: &OpContext, to: &ReplyTo, req: &Incoming, m: &Batch) -> Done {
+    if m.ops.len() > limits::BATCH_OPS_MAX {
+        return Done::error(Errno::E2BIG);
+    }
+    let bulks = match bulks(m, &req.bulk) {
+        Ok(b) => b,
+        Err(e) => return Done::error(e),
+    };
+    let before = Before::of(mdt, req);
+    let work = |tx: &mut Tx| {
+        let reply = run(tx, ctx, m, &bulks, before.as_ref())?;
+        // Whose client has it done again has the first answer.
+        Ok(req
+            .replay
+            .as_ref()
+            .filter(|_| m.owned)
+            .map_or_else(|| dispatch::encode(&reply), |r| r.reply.to_vec()))
+    };
+    mdt.settled(to, work).await
+}
+
+/// Each operation's part of the data. `EPROTO` if they do not make up the whole.
+fn bulks(m: &Batch, bulk: &Bytes) -> Result<Vec<Bytes>, Errno> {
+    let mut rest = bulk.clone();
+    let mut out = Vec::with_capacity(m.ops.len());
+    for op in &m.ops {
+        let len = op.bulk as usize;
+        if len > rest.len() {
+            return Err(Errno::EPROTO);
         }
-        let r = Op::from_u16(op.opcode)
-            .map_err(|_| Errno::EOPNOTSUPP)
-            .and_then(|code| dispatch::execute(tx, ctx, code, &op.body));
-        match r {
+        out.push(rest.split_to(len));
+    }
+    if rest.is_empty() { Ok(out) } else { Err(Errno::EPROTO) }
+}
+
+/// On whose behalf, and when.
+fn context(tx: &Tx, ctx: &OpContext, m: &Batch, op: &BatchOp) -> Result<OpContext, Errno> {
+    let mut own = ctx.clone();
+    if !m.creds.is_empty() {
+        own.cred = m.creds.get(usize::from(op.cred)).ok_or(Errno::EPROTO)?.clone();
+    }
+    if op.time != Timestamp::ZERO {
+        own.now = tx.shared.clamp_time(op.time, ctx.wall);
+    }
+    Ok(own)
+}
+
+fn run(
+    tx: &mut Tx,
+    ctx: &OpContext,
+    m: &Batch,
+    bulks: &[Bytes],
+    before: Option<&Before>,
+) -> Result<BatchReply, Errno> {
+    if m.owned {
+        tx.own();
+    }
+    let mut reply = BatchReply { results: Vec::new(), grants: Vec::new() };
+    let mut bytes = 0;
+    for (i, (op, bulk)) in m.ops.iter().zip(bulks).enumerate() {
+        let first = before.and_then(|b| b.result(i));
+        if let Some((status, _)) = first.filter(|(status, _)| m.owned && *status != 0) {
+            reply.results.push((*status, Vec::new()));
+            continue;
+        }
+        let start = tx.savepoint();
+        match single(tx, ctx, m, op, bulk, before.map(|b| (first.map_or(&[][..], |(_, r)| r), b.recovering)))
+        {
+            Ok(body) if m.owned => {
+                drop(body);
+                reply.results.push((0, Vec::new()));
+            }
             Ok(body) => {
                 bytes += body.len() + 8;
-                results.push((0, body));
+                reply.results.push((0, body));
             }
+            // Its file is on its way to objects: all of it waits.
+            Err(Errno::EGROWING) => return Err(Errno::EGROWING),
             Err(e) => {
-                tx.rollback(before);
-                results.push((u16::try_from(e.0).unwrap_or(Errno::EIO.0 as u16), Vec::new()));
-                break;
+                tx.rollback(start);
+                reply.results.push((u16::try_from(e.0).unwrap_or(Errno::EIO.0 as u16), Vec::new()));
+                if !m.owned {
+                    break;
+                }
+                tracing::error!(
+                    "client {}: operation {i} ({}) of what it has done already fails: {e}",
+                    ctx.client,
+                    op.opcode
+                );
             }
         }
         if bytes > RESULTS_MAX_BYTES {
             break;
         }
     }
-    Ok(dispatch::encode(&BatchReply { results }))
+    tx.bulk = Bytes::new();
+    if m.owned {
+        reply.grants = tx.grant_made()?;
+    }
+    Ok(reply)
+}
+
+/// One of them. `first`: what it answered the first time, and whether recovery is going on.
+fn single(
+    tx: &mut Tx,
+    ctx: &OpContext,
+    m: &Batch,
+    op: &BatchOp,
+    bulk: &Bytes,
+    first: Option<(&[u8], bool)>,
+) -> Result<Vec<u8>, Errno> {
+    let code = Op::from_u16(op.opcode).map_err(|_| Errno::EOPNOTSUPP)?;
+    if let Some((reply, recovering)) = first {
+        tx.replay(code, reply, recovering);
+    }
+    tx.bulk = bulk.clone();
+    let ctx = context(tx, ctx, m, op)?;
+    dispatch::execute(tx, &ctx, code, &op.body)
 }

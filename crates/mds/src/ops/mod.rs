@@ -21,6 +21,7 @@ pub mod lookup;
 pub mod mkdir;
 pub mod mknod;
 pub mod open;
+pub mod own;
 pub mod param;
 pub mod ping;
 pub mod read;

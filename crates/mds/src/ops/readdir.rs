@@ -2,10 +2,10 @@
 
 use crate::MdsError;
 use crate::names::{self, OpContext};
-use crate::schema::{DentryValue, key, value};
+use crate::schema::{DentryValue, Inode, key, value};
 use crate::tx::Tx;
-use model::Errno;
-use wire::msg::lookup::bits;
+use model::{Errno, Fid};
+use wire::msg::lookup::{Entry, bits};
 use wire::msg::readdir::{Dirent, Readdir, ReaddirReply};
 
 /// A page never holds more, whatever was asked for: it must fit into a message.
@@ -20,6 +20,15 @@ const PLUS_ENTRIES_MAX: usize = 1024;
 const SCAN: usize = 256;
 
 pub fn run(tx: &mut Tx, _ctx: &OpContext, m: Readdir) -> Result<ReaddirReply, Errno> {
+    page(tx, m, names::entry)
+}
+
+/// A page; `entry` says what an inode looks like in it, and grants what there is to grant.
+pub fn page(
+    tx: &mut Tx,
+    m: Readdir,
+    entry_of: impl Fn(&mut Tx, Fid, &Inode) -> Entry,
+) -> Result<ReaddirReply, Errno> {
     let dir = tx.dir(m.fid)?;
     let room = (m.max_bytes as usize).min(PAGE_MAX_BYTES);
     let end = key::dentry_end(m.fid);
@@ -46,7 +55,7 @@ pub fn run(tx: &mut Tx, _ctx: &OpContext, m: Readdir) -> Result<ReaddirReply, Er
                 && let Some(i) = tx.try_inode(d.fid)?
             {
                 size += PLUS_BYTES + i.layout.as_ref().map_or(0, |l| l.objects().count() * OBJECT_BYTES);
-                entry = Some(names::entry(tx, d.fid, &i));
+                entry = Some(entry_of(tx, d.fid, &i));
             }
             let full = used + size > room || (m.plus && reply.entries.len() >= PLUS_ENTRIES_MAX);
             if !reply.entries.is_empty() && full {

@@ -27,10 +27,22 @@ pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Reclaim) -> Done {
         }
         Ok(Vec::new())
     };
-    let mut done = mdt.transact(None, work).await;
+    let mut done = mdt.transact_by(Some(ctx.client), None, work).await;
     if done.result.is_err() {
         return done;
     }
+    // Leases are granted beside no other request.
+    let alone = mdt.core_write();
+    for item in &m.owned {
+        if !mdt.shared.leases.reclaim(ctx.client, item) {
+            tracing::error!(
+                "client {}: what it owned of {} cannot be granted again: what it did there and did not send is lost",
+                ctx.client,
+                item.fid
+            );
+        }
+    }
+    drop(alone);
     {
         let mut locks = lock(&mdt.locks);
         reply.lost_locks = m.locks.iter().filter(|l| !locks.reclaim(ctx.client.0, l)).map(|l| l.id).collect();

@@ -125,6 +125,11 @@ pub fn parse_fid(k: &[u8]) -> Option<Fid> {
     if k.len() == 17 { fid_at(k, 1) } else { None }
 }
 
+/// The file or directory that an `I`, `X`, `M`, `P` or `D` key, or a prefix of one, belongs to.
+pub fn parse_file(k: &[u8]) -> Option<Fid> {
+    fid_at(k, 1)
+}
+
 /// (directory, cookie, name) of a `D` key.
 pub fn parse_dentry(k: &[u8]) -> Option<(Fid, u64, &[u8])> {
     Some((fid_at(k, 1)?, u64_at(k, 17)?, k.get(25..)?))

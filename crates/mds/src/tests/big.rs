@@ -8,10 +8,9 @@ use wire::msg::readdir::{Dirent, Readdir};
 const FILES: usize = 100_000;
 
 fn batch<M: Message>(rig: &Rig, ops: impl Iterator<Item = M>) {
-    let ops: Vec<_> =
-        ops.map(|m| BatchOp { opcode: M::OP as u16, body: postcard::to_stdvec(&m).unwrap() }).collect();
+    let ops: Vec<_> = ops.map(|m| BatchOp::plain(M::OP as u16, postcard::to_stdvec(&m).unwrap())).collect();
     let n = ops.len();
-    let r = rig.root(Batch { ops }).unwrap();
+    let r = rig.root(Batch::plain(ops)).unwrap();
     assert_eq!(r.results.iter().filter(|r| r.0 == 0).count(), n);
 }
 

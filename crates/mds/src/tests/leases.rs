@@ -62,7 +62,7 @@ fn removals_say_what_they_changed_and_leave_no_lease_on_what_is_gone() {
 }
 
 fn item(fid: Fid, seq: u64) -> wire::msg::notify::LeaseItem {
-    wire::msg::notify::LeaseItem { fid, bits: bits::ALL, seq }
+    wire::msg::notify::LeaseItem { fid, bits: bits::ALL, seq, look: false }
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod layout;
 mod leases;
 mod model;
 mod names;
+mod own;
 mod posix;
 mod recovery;
 
@@ -264,7 +265,7 @@ impl Rig {
         self.call(
             client,
             &Cred::root(),
-            msg::reclaim::Reclaim { opens, locks: Vec::new(), last: true, extents: Vec::new() },
+            msg::reclaim::Reclaim { opens, last: true, ..msg::reclaim::Reclaim::default() },
         )
         .unwrap()
     }

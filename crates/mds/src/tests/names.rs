@@ -226,7 +226,7 @@ fn batches_stop_at_the_first_failure_and_keep_what_went_before() {
     let rig = Rig::new();
     let op = |m: &dyn Fn() -> (u16, Vec<u8>)| {
         let (opcode, body) = m();
-        msg::batch::BatchOp { opcode, body }
+        msg::batch::BatchOp::plain(opcode, body)
     };
     fn raw<M: Message>(m: &M) -> (u16, Vec<u8>) {
         (M::OP as u16, postcard::to_stdvec(m).unwrap())
@@ -242,13 +242,13 @@ fn batches_stop_at_the_first_failure_and_keep_what_went_before() {
         op(&|| raw(&msg::rmdir::Rmdir { parent: R, name: b"d".to_vec() })),
         op(&|| raw(&create_msg(d, "three", rig.fid(), 0o644))),
     ];
-    let r = rig.root(msg::batch::Batch { ops }).unwrap();
+    let r = rig.root(msg::batch::Batch::plain(ops)).unwrap();
     let status: Vec<u16> = r.results.iter().map(|r| r.0).collect();
     assert_eq!(status, [0, 0, 0, 0, Errno::ENOTEMPTY.0 as u16]);
     assert_eq!((rig.names(R), rig.names(d)), (vec!["d".into(), "two".to_string()], vec!["one".to_string()]));
     let e: Entry = postcard::from_bytes(&r.results[0].1).unwrap();
     assert_eq!(e.attr.fid, d);
-    let nested = msg::batch::Batch { ops: vec![op(&|| raw(&msg::batch::Batch { ops: Vec::new() }))] };
+    let nested = msg::batch::Batch::plain(vec![op(&|| raw(&msg::batch::Batch::plain(Vec::new())))]);
     assert_eq!(rig.root(nested).unwrap().results[0].0, Errno::EOPNOTSUPP.0 as u16);
     rig.assert_clean();
 }

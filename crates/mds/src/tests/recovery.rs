@@ -144,7 +144,7 @@ fn locks_are_reclaimed() {
     };
     for (c, l, lost) in [(A, lock(1, LockMode::Write), vec![]), (B, lock(2, LockMode::Read), vec![2])] {
         rig.connect(c);
-        let m = Reclaim { opens: Vec::new(), locks: vec![l], last: true, extents: Vec::new() };
+        let m = Reclaim { locks: vec![l], last: true, ..Reclaim::default() };
         assert_eq!(rig.call(c, &Cred::root(), m).unwrap().lost_locks, lost);
     }
 }

@@ -17,6 +17,9 @@ pub async fn run(cx: &Cx, m: Batch) -> Result<Done, Errno> {
     if m.ops.len() > limits::BATCH_OPS_MAX {
         return Err(Errno::EMSGSIZE);
     }
+    if m.owned {
+        return Err(Errno::EOPNOTSUPP);
+    }
     for op in &m.ops {
         check(op)?;
     }
@@ -49,7 +52,13 @@ pub async fn run(cx: &Cx, m: Batch) -> Result<Done, Errno> {
             }
         }
     }
-    Ok(Done { body: encode(&BatchReply { results }), changed, seen, durable, ..Done::default() })
+    Ok(Done {
+        body: encode(&BatchReply { results, grants: Vec::new() }),
+        changed,
+        seen,
+        durable,
+        ..Done::default()
+    })
 }
 
 /// `EPROTO` for a batch in a batch and unknown opcodes, `EOPNOTSUPP` for operations with bulk.
@@ -57,6 +66,7 @@ fn check(op: &BatchOp) -> Result<(), Errno> {
     match Op::from_u16(op.opcode) {
         Err(_) | Ok(Op::Batch | Op::Reclaim) => Err(Errno::EPROTO),
         Ok(Op::Read | Op::Write) => Err(Errno::EOPNOTSUPP),
+        Ok(_) if op.bulk > 0 => Err(Errno::EPROTO),
         Ok(_) => Ok(()),
     }
 }

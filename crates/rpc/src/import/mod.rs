@@ -8,7 +8,7 @@ use crate::call::{Answer, Request};
 use crate::link::Link;
 use bytes::Bytes;
 use kept::KeptRequests;
-use model::{Errno, Nid, TargetId};
+use model::{Errno, Nid, TargetId, TargetKind};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -110,6 +110,8 @@ pub(crate) struct Inner {
     pub slots: Vec<Option<crate::call::InFlight>>,
     /// Slots `0..usable` may be used.
     pub usable: u16,
+    /// The last of them is kept for urgent requests.
+    pub keeps_slot: bool,
     /// Calls that wait for a slot, by ticket.
     pub queue: BTreeMap<u64, Request>,
     pub next_ticket: u64,
@@ -257,6 +259,7 @@ impl Import {
             server_name: String::new(),
             slots: (0..slots).map(|_| None).collect(),
             usable: slots,
+            keeps_slot: cfg.target.kind == TargetKind::Mdt,
             queue: BTreeMap::new(),
             next_ticket: 0,
             next_xid,

@@ -180,10 +180,7 @@ struct Book {
 
 impl ImportHooks for Book {
     fn reclaim(&self) -> Vec<Reclaim> {
-        self.opens
-            .iter()
-            .map(|o| Reclaim { opens: vec![o.clone()], locks: vec![], last: false, extents: vec![] })
-            .collect()
+        self.opens.iter().map(|o| Reclaim { opens: vec![o.clone()], ..Reclaim::default() }).collect()
     }
     fn reclaimed(&self, l: ReclaimReply) {
         lock(&self.lost).extend(l.lost_opens);

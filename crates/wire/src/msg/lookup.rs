@@ -20,6 +20,9 @@ pub struct Grant {
     pub bits: u8,
     /// Of the target's counter: the epoch in the upper 24 bits, grows with each grant.
     pub seq: u64,
+    /// All of `bits` are exclusive: no other client may look at what they cover, so that its holder may
+    /// change it first and tell the server later ([`super::own`]). Otherwise they are shared.
+    pub exclusive: bool,
 }
 
 /// A file as the metadata server knows it: what lookup, getattr, create and their kin return.

@@ -57,6 +57,9 @@ pub struct LeaseItem {
     pub bits: u8,
     /// What was granted up to here; a later grant, perhaps still under way, is not meant.
     pub seq: u64,
+    /// Asked for: the other one only looks, so that giving an exclusive lease down to a shared one is enough. Answered:
+    /// that was done, the bits are shared from now on.
+    pub look: bool,
 }
 
 /// Items of one message, at most.

@@ -12,7 +12,7 @@ pub struct OpenRecord {
     pub flags: u32,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Reclaim {
     pub opens: Vec<OpenRecord>,
     /// Granted and waiting ones.
@@ -20,6 +20,9 @@ pub struct Reclaim {
     pub last: bool,
     /// Extent locks that the client holds.
     pub extents: Vec<super::extent::ExtentSpec>,
+    /// Exclusive leases under which it has executed operations that it has not sent: granted again before anybody is
+    /// served.
+    pub owned: Vec<super::notify::LeaseItem>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -1,0 +1,143 @@
+//! Sending what was executed here: one batch at a time, so that the server does things in their order.
+//!
+//! Batches fill while one is in flight. The first after a pause waits a few milliseconds for company, unless somebody
+//! waits for it.
+
+use super::{MDT, Queued};
+use crate::Fs;
+use crate::meta::Token;
+use model::planted::{self, Bug};
+use model::{Errno, Fid, TargetId};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
+use wire::msg::batch::BatchReply;
+use wire::msg::notify::{LEASE_ITEMS_MAX, Notice};
+use world::select;
+
+/// How long an operation waits for others.
+const GATHER: Duration = Duration::from_millis(5);
+/// With so many they need not wait.
+const GATHER_OPS: usize = 256;
+
+enum Next {
+    Nothing,
+    Wait(Duration),
+    Send(super::log::Sealed, Token),
+}
+
+impl Fs {
+    /// Something was queued, or is waited for: somebody sends it.
+    pub(crate) fn send_pending(self: &Arc<Self>) {
+        if self.pending.sending.swap(true, SeqCst) {
+            return;
+        }
+        let fs = self.clone();
+        self.world.spawn("client-md-writeback", async move { fs.send_all_pending().await });
+    }
+
+    async fn send_all_pending(self: &Arc<Self>) {
+        loop {
+            match self.next_batch() {
+                Next::Nothing => {
+                    if self.pending.drop.swap(false, Relaxed) {
+                        self.drop_leases();
+                    }
+                    self.pending.sending.store(false, SeqCst);
+                    // Somebody may have queued something and found the sender at work.
+                    if !self.has_pending() || self.pending.sending.swap(true, SeqCst) {
+                        return;
+                    }
+                }
+                Next::Wait(d) => {
+                    let _ = select(self.pending.hurry.notified(), self.world.sleep(d)).await;
+                }
+                Next::Send(sealed, token) => self.send_batch(sealed, token).await,
+            }
+        }
+    }
+
+    fn next_batch(&self) -> Next {
+        let now = self.world.now();
+        let mut c = self.meta.lock();
+        let Some(oldest) = c.log.oldest() else { return Next::Nothing };
+        let age = now.since(oldest);
+        let hurry =
+            c.log.is_wanted() || self.is_closed() || !self.pending.is_on() || self.pending.drop.load(Relaxed);
+        if !hurry && age < GATHER && c.log.waiting() < GATHER_OPS {
+            return Next::Wait(GATHER - age);
+        }
+        let token = c.token();
+        c.log.seal(now).map_or(Next::Nothing, |s| Next::Send(s, token))
+    }
+
+    async fn send_batch(self: &Arc<Self>, s: super::log::Sealed, token: Token) {
+        self.pending.batches.fetch_add(1, Relaxed);
+        let n = s.batch.ops.len();
+        let r = match self.targets.get(TargetId::mdt(MDT)) {
+            Some(mdt) => mdt.call_now(self.own_ctx(), s.batch, s.bulk).await,
+            None => Err(Errno::EIO),
+        };
+        match r {
+            Ok(r) => self.batch_answered(s.generation, n, token, &r.reply, r.transno),
+            Err(e) => {
+                tracing::error!("{n} operations that were executed here are lost: {e}");
+                let now = self.world.now();
+                let lost = {
+                    let mut c = self.meta.lock();
+                    let lost = c.log.answered(s.generation, n, now).unwrap_or_default();
+                    c.distrust(lost.iter().flat_map(Queued::touches));
+                    lost
+                };
+                self.report_lost(&lost, e);
+            }
+        }
+        self.pending.over.notify_waiters();
+    }
+
+    fn batch_answered(
+        self: &Arc<Self>,
+        generation: u64,
+        n: usize,
+        token: Token,
+        r: &BatchReply,
+        transno: u64,
+    ) {
+        // A server that did not come to the end is sent the rest again.
+        let n = n.min(r.results.len());
+        let now = self.world.now();
+        let (refused, back) = {
+            let mut c = self.meta.lock();
+            let Some(done) = c.log.answered(generation, n, now) else { return };
+            c.log.committed_with(transno);
+            let made: Vec<Fid> = done.iter().map(|q| q.made).filter(|f| *f != Fid::NONE).collect();
+            // Files without a lease that keeps them: the server must know that they are open before anybody can be
+            // given their directory.
+            self.tell_opens(&c.born(token, &made, &r.grants, now));
+            let status = r.results.iter().map(|x| Errno(i32::from(x.0)));
+            let refused: Vec<(Queued, Errno)> =
+                done.into_iter().zip(status).filter(|(_, e)| e.0 != 0).collect();
+            c.distrust(refused.iter().flat_map(|(q, _)| q.touches()));
+            let mut back = c.take_unwanted();
+            back.extend(c.shrink(now));
+            (refused, back)
+        };
+        self.give_back(back);
+        for (q, e) in refused {
+            tracing::error!("{:?} in {}, executed here before, was refused: {e}", q.op, q.touched[0]);
+            self.report_lost(&[q], e);
+        }
+    }
+
+    fn tell_opens(&self, fids: &[Fid]) {
+        if fids.is_empty() || planted::on(Bug::OpenNotTold) {
+            return;
+        }
+        let Some(mdt) = self.targets.get(TargetId::mdt(MDT)) else { return };
+        self.opens.tell(fids.iter().copied(), |all| {
+            for some in all.chunks(LEASE_ITEMS_MAX) {
+                mdt.import.notice(&Notice::Opened { opens: some.to_vec() });
+            }
+        });
+    }
+}

@@ -1,0 +1,167 @@
+//! What the operations ask first: execute it here. `None`: ask the server.
+
+use crate::meta::{Cache, Who};
+use crate::{Call, Fs, OpenFile, R};
+use bytes::Bytes;
+use model::{Attr, Cred, Fid, SetAttr, Timestamp};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use wire::msg::create::Create;
+use wire::msg::lookup::Entry;
+use wire::msg::mkdir::Mkdir;
+use wire::msg::rename::Rename;
+use wire::msg::rmdir::Rmdir;
+use wire::msg::symlink::Symlink;
+use wire::msg::unlink::Unlink;
+use wire::msg::write::Write;
+
+impl Fs {
+    /// Executes something on the cache, if leases on `fid` are good.
+    fn execute<T>(
+        self: &Arc<Self>,
+        fid: Fid,
+        cred: &Cred,
+        time: Timestamp,
+        f: impl FnOnce(&mut Cache, &Who) -> Option<T>,
+    ) -> Option<T> {
+        if !self.executes_here(fid) || !self.leases_good(fid) {
+            return None;
+        }
+        let done = self.with_cache(|c, now| f(c, &Who { cred, time, now }))?;
+        self.pending.executed.fetch_add(1, Relaxed);
+        self.send_pending();
+        Some(done)
+    }
+
+    /// Makes a file in `parent` with a FID of its own.
+    async fn make(
+        self: &Arc<Self>,
+        call: &Call,
+        parent: Fid,
+        f: impl Fn(&mut Cache, &Who, &dyn Fn() -> Option<Fid>) -> Option<Arc<Entry>> + Send + Sync,
+    ) -> R<Option<Arc<Entry>>> {
+        if !self.prepare(parent, false).await {
+            return Ok(None);
+        }
+        for _ in 0..2 {
+            let short = AtomicBool::new(false);
+            let made = {
+                let fid = || {
+                    let fid = self.fid_at_hand(parent);
+                    short.store(fid.is_none(), Relaxed);
+                    fid
+                };
+                self.execute(parent, &call.cred, self.world.wall(), |c, w| f(c, w, &fid))
+            };
+            if made.is_some() || !short.load(Relaxed) {
+                return Ok(made);
+            }
+            self.more_fids(parent).await?;
+        }
+        Ok(None)
+    }
+
+    pub(crate) async fn create_here(
+        self: &Arc<Self>,
+        call: &Call,
+        msg: &Create,
+        flags: u32,
+    ) -> R<Option<(Attr, OpenFile)>> {
+        let handle = Mutex::new(None);
+        let made = self.make(call, msg.parent, |c, w, fid| {
+            c.create(w, msg.clone(), || {
+                let fid = fid()?;
+                // In the table before anybody can find the file.
+                let h = self.opens.reserve(fid, flags).ok()?;
+                *handle.lock().expect("no panic while locked") = Some(h);
+                Some(fid)
+            })
+        });
+        let Some(e) = made.await? else { return Ok(None) };
+        let handle = handle.into_inner().expect("no panic while locked").expect("reserved for the file");
+        self.opens.opened(handle, &e, true);
+        Ok(Some((e.attr.clone(), self.open_file(handle, flags, &e))))
+    }
+
+    pub(crate) async fn mkdir_here(self: &Arc<Self>, call: &Call, msg: &Mkdir) -> R<Option<Attr>> {
+        let made = self.make(call, msg.parent, |c, w, fid| c.mkdir(w, msg.clone(), fid)).await?;
+        Ok(made.map(|e| e.attr.clone()))
+    }
+
+    pub(crate) async fn symlink_here(self: &Arc<Self>, call: &Call, msg: &Symlink) -> R<Option<Attr>> {
+        let made = self.make(call, msg.parent, |c, w, fid| c.symlink(w, msg.clone(), fid)).await?;
+        Ok(made.map(|e| e.attr.clone()))
+    }
+
+    /// Takes names away; the inodes that they lead to may have to be asked for first.
+    async fn remove(
+        self: &Arc<Self>,
+        call: &Call,
+        dirs: [Fid; 2],
+        f: impl Fn(&mut Cache, &Who) -> Option<()> + Send + Sync,
+    ) -> bool {
+        for dir in dirs {
+            if !self.prepare(dir, true).await {
+                return false;
+            }
+        }
+        let done = || self.execute(dirs[0], &call.cred, self.world.wall(), &f).is_some();
+        if done() {
+            return true;
+        }
+        let mut more = false;
+        for dir in dirs {
+            more |= self.prepare_children(dir).await;
+        }
+        more && done()
+    }
+
+    pub(crate) async fn unlink_here(self: &Arc<Self>, call: &Call, msg: &Unlink) -> bool {
+        self.remove(call, [msg.parent; 2], |c, w| c.unlink(w, msg, |f| self.opens.is_open(f))).await
+    }
+
+    pub(crate) async fn rmdir_here(self: &Arc<Self>, call: &Call, msg: &Rmdir) -> bool {
+        self.remove(call, [msg.parent; 2], |c, w| c.rmdir(w, msg, |f| self.opens.is_open(f))).await
+    }
+
+    pub(crate) async fn rename_here(self: &Arc<Self>, call: &Call, msg: &Rename) -> bool {
+        let dirs = [msg.parent, msg.new_parent];
+        self.remove(call, dirs, |c, w| c.rename(w, msg, |f| self.opens.is_open(f))).await
+    }
+
+    /// Changes of one inode ask for nothing first.
+    pub(crate) async fn setattr_here(
+        self: &Arc<Self>,
+        cred: &Cred,
+        time: Timestamp,
+        fid: Fid,
+        set: &SetAttr,
+    ) -> Option<Entry> {
+        if !self.executes_here(fid) {
+            return None;
+        }
+        self.pending_room().await;
+        let e = self.execute(fid, cred, time, |c, w| c.setattr(w, fid, set))?;
+        self.inode_changed_here(&e);
+        Some((*e).clone())
+    }
+
+    /// Returns where it went.
+    pub(crate) async fn write_here(self: &Arc<Self>, msg: &Write, data: &Bytes) -> Option<u64> {
+        if !self.executes_here(msg.file) {
+            return None;
+        }
+        self.pending_room().await;
+        // Whether the caller may write was decided when the file was opened.
+        let cred = Cred::root();
+        let time = self.world.wall();
+        let (at, e) = self.execute(msg.file, &cred, time, |c, w| c.write(w, msg.clone(), data.clone()))?;
+        self.inode_changed_here(&e);
+        Some(at)
+    }
+
+    fn inode_changed_here(&self, e: &Entry) {
+        self.opens.learn(e);
+        self.keeper_changed(e.attr.fid);
+    }
+}

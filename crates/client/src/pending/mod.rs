@@ -1,0 +1,205 @@
+//! Asynchronous metadata: operations that are executed here, under exclusive leases, answered at once, and told to the
+//! metadata server in batches a little later (decision 0018).
+//!
+//! `rules` say what an operation makes of inodes, `meta/cache/owned.rs` executes it on what is known, `log` holds what the
+//! server has not heard of; `own` gets directories, `flush` sends batches, `local` is what the operations in
+//! `ops/VERB.rs` ask first. They go to the server as ever if it cannot be done here.
+//!
+//! *No request overtakes what was executed here*: every request to a metadata server passes
+//! [`Fs::tell_pending`] (`targets.rs`), which has everything sent that was executed until then. A request that changes
+//! something marks what it changes as busy before that, so that nothing new is executed on it meanwhile.
+
+mod flush;
+mod local;
+mod log;
+mod own;
+pub(crate) mod rules;
+
+pub(crate) use log::{Log, Queued, TOUCHED_MAX};
+pub(crate) use rules::Blocks;
+
+use crate::Fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use wire::Op;
+use world::sync;
+
+/// Where operations are executed here: there is one metadata target.
+pub(crate) const MDT: u16 = crate::locate::ROOT_MDT;
+/// How long an unmount waits for the metadata server to take what was executed here.
+const UNMOUNT_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is shared by those who queue, those who wait and the one who sends.
+#[derive(Default)]
+pub(crate) struct Pending {
+    /// `llite.*.md_writeback`.
+    on: AtomicBool,
+    /// Somebody sends until there is nothing left.
+    sending: AtomicBool,
+    /// Leases are to be given back when there is nothing left.
+    drop: AtomicBool,
+    /// Told to send now.
+    hurry: sync::Notify,
+    /// Told when operations are over.
+    over: sync::Notify,
+    /// Directories that are being asked for.
+    owning: Mutex<model::Set<model::Fid>>,
+    /// Told when one was answered.
+    owned: sync::Notify,
+    pub executed: AtomicU64,
+    pub batches: AtomicU64,
+    pub asked: AtomicU64,
+    pub refused: AtomicU64,
+    pub lost: AtomicU64,
+}
+
+impl Pending {
+    pub(crate) fn new() -> Pending {
+        Pending { on: AtomicBool::new(true), ..Pending::default() }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(Relaxed)
+    }
+}
+
+/// Requests that ask nothing that an operation executed here could have changed.
+pub(crate) fn is_blind(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Batch
+            | Op::Ping
+            | Op::Disconnect
+            | Op::GetParam
+            | Op::SetParam
+            | Op::Allocseq
+            | Op::Cancel
+            | Op::Getlock
+    )
+}
+
+impl Fs {
+    /// `llite.*.md_writeback`. What was executed here before is sent.
+    pub(crate) fn set_md_writeback(&self, on: bool) {
+        self.pending.on.store(on, Relaxed);
+        self.pending.hurry.notify_one();
+    }
+
+    /// When there is nothing left to send, leases are given back.
+    pub(crate) fn drop_once_told(&self) {
+        let c = self.meta.lock();
+        self.pending.drop.store(!c.log.is_empty(), Relaxed);
+        drop(c);
+        self.pending.hurry.notify_one();
+    }
+
+    /// Has everything sent that was executed here until now, and waits for the answer. What is lost on the way is the
+    /// business of fsync.
+    pub(crate) async fn tell_pending(self: &Arc<Self>) {
+        let end = {
+            let c = self.meta.lock();
+            if c.log.is_empty() {
+                return;
+            }
+            c.log.end()
+        };
+        self.pending_over(end).await;
+    }
+
+    /// Waits until the operations up to `position` are over.
+    pub(crate) async fn pending_over(self: &Arc<Self>, position: u64) {
+        loop {
+            let mut over = Box::pin(self.pending.over.notified());
+            over.as_mut().enable();
+            {
+                let mut c = self.meta.lock();
+                if c.log.over() >= position {
+                    return;
+                }
+                c.log.want(position);
+            }
+            self.send_pending();
+            self.pending.hurry.notify_one();
+            over.await;
+        }
+    }
+
+    /// Waits while the log is full.
+    async fn pending_room(self: &Arc<Self>) {
+        loop {
+            let mut over = Box::pin(self.pending.over.notified());
+            over.as_mut().enable();
+            if !self.meta.lock().log.is_full() {
+                return;
+            }
+            self.send_pending();
+            over.await;
+        }
+    }
+
+    /// At the end of a mount.
+    pub(crate) async fn tell_pending_at_unmount(self: &Arc<Self>) {
+        if self.world.timeout(UNMOUNT_PATIENCE, self.tell_pending()).await.is_none() {
+            tracing::error!("the metadata server does not take what was executed here: it is lost");
+            self.all_pending_lost(model::Errno::EIO);
+        }
+    }
+
+    /// The leases are gone, and everything that was executed under them and not answered.
+    pub(crate) fn all_pending_lost(&self, why: model::Errno) {
+        let lost = self.meta.clear();
+        self.report_lost(&lost, why);
+        self.pending.over.notify_waiters();
+    }
+
+    /// Operations of which a batch says, or which say by themselves, that they never happened.
+    fn report_lost(&self, lost: &[Queued], why: model::Errno) {
+        if lost.is_empty() {
+            return;
+        }
+        self.pending.lost.fetch_add(lost.len() as u64, Relaxed);
+        self.lost.fetch_add(lost.len() as u64, std::sync::atomic::Ordering::SeqCst);
+        for q in lost {
+            self.data.errors.add_operation(self.world.wall(), q.touched[0], q.text(), why);
+        }
+    }
+
+    /// Operations executed here so far, of those answered, and of those known to be durable; for tests.
+    pub fn pending_state(&self) -> (u64, u64, u64) {
+        let (committed, kept) = self
+            .targets
+            .get(model::TargetId::mdt(MDT))
+            .map_or((0, 0), |t| (t.import.last_committed(), t.import.uncommitted().0));
+        let mut c = self.meta.lock();
+        (c.log.end(), c.log.over(), c.log.durable(committed, kept))
+    }
+
+    /// Operations and bytes that were executed here and not answered.
+    pub(crate) fn pending_load(&self) -> (usize, usize) {
+        self.meta.lock().log.load()
+    }
+
+    /// What was counted, a line each.
+    pub(crate) fn pending_text(&self) -> String {
+        let p = &self.pending;
+        let n = |c: &AtomicU64| c.load(Relaxed);
+        format!(
+            "executed: {}\nbatches: {}\ndirectories_asked: {}\ndirectories_refused: {}\nlost: {}",
+            n(&p.executed),
+            n(&p.batches),
+            n(&p.asked),
+            n(&p.refused),
+            n(&p.lost)
+        )
+    }
+
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.meta.lock().log.is_empty()
+    }
+
+    /// Nothing is executed here unless it is worth while and safe; `dir` may be any file.
+    fn executes_here(&self, fid: model::Fid) -> bool {
+        self.pending.is_on() && !self.is_dirsync() && !self.is_closed() && self.locate.mdt_of(fid) == MDT
+    }
+}

@@ -1,0 +1,99 @@
+//! Getting a directory for this mount alone, with all its names, before operations are executed in it.
+
+use super::MDT;
+use crate::Fs;
+use crate::meta::{Owned, Wants};
+use model::Fid;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use wire::msg::own::{Own, OwnReply};
+
+/// Bytes of names in one answer.
+const PAGE_BYTES: u32 = 1 << 20;
+/// Steps on the way to a directory; more than these come to nothing.
+const STEPS: usize = 3;
+
+/// A directory is being asked for; over when dropped.
+struct Asking<'a> {
+    fs: &'a Fs,
+    dir: Fid,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.fs.pending.owning.lock().expect("no panic while locked").remove(&self.dir);
+        self.fs.pending.owned.notify_waiters();
+    }
+}
+
+impl Fs {
+    /// Whether operations may be executed here in `dir`; asks for it if that is worth while, with `children` also for the
+    /// inodes in it, and waits for room in the log.
+    pub(super) async fn prepare(self: &Arc<Self>, dir: Fid, children: bool) -> bool {
+        if !self.executes_here(dir) {
+            return false;
+        }
+        self.pending_room().await;
+        for _ in 0..STEPS {
+            let wants = self.meta.lock().wants(dir, self.world.now());
+            match wants {
+                Wants::Nothing => return self.leases_good(dir),
+                Wants::Never => return false,
+                // Its answer is noted with its lease.
+                Wants::Inode => {
+                    if self.getattr_entry(self.own_ctx(), dir).await.is_err() {
+                        return false;
+                    }
+                }
+                Wants::Lease { names } => {
+                    if !self.own(dir, names || children, children).await {
+                        return false;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// The inodes in `dir`, too: once for a directory.
+    pub(super) async fn prepare_children(self: &Arc<Self>, dir: Fid) -> bool {
+        let now = self.world.now();
+        self.executes_here(dir) && self.meta.lock().ask_children(dir, now) && self.own(dir, true, true).await
+    }
+
+    /// False if it could not be had.
+    async fn own(self: &Arc<Self>, dir: Fid, names: bool, children: bool) -> bool {
+        let _asking = {
+            let mut changed = Box::pin(self.pending.owned.notified());
+            changed.as_mut().enable();
+            if !self.pending.owning.lock().expect("no panic while locked").insert(dir) {
+                // Somebody else asks: then it is there, or not to be had.
+                changed.await;
+                return true;
+            }
+            Asking { fs: self, dir }
+        };
+        self.pending.asked.fetch_add(1, Relaxed);
+        let mut cookie = 0;
+        loop {
+            let token = self.meta.token();
+            let max_bytes = if names { PAGE_BYTES } else { 0 };
+            let Ok(mdt) = self.mdt(MDT).await else { return false };
+            let r: OwnReply = match mdt.call(self.own_ctx(), Own { dir, cookie, max_bytes, children }).await {
+                Ok(r) => r,
+                Err(_) => {
+                    self.with_cache(|c, now| c.refused(dir, now));
+                    return false;
+                }
+            };
+            match self.with_cache(|c, now| c.put_own(token, &r, cookie, names, now)) {
+                Owned::Done => return true,
+                Owned::More(next) => cookie = next,
+                Owned::Refused => {
+                    self.pending.refused.fetch_add(1, Relaxed);
+                    return false;
+                }
+            }
+        }
+    }
+}

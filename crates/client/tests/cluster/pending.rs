@@ -1,0 +1,156 @@
+//! Operations that a mount executes by itself: the other mount must not notice, and nothing may differ from what the
+//! server makes of them.
+
+use crate::data::{read, write};
+use crate::harness::{Cluster, O_CREAT, O_EXCL, O_RDWR, call, user};
+use client::{Fs, OpenFile};
+use model::{Attr, Errno, Fid, SetAttr, SetTime};
+use std::sync::Arc;
+
+async fn make(fs: &Arc<Fs>, dir: Fid, name: &str) -> (Attr, Arc<OpenFile>) {
+    let flags = O_RDWR | O_CREAT | O_EXCL;
+    let (a, f) = fs.clone().create(call(), dir, name.into(), 0o640, flags, None).await.unwrap();
+    (a, Arc::new(f))
+}
+
+async fn names(fs: &Arc<Fs>, dir: Fid) -> Vec<String> {
+    let (page, _, end) = fs.clone().readdir(call(), dir, 0, 1 << 20, false).await.unwrap();
+    assert!(end);
+    let mut all: Vec<String> = page.into_iter().map(|d| String::from_utf8(d.name).unwrap()).collect();
+    all.sort();
+    all
+}
+
+fn executed(fs: &Fs) -> u64 {
+    fs.pending_state().0
+}
+
+#[test]
+fn the_other_mount_sees_everything_as_the_server_makes_it() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let root = a.root();
+        let dir = a.clone().mkdir(call(), root, b"d".to_vec(), 0o2775).await.unwrap().fid;
+        let sub = a.clone().mkdir(call(), dir, b"sub".to_vec(), 0o755).await.unwrap().fid;
+        let link = a.clone().symlink(call(), dir, b"l".to_vec(), b"where".to_vec()).await.unwrap().fid;
+        let (attr, f) = make(&a, sub, "f").await;
+        write(&a, &f, 0, vec![7; 5000]).await;
+        write(&a, &f, 40_000, vec![8; 10]).await;
+        let cut = SetAttr { size: Some(41_000), by_handle: true, ..SetAttr::default() };
+        a.clone().setattr(call(), f.fid, cut).await.unwrap();
+        let touch = SetAttr {
+            mtime: Some(SetTime::At(crate::harness::at(77))),
+            mode: Some(0o4755),
+            ..SetAttr::default()
+        };
+        a.clone().setattr(call(), f.fid, touch).await.unwrap();
+        let (old, _) = make(&a, dir, "old").await;
+        a.clone().rename(call(), dir, b"l".to_vec(), sub, b"m".to_vec(), 0).await.unwrap();
+        let (gone, handle) = make(&a, dir, "gone").await;
+        a.clone().close(handle).await.unwrap();
+        a.clone().unlink(call(), dir, b"gone".to_vec()).await.unwrap();
+        assert!(executed(&a) >= 12, "only {} operations were executed by the mount", executed(&a));
+        // What it says of them is what the server says.
+        let mut mine = Vec::new();
+        for fid in [root, dir, sub, link, attr.fid, old.fid] {
+            mine.push(a.clone().getattr(call(), fid).await.unwrap());
+        }
+        assert_eq!(b.clone().lookup(call(), root, b"d".to_vec()).await.unwrap().fid, dir);
+        assert_eq!(b.clone().lookup(call(), dir, b"gone".to_vec()).await.unwrap_err(), Errno::ENOENT);
+        assert_eq!(b.clone().getattr(call(), gone.fid).await.unwrap_err(), Errno::ENOENT);
+        assert_eq!(names(&b, dir).await, ["old", "sub"]);
+        assert_eq!(names(&b, sub).await, ["f", "m"]);
+        for m in mine {
+            assert_eq!(b.clone().getattr(call(), m.fid).await.unwrap(), m);
+        }
+        assert_eq!(b.clone().readlink(call(), link).await.unwrap(), b"where");
+        let theirs = Arc::new(b.clone().open(call(), attr.fid, 0).await.unwrap());
+        let data = read(&b, &theirs, 0, 100_000).await;
+        assert_eq!((data.len(), data[4999], data[5000], data[40_005], data[40_010]), (41_000, 7, 0, 8, 0));
+        assert_eq!(a.get_param("llite.*.md_pending_ops")[0].1, "0");
+    });
+}
+
+#[test]
+fn errors_come_at_the_call() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let a = c.mount().await;
+        let dir = a.clone().mkdir(call(), a.root(), b"d".to_vec(), 0o755).await.unwrap().fid;
+        let (_, f) = make(&a, dir, "f").await;
+        let flags = O_RDWR | O_CREAT | O_EXCL;
+        let again = a.clone().create(call(), dir, b"f".to_vec(), 0o644, flags, None).await;
+        assert_eq!(again.err(), Some(Errno::EEXIST));
+        let stranger = a.clone().create(user(7), dir, b"g".to_vec(), 0o644, flags, None).await;
+        assert_eq!(stranger.err(), Some(Errno::EACCES));
+        assert_eq!(a.clone().unlink(user(7), dir, b"f".to_vec()).await, Err(Errno::EACCES));
+        assert_eq!(a.clone().unlink(call(), dir, b"none".to_vec()).await, Err(Errno::ENOENT));
+        assert_eq!(a.clone().rmdir(call(), a.root(), b"d".to_vec()).await, Err(Errno::ENOTEMPTY));
+        let long = a.clone().mkdir(call(), dir, vec![b'x'; 256], 0o755).await;
+        assert_eq!(long.err(), Some(Errno::ENAMETOOLONG));
+        // Open when its name goes: it lives on.
+        write(&a, &f, 0, vec![1; 100]).await;
+        a.clone().unlink(call(), dir, b"f".to_vec()).await.unwrap();
+        assert_eq!(read(&a, &f, 0, 200).await, vec![1; 100]);
+        a.clone().close(f).await.unwrap();
+        a.clone().rmdir(call(), a.root(), b"d".to_vec()).await.unwrap();
+        assert_eq!(a.clone().lookup(call(), a.root(), b"d".to_vec()).await.unwrap_err(), Errno::ENOENT);
+        a.clone().fsync(call(), a.root()).await.unwrap();
+    });
+}
+
+#[test]
+fn what_was_fsynced_or_unmounted_is_there_and_a_restart_loses_nothing() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let dir = a.clone().mkdir(call(), a.root(), b"d".to_vec(), 0o755).await.unwrap().fid;
+        for i in 0..50 {
+            let (_, f) = make(&a, dir, &format!("f{i}")).await;
+            a.clone().close(f).await.unwrap();
+        }
+        a.clone().fsync(call(), dir).await.unwrap();
+        let (end, over, durable) = a.pending_state();
+        assert!(end == over && over == durable && end >= 50);
+        for i in 50..100 {
+            make(&a, dir, &format!("f{i}")).await;
+        }
+        // With something in the log, or in flight, or answered and not durable.
+        c.stop_mdt().await;
+        c.start_mdt().await;
+        assert_eq!(c.within(async { names(&b, dir).await }).await.len(), 100);
+        for i in 100..130 {
+            make(&a, dir, &format!("f{i}")).await;
+        }
+        a.unmount().await;
+        assert_eq!(names(&b, dir).await.len(), 130);
+    });
+}
+
+#[test]
+fn two_mounts_in_one_directory_take_turns() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let dir = a.clone().mkdir(call(), a.root(), b"d".to_vec(), 0o755).await.unwrap().fid;
+        b.clone().lookup(call(), b.root(), b"d".to_vec()).await.unwrap();
+        let mut won = 0;
+        for i in 0..60 {
+            let flags = O_RDWR | O_CREAT | O_EXCL;
+            let name = format!("f{i}").into_bytes();
+            let one = a.clone().create(call(), dir, name.clone(), 0o644, flags, None);
+            let two = b.clone().create(call(), dir, name, 0o644, flags, None);
+            let (one, two) = (c.spawn(one), c.spawn(two));
+            let (one, two) = (one.await.unwrap().map(drop), two.await.unwrap().map(drop));
+            assert!(one.is_ok() != two.is_ok(), "exactly one makes it: {one:?}, {two:?}");
+            assert_eq!(one.and(two), Err(Errno::EEXIST));
+            won += 1;
+        }
+        assert_eq!(names(&a, dir).await.len(), won);
+        assert_eq!(names(&b, dir).await.len(), won);
+        for fs in [&a, &b] {
+            fs.clone().fsync(call(), dir).await.unwrap();
+        }
+    });
+}

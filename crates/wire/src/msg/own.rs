@@ -1,0 +1,34 @@
+//! own: the exclusive lease on a directory, and the names in it.
+//!
+//! Who has it, and knows all names, executes changes in the directory without asking and tells the server later, in
+//! batches ([`super::batch`]): nobody else can look at the directory, or at an inode that is held in the same way, without
+//! asking for the lease back first.
+
+use super::lookup::Entry;
+use super::readdir::Dirent;
+use model::{Fid, Layout};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Own {
+    pub dir: Fid,
+    /// Names with a larger cookie are returned; 0 starts.
+    pub cookie: u64,
+    /// Bound on the names' and entries' bytes together; 0: no names are wanted.
+    pub max_bytes: u32,
+    /// With the inodes, and exclusive leases on them.
+    pub children: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OwnReply {
+    /// The directory. Its grant is exclusive, or the lease cannot be had now and the rest is empty.
+    pub dir: Entry,
+    pub entries: Vec<Dirent>,
+    /// There are no names behind these.
+    pub end: bool,
+    /// What a new file gets that asks for nothing special, in this directory or in new ones below it: if its data lies with
+    /// the inode. `None`: it gets objects, which the server chooses.
+    pub file_layout: Option<Layout>,
+}
+message!(Own, Own, OwnReply, modifies = false);
