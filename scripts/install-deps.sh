@@ -3,7 +3,7 @@
 # missing. Debian 12, root. Does nothing and says nothing when all is there.
 set -eu
 case ${1:-run} in
-build) need="cc:gcc make:make" ;;
+build) need="cc:gcc,libc6-dev make:make" ;; # cc and make build the allocator, too
 run) need="fusermount3:fuse3" ;;
 *) echo "usage: install-deps.sh build|run" >&2; exit 2 ;;
 esac
@@ -11,6 +11,7 @@ missing=
 for n in $need; do
   command -v "${n%%:*}" >/dev/null || missing="$missing ${n##*:}"
 done
+missing=${missing//,/ }
 if ! command -v cargo >/dev/null; then
   echo "A Rust toolchain (1.95 or newer) is needed: cargo is not in PATH." >&2
   exit 1

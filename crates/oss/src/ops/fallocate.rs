@@ -27,13 +27,14 @@ pub async fn run(cx: &Cx, m: Fallocate) -> Result<Done, Errno> {
         Some(ost.space.admit(need, ost.settings.reserve())?)
     };
     let meta = cx.meta(m.file, Some(cx.stamp(m.inode_ctime)));
-    let finish = cx.slot.clone().finish(|_, attr| *attr);
+    let same = cx.same_attr();
+    let finish = cx.slot.clone().finish(move |_, attr| same(attr));
     let (attr, lsn) = ost
         .objects
         .fallocate(m.object, m.mode, m.offset, m.len, meta, finish)
         .await
         .map_err(|e| e.errno())?;
-    Ok(Done::changed(&cx.same_attr(attr), lsn))
+    Ok(Done::changed(&same(&attr), lsn))
 }
 
 /// fallocate(2)'s rules: `EOPNOTSUPP` for modes that are not known here, and for a punch that would change

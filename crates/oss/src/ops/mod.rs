@@ -150,12 +150,11 @@ impl Cx {
         self.replay.as_ref().and_then(|r| decode(r).ok())
     }
 
-    /// The answer to give for attributes: whether blocks were allocated the same way again is nobody's business.
-    fn same_attr(&self, now: ObjectAttr) -> ObjectAttr {
-        match self.first_reply::<ObjectAttr>() {
-            Some(first) => ObjectAttr { blocks: first.blocks, ..now },
-            None => now,
-        }
+    /// The answer to give for attributes, and to store: whether blocks were allocated the same way again is nobody's
+    /// business, not even after one more restart.
+    fn same_attr(&self) -> impl Fn(&ObjectAttr) -> ObjectAttr + Copy + Send + Sync + 'static + use<> {
+        let first = self.first_reply::<ObjectAttr>().map(|a| a.blocks);
+        move |now| ObjectAttr { blocks: first.unwrap_or(now.blocks), ..*now }
     }
 
     /// For whom a change is made when the message does not say: the caller.

@@ -10,7 +10,8 @@ pub async fn run(cx: &Cx, m: Truncate) -> Result<Done, Errno> {
     check_range(m.size, 0)?;
     let _lock = cx.guard(m.object, m.lock, true, (m.size, u64::MAX)).await?;
     let time = (!m.keep_times).then(|| cx.stamp(m.inode_ctime));
-    let finish = cx.slot.clone().finish(|_, attr| *attr);
+    let same = cx.same_attr();
+    let finish = cx.slot.clone().finish(move |_, attr| same(attr));
     let (attr, lsn) = cx
         .ost
         .objects
@@ -22,5 +23,5 @@ pub async fn run(cx: &Cx, m: Truncate) -> Result<Done, Errno> {
         let (_, newest) = cx.ost.objects.attr(m.object).map_err(|e| e.errno())?;
         return Ok(Done::looked(&attr, cx.seen(newest)));
     }
-    Ok(Done::changed(&cx.same_attr(attr), lsn))
+    Ok(Done::changed(&same(&attr), lsn))
 }

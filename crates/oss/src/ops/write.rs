@@ -47,11 +47,15 @@ pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
         time: Some(cx.stamp(m.inode_ctime)),
         layout_generation: cx.ctx.layout_generation,
     };
-    let finish = cx.slot.clone().finish(|offset, attr| WriteReply { offset, attr: *attr, entry: None });
+    // Whether blocks were allocated the same way again is nobody's business, not even after one more restart.
+    let blocks = first.map(|r| r.attr.blocks);
+    let same = move |attr: &ObjectAttr| ObjectAttr { blocks: blocks.unwrap_or(attr.blocks), ..*attr };
+    let finish =
+        cx.slot.clone().finish(move |offset, attr| WriteReply { offset, attr: same(attr), entry: None });
     let (offset, attr, lsn) =
         ost.objects.write_summed(m.object, offset, data, crcs, meta, finish).await.map_err(|e| e.errno())?;
-    let attr = ObjectAttr { blocks: first.map_or(attr.blocks, |r| r.attr.blocks), ..attr };
-    Ok(Done { bytes: len, ..Done::changed(&WriteReply { offset, attr, entry: None }, lsn) })
+    let reply = WriteReply { offset, attr: same(&attr), entry: None };
+    Ok(Done { bytes: len, ..Done::changed(&reply, lsn) })
 }
 
 /// The client's checksums, if they are such as are stored. `EBADMSG`: the data is not what the client sent.
