@@ -248,7 +248,9 @@ impl Tail {
             base.hold(true);
             self.base = Some(base);
         }
-        let touched = op.nodes().into_iter().chain(node).collect();
+        // A file without a name leaves its directory as it was.
+        let named = !matches!(op, Op::Tmpfile { .. });
+        let touched = op.nodes().into_iter().filter(|_| named).chain(node).collect();
         self.ops.push(Answered { op, touched, ids, witness, names_pinned: false, data_pinned: false });
     }
 
