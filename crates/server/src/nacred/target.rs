@@ -81,10 +81,11 @@ fn take_lock(world: &World, dir: &str) -> Result<TargetLock, StoreError> {
     }
 }
 
-/// The refusal names a process of this host that has ended, or been killed.
+/// The refusal names a process of this host that has ended, or been killed; or it names none, because the holder's word
+/// went with what was not flushed.
 fn holder_is_dead(refusal: &str) -> bool {
     let pid = refusal.split("pid ").nth(1).and_then(|r| r.split(' ').next()?.parse::<u32>().ok());
-    pid.is_some_and(|p| !sys::process::alive(p) || world::host::fatal_signal_pending(p))
+    pid.is_none_or(|p| !sys::process::alive(p) || world::host::fatal_signal_pending(p))
 }
 
 /// Reads and locks all folders, or none: the first obstacle is the error.
