@@ -211,6 +211,7 @@ impl Cluster {
             };
             match Fs::mount(m.node.world(), opt).await {
                 Ok(fs) => {
+                    fs.set_param("llite.*.md_writeback", "1").expect("there is such a parameter");
                     *lock(&m.fs) = Some(fs);
                     m.life.send_modify(|l| *l += 1);
                     return Ok(());

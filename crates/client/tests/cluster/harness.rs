@@ -156,7 +156,9 @@ impl Cluster {
     }
 
     pub async fn mount(&self) -> Arc<Fs> {
-        Fs::mount(self.world.clone(), self.options()).await.unwrap()
+        let fs = Fs::mount(self.world.clone(), self.options()).await.unwrap();
+        fs.set_param("llite.*.md_writeback", "1").expect("there is such a parameter");
+        fs
     }
 
     async fn start_node(&self, i: usize) {
