@@ -13,6 +13,7 @@ pub mod check;
 mod clock;
 pub mod cluster;
 mod disk;
+mod drill;
 pub mod exec;
 mod executor;
 pub mod generate;

@@ -2,15 +2,17 @@
 
 use crate::check;
 use crate::cluster::Cluster;
+use crate::exec::call;
 use crate::executor::lock;
 use crate::generate::Mix;
 use crate::rot;
-use crate::shared::Shared;
+use crate::shared::{Often, Shared};
 use crate::workload::{Actor, Run, Violation};
 use crate::{NetFaults, Sim};
 use ::world::mem::CrashMode;
 use ::world::rng::Rng;
 use ::world::{Either, select};
+use client::Fs;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -101,30 +103,35 @@ async fn whole(
     let (fs, _) = c.mounts[0].get().ok_or("the first mount is gone")?;
     wait_for_osts(&c, osts).await?;
     let gave = |what: &str, e| format!("{what} at the start gave {e}");
-    // Some runs are about names that everybody fights for.
-    let names_often = rng.below(4) == 0;
-    let shared = Shared::new(&fs, i32::from(osts), names_often).await.map_err(|e| gave("shared files", e))?;
+    // Some runs are about one thing that everybody fights for.
+    let often = match rng.below(8) {
+        0 | 1 => Often::Names,
+        2 => Often::Small,
+        _ => Often::All,
+    };
+    let shared = Shared::new(&fs, i32::from(osts), often).await.map_err(|e| gave("shared files", e))?;
     let mix = Mix::new(&mut rng, u32::from(osts));
-    let shared_one_in = if names_often { 1 } else { rng.range(4, 12) };
+    let shared_one_in = if often != Often::All { 1 } else { rng.range(4, 12) };
     let run = Arc::new(Run {
         cluster: c.clone(),
         mix,
         shared,
         ops: AtomicU64::new(0),
         shared_one_in,
+        home_percent: *rng.pick(&[70, 98]),
         lost: Mutex::default(),
     });
     let mut actors = Vec::new();
     for id in 0..opt.actors {
         let name = format!("a{id}").into_bytes();
-        let dir = fs.clone().mkdir(crate::exec::call(), fs.root(), name.clone(), 0o755).await;
+        let dir = fs.clone().mkdir(call(), fs.root(), name.clone(), 0o755).await;
         let dir = dir.map_err(|e| gave("mkdir", e))?;
         actors.push(Actor::new(id, run.clone(), dir.fid, &name, rng.fork()));
     }
-    fs.clone().fsync(crate::exec::call(), fs.root()).await.map_err(|e| gave("fsync", e))?;
+    fs.clone().fsync(call(), fs.root()).await.map_err(|e| gave("fsync", e))?;
     drop(fs);
     let mut nemesis = Nemesis::new(&c, &opt, &mut rng);
-    if names_often {
+    if often != Often::All {
         c.servers[0].node.set_blocking_time(200, rng.range(500, 6000));
     }
     let over = Arc::new(AtomicBool::new(false));
@@ -147,7 +154,7 @@ async fn whole(
 async fn wait_for_osts(c: &Cluster, osts: u16) -> Result<(), Violation> {
     for _ in 0..600 {
         let seen = c.mounts.iter().all(|m| {
-            let known = |fs: &Arc<client::Fs>| {
+            let known = |fs: &Arc<Fs>| {
                 fs.config().targets.iter().filter(|t| t.target.kind == model::TargetKind::Ost).count()
             };
             m.get().is_some_and(|(fs, _)| known(&fs) == usize::from(osts))
@@ -160,10 +167,10 @@ async fn wait_for_osts(c: &Cluster, osts: u16) -> Result<(), Violation> {
     Err("the object servers are not known to everybody within a minute".into())
 }
 
-type Work<'a> = std::pin::Pin<Box<dyn Future<Output = Result<(), Violation>> + Send + 'a>>;
+pub(crate) type Work<'a> = std::pin::Pin<Box<dyn Future<Output = Result<(), Violation>> + Send + 'a>>;
 
 /// All of them, or the first violation.
-async fn until_first_error(mut all: Vec<Work<'_>>) -> Result<(), Violation> {
+pub(crate) async fn until_first_error(mut all: Vec<Work<'_>>) -> Result<(), Violation> {
     std::future::poll_fn(move |cx| {
         let mut i = 0;
         while i < all.len() {
@@ -242,18 +249,22 @@ async fn settle(c: &Arc<Cluster>) -> Result<(), Violation> {
 }
 
 /// What goes wrong, and when: at numbers of operations, so that each run has its share.
-struct Nemesis {
+pub(crate) struct Nemesis {
     points: Vec<(u64, Fault)>,
-    rng: Rng,
+    pub(crate) rng: Rng,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Fault {
+pub(crate) enum Fault {
     CrashServer,
     CrashAll,
     /// Nobody is left to send again what the server forgot.
     CrashServerAndClient,
     KillServer,
+    /// See [`Nemesis::crash_mds_and_cut`].
+    CrashMdsAndCut,
+    /// See [`Nemesis::crash_osts_under_flush`].
+    CrashOstsUnderFlush,
     ResetConnection,
     Partition {
         both: bool,
@@ -294,6 +305,8 @@ impl Nemesis {
             Fault::KillClient,
             Fault::SlowDisk,
             Fault::CrashAll,
+            Fault::CrashMdsAndCut,
+            Fault::CrashOstsUnderFlush,
         ];
         let enabled: Vec<Fault> = optional.into_iter().filter(|_| rng.below(2) == 0).collect();
         let mut faults = Vec::new();
@@ -355,6 +368,8 @@ impl Nemesis {
                 self.restart(c, &[server], true).await;
                 c.mount(mount).await.map_err(|e| e.to_string())?;
             }
+            Fault::CrashMdsAndCut => self.crash_mds_and_cut(c, pause / 4).await?,
+            Fault::CrashOstsUnderFlush => self.crash_osts_under_flush(c).await?,
             Fault::ResetConnection => drop(c.sim.reset_some_connection()),
             Fault::Partition { both } => {
                 let (a, b) = (&c.mounts[mount].node, &c.servers[server].node);
@@ -394,7 +409,7 @@ impl Nemesis {
     }
 
     /// Down, for a while, and up again; sometimes down once more while it starts.
-    async fn restart(&mut self, c: &Arc<Cluster>, which: &[usize], power: bool) {
+    pub(crate) async fn restart(&mut self, c: &Arc<Cluster>, which: &[usize], power: bool) {
         let mut again = true;
         while again {
             for &i in which {

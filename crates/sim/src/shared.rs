@@ -33,6 +33,17 @@ const O_EXCL: u32 = 0o200;
 /// The file of a create that was never answered.
 const UNKNOWN: u64 = u64::MAX;
 
+/// What everybody fights for in a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Often {
+    /// A little of everything, between operations of one's own.
+    All,
+    /// Names of one directory.
+    Names,
+    /// The data of one file that lies with its inode.
+    Small,
+}
+
 /// A small thing with a history.
 #[derive(Default)]
 struct Register {
@@ -68,8 +79,7 @@ pub struct Shared {
     /// (mount, life) of the holder.
     holder: Mutex<Option<(usize, u64)>>,
     clock: AtomicU64,
-    /// Names, for the most part.
-    names_often: bool,
+    often: Often,
 }
 
 fn record(r: Record) -> Vec<u8> {
@@ -117,7 +127,7 @@ async fn fill(fs: &Arc<Fs>, fid: Fid) -> Result<BTreeMap<Record, u64>, Errno> {
 }
 
 impl Shared {
-    pub async fn new(fs: &Arc<Fs>, osts: i32, names_often: bool) -> Result<Shared, Errno> {
+    pub async fn new(fs: &Arc<Fs>, osts: i32, often: Often) -> Result<Shared, Errno> {
         let dir = fs.clone().mkdir(call(), fs.root(), b"shared".to_vec(), 0o777).await?.fid;
         let mut block_files = Vec::new();
         for i in 0..BLOCKS {
@@ -142,7 +152,7 @@ impl Shared {
             logs,
             holder: Mutex::new(None),
             clock: AtomicU64::new(1),
-            names_often,
+            often,
         })
     }
 
@@ -152,7 +162,8 @@ impl Shared {
 
     pub async fn step(&self, run: &Run, actor: usize, rng: &mut Rng) -> Result<(), Violation> {
         match rng.below(10) {
-            _ if self.names_often && rng.below(10) > 0 => self.name_op(run, actor, rng).await,
+            _ if self.often == Often::Names && rng.below(10) > 0 => self.name_op(run, actor, rng).await,
+            _ if self.often == Often::Small && rng.below(10) > 0 => self.block_op(run, actor, rng).await,
             0..4 => self.name_op(run, actor, rng).await,
             4..7 => self.block_op(run, actor, rng).await,
             7..9 => self.append_op(run, actor, rng).await,
@@ -207,7 +218,8 @@ impl Shared {
 
     async fn block_op(&self, run: &Run, actor: usize, rng: &mut Rng) -> Result<(), Violation> {
         let at = run.mount(actor, rng).await;
-        let i = if rng.below(3) == 0 { BLOCKS - 1 } else { rng.index(BLOCKS) };
+        let small = self.often == Often::Small || rng.below(3) == 0;
+        let i = if small { BLOCKS - 1 } else { rng.index(BLOCKS) };
         let write = rng.coin();
         // What a mount keeps of a small file, it finds when it looks again.
         let times = if write || i + 1 < BLOCKS { 1 } else { 3 };

@@ -32,6 +32,8 @@ pub struct Run {
     pub ops: AtomicU64,
     /// One in so many operations is on shared files.
     pub shared_one_in: u64,
+    /// How often an actor stays on the mount that is his own.
+    pub home_percent: u64,
     /// Files whose creation was lost with their client and a server's power.
     pub lost: Mutex<BTreeSet<Fid>>,
 }
@@ -82,7 +84,7 @@ impl Run {
     pub async fn mount(&self, home: usize, rng: &mut Rng) -> (usize, Arc<Fs>, u64) {
         loop {
             let n = self.cluster.mounts.len();
-            let i = if rng.below(10) < 7 { home % n } else { rng.index(n) };
+            let i = if rng.below(100) < self.home_percent { home % n } else { rng.index(n) };
             if let Some((fs, life)) = self.cluster.mounts[i].get() {
                 return (i, fs, life);
             }
