@@ -79,7 +79,7 @@ impl Fs {
             rollbacks: Rollbacks::default(),
             params: Params::new(),
             meta: Meta::new(content_share(CACHED_DEFAULT_MB << 20)),
-            pending: Pending::new(),
+            pending: Pending::default(),
             stats: Stats::new(world.wall()),
             lost: AtomicU64::new(0),
             dirsync: AtomicBool::new(false),

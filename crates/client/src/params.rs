@@ -194,7 +194,7 @@ pub(crate) const TABLE: &[Param] = &[
         Llite,
         ParamDecl::flag(
             "md_writeback",
-            "0",
+            "1",
             "Changes of names and small files are made here and told to the metadata server a little later, where no \
              other client is active.",
         ),

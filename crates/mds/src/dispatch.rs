@@ -432,7 +432,7 @@ impl Mdt {
             Op::Own => with!(m => self.transact(Some(to), |tx| ops::own::run(self, tx, ctx, &m)).await),
             Op::Statfs => with!(m => plain(ops::statfs::run(self, m))),
             Op::GetParam => with!(m => plain(ops::param::get(self, m))),
-            Op::SetParam => with!(m => plain(ops::param::set(self, m))),
+            Op::SetParam => with!(m => plain(ops::param::set(self, m).await)),
             Op::Enqueue => with!(m => plain(ops::enqueue::run(self, ctx, m))),
             Op::Cancel => with!(m => plain(ops::cancel::run(self, ctx, m))),
             Op::Getlock => with!(m => plain(ops::getlock::run(self, ctx, m))),

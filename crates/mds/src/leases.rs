@@ -314,6 +314,18 @@ impl Mdt {
         self.shared.leases.others_own(client)
     }
 
+    /// A setting of the file system from which new files' layouts come has changed: waits until no owner goes by the old
+    /// one. `ESHUTDOWN` when the target stops.
+    pub(crate) async fn defaults_changed(&self) -> Result<(), Errno> {
+        let wanted = Wanted { change: Touched::from([(Fid::DEFAULTS, bits::UPDATE)]), look: Touched::new() };
+        let mut marks = Marks::new(&self.shared.leases);
+        let blocked = {
+            let _alone = self.core_write();
+            marks.blocked(None, &wanted)
+        };
+        if blocked { self.await_cancels(None, &wanted).await } else { Ok(()) }
+    }
+
     /// Space is low: owners are to tell what they have done, for which it was promised, and to ask from now on.
     pub(crate) fn shed_owners(&self) {
         let now = self.world.now();

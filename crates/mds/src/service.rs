@@ -165,8 +165,13 @@ impl Mdt {
                 self.activate_session(index);
             }
         }
+        let mut default = false;
         for (name, value) in &config.params {
-            param::apply_permanent(self, name, value);
+            default |= param::apply_permanent(self, name, value);
+        }
+        if default {
+            let mdt = self.clone();
+            self.world.spawn("mdt-defaults", async move { mdt.defaults_changed().await.unwrap_or(()) });
         }
     }
 

@@ -215,6 +215,11 @@ impl<'a> Tx<'a> {
         self.offer_as(fid, bits, Mode::Exclusive)
     }
 
+    /// A layout that belongs to the whole file system changes: owners of directories must know before it does.
+    pub fn change_defaults(&mut self) {
+        *self.claims.entry(Fid::DEFAULTS).or_default() |= bits::UPDATE;
+    }
+
     /// Exclusive leases on what an owner's operations made and left.
     pub fn grant_made(&mut self) -> Result<Vec<(Fid, Grant)>, Errno> {
         let made = self.owned.as_mut().map(|o| std::mem::take(&mut o.made)).unwrap_or_default();

@@ -20,6 +20,9 @@ pub struct Fid {
 impl Fid {
     /// The root directory, on MDT0000.
     pub const ROOT: Fid = Fid { seq: 0x2_0000_0007, oid: 1, ver: 0 };
+    /// No file, but something leases can be had on: the settings from which new files' layouts come that belong to the
+    /// whole file system (the root directory's default, parameters of the metadata target).
+    pub const DEFAULTS: Fid = Fid { seq: 0x2_0000_0007, oid: 2, ver: 0 };
     /// No file.
     pub const NONE: Fid = Fid { seq: 0, oid: 0, ver: 0 };
 

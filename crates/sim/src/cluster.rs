@@ -211,7 +211,6 @@ impl Cluster {
             };
             match Fs::mount(m.node.world(), opt).await {
                 Ok(fs) => {
-                    fs.set_param("llite.*.md_writeback", "1").expect("there is such a parameter");
                     *lock(&m.fs) = Some(fs);
                     m.life.send_modify(|l| *l += 1);
                     return Ok(());
@@ -363,7 +362,7 @@ impl ServerNode {
                 };
                 let mdt = Mdt::open(w.clone(), db.clone(), peers.clone(), cfg)?;
                 let set = mdt.set_params("mdt.*.ack", if ack_durable { "durable" } else { "exec" });
-                set.map_err(|e| anyhow::anyhow!("ack cannot be set: {e}"))?;
+                set.await.map_err(|e| anyhow::anyhow!("ack cannot be set: {e}"))?;
                 // As nacred does: a target that comes back knows the others at once.
                 if !label.config.is_empty() {
                     mdt.set_config(postcard::from_bytes(&label.config)?);

@@ -101,8 +101,16 @@ struct Dir {
     run: Run,
     /// The inodes in it were asked for.
     children_asked: bool,
-    /// What a new file gets that asks for nothing special: `Some(None)` is what only the server knows.
-    files: Option<Option<Arc<Layout>>>,
+    files: Option<NewFiles>,
+}
+
+/// What a new file of a directory gets that asks for nothing special.
+#[derive(Clone, Debug)]
+struct NewFiles {
+    /// `None`: only the server knows.
+    layout: Option<Arc<Layout>>,
+    /// Said under the lease on [`Fid::DEFAULTS`] that is held since then.
+    since: u64,
 }
 
 impl Dir {

@@ -571,14 +571,19 @@ fn cancel(opens: &Opens, mdt: &Target, items: &[LeaseItem]) {
     for part in items.chunks(LEASE_ITEMS_MAX) {
         // A shared lease keeps an open file, too.
         let inodes = part.iter().filter(|i| i.bits & bits::UPDATE != 0 && !i.look).map(|i| i.fid);
-        opens.tell(inodes, |all| {
-            let all = if planted::on(Bug::OpenNotTold) { &[][..] } else { &all[..] };
-            for some in all.chunks(LEASE_ITEMS_MAX) {
-                mdt.import.notice(&Notice::Opened { opens: some.to_vec() });
-            }
-        });
+        tell_opens(opens, mdt, inodes);
         mdt.import.notice(&Notice::Cancelled { items: part.to_vec() });
     }
+}
+
+/// Says what is open of files whose leases do not say so any more.
+pub(crate) fn tell_opens(opens: &Opens, mdt: &Target, fids: impl Iterator<Item = Fid>) {
+    opens.tell(fids, |all| {
+        let all = if planted::on(Bug::OpenNotTold) { &[][..] } else { &all[..] };
+        for some in all.chunks(LEASE_ITEMS_MAX) {
+            mdt.import.notice(&Notice::Opened { opens: some.to_vec() });
+        }
+    });
 }
 
 fn entry_bytes(name: &[u8], plus: bool) -> usize {

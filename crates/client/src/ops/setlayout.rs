@@ -24,9 +24,12 @@ impl Fs {
     }
 
     pub(crate) async fn setlayout_entry(self: &Arc<Self>, ctx: RequestContext, msg: Setlayout) -> R<Entry> {
-        let mdt = self.mdt_of(msg.fid).await?;
-        let change = self.changing_inode(&mdt, msg.fid);
+        let fid = msg.fid;
+        let mdt = self.mdt_of(fid).await?;
+        let change = self.changing_inode(&mdt, fid);
         let r = mdt.call(ctx, msg).await;
+        // Also if it is not known what came of it.
+        self.with_cache(|c, _| c.forget_new_files(fid));
         change.done_with(&r);
         let e = r?;
         self.opens.learn(&e);

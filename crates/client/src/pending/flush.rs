@@ -6,13 +6,11 @@
 use super::{MDT, Queued};
 use crate::Fs;
 use crate::meta::Token;
-use model::planted::{self, Bug};
 use model::{Errno, Fid, TargetId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 use wire::msg::batch::BatchReply;
-use wire::msg::notify::{LEASE_ITEMS_MAX, Notice};
 use world::select;
 
 /// How long an operation waits for others.
@@ -130,14 +128,8 @@ impl Fs {
     }
 
     fn tell_opens(&self, fids: &[Fid]) {
-        if fids.is_empty() || planted::on(Bug::OpenNotTold) {
-            return;
+        if let Some(mdt) = self.targets.get(TargetId::mdt(MDT)) {
+            crate::meta::tell_opens(&self.opens, &mdt, fids.iter().copied());
         }
-        let Some(mdt) = self.targets.get(TargetId::mdt(MDT)) else { return };
-        self.opens.tell(fids.iter().copied(), |all| {
-            for some in all.chunks(LEASE_ITEMS_MAX) {
-                mdt.import.notice(&Notice::Opened { opens: some.to_vec() });
-            }
-        });
     }
 }

@@ -33,9 +33,8 @@ const UNMOUNT_PATIENCE: Duration = Duration::from_secs(30);
 /// What is shared by those who queue, those who wait and the one who sends.
 #[derive(Default)]
 pub(crate) struct Pending {
-    /// `llite.*.md_writeback`. Not by default yet: a default layout that is changed reaches the owners of directories below only
-    /// with their next lease.
-    on: AtomicBool,
+    /// `llite.*.md_writeback`=0.
+    off: AtomicBool,
     /// Somebody sends until there is nothing left.
     sending: AtomicBool,
     /// Leases are to be given back when there is nothing left.
@@ -56,12 +55,8 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    pub(crate) fn new() -> Pending {
-        Pending { on: AtomicBool::new(false), ..Pending::default() }
-    }
-
     pub(crate) fn is_on(&self) -> bool {
-        self.on.load(Relaxed)
+        !self.off.load(Relaxed)
     }
 }
 
@@ -83,7 +78,7 @@ pub(crate) fn is_blind(op: Op) -> bool {
 impl Fs {
     /// `llite.*.md_writeback`. What was executed here before is sent.
     pub(crate) fn set_md_writeback(&self, on: bool) {
-        self.pending.on.store(on, Relaxed);
+        self.pending.off.store(!on, Relaxed);
         self.pending.hurry.notify_one();
     }
 

@@ -86,7 +86,7 @@ impl Fs {
                     return false;
                 }
             };
-            match self.with_cache(|c, now| c.put_own(token, &r, cookie, names, now)) {
+            match self.with_cache(|c, now| c.put_own(token, r, cookie, names, now)) {
                 Owned::Done => return true,
                 Owned::More(next) => cookie = next,
                 Owned::Refused => {

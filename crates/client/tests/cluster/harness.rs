@@ -156,9 +156,7 @@ impl Cluster {
     }
 
     pub async fn mount(&self) -> Arc<Fs> {
-        let fs = Fs::mount(self.world.clone(), self.options()).await.unwrap();
-        fs.set_param("llite.*.md_writeback", "1").expect("there is such a parameter");
-        fs
+        Fs::mount(self.world.clone(), self.options()).await.unwrap()
     }
 
     async fn start_node(&self, i: usize) {
@@ -242,6 +240,15 @@ impl Cluster {
     pub async fn set_permanent(&self, name: &str, value: &str) {
         self.tell_mgs(SetParam { name: name.into(), value: value.into(), permanent: true, delete: false })
             .await;
+    }
+
+    /// `lctl set_param` on the host of the metadata server.
+    pub async fn set_mdt_param(&self, name: &str, value: &str) {
+        let mdt = self.nodes.iter().find_map(|n| match &n.running.lock().unwrap().as_ref()?.role {
+            Role::Mdt(m) => Some(m.clone()),
+            _ => None,
+        });
+        mdt.expect("it runs").set_params(name, value).await.unwrap();
     }
 
     async fn register(&self, n: &Node, epoch: u32, first_time: bool) -> ConfigReply {

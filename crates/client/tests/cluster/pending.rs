@@ -4,7 +4,7 @@
 use crate::data::{read, write};
 use crate::harness::{Cluster, O_CREAT, O_EXCL, O_RDWR, call, user};
 use client::{Fs, OpenFile};
-use model::{Attr, Errno, Fid, SetAttr, SetTime};
+use model::{Attr, Errno, Fid, LayoutSpec, SetAttr, SetTime};
 use std::sync::Arc;
 
 async fn make(fs: &Arc<Fs>, dir: Fid, name: &str) -> (Attr, Arc<OpenFile>) {
@@ -97,6 +97,56 @@ fn errors_come_at_the_call() {
         a.clone().rmdir(call(), a.root(), b"d".to_vec()).await.unwrap();
         assert_eq!(a.clone().lookup(call(), a.root(), b"d".to_vec()).await.unwrap_err(), Errno::ENOENT);
         a.clone().fsync(call(), a.root()).await.unwrap();
+    });
+}
+
+/// Bytes that a new file's data may take with its inode; whether it was made by the mount itself.
+async fn room_of_new(fs: &Arc<Fs>, dir: Fid, name: &str) -> (u64, bool) {
+    let before = executed(fs);
+    let (attr, f) = make(fs, dir, name).await;
+    let layout = fs.clone().getlayout(call(), attr.fid).await.unwrap();
+    let room = layout.as_ref().and_then(|l| l.mdt_component()).map_or(0, |c| u64::from(c.stripe_size));
+    fs.clone().close(f).await.unwrap();
+    (room, executed(fs) > before)
+}
+
+#[test]
+fn a_changed_default_layout_reaches_owners_before_it_is_answered() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let dir = a.clone().mkdir(call(), a.root(), b"d".to_vec(), 0o755).await.unwrap().fid;
+        let sub = a.clone().mkdir(call(), dir, b"sub".to_vec(), 0o755).await.unwrap().fid;
+        let mdt = |v: u64| {
+            let mut s = LayoutSpec::default();
+            s.set_mdt_bytes(v);
+            s
+        };
+        let objects = LayoutSpec { stripe_count: 1, ..LayoutSpec::default() };
+        assert_eq!(room_of_new(&a, sub, "f0").await, (65536, true));
+        // Another mount changes the file system's, and takes it back.
+        b.clone().setlayout(call(), b.root(), Some(objects.clone())).await.unwrap();
+        assert_eq!(room_of_new(&a, sub, "f1").await, (0, false));
+        b.clone().setlayout(call(), b.root(), Some(mdt(131_072))).await.unwrap();
+        c.until("the directory is owned again", || async {
+            let name = format!("g{}", executed(&a));
+            c.world.sleep(std::time::Duration::from_millis(50)).await;
+            let (room, here) = room_of_new(&a, sub, &name).await;
+            let _ = a.clone().unlink(call(), sub, name.into_bytes()).await;
+            assert_eq!(room, 131_072);
+            here
+        })
+        .await;
+        // This mount itself does, for the file system and for the directory.
+        a.clone().setlayout(call(), a.root(), Some(mdt(196_608))).await.unwrap();
+        assert_eq!(room_of_new(&a, sub, "f2").await.0, 196_608);
+        a.clone().setlayout(call(), sub, Some(objects)).await.unwrap();
+        assert_eq!(room_of_new(&a, sub, "f3").await, (0, false));
+        a.clone().setlayout(call(), a.root(), None).await.unwrap();
+        // A parameter of the target.
+        assert_eq!(room_of_new(&a, dir, "f4").await.0, 65536);
+        c.set_mdt_param("mdt.*.dom_stripesize", "128K").await;
+        assert_eq!(room_of_new(&a, dir, "f5").await.0, 131_072);
     });
 }
 

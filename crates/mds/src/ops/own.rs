@@ -5,7 +5,7 @@ use crate::names::{self, OpContext};
 use crate::ops::readdir;
 use crate::service::Mdt;
 use crate::tx::Tx;
-use model::Errno;
+use model::{Errno, Fid};
 use wire::msg::lookup::{Entry, bits};
 use wire::msg::own::{Own, OwnReply};
 use wire::msg::readdir::Readdir;
@@ -24,6 +24,7 @@ pub fn run(mdt: &Mdt, tx: &mut Tx, ctx: &OpContext, m: &Own) -> Result<Vec<u8>, 
         entries: Vec::new(),
         end: false,
         file_layout: tx.shared.plain_layout(dir.default_layout.as_ref()),
+        defaults: if whole { tx.offer(Fid::DEFAULTS, bits::UPDATE) } else { None },
     };
     if whole && m.max_bytes > 0 {
         let page = Readdir { fid: m.dir, cookie: m.cookie, max_bytes: m.max_bytes, plus: m.children };

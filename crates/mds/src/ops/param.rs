@@ -31,9 +31,19 @@ pub fn get(mdt: &Mdt, m: GetParam) -> Result<GetParamReply, Errno> {
     Ok(GetParamReply { values })
 }
 
-/// Sets every parameter that the glob names. `ENOENT` if there is none, `EACCES` for those that are only
-/// shown, `EINVAL` or `ERANGE` for values that cannot be.
-pub fn set(mdt: &Mdt, m: SetParam) -> Result<GetParamReply, Errno> {
+/// Sets every parameter that the glob names, and waits until owners of directories know if it is about new files'
+/// layouts. `ENOENT` if there is none, `EACCES` for those that are only shown, `EINVAL` or `ERANGE` for values that
+/// cannot be, `ESHUTDOWN` when the target stops meanwhile.
+pub async fn set(mdt: &Mdt, m: SetParam) -> Result<GetParamReply, Errno> {
+    let (default, r) = set_now(mdt, m)?;
+    if default {
+        mdt.defaults_changed().await?;
+    }
+    Ok(r)
+}
+
+/// As [`set`], without waiting: whether one of them is about new files' layouts.
+fn set_now(mdt: &Mdt, m: SetParam) -> Result<(bool, GetParamReply), Errno> {
     if m.name.len() > PARAM_TEXT_MAX_BYTES || m.value.len() > PARAM_TEXT_MAX_BYTES {
         return Err(Errno::EINVAL);
     }
@@ -45,12 +55,13 @@ pub fn set(mdt: &Mdt, m: SetParam) -> Result<GetParamReply, Errno> {
     if hits.is_empty() {
         return Err(Errno::ENOENT);
     }
-    let mut values = Vec::new();
+    let (mut values, mut default) = (Vec::new(), false);
     for (name, p) in hits {
         p.set(mdt, &m.value)?;
+        default |= p.is_default();
         values.push((name, p.value(mdt)));
     }
-    Ok(GetParamReply { values })
+    Ok((default, GetParamReply { values }))
 }
 
 /// One parameter of this target.
@@ -93,6 +104,11 @@ impl Param {
         match self {
             Param::Lod(d) | Param::Mdt(d) | Param::Osp(_, d) | Param::Export(_, d) => d,
         }
+    }
+
+    /// Whether it says what layout new files get.
+    fn is_default(&self) -> bool {
+        matches!(self, Param::Lod(_)) || self.decl().name == "dom_stripesize"
     }
 
     fn set(&self, mdt: &Mdt, value: &str) -> Result<(), Errno> {
@@ -157,15 +173,19 @@ fn osp_value(mdt: &Mdt, index: u16, name: &str) -> String {
     }
 }
 
-/// A permanent setting from the configuration; names of other targets are none of our business.
-pub fn apply_permanent(mdt: &Mdt, name: &str, value: &str) {
+/// A permanent setting from the configuration; names of other targets are none of our business. Whether it is about new
+/// files' layouts.
+pub fn apply_permanent(mdt: &Mdt, name: &str, value: &str) -> bool {
+    let mut default = false;
     for (n, p) in names(mdt) {
-        if glob_match(name, &n)
-            && let Err(e) = p.set(mdt, value)
-        {
-            tracing::warn!("permanent parameter {name}={value} was not applied to {n}: {e}");
+        if glob_match(name, &n) {
+            default |= p.is_default();
+            if let Err(e) = p.set(mdt, value) {
+                tracing::warn!("permanent parameter {name}={value} was not applied to {n}: {e}");
+            }
         }
     }
+    default
 }
 
 /// Clients that first came from this address, a line each.
@@ -189,9 +209,9 @@ impl Mdt {
     }
 
     /// As [`set`].
-    pub fn set_params(&self, name: &str, value: &str) -> Result<Vec<(String, String)>, Errno> {
+    pub async fn set_params(&self, name: &str, value: &str) -> Result<Vec<(String, String)>, Errno> {
         let m =
             SetParam { name: name.to_string(), value: value.to_string(), permanent: false, delete: false };
-        set(self, m).map(|r| r.values)
+        set(self, m).await.map(|r| r.values)
     }
 }

@@ -4,7 +4,7 @@
 use crate::names::{self, OpContext};
 use crate::tx::Tx;
 use model::perm;
-use model::{Errno, FileType, LayoutSpec};
+use model::{Errno, Fid, FileType, LayoutSpec};
 use wire::msg::lookup::Entry;
 use wire::msg::setlayout::Setlayout;
 
@@ -29,7 +29,12 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setlayout) -> Result<Entry, Errno> {
         check_spec(tx, spec)?;
     }
     match i.kind {
-        FileType::Directory => i.default_layout = m.spec,
+        FileType::Directory => {
+            i.default_layout = m.spec;
+            if m.fid == Fid::ROOT {
+                tx.change_defaults();
+            }
+        }
         FileType::Regular => {
             let spec = m.spec.ok_or(Errno::EINVAL)?;
             if i.layout.is_some() {

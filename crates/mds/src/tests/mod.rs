@@ -66,7 +66,7 @@ fn start(world: &World, epoch: u32) -> Arc<Mdt> {
     let db = Db::open(world, DIR, epoch, DbOptions::default()).unwrap();
     let cfg = MdtConfig { fsname: "test".into(), index: 0, dir: DIR.into(), port: 988, bind: None };
     let mdt = Mdt::open(world.clone(), db, Peers::new(), cfg).unwrap();
-    mdt.set_params("mdt.*.ack", "durable").unwrap();
+    world::block_on(mdt.set_params("mdt.*.ack", "durable")).unwrap();
     for i in 0..4u16 {
         let space = StatfsReply { total: 1 << 40, available: 1 << 39, ..StatfsReply::default() };
         let ost = Ost {

@@ -75,7 +75,7 @@ fn a_client_that_does_not_come_back_is_evicted() {
     };
     rig.connect(B);
     // Parameters can be set by nobody before recovery ends: do it directly.
-    crate::ops::param::set(&rig.mdt, p).unwrap();
+    world::block_on(crate::ops::param::set(&rig.mdt, p)).unwrap();
     rig.reclaim(B, &[]);
     until(&rig, "recovered", || !rig.mdt.recovering());
     assert!(rig.connect(A).new_client, "evicted: a new client now");

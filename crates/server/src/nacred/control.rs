@@ -99,7 +99,7 @@ impl Node {
     fn set(&self, name: &str, value: &str) -> DaemonReply {
         let mut found = Vec::new();
         for t in &self.targets {
-            match t.set_params(name, value) {
+            match world::block_on(t.set_params(name, value)) {
                 Ok(p) => found.extend(p),
                 Err(Errno::ENOENT) => {}
                 Err(e) => return error(e, &format!("{}: {}", t.label(), e.text())),

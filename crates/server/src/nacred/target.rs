@@ -289,7 +289,8 @@ impl Target {
             return;
         }
         for (name, value) in &c.params {
-            if let Err(e) = self.set_params(name, value)
+            let Role::Ost(o) = &self.service else { continue };
+            if let Err(e) = o.set_params(name, value)
                 && e != model::Errno::ENOENT
             {
                 tracing::warn!("{}: permanent parameter {name}={value}: {e}", self.label());
@@ -336,10 +337,14 @@ impl Target {
     }
 
     /// `ENOENT`: this target has no such parameter.
-    pub fn set_params(&self, pattern: &str, value: &str) -> Result<Vec<(String, String)>, model::Errno> {
+    pub async fn set_params(
+        &self,
+        pattern: &str,
+        value: &str,
+    ) -> Result<Vec<(String, String)>, model::Errno> {
         match &self.service {
             Role::Mgs(_) => Err(model::Errno::ENOENT),
-            Role::Mdt(m) => m.set_params(pattern, value),
+            Role::Mdt(m) => m.set_params(pattern, value).await,
             Role::Ost(o) => o.set_params(pattern, value),
         }
     }

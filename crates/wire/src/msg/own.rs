@@ -4,7 +4,7 @@
 //! batches ([`super::batch`]): nobody else can look at the directory, or at an inode that is held in the same way, without
 //! asking for the lease back first.
 
-use super::lookup::Entry;
+use super::lookup::{Entry, Grant};
 use super::readdir::Dirent;
 use model::{Fid, Layout};
 use serde::{Deserialize, Serialize};
@@ -30,5 +30,8 @@ pub struct OwnReply {
     /// What a new file gets that asks for nothing special, in this directory or in new ones below it: if its data lies with
     /// the inode. `None`: it gets objects, which the server chooses.
     pub file_layout: Option<Layout>,
+    /// A lease on [`Fid::DEFAULTS`]: for as long as the client has it, no setting of the file system changes
+    /// `file_layout`. (Settings of the directory are covered by the lease on it.)
+    pub defaults: Option<Grant>,
 }
 message!(Own, Own, OwnReply, modifies = false);

@@ -10,14 +10,14 @@
 //! All functions that execute something return `None` if it must be asked of the server: because something is not
 //! held or not known, or because it is not permitted. Then nothing was changed.
 
-use super::{Cache, Cause, Dir, Known, Node, Part, Token, name_part};
+use super::{Cache, Cause, Dir, Known, NewFiles, Node, Part, Token, name_part};
 use crate::meta::content::{Came, Edit};
 use crate::meta::listing::Listing;
 use crate::pending::rules::{self, New};
 use crate::pending::{Queued, TOUCHED_MAX};
 use bytes::Bytes;
 use model::planted::{self, Bug};
-use model::{Cred, Fid, FileType, Layout, SetAttr, Timestamp};
+use model::{Cred, Fid, FileType, SetAttr, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::Message;
@@ -95,16 +95,38 @@ impl Cache {
         if n.entry.as_ref().is_some_and(|e| too_large(e) || !e.plain || e.attr.kind != FileType::Directory) {
             return Wants::Never;
         }
-        let names = !n.dir.as_ref().is_some_and(|d| d.complete && d.unknown == 0);
-        let files = n.dir.as_ref().is_some_and(|d| d.files.is_some());
-        if n.leaving {
+        let known = |d: &Dir| d.complete && d.unknown == 0 || planted::on(Bug::AbsenceAssumed);
+        let names = !n.dir.as_deref().is_some_and(known);
+        let (leaving, ours, inode) = (n.leaving, n.may_execute(bits::ALL), n.entry.is_some());
+        if leaving {
             Wants::Never
-        } else if names || !files || !n.may_execute(bits::ALL) {
+        } else if names || !ours || self.new_files(dir).is_none() {
             self.wants_lease(dir, names, now)
-        } else if n.entry.is_none() {
+        } else if !inode {
             Wants::Inode
         } else {
+            if let Some(n) = self.nodes.get_mut(&Fid::DEFAULTS) {
+                n.used = now;
+            }
             Wants::Nothing
+        }
+    }
+
+    /// What new files of a directory get, if that is still so.
+    fn new_files(&self, dir: Fid) -> Option<&NewFiles> {
+        let files = self.nodes.get(&dir)?.dir.as_ref()?.files.as_ref()?;
+        let defaults = self.nodes.get(&Fid::DEFAULTS)?;
+        (defaults.bits & bits::UPDATE != 0 && defaults.inode_since == files.since).then_some(files)
+    }
+
+    /// This mount has changed what new files of a directory get; of the root: of all.
+    pub(crate) fn forget_new_files(&mut self, dir: Fid) {
+        if let Some(d) = self.dir_mut(dir) {
+            d.files = None;
+        }
+        if dir == Fid::ROOT {
+            let back = self.give_up(Fid::DEFAULTS);
+            self.unwanted.extend(back);
         }
     }
 
@@ -138,12 +160,13 @@ impl Cache {
     pub(crate) fn put_own(
         &mut self,
         token: Token,
-        r: &OwnReply,
+        r: OwnReply,
         cookie: u64,
         names: bool,
         now: Instant,
     ) -> Owned {
         let dir = r.dir.attr.fid;
+        let last = r.entries.last().map(|e| e.cookie).filter(|_| names && !r.end);
         // Only the inode: that names come with a new directory's lease means that it has none.
         let inode = |g: Grant| (g.bits & bits::UPDATE != 0).then_some(Grant { bits: bits::UPDATE, ..g });
         self.put_entry(token, &Entry { grant: r.dir.grant.and_then(inode), ..r.dir.clone() }, now);
@@ -164,23 +187,24 @@ impl Cache {
             self.names -= forgotten;
         }
         if names {
-            let page = ReaddirReply {
-                entries: r.entries.clone(),
-                parent: r.dir.parent,
-                end: r.end,
-                grant: r.dir.grant,
-            };
+            let page =
+                ReaddirReply { entries: r.entries, parent: r.dir.parent, end: r.end, grant: r.dir.grant };
             self.put_page(token, dir, cookie, &page, now);
         }
+        // Settings of the directory may have changed since they were asked for, or those of the file system.
+        let overtaken = self.inode_busy(dir) || self.overtaken(token, dir, Part::Attr).is_some();
+        let said = !overtaken && self.hold(token, Fid::DEFAULTS, bits::UPDATE, r.defaults, now);
+        let since = self.nodes.get(&Fid::DEFAULTS).map_or(0, |n| n.inode_since);
+        let layout = r.file_layout.map(Arc::new);
         let Some(d) = self.dir_mut(dir) else { return Owned::Refused };
-        d.files = Some(r.file_layout.clone().map(Arc::new));
-        match r.entries.last() {
-            Some(last) if names && !r.end => Owned::More(last.cookie),
-            _ if d.complete || planted::on(Bug::AbsenceAssumed) => {
+        d.files = said.then_some(NewFiles { layout, since });
+        match last {
+            Some(cookie) => Owned::More(cookie),
+            None if said && (d.complete || planted::on(Bug::AbsenceAssumed)) => {
                 d.complete = true;
                 Owned::Done
             }
-            _ => {
+            None => {
                 self.refused(dir, now);
                 Owned::Refused
             }
@@ -293,18 +317,19 @@ impl Cache {
 
     /// Operations of a batch were refused: nothing that is known of what they touched is right.
     pub(crate) fn distrust(&mut self, fids: impl Iterator<Item = Fid>) {
-        for fid in fids {
-            self.count += 1;
-            let count = self.count;
-            // Its versions are not those of the server.
-            self.contents.remove(fid);
-            let Some(n) = self.nodes.get_mut(&fid) else { continue };
-            n.forget_entry();
-            (n.inode_at, n.names_at) = (count, count);
-            if let Some(d) = n.dir.as_deref_mut() {
-                self.names -= d.names.len();
-                *d = Dir::default();
-            }
+        fids.for_each(|fid| self.forget_all_of(fid));
+    }
+
+    /// Nothing that was known or asked for before is right. Its lease stays.
+    fn forget_all_of(&mut self, fid: Fid) {
+        self.count += 1;
+        self.contents.remove(fid);
+        let Some(n) = self.nodes.get_mut(&fid) else { return };
+        (n.inode_at, n.names_at) = (self.count, self.count);
+        n.forget_entry();
+        if let Some(d) = n.dir.as_deref_mut() {
+            self.names -= d.names.len();
+            *d = Dir::default();
         }
     }
 
@@ -317,9 +342,9 @@ impl Cache {
         if busy || self.any_inode_busy > 0 || !rules::is_name(name) {
             return None;
         }
+        self.new_files(dir)?;
         let n = self.nodes.get_mut(&dir)?;
-        let d = n.dir.as_ref().filter(|d| d.complete && d.unknown == 0)?;
-        d.files.as_ref()?;
+        n.dir.as_ref().filter(|d| d.complete && d.unknown == 0)?;
         let ours = n.bits & bits::ALL == bits::ALL && n.may_execute(bits::ALL);
         let e = n.entry.as_ref().filter(|e| ours && e.plain && e.attr.kind == FileType::Directory)?;
         n.used = w.now;
@@ -365,15 +390,8 @@ impl Cache {
 
     /// The file is no more. Its lease stays for a while: older answers find out that they are old.
     fn gone(&mut self, fid: Fid) {
-        self.count += 1;
-        let n = self.nodes.get_mut(&fid).expect("an operation is executed on what is here");
-        (n.inode_at, n.names_at) = (self.count, self.count);
-        n.forget_entry();
-        self.contents.remove(fid);
-        if let Some(d) = n.dir.as_deref_mut() {
-            self.names -= d.names.len();
-            *d = Dir::default();
-        }
+        assert!(self.nodes.contains_key(&fid), "an operation is executed on what is here");
+        self.forget_all_of(fid);
     }
 
     /// A name of a directory leads there now, or nowhere; `dirs` is how many more of its names are directories.
@@ -419,7 +437,7 @@ impl Cache {
     }
 
     /// A new file that nobody else knows of.
-    fn bear(&mut self, fid: Fid, e: Entry, files: Option<Option<Arc<Layout>>>, now: Instant) -> Arc<Entry> {
+    fn bear(&mut self, fid: Fid, e: Entry, files: Option<NewFiles>, now: Instant) -> Arc<Entry> {
         let dir = e.attr.kind == FileType::Directory;
         self.count += 1;
         let e = Arc::new(e);
@@ -442,6 +460,22 @@ impl Cache {
         e
     }
 
+    /// A new file under its name, as `msg` will tell the server.
+    fn enter<M: Message>(
+        &mut self,
+        w: &Who,
+        msg: &M,
+        (dir, name): (Fid, &[u8]),
+        e: Entry,
+        files: Option<NewFiles>,
+    ) -> Arc<Entry> {
+        let (fid, dirs) = (e.attr.fid, i32::from(e.attr.kind == FileType::Directory));
+        let e = self.bear(fid, e, files, w.now);
+        self.rename_in(dir, name, Known::Is(fid), dirs, w.time);
+        self.queue(w, msg, Bytes::new(), &[dir, fid], fid);
+        e
+    }
+
     fn may_make(&mut self, w: &Who, dir: Fid, name: &[u8]) -> Option<Arc<Entry>> {
         let d = self.owned_dir(w, dir, name)?;
         (!self.log.is_full() && self.absent(dir, name) && rules::may_add(w.cred, &d)).then_some(d)
@@ -455,7 +489,7 @@ impl Cache {
         fid: impl FnOnce() -> Option<Fid>,
     ) -> Option<Arc<Entry>> {
         let dir = self.may_make(w, msg.parent, &msg.name)?;
-        let layout = self.dir_mut(msg.parent)?.files.clone()??;
+        let layout = self.new_files(msg.parent)?.layout.clone()?;
         let room = u64::from(layout.mdt_component()?.stripe_size);
         msg.fid = fid()?;
         let mut spec = msg.layout.take().unwrap_or_default();
@@ -471,10 +505,8 @@ impl Cache {
             symlink: Vec::new(),
             layout: Some((*layout).clone()),
         };
-        let e = self.bear(msg.fid, rules::new_entry(&dir, n), None, w.now);
+        let e = self.enter(w, &msg, (msg.parent, &msg.name), rules::new_entry(&dir, n), None);
         self.contents.put(msg.fid, e.attr.version, Bytes::new(), Came::Asked);
-        self.rename_in(msg.parent, &msg.name, Known::Is(msg.fid), 0, w.time);
-        self.queue(w, &msg, Bytes::new(), &[msg.parent, msg.fid], msg.fid);
         Some(e)
     }
 
@@ -485,7 +517,7 @@ impl Cache {
         fid: impl FnOnce() -> Option<Fid>,
     ) -> Option<Arc<Entry>> {
         let dir = self.may_make(w, msg.parent, &msg.name)?;
-        let files = self.dir_mut(msg.parent)?.files.clone();
+        let files = Some(self.new_files(msg.parent)?.clone());
         msg.fid = fid()?;
         let n = New {
             fid: msg.fid,
@@ -497,10 +529,7 @@ impl Cache {
             symlink: Vec::new(),
             layout: None,
         };
-        let e = self.bear(msg.fid, rules::new_entry(&dir, n), files, w.now);
-        self.rename_in(msg.parent, &msg.name, Known::Is(msg.fid), 1, w.time);
-        self.queue(w, &msg, Bytes::new(), &[msg.parent, msg.fid], msg.fid);
-        Some(e)
+        Some(self.enter(w, &msg, (msg.parent, &msg.name), rules::new_entry(&dir, n), files))
     }
 
     pub(crate) fn symlink(
@@ -525,10 +554,7 @@ impl Cache {
             symlink: msg.target.clone(),
             layout: None,
         };
-        let e = self.bear(msg.fid, rules::new_entry(&dir, n), None, w.now);
-        self.rename_in(msg.parent, &msg.name, Known::Is(msg.fid), 0, w.time);
-        self.queue(w, &msg, Bytes::new(), &[msg.parent, msg.fid], msg.fid);
-        Some(e)
+        Some(self.enter(w, &msg, (msg.parent, &msg.name), rules::new_entry(&dir, n), None))
     }
 
     /// `is_open`: a file that is open here must outlive its name, which the server sees to.
