@@ -9,6 +9,7 @@ use crate::tx::Tx;
 use bytes::Bytes;
 use model::{Errno, Timestamp, limits};
 use rpc::Incoming;
+use std::time::Duration;
 use wire::Op;
 use wire::msg::batch::{Batch, BatchOp, BatchReply};
 
@@ -27,10 +28,6 @@ impl Before {
         let reply = &req.replay.as_ref()?.reply;
         let results = dispatch::decode::<BatchReply>(reply).map(|b| b.results).unwrap_or_default();
         Some(Before { results, recovering: mdt.recovery.recovering() })
-    }
-
-    fn result(&self, i: usize) -> Option<&(u16, Vec<u8>)> {
-        self.results.get(i)
     }
 }
 
@@ -52,7 +49,21 @@ pub async fn serve(mdt: &Mdt, ctx: &OpContext, to: &ReplyTo, req: &Incoming, m: 
             .filter(|_| m.owned)
             .map_or_else(|| dispatch::encode(&reply), |r| r.reply.to_vec()))
     };
-    mdt.settled(to, work).await
+    let start = mdt.world.now();
+    let done = mdt.settled(to, work).await;
+    if done.result.is_ok() {
+        count(mdt, req, m, mdt.world.now().since(start));
+    }
+    done
+}
+
+/// Who watches a server wants to see what was done there, not how it was sent.
+fn count(mdt: &Mdt, req: &Incoming, m: &Batch, took: Duration) {
+    let each = u64::try_from(took.as_micros()).unwrap_or(u64::MAX) / m.ops.len().max(1) as u64;
+    let now = mdt.world.wall();
+    for code in m.ops.iter().filter_map(|op| Op::from_u16(op.opcode).ok()) {
+        mdt.stats.count(code, req.peer, each, now);
+    }
 }
 
 /// Each operation's part of the data. `EPROTO` if they do not make up the whole.
@@ -94,7 +105,7 @@ fn run(
     let mut reply = BatchReply { results: Vec::new(), grants: Vec::new() };
     let mut bytes = 0;
     for (i, (op, bulk)) in m.ops.iter().zip(bulks).enumerate() {
-        let first = before.and_then(|b| b.result(i));
+        let first = before.and_then(|b| b.results.get(i));
         if let Some((status, _)) = first.filter(|(status, _)| m.owned && *status != 0) {
             reply.results.push((*status, Vec::new()));
             continue;
@@ -102,10 +113,7 @@ fn run(
         let start = tx.savepoint();
         match single(tx, ctx, m, op, bulk, before.map(|b| (first.map_or(&[][..], |(_, r)| r), b.recovering)))
         {
-            Ok(body) if m.owned => {
-                drop(body);
-                reply.results.push((0, Vec::new()));
-            }
+            Ok(_) if m.owned => reply.results.push((0, Vec::new())),
             Ok(body) => {
                 bytes += body.len() + 8;
                 reply.results.push((0, body));
