@@ -68,18 +68,20 @@ impl Checksums {
 }
 
 impl Fs {
-    /// Sends a write with the checksums of its data (`m.block_crcs` and `m.checksum` are filled here).
+    /// Sends a write with the checksums of its data (`m.block_crcs` and `m.checksum` are filled here); `durable`: as
+    /// [`Target::send`], for a write under a lock.
     pub(crate) async fn send_summed(
         &self,
         ost: &Arc<Target>,
         ctx: RequestContext,
         mut m: Write,
         data: Bytes,
+        durable: bool,
     ) -> R<Response<WriteReply>> {
         m.checksum = ost.checksums.used();
         m.block_crcs = m.checksum.of_write(if m.append { 0 } else { m.offset }, &data);
         for again in 0.. {
-            match data_call(ost, m.lock, ctx.clone(), m.clone(), data.clone()).await {
+            match data_call(ost, m.lock, ctx.clone(), m.clone(), data.clone(), durable).await {
                 Err(Errno::EBADMSG) => self.damaged_on_the_way(ost, "write", m.file, m.offset, again)?,
                 other => {
                     if matches!(other, Err(Errno::EIO)) {
@@ -102,7 +104,7 @@ impl Fs {
     ) -> R<Response<ReadReply>> {
         m.checksum = ost.checksums.used();
         for again in 0.. {
-            let sent = data_call(ost, m.lock, ctx.clone(), m.clone(), Bytes::new()).await;
+            let sent = data_call(ost, m.lock, ctx.clone(), m.clone(), Bytes::new(), false).await;
             let r = sent.inspect_err(|e| {
                 if *e == Errno::EIO {
                     self.io_error(ost, "read", fid, m.offset, m.len as usize);
@@ -147,6 +149,7 @@ async fn data_call<M: Message>(
     ctx: RequestContext,
     m: M,
     data: Bytes,
+    durable: bool,
 ) -> R<Response<M::Reply>> {
-    if lock == 0 { ost.call_bulk(ctx, m, data).await } else { ost.call_now(ctx, m, data).await }
+    if lock == 0 { ost.call_bulk(ctx, m, data).await } else { ost.send(ctx, m, data, durable).await }
 }

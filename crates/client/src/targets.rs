@@ -137,6 +137,18 @@ impl Target {
         msg: M,
         bulk: Bytes,
     ) -> R<Response<M::Reply>> {
+        self.send(ctx, msg, bulk, false).await
+    }
+
+    /// As [`Target::call_now`]; with `durable` the answer comes when the change is on the server's disk
+    /// ([`Response::durable`] says so).
+    pub(crate) async fn send<M: Message>(
+        &self,
+        ctx: RequestContext,
+        msg: M,
+        bulk: Bytes,
+        durable: bool,
+    ) -> R<Response<M::Reply>> {
         if self.id.kind == TargetKind::Mdt
             && !pending::is_blind(M::OP)
             && !(M::OP == Op::Readdir && planted::on(Bug::BarrierForgotten))
@@ -145,7 +157,7 @@ impl Target {
             fs.tell_pending().await;
         }
         let sent = self.meter.begin(&msg, bulk.len() as u64, self.is_limited::<M>(), self.world.now());
-        let r = self.import.call(ctx, msg, bulk).await;
+        let r = self.import.call_with(ctx, msg, bulk, durable).await;
         if let Ok(r) = &r {
             sent.answered(r.bulk.len() as u64, self.world.now());
         }

@@ -353,7 +353,8 @@ impl Mdt {
             now: self.shared.clamp_time(req.ctx.client_time, req.wall),
             wall: req.wall,
         };
-        let author = self.db.author(req.client.0);
+        let durable = req.durable || self.shared.params.ack_durable();
+        let author = self.db.author(req.client.0, durable);
         let to = ReplyTo {
             client: req.client,
             slot: req.slot,
@@ -372,7 +373,7 @@ impl Mdt {
             *body = r.reply.to_vec();
         }
         // A sequence must never be leased twice, whoever loses his memory.
-        done.durable |= req.op == Op::Allocseq;
+        done.durable |= durable || req.op == Op::Allocseq;
         drop(to);
         let out = self.answer(done, author).await;
         let us = u64::try_from(self.world.now().since(start).as_micros()).unwrap_or(u64::MAX);

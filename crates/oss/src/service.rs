@@ -169,14 +169,14 @@ impl Ost {
         }
     }
 
-    /// Waits until an answer may be given: what it shows of others is on disk (with `ack=durable`, all of it), and
+    /// Waits until an answer may be given: what it shows of others is on disk (with `durable`, all of it), and
     /// the answers to what its client did before are sent.
-    async fn settle(&self, done: &ops::Done, author: &Author) -> Result<(), Errno> {
+    async fn settle(&self, done: &ops::Done, author: &Author, durable: bool) -> Result<(), Errno> {
         let wait = async {
             if done.durable > 0 {
                 self.db.durable(done.durable).await?;
             }
-            author.answerable(done.seen, self.settings.ack_durable.load(Relaxed)).await
+            author.answerable(done.seen, durable).await
         };
         wait.await.map_err(|e: StoreError| {
             self.say_stopped();
@@ -194,7 +194,8 @@ impl Ost {
         }
         let start = self.world.now();
         let io = self.brw.enter(req.op);
-        let author = self.db.author(req.client.0);
+        let durable = req.durable || self.settings.ack_durable.load(Relaxed);
+        let author = self.db.author(req.client.0, durable);
         let slot = Slot {
             author: author.clone(),
             clients: self.clients.clone(),
@@ -209,14 +210,14 @@ impl Ost {
             Ok(done) => done,
             Err(e) => {
                 // An error shows state too (a tombstone, a full object): that must be durable as well.
-                let durable = if e == Errno::ESTALE { self.db.last_submitted() } else { 0 };
-                let shown = ops::Done { durable, ..ops::Done::default() };
-                let e = self.settle(&shown, &author).await.err().unwrap_or(e);
+                let all = if e == Errno::ESTALE { self.db.last_submitted() } else { 0 };
+                let shown = ops::Done { durable: all, ..ops::Done::default() };
+                let e = self.settle(&shown, &author, durable).await.err().unwrap_or(e);
                 return Outgoing { hold: Some(author), ..Outgoing::err(e) };
             }
         };
         drop(cx);
-        if let Err(e) = self.settle(&done, &author).await {
+        if let Err(e) = self.settle(&done, &author, durable).await {
             return Outgoing { hold: Some(author), ..Outgoing::err(e) };
         }
         let us = u64::try_from(self.world.now().since(start).as_micros()).unwrap_or(u64::MAX);

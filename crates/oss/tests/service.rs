@@ -182,6 +182,7 @@ fn request<M: Message>(slot: u16, xid: u64, m: &M, bulk: Bytes) -> Incoming {
         slot,
         xid,
         resent: false,
+        durable: false,
         wall: Timestamp::ZERO,
         replay: None,
         ctx: RequestContext::default(),

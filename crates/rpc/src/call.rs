@@ -8,7 +8,7 @@ use crate::link::Link;
 use bytes::Bytes;
 use model::{Errno, Timestamp};
 use std::sync::Arc;
-use wire::frame::{FLAG_COMMIT, FLAG_RESENT};
+use wire::frame::{FLAG_COMMIT, FLAG_DURABLE, FLAG_RESENT};
 use wire::msg::connect::{SLOT_CONTROL, SLOT_NONE};
 use wire::msg::ping::Ping;
 use wire::{Frame, FrameKind, Header, Message, Op, ReplyContext, RequestContext, encode_body};
@@ -30,6 +30,8 @@ pub(crate) struct RawReply {
     pub body: Bytes,
     pub bulk: Bytes,
     pub transno: u64,
+    /// The transaction is on the server's disk.
+    pub durable: bool,
     /// The server's clock at execution, if the request may have to be sent again.
     pub wall: Timestamp,
 }
@@ -40,6 +42,8 @@ pub(crate) type Answer = oneshot::Sender<Result<RawReply, Errno>>;
 pub(crate) struct Request {
     pub op: Op,
     pub modifies: bool,
+    /// It is to be answered when it is durable.
+    pub durable: bool,
     pub body: Bytes,
     pub bulk: Bytes,
     /// `None` when the caller was told already (deactivated target).
@@ -95,6 +99,9 @@ impl Inner {
         (h.slot, h.xid) = (slot, f.xid);
         if resent {
             h.flags |= FLAG_RESENT;
+        }
+        if f.req.durable {
+            h.flags |= FLAG_DURABLE;
         }
         Frame { header: h, body: f.req.body.clone(), bulk: f.req.bulk.clone() }
     }
@@ -176,7 +183,7 @@ impl Core {
     pub async fn call_raw(
         self: &Arc<Core>,
         op: Op,
-        modifies: bool,
+        (modifies, durable): (bool, bool),
         body: Vec<u8>,
         bulk: Bytes,
     ) -> Result<RawReply, Errno> {
@@ -199,7 +206,8 @@ impl Core {
             }
             let number = if is_urgent(op) { g.next_ticket } else { g.next_ticket + ORDINARY };
             g.next_ticket += 1;
-            let req = Request { op, modifies, body: Bytes::from(body), bulk, answer: Some(tx) };
+            let body = Bytes::from(body);
+            let req = Request { op, modifies, durable, body, bulk, answer: Some(tx) };
             g.queue.insert(number, req);
             g.pump(self.target_number(), now, &mut out);
             g.ask_commit(self.target_number(), &mut out);
@@ -226,8 +234,8 @@ impl Core {
             let mut g = self.lock();
             let Some(link) = g.link.clone() else { return Err(Errno::ENOTCONN) };
             let body = Bytes::from(encode_body(&RequestContext::default(), &msg));
-            let req =
-                Request { op: M::OP, modifies: M::MODIFIES, body, bulk: Bytes::new(), answer: Some(tx) };
+            let (op, modifies, bulk) = (M::OP, M::MODIFIES, Bytes::new());
+            let req = Request { op, modifies, durable: false, body, bulk, answer: Some(tx) };
             let xid = g.new_xid();
             g.slots[usize::from(SLOT_CONTROL)] = Some(InFlight { xid, req, sent });
             out.frames.push(g.frame(self.target_number(), SLOT_CONTROL, false));
@@ -286,6 +294,7 @@ impl Core {
                 body,
                 bulk: f.bulk,
                 transno: f.header.transno,
+                durable: f.header.transno != 0 && f.header.transno <= context.last_committed,
                 wall: wire::replay::wall_of(&context.extra),
             }),
             e => Err(Errno(i32::from(e))),

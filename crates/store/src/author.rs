@@ -35,6 +35,8 @@ impl Seen {
 /// client's later answers go.
 pub struct Author {
     pub(crate) client: [u8; 16],
+    /// The answer waits for the commit: it begins as soon as there is something to commit.
+    pub(crate) hurried: bool,
     core: Arc<Core>,
     made: Mutex<Made>,
 }
@@ -53,8 +55,8 @@ impl std::fmt::Debug for Author {
 }
 
 impl Author {
-    pub(crate) fn new(core: Arc<Core>, client: [u8; 16]) -> Arc<Author> {
-        Arc::new(Author { client, core, made: Mutex::default() })
+    pub(crate) fn new(core: Arc<Core>, client: [u8; 16], hurried: bool) -> Arc<Author> {
+        Arc::new(Author { client, hurried, core, made: Mutex::default() })
     }
 
     fn made(&self) -> std::sync::MutexGuard<'_, Made> {

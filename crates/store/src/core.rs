@@ -248,16 +248,21 @@ impl Core {
                 return Err(e);
             }
         };
-        let author = txn.author.take();
+        let (author, mut hurried) = (txn.author.take(), false);
         inner.authors.insert(lsn, author.as_ref().map(|(a, _)| a.client));
         if let Some((a, overwrites)) = author {
             let foreign = if overwrites { inner.overwritten(&txn.writes, &a.client, committed) } else { 0 };
             a.submitted(&mut inner, lsn, foreign);
+            hurried = a.hurried;
         }
         inner.remember(lsn, txn.writes, record_bytes);
         inner.waiting_bytes += record_bytes;
         inner.waiting_outside += txn.outside;
-        let wake = inner.oldest.is_none() || inner.much_waits();
+        if hurried {
+            // Said now, so that the committer is woken once.
+            inner.wanted = inner.wanted.max(lsn);
+        }
+        let wake = inner.oldest.is_none() || inner.much_waits() || hurried;
         if inner.oldest.is_none() {
             inner.oldest = Some(self.world.now());
         }

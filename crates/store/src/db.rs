@@ -201,9 +201,9 @@ impl Db {
         View { core: self.core.clone(), author: Some(author.clone()), seen: Seen::default() }
     }
 
-    /// A request of a client begins: to be held until its answer was sent.
-    pub fn author(&self, client: [u8; 16]) -> Arc<Author> {
-        Author::new(self.core.clone(), client)
+    /// A request of a client begins: to be held until its answer was sent. `hurried`: that will wait for the commit.
+    pub fn author(&self, client: [u8; 16], hurried: bool) -> Arc<Author> {
+        Author::new(self.core.clone(), client, hurried)
     }
 
     /// What it means to an author's client to see transaction `lsn` (and, of the same keys, earlier ones).

@@ -19,6 +19,9 @@ pub const FLAG_RESENT: u8 = 0x01;
 pub const FLAG_REPLAY: u8 = 0x04;
 /// Of a ping: answer when everything this target executed so far is durable.
 pub const FLAG_COMMIT: u8 = 0x08;
+/// Of a request: answer when its change, and with it everything that the target executed before, is durable. Whoever sends it sees
+/// by `last_committed` of the answer whether that was so.
+pub const FLAG_DURABLE: u8 = 0x10;
 /// `bulk_crc` holds the bulk's crc32c.
 pub const FLAG_BULK_CRC: u8 = 0x02;
 

@@ -2,16 +2,19 @@
 //! that covers it. A range is never in two messages at a time, so that what came later stays later.
 
 use super::file::{Busy, File, Obj, WriteMeta};
+use crate::detach::Detached;
+use crate::ops::BoxFutureOf;
 use crate::targets::Target;
 use crate::{Fs, R};
 use bytes::Bytes;
-use model::{Errno, ObjectId};
+use model::{Errno, ObjectAttr, ObjectId, Set};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::RequestContext;
 use wire::checksum::ChecksumType;
 use wire::msg::write::Write;
+use world::future::join_all;
 use world::sync::OwnedSemaphorePermit;
 
 /// Dirty bytes older than this are written.
@@ -31,7 +34,42 @@ struct Chunk {
     data: Bytes,
 }
 
+/// What a write says of itself.
+#[derive(Clone, Copy)]
+pub(super) struct WriteHow {
+    /// The lock that covers it.
+    pub lock: u64,
+    /// The room was promised.
+    pub granted: bool,
+    /// To be answered when it is durable.
+    pub durable: bool,
+}
+
+/// What came of an object's bytes.
+enum Flushed {
+    /// There were none.
+    Nothing,
+    Durably,
+    Plainly,
+}
+
 impl Obj {
+    /// Takes all that is not written, if it is one message under one lock and nothing is on its way.
+    fn take_only_chunk(&mut self, number: u64) -> Option<Chunk> {
+        let all = self.segs.unwritten_bytes();
+        if all == 0 || all != self.segs.dirty_bytes() || !self.busy.is_empty() {
+            return None;
+        }
+        let (upto, max) = (self.segs.newest(), self.target.bulk_bytes() as u64);
+        let (start, end) = self.segs.next_dirty((0, u64::MAX), max, &[], upto)?;
+        let reaches = |l: &super::file::Lock| l.end.saturating_add(1) >= end;
+        let covers = |l: &super::file::Lock| l.writes() && l.start <= start && start <= l.end;
+        if end - start != all || !self.locks.iter().filter(|l| covers(l)).all(reaches) {
+            return None;
+        }
+        self.take_chunk((0, u64::MAX), upto, number)
+    }
+
     /// Takes the next run within a range for one message.
     fn take_chunk(&mut self, range: (u64, u64), upto: u64, number: u64) -> Option<Chunk> {
         let busy: Vec<(u64, u64)> = self.busy.iter().map(|b| (b.start, b.end)).collect();
@@ -111,19 +149,28 @@ impl Fs {
         };
         let Some(chunk) = chunk else { return false };
         let (fs, file) = (self.clone(), file.clone());
-        self.world.spawn("client-flush", async move { fs.send_chunk(file, stripe, chunk, turn).await });
+        self.world.spawn("client-flush", async move {
+            fs.send_chunk(file, stripe, chunk, turn, false).await;
+        });
         true
     }
 
+    /// True if it is written, and durable.
     async fn send_chunk(
         self: Arc<Self>,
         file: Arc<File>,
         stripe: usize,
         c: Chunk,
         turn: OwnedSemaphorePermit,
-    ) {
-        let r = self.write_locked(&file, &c.target, c.object, c.start, c.data, c.lock, true, &c.meta).await;
+        durable: bool,
+    ) -> bool {
+        let how = WriteHow { lock: c.lock, granted: true, durable };
+        let sent = self.write_locked(&file, &c.target, c.object, c.start, c.data, how, &c.meta).await;
         drop(turn);
+        let (r, durable) = match sent {
+            Ok((attr, durable)) => (Ok(attr), durable),
+            Err(e) => (Err(e), false),
+        };
         let lost = {
             let mut objs = file.lock();
             let o = &mut objs[stripe];
@@ -155,9 +202,10 @@ impl Fs {
             Err(e) if lost => self.write_lost(&file, c.object, (c.start, c.end), e),
             Err(_) => {}
         }
+        durable
     }
 
-    /// One write to an object, under a lock that this mount holds.
+    /// One write to an object, under a lock that this mount holds. Says whether it is durable by now.
     #[allow(clippy::too_many_arguments)]
     pub(super) async fn write_locked(
         self: &Arc<Self>,
@@ -166,10 +214,10 @@ impl Fs {
         object: ObjectId,
         offset: u64,
         data: Bytes,
-        lock: u64,
-        granted: bool,
+        how: WriteHow,
         meta: &WriteMeta,
-    ) -> R<model::ObjectAttr> {
+    ) -> R<(ObjectAttr, bool)> {
+        let WriteHow { lock, granted, durable } = how;
         let msg = Write {
             object,
             offset,
@@ -185,7 +233,8 @@ impl Fs {
             granted,
         };
         let ctx = RequestContext { client_time: meta.time, ..self.locked_ctx(file) };
-        Ok(self.send_summed(target, ctx, msg, data).await?.reply.attr)
+        let r = self.send_summed(target, ctx, msg, data, durable).await?;
+        Ok((r.reply.attr, r.durable))
     }
 
     /// What a request under a lock says of its sender.
@@ -302,6 +351,58 @@ impl Fs {
             self.flush_range(file, stripe, 0, u64::MAX).await?;
         }
         Ok(())
+    }
+
+    /// Writes all of a file that is there now, waits for it, and tells which OSTs have all of it on disk by now, with
+    /// everything that they had executed before: those that were sent what the file had for them as one durable write.
+    pub(super) async fn flush_file_durably(self: &Arc<Self>, file: &Arc<File>) -> R<Set<u16>> {
+        let stripes = (0..file.layout.stripe_count())
+            .map(|s| -> BoxFutureOf<'_, R<Flushed>> { Box::pin(self.flush_stripe_durably(file, s)) });
+        let done = join_all(stripes.collect()).await.into_iter().collect::<R<Vec<Flushed>>>()?;
+        let (mut safe, mut unsafe_) = (Set::default(), Set::default());
+        for (object, flushed) in file.layout.objects().zip(done) {
+            match flushed {
+                Flushed::Nothing => {}
+                Flushed::Durably => drop(safe.insert(object.ost)),
+                Flushed::Plainly => drop(unsafe_.insert(object.ost)),
+            }
+        }
+        Ok(safe.difference(&unsafe_).copied().collect())
+    }
+
+    async fn flush_stripe_durably(self: &Arc<Self>, file: &Arc<File>, stripe: usize) -> R<Flushed> {
+        let turns = {
+            let objs = file.lock();
+            let o = &objs[stripe];
+            if o.segs.unwritten_bytes() == 0 {
+                return Ok(Flushed::Nothing);
+            }
+            o.target.data.turns.clone()
+        };
+        let turn = turns.acquire_owned().await.map_err(|_| Errno::ESHUTDOWN)?;
+        let number = self.data.number();
+        let only = {
+            let mut objs = file.lock();
+            let o = &mut objs[stripe];
+            let only = o.take_only_chunk(number);
+            self.data.account(o, self.world.now());
+            only
+        };
+        let durable = match only {
+            // On the thread of the caller, which also reads the answer.
+            Some(c) => {
+                let (fs, file) = (self.clone(), file.clone());
+                let work = async move { fs.send_chunk(file, stripe, c, turn, true).await };
+                Detached::plain(self, "client-flush", work).await
+            }
+            None => {
+                drop(turn);
+                self.kick(file, stripe);
+                false
+            }
+        };
+        self.flush_range(file, stripe, 0, u64::MAX).await?;
+        Ok(if durable { Flushed::Durably } else { Flushed::Plainly })
     }
 
     /// Writes everything of this mount and waits for it, as long as it gets on.

@@ -255,4 +255,12 @@ impl Fs {
         }
         Ok(())
     }
+
+    /// The same; tells which OSTs have made it durable ([`Fs::flush_file_durably`]).
+    pub(crate) async fn flush_data_durably(self: &Arc<Self>, fid: model::Fid) -> R<model::Set<u16>> {
+        let Some(file) = self.data.known(fid) else { return Ok(model::Set::default()) };
+        let safe = self.flush_file_durably(&file).await?;
+        file.take_error()?;
+        Ok(safe)
+    }
 }

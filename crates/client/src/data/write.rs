@@ -1,6 +1,7 @@
 //! Writes: into what this mount keeps, under locks; through to the server where that promises no room.
 
 use super::file::{Busy, File, WriteMeta};
+use super::flush::WriteHow;
 use super::pin::{Pinned, Pins, Want};
 use crate::detach::Detached;
 use crate::opens::FileState;
@@ -210,7 +211,11 @@ impl Fs {
         let claim = self.claim(file, p.stripe, start, end, lock).await;
         let (object, target) = (p.object.id, claim.target.clone());
         let turn = target.data.turns.clone().acquire_owned().await.map_err(|_| Errno::ESHUTDOWN)?;
-        let send = || self.write_locked(file, &target, object, start, data.clone(), lock, false, &meta);
+        let how = WriteHow { lock, granted: false, durable: false };
+        let send = || async {
+            let r = self.write_locked(file, &target, object, start, data.clone(), how, &meta).await;
+            r.map(|(attr, _)| attr)
+        };
         let mut r: R<ObjectAttr> = send().await;
         if r == Err(Errno::ENOSPC) {
             // What was promised to this mount and used up meanwhile may be all that is in the way.

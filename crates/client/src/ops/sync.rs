@@ -5,7 +5,7 @@ use super::glimpse::BoxFutureOf;
 use crate::stats::Verb;
 use crate::targets::Target;
 use crate::{Call, Fs, R, pending};
-use model::{Errno, Fid, Layout, TargetId, TargetKind};
+use model::{Errno, Fid, Layout, Set, TargetId, TargetKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,13 +31,17 @@ impl Fs {
     pub async fn fsync(self: Arc<Self>, call: Call, fid: Fid) -> R<()> {
         let work = async {
             // What is kept here goes first: the servers then commit it with the rest.
-            let written = self.flush_data(fid).await;
+            let (written, safe) = match self.flush_data_durably(fid).await {
+                Ok(safe) => (Ok(()), safe),
+                Err(e) => (Err(e), Set::default()),
+            };
             let layout = self.file_state(fid).await?.layout;
             // What another mount wrote to it is also to be durable.
             let with_inode = layout.as_ref().is_some_and(|l| l.mdt_component().is_some());
             let home = if with_inode { Some(self.mdt_of(fid).await?.id) } else { None };
-            let names = self.commit_mdts(home);
-            let data = self.commit_objects(&call, layout);
+            let told = self.tell_pending_durably().await;
+            let names = self.commit_mdts(home, told);
+            let data = self.commit_objects(&call, layout, &safe);
             let all: Vec<BoxFutureOf<'_, R<()>>> = vec![Box::pin(names), Box::pin(data)];
             join_all(all).await.into_iter().collect::<R<()>>()?;
             match self.lost.swap(0, Ordering::SeqCst) {
@@ -48,10 +52,16 @@ impl Fs {
         self.run(Verb::Fsync, work).await
     }
 
-    /// One message to each OST that holds an object of the file.
-    async fn commit_objects(self: &Arc<Self>, call: &Call, layout: Option<Arc<Layout>>) -> R<()> {
+    /// One message to each OST that holds an object of the file, but for those that are `safe`.
+    async fn commit_objects(
+        self: &Arc<Self>,
+        call: &Call,
+        layout: Option<Arc<Layout>>,
+        safe: &Set<u16>,
+    ) -> R<()> {
         let Some(layout) = layout else { return Ok(()) };
-        let osts: BTreeMap<u16, _> = layout.objects().map(|o| (o.ost, o.id)).collect();
+        let wanted = layout.objects().filter(|o| !safe.contains(&o.ost));
+        let osts: BTreeMap<u16, _> = wanted.map(|o| (o.ost, o.id)).collect();
         let mut all: Vec<BoxFutureOf<'_, R<()>>> = Vec::new();
         for (ost, id) in osts {
             let (fs, ctx) = (self, self.data_ctx(call, &layout));
@@ -62,13 +72,17 @@ impl Fs {
 
     /// Has the metadata servers commit what this client did, if there is anything.
     pub(crate) async fn commit_names(&self) -> R<()> {
-        self.commit_mdts(None).await
+        self.commit_mdts(None, false).await
     }
 
-    /// As [`Fs::commit_names`]; `home` commits in any case.
-    async fn commit_mdts(&self, home: Option<TargetId>) -> R<()> {
+    /// As [`Fs::commit_names`]; `home` commits in any case. `told`: the server that is told what was executed here has all of it on
+    /// disk, and everything that it had executed before.
+    async fn commit_mdts(&self, home: Option<TargetId>, told: bool) -> R<()> {
         // What was executed here goes there before this request, as before any other.
         let wanted = |t: &Arc<Target>| {
+            if told && t.id == TargetId::mdt(pending::MDT) {
+                return false;
+            }
             let here = t.id == TargetId::mdt(pending::MDT) && self.has_pending();
             here || t.import.uncommitted().0 > 0 || home == Some(t.id)
         };

@@ -7,6 +7,7 @@ use super::{MDT, Queued};
 use crate::Fs;
 use crate::meta::Token;
 use model::{Errno, Fid, TargetId};
+use rpc::Response;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
@@ -73,11 +74,11 @@ impl Fs {
         self.pending.batches.fetch_add(1, Relaxed);
         let n = s.batch.ops.len();
         let r = match self.targets.get(TargetId::mdt(MDT)) {
-            Some(mdt) => mdt.call_now(self.own_ctx(), s.batch, s.bulk).await,
+            Some(mdt) => mdt.send(self.own_ctx(), s.batch, s.bulk, s.durable).await,
             None => Err(Errno::EIO),
         };
         match r {
-            Ok(r) => self.batch_answered(s.generation, n, token, &r.reply, r.transno),
+            Ok(r) => self.batch_answered(s.generation, n, token, &r),
             Err(e) => {
                 tracing::error!("{n} operations that were executed here are lost: {e}");
                 let now = self.world.now();
@@ -98,16 +99,16 @@ impl Fs {
         generation: u64,
         n: usize,
         token: Token,
-        r: &BatchReply,
-        transno: u64,
+        answer: &Response<BatchReply>,
     ) {
+        let r = &answer.reply;
         // A server that did not come to the end is sent the rest again.
         let n = n.min(r.results.len());
         let now = self.world.now();
         let (refused, back) = {
             let mut c = self.meta.lock();
             let Some(done) = c.log.answered(generation, n, now) else { return };
-            c.log.committed_with(transno);
+            c.log.committed_with(answer.transno, answer.durable);
             let made: Vec<Fid> = done.iter().map(|q| q.made).filter(|f| *f != Fid::NONE).collect();
             // Files without a lease that keeps them: the server must know that they are open before anybody can be
             // given their directory.

@@ -83,6 +83,10 @@ pub(crate) struct Log {
     over: u64,
     /// Position up to which somebody waits.
     wanted: u64,
+    /// Position of the last operation that is to be durable when its batch is answered.
+    wanted_durable: u64,
+    /// Operations of which their batch's answer said that they are.
+    proven: u64,
     /// The last operation of each file that has any.
     last: Map<Fid, u64>,
     /// Files whose making is in the log.
@@ -102,6 +106,8 @@ pub(crate) struct Sealed {
     pub batch: Batch,
     pub bulk: Bytes,
     pub generation: u64,
+    /// To be answered when it is durable.
+    pub durable: bool,
 }
 
 impl Log {
@@ -163,6 +169,18 @@ impl Log {
         self.wanted = self.wanted.max(position);
     }
 
+    /// Everything that is not in flight is to be durable when it is answered; returns up to where. There is something.
+    pub(crate) fn want_durable(&mut self) -> u64 {
+        assert!(self.waiting() > 0, "there is something to be sent");
+        self.wanted_durable = self.end();
+        self.wanted_durable
+    }
+
+    /// Operations up to here were durable when they were answered.
+    pub(crate) fn proven(&self) -> u64 {
+        self.proven
+    }
+
     /// Whether somebody waits for operations that are not in flight.
     pub(crate) fn is_wanted(&self) -> bool {
         self.wanted > self.over + self.flying as u64
@@ -222,7 +240,9 @@ impl Log {
         };
         self.flying = batch.ops.len();
         self.oldest = (self.waiting() > 0).then_some(now);
-        Some(Sealed { batch, bulk, generation: self.generation })
+        let until = self.over + self.flying as u64;
+        let durable = self.over < self.wanted_durable && self.wanted_durable <= until;
+        Some(Sealed { batch, bulk, generation: self.generation, durable })
     }
 
     /// The first `n` operations of the batch in flight are over; returns them. The others wait again. `None`: they
@@ -254,8 +274,11 @@ impl Log {
         Some(done)
     }
 
-    /// The operations that are over were this transaction, or part of it.
-    pub(crate) fn committed_with(&mut self, transno: u64) {
+    /// The operations that are over were this transaction, or part of it; on disk already, if `durable`.
+    pub(crate) fn committed_with(&mut self, transno: u64, durable: bool) {
+        if durable {
+            self.proven = self.over;
+        }
         if self.sent.len() >= SENT_MAX {
             // Whoever wants to know what is durable finds out later.
             self.sent.pop_front();
@@ -278,8 +301,9 @@ impl Log {
     pub(crate) fn lose_all(&mut self) -> Vec<Queued> {
         let lost: Vec<Queued> = std::mem::take(&mut self.queue).into();
         let (over, wanted) = (self.over + lost.len() as u64, self.wanted);
-        let (sent, durable) = (std::mem::take(&mut self.sent), self.durable);
-        *self = Log { over, wanted, sent, durable, generation: self.generation + 1, ..Log::default() };
+        let (sent, durable, proven) = (std::mem::take(&mut self.sent), self.durable, self.proven);
+        let generation = self.generation + 1;
+        *self = Log { over, wanted, sent, durable, proven, generation, ..Log::default() };
         lost
     }
 }

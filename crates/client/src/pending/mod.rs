@@ -103,6 +103,21 @@ impl Fs {
         self.pending_over(end).await;
     }
 
+    /// As [`Fs::tell_pending`], for an fsync. True: the server has all of it on disk, and everything that it had executed
+    /// before the last batch, which was sent after this was called.
+    pub(crate) async fn tell_pending_durably(self: &Arc<Self>) -> bool {
+        let end = {
+            let mut c = self.meta.lock();
+            (c.log.waiting() > 0).then(|| c.log.want_durable())
+        };
+        let Some(end) = end else {
+            self.tell_pending().await;
+            return false;
+        };
+        self.pending_over(end).await;
+        self.meta.lock().log.proven() >= end
+    }
+
     /// Waits until the operations up to `position` are over.
     pub(crate) async fn pending_over(self: &Arc<Self>, position: u64) {
         loop {

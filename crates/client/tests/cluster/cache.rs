@@ -48,6 +48,50 @@ fn written_bytes_stay_a_moment_and_get_out_by_age_by_fsync_and_by_a_look() {
     });
 }
 
+/// How many requests of a kind went out.
+fn requests(fs: &Arc<Fs>, kind: &str) -> u64 {
+    let all: Vec<_> = ["osc.*.stats", "mdc.*.stats"].iter().flat_map(|n| fs.get_param(n)).collect();
+    let lines = all.iter().flat_map(|p| p.1.lines());
+    let of_kind = lines.filter(|l| l.split_whitespace().next() == Some(kind));
+    of_kind.map(|l| l.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn the_write_of_an_fsync_is_its_only_request() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let a = c.mount().await;
+        for count in [1, 3] {
+            let f = striped(&a, &format!("one{count}"), count).await;
+            let sent = |kinds: [&str; 2]| kinds.map(|k| requests(&a, k));
+            write(&a, &f, 0, vec![1; 5000]).await;
+            a.clone().fsync(call(), f.fid).await.unwrap();
+            let before = sent(["ost_write", "ost_sync"]);
+            write(&a, &f, 1000, vec![2; 4096]).await;
+            a.clone().fsync(call(), f.fid).await.unwrap();
+            // The other objects may hold what other mounts wrote.
+            let after = sent(["ost_write", "ost_sync"]);
+            assert_eq!((after[0] - before[0], after[1] - before[1]), (1, count as u64 - 1));
+            assert!(a.commit_state().values().all(|(last, committed, kept)| last <= committed && *kept == 0));
+            // Two runs: written first, then committed.
+            write(&a, &f, 10, vec![3; 10]).await;
+            write(&a, &f, 3000, vec![3; 10]).await;
+            let before = after;
+            a.clone().fsync(call(), f.fid).await.unwrap();
+            let after = sent(["ost_write", "ost_sync"]);
+            assert_eq!((after[0] - before[0], after[1] - before[1]), (2, count as u64));
+            // A restart keeps it.
+            write(&a, &f, 0, vec![4; 100]).await;
+            a.clone().fsync(call(), f.fid).await.unwrap();
+            for ost in 0..3 {
+                c.stop_ost(ost).await;
+                c.start_ost(ost).await;
+            }
+            assert_eq!(read(&a, &f, 0, 110).await, [[4u8; 100].as_slice(), &[1; 10]].concat());
+        }
+    });
+}
+
 #[test]
 fn interleaved_records_of_several_mounts_are_all_there() {
     const RECORD: usize = 47_008;

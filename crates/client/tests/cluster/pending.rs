@@ -151,6 +151,36 @@ fn a_changed_default_layout_reaches_owners_before_it_is_answered() {
 }
 
 #[test]
+fn an_fsync_of_what_was_executed_here_is_one_request() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let a = c.mount().await;
+        let dir = a.clone().mkdir(call(), a.root(), b"d".to_vec(), 0o755).await.unwrap().fid;
+        let requests = || {
+            let text = a.get_param("mdc.*.stats").remove(0).1;
+            let of = |kind: &str| {
+                let line = text.lines().find(|l| l.split_whitespace().next() == Some(kind));
+                line.map_or(0, |l| l.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap())
+            };
+            (of("mds_batch"), of("mds_sync"))
+        };
+        make(&a, dir, "first").await;
+        a.clone().fsync(call(), dir).await.unwrap();
+        for i in 0..5 {
+            let before = requests();
+            let (_, f) = make(&a, dir, &format!("f{i}")).await;
+            write(&a, &f, 0, vec![7; 4096]).await;
+            a.clone().fsync(call(), f.fid).await.unwrap();
+            let after = requests();
+            assert!(executed(&a) > 2 * i, "executed by the mount");
+            assert_eq!((after.0 - before.0, after.1 - before.1), (1, 0));
+            let (end, over, durable) = a.pending_state();
+            assert!(end == over && over == durable);
+        }
+    });
+}
+
+#[test]
 fn what_was_fsynced_or_unmounted_is_there_and_a_restart_loses_nothing() {
     let c = Cluster::start(1);
     c.run(async {

@@ -122,6 +122,7 @@ impl Rig {
             slot: 0,
             xid: self.next_xid.fetch_add(1, Ordering::Relaxed),
             resent: false,
+            durable: false,
             wall: self.world.wall(),
             replay: None,
             ctx: RequestContext { cred: cred.clone(), ..RequestContext::default() },

@@ -77,6 +77,8 @@ pub struct Response<R> {
     pub reply: R,
     pub bulk: Bytes,
     pub transno: u64,
+    /// It changed something, and that is on the server's disk with everything that the target executed before.
+    pub durable: bool,
 }
 
 /// What the calls and the session's task share.
@@ -303,15 +305,27 @@ impl Import {
         msg: M,
         bulk: Bytes,
     ) -> BoxFuture<Result<Response<M::Reply>, Errno>> {
+        self.call_with(ctx, msg, bulk, false)
+    }
+
+    /// As [`Import::call`]; with `durable` the server answers a change when it is on its disk. Whether it did is told by
+    /// [`Response::durable`].
+    pub fn call_with<M: Message>(
+        self: &Arc<Self>,
+        ctx: RequestContext,
+        msg: M,
+        bulk: Bytes,
+        durable: bool,
+    ) -> BoxFuture<Result<Response<M::Reply>, Errno>> {
         let core = self.core.clone();
         Box::pin(async move {
             let body = encode_body(&ctx, &msg);
-            let raw = core.call_raw(M::OP, M::MODIFIES, body, bulk).await?;
+            let raw = core.call_raw(M::OP, (M::MODIFIES, durable), body, bulk).await?;
             let reply = wire::decode_message(&raw.body).map_err(|e| {
                 tracing::warn!(target = %core.label(), op = ?M::OP, "reply does not decode: {e}");
                 Errno::EPROTO
             })?;
-            Ok(Response { reply, bulk: raw.bulk, transno: raw.transno })
+            Ok(Response { reply, bulk: raw.bulk, transno: raw.transno, durable: raw.durable })
         })
     }
 

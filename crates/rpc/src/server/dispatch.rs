@@ -8,7 +8,7 @@ use model::{Errno, Timestamp};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use wire::frame::{FLAG_COMMIT, FLAG_REPLAY, FLAG_RESENT};
+use wire::frame::{FLAG_COMMIT, FLAG_DURABLE, FLAG_REPLAY, FLAG_RESENT};
 use wire::msg::connect::SLOT_NONE;
 use wire::msg::notify::Notice;
 use wire::{Frame, FrameKind, Op, RequestContext};
@@ -150,6 +150,7 @@ fn incoming(server: &Server, a: &Admitted, f: Frame) -> Result<Incoming, Errno> 
         slot: h.slot,
         xid: h.xid,
         resent: h.flags & FLAG_RESENT != 0,
+        durable: h.flags & FLAG_DURABLE != 0,
         wall,
         replay,
         ctx,

@@ -46,6 +46,8 @@ pub struct Incoming {
     pub slot: u16,
     pub xid: u64,
     pub resent: bool,
+    /// The answer is to wait until the change is durable, whatever the target's `ack` says.
+    pub durable: bool,
     /// The server's wall clock for this request: as it is, or as it was when a replayed one was executed first.
     pub wall: Timestamp,
     /// The request was answered before the restart and is to be done again, to the same end.

@@ -126,6 +126,7 @@ impl Node {
             slot: 0,
             xid: 0,
             resent: false,
+            durable: false,
             wall: Timestamp::ZERO,
             replay: None,
             ctx: RequestContext::default(),
