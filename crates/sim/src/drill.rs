@@ -94,7 +94,8 @@ impl Nemesis {
         };
         write(1).await?;
         // Data and journal are on their way to the disk for long.
-        let slow = |min, max| c.servers[1..].iter().map(|s| s.node.set_blocking_time(min, max)).last();
+        let slow =
+            |min, max| c.servers[1..].iter().fold(None, |_, s| Some(s.node.set_blocking_time(min, max)));
         let before = slow(200, 6000).expect("there are OSTs");
         let rounds = 4;
         for value in 2..2 + rounds {
