@@ -13,13 +13,36 @@ use world::{DiskFile, World};
 /// Spare segments kept for reuse: their blocks are written already, so a flush need not allocate.
 const SPARES_KEPT: usize = 2;
 
+/// Zeros are written ahead of small records, so many bytes at a time: the host then flushes such a record without noting
+/// that its place is used from now on, which takes as long as the flush itself.
+const AHEAD_BYTES: usize = 512 << 10;
+/// Larger records are not slowed down by that, and would have their bytes written twice.
+const AHEAD_RECORD_MAX_BYTES: u64 = 64 << 10;
+
 struct Active {
     number: u64,
     file: Arc<dyn DiskFile>,
     path: String,
     bytes: u64,
     pos: u64,
+    /// Up to here something was written, if zeros.
+    written: u64,
     first_lsn: Lsn,
+}
+
+impl Active {
+    /// Writes zeros where the next records will be. They are what was read there before.
+    fn prepare(&mut self, need: u64) -> std::io::Result<()> {
+        let end = self.pos + need;
+        if end > self.written && need <= AHEAD_RECORD_MAX_BYTES {
+            let from = self.written.max(self.pos);
+            let to = (from + AHEAD_BYTES as u64).min(self.bytes);
+            self.file.write_at(&vec![0; (to - from) as usize], from)?;
+            self.written = to;
+        }
+        self.written = self.written.max(end);
+        Ok(())
+    }
 }
 
 /// A full segment that the table may still need.
@@ -117,7 +140,7 @@ impl Journal {
         let lsn = self.next_lsn;
         let active = self.active.as_mut().expect("rolled above");
         record::seal(&mut rec, RecordHeader { lsn, epoch: self.epoch, committed, segment: active.number });
-        active.file.write_at(&rec, active.pos).map_err(|e| {
+        active.prepare(need).and_then(|()| active.file.write_at(&rec, active.pos)).map_err(|e| {
             StoreError::Stopped(format!("cannot write journal segment '{}': {e}", active.path))
         })?;
         active.pos += need;
@@ -154,6 +177,7 @@ impl Journal {
             path,
             bytes: spare.bytes,
             pos: SEGMENT_HEADER_BYTES as u64,
+            written: if spare.used { spare.bytes } else { 0 },
             first_lsn: self.next_lsn,
         };
         if let Some(old) = self.active.replace(next) {
@@ -226,7 +250,7 @@ impl Journal {
                 .disk
                 .rename(&s.path, &path)
                 .map_err(StoreError::io("cannot rename journal segment", &s.path))?;
-            self.spares.push_back(Spare { path, file: s.file, bytes: s.bytes });
+            self.spares.push_back(Spare { path, file: s.file, bytes: s.bytes, used: true });
         } else {
             self.world
                 .disk

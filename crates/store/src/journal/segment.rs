@@ -113,6 +113,8 @@ pub(crate) struct Spare {
     pub path: String,
     pub file: Arc<dyn DiskFile>,
     pub bytes: u64,
+    /// It was a segment before: its blocks were written.
+    pub used: bool,
 }
 
 impl Spare {
@@ -126,7 +128,7 @@ impl Spare {
             let _ = world.disk.unlink(&path);
             return Err(StoreError::io("cannot allocate journal segment", &path)(e));
         }
-        Ok(Spare { path, file, bytes })
+        Ok(Spare { path, file, bytes, used: false })
     }
 }
 
