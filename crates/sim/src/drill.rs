@@ -7,7 +7,7 @@ use crate::workload::Violation;
 use ::world::rng::Rng;
 use bytes::Bytes;
 use client::Fs;
-use model::{Errno, LayoutSpec};
+use model::{Errno, LayoutSpec, TargetId};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +47,8 @@ impl Nemesis {
         }
         let power = self.rng.coin();
         self.restart(c, &[0], power).await;
-        let back = |fs: &Fs| fs.get_param("mdc.*.state").iter().any(|(_, v)| v.contains("FULL"));
+        let mdt = TargetId::mdt(0);
+        let back = |fs: &Fs| fs.targets().iter().any(|t| t.target == mdt && t.state == "FULL");
         for _ in 0..20_000 {
             if back(&owner) {
                 break;
