@@ -59,35 +59,74 @@ impl Event {
 /// States that are looked at before the search gives up.
 const STATES_MAX: usize = 300_000;
 
+/// How far the search has come.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    /// Of the answered ones, by the time of their calls, all before this are done.
+    base: usize,
+    /// Those done behind it: they overlap with it, so they are few.
+    later: Vec<usize>,
+    /// Those done of the unanswered ones.
+    taken: Vec<usize>,
+    state: Option<u64>,
+}
+
+impl Place {
+    fn done(&self, answered: usize, state: Option<u64>) -> Place {
+        let mut p = Place { state, ..self.clone() };
+        p.later.push(answered);
+        p.later.sort_unstable();
+        while p.later.first() == Some(&p.base) {
+            p.later.remove(0);
+            p.base += 1;
+        }
+        p
+    }
+
+    fn took(&self, unanswered: usize, state: Option<u64>) -> Place {
+        let mut p = Place { state, ..self.clone() };
+        p.taken.push(unanswered);
+        p.taken.sort_unstable();
+        p
+    }
+}
+
 /// Whether the operations fit together. `events` may be in any order. Many that overlap, or were never answered, have more
 /// orders than can be tried: what is not decided then counts as right.
 pub fn linearizable(start: Option<u64>, events: &[Event]) -> bool {
-    let mut ev: Vec<Event> =
-        events.iter().copied().filter(|e| e.answered() || !matches!(e.act, Act::Read { .. })).collect();
+    let mut ev = events.to_vec();
     ev.sort_by_key(|e| e.called);
-    // Done: everything before `base`, and the later ones listed.
+    let (answered, mut open): (Vec<Event>, Vec<Event>) = ev.into_iter().partition(Event::answered);
+    open.retain(|e| !matches!(e.act, Act::Read { .. }));
     let mut seen = BTreeSet::new();
-    let mut todo = vec![(0usize, Vec::<usize>::new(), start)];
-    while let Some((base, later, state)) = todo.pop() {
-        let open: Vec<usize> = (base..ev.len()).filter(|i| !later.contains(i)).collect();
-        if open.iter().all(|&i| !ev[i].answered()) {
+    let mut todo = vec![Place { base: 0, later: Vec::new(), taken: Vec::new(), state: start }];
+    while let Some(p) = todo.pop() {
+        if p.base == answered.len() {
             return true;
         }
-        let first_return = open.iter().map(|&i| ev[i].returned).min().unwrap_or(u64::MAX);
-        for &i in open.iter().take_while(|&&i| ev[i].called <= first_return) {
-            let Some(next) = ev[i].step(state) else { continue };
-            let (mut b, mut l) = (base, later.clone());
-            l.push(i);
-            l.sort_unstable();
-            while l.first() == Some(&b) {
-                l.remove(0);
-                b += 1;
+        // What may come next was called before anything that is not done returned.
+        let mut first_return = u64::MAX;
+        let mut next = Vec::new();
+        for (i, e) in answered.iter().enumerate().skip(p.base) {
+            if e.called > first_return {
+                break;
             }
+            if p.later.binary_search(&i).is_err() {
+                first_return = first_return.min(e.returned);
+                next.extend(e.step(p.state).map(|s| p.done(i, s)));
+            }
+        }
+        for (i, e) in open.iter().enumerate().take_while(|(_, e)| e.called <= first_return) {
+            if p.taken.binary_search(&i).is_err() {
+                next.extend(e.step(p.state).map(|s| p.took(i, s)));
+            }
+        }
+        for n in next {
             if seen.len() >= STATES_MAX {
                 return true;
             }
-            if seen.insert((b, l.clone(), next)) {
-                todo.push((b, l, next));
+            if seen.insert(n.clone()) {
+                todo.push(n);
             }
         }
     }
