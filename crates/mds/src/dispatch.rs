@@ -324,10 +324,9 @@ impl Mdt {
     /// The answer, once it may be given: when what it shows of others is durable (with `ack=durable`, everything),
     /// and behind the answers to what its client did before.
     pub(crate) async fn answer(self: &Arc<Self>, done: Done, author: Arc<Author>) -> Outgoing {
-        let durable = done.durable || self.shared.params.ack_durable();
         let early = if done.transno != 0 { Bug::ReplyBeforeDurable } else { Bug::ReadUndurable };
         if !planted::on(early)
-            && let Err(e) = author.answerable(done.seen, durable).await
+            && let Err(e) = author.answerable(done.seen, done.durable).await
         {
             return Outgoing::err(e.errno());
         }

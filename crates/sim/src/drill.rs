@@ -3,24 +3,24 @@
 use crate::cluster::Cluster;
 use crate::exec::call;
 use crate::scenario::{Nemesis, Work, until_first_error};
+use crate::shared::{file, read_at};
 use crate::workload::Violation;
 use ::world::rng::Rng;
 use bytes::Bytes;
 use client::Fs;
-use model::{Errno, LayoutSpec, TargetId};
+use model::{Errno, TargetId};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Of the file that is overwritten.
 const FILE_BYTES: usize = 150_000;
-const O_RDWR: u32 = 2;
 
 fn gave(what: &'static str) -> impl Fn(Errno) -> Violation {
     move |e| format!("{what} around a crash gave {e}")
 }
 
-fn new_name(rng: &mut Rng) -> Vec<u8> {
-    format!("drill{}", rng.below(u64::MAX)).into_bytes()
+fn new_name(rng: &mut Rng) -> String {
+    format!("drill{}", rng.below(u64::MAX))
 }
 
 /// Two mounts that are there, perhaps the same one; with the number of the first.
@@ -38,7 +38,7 @@ impl Nemesis {
         pause: Duration,
     ) -> Result<(), Violation> {
         let Some((a, owner, other)) = two(c, &mut self.rng) else { return Ok(()) };
-        let name = new_name(&mut self.rng);
+        let name = new_name(&mut self.rng).into_bytes();
         let dir = owner.clone().mkdir(call(), owner.root(), name.clone(), 0o755).await;
         let dir = dir.map_err(gave("mkdir"))?.fid;
         let children: Vec<Vec<u8>> = (0..5).map(|i| vec![b'0' + i]).collect();
@@ -80,39 +80,32 @@ impl Nemesis {
     pub(crate) async fn crash_osts_under_flush(&mut self, c: &Arc<Cluster>) -> Result<(), Violation> {
         let Some((_, writer, reader)) = two(c, &mut self.rng) else { return Ok(()) };
         let name = new_name(&mut self.rng);
-        let spec = LayoutSpec { stripe_count: 1, stripe_size: 65536, ..LayoutSpec::default() };
-        let made =
-            writer.clone().create(call(), writer.root(), name.clone(), 0o600, O_RDWR, Some(spec)).await;
-        let (attr, file) = made.map_err(gave("create"))?;
-        let file = Arc::new(file);
+        let fid = file(&writer, writer.root(), &name, 1).await.map_err(gave("create"))?;
         let write = |value: u8| {
             let data = Bytes::from(vec![value; FILE_BYTES]);
             let (w, w2) = (writer.clone(), writer.clone());
             async move {
-                w.write(call(), attr.fid, 0, false, false, data).await.map_err(gave("overwriting"))?;
-                w2.fsync(call(), attr.fid).await.map_err(gave("fsync"))
+                w.write(call(), fid, 0, false, false, data).await.map_err(gave("overwriting"))?;
+                w2.fsync(call(), fid).await.map_err(gave("fsync"))
             }
         };
         write(1).await?;
         // Data and journal are on their way to the disk for long.
-        let slow =
-            |min, max| c.servers[1..].iter().fold(None, |_, s| Some(s.node.set_blocking_time(min, max)));
-        let before = slow(200, 6000).expect("there are OSTs");
+        let osts = &c.servers[1..];
+        let before: Vec<(u64, u64)> = osts.iter().map(|s| s.node.set_blocking_time(200, 6000)).collect();
         let rounds = 4;
         for value in 2..2 + rounds {
             let soon = Duration::from_micros(self.rng.range(1, 12_000));
-            let osts: Vec<usize> = (1..c.servers.len()).collect();
+            let all: Vec<usize> = (1..c.servers.len()).collect();
             let power = async {
                 c.sim.sleep(soon).await;
-                self.restart(c, &osts, true).await;
+                self.restart(c, &all, true).await;
                 Ok(())
             };
             let both: Vec<Work<'_>> = vec![Box::pin(write(value)), Box::pin(power)];
             until_first_error(both).await?;
-            let f = Arc::new(reader.clone().open(call(), attr.fid, 0).await.map_err(gave("open"))?);
-            let data = reader.clone().read(call(), f.clone(), 0, FILE_BYTES as u32).await;
+            let data = read_at(&reader, fid, 0, FILE_BYTES).await;
             let data = data.map_err(gave("reading what was overwritten"))?;
-            reader.clone().close(f).await.map_err(gave("close"))?;
             if data.len() != FILE_BYTES || data.iter().any(|b| *b != value) {
                 return Err(format!(
                     "a file that was overwritten with {value} while power failed: {} bytes",
@@ -120,9 +113,10 @@ impl Nemesis {
                 ));
             }
         }
-        slow(before.0, before.1);
+        for (s, (min, max)) in osts.iter().zip(before) {
+            s.node.set_blocking_time(min, max);
+        }
         c.sim.count("power_loss_under_flush");
-        writer.clone().close(file).await.map_err(gave("close"))?;
-        writer.clone().unlink(call(), writer.root(), name).await.map_err(gave("unlink"))
+        writer.clone().unlink(call(), writer.root(), name.into_bytes()).await.map_err(gave("unlink"))
     }
 }

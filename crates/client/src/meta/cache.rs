@@ -114,6 +114,11 @@ struct NewFiles {
 }
 
 impl Dir {
+    /// Whether it is known of every name where it leads.
+    fn is_known(&self) -> bool {
+        self.complete && self.unknown == 0
+    }
+
     fn count(&mut self, k: Option<Known>, n: isize) {
         match k {
             Some(Known::Is(_)) => self.present = self.present.wrapping_add_signed(n),

@@ -114,6 +114,15 @@ fn last_byte(offset: u64, len: u64) -> u64 {
     offset.saturating_add(len.saturating_sub(1))
 }
 
+/// The attributes to answer with, and to store, for a request that was answered with `first` before: whether blocks were
+/// allocated the same way again is nobody's business, not even after one more restart.
+fn same_blocks(
+    first: Option<&ObjectAttr>,
+) -> impl Fn(&ObjectAttr) -> ObjectAttr + Copy + Send + Sync + 'static + use<> {
+    let blocks = first.map(|a| a.blocks);
+    move |now| ObjectAttr { blocks: blocks.unwrap_or(now.blocks), ..*now }
+}
+
 impl Cx {
     /// When a change happens: the client's time as far as it is credible, and later than the inode's ctime.
     fn stamp(&self, inode_ctime: Timestamp) -> Timestamp {
@@ -150,11 +159,9 @@ impl Cx {
         self.replay.as_ref().and_then(|r| decode(r).ok())
     }
 
-    /// The answer to give for attributes, and to store: whether blocks were allocated the same way again is nobody's
-    /// business, not even after one more restart.
+    /// As [`same_blocks`], for requests that are answered with attributes alone.
     fn same_attr(&self) -> impl Fn(&ObjectAttr) -> ObjectAttr + Copy + Send + Sync + 'static + use<> {
-        let first = self.first_reply::<ObjectAttr>().map(|a| a.blocks);
-        move |now| ObjectAttr { blocks: first.unwrap_or(now.blocks), ..*now }
+        same_blocks(self.first_reply().as_ref())
     }
 
     /// For whom a change is made when the message does not say: the caller.

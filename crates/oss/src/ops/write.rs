@@ -1,9 +1,9 @@
 //! write: bytes into an object, in place or at its end.
 
-use super::{Cx, Done, check_object, check_range, last_byte};
+use super::{Cx, Done, check_object, check_range, last_byte, same_blocks};
 use crate::space::Need;
 use bytes::Bytes;
-use model::{Errno, ObjectAttr, limits};
+use model::{Errno, limits};
 use store::object::ObjectMeta;
 use wire::checksum::ChecksumType;
 use wire::msg::write::{Write, WriteReply};
@@ -47,9 +47,7 @@ pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
         time: Some(cx.stamp(m.inode_ctime)),
         layout_generation: cx.ctx.layout_generation,
     };
-    // Whether blocks were allocated the same way again is nobody's business, not even after one more restart.
-    let blocks = first.map(|r| r.attr.blocks);
-    let same = move |attr: &ObjectAttr| ObjectAttr { blocks: blocks.unwrap_or(attr.blocks), ..*attr };
+    let same = same_blocks(first.as_ref().map(|r| &r.attr));
     let finish =
         cx.slot.clone().finish(move |offset, attr| WriteReply { offset, attr: same(attr), entry: None });
     let (offset, attr, lsn) =

@@ -283,13 +283,13 @@ impl Target {
 
     /// Hands a configuration to the service: the targets of the file system, permanent parameters.
     pub fn apply(&self, c: &ConfigReply) {
-        if let Role::Mdt(m) = &self.service {
+        let o = match &self.service {
+            Role::Mgs(_) => return,
             // It takes the parameters from the configuration itself.
-            m.set_config(c.clone());
-            return;
-        }
+            Role::Mdt(m) => return m.set_config(c.clone()),
+            Role::Ost(o) => o,
+        };
         for (name, value) in &c.params {
-            let Role::Ost(o) = &self.service else { continue };
             if let Err(e) = o.set_params(name, value)
                 && e != model::Errno::ENOENT
             {

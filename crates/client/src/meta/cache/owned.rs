@@ -95,7 +95,7 @@ impl Cache {
         if n.entry.as_ref().is_some_and(|e| too_large(e) || !e.plain || e.attr.kind != FileType::Directory) {
             return Wants::Never;
         }
-        let known = |d: &Dir| d.complete && d.unknown == 0 || planted::on(Bug::AbsenceAssumed);
+        let known = |d: &Dir| d.is_known() || planted::on(Bug::AbsenceAssumed);
         let names = !n.dir.as_deref().is_some_and(known);
         let (leaving, ours, inode) = (n.leaving, n.may_execute(bits::ALL), n.entry.is_some());
         if leaving {
@@ -344,7 +344,7 @@ impl Cache {
         }
         self.new_files(dir)?;
         let n = self.nodes.get_mut(&dir)?;
-        n.dir.as_ref().filter(|d| d.complete && d.unknown == 0)?;
+        n.dir.as_ref().filter(|d| d.is_known())?;
         let ours = n.bits & bits::ALL == bits::ALL && n.may_execute(bits::ALL);
         let e = n.entry.as_ref().filter(|e| ours && e.plain && e.attr.kind == FileType::Directory)?;
         n.used = w.now;
@@ -584,7 +584,7 @@ impl Cache {
     /// Whether an owned directory has no names.
     fn is_empty_dir(&self, fid: Fid) -> bool {
         self.nodes.get(&fid).is_some_and(|n| {
-            let empty = |d: &Dir| d.complete && d.present == 0 && d.unknown == 0;
+            let empty = |d: &Dir| d.is_known() && d.present == 0;
             n.may_execute(bits::ALL) && n.dir.as_deref().is_some_and(empty)
         })
     }
