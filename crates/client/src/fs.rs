@@ -83,7 +83,7 @@ impl Fs {
             stats: Stats::new(world.wall()),
             lost: AtomicU64::new(0),
             dirsync: AtomicBool::new(false),
-            data: Data::new(first),
+            data: Data::new(first, world.wall()),
             read_only: AtomicBool::new(read_only),
             closed: AtomicBool::new(false),
             next_trace: AtomicU64::new(world.random_u64()),

@@ -192,6 +192,21 @@ pub(crate) const TABLE: &[Param] = &[
     ),
     mount_rw(
         Llite,
+        ParamDecl::text(
+            "statahead_stats",
+            "",
+            "Directories fetched ahead (total), in vain (wrong), entries fetched. Writing anything clears it.",
+        ),
+        statahead_stats,
+        |fs, _| {
+            for c in [&fs.meta.ahead_runs, &fs.meta.ahead_in_vain, &fs.meta.fetched_ahead] {
+                c.store(0, Relaxed);
+            }
+            Ok(())
+        },
+    ),
+    mount_rw(
+        Llite,
         ParamDecl::flag(
             "md_writeback",
             "1",
@@ -295,6 +310,19 @@ pub(crate) const TABLE: &[Param] = &[
         |fs| mb(&fs.data.max_read_ahead_per_file),
         |fs, v| {
             set_mb(&fs.data.max_read_ahead_per_file, &v);
+            Ok(())
+        },
+    ),
+    mount_rw(
+        Llite,
+        ParamDecl::text(
+            "read_ahead_stats",
+            "",
+            "Pages that reads found here or had to fetch, pages read ahead, and why not more. Writing anything clears it.",
+        ),
+        |fs| fs.data.ahead_stats.text(fs.world.wall()),
+        |fs, _| {
+            fs.data.ahead_stats.clear(fs.world.wall());
             Ok(())
         },
     ),
@@ -464,10 +492,13 @@ pub(crate) const TABLE: &[Param] = &[
             (1, PAGES_MAX),
             "pages",
             "1024",
-            "Most data in one request, in pages of 4 KiB.",
+            "Most data in one request, in pages of 4 KiB; at most the target's brw_size.",
         ),
         |_, t| (t.bulk_bytes() / PAGE_BYTES).to_string(),
         |_, t, v| {
+            if v.number as usize * PAGE_BYTES > t.bulk_limit() {
+                return Err(Errno::ERANGE);
+            }
             t.set_bulk_bytes(v.number as usize * PAGE_BYTES);
             Ok(())
         },
@@ -520,6 +551,17 @@ fn meta_cache(fs: &Fs) -> String {
         n(&m.hits),
         n(&m.misses),
         n(&m.revoked),
+        n(&m.fetched_ahead)
+    )
+}
+
+fn statahead_stats(fs: &Fs) -> String {
+    let n = |c: &AtomicU64| c.load(Relaxed);
+    let m = &fs.meta;
+    format!(
+        "statahead total: {}\nstatahead wrong: {}\nentries: {}",
+        n(&m.ahead_runs),
+        n(&m.ahead_in_vain),
         n(&m.fetched_ahead)
     )
 }

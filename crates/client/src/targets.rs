@@ -85,6 +85,8 @@ pub(crate) struct Target {
     unlocked: sync::Semaphore,
     /// Bytes of data in one message.
     bulk_bytes: AtomicUsize,
+    /// What the target wants at most (`brw_size`).
+    bulk_limit: AtomicUsize,
     active: AtomicBool,
     /// Addresses last told to the import.
     nids: Mutex<Vec<Nid>>,
@@ -164,8 +166,19 @@ impl Target {
         r
     }
 
+    /// Most data in one request: what this mount is set to, and what the target wants.
     pub(crate) fn bulk_bytes(&self) -> usize {
-        self.bulk_bytes.load(Ordering::Relaxed)
+        self.bulk_bytes.load(Ordering::Relaxed).min(self.bulk_limit())
+    }
+
+    pub(crate) fn bulk_limit(&self) -> usize {
+        self.bulk_limit.load(Ordering::Relaxed)
+    }
+
+    /// The target said what it wants at most.
+    fn set_bulk_limit(&self, bytes: u64) {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).clamp(PAGE_BYTES, RPC_BULK_MAX_BYTES);
+        self.bulk_limit.store(bytes / PAGE_BYTES * PAGE_BYTES, Ordering::Relaxed);
     }
 
     pub(crate) fn set_bulk_bytes(&self, n: usize) {
@@ -288,8 +301,16 @@ impl ImportHooks for Hooks {
             Notify::BlockExtent { .. } | Notify::ExtentGranted { .. } | Notify::GlimpseExtent { .. } => {
                 fs.extent_notice(self.target, &n);
             }
+            Notify::BulkLimit { bytes } => self.bulk_limit(bytes),
             Notify::Stopping => tracing::info!("{} is being stopped", self.target),
             Notify::Revoke { items } => fs.leases_revoked(self.target, &items),
+        }
+    }
+
+    fn bulk_limit(&self, bytes: u64) {
+        let target = self.fs.upgrade().and_then(|fs| fs.targets.get(self.target));
+        if let (Some(t), true) = (target, bytes > 0) {
+            t.set_bulk_limit(bytes);
         }
     }
 
@@ -338,6 +359,7 @@ impl Fs {
             world: self.world.clone(),
             unlocked: sync::Semaphore::new(UNLOCKED_RPCS_MAX),
             bulk_bytes: AtomicUsize::new(RPC_BULK_DEFAULT_BYTES),
+            bulk_limit: AtomicUsize::new(RPC_BULK_MAX_BYTES),
             active: AtomicBool::new(true),
             nids: Mutex::new(nids),
             recoveries: AtomicUsize::new(0),

@@ -53,6 +53,11 @@ impl Counters {
         c.sum_of_squares = c.sum_of_squares.saturating_add(u128::from(value) * u128::from(value));
     }
 
+    /// So many samples for the counter at this place of the table, which must exist: things that have no size.
+    pub fn count(&self, index: usize, samples: u64) {
+        self.lock().counters[index].samples += samples;
+    }
+
     /// One sample for the counter of this name, which must exist.
     pub fn add_named(&self, name: &str, value: u64) {
         let i = self.table.iter().position(|(n, _)| *n == name);
@@ -80,7 +85,7 @@ impl Counters {
         for ((name, unit), c) in self.table.iter().zip(&s.counters).filter(|(_, c)| c.samples > 0) {
             let _ = write!(out, "{name:<25} {} samples [{unit}]", c.samples);
             // what has no size but happened
-            if *unit != "reqs" {
+            if !matches!(*unit, "reqs" | "pages") {
                 let _ = write!(out, " {} {} {} {}", c.min, c.max, c.sum, c.sum_of_squares);
             }
             out.push('\n');

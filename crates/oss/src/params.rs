@@ -11,6 +11,7 @@ use rpc::server::recovery::RECOVERY_TIME_DEFAULT_S;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use wire::msg::notify::Notify;
 use world::DiskSpace;
 
 /// Settings that an administrator may change while the target runs.
@@ -24,6 +25,8 @@ pub struct Settings {
     pub recovery_time_s: AtomicU64,
     /// Changes are answered when they are durable, not when they are executed.
     pub ack_durable: AtomicBool,
+    /// MiB of data that clients put into one request.
+    pub brw_mb: AtomicU64,
 }
 
 impl Default for Settings {
@@ -35,6 +38,7 @@ impl Default for Settings {
             reserved_mb: AtomicU64::default(),
             recovery_time_s: AtomicU64::new(RECOVERY_TIME_DEFAULT_S),
             ack_durable: AtomicBool::default(),
+            brw_mb: AtomicU64::new((limits::RPC_BULK_DEFAULT_BYTES >> 20) as u64),
         }
     }
 }
@@ -93,9 +97,20 @@ pub static TABLE: &[Param] = &[
         |o| o.brw.text(o.world.wall()),
         |o, _| o.brw.clear(o.world.wall()),
     ),
-    ro("brw_size", "MiB", "Bulk that a client sends in one RPC.", |_| {
-        (limits::RPC_BULK_DEFAULT_BYTES >> 20).to_string()
-    }),
+    rw(
+        ParamDecl::number(
+            "brw_size",
+            (1, (limits::RPC_BULK_MAX_BYTES >> 20) as u64),
+            "MiB",
+            "4",
+            "Most data that clients put into one request; they are told at once.",
+        ),
+        |o| o.settings.brw_mb.load(Relaxed).to_string(),
+        |o, v| {
+            o.settings.brw_mb.store(v.number, Relaxed);
+            o.peers.notify_all(Notify::BulkLimit { bytes: v.number << 20 });
+        },
+    ),
     ro(
         "checksum_errors",
         "blocks",

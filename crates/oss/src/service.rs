@@ -347,6 +347,10 @@ impl Service for Ost {
         self.db.transno(self.db.last_committed())
     }
 
+    fn bulk_bytes(&self) -> usize {
+        (self.settings.brw_mb.load(Relaxed) << 20) as usize
+    }
+
     fn connect(
         self: Arc<Self>,
         c: Connect,

@@ -1,5 +1,9 @@
 //! Read-ahead: which reads follow which, and what will be read next. Pure; offsets and sizes are of the file.
 
+use crate::targets::PAGE_BYTES;
+use model::Timestamp;
+use model::counters::Counters;
+
 /// Streams of one file that are told apart.
 const STREAMS_MAX: usize = 8;
 /// The first window of a stream.
@@ -8,6 +12,49 @@ const WINDOW_MIN: u64 = 1 << 20;
 const SLACK: u64 = 128 << 10;
 /// Steps of a stride that are read ahead at most.
 const STRIDE_STEPS: u64 = 16;
+
+/// `llite.*.read_ahead_stats`, with Lustre's names; the unit is the page of 4 KiB.
+pub(crate) struct AheadStats(Counters);
+
+/// What is counted about reading ahead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ahead {
+    /// Pages of reads that were here when the read came, or on their way.
+    Hits,
+    /// Pages that a read had to fetch.
+    Misses,
+    /// Pages fetched before they were asked for.
+    Fetched,
+    /// Pages that were not, because the file ends before them.
+    Eof,
+    /// Pages that were not, because `max_read_ahead_mb` were under way.
+    Max,
+    /// Pages that were not, because no lock covers them.
+    Unlocked,
+}
+
+impl AheadStats {
+    pub(crate) fn new(now: Timestamp) -> AheadStats {
+        const NAMES: [&str; 6] =
+            ["hits", "misses", "readahead pages", "read-ahead to EOF", "hit max r-a issue", "no lock"];
+        AheadStats(Counters::new(&NAMES.map(|n| (n, "pages")), now))
+    }
+
+    /// `bytes`, as pages, begun ones included.
+    pub(crate) fn add(&self, what: Ahead, bytes: u64) {
+        if bytes > 0 {
+            self.0.count(what as usize, bytes.div_ceil(PAGE_BYTES as u64));
+        }
+    }
+
+    pub(crate) fn clear(&self, now: Timestamp) {
+        self.0.clear(now);
+    }
+
+    pub(crate) fn text(&self, now: Timestamp) -> String {
+        self.0.text(now)
+    }
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Stream {

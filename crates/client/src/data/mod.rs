@@ -24,9 +24,10 @@ mod write;
 
 use crate::stripe;
 use crate::{Fs, R};
+use ahead::AheadStats;
 use errors::WriteErrors;
 use file::{File, Obj};
-use model::{Errno, Fid, Layout, Map, ObjectAttr, ObjectId};
+use model::{Errno, Fid, Layout, Map, ObjectAttr, ObjectId, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -76,10 +77,11 @@ pub(crate) struct Data {
     pub max_read_ahead_per_file: AtomicU64,
     /// Bytes being read ahead.
     pub reading_ahead: AtomicU64,
+    pub ahead_stats: AheadStats,
 }
 
 impl Data {
-    pub(crate) fn new(first: u64) -> Data {
+    pub(crate) fn new(first: u64, now: Timestamp) -> Data {
         Data {
             files: Mutex::default(),
             objects: Mutex::default(),
@@ -98,6 +100,7 @@ impl Data {
             max_read_ahead: AtomicU64::new(READ_AHEAD_DEFAULT_MB << 20),
             max_read_ahead_per_file: AtomicU64::new(READ_AHEAD_PER_FILE_DEFAULT_MB << 20),
             reading_ahead: AtomicU64::new(0),
+            ahead_stats: AheadStats::new(now),
         }
     }
 

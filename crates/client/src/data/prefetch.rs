@@ -1,5 +1,6 @@
 //! Reading ahead: what [`super::ahead`] foresees, under locks that are held anyway, as far as the file is known to reach.
 
+use super::ahead::Ahead as Counted;
 use super::file::{Fetch, File, Lock};
 use super::read::{Fetching, Gap};
 use crate::{Fs, stripe};
@@ -30,6 +31,8 @@ impl Fs {
         let Ok(c) = stripe::component(&file.layout) else { return Vec::new() };
         let mut objs = file.lock();
         let Some(size) = file.size_known(&objs) else { return Vec::new() };
+        let stats = &self.data.ahead_stats;
+        stats.add(Counted::Eof, end.saturating_sub(size.max(start)));
         let end = end.min(size);
         let mut out = Vec::new();
         if start >= end {
@@ -45,15 +48,19 @@ impl Fs {
                     let total = self.data.reading_ahead.load(Ordering::Relaxed);
                     let covers = |l: &&mut Lock| !l.going && !l.wanted && l.covers(false, from, upto - 1);
                     let free = !o.fetches.iter().any(|f| f.start < upto && from < f.end);
-                    if free
-                        && total < self.data.max_read_ahead.load(Ordering::Relaxed)
-                        && let Some(l) = o.locks.iter_mut().find(covers)
-                    {
+                    if !free {
+                        // Fetched already.
+                    } else if total >= self.data.max_read_ahead.load(Ordering::Relaxed) {
+                        stats.add(Counted::Max, upto - from);
+                    } else if let Some(l) = o.locks.iter_mut().find(covers) {
+                        stats.add(Counted::Fetched, upto - from);
                         l.pins += 1;
                         self.data.reading_ahead.fetch_add(upto - from, Ordering::Relaxed);
                         let token = self.data.number();
                         o.fetches.push(Fetch { token, start: from, end: upto, tainted: false });
                         out.push((Gap { stripe, start: from, end: upto, token }, l.id));
+                    } else {
+                        stats.add(Counted::Unlocked, upto - from);
                     }
                     from = upto;
                 }

@@ -1,5 +1,6 @@
 //! Reads: from what this mount keeps, the rest from the servers, under locks.
 
+use super::ahead::Ahead as Counted;
 use super::file::{Fetch, File, Obj};
 use super::pin::{Pinned, Pins};
 use super::write::wants;
@@ -32,6 +33,8 @@ struct Found {
     /// The file is at least, or exactly, this long.
     size_seen: u64,
     size: Option<u64>,
+    /// Bytes that were not here.
+    fetched: u64,
 }
 
 enum Next {
@@ -98,10 +101,16 @@ impl Fs {
                 }
             };
             match next {
-                Next::Done(b) => return Ok(Some(b)),
+                Next::Done(b) => {
+                    let stats = &self.data.ahead_stats;
+                    stats.add(Counted::Misses, found.fetched);
+                    stats.add(Counted::Hits, (b.len() as u64).saturating_sub(found.fetched));
+                    return Ok(Some(b));
+                }
                 Next::Lost => return Ok(None),
                 Next::Wait => changed.await,
                 Next::Fetch(gaps) => {
+                    found.fetched += gaps.iter().map(|g| g.end - g.start).sum::<u64>();
                     let mut all: Vec<BoxFutureOf<'_, R<Option<u64>>>> = Vec::with_capacity(gaps.len());
                     for g in &gaps {
                         let fetching = Fetching { file: file.clone(), gap: *g };

@@ -16,6 +16,7 @@ impl Fs {
     pub(super) fn consider_fetching_ahead(self: &Arc<Self>, dir: Fid) {
         let max = self.meta.statahead_max.load(Relaxed) as usize;
         let Some((cookie, entries)) = self.meta.lock().missed(dir, max) else { return };
+        self.meta.ahead_runs.fetch_add(1, Relaxed);
         let fs = self.clone();
         self.world.spawn("client-statahead", async move {
             let (cookie, end) = fs.fetch_ahead(dir, cookie, entries).await;
@@ -38,6 +39,9 @@ impl Fs {
                 cookie = last.cookie;
             }
             // Without a lease nothing was kept: others change the directory.
+            if r.grant.is_none() {
+                self.meta.ahead_in_vain.fetch_add(1, Relaxed);
+            }
             if r.end || r.entries.is_empty() || r.grant.is_none() {
                 return (cookie, true);
             }

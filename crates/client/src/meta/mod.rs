@@ -57,6 +57,9 @@ pub(crate) struct Meta {
     pub misses: AtomicU64,
     pub revoked: AtomicU64,
     pub fetched_ahead: AtomicU64,
+    /// Runs of stat-ahead, and those that were in vain because others change the directory.
+    pub ahead_runs: AtomicU64,
+    pub ahead_in_vain: AtomicU64,
     /// Milliseconds.
     pub max_age: AtomicU64,
     pub statahead_max: AtomicU64,
@@ -85,6 +88,8 @@ impl Meta {
             misses: AtomicU64::new(0),
             revoked: AtomicU64::new(0),
             fetched_ahead: AtomicU64::new(0),
+            ahead_runs: AtomicU64::new(0),
+            ahead_in_vain: AtomicU64::new(0),
             max_age: AtomicU64::new(LRU_AGE_DEFAULT.as_millis() as u64),
             statahead_max: AtomicU64::new(STATAHEAD_DEFAULT as u64),
         }

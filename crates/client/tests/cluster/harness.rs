@@ -46,7 +46,7 @@ pub fn at(sec: i64) -> Timestamp {
 enum Role {
     Mgs,
     Mdt(Arc<mds::Mdt>),
-    Ost,
+    Ost(Arc<Ost>),
 }
 
 struct Running {
@@ -192,7 +192,8 @@ impl Cluster {
             model::TargetKind::Ost => {
                 let objects = Objects::open(w, DIR, db.clone()).unwrap();
                 let cfg = OstConfig { fsname: FSNAME.into(), index: n.target.index, dir: DIR.into() };
-                (Ost::open(w, db, objects, peers.clone(), cfg).unwrap(), Role::Ost)
+                let o = Ost::open(w, db, objects, peers.clone(), cfg).unwrap();
+                (o.clone(), Role::Ost(o))
             }
         };
         let server = Server::new(w.clone(), format!("{}", n.target));
@@ -249,6 +250,15 @@ impl Cluster {
             _ => None,
         });
         mdt.expect("it runs").set_params(name, value).await.unwrap();
+    }
+
+    /// The same on the hosts of the object servers.
+    pub fn set_ost_params(&self, name: &str, value: &str) {
+        for n in &self.nodes {
+            if let Some(Role::Ost(o)) = n.running.lock().unwrap().as_ref().map(|r| &r.role) {
+                o.set_params(name, value).unwrap();
+            }
+        }
     }
 
     async fn register(&self, n: &Node, epoch: u32, first_time: bool) -> ConfigReply {

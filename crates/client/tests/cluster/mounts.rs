@@ -125,6 +125,59 @@ fn parameters_are_read_and_set() {
 }
 
 #[test]
+fn the_size_of_requests_follows_the_target() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let a = c.mount().await;
+        let value = |name: &str| a.get_param(name).remove(0).1;
+        let f = striped(&a, "f", 1).await;
+        a.set_param("osc.*.max_pages_per_rpc", "1024").unwrap();
+        assert_eq!(a.set_param("osc.*.max_pages_per_rpc", "8M"), Err(Errno::ERANGE), "brw_size is 4 MiB");
+        c.set_ost_params("obdfilter.*.brw_size", "1");
+        c.until("the mount hears of it", || async { value("osc.*.max_pages_per_rpc") == "256" }).await;
+        write(&a, &f, 0, vec![1; 3 << 20]).await;
+        a.clone().fsync(call(), f.fid).await.unwrap();
+        let text = value("osc.*.rpc_stats");
+        let (pages, _) = text.split_once("\nrpcs in flight").unwrap_or_else(|| panic!("{text}"));
+        assert!(pages.contains("256:\t\t") && !pages.contains("512:\t\t"), "{pages}");
+        // and what connects later is told at once
+        let b = c.mount().await;
+        read(&b, &f, 0, 3 << 20).await;
+        assert_eq!(b.get_param("osc.*.max_pages_per_rpc")[0].1, "256");
+        c.set_ost_params("obdfilter.*.brw_size", "16");
+        c.until("it is back at its own", || async { value("osc.*.max_pages_per_rpc") == "1024" }).await;
+        a.set_param("osc.*.max_pages_per_rpc", "8M").unwrap();
+        assert_eq!(value("osc.*.max_pages_per_rpc"), "2048");
+    });
+}
+
+#[test]
+fn reading_ahead_is_counted() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let a = c.mount().await;
+        let f = striped(&a, "f", 1).await;
+        write(&a, &f, 0, vec![1; 8 << 20]).await;
+        let b = c.mount().await;
+        for mb in 0..8u64 {
+            assert_eq!(read(&b, &f, mb << 20, 1 << 20).await.len(), 1 << 20);
+        }
+        let stats = b.get_param("llite.*.read_ahead_stats").remove(0).1;
+        let of = |name: &str| -> u64 {
+            let line =
+                stats.lines().find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("{name}: {stats}"));
+            line[name.len()..].split_whitespace().next().unwrap().parse().unwrap()
+        };
+        assert_eq!(of("hits") + of("misses"), 8 * 256, "{stats}");
+        assert!(of("misses") <= 2 * 256 && of("readahead pages") >= 6 * 256, "{stats}");
+        assert!(of("read-ahead to EOF") > 0, "{stats}");
+        b.set_param("llite.*.read_ahead_stats", "clear").unwrap();
+        assert!(!b.get_param("llite.*.read_ahead_stats")[0].1.contains("hits"));
+        assert!(b.get_param("llite.*.statahead_stats")[0].1.starts_with("statahead total: 0\n"));
+    });
+}
+
+#[test]
 fn requests_are_counted_and_bounded_by_kind() {
     let c = Cluster::start(2);
     c.run(async {
@@ -165,7 +218,7 @@ fn requests_are_counted_and_bounded_by_kind() {
         assert_eq!(help.len(), 2);
         assert_eq!(
             help[0].to_string(),
-            "Most data in one request, in pages of 4 KiB (pages, 1 to 4096, default 1024)"
+            "Most data in one request, in pages of 4 KiB; at most the target's brw_size (pages, 1 to 4096, default 1024)"
         );
     });
 }

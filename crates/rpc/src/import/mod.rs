@@ -58,6 +58,8 @@ pub trait ImportHooks: Send + Sync {
     /// What could not be had back.
     fn reclaimed(&self, _lost: ReclaimReply) {}
     fn notify(&self, _n: Notify) {}
+    /// A session begins; the target wants so many bytes in one request at most (0: it did not say).
+    fn bulk_limit(&self, _bytes: u64) {}
     /// `requests` that were answered but not durable are lost with the server's memory: this client was evicted, or
     /// doing them again failed.
     fn lost_requests(&self, _requests: usize) {}

@@ -8,7 +8,7 @@ use model::Nid;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use wire::msg::connect::{ConnectReply, EXTRA_LAST_XID, SLOT_NONE, extra_number};
+use wire::msg::connect::{ConnectReply, EXTRA_BULK_BYTES, EXTRA_LAST_XID, SLOT_NONE, extra_number};
 use wire::msg::notify::Notify;
 use wire::msg::ping::Ping;
 use wire::{Frame, FrameKind, Header, Message, ReplyContext, RequestContext, encode_body};
@@ -29,6 +29,7 @@ pub(super) async fn run(
     nid: Nid,
 ) -> String {
     let evicted = core.adopt_session(&reply, context.last_committed);
+    core.cfg.hooks.bulk_limit(extra_number(&reply.extra, EXTRA_BULK_BYTES));
     let now = core.world.now();
     {
         let mut g = core.lock();

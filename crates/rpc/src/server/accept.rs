@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::frame::VERSION;
 use wire::msg::connect::{
-    Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_LAST_SESSION, EXTRA_LAST_XID,
-    FEATURES_COMPAT, FEATURES_INCOMPAT, extra_number,
+    Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_BULK_BYTES, EXTRA_LAST_SESSION,
+    EXTRA_LAST_XID, FEATURES_COMPAT, FEATURES_INCOMPAT, extra_number,
 };
 use wire::{Frame, FrameKind, Header, ReplyContext, RequestContext, decode_body, encode_body};
 use world::Conn;
@@ -182,7 +182,10 @@ impl Server {
                 recovering: outcome.recovering,
                 ping_interval_ms: self.ping_ms.load(Ordering::Relaxed),
                 server_name: self.name.clone(),
-                extra: vec![(EXTRA_LAST_XID, last_xid.to_le_bytes().to_vec())],
+                extra: vec![
+                    (EXTRA_LAST_XID, last_xid.to_le_bytes().to_vec()),
+                    (EXTRA_BULK_BYTES, (target.service.bulk_bytes() as u64).to_le_bytes().to_vec()),
+                ],
             };
             let mut h = Header::new(FrameKind::ConnectReply);
             (h.target, h.session, h.epoch) = (f.header.target, hello.number, epoch);

@@ -125,6 +125,10 @@ pub trait Service: Send + Sync + 'static {
     /// Never 0.
     fn epoch(&self) -> u32;
     fn last_committed(&self) -> u64;
+    /// Most bytes of data that a client should put into one request, or ask for in one.
+    fn bulk_bytes(&self) -> usize {
+        model::limits::RPC_BULK_MAX_BYTES
+    }
     /// A client says hello; the service makes its record durable before it answers.
     fn connect(
         self: Arc<Self>,

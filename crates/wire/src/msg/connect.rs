@@ -13,10 +13,12 @@ pub const SLOT_NONE: u16 = u16::MAX;
 /// [`ConnectReply::extra`]: the highest xid in the client's slots, u64 little-endian. A client that just
 /// started must number its requests above it (its clock may have gone backward).
 pub const EXTRA_LAST_XID: u16 = 1;
+/// [`ConnectReply::extra`]: most bytes of data that the target wants in one request, u64 little-endian. What changes
+/// later comes as [`super::notify::Notify::BulkLimit`].
+pub const EXTRA_BULK_BYTES: u16 = 2;
 /// [`Connect::extra`]: the session number of the last ConnectReply that the client received, u64
 /// little-endian. Shows the server whether the client heard that it had been evicted.
 pub const EXTRA_LAST_SESSION: u16 = 2;
-
 /// [`Connect::extra`]: u64 little-endian, not 0: this client keeps neither locks nor requests over a restart of the
 /// target (a server that is a client of another): it is not waited for.
 pub const EXTRA_KEEPS_NOTHING: u16 = 3;

@@ -24,6 +24,8 @@ pub enum Notify {
     ExtentGranted { object: ObjectId, id: u64 },
     /// Somebody wants to know the object's size and times: answer with [`Notice::Kept`]. Said again until then.
     GlimpseExtent { object: ObjectId, id: u64, cookie: u64 },
+    /// Most bytes of data that the target wants in one request from now on.
+    BulkLimit { bytes: u64 },
 }
 
 /// A client to its server, outside the slots, so that it goes through however many requests wait.
