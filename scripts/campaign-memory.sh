@@ -13,7 +13,7 @@ FS=$WORK/fs MNT=$WORK/mnt NAME=camp
 mkdir -p "$WORK"
 
 finish() {
-	[ -z "${watcher:-}" ] || { pkill -P "$watcher"; kill "$watcher"; } 2>/dev/null || true
+	[ -z "${watcher:-}" ] || { pkill -P "$watcher"; kill "$watcher"; wait "$watcher"; } 2>/dev/null || true
 	"$NACRE" down --dir "$FS" --force >/dev/null 2>&1 || true
 	"$NACRE" wipe --dir "$FS" >/dev/null 2>&1 || true
 	rmdir "$MNT" "$WORK" 2>/dev/null || true

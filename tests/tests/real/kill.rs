@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use rustix::process::Signal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use tests::cluster::{TestFs, kill, wait_until};
+use tests::cluster::{TestFs, kill, ok_within, tool, wait_until};
 use tests::load;
 use tests::rng::Rng;
 
@@ -52,6 +52,30 @@ fn servers_die_and_no_application_notices() -> Result<()> {
         seed()
     );
     ensure!(report.errors.is_empty(), "application errors:\n{}", report.errors.join("\n"));
+    fs.fsck()
+}
+
+/// The same with answers that come when the change is on disk.
+#[test]
+fn servers_die_with_durable_answers() -> Result<()> {
+    let fs = TestFs::up("durable", 2, 2)?;
+    let limit = Duration::from_secs(20);
+    for kind in ["obdfilter", "mdt"] {
+        let param = format!("{kind}.{}-*.ack", fs.fsname());
+        ok_within(
+            tool("lctl").args(["set_param", "-P", &format!("{param}=durable")]).current_dir(fs.mount(0)),
+            limit,
+        )?;
+    }
+    let durable = || -> Result<bool> {
+        let all =
+            ok_within(tool("lctl").args(["get_param", "-n", &format!("*.{}-*.ack", fs.fsname())]), limit)?;
+        Ok(all.lines().count() == 3 && all.lines().all(|l| l == "durable"))
+    };
+    wait_until("every target answers durably", limit, || durable().unwrap_or(false))?;
+    let report = killing(&fs, rounds() / 5, seed() + 2)?;
+    ensure!(report.errors.is_empty(), "application errors:\n{}", report.errors.join("\n"));
+    wait_until("and still does after a restart", limit, || durable().unwrap_or(false))?;
     fs.fsck()
 }
 

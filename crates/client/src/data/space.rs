@@ -236,7 +236,8 @@ impl Fs {
             let max = d.max_cached.load(Ordering::Relaxed);
             let again = d.uncommitted.load(Ordering::Relaxed).min(max / 2);
             let small = self.meta.content_bytes.load(Ordering::Relaxed);
-            let others = d.unwritten.load(Ordering::Relaxed).saturating_add(small);
+            let coming = d.reading_ahead.load(Ordering::Relaxed).min(max / 2);
+            let others = d.unwritten.load(Ordering::Relaxed).saturating_add(small).saturating_add(coming);
             max.saturating_sub(others).saturating_sub(again)
         };
         let over = |d: &Data, max: u64| {
