@@ -6,14 +6,16 @@
 //!
 //! * Attributes (and access lists): FUSE_NOTIFY_INVAL_INODE without data. It takes no lock of the inode. An answer
 //!   that is still on its way was asked for before, which the kernel knows by its attribute version; that works for
-//!   LOOKUP, GETATTR, STATX and READDIRPLUS, so only their attributes may be kept. The kernel may have been answered about
-//!   an inode that it has not made yet: then it does not find it, and is told again until it does or forgets it.
+//!   LOOKUP, GETATTR, STATX and READDIRPLUS, so their attributes may be kept, and those of a new file in the answer to
+//!   CREATE with some care (`making.rs`). The kernel may have been answered about an inode that it has not made yet: then
+//!   it does not find it, and is told again until it does or forgets it.
 //! * Names: FUSE_NOTIFY_INC_EPOCH (Linux 6.16), which takes no lock at all; invalidating a name would take the lock of
 //!   its directory, which a local create may hold while it waits for another mount, which waits for us. All names are
-//!   looked up again after it. Older kernels keep no names. READDIRPLUS does not compare epochs: its names are not kept.
+//!   looked up again after it. Older kernels keep no names. READDIRPLUS does not compare epochs: it shows no inodes.
 
 use crate::abi::{self, NotifyInvalInode};
 use crate::bridge::Bridge;
+use crate::making::Making;
 use crate::nodes::Nodes;
 use crate::reply::Channel;
 use client::{Keeper, Lapsed, Leave};
@@ -51,6 +53,7 @@ pub struct Kernel {
     names: AtomicBool,
     /// Until when the kernel may use names of a directory.
     dirs: Mutex<Map<Fid, Instant>>,
+    pub making: Making,
 }
 
 impl Kernel {
@@ -64,6 +67,7 @@ impl Kernel {
             attrs: AtomicBool::new(false),
             names: AtomicBool::new(false),
             dirs: Mutex::default(),
+            making: Making::default(),
         };
         (Arc::new(k), Jobs(rx))
     }
@@ -122,7 +126,16 @@ impl Kernel {
     /// False if the kernel was told of this inode but has not made it yet.
     fn forget_inode(&self, nodes: &Nodes, fid: Fid) -> bool {
         let Some(nodeid) = nodes.id(fid) else { return true };
-        self.forget_node(nodeid) || nodes.id(fid).is_none()
+        self.forget_made(nodeid, fid) || nodes.id(fid).is_none()
+    }
+
+    /// As [`Kernel::forget_node`]; false, too, if it may not be done with a file that was just made.
+    fn forget_made(&self, ino: u64, fid: Fid) -> bool {
+        self.forget_node(ino)
+            && match self.making.again(fid) {
+                None => true,
+                Some(now) => now && self.forget_node(ino),
+            }
     }
 
     fn forget_node(&self, ino: u64) -> bool {
@@ -204,7 +217,7 @@ pub fn run(b: &Bridge, jobs: &Jobs) {
             Some(Job::Changed(fid)) => (vec![fid], None),
             Some(Job::All(done)) => {
                 k.forget_names(b.nodes.all().into_iter().map(|(_, fid)| fid));
-                let left = b.nodes.all().into_iter().filter(|(id, _)| !k.forget_node(*id));
+                let left = b.nodes.all().into_iter().filter(|(id, fid)| !k.forget_made(*id, *fid));
                 let left = left.map(|(_, fid)| fid).collect();
                 let _ = done.send(());
                 (left, None)

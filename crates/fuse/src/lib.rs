@@ -19,6 +19,7 @@ mod control;
 mod handles;
 mod interrupt;
 mod kernel;
+mod making;
 mod mount;
 mod nodes;
 mod ops;

@@ -55,6 +55,38 @@ pub fn process_of(tid: u32) -> u32 {
     read_to_string(format!("/proc/{tid}/status")).ok().and_then(|s| number_field(&s, "Tgid:")).unwrap_or(0)
 }
 
+/// What a thread does at this moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Activity {
+    /// It runs, or waits for nothing but a processor.
+    pub runs: bool,
+    /// Clock ticks of processor time that it has used.
+    pub ticks: u64,
+}
+
+/// From the text of /proc/TID/task/TID/stat.
+fn activity_by_stat(stat: &str) -> Option<Activity> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let runs = fields.next()? == "R";
+    // Fields 14 and 15: in the program, in the kernel.
+    let user: u64 = fields.nth(10)?.parse().ok()?;
+    let kernel: u64 = fields.next()?.parse().ok()?;
+    Some(Activity { runs, ticks: user + kernel })
+}
+
+/// What thread `tid` does; `None` if there is no such thread.
+pub fn activity(tid: u32) -> Option<Activity> {
+    let stat = read_to_string(format!("/proc/{tid}/task/{tid}/stat")).ok()?;
+    // What cannot be read runs: whoever asks looks again.
+    Some(activity_by_stat(&stat).unwrap_or(Activity { runs: true, ticks: 0 }))
+}
+
+/// The number of this thread.
+#[cfg(test)]
+pub fn this_thread() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
 /// Whether thread `tid` of process `pid` (0 if not known) still wants its answer. A thread that ended alone
 /// leaves the question to its process: asynchronous I/O outlives the thread that began it.
 pub fn fate(tid: u32, pid: u32) -> Fate {
@@ -105,6 +137,15 @@ mod tests {
         assert!(exiting_by_stat("7 (a) b (c) D 1 7 7 0 -1 4194308 1 2 3"));
         assert!(!exiting_by_stat("7 (a) b (c) D 1 7 7 0 -1 4194304 1 2 3"));
         assert!(!exiting_by_stat("nonsense"));
+    }
+
+    #[test]
+    fn activity_is_read_behind_the_name() {
+        let stat = |state| format!("7 (a) b (c) {state} 1 7 7 0 -1 4194304 1 2 3 4 31 11 0 0 20");
+        assert_eq!(activity_by_stat(&stat("R")), Some(Activity { runs: true, ticks: 42 }));
+        assert_eq!(activity_by_stat(&stat("S")), Some(Activity { runs: false, ticks: 42 }));
+        assert_eq!(activity_by_stat("nonsense"), None);
+        assert!(activity(this_thread()).is_some_and(|a| a.runs) && activity(u32::MAX).is_none());
     }
 
     #[test]

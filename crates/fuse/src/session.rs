@@ -247,6 +247,9 @@ impl Shared {
             _ if b.is_dead() => return channel.answer(h.unique, &Err(Errno::EIO)),
             _ => {}
         }
+        if ops::is_waited_for(&request.op) {
+            b.kernel.making.end(h.pid);
+        }
         let kind = kind_of(&request.op);
         let data = match &request.op {
             Op::Write(_, r) if r.len() < COPY_BELOW_BYTES => Bytes::copy_from_slice(&buf[r.clone()]),

@@ -142,7 +142,11 @@ impl Fs {
         }
         self.pending_room().await;
         let e = self.execute(fid, cred, time, |c, w| c.setattr(w, fid, set))?;
-        self.inode_changed_here(&e);
+        self.opens.learn(&e);
+        // Who asks for a change knows of it; that a mode lost bits with a write or an open is not in their answers.
+        if set.kill_suid_sgid || set.size.is_some() {
+            self.keeper_changed(fid);
+        }
         Some((*e).clone())
     }
 
@@ -156,12 +160,8 @@ impl Fs {
         let cred = Cred::root();
         let time = self.world.wall();
         let (at, e) = self.execute(msg.file, &cred, time, |c, w| c.write(w, msg.clone(), data.clone()))?;
-        self.inode_changed_here(&e);
+        // The kernel knows by its answer that size and times are others now.
+        self.opens.learn(&e);
         Some(at)
-    }
-
-    fn inode_changed_here(&self, e: &Entry) {
-        self.opens.learn(e);
-        self.keeper_changed(e.attr.fid);
     }
 }

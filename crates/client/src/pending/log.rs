@@ -236,7 +236,7 @@ impl Log {
         let bulk = match parts[..] {
             [] => Bytes::new(),
             [one] => one.clone(),
-            _ => parts.iter().flat_map(|p| p.iter().copied()).collect(),
+            _ => parts.iter().map(|p| &p[..]).collect::<Vec<_>>().concat().into(),
         };
         self.flying = batch.ops.len();
         self.oldest = (self.waiting() > 0).then_some(now);

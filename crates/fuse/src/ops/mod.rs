@@ -108,6 +108,19 @@ impl Cx {
         valid(out, self.name_valid(dir, name, Some(attr.fid)), Duration::ZERO)
     }
 
+    /// As [`Cx::made`], of a file that is open. The thread that asks is remembered until it is back, so that the kernel may keep
+    /// the attributes of a file that it cannot know yet: otherwise it asks for them before it lets the program go on.
+    pub fn made_open(&self, dir: Fid, name: &[u8], attr: &Attr) -> EntryOut {
+        let new = attr.version == 1 && attr.nlink == 1 && self.bridge.nodes.id(attr.fid).is_none();
+        let out = self.made(dir, name, attr);
+        let life = if new && self.bridge.kernel.making.begin(self.tid, attr.fid) {
+            self.attr_valid(attr)
+        } else {
+            Duration::ZERO
+        };
+        EntryOut { attr_valid: life.as_secs(), attr_valid_nsec: life.subsec_nanos(), ..out }
+    }
+
     /// How long the kernel may use attributes, in an answer that it compares with what was revoked since it asked.
     pub fn attr_valid(&self, attr: &Attr) -> Duration {
         let keeps = self.bridge.kernel.keeps_attrs();
@@ -136,6 +149,23 @@ pub fn kind_of(op: &Op) -> Kind {
         Op::Write(w, _) if w.write_flags & abi::WRITE_CACHE != 0 => Kind::Bounded,
         _ => Kind::Ordinary,
     }
+}
+
+/// Whether the thread that sent it waits for the answer, whatever it is about: what it asked before is over.
+pub fn is_waited_for(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Lookup(_)
+            | Op::Getattr(_)
+            | Op::Setattr(_)
+            | Op::Create(..)
+            | Op::Open(_)
+            | Op::Flush(_)
+            | Op::Mkdir(..)
+            | Op::Unlink(_)
+            | Op::Rename { .. }
+            | Op::Getxattr(..)
+    )
 }
 
 /// The operation behind a request. `data`: that of a WRITE.

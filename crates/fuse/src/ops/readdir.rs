@@ -1,11 +1,15 @@
 //! READDIR and READDIRPLUS: a page of a directory. An offset is the cookie of the entry before it, so a listing
 //! can go on from anywhere; `.` and `..` have offsets below those of all entries.
+//!
+//! READDIRPLUS says that the program is going to look at the files: their inodes are fetched with the names. But the
+//! answer shows the kernel none of them. It would link their names without a look at the epoch (`kernel.rs`), so they
+//! could not be kept, and would have to be looked up before their first use all the same; and names that it keeps from
+//! former lookups, with access lists, would be given up for that.
 
 use super::Cx;
 use crate::abi::{DIRENT_BYTES, DirentHead, ENTRY_OUT_BYTES, EntryOut, ReadIn};
-use crate::reply::{Answer, Reply, entry_out, valid};
-use model::{Attr, Fid, FileType};
-use std::time::Duration;
+use crate::reply::{Answer, Reply};
+use model::{Fid, FileType};
 use zerocopy::IntoBytes;
 
 const DOT: u64 = 1;
@@ -57,16 +61,7 @@ pub async fn run(cx: Cx, a: ReadIn, plus: bool) -> Answer {
         if !page.fits(&e.name) {
             break;
         }
-        let known: Option<Attr> = e.entry.filter(|_| plus).map(|x| x.attr);
-        let entry = match &known {
-            // The kernel links names of pages without a look at the epoch: only attributes may be kept.
-            Some(attr) => {
-                let out = entry_out(cx.bridge.nodes.remember(attr.fid), attr);
-                valid(out, Duration::ZERO, cx.attr_valid(attr))
-            }
-            None => none,
-        };
-        page.push(&entry, e.fid, e.cookie, e.kind, &e.name);
+        page.push(&none, e.fid, e.cookie, e.kind, &e.name);
     }
     Ok(Reply::data(page.out))
 }
