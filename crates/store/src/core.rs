@@ -11,6 +11,7 @@ use crate::table::{Batch, Entry, Pair, Snapshot, Table};
 use model::Errno;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use world::sync::{Notify, watch};
@@ -91,6 +92,9 @@ pub(crate) struct Core {
     pub pre_commit: Mutex<Option<Arc<dyn PreCommitHook>>>,
     /// Wakes those who wait for answers to be sent before theirs.
     pub sent: Notify,
+    /// Nothing may be written from then on, in nanoseconds of the clock: somebody else may have the target
+    /// ([`crate::mmp`]).
+    pub lease_until: AtomicU64,
 }
 
 impl Core {
@@ -120,6 +124,7 @@ impl Core {
     }
 
     pub fn stopped(&self) -> Option<String> {
+        self.check_lease();
         let s = self.state.borrow();
         if s.orderly { None } else { s.stopped.as_ref().map(|r| r.to_string()) }
     }
@@ -149,8 +154,25 @@ impl Core {
         self.stop_state(&e.to_string(), false);
     }
 
+    /// Whether somebody else may have the target by now.
+    fn lease_is_over(&self) -> bool {
+        let until = self.lease_until.load(Ordering::Relaxed);
+        until != u64::MAX && self.world.now().0 >= until
+    }
+
+    /// Stops if the lease is over.
+    fn check_lease(&self) {
+        if self.lease_is_over() && self.state.borrow().stopped.is_none() {
+            self.fail(&StoreError::Refused(format!(
+                "the heartbeat of '{}' was not written for half its term: another server may have taken the target",
+                self.dir
+            )));
+        }
+    }
+
     /// `Stopped`, if so.
     pub fn check(&self) -> Result<(), StoreError> {
+        self.check_lease();
         match &self.state.borrow().stopped {
             Some(r) => Err(StoreError::Stopped(r.to_string())),
             None => Ok(()),
@@ -372,6 +394,8 @@ impl Core {
         }
         let world = self.world.clone();
         self.world.blocking(move || set.run(&world)).await?;
+        // What went to disk after the lease's end is not acknowledged: the successor may not have seen it.
+        self.check_lease();
         {
             let mut inner = self.lock();
             inner.authors = inner.authors.split_off(&(upto + 1));

@@ -9,7 +9,8 @@ use crate::author::{Author, Seen};
 use crate::core::Core;
 use crate::object::Redo;
 use std::sync::Arc;
-use world::World;
+use std::sync::atomic::Ordering;
+use world::{Instant, World};
 
 /// Position of a transaction in the journal, counted from 1, never reused within an epoch.
 pub type Lsn = u64;
@@ -275,6 +276,16 @@ impl Db {
             txn.delete(k);
         }
         Ok(())
+    }
+
+    /// Nothing is written from then on, unless this is said again ([`crate::mmp`]).
+    pub fn lease_until(&self, t: Instant) {
+        self.core.lease_until.store(t.0, Ordering::Relaxed);
+    }
+
+    /// The target stops: nothing is acknowledged from now on.
+    pub(crate) fn fail(&self, e: &StoreError) {
+        self.core.fail(e);
     }
 
     /// Why the target stopped (failed fsync, damaged record), if it did. Watched by the server.

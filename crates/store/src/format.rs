@@ -70,6 +70,8 @@ pub struct Superblock {
 /// Holds the target's folder for one server: a lock on the host until dropped.
 pub struct TargetLock {
     _file: std::sync::Arc<dyn world::DiskFile>,
+    /// Of the lock file: another one in its place has another.
+    pub(crate) token: [u8; 16],
 }
 
 /// One copy as found on disk.
@@ -184,18 +186,15 @@ impl Superblock {
             .open(&path, OpenMode::CREATE)
             .map_err(StoreError::io("cannot open lock file", &path))?;
         if !file.try_lock().map_err(StoreError::io("cannot lock", &path))? {
-            let mut buf = [0; 256];
-            let n = file.read_at(&mut buf, 0).unwrap_or(0);
-            let holder = String::from_utf8_lossy(&buf[..n]).trim().to_string();
+            let text = lock_text(file.as_ref());
+            let holder = text.lines().next().unwrap_or("").trim().to_string();
             let holder = if holder.is_empty() { "another server".to_string() } else { holder };
             return Err(StoreError::Refused(format!(
                 "'{dir}' is in use by {holder}: stop that server first"
             )));
         }
-        let words = format!("{}\n", holder_words(world));
-        file.write_at(words.as_bytes(), 0).map_err(StoreError::io("cannot write lock file", &path))?;
-        file.set_len(words.len() as u64).map_err(StoreError::io("cannot write lock file", &path))?;
-        Ok(TargetLock { _file: file })
+        let token = write_lock(world, dir, file.as_ref())?;
+        Ok(TargetLock { _file: file, token })
     }
 
     fn encode(&self, generation: u64, unknown: &[(u16, Vec<u8>)]) -> Vec<u8> {
@@ -418,14 +417,50 @@ fn pick(dir: &str, copies: [Copy; 2]) -> Result<Option<(usize, Found)>, StoreErr
 }
 
 /// Who we are, for the one who finds the folder in use.
-fn holder_words(world: &World) -> String {
-    let read = |path: &str| -> Option<String> {
-        let mut buf = [0; 128];
-        let n = world.disk.open(path, OpenMode::READ).ok()?.read_at(&mut buf, 0).ok()?;
-        let text = String::from_utf8_lossy(&buf[..n]).into_owned();
-        text.split_whitespace().next().map(str::to_string)
-    };
-    let pid = read("/proc/self/stat").map_or_else(|| "a server".to_string(), |p| format!("pid {p}"));
-    let host = read("/proc/sys/kernel/hostname").unwrap_or_else(|| "an unknown host".to_string());
+pub(crate) fn holder_words(world: &World) -> String {
+    let pid =
+        proc_word(world, "/proc/self/stat").map_or_else(|| "a server".to_string(), |p| format!("pid {p}"));
+    let host = proc_word(world, "/proc/sys/kernel/hostname").unwrap_or_else(|| "an unknown host".to_string());
     format!("{pid} on host {host}")
+}
+
+/// The first word of a small file.
+pub(crate) fn proc_word(world: &World, path: &str) -> Option<String> {
+    let mut buf = [0; 128];
+    let n = world.disk.open(path, OpenMode::READ).ok()?.read_at(&mut buf, 0).ok()?;
+    let text = String::from_utf8_lossy(&buf[..n]).into_owned();
+    text.split_whitespace().next().map(str::to_string)
+}
+
+fn lock_text(file: &dyn world::DiskFile) -> String {
+    let mut buf = [0; 256];
+    let n = file.read_at(&mut buf, 0).unwrap_or(0);
+    String::from_utf8_lossy(&buf[..n]).into_owned()
+}
+
+/// Says who holds the lock; returns the token of its file, which a new file gets.
+pub(crate) fn write_lock(
+    world: &World,
+    dir: &str,
+    file: &dyn world::DiskFile,
+) -> Result<[u8; 16], StoreError> {
+    let old = lock_token(file);
+    let token = old.unwrap_or_else(|| world.random_uuid());
+    let words = format!("{}\n{:032x}\n", holder_words(world), u128::from_be_bytes(token));
+    let what = |what| StoreError::io(what, dir);
+    file.write_at(words.as_bytes(), 0).map_err(what("cannot write the lock file in"))?;
+    file.set_len(words.len() as u64).map_err(what("cannot write the lock file in"))?;
+    if old.is_none() {
+        // A power loss should not make the next server wait for a heartbeat.
+        file.sync_data().map_err(what("cannot flush the lock file in"))?;
+        world.disk.sync_dir(dir).map_err(what("cannot flush the folder"))?;
+    }
+    Ok(token)
+}
+
+/// The second line: 32 hexadecimal digits.
+fn lock_token(file: &dyn world::DiskFile) -> Option<[u8; 16]> {
+    let text = lock_text(file);
+    let hex = text.lines().nth(1).filter(|l| l.len() == 32)?;
+    u128::from_str_radix(hex, 16).ok().map(u128::to_be_bytes)
 }

@@ -12,6 +12,7 @@ pub mod error;
 pub mod format;
 pub mod fuzz;
 pub mod journal;
+pub mod mmp;
 pub mod object;
 mod recover;
 mod space;

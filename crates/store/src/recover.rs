@@ -7,6 +7,7 @@ use crate::space::Space;
 use crate::table::redb::RedbTable;
 use crate::table::{Batch, Entry, Table};
 use crate::{StoreError, object};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use world::World;
 use world::sync::{Notify, watch};
@@ -103,6 +104,7 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
         hook: Mutex::new(None),
         pre_commit: Mutex::new(None),
         sent: Notify::new(),
+        lease_until: AtomicU64::new(u64::MAX),
     }))
 }
 

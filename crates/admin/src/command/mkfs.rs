@@ -54,7 +54,7 @@ pub const MGT_SUBDIR: &str = "mgt";
 
 /// What a target's folder holds; nothing else in it is ever touched.
 pub const OWN_NAMES: &[&str] =
-    &["superblock", "superblock.1", "lock", "journal", "table.redb", "objects", MGT_SUBDIR];
+    &["superblock", "superblock.1", "lock", "mmp", "journal", "table.redb", "objects", MGT_SUBDIR];
 
 pub fn store_failure(what: &str, dir: &str, e: &StoreError) -> Failure {
     Failure::Op { text: format!("{what} '{dir}': {e}"), errno: e.errno() }
@@ -227,7 +227,9 @@ fn check_folder(world: &World, dir: &str, reformat: bool, verbose: bool) -> Resu
         };
         return Err(Failure::explained("cannot format", dir, Errno::EEXIST, &why));
     }
-    let _lock = Superblock::lock(world, dir).map_err(|e| store_failure("cannot reformat", dir, &e))?;
+    let fail = |e: StoreError| store_failure("cannot reformat", dir, &e);
+    let lock = Superblock::lock(world, dir).map_err(fail)?;
+    store::mmp::wait_idle(world, dir, &lock, world::sys::sleep).map_err(fail)?;
     if verbose {
         say!("removing the old target in {dir}");
     }
@@ -257,6 +259,7 @@ pub fn format(world: &World, dir: &str, s: &Superblock) -> Result<(), Failure> {
         files::create_dir_all(&sub).map_err(|e| Failure::io("cannot make", &sub, e))?;
         Db::create(world, &sub).map_err(fail)?;
     }
+    store::mmp::format(world, dir).map_err(fail)?;
     s.write(world, dir).map_err(fail)
 }
 

@@ -100,7 +100,9 @@ fn run(args: &[OsString]) -> Result<(), Failure> {
     if p.has("dryrun") || new == old {
         return Ok(());
     }
-    let _lock = Superblock::lock(&world, &dir).map_err(|e| store_failure("cannot change", &dir, &e))?;
+    let fail = |e: store::StoreError| store_failure("cannot change", &dir, &e);
+    let lock = Superblock::lock(&world, &dir).map_err(fail)?;
+    store::mmp::wait_idle(&world, &dir, &lock, world::sys::sleep).map_err(fail)?;
     // Read again under the lock: a server may just have ended.
     let mut new = Superblock::read(&world, &dir).map_err(lost)?;
     change(&p, &mut new)?;

@@ -107,6 +107,7 @@ pub fn open(world: &World, dir: &str, repair: bool) -> Result<Target, String> {
         w.disk = o.clone();
     }
     let lock = Superblock::lock(&w, dir).map_err(says)?;
+    store::mmp::wait_idle(world, dir, &lock, world::sys::sleep).map_err(says)?;
     // Read again: the holder before us may have changed it until it let go.
     let mut sb = Superblock::read(world, dir).map_err(says)?;
     sb.epoch = sb.epoch.checked_add(1).ok_or_else(|| format!("'{dir}' used up its epochs"))?;

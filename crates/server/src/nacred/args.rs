@@ -5,6 +5,8 @@ use super::target::Label;
 use clap::Parser;
 use model::{Nid, limits};
 use std::ffi::OsString;
+use std::time::Duration;
+use store::mmp::Times;
 use world::sys;
 
 /// Serves targets that mkfs.nacre made.
@@ -21,12 +23,22 @@ pub struct Options {
     /// Milliseconds of silence after which clients ping; six times that, and they are evicted
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(50..=600_000))]
     pub ping_interval: u32,
+    /// Milliseconds between two heartbeats in a target's folder; a server stops when none was written for five times
+    /// that, and one on another host takes the target after ten times
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(50..=30_000))]
+    pub mmp_interval: u32,
     /// Folders of the targets
     #[arg(required = true)]
     pub dirs: Vec<String>,
 }
 
 impl Options {
+    /// Of the heartbeats.
+    pub fn mmp_times(&self) -> Times {
+        let interval = Duration::from_millis(u64::from(self.mmp_interval));
+        Times { interval, term: interval * 10 }
+    }
+
     /// `Err` carries the exit status after help or an error was printed.
     pub fn parse(args: &[OsString]) -> Result<Options, i32> {
         let all = std::iter::once(OsString::from("nacred")).chain(args.iter().cloned());

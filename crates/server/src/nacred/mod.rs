@@ -54,7 +54,7 @@ async fn start(world: World, options: Options) -> Result<Arc<Node>, StartError> 
     server.set_ping_interval(options.ping_interval);
     let mut targets = Vec::new();
     for l in labels {
-        let opened = target::open(&world, l, nid, options.port).await?;
+        let opened = target::open(&world, l, nid, options.port, options.mmp_times()).await?;
         for t in opened {
             server.add(t.service.as_service(), t.peers.clone());
             targets.push(t);
@@ -84,6 +84,9 @@ impl Node {
         for t in &self.targets {
             self.server.remove(t.service.as_service().target());
             t.stop().await;
+        }
+        for t in &self.targets {
+            t.leave().await;
         }
     }
 }

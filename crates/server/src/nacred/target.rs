@@ -8,9 +8,10 @@ use model::{Nid, TargetKind};
 use oss::{Ost, OstConfig};
 use rpc::{Peers, Service};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use store::format::{RO_COMPAT_BLOCK_SUMS, Superblock, TargetLock};
+use store::mmp::{Beating, Heartbeat, Times, Who};
 use store::object::Objects;
 use store::{Db, DbOptions, StoreError};
 use wire::msg::config::ConfigReply;
@@ -56,7 +57,8 @@ pub struct Target {
     pub registered: AtomicBool,
     /// Set when the target may not go on (its index is somebody else's).
     pub refused: Mutex<Option<String>>,
-    /// Shared by an MDT and the MGT in its folder.
+    /// Shared by an MDT and the MGT in its folder, as the lock is.
+    heartbeat: OnceLock<Arc<Beating>>,
     _lock: Arc<TargetLock>,
 }
 
@@ -133,9 +135,17 @@ fn other_fs(a: &Superblock, b: &Superblock) -> bool {
 }
 
 /// Raises the epoch, recovers the database and makes the service; two of them for an MDT's folder with an MGT.
-pub async fn open(world: &World, label: Label, nid: Nid, port: u16) -> Result<Vec<Arc<Target>>, StartError> {
+pub async fn open(
+    world: &World,
+    label: Label,
+    nid: Nid,
+    port: u16,
+    times: Times,
+) -> Result<Vec<Arc<Target>>, StartError> {
     let Label { dir, mut superblock, lock } = label;
     let lock = Arc::new(lock);
+    let who = Who::holding(world, &lock);
+    let heartbeat = Heartbeat::take(world, &dir, who, times).await.map_err(|e| words(&dir, &e))?;
     superblock.epoch = superblock
         .epoch
         .checked_add(1)
@@ -155,6 +165,9 @@ pub async fn open(world: &World, label: Label, nid: Nid, port: u16) -> Result<Ve
         TargetKind::Ost => open_ost(world, &dir, superblock, &lock).await?,
     };
     out.push(t);
+    let dbs: Vec<Arc<Db>> = out.iter().map(|t| t.db.clone()).collect();
+    let beating = Arc::new(heartbeat.start(&dbs));
+    out.iter().for_each(|t| assert!(t.heartbeat.set(beating.clone()).is_ok(), "set once"));
     Ok(out)
 }
 
@@ -180,6 +193,7 @@ fn target(
         db,
         superblock: Mutex::new(s),
         refused: Mutex::new(None),
+        heartbeat: OnceLock::new(),
         _lock: lock.clone(),
     })
 }
@@ -358,6 +372,13 @@ impl Target {
         }
         if let Err(e) = self.db.close().await {
             tracing::error!("{}: cannot close its database: {e}; the journal has everything", self.label());
+        }
+    }
+
+    /// After all targets of its folder stopped: the next server need not wait.
+    pub async fn leave(&self) {
+        if let Some(h) = self.heartbeat.get() {
+            h.leave().await;
         }
     }
 }

@@ -60,12 +60,14 @@ impl Disk for VolatileDisk {
             return Ok(Arc::new(Handle(f)));
         }
         let inner = self.inner.open(path, mode)?;
+        if !mode.write {
+            // Nothing of it is unflushed; and files of /proc have contents without a size.
+            return Ok(inner);
+        }
         let len = inner.stat()?.len;
         let state = Unflushed { pages: BTreeMap::new(), len, valid: len };
         let f = Arc::new(VolatileFile { inner, state: Mutex::new(state) });
-        if mode.write {
-            table.insert(path.to_string(), Arc::clone(&f));
-        }
+        table.insert(path.to_string(), Arc::clone(&f));
         Ok(Arc::new(Handle(f)))
     }
 

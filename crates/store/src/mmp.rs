@@ -1,0 +1,369 @@
+//! Multi-mount protection: a heartbeat in the target's folder, so that two hosts that reach the same storage do not both
+//! serve it. Byte table in `docs/formats/superblock.md`, the argument in `docs/decisions/0021-heartbeats.md`.
+//!
+//! The holder writes a block each [`Times::interval`] and stops writing anything once its last beat is older than half a
+//! [`Times::term`]. Whoever wants the target watches the block for a term, takes it if it stood still, and looks again a
+//! little later whether somebody else did the same. The lock on the host (`TargetLock`) makes waiting needless where it
+//! says as much: same kernel, same lock file.
+
+use crate::bytes::{Reader, Writer};
+use crate::format::TargetLock;
+use crate::{Db, StoreError};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use wire::frame::crc32c;
+use world::future::Either;
+use world::sync::{Notify, watch};
+use world::{Instant, OpenMode, World, select};
+
+const MAGIC: [u8; 8] = *b"NACREMMP";
+const VERSION: u32 = 1;
+pub const BLOCK_BYTES: usize = 512;
+const HOST_FIELD_BYTES: usize = 64;
+/// A block that asks for more is damaged or hostile: nobody waits longer.
+const TERM_MAX: Duration = Duration::from_secs(300);
+
+/// How often the holder writes, and how long its word counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Times {
+    pub interval: Duration,
+    pub term: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Times {
+        Times { interval: Duration::from_secs(2), term: Duration::from_secs(20) }
+    }
+}
+
+/// Who holds, or wants to hold, a target.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Who {
+    /// `pid N on host H`, for the one who is refused.
+    pub words: String,
+    /// The running kernel: locks on files hold within it.
+    pub boot: [u8; 16],
+    /// The lock file that is held.
+    pub lock: [u8; 16],
+}
+
+impl Who {
+    /// This process, with the lock that it holds.
+    pub fn holding(world: &World, lock: &TargetLock) -> Who {
+        Who::here(world, lock.token)
+    }
+
+    fn here(world: &World, lock: [u8; 16]) -> Who {
+        let boot = crate::format::proc_word(world, "/proc/sys/kernel/random/boot_id");
+        let hex: String = boot.unwrap_or_default().chars().filter(char::is_ascii_hexdigit).collect();
+        let boot = u128::from_str_radix(&hex, 16).map_or_else(|_| world.random_uuid(), u128::to_be_bytes);
+        Who { words: crate::format::holder_words(world), boot, lock }
+    }
+
+    /// The holder before is gone for certain: its lock is ours now.
+    fn succeeds(&self, b: &Block) -> bool {
+        self.boot == b.who.boot && self.lock == b.who.lock
+    }
+}
+
+/// The block as it is on disk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Block {
+    /// One more with each beat; 0: the holder left in an orderly way.
+    sequence: u64,
+    /// Chosen by the holder when it came: tells it from all others.
+    nonce: u64,
+    times: Times,
+    who: Who,
+}
+
+/// What can be read there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Seen {
+    Absent,
+    /// No block, or half of one: somebody may be writing it.
+    Damaged(u32),
+    Block(Block),
+}
+
+fn path(dir: &str) -> String {
+    format!("{dir}/mmp")
+}
+
+impl Block {
+    fn encode(&self) -> Vec<u8> {
+        let ms = |d: Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX);
+        let mut w = Writer::default();
+        w.raw(&MAGIC);
+        w.u32(VERSION);
+        w.u32(0); // crc, below
+        w.u64(self.sequence);
+        w.u64(self.nonce);
+        w.u32(ms(self.times.interval));
+        w.u32(ms(self.times.term));
+        w.raw(&self.who.boot);
+        w.raw(&self.who.lock);
+        let words = self.who.words.as_bytes();
+        w.raw(&words[..words.len().min(HOST_FIELD_BYTES)]);
+        w.0.resize(BLOCK_BYTES, 0);
+        let crc = crc32c(&w.0[16..]);
+        w.0[12..16].copy_from_slice(&crc.to_le_bytes());
+        w.0
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Block> {
+        if bytes.len() != BLOCK_BYTES || bytes[..8] != MAGIC {
+            return None;
+        }
+        let mut r = Reader(&bytes[8..]);
+        let (version, crc) = (r.u32()?, r.u32()?);
+        if version != VERSION || crc != crc32c(&bytes[16..]) {
+            return None;
+        }
+        let (sequence, nonce) = (r.u64()?, r.u64()?);
+        let mut time = || r.u32().map(|ms| Duration::from_millis(u64::from(ms)).min(TERM_MAX));
+        let times = Times { interval: time()?, term: time()? };
+        let (boot, lock) = (r.array()?, r.array()?);
+        let words = String::from_utf8_lossy(r.raw(HOST_FIELD_BYTES)?);
+        let words = words.trim_end_matches('\0').to_string();
+        Some(Block { sequence, nonce, times, who: Who { words, boot, lock } })
+    }
+
+    /// Durable when it returns.
+    fn write(&self, world: &World, dir: &str) -> Result<(), StoreError> {
+        let path = path(dir);
+        let what = "cannot write heartbeat";
+        let file = world.disk.open(&path, OpenMode::CREATE).map_err(StoreError::io(what, &path))?;
+        file.write_at(&self.encode(), 0).map_err(StoreError::io(what, &path))?;
+        file.sync_data().map_err(StoreError::io("cannot flush heartbeat", &path))
+    }
+}
+
+/// Opened anew each time: a host that shares the storage may have written it.
+fn read(world: &World, dir: &str) -> Result<Seen, StoreError> {
+    let path = path(dir);
+    if !world.disk.exists(&path).map_err(StoreError::io("cannot look at", &path))? {
+        return Ok(Seen::Absent);
+    }
+    let file = world.disk.open(&path, OpenMode::READ).map_err(StoreError::io("cannot open", &path))?;
+    let mut bytes = vec![0; BLOCK_BYTES];
+    let n = file.read_at(&mut bytes, 0).map_err(StoreError::io("cannot read", &path))?;
+    bytes.truncate(n);
+    Ok(Block::decode(&bytes).map_or_else(|| Seen::Damaged(crc32c(&bytes)), Seen::Block))
+}
+
+async fn look(world: &World, dir: &str) -> Result<Seen, StoreError> {
+    let (w, d) = (world.clone(), dir.to_string());
+    world.blocking(move || read(&w, &d)).await
+}
+
+/// A target that is being made; so that its first server on this host need not wait.
+pub fn format(world: &World, dir: &str) -> Result<(), StoreError> {
+    let path = format!("{dir}/lock");
+    let file =
+        world.disk.open(&path, OpenMode::CREATE).map_err(StoreError::io("cannot make lock file", &path))?;
+    let who = Who::here(world, crate::format::write_lock(world, dir, file.as_ref())?);
+    Block { sequence: 0, nonce: 0, times: Times::default(), who }.write(world, dir)
+}
+
+/// The right to write to a target, as long as it is renewed.
+pub struct Heartbeat {
+    world: World,
+    dir: String,
+    block: Block,
+    renewed: Instant,
+}
+
+impl Heartbeat {
+    /// Waits until nobody else can be using the target, and takes it. Nothing of it was written by then, but for the
+    /// block itself. Refused, with the holder's words, if somebody else is alive.
+    pub async fn take(world: &World, dir: &str, who: Who, times: Times) -> Result<Heartbeat, StoreError> {
+        let seen = look(world, dir).await?;
+        let sure = matches!(&seen, Seen::Block(b) if who.succeeds(b));
+        if !sure && let Some(doubt) = Doubt::about(world, dir, seen, times) {
+            doubt.wait(times.interval).await?;
+        }
+        let block = Block { sequence: 1, nonce: world.random_u64(), times, who };
+        let renewed = world.now();
+        let mut h = Heartbeat { world: world.clone(), dir: dir.to_string(), block, renewed };
+        h.write().await?;
+        if !sure {
+            // Whoever watched at the same time has written by now, and found this block or been found.
+            world.sleep(times.interval * 2).await;
+            h.beat().await?;
+        }
+        Ok(h)
+    }
+
+    /// Until then the holder may write.
+    pub fn until(&self) -> Instant {
+        self.renewed.plus(self.block.times.term / 2)
+    }
+
+    async fn write(&mut self) -> Result<(), StoreError> {
+        let (w, d, b, start) = (self.world.clone(), self.dir.clone(), self.block.clone(), self.world.now());
+        self.world.blocking(move || b.write(&w, &d)).await?;
+        self.renewed = start;
+        Ok(())
+    }
+
+    /// `Refused`: somebody else has the target now, or may have it.
+    async fn beat(&mut self) -> Result<(), StoreError> {
+        let (start, until) = (self.world.now(), self.until());
+        let mut next = self.block.clone();
+        next.sequence += 1;
+        let (w, d, b) = (self.world.clone(), self.dir.clone(), next.clone());
+        let beaten = self.world.blocking(move || -> Result<(), StoreError> {
+            match read(&w, &d)? {
+                Seen::Block(now) if now.nonce == b.nonce => {}
+                Seen::Block(now) => {
+                    return Err(StoreError::Refused(format!("'{d}' was taken over by {}", now.who.words)));
+                }
+                _ => return Err(StoreError::Refused(format!("the heartbeat of '{d}' was removed"))),
+            }
+            // Looked at last: a process that was stopped here for long must not write over its successor's block.
+            if w.now() >= until {
+                return Err(StoreError::Refused(format!("the heartbeat of '{d}' came too late")));
+            }
+            b.write(&w, &d)
+        });
+        beaten.await?;
+        (self.block, self.renewed) = (next, start);
+        Ok(())
+    }
+
+    /// Beats in the background and lets the databases write as long as it does. They stop when somebody else took the
+    /// target, and by themselves when no beat reached the disk for half a term.
+    pub fn start(self, dbs: &[Arc<Db>]) -> Beating {
+        let weak: Vec<_> = dbs.iter().map(Arc::downgrade).collect();
+        dbs.iter().for_each(|db| db.lease_until(self.until()));
+        let beating = Beating { stop: Arc::new(Notify::new()), ended: watch::Sender::new(false) };
+        let (stop, ended) = (beating.stop.clone(), beating.ended.clone());
+        self.world.clone().spawn("heartbeat", async move {
+            self.run(&weak, &stop).await;
+            ended.send_replace(true);
+        });
+        beating
+    }
+
+    async fn run(mut self, dbs: &[Weak<Db>], stop: &Notify) {
+        loop {
+            let pause = self.world.sleep(self.block.times.interval);
+            if let Either::Right(()) = select(pause, stop.notified()).await {
+                self.block.sequence = 0;
+                if let Err(e) = self.write().await {
+                    tracing::warn!("the next server of '{}' will have to wait: {e}", self.dir);
+                }
+                return;
+            }
+            let dbs: Vec<Arc<Db>> = dbs.iter().filter_map(Weak::upgrade).collect();
+            if dbs.is_empty() {
+                return;
+            }
+            match self.beat().await {
+                Ok(()) => dbs.iter().for_each(|db| db.lease_until(self.until())),
+                Err(e @ StoreError::Refused(_)) => {
+                    dbs.iter().for_each(|db| db.fail(&e));
+                    return;
+                }
+                Err(e) => {
+                    let left = self.until().since(self.world.now());
+                    tracing::warn!("{e}; without a heartbeat this server stops in {left:?}");
+                }
+            }
+        }
+    }
+}
+
+/// A heartbeat that goes on until it is told to end, or its databases are gone.
+pub struct Beating {
+    stop: Arc<Notify>,
+    ended: watch::Sender<bool>,
+}
+
+impl Beating {
+    /// After the databases were closed: whoever wants the target next need not wait.
+    pub async fn leave(&self) {
+        self.stop.notify_one();
+        let mut ended = self.ended.subscribe();
+        ended.wait_for(|e| *e).await.expect("the sender is in self");
+    }
+}
+
+/// Somebody who may be alive: its block, and for how long that must stand still.
+struct Doubt<'a> {
+    world: &'a World,
+    dir: &'a str,
+    seen: Seen,
+    times: Times,
+}
+
+impl<'a> Doubt<'a> {
+    /// `None`: nobody has the target.
+    fn about(world: &'a World, dir: &'a str, seen: Seen, own: Times) -> Option<Doubt<'a>> {
+        let times = match &seen {
+            Seen::Absent => return None,
+            Seen::Block(b) if b.sequence == 0 => return None,
+            Seen::Damaged(_) => own,
+            Seen::Block(b) => {
+                let words = &b.who.words;
+                tracing::info!(
+                    "'{dir}' was not left in an orderly way by {words}: looking whether it is alive"
+                );
+                Times { interval: own.interval.max(b.times.interval), term: own.term.max(b.times.term) }
+            }
+        };
+        Some(Doubt { world, dir, seen, times })
+    }
+
+    /// For as long as the holder may write, and longer.
+    fn patience(&self) -> Duration {
+        self.times.term + self.times.interval
+    }
+
+    /// `Refused`: the block changed.
+    fn check(&self, now: &Seen) -> Result<(), StoreError> {
+        if *now == self.seen {
+            return Ok(());
+        }
+        let by = match now {
+            Seen::Block(b) => b.who.words.as_str(),
+            _ => "another server",
+        };
+        Err(StoreError::Refused(format!(
+            "'{}' is in use by {by}: its heartbeat goes on; stop that server first",
+            self.dir
+        )))
+    }
+
+    async fn wait(&self, step: Duration) -> Result<(), StoreError> {
+        let end = self.world.now().plus(self.patience());
+        while self.world.now() < end {
+            self.world.sleep(step.min(end.since(self.world.now()))).await;
+            self.check(&look(self.world, self.dir).await?)?;
+        }
+        Ok(())
+    }
+}
+
+/// For programs that work on a target that nobody serves, with its lock held: waits, by `sleep`, until that is certain.
+/// Refused, with the holder's words, if another host serves it.
+pub fn wait_idle(
+    world: &World,
+    dir: &str,
+    lock: &TargetLock,
+    mut sleep: impl FnMut(Duration),
+) -> Result<(), StoreError> {
+    let seen = read(world, dir)?;
+    if matches!(&seen, Seen::Block(b) if Who::holding(world, lock).succeeds(b)) {
+        return Ok(());
+    }
+    let times = Times::default();
+    let Some(doubt) = Doubt::about(world, dir, seen, times) else { return Ok(()) };
+    let end = world.now().plus(doubt.patience());
+    while world.now() < end {
+        sleep(times.interval);
+        doubt.check(&read(world, dir)?)?;
+    }
+    Ok(())
+}

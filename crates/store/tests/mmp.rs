@@ -1,0 +1,169 @@
+//! Heartbeats: who may use a target that two hosts reach, and when the other one stops.
+
+mod common;
+
+use common::Bed;
+use std::sync::Arc;
+use std::time::Duration;
+use store::format::Superblock;
+use store::mmp::{self, Heartbeat, Times, Who};
+use store::{Db, DbOptions, StoreError, Txn};
+use world::OpenMode;
+
+const TIMES: Times = Times { interval: Duration::from_millis(20), term: Duration::from_millis(400) };
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn host(n: u8) -> Who {
+    Who { words: format!("pid {n} on host h{n}"), boot: [n; 16], lock: [9; 16] }
+}
+
+fn bed() -> Bed {
+    let bed = Bed::new();
+    common::format(&bed.world);
+    bed
+}
+
+fn db(bed: &Bed, epoch: u32) -> Arc<Db> {
+    Db::open(&bed.world, "/t", epoch, DbOptions::default()).unwrap()
+}
+
+fn put(db: &Db) -> Result<u64, StoreError> {
+    let mut t = Txn::new();
+    t.put(b"k".to_vec(), b"v".to_vec());
+    db.submit(t)
+}
+
+async fn until(bed: &Bed, what: &str, cond: impl Fn() -> bool) {
+    let end = bed.world.now().plus(LIMIT);
+    while !cond() {
+        assert!(bed.world.now() < end, "{what}");
+        bed.world.sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[test]
+fn the_next_server_of_the_host_comes_at_once_and_another_host_after_the_term() {
+    let bed = bed();
+    bed.rt.block_on(async {
+        // Never used: only whether somebody else comes too is looked at.
+        let start = bed.world.now();
+        let first = Heartbeat::take(&bed.world, "/t", host(1), TIMES).await.unwrap();
+        assert!(bed.world.now().since(start) >= TIMES.interval * 2);
+        drop(first); // killed
+        let start = bed.world.now();
+        let again = Heartbeat::take(&bed.world, "/t", host(1), TIMES).await.unwrap();
+        assert!(bed.world.now().since(start) < TIMES.term / 2, "its lock says that the one before is dead");
+        drop(again);
+        let start = bed.world.now();
+        let second = Heartbeat::take(&bed.world, "/t", host(2), TIMES).await.unwrap();
+        assert!(bed.world.now().since(start) > TIMES.term, "it might have been alive");
+        // In an orderly way.
+        let db = db(&bed, 1);
+        let beating = second.start(std::slice::from_ref(&db));
+        db.close().await.unwrap();
+        beating.leave().await;
+        let start = bed.world.now();
+        Heartbeat::take(&bed.world, "/t", host(3), TIMES).await.unwrap();
+        assert!(bed.world.now().since(start) < TIMES.term / 2, "nobody to wait for");
+        // Another lock file in the place of the old one proves nothing.
+        let start = bed.world.now();
+        let other = Who { lock: [8; 16], ..host(3) };
+        Heartbeat::take(&bed.world, "/t", other, TIMES).await.unwrap();
+        assert!(bed.world.now().since(start) > TIMES.term);
+    });
+}
+
+#[test]
+fn a_living_holder_is_named_and_left_alone() {
+    let bed = bed();
+    bed.rt.block_on(async {
+        let db = db(&bed, 1);
+        let beating =
+            Heartbeat::take(&bed.world, "/t", host(1), TIMES).await.unwrap().start(std::slice::from_ref(&db));
+        let e = Heartbeat::take(&bed.world, "/t", host(2), TIMES).await.err().unwrap();
+        assert_eq!(
+            e.to_string(),
+            "'/t' is in use by pid 1 on host h1: its heartbeat goes on; stop that server first"
+        );
+        // Programs of that host that work on targets which nobody serves.
+        let lock = Superblock::lock(&bed.world, "/t").unwrap();
+        let e =
+            mmp::wait_idle(&bed.world, "/t", &lock, |_| world::sys::sleep(TIMES.interval * 3)).unwrap_err();
+        assert!(e.to_string().contains("pid 1 on host h1"), "{e}");
+        put(&db).unwrap();
+        db.close().await.unwrap();
+        beating.leave().await;
+        mmp::wait_idle(&bed.world, "/t", &lock, |_| panic!("nobody is there")).unwrap();
+    });
+}
+
+#[test]
+fn of_two_at_a_time_one_serves() {
+    for _ in 0..10 {
+        let bed = bed();
+        bed.rt.block_on(async {
+            let take = |n: u8| -> world::BoxFuture<Result<Heartbeat, StoreError>> {
+                let w = bed.world.clone();
+                Box::pin(async move { Heartbeat::take(&w, "/t", host(n), TIMES).await })
+            };
+            let all = world::future::join_all((1..=4).map(take).collect::<Vec<_>>()).await;
+            assert_eq!(all.iter().filter(|r| r.is_ok()).count(), 1, "one of four");
+        });
+    }
+}
+
+#[test]
+fn a_holder_that_lost_the_target_writes_nothing_more() {
+    let bed = bed();
+    bed.rt.block_on(async {
+        let db = db(&bed, 1);
+        let _beating =
+            Heartbeat::take(&bed.world, "/t", host(1), TIMES).await.unwrap().start(std::slice::from_ref(&db));
+        put(&db).unwrap();
+        // Somebody who did not wait, as fencing that lied would have it.
+        let other = bed.disk.fork();
+        let elsewhere = bed.world_on(&other);
+        let theirs = Heartbeat::take(&elsewhere, "/t", host(1), TIMES).await.unwrap();
+        drop(theirs);
+        let mut block = vec![0; mmp::BLOCK_BYTES];
+        elsewhere.disk.open("/t/mmp", OpenMode::READ).unwrap().read_at(&mut block, 0).unwrap();
+        bed.world.disk.open("/t/mmp", OpenMode::WRITE).unwrap().write_at(&block, 0).unwrap();
+        until(&bed, "it sees the other's block", || db.stopped().is_some()).await;
+        assert!(db.stopped().unwrap().contains("was taken over by pid 1 on host h1"), "{:?}", db.stopped());
+        assert!(matches!(put(&db), Err(StoreError::Stopped(_))));
+    });
+}
+
+#[test]
+fn a_holder_that_cannot_beat_stops_before_anybody_takes_the_target() {
+    let bed = bed();
+    bed.rt.block_on(async {
+        let db = db(&bed, 1);
+        let h = Heartbeat::take(&bed.world, "/t", host(1), TIMES).await.unwrap();
+        let last = h.until();
+        // The task that beats is gone, as if the process had been stopped for long.
+        db.lease_until(last);
+        put(&db).unwrap();
+        let taken = Heartbeat::take(&bed.world, "/t", host(2), TIMES).await.unwrap();
+        assert!(bed.world.now() > last);
+        assert!(matches!(put(&db), Err(StoreError::Stopped(_))), "the zombie writes nothing");
+        assert!(db.stopped().unwrap().contains("half its term"), "{:?}", db.stopped());
+        drop(taken);
+    });
+}
+
+#[test]
+fn a_torn_or_foreign_block_is_no_holder_s_and_is_waited_for() {
+    let bed = bed();
+    bed.rt.block_on(async {
+        drop(Heartbeat::take(&bed.world, "/t", host(1), TIMES).await.unwrap());
+        for at in [0, 8, 17, 30, 60, 511] {
+            bed.disk.corrupt("/t/mmp", at, 1).unwrap();
+            let start = bed.world.now();
+            drop(Heartbeat::take(&bed.world, "/t", host(1), TIMES).await.unwrap());
+            assert!(bed.world.now().since(start) > TIMES.term, "byte {at}");
+        }
+        bed.world.disk.open("/t/mmp", OpenMode::WRITE).unwrap().set_len(7).unwrap();
+        drop(Heartbeat::take(&bed.world, "/t", host(1), TIMES).await.unwrap());
+    });
+}
