@@ -119,6 +119,16 @@ impl Target {
         msg: M,
         bulk: Bytes,
     ) -> R<Response<M::Reply>> {
+        // Boxed: most operations come to their end without a request, and are moved about with room for it.
+        Box::pin(self.call_in_turn(ctx, msg, bulk)).await
+    }
+
+    async fn call_in_turn<M: Message>(
+        &self,
+        ctx: RequestContext,
+        msg: M,
+        bulk: Bytes,
+    ) -> R<Response<M::Reply>> {
         let _mod_turn = match self.is_limited::<M>() {
             true => Some(self.mod_turns.take().await?),
             false => None,
@@ -461,7 +471,8 @@ impl Fs {
         if let Some(t) = self.targets.get(id) {
             return Ok(t);
         }
-        let fetched = self.world.timeout(REFETCH_PATIENCE, self.fetch_config()).await;
+        // Boxed: it is large, seldom needed, and part of every operation.
+        let fetched = Box::pin(self.world.timeout(REFETCH_PATIENCE, self.fetch_config())).await;
         if let Some(t) = self.targets.get(id) {
             return Ok(t);
         }
