@@ -3,7 +3,7 @@
 //! The kernel takes over the attributes in the answer to CREATE without a look at what was revoked since it asked. It makes
 //! the inode first and sets its attributes then: an invalidation that falls between the two finds the inode, and is
 //! undone. So an invalidation of such a file counts only once the thread that asked is known to be past that: it asks
-//! something else, or sleeps elsewhere, or has gone on for longer than a clock tick. Nobody else can have changed the
+//! something else, or sleeps elsewhere, or has gone on for longer than a whole clock tick. Nobody else can have changed the
 //! file through this mount in between, as the thread holds the lock of the directory all the time.
 
 use crate::process;
@@ -69,7 +69,8 @@ impl Making {
             let maker = m.get_mut(&tid).expect("found above");
             let back = match process::activity(tid) {
                 None => true,
-                Some(a) => !a.runs || a.ticks > *maker.ticks.get_or_insert(a.ticks),
+                // More than one: the first may have been counted a moment after it was looked at.
+                Some(a) => !a.runs || a.ticks > *maker.ticks.get_or_insert(a.ticks) + 1,
             };
             if back {
                 m.remove(&tid);
