@@ -22,7 +22,7 @@ const ANSWER: Duration = Duration::from_millis(20);
 pub struct Bridge {
     pub world: World,
     pub fs: Arc<Fs>,
-    pub nodes: Nodes,
+    pub nodes: Arc<Nodes>,
     pub handles: Handles,
     pub table: Table,
     pub writeback: Arc<Writeback>,
@@ -42,17 +42,18 @@ impl Bridge {
         world: World,
         fs: Arc<Fs>,
         kernel: Arc<Kernel>,
+        nodes: Arc<Nodes>,
+        writeback: Arc<Writeback>,
         readdirplus: bool,
         abort: Option<OwnedFd>,
     ) -> Bridge {
-        let root = fs.root();
         Bridge {
             world,
             fs,
-            nodes: Nodes::new(root),
+            nodes,
             handles: Handles::default(),
             table: Table::default(),
-            writeback: Arc::default(),
+            writeback,
             kernel,
             releases: Arc::default(),
             pages: Pages::default(),

@@ -17,6 +17,7 @@ use crate::abi::{self, NotifyInvalInode};
 use crate::bridge::Bridge;
 use crate::making::Making;
 use crate::nodes::Nodes;
+use crate::pages::Pages;
 use crate::reply::Channel;
 use client::{Keeper, Lapsed, Leave};
 use model::{Errno, Fid, Map};
@@ -54,11 +55,12 @@ pub struct Kernel {
     /// Until when the kernel may use names of a directory.
     dirs: Mutex<Map<Fid, Instant>>,
     pub making: Making,
+    pages: Arc<Pages>,
 }
 
 impl Kernel {
     /// Keeps nothing before [`Kernel::start`]. The receiver is for [`run`].
-    pub fn new(world: World, channel: Arc<Channel>) -> (Arc<Kernel>, Jobs) {
+    pub fn new(world: World, channel: Arc<Channel>, pages: Arc<Pages>) -> (Arc<Kernel>, Jobs) {
         let (jobs, rx) = self::channel();
         let k = Kernel {
             world,
@@ -68,6 +70,7 @@ impl Kernel {
             names: AtomicBool::new(false),
             dirs: Mutex::default(),
             making: Making::default(),
+            pages,
         };
         (Arc::new(k), Jobs(rx))
     }
@@ -83,6 +86,7 @@ impl Kernel {
         self.attrs.store(false, Relaxed);
         self.names.store(false, Relaxed);
         let _ = self.jobs.send(Job::End);
+        self.pages.stop();
     }
 
     pub fn keeps_attrs(&self) -> bool {
@@ -171,6 +175,10 @@ impl Keeper for Kernel {
                 tracing::error!("the kernel does not forget what it keeps within {FORGET_ALL_MAX:?}");
             }
         }
+    }
+
+    fn forget_pages(&self, fid: Fid, ranges: Vec<(u64, u64)>, over: Leave) {
+        self.pages.forget(fid, ranges, over);
     }
 
     fn changed(&self, fid: Fid) {

@@ -4,7 +4,7 @@ use crate::abi::{self, AttrOut, EntryOut, FuseAttr};
 use bytes::Bytes;
 use model::{Attr, Errno};
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::{Immutable, IntoBytes};
@@ -88,6 +88,12 @@ pub fn valid(e: EntryOut, name: Duration, attr: Duration) -> EntryOut {
 #[derive(Debug)]
 pub struct Channel {
     fd: OwnedFd,
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
 
 impl Channel {

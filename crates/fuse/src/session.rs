@@ -10,9 +10,12 @@ use crate::buffer::{Buffer, Pool};
 use crate::interrupt::Kind;
 use crate::kernel::{self, Kernel};
 use crate::mount::{self, Mounted};
+use crate::nodes::Nodes;
 use crate::ops::{self, Cx, kind_of};
+use crate::pages::Pages;
 use crate::reply::{Answer, Channel, Pending, Reply};
 use crate::request::{Op, parse_header, parse_request};
+use crate::writeback::Writeback;
 use bytes::Bytes;
 use client::Fs;
 use model::Errno;
@@ -98,9 +101,13 @@ pub fn serve(world: &World, fs: Arc<Fs>, mounted: Mounted, config: Config) -> io
     fs.set_read_only(mounted.read_only);
     fs.set_dirsync(mounted.dirsync);
     let first = Arc::new(Channel::new(mounted.device));
-    let (kernel, jobs) = Kernel::new(world.clone(), first.clone());
+    let nodes = Arc::new(Nodes::new(fs.root()));
+    let writeback = Arc::new(Writeback::default());
+    let (pages, given_up) = Pages::new(world.clone(), first.clone(), nodes.clone(), writeback.clone());
+    let (kernel, jobs) = Kernel::new(world.clone(), first.clone(), pages.clone());
     fs.set_keeper(kernel.clone());
-    let bridge = Arc::new(Bridge::new(world.clone(), fs, kernel, config.readdirplus, abort));
+    let bridge = Bridge::new(world.clone(), fs, kernel, nodes, writeback, config.readdirplus, abort);
+    let bridge = Arc::new(bridge);
     let threads = config.threads.max(2);
     let shared = Arc::new(Shared {
         bridge,
@@ -122,6 +129,7 @@ pub fn serve(world: &World, fs: Arc<Fs>, mounted: Mounted, config: Config) -> io
         let s = shared.clone();
         world::sys::thread(&format!("fuse-{n}"), move || worker(&s, &channel))?;
     }
+    world::sys::thread("fuse-given-up", move || pages.finish(&given_up))?;
     let s = shared.clone();
     world::sys::thread("fuse-forget", move || kernel::run(&s.bridge, &jobs))?;
     let s = shared.clone();

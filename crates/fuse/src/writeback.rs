@@ -6,7 +6,7 @@
 //! (interruptibly); fsync reports an error once. What does not fit is refused with EIO.
 
 use bytes::Bytes;
-use client::{Call, Fs};
+use client::Fs;
 use model::{Errno, Fid, Map};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -139,8 +139,7 @@ impl Writeback {
                     }
                 }
             };
-            let r =
-                fs.clone().write(Call::default(), fid, item.off, false, false, item.data).await.map(|_| ());
+            let r = fs.clone().write_pages(fid, item.off, item.data).await;
             self.stalled.store(false, Ordering::Relaxed);
             drop(item.memory);
             if let (Err(_), Err(e)) = (item.done.send(r), r) {

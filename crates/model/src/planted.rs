@@ -96,6 +96,10 @@ bugs! {
     DirtyKeptBehindTruncate = 33,
     /// A client keeps what it read after it gave the lock back.
     CacheKeptWithoutLock = 34,
+    /// A lock or lease is given back while the kernel has pages that were filled under it.
+    PagesKeptWithoutLock = 35,
+    /// Pages that can be stored into are filled under a lock for reading.
+    PagesFilledToRead = 36,
     /// A group is committed before the data that its records rely on is flushed.
     DataFlushedLate = 100,
     /// A start takes records of large writes without a look at their data.

@@ -57,6 +57,7 @@ pub fn run(args: &[OsString]) -> u8 {
     let code = match program.as_str() {
         "nacred" => nacred::main(rest),
         "mount.nacre" | "mount.fuse.nacre" => mount::main(rest),
+        mount::GUARD => mount::guard(),
         "up" => up::main_up(rest),
         "down" => up::main_down(rest),
         "status" => up::main_status(rest),

@@ -24,7 +24,9 @@ fn violation(seed: u64) -> Option<String> {
 fn every_planted_bug_is_found() {
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = Vec::new();
-    for &bug in Bug::ALL {
+    // There is no kernel in the simulator: `client/tests/pages` finds these.
+    let elsewhere = [Bug::PagesKeptWithoutLock, Bug::PagesFilledToRead];
+    for &bug in Bug::ALL.iter().filter(|b| !elsewhere.contains(b)) {
         planted::plant(Some(bug));
         let found = (1..=2 * SEEDS_MAX).find_map(|seed| Some((seed, violation(seed)?)));
         planted::plant(None);

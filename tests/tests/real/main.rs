@@ -11,6 +11,7 @@ mod kernel;
 mod kill;
 mod lfs_lctl;
 mod long_way;
+mod mmap;
 mod mmp;
 mod mount_helper;
 mod posix;

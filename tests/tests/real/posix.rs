@@ -87,9 +87,11 @@ fn fsx_two_seeds() -> Result<()> {
 #[test]
 fn fsx_on_small_files() -> Result<()> {
     let fs = TestFs::up("fsxdom", 4, 1)?;
-    let config = |flen: u32| -> Result<std::path::PathBuf> {
+    // A file that is mapped by a program that could store into it gets objects.
+    let config = |flen: u32, maps: u32| -> Result<std::path::PathBuf> {
         let path = fs.scratch().join(format!("fsx{flen}.toml"));
-        std::fs::write(&path, format!("flen = {flen}\n[opsize]\nmax = 16384\n"))?;
+        let weights = format!("[weights]\nmapread = {maps}\nmapwrite = {maps}\n");
+        std::fs::write(&path, format!("flen = {flen}\n[opsize]\nmax = 16384\n{weights}"))?;
         Ok(path)
     };
     let layout = |f: &Path| {
@@ -97,11 +99,11 @@ fn fsx_on_small_files() -> Result<()> {
         all.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string())
     };
     let f = fs.mount(0).join("small");
-    fsx(&fs, "3", "10000", Some(&config(65_536)?), &f)?;
+    fsx(&fs, "3", "10000", Some(&config(65_536, 0)?), &f)?;
     ensure!(layout(&f)? == "mdt", "{} stays with its inode", f.display());
     for seed in 10..20 {
         let f = fs.mount(0).join(format!("f{seed}"));
-        fsx(&fs, &seed.to_string(), "400", Some(&config(90_000)?), &f)?;
+        fsx(&fs, &seed.to_string(), "400", Some(&config(90_000, 10)?), &f)?;
     }
     ensure!(layout(&fs.mount(0).join("f10"))? == "raid0", "it grew");
     fs.fsck()

@@ -29,7 +29,7 @@ impl Fs {
         let c = stripe::component(layout)?;
         let want = |stripe| Want::new(stripe, true, c.object_size_for(stripe, size), u64::MAX);
         let wants: Vec<Want> = (0..c.objects.len()).map(want).collect();
-        let pins = self.pin_all(&file, &wants).await?;
+        let pins = self.pin_cut(&file, &wants).await?;
         let fs = self.clone();
         let work = async move {
             let cuts = wants

@@ -2,11 +2,12 @@
 //! the server.
 
 use super::ahead::Streams;
+use super::pages::Ranges;
 use super::segments::Segments;
 use crate::stripe;
 use crate::targets::Target;
 use model::{Errno, Fid, Layout, ObjectAttr, ObjectId, Timestamp};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use wire::msg::extent::ExtentMode;
 use wire::msg::notify::KeptAttr;
@@ -26,11 +27,25 @@ pub(crate) struct Lock {
     pub wanted: bool,
     /// No new operation may rely on it.
     pub going: bool,
+    /// What a kernel may have in pages that were filled under it.
+    pub pages: Ranges,
+    /// The kernel is giving those up: what must be done before it can may rely on the lock though it is going.
+    pub sweeping: bool,
+    /// So many writes rely on it that have the kernel give up pages: the same.
+    pub clearing: usize,
 }
 
 impl Lock {
     pub fn writes(&self) -> bool {
         self.mode != ExtentMode::Read
+    }
+
+    /// What a kernel may have in pages under it, which is not noted any more: the lock is lost.
+    pub fn take_pages(&mut self) -> Vec<(u64, u64)> {
+        if self.sweeping {
+            self.pages.add(self.start, self.end.saturating_add(1));
+        }
+        self.pages.take()
     }
 
     /// Whether nobody else can change what it covers.
@@ -215,7 +230,19 @@ impl Obj {
             (self.size, self.sure) = (attr.size.max(self.segs.end()), true);
         }
         let (id, mode) = (p.id, p.mode);
-        self.locks.push(Lock { id, mode, start, end, pins: 0, uses: 0, wanted: false, going: false });
+        self.locks.push(Lock {
+            id,
+            mode,
+            start,
+            end,
+            pins: 0,
+            uses: 0,
+            wanted: false,
+            going: false,
+            pages: Ranges::default(),
+            sweeping: false,
+            clearing: 0,
+        });
     }
 
     /// Something was changed in a range: what is being read there comes too late. Ends are exclusive.
@@ -287,6 +314,10 @@ pub(crate) struct File {
     pub group: Mutex<Option<(u64, usize)>>,
     /// Grows with each use of any file.
     pub used: AtomicU64,
+    /// Pages filled under locks that were lost are being given up: so often at the moment.
+    pub void: AtomicUsize,
+    /// Pages are being given up because a server was not heard from.
+    pub unsure: AtomicBool,
     error: Mutex<Option<Errno>>,
 }
 
@@ -302,6 +333,8 @@ impl File {
             streams: Mutex::default(),
             group: Mutex::new(None),
             used: AtomicU64::new(0),
+            void: AtomicUsize::new(0),
+            unsure: AtomicBool::new(false),
             error: Mutex::new(None),
         }
     }

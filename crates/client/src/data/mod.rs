@@ -3,17 +3,20 @@
 //!
 //! `pin` gets locks and holds them for an operation, `read` and `write` are the operations, `flush` sends what is
 //! dirty, `revoke` gives locks back, `space` bounds all of it. `file` is what is known of one file, `segments` the
-//! bytes of one object, `ahead` decides what to read in advance, `group` is for processes that share a lock, `errors` remembers writes that failed.
+//! bytes of one object, `fill` is for pages that a kernel keeps, `pages` which those are, `beside` keeps writes apart from them, `ahead` decides what to read in advance, `group` is for processes that share a lock, `errors` remembers writes that failed.
 //!
 //! Below lies the uncached way (`ops/write.rs`, `ops/read.rs`): each request to the server, which keeps others off
 //! meanwhile. It serves contended objects and files whose layout is not understood here.
 
 pub(crate) mod ahead;
+mod beside;
 mod change;
 pub(crate) mod errors;
 pub(crate) mod file;
+mod fill;
 mod flush;
 mod group;
+mod pages;
 mod pin;
 mod prefetch;
 mod read;
@@ -33,6 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use world::sync;
 
+pub(crate) use fill::GRACE;
 pub(crate) use group::GroupLock;
 pub(crate) use space::{OstSpace, UNLOCKED_RPCS_MAX};
 
@@ -78,6 +82,9 @@ pub(crate) struct Data {
     /// Bytes being read ahead.
     pub reading_ahead: AtomicU64,
     pub ahead_stats: AheadStats,
+    writing: beside::Writing,
+    /// A task looks after pages of which the locks may be lost.
+    watching_pages: AtomicBool,
 }
 
 impl Data {
@@ -101,6 +108,8 @@ impl Data {
             max_read_ahead_per_file: AtomicU64::new(READ_AHEAD_PER_FILE_DEFAULT_MB << 20),
             reading_ahead: AtomicU64::new(0),
             ahead_stats: AheadStats::new(now),
+            writing: beside::Writing::default(),
+            watching_pages: AtomicBool::new(false),
         }
     }
 

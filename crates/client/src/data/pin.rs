@@ -1,6 +1,6 @@
 //! Locks for one operation: found among those held, or asked for; kept from going until the operation ends.
 
-use super::file::{File, Lock, Outcome, Pending};
+use super::file::{File, Lock, Obj, Outcome, Pending};
 use crate::{Fs, R};
 use bytes::Bytes;
 use model::{Errno, ObjectAttr};
@@ -30,6 +30,8 @@ pub(crate) struct Want {
     pub end: u64,
     /// A lock shared with a group, and no other.
     pub group: Option<Group>,
+    /// Also a lock on its way back whose pages the kernel is giving up: it may not be able to before this is done.
+    pub late: bool,
 }
 
 /// Which group, and whether to wait for its lock.
@@ -41,7 +43,7 @@ pub(crate) struct Group {
 
 impl Want {
     pub fn new(stripe: usize, write: bool, start: u64, end: u64) -> Want {
-        Want { stripe, write, start, end, group: None }
+        Want { stripe, write, start, end, group: None, late: false }
     }
 
     fn mode(&self) -> ExtentMode {
@@ -65,6 +67,21 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
+    /// Locks of which the caller counted the pins.
+    pub(super) fn counted(file: &Arc<File>, held: Vec<(usize, u64)>) -> Pins {
+        Pins { file: file.clone(), held }
+    }
+
+    /// Fills may rely on these locks until the result goes, though they are going.
+    pub(super) fn clearing(&self) -> Clearing<'_> {
+        Clearing::count(self, 1);
+        Clearing(self)
+    }
+
+    pub(super) fn stripes(&self) -> impl Iterator<Item = usize> {
+        self.held.iter().map(|h| h.0)
+    }
+
     /// The lock on the object of a stripe.
     pub fn of(&self, stripe: usize) -> u64 {
         self.held.iter().find(|h| h.0 == stripe).map_or(0, |h| h.1)
@@ -91,6 +108,26 @@ impl Drop for Pins {
         if told {
             self.file.changed.notify_waiters();
         }
+    }
+}
+
+/// See [`Pins::clearing`].
+pub(super) struct Clearing<'a>(&'a Pins);
+
+impl Clearing<'_> {
+    fn count(pins: &Pins, n: isize) {
+        let mut objs = pins.file.lock();
+        for (stripe, id) in &pins.held {
+            if let Some(l) = objs[*stripe].lock_mut(*id) {
+                l.clearing = l.clearing.wrapping_add_signed(n);
+            }
+        }
+    }
+}
+
+impl Drop for Clearing<'_> {
+    fn drop(&mut self) {
+        Clearing::count(self.0, -1);
     }
 }
 
@@ -176,8 +213,9 @@ impl Fs {
         if !o.target.is_active() {
             return Look::Inactive;
         }
+        let usable = |l: &Lock| !l.going || (w.late && l.sweeping);
         if let Some(l) =
-            o.locks.iter_mut().find(|l| !l.going && w.suits(l.mode) && l.covers(w.write, w.start, w.end))
+            o.locks.iter_mut().find(|l| usable(l) && w.suits(l.mode) && l.covers(w.write, w.start, w.end))
         {
             if !o.target.data.is_leased(&self.world, &o.target) {
                 return Look::NoLease;
@@ -187,11 +225,23 @@ impl Fs {
             pins.held.push((w.stripe, l.id));
             return Look::Pinned;
         }
-        if let Some(p) = o.pending.iter().find(|p| w.suits(p.mode) && p.covers(w.write, w.start, w.end)) {
-            return Look::Wait(p.clone());
-        }
         if !force && self.world.now() < o.contended_until {
-            return Look::Contended;
+            let asked = |p: &Arc<Pending>| w.suits(p.mode) && p.covers(w.write, w.start, w.end);
+            return o.pending.iter().find(|p| asked(p)).map_or(Look::Contended, |p| Look::Wait(p.clone()));
+        }
+        Look::Wait(self.ask(file, o, w, force))
+    }
+
+    /// The question for a lock, which is asked unless it is already. With the file locked.
+    pub(super) fn ask(
+        self: &Arc<Self>,
+        file: &Arc<File>,
+        o: &mut Obj,
+        w: &Want,
+        force: bool,
+    ) -> Arc<Pending> {
+        if let Some(p) = o.pending.iter().find(|p| w.suits(p.mode) && p.covers(w.write, w.start, w.end)) {
+            return p.clone();
         }
         let p = Arc::new(Pending {
             id: self.data.number(),
@@ -204,10 +254,9 @@ impl Fs {
             outcome: Mutex::new(None),
         });
         o.pending.push(p.clone());
-        drop(objs);
         let (fs, file, asked, stripe) = (self.clone(), file.clone(), p.clone(), w.stripe);
         self.world.spawn("client-extent", async move { fs.obtain(file, stripe, asked, force).await });
-        Look::Wait(p)
+        p
     }
 
     /// Asks for a lock until there is an answer. Goes on without whoever wanted it: what is granted is kept.

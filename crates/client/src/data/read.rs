@@ -80,7 +80,7 @@ impl Fs {
     }
 
     /// `None`: locks were lost meanwhile.
-    async fn read_pinned(
+    pub(super) async fn read_pinned(
         self: &Arc<Self>,
         file: &Arc<File>,
         pins: &Pins,

@@ -92,8 +92,9 @@ impl Fs {
         }
     }
 
-    /// Lets running operations end, writes what is kept under the lock, forgets what was read, releases it.
-    async fn give_lock_back(self: Arc<Self>, file: Arc<File>, stripe: usize, id: u64) {
+    /// Has the kernel give up its pages, lets running operations end, writes what is kept under the lock, forgets what
+    /// was read, releases it.
+    pub(super) async fn give_lock_back(self: Arc<Self>, file: Arc<File>, stripe: usize, id: u64) {
         self.first_use(&file, stripe, id).await;
         if planted::on(Bug::CancelBeforeFlush) {
             let (target, object) = {
@@ -103,6 +104,7 @@ impl Fs {
             self.released(target, object, id);
         }
         loop {
+            self.sweep(&file, stripe, id).await;
             let mut changed = Box::pin(file.changed.notified());
             changed.as_mut().enable();
             let mut flush = None;
@@ -111,6 +113,9 @@ impl Fs {
                 let o = &mut objs[stripe];
                 let Some(l) = o.lock_mut(id) else { return };
                 l.going = true;
+                if !l.pages.is_empty() {
+                    continue; // filled since, because a write waited for it
+                }
                 let pinned = l.pins > 0;
                 let ranges = if l.writes() { o.alone(id, true) } else { Vec::new() };
                 if !pinned {
@@ -160,10 +165,10 @@ impl Fs {
 
     /// The server does not know a lock any more: what was kept under it is void.
     pub(super) fn lock_lost(&self, file: &Arc<File>, stripe: usize, id: u64) {
-        let (object, lost) = {
+        let (object, lost, pages) = {
             let mut objs = file.lock();
             let o = &mut objs[stripe];
-            let Some(writes) = o.lock_mut(id).map(|l| l.writes()) else { return };
+            let Some((writes, pages)) = o.lock_mut(id).map(|l| (l.writes(), l.take_pages())) else { return };
             let mut lost = Vec::new();
             // What was written has no lock any more that would let it out, even if another lets it be read.
             for (a, b) in o.alone(id, writes) {
@@ -178,8 +183,9 @@ impl Fs {
             o.locks.retain(|l| l.id != id);
             o.sure = false;
             self.data.account(o, self.world.now());
-            (o.id, lost)
+            (o.id, lost, pages)
         };
+        self.pages_void(file, vec![(stripe, pages)]);
         file.changed.notify_waiters();
         tracing::error!("{}: lock {id:#x} on {object} is lost", file.fid);
         for range in lost {
@@ -193,14 +199,16 @@ impl Fs {
         target.data.generation.fetch_add(1, Ordering::SeqCst);
         target.data.forget_promise();
         for file in self.data.all_files() {
-            let mut gone = Vec::new();
+            let (mut gone, mut pages) = (Vec::new(), Vec::new());
             {
                 let mut objs = file.lock();
-                for o in objs.iter_mut().filter(|o| o.target.id == target.id) {
+                for (i, o) in objs.iter_mut().enumerate().filter(|(_, o)| o.target.id == target.id) {
+                    pages.extend(o.locks.iter_mut().map(|l| (i, l.take_pages())));
                     gone.extend(o.forget_all().into_iter().map(|r| (o.id, r)));
                     self.data.account(o, self.world.now());
                 }
             }
+            self.pages_void(&file, pages);
             file.changed.notify_waiters();
             for (object, range) in gone {
                 self.write_lost(&file, object, range, Errno::EIO);

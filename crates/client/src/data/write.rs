@@ -31,8 +31,16 @@ impl Fs {
         if !append {
             check_end(off, data.len())?;
         }
+        let range = if append { (0, u64::MAX) } else { (off, off + data.len() as u64) };
+        let beside = self.write_beside(fid, range.0, range.1, append);
         let (state, layout) = match self.write_small(call, fid, off, append, &data).await? {
-            Small::Done(at) => return Ok(at),
+            Small::Done(at) => {
+                if append {
+                    // Not where the kernel thinks that it is.
+                    self.sweep_small(fid).await;
+                }
+                return Ok(at);
+            }
             Small::Objects(state, layout) => (state, layout),
         };
         let Some(file) = self.data_file(fid, &layout).await? else {
@@ -63,13 +71,17 @@ impl Fs {
                 off
             };
             check_end(at, data.len())?;
+            if let Some(b) = &beside {
+                let _clearing = pins.clearing();
+                self.clear_beside(&file, b, at, at + data.len() as u64).await;
+            }
             let pieces = stripe::pieces(&layout, fid, at, data.len(), RPC_BULK_MAX_BYTES);
             let meta = write_meta(&state, self.world.wall());
             if !self.take_promises(&file, &pieces).await {
                 let (fs, file2) = (self.clone(), file.clone());
                 let work = async move {
                     let r = fs.write_through(&file2, &pins, at, data, meta).await;
-                    drop((pins, turn));
+                    drop((pins, turn, beside));
                     r
                 };
                 Detached::plain(self, "client-write", work).await?;
@@ -82,7 +94,7 @@ impl Fs {
     }
 
     /// Puts bytes into what is kept. False: a lock was lost meanwhile.
-    fn commit(
+    pub(super) fn commit(
         self: &Arc<Self>,
         file: &Arc<File>,
         pins: &Pins,
@@ -128,7 +140,7 @@ impl Fs {
     }
 
     /// Room on the OSTs for all pieces, or for none.
-    async fn take_promises(self: &Arc<Self>, file: &Arc<File>, pieces: &[Piece]) -> bool {
+    pub(super) async fn take_promises(self: &Arc<Self>, file: &Arc<File>, pieces: &[Piece]) -> bool {
         let mut taken: Vec<(Arc<Target>, u64)> = Vec::with_capacity(pieces.len());
         for p in pieces {
             let target = file.lock()[p.stripe].target.clone();
@@ -289,7 +301,7 @@ impl Drop for Claim {
     }
 }
 
-fn write_meta(s: &FileState, now: Timestamp) -> WriteMeta {
+pub(super) fn write_meta(s: &FileState, now: Timestamp) -> WriteMeta {
     WriteMeta { uid: s.uid, gid: s.gid, projid: s.projid, inode_ctime: s.ctime, time: now }
 }
 

@@ -15,6 +15,7 @@ mod content;
 mod follow;
 mod keeper;
 mod listing;
+mod mapped;
 mod small;
 
 pub(crate) use cache::{Cache, Outcome, Owned, Part, Token, Wants, Who, name_part};
@@ -69,6 +70,7 @@ pub(crate) struct Meta {
     pub content_misses: AtomicU64,
     pub content_ahead: AtomicU64,
     fetching: small::Fetches,
+    mapped: Arc<mapped::Mapped>,
 }
 
 impl Meta {
@@ -83,6 +85,7 @@ impl Meta {
             content_misses: AtomicU64::new(0),
             content_ahead: AtomicU64::new(0),
             fetching: small::Fetches::default(),
+            mapped: Arc::default(),
             keeper: OnceLock::new(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -130,6 +133,9 @@ impl Meta {
 
     fn forget_all(&self) {
         if let Some(k) = self.keeper.get() {
+            for fid in self.mapped.take() {
+                k.forget_pages(fid, vec![(0, u64::MAX)], Leave::new(|| {}));
+            }
             k.forget_all();
         }
     }
@@ -529,7 +535,20 @@ impl Fs {
             names: i.bits & bits::LOOKUP != 0,
             inode: i.bits & bits::UPDATE != 0,
         };
-        k.lapsed(items.iter().map(of).collect(), Leave::new(move || cancel(&opens, &t, &items)));
+        let inodes = items.iter().filter(|i| i.bits & bits::UPDATE != 0).map(|i| i.fid);
+        let sweeps = self.sweep_leases(inodes);
+        let lapsed = items.iter().map(of).collect();
+        let leave = Leave::new(move || cancel(&opens, &t, &items));
+        if sweeps.is_empty() {
+            return k.lapsed(lapsed, leave);
+        }
+        let k = k.clone();
+        self.world.spawn("client-leave", async move {
+            for over in sweeps {
+                let _ = over.await;
+            }
+            k.lapsed(lapsed, leave);
+        });
     }
 
     /// Leases that this mount does not use any more.

@@ -1,5 +1,6 @@
 //! create: a regular file, opened at once; also without a name (O_TMPFILE).
 
+use super::O_RDWR;
 use crate::detach::Detached;
 use crate::stats::Verb;
 use crate::targets::Target;
@@ -106,6 +107,9 @@ impl Fs {
             }
         };
         let e = &reply.entry;
+        if !reply.created && flags & O_ACCMODE == O_RDWR {
+            self.no_pages_to_store_into(e.attr.fid).await;
+        }
         let attr = if reply.created {
             Ok(e.attr.clone())
         } else if flags & O_TRUNC != 0 {

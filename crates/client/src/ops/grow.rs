@@ -8,8 +8,21 @@ use wire::msg::grow::Grow;
 impl Fs {
     /// Harmless for a file that has objects. Whether the caller may write was decided when the file was opened.
     pub(crate) async fn grow(self: &Arc<Self>, fid: Fid) -> R<()> {
+        self.grow_with(fid, true).await
+    }
+
+    /// As [`Fs::grow`], of a file without pages under the lease, in which none are filled meanwhile.
+    pub(crate) async fn grow_swept(self: &Arc<Self>, fid: Fid) -> R<()> {
+        self.grow_with(fid, false).await
+    }
+
+    async fn grow_with(self: &Arc<Self>, fid: Fid, sweep: bool) -> R<()> {
         let mdt = self.mdt_of(fid).await?;
         let change = self.changing_inode(&mdt, fid);
+        if sweep {
+            // From here on no page is filled under the lease, which does not cover objects.
+            self.sweep_small(fid).await;
+        }
         let r = mdt.call(self.own_ctx(), Grow { fid }).await;
         change.done_with(&r);
         self.opens.learn(&r?);

@@ -13,6 +13,7 @@ use wire::msg::lookup::Entry;
 use wire::msg::open::Open;
 
 const O_WRONLY: u32 = 1;
+pub(crate) const O_RDWR: u32 = 2;
 
 impl Fs {
     /// O_TRUNC in `flags` cuts the file.
@@ -71,6 +72,9 @@ impl Fs {
             }
         };
         self.opens.opened(handle, &e, leased);
+        if flags & O_ACCMODE == O_RDWR && e.attr.kind == FileType::Regular {
+            self.no_pages_to_store_into(e.attr.fid).await;
+        }
         if flags & O_TRUNC != 0
             && e.attr.kind == FileType::Regular
             && let Err(err) = self.cut_opened(call, &e).await

@@ -16,7 +16,7 @@ use wire::msg::read::Read;
 use world::future::join_all;
 
 /// As much of `off..off + len` as there is.
-fn part(all: &Bytes, off: u64, len: usize) -> Bytes {
+pub(crate) fn part(all: &Bytes, off: u64, len: usize) -> Bytes {
     let from = usize::try_from(off).map_or(all.len(), |o| o.min(all.len()));
     all.slice(from..from.saturating_add(len).min(all.len()))
 }
@@ -92,6 +92,16 @@ impl Fs {
                 Err(e) => self.relayout(fid, e, &mut tries).await?,
             }
         }
+    }
+
+    /// What there is of a piece, from its server.
+    pub(crate) async fn read_whole_piece(
+        self: &Arc<Self>,
+        call: &Call,
+        layout: &Layout,
+        p: &Piece,
+    ) -> R<Bytes> {
+        Ok(self.read_piece(call, layout, p).await?.data)
     }
 
     async fn read_piece(self: &Arc<Self>, call: &Call, layout: &Layout, p: &Piece) -> R<Got> {

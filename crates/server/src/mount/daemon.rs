@@ -71,7 +71,14 @@ async fn connect(world: &World, w: &Wanted) -> Result<std::sync::Arc<Fs>, String
     Err(last)
 }
 
-async fn bring_up(world: &World, w: &Wanted) -> Result<fuse::Session, String> {
+/// Without a guard the mount works; a daemon that is killed at the wrong moment leaves it to `umount -f`.
+fn guard(mounted: &fuse::Mounted) -> Option<fuse::Guard> {
+    let args = [super::GUARD.into(), mounted.dir.clone().into_os_string()];
+    let guard = process::own_executable().and_then(|exe| fuse::Guard::start(mounted, &exe, "nacre", &args));
+    guard.inspect_err(|e| tracing::warn!("no guard for the mount: {e}")).ok()
+}
+
+async fn bring_up(world: &World, w: &Wanted) -> Result<(fuse::Session, Option<fuse::Guard>), String> {
     let fs = connect(world, w).await?;
     let at = fuse::MountPoint { source: w.source.clone(), dir: w.dir.clone(), flags: w.options.flags };
     let mounted = match fuse::mount(&at) {
@@ -86,10 +93,11 @@ async fn bring_up(world: &World, w: &Wanted) -> Result<fuse::Session, String> {
         kernel_cache: !w.options.no_kernel_cache,
         ..fuse::Config::default()
     };
+    let guard = guard(&mounted);
     let session =
         fuse::serve(world, fs, mounted, config).map_err(|e| format!("cannot serve the mount: {e}"))?;
     session.ready().await?;
-    Ok(session)
+    Ok((session, guard))
 }
 
 pub fn main(args: &[OsString]) -> i32 {
@@ -110,7 +118,7 @@ pub fn main(args: &[OsString]) -> i32 {
         Ok(r) => r,
         Err(e) => return failed(format!("cannot start threads: {e}")),
     };
-    let session = match runtime.block_on(bring_up(&world, &w)) {
+    let (session, _guard) = match runtime.block_on(bring_up(&world, &w)) {
         Ok(s) => s,
         Err(e) => return failed(e),
     };

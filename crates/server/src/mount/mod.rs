@@ -4,6 +4,7 @@ mod daemon;
 mod helper;
 mod source;
 
+pub use fuse::guard;
 pub use helper::{MountRequest, check_options, mount, open_fuse_device};
 pub use source::Source;
 
@@ -11,6 +12,9 @@ use std::ffi::OsString;
 
 /// Set in the daemon's environment: this process is the daemon, not the helper.
 const DAEMON_ENV: &str = "NACRE_MOUNT_DAEMON";
+
+/// The command that ends the connection of a mount whose daemon was killed: `nacre mount-guard DIR`, started by the daemon.
+pub const GUARD: &str = "mount-guard";
 
 /// mount(8): the mount failed.
 const EXIT_FAILURE: i32 = 32;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -119,6 +120,23 @@ fn spawn(d: &Daemon<'_>, out: Stdio) -> io::Result<Detached> {
         });
     }
     Ok(Detached { child: cmd.spawn()? })
+}
+
+/// Starts a program in a session of its own, with these for standard input and output.
+pub fn spawn_beside(
+    exe: &Path,
+    arg0: &str,
+    args: &[OsString],
+    input: OwnedFd,
+    output: OwnedFd,
+) -> io::Result<()> {
+    let mut cmd = Command::new(exe);
+    cmd.arg0(arg0).args(args).stdin(input).stdout(output).stderr(Stdio::null()).current_dir("/");
+    // SAFETY: setsid is async-signal-safe, and nothing else happens between fork and exec.
+    unsafe {
+        cmd.pre_exec(|| if libc::setsid() < 0 { Err(io::Error::last_os_error()) } else { Ok(()) });
+    }
+    cmd.spawn().map(drop)
 }
 
 /// Sends a signal.
