@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """bench-table.py CSV... [--ours LABEL] [--local LABEL] [--targets FILE] [--peers FILE] - rows 'label,phase,value,unit' of
 any number of runs as a Markdown table: the best of ours and of the local directory, their ratio (above 1: ours is faster),
-and what targets (phase,x_best_peer,x_local) ask for. With --peers, the best other label of that file beside ours.
+and what targets (phase,x_best_peer,x_local) ask for. With --peers, the best other label of that file (which may be the same) beside ours.
 Exit status 1 when a target is missed."""
 
 import argparse
@@ -55,9 +55,12 @@ for path in args.csv:
         best[label, phase] = better(unit, best.get((label, phase)), value)
         failed[label, phase] = failed.get((label, phase), 0) + (value is None)
 
-peer = {}
-for _, phase, value, unit in (r for r in (read(args.peers) if args.peers else []) if not r[0].startswith(args.local)):
-    peer[phase] = better(unit, peer.get(phase), value)
+peer, peer_name = {}, {}
+for label, phase, value, unit in read(args.peers) if args.peers else []:
+    if label.startswith(args.local) or label == args.ours:
+        continue
+    if value is not None and better(unit, peer.get(phase), value) == value:
+        peer[phase], peer_name[phase] = value, label
 
 targets = {}
 if args.targets:
@@ -92,7 +95,7 @@ for phase, unit in units.items():
     fails = failed.get((args.ours, phase), 0)
     print(
         f"| {phase} | {unit} | {number(ours)} | {number(local)} | {cell(x_local, want_local)} "
-        f"| {number(peer.get(phase))} | {cell(x_peer, want_peer)} | {fails or ''} |"
+        f"| {number(peer.get(phase))} {peer_name.get(phase, '')} | {cell(x_peer, want_peer)} | {fails or ''} |"
     )
 if targets:
     print(f"\n{missed} targets missed.")

@@ -133,7 +133,6 @@ pub const WRITE_CACHE: u32 = 1 << 0;
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// Set in READs of read(2), clear in READs that fill the page cache.
 pub const READ_LOCKOWNER: u32 = 1 << 1;
-pub const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 pub const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 
 pub const SETXATTR_IN_SHORT_BYTES: usize = 8;

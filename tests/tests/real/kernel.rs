@@ -129,3 +129,26 @@ fn a_shut_down_mount_fails_everything_and_can_be_unmounted() -> Result<()> {
     ensure!(std::fs::read(fs.mount(0).join("data"))? == b"kept", "mounted again");
     Ok(())
 }
+
+/// open(2) with O_TRUNC of a program that runs is refused, and the program stays whole.
+#[test]
+fn a_running_program_is_not_cut() -> Result<()> {
+    let fs = TestFs::up("running", 2, 2)?;
+    let whole = std::fs::metadata("/bin/sleep")?.len();
+    for i in 0..20 {
+        let path = fs.mount(0).join(format!("program{i}"));
+        std::fs::copy("/bin/sleep", &path)?;
+        let mut child = Command::new(&path).arg("60").spawn()?;
+        let cut = std::fs::OpenOptions::new().write(true).truncate(true).open(&path);
+        let cut = cut.err().and_then(|e| e.raw_os_error());
+        let (alive, len) = (child.try_wait()?.is_none(), std::fs::metadata(&path)?.len());
+        child.kill()?;
+        child.wait()?;
+        ensure!(cut == Some(26) && alive, "errno {cut:?} (26: ETXTBSY), alive: {alive}");
+        ensure!(len == whole && std::fs::metadata(fs.mount(1).join(format!("program{i}")))?.len() == whole);
+        // One that runs no more can be.
+        std::fs::OpenOptions::new().write(true).truncate(true).open(&path)?;
+        ensure!(std::fs::metadata(&path)?.len() == 0);
+    }
+    fs.fsck()
+}
