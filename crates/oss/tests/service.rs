@@ -52,6 +52,7 @@ fn tiny() -> DbOptions {
         checkpoint_txns: 50,
         checkpoint_bytes: 1 << 20,
         table_cache_bytes: 1 << 20,
+        ..DbOptions::default()
     }
 }
 

@@ -96,6 +96,7 @@ fn db_options() -> DbOptions {
         checkpoint_txns: 300,
         checkpoint_bytes: 256 << 10,
         table_cache_bytes: 1 << 20,
+        ..DbOptions::default()
     }
 }
 

@@ -11,7 +11,6 @@ use crate::table::{Batch, Entry, Pair, Snapshot, Table};
 use model::Errno;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use world::sync::{Notify, watch};
@@ -92,9 +91,6 @@ pub(crate) struct Core {
     pub pre_commit: Mutex<Option<Arc<dyn PreCommitHook>>>,
     /// Wakes those who wait for answers to be sent before theirs.
     pub sent: Notify,
-    /// Nothing may be written from then on, in nanoseconds of the clock: somebody else may have the target
-    /// ([`crate::mmp`]).
-    pub lease_until: AtomicU64,
 }
 
 impl Core {
@@ -154,19 +150,12 @@ impl Core {
         self.stop_state(&e.to_string(), false);
     }
 
-    /// Whether somebody else may have the target by now.
-    fn lease_is_over(&self) -> bool {
-        let until = self.lease_until.load(Ordering::Relaxed);
-        until != u64::MAX && self.world.now().0 >= until
-    }
-
-    /// Stops if the lease is over.
+    /// Stops if the lease is over: somebody else may have the target by now.
     fn check_lease(&self) {
-        if self.lease_is_over() && self.state.borrow().stopped.is_none() {
-            self.fail(&StoreError::Refused(format!(
-                "the heartbeat of '{}' was not written for half its term: another server may have taken the target",
-                self.dir
-            )));
+        if let Err(why) = self.opt.lease.check(&self.world, &self.dir)
+            && self.state.borrow().stopped.is_none()
+        {
+            self.fail(&StoreError::Refused(why));
         }
     }
 

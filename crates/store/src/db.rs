@@ -7,10 +7,10 @@
 use crate::StoreError;
 use crate::author::{Author, Seen};
 use crate::core::Core;
+use crate::lease::Lease;
 use crate::object::Redo;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use world::{Instant, World};
+use world::World;
 
 /// Position of a transaction in the journal, counted from 1, never reused within an epoch.
 pub type Lsn = u64;
@@ -131,6 +131,8 @@ pub struct DbOptions {
     /// … or so many bytes.
     pub checkpoint_bytes: usize,
     pub table_cache_bytes: usize,
+    /// Nothing is written once it is over.
+    pub lease: Lease,
 }
 
 impl Default for DbOptions {
@@ -140,6 +142,7 @@ impl Default for DbOptions {
             checkpoint_txns: 20_000,
             checkpoint_bytes: 32 << 20,
             table_cache_bytes: 128 << 20,
+            lease: Lease::default(),
         }
     }
 }
@@ -276,16 +279,6 @@ impl Db {
             txn.delete(k);
         }
         Ok(())
-    }
-
-    /// Nothing is written from then on, unless this is said again ([`crate::mmp`]).
-    pub fn lease_until(&self, t: Instant) {
-        self.core.lease_until.store(t.0, Ordering::Relaxed);
-    }
-
-    /// The target stops: nothing is acknowledged from now on.
-    pub(crate) fn fail(&self, e: &StoreError) {
-        self.core.fail(e);
     }
 
     /// Why the target stopped (failed fsync, damaged record), if it did. Watched by the server.

@@ -8,11 +8,11 @@
 
 use crate::bytes::{Reader, Writer};
 use crate::format::TargetLock;
-use crate::{Db, StoreError};
-use std::sync::{Arc, Weak};
+use crate::{Lease, StoreError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use wire::frame::crc32c;
-use world::future::Either;
 use world::sync::{Notify, watch};
 use world::{Instant, OpenMode, World, select};
 
@@ -166,12 +166,22 @@ pub fn format(world: &World, dir: &str) -> Result<(), StoreError> {
     Block { sequence: 0, nonce: 0, times: Times::default(), who }.write(world, dir)
 }
 
-/// The right to write to a target, as long as it is renewed.
+/// The right to write to a target, renewed in the background for as long as this value lives. It ends by itself
+/// ([`Lease::check`]) when somebody else took the target, and when no beat reached the disk for half a term.
 pub struct Heartbeat {
-    world: World,
-    dir: String,
-    block: Block,
-    renewed: Instant,
+    lease: Lease,
+    asked: Arc<Asked>,
+    ended: watch::Sender<bool>,
+}
+
+/// What the task that beats is told.
+#[derive(Default)]
+struct Asked {
+    wake: Notify,
+    /// To write no more: the owner is gone.
+    stop: AtomicBool,
+    /// To say that nobody has the target, and stop.
+    leave: AtomicBool,
 }
 
 impl Heartbeat {
@@ -184,19 +194,61 @@ impl Heartbeat {
             doubt.wait(times.interval).await?;
         }
         let block = Block { sequence: 1, nonce: world.random_u64(), times, who };
+        let asked = Arc::<Asked>::default();
         let renewed = world.now();
-        let mut h = Heartbeat { world: world.clone(), dir: dir.to_string(), block, renewed };
-        h.write().await?;
+        let mut b = Beater { world: world.clone(), dir: dir.to_string(), block, renewed, asked };
+        b.write().await?;
         if !sure {
             // Whoever watched at the same time has written by now, and found this block or been found.
             world.sleep(times.interval * 2).await;
-            h.beat().await?;
+            b.beat().await?;
         }
+        let h = Heartbeat {
+            lease: Lease::until(b.until()),
+            asked: b.asked.clone(),
+            ended: watch::Sender::new(false),
+        };
+        let (lease, ended) = (h.lease.clone(), h.ended.clone());
+        world.spawn("heartbeat", async move {
+            b.run(&lease).await;
+            ended.send_replace(true);
+        });
         Ok(h)
     }
 
+    /// For the databases of the target.
+    pub fn lease(&self) -> Lease {
+        self.lease.clone()
+    }
+
+    /// After the databases were closed: whoever wants the target next need not wait.
+    pub async fn leave(&self) {
+        self.asked.leave.store(true, Relaxed);
+        self.asked.wake.notify_one();
+        let mut ended = self.ended.subscribe();
+        ended.wait_for(|e| *e).await.expect("the sender is in self");
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        self.asked.stop.store(true, Relaxed);
+        self.asked.wake.notify_one();
+    }
+}
+
+/// The task behind a [`Heartbeat`].
+struct Beater {
+    world: World,
+    dir: String,
+    block: Block,
+    renewed: Instant,
+    asked: Arc<Asked>,
+}
+
+impl Beater {
     /// Until then the holder may write.
-    pub fn until(&self) -> Instant {
+    fn until(&self) -> Instant {
         self.renewed.plus(self.block.times.term / 2)
     }
 
@@ -212,7 +264,7 @@ impl Heartbeat {
         let (start, until) = (self.world.now(), self.until());
         let mut next = self.block.clone();
         next.sequence += 1;
-        let (w, d, b) = (self.world.clone(), self.dir.clone(), next.clone());
+        let (w, d, b, asked) = (self.world.clone(), self.dir.clone(), next.clone(), self.asked.clone());
         let beaten = self.world.blocking(move || -> Result<(), StoreError> {
             match read(&w, &d)? {
                 Seen::Block(now) if now.nonce == b.nonce => {}
@@ -222,7 +274,7 @@ impl Heartbeat {
                 _ => return Err(StoreError::Refused(format!("the heartbeat of '{d}' was removed"))),
             }
             // Looked at last: a process that was stopped here for long must not write over its successor's block.
-            if w.now() >= until {
+            if w.now() >= until || asked.stop.load(Relaxed) {
                 return Err(StoreError::Refused(format!("the heartbeat of '{d}' came too late")));
             }
             b.write(&w, &d)
@@ -232,61 +284,30 @@ impl Heartbeat {
         Ok(())
     }
 
-    /// Beats in the background and lets the databases write as long as it does. They stop when somebody else took the
-    /// target, and by themselves when no beat reached the disk for half a term.
-    pub fn start(self, dbs: &[Arc<Db>]) -> Beating {
-        let weak: Vec<_> = dbs.iter().map(Arc::downgrade).collect();
-        dbs.iter().for_each(|db| db.lease_until(self.until()));
-        let beating = Beating { stop: Arc::new(Notify::new()), ended: watch::Sender::new(false) };
-        let (stop, ended) = (beating.stop.clone(), beating.ended.clone());
-        self.world.clone().spawn("heartbeat", async move {
-            self.run(&weak, &stop).await;
-            ended.send_replace(true);
-        });
-        beating
-    }
-
-    async fn run(mut self, dbs: &[Weak<Db>], stop: &Notify) {
+    async fn run(mut self, lease: &Lease) {
         loop {
             let pause = self.world.sleep(self.block.times.interval);
-            if let Either::Right(()) = select(pause, stop.notified()).await {
+            let asked = self.asked.clone();
+            select(asked.wake.notified(), pause).await;
+            if asked.stop.load(Relaxed) {
+                return;
+            }
+            if asked.leave.load(Relaxed) {
                 self.block.sequence = 0;
                 if let Err(e) = self.write().await {
                     tracing::warn!("the next server of '{}' will have to wait: {e}", self.dir);
                 }
                 return;
             }
-            let dbs: Vec<Arc<Db>> = dbs.iter().filter_map(Weak::upgrade).collect();
-            if dbs.is_empty() {
-                return;
-            }
             match self.beat().await {
-                Ok(()) => dbs.iter().for_each(|db| db.lease_until(self.until())),
-                Err(e @ StoreError::Refused(_)) => {
-                    dbs.iter().for_each(|db| db.fail(&e));
-                    return;
-                }
+                Ok(()) => lease.renew(self.until()),
+                Err(StoreError::Refused(why)) => return lease.lose(&why),
                 Err(e) => {
                     let left = self.until().since(self.world.now());
                     tracing::warn!("{e}; without a heartbeat this server stops in {left:?}");
                 }
             }
         }
-    }
-}
-
-/// A heartbeat that goes on until it is told to end, or its databases are gone.
-pub struct Beating {
-    stop: Arc<Notify>,
-    ended: watch::Sender<bool>,
-}
-
-impl Beating {
-    /// After the databases were closed: whoever wants the target next need not wait.
-    pub async fn leave(&self) {
-        self.stop.notify_one();
-        let mut ended = self.ended.subscribe();
-        ended.wait_for(|e| *e).await.expect("the sender is in self");
     }
 }
 
@@ -336,10 +357,16 @@ impl<'a> Doubt<'a> {
         )))
     }
 
+    /// How long to sleep before the next look; `None`: it stood still for long enough.
+    fn pause(&self, since: Instant, step: Duration) -> Option<Duration> {
+        let left = since.plus(self.patience()).since(self.world.now());
+        (!left.is_zero()).then(|| left.min(step))
+    }
+
     async fn wait(&self, step: Duration) -> Result<(), StoreError> {
-        let end = self.world.now().plus(self.patience());
-        while self.world.now() < end {
-            self.world.sleep(step.min(end.since(self.world.now()))).await;
+        let since = self.world.now();
+        while let Some(pause) = self.pause(since, step) {
+            self.world.sleep(pause).await;
             self.check(&look(self.world, self.dir).await?)?;
         }
         Ok(())
@@ -360,9 +387,9 @@ pub fn wait_idle(
     }
     let times = Times::default();
     let Some(doubt) = Doubt::about(world, dir, seen, times) else { return Ok(()) };
-    let end = world.now().plus(doubt.patience());
-    while world.now() < end {
-        sleep(times.interval);
+    let since = world.now();
+    while let Some(pause) = doubt.pause(since, times.interval) {
+        sleep(pause);
         doubt.check(&read(world, dir)?)?;
     }
     Ok(())

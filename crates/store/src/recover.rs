@@ -7,7 +7,6 @@ use crate::space::Space;
 use crate::table::redb::RedbTable;
 use crate::table::{Batch, Entry, Table};
 use crate::{StoreError, object};
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use world::World;
 use world::sync::{Notify, watch};
@@ -26,6 +25,11 @@ fn fit(mut opt: DbOptions, world: &World, dir: &str) -> DbOptions {
         opt.checkpoint_txns = opt.checkpoint_txns.min(at_most(headroom / TABLE_BYTES_PER_TXN));
     }
     opt
+}
+
+/// Still this server's: replaying may take longer than a lease does.
+fn held(world: &World, dir: &str, opt: &DbOptions) -> Result<(), StoreError> {
+    opt.lease.check(world, dir).map_err(StoreError::Refused)
 }
 
 pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Result<Arc<Core>, StoreError> {
@@ -61,9 +65,12 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
     }
     if !records.is_empty() {
         tracing::info!("'{dir}': {} transactions replayed from the journal", records.len());
+        held(world, dir, &opt)?;
         object::recover::replay(world, dir, &records)?;
+        held(world, dir, &opt)?;
         table.apply(&batch(records), replay.last_lsn)?;
     }
+    held(world, dir, &opt)?;
     // Only now may the journal be given up; and the end that was found above is final from here on,
     // because the table's position says so.
     for f in &replay.files {
@@ -104,7 +111,6 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
         hook: Mutex::new(None),
         pre_commit: Mutex::new(None),
         sent: Notify::new(),
-        lease_until: AtomicU64::new(u64::MAX),
     }))
 }
 

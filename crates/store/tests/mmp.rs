@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::format::Superblock;
 use store::mmp::{self, Heartbeat, Times, Who};
-use store::{Db, DbOptions, StoreError, Txn};
+use store::{Db, DbOptions, Lease, StoreError, Txn};
 use world::OpenMode;
 
 const TIMES: Times = Times { interval: Duration::from_millis(20), term: Duration::from_millis(400) };
@@ -23,8 +23,8 @@ fn bed() -> Bed {
     bed
 }
 
-fn db(bed: &Bed, epoch: u32) -> Arc<Db> {
-    Db::open(&bed.world, "/t", epoch, DbOptions::default()).unwrap()
+fn db(bed: &Bed, lease: Lease) -> Arc<Db> {
+    Db::open(&bed.world, "/t", 1, DbOptions { lease, ..DbOptions::default() }).unwrap()
 }
 
 fn put(db: &Db) -> Result<u64, StoreError> {
@@ -58,10 +58,9 @@ fn the_next_server_of_the_host_comes_at_once_and_another_host_after_the_term() {
         let second = Heartbeat::take(&bed.world, "/t", host(2), TIMES).await.unwrap();
         assert!(bed.world.now().since(start) > TIMES.term, "it might have been alive");
         // In an orderly way.
-        let db = db(&bed, 1);
-        let beating = second.start(std::slice::from_ref(&db));
+        let db = db(&bed, second.lease());
         db.close().await.unwrap();
-        beating.leave().await;
+        second.leave().await;
         let start = bed.world.now();
         Heartbeat::take(&bed.world, "/t", host(3), TIMES).await.unwrap();
         assert!(bed.world.now().since(start) < TIMES.term / 2, "nobody to wait for");
@@ -77,9 +76,8 @@ fn the_next_server_of_the_host_comes_at_once_and_another_host_after_the_term() {
 fn a_living_holder_is_named_and_left_alone() {
     let bed = bed();
     bed.rt.block_on(async {
-        let db = db(&bed, 1);
-        let beating =
-            Heartbeat::take(&bed.world, "/t", host(1), TIMES).await.unwrap().start(std::slice::from_ref(&db));
+        let beating = Heartbeat::take(&bed.world, "/t", host(1), TIMES).await.unwrap();
+        let db = db(&bed, beating.lease());
         let e = Heartbeat::take(&bed.world, "/t", host(2), TIMES).await.err().unwrap();
         assert_eq!(
             e.to_string(),
@@ -116,9 +114,8 @@ fn of_two_at_a_time_one_serves() {
 fn a_holder_that_lost_the_target_writes_nothing_more() {
     let bed = bed();
     bed.rt.block_on(async {
-        let db = db(&bed, 1);
-        let _beating =
-            Heartbeat::take(&bed.world, "/t", host(1), TIMES).await.unwrap().start(std::slice::from_ref(&db));
+        let beating = Heartbeat::take(&bed.world, "/t", host(1), TIMES).await.unwrap();
+        let db = db(&bed, beating.lease());
         put(&db).unwrap();
         // Somebody who did not wait, as fencing that lied would have it.
         let other = bed.disk.fork();
@@ -138,18 +135,40 @@ fn a_holder_that_lost_the_target_writes_nothing_more() {
 fn a_holder_that_cannot_beat_stops_before_anybody_takes_the_target() {
     let bed = bed();
     bed.rt.block_on(async {
-        let db = db(&bed, 1);
         let h = Heartbeat::take(&bed.world, "/t", host(1), TIMES).await.unwrap();
-        let last = h.until();
-        // The task that beats is gone, as if the process had been stopped for long.
-        db.lease_until(last);
+        let db = db(&bed, h.lease());
         put(&db).unwrap();
+        // The task that beats is gone, as if the process had been stopped for long.
+        drop(h);
         let taken = Heartbeat::take(&bed.world, "/t", host(2), TIMES).await.unwrap();
-        assert!(bed.world.now() > last);
         assert!(matches!(put(&db), Err(StoreError::Stopped(_))), "the zombie writes nothing");
         assert!(db.stopped().unwrap().contains("half its term"), "{:?}", db.stopped());
         drop(taken);
     });
+}
+
+#[test]
+fn it_beats_while_the_target_is_opened_however_long_that_takes() {
+    let bed = bed();
+    bed.rt.block_on(async {
+        let h = Heartbeat::take(&bed.world, "/t", host(1), TIMES).await.unwrap();
+        // The journal is replayed for longer than a term.
+        bed.world.sleep(TIMES.term * 2).await;
+        let e = Heartbeat::take(&bed.world, "/t", host(2), TIMES).await.err().unwrap();
+        assert!(e.to_string().contains("pid 1 on host h1"), "{e}");
+        let db = db(&bed, h.lease());
+        put(&db).unwrap();
+        db.close().await.unwrap();
+        h.leave().await;
+    });
+}
+
+#[test]
+fn a_target_is_not_opened_under_a_lease_that_is_over() {
+    let bed = bed();
+    let lease = Lease::until(bed.world.now());
+    let e = Db::open(&bed.world, "/t", 1, DbOptions { lease, ..DbOptions::default() }).err().unwrap();
+    assert!(e.to_string().contains("half its term"), "{e}");
 }
 
 #[test]

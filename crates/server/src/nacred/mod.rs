@@ -53,9 +53,8 @@ async fn start(world: World, options: Options) -> Result<Arc<Node>, StartError> 
         rpc::Server::new(world.clone(), format!("nacred {} on {}", admin::VERSION, world::sys::hostname()));
     server.set_ping_interval(options.ping_interval);
     let mut targets = Vec::new();
-    for l in labels {
-        let opened = target::open(&world, l, nid, options.port, options.mmp_times()).await?;
-        for t in opened {
+    for held in target::hold(&world, labels, options.mmp_times()).await? {
+        for t in target::open(&world, held, nid, options.port).await? {
             server.add(t.service.as_service(), t.peers.clone());
             targets.push(t);
         }

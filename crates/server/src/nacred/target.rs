@@ -8,15 +8,16 @@ use model::{Nid, TargetKind};
 use oss::{Ost, OstConfig};
 use rpc::{Peers, Service};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::format::{RO_COMPAT_BLOCK_SUMS, Superblock, TargetLock};
-use store::mmp::{Beating, Heartbeat, Times, Who};
+use store::mmp::{Heartbeat, Times, Who};
 use store::object::Objects;
 use store::{Db, DbOptions, StoreError};
 use wire::msg::config::ConfigReply;
-use world::World;
+use world::future::join_all;
 use world::sys::{self, files};
+use world::{BoxFuture, World};
 
 /// How long a killed server may take to let go of its target.
 const DYING: Duration = Duration::from_secs(10);
@@ -26,6 +27,19 @@ pub struct Label {
     pub dir: String,
     pub superblock: Superblock,
     lock: TargetLock,
+}
+
+/// The right to serve what is in a folder.
+struct Hold {
+    heartbeat: Heartbeat,
+    _lock: TargetLock,
+}
+
+/// A folder that nobody else can be using.
+pub struct Held {
+    dir: String,
+    superblock: Superblock,
+    hold: Hold,
 }
 
 /// What serves.
@@ -58,8 +72,7 @@ pub struct Target {
     /// Set when the target may not go on (its index is somebody else's).
     pub refused: Mutex<Option<String>>,
     /// Shared by an MDT and the MGT in its folder, as the lock is.
-    heartbeat: OnceLock<Arc<Beating>>,
-    _lock: Arc<TargetLock>,
+    hold: Arc<Hold>,
 }
 
 fn words(dir: &str, e: &StoreError) -> StartError {
@@ -134,18 +147,30 @@ fn other_fs(a: &Superblock, b: &Superblock) -> bool {
     a.fsname != b.fsname || (known && a.fs_uuid != b.fs_uuid)
 }
 
+/// Begins the heartbeats of all folders at the same time, or of none: another host may have to be waited for.
+pub async fn hold(world: &World, labels: Vec<Label>, times: Times) -> Result<Vec<Held>, StartError> {
+    let taken = labels.into_iter().map(|l| -> BoxFuture<Result<Held, StartError>> {
+        let w = world.clone();
+        Box::pin(async move {
+            let who = Who::holding(&w, &l.lock);
+            let heartbeat = Heartbeat::take(&w, &l.dir, who, times).await.map_err(|e| words(&l.dir, &e))?;
+            Ok(Held { dir: l.dir, superblock: l.superblock, hold: Hold { heartbeat, _lock: l.lock } })
+        })
+    });
+    let taken = join_all(taken.collect()).await;
+    let (held, refused): (Vec<_>, Vec<_>) = taken.into_iter().partition(Result::is_ok);
+    let held: Vec<Held> = held.into_iter().flatten().collect();
+    let Some(Err(first)) = refused.into_iter().next() else { return Ok(held) };
+    for h in &held {
+        h.hold.heartbeat.leave().await;
+    }
+    Err(first)
+}
+
 /// Raises the epoch, recovers the database and makes the service; two of them for an MDT's folder with an MGT.
-pub async fn open(
-    world: &World,
-    label: Label,
-    nid: Nid,
-    port: u16,
-    times: Times,
-) -> Result<Vec<Arc<Target>>, StartError> {
-    let Label { dir, mut superblock, lock } = label;
-    let lock = Arc::new(lock);
-    let who = Who::holding(world, &lock);
-    let heartbeat = Heartbeat::take(world, &dir, who, times).await.map_err(|e| words(&dir, &e))?;
+pub async fn open(world: &World, held: Held, nid: Nid, port: u16) -> Result<Vec<Arc<Target>>, StartError> {
+    let Held { dir, mut superblock, hold } = held;
+    let hold = Arc::new(hold);
     superblock.epoch = superblock
         .epoch
         .checked_add(1)
@@ -157,23 +182,21 @@ pub async fn open(
     let mut out = Vec::new();
     if superblock.with_mgt {
         let sub = format!("{dir}/{MGT_SUBDIR}");
-        out.push(open_mgt(world, &sub, &superblock, &lock).await?);
+        out.push(open_mgt(world, &sub, &superblock, &hold).await?);
     }
     let t = match superblock.target.kind {
-        TargetKind::Mgt => open_mgt(world, &dir, &superblock, &lock).await?,
-        TargetKind::Mdt => open_mdt(world, &dir, superblock, &lock, nid, port).await?,
-        TargetKind::Ost => open_ost(world, &dir, superblock, &lock).await?,
+        TargetKind::Mgt => open_mgt(world, &dir, &superblock, &hold).await?,
+        TargetKind::Mdt => open_mdt(world, &dir, superblock, &hold, nid, port).await?,
+        TargetKind::Ost => open_ost(world, &dir, superblock, &hold).await?,
     };
     out.push(t);
-    let dbs: Vec<Arc<Db>> = out.iter().map(|t| t.db.clone()).collect();
-    let beating = Arc::new(heartbeat.start(&dbs));
-    out.iter().for_each(|t| assert!(t.heartbeat.set(beating.clone()).is_ok(), "set once"));
     Ok(out)
 }
 
-async fn open_db(world: &World, dir: &str, epoch: u32) -> Result<Arc<Db>, StartError> {
+async fn open_db(world: &World, dir: &str, epoch: u32, hold: &Hold) -> Result<Arc<Db>, StartError> {
     let (w, d) = (world.clone(), dir.to_string());
-    let opened = world.blocking(move || Db::open(&w, &d, epoch, DbOptions::default())).await;
+    let options = DbOptions { lease: hold.heartbeat.lease(), ..DbOptions::default() };
+    let opened = world.blocking(move || Db::open(&w, &d, epoch, options)).await;
     opened.map_err(|e| words(dir, &e))
 }
 
@@ -183,7 +206,7 @@ fn target(
     peers: Peers,
     db: Arc<Db>,
     s: Superblock,
-    lock: &Arc<TargetLock>,
+    hold: &Arc<Hold>,
 ) -> Arc<Target> {
     Arc::new(Target {
         dir: dir.to_string(),
@@ -193,8 +216,7 @@ fn target(
         db,
         superblock: Mutex::new(s),
         refused: Mutex::new(None),
-        heartbeat: OnceLock::new(),
-        _lock: lock.clone(),
+        hold: hold.clone(),
     })
 }
 
@@ -202,23 +224,23 @@ async fn open_mgt(
     world: &World,
     dir: &str,
     s: &Superblock,
-    lock: &Arc<TargetLock>,
+    hold: &Arc<Hold>,
 ) -> Result<Arc<Target>, StartError> {
-    let db = open_db(world, dir, s.epoch).await?;
+    let db = open_db(world, dir, s.epoch, hold).await?;
     let peers = Peers::new();
     let mgs = Mgs::open(world, db.clone(), peers.clone()).map_err(|e| words(dir, &e))?;
-    Ok(target(dir, Role::Mgs(mgs), peers, db, s.clone(), lock))
+    Ok(target(dir, Role::Mgs(mgs), peers, db, s.clone(), hold))
 }
 
 async fn open_mdt(
     world: &World,
     dir: &str,
     s: Superblock,
-    lock: &Arc<TargetLock>,
+    hold: &Arc<Hold>,
     nid: Nid,
     port: u16,
 ) -> Result<Arc<Target>, StartError> {
-    let db = open_db(world, dir, s.epoch).await?;
+    let db = open_db(world, dir, s.epoch, hold).await?;
     let peers = Peers::new();
     let cfg = mds::MdtConfig {
         fsname: s.fsname.clone(),
@@ -229,7 +251,7 @@ async fn open_mdt(
     };
     let mdt = mds::Mdt::open(world.clone(), db.clone(), peers.clone(), cfg)
         .map_err(|e| StartError(format!("cannot use target '{dir}': {e}")))?;
-    let t = target(dir, Role::Mdt(mdt), peers, db, s, lock);
+    let t = target(dir, Role::Mdt(mdt), peers, db, s, hold);
     t.use_cached_config();
     Ok(t)
 }
@@ -238,15 +260,15 @@ async fn open_ost(
     world: &World,
     dir: &str,
     s: Superblock,
-    lock: &Arc<TargetLock>,
+    hold: &Arc<Hold>,
 ) -> Result<Arc<Target>, StartError> {
-    let db = open_db(world, dir, s.epoch).await?;
+    let db = open_db(world, dir, s.epoch, hold).await?;
     let (w, d, b) = (world.clone(), dir.to_string(), db.clone());
     let objects = world.blocking(move || Objects::open(&w, &d, b)).await.map_err(|e| words(dir, &e))?;
     let peers = Peers::new();
     let cfg = OstConfig { fsname: s.fsname.clone(), index: s.target.index, dir: dir.to_string() };
     let ost = Ost::open(world, db.clone(), objects, peers.clone(), cfg).map_err(|e| words(dir, &e))?;
-    let t = target(dir, Role::Ost(ost), peers, db, s, lock);
+    let t = target(dir, Role::Ost(ost), peers, db, s, hold);
     t.use_cached_config();
     Ok(t)
 }
@@ -377,8 +399,6 @@ impl Target {
 
     /// After all targets of its folder stopped: the next server need not wait.
     pub async fn leave(&self) {
-        if let Some(h) = self.heartbeat.get() {
-            h.leave().await;
-        }
+        self.hold.heartbeat.leave().await;
     }
 }

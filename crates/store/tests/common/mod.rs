@@ -41,6 +41,7 @@ pub fn tiny() -> DbOptions {
         checkpoint_txns: 20,
         checkpoint_bytes: 1 << 20,
         table_cache_bytes: 1 << 20,
+        ..DbOptions::default()
     }
 }
 

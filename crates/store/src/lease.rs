@@ -1,0 +1,58 @@
+//! For how long the holder of a target may write: renewed by its heartbeat ([`crate::mmp`]), looked at by whatever writes.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use world::{Instant, World};
+
+/// Clones are the same lease. The default one never ends: nobody else can reach the target.
+#[derive(Clone, Debug)]
+pub struct Lease(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// Nanoseconds of the clock.
+    until: AtomicU64,
+    /// Why it ended before its time.
+    lost: OnceLock<String>,
+}
+
+impl Default for Lease {
+    fn default() -> Lease {
+        Lease::new(u64::MAX)
+    }
+}
+
+impl Lease {
+    fn new(until: u64) -> Lease {
+        Lease(Arc::new(Inner { until: AtomicU64::new(until), lost: OnceLock::new() }))
+    }
+
+    /// Ends at `t`, unless renewed.
+    pub fn until(t: Instant) -> Lease {
+        Lease::new(t.0)
+    }
+
+    /// Nothing is written from `t` on, unless this is said again.
+    pub fn renew(&self, t: Instant) {
+        self.0.until.store(t.0, Relaxed);
+    }
+
+    /// It ends now, for good.
+    pub fn lose(&self, why: &str) {
+        let _ = self.0.lost.set(why.to_string());
+    }
+
+    /// `Err`: somebody else may have the target in `dir` by now; the words for its administrator.
+    pub fn check(&self, world: &World, dir: &str) -> Result<(), String> {
+        if let Some(why) = self.0.lost.get() {
+            return Err(why.clone());
+        }
+        let until = self.0.until.load(Relaxed);
+        if until == u64::MAX || world.now().0 < until {
+            return Ok(());
+        }
+        Err(format!(
+            "the heartbeat of '{dir}' was not written for half its term: another server may have taken the target"
+        ))
+    }
+}
