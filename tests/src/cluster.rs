@@ -93,6 +93,13 @@ fn tail(out: &[u8], err: &[u8]) -> String {
     s
 }
 
+/// Makes a file, or sets what is made in a folder, with pieces of 64 KiB over so many OSTs.
+pub fn stripe_64k(path: &Path, stripes: u32) -> Result<()> {
+    let count = stripes.to_string();
+    let cmd = &mut tool("lfs");
+    ok_within(cmd.args(["setstripe", "-c", &count, "-S", "64k"]).arg(path), Duration::from_secs(10)).map(drop)
+}
+
 /// As [`run_within`], and exit status 0 is required; returns what it printed on standard output.
 pub fn ok_within(cmd: &mut Command, limit: Duration) -> Result<String> {
     let shown = format!("{cmd:?}");

@@ -8,7 +8,7 @@
 //! with its inode does when the file grows: the metadata server refuses requests by the old one, and
 //! [`Fs::relayout`] makes the caller go on with the new one.
 
-use crate::ops::{BoxFutureOf, O_ACCMODE, O_RDWR};
+use crate::ops::{BoxFutureOf, is_read_write};
 use crate::targets::Target;
 use crate::{Call, Fs, OpenFile, R};
 use model::limits::OPENS_PER_CLIENT_MAX;
@@ -231,7 +231,7 @@ impl Opens {
     /// Whether a mapping could be stored into: it takes a file that is open for reading and writing.
     pub(crate) fn is_read_write(&self, fid: Fid) -> bool {
         let s = self.lock();
-        let of = |h: &u64| s.handles.get(h).is_some_and(|h| h.record.flags & O_ACCMODE == O_RDWR);
+        let of = |h: &u64| s.handles.get(h).is_some_and(|h| is_read_write(h.record.flags));
         s.files.get(&fid).is_some_and(|f| f.handles.iter().any(of))
     }
 

@@ -90,14 +90,19 @@ impl Pages {
             self.changed.notify_one();
             return;
         }
-        t.threads += 1;
         drop(t);
-        let p = self.clone();
-        if let Err(e) = world::sys::thread("fuse-pages", move || p.run()) {
-            tracing::error!("no thread for pages that the kernel must give up: {e}");
-            let mut t = self.lock();
-            t.threads -= 1;
+        if let Err(e) = self.start() {
+            // Then it waits for those that there are: at least the first of all.
+            tracing::error!("no further thread for pages that the kernel must give up: {e}");
+            self.changed.notify_one();
         }
+    }
+
+    /// One more thread that does jobs; the first before there are any.
+    pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        self.lock().threads += 1;
+        let p = self.clone();
+        world::sys::thread("fuse-pages", move || p.run()).inspect_err(|_| self.lock().threads -= 1)
     }
 
     /// The session is over.

@@ -129,6 +129,7 @@ pub fn serve(world: &World, fs: Arc<Fs>, mounted: Mounted, config: Config) -> io
         let s = shared.clone();
         world::sys::thread(&format!("fuse-{n}"), move || worker(&s, &channel))?;
     }
+    pages.start()?;
     world::sys::thread("fuse-given-up", move || pages.finish(&given_up))?;
     let s = shared.clone();
     world::sys::thread("fuse-forget", move || kernel::run(&s.bridge, &jobs))?;

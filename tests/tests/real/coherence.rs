@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::Duration;
-use tests::cluster::{TestFs, ok_within, tool};
+use tests::cluster::{TestFs, ok_within, stripe_64k};
 use tests::exerciser::{Exerciser, appenders};
 
 /// `stripes` 0: nothing is said, so that the data lies with the inode at first.
@@ -13,10 +13,7 @@ fn striped(fs: &TestFs, name: &str, stripes: u32) -> Result<Vec<PathBuf>> {
     if stripes == 0 {
         File::create_new(&path)?;
     } else {
-        ok_within(
-            tool("lfs").args(["setstripe", "-c", &stripes.to_string(), "-S", "64k"]).arg(&path),
-            Duration::from_secs(10),
-        )?;
+        stripe_64k(&path, stripes)?;
     }
     Ok(fs.mounts().iter().map(|m| m.join(name)).collect())
 }

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use tests::cluster::{Scratch, bin_dir, ok_within, run_within, sh, tool, wait_until};
+use tests::cluster::{Scratch, bin_dir, ok_within, run_within, sh, stripe_64k, tool, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -114,7 +114,7 @@ fn four_hosts_with_their_own_addresses() -> Result<()> {
             .is_ok_and(|o| String::from_utf8_lossy(&o.stdout).matches(" ACTIVE").count() == 4)
     })?;
     let file = mnt.join("striped");
-    ok_within(tool("lfs").args(["setstripe", "-c", "4", "-S", "64k"]).arg(&file), LIMIT)?;
+    stripe_64k(&file, 4)?;
     let data: Vec<u8> = (0..3_000_000u32).map(|i| (i / 7) as u8).collect();
     std::fs::write(&file, &data)?;
     ensure!(std::fs::read(&file)? == data, "four stripes on two hosts");

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tests::cluster::{TestFs, kill, ok_within, run_within, tool, wait_until};
+use tests::cluster::{TestFs, kill, ok_within, run_within, stripe_64k, wait_until};
 
 fn program(fs: &TestFs, name: &str) -> Result<Command> {
     let path = fs.scratch().join("mapped.py");
@@ -21,11 +21,7 @@ fn program(fs: &TestFs, name: &str) -> Result<Command> {
 fn file(fs: &TestFs, name: &str, stripes: u32, size: usize) -> Result<Vec<PathBuf>> {
     let path = fs.mount(0).join(name);
     if stripes > 0 {
-        let n = stripes.to_string();
-        ok_within(
-            tool("lfs").args(["setstripe", "-c", &n, "-S", "64k"]).arg(&path),
-            Duration::from_secs(10),
-        )?;
+        stripe_64k(&path, stripes)?;
     }
     let mut f = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
     std::io::Write::write_all(&mut f, &vec![0; size])?;

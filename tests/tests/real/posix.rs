@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use tests::cluster::{TestFs, kit, ok_within, run_within};
+use tests::cluster::{TestFs, kit, ok_within, run_within, stripe_64k};
 
 const CONFIG: &str = r#"[features]
 posix_fallocate = {}
@@ -71,13 +71,10 @@ fn pjdfstest_as_root() -> Result<()> {
 #[test]
 fn fsx_two_seeds() -> Result<()> {
     let fs = TestFs::up("fsx", 4, 1)?;
-    for (seed, stripes) in [("1", "1"), ("2", "3")] {
+    for (seed, stripes) in [("1", 1), ("2", 3)] {
         let dir = fs.mount(0).join(format!("s{seed}"));
         std::fs::create_dir(&dir)?;
-        ok_within(
-            tests::cluster::tool("lfs").args(["setstripe", "-c", stripes, "-S", "64k"]).arg(&dir),
-            Duration::from_secs(10),
-        )?;
+        stripe_64k(&dir, stripes)?;
         fsx(&fs, seed, "20000", None, &dir.join("f"))?;
     }
     fs.fsck()

@@ -4,10 +4,8 @@
 
 use super::file::File;
 use crate::Fs;
-use crate::meta::Leave;
 use model::{Fid, Map};
 use std::sync::{Arc, Mutex, MutexGuard};
-use world::sync::oneshot;
 
 struct Range {
     token: u64,
@@ -114,12 +112,7 @@ impl Fs {
             if any {
                 // So may be a fill that waits for this write.
                 file.changed.notify_waiters();
-                let (tx, given_up) = oneshot::channel();
-                let over = Leave::new(move || {
-                    let _ = tx.send(());
-                });
-                self.meta.forget_pages(b.fid, vec![(start, end)], over);
-                let _ = given_up.await;
+                self.meta.pages_given_up(b.fid, vec![(start, end)]).await;
                 after = self.data.writing.set_clearing(b.fid, b.token, true);
             }
             if after == before {

@@ -40,6 +40,12 @@ impl Lock {
         self.mode != ExtentMode::Read
     }
 
+    /// An operation relies on it from now on.
+    pub fn pin(&mut self) {
+        self.pins += 1;
+        self.uses += 1;
+    }
+
     /// What a kernel may have in pages under it, which is not noted any more: the lock is lost.
     pub fn take_pages(&mut self) -> Vec<(u64, u64)> {
         if self.sweeping {

@@ -12,6 +12,7 @@
 use super::beside::Beside;
 use super::file::{File, Lock, Outcome, Pending};
 use super::pin::{Pins, Want};
+use super::read::read_len;
 use super::write::{wants, write_meta};
 use crate::meta::Leave;
 use crate::ops::Small;
@@ -20,14 +21,14 @@ use crate::stripe;
 use crate::targets::Target;
 use crate::{Call, Fs, OpenFile, R};
 use bytes::Bytes;
-use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_MAX_BYTES};
+use model::limits::RPC_BULK_MAX_BYTES;
 use model::planted::{self, Bug};
 use model::{Errno, Fid, TargetKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::msg::extent::ExtentMode;
-use world::{Instant, select, sync};
+use world::{Instant, select};
 
 /// What a kernel fills and gives up at least.
 const PAGE_BYTES: u64 = 4096;
@@ -68,20 +69,16 @@ impl Fs {
     /// As [`Fs::read`], for pages that the kernel keeps until it is asked for them: whole ones.
     pub async fn fill(self: Arc<Self>, call: Call, file: Arc<OpenFile>, off: u64, len: u32) -> R<Bytes> {
         self.watch_pages();
-        let r = self.run(Verb::Read, self.fill_data(&call, file.fid, off, len as usize)).await;
-        if let Ok(b) = &r {
-            self.stats.add(Verb::ReadBytes, b.len() as u64);
-            file.times.lock().expect("no panic while locked").last_read = Some(self.world.wall());
-        }
-        r
+        let r = self.run(Verb::Read, self.fill_data(&call, file.fid, off, len as usize)).await?;
+        self.was_read(&file, &r);
+        Ok(r)
     }
 
     async fn fill_data(self: &Arc<Self>, call: &Call, fid: Fid, off: u64, len: usize) -> R<Bytes> {
-        if off >= FILE_SIZE_MAX_BYTES || len == 0 {
+        let len = read_len(off, len);
+        if len == 0 {
             return Ok(Bytes::new());
         }
-        let len =
-            len.min(usize::try_from(FILE_SIZE_MAX_BYTES - off).unwrap_or(usize::MAX)).min(RPC_BULK_MAX_BYTES);
         loop {
             let layout = match self.fill_small(call, fid, off, len).await? {
                 Small::Done(data) => return Ok(data),
@@ -158,8 +155,10 @@ impl Fs {
                 return Look::Inactive;
             }
             let fresh = |l: &&Lock| !l.going && l.covers(write, w.start, w.end);
-            let leaving = |l: &&Lock| (l.sweeping || l.clearing > 0) && l.covers(write, w.start, w.end);
-            let leaving = |l: &&Lock| leaving(l) || (l.sweeping && l.covers(false, w.start, w.end));
+            let leaving = |l: &&Lock| {
+                (l.sweeping && l.covers(false, w.start, w.end))
+                    || (l.clearing > 0 && l.covers(write, w.start, w.end))
+            };
             in_way |= o.locks.iter().any(|l| l.sweeping && l.start <= w.end && w.start <= l.end);
             if let Some(l) = o.locks.iter().find(fresh) {
                 found.push((w.stripe, l.id));
@@ -182,8 +181,7 @@ impl Fs {
         }
         for (w, (stripe, id)) in wants.iter().zip(&found) {
             let l = objs[*stripe].lock_mut(*id).expect("found a moment ago");
-            l.pins += 1;
-            l.uses += 1;
+            l.pin();
             l.pages.add(w.start, w.end.saturating_add(1));
         }
         if beside != Beside::Nothing {
@@ -214,12 +212,7 @@ impl Fs {
             };
             // A fill that waits for another lock may now be what the kernel waits for.
             file.changed.notify_waiters();
-            let (tx, given_up) = sync::oneshot::channel();
-            let over = Leave::new(move || {
-                let _ = tx.send(());
-            });
-            self.meta.forget_pages(file.fid, file_ranges(file, stripe, &ranges), over);
-            let _ = given_up.await;
+            self.meta.pages_given_up(file.fid, file_ranges(file, stripe, &ranges)).await;
         }
     }
 
@@ -415,9 +408,7 @@ fn pin_held(file: &Arc<File>, off: u64, len: u64) -> R<Option<(Pins, usize)>> {
         n = less;
     }
     for (stripe, id) in &held {
-        let l = objs[*stripe].lock_mut(*id).expect("found a moment ago");
-        l.pins += 1;
-        l.uses += 1;
+        objs[*stripe].lock_mut(*id).expect("found a moment ago").pin();
     }
     drop(objs);
     Ok(Some((Pins::counted(file, held), n as usize)))

@@ -220,8 +220,7 @@ impl Fs {
             if !o.target.data.is_leased(&self.world, &o.target) {
                 return Look::NoLease;
             }
-            l.pins += 1;
-            l.uses += 1;
+            l.pin();
             pins.held.push((w.stripe, l.id));
             return Look::Pinned;
         }

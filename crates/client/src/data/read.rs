@@ -48,14 +48,19 @@ enum Next {
     Size,
 }
 
+/// How much of a read there can be, and is answered at once.
+pub(super) fn read_len(off: u64, len: usize) -> usize {
+    let room = usize::try_from(FILE_SIZE_MAX_BYTES.saturating_sub(off)).unwrap_or(usize::MAX);
+    len.min(room).min(RPC_BULK_MAX_BYTES)
+}
+
 impl Fs {
     /// From what is kept here if possible, and kept; from the servers otherwise.
     pub(crate) async fn read_data(self: &Arc<Self>, call: &Call, fid: Fid, off: u64, len: usize) -> R<Bytes> {
-        if off >= FILE_SIZE_MAX_BYTES || len == 0 {
+        let len = read_len(off, len);
+        if len == 0 {
             return Ok(Bytes::new());
         }
-        let len =
-            len.min(usize::try_from(FILE_SIZE_MAX_BYTES - off).unwrap_or(usize::MAX)).min(RPC_BULK_MAX_BYTES);
         let layout = match self.read_small(call, fid, off, len).await? {
             Small::Done(data) => return Ok(data),
             Small::Objects(_, layout) => layout,

@@ -5,6 +5,7 @@ use crate::ops::data_layout;
 use model::{Attr, Fid};
 use std::sync::Arc;
 use std::time::Duration;
+use world::sync::oneshot;
 
 /// Parts of a file that must not be used any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +45,16 @@ pub trait Keeper: Send + Sync {
     fn forget_pages(&self, fid: Fid, ranges: Vec<(u64, u64)>, over: Leave);
     /// This mount changed an inode itself in a way that the keeper may not know of.
     fn changed(&self, fid: Fid);
+}
+
+/// Has the keeper give up pages; returns when it has.
+pub(crate) async fn pages_given_up(keeper: &dyn Keeper, fid: Fid, ranges: Vec<(u64, u64)>) {
+    let (tx, given_up) = oneshot::channel();
+    let over = Leave::new(move || {
+        let _ = tx.send(());
+    });
+    keeper.forget_pages(fid, ranges, over);
+    let _ = given_up.await;
 }
 
 impl Fs {

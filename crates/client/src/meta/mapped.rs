@@ -2,14 +2,12 @@
 //!
 //! Nobody can store into them: a file that is open for reading and writing gets objects before a page of it is filled.
 
-use super::keeper::{Keeper, Leave};
+use super::keeper::{Keeper, Leave, pages_given_up};
 use super::{Cache, Meta};
 use crate::data::GRACE;
 use crate::ops::{Small, part};
-use crate::stripe;
 use crate::{Call, Fs, R};
 use bytes::Bytes;
-use model::limits::RPC_BULK_MAX_BYTES;
 use model::planted::{self, Bug};
 use model::{Fid, Layout, Map};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -103,12 +101,7 @@ impl Mapped {
     async fn sweep(&self, keeper: &dyn Keeper, fid: Fid) {
         loop {
             let before = self.lock().get(&fid).map_or(0, |s| s.fills);
-            let (tx, given_up) = oneshot::channel();
-            let over = Leave::new(move || {
-                let _ = tx.send(());
-            });
-            keeper.forget_pages(fid, vec![(0, u64::MAX)], over);
-            let _ = given_up.await;
+            pages_given_up(keeper, fid, vec![(0, u64::MAX)]).await;
             let mut files = self.lock();
             if files.get(&fid).is_none_or(|s| s.fills == before) {
                 files.remove(&fid);
@@ -141,6 +134,20 @@ impl Meta {
             k.forget_pages(fid, ranges, over);
         }
     }
+
+    /// Has the keeper give up pages; returns when it has.
+    pub(crate) async fn pages_given_up(&self, fid: Fid, ranges: Vec<(u64, u64)>) {
+        if let Some(k) = self.keeper.get() {
+            pages_given_up(&**k, fid, ranges).await;
+        }
+    }
+}
+
+/// Until all of these sweeps are over.
+pub(super) async fn swept(sweeps: Vec<oneshot::Receiver<()>>) {
+    for over in sweeps {
+        let _ = over.await;
+    }
 }
 
 impl Fs {
@@ -164,9 +171,7 @@ impl Fs {
 
     /// No pages are left that were filled under a lease, unless they are filled anew.
     pub(crate) async fn sweep_small(&self, fid: Fid) {
-        for over in self.sweep_leases([fid].into_iter()) {
-            let _ = over.await;
-        }
+        swept(self.sweep_leases([fid].into_iter())).await;
     }
 
     /// Pages under leases that may be lost by now are given up.
@@ -199,7 +204,7 @@ impl Fs {
                 if waited < GRACE {
                     select(changed, self.world.sleep(GRACE - waited)).await;
                 } else if self.meta.mapped.note_late(fid) {
-                    match self.read_uncovered(call, fid, &layout, off, len).await {
+                    match self.read_one(call, fid, &layout, off, len).await {
                         Ok(data) => return Ok(Small::Done(data)),
                         Err(e) => self.relayout(fid, e, &mut tries).await?,
                     }
@@ -213,7 +218,7 @@ impl Fs {
             }
             // A sweep that begins meanwhile may wait for this page, and the metadata server for the sweep.
             let leased = Box::pin(self.leased_part(call, fid, &layout, off, len, &mut tries));
-            match select(leased, self.swept(fid)).await {
+            match select(leased, self.sweep_begun(fid)).await {
                 Either::Left(r) => {
                     if let Some(data) = r? {
                         return Ok(Small::Done(data));
@@ -250,7 +255,7 @@ impl Fs {
     }
 
     /// Waits until a sweep of the file begins.
-    async fn swept(&self, fid: Fid) {
+    async fn sweep_begun(&self, fid: Fid) {
         loop {
             let mut changed = Box::pin(self.meta.mapped.changed.notified());
             changed.as_mut().enable();
@@ -286,7 +291,7 @@ impl Fs {
         let e = self.getattr_entry(self.own_ctx(), fid).await?;
         self.opens.learn(&e);
         let t = self.meta.token();
-        match self.read_uncovered(call, fid, layout, off, len).await {
+        match self.read_one(call, fid, layout, off, len).await {
             Ok(data) => {
                 let good = self.leases_good(fid);
                 let mut c = self.meta.lock();
@@ -303,17 +308,5 @@ impl Fs {
         drop(cache);
         // Whoever opens the file for writing from here on sweeps what was noted.
         noted && !self.opens.is_read_write(fid)
-    }
-
-    async fn read_uncovered(
-        self: &Arc<Self>,
-        call: &Call,
-        fid: Fid,
-        layout: &Layout,
-        off: u64,
-        len: usize,
-    ) -> R<Bytes> {
-        let piece = stripe::pieces(layout, fid, off, len, RPC_BULK_MAX_BYTES).pop();
-        self.read_whole_piece(call, layout, &piece.expect("len is not 0")).await
     }
 }

@@ -544,9 +544,7 @@ impl Fs {
         }
         let k = k.clone();
         self.world.spawn("client-leave", async move {
-            for over in sweeps {
-                let _ = over.await;
-            }
+            mapped::swept(sweeps).await;
             k.lapsed(lapsed, leave);
         });
     }

@@ -1,6 +1,6 @@
 //! create: a regular file, opened at once; also without a name (O_TMPFILE).
 
-use super::O_RDWR;
+use super::is_read_write;
 use crate::detach::Detached;
 use crate::stats::Verb;
 use crate::targets::Target;
@@ -107,7 +107,7 @@ impl Fs {
             }
         };
         let e = &reply.entry;
-        if !reply.created && flags & O_ACCMODE == O_RDWR {
+        if !reply.created && is_read_write(flags) {
             self.no_pages_to_store_into(e.attr.fid).await;
         }
         let attr = if reply.created {

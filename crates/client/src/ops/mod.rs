@@ -42,6 +42,6 @@ pub(crate) use glimpse::BoxFutureOf;
 
 pub(crate) use create::{O_ACCMODE, O_CREAT, O_EXCL, O_NOATIME, O_TRUNC};
 pub(crate) use getattr::data_layout;
-pub(crate) use open::O_RDWR;
+pub(crate) use open::is_read_write;
 pub(crate) use read::part;
 pub(crate) use write::Small;

@@ -13,7 +13,12 @@ use wire::msg::lookup::Entry;
 use wire::msg::open::Open;
 
 const O_WRONLY: u32 = 1;
-pub(crate) const O_RDWR: u32 = 2;
+const O_RDWR: u32 = 2;
+
+/// With such a file there can be mappings that are stored into.
+pub(crate) fn is_read_write(flags: u32) -> bool {
+    flags & O_ACCMODE == O_RDWR
+}
 
 impl Fs {
     /// O_TRUNC in `flags` cuts the file.
@@ -72,7 +77,7 @@ impl Fs {
             }
         };
         self.opens.opened(handle, &e, leased);
-        if flags & O_ACCMODE == O_RDWR && e.attr.kind == FileType::Regular {
+        if is_read_write(flags) && e.attr.kind == FileType::Regular {
             self.no_pages_to_store_into(e.attr.fid).await;
         }
         if flags & O_TRUNC != 0

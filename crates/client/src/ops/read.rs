@@ -30,12 +30,14 @@ struct Got {
 impl Fs {
     /// Short only at the end of the file; holes are zeros.
     pub async fn read(self: Arc<Self>, call: Call, file: Arc<OpenFile>, off: u64, len: u32) -> R<Bytes> {
-        let r = self.run(Verb::Read, self.read_data(&call, file.fid, off, len as usize)).await;
-        if let Ok(b) = &r {
-            self.stats.add(Verb::ReadBytes, b.len() as u64);
-            file.times.lock().expect("no panic while locked").last_read = Some(self.world.wall());
-        }
-        r
+        let r = self.run(Verb::Read, self.read_data(&call, file.fid, off, len as usize)).await?;
+        self.was_read(&file, &r);
+        Ok(r)
+    }
+
+    pub(crate) fn was_read(&self, file: &OpenFile, data: &Bytes) {
+        self.stats.add(Verb::ReadBytes, data.len() as u64);
+        file.times.lock().expect("no panic while locked").last_read = Some(self.world.wall());
     }
 
     /// What a data request of a file with this layout says of its caller.
@@ -54,8 +56,7 @@ impl Fs {
         len: usize,
     ) -> R<Bytes> {
         if stripe::component(layout)?.stripes() == 1 {
-            let piece = stripe::pieces(layout, fid, off, len, RPC_BULK_MAX_BYTES).pop();
-            return Ok(self.read_piece(call, layout, &piece.expect("len is not 0")).await?.data);
+            return self.read_one(call, fid, layout, off, len).await;
         }
         // Several objects are no one thing to other mounts unless they are kept off meanwhile.
         let _lock = self.extent_lock(fid, LockMode::Read, off, off + (len as u64 - 1)).await?;
@@ -86,22 +87,24 @@ impl Fs {
             {
                 return Ok(Small::Done(part(&all, off, len)));
             }
-            let piece = stripe::pieces(&layout, fid, off, len, RPC_BULK_MAX_BYTES).pop();
-            match self.read_piece(call, &layout, &piece.expect("len is not 0")).await {
-                Ok(got) => return Ok(Small::Done(got.data)),
+            match self.read_one(call, fid, &layout, off, len).await {
+                Ok(data) => return Ok(Small::Done(data)),
                 Err(e) => self.relayout(fid, e, &mut tries).await?,
             }
         }
     }
 
-    /// What there is of a piece, from its server.
-    pub(crate) async fn read_whole_piece(
+    /// What there is of a range of a file whose data lies in one place, from its server. `len` is not 0.
+    pub(crate) async fn read_one(
         self: &Arc<Self>,
         call: &Call,
+        fid: Fid,
         layout: &Layout,
-        p: &Piece,
+        off: u64,
+        len: usize,
     ) -> R<Bytes> {
-        Ok(self.read_piece(call, layout, p).await?.data)
+        let piece = stripe::pieces(layout, fid, off, len, RPC_BULK_MAX_BYTES).pop();
+        Ok(self.read_piece(call, layout, &piece.expect("len is not 0")).await?.data)
     }
 
     async fn read_piece(self: &Arc<Self>, call: &Call, layout: &Layout, p: &Piece) -> R<Got> {

@@ -31,10 +31,10 @@ impl Page {
         self.out.len() + self.size(name) <= self.room
     }
 
-    fn push(&mut self, entry: &EntryOut, fid: Fid, off: u64, kind: FileType, name: &[u8]) {
+    fn push(&mut self, fid: Fid, off: u64, kind: FileType, name: &[u8]) {
         let end = self.out.len() + self.size(name);
         if self.plus {
-            self.out.extend_from_slice(entry.as_bytes());
+            self.out.extend_from_slice(EntryOut::default().as_bytes());
         }
         let kind = u32::from(kind.d_type());
         let head = DirentHead { ino: fid.ino(), off, namelen: name.len() as u32, kind };
@@ -47,21 +47,20 @@ impl Page {
 pub async fn run(cx: Cx, a: ReadIn, plus: bool) -> Answer {
     let fid = cx.bridge.handles.dir(a.fh)?.fid;
     let mut page = Page { out: Vec::new(), room: a.size as usize, plus };
-    let none = EntryOut::default();
     if a.offset < DOT && page.fits(b".") {
-        page.push(&none, fid, DOT, FileType::Directory, b".");
+        page.push(fid, DOT, FileType::Directory, b".");
     }
     let cookie = if a.offset <= DOTDOT { 0 } else { a.offset };
     let (entries, parent, _) = cx.fs().readdir(cx.call_by_handle(), fid, cookie, a.size, plus).await?;
     if a.offset < DOTDOT && page.fits(b"..") {
         let up = if fid == cx.bridge.fs.root() { fid } else { parent };
-        page.push(&none, up, DOTDOT, FileType::Directory, b"..");
+        page.push(up, DOTDOT, FileType::Directory, b"..");
     }
     for e in entries {
         if !page.fits(&e.name) {
             break;
         }
-        page.push(&none, e.fid, e.cookie, e.kind, &e.name);
+        page.push(e.fid, e.cookie, e.kind, &e.name);
     }
     Ok(Reply::data(page.out))
 }
