@@ -122,7 +122,10 @@ pub mod fattr {
 pub const NOTIFY_INVAL_INODE: i32 = 2;
 pub const NOTIFY_INC_EPOCH: i32 = 8;
 
+/// In an OPEN's flags: to be executed. No program can set it (open(2) takes it away).
+pub const FMODE_EXEC: u32 = 0x20;
 pub const FOPEN_DIRECT_IO: u32 = 1 << 0;
+pub const FOPEN_KEEP_CACHE: u32 = 1 << 1;
 pub const FOPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 
 pub const RELEASE_FLOCK_UNLOCK: u32 = 1 << 1;

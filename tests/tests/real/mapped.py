@@ -1,5 +1,5 @@
 """Programs for mmap.rs: argv is NAME and what it needs. Two mounts of one file system map the same files."""
-import mmap, os, random, signal, struct, subprocess, sys, threading, time
+import mmap, os, random, shutil, signal, struct, subprocess, sys, threading, time
 
 PAGE = 4096
 
@@ -293,6 +293,61 @@ def database():
         check(f"turn {turn}", d.execute("select count(*) from t").fetchone()[0], turn + 1)
         check("updated", d.execute("select v from t where n = ?", (turn // 2,)).fetchone()[0], b"%d" % turn)
     check("integrity", other.execute("pragma integrity_check").fetchone()[0], "ok")
+
+
+def rewritten():
+    """A program that the other mount rewrites in place, or makes longer or shorter, is the new one when it is started next."""
+    a, b, turns = sys.argv[2], sys.argv[3], int(sys.argv[4])
+    made = os.open(b, os.O_WRONLY)
+    os.fchmod(made, 0o755)
+    programs = [open(shutil.which(n), "rb").read() for n in ("true", "false")]
+
+    def script(turn):
+        return b"#!%s/bin/sh\n%s\nexit %d\n" % (b"/" * (turn % 5), b"#" * (turn * 397 % 9000), turn % 2)
+
+    for turn in range(turns):
+        data = programs[turn % 2] if turn % 4 < 2 else script(turn)
+        if turn % 3 == 0:
+            os.ftruncate(made, 0)
+        os.pwrite(made, data, 0)
+        os.ftruncate(made, len(data))
+        for again in range(2):
+            check(f"turn {turn}, start {again}", subprocess.run([a]).returncode, turn % 2)
+
+
+def exact():
+    """A read that begins after the other mount's append is over sees it, and a read is one step with a write; beside other reads."""
+    a, b, seconds, size = sys.argv[2], sys.argv[3], float(sys.argv[4]), int(sys.argv[5])
+    record, ends = 3 * PAGE, time.time() + seconds
+    if size < record:
+        record = 100
+    shared = mmap.mmap(-1, PAGE)
+    with open(b, "r+b") as f:
+        f.write(b"\1" * size)
+    shared[:8] = struct.pack("<Q", size)
+    pids = []
+    for n in range(3):
+        pid = os.fork()
+        if pid:
+            pids.append(pid)
+            continue
+        f = os.open(a, os.O_RDONLY)
+        while time.time() < ends:
+            end = struct.unpack("<Q", shared[:8])[0]
+            data = os.pread(f, PAGE, end - 100)
+            check(f"bytes up to {end}", (len(data) >= 100, data[:100]), (True, b"\1" * 100))
+            check("contents of a record", len(set(os.pread(f, record, 0))), 1)
+        os._exit(0)
+    f = os.open(b, os.O_RDWR)
+    rng, end, turn = random.Random(7), size, 0
+    while time.time() < ends:
+        os.pwrite(f, b"\1" * 100, end)
+        end += 100
+        shared[:8] = struct.pack("<Q", end)
+        os.pwrite(f, bytes([turn % 200 + 2]) * record, 0)
+        turn += 1
+        time.sleep(rng.random() * 0.004)
+    check("the readers", [os.waitpid(p, 0)[1] for p in pids], [0] * len(pids))
 
 
 if __name__ == "__main__":

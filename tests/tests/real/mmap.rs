@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tests::cluster::{TestFs, kill, ok_within, run_within, stripe_64k, wait_until};
+use tests::cluster::{TestFs, kill, ok_within, run_within, stripe_64k, tool, wait_until};
 
 fn program(fs: &TestFs, name: &str) -> Result<Command> {
     let path = fs.scratch().join("mapped.py");
@@ -82,6 +82,44 @@ fn cuts_appends_holes_and_copies_show_in_mappings() -> Result<()> {
     for name in ["appended", "database"] {
         let paths: Vec<PathBuf> = fs.mounts().iter().map(|m| m.join(format!("{name}-small"))).collect();
         ok_within(program(&fs, name)?.args(paths), Duration::from_secs(60)).context(name)?;
+    }
+    fs.fsck()
+}
+
+/// The pages of a program stay from one start to the next, and lead nobody to run what another mount has replaced.
+#[test]
+fn a_program_is_read_once_and_anew_when_it_was_rewritten() -> Result<()> {
+    let fs = TestFs::up("started", 3, 2)?;
+    let limit = Duration::from_secs(60);
+    for (name, stripes) in [("small", 0), ("one", 1), ("wide", 3)] {
+        let paths = file(&fs, name, stripes, 0)?;
+        ok_within(program(&fs, "rewritten")?.args(&paths).arg("60"), limit).context(name)?;
+        let reads = || {
+            let out = ok_within(tool("lctl").args(["get_param", "-n", "llite.*.stats"]), limit)?;
+            let of = |l: &str| l.strip_prefix("read ")?.split_whitespace().next()?.parse::<u64>().ok();
+            Ok::<u64, anyhow::Error>(out.lines().filter_map(of).sum())
+        };
+        std::fs::copy("/bin/true", &paths[0])?;
+        let start = || ok_within(&mut Command::new(&paths[0]), limit);
+        start()?;
+        let before = reads()?;
+        ensure!(before > 0, "{name}: nothing was read");
+        (0..5).try_for_each(|_| start().map(drop))?;
+        let after = reads()?;
+        ensure!(after == before, "{name}: {} reads for five starts", after - before);
+    }
+    fs.fsck()
+}
+
+/// What pages of the kernel could not give (0016, "Pages for read(2)"): read(2) is exact.
+#[test]
+fn reads_see_every_append_and_whole_records() -> Result<()> {
+    let fs = TestFs::up("exact", 3, 2)?;
+    for (name, stripes, size) in [("tiny", 0, 200), ("one", 1, 1 << 18), ("wide", 3, 1 << 18)] {
+        let paths = file(&fs, name, stripes, 0)?;
+        let size = size.to_string();
+        ok_within(program(&fs, "exact")?.args(paths).args(["3", &size]), Duration::from_secs(60))
+            .context(name)?;
     }
     fs.fsck()
 }
