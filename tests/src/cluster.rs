@@ -178,6 +178,10 @@ impl TestFs {
 
     /// `nacre up` on what is there: starts what is dead.
     pub fn up_again(&self) -> Result<()> {
+        ok_within(&mut self.up_command(), Duration::from_secs(90)).map(drop)
+    }
+
+    pub fn up_command(&self) -> Command {
         let mut c = tool("nacre");
         c.arg("up").arg("--dir").arg(self.dir());
         for m in &self.mounts {
@@ -185,7 +189,7 @@ impl TestFs {
         }
         c.envs(self.env.iter().map(|(k, v)| (*k, v.as_str())));
         c.args(["--osts", &self.osts.to_string(), "--fsname", &self.fsname]);
-        ok_within(&mut c, Duration::from_secs(90)).map(drop)
+        c
     }
 
     pub fn down(&self) -> Result<()> {

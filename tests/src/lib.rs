@@ -5,5 +5,6 @@
 
 pub mod cluster;
 pub mod exerciser;
+pub mod hosts;
 pub mod load;
 pub mod rng;

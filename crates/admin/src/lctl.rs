@@ -1,12 +1,14 @@
 //! `lctl`: what administrators ask this host's mounts and daemons.
 
-use crate::command::{dl, get_param, list_nids, ping, set_param};
+use crate::command::{dl, get_param, list_nids, ping, recovery, set_param};
 use crate::failure::{Failure, FirstError};
 use crate::lfs::{Subcommand, interactive, resolve};
 use crate::{EXIT_USAGE, VERSION, say};
 use std::ffi::OsString;
 
 pub const SUBCOMMANDS: &[Subcommand] = &[
+    Subcommand { name: "abort_recovery", run: recovery::run_abort, usage: recovery::USAGE_ABORT },
+    Subcommand { name: "abort_recovery_mdt", run: recovery::run_abort, usage: recovery::USAGE_ABORT },
     Subcommand { name: "activate", run: set_param::run_activate, usage: set_param::USAGE_ACTIVATE },
     Subcommand { name: "conf_param", run: set_param::run_conf, usage: set_param::USAGE_CONF },
     Subcommand { name: "deactivate", run: set_param::run_deactivate, usage: set_param::USAGE_ACTIVATE },
@@ -17,10 +19,13 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "list_nids", run: list_nids::run, usage: list_nids::USAGE },
     Subcommand { name: "list_param", run: get_param::run_list, usage: get_param::USAGE_LIST },
     Subcommand { name: "ping", run: ping::run, usage: ping::USAGE },
+    Subcommand { name: "recover", run: recovery::run_recover, usage: recovery::USAGE_RECOVER },
     Subcommand { name: "set_param", run: set_param::run, usage: set_param::USAGE },
     Subcommand { name: "which_nid", run: ping::run_which, usage: ping::USAGE_WHICH },
 ];
 
+/// Commands that take `--device`.
+const OF_A_DEVICE: &[&str] = &["abort_recovery", "abort_recovery_mdt", "activate", "deactivate", "recover"];
 const BUILTIN: &[&str] = &["exit", "help", "quit", "version"];
 
 fn names() -> Vec<&'static str> {
@@ -74,7 +79,7 @@ fn one(args: &[OsString]) -> i32 {
         _ => {
             let sub = SUBCOMMANDS.iter().find(|s| s.name == name).expect("a resolved name is in the table");
             let mut rest = args.split_off(1);
-            if let Some(d) = device.filter(|_| matches!(name, "activate" | "deactivate")) {
+            if let Some(d) = device.filter(|_| OF_A_DEVICE.contains(&name)) {
                 rest.insert(0, d);
             }
             run_sub(sub, &rest)

@@ -1,15 +1,19 @@
 //! What runs on this host: mounts, and daemons with their control sockets.
 
 use crate::failure::Failure;
-use client::control::{self, MountName, Name, Reply, Request};
+use client::control::{self, MountName, Name, Reply, Request, Response};
 use model::Errno;
 use model::param::ParamInfo;
+use rpc::server::recovery::Progress;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use world::sys;
+
+/// How long a mount's daemon may take to answer: `Df` asks servers, for a second.
+const MOUNT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Type of our mounts in /proc/mounts.
 pub const FSTYPE: &str = "fuse.nacre";
@@ -33,10 +37,34 @@ pub enum DaemonRequest {
         value: String,
         delete: bool,
     },
+    /// `lctl abort_recovery` of a target, by its label.
+    AbortRecovery {
+        target: String,
+    },
     /// What parameters mean: [`DaemonReply::ParamInfos`].
     HelpParam {
         pattern: String,
     },
+}
+
+/// A request to the control socket of a mount's daemon. Unlike a request through the mount itself it needs nobody but the
+/// daemon: a look at the mount's root may have to wait for a server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MountRequest {
+    /// Answered with the path of the mount.
+    Where,
+    /// Answered with a [`control::Response`]; `EINVAL` for requests about files.
+    Ask(Request),
+}
+
+/// Names of control sockets begin with one of these.
+pub const DAEMON_SOCKET: &str = "nacred-";
+pub const MOUNT_SOCKET: &str = "mount-";
+
+fn sockets(prefix: &str) -> impl Iterator<Item = PathBuf> {
+    let ours = move |p: &PathBuf| p.file_name().is_some_and(|n| n.as_bytes().starts_with(prefix.as_bytes()));
+    sys::control::list().into_iter().filter(ours)
 }
 
 /// One target of a daemon.
@@ -53,6 +81,8 @@ pub struct DaemonTarget {
     pub registered: bool,
     /// Clients it knows.
     pub clients: usize,
+    /// While it waits for clients of before its restart.
+    pub recovery: Option<Progress>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -80,11 +110,11 @@ pub struct Daemon {
 
 impl Daemon {
     pub fn all() -> Vec<Daemon> {
-        sys::control::list().into_iter().map(|socket| Daemon { socket }).collect()
+        sockets(DAEMON_SOCKET).map(|socket| Daemon { socket }).collect()
     }
 
     pub fn of_pid(pid: u32) -> Option<Daemon> {
-        let socket = sys::control::run_dir().join(format!("nacred-{pid}.sock"));
+        let socket = sys::control::run_dir().join(format!("{DAEMON_SOCKET}{pid}.sock"));
         sys::files::stat(&socket, false).ok().map(|_| Daemon { socket })
     }
 
@@ -153,9 +183,45 @@ pub fn strange(path: &Path, r: &Reply) -> Failure {
     Failure::explained("unexpected answer from", &path.display().to_string(), Errno::EPROTO, &shown)
 }
 
-/// Asks the mount that `path` itself lies on; `path` is opened (and followed, if a symbolic link).
+/// The control socket of the mount at `dir`, if this user may use it.
+fn socket_of(dir: &Path) -> Option<PathBuf> {
+    let place = serde_json::to_string(&MountRequest::Where).expect("plain data encodes");
+    let at = |s: &PathBuf| sys::control::call(s, &place, MOUNT_PATIENCE).ok();
+    sockets(MOUNT_SOCKET)
+        .find(|s| at(s).and_then(|a| serde_json::from_str::<PathBuf>(&a).ok()).is_some_and(|p| p == dir))
+}
+
+fn is_of_mount(r: &Request) -> bool {
+    use Request::{Df, GetParam, Getname, HelpParam, ListParam, Recover, SetParam, Targets};
+    matches!(
+        r,
+        Getname
+            | Targets
+            | Df
+            | GetParam { .. }
+            | ListParam { .. }
+            | HelpParam { .. }
+            | SetParam { .. }
+            | Recover { .. }
+    )
+}
+
+/// Asks the mount that `path` itself lies on; `path` is opened (and followed, if a symbolic link), but for a request about
+/// the mount itself at its root, which its daemon is asked.
 pub fn ask(path: &Path, r: &Request) -> Result<Reply, Failure> {
     let shown = path.display().to_string();
+    if is_of_mount(r)
+        && let Some(socket) = socket_of(path)
+    {
+        let text = serde_json::to_string(&MountRequest::Ask(r.clone())).expect("plain data encodes");
+        let answer = sys::control::call(&socket, &text, MOUNT_PATIENCE)
+            .map_err(|e| Failure::io("cannot ask the daemon of", &shown, e))?;
+        return match serde_json::from_str(&answer) {
+            Ok(Response::Ok(reply)) => Ok(reply),
+            Ok(Response::Error(e)) => Err(Failure::control("cannot ask", &shown, &e)),
+            Err(e) => Err(Failure::explained("cannot read answer of", &shown, Errno::EPROTO, &e.to_string())),
+        };
+    }
     let fd = control::open(path).map_err(|e| Failure::control("cannot open", &shown, &e))?;
     control::call(&fd, r).map_err(|e| Failure::control("cannot ask", &shown, &e))
 }

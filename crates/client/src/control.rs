@@ -9,7 +9,8 @@
 //! ```
 //!
 //! An object without a way to be opened (a FIFO, a file without read permission, a symbolic link) is named by its
-//! directory and `name`. An ordinary user may do everything but [`Request::SetParam`]; the servers check
+//! directory and `name`. An ordinary user may do everything but [`Request::SetParam`] and
+//! [`Request::Recover`]; the servers check
 //! permissions as for any other call. A path that is not on a Nacre mount gives `ENOTTY` (or `EINVAL` from some
 //! file systems).
 //!
@@ -147,6 +148,8 @@ pub enum Request {
     ListParam { pattern: String },
     /// Sets one parameter of this client daemon (exact name). Root only. [`Reply::Done`].
     SetParam { name: String, value: String },
+    /// Gives a connection up and makes it anew. Root only. [`Reply::Done`]; `ENODEV`: there is no such target.
+    Recover { target: TargetId },
     /// What the parameters mean whose names match the shell glob: [`Reply::ParamInfos`].
     HelpParam { pattern: String },
 }

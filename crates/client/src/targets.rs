@@ -215,11 +215,10 @@ impl Target {
         self.nids.lock().expect("no panic while locked").clone()
     }
 
-    fn set_nids(&self, nids: &[Nid]) {
-        let mut known = self.nids.lock().expect("no panic while locked");
-        if !nids.is_empty() && *known != nids {
-            *known = nids.to_vec();
-            self.import.set_nids(nids.to_vec());
+    fn set_home(&self, nids: &[Nid], epoch: u32) {
+        if !nids.is_empty() {
+            *self.nids.lock().expect("no panic while locked") = nids.to_vec();
+            self.import.set_home(nids.to_vec(), epoch);
         }
     }
 }
@@ -407,7 +406,7 @@ impl Fs {
     fn apply_target(self: &Arc<Self>, e: &TargetEntry, was_active: Option<bool>) -> bool {
         match self.targets.get(e.target) {
             Some(t) => {
-                t.set_nids(&e.nids);
+                t.set_home(&e.nids, e.epoch);
                 if was_active != Some(e.active) {
                     t.set_active(e.active);
                 }
@@ -426,6 +425,15 @@ impl Fs {
                 true
             }
         }
+    }
+
+    /// `lctl recover`. `ENODEV`: the mount has no connection to it.
+    pub fn reconnect(&self, target: TargetId) -> R<()> {
+        let of_mgs = || self.mgs.get().filter(|m| m.id == target).cloned();
+        let t = self.targets.get(target).or_else(of_mgs).ok_or(Errno::ENODEV)?;
+        tracing::info!("{target}: connecting anew, as an administrator wants it");
+        t.import.reconnect();
+        Ok(())
     }
 
     /// Follows the configuration until the mount ends: asks again whenever the MGS says that it changed, and when

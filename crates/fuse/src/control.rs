@@ -130,15 +130,61 @@ async fn may_search(cx: &Cx, dir: Fid) -> Result<(), Errno> {
     access(&call.cred, &subject, MAY_EXEC)
 }
 
-async fn run(cx: &Cx, request: Request) -> Result<Reply, ControlError> {
-    let fs = cx.fs();
-    Ok(match request {
+/// Answers a request that is about the mount, not about a file in it; gives any other back.
+pub async fn answer_of_mount(
+    fs: &Arc<Fs>,
+    uid: u32,
+    request: Request,
+) -> Result<Result<Reply, ControlError>, Request> {
+    if uid != 0 {
+        let what = match &request {
+            Request::SetParam { name, .. } => Some(format!("only root may set the parameter '{name}'")),
+            Request::Recover { .. } => Some("only root may have a connection made anew".to_string()),
+            _ => None,
+        };
+        if let Some(message) = what {
+            return Ok(Err(ControlError { errno: Errno::EPERM.0, message }));
+        }
+    }
+    Ok(Ok(match request {
         Request::Getname => Reply::Mount(MountName {
             fsname: fs.fsname(),
             instance: fs.instance(),
             fs_uuid: fs.fs_uuid().iter().map(|b| format!("{b:02x}")).collect(),
             root: fs.root(),
         }),
+        Request::Targets => Reply::Targets(fs.targets().iter().map(Target::from).collect()),
+        Request::Df => Reply::Space(df(fs).await),
+        Request::GetParam { pattern } => Reply::Params(fs.get_param(&pattern)),
+        Request::ListParam { pattern } => {
+            Reply::Params(fs.help_param(&pattern).into_iter().map(|i| (i.name, String::new())).collect())
+        }
+        Request::HelpParam { pattern } => Reply::ParamInfos(fs.help_param(&pattern)),
+        Request::Recover { target } => match fs.reconnect(target) {
+            Ok(()) => Reply::Done,
+            Err(e) => return Ok(Err(e.into())),
+        },
+        Request::SetParam { name, value } => match (name.as_str(), value.as_str()) {
+            (client::control::READ_ONLY, v) => {
+                fs.set_read_only(v != "0");
+                Reply::Done
+            }
+            _ => match fs.set_param(&name, &value) {
+                Ok(()) => Reply::Done,
+                Err(e) => return Ok(Err(e.into())),
+            },
+        },
+        other => return Err(other),
+    }))
+}
+
+async fn run(cx: &Cx, request: Request) -> Result<Reply, ControlError> {
+    let fs = cx.fs();
+    let request = match answer_of_mount(&fs, cx.uid, request).await {
+        Ok(answer) => return answer,
+        Err(other) => other,
+    };
+    Ok(match request {
         Request::Path2fid { name } => Reply::Fid(target(cx, name).await?.fid),
         Request::Fid2path { fid } => {
             let (mut paths, mut links) = fs.getpath(cx.call(), fid).await?;
@@ -166,26 +212,7 @@ async fn run(cx: &Cx, request: Request) -> Result<Reply, ControlError> {
             r?
         }
         Request::Glimpse { name } => Reply::Objects(fs.glimpse(target(cx, name).await?.fid).await?),
-        Request::Targets => Reply::Targets(fs.targets().iter().map(Target::from).collect()),
-        Request::Df => Reply::Space(df(&fs).await),
-        Request::GetParam { pattern } => Reply::Params(fs.get_param(&pattern)),
-        Request::ListParam { pattern } => {
-            Reply::Params(fs.help_param(&pattern).into_iter().map(|i| (i.name, String::new())).collect())
-        }
-        Request::HelpParam { pattern } => Reply::ParamInfos(fs.help_param(&pattern)),
-        Request::SetParam { name, value } => {
-            if cx.uid != 0 {
-                return Err(ControlError {
-                    errno: Errno::EPERM.0,
-                    message: format!("only root may set the parameter '{name}'"),
-                });
-            }
-            match (name.as_str(), value.as_str()) {
-                (client::control::READ_ONLY, v) => fs.set_read_only(v != "0"),
-                _ => fs.set_param(&name, &value)?,
-            }
-            Reply::Done
-        }
+        _ => return Err(Errno::EINVAL.into()),
     })
 }
 

@@ -7,6 +7,7 @@
 use crate::abi::{self, MAX_IO_BYTES, REQUEST_MAX_BYTES};
 use crate::bridge::Bridge;
 use crate::buffer::{Buffer, Pool};
+use crate::control;
 use crate::interrupt::Kind;
 use crate::kernel::{self, Kernel};
 use crate::mount::{self, Mounted};
@@ -18,6 +19,7 @@ use crate::request::{Op, parse_header, parse_request};
 use crate::writeback::Writeback;
 use bytes::Bytes;
 use client::Fs;
+use client::control::{Request, Response};
 use model::Errno;
 use std::io;
 use std::path::PathBuf;
@@ -158,6 +160,16 @@ impl Session {
 
     pub fn state(&self) -> State {
         self.shared.state.borrow().clone()
+    }
+
+    /// Answers a request about the mount, without the kernel's part in it: nothing here waits for a server that is away.
+    /// `EINVAL`: it is about a file.
+    pub async fn ask(&self, request: Request) -> Response {
+        match control::answer_of_mount(&self.shared.bridge.fs, 0, request).await {
+            Ok(Ok(r)) => Response::Ok(r),
+            Ok(Err(e)) => Response::Error(e),
+            Err(_) => Response::Error(Errno::EINVAL.into()),
+        }
     }
 
     pub fn dir(&self) -> &std::path::Path {

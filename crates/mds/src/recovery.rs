@@ -48,9 +48,12 @@ impl Recover for Mdt {
         &self.recovery
     }
 
-    fn window(&self) -> Duration {
-        // A client that does not come back has stopped using its leases before others go on.
-        Duration::from_secs(self.shared.params.number("recovery_time_soft")).max(self.peers.lease_life())
+    fn patience(&self) -> Duration {
+        Duration::from_secs(self.shared.params.number("recovery_time_soft"))
+    }
+
+    fn lease_life(&self) -> Duration {
+        self.peers.lease_life()
     }
 
     fn evict_absent(self: Arc<Self>, client: ClientId) -> BoxFuture<()> {
@@ -68,5 +71,5 @@ impl Recover for Mdt {
 
 /// `recovery_status`.
 pub fn status(mdt: &Mdt) -> String {
-    mdt.recovery.status(mdt.shared.params.number("recovery_time_soft"), mdt.last_committed())
+    mdt.recovery.status(mdt.last_committed())
 }

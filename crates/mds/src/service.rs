@@ -179,11 +179,9 @@ impl Mdt {
         let index = t.target.index;
         let known = self.shared.osts.update(index, |o| {
             o.configured = t.active;
-            if o.nids != t.nids {
-                o.nids.clone_from(&t.nids);
-                if let Some(i) = &o.import {
-                    i.set_nids(t.nids.clone());
-                }
+            o.nids.clone_from(&t.nids);
+            if let Some(i) = &o.import {
+                i.set_home(t.nids.clone(), t.epoch);
             }
         });
         if known {
@@ -250,6 +248,11 @@ impl Mdt {
             let goodbyes = goodbyes.map(|i| -> BoxFuture<()> { i.disconnect() }).collect();
             world::future::join_all(goodbyes).await;
         })
+    }
+
+    /// How clients come back after a restart.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
     }
 
     /// Clients of before the restart are still awaited.
@@ -345,6 +348,10 @@ impl Service for Mdt {
 
     fn epoch(&self) -> u32 {
         self.shared.epoch
+    }
+
+    fn speaks(&self) -> bool {
+        self.db.is_held()
     }
 
     fn last_committed(&self) -> u64 {

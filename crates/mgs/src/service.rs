@@ -129,6 +129,10 @@ impl Service for Mgs {
         self.db.epoch()
     }
 
+    fn speaks(&self) -> bool {
+        self.db.is_held()
+    }
+
     fn last_committed(&self) -> u64 {
         self.db.transno(self.db.last_committed())
     }

@@ -145,7 +145,7 @@ pub static TABLE: &[Param] = &[
         |o, v| o.settings.read_only.store(v.number == 1, Relaxed),
     ),
     ro("recovery_status", "", "How far recovery after the last restart came.", |o| {
-        o.recovery.status(o.settings.recovery_time_s.load(Relaxed), o.last_committed())
+        o.recovery.status(o.last_committed())
     }),
     rw(
         ParamDecl::number(

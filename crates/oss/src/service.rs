@@ -99,6 +99,11 @@ impl Ost {
         Ok(ost)
     }
 
+    /// How clients come back after a restart.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
     /// Clients of before the restart are still awaited.
     pub fn recovering(&self) -> bool {
         self.recovery.recovering()
@@ -310,8 +315,12 @@ impl Recover for Ost {
         &self.recovery
     }
 
-    fn window(&self) -> Duration {
+    fn patience(&self) -> Duration {
         Duration::from_secs(self.settings.recovery_time_s.load(Relaxed))
+    }
+
+    fn lease_life(&self) -> Duration {
+        self.peers.lease_life()
     }
 
     fn evict_absent(self: Arc<Self>, client: ClientId) -> BoxFuture<()> {
@@ -341,6 +350,10 @@ impl Service for Ost {
 
     fn epoch(&self) -> u32 {
         self.db.epoch()
+    }
+
+    fn speaks(&self) -> bool {
+        self.db.is_held()
     }
 
     fn last_committed(&self) -> u64 {

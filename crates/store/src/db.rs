@@ -281,6 +281,11 @@ impl Db {
         Ok(())
     }
 
+    /// False: somebody else may serve the target by now.
+    pub fn is_held(&self) -> bool {
+        self.core.opt.lease.check(&self.core.world, &self.core.dir).is_ok()
+    }
+
     /// Why the target stopped (failed fsync, damaged record), if it did. Watched by the server.
     pub fn stopped(&self) -> Option<String> {
         self.core.stopped()

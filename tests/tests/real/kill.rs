@@ -1,10 +1,10 @@
 //! Daemons are killed under a verifying load; applications notice nothing.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use tests::cluster::{TestFs, kill, ok_within, tool, wait_until};
+use tests::cluster::{TestFs, kill, ok_within, run_within, tool, wait_until};
 use tests::load;
 use tests::rng::Rng;
 
@@ -124,4 +124,60 @@ fn a_killed_client_leaves_nothing_behind() -> Result<()> {
     ensure!(std::fs::read(&path)? == b"kept", "the mount is back");
     drop(other);
     fs.fsck()
+}
+
+/// A client and a server die together. Others wait for that client as long as they are told to, can see so, and go on
+/// when an administrator does not want to wait.
+#[test]
+fn an_administrator_ends_a_recovery_that_waits_for_a_dead_client() -> Result<()> {
+    let fs = TestFs::up("abortrec", 1, 2)?;
+    let limit = Duration::from_secs(20);
+    let label = format!("{}-MDT0000", fs.fsname());
+    let patience = format!("mdt.{label}.recovery_time_soft");
+    ok_within(tool("lctl").args(["set_param", "-P", &format!("{patience}=600")]), limit)?;
+    let get = |name: &str| ok_within(tool("lctl").args(["get_param", "-n", name]), limit);
+    wait_until("the parameter is there", limit, || get(&patience).is_ok_and(|v| v.trim() == "600"))?;
+    std::fs::write(fs.mount(1).join("f"), "kept")?;
+    std::fs::write(fs.mount(0).join("g"), "lost with its client")?;
+    let clients = fs.processes()?.into_iter().filter(|(role, _)| role == "client");
+    let first = clients.map(|(_, pid)| pid).find(|pid| {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|line| line.split('\0').any(|w| fs.mount(0).to_str() == Some(w)))
+    });
+    let servers = fs.servers()?;
+    for pid in first.into_iter().chain(servers) {
+        kill(pid, Signal::KILL)?;
+    }
+    // The mount comes back when nobody is waited for any more.
+    let mut up = fs.up_command().spawn()?;
+    let status =
+        || -> Result<String> { ok_within(tool("nacre").args(["status", "--dir"]).arg(fs.dir()), limit) };
+    let waits = format!("{label} recovers: 1 of ");
+    wait_until("it is seen to wait", limit, || status().is_ok_and(|s| s.contains(&waits)))?;
+    let patient = |s: String| s.starts_with("status: RECOVERING") && s.contains("time_remaining: 5");
+    wait_until("minutes are left", limit, || {
+        get(&format!("mdt.{label}.recovery_status")).is_ok_and(patient)
+    })?;
+    ok_within(tool("lctl").args(["--device", &label, "abort_recovery"]), limit)?;
+    wait_until("it is over", limit, || {
+        get(&format!("mdt.{label}.recovery_status")).is_ok_and(|s| s.starts_with("status: COMPLETE"))
+    })?;
+    ensure!(std::fs::read_to_string(fs.mount(1).join("f"))? == "kept", "after the recovery");
+    std::fs::write(fs.mount(1).join("f"), "new")?;
+    wait_until("nacre up ends", Duration::from_secs(60), || up.try_wait().is_ok_and(|s| s.is_some()))?;
+    ensure!(up.wait()?.success(), "nacre up");
+    ensure!(std::fs::read_to_string(fs.mount(0).join("f"))? == "new", "through the new client");
+    let o = run_within(tool("lctl").args(["--device", "nobody-OST0000", "abort_recovery"]), limit)?;
+    let said = String::from_utf8_lossy(&o.stderr).into_owned();
+    ensure!(o.status.code() == Some(19) && said.contains("no nacred of this host serves it"), "{said}");
+    // A mount's own connection, made anew.
+    let devices = ok_within(tool("lctl").arg("dl"), limit)?;
+    let ours = format!("{}-OST0000-osc-", fs.fsname());
+    let device = devices.split_whitespace().find(|w| w.starts_with(&ours) && !w.ends_with("_UUID"));
+    let device = device.context("no such device")?;
+    ok_within(tool("lctl").args(["--device", device, "recover"]), limit)?;
+    let import = format!("osc.{device}.import");
+    wait_until("it is connected again", limit, || get(&import).is_ok_and(|s| s.contains("state: FULL")))?;
+    std::fs::write(fs.mount(1).join("f"), vec![1; 200_000])?;
+    Ok(())
 }

@@ -1,79 +1,13 @@
 //! A cluster as an administrator builds it on separate hosts: four network namespaces joined by a bridge, one for
 //! management and metadata, two with two OSTs each, one client.
 
-use anyhow::{Context, Result, ensure};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use anyhow::{Result, ensure};
+use std::process::Command;
 use std::time::Duration;
-use tests::cluster::{Scratch, bin_dir, ok_within, run_within, sh, stripe_64k, tool, wait_until};
+use tests::cluster::{Scratch, ok_within, run_within, stripe_64k, tool, wait_until};
+use tests::hosts::Hosts;
 
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// Hosts on one Ethernet, gone with the test.
-struct Hosts {
-    tag: String,
-    daemons: Vec<Child>,
-    mount: PathBuf,
-}
-
-impl Hosts {
-    fn new(count: u32, mount: &Path) -> Result<Hosts> {
-        let tag = format!("nt{}", std::process::id());
-        let hosts = Hosts { tag: tag.clone(), daemons: Vec::new(), mount: mount.to_path_buf() };
-        sh(
-            &format!(
-                "ip netns add {tag}sw && ip -n {tag}sw link add name sw0 type bridge && ip -n {tag}sw link set sw0 up"
-            ),
-            LIMIT,
-        )?;
-        for i in 1..=count {
-            sh(
-                &format!(
-                    "ip netns add {tag}h{i} && ip -n {tag}h{i} link set lo up
-                     ip -n {tag}sw link add p{i} type veth peer name eth0 netns {tag}h{i}
-                     ip -n {tag}sw link set p{i} master sw0 up
-                     ip -n {tag}h{i} addr add 10.77.0.{i}/24 dev eth0 && ip -n {tag}h{i} link set eth0 up"
-                ),
-                LIMIT,
-            )?;
-        }
-        Ok(hosts)
-    }
-
-    /// A command on a host: its network, everybody's files.
-    fn on(&self, host: u32, program: &str) -> Command {
-        let mut c = Command::new("nsenter");
-        c.arg(format!("--net=/var/run/netns/{}h{host}", self.tag)).arg(bin_dir().join(program));
-        c
-    }
-
-    fn nacred(&mut self, host: u32, dirs: &[PathBuf], log: &Path) -> Result<()> {
-        let log = std::fs::File::create(log)?;
-        let mut c = self.on(host, "nacred");
-        c.args(["--nid", &format!("10.77.0.{host}@tcp")]).args(dirs);
-        c.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        self.daemons.push(c.spawn().context("start nacred")?);
-        Ok(())
-    }
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        let _ = run_within(Command::new("umount").arg(&self.mount), Duration::from_secs(10));
-        let _ = run_within(Command::new("umount").arg("-fl").arg(&self.mount), Duration::from_secs(10));
-        for d in &mut self.daemons {
-            let _ = d.kill();
-            let _ = d.wait();
-        }
-        let _ = sh(
-            &format!(
-                "for n in $(ip netns list | awk '/^{}/{{print $1}}'); do ip netns del $n; done",
-                self.tag
-            ),
-            LIMIT,
-        );
-    }
-}
 
 #[test]
 fn four_hosts_with_their_own_addresses() -> Result<()> {

@@ -7,6 +7,7 @@ mod bad_input;
 mod bench;
 mod coherence;
 mod coherence_names;
+mod failover;
 mod kernel;
 mod kill;
 mod lfs_lctl;

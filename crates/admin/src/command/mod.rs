@@ -13,6 +13,7 @@ pub mod mkfs;
 pub mod osts;
 pub mod path2fid;
 pub mod ping;
+pub mod recovery;
 pub mod set_param;
 pub mod setstripe;
 pub mod tunefs;

@@ -38,9 +38,7 @@ fn set_one(name: &str, value: &str) -> Result<(), Failure> {
     for m in local::mounts(false) {
         let has = local::ask(&m.dir, &Request::ListParam { pattern: name.to_string() });
         if matches!(has, Ok(Reply::Params(p)) if p.iter().any(|(n, _)| n == name)) {
-            let fd = client::control::open(&m.dir).map_err(|e| Failure::control("cannot set", name, &e))?;
-            let r = Request::SetParam { name: name.to_string(), value: value.to_string() };
-            client::control::call(&fd, &r).map_err(|e| Failure::control("cannot set", name, &e))?;
+            local::ask(&m.dir, &Request::SetParam { name: name.to_string(), value: value.to_string() })?;
             done = true;
         }
     }

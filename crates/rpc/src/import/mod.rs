@@ -331,15 +331,30 @@ impl Import {
         })
     }
 
-    /// New addresses for the target (configuration change); a living connection stays.
-    pub fn set_nids(&self, nids: Vec<Nid>) {
-        {
+    /// The target's addresses, the one where it lives by now first, and its epoch there. A connection to an earlier life
+    /// of it ends: the server may be a host that does not answer any more. Any other stays.
+    pub fn set_home(&self, nids: Vec<Nid>, epoch: u32) {
+        let old = {
             let mut g = self.core.lock();
-            if g.nids == nids {
+            let outlived = g.last_epoch != 0 && g.last_epoch < epoch;
+            if g.nids == nids && !outlived {
                 return;
             }
             g.nids = nids;
             g.nid_at = 0;
+            if outlived { g.link.clone() } else { None }
+        };
+        if let Some(l) = old {
+            l.close();
+        }
+        self.core.kick.notify_one();
+    }
+
+    /// `lctl recover`: gives the connection up, if there is one, and connects anew at once.
+    pub fn reconnect(&self) {
+        let link = self.core.lock().link.clone();
+        if let Some(l) = link {
+            l.close();
         }
         self.core.kick.notify_one();
     }

@@ -162,6 +162,13 @@ impl Server {
             Ok(o) => o,
             Err((errno, text)) => return refuse(errno, "service", format!("{}: {text}", target.label)),
         };
+        if !target.service.speaks() {
+            return refuse(
+                Errno::ENODEV,
+                "target",
+                format!("{} is not served by '{}' any more", target.label, self.name),
+            );
+        }
         let hello = Hello {
             name: c.client_name.clone(),
             peer,

@@ -70,11 +70,17 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusa
     if server.stopping.load(Ordering::Acquire) {
         return Ok(true);
     }
+    if !a.target.service.speaks() {
+        return Ok(false);
+    }
     if h.opcode == Op::Ping as u16 {
         if h.flags & FLAG_COMMIT != 0 {
             let (target, session) = (a.target.clone(), a.session.clone());
             server.world.spawn("rpc-commit", async move {
                 target.service.clone().commit().await;
+                if !target.service.speaks() {
+                    return;
+                }
                 session.pong(h.xid, h.opcode, self::stamp(&target));
             });
         } else {
@@ -184,6 +190,9 @@ async fn execute(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>
         let wall = req.wall;
         let mut out = target.service.clone().handle(*req).await;
         let hold = out.hold.take();
+        if !target.service.speaks() {
+            return session.close_link();
+        }
         next = session.finish(slot, xid, op, Kept::of(out, wall), stamp(&target));
         // Later answers to this client may go now.
         drop(hold);

@@ -125,6 +125,11 @@ pub trait Service: Send + Sync + 'static {
     /// Never 0.
     fn epoch(&self) -> u32;
     fn last_committed(&self) -> u64;
+    /// False: somebody else may serve the target by now. Whatever this server said, a ping's answer too, could let a
+    /// client rely on locks that the other one gave away.
+    fn speaks(&self) -> bool {
+        true
+    }
     /// Most bytes of data that a client should put into one request, or ask for in one.
     fn bulk_bytes(&self) -> usize {
         model::limits::RPC_BULK_MAX_BYTES

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use wire::Op;
 use world::sync::watch;
-use world::{BoxFuture, Either, World, select};
+use world::{BoxFuture, Either, Instant, World, select};
 
 /// Default of the `recovery_time_soft` parameters, seconds.
 pub const RECOVERY_TIME_DEFAULT_S: u64 = 15;
@@ -46,19 +46,42 @@ struct Report {
     end: Timestamp,
     clients: usize,
     evicted: usize,
+    /// Requests of before the restart that were done again.
+    replayed: u64,
+    /// New requests that wait.
+    queued: usize,
 }
 
 #[derive(Default)]
 struct State {
     members: BTreeMap<ClientId, Member>,
     report: Report,
+    /// From the start to the next time that missing clients are given up.
+    window: Duration,
+    /// An administrator wants it to end.
+    aborted: bool,
+}
+
+/// How far a recovery is, for `nacre status`.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Progress {
+    /// Known when the target started.
+    pub clients: usize,
+    pub connected: usize,
+    pub completed: usize,
+    /// So long are missing clients awaited.
+    pub seconds_left: u64,
 }
 
 /// What a target does in its recovery.
 pub trait Recover: Send + Sync + 'static {
     fn recovery(&self) -> &Arc<Recovery>;
-    /// How long clients may take to come back; asked for again and again.
-    fn window(&self) -> Duration;
+    /// `recovery_time_soft`: how long clients may take to come back, at least [`Recover::lease_life`]; asked for again
+    /// and again.
+    fn patience(&self) -> Duration;
+    /// So long after the start a client that does not come back may still rely on locks of the target's former life
+    /// ([`super::Peers::lease_life`]): nobody else is served before, whatever an administrator says.
+    fn lease_life(&self) -> Duration;
     /// Takes a client that never came back out of the tables, durably, unless it came after all: the target calls
     /// [`Recovery::give_up`] under whatever keeps clients from connecting meanwhile, and stops if that says no.
     fn evict_absent(self: Arc<Self>, client: ClientId) -> BoxFuture<()>;
@@ -71,8 +94,18 @@ pub struct Recovery {
     world: World,
     /// `fsname-OST0000`, for messages.
     label: String,
+    start: Instant,
     phase: watch::Sender<Phase>,
     state: Mutex<State>,
+}
+
+/// A request that waits; no more when dropped.
+struct Queued<'a>(&'a Recovery);
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.lock().report.queued -= 1;
+    }
 }
 
 impl Recovery {
@@ -84,8 +117,9 @@ impl Recovery {
         Arc::new(Recovery {
             world: world.clone(),
             label,
+            start: world.now(),
             phase: watch::Sender::new(phase),
-            state: Mutex::new(State { members, report }),
+            state: Mutex::new(State { members, report, ..State::default() }),
         })
     }
 
@@ -114,6 +148,12 @@ impl Recovery {
     pub async fn admitted(&self, op: Op, replay: bool) -> Result<(), Errno> {
         let always = replay || Recovery::always(op);
         let mut phase = self.phase.subscribe();
+        let _queued = self.recovering().then(|| {
+            let r = &mut self.lock().report;
+            r.replayed += u64::from(replay);
+            r.queued += 1;
+            Queued(self)
+        });
         let seen = phase.wait_for(|p| always || *p != Phase::Recovering).await.map(|p| *p);
         match seen {
             Ok(Phase::Stopped) | Err(_) => Err(Errno::ESHUTDOWN),
@@ -157,6 +197,31 @@ impl Recovery {
         true
     }
 
+    /// `lctl abort_recovery`: clients that are missing are evicted as soon as they cannot rely on anything any more, and
+    /// those that have something left to say are not waited for. No effect once all are back.
+    pub fn abort(&self) {
+        if self.recovering() {
+            tracing::warn!("{}: recovery is to end: missing clients are evicted", self.label);
+            self.lock().aborted = true;
+        }
+    }
+
+    /// `None`: nobody is awaited.
+    pub fn progress(&self) -> Option<Progress> {
+        if !self.recovering() {
+            return None;
+        }
+        let g = self.lock();
+        let count = |f: fn(&Member) -> bool| g.members.values().filter(|m| f(m)).count();
+        let left = g.window.saturating_sub(self.world.now().since(self.start));
+        Some(Progress {
+            clients: g.report.clients,
+            connected: count(|m| m.connected),
+            completed: count(|m| m.done),
+            seconds_left: left.as_millis().div_ceil(1000) as u64,
+        })
+    }
+
     /// Requests that wait get `ESHUTDOWN`, and so does everything that comes later.
     pub fn stop(&self) {
         self.phase.send_replace(Phase::Stopped);
@@ -182,7 +247,6 @@ impl Recovery {
     /// Runs a target's recovery to its end. To be spawned once when the target starts.
     pub async fn run<T: Recover>(target: Arc<T>) {
         let me = target.recovery().clone();
-        let start = me.world.now();
         let mut rounds = 1;
         let mut phase = me.phase.subscribe();
         loop {
@@ -191,9 +255,15 @@ impl Recovery {
                 Phase::Serving => return target.recovered().await,
                 Phase::Recovering => {}
             }
-            if me.world.now().since(start) >= target.window() * rounds {
+            let (least, patience) = (target.lease_life(), target.patience());
+            let (window, aborted) = {
+                let mut g = me.lock();
+                g.window = if g.aborted { least } else { patience.max(least) * rounds };
+                (g.window, g.aborted)
+            };
+            if me.world.now().since(me.start) >= window {
                 rounds += 1;
-                me.close_window(&target, rounds > 2).await;
+                me.close_window(&target, aborted || rounds > 2).await;
             }
             let change = async { phase.wait_for(|p| *p != Phase::Recovering).await.is_ok() };
             if let Either::Left(false) = select(change, me.world.sleep(TICK)).await {
@@ -222,28 +292,28 @@ impl Recovery {
         self.check();
     }
 
-    /// `recovery_status`, in Lustre's words. `window`: seconds; `last_transno`: newest durable transaction.
-    pub fn status(&self, window: u64, last_transno: u64) -> String {
+    /// `recovery_status`, in Lustre's words. `last_transno`: newest durable transaction.
+    pub fn status(&self, last_transno: u64) -> String {
+        let progress = self.progress();
         let g = self.lock();
         let r = &g.report;
         if r.clients == 0 {
             return "status: INACTIVE\n".into();
         }
         let mut s = String::new();
-        let done = g.members.values().filter(|c| c.done).count();
-        let connected = g.members.values().filter(|c| c.connected).count();
-        if self.recovering() {
-            let window = i64::try_from(window).unwrap_or(i64::MAX);
-            let left = (r.start.sec + window - self.world.wall().sec).max(0);
-            let _ =
-                writeln!(s, "status: RECOVERING\nrecovery_start: {}\ntime_remaining: {left}", r.start.sec);
-            let _ = writeln!(s, "connected_clients: {connected}/{}\ncompleted_clients: {done}", r.clients);
-            let _ = writeln!(s, "evicted_clients: {}", r.evicted);
+        if let Some(p) = progress {
+            let _ = writeln!(s, "status: RECOVERING\nrecovery_start: {}", r.start.sec);
+            let _ = writeln!(s, "time_remaining: {}", p.seconds_left);
+            let _ = writeln!(s, "connected_clients: {}/{}", p.connected, p.clients);
+            let _ = writeln!(s, "req_replay_clients: {}", p.connected.saturating_sub(p.completed));
+            let _ = writeln!(s, "completed_clients: {}\nevicted_clients: {}", p.completed, r.evicted);
+            let _ = writeln!(s, "replayed_requests: {}\nqueued_requests: {}", r.replayed, r.queued);
         } else {
             let took = r.end.sec - r.start.sec;
             let _ =
                 writeln!(s, "status: COMPLETE\nrecovery_start: {}\nrecovery_duration: {took}", r.start.sec);
             let _ = writeln!(s, "completed_clients: {}/{}", r.clients - r.evicted.min(r.clients), r.clients);
+            let _ = writeln!(s, "replayed_requests: {}", r.replayed);
             let _ = writeln!(s, "last_transno: {last_transno}\nVBR: DISABLED\nIR: ENABLED");
         }
         s

@@ -334,7 +334,7 @@ fn the_other_address_is_tried() {
         lab.kill(0, ip(2));
         drop(b);
         serve(&c, 3, vec![Counter::start(&c, TargetId::ost(3), &disk, &seen)], &Peers::new()).await;
-        i.set_nids(vec![Nid { addr: ip(3), net: 0 }]);
+        i.set_home(vec![Nid { addr: ip(3), net: 0 }], 0);
         assert_eq!(set(&i, "a").await.unwrap(), "3");
     });
 }
@@ -371,14 +371,66 @@ fn a_zombie_server_is_recognised() {
         let (w, _) = node(&lab, 9);
         let i = Import::new(w.clone(), config(7, TargetId::ost(0), &[2]));
         set(&i, "a").await.unwrap();
-        i.set_nids(vec![Nid { addr: ip(1), net: 0 }]);
+        i.set_home(vec![Nid { addr: ip(1), net: 0 }], 0);
         lab.cut(ip(2));
         until(&w, "refused", || i.refusal().is_some()).await;
         let (e, text) = i.refusal().unwrap();
         assert_eq!(e, Errno::ESTALE);
         assert!(text.contains("has seen epoch 2") && text.contains("has 1"), "{text}");
         assert!(w.timeout(Duration::from_secs(5), set(&i, "b")).await.is_none());
-        i.set_nids(vec![Nid { addr: ip(1), net: 0 }, Nid { addr: ip(2), net: 0 }]);
+        i.set_home(vec![Nid { addr: ip(1), net: 0 }, Nid { addr: ip(2), net: 0 }], 0);
         assert_eq!(set(&i, "b").await.unwrap(), "1");
+    });
+}
+
+#[test]
+fn a_connection_to_an_earlier_life_of_the_target_ends_when_the_new_one_is_known() {
+    let lab = Lab::new(18);
+    lab.run(async {
+        let (disk, seen): (Arc<Mutex<Disk>>, Arc<Mutex<Seen>>) = Default::default();
+        let (a, _) = node(&lab, 1);
+        let (b, _) = node(&lab, 2);
+        serve(&a, 1, vec![Counter::start(&a, TargetId::ost(0), &disk, &seen)], &Peers::new()).await;
+        let (w, _) = node(&lab, 9);
+        let book = Arc::new(Book::default());
+        let cfg = ImportConfig { hooks: book.clone(), ..config(7, TargetId::ost(0), &[1]) };
+        let i = Import::new(w.clone(), cfg);
+        set(&i, "a").await.unwrap();
+        // Its host does not answer, and does not close connections either.
+        lab.silence(ip(1), true);
+        serve(&b, 2, vec![Counter::start(&b, TargetId::ost(0), &disk, &seen)], &Peers::new()).await;
+        let start = w.now();
+        i.set_home(vec![Nid { addr: ip(2), net: 0 }, Nid { addr: ip(1), net: 0 }], 2);
+        assert_eq!(set(&i, "a").await.unwrap(), "2");
+        assert!(w.now().since(start) < Duration::from_secs(1), "no ping was waited for");
+        // The same word again leaves the session alone; an administrator's wish does not.
+        i.set_home(vec![Nid { addr: ip(2), net: 0 }, Nid { addr: ip(1), net: 0 }], 2);
+        assert_eq!(i.state(), ImportState::Full);
+        i.reconnect();
+        let full = || lock(&book.states).iter().filter(|s| **s == ImportState::Full).count();
+        assert_eq!(full(), 2);
+        until(&w, "connected anew", || full() == 3).await;
+        assert_eq!(set(&i, "a").await.unwrap(), "3");
+    });
+}
+
+#[test]
+fn a_server_that_lost_its_target_says_nothing_any_more() {
+    let lab = Lab::new(19);
+    lab.run(async {
+        let (disk, seen): (Arc<Mutex<Disk>>, Arc<Mutex<Seen>>) = Default::default();
+        let (a, _) = node(&lab, 1);
+        let service = Counter::start(&a, TargetId::ost(0), &disk, &seen);
+        let server = serve(&a, 1, vec![service.clone()], &Peers::new()).await;
+        server.set_ping_interval(200);
+        let (w, _) = node(&lab, 9);
+        let i = Import::new(w.clone(), config(7, TargetId::ost(0), &[1]));
+        set(&i, "a").await.unwrap();
+        service.silent.store(true, Ordering::Relaxed);
+        let told = i.leases_until();
+        until(&w, "given up", || i.state() != ImportState::Full).await;
+        w.sleep(Duration::from_secs(3)).await;
+        assert_eq!(i.leases_until(), told, "nothing was heard that a lease could be relied on for");
+        assert!(i.refusal().unwrap().1.contains("any more"), "{:?}", i.refusal());
     });
 }

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use model::{Errno, Nid, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use wire::msg::connect::Connect;
@@ -53,6 +54,8 @@ pub struct Counter {
     /// Longest time of a request.
     pub work_max: Duration,
     pub awaited: Mutex<BTreeSet<ClientId>>,
+    /// It lost its target.
+    pub silent: AtomicBool,
 }
 
 pub fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -81,6 +84,7 @@ impl Counter {
             disk: disk.clone(),
             seen: seen.clone(),
             work_max: Duration::from_millis(3),
+            silent: AtomicBool::new(false),
             awaited: Mutex::new(if recovers { awaited } else { BTreeSet::new() }),
         })
     }
@@ -139,6 +143,9 @@ impl Service for Counter {
     }
     fn epoch(&self) -> u32 {
         self.epoch
+    }
+    fn speaks(&self) -> bool {
+        !self.silent.load(Ordering::Relaxed)
     }
     fn last_committed(&self) -> u64 {
         lock(&self.disk).transno

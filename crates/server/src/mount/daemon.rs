@@ -1,12 +1,17 @@
 //! The client daemon of one mount. `ps` shows it as `mount.nacre SOURCE DIR`.
 
 use super::source::Source;
+use admin::local::{MOUNT_SOCKET, MountRequest};
+use client::control::{ControlError, Response};
 use client::{Fs, MountOptions};
+use model::Errno;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use world::World;
+use world::sys::control::{self, ControlSocket};
 use world::sys::mounts::Unmount;
 use world::sys::process::{self, SIGINT, SIGTERM};
 
@@ -43,7 +48,7 @@ fn wanted(args: &[OsString]) -> Result<Wanted, String> {
     Ok(Wanted { source, dir: PathBuf::from(dir), options, what })
 }
 
-async fn connect(world: &World, w: &Wanted) -> Result<std::sync::Arc<Fs>, String> {
+async fn connect(world: &World, w: &Wanted) -> Result<Arc<Fs>, String> {
     let host = world::sys::hostname();
     let attempts = w.options.retry.unwrap_or(0).saturating_add(1);
     let mut last = String::new();
@@ -100,6 +105,26 @@ async fn bring_up(world: &World, w: &Wanted) -> Result<(fuse::Session, Option<fu
     Ok((session, guard))
 }
 
+/// For `lctl`, which must not wait for servers that are away.
+fn control(session: &Arc<fuse::Session>) -> std::io::Result<ControlSocket> {
+    let session = session.clone();
+    let answer = move |line: &str| match serde_json::from_str::<MountRequest>(line) {
+        Ok(MountRequest::Where) => {
+            serde_json::to_string(&session.dir().to_string_lossy()).expect("plain data encodes")
+        }
+        Ok(MountRequest::Ask(r)) => {
+            let response = world::block_on(session.ask(r));
+            serde_json::to_string(&response).expect("plain data encodes")
+        }
+        Err(e) => {
+            let message = format!("request not understood: {e}");
+            let error = ControlError { errno: Errno::EINVAL.0, message };
+            serde_json::to_string(&Response::Error(error)).expect("plain data encodes")
+        }
+    };
+    control::serve(&format!("{MOUNT_SOCKET}{}", std::process::id()), Arc::new(answer))
+}
+
 pub fn main(args: &[OsString]) -> i32 {
     process::block_signals(&[SIGTERM, SIGINT]);
     process::set_name("mount.nacre");
@@ -124,7 +149,11 @@ pub fn main(args: &[OsString]) -> i32 {
     };
     tracing::info!("mounted {} at {}", w.source, w.dir.display());
     say(&Outcome::Mounted);
-    let session = std::sync::Arc::new(session);
+    let session = Arc::new(session);
+    let socket = control(&session);
+    if let Err(e) = &socket {
+        tracing::warn!("no control socket, lctl has to ask through the mount: {e}");
+    }
     let on_signal = session.clone();
     // A signal is a wish to unmount: refused while the mount is in use, as umount(8) would be.
     let watcher = world::sys::thread("signals", move || {

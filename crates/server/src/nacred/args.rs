@@ -27,6 +27,10 @@ pub struct Options {
     /// that, and one on another host takes the target after ten times
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(50..=30_000))]
     pub mmp_interval: u32,
+    /// Do not wait for clients that were known before the restart any longer than they may rely on their locks (two and
+    /// a half ping intervals); those that are missing then are evicted
+    #[arg(long)]
+    pub abort_recov: bool,
     /// Folders of the targets
     #[arg(required = true)]
     pub dirs: Vec<String>,

@@ -2,9 +2,10 @@
 
 use super::Node;
 use super::target::Role;
-use admin::local::{DaemonReply, DaemonRequest, DaemonStatus, DaemonTarget};
+use admin::local::{DAEMON_SOCKET, DaemonReply, DaemonRequest, DaemonStatus, DaemonTarget};
 use model::param::{ParamDecl, ParamInfo, glob_match};
 use model::{Errno, Timestamp};
+use rpc::server::recovery::Recovery;
 use rpc::{ClientId, Incoming, Service};
 use std::io;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub fn serve(node: &Arc<Node>) -> io::Result<ControlSocket> {
         };
         serde_json::to_string(&reply).expect("plain data encodes")
     };
-    control::serve(&format!("nacred-{}", std::process::id()), Arc::new(answer))
+    control::serve(&format!("{DAEMON_SOCKET}{}", std::process::id()), Arc::new(answer))
 }
 
 fn error(e: Errno, what: &str) -> DaemonReply {
@@ -56,6 +57,7 @@ impl Node {
                 DaemonReply::ParamInfos(all)
             }
             DaemonRequest::SetParam { name, value } => self.set(&name, &value),
+            DaemonRequest::AbortRecovery { target } => self.abort_recovery(&target),
             DaemonRequest::SetPermanent { name, value, delete } => self.set_permanent(&name, &value, delete),
         }
     }
@@ -71,6 +73,7 @@ impl Node {
                 epoch: s.epoch,
                 registered: t.registered.load(Relaxed),
                 clients: t.peers.list().len(),
+                recovery: t.recovery().and_then(Recovery::progress),
             }
         };
         DaemonStatus {
@@ -79,6 +82,17 @@ impl Node {
             port: self.options.port,
             targets: self.targets.iter().map(one).collect(),
         }
+    }
+
+    fn abort_recovery(&self, label: &str) -> DaemonReply {
+        let Some(t) = self.targets.iter().find(|t| t.label() == label) else {
+            return error(Errno::ENODEV, &format!("this daemon does not serve {label}"));
+        };
+        match t.recovery() {
+            Some(r) => r.abort(),
+            None => return error(Errno::EINVAL, &format!("{label} waits for nobody")),
+        }
+        DaemonReply::Done
     }
 
     /// Of the whole daemon.

@@ -55,6 +55,9 @@ async fn start(world: World, options: Options) -> Result<Arc<Node>, StartError> 
     let mut targets = Vec::new();
     for held in target::hold(&world, labels, options.mmp_times()).await? {
         for t in target::open(&world, held, nid, options.port).await? {
+            if let Some(r) = t.recovery().filter(|_| options.abort_recov) {
+                r.abort();
+            }
             server.add(t.service.as_service(), t.peers.clone());
             targets.push(t);
         }

@@ -6,9 +6,11 @@ use super::target::{Role, Target};
 use bytes::Bytes;
 use model::{Errno, Nid, TargetId};
 use rpc::{Import, ImportConfig, ImportHooks, ImportState};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+use store::format::Superblock;
 use wire::RequestContext;
 use wire::msg::config::{Config, ConfigReply};
 use wire::msg::notify::Notify;
@@ -76,6 +78,21 @@ pub fn start(node: &Arc<Node>) {
     node.world.spawn("registration", link.run());
 }
 
+/// Where a target may be found: here, then on the other nodes that its label names. With `--failnode` those do not include
+/// the one that it was made for, which registered before.
+fn homes(here: Nid, s: &Superblock) -> Vec<Nid> {
+    let mut all = vec![here];
+    all.extend(s.service_nids.iter().chain(&s.fail_nids));
+    if !s.fail_nids.is_empty()
+        && let Ok(c) = postcard::from_bytes::<ConfigReply>(&s.config)
+    {
+        all.extend(c.targets.iter().filter(|t| t.target == s.target).flat_map(|t| &t.nids));
+    }
+    let mut seen = BTreeSet::new();
+    all.retain(|n| seen.insert(*n));
+    all
+}
+
 impl Link {
     async fn run(self) {
         // Starts the session; what the hooks hear of this first connection is answered below.
@@ -109,7 +126,7 @@ impl Link {
             target: s.target,
             fs_uuid: s.fs_uuid,
             target_uuid: s.target_uuid,
-            nids: vec![self.nid],
+            nids: homes(self.nid, &s),
             epoch: s.epoch,
             first_time: s.first_time,
             replace: s.replace,
@@ -186,5 +203,42 @@ impl Link {
             tracing::error!("{}: cannot write its label: {e}", t.label());
         }
         kept.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::msg::config::TargetEntry;
+
+    #[test]
+    fn a_target_is_sought_where_it_lives_and_then_where_it_may_go() {
+        let nid = |n: u8| Nid { addr: [10, 0, 0, n].into(), net: 0 };
+        let mut s = Superblock::fresh(TargetId::ost(1), "demo".into(), [3; 16]);
+        assert_eq!(homes(nid(1), &s), [nid(1)]);
+        s.service_nids = vec![nid(1), nid(2)];
+        assert_eq!(homes(nid(1), &s), [nid(1), nid(2)]);
+        assert_eq!(homes(nid(2), &s), [nid(2), nid(1)]);
+        // The form that names only the others.
+        (s.service_nids, s.fail_nids) = (vec![], vec![nid(2), nid(3)]);
+        assert_eq!(homes(nid(1), &s), [nid(1), nid(2), nid(3)]);
+        let entry = TargetEntry {
+            target: s.target,
+            target_uuid: [1; 16],
+            nids: vec![nid(1), nid(2), nid(3)],
+            epoch: 1,
+            active: true,
+            domains: Vec::new(),
+        };
+        let config = ConfigReply {
+            version: 1,
+            fsname: "demo".into(),
+            fs_uuid: [2; 16],
+            targets: vec![entry],
+            params: Vec::new(),
+            extra: Vec::new(),
+        };
+        s.config = postcard::to_stdvec(&config).unwrap();
+        assert_eq!(homes(nid(2), &s), [nid(2), nid(3), nid(1)]);
     }
 }

@@ -6,6 +6,7 @@ use mgs::Mgs;
 use model::param::ParamInfo;
 use model::{Nid, TargetKind};
 use oss::{Ost, OstConfig};
+use rpc::server::recovery::Recovery;
 use rpc::{Peers, Service};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -289,14 +290,22 @@ impl Target {
         self.db.stopped().or_else(|| self.refused.lock().expect("no holder panics").clone())
     }
 
+    /// `None`: of an MGS, which waits for nobody.
+    pub fn recovery(&self) -> Option<&Recovery> {
+        match &self.service {
+            Role::Mgs(_) => None,
+            Role::Mdt(m) => Some(m.recovery()),
+            Role::Ost(o) => Some(o.recovery()),
+        }
+    }
+
     /// `up`, `recovering`, `starting` (the MGS does not know it yet), `stopped`.
     pub fn state(&self) -> &'static str {
         if self.failure().is_some() {
             return "stopped";
         }
-        match &self.service {
-            Role::Mdt(m) if m.recovering() => "recovering",
-            Role::Ost(o) if o.recovering() => "recovering",
+        match self.recovery() {
+            Some(r) if r.recovering() => "recovering",
             _ if !self.registered.load(Relaxed) => "starting",
             _ => "up",
         }

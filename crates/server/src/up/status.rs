@@ -3,7 +3,7 @@
 use super::cluster::Cluster;
 use super::probe::{self, Processes};
 use super::{Result, UpError};
-use admin::local::{Daemon, FSTYPE};
+use admin::local::{Daemon, DaemonStatus, DaemonTarget, FSTYPE};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -15,12 +15,23 @@ fn row(role: &str, pid: Option<u32>, targets: &[String], nid: &str, state: &str)
     json!({"role": role, "pid": pid.unwrap_or(0), "targets": targets, "nid": nid, "state": state})
 }
 
+/// What targets wait for after a restart.
+fn recovering(status: Option<&DaemonStatus>) -> Value {
+    let of = |t: &DaemonTarget| {
+        let p = t.recovery.as_ref()?;
+        Some(json!({"target": t.label, "clients": p.clients, "connected": p.connected,
+                    "completed": p.completed, "seconds_left": p.seconds_left}))
+    };
+    json!(status.iter().flat_map(|s| s.targets.iter().filter_map(of)).collect::<Vec<_>>())
+}
+
 fn of_cluster(c: &Cluster) -> Vec<Value> {
     let (mut out, now) = (Vec::new(), Processes::look());
     for n in c.nodes() {
         let s = probe::server(&n, &now);
         let mut r = row(n.role, s.pid, &n.labels, &n.nid(), s.word());
         r["dirs"] = json!(n.dirs);
+        r["recovery"] = recovering(s.status.as_ref());
         out.push(r);
     }
     let source = c.source();
@@ -53,6 +64,7 @@ fn of_host() -> Vec<Value> {
         let state = s.targets.iter().map(|t| t.state.as_str()).find(|s| *s != "up").unwrap_or("up");
         let mut r = row(&roles.join("+"), Some(s.pid), &labels, &s.nids.join(","), state);
         r["dirs"] = json!(s.targets.iter().map(|t| &t.dir).collect::<Vec<_>>());
+        r["recovery"] = recovering(Some(&s));
         out.push(r);
     }
     for m in mounts::list().unwrap_or_default().into_iter().filter(|m| m.fstype == FSTYPE) {
@@ -77,6 +89,17 @@ fn table(rows: &[Value]) {
         let targets: Vec<String> = r["targets"].as_array().into_iter().flatten().map(text).collect();
         let nid = if text(&r["nid"]).is_empty() { "-".to_string() } else { text(&r["nid"]) };
         println!("{:<8} {pid:>8} {:<9} {nid:<18} {}", text(&r["role"]), text(&r["state"]), targets.join(" "));
+        for t in r["recovery"].as_array().into_iter().flatten() {
+            println!(
+                "{:<18} {} recovers: {} of {} clients are done, {} connected; the others are waited for {} s",
+                "",
+                text(&t["target"]),
+                t["completed"],
+                t["clients"],
+                t["connected"],
+                t["seconds_left"]
+            );
+        }
     }
 }
 
