@@ -14,7 +14,6 @@
 
 pub mod abi;
 mod bridge;
-mod buffer;
 mod control;
 mod guard;
 mod handles;

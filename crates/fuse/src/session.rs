@@ -6,7 +6,6 @@
 
 use crate::abi::{self, MAX_IO_BYTES, REQUEST_MAX_BYTES};
 use crate::bridge::Bridge;
-use crate::buffer::{Buffer, Pool};
 use crate::control;
 use crate::interrupt::Kind;
 use crate::kernel::{self, Kernel};
@@ -26,6 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use world::buffer::{Buffer, Pool};
 use world::sync::watch;
 use world::sys::mounts::Unmount;
 use world::{BoxFuture, Either, World, block_on, select};
@@ -38,6 +38,8 @@ const IMPATIENCE: Duration = Duration::from_micros(500);
 const MANY: usize = 8;
 /// WRITE data below this is copied, so that a small write does not hold a large buffer.
 const COPY_BELOW_BYTES: usize = 64 << 10;
+/// Buffers for requests that are kept for reuse; more are made when needed and freed afterwards.
+const POOL_MAX_BUFFERS: usize = 16;
 /// How long the client may take to say good-bye after the unmount.
 const GOOD_BYE: Duration = Duration::from_secs(5);
 /// How long `umount -f` is given to finish before the dead mount is detached.
@@ -113,7 +115,7 @@ pub fn serve(world: &World, fs: Arc<Fs>, mounted: Mounted, config: Config) -> io
     let threads = config.threads.max(2);
     let shared = Arc::new(Shared {
         bridge,
-        pool: Pool::new(REQUEST_MAX_BYTES),
+        pool: Pool::new(REQUEST_MAX_BYTES, POOL_MAX_BUFFERS),
         state: watch::channel(State::Starting).0,
         dir: mounted.dir,
         minor: mounted.minor,

@@ -137,7 +137,12 @@ pub struct Lengths {
 impl Lengths {
     /// Bytes that follow the header.
     pub fn total(&self) -> usize {
-        self.body + self.bulk + if self.bulk_crc { 4 } else { 0 }
+        self.body + self.behind()
+    }
+
+    /// Bytes that follow the body.
+    pub fn behind(&self) -> usize {
+        self.bulk + if self.bulk_crc { 4 } else { 0 }
     }
 }
 
@@ -248,14 +253,26 @@ impl Frame {
         if rest.len() != lengths.total() {
             return Err(FrameError::Short { have: rest.len(), want: lengths.total() });
         }
-        let body = rest.slice(..lengths.body);
-        let bulk = rest.slice(lengths.body..lengths.body + lengths.bulk);
+        Frame::decode_parts(header, lengths, rest.slice(..lengths.body), rest.slice(lengths.body..))
+    }
+
+    /// The same with what followed the body apart.
+    pub fn decode_parts(
+        header: Header,
+        lengths: Lengths,
+        body: Bytes,
+        behind: Bytes,
+    ) -> Result<Frame, FrameError> {
+        if body.len() != lengths.body || behind.len() != lengths.behind() {
+            return Err(FrameError::Short { have: body.len() + behind.len(), want: lengths.total() });
+        }
         if crc32c(&body) != lengths.body_crc {
             return Err(FrameError::BodyCrc);
         }
-        if lengths.bulk_crc && crc32c(&bulk).to_le_bytes() != rest[lengths.body + lengths.bulk..] {
+        if lengths.bulk_crc && crc32c(&behind[..lengths.bulk]).to_le_bytes() != behind[lengths.bulk..] {
             return Err(FrameError::BulkCrc);
         }
+        let bulk = if lengths.bulk_crc { behind.slice(..lengths.bulk) } else { behind };
         Ok(Frame { header, body, bulk })
     }
 

@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub mod buffer;
 pub mod future;
 pub mod host;
 pub mod ioctl;

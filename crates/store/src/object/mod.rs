@@ -69,6 +69,7 @@ pub struct Objects {
     files: Arc<Files>,
     slots: Mutex<Slots>,
     left_open: Mutex<LeftOpen>,
+    buffers: read::Buffers,
     /// What went wrong so far.
     pub counters: Counters,
 }

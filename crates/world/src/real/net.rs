@@ -8,7 +8,7 @@ use super::Entered;
 use super::exec::Exec;
 use super::helper;
 use super::reactor::{Registration, Side};
-use crate::{BoxFuture, Conn, Listener, Net, lock};
+use crate::{BoxFuture, Conn, Listener, Net, buffer, lock};
 use bytes::{Buf, Bytes, BytesMut};
 use rustix::net::sockopt;
 use std::collections::VecDeque;
@@ -41,6 +41,8 @@ const KEEPALIVE_PROBES: u32 = 4;
 const USER_TIMEOUT_MS: u32 = 20_000;
 /// How long a closed connection goes on sending what it had taken.
 const LINGER: Duration = Duration::from_secs(3);
+/// Bulk of at least this size is received into memory of its own.
+const APART_MIN_BYTES: usize = 128 << 10;
 /// Pause of an acceptor while the host has no file descriptors or memory left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -214,8 +216,70 @@ struct Reader {
     frames: usize,
     /// Bytes of the next header and whatever came with it.
     ahead: BytesMut,
-    /// A frame whose header is checked, and its bytes so far.
-    partial: Option<(Header, Lengths, BytesMut)>,
+    partial: Option<Partial>,
+}
+
+/// A frame whose header is checked, and its bytes so far.
+struct Partial {
+    header: Header,
+    lengths: Lengths,
+    /// The body, and what is behind it unless that is apart.
+    first: BytesMut,
+    /// What is behind a body if it is large: exactly so many bytes, which can be kept without holding more.
+    apart: Option<BytesMut>,
+}
+
+impl Partial {
+    /// Memory for a frame, and as much of it as came already.
+    fn begin(header: Header, lengths: Lengths, ahead: &mut BytesMut) -> Partial {
+        let apart = lengths.behind() >= APART_MIN_BYTES;
+        let room = if apart { lengths.body } else { lengths.total() };
+        let mut p = Partial {
+            header,
+            lengths,
+            first: BytesMut::with_capacity(room),
+            apart: apart.then(|| buffer::with_capacity(lengths.behind())),
+        };
+        loop {
+            let (part, missing) = p.next_part();
+            let have = missing.min(ahead.len());
+            if have == 0 {
+                return p;
+            }
+            part.extend_from_slice(&ahead[..have]);
+            ahead.advance(have);
+        }
+    }
+
+    /// What is to be filled next, and how many bytes are missing there. None are if all is here.
+    fn next_part(&mut self) -> (&mut BytesMut, usize) {
+        let behind = self.lengths.behind();
+        match &mut self.apart {
+            None => {
+                let missing = self.lengths.total() - self.first.len();
+                (&mut self.first, missing)
+            }
+            Some(b) if self.first.len() == self.lengths.body => {
+                let missing = behind - b.len();
+                (b, missing)
+            }
+            Some(_) => {
+                let missing = self.lengths.body - self.first.len();
+                (&mut self.first, missing)
+            }
+        }
+    }
+
+    fn is_whole(&mut self) -> bool {
+        self.next_part().1 == 0
+    }
+
+    fn decode(self) -> Result<Frame, wire::FrameError> {
+        match self.apart {
+            None => Frame::decode_rest(self.header, self.lengths, self.first.freeze()),
+            Some(b) => Frame::decode_parts(self.header, self.lengths, self.first.freeze(), b.freeze()),
+        }
+    }
 }
 
 struct Shared {
@@ -249,6 +313,11 @@ impl RealConn {
         sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_INTERVAL)?;
         sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_PROBES)?;
         sockopt::set_tcp_user_timeout(&socket, USER_TIMEOUT_MS)?;
+        if peer.ip().is_loopback() {
+            // Within a host there is no path whose rate is to be found out. A control that paces what is sent (bbr) does so
+            // with timers, and lets less be under way than one message has. Where it cannot be chosen it stays as it is.
+            let _ = sockopt::set_tcp_congestion(&socket, "reno");
+        }
         let events = exec.reactor.register(socket.as_fd())?;
         let shared = Arc::new(Shared {
             peer,
@@ -461,31 +530,19 @@ impl Reader {
             };
             let (header, lengths) = Frame::decode_header(head)?;
             self.ahead.advance(HEADER_BYTES);
-            let have = lengths.total().min(self.ahead.len());
-            let mut rest = BytesMut::with_capacity(lengths.total());
-            rest.extend_from_slice(&self.ahead[..have]);
-            self.ahead.advance(have);
-            self.partial = Some((header, lengths, rest));
+            self.partial = Some(Partial::begin(header, lengths, &mut self.ahead));
         }
-        match self.partial.take() {
-            Some((header, lengths, rest)) if rest.len() == lengths.total() => {
-                self.frames += 1;
-                Frame::decode_rest(header, lengths, rest.freeze()).map(Some)
-            }
-            other => {
-                self.partial = other;
-                Ok(None)
-            }
+        if !self.partial.as_mut().is_some_and(Partial::is_whole) {
+            return Ok(None);
         }
+        self.frames += 1;
+        self.partial.take().map(Partial::decode).transpose()
     }
 
     /// Reads once: what is missing of the frame under way, or some more.
     fn fill(&mut self, socket: &Socket) -> io::Result<Filled> {
         let (buffer, want) = match &mut self.partial {
-            Some((_, lengths, rest)) => {
-                let missing = lengths.total() - rest.len();
-                (rest, missing)
-            }
+            Some(p) => p.next_part(),
             None => (&mut self.ahead, READ_AHEAD_BYTES),
         };
         buffer.reserve(want);
