@@ -1,14 +1,20 @@
-//! Memory for file data in bulk: buffers that are used again and again, and large pages for what is kept.
+//! Memory for file data in bulk: buffers that are used again and again, in large pages.
 //!
-//! A page of 4 KiB that is touched for the first time costs the kernel about as much as copying it twice: without
-//! either a large read spends more time on its memory than on its data (docs/performance.md).
+//! A page of 4 KiB that is touched for the first time costs more than copying into it (the kernel clears it, a host may
+//! have to find it first): a large read would spend more time on its memory than on its data (docs/performance.md).
 
-use bytes::{Bytes, BytesMut};
-use std::mem::MaybeUninit;
-use std::sync::{Arc, Mutex, PoisonError};
+use bytes::Bytes;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// From this size on memory is asked for in large pages.
 const LARGE_MIN_BYTES: usize = 512 << 10;
+/// Sizes that most bulk has: buffers of them are kept for the next ones.
+const BULK_SIZES: [usize; 2] = [1 << 20, 4 << 20];
+/// Buffers of each size, at most, that wait to be used again.
+const BULK_KEEP: usize = 8;
+
+static BULK: LazyLock<[Arc<Pool>; BULK_SIZES.len()]> =
+    LazyLock::new(|| BULK_SIZES.map(|size| Pool::new(size, BULK_KEEP)));
 
 /// Buffers of one size.
 pub struct Pool {
@@ -17,10 +23,23 @@ pub struct Pool {
     keep: usize,
 }
 
-/// A buffer of the pool; it comes back when the last user of it, or of what was shared of it, is done.
+/// A buffer; one of a pool comes back when the last user of it, or of what was shared of it, is done.
 pub struct Buffer {
     bytes: Vec<u8>,
-    pool: Arc<Pool>,
+    len: usize,
+    pool: Option<Arc<Pool>>,
+}
+
+/// `len` bytes with anything in them. They hold no more memory than an eighth beyond that, so they may be kept.
+pub fn bulk(len: usize) -> Buffer {
+    match BULK_SIZES.iter().position(|size| len <= *size && len > size / 8 * 7) {
+        Some(i) => {
+            let mut b = BULK[i].get();
+            b.len = len;
+            b
+        }
+        None => Buffer { bytes: fresh(len), len, pool: None },
+    }
 }
 
 impl Pool {
@@ -32,12 +51,8 @@ impl Pool {
     /// A buffer with anything in it.
     pub fn get(self: &Arc<Pool>) -> Buffer {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let bytes = free.unwrap_or_else(|| {
-            let mut fresh = vec![0; self.size];
-            advise_large(&mut fresh);
-            fresh
-        });
-        Buffer { bytes, pool: self.clone() }
+        let bytes = free.unwrap_or_else(|| fresh(self.size));
+        Buffer { bytes, len: self.size, pool: Some(self.clone()) }
     }
 }
 
@@ -46,57 +61,54 @@ impl Buffer {
     pub fn share(self, range: std::ops::Range<usize>) -> Bytes {
         Bytes::from_owner(self).slice(range)
     }
+
+    /// All of it as shared bytes.
+    pub fn freeze(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
 }
 
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[..self.len]
     }
 }
 
 impl std::ops::Deref for Buffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[..self.len]
     }
 }
 
 impl std::ops::DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
+        &mut self.bytes[..self.len]
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        let Some(pool) = &self.pool else { return };
         let bytes = std::mem::take(&mut self.bytes);
-        let mut free = self.pool.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.len() < self.pool.keep {
+        let mut free = pool.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.len() < pool.keep {
             free.push(bytes);
         }
     }
 }
 
-/// Room for exactly `len` bytes, in large pages if there are many.
-pub fn with_capacity(len: usize) -> BytesMut {
-    let mut b = BytesMut::with_capacity(len);
-    advise(b.spare_capacity_mut());
-    b
-}
-
-fn advise_large(memory: &mut [u8]) {
-    let at = memory.as_mut_ptr().cast::<MaybeUninit<u8>>();
-    // SAFETY: the same bytes, of which only the address and the length are looked at.
-    #[allow(unsafe_code)]
-    advise(unsafe { std::slice::from_raw_parts_mut(at, memory.len()) });
+fn fresh(len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    if len >= LARGE_MIN_BYTES {
+        advise(&mut bytes);
+    }
+    bytes
 }
 
 /// Asks the kernel for large pages; what is not granted stays as it is.
-fn advise(memory: &mut [MaybeUninit<u8>]) {
+fn advise(memory: &mut [u8]) {
     const PAGE: usize = 4096;
-    if memory.len() < LARGE_MIN_BYTES {
-        return;
-    }
     let start = memory.as_ptr().addr();
     let from = start / PAGE * PAGE;
     let len = (start + memory.len()).next_multiple_of(PAGE) - from;
@@ -136,11 +148,15 @@ mod tests {
     }
 
     #[test]
-    fn large_memory_is_as_long_as_asked_for() {
-        for len in [0, 1, LARGE_MIN_BYTES, (4 << 20) + 1] {
-            let mut b = with_capacity(len);
-            b.resize(len, 5);
-            assert!(b.iter().all(|x| *x == 5));
+    fn bulk_is_as_long_as_asked_for_and_holds_little_more() {
+        for len in
+            [0, 1, 4096, 900 << 10, 1 << 20, (1 << 20) + 1, 3 << 20, (4 << 20) - 5, 4 << 20, (4 << 20) + 1]
+        {
+            let mut b = bulk(len);
+            b.fill(5);
+            assert!(b.bytes.len() <= len + len / 7, "{len}: {}", b.bytes.len());
+            let b = b.freeze();
+            assert!(b.len() == len && b.iter().all(|x| *x == 5));
         }
     }
 }

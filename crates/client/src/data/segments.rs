@@ -379,11 +379,13 @@ impl Segments {
         if let [one] = parts.as_slice() {
             return one.clone();
         }
-        let mut all = world::buffer::with_capacity((end - start) as usize);
+        let mut all = world::buffer::bulk((end - start) as usize);
+        let mut filled = 0;
         for p in &parts {
-            all.extend_from_slice(p);
+            all[filled..filled + p.len()].copy_from_slice(p);
+            filled += p.len();
         }
-        assert!(all.len() as u64 == end - start, "the run has no gaps");
+        assert!(filled == all.len(), "the run has no gaps");
         // From now on they are one: the message, which may be kept for long, and what is kept here share the bytes.
         let all = all.freeze();
         for at in self.within(start, end) {

@@ -69,7 +69,6 @@ pub struct Objects {
     files: Arc<Files>,
     slots: Mutex<Slots>,
     left_open: Mutex<LeftOpen>,
-    buffers: read::Buffers,
     /// What went wrong so far.
     pub counters: Counters,
 }

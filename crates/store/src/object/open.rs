@@ -50,7 +50,6 @@ impl Objects {
             files,
             slots: Mutex::new(slots),
             left_open: Mutex::default(),
-            buffers: super::read::Buffers::new(),
             counters: super::Counters::default(),
         });
         objects.close_all()?;

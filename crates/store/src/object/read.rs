@@ -8,10 +8,10 @@ use super::pending::lay_over;
 use super::sums::BLOCK_BYTES;
 use crate::{Lsn, StoreError};
 use bytes::Bytes;
-use model::{ObjectId, limits};
+use model::ObjectId;
 use std::sync::Arc;
 use wire::frame::crc32c;
-use world::buffer::{Buffer, Pool};
+use world::buffer;
 
 /// What a read found.
 #[derive(Clone, Debug)]
@@ -25,52 +25,6 @@ pub struct Found {
     /// For each block that `data` touches its stored checksum, if `data` has all of the block (up to the
     /// object's end); else that of the piece of it.
     pub crcs: Vec<u32>,
-}
-
-/// What a read may fetch beyond what was asked for: the rest of its first and last block.
-const MARGIN_BYTES: usize = 2 * BLOCK_BYTES as usize;
-/// Reads up to these sizes use buffers of pools; smaller ones than the first memory of their own.
-const POOL_MIN_BYTES: usize = 128 << 10;
-const POOL_SIZES: [usize; 2] = [(1 << 20) + MARGIN_BYTES, limits::RPC_BULK_MAX_BYTES + MARGIN_BYTES];
-/// Buffers of each size that wait to be used again.
-const POOL_KEEP: usize = 6;
-
-/// Memory that objects are read into.
-pub(super) struct Buffers([Arc<Pool>; POOL_SIZES.len()]);
-
-enum Buf {
-    Own(Vec<u8>),
-    Pooled(Buffer, usize),
-}
-
-impl Buffers {
-    pub fn new() -> Buffers {
-        Buffers(POOL_SIZES.map(|size| Pool::new(size, POOL_KEEP)))
-    }
-
-    /// `len` bytes with anything in them.
-    fn get(&self, len: usize) -> Buf {
-        match POOL_SIZES.iter().position(|size| len <= *size).filter(|_| len >= POOL_MIN_BYTES) {
-            Some(i) => Buf::Pooled(self.0[i].get(), len),
-            None => Buf::Own(vec![0; len]),
-        }
-    }
-}
-
-impl Buf {
-    fn bytes(&mut self) -> &mut [u8] {
-        match self {
-            Buf::Own(v) => v,
-            Buf::Pooled(b, len) => &mut b[..*len],
-        }
-    }
-
-    fn share(self, range: std::ops::Range<usize>) -> Bytes {
-        match self {
-            Buf::Own(v) => Bytes::from(v).slice(range),
-            Buf::Pooled(b, _) => b.share(range),
-        }
-    }
 }
 
 impl Objects {
@@ -114,10 +68,10 @@ impl Objects {
         let first = off / BLOCK_BYTES;
         let start = first * BLOCK_BYTES;
         let stop = end.next_multiple_of(BLOCK_BYTES).min(rec.attr.size);
-        let mut buf = self.buffers.get((stop - start) as usize);
+        let mut buf = buffer::bulk((stop - start) as usize);
         // The reader gets an error; what else the disk holds may well be readable.
-        self.read_raw(id, rec, start, buf.bytes()).inspect_err(|e| tracing::error!("object {id}: {e}"))?;
-        let mut crcs = self.verify(id, rec, first, buf.bytes())?;
+        self.read_raw(id, rec, start, &mut buf).inspect_err(|e| tracing::error!("object {id}: {e}"))?;
+        let mut crcs = self.verify(id, rec, first, &mut buf)?;
         let data = buf.share((off - start) as usize..(end - start) as usize);
         if off > start {
             let piece = data.len().min((BLOCK_BYTES - (off - start)) as usize);

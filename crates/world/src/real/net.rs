@@ -8,7 +8,8 @@ use super::Entered;
 use super::exec::Exec;
 use super::helper;
 use super::reactor::{Registration, Side};
-use crate::{BoxFuture, Conn, Listener, Net, buffer, lock};
+use crate::buffer::{self, Buffer};
+use crate::{BoxFuture, Conn, Listener, Net, lock};
 use bytes::{Buf, Bytes, BytesMut};
 use rustix::net::sockopt;
 use std::collections::VecDeque;
@@ -225,8 +226,8 @@ struct Partial {
     lengths: Lengths,
     /// The body, and what is behind it unless that is apart.
     first: BytesMut,
-    /// What is behind a body if it is large: exactly so many bytes, which can be kept without holding more.
-    apart: Option<BytesMut>,
+    /// What is behind a body if it is large, and how much of it came: memory that can be kept without holding more.
+    apart: Option<(Buffer, usize)>,
 }
 
 impl Partial {
@@ -234,52 +235,63 @@ impl Partial {
     fn begin(header: Header, lengths: Lengths, ahead: &mut BytesMut) -> Partial {
         let apart = lengths.behind() >= APART_MIN_BYTES;
         let room = if apart { lengths.body } else { lengths.total() };
-        let mut p = Partial {
-            header,
-            lengths,
-            first: BytesMut::with_capacity(room),
-            apart: apart.then(|| buffer::with_capacity(lengths.behind())),
-        };
-        loop {
-            let (part, missing) = p.next_part();
-            let have = missing.min(ahead.len());
-            if have == 0 {
-                return p;
-            }
-            part.extend_from_slice(&ahead[..have]);
+        let mut first = BytesMut::with_capacity(room);
+        first.extend_from_slice(&ahead[..room.min(ahead.len())]);
+        ahead.advance(first.len());
+        let apart = apart.then(|| {
+            let mut b = buffer::bulk(lengths.behind());
+            let have = b.len().min(ahead.len());
+            b[..have].copy_from_slice(&ahead[..have]);
             ahead.advance(have);
-        }
+            (b, have)
+        });
+        Partial { header, lengths, first, apart }
     }
 
-    /// What is to be filled next, and how many bytes are missing there. None are if all is here.
-    fn next_part(&mut self) -> (&mut BytesMut, usize) {
-        let behind = self.lengths.behind();
-        match &mut self.apart {
-            None => {
-                let missing = self.lengths.total() - self.first.len();
-                (&mut self.first, missing)
-            }
-            Some(b) if self.first.len() == self.lengths.body => {
-                let missing = behind - b.len();
-                (b, missing)
-            }
-            Some(_) => {
-                let missing = self.lengths.body - self.first.len();
-                (&mut self.first, missing)
-            }
+    fn is_whole(&self) -> bool {
+        match &self.apart {
+            None => self.first.len() == self.lengths.total(),
+            Some((b, have)) => self.first.len() == self.lengths.body && *have == b.len(),
         }
-    }
-
-    fn is_whole(&mut self) -> bool {
-        self.next_part().1 == 0
     }
 
     fn decode(self) -> Result<Frame, wire::FrameError> {
         match self.apart {
             None => Frame::decode_rest(self.header, self.lengths, self.first.freeze()),
-            Some(b) => Frame::decode_parts(self.header, self.lengths, self.first.freeze(), b.freeze()),
+            Some((b, _)) => Frame::decode_parts(self.header, self.lengths, self.first.freeze(), b.freeze()),
         }
     }
+
+    /// Reads once of what is missing; what came, and what was asked for.
+    fn fill(&mut self, socket: &Socket) -> io::Result<(usize, usize)> {
+        let body = self.lengths.body;
+        match &mut self.apart {
+            None => recv_more(socket, &mut self.first, self.lengths.total()),
+            Some(_) if self.first.len() < body => recv_more(socket, &mut self.first, body),
+            Some((b, have)) => {
+                let want = b.len() - *have;
+                let (n, _) = rustix::net::recv(socket, &mut b[*have..], rustix::net::RecvFlags::empty())?;
+                *have += n;
+                Ok((n, want))
+            }
+        }
+    }
+}
+
+/// Reads once what is missing to `len` bytes; what came, and what was asked for.
+fn recv_more(socket: &Socket, buffer: &mut BytesMut, len: usize) -> io::Result<(usize, usize)> {
+    let want = len - buffer.len();
+    buffer.reserve(want);
+    let room = &mut buffer.spare_capacity_mut()[..want];
+    let ((init, _), _) = rustix::net::recv(socket, room, rustix::net::RecvFlags::empty())?;
+    let n = init.len();
+    let len = buffer.len() + n;
+    // SAFETY: recv(2) initialised the first `n` bytes of the spare capacity.
+    #[allow(unsafe_code)]
+    unsafe {
+        buffer.set_len(len);
+    }
+    Ok((n, want))
 }
 
 struct Shared {
@@ -532,7 +544,7 @@ impl Reader {
             self.ahead.advance(HEADER_BYTES);
             self.partial = Some(Partial::begin(header, lengths, &mut self.ahead));
         }
-        if !self.partial.as_mut().is_some_and(Partial::is_whole) {
+        if !self.partial.as_ref().is_some_and(Partial::is_whole) {
             return Ok(None);
         }
         self.frames += 1;
@@ -541,21 +553,13 @@ impl Reader {
 
     /// Reads once: what is missing of the frame under way, or some more.
     fn fill(&mut self, socket: &Socket) -> io::Result<Filled> {
-        let (buffer, want) = match &mut self.partial {
-            Some(p) => p.next_part(),
-            None => (&mut self.ahead, READ_AHEAD_BYTES),
+        let (n, want) = match &mut self.partial {
+            Some(p) => p.fill(socket)?,
+            None => {
+                let len = self.ahead.len() + READ_AHEAD_BYTES;
+                recv_more(socket, &mut self.ahead, len)?
+            }
         };
-        buffer.reserve(want);
-        let room = &mut buffer.spare_capacity_mut()[..want];
-        let (_, n) = rustix::net::recv(socket, room, rustix::net::RecvFlags::empty())
-            .map(|((init, _), _)| ((), init.len()))
-            .map_err(io::Error::from)?;
-        let len = buffer.len() + n;
-        // SAFETY: recv(2) initialised the first `n` bytes of the spare capacity.
-        #[allow(unsafe_code)]
-        unsafe {
-            buffer.set_len(len);
-        }
         self.bytes += n;
         Ok(match n {
             0 => Filled::End,
