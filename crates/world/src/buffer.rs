@@ -4,30 +4,52 @@
 //! have to find it first): a large read would spend more time on its memory than on its data (docs/performance.md).
 
 use bytes::Bytes;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-/// From this size on memory is asked for in large pages.
-const LARGE_MIN_BYTES: usize = 512 << 10;
+/// A large page. Memory of at least this size is mapped for itself: large pages would stay with what the heap puts there
+/// next, and with what lies beside it.
+const LARGE_BYTES: usize = 2 << 20;
 /// Sizes that most bulk has: buffers of them are kept for the next ones.
 const BULK_SIZES: [usize; 2] = [1 << 20, 4 << 20];
-/// Buffers of each size, at most, that wait to be used again.
+/// Buffers of each size, at most, that wait to be used again, unless [`keep`] says otherwise.
 const BULK_KEEP: usize = 8;
 
 static BULK: LazyLock<[Arc<Pool>; BULK_SIZES.len()]> =
     LazyLock::new(|| BULK_SIZES.map(|size| Pool::new(size, BULK_KEEP)));
 
+enum Memory {
+    Heap(Vec<u8>),
+    Mapped(Mapped),
+}
+
+/// Pages of its own.
+struct Mapped {
+    at: NonNull<u8>,
+    len: usize,
+}
+
 /// Buffers of one size.
 pub struct Pool {
-    free: Mutex<Vec<Vec<u8>>>,
+    free: Mutex<Vec<Memory>>,
     size: usize,
-    keep: usize,
+    keep: AtomicUsize,
 }
 
 /// A buffer; one of a pool comes back when the last user of it, or of what was shared of it, is done.
 pub struct Buffer {
-    bytes: Vec<u8>,
+    /// `None` while it is dropped.
+    memory: Option<Memory>,
     len: usize,
     pool: Option<Arc<Pool>>,
+}
+
+/// How many buffers of each of the usual sizes may wait to be used again in this process.
+pub fn keep(buffers: usize) {
+    for pool in BULK.iter() {
+        pool.keep.store(buffers, Relaxed);
+    }
 }
 
 /// `len` bytes with anything in them. They hold no more memory than an eighth beyond that, so they may be kept.
@@ -38,21 +60,21 @@ pub fn bulk(len: usize) -> Buffer {
             b.len = len;
             b
         }
-        None => Buffer { bytes: fresh(len), len, pool: None },
+        None => Buffer { memory: Some(Memory::new(len)), len, pool: None },
     }
 }
 
 impl Pool {
     /// Buffers of `size` bytes, of which at most `keep` wait to be used again.
     pub fn new(size: usize, keep: usize) -> Arc<Pool> {
-        Arc::new(Pool { free: Mutex::new(Vec::new()), size, keep })
+        Arc::new(Pool { free: Mutex::new(Vec::new()), size, keep: AtomicUsize::new(keep) })
     }
 
     /// A buffer with anything in it.
     pub fn get(self: &Arc<Pool>) -> Buffer {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let bytes = free.unwrap_or_else(|| fresh(self.size));
-        Buffer { bytes, len: self.size, pool: Some(self.clone()) }
+        let memory = free.unwrap_or_else(|| Memory::new(self.size));
+        Buffer { memory: Some(memory), len: self.size, pool: Some(self.clone()) }
     }
 }
 
@@ -70,53 +92,95 @@ impl Buffer {
 
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        &self.memory.as_ref().expect("until it is dropped").bytes()[..self.len]
     }
 }
 
 impl std::ops::Deref for Buffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        &self.memory.as_ref().expect("until it is dropped").bytes()[..self.len]
     }
 }
 
 impl std::ops::DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[..self.len]
+        &mut self.memory.as_mut().expect("until it is dropped").bytes_mut()[..self.len]
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let Some(pool) = &self.pool else { return };
-        let bytes = std::mem::take(&mut self.bytes);
+        let (Some(pool), Some(memory)) = (&self.pool, self.memory.take()) else { return };
         let mut free = pool.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.len() < pool.keep {
-            free.push(bytes);
+        if free.len() < pool.keep.load(Relaxed) {
+            free.push(memory);
         }
     }
 }
 
-fn fresh(len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    if len >= LARGE_MIN_BYTES {
-        advise(&mut bytes);
+impl Memory {
+    /// Zeros.
+    fn new(len: usize) -> Memory {
+        let mapped = if len >= LARGE_BYTES { Mapped::new(len) } else { None };
+        mapped.map_or_else(|| Memory::Heap(vec![0; len]), Memory::Mapped)
     }
-    bytes
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Memory::Heap(v) => v,
+            Memory::Mapped(m) => m.bytes(),
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Memory::Heap(v) => v,
+            Memory::Mapped(m) => m.bytes_mut(),
+        }
+    }
 }
 
-/// Asks the kernel for large pages; what is not granted stays as it is.
-fn advise(memory: &mut [u8]) {
-    const PAGE: usize = 4096;
-    let start = memory.as_ptr().addr();
-    let from = start / PAGE * PAGE;
-    let len = (start + memory.len()).next_multiple_of(PAGE) - from;
-    let at = memory.as_mut_ptr().wrapping_byte_sub(start - from);
-    // SAFETY: a hint about how pages are to be backed; it changes no byte, whoever else has some in the first or last page.
-    #[allow(unsafe_code)]
-    unsafe {
-        libc::madvise(at.cast(), len, libc::MADV_HUGEPAGE);
+#[allow(unsafe_code)]
+impl Mapped {
+    /// `None`: the kernel has no more mappings.
+    fn new(len: usize) -> Option<Mapped> {
+        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping of no file, where the kernel finds room.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, flags, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return None;
+        }
+        // SAFETY: a hint about how these pages of ours are to be backed; it changes no byte.
+        unsafe { libc::madvise(at, len, libc::MADV_HUGEPAGE) };
+        Some(Mapped { at: NonNull::new(at.cast())?, len })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: mapped with this length, zeros at first, and ours until it is dropped.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.len) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed by nobody else.
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.len) }
+    }
+}
+
+// SAFETY: plain bytes that belong to the value, as those of a `Vec<u8>`.
+#[allow(unsafe_code)]
+unsafe impl Send for Mapped {}
+// SAFETY: the same; they are changed through `&mut` alone.
+#[allow(unsafe_code)]
+unsafe impl Sync for Mapped {}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: mapped with this length, and not used any more.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::munmap(self.at.as_ptr().cast(), self.len);
+        }
     }
 }
 
@@ -154,7 +218,8 @@ mod tests {
         {
             let mut b = bulk(len);
             b.fill(5);
-            assert!(b.bytes.len() <= len + len / 7, "{len}: {}", b.bytes.len());
+            let holds = b.memory.as_ref().unwrap().bytes().len();
+            assert!(holds <= len + len / 7, "{len}: {holds}");
             let b = b.freeze();
             assert!(b.len() == len && b.iter().all(|x| *x == 5));
         }

@@ -16,6 +16,9 @@ use world::sys::process::{self, SIGINT, SIGTERM};
 
 pub use args::Options;
 
+/// Buffers for bulk data that wait to be used again, of each of the usual sizes.
+const BUFFERS_KEPT: usize = 16;
+
 /// How often the main thread looks whether a target stopped by itself.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 /// An orderly stop takes no longer.
@@ -103,6 +106,8 @@ fn serve(options: Options) -> i32 {
         eprintln!("nacred: {e}");
         1
     };
+    // As many as a client or two have requests under way; a mount has its caches besides.
+    world::buffer::keep(BUFFERS_KEPT);
     let (world, runtime) = match world::real::start(2) {
         Ok(r) => r,
         Err(e) => return fail(format!("cannot start threads: {e}")),
