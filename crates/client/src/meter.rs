@@ -2,6 +2,7 @@
 
 use crate::targets::PAGE_BYTES;
 use model::counters::{Counters, Histogram, Scale, modify_table, rpc_table, times};
+use model::estimate::Estimate;
 use model::{TargetKind, Timestamp};
 use std::any::Any;
 use std::fmt::Write as _;
@@ -55,6 +56,8 @@ struct Rpcs {
     modify_in_flight: u64,
     modify: Histogram,
     in_flight: u64,
+    /// How long answers take.
+    services: Estimate,
 }
 
 /// Of one session.
@@ -165,6 +168,7 @@ impl Meter {
             write,
             modify_in_flight: g.modify_in_flight,
             in_flight: g.in_flight,
+            services: g.services.clone(),
             ..Rpcs::default()
         };
     }
@@ -199,6 +203,11 @@ impl Meter {
         sum / n.max(1)
     }
 
+    /// How long answers take.
+    pub(crate) fn services(&self) -> Estimate {
+        self.lock().services.clone()
+    }
+
     /// The end of `import`.
     pub(crate) fn averages(&self) -> String {
         let g = self.lock();
@@ -212,13 +221,14 @@ impl Sent<'_> {
         let us = u64::try_from(now.since(self.start).as_micros()).unwrap_or(u64::MAX);
         self.meter.stats.add(WAIT, us);
         self.meter.stats.add(self.op, us);
+        let mut g = self.meter.lock();
+        g.services.add(now.since(self.start), now.seconds());
         let (index, bytes) = match self.what {
             What::Read => (READ_BYTES, bulk),
             What::Write => (WRITE_BYTES, self.bytes),
             What::Other => return,
         };
         self.meter.stats.add(index, bytes);
-        let mut g = self.meter.lock();
         let side = if self.what == What::Read { &mut g.read } else { &mut g.write };
         side.bytes = side.bytes.saturating_add(bytes);
         side.usecs = side.usecs.saturating_add(us);

@@ -6,6 +6,7 @@
 
 use crate::targets::{PAGE_BYTES, RPCS_IN_FLIGHT_DEFAULT, Target, state_name};
 use crate::{Fs, R};
+use model::estimate::ago_text;
 use model::limits::{JOBID_MAX_BYTES, LEASES_PER_CLIENT_MAX_FILES, RPC_BULK_MAX_BYTES, SLOTS_PER_SESSION};
 use model::param::{PARAM_TEXT_MAX_BYTES, ParamDecl, ParamInfo, ParamValue, glob_match};
 use model::{Errno, TargetId, TargetKind};
@@ -382,6 +383,14 @@ pub(crate) const TABLE: &[Param] = &[
         shown("import", "The session: target, state, addresses, requests, estimates of service times."),
         import_text,
     ),
+    target(
+        Session,
+        shown(
+            "timeouts",
+            "When the server answered last; how long pings and requests took at worst, in seconds.",
+        ),
+        timeouts_text,
+    ),
     target(Osc, shown("ost_server_uuid", "UUID of the target and state of the session."), server_uuid),
     target(Mdc, shown("mds_server_uuid", "UUID of the target and state of the session."), server_uuid),
     target(Osc, shown("ost_conn_uuid", "NID the target is reached at."), conn_uuid),
@@ -613,10 +622,11 @@ fn import_text(fs: &Fs, t: &Target) -> String {
     let label = t.id.label(&fs.opt.fsname);
     let nids: Vec<String> = t.nids().iter().map(ToString::to_string).collect();
     let (in_flight, queued) = t.import.load();
+    let now = fs.world.now().seconds();
     let mut s = format!(
         "import:\n    name: {label}\n    target: {label}_UUID\n    state: {}\n    instance: {}\n    connection:\n       \
          failover_nids: [ {} ]\n       current_connection: {}\n    recoveries: {}\n    rpcs:\n       \
-         inflight: {in_flight}\n       waiting: {queued}\n       avg_waittime: {} usec\n    transactions:\n       \
+         inflight: {in_flight}\n       waiting: {queued}\n       avg_waittime: {} usec\n    service_estimates:\n       services: {:.3} sec\n       network: {:.3} sec\n    transactions:\n       \
          peer_committed: {}\n",
         state_name(t.import.state()),
         t.import.epoch(),
@@ -624,9 +634,27 @@ fn import_text(fs: &Fs, t: &Target) -> String {
         t.import.current_nid(),
         t.recoveries.load(Relaxed),
         t.meter.mean_wait_us(),
+        t.meter.services().current(now).as_secs_f64(),
+        t.import.network().current(now).as_secs_f64(),
         t.import.last_committed(),
     );
     let _ = write!(s, "{}", t.meter.averages());
+    s.truncate(s.trim_end().len());
+    s
+}
+
+/// As Lustre's file of this name; the estimates are not used for anything: who waits is bounded by pings.
+fn timeouts_text(fs: &Fs, t: &Target) -> String {
+    let (now, wall) = (fs.world.now().seconds(), u64::try_from(fs.world.wall().sec).unwrap_or(0));
+    let ago = now.saturating_sub(t.import.heard().seconds());
+    let portal = match t.id.kind {
+        TargetKind::Ost => "portal 6",
+        TargetKind::Mdt => "portal 12",
+        TargetKind::Mgt => "portal 26",
+    };
+    let mut s = format!("{:<10} : {}, {} ago\n", "last reply", wall.saturating_sub(ago), ago_text(ago));
+    s += &t.import.network().line("network", now, wall);
+    s += &t.meter.services().line(portal, now, wall);
     s.truncate(s.trim_end().len());
     s
 }

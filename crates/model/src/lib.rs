@@ -8,6 +8,7 @@ pub mod attr;
 pub mod counters;
 pub mod cred;
 pub mod errno;
+pub mod estimate;
 pub mod exports;
 pub mod fid;
 pub mod layout;

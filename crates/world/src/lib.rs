@@ -36,6 +36,11 @@ impl Instant {
         Instant(self.0.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
     }
 
+    /// Whole seconds of this clock.
+    pub fn seconds(self) -> u64 {
+        self.0 / 1_000_000_000
+    }
+
     /// Zero if `earlier` is later.
     pub fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -149,7 +149,7 @@ fn an_administrator_ends_a_recovery_that_waits_for_a_dead_client() -> Result<()>
         kill(pid, Signal::KILL)?;
     }
     // The mount comes back when nobody is waited for any more.
-    let mut up = fs.up_command().spawn()?;
+    let mut up = fs.up_command().stdout(std::process::Stdio::null()).spawn()?;
     let status =
         || -> Result<String> { ok_within(tool("nacre").args(["status", "--dir"]).arg(fs.dir()), limit) };
     let waits = format!("{label} recovers: 1 of ");

@@ -341,6 +341,12 @@ fn lctl_reads_and_sets_parameters() -> Result<()> {
     let nid = status["processes"][0]["nid"].as_str().context("nid")?.to_string();
     ensure!(ok("lctl", &["ping", &nid], m)? == format!("12345-{nid}\n"), "ping");
     ensure!(ok("lctl", &["list_nids"], m)?.lines().any(|l| l == nid), "list_nids");
+    let import = ok("lctl", &["get_param", "-n", &format!("mdc.{name}-MDT0000-mdc-*.import")], m)?;
+    for part in ["state: FULL", "service_estimates:", "network: ", &format!("failover_nids: [ {nid} ]")] {
+        ensure!(import.contains(part), "{part} is missing:\n{import}");
+    }
+    let timeouts = ok("lctl", &["get_param", "-n", &format!("osc.{name}-OST0000-osc-*.timeouts")], m)?;
+    ensure!(timeouts.starts_with("last reply : ") && timeouts.contains("portal 6   : cur "), "{timeouts}");
     // what parameters mean, which can be set, and what the servers count for this host
     let help = ok("lctl", &["help_param", &param], m)?;
     ensure!(help.starts_with(&format!("{param}: ")) && help.contains("0 to 100, default 17"), "{help}");

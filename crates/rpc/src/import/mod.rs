@@ -8,6 +8,7 @@ use crate::call::{Answer, Request};
 use crate::link::Link;
 use bytes::Bytes;
 use kept::KeptRequests;
+use model::estimate::Estimate;
 use model::{Errno, Nid, TargetId, TargetKind};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,6 +96,8 @@ pub(crate) struct Core {
     /// When the last request went out that was answered, and the server's ping interval; nanoseconds.
     alive: AtomicU64,
     pub interval: AtomicU64,
+    /// Of pings.
+    network: Mutex<Estimate>,
 }
 
 pub(crate) struct Inner {
@@ -169,6 +172,13 @@ impl Core {
     /// The server answered what was sent at `sent`.
     pub fn heard_since(&self, sent: Instant) {
         self.alive.fetch_max(sent.0, Ordering::Relaxed);
+    }
+
+    /// A ping was answered that went out at `sent`.
+    pub fn ponged(&self, sent: Instant) {
+        let now = self.world.now();
+        self.heard_since(sent);
+        self.network.lock().expect("no panic while locked").add(now.since(sent), now.seconds());
     }
 
     pub fn touch_sent(&self) {
@@ -289,6 +299,7 @@ impl Import {
             changed: sync::Notify::new(),
             alive: AtomicU64::new(0),
             interval: AtomicU64::new(0),
+            network: Mutex::new(Estimate::default()),
         };
         Arc::new(Import { core: Arc::new(core) })
     }
@@ -408,6 +419,16 @@ impl Import {
     pub fn leases_until(&self) -> Instant {
         let interval = Duration::from_nanos(self.core.interval.load(Ordering::Relaxed));
         Instant(self.core.alive.load(Ordering::Relaxed)).plus(crate::lease_life(interval))
+    }
+
+    /// How long pings take.
+    pub fn network(&self) -> Estimate {
+        self.core.network.lock().expect("no panic while locked").clone()
+    }
+
+    /// When the server said something last.
+    pub fn heard(&self) -> Instant {
+        self.core.lock().heard
     }
 
     /// Tells the server something that needs no answer, if the session has a connection. After everything that

@@ -141,7 +141,7 @@ impl Reader<'_> {
         match h.kind {
             FrameKind::Reply if h.slot == SLOT_NONE => {
                 if h.xid == self.nonce {
-                    self.core.heard_since(self.pinged);
+                    self.core.ponged(self.pinged);
                 }
                 self.core.on_pong(&f);
             }
