@@ -5,7 +5,8 @@ use crate::rng::Rng;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use world::mapping::Mapping;
 
@@ -18,7 +19,7 @@ pub struct Exerciser {
     handles: Vec<File>,
     model: Vec<u8>,
     rng: Rng,
-    /// Also through shared mappings (one mount only).
+    /// Also through shared mappings.
     mmap: bool,
     /// Largest size.
     max: u64,
@@ -28,8 +29,7 @@ pub struct Exerciser {
 impl Exerciser {
     /// `paths`: the same file through each mount; it must exist and be empty.
     pub fn new(paths: Vec<PathBuf>, seed: u64, mmap: bool) -> Result<Exerciser> {
-        assert!(!mmap || paths.len() == 1, "mappings are coherent on one mount");
-        let handles = paths.iter().map(open).collect::<Result<Vec<_>>>()?;
+        let handles = paths.iter().map(|p| open(p, false)).collect::<Result<Vec<_>>>()?;
         Ok(Exerciser { paths, handles, model: Vec::new(), rng: Rng::new(seed), mmap, max: FILE_MAX, step: 0 })
     }
 
@@ -51,8 +51,9 @@ impl Exerciser {
 
     fn one(&mut self) -> Result<()> {
         let via = self.rng.below(self.handles.len() as u64) as usize;
-        if self.rng.below(50) == 0 {
-            self.handles[via] = open(&self.paths[via])?;
+        if self.rng.below(25) == 0 {
+            let direct = self.rng.below(3) == 0;
+            self.handles[via] = open(&self.paths[via], direct)?;
         }
         let off = self.rng.below(self.max * 3 / 4);
         let small = self.max < FILE_MAX;
@@ -143,6 +144,8 @@ impl Exerciser {
         let len = len.min(size - off).min(100_000) as usize;
         let start = off / 4096 * 4096;
         let skip = (off - start) as usize;
+        // A kernel learns of another mount's append when it is asked where the file ends.
+        (&self.handles[via]).seek(SeekFrom::End(0))?;
         let mut map = Mapping::shared(&self.handles[via], start, skip + len, true)?;
         same(&map.read(skip, len), &self.model[off as usize..off as usize + len], off)
             .context("through a shared mapping")?;
@@ -166,8 +169,11 @@ impl Exerciser {
     }
 }
 
-fn open(p: &PathBuf) -> Result<File> {
-    OpenOptions::new().read(true).write(true).open(p).with_context(|| format!("open {}", p.display()))
+/// `direct`: O_DIRECT; beside handles that are not.
+fn open(p: &PathBuf, direct: bool) -> Result<File> {
+    let flags = if direct { rustix::fs::OFlags::DIRECT.bits() as i32 } else { 0 };
+    let mut o = OpenOptions::new();
+    o.read(true).write(true).custom_flags(flags).open(p).with_context(|| format!("open {}", p.display()))
 }
 
 fn same(got: &[u8], want: &[u8], at: u64) -> Result<()> {

@@ -18,23 +18,43 @@ fn striped(fs: &TestFs, name: &str, stripes: u32) -> Result<Vec<PathBuf>> {
     Ok(fs.mounts().iter().map(|m| m.join(name)).collect())
 }
 
+/// Other seeds for each round of a campaign.
+fn seed() -> u64 {
+    std::env::var("NACRE_SEED").ok().and_then(|v| v.parse().ok()).unwrap_or(0)
+}
+
 #[test]
 fn two_mounts_read_what_the_other_wrote() -> Result<()> {
     let fs = TestFs::up("two", 3, 2)?;
     for stripes in 0..=3 {
         let paths = striped(&fs, &format!("f{stripes}"), stripes)?;
-        Exerciser::new(paths, u64::from(stripes), false)?
+        let seed = seed() + u64::from(stripes);
+        Exerciser::new(paths, seed, false)?
             .run(700)
-            .with_context(|| format!("{stripes} stripes, seed {stripes}"))?;
+            .with_context(|| format!("{stripes} stripes, seed {seed}"))?;
     }
     fs.fsck()
+}
+
+/// As above, also through mappings that are stored into.
+#[test]
+fn two_mounts_with_shared_mappings() -> Result<()> {
+    let fs = TestFs::up("mmap2", 3, 2)?;
+    for stripes in [0, 1, 3] {
+        let paths = striped(&fs, &format!("f{stripes}"), stripes)?;
+        let seed = seed() + 177 + u64::from(stripes);
+        Exerciser::new(paths, seed, true)?
+            .run(300)
+            .with_context(|| format!("{stripes} stripes, seed {seed}"))?;
+    }
+    Ok(())
 }
 
 /// Many files that begin with their inode and outgrow it, now by one mount's doing, now by the other's.
 #[test]
 fn small_files_grow_under_two_mounts() -> Result<()> {
     let fs = TestFs::up("grow", 3, 2)?;
-    for seed in 0..20 {
+    for seed in seed()..seed() + 20 {
         let paths = striped(&fs, &format!("f{seed}"), 0)?;
         Exerciser::new(paths, seed, false)?.small().run(60).with_context(|| format!("seed {seed}"))?;
     }
@@ -48,7 +68,7 @@ fn one_mount_with_shared_mappings() -> Result<()> {
     let fs = TestFs::up("mmap", 3, 1)?;
     for stripes in [0, 1, 3] {
         let paths = striped(&fs, &format!("f{stripes}"), stripes)?;
-        Exerciser::new(paths, 77 + u64::from(stripes), true)?.run(700)?;
+        Exerciser::new(paths, seed() + 77 + u64::from(stripes), true)?.run(700)?;
     }
     Ok(())
 }
@@ -119,6 +139,31 @@ t = time.time()
 child.kill(); child.wait()
 fcntl.lockf(fa, fcntl.LOCK_EX, 10, 10)
 assert time.time() - t < 20, "waited too long"
+# two processes on two mounts, each wants what the other has: one of them is told, the other gets it
+fcntl.lockf(fa, fcntl.LOCK_UN)
+child = subprocess.Popen([sys.executable, '-c', '''
+import fcntl, os, sys
+f = os.open(sys.argv[1], os.O_RDWR)
+fcntl.lockf(f, fcntl.LOCK_EX, 10, 10)
+print("held", flush=True)
+try:
+    fcntl.lockf(f, fcntl.LOCK_EX, 10, 20)
+    print("got", flush=True)
+except OSError as e:
+    print("errno", e.errno, flush=True)
+os.close(f)
+''', b], stdout=subprocess.PIPE, text=True)
+fcntl.lockf(fa, fcntl.LOCK_EX, 10, 20)
+assert child.stdout.readline() == "held\n"
+try:
+    fcntl.lockf(fa, fcntl.LOCK_EX, 10, 10)
+    mine = "got"
+except OSError as e:
+    mine = "errno %d" % e.errno
+    fcntl.lockf(fa, fcntl.LOCK_UN)
+theirs = child.stdout.readline().strip()
+assert sorted([mine, theirs]) == ["errno 35", "got"], (mine, theirs)
+child.wait()
 print("fine")
 "#;
     let out = ok_within(
