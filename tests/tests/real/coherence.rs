@@ -54,8 +54,9 @@ fn two_mounts_with_shared_mappings() -> Result<()> {
 #[test]
 fn small_files_grow_under_two_mounts() -> Result<()> {
     let fs = TestFs::up("grow", 3, 2)?;
-    for seed in seed()..seed() + 20 {
-        let paths = striped(&fs, &format!("f{seed}"), 0)?;
+    // 1000: a hole of a contended object, before bytes that the other mount kept, was read as the end of the file.
+    for (n, seed) in (seed()..seed() + 20).chain([1000]).enumerate() {
+        let paths = striped(&fs, &format!("f{n}"), 0)?;
         Exerciser::new(paths, seed, false)?.small().run(60).with_context(|| format!("seed {seed}"))?;
     }
     let paths = striped(&fs, "log", 0)?;

@@ -379,15 +379,13 @@ impl Segments {
         if let [one] = parts.as_slice() {
             return one.clone();
         }
-        let mut all = world::buffer::bulk((end - start) as usize);
-        let mut filled = 0;
+        let mut all = Vec::with_capacity((end - start) as usize);
         for p in &parts {
-            all[filled..filled + p.len()].copy_from_slice(p);
-            filled += p.len();
+            all.extend_from_slice(p);
         }
-        assert!(filled == all.len(), "the run has no gaps");
+        assert!(all.len() as u64 == end - start, "the run has no gaps");
         // From now on they are one: the message, which may be kept for long, and what is kept here share the bytes.
-        let all = all.freeze();
+        let all = Bytes::from(all);
         for at in self.within(start, end) {
             self.remove(at);
         }

@@ -56,7 +56,10 @@ impl Fs {
         len: usize,
     ) -> R<Bytes> {
         if stripe::component(layout)?.stripes() == 1 {
-            return self.read_one(call, fid, layout, off, len).await;
+            let data = self.read_one(call, fid, layout, off, len).await?;
+            if data.len() == len {
+                return Ok(data);
+            }
         }
         // Several objects are no one thing to other mounts unless they are kept off meanwhile.
         let _lock = self.extent_lock(fid, LockMode::Read, off, off + (len as u64 - 1)).await?;
@@ -140,14 +143,11 @@ impl Fs {
             short |= g.data.len() < p.len;
         }
         let end = off + len as u64;
-        // A piece that is short lies before a hole or the end of the file: the other objects know.
+        // A piece that is short lies before a hole or the end of the file: the other objects know, and mounts that keep
+        // bytes of any of them.
         if short && size_known < end {
-            let asked: Vec<usize> = pieces.iter().map(|p| p.stripe).collect();
-            let others: Vec<usize> = (0..c.objects.len()).filter(|s| !asked.contains(s)).collect();
-            let objects: Vec<_> = others.iter().map(|&s| c.objects[s]).collect();
-            let attrs: Vec<ObjectAttr> =
-                if objects.is_empty() { Vec::new() } else { self.glimpse_objects(&objects).await? };
-            for (&s, a) in others.iter().zip(&attrs) {
+            let attrs: Vec<ObjectAttr> = self.glimpse_objects(&c.objects).await?;
+            for (s, a) in attrs.iter().enumerate() {
                 size_known = size_known.max(stripe::file_size_of(c, s, a.size)?);
             }
         }
