@@ -8,13 +8,14 @@ SEEDS   ?= 500
 FIRST   ?= 1
 OPS     ?= 2000
 SECONDS ?= 60
+MINUTES ?= 30
 
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 BIN    := $(TARGET)/release
 NACRE  := $(BIN)/nacre
 LINKS  := nacred lfs lctl mkfs.nacre tunefs.nacre mount.nacre mount.fuse.nacre
 
-.PHONY: help build up down wipe status test lint sim fuzz clean
+.PHONY: help build up down wipe status test lint sim fuzz thrash clean
 
 help:
 	@echo 'make up      build, then start MGT + MDT + $(OSTS) OSTs and mount them at $(MNT)'
@@ -23,6 +24,7 @@ help:
 	@echo 'make lint    formatting, clippy, the rules of the house (cargo xtask tidy)'
 	@echo 'make sim SEEDS=500 FIRST=1 OPS=2000      whole cluster in one thread, with crashes'
 	@echo 'make fuzz SECONDS=60                     every decoder, so long each'
+	@echo 'make thrash MINUTES=30                   servers of network namespaces fail again and again under load'
 	@echo 'Variables: DIR=$(DIR) MNT=$(MNT) OSTS=$(OSTS) FSNAME=$(FSNAME)'
 
 build:
@@ -56,6 +58,11 @@ sim:
 
 fuzz:
 	scripts/fuzz.sh $(SECONDS)
+
+# Its last lines: times until the load went on; failovers, faults, application errors, wrong bytes.
+thrash: build
+	@scripts/install-test-deps.sh
+	NACRE_THRASH_MINUTES=$(MINUTES) cargo test --release --quiet -p tests --test real -- --test-threads=1 --nocapture failover::
 
 clean:
 	cargo clean

@@ -15,7 +15,7 @@ export TEST WORK
 
 round() { # NUMBER, in the lane's namespaces
 	local log=$WORK/round-$1.log start=$SECONDS
-	if NACRE_SEED=$(($1 * 1000)) "$TEST" --test-threads=1 coherence mmap::stores_are_loaded mmap::cuts mmap::reads_see >"$log" 2>&1; then
+	if NACRE_SEED=$(($1 * 1000)) timeout 600 "$TEST" --test-threads=1 coherence mmap::stores_are_loaded mmap::cuts mmap::reads_see >"$log" 2>&1; then
 		echo "round $1: $(grep -o '[0-9]* passed' "$log") in $((SECONDS - start)) s"
 		rm "$log"
 	else
@@ -30,10 +30,11 @@ lane() { # FIRST: this round and each LANES-th after it
 	for ((r = $1; r <= ROUNDS; r += LANES)); do round "$r"; done
 }
 export -f round lane
+# A lane's first process ends with this script, and its namespaces and all that runs in them with that process.
 export ROUNDS LANES
 
 for ((l = 1; l <= LANES; l++)); do
-	unshare --mount --pid --net --fork --mount-proc bash -c "lane $l" &
+	unshare --mount --pid --net --fork --kill-child --mount-proc bash -c "lane $l" &
 done | tee "$WORK/rounds.txt"
 wait
 passed=$(grep -c ' passed in ' "$WORK/rounds.txt" || true)

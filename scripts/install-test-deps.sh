@@ -7,7 +7,7 @@ scripts/install-deps.sh build
 scripts/install-deps.sh run
 target=${CARGO_TARGET_DIR:-target}
 # program:package
-need="setfacl:acl setfattr:attr git:git rsync:rsync dbench:dbench stress-ng:stress-ng ip:iproute2 nsenter:util-linux
+need="setfacl:acl setfattr:attr git:git rsync:rsync dbench:dbench stress-ng:stress-ng ip:iproute2 nft:nftables nsenter:util-linux
 python3:python3 tar:tar diff:diffutils flock:util-linux g++:g++"
 missing=
 for n in $need; do

@@ -15,13 +15,14 @@ pub struct Hosts {
     tag: String,
     /// (host, process)
     daemons: Vec<(u32, Child)>,
-    mount: PathBuf,
+    mounts: Vec<PathBuf>,
 }
 
 impl Hosts {
-    pub fn new(count: u32, mount: &Path) -> Result<Hosts> {
+    /// `mounts`: what is unmounted at the end.
+    pub fn new(count: u32, mounts: &[PathBuf]) -> Result<Hosts> {
         let tag = format!("nt{}", std::process::id());
-        let hosts = Hosts { tag: tag.clone(), daemons: Vec::new(), mount: mount.to_path_buf() };
+        let hosts = Hosts { tag: tag.clone(), daemons: Vec::new(), mounts: mounts.to_vec() };
         sh(
             &format!(
                 "ip netns add {tag}sw && ip -n {tag}sw link add name sw0 type bridge && ip -n {tag}sw link set sw0 up"
@@ -59,23 +60,49 @@ impl Hosts {
     }
 
     /// Its output is added to `log`.
-    pub fn nacred(&mut self, host: u32, dirs: &[PathBuf], log: &Path) -> Result<()> {
+    pub fn nacred(&mut self, host: u32, options: &[&str], dirs: &[PathBuf], log: &Path) -> Result<()> {
         let log = std::fs::File::options().create(true).append(true).open(log)?;
         let mut c = self.on(host, "nacred");
-        c.args(["--nid", &Hosts::nid(host)]).args(dirs);
+        c.args(["--nid", &Hosts::nid(host)]).args(options).args(dirs);
         c.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         self.daemons.push((host, c.spawn().context("start nacred")?));
         Ok(())
     }
 
+    fn server(&self, host: u32) -> Result<usize> {
+        self.daemons.iter().position(|d| d.0 == host).context("no server there")
+    }
+
+    pub fn signal(&self, host: u32, signal: Signal) -> Result<()> {
+        kill(self.daemons[self.server(host)?].1.id() as i32, signal)
+    }
+
     /// Ends the server of a host, and waits for its end.
     pub fn end(&mut self, host: u32, signal: Signal) -> Result<()> {
-        let at = self.daemons.iter().position(|d| d.0 == host).context("no server there")?;
-        kill(self.daemons[at].1.id() as i32, signal)?;
+        self.signal(host, signal)?;
+        self.ends_by_itself(host)
+    }
+
+    /// Waits for the end of a host's server.
+    pub fn ends_by_itself(&mut self, host: u32) -> Result<()> {
+        let at = self.server(host)?;
         let child = &mut self.daemons[at].1;
         wait_until("the server ends", LIMIT, || child.try_wait().is_ok_and(|s| s.is_some()))?;
         self.daemons.remove(at);
         Ok(())
+    }
+
+    /// What happens to packets that leave the host, in nft's words: `drop`, say; empty: nothing.
+    pub fn filter(&self, host: u32, rule: &str) -> Result<()> {
+        let mut script = vec!["table inet faults", "delete table inet faults"];
+        if !rule.is_empty() {
+            script.extend(["table inet faults {", "chain out {", "type filter hook output priority 0"]);
+            script.extend([rule, "}", "}"]);
+        }
+        let script = script.join("\\n");
+        let line =
+            format!("printf '{script}\\n' | nsenter --net=/var/run/netns/{}h{host} nft -f -", self.tag);
+        sh(&line, LIMIT).map(drop)
     }
 
     /// Its cable: unplugged, nobody is told anything.
@@ -87,8 +114,10 @@ impl Hosts {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        let _ = run_within(Command::new("umount").arg(&self.mount), Duration::from_secs(10));
-        let _ = run_within(Command::new("umount").arg("-fl").arg(&self.mount), Duration::from_secs(10));
+        for m in &self.mounts {
+            let _ = run_within(Command::new("umount").arg(m), Duration::from_secs(10));
+            let _ = run_within(Command::new("umount").arg("-fl").arg(m), Duration::from_secs(10));
+        }
         for (_, d) in &mut self.daemons {
             let _ = d.kill();
             let _ = d.wait();

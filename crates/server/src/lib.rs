@@ -2,6 +2,7 @@
 //! `mount.nacre` (the mount helper and its client daemon).
 
 pub mod fsck;
+mod ha;
 pub mod links;
 pub mod log;
 pub mod mount;
@@ -32,6 +33,7 @@ The parts, for several hosts (each also a program of its own):
   mkfs.nacre, tunefs.nacre        make and change a target in a folder
   nacred [--nid NID] DIR...       serve targets
   mount.nacre NID:/FSNAME MNT     mount
+  ha start|stop|monitor DIR...    nacred for a cluster engine (deploy/ocf/target)
   lfs, lctl                       ask and tune
 
   install-links DIR               make the programs' links in DIR
@@ -64,6 +66,7 @@ pub fn run(args: &[OsString]) -> u8 {
         "wipe" => up::main_wipe(rest),
         "fsck" => fsck::main(rest),
         "scrub" => scrub::main(rest),
+        "ha" => ha::main(rest),
         "bench" => bench::main(rest),
         "install-links" => links::main(rest),
         "help" | "--help" | "-h" => {

@@ -15,7 +15,7 @@ fn four_hosts_with_their_own_addresses() -> Result<()> {
     let mnt = s.path().join("mnt");
     std::fs::create_dir(&mnt)?;
     let dir = |n: &str| s.path().join(n);
-    let mut hosts = Hosts::new(4, &mnt)?;
+    let mut hosts = Hosts::new(4, std::slice::from_ref(&mnt))?;
     let mgs = "10.77.0.1@tcp";
     ok_within(
         tool("mkfs.nacre").args(["--mgs", "--mdt", "--fsname=long", "--index=0"]).arg(dir("mdt0")),
@@ -30,9 +30,9 @@ fn four_hosts_with_their_own_addresses() -> Result<()> {
         )?;
         ensure!(out.contains(&format!("Target:     long:OST000{i}")), "mkfs.nacre printed:\n{out}");
     }
-    hosts.nacred(1, &[dir("mdt0")], &dir("log1"))?;
-    hosts.nacred(2, &[dir("ost0"), dir("ost1")], &dir("log2"))?;
-    hosts.nacred(3, &[dir("ost2"), dir("ost3")], &dir("log3"))?;
+    hosts.nacred(1, &[], &[dir("mdt0")], &dir("log1"))?;
+    hosts.nacred(2, &[], &[dir("ost0"), dir("ost1")], &dir("log2"))?;
+    hosts.nacred(3, &[], &[dir("ost2"), dir("ost3")], &dir("log3"))?;
     let source = format!("{mgs}:/long");
     wait_until("the client mounts", LIMIT, || {
         run_within(hosts.on(4, "mount.nacre").arg(&source).arg(&mnt), Duration::from_secs(40))

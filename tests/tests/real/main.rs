@@ -8,6 +8,7 @@ mod bench;
 mod coherence;
 mod coherence_names;
 mod failover;
+mod ha;
 mod kernel;
 mod kill;
 mod lfs_lctl;

@@ -25,7 +25,7 @@ impl Processes {
     }
 
     /// The nacred that serves this folder.
-    fn server(&self, dir: &Path) -> Option<u32> {
+    pub fn server(&self, dir: &Path) -> Option<u32> {
         let dir = dir.to_str()?;
         self.find("nacred", |a| a.iter().any(|x| x == dir))
     }

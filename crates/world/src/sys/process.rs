@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-pub use libc::{SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGUSR1};
+pub use libc::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGUSR1};
 
 /// A daemon that was just started and belongs to nobody's terminal any more.
 pub struct Detached {
