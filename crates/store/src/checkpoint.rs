@@ -63,6 +63,7 @@ impl Core {
         }
         let table = self.table.lock().expect("never held over a panic").clone();
         let table = table.ok_or_else(|| StoreError::Stopped("the database was closed".into()))?;
+        self.check()?;
         let snapshot = self
             .world
             .blocking(move || {

@@ -78,8 +78,9 @@ impl Pair {
 }
 
 struct Site {
-    scratch: Scratch,
+    // Mounts go before the folders that they are on.
     hosts: Hosts,
+    scratch: Scratch,
     mounts: Vec<PathBuf>,
     pairs: [Pair; 2],
     /// What is put right before the next fault.

@@ -155,7 +155,9 @@ pub async fn hold(world: &World, labels: Vec<Label>, times: Times) -> Result<Vec
         Box::pin(async move {
             let who = Who::holding(&w, &l.lock);
             let heartbeat = Heartbeat::take(&w, &l.dir, who, times).await.map_err(|e| words(&l.dir, &e))?;
-            Ok(Held { dir: l.dir, superblock: l.superblock, hold: Hold { heartbeat, _lock: l.lock } })
+            // Whoever was waited for may have raised the epoch meanwhile.
+            let superblock = Superblock::read(&w, &l.dir).map_err(|e| words(&l.dir, &e))?;
+            Ok(Held { dir: l.dir, superblock, hold: Hold { heartbeat, _lock: l.lock } })
         })
     });
     let taken = join_all(taken.collect()).await;
@@ -358,10 +360,16 @@ impl Target {
             new.first_time = false;
             new.replace = false;
         }
-        if new != *s {
-            new.write(world, &self.dir)?;
-            *s = new;
+        if new == *s {
+            return Ok(());
         }
+        // A server that slept while its target was taken must not put its old label over the new one: the epoch is in there.
+        let there = Superblock::read(world, &self.dir)?;
+        if !self.db.is_held() || there.epoch != s.epoch {
+            return Err(StoreError::Refused(format!("'{}' was taken over by another server", self.dir)));
+        }
+        new.write(world, &self.dir)?;
+        *s = new;
         Ok(())
     }
 

@@ -38,7 +38,7 @@ impl Objects {
                 )));
             }
         }
-        let files = Files::new(world, dir);
+        let files = Files::new(world, dir, db.core().opt.lease.clone());
         let slots = claim_slots(&db, dir)?;
         *db.core().hook.lock().expect("never held over a panic") = Some(files.clone());
         *db.core().pre_commit.lock().expect("never held over a panic") = Some(files.clone());
@@ -89,6 +89,7 @@ impl Objects {
         self.world
             .blocking(move || {
                 let _guard = guard;
+                me.files.held()?;
                 let path = location::own_path(&me.dir, id);
                 match me.world.disk.unlink(&path) {
                     Ok(()) => {
