@@ -2,13 +2,16 @@
 
 mod common;
 
+use bytes::Bytes;
 use common::Bed;
+use model::Fid;
 use std::sync::Arc;
 use std::time::Duration;
 use store::format::Superblock;
 use store::mmp::{self, Heartbeat, Times, Who};
+use store::object::{FinishTxn, ObjectMeta, Objects};
 use store::{Db, DbOptions, Lease, StoreError, Txn};
-use world::OpenMode;
+use world::{OpenMode, World};
 
 const TIMES: Times = Times { interval: Duration::from_millis(20), term: Duration::from_millis(400) };
 const LIMIT: Duration = Duration::from_secs(20);
@@ -185,4 +188,46 @@ fn a_torn_or_foreign_block_is_no_holder_s_and_is_waited_for() {
         bed.world.disk.open("/t/mmp", OpenMode::WRITE).unwrap().set_len(7).unwrap();
         drop(Heartbeat::take(&bed.world, "/t", host(1), TIMES).await.unwrap());
     });
+}
+
+/// It sleeps in the middle of making an object; its successor makes the same object's file.
+#[test]
+fn a_server_that_lost_its_target_leaves_the_files_of_objects_alone() {
+    let bed = bed();
+    let lease = Lease::default();
+    let open = |world: &World, lease: Lease| {
+        let db = Db::open(world, "/t", 1, DbOptions { lease, ..common::tiny() }).unwrap();
+        Objects::open(world, "/t", db).unwrap()
+    };
+    let write = |o: &Arc<Objects>, n: u32, finish: FinishTxn| {
+        let data = Bytes::from(vec![7; 100_000]);
+        let file = Fid::new(1, 2, 3);
+        let meta = ObjectMeta { file, uid: 0, gid: 0, projid: 0, time: None, layout_generation: 0 };
+        bed.rt.block_on(o.write(common::id(n), Some(0), data, meta, finish))
+    };
+    // On another disk, to learn the file's name.
+    let elsewhere = bed.world_on(&bed.disk.fork());
+    write(&open(&elsewhere, Lease::default()), 1, common::nothing()).unwrap();
+    let list = |dir: &str| elsewhere.disk.list(dir).unwrap();
+    let file = list("/t/objects/own").iter().find_map(|d| {
+        let dir = format!("/t/objects/own/{d}");
+        list(&dir).first().map(|name| format!("{dir}/{name}"))
+    });
+    let path = file.expect("it is in a file of its own");
+
+    let ours = open(&bed.world, lease.clone());
+    write(&ours, 2, common::nothing()).unwrap();
+    let (world, there) = (bed.world.clone(), path.clone());
+    // Before the change is submitted, and after its file was made.
+    let asleep: FinishTxn = Box::new(move |_, _, _| {
+        assert!(world.disk.exists(&there).unwrap());
+        let anew = OpenMode { truncate: true, ..OpenMode::CREATE };
+        world.disk.open(&there, anew).unwrap().write_at(b"theirs", 0).unwrap();
+        lease.lose("taken over");
+    });
+    assert!(write(&ours, 1, asleep).is_err());
+    assert!(write(&ours, 2, common::nothing()).is_err());
+    let mut got = vec![0; 100];
+    let n = bed.world.disk.open(&path, OpenMode::READ).unwrap().read_at(&mut got, 0).unwrap();
+    assert_eq!(&got[..n], b"theirs");
 }
