@@ -8,3 +8,8 @@ pub mod exerciser;
 pub mod hosts;
 pub mod load;
 pub mod rng;
+
+/// A number of the environment, such as `NACRE_SEED`: how a longer run, or another one, is asked for.
+pub fn env_number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}

@@ -6,7 +6,7 @@ use model::Errno;
 use model::param::ParamInfo;
 use rpc::server::recovery::Progress;
 use serde::{Deserialize, Serialize};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -191,26 +191,11 @@ fn socket_of(dir: &Path) -> Option<PathBuf> {
         .find(|s| at(s).and_then(|a| serde_json::from_str::<PathBuf>(&a).ok()).is_some_and(|p| p == dir))
 }
 
-fn is_of_mount(r: &Request) -> bool {
-    use Request::{Df, GetParam, Getname, HelpParam, ListParam, Recover, SetParam, Targets};
-    matches!(
-        r,
-        Getname
-            | Targets
-            | Df
-            | GetParam { .. }
-            | ListParam { .. }
-            | HelpParam { .. }
-            | SetParam { .. }
-            | Recover { .. }
-    )
-}
-
 /// Asks the mount that `path` itself lies on; `path` is opened (and followed, if a symbolic link), but for a request about
 /// the mount itself at its root, which its daemon is asked.
 pub fn ask(path: &Path, r: &Request) -> Result<Reply, Failure> {
     let shown = path.display().to_string();
-    if is_of_mount(r)
+    if r.is_of_mount()
         && let Some(socket) = socket_of(path)
     {
         let text = serde_json::to_string(&MountRequest::Ask(r.clone())).expect("plain data encodes");
@@ -252,6 +237,14 @@ pub fn ask_about(path: &Path, what: &str, make: impl Fn(Option<Name>) -> Request
         }
     };
     result.map_err(|e| Failure::control(what, &shown, &e))
+}
+
+/// The one device that a command of `lctl` is about, as `lctl dl` and `--device` name it.
+pub fn device(args: &[OsString]) -> Result<String, Failure> {
+    let [device] = args else {
+        return Err(Failure::usage("name one device of lctl dl"));
+    };
+    Ok(show(device).trim_start_matches(['%', '$']).to_string())
 }
 
 /// `path` for messages and output.

@@ -154,6 +154,24 @@ pub enum Request {
     HelpParam { pattern: String },
 }
 
+impl Request {
+    /// About the mount itself, whatever file it was asked through.
+    pub fn is_of_mount(&self) -> bool {
+        use Request::{Df, GetParam, Getname, HelpParam, ListParam, Recover, SetParam, Targets};
+        matches!(
+            self,
+            Getname
+                | Targets
+                | Df
+                | GetParam { .. }
+                | ListParam { .. }
+                | HelpParam { .. }
+                | SetParam { .. }
+                | Recover { .. }
+        )
+    }
+}
+
 /// What came of a request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -130,12 +130,8 @@ async fn may_search(cx: &Cx, dir: Fid) -> Result<(), Errno> {
     access(&call.cred, &subject, MAY_EXEC)
 }
 
-/// Answers a request that is about the mount, not about a file in it; gives any other back.
-pub async fn answer_of_mount(
-    fs: &Arc<Fs>,
-    uid: u32,
-    request: Request,
-) -> Result<Result<Reply, ControlError>, Request> {
+/// Answers a request that is about the mount ([`Request::is_of_mount`]); `EINVAL` for any other.
+pub async fn answer_of_mount(fs: &Arc<Fs>, uid: u32, request: Request) -> Result<Reply, ControlError> {
     if uid != 0 {
         let what = match &request {
             Request::SetParam { name, .. } => Some(format!("only root may set the parameter '{name}'")),
@@ -143,10 +139,10 @@ pub async fn answer_of_mount(
             _ => None,
         };
         if let Some(message) = what {
-            return Ok(Err(ControlError { errno: Errno::EPERM.0, message }));
+            return Err(ControlError { errno: Errno::EPERM.0, message });
         }
     }
-    Ok(Ok(match request {
+    Ok(match request {
         Request::Getname => Reply::Mount(MountName {
             fsname: fs.fsname(),
             instance: fs.instance(),
@@ -160,30 +156,26 @@ pub async fn answer_of_mount(
             Reply::Params(fs.help_param(&pattern).into_iter().map(|i| (i.name, String::new())).collect())
         }
         Request::HelpParam { pattern } => Reply::ParamInfos(fs.help_param(&pattern)),
-        Request::Recover { target } => match fs.reconnect(target) {
-            Ok(()) => Reply::Done,
-            Err(e) => return Ok(Err(e.into())),
-        },
-        Request::SetParam { name, value } => match (name.as_str(), value.as_str()) {
-            (client::control::READ_ONLY, v) => {
-                fs.set_read_only(v != "0");
-                Reply::Done
+        Request::Recover { target } => {
+            fs.reconnect(target)?;
+            Reply::Done
+        }
+        Request::SetParam { name, value } => {
+            match name.as_str() {
+                client::control::READ_ONLY => fs.set_read_only(value != "0"),
+                _ => fs.set_param(&name, &value)?,
             }
-            _ => match fs.set_param(&name, &value) {
-                Ok(()) => Reply::Done,
-                Err(e) => return Ok(Err(e.into())),
-            },
-        },
-        other => return Err(other),
-    }))
+            Reply::Done
+        }
+        _ => return Err(Errno::EINVAL.into()),
+    })
 }
 
 async fn run(cx: &Cx, request: Request) -> Result<Reply, ControlError> {
     let fs = cx.fs();
-    let request = match answer_of_mount(&fs, cx.uid, request).await {
-        Ok(answer) => return answer,
-        Err(other) => other,
-    };
+    if request.is_of_mount() {
+        return answer_of_mount(&fs, cx.uid, request).await;
+    }
     Ok(match request {
         Request::Path2fid { name } => Reply::Fid(target(cx, name).await?.fid),
         Request::Fid2path { fid } => {

@@ -90,8 +90,9 @@ impl Pages {
             self.changed.notify_one();
             return;
         }
+        t.threads += 1;
         drop(t);
-        if let Err(e) = self.start() {
+        if let Err(e) = self.spawn() {
             // Then it waits for those that there are: at least the first of all.
             tracing::error!("no further thread for pages that the kernel must give up: {e}");
             self.changed.notify_one();
@@ -101,6 +102,11 @@ impl Pages {
     /// One more thread that does jobs; the first before there are any.
     pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
         self.lock().threads += 1;
+        self.spawn()
+    }
+
+    /// The thread of which `threads` speaks already.
+    fn spawn(self: &Arc<Self>) -> std::io::Result<()> {
         let p = self.clone();
         world::sys::thread("fuse-pages", move || p.run()).inspect_err(|_| self.lock().threads -= 1)
     }

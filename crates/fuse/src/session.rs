@@ -168,9 +168,8 @@ impl Session {
     /// `EINVAL`: it is about a file.
     pub async fn ask(&self, request: Request) -> Response {
         match control::answer_of_mount(&self.shared.bridge.fs, 0, request).await {
-            Ok(Ok(r)) => Response::Ok(r),
-            Ok(Err(e)) => Response::Error(e),
-            Err(_) => Response::Error(Errno::EINVAL.into()),
+            Ok(r) => Response::Ok(r),
+            Err(e) => Response::Error(e),
         }
     }
 

@@ -152,10 +152,10 @@ impl Core {
 
     /// Stops if the lease is over: somebody else may have the target by now.
     fn check_lease(&self) {
-        if let Err(why) = self.opt.lease.check(&self.world, &self.dir)
+        if let Err(e) = self.opt.lease.check(&self.world, &self.dir)
             && self.state.borrow().stopped.is_none()
         {
-            self.fail(&StoreError::Refused(why));
+            self.fail(&e);
         }
     }
 

@@ -1,5 +1,6 @@
 //! For how long the holder of a target may write: renewed by its heartbeat ([`crate::mmp`]), looked at by whatever writes.
 
+use crate::StoreError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use world::{Instant, World};
@@ -42,17 +43,17 @@ impl Lease {
         let _ = self.0.lost.set(why.to_string());
     }
 
-    /// `Err`: somebody else may have the target in `dir` by now; the words for its administrator.
-    pub fn check(&self, world: &World, dir: &str) -> Result<(), String> {
+    /// `Refused`: somebody else may have the target in `dir` by now; the words for its administrator.
+    pub fn check(&self, world: &World, dir: &str) -> Result<(), StoreError> {
         if let Some(why) = self.0.lost.get() {
-            return Err(why.clone());
+            return Err(StoreError::Refused(why.clone()));
         }
         let until = self.0.until.load(Relaxed);
         if until == u64::MAX || world.now().0 < until {
             return Ok(());
         }
-        Err(format!(
+        Err(StoreError::Refused(format!(
             "the heartbeat of '{dir}' was not written for half its term: another server may have taken the target"
-        ))
+        )))
     }
 }

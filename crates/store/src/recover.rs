@@ -27,11 +27,6 @@ fn fit(mut opt: DbOptions, world: &World, dir: &str) -> DbOptions {
     opt
 }
 
-/// Still this server's: replaying may take longer than a lease does.
-fn held(world: &World, dir: &str, opt: &DbOptions) -> Result<(), StoreError> {
-    opt.lease.check(world, dir).map_err(StoreError::Refused)
-}
-
 pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Result<Arc<Core>, StoreError> {
     let opt = fit(opt, world, dir);
     let journal = journal_dir(dir);
@@ -65,12 +60,13 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
     }
     if !records.is_empty() {
         tracing::info!("'{dir}': {} transactions replayed from the journal", records.len());
-        held(world, dir, &opt)?;
+        // Still this server's? Replaying may take longer than a lease does.
+        opt.lease.check(world, dir)?;
         object::recover::replay(world, dir, &records)?;
-        held(world, dir, &opt)?;
+        opt.lease.check(world, dir)?;
         table.apply(&batch(records), replay.last_lsn)?;
     }
-    held(world, dir, &opt)?;
+    opt.lease.check(world, dir)?;
     // Only now may the journal be given up; and the end that was found above is final from here on,
     // because the table's position says so.
     for f in &replay.files {

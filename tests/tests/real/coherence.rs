@@ -20,7 +20,7 @@ fn striped(fs: &TestFs, name: &str, stripes: u32) -> Result<Vec<PathBuf>> {
 
 /// Other seeds for each round of a campaign.
 fn seed() -> u64 {
-    std::env::var("NACRE_SEED").ok().and_then(|v| v.parse().ok()).unwrap_or(0)
+    tests::env_number("NACRE_SEED").unwrap_or(0)
 }
 
 #[test]

@@ -14,7 +14,7 @@ use tests::rng::Rng;
 
 /// Rounds of each test; `NACRE_COHERENCE_ROUNDS` runs more.
 fn rounds() -> usize {
-    std::env::var("NACRE_COHERENCE_ROUNDS").ok().and_then(|v| v.parse().ok()).unwrap_or(8)
+    tests::env_number("NACRE_COHERENCE_ROUNDS").unwrap_or(8) as usize
 }
 
 fn names_in(dir: &Path) -> Result<BTreeSet<OsString>> {
@@ -164,7 +164,7 @@ fn a_large_directory_changes_while_it_is_listed() -> Result<()> {
     let fs = TestFs::up("cbig", 2, 2)?;
     let (a, b) = (fs.mount(0).join("d"), fs.mount(1).join("d"));
     fs::create_dir(&a)?;
-    let steady = std::env::var("NACRE_COHERENCE_FILES").ok().and_then(|v| v.parse().ok()).unwrap_or(3000);
+    let steady = tests::env_number("NACRE_COHERENCE_FILES").unwrap_or(3000) as usize;
     for i in 0..steady {
         File::create_new(a.join(format!("steady{i}")))?;
     }

@@ -51,12 +51,8 @@ enum Fault {
     Zombie,
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 fn seed() -> u64 {
-    number("NACRE_SEED").unwrap_or(20_261_122)
+    tests::env_number("NACRE_SEED").unwrap_or(20_261_122)
 }
 
 /// Targets that one of two hosts serves.
@@ -239,7 +235,7 @@ fn targets_move_between_hosts_and_no_application_notices() -> Result<()> {
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let mounts = site.mounts.clone();
     let (mut times, mut faults): (Vec<Duration>, BTreeMap<Fault, u64>) = Default::default();
-    let end = number("NACRE_THRASH_MINUTES").map(|m| Instant::now() + Duration::from_secs(60 * m));
+    let end = tests::env_number("NACRE_THRASH_MINUTES").map(|m| Instant::now() + Duration::from_secs(60 * m));
     let report = std::thread::scope(|s| {
         let load = s.spawn(|| load::run(&mounts, 4, seed(), &stop, &done));
         let mut rng = Rng::new(seed());

@@ -10,7 +10,7 @@ use tests::rng::Rng;
 
 /// Rounds of the kill test: 50 in `make test`; `NACRE_KILL_ROUNDS` runs more.
 fn rounds() -> u64 {
-    std::env::var("NACRE_KILL_ROUNDS").ok().and_then(|v| v.parse().ok()).unwrap_or(50)
+    tests::env_number("NACRE_KILL_ROUNDS").unwrap_or(50)
 }
 
 /// Kills a random server again and again under the load; returns what the load saw.
@@ -37,7 +37,7 @@ fn killing(fs: &TestFs, rounds: u64, seed: u64) -> Result<load::LoadReport> {
 }
 
 fn seed() -> u64 {
-    std::env::var("NACRE_SEED").ok().and_then(|v| v.parse().ok()).unwrap_or(20_261_121)
+    tests::env_number("NACRE_SEED").unwrap_or(20_261_121)
 }
 
 #[test]

@@ -11,16 +11,9 @@ use std::ffi::OsString;
 pub const USAGE_ABORT: &str = "TARGET   (or: lctl --device TARGET abort_recovery)";
 pub const USAGE_RECOVER: &str = "DEVICE   (or: lctl --device DEVICE recover)";
 
-fn device(args: &[OsString]) -> Result<String, Failure> {
-    let [device] = args else {
-        return Err(Failure::usage("name one device of lctl dl"));
-    };
-    Ok(local::show(device).trim_start_matches(['%', '$']).to_string())
-}
-
 /// The window of a target that waits for clients of before its restart is closed.
 pub fn run_abort(args: &[OsString]) -> Result<FirstError, Failure> {
-    let target = device(args)?;
+    let target = local::device(args)?;
     let serves = |d: &&Daemon| d.status().is_some_and(|s| s.targets.iter().any(|t| t.label == target));
     let all = Daemon::all();
     let Some(d) = all.iter().find(serves) else {
@@ -37,7 +30,7 @@ pub fn run_abort(args: &[OsString]) -> Result<FirstError, Failure> {
 
 /// A mount's connection is given up and made anew at once.
 pub fn run_recover(args: &[OsString]) -> Result<FirstError, Failure> {
-    let device = device(args)?;
+    let device = local::device(args)?;
     for m in local::mounts(true) {
         for t in targets(&m.dir)? {
             if import_name(&m.name.fsname, &t, &m.name.instance) != device {

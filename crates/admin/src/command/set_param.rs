@@ -128,11 +128,7 @@ pub fn run_conf(args: &[OsString]) -> Result<FirstError, Failure> {
 }
 
 fn activity(args: &[OsString], value: &str) -> Result<FirstError, Failure> {
-    let [device] = args else {
-        return Err(Failure::usage("name one device of lctl dl"));
-    };
-    let device = local::show(device);
-    let device = device.trim_start_matches(['%', '$']);
+    let device = local::device(args)?;
     let kind = if device.contains("-mdc-") { "mdc" } else { "osc" };
     set_here(&format!("{kind}.{device}.active"), value, true)?;
     Ok(FirstError::default())

@@ -355,15 +355,17 @@ impl Import {
             g.nid_at = 0;
             if outlived { g.link.clone() } else { None }
         };
-        if let Some(l) = old {
-            l.close();
-        }
-        self.core.kick.notify_one();
+        self.give_up(old);
     }
 
     /// `lctl recover`: gives the connection up, if there is one, and connects anew at once.
     pub fn reconnect(&self) {
         let link = self.core.lock().link.clone();
+        self.give_up(link);
+    }
+
+    /// Closes a connection, and wakes whoever makes the next one.
+    fn give_up(&self, link: Option<Link>) {
         if let Some(l) = link {
             l.close();
         }

@@ -1,6 +1,7 @@
 //! start, stop and monitor. What runs is looked up in /proc each time: an engine forgets, and so may we.
 
 use super::{FAILED, NOT_RUNNING, OK, StartArgs, StopArgs};
+use crate::log;
 use crate::up::probe::Processes;
 use admin::local::{Daemon, DaemonStatus};
 use std::ffi::OsString;
@@ -64,12 +65,6 @@ pub fn monitor(dirs: &[PathBuf]) -> Result<i32, String> {
     }
 }
 
-fn last_lines(log: &Path) -> String {
-    let text = files::read(log).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(8)..].iter().map(|l| format!("\n    {l}")).collect()
-}
-
 fn spawn(a: &StartArgs, dirs: &[PathBuf]) -> Result<process::Detached, String> {
     let exe = process::own_executable().map_err(|e| format!("cannot find the program itself: {e}"))?;
     if let Some(folder) = a.log.parent() {
@@ -100,7 +95,7 @@ pub fn start(a: &StartArgs) -> Result<i32, String> {
             return Err(format!(
                 "nacred ended with {how}. The last lines of {}:{}",
                 a.log.display(),
-                last_lines(&a.log)
+                log::last_lines(&a.log)
             ));
         }
         let pids = servers(&dirs);

@@ -3,8 +3,8 @@
 use super::cluster::{self, Cluster, Node};
 use super::probe::Processes;
 use super::{Result, UpArgs, UpError, address, probe};
-use crate::links;
 use crate::mount::{self, MountRequest};
+use crate::{links, log};
 use admin::command::mkfs;
 use indicatif::{ProgressBar, ProgressStyle};
 use model::{Nid, TargetId};
@@ -247,12 +247,6 @@ fn start_node(c: &Cluster, n: &Node, exe: &Path) -> Result<Started> {
     Ok(Started { daemon, log })
 }
 
-fn last_lines(log: &Path) -> String {
-    let text = files::read(log).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(5)..].iter().map(|l| format!("\n    {l}")).collect()
-}
-
 /// Every server up and known to the MGS: starts those that do not run, also one that dies while this looks on.
 fn start_servers(c: &Cluster, exe: &Path, progress: &Progress) -> Result<()> {
     let mut started: BTreeMap<u16, Started> = BTreeMap::new();
@@ -270,7 +264,7 @@ fn start_servers(c: &Cluster, exe: &Path, progress: &Progress) -> Result<()> {
                     "the server of {} ended with {how}. The last lines of {}:{}",
                     n.labels.join(" and "),
                     s.log.display(),
-                    last_lines(&s.log)
+                    log::last_lines(&s.log)
                 )));
             }
             let state = probe::server(n, &now);

@@ -101,7 +101,7 @@ impl Files {
     /// A server that slept, and whose target another one has, changes no file any more: not what it was about to, nor to
     /// take back what it had begun.
     pub fn held(&self) -> Result<(), StoreError> {
-        self.lease.check(&self.world, &self.dir).map_err(StoreError::Refused)
+        self.lease.check(&self.world, &self.dir)
     }
 
     /// A handle; containers come into being here.
