@@ -123,6 +123,27 @@ pub fn wait_until(what: &str, limit: Duration, mut cond: impl FnMut() -> bool) -
     Ok(())
 }
 
+/// Where the threads of a process group stand: for the message of a test in which they should have ended.
+pub fn where_they_stand(group: i32) -> String {
+    let mut out = String::new();
+    let read = |p: &Path, f: &str| std::fs::read_to_string(p.join(f)).unwrap_or_default();
+    for p in std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|e| e.path()) {
+        let stat = read(&p, "stat");
+        // "pid (name) state parent group …"; a name may hold anything but ends at the last bracket.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        if fields.get(2).and_then(|g| g.parse().ok()) != Some(group) {
+            continue;
+        }
+        for t in std::fs::read_dir(p.join("task")).into_iter().flatten().flatten().map(|e| e.path()) {
+            let stack = read(&t, "stack");
+            let calls: Vec<&str> =
+                stack.lines().filter_map(|l| l.split_whitespace().nth(1)).take(12).collect();
+            out += &format!("\n{} {} {}", t.display(), fields[0], calls.join(" < "));
+        }
+    }
+    out
+}
+
 static SERIAL: AtomicU32 = AtomicU32::new(0);
 
 /// A scratch folder that goes with the test.

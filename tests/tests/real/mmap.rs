@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tests::cluster::{TestFs, kill, ok_within, run_within, stripe_64k, tool, wait_until};
+use tests::cluster::{TestFs, kill, ok_within, run_within, stripe_64k, tool, wait_until, where_they_stand};
 
 fn program(fs: &TestFs, name: &str) -> Result<Command> {
     let path = fs.scratch().join("mapped.py");
@@ -176,8 +176,9 @@ fn a_client_killed_in_a_storm_leaves_nobody_behind() -> Result<()> {
             let _ = child.try_wait();
             rustix::process::test_kill_process_group(storm).is_err()
         });
+        let left = if ended.is_err() { where_they_stand(storm.as_raw_pid()) } else { String::new() };
         let _ = Command::new("umount").arg("-fl").arg(mount).stderr(Stdio::null()).status();
-        gone.and(ended).with_context(|| format!("round {round}, process {dead}"))?;
+        gone.and(ended).with_context(|| format!("round {round}, process {dead}{left}"))?;
         ensure!(!std::path::Path::new(&format!("/proc/{dead}")).exists(), "threads of {dead} are left");
         fs.up_again()?;
     }
