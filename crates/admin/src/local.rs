@@ -1,12 +1,13 @@
 //! What runs on this host: mounts, and daemons with their control sockets.
 
 use crate::failure::Failure;
-use client::control::{self, MountName, Name, Reply, Request, Response};
+use client::control::{self, ControlError, MountName, Name, Reply, Request, Response};
 use model::Errno;
 use model::param::ParamInfo;
 use rpc::server::recovery::Progress;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +15,9 @@ use world::sys;
 
 /// How long a mount's daemon may take to answer: `Df` asks servers, for a second.
 const MOUNT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a mount without a known daemon may take to be opened.
+const STRANGE_MOUNT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Type of our mounts in /proc/mounts.
 pub const FSTYPE: &str = "fuse.nacre";
@@ -73,7 +77,7 @@ pub struct DaemonTarget {
     /// `fsname-OST0000`, `MGS`.
     pub label: String,
     pub dir: String,
-    /// `starting`, `up`, `recovering`, `stopped`.
+    /// `starting`, `up`, `recovering`, `read-only` (its disk failed), `stopped`.
     pub state: String,
     pub uuid: String,
     pub epoch: u32,
@@ -207,8 +211,19 @@ pub fn ask(path: &Path, r: &Request) -> Result<Reply, Failure> {
             Err(e) => Err(Failure::explained("cannot read answer of", &shown, Errno::EPROTO, &e.to_string())),
         };
     }
-    let fd = control::open(path).map_err(|e| Failure::control("cannot open", &shown, &e))?;
+    let fd = if r.is_of_mount() { open_soon(path) } else { control::open(path) };
+    let fd = fd.map_err(|e| Failure::control("cannot open", &shown, &e))?;
     control::call(&fd, r).map_err(|e| Failure::control("cannot ask", &shown, &e))
+}
+
+/// Opens a mount of which no daemon of ours is known (it has its sockets elsewhere, or is gone): looking at its root may have
+/// to wait for a server, which nobody wants whose question is about other mounts. `ETIMEDOUT`.
+fn open_soon(path: &Path) -> Result<OwnedFd, ControlError> {
+    let (tx, rx) = std::sync::mpsc::channel();
+    let path = path.to_path_buf();
+    // Left behind if it waits: it ends with this program.
+    sys::thread("open", move || drop(tx.send(control::open(&path))))?;
+    rx.recv_timeout(STRANGE_MOUNT_PATIENCE).unwrap_or_else(|_| Err(Errno::ETIMEDOUT.into()))
 }
 
 /// Directory and last component of `path`, for what cannot or must not be opened.

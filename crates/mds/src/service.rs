@@ -351,7 +351,9 @@ impl Service for Mdt {
     }
 
     fn speaks(&self) -> bool {
-        self.db.is_held()
+        // Nor after an error of its disk: the server ends, and what it had executed is done again by the next one. An error
+        // would be the end of operations that applications were told of.
+        self.db.is_held() && self.db.stopped().is_none()
     }
 
     fn last_committed(&self) -> u64 {

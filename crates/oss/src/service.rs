@@ -267,7 +267,6 @@ impl Ost {
             return Ok(ConnectOutcome { new_client: false, recovering });
         }
         self.clients.room().map_err(|e| (e, format!("{label} knows too many clients already")))?;
-        self.writable().map_err(|e| (e, format!("{label} is read-only and takes no new clients")))?;
         let record = ClientRecord {
             name: clients::bounded_name(&c.client_name),
             address: peer.to_string(),
@@ -276,11 +275,14 @@ impl Ost {
             slots: c.slots,
             awaited: extra_number(&c.extra, EXTRA_KEEPS_NOTHING) == 0,
         };
-        let mut txn = Txn::new();
-        txn.put(clients::key(client), record.encode());
-        let failed = |e: StoreError| (e.errno(), format!("{label} cannot record the client: {e}"));
-        let lsn = self.db.submit(txn).map_err(failed)?;
-        self.db.durable(lsn).await.map_err(failed)?;
+        // Who comes when the disk has failed can only read: after a restart there is nothing to recover for it.
+        if self.db.stopped().is_none() {
+            let mut txn = Txn::new();
+            txn.put(clients::key(client), record.encode());
+            let failed = |e: StoreError| (e.errno(), format!("{label} cannot record the client: {e}"));
+            let lsn = self.db.submit(txn).map_err(failed)?;
+            self.db.durable(lsn).await.map_err(failed)?;
+        }
         self.clients.insert(client, record);
         self.stats.add_named("connect", 1);
         Ok(ConnectOutcome { new_client: true, recovering: false })
@@ -299,8 +301,11 @@ impl Ost {
         if !self.clients.remove(&self.db, client, &mut txn)? {
             return Ok(());
         }
-        let lsn = self.db.submit(txn)?;
-        self.db.durable(lsn).await?;
+        // When the disk has failed its record stays: the next start waits for it, and finds nothing to recover.
+        if self.db.stopped().is_none() {
+            let lsn = self.db.submit(txn)?;
+            self.db.durable(lsn).await?;
+        }
         self.stats.add_named("disconnect", 1);
         self.exports.keep(&self.clients.list().into_iter().map(|(_, r)| r.address).collect());
         if how == Departure::Evicted {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub mod buffer;
+pub mod faulty;
 pub mod future;
 pub mod host;
 pub mod ioctl;

@@ -171,7 +171,7 @@ impl Fs {
             Ok((attr, durable)) => (Ok(attr), durable),
             Err(e) => (Err(e), false),
         };
-        let lost = {
+        {
             let mut objs = file.lock();
             let o = &mut objs[stripe];
             o.busy.retain(|b| b.token != c.number);
@@ -182,24 +182,22 @@ impl Fs {
                 o.sure = false;
                 o.taint(c.start, c.end);
             }
+            match &r {
+                // The file was removed: nobody misses its bytes.
+                Ok(_) | Err(Errno::ESTALE) => {}
+                Err(_) if left == 0 => {}
+                Err(Errno::ENOLCK) => self.write_lost(&file, c.object, (c.start, c.end), Errno::EIO),
+                Err(e) => self.write_lost(&file, c.object, (c.start, c.end), *e),
+            }
             self.data.account(o, self.world.now());
-            left > 0
-        };
+        }
         file.changed.notify_waiters();
         match r {
             Ok(_) => {
                 self.count_uncommitted();
                 self.evict_clean();
             }
-            // The file was removed: nobody misses its bytes.
-            Err(Errno::ESTALE) => {}
-            Err(Errno::ENOLCK) => {
-                self.lock_lost(&file, stripe, c.lock);
-                if lost {
-                    self.write_lost(&file, c.object, (c.start, c.end), Errno::EIO);
-                }
-            }
-            Err(e) if lost => self.write_lost(&file, c.object, (c.start, c.end), e),
+            Err(Errno::ENOLCK) => self.lock_lost(&file, stripe, c.lock),
             Err(_) => {}
         }
         durable

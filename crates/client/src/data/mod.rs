@@ -247,7 +247,8 @@ impl Fs {
         self.data.known(fid).map_or(Ok(()), |f| f.take_error())
     }
 
-    /// Bytes were lost: remembered, and told at the next fsync or close of the file.
+    /// Bytes were lost: remembered, and told at the next fsync or close of the file. Called before the file's lock is let
+    /// go under which they went: whoever finds nothing left to write finds the error.
     fn write_lost(&self, file: &File, o: ObjectId, range: (u64, u64), e: Errno) {
         file.set_error(e);
         self.data.errors.add(self.world.wall(), file.fid, o.to_string(), range, e);

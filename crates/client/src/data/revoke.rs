@@ -165,16 +165,15 @@ impl Fs {
 
     /// The server does not know a lock any more: what was kept under it is void.
     pub(super) fn lock_lost(&self, file: &Arc<File>, stripe: usize, id: u64) {
-        let (object, lost, pages) = {
+        let (object, pages) = {
             let mut objs = file.lock();
             let o = &mut objs[stripe];
             let Some((writes, pages)) = o.lock_mut(id).map(|l| (l.writes(), l.take_pages())) else { return };
-            let mut lost = Vec::new();
             // What was written has no lock any more that would let it out, even if another lets it be read.
             for (a, b) in o.alone(id, writes) {
                 let mut at = a;
                 while let Some((s, e)) = o.segs.next_unwritten(at).filter(|u| u.0 < b) {
-                    lost.push((s, e.min(b)));
+                    self.write_lost(file, o.id, (s, e.min(b)), Errno::EIO);
                     at = e;
                 }
                 o.taint(a, b);
@@ -183,14 +182,11 @@ impl Fs {
             o.locks.retain(|l| l.id != id);
             o.sure = false;
             self.data.account(o, self.world.now());
-            (o.id, lost, pages)
+            (o.id, pages)
         };
         self.pages_void(file, vec![(stripe, pages)]);
         file.changed.notify_waiters();
         tracing::error!("{}: lock {id:#x} on {object} is lost", file.fid);
-        for range in lost {
-            self.write_lost(file, object, range, Errno::EIO);
-        }
     }
 
     /// An OST evicted this client: its locks are others' by now. What was not written is lost, and never will be.
@@ -199,20 +195,19 @@ impl Fs {
         target.data.generation.fetch_add(1, Ordering::SeqCst);
         target.data.forget_promise();
         for file in self.data.all_files() {
-            let (mut gone, mut pages) = (Vec::new(), Vec::new());
+            let mut pages = Vec::new();
             {
                 let mut objs = file.lock();
                 for (i, o) in objs.iter_mut().enumerate().filter(|(_, o)| o.target.id == target.id) {
                     pages.extend(o.locks.iter_mut().map(|l| (i, l.take_pages())));
-                    gone.extend(o.forget_all().into_iter().map(|r| (o.id, r)));
+                    for range in o.forget_all() {
+                        self.write_lost(&file, o.id, range, Errno::EIO);
+                    }
                     self.data.account(o, self.world.now());
                 }
             }
             self.pages_void(&file, pages);
             file.changed.notify_waiters();
-            for (object, range) in gone {
-                self.write_lost(&file, object, range, Errno::EIO);
-            }
         }
     }
 

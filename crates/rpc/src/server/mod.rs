@@ -126,7 +126,8 @@ pub trait Service: Send + Sync + 'static {
     fn epoch(&self) -> u32;
     fn last_committed(&self) -> u64;
     /// False: somebody else may serve the target by now. Whatever this server said, a ping's answer too, could let a
-    /// client rely on locks that the other one gave away.
+    /// client rely on locks that the other one gave away. Nor does one speak that is about to end and be started anew, such
+    /// as an MDT whose disk failed: its clients ask the next one.
     fn speaks(&self) -> bool {
         true
     }

@@ -47,6 +47,10 @@ fn trouble(pid: u32, dirs: &[PathBuf]) -> Option<String> {
         match s.targets.iter().find(|t| Path::new(&t.dir) == d) {
             None => return Some(format!("nacred (pid {pid}) does not serve '{}'", d.display())),
             Some(t) if t.state == "stopped" => return Some(format!("{} stopped: see nacred's log", t.label)),
+            // Another host may reach the disk by another way.
+            Some(t) if t.state == "read-only" => {
+                return Some(format!("{} is read-only: its disk failed; see nacred's log", t.label));
+            }
             Some(_) => {}
         }
     }

@@ -98,7 +98,7 @@ impl Node {
     /// Of the whole daemon.
     fn own_params(&self, pattern: &str) -> Vec<(String, String)> {
         let mut health = String::from("healthy");
-        if let Some(why) = self.failed() {
+        if let Some(why) = self.failed().or_else(|| self.read_only()) {
             health = format!("NOT HEALTHY\n{why}");
         }
         let value = |name: &str| match name {

@@ -3,6 +3,7 @@
 
 mod args;
 mod control;
+mod osd;
 mod registration;
 mod target;
 
@@ -57,7 +58,7 @@ async fn start(world: World, options: Options) -> Result<Arc<Node>, StartError> 
     server.set_ping_interval(options.ping_interval);
     let mut targets = Vec::new();
     for held in target::hold(&world, labels, options.mmp_times()).await? {
-        for t in target::open(&world, held, nid, options.port).await? {
+        for t in target::open(held, nid, options.port).await? {
             if let Some(r) = t.recovery().filter(|_| options.abort_recov) {
                 r.abort();
             }
@@ -81,6 +82,14 @@ impl Node {
     /// The first target that stopped by itself, and why.
     fn failed(&self) -> Option<String> {
         self.targets.iter().find_map(|t| Some(format!("{} ({}): {}", t.label(), t.dir, t.failure()?)))
+    }
+
+    /// The targets that take no more changes, and why.
+    fn read_only(&self) -> Option<String> {
+        let one =
+            |t: &Arc<Target>| Some(format!("{} ({}) is read-only: {}", t.label(), t.dir, t.read_only()?));
+        let all: Vec<String> = self.targets.iter().filter_map(one).collect();
+        (!all.is_empty()).then(|| all.join("\n"))
     }
 
     /// Tells the clients, finishes what is under way, empties the journals.

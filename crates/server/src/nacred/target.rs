@@ -16,6 +16,7 @@ use store::mmp::{Heartbeat, Times, Who};
 use store::object::Objects;
 use store::{Db, DbOptions, StoreError};
 use wire::msg::config::ConfigReply;
+use world::faulty::{DiskFaults, FaultyDisk};
 use world::future::join_all;
 use world::sys::{self, files};
 use world::{BoxFuture, World};
@@ -30,9 +31,17 @@ pub struct Label {
     lock: TargetLock,
 }
 
+/// With a disk of which an administrator may order errors.
+fn with_faults(world: &World) -> (World, Arc<DiskFaults>) {
+    let faults = Arc::new(DiskFaults::default());
+    let disk = Arc::new(FaultyDisk::new(world.disk.clone(), faults.clone()));
+    (World { disk, ..world.clone() }, faults)
+}
+
 /// The right to serve what is in a folder.
 struct Hold {
     heartbeat: Heartbeat,
+    faults: Arc<DiskFaults>,
     _lock: TargetLock,
 }
 
@@ -40,6 +49,8 @@ struct Hold {
 pub struct Held {
     dir: String,
     superblock: Superblock,
+    /// With the target's disk.
+    world: World,
     hold: Hold,
 }
 
@@ -72,6 +83,8 @@ pub struct Target {
     pub registered: AtomicBool,
     /// Set when the target may not go on (its index is somebody else's).
     pub refused: Mutex<Option<String>>,
+    /// Errors of its disk that were ordered.
+    pub faults: Arc<DiskFaults>,
     /// Shared by an MDT and the MGT in its folder, as the lock is.
     hold: Arc<Hold>,
 }
@@ -151,13 +164,14 @@ fn other_fs(a: &Superblock, b: &Superblock) -> bool {
 /// Begins the heartbeats of all folders at the same time, or of none: another host may have to be waited for.
 pub async fn hold(world: &World, labels: Vec<Label>, times: Times) -> Result<Vec<Held>, StartError> {
     let taken = labels.into_iter().map(|l| -> BoxFuture<Result<Held, StartError>> {
-        let w = world.clone();
+        let (w, faults) = with_faults(world);
         Box::pin(async move {
             let who = Who::holding(&w, &l.lock);
             let heartbeat = Heartbeat::take(&w, &l.dir, who, times).await.map_err(|e| words(&l.dir, &e))?;
             // Whoever was waited for may have raised the epoch meanwhile.
             let superblock = Superblock::read(&w, &l.dir).map_err(|e| words(&l.dir, &e))?;
-            Ok(Held { dir: l.dir, superblock, hold: Hold { heartbeat, _lock: l.lock } })
+            let hold = Hold { heartbeat, faults, _lock: l.lock };
+            Ok(Held { dir: l.dir, superblock, world: w, hold })
         })
     });
     let taken = join_all(taken.collect()).await;
@@ -171,8 +185,9 @@ pub async fn hold(world: &World, labels: Vec<Label>, times: Times) -> Result<Vec
 }
 
 /// Raises the epoch, recovers the database and makes the service; two of them for an MDT's folder with an MGT.
-pub async fn open(world: &World, held: Held, nid: Nid, port: u16) -> Result<Vec<Arc<Target>>, StartError> {
-    let Held { dir, mut superblock, hold } = held;
+pub async fn open(held: Held, nid: Nid, port: u16) -> Result<Vec<Arc<Target>>, StartError> {
+    let Held { dir, mut superblock, world, hold } = held;
+    let world = &world;
     let hold = Arc::new(hold);
     superblock.epoch = superblock
         .epoch
@@ -219,6 +234,7 @@ fn target(
         db,
         superblock: Mutex::new(s),
         refused: Mutex::new(None),
+        faults: hold.faults.clone(),
         hold: hold.clone(),
     })
 }
@@ -289,7 +305,16 @@ impl Target {
 
     /// Why the target cannot go on.
     pub fn failure(&self) -> Option<String> {
-        self.db.stopped().or_else(|| self.refused.lock().expect("no holder panics").clone())
+        let stopped = if self.read_only().is_some() { None } else { self.db.stopped() };
+        stopped.or_else(|| self.refused.lock().expect("no holder panics").clone())
+    }
+
+    /// An OST whose disk failed goes on without changes, as long as nobody else can have it: what it has can be read.
+    pub fn read_only(&self) -> Option<String> {
+        match &self.service {
+            Role::Ost(_) if self.db.is_held() => self.db.stopped(),
+            _ => None,
+        }
     }
 
     /// `None`: of an MGS, which waits for nobody.
@@ -301,10 +326,13 @@ impl Target {
         }
     }
 
-    /// `up`, `recovering`, `starting` (the MGS does not know it yet), `stopped`.
+    /// `up`, `recovering`, `starting` (the MGS does not know it yet), `read-only`, `stopped`.
     pub fn state(&self) -> &'static str {
         if self.failure().is_some() {
             return "stopped";
+        }
+        if self.read_only().is_some() {
+            return "read-only";
         }
         match self.recovery() {
             Some(r) if r.recovering() => "recovering",
@@ -374,19 +402,23 @@ impl Target {
     }
 
     pub fn get_params(&self, pattern: &str) -> Vec<(String, String)> {
-        match &self.service {
+        let mut all = match &self.service {
             Role::Mgs(m) => m.get_params(pattern),
             Role::Mdt(m) => m.get_params(pattern),
             Role::Ost(o) => o.get_params(pattern),
-        }
+        };
+        all.extend(self.get_osd_params(pattern));
+        all
     }
 
     pub fn help_params(&self, pattern: &str) -> Vec<ParamInfo> {
-        match &self.service {
+        let mut all = match &self.service {
             Role::Mgs(m) => m.help_params(pattern),
             Role::Mdt(m) => m.help_params(pattern),
             Role::Ost(o) => o.help_params(pattern),
-        }
+        };
+        all.extend(self.help_osd_params(pattern));
+        all
     }
 
     /// `ENOENT`: this target has no such parameter.
@@ -395,6 +427,10 @@ impl Target {
         pattern: &str,
         value: &str,
     ) -> Result<Vec<(String, String)>, model::Errno> {
+        match self.set_osd_params(pattern, value) {
+            Err(model::Errno::ENOENT) => {}
+            done => return done,
+        }
         match &self.service {
             Role::Mgs(_) => Err(model::Errno::ENOENT),
             Role::Mdt(m) => m.set_params(pattern, value).await,

@@ -18,6 +18,8 @@ use world::World;
 use world::sys::{Deadline, files, mounts, process};
 
 const START_PATIENCE: Duration = Duration::from_secs(60);
+/// Of a target whose disk failed: only another start can make it take changes again.
+const READ_ONLY: &str = "read-only";
 const PROBE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Words while it works: a spinner on a terminal, lines otherwise.
@@ -271,6 +273,12 @@ fn start_servers(c: &Cluster, exe: &Path, progress: &Progress) -> Result<()> {
             if state.pid.is_none() && !started.contains_key(&n.number) {
                 progress.say(format!("Starting {} at {}", n.labels.join(" and "), n.nid()));
                 started.insert(n.number, start_node(c, n, exe)?);
+            }
+            if let Some(pid) =
+                state.pid.filter(|_| state.word() == READ_ONLY && !started.contains_key(&n.number))
+            {
+                progress.say(format!("Ending {} (pid {pid}): its disk failed", n.labels.join(" and ")));
+                let _ = process::kill(pid, process::SIGTERM);
             }
             if state.word() != "up" {
                 waiting.push(format!("{} ({})", n.labels.join("+"), state.word()));

@@ -1,0 +1,276 @@
+//! A disk whose errors are switched on while it works: how an administrator or a test sees what a failing disk does.
+//!
+//! Off, it costs one relaxed load a call.
+
+use crate::{Disk, DiskFile, DiskSpace, FileStat, OpenMode, lock};
+use model::Errno;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// Rules of one disk.
+const RULES_MAX: usize = 16;
+
+/// What a rule is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// Contents of files.
+    Read,
+    /// Contents and sizes of files.
+    Write,
+    /// Flushes of files and folders.
+    Flush,
+    /// Names made, changed and removed.
+    Name,
+    /// All of these.
+    All,
+}
+
+const KINDS: [(&str, Kind); 5] = [
+    ("read", Kind::Read),
+    ("write", Kind::Write),
+    ("flush", Kind::Flush),
+    ("name", Kind::Name),
+    ("all", Kind::All),
+];
+
+const ERRORS: [Errno; 3] = [Errno::EIO, Errno::ENOSPC, Errno::EROFS];
+
+/// One kind of calls fails.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Rule {
+    kind: Kind,
+    errno: Errno,
+    /// Calls that fail before the rule is spent; 0: all.
+    left: u64,
+    /// Only paths with this in them; empty: all.
+    part: String,
+}
+
+impl Rule {
+    fn parse(text: &str) -> Option<Rule> {
+        let (text, part) = text.split_once('@').unwrap_or((text, ""));
+        let (kind, error) = text.split_once('=')?;
+        let (error, left) = match error.split_once(':') {
+            Some((e, n)) => (e, n.parse().ok().filter(|n| *n > 0)?),
+            None => (error, 0),
+        };
+        let kind = KINDS.iter().find(|(n, _)| *n == kind)?.1;
+        let errno = ERRORS.into_iter().find(|e| e.name() == error)?;
+        Some(Rule { kind, errno, left, part: part.to_string() })
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = KINDS.iter().find(|(_, k)| *k == self.kind).map_or("", |(n, _)| n);
+        write!(f, "{kind}={}", self.errno.name())?;
+        if self.left > 0 {
+            write!(f, ":{}", self.left)?;
+        }
+        if !self.part.is_empty() {
+            write!(f, "@{}", self.part)?;
+        }
+        Ok(())
+    }
+}
+
+/// The switch of a [`FaultyDisk`].
+#[derive(Default, Debug)]
+pub struct DiskFaults {
+    on: AtomicBool,
+    rules: Mutex<Vec<Rule>>,
+    fired: AtomicU64,
+}
+
+impl DiskFaults {
+    /// `none`, or rules with commas between them: `OP=ERROR[:COUNT][@PART]`, where OP is `read`, `write`, `flush`, `name` or
+    /// `all`, ERROR is `EIO`, `ENOSPC` or `EROFS`, COUNT how many calls fail before the rule is spent, PART what a path must
+    /// have in it. `EINVAL` for anything else; then nothing changes.
+    pub fn set(&self, text: &str) -> Result<(), Errno> {
+        let rules: Option<Vec<Rule>> = match text.trim() {
+            "none" | "" => Some(Vec::new()),
+            t => t.split(',').map(Rule::parse).collect(),
+        };
+        let rules = rules.filter(|r| r.len() <= RULES_MAX).ok_or(Errno::EINVAL)?;
+        let mut held = lock(&self.rules);
+        self.on.store(!rules.is_empty(), Relaxed);
+        *held = rules;
+        Ok(())
+    }
+
+    /// What is left of the rules, as they are set.
+    pub fn text(&self) -> String {
+        let rules = lock(&self.rules);
+        if rules.is_empty() {
+            return "none".into();
+        }
+        rules.iter().map(Rule::to_string).collect::<Vec<_>>().join(",")
+    }
+
+    /// Calls that failed so far.
+    pub fn fired(&self) -> u64 {
+        self.fired.load(Relaxed)
+    }
+
+    fn pass(&self, kind: Kind, path: &str) -> io::Result<()> {
+        if !self.on.load(Relaxed) {
+            return Ok(());
+        }
+        let mut rules = lock(&self.rules);
+        let fits = |r: &Rule| (r.kind == kind || r.kind == Kind::All) && path.contains(&r.part);
+        let Some(at) = rules.iter().position(fits) else { return Ok(()) };
+        let errno = rules[at].errno;
+        match rules[at].left {
+            0 => {}
+            1 => drop(rules.remove(at)),
+            _ => rules[at].left -= 1,
+        }
+        self.on.store(!rules.is_empty(), Relaxed);
+        self.fired.fetch_add(1, Relaxed);
+        Err(io::Error::from_raw_os_error(errno.0))
+    }
+}
+
+/// Another disk, and the errors that its switch orders.
+pub struct FaultyDisk {
+    inner: Arc<dyn Disk>,
+    faults: Arc<DiskFaults>,
+}
+
+impl FaultyDisk {
+    pub fn new(inner: Arc<dyn Disk>, faults: Arc<DiskFaults>) -> FaultyDisk {
+        FaultyDisk { inner, faults }
+    }
+}
+
+struct FaultyFile {
+    inner: Arc<dyn DiskFile>,
+    path: String,
+    faults: Arc<DiskFaults>,
+}
+
+impl Disk for FaultyDisk {
+    fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        if mode.create {
+            self.faults.pass(Kind::Name, path)?;
+        }
+        if mode.truncate {
+            self.faults.pass(Kind::Write, path)?;
+        }
+        let inner = self.inner.open(path, mode)?;
+        Ok(Arc::new(FaultyFile { inner, path: path.to_string(), faults: self.faults.clone() }))
+    }
+
+    fn mkdir(&self, path: &str) -> io::Result<()> {
+        self.faults.pass(Kind::Name, path)?;
+        self.inner.mkdir(path)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.faults.pass(Kind::Name, to)?;
+        self.inner.rename(from, to)
+    }
+
+    fn unlink(&self, path: &str) -> io::Result<()> {
+        self.faults.pass(Kind::Name, path)?;
+        self.inner.unlink(path)
+    }
+
+    fn rmdir(&self, path: &str) -> io::Result<()> {
+        self.faults.pass(Kind::Name, path)?;
+        self.inner.rmdir(path)
+    }
+
+    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        self.faults.pass(Kind::Read, dir)?;
+        self.inner.list(dir)
+    }
+
+    fn exists(&self, path: &str) -> io::Result<bool> {
+        self.inner.exists(path)
+    }
+
+    fn sync_dir(&self, dir: &str) -> io::Result<()> {
+        self.faults.pass(Kind::Flush, dir)?;
+        self.inner.sync_dir(dir)
+    }
+
+    fn space(&self, path: &str) -> io::Result<DiskSpace> {
+        self.inner.space(path)
+    }
+}
+
+impl DiskFile for FaultyFile {
+    fn read_at(&self, buf: &mut [u8], off: u64) -> io::Result<usize> {
+        self.faults.pass(Kind::Read, &self.path)?;
+        self.inner.read_at(buf, off)
+    }
+
+    fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
+        self.faults.pass(Kind::Write, &self.path)?;
+        self.inner.write_at(buf, off)
+    }
+
+    fn stat(&self) -> io::Result<FileStat> {
+        self.inner.stat()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.faults.pass(Kind::Write, &self.path)?;
+        self.inner.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.faults.pass(Kind::Flush, &self.path)?;
+        self.inner.sync_data()
+    }
+
+    fn allocate(&self, mode: u32, off: u64, len: u64) -> io::Result<()> {
+        self.faults.pass(Kind::Write, &self.path)?;
+        self.inner.allocate(mode, off, len)
+    }
+
+    fn seek_data(&self, off: u64) -> io::Result<Option<u64>> {
+        self.inner.seek_data(off)
+    }
+
+    fn seek_hole(&self, off: u64) -> io::Result<Option<u64>> {
+        self.inner.seek_hole(off)
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        self.inner.try_lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mem::MemDisk;
+
+    #[test]
+    fn rules_say_which_calls_fail_and_how_often() {
+        let faults = Arc::new(DiskFaults::default());
+        let disk = FaultyDisk::new(Arc::new(MemDisk::new()), faults.clone());
+        disk.mkdir("/t").unwrap();
+        let f = disk.open("/t/a", OpenMode::CREATE).unwrap();
+        faults.set("write=EIO:2@/a,flush=ENOSPC").unwrap();
+        let code = |r: io::Result<()>| r.unwrap_err().raw_os_error().unwrap();
+        assert_eq!(code(f.write_at(b"x", 0)), Errno::EIO.0);
+        assert_eq!(faults.text(), "write=EIO:1@/a,flush=ENOSPC");
+        assert_eq!(code(f.set_len(0)), Errno::EIO.0);
+        f.write_at(b"x", 0).unwrap();
+        assert_eq!(code(f.sync_data()), Errno::ENOSPC.0);
+        assert_eq!(code(disk.sync_dir("/t")), Errno::ENOSPC.0);
+        assert_eq!(f.read_at(&mut [0], 0).unwrap(), 1);
+        assert_eq!(faults.fired(), 4);
+        for wrong in ["write", "write=EPERM", "sync=EIO", "read=EIO:0", "read=EIO,"] {
+            assert_eq!(faults.set(wrong), Err(Errno::EINVAL), "{wrong}");
+        }
+        faults.set("none").unwrap();
+        f.sync_data().unwrap();
+        assert_eq!(faults.text(), "none");
+    }
+}
