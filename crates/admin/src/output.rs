@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::io::{self, BufWriter, Stdout, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Mutex;
 
 static OUT: Mutex<Option<BufWriter<Stdout>>> = Mutex::new(None);
@@ -21,6 +23,14 @@ pub fn write(args: fmt::Arguments<'_>) {
 
 pub fn bytes(b: &[u8]) {
     with(|w| w.write_all(b));
+}
+
+/// A path and the end of its line, or a zero byte.
+pub fn path(p: &Path, zero: bool) {
+    with(|w| {
+        w.write_all(p.as_os_str().as_bytes())?;
+        w.write_all(if zero { b"\0" } else { b"\n" })
+    });
 }
 
 pub fn flush() {

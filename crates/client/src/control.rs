@@ -27,7 +27,7 @@
 
 use crate::TargetState;
 use model::param::ParamInfo;
-use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectAttr, TargetId};
+use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectAttr, ObjectId, TargetId};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -152,6 +152,9 @@ pub enum Request {
     Recover { target: TargetId },
     /// What the parameters mean whose names match the shell glob: [`Reply::ParamInfos`].
     HelpParam { pattern: String },
+    /// Some files that have objects on an OST, from the metadata servers' reverse index, behind object `after`. Root only.
+    /// [`Reply::OstFiles`].
+    OstFiles { ost: u16, after: Option<ObjectId> },
 }
 
 impl Request {
@@ -286,6 +289,11 @@ pub enum Reply {
     Space(Vec<TargetSpace>),
     Params(Vec<(String, String)>),
     ParamInfos(Vec<ParamInfo>),
+    /// Files with their paths below the mount's root; `next`: ask again behind it.
+    OstFiles {
+        files: Vec<(Fid, Vec<Name>)>,
+        next: Option<ObjectId>,
+    },
 }
 
 /// Opens a file or directory for [`call`]. Does not follow a final symbolic link that points nowhere, does not

@@ -24,6 +24,7 @@ verbs! {
     Readlink = "readlink", Mkdir = "mkdir", Rmdir = "rmdir", Mknod = "mknod", Rename = "rename", Statfs = "statfs",
     Setxattr = "setxattr", Getxattr = "getxattr", Listxattr = "listxattr", Removexattr = "removexattr",
     Fallocate = "fallocate", Seek = "seek", CopyFileRange = "copy_file_range", Layout = "layout", Getpath = "getpath",
+    Ostfiles = "ostfiles",
 }
 
 impl Verb {

@@ -203,6 +203,12 @@ async fn run(cx: &Cx, request: Request) -> Result<Reply, ControlError> {
             client::Keeper::changed(&*cx.bridge.kernel, dir);
             r?
         }
+        Request::OstFiles { ost, after } => {
+            let r = fs.ostfiles(cx.call(), ost, after).await?;
+            let named =
+                |(fid, paths): (Fid, Vec<Vec<u8>>)| (fid, paths.into_iter().map(Into::into).collect());
+            Reply::OstFiles { files: r.files.into_iter().map(named).collect(), next: r.next }
+        }
         Request::Glimpse { name } => Reply::Objects(fs.glimpse(target(cx, name).await?.fid).await?),
         _ => return Err(Errno::EINVAL.into()),
     })

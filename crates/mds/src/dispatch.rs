@@ -85,6 +85,7 @@ transactional! {
     Write: msg::write::Write => ops::write::run, true;
     Seek: msg::seek::Seek => ops::seek::run, false;
     Fetch: msg::fetch::Fetch => ops::fetch::run, false;
+    Ostfiles: msg::ostfiles::Ostfiles => ops::ostfiles::run, false;
     Fallocate: msg::fallocate::Fallocate => ops::fallocate::run, true;
 }
 

@@ -75,7 +75,7 @@ ops! {
     Lookup = 20, Getattr = 21, Setattr = 22, Create = 23, Mkdir = 24, Mknod = 25, Symlink = 26, Readlink = 27,
     Link = 28, Unlink = 29, Rmdir = 30, Rename = 31, Open = 32, Close = 33, Readdir = 34, Getxattr = 35,
     Setxattr = 36, Listxattr = 37, Removexattr = 38, Setlayout = 39, Getpath = 40, Allocseq = 41, Grow = 42,
-    Own = 43, Fetch = 44,
+    Own = 43, Fetch = 44, Ostfiles = 45,
     // locks (MDT)
     Enqueue = 60, Cancel = 61, Getlock = 62, Reclaim = 63,
     // data (OST)

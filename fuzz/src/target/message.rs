@@ -61,7 +61,7 @@ by_opcode! {
     Close => close::Close, Readdir => readdir::Readdir, Getxattr => getxattr::Getxattr,
     Setxattr => setxattr::Setxattr, Listxattr => listxattr::Listxattr, Removexattr => removexattr::Removexattr,
     Setlayout => setlayout::Setlayout, Getpath => getpath::Getpath, Allocseq => allocseq::Allocseq,
-    Grow => grow::Grow, Own => own::Own, Fetch => fetch::Fetch,
+    Grow => grow::Grow, Own => own::Own, Fetch => fetch::Fetch, Ostfiles => ostfiles::Ostfiles,
     Enqueue => enqueue::Enqueue, Cancel => cancel::Cancel, Getlock => getlock::Getlock,
     Reclaim => reclaim::Reclaim, Read => read::Read, Write => write::Write, Truncate => truncate::Truncate,
     Fallocate => fallocate::Fallocate, Seek => seek::Seek, Glimpse => glimpse::Glimpse,

@@ -1,13 +1,14 @@
 //! Disks that fail under a target, by `osd-nacre.*.disk_fault`: nothing is silent, and what can go on does.
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tests::cluster::{TestFs, ok_within, run_within, tool, wait_until};
+use tests::cluster::{TestFs, kill, ok_within, run_within, tool, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const MIB: usize = 1 << 20;
@@ -108,6 +109,54 @@ fn put(path: &Path) -> std::io::Result<()> {
     let mut f = File::create(path)?;
     f.write_all(&vec![7; MIB])?;
     f.sync_all()
+}
+
+/// The files of an OST that is gone are named by the MDT, which asks nobody.
+#[test]
+fn the_files_of_a_lost_ost_are_listed() -> Result<()> {
+    let fs = TestFs::up("lost", 3, 1)?;
+    let m = fs.mount(0);
+    for dir in ["a", "a/b", "c"] {
+        fs::create_dir(m.join(dir))?;
+    }
+    let mut there: Vec<String> = Vec::new();
+    for i in 0..1200u32 {
+        let name = format!("{}/f{i}", ["a", "a/b", "c"][i as usize % 3]);
+        let stripe = if i % 100 == 0 {
+            ["-c", "3", "-i", "0"]
+        } else {
+            ["-c", "1", "-i", if i % 2 == 0 { "1" } else { "2" }]
+        };
+        ok_within(tool("lfs").arg("setstripe").args(stripe).arg(m.join(&name)), LIMIT)?;
+        if i % 2 == 0 || i % 100 == 0 {
+            there.push(name);
+        }
+    }
+    fs::hard_link(m.join("a/f0"), m.join("c/link"))?;
+    there.push("c/link".into());
+    there.sort();
+    let status = fs.status()?;
+    let pid = status["processes"].as_array().and_then(|a| {
+        let ours = |p: &&serde_json::Value| p["targets"].to_string().contains("OST0001");
+        a.iter().find(ours)?["pid"].as_i64()
+    });
+    kill(pid.context("the server of OST0001")? as i32, Signal::KILL)?;
+    let found = |args: &[&str]| -> Result<Vec<String>> {
+        let text = ok_within(tool("lfs").arg("find").args(args).current_dir(m), LIMIT)?;
+        let mut names: Vec<String> = text.lines().map(|l| l.trim_start_matches("./").to_string()).collect();
+        names.sort();
+        Ok(names)
+    };
+    ensure!(found(&[".", "--ost", "1"])? == there, "{} files", there.len());
+    let below: Vec<String> = there.iter().filter(|n| n.starts_with("a/")).cloned().collect();
+    ensure!(found(&["a", "-ost", "1"])? == below, "below a folder");
+    let deep: Vec<String> =
+        there.iter().filter(|n| n.ends_with("00") && !n.contains("/b/")).cloned().collect();
+    ensure!(found(&[".", "-ost", "1", "-name", "*00", "-maxdepth", "2"])? == deep, "by name and depth");
+    fs.up_again()?;
+    // With a look at each file.
+    ensure!(found(&[".", "-ost", "1", "-type", "f", "-stripe-count", "3"])?.len() == 13, "by layout");
+    fs.fsck()
 }
 
 /// One bad read is one error, to whoever reads it; a full disk is ENOSPC until there is room.

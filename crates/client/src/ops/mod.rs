@@ -21,6 +21,7 @@ mod lookup;
 mod mkdir;
 mod mknod;
 mod open;
+mod ostfiles;
 mod read;
 mod readdir;
 mod readlink;

@@ -21,6 +21,7 @@ pub mod lookup;
 pub mod mkdir;
 pub mod mknod;
 pub mod open;
+pub mod ostfiles;
 pub mod own;
 pub mod param;
 pub mod ping;

@@ -92,6 +92,11 @@ pub fn reverse(ost: u16, object: ObjectId) -> Vec<u8> {
     tagged(REVERSE, &[&u32::from(ost).to_be_bytes(), &object.to_bytes()])
 }
 
+/// All objects of an OST.
+pub fn reverse_prefix(ost: u16) -> Vec<u8> {
+    tagged(REVERSE, &[&u32::from(ost).to_be_bytes()])
+}
+
 pub fn orphan(fid: Fid) -> Vec<u8> {
     tagged(ORPHAN, &[&fid.to_bytes()])
 }

@@ -37,6 +37,7 @@ pub mod mkdir;
 pub mod mknod;
 pub mod notify;
 pub mod open;
+pub mod ostfiles;
 pub mod own;
 pub mod param;
 pub mod ping;

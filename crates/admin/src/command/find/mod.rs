@@ -5,11 +5,12 @@ mod predicate;
 
 use crate::command::getstripe;
 use crate::failure::{Failure, FirstError};
+use crate::local;
 use crate::{names, output};
-use client::control::Stripe;
+use client::control::{Reply, Request, Stripe};
 use predicate::{Query, Seen};
 use serde_json::json;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use world::sys::files::{self, NameStat};
@@ -167,8 +168,8 @@ fn formatted(format: &str, path: &Path, st: &NameStat, l: &mut Lookup<'_>) {
 
 fn print(q: &Query, path: &Path, st: &NameStat, l: &mut Lookup<'_>) {
     match &q.output {
-        Output::Lines => output::bytes(&[path.as_os_str().as_bytes(), b"\n"].concat()),
-        Output::Zeros => output::bytes(&[path.as_os_str().as_bytes(), b"\0"].concat()),
+        Output::Lines => output::path(path, false),
+        Output::Zeros => output::path(path, true),
         Output::Format(f) => formatted(f, path, st, l),
         Output::Long => formatted("%i %k %M %n %u %g %s %t %p\n", path, st, l),
         Output::Json => {
@@ -208,6 +209,72 @@ fn walk(q: &Query, root: &Path, errors: &mut FirstError) {
     }
 }
 
+/// Files of some OSTs below `root`, from the index of the metadata servers: the tree is not walked, and no OST is asked, unless
+/// the query wants to know more than names. Not in the order of a walk.
+fn look_up(
+    q: &Query,
+    osts: &[u16],
+    mount: &Path,
+    root: &Path,
+    errors: &mut FirstError,
+) -> Result<(), Failure> {
+    let real =
+        files::canonical(root).map_err(|e| Failure::io("cannot find", &root.display().to_string(), e))?;
+    // As a walk from `root` would name it.
+    let shown = |name: &[u8]| {
+        let path = mount.join(OsStr::from_bytes(name));
+        let below = path.strip_prefix(&real).ok()?;
+        Some(if below.as_os_str().is_empty() { root.to_path_buf() } else { root.join(below) })
+    };
+    let mut seen = std::collections::BTreeSet::new();
+    for &ost in osts {
+        let mut after = None;
+        loop {
+            let (found, next) = match local::ask(mount, &Request::OstFiles { ost, after })? {
+                Reply::OstFiles { files, next } => (files, next),
+                other => return Err(local::strange(mount, &other)),
+            };
+            for (fid, names) in found {
+                // A file on two of the OSTs, or with objects on one that lie apart in the index.
+                if osts.len() > 1 && !seen.insert(fid) {
+                    continue;
+                }
+                for path in names.iter().filter_map(|n| shown(&n.0)) {
+                    show_indexed(q, root, &path, errors);
+                }
+            }
+            after = next;
+            if after.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn show_indexed(q: &Query, root: &Path, path: &Path, errors: &mut FirstError) {
+    let depth = path.components().count() - root.components().count();
+    if !(q.min_depth as usize..=q.max_depth as usize).contains(&depth) {
+        return;
+    }
+    if q.needs_no_look() {
+        if q.matches_indexed(path) {
+            output::path(path, q.output == Output::Zeros);
+        }
+        return;
+    }
+    match files::stat(path, false) {
+        Ok(st) => {
+            let mut l = Lookup { path, got: None };
+            if q.matches(path, &st, &mut l) {
+                print(q, path, &st, &mut l);
+            }
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {} // removed meanwhile
+        Err(e) => errors.report("lfs find", &Failure::io("cannot stat", &path.display().to_string(), e)),
+    }
+}
+
 pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     let (roots, q) = Query::parse(args)?;
     if roots.is_empty() {
@@ -215,11 +282,23 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     }
     let mut errors = FirstError::default();
     for r in roots {
-        if let Err(f) = crate::local::mount_point(&r) {
-            errors.report("lfs find", &f);
-            continue;
+        let mount = match local::mount_point(&r) {
+            Ok(m) => m,
+            Err(f) => {
+                errors.report("lfs find", &f);
+                continue;
+            }
+        };
+        // Others than root see what they could list.
+        let osts = q.osts().filter(|_| world::sys::euid() == 0);
+        match osts {
+            Some(o) => {
+                if let Err(f) = look_up(&q, o, &mount, &r, &mut errors) {
+                    errors.report("lfs find", &f);
+                }
+            }
+            None => walk(&q, &r, &mut errors),
         }
-        walk(&q, &r, &mut errors);
     }
     Ok(errors)
 }

@@ -294,6 +294,33 @@ impl Query {
         Ok(())
     }
 
+    /// The OSTs of which a file must have one, if the query says so: the metadata servers have an index by them.
+    pub fn osts(&self) -> Option<&[u16]> {
+        let one = |(negate, t): &'_ (bool, Test)| matches!(t, Test::Ost(_)) && !*negate;
+        match &self.tests.iter().find(|t| one(t))?.1 {
+            Test::Ost(list) => Some(list),
+            _ => None,
+        }
+    }
+
+    /// Whether a path of the index says everything: nothing needs a look at the file, which may have to wait for an OST.
+    pub fn needs_no_look(&self) -> bool {
+        let osts = self.tests.iter().filter(|(_, t)| matches!(t, Test::Ost(_))).count();
+        let plain = |(_, t): &(bool, Test)| matches!(t, Test::Name(_) | Test::Ost(_) | Test::Mdt(_));
+        osts == 1 && self.tests.iter().all(plain) && matches!(self.output, Output::Lines | Output::Zeros)
+    }
+
+    /// [`Query::matches`] of a file of the index, for a query that needs no look.
+    pub fn matches_indexed(&self, path: &Path) -> bool {
+        self.tests.iter().all(|(negate, t)| match t {
+            Test::Name(g) => {
+                glob::matches(g, path.file_name().unwrap_or(path.as_os_str()).as_bytes()) != *negate
+            }
+            Test::Mdt(list) => list.contains(&0) != *negate,
+            _ => true,
+        })
+    }
+
     pub fn matches(&self, path: &Path, st: &NameStat, seen: &mut dyn Seen) -> bool {
         self.tests.iter().all(|(negate, t)| t.fits(path, st, seen, self.now) != *negate)
     }
