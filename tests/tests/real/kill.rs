@@ -181,3 +181,58 @@ fn an_administrator_ends_a_recovery_that_waits_for_a_dead_client() -> Result<()>
     std::fs::write(fs.mount(1).join("f"), vec![1; 200_000])?;
     Ok(())
 }
+
+/// Four clients with 10,000 operations between them that no server has, when the MDT dies: they are all done by whoever
+/// serves it next. Prints how long that takes, from its start on.
+#[test]
+fn ten_thousand_operations_outlive_their_server() -> Result<()> {
+    const CLIENTS: usize = 4;
+    const EACH: usize = 2500;
+    let fs = TestFs::up("tenk", 2, CLIENTS)?;
+    let dirs: Vec<_> = (0..CLIENTS).map(|c| fs.mount(c).join(format!("of{c}"))).collect();
+    dirs.iter().try_for_each(std::fs::create_dir)?;
+    for d in &dirs {
+        // From here on the directory is this mount's own.
+        (0..3).try_for_each(|i| std::fs::write(d.join(format!("first{i}")), b""))?;
+    }
+    let pid = fs.servers()?[0];
+    kill(pid, Signal::STOP)?;
+    let made = std::thread::scope(|s| -> Result<()> {
+        let make = |d: &std::path::PathBuf| -> std::io::Result<()> {
+            (0..EACH).try_for_each(|i| std::fs::File::create_new(d.join(format!("f{i}"))).map(drop))
+        };
+        let all: Vec<_> = dirs.iter().map(|d| s.spawn(move || make(d))).collect();
+        let began = std::time::Instant::now();
+        // With the server asleep: who needs it for a name waits until it is started anew.
+        wait_until("the operations are answered", Duration::from_secs(5), || {
+            all.iter().all(|t| t.is_finished())
+        })
+        .ok();
+        let answered = all.iter().filter(|t| t.is_finished()).count();
+        println!(
+            "{answered} of {CLIENTS} clients had all their answers after {:.1} s",
+            began.elapsed().as_secs_f64()
+        );
+        kill(pid, Signal::KILL)?;
+        let start = std::time::Instant::now();
+        fs.up_again()?;
+        for t in all {
+            t.join().expect("a client")?;
+        }
+        for d in &dirs {
+            std::fs::File::open(d)?.sync_all()?;
+        }
+        println!(
+            "{} operations are durable {:.2} s after the start of nacre up",
+            CLIENTS * EACH,
+            start.elapsed().as_secs_f64()
+        );
+        Ok(())
+    });
+    made?;
+    for c in 0..CLIENTS {
+        let seen = std::fs::read_dir(fs.mount((c + 1) % CLIENTS).join(format!("of{c}")))?.count();
+        ensure!(seen == EACH + 3, "{seen} names of client {c}");
+    }
+    fs.fsck()
+}

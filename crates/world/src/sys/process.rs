@@ -98,7 +98,11 @@ pub fn set_name(name: &str) {
 
 /// State letter of a process (`R`, `S`, `D`, `T` …), `None` if there is none.
 pub fn state(pid: u32) -> Option<char> {
-    let s = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    state_in(&format!("/proc/{pid}/stat"))
+}
+
+fn state_in(file: &str) -> Option<char> {
+    let s = std::fs::read_to_string(file).ok()?;
     s.rsplit(") ").next()?.chars().next()
 }
 
@@ -150,9 +154,18 @@ pub fn kill(pid: u32, signal: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the process exists and is not a zombie.
+/// Whether the process exists and any thread of it is not a zombie: one whose first thread has ended already may have others
+/// that are on their way out, and holds its files and locks until they are.
 pub fn alive(pid: u32) -> bool {
-    state(pid).is_some_and(|c| !matches!(c, 'Z' | 'X'))
+    let ended = |c: char| matches!(c, 'Z' | 'X');
+    match state(pid) {
+        None => false,
+        Some(c) if !ended(c) => true,
+        Some(_) => {
+            let threads = super::files::list(format!("/proc/{pid}/task")).unwrap_or_default();
+            threads.iter().any(|t| state_in(&format!("/proc/{pid}/task/{t}/stat")).is_some_and(|c| !ended(c)))
+        }
+    }
 }
 
 /// All process ids this process sees.
