@@ -49,6 +49,48 @@ pub enum DaemonRequest {
     HelpParam {
         pattern: String,
     },
+    /// `nacre fsck --online` of a target, by its label: [`DaemonReply::Check`].
+    Check {
+        target: String,
+        order: CheckOrder,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckOrder {
+    /// A new check, unless one is under way.
+    Start,
+    Stop,
+    /// How it stands.
+    Look,
+}
+
+/// A check of a target that is served.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct CheckState {
+    pub running: bool,
+    /// Records looked at so far.
+    pub looked: u64,
+    pub inodes: u64,
+    pub names: u64,
+    pub objects: u64,
+    /// The first of them.
+    pub problems: Vec<CheckProblem>,
+    /// All that were found.
+    pub errors: u64,
+    /// Why it did not come to its end.
+    pub failed: Option<String>,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CheckProblem {
+    /// A short name for scripts.
+    pub kind: String,
+    pub fid: Option<String>,
+    pub path: Option<String>,
+    pub what: String,
 }
 
 /// A request to the control socket of a mount's daemon. Unlike a request through the mount itself it needs nobody but the
@@ -105,6 +147,7 @@ pub enum DaemonReply {
     Params(Vec<(String, String)>),
     Error { errno: i32, message: String },
     ParamInfos(Vec<ParamInfo>),
+    Check(CheckState),
 }
 
 /// A daemon that answers on its control socket.

@@ -9,7 +9,8 @@ use crate::schema::{DentryValue, Inode, Lease, key};
 use crate::service::walk;
 use model::{Fid, FileType, ObjectId};
 use std::fmt;
-use store::Db;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use store::Read;
 
 /// What kind of rule is broken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -75,8 +76,22 @@ const FINDINGS_MAX: usize = 100_000;
 const DEPTH_MAX: usize = 1 << 20;
 
 /// Checks the whole table. An error means it could not be read; what is wrong with it is in the summary.
-pub fn check(db: &Db) -> Result<Summary, MdsError> {
-    let mut c = Checker { db, out: Summary::default() };
+pub fn check(db: &dyn Read) -> Result<Summary, MdsError> {
+    check_watched(db, &Watch::default())
+}
+
+/// A check under way, for whoever waits for it.
+#[derive(Default, Debug)]
+pub struct Watch {
+    /// Records looked at.
+    pub looked: AtomicU64,
+    /// Set by whoever does not want it any more.
+    pub stop: AtomicBool,
+}
+
+/// As [`check`]; `Refused` if it was stopped.
+pub fn check_watched(db: &dyn Read, watch: &Watch) -> Result<Summary, MdsError> {
+    let mut c = Checker { db, watch, out: Summary::default() };
     c.state()?;
     c.inodes()?;
     c.names()?;
@@ -94,7 +109,7 @@ pub fn check(db: &Db) -> Result<Summary, MdsError> {
 /// Every object that a file has, in order of OSTs: (OST, object, file). What an OST holds beyond these and
 /// the outbox is leaked; what it lacks was never written.
 pub fn expected_objects(
-    db: &Db,
+    db: &dyn Read,
     mut f: impl FnMut(u16, ObjectId, Fid) -> Result<(), MdsError>,
 ) -> Result<(), MdsError> {
     walk(db, &[key::REVERSE], &[key::REVERSE + 1], |k, v| match key::parse_reverse(k) {
@@ -104,7 +119,7 @@ pub fn expected_objects(
 }
 
 /// Objects that OSTs are still to destroy: (OST, object).
-pub fn doomed_objects(db: &Db, mut f: impl FnMut(u16, ObjectId)) -> Result<(), MdsError> {
+pub fn doomed_objects(db: &dyn Read, mut f: impl FnMut(u16, ObjectId)) -> Result<(), MdsError> {
     walk(db, &[key::OUTBOX], &[key::OUTBOX + 1], |k, v| {
         if let Some((ost, _)) = key::parse_outbox(k) {
             value::decode_outbox(k, v)?.into_iter().for_each(|o| f(ost, o));
@@ -114,7 +129,8 @@ pub fn doomed_objects(db: &Db, mut f: impl FnMut(u16, ObjectId)) -> Result<(), M
 }
 
 struct Checker<'a> {
-    db: &'a Db,
+    db: &'a dyn Read,
+    watch: &'a Watch,
     out: Summary,
 }
 
@@ -127,6 +143,16 @@ impl Checker<'_> {
         }
     }
 
+    /// One more record.
+    fn next(&self) -> Result<(), MdsError> {
+        self.watch.looked.fetch_add(1, Relaxed);
+        if self.watch.stop.load(Relaxed) {
+            Err(MdsError::Refused("the check was stopped".into()))
+        } else {
+            Ok(())
+        }
+    }
+
     /// Walks all keys of a tag; what does not decode is a finding.
     fn each(
         &mut self,
@@ -134,7 +160,7 @@ impl Checker<'_> {
         mut f: impl FnMut(&mut Self, &[u8], &[u8]) -> Result<(), MdsError>,
     ) -> Result<(), MdsError> {
         let db = self.db;
-        walk(db, &[tag], &[tag + 1], |k, v| match f(self, k, v) {
+        walk(db, &[tag], &[tag + 1], |k, v| match self.next().and_then(|()| f(self, k, v)) {
             Err(e @ MdsError::Damaged { .. }) => {
                 self.found(Rule::Damaged, key::parse_fid(k).unwrap_or(Fid::NONE), e.to_string());
                 Ok(())

@@ -412,7 +412,7 @@ impl Service for Mdt {
 
 /// Walks `from..to` in pages.
 pub(crate) fn walk(
-    db: &Db,
+    db: &dyn store::Read,
     from: &[u8],
     to: &[u8],
     mut f: impl FnMut(&[u8], &[u8]) -> Result<(), MdsError>,

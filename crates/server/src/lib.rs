@@ -23,7 +23,7 @@ A whole file system on this machine:
   down --dir DIR [--force]        unmount and stop it; the files stay
   status [--dir DIR] [--json]     its processes
   wipe --dir DIR                  remove it with all files
-  fsck DIR                        check it offline
+  fsck DIR | --online             check it, offline or as it is served
   scrub OST                       read all that an OST stores and compare it with its checksums
 
 Measuring, on any mounted directory:

@@ -7,6 +7,7 @@ use crate::journal::append::SyncSet;
 use crate::journal::segment::Spare;
 use crate::journal::{Journal, RECORD_HEADER_BYTES, RECORD_MAX_BYTES, record};
 use crate::space::Space;
+use crate::still::{Still, merge};
 use crate::table::{Batch, Entry, Pair, Snapshot, Table};
 use model::Errno;
 use std::collections::BTreeMap;
@@ -204,26 +205,14 @@ impl Core {
             Some((k, _)) if live >= limit => k.as_slice(),
             _ => to,
         };
-        let mut out: Vec<Pair> = Vec::new();
-        let mut next = recent.iter().peekable();
-        snapshot.scan(from, table_to, &mut |k, v| {
-            while let Some((rk, e)) = next.next_if(|(rk, _)| rk.as_slice() < k) {
-                if let Some(rv) = e.value.as_ref().filter(|_| out.len() < limit) {
-                    out.push((rk.clone(), rv.to_vec()));
-                }
-            }
-            let newer = next.peek().is_some_and(|(rk, _)| rk.as_slice() == k);
-            if !newer && out.len() < limit {
-                out.push((k.to_vec(), v.to_vec()));
-            }
-            out.len() < limit
-        })?;
-        for (rk, e) in next {
-            if let Some(rv) = e.value.as_ref().filter(|_| out.len() < limit) {
-                out.push((rk.clone(), rv.to_vec()));
-            }
-        }
+        let out = merge(recent.iter(), &*snapshot, (from, table_to), limit)?;
         Ok((out, seen))
+    }
+
+    /// Everything as it is now.
+    pub fn still(&self) -> Result<Still, StoreError> {
+        let inner = self.lock();
+        Ok(Still::new(inner.recent(b"", &[0xff], usize::MAX), inner.snapshot()?))
     }
 
     pub fn submit(&self, mut txn: Txn) -> Result<Lsn, StoreError> {

@@ -9,6 +9,7 @@ use crate::author::{Author, Seen};
 use crate::core::Core;
 use crate::lease::Lease;
 use crate::object::Redo;
+use crate::still::Still;
 use std::sync::Arc;
 use world::World;
 
@@ -193,6 +194,11 @@ impl Db {
     #[allow(clippy::type_complexity)]
     pub fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
         Ok(self.core.scan(from, to, limit, None)?.0)
+    }
+
+    /// Everything as it is now, to be looked at while it changes.
+    pub fn still(&self) -> Result<Still, StoreError> {
+        self.core.still()
     }
 
     /// A reader that remembers the newest transaction it saw anything of.

@@ -17,9 +17,11 @@ pub mod mmp;
 pub mod object;
 mod recover;
 mod space;
+mod still;
 pub mod table;
 
 pub use author::{Author, Seen};
 pub use db::{Db, DbOptions, Lsn, ReplyRecord, StoredReply, Txn, View};
 pub use error::StoreError;
 pub use lease::Lease;
+pub use still::{Read, Still};

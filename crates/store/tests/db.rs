@@ -7,7 +7,7 @@ use model::Errno;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use store::{Db, DbOptions, ReplyRecord, StoreError, Txn};
+use store::{Db, DbOptions, Read, ReplyRecord, Still, StoreError, Txn};
 use world::World;
 use world::mem::{CrashMode, FaultPlan};
 use world::rng::Rng;
@@ -52,6 +52,44 @@ fn what_is_durable_is_there_after_a_power_cut() {
         }
         disk = after_power_cut(&disk, &mut rng);
         drop(db);
+    }
+}
+
+#[test]
+fn what_is_looked_at_stands_still() {
+    let bed = Bed::new();
+    format(&bed.world);
+    let db = open(&bed.world, 1);
+    let (mut model, mut rng) = (Model::new(), Rng::new(3));
+    let mut kept: Vec<(Still, Model)> = Vec::new();
+    let mut newest = 0;
+    // Checkpoints happen all the time, before, between and after.
+    for i in 0..400 {
+        let k = format!("k{:03}", rng.below(150));
+        let mut t = Txn::new();
+        if rng.below(4) == 0 {
+            t.delete(k.as_bytes());
+            model.remove(k.as_bytes());
+        } else {
+            t.put(k.as_bytes(), i.to_string().as_bytes());
+            model.insert(k.into_bytes(), i.to_string().into_bytes());
+        }
+        newest = db.submit(t).unwrap();
+        if i % 40 == 7 {
+            kept.push((db.still().unwrap(), model.clone()));
+        }
+    }
+    bed.rt.block_on(db.durable(newest)).unwrap();
+    for (still, was) in &kept {
+        let got: Model = still.scan(b"", b"\xff", usize::MAX).unwrap().into_iter().collect();
+        assert_eq!(got, *was);
+        for k in (0..150).map(|n| format!("k{n:03}").into_bytes()) {
+            assert_eq!(still.get(&k).unwrap(), was.get(&k).cloned());
+        }
+        let some: Vec<_> = was.iter().skip(5).take(7).map(|(k, v)| (k.clone(), v.clone())).collect();
+        if let Some((first, _)) = some.first() {
+            assert_eq!(still.scan(first, b"\xff", some.len()).unwrap(), some);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tests::cluster::{TestFs, run_within, tool};
+use tests::cluster::{TestFs, run_within, tool, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -142,4 +142,46 @@ fn a_scrub_is_stopped_and_goes_on_where_it_was() -> Result<()> {
         "what was read is not read again: {done}"
     );
     Ok(())
+}
+
+/// `nacre fsck --online` under load: each look is at one moment, so nothing is ever half done in it.
+#[test]
+fn served_targets_are_checked_while_they_change() -> Result<()> {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    let fs = TestFs::up("online", 2, 2)?;
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let labels: Vec<String> =
+        ["MDT0000", "OST0000", "OST0001"].iter().map(|t| format!("{}-{t}", fs.fsname())).collect();
+    let look = || -> Result<u64> {
+        let args: Vec<&str> = ["nacre", "fsck", "--online", "--json"]
+            .into_iter()
+            .chain(labels.iter().map(String::as_str))
+            .collect();
+        let doc = json(&args, 0)?;
+        ensure!(doc["clean"] == true && doc["targets"].as_array().is_some_and(|t| t.len() == 3), "{doc}");
+        ensure!(doc["totals"]["inodes"].as_u64() > Some(0), "{doc}");
+        Ok(doc["totals"]["objects"].as_u64().unwrap_or(0))
+    };
+    let (report, objects) = std::thread::scope(|s| {
+        let load = s.spawn(|| tests::load::run(fs.mounts(), 4, 77, &stop, &done));
+        let looks = || -> Result<u64> {
+            let mut most = 0;
+            for n in 0..15 {
+                wait_until("the load goes on", LIMIT, || done.load(Ordering::Relaxed) > n * 40)?;
+                most = look()?.max(most);
+            }
+            Ok(most)
+        };
+        let seen = looks();
+        stop.store(true, Ordering::Relaxed);
+        (load.join().expect("load"), seen)
+    });
+    ensure!(objects? > 0, "no object was looked at");
+    ensure!(report.errors.is_empty(), "{}", report.errors.join("\n"));
+    // Words for people; and what is no such target.
+    let (code, text) = run(&["nacre", "fsck", "--online", &labels[0]])?;
+    ensure!(code == Some(0) && text.contains("as it is now") && text.contains("clean"), "{text}");
+    let (code, text) = run(&["nacre", "fsck", "--online", "nosuch-MDT0000"])?;
+    ensure!(code == Some(8) && text.contains("no server of this host"), "{text}");
+    fs.fsck()
 }

@@ -7,8 +7,8 @@ use super::targets::Target;
 use mds::schema::{inode::Inode, key, value};
 use model::{Fid, ObjectId};
 use std::collections::BTreeSet;
-use store::Txn;
 use store::object::location::{ObjectRecord, TAG_OBJECT, id_of_key, object_key};
+use store::{Read, Txn};
 
 /// Longest chain of folders followed for a path.
 const DEPTH_MAX: usize = 4096;
@@ -53,24 +53,9 @@ impl<'a> Names<'a> {
         Ok(names.then_some(fid))
     }
 
-    /// One of the file's paths, from its back-pointers.
+    /// One of the file's paths.
     pub fn path(&self, fid: Fid) -> Option<String> {
-        let mut parts: Vec<Vec<u8>> = Vec::new();
-        let mut at = fid;
-        while at != Fid::ROOT {
-            let prefix = key::backptr_prefix(at);
-            let found = self.mdt.db.scan(&prefix, &key::behind(&prefix), 1).ok()?;
-            let (k, v) = found.first()?;
-            let (_, parent, _) = key::parse_backptr(k)?;
-            parts.push(value::decode_name(k, v).ok()?);
-            at = parent;
-            if parts.len() > DEPTH_MAX {
-                return None;
-            }
-        }
-        let names: Vec<String> =
-            parts.iter().rev().map(|p| String::from_utf8_lossy(p).into_owned()).collect();
-        Some(format!("/{}", names.join("/")))
+        path_of(&self.mdt.db, fid)
     }
 
     /// Says which OSTs hold files but were not among the folders.
@@ -93,6 +78,25 @@ impl<'a> Names<'a> {
         }
         Ok(())
     }
+}
+
+/// One of a file's paths, from its back-pointers.
+pub fn path_of(db: &dyn Read, fid: Fid) -> Option<String> {
+    let mut parts: Vec<Vec<u8>> = Vec::new();
+    let mut at = fid;
+    while at != Fid::ROOT {
+        let prefix = key::backptr_prefix(at);
+        let found = db.scan(&prefix, &key::behind(&prefix), 1).ok()?;
+        let (k, v) = found.first()?;
+        let (_, parent, _) = key::parse_backptr(k)?;
+        parts.push(value::decode_name(k, v).ok()?);
+        at = parent;
+        if parts.len() > DEPTH_MAX {
+            return None;
+        }
+    }
+    let names: Vec<String> = parts.iter().rev().map(|p| String::from_utf8_lossy(p).into_owned()).collect();
+    Some(format!("/{}", names.join("/")))
 }
 
 /// Compares one object target with the metadata target.

@@ -4,9 +4,10 @@
 //! included, but on a disk that keeps all changes in memory (`overlay`). `names` checks a metadata target,
 //! `objects` an object target by itself, `cross` the one against the other; `report` prints.
 
-mod cross;
-mod names;
+pub(crate) mod cross;
+pub(crate) mod names;
 mod objects;
+mod online;
 mod overlay;
 mod report;
 pub mod targets;
@@ -27,14 +28,20 @@ pub const EXIT_USAGE: i32 = 16;
 
 const USAGE: &str = "\
 usage: nacre fsck [--repair] [--read-data] [--json] [--quiet] DIR...
+       nacre fsck --online [--stop] [--json] [--quiet] [TARGET...]
 
 Checks the targets in DIR (the folder of nacre up, or folders of targets). They must be stopped.
 Nothing is changed without --repair.
+
+With --online the servers of this host check their targets (all, or those given by label or folder) as they are at one
+moment, and go on serving: names, links, attributes, layouts, records of objects. Interrupted, it goes on in the server;
+asked again, it shows how that stands.
 
   --repair      remove leaked objects and data of no file, mend the reverse index, counts and back-pointers
   --read-data   read every byte of every object as well
   --json        one JSON document instead of lines
   --quiet       problems and the summary only
+  --stop        with --online: stop what is under way
 
 exit status: 0 clean, 1 errors corrected, 4 errors left, 8 could not check, 16 wrong usage
 ";
@@ -50,6 +57,10 @@ pub struct FsckOptions {
     pub read_data: bool,
     pub json: bool,
     pub quiet: bool,
+    /// Served targets, by their servers.
+    pub online: bool,
+    /// Ends such a check.
+    pub stop: bool,
 }
 
 impl FsckOptions {
@@ -66,14 +77,25 @@ impl FsckOptions {
                 "--dry-run" | "-n" => o.repair = false,
                 "--read-data" => o.read_data = true,
                 "--json" => o.json = true,
+                "--online" => o.online = true,
+                "--stop" => o.stop = true,
                 "--quiet" | "-q" => o.quiet = true,
                 // What fsck(8) passes on to its helpers.
                 "-a" | "-p" | "-A" | "-T" | "-f" | "-v" => {}
                 _ => return Err(format!("unknown option '{text}'")),
             }
         }
-        if o.paths.is_empty() {
+        if o.paths.is_empty() && !o.online {
             return Err("which folder?".into());
+        }
+        if o.online && (o.repair || o.read_data) {
+            return Err(
+                "--online only looks at records: --repair needs stopped targets, nacre scrub reads data"
+                    .into(),
+            );
+        }
+        if o.stop && !o.online {
+            return Err("--stop goes with --online".into());
         }
         Ok(o)
     }
@@ -86,6 +108,7 @@ pub fn main(args: &[OsString]) -> i32 {
         return EXIT_CLEAN;
     }
     match FsckOptions::parse(args) {
+        Ok(o) if o.online => online::run(&o, &mut std::io::stdout()),
         Ok(o) => {
             // The table's engine panics over pages that make no sense; the store turns that into an error, so
             // one line says enough.

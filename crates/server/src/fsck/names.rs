@@ -50,7 +50,8 @@ fn run(t: &Target) -> Result<Summary, String> {
     mds::check::check(&t.db).map_err(|e| format!("{}: {e}", t.label))
 }
 
-fn kind(rule: Rule) -> &'static str {
+/// The short name for scripts.
+pub fn kind(rule: Rule) -> &'static str {
     match rule {
         Rule::Damaged => "damaged",
         Rule::Name => "bad-name",

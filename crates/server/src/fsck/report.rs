@@ -2,6 +2,7 @@
 
 use super::{EXIT_CLEAN, EXIT_CORRECTED, EXIT_ERRORS_LEFT, FsckOptions};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::Write;
 
 /// Problems printed or listed; more are only counted.
@@ -12,7 +13,7 @@ const PROBLEMS_MAX: usize = 10_000;
 pub struct Problem {
     pub target: String,
     /// A short name for scripts: `leaked-object`, `wrong-nlink` …
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fid: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -24,10 +25,10 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub fn new(target: &str, kind: &'static str, what: impl Into<String>) -> Problem {
+    pub fn new(target: &str, kind: impl Into<Cow<'static, str>>, what: impl Into<String>) -> Problem {
         Problem {
             target: target.to_string(),
-            kind,
+            kind: kind.into(),
             fid: None,
             object: None,
             path: None,

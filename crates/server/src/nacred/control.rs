@@ -2,7 +2,7 @@
 
 use super::Node;
 use super::target::Role;
-use admin::local::{DAEMON_SOCKET, DaemonReply, DaemonRequest, DaemonStatus, DaemonTarget};
+use admin::local::{CheckOrder, DAEMON_SOCKET, DaemonReply, DaemonRequest, DaemonStatus, DaemonTarget};
 use model::param::{ParamDecl, ParamInfo, glob_match};
 use model::{Errno, Timestamp};
 use rpc::server::recovery::Recovery;
@@ -58,6 +58,7 @@ impl Node {
             }
             DaemonRequest::SetParam { name, value } => self.set(&name, &value),
             DaemonRequest::AbortRecovery { target } => self.abort_recovery(&target),
+            DaemonRequest::Check { target, order } => self.check(&target, order),
             DaemonRequest::SetPermanent { name, value, delete } => self.set_permanent(&name, &value, delete),
         }
     }
@@ -81,6 +82,16 @@ impl Node {
             nids: vec![self.nid.to_string()],
             port: self.options.port,
             targets: self.targets.iter().map(one).collect(),
+        }
+    }
+
+    fn check(&self, label: &str, order: CheckOrder) -> DaemonReply {
+        let Some(t) = self.targets.iter().find(|t| t.label() == label) else {
+            return error(Errno::ENODEV, &format!("this daemon does not serve {label}"));
+        };
+        match t.check(&self.world, order) {
+            Ok(state) => DaemonReply::Check(state),
+            Err(e) => error(Errno::ENOENT, &e),
         }
     }
 

@@ -2,6 +2,7 @@
 //! its database, listen, make it known to the MGS.
 
 mod args;
+mod check;
 mod control;
 mod osd;
 mod registration;

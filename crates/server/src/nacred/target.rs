@@ -1,6 +1,7 @@
 //! One target: its label, its lock, its database and the service over them.
 
 use super::StartError;
+use super::check::Checks;
 use admin::command::mkfs::MGT_SUBDIR;
 use mgs::Mgs;
 use model::param::ParamInfo;
@@ -83,6 +84,8 @@ pub struct Target {
     pub registered: AtomicBool,
     /// Set when the target may not go on (its index is somebody else's).
     pub refused: Mutex<Option<String>>,
+    /// `nacre fsck --online`.
+    pub checks: Checks,
     /// Errors of its disk that were ordered.
     pub faults: Arc<DiskFaults>,
     /// Shared by an MDT and the MGT in its folder, as the lock is.
@@ -234,6 +237,7 @@ fn target(
         db,
         superblock: Mutex::new(s),
         refused: Mutex::new(None),
+        checks: Checks::default(),
         faults: hold.faults.clone(),
         hold: hold.clone(),
     })
