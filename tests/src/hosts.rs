@@ -44,7 +44,8 @@ impl Hosts {
         Ok(hosts)
     }
 
-    fn address(host: u32) -> String {
+    /// Its own address, without the length of its network.
+    pub fn address(host: u32) -> String {
         format!("10.77.0.{host}")
     }
 
@@ -52,11 +53,26 @@ impl Hosts {
         format!("{}@tcp", Hosts::address(host))
     }
 
+    /// Its network, as a file.
+    pub fn network(&self, host: u32) -> String {
+        format!("/var/run/netns/{}h{host}", self.tag)
+    }
+
     /// A command on a host: its network, everybody's files.
     pub fn on(&self, host: u32, program: &str) -> Command {
         let mut c = Command::new("nsenter");
-        c.arg(format!("--net=/var/run/netns/{}h{host}", self.tag)).arg(bin_dir().join(program));
+        c.arg(format!("--net={}", self.network(host))).arg(bin_dir().join(program));
         c
+    }
+
+    /// Nothing but its own address on its interface.
+    pub fn only_own_address(&self, host: u32) -> Result<()> {
+        let (tag, own) = (&self.tag, Hosts::address(host));
+        sh(
+            &format!("ip -n {tag}h{host} addr flush dev eth0 scope global && ip -n {tag}h{host} addr add {own}/24 dev eth0"),
+            LIMIT,
+        )
+        .map(drop)
     }
 
     /// Its output is added to `log`.

@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod exerciser;
 pub mod hosts;
 pub mod load;
+pub mod machines;
 pub mod rng;
 
 /// A number of the environment, such as `NACRE_SEED`: how a longer run, or another one, is asked for.

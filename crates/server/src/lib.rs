@@ -33,7 +33,7 @@ The parts, for several hosts (each also a program of its own):
   mkfs.nacre, tunefs.nacre        make and change a target in a folder
   nacred [--nid NID] DIR...       serve targets
   mount.nacre NID:/FSNAME MNT     mount
-  ha start|stop|monitor DIR...    nacred for a cluster engine (deploy/ocf/target)
+  ha plan|where|takeover|giveback targets under Pacemaker; start, stop and monitor are for its agent (deploy/ocf/target)
   lfs, lctl                       ask and tune
 
   install-links DIR               make the programs' links in DIR

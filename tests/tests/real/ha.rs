@@ -81,6 +81,14 @@ fn the_resource_agent_speaks_ocf() -> Result<()> {
 
     agent.gives("start", 0)?;
     agent.gives("monitor", 0)?;
+    let deep = |depth: &str| {
+        let args = ["ha", "monitor", "--json", "--depth", depth, &agent.targets];
+        let said = ok_within(tool("nacre").args(args), LIMIT)?;
+        let v: serde_json::Value = serde_json::from_str(&said)?;
+        ensure!(v["served"] == true && v["targets"].as_array().is_some_and(|t| t.len() == 2), "{said}");
+        Ok(())
+    };
+    deep("0").and_then(|()| deep("10"))?;
     let first = agent.pid()?;
     agent.gives("start", 0)?;
     ensure!(agent.pid()? == first, "a second start changes nothing");
@@ -108,5 +116,28 @@ fn the_resource_agent_speaks_ocf() -> Result<()> {
     let unset = Agent { targets: String::new(), nid: String::new(), log: s.path().join("log3") };
     let said = unset.gives("start", 6)?;
     ensure!(said.contains("parameter 'targets' is missing"), "{said}");
+    Ok(())
+}
+
+/// What the cluster's own test of resource agents says: the DTD, starting twice, stopping twice, and so on.
+#[test]
+fn ocf_tester_is_content() -> Result<()> {
+    let s = Scratch::new("ocftester");
+    let [a, b] = (std::process::id() as u16).to_be_bytes();
+    let mdt = s.path().join("mdt0");
+    ok_within(tool("mkfs.nacre").args(["--mgs", "--mdt", "--fsname=ocft", "--index=0"]).arg(&mdt), LIMIT)?;
+    let nid = format!("127.202.{a}.{}@tcp", b.max(1));
+    let agent = Agent { targets: mdt.display().to_string(), nid, log: s.path().join("log") };
+    let mut c = Command::new("ocf-tester");
+    let options = [
+        format!("targets={}", agent.targets),
+        format!("nid={}", agent.nid),
+        format!("nacre={}", bin_dir().join("nacre").display()),
+        format!("log={}", agent.log.display()),
+    ];
+    c.args(["-n", "tested"]);
+    c.args(options.iter().flat_map(|o| ["-o", o.as_str()]));
+    let said = ok_within(c.arg(Agent::script()), LIMIT)?;
+    ensure!(said.contains("passed all tests"), "ocf-tester said:\n{said}");
     Ok(())
 }

@@ -46,6 +46,19 @@ async fn hello(world: World, to: SocketAddr) -> std::io::Result<()> {
     Err(std::io::Error::from(std::io::ErrorKind::InvalidData))
 }
 
+/// Whether a server answers there within `patience`.
+///
+/// # Errors
+/// `TimedOut` if it says nothing; what the network says otherwise.
+pub fn answers(n: Nid, port: u16, patience: Duration) -> std::io::Result<()> {
+    let (world, runtime) = world::real::start(1)?;
+    let asked = world.clone();
+    let answer = runtime.block_on(async move {
+        asked.timeout(patience, hello(asked.clone(), SocketAddr::new(n.addr, port))).await
+    });
+    answer.unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into()))
+}
+
 fn nid(text: &str) -> Result<Nid, Failure> {
     text.parse()
         .map_err(|e: model::nid::NidParseError| Failure::Op { text: format!("{e}"), errno: Errno::EINVAL })
@@ -68,19 +81,12 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     };
     let text = show(target);
     let n = nid(&text)?;
-    let (world, runtime) = world::real::start(1).map_err(|e| Failure::io("cannot start", "runtime", e))?;
-    let patience = Duration::from_secs_f64(seconds);
-    let asked = world.clone();
-    let answer = runtime.block_on(async move {
-        let to = SocketAddr::new(n.addr, port);
-        asked.timeout(patience, hello(asked.clone(), to)).await
-    });
-    match answer {
-        Some(Ok(())) => {
+    match answers(n, port, Duration::from_secs_f64(seconds)) {
+        Ok(()) => {
             say!("12345-{n}");
             Ok(FirstError::default())
         }
-        Some(Err(_)) | None => {
+        Err(_) => {
             let text = format!("failed to ping {n}: {}", Errno::EIO.text());
             Err(Failure::Op { text, errno: Errno::EIO })
         }

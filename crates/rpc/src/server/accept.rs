@@ -22,6 +22,8 @@ use world::Conn;
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 /// A refused peer has so long to read why.
 const LINGER: Duration = Duration::from_secs(1);
+/// Kind of the refusal for a hello to no target of no file system: `lctl ping` and monitors only want to hear anything.
+const PROBE: &str = "probe";
 const CLIENT_NAME_MAX_BYTES: usize = 256;
 
 /// Why a peer is turned away: for it, and (`kind`) for the log.
@@ -105,7 +107,9 @@ impl Server {
 
     /// Logs once, tells the peer in a ConnectReply, gives it a moment to read, closes.
     async fn turn_away(&self, link: &Link, head: Option<Header>, peer: IpAddr, r: Refusal) {
-        self.complain(peer, r.kind, &r.text);
+        if r.kind != PROBE {
+            self.complain(peer, r.kind, &r.text);
+        }
         let mut h = Header::new(FrameKind::ConnectReply);
         h.status = r.errno.0 as u16;
         h.target = head.map_or(0, |h| h.target);
@@ -249,6 +253,9 @@ impl Server {
 
     /// The target that a hello names, of the file system that it names.
     fn find(&self, number: u32, c: &Connect) -> Result<Arc<Target>, Refusal> {
+        if number == 0 && c.fsname.is_empty() {
+            return refuse(Errno::ENODEV, PROBE, format!("server '{}' answers", self.name));
+        }
         let Some(id) = TargetId::from_u32(number) else {
             return refuse(Errno::ENODEV, "target", format!("no target has the number {number:#x}"));
         };

@@ -1,9 +1,10 @@
 //! start, stop and monitor. What runs is looked up in /proc each time: an engine forgets, and so may we.
 
-use super::{FAILED, NOT_RUNNING, OK, StartArgs, StopArgs};
+use super::{FAILED, MonitorArgs, NOT_RUNNING, OK, StartArgs, StopArgs};
 use crate::log;
 use crate::up::probe::Processes;
-use admin::local::{Daemon, DaemonStatus};
+use admin::local::{Daemon, DaemonStatus, DaemonTarget};
+use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +16,8 @@ use world::sys::{Deadline, files};
 const MGS_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a killed process may take to be gone: what it waits for of its disk.
 const KILLED_PATIENCE: Duration = Duration::from_secs(20);
+/// An engine's limit for all of `monitor` is longer.
+const NETWORK_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// As the server has them in its command line. One that is missing stays as it is: its storage may be elsewhere now.
@@ -35,38 +38,80 @@ fn status(pid: u32) -> Option<DaemonStatus> {
     Daemon::of_pid(pid)?.status()
 }
 
-/// What is wrong with the server of these folders.
-fn trouble(pid: u32, dirs: &[PathBuf]) -> Option<String> {
+/// What is wrong with the server of these folders, and what it says of itself.
+fn trouble(pid: u32, dirs: &[PathBuf]) -> (Option<String>, Option<DaemonStatus>) {
     if process::state(pid) == Some('T') {
-        return Some(format!("nacred (pid {pid}) is stopped by a signal"));
+        return (Some(format!("nacred (pid {pid}) is stopped by a signal")), None);
     }
-    let Some(s) = status(pid) else {
-        return Some(format!("nacred (pid {pid}) does not answer"));
-    };
-    for d in dirs {
-        match s.targets.iter().find(|t| Path::new(&t.dir) == d) {
-            None => return Some(format!("nacred (pid {pid}) does not serve '{}'", d.display())),
-            Some(t) if t.state == "stopped" => return Some(format!("{} stopped: see nacred's log", t.label)),
-            // Another host may reach the disk by another way.
-            Some(t) if t.state == "read-only" => {
-                return Some(format!("{} is read-only: its disk failed; see nacred's log", t.label));
-            }
-            Some(_) => {}
-        }
+    match status(pid) {
+        None => (Some(format!("nacred (pid {pid}) does not answer")), None),
+        Some(s) => (unserved(&s, dirs), Some(s)),
     }
-    None
 }
 
-pub fn monitor(dirs: &[PathBuf]) -> Result<i32, String> {
-    let dirs = canonical(dirs);
-    match servers(&dirs)[..] {
-        [] => Ok(NOT_RUNNING),
-        [pid] => match trouble(pid, &dirs) {
-            None => Ok(OK),
-            Some(why) => Err(why),
-        },
-        _ => Err("more than one nacred serves these targets".into()),
+/// An MGT may lie below an MDT.
+fn lies_in(t: &DaemonTarget, dir: &Path) -> bool {
+    Path::new(&t.dir).starts_with(dir)
+}
+
+fn unserved(s: &DaemonStatus, dirs: &[PathBuf]) -> Option<String> {
+    dirs.iter().find_map(|d| {
+        let mut here = s.targets.iter().filter(|t| lies_in(t, d)).peekable();
+        if here.peek().is_none() {
+            return Some(format!("nacred (pid {}) does not serve '{}'", s.pid, d.display()));
+        }
+        here.find_map(|t| match t.state.as_str() {
+            "stopped" => Some(format!("{} stopped: see nacred's log", t.label)),
+            // Another host may reach the disk by another way.
+            "read-only" => Some(format!("{} is read-only: its disk failed; see nacred's log", t.label)),
+            _ => None,
+        })
+    })
+}
+
+/// What `monitor --json` prints.
+#[derive(Serialize)]
+struct Report {
+    served: bool,
+    /// What is wrong, if anything is.
+    trouble: Option<String>,
+    targets: Vec<DaemonTarget>,
+}
+
+/// Whether a server says anything to somebody who comes over the network, as clients do: its control socket may answer
+/// while nobody else is heard.
+fn deaf(s: &DaemonStatus) -> Option<String> {
+    let nid = s.nids.first()?.parse().ok()?;
+    admin::command::ping::answers(nid, s.port, NETWORK_PATIENCE)
+        .err()
+        .map(|e| format!("nacred (pid {}) does not answer at {nid}, port {}: {e}", s.pid, s.port))
+}
+
+/// Exit status and trouble of the server of these folders.
+fn looked_after(dirs: &[PathBuf], depth: u32) -> (i32, Option<String>, Option<DaemonStatus>) {
+    let pid = match servers(dirs)[..] {
+        [] => return (NOT_RUNNING, None, None),
+        [pid] => pid,
+        _ => return (FAILED, Some("more than one nacred serves these targets".into()), None),
+    };
+    let (why, s) = trouble(pid, dirs);
+    let why = why.or_else(|| s.as_ref().filter(|_| depth >= 10).and_then(deaf));
+    (if why.is_some() { FAILED } else { OK }, why, s)
+}
+
+/// At depth 0 the processes and what the server says of its targets: their heartbeats, their disks. At 10 it is asked
+/// over the network as well.
+pub fn monitor(a: &MonitorArgs) -> Result<i32, String> {
+    let dirs = canonical(&a.dirs);
+    let (code, why, s) = looked_after(&dirs, a.depth);
+    if a.json {
+        let mut targets = s.map(|s| s.targets).unwrap_or_default();
+        targets.retain(|t| dirs.iter().any(|d| lies_in(t, d)));
+        let report = Report { served: code == OK, trouble: why, targets };
+        println!("{}", serde_json::to_string_pretty(&report).expect("plain data encodes"));
+        return Ok(code);
     }
+    why.map_or(Ok(code), Err)
 }
 
 fn spawn(a: &StartArgs, dirs: &[PathBuf]) -> Result<process::Detached, String> {
@@ -107,8 +152,8 @@ pub fn start(a: &StartArgs) -> Result<i32, String> {
         match (&pids[..], answer) {
             ([], _) if started.is_none() => return Err("nacred ended: see its log".into()),
             ([pid], Some(s)) => {
-                if let Some(why) = trouble(*pid, &dirs) {
-                    return Err(why);
+                if let Some(why) = unserved(&s, &dirs) {
+                    return Err(format!("pid {pid}: {why}"));
                 }
                 let end = mgs.get_or_insert_with(|| Deadline::after(MGS_PATIENCE));
                 if end.passed() || s.targets.iter().all(|t| t.registered) {

@@ -1,7 +1,9 @@
 //! `nacre ha`: what a cluster engine asks of a host: serve these targets, stop, is all well. The resource agent in
-//! `deploy/ocf/` translates its words; exit statuses are OCF's.
+//! `deploy/ocf/` translates its words; exit statuses are OCF's. And what an administrator asks of the engine.
 
 mod agent;
+mod pacemaker;
+mod plan;
 
 use clap::{Args, Parser, Subcommand};
 use model::{Nid, limits};
@@ -32,6 +34,51 @@ enum Verb {
     Stop(StopArgs),
     /// 0: served and well; 7: not served here; 1: in trouble
     Monitor(MonitorArgs),
+    /// Prints the pcs commands that make a Pacemaker configuration
+    Plan(PlanArgs),
+    /// Moves a target to this host, by Pacemaker
+    Takeover(TakeoverArgs),
+    /// Moves a target back to its home, by Pacemaker
+    Giveback(GivebackArgs),
+    /// Says where Pacemaker has the targets
+    Where(WhereArgs),
+}
+
+#[derive(Args)]
+struct PlanArgs {
+    /// File that the commands change
+    #[arg(long, default_value = "nacre-cib.xml")]
+    cib: String,
+    /// Targets that start together start one after the other: MGT, MDTs, OSTs. None needs it, and it takes longer
+    #[arg(long)]
+    ordered: bool,
+    #[arg(long)]
+    json: bool,
+    /// Description of servers, targets and fences: see nacre-ha(8)
+    file: PathBuf,
+}
+
+#[derive(Args)]
+struct TakeoverArgs {
+    /// Another host than this one
+    #[arg(long)]
+    to: Option<String>,
+    /// Its label, for example demo-OST0000
+    target: String,
+}
+
+#[derive(Args)]
+struct GivebackArgs {
+    target: String,
+}
+
+#[derive(Args)]
+struct WhereArgs {
+    /// First wait until nothing is under way in the cluster
+    #[arg(long)]
+    wait: bool,
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args)]
@@ -63,6 +110,11 @@ struct StopArgs {
 
 #[derive(Args)]
 struct MonitorArgs {
+    /// 10: also over the network, as a client would ask
+    #[arg(long, default_value_t = 0)]
+    depth: u32,
+    #[arg(long)]
+    json: bool,
     #[arg(required = true)]
     dirs: Vec<PathBuf>,
 }
@@ -80,7 +132,11 @@ pub fn main(args: &[OsString]) -> i32 {
     let done = match cli.verb {
         Verb::Start(a) => agent::start(&a),
         Verb::Stop(a) => agent::stop(&a),
-        Verb::Monitor(a) => agent::monitor(&a.dirs),
+        Verb::Monitor(a) => agent::monitor(&a),
+        Verb::Plan(a) => plan::print(&a.file, &a.cib, a.ordered, a.json).map(|()| OK),
+        Verb::Takeover(a) => pacemaker::takeover(&a.target, a.to.as_deref()).map(|()| OK),
+        Verb::Giveback(a) => pacemaker::giveback(&a.target).map(|()| OK),
+        Verb::Where(a) => pacemaker::places(a.json, a.wait).map(|()| OK),
     };
     match done {
         Ok(code) => code,

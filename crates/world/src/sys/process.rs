@@ -126,6 +126,22 @@ fn spawn(d: &Daemon<'_>, out: Stdio) -> io::Result<Detached> {
     Ok(Detached { child: cmd.spawn()? })
 }
 
+/// How a program ended that was run to its end.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// Its exit status; `None` after a signal.
+    pub status: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+/// Runs a program of PATH to its end, without input. Meant for small outputs: they are kept in memory.
+pub fn run(program: &str, args: &[&str]) -> io::Result<Finished> {
+    let o = Command::new(program).args(args).stdin(Stdio::null()).output()?;
+    let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
+    Ok(Finished { status: o.status.code(), out: text(o.stdout), err: text(o.stderr) })
+}
+
 /// Starts a program in a session of its own, with these for standard input and output.
 pub fn spawn_beside(
     exe: &Path,
