@@ -18,7 +18,8 @@ pub(crate) struct SimClock {
 
 impl Clock for SimClock {
     fn now(&self) -> Instant {
-        Instant(self.core.lock().now)
+        let s = self.core.lock();
+        Instant(s.nodes[self.node as usize].own_ns(s.now))
     }
 
     fn wall(&self) -> model::Timestamp {
@@ -28,7 +29,9 @@ impl Clock for SimClock {
     }
 
     fn sleep(&self, d: Duration) -> BoxFuture<()> {
-        Box::pin(sleep(&self.core, d))
+        let own = u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        let real = self.core.lock().nodes[self.node as usize].real_ns(own);
+        Box::pin(sleep(&self.core, Duration::from_nanos(real)))
     }
 }
 

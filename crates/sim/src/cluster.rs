@@ -1,64 +1,31 @@
-//! A file system of the real crates on simulated nodes: MGS and MDT on one, each OST on its own, and mounts.
+//! A file system of the real crates on simulated nodes: MGS and MDT on one, each OST on its own, and mounts. Each server has
+//! a second host that reaches its disk ([`crate::server`]).
 
 use crate::executor::{Handle, lock};
 use crate::losses::Known;
+use crate::server::{Role, ServerNode, is_refusal};
 use crate::{Node, Sim};
+use ::world::future;
 use ::world::mem::CrashMode;
-use ::world::sync::{Notify, watch};
-use ::world::{World, future};
-use bytes::Bytes;
+use ::world::sync::watch;
 use client::{Fs, MountOptions};
-use mds::{Mdt, MdtConfig};
-use mgs::Mgs;
-use model::{Nid, TargetId};
-use oss::{Ost, OstConfig};
-use rpc::{Import, ImportConfig, ImportHooks, ImportState, Peers, Server};
+use mds::Mdt;
+use model::Nid;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use store::format::{Superblock, TargetLock};
+use store::Db;
 use store::object::Objects;
-use store::{Db, DbOptions};
-use wire::RequestContext;
-use wire::msg::config::Config;
-use wire::msg::notify::Notify as Notice;
-use wire::msg::register::Register;
 
 pub const FSNAME: &str = "sim";
-const PORT: u16 = model::limits::PORT;
-const MOUNT_ATTEMPTS: usize = 40;
-
-/// What one server node serves.
-#[derive(Clone, Debug)]
-enum Role {
-    /// MGT and MDT0000, as `--mgs --mdt` makes them.
-    Metadata,
-    Objects(u16),
-}
-
-/// A server node and what runs on it.
-pub struct ServerNode {
-    pub node: Node,
-    role: Role,
-    addr: IpAddr,
-    running: Mutex<Option<Running>>,
-    /// Counts boots, so that a boot that a crash overtook leaves nothing behind.
-    boots: AtomicU64,
-    /// When it lost power.
-    pub power_losses: Mutex<Vec<u64>>,
-}
-
-struct Running {
-    server: Arc<Server>,
-    mdt: Option<Arc<Mdt>>,
-    ost: Option<Arc<Ost>>,
-    db: Arc<Db>,
-    mgs_db: Option<Arc<Db>>,
-    objects: Option<Arc<Objects>>,
-    _lock: TargetLock,
-}
+pub(crate) const PORT: u16 = model::limits::PORT;
+const MOUNT_ATTEMPTS: usize = 150;
+/// How often a host looks whether its server stopped, as nacred does.
+const WATCH: Duration = Duration::from_secs(1);
+/// After a refused start the next attempt comes so much later.
+const START_AGAIN: Duration = Duration::from_secs(2);
 
 /// A mount on a client node.
 pub struct Mount {
@@ -75,52 +42,39 @@ pub struct Cluster {
     pub sim: Handle,
     pub servers: Vec<Arc<ServerNode>>,
     pub mounts: Vec<Arc<Mount>>,
+    /// A client that only drills use.
+    pub guest: Arc<Mount>,
     /// What must never happen: a target that does not start.
     pub failures: Arc<Mutex<Vec<String>>>,
     /// Targets answer when changes are durable.
     pub ack_durable: bool,
 }
 
-fn nid(addr: IpAddr) -> Nid {
+pub(crate) fn nid(addr: IpAddr) -> Nid {
     Nid { addr, net: 0 }
 }
 
-fn mgs_addr() -> IpAddr {
-    Ipv4Addr::new(10, 0, 0, 1).into()
-}
-
-/// Small, so that segments change and checkpoints happen within a run.
-fn db_options() -> DbOptions {
-    DbOptions {
-        segment_bytes: 256 << 10,
-        checkpoint_txns: 300,
-        checkpoint_bytes: 256 << 10,
-        table_cache_bytes: 1 << 20,
-        ..DbOptions::default()
-    }
+fn client_mount(sim: &Sim, i: u8) -> Arc<Mount> {
+    let addr = Ipv4Addr::new(10, 0, 2, i + 1).into();
+    let node = sim.add_node("client", &[addr]);
+    Arc::new(Mount {
+        node,
+        addr,
+        fs: Mutex::new(None),
+        life: watch::Sender::new(1),
+        graves: Mutex::default(),
+    })
 }
 
 impl Cluster {
     /// Nodes with formatted targets; nothing runs yet.
     pub fn new(sim: &Sim, osts: u16, mounts: u8, ack_durable: bool) -> Cluster {
-        let mut servers = vec![server(sim, "mds", mgs_addr(), Role::Metadata)];
-        for i in 0..osts {
-            servers.push(server(sim, "oss", Ipv4Addr::new(10, 0, 1, i as u8 + 1).into(), Role::Objects(i)));
-        }
-        let mounts = (0..mounts)
-            .map(|i| {
-                let addr = Ipv4Addr::new(10, 0, 2, i + 1).into();
-                let node = sim.add_node("client", &[addr]);
-                Arc::new(Mount {
-                    node,
-                    addr,
-                    fs: Mutex::new(None),
-                    life: watch::Sender::new(1),
-                    graves: Mutex::default(),
-                })
-            })
-            .collect();
-        Cluster { sim: sim.handle(), servers, mounts, failures: Arc::default(), ack_durable }
+        let mut servers = vec![ServerNode::new(sim, Role::Metadata)];
+        servers.extend((0..osts).map(|i| ServerNode::new(sim, Role::Objects(i))));
+        let guest = mounts;
+        let mounts = (0..mounts).map(|i| client_mount(sim, i)).collect();
+        let guest = client_mount(sim, guest);
+        Cluster { sim: sim.handle(), servers, mounts, guest, failures: Arc::default(), ack_durable }
     }
 
     /// Makes the targets' folders, as mkfs.nacre does.
@@ -131,77 +85,151 @@ impl Cluster {
         Ok(())
     }
 
-    pub fn boot_all(&self) {
+    pub fn boot_all(self: &Arc<Self>) {
         for i in 0..self.servers.len() {
             self.boot(i);
         }
     }
 
-    /// Starts a server node, in the background.
-    pub fn boot(&self, i: usize) {
-        let s = self.servers[i].clone();
-        s.node.boot();
-        let (w, failures, ack) = (s.node.world(), self.failures.clone(), self.ack_durable);
-        let boot = s.boots.fetch_add(1, Relaxed) + 1;
+    /// Starts a server on the host where it belongs at present, in the background.
+    pub fn boot(self: &Arc<Self>, i: usize) {
+        self.boot_at(i, self.servers[i].active());
+    }
+
+    /// Starts a server on one of its hosts, in the background.
+    pub fn boot_at(self: &Arc<Self>, i: usize, at: usize) {
+        let (c, s) = (self.clone(), self.servers[i].clone());
+        let host = &s.hosts[at];
+        host.node.boot();
+        host.refused.store(false, Relaxed);
+        let boot = host.boots.fetch_add(1, Relaxed) + 1;
+        let w = host.node.world();
+        let driver = self.sim.driver().world();
         w.clone().spawn("boot", async move {
-            match s.start(w, ack).await {
-                Ok(r) if s.boots.load(Relaxed) == boot => *lock(&s.running) = Some(r),
-                Ok(_) => {}
-                Err(e) => lock(&failures).push(format!("{:?} does not start: {e:#}", s.role)),
+            let started = s.start(at, w, c.ack_durable).await;
+            let host = &s.hosts[at];
+            if host.boots.load(Relaxed) != boot {
+                return;
+            }
+            match started {
+                Ok(r) => {
+                    *lock(&host.running) = Some(r);
+                    c.check_owners(i);
+                    driver.spawn("watch", c.watch(i, at, boot));
+                }
+                Err(e) if is_refusal(&e) => {
+                    c.sim.log(|| format!("{:?} on host {at} is refused: {e:#}", s.role));
+                    c.sim.count("start_refused");
+                    host.refused.store(true, Relaxed);
+                    driver.spawn("start again", c.clone().start_again(i, at, boot));
+                }
+                Err(e) => lock(&c.failures).push(format!("{:?} does not start: {e:#}", s.role)),
             }
         });
     }
 
+    /// An engine that finds a server down starts it, unless a drill decides about that.
+    async fn start_again(self: Arc<Self>, i: usize, at: usize, boot: u64) {
+        self.servers[i].hosts[at].node.exit();
+        self.sim.sleep(START_AGAIN).await;
+        let s = &self.servers[i];
+        if s.is_left_alone(at, boot) {
+            self.boot_at(i, at);
+        }
+    }
+
+    /// A server whose target stopped ends, as nacred does.
+    async fn watch(self: Arc<Self>, i: usize, at: usize, boot: u64) {
+        let (s, host) = (&self.servers[i], &self.servers[i].hosts[at]);
+        loop {
+            self.sim.sleep(WATCH).await;
+            if host.boots.load(Relaxed) != boot {
+                return;
+            }
+            if host.node.is_paused() {
+                continue;
+            }
+            self.check_owners(i);
+            let stopped = lock(&host.running).as_ref().and_then(|r| r.stopped());
+            let Some(why) = stopped else { continue };
+            self.sim.log(|| format!("{:?} on host {at} ends: {why}", s.role));
+            if why.contains("heartbeat") || why.contains("taken over") {
+                self.sim.count("self_fenced");
+            } else if !s.expects_errors() {
+                return lock(&self.failures).push(format!("{:?} stopped: {why}", s.role));
+            }
+            let boot = host.boots.fetch_add(1, Relaxed) + 1;
+            host.node.exit();
+            drop(lock(&host.running).take());
+            return self.start_again(i, at, boot).await;
+        }
+    }
+
+    /// At no time two hosts of a target are in a position to write to it.
+    pub(crate) fn check_owners(&self, i: usize) {
+        let s = &self.servers[i];
+        if s.hosts.iter().filter(|h| h.owns()).count() > 1 {
+            lock(&self.failures).push(format!("{:?} is served by two hosts", s.role));
+        }
+    }
+
     /// Loss of power (`Some`) or a killed process.
     pub fn crash(&self, i: usize, how: Option<CrashMode>) {
+        self.crash_at(i, self.servers[i].active(), how);
+    }
+
+    /// The same, of one of the hosts.
+    pub fn crash_at(&self, i: usize, at: usize, how: Option<CrashMode>) {
         let s = &self.servers[i];
-        s.boots.fetch_add(1, Relaxed);
+        let host = &s.hosts[at];
+        host.boots.fetch_add(1, Relaxed);
         match how {
             Some(mode) => {
                 lock(&s.power_losses).push(self.sim.now());
-                s.node.crash(mode);
+                host.node.crash(mode);
             }
-            None => s.node.kill(),
+            None => host.node.kill(),
         }
-        let gone = lock(&s.running).take();
+        let gone = lock(&host.running).take();
         drop(gone);
     }
 
     pub fn is_up(&self, i: usize) -> bool {
-        lock(&self.servers[i].running).is_some()
+        lock(&self.servers[i].host().running).is_some()
     }
 
     /// Why a running target stopped by itself.
     pub fn stopped(&self) -> Option<String> {
         self.servers.iter().find_map(|s| {
-            let r = lock(&s.running);
-            let r = r.as_ref()?;
-            r.db.stopped()
-                .or_else(|| r.mgs_db.as_ref()?.stopped())
-                .map(|why| format!("{:?} stopped: {why}", s.role))
+            let why = lock(&s.host().running).as_ref()?.stopped()?;
+            Some(format!("{:?} stopped: {why}", s.role))
         })
     }
 
     pub fn mdt_db(&self) -> Option<Arc<Db>> {
-        lock(&self.servers[0].running).as_ref().map(|r| r.db.clone())
+        lock(&self.servers[0].host().running).as_ref().map(|r| r.db.clone())
     }
 
     pub fn mdt(&self) -> Option<Arc<Mdt>> {
-        lock(&self.servers[0].running).as_ref()?.mdt.clone()
+        lock(&self.servers[0].host().running).as_ref()?.mdt.clone()
     }
 
     pub fn objects(&self, ost: usize) -> Option<Arc<Objects>> {
-        lock(&self.servers[ost + 1].running).as_ref()?.objects.clone()
+        lock(&self.servers[ost + 1].host().running).as_ref()?.objects.clone()
     }
 
     /// Mounts on client `i`, as often as it takes.
     pub async fn mount(&self, i: usize) -> anyhow::Result<()> {
-        let m = &self.mounts[i];
+        self.mount_on(&self.mounts[i], i).await
+    }
+
+    /// Mounts on that client.
+    pub async fn mount_on(&self, m: &Mount, i: usize) -> anyhow::Result<()> {
         m.node.boot();
         let mut why = String::new();
         for _ in 0..MOUNT_ATTEMPTS {
             let opt = MountOptions {
-                mgs_nids: vec![nid(mgs_addr())],
+                mgs_nids: self.servers[0].nids(0),
                 fsname: FSNAME.into(),
                 subdir: String::new(),
                 port: PORT,
@@ -227,6 +255,7 @@ impl Cluster {
     pub fn kill_client(&self, i: usize) {
         let m = &self.mounts[i];
         m.node.kill();
+        self.sim.count("client_crash");
         let fs = lock(&m.fs).take();
         if let Some(fs) = &fs {
             lock(&m.graves).insert(*m.life.borrow(), (self.sim.now(), Known::of(fs)));
@@ -234,6 +263,16 @@ impl Cluster {
         }
         m.life.send_modify(|l| *l += 1);
         drop(fs);
+    }
+
+    /// An unmount of its own.
+    pub async fn leave(&self, m: &Mount) {
+        let fs = lock(&m.fs).take();
+        if let Some(fs) = fs {
+            fs.unmount().await;
+        }
+        m.node.exit();
+        m.life.send_modify(|l| *l += 1);
     }
 
     /// Living clients have everything done again, to the same end.
@@ -266,209 +305,5 @@ impl Mount {
     pub fn get(&self) -> Option<(Arc<Fs>, u64)> {
         let fs = lock(&self.fs).clone()?;
         Some((fs, *self.life.borrow()))
-    }
-}
-
-fn server(sim: &Sim, name: &str, addr: IpAddr, role: Role) -> Arc<ServerNode> {
-    let node = sim.add_node(name, &[addr]);
-    Arc::new(ServerNode {
-        node,
-        role,
-        addr,
-        running: Mutex::new(None),
-        boots: AtomicU64::new(0),
-        power_losses: Mutex::default(),
-    })
-}
-
-impl ServerNode {
-    fn dir(&self) -> &'static str {
-        match self.role {
-            Role::Metadata => "/mdt",
-            Role::Objects(_) => "/ost",
-        }
-    }
-
-    fn target(&self) -> TargetId {
-        match self.role {
-            Role::Metadata => TargetId::mdt(0),
-            Role::Objects(i) => TargetId::ost(i),
-        }
-    }
-
-    fn format(&self) -> anyhow::Result<()> {
-        let (w, dir) = (self.node.world(), self.dir());
-        w.disk.mkdir(dir)?;
-        let superblock = Superblock {
-            fs_uuid: [0; 16],
-            target_uuid: w.random_uuid(),
-            fsname: FSNAME.into(),
-            target: self.target(),
-            with_mgt: matches!(self.role, Role::Metadata),
-            epoch: 0,
-            compat: 0,
-            ro_compat: 0,
-            incompat: 0,
-            checksum_type: store::format::CHECKSUM_CRC32C,
-            block_size: 4096,
-            first_time: true,
-            replace: false,
-            mgs_nids: vec![nid(mgs_addr())],
-            service_nids: vec![nid(self.addr)],
-            fail_nids: Vec::new(),
-            params: Vec::new(),
-            config: Vec::new(),
-        };
-        Db::create(&w, dir)?;
-        match self.role {
-            Role::Metadata => {
-                let mgt = format!("{dir}/mgt");
-                w.disk.mkdir(&mgt)?;
-                Db::create(&w, &mgt)?;
-            }
-            Role::Objects(_) => Objects::create(&w, dir)?,
-        }
-        superblock.write(&w, dir)?;
-        w.disk.sync_dir(dir)?;
-        Ok(w.disk.sync_dir("/")?)
-    }
-
-    async fn start(self: &Arc<Self>, w: World, ack_durable: bool) -> anyhow::Result<Running> {
-        let dir = self.dir();
-        let held = Superblock::lock(&w, dir)?;
-        let mut label = Superblock::read(&w, dir)?;
-        label.epoch += 1;
-        label.write(&w, dir)?;
-        let epoch = label.epoch;
-        let open = |dir: String| {
-            let world = w.clone();
-            w.blocking(move || Db::open(&world, &dir, epoch, db_options()))
-        };
-        let server = Server::new(w.clone(), "sim".into());
-        server.set_abort_on_panic(false);
-        let listener = w.net.listen(SocketAddr::new(self.addr, PORT)).await?;
-        let mut running = match self.role {
-            Role::Metadata => {
-                let mgs_db = open(format!("{dir}/mgt")).await?;
-                let peers = Peers::new();
-                server.add(Mgs::open(&w, mgs_db.clone(), peers.clone())?, peers);
-                let db = open(dir.into()).await?;
-                let peers = Peers::new();
-                let cfg = MdtConfig {
-                    fsname: FSNAME.into(),
-                    index: 0,
-                    dir: dir.into(),
-                    port: PORT,
-                    bind: Some(self.addr),
-                };
-                let mdt = Mdt::open(w.clone(), db.clone(), peers.clone(), cfg)?;
-                let set = mdt.set_params("mdt.*.ack", if ack_durable { "durable" } else { "exec" });
-                set.await.map_err(|e| anyhow::anyhow!("ack cannot be set: {e}"))?;
-                // As nacred does: a target that comes back knows the others at once.
-                if !label.config.is_empty() {
-                    mdt.set_config(postcard::from_bytes(&label.config)?);
-                }
-                server.add(mdt.clone(), peers);
-                let (mdt, mgs_db) = (Some(mdt), Some(mgs_db));
-                Running { server, mdt, ost: None, db, mgs_db, objects: None, _lock: held }
-            }
-            Role::Objects(index) => {
-                let db = open(dir.into()).await?;
-                let (world, d) = (w.clone(), db.clone());
-                let objects = w.blocking(move || Objects::open(&world, dir, d)).await?;
-                let peers = Peers::new();
-                let cfg = OstConfig { fsname: FSNAME.into(), index, dir: dir.into() };
-                let ost = Ost::open(&w, db.clone(), objects.clone(), peers.clone(), cfg)?;
-                let set = ost.set_params("obdfilter.*.ack", if ack_durable { "durable" } else { "exec" });
-                set.map_err(|e| anyhow::anyhow!("ack cannot be set: {e}"))?;
-                server.add(ost.clone(), peers);
-                Running {
-                    server,
-                    mdt: None,
-                    ost: Some(ost),
-                    db,
-                    mgs_db: None,
-                    objects: Some(objects),
-                    _lock: held,
-                }
-            }
-        };
-        w.spawn("accept", running.server.run(listener));
-        w.spawn("register", register(w.clone(), self.clone(), label, running.mdt.clone()));
-        running.ost = running.ost.take();
-        Ok(running)
-    }
-}
-
-/// What the session with the MGS says: the configuration may be new.
-struct Hooks(Notify);
-
-impl ImportHooks for Hooks {
-    fn notify(&self, n: Notice) {
-        if matches!(n, Notice::ConfigChanged { .. }) {
-            self.0.notify_one();
-        }
-    }
-
-    fn state(&self, s: ImportState) {
-        if s == ImportState::Full {
-            self.0.notify_one();
-        }
-    }
-}
-
-/// Registers the target and follows the configuration, as nacred does.
-async fn register(w: World, node: Arc<ServerNode>, mut label: Superblock, mdt: Option<Arc<Mdt>>) {
-    let hooks = Arc::new(Hooks(Notify::new()));
-    let cfg = ImportConfig {
-        target: TargetId::MGT,
-        fsname: FSNAME.into(),
-        nids: label.mgs_nids.clone(),
-        port: PORT,
-        bind: Some(node.addr),
-        client_uuid: w.random_uuid(),
-        client_name: "server".into(),
-        slots: 4,
-        hooks: hooks.clone(),
-    };
-    let import = Import::new(w.clone(), cfg);
-    let mut registered = false;
-    loop {
-        let config = if registered {
-            let msg = Config { fsname: FSNAME.into() };
-            import.call(RequestContext::default(), msg, Bytes::new()).await.map(|r| r.reply)
-        } else {
-            let msg = Register {
-                fsname: FSNAME.into(),
-                target: label.target,
-                fs_uuid: label.fs_uuid,
-                target_uuid: label.target_uuid,
-                nids: label.service_nids.clone(),
-                epoch: label.epoch,
-                first_time: label.first_time,
-                replace: false,
-                params: Vec::new(),
-            };
-            import.call(RequestContext::default(), msg, Bytes::new()).await.map(|r| {
-                label.fs_uuid = r.reply.fs_uuid;
-                label.first_time = false;
-                r.reply.config
-            })
-        };
-        match config {
-            Ok(c) => {
-                let raw = postcard::to_stdvec(&c).expect("plain data encodes");
-                let new = std::mem::replace(&mut label.config, raw.clone()) != raw;
-                if (new || !registered) && label.write(&w, node.dir()).is_err() {
-                    return;
-                }
-                registered = true;
-                if let Some(m) = &mdt {
-                    m.set_config(c);
-                }
-                hooks.0.notified().await;
-            }
-            Err(_) => w.sleep(Duration::from_secs(1)).await,
-        }
     }
 }

@@ -55,7 +55,7 @@ impl Nemesis {
             }
             c.sim.sleep(Duration::from_micros(30)).await;
         }
-        c.sim.partition(&c.mounts[a].node, &c.servers[0].node, false);
+        c.sim.partition(&c.mounts[a].node, c.servers[0].node(), false);
         c.sim.count("cut_after_restart");
         let heal = async {
             c.sim.sleep(pause).await;
@@ -92,7 +92,7 @@ impl Nemesis {
         write(1).await?;
         // Data and journal are on their way to the disk for long.
         let osts = &c.servers[1..];
-        let before: Vec<(u64, u64)> = osts.iter().map(|s| s.node.set_blocking_time(200, 6000)).collect();
+        let before: Vec<(u64, u64)> = osts.iter().map(|s| s.set_blocking_time(200, 6000)).collect();
         let rounds = 4;
         for value in 2..2 + rounds {
             let soon = Duration::from_micros(self.rng.range(1, 12_000));
@@ -114,7 +114,7 @@ impl Nemesis {
             }
         }
         for (s, (min, max)) in osts.iter().zip(before) {
-            s.node.set_blocking_time(min, max);
+            s.set_blocking_time(min, max);
         }
         c.sim.count("power_loss_under_flush");
         writer.clone().unlink(call(), writer.root(), name.into_bytes()).await.map_err(gave("unlink"))

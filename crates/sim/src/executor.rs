@@ -141,6 +141,10 @@ pub(crate) enum Event {
         end: usize,
         since: u64,
     },
+    /// What was under way when a connection broke.
+    Late {
+        conn: u64,
+    },
     /// A blocking call of a node's life.
     Work(crate::world::Work),
 }
@@ -257,10 +261,11 @@ impl Core {
         let task = s.tasks[id as usize].task.as_mut().expect("picked");
         task.wake.queued.store(false, Ordering::Relaxed);
         let mut future = task.future.take().expect("a task is polled once at a time");
-        let waker = task.waker.clone();
+        let (waker, node) = (task.waker.clone(), task.node as usize);
         drop(s);
         let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         let mut s = self.lock();
+        let stopped = s.nodes[node].polled();
         let slot = &mut s.tasks[id as usize];
         // The node may have crashed meanwhile, by the hand of this very task.
         if slot.generation == generation {
@@ -272,12 +277,15 @@ impl Core {
                 drop(task);
             } else {
                 slot.task.as_mut().expect("same generation").future = Some(future);
+                drop(s);
+                stopped.into_iter().for_each(Waker::wake);
                 return;
             }
         } else {
             drop(s);
         }
         drop(future);
+        stopped.into_iter().for_each(Waker::wake);
     }
 
     fn fire(&self, mut s: MutexGuard<'_, State>, e: Event) {
@@ -298,6 +306,11 @@ impl Core {
             }
             Event::Stalled { conn, end, since } => {
                 let wake = s.stalled(conn, end, since);
+                drop(s);
+                wake.into_iter().for_each(Waker::wake);
+            }
+            Event::Late { conn } => {
+                let wake = s.late(conn);
                 drop(s);
                 wake.into_iter().for_each(Waker::wake);
             }
@@ -336,7 +349,13 @@ impl Sim {
 
 impl Handle {
     pub fn add_node(&self, name: &str, addrs: &[std::net::IpAddr]) -> Node {
-        Node::add(&self.core, name, addrs)
+        Node::add(&self.core, name, addrs, None)
+    }
+
+    /// A machine that reaches another one's disk.
+    pub fn add_node_on(&self, name: &str, addrs: &[std::net::IpAddr], disk_of: &Node) -> Node {
+        let disk = disk_of.disk().from_other_host();
+        Node::add(&self.core, name, addrs, Some(disk))
     }
 
     /// The experimenter's own node: its tasks survive every crash.
@@ -400,7 +419,7 @@ impl Handle {
     pub fn counters(&self) -> BTreeMap<&'static str, u64> {
         let s = self.core.lock();
         let mut all = s.trace.counters().clone();
-        for n in &s.nodes {
+        for n in s.nodes.iter().filter(|n| !n.shared_disk) {
             for (what, v) in n.disk.counters().list() {
                 *all.entry(what).or_insert(0) += v;
             }

@@ -51,8 +51,9 @@ pub struct Witness {
     at: u64,
 }
 
-/// After so much virtual time a server has committed what a client that died had done there, if it runs at all.
-const COMMIT_PATIENCE_NS: u64 = 60_000_000_000;
+/// After so much virtual time a server has committed what a client that died had done there, or another host has taken the
+/// target over and all that was in its journal.
+const COMMIT_PATIENCE_NS: u64 = 200_000_000_000;
 
 /// Which part of an operation is asked about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
-use wire::Frame;
+use wire::{Frame, FrameKind};
 
 /// Bytes under way in one direction before the sender waits.
 const WINDOW_BYTES: usize = 4 << 20;
@@ -22,6 +22,8 @@ const USER_TIMEOUT: Duration = Duration::from_secs(20);
 const KEEPALIVE: Duration = Duration::from_secs(22);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const BACKLOG: usize = 1024;
+/// Packets of a broken connection are under way for so long at most.
+const LATE_MAX: Duration = Duration::from_secs(4);
 
 /// Delays and faults of every link; rates are chances in a million.
 #[derive(Clone, Debug)]
@@ -36,6 +38,10 @@ pub struct NetFaults {
     /// A bit of a frame flips under way, past TCP's checksum.
     pub corrupt_ppm: u32,
     pub refuse_ppm: u32,
+    /// A request arrives twice.
+    pub duplicate_ppm: u32,
+    /// What was under way when a connection broke arrives long after that, behind what the next one carried.
+    pub late_ppm: u32,
 }
 
 impl Default for NetFaults {
@@ -48,6 +54,8 @@ impl Default for NetFaults {
             reset_ppm: 0,
             corrupt_ppm: 0,
             refuse_ppm: 0,
+            duplicate_ppm: 0,
+            late_ppm: 0,
         }
     }
 }
@@ -297,6 +305,15 @@ impl State {
         let first = self.rng.index(2);
         let (lost, delay) = ([self.rng.coin(), self.rng.coin()], self.delay());
         let now = self.now;
+        if self.rng.chance(self.net.faults.late_ppm) {
+            let late = self.rng.range(1_000_000, LATE_MAX.as_nanos() as u64);
+            let link = self.net.conns.get_mut(&conn);
+            if let Some(link) = link.filter(|l| !l.ends[0].flight.is_empty() && l.ends[0].stalled.is_none()) {
+                link.ends[0].stalled = Some(now);
+                self.set_timer(now + late, Event::Late { conn });
+                return self.reset_end(conn, 0, io::ErrorKind::ConnectionReset);
+            }
+        }
         let Some(link) = self.net.conns.get_mut(&conn) else { return Vec::new() };
         for (e, lost) in link.ends.iter_mut().zip(lost) {
             if lost {
@@ -306,6 +323,24 @@ impl State {
         let at = (now + delay).max(link.ends[first].last_arrival);
         self.set_timer(at, Event::Reset { conn, end: 1 - first });
         self.reset_end(conn, first, io::ErrorKind::ConnectionReset)
+    }
+
+    /// What a client had sent before its connection broke arrives; then the server hears of the break.
+    pub(crate) fn late(&mut self, conn: u64) -> Vec<Waker> {
+        let Some(link) = self.net.conns.get_mut(&conn) else { return Vec::new() };
+        link.ends[0].stalled = None;
+        let mut wake = Vec::new();
+        while self.net.conns.get(&conn).is_some_and(|l| !l.ends[0].flight.is_empty()) {
+            if self.net.conns[&conn].ends[0].stalled.is_some() {
+                // A partition by now.
+                return wake;
+            }
+            self.trace.count("net_reorder");
+            wake.extend(self.deliver(conn, 0));
+        }
+        let at = self.now + self.delay();
+        self.set_timer(at, Event::Reset { conn, end: 1 });
+        wake
     }
 
     /// The user lets go of his end.
@@ -544,6 +579,11 @@ fn try_send(
         s.trace.count("net_bit_flip");
     }
     let breaks = s.rng.chance(s.net.faults.reset_ppm);
+    let is_request = |b: &[u8]| Frame::decode(b).is_ok_and(|(f, _)| f.header.kind == FrameKind::Request);
+    if s.rng.chance(s.net.faults.duplicate_ppm) && is_request(&bytes) {
+        s.trace.count("net_duplicate");
+        s.launch(conn, end, Packet::Frame(bytes.clone()));
+    }
     s.launch(conn, end, Packet::Frame(bytes));
     if breaks {
         wake = s.break_link(conn);

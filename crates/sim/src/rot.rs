@@ -15,7 +15,7 @@ const BLOCK: u64 = 4096;
 pub async fn strike(c: &Cluster, rng: &mut Rng) -> Result<(), Violation> {
     for ost in 0..c.servers.len() - 1 {
         let objects = c.objects(ost).ok_or_else(|| format!("OST {ost} is down"))?;
-        let disk = c.servers[ost + 1].node.disk();
+        let disk = c.servers[ost + 1].node().disk();
         let said = |what: &str, e: StoreError| format!("OST {ost}: {what}: {e}");
         let all = objects.list(None, 500).map_err(|e| said("objects cannot be listed", e))?;
         let sized: Vec<_> = all.into_iter().filter(|(.., a)| a.size > 0).collect();

@@ -2,13 +2,15 @@
 
 use crate::check;
 use crate::cluster::Cluster;
+use crate::errors;
 use crate::exec::call;
 use crate::executor::lock;
+use crate::failover::Loss;
 use crate::generate::Mix;
 use crate::rot;
 use crate::shared::{Often, Shared};
 use crate::workload::{Actor, Run, Violation};
-use crate::{NetFaults, Sim};
+use crate::{NetFaults, Sim, Stop};
 use ::world::mem::CrashMode;
 use ::world::rng::Rng;
 use ::world::{Either, select};
@@ -21,7 +23,12 @@ use std::time::Duration;
 /// Virtual time that a whole run may take.
 const RUN_LIMIT: Duration = Duration::from_secs(40_000);
 /// Virtual time in which everything must be well again after the faults ended.
-const HEAL_LIMIT: Duration = Duration::from_secs(300);
+const HEAL_LIMIT: Duration = Duration::from_secs(600);
+
+/// A node that is to be stopped at an await point has so much virtual time to come to it.
+const AWAIT_PATIENCE: Duration = Duration::from_secs(3);
+/// Of the slowest clock.
+const CLOCK_SLOWEST_PPM: u64 = 550_000;
 
 /// What a run is made of.
 #[derive(Clone, Debug)]
@@ -96,6 +103,7 @@ async fn whole(
     mut rng: Rng,
     ops: Arc<AtomicU64>,
 ) -> Result<(), Violation> {
+    set_clocks(&c, &mut rng);
     c.boot_all();
     for i in 0..c.mounts.len() {
         c.mount(i).await.map_err(|e| e.to_string())?;
@@ -132,7 +140,7 @@ async fn whole(
     drop(fs);
     let mut nemesis = Nemesis::new(&c, &opt, &mut rng);
     if often != Often::All {
-        c.servers[0].node.set_blocking_time(200, rng.range(500, 6000));
+        c.servers[0].set_blocking_time(200, rng.range(500, 6000));
     }
     let over = Arc::new(AtomicBool::new(false));
     let faults = nemesis.torment(run.clone(), over.clone());
@@ -229,6 +237,14 @@ async fn finish(
     run.bounded("the check of the shared files", run.shared.verify(run, &fs)).await??;
     drop(fs);
     c.check_all_replays();
+    if rng.below(3) == 0
+        && let Some((fs, _)) = c.mounts.iter().find_map(|m| m.get())
+    {
+        errors::strike(c, &fs, rng).await?;
+        errors::journal(c, &fs, rng).await?;
+        drop(fs);
+        settle(c).await?;
+    }
     rot::strike(c, rng).await?;
     c.unmount_all().await;
     if let Some(why) = c.stopped() {
@@ -244,6 +260,26 @@ async fn settle(c: &Arc<Cluster>) -> Result<(), Violation> {
         Either::Right(()) => {
             let left = check::unsettled(c);
             Err(format!("not settled {HEAL_LIMIT:?} after the last operation: {left}"))
+        }
+    }
+}
+
+/// Wall clocks are off, and some monotonic ones go slow. Lengths of time on two hosts may differ by a factor of two for
+/// heartbeats (decision 0021); a server that is faster than its clients could evict them too early, so none is.
+fn set_clocks(c: &Cluster, rng: &mut Rng) {
+    let skewed = |rng: &mut Rng| rng.below(4_000_000_000) as i64 - 2_000_000_000;
+    for m in c.mounts.iter().chain([&c.guest]) {
+        m.node.set_clock_skew(skewed(rng));
+    }
+    c.sim.count("clock_skew");
+    if rng.below(3) > 0 {
+        return;
+    }
+    c.sim.count("clock_rate");
+    for s in &c.servers {
+        for h in &s.hosts {
+            h.node.set_clock_rate(rng.range(CLOCK_SLOWEST_PPM, 1_000_000));
+            h.node.set_clock_skew(skewed(rng));
         }
     }
 }
@@ -273,6 +309,14 @@ pub(crate) enum Fault {
     PauseClient,
     KillClient,
     SlowDisk,
+    /// See [`Nemesis::fail_over`].
+    FailOver(Loss),
+    /// See [`Nemesis::stale_client`].
+    StaleClient,
+    ClockJump,
+    /// The process, or the power, ends at an await point.
+    ServerAtAwait,
+    ClientAtAwait,
 }
 
 impl Nemesis {
@@ -288,13 +332,16 @@ impl Nemesis {
         if rng.below(4) == 0 {
             net.corrupt_ppm = rng.below(800) as u32;
         }
+        if rng.below(4) == 0 {
+            net.duplicate_ppm = rng.below(2000) as u32;
+        }
+        if rng.coin() {
+            net.late_ppm = 500_000;
+        }
         c.sim.set_net_faults(net);
         if rng.below(3) == 0 {
             // Much is under way to the disk when the power fails.
-            c.servers[0].node.set_blocking_time(200, rng.range(500, 6000));
-        }
-        for m in &c.mounts {
-            m.node.set_clock_skew(rng.below(4_000_000_000) as i64 - 2_000_000_000);
+            c.servers[0].set_blocking_time(200, rng.range(500, 6000));
         }
         let optional = [
             Fault::ResetConnection,
@@ -307,8 +354,14 @@ impl Nemesis {
             Fault::CrashAll,
             Fault::CrashMdsAndCut,
             Fault::CrashOstsUnderFlush,
+            Fault::StaleClient,
+            Fault::ClockJump,
+            Fault::ServerAtAwait,
+            Fault::ClientAtAwait,
         ];
-        let enabled: Vec<Fault> = optional.into_iter().filter(|_| rng.below(2) == 0).collect();
+        let moves = Loss::ALL.map(Fault::FailOver);
+        let optional = optional.into_iter().chain(moves);
+        let enabled: Vec<Fault> = optional.filter(|_| rng.below(2) == 0).collect();
         let mut faults = Vec::new();
         for _ in 0..opt.crashes + rng.index(3) {
             faults.push(match rng.below(8) {
@@ -323,10 +376,11 @@ impl Nemesis {
         // Waiting out a dead client takes long: three of them are enough.
         let mut clients = 0;
         for f in &mut faults {
-            clients += u32::from(matches!(f, Fault::KillClient | Fault::CrashServerAndClient));
+            let kills = matches!(f, Fault::KillClient | Fault::CrashServerAndClient | Fault::ClientAtAwait);
+            clients += u32::from(kills);
             if clients > 3 {
                 *f = match *f {
-                    Fault::KillClient => Fault::ResetConnection,
+                    Fault::KillClient | Fault::ClientAtAwait => Fault::ResetConnection,
                     Fault::CrashServerAndClient => Fault::CrashServer,
                     other => other,
                 };
@@ -352,7 +406,8 @@ impl Nemesis {
     }
 
     async fn strike(&mut self, c: &Arc<Cluster>, fault: Fault) -> Result<(), Violation> {
-        let server = self.rng.index(c.servers.len());
+        // The metadata server is as important as all others together.
+        let server = if self.rng.below(3) == 0 { 0 } else { self.rng.index(c.servers.len()) };
         let mount = self.rng.index(c.mounts.len());
         let pause = Duration::from_micros(self.rng.range(1, 6_000_000));
         match fault {
@@ -372,7 +427,7 @@ impl Nemesis {
             Fault::CrashOstsUnderFlush => self.crash_osts_under_flush(c).await?,
             Fault::ResetConnection => drop(c.sim.reset_some_connection()),
             Fault::Partition { both } => {
-                let (a, b) = (&c.mounts[mount].node, &c.servers[server].node);
+                let (a, b) = (&c.mounts[mount].node, c.servers[server].node());
                 if self.rng.coin() {
                     c.sim.partition(a, b, both)
                 } else {
@@ -382,9 +437,9 @@ impl Nemesis {
                 c.sim.heal();
             }
             Fault::PauseServer => {
-                c.servers[server].node.pause();
+                c.servers[server].node().pause();
                 c.sim.sleep(pause).await;
-                c.servers[server].node.resume();
+                c.servers[server].node().resume();
             }
             Fault::PauseClient => {
                 c.mounts[mount].node.pause();
@@ -396,8 +451,19 @@ impl Nemesis {
                 c.sim.sleep(pause).await;
                 c.mount(mount).await.map_err(|e| e.to_string())?;
             }
+            Fault::FailOver(how) => self.fail_over(c, server, how).await?,
+            Fault::StaleClient => self.stale_client(c).await?,
+            Fault::ClockJump => {
+                let servers = c.servers.iter().flat_map(|s| s.hosts.iter().map(|h| &h.node));
+                let nodes: Vec<_> = servers.chain(c.mounts.iter().map(|m| &m.node)).collect();
+                let far = self.rng.below(172_800_000_000_000) as i64 - 86_400_000_000_000;
+                self.rng.pick(&nodes).set_clock_skew(far);
+                c.sim.count("clock_jump");
+            }
+            Fault::ServerAtAwait => self.server_at_await(c, server).await,
+            Fault::ClientAtAwait => self.client_at_await(c, mount).await?,
             Fault::SlowDisk => {
-                let node = &c.servers[server].node;
+                let node = &c.servers[server];
                 let max = self.rng.range(1000, 30_000);
                 let before = node.set_blocking_time(20, max);
                 c.sim.sleep(pause).await;
@@ -406,6 +472,29 @@ impl Nemesis {
             }
         }
         Ok(())
+    }
+
+    async fn server_at_await(&mut self, c: &Arc<Cluster>, server: usize) {
+        let polls = Stop::Polls(self.rng.range(1, 400));
+        if !c.servers[server].node().stop_at(polls, AWAIT_PATIENCE).await {
+            return;
+        }
+        c.sim.count("server_crash_at_await");
+        let power = self.rng.coin();
+        self.restart(c, &[server], power).await;
+    }
+
+    async fn client_at_await(&mut self, c: &Arc<Cluster>, mount: usize) -> Result<(), Violation> {
+        let polls = Stop::Polls(self.rng.range(1, 400));
+        if !c.mounts[mount].node.stop_at(polls, AWAIT_PATIENCE).await {
+            return Ok(());
+        }
+        c.sim.count("client_crash_at_await");
+        c.kill_client(mount);
+        if self.rng.coin() {
+            self.restart(c, &[0], true).await;
+        }
+        c.mount(mount).await.map_err(|e| e.to_string())
     }
 
     /// Down, for a while, and up again; sometimes down once more while it starts.

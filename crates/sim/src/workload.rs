@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// After so much virtual time nothing that a dead client sent can still take effect: it is evicted.
-pub const DEAD_CLIENT_PATIENCE: Duration = Duration::from_secs(75);
+pub const DEAD_CLIENT_PATIENCE: Duration = Duration::from_secs(150);
 /// Open files an actor keeps at most.
 const HANDLES_MAX: usize = 12;
 /// One operation may take so much virtual time before it counts as hanging.

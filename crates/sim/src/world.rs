@@ -23,8 +23,92 @@ pub(crate) struct NodeState {
     pub(crate) parked: Vec<(u32, u32)>,
     parked_work: Vec<Work>,
     pub(crate) skew_ns: i64,
+    /// How fast its monotonic clock goes: nanoseconds of it in a millisecond.
+    pub(crate) rate_ppm: u64,
+    /// The disk is another node's too, and counted there.
+    pub(crate) shared_disk: bool,
+    /// Starts of its kernel.
+    boots: u64,
+    /// When to stop it.
+    trip: Option<Trip>,
+    /// What it wrote in the moment that it was stopped in.
+    held: Vec<HeldChange>,
     /// Microseconds a blocking call takes at least and at most.
     blocking_us: (u64, u64),
+}
+
+/// Where a node is stopped: nothing of it runs from then on, until it is killed or goes on.
+pub(crate) struct Trip {
+    at: Stop,
+    hit: bool,
+    waker: Option<std::task::Waker>,
+}
+
+/// A point in what a node does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// After so many polls of its tasks: at an await point.
+    Polls(u64),
+    /// With a change of a file under way whose path has this in it: it reaches the disk once the node goes on.
+    Change(&'static str),
+}
+
+/// A change of a file that was under way.
+pub(crate) type HeldChange = Box<dyn FnOnce() + Send>;
+
+impl NodeState {
+    /// A poll of one of its tasks is over; a waker of whoever waits for that.
+    pub(crate) fn polled(&mut self) -> Option<std::task::Waker> {
+        let trip = self.trip.as_mut().filter(|t| !t.hit)?;
+        let Stop::Polls(left) = &mut trip.at else { return None };
+        *left = left.saturating_sub(1);
+        if *left > 0 {
+            return None;
+        }
+        self.hit()
+    }
+
+    fn hit(&mut self) -> Option<std::task::Waker> {
+        self.paused = true;
+        let trip = self.trip.as_mut()?;
+        trip.hit = true;
+        trip.waker.take()
+    }
+
+    /// Whether a change of a file is under way for as long as the node does not go on.
+    pub(crate) fn holds(&mut self, path: &str) -> (bool, Option<std::task::Waker>) {
+        match &self.trip {
+            Some(t) if t.hit => (matches!(t.at, Stop::Change(_)), None),
+            Some(Trip { at: Stop::Change(part), .. }) if !self.paused && path.contains(part) => {
+                (true, self.hit())
+            }
+            _ => (false, None),
+        }
+    }
+
+    /// Whether [`NodeState::holds`] may say yes.
+    pub(crate) fn may_hold(&self) -> bool {
+        matches!(self.trip, Some(Trip { at: Stop::Change(_), .. }))
+    }
+
+    pub(crate) fn hold(&mut self, change: HeldChange) {
+        self.held.push(change);
+    }
+
+    /// `/proc/sys/kernel/random/boot_id` of this node.
+    pub(crate) fn boot_id(&self, node: u32) -> String {
+        format!("{:08x}-0000-4000-8000-{:012x}\n", node, self.boots)
+    }
+
+    /// A duration of its clock in nanoseconds of the world's.
+    pub(crate) fn real_ns(&self, own_ns: u64) -> u64 {
+        let real = (u128::from(own_ns) * 1_000_000).div_ceil(u128::from(self.rate_ppm));
+        u64::try_from(real).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn own_ns(&self, now: u64) -> u64 {
+        (u128::from(now) * u128::from(self.rate_ppm) / 1_000_000) as u64
+    }
 }
 
 /// One machine of the simulation.
@@ -35,7 +119,7 @@ pub struct Node {
 }
 
 impl Node {
-    pub(crate) fn add(core: &Arc<Core>, name: &str, addrs: &[IpAddr]) -> Node {
+    pub(crate) fn add(core: &Arc<Core>, name: &str, addrs: &[IpAddr], disk: Option<MemDisk>) -> Node {
         let mut s = core.lock();
         let id = s.nodes.len() as u32;
         for a in addrs {
@@ -45,13 +129,18 @@ impl Node {
         s.nodes.push(NodeState {
             name: name.into(),
             addrs: addrs.to_vec(),
-            disk: MemDisk::new(),
+            shared_disk: disk.is_some(),
+            disk: disk.unwrap_or_default(),
             life: 1,
             up: true,
             paused: false,
             parked: Vec::new(),
             parked_work: Vec::new(),
             skew_ns: 0,
+            rate_ppm: 1_000_000,
+            boots: 1,
+            trip: None,
+            held: Vec::new(),
             blocking_us: (20, 400),
         });
         Node { core: core.clone(), id }
@@ -98,6 +187,17 @@ impl Node {
         self.core.lock().trace.count("process_kill");
     }
 
+    /// The process ends by itself.
+    pub fn exit(&self) {
+        self.disk().kill();
+        self.end_life(Duration::ZERO);
+    }
+
+    /// The next life is under another kernel: locks of files of the one before prove nothing.
+    pub fn reboot(&self) {
+        self.core.lock().nodes[self.id as usize].boots += 1;
+    }
+
     /// The power fails: as `kill`, but the disk loses what was not flushed, and the peers hear of it late.
     pub fn crash(&self, mode: CrashMode) {
         let (disk, mut rng, late) = {
@@ -119,10 +219,12 @@ impl Node {
             n.up = false;
             n.paused = false;
             n.parked.clear();
+            n.trip = None;
+            let held = std::mem::take(&mut n.held);
             let work = std::mem::take(&mut n.parked_work);
             let wake = s.net_down(self.id, late);
             s.trace.add(u64::from(self.id) << 8 | 1);
-            (s.remove_tasks(self.id), work, wake)
+            (s.remove_tasks(self.id), (work, held), wake)
         };
         // Destructors see a node that is gone: they change nothing.
         let (tasks, work, wake) = garbage;
@@ -142,11 +244,45 @@ impl Node {
         s.trace.count("pause");
     }
 
+    pub fn is_paused(&self) -> bool {
+        self.core.lock().nodes[self.id as usize].paused
+    }
+
+    /// Stops the node at that point. True once it has; false if `patience` passes first.
+    pub async fn stop_at(&self, at: Stop, patience: Duration) -> bool {
+        self.core.lock().nodes[self.id as usize].trip = Some(Trip { at, hit: false, waker: None });
+        let stopped = std::future::poll_fn(|cx| {
+            let mut s = self.core.lock();
+            match &mut s.nodes[self.id as usize].trip {
+                Some(t) if !t.hit => {
+                    t.waker = Some(cx.waker().clone());
+                    std::task::Poll::Pending
+                }
+                _ => std::task::Poll::Ready(()),
+            }
+        });
+        let sleep = crate::clock::sleep(&self.core, patience);
+        ::world::select(stopped, sleep).await;
+        let mut s = self.core.lock();
+        let n = &mut s.nodes[self.id as usize];
+        let hit = n.trip.as_ref().is_some_and(|t| t.hit);
+        if !hit {
+            n.trip = None;
+        }
+        hit
+    }
+
     pub fn resume(&self) {
         let (tasks, work) = {
             let mut s = self.core.lock();
             let n = &mut s.nodes[self.id as usize];
             n.paused = false;
+            n.trip = None;
+            let held = std::mem::take(&mut n.held);
+            drop(s);
+            held.into_iter().for_each(|change| change());
+            let mut s = self.core.lock();
+            let n = &mut s.nodes[self.id as usize];
             let work = std::mem::take(&mut n.parked_work);
             (std::mem::take(&mut n.parked), work)
         };
@@ -158,8 +294,15 @@ impl Node {
         }
     }
 
+    /// How far the wall clock is off.
     pub fn set_clock_skew(&self, ns: i64) {
         self.core.lock().nodes[self.id as usize].skew_ns = ns;
+    }
+
+    /// How fast the monotonic clock goes, in millionths of the world's. To be said before anything runs.
+    pub fn set_clock_rate(&self, ppm: u64) {
+        assert!(ppm > 0);
+        self.core.lock().nodes[self.id as usize].rate_ppm = ppm;
     }
 
     /// How long blocking calls (flushes) take, in microseconds.

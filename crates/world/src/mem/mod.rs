@@ -48,6 +48,8 @@ pub struct FaultPlan {
     pub bit_flip_ppm: u32,
     /// ENOSPC above so many bytes.
     pub capacity_bytes: Option<u64>,
+    /// The host does not know that it has no more: only writes find out.
+    pub thin: bool,
     /// Flushes succeed and do nothing: a disk that lies, or a planted bug.
     pub ignore_flush: bool,
     /// Only files whose path starts so are hit.
@@ -105,7 +107,7 @@ impl Image {
     /// A disk of its own in this state, unflushed changes included: `crash` it to see what recovery sees.
     pub fn disk(&self) -> MemDisk {
         let mut state = self.state.clone();
-        state.restart();
+        state.restart(&BTreeMap::new());
         MemDisk::with(state)
     }
 }
@@ -114,14 +116,19 @@ impl Image {
 #[derive(Clone)]
 pub struct MemDisk {
     inner: Arc<Mutex<Inner>>,
+    /// The machine that it is reached from.
+    host: usize,
 }
 
 struct Inner {
     state: State,
-    /// Handles of earlier lives are dead.
-    life: u64,
+    /// Of each host: handles of earlier lives are dead.
+    lives: Vec<u64>,
     next_handle: u64,
-    locks: BTreeMap<u64, u64>,
+    /// Living handles: whose, and of which file.
+    handles: BTreeMap<u64, (usize, u64)>,
+    /// By host and file: a kernel's locks hold within it.
+    locks: BTreeMap<(usize, u64), u64>,
     plan: FaultPlan,
     rng: Rng,
     count: DiskCounters,
@@ -147,25 +154,35 @@ impl MemDisk {
     fn with(state: State) -> MemDisk {
         let inner = Inner {
             state,
-            life: 0,
+            lives: vec![0],
             next_handle: 0,
+            handles: BTreeMap::new(),
             locks: BTreeMap::new(),
             plan: FaultPlan::default(),
             rng: Rng::new(0),
             count: DiskCounters::default(),
             recording: None,
         };
-        MemDisk { inner: Arc::new(Mutex::new(inner)) }
+        MemDisk { inner: Arc::new(Mutex::new(inner)), host: 0 }
+    }
+
+    /// The same disk as another host reaches it: one cache of pages, handles and locks of its own.
+    #[must_use]
+    pub fn from_other_host(&self) -> MemDisk {
+        let mut i = lock(&self.inner);
+        i.lives.push(0);
+        MemDisk { inner: self.inner.clone(), host: i.lives.len() - 1 }
     }
 
     /// Another disk with the same content, unflushed changes included. Handles and faults stay behind.
     pub fn fork(&self) -> MemDisk {
         let mut state = lock(&self.inner).state.clone();
-        state.restart();
+        state.restart(&BTreeMap::new());
         MemDisk::with(state)
     }
 
-    /// The power fails. Open handles are dead (EIO) and locks gone.
+    /// The power fails, for this host and for the disk. Open handles are dead (EIO) and locks gone; those of other hosts
+    /// live.
     pub fn crash(&self, rng: &mut Rng) {
         self.crash_with(CrashMode::Random, rng);
     }
@@ -173,18 +190,16 @@ impl MemDisk {
     pub fn crash_with(&self, mode: CrashMode, rng: &mut Rng) {
         let mut i = lock(&self.inner);
         let i = &mut *i;
-        i.state.power_loss(mode, rng, &mut i.count);
+        let open = i.end_life(self.host);
+        i.state.power_loss(mode, rng, &mut i.count, &open);
         i.count.crashes += 1;
-        i.life += 1;
-        i.locks.clear();
     }
 
     /// The process dies, the machine lives: handles and locks go, the page cache stays.
     pub fn kill(&self) {
         let mut i = lock(&self.inner);
-        i.state.restart();
-        i.life += 1;
-        i.locks.clear();
+        let open = i.end_life(self.host);
+        i.state.restart(&open);
     }
 
     pub fn set_faults(&self, plan: FaultPlan) {
@@ -226,6 +241,18 @@ impl MemDisk {
 }
 
 impl Inner {
+    /// Handles and locks of a host end; how often other hosts have each file open.
+    fn end_life(&mut self, host: usize) -> BTreeMap<u64, u32> {
+        self.lives[host] += 1;
+        self.locks.retain(|(h, _), _| *h != host);
+        self.handles.retain(|_, (h, _)| *h != host);
+        let mut open = BTreeMap::new();
+        for (_, ino) in self.handles.values() {
+            *open.entry(*ino).or_insert(0) += 1;
+        }
+        open
+    }
+
     fn fires(&mut self, ppm: u32, path: &str) -> bool {
         ppm > 0 && self.hits(path) && self.rng.chance(ppm)
     }
@@ -295,11 +322,14 @@ impl Disk for MemDisk {
         };
         i.state.opened(ino);
         i.next_handle += 1;
+        let handle = i.next_handle;
+        i.handles.insert(handle, (self.host, ino));
         let file = MemFile {
             inner: self.inner.clone(),
             ino,
-            life: i.life,
-            handle: i.next_handle,
+            host: self.host,
+            life: i.lives[self.host],
+            handle,
             write: mode.write,
             path: path.into(),
         };
@@ -374,9 +404,10 @@ impl Disk for MemDisk {
     fn space(&self, path: &str) -> io::Result<DiskSpace> {
         let i = lock(&self.inner);
         i.state.resolve(path)?;
-        let free = i.free_pages() * PAGE_BYTES;
+        let total = if i.plan.thin { DEFAULT_CAPACITY_BYTES } else { i.capacity_pages() * PAGE_BYTES };
+        let free = if i.plan.thin { total } else { i.free_pages() * PAGE_BYTES };
         Ok(DiskSpace {
-            total: i.capacity_pages() * PAGE_BYTES,
+            total,
             free,
             available: free,
             files: FILES_MAX,
@@ -388,6 +419,7 @@ impl Disk for MemDisk {
 struct MemFile {
     inner: Arc<Mutex<Inner>>,
     ino: u64,
+    host: usize,
     life: u64,
     handle: u64,
     write: bool,
@@ -397,7 +429,7 @@ struct MemFile {
 impl MemFile {
     fn enter(&self, to_write: bool) -> io::Result<std::sync::MutexGuard<'_, Inner>> {
         let i = lock(&self.inner);
-        if i.life != self.life {
+        if i.lives[self.host] != self.life {
             return Err(errno(libc::EIO));
         }
         if to_write && !self.write {
@@ -533,7 +565,7 @@ impl DiskFile for MemFile {
 
     fn try_lock(&self) -> io::Result<bool> {
         let mut i = self.enter(false)?;
-        let holder = *i.locks.entry(self.ino).or_insert(self.handle);
+        let holder = *i.locks.entry((self.host, self.ino)).or_insert(self.handle);
         Ok(holder == self.handle)
     }
 }
@@ -541,11 +573,12 @@ impl DiskFile for MemFile {
 impl Drop for MemFile {
     fn drop(&mut self) {
         let mut i = lock(&self.inner);
-        if i.life != self.life {
+        if i.lives[self.host] != self.life {
             return;
         }
-        if i.locks.get(&self.ino) == Some(&self.handle) {
-            i.locks.remove(&self.ino);
+        i.handles.remove(&self.handle);
+        if i.locks.get(&(self.host, self.ino)) == Some(&self.handle) {
+            i.locks.remove(&(self.host, self.ino));
         }
         i.state.released(self.ino);
     }

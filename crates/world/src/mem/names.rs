@@ -314,7 +314,13 @@ impl State {
     }
 
     /// The power fails: see [`super::MemDisk::crash`].
-    pub(super) fn power_loss(&mut self, mode: CrashMode, rng: &mut Rng, count: &mut DiskCounters) {
+    pub(super) fn power_loss(
+        &mut self,
+        mode: CrashMode,
+        rng: &mut Rng,
+        count: &mut DiskCounters,
+        open: &BTreeMap<u64, u32>,
+    ) {
         let mut lost_names: BTreeSet<(u64, String)> = BTreeSet::new();
         let mut lost_dirs = BTreeSet::new();
         let mut touched = BTreeSet::new();
@@ -351,12 +357,13 @@ impl State {
                 Kind::Dir { now, disk } => now.clone_from(disk),
             }
         }
-        self.restart();
+        self.restart(open);
     }
 
-    /// No handle is left: drops what has no name, and does the books afresh.
-    pub(super) fn restart(&mut self) {
+    /// Only these handles are left (by file): drops what has no name, and does the books afresh.
+    pub(super) fn restart(&mut self, open: &BTreeMap<u64, u32>) {
         let mut reached = BTreeSet::from([ROOT]);
+        reached.extend(open.keys());
         for op in &self.pending {
             reached.extend(op.sets.iter().flat_map(|(d, _, to)| [Some(*d), *to]).flatten());
             reached.extend(op.makes_dir.into_iter().chain(op.removes_dir));
@@ -380,10 +387,10 @@ impl State {
         self.dead.clear();
         for (&ino, node) in &mut self.nodes {
             let node = Arc::make_mut(node);
-            node.opens = 0;
+            node.opens = open.get(&ino).copied().unwrap_or(0);
             node.links = links.get(&ino).copied().unwrap_or(0);
             node.disk_links = disk_links.get(&ino).copied().unwrap_or(0);
-            if node.links == 0 && ino != ROOT {
+            if node.links == 0 && node.opens == 0 && ino != ROOT {
                 self.dead.insert(ino);
             } else if let Kind::File(f) = &node.kind {
                 self.used_pages += f.now.allocated_pages();
