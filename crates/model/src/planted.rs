@@ -108,6 +108,16 @@ bugs! {
     GrownBeforeDurable = 60,
     /// After a file grew the MDT still takes data by the old layout.
     OldLayoutAccepted = 61,
+    /// A server goes on although its heartbeat is late.
+    HeartbeatTooLate = 120,
+    /// A server goes on although it knows that another one has its target.
+    ZombieAccepted = 121,
+    /// A server takes a target without looking whether another one is alive.
+    TakenUnwatched = 122,
+    /// An object server keeps the locks of a client that is gone.
+    EvictionForgetsLock = 124,
+    /// A recovery window closes before its clients had time to come.
+    WindowClosedEarly = 125,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

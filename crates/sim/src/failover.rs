@@ -79,11 +79,12 @@ impl Nemesis {
         self.lose(c, server, how).await;
         let detection = self.rng.below(3_000_000);
         c.sim.sleep(Duration::from_micros(detection)).await;
-        if how.lives() && self.rng.below(3) == 0 {
+        let lied = how.lives() && self.rng.below(3) > 0;
+        if how.lives() && !lied {
             c.crash_at(server, from, Some(CrashMode::Random));
             s.hosts[from].node.reboot();
             c.sim.count("fence");
-        } else if how.lives() {
+        } else if lied {
             c.sim.count("fence_lied");
         }
         c.sim.count("failover");
@@ -93,7 +94,7 @@ impl Nemesis {
             c.boot_at(server, from);
             c.sim.count("double_start");
         }
-        if s.hosts[from].is_up() {
+        if lied {
             // Soon enough to keep its target, in the moment that its word ends, or when its successor serves.
             let later = match self.rng.below(4) {
                 // Whoever is cut off for longer is evicted.

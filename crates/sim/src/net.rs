@@ -306,7 +306,9 @@ impl State {
         let (lost, delay) = ([self.rng.coin(), self.rng.coin()], self.delay());
         let now = self.now;
         if self.rng.chance(self.net.faults.late_ppm) {
-            let late = self.rng.range(1_000_000, LATE_MAX.as_nanos() as u64);
+            // The server lets go of the old connection as soon as the client is back: mostly just before that.
+            let most = *self.rng.pick(&[300_000, 3_000_000, 100_000_000, LATE_MAX.as_nanos() as u64]);
+            let late = self.rng.range(1, most);
             let link = self.net.conns.get_mut(&conn);
             if let Some(link) = link.filter(|l| !l.ends[0].flight.is_empty() && l.ends[0].stalled.is_none()) {
                 link.ends[0].stalled = Some(now);

@@ -15,7 +15,7 @@ use ::world::mem::CrashMode;
 use ::world::rng::Rng;
 use ::world::{Either, select};
 use client::Fs;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -41,13 +41,27 @@ pub struct Options {
     /// Crashes of servers, at least.
     pub crashes: usize,
     pub log: bool,
+    /// Numbers of faults of the plan that do not happen.
+    pub skip: BTreeSet<usize>,
+    /// Operations that are done; the plan is made for `ops`.
+    pub stop: Option<u64>,
     /// `ack=durable` on all targets; `None`: as the seed says.
     pub ack_durable: Option<bool>,
 }
 
 impl Options {
     pub fn new(seed: u64) -> Options {
-        Options { seed, ops: 2000, actors: 3, mounts: 3, crashes: 5, log: false, ack_durable: None }
+        Options {
+            seed,
+            ops: 2000,
+            actors: 3,
+            mounts: 3,
+            crashes: 5,
+            log: false,
+            skip: BTreeSet::new(),
+            stop: None,
+            ack_durable: None,
+        }
     }
 }
 
@@ -60,6 +74,8 @@ pub struct Report {
     pub steps: u64,
     pub virtual_ns: u64,
     pub faults: BTreeMap<&'static str, u64>,
+    /// Faults of the plan, whether they happened or not.
+    pub planned: usize,
     pub violation: Option<Violation>,
     pub log: Vec<String>,
 }
@@ -74,10 +90,11 @@ pub fn run(opt: &Options) -> Report {
     let osts = rng.range(2, 4) as u16;
     let ack_durable = opt.ack_durable.unwrap_or(rng.below(4) == 0);
     let cluster = Arc::new(Cluster::new(&sim, osts, opt.mounts, ack_durable));
-    let ops = Arc::new(AtomicU64::new(0));
-    let (c, o, opt2) = (cluster.clone(), ops.clone(), opt.clone());
+    sim.count(if ack_durable { "ack_durable" } else { "ack_exec" });
+    let (ops, planned) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (c, o, p, opt2) = (cluster.clone(), ops.clone(), planned.clone(), opt.clone());
     let outcome = match cluster.format() {
-        Ok(()) => match sim.run(RUN_LIMIT, async move { whole(c, opt2, osts, rng, o).await }) {
+        Ok(()) => match sim.run(RUN_LIMIT, async move { whole(c, opt2, osts, rng, (o, p)).await }) {
             Ok(r) => r,
             Err(stuck) => Err(format!("the run does not end: {stuck}")),
         },
@@ -91,6 +108,7 @@ pub fn run(opt: &Options) -> Report {
         steps: sim.steps(),
         virtual_ns: sim.now(),
         faults: sim.counters(),
+        planned: planned.load(Relaxed) as usize,
         violation,
         log: sim.take_log(),
     }
@@ -101,7 +119,7 @@ async fn whole(
     opt: Options,
     osts: u16,
     mut rng: Rng,
-    ops: Arc<AtomicU64>,
+    (ops, planned): (Arc<AtomicU64>, Arc<AtomicU64>),
 ) -> Result<(), Violation> {
     set_clocks(&c, &mut rng);
     c.boot_all();
@@ -123,7 +141,7 @@ async fn whole(
     let run = Arc::new(Run {
         cluster: c.clone(),
         mix,
-        shared,
+        shared: Some(shared),
         ops: AtomicU64::new(0),
         shared_one_in,
         home_percent: *rng.pick(&[70, 98]),
@@ -139,12 +157,13 @@ async fn whole(
     fs.clone().fsync(call(), fs.root()).await.map_err(|e| gave("fsync", e))?;
     drop(fs);
     let mut nemesis = Nemesis::new(&c, &opt, &mut rng);
+    planned.store(nemesis.points.len() as u64, Relaxed);
     if often != Often::All {
         c.servers[0].set_blocking_time(200, rng.range(500, 6000));
     }
     let over = Arc::new(AtomicBool::new(false));
     let faults = nemesis.torment(run.clone(), over.clone());
-    let each = opt.ops / opt.actors as u64;
+    let each = opt.stop.unwrap_or(opt.ops) / opt.actors as u64;
     let work = async {
         let all = actors
             .iter_mut()
@@ -159,7 +178,7 @@ async fn whole(
     finish(&c, &run, &mut actors, &mut rng).await
 }
 
-async fn wait_for_osts(c: &Cluster, osts: u16) -> Result<(), Violation> {
+pub(crate) async fn wait_for_osts(c: &Cluster, osts: u16) -> Result<(), Violation> {
     for _ in 0..600 {
         let seen = c.mounts.iter().all(|m| {
             let known = |fs: &Arc<Fs>| {
@@ -234,7 +253,9 @@ async fn finish(
         a.verify().await?;
     }
     let (fs, _) = c.mounts.iter().find_map(|m| m.get()).ok_or("no mount is left")?;
-    run.bounded("the check of the shared files", run.shared.verify(run, &fs)).await??;
+    if let Some(shared) = &run.shared {
+        run.bounded("the check of the shared files", shared.verify(run, &fs)).await??;
+    }
     drop(fs);
     c.check_all_replays();
     if rng.below(3) == 0
@@ -254,7 +275,7 @@ async fn finish(
     check::everything(c, &lock(&run.lost))
 }
 
-async fn settle(c: &Arc<Cluster>) -> Result<(), Violation> {
+pub(crate) async fn settle(c: &Arc<Cluster>) -> Result<(), Violation> {
     match select(check::settled(c), c.sim.sleep(HEAL_LIMIT)).await {
         Either::Left(r) => r,
         Either::Right(()) => {
@@ -287,6 +308,7 @@ fn set_clocks(c: &Cluster, rng: &mut Rng) {
 /// What goes wrong, and when: at numbers of operations, so that each run has its share.
 pub(crate) struct Nemesis {
     points: Vec<(u64, Fault)>,
+    skip: BTreeSet<usize>,
     pub(crate) rng: Rng,
 }
 
@@ -389,17 +411,24 @@ impl Nemesis {
         let mut points: Vec<(u64, Fault)> =
             faults.into_iter().map(|f| (rng.below(opt.ops * 19 / 20), f)).collect();
         points.sort_by_key(|p| p.0);
-        Nemesis { points, rng: rng.fork() }
+        Nemesis { points, skip: opt.skip.clone(), rng: rng.fork() }
     }
 
     async fn torment(&mut self, run: Arc<Run>, over: Arc<AtomicBool>) -> Result<(), Violation> {
         let c = run.cluster.clone();
-        for (at, fault) in std::mem::take(&mut self.points) {
+        for (i, (at, fault)) in std::mem::take(&mut self.points).into_iter().enumerate() {
+            // Each has dice of its own: what the others do then does not depend on whether it happens.
+            let dice = self.rng.fork();
+            if self.skip.contains(&i) {
+                continue;
+            }
+            let after = std::mem::replace(&mut self.rng, dice);
             while run.ops.load(Relaxed) < at && !over.load(Relaxed) {
                 c.sim.sleep(Duration::from_micros(700)).await;
             }
             c.sim.log(|| format!("fault {fault:?}"));
             self.strike(&c, fault).await?;
+            self.rng = after;
         }
         c.sim.heal();
         Ok(())

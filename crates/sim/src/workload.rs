@@ -28,7 +28,8 @@ const OP_PATIENCE: Duration = Duration::from_secs(600);
 pub struct Run {
     pub cluster: Arc<Cluster>,
     pub mix: Mix,
-    pub shared: Shared,
+    /// `None`: everybody works by himself.
+    pub shared: Option<Shared>,
     pub ops: AtomicU64,
     /// One in so many operations is on shared files.
     pub shared_one_in: u64,
@@ -134,9 +135,11 @@ impl Actor {
 
     pub async fn work(&mut self, ops: u64) -> Result<(), Violation> {
         while self.number < ops {
-            if self.rng.below(self.run.shared_one_in) == 0 {
-                let run = self.run.clone();
-                run.shared.step(&run, self.id, &mut self.rng).await.map_err(|e| self.tell(&e))?;
+            let run = self.run.clone();
+            if self.rng.below(run.shared_one_in) == 0
+                && let Some(shared) = &run.shared
+            {
+                shared.step(&run, self.id, &mut self.rng).await.map_err(|e| self.tell(&e))?;
             } else if !self.step().await? {
                 continue;
             }
@@ -172,8 +175,6 @@ impl Actor {
 
     /// False: nothing to do this time.
     async fn step(&mut self) -> Result<bool, Violation> {
-        let run = self.run.clone();
-        let (mount, fs, life) = run.mount(self.id, &mut self.rng).await;
         self.drop_dead_handles();
         self.settle_losses().await?;
         let close =
@@ -181,7 +182,23 @@ impl Actor {
         if close {
             return self.close_one().await.map(|()| true);
         }
-        let Some(op) = generate::next(&self.tree, &run.mix, &mut self.rng) else { return Ok(false) };
+        let run = self.run.clone();
+        match generate::next(&self.tree, &run.mix, &mut self.rng) {
+            Some(op) => self.perform(op).await,
+            None => Ok(false),
+        }
+    }
+
+    /// One operation, checked. False: it cannot be done now.
+    pub async fn perform(&mut self, op: Op) -> Result<bool, Violation> {
+        let run = self.run.clone();
+        let (mount, fs, life) = run.mount(self.id, &mut self.rng).await;
+        // Clients may have died meanwhile.
+        self.drop_dead_handles();
+        self.settle_losses().await?;
+        if !self.tree.has(&op) {
+            return Ok(false);
+        }
         let handle = match op {
             Op::Read { node, .. } => self.handle_of(node, mount),
             _ => None,

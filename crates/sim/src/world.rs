@@ -29,6 +29,8 @@ pub(crate) struct NodeState {
     pub(crate) shared_disk: bool,
     /// Starts of its kernel.
     boots: u64,
+    /// Polls of its tasks, ever.
+    polls: u64,
     /// When to stop it.
     trip: Option<Trip>,
     /// What it wrote in the moment that it was stopped in.
@@ -59,6 +61,7 @@ pub(crate) type HeldChange = Box<dyn FnOnce() + Send>;
 impl NodeState {
     /// A poll of one of its tasks is over; a waker of whoever waits for that.
     pub(crate) fn polled(&mut self) -> Option<std::task::Waker> {
+        self.polls += 1;
         let trip = self.trip.as_mut().filter(|t| !t.hit)?;
         let Stop::Polls(left) = &mut trip.at else { return None };
         *left = left.saturating_sub(1);
@@ -139,6 +142,7 @@ impl Node {
             skew_ns: 0,
             rate_ppm: 1_000_000,
             boots: 1,
+            polls: 0,
             trip: None,
             held: Vec::new(),
             blocking_us: (20, 400),
@@ -242,6 +246,11 @@ impl Node {
         let mut s = self.core.lock();
         s.nodes[self.id as usize].paused = true;
         s.trace.count("pause");
+    }
+
+    /// Polls of its tasks, in all its lives.
+    pub fn polls(&self) -> u64 {
+        self.core.lock().nodes[self.id as usize].polls
     }
 
     pub fn is_paused(&self) -> bool {

@@ -9,6 +9,7 @@
 use crate::bytes::{Reader, Writer};
 use crate::format::TargetLock;
 use crate::{Lease, StoreError};
+use model::planted::{self, Bug};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -190,6 +191,7 @@ impl Heartbeat {
     pub async fn take(world: &World, dir: &str, who: Who, times: Times) -> Result<Heartbeat, StoreError> {
         let seen = look(world, dir).await?;
         let sure = matches!(&seen, Seen::Block(b) if who.succeeds(b));
+        let sure = sure || planted::on(Bug::TakenUnwatched);
         if !sure && let Some(doubt) = Doubt::about(world, dir, seen, times) {
             doubt.wait(times.interval).await?;
         }

@@ -255,7 +255,10 @@ impl Recovery {
                 Phase::Serving => return target.recovered().await,
                 Phase::Recovering => {}
             }
-            let (least, patience) = (target.lease_life(), target.patience());
+            let (mut least, mut patience) = (target.lease_life(), target.patience());
+            if planted::on(Bug::WindowClosedEarly) {
+                (least, patience) = (Duration::ZERO, Duration::ZERO);
+            }
             let (window, aborted) = {
                 let mut g = me.lock();
                 g.window = if g.aborted { least } else { patience.max(least) * rounds };

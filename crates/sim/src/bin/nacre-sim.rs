@@ -1,18 +1,41 @@
-//! Runs seeds of the cluster simulation; the last line sums up. A seed that finds something prints the command
-//! that runs it again.
+//! Runs seeds of the cluster simulation, or walks over the crash points of small workloads; the last lines sum up. A seed that finds
+//! something is run again with fewer faults and operations, and the command that repeats the smallest failure is printed.
 
 use model::planted::{self, Bug};
-use sim::scenario::{Options, Report, run};
+use sim::faults::{CAMPAIGN_MIN_SEEDS, FAULTS};
+use sim::minimise::{command, minimise, run_caught};
+use sim::points::{self, Plan};
+use sim::scenario::Options;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: nacre-sim [--seeds N] [--first X] [--ops N] [--crashes N] [--actors N] [--mounts N] [--log] [--json] [--keep-going] [--hashes] [--plant BUG]
-  --seeds N    seeds to run (default 20)         --first X   the first one (default 1)
-  --ops N      operations of a seed (2000)       --crashes N crashes of servers, at least (5)
-  --actors N   concurrent actors (3)             --mounts N  clients (3)
-  --log        what happened, if a seed fails    --json      the summary as JSON
-  --keep-going also after a violation              --hashes    the trace hash of each seed
-  --plant BUG  switches a bug on, to see it found";
+const USAGE: &str = "\
+nacre-sim runs a whole file system in one thread on virtual time, with faults, and compares it with a model.
+
+usage: nacre-sim [OPTIONS]
+       nacre-sim --crash-points [--length N] [--one-in A,B,C] [--stride N] [--variants N] [--part I/N]
+
+Seeds:
+  --seeds N       seeds to run (default 20)        --first X     the first one (default 1)
+  --ops N         operations of a seed (2000)      --crashes N   crashes of servers, at least (5)
+  --actors N      concurrent actors (3)            --mounts N    clients (3)
+  --skip A,B,...  faults of the plan that do not happen, by number
+  --stop N        ends after so many operations; the plan is made for --ops
+  --keep-going    also after a violation           --no-minimise a violation as it is
+  --log           what happened, if a seed fails   --hashes      the trace hash of each seed
+  --plant BUG     switches a bug on, to see it found
+  --json          the summary as JSON
+
+From 100 seeds on every fault of the list must have fired at least once.
+
+Crash points: a node ends at every await point of every workload of one and two operations, and of a sample of three.
+  --length N      operations of a workload at most (default 2)
+  --one-in A,B,C  of the workloads of one, two and three operations one in so many (1,1,1)
+  --stride N      of their points every so many-th (1)
+  --variants N    orders of events, and so images, of each (1)
+  --part I/N      the I-th of N equal parts, for several processes (0/1)
+
+Exit: 0 nothing found, 1 a violation or a fault that never fired, 2 wrong usage.";
 
 struct Args {
     seeds: u64,
@@ -20,16 +43,34 @@ struct Args {
     opt: Options,
     json: bool,
     keep_going: bool,
+    minimise: bool,
     hashes: bool,
+    points: Option<Plan>,
+}
+
+/// Numbers between commas, or another sign.
+fn numbers(text: &str, sign: char) -> Result<Vec<u64>, String> {
+    let one = |s: &str| s.parse::<u64>().map_err(|_| format!("'{text}': '{s}' is not a number"));
+    text.split(sign).map(one).collect()
 }
 
 fn parse() -> Result<Args, String> {
-    let mut a =
-        Args { seeds: 20, first: 1, opt: Options::new(0), json: false, keep_going: false, hashes: false };
+    let mut a = Args {
+        seeds: 20,
+        first: 1,
+        opt: Options::new(0),
+        json: false,
+        keep_going: false,
+        minimise: true,
+        hashes: false,
+        points: None,
+    };
+    let mut plan = Plan { length: 2, one_in: [1; 3], stride: 1, variants: 1, part: (0, 1) };
     let mut it = std::env::args().skip(1);
     while let Some(arg) = it.next() {
+        let mut word = || it.next().ok_or_else(|| format!("{arg} wants a value; see --help"));
         let mut number = || {
-            let v = it.next().ok_or_else(|| format!("{arg} wants a number"))?;
+            let v = word()?;
             v.parse::<u64>().map_err(|_| format!("{arg} {v}: not a number"))
         };
         match arg.as_str() {
@@ -39,37 +80,172 @@ fn parse() -> Result<Args, String> {
             "--crashes" => a.opt.crashes = number()? as usize,
             "--actors" => a.opt.actors = (number()? as usize).max(1),
             "--mounts" => a.opt.mounts = number()?.clamp(1, 200) as u8,
+            "--stop" => a.opt.stop = Some(number()?),
+            "--skip" => a.opt.skip = numbers(&word()?, ',')?.into_iter().map(|n| n as usize).collect(),
             "--log" => a.opt.log = true,
             "--json" => a.json = true,
             "--keep-going" => a.keep_going = true,
+            "--no-minimise" => a.minimise = false,
             "--hashes" => a.hashes = true,
+            "--crash-points" => a.points = Some(plan.clone()),
+            "--length" => plan.length = number()?.clamp(1, 3) as usize,
+            "--stride" => plan.stride = number()?.max(1),
+            "--variants" => plan.variants = number()?.max(1),
+            "--one-in" => {
+                let n = numbers(&word()?, ',')?;
+                plan.one_in = [0, 1, 2].map(|i| n.get(i).copied().unwrap_or(1).max(1));
+            }
+            "--part" => {
+                let text = word()?;
+                let n = numbers(&text, '/')?;
+                let [i, of] = n[..] else { return Err(format!("--part {text}: want I/N")) };
+                plan.part = (i, of.max(1));
+            }
             "--plant" => {
-                let name = it.next().unwrap_or_default();
+                let name = word()?;
                 let bug = Bug::ALL.iter().find(|b| format!("{b:?}") == name);
                 planted::plant(Some(*bug.ok_or_else(|| format!("--plant {name}: one of {:?}", Bug::ALL))?));
             }
-            _ => return Err(USAGE.to_string()),
+            "--help" | "-h" => {
+                println!("{USAGE}");
+                std::process::exit(0);
+            }
+            _ => return Err(format!("unknown option {arg}\n\n{USAGE}")),
         }
     }
+    a.points = a.points.map(|_| plan);
     Ok(a)
 }
 
-fn again(o: &Options) -> String {
-    format!(
-        "nacre-sim --first {} --seeds 1 --ops {} --crashes {} --actors {} --mounts {} --log",
-        o.seed, o.ops, o.crashes, o.actors, o.mounts
-    )
+/// What all seeds came to.
+#[derive(Default)]
+struct Sum {
+    seeds: u64,
+    ops: u64,
+    steps: u64,
+    virtual_ns: u64,
+    violations: u64,
+    faults: BTreeMap<&'static str, u64>,
 }
 
-/// One seed; a panic in it is a violation like any other.
-fn run_one(o: &Options) -> Result<Report, String> {
-    std::panic::catch_unwind(|| run(o)).map_err(|p| {
-        let text = p
-            .downcast_ref::<String>()
-            .cloned()
-            .or_else(|| p.downcast_ref::<&str>().map(|s| (*s).to_string()));
-        format!("panic: {}", text.unwrap_or_default())
-    })
+impl Sum {
+    fn fired(&self, fault: &str) -> u64 {
+        self.faults.get(fault).copied().unwrap_or(0)
+    }
+
+    fn hours(&self) -> f64 {
+        self.virtual_ns as f64 / 3.6e12
+    }
+
+    /// Faults that a campaign of this size should have met and did not.
+    fn never_fired(&self) -> Vec<&'static str> {
+        let campaign = self.seeds >= CAMPAIGN_MIN_SEEDS;
+        FAULTS.iter().map(|f| f.0).filter(|f| campaign && self.fired(f) == 0).collect()
+    }
+
+    fn print_json(&self, never: &[&str]) {
+        let faults: Vec<String> = self.faults.iter().map(|(k, v)| format!("\"{k}\":{v}")).collect();
+        let never: Vec<String> = never.iter().map(|n| format!("\"{n}\"")).collect();
+        println!(
+            "{{\"seeds\":{},\"operations\":{},\"steps\":{},\"cluster_hours\":{:.3},\"violations\":{},\"faults\":{{{}}},\"never_fired\":[{}]}}",
+            self.seeds,
+            self.ops,
+            self.steps,
+            self.hours(),
+            self.violations,
+            faults.join(","),
+            never.join(",")
+        );
+    }
+
+    fn print(&self, never: &[&str]) {
+        println!("{:<28}{:>9}  what it is", "fault", "fired");
+        for (name, what) in FAULTS {
+            println!("{name:<28}{:>9}  {what}", self.fired(name));
+        }
+        let other = self.faults.iter().filter(|(k, _)| !FAULTS.iter().any(|f| f.0 == **k));
+        let other: Vec<String> = other.map(|(k, v)| format!("{k}={v}")).collect();
+        println!("beside these: {}", other.join(" "));
+        for n in never {
+            println!("NEVER FIRED: {n}");
+        }
+        println!(
+            "{} seeds, {} operations, {} steps, {:.2} cluster-hours simulated, {} faults never fired; {} violations",
+            self.seeds,
+            self.ops,
+            self.steps,
+            self.hours(),
+            never.len(),
+            self.violations
+        );
+    }
+}
+
+fn run_seeds(args: &Args) -> ExitCode {
+    let mut sum = Sum::default();
+    for seed in args.first..args.first + args.seeds {
+        let o = Options { seed, ..args.opt.clone() };
+        sum.seeds += 1;
+        let (violation, log, planned) = match run_caught(&o) {
+            Ok(r) => {
+                sum.ops += r.ops;
+                sum.steps += r.steps;
+                sum.virtual_ns += r.virtual_ns;
+                if args.hashes {
+                    let seconds = r.virtual_ns / 1_000_000_000;
+                    println!("seed {seed}: trace {:016x}, {} steps, {seconds} s", r.trace_hash, r.steps);
+                }
+                for (k, v) in &r.faults {
+                    *sum.faults.entry(k).or_insert(0) += v;
+                }
+                (r.violation, r.log, r.planned)
+            }
+            Err(p) => (Some(p), Vec::new(), 64),
+        };
+        let Some(v) = violation else { continue };
+        sum.violations += 1;
+        log.iter().for_each(|line| println!("{line}"));
+        println!("seed {seed}: VIOLATION: {v}");
+        println!("seed {seed}: again with: {}", command(&o));
+        if args.minimise && !o.log {
+            let (small, how) = minimise(&o, planned, v);
+            println!("seed {seed}: the smallest run that fails: {how}");
+            println!("seed {seed}: again with: {}", command(&small));
+        }
+        if !args.keep_going {
+            break;
+        }
+    }
+    let never = sum.never_fired();
+    if args.json {
+        sum.print_json(&never)
+    } else {
+        sum.print(&never)
+    }
+    if sum.violations == 0 && never.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run_points(plan: &Plan, json: bool) -> ExitCode {
+    let s = points::walk(plan, |s| {
+        if !json && s.workloads % 50 == 0 {
+            println!("{}", points::line(s));
+        }
+    });
+    s.violations.iter().for_each(|v| println!("VIOLATION: {v}"));
+    if json {
+        println!(
+            "{{\"workloads\":{},\"points\":{},\"images\":{},\"cluster_hours\":{:.3},\"violations\":{}}}",
+            s.workloads,
+            s.points,
+            s.images,
+            s.virtual_ns as f64 / 3.6e12,
+            s.violations.len()
+        );
+    } else {
+        println!("{:.2} cluster-hours simulated", s.virtual_ns as f64 / 3.6e12);
+        println!("{}", points::line(&s));
+    }
+    if s.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn main() -> ExitCode {
@@ -80,55 +256,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let (mut seeds, mut ops, mut steps, mut violations) = (0u64, 0u64, 0u64, 0u64);
-    let mut faults: BTreeMap<&'static str, u64> = BTreeMap::new();
-    for seed in args.first..args.first + args.seeds {
-        let o = Options { seed, ..args.opt.clone() };
-        seeds += 1;
-        let (violation, log) = match run_one(&o) {
-            Ok(r) => {
-                ops += r.ops;
-                if args.hashes {
-                    println!(
-                        "seed {seed}: trace {:016x}, {} steps, {} s",
-                        r.trace_hash,
-                        r.steps,
-                        r.virtual_ns / 1_000_000_000
-                    );
-                }
-                steps += r.steps;
-                for (k, v) in &r.faults {
-                    *faults.entry(k).or_insert(0) += v;
-                }
-                (r.violation, r.log)
-            }
-            Err(p) => (Some(p), Vec::new()),
-        };
-        if let Some(v) = violation {
-            violations += 1;
-            for line in log {
-                println!("{line}");
-            }
-            println!("seed {seed}: VIOLATION: {v}");
-            println!("seed {seed}: again with: {}", again(&o));
-            if !args.keep_going {
-                break;
-            }
-        }
+    match &args.points {
+        Some(plan) => run_points(plan, args.json),
+        None => run_seeds(&args),
     }
-    let list = |sep: &str, quote: &str, eq: &str| {
-        faults.iter().map(|(k, v)| format!("{quote}{k}{quote}{eq}{v}")).collect::<Vec<_>>().join(sep)
-    };
-    if args.json {
-        println!(
-            "{{\"seeds\":{seeds},\"operations\":{ops},\"steps\":{steps},\"violations\":{violations},\"faults\":{{{}}}}}",
-            list(",", "\"", ":")
-        );
-    } else {
-        println!(
-            "{seeds} seeds, {ops} operations, {steps} steps, faults: {}; {violations} violations",
-            list(" ", "", "=")
-        );
-    }
-    if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
