@@ -147,7 +147,7 @@ pub fn walk(plan: &Plan, mut progress: impl FnMut(&Sum)) -> Sum {
     for length in 1..=plan.length {
         for (i, ops) in workloads(length).into_iter().enumerate() {
             let lot = mix(i as u64 ^ (length as u64) << 32);
-            if lot % plan.one_in[length - 1] != 0 || lot / 7919 % plan.part.1 != plan.part.0 {
+            if !lot.is_multiple_of(plan.one_in[length - 1]) || lot / 7919 % plan.part.1 != plan.part.0 {
                 continue;
             }
             sum.workloads += 1;
@@ -215,8 +215,7 @@ impl Workload<'_> {
             let Workload { ack_durable, seed, .. } = self;
             sum.violations.push(format!("{short:?} ack_durable={ack_durable} seed={seed} {crash:?}: {v}"));
         }
-        let polls = *lock(&polls);
-        polls
+        *lock(&polls)
     }
 }
 
