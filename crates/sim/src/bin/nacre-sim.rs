@@ -54,7 +54,8 @@ fn numbers(text: &str, sign: char) -> Result<Vec<u64>, String> {
     text.split(sign).map(one).collect()
 }
 
-fn parse() -> Result<Args, String> {
+/// `None`: only the words of `--help` are wanted.
+fn parse() -> Result<Option<Args>, String> {
     let mut a = Args {
         seeds: 20,
         first: 1,
@@ -107,14 +108,13 @@ fn parse() -> Result<Args, String> {
                 planted::plant(Some(*bug.ok_or_else(|| format!("--plant {name}: one of {:?}", Bug::ALL))?));
             }
             "--help" | "-h" => {
-                println!("{USAGE}");
-                std::process::exit(0);
+                return Ok(None);
             }
             _ => return Err(format!("unknown option {arg}\n\n{USAGE}")),
         }
     }
     a.points = a.points.map(|_| plan);
-    Ok(a)
+    Ok(Some(a))
 }
 
 /// What all seeds came to.
@@ -250,7 +250,11 @@ fn run_points(plan: &Plan, json: bool) -> ExitCode {
 
 fn main() -> ExitCode {
     let args = match parse() {
-        Ok(a) => a,
+        Ok(Some(a)) => a,
+        Ok(None) => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
         Err(e) => {
             eprintln!("{e}");
             return ExitCode::from(2);
