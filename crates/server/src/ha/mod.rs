@@ -19,7 +19,7 @@ const NOT_RUNNING: i32 = 7;
 #[derive(Parser)]
 #[command(
     name = "nacre ha",
-    about = "Serves targets on behalf of a cluster engine. Exit statuses are those of OCF."
+    about = "Targets under a cluster manager; exit statuses of start, stop and monitor are those of OCF. See nacre-ha(8)"
 )]
 struct Cli {
     #[command(subcommand)]
