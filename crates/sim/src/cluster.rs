@@ -159,6 +159,8 @@ impl Cluster {
                 return lock(&self.failures).push(format!("{:?} stopped: {why}", s.role));
             }
             let boot = host.boots.fetch_add(1, Relaxed) + 1;
+            // A drill starts another one.
+            host.refused.store(true, Relaxed);
             host.node.exit();
             drop(lock(&host.running).take());
             return self.start_again(i, at, boot).await;

@@ -97,8 +97,8 @@ impl Nemesis {
         if lied {
             // Soon enough to keep its target, in the moment that its word ends, or when its successor serves.
             let later = match self.rng.below(4) {
-                // Whoever is cut off for longer is evicted.
-                _ if matches!(how, Loss::CutOff { .. }) => self.rng.range(1, 12_000_000),
+                // Clients that are cut off for all of a recovery window are evicted, and rightly.
+                _ if matches!(how, Loss::CutOff { .. }) => self.rng.range(1, 6_000_000),
                 0 => self.rng.range(1, 7_000_000),
                 1 => self.rng.range(7_000_000, 22_000_000),
                 _ => self.rng.range(22_000_000, 60_000_000),

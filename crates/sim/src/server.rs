@@ -39,7 +39,7 @@ pub struct Host {
     pub(crate) running: Mutex<Option<Running>>,
     /// Counts boots, so that a boot that a crash overtook leaves nothing behind.
     pub(crate) boots: AtomicU64,
-    /// The last start found somebody else at the target.
+    /// The last start found somebody else at the target, or ended because of that.
     pub refused: AtomicBool,
 }
 
