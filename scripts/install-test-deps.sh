@@ -35,6 +35,17 @@ if [ -n "$missing" ]; then
     case " $enabled " in *" $s "*) ;; *) systemctl disable --quiet "$s" 2>/dev/null || true ;; esac
   done
 fi
+# etcd is unpacked, not installed: the package starts a service and makes a user.
+if ! [ -x "$target/kit/bin/etcd" ]; then
+  echo "Fetching etcd"
+  deb=$(mktemp -d)
+  mkdir -p "$target/kit/bin"
+  (cd "$deb" && { apt-get download -qq etcd-server etcd-client >/dev/null 2>&1 ||
+    { apt-get update -qq && apt-get download -qq etcd-server etcd-client >/dev/null; }; })
+  for d in "$deb"/*.deb; do dpkg-deb -x "$d" "$deb/x"; done
+  cp "$deb/x/usr/bin/etcd" "$deb/x/usr/bin/etcdctl" "$target/kit/bin/"
+  rm -rf "$deb"
+fi
 for c in pjdfstest@0.2.2 fsx@0.3.2; do
   name=${c%@*}
   if ! [ -x "$target/kit/bin/$name" ]; then

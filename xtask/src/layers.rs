@@ -3,11 +3,12 @@
 use crate::source::{Finding, Tree};
 
 /// Left to right.
-const LAYERS: [&[&str]; 10] = [
+const LAYERS: [&[&str]; 11] = [
     &["model"],
     &["wire"],
     &["world"],
     &["rpc", "ldlm", "store"],
+    &["etcd"],
     &["mgs", "mds", "oss"],
     &["client"],
     &["fuse", "admin", "dashboard"],

@@ -70,10 +70,27 @@ pub trait Listener: Send + Sync {
     fn local_addr(&self) -> SocketAddr;
 }
 
+/// A connection that carries bytes, for protocols that are not Nacre's. Dropping the last handle closes it.
+pub trait Stream: Send + Sync {
+    /// All of it, or an error, which is final.
+    fn send(&self, bytes: bytes::Bytes) -> BoxFuture<io::Result<()>>;
+    /// What came, at most `limit` bytes; none at the end. One receiver at a time.
+    fn recv(&self, limit: usize) -> BoxFuture<io::Result<bytes::Bytes>>;
+}
+
 pub trait Net: Send + Sync {
     fn listen(&self, at: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Listener>>>;
     /// `from` binds the source address, if given.
     fn connect(&self, from: Option<IpAddr>, to: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Conn>>>;
+    /// Networks that only know frames refuse it.
+    fn stream(&self, _to: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Stream>>> {
+        Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+    }
+    /// The addresses of a host's name.
+    fn resolve(&self, name: &str) -> BoxFuture<io::Result<Vec<IpAddr>>> {
+        let found = name.parse().map(|a| vec![a]).map_err(|_| io::ErrorKind::Unsupported.into());
+        Box::pin(async { found })
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,6 +11,7 @@ mod exec;
 mod helper;
 mod net;
 mod reactor;
+mod stream;
 mod volatile;
 
 pub use disk::RealDisk;

@@ -8,8 +8,9 @@ use super::Entered;
 use super::exec::Exec;
 use super::helper;
 use super::reactor::{Registration, Side};
+use super::stream;
 use crate::buffer::{self, Buffer};
-use crate::{BoxFuture, Conn, Listener, Net, lock};
+use crate::{BoxFuture, Conn, Listener, Net, Stream, lock};
 use bytes::{Buf, Bytes, BytesMut};
 use rustix::net::sockopt;
 use std::collections::VecDeque;
@@ -83,6 +84,14 @@ impl Net for RealNet {
             let stream = socket.connect(to).await?;
             RealConn::start(&handle, &exec, stream.into_std()?, to)
         }))
+    }
+
+    fn stream(&self, to: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Stream>>> {
+        stream::connect(&self.handle, to)
+    }
+
+    fn resolve(&self, name: &str) -> BoxFuture<io::Result<Vec<IpAddr>>> {
+        stream::resolve(&self.handle, name)
     }
 }
 
