@@ -59,11 +59,11 @@ sim:
 fuzz:
 	scripts/fuzz.sh $(SECONDS)
 
-# Half the time the test moves targets itself, half Pacemaker does. Last lines of each half: times until the load went on;
+# A third of the time the test moves targets itself, a third Pacemaker, a third the controllers on etcd. Last lines of each part: times until the load went on;
 # failovers, faults, application errors, wrong bytes.
 thrash: build
 	@scripts/install-test-deps.sh
-	NACRE_THRASH_MINUTES=$$(( ($(MINUTES) + 1) / 2 )) cargo test --release --quiet -p tests --test real -- --test-threads=1 --nocapture failover:: pacemaker::pacemaker_moves
+	NACRE_THRASH_MINUTES=$$(( ($(MINUTES) + 2) / 3 )) cargo test --release --quiet -p tests --test real -- --test-threads=1 --nocapture failover:: pacemaker::pacemaker_moves controller::controllers
 
 clean:
 	cargo clean

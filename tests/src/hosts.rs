@@ -1,7 +1,7 @@
 //! Hosts on one machine: network namespaces joined by a bridge, each with an address of its own; everybody's files are the
 //! same, as storage is that two hosts reach.
 
-use crate::cluster::{bin_dir, kill, run_within, sh, wait_until};
+use crate::cluster::{bin_dir, kill, ok_within, run_within, sh, wait_until};
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
@@ -56,6 +56,13 @@ impl Hosts {
     /// Its network, as a file.
     pub fn network(&self, host: u32) -> String {
         format!("/var/run/netns/{}h{host}", self.tag)
+    }
+
+    /// A shell line in a host's network.
+    pub fn sh(&self, host: u32, line: &str) -> Result<String> {
+        let mut c = Command::new("nsenter");
+        c.arg(format!("--net={}", self.network(host))).args(["bash", "-euc", line]);
+        ok_within(&mut c, LIMIT)
     }
 
     /// A command on a host: its network, everybody's files.

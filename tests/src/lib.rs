@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod cluster;
+pub mod controllers;
 pub mod exerciser;
 pub mod hosts;
 pub mod load;

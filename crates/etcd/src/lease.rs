@@ -8,6 +8,7 @@ use world::{Either, Instant, select, sync};
 
 /// Renewals within a term.
 const BEATS: u32 = 6;
+const ADOPT_PATIENCE: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(200);
 
 struct Shared {
@@ -52,13 +53,24 @@ impl Lease {
     pub async fn take(etcd: &Arc<Etcd>, term: Duration) -> Result<Lease, Error> {
         let start = etcd.world.now();
         let id = etcd.grant(term).await?;
+        Ok(Lease::kept(etcd, id, start, term))
+    }
+
+    /// Goes on with one that a dead process of the same owner took with the same term; `None`: it is over.
+    pub async fn adopt(etcd: &Arc<Etcd>, id: i64, term: Duration) -> Result<Option<Lease>, Error> {
+        let start = etcd.world.now();
+        let there = etcd.keep_alive(id, ADOPT_PATIENCE).await?;
+        Ok(there.then(|| Lease::kept(etcd, id, start, term)))
+    }
+
+    fn kept(etcd: &Arc<Etcd>, id: i64, start: Instant, term: Duration) -> Lease {
         let shared = Arc::new(Shared {
             good_until: AtomicU64::new(start.plus(term / 2).0),
             over: AtomicBool::new(false),
             changed: sync::Notify::new(),
         });
         etcd.world.spawn("etcd-lease", renew(etcd.clone(), id, term, shared.clone()));
-        Ok(Lease { etcd: etcd.clone(), id, shared })
+        Lease { etcd: etcd.clone(), id, shared }
     }
 
     pub fn id(&self) -> i64 {

@@ -1,12 +1,13 @@
 //! What the MGS remembers of its clients: that it knows them, and their last replies. No opens, no locks.
 
+use crate::book::Book;
 use crate::service::Mgs;
 use model::Errno;
 use rpc::{ClientId, ConnectOutcome};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use store::{Db, Lsn, StoreError, Txn};
+use store::{Lsn, StoreError, Txn};
 use world::World;
 
 /// Key tag of client records.
@@ -22,8 +23,8 @@ fn key(client: ClientId) -> Vec<u8> {
     [&[TAG], client.0.as_slice()].concat()
 }
 
-/// The client records in an MGT's database.
-pub(crate) fn read(db: &Db) -> Result<Clients, StoreError> {
+/// The client records where an MGS keeps them.
+pub(crate) fn read(db: &dyn Book) -> Result<Clients, StoreError> {
     let mut out = Clients::new();
     for (k, _) in db.scan(&[TAG], &[TAG + 1], model::limits::CLIENTS_MAX)? {
         let id = k[1..].try_into().map_err(|_| StoreError::Damaged {
@@ -77,7 +78,7 @@ impl Mgs {
                 }
             }
         };
-        self.db().durable(lsn).await?;
+        self.db().clone().durable(lsn).await?;
         Ok(ConnectOutcome { new_client, recovering: false })
     }
 

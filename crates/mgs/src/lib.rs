@@ -1,11 +1,15 @@
 //! The management service: which targets a file system has, where they answer, and its permanent parameters.
 //!
-//! `state` holds the configuration as versioned data over the target's [`store::Db`], `ops/VERB.rs` answers one
+//! `state` holds the configuration as versioned data over a [`Book`] (the target's [`store::Db`], or etcd's keys: `etcd`), `ops/VERB.rs` answers one
 //! message each, `service` is what the session layer
 //! calls, `clients` what it remembers of its clients. Each change is pushed to every connected node
 //! ([`wire::msg::notify::Notify::ConfigChanged`]), which fetches the new version.
 
+mod book;
 mod clients;
+pub mod etcd;
+#[cfg(test)]
+mod etcd_tests;
 mod ops;
 mod params;
 mod service;
@@ -13,6 +17,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+pub use book::Book;
 pub use params::declarations;
 pub use service::Mgs;
 pub use state::{FsRecord, State, load_config, read_configuration};

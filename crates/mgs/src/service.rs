@@ -1,5 +1,6 @@
 //! The MGS as the session layer sees it.
 
+use crate::book::Book;
 use crate::clients::{self, Clients};
 use crate::ops::{self, Done};
 use crate::state::{State, read_configuration};
@@ -7,7 +8,7 @@ use model::{Errno, TargetId};
 use rpc::{ClientId, ConnectOutcome, Departure, Incoming, Outgoing, Peers, Service, StoredReply};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
-use store::{Db, Lsn, ReplyRecord, StoreError, Txn};
+use store::{Lsn, ReplyRecord, StoreError, Txn};
 use wire::msg::connect::Connect;
 use wire::msg::notify::Notify;
 use world::{BoxFuture, World};
@@ -15,7 +16,7 @@ use world::{BoxFuture, World};
 /// A management target that serves.
 pub struct Mgs {
     world: World,
-    db: Arc<Db>,
+    db: Arc<dyn Book>,
     peers: Peers,
     state: Mutex<State>,
     clients: Mutex<Clients>,
@@ -23,9 +24,9 @@ pub struct Mgs {
 
 impl Mgs {
     /// Serves what `db` holds. The caller adds the result to an [`rpc::Server`].
-    pub fn open(world: &World, db: Arc<Db>, peers: Peers) -> Result<Arc<Mgs>, StoreError> {
-        let state = Mutex::new(read_configuration(&db)?);
-        let known = clients::read(&db)?;
+    pub fn open(world: &World, db: Arc<dyn Book>, peers: Peers) -> Result<Arc<Mgs>, StoreError> {
+        let state = Mutex::new(read_configuration(&*db)?);
+        let known = clients::read(&*db)?;
         let stale = !known.is_empty();
         let mgs = Arc::new(Mgs { world: world.clone(), db, peers, state, clients: Mutex::new(known) });
         if stale {
@@ -34,7 +35,7 @@ impl Mgs {
         Ok(mgs)
     }
 
-    pub(crate) fn db(&self) -> &Arc<Db> {
+    pub(crate) fn db(&self) -> &Arc<dyn Book> {
         &self.db
     }
 
@@ -103,7 +104,7 @@ impl Mgs {
             Ok(done) => done,
             Err(e) => return Outgoing::err(e),
         };
-        if let Err(e) = self.db.durable(done.lsn).await {
+        if let Err(e) = self.db.clone().durable(done.lsn).await {
             tracing::error!("MGS: {e}");
             return Outgoing::err(if done.changed { e.errno() } else { Errno::EIO });
         }
@@ -171,7 +172,7 @@ impl Service for Mgs {
     fn departed(self: Arc<Self>, client: ClientId, _how: Departure) -> BoxFuture<()> {
         Box::pin(async move {
             let gone = match self.forget(client, false) {
-                Ok(lsn) => self.db.durable(lsn).await.map_err(|e| e.errno()),
+                Ok(lsn) => self.db.clone().durable(lsn).await.map_err(|e| e.errno()),
                 Err(e) => Err(e),
             };
             if let Err(e) = gone {

@@ -1,10 +1,11 @@
 //! The configuration: one record a file system, one for permanent parameters. Byte tables in
 //! `docs/formats/mgt.md`.
 
+use crate::book::Book;
 use model::{Errno, TargetId, TargetKind, target};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use store::{Db, StoreError, Txn};
+use store::{StoreError, Txn};
 use wire::msg::config::{ConfigReply, TargetEntry};
 
 /// Key tag of the configuration.
@@ -75,12 +76,12 @@ fn name_of(key: &[u8]) -> Result<String, StoreError> {
 }
 
 /// The configuration of one file system out of an MGT's database; `None` if it does not know that one.
-pub fn load_config(db: &Db, fsname: &str) -> Result<Option<ConfigReply>, StoreError> {
+pub fn load_config(db: &dyn Book, fsname: &str) -> Result<Option<ConfigReply>, StoreError> {
     Ok(read_configuration(db)?.config(fsname).ok())
 }
 
-/// Reads the configuration out of an MGT's database.
-pub fn read_configuration(db: &Db) -> Result<State, StoreError> {
+/// Reads the configuration out of where an MGS keeps it.
+pub fn read_configuration(db: &dyn Book) -> Result<State, StoreError> {
     let mut s = State::default();
     if let Some(v) = db.get(&VERSION_KEY)? {
         s.version = decode("version", &v)?;
@@ -99,6 +100,15 @@ pub fn read_configuration(db: &Db) -> Result<State, StoreError> {
 }
 
 impl State {
+    /// Everything anew, for another place to keep it in.
+    pub fn all(&self) -> Txn {
+        let mut txn = Txn::new();
+        txn.put(VERSION_KEY, encode(&self.version));
+        self.file_systems.iter().for_each(|(name, fs)| txn.put(fs_key(name), encode(fs)));
+        self.params.iter().for_each(|(name, value)| txn.put(param_key(name), encode(value)));
+        txn
+    }
+
     /// A change was made: it gets a version of its own.
     pub fn next_version(&mut self, txn: &mut Txn) {
         self.version += 1;

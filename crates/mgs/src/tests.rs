@@ -159,8 +159,8 @@ fn targets_register_in_any_order_and_survive_a_power_cut() {
         let c2 = config(&i, "demo").await.unwrap();
         assert_eq!(ConfigReply { version: v, ..c2.clone() }, ConfigReply { version: v, ..c.clone() });
         assert!(c2.version >= v);
-        assert_eq!(load_config(s.db.as_ref().unwrap(), "demo").unwrap(), Some(c2));
-        assert_eq!(load_config(s.db.as_ref().unwrap(), "none").unwrap(), None);
+        assert_eq!(load_config(&**s.db.as_ref().unwrap(), "demo").unwrap(), Some(c2));
+        assert_eq!(load_config(&**s.db.as_ref().unwrap(), "none").unwrap(), None);
         // The restarted target comes with a new epoch and another address.
         let again =
             Register { nids: vec![Nid { addr: ip(99), net: 0 }], ..target("demo", TargetId::ost(0), 20, 2) };

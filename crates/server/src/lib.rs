@@ -5,6 +5,7 @@ pub mod fsck;
 mod ha;
 pub mod links;
 pub mod log;
+mod mgt;
 pub mod mount;
 pub mod nacred;
 mod scrub;
@@ -34,6 +35,8 @@ The parts, for several hosts (each also a program of its own):
   nacred [--nid NID] DIR...       serve targets
   mount.nacre NID:/FSNAME MNT     mount
   ha plan|where|takeover|giveback targets under Pacemaker; start, stop and monitor are for its agent (deploy/ocf/target)
+  ha controller|status ...        an engine on etcd: targets move between hosts
+  mgt import|export               move the MGS's data into an etcd, and back
   lfs, lctl                       ask and tune
 
   install-links DIR               make the programs' links in DIR
@@ -67,6 +70,7 @@ pub fn run(args: &[OsString]) -> u8 {
         "fsck" => fsck::main(rest),
         "scrub" => scrub::main(rest),
         "ha" => ha::main(rest),
+        "mgt" => mgt::main(rest),
         "bench" => bench::main(rest),
         "install-links" => links::main(rest),
         "help" | "--help" | "-h" => {

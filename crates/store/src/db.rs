@@ -69,6 +69,17 @@ impl Txn {
         self.author = Some((author.clone(), overwrites));
     }
 
+    /// What is to be written, for a store of another kind, which calls the transaction `transno`. Later writes of a key stand
+    /// behind earlier ones.
+    ///
+    /// # Panics
+    /// If it has work for the files of data objects: those are on a disk.
+    pub fn into_writes(mut self, transno: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        assert!(self.redo.is_empty(), "a transaction with objects belongs to a disk");
+        self.place_replies(transno);
+        self.writes
+    }
+
     /// Turns the replies into plain writes, now that the transaction number is known.
     pub(crate) fn place_replies(&mut self, transno: u64) {
         for p in std::mem::take(&mut self.replies) {
@@ -121,6 +132,18 @@ pub struct StoredReply {
     pub transno: u64,
     pub status: u16,
     pub body: Vec<u8>,
+}
+
+impl StoredReply {
+    /// The key of a reply slot.
+    pub fn key(client: &[u8; 16], slot: u16) -> Vec<u8> {
+        reply_key(client, slot)
+    }
+
+    /// What a reply slot's value says; `None` if it does not decode.
+    pub fn decode(value: &[u8]) -> Option<StoredReply> {
+        decode_reply(value)
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@ mod bad_input;
 mod bench;
 mod coherence;
 mod coherence_names;
+mod controller;
 mod disk_errors;
 mod failover;
 mod ha;

@@ -19,6 +19,9 @@ const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
 const TCP_TIMEOUT: Duration = Duration::from_secs(5);
 const HELLO_TIMEOUT: Duration = Duration::from_secs(15);
+/// With several addresses one that takes connections and says nothing (its host sleeps) must not keep this client from the
+/// one that serves until its recovery is over: so long in the first round, twice as long in each further one.
+const HELLO_TIMEOUT_MIN: Duration = Duration::from_secs(3);
 /// A session that lived so long was worth having: the next attempt starts with the shortest back-off.
 const GOOD_SESSION: Duration = Duration::from_secs(1);
 
@@ -47,6 +50,7 @@ impl Failure {
 pub(super) async fn drive(core: Arc<Core>) {
     let mut backoff = BACKOFF_MIN;
     let mut said = String::new();
+    let mut patience = HELLO_TIMEOUT_MIN;
     loop {
         let Some((nid, last_of_round)) = next_nid(&core) else {
             if core.lock().closed {
@@ -56,7 +60,7 @@ pub(super) async fn drive(core: Arc<Core>) {
             continue;
         };
         core.set_state(ImportState::Connecting);
-        let outcome = match select(attempt(&core, nid), core.kick.notified()).await {
+        let outcome = match select(attempt(&core, nid, patience), core.kick.notified()).await {
             Either::Left(o) => o,
             Either::Right(()) => continue,
         };
@@ -66,6 +70,7 @@ pub(super) async fn drive(core: Arc<Core>) {
                     tracing::info!("connection restored to {} (at {nid})", core.label());
                     said.clear();
                 }
+                patience = HELLO_TIMEOUT_MIN;
                 let start = core.world.now();
                 let why = session::run(&core, link, context, reply, nid).await;
                 if core.lock().closed {
@@ -88,6 +93,7 @@ pub(super) async fn drive(core: Arc<Core>) {
                 core.set_state(ImportState::Disconn);
                 core.lock().nid_at += 1;
                 if last_of_round {
+                    patience = (patience * 2).min(HELLO_TIMEOUT);
                     pause(&core, backoff).await;
                     backoff = (backoff * 2).min(BACKOFF_MAX);
                 }
@@ -137,7 +143,11 @@ fn note_failure(core: &Core, nid: Nid, f: &Failure, said: &mut String) {
 }
 
 /// One attempt with one address: a connection whose server said yes.
-async fn attempt(core: &Arc<Core>, nid: Nid) -> Result<(Link, ReplyContext, ConnectReply), Failure> {
+async fn attempt(
+    core: &Arc<Core>,
+    nid: Nid,
+    patience: Duration,
+) -> Result<(Link, ReplyContext, ConnectReply), Failure> {
     let w = &core.world;
     let to = SocketAddr::new(nid.addr, core.cfg.port);
     let conn = match w.timeout(TCP_TIMEOUT, w.net.connect(core.cfg.bind, to)).await {
@@ -150,7 +160,8 @@ async fn attempt(core: &Arc<Core>, nid: Nid) -> Result<(Link, ReplyContext, Conn
         }
         Some(r) => r.map_err(|e| Failure::of(&to.to_string(), &e))?,
     };
-    let said = match w.timeout(HELLO_TIMEOUT, hello(core, &conn)).await {
+    let patience = if core.lock().nids.len() > 1 { patience } else { HELLO_TIMEOUT };
+    let said = match w.timeout(patience, hello(core, &conn)).await {
         Some(r) => r,
         None => Err(Failure { errno: Errno::ETIMEDOUT, text: "no answer to connect".into(), refused: false }),
     };

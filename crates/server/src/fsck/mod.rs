@@ -181,7 +181,7 @@ async fn check_open(
     report: &mut Report<'_>,
 ) -> Result<(), String> {
     for t in open {
-        let damaged = t.mgt.as_ref().and_then(|db| mgs::read_configuration(db).err());
+        let damaged = t.mgt.as_ref().and_then(|db| mgs::read_configuration(&**db).err());
         if let Some(e) = damaged {
             report.problem(Problem::new("MGS", "bad-configuration", format!("{e}, in '{}'", t.dir)));
         }

@@ -99,6 +99,38 @@ fn looked_after(dirs: &[PathBuf], depth: u32) -> (i32, Option<String>, Option<Da
     (if why.is_some() { FAILED } else { OK }, why, s)
 }
 
+/// The end of a log.
+pub(super) fn said(log: &Path) -> String {
+    log::last_lines(log)
+}
+
+/// How the server of some folders does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Look {
+    NotRunning,
+    Well,
+    Trouble(String),
+}
+
+/// As `monitor`, for a controller.
+pub(super) fn look(dirs: &[PathBuf]) -> Look {
+    let dirs = canonical(dirs);
+    match looked_after(&dirs, 0) {
+        (NOT_RUNNING, ..) => Look::NotRunning,
+        (_, Some(why), _) => Look::Trouble(why),
+        _ => Look::Well,
+    }
+}
+
+/// Kills the servers of these folders, which loses nothing. Whether there were any.
+pub(super) fn kill(dirs: &[PathBuf]) -> bool {
+    let pids = servers(&canonical(dirs));
+    for pid in &pids {
+        let _ = process::kill(*pid, SIGKILL);
+    }
+    !pids.is_empty()
+}
+
 /// At depth 0 the processes and what the server says of its targets: their heartbeats, their disks. At 10 it is asked
 /// over the network as well.
 pub fn monitor(a: &MonitorArgs) -> Result<i32, String> {
@@ -114,7 +146,7 @@ pub fn monitor(a: &MonitorArgs) -> Result<i32, String> {
     why.map_or(Ok(code), Err)
 }
 
-fn spawn(a: &StartArgs, dirs: &[PathBuf]) -> Result<process::Detached, String> {
+pub(super) fn spawn(a: &StartArgs, dirs: &[PathBuf]) -> Result<process::Detached, String> {
     let exe = process::own_executable().map_err(|e| format!("cannot find the program itself: {e}"))?;
     if let Some(folder) = a.log.parent() {
         files::create_dir_all(folder).map_err(|e| format!("cannot make '{}': {e}", folder.display()))?;

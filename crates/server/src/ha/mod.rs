@@ -2,6 +2,7 @@
 //! `deploy/ocf/` translates its words; exit statuses are OCF's. And what an administrator asks of the engine.
 
 mod agent;
+mod etcd;
 mod pacemaker;
 mod plan;
 
@@ -36,12 +37,20 @@ enum Verb {
     Monitor(MonitorArgs),
     /// Prints the pcs commands that make a Pacemaker configuration
     Plan(PlanArgs),
-    /// Moves a target to this host, by Pacemaker
+    /// Moves a target to this host, by Pacemaker or etcd
     Takeover(TakeoverArgs),
-    /// Moves a target back to its home, by Pacemaker
+    /// Moves a target back to its home, by Pacemaker or etcd
     Giveback(GivebackArgs),
     /// Says where Pacemaker has the targets
     Where(WhereArgs),
+    /// Serves the targets that are this host's, as etcd says (one on each server host)
+    Controller(etcd::ControllerArgs),
+    /// Makes a target known to the controllers
+    Define(etcd::DefineArgs),
+    /// Has the controllers forget a target
+    Undefine(etcd::TargetArgs),
+    /// Says which host has what by etcd, and where controllers run
+    Status(etcd::StatusArgs),
 }
 
 #[derive(Args)]
@@ -60,6 +69,9 @@ struct PlanArgs {
 
 #[derive(Args)]
 struct TakeoverArgs {
+    /// The controllers on this etcd move it, not Pacemaker
+    #[arg(long)]
+    etcd: Option<::etcd::Url>,
     /// Another host than this one
     #[arg(long)]
     to: Option<String>,
@@ -69,6 +81,9 @@ struct TakeoverArgs {
 
 #[derive(Args)]
 struct GivebackArgs {
+    /// The controllers on this etcd move it, not Pacemaker
+    #[arg(long)]
+    etcd: Option<::etcd::Url>,
     target: String,
 }
 
@@ -134,9 +149,19 @@ pub fn main(args: &[OsString]) -> i32 {
         Verb::Stop(a) => agent::stop(&a),
         Verb::Monitor(a) => agent::monitor(&a),
         Verb::Plan(a) => plan::print(&a.file, &a.cib, a.ordered, a.json).map(|()| OK),
-        Verb::Takeover(a) => pacemaker::takeover(&a.target, a.to.as_deref()).map(|()| OK),
-        Verb::Giveback(a) => pacemaker::giveback(&a.target).map(|()| OK),
+        Verb::Takeover(a) => match &a.etcd {
+            Some(url) => etcd::takeover(url, &a.target, a.to.as_deref()).map(|()| OK),
+            None => pacemaker::takeover(&a.target, a.to.as_deref()).map(|()| OK),
+        },
+        Verb::Giveback(a) => match &a.etcd {
+            Some(url) => etcd::giveback(url, &a.target).map(|()| OK),
+            None => pacemaker::giveback(&a.target).map(|()| OK),
+        },
         Verb::Where(a) => pacemaker::places(a.json, a.wait).map(|()| OK),
+        Verb::Controller(a) => etcd::controller(a),
+        Verb::Define(a) => etcd::define(&a).map(|()| OK),
+        Verb::Undefine(a) => etcd::undefine(&a).map(|()| OK),
+        Verb::Status(a) => etcd::status(&a).map(|()| OK),
     };
     match done {
         Ok(code) => code,

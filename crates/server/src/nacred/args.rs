@@ -31,8 +31,15 @@ pub struct Options {
     /// a half ping intervals); those that are missing then are evicted
     #[arg(long)]
     pub abort_recov: bool,
+    /// Be one of several MGSs over what is in an etcd, for example etcd://10.0.0.1,10.0.0.2,10.0.0.3/nacre; one is
+    /// active, the others wait. Give the addresses of all of them to the targets (--mgsnode) and to mounts
+    #[arg(long, value_name = "URL")]
+    pub mgs_store: Option<etcd::Url>,
+    /// Seconds after which another MGS takes over from one that is not heard of; that one gives up after half of it
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(5..=600))]
+    pub mgs_term: u32,
     /// Folders of the targets
-    #[arg(required = true)]
+    #[arg(required_unless_present = "mgs_store")]
     pub dirs: Vec<String>,
 }
 

@@ -49,7 +49,7 @@ impl Target {
             Role::Mdt(_) => look_at_mdt,
             Role::Ost(_) => look_at_ost,
             Role::Mgs(_) => {
-                let bad = mgs::read_configuration(&self.db)
+                let bad = mgs::read_configuration(&*self.db)
                     .err()
                     .map(|e| problem("bad-configuration", e.to_string()));
                 let problems: Vec<CheckProblem> = bad.into_iter().collect();

@@ -1,7 +1,6 @@
 //! What `lctl` and `nacre status` ask a daemon, on its control socket.
 
 use super::Node;
-use super::target::Role;
 use admin::local::{CheckOrder, DAEMON_SOCKET, DaemonReply, DaemonRequest, DaemonStatus, DaemonTarget};
 use model::param::{ParamDecl, ParamInfo, glob_match};
 use model::{Errno, Timestamp};
@@ -46,12 +45,14 @@ impl Node {
             DaemonRequest::GetParam { pattern } => {
                 let mut all: Vec<(String, String)> =
                     self.targets.iter().flat_map(|t| t.get_params(&pattern)).collect();
+                all.extend(self.standby().iter().flat_map(|m| m.get_params(&pattern)));
                 all.extend(self.own_params(&pattern));
                 DaemonReply::Params(all)
             }
             DaemonRequest::HelpParam { pattern } => {
                 let mut all: Vec<ParamInfo> =
                     self.targets.iter().flat_map(|t| t.help_params(&pattern)).collect();
+                all.extend(self.standby().iter().flat_map(|m| m.help_params(&pattern)));
                 let own = OWN.iter().filter(|d| glob_match(&pattern, d.name));
                 all.extend(own.map(|d| d.info(d.name.to_string())));
                 DaemonReply::ParamInfos(all)
@@ -61,6 +62,11 @@ impl Node {
             DaemonRequest::Check { target, order } => self.check(&target, order),
             DaemonRequest::SetPermanent { name, value, delete } => self.set_permanent(&name, &value, delete),
         }
+    }
+
+    /// The MGS over etcd, if it is active here.
+    fn standby(&self) -> Option<Arc<mgs::Mgs>> {
+        self.standby.as_ref()?.mgs()
     }
 
     fn status(&self) -> DaemonStatus {
@@ -81,7 +87,7 @@ impl Node {
             pid: std::process::id(),
             nids: vec![self.nid.to_string()],
             port: self.options.port,
-            targets: self.targets.iter().map(one).collect(),
+            targets: self.targets.iter().map(one).chain(self.standby.as_ref().map(|s| s.status())).collect(),
         }
     }
 
@@ -138,11 +144,7 @@ impl Node {
     }
 
     fn set_permanent(&self, name: &str, value: &str, delete: bool) -> DaemonReply {
-        let mgs = self.targets.iter().find_map(|t| match &t.service {
-            Role::Mgs(m) => Some(m.clone()),
-            _ => None,
-        });
-        let Some(mgs) = mgs else { return error(Errno::ENODEV, "this daemon has no MGS") };
+        let Some(mgs) = self.mgs() else { return error(Errno::ENODEV, "this daemon has no active MGS") };
         let msg = SetParam { name: name.to_string(), value: value.to_string(), permanent: true, delete };
         let req = Incoming {
             client: ClientId([0; 16]),

@@ -6,6 +6,7 @@ mod check;
 mod control;
 mod osd;
 mod registration;
+mod standby;
 mod target;
 
 use std::ffi::OsString;
@@ -33,6 +34,8 @@ pub struct Node {
     pub nid: model::Nid,
     pub targets: Vec<Arc<Target>>,
     pub server: Arc<rpc::Server>,
+    /// With `--mgs-store`.
+    standby: Option<Arc<standby::Standby>>,
 }
 
 /// Why a node does not start, in words for its administrator.
@@ -42,6 +45,11 @@ pub struct StartError(pub String);
 
 async fn start(world: World, options: Options) -> Result<Arc<Node>, StartError> {
     let labels = target::read_labels(&world, &options.dirs)?;
+    if options.mgs_store.is_some()
+        && let Some(e) = standby::clash(&labels)
+    {
+        return Err(e);
+    }
     let nid = args::choose_nid(&options, &labels)?;
     let at = SocketAddr::new(nid.addr, options.port);
     // The address before the epochs: a second daemon started by mistake must leave no trace.
@@ -67,17 +75,25 @@ async fn start(world: World, options: Options) -> Result<Arc<Node>, StartError> 
             targets.push(t);
         }
     }
-    let node = Arc::new(Node { world: world.clone(), nid, targets, server, options });
+    let standby = options.mgs_store.as_ref().map(|url| {
+        let who = format!("on {} at {nid}", world::sys::hostname());
+        let term = Duration::from_secs(options.mgs_term.into());
+        standby::Standby::new(&world, &server, url, who, term)
+    });
+    let node = Arc::new(Node { world: world.clone(), nid, targets, server, options, standby });
     let accept = node.server.run(listener);
     world.spawn("accept", accept);
     registration::start(&node);
+    node.standby.iter().for_each(standby::Standby::start);
     tracing::info!("serving {} at {nid}, port {}", node.names(), node.options.port);
     Ok(node)
 }
 
 impl Node {
     fn names(&self) -> String {
-        self.targets.iter().map(|t| t.label()).collect::<Vec<_>>().join(", ")
+        let mut all: Vec<String> = self.targets.iter().map(|t| t.label()).collect();
+        all.extend(self.standby.as_ref().map(|s| format!("MGS ({})", s.status().dir)));
+        all.join(", ")
     }
 
     /// The first target that stopped by itself, and why.
@@ -95,6 +111,9 @@ impl Node {
 
     /// Tells the clients, finishes what is under way, empties the journals.
     async fn stop(&self) {
+        if let Some(s) = &self.standby {
+            s.end().await;
+        }
         self.server.stop().await;
         for t in &self.targets {
             self.server.remove(t.service.as_service().target());

@@ -39,6 +39,16 @@ fn with_faults(world: &World) -> (World, Arc<DiskFaults>) {
     (World { disk, ..world.clone() }, faults)
 }
 
+impl Label {
+    pub fn has_mgt(&self) -> bool {
+        self.superblock.with_mgt || self.is_mgt_only()
+    }
+
+    pub fn is_mgt_only(&self) -> bool {
+        self.superblock.target.kind == TargetKind::Mgt
+    }
+}
+
 /// The right to serve what is in a folder.
 struct Hold {
     heartbeat: Heartbeat,
