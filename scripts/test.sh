@@ -83,7 +83,7 @@ everything() {
   stage 'unit, property and crash-image tests' cargo test --release --workspace --exclude tests --exclude sim --no-fail-fast
   stage 'simulator: the same seed twice' repeats 10
   stage 'simulator: corpus, planted bugs' cargo test --release -p sim --no-fail-fast
-  stage 'simulator: 2,000 seeds, every fault' campaign "${NACRE_SIM_SEEDS:-2000}"
+  stage 'simulator: 1,500 seeds, every fault' campaign "${NACRE_SIM_SEEDS:-1500}"
   stage 'simulator: crash points' crash_points "${NACRE_SIM_STRIDE:-9}"
   stage 'fuzzers, a few seconds each' scripts/fuzz.sh "${NACRE_FUZZ_SECONDS:-3}"
   stage 'real processes' cargo test --release -p tests -- --test-threads=1

@@ -524,7 +524,9 @@ impl Actor {
         let lossy = self.tree.lossy(|m, l| look.dead(m, l));
         look.take_losses(&mut self.tree, Some(op)).map_err(|e| self.tell(&e))?;
         for id in lossy.into_iter().chain(unsure.iter().copied()) {
-            if let (Some(_), Some(n)) = (after.get(id), self.tree.get(id)) {
+            // One whose name this operation took away could not be looked at: it is given up at the next step.
+            let seen = self.tree.get(id).is_some_and(|n| snap.values().any(|s| n.fid == Some(s.fid)));
+            if let (Some(_), Some(n), true) = (after.get(id), self.tree.get(id), seen) {
                 after.lost(id, n.data().to_vec(), |m, l| look.dead(m, l));
             }
         }
