@@ -137,10 +137,7 @@ fn refused(member: &Member, path: &str, status: u16, body: &[u8]) -> Fault {
     let Ok(r) = serde_json::from_slice::<Refusal>(body) else {
         return Fault::Passing(format!("{member}: HTTP status {status}"));
     };
-    let mut why = if r.error.is_empty() { r.message } else { r.error };
-    if why.contains("user name is empty") {
-        why.push_str(": it wants a user, give etcd://USER:PASSWORD@...");
-    }
+    let why = if r.error.is_empty() { r.message } else { r.error };
     match r.code {
         UNAUTHENTICATED => Fault::Token,
         UNAVAILABLE | DEADLINE_EXCEEDED | ABORTED | UNKNOWN => Fault::Passing(format!("{member}: {why}")),
@@ -220,7 +217,7 @@ impl Etcd {
 
     async fn authenticate(&self, m: &Member) -> Result<(), Fault> {
         let Some((name, password)) = &self.url.user else {
-            let why = "it wants a user, give etcd://USER:PASSWORD@...".to_string();
+            let why = "it wants a user: give etcd://USER:PASSWORD@...".to_string();
             let what = "everything".to_string();
             return Err(Fault::Final(Error::Refused {
                 member: m.to_string(),

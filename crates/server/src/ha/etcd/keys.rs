@@ -6,7 +6,7 @@
 //! | `hosts/HOST` | [`Alive`] | as long as its controller lives |
 //! | `owners/NAME` | [`Owner`] | as long as its controller lives |
 //! | `last/NAME` | the host that served it last and did not end in order | |
-//! | `wishes/NAME` | the host that shall have it | until it has, or for three minutes |
+//! | `wishes/NAME` | the host that shall have it | until it has |
 //! | `refused/NAME/HOST` | why this host could not serve it | half a minute |
 
 use ::etcd::{Error, Etcd, Kv};

@@ -84,8 +84,6 @@ pub struct Local {
     pub defined: Defined,
     log: PathBuf,
     child: Option<Detached>,
-    /// Killed, or left by their starter; they are looked at until they are gone, so that no zombies stay.
-    dying: Vec<Detached>,
     look: Option<Slot<Look>>,
     next_look: Option<Deadline>,
     troubles: u32,
@@ -103,7 +101,6 @@ impl Local {
             defined: defined.clone(),
             log,
             child: None,
-            dying: Vec::new(),
             look: None,
             next_look: None,
             troubles: 0,
@@ -146,8 +143,7 @@ impl Local {
 
     /// Starts its server, or takes the one that runs already.
     pub fn start(&mut self, host: &str) -> Result<(), String> {
-        self.dying.extend(self.child.take());
-        (self.look, self.next_look, self.troubles) = (None, None, 0);
+        (self.child, self.look, self.next_look, self.troubles) = (None, None, None, 0);
         if agent::look(&self.dirs()) == Look::NotRunning {
             let nid = self.defined.places.iter().find(|p| p.host == host).and_then(|p| p.nid);
             let args = StartArgs {
@@ -179,11 +175,7 @@ impl Local {
         {
             let _ = process::kill(c.pid(), SIGKILL);
         }
-        self.dying.extend(self.child.take());
-        let before = std::mem::replace(&mut self.state, State::Idle);
-        if let State::Fencing { child, .. } = before {
-            self.dying.push(child);
-        }
+        self.state = State::Idle;
         self.owned = 0;
         agent::kill(&self.dirs())
     }
@@ -197,7 +189,6 @@ impl Local {
 
     /// What became of its server.
     pub fn poll(&mut self, world: &World) -> News {
-        self.dying.retain_mut(|c| matches!(c.ended(), Ok(None)));
         if let State::Stopping(slot) = &self.state {
             let Some(done) = slot.lock().expect("no holder panics").take() else { return News::None };
             self.state = State::Idle;
