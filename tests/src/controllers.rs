@@ -239,14 +239,20 @@ impl Controllers {
 
     /// An MGS is active and says so.
     pub fn active_mgs(&self) -> Result<String> {
+        let leader = self.etcd_says("/test/mgs/leader")?;
+        ensure!(!leader.is_empty(), "no MGS is active");
+        // The same host may win again: it has another epoch then.
+        Ok(format!("{leader}, epoch {}", self.etcd_says("/test/mgs/epoch")?))
+    }
+
+    fn etcd_says(&self, key: &str) -> Result<String> {
         let mut c = Command::new("nsenter");
         c.arg(format!("--net={}", self.hosts.network(4))).arg(kit("etcdctl"));
         c.args(["--endpoints", "10.77.0.1:2379,10.77.0.2:2379,10.77.0.3:2379"]);
-        c.args(["get", "--print-value-only", "/test/mgs/leader"]).env("ETCDCTL_API", "3");
+        c.args(["get", "--print-value-only", key]).env("ETCDCTL_API", "3");
         let o = run_within(&mut c, LIMIT)?;
-        let said = String::from_utf8_lossy(&o.stdout).trim().to_string();
-        ensure!(!said.is_empty(), "no MGS is active: {}", String::from_utf8_lossy(&o.stderr));
-        Ok(said)
+        ensure!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+        Ok(String::from_utf8_lossy(&o.stdout).trim().to_string())
     }
 
     /// Locks on files are of this one kernel, and would tell what no other host can know: that the holder lives although it
