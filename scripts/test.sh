@@ -19,29 +19,30 @@ repeats() {
     grep -c trace "$logs/hashes.1" && cmp "$logs/hashes.1" "$logs/hashes.2"
 }
 
-# campaign N: seeds 1..N in two processes; each half must meet every fault
-campaign() {
-  local sim=$target/release/nacre-sim half=$(($1 / 2)) first
-  cargo build --release -p sim --bin nacre-sim || return
-  "$sim" --seeds "$half" >"$logs/seeds.1" & first=$!
-  "$sim" --seeds "$half" --first $((half + 1)) >"$logs/seeds.2"
-  local second=$?
+# in_two LOG ARGUMENTS ARGUMENTS: the simulator in two processes, as there are two cores
+in_two() {
+  local sim=$target/release/nacre-sim first second rc
+  # shellcheck disable=SC2086
+  "$sim" $2 >"$logs/$1.1" & first=$!
+  # shellcheck disable=SC2086
+  "$sim" $3 >"$logs/$1.2"
+  second=$?
   wait "$first" && [ $second = 0 ]
-  local rc=$?
-  cat "$logs/seeds.1" "$logs/seeds.2"
+  rc=$?
+  cat "$logs/$1.1" "$logs/$1.2"
   return $rc
 }
 
-# crash_points STRIDE: workloads of one and two operations, in two processes
+# campaign N: seeds 1..N; each half must meet every fault
+campaign() {
+  local half=$(($1 / 2))
+  cargo build --release -p sim --bin nacre-sim &&
+    in_two seeds "--seeds $half" "--seeds $half --first $((half + 1))"
+}
+
+# crash_points STRIDE: workloads of one and two operations
 crash_points() {
-  local sim=$target/release/nacre-sim first
-  "$sim" --crash-points --stride "$1" --part 0/2 >"$logs/points.1" & first=$!
-  "$sim" --crash-points --stride "$1" --part 1/2 >"$logs/points.2"
-  local second=$?
-  wait "$first" && [ $second = 0 ]
-  local rc=$?
-  cat "$logs/points.1" "$logs/points.2"
-  return $rc
+  in_two points "--crash-points --stride $1 --part 0/2" "--crash-points --stride $1 --part 1/2"
 }
 
 # stage NAME COMMAND…: one check, or as many as the test runner in it counts
@@ -83,7 +84,7 @@ everything() {
   stage 'unit, property and crash-image tests' cargo test --release --workspace --exclude tests --exclude sim --no-fail-fast
   stage 'simulator: the same seed twice' repeats 10
   stage 'simulator: corpus, planted bugs' cargo test --release -p sim --no-fail-fast
-  stage 'simulator: 1,500 seeds, every fault' campaign "${NACRE_SIM_SEEDS:-1500}"
+  stage 'simulator: 2,000 seeds, every fault' campaign "${NACRE_SIM_SEEDS:-2000}"
   stage 'simulator: crash points' crash_points "${NACRE_SIM_STRIDE:-9}"
   stage 'fuzzers, a few seconds each' scripts/fuzz.sh "${NACRE_FUZZ_SECONDS:-3}"
   stage 'real processes' cargo test --release -p tests -- --test-threads=1

@@ -9,7 +9,9 @@ pub mod exerciser;
 pub mod hosts;
 pub mod load;
 pub mod machines;
+pub mod programs;
 pub mod rng;
+pub mod thrash;
 
 /// A number of the environment, such as `NACRE_SEED`: how a longer run, or another one, is asked for.
 pub fn env_number(name: &str) -> Option<u64> {

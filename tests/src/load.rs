@@ -198,22 +198,26 @@ pub struct LoadReport {
     pub errors: Vec<String>,
 }
 
-/// Runs `workers` until `stop` is set, each through one of `mounts`, then verifies through every mount.
+fn work(mounts: &[PathBuf], w: usize, seed: u64, stop: &AtomicBool, done: &AtomicU64) -> Result<()> {
+    let (name, seed) = (format!("worker{w}"), seed + w as u64);
+    let mut me = Worker::new(mounts[w % mounts.len()].join(&name), seed)?;
+    while !stop.load(Ordering::Relaxed) {
+        me.step().with_context(|| format!("{name} (seed {seed})"))?;
+        done.fetch_add(1, Ordering::Relaxed);
+    }
+    let verify = |m: &PathBuf| me.verify(&m.join(&name)).with_context(|| format!("{name} at the end"));
+    mounts.iter().try_for_each(verify)
+}
+
+/// Runs `workers` until `stop` is set (the first that fails sets it), each through one of `mounts`, then verifies through
+/// every mount.
 pub fn run(mounts: &[PathBuf], workers: usize, seed: u64, stop: &AtomicBool, done: &AtomicU64) -> LoadReport {
     let results: Vec<Result<()>> = std::thread::scope(|s| {
         let joins: Vec<_> = (0..workers)
             .map(|w| {
-                s.spawn(move || -> Result<()> {
-                    let name = format!("worker{w}");
-                    let mut me = Worker::new(mounts[w % mounts.len()].join(&name), seed + w as u64)?;
-                    while !stop.load(Ordering::Relaxed) {
-                        me.step().with_context(|| format!("{name} (seed {})", seed + w as u64))?;
-                        done.fetch_add(1, Ordering::Relaxed);
-                    }
-                    for m in mounts {
-                        me.verify(&m.join(&name)).with_context(|| format!("{name} at the end"))?;
-                    }
-                    Ok(())
+                // One failure is enough.
+                s.spawn(move || {
+                    work(mounts, w, seed, stop, done).inspect_err(|_| stop.store(true, Ordering::Relaxed))
                 })
             })
             .collect();

@@ -1,32 +1,19 @@
-//! Three server hosts with controllers over a three-member etcd, two clients that work: hosts, links, members of etcd and its
+//! Three server hosts with controllers over a three-member etcd, three clients that work: hosts, links, members of etcd and its
 //! majority come and go, and no application notices.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tests::cluster::{Scratch, ok_within, run_within, tool, wait_until};
 use tests::controllers::{Controllers, SERVERS, TERM};
-use tests::load;
 use tests::rng::Rng;
+use tests::thrash;
 
 const LIMIT: Duration = Duration::from_secs(90);
-const CLIENTS: [u32; 2] = [4, 5];
+const CLIENTS: [u32; 3] = [4, 5, 6];
 const TARGETS: [&str; 3] = ["mdt0", "ost0", "ost1"];
-const FAULTS: [Fault; 9] = [
-    Fault::ServerKilled,
-    Fault::HandOver,
-    Fault::HostDead,
-    Fault::ControllerKilled,
-    Fault::Frozen,
-    Fault::LinkCut,
-    Fault::MemberLost,
-    Fault::MajorityLost,
-    Fault::MgsKilled,
-];
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Fault {
@@ -48,10 +35,6 @@ enum Fault {
     MgsKilled,
 }
 
-fn seed() -> u64 {
-    tests::env_number("NACRE_SEED").unwrap_or(20_261_122)
-}
-
 struct Site {
     c: Controllers,
     scratch: Scratch,
@@ -61,7 +44,6 @@ struct Site {
     cut: Option<u32>,
     frozen: Option<u32>,
     members: Vec<u32>,
-    moved: u64,
 }
 
 impl Site {
@@ -69,7 +51,7 @@ impl Site {
         let scratch = Scratch::new("etcd");
         let dir = |n: &str| scratch.path().join(n);
         let mounts: Vec<PathBuf> = CLIENTS.iter().map(|c| dir(&format!("mnt{c}"))).collect();
-        let mut c = Controllers::new(2, scratch.path(), &mounts)?;
+        let mut c = Controllers::new(CLIENTS.len() as u32, scratch.path(), &mounts)?;
         SERVERS.iter().try_for_each(|h| c.boot(*h))?;
         for (t, name) in TARGETS.iter().enumerate() {
             let kind = if name.starts_with("mdt") { "--mdt" } else { "--ost" };
@@ -106,26 +88,14 @@ impl Site {
             c.ha(&args)?;
         }
         c.all_served(&[])?;
-        let site =
-            Site { c, scratch, mounts, off: None, cut: None, frozen: None, members: Vec::new(), moved: 0 };
-        for (client, mount) in CLIENTS.iter().zip(&site.mounts) {
-            std::fs::create_dir(mount)?;
-            site.mount(*client, mount)?;
-        }
+        let site = Site { c, scratch, mounts, off: None, cut: None, frozen: None, members: Vec::new() };
+        CLIENTS.iter().zip(&site.mounts).try_for_each(|(client, m)| site.mount(*client, m))?;
         Ok(site)
     }
 
     fn mount(&self, client: u32, mount: &Path) -> Result<()> {
         let source = format!("{}:/ec", Controllers::mgs());
-        let mounted = wait_until("the client mounts", LIMIT, || {
-            let mut c = self.c.hosts.on(client, "mount.nacre");
-            run_within(c.arg(&source).arg(mount), Duration::from_secs(40)).is_ok_and(|o| o.status.success())
-        });
-        mounted.with_context(|| self.c.said())?;
-        wait_until("both OSTs are known", LIMIT, || {
-            run_within(tool("lfs").arg("osts").arg(mount), LIMIT)
-                .is_ok_and(|o| String::from_utf8_lossy(&o.stdout).matches(" ACTIVE").count() == 2)
-        })
+        self.c.hosts.mount(client, &source, mount).with_context(|| self.c.said())
     }
 
     fn dirs_of(&self, host: u32) -> Result<Vec<PathBuf>> {
@@ -135,7 +105,35 @@ impl Site {
         Ok(here.map(|t| self.scratch.path().join(&t.0)).collect())
     }
 
-    fn happens(&mut self, fault: Fault, rng: &mut Rng) -> Result<()> {
+    fn members_back(&mut self) -> Result<()> {
+        std::mem::take(&mut self.members).into_iter().try_for_each(|m| self.c.member_on(m))
+    }
+}
+
+impl thrash::Site for Site {
+    type Fault = Fault;
+    const FAULTS: &'static [Fault] = &[
+        Fault::ServerKilled,
+        Fault::HandOver,
+        Fault::HostDead,
+        Fault::ControllerKilled,
+        Fault::Frozen,
+        Fault::LinkCut,
+        Fault::MemberLost,
+        Fault::MajorityLost,
+        Fault::MgsKilled,
+    ];
+    const LIMIT: Duration = LIMIT;
+
+    fn mounts(&self) -> &[PathBuf] {
+        &self.mounts
+    }
+
+    fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    fn happens(&mut self, fault: Fault, rng: &mut Rng) -> Result<u64> {
         let target = TARGETS[rng.below(3) as usize];
         let host = self.c.owner(target)?;
         let dirs = self.dirs_of(host)?;
@@ -153,15 +151,17 @@ impl Site {
                 ensure!(said.contains(&format!("{target}: serving on ")), "{said}");
                 // The whole host, in order.
                 let host = self.c.owner(target)?;
-                self.moved += 2 + self.dirs_of(host)?.len() as u64;
+                let moved = 2 + self.dirs_of(host)?.len() as u64;
                 self.c.signal(host, "controller", Signal::TERM);
                 wait_until("another host has it", LIMIT, || self.c.owner(target).is_ok_and(|h| h != host))
                     .with_context(|| self.c.said())?;
+                return Ok(moved);
             }
             Fault::HostDead => {
                 self.c.power_off(host)?;
-                (self.off, self.moved) = (Some(host), self.moved + dirs.len() as u64);
+                self.off = Some(host);
                 self.c.all_served(&[host])?;
+                return Ok(dirs.len() as u64);
             }
             Fault::ControllerKilled => {
                 let killed = self.c.signal(host, "controller", Signal::KILL);
@@ -177,13 +177,15 @@ impl Site {
                 self.c.freeze(host, true);
                 let all: Vec<&Path> = dirs.iter().map(PathBuf::as_path).collect();
                 self.c.forget_locks(&all)?;
-                (self.frozen, self.moved) = (Some(host), self.moved + dirs.len() as u64);
+                self.frozen = Some(host);
                 self.c.all_served(&[host])?;
+                return Ok(dirs.len() as u64);
             }
             Fault::LinkCut => {
                 self.c.hosts.link(host, false)?;
-                (self.cut, self.moved) = (Some(host), self.moved + dirs.len() as u64);
+                self.cut = Some(host);
                 self.c.all_served(&[host])?;
+                return Ok(dirs.len() as u64);
             }
             Fault::MemberLost => {
                 self.c.member_off(other)?;
@@ -212,16 +214,11 @@ impl Site {
                 })?;
                 // It knows what the one before knew: a mount finds it and everything else.
                 let mount = self.scratch.path().join("mnt-new");
-                std::fs::create_dir_all(&mount)?;
                 self.mount(CLIENTS[0], &mount)?;
                 ok_within(Command::new("umount").arg(&mount), LIMIT)?;
             }
         }
-        Ok(())
-    }
-
-    fn members_back(&mut self) -> Result<()> {
-        std::mem::take(&mut self.members).into_iter().try_for_each(|m| self.c.member_on(m))
+        Ok(0)
     }
 
     fn put_right(&mut self) -> Result<()> {
@@ -246,57 +243,17 @@ impl Site {
         .with_context(|| self.c.said())?;
         self.c.all_served(&[])
     }
+
+    fn said(&self) -> String {
+        self.c.said()
+    }
 }
 
-/// Each fault once in `make test`; `NACRE_THRASH_MINUTES` goes on by chance.
+/// Each fault once in `make test`.
 #[test]
 fn controllers_move_targets_and_no_application_notices() -> Result<()> {
     let mut site = Site::up()?;
-    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
-    let mounts = site.mounts.clone();
-    let (mut times, mut faults): (Vec<Duration>, BTreeMap<Fault, u64>) = Default::default();
-    let end = tests::env_number("NACRE_THRASH_MINUTES").map(|m| Instant::now() + Duration::from_secs(60 * m));
-    let report = std::thread::scope(|s| {
-        let load = s.spawn(|| load::run(&mounts, 4, seed(), &stop, &done));
-        let mut rng = Rng::new(seed());
-        let mut turn = |n: u64| -> Result<()> {
-            let fault = if n < 9 { FAULTS[n as usize] } else { FAULTS[rng.below(9) as usize] };
-            let start = Instant::now();
-            site.happens(fault, &mut rng).with_context(|| format!("fault {n} ({fault:?})"))?;
-            let before = done.load(Ordering::Relaxed);
-            let goes_on = || load.is_finished() || done.load(Ordering::Relaxed) > before + 40;
-            wait_until(&format!("fault {n} ({fault:?}): the load goes on"), LIMIT, goes_on)
-                .with_context(|| site.c.said())?;
-            println!("{fault:?}: the load went on after {:.1?}", start.elapsed());
-            times.push(start.elapsed());
-            *faults.entry(fault).or_default() += 1;
-            site.put_right().with_context(|| format!("after fault {n} ({fault:?})"))
-        };
-        let more = |n: &u64| !load.is_finished() && (*n < 9 || end.is_some_and(|t| Instant::now() < t));
-        let result = (0..).take_while(more).try_for_each(&mut turn);
-        stop.store(true, Ordering::Relaxed);
-        let report = load.join().expect("load");
-        result.map(|()| report)
-    })?;
-    times.sort();
-    let at = |p: usize| times[(times.len() * p / 100).min(times.len() - 1)];
-    let wrong = report.errors.iter().filter(|e| e.contains("instead of")).count();
-    println!(
-        "until the load went on: p50 {:.1?}, p99 {:.1?}, max {:.1?}; {} operations (seed {}); faults {faults:?}",
-        at(50),
-        at(99),
-        at(100),
-        report.operations,
-        seed(),
-    );
-    println!(
-        "{} failovers, {} faults, {} application errors, {wrong} files with wrong bytes",
-        site.moved,
-        times.len(),
-        report.errors.len() - wrong
-    );
-    ensure!(report.errors.is_empty(), "application errors:\n{}\n{}", report.errors.join("\n"), site.c.said());
-    ensure!(FAULTS.iter().all(|f| faults.contains_key(f)), "faults that never were: {faults:?}");
+    thrash::run("etcd", &mut site, <Site as thrash::Site>::FAULTS.len())?;
     for m in &site.mounts {
         ok_within(Command::new("umount").arg(m), LIMIT)?;
     }

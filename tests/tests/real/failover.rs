@@ -1,33 +1,20 @@
-//! Targets on storage that two hosts reach move between them while applications on two clients work, and none of those
+//! Targets on storage that two hosts reach move between them while applications on three clients work, and none of those
 //! notices. Who decides that a host is dead stands outside Nacre; here it is the test, which ends the old server before it
 //! starts the new one, as fencing does, or only believes to have done so.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-use tests::cluster::{Scratch, ok_within, run_within, tool, wait_until};
+use std::time::Duration;
+use tests::cluster::{Scratch, ok_within, tool};
 use tests::hosts::Hosts;
-use tests::load;
 use tests::rng::Rng;
+use tests::thrash;
 
 const LIMIT: Duration = Duration::from_secs(90);
 const MGS: u32 = 1;
-const CLIENTS: [u32; 2] = [6, 7];
-const FAULTS: [Fault; 9] = [
-    Fault::Killed,
-    Fault::Stopped,
-    Fault::Unplugged,
-    Fault::Dumb,
-    Fault::Lossy,
-    Fault::Both,
-    Fault::InRecovery,
-    Fault::NoMgs,
-    Fault::Zombie,
-];
+const CLIENTS: [u32; 3] = [6, 7, 8];
 
 /// What happens to a server before its targets move.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -49,10 +36,6 @@ enum Fault {
     NoMgs,
     /// The fence lies: the old server only sleeps, for longer than its heartbeat counts, and wakes up later.
     Zombie,
-}
-
-fn seed() -> u64 {
-    tests::env_number("NACRE_SEED").unwrap_or(20_261_122)
 }
 
 /// Targets that one of two hosts serves.
@@ -103,26 +86,13 @@ impl Site {
             }
         }
         let mounts: Vec<PathBuf> = CLIENTS.iter().map(|c| dir(&format!("mnt{c}"))).collect();
-        let hosts = Hosts::new(CLIENTS[1], &mounts)?;
+        let hosts = Hosts::new(CLIENTS[2], &mounts)?;
         let mut site = Site { scratch, hosts, mounts, pairs, lossy: None, no_mgs: true, zombie: None };
         site.mgs_up()?;
         (0..2).try_for_each(|p| site.start(p))?;
         let source = format!("{}:/fail", Hosts::nid(MGS));
-        for (client, mount) in CLIENTS.iter().zip(&site.mounts) {
-            std::fs::create_dir(mount)?;
-            let cmd = || {
-                let mut c = site.hosts.on(*client, "mount.nacre");
-                c.arg(&source).arg(mount);
-                c
-            };
-            wait_until("the client mounts", LIMIT, || {
-                run_within(&mut cmd(), Duration::from_secs(40)).is_ok_and(|o| o.status.success())
-            })?;
-            wait_until("both OSTs are known", LIMIT, || {
-                run_within(tool("lfs").arg("osts").arg(mount), LIMIT)
-                    .is_ok_and(|o| String::from_utf8_lossy(&o.stdout).matches(" ACTIVE").count() == 2)
-            })?;
-        }
+        let mut mounts = CLIENTS.iter().zip(&site.mounts);
+        mounts.try_for_each(|(client, m)| site.hosts.mount(*client, &source, m))?;
         Ok(site)
     }
 
@@ -162,8 +132,33 @@ impl Site {
         }
         Ok(())
     }
+}
 
-    fn happens(&mut self, fault: Fault, pair: usize) -> Result<()> {
+impl thrash::Site for Site {
+    type Fault = Fault;
+    const FAULTS: &'static [Fault] = &[
+        Fault::Killed,
+        Fault::Stopped,
+        Fault::Unplugged,
+        Fault::Dumb,
+        Fault::Lossy,
+        Fault::Both,
+        Fault::InRecovery,
+        Fault::NoMgs,
+        Fault::Zombie,
+    ];
+    const LIMIT: Duration = LIMIT;
+
+    fn mounts(&self) -> &[PathBuf] {
+        &self.mounts
+    }
+
+    fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    fn happens(&mut self, fault: Fault, rng: &mut Rng) -> Result<u64> {
+        let pair = rng.below(2) as usize;
         let old = self.pairs[pair].here();
         match fault {
             Fault::Killed => self.move_on(pair, Signal::KILL),
@@ -200,7 +195,8 @@ impl Site {
                 self.pairs[pair].at ^= 1;
                 self.start(pair)
             }
-        }
+        }?;
+        Ok(failovers(fault))
     }
 
     /// After the load went on.
@@ -228,54 +224,20 @@ impl Site {
     }
 }
 
-/// Faults under a verifying load: each of the list once in `make test`; `NACRE_THRASH_MINUTES` goes on by chance.
+/// How often targets moved.
+fn failovers(f: Fault) -> u64 {
+    match f {
+        Fault::Lossy => 0,
+        Fault::Both | Fault::InRecovery => 2,
+        _ => 1,
+    }
+}
+
+/// Each fault once in `make test`.
 #[test]
 fn targets_move_between_hosts_and_no_application_notices() -> Result<()> {
     let mut site = Site::up()?;
-    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
-    let mounts = site.mounts.clone();
-    let (mut times, mut faults): (Vec<Duration>, BTreeMap<Fault, u64>) = Default::default();
-    let end = tests::env_number("NACRE_THRASH_MINUTES").map(|m| Instant::now() + Duration::from_secs(60 * m));
-    let report = std::thread::scope(|s| {
-        let load = s.spawn(|| load::run(&mounts, 4, seed(), &stop, &done));
-        let mut rng = Rng::new(seed());
-        let mut turn = |n: u64| -> Result<()> {
-            let fault = if n < 9 { FAULTS[n as usize] } else { FAULTS[rng.below(9) as usize] };
-            let start = Instant::now();
-            site.happens(fault, rng.below(2) as usize)?;
-            let before = done.load(Ordering::Relaxed);
-            let goes_on = || load.is_finished() || done.load(Ordering::Relaxed) > before + 40;
-            wait_until(&format!("fault {n} ({fault:?}): the load goes on"), LIMIT, goes_on)
-                .with_context(|| site.said())?;
-            times.push(start.elapsed());
-            *faults.entry(fault).or_default() += 1;
-            site.put_right().with_context(|| format!("after fault {n} ({fault:?})"))
-        };
-        let more = |n: &u64| !load.is_finished() && (*n < 9 || end.is_some_and(|t| Instant::now() < t));
-        let result = (0..).take_while(more).try_for_each(&mut turn);
-        stop.store(true, Ordering::Relaxed);
-        let report = load.join().expect("load");
-        result.map(|()| report)
-    })?;
-    times.sort();
-    let at = |p: usize| times[(times.len() * p / 100).min(times.len() - 1)];
-    let wrong = report.errors.iter().filter(|e| e.contains("instead of")).count();
-    println!(
-        "until the load went on: p50 {:?}, p99 {:?}, max {:?}; {} operations (seed {}); faults {faults:?}",
-        at(50),
-        at(99),
-        at(100),
-        report.operations,
-        seed(),
-    );
-    println!(
-        "{} failovers, {} faults, {} application errors, {wrong} files with wrong bytes",
-        faults.iter().map(|(f, n)| n * failovers(*f)).sum::<u64>(),
-        times.len(),
-        report.errors.len() - wrong
-    );
-    ensure!(report.errors.is_empty(), "application errors:\n{}\n{}", report.errors.join("\n"), site.said());
-    ensure!(FAULTS.iter().all(|f| faults.contains_key(f)), "faults that never were: {faults:?}");
+    thrash::run("by hand", &mut site, <Site as thrash::Site>::FAULTS.len())?;
     for m in &site.mounts {
         ok_within(Command::new("umount").arg(m), LIMIT)?;
     }
@@ -285,13 +247,4 @@ fn targets_move_between_hosts_and_no_application_notices() -> Result<()> {
     site.hosts.end(MGS, Signal::TERM)?;
     let dirs = site.pairs.iter().flat_map(|p| &p.dirs);
     ok_within(tool("nacre").arg("fsck").args(dirs), Duration::from_secs(300)).map(drop)
-}
-
-/// How often targets moved.
-fn failovers(f: Fault) -> u64 {
-    match f {
-        Fault::Lossy => 0,
-        Fault::Both | Fault::InRecovery => 2,
-        _ => 1,
-    }
 }

@@ -1,35 +1,23 @@
-//! Corosync and Pacemaker move targets between three servers while applications on two clients work: the configuration is
+//! Corosync and Pacemaker move targets between three servers while applications on three clients work: the configuration is
 //! what `nacre ha plan` printed, word for word, the agent is ours, and so is the finger on the power switch, which lies at
 //! times. No application may notice anything.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tests::cluster::{Scratch, kill, ok_within, run_within, tool, wait_until};
+use tests::cluster::{Scratch, kill, ok_within, tool, wait_until};
 use tests::hosts::Hosts;
-use tests::load;
 use tests::machines::{Machines, Power, Serving, Shared, lock, on};
 use tests::rng::Rng;
+use tests::thrash::{self, Site as _};
 
 const LIMIT: Duration = Duration::from_secs(120);
 const SERVERS: [&str; 3] = ["meta", "oss1", "oss2"];
-const CLIENTS: [u32; 2] = [4, 5];
+const CLIENTS: [u32; 3] = [4, 5, 6];
 const MGS: &str = "10.77.0.100@tcp";
-const FAULTS: [Fault; 8] = [
-    Fault::Killed,
-    Fault::HostDead,
-    Fault::Standby,
-    Fault::LyingFence,
-    Fault::Asleep,
-    Fault::Unplugged,
-    Fault::LyingFenceCut,
-    Fault::Takeover,
-];
 /// So many of them are in `make test`, which is not for hours.
 const SHORT: usize = 4;
 
@@ -52,10 +40,6 @@ enum Fault {
     LyingFenceCut,
     /// `nacre ha takeover`, and back.
     Takeover,
-}
-
-fn seed() -> u64 {
-    tests::env_number("NACRE_SEED").unwrap_or(20_261_122)
 }
 
 /// What is switched on for the description's targets: heartbeats that count for five seconds.
@@ -159,19 +143,11 @@ impl Site {
     }
 
     fn mount(&self) -> Result<()> {
-        for (client, mount) in CLIENTS.iter().zip(&self.mounts) {
-            std::fs::create_dir(mount)?;
-            wait_until("the client mounts", LIMIT, || {
-                let mut c = lock(&self.machines).hosts.on(*client, "mount.nacre");
-                c.arg(format!("{MGS}:/demo")).arg(mount);
-                run_within(&mut c, Duration::from_secs(40)).is_ok_and(|o| o.status.success())
-            })?;
-            wait_until("both OSTs are known", LIMIT, || {
-                run_within(tool("lfs").arg("osts").arg(mount), LIMIT)
-                    .is_ok_and(|o| String::from_utf8_lossy(&o.stdout).matches(" ACTIVE").count() == 2)
-            })?;
-        }
-        Ok(())
+        let (source, m) = (format!("{MGS}:/demo"), lock(&self.machines));
+        CLIENTS
+            .iter()
+            .zip(&self.mounts)
+            .try_for_each(|(client, mount)| m.hosts.mount(*client, &source, mount))
     }
 
     /// A host of the cluster that is well.
@@ -199,14 +175,8 @@ impl Site {
         .with_context(|| self.said())
     }
 
-    fn said(&self) -> String {
-        let m = &self.machines;
-        let status = on(m, self.witness(0), "crm_mon -1rf", LIMIT).unwrap_or_default();
-        format!("{status}\n{}", lock(m).all_said())
-    }
-
     /// Returns servers that must be replaced before the load can go on.
-    fn happens(&mut self, fault: Fault, target: usize) -> Result<Vec<Serving>> {
+    fn strike(&mut self, fault: Fault, target: usize) -> Result<Vec<Serving>> {
         let machines = self.machines.clone();
         let dir = self.targets[target].dir.clone();
         let old = *lock(&machines).servers_of(&dir).first().context("nobody serves it")?;
@@ -260,7 +230,49 @@ impl Site {
         Ok(on_host)
     }
 
-    /// After the load went on.
+    /// Nothing is served any more, and all is well on the disks.
+    fn down(self) -> Result<()> {
+        for m in &self.mounts {
+            ok_within(Command::new("umount").arg(m), LIMIT)?;
+        }
+        on(&self.machines, 1, "pcs property set stop-all-resources=true", LIMIT)?;
+        wait_until("all targets are stopped", LIMIT, || {
+            let m = lock(&self.machines);
+            self.targets.iter().all(|t| m.servers_of(&t.dir).is_empty())
+        })?;
+        let dirs = self.targets.iter().map(|t| &t.dir);
+        ok_within(tool("nacre").arg("fsck").args(dirs), Duration::from_secs(300)).map(drop)
+    }
+}
+
+impl thrash::Site for Site {
+    type Fault = Fault;
+    const FAULTS: &'static [Fault] = &[
+        Fault::Killed,
+        Fault::HostDead,
+        Fault::Standby,
+        Fault::LyingFence,
+        Fault::Asleep,
+        Fault::Unplugged,
+        Fault::LyingFenceCut,
+        Fault::Takeover,
+    ];
+    const LIMIT: Duration = LIMIT;
+
+    fn mounts(&self) -> &[PathBuf] {
+        &self.mounts
+    }
+
+    fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    fn happens(&mut self, fault: Fault, rng: &mut Rng) -> Result<u64> {
+        let old = self.strike(fault, rng.below(3) as usize)?;
+        self.served(&old)?;
+        Ok(old.len() as u64)
+    }
+
     fn put_right(&mut self) -> Result<()> {
         let machines = self.machines.clone();
         if let Some(z) = self.zombie.take() {
@@ -283,78 +295,19 @@ impl Site {
         self.served(&[])
     }
 
-    /// Nothing is served any more, and all is well on the disks.
-    fn down(self) -> Result<()> {
-        for m in &self.mounts {
-            ok_within(Command::new("umount").arg(m), LIMIT)?;
-        }
-        on(&self.machines, 1, "pcs property set stop-all-resources=true", LIMIT)?;
-        wait_until("all targets are stopped", LIMIT, || {
-            let m = lock(&self.machines);
-            self.targets.iter().all(|t| m.servers_of(&t.dir).is_empty())
-        })?;
-        let dirs = self.targets.iter().map(|t| &t.dir);
-        ok_within(tool("nacre").arg("fsck").args(dirs), Duration::from_secs(300)).map(drop)
+    fn said(&self) -> String {
+        let m = &self.machines;
+        let status = on(m, self.witness(0), "crm_mon -1rf", LIMIT).unwrap_or_default();
+        format!("{status}\n{}", lock(m).all_said())
     }
 }
 
-/// The first faults of the list in `make test`; `NACRE_THRASH_MINUTES` goes through all of them and on by chance.
+/// The first faults of the list in `make test`.
 #[test]
 fn pacemaker_moves_targets_and_no_application_notices() -> Result<()> {
     let began = Instant::now();
     let mut site = Site::up()?;
     println!("the cluster serves after {:.1} s", began.elapsed().as_secs_f64());
-    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
-    let mounts = site.mounts.clone();
-    let (mut times, mut faults): (Vec<Duration>, BTreeMap<Fault, u64>) = Default::default();
-    let mut moves = 0;
-    let minutes = tests::env_number("NACRE_THRASH_MINUTES");
-    let first = if minutes.is_some() { FAULTS.len() } else { SHORT };
-    let end = minutes.map(|m| Instant::now() + Duration::from_secs(60 * m));
-    let report = std::thread::scope(|s| {
-        let load = s.spawn(|| load::run(&mounts, 4, seed(), &stop, &done));
-        let mut rng = Rng::new(seed());
-        let mut turn = |n: usize| -> Result<()> {
-            let fault = if n < first { FAULTS[n] } else { FAULTS[rng.below(FAULTS.len() as u64) as usize] };
-            let start = Instant::now();
-            let target = rng.below(3) as usize;
-            let old = site.happens(fault, target)?;
-            moves += old.len();
-            site.served(&old).with_context(|| format!("fault {n} ({fault:?})"))?;
-            let before = done.load(Ordering::Relaxed);
-            let goes_on = || load.is_finished() || done.load(Ordering::Relaxed) > before + 40;
-            wait_until(&format!("fault {n} ({fault:?}): the load goes on"), LIMIT, goes_on)
-                .with_context(|| site.said())?;
-            times.push(start.elapsed());
-            println!(
-                "{fault:?} of {}: the load goes on after {:.1} s",
-                site.targets[target].label,
-                start.elapsed().as_secs_f64()
-            );
-            *faults.entry(fault).or_default() += 1;
-            site.put_right().with_context(|| format!("after fault {n} ({fault:?})"))
-        };
-        let more = |n: &usize| !load.is_finished() && (*n < first || end.is_some_and(|t| Instant::now() < t));
-        let result = (0..).take_while(more).try_for_each(&mut turn);
-        stop.store(true, Ordering::Relaxed);
-        let report = load.join().expect("load");
-        result.map(|()| report)
-    })?;
-    times.sort();
-    let at = |p: usize| times[(times.len() * p / 100).min(times.len() - 1)];
-    let wrong = report.errors.iter().filter(|e| e.contains("instead of")).count();
-    println!(
-        "until the load went on: p50 {:.1?}, max {:.1?}; {} operations (seed {}); faults {faults:?}",
-        at(50),
-        at(100),
-        report.operations,
-        seed(),
-    );
-    println!(
-        "Pacemaker: {moves} failovers, {} faults, {} application errors, {wrong} files with wrong bytes",
-        times.len(),
-        report.errors.len() - wrong
-    );
-    ensure!(report.errors.is_empty(), "application errors:\n{}\n{}", report.errors.join("\n"), site.said());
+    thrash::run("Pacemaker", &mut site, SHORT)?;
     site.down()
 }

@@ -4,7 +4,8 @@ use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use tests::cluster::{TestFs, kit, ok_within, run_within, stripe_64k};
+use tests::cluster::{TestFs, kit, run_within, stripe_64k};
+use tests::programs::fsx;
 
 const CONFIG: &str = r#"[features]
 posix_fallocate = {}
@@ -71,11 +72,11 @@ fn pjdfstest_as_root() -> Result<()> {
 #[test]
 fn fsx_two_seeds() -> Result<()> {
     let fs = TestFs::up("fsx", 4, 1)?;
-    for (seed, stripes) in [("1", 1), ("2", 3)] {
+    for (seed, stripes) in [(1, 1), (2, 3)] {
         let dir = fs.mount(0).join(format!("s{seed}"));
         std::fs::create_dir(&dir)?;
         stripe_64k(&dir, stripes)?;
-        fsx(&fs, seed, "20000", None, &dir.join("f"))?;
+        fsx(&dir.join("f"), seed, 20_000, None, fs.scratch())?;
     }
     fs.fsck()
 }
@@ -96,21 +97,12 @@ fn fsx_on_small_files() -> Result<()> {
         all.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string())
     };
     let f = fs.mount(0).join("small");
-    fsx(&fs, "3", "10000", Some(&config(65_536, 0)?), &f)?;
+    fsx(&f, 3, 10_000, Some(&config(65_536, 0)?), fs.scratch())?;
     ensure!(layout(&f)? == "mdt", "{} stays with its inode", f.display());
     for seed in 10..20 {
         let f = fs.mount(0).join(format!("f{seed}"));
-        fsx(&fs, &seed.to_string(), "400", Some(&config(90_000, 10)?), &f)?;
+        fsx(&f, seed, 400, Some(&config(90_000, 10)?), fs.scratch())?;
     }
     ensure!(layout(&fs.mount(0).join("f10"))? == "raid0", "it grew");
     fs.fsck()
-}
-
-fn fsx(fs: &TestFs, seed: &str, ops: &str, config: Option<&Path>, file: &Path) -> Result<()> {
-    let mut c = Command::new(kit("fsx"));
-    if let Some(config) = config {
-        c.arg("-f").arg(config);
-    }
-    c.args(["-q", "-N", ops, "-S", seed, "-P"]).arg(fs.scratch()).arg(file);
-    ok_within(&mut c, Duration::from_secs(400)).map(|_| ())
 }

@@ -4,6 +4,7 @@ use anyhow::{Result, ensure};
 use std::process::Command;
 use std::time::Duration;
 use tests::cluster::{Scratch, TestFs, kit, ok_within, sh};
+use tests::programs;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -58,44 +59,15 @@ fn tar_and_rsync_there_and_back() -> Result<()> {
 #[test]
 fn git_clone_and_fsck() -> Result<()> {
     let fs = TestFs::up("git", 4, 1)?;
-    let m = fs.mount(0).display();
-    sh(
-        &format!(
-            r#"export GIT_CONFIG_GLOBAL=/dev/null; cd {m}; git init -q -b main a; cd a
-            git config user.email t@example.invalid; git config user.name t
-            for r in 1 2 3; do for i in $(seq 60); do head -c 3000 /dev/urandom | base64 > f$i; done; git add -A; git commit -qm r$r; done
-            git gc -q; cd ..; git clone -q --no-hardlinks a b; cd b; git fsck --full --strict; test "$(git rev-parse HEAD)" = "$(git -C ../a rev-parse HEAD)"
-            git status --porcelain | (! grep .)"#
-        ),
-        3 * MINUTE,
-    )?;
-    Ok(())
+    programs::git(fs.mount(0), 3, 60, fs.mount(0))
 }
 
 #[test]
 fn sqlite_in_both_journal_modes() -> Result<()> {
     let fs = TestFs::up("sqlite", 2, 1)?;
     for mode in ["wal", "delete"] {
-        let db = fs.mount(0).join(format!("{mode}.db")).display().to_string();
-        let script = r#"
-import sqlite3, sys, subprocess
-db, mode = sys.argv[1], sys.argv[2]
-c = sqlite3.connect(db, timeout=60)
-assert c.execute('pragma journal_mode=' + mode).fetchone()[0] == mode
-c.execute('create table t(k integer primary key, v blob)'); c.commit()
-child = '''
-import sqlite3, sys
-c = sqlite3.connect(sys.argv[1], timeout=60)
-for i in range(60):
-    c.execute('insert into t(v) values (randomblob(700))'); c.commit()
-'''
-ps = [subprocess.Popen([sys.executable, '-c', child, db]) for _ in range(3)]
-assert [p.wait() for p in ps] == [0, 0, 0]
-assert c.execute('select count(*) from t').fetchone()[0] == 180
-c.execute('delete from t where k % 3 = 0'); c.commit()
-assert c.execute('pragma integrity_check').fetchone()[0] == 'ok'
-"#;
-        ok_within(Command::new("python3").arg("-c").arg(script).arg(&db).arg(mode), 3 * MINUTE)?;
+        let db = fs.mount(0).join(format!("{mode}.db"));
+        programs::sqlite(&db, mode, 60, &db)?;
     }
     Ok(())
 }
