@@ -3,21 +3,38 @@
 //! The kernel takes over the attributes in the answer to CREATE without a look at what was revoked since it asked. It makes
 //! the inode first and sets its attributes then: an invalidation that falls between the two finds the inode, and is
 //! undone. So an invalidation of such a file counts only once the thread that asked is known to be past that: it asks
-//! something else, or sleeps elsewhere, or has gone on for longer than a whole clock tick. Nobody else can have changed the
+//! something else, or sleeps elsewhere, or has gone on for longer than two clock ticks. Nobody else can have changed the
 //! file through this mount in between, as the thread holds the lock of the directory all the time.
 
-use crate::process;
+use crate::process::{self, Activity};
 use model::{Fid, Map};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Threads whose last answer was a new file. More are told that they must ask again.
 const MAX: usize = 1024;
+/// Two ticks of the slowest clock: the first may have been counted a moment after the thread was looked at.
+const BACK_NS: u64 = 20_000_000;
+/// Looks at a thread of which the kernel does not say how long it ran.
+const LOOKS_MAX: u32 = 100;
 
 struct Maker {
     fid: Fid,
-    /// Clock ticks that it had used when it was looked at first.
-    ticks: Option<u64>,
+    /// What it had run when it was looked at first.
+    ran_ns: Option<u64>,
+    looks: u32,
+}
+
+impl Maker {
+    /// Whether it has come back from the kernel, as far as its activity tells.
+    fn is_back(&mut self, a: Activity) -> bool {
+        self.looks += 1;
+        let went_on = match a.ran_ns {
+            Some(ns) => ns > *self.ran_ns.get_or_insert(ns) + BACK_NS,
+            None => self.looks > LOOKS_MAX,
+        };
+        !a.runs || went_on
+    }
 }
 
 /// All of one mount: thread → what it makes.
@@ -39,7 +56,7 @@ impl Making {
         if tid == 0 || (m.len() >= MAX && !m.contains_key(&tid)) {
             return false;
         }
-        m.insert(tid, Maker { fid, ticks: None });
+        m.insert(tid, Maker { fid, ran_ns: None, looks: 0 });
         self.count.store(m.len(), Ordering::Release);
         true
     }
@@ -67,11 +84,7 @@ impl Making {
         let mut all = true;
         for tid in tids {
             let maker = m.get_mut(&tid).expect("found above");
-            let back = match process::activity(tid) {
-                None => true,
-                // More than one: the first may have been counted a moment after it was looked at.
-                Some(a) => !a.runs || a.ticks > *maker.ticks.get_or_insert(a.ticks) + 1,
-            };
+            let back = process::activity(tid).is_none_or(|a| maker.is_back(a));
             if back {
                 m.remove(&tid);
             }

@@ -1,4 +1,8 @@
 //! What is known of the process that waits for an answer, from /proc.
+//!
+//! Only files of /proc are read that take no lock of the process they are about. `stat`, `cmdline`, `stack` and others wait
+//! for an execve(2) that is under way, and that may be waiting for us: it closes the descriptors that are not passed on,
+//! and each FLUSH has to be answered first.
 
 use world::sys::files::read_to_string;
 
@@ -9,8 +13,6 @@ pub enum Fate {
     /// It is being killed, is exiting, or is gone: nobody wants the answer.
     Dying,
 }
-
-const PF_EXITING: u32 = 0x4;
 
 fn hex_field(status: &str, key: &str) -> u64 {
     let line = status.lines().find_map(|l| l.strip_prefix(key));
@@ -42,12 +44,11 @@ fn dying_by_status(status: &str) -> bool {
     pending & kill != 0 || deadly(pending) & !survived != 0
 }
 
-/// Bit field `flags` of /proc/TID/stat says that the thread is on its way out of the kernel.
-fn exiting_by_stat(stat: &str) -> bool {
-    // The command's name may hold blanks and parentheses: fields count from the last one. State is field 3.
-    let after = stat.rsplit_once(')').map_or("", |(_, r)| r);
-    let flags = after.split_ascii_whitespace().nth(6).and_then(|f| f.parse::<u32>().ok());
-    flags.is_some_and(|f| f & PF_EXITING != 0)
+/// The same text says that the thread is on its way out: it has no memory any more when its descriptors are closed. Threads
+/// of the kernel never have any; their parent is number 2.
+fn exiting_by_status(status: &str) -> bool {
+    let of_kernel = number_field(status, "PPid:").is_none_or(|p| p == 0 || p == 2);
+    !of_kernel && !status.lines().any(|l| l.starts_with("VmSize:"))
 }
 
 /// The process of a thread, 0 if there is no such thread.
@@ -60,25 +61,18 @@ pub fn process_of(tid: u32) -> u32 {
 pub struct Activity {
     /// It runs, or waits for nothing but a processor.
     pub runs: bool,
-    /// Clock ticks of processor time that it has used.
-    pub ticks: u64,
-}
-
-/// From the text of /proc/TID/task/TID/stat.
-fn activity_by_stat(stat: &str) -> Option<Activity> {
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    let runs = fields.next()? == "R";
-    // Fields 14 and 15: in the program, in the kernel.
-    let user: u64 = fields.nth(10)?.parse().ok()?;
-    let kernel: u64 = fields.next()?.parse().ok()?;
-    Some(Activity { runs, ticks: user + kernel })
+    /// Nanoseconds of processor time that it has used, as of its last clock tick; `None` if this kernel does not say.
+    pub ran_ns: Option<u64>,
 }
 
 /// What thread `tid` does; `None` if there is no such thread.
 pub fn activity(tid: u32) -> Option<Activity> {
-    let stat = read_to_string(format!("/proc/{tid}/task/{tid}/stat")).ok()?;
-    // What cannot be read runs: whoever asks looks again.
-    Some(activity_by_stat(&stat).unwrap_or(Activity { runs: true, ticks: 0 }))
+    let status = read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let runs =
+        status.lines().find_map(|l| l.strip_prefix("State:")).is_none_or(|s| s.trim().starts_with('R'));
+    let schedstat = read_to_string(format!("/proc/{tid}/schedstat")).ok();
+    let ran_ns = schedstat.and_then(|s| s.split_ascii_whitespace().next()?.parse().ok());
+    Some(Activity { runs, ran_ns })
 }
 
 /// The number of this thread.
@@ -91,11 +85,8 @@ pub fn this_thread() -> u32 {
 /// leaves the question to its process: asynchronous I/O outlives the thread that began it.
 pub fn fate(tid: u32, pid: u32) -> Fate {
     let one = |id: u32| match read_to_string(format!("/proc/{id}/status")) {
-        Ok(s) if dying_by_status(&s) => Some(Fate::Dying),
-        Ok(_) => match read_to_string(format!("/proc/{id}/stat")) {
-            Ok(s) if exiting_by_stat(&s) => Some(Fate::Dying),
-            _ => Some(Fate::Lives),
-        },
+        Ok(s) if dying_by_status(&s) || exiting_by_status(&s) => Some(Fate::Dying),
+        Ok(_) => Some(Fate::Lives),
         Err(_) => None,
     };
     match one(tid) {
@@ -133,19 +124,22 @@ mod tests {
     }
 
     #[test]
-    fn exit_flag_is_read_behind_the_name() {
-        assert!(exiting_by_stat("7 (a) b (c) D 1 7 7 0 -1 4194308 1 2 3"));
-        assert!(!exiting_by_stat("7 (a) b (c) D 1 7 7 0 -1 4194304 1 2 3"));
-        assert!(!exiting_by_stat("nonsense"));
+    fn who_has_no_memory_any_more_is_on_its_way_out() {
+        let status = |ppid, vm| format!("State:\tD (disk sleep)\nPPid:\t{ppid}\n{vm}Threads:\t1\n");
+        assert!(exiting_by_status(&status(1, "")));
+        assert!(!exiting_by_status(&status(1, "VmSize:\t    8 kB\n")));
+        assert!(!exiting_by_status(&status(2, "")), "a thread of the kernel");
+        assert!(!exiting_by_status("nonsense"));
+        assert_eq!(fate(2, 0), Fate::Lives);
     }
 
     #[test]
-    fn activity_is_read_behind_the_name() {
-        let stat = |state| format!("7 (a) b (c) {state} 1 7 7 0 -1 4194304 1 2 3 4 31 11 0 0 20");
-        assert_eq!(activity_by_stat(&stat("R")), Some(Activity { runs: true, ticks: 42 }));
-        assert_eq!(activity_by_stat(&stat("S")), Some(Activity { runs: false, ticks: 42 }));
-        assert_eq!(activity_by_stat("nonsense"), None);
-        assert!(activity(this_thread()).is_some_and(|a| a.runs) && activity(u32::MAX).is_none());
+    fn this_thread_runs() {
+        let first = activity(this_thread()).unwrap();
+        assert!(first.runs && activity(u32::MAX).is_none());
+        // Counted at clock ticks: so many looks take longer than one.
+        let goes_on = |_| activity(this_thread()).unwrap().ran_ns != first.ran_ns;
+        assert!(first.ran_ns.is_none() || (0..1_000_000).any(goes_on), "it uses no time");
     }
 
     #[test]

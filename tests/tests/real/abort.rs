@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tests::cluster::{TestFs, alive, kill, run_within, wait_until};
+use tests::cluster::{TestFs, alive, kill, ok_within, run_within, wait_until};
 
 /// Programs that are in the middle of every kind of call when the servers go away.
 fn victims(fs: &TestFs) -> Result<Vec<Child>> {
@@ -133,4 +133,34 @@ fn forced_umount_frees_everybody() -> Result<()> {
         let _ = kill(pid, Signal::CONT);
     }
     Ok(())
+}
+
+/// A program starts others with files of the mount open while pages of mappings are written back: execve(2) closes the
+/// files, and waits for the answers with a lock held that much of /proc needs.
+#[test]
+fn a_program_with_open_files_starts_others() -> Result<()> {
+    let fs = TestFs::up("exec", 2, 1)?;
+    let script = r#"
+import mmap, os, subprocess, sys
+stores = os.fork()
+if stores == 0:
+    f = open(sys.argv[1] + '/mapped', 'w+b')
+    f.truncate(1 << 20)
+    m = mmap.mmap(f.fileno(), 1 << 20)
+    n = 0
+    while os.getppid() != 1:
+        n += 1
+        m[:] = bytes([n % 251]) * (1 << 20)
+        m.flush()
+    os._exit(0)
+f = open(sys.argv[1] + '/held', 'wb')
+for i in range(300):
+    f.write(b'x' * 30_000)
+    f.flush()
+    subprocess.run(['/bin/true'], close_fds=False, check=True)
+os.kill(stores, 9)
+"#;
+    let mut c = Command::new("python3");
+    ok_within(c.args(["-c", script]).arg(fs.mount(0)), Duration::from_secs(60))?;
+    fs.fsck()
 }

@@ -12,6 +12,9 @@ pub struct Processes(Vec<(u32, Vec<String>)>);
 impl Processes {
     pub fn look() -> Processes {
         let ours = |pid: u32| {
+            if !matches!(process::name(pid).as_str(), "nacre" | "nacred" | "mount.nacre") {
+                return None;
+            }
             let a = process::arguments(pid);
             let name = a.first()?.rsplit('/').next()?;
             (matches!(name, "nacred" | "mount.nacre") && process::alive(pid)).then_some((pid, a))

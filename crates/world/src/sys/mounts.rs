@@ -141,8 +141,7 @@ pub fn users(dir: &Path) -> Vec<(u32, String, String)> {
             target.starts_with(dir).then(|| format!("{what}: {}", target.display()))
         });
         if let Some(what) = hit {
-            let name = std::fs::read_to_string(format!("{base}/comm")).unwrap_or_default();
-            out.push((pid, name.trim().to_string(), what));
+            out.push((pid, super::process::name(pid), what));
         }
     }
     out

@@ -98,12 +98,18 @@ pub fn set_name(name: &str) {
 
 /// State letter of a process (`R`, `S`, `D`, `T` …), `None` if there is none.
 pub fn state(pid: u32) -> Option<char> {
-    state_in(&format!("/proc/{pid}/stat"))
+    state_in(&format!("/proc/{pid}/status"))
 }
 
+/// Not from `stat`, which waits for an execve(2) that is under way, and that may wait for a mount.
 fn state_in(file: &str) -> Option<char> {
     let s = std::fs::read_to_string(file).ok()?;
-    s.rsplit(") ").next()?.chars().next()
+    s.lines().find_map(|l| l.strip_prefix("State:"))?.trim().chars().next()
+}
+
+/// Its name as `top` shows it.
+pub fn name(pid: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_string()
 }
 
 fn spawn(d: &Daemon<'_>, out: Stdio) -> io::Result<Detached> {
@@ -179,7 +185,9 @@ pub fn alive(pid: u32) -> bool {
         Some(c) if !ended(c) => true,
         Some(_) => {
             let threads = super::files::list(format!("/proc/{pid}/task")).unwrap_or_default();
-            threads.iter().any(|t| state_in(&format!("/proc/{pid}/task/{t}/stat")).is_some_and(|c| !ended(c)))
+            threads
+                .iter()
+                .any(|t| state_in(&format!("/proc/{pid}/task/{t}/status")).is_some_and(|c| !ended(c)))
         }
     }
 }
@@ -189,7 +197,8 @@ pub fn pids() -> Vec<u32> {
     super::files::list("/proc").unwrap_or_default().iter().filter_map(|n| n.parse().ok()).collect()
 }
 
-/// The command line, argument by argument.
+/// The command line, argument by argument. Waits while the process changes its memory, which may wait for a mount: not to be
+/// asked of all processes of a host.
 pub fn arguments(pid: u32) -> Vec<String> {
     let raw = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut parts: Vec<String> =
