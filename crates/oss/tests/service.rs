@@ -69,7 +69,7 @@ impl Bed {
 
     fn start(&self, epoch: u32) -> Up {
         let db = Db::open(&self.world, DIR, epoch, tiny()).unwrap();
-        let objects = Objects::open(&self.world, DIR, db.clone()).unwrap();
+        let objects = Objects::open(db.clone()).unwrap();
         let cfg = OstConfig { fsname: "demo".into(), index: 3, dir: DIR.into() };
         let ost = Ost::open(&self.world, db.clone(), objects, Peers::new(), cfg).unwrap();
         ost.set_params("obdfilter.*.ack", "durable").unwrap();

@@ -16,6 +16,7 @@ pub(crate) struct LifeDisk {
 impl LifeDisk {
     /// Handles of earlier lives are dead by themselves; this is for calls by path.
     fn alive(&self) -> io::Result<&MemDisk> {
+        self.core.settle(self.node);
         if self.core.lock().nodes[self.node as usize].life == self.life {
             Ok(&self.disk)
         } else {
@@ -134,20 +135,22 @@ struct LifeFile {
 }
 
 impl LifeFile {
-    /// Keeps a change back if it comes while the node is stopped: true.
-    fn held(&self, change: impl FnOnce(&dyn DiskFile) + Send + 'static) -> bool {
+    /// Keeps a change back if it comes while the node is stopped: true. What came before it has then happened; a `flush`
+    /// waits with the change that it flushes.
+    fn held(&self, flush: bool, change: impl FnOnce(&dyn DiskFile) + Send + 'static) -> bool {
         let mut s = self.core.lock();
         let n = &mut s.nodes[self.node as usize];
         if n.life != self.life {
             return false;
         }
         let (held, waker) = n.holds(&self.path);
+        let mut before = Vec::new();
         if held {
             let file = self.file.clone();
-            n.hold(Box::new(move || change(file.as_ref())));
-            s.trace.count("change_under_way_at_pause");
+            before = n.hold(flush, &self.path, Box::new(move || change(file.as_ref())));
         }
         drop(s);
+        before.into_iter().for_each(|change| change());
         waker.into_iter().for_each(std::task::Waker::wake);
         held
     }
@@ -159,13 +162,14 @@ impl LifeFile {
 
 impl DiskFile for LifeFile {
     fn read_at(&self, buf: &mut [u8], off: u64) -> io::Result<usize> {
+        self.core.settle(self.node);
         self.file.read_at(buf, off)
     }
 
     fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
         if self.may_hold() {
             let data = buf.to_vec();
-            if self.held(move |f| drop(f.write_at(&data, off))) {
+            if self.held(false, move |f| drop(f.write_at(&data, off))) {
                 return Ok(());
             }
         }
@@ -173,35 +177,38 @@ impl DiskFile for LifeFile {
     }
 
     fn stat(&self) -> io::Result<FileStat> {
+        self.core.settle(self.node);
         self.file.stat()
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        if self.held(move |f| drop(f.set_len(len))) {
+        if self.held(false, move |f| drop(f.set_len(len))) {
             return Ok(());
         }
         self.file.set_len(len)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        if self.held(|f| drop(f.sync_data())) {
+        if self.held(true, |f| drop(f.sync_data())) {
             return Ok(());
         }
         self.file.sync_data()
     }
 
     fn allocate(&self, mode: u32, off: u64, len: u64) -> io::Result<()> {
-        if self.held(move |f| drop(f.allocate(mode, off, len))) {
+        if self.held(false, move |f| drop(f.allocate(mode, off, len))) {
             return Ok(());
         }
         self.file.allocate(mode, off, len)
     }
 
     fn seek_data(&self, off: u64) -> io::Result<Option<u64>> {
+        self.core.settle(self.node);
         self.file.seek_data(off)
     }
 
     fn seek_hole(&self, off: u64) -> io::Result<Option<u64>> {
+        self.core.settle(self.node);
         self.file.seek_hole(off)
     }
 

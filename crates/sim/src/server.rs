@@ -315,8 +315,8 @@ impl ServerNode {
             }
             Role::Objects(index) => {
                 let db = open(dir.into()).await?;
-                let (world, d) = (w.clone(), db.clone());
-                let objects = w.blocking(move || Objects::open(&world, dir, d)).await?;
+                let d = db.clone();
+                let objects = w.blocking(move || Objects::open(d)).await?;
                 let peers = Peers::new();
                 let cfg = OstConfig { fsname: FSNAME.into(), index, dir: dir.into() };
                 let ost = Ost::open(&w, db.clone(), objects.clone(), peers.clone(), cfg)?;

@@ -33,8 +33,9 @@ pub(crate) struct NodeState {
     polls: u64,
     /// When to stop it.
     trip: Option<Trip>,
-    /// What it wrote in the moment that it was stopped in.
+    /// The change that was under way when it was stopped, and flushes of the same file that wait for it.
     held: Vec<HeldChange>,
+    held_path: Arc<str>,
     /// Microseconds a blocking call takes at least and at most.
     blocking_us: (u64, u64),
 }
@@ -94,8 +95,18 @@ impl NodeState {
         matches!(self.trip, Some(Trip { at: Stop::Change(_), .. }))
     }
 
-    pub(crate) fn hold(&mut self, change: HeldChange) {
+    /// Keeps a change back; returns those that were kept until now, and happen before it: a thread that goes on to the
+    /// next one has done them.
+    pub(crate) fn hold(&mut self, flush: bool, path: &Arc<str>, change: HeldChange) -> Vec<HeldChange> {
+        let waits = flush && self.held_path == *path;
+        let before = if waits { Vec::new() } else { std::mem::take(&mut self.held) };
+        self.held_path = path.clone();
         self.held.push(change);
+        before
+    }
+
+    pub(crate) fn take_held(&mut self) -> Vec<HeldChange> {
+        std::mem::take(&mut self.held)
     }
 
     /// `/proc/sys/kernel/random/boot_id` of this node.
@@ -145,6 +156,7 @@ impl Node {
             polls: 0,
             trip: None,
             held: Vec::new(),
+            held_path: "".into(),
             blocking_us: (20, 400),
         });
         Node { core: core.clone(), id }
@@ -224,8 +236,11 @@ impl Node {
             n.paused = false;
             n.parked.clear();
             n.trip = None;
-            let held = std::mem::take(&mut n.held);
+            let held = n.take_held();
             let work = std::mem::take(&mut n.parked_work);
+            if !held.is_empty() {
+                s.trace.count("change_under_way_at_pause");
+            }
             let wake = s.net_down(self.id, late);
             s.trace.add(u64::from(self.id) << 8 | 1);
             (s.remove_tasks(self.id), (work, held), wake)
@@ -287,7 +302,10 @@ impl Node {
             let n = &mut s.nodes[self.id as usize];
             n.paused = false;
             n.trip = None;
-            let held = std::mem::take(&mut n.held);
+            let held = n.take_held();
+            if !held.is_empty() {
+                s.trace.count("change_under_way_at_pause");
+            }
             drop(s);
             held.into_iter().for_each(|change| change());
             let mut s = self.core.lock();

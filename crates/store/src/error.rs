@@ -40,10 +40,13 @@ impl StoreError {
         }
     }
 
-    /// Turns the host's error into one that says what was tried on which file.
+    /// Turns the host's error into one that says what was tried on which file; one of ours stays what it is.
     pub(crate) fn io(what: &'static str, path: &str) -> impl FnOnce(io::Error) -> StoreError {
         let path = path.to_string();
-        move |e| StoreError::Io { what, path, errno: Errno::from(e) }
+        move |e| match e.downcast::<StoreError>() {
+            Ok(ours) => ours,
+            Err(e) => StoreError::Io { what, path, errno: Errno::from(e) },
+        }
     }
 
     pub(crate) fn damaged(what: &'static str, path: &str, why: impl Into<String>) -> StoreError {

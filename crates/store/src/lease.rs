@@ -1,9 +1,12 @@
-//! For how long the holder of a target may write: renewed by its heartbeat ([`crate::mmp`]), looked at by whatever writes.
+//! For how long the holder of a target may write: renewed by its heartbeat ([`crate::mmp`]), looked at before each change
+//! of a file.
 
 use crate::StoreError;
 use model::planted::{self, Bug};
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use world::gate::{GatedDisk, Kind};
 use world::{Instant, World};
 
 /// Clones are the same lease. The default one never ends: nobody else can reach the target.
@@ -37,6 +40,18 @@ impl Lease {
     /// Nothing is written from `t` on, unless this is said again.
     pub fn renew(&self, t: Instant) {
         self.0.until.store(t.0, Relaxed);
+    }
+
+    /// The world of the target in `dir`, whose disk takes no change any more once the lease is over: `Refused`, wrapped.
+    /// A server that sleeps in the middle of anything, of a checkpoint say, and wakes up as its successor works, cannot
+    /// spoil what that one wrote; but for the one call that was on its way to the disk.
+    pub(crate) fn guard(&self, world: &World, dir: &str) -> World {
+        let (lease, w, dir) = (self.clone(), world.clone(), dir.to_string());
+        let gate = move |kind, _: &str| match kind {
+            Kind::Read => Ok(()),
+            Kind::Write | Kind::Flush | Kind::Name => lease.check(&w, &dir).map_err(io::Error::other),
+        };
+        World { disk: Arc::new(GatedDisk::new(world.disk.clone(), Arc::new(gate))), ..world.clone() }
     }
 
     /// It ends now, for good.

@@ -29,6 +29,7 @@ fn fit(mut opt: DbOptions, world: &World, dir: &str) -> DbOptions {
 
 pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Result<Arc<Core>, StoreError> {
     let opt = fit(opt, world, dir);
+    let world = &opt.lease.guard(world, dir);
     let journal = journal_dir(dir);
     for p in [&journal, &crate::table::redb::path(dir)] {
         if !world.disk.exists(p).map_err(StoreError::io("cannot look at", p))? {
@@ -60,13 +61,9 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
     }
     if !records.is_empty() {
         tracing::info!("'{dir}': {} transactions replayed from the journal", records.len());
-        // Still this server's? Replaying may take longer than a lease does.
-        opt.lease.check(world, dir)?;
         object::recover::replay(world, dir, &records)?;
-        opt.lease.check(world, dir)?;
         table.apply(&batch(records), replay.last_lsn)?;
     }
-    opt.lease.check(world, dir)?;
     // Only now may the journal be given up; and the end that was found above is final from here on,
     // because the table's position says so.
     for f in &replay.files {

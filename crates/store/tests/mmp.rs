@@ -6,11 +6,13 @@ use bytes::Bytes;
 use common::Bed;
 use model::Fid;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use store::format::Superblock;
 use store::mmp::{self, Heartbeat, Times, Who};
 use store::object::{FinishTxn, ObjectMeta, Objects};
 use store::{Db, DbOptions, Lease, StoreError, Txn};
+use world::gate::{GatedDisk, Kind};
 use world::{OpenMode, World};
 
 const TIMES: Times = Times { interval: Duration::from_millis(20), term: Duration::from_millis(400) };
@@ -197,7 +199,7 @@ fn a_server_that_lost_its_target_leaves_the_files_of_objects_alone() {
     let lease = Lease::default();
     let open = |world: &World, lease: Lease| {
         let db = Db::open(world, "/t", 1, DbOptions { lease, ..common::tiny() }).unwrap();
-        Objects::open(world, "/t", db).unwrap()
+        Objects::open(db).unwrap()
     };
     let write = |o: &Arc<Objects>, n: u32, finish: FinishTxn| {
         let data = Bytes::from(vec![7; 100_000]);
@@ -230,4 +232,45 @@ fn a_server_that_lost_its_target_leaves_the_files_of_objects_alone() {
     let mut got = vec![0; 100];
     let n = bed.world.disk.open(&path, OpenMode::READ).unwrap().read_at(&mut got, 0).unwrap();
     assert_eq!(&got[..n], b"theirs");
+}
+
+/// It sleeps in any call of a checkpoint, and its successor has the target when it wakes up: that call reaches the disk,
+/// nothing that comes after it does.
+#[test]
+fn a_server_that_slept_in_a_checkpoint_goes_no_further() {
+    let mut calls = 1;
+    loop {
+        let bed = bed();
+        let lease = Lease::default();
+        // Calls until it falls asleep, and what came after it woke up.
+        let (left, late) = (Arc::new(AtomicI64::new(i64::MAX)), Arc::new(AtomicU64::new(0)));
+        let (l, n, lost) = (left.clone(), late.clone(), lease.clone());
+        let gate = move |kind, path: &str| {
+            if kind != Kind::Read && path.ends_with("table.redb") {
+                match l.fetch_sub(1, SeqCst) {
+                    1 => lost.lose("taken over by the successor"),
+                    i64::MIN..=0 => drop(n.fetch_add(1, SeqCst)),
+                    _ => {}
+                }
+            }
+            Ok(())
+        };
+        let disk = Arc::new(GatedDisk::new(bed.world.disk.clone(), Arc::new(gate)));
+        let world = World { disk, ..bed.world.clone() };
+        let db = Db::open(&world, "/t", 1, DbOptions { lease, ..DbOptions::default() }).unwrap();
+        for i in 0..200u32 {
+            let mut t = Txn::new();
+            t.put(i.to_be_bytes().to_vec(), vec![1; 500]);
+            db.submit(t).unwrap();
+        }
+        left.store(calls, SeqCst);
+        let closed = bed.rt.block_on(db.close());
+        drop(db);
+        assert_eq!(late.load(SeqCst), 0, "calls that came after number {calls}");
+        if left.load(SeqCst) > 0 {
+            assert!(closed.is_ok() && calls > 5, "{closed:?} after {calls} calls");
+            return;
+        }
+        calls += 1;
+    }
 }

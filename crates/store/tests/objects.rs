@@ -763,7 +763,7 @@ fn a_small_disk_fills_up_and_empties_without_stopping() {
     format(&bed.world);
     bed.disk.set_faults(FaultPlan { capacity_bytes: Some(96 << 20), ..FaultPlan::default() });
     let db = Db::open(&bed.world, "/t", 1, store::DbOptions::default()).unwrap();
-    let objects = Objects::open(&bed.world, "/t", db.clone()).unwrap();
+    let objects = Objects::open(db.clone()).unwrap();
     let o = Ost { db, objects };
     let mut rng = Rng::new(9);
     bed.rt.block_on(async {

@@ -2,37 +2,24 @@
 //!
 //! Off, it costs one relaxed load a call.
 
-use crate::{Disk, DiskFile, DiskSpace, FileStat, OpenMode, lock};
+use crate::gate::{Gate, Kind};
+use crate::lock;
 use model::Errno;
 use std::fmt;
 use std::io;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 /// Rules of one disk.
 const RULES_MAX: usize = 16;
 
-/// What a rule is about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    /// Contents of files.
-    Read,
-    /// Contents and sizes of files.
-    Write,
-    /// Flushes of files and folders.
-    Flush,
-    /// Names made, changed and removed.
-    Name,
-    /// All of these.
-    All,
-}
-
-const KINDS: [(&str, Kind); 5] = [
-    ("read", Kind::Read),
-    ("write", Kind::Write),
-    ("flush", Kind::Flush),
-    ("name", Kind::Name),
-    ("all", Kind::All),
+/// What rules are about; `None`: everything.
+const KINDS: [(&str, Option<Kind>); 5] = [
+    ("read", Some(Kind::Read)),
+    ("write", Some(Kind::Write)),
+    ("flush", Some(Kind::Flush)),
+    ("name", Some(Kind::Name)),
+    ("all", None),
 ];
 
 const ERRORS: [Errno; 3] = [Errno::EIO, Errno::ENOSPC, Errno::EROFS];
@@ -40,7 +27,7 @@ const ERRORS: [Errno; 3] = [Errno::EIO, Errno::ENOSPC, Errno::EROFS];
 /// One kind of calls fails.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Rule {
-    kind: Kind,
+    kind: Option<Kind>,
     errno: Errno,
     /// Calls that fail before the rule is spent; 0: all.
     left: u64,
@@ -76,7 +63,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// The switch of a [`FaultyDisk`].
+/// The switch: the gate of a [`crate::gate::GatedDisk`].
 #[derive(Default, Debug)]
 pub struct DiskFaults {
     on: AtomicBool,
@@ -113,13 +100,15 @@ impl DiskFaults {
     pub fn fired(&self) -> u64 {
         self.fired.load(Relaxed)
     }
+}
 
+impl Gate for DiskFaults {
     fn pass(&self, kind: Kind, path: &str) -> io::Result<()> {
         if !self.on.load(Relaxed) {
             return Ok(());
         }
         let mut rules = lock(&self.rules);
-        let fits = |r: &Rule| (r.kind == kind || r.kind == Kind::All) && path.contains(&r.part);
+        let fits = |r: &Rule| r.kind.is_none_or(|k| k == kind) && path.contains(&r.part);
         let Some(at) = rules.iter().position(fits) else { return Ok(()) };
         let errno = rules[at].errno;
         match rules[at].left {
@@ -133,127 +122,18 @@ impl DiskFaults {
     }
 }
 
-/// Another disk, and the errors that its switch orders.
-pub struct FaultyDisk {
-    inner: Arc<dyn Disk>,
-    faults: Arc<DiskFaults>,
-}
-
-impl FaultyDisk {
-    pub fn new(inner: Arc<dyn Disk>, faults: Arc<DiskFaults>) -> FaultyDisk {
-        FaultyDisk { inner, faults }
-    }
-}
-
-struct FaultyFile {
-    inner: Arc<dyn DiskFile>,
-    path: String,
-    faults: Arc<DiskFaults>,
-}
-
-impl Disk for FaultyDisk {
-    fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-        if mode.create {
-            self.faults.pass(Kind::Name, path)?;
-        }
-        if mode.truncate {
-            self.faults.pass(Kind::Write, path)?;
-        }
-        let inner = self.inner.open(path, mode)?;
-        Ok(Arc::new(FaultyFile { inner, path: path.to_string(), faults: self.faults.clone() }))
-    }
-
-    fn mkdir(&self, path: &str) -> io::Result<()> {
-        self.faults.pass(Kind::Name, path)?;
-        self.inner.mkdir(path)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.faults.pass(Kind::Name, to)?;
-        self.inner.rename(from, to)
-    }
-
-    fn unlink(&self, path: &str) -> io::Result<()> {
-        self.faults.pass(Kind::Name, path)?;
-        self.inner.unlink(path)
-    }
-
-    fn rmdir(&self, path: &str) -> io::Result<()> {
-        self.faults.pass(Kind::Name, path)?;
-        self.inner.rmdir(path)
-    }
-
-    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
-        self.faults.pass(Kind::Read, dir)?;
-        self.inner.list(dir)
-    }
-
-    fn exists(&self, path: &str) -> io::Result<bool> {
-        self.inner.exists(path)
-    }
-
-    fn sync_dir(&self, dir: &str) -> io::Result<()> {
-        self.faults.pass(Kind::Flush, dir)?;
-        self.inner.sync_dir(dir)
-    }
-
-    fn space(&self, path: &str) -> io::Result<DiskSpace> {
-        self.inner.space(path)
-    }
-}
-
-impl DiskFile for FaultyFile {
-    fn read_at(&self, buf: &mut [u8], off: u64) -> io::Result<usize> {
-        self.faults.pass(Kind::Read, &self.path)?;
-        self.inner.read_at(buf, off)
-    }
-
-    fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
-        self.faults.pass(Kind::Write, &self.path)?;
-        self.inner.write_at(buf, off)
-    }
-
-    fn stat(&self) -> io::Result<FileStat> {
-        self.inner.stat()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.faults.pass(Kind::Write, &self.path)?;
-        self.inner.set_len(len)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.faults.pass(Kind::Flush, &self.path)?;
-        self.inner.sync_data()
-    }
-
-    fn allocate(&self, mode: u32, off: u64, len: u64) -> io::Result<()> {
-        self.faults.pass(Kind::Write, &self.path)?;
-        self.inner.allocate(mode, off, len)
-    }
-
-    fn seek_data(&self, off: u64) -> io::Result<Option<u64>> {
-        self.inner.seek_data(off)
-    }
-
-    fn seek_hole(&self, off: u64) -> io::Result<Option<u64>> {
-        self.inner.seek_hole(off)
-    }
-
-    fn try_lock(&self) -> io::Result<bool> {
-        self.inner.try_lock()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::GatedDisk;
     use crate::mem::MemDisk;
+    use crate::{Disk, OpenMode};
+    use std::sync::Arc;
 
     #[test]
     fn rules_say_which_calls_fail_and_how_often() {
         let faults = Arc::new(DiskFaults::default());
-        let disk = FaultyDisk::new(Arc::new(MemDisk::new()), faults.clone());
+        let disk = GatedDisk::new(Arc::new(MemDisk::new()), faults.clone());
         disk.mkdir("/t").unwrap();
         let f = disk.open("/t/a", OpenMode::CREATE).unwrap();
         faults.set("write=EIO:2@/a,flush=ENOSPC").unwrap();

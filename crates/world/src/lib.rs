@@ -14,6 +14,7 @@ use std::time::Duration;
 pub mod buffer;
 pub mod faulty;
 pub mod future;
+pub mod gate;
 pub mod host;
 pub mod ioctl;
 pub mod mapping;

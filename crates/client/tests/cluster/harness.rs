@@ -190,7 +190,7 @@ impl Cluster {
                 (m.clone(), Role::Mdt(m))
             }
             model::TargetKind::Ost => {
-                let objects = Objects::open(w, DIR, db.clone()).unwrap();
+                let objects = Objects::open(db.clone()).unwrap();
                 let cfg = OstConfig { fsname: FSNAME.into(), index: n.target.index, dir: DIR.into() };
                 let o = Ost::open(w, db, objects, peers.clone(), cfg).unwrap();
                 (o.clone(), Role::Ost(o))

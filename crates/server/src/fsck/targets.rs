@@ -41,7 +41,7 @@ pub struct Target {
 impl Target {
     /// The object store of an OST. Refused when a record does not decode.
     pub fn objects(&self) -> Result<Arc<Objects>, store::StoreError> {
-        Objects::open(&self.world, &self.dir, self.db.clone())
+        Objects::open(self.db.clone())
     }
 
     pub fn ost_index(&self) -> Option<u16> {

@@ -124,9 +124,8 @@ impl Bed {
 
     fn put_object(&self, ost: u16, id: ObjectId, file: Fid, bytes: usize) {
         let t = TargetId::ost(ost);
-        let world = self.world.clone();
         self.with_db(t, |db| {
-            let objects = Objects::open(&world, &self.dir(t), db.clone()).unwrap();
+            let objects = Objects::open(db.clone()).unwrap();
             let meta = ObjectMeta { file, uid: 0, gid: 0, projid: 0, time: None, layout_generation: 0 };
             let write = objects.write(id, Some(0), Bytes::from(vec![3; bytes]), meta, Box::new(|_, _, _| {}));
             self.rt.block_on(async { db.durable(write.await.unwrap().2).await.unwrap() });
@@ -189,7 +188,7 @@ fn what_the_journal_holds_counts() {
     let mut sb = Superblock::read(&bed.world, &dir).unwrap();
     sb.epoch = 50;
     sb.write(&bed.world, &dir).unwrap();
-    let objects = Objects::open(&bed.world, &dir, db.clone()).unwrap();
+    let objects = Objects::open(db.clone()).unwrap();
     let meta = ObjectMeta { file: fid(9), uid: 0, gid: 0, projid: 0, time: None, layout_generation: 0 };
     let leak = objects.write(object(9, 0), Some(0), Bytes::from_static(b"x"), meta, Box::new(|_, _, _| {}));
     bed.rt.block_on(async { db.durable(leak.await.unwrap().2).await.unwrap() });
@@ -240,7 +239,7 @@ fn lost_and_destroyed_data_is_reported_and_left() {
     bed.broken("path /dir/big", false);
     file.set_len(200_000).unwrap();
     bed.with_db(ost, |db| {
-        let objects = Objects::open(&bed.world, &bed.dir(ost), db.clone()).unwrap();
+        let objects = Objects::open(db.clone()).unwrap();
         let gone = objects.destroy(vec![object(3, 0)], Box::new(|_, _, _| {}));
         bed.rt.block_on(async { db.durable(gone.await.unwrap()).await.unwrap() });
         Txn::new()

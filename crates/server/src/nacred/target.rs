@@ -17,8 +17,9 @@ use store::mmp::{Heartbeat, Times, Who};
 use store::object::Objects;
 use store::{Db, DbOptions, StoreError};
 use wire::msg::config::ConfigReply;
-use world::faulty::{DiskFaults, FaultyDisk};
+use world::faulty::DiskFaults;
 use world::future::join_all;
+use world::gate::GatedDisk;
 use world::sys::{self, files};
 use world::{BoxFuture, World};
 
@@ -35,7 +36,7 @@ pub struct Label {
 /// With a disk of which an administrator may order errors.
 fn with_faults(world: &World) -> (World, Arc<DiskFaults>) {
     let faults = Arc::new(DiskFaults::default());
-    let disk = Arc::new(FaultyDisk::new(world.disk.clone(), faults.clone()));
+    let disk = Arc::new(GatedDisk::new(world.disk.clone(), faults.clone()));
     (World { disk, ..world.clone() }, faults)
 }
 
@@ -296,8 +297,8 @@ async fn open_ost(
     hold: &Arc<Hold>,
 ) -> Result<Arc<Target>, StartError> {
     let db = open_db(world, dir, s.epoch, hold).await?;
-    let (w, d, b) = (world.clone(), dir.to_string(), db.clone());
-    let objects = world.blocking(move || Objects::open(&w, &d, b)).await.map_err(|e| words(dir, &e))?;
+    let of = db.clone();
+    let objects = world.blocking(move || Objects::open(of)).await.map_err(|e| words(dir, &e))?;
     let peers = Peers::new();
     let cfg = OstConfig { fsname: s.fsname.clone(), index: s.target.index, dir: dir.to_string() };
     let ost = Ost::open(world, db.clone(), objects, peers.clone(), cfg).map_err(|e| words(dir, &e))?;

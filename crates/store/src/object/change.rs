@@ -197,7 +197,6 @@ impl Objects {
             done.map_err(StoreError::io("cannot zero a range of object file", &self.files.path(key)))?;
         }
         for id in &after.unlink {
-            self.files.held()?;
             let key = FileKey::Own(*id);
             self.files.forget(key);
             let path = self.files.path(key);
@@ -326,7 +325,7 @@ impl Objects {
         if let Some(p) = c.taken {
             self.slots.lock().expect("never held over a panic").release(p);
         }
-        if c.created && self.files.held().is_ok() {
+        if c.created {
             self.files.forget(FileKey::Own(c.id));
             if let Err(e) = self.world.disk.unlink(&location::own_path(&self.dir, c.id)) {
                 tracing::warn!("object {}: file of a failed change stays until the next start: {e}", c.id);
@@ -426,7 +425,6 @@ impl Objects {
         }
         let key = FileKey::Own(c.id);
         let path = self.files.path(key);
-        self.files.held()?;
         let mode = OpenMode { truncate: true, ..OpenMode::CREATE };
         let file =
             self.world.disk.open(&path, mode).map_err(StoreError::io("cannot create object file", &path))?;

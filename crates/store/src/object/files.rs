@@ -3,8 +3,8 @@
 use super::location::{container_path, own_path, packed_dir};
 use super::ordered::Ordered;
 use super::pending::Pending;
+use crate::StoreError;
 use crate::core::CheckpointHook;
-use crate::{Lease, StoreError};
 use model::ObjectId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -40,8 +40,6 @@ struct State {
 pub(crate) struct Files {
     pub(super) world: World,
     dir: String,
-    /// Not over: the files are this server's.
-    lease: Lease,
     state: Mutex<State>,
     ticket_gone: Notify,
     /// One flush at a time: a checkpoint must not overtake one that is under way.
@@ -71,11 +69,10 @@ impl Drop for Ticket {
 }
 
 impl Files {
-    pub fn new(world: &World, dir: &str, lease: Lease) -> Arc<Files> {
+    pub fn new(world: &World, dir: &str) -> Arc<Files> {
         Arc::new(Files {
             world: world.clone(),
             dir: dir.to_string(),
-            lease,
             state: Mutex::default(),
             ticket_gone: Notify::new(),
             flushing: world::sync::Mutex::new(()),
@@ -98,15 +95,8 @@ impl Files {
         }
     }
 
-    /// A server that slept, and whose target another one has, changes no file any more: not what it was about to, nor to
-    /// take back what it had begun.
-    pub fn held(&self) -> Result<(), StoreError> {
-        self.lease.check(&self.world, &self.dir)
-    }
-
     /// A handle; containers come into being here.
     pub fn get(&self, key: FileKey) -> Result<Arc<dyn DiskFile>, StoreError> {
-        self.held()?;
         if let Some(f) = self.lock().touch(key) {
             return Ok(f);
         }

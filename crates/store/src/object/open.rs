@@ -30,7 +30,9 @@ impl Objects {
     }
 
     /// After [`Db::open`] (which redid what the files of objects lacked).
-    pub fn open(world: &World, dir: &str, db: Arc<Db>) -> Result<Arc<Objects>, StoreError> {
+    pub fn open(db: Arc<Db>) -> Result<Arc<Objects>, StoreError> {
+        let (world, dir) = (db.core().world.clone(), db.core().dir.clone());
+        let dir = dir.as_str();
         for d in [location::packed_dir(dir), location::own_root(dir)] {
             if !world.disk.exists(&d).map_err(StoreError::io("cannot look at", &d))? {
                 return Err(StoreError::Refused(format!(
@@ -38,7 +40,7 @@ impl Objects {
                 )));
             }
         }
-        let files = Files::new(world, dir, db.core().opt.lease.clone());
+        let files = Files::new(&world, dir);
         let slots = claim_slots(&db, dir)?;
         *db.core().hook.lock().expect("never held over a panic") = Some(files.clone());
         *db.core().pre_commit.lock().expect("never held over a panic") = Some(files.clone());
@@ -89,7 +91,6 @@ impl Objects {
         self.world
             .blocking(move || {
                 let _guard = guard;
-                me.files.held()?;
                 let path = location::own_path(&me.dir, id);
                 match me.world.disk.unlink(&path) {
                     Ok(()) => {

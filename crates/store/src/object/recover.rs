@@ -2,7 +2,8 @@
 //! records over.
 //!
 //! A container's slots are only ever written by journal payloads, so all of them are redone, in order. An
-//! own file may hold newer, flushed data: of it only what lies behind the last `Flushed` is redone.
+//! own file may hold newer, flushed data: of it only what lies behind the last `Flushed` is redone. Its name is another
+//! matter: the record that made the file may be in the page cache only, and the name with it.
 
 use super::fallocate::allocate_or_zero;
 use super::location::{container_path, own_dir, own_path, packed_dir};
@@ -21,7 +22,14 @@ const LOOK_BYTES: usize = 1 << 20;
 #[derive(Default)]
 struct Work<'a> {
     containers: BTreeMap<(u8, u32), Vec<&'a Redo>>,
-    own: BTreeMap<ObjectId, Vec<&'a Redo>>,
+    own: BTreeMap<ObjectId, Own<'a>>,
+}
+
+#[derive(Default)]
+struct Own<'a> {
+    redo: Vec<&'a Redo>,
+    /// The file's name may not be durable.
+    named: bool,
 }
 
 impl<'a> Work<'a> {
@@ -32,15 +40,17 @@ impl<'a> Work<'a> {
                 Redo::WritePacked { place, .. } => {
                     w.containers.entry((place.class, place.container)).or_default().push(r);
                 }
-                // Everything before is on disk already, or goes with the file.
+                // What was written before is on disk already, or goes with the file.
                 Redo::Flushed { object } | Redo::Unlink { object } => {
-                    w.own.insert(*object, vec![r]);
+                    w.own.entry(*object).or_default().redo = vec![r];
                 }
                 Redo::WriteOwn { object, .. }
                 | Redo::Truncate { object, .. }
                 | Redo::Allocate { object, .. }
                 | Redo::Ordered { object, .. } => {
-                    w.own.entry(*object).or_default().push(r);
+                    let own = w.own.entry(*object).or_default();
+                    own.named |= matches!(r, Redo::Ordered { .. });
+                    own.redo.push(r);
                 }
             }
         }
@@ -68,8 +78,9 @@ pub(crate) fn replay(world: &World, dir: &str, records: &[(Lsn, Txn)]) -> Result
         sync_dir(world, &packed_dir(dir))?;
     }
     let mut dirs = BTreeSet::new();
-    for (id, redo) in &work.own {
-        if replay_own(world, dir, *id, redo)? {
+    for (id, own) in &work.own {
+        let removed = replay_own(world, dir, *id, &own.redo)?;
+        if own.named || removed {
             dirs.insert(own_dir(dir, *id));
         }
     }
@@ -80,7 +91,7 @@ fn sync_dir(world: &World, dir: &str) -> Result<(), StoreError> {
     world.disk.sync_dir(dir).map_err(StoreError::io("cannot flush the folder", dir))
 }
 
-/// True if a name changed.
+/// True if it removed the file.
 fn replay_own(world: &World, dir: &str, id: ObjectId, redo: &[&Redo]) -> Result<bool, StoreError> {
     let path = own_path(dir, id);
     if let [Redo::Unlink { .. }] = redo {
@@ -95,7 +106,6 @@ fn replay_own(world: &World, dir: &str, id: ObjectId, redo: &[&Redo]) -> Result<
     }
     let file =
         world.disk.open(&path, OpenMode::WRITE).map_err(StoreError::io("cannot open object file", &path))?;
-    let mut named = false;
     for r in redo {
         let what = "cannot redo a change of object file";
         match r {
@@ -106,14 +116,13 @@ fn replay_own(world: &World, dir: &str, id: ObjectId, redo: &[&Redo]) -> Result<
             Redo::Allocate { mode, offset, len, .. } => {
                 allocate_or_zero(&*file, *mode, *offset, *len).map_err(StoreError::io(what, &path))?;
             }
-            Redo::Flushed { .. } => {}
-            // It is there, but after a killed process in the page cache only; the file's name, too.
-            Redo::Ordered { .. } => named = true,
+            // It is there, but after a killed process in the page cache only.
+            Redo::Flushed { .. } | Redo::Ordered { .. } => {}
             Redo::WritePacked { .. } | Redo::Unlink { .. } => unreachable!("collected elsewhere"),
         }
     }
     file.sync_data().map_err(StoreError::io("cannot flush object file", &path))?;
-    Ok(named)
+    Ok(false)
 }
 
 /// The first record whose bytes in an own file are not all there. Only such count that are not known to have been
@@ -168,4 +177,44 @@ fn is_there(world: &World, path: &str, off: u64, len: u64, crcs: &[u32]) -> Resu
         at = stop;
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use model::Fid;
+    use std::sync::Arc;
+    use world::mem::{CrashMode, MemDisk};
+    use world::rng::Rng;
+
+    /// The server is killed when the journal has been written, and the new file's folder has not been flushed; a later
+    /// record of the same file says that its bytes are. After the next start nothing says any more that the file must
+    /// be there, but the table.
+    #[test]
+    fn a_replay_makes_a_new_file_s_name_durable_whatever_its_later_records_say() {
+        let id = ObjectId { origin: Fid::new(7, 8, 9), component: 1, stripe: 2 };
+        let ordered = Redo::Ordered { object: id, offset: 0, len: 4, crcs: vec![crc32c(b"data")] };
+        let write = Redo::WriteOwn { object: id, offset: 0, data: Bytes::from_static(b"data") };
+        for later in [vec![], vec![Redo::Flushed { object: id }], vec![Redo::Flushed { object: id }, write]] {
+            let disk = MemDisk::new();
+            let (mut world, _threads) = world::real::start(1).unwrap();
+            world.disk = Arc::new(disk.clone());
+            for d in ["/t", "/t/objects", "/t/objects/own", &own_dir("/t", id)] {
+                world.disk.mkdir(d).unwrap();
+            }
+            ["/", "/t", "/t/objects", "/t/objects/own"].iter().for_each(|d| world.disk.sync_dir(d).unwrap());
+            let file = world.disk.open(&own_path("/t", id), OpenMode::CREATE_NEW).unwrap();
+            file.write_at(b"data", 0).unwrap();
+            file.sync_data().unwrap();
+            let records: Vec<(Lsn, Txn)> = std::iter::once(ordered.clone())
+                .chain(later.clone())
+                .zip(1..)
+                .map(|(r, lsn)| (lsn, Txn { redo: vec![r], ..Txn::new() }))
+                .collect();
+            replay(&world, "/t", &records).unwrap();
+            disk.crash_with(CrashMode::LoseAll, &mut Rng::new(1));
+            assert!(world.disk.exists(&own_path("/t", id)).unwrap(), "after {later:?}");
+        }
+    }
 }

@@ -85,6 +85,6 @@ pub fn format(world: &World) {
 
 pub fn open(world: &World, epoch: u32) -> Ost {
     let db = Db::open(world, "/t", epoch, tiny()).unwrap();
-    let objects = Objects::open(world, "/t", db.clone()).unwrap();
+    let objects = Objects::open(db.clone()).unwrap();
     Ost { db, objects }
 }
