@@ -225,6 +225,14 @@ impl Controllers {
         SERVERS.into_iter().find(|h| Controllers::name(*h) == host).context("an unknown host has it")
     }
 
+    /// As [`Controllers::owner`], once it has one: a target may be between two servers when a member of etcd has come back,
+    /// as the others elect their leader anew.
+    pub fn owner_soon(&self, target: &str) -> Result<u32> {
+        wait_until("the target has a server", LIMIT, || self.owner(target).is_ok())
+            .with_context(|| self.said())?;
+        self.owner(target)
+    }
+
     /// Waits until each target is served, by none of `without`.
     pub fn all_served(&self, without: &[u32]) -> Result<()> {
         let bad: Vec<String> = without.iter().map(|h| Controllers::name(*h)).collect();

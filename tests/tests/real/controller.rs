@@ -135,7 +135,7 @@ impl thrash::Site for Site {
 
     fn happens(&mut self, fault: Fault, rng: &mut Rng) -> Result<u64> {
         let target = TARGETS[rng.below(3) as usize];
-        let host = self.c.owner(target)?;
+        let host = self.c.owner_soon(target)?;
         let dirs = self.dirs_of(host)?;
         let other = SERVERS.into_iter().find(|h| *h != host).context("another host")?;
         match fault {
