@@ -37,9 +37,14 @@ impl Lease {
         Lease::new(t.0)
     }
 
-    /// Nothing is written from `t` on, unless this is said again.
-    pub fn renew(&self, t: Instant) {
+    /// Nothing is written from `t` on, unless this is said again. `Refused`: it is over.
+    pub(crate) fn renew(&self, t: Instant) -> Result<(), StoreError> {
         self.0.until.store(t.0, Relaxed);
+        self.lost()
+    }
+
+    fn lost(&self) -> Result<(), StoreError> {
+        self.0.lost.get().map_or(Ok(()), |why| Err(StoreError::Refused(why.clone())))
     }
 
     /// The world of the target in `dir`, whose disk takes no change any more once the lease is over: `Refused`, wrapped.
@@ -59,20 +64,48 @@ impl Lease {
         let _ = self.0.lost.set(why.to_string());
     }
 
-    /// `Refused`: somebody else may have the target in `dir` by now; the words for its administrator.
+    /// `Refused`: somebody else may have the target in `dir` by now; the words for its administrator. Found over once, it
+    /// stays over: a heartbeat that was on its way meanwhile comes too late for whoever was refused a change, and a server
+    /// that went on would take that for an error of its disk, and tell its clients so.
     pub fn check(&self, world: &World, dir: &str) -> Result<(), StoreError> {
         if planted::on(Bug::ZombieAccepted) {
             return Ok(());
         }
-        if let Some(why) = self.0.lost.get() {
-            return Err(StoreError::Refused(why.clone()));
-        }
+        self.lost()?;
         let until = self.0.until.load(Relaxed);
         if until == u64::MAX || world.now().0 < until || planted::on(Bug::HeartbeatTooLate) {
             return Ok(());
         }
-        Err(StoreError::Refused(format!(
+        self.lose(&format!(
             "the heartbeat of '{dir}' was not written for half its term: another server may have taken the target"
-        )))
+        ));
+        self.lost()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// The simulator's seed 1852: a server slept in the middle of writing its heartbeat, until its lease was over. It was
+    /// refused a write, the heartbeat reached the disk, and clients were told that the disk had failed (EROFS).
+    #[test]
+    fn a_lease_that_was_found_over_is_not_renewed() {
+        let world = world::real::start(1).unwrap().0;
+        let lease = Lease::until(world.now());
+        world::sys::sleep(Duration::from_millis(1));
+        let later = world.now().plus(Duration::from_secs(60));
+        let mut other = lease.clone();
+        assert!(
+            other.renew(later).is_ok() && lease.check(&world, "/t").is_ok(),
+            "nobody was refused anything"
+        );
+        other = Lease::until(world.now());
+        world::sys::sleep(Duration::from_millis(1));
+        let refused = other.check(&world, "/t").unwrap_err().to_string();
+        assert!(refused.contains("half its term"), "{refused}");
+        assert_eq!(other.renew(later).unwrap_err().to_string(), refused);
+        assert_eq!(other.check(&world, "/t").unwrap_err().to_string(), refused);
     }
 }

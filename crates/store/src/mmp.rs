@@ -189,11 +189,23 @@ impl Heartbeat {
     /// Waits until nobody else can be using the target, and takes it. Nothing of it was written by then, but for the
     /// block itself. Refused, with the holder's words, if somebody else is alive.
     pub async fn take(world: &World, dir: &str, who: Who, times: Times) -> Result<Heartbeat, StoreError> {
+        Heartbeat::take_within(world, dir, who, times, Duration::ZERO).await
+    }
+
+    /// As [`Heartbeat::take`]; a living server is given `patience` to end. For an engine of failover, which had it fenced or
+    /// is about to stop it.
+    pub async fn take_within(
+        world: &World,
+        dir: &str,
+        who: Who,
+        times: Times,
+        patience: Duration,
+    ) -> Result<Heartbeat, StoreError> {
         let seen = look(world, dir).await?;
         let sure = matches!(&seen, Seen::Block(b) if who.succeeds(b));
         let sure = sure || planted::on(Bug::TakenUnwatched);
         if !sure && let Some(doubt) = Doubt::about(world, dir, seen, times) {
-            doubt.wait(times.interval).await?;
+            doubt.outlast(times, patience).await?;
         }
         let block = Block { sequence: 1, nonce: world.random_u64(), times, who };
         let asked = Arc::<Asked>::default();
@@ -301,8 +313,8 @@ impl Beater {
                 }
                 return;
             }
-            match self.beat().await {
-                Ok(()) => lease.renew(self.until()),
+            match self.beat().await.and_then(|()| lease.renew(self.until())) {
+                Ok(()) => {}
                 Err(StoreError::Refused(why)) => return lease.lose(&why),
                 Err(e) => {
                     let left = self.until().since(self.world.now());
@@ -324,15 +336,20 @@ struct Doubt<'a> {
 impl<'a> Doubt<'a> {
     /// `None`: nobody has the target.
     fn about(world: &'a World, dir: &'a str, seen: Seen, own: Times) -> Option<Doubt<'a>> {
+        let doubt = Doubt::about_quietly(world, dir, seen, own)?;
+        if let Seen::Block(b) = &doubt.seen {
+            let words = &b.who.words;
+            tracing::info!("'{dir}' was not left in an orderly way by {words}: looking whether it is alive");
+        }
+        Some(doubt)
+    }
+
+    fn about_quietly(world: &'a World, dir: &'a str, seen: Seen, own: Times) -> Option<Doubt<'a>> {
         let times = match &seen {
             Seen::Absent => return None,
             Seen::Block(b) if b.sequence == 0 => return None,
             Seen::Damaged(_) => own,
             Seen::Block(b) => {
-                let words = &b.who.words;
-                tracing::info!(
-                    "'{dir}' was not left in an orderly way by {words}: looking whether it is alive"
-                );
                 Times { interval: own.interval.max(b.times.interval), term: own.term.max(b.times.term) }
             }
         };
@@ -365,11 +382,24 @@ impl<'a> Doubt<'a> {
         (!left.is_zero()).then(|| left.min(step))
     }
 
-    async fn wait(&self, step: Duration) -> Result<(), StoreError> {
-        let since = self.world.now();
-        while let Some(pause) = self.pause(since, step) {
+    /// Until nobody has the target any more. `Refused`: somebody had it for longer than `patience`.
+    async fn outlast(mut self, own: Times, patience: Duration) -> Result<(), StoreError> {
+        let (start, mut since) = (self.world.now(), self.world.now());
+        let mut told = false;
+        while let Some(pause) = self.pause(since, own.interval) {
             self.world.sleep(pause).await;
-            self.check(&look(self.world, self.dir).await?)?;
+            let now = look(self.world, self.dir).await?;
+            let Err(alive) = self.check(&now) else { continue };
+            if self.world.now().since(start) >= patience {
+                return Err(alive);
+            }
+            if !std::mem::replace(&mut told, true) {
+                tracing::warn!("{alive} (its end is waited for, {} s at most)", patience.as_secs());
+            }
+            match Doubt::about_quietly(self.world, self.dir, now, own) {
+                Some(doubt) => (self, since) = (doubt, self.world.now()),
+                None => return Ok(()),
+            }
         }
         Ok(())
     }

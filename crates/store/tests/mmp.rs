@@ -5,6 +5,7 @@ mod common;
 use bytes::Bytes;
 use common::Bed;
 use model::Fid;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use store::format::Superblock;
 use store::mmp::{self, Heartbeat, Times, Who};
 use store::object::{FinishTxn, ObjectMeta, Objects};
 use store::{Db, DbOptions, Lease, StoreError, Txn};
+use world::future::join_all;
 use world::gate::{GatedDisk, Kind};
 use world::{OpenMode, World};
 
@@ -74,6 +76,51 @@ fn the_next_server_of_the_host_comes_at_once_and_another_host_after_the_term() {
         let other = Who { lock: [8; 16], ..host(3) };
         Heartbeat::take(&bed.world, "/t", other, TIMES).await.unwrap();
         assert!(bed.world.now().since(start) > TIMES.term);
+    });
+}
+
+/// What `a` gives, while `b` is done as well.
+async fn beside<T: Send>(a: impl Future<Output = T> + Send, b: impl Future<Output = ()> + Send) -> T {
+    let all: Vec<Pin<Box<dyn Future<Output = Option<T>> + Send>>> = vec![
+        Box::pin(async { Some(a.await) }),
+        Box::pin(async {
+            b.await;
+            None
+        }),
+    ];
+    join_all(all).await.remove(0).expect("the first")
+}
+
+/// A host that was cut off stops its targets itself, later than the engine on the others starts them: a start that is
+/// refused then would not be tried again for a minute.
+#[test]
+fn an_engine_may_wait_for_a_living_holder_to_end() {
+    let bed = bed();
+    bed.rt.block_on(async {
+        let take = |n: u8, patience: Duration| {
+            let world = bed.world.clone();
+            async move { Heartbeat::take_within(&world, "/t", host(n), TIMES, patience).await }
+        };
+        let start = bed.world.now();
+        let first = Heartbeat::take(&bed.world, "/t", host(1), TIMES).await.unwrap();
+        let e = take(2, TIMES.interval * 4).await.err().unwrap();
+        assert!(e.to_string().contains("pid 1 on host h1: its heartbeat goes on"), "{e}");
+        assert!(bed.world.now().since(start) >= TIMES.interval * 4);
+        // One that leaves, and one that stops without a word: the term of that is waited for, from its last beat on.
+        let second = beside(take(2, LIMIT), async {
+            bed.world.sleep(TIMES.interval * 6).await;
+            first.leave().await;
+        });
+        let second = second.await.unwrap();
+        let dropped = std::sync::OnceLock::new();
+        let third = beside(take(3, LIMIT), async {
+            bed.world.sleep(TIMES.interval * 6).await;
+            dropped.set(bed.world.now()).unwrap();
+            drop(second);
+        });
+        third.await.unwrap();
+        let dropped = *dropped.get().unwrap();
+        assert!(bed.world.now().since(dropped) > TIMES.term);
     });
 }
 

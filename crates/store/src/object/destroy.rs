@@ -36,7 +36,7 @@ impl Objects {
     fn destroy_locked(&self, ids: &[ObjectId], finish: FinishTxn) -> Result<Done<()>, StoreError> {
         let mut txn = Txn::new();
         let mut after = After::default();
-        let tombstone = location::encode_tombstone(self.world.wall());
+        let tombstone = location::encode_tombstone(self.age.now(&self.world));
         for id in ids {
             let rec = match self.load(*id) {
                 Ok((rec, _)) => rec,

@@ -5,6 +5,7 @@
 //! carries what to do again after a crash ([`Redo`]), so one flush of the journal makes both durable. Files of large
 //! writes are flushed with it, before the journal. Cuts wait for their record's commit, because they cannot be undone. The byte tables and the reasoning are in `docs/formats/objects.md`.
 
+mod age;
 pub mod fallocate;
 mod files;
 pub mod location;
@@ -65,6 +66,7 @@ pub struct Objects {
     pub(crate) world: World,
     pub(crate) dir: String,
     pub(crate) db: Arc<Db>,
+    age: age::AgeClock,
     locks: Arc<Locks>,
     files: Arc<Files>,
     slots: Mutex<Slots>,

@@ -1,6 +1,7 @@
 //! Opening: which slots are taken, files that belong to nobody, tombstones that are old enough.
 
 use super::Objects;
+use super::age::AgeClock;
 use super::files::Files;
 use super::location::{self, Location, ObjectRecord};
 use super::locks::Locks;
@@ -11,8 +12,6 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use world::World;
 
-/// A tombstone's age at which no session can resend an older request any more.
-const TOMBSTONE_MAX_SECONDS: i64 = 3600;
 const TOMBSTONE_SWEEP_EVERY: Duration = Duration::from_secs(600);
 /// Records looked at in one step.
 const STEP: usize = 1000;
@@ -32,21 +31,21 @@ impl Objects {
     /// After [`Db::open`] (which redid what the files of objects lacked).
     pub fn open(db: Arc<Db>) -> Result<Arc<Objects>, StoreError> {
         let (world, dir) = (db.core().world.clone(), db.core().dir.clone());
-        let dir = dir.as_str();
-        for d in [location::packed_dir(dir), location::own_root(dir)] {
+        for d in [location::packed_dir(&dir), location::own_root(&dir)] {
             if !world.disk.exists(&d).map_err(StoreError::io("cannot look at", &d))? {
                 return Err(StoreError::Refused(format!(
                     "'{dir}' holds no OST ('{d}' is missing): run mkfs.nacre --ost"
                 )));
             }
         }
-        let files = Files::new(&world, dir);
-        let slots = claim_slots(&db, dir)?;
+        let files = Files::new(&world, &dir);
+        let slots = claim_slots(&db, &dir)?;
         *db.core().hook.lock().expect("never held over a panic") = Some(files.clone());
         *db.core().pre_commit.lock().expect("never held over a panic") = Some(files.clone());
         let objects = Arc::new(Objects {
+            age: AgeClock::new(&world),
             world: world.clone(),
-            dir: dir.to_string(),
+            dir,
             db,
             locks: Arc::new(Locks::default()),
             files,
@@ -111,8 +110,8 @@ impl Objects {
     }
 
     /// Forgets tombstones that are old enough.
-    fn drop_old_tombstones(&self) -> Result<(), StoreError> {
-        let limit = self.world.wall().sec - TOMBSTONE_MAX_SECONDS;
+    pub(super) fn drop_old_tombstones(&self) -> Result<(), StoreError> {
+        let Some(limit) = self.age.limit(&self.world) else { return Ok(()) };
         let mut from = vec![location::TAG_TOMBSTONE];
         loop {
             let pairs = self.db.scan(&from, &[location::TAG_TOMBSTONE + 1], STEP)?;
