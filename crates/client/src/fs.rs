@@ -6,6 +6,7 @@ use crate::locate::Locate;
 use crate::locks::Rollbacks;
 use crate::meta::Meta;
 use crate::opens::Opens;
+use crate::ops::RecentSpace;
 use crate::params::Params;
 use crate::pending::Pending;
 use crate::stats::{Stats, Verb};
@@ -50,6 +51,7 @@ pub struct Fs {
     pub(crate) params: Params,
     pub(crate) meta: Meta,
     pub(crate) pending: Pending,
+    pub(crate) recent_space: RecentSpace,
     pub(crate) stats: Stats,
     /// Answered operations that were lost and of which no fsync told yet.
     pub(crate) lost: AtomicU64,
@@ -80,6 +82,7 @@ impl Fs {
             params: Params::new(),
             meta: Meta::new(content_share(CACHED_DEFAULT_MB << 20)),
             pending: Pending::default(),
+            recent_space: RecentSpace::default(),
             stats: Stats::new(world.wall()),
             lost: AtomicU64::new(0),
             dirsync: AtomicBool::new(false),

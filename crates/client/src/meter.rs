@@ -2,7 +2,6 @@
 
 use crate::targets::PAGE_BYTES;
 use model::counters::{Counters, Histogram, Scale, modify_table, rpc_table, times};
-use model::estimate::Estimate;
 use model::{TargetKind, Timestamp};
 use std::any::Any;
 use std::fmt::Write as _;
@@ -56,8 +55,6 @@ struct Rpcs {
     modify_in_flight: u64,
     modify: Histogram,
     in_flight: u64,
-    /// How long answers take.
-    services: Estimate,
 }
 
 /// Of one session.
@@ -168,7 +165,6 @@ impl Meter {
             write,
             modify_in_flight: g.modify_in_flight,
             in_flight: g.in_flight,
-            services: g.services.clone(),
             ..Rpcs::default()
         };
     }
@@ -203,11 +199,6 @@ impl Meter {
         sum / n.max(1)
     }
 
-    /// How long answers take.
-    pub(crate) fn services(&self) -> Estimate {
-        self.lock().services.clone()
-    }
-
     /// The end of `import`.
     pub(crate) fn averages(&self) -> String {
         let g = self.lock();
@@ -222,7 +213,6 @@ impl Sent<'_> {
         self.meter.stats.add(WAIT, us);
         self.meter.stats.add(self.op, us);
         let mut g = self.meter.lock();
-        g.services.add(now.since(self.start), now.seconds());
         let (index, bytes) = match self.what {
             What::Read => (READ_BYTES, bulk),
             What::Write => (WRITE_BYTES, self.bytes),

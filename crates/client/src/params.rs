@@ -104,6 +104,10 @@ const PAGES_MAX: u64 = (RPC_BULK_MAX_BYTES / PAGE_BYTES) as u64;
 const RPCS: &str = "Requests to this target that are under way at a time.";
 const _: () = assert!(RPCS_IN_FLIGHT_DEFAULT == 32, "the defaults below say so");
 
+const AT_MIN: &str =
+    "Requests may take so long at least before the server is asked whether it is at work on them.";
+const AT_MAX: &str = "And so long at most, however long they took lately; 0: it is never asked.";
+
 /// Every parameter of a mount.
 pub(crate) const TABLE: &[Param] = &[
     mount(Global, shown("version", "Version of this program."), |_| env!("CARGO_PKG_VERSION").to_string()),
@@ -136,6 +140,24 @@ pub(crate) const TABLE: &[Param] = &[
                 return Err(Errno::EINVAL);
             }
             fs.params.lock().1 = v.text.to_string();
+            Ok(())
+        },
+    ),
+    mount_rw(
+        Global,
+        number("at_min", (0, 3600), "s", "5", AT_MIN),
+        |fs| fs.params.adaptive.min_s().to_string(),
+        |fs, v| {
+            fs.params.adaptive.set_min_s(v.number);
+            Ok(())
+        },
+    ),
+    mount_rw(
+        Global,
+        number("at_max", (0, 3600), "s", "600", AT_MAX),
+        |fs| fs.params.adaptive.max_s().to_string(),
+        |fs, v| {
+            fs.params.adaptive.set_max_s(v.number);
             Ok(())
         },
     ),
@@ -203,6 +225,21 @@ pub(crate) const TABLE: &[Param] = &[
             for c in [&fs.meta.ahead_runs, &fs.meta.ahead_in_vain, &fs.meta.fetched_ahead] {
                 c.store(0, Relaxed);
             }
+            Ok(())
+        },
+    ),
+    mount_rw(
+        Llite,
+        number(
+            "statfs_max_age",
+            (0, 3600),
+            "s",
+            "1",
+            "How old the answer to statfs (df) may be; 0: the servers are always asked.",
+        ),
+        |fs| fs.recent_space.max_age_s.load(Relaxed).to_string(),
+        |fs, v| {
+            fs.recent_space.max_age_s.store(v.number, Relaxed);
             Ok(())
         },
     ),
@@ -634,7 +671,7 @@ fn import_text(fs: &Fs, t: &Target) -> String {
         t.import.current_nid(),
         t.recoveries.load(Relaxed),
         t.meter.mean_wait_us(),
-        t.meter.services().current(now).as_secs_f64(),
+        t.import.service().current(now).as_secs_f64(),
         t.import.network().current(now).as_secs_f64(),
         t.import.last_committed(),
     );
@@ -643,7 +680,7 @@ fn import_text(fs: &Fs, t: &Target) -> String {
     s
 }
 
-/// As Lustre's file of this name; the estimates are not used for anything: who waits is bounded by pings.
+/// As Lustre's file of this name.
 fn timeouts_text(fs: &Fs, t: &Target) -> String {
     let (now, wall) = (fs.world.now().seconds(), u64::try_from(fs.world.wall().sec).unwrap_or(0));
     let ago = now.saturating_sub(t.import.heard().seconds());
@@ -654,7 +691,7 @@ fn timeouts_text(fs: &Fs, t: &Target) -> String {
     };
     let mut s = format!("{:<10} : {}, {} ago\n", "last reply", wall.saturating_sub(ago), ago_text(ago));
     s += &t.import.network().line("network", now, wall);
-    s += &t.meter.services().line(portal, now, wall);
+    s += &t.import.service().line(portal, now, wall);
     s.truncate(s.trim_end().len());
     s
 }
@@ -662,11 +699,13 @@ fn timeouts_text(fs: &Fs, t: &Target) -> String {
 /// Settings that belong to the mount as a whole.
 pub(crate) struct Params {
     jobid: Mutex<(String, String)>,
+    pub(crate) adaptive: Arc<rpc::AdaptiveLimits>,
 }
 
 impl Params {
     pub(crate) fn new() -> Params {
-        Params { jobid: Mutex::new(("disable".to_string(), "%u".to_string())) }
+        let jobid = Mutex::new(("disable".to_string(), "%u".to_string()));
+        Params { jobid, adaptive: Arc::default() }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, (String, String)> {

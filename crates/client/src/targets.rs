@@ -358,6 +358,7 @@ impl Fs {
             client_name: self.opt.client_name.clone(),
             slots: SLOTS_PER_SESSION,
             hooks,
+            adaptive: self.params.adaptive.clone(),
         };
         Arc::new(Target {
             id,

@@ -5,6 +5,7 @@
 //! and each FLUSH has to be answered first.
 
 use world::sys::files::read_to_string;
+use world::sys::process::state;
 
 /// What a look at a waiting thread found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,9 +68,7 @@ pub struct Activity {
 
 /// What thread `tid` does; `None` if there is no such thread.
 pub fn activity(tid: u32) -> Option<Activity> {
-    let status = read_to_string(format!("/proc/{tid}/status")).ok()?;
-    let runs =
-        status.lines().find_map(|l| l.strip_prefix("State:")).is_none_or(|s| s.trim().starts_with('R'));
+    let runs = state(tid)? == 'R';
     let schedstat = read_to_string(format!("/proc/{tid}/schedstat")).ok();
     let ran_ns = schedstat.and_then(|s| s.split_ascii_whitespace().next()?.parse().ok());
     Some(Activity { runs, ran_ns })

@@ -32,6 +32,8 @@ use world::{Instant, select};
 
 /// A revocation that is not answered is sent again after so long: its connection may have broken.
 const SAY_AGAIN: Duration = Duration::from_secs(1);
+/// Who goes on telling what it has done may take so many times as long as who says nothing.
+const TELLING_MAX: u32 = 10;
 /// Space that is set aside for what one owner has not told: in the journal and, a little later, in the table.
 const OWNER_RESERVE_BYTES: u64 = 2 * OWNER_PENDING_MAX_BYTES;
 
@@ -42,6 +44,8 @@ pub struct LeaseState {
     changed: world::sync::Notify,
     /// Clients that depart: their requests wait for nobody any more.
     leaving: Mutex<BTreeSet<ClientId>>,
+    /// When each client told last what it has done under leases of its own.
+    told: Mutex<BTreeMap<ClientId, Instant>>,
     /// When owners were asked last to tell what they have done, because space got low.
     shed: Mutex<Option<Instant>>,
 }
@@ -55,6 +59,7 @@ impl LeaseState {
             table: Mutex::new(table),
             changed: world::sync::Notify::new(),
             leaving: Mutex::default(),
+            told: Mutex::default(),
             shed: Mutex::default(),
         }
     }
@@ -96,6 +101,11 @@ impl LeaseState {
             t.grant(client.0, item.fid, item.bits, Mode::Exclusive, item.seq);
         }
         free
+    }
+
+    /// A client tells what it has done: it is on its way to giving up what it was asked for.
+    pub fn tells(&self, client: ClientId, now: Instant) {
+        lock(&self.told).insert(client, now);
     }
 
     /// Whether a client has executed operations that it may not have told.
@@ -142,6 +152,7 @@ impl LeaseState {
             l.remove(&client);
         }
         drop(l);
+        lock(&self.told).remove(&client);
         lock(&self.table).client_gone(client.0);
         self.changed.notify_waiters();
     }
@@ -168,6 +179,30 @@ impl Wanted {
         let look = self.look.iter().map(move |(fid, b)| (*fid, b & !changed(fid), Mode::Shared));
         let change = self.change.iter().map(|(fid, b)| (*fid, *b, Mode::Exclusive));
         change.chain(look).filter(|(_, b, _)| *b != 0)
+    }
+}
+
+/// Since when each lease is waited for. Others may be granted something while the first ones have their time: theirs begins
+/// later.
+#[derive(Default)]
+struct Waits(BTreeMap<(ClientId, Fid), Instant>);
+
+impl Waits {
+    /// Whose time is over: who has said nothing for `patience`, or told what it has done for very much longer.
+    fn late(
+        &mut self,
+        held: &[(ClientId, LeaseItem)],
+        told: &BTreeMap<ClientId, Instant>,
+        now: Instant,
+        patience: Duration,
+    ) -> BTreeSet<ClientId> {
+        self.0.retain(|k, _| held.iter().any(|(c, i)| (*c, i.fid) == *k));
+        let mut is_late = |(c, i): &(ClientId, LeaseItem)| {
+            let since = *self.0.entry((*c, i.fid)).or_insert(now);
+            let heard = told.get(c).copied().unwrap_or(since).max(since);
+            now.since(heard) >= patience || now.since(since) >= patience * TELLING_MAX
+        };
+        held.iter().filter(|h| is_late(h)).map(|(c, _)| *c).collect()
     }
 }
 
@@ -271,8 +306,7 @@ impl Mdt {
     pub(crate) async fn await_cancels(&self, by: Option<ClientId>, wanted: &Wanted) -> Result<(), Errno> {
         let start = self.world.now();
         let mut asked: BTreeSet<(ClientId, Fid, bool)> = BTreeSet::new();
-        // Others may be granted something while the first ones have their time: theirs begins later.
-        let mut since: BTreeMap<(ClientId, Fid), Instant> = BTreeMap::new();
+        let mut waits = Waits::default();
         let mut said = start;
         loop {
             let mut changed = Box::pin(self.shared.leases.changed.notified());
@@ -291,12 +325,9 @@ impl Mdt {
                 return Err(Errno::ESHUTDOWN);
             }
             let now = self.world.now();
-            since.retain(|k, _| held.iter().any(|(c, i)| (*c, i.fid) == *k));
             let patience = self.callback_timeout();
-            let mut late = |(c, i): &(ClientId, LeaseItem)| {
-                now.since(*since.entry((*c, i.fid)).or_insert(now)) >= patience
-            };
-            self.give_up_on(&held, held.iter().filter(|h| late(h)).map(|(c, _)| *c).collect());
+            let late = waits.late(&held, &lock(&self.shared.leases.told), now, patience);
+            self.give_up_on(&held, late);
             if now.since(said) >= SAY_AGAIN {
                 said = now;
                 asked.clear();
@@ -352,7 +383,7 @@ impl Mdt {
         }
     }
 
-    /// How long a client may take to give back a lease. By then one that is cut off has stopped using it.
+    /// How long a client may take to give back a lease, or to go on telling what it has done under it. By then one that is cut off has stopped using it.
     fn callback_timeout(&self) -> Duration {
         let wanted = Duration::from_secs(self.shared.params.number("lock_callback_timeout"));
         wanted.max(self.peers.lease_life())
@@ -408,5 +439,30 @@ impl Mdt {
         if some {
             self.shared.leases.changed.notify_waiters();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_goes_on_telling_has_more_time_but_not_for_ever() {
+        let (fid, patience) = (Fid::new(9, 1, 0), Duration::from_secs(20));
+        let at = |s: u64| Instant(s * 1_000_000_000);
+        let client = |n: u8| ClientId([n; 16]);
+        let item = |n| (client(n), LeaseItem { fid, bits: bits::UPDATE, seq: 1, look: false });
+        let held = [item(1), item(2)];
+        let mut waits = Waits::default();
+        let mut late = |s: u64, told: u64| {
+            let told = BTreeMap::from([(client(2), at(told))]);
+            waits.late(&held, &told, at(s), patience).into_iter().collect::<Vec<_>>()
+        };
+        assert!(late(100, 90).is_empty());
+        assert!(late(119, 90).is_empty(), "what it told before it was asked does not count");
+        assert_eq!(late(120, 110), [client(1)], "the other one is at it");
+        assert_eq!(late(130, 110), [client(1), client(2)], "not any more");
+        assert_eq!(late(150, 149), [client(1)]);
+        assert_eq!(late(300, 299), [client(1), client(2)], "ten times as long");
     }
 }

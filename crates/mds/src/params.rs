@@ -87,6 +87,13 @@ pub const MDT: &[ParamDecl] = &[
         "how long after a restart clients may take to come back before they are evicted",
     ),
     number(
+        "recovery_time_hard",
+        "s",
+        (1, 86_400),
+        "90",
+        "how long that may be put off while clients come back and go on with their recovery",
+    ),
+    number(
         "lock_callback_timeout",
         "s",
         (1, 3600),

@@ -52,6 +52,10 @@ impl Recover for Mdt {
         Duration::from_secs(self.shared.params.number("recovery_time_soft"))
     }
 
+    fn hard_limit(&self) -> Duration {
+        Duration::from_secs(self.shared.params.number("recovery_time_hard"))
+    }
+
     fn lease_life(&self) -> Duration {
         self.peers.lease_life()
     }

@@ -204,6 +204,7 @@ impl Mdt {
                 client_name: format!("nacre-server {} as {me}", env!("CARGO_PKG_VERSION")),
                 slots: OST_SLOTS,
                 hooks: Arc::new(OstHooks),
+                adaptive: Arc::default(),
             },
         );
         let ost = Ost {

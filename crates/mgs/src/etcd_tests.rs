@@ -77,6 +77,7 @@ fn client(lab: &Lab, n: u8) -> Arc<Import> {
         client_name: format!("node {n}"),
         slots: 4,
         hooks: Arc::new(NoHooks),
+        adaptive: Arc::default(),
     };
     Import::new(w, cfg)
 }

@@ -79,6 +79,7 @@ impl Site {
             client_name: format!("node {n}"),
             slots: 4,
             hooks,
+            adaptive: Arc::default(),
         };
         (w.clone(), Import::new(w, cfg))
     }

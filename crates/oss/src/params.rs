@@ -7,7 +7,7 @@ use model::exports::Export;
 use model::param::{PARAM_TEXT_MAX_BYTES, ParamDecl, ParamInfo, ParamValue, ack_is_durable, glob_match};
 use model::{Errno, limits};
 use rpc::Service;
-use rpc::server::recovery::RECOVERY_TIME_DEFAULT_S;
+use rpc::server::recovery::{RECOVERY_HARD_DEFAULT_S, RECOVERY_TIME_DEFAULT_S};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -23,6 +23,7 @@ pub struct Settings {
     pub reserved_mb: AtomicU64,
     /// Seconds that a restarted target waits for its clients.
     pub recovery_time_s: AtomicU64,
+    pub recovery_hard_s: AtomicU64,
     /// Changes are answered when they are durable, not when they are executed.
     pub ack_durable: AtomicBool,
     /// MiB of data that clients put into one request.
@@ -37,6 +38,7 @@ impl Default for Settings {
             degraded: AtomicBool::default(),
             reserved_mb: AtomicU64::default(),
             recovery_time_s: AtomicU64::new(RECOVERY_TIME_DEFAULT_S),
+            recovery_hard_s: AtomicU64::new(RECOVERY_HARD_DEFAULT_S),
             ack_durable: AtomicBool::default(),
             brw_mb: AtomicU64::new((limits::RPC_BULK_DEFAULT_BYTES >> 20) as u64),
         }
@@ -147,6 +149,17 @@ pub static TABLE: &[Param] = &[
     ro("recovery_status", "", "How far recovery after the last restart came.", |o| {
         o.recovery.status(o.last_committed())
     }),
+    rw(
+        ParamDecl::number(
+            "recovery_time_hard",
+            (1, 86_400),
+            "s",
+            "90",
+            "How long that may be put off while clients come back and go on with their recovery.",
+        ),
+        |o| o.settings.recovery_hard_s.load(Relaxed).to_string(),
+        |o, v| o.settings.recovery_hard_s.store(v.number, Relaxed),
+    ),
     rw(
         ParamDecl::number(
             "recovery_time_soft",

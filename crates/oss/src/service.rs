@@ -324,6 +324,10 @@ impl Recover for Ost {
         Duration::from_secs(self.settings.recovery_time_s.load(Relaxed))
     }
 
+    fn hard_limit(&self) -> Duration {
+        Duration::from_secs(self.settings.recovery_hard_s.load(Relaxed))
+    }
+
     fn lease_life(&self) -> Duration {
         self.peers.lease_life()
     }

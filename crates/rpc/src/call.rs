@@ -3,7 +3,7 @@
 //! A request without a slot belongs to its caller alone and goes when the caller goes. With its slot it has
 //! been sent, may have been executed, and holds the slot until it is answered, whoever still waits.
 
-use crate::import::{Core, ImportState, Inner};
+use crate::import::{Core, ImportState, Inner, Slow};
 use crate::link::Link;
 use bytes::Bytes;
 use model::{Errno, Timestamp};
@@ -69,6 +69,18 @@ pub(crate) struct InFlight {
     pub req: Request,
     /// When it went out last.
     pub sent: Instant,
+    pub slow: Slow,
+}
+
+impl InFlight {
+    pub fn new(xid: u64, req: Request, sent: Instant) -> InFlight {
+        InFlight { xid, req, sent, slow: Slow::default() }
+    }
+
+    /// It goes out once more.
+    pub fn sent_again(&mut self, now: Instant) {
+        (self.sent, self.slow) = (now, Slow::default());
+    }
 }
 
 /// Frames for the connection that was current when they were made. Posted without the lock.
@@ -133,7 +145,7 @@ impl Inner {
                 continue;
             }
             let xid = self.new_xid();
-            self.slots[usize::from(slot)] = Some(InFlight { xid, req, sent: now });
+            self.slots[usize::from(slot)] = Some(InFlight::new(xid, req, now));
             out.frames.push(self.frame(target, slot, false));
         }
     }
@@ -237,7 +249,7 @@ impl Core {
             let (op, modifies, bulk) = (M::OP, M::MODIFIES, Bytes::new());
             let req = Request { op, modifies, durable: false, body, bulk, answer: Some(tx) };
             let xid = g.new_xid();
-            g.slots[usize::from(SLOT_CONTROL)] = Some(InFlight { xid, req, sent });
+            g.slots[usize::from(SLOT_CONTROL)] = Some(InFlight::new(xid, req, sent));
             out.frames.push(g.frame(self.target_number(), SLOT_CONTROL, false));
             out.link = Some(link);
         }
@@ -286,7 +298,7 @@ impl Core {
         };
         self.send_out(out);
         if let Some(sent) = sent {
-            self.heard_since(sent);
+            self.served(sent);
         }
         let Some(answer) = answer else { return };
         let _ = answer.send(match f.header.status {
@@ -301,9 +313,9 @@ impl Core {
         });
     }
 
-    /// A ping was answered: what is durable by now need not be kept.
-    pub fn on_pong(&self, f: &Frame) {
-        let Ok((context, _)) = wire::decode_context::<ReplyContext>(&f.body) else { return };
+    /// A ping was answered: what is durable by now need not be kept. Returns what else the server said with it.
+    pub fn on_pong(&self, f: &Frame) -> Vec<(u16, Vec<u8>)> {
+        let Ok((context, _)) = wire::decode_context::<ReplyContext>(&f.body) else { return Vec::new() };
         let mut out = Outbox::default();
         {
             let mut g = self.lock();
@@ -315,5 +327,6 @@ impl Core {
             g.ask_commit(self.target_number(), &mut out);
         }
         self.send_out(out);
+        context.extra
     }
 }

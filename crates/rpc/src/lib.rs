@@ -7,6 +7,7 @@
 mod call;
 pub mod import;
 mod link;
+mod probe;
 mod replay;
 pub mod server;
 #[cfg(any(test, feature = "testing"))]
@@ -26,7 +27,8 @@ pub fn lease_life(ping_interval: Duration) -> Duration {
     ping_interval * LIFE_HALVES / 2
 }
 
-pub use import::{Import, ImportConfig, ImportHooks, ImportState, NoHooks, Response};
+pub use import::{AdaptiveLimits, Import, ImportConfig, ImportHooks, ImportState, NoHooks, Response};
+pub use probe::probe;
 pub use server::{
     ClientId, ConnectOutcome, Departure, Incoming, Outgoing, Peers, Replay, Server, Service, StoredReply,
 };

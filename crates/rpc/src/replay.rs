@@ -89,7 +89,7 @@ impl Core {
             again.sort_unstable();
             let now = self.world.now();
             for s in g.slots.iter_mut().flatten() {
-                s.sent = now;
+                s.sent_again(now);
             }
             out.frames.extend(again.into_iter().map(|(_, slot)| g.frame(target, slot, true)));
             g.ever_full = true;

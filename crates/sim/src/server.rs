@@ -373,6 +373,7 @@ async fn register(link: Link, mdt: Option<Arc<Mdt>>) {
         client_name: "server".into(),
         slots: 4,
         hooks: hooks.clone(),
+        adaptive: Arc::default(),
     };
     let import = Import::new(w.clone(), cfg);
     let mut registered = false;

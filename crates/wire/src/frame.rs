@@ -22,6 +22,8 @@ pub const FLAG_COMMIT: u8 = 0x08;
 /// Of a request: answer when its change, and with it everything that the target executed before, is durable. Whoever sends it sees
 /// by `last_committed` of the answer whether that was so.
 pub const FLAG_DURABLE: u8 = 0x10;
+/// Of a ping: say which requests of this session are under way ([`crate::under_way`]).
+pub const FLAG_UNDER_WAY: u8 = 0x20;
 /// `bulk_crc` holds the bulk's crc32c.
 pub const FLAG_BULK_CRC: u8 = 0x02;
 

@@ -9,6 +9,7 @@ pub mod frame;
 pub mod message;
 pub mod msg;
 pub mod replay;
+pub mod under_way;
 
 pub use context::{ReplyContext, RequestContext};
 pub use frame::{Frame, FrameError, FrameKind, Header};

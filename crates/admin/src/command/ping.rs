@@ -9,42 +9,9 @@ use model::{Errno, Nid, limits};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
-use wire::msg::connect::{Connect, ConnectFeatures, ConnectReply};
-use wire::{Frame, FrameKind, Header};
-use world::World;
 
 pub const USAGE: &str = "[--port PORT] NID [TIMEOUT_SECONDS]";
 pub const USAGE_WHICH: &str = "NID...";
-
-/// A connect for no target: any answer, a refusal too, shows a living server.
-async fn hello(world: World, to: SocketAddr) -> std::io::Result<()> {
-    let conn = world.net.connect(None, to).await?;
-    let c = Connect {
-        client_uuid: world.random_uuid(),
-        client_name: "lctl ping".to_string(),
-        fsname: String::new(),
-        version: wire::frame::VERSION,
-        features: ConnectFeatures { compat: 0, incompat: 0 },
-        last_epoch: 0,
-        slots: 1,
-        lane: 0,
-        extra: Vec::new(),
-    };
-    let body = wire::encode_body(&wire::RequestContext::default(), &c);
-    conn.send(Frame { header: Header::new(FrameKind::Connect), body: body.into(), bulk: Default::default() })
-        .await?;
-    let f = conn.recv().await?;
-    conn.close();
-    if f.header.kind == FrameKind::ConnectReply {
-        // An accepted connect carries a reply that must decode; a refusal carries words.
-        if f.header.status == 0 {
-            let ok = wire::decode_body::<wire::ReplyContext, ConnectReply>(&f.body).is_ok();
-            return if ok { Ok(()) } else { Err(std::io::Error::from(std::io::ErrorKind::InvalidData)) };
-        }
-        return Ok(());
-    }
-    Err(std::io::Error::from(std::io::ErrorKind::InvalidData))
-}
 
 /// Whether a server answers there within `patience`.
 ///
@@ -54,7 +21,7 @@ pub fn answers(n: Nid, port: u16, patience: Duration) -> std::io::Result<()> {
     let (world, runtime) = world::real::start(1)?;
     let asked = world.clone();
     let answer = runtime.block_on(async move {
-        asked.timeout(patience, hello(asked.clone(), SocketAddr::new(n.addr, port))).await
+        asked.timeout(patience, rpc::probe(&asked, None, SocketAddr::new(n.addr, port), "lctl ping")).await
     });
     answer.unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into()))
 }

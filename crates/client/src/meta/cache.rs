@@ -434,10 +434,13 @@ impl Cache {
         };
         if given_back || token.0 < self.floor {
             // Too long ago to know whether it is still there.
-            let seq = self.nodes.get(&fid).map_or(g.seq, |n| n.seq.max(g.seq));
-            self.drop_node(fid);
-            self.mark(Cause::GivenBack(fid));
-            self.unwanted.push(LeaseItem { fid, bits: bits::ALL, seq, look: false });
+            if let Some(n) = self.nodes.get_mut(&fid) {
+                // Another one is, and perhaps what was executed under it: this one goes with that.
+                n.seq = n.seq.max(g.seq);
+            } else {
+                self.mark(Cause::GivenBack(fid));
+                self.unwanted.push(LeaseItem { fid, bits: bits::ALL, seq: g.seq, look: false });
+            }
             return false;
         }
         let n = self.nodes.entry(fid).or_insert_with(|| {

@@ -164,6 +164,33 @@ fn a_request_from_before_everything_was_forgotten_gives_its_lease_back() {
     assert_eq!(c.take_unwanted(), [LeaseItem { fid: fid(1), bits: bits::ALL, seq: 3, look: false }]);
 }
 
+/// Seed 21461: an answer from before a restart gave its lease back; the next one, asked for before that, took an exclusive
+/// lease with it under which a file had been made.
+#[test]
+fn a_late_answer_does_not_take_a_newer_lease_with_it() {
+    let mut c = cache(100);
+    let before = c.token();
+    c.clear();
+    let early = c.token();
+    c.put_name(before, fid(1), b"x", None, grant(bits::LOOKUP, 1), T);
+    assert_eq!(c.take_unwanted(), [LeaseItem { fid: fid(1), bits: bits::ALL, seq: 1, look: false }]);
+    let alone = |seq| Some(Grant { bits: bits::ALL, seq, exclusive: true });
+    let t = c.token();
+    c.put_entry(t, &entry(1, 1, alone(3)), T);
+    // The server granted these before and after the exclusive one.
+    for (token, seq) in [(early, 2), (early, 4), (before, 5)] {
+        c.put_name(token, fid(1), b"x", None, grant(bits::LOOKUP, seq), T);
+        assert!(c.take_unwanted().is_empty());
+        assert_eq!(version(&mut c, 1), Some(1), "the exclusive lease stays");
+        assert_eq!(c.name(fid(1), b"x", T), None, "what it said is not kept");
+    }
+    assert_eq!(
+        c.expire(T, Duration::ZERO),
+        [LeaseItem { fid: fid(1), bits: bits::ALL, seq: 5, look: false }],
+        "and nothing stays at the server that is not known here"
+    );
+}
+
 #[test]
 fn a_directory_that_is_looked_up_name_by_name_is_fetched_in_growing_pieces() {
     let mut c = cache(64);

@@ -45,4 +45,5 @@ pub(crate) use create::{O_ACCMODE, O_CREAT, O_EXCL, O_NOATIME, O_TRUNC};
 pub(crate) use getattr::data_layout;
 pub(crate) use open::is_read_write;
 pub(crate) use read::part;
+pub(crate) use statfs::RecentSpace;
 pub(crate) use write::Small;

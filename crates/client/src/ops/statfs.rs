@@ -5,9 +5,11 @@ use crate::stats::Verb;
 use crate::targets::Target;
 use crate::{Fs, FsSpace, R, TargetState};
 use model::{Errno, TargetKind};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::msg::statfs::{Statfs, StatfsReply};
+use world::Instant;
 use world::future::join_all;
 
 /// How long one target may take to answer.
@@ -15,11 +17,43 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Pause before all are asked again when none answered.
 const AGAIN: Duration = Duration::from_millis(200);
 
+/// `statfs_max_age`, seconds, as Lustre has it.
+pub(crate) const MAX_AGE_DEFAULT_S: u64 = 1;
+
+/// What the last answer to statfs(2) was, which is good for a while: programs ask in a loop.
+pub(crate) struct RecentSpace {
+    /// Seconds; 0: the servers are always asked.
+    pub max_age_s: AtomicU64,
+    last: Mutex<Option<(Instant, FsSpace)>>,
+}
+
+impl Default for RecentSpace {
+    fn default() -> RecentSpace {
+        RecentSpace { max_age_s: AtomicU64::new(MAX_AGE_DEFAULT_S), last: Mutex::default() }
+    }
+}
+
+impl RecentSpace {
+    fn get(&self, now: Instant) -> Option<FsSpace> {
+        let max = Duration::from_secs(self.max_age_s.load(Relaxed));
+        let last = self.last.lock().expect("no panic while locked");
+        last.as_ref().filter(|(asked, _)| now.since(*asked) < max).map(|(_, space)| *space)
+    }
+
+    fn set(&self, asked: Instant, space: &FsSpace) {
+        *self.last.lock().expect("no panic while locked") = Some((asked, *space));
+    }
+}
+
 impl Fs {
     /// The file system's space: bytes of the object targets that answer within a second, inodes of the metadata
-    /// targets. Waits while no server is there.
+    /// targets, as they were at most `statfs_max_age` ago. Waits while no server is there.
     pub async fn statfs(self: Arc<Self>) -> R<FsSpace> {
         let work = async {
+            let asked = self.world.now();
+            if let Some(space) = self.recent_space.get(asked) {
+                return Ok(space);
+            }
             // With every server away it waits like any other call.
             let answers = loop {
                 let a = self.ask_space().await;
@@ -40,7 +74,14 @@ impl Fs {
                     sum.files_free = sum.files_free.saturating_add(s.files_free);
                 }
             }
-            if answers.iter().all(|(_, r)| r.is_err()) { Err(Errno::EIO) } else { Ok(sum) }
+            if answers.iter().all(|(_, r)| r.is_err()) {
+                return Err(Errno::EIO);
+            }
+            // With a target missing the sum is wrong enough to ask again.
+            if answers.iter().all(|(_, r)| r.is_ok()) {
+                self.recent_space.set(asked, &sum);
+            }
+            Ok(sum)
         };
         self.run(Verb::Statfs, work).await
     }
@@ -79,5 +120,24 @@ impl Fs {
             .collect();
         let answers = join_all(asked).await;
         all.into_iter().zip(answers).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_good_for_as_long_as_is_set() {
+        let at = |ms: u64| Instant(ms * 1_000_000);
+        let r = RecentSpace::default();
+        assert!(r.get(at(0)).is_none());
+        r.set(at(500), &FsSpace { free: 7, ..FsSpace::default() });
+        assert_eq!(r.get(at(1499)).map(|s| s.free), Some(7));
+        assert!(r.get(at(1500)).is_none(), "a second after it was asked for");
+        r.max_age_s.store(60, Relaxed);
+        assert_eq!(r.get(at(60_499)).map(|s| s.free), Some(7));
+        r.max_age_s.store(0, Relaxed);
+        assert!(r.get(at(500)).is_none());
     }
 }

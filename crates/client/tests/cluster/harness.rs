@@ -230,6 +230,7 @@ impl Cluster {
                 client_name: "test".into(),
                 slots: 4,
                 hooks: Arc::new(NoHooks),
+                adaptive: Arc::default(),
             },
         );
         let r = import.call(RequestContext::default(), msg, bytes::Bytes::new()).await.unwrap();

@@ -50,7 +50,9 @@ pub async fn serve(mdt: &Mdt, ctx: &OpContext, to: &ReplyTo, req: &Incoming, m: 
             .map_or_else(|| dispatch::encode(&reply), |r| r.reply.to_vec()))
     };
     let start = mdt.world.now();
+    mdt.shared.leases.tells(ctx.client, start);
     let done = mdt.settled(to, work).await;
+    mdt.shared.leases.tells(ctx.client, mdt.world.now());
     if done.result.is_ok() {
         count(mdt, req, m, mdt.world.now().since(start));
     }

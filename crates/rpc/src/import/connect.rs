@@ -1,9 +1,11 @@
-//! Finding the server: addresses in turn, back-off, the hello and what the server makes of it.
+//! Finding the server: rounds over its addresses, back-off, the hello and what the server makes of it.
 
+use super::dial::Dial;
 use super::{Core, ImportState, session};
 use crate::link::Link;
 use bytes::Bytes;
 use model::{Errno, Nid};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +19,10 @@ use world::{Conn, Either, select};
 
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
-const TCP_TIMEOUT: Duration = Duration::from_secs(5);
 const HELLO_TIMEOUT: Duration = Duration::from_secs(15);
-/// With several addresses one that takes connections and says nothing (its host sleeps) must not keep this client from the
-/// one that serves until its recovery is over: so long in the first round, twice as long in each further one.
-const HELLO_TIMEOUT_MIN: Duration = Duration::from_secs(3);
+/// With several addresses one that answers and does not welcome anybody (its disk hangs) must not keep this client from the
+/// one that serves until its recovery is over. Servers know a client again that asks a second time, and are quicker then.
+const HELLO_TIMEOUT_SEVERAL: Duration = Duration::from_secs(3);
 /// A session that lived so long was worth having: the next attempt starts with the shortest back-off.
 const GOOD_SESSION: Duration = Duration::from_secs(1);
 
@@ -49,10 +50,9 @@ impl Failure {
 /// The session's task: connects, serves the connection until it breaks, and again, until closed.
 pub(super) async fn drive(core: Arc<Core>) {
     let mut backoff = BACKOFF_MIN;
-    let mut said = String::new();
-    let mut patience = HELLO_TIMEOUT_MIN;
+    let mut said = Said::default();
     loop {
-        let Some((nid, last_of_round)) = next_nid(&core) else {
+        let Some(nids) = addresses(&core) else {
             if core.lock().closed {
                 return;
             }
@@ -60,56 +60,93 @@ pub(super) async fn drive(core: Arc<Core>) {
             continue;
         };
         core.set_state(ImportState::Connecting);
-        let outcome = match select(attempt(&core, nid, patience), core.kick.notified()).await {
+        let outcome = match select(round(&core, nids, &mut said), core.kick.notified()).await {
             Either::Left(o) => o,
             Either::Right(()) => continue,
         };
         match outcome {
-            Ok((link, context, reply)) => {
-                if !said.is_empty() {
+            Some((nid, link, context, reply)) => {
+                if said.anything() {
                     tracing::info!("connection restored to {} (at {nid})", core.label());
-                    said.clear();
+                    said = Said::default();
                 }
-                patience = HELLO_TIMEOUT_MIN;
                 let start = core.world.now();
                 let why = session::run(&core, link, context, reply, nid).await;
                 if core.lock().closed {
                     return;
                 }
                 core.set_state(ImportState::Disconn);
-                said = format!(
-                    "connection to {} (at {nid}) was lost ({why}); operations wait for it",
-                    core.label()
+                said.say(
+                    nid,
+                    format!(
+                        "connection to {} (at {nid}) was lost ({why}); operations wait for it",
+                        core.label()
+                    ),
                 );
-                tracing::warn!("{said}");
                 if core.world.now().since(start) >= GOOD_SESSION {
                     backoff = BACKOFF_MIN;
                 }
-                pause(&core, backoff).await;
-                backoff = (backoff * 2).min(BACKOFF_MAX);
             }
-            Err(f) => {
-                note_failure(&core, nid, &f, &mut said);
-                core.set_state(ImportState::Disconn);
-                core.lock().nid_at += 1;
-                if last_of_round {
-                    patience = (patience * 2).min(HELLO_TIMEOUT);
-                    pause(&core, backoff).await;
-                    backoff = (backoff * 2).min(BACKOFF_MAX);
-                }
-            }
+            None => core.set_state(ImportState::Disconn),
         }
+        pause(&core, backoff).await;
+        backoff = (backoff * 2).min(BACKOFF_MAX);
     }
 }
 
-/// The address to try now and whether it ends a round over all; `None` if closed or none is known.
-fn next_nid(core: &Core) -> Option<(Nid, bool)> {
+/// What was logged of each address since the connection was lost: an outage does not fill the log.
+#[derive(Default)]
+struct Said(BTreeMap<Nid, String>);
+
+impl Said {
+    fn say(&mut self, nid: Nid, text: String) {
+        if self.0.get(&nid) != Some(&text) {
+            tracing::warn!("{text}");
+            self.0.insert(nid, text);
+        }
+    }
+
+    fn anything(&self) -> bool {
+        !self.0.is_empty()
+    }
+}
+
+/// All addresses, the one that served last first; `None` if closed or none is known.
+fn addresses(core: &Core) -> Option<Vec<Nid>> {
     let g = core.lock();
     if g.closed || g.nids.is_empty() {
         return None;
     }
-    let i = g.nid_at % g.nids.len();
-    Some((g.nids[i], i + 1 == g.nids.len()))
+    let mut nids = g.nids.clone();
+    nids.rotate_left(g.nid_at % g.nids.len());
+    Some(nids)
+}
+
+/// Asks every address for a connection, and then, one at a time, whether the target is there: two hellos at once to a
+/// server with two addresses would end each other's session.
+async fn round(
+    core: &Arc<Core>,
+    nids: Vec<Nid>,
+    said: &mut Said,
+) -> Option<(Nid, Link, ReplyContext, ConnectReply)> {
+    let patience = if nids.len() > 1 { HELLO_TIMEOUT_SEVERAL } else { HELLO_TIMEOUT };
+    let mut dial = Dial::new(core, nids);
+    while let Some((nid, conn)) = dial.next().await {
+        let outcome = match conn {
+            Ok(conn) => attempt(core, conn, patience).await,
+            Err(e) => Err(Failure::of(&SocketAddr::new(nid.addr, core.cfg.port).to_string(), &e)),
+        };
+        match outcome {
+            Ok((link, context, reply)) => {
+                let mut g = core.lock();
+                g.nid_at = g.nids.iter().position(|n| *n == nid).unwrap_or(0);
+                drop(g);
+                return Some((nid, link, context, reply));
+            }
+            Err(f) => note_failure(core, nid, &f, said),
+        }
+    }
+    None
 }
 
 /// Half the time for certain, half by chance, so that clients do not come back in step.
@@ -120,12 +157,8 @@ async fn pause(core: &Core, d: Duration) {
 }
 
 /// Logs a failure once, remembers a refusal, and fails the calls if no waiting will cure it.
-fn note_failure(core: &Core, nid: Nid, f: &Failure, said: &mut String) {
-    let text = format!("cannot connect to {} (at {nid}): {}", core.label(), f.text);
-    if *said != text {
-        tracing::warn!("{text}");
-        *said = text;
-    }
+fn note_failure(core: &Core, nid: Nid, f: &Failure, said: &mut Said) {
+    said.say(nid, format!("cannot connect to {} (at {nid}): {}", core.label(), f.text));
     let fatal = {
         let mut g = core.lock();
         if f.refused {
@@ -142,25 +175,13 @@ fn note_failure(core: &Core, nid: Nid, f: &Failure, said: &mut String) {
     }
 }
 
-/// One attempt with one address: a connection whose server said yes.
+/// What the server says on a new connection.
 async fn attempt(
     core: &Arc<Core>,
-    nid: Nid,
+    conn: Arc<dyn Conn>,
     patience: Duration,
 ) -> Result<(Link, ReplyContext, ConnectReply), Failure> {
     let w = &core.world;
-    let to = SocketAddr::new(nid.addr, core.cfg.port);
-    let conn = match w.timeout(TCP_TIMEOUT, w.net.connect(core.cfg.bind, to)).await {
-        None => {
-            return Err(Failure {
-                errno: Errno::ETIMEDOUT,
-                text: format!("{to} does not answer"),
-                refused: false,
-            });
-        }
-        Some(r) => r.map_err(|e| Failure::of(&to.to_string(), &e))?,
-    };
-    let patience = if core.lock().nids.len() > 1 { patience } else { HELLO_TIMEOUT };
     let said = match w.timeout(patience, hello(core, &conn)).await {
         Some(r) => r,
         None => Err(Failure { errno: Errno::ETIMEDOUT, text: "no answer to connect".into(), refused: false }),

@@ -1,8 +1,10 @@
 //! The client's end of a session with one target ("import", Lustre's word).
 
 mod connect;
+mod dial;
 mod kept;
 mod session;
+mod slow;
 
 use crate::call::{Answer, Request};
 use crate::link::Link;
@@ -10,6 +12,8 @@ use bytes::Bytes;
 use kept::KeptRequests;
 use model::estimate::Estimate;
 use model::{Errno, Nid, TargetId, TargetKind};
+pub use slow::AdaptiveLimits;
+pub(crate) use slow::Slow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -36,7 +40,7 @@ pub enum ImportState {
 pub struct ImportConfig {
     pub target: TargetId,
     pub fsname: String,
-    /// Tried in order, round and round.
+    /// Asked in this order, each soon after the one before, round and round.
     pub nids: Vec<Nid>,
     pub port: u16,
     /// Source address of connections.
@@ -46,6 +50,7 @@ pub struct ImportConfig {
     /// Calls that may be in flight at a time; the server may grant fewer.
     pub slots: u16,
     pub hooks: Arc<dyn ImportHooks>,
+    pub adaptive: Arc<AdaptiveLimits>,
 }
 
 /// What the owner of an import does when the session asks. Called from the session's task, one at a time,
@@ -98,6 +103,8 @@ pub(crate) struct Core {
     pub interval: AtomicU64,
     /// Of pings.
     network: Mutex<Estimate>,
+    /// Of requests.
+    service: Mutex<Estimate>,
 }
 
 pub(crate) struct Inner {
@@ -179,6 +186,13 @@ impl Core {
         let now = self.world.now();
         self.heard_since(sent);
         self.network.lock().expect("no panic while locked").add(now.since(sent), now.seconds());
+    }
+
+    /// A request was answered that went out at `sent`.
+    pub fn served(&self, sent: Instant) {
+        let now = self.world.now();
+        self.heard_since(sent);
+        self.service.lock().expect("no panic while locked").add(now.since(sent), now.seconds());
     }
 
     pub fn touch_sent(&self) {
@@ -300,6 +314,7 @@ impl Import {
             alive: AtomicU64::new(0),
             interval: AtomicU64::new(0),
             network: Mutex::new(Estimate::default()),
+            service: Mutex::new(Estimate::default()),
         };
         Arc::new(Import { core: Arc::new(core) })
     }
@@ -426,6 +441,11 @@ impl Import {
     /// How long pings take.
     pub fn network(&self) -> Estimate {
         self.core.network.lock().expect("no panic while locked").clone()
+    }
+
+    /// How long requests take, from sending to the reply.
+    pub fn service(&self) -> Estimate {
+        self.core.service.lock().expect("no panic while locked").clone()
     }
 
     /// When the server said something last.

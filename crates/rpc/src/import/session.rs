@@ -8,9 +8,11 @@ use model::Nid;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use wire::frame::FLAG_UNDER_WAY;
 use wire::msg::connect::{ConnectReply, EXTRA_BULK_BYTES, EXTRA_LAST_XID, SLOT_NONE, extra_number};
 use wire::msg::notify::Notify;
 use wire::msg::ping::Ping;
+use wire::under_way::UnderWay;
 use wire::{Frame, FrameKind, Header, Message, ReplyContext, RequestContext, encode_body};
 use world::{Either, Instant, select};
 
@@ -140,10 +142,13 @@ impl Reader<'_> {
         }
         match h.kind {
             FrameKind::Reply if h.slot == SLOT_NONE => {
+                let extra = self.core.on_pong(&f);
                 if h.xid == self.nonce {
                     self.core.ponged(self.pinged);
+                    if let Some(work) = UnderWay::of(&extra) {
+                        self.core.heard_of_work(self.pinged, &work)?;
+                    }
                 }
-                self.core.on_pong(&f);
             }
             FrameKind::Reply => self.core.on_reply(f),
             FrameKind::Notify => match wire::decode_message::<Notify>(&f.body) {
@@ -174,12 +179,16 @@ impl Reader<'_> {
         let doubtful = busy && now.since(heard) >= self.interval / 2;
         // Nothing more to do: what is kept need not be kept any longer than it takes the server to commit it.
         let done = kept && !busy && now.since(sent) >= ASK_COMMITTED / 2;
-        if idle || doubtful || done {
+        let late = busy && self.core.is_late();
+        if idle || doubtful || done || late {
             self.nonce += 1;
             let body = encode_body(&RequestContext::default(), &Ping { nonce: self.nonce });
             let mut h = Header::new(FrameKind::Request);
             (h.target, h.opcode) = (self.core.target_number(), Ping::OP as u16);
             (h.slot, h.xid) = (SLOT_NONE, self.nonce);
+            if late {
+                h.flags |= FLAG_UNDER_WAY;
+            }
             {
                 let g = self.core.lock();
                 (h.session, h.epoch) = (g.session, g.epoch);

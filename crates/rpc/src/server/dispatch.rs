@@ -1,14 +1,14 @@
 //! From a frame to the service and back.
 
 use super::accept::{Admitted, Refusal};
-use super::session::{Kept, Session, Stamp, Step};
+use super::session::{Asked, Kept, Session, Stamp, Step};
 use super::{Departure, Incoming, Outgoing, Replay, Server, Target, evict};
 use bytes::Bytes;
 use model::{Errno, Timestamp};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use wire::frame::{FLAG_COMMIT, FLAG_DURABLE, FLAG_REPLAY, FLAG_RESENT};
+use wire::frame::{FLAG_COMMIT, FLAG_DURABLE, FLAG_REPLAY, FLAG_RESENT, FLAG_UNDER_WAY};
 use wire::msg::connect::SLOT_NONE;
 use wire::msg::notify::Notice;
 use wire::{Frame, FrameKind, Op, RequestContext};
@@ -74,6 +74,7 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusa
         return Ok(false);
     }
     if h.opcode == Op::Ping as u16 {
+        let work = h.flags & FLAG_UNDER_WAY != 0;
         if h.flags & FLAG_COMMIT != 0 {
             let (target, session) = (a.target.clone(), a.session.clone());
             server.world.spawn("rpc-commit", async move {
@@ -81,10 +82,10 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusa
                 if !target.service.speaks() {
                     return;
                 }
-                session.pong(h.xid, h.opcode, self::stamp(&target));
+                session.pong(h.xid, h.opcode, self::stamp(&target), work);
             });
         } else {
-            a.session.pong(h.xid, h.opcode, stamp);
+            a.session.pong(h.xid, h.opcode, stamp, work);
         }
         return Ok(true);
     }
@@ -100,7 +101,7 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusa
         Ok(i) => i,
         Err(e) => {
             let err = Kept::of(Outgoing::err(e), Timestamp::ZERO);
-            a.session.reply(h.slot, h.xid, h.opcode, &err, stamp);
+            a.session.reply(Asked { slot: h.slot, xid: h.xid, op: h.opcode }, &err, stamp);
             return Ok(true);
         }
     };
@@ -185,15 +186,15 @@ async fn execute(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>
     let _guard = AbortOnPanic(server.abort_on_panic.load(Ordering::Relaxed));
     let mut next = Some(first);
     while let Some(req) = next {
-        let (slot, xid, op) = (req.slot, req.xid, req.op as u16);
-        assert_ne!(slot, SLOT_NONE);
+        let asked = Asked { slot: req.slot, xid: req.xid, op: req.op as u16 };
+        assert_ne!(asked.slot, SLOT_NONE);
         let wall = req.wall;
         let mut out = target.service.clone().handle(*req).await;
         let hold = out.hold.take();
         if !target.service.speaks() {
             return session.close_link();
         }
-        next = session.finish(slot, xid, op, Kept::of(out, wall), stamp(&target));
+        next = session.finish(asked, Kept::of(out, wall), stamp(&target));
         // Later answers to this client may go now.
         drop(hold);
     }
@@ -205,6 +206,6 @@ fn leave(server: &Arc<Server>, a: &Admitted, slot: u16, xid: u64, stamp: Stamp) 
     server.world.spawn("rpc-depart", async move {
         evict::depart(target, session.clone(), Departure::Disconnected).await;
         let ok = Kept::of(Outgoing::ok(&(), 0), Timestamp::ZERO);
-        session.reply(slot, xid, Op::Disconnect as u16, &ok, stamp);
+        session.reply(Asked { slot, xid, op: Op::Disconnect as u16 }, &ok, stamp);
     });
 }

@@ -2,6 +2,9 @@
 //! the crash took, before anybody's new requests are served; who does not come in time is evicted.
 //!
 //! The same for every kind of target. What a target adds is in [`Recover`].
+//!
+//! The window's end is adaptive ([`Limits`]): it is put off while clients arrive, and for those that are back while they go
+//! on saying what they had; never behind `recovery_time_hard`.
 
 use super::ClientId;
 use model::planted::{self, Bug};
@@ -16,6 +19,11 @@ use world::{BoxFuture, Either, Instant, World, select};
 
 /// Default of the `recovery_time_soft` parameters, seconds.
 pub const RECOVERY_TIME_DEFAULT_S: u64 = 15;
+/// Default of the `recovery_time_hard` parameters, seconds.
+pub const RECOVERY_HARD_DEFAULT_S: u64 = 90;
+/// While clients arrive, the others are awaited for this part of `recovery_time_soft` longer: what kept them away ended a
+/// moment ago.
+const ARRIVALS_PART: u32 = 3;
 /// How often the window's end is looked at (the parameter may be changed meanwhile).
 const TICK: Duration = Duration::from_millis(250);
 
@@ -56,10 +64,41 @@ struct Report {
 struct State {
     members: BTreeMap<ClientId, Member>,
     report: Report,
-    /// From the start to the next time that missing clients are given up.
+    /// From the start to the next time that clients are given up.
     window: Duration,
+    /// From the start to the last client that came back, and to the last thing that one of them said or did again.
+    arrived: Option<Duration>,
+    progress: Option<Duration>,
     /// An administrator wants it to end.
     aborted: bool,
+}
+
+/// How long clients may take.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// So long they may rely on what they had: nobody is given up before.
+    least: Duration,
+    soft: Duration,
+    hard: Duration,
+}
+
+/// From the start of the target: when clients that are missing are given up, and when those that are back but not done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Ends {
+    missing: Duration,
+    slow: Duration,
+}
+
+impl Limits {
+    fn ends(&self, arrived: Option<Duration>, progress: Option<Duration>) -> Ends {
+        let soft = self.soft.max(self.least);
+        // Two windows at least: one to come back, one to end.
+        let hard = self.hard.max(soft * 2);
+        let later = arrived.map_or(Duration::ZERO, |a| a + self.soft / ARRIVALS_PART);
+        let missing = soft.max(later).min(hard);
+        let slow = (missing + soft).max(progress.map_or(Duration::ZERO, |p| p + soft)).min(hard);
+        Ends { missing, slow: slow.max(missing) }
+    }
 }
 
 /// How far a recovery is, for `nacre status`.
@@ -79,6 +118,8 @@ pub trait Recover: Send + Sync + 'static {
     /// `recovery_time_soft`: how long clients may take to come back, at least [`Recover::lease_life`]; asked for again
     /// and again.
     fn patience(&self) -> Duration;
+    /// `recovery_time_hard`: clients that come or go on cannot put the end off for longer than that.
+    fn hard_limit(&self) -> Duration;
     /// So long after the start a client that does not come back may still rely on locks of the target's former life
     /// ([`super::Peers::lease_life`]): nobody else is served before, whatever an administrator says.
     fn lease_life(&self) -> Duration;
@@ -149,7 +190,11 @@ impl Recovery {
         let always = replay || Recovery::always(op);
         let mut phase = self.phase.subscribe();
         let _queued = self.recovering().then(|| {
-            let r = &mut self.lock().report;
+            let mut g = self.lock();
+            if replay || op == Op::Reclaim {
+                g.progress = Some(self.age());
+            }
+            let r = &mut g.report;
             r.replayed += u64::from(replay);
             r.queued += 1;
             Queued(self)
@@ -163,13 +208,20 @@ impl Recovery {
 
     /// A client connected. True if it is to say what it had, and then that this is all ([`Recovery::ended`]).
     pub fn connected(&self, client: ClientId) -> bool {
-        match self.lock().members.get_mut(&client) {
-            Some(m) => {
-                m.connected = true;
-                !m.done
-            }
-            None => false,
+        let mut g = self.lock();
+        let Some(m) = g.members.get_mut(&client) else { return false };
+        let first = !std::mem::replace(&mut m.connected, true);
+        let more = !m.done;
+        if first {
+            g.arrived = Some(self.age());
+            g.progress = g.arrived;
         }
+        more
+    }
+
+    /// How long ago the target started.
+    fn age(&self) -> Duration {
+        self.world.now().since(self.start)
     }
 
     /// A client said all it had.
@@ -213,7 +265,7 @@ impl Recovery {
         }
         let g = self.lock();
         let count = |f: fn(&Member) -> bool| g.members.values().filter(|m| f(m)).count();
-        let left = g.window.saturating_sub(self.world.now().since(self.start));
+        let left = g.window.saturating_sub(self.age());
         Some(Progress {
             clients: g.report.clients,
             connected: count(|m| m.connected),
@@ -247,7 +299,6 @@ impl Recovery {
     /// Runs a target's recovery to its end. To be spawned once when the target starts.
     pub async fn run<T: Recover>(target: Arc<T>) {
         let me = target.recovery().clone();
-        let mut rounds = 1;
         let mut phase = me.phase.subscribe();
         loop {
             match me.phase() {
@@ -255,18 +306,14 @@ impl Recovery {
                 Phase::Serving => return target.recovered().await,
                 Phase::Recovering => {}
             }
-            let (mut least, mut patience) = (target.lease_life(), target.patience());
+            let mut limits =
+                Limits { least: target.lease_life(), soft: target.patience(), hard: target.hard_limit() };
             if planted::on(Bug::WindowClosedEarly) {
-                (least, patience) = (Duration::ZERO, Duration::ZERO);
+                limits = Limits { least: Duration::ZERO, soft: Duration::ZERO, hard: Duration::ZERO };
             }
-            let (window, aborted) = {
-                let mut g = me.lock();
-                g.window = if g.aborted { least } else { patience.max(least) * rounds };
-                (g.window, g.aborted)
-            };
-            if me.world.now().since(me.start) >= window {
-                rounds += 1;
-                me.close_window(&target, aborted || rounds > 2).await;
+            let ends = me.look(&limits);
+            if me.age() >= ends.missing {
+                me.close_window(&target, me.age() >= ends.slow).await;
             }
             let change = async { phase.wait_for(|p| *p != Phase::Recovering).await.is_ok() };
             if let Either::Left(false) = select(change, me.world.sleep(TICK)).await {
@@ -275,8 +322,20 @@ impl Recovery {
         }
     }
 
-    /// The time is up: clients that never connected are evicted. Those that did but are not done get as much
-    /// time again; then (`all`) the others no longer wait for them.
+    /// The ends as they are now.
+    fn look(&self, limits: &Limits) -> Ends {
+        let mut g = self.lock();
+        let ends = match g.aborted {
+            true => Ends { missing: limits.least, slow: limits.least },
+            false => limits.ends(g.arrived, g.progress),
+        };
+        let missing = g.members.values().any(|m| !m.connected);
+        g.window = if missing { ends.missing } else { ends.slow };
+        ends
+    }
+
+    /// The time is up: clients that never connected are evicted. Those that did but are not done have more
+    /// time; then (`all`) the others no longer wait for them.
     async fn close_window<T: Recover>(&self, target: &Arc<T>, all: bool) {
         let missing: Vec<ClientId> = {
             let mut g = self.lock();
@@ -320,5 +379,37 @@ impl Recovery {
             let _ = writeln!(s, "last_transno: {last_transno}\nVBR: DISABLED\nIR: ENABLED");
         }
         s
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn s(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn the_end_is_put_off_while_clients_come_and_go_on() {
+        let l = Limits { least: s(12), soft: s(15), hard: s(90) };
+        let ends = |a, p| {
+            let e = l.ends(a, p);
+            (e.missing.as_secs(), e.slow.as_secs())
+        };
+        assert_eq!(ends(None, None), (15, 30));
+        assert_eq!(ends(Some(s(3)), Some(s(3))), (15, 30), "who comes early changes nothing");
+        assert_eq!(ends(Some(s(14)), Some(s(14))), (19, 34), "others may be on their way");
+        assert_eq!(ends(Some(s(14)), Some(s(40))), (19, 55), "it goes on saying what it had");
+        assert_eq!(ends(Some(s(89)), Some(s(200))), (90, 90), "not for ever");
+    }
+
+    #[test]
+    fn the_least_time_is_kept_whatever_the_settings_say() {
+        let l = Limits { least: s(12), soft: s(1), hard: s(1) };
+        let e = l.ends(None, None);
+        assert_eq!((e.missing, e.slow), (s(12), s(24)));
+        let late = l.ends(Some(s(23)), Some(s(23)));
+        assert_eq!((late.missing.as_secs(), late.slow), (23, s(24)));
     }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use wire::msg::connect::SLOT_NONE;
 use wire::msg::notify::Notify;
 use wire::replay::{EXTRA_WALL, encode_wall};
+use wire::under_way::UnderWay;
 use wire::{Frame, FrameKind, Header, ReplyContext};
 use world::{Instant, sync};
 
@@ -25,13 +26,31 @@ pub(crate) struct Kept {
     transno: u64,
     /// The server's clock when a modifying request was executed.
     wall: Timestamp,
+    /// Said besides, in the context.
+    extra: Vec<(u16, Vec<u8>)>,
+}
+
+/// Which request a reply answers.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    pub slot: u16,
+    pub xid: u64,
+    /// 0: the client knows from slot and xid.
+    pub op: u16,
 }
 
 impl From<StoredReply> for Kept {
     fn from(r: StoredReply) -> Kept {
         // Durable, as it was read back: nobody will ask for it to be done again.
-        let wall = Timestamp::ZERO;
-        Kept { status: r.status, body: Bytes::from(r.body), bulk: Bytes::new(), transno: r.transno, wall }
+        let (wall, extra) = (Timestamp::ZERO, Vec::new());
+        Kept {
+            status: r.status,
+            body: Bytes::from(r.body),
+            bulk: Bytes::new(),
+            transno: r.transno,
+            wall,
+            extra,
+        }
     }
 }
 
@@ -42,7 +61,8 @@ impl Kept {
             Err(e) => u16::try_from(e.0).unwrap_or(Errno::EIO.0 as u16),
         };
         assert!(status == 0 || o.body.is_empty(), "an error reply has no body");
-        Kept { status, body: Bytes::from(o.body), bulk: o.bulk, transno: o.transno, wall }
+        let (body, extra) = (Bytes::from(o.body), Vec::new());
+        Kept { status, body, bulk: o.bulk, transno: o.transno, wall, extra }
     }
 
     /// Whether a resent request must find this reply, or may cheaply do so.
@@ -173,8 +193,8 @@ impl Session {
             }
             again.sort_unstable_by_key(|(transno, ..)| *transno);
             for (_, slot, xid, kept) in again {
-                // The client knows from slot and xid what it is the answer to.
-                link.post(self.frame(hello.number, hello.granted, slot, xid, 0, &kept, stamp));
+                let asked = Asked { slot, xid, op: 0 };
+                link.post(frame((hello.number, hello.granted), asked, &kept, stamp));
             }
             (g.link.replace(link), new)
         };
@@ -202,14 +222,14 @@ impl Session {
     }
 
     pub fn arrive(&self, number: u64, req: Box<Incoming>, stamp: Stamp) -> Step {
-        let (slot, xid, op) = (req.slot, req.xid, req.op as u16);
+        let asked = Asked { slot: req.slot, xid: req.xid, op: req.op as u16 };
         let kept = {
             let mut g = self.lock();
             if g.number != number || g.leaving {
                 return Step::Hangup;
             }
             let replay = req.replay.is_some();
-            match g.slots[usize::from(slot)].arrive_or_replay(xid, req, replay) {
+            match g.slots[usize::from(asked.slot)].arrive_or_replay(asked.xid, req, replay) {
                 Arrival::Execute(r) => {
                     g.running += 1;
                     return Step::Execute(r);
@@ -220,19 +240,20 @@ impl Session {
                 Arrival::Waits | Arrival::InProgress | Arrival::Stale => return Step::Nothing,
             }
         };
-        self.reply(slot, xid, op, &kept, stamp);
+        self.reply(asked, &kept, stamp);
         Step::Nothing
     }
 
     /// A request ended: remembers and sends its reply; returns the one that waited behind it.
-    pub fn finish(&self, slot: u16, xid: u64, op: u16, kept: Kept, stamp: Stamp) -> Option<Box<Incoming>> {
+    pub fn finish(&self, asked: Asked, kept: Kept, stamp: Stamp) -> Option<Box<Incoming>> {
         let next = {
             let mut g = self.lock();
+            let slot = usize::from(asked.slot);
             if g.leaving {
-                g.slots[usize::from(slot)].give_up_waiting();
+                g.slots[slot].give_up_waiting();
             }
             let keep = kept.worth_keeping().then(|| kept.clone());
-            let next = g.slots[usize::from(slot)].finish(xid, keep);
+            let next = g.slots[slot].finish(asked.xid, keep);
             if next.is_none() {
                 g.running -= 1;
                 if g.running == 0 {
@@ -241,63 +262,33 @@ impl Session {
             }
             next
         };
-        self.reply(slot, xid, op, &kept, stamp);
+        self.reply(asked, &kept, stamp);
         next
     }
 
     /// Sends a reply on the newest connection; nowhere if there is none (the client will ask again).
-    pub fn reply(&self, slot: u16, xid: u64, op: u16, kept: &Kept, stamp: Stamp) {
+    pub fn reply(&self, asked: Asked, kept: &Kept, stamp: Stamp) {
         let (link, number, granted) = {
             let g = self.lock();
             let Some(link) = g.link.clone() else { return };
             (link, g.number, g.granted)
         };
-        link.post(self.frame(number, granted, slot, xid, op, kept, stamp));
+        link.post(frame((number, granted), asked, kept, stamp));
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn frame(
-        &self,
-        number: u64,
-        granted: u16,
-        slot: u16,
-        xid: u64,
-        op: u16,
-        kept: &Kept,
-        stamp: Stamp,
-    ) -> Frame {
-        let mut context =
-            ReplyContext { last_committed: stamp.last_committed, credits: granted, extra: Vec::new() };
-        if kept.transno > stamp.last_committed {
-            context.extra.push((EXTRA_WALL, encode_wall(kept.wall)));
+    /// Answers a ping, which has no slot; `work`: with what is under way.
+    pub fn pong(&self, xid: u64, op: u16, stamp: Stamp, work: bool) {
+        let mut kept = Kept::of(Outgoing { body: Vec::new(), ..Outgoing::ok(&(), 0) }, Timestamp::ZERO);
+        if work {
+            kept.extra.push(self.under_way().encode());
         }
-        let mut body = postcard::to_stdvec(&context).expect("plain data encodes");
-        let mut h = Header::new(FrameKind::Reply);
-        (h.target, h.epoch, h.session) = (stamp.target, stamp.epoch, number);
-        (h.opcode, h.slot, h.xid) = (op, slot, xid);
-        (h.status, h.transno) = (kept.status, kept.transno);
-        let mut bulk = kept.bulk.clone();
-        if body.len() + kept.body.len() > model::limits::RPC_BODY_MAX_BYTES
-            || bulk.len() > model::limits::RPC_BULK_MAX_BYTES
-        {
-            tracing::error!(
-                op,
-                body = kept.body.len(),
-                bulk = bulk.len(),
-                "reply is over the limits: EMSGSIZE"
-            );
-            h.status = Errno::EMSGSIZE.0 as u16;
-            bulk = Bytes::new();
-        } else {
-            body.extend_from_slice(&kept.body);
-        }
-        Frame::new(h, body, bulk)
+        self.reply(Asked { slot: SLOT_NONE, xid, op }, &kept, stamp);
     }
 
-    /// Answers a ping, which has no slot.
-    pub fn pong(&self, xid: u64, op: u16, stamp: Stamp) {
-        let kept = Kept::of(Outgoing { body: Vec::new(), ..Outgoing::ok(&(), 0) }, Timestamp::ZERO);
-        self.reply(SLOT_NONE, xid, op, &kept, stamp);
+    fn under_way(&self) -> UnderWay {
+        let g = self.lock();
+        let slots = (0..).zip(&g.slots);
+        UnderWay::new(slots.filter_map(|(i, s)| Some((i, s.under_way()?))).collect())
     }
 
     pub fn notify(&self, n: &Notify) {
@@ -372,6 +363,31 @@ impl Session {
         let g = self.lock();
         (self.client, g.name.clone(), g.peer, g.link.is_some())
     }
+}
+
+/// The reply on connection `number`, which may use `granted` slots.
+fn frame((number, granted): (u64, u16), asked: Asked, kept: &Kept, stamp: Stamp) -> Frame {
+    let extra = kept.extra.clone();
+    let mut context = ReplyContext { last_committed: stamp.last_committed, credits: granted, extra };
+    if kept.transno > stamp.last_committed {
+        context.extra.push((EXTRA_WALL, encode_wall(kept.wall)));
+    }
+    let mut body = postcard::to_stdvec(&context).expect("plain data encodes");
+    let mut h = Header::new(FrameKind::Reply);
+    (h.target, h.epoch, h.session) = (stamp.target, stamp.epoch, number);
+    (h.opcode, h.slot, h.xid) = (asked.op, asked.slot, asked.xid);
+    (h.status, h.transno) = (kept.status, kept.transno);
+    let bulk = kept.bulk.clone();
+    let over = body.len() + kept.body.len() > model::limits::RPC_BODY_MAX_BYTES
+        || bulk.len() > model::limits::RPC_BULK_MAX_BYTES;
+    if over {
+        let (body, bulk) = (kept.body.len(), bulk.len());
+        tracing::error!(op = asked.op, body, bulk, "reply is over the limits: EMSGSIZE");
+        h.status = Errno::EMSGSIZE.0 as u16;
+    } else {
+        body.extend_from_slice(&kept.body);
+    }
+    Frame::new(h, body, if over { Bytes::new() } else { bulk })
 }
 
 /// What a hello brought.

@@ -58,6 +58,11 @@ impl<R, P: Clone> Slot<R, P> {
         self.arrive(xid, req)
     }
 
+    /// The newest request, if it has no answer yet.
+    pub fn under_way(&self) -> Option<u64> {
+        (self.running == Some(self.newest) || self.waiting.is_some()).then_some(self.newest)
+    }
+
     /// The newest xid seen, 0 for none.
     pub fn newest(&self) -> u64 {
         self.newest

@@ -3,6 +3,7 @@
 mod admission;
 mod basics;
 mod faults;
+mod slow;
 mod sockets;
 
 use crate::testing::Lab;
@@ -53,6 +54,8 @@ pub struct Counter {
     pub seen: Arc<Mutex<Seen>>,
     /// Longest time of a request.
     pub work_max: Duration,
+    /// Each request takes so much longer.
+    pub stall: Mutex<Duration>,
     pub awaited: Mutex<BTreeSet<ClientId>>,
     /// It lost its target.
     pub silent: AtomicBool,
@@ -85,6 +88,7 @@ impl Counter {
             seen: seen.clone(),
             work_max: Duration::from_millis(3),
             silent: AtomicBool::new(false),
+            stall: Mutex::default(),
             awaited: Mutex::new(if recovers { awaited } else { BTreeSet::new() }),
         })
     }
@@ -173,6 +177,8 @@ impl Service for Counter {
                 assert!(s.by_slot.insert((req.client, req.slot)), "two requests run in one slot");
             }
             self.work().await;
+            let stall = *lock(&self.stall);
+            self.world.sleep(stall).await;
             let out = self.execute(&req);
             self.work().await;
             let mut s = lock(&self.seen);
@@ -228,6 +234,7 @@ pub fn config(uuid: u8, target: TargetId, nids: &[u8]) -> ImportConfig {
         client_name: format!("client-{uuid}"),
         slots: 8,
         hooks: Arc::new(NoHooks),
+        adaptive: Arc::default(),
     }
 }
 

@@ -27,6 +27,10 @@ pub struct Options {
     /// that, and one on another host takes the target after ten times
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(50..=30_000))]
     pub mmp_interval: u32,
+    /// Seconds for another server that has one of the targets to end; without that it is left alone, and this one does
+    /// not start. For engines of failover, which had it fenced or will stop it
+    #[arg(long, default_value_t = 0, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(..=3600))]
+    pub patience: u32,
     /// Do not wait for clients that were known before the restart any longer than they may rely on their locks (two and
     /// a half ping intervals); those that are missing then are evicted
     #[arg(long)]
@@ -48,6 +52,11 @@ impl Options {
     pub fn mmp_times(&self) -> Times {
         let interval = Duration::from_millis(u64::from(self.mmp_interval));
         Times { interval, term: interval * 10 }
+    }
+
+    /// With whoever has a target.
+    pub fn patience(&self) -> Duration {
+        Duration::from_secs(self.patience.into())
     }
 
     /// `Err` carries the exit status after help or an error was printed.

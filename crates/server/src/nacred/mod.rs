@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use target::Target;
-use world::World;
 use world::sys::process::{self, SIGINT, SIGTERM};
+use world::{Either, World, select};
 
 pub use args::Options;
 
@@ -44,7 +44,7 @@ pub struct Node {
 pub struct StartError(pub String);
 
 async fn start(world: World, options: Options) -> Result<Arc<Node>, StartError> {
-    let labels = target::read_labels(&world, &options.dirs)?;
+    let labels = target::read_labels(&world, &options.dirs, options.patience()).await?;
     if options.mgs_store.is_some()
         && let Some(e) = standby::clash(&labels)
     {
@@ -66,7 +66,7 @@ async fn start(world: World, options: Options) -> Result<Arc<Node>, StartError> 
         rpc::Server::new(world.clone(), format!("nacred {} on {}", admin::VERSION, world::sys::hostname()));
     server.set_ping_interval(options.ping_interval);
     let mut targets = Vec::new();
-    for held in target::hold(&world, labels, options.mmp_times()).await? {
+    for held in target::hold(&world, labels, options.mmp_times(), options.patience()).await? {
         for t in target::open(held, nid, options.port).await? {
             if let Some(r) = t.recovery().filter(|_| options.abort_recov) {
                 r.abort();
@@ -141,9 +141,18 @@ fn serve(options: Options) -> i32 {
         Ok(r) => r,
         Err(e) => return fail(format!("cannot start threads: {e}")),
     };
-    let node = match runtime.block_on(start(world.clone(), options)) {
-        Ok(n) => n,
-        Err(StartError(e)) => return fail(e),
+    let asked = {
+        let world = world.clone();
+        async move {
+            while process::wait_signal(&[SIGTERM, SIGINT], Duration::ZERO).is_none() {
+                world.sleep(WATCH_INTERVAL).await;
+            }
+        }
+    };
+    let node = match runtime.block_on(select(start(world.clone(), options), asked)) {
+        Either::Left(Ok(n)) => n,
+        Either::Left(Err(StartError(e))) => return fail(e),
+        Either::Right(()) => return fail("ended by a signal before it served".into()),
     };
     let socket = control::serve(&node);
     if let Err(e) = &socket {

@@ -72,6 +72,7 @@ pub fn start(node: &Arc<Node>) {
             client_name: format!("nacred {} with {}", admin::VERSION, first.label()),
             slots: 4,
             hooks: hooks.clone(),
+            adaptive: Arc::default(),
         },
     );
     let link = Link { world: node.world.clone(), import, hooks, targets, nid: node.nid };

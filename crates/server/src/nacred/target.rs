@@ -111,13 +111,15 @@ fn words(dir: &str, e: &StoreError) -> StartError {
 }
 
 /// A server that was killed a moment ago may still be on its way out (waiting for a flush, say) and hold its lock:
-/// that is waited for. A living holder is an error at once.
-fn take_lock(world: &World, dir: &str) -> Result<TargetLock, StoreError> {
-    let patience = sys::Deadline::after(DYING);
+/// that is waited for. A living holder is an error, after `patience`.
+async fn take_lock(world: &World, dir: &str, patience: Duration) -> Result<TargetLock, StoreError> {
+    let (dying, living) = (sys::Deadline::after(DYING.max(patience)), sys::Deadline::after(patience));
     loop {
         match Superblock::lock(world, dir) {
-            Err(StoreError::Refused(text)) if !patience.passed() && holder_is_dead(&text) => {
-                sys::sleep(Duration::from_millis(50));
+            Err(StoreError::Refused(text))
+                if !living.passed() || !dying.passed() && holder_is_dead(&text) =>
+            {
+                world.sleep(Duration::from_millis(50)).await;
             }
             other => return other,
         }
@@ -131,8 +133,12 @@ fn holder_is_dead(refusal: &str) -> bool {
     pid.is_none_or(|p| !sys::process::alive(p) || world::host::fatal_signal_pending(p))
 }
 
-/// Reads and locks all folders, or none: the first obstacle is the error.
-pub fn read_labels(world: &World, dirs: &[String]) -> Result<Vec<Label>, StartError> {
+/// Reads and locks all folders, or none: the first obstacle is the error. Who holds one has `patience` to end.
+pub async fn read_labels(
+    world: &World,
+    dirs: &[String],
+    patience: Duration,
+) -> Result<Vec<Label>, StartError> {
     let mut out: Vec<Label> = Vec::new();
     for d in dirs {
         let dir = files::canonical(d).map_err(|e| StartError(format!("cannot use target '{d}': {e}")))?;
@@ -153,7 +159,7 @@ pub fn read_labels(world: &World, dirs: &[String]) -> Result<Vec<Label>, StartEr
                 superblock.fsname, other.dir, other.superblock.fsname
             )));
         }
-        let lock = take_lock(world, dir).map_err(|e| words(dir, &e))?;
+        let lock = take_lock(world, dir, patience).await.map_err(|e| words(dir, &e))?;
         // Read again: an earlier holder may have changed it until it let go.
         let superblock = Superblock::read(world, dir).map_err(|e| words(dir, &e))?;
         out.push(Label { dir: dir.to_string(), superblock, lock });
@@ -176,12 +182,18 @@ fn other_fs(a: &Superblock, b: &Superblock) -> bool {
 }
 
 /// Begins the heartbeats of all folders at the same time, or of none: another host may have to be waited for.
-pub async fn hold(world: &World, labels: Vec<Label>, times: Times) -> Result<Vec<Held>, StartError> {
+pub async fn hold(
+    world: &World,
+    labels: Vec<Label>,
+    times: Times,
+    patience: Duration,
+) -> Result<Vec<Held>, StartError> {
     let taken = labels.into_iter().map(|l| -> BoxFuture<Result<Held, StartError>> {
         let (w, faults) = with_faults(world);
         Box::pin(async move {
             let who = Who::holding(&w, &l.lock);
-            let heartbeat = Heartbeat::take(&w, &l.dir, who, times).await.map_err(|e| words(&l.dir, &e))?;
+            let heartbeat = Heartbeat::take_within(&w, &l.dir, who, times, patience).await;
+            let heartbeat = heartbeat.map_err(|e| words(&l.dir, &e))?;
             // Whoever was waited for may have raised the epoch meanwhile.
             let superblock = Superblock::read(&w, &l.dir).map_err(|e| words(&l.dir, &e))?;
             let hold = Hold { heartbeat, faults, _lock: l.lock };
