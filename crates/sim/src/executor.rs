@@ -71,6 +71,8 @@ pub(crate) struct State {
     pub(crate) nodes: Vec<NodeState>,
     pub(crate) net: Network,
     pub(crate) trace: Trace,
+    /// The node whose code runs now; 0 is the experimenter.
+    pub(crate) running: u32,
 }
 
 #[derive(Default)]
@@ -269,9 +271,11 @@ impl Core {
         task.wake.queued.store(false, Ordering::Relaxed);
         let mut future = task.future.take().expect("a task is polled once at a time");
         let (waker, node) = (task.waker.clone(), task.node as usize);
+        s.running = node as u32;
         drop(s);
         let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         let mut s = self.lock();
+        s.running = 0;
         let stopped = s.nodes[node].polled();
         let slot = &mut s.tasks[id as usize];
         // The node may have crashed meanwhile, by the hand of this very task.
@@ -341,6 +345,7 @@ impl Sim {
             nodes: Vec::new(),
             net: Network::default(),
             trace: Trace::default(),
+            running: 0,
         };
         let core = Core { state: Mutex::new(state), ready: Arc::default() };
         let sim = Sim { handle: Handle { core: Arc::new(core) } };
@@ -449,6 +454,14 @@ impl Handle {
         let mut s = self.core.lock();
         let now = s.now;
         s.trace.log(|| format!("{:>12} {}", now / 1000, line()));
+    }
+
+    /// A message of the program that runs now. Where the simulation itself is at work nothing can be said.
+    pub(crate) fn said(&self, level: &str, text: &str) {
+        if let Ok(mut s) = self.core.state.try_lock() {
+            let line = format!("{:>12} {} {level} {text}", s.now / 1000, s.nodes[s.running as usize].name);
+            s.trace.log(|| line);
+        }
     }
 
     pub fn take_log(&self) -> Vec<String> {

@@ -5,6 +5,7 @@
 //! at any later time, or never.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 /// One operation on a register that is empty or holds a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,15 @@ pub struct Event {
     pub called: u64,
     /// `u64::MAX`: never answered.
     pub returned: u64,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.returned {
+            u64::MAX => write!(f, "{} to no answer: {:?}", self.called, self.act),
+            t => write!(f, "{} to {t}: {:?}", self.called, self.act),
+        }
+    }
 }
 
 impl Event {

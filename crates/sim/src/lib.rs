@@ -28,6 +28,7 @@ mod net;
 pub mod oracle;
 pub mod points;
 mod rot;
+mod said;
 pub mod scenario;
 pub mod server;
 pub mod shared;

@@ -20,7 +20,10 @@ const WINDOW_BYTES: usize = 4 << 20;
 const USER_TIMEOUT: Duration = Duration::from_secs(20);
 /// … and so does a silent receiver, later (keepalive).
 const KEEPALIVE: Duration = Duration::from_secs(22);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A first packet that nobody answers is sent again after so long, as Linux does …
+const CONNECT_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
+/// … and then given up.
+const CONNECT_LAST: Duration = Duration::from_secs(2);
 const BACKLOG: usize = 1024;
 /// Packets of a broken connection are under way for so long at most.
 const LATE_MAX: Duration = Duration::from_secs(4);
@@ -421,23 +424,22 @@ impl Net for SimNet {
     fn connect(&self, from: Option<IpAddr>, to: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Conn>>> {
         let (core, node, life) = (self.core.clone(), self.node, self.life);
         Box::pin(async move {
-            let (delay, unreachable) = {
-                let mut s = core.lock();
-                if s.nodes[node as usize].life != life {
-                    return Err(dead_node());
+            // Nobody answers for a machine without power; one whose process died refuses.
+            let no_power = core.lock().rng.coin();
+            let mut again = CONNECT_AGAIN.iter();
+            let delay = loop {
+                let sent = core.lock().first_packet(node, life, to, no_power)?;
+                match sent {
+                    Some(delay) => break delay,
+                    None => match again.next() {
+                        Some(later) => sleep(&core, *later).await,
+                        None => {
+                            sleep(&core, CONNECT_LAST).await;
+                            return Err(io::ErrorKind::TimedOut.into());
+                        }
+                    },
                 }
-                let Some(&peer) = s.net.owners.get(&to.ip()) else {
-                    return Err(io::ErrorKind::HostUnreachable.into());
-                };
-                let cut = s.net.blocked.contains(&(node, peer)) || s.net.blocked.contains(&(peer, node));
-                // Nobody answers for a machine without power; one whose process died refuses.
-                let silent = !s.nodes[peer as usize].up && s.rng.coin();
-                (s.delay(), cut || silent)
             };
-            if unreachable {
-                sleep(&core, CONNECT_TIMEOUT).await;
-                return Err(io::ErrorKind::TimedOut.into());
-            }
             sleep(&core, Duration::from_nanos(delay)).await;
             let (conn, wake) = establish(&core, node, life, from, to)?;
             if let Some(w) = wake {
@@ -445,6 +447,28 @@ impl Net for SimNet {
             }
             Ok(Arc::new(SimConn { core, conn, end: 0, peer: to }) as Arc<dyn Conn>)
         })
+    }
+}
+
+impl State {
+    /// How long a first packet is under way; `None` if nothing comes back. A machine that is down has `no_power`, or no
+    /// server only.
+    fn first_packet(
+        &mut self,
+        node: u32,
+        life: u64,
+        to: SocketAddr,
+        no_power: bool,
+    ) -> io::Result<Option<u64>> {
+        if self.nodes[node as usize].life != life {
+            return Err(dead_node());
+        }
+        let Some(&peer) = self.net.owners.get(&to.ip()) else {
+            return Err(io::ErrorKind::HostUnreachable.into());
+        };
+        let cut = self.net.blocked.contains(&(node, peer)) || self.net.blocked.contains(&(peer, node));
+        let silent = !self.nodes[peer as usize].up && no_power;
+        Ok((!cut && !silent).then(|| self.delay()))
     }
 }
 

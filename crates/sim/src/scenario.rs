@@ -83,9 +83,10 @@ pub struct Report {
 /// Runs one seed.
 pub fn run(opt: &Options) -> Report {
     let sim = Sim::new(opt.seed);
-    if opt.log {
+    let _said = opt.log.then(|| {
         sim.keep_log();
-    }
+        crate::said::keep(&sim)
+    });
     let mut rng = sim.fork_rng();
     let osts = rng.range(2, 4) as u16;
     let ack_durable = opt.ack_durable.unwrap_or(rng.below(4) == 0);

@@ -30,6 +30,8 @@ const FILLED_RECORDS: u64 = 65536 / RECORD_BYTES as u64 - 12;
 const FILLER: u64 = u64::MAX;
 const O_RDWR: u32 = 2;
 const O_EXCL: u32 = 0o200;
+/// Answers that are shown when they contradict each other.
+const SHOWN: usize = 12;
 /// The file of a create that was never answered.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -178,7 +180,9 @@ impl Shared {
         let called = self.tick();
         let m = &run.cluster.mounts[mount];
         let kind = rng.below(4);
-        run.cluster.sim.log(|| format!("actor {actor} mount {mount} shared name{i} kind {kind}"));
+        run.cluster
+            .sim
+            .log(|| format!("actor {actor} mount {mount} shared name{i} kind {kind}, moment {called}"));
         let work = async {
             match kind {
                 0 => match fs.clone().create(call(), self.dir, name, 0o600, O_RDWR | O_EXCL, None).await {
@@ -241,7 +245,9 @@ impl Shared {
         let fid = self.block_files[i];
         let called = self.tick();
         let m = &run.cluster.mounts[mount];
-        run.cluster.sim.log(|| format!("actor {actor} mount {mount} shared block{i} write {write}"));
+        run.cluster
+            .sim
+            .log(|| format!("actor {actor} mount {mount} shared block{i} write {write}, moment {called}"));
         let act = if write {
             let data = called.to_le_bytes().repeat(BLOCK_BYTES / 8);
             let work = async {
@@ -348,7 +354,10 @@ impl Shared {
                 let events = what_stands(run, part, &lock(&r.events));
                 let broken = part != Part::Names && self.is_broken(run, i);
                 if !broken && !fits(&events) {
-                    return Err(format!("the answers about shared {what}{i} fit no order: {events:?}"));
+                    return Err(format!(
+                        "the answers about shared {what}{i} fit no order: {}",
+                        contradiction(&events)
+                    ));
                 }
             }
         }
@@ -432,6 +441,23 @@ fn what_stands(run: &Run, part: Part, events: &[(Event, Witness)]) -> Vec<Event>
         (!saw).then_some(Event { returned: u64::MAX, ..*e })
     };
     events.iter().filter_map(of).collect()
+}
+
+/// The last answers before the first moment after which there is no order any more.
+fn contradiction(events: &[Event]) -> String {
+    let mut moments: Vec<u64> = events.iter().map(|e| e.returned).filter(|t| *t != u64::MAX).collect();
+    moments.sort_unstable();
+    // What had no answer by then may have had any.
+    let until = |t: u64| -> Vec<Event> {
+        let begun = events.iter().filter(|e| e.called <= t);
+        begun.map(|e| Event { returned: if e.returned > t { u64::MAX } else { e.returned }, ..*e }).collect()
+    };
+    let first = moments.partition_point(|t| fits(&until(*t)));
+    let mut last = until(moments.get(first).copied().unwrap_or(u64::MAX));
+    last.sort_by_key(|e| (e.returned, e.called));
+    let answered = last.iter().take_while(|e| e.returned != u64::MAX).count();
+    let shown = &last[answered.saturating_sub(SHOWN)..];
+    shown.iter().map(|e| format!("\n    {e}")).collect()
 }
 
 /// Whether the answers fit an order, for some choice of which file each unanswered create would have made.

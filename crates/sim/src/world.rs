@@ -412,8 +412,10 @@ impl Work {
                 drop(s);
                 return;
             }
+            s.running = self.node;
         }
         (self.f)();
+        core.lock().running = 0;
         let waker = {
             let mut d = crate::executor::lock(&self.done);
             d.ready = true;

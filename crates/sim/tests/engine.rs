@@ -71,7 +71,8 @@ fn scenario(seed: u64) -> (u64, u64, Vec<(&'static str, u64)>) {
     let w = server.world();
     w.spawn("server", echo(w.clone(), 1));
     sim.set_net_faults(NetFaults {
-        reset_ppm: 500,
+        // Clients are without a connection for much of the time: first packets are sent again after seconds.
+        reset_ppm: 3000,
         slow_ppm: 1000,
         slow_us: 100_000,
         corrupt_ppm: 200,
