@@ -110,7 +110,7 @@ impl Controllers {
         c.arg("--data-dir").arg(self.folder.join(format!("etcd-data{host}")));
         c.args(["--listen-client-urls", &at(host, 2379), "--advertise-client-urls", &at(host, 2379)]);
         c.args(["--listen-peer-urls", &at(host, 2380), "--initial-advertise-peer-urls", &at(host, 2380)]);
-        c.args(["--heartbeat-interval", "100", "--election-timeout", "1000"]);
+        c.args(["--heartbeat-interval", "100", "--election-timeout", "1000", "--pre-vote"]);
         c.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
         self.members[host as usize - 1] = Some(c.spawn().context("start etcd")?);
         Ok(())
@@ -228,9 +228,13 @@ impl Controllers {
     /// As [`Controllers::owner`], once it has one: a target may be between two servers when a member of etcd has come back,
     /// as the others elect their leader anew.
     pub fn owner_soon(&self, target: &str) -> Result<u32> {
-        wait_until("the target has a server", LIMIT, || self.owner(target).is_ok())
-            .with_context(|| self.said())?;
-        self.owner(target)
+        let mut owner = None;
+        let has_one = || {
+            owner = self.owner(target).ok();
+            owner.is_some()
+        };
+        wait_until("the target has a server", LIMIT, has_one).with_context(|| self.said())?;
+        Ok(owner.expect("waited for"))
     }
 
     /// Waits until each target is served, by none of `without`.

@@ -8,7 +8,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Mounts `source` with the command that `mounter` begins, on some host, and waits until the file system's two OSTs are
+/// known.
+pub fn mount(mounter: impl Fn() -> Command, source: &str, mount: &Path, limit: Duration) -> Result<()> {
+    std::fs::create_dir_all(mount)?;
+    wait_until("the client mounts", limit, || {
+        let mut c = mounter();
+        run_within(c.arg(source).arg(mount), Duration::from_secs(40)).is_ok_and(|o| o.status.success())
+    })?;
+    wait_until("both OSTs are known", limit, || {
+        run_within(tool("lfs").arg("osts").arg(mount), limit)
+            .is_ok_and(|o| String::from_utf8_lossy(&o.stdout).matches(" ACTIVE").count() == 2)
+    })
+}
 
 /// Hosts on one Ethernet, gone with the test.
 pub struct Hosts {
@@ -70,19 +84,6 @@ impl Hosts {
         let mut c = Command::new("nsenter");
         c.arg(format!("--net={}", self.network(host))).arg(bin_dir().join(program));
         c
-    }
-
-    /// Mounts `source` on a client, which waits for the file system's two OSTs.
-    pub fn mount(&self, client: u32, source: &str, mount: &Path) -> Result<()> {
-        std::fs::create_dir_all(mount)?;
-        wait_until("the client mounts", LIMIT, || {
-            let mut c = self.on(client, "mount.nacre");
-            run_within(c.arg(source).arg(mount), Duration::from_secs(40)).is_ok_and(|o| o.status.success())
-        })?;
-        wait_until("both OSTs are known", LIMIT, || {
-            run_within(tool("lfs").arg("osts").arg(mount), LIMIT)
-                .is_ok_and(|o| String::from_utf8_lossy(&o.stdout).matches(" ACTIVE").count() == 2)
-        })
     }
 
     /// Nothing but its own address on its interface.

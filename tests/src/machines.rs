@@ -1,8 +1,8 @@
 //! Whole servers on one machine: a network, a file tree and processes of their own, in which a cluster manager runs as it
 //! does on hosts. Everything that is not below /etc, /usr, /var, /run and /dev/shm is storage that all of them reach. Their
-//! power is in the hands of the test, which the fence agent `tests/pacemaker/fence_netns` asks.
+//! power is in the hands of the test, which the fence agent `tests/host-files/fence_netns` asks.
 
-use crate::cluster::{bin_dir, kill, ok_within, run_within, sh, wait_until};
+use crate::cluster::{bin_dir, kill, kit, ok_within, run_within, sh, wait_until};
 use crate::hosts::Hosts;
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
@@ -61,7 +61,7 @@ impl Machines {
     /// Boots the named servers; `others`: how many hosts have only a network. `site` is a folder for their disks.
     pub fn boot_all(names: &[&str], others: u32, site: &Path, mounts: &[PathBuf]) -> Result<Machines> {
         let hosts = Hosts::new(names.len() as u32 + others, mounts)?;
-        let folders = Path::new(env!("CARGO_MANIFEST_DIR")).join("pacemaker");
+        let folders = Path::new(env!("CARGO_MANIFEST_DIR")).join("host-files");
         for d in ["disks", "power", "mail"] {
             fs::create_dir_all(site.join(d))?;
         }
@@ -122,6 +122,7 @@ impl Machines {
             "sh",
         ]);
         c.arg(self.site.join("host")).arg(&name).arg(&self.site).arg(bin_dir());
+        c.arg(kit("etcd").parent().expect("a path"));
         // Whatever it starts must not hold files of the test's, nor end by its terminal.
         c.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let mut child = c.spawn().context("start a host")?;

@@ -8,22 +8,22 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A program is through by then, also when servers fail meanwhile.
+/// A program is through by then although servers fail meanwhile.
 const LIMIT: Duration = Duration::from_secs(600);
 
 const SQLITE: &str = r#"
 import sqlite3, sys, subprocess
 db, mode, rows, other = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-c = sqlite3.connect(db, timeout=600)
+c = sqlite3.connect(db, timeout=float(sys.argv[-1]))
 assert c.execute('pragma journal_mode=' + mode).fetchone()[0] == mode
 c.execute('create table t(k integer primary key, v blob)'); c.commit()
 child = '''
 import sqlite3, sys
-c = sqlite3.connect(sys.argv[1], timeout=600)
+c = sqlite3.connect(sys.argv[1], timeout=float(sys.argv[-1]))
 for i in range(int(sys.argv[2])):
     c.execute('insert into t(v) values (randomblob(700))'); c.commit()
 '''
-ps = [subprocess.Popen([sys.executable, '-c', child, db, str(rows)]) for _ in range(3)]
+ps = [subprocess.Popen([sys.executable, '-c', child, db, str(rows), sys.argv[-1]]) for _ in range(3)]
 assert [p.wait() for p in ps] == [0, 0, 0]
 def check(c, n):
     assert c.execute('select count(*) from t').fetchone()[0] == n
@@ -31,18 +31,19 @@ def check(c, n):
 check(c, 3 * rows)
 c.execute('delete from t where k % 3 = 0'); c.commit()
 c.close()
-check(sqlite3.connect(other, timeout=600), 2 * rows)
+check(sqlite3.connect(other, timeout=float(sys.argv[-1])), 2 * rows)
 "#;
 
-/// Three processes add rows to one database (`mode`: of its journal); it is whole, also as `other` shows it.
-pub fn sqlite(db: &Path, mode: &str, rows: u32, other: &Path) -> Result<()> {
+/// Three processes add rows to one database (`mode`: of its journal); it is whole, also as `other` shows it. A third of
+/// `limit` is what one of them waits for a lock of another.
+pub fn sqlite(db: &Path, mode: &str, rows: u32, other: &Path, limit: Duration) -> Result<()> {
     let mut c = Command::new("python3");
     c.args(["-c", SQLITE]).arg(db).args([mode, &rows.to_string()]).arg(other);
-    ok_within(&mut c, LIMIT).map(drop)
+    ok_within(c.arg((limit / 3).as_secs().to_string()), limit).map(drop)
 }
 
 /// Commits, packs, clones and checks in a folder; the clone is whole, also as `other` shows the folder.
-pub fn git(dir: &Path, commits: u32, files: u32, other: &Path) -> Result<()> {
+pub fn git(dir: &Path, commits: u32, files: u32, other: &Path, limit: Duration) -> Result<()> {
     let line = format!(
         r#"export GIT_CONFIG_GLOBAL=/dev/null
         cd {}; git init -q -b main a; cd a
@@ -54,18 +55,25 @@ pub fn git(dir: &Path, commits: u32, files: u32, other: &Path) -> Result<()> {
         dir.display(),
         other.display()
     );
-    sh(&line, LIMIT).map(drop)
+    sh(&line, limit).map(drop)
 }
 
 /// `ops` random operations on a file, by a program that knows what must be in it; `good` gets what it must be if it is
 /// not that.
-pub fn fsx(file: &Path, seed: u64, ops: u32, config: Option<&Path>, good: &Path) -> Result<()> {
+pub fn fsx(
+    file: &Path,
+    seed: u64,
+    ops: u32,
+    config: Option<&Path>,
+    good: &Path,
+    limit: Duration,
+) -> Result<()> {
     let mut c = Command::new(kit("fsx"));
     if let Some(config) = config {
         c.arg("-f").arg(config);
     }
     c.args(["-q", "-N", &ops.to_string(), "-S", &seed.to_string(), "-P"]).arg(good).arg(file);
-    ok_within(&mut c, LIMIT).map(drop)
+    ok_within(&mut c, limit).map(drop)
 }
 
 /// Two processes, each by one of the folders, write a file in interleaved records of IOR's hard kind, and each reads
@@ -101,9 +109,9 @@ fn keep_running(
         std::fs::create_dir(&dir).with_context(|| format!("mkdir {name}"))?;
         let what = ["fsx", "git", "SQLite", "IOR", "mdtest"][n % 5];
         let ran = match n % 5 {
-            0 => fsx(&dir.join("f"), n as u64, 1500, None, scratch),
-            1 => git(&dir, 2, 20, &same),
-            2 => sqlite(&dir.join("db"), ["wal", "delete"][n / 5 % 2], 15, &same.join("db")),
+            0 => fsx(&dir.join("f"), n as u64, 1500, None, scratch, LIMIT),
+            1 => git(&dir, 2, 20, &same, LIMIT),
+            2 => sqlite(&dir.join("db"), ["wal", "delete"][n / 5 % 2], 15, &same.join("db"), LIMIT),
             3 => ior([&dir, &same]),
             _ => mdtest([&dir, &same]),
         };

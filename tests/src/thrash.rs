@@ -1,6 +1,7 @@
 //! Servers fail again and again while applications on all clients work, and none of those notices: what the tests of all
 //! engines of failover share.
 
+use crate::cluster::wait_until;
 use crate::load::{self, LoadReport};
 use crate::programs;
 use crate::rng::Rng;
@@ -10,8 +11,6 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-use crate::cluster::wait_until;
 
 /// Operations of the load after a fault by which it is known to go on.
 const GOES_ON: u64 = 40;
@@ -25,9 +24,6 @@ pub trait Site {
     /// So long the load may stand.
     const LIMIT: Duration;
 
-    fn mounts(&self) -> &[PathBuf];
-    /// A folder that is not on a mount.
-    fn scratch(&self) -> &Path;
     /// Returns when what must serve anew does, with the number of targets that moved.
     fn happens(&mut self, fault: Self::Fault, rng: &mut Rng) -> Result<u64>;
     /// After the load went on.
@@ -47,23 +43,37 @@ struct Counts<F> {
     moved: u64,
 }
 
+/// Those of `all` that `NACRE_FAULTS` names, separated by commas; without it all of them.
+fn chosen<F: Copy + Debug>(all: &[F]) -> Result<Vec<F>> {
+    let Ok(names) = std::env::var("NACRE_FAULTS") else { return Ok(all.to_vec()) };
+    let named = |n: &str| all.iter().copied().find(|f| format!("{f:?}") == n);
+    names.split(',').map(|n| named(n).with_context(|| format!("no fault '{n}' in {all:?}"))).collect()
+}
+
 /// The first `short` faults of the site's list; with `NACRE_THRASH_MINUTES` all of them, and so long on by chance.
+/// `NACRE_FAULTS` names fewer.
 /// Prints what happened; the last line says failovers, faults, application errors, wrong bytes.
-pub fn run<S: Site>(name: &str, site: &mut S, short: usize) -> Result<()> {
+/// `mounts`: the clients'; `scratch`: a folder that is on none of them.
+pub fn run<S: Site>(
+    name: &str,
+    site: &mut S,
+    mounts: &[PathBuf],
+    scratch: &Path,
+    short: usize,
+) -> Result<()> {
     let minutes = crate::env_number("NACRE_THRASH_MINUTES");
     let end = minutes.map(|m| Instant::now() + Duration::from_secs(60 * m));
-    let first = if minutes.is_some() { S::FAULTS.len() } else { short };
+    let faults = chosen(S::FAULTS)?;
+    let first = if minutes.is_some() { faults.len() } else { short.min(faults.len()) };
     let (stop, done, programs_done) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
-    let (mounts, scratch) = (site.mounts().to_vec(), site.scratch().to_path_buf());
     let mut counts = Counts { times: Vec::new(), faults: BTreeMap::new(), moved: 0 };
     let report = std::thread::scope(|s| {
-        let load = s.spawn(|| load::run(&mounts, WORKERS, seed(), &stop, &done));
-        let programs = s.spawn(|| programs::run(&mounts, &scratch, &stop, &programs_done));
+        let load = s.spawn(|| load::run(mounts, WORKERS, seed(), &stop, &done));
+        let programs = s.spawn(|| programs::run(mounts, scratch, &stop, &programs_done));
         let mut rng = Rng::new(seed());
         let ended = || load.is_finished() || programs.is_finished();
         let mut turn = |n: usize| -> Result<()> {
-            let fault =
-                if n < first { S::FAULTS[n] } else { S::FAULTS[rng.below(S::FAULTS.len() as u64) as usize] };
+            let fault = if n < first { faults[n] } else { faults[rng.below(faults.len() as u64) as usize] };
             let start = Instant::now();
             let what = || format!("fault {n} ({fault:?})");
             counts.moved += site.happens(fault, &mut rng).with_context(what)?;
@@ -74,7 +84,8 @@ pub fn run<S: Site>(name: &str, site: &mut S, short: usize) -> Result<()> {
             println!("{fault:?}: the load went on after {:.1?}", start.elapsed());
             counts.times.push(start.elapsed());
             *counts.faults.entry(fault).or_default() += 1;
-            site.put_right().with_context(|| format!("after {}", what()))
+            let right = site.put_right();
+            right.with_context(|| site.said()).with_context(|| format!("after {}", what()))
         };
         let more = |n: &usize| !ended() && (*n < first || end.is_some_and(|t| Instant::now() < t));
         // Said at once: what works on the mounts may not come to an end now.
@@ -88,7 +99,7 @@ pub fn run<S: Site>(name: &str, site: &mut S, short: usize) -> Result<()> {
     counts.print(name, &report, programs_done.into_inner());
     ensure!(report.errors.is_empty(), "application errors:\n{}\n{}", report.errors.join("\n"), site.said());
     let met = |f: &S::Fault| counts.faults.contains_key(f);
-    ensure!(S::FAULTS[..first].iter().all(met), "faults that never were: {:?}", counts.faults);
+    ensure!(faults[..first].iter().all(met), "faults that never were: {:?}", counts.faults);
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 use tests::cluster::{Scratch, ok_within, run_within, tool, wait_until};
 use tests::controllers::{Controllers, SERVERS, TERM};
+use tests::hosts;
 use tests::rng::Rng;
 use tests::thrash;
 
@@ -33,6 +34,8 @@ enum Fault {
     /// Nobody may act until it is back.
     MajorityLost,
     MgsKilled,
+    /// The server dies until another host has its target, and is wanted back at once.
+    KilledTwice,
 }
 
 struct Site {
@@ -52,6 +55,11 @@ impl Site {
         let dir = |n: &str| scratch.path().join(n);
         let mounts: Vec<PathBuf> = CLIENTS.iter().map(|c| dir(&format!("mnt{c}"))).collect();
         let mut c = Controllers::new(CLIENTS.len() as u32, scratch.path(), &mounts)?;
+        // Notes whom it was asked to fence, and says that it is done: the old servers' heartbeats have to tell.
+        let fence = dir("fence.sh");
+        std::fs::write(&fence, format!("#!/bin/sh\necho \"$1\" >>{}\n", dir("fenced").display()))?;
+        std::fs::set_permissions(&fence, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        c.options = format!("--fence {}", fence.display());
         SERVERS.iter().try_for_each(|h| c.boot(*h))?;
         for (t, name) in TARGETS.iter().enumerate() {
             let kind = if name.starts_with("mdt") { "--mdt" } else { "--ost" };
@@ -95,7 +103,8 @@ impl Site {
 
     fn mount(&self, client: u32, mount: &Path) -> Result<()> {
         let source = format!("{}:/ec", Controllers::mgs());
-        self.c.hosts.mount(client, &source, mount).with_context(|| self.c.said())
+        let mounter = || self.c.hosts.on(client, "mount.nacre");
+        hosts::mount(mounter, &source, mount, LIMIT).with_context(|| self.c.said())
     }
 
     fn dirs_of(&self, host: u32) -> Result<Vec<PathBuf>> {
@@ -105,8 +114,55 @@ impl Site {
         Ok(here.map(|t| self.scratch.path().join(&t.0)).collect())
     }
 
+    /// Hosts that were fenced so far.
+    fn fenced(&self) -> Vec<String> {
+        let all = std::fs::read_to_string(self.scratch.path().join("fenced")).unwrap_or_default();
+        all.lines().map(str::to_string).collect()
+    }
+
+    fn log_of(&self, host: u32) -> String {
+        std::fs::read_to_string(self.c.log(host)).unwrap_or_default()
+    }
+
     fn members_back(&mut self) -> Result<()> {
         std::mem::take(&mut self.members).into_iter().try_for_each(|m| self.c.member_on(m))
+    }
+
+    fn kill_server(&self, target: &str, host: u32) -> Result<()> {
+        let dir = self.scratch.path().join(target);
+        let dir = dir.to_str().context("UTF-8")?;
+        // It may just have been killed, and is to be started again; or it is another host's by now.
+        let kill =
+            || self.c.signal(host, dir, Signal::KILL) == 1 || self.c.owner(target).is_ok_and(|o| o != host);
+        wait_until(&format!("a server of {target} on host {host} is killed"), LIMIT, kill)
+            .with_context(|| self.c.said())
+    }
+
+    /// Nobody may act, and `host` is a little later than the others when they may again.
+    fn majority_lost(&mut self, host: u32, other: u32, dirs: &[PathBuf]) -> Result<()> {
+        self.members = vec![host, other];
+        let (before, said) = (self.fenced().len(), SERVERS.map(|h| self.log_of(h).len()));
+        self.c.member_off(host)?;
+        self.c.member_off(other)?;
+        std::thread::sleep(Duration::from_secs(u64::from(TERM) + 1));
+        let ended = dirs.iter().all(|d| self.c.signal(host, &d.to_string_lossy(), Signal::CONT) == 0);
+        ensure!(ended, "a server goes on without a lease:\n{}", self.c.said());
+        // It comes back a little later than the others, who are ready to take its targets.
+        self.c.signal(host, "controller", Signal::STOP);
+        self.members_back()?;
+        let news = |h: u32| self.log_of(h)[said[h as usize - 1]..].to_string();
+        wait_until("the others take part", LIMIT, || {
+            SERVERS.iter().all(|h| *h == host || news(*h).contains("takes part"))
+        })?;
+        self.c.signal(host, "controller", Signal::CONT);
+        self.c.all_served(&[])?;
+        for name in &self.fenced()[before..] {
+            // One that was not heard of for a whole term is fenced, and rightly.
+            let lives = SERVERS.into_iter().find(|h| *name == Controllers::name(*h)).map(news);
+            let lives = lives.context("a host")?;
+            ensure!(!lives.contains("nobody needs to fence"), "a host that lives was fenced: {lives}");
+        }
+        Ok(())
     }
 }
 
@@ -122,16 +178,9 @@ impl thrash::Site for Site {
         Fault::MemberLost,
         Fault::MajorityLost,
         Fault::MgsKilled,
+        Fault::KilledTwice,
     ];
     const LIMIT: Duration = LIMIT;
-
-    fn mounts(&self) -> &[PathBuf] {
-        &self.mounts
-    }
-
-    fn scratch(&self) -> &Path {
-        self.scratch.path()
-    }
 
     fn happens(&mut self, fault: Fault, rng: &mut Rng) -> Result<u64> {
         let target = TARGETS[rng.below(3) as usize];
@@ -140,9 +189,21 @@ impl thrash::Site for Site {
         let other = SERVERS.into_iter().find(|h| *h != host).context("another host")?;
         match fault {
             Fault::ServerKilled => {
-                let dir = self.scratch.path().join(target);
-                let killed = self.c.signal(host, dir.to_str().context("UTF-8")?, Signal::KILL);
-                ensure!(killed == 1, "{killed} servers of {target} were killed on host {host}");
+                self.kill_server(target, host)?;
+            }
+            Fault::KilledTwice => {
+                let name = Controllers::name(host);
+                let mut kills = 0;
+                while self.c.owner_soon(target)? == host {
+                    kills += 1;
+                    ensure!(kills <= 5, "it stays on {name}:\n{}", self.c.said());
+                    self.kill_server(target, host)?;
+                    self.c.all_served(&[])?;
+                }
+                // That this host gave it up a moment ago is no reason not to take it back.
+                let said = self.c.ha(&["takeover", "--to", &name, target])?;
+                ensure!(said.contains(&format!("{target}: serving on {name}")), "{said}");
+                return Ok(2);
             }
             Fault::HandOver => {
                 self.c.ha(&["takeover", "--to", &Controllers::name(other), target])?;
@@ -160,7 +221,10 @@ impl thrash::Site for Site {
             Fault::HostDead => {
                 self.c.power_off(host)?;
                 self.off = Some(host);
+                let before = self.fenced().len();
                 self.c.all_served(&[host])?;
+                let fenced = self.fenced();
+                ensure!(fenced[before..].contains(&Controllers::name(host)), "it was not fenced: {fenced:?}");
                 return Ok(dirs.len() as u64);
             }
             Fault::ControllerKilled => {
@@ -192,16 +256,7 @@ impl thrash::Site for Site {
                 self.members = vec![other];
                 self.c.all_served(&[])?;
             }
-            Fault::MajorityLost => {
-                self.members = vec![host, other];
-                self.c.member_off(host)?;
-                self.c.member_off(other)?;
-                std::thread::sleep(Duration::from_secs(u64::from(TERM) + 1));
-                let ended = dirs.iter().all(|d| self.c.signal(host, &d.to_string_lossy(), Signal::CONT) == 0);
-                ensure!(ended, "a server goes on without a lease:\n{}", self.c.said());
-                self.members_back()?;
-                self.c.all_served(&[])?;
-            }
+            Fault::MajorityLost => self.majority_lost(host, other, &dirs)?,
             Fault::MgsKilled => {
                 let before = self.c.active_mgs()?;
                 let host = SERVERS
@@ -253,7 +308,9 @@ impl thrash::Site for Site {
 #[test]
 fn controllers_move_targets_and_no_application_notices() -> Result<()> {
     let mut site = Site::up()?;
-    thrash::run("etcd", &mut site, <Site as thrash::Site>::FAULTS.len())?;
+    let mounts = site.mounts.clone();
+    let scratch = site.scratch.path().to_path_buf();
+    thrash::run("etcd", &mut site, &mounts, &scratch, <Site as thrash::Site>::FAULTS.len())?;
     for m in &site.mounts {
         ok_within(Command::new("umount").arg(m), LIMIT)?;
     }

@@ -4,11 +4,11 @@
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use tests::cluster::{Scratch, ok_within, tool};
-use tests::hosts::Hosts;
+use tests::hosts::{self, Hosts};
 use tests::rng::Rng;
 use tests::thrash;
 
@@ -92,7 +92,9 @@ impl Site {
         (0..2).try_for_each(|p| site.start(p))?;
         let source = format!("{}:/fail", Hosts::nid(MGS));
         let mut mounts = CLIENTS.iter().zip(&site.mounts);
-        mounts.try_for_each(|(client, m)| site.hosts.mount(*client, &source, m))?;
+        mounts.try_for_each(|(client, m)| {
+            hosts::mount(|| site.hosts.on(*client, "mount.nacre"), &source, m, LIMIT)
+        })?;
         Ok(site)
     }
 
@@ -148,14 +150,6 @@ impl thrash::Site for Site {
         Fault::Zombie,
     ];
     const LIMIT: Duration = LIMIT;
-
-    fn mounts(&self) -> &[PathBuf] {
-        &self.mounts
-    }
-
-    fn scratch(&self) -> &Path {
-        self.scratch.path()
-    }
 
     fn happens(&mut self, fault: Fault, rng: &mut Rng) -> Result<u64> {
         let pair = rng.below(2) as usize;
@@ -237,7 +231,9 @@ fn failovers(f: Fault) -> u64 {
 #[test]
 fn targets_move_between_hosts_and_no_application_notices() -> Result<()> {
     let mut site = Site::up()?;
-    thrash::run("by hand", &mut site, <Site as thrash::Site>::FAULTS.len())?;
+    let mounts = site.mounts.clone();
+    let scratch = site.scratch.path().to_path_buf();
+    thrash::run("by hand", &mut site, &mounts, &scratch, <Site as thrash::Site>::FAULTS.len())?;
     for m in &site.mounts {
         ok_within(Command::new("umount").arg(m), LIMIT)?;
     }

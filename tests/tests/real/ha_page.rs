@@ -12,8 +12,8 @@ use tests::machines::{Machines, Power, Shared, lock, on};
 
 const LIMIT: Duration = Duration::from_secs(180);
 const PAGE: &str = include_str!("../../../docs/ha.md");
-const HOSTS: [&str; 2] = ["oss1", "oss2"];
-const LOGIN: u32 = 3;
+/// What is behind it is another way to the same, on other hosts.
+const ETCD: &str = "\n## With etcd\n";
 
 /// A block of the page.
 enum Block {
@@ -27,9 +27,9 @@ fn body<'a>(lines: &mut std::str::Lines<'a>) -> Vec<&'a str> {
     lines.take_while(|l| *l != "```").collect()
 }
 
-fn blocks() -> Vec<Block> {
+fn blocks(text: &str) -> Vec<Block> {
     let mut out = Vec::new();
-    let mut lines = PAGE.lines();
+    let mut lines = text.lines();
     while let Some(l) = lines.next() {
         match l {
             "```sh" => {
@@ -51,10 +51,13 @@ fn here(commands: &str, site: &str) -> String {
     let kept = commands.lines().filter(|l| !no_such_thing.iter().any(|n| l.starts_with(n)));
     let line = |l: &str| {
         let l = match l.split_once("fence_ipmilan") {
+            Some((before, after)) if after.contains("$1") => {
+                format!("{before}fence_netns -o off -n \"$1\" -s {site}")
+            }
             Some((before, _)) => format!("{before}fence_netns site={site}"),
             None => l.to_string(),
         };
-        let l = l.replace("deploy/ocf", &format!("{root}/deploy/ocf"));
+        let l = l.replace("deploy/", &format!("{root}/deploy/"));
         l.split_once(" device=").map_or(l.clone(), |(before, _)| before.to_string())
     };
     kept.map(line).collect::<Vec<_>>().join("\n")
@@ -79,6 +82,8 @@ fn shape(line: &str) -> String {
 }
 
 struct Page {
+    /// Servers 1 to n; who mounts is behind them.
+    names: &'static [&'static str],
     _power: Power,
     machines: Shared,
     mount: PathBuf,
@@ -86,9 +91,25 @@ struct Page {
 }
 
 impl Page {
+    fn boot(names: &'static [&'static str]) -> Result<Page> {
+        let scratch = Scratch::new("page");
+        let mount = scratch.path().join("mnt");
+        std::fs::create_dir(&mount)?;
+        let links = scratch.path().join("bin");
+        std::fs::create_dir(&links)?;
+        ok_within(tool("nacre").arg("install-links").arg(&links), LIMIT)?;
+        let machines = Machines::boot_all(names, 1, scratch.path(), std::slice::from_ref(&mount))?;
+        let machines = Arc::new(Mutex::new(machines));
+        Ok(Page { names, _power: Power::new(&machines, scratch.path()), machines, mount, scratch })
+    }
+
+    fn host(&self, name: &str) -> Option<u32> {
+        (1..).zip(self.names).find(|(_, n)| **n == name).map(|(i, _)| i)
+    }
+
     /// What came by `scp`.
     fn deliver(&self) -> Result<()> {
-        for (host, name) in (1..).zip(HOSTS) {
+        for (host, name) in (1..).zip(self.names) {
             let mail = self.scratch.path().join("mail").join(name);
             if mail.exists() {
                 on(&self.machines, host, &format!("cp -a {}/. / && rm -r {0}", mail.display()), LIMIT)?;
@@ -102,18 +123,20 @@ impl Page {
         let line = format!("set -e\n{}", here(commands, &site));
         let mut said = String::new();
         if let Some(name) = place.strip_prefix("power off ") {
-            let host = 1 + HOSTS.iter().position(|h| *h == name).context("a host")? as u32;
-            lock(&self.machines).power_off(host)?;
+            lock(&self.machines).power_off(self.host(name).context("a host")?)?;
+            return Ok(said);
+        }
+        if let Some(name) = place.strip_prefix("power on ") {
+            lock(&self.machines).boot(self.host(name).context("a host")?)?;
             return Ok(said);
         }
         for name in place.strip_prefix("on ").context("a place")?.split(" and ") {
-            match HOSTS.iter().position(|h| *h == name) {
-                Some(i) => {
+            match self.host(name) {
+                Some(host) => {
                     // As typed: no process has all of it in its command line.
                     let script = self.scratch.path().join("typed");
                     std::fs::write(&script, &line)?;
-                    said +=
-                        &on(&self.machines, i as u32 + 1, &format!("sh {} 2>&1", script.display()), LIMIT)?;
+                    said += &on(&self.machines, host, &format!("sh {} 2>&1", script.display()), LIMIT)?;
                 }
                 None => said += &self.login(&line)?,
             }
@@ -126,54 +149,65 @@ impl Page {
         let line = line.replace("/mnt", &self.mount.display().to_string());
         let line = line.replace("/usr/bin/nacre", &bin_dir().join("nacre").display().to_string());
         let mut c = Command::new("nsenter");
-        c.arg(format!("--net={}", lock(&self.machines).hosts.network(LOGIN)));
+        c.arg(format!("--net={}", lock(&self.machines).hosts.network(self.names.len() as u32 + 1)));
         let path = std::env::var("PATH").unwrap_or_default();
         c.env("PATH", format!("{}:{path}", self.scratch.path().join("bin").display()));
         ok_within(c.args(["bash", "-c", &line]), LIMIT)
     }
+
+    /// Every block; after each of commands `then` may do what else is needed here, and put something else on the screen.
+    fn follow(&self, text: &str, mut then: impl FnMut(&Page, &str, &mut String) -> Result<()>) -> Result<()> {
+        let mut screen = String::new();
+        for b in blocks(text) {
+            match b {
+                Block::Commands(place, commands) => {
+                    screen = self.run(&place, &commands).with_context(|| {
+                        format!("on the page: {place}:\n{commands}\n{}", lock(&self.machines).all_said())
+                    })?;
+                    then(self, &commands, &mut screen)?;
+                }
+                Block::Screen(text) => shown(&text, &screen)?,
+            }
+        }
+        run_within(Command::new("umount").arg(&self.mount), LIMIT)?;
+        Ok(())
+    }
+}
+
+fn shown(text: &str, screen: &str) -> Result<()> {
+    let seen: Vec<String> = screen.lines().map(shape).collect();
+    for line in text.lines() {
+        let want = shape(line);
+        ensure!(
+            seen.iter().any(|s| s.contains(&want)),
+            "the page shows\n{line}\nand the screen had\n{screen}"
+        );
+    }
+    Ok(())
 }
 
 #[test]
 fn the_page_on_high_availability_is_true() -> Result<()> {
-    let scratch = Scratch::new("page");
-    let mount = scratch.path().join("mnt");
-    std::fs::create_dir(&mount)?;
-    let links = scratch.path().join("bin");
-    std::fs::create_dir(&links)?;
-    ok_within(tool("nacre").arg("install-links").arg(&links), LIMIT)?;
-    let machines = Machines::boot_all(&HOSTS, 1, scratch.path(), std::slice::from_ref(&mount))?;
-    let machines = Arc::new(Mutex::new(machines));
-    let page = Page { _power: Power::new(&machines, scratch.path()), machines, mount, scratch };
-    let mut screen = String::new();
-    for b in blocks() {
-        match b {
-            Block::Commands(place, commands) => {
-                screen = page.run(&place, &commands).with_context(|| {
-                    format!("on the page: {place}:\n{commands}\n{}", lock(&page.machines).all_said())
-                })?;
-                if commands.contains("cib-push") {
-                    // This machine is two hosts and whatever else it does: Pacemaker would wait for it to calm down.
-                    on(&page.machines, 1, "pcs property set load-threshold=1000%", LIMIT)?;
-                }
-                if commands.contains("enable --now") {
-                    wait_until("both hosts are members", LIMIT, || {
-                        screen = on(&page.machines, 1, "crm_mon -1", LIMIT).unwrap_or_default();
-                        screen.contains("Online: [ oss1 oss2 ]")
-                    })?;
-                }
-            }
-            Block::Screen(text) => {
-                let seen: Vec<String> = screen.lines().map(shape).collect();
-                for line in text.lines() {
-                    let want = shape(line);
-                    ensure!(
-                        seen.iter().any(|s| s.contains(&want)),
-                        "the page shows\n{line}\nand the screen had\n{screen}"
-                    );
-                }
-            }
+    let page = Page::boot(&["oss1", "oss2"])?;
+    let (text, _) = PAGE.split_once(ETCD).context("a part on etcd")?;
+    page.follow(text, |page, commands, screen| {
+        if commands.contains("cib-push") {
+            // This machine is two hosts and whatever else it does: Pacemaker would wait for it to calm down.
+            on(&page.machines, 1, "pcs property set load-threshold=1000%", LIMIT)?;
         }
-    }
-    run_within(Command::new("umount").arg(&page.mount), LIMIT)?;
-    Ok(())
+        if commands.contains("enable --now") {
+            wait_until("both hosts are members", LIMIT, || {
+                *screen = on(&page.machines, 1, "crm_mon -1", LIMIT).unwrap_or_default();
+                screen.contains("Online: [ oss1 oss2 ]")
+            })?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn the_page_on_high_availability_with_etcd_is_true() -> Result<()> {
+    let page = Page::boot(&["server1", "server2", "server3"])?;
+    let (_, text) = PAGE.split_once(ETCD).context("a part on etcd")?;
+    page.follow(text, |_, _, _| Ok(()))
 }

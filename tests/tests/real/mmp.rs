@@ -16,9 +16,14 @@ struct Server {
 
 impl Server {
     fn start(dir: &Path, nid: Ipv4Addr, port: &str, log: PathBuf) -> Result<Server> {
+        Server::start_with(dir, nid, port, log, &[])
+    }
+
+    fn start_with(dir: &Path, nid: Ipv4Addr, port: &str, log: PathBuf, options: &[&str]) -> Result<Server> {
         let file = std::fs::File::create(&log)?;
         let child = tool("nacred")
             .args(["--nid", &format!("{nid}@tcp"), "--port", port, "--mmp-interval", "200"])
+            .args(options)
             .arg(dir)
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
@@ -93,6 +98,16 @@ fn a_zombie_server_gives_its_target_up() -> Result<()> {
     ensure!(said.contains(&format!("is in use by pid {} on host", one.pid())), "{said}");
     ensure!(said.contains("its heartbeat goes on"), "{said}");
     std::fs::write(&file, vec![3; 300_000])?;
+
+    // One that may wait for its end does, and hears that it shall not.
+    let patience = ["--patience", "600"];
+    let mut patient = Server::start_with(&dir, second, port, log("patient"), &patience)?;
+    let waits = || patient.said().contains("its end is waited for, 600 s at most");
+    wait_until("it waits for the first one's end", Duration::from_secs(30), waits)
+        .with_context(|| patient.said())?;
+    kill(patient.pid(), Signal::TERM)?;
+    let said = patient.fails(Duration::from_secs(10))?;
+    ensure!(said.contains("ended by a signal before it served"), "{said}");
 
     kill(one.pid(), Signal::STOP)?;
     std::fs::remove_file(dir.join("lock"))?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tests::cluster::{TestFs, kit, run_within, stripe_64k};
 use tests::programs::fsx;
 
+const FSX_LIMIT: Duration = Duration::from_secs(400);
 const CONFIG: &str = r#"[features]
 posix_fallocate = {}
 rename_ctime = {}
@@ -76,7 +77,7 @@ fn fsx_two_seeds() -> Result<()> {
         let dir = fs.mount(0).join(format!("s{seed}"));
         std::fs::create_dir(&dir)?;
         stripe_64k(&dir, stripes)?;
-        fsx(&dir.join("f"), seed, 20_000, None, fs.scratch())?;
+        fsx(&dir.join("f"), seed, 20_000, None, fs.scratch(), FSX_LIMIT)?;
     }
     fs.fsck()
 }
@@ -97,11 +98,11 @@ fn fsx_on_small_files() -> Result<()> {
         all.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string())
     };
     let f = fs.mount(0).join("small");
-    fsx(&f, 3, 10_000, Some(&config(65_536, 0)?), fs.scratch())?;
+    fsx(&f, 3, 10_000, Some(&config(65_536, 0)?), fs.scratch(), FSX_LIMIT)?;
     ensure!(layout(&f)? == "mdt", "{} stays with its inode", f.display());
     for seed in 10..20 {
         let f = fs.mount(0).join(format!("f{seed}"));
-        fsx(&f, seed, 400, Some(&config(90_000, 10)?), fs.scratch())?;
+        fsx(&f, seed, 400, Some(&config(90_000, 10)?), fs.scratch(), FSX_LIMIT)?;
     }
     ensure!(layout(&fs.mount(0).join("f10"))? == "raid0", "it grew");
     fs.fsck()

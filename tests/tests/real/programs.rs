@@ -59,7 +59,7 @@ fn tar_and_rsync_there_and_back() -> Result<()> {
 #[test]
 fn git_clone_and_fsck() -> Result<()> {
     let fs = TestFs::up("git", 4, 1)?;
-    programs::git(fs.mount(0), 3, 60, fs.mount(0))
+    programs::git(fs.mount(0), 3, 60, fs.mount(0), 3 * MINUTE)
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn sqlite_in_both_journal_modes() -> Result<()> {
     let fs = TestFs::up("sqlite", 2, 1)?;
     for mode in ["wal", "delete"] {
         let db = fs.mount(0).join(format!("{mode}.db"));
-        programs::sqlite(&db, mode, 60, &db)?;
+        programs::sqlite(&db, mode, 60, &db, 3 * MINUTE)?;
     }
     Ok(())
 }

@@ -14,6 +14,9 @@ use world::sys::{Deadline, files};
 /// How long the MGS may take to answer. Without it a target that was registered once serves all the same, and an engine
 /// must not think that this host is at fault.
 const MGS_PATIENCE: Duration = Duration::from_secs(10);
+/// Seconds that a server on another host has to end before a start fails: a host that is cut off notices itself, and its
+/// engine then stops what it has. Engines do not try again for a minute what failed.
+pub(super) const START_PATIENCE: u64 = 60;
 /// How long a killed process may take to be gone: what it waits for of its disk.
 const KILLED_PATIENCE: Duration = Duration::from_secs(20);
 /// An engine's limit for all of `monitor` is longer.
@@ -152,6 +155,7 @@ pub(super) fn spawn(a: &StartArgs, dirs: &[PathBuf]) -> Result<process::Detached
         files::create_dir_all(folder).map_err(|e| format!("cannot make '{}': {e}", folder.display()))?;
     }
     let mut args: Vec<OsString> = vec!["--port".into(), a.port.to_string().into()];
+    args.extend(["--patience".into(), a.patience.to_string().into()]);
     if let Some(n) = a.nid {
         args.extend(["--nid".into(), n.to_string().into()]);
     }

@@ -103,6 +103,9 @@ struct StartArgs {
     nid: Option<Nid>,
     #[arg(long, default_value_t = limits::PORT)]
     port: u16,
+    /// Seconds for another server that has one of the targets to end, fenced or not
+    #[arg(long, default_value_t = agent::START_PATIENCE)]
+    patience: u64,
     /// Further options of nacred, in one word
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     options: String,

@@ -70,6 +70,8 @@ struct Controller {
     locals: BTreeMap<String, Local>,
     /// Of this process, whose servers it has ended.
     old_lease: i64,
+    /// Those servers' targets, and what made them this host's.
+    ended: Vec<(String, i64)>,
 }
 
 /// Runs until SIGTERM.
@@ -95,6 +97,7 @@ pub fn main(args: ControllerArgs) -> Result<i32, String> {
         shared: shared.clone(),
         locals: BTreeMap::new(),
         old_lease: 0,
+        ended: Vec::new(),
     };
     let failed = Arc::new(Mutex::new(None));
     let told = failed.clone();
@@ -203,6 +206,7 @@ impl Controller {
         let value = serde_json::to_vec(&self.me).expect("plain data encodes");
         if let Some(kv) = self.etcd.get(&key).await.map_err(words)? {
             if kv.lease == self.old_lease {
+                self.acquit().await.map_err(words)?;
                 self.etcd.revoke(kv.lease).await.map_err(words)?;
                 return Err("the last lease of this host was given back".into());
             }
@@ -237,11 +241,27 @@ impl Controller {
         }
     }
 
+    /// This host lives, and has ended its servers: whoever takes their targets need not fence it. (etcd lost its majority for
+    /// a while, and every host is in this position.)
+    async fn acquit(&self) -> Result<(), Error> {
+        for (name, owned) in &self.ended {
+            let (owner, last) = (self.key("owners", name), self.key("last", name));
+            let own = self.etcd.get(&last).await?.is_some_and(|kv| kv.text().1 == self.host);
+            if own && self.locals.get(name).is_some_and(Local::is_gone) {
+                let still = [Compare::Created(owner, *owned)];
+                if self.etcd.txn(&still, &[Op::Delete(last)], &[]).await?.succeeded {
+                    tracing::info!("{name}: was ended here, nobody needs to fence this host for it");
+                }
+            }
+        }
+        Ok(())
+    }
+
     async fn office(&mut self, lease: &Lease) -> End {
         let mut left = false;
         loop {
             if !lease.held() {
-                self.kill_all();
+                self.ended = self.kill_all();
                 return End::Lost;
             }
             if self.ending() {
@@ -264,10 +284,16 @@ impl Controller {
         }
     }
 
-    fn kill_all(&mut self) {
+    /// The targets that were served here, and what made them this host's.
+    fn kill_all(&mut self) -> Vec<(String, i64)> {
+        let mut served = Vec::new();
         for l in self.locals.values_mut().filter(|l| l.owned != 0 || !matches!(l.state, State::Idle)) {
+            if l.owned != 0 && l.was_started() {
+                served.push((l.name.clone(), l.owned));
+            }
             l.kill();
         }
+        served
     }
 
     /// A transaction; given up when the lease is lost.

@@ -149,6 +149,7 @@ impl Local {
             let args = StartArgs {
                 nid,
                 port: self.defined.port,
+                patience: agent::START_PATIENCE,
                 options: self.defined.options.clone(),
                 log: self.log.clone(),
                 dirs: self.dirs(),
@@ -166,6 +167,16 @@ impl Local {
             world.blocking(move || agent::stop(&crate::ha::StopArgs { patience: STOP_PATIENCE, dirs }));
         world.spawn("ha-stop", async move { fill(&told, ended.await) });
         self.state = State::Stopping(slot);
+    }
+
+    /// A server of it was started here.
+    pub fn was_started(&self) -> bool {
+        matches!(self.state, State::Starting | State::Serving | State::Stopping(_))
+    }
+
+    /// Nothing of it runs on this host.
+    pub fn is_gone(&self) -> bool {
+        agent::look(&self.dirs()) == Look::NotRunning
     }
 
     /// Ends its server by force, at once. Whether there was one.

@@ -13,6 +13,8 @@ use world::sys::Deadline;
 
 /// How long a move may take: an orderly end, a start, a fence command or a heartbeat that is watched.
 const MOVE_PATIENCE: Duration = Duration::from_secs(180);
+/// How long a controller that was just started may take until it is known.
+const CONTROLLER_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 /// `HOST[=NID]`.
@@ -62,6 +64,9 @@ pub struct TargetArgs {
 pub struct StatusArgs {
     #[arg(long)]
     etcd: Url,
+    /// Wait until every target is served, for three minutes at most
+    #[arg(long)]
+    wait: bool,
     #[arg(long)]
     json: bool,
 }
@@ -168,12 +173,12 @@ async fn move_to(world: &World, etcd: &Arc<Etcd>, target: &str, to: &str) -> Res
             all.join(", ")
         ));
     }
-    if !s.hosts.contains_key(to) {
-        return Err(format!("no controller runs on host {to}: start it there first"));
-    }
+    controller_runs(world, etcd, to).await?;
     let wish = keys::key(etcd, "wishes", target);
     if s.owners.get(target).is_none_or(|o| o.value.host != to) {
-        write(etcd, &[Op::Put(wish.clone(), to.as_bytes().to_vec(), 0)]).await?;
+        // That it could not serve it a moment ago is known to whoever asks for it all the same.
+        let refused = keys::key(etcd, "refused", &format!("{target}/{to}"));
+        write(etcd, &[Op::Delete(refused), Op::Put(wish.clone(), to.as_bytes().to_vec(), 0)]).await?;
     }
     let (end, mut shown) = (Deadline::after(MOVE_PATIENCE), String::new());
     loop {
@@ -203,17 +208,50 @@ async fn move_to(world: &World, etcd: &Arc<Etcd>, target: &str, to: &str) -> Res
     }
 }
 
-/// Which host has what.
+/// One that was just started says so in a moment.
+async fn controller_runs(world: &World, etcd: &Etcd, host: &str) -> Result<(), String> {
+    let (end, mut told) = (Deadline::after(CONTROLLER_PATIENCE), false);
+    while !look(etcd).await?.hosts.contains_key(host) {
+        if end.passed() {
+            return Err(format!("no controller runs on host {host}: start it there first"));
+        }
+        if !std::mem::replace(&mut told, true) {
+            println!("no controller runs on host {host} yet: waiting for {CONTROLLER_PATIENCE:?} at most");
+        }
+        world.sleep(LOOK_EVERY).await;
+    }
+    Ok(())
+}
+
+/// Which host has what; with `--wait` once all targets are served.
 pub fn status(a: &StatusArgs) -> Result<(), String> {
-    with_etcd(&a.etcd, |_, etcd| async move {
-        let s = look(&etcd).await?;
+    with_etcd(&a.etcd, |world, etcd| async move {
+        let (s, outcome) = if a.wait { settled(&world, &etcd).await } else { (look(&etcd).await, Ok(())) };
+        let s = s?;
         if a.json {
             println!("{}", serde_json::to_string_pretty(&as_json(&s)).expect("plain data encodes"));
         } else {
             print(&s);
         }
-        Ok(())
+        outcome
     })
+}
+
+/// What was seen last, and whether every target was served then.
+async fn settled(world: &World, etcd: &Etcd) -> (Result<Snapshot, String>, Result<(), String>) {
+    let end = Deadline::after(MOVE_PATIENCE);
+    loop {
+        let seen = look(etcd).await;
+        let served = |s: &Snapshot, name| s.owners.get(name).is_some_and(|o| o.value.state == "serving");
+        // One that cannot be read now may be in a moment.
+        if seen.as_ref().is_ok_and(|s| s.targets.keys().all(|t| served(s, t))) {
+            return (seen, Ok(()));
+        }
+        if end.passed() {
+            return (seen, Err(format!("not every target is served after {MOVE_PATIENCE:?}")));
+        }
+        world.sleep(LOOK_EVERY).await;
+    }
 }
 
 fn as_json(s: &Snapshot) -> serde_json::Value {
