@@ -9,7 +9,7 @@ logs=$(cd "$target/test-logs" && pwd)
 # The gate repeats: property tests draw the same cases each time. Unset it, or give another, to draw others.
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED-20261121}
 [ -n "$PROPTEST_RNG_SEED" ] || unset PROPTEST_RNG_SEED
-passed=0 failed=0 failures=()
+passed=0 failed=0 failures=() failed_logs=()
 
 # repeats N: the same seeds in two processes give the same trace hashes
 repeats() {
@@ -45,6 +45,13 @@ crash_points() {
   in_two points "--crash-points --stride $1 --part 0/2" "--crash-points --stride $1 --part 1/2"
 }
 
+# without_stacks LOG: frames of call stacks bury what was said before them
+without_stacks() {
+  awk '/[Ss]tack backtrace:$/ { frames = 1; next }
+    frames && /^ +([0-9]+: |at )/ { next }
+    { frames = 0; print }' "$1"
+}
+
 # stage NAME COMMAND…: one check, or as many as the test runner in it counts
 stage() {
   local name=$1 log start rc p f
@@ -63,10 +70,19 @@ stage() {
     printf 'ok      %5s passed  %4ss\n' "$p" $((SECONDS - start))
   else
     printf 'FAILED  %5s failed  %4ss  %s\n' "$f" $((SECONDS - start)) "$log"
-    failures+=("$name")
-    tail -n "${NACRE_TEST_TAIL:-50}" "$log" | sed 's/^/    /'
+    failures+=("$name") failed_logs+=("$log")
+    without_stacks "$log" | tail -n "${NACRE_TEST_TAIL:-50}" | sed 's/^/    /'
   fi
   return $rc
+}
+
+# why LOG: what failing tests said, a few lines each with all causes; at the very end, where a reader looks
+why() {
+  without_stacks "$1" | awk '/^Error: |panicked at |^FAILED: |^seed [0-9]+: (VIOLATION|again with)/ { left = 4; causes = 12 }
+    /^Caused by:/ { left = 1 }
+    left > 0 { print "    " substr($0, 1, 300); left--; if (++shown >= 60) exit; next }
+    causes > 0 && /^ +[0-9]+: / { print "    " substr($0, 1, 300); causes-- }
+    /^---- / { causes = 0 }'
 }
 
 lint() {
@@ -102,6 +118,10 @@ if [ $failed = 0 ]; then
   echo "All is well after $((SECONDS / 60)) min $((SECONDS % 60)) s."
 else
   echo "Not well after $((SECONDS / 60)) min $((SECONDS % 60)) s: ${failures[*]}. Logs: $logs"
+  for log in "${failed_logs[@]}"; do
+    echo "  $(basename "$log" .log):"
+    why "$log"
+  done
 fi
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
