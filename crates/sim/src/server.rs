@@ -95,6 +95,7 @@ fn db_options(lease: Lease) -> DbOptions {
         checkpoint_bytes: 256 << 10,
         table_cache_bytes: 1 << 20,
         lease,
+        ..DbOptions::default()
     }
 }
 

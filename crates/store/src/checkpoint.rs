@@ -22,7 +22,7 @@ impl Inner {
 
 impl Core {
     pub fn checkpoint_due(&self, inner: &Inner) -> bool {
-        inner.checkpoint_wanted || inner.over(&self.opt, 1)
+        inner.checkpoint_wanted || self.opt.checkpoints && inner.over(&self.opt, 1)
     }
 
     pub async fn checkpointer(self: Arc<Self>) {

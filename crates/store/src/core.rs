@@ -9,6 +9,7 @@ use crate::journal::{Journal, RECORD_HEADER_BYTES, RECORD_MAX_BYTES, record};
 use crate::space::Space;
 use crate::still::{Still, merge};
 use crate::table::{Batch, Entry, Pair, Snapshot, Table};
+use bytes::Bytes;
 use model::Errno;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -446,6 +447,11 @@ impl Core {
     }
 }
 
+/// What a write takes in the overlay. Twice the key and some for the tree's nodes: an estimate is enough for a limit.
+pub(crate) fn overlay_bytes(key: &[u8], value: Option<&[u8]>) -> usize {
+    2 * key.len() + 64 + value.map_or(0, <[u8]>::len)
+}
+
 /// When the next flush is to begin.
 enum Due {
     Nothing,
@@ -500,9 +506,8 @@ impl Inner {
         self.overlay_txns += 1;
         self.journal_bytes += record_bytes;
         for (k, v) in writes {
-            // Twice the key and some for the tree's nodes: an estimate is enough for a limit.
-            self.overlay_bytes += 2 * k.len() + 64 + v.as_ref().map_or(0, Vec::len);
-            self.overlay.insert(k, Entry { lsn, value: v.map(Arc::from) });
+            self.overlay_bytes += overlay_bytes(&k, v.as_deref());
+            self.overlay.insert(k, Entry { lsn, value: v.map(Bytes::from) });
         }
     }
 

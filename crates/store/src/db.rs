@@ -154,6 +154,8 @@ pub struct DbOptions {
     pub checkpoint_txns: usize,
     /// … or so many bytes.
     pub checkpoint_bytes: usize,
+    /// False: only when it is closed, or no segment can be had. For measurements, and for tests of what follows.
+    pub checkpoints: bool,
     pub table_cache_bytes: usize,
     /// Nothing is written once it is over.
     pub lease: Lease,
@@ -165,6 +167,7 @@ impl Default for DbOptions {
             segment_bytes: 64 << 20,
             checkpoint_txns: 20_000,
             checkpoint_bytes: 32 << 20,
+            checkpoints: true,
             table_cache_bytes: 128 << 20,
             lease: Lease::default(),
         }
@@ -200,8 +203,8 @@ impl Db {
         world.disk.sync_dir(dir).map_err(StoreError::io("cannot flush the folder", dir))
     }
 
-    /// Opens, replays the journal over the table (and over the files of data objects), and starts the
-    /// committer and the checkpointer. `epoch` is the target's new epoch; it must be greater than any in
+    /// Opens, replays the journal into the overlay (and over the files of data objects), and starts the
+    /// committer and the checkpointer, which brings to the table what was replayed. `epoch` is the target's new epoch; it must be greater than any in
     /// the journal.
     pub fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Result<Arc<Db>, StoreError> {
         let core = crate::recover::open(world, dir, epoch, opt)?;

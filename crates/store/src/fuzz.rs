@@ -27,12 +27,19 @@ pub fn superblock_samples() -> Vec<Vec<u8>> {
 
 /// The payload of a journal record.
 pub fn transaction(bytes: &[u8]) {
-    if let Some(t) = record::decode_txn(bytes) {
+    let decode = |bytes: &[u8]| {
+        let mut writes: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
+        let redo = record::decode_txn(bytes, |span| {
+            let value = span.value_at().map(|place| bytes[place].to_vec());
+            writes.push((span.key_of(bytes).to_vec(), value));
+        })?;
+        Some((writes, redo))
+    };
+    if let Some((writes, redo)) = decode(bytes) {
         let mut w = record::begin();
-        record::encode_txn(&mut w, &t.writes, &t.redo);
-        let again =
-            record::decode_txn(&w.0[record::RECORD_HEADER_BYTES..]).expect("what was encoded decodes");
-        assert!(again.writes == t.writes && again.redo == t.redo);
+        record::encode_txn(&mut w, &writes, &redo);
+        let again = decode(&w.0[record::RECORD_HEADER_BYTES..]).expect("what was encoded decodes");
+        assert!(again == (writes, redo));
     }
 }
 

@@ -1,11 +1,13 @@
 //! Opening a database: table, journal over it, and the files of data objects.
 
-use crate::core::{Core, Inner, State};
-use crate::db::{DbOptions, Lsn, Txn, journal_dir};
-use crate::journal::{Journal, Replay};
+use crate::core::{Core, Inner, State, overlay_bytes};
+use crate::db::{DbOptions, Lsn, journal_dir};
+use crate::journal::replay::Found;
+use crate::journal::{Journal, Replay, record};
+use crate::object::Redo;
 use crate::space::Space;
+use crate::table::Table;
 use crate::table::redb::RedbTable;
-use crate::table::{Batch, Entry, Table};
 use crate::{StoreError, object};
 use std::sync::{Arc, Mutex};
 use world::World;
@@ -30,8 +32,8 @@ fn fit(mut opt: DbOptions, world: &World, dir: &str) -> DbOptions {
 pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Result<Arc<Core>, StoreError> {
     let opt = fit(opt, world, dir);
     let world = &opt.lease.guard(world, dir);
-    let journal = journal_dir(dir);
-    for p in [&journal, &crate::table::redb::path(dir)] {
+    let folder = journal_dir(dir);
+    for p in [&folder, &crate::table::redb::path(dir)] {
         if !world.disk.exists(p).map_err(StoreError::io("cannot look at", p))? {
             return Err(StoreError::Refused(format!(
                 "'{dir}' is not formatted ('{p}' is missing): run mkfs.nacre"
@@ -40,46 +42,30 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
     }
     let table: Arc<dyn Table> = Arc::new(RedbTable::open(world, dir, opt.table_cache_bytes)?);
     let applied = table.applied()?;
-    let mut replay = Replay::read(world, &journal, applied)?;
-    if epoch <= replay.last_epoch {
-        return Err(StoreError::Refused(format!(
-            "the journal in '{dir}' was written in epoch {}, this server has only {epoch}: another server took the target over",
-            replay.last_epoch
-        )));
+    let replay = read_journal(world, dir, epoch, applied)?;
+    let overlay_txns = usize::try_from(replay.last_lsn - applied).expect("they are in memory");
+    let overlay = replay.newest();
+    let overlay_bytes = overlay.iter().map(|(k, e)| overlay_bytes(k, e.value.as_deref())).sum();
+    let (next_lsn, next_number) = (replay.last_lsn + 1, replay.next_number);
+    let mut journal = Journal::new(world, folder.clone(), epoch, opt.segment_bytes, next_lsn, next_number);
+    if overlay_txns == 0 {
+        give_up(world, &replay.files)?;
+        world.disk.sync_dir(&folder).map_err(StoreError::io("cannot flush the folder", &folder))?;
+    } else {
+        tracing::info!("'{dir}': {overlay_txns} transactions replayed from the journal");
+        let redone = object::recover::replay(world, dir, &replay.redo)?;
+        go_on(world, &mut journal, replay, &redone)?;
     }
-    if let Some((path, pos)) = &replay.torn {
-        tracing::info!("journal segment '{path}' ends with a torn record at byte {pos}: cut off");
-    }
-    let mut records = std::mem::take(&mut replay.records);
-    if let Some(lsn) = object::recover::first_without_data(world, dir, &records, replay.durable)? {
-        tracing::info!(
-            "the journal in '{dir}' ends before record {lsn} (of {}): the host wrote it, but not all of its data",
-            replay.last_lsn
-        );
-        records.retain(|(l, _)| *l < lsn);
-        replay.last_lsn = lsn - 1;
-    }
-    if !records.is_empty() {
-        tracing::info!("'{dir}': {} transactions replayed from the journal", records.len());
-        object::recover::replay(world, dir, &records)?;
-        table.apply(&batch(records), replay.last_lsn)?;
-    }
-    // Only now may the journal be given up; and the end that was found above is final from here on,
-    // because the table's position says so.
-    for f in &replay.files {
-        world.disk.unlink(f).map_err(StoreError::io("cannot remove journal segment", f))?;
-    }
-    world.disk.sync_dir(&journal).map_err(StoreError::io("cannot flush the folder", &journal))?;
-    let last = replay.last_lsn;
-    let state = State { committed: last, applied: last, ..State::default() };
+    let last = journal.last_lsn();
+    let state = State { committed: last, applied, ..State::default() };
     let inner = Inner {
-        overlay: Batch::new(),
-        overlay_bytes: 0,
-        overlay_txns: 0,
+        overlay,
+        overlay_bytes,
+        overlay_txns,
         journal_bytes: 0,
         frozen: None,
         snapshot: Some(table.snapshot()?),
-        journal: Journal::new(world, journal, epoch, opt.segment_bytes, last + 1, replay.next_number),
+        journal,
         spare_pending: false,
         oldest: None,
         waiting_bytes: 0,
@@ -87,7 +73,8 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
         wanted: 0,
         authors: std::collections::BTreeMap::new(),
         unsent: crate::author::Unsent::new(),
-        checkpoint_wanted: false,
+        // What was replayed goes to the table while others are served.
+        checkpoint_wanted: opt.checkpoints && overlay_txns > 0,
         closing: false,
     };
     Ok(Arc::new(Core {
@@ -107,12 +94,58 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
     }))
 }
 
-fn batch(records: Vec<(Lsn, Txn)>) -> Batch {
-    let mut b = Batch::new();
-    for (lsn, txn) in records {
-        for (k, v) in txn.writes {
-            b.insert(k, Entry { lsn, value: v.map(Arc::from) });
+/// What of the journal counts: its records above `applied`, and where it ends.
+fn read_journal(world: &World, dir: &str, epoch: u32, applied: Lsn) -> Result<Replay, StoreError> {
+    let mut replay = Replay::read(world, &journal_dir(dir), applied)?;
+    if epoch <= replay.last_epoch {
+        return Err(StoreError::Refused(format!(
+            "the journal in '{dir}' was written in epoch {}, this server has only {epoch}: another server took the target over",
+            replay.last_epoch
+        )));
+    }
+    if let Some((path, pos)) = &replay.torn {
+        tracing::info!("journal segment '{path}' ends with a torn record at byte {pos}: cut off");
+    }
+    if let Some(lsn) = object::recover::first_without_data(world, dir, &replay.redo, replay.durable)? {
+        tracing::info!(
+            "the journal in '{dir}' ends before record {lsn} (of {}): the host wrote it, but not all of its data",
+            replay.last_lsn
+        );
+        replay.cut(lsn);
+    }
+    Ok(replay)
+}
+
+fn give_up<'a>(world: &World, files: impl IntoIterator<Item = &'a Found>) -> Result<(), StoreError> {
+    let remove = |f: &Found| {
+        world.disk.unlink(&f.path).map_err(StoreError::io("cannot remove journal segment", &f.path))
+    };
+    files.into_iter().try_for_each(remove)
+}
+
+/// Files named in one record of [`go_on`].
+const REDONE_PER_RECORD: usize = 100_000;
+
+/// The log goes on behind what was replayed: the segments that hold it stay until the table does. Durable when it returns:
+/// a record of the new epoch makes the end that was found final before anybody is served, and says that `redone` is so.
+fn go_on(world: &World, journal: &mut Journal, replay: Replay, redone: &[Redo]) -> Result<(), StoreError> {
+    let last = replay.last_lsn;
+    let (kept, rest): (Vec<Found>, Vec<Found>) =
+        replay.files.into_iter().partition(|f| f.first_lsn.is_some_and(|first| first <= last));
+    // Also for the space that the new segment needs.
+    give_up(world, &rest)?;
+    let mut kept: Vec<String> = kept.into_iter().map(|f| f.path).collect();
+    kept.sort();
+    journal.adopt(kept);
+    let mut rest = redone;
+    loop {
+        let (now, later) = rest.split_at(rest.len().min(REDONE_PER_RECORD));
+        let mut w = record::begin();
+        record::encode_txn(&mut w, &[], now);
+        journal.append(w, last)?;
+        rest = later;
+        if rest.is_empty() {
+            return journal.sync_set().run(world);
         }
     }
-    b
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Bed, after_power_cut, tiny};
+use common::{Bed, after_power_cut, tiny, tiny_or_held};
 use model::Errno;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -152,9 +152,12 @@ fn crash_images_recover_to_a_prefix_that_holds_everything_acknowledged() {
             let mode = [CrashMode::Random, CrashMode::LoseAll, CrashMode::KeepAll][rng.below(3) as usize];
             disk.crash_with(mode, &mut rng);
             let world = bed.world_on(&disk);
-            let db = open(&world, 2);
+            let options = tiny_or_held(&mut rng);
+            let held = !options.checkpoints;
+            let db = Db::open(&world, "/t", 2, options).unwrap();
             let got = seq(&db);
-            let why = format!("seed {seed} image {at} ({}) {mode:?}: recovered {got}", image.what);
+            let why =
+                format!("seed {seed} image {at} ({}) {mode:?} held {held}: recovered {got}", image.what);
             assert!(got >= acked && got <= begun, "{why}, acknowledged {acked}, begun {begun}");
             assert_eq!(all(&db), models[got as usize], "{why}");
             // What was cut off stays cut off, whatever is written now and lost again.

@@ -3,7 +3,9 @@
 mod common;
 
 use bytes::Bytes;
-use common::{Bed, Ost, after_power_cut, format, id, nothing, open, write_journal_back};
+use common::{
+    Bed, Ost, after_power_cut, format, id, nothing, open, open_with, tiny_or_held, write_journal_back,
+};
 use model::{Errno, Fid, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -240,7 +242,9 @@ async fn second_life(
     why: &str,
 ) {
     let world = bed.world_on(disk);
-    let o = open(&world, 2);
+    let options = tiny_or_held(rng);
+    let why = &format!("{why}, checkpoints {}", options.checkpoints);
+    let o = open_with(&world, 2, options);
     let mark = check(&o, steps, acked, started, fresh, why).await;
     let mut found = State::new();
     for n in 1..=fresh {
@@ -285,8 +289,8 @@ fn objects_behave_like_byte_vectors_over_restarts() {
         let mut disk = bed.disk.clone();
         let mut rng = Rng::new(seed);
         let (mut names, mut fresh, mut state) = ([1, 2, 3], 3, State::new());
-        for epoch in 1..6 {
-            let o = open(&bed.world_on(&disk), epoch);
+        for epoch in 1..9 {
+            let o = open_with(&bed.world_on(&disk), epoch, tiny_or_held(&mut rng));
             bed.rt.block_on(async {
                 for n in 1..=fresh {
                     assert!(
@@ -304,11 +308,11 @@ fn objects_behave_like_byte_vectors_over_restarts() {
                     state = s.after;
                 }
                 o.db.durable(last).await.unwrap();
-                if epoch % 2 == 0 {
+                if epoch % 4 == 0 {
                     o.db.close().await.unwrap();
                 }
             });
-            if epoch % 2 == 1 {
+            if epoch % 4 > 0 {
                 disk = after_power_cut(&disk, &mut rng);
             }
             drop(o);

@@ -3,13 +3,13 @@
 mod common;
 
 use bytes::Bytes;
-use common::{Bed, Ost, format, id, nothing, open, write_journal_back};
+use common::{Bed, Ost, format, id, nothing, open, open_with, tiny, write_journal_back};
 use model::planted::{self, Bug};
 use model::{Fid, Timestamp};
 use std::sync::RwLock;
 use store::object::location::own_path;
 use store::object::{Found, ObjectMeta};
-use store::{Lsn, StoreError};
+use store::{DbOptions, Lsn, StoreError};
 use world::mem::{CrashMode, FaultPlan, MemDisk};
 use world::rng::Rng;
 
@@ -280,6 +280,45 @@ fn what_a_lost_write_left_in_a_hole_is_never_seen() {
             assert!(o.all(1).await.unwrap() == want, "seed {seed}: after a cut");
         });
     }
+}
+
+/// What a start did again with a file, the next one does not do once more, over bytes that the journal lacks.
+#[test]
+fn nothing_is_done_again_twice() {
+    let _shared = PLANTED.read().unwrap();
+    let held = || DbOptions { checkpoints: false, ..tiny() };
+    let bed = Bed::new();
+    format(&bed.world);
+    let mut rng = Rng::new(3);
+    let o = open_with(&bed.world, 1, held());
+    bed.rt.block_on(async {
+        o.write(1, 0, vec![1; 300_000]).await.unwrap();
+        let lsn = o.objects.truncate(id(1), 4096, meta(), nothing()).await.unwrap().1;
+        o.db.durable(lsn).await.unwrap();
+    });
+    let mut disk = cut(&bed, &bed.disk, Cut::Random, &[], &mut rng);
+    let mut want = vec![1; 4096];
+    for epoch in 2..5 {
+        let world = bed.world_on(&disk);
+        let o = open_with(&world, epoch, held());
+        let segments = world.disk.list("/t/journal").unwrap();
+        assert!(segments.len() as u32 >= epoch, "earlier segments are kept: {segments:?}");
+        bed.rt.block_on(async {
+            assert!(o.all(1).await.unwrap() == want, "epoch {epoch}");
+            let lsn = o.write(1, want.len() as u64, vec![epoch as u8; 200_000]).await.unwrap();
+            want.resize(want.len() + 200_000, epoch as u8);
+            o.db.durable(lsn).await.unwrap();
+        });
+        disk = cut(&bed, &disk, Cut::Random, &[], &mut rng);
+    }
+    let world = bed.world_on(&disk);
+    let o = open(&world, 5);
+    bed.rt.block_on(async {
+        assert!(o.all(1).await.unwrap() == want, "at last");
+        o.db.close().await.unwrap();
+    });
+    let logs = world.disk.list("/t/journal").unwrap().into_iter().filter(|n| n.ends_with(".log"));
+    assert_eq!(logs.count(), 0, "the table has everything");
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! How long a target takes to replay its journal after a kill: a measurement, with the host's real disk.
 //!
-//!   cargo test --release -p store --test replay -- --ignored --nocapture
+//!   cargo test --release -p store --test replay -- --ignored --nocapture a_journal
 //!
 //! `NACRE_REPLAY_OPS` operations (default 1,000,000), each a create as an MDT makes it: inode, name, back-pointer, reply.
 
-use store::{Db, DbOptions, StoreError, Txn};
-use world::World;
+use store::{Db, DbOptions, Txn};
 use world::sys::files;
 
 /// What one create puts into a transaction: keys and values as long as those of an MDT.
@@ -20,13 +19,24 @@ fn create(i: u64) -> Txn {
     t
 }
 
-/// Fills a journal with so many creates, dies, opens again; prints the time of the opening.
-fn round(world: &World, rt: &world::real::Runtime, what: &str, ops: u64, batch: u64, options: DbOptions) {
-    let dir = std::env::temp_dir().join(format!("nacre-replay-{}", std::process::id()));
-    files::create_dir_all(&dir).unwrap();
-    let path = dir.to_str().unwrap();
-    Db::create(world, path).unwrap();
-    let db = Db::open(world, path, 1, options.clone()).unwrap();
+/// What a round is about: `OPS BATCH CHECKPOINTS DIR` of [`FILL`], the child's environment.
+const FILL: &str = "NACRE_REPLAY_FILL";
+
+fn options(checkpoints: bool) -> DbOptions {
+    DbOptions { checkpoints, ..DbOptions::default() }
+}
+
+/// In a process of its own, which is gone afterwards with all its memory, as a killed server: fills a journal.
+#[test]
+#[ignore = "the other half of a_journal_is_replayed"]
+fn fill() {
+    let Ok(told) = std::env::var(FILL) else { return };
+    let told: Vec<&str> = told.splitn(4, ' ').collect();
+    let [ops, batch, checkpoints, dir] = told[..] else { panic!("{told:?}") };
+    let (ops, batch): (u64, u64) = (ops.parse().unwrap(), batch.parse().unwrap());
+    let (world, rt) = world::real::start(2).unwrap();
+    Db::create(&world, dir).unwrap();
+    let db = Db::open(&world, dir, 1, options(checkpoints == "true")).unwrap();
     let mut i = 0;
     while i < ops {
         let mut t = create(i);
@@ -39,24 +49,31 @@ fn round(world: &World, rt: &world::real::Runtime, what: &str, ops: u64, batch: 
             rt.block_on(db.durable(lsn)).unwrap();
         }
     }
-    drop(db);
+    std::process::exit(0);
+}
+
+/// Prints the time of the opening.
+fn round(what: &str, ops: u64, batch: u64, checkpoints: bool) {
+    let (world, rt) = world::real::start(2).unwrap();
+    let dir = std::env::temp_dir().join(format!("nacre-replay-{}", std::process::id()));
+    files::create_dir_all(&dir).unwrap();
+    let path = dir.to_str().unwrap();
+    let status = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "fill"])
+        .env(FILL, format!("{ops} {batch} {checkpoints} {path}"))
+        .stdout(std::process::Stdio::null())
+        .status();
+    assert!(status.unwrap().success(), "the journal is filled");
     let journal: u64 = files::list_raw(&dir.join("journal"))
         .unwrap()
         .iter()
         .map(|n| files::stat(&dir.join("journal").join(n), false).map_or(0, |s| s.size))
         .sum();
-    let mut start = world.now();
-    let db = loop {
-        match Db::open(world, path, 2, options.clone()) {
-            // A checkpoint of the old one that is under way ends first; with a killed process it would be gone.
-            Err(StoreError::Refused(_)) => world::sys::sleep(std::time::Duration::from_millis(10)),
-            r => break r.unwrap(),
-        }
-        start = world.now();
-    };
+    let start = world.now();
+    let db = Db::open(&world, path, 2, options(checkpoints)).unwrap();
     let took = world.now().since(start);
     println!(
-        "{what}: {ops} creates, {batch} in a transaction, journal {} MiB: opened in {:.2} s",
+        "{what}: {ops} creates, {batch} in a transaction, journal {} MiB: served after {:.2} s",
         journal >> 20,
         took.as_secs_f64()
     );
@@ -64,7 +81,9 @@ fn round(world: &World, rt: &world::real::Runtime, what: &str, ops: u64, batch: 
         let key = [&b"I"[..], &n.to_be_bytes(), &[7; 12]].concat();
         assert!(db.get(&key).unwrap().is_some(), "create {n} is there");
     }
+    let start = world.now();
     rt.block_on(db.close()).unwrap();
+    println!("  in the table after {:.2} s more", world.now().since(start).as_secs_f64());
     drop(db);
     files::remove_tree(&dir).unwrap();
 }
@@ -73,15 +92,9 @@ fn round(world: &World, rt: &world::real::Runtime, what: &str, ops: u64, batch: 
 #[ignore = "a measurement of some minutes"]
 fn a_journal_is_replayed() {
     let ops = std::env::var("NACRE_REPLAY_OPS").ok().and_then(|v| v.parse().ok()).unwrap_or(1_000_000);
-    let (world, rt) = world::real::start(2).unwrap();
     // The longest that a server's own limits leave: two overlays.
-    round(&world, &rt, "as served, one each", 39_000, 1, DbOptions::default());
-    round(&world, &rt, "as served, batches", 100_000, 250, DbOptions::default());
-    let never = DbOptions {
-        checkpoint_txns: usize::MAX / 4,
-        checkpoint_bytes: usize::MAX / 4,
-        ..DbOptions::default()
-    };
-    round(&world, &rt, "without checkpoints", ops, 1, never.clone());
-    round(&world, &rt, "without checkpoints", ops, 250, never);
+    round("as served, one each", 39_000, 1, true);
+    round("as served, batches", 100_000, 250, true);
+    round("without checkpoints", ops, 1, false);
+    round("without checkpoints", ops, 250, false);
 }

@@ -45,12 +45,18 @@ impl Active {
     }
 }
 
+impl Active {
+    fn sealed(self, last_lsn: Lsn) -> Sealed {
+        Sealed { path: self.path, last_lsn, spare: Some((self.file, self.bytes)) }
+    }
+}
+
 /// A full segment that the table may still need.
 struct Sealed {
     path: String,
-    file: Arc<dyn DiskFile>,
-    bytes: u64,
     last_lsn: Lsn,
+    /// To be used again; `None` for those of an earlier start.
+    spare: Option<(Arc<dyn DiskFile>, u64)>,
 }
 
 /// What one flush has to cover.
@@ -93,8 +99,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// An empty journal in `dir`; the first record will be `next_lsn`. `next_number` is above every name in
-    /// the folder.
+    /// A journal in `dir` that goes on with `next_lsn`. `next_number` is above every name in the folder.
     pub fn new(
         world: &World,
         dir: String,
@@ -116,6 +121,12 @@ impl Journal {
             unflushed: Vec::new(),
             dir_changed: false,
         }
+    }
+
+    /// Segments of earlier epochs, in order, hold records up to the last one: they stay until the table has them.
+    pub fn adopt(&mut self, paths: Vec<String>) {
+        let last_lsn = self.last_lsn();
+        self.sealed.extend(paths.into_iter().map(|path| Sealed { path, last_lsn, spare: None }));
     }
 
     pub fn last_lsn(&self) -> Lsn {
@@ -182,12 +193,7 @@ impl Journal {
         };
         if let Some(old) = self.active.replace(next) {
             self.unflushed.push((old.path.clone(), old.file.clone()));
-            self.sealed.push_back(Sealed {
-                path: old.path,
-                file: old.file,
-                bytes: old.bytes,
-                last_lsn: self.next_lsn - 1,
-            });
+            self.sealed.push_back(old.sealed(self.next_lsn - 1));
         }
         Ok(())
     }
@@ -236,21 +242,22 @@ impl Journal {
         self.unflushed.clear();
         if let Some(a) = self.active.take() {
             assert!(a.first_lsn <= self.next_lsn);
-            self.retire(Sealed { path: a.path, file: a.file, bytes: a.bytes, last_lsn: self.next_lsn - 1 })?;
+            self.retire(a.sealed(self.next_lsn - 1))?;
         }
         Ok(())
     }
 
     fn retire(&mut self, s: Sealed) -> Result<(), StoreError> {
         self.dir_changed = true;
-        if self.spares.len() < SPARES_KEPT && s.bytes == self.segment_bytes.next_multiple_of(4096) {
+        let usual = self.segment_bytes.next_multiple_of(4096);
+        if let Some((file, bytes)) = s.spare.filter(|(_, b)| self.spares.len() < SPARES_KEPT && *b == usual) {
             let path = segment::spare_path(&self.dir, self.next_number);
             self.next_number += 1;
             self.world
                 .disk
                 .rename(&s.path, &path)
                 .map_err(StoreError::io("cannot rename journal segment", &s.path))?;
-            self.spares.push_back(Spare { path, file: s.file, bytes: s.bytes, used: true });
+            self.spares.push_back(Spare { path, file, bytes, used: true });
         } else {
             self.world
                 .disk

@@ -4,6 +4,7 @@ use crate::Txn;
 use crate::bytes::{Reader, Writer};
 use crate::db::Lsn;
 use crate::object::Redo;
+use std::ops::Range;
 use wire::frame::crc32c;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -123,19 +124,41 @@ pub(crate) fn encoded_bytes(txn: &Txn) -> usize {
     8 + keys + replies + redo
 }
 
-/// The inverse of [`encode_txn`]; `None` if the payload is no transaction.
-pub(crate) fn decode_txn(payload: &[u8]) -> Option<Txn> {
+/// A write, by where it lies in a payload: the key, and the value right behind it.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    pub at: u32,
+    pub key: u32,
+    /// `None`: the key is deleted.
+    pub value: Option<u32>,
+}
+
+impl Span {
+    pub fn key_of(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.at as usize..][..self.key as usize]
+    }
+
+    /// Where the value lies.
+    pub fn value_at(self) -> Option<Range<usize>> {
+        let start = self.at as usize + self.key as usize;
+        self.value.map(|n| start..start + n as usize)
+    }
+}
+
+/// The inverse of [`encode_txn`]: writes are given to `each`, in order. `None` if the payload is no transaction.
+pub(crate) fn decode_txn(payload: &[u8], mut each: impl FnMut(Span)) -> Option<Vec<Redo>> {
     let mut r = Reader(payload);
-    let mut txn = Txn::new();
     for _ in 0..r.u32()? {
-        let klen = r.u32()? as usize;
-        let vlen = r.u32()?;
-        let key = r.raw(klen)?.to_vec();
-        let value = if vlen == DELETED { None } else { Some(r.raw(vlen as usize)?.to_vec()) };
-        txn.writes.push((key, value));
+        let key = r.u32()?;
+        let value = Some(r.u32()?).filter(|n| *n != DELETED);
+        let at = u32::try_from(payload.len() - r.0.len()).ok()?;
+        r.raw(key as usize)?;
+        r.raw(value.unwrap_or(0) as usize)?;
+        each(Span { at, key, value });
     }
+    let mut redo = Vec::new();
     for _ in 0..r.u32()? {
-        txn.redo.push(Redo::decode(&mut r)?);
+        redo.push(Redo::decode(&mut r)?);
     }
-    Some(txn)
+    Some(redo)
 }

@@ -3,15 +3,24 @@
 //! The log ends at the first record that is missing. That is a torn tail, unless something readable behind
 //! it says that the missing record was durable once: then it is damage, and nothing is cut silently.
 
-use super::record::{self, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, RECORD_MAGIC};
+use super::record::{self, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, RECORD_MAGIC, Span};
 use super::segment::{self, Name, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::StoreError;
 use crate::db::Lsn;
-use crate::{StoreError, Txn};
+use crate::object::Redo;
+use crate::table::{Batch, Entry};
+use bytes::Bytes;
+use std::cmp::Ordering;
 use world::{OpenMode, World};
 
-/// The valid records above the table's position, in order.
+/// The valid records above the table's position.
 pub struct Replay {
-    pub records: Vec<(Lsn, Txn)>,
+    /// In order.
+    writes: Vec<Write>,
+    /// Of the segments that the writes are in.
+    bytes: Vec<Bytes>,
+    /// What is to be done again with the files of objects, by each record that has such entries, in order.
+    pub redo: Vec<(Lsn, Vec<Redo>)>,
     /// Newest valid position; the table's if the journal holds nothing newer.
     pub last_lsn: Lsn,
     /// Every record up to this one is known to have been durable.
@@ -20,10 +29,23 @@ pub struct Replay {
     pub last_epoch: u32,
     /// Above every number used by a file name.
     pub next_number: u64,
-    /// All files found, to be removed once the table holds everything.
-    pub files: Vec<String>,
+    /// All files found.
+    pub files: Vec<Found>,
     /// Bytes cut off as torn: how far into a segment the unusable tail began, for the log.
     pub torn: Option<(String, u64)>,
+}
+
+struct Write {
+    lsn: Lsn,
+    segment: u32,
+    span: Span,
+}
+
+/// A file of the journal's folder.
+pub struct Found {
+    pub path: String,
+    /// Position of its first record, if any of its records count.
+    pub first_lsn: Option<Lsn>,
 }
 
 struct Segment {
@@ -38,7 +60,9 @@ impl Replay {
     /// Reads the journal in `dir`. `applied` is what the table holds durably.
     pub fn read(world: &World, dir: &str, applied: Lsn) -> Result<Replay, StoreError> {
         let mut out = Replay {
-            records: Vec::new(),
+            writes: Vec::new(),
+            bytes: Vec::new(),
+            redo: Vec::new(),
             last_lsn: applied,
             durable: applied,
             last_epoch: 0,
@@ -46,13 +70,44 @@ impl Replay {
             files: Vec::new(),
             torn: None,
         };
-        let segments = read_segments(world, dir, &mut out)?;
+        let mut segments = read_segments(world, dir, &mut out)?;
         out.last_epoch = segments.iter().filter_map(|s| s.header).map(|h| h.epoch).max().unwrap_or(0);
         // Earlier segments are left-overs of a trim that was not finished.
         let start =
             segments.iter().rposition(|s| s.header.is_some_and(|h| h.first_lsn <= applied + 1)).unwrap_or(0);
-        out.collect(&segments[start..], applied)?;
+        let used = segments.split_off(start);
+        out.collect(&used, applied)?;
+        for f in &mut out.files {
+            f.first_lsn = used.iter().find(|s| s.path == f.path).and_then(|s| s.header).map(|h| h.first_lsn);
+        }
+        out.bytes = used.into_iter().map(|s| s.bytes.into()).collect();
         Ok(out)
+    }
+
+    /// The log ends before this record.
+    pub fn cut(&mut self, lsn: Lsn) {
+        self.writes.truncate(self.writes.partition_point(|w| w.lsn < lsn));
+        self.redo.truncate(self.redo.partition_point(|(l, _)| *l < lsn));
+        self.last_lsn = self.last_lsn.min(lsn - 1);
+    }
+
+    /// The newest value of each key; values share the memory of the segments.
+    pub fn newest(&self) -> Batch {
+        let segment = |w: &Write| &self.bytes[w.segment as usize];
+        let key = |i: u32| {
+            let w = &self.writes[i as usize];
+            w.span.key_of(segment(w))
+        };
+        let mut order: Vec<Place> = (0..).zip(&self.writes).map(|(i, _)| Place::new(key(i), i)).collect();
+        order.sort_unstable_by(|a, b| a.by_key(b, key).then(a.index.cmp(&b.index)));
+        let newest = order.chunk_by(|a, b| a.by_key(b, key).is_eq());
+        let entry = |same: &[Place]| {
+            let i = same.last().expect("chunks are not empty").index;
+            let w = &self.writes[i as usize];
+            let value = w.span.value_at().map(|place| segment(w).slice(place));
+            (key(i).to_vec(), Entry { lsn: w.lsn, value })
+        };
+        newest.map(entry).collect()
     }
 
     fn collect(&mut self, segments: &[Segment], applied: Lsn) -> Result<(), StoreError> {
@@ -70,15 +125,22 @@ impl Replay {
                     let why = format!("it begins with record {} but {want} is next", h.first_lsn);
                     return Err(StoreError::damaged("journal segment", &s.path, why));
                 }
-                self.records.retain(|(lsn, _)| *lsn < h.first_lsn);
+                self.cut(h.first_lsn);
             }
-            expect = Some(self.take_segment(s, h, applied)?);
+            expect = Some(self.take_segment(i, s, h, applied)?);
         }
         self.end(segments, expect.unwrap_or(applied + 1), applied)
     }
 
-    /// Collects a segment's records; returns the position that comes next.
-    fn take_segment(&mut self, s: &Segment, h: SegmentHeader, applied: Lsn) -> Result<Lsn, StoreError> {
+    /// Collects the records of segment `i`; returns the position that comes next.
+    fn take_segment(
+        &mut self,
+        i: usize,
+        s: &Segment,
+        h: SegmentHeader,
+        applied: Lsn,
+    ) -> Result<Lsn, StoreError> {
+        let segment = u32::try_from(i).expect("fewer files than that");
         let mut pos = SEGMENT_HEADER_BYTES;
         let mut next = h.first_lsn;
         while let Some((r, payload)) = s.bytes.get(pos..).and_then(|b| record::parse(b, s.number)) {
@@ -86,12 +148,19 @@ impl Replay {
                 break;
             }
             if r.lsn > applied {
-                let txn = record::decode_txn(payload).ok_or_else(|| {
+                let start = u32::try_from(pos + RECORD_HEADER_BYTES).expect("segments are shorter");
+                let redo = record::decode_txn(payload, |span| {
+                    let span = Span { at: start + span.at, ..span };
+                    self.writes.push(Write { lsn: r.lsn, segment, span });
+                });
+                let redo = redo.ok_or_else(|| {
                     let why =
                         format!("record {} at byte {pos} has a good checksum but does not decode", r.lsn);
                     StoreError::damaged("journal segment", &s.path, why)
                 })?;
-                self.records.push((r.lsn, txn));
+                if !redo.is_empty() {
+                    self.redo.push((r.lsn, redo));
+                }
             }
             next += 1;
             pos += record::record_bytes(payload.len());
@@ -128,12 +197,44 @@ impl Replay {
     }
 }
 
+/// So much of a key is compared without a look at its segment.
+const BEGINNING_BYTES: usize = 24;
+
+/// A write in the order of keys.
+struct Place {
+    /// The key's first bytes as numbers, zeros behind a shorter one.
+    beginning: [u64; BEGINNING_BYTES / 8],
+    len: u32,
+    /// Among the writes.
+    index: u32,
+}
+
+impl Place {
+    fn new(key: &[u8], index: u32) -> Place {
+        let mut b = [0; BEGINNING_BYTES];
+        let n = key.len().min(BEGINNING_BYTES);
+        b[..n].copy_from_slice(&key[..n]);
+        let number = |i: usize| u64::from_be_bytes(b[8 * i..8 * i + 8].try_into().expect("eight bytes"));
+        Place { beginning: std::array::from_fn(number), len: key.len() as u32, index }
+    }
+
+    fn by_key<'a>(&self, other: &Place, key: impl Fn(u32) -> &'a [u8]) -> Ordering {
+        self.beginning.cmp(&other.beginning).then_with(|| {
+            if self.len.max(other.len) as usize <= BEGINNING_BYTES {
+                self.len.cmp(&other.len)
+            } else {
+                key(self.index).cmp(key(other.index))
+            }
+        })
+    }
+}
+
 fn read_segments(world: &World, dir: &str, out: &mut Replay) -> Result<Vec<Segment>, StoreError> {
     let mut segments = Vec::new();
     for name in world.disk.list(dir).map_err(StoreError::io("cannot list", dir))? {
         let Some(kind) = segment::parse_name(&name) else { continue };
         let path = format!("{dir}/{name}");
-        out.files.push(path.clone());
+        out.files.push(Found { path: path.clone(), first_lsn: None });
         let number = match kind {
             Name::Spare(n) => {
                 out.next_number = out.next_number.max(n.saturating_add(1));

@@ -1,5 +1,4 @@
-//! Redo after a crash: brings the files of objects to what the journal says, before the table takes the
-//! records over.
+//! Redo after a crash: brings the files of objects to what the journal says, before anything is served.
 //!
 //! A container's slots are only ever written by journal payloads, so all of them are redone, in order. An
 //! own file may hold newer, flushed data: of it only what lies behind the last `Flushed` is redone. Its name is another
@@ -10,7 +9,7 @@ use super::location::{container_path, own_dir, own_path, packed_dir};
 use super::ordered::pieces;
 use super::redo::Redo;
 use crate::StoreError;
-use crate::db::{Lsn, Txn};
+use crate::db::Lsn;
 use model::ObjectId;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::frame::crc32c;
@@ -33,9 +32,9 @@ struct Own<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn collect(records: &'a [(Lsn, Txn)]) -> Work<'a> {
+    fn collect(records: &'a [(Lsn, Vec<Redo>)]) -> Work<'a> {
         let mut w = Work::default();
-        for r in records.iter().flat_map(|(_, t)| &t.redo) {
+        for r in records.iter().flat_map(|(_, redo)| redo) {
             match r {
                 Redo::WritePacked { place, .. } => {
                     w.containers.entry((place.class, place.container)).or_default().push(r);
@@ -58,8 +57,13 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Applies the records' redo entries and makes them durable.
-pub(crate) fn replay(world: &World, dir: &str, records: &[(Lsn, Txn)]) -> Result<(), StoreError> {
+/// Applies the records' redo entries and makes them durable; returns what keeps a later start from doing so again with
+/// files that were changed meanwhile.
+pub(crate) fn replay(
+    world: &World,
+    dir: &str,
+    records: &[(Lsn, Vec<Redo>)],
+) -> Result<Vec<Redo>, StoreError> {
     let work = Work::collect(records);
     for ((class, container), redo) in &work.containers {
         let path = container_path(dir, *class, *container);
@@ -84,7 +88,8 @@ pub(crate) fn replay(world: &World, dir: &str, records: &[(Lsn, Txn)]) -> Result
             dirs.insert(own_dir(dir, *id));
         }
     }
-    dirs.iter().try_for_each(|d| sync_dir(world, d))
+    dirs.iter().try_for_each(|d| sync_dir(world, d))?;
+    Ok(work.own.into_keys().map(|object| Redo::Flushed { object }).collect())
 }
 
 fn sync_dir(world: &World, dir: &str) -> Result<(), StoreError> {
@@ -131,14 +136,14 @@ fn replay_own(world: &World, dir: &str, id: ObjectId, redo: &[&Redo]) -> Result<
 pub(crate) fn first_without_data(
     world: &World,
     dir: &str,
-    records: &[(Lsn, Txn)],
+    records: &[(Lsn, Vec<Redo>)],
     durable: Lsn,
 ) -> Result<Option<Lsn>, StoreError> {
     if model::planted::on(model::planted::Bug::DataNotLookedFor) {
         return Ok(None);
     }
-    for (lsn, txn) in records.iter().filter(|(lsn, _)| *lsn > durable) {
-        for r in &txn.redo {
+    for (lsn, redo) in records.iter().filter(|(lsn, _)| *lsn > durable) {
+        for r in redo {
             if let Redo::Ordered { object, offset, len, crcs } = r
                 && !is_there(world, &own_path(dir, *object), *offset, *len, crcs)?
                 // Not because a bit was read wrongly.
@@ -207,11 +212,8 @@ mod tests {
             let file = world.disk.open(&own_path("/t", id), OpenMode::CREATE_NEW).unwrap();
             file.write_at(b"data", 0).unwrap();
             file.sync_data().unwrap();
-            let records: Vec<(Lsn, Txn)> = std::iter::once(ordered.clone())
-                .chain(later.clone())
-                .zip(1..)
-                .map(|(r, lsn)| (lsn, Txn { redo: vec![r], ..Txn::new() }))
-                .collect();
+            let all = std::iter::once(ordered.clone()).chain(later.clone());
+            let records: Vec<(Lsn, Vec<Redo>)> = (1..).zip(all.map(|r| vec![r])).collect();
             replay(&world, "/t", &records).unwrap();
             disk.crash_with(CrashMode::LoseAll, &mut Rng::new(1));
             assert!(world.disk.exists(&own_path("/t", id)).unwrap(), "after {later:?}");

@@ -5,6 +5,7 @@ pub mod redb;
 
 use crate::StoreError;
 use crate::db::Lsn;
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 pub struct Entry {
     pub lsn: Lsn,
     /// `None`: the key is deleted.
-    pub value: Option<Arc<[u8]>>,
+    pub value: Option<Bytes>,
 }
 
 /// What one checkpoint writes.

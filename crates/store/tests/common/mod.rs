@@ -45,6 +45,11 @@ pub fn tiny() -> DbOptions {
     }
 }
 
+/// As `tiny`; in half of the cases what was replayed stays in the journal, and the next start finds it again.
+pub fn tiny_or_held(rng: &mut Rng) -> DbOptions {
+    DbOptions { checkpoints: rng.below(2) == 0, ..tiny() }
+}
+
 /// What a power cut leaves, as a disk of its own: background work of the old life, which a test cannot stop
 /// at once, goes on with the old disk.
 pub fn after_power_cut(disk: &MemDisk, rng: &mut Rng) -> MemDisk {
@@ -84,7 +89,11 @@ pub fn format(world: &World) {
 }
 
 pub fn open(world: &World, epoch: u32) -> Ost {
-    let db = Db::open(world, "/t", epoch, tiny()).unwrap();
+    open_with(world, epoch, tiny())
+}
+
+pub fn open_with(world: &World, epoch: u32, options: DbOptions) -> Ost {
+    let db = Db::open(world, "/t", epoch, options).unwrap();
     let objects = Objects::open(db.clone()).unwrap();
     Ost { db, objects }
 }
