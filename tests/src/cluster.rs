@@ -146,7 +146,8 @@ pub fn where_they_stand(group: i32) -> String {
 
 static SERIAL: AtomicU32 = AtomicU32::new(0);
 
-/// A scratch folder that goes with the test.
+/// A scratch folder that goes with the test. A test that leaves mounts or processes of it behind fails: the next one would
+/// see them (`lctl` asks everything of its host).
 pub struct Scratch(PathBuf);
 
 impl Scratch {
@@ -160,15 +161,51 @@ impl Scratch {
     pub fn path(&self) -> &Path {
         &self.0
     }
+
+    /// Mounts below the folder, the last one first.
+    fn mounts(&self) -> Vec<PathBuf> {
+        let all = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let dirs = all.lines().rev().filter_map(|l| l.split(' ').nth(1)).map(PathBuf::from);
+        dirs.filter(|d| d.starts_with(&self.0)).collect()
+    }
+
+    /// Processes that name the folder in their command lines, with these.
+    fn processes(&self) -> Vec<(i32, String)> {
+        let name = self.0.to_str().expect("made of plain words");
+        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = all.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
+        let line = |pid| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        pids.map(|p| (p, line(p).replace('\0', " "))).filter(|(_, l)| l.contains(name)).collect()
+    }
+
+    /// Ends what the test left behind; its words.
+    fn sweep(&self) -> Option<String> {
+        let gone = || self.mounts().is_empty() && self.processes().is_empty();
+        wait_until("mounts and processes of the test are gone", Duration::from_secs(10), gone).err()?;
+        let (mounts, processes) = (self.mounts(), self.processes());
+        for m in &mounts {
+            let _ = Command::new("umount").arg("-fl").arg(m).stderr(Stdio::null()).status();
+        }
+        for (pid, _) in &processes {
+            let _ = kill(*pid, rustix::process::Signal::KILL);
+        }
+        Some(format!("the test left behind: mounts {mounts:?}, processes {processes:?}"))
+    }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        let left = self.sweep();
         if std::thread::panicking() && std::env::var_os("NACRE_KEEP").is_some() {
             eprintln!("kept: {}", self.0.display());
             return;
         }
         let _ = std::fs::remove_dir_all(&self.0);
+        match left {
+            Some(left) if !std::thread::panicking() => panic!("{left}"),
+            Some(left) => eprintln!("{left}"),
+            None => {}
+        }
     }
 }
 
@@ -268,8 +305,20 @@ impl TestFs {
     /// Takes the file system down and checks it offline.
     pub fn fsck(&self) -> Result<()> {
         self.down()?;
-        ok_within(tool("nacre").arg("fsck").arg(self.dir()), Duration::from_secs(300)).map(drop)
+        fsck_when_free([self.dir()])
     }
+}
+
+/// Checks the folders of targets, which must be clean, as soon as nobody has them: a process that ends loses its command
+/// line, by which tests look for it, a moment before its locks.
+pub fn fsck_when_free(dirs: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<()> {
+    let dirs: Vec<PathBuf> = dirs.into_iter().map(|d| d.as_ref().to_path_buf()).collect();
+    let mut outcome = Ok(());
+    let free = wait_until("nobody has the targets any more", Duration::from_secs(20), || {
+        outcome = ok_within(tool("nacre").arg("fsck").args(&dirs), Duration::from_secs(300)).map(drop);
+        !outcome.as_ref().is_err_and(|e| format!("{e:#}").contains("is in use by"))
+    });
+    outcome.and(free)
 }
 
 /// Sends a signal to a process that this test started.

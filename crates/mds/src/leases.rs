@@ -383,7 +383,8 @@ impl Mdt {
         }
     }
 
-    /// How long a client may take to give back a lease, or to go on telling what it has done under it. By then one that is cut off has stopped using it.
+    /// How long a client may take to give back a lease, or to go on telling what it has done under it. By then one that is
+    /// cut off has stopped using it.
     fn callback_timeout(&self) -> Duration {
         let wanted = Duration::from_secs(self.shared.params.number("lock_callback_timeout"));
         wanted.max(self.peers.lease_life())

@@ -213,8 +213,8 @@ fn names(fsname: &str, fid: Fid) -> Vec<String> {
 fn server_of(ost: &str) -> Option<(Daemon, String)> {
     let dir = files::canonical(ost).map(|p| p.to_string_lossy().into_owned()).ok();
     for d in Daemon::all() {
-        let found = d.status()?.targets.into_iter().find(|t| t.label == ost || Some(&t.dir) == dir.as_ref());
-        if let Some(t) = found {
+        let targets = d.status().map(|s| s.targets).unwrap_or_default();
+        if let Some(t) = targets.into_iter().find(|t| t.label == ost || Some(&t.dir) == dir.as_ref()) {
             return Some((d, t.label));
         }
     }

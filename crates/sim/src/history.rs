@@ -37,15 +37,16 @@ pub struct Event {
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.returned {
-            u64::MAX => write!(f, "{} to no answer: {:?}", self.called, self.act),
-            t => write!(f, "{} to {t}: {:?}", self.called, self.act),
+        if self.answered() {
+            write!(f, "{} to {}: {:?}", self.called, self.returned, self.act)
+        } else {
+            write!(f, "{} to no answer: {:?}", self.called, self.act)
         }
     }
 }
 
 impl Event {
-    fn answered(&self) -> bool {
+    pub(crate) fn answered(&self) -> bool {
         self.returned != u64::MAX
     }
 

@@ -445,7 +445,7 @@ fn what_stands(run: &Run, part: Part, events: &[(Event, Witness)]) -> Vec<Event>
 
 /// The last answers before the first moment after which there is no order any more.
 fn contradiction(events: &[Event]) -> String {
-    let mut moments: Vec<u64> = events.iter().map(|e| e.returned).filter(|t| *t != u64::MAX).collect();
+    let mut moments: Vec<u64> = events.iter().filter(|e| e.answered()).map(|e| e.returned).collect();
     moments.sort_unstable();
     // What had no answer by then may have had any.
     let until = |t: u64| -> Vec<Event> {
@@ -455,7 +455,7 @@ fn contradiction(events: &[Event]) -> String {
     let first = moments.partition_point(|t| fits(&until(*t)));
     let mut last = until(moments.get(first).copied().unwrap_or(u64::MAX));
     last.sort_by_key(|e| (e.returned, e.called));
-    let answered = last.iter().take_while(|e| e.returned != u64::MAX).count();
+    let answered = last.iter().take_while(|e| e.answered()).count();
     let shown = &last[answered.saturating_sub(SHOWN)..];
     shown.iter().map(|e| format!("\n    {e}")).collect()
 }

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use tests::cluster::{Scratch, ok_within, run_within, tool, wait_until};
+use tests::cluster::{Scratch, fsck_when_free, ok_within, run_within, tool, wait_until};
 use tests::controllers::{Controllers, SERVERS, TERM};
 use tests::hosts;
 use tests::rng::Rng;
@@ -315,8 +315,7 @@ fn controllers_move_targets_and_no_application_notices() -> Result<()> {
         ok_within(Command::new("umount").arg(m), LIMIT)?;
     }
     site.c.undefine(&TARGETS)?;
-    let dirs = TARGETS.map(|t| site.scratch.path().join(t));
-    ok_within(tool("nacre").arg("fsck").args(dirs), Duration::from_secs(300)).map(drop)
+    fsck_when_free(TARGETS.map(|t| site.scratch.path().join(t)))
 }
 
 /// What an MGS in a folder knows goes into an etcd and back, and nobody who saw it before is put off.

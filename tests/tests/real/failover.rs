@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
-use tests::cluster::{Scratch, ok_within, tool};
+use tests::cluster::{Scratch, fsck_when_free, ok_within, tool};
 use tests::hosts::{self, Hosts};
 use tests::rng::Rng;
 use tests::thrash;
@@ -241,6 +241,5 @@ fn targets_move_between_hosts_and_no_application_notices() -> Result<()> {
         site.hosts.end(pair.here(), Signal::TERM)?;
     }
     site.hosts.end(MGS, Signal::TERM)?;
-    let dirs = site.pairs.iter().flat_map(|p| &p.dirs);
-    ok_within(tool("nacre").arg("fsck").args(dirs), Duration::from_secs(300)).map(drop)
+    fsck_when_free(site.pairs.iter().flat_map(|p| &p.dirs))
 }

@@ -63,9 +63,16 @@ fn here(commands: &str, site: &str) -> String {
     kept.map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// `2.1ms`, `2.603946228s`: how long it takes differs, and the unit with it.
+fn is_duration(word: &str) -> bool {
+    let unit = word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    unit.len() < word.len() && ["ns", "µs", "ms", "s"].contains(&unit)
+}
+
 /// A line without what differs from day to day.
 fn shape(line: &str) -> String {
-    let words: Vec<&str> = line.split_whitespace().collect();
+    let words = line.split_whitespace().map(|w| if is_duration(w) { "#s" } else { w });
+    let words: Vec<&str> = words.collect();
     let known: String = words.join(" ").chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
     let mut out = String::new();
     for c in known.chars() {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tests::cluster::{Scratch, kill, ok_within, tool, wait_until};
+use tests::cluster::{Scratch, fsck_when_free, kill, ok_within, tool, wait_until};
 use tests::hosts::{self, Hosts};
 use tests::machines::{Machines, Power, Serving, Shared, lock, on};
 use tests::rng::Rng;
@@ -240,12 +240,7 @@ impl Site {
             let m = lock(&self.machines);
             self.targets.iter().all(|t| m.servers_of(&t.dir).is_empty())
         })?;
-        let dirs = || self.targets.iter().map(|t| &t.dir);
-        let fsck = || ok_within(tool("nacre").arg("fsck").args(dirs()), Duration::from_secs(300));
-        // A process that ends has no command line any more, and its locks still for a moment.
-        let held = || fsck().is_err_and(|e| format!("{e:#}").contains("is in use by"));
-        wait_until("nobody has the targets any more", LIMIT, || !held())?;
-        fsck().map(drop)
+        fsck_when_free(self.targets.iter().map(|t| &t.dir))
     }
 }
 

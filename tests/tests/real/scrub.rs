@@ -12,6 +12,13 @@ use tests::cluster::{TestFs, run_within, tool, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// A parameter of this host.
+fn param(name: &str) -> Result<String> {
+    let o = run_within(tool("lctl").args(["get_param", "-n", name]), LIMIT)?;
+    ensure!(o.status.success(), "{name}: {o:?}");
+    Ok(String::from_utf8_lossy(&o.stdout).trim().to_string())
+}
+
 /// Exit status and what was printed.
 fn run(args: &[&str]) -> Result<(Option<i32>, String)> {
     let (program, rest) = args.split_first().context("a program")?;
@@ -78,8 +85,8 @@ fn a_bit_flipped_in_an_object_is_found_and_named() -> Result<()> {
     ensure!(e.raw_os_error() == Some(5), "{e}");
     f.read_exact_at(&mut block, 4096)?;
     ensure!(block == data[4096..8192]);
-    let (_, count) = run(&["lctl", "get_param", "-n", &format!("obdfilter.{label}.checksum_errors")])?;
-    ensure!(count.trim().parse::<u64>()? >= 1, "{count}");
+    let count = param(&format!("obdfilter.{label}.checksum_errors"))?;
+    ensure!(count.parse().is_ok_and(|n: u64| n >= 1), "{count:?}");
 
     let found = json(&["nacre", "scrub", "--json", "--rate", "1000", &label], 4)?;
     let (_, fid) = run(&["lfs", "path2fid", name.to_str().context("UTF-8")?])?;

@@ -28,54 +28,69 @@ pub fn dotted(pattern: &str) -> String {
     pattern.trim_matches('/').replace('/', ".")
 }
 
-/// Everything on this host whose name fits. Daemons know no braces: they are written out here.
+/// Everything on this host whose name fits.
 pub fn matching(pattern: &str) -> Vec<(String, String)> {
-    let all = glob::expand(pattern.as_bytes());
-    let mut out: Vec<_> = all.iter().flat_map(|p| matching_plain(&String::from_utf8_lossy(p))).collect();
+    let mut out = gather(pattern, |pattern| {
+        let (to_daemon, to_mount) =
+            (DaemonRequest::GetParam { pattern: pattern.clone() }, Request::GetParam { pattern });
+        let of_daemon = |r| if let DaemonReply::Params(p) = r { p } else { Vec::new() };
+        let of_mount = |r| if let Reply::Params(p) = r { p } else { Vec::new() };
+        Question { to_daemon, of_daemon, to_mount, of_mount }
+    });
     out.sort();
     out.dedup();
     out
 }
 
-fn matching_plain(pattern: &str) -> Vec<(String, String)> {
+/// What they mean, of everything on this host whose name fits.
+fn explained(pattern: &str) -> Vec<ParamInfo> {
+    let mut out = gather(pattern, |pattern| {
+        let (to_daemon, to_mount) =
+            (DaemonRequest::HelpParam { pattern: pattern.clone() }, Request::HelpParam { pattern });
+        let of_daemon = |r| if let DaemonReply::ParamInfos(p) = r { p } else { Vec::new() };
+        let of_mount = |r| if let Reply::ParamInfos(p) = r { p } else { Vec::new() };
+        Question { to_daemon, of_daemon, to_mount, of_mount }
+    });
+    out.sort_by(|a, b| a.name.cmp(&b.name));
+    out.dedup_by(|a, b| a.name == b.name);
+    out
+}
+
+/// One question to daemons and mounts, and what their answers hold.
+struct Question<T> {
+    to_daemon: DaemonRequest,
+    of_daemon: fn(DaemonReply) -> Vec<T>,
+    to_mount: Request,
+    of_mount: fn(Reply) -> Vec<T>,
+}
+
+/// Asks everybody on this host. Daemons know no braces: they are written out here. Who gives no answer is named on standard
+/// error and not asked again: what is missing because of it must not look as if it did not exist.
+fn gather<T>(pattern: &str, question: impl Fn(String) -> Question<T>) -> Vec<T> {
+    let (mut daemons, mut mounts) = (Daemon::all(), local::mounts(true));
     let mut out = Vec::new();
-    for d in Daemon::all() {
-        if let Ok(DaemonReply::Params(p)) = d.ask(&DaemonRequest::GetParam { pattern: pattern.to_string() }) {
-            out.extend(p);
-        }
-    }
-    for m in local::mounts(true) {
-        if let Ok(Reply::Params(p)) = local::ask(&m.dir, &Request::GetParam { pattern: pattern.to_string() })
-        {
-            out.extend(p);
-        }
+    for p in glob::expand(pattern.as_bytes()) {
+        let q = question(String::from_utf8_lossy(&p).into_owned());
+        let mut daemon = |r| out.extend((q.of_daemon)(r));
+        daemons.retain(|d| answered(d.ask(&q.to_daemon), &mut daemon));
+        let mut mount = |r| out.extend((q.of_mount)(r));
+        mounts.retain(|m| answered(local::ask(&m.dir, &q.to_mount), &mut mount));
     }
     out
 }
 
-/// What they mean, of everything on this host whose name fits.
-fn explained(pattern: &str) -> Vec<ParamInfo> {
-    let mut out = Vec::new();
-    for p in glob::expand(pattern.as_bytes()) {
-        let pattern = String::from_utf8_lossy(&p).into_owned();
-        for d in Daemon::all() {
-            if let Ok(DaemonReply::ParamInfos(p)) =
-                d.ask(&DaemonRequest::HelpParam { pattern: pattern.clone() })
-            {
-                out.extend(p);
-            }
+/// Whether there was an answer.
+fn answered<R>(reply: Result<R, Failure>, take: &mut impl FnMut(R)) -> bool {
+    match reply {
+        Ok(r) => {
+            take(r);
+            return true;
         }
-        for m in local::mounts(true) {
-            if let Ok(Reply::ParamInfos(p)) =
-                local::ask(&m.dir, &Request::HelpParam { pattern: pattern.clone() })
-            {
-                out.extend(p);
-            }
-        }
+        // It ended meanwhile.
+        Err(Failure::Op { errno: Errno::ECONNREFUSED | Errno::ENOENT, .. }) => {}
+        Err(e) => eprintln!("{e}"),
     }
-    out.sort_by(|a, b| a.name.cmp(&b.name));
-    out.dedup_by(|a, b| a.name == b.name);
-    out
+    false
 }
 
 pub fn missing(pattern: &str) -> Failure {

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// `statfs_max_age`, seconds, as Lustre has it.
-pub(crate) const MAX_AGE_DEFAULT_S: u64 = 1;
+const MAX_AGE_DEFAULT_S: u64 = 1;
 
 /// What the last answer to statfs(2) was, which is good for a while: programs ask in a loop.
 pub(crate) struct RecentSpace {

@@ -97,7 +97,7 @@ impl Limits {
         let later = arrived.map_or(Duration::ZERO, |a| a + self.soft / ARRIVALS_PART);
         let missing = soft.max(later).min(hard);
         let slow = (missing + soft).max(progress.map_or(Duration::ZERO, |p| p + soft)).min(hard);
-        Ends { missing, slow: slow.max(missing) }
+        Ends { missing, slow }
     }
 }
 
