@@ -5,7 +5,7 @@
 //! `NACRE_REPLAY_OPS` operations (default 1,000,000), each a create as an MDT makes it: inode, name, back-pointer, reply.
 
 use store::{Db, DbOptions, Txn};
-use world::sys::files;
+use world::sys::{files, process};
 
 /// What one create puts into a transaction: keys and values as long as those of an MDT.
 fn create(i: u64) -> Txn {
@@ -49,7 +49,8 @@ fn fill() {
             rt.block_on(db.durable(lsn)).unwrap();
         }
     }
-    std::process::exit(0);
+    // No close, no checkpoint.
+    drop(db);
 }
 
 /// Prints the time of the opening.
@@ -58,12 +59,11 @@ fn round(what: &str, ops: u64, batch: u64, checkpoints: bool) {
     let dir = std::env::temp_dir().join(format!("nacre-replay-{}", std::process::id()));
     files::create_dir_all(&dir).unwrap();
     let path = dir.to_str().unwrap();
-    let status = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "fill"])
-        .env(FILL, format!("{ops} {batch} {checkpoints} {path}"))
-        .stdout(std::process::Stdio::null())
-        .status();
-    assert!(status.unwrap().success(), "the journal is filled");
+    let exe = process::own_executable().unwrap();
+    let told = format!("{FILL}={ops} {batch} {checkpoints} {path}");
+    let args = [&told, exe.to_str().unwrap(), "--ignored", "--exact", "fill"];
+    let filled = process::run("env", &args).unwrap();
+    assert_eq!(filled.status, Some(0), "{}", filled.out);
     let journal: u64 = files::list_raw(&dir.join("journal"))
         .unwrap()
         .iter()
