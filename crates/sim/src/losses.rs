@@ -119,6 +119,11 @@ impl Witness {
         self.dead(c) && part != Part::Data && self.known(c).is_none_or(unanswered)
     }
 
+    /// The servers have answered all that the client had executed by itself until then.
+    fn told(&self, c: &Cluster) -> bool {
+        self.known(c).is_some_and(|k| self.executed <= k.pending.1)
+    }
+
     /// Whether the client is dead.
     pub fn dead(&self, c: &Cluster) -> bool {
         *c.mounts[self.mount].life.borrow() != self.life
@@ -146,6 +151,9 @@ struct Answered {
     /// Numbers that the model gave out for it.
     ids: Id,
     witness: Witness,
+    /// The actor's changes are counted; from this one on, the journal has them behind this one. `None`: it may not have it yet.
+    before: Option<u64>,
+    number: u64,
     /// Shown to somebody else, or flushed.
     names_pinned: bool,
     /// Its client fsynced the file since.
@@ -160,6 +168,10 @@ impl Answered {
     /// A create that found its file there changed nothing: that it is shown says nothing of what came before.
     fn changes_names(&self) -> bool {
         is_names(&self.op) && !(matches!(self.op, Op::Create { .. }) && self.ids == 0)
+    }
+
+    fn same_client(&self, other: &Answered) -> bool {
+        (self.witness.mount, self.witness.life) == (other.witness.mount, other.witness.life)
     }
 
     fn settled(&self, c: &Cluster) -> bool {
@@ -216,6 +228,8 @@ fn shows_names(op: &Op) -> bool {
 pub struct Tail {
     base: Option<Tree>,
     ops: Vec<Answered>,
+    /// Changes so far.
+    count: u64,
     /// Files that operations made.
     fids: BTreeMap<Id, Fid>,
 }
@@ -252,19 +266,29 @@ impl Tail {
         // A file without a name leaves its directory as it was.
         let named = !matches!(op, Op::Tmpfile { .. });
         let touched = op.nodes().into_iter().filter(|_| named).chain(node).collect();
-        self.ops.push(Answered { op, touched, ids, witness, names_pinned: false, data_pinned: false });
+        self.count += 1;
+        self.ops.push(Answered {
+            op,
+            touched,
+            ids,
+            witness,
+            before: None,
+            number: self.count,
+            names_pinned: false,
+            data_pinned: false,
+        });
     }
 
     /// An answer of another mount (or after the death of the first) shows what was changed: that is durable.
     pub fn shown(&mut self, op: &Op, node: Option<Id>, mount: usize, life: u64) {
         let nodes: BTreeSet<Id> = op.nodes().into_iter().chain(node).collect();
         let fsync = matches!(op, Op::Fsync { .. });
-        let mut names_upto = 0;
+        let mut shown = Vec::new();
         for (i, a) in self.ops.iter_mut().enumerate() {
             let same = (a.witness.mount, a.witness.life) == (mount, life);
             let common = a.touched.iter().any(|n| nodes.contains(n));
             if (fsync && same) || (!same && common && shows_names(op) && a.changes_names()) {
-                names_upto = i + 1;
+                shown.push(i);
             }
             if fsync && same && common {
                 a.data_pinned = true;
@@ -273,8 +297,24 @@ impl Tail {
         if let (Op::Fsync { node }, Some(base)) = (op, &mut self.base) {
             base.flushed(*node, (mount, life));
         }
-        // The journal is in order.
-        self.ops[..names_upto].iter_mut().for_each(|a| a.names_pinned = true);
+        // The journal is in order, and so is what a client sends. What another client executed by itself came to the journal
+        // later than it was answered: perhaps behind what is shown here.
+        for i in shown {
+            let (earlier, rest) = self.ops.split_at_mut(i);
+            let last = &mut rest[0];
+            last.names_pinned = true;
+            for a in earlier {
+                a.names_pinned |= a.same_client(last) || a.before.is_some_and(|n| n <= last.number);
+            }
+        }
+    }
+
+    /// Before the next change: what the servers have by now is before it in their journals.
+    pub fn ordered(&mut self, c: &Cluster) {
+        let next = self.count + 1;
+        for a in self.ops.iter_mut().filter(|a| a.before.is_none() && a.witness.told(c)) {
+            a.before = Some(next);
+        }
     }
 
     /// The cluster told which file a node is.

@@ -384,6 +384,7 @@ impl Actor {
     async fn settle_losses(&mut self) -> Result<(), Violation> {
         let run = self.run.clone();
         self.tail.compact(&run.cluster);
+        self.tail.ordered(&run.cluster);
         let bytes = !self.lossy().is_empty();
         if !bytes && !self.tail.doubtful(&run.cluster) {
             return Ok(());

@@ -173,7 +173,9 @@ impl Page {
                     })?;
                     then(self, &commands, &mut screen)?;
                 }
-                Block::Screen(text) => shown(&text, &screen)?,
+                Block::Screen(text) => {
+                    shown(&text, &screen).with_context(|| lock(&self.machines).all_said())?;
+                }
             }
         }
         run_within(Command::new("umount").arg(&self.mount), LIMIT)?;
