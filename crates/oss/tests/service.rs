@@ -76,6 +76,14 @@ impl Bed {
         Up { ost, db }
     }
 
+    /// The process dies. The next one gets a disk of its own with what is there: background work of the old life, a
+    /// checkpoint say, cannot be stopped at once, and goes on with the old disk.
+    fn killed(&mut self, up: Up) {
+        self.disk = self.disk.fork();
+        self.world.disk = Arc::new(self.disk.clone());
+        drop(up);
+    }
+
     fn wait<T>(&self, f: impl Future<Output = T>) -> T {
         self.rt.block_on(within_a_minute(&self.world, f))
     }
@@ -222,7 +230,7 @@ fn bytes_come_back_and_attributes_follow() {
 
 #[test]
 fn a_change_is_durable_and_its_answer_too_before_it_is_given() {
-    let bed = Bed::new(MemDisk::new());
+    let mut bed = Bed::new(MemDisk::new());
     let mut up = bed.start(1);
     bed.connect(&up, CLIENT);
     let mut rng = Rng::new(5);
@@ -234,8 +242,8 @@ fn a_change_is_durable_and_its_answer_too_before_it_is_given() {
         out.status.unwrap();
         expected.extend_from_slice(&data);
         // The power fails right after the answer.
+        bed.killed(up);
         bed.disk.crash_with(CrashMode::LoseAll, &mut rng);
-        drop(up);
         up = bed.start(1 + u32::from(n));
         let stored = up.ost.stored_reply(CLIENT, slot).expect("the answer survived");
         assert_eq!((stored.xid, stored.status, &stored.body), (u64::from(n), 0, &out.body));
@@ -279,7 +287,7 @@ fn appends_of_many_neither_lose_nor_tear_a_record() {
 
 #[test]
 fn a_destroyed_object_stays_destroyed() {
-    let bed = Bed::new(MemDisk::new());
+    let mut bed = Bed::new(MemDisk::new());
     let up = bed.start(1);
     bed.connect(&up, CLIENT);
     bed.write(&up, 1, Some(0), b"data").unwrap();
@@ -287,8 +295,7 @@ fn a_destroyed_object_stays_destroyed() {
     bed.call(&up, 3, &Destroy { objects: vec![object(1)] }).unwrap();
     assert_eq!(bed.write(&up, 4, Some(0), b"late"), Err(Errno::ESTALE));
     assert_eq!(bed.call(&up, 5, &truncate(1)), Err(Errno::ESTALE));
-    bed.disk.kill();
-    drop(up);
+    bed.killed(up);
     let up = bed.start(2);
     assert_eq!(bed.write(&up, 4, Some(0), b"late"), Err(Errno::ESTALE));
 }
@@ -418,7 +425,7 @@ fn a_failed_flush_makes_the_target_read_only() {
 
 #[test]
 fn a_batch_goes_on_where_it_was() {
-    let bed = Bed::new(MemDisk::new());
+    let mut bed = Bed::new(MemDisk::new());
     let up = bed.start(1);
     bed.connect(&up, CLIENT);
     bed.write(&up, 1, Some(0), b"0123456789").unwrap();
@@ -435,8 +442,7 @@ fn a_batch_goes_on_where_it_was() {
     assert_eq!(stored.status, rpc::server::STATUS_UNFINISHED, "a batch's progress is no answer");
     // Another client writes, then the batch is sent again to a server that was restarted.
     bed.write(&up, 8, Some(0), b"abcdefgh").unwrap();
-    bed.disk.kill();
-    drop(up);
+    bed.killed(up);
     let up = bed.start(2);
     bed.connect(&up, CLIENT);
     let again = bed.send(&up, request(2, 7, &batch, Bytes::new()));
@@ -452,7 +458,7 @@ fn a_batch_goes_on_where_it_was() {
 
 #[test]
 fn a_client_that_leaves_takes_its_records_along() {
-    let bed = Bed::new(MemDisk::new());
+    let mut bed = Bed::new(MemDisk::new());
     let up = bed.start(1);
     bed.connect(&up, CLIENT);
     bed.connect(&up, ClientId([8; 16]));
@@ -463,8 +469,7 @@ fn a_client_that_leaves_takes_its_records_along() {
     // A straggler leaves no reply behind.
     bed.write(&up, 2, Some(0), b"y").unwrap();
     assert_eq!(up.ost.stored_reply(CLIENT, 0), None);
-    bed.disk.kill();
-    drop(up);
+    bed.killed(up);
     let up = bed.start(2);
     assert_eq!(up.ost.exports().len(), 1);
     assert!(bed.connect(&up, CLIENT), "new again");
@@ -566,7 +571,7 @@ fn a_scrub_runs_beside_the_service() {
 #[test]
 fn what_is_done_again_waits_for_no_lock_and_never_changes_what_others_hold() {
     let other = ClientId([8; 16]);
-    let bed = Bed::new(MemDisk::new());
+    let mut bed = Bed::new(MemDisk::new());
     let lock = |id| ExtentSpec { object: object(1), id, mode: ExtentMode::Write, start: 0, end: u64::MAX };
     let from = |client, r: Incoming| Incoming { client, ..r };
     let again = |xid, data: &'static [u8]| {
@@ -580,8 +585,7 @@ fn what_is_done_again_waits_for_no_lock_and_never_changes_what_others_hold() {
     let up = bed.start(1);
     bed.connect(&up, CLIENT);
     bed.connect(&up, other);
-    bed.disk.kill();
-    drop(up);
+    bed.killed(up);
     let up = bed.start(2);
     // Both are awaited: what was done under a lock that was given back since is done again.
     let outcome = bed.wait(up.ost.clone().connect(hello(CLIENT, "demo"), PEER)).unwrap();

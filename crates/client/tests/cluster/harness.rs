@@ -59,8 +59,7 @@ struct Running {
 struct Node {
     target: TargetId,
     addr: IpAddr,
-    disk: MemDisk,
-    world: World,
+    disk: Mutex<MemDisk>,
     epoch: AtomicU32,
     uuid: [u8; 16],
     /// What registering brought, as a server keeps it on disk.
@@ -85,12 +84,11 @@ impl Cluster {
         let mut c = Cluster { world, rt, block, port: 20_988, nodes: Vec::new() };
         let targets = [TargetId::MGT, TargetId::mdt(0)].into_iter().chain((0..osts).map(TargetId::ost));
         for (i, target) in targets.enumerate() {
-            let disk = MemDisk::new();
-            let world = World { disk: Arc::new(disk.clone()), ..c.world.clone() };
-            let uuid = world.random_uuid();
+            let disk = Mutex::new(MemDisk::new());
+            let uuid = c.world.random_uuid();
             let addr = c.nid(i as u8 + 1).addr;
             let (epoch, config, running) = (AtomicU32::new(0), Mutex::default(), Mutex::default());
-            c.nodes.push(Node { target, addr, disk, world, epoch, uuid, config, running });
+            c.nodes.push(Node { target, addr, disk, epoch, uuid, config, running });
         }
         c.run(async {
             c.start_node(0).await;
@@ -162,7 +160,7 @@ impl Cluster {
     async fn start_node(&self, i: usize) {
         let n = &self.nodes[i];
         let epoch = n.epoch.fetch_add(1, Ordering::Relaxed) + 1;
-        let w = &n.world;
+        let w = &World { disk: Arc::new(n.disk.lock().unwrap().clone()), ..self.world.clone() };
         let fresh = epoch == 1;
         if fresh {
             w.disk.mkdir(DIR).unwrap();
@@ -277,11 +275,16 @@ impl Cluster {
         self.tell_mgs(msg).await.config
     }
 
-    /// As kill -9: connections and memory are gone, what was written is there.
+    /// As kill -9: connections and memory are gone, what was written is there. On a disk of its own: background work of the
+    /// old life, a checkpoint say, cannot be stopped at once, and goes on with the old disk.
     async fn stop_node(&self, i: usize) {
         let n = &self.nodes[i];
         let r = n.running.lock().unwrap().take().expect("it runs");
-        n.disk.kill();
+        {
+            let mut disk = n.disk.lock().unwrap();
+            disk.kill();
+            *disk = disk.fork();
+        }
         r.server.remove(n.target);
         r.server.stop().await;
         if let Role::Mdt(m) = &r.role {

@@ -250,11 +250,14 @@ impl Rig {
         s
     }
 
-    /// Power fails; the target starts again with the next epoch.
+    /// Power fails; the target starts again with the next epoch. On a disk of its own: background work of the old life, a
+    /// checkpoint say, cannot be stopped at once, and goes on with the old disk.
     pub fn crash(&mut self, seed: u64) {
         let epoch = self.mdt.shared.epoch + 1;
         block_on(self.mdt.stop());
+        self.disk = self.disk.fork();
         self.disk.crash(&mut world::rng::Rng::new(seed));
+        self.world.disk = Arc::new(self.disk.clone());
         self.mdt = start(&self.world, epoch);
     }
 
