@@ -63,21 +63,30 @@ pub fn run_within(cmd: &mut Command, limit: Duration) -> Result<Output> {
         v
     });
     let end = Instant::now() + limit;
-    let status = loop {
-        if let Some(s) = child.try_wait()? {
-            break s;
-        }
+    let mut status = None;
+    // Something that it started and that lives on may have its output.
+    while status.is_none() || !out.is_finished() || !err.is_finished() {
+        status = child.try_wait()?;
         if Instant::now() > end {
             let pid = rustix::process::Pid::from_raw(child.id() as i32).expect("a pid");
             let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
             let _ = child.wait();
-            bail!(
-                "{shown} took longer than {limit:?}\n{}",
-                tail(&out.join().unwrap_or_default(), &err.join().unwrap_or_default())
-            );
+            // Whoever made a group of its own is alive.
+            let _ = wait_until("its output ends", Duration::from_secs(1), || {
+                out.is_finished() && err.is_finished()
+            });
+            let said = |h: std::thread::JoinHandle<Vec<u8>>| {
+                if h.is_finished() {
+                    h.join().unwrap_or_default()
+                } else {
+                    b"(its output is still open)".to_vec()
+                }
+            };
+            bail!("{shown} took longer than {limit:?}\n{}", tail(&said(out), &said(err)));
         }
-        std::thread::sleep(Duration::from_millis(20));
-    };
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let status = status.expect("the loop's condition");
     Ok(Output { status, stdout: out.join().unwrap_or_default(), stderr: err.join().unwrap_or_default() })
 }
 

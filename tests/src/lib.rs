@@ -9,6 +9,7 @@ pub mod exerciser;
 pub mod hosts;
 pub mod load;
 pub mod machines;
+pub mod page;
 pub mod programs;
 pub mod rng;
 pub mod thrash;

@@ -227,6 +227,12 @@ impl Machines {
         self.forget_locks(&dirs, false)
     }
 
+    /// Nothing but what is in their folders tells others now that this host has its targets; `asleep`: not even that they
+    /// are open.
+    pub fn forget_locks_of(&self, host: u32, asleep: bool) -> Result<()> {
+        self.forget_locks(&self.served_by(host), asleep)
+    }
+
     /// Locks on files are of this one kernel, and would tell what no other host can know: that the holder is dead, or that
     /// it lives although it was declared dead.
     fn forget_locks(&self, dirs: &[PathBuf], held: bool) -> Result<()> {

@@ -22,5 +22,6 @@ mod mount_helper;
 mod pacemaker;
 mod posix;
 mod programs;
+mod recovery_page;
 mod scrub;
 mod up_down;
