@@ -25,3 +25,4 @@ mod programs;
 mod recovery_page;
 mod scrub;
 mod up_down;
+mod waiting;
