@@ -4,7 +4,6 @@
 
 use crate::targets::Target;
 use crate::{Fs, R};
-use bytes::Bytes;
 use model::{Errno, Fid};
 use rpc::Response;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use wire::checksum::ChecksumType;
 use wire::msg::read::{Read, ReadReply};
 use wire::msg::write::{Write, WriteReply};
-use wire::{Message, RequestContext};
+use wire::{Bulk, Message, RequestContext};
 
 /// How often a request whose data arrived damaged is sent again.
 const RESENDS_MAX: u32 = 5;
@@ -68,18 +67,24 @@ impl Checksums {
 }
 
 impl Fs {
-    /// Sends a write with the checksums of its data (`m.block_crcs` and `m.checksum` are filled here); `durable`: as
+    /// Sends a write with the checksums of its data, whose pieces meet at block boundaries (`m.block_crcs` and
+    /// `m.checksum` are filled here); `durable`: as
     /// [`Target::send`], for a write under a lock.
     pub(crate) async fn send_summed(
         &self,
         ost: &Arc<Target>,
         ctx: RequestContext,
         mut m: Write,
-        data: Bytes,
+        data: Bulk,
         durable: bool,
     ) -> R<Response<WriteReply>> {
         m.checksum = ost.checksums.used();
-        m.block_crcs = m.checksum.of_write(if m.append { 0 } else { m.offset }, &data);
+        let mut at = if m.append { 0 } else { m.offset };
+        for part in data.parts() {
+            m.block_crcs.extend(m.checksum.of_write(at, part));
+            at += part.len() as u64;
+        }
+        let data = data.summed(m.checksum != ChecksumType::None);
         for again in 0.. {
             match data_call(ost, m.lock, ctx.clone(), m.clone(), data.clone(), durable).await {
                 Err(Errno::EBADMSG) => self.damaged_on_the_way(ost, "write", m.file, m.offset, again)?,
@@ -104,7 +109,7 @@ impl Fs {
     ) -> R<Response<ReadReply>> {
         m.checksum = ost.checksums.used();
         for again in 0.. {
-            let sent = data_call(ost, m.lock, ctx.clone(), m.clone(), Bytes::new(), false).await;
+            let sent = data_call(ost, m.lock, ctx.clone(), m.clone(), Bulk::default(), false).await;
             let r = sent.inspect_err(|e| {
                 if *e == Errno::EIO {
                     self.io_error(ost, "read", fid, m.offset, m.len as usize);
@@ -148,7 +153,7 @@ async fn data_call<M: Message>(
     lock: u64,
     ctx: RequestContext,
     m: M,
-    data: Bytes,
+    data: Bulk,
     durable: bool,
 ) -> R<Response<M::Reply>> {
     if lock == 0 { ost.call_bulk(ctx, m, data).await } else { ost.send(ctx, m, data, durable).await }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use wire::msg::config::{ConfigReply, TargetEntry};
 use wire::msg::notify::Notify;
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
-use wire::{Message, Op, RequestContext};
+use wire::{Bulk, Message, Op, RequestContext};
 use world::{World, sync};
 
 /// `max_rpcs_in_flight` unless set otherwise. Higher than Lustre's 8: every change waits for a flush of the
@@ -117,17 +117,17 @@ impl Target {
         &self,
         ctx: RequestContext,
         msg: M,
-        bulk: Bytes,
+        bulk: impl Into<Bulk> + Send,
     ) -> R<Response<M::Reply>> {
         // Boxed: most operations come to their end without a request, and are moved about with room for it.
-        Box::pin(self.call_in_turn(ctx, msg, bulk)).await
+        Box::pin(self.call_in_turn(ctx, msg, bulk.into())).await
     }
 
     async fn call_in_turn<M: Message>(
         &self,
         ctx: RequestContext,
         msg: M,
-        bulk: Bytes,
+        bulk: Bulk,
     ) -> R<Response<M::Reply>> {
         let _mod_turn = match self.is_limited::<M>() {
             true => Some(self.mod_turns.take().await?),
@@ -147,7 +147,7 @@ impl Target {
         &self,
         ctx: RequestContext,
         msg: M,
-        bulk: Bytes,
+        bulk: impl Into<Bulk> + Send,
     ) -> R<Response<M::Reply>> {
         self.send(ctx, msg, bulk, false).await
     }
@@ -158,7 +158,7 @@ impl Target {
         &self,
         ctx: RequestContext,
         msg: M,
-        bulk: Bytes,
+        bulk: impl Into<Bulk> + Send,
         durable: bool,
     ) -> R<Response<M::Reply>> {
         if self.id.kind == TargetKind::Mdt
@@ -168,6 +168,7 @@ impl Target {
         {
             fs.tell_pending().await;
         }
+        let bulk = bulk.into();
         let sent = self.meter.begin(&msg, bulk.len() as u64, self.is_limited::<M>(), self.world.now());
         let r = self.import.call_with(ctx, msg, bulk, durable).await;
         if let Ok(r) = &r {

@@ -334,7 +334,7 @@ impl Mdt {
         let out = match done.result {
             Ok(body) => {
                 let (status, bulk, transno) = (Ok(()), done.bulk, done.transno);
-                Outgoing { status, body, bulk, transno, hold: None }
+                Outgoing { status, body, bulk: bulk.into(), transno, hold: None }
             }
             Err(e) => Outgoing::err(e),
         };

@@ -113,7 +113,7 @@ impl Mgs {
             self.peers.notify_all(Notify::ConfigChanged { version });
         }
         let transno = if done.changed { self.db.transno(done.lsn) } else { 0 };
-        Outgoing { status: Ok(()), body: done.body, bulk: bytes::Bytes::new(), transno, hold: None }
+        Outgoing { status: Ok(()), body: done.body, bulk: wire::Bulk::default(), transno, hold: None }
     }
 }
 

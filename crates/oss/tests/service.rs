@@ -119,7 +119,7 @@ impl Bed {
         let r: ReadReply = postcard::from_bytes(&out.body).unwrap();
         assert_eq!(r.len as usize, out.bulk.len());
         assert_eq!(r.object_size, out.bulk.len() as u64);
-        out.bulk.to_vec()
+        out.bulk.into_bytes().to_vec()
     }
 }
 
@@ -529,7 +529,11 @@ fn data_that_changed_on_the_way_is_refused_and_sums_come_back_as_they_were_sent(
             let m = Read { object: object(1), offset: off, len, checksum: t, lock: 0 };
             let out = bed.send(&up, request(0, 0, &m, Bytes::new()));
             let r: ReadReply = postcard::from_bytes(&out.body).unwrap();
-            assert_eq!(t.differs_in_read(off, &out.bulk, r.object_size, &r.block_crcs), None, "{t:?} {off}");
+            assert_eq!(
+                t.differs_in_read(off, &out.bulk.clone().into_bytes(), r.object_size, &r.block_crcs),
+                None,
+                "{t:?} {off}"
+            );
         }
     }
     // Appends: pieces count from the data's beginning.

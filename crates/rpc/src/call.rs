@@ -11,7 +11,7 @@ use std::sync::Arc;
 use wire::frame::{FLAG_COMMIT, FLAG_DURABLE, FLAG_RESENT};
 use wire::msg::connect::{SLOT_CONTROL, SLOT_NONE};
 use wire::msg::ping::Ping;
-use wire::{Frame, FrameKind, Header, Message, Op, ReplyContext, RequestContext, encode_body};
+use wire::{Bulk, Frame, FrameKind, Header, Message, Op, ReplyContext, RequestContext, encode_body};
 use world::Instant;
 use world::sync::oneshot;
 
@@ -45,7 +45,7 @@ pub(crate) struct Request {
     /// It is to be answered when it is durable.
     pub durable: bool,
     pub body: Bytes,
-    pub bulk: Bytes,
+    pub bulk: Bulk,
     /// `None` when the caller was told already (deactivated target).
     pub answer: Option<Answer>,
 }
@@ -197,7 +197,7 @@ impl Core {
         op: Op,
         (modifies, durable): (bool, bool),
         body: Vec<u8>,
-        bulk: Bytes,
+        bulk: Bulk,
     ) -> Result<RawReply, Errno> {
         if body.len() > model::limits::RPC_BODY_MAX_BYTES || bulk.len() > model::limits::RPC_BULK_MAX_BYTES {
             return Err(Errno::EMSGSIZE);
@@ -246,7 +246,7 @@ impl Core {
             let mut g = self.lock();
             let Some(link) = g.link.clone() else { return Err(Errno::ENOTCONN) };
             let body = Bytes::from(encode_body(&RequestContext::default(), &msg));
-            let (op, modifies, bulk) = (M::OP, M::MODIFIES, Bytes::new());
+            let (op, modifies, bulk) = (M::OP, M::MODIFIES, Bulk::default());
             let req = Request { op, modifies, durable: false, body, bulk, answer: Some(tx) };
             let xid = g.new_xid();
             g.slots[usize::from(SLOT_CONTROL)] = Some(InFlight::new(xid, req, sent));
@@ -304,7 +304,7 @@ impl Core {
         let _ = answer.send(match f.header.status {
             0 => Ok(RawReply {
                 body,
-                bulk: f.bulk,
+                bulk: f.bulk.into_bytes(),
                 transno: f.header.transno,
                 durable: f.header.transno != 0 && f.header.transno <= context.last_committed,
                 wall: wire::replay::wall_of(&context.extra),

@@ -21,7 +21,7 @@ fn at(n: u8) -> SocketAddr {
 fn frame(xid: u64) -> Frame {
     let mut h = Header::new(FrameKind::Request);
     h.xid = xid;
-    Frame::new(h, vec![1, 2, 3], vec![4; 100].into())
+    Frame::new(h, vec![1, 2, 3], vec![4; 100])
 }
 
 /// Answers each frame with itself.
@@ -177,7 +177,7 @@ fn close_delivers_what_was_sent_and_windows_fill() {
         let big = |xid| {
             let mut h = Header::new(FrameKind::Request);
             h.xid = xid;
-            Frame::new(h, vec![], vec![0; 3 << 20].into())
+            Frame::new(h, vec![], vec![0; 3 << 20])
         };
         x.send(big(0)).await.unwrap();
         x.send(big(1)).await.unwrap();

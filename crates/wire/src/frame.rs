@@ -3,6 +3,7 @@
 //! crc32c (Castagnoli) protects header, body and, by default, bulk. Lengths are bounded before anything
 //! is allocated. All numbers are little-endian.
 
+use crate::Bulk;
 use bytes::Bytes;
 use model::limits::{RPC_BODY_MAX_BYTES, RPC_BULK_MAX_BYTES};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -24,7 +25,7 @@ pub const FLAG_COMMIT: u8 = 0x08;
 pub const FLAG_DURABLE: u8 = 0x10;
 /// Of a ping: say which requests of this session are under way ([`crate::under_way`]).
 pub const FLAG_UNDER_WAY: u8 = 0x20;
-/// `bulk_crc` holds the bulk's crc32c.
+/// Behind the bulk stands its crc32c. Data that the message itself has checksums of goes without ([`Bulk::summed`]).
 pub const FLAG_BULK_CRC: u8 = 0x02;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,6 +126,13 @@ pub fn crc32c(data: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, data) as u32
 }
 
+/// crc32c of some pieces as if they were one.
+fn crc32c_of<'a>(parts: impl Iterator<Item = &'a Bytes>) -> u32 {
+    let mut d = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    parts.for_each(|p| d.update(p));
+    d.finalize() as u32
+}
+
 /// Sizes that a checked header announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lengths {
@@ -144,7 +152,12 @@ impl Lengths {
 
     /// Bytes that follow the body.
     pub fn behind(&self) -> usize {
-        self.bulk + if self.bulk_crc { 4 } else { 0 }
+        self.bulk + self.trailer()
+    }
+
+    /// Bytes of the checksum behind the bulk.
+    pub fn trailer(&self) -> usize {
+        if self.bulk_crc { 4 } else { 0 }
     }
 }
 
@@ -153,12 +166,12 @@ impl Lengths {
 pub struct Frame {
     pub header: Header,
     pub body: Bytes,
-    pub bulk: Bytes,
+    pub bulk: Bulk,
 }
 
 impl Frame {
-    pub fn new(header: Header, body: Vec<u8>, bulk: Bytes) -> Frame {
-        Frame { header, body: Bytes::from(body), bulk }
+    pub fn new(header: Header, body: Vec<u8>, bulk: impl Into<Bulk>) -> Frame {
+        Frame { header, body: Bytes::from(body), bulk: bulk.into() }
     }
 
     /// Header bytes, and the 4 trailing checksum bytes of the bulk if it has one. What goes on the wire is
@@ -167,11 +180,12 @@ impl Frame {
         assert!(self.body.len() <= RPC_BODY_MAX_BYTES, "body of {} bytes", self.body.len());
         assert!(self.bulk.len() <= RPC_BULK_MAX_BYTES, "bulk of {} bytes", self.bulk.len());
         let h = &self.header;
+        let flags = if self.bulk.is_summed() { h.flags & !FLAG_BULK_CRC } else { h.flags };
         let mut raw = RawHeader {
             magic: MAGIC.into(),
             version: VERSION.into(),
             kind: h.kind as u8 + 1,
-            flags: h.flags,
+            flags,
             target: h.target.into(),
             opcode: h.opcode.into(),
             status: h.status.into(),
@@ -189,8 +203,8 @@ impl Frame {
         raw.header_crc = crc32c(&raw.as_bytes()[..HEADER_BYTES - 4]).into();
         let mut out = [0; HEADER_BYTES];
         out.copy_from_slice(raw.as_bytes());
-        let trailer =
-            (h.flags & FLAG_BULK_CRC != 0 && !self.bulk.is_empty()).then(|| crc32c(&self.bulk).to_le_bytes());
+        let has_trailer = flags & FLAG_BULK_CRC != 0 && !self.bulk.is_empty();
+        let trailer = has_trailer.then(|| crc32c_of(self.bulk.parts()).to_le_bytes());
         (out, trailer)
     }
 
@@ -200,7 +214,7 @@ impl Frame {
         let mut v = Vec::with_capacity(HEADER_BYTES + self.body.len() + self.bulk.len() + 4);
         v.extend_from_slice(&head);
         v.extend_from_slice(&self.body);
-        v.extend_from_slice(&self.bulk);
+        self.bulk.parts().for_each(|p| v.extend_from_slice(p));
         if let Some(t) = trailer {
             v.extend_from_slice(&t);
         }
@@ -258,8 +272,7 @@ impl Frame {
         Frame::decode_parts(header, lengths, rest.slice(..lengths.body), rest.slice(lengths.body..))
     }
 
-    /// The same with what followed the body apart.
-    pub fn decode_parts(
+    fn decode_parts(
         header: Header,
         lengths: Lengths,
         body: Bytes,
@@ -268,14 +281,29 @@ impl Frame {
         if body.len() != lengths.body || behind.len() != lengths.behind() {
             return Err(FrameError::Short { have: body.len() + behind.len(), want: lengths.total() });
         }
+        Frame::decode_apart(header, lengths, body, behind.slice(..lengths.bulk), &behind[lengths.bulk..])
+    }
+
+    /// The same with the bulk apart from the checksum behind it (empty if there is none).
+    pub fn decode_apart(
+        header: Header,
+        lengths: Lengths,
+        body: Bytes,
+        bulk: Bytes,
+        trailer: &[u8],
+    ) -> Result<Frame, FrameError> {
+        let have = body.len() + bulk.len() + trailer.len();
+        let behind = bulk.len() + trailer.len();
+        if (body.len(), bulk.len(), behind) != (lengths.body, lengths.bulk, lengths.behind()) {
+            return Err(FrameError::Short { have, want: lengths.total() });
+        }
         if crc32c(&body) != lengths.body_crc {
             return Err(FrameError::BodyCrc);
         }
-        if lengths.bulk_crc && crc32c(&behind[..lengths.bulk]).to_le_bytes() != behind[lengths.bulk..] {
+        if lengths.bulk_crc && crc32c(&bulk).to_le_bytes() != trailer {
             return Err(FrameError::BulkCrc);
         }
-        let bulk = if lengths.bulk_crc { behind.slice(..lengths.bulk) } else { behind };
-        Ok(Frame { header, body, bulk })
+        Ok(Frame { header, body, bulk: bulk.into() })
     }
 
     /// Decodes one frame at the start of `bytes`; returns it and its length.
@@ -317,5 +345,22 @@ mod tests {
         for cut in 0..good.len() {
             assert!(Frame::decode(&good[..cut]).is_err(), "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn data_with_checksums_of_its_own_goes_without() {
+        let plain = sample();
+        let summed = Frame { bulk: plain.bulk.clone().summed(true), ..plain.clone() };
+        let bytes = summed.encode();
+        assert_eq!(bytes.len(), plain.encode().len() - 4);
+        let (back, len) = Frame::decode(&bytes).unwrap();
+        assert_eq!((&back.bulk, len), (&plain.bulk, bytes.len()));
+        assert_eq!(back.header.flags, plain.header.flags & !FLAG_BULK_CRC);
+        // Of pieces the checksum is that of the whole.
+        let cut = Bulk::of_parts([
+            plain.bulk.clone().into_bytes().slice(..3),
+            plain.bulk.clone().into_bytes().slice(3..),
+        ]);
+        assert_eq!(Frame { bulk: cut, ..plain.clone() }.encode(), plain.encode());
     }
 }

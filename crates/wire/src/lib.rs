@@ -3,6 +3,7 @@
 //! `frame` is the 64-byte header and what follows it, `context` what every request says about its
 //! caller, `checksum` the sums of data, `msg/VERB.rs` one file for each message. Byte tables: `docs/formats/wire.md`.
 
+pub mod bulk;
 pub mod checksum;
 pub mod context;
 pub mod frame;
@@ -11,6 +12,7 @@ pub mod msg;
 pub mod replay;
 pub mod under_way;
 
+pub use bulk::Bulk;
 pub use context::{ReplyContext, RequestContext};
 pub use frame::{Frame, FrameError, FrameKind, Header};
 pub use message::{

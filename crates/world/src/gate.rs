@@ -104,9 +104,19 @@ impl DiskFile for GatedFile {
         self.inner.read_at(buf, off)
     }
 
+    fn read_bulk_at(&self, buf: &mut [u8], off: u64) -> io::Result<usize> {
+        self.gate.pass(Kind::Read, &self.path)?;
+        self.inner.read_bulk_at(buf, off)
+    }
+
     fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
         self.gate.pass(Kind::Write, &self.path)?;
         self.inner.write_at(buf, off)
+    }
+
+    fn write_bulk_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
+        self.gate.pass(Kind::Write, &self.path)?;
+        self.inner.write_bulk_at(buf, off)
     }
 
     fn stat(&self) -> io::Result<FileStat> {

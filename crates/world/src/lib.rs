@@ -146,8 +146,16 @@ pub trait Disk: Send + Sync {
 pub trait DiskFile: Send + Sync {
     /// Bytes read; short only at the end of the file.
     fn read_at(&self, buf: &mut [u8], off: u64) -> io::Result<usize>;
+    /// The same for data in bulk, which may come past the page cache.
+    fn read_bulk_at(&self, buf: &mut [u8], off: u64) -> io::Result<usize> {
+        self.read_at(buf, off)
+    }
     /// All of it, or an error.
     fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()>;
+    /// The same for data in bulk, which may go past the page cache; durable after `sync_data` as well.
+    fn write_bulk_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
+        self.write_at(buf, off)
+    }
     fn stat(&self) -> io::Result<FileStat>;
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// fdatasync: contents and the size are durable afterwards.

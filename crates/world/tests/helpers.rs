@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn frame(xid: u64, bulk: usize) -> Frame {
     let mut h = Header::new(FrameKind::Request);
     h.xid = xid;
-    Frame::new(h, vec![], vec![xid as u8; bulk].into())
+    Frame::new(h, vec![], vec![xid as u8; bulk])
 }
 
 /// Answers every frame with itself, from a task for each.

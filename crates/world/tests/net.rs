@@ -24,7 +24,7 @@ fn frame(xid: u64, body: usize, bulk: usize) -> Frame {
     let mut h = Header::new(FrameKind::Request);
     h.xid = xid;
     let byte = |i: usize| (i as u64 ^ xid).wrapping_mul(0x9e37_79b9) as u8;
-    Frame::new(h, (0..body).map(byte).collect(), (0..bulk).map(byte).collect::<Vec<u8>>().into())
+    Frame::new(h, (0..body).map(byte).collect(), (0..bulk).map(byte).collect::<Vec<u8>>())
 }
 
 async fn pair(w: &World, host: &str) -> (Arc<dyn Conn>, Arc<dyn Conn>, Arc<dyn Listener>) {

@@ -46,7 +46,7 @@ fn send_and_expect_close(addr: &str, bytes: &[u8], finish: bool) -> Result<()> {
 
 /// A header whose bytes were changed, with a checksum that is right again.
 fn forged(change: impl FnOnce(&mut [u8])) -> Vec<u8> {
-    let mut v = Frame::new(Header::new(FrameKind::Request), vec![1, 2, 3], Default::default()).encode();
+    let mut v = Frame::new(Header::new(FrameKind::Request), vec![1, 2, 3], wire::Bulk::default()).encode();
     change(&mut v[..HEADER_BYTES]);
     let crc = wire::frame::crc32c(&v[..HEADER_BYTES - 4]);
     v[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
@@ -69,7 +69,7 @@ fn listeners_survive_garbage() -> Result<()> {
     let before = servers(&fs)?;
     let mut rng = Rng::new(7);
     let mut random = |n: usize| (0..n).map(|_| rng.below(256) as u8).collect::<Vec<u8>>();
-    let good = Frame::new(Header::new(FrameKind::Request), b"body".to_vec(), Default::default()).encode();
+    let good = Frame::new(Header::new(FrameKind::Request), b"body".to_vec(), wire::Bulk::default()).encode();
     let cases: Vec<(&str, Vec<u8>)> = vec![
         // first: what a listener says of bad frames is said once
         ("another version", forged(|h| h[4] = 99)),
@@ -86,11 +86,11 @@ fn listeners_survive_garbage() -> Result<()> {
         ("wrong epoch and session", forged(|h| h[16..24].copy_from_slice(&u64::MAX.to_le_bytes()))),
         (
             "connect without a body",
-            Frame::new(Header::new(FrameKind::Connect), Vec::new(), Default::default()).encode(),
+            Frame::new(Header::new(FrameKind::Connect), Vec::new(), wire::Bulk::default()).encode(),
         ),
         (
             "connect of garbage",
-            Frame::new(Header::new(FrameKind::Connect), random(500), Default::default()).encode(),
+            Frame::new(Header::new(FrameKind::Connect), random(500), wire::Bulk::default()).encode(),
         ),
     ];
     for (_, addr) in &before {

@@ -148,6 +148,8 @@ pub(crate) struct Obj {
     /// A task writes everything up to this number.
     pub flushing: bool,
     pub flush_upto: u64,
+    /// So often a message was full, which the task above sends.
+    pub full_runs: u64,
     pub contended_until: Instant,
     /// As counted in the totals: unwritten bytes, clean bytes, segments.
     pub counted: (u64, u64, usize),
@@ -170,6 +172,7 @@ impl Obj {
             oldest: None,
             flushing: false,
             flush_upto: 0,
+            full_runs: 0,
             contended_until: Instant::default(),
             counted: (0, 0, 0),
         }

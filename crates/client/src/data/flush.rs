@@ -6,14 +6,13 @@ use crate::detach::Detached;
 use crate::ops::BoxFutureOf;
 use crate::targets::Target;
 use crate::{Fs, R};
-use bytes::Bytes;
 use model::{Errno, ObjectAttr, ObjectId, Set};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use wire::RequestContext;
 use wire::checksum::ChecksumType;
 use wire::msg::write::Write;
+use wire::{Bulk, RequestContext};
 use world::future::join_all;
 use world::sync::OwnedSemaphorePermit;
 
@@ -31,7 +30,7 @@ struct Chunk {
     end: u64,
     lock: u64,
     meta: WriteMeta,
-    data: Bytes,
+    data: Bulk,
 }
 
 /// What a write says of itself.
@@ -72,9 +71,23 @@ impl Obj {
 
     /// Takes the next run within a range for one message.
     fn take_chunk(&mut self, range: (u64, u64), upto: u64, number: u64) -> Option<Chunk> {
-        let busy: Vec<(u64, u64)> = self.busy.iter().map(|b| (b.start, b.end)).collect();
         let max = self.target.bulk_bytes() as u64;
-        let (start, mut end) = self.segs.next_dirty(range, max, &busy, upto)?;
+        let run = self.segs.next_dirty(range, max, &self.busy_ranges(), upto)?;
+        Some(self.take_run(run, number))
+    }
+
+    /// Takes the next run that fills a message.
+    fn take_full_chunk(&mut self, number: u64) -> Option<Chunk> {
+        let max = self.target.bulk_bytes() as u64;
+        let run = self.segs.next_full(max, &self.busy_ranges())?;
+        Some(self.take_run(run, number))
+    }
+
+    fn busy_ranges(&self) -> Vec<(u64, u64)> {
+        self.busy.iter().map(|b| (b.start, b.end)).collect()
+    }
+
+    fn take_run(&mut self, (start, mut end): (u64, u64), number: u64) -> Chunk {
         let covers = |l: &&super::file::Lock| l.writes() && l.start <= start && start <= l.end;
         let lock = self.locks.iter().filter(covers).max_by_key(|l| (l.going, l.end));
         let lock = match lock {
@@ -91,7 +104,7 @@ impl Obj {
         let data = self.segs.take(start, end, number);
         self.busy.push(Busy { token: number, start, end, lock });
         let (object, target, meta) = (self.id, self.target.clone(), self.meta);
-        Some(Chunk { number, object, target, start, end, lock, meta, data })
+        Chunk { number, object, target, start, end, lock, meta, data }
     }
 }
 
@@ -139,11 +152,22 @@ impl Fs {
         upto: u64,
         turn: OwnedSemaphorePermit,
     ) -> bool {
+        self.send_taken(file, stripe, turn, |o, number| o.take_chunk(range, upto, number))
+    }
+
+    /// Sends what is taken with this number.
+    fn send_taken(
+        self: &Arc<Self>,
+        file: &Arc<File>,
+        stripe: usize,
+        turn: OwnedSemaphorePermit,
+        take: impl FnOnce(&mut Obj, u64) -> Option<Chunk>,
+    ) -> bool {
         let number = self.data.number();
         let chunk = {
             let mut objs = file.lock();
             let o = &mut objs[stripe];
-            let chunk = o.take_chunk(range, upto, number);
+            let chunk = take(o, number);
             self.data.account(o, self.world.now());
             chunk
         };
@@ -211,7 +235,7 @@ impl Fs {
         target: &Arc<Target>,
         object: ObjectId,
         offset: u64,
-        data: Bytes,
+        data: Bulk,
         how: WriteHow,
         meta: &WriteMeta,
     ) -> R<(ObjectAttr, bool)> {
@@ -249,9 +273,20 @@ impl Fs {
                 return;
             }
             o.flush_upto = o.segs.newest();
-            if std::mem::replace(&mut o.flushing, true) {
-                return;
-            }
+        }
+        self.start_flusher(file, stripe);
+    }
+
+    /// Writes what fills messages, in the background. The rest may still grow: a log that is written in small records
+    /// by several processes would go out in as small requests otherwise, each time that one was full.
+    pub(super) fn kick_full(self: &Arc<Self>, file: &Arc<File>, stripe: usize) {
+        file.lock()[stripe].full_runs += 1;
+        self.start_flusher(file, stripe);
+    }
+
+    fn start_flusher(self: &Arc<Self>, file: &Arc<File>, stripe: usize) {
+        if std::mem::replace(&mut file.lock()[stripe].flushing, true) {
+            return;
         }
         let (fs, file) = (self.clone(), file.clone());
         self.world.spawn("client-flusher", async move { fs.flush_behind(file, stripe).await });
@@ -261,13 +296,19 @@ impl Fs {
         let turns = file.lock()[stripe].target.data.turns.clone();
         loop {
             let Ok(turn) = turns.clone().acquire_owned().await else { return };
-            let upto = file.lock()[stripe].flush_upto;
-            if self.send_next(&file, stripe, (0, u64::MAX), upto, turn) {
+            let (upto, full) = {
+                let objs = file.lock();
+                (objs[stripe].flush_upto, objs[stripe].full_runs)
+            };
+            let take = |o: &mut Obj, number| {
+                o.take_full_chunk(number).or_else(|| o.take_chunk((0, u64::MAX), upto, number))
+            };
+            if self.send_taken(&file, stripe, turn, take) {
                 continue;
             }
             let mut objs = file.lock();
             let o = &mut objs[stripe];
-            if o.flush_upto == upto {
+            if o.flush_upto == upto && o.full_runs == full {
                 o.flushing = false;
                 return;
             }

@@ -3,12 +3,17 @@
 //! the locks above it.
 
 use bytes::Bytes;
+use model::limits::SUM_BLOCK_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
+use wire::Bulk;
 
 /// Small writes that follow each other are gathered up to this size.
 const GATHER_MAX_BYTES: usize = 1 << 20;
+/// When so much is gathered there will be more: memory for all of it.
+const RESERVE_FROM_BYTES: usize = 128 << 10;
 /// Writes of at least this size are kept as they came, without a copy.
 const KEEP_MIN_BYTES: usize = 512 << 10;
+const BLOCK_BYTES: u64 = SUM_BLOCK_BYTES as u64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -174,20 +179,34 @@ impl Segments {
                 v[from..from + data.len()].copy_from_slice(&data);
                 return data.len() as u64;
             }
-            if from == old_len && old_len + data.len() <= GATHER_MAX_BYTES {
+            // Up to the end of a block: what follows goes into the same message without being copied once more.
+            let room = (at + GATHER_MAX_BYTES as u64) / BLOCK_BYTES * BLOCK_BYTES;
+            let now = data.len().min(room.saturating_sub(off) as usize);
+            if from == old_len && now > 0 {
                 let gone = self.cut(off, end);
                 let Some(Segment { store: Store::Own(v), .. }) = self.map.get_mut(&at) else {
                     unreachable!("looked at just before, and the cut is behind it")
                 };
-                v.extend_from_slice(&data);
-                self.dirty_bytes += data.len() as u64;
+                if old_len >= RESERVE_FROM_BYTES {
+                    v.reserve_exact(GATHER_MAX_BYTES - old_len);
+                }
+                v.extend_from_slice(&data[..now]);
+                self.dirty_bytes += now as u64;
+                if now < data.len() {
+                    self.insert_own(off + now as u64, &data[now..]);
+                }
                 return gone;
             }
         }
         let gone = self.cut(off, end);
+        self.insert_own(off, &data);
+        gone
+    }
+
+    /// Dirty bytes, where nothing is, that more may be added to.
+    fn insert_own(&mut self, off: u64, data: &[u8]) {
         let stamp = self.stamp();
         self.insert(off, Segment { store: Store::Own(data.to_vec()), state: State::Dirty, stamp });
-        gone
     }
 
     /// Bytes as the server has them, where nothing is known yet.
@@ -279,7 +298,7 @@ impl Segments {
     }
 
     /// The next run of dirty bytes in `from..to` of at most `max` bytes that starts outside, and keeps clear, of the
-    /// ranges in `busy`.
+    /// ranges in `busy`. It ends at a multiple of `max`, if the dirty bytes reach there.
     /// Only runs whose first bytes were there when `upto` was the newest write.
     pub fn next_dirty(
         &self,
@@ -287,6 +306,24 @@ impl Segments {
         max: u64,
         busy: &[(u64, u64)],
         upto: u64,
+    ) -> Option<(u64, u64)> {
+        self.find_dirty((from, to), max, busy, upto, |_, _| true)
+    }
+
+    /// The next run of dirty bytes that is a message of `max` bytes or, where the dirty bytes begin, the greater part of
+    /// one, with nothing to come behind it that would have fitted.
+    pub fn next_full(&self, max: u64, busy: &[(u64, u64)]) -> Option<(u64, u64)> {
+        let full = |start: u64, end: u64| end.is_multiple_of(max) && end - start >= max / 2;
+        self.find_dirty((0, u64::MAX), max, busy, u64::MAX, full)
+    }
+
+    fn find_dirty(
+        &self,
+        (from, to): (u64, u64),
+        max: u64,
+        busy: &[(u64, u64)],
+        upto: u64,
+        wanted: impl Fn(u64, u64) -> bool,
     ) -> Option<(u64, u64)> {
         let first =
             self.map.range(..from).next_back().filter(|(at, s)| *at + s.len() > from).map(|(at, _)| *at);
@@ -296,31 +333,31 @@ impl Segments {
             .chain(self.dirty.range(from..to.max(from)).copied());
         let mut skip_to = 0;
         for at in starts {
+            let seg_end = (at + self.map[&at].len()).min(to);
             if self.map[&at].stamp > upto {
                 continue;
             }
-            let mut start = at.max(from);
-            let seg_end = (at + self.map[&at].len()).min(to);
-            if seg_end <= skip_to {
-                continue;
-            }
-            start = start.max(skip_to);
-            while let Some((_, b_end)) = busy.iter().find(|(a, b)| *a <= start && start < *b) {
-                start = *b_end;
-            }
-            if start >= seg_end {
-                skip_to = skip_to.max(start);
-                continue;
-            }
-            let limit = busy.iter().map(|b| b.0).filter(|b| *b > start).min().unwrap_or(u64::MAX).min(to);
-            let mut end = seg_end.min(limit);
-            while end < limit && end - start < max {
-                match self.map.get(&end) {
-                    Some(s) if s.state == State::Dirty => end = (end + s.len()).min(limit),
-                    _ => break,
+            let mut start = at.max(from).max(skip_to);
+            while start < seg_end {
+                if let Some((_, busy_end)) = busy.iter().find(|(a, b)| *a <= start && start < *b) {
+                    start = *busy_end;
+                    continue;
                 }
+                let limit = busy.iter().map(|b| b.0).filter(|b| *b > start).min().unwrap_or(u64::MAX).min(to);
+                let mut end = seg_end.min(limit);
+                while end < limit && end - start < max {
+                    match self.map.get(&end) {
+                        Some(s) if s.state == State::Dirty => end = (end + s.len()).min(limit),
+                        _ => break,
+                    }
+                }
+                let stop = end.min(start.saturating_add(max) / max * max);
+                if wanted(start, stop) {
+                    return Some((start, stop));
+                }
+                start = stop;
             }
-            return Some((start, end.min(start + max)));
+            skip_to = skip_to.max(start);
         }
         None
     }
@@ -351,8 +388,9 @@ impl Segments {
         (start, end)
     }
 
-    /// Takes a run found by [`Segments::next_dirty`] for the write with this number.
-    pub fn take(&mut self, start: u64, end: u64, number: u64) -> Bytes {
+    /// Takes a run found by [`Segments::next_dirty`] for the write with this number: large pieces that meet at block
+    /// boundaries as they are, others put together.
+    pub fn take(&mut self, start: u64, end: u64, number: u64) -> Bulk {
         let (mut parts, mut first) = (Vec::new(), u64::MAX);
         for at in self.within(start, end) {
             let mut s = self.remove(at);
@@ -376,8 +414,15 @@ impl Segments {
             parts.push(b.clone());
             self.insert(from, mid);
         }
-        if let [one] = parts.as_slice() {
-            return one.clone();
+        let mut seam = start;
+        let as_they_are = parts.iter().all(|p: &Bytes| {
+            let fits = p.len() >= KEEP_MIN_BYTES && (seam == start || seam.is_multiple_of(BLOCK_BYTES));
+            seam += p.len() as u64;
+            fits
+        });
+        if as_they_are || parts.len() == 1 {
+            assert!(parts.iter().map(|p| p.len() as u64).sum::<u64>() == end - start, "the run has no gaps");
+            return Bulk::of_parts(parts);
         }
         let mut all = Vec::with_capacity((end - start) as usize);
         for p in &parts {
@@ -391,7 +436,7 @@ impl Segments {
         }
         let (store, state) = (Store::Shared(all.clone()), State::Flushing(number));
         self.insert(start, Segment { store, state, stamp: first });
-        all
+        all.into()
     }
 
     /// The write with this number ended: what is left of it is clean, or lost if it failed. Returns how many bytes

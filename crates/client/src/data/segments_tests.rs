@@ -109,7 +109,7 @@ proptest! {
                     let Some((x, y)) = found else { continue };
                     prop_assert!(y > x && y <= b && y - x <= max);
                     number += 1;
-                    let data = s.take(x, y, number);
+                    let data = s.take(x, y, number).into_bytes();
                     for i in x..y {
                         let Cell::Is(v, State::Dirty) = cells[i as usize] else { panic!("not dirty") };
                         prop_assert_eq!(v, data[(i - x) as usize]);
@@ -159,4 +159,48 @@ fn a_log_is_gathered_and_a_run_is_seen() {
     s.flushed(0, 7000, 1, true);
     assert!(s.is_written(0, u64::MAX, newest) && !s.is_written(0, u64::MAX, u64::MAX));
     assert_eq!(s.slice(10, 20).unwrap().len(), 10);
+}
+
+#[test]
+fn what_fits_together_goes_out_without_a_copy() {
+    const MIB: u64 = 1 << 20;
+    let byte = |i: u64| (i * 31 / 5) as u8;
+    let record = |off: u64, len: u64| Bytes::from((off..off + len).map(byte).collect::<Vec<u8>>());
+    // Records that fit nothing: gathered up to where blocks end.
+    let mut s = Segments::default();
+    for i in 0..100 {
+        s.write(i * 47_008, record(i * 47_008, 47_008));
+    }
+    assert_eq!(s.next_dirty((0, u64::MAX), 4 * MIB, &[], u64::MAX), Some((0, 4 * MIB)));
+    let b = s.take(0, 4 * MIB, 1);
+    assert_eq!(b.parts().map(|p| p.len() as u64).collect::<Vec<_>>(), [MIB; 4]);
+    assert_eq!(b.into_bytes(), record(0, 4 * MIB));
+    assert_eq!(s.flushed(0, 4 * MIB, 1, true), 4 * MIB);
+    assert_eq!(s.slice(47_000, MIB).unwrap(), record(47_000, MIB - 47_000));
+    // Large writes that begin inside of a block are put together; a message ends where its successor can be aligned.
+    let mut s = Segments::default();
+    for i in 0..5 {
+        s.write(100 + i * MIB, record(100 + i * MIB, MIB));
+    }
+    assert_eq!(s.next_dirty((0, u64::MAX), 4 * MIB, &[], u64::MAX), Some((100, 4 * MIB)));
+    assert_eq!(s.next_full(4 * MIB, &[]), Some((100, 4 * MIB)));
+    assert_eq!(s.next_full(4 * MIB, &[(100, 4 * MIB)]), None, "the next one is not full yet");
+    let b = s.take(100, 4 * MIB, 1);
+    assert_eq!((b.parts().count(), b.into_bytes()), (1, record(100, 4 * MIB - 100)));
+}
+
+#[test]
+fn only_full_messages_are_full() {
+    let mut s = Segments::default();
+    let bytes = |n: usize| Bytes::from(vec![7; n]);
+    // A crumb before a message, one message, a tail, and something far away.
+    s.write(90, bytes(310));
+    s.write(1000, bytes(5));
+    assert_eq!(s.next_full(100, &[]), Some((100, 200)));
+    assert_eq!(s.next_full(100, &[(100, 200)]), Some((200, 300)));
+    assert_eq!(s.next_full(100, &[(100, 300)]), Some((300, 400)));
+    assert_eq!(s.next_full(100, &[(100, 400)]), None);
+    // As soon as the rest is there.
+    s.write(40, bytes(50));
+    assert_eq!(s.next_full(100, &[]), Some((40, 100)));
 }

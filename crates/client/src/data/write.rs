@@ -103,7 +103,7 @@ impl Fs {
         meta: WriteMeta,
     ) -> bool {
         let now = self.world.now();
-        let mut full = Vec::new();
+        let (mut full, mut too_much) = (Vec::new(), Vec::new());
         {
             let mut objs = file.lock();
             if !pins.valid(&objs) {
@@ -124,14 +124,17 @@ impl Fs {
                 self.data.account(o, now);
                 let message = o.target.bulk_bytes() as u64;
                 let run = o.segs.run_around(p.object_offset, message);
-                if run.1 - run.0 >= message
-                    || o.segs.unwritten_bytes() > o.target.data.max_dirty.load(Ordering::Relaxed) / 2
-                {
+                if o.segs.unwritten_bytes() > o.target.data.max_dirty.load(Ordering::Relaxed) / 2 {
+                    too_much.push(p.stripe);
+                } else if run.1 - run.0 >= message {
                     full.push(p.stripe);
                 }
             }
         }
         for stripe in full {
+            self.kick_full(file, stripe);
+        }
+        for stripe in too_much {
             self.kick(file, stripe);
         }
         self.note_dirty(file);
@@ -225,7 +228,7 @@ impl Fs {
         let turn = target.data.turns.clone().acquire_owned().await.map_err(|_| Errno::ESHUTDOWN)?;
         let how = WriteHow { lock, granted: false, durable: false };
         let send = || async {
-            let r = self.write_locked(file, &target, object, start, data.clone(), how, &meta).await;
+            let r = self.write_locked(file, &target, object, start, data.clone().into(), how, &meta).await;
             r.map(|(attr, _)| attr)
         };
         let mut r: R<ObjectAttr> = send().await;

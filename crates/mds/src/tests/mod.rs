@@ -171,7 +171,7 @@ impl Rig {
         let req = Incoming { bulk, ..self.incoming(A, &Cred::root(), m) };
         let out = block_on(self.mdt.clone().handle(req));
         out.status?;
-        Ok((postcard::from_bytes(&out.body).unwrap(), out.bulk))
+        Ok((postcard::from_bytes(&out.body).unwrap(), out.bulk.into_bytes()))
     }
 
     /// Writes data beside the inode of a file in its first layout.

@@ -24,7 +24,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
 use store::object::ObjectMeta;
 use store::{Lsn, Seen};
-use wire::{Op, RequestContext};
+use wire::{Bulk, Op, RequestContext};
 
 /// How far a client's clock may be behind and ahead of the server's before its stamps are changed.
 const CLOCK_BEHIND_MAX_NS: i64 = 3600 * 1_000_000_000;
@@ -47,7 +47,7 @@ pub struct Cx {
 pub struct Done {
     /// The encoded reply.
     pub body: Vec<u8>,
-    pub bulk: Bytes,
+    pub bulk: Bulk,
     /// The transaction of the change; its answer waits for it.
     pub changed: Option<Lsn>,
     /// What the answer of a look depends on.

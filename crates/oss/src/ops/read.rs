@@ -2,6 +2,7 @@
 
 use super::{Cx, Done, check_object, check_range, last_byte};
 use model::{Errno, limits};
+use wire::Bulk;
 use wire::checksum::ChecksumType;
 use wire::msg::read::{Read, ReadReply};
 
@@ -22,6 +23,7 @@ pub async fn run(cx: &Cx, m: Read) -> Result<Done, Errno> {
         ChecksumType::Crc32c => crcs,
         other => other.of_read(m.offset, &data, object_size),
     };
+    let bulk = Bulk::from(data).summed(m.checksum != ChecksumType::None);
     let reply = ReadReply { len, object_size, block_crcs };
-    Ok(Done { bulk: data, bytes: u64::from(len), ..Done::looked(&reply, cx.seen(seen)) })
+    Ok(Done { bulk, bytes: u64::from(len), ..Done::looked(&reply, cx.seen(seen)) })
 }

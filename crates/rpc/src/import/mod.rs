@@ -21,7 +21,7 @@ use std::time::Duration;
 use wire::msg::disconnect::Disconnect;
 use wire::msg::notify::{Notice, Notify};
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
-use wire::{Frame, FrameKind, Header, Message, RequestContext, encode_body};
+use wire::{Bulk, Frame, FrameKind, Header, Message, RequestContext, encode_body};
 use world::{BoxFuture, Instant, World, sync};
 
 /// Names as in Lustre's `state` file.
@@ -331,7 +331,7 @@ impl Import {
         self: &Arc<Self>,
         ctx: RequestContext,
         msg: M,
-        bulk: Bytes,
+        bulk: impl Into<Bulk>,
     ) -> BoxFuture<Result<Response<M::Reply>, Errno>> {
         self.call_with(ctx, msg, bulk, false)
     }
@@ -342,10 +342,10 @@ impl Import {
         self: &Arc<Self>,
         ctx: RequestContext,
         msg: M,
-        bulk: Bytes,
+        bulk: impl Into<Bulk>,
         durable: bool,
     ) -> BoxFuture<Result<Response<M::Reply>, Errno>> {
-        let core = self.core.clone();
+        let (core, bulk) = (self.core.clone(), bulk.into());
         Box::pin(async move {
             let body = encode_body(&ctx, &msg);
             let raw = core.call_raw(M::OP, (M::MODIFIES, durable), body, bulk).await?;

@@ -162,7 +162,7 @@ fn incoming(server: &Server, a: &Admitted, f: Frame) -> Result<Incoming, Errno> 
         replay,
         ctx,
         body,
-        bulk: f.bulk,
+        bulk: f.bulk.into_bytes(),
     })
 }
 

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use wire::msg::connect::Connect;
 use wire::msg::notify::{Notice, Notify};
-use wire::{Op, RequestContext};
+use wire::{Bulk, Op, RequestContext};
 use world::{BoxFuture, Either, Listener, World, select, sync};
 
 pub use slots::{Arrival, Slot};
@@ -72,7 +72,7 @@ pub struct Outgoing {
     pub status: Result<(), Errno>,
     /// The reply message without its context; empty with an error.
     pub body: Vec<u8>,
-    pub bulk: Bytes,
+    pub bulk: Bulk,
     pub transno: u64,
     /// Dropped when the answer is on its way.
     pub hold: Option<Arc<dyn Any + Send + Sync>>,
@@ -81,11 +81,11 @@ pub struct Outgoing {
 impl Outgoing {
     pub fn ok<R: serde::Serialize>(reply: &R, transno: u64) -> Outgoing {
         let body = postcard::to_stdvec(reply).expect("plain data encodes");
-        Outgoing { status: Ok(()), body, bulk: Bytes::new(), transno, hold: None }
+        Outgoing { status: Ok(()), body, bulk: Bulk::default(), transno, hold: None }
     }
 
     pub fn err(e: Errno) -> Outgoing {
-        Outgoing { status: Err(e), body: Vec::new(), bulk: Bytes::new(), transno: 0, hold: None }
+        Outgoing { status: Err(e), body: Vec::new(), bulk: Bulk::default(), transno: 0, hold: None }
     }
 }
 

@@ -11,7 +11,7 @@ use wire::msg::connect::SLOT_NONE;
 use wire::msg::notify::Notify;
 use wire::replay::{EXTRA_WALL, encode_wall};
 use wire::under_way::UnderWay;
-use wire::{Frame, FrameKind, Header, ReplyContext};
+use wire::{Bulk, Frame, FrameKind, Header, ReplyContext};
 use world::{Instant, sync};
 
 /// Replies of requests that changed nothing are remembered up to this size; larger ones are made again.
@@ -22,7 +22,7 @@ const SMALL_REPLY_MAX_BYTES: usize = 4096;
 pub(crate) struct Kept {
     status: u16,
     body: Bytes,
-    bulk: Bytes,
+    bulk: Bulk,
     transno: u64,
     /// The server's clock when a modifying request was executed.
     wall: Timestamp,
@@ -46,7 +46,7 @@ impl From<StoredReply> for Kept {
         Kept {
             status: r.status,
             body: Bytes::from(r.body),
-            bulk: Bytes::new(),
+            bulk: Bulk::default(),
             transno: r.transno,
             wall,
             extra,
@@ -387,7 +387,7 @@ fn frame((number, granted): (u64, u16), asked: Asked, kept: &Kept, stamp: Stamp)
     } else {
         body.extend_from_slice(&kept.body);
     }
-    Frame::new(h, body, if over { Bytes::new() } else { bulk })
+    Frame::new(h, body, if over { Bulk::default() } else { bulk })
 }
 
 /// What a hello brought.

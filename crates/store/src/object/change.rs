@@ -474,7 +474,7 @@ pub(super) fn blocks(bytes: u64) -> u64 {
 
 /// Reads all of `buf`; zeros behind the file's end.
 pub(super) fn read_padded(file: &dyn DiskFile, buf: &mut [u8], off: u64) -> std::io::Result<()> {
-    let n = file.read_at(buf, off)?;
+    let n = file.read_bulk_at(buf, off)?;
     buf[n..].fill(0);
     Ok(())
 }

@@ -3,16 +3,30 @@
 use crate::{Disk, DiskFile, DiskSpace, FileStat, OpenMode};
 use rustix::fs::{self, FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
+use std::collections::BTreeSet;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Files and folders of the host.
 pub struct RealDisk;
 
 struct RealFile {
     fd: OwnedFd,
+    /// The same file past the page cache, opened when it is first needed; `None` where the host cannot.
+    direct: OnceLock<Option<OwnedFd>>,
+    /// Places of [`DIRECT_MIN_BYTES`] that were read past the page cache once.
+    read_once: Mutex<BTreeSet<u64>>,
 }
+
+/// From this size on data in bulk goes past the page cache, if it and its place are aligned. Copying it there costs more
+/// than the device does, most of all where the memory was not used before (docs/performance.md).
+const DIRECT_MIN_BYTES: usize = 2 << 20;
+/// Places of a file that are remembered, at most: 16 GiB of it.
+const READ_ONCE_MAX: usize = 8192;
+/// What devices want memory, offsets and lengths to be a multiple of.
+const DIRECT_ALIGN: usize = 4096;
 
 impl Disk for RealDisk {
     fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
@@ -21,7 +35,7 @@ impl Disk for RealDisk {
         flags.set(OFlags::EXCL, mode.create && mode.exclusive);
         flags.set(OFlags::TRUNC, mode.truncate);
         let fd = retry_on_intr(|| fs::open(path, flags, Mode::from_raw_mode(0o600)))?;
-        Ok(Arc::new(RealFile { fd }))
+        Ok(Arc::new(RealFile { fd, direct: OnceLock::new(), read_once: Mutex::default() }))
     }
 
     fn mkdir(&self, path: &str) -> io::Result<()> {
@@ -87,6 +101,74 @@ fn open_dir(dir: &str) -> io::Result<OwnedFd> {
     Ok(retry_on_intr(|| fs::open(dir, flags, Mode::empty()))?)
 }
 
+impl RealFile {
+    fn direct(&self) -> Option<&OwnedFd> {
+        let open = || {
+            let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+            let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::DIRECT;
+            retry_on_intr(|| fs::open(&path, flags, Mode::empty())).ok()
+        };
+        self.direct.get_or_init(open).as_ref()
+    }
+
+    fn is_first_read(&self, place: u64) -> bool {
+        let mut once = self.read_once.lock().unwrap_or_else(PoisonError::into_inner);
+        if once.remove(&place) {
+            return false;
+        }
+        if once.len() >= READ_ONCE_MAX {
+            once.clear();
+        }
+        once.insert(place)
+    }
+
+    /// Reads past the page cache what can be; how much that was. Only what lies wholly on the device: pages of the cache
+    /// are as good as read, and those that are dirty would have to be written first. What is read for the second time
+    /// goes through the cache and stays there: many may want it. A scan leaves the cache as it is.
+    fn read_direct(&self, buf: &mut [u8], off: u64) -> io::Result<usize> {
+        let aligned =
+            buf.as_ptr().addr().is_multiple_of(DIRECT_ALIGN) && off.is_multiple_of(DIRECT_ALIGN as u64);
+        let whole = buf.len() / DIRECT_ALIGN * DIRECT_ALIGN;
+        if !aligned || buf.len() < DIRECT_MIN_BYTES || cached_pages(&self.fd, off, whole as u64) != Some(0) {
+            return Ok(0);
+        }
+        if !self.is_first_read(off / DIRECT_MIN_BYTES as u64) {
+            return Ok(0);
+        }
+        let Some(fd) = self.direct() else { return Ok(0) };
+        let mut done = 0;
+        while done < whole {
+            match retry_on_intr(|| rustix::io::pread(fd, &mut buf[done..whole], off + done as u64)) {
+                Ok(n) if n.is_multiple_of(DIRECT_ALIGN) && n > 0 => done += n,
+                // The end of the file, or as above.
+                Ok(_) | Err(Errno::INVAL) => break,
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes past the page cache as far as the host can; how much that was.
+    fn write_direct(&self, buf: &[u8], off: u64) -> io::Result<usize> {
+        let aligned =
+            buf.as_ptr().addr().is_multiple_of(DIRECT_ALIGN) && off.is_multiple_of(DIRECT_ALIGN as u64);
+        let Some(fd) = (aligned && buf.len() >= DIRECT_MIN_BYTES).then(|| self.direct()).flatten() else {
+            return Ok(0);
+        };
+        let whole = buf.len() / DIRECT_ALIGN * DIRECT_ALIGN;
+        let mut done = 0;
+        while done < whole {
+            match retry_on_intr(|| rustix::io::pwrite(fd, &buf[done..whole], off + done as u64)) {
+                Ok(n) if n.is_multiple_of(DIRECT_ALIGN) && n > 0 => done += n,
+                // Into the page cache with the rest: of a file system that wants larger pieces, or writes parts of them.
+                Ok(_) | Err(Errno::INVAL) => break,
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(done)
+    }
+}
+
 impl DiskFile for RealFile {
     fn read_at(&self, buf: &mut [u8], off: u64) -> io::Result<usize> {
         let mut done = 0;
@@ -108,6 +190,20 @@ impl DiskFile for RealFile {
             }
         }
         Ok(())
+    }
+
+    fn read_bulk_at(&self, buf: &mut [u8], off: u64) -> io::Result<usize> {
+        let done = self.read_direct(buf, off)?;
+        if done == buf.len() {
+            Ok(done)
+        } else {
+            Ok(done + self.read_at(&mut buf[done..], off + done as u64)?)
+        }
+    }
+
+    fn write_bulk_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
+        let done = self.write_direct(buf, off)?;
+        if done < buf.len() { self.write_at(&buf[done..], off + done as u64) } else { Ok(()) }
     }
 
     fn stat(&self) -> io::Result<FileStat> {
@@ -146,10 +242,56 @@ impl DiskFile for RealFile {
     }
 }
 
+/// Pages of a range that are in the page cache; `None` if the kernel cannot tell (before 6.5).
+fn cached_pages(fd: &OwnedFd, off: u64, len: u64) -> Option<u64> {
+    /// The same on all architectures.
+    const CACHESTAT: libc::c_long = 451;
+    let range = [off, len];
+    // Pages that are cached, dirty, being written, evicted, recently evicted.
+    let mut found = [0u64; 5];
+    // SAFETY: the system call reads two numbers and writes five, of these arrays, which outlive it.
+    #[allow(unsafe_code)]
+    let done = unsafe {
+        libc::syscall(CACHESTAT, fd.as_raw_fd(), range.as_ptr(), found.as_mut_ptr(), 0 as libc::c_uint)
+    };
+    (done == 0).then_some(found[0])
+}
+
 fn found(r: Result<u64, Errno>) -> io::Result<Option<u64>> {
     match r {
         Ok(at) => Ok(Some(at)),
         Err(Errno::NXIO) => Ok(None),
         Err(e) => Err(e.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer;
+
+    /// A file system that can do without the page cache is needed to see a difference; the bytes are the same on any.
+    #[test]
+    fn bulk_past_the_page_cache_is_what_was_written() {
+        let path = std::env::temp_dir().join(format!("nacre-bulk-{}", std::process::id()));
+        let path = path.to_str().expect("a plain name").to_string();
+        let f = RealDisk.open(&path, OpenMode::CREATE).unwrap();
+        for (off, len) in [(0, 4 << 20), (4 << 20, (2 << 20) + 5000), (1 << 20, 2 << 20), (77, 3 << 20)] {
+            let mut b = buffer::bulk(len);
+            b.iter_mut().enumerate().for_each(|(i, x)| *x = ((i + off as usize) * 7 / 3) as u8);
+            f.write_at(&[9; 100], off + 5).unwrap();
+            f.write_bulk_at(&b, off).unwrap();
+            // First past the cache, then through it, then from it.
+            for _ in 0..3 {
+                let mut got = buffer::bulk(len);
+                assert_eq!(f.read_bulk_at(&mut got, off).unwrap(), len);
+                assert!(got[..] == b[..], "{len} bytes at {off}");
+            }
+        }
+        let end = f.stat().unwrap().len;
+        assert_eq!(end, (6 << 20) + 5000);
+        let mut got = buffer::bulk(4 << 20);
+        assert_eq!(f.read_bulk_at(&mut got, 4 << 20).unwrap(), (2 << 20) + 5000, "short at the end only");
+        RealDisk.unlink(&path).unwrap();
     }
 }

@@ -161,25 +161,37 @@ fn unmapped(a: SocketAddr) -> SocketAddr {
     SocketAddr::new(a.ip().to_canonical(), a.port())
 }
 
+/// Pieces of a frame that one system call takes.
+const SLICES_MAX: usize = 16;
+
 /// A frame, or what is left of it, on its way out.
 struct Outbound {
     head: Bytes,
     body: Bytes,
-    bulk: Bytes,
+    /// Pieces that follow each other, the first one perhaps begun.
+    bulk: VecDeque<Bytes>,
     trailer: Bytes,
     _room: OwnedSemaphorePermit,
 }
 
 impl Outbound {
     fn remaining(&self) -> usize {
-        self.head.len() + self.body.len() + self.bulk.len() + self.trailer.len()
+        self.parts().map(Bytes::len).sum()
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &Bytes> {
+        [&self.head, &self.body].into_iter().chain(&self.bulk).chain([&self.trailer])
     }
 
     fn advance(&mut self, mut n: usize) {
-        for part in [&mut self.head, &mut self.body, &mut self.bulk, &mut self.trailer] {
+        let bulk = self.bulk.iter_mut();
+        for part in [&mut self.head, &mut self.body].into_iter().chain(bulk).chain([&mut self.trailer]) {
             let k = n.min(part.len());
             part.advance(k);
             n -= k;
+        }
+        while self.bulk.front().is_some_and(Bytes::is_empty) {
+            self.bulk.pop_front();
         }
         assert!(n == 0, "the socket took more than it was given");
     }
@@ -195,10 +207,9 @@ impl Queue {
     /// Writes what the socket takes. True: everything is out.
     fn flush(&mut self, mut w: &Socket) -> io::Result<bool> {
         while let Some(front) = self.frames.front_mut() {
-            let parts = [&front.head, &front.body, &front.bulk, &front.trailer];
-            let mut slices = [IoSlice::new(&[]); 4];
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let mut count = 0;
-            for p in parts.into_iter().filter(|p| !p.is_empty()) {
+            for p in front.parts().filter(|p| !p.is_empty()).take(SLICES_MAX) {
                 slices[count] = IoSlice::new(p);
                 count += 1;
             }
@@ -235,39 +246,54 @@ struct Partial {
     lengths: Lengths,
     /// The body, and what is behind it unless that is apart.
     first: BytesMut,
-    /// What is behind a body if it is large, and how much of it came: memory that can be kept without holding more.
+    /// The bulk if it is large, and how much of it came: memory of just its size, which can be used again, and kept
+    /// without holding more.
     apart: Option<(Buffer, usize)>,
+    /// The checksum behind such a bulk.
+    trailer: BytesMut,
 }
 
 impl Partial {
     /// Memory for a frame, and as much of it as came already.
     fn begin(header: Header, lengths: Lengths, ahead: &mut BytesMut) -> Partial {
-        let apart = lengths.behind() >= APART_MIN_BYTES;
+        let apart = lengths.bulk >= APART_MIN_BYTES;
         let room = if apart { lengths.body } else { lengths.total() };
         let mut first = BytesMut::with_capacity(room);
         first.extend_from_slice(&ahead[..room.min(ahead.len())]);
         ahead.advance(first.len());
         let apart = apart.then(|| {
-            let mut b = buffer::bulk(lengths.behind());
+            let mut b = buffer::bulk(lengths.bulk);
             let have = b.len().min(ahead.len());
             b[..have].copy_from_slice(&ahead[..have]);
             ahead.advance(have);
             (b, have)
         });
-        Partial { header, lengths, first, apart }
+        let mut trailer = BytesMut::new();
+        if apart.is_some() {
+            let have = lengths.trailer().min(ahead.len());
+            trailer.extend_from_slice(&ahead.split_to(have));
+        }
+        Partial { header, lengths, first, apart, trailer }
     }
 
     fn is_whole(&self) -> bool {
         match &self.apart {
             None => self.first.len() == self.lengths.total(),
-            Some((b, have)) => self.first.len() == self.lengths.body && *have == b.len(),
+            Some((b, have)) => {
+                self.first.len() == self.lengths.body
+                    && *have == b.len()
+                    && self.trailer.len() == self.lengths.trailer()
+            }
         }
     }
 
     fn decode(self) -> Result<Frame, wire::FrameError> {
         match self.apart {
             None => Frame::decode_rest(self.header, self.lengths, self.first.freeze()),
-            Some((b, _)) => Frame::decode_parts(self.header, self.lengths, self.first.freeze(), b.freeze()),
+            Some((b, _)) => {
+                let (body, bulk) = (self.first.freeze(), b.freeze());
+                Frame::decode_apart(self.header, self.lengths, body, bulk, &self.trailer)
+            }
         }
     }
 
@@ -277,6 +303,9 @@ impl Partial {
         match &mut self.apart {
             None => recv_more(socket, &mut self.first, self.lengths.total()),
             Some(_) if self.first.len() < body => recv_more(socket, &mut self.first, body),
+            Some((b, have)) if *have == b.len() => {
+                recv_more(socket, &mut self.trailer, self.lengths.trailer())
+            }
             Some((b, have)) => {
                 let want = b.len() - *have;
                 let (n, _) = rustix::net::recv(socket, &mut b[*have..], rustix::net::RecvFlags::empty())?;
@@ -453,7 +482,7 @@ impl Shared {
         let out = Outbound {
             head: Bytes::copy_from_slice(&head),
             body: f.body,
-            bulk: f.bulk,
+            bulk: f.bulk.parts().cloned().collect(),
             trailer: trailer.map_or_else(Bytes::new, |t| Bytes::copy_from_slice(&t)),
             _room: room,
         };
