@@ -25,6 +25,8 @@ struct RealFile {
 const DIRECT_MIN_BYTES: usize = 2 << 20;
 /// Places of a file that are remembered, at most: 16 GiB of it.
 const READ_ONCE_MAX: usize = 8192;
+/// One read of a device: of 4 MiB it took longer than two of 2 MiB here (docs/performance.md).
+const DIRECT_READ_BYTES: usize = 2 << 20;
 /// What devices want memory, offsets and lengths to be a multiple of.
 const DIRECT_ALIGN: usize = 4096;
 
@@ -138,7 +140,8 @@ impl RealFile {
         let Some(fd) = self.direct() else { return Ok(0) };
         let mut done = 0;
         while done < whole {
-            match retry_on_intr(|| rustix::io::pread(fd, &mut buf[done..whole], off + done as u64)) {
+            let stop = whole.min(done + DIRECT_READ_BYTES);
+            match retry_on_intr(|| rustix::io::pread(fd, &mut buf[done..stop], off + done as u64)) {
                 Ok(n) if n.is_multiple_of(DIRECT_ALIGN) && n > 0 => done += n,
                 // The end of the file, or as above.
                 Ok(_) | Err(Errno::INVAL) => break,
