@@ -27,6 +27,10 @@ const DIRECT_MIN_BYTES: usize = 2 << 20;
 const READ_ONCE_MAX: usize = 8192;
 /// One read of a device: of 4 MiB it took longer than two of 2 MiB here (docs/performance.md).
 const DIRECT_READ_BYTES: usize = 2 << 20;
+/// No page of the cache is larger than this, and larger ones begin at multiples of their size, where the kernel's small
+/// pages are of 4 KiB (elsewhere nothing goes past the cache). Writes past it begin and end at such places: otherwise a
+/// small write beside one, to the same page, could be in the way of dropping that page, which the kernel takes for a loss.
+const CACHE_PAGE_MAX_BYTES: u64 = 2 << 20;
 /// What devices want memory, offsets and lengths to be a multiple of.
 const DIRECT_ALIGN: usize = 4096;
 
@@ -106,6 +110,9 @@ fn open_dir(dir: &str) -> io::Result<OwnedFd> {
 impl RealFile {
     fn direct(&self) -> Option<&OwnedFd> {
         let open = || {
+            if rustix::param::page_size() != DIRECT_ALIGN {
+                return None;
+            }
             let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
             let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::DIRECT;
             retry_on_intr(|| fs::open(&path, flags, Mode::empty())).ok()
@@ -151,17 +158,13 @@ impl RealFile {
         Ok(done)
     }
 
-    /// Writes past the page cache as far as the host can; how much that was.
+    /// Writes past the page cache as far as the host can; how much that was. `off` is a multiple of the cache's largest
+    /// page.
     fn write_direct(&self, buf: &[u8], off: u64) -> io::Result<usize> {
-        let aligned =
-            buf.as_ptr().addr().is_multiple_of(DIRECT_ALIGN) && off.is_multiple_of(DIRECT_ALIGN as u64);
-        let Some(fd) = (aligned && buf.len() >= DIRECT_MIN_BYTES).then(|| self.direct()).flatten() else {
-            return Ok(0);
-        };
-        let whole = buf.len() / DIRECT_ALIGN * DIRECT_ALIGN;
+        let Some(fd) = self.direct() else { return Ok(0) };
         let mut done = 0;
-        while done < whole {
-            match retry_on_intr(|| rustix::io::pwrite(fd, &buf[done..whole], off + done as u64)) {
+        while done < buf.len() {
+            match retry_on_intr(|| rustix::io::pwrite(fd, &buf[done..], off + done as u64)) {
                 Ok(n) if n.is_multiple_of(DIRECT_ALIGN) && n > 0 => done += n,
                 // Into the page cache with the rest: of a file system that wants larger pieces, or writes parts of them.
                 Ok(_) | Err(Errno::INVAL) => break,
@@ -170,6 +173,17 @@ impl RealFile {
         }
         Ok(done)
     }
+}
+
+/// The part of `len` bytes at `at` in memory and `off` in a file that may be written past the page cache.
+fn direct_part(at: usize, off: u64, len: usize) -> Option<std::ops::Range<usize>> {
+    let start = off.next_multiple_of(CACHE_PAGE_MAX_BYTES);
+    let end = (off + len as u64) / CACHE_PAGE_MAX_BYTES * CACHE_PAGE_MAX_BYTES;
+    if end <= start {
+        return None;
+    }
+    let part = (start - off) as usize..(end - off) as usize;
+    (part.len() >= DIRECT_MIN_BYTES && (at + part.start).is_multiple_of(DIRECT_ALIGN)).then_some(part)
 }
 
 impl DiskFile for RealFile {
@@ -205,8 +219,13 @@ impl DiskFile for RealFile {
     }
 
     fn write_bulk_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
-        let done = self.write_direct(buf, off)?;
-        if done < buf.len() { self.write_at(&buf[done..], off + done as u64) } else { Ok(()) }
+        let Some(part) = direct_part(buf.as_ptr().addr(), off, buf.len()) else {
+            return self.write_at(buf, off);
+        };
+        let from = part.start;
+        self.write_at(&buf[..from], off)?;
+        let done = self.write_direct(&buf[part], off + from as u64)? + from;
+        self.write_at(&buf[done..], off + done as u64)
     }
 
     fn stat(&self) -> io::Result<FileStat> {
@@ -272,6 +291,21 @@ fn found(r: Result<u64, Errno>) -> io::Result<Option<u64>> {
 mod tests {
     use super::*;
     use crate::buffer;
+
+    #[test]
+    fn what_goes_past_the_page_cache_shares_no_page_with_anything() {
+        const M: u64 = 1 << 20;
+        let part =
+            |at, off, len: u64| direct_part(at, off, len as usize).map(|r| (r.start as u64, r.end as u64));
+        assert_eq!(part(0, 0, 4 * M), Some((0, 4 * M)));
+        assert_eq!(part(64, 0, 4 * M), None, "memory");
+        assert_eq!(part(0, M, 4 * M), Some((M, 3 * M)));
+        assert_eq!(part(0, M + 4096, 4 * M), Some((M - 4096, 3 * M - 4096)));
+        assert_eq!(part(0, M + 5, 4 * M), None, "memory and place do not fit");
+        assert_eq!(part(4096 - 4, 4 * M - 5, 2 * M + 5), None, "memory");
+        assert_eq!(part(5, 4 * M - 4091, 2 * M + 5000), Some((4091, 2 * M + 4091)), "they do");
+        assert_eq!(part(0, M, 2 * M), None, "too little is left");
+    }
 
     /// A file system that can do without the page cache is needed to see a difference; the bytes are the same on any.
     #[test]
