@@ -68,8 +68,7 @@ impl Checksums {
 
 impl Fs {
     /// Sends a write with the checksums of its data, whose pieces meet at block boundaries (`m.block_crcs` and
-    /// `m.checksum` are filled here); `durable`: as
-    /// [`Target::send`], for a write under a lock.
+    /// `m.checksum` are filled here); `durable`: as [`Target::send`], for a write under a lock.
     pub(crate) async fn send_summed(
         &self,
         ost: &Arc<Target>,

@@ -269,19 +269,9 @@ impl Frame {
         if rest.len() != lengths.total() {
             return Err(FrameError::Short { have: rest.len(), want: lengths.total() });
         }
-        Frame::decode_parts(header, lengths, rest.slice(..lengths.body), rest.slice(lengths.body..))
-    }
-
-    fn decode_parts(
-        header: Header,
-        lengths: Lengths,
-        body: Bytes,
-        behind: Bytes,
-    ) -> Result<Frame, FrameError> {
-        if body.len() != lengths.body || behind.len() != lengths.behind() {
-            return Err(FrameError::Short { have: body.len() + behind.len(), want: lengths.total() });
-        }
-        Frame::decode_apart(header, lengths, body, behind.slice(..lengths.bulk), &behind[lengths.bulk..])
+        let behind = rest.slice(lengths.body..);
+        let (bulk, trailer) = (behind.slice(..lengths.bulk), &behind[lengths.bulk..]);
+        Frame::decode_apart(header, lengths, rest.slice(..lengths.body), bulk, trailer)
     }
 
     /// The same with the bulk apart from the checksum behind it (empty if there is none).

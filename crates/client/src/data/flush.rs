@@ -131,8 +131,7 @@ impl Fs {
                 if o.segs.is_written(start, end, upto) {
                     return Ok(());
                 }
-                let busy: Vec<(u64, u64)> = o.busy.iter().map(|b| (b.start, b.end)).collect();
-                o.segs.next_dirty((start, end), 1, &busy, upto).is_some()
+                o.segs.next_dirty((start, end), 1, &o.busy_ranges(), upto).is_some()
             };
             if !ready {
                 changed.await;
@@ -266,27 +265,32 @@ impl Fs {
 
     /// Writes what is there now, in the background.
     pub(super) fn kick(self: &Arc<Self>, file: &Arc<File>, stripe: usize) {
-        {
-            let mut objs = file.lock();
-            let o = &mut objs[stripe];
-            if o.segs.dirty_bytes() == 0 {
-                return;
+        self.ask_flusher(file, stripe, |o| {
+            let some = o.segs.dirty_bytes() > 0;
+            if some {
+                o.flush_upto = o.segs.newest();
             }
-            o.flush_upto = o.segs.newest();
-        }
-        self.start_flusher(file, stripe);
+            some
+        });
     }
 
     /// Writes what fills messages, in the background. The rest may still grow: a log that is written in small records
     /// by several processes would go out in as small requests otherwise, each time that one was full.
     pub(super) fn kick_full(self: &Arc<Self>, file: &Arc<File>, stripe: usize) {
-        file.lock()[stripe].full_runs += 1;
-        self.start_flusher(file, stripe);
+        self.ask_flusher(file, stripe, |o| {
+            o.full_runs += 1;
+            true
+        });
     }
 
-    fn start_flusher(self: &Arc<Self>, file: &Arc<File>, stripe: usize) {
-        if std::mem::replace(&mut file.lock()[stripe].flushing, true) {
-            return;
+    /// Notes what is asked for (`ask` says whether anything is), and starts the task that does it unless it runs.
+    fn ask_flusher(self: &Arc<Self>, file: &Arc<File>, stripe: usize, ask: impl FnOnce(&mut Obj) -> bool) {
+        {
+            let mut objs = file.lock();
+            let o = &mut objs[stripe];
+            if !ask(o) || std::mem::replace(&mut o.flushing, true) {
+                return;
+            }
         }
         let (fs, file) = (self.clone(), file.clone());
         self.world.spawn("client-flusher", async move { fs.flush_behind(file, stripe).await });

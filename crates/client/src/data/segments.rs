@@ -317,6 +317,7 @@ impl Segments {
         self.find_dirty((0, u64::MAX), max, busy, u64::MAX, full)
     }
 
+    /// The first of the runs of [`Segments::next_dirty`] that is `wanted`, by its start and end.
     fn find_dirty(
         &self,
         (from, to): (u64, u64),
@@ -333,10 +334,10 @@ impl Segments {
             .chain(self.dirty.range(from..to.max(from)).copied());
         let mut skip_to = 0;
         for at in starts {
-            let seg_end = (at + self.map[&at].len()).min(to);
             if self.map[&at].stamp > upto {
                 continue;
             }
+            let seg_end = (at + self.map[&at].len()).min(to);
             let mut start = at.max(from).max(skip_to);
             while start < seg_end {
                 if let Some((_, busy_end)) = busy.iter().find(|(a, b)| *a <= start && start < *b) {
@@ -357,7 +358,7 @@ impl Segments {
                 }
                 start = stop;
             }
-            skip_to = skip_to.max(start);
+            skip_to = start;
         }
         None
     }
@@ -414,6 +415,7 @@ impl Segments {
             parts.push(b.clone());
             self.insert(from, mid);
         }
+        assert!(parts.iter().map(|p| p.len() as u64).sum::<u64>() == end - start, "the run has no gaps");
         let mut seam = start;
         let as_they_are = parts.iter().all(|p: &Bytes| {
             let fits = p.len() >= KEEP_MIN_BYTES && (seam == start || seam.is_multiple_of(BLOCK_BYTES));
@@ -421,14 +423,12 @@ impl Segments {
             fits
         });
         if as_they_are || parts.len() == 1 {
-            assert!(parts.iter().map(|p| p.len() as u64).sum::<u64>() == end - start, "the run has no gaps");
             return Bulk::of_parts(parts);
         }
         let mut all = Vec::with_capacity((end - start) as usize);
         for p in &parts {
             all.extend_from_slice(p);
         }
-        assert!(all.len() as u64 == end - start, "the run has no gaps");
         // From now on they are one: the message, which may be kept for long, and what is kept here share the bytes.
         let all = Bytes::from(all);
         for at in self.within(start, end) {

@@ -5,8 +5,7 @@ use rustix::fs::{self, FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Files and folders of the host.
@@ -25,7 +24,7 @@ struct RealFile {
 const DIRECT_MIN_BYTES: usize = 2 << 20;
 /// Places of a file that are remembered, at most: 16 GiB of it.
 const READ_ONCE_MAX: usize = 8192;
-/// One read of a device: of 4 MiB it took longer than two of 2 MiB here (docs/performance.md).
+/// One read of a device: of 4 MiB it took longer than two of 2 MiB here (decision 0031).
 const DIRECT_READ_BYTES: usize = 2 << 20;
 /// No page of the cache is larger than this, and larger ones begin at multiples of their size, where the kernel's small
 /// pages are of 4 KiB (elsewhere nothing goes past the cache). Writes past it begin and end at such places: otherwise a
@@ -137,42 +136,42 @@ impl RealFile {
     fn read_direct(&self, buf: &mut [u8], off: u64) -> io::Result<usize> {
         let aligned =
             buf.as_ptr().addr().is_multiple_of(DIRECT_ALIGN) && off.is_multiple_of(DIRECT_ALIGN as u64);
-        let whole = buf.len() / DIRECT_ALIGN * DIRECT_ALIGN;
-        if !aligned || buf.len() < DIRECT_MIN_BYTES || cached_pages(&self.fd, off, whole as u64) != Some(0) {
-            return Ok(0);
-        }
-        if !self.is_first_read(off / DIRECT_MIN_BYTES as u64) {
+        if !aligned || buf.len() < DIRECT_MIN_BYTES {
             return Ok(0);
         }
         let Some(fd) = self.direct() else { return Ok(0) };
-        let mut done = 0;
-        while done < whole {
-            let stop = whole.min(done + DIRECT_READ_BYTES);
-            match retry_on_intr(|| rustix::io::pread(fd, &mut buf[done..stop], off + done as u64)) {
-                Ok(n) if n.is_multiple_of(DIRECT_ALIGN) && n > 0 => done += n,
-                // The end of the file, or as above.
-                Ok(_) | Err(Errno::INVAL) => break,
-                Err(e) => return Err(e.into()),
-            }
+        let whole = buf.len() / DIRECT_ALIGN * DIRECT_ALIGN;
+        if cached_pages(&self.fd, off, whole as u64) != Some(0)
+            || !self.is_first_read(off / DIRECT_MIN_BYTES as u64)
+        {
+            return Ok(0);
         }
-        Ok(done)
+        aligned_moves(whole, |done| {
+            let stop = whole.min(done + DIRECT_READ_BYTES);
+            rustix::io::pread(fd, &mut buf[done..stop], off + done as u64)
+        })
     }
 
     /// Writes past the page cache as far as the host can; how much that was. `off` is a multiple of the cache's largest
     /// page.
     fn write_direct(&self, buf: &[u8], off: u64) -> io::Result<usize> {
         let Some(fd) = self.direct() else { return Ok(0) };
-        let mut done = 0;
-        while done < buf.len() {
-            match retry_on_intr(|| rustix::io::pwrite(fd, &buf[done..], off + done as u64)) {
-                Ok(n) if n.is_multiple_of(DIRECT_ALIGN) && n > 0 => done += n,
-                // Into the page cache with the rest: of a file system that wants larger pieces, or writes parts of them.
-                Ok(_) | Err(Errno::INVAL) => break,
-                Err(e) => return Err(e.into()),
-            }
-        }
-        Ok(done)
+        aligned_moves(buf.len(), |done| rustix::io::pwrite(fd, &buf[done..], off + done as u64))
     }
+}
+
+/// Reads or writes from where it is done to, until all is or the rest is for the page cache: behind the end of the file,
+/// or of a file system that wants larger pieces, or moves parts of them. How much was done.
+fn aligned_moves(len: usize, mut go_on: impl FnMut(usize) -> Result<usize, Errno>) -> io::Result<usize> {
+    let mut done = 0;
+    while done < len {
+        match retry_on_intr(|| go_on(done)) {
+            Ok(n) if n.is_multiple_of(DIRECT_ALIGN) && n > 0 => done += n,
+            Ok(_) | Err(Errno::INVAL) => break,
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(done)
 }
 
 /// The part of `len` bytes at `at` in memory and `off` in a file that may be written past the page cache.
