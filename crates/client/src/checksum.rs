@@ -6,6 +6,7 @@ use crate::targets::Target;
 use crate::{Fs, R};
 use model::{Errno, Fid};
 use rpc::Response;
+use rpc::Terms;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use wire::checksum::ChecksumType;
@@ -155,5 +156,9 @@ async fn data_call<M: Message>(
     data: Bulk,
     durable: bool,
 ) -> R<Response<M::Reply>> {
-    if lock == 0 { ost.call_bulk(ctx, m, data).await } else { ost.send(ctx, m, data, durable).await }
+    if lock == 0 {
+        ost.call_bulk(ctx, m, data).await
+    } else {
+        ost.send(ctx, m, data, Terms { durable, life: None }).await
+    }
 }

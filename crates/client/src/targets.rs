@@ -9,7 +9,7 @@ use model::limits::{RPC_BULK_DEFAULT_BYTES, RPC_BULK_MAX_BYTES, SLOTS_PER_SESSIO
 use model::planted::{self, Bug};
 use model::{Errno, Fid, Nid, TargetId, TargetKind};
 use rpc::import::ImportHooks;
-use rpc::{Import, ImportConfig, ImportState, Response};
+use rpc::{Import, ImportConfig, ImportState, Response, Terms};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -149,17 +149,16 @@ impl Target {
         msg: M,
         bulk: impl Into<Bulk> + Send,
     ) -> R<Response<M::Reply>> {
-        self.send(ctx, msg, bulk, false).await
+        self.send(ctx, msg, bulk, Terms::default()).await
     }
 
-    /// As [`Target::call_now`]; with `durable` the answer comes when the change is on the server's disk
-    /// ([`Response::durable`] says so).
+    /// As [`Target::call_now`].
     pub(crate) async fn send<M: Message>(
         &self,
         ctx: RequestContext,
         msg: M,
         bulk: impl Into<Bulk> + Send,
-        durable: bool,
+        terms: Terms,
     ) -> R<Response<M::Reply>> {
         if self.id.kind == TargetKind::Mdt
             && !pending::is_blind(M::OP)
@@ -170,7 +169,7 @@ impl Target {
         }
         let bulk = bulk.into();
         let sent = self.meter.begin(&msg, bulk.len() as u64, self.is_limited::<M>(), self.world.now());
-        let r = self.import.call_with(ctx, msg, bulk, durable).await;
+        let r = self.import.call_with(ctx, msg, bulk, terms).await;
         if let Ok(r) = &r {
             sent.answered(r.bulk.len() as u64, self.world.now());
         }
@@ -337,7 +336,8 @@ impl ImportHooks for Hooks {
                 tracing::error!("{} evicted this client: calls that were under way fail", self.target);
                 // Before: nothing may be made here with a FID that is not this client's any more.
                 fs.fids.forget(self.target.index);
-                fs.all_pending_lost(Errno::EIO);
+                let life = fs.targets.get(self.target).map_or(0, |t| t.import.life());
+                fs.all_pending_lost(Errno::EIO, Some(life));
             }
             ImportState::Evicted if self.target.kind == TargetKind::Ost => fs.data_evicted(self.target.index),
             _ => {}

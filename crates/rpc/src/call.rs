@@ -3,7 +3,7 @@
 //! A request without a slot belongs to its caller alone and goes when the caller goes. With its slot it has
 //! been sent, may have been executed, and holds the slot until it is answered, whoever still waits.
 
-use crate::import::{Core, ImportState, Inner, Slow};
+use crate::import::{Core, ImportState, Inner, Slow, Terms};
 use crate::link::Link;
 use bytes::Bytes;
 use model::{Errno, Timestamp};
@@ -44,6 +44,8 @@ pub(crate) struct Request {
     pub modifies: bool,
     /// It is to be answered when it is durable.
     pub durable: bool,
+    /// The only life of this client in which it may be sent ([`Terms::life`]).
+    pub life: Option<u64>,
     pub body: Bytes,
     pub bulk: Bulk,
     /// `None` when the caller was told already (deactivated target).
@@ -195,7 +197,8 @@ impl Core {
     pub async fn call_raw(
         self: &Arc<Core>,
         op: Op,
-        (modifies, durable): (bool, bool),
+        modifies: bool,
+        Terms { durable, life }: Terms,
         body: Vec<u8>,
         bulk: Bulk,
     ) -> Result<RawReply, Errno> {
@@ -216,10 +219,13 @@ impl Core {
             if let Some(e) = g.fatal_refusal() {
                 return Err(e);
             }
+            if life.is_some_and(|l| l != g.life) {
+                return Err(Errno::EIO);
+            }
             let number = if is_urgent(op) { g.next_ticket } else { g.next_ticket + ORDINARY };
             g.next_ticket += 1;
             let body = Bytes::from(body);
-            let req = Request { op, modifies, durable, body, bulk, answer: Some(tx) };
+            let req = Request { op, modifies, durable, life, body, bulk, answer: Some(tx) };
             g.queue.insert(number, req);
             g.pump(self.target_number(), now, &mut out);
             g.ask_commit(self.target_number(), &mut out);
@@ -247,7 +253,7 @@ impl Core {
             let Some(link) = g.link.clone() else { return Err(Errno::ENOTCONN) };
             let body = Bytes::from(encode_body(&RequestContext::default(), &msg));
             let (op, modifies, bulk) = (M::OP, M::MODIFIES, Bulk::default());
-            let req = Request { op, modifies, durable: false, body, bulk, answer: Some(tx) };
+            let req = Request { op, modifies, durable: false, life: None, body, bulk, answer: Some(tx) };
             let xid = g.new_xid();
             g.slots[usize::from(SLOT_CONTROL)] = Some(InFlight::new(xid, req, sent));
             out.frames.push(g.frame(self.target_number(), SLOT_CONTROL, false));

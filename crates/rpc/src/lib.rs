@@ -27,7 +27,7 @@ pub fn lease_life(ping_interval: Duration) -> Duration {
     ping_interval * LIFE_HALVES / 2
 }
 
-pub use import::{AdaptiveLimits, Import, ImportConfig, ImportHooks, ImportState, NoHooks, Response};
+pub use import::{AdaptiveLimits, Import, ImportConfig, ImportHooks, ImportState, NoHooks, Response, Terms};
 pub use probe::probe;
 pub use server::{
     ClientId, ConnectOutcome, Departure, Incoming, Outgoing, Peers, Replay, Server, Service, StoredReply,

@@ -32,9 +32,14 @@ impl Core {
             g.slots[0] = None;
             let mut lost = 0;
             if evicted {
+                g.life += 1;
+                // What was done under leases that are gone now is not told any more: others have changed things since.
+                let life = g.life;
+                failed
+                    .extend(g.queue.extract_if(.., |_, r| r.life.is_some_and(|l| l != life)).map(|(_, r)| r));
                 for s in &mut g.slots {
                     if s.as_ref().is_some_and(|f| f.req.modifies) {
-                        failed.extend(s.take());
+                        failed.extend(s.take().map(|f| f.req));
                     }
                 }
                 // Of the same epoch they are all there: who is evicted leaves durably.
@@ -50,8 +55,8 @@ impl Core {
             g.recovering = reply.recovering;
             (evicted, lost)
         };
-        for mut f in failed {
-            f.req.finish(Err(Errno::EIO));
+        for mut req in failed {
+            req.finish(Err(Errno::EIO));
         }
         if lost > 0 {
             tracing::error!(

@@ -109,11 +109,11 @@ impl Meta {
 
     /// The leases are gone because the server gave this client up, and with them what was executed under them and not
     /// sent, which is returned.
-    pub(crate) fn clear(&self) -> Vec<Queued> {
+    pub(crate) fn clear(&self, life: Option<u64>) -> Vec<Queued> {
         let lost = {
             let mut c = self.lock();
             c.clear();
-            c.log.lose_all()
+            c.log.lose_all(life)
         };
         self.forget_all();
         lost

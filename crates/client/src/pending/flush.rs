@@ -7,7 +7,7 @@ use super::{MDT, Queued};
 use crate::Fs;
 use crate::meta::Token;
 use model::{Errno, Fid, TargetId};
-use rpc::Response;
+use rpc::{Response, Terms};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
@@ -73,8 +73,9 @@ impl Fs {
     async fn send_batch(self: &Arc<Self>, s: super::log::Sealed, token: Token) {
         self.pending.batches.fetch_add(1, Relaxed);
         let n = s.batch.ops.len();
+        let terms = Terms { durable: s.durable, life: Some(s.life) };
         let r = match self.targets.get(TargetId::mdt(MDT)) {
-            Some(mdt) => mdt.send(self.own_ctx(), s.batch, s.bulk, s.durable).await,
+            Some(mdt) => mdt.send(self.own_ctx(), s.batch, s.bulk, terms).await,
             None => Err(Errno::EIO),
         };
         match r {

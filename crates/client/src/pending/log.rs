@@ -99,6 +99,8 @@ pub(crate) struct Log {
     durable: u64,
     /// Grows when everything is lost: answers to what was in flight before mean nothing.
     generation: u64,
+    /// The life of this client at the server ([`rpc::Import::life`]) in which its leases were granted.
+    life: u64,
 }
 
 /// A batch that is to be sent now.
@@ -106,6 +108,8 @@ pub(crate) struct Sealed {
     pub batch: Batch,
     pub bulk: Bytes,
     pub generation: u64,
+    /// In which life it may be sent. Later others may hold the leases.
+    pub life: u64,
     /// To be answered when it is durable.
     pub durable: bool,
 }
@@ -242,7 +246,7 @@ impl Log {
         self.oldest = (self.waiting() > 0).then_some(now);
         let until = self.over + self.flying as u64;
         let durable = self.over < self.wanted_durable && self.wanted_durable <= until;
-        Some(Sealed { batch, bulk, generation: self.generation, durable })
+        Some(Sealed { batch, bulk, generation: self.generation, life: self.life, durable })
     }
 
     /// The first `n` operations of the batch in flight are over; returns them. The others wait again. `None`: they
@@ -297,13 +301,13 @@ impl Log {
         self.durable
     }
 
-    /// Everything is lost.
-    pub(crate) fn lose_all(&mut self) -> Vec<Queued> {
+    /// Everything is lost; what comes now belongs to this life.
+    pub(crate) fn lose_all(&mut self, life: Option<u64>) -> Vec<Queued> {
         let lost: Vec<Queued> = std::mem::take(&mut self.queue).into();
         let (over, wanted) = (self.over + lost.len() as u64, self.wanted);
         let (sent, durable, proven) = (std::mem::take(&mut self.sent), self.durable, self.proven);
-        let generation = self.generation + 1;
-        *self = Log { over, wanted, sent, durable, proven, generation, ..Log::default() };
+        let (generation, life) = (self.generation + 1, life.unwrap_or(self.life));
+        *self = Log { over, wanted, sent, durable, proven, generation, life, ..Log::default() };
         lost
     }
 }
@@ -391,7 +395,7 @@ mod tests {
                         over += n as u64;
                     }
                     Step::Lose => {
-                        prop_assert_eq!(log.lose_all().len(), list.len());
+                        prop_assert_eq!(log.lose_all(None).len(), list.len());
                         over += list.len() as u64;
                         list.clear();
                         if let Some((_, generation)) = flying.take() {

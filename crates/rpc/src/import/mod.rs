@@ -80,6 +80,16 @@ pub trait ImportHooks: Send + Sync {
 pub struct NoHooks;
 impl ImportHooks for NoHooks {}
 
+/// What a caller asks of a request beside its answer.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Terms {
+    /// A change is answered when it is on the server's disk. Whether it was is told by [`Response::durable`].
+    pub durable: bool,
+    /// It tells what was done under something that the server granted: EIO instead of sending it once this client was
+    /// evicted after [`Import::life`] said this.
+    pub life: Option<u64>,
+}
+
 #[derive(Debug)]
 pub struct Response<R> {
     pub reply: R,
@@ -119,6 +129,8 @@ pub(crate) struct Inner {
     pub epoch: u32,
     /// Of the last session that the server granted; 0 before the first.
     pub last_epoch: u32,
+    /// Times that this client was evicted.
+    pub life: u64,
     pub server_name: String,
     /// By slot number; the first is the session's own.
     pub slots: Vec<Option<crate::call::InFlight>>,
@@ -284,6 +296,7 @@ impl Import {
             session: 0,
             epoch: 0,
             last_epoch: 0,
+            life: 0,
             server_name: String::new(),
             slots: (0..slots).map(|_| None).collect(),
             usable: slots,
@@ -333,22 +346,21 @@ impl Import {
         msg: M,
         bulk: impl Into<Bulk>,
     ) -> BoxFuture<Result<Response<M::Reply>, Errno>> {
-        self.call_with(ctx, msg, bulk, false)
+        self.call_with(ctx, msg, bulk, Terms::default())
     }
 
-    /// As [`Import::call`]; with `durable` the server answers a change when it is on its disk. Whether it did is told by
-    /// [`Response::durable`].
+    /// As [`Import::call`].
     pub fn call_with<M: Message>(
         self: &Arc<Self>,
         ctx: RequestContext,
         msg: M,
         bulk: impl Into<Bulk>,
-        durable: bool,
+        terms: Terms,
     ) -> BoxFuture<Result<Response<M::Reply>, Errno>> {
         let (core, bulk) = (self.core.clone(), bulk.into());
         Box::pin(async move {
             let body = encode_body(&ctx, &msg);
-            let raw = core.call_raw(M::OP, (M::MODIFIES, durable), body, bulk).await?;
+            let raw = core.call_raw(M::OP, M::MODIFIES, terms, body, bulk).await?;
             let reply = wire::decode_message(&raw.body).map_err(|e| {
                 tracing::warn!(target = %core.label(), op = ?M::OP, "reply does not decode: {e}");
                 Errno::EPROTO
@@ -410,6 +422,11 @@ impl Import {
 
     pub fn is_active(&self) -> bool {
         self.core.lock().active
+    }
+
+    /// Grows with each eviction, before [`ImportHooks::state`] is told and before anything is sent in the new session.
+    pub fn life(&self) -> u64 {
+        self.core.lock().life
     }
 
     pub fn state(&self) -> ImportState {

@@ -293,6 +293,55 @@ fn an_eviction_fails_what_may_have_been_done_and_goes_on() {
 }
 
 #[test]
+fn what_was_done_in_an_earlier_life_is_not_told_in_the_next() {
+    let c = Cluster::new(31, TargetId::mdt(0));
+    c.lab.run(async {
+        c.start().await;
+        let (w, _) = node(&c.lab, 9);
+        let i = Import::new(w.clone(), config(7, c.target, &[1]));
+        set(&i, "before").await.unwrap();
+        let bound = |name: &'static str, life| {
+            let i = i.clone();
+            async move {
+                let m = SetParam { name: name.into(), value: String::new(), permanent: false, delete: false };
+                i.call_with(
+                    RequestContext::default(),
+                    m,
+                    Bytes::new(),
+                    Terms { life: Some(life), ..Terms::default() },
+                )
+                .await
+                .map(drop)
+            }
+        };
+        c.lab.silence(ip(9), true);
+        until(&w, "the line is given up", || i.state() != ImportState::Full).await;
+        let done = Arc::new(Mutex::new(Vec::new()));
+        let (calls, of_old) = (done.clone(), bound("old", i.life()));
+        w.spawn("old", async move {
+            let r = of_old.await;
+            lock(&calls).push(("old", r));
+        });
+        let (calls, import) = (done.clone(), i.clone());
+        w.spawn("any", async move {
+            let r = set(&import, "any").await.map(drop);
+            lock(&calls).push(("any", r));
+        });
+        w.sleep(Duration::from_secs(60)).await;
+        assert!(lock(&done).is_empty(), "both wait for the connection");
+        c.lab.silence(ip(9), false);
+        until(&w, "both end", || lock(&done).len() == 2).await;
+        assert_eq!(*lock(&done), [("old", Err(Errno::EIO)), ("any", Ok(()))]);
+        assert_eq!(i.life(), 1);
+        assert_eq!(bound("later", 0).await, Err(Errno::EIO));
+        assert_eq!(bound("now", 1).await, Ok(()));
+        let seen: Vec<String> = lock(&c.seen).order.iter().map(|o| o.1.clone()).collect();
+        assert!(seen.contains(&"any".into()) && seen.contains(&"now".into()));
+        assert!(!seen.contains(&"old".into()) && !seen.contains(&"later".into()), "{seen:?}");
+    });
+}
+
+#[test]
 fn a_silent_line_is_given_up_and_replaced() {
     let c = Cluster::new(14, TargetId::ost(0));
     c.lab.run(async {
