@@ -1,5 +1,6 @@
 //! The mounted file system itself: what all operations share.
 
+use crate::atimes::Atimes;
 use crate::data::{CACHED_DEFAULT_MB, Data, content_share};
 use crate::fids::Fids;
 use crate::locate::Locate;
@@ -51,6 +52,7 @@ pub struct Fs {
     pub(crate) params: Params,
     pub(crate) meta: Meta,
     pub(crate) pending: Pending,
+    pub(crate) atimes: Atimes,
     pub(crate) recent_space: RecentSpace,
     pub(crate) stats: Stats,
     /// Answered operations that were lost and of which no fsync told yet.
@@ -82,6 +84,7 @@ impl Fs {
             params: Params::new(),
             meta: Meta::new(content_share(CACHED_DEFAULT_MB << 20)),
             pending: Pending::default(),
+            atimes: Atimes::default(),
             recent_space: RecentSpace::default(),
             stats: Stats::new(world.wall()),
             lost: AtomicU64::new(0),

@@ -5,6 +5,7 @@
 //! `mount` connects, `targets` keeps the sessions, `fids` and `locate` know which file is where, `stripe` maps files
 //! to objects, `locks` and `opens` remember what a restarted server has to be told.
 
+mod atimes;
 mod checksum;
 pub mod control;
 mod data;

@@ -159,6 +159,7 @@ impl Fs {
         if !self.close_mount() {
             return;
         }
+        self.atimes_at_unmount().await;
         self.tell_pending_at_unmount().await;
         self.flush_all().await;
         let mut all = self.targets.all();

@@ -75,7 +75,10 @@ impl Nemesis {
         for (fid, _, bytes) in &files {
             // An error is an honest answer of a client that was thrown out.
             if let Ok(false) = holds(&fs, *fid, *bytes, 3).await {
-                return Err("a client that was evicted reads what it kept".into());
+                let seen = read_at(&fs, *fid, 0, *bytes).await.map(|d| (d.len(), d.first().copied()));
+                return Err(format!(
+                    "a client that was evicted reads what it kept: {fid}, {bytes} bytes: {seen:?}"
+                ));
             }
             let _ = fs.clone().fsync(call(), *fid).await;
             if !holds(&other, *fid, *bytes, 3).await.map_err(gave("another client's read"))? {

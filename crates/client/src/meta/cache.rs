@@ -15,12 +15,12 @@ mod owned;
 pub(crate) use owned::{Owned, Wants, Who};
 
 use super::content::{CONTENT_MAX_BYTES, Came, Contents, Edit};
-use super::follow::Run;
+use super::follow::{RunId, Runs};
 use super::listing::Listing;
 use crate::pending::{Blocks, Log};
 use bytes::Bytes;
 use model::planted::{self, Bug};
-use model::{Fid, FileType, Layout, Map, Set};
+use model::{Fid, FileType, Layout, Map, Set, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,7 +98,7 @@ struct Dir {
     listing: Option<Listing>,
     ahead: Ahead,
     /// Reading of its files, one after the other.
-    run: Run,
+    runs: Runs,
     /// The inodes in it were asked for.
     children_asked: bool,
     files: Option<NewFiles>,
@@ -226,8 +226,13 @@ pub(crate) struct Cache {
 
 /// A file's data that an answer brought.
 pub(crate) type Brought = Option<(Bytes, Came)>;
-/// Files of a directory that are worth fetching.
-pub(crate) type Following = Option<(Fid, Vec<Fid>)>;
+/// Files of a directory that are worth fetching, since a run of reads comes to them next.
+#[derive(Debug)]
+pub(crate) struct ToFetch {
+    pub(crate) dir: Fid,
+    pub(crate) run: RunId,
+    pub(crate) files: Vec<Fid>,
+}
 
 impl Cache {
     pub(crate) fn new(max_files: usize, contents: Contents) -> Cache {
@@ -286,6 +291,18 @@ impl Cache {
         n.entry.clone()
     }
 
+    /// A file was read, and the server hears of it soon.
+    pub(crate) fn set_atime(&mut self, fid: Fid, atime: Timestamp) {
+        if self.inode_busy(fid) {
+            return;
+        }
+        if let Some(e) = self.nodes.get_mut(&fid).and_then(|n| n.entry.as_mut())
+            && e.attr.atime < atime
+        {
+            Arc::make_mut(e).attr.atime = atime;
+        }
+    }
+
     /// What a name leads to: `Some(None)` is a name that is not there.
     pub(crate) fn name(&mut self, dir: Fid, name: &[u8], now: Instant) -> Option<Option<Fid>> {
         if self.busy.contains_key(&(dir, name_part(name))) {
@@ -313,7 +330,7 @@ impl Cache {
     }
 
     /// All data of a file, if it is known; and which files are worth fetching because it is read.
-    pub(crate) fn content(&mut self, fid: Fid, now: Instant) -> Option<(Bytes, Following)> {
+    pub(crate) fn content(&mut self, fid: Fid, now: Instant) -> Option<(Bytes, Option<ToFetch>)> {
         let version = self.entry(fid, now)?.attr.version;
         let (data, came) = self.contents.get(fid, version)?;
         let next = if came == Some(Came::Ahead) { self.following(fid, |r, l| r.read(l, fid)) } else { None };
@@ -321,23 +338,26 @@ impl Cache {
     }
 
     /// A read had to ask for a file's data; which others are worth fetching, too. [`Cache::followed`] must come after.
-    pub(crate) fn missed_content(&mut self, fid: Fid) -> Following {
+    pub(crate) fn missed_content(&mut self, fid: Fid) -> Option<ToFetch> {
         self.contents.missed();
         self.following(fid, |r, l| r.missed(l, fid))
     }
 
-    fn following(&mut self, fid: Fid, step: impl FnOnce(&mut Run, &Listing) -> bool) -> Following {
+    fn following(
+        &mut self,
+        fid: Fid,
+        step: impl FnOnce(&mut Runs, &Listing) -> Option<RunId>,
+    ) -> Option<ToFetch> {
         let dir = self.nodes.get(&fid)?.home;
         let mut d = self.nodes.get_mut(&dir)?.dir.take()?;
-        let mut out = Vec::new();
-        let Dir { run, listing, .. } = &mut *d;
-        if let Some(l) = listing
-            && step(run, l)
-        {
-            out = run.next(l, |f| self.worth_fetching(f));
-        }
+        let Dir { runs, listing, .. } = &mut *d;
+        let out = listing.as_ref().and_then(|l| {
+            let run = step(runs, l)?;
+            let files = runs.next(run, l, |f| self.worth_fetching(f));
+            (!files.is_empty()).then_some(ToFetch { dir, run, files })
+        });
         self.nodes.get_mut(&dir)?.dir = Some(d);
-        (!out.is_empty()).then_some((dir, out))
+        out
     }
 
     /// As far as is known: its data is not here and may lie with its inode.
@@ -348,10 +368,10 @@ impl Cache {
         small && fits && !self.contents.has(fid, e.attr.version)
     }
 
-    /// What was worth fetching is here, or as much of it as there was room for: `files` of them, up to `last`.
-    pub(crate) fn followed(&mut self, dir: Fid, files: usize, last: Option<Fid>) {
+    /// What was worth fetching is here, or as much of it as there was room for: these files, of all up to `last`.
+    pub(crate) fn followed(&mut self, dir: Fid, run: RunId, files: &[Fid], last: Option<Fid>) {
         if let Some(d) = self.nodes.get_mut(&dir).and_then(|n| n.dir.as_mut()) {
-            d.run.arrived(files, last);
+            d.runs.arrived(run, files, last);
         }
     }
 

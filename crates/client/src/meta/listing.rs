@@ -80,6 +80,13 @@ impl Listing {
         behind.or_else(|| self.items.range(..near).position(|i| i.fid == fid))
     }
 
+    /// The place of a file at most `far` behind the place `at`.
+    pub(crate) fn place_behind(&self, at: usize, far: usize, fid: Fid) -> Option<usize> {
+        let from = (at + 1).min(self.items.len());
+        let to = (from + far).min(self.items.len());
+        self.items.range(from..to).position(|i| i.fid == fid).map(|p| from + p)
+    }
+
     pub(crate) fn is_whole(&self) -> bool {
         self.base == 0 && self.end
     }

@@ -1,7 +1,7 @@
 //! Small files' data and extended attributes, between the cache and the sessions: what is known without asking, and
 //! fetching it, of one file or of those that will be read next.
 
-use super::cache::{Brought, Following, Token};
+use super::cache::{Brought, ToFetch, Token};
 use super::content::{CONTENT_MAX_BYTES, Came};
 use crate::{Call, Fs};
 use bytes::Bytes;
@@ -116,10 +116,10 @@ impl Fs {
     }
 
     /// Fetches files that will be read next, in the background.
-    fn fetch_following(self: &Arc<Self>, next: Following) {
-        let Some((dir, files)) = next else { return };
+    fn fetch_following(self: &Arc<Self>, next: Option<ToFetch>) {
+        let Some(ToFetch { dir, run, files }) = next else { return };
         if self.data.max_read_ahead.load(Relaxed) == 0 {
-            return self.meta.lock().followed(dir, 0, None);
+            return self.meta.lock().followed(dir, run, &[], None);
         }
         let mine = Fetching::begin(self, files);
         let fs = self.clone();
@@ -130,10 +130,13 @@ impl Fs {
                 fs.fetch_files(fs.own_ctx(), &mine.files, Came::Ahead).await
             };
             let got = got.unwrap_or_default();
-            let brought = got.iter().flatten().filter(|(_, d)| d.is_some()).count();
+            let came = |(f, g): (&Fid, &Option<(_, Option<Bytes>)>)| {
+                g.as_ref().is_some_and(|(_, d)| d.is_some()).then_some(*f)
+            };
+            let brought: Vec<Fid> = mine.files.iter().zip(&got).filter_map(came).collect();
             let last = got.len().checked_sub(1).map(|i| mine.files[i]);
-            fs.meta.content_ahead.fetch_add(brought as u64, Relaxed);
-            fs.meta.lock().followed(dir, brought, last);
+            fs.meta.content_ahead.fetch_add(brought.len() as u64, Relaxed);
+            fs.meta.lock().followed(dir, run, &brought, last);
             drop(mine);
         });
     }

@@ -28,10 +28,13 @@ impl Fs {
         self.run(Verb::Close, Detached::plain(&self, "client-close", work)).await
     }
 
-    /// Forgets the handle, then tells the server, if it may know of it or an access time is to be stored: a reclaim in
-    /// between must not open it again.
+    /// Forgets the handle, then tells the server if it may know of it: a reclaim in between must not open it again. If
+    /// it does not, an access time follows by itself.
     pub(crate) async fn close_handle(self: &Arc<Self>, fid: Fid, handle: u64, atime: Option<Timestamp>) {
-        if !self.opens.forget(handle) && atime.is_none() {
+        if !self.opens.forget(handle) {
+            if let Some(t) = atime {
+                self.store_atime(fid, handle, t).await;
+            }
             return;
         }
         let r = match self.mdt_of(fid).await {

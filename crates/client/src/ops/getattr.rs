@@ -24,7 +24,8 @@ impl Fs {
         }
         let mdt = self.mdt_of(fid).await?;
         let t = self.meta.token();
-        let e = mdt.call(ctx, Getattr { fid }).await?;
+        let mut e = mdt.call(ctx, Getattr { fid }).await?;
+        self.with_atime(&mut e);
         self.keep_entry(t, &e);
         self.opens.learn(&e);
         Ok(Arc::new(e))

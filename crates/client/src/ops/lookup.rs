@@ -42,7 +42,10 @@ impl Fs {
         let data = if named { self.lookup_data() } else { 0 };
         let msg = Lookup { parent, name: name.clone(), data };
         let r = mdt.call_bulk(self.ctx(call), msg, Bytes::new()).await?;
-        let (r, bulk) = (r.reply, r.bulk);
+        let (mut r, bulk) = (r.reply, r.bulk);
+        if let Some(e) = &mut r.entry {
+            self.with_atime(e);
+        }
         if named {
             let data = brought(r.entry.as_ref(), &bulk, Came::Lookup);
             self.keep_lookup(t, parent, &name, &r, data);

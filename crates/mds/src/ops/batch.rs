@@ -4,6 +4,7 @@
 
 use crate::dispatch::{self, Done, ReplyTo};
 use crate::names::OpContext;
+use crate::replayed;
 use crate::service::Mdt;
 use crate::tx::Tx;
 use bytes::Bytes;
@@ -50,9 +51,13 @@ pub async fn serve(mdt: &Mdt, ctx: &OpContext, to: &ReplyTo, req: &Incoming, m: 
             .map_or_else(|| dispatch::encode(&reply), |r| r.reply.to_vec()))
     };
     let start = mdt.world.now();
-    mdt.shared.leases.tells(ctx.client, start);
+    if m.owned {
+        mdt.shared.leases.tells(ctx.client, start);
+    }
     let done = mdt.settled(to, work).await;
-    mdt.shared.leases.tells(ctx.client, mdt.world.now());
+    if m.owned {
+        mdt.shared.leases.tells(ctx.client, mdt.world.now());
+    }
     if done.result.is_ok() {
         count(mdt, req, m, mdt.world.now().since(start));
     }
@@ -117,6 +122,11 @@ fn run(
         {
             Ok(_) if m.owned => reply.results.push((0, Vec::new())),
             Ok(body) => {
+                // What a client has that has it done again stays what it has, if it says the same.
+                let same = |(status, was): &&(u16, Vec<u8>)| {
+                    *status == 0 && Op::from_u16(op.opcode).is_ok_and(|o| replayed::same(o, was, &body))
+                };
+                let body = if let Some((_, was)) = first.filter(same) { was.clone() } else { body };
                 bytes += body.len() + 8;
                 reply.results.push((0, body));
             }

@@ -17,7 +17,10 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Close) -> Result<CloseReply, Errno> 
     }
     if let (Some(t), Some(mut i)) = (m.atime, tx.try_inode(m.fid)?) {
         let t = tx.shared.clamp_time(t, ctx.wall);
-        if t > i.atime && t.nsec < 1_000_000_000 && (i.data_room().is_none() || is_due(&i, t)) {
+        // Such a close may be told after later changes: who set the time of access by hand meanwhile keeps that. A time
+        // before the inode's last change would not tell relatime anything.
+        let overtaken = i.ctime > ctx.now;
+        if !overtaken && t > i.atime && t.nsec < 1_000_000_000 && (i.data_room().is_none() || is_due(&i, t)) {
             // Reading is no change of the inode: ctime stays.
             i.atime = t;
             tx.put_inode(m.fid, &mut i);

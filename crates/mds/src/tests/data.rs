@@ -311,6 +311,23 @@ fn again(rig: &Rig, d: &Done) -> Result<Vec<u8>, Errno> {
     out.status.map(|()| out.body)
 }
 
+/// Found by seed 7 of the simulator: a file without names may be gone when its close is done again, in a batch too.
+#[test]
+fn closes_in_a_batch_are_done_again_to_the_same_end() {
+    let (first, second) = (Rig::new(), Rig::new());
+    let fid = first.create(R, "f");
+    first.open(fid, 0);
+    first.unlink(R, "f").unwrap();
+    let close = msg::close::Close { fid, handle: 77, atime: Some(first.world.wall()) };
+    let body = postcard::to_stdvec(&close).unwrap();
+    let op = msg::batch::BatchOp::plain(msg::close::Close::OP as u16, body);
+    let done = first_time(&first, &msg::batch::Batch::plain(vec![op]), b"");
+    let r: msg::batch::BatchReply = postcard::from_bytes(&done.reply).unwrap();
+    let e = postcard::from_bytes::<msg::close::CloseReply>(&r.results[0].1).unwrap().entry;
+    assert_eq!(e.map(|e| e.attr.nlink), Some(0), "the time was stored");
+    assert_eq!(again(&second, &done).unwrap(), done.reply);
+}
+
 #[test]
 fn what_a_crash_took_is_done_again_to_the_same_end() {
     let (first, second) = (Rig::new(), Rig::new());

@@ -178,6 +178,27 @@ fn atime_comes_with_the_close_and_leaves_ctime() {
 }
 
 #[test]
+fn a_close_that_was_overtaken_by_a_change_stores_no_time() {
+    let rig = Rig::new();
+    let f = rig.create(R, "f");
+    let closed = rig.world.wall();
+    let old = Timestamp { sec: 1000, nsec: 0 };
+    let set = SetAttr { atime: Some(SetTime::At(old)), ..SetAttr::default() };
+    rig.setattr(&Cred::root(), f, set).unwrap();
+    let close = |at| {
+        let close = msg::close::Close { fid: f, handle: 77, atime: Some(closed) };
+        let body = postcard::to_stdvec(&close).unwrap();
+        let plain = msg::batch::BatchOp::plain(msg::close::Close::OP as u16, body);
+        let op = msg::batch::BatchOp { time: at, ..plain };
+        rig.root(msg::batch::Batch::plain(vec![op])).unwrap();
+    };
+    close(closed);
+    assert_eq!(rig.attr(f).atime, old, "it was set by hand after that close");
+    close(rig.world.wall());
+    assert_eq!(rig.attr(f).atime, closed, "this one comes after it");
+}
+
+#[test]
 fn clocks_that_are_far_off_are_not_believed() {
     let rig = Rig::new();
     let f = rig.create(R, "f");

@@ -1,0 +1,202 @@
+//! Access times on their way to the metadata servers. A program that reads many small files closes each of them, and nobody
+//! waits for what relatime wants stored: the times of some milliseconds go in one batch and one transaction (decision 0032).
+//!
+//! Only of files that were open under a lease. The server has nothing else to do at their close.
+
+use crate::Fs;
+use crate::meta::{Changing, Edit, Outcome};
+use crate::targets::Target;
+use model::{Errno, Fid, Map, TargetId, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use wire::Op;
+use wire::msg::batch::{Batch, BatchOp};
+use wire::msg::close::{Close, CloseReply};
+use wire::msg::lookup::Entry;
+use world::sync::Notify;
+
+/// How long a close waits for others.
+const GATHER: Duration = Duration::from_millis(5);
+/// Most in one batch: what is changing is not answered from the cache meanwhile.
+const BATCH_MAX: usize = 128;
+/// Closes beyond so many wait until some are gone.
+const WAITING_MAX: usize = 1024;
+/// How long an unmount waits for the times to be taken.
+const UNMOUNT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The last read of a file that was closed.
+#[derive(Clone, Copy)]
+struct Closed {
+    handle: u64,
+    atime: Timestamp,
+    at: Timestamp,
+}
+
+/// What one server is told at once.
+type OfMdt = (Arc<Target>, Vec<(Fid, Closed)>);
+
+#[derive(Default)]
+struct Queue {
+    waiting: Map<Fid, Closed>,
+    /// On their way.
+    sent: Map<Fid, Closed>,
+    /// Somebody sends until there is nothing left.
+    sending: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Atimes {
+    queue: Mutex<Queue>,
+    /// Told when some are gone.
+    gone: Notify,
+    /// Told when there are enough for a batch.
+    enough: Notify,
+}
+
+impl Atimes {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Queue> {
+        self.queue.lock().expect("no panic while locked")
+    }
+
+    /// Whether somebody has to be set to send them; `None`: there is no room.
+    fn push(&self, fid: Fid, c: Closed) -> Option<bool> {
+        let mut q = self.lock();
+        if q.waiting.len() >= WAITING_MAX && !q.waiting.contains_key(&fid) {
+            return None;
+        }
+        q.waiting.insert(fid, c);
+        if q.waiting.len() >= BATCH_MAX {
+            self.enough.notify_one();
+        }
+        Some(!std::mem::replace(&mut q.sending, true))
+    }
+
+    /// Those that were sent are over; the next ones. None: whoever sends has nothing to do any more.
+    fn take(&self) -> Vec<(Fid, Closed)> {
+        let mut q = self.lock();
+        q.sent.clear();
+        let mut fids: Vec<Fid> = q.waiting.keys().copied().collect();
+        fids.sort_unstable(); // a map has its own order in each process
+        fids.truncate(BATCH_MAX);
+        q.sending = !fids.is_empty();
+        let some: Vec<_> = fids.into_iter().filter_map(|f| Some((f, q.waiting.remove(&f)?))).collect();
+        q.sent.extend(some.iter().copied());
+        some
+    }
+
+    /// The one of a file that the server may not know of.
+    fn of(&self, fid: Fid) -> Option<Closed> {
+        let q = self.lock();
+        q.waiting.get(&fid).or_else(|| q.sent.get(&fid)).copied()
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.lock().sending
+    }
+}
+
+impl Fs {
+    /// A file that was open under a lease is closed: the time of its last read is to be stored.
+    pub(crate) async fn store_atime(self: &Arc<Self>, fid: Fid, handle: u64, atime: Timestamp) {
+        let at = self.world.wall();
+        // Whoever looks now sees it, as from a file system that has its times in memory.
+        self.meta.lock().set_atime(fid, atime);
+        loop {
+            let mut gone = Box::pin(self.atimes.gone.notified());
+            gone.as_mut().enable();
+            match self.atimes.push(fid, Closed { handle, atime, at }) {
+                Some(false) => return,
+                Some(true) => break,
+                None => gone.await,
+            }
+        }
+        let fs = self.clone();
+        self.world.spawn("client-atimes", async move { fs.send_atimes().await });
+    }
+
+    /// A server's answer may not have the time of access yet that this mount told, or is about to tell.
+    pub(crate) fn with_atime(&self, e: &mut Entry) {
+        if let Some(c) = self.atimes.of(e.attr.fid)
+            && e.attr.atime < c.atime
+            && e.attr.ctime <= c.at
+        {
+            e.attr.atime = c.atime;
+        }
+    }
+
+    async fn send_atimes(self: &Arc<Self>) {
+        loop {
+            if !self.is_closed() && self.atimes.lock().waiting.len() < BATCH_MAX {
+                let _ = self.world.timeout(GATHER, self.atimes.enough.notified()).await;
+            }
+            let some = self.atimes.take();
+            let is_over = some.is_empty();
+            let mut of_mdt: BTreeMap<TargetId, OfMdt> = BTreeMap::new();
+            for (fid, c) in some {
+                match self.mdt_of(fid).await {
+                    Ok(mdt) => of_mdt.entry(mdt.id).or_insert_with(|| (mdt, Vec::new())).1.push((fid, c)),
+                    Err(e) => self.atimes_failed(1, e),
+                }
+            }
+            for (mdt, closes) in of_mdt.into_values() {
+                self.send_closes(&mdt, &closes).await;
+            }
+            self.atimes.gone.notify_waiters();
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    async fn send_closes(self: &Arc<Self>, mdt: &Arc<Target>, closes: &[(Fid, Closed)]) {
+        let changes: Vec<Changing> = closes.iter().map(|(fid, _)| self.changing_inode(mdt, *fid)).collect();
+        let ops = closes.iter().map(|(fid, c)| {
+            let close = Close { fid: *fid, handle: c.handle, atime: Some(c.atime) };
+            BatchOp { time: c.at, ..BatchOp::plain(Op::Close as u16, wire::encode_message(&close)) }
+        });
+        let batch = Batch::plain(ops.collect());
+        // What was executed here comes first, as with every request.
+        self.tell_pending().await;
+        let answer = mdt.call(self.own_ctx(), batch).await;
+        let failed = answer.as_ref().err().copied();
+        if let Some(e) = failed {
+            self.atimes_failed(closes.len(), e);
+        }
+        let mut results = answer.map(|r| r.results).unwrap_or_default().into_iter();
+        for change in changes {
+            // Those behind one that is refused did not run.
+            let (status, body) = results.next().unwrap_or((0, Vec::new()));
+            let entry = wire::decode_message::<CloseReply>(&body).ok().and_then(|r| r.entry);
+            let refused = (status != 0).then(|| Errno(i32::from(status)));
+            let entries = entry.map(|e| *e).into_iter().collect();
+            change.done(Outcome { entries, edit: Edit::Nothing, ..Outcome::default() }, failed.or(refused));
+        }
+    }
+
+    fn atimes_failed(&self, files: usize, e: Errno) {
+        if !self.is_closed() {
+            tracing::warn!("access times of {files} files that were closed are not stored: {e}");
+        }
+    }
+
+    /// Waits until all that were given to [`Fs::store_atime`] are stored, for a time.
+    pub(crate) async fn atimes_at_unmount(&self) {
+        self.atimes.enough.notify_one();
+        let idle = async {
+            loop {
+                let mut gone = Box::pin(self.atimes.gone.notified());
+                gone.as_mut().enable();
+                if self.atimes.is_idle() {
+                    return;
+                }
+                gone.await;
+            }
+        };
+        if self.world.timeout(UNMOUNT_PATIENCE, idle).await.is_none() {
+            tracing::warn!(
+                "access times of files that were closed last are not stored: the server does not answer"
+            );
+        }
+    }
+}
