@@ -272,6 +272,11 @@ impl Ost {
         all.map(|(c, _)| c.to_string()).collect::<Vec<_>>().join("\n")
     }
 
+    /// Whether its data goes through the host's page cache.
+    pub fn cache_use(&self) -> &store::object::CacheUse {
+        self.objects.cache_use()
+    }
+
     /// (samples, sum) of one counter of `stats`; zeros if there is none of this name.
     pub fn counter(&self, name: &str) -> (u64, u64) {
         self.stats.total(name)

@@ -96,6 +96,10 @@ impl Disk for GatedDisk {
     fn space(&self, path: &str) -> io::Result<DiskSpace> {
         self.inner.space(path)
     }
+
+    fn is_rotational(&self, path: &str) -> bool {
+        self.inner.is_rotational(path)
+    }
 }
 
 impl DiskFile for GatedFile {

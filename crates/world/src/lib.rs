@@ -141,6 +141,10 @@ pub trait Disk: Send + Sync {
     fn exists(&self, path: &str) -> io::Result<bool>;
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
     fn space(&self, path: &str) -> io::Result<DiskSpace>;
+    /// Whether what a path lies on has heads to move. False if the host does not know.
+    fn is_rotational(&self, _path: &str) -> bool {
+        false
+    }
 }
 
 pub trait DiskFile: Send + Sync {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
-use tests::cluster::{TestFs, bin_dir, run_within, tool, wait_until};
+use tests::cluster::{TestFs, bin_dir, run_within, sh, tool, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -381,4 +381,57 @@ fn lctl_reads_and_sets_parameters() -> Result<()> {
     fs.down()?;
     fs.up_again()?;
     wait_until("and is there after a restart", Duration::from_secs(15), is_70)
+}
+
+/// Bytes of an OST's object files that are in the host's page cache.
+fn in_memory(fs: &TestFs, ost: &str) -> Result<u64> {
+    let files = format!("{}/{ost}/objects/own", fs.dir().display());
+    let line = format!("find {files} -type f -exec fincore --bytes --noheadings -o RES {{}} +");
+    let out = sh(&line, LIMIT)?;
+    Ok(out.split_whitespace().filter_map(|n| n.parse::<u64>().ok()).sum())
+}
+
+/// Data in bulk goes past the page cache of an OST's host on disks without heads, or through it, as is set.
+#[test]
+fn what_osts_keep_in_memory_can_be_set() -> Result<()> {
+    const BYTES: u64 = 8 << 20;
+    let fs = TestFs::up("cacheuse", 1, 1)?;
+    let (m, name) = (fs.mount(0), fs.fsname());
+    let param = |p: &str| format!("osd-nacre.{name}-OST0000.{p}");
+    let get = |p: &str| ok("lctl", &["get_param", "-n", &param(p)], m);
+    let set = |p: &str, on: &str| ok("lctl", &["set_param", &format!("{}={on}", param(p))], m);
+    // A file system that has no other way than its cache keeps all of it whatever is set.
+    let probe = format!("dd if=/dev/zero of={}/probe bs=4M count=1 oflag=direct", fs.dir().display());
+    let past = sh(&probe, LIMIT).is_ok();
+    let heads = get("nonrotational")?.trim() == "0";
+    let default = if heads { "1" } else { "0" };
+    for p in ["read_cache_enable", "writethrough_cache_enable"] {
+        ensure!(get(p)?.trim() == default, "{p}: {}", get(p)?);
+    }
+    let write = |file: &str| -> Result<u64> {
+        let before = in_memory(&fs, "ost0000")?;
+        ok("lfs", &["setstripe", "-c", "1", "-S", "4M", file], m)?;
+        std::fs::write(m.join(file), vec![5; BYTES as usize])?;
+        std::fs::File::open(m.join(file))?.sync_all()?;
+        Ok(in_memory(&fs, "ost0000")?.saturating_sub(before))
+    };
+    set("writethrough_cache_enable", "0")?;
+    let kept = write("past")?;
+    ensure!(!past || kept < BYTES / 2, "{kept} bytes of what went past the cache are in it");
+    set("writethrough_cache_enable", "1")?;
+    let kept = write("through")?;
+    ensure!(kept >= BYTES, "{kept} bytes of what went through the cache are in it");
+    fails("lctl", &["set_param", &format!("{}=2", param("read_cache_enable"))], m, 34, "out of range")?;
+    fails("lctl", &["set_param", &format!("{}=0", param("nonrotational"))], m, 13, "Permission denied")?;
+    fails("lctl", &["get_param", &format!("osd-nacre.{name}-MDT0000.read_cache_enable")], m, 2, "No such")?;
+    // for good
+    ok("lctl", &["set_param", "-P", "osd-nacre.*.read_cache_enable=1"], m)?;
+    wait_until("it is set", Duration::from_secs(20), || {
+        get("read_cache_enable").is_ok_and(|v| v.trim() == "1")
+    })?;
+    fs.down()?;
+    fs.up_again()?;
+    ensure!(get("read_cache_enable")?.trim() == "1", "after a restart");
+    ensure!(get("writethrough_cache_enable")?.trim() == default, "was not set for good");
+    Ok(())
 }

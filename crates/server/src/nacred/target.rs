@@ -392,7 +392,11 @@ impl Target {
             Role::Ost(o) => o,
         };
         for (name, value) in &c.params {
-            if let Err(e) = o.set_params(name, value)
+            let done = match self.set_lasting_osd_params(name, value) {
+                Err(model::Errno::ENOENT) => o.set_params(name, value).map(drop),
+                done => done,
+            };
+            if let Err(e) = done
                 && e != model::Errno::ENOENT
             {
                 tracing::warn!("{}: permanent parameter {name}={value}: {e}", self.label());

@@ -471,10 +471,3 @@ impl Objects {
 pub(super) fn blocks(bytes: u64) -> u64 {
     bytes.div_ceil(4096) * 8
 }
-
-/// Reads all of `buf`; zeros behind the file's end.
-pub(super) fn read_padded(file: &dyn DiskFile, buf: &mut [u8], off: u64) -> std::io::Result<()> {
-    let n = file.read_bulk_at(buf, off)?;
-    buf[n..].fill(0);
-    Ok(())
-}

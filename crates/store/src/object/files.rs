@@ -1,5 +1,6 @@
 //! Host files of objects: open handles, what of them is not flushed yet, and actions under way.
 
+use super::cache_use::CacheUse;
 use super::location::{container_path, own_path, packed_dir};
 use super::ordered::Ordered;
 use super::pending::Pending;
@@ -52,6 +53,7 @@ pub(crate) struct Files {
     pub(super) pending: Mutex<Pending>,
     /// Something pending was written, or never will be.
     pub(super) applied: Notify,
+    pub(super) cache_use: CacheUse,
 }
 
 /// A change whose record is submitted, but whose file is changed only after the commit. A checkpoint waits
@@ -81,6 +83,7 @@ impl Files {
             ordered: Mutex::default(),
             pending: Mutex::default(),
             applied: Notify::new(),
+            cache_use: CacheUse::fit_for(world, dir),
         })
     }
 

@@ -6,6 +6,7 @@
 //! writes are flushed with it, before the journal. Cuts wait for their record's commit, because they cannot be undone. The byte tables and the reasoning are in `docs/formats/objects.md`.
 
 mod age;
+mod cache_use;
 pub mod fallocate;
 mod files;
 pub mod location;
@@ -27,6 +28,7 @@ mod seek;
 mod truncate;
 mod write;
 
+pub use cache_use::CacheUse;
 pub use read::Found;
 pub use redo::Redo;
 

@@ -298,7 +298,7 @@ impl Objects {
         let zeros = [0; BLOCK_BYTES as usize];
         let written = file
             .write_at(&zeros[..c.fill.0 as usize], from)
-            .and_then(|()| file.write_bulk_at(data, off))
+            .and_then(|()| self.files.write_bulk(&*file, data, off))
             .and_then(|()| file.write_at(&zeros[..c.fill.1 as usize], off + data.len() as u64));
         self.files.mark(key, file.clone());
         if let Err(e) = written {
@@ -356,7 +356,7 @@ impl Objects {
         data: &[u8],
     ) -> Result<Location, StoreError> {
         let (file, content) = self.create_own(c)?;
-        file.write_bulk_at(data, off).map_err(|e| self.own_error(c, e))?;
+        self.files.write_bulk(&*file, data, off).map_err(|e| self.own_error(c, e))?;
         let (size, end) = (c.size(), off + data.len() as u64);
         assert!(end > size, "within its size an object keeps its place");
         let all = [(0, if off <= size { end } else { size }), (off, end)];

@@ -134,7 +134,7 @@ impl Files {
 
     fn apply(&self, w: &Waiting) -> Result<(), StoreError> {
         let file = self.get(w.key)?;
-        let done = file.write_bulk_at(&w.data, w.at);
+        let done = self.write_bulk(&*file, &w.data, w.at);
         self.mark(w.key, file);
         done.map_err(StoreError::io("cannot write object file", &self.path(w.key)))
     }

@@ -1,7 +1,6 @@
 //! read: bytes of an object.
 
 use super::Objects;
-use super::change::read_padded;
 use super::files::FileKey;
 use super::location::{Location, ObjectRecord, PACKED_MAX_BYTES};
 use super::pending::lay_over;
@@ -105,13 +104,15 @@ impl Objects {
             Location::Packed(p) => {
                 let key = FileKey::Container(p.class, p.container);
                 let file = self.files.get(key)?;
-                read_padded(&*file, buf, p.start() + off)
+                self.files
+                    .read_padded(&*file, buf, p.start() + off)
                     .map_err(StoreError::io("cannot read container", &self.files.path(key)))?;
             }
             Location::Own => {
                 let key = FileKey::Own(id);
                 let file = self.files.get(key)?;
-                read_padded(&*file, buf, off)
+                self.files
+                    .read_padded(&*file, buf, off)
                     .map_err(StoreError::io("cannot read object file", &self.files.path(key)))?;
             }
         }

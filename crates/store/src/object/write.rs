@@ -207,7 +207,7 @@ impl Objects {
                 return Ok(Location::Own);
             }
         }
-        if let Err(e) = file.write_bulk_at(&data, off) {
+        if let Err(e) = self.files.write_bulk(&*file, &data, off) {
             self.files.mark(key, file.clone());
             let e = self.own_error(c, e);
             if e.is_harmless() {

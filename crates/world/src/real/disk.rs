@@ -99,6 +99,18 @@ impl Disk for RealDisk {
             files_free: s.f_ffree,
         })
     }
+
+    fn is_rotational(&self, path: &str) -> bool {
+        let Ok(s) = fs::stat(path) else { return false };
+        let dev = format!("/sys/dev/block/{}:{}", fs::major(s.st_dev), fs::minor(s.st_dev));
+        // A partition has the queue of its disk.
+        let queues = [format!("{dev}/queue/rotational"), format!("{dev}/../queue/rotational")];
+        let first = |path: &String| {
+            let mut c = [0; 1];
+            self.open(path, OpenMode::READ).ok()?.read_at(&mut c, 0).ok().map(|_| c[0])
+        };
+        queues.iter().find_map(first) == Some(b'1')
+    }
 }
 
 fn open_dir(dir: &str) -> io::Result<OwnedFd> {

@@ -111,6 +111,10 @@ impl Disk for VolatileDisk {
     fn space(&self, path: &str) -> io::Result<DiskSpace> {
         self.inner.space(path)
     }
+
+    fn is_rotational(&self, path: &str) -> bool {
+        self.inner.is_rotational(path)
+    }
 }
 
 impl VolatileFile {
