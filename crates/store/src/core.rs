@@ -13,6 +13,7 @@ use bytes::Bytes;
 use model::Errno;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use world::sync::{Notify, watch};
@@ -20,6 +21,10 @@ use world::{BoxFuture, Instant, World, select};
 
 /// Submitted data may outgrow the checkpoint limits so many times before [`crate::Db::durable`] waits.
 pub(crate) const BACKLOG_FACTOR: usize = 4;
+
+/// Flushes that take less are done on a thread that serves requests, too: to wake another one for them and to be woken
+/// at their end takes as long.
+const FLUSH_BRIEF: Duration = Duration::from_micros(400);
 
 /// A transaction nobody waits for is committed so long after it was submitted at the latest …
 const COMMIT_DELAY: Duration = Duration::from_millis(20);
@@ -93,6 +98,8 @@ pub(crate) struct Core {
     pub pre_commit: Mutex<Option<Arc<dyn PreCommitHook>>>,
     /// Wakes those who wait for answers to be sent before theirs.
     pub sent: Notify,
+    /// How long flushes of the journal take, nanoseconds, a running mean.
+    pub flush_ns: AtomicU64,
 }
 
 impl Core {
@@ -371,8 +378,7 @@ impl Core {
             let late = model::planted::on(model::planted::Bug::DataFlushedLate);
             relied = h.prepare(from, if late { from - 1 } else { upto }).await?;
         }
-        let world = self.world.clone();
-        self.world.blocking(move || set.run(&world)).await?;
+        self.flush(set).await?;
         // What went to disk after the lease's end is not acknowledged: the successor may not have seen it.
         self.check_lease();
         {
@@ -391,6 +397,25 @@ impl Core {
             self.say_committed(upto);
         }
         Ok(())
+    }
+
+    async fn flush(&self, set: SyncSet) -> Result<(), StoreError> {
+        let world = self.world.clone();
+        let timed = move || {
+            let start = world.now();
+            (set.run(&world), world.now().since(start))
+        };
+        let mean = Duration::from_nanos(self.flush_ns.load(Ordering::Relaxed));
+        let (done, took) = if mean < FLUSH_BRIEF {
+            self.world.blocking_briefly(timed).await
+        } else {
+            self.world.blocking(timed).await
+        };
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        // One at a time: nobody else stores it.
+        let mean = (u64::try_from(mean.as_nanos()).unwrap_or(u64::MAX) / 8 * 7).saturating_add(took / 8);
+        self.flush_ns.store(mean, Ordering::Relaxed);
+        done
     }
 
     /// If nothing follows that would say in the journal that `upto` is committed, an empty record does: whoever reads

@@ -9,6 +9,7 @@ use crate::space::Space;
 use crate::table::Table;
 use crate::table::redb::RedbTable;
 use crate::{StoreError, object};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use world::World;
 use world::sync::{Notify, watch};
@@ -91,6 +92,7 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
         hook: Mutex::new(None),
         pre_commit: Mutex::new(None),
         sent: Notify::new(),
+        flush_ns: AtomicU64::new(0),
     }))
 }
 

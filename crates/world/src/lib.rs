@@ -182,6 +182,10 @@ pub trait Spawn: Send + Sync {
     fn spawn(&self, name: &'static str, f: BoxFuture<()>);
     /// Runs `f` where blocking does no harm.
     fn run_blocking(&self, f: Box<dyn FnOnce() + Send>) -> BoxFuture<()>;
+    /// The same for something short: at once on this thread, if it can be spared.
+    fn run_briefly(&self, f: Box<dyn FnOnce() + Send>) -> BoxFuture<()> {
+        self.run_blocking(f)
+    }
     /// Polls `f` on this thread, which is none of a task, for at most `patience` of real time. Whether it is ready.
     fn block_on_for(&self, f: Pin<&mut (dyn Future<Output = ()> + Send)>, patience: Duration) -> bool {
         future::block_on_for(f, patience)
@@ -245,8 +249,25 @@ impl World {
         &self,
         f: impl FnOnce() -> T + Send + 'static,
     ) -> impl Future<Output = T> + Send + 'static {
+        self.blocking_by(f, |f| self.tasks.run_blocking(f))
+    }
+
+    /// As [`World::blocking`], for calls of some hundred microseconds at most: where another thread is at hand to look
+    /// after the rest, no thread is woken to make the call nor to hear of its end.
+    pub fn blocking_briefly<T: Send + 'static>(
+        &self,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> impl Future<Output = T> + Send + 'static {
+        self.blocking_by(f, |f| self.tasks.run_briefly(f))
+    }
+
+    fn blocking_by<T: Send + 'static>(
+        &self,
+        f: impl FnOnce() -> T + Send + 'static,
+        how: impl FnOnce(Box<dyn FnOnce() + Send>) -> BoxFuture<()>,
+    ) -> impl Future<Output = T> + Send + 'static {
         let (tx, rx) = sync::oneshot::channel();
-        let run = self.tasks.run_blocking(Box::new(move || {
+        let run = how(Box::new(move || {
             let _ = tx.send(f());
         }));
         async move {

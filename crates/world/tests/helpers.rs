@@ -262,3 +262,65 @@ async fn yield_once() {
     })
     .await;
 }
+
+/// Whether a call that blocks runs on one of the executor's own threads: they have numbers.
+fn is_here() -> bool {
+    let name = std::thread::current().name().unwrap_or_default().to_string();
+    name.strip_prefix("nacre-").is_some_and(|n| n.parse::<usize>().is_ok())
+}
+
+#[test]
+fn a_brief_call_blocks_its_own_thread_and_nobody_else() {
+    let (w, rt) = real::start(2).unwrap();
+    let at = echo(&w);
+    let c = caller(&w, at);
+    let (release, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let end = Deadline::after(PATIENCE);
+    let (tx, rx) = oneshot::channel();
+    {
+        let (w, release, begun) = (w.clone(), release.clone(), begun.clone());
+        w.clone().spawn("brief", async move {
+            // At once if the other thread is idle, which it is sooner or later.
+            while !w.blocking_briefly(is_here).await {
+                w.sleep(Duration::from_millis(1)).await;
+            }
+            loop {
+                let (release, begun, end) = (release.clone(), begun.clone(), Deadline::after(PATIENCE));
+                let here = w.blocking_briefly(move || {
+                    let here = is_here();
+                    begun.store(here, Ordering::Release);
+                    while here && !release.load(Ordering::Acquire) && !end.passed() {
+                        world::sys::sleep(Duration::from_millis(1));
+                    }
+                    here
+                });
+                if here.await {
+                    let _ = tx.send(());
+                    return;
+                }
+            }
+        });
+    }
+    while !begun.load(Ordering::Acquire) {
+        assert!(!end.passed(), "it never runs on its own thread");
+        world::sys::sleep(Duration::from_millis(1));
+    }
+    // One of two threads stands still.
+    let (other_tx, other_rx) = oneshot::channel();
+    {
+        let w = w.clone();
+        w.clone().spawn("second", async move {
+            let _ = other_tx.send(w.blocking_briefly(is_here).await);
+        });
+    }
+    let r = rt.block_on(w.timeout(PATIENCE, async {
+        for n in 0..50 {
+            assert_eq!(c.call(n, 100).await.header.xid, n);
+        }
+        other_rx.await
+    }));
+    assert_eq!(r, Some(Ok(false)), "the last thread does not block");
+    release.store(true, Ordering::Release);
+    assert_eq!(rt.block_on(w.timeout(PATIENCE, rx)), Some(Ok(())));
+    rt.shutdown();
+}

@@ -11,6 +11,8 @@ use std::sync::{Arc, MutexGuard};
 
 /// Bytes waiting above which writers wait as well.
 const PENDING_MAX_BYTES: usize = 64 << 20;
+/// So much goes to the page cache in less time than another thread takes to wake.
+const LITTLE_BYTES: usize = 64 << 10;
 
 /// Bytes for a file, not written yet.
 pub(super) struct Waiting {
@@ -83,10 +85,10 @@ impl Files {
     /// Writes what is committed to the files, until nothing waits.
     async fn apply_all(self: Arc<Self>, core: &Arc<Core>) {
         loop {
-            let first = {
+            let (first, little) = {
                 let mut p = self.waiting();
                 match p.queue.front() {
-                    Some(q) => q.lsn,
+                    Some(q) => (q.lsn, p.bytes <= LITTLE_BYTES),
                     None => {
                         p.applying = false;
                         return;
@@ -97,7 +99,12 @@ impl Files {
             let mut result = passively(core, first).await;
             if result.is_ok() {
                 let (me, upto) = (self.clone(), core.last_committed());
-                result = core.world.blocking(move || me.apply_upto(upto)).await;
+                let apply = move || me.apply_upto(upto);
+                result = if little {
+                    core.world.blocking_briefly(apply).await
+                } else {
+                    core.world.blocking(apply).await
+                };
                 if let Err(e) = &result {
                     core.fail(e);
                 }

@@ -113,6 +113,15 @@ thread_local! {
     static HERE: RefCell<Here> = const { RefCell::new(Here { exec: 0, role: Role::None }) };
 }
 
+/// A thread blocks until this is dropped.
+struct Standing<'a>(&'a AtomicUsize);
+
+impl Drop for Standing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 static NEXT_EXEC: AtomicU64 = AtomicU64::new(1);
 
 pub(super) struct Exec {
@@ -123,6 +132,8 @@ pub(super) struct Exec {
     idle: AtomicUsize,
     /// A bell was rung and nobody heard it yet.
     ringing: AtomicBool,
+    /// Threads that block in a task ([`Exec::run_here`]).
+    standing: AtomicUsize,
     /// Every task that is not over.
     tasks: Mutex<Map<u64, Arc<Task>>>,
     next_task: AtomicU64,
@@ -140,6 +151,7 @@ impl Exec {
             queue: Mutex::default(),
             idle: AtomicUsize::new(0),
             ringing: AtomicBool::new(false),
+            standing: AtomicUsize::new(0),
             tasks: Mutex::default(),
             next_task: AtomicU64::new(0),
             threads: AtomicUsize::new(threads),
@@ -225,6 +237,25 @@ impl Exec {
         if self.idle.load(Ordering::SeqCst) > 0 && !self.ringing.swap(true, Ordering::AcqRel) {
             self.reactor.ring();
         }
+    }
+
+    /// Runs something that blocks, on this thread. Gives it back if this is none of the executor's threads, if no other
+    /// one is idle, or if too few would be left should they all block.
+    pub fn run_here(&self, f: Box<dyn FnOnce() + Send>) -> Option<Box<dyn FnOnce() + Send>> {
+        let runs = HERE.with_borrow(|h| h.exec == self.number && matches!(h.role, Role::Runner(_)));
+        if !runs || self.idle.load(Ordering::SeqCst) == 0 {
+            return Some(f);
+        }
+        let _standing = Standing(&self.standing);
+        if self.standing.fetch_add(1, Ordering::AcqRel) + 1 >= self.threads.load(Ordering::Acquire) {
+            return Some(f);
+        }
+        // What would be next here is not to wait.
+        if let Some(t) = Self::take_next() {
+            self.push(t);
+        }
+        f();
+        None
     }
 
     fn take_next() -> Option<Arc<Task>> {

@@ -166,6 +166,13 @@ impl Spawn for RealSpawn {
         helper::block_on_for(&self.exec, f, patience)
     }
 
+    fn run_briefly(&self, f: Box<dyn FnOnce() + Send>) -> BoxFuture<()> {
+        match self.exec.run_here(f) {
+            None => Box::pin(std::future::ready(())),
+            Some(f) => self.run_blocking(f),
+        }
+    }
+
     fn run_blocking(&self, f: Box<dyn FnOnce() + Send>) -> BoxFuture<()> {
         let task = self.handle.spawn_blocking(f);
         Box::pin(async move {
