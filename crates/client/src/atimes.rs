@@ -7,7 +7,7 @@ use crate::Fs;
 use crate::meta::{Changing, Edit, Outcome};
 use crate::targets::Target;
 use model::{Errno, Fid, Map, TargetId, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::Op;
@@ -39,6 +39,8 @@ type OfMdt = (Arc<Target>, Vec<(Fid, Closed)>);
 #[derive(Default)]
 struct Queue {
     waiting: Map<Fid, Closed>,
+    /// Those, first come, first served.
+    order: VecDeque<Fid>,
     /// On their way.
     sent: Map<Fid, Closed>,
     /// Somebody sends until there is nothing left.
@@ -65,7 +67,9 @@ impl Atimes {
         if q.waiting.len() >= WAITING_MAX && !q.waiting.contains_key(&fid) {
             return None;
         }
-        q.waiting.insert(fid, c);
+        if q.waiting.insert(fid, c).is_none() {
+            q.order.push_back(fid);
+        }
         if q.waiting.len() >= BATCH_MAX {
             self.enough.notify_one();
         }
@@ -76,12 +80,12 @@ impl Atimes {
     fn take(&self) -> Vec<(Fid, Closed)> {
         let mut q = self.lock();
         q.sent.clear();
-        let mut fids: Vec<Fid> = q.waiting.keys().copied().collect();
-        fids.sort_unstable(); // a map has its own order in each process
-        fids.truncate(BATCH_MAX);
-        q.sending = !fids.is_empty();
+        let n = q.order.len().min(BATCH_MAX);
+        let fids: Vec<Fid> = q.order.drain(..n).collect();
         let some: Vec<_> = fids.into_iter().filter_map(|f| Some((f, q.waiting.remove(&f)?))).collect();
+        assert_eq!(q.waiting.len(), q.order.len(), "each that waits has its turn");
         q.sent.extend(some.iter().copied());
+        q.sending = !some.is_empty();
         some
     }
 
@@ -198,5 +202,44 @@ impl Fs {
                 "access times of files that were closed last are not stored: the server does not answer"
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn closed(sec: i64) -> Closed {
+        let t = Timestamp { sec, nsec: 0 };
+        Closed { handle: 1, atime: t, at: t }
+    }
+
+    fn fid(n: usize) -> Fid {
+        Fid::new(9, n as u32, 0)
+    }
+
+    #[test]
+    fn first_come_first_served_and_no_more_than_there_is_room_for() {
+        let a = Atimes::default();
+        assert_eq!(a.push(fid(WAITING_MAX), closed(1)), Some(true), "somebody has to send it");
+        for n in (1..WAITING_MAX).rev() {
+            assert_eq!(a.push(fid(n), closed(2)), Some(false));
+        }
+        assert_eq!(a.push(fid(WAITING_MAX + 1), closed(3)), None);
+        assert_eq!(a.push(fid(7), closed(4)), Some(false), "once more costs no room");
+        let mut seen = Vec::new();
+        loop {
+            let some = a.take();
+            assert!(some.len() <= BATCH_MAX && a.is_idle() == some.is_empty());
+            if some.is_empty() {
+                break;
+            }
+            assert!(some.iter().all(|(f, _)| a.of(*f).is_some()), "until the next are taken");
+            seen.extend(some);
+        }
+        let order: Vec<Fid> = seen.iter().map(|s| s.0).collect();
+        assert_eq!(order, (1..=WAITING_MAX).rev().map(fid).collect::<Vec<_>>());
+        assert!(seen.iter().all(|(f, c)| (c.atime.sec == 4) == (*f == fid(7))));
+        assert!(a.of(fid(7)).is_none());
     }
 }
