@@ -391,7 +391,7 @@ fn in_memory(fs: &TestFs, ost: &str) -> Result<u64> {
     Ok(out.split_whitespace().filter_map(|n| n.parse::<u64>().ok()).sum())
 }
 
-/// Data in bulk goes past the page cache of an OST's host on disks without heads, or through it, as is set.
+/// Data in bulk goes past the page cache of an OST's host, or through it, as is set.
 #[test]
 fn what_osts_keep_in_memory_can_be_set() -> Result<()> {
     const BYTES: u64 = 8 << 20;
@@ -403,8 +403,8 @@ fn what_osts_keep_in_memory_can_be_set() -> Result<()> {
     // A file system that has no other way than its cache keeps all of it whatever is set.
     let probe = format!("dd if=/dev/zero of={}/probe bs=4M count=1 oflag=direct", fs.dir().display());
     let past = sh(&probe, LIMIT).is_ok();
-    let heads = get("nonrotational")?.trim() == "0";
-    let default = if heads { "1" } else { "0" };
+    let default = "0";
+    ensure!(["0", "1"].contains(&get("nonrotational")?.trim()), "{}", get("nonrotational")?);
     for p in ["read_cache_enable", "writethrough_cache_enable"] {
         ensure!(get(p)?.trim() == default, "{p}: {}", get(p)?);
     }

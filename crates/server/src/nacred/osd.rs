@@ -54,7 +54,7 @@ const TABLE: &[Param] = &[
         ParamDecl::shown(
             "nonrotational",
             "",
-            "1: the disk has no heads to move, or the host does not know. Then data in bulk goes past the host's memory unless read_cache_enable and writethrough_cache_enable say otherwise.",
+            "0: the host says that the disk has heads to move (hosts say so of virtual disks, too). If it has, read_cache_enable=1 and writethrough_cache_enable=1 are worth a trial.",
         ),
         |t| cache_use(t).map(|c| u8::from(!c.rotational).to_string()),
     ),
@@ -62,7 +62,7 @@ const TABLE: &[Param] = &[
         decl: ParamDecl::flag(
             "read_cache_enable",
             "0",
-            "1: what is read in pieces of 2 MiB and more stays in the host's memory from its first read on (the default on disks with heads); 0: from its second. What is there is read from there in any case.",
+            "1: what is read in pieces of 2 MiB and more stays in the host's memory from its first read on; 0: from its second. What is there is read from there in any case.",
         ),
         get: |t| cache_use(t).map(|c| flag(&c.reads)),
         set: Some(|t, v| switch(t, |c| &c.reads, v)),
@@ -72,7 +72,7 @@ const TABLE: &[Param] = &[
         decl: ParamDecl::flag(
             "writethrough_cache_enable",
             "0",
-            "1: what is written in pieces of 2 MiB and more stays in the host's memory for readers on other clients (the default on disks with heads); 0: it goes to the disk directly.",
+            "1: what is written in pieces of 2 MiB and more stays in the host's memory for readers on other clients; 0: it goes to the disk directly.",
         ),
         get: |t| cache_use(t).map(|c| flag(&c.writes)),
         set: Some(|t, v| switch(t, |c| &c.writes, v)),

@@ -1,5 +1,6 @@
 //! Whether data in bulk goes through the host's page cache. Past it is faster where the device is (decision 0031); on
-//! disks with heads a reader soon after the writer, or the second of many, is better served from memory.
+//! disks with heads a reader soon after the writer, or the second of many, is better served from memory: there an
+//! administrator switches it on.
 
 use super::{Objects, files::Files};
 use std::io;
@@ -20,7 +21,8 @@ pub struct CacheUse {
 impl CacheUse {
     pub(super) fn fit_for(world: &World, dir: &str) -> CacheUse {
         let rotational = world.disk.is_rotational(dir);
-        CacheUse { rotational, reads: AtomicBool::new(rotational), writes: AtomicBool::new(rotational) }
+        // Not by that: hosts say of virtual disks on flash that they have heads (virtio does).
+        CacheUse { rotational, reads: AtomicBool::default(), writes: AtomicBool::default() }
     }
 }
 
