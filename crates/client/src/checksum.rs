@@ -5,8 +5,7 @@
 use crate::targets::Target;
 use crate::{Fs, R};
 use model::{Errno, Fid};
-use rpc::Response;
-use rpc::Terms;
+use rpc::{Response, Terms};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use wire::checksum::ChecksumType;
@@ -159,6 +158,6 @@ async fn data_call<M: Message>(
     if lock == 0 {
         ost.call_bulk(ctx, m, data).await
     } else {
-        ost.send(ctx, m, data, Terms { durable, life: None }).await
+        ost.send(ctx, m, data, Terms { durable, ..Terms::default() }).await
     }
 }

@@ -336,8 +336,7 @@ impl ImportHooks for Hooks {
                 tracing::error!("{} evicted this client: calls that were under way fail", self.target);
                 // Before: nothing may be made here with a FID that is not this client's any more.
                 fs.fids.forget(self.target.index);
-                let life = fs.targets.get(self.target).map_or(0, |t| t.import.life());
-                fs.all_pending_lost(Errno::EIO, Some(life));
+                fs.all_pending_lost(Errno::EIO);
             }
             ImportState::Evicted if self.target.kind == TargetKind::Ost => fs.data_evicted(self.target.index),
             _ => {}

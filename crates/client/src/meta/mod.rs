@@ -109,7 +109,7 @@ impl Meta {
 
     /// The leases are gone because the server gave this client up, and with them what was executed under them and not
     /// sent, which is returned.
-    pub(crate) fn clear(&self, life: Option<u64>) -> Vec<Queued> {
+    pub(crate) fn clear(&self, life: u64) -> Vec<Queued> {
         let lost = {
             let mut c = self.lock();
             c.clear();

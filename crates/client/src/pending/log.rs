@@ -302,11 +302,11 @@ impl Log {
     }
 
     /// Everything is lost; what comes now belongs to this life.
-    pub(crate) fn lose_all(&mut self, life: Option<u64>) -> Vec<Queued> {
+    pub(crate) fn lose_all(&mut self, life: u64) -> Vec<Queued> {
         let lost: Vec<Queued> = std::mem::take(&mut self.queue).into();
         let (over, wanted) = (self.over + lost.len() as u64, self.wanted);
         let (sent, durable, proven) = (std::mem::take(&mut self.sent), self.durable, self.proven);
-        let (generation, life) = (self.generation + 1, life.unwrap_or(self.life));
+        let generation = self.generation + 1;
         *self = Log { over, wanted, sent, durable, proven, generation, life, ..Log::default() };
         lost
     }
@@ -395,7 +395,7 @@ mod tests {
                         over += n as u64;
                     }
                     Step::Lose => {
-                        prop_assert_eq!(log.lose_all(None).len(), list.len());
+                        prop_assert_eq!(log.lose_all(0).len(), list.len());
                         over += list.len() as u64;
                         list.clear();
                         if let Some((_, generation)) = flying.take() {

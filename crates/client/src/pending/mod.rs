@@ -153,13 +153,13 @@ impl Fs {
     pub(crate) async fn tell_pending_at_unmount(self: &Arc<Self>) {
         if self.world.timeout(UNMOUNT_PATIENCE, self.tell_pending()).await.is_none() {
             tracing::error!("the metadata server does not take what was executed here: it is lost");
-            self.all_pending_lost(model::Errno::EIO, None);
+            self.all_pending_lost(model::Errno::EIO);
         }
     }
 
     /// The leases are gone, and everything that was executed under them and not answered.
-    /// `life`: the one that begins, if this mount was evicted.
-    pub(crate) fn all_pending_lost(&self, why: model::Errno, life: Option<u64>) {
+    pub(crate) fn all_pending_lost(&self, why: model::Errno) {
+        let life = self.targets.get(model::TargetId::mdt(MDT)).map_or(0, |t| t.import.life());
         let lost = self.meta.clear(life);
         self.report_lost(&lost, why);
         self.pending.over.notify_waiters();

@@ -3,6 +3,7 @@
 
 use crate::data::{striped, write};
 use crate::harness::{Cluster, at, call};
+use crate::small::requests_of;
 use client::Fs;
 use model::{Fid, SetAttr, SetTime, Timestamp};
 use std::sync::Arc;
@@ -35,11 +36,13 @@ async fn make(fs: &Arc<Fs>, files: usize) {
     }
 }
 
-/// Answered requests of a kind.
-fn requests(fs: &Fs, kind: &str) -> u64 {
-    let stats = fs.get_param("mdc.*.stats").remove(0).1;
-    let of = |l: &str| l.split_whitespace().nth(1).and_then(|n| n.parse().ok());
-    stats.lines().find(|l| l.starts_with(kind)).and_then(of).unwrap_or(0)
+/// The first files of [`make`].
+async fn read_all(fs: &Arc<Fs>, files: usize) -> Vec<Fid> {
+    let mut fids = Vec::new();
+    for i in 0..files {
+        fids.push(read_and_close(fs, &format!("f{i}")).await);
+    }
+    fids
 }
 
 #[test]
@@ -48,22 +51,19 @@ fn files_read_one_after_the_other_have_their_times_stored_together() {
     c.run(async {
         let (a, b) = (c.mount().await, c.mount().await);
         make(&a, 300).await;
-        let mut fids = Vec::new();
-        for i in 0..300 {
-            fids.push(read_and_close(&b, &format!("f{i}")).await);
-        }
+        let fids = read_all(&b, 300).await;
         for fs in [&b, &a] {
             for fid in &fids {
                 c.until("its time is stored", || async { is_stored(fs, *fid).await }).await;
             }
         }
-        assert_eq!(requests(&b, "mds_close"), 0);
-        assert!(requests(&b, "mds_batch") <= 60, "{} batches for 300 files", requests(&b, "mds_batch"));
+        assert_eq!(requests_of(&b, "mds_close"), 0);
+        assert!(requests_of(&b, "mds_batch") <= 60, "{} batches for 300 files", requests_of(&b, "mds_batch"));
         // What is stored is not stored again.
-        let batches = requests(&b, "mds_batch");
+        let batches = requests_of(&b, "mds_batch");
         read_and_close(&b, "f7").await;
         b.clone().unmount().await;
-        assert_eq!(requests(&b, "mds_batch"), batches);
+        assert_eq!(requests_of(&b, "mds_batch"), batches);
     });
 }
 
@@ -94,10 +94,7 @@ fn an_unmount_stores_the_last_ones() {
     c.run(async {
         let (a, b) = (c.mount().await, c.mount().await);
         make(&a, 3).await;
-        let mut fids = Vec::new();
-        for i in 0..3 {
-            fids.push(read_and_close(&b, &format!("f{i}")).await);
-        }
+        let fids = read_all(&b, 3).await;
         b.clone().unmount().await;
         for fid in fids {
             assert!(is_stored(&a, fid).await);

@@ -190,9 +190,14 @@ fn records_written_at_once_survive_the_growth() {
 
 /// Answered requests to the metadata server so far.
 fn requests(fs: &Fs) -> u64 {
+    requests_of(fs, "mds_")
+}
+
+/// Those whose kinds begin like this.
+pub fn requests_of(fs: &Fs, kind: &str) -> u64 {
     let stats = fs.get_param("mdc.*.stats").remove(0).1;
     let of = |l: &str| l.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
-    stats.lines().filter(|l| l.starts_with("mds_")).filter_map(of).sum()
+    stats.lines().filter(|l| l.starts_with(kind)).filter_map(of).sum()
 }
 
 async fn read_by_name(fs: &Arc<Fs>, name: &str) -> Vec<u8> {

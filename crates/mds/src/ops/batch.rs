@@ -50,14 +50,15 @@ pub async fn serve(mdt: &Mdt, ctx: &OpContext, to: &ReplyTo, req: &Incoming, m: 
             .filter(|_| m.owned)
             .map_or_else(|| dispatch::encode(&reply), |r| r.reply.to_vec()))
     };
+    let tells = |now| {
+        if m.owned {
+            mdt.shared.leases.tells(ctx.client, now);
+        }
+    };
     let start = mdt.world.now();
-    if m.owned {
-        mdt.shared.leases.tells(ctx.client, start);
-    }
+    tells(start);
     let done = mdt.settled(to, work).await;
-    if m.owned {
-        mdt.shared.leases.tells(ctx.client, mdt.world.now());
-    }
+    tells(mdt.world.now());
     if done.result.is_ok() {
         count(mdt, req, m, mdt.world.now().since(start));
     }

@@ -318,10 +318,7 @@ fn closes_in_a_batch_are_done_again_to_the_same_end() {
     let fid = first.create(R, "f");
     first.open(fid, 0);
     first.unlink(R, "f").unwrap();
-    let close = msg::close::Close { fid, handle: 77, atime: Some(first.world.wall()) };
-    let body = postcard::to_stdvec(&close).unwrap();
-    let op = msg::batch::BatchOp::plain(msg::close::Close::OP as u16, body);
-    let done = first_time(&first, &msg::batch::Batch::plain(vec![op]), b"");
+    let done = first_time(&first, &late_close(fid, first.world.wall(), Timestamp::ZERO), b"");
     let r: msg::batch::BatchReply = postcard::from_bytes(&done.reply).unwrap();
     let e = postcard::from_bytes::<msg::close::CloseReply>(&r.results[0].1).unwrap().entry;
     assert_eq!(e.map(|e| e.attr.nlink), Some(0), "the time was stored");

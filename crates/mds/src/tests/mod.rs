@@ -317,6 +317,14 @@ pub fn write_msg(fid: Fid, off: Option<u64>) -> msg::write::Write {
     }
 }
 
+/// A close in a batch, made at that time ([`Timestamp::ZERO`]: when it is sent), of a file that was open under a lease.
+pub fn late_close(fid: Fid, atime: Timestamp, at: Timestamp) -> msg::batch::Batch {
+    let close = msg::close::Close { fid, handle: 77, atime: Some(atime) };
+    let body = postcard::to_stdvec(&close).unwrap();
+    let plain = msg::batch::BatchOp::plain(msg::close::Close::OP as u16, body);
+    msg::batch::Batch::plain(vec![msg::batch::BatchOp { time: at, ..plain }])
+}
+
 pub fn rename_msg(from: (Fid, &str), to: (Fid, &str), flags: u32) -> msg::rename::Rename {
     msg::rename::Rename {
         parent: from.0,

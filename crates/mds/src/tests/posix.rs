@@ -186,11 +186,7 @@ fn a_close_that_was_overtaken_by_a_change_stores_no_time() {
     let set = SetAttr { atime: Some(SetTime::At(old)), ..SetAttr::default() };
     rig.setattr(&Cred::root(), f, set).unwrap();
     let close = |at| {
-        let close = msg::close::Close { fid: f, handle: 77, atime: Some(closed) };
-        let body = postcard::to_stdvec(&close).unwrap();
-        let plain = msg::batch::BatchOp::plain(msg::close::Close::OP as u16, body);
-        let op = msg::batch::BatchOp { time: at, ..plain };
-        rig.root(msg::batch::Batch::plain(vec![op])).unwrap();
+        rig.root(late_close(f, closed, at)).unwrap();
     };
     close(closed);
     assert_eq!(rig.attr(f).atime, old, "it was set by hand after that close");

@@ -101,10 +101,9 @@ fn switch(t: &Target, which: fn(&CacheUse) -> &AtomicBool, v: ParamValue<'_>) ->
 impl Target {
     fn osd_params(&self, pattern: &str) -> impl Iterator<Item = (String, &'static Param)> {
         let prefix = format!("osd-nacre.{}", self.label());
-        let here = TABLE.iter().filter(|p| (p.get)(self).is_some());
-        let named = here.map(move |p| (format!("{prefix}.{}", p.decl.name), p));
+        let named = TABLE.iter().map(move |p| (format!("{prefix}.{}", p.decl.name), p));
         let pattern = pattern.to_string();
-        named.filter(move |(n, _)| glob_match(&pattern, n))
+        named.filter(move |(n, p)| glob_match(&pattern, n) && (p.get)(self).is_some())
     }
 
     pub(super) fn get_osd_params(&self, pattern: &str) -> impl Iterator<Item = (String, String)> {
@@ -141,7 +140,7 @@ impl Target {
         }
         let mut out = Vec::new();
         for (name, p) in chosen {
-            (p.set.ok_or(Errno::EACCES)?)(self, p.decl.check(value)?)?;
+            (p.set.expect("declared writable"))(self, p.decl.check(value)?)?;
             out.push((name, (p.get)(self).unwrap_or_default()));
         }
         Ok(out)

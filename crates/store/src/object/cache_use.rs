@@ -19,7 +19,7 @@ pub struct CacheUse {
 }
 
 impl CacheUse {
-    pub(super) fn fit_for(world: &World, dir: &str) -> CacheUse {
+    pub(super) fn of_disk(world: &World, dir: &str) -> CacheUse {
         let rotational = world.disk.is_rotational(dir);
         // Not by that: hosts say of virtual disks on flash that they have heads (virtio does).
         CacheUse { rotational, reads: AtomicBool::default(), writes: AtomicBool::default() }

@@ -83,7 +83,7 @@ impl Files {
             ordered: Mutex::default(),
             pending: Mutex::default(),
             applied: Notify::new(),
-            cache_use: CacheUse::fit_for(world, dir),
+            cache_use: CacheUse::of_disk(world, dir),
         })
     }
 
