@@ -53,6 +53,8 @@ pub(crate) struct Files {
     pub(super) pending: Mutex<Pending>,
     /// Something pending was written, or never will be.
     pub(super) applied: Notify,
+    /// Somebody waits for what is pending.
+    pub(super) hurry: Notify,
     pub(super) cache_use: CacheUse,
 }
 
@@ -83,6 +85,7 @@ impl Files {
             ordered: Mutex::default(),
             pending: Mutex::default(),
             applied: Notify::new(),
+            hurry: Notify::new(),
             cache_use: CacheUse::of_disk(world, dir),
         })
     }
@@ -267,6 +270,7 @@ impl CheckpointHook for Files {
                 if self.lock().tickets.first().is_none_or(|t| *t >= before) {
                     break;
                 }
+                self.hurry();
                 gone.await;
             }
             self.flush_marked().await

@@ -8,11 +8,17 @@ use bytes::Bytes;
 use model::ObjectId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+use world::select;
 
 /// Bytes waiting above which writers wait as well.
 const PENDING_MAX_BYTES: usize = 64 << 20;
 /// So much goes to the page cache in less time than another thread takes to wake.
 const LITTLE_BYTES: usize = 64 << 10;
+/// How long writes wait for others to go to their files with, unless somebody waits for them or they are many: on the
+/// heels of their commit they would be in the way of its replies.
+const GATHER: Duration = Duration::from_millis(5);
+const GATHER_MAX_BYTES: usize = 1 << 20;
 
 /// Bytes for a file, not written yet.
 pub(super) struct Waiting {
@@ -47,6 +53,8 @@ pub(crate) struct Pending {
     bytes: usize,
     next: u64,
     applying: bool,
+    /// Somebody waits: nothing is gathered.
+    hurried: bool,
 }
 
 impl Files {
@@ -64,7 +72,7 @@ impl Files {
         writes: Vec<Waiting>,
         ticket: &Arc<Ticket>,
     ) {
-        let begin = {
+        let (begin, many) = {
             let mut p = self.waiting();
             for write in writes {
                 let number = p.next;
@@ -74,17 +82,36 @@ impl Files {
                 p.by_object.entry(object).or_default().push_back(newer);
                 p.queue.push_back(Queued { lsn, object, number, write, _ticket: ticket.clone() });
             }
-            !std::mem::replace(&mut p.applying, true)
+            (!std::mem::replace(&mut p.applying, true), p.bytes >= GATHER_MAX_BYTES)
         };
+        if many {
+            self.hurry();
+        }
         if begin {
             let (files, c) = (self.clone(), core.clone());
             core.world.spawn("object writes", async move { files.apply_all(&c).await });
         }
     }
 
+    /// What waits goes to the files as soon as it is committed.
+    pub(super) fn hurry(&self) {
+        self.waiting().hurried = true;
+        self.hurry.notify_waiters();
+    }
+
+    /// Waits for more writes, if nobody waits for those that are there.
+    async fn gather(&self) {
+        let hurry = self.hurry.notified();
+        if !self.waiting().hurried {
+            let _ = select(hurry, self.world.sleep(GATHER)).await;
+        }
+        self.waiting().hurried = false;
+    }
+
     /// Writes what is committed to the files, until nothing waits.
     async fn apply_all(self: Arc<Self>, core: &Arc<Core>) {
         loop {
+            self.gather().await;
             let (first, little) = {
                 let mut p = self.waiting();
                 match p.queue.front() {
@@ -167,6 +194,7 @@ impl Files {
             core.committed(lsn).await?;
             if self.has_newer(object) {
                 core.check()?;
+                self.hurry();
                 applied.await;
             }
         }
@@ -180,6 +208,7 @@ impl Files {
                 return Ok(());
             }
             core.check()?;
+            self.hurry();
             applied.await;
         }
     }
