@@ -4,16 +4,17 @@ mod common;
 
 use bytes::Bytes;
 use common::{
-    Bed, Ost, after_power_cut, format, id, nothing, open, open_with, tiny_or_held, write_journal_back,
+    Bed, Ost, after_power_cut, format, id, nothing, open, open_with, tiny, tiny_or_held, write_journal_back,
 };
 use model::{Errno, Fid, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use store::object::{FinishTxn, Found, ObjectMeta, Objects};
 use store::{Db, StoreError, Txn};
-use world::World;
 use world::mem::{CrashMode, FaultPlan, MemDisk};
 use world::rng::Rng;
+use world::{BoxFuture, Clock, Either, Instant, World, select};
 
 const MARK: &[u8] = b"Zmark";
 
@@ -345,6 +346,55 @@ fn destroyed_objects_are_stale_and_their_space_is_free() {
         o.db.close().await.unwrap();
         assert!(bed.disk.used_bytes() + (1 << 20) <= before + 100_000);
         assert_eq!(o.objects.list(None, 10).err().map(|e| e.errno()), Some(Errno::EROFS));
+    });
+}
+
+/// A clock on which no time passes for those who sleep.
+struct Sleepless(Arc<dyn Clock>);
+
+impl Clock for Sleepless {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.0.wall()
+    }
+
+    fn sleep(&self, _: Duration) -> BoxFuture<()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Small writes wait for others to go to the files with, but never let anybody wait: nor a reader, nor who needs the
+/// file as it is, nor a checkpoint, nor a writer that finds too many.
+#[test]
+fn gathered_writes_go_to_the_file_when_somebody_waits() {
+    let bed = Bed::new();
+    format(&bed.world);
+    let world = World { clock: Arc::new(Sleepless(bed.world.clock.clone())), ..bed.world.clone() };
+    let o = open_with(&world, 1, tiny());
+    bed.rt.block_on(async {
+        let steps = async {
+            for n in 1..4 {
+                perform(&o, &Op::Write { n, off: None, data: vec![7; 60_000] }, 1).await;
+                let over = Op::Write { n, off: Some(4096), data: vec![9; 4096] };
+                let lsn = perform(&o, &over, 2).await;
+                o.db.durable(lsn).await.unwrap();
+                assert_eq!(content(&o, n).await[4095..8193], [&[7][..], &[9; 4096], &[7]].concat());
+            }
+            perform(&o, &Op::Truncate { n: 1, size: 5000 }, 3).await;
+            assert_eq!(content(&o, 1).await.len(), 5000);
+            o.objects.destroy(vec![id(2)], nothing()).await.unwrap();
+            // 80 MiB, where 64 may wait.
+            for k in 0..1300 {
+                let over = Op::Write { n: 3, off: Some(0), data: vec![k as u8; 60_000] };
+                let lsn = perform(&o, &over, 4 + k).await;
+                o.db.durable(lsn).await.unwrap();
+            }
+        };
+        let late = bed.world.sleep(Duration::from_secs(60));
+        assert!(matches!(select(steps, late).await, Either::Left(())), "somebody waits for ever");
     });
 }
 
