@@ -531,6 +531,8 @@ impl Actor {
                 after.lost(id, n.data().to_vec(), |m, l| look.dead(m, l));
             }
         }
+        // A file that has its only name by this operation is in the state with it alone: its bytes may be lost as well.
+        look.take_losses(&mut after, None).map_err(|e| self.tell(&e))?;
         let without = exec::match_tree(&mut self.tree, &snap);
         if without.is_ok() {
             self.tail.clear();
