@@ -12,6 +12,11 @@ const WINDOW_MIN: u64 = 1 << 20;
 const SLACK: u64 = 128 << 10;
 /// Steps of a stride that are read ahead at most.
 const STRIDE_STEPS: u64 = 16;
+/// [`Stream::earn`] of a stream that finds what was read ahead for it, and at most.
+const EARN_MIN: u32 = 2;
+const EARN_MAX: u32 = 256;
+/// Where what is read ahead ends: at full messages and full blocks of checksums, unless the window is smaller.
+const ALIGN: u64 = 4 << 20;
 
 /// `llite.*.read_ahead_stats`, with Lustre's names; the unit is the page of 4 KiB.
 pub(crate) struct AheadStats(Counters);
@@ -67,6 +72,8 @@ struct Stream {
     strides: u32,
     stride: i64,
     window: u64,
+    /// Reads in a row it takes before something is read ahead.
+    earn: u32,
     /// Read ahead up to (backward: down to) here.
     done: u64,
     used: u64,
@@ -80,8 +87,9 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Notes a read of `len` bytes; returns the ranges to read ahead. `max`: the largest window, 0 for none.
-    pub fn note(&mut self, off: u64, len: u64, max: u64) -> Vec<(u64, u64)> {
+    /// Notes a read of `len` bytes; returns the ranges to read ahead. `max`: the largest window, 0 for none. `missed`:
+    /// some of it was neither here nor on its way.
+    pub fn note(&mut self, off: u64, len: u64, max: u64, missed: bool) -> Vec<(u64, u64)> {
         if max == 0 || len == 0 {
             return Vec::new();
         }
@@ -102,7 +110,7 @@ impl Streams {
             Some(i) => {
                 let mut s = self.all[i];
                 s.used = self.clock;
-                let out = step(&mut s, off, end, max);
+                let out = step(&mut s, off, end, max, missed);
                 self.all[i] = s;
                 out
             }
@@ -113,7 +121,9 @@ impl Streams {
     fn begin(&mut self, off: u64, end: u64, max: u64) -> Vec<(u64, u64)> {
         // A read at a new place: perhaps the second step of a stride of the newest stream.
         let last = self.all.iter().max_by_key(|s| s.used).copied();
-        let mut s = Stream { start: off, end, forward: 1, used: self.clock, done: end, ..Stream::default() };
+        let (forward, earn) = (1, EARN_MIN);
+        let mut s =
+            Stream { start: off, end, forward, earn, used: self.clock, done: end, ..Stream::default() };
         if let Some(l) = last
             && l.end - l.start == end - off
         {
@@ -124,7 +134,8 @@ impl Streams {
         if off == 0 {
             // Most files are read from their start to their end.
             s.window = WINDOW_MIN.min(max);
-            s.done = end + s.window;
+            let to = end + s.window;
+            s.done = (to - to % PAGE_BYTES as u64).max(end);
             out.push((end, s.done));
         }
         if self.all.len() >= STREAMS_MAX {
@@ -136,7 +147,7 @@ impl Streams {
     }
 }
 
-fn step(s: &mut Stream, off: u64, end: u64, max: u64) -> Vec<(u64, u64)> {
+fn step(s: &mut Stream, off: u64, end: u64, max: u64, missed: bool) -> Vec<(u64, u64)> {
     let (old_start, old_end) = (s.start, s.end);
     (s.start, s.end) = (off, end);
     if end == old_start && off < old_start {
@@ -159,17 +170,7 @@ fn step(s: &mut Stream, off: u64, end: u64, max: u64) -> Vec<(u64, u64)> {
     if off + SLACK >= old_end && off <= old_end + SLACK {
         s.strides = 0;
         s.forward += 1;
-        let grown =
-            if s.forward < 2 { s.window } else { (s.window * 2).max((end - off) * 4).max(WINDOW_MIN / 8) };
-        s.window = grown.min(max);
-        let from = s.done.max(end);
-        let to = end + s.window;
-        // In large steps: half a window at a time.
-        if to <= from || (to - from) * 2 < s.window {
-            return Vec::new();
-        }
-        s.done = to;
-        return vec![(from, to)];
+        return forward(s, end, end - off, max, missed);
     }
     s.forward = 0;
     s.strides += 1;
@@ -189,6 +190,37 @@ fn step(s: &mut Stream, off: u64, end: u64, max: u64) -> Vec<(u64, u64)> {
     out
 }
 
+/// The next part of a stream, in large steps: half a window at a time.
+fn forward(s: &mut Stream, end: u64, len: u64, max: u64, missed: bool) -> Vec<(u64, u64)> {
+    if s.done > end {
+        if missed {
+            // What was foreseen is not here: it was not fetched (no lock, too much under way), or is gone again because more
+            // is read ahead than can be kept, or others write here. Once more from here, but less of it, and later.
+            (s.done, s.forward) = (end, 1);
+            s.window /= 4;
+            s.earn = (s.earn * 2).min(EARN_MAX);
+        } else {
+            s.earn = EARN_MIN;
+        }
+    }
+    if s.forward < s.earn {
+        return Vec::new();
+    }
+    let window = (s.window * 2).max(len * 4).max(WINDOW_MIN / 8).min(max);
+    let from = s.done.max(end);
+    let mut to = end + window;
+    if to <= from || (to - from) * 2 < window {
+        return Vec::new();
+    }
+    let align = if window >= 2 * ALIGN { ALIGN } else { PAGE_BYTES as u64 };
+    to -= to % align;
+    if to <= from {
+        return Vec::new();
+    }
+    (s.window, s.done) = (window, to);
+    vec![(from, to)]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,7 +232,7 @@ mod tests {
         let mut s = Streams::default();
         let (mut covered, mut at, mut widest) = (0, 0, 0);
         for _ in 0..200 {
-            for (a, b) in s.note(at, 1 << 20, MAX) {
+            for (a, b) in s.note(at, 1 << 20, MAX, false) {
                 assert!(a >= at && b > a && b <= at + (1 << 20) + MAX);
                 covered = covered.max(b);
                 widest = widest.max(b - a);
@@ -209,6 +241,46 @@ mod tests {
             assert!(covered >= at, "{at}");
         }
         assert!(widest <= MAX && covered >= at + MAX / 2);
+    }
+
+    #[test]
+    fn what_was_foreseen_and_is_not_there_is_foreseen_again() {
+        let mut s = Streams::default();
+        let mut foreseen: Vec<(u64, u64)> = Vec::new();
+        let (len, mut missed) = (47_008, 0);
+        for i in 0..4_000u64 {
+            let (off, end) = (i * len, (i + 1) * len);
+            let here = |at: u64| foreseen.iter().any(|(a, b)| (*a..*b).contains(&at));
+            // What lies around 50 MiB does not come at the first time.
+            let miss = !here(off) || !here(end - 1);
+            missed += u32::from(miss);
+            for r in s.note(off, len, MAX, miss) {
+                let lost = r.0 < 50 << 20 && 50 << 20 < r.1 && missed < 8;
+                foreseen.extend((!lost).then_some(r));
+            }
+        }
+        assert!((2..16).contains(&missed), "{missed}");
+    }
+
+    #[test]
+    fn what_never_can_be_kept_is_hardly_read_ahead() {
+        let mut s = Streams::default();
+        let mut ahead = 0;
+        for i in 0..20_000u64 {
+            ahead += s.note(i * 4096, 4096, MAX, true).iter().map(|(a, b)| b - a).sum::<u64>();
+        }
+        assert!(ahead < 2 * 20_000 * 4096, "{ahead}");
+    }
+
+    #[test]
+    fn large_windows_end_at_full_messages() {
+        let mut s = Streams::default();
+        let mut ends = Vec::new();
+        for i in 0..4_000u64 {
+            ends.extend(s.note(i * 47_008, 47_008, MAX, false).iter().map(|(_, b)| *b));
+        }
+        let full = ends.iter().filter(|b| *b % ALIGN == 0).count();
+        assert!(full > 4 && ends.iter().all(|b| b % 4096 == 0), "{ends:?}");
     }
 
     #[test]
@@ -221,7 +293,7 @@ mod tests {
             x ^= x >> 7;
             x ^= x << 17;
             let off = (x % (1 << 18)) * 4096 + 4096;
-            ahead += s.note(off, 4096, MAX).iter().map(|(a, b)| b - a).sum::<u64>();
+            ahead += s.note(off, 4096, MAX, true).iter().map(|(a, b)| b - a).sum::<u64>();
         }
         assert!(ahead < 10_000 * 4096 / 50, "{ahead}");
     }
@@ -231,11 +303,12 @@ mod tests {
         let mut s = Streams::default();
         let mut back = 0;
         for i in (0..64u64).rev() {
-            back += s.note(1 << 30 | i << 16, 1 << 16, MAX).len();
+            back += s.note(1 << 30 | i << 16, 1 << 16, MAX, false).len();
         }
         assert!(back > 0);
         let mut s = Streams::default();
-        let hits: Vec<(u64, u64)> = (1..40u64).flat_map(|i| s.note(i * 1_000_000, 8192, MAX)).collect();
+        let hits: Vec<(u64, u64)> =
+            (1..40u64).flat_map(|i| s.note(i * 1_000_000, 8192, MAX, false)).collect();
         assert!(
             !hits.is_empty() && hits.iter().all(|(a, b)| a % 1_000_000 == 0 && b - a == 8192),
             "{hits:?}"
@@ -245,7 +318,7 @@ mod tests {
         for i in 0..50u64 {
             for (n, a) in ahead.iter_mut().enumerate() {
                 let base = [1u64, 3, 9, 30][n] << 32;
-                for (x, y) in s.note(base + i * 65536, 65536, MAX) {
+                for (x, y) in s.note(base + i * 65536, 65536, MAX, false) {
                     assert!(x >= base && y < base + (1 << 32));
                     *a += y - x;
                 }

@@ -178,6 +178,25 @@ impl Obj {
         }
     }
 
+    /// The parts of a range that are neither here nor on their way.
+    pub fn unfetched(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let mut coming: Vec<_> = self.fetches.iter().map(|f| (f.start, f.end)).collect();
+        coming.sort_unstable();
+        let mut out = Vec::new();
+        for (mut at, end) in self.segs.gaps(start, end) {
+            for &(from, to) in coming.iter().filter(|(from, to)| *from < end && start < *to) {
+                if from > at {
+                    out.push((at, from));
+                }
+                at = at.max(to);
+            }
+            if at < end {
+                out.push((at, end));
+            }
+        }
+        out
+    }
+
     pub fn lock_mut(&mut self, id: u64) -> Option<&mut Lock> {
         self.locks.iter_mut().find(|l| l.id == id)
     }

@@ -88,7 +88,6 @@ impl Fs {
             let range = (off, off + len as u64);
             let pins = self.pin_fill(&file, range, &wants(&layout, off, len as u64, false)?).await?;
             if let Some(data) = self.read_pinned(&file, &pins, off, len).await? {
-                self.read_ahead(&file, off, data.len() as u64);
                 return Ok(data);
             }
         }

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Fs {
-    /// A read ended: starts reading what will come next.
-    pub(super) fn read_ahead(self: &Arc<Self>, file: &Arc<File>, off: u64, len: u64) {
+    /// A read ended: starts reading what will come next. `missed`: it had to fetch something itself.
+    pub(super) fn read_ahead(self: &Arc<Self>, file: &Arc<File>, off: u64, len: u64, missed: bool) {
         let max = self.data.max_read_ahead_per_file.load(Ordering::Relaxed);
         let cached = self.data.max_cached.load(Ordering::Relaxed) / 4;
-        let ranges = file.streams.lock().expect("no panic while locked").note(off, len, max.min(cached));
+        let mut streams = file.streams.lock().expect("no panic while locked");
+        let ranges = streams.note(off, len, max.min(cached), missed);
+        drop(streams);
         for (start, end) in ranges {
             for (gap, lock) in self.plan_ahead(file, start, end) {
                 let fetching = Fetching { file: file.clone(), gap };
@@ -42,15 +44,13 @@ impl Fs {
             let (from, n) = stripe::object_range(c, stripe, start, end - start);
             let o = &mut objs[stripe];
             let max = o.target.bulk_bytes() as u64;
-            for (mut from, to) in o.segs.gaps(from, (from + n).min(o.size)) {
+            for (mut from, to) in o.unfetched(from, (from + n).min(o.size)) {
                 while from < to {
-                    let upto = to.min(from + max);
+                    // In messages that end where full ones do, so that the next range begins there.
+                    let upto = to.min((from / max + 1) * max);
                     let total = self.data.reading_ahead.load(Ordering::Relaxed);
                     let covers = |l: &&mut Lock| !l.going && !l.wanted && l.covers(false, from, upto - 1);
-                    let free = !o.fetches.iter().any(|f| f.start < upto && from < f.end);
-                    if !free {
-                        // Fetched already.
-                    } else if total >= self.data.max_read_ahead.load(Ordering::Relaxed) {
+                    if total >= self.data.max_read_ahead.load(Ordering::Relaxed) {
                         stats.add(Counted::Max, upto - from);
                     } else if let Some(l) = o.locks.iter_mut().find(covers) {
                         stats.add(Counted::Fetched, upto - from);

@@ -88,13 +88,12 @@ impl Fs {
                 }
             };
             if let Some(data) = self.read_pinned(&file, &pins, off, len).await? {
-                self.read_ahead(&file, off, data.len() as u64);
                 return Ok(data);
             }
         }
     }
 
-    /// `None`: locks were lost meanwhile.
+    /// Reads, and begins to read ahead. `None`: locks were lost meanwhile.
     pub(super) async fn read_pinned(
         self: &Arc<Self>,
         file: &Arc<File>,
@@ -120,6 +119,7 @@ impl Fs {
                     let stats = &self.data.ahead_stats;
                     stats.add(Counted::Misses, found.fetched);
                     stats.add(Counted::Hits, (b.len() as u64).saturating_sub(found.fetched));
+                    self.read_ahead(file, off, b.len() as u64, found.fetched > 0);
                     return Ok(Some(b));
                 }
                 Next::Lost => return Ok(None),
