@@ -12,6 +12,7 @@ use crate::params::Params;
 use crate::pending::Pending;
 use crate::stats::{Stats, Verb};
 use crate::targets::{Target, Targets};
+use crate::wakeful::Wakeful;
 use crate::{Call, R};
 use ldlm::LockClient;
 use model::{Errno, Fid, Nid};
@@ -60,6 +61,7 @@ pub struct Fs {
     /// Changes of directories are durable when they return.
     dirsync: AtomicBool,
     pub(crate) data: Data,
+    pub(crate) wakeful: Wakeful,
     read_only: AtomicBool,
     closed: AtomicBool,
     next_trace: AtomicU64,
@@ -90,6 +92,7 @@ impl Fs {
             lost: AtomicU64::new(0),
             dirsync: AtomicBool::new(false),
             data: Data::new(first, world.wall()),
+            wakeful: Wakeful::default(),
             read_only: AtomicBool::new(read_only),
             closed: AtomicBool::new(false),
             next_trace: AtomicU64::new(world.random_u64()),
@@ -130,6 +133,16 @@ impl Fs {
     /// Refuses changes with `EROFS` from now on, or allows them (`remount,ro`, `remount,rw`).
     pub fn set_read_only(&self, read_only: bool) {
         self.read_only.store(read_only, Ordering::Relaxed);
+    }
+
+    /// A request of the kernel came. True: see to it that processors stay awake ([`Fs::stay_awake`]).
+    pub fn request_came(&self) -> bool {
+        self.wakeful.came(|| self.world.now())
+    }
+
+    /// Until requests of the kernel come seldom.
+    pub async fn stay_awake(&self) {
+        self.wakeful.hold(&self.world).await;
     }
 
     /// Changes of directories are durable when they return (`-o dirsync`, `-o sync`), or soon after.

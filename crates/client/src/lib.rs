@@ -24,6 +24,7 @@ mod pending;
 mod stats;
 mod stripe;
 mod targets;
+mod wakeful;
 
 pub use fs::Fs;
 pub use meta::{Keeper, Lapsed, Leave};

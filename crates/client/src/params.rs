@@ -246,6 +246,50 @@ pub(crate) const TABLE: &[Param] = &[
     mount_rw(
         Llite,
         ParamDecl::flag(
+            "enable_pmqos",
+            "1",
+            "The kernel is asked for shallow idle states of processors while this mount is busy (/dev/cpu_dma_latency).",
+        ),
+        |fs| u8::from(fs.wakeful.enabled.load(Relaxed)).to_string(),
+        |fs, v| {
+            fs.wakeful.enabled.store(v.number == 1, Relaxed);
+            Ok(())
+        },
+    ),
+    mount_rw(
+        Llite,
+        ParamDecl::text(
+            "pmqos_latency_max_usec",
+            "auto",
+            "Idle states may take so many microseconds to leave meanwhile; 0: none, processors poll. auto: 20; 0 in a \
+             virtual machine of up to 16 processors, where to be idle is to be taken off a processor of the host.",
+        ),
+        |fs| fs.wakeful.latency_text(),
+        |fs, v| if fs.wakeful.set_latency(v.text) { Ok(()) } else { Err(Errno::EINVAL) },
+    ),
+    mount_rw(
+        Llite,
+        number(
+            "pmqos_default_duration_usec",
+            (1_000, 10_000_000),
+            "usec",
+            "50000",
+            "How long that goes on at least; then it ends if fewer than 16 requests of the kernel came in 20 ms.",
+        ),
+        |fs| fs.wakeful.duration_us.load(Relaxed).to_string(),
+        |fs, v| {
+            fs.wakeful.duration_us.store(v.number, Relaxed);
+            Ok(())
+        },
+    ),
+    mount(
+        Llite,
+        shown("pmqos_stats", "Whether it is so now, the latency asked for, how often and how long it was."),
+        |fs| fs.wakeful.text(),
+    ),
+    mount_rw(
+        Llite,
+        ParamDecl::flag(
             "md_writeback",
             "1",
             "Changes of names and small files are made here and told to the metadata server a little later, where no \

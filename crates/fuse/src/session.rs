@@ -252,6 +252,10 @@ impl Shared {
         };
         let h = request.header;
         let b = &self.bridge;
+        if b.fs.request_came() {
+            let fs = b.fs.clone();
+            b.world.spawn("stay-awake", async move { fs.stay_awake().await });
+        }
         tracing::trace!(unique = h.unique, node = h.nodeid, tid = h.pid, op = ?request.op, "request");
         match &request.op {
             Op::Forget(f) => return b.nodes.forget(h.nodeid, f.nlookup),

@@ -435,3 +435,44 @@ fn what_osts_keep_in_memory_can_be_set() -> Result<()> {
     ensure!(get("writethrough_cache_enable")?.trim() == default, "was not set for good");
     Ok(())
 }
+
+/// Also where the host has no such device: it says so then.
+#[test]
+fn processors_stay_awake_while_a_mount_is_busy_only() -> Result<()> {
+    let fs = TestFs::up("awake", 1, 1)?;
+    let m = fs.mount(0);
+    let stat = |name: &str| -> Result<String> {
+        let all = ok("lctl", &["get_param", "-n", "llite.*.pmqos_stats"], m)?;
+        let line = all.lines().find_map(|l| l.strip_prefix(&format!("{name}: ")));
+        Ok(line.unwrap_or_default().to_string())
+    };
+    let work = |until: &dyn Fn() -> bool| {
+        wait_until("it is noticed", LIMIT, || {
+            for n in 0..500 {
+                let _ = std::fs::metadata(m.join(format!("no{n}"))).is_err();
+                let d = m.join("d");
+                let _ = std::fs::create_dir(&d).is_ok() && std::fs::remove_dir(&d).is_ok();
+            }
+            until()
+        })
+    };
+    let device = std::fs::OpenOptions::new().write(true).open("/dev/cpu_dma_latency").is_ok();
+    ensure!(ok("lctl", &["get_param", "-n", "llite.*.enable_pmqos"], m)?.trim() == "1");
+    if !device {
+        work(&|| stat("unavailable").is_ok_and(|v| v.contains("cpu_dma_latency")))?;
+        ensure!(stat("times")? == "0");
+        return Ok(());
+    }
+    work(&|| stat("held").is_ok_and(|v| v == "1"))?;
+    wait_until("the mount has nothing to do", LIMIT, || stat("held").is_ok_and(|v| v == "0"))?;
+    ok("lctl", &["set_param", "llite.*.enable_pmqos=0"], m)?;
+    let (times, rounds) = (stat("times")?, std::cell::Cell::new(0));
+    work(&|| rounds.replace(rounds.get() + 1) == 4)?;
+    ensure!(stat("times")? == times, "it was switched off");
+    ok("lctl", &["set_param", "llite.*.enable_pmqos=1", "llite.*.pmqos_latency_max_usec=5"], m)?;
+    work(&|| stat("held").is_ok_and(|v| v == "1"))?;
+    ensure!(stat("latency_usec")? == "5" && stat("times")? != times);
+    fails("lctl", &["set_param", "llite.*.pmqos_latency_max_usec=soon"], m, 22, "Invalid")?;
+    fails("lctl", &["set_param", "llite.*.pmqos_default_duration_usec=1"], m, 34, "out of range")?;
+    Ok(())
+}

@@ -8,6 +8,7 @@
 
 pub mod control;
 pub mod files;
+pub mod idle;
 pub mod load;
 pub mod mounts;
 pub mod process;
