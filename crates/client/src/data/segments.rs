@@ -313,8 +313,23 @@ impl Segments {
     /// The next run of dirty bytes that is a message of `max` bytes or, where the dirty bytes begin, the greater part of
     /// one, with nothing to come behind it that would have fitted.
     pub fn next_full(&self, max: u64, busy: &[(u64, u64)]) -> Option<(u64, u64)> {
-        let full = |start: u64, end: u64| end.is_multiple_of(max) && end - start >= max / 2;
-        self.find_dirty((0, u64::MAX), max, busy, u64::MAX, full)
+        let mut at = self.dirty.first().copied();
+        while let Some(from) = at {
+            // A message ends at the next multiple of `max`; without its last byte it is not full, so that many records with
+            // gaps between them (those of other mounts) cost one look for each message they are spread over.
+            let end = (from / max + 1).checked_mul(max)?;
+            let last = self.dirty.range(..end).next_back().expect("`from` is dirty");
+            let reaches = last + self.map[last].len();
+            if reaches >= end {
+                let full = |start: u64, stop: u64| stop == end && end - start >= max / 2;
+                let found = self.find_dirty((from / max * max, end), max, busy, u64::MAX, full);
+                if found.is_some() {
+                    return found;
+                }
+            }
+            at = if reaches > end { Some(end) } else { self.dirty.range(end..).next().copied() };
+        }
+        None
     }
 
     /// The first of the runs of [`Segments::next_dirty`] that is `wanted`, by its start and end.

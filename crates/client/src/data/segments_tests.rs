@@ -204,3 +204,37 @@ fn only_full_messages_are_full() {
     s.write(40, bytes(50));
     assert_eq!(s.next_full(100, &[]), Some((40, 100)));
 }
+
+#[test]
+fn full_messages_are_those_of_all_runs() {
+    let mut x = 88_172_645_463_325_252u64;
+    let mut random = |below: u64| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x % below
+    };
+    let (mut found, mut none) = (0, 0);
+    for _ in 0..3_000 {
+        let mut s = Segments::default();
+        for n in 0..random(12) {
+            let (at, len) = (random(900), random(250) + 1);
+            s.write(at, Bytes::from(vec![n as u8; len as usize]));
+            if random(4) == 0 {
+                let at = random(900);
+                let end = at + random(120) + 1;
+                // Some of it is on its way, or known to be as the server has it.
+                if let Some((a, b)) = s.next_dirty((at, end), 100, &[], u64::MAX) {
+                    s.take(a, b, n + 1);
+                }
+            }
+        }
+        let mut busy: Vec<(u64, u64)> = (0..random(3)).map(|_| random(900)).map(|a| (a, a + 60)).collect();
+        busy.sort_unstable();
+        let full = |start: u64, end: u64| end.is_multiple_of(100) && end - start >= 50;
+        let all = s.find_dirty((0, u64::MAX), 100, &busy, u64::MAX, full);
+        assert_eq!(s.next_full(100, &busy), all, "{s:?} {busy:?}");
+        *(if all.is_some() { &mut found } else { &mut none }) += 1;
+    }
+    assert!(found > 500 && none > 200, "{found} {none}");
+}
