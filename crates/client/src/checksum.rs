@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use wire::checksum::ChecksumType;
 use wire::msg::read::{Read, ReadReply};
 use wire::msg::write::{Write, WriteReply};
+use wire::msg::writelist::{WriteRange, Writelist};
 use wire::{Bulk, Message, RequestContext};
 
 /// How often a request whose data arrived damaged is sent again.
@@ -67,25 +68,37 @@ impl Checksums {
 }
 
 impl Fs {
-    /// Sends a write with the checksums of its data, whose pieces meet at block boundaries (`m.block_crcs` and
-    /// `m.checksum` are filled here); `durable`: as [`Target::send`], for a write under a lock.
+    /// Sends a write with the checksums of its data (`m.block_crcs` and `m.checksum` are filled here), or one of several
+    /// ranges, each with its offset, in order. Pieces of a range meet at block boundaries. `durable`: as [`Target::send`],
+    /// for a write under a lock.
     pub(crate) async fn send_summed(
         &self,
         ost: &Arc<Target>,
         ctx: RequestContext,
         mut m: Write,
-        data: Bulk,
+        runs: Vec<(u64, Bulk)>,
         durable: bool,
     ) -> R<Response<WriteReply>> {
         m.checksum = ost.checksums.used();
-        let mut at = if m.append { 0 } else { m.offset };
-        for part in data.parts() {
-            m.block_crcs.extend(m.checksum.of_write(at, part));
-            at += part.len() as u64;
+        for (offset, data) in &runs {
+            let mut at = if m.append { 0 } else { *offset };
+            for part in data.parts() {
+                m.block_crcs.extend(m.checksum.of_write(at, part));
+                at += part.len() as u64;
+            }
         }
+        let of = |(offset, data): &(u64, Bulk)| WriteRange { offset: *offset, len: data.len() as u32 };
+        let ranges: Vec<WriteRange> = runs.iter().map(of).collect();
+        let data = Bulk::of_parts(runs.iter().flat_map(|(_, data)| data.parts()).cloned());
         let data = data.summed(m.checksum != ChecksumType::None);
         for again in 0.. {
-            match data_call(ost, m.lock, ctx.clone(), m.clone(), data.clone(), durable).await {
+            let sent = if ranges.len() > 1 {
+                let list = Writelist { write: m.clone(), ranges: ranges.clone() };
+                data_call(ost, m.lock, ctx.clone(), list, data.clone(), durable).await
+            } else {
+                data_call(ost, m.lock, ctx.clone(), m.clone(), data.clone(), durable).await
+            };
+            match sent {
                 Err(Errno::EBADMSG) => self.damaged_on_the_way(ost, "write", m.file, m.offset, again)?,
                 other => {
                     if matches!(other, Err(Errno::EIO)) {

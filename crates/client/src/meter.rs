@@ -115,12 +115,16 @@ impl Meter {
 
     /// A request goes out. `counted`: it is one of those that `max_mod_rpcs_in_flight` bounds.
     pub(crate) fn begin<M: Message>(&self, m: &M, bulk: u64, counted: bool, now: Instant) -> Sent<'_> {
-        let op = FIRST_OP + Op::ALL.iter().position(|o| *o == M::OP).expect("it is one of all");
+        // Lustre's word for both is ost_write.
+        let named = if M::OP == Op::Writelist { Op::Write } else { M::OP };
+        let op = FIRST_OP + Op::ALL.iter().position(|o| *o == named).expect("it is one of all");
         let any = m as &dyn Any;
         let (what, offset, len) = if let Some(r) = any.downcast_ref::<msg::read::Read>() {
             (What::Read, r.offset, u64::from(r.len))
         } else if let Some(w) = any.downcast_ref::<msg::write::Write>() {
             (What::Write, w.offset, bulk)
+        } else if let Some(w) = any.downcast_ref::<msg::writelist::Writelist>() {
+            (What::Write, w.write.offset, bulk)
         } else {
             (What::Other, 0, 0)
         };

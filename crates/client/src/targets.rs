@@ -17,6 +17,7 @@ use std::time::Duration;
 use wire::msg::config::{ConfigReply, TargetEntry};
 use wire::msg::notify::Notify;
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
+use wire::msg::writelist::RANGES_MAX;
 use wire::{Bulk, Message, Op, RequestContext};
 use world::{World, sync};
 
@@ -87,6 +88,8 @@ pub(crate) struct Target {
     bulk_bytes: AtomicUsize,
     /// What the target wants at most (`brw_size`).
     bulk_limit: AtomicUsize,
+    /// Ranges that the target takes in one message; 0 or 1: one.
+    write_ranges: AtomicUsize,
     active: AtomicBool,
     /// Addresses last told to the import.
     nids: Mutex<Vec<Nid>>,
@@ -189,6 +192,11 @@ impl Target {
     fn set_bulk_limit(&self, bytes: u64) {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).clamp(PAGE_BYTES, RPC_BULK_MAX_BYTES);
         self.bulk_limit.store(bytes / PAGE_BYTES * PAGE_BYTES, Ordering::Relaxed);
+    }
+
+    /// Most ranges of an object in one message of writes.
+    pub(crate) fn write_ranges(&self) -> usize {
+        self.write_ranges.load(Ordering::Relaxed).clamp(1, RANGES_MAX)
     }
 
     pub(crate) fn set_bulk_bytes(&self, n: usize) {
@@ -323,6 +331,12 @@ impl ImportHooks for Hooks {
         }
     }
 
+    fn write_ranges(&self, ranges: u64) {
+        if let Some(t) = self.fs.upgrade().and_then(|fs| fs.targets.get(self.target)) {
+            t.write_ranges.store(usize::try_from(ranges).unwrap_or(usize::MAX), Ordering::Relaxed);
+        }
+    }
+
     fn state(&self, s: ImportState) {
         let Some(fs) = self.fs.upgrade() else { return };
         match s {
@@ -370,6 +384,7 @@ impl Fs {
             unlocked: sync::Semaphore::new(UNLOCKED_RPCS_MAX),
             bulk_bytes: AtomicUsize::new(RPC_BULK_DEFAULT_BYTES),
             bulk_limit: AtomicUsize::new(RPC_BULK_MAX_BYTES),
+            write_ranges: AtomicUsize::new(0),
             active: AtomicBool::new(true),
             nids: Mutex::new(nids),
             recoveries: AtomicUsize::new(0),

@@ -52,7 +52,7 @@ impl BrwStats {
     pub fn enter(&self, op: Op) -> Option<Io<'_>> {
         let write = match op {
             Op::Read => false,
-            Op::Write => true,
+            Op::Write | Op::Writelist => true,
             _ => return None,
         };
         let mut g = self.lock();

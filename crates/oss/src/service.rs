@@ -23,6 +23,7 @@ use wire::Op;
 use wire::msg::connect::{Connect, EXTRA_KEEPS_NOTHING, extra_number};
 use wire::msg::extent::ExtentSpec;
 use wire::msg::notify::Notice;
+use wire::msg::writelist::RANGES_MAX;
 use world::{BoxFuture, World, sync};
 
 /// Who a target is.
@@ -246,7 +247,7 @@ impl Ost {
             s.add_named(name, us);
             match op {
                 Op::Read => s.add_named("read_bytes", done.bytes),
-                Op::Write => s.add_named("write_bytes", done.bytes),
+                Op::Write | Op::Writelist => s.add_named("write_bytes", done.bytes),
                 _ => {}
             }
         }
@@ -371,6 +372,10 @@ impl Service for Ost {
 
     fn bulk_bytes(&self) -> usize {
         (self.settings.brw_mb.load(Relaxed) << 20) as usize
+    }
+
+    fn write_ranges(&self) -> usize {
+        RANGES_MAX
     }
 
     fn connect(

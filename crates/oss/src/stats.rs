@@ -30,7 +30,7 @@ pub const COUNTERS: &[(&str, &str)] = &[
 pub fn counter_of(op: Op) -> Option<&'static str> {
     Some(match op {
         Op::Read => "read",
-        Op::Write => "write",
+        Op::Write | Op::Writelist => "write",
         Op::Truncate => "punch",
         Op::Fallocate => "fallocate",
         Op::Seek => "objseek",

@@ -25,6 +25,7 @@ use wire::msg::statfs::{Statfs, StatfsReply};
 use wire::msg::sync::Sync;
 use wire::msg::truncate::Truncate;
 use wire::msg::write::{Write, WriteReply};
+use wire::msg::writelist::{RANGES_MAX, WriteRange, Writelist};
 use wire::{Message, RequestContext};
 use world::World;
 use world::mem::{CrashMode, FaultPlan, MemDisk};
@@ -608,4 +609,101 @@ fn what_is_done_again_waits_for_no_lock_and_never_changes_what_others_hold() {
     up.ost.notice(other, Notice::Released { locks: vec![(object(1), 9)] });
     bed.send(&up, again(12, b"later")).status.unwrap();
     assert_eq!(bed.read(&up), b"later");
+}
+
+fn list(ranges: &[(u64, u32)], t: ChecksumType, data: &[u8]) -> Writelist {
+    let (mut block_crcs, mut at) = (Vec::new(), 0);
+    for (offset, len) in ranges {
+        block_crcs.extend(t.of_write(*offset, &data[at..at + *len as usize]));
+        at += *len as usize;
+    }
+    let write = Write { block_crcs, checksum: t, ..write(Some(ranges[0].0)) };
+    Writelist { write, ranges: ranges.iter().map(|&(offset, len)| WriteRange { offset, len }).collect() }
+}
+
+#[test]
+fn several_ranges_are_written_at_once_and_survive_a_crash_with_their_answer() {
+    let mut bed = Bed::new(MemDisk::new());
+    let mut up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    let whole = |bed: &Bed, up: &Up| {
+        let m = Read { object: object(1), offset: 0, len: 16 << 20, checksum: ChecksumType::None, lock: 0 };
+        bed.send(up, request(0, 0, &m, Bytes::new())).bulk.into_bytes()
+    };
+    bed.write(&up, 1, Some(0), &[1; 300_000]).unwrap();
+    let mut want = vec![1; 300_000];
+    let data: Vec<u8> = (0..250_000u64).map(|i| (i * i) as u8).collect();
+    for (xid, t) in (2..).zip([ChecksumType::Crc32c, ChecksumType::Adler32, ChecksumType::None]) {
+        let far = 1_000_000 * xid;
+        let ranges = [
+            (5_000, 47_008),
+            (99_016, 47_008),
+            (far, 100_000),
+            (far + 200_000, 4_096),
+            (far + 205_000, 51_888),
+        ];
+        let m = list(&ranges, t, &data);
+        if t != ChecksumType::None {
+            let mut bad = data.clone();
+            bad[249_999] ^= 1;
+            let out = bed.send(&up, request(0, 100 + xid, &m, bad.into()));
+            assert_eq!(out.status, Err(Errno::EBADMSG));
+            assert!(whole(&bed, &up) == want, "nothing was written");
+        }
+        let out = bed.send(&up, request(2, xid, &m, data.clone().into()));
+        out.status.unwrap();
+        let mut at = 0;
+        for (off, len) in ranges {
+            let (off, len) = (off as usize, len as usize);
+            want.resize(want.len().max(off + len), 0);
+            want[off..off + len].copy_from_slice(&data[at..at + len]);
+            at += len;
+        }
+        let r: WriteReply = postcard::from_bytes(&out.body).unwrap();
+        assert_eq!((r.offset, r.attr.size), (far + 205_000, want.len() as u64));
+        bed.killed(up);
+        bed.disk.crash_with(CrashMode::LoseAll, &mut Rng::new(xid));
+        up = bed.start(xid as u32);
+        assert_eq!(up.ost.stored_reply(CLIENT, 2).unwrap().body, out.body);
+        bed.connect(&up, CLIENT);
+        assert!(whole(&bed, &up) == want, "{t:?}");
+    }
+    let stats = bed.call(&up, 0, &GetParam { pattern: "obdfilter.*.stats".into() }).unwrap();
+    let _ = bed
+        .send(&up, request(2, 9, &list(&[(0, 1), (9, 1)], ChecksumType::None, &[1; 2]), vec![1; 2].into()));
+    assert!(!stats.values[0].1.contains("write_bytes"), "{stats:?}");
+    let stats = bed.call(&up, 0, &GetParam { pattern: "obdfilter.*.stats".into() }).unwrap();
+    assert!(stats.values[0].1.contains("write_bytes               1 samples [bytes] 2 2 2 4"), "{stats:?}");
+}
+
+#[test]
+fn lists_that_make_no_sense_are_refused() {
+    let bed = Bed::new(MemDisk::new());
+    let up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    let none = ChecksumType::None;
+    let many: Vec<(u64, u32)> = (0..=RANGES_MAX as u64).map(|i| (2 * i, 1)).collect();
+    let good = || list(&[(0, 4), (10, 6)], none, &[0; 10]);
+    let append = Writelist { write: write(None), ..good() };
+    let unlocked = Writelist { write: Write { lock: 5, ..write(Some(0)) }, ..good() };
+    for (m, len, e) in [
+        (Writelist { ranges: Vec::new(), ..good() }, 0, Errno::EPROTO),
+        (good(), 9, Errno::EPROTO),
+        (good(), 11, Errno::EPROTO),
+        (list(&[(0, 4), (3, 6)], none, &[0; 10]), 10, Errno::EPROTO),
+        (list(&[(10, 4), (0, 6)], none, &[0; 10]), 10, Errno::EPROTO),
+        (list(&[(0, 4), (u64::MAX - 1, 6)], none, &[0; 10]), 10, Errno::EPROTO),
+        (append, 10, Errno::EPROTO),
+        (list(&[(0, 4), (limits::FILE_SIZE_MAX_BYTES, 6)], none, &[0; 10]), 10, Errno::EFBIG),
+        (list(&many, none, &[0; RANGES_MAX + 1]), RANGES_MAX + 1, Errno::EMSGSIZE),
+        (unlocked, 10, Errno::ENOLCK),
+    ] {
+        assert_eq!(bed.send(&up, request(0, 1, &m, vec![7; len].into())).status, Err(e), "{m:?}");
+        assert_eq!(bed.read(&up), b"");
+    }
+    let batch = Batch::plain(vec![sub(&good())]);
+    let done = bed.call(&up, 2, &batch);
+    assert_eq!(done.err(), Some(Errno::EOPNOTSUPP));
+    bed.send(&up, request(0, 3, &good(), vec![7; 10].into())).status.unwrap();
+    assert_eq!(bed.read(&up).len(), 16);
 }

@@ -303,8 +303,11 @@ impl Tail {
             let (earlier, rest) = self.ops.split_at_mut(i);
             let last = &mut rest[0];
             last.names_pinned = true;
+            // Bytes are in an OST's journal, which says nothing of the MDT's.
+            let names = is_names(&last.op);
             for a in earlier {
-                a.names_pinned |= a.same_client(last) || a.before.is_some_and(|n| n <= last.number);
+                let before = names && a.before.is_some_and(|n| n <= last.number);
+                a.names_pinned |= a.same_client(last) || before;
             }
         }
     }

@@ -10,8 +10,9 @@ use model::{Errno, Fid, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use store::object::{FinishTxn, Found, ObjectMeta, Objects};
+use store::object::{FinishTxn, Found, ListPart, ObjectMeta, Objects};
 use store::{Db, StoreError, Txn};
+use wire::checksum::ChecksumType;
 use world::mem::{CrashMode, FaultPlan, MemDisk};
 use world::rng::Rng;
 use world::{BoxFuture, Clock, Either, Instant, World, select};
@@ -20,7 +21,15 @@ const MARK: &[u8] = b"Zmark";
 
 fn meta(t: i64) -> ObjectMeta {
     let time = Some(Timestamp { sec: t, nsec: 0 });
-    ObjectMeta { file: Fid::new(1, 2, 3), uid: 1, gid: 2, projid: 3, time, layout_generation: 4 }
+    ObjectMeta {
+        file: Fid::new(1, 2, 3),
+        uid: 1,
+        gid: 2,
+        projid: 3,
+        time,
+        layout_generation: 4,
+        data_version: None,
+    }
 }
 
 type State = BTreeMap<u32, Vec<u8>>;
@@ -32,15 +41,36 @@ struct Step {
     object: u32,
     /// Bytes the operation may have changed.
     touched: std::ops::Range<u64>,
+    /// It is several transactions, perhaps.
+    list: bool,
     after: State,
 }
 
 #[derive(Clone, Debug)]
 enum Op {
-    Write { n: u32, off: Option<u64>, data: Vec<u8> },
-    Truncate { n: u32, size: u64 },
-    Fallocate { n: u32, mode: u32, off: u64, len: u64 },
-    Destroy { n: u32 },
+    Write {
+        n: u32,
+        off: Option<u64>,
+        data: Vec<u8>,
+    },
+    /// Offsets in order and apart.
+    WriteList {
+        n: u32,
+        parts: Vec<(u64, Vec<u8>)>,
+    },
+    Truncate {
+        n: u32,
+        size: u64,
+    },
+    Fallocate {
+        n: u32,
+        mode: u32,
+        off: u64,
+        len: u64,
+    },
+    Destroy {
+        n: u32,
+    },
 }
 
 fn sized(rng: &mut Rng) -> u64 {
@@ -57,7 +87,16 @@ fn pick(rng: &mut Rng, names: &mut [u32; 3], fresh: &mut u32, value: u8) -> Op {
     let n = names[slot];
     let off = if rng.below(3) == 0 { 0 } else { sized(rng) };
     match rng.below(20) {
-        0..=11 => {
+        0..=3 => {
+            let (mut at, mut parts) = (off, Vec::new());
+            for _ in 0..rng.range(1, 6) {
+                let len = if rng.below(2) == 0 { sized(rng) } else { rng.range(30_000, 60_000) };
+                parts.push((at, vec![value; len as usize]));
+                at += len + [0, rng.range(1, 5000), rng.range(1, 60_000)][rng.below(3) as usize];
+            }
+            Op::WriteList { n, parts }
+        }
+        4..=11 => {
             let data = vec![value; sized(rng) as usize];
             let off = (rng.below(4) != 0).then_some(off);
             Op::Write { n, off, data }
@@ -79,6 +118,10 @@ fn step(before: &State, op: &Op) -> Step {
     let mut after = before.clone();
     let what = match op {
         Op::Write { n, off, data } => format!("write {n} at {off:?} len {}", data.len()),
+        Op::WriteList { n, parts } => {
+            let parts: Vec<_> = parts.iter().map(|(off, data)| (off, data.len())).collect();
+            format!("write list {n} {parts:?}")
+        }
         other => format!("{other:?}"),
     };
     let (object, touched) = match op {
@@ -91,6 +134,16 @@ fn step(before: &State, op: &Op) -> Step {
             }
             o[off..end].copy_from_slice(data);
             (*n, off as u64..end as u64)
+        }
+        Op::WriteList { n, parts } => {
+            let o = after.entry(*n).or_default();
+            let mut end = 0;
+            for (off, data) in parts {
+                end = *off as usize + data.len();
+                o.resize(o.len().max(end), 0);
+                o[*off as usize..end].copy_from_slice(data);
+            }
+            (*n, parts[0].0..end as u64)
         }
         Op::Truncate { n, size } => {
             let o = after.entry(*n).or_default();
@@ -115,7 +168,7 @@ fn step(before: &State, op: &Op) -> Step {
             (*n, 0..u64::MAX)
         }
     };
-    Step { what, object, touched, after }
+    Step { what, object, touched, list: matches!(op, Op::WriteList { .. }), after }
 }
 
 async fn perform(o: &Ost, op: &Op, mark: u64) -> u64 {
@@ -127,6 +180,16 @@ async fn try_perform(o: &Ost, op: &Op, mark: u64) -> Result<u64, StoreError> {
     let m = meta(mark as i64);
     match op.clone() {
         Op::Write { n, off, data } => Ok(o.objects.write(id(n), off, Bytes::from(data), m, finish).await?.2),
+        Op::WriteList { n, parts } => {
+            let of = |(off, data): (u64, Vec<u8>)| {
+                // As often as not by a caller that has them.
+                let crcs = mark.is_multiple_of(2).then(|| ChecksumType::Crc32c.of_write(off, &data));
+                ListPart { off, data: Bytes::from(data), crcs }
+            };
+            let each = || -> FinishTxn { Box::new(|_, _, _| {}) };
+            let parts = parts.into_iter().map(of).collect();
+            Ok(o.objects.write_list(id(n), parts, m, each, finish).await?.2)
+        }
         Op::Truncate { n, size } => Ok(o.objects.truncate(id(n), size, m, finish).await?.1),
         Op::Fallocate { n, mode, off, len } => {
             Ok(o.objects.fallocate(id(n), mode, off, len, m, finish).await?.1)
@@ -136,7 +199,7 @@ async fn try_perform(o: &Ost, op: &Op, mark: u64) -> Result<u64, StoreError> {
 }
 
 async fn content(o: &Ost, n: u32) -> Vec<u8> {
-    let found = match o.objects.read(id(n), 0, 1 << 20).await {
+    let found = match o.objects.read(id(n), 0, 2 << 20).await {
         Err(StoreError::Errno(Errno::ESTALE)) => return Vec::new(),
         other => other.unwrap(),
     };
@@ -155,7 +218,18 @@ async fn check(o: &Ost, steps: &[Step], acked: u64, started: u64, names: u32, wh
         let empty = Vec::new();
         let want = steps[mark as usize].after.get(&n).unwrap_or(&empty);
         let got = content(o, n).await;
-        assert_eq!(got.len(), want.len(), "{why}: size of {n} at step {mark}: {}", steps[mark as usize].what);
+        // Of a list the first parts may be there without the rest.
+        let begun = steps.get(mark as usize + 1).filter(|s| s.list && s.object == n && mark < started);
+        let (got, more) = got.split_at(got.len().min(want.len()));
+        let partly =
+            begun.is_some_and(|s| s.after[&n].get(want.len()..).is_some_and(|b| b.starts_with(more)));
+        assert!(
+            got.len() == want.len() && (more.is_empty() || partly),
+            "{why}: size of {n} at step {mark} is {}, not {}: {}",
+            got.len() + more.len(),
+            want.len(),
+            steps[mark as usize].what
+        );
         for (i, v) in got.iter().enumerate().filter(|(i, v)| **v != want[*i]) {
             let newer = steps[mark as usize + 1..=started as usize].iter().any(|s| {
                 s.object == n
@@ -187,7 +261,8 @@ fn enumerate(seed: u64) {
     bed.disk.record();
     let mut rng = Rng::new(seed);
     let (mut names, mut fresh) = ([1, 2, 3], 3);
-    let mut steps = vec![Step { what: "start".into(), object: 0, touched: 0..0, after: State::new() }];
+    let mut steps =
+        vec![Step { what: "start".into(), object: 0, touched: 0..0, list: false, after: State::new() }];
     bed.rt.block_on(async {
         for i in 1..80u64 {
             let op = pick(&mut rng, &mut names, &mut fresh, i as u8);
@@ -259,7 +334,8 @@ async fn second_life(
             fresh
         })
     });
-    let mut again = vec![Step { what: "recovered".into(), object: 0, touched: 0..0, after: found }];
+    let mut again =
+        vec![Step { what: "recovered".into(), object: 0, touched: 0..0, list: false, after: found }];
     let lsn = o.db.submit({
         let mut t = Txn::new();
         t.put(MARK, 0u64.to_le_bytes());
@@ -744,7 +820,8 @@ fn errors_of_the_disk_never_lose_what_was_acknowledged() {
         let o = open(&bed.world, 1);
         let mut rng = Rng::new(seed);
         let (mut names, mut fresh) = ([1, 2, 3], 3);
-        let mut steps = vec![Step { what: "start".into(), object: 0, touched: 0..0, after: State::new() }];
+        let mut steps =
+            vec![Step { what: "start".into(), object: 0, touched: 0..0, list: false, after: State::new() }];
         let (mut acked, mut started) = (0, 0);
         let plan = FaultPlan { seed, sync_error_ppm: 10_000, write_error_ppm: 2_000, ..FaultPlan::default() };
         bed.disk.set_faults(plan);

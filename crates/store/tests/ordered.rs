@@ -18,7 +18,15 @@ static PLANTED: RwLock<()> = RwLock::new(());
 
 fn meta() -> ObjectMeta {
     let time = Some(Timestamp { sec: 1, nsec: 0 });
-    ObjectMeta { file: Fid::new(1, 2, 3), uid: 1, gid: 2, projid: 3, time, layout_generation: 4 }
+    ObjectMeta {
+        file: Fid::new(1, 2, 3),
+        uid: 1,
+        gid: 2,
+        projid: 3,
+        time,
+        layout_generation: 4,
+        data_version: None,
+    }
 }
 
 impl Ost {

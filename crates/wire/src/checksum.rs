@@ -1,6 +1,7 @@
 //! Checksums of data on the wire: one for each piece that block boundaries (4 KiB of the object) make of it.
 
 use crate::frame::crc32c;
+use crate::msg::writelist::WriteRange;
 use model::limits::SUM_BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
 
@@ -113,6 +114,21 @@ impl ChecksumType {
     }
 }
 
+/// Splits the sums of a writelist into those of its ranges: the last one gets what is left, too much or too little.
+pub fn sums_of_ranges<'a>(
+    sums: &'a [u32],
+    ranges: &'a [WriteRange],
+) -> impl Iterator<Item = &'a [u32]> + use<'a> {
+    let mut rest = sums;
+    ranges.iter().enumerate().map(move |(i, r)| {
+        let count = r.offset.saturating_add(u64::from(r.len)).div_ceil(BLOCK) - r.offset / BLOCK;
+        let count = if i + 1 == ranges.len() { rest.len() } else { rest.len().min(count as usize) };
+        let (mine, behind) = rest.split_at(count);
+        rest = behind;
+        mine
+    })
+}
+
 /// (object offset, bytes) of each piece.
 fn pieces(off: u64, data: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let head = data.len().min((BLOCK - off % BLOCK) as usize);
@@ -154,6 +170,24 @@ mod tests {
         assert_eq!(list, [(4000, 96), (4096, 4096), (8192, 4096), (12_288, 1712)]);
         assert_eq!(pieces(5, &[]).count(), 0);
         assert_eq!(pieces(4096, &data[..4096]).count(), 1);
+    }
+
+    #[test]
+    fn sums_of_a_list_are_those_of_its_ranges() {
+        let ranges = [(0, 4096), (5000, 100), (8000, 9000), (40_960, 1)];
+        let ranges = ranges.map(|(offset, len)| WriteRange { offset, len });
+        let sums: Vec<u32> = (0..8).collect();
+        let of = |n: usize| sums_of_ranges(&sums[..n], &ranges).map(<[u32]>::to_vec).collect::<Vec<_>>();
+        assert_eq!(of(7), [vec![0], vec![1], vec![2, 3, 4, 5], vec![6]]);
+        // Whose number is wrong: seen when they are compared.
+        assert_eq!(of(8)[3], [6, 7]);
+        assert_eq!(of(4), [vec![0], vec![1], vec![2, 3], vec![]]);
+        let mut at = ranges.iter().zip(of(7));
+        assert!(
+            at.all(
+                |(r, s)| ChecksumType::Crc32c.of_write(r.offset, &vec![0; r.len as usize]).len() == s.len()
+            )
+        );
     }
 
     #[test]

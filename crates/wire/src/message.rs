@@ -80,7 +80,7 @@ ops! {
     Enqueue = 60, Cancel = 61, Getlock = 62, Reclaim = 63,
     // data (OST)
     Read = 80, Write = 81, Truncate = 82, Fallocate = 83, Seek = 84, Glimpse = 85, Destroy = 86, Sync = 87,
-    Extent = 88, Grant = 89,
+    Extent = 88, Grant = 89, Writelist = 90,
     // configuration (MGS)
     Register = 100, Config = 101,
 }

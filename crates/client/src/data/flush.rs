@@ -1,5 +1,5 @@
-//! Dirty bytes on their way to the OSTs: in runs of up to one message, a bounded number at a time, each under the lock
-//! that covers it. A range is never in two messages at a time, so that what came later stays later.
+//! Dirty bytes on their way to the OSTs: in messages of one run or several, a bounded number at a time, each under the
+//! lock that covers it. A range is never in two messages at a time, so that what came later stays later.
 
 use super::file::{Busy, File, Obj, WriteMeta};
 use crate::detach::Detached;
@@ -21,16 +21,27 @@ const AGE_MAX: Duration = Duration::from_secs(1);
 /// How often ages are looked at.
 const TICK: Duration = Duration::from_millis(250);
 
+/// What one message will hold: runs of dirty bytes of an object, in order, under one lock. Ends are exclusive.
+struct Plan {
+    lock: u64,
+    runs: Vec<(u64, u64)>,
+}
+
+impl Plan {
+    fn bytes(&self) -> u64 {
+        self.runs.iter().map(|(a, b)| b - a).sum()
+    }
+}
+
 /// One message.
 struct Chunk {
     number: u64,
     object: ObjectId,
     target: Arc<Target>,
-    start: u64,
-    end: u64,
     lock: u64,
     meta: WriteMeta,
-    data: Bulk,
+    /// Object offsets, and the bytes there.
+    runs: Vec<(u64, Bulk)>,
 }
 
 /// What a write says of itself.
@@ -59,52 +70,73 @@ impl Obj {
         if all == 0 || all != self.segs.dirty_bytes() || !self.busy.is_empty() {
             return None;
         }
-        let (upto, max) = (self.segs.newest(), self.target.bulk_bytes() as u64);
-        let (start, end) = self.segs.next_dirty((0, u64::MAX), max, &[], upto)?;
-        let reaches = |l: &super::file::Lock| l.end.saturating_add(1) >= end;
-        let covers = |l: &super::file::Lock| l.writes() && l.start <= start && start <= l.end;
-        if end - start != all || !self.locks.iter().filter(|l| covers(l)).all(reaches) {
-            return None;
-        }
-        self.take_chunk((0, u64::MAX), upto, number)
+        let plan = self.plan((0, u64::MAX), self.segs.newest())?;
+        (plan.bytes() == all).then(|| self.take(&plan, number))
     }
 
-    /// Takes the next run within a range for one message.
+    /// Takes what is next within a range for one message.
     fn take_chunk(&mut self, range: (u64, u64), upto: u64, number: u64) -> Option<Chunk> {
-        let max = self.target.bulk_bytes() as u64;
-        let run = self.segs.next_dirty(range, max, &self.busy_ranges(), upto)?;
-        Some(self.take_run(run, number))
+        let plan = self.plan(range, upto)?;
+        Some(self.take(&plan, number))
     }
 
     /// Takes the next run that fills a message.
     fn take_full_chunk(&mut self, number: u64) -> Option<Chunk> {
         let max = self.target.bulk_bytes() as u64;
         let run = self.segs.next_full(max, &self.busy_ranges())?;
-        Some(self.take_run(run, number))
+        let (lock, end) = self.lock_for_run(run);
+        Some(self.take(&Plan { lock, runs: vec![(run.0, end)] }, number))
+    }
+
+    /// The next run within a range, and those behind it that fit into the same message: records of a process that has a
+    /// gap between each two would be a message each otherwise.
+    fn plan(&self, range: (u64, u64), upto: u64) -> Option<Plan> {
+        let (max, busy) = (self.target.bulk_bytes() as u64, self.busy_ranges());
+        let run = self.segs.next_dirty(range, max, &busy, upto)?;
+        let (lock, end) = self.lock_for_run(run);
+        let mut plan = Plan { lock, runs: vec![(run.0, end)] };
+        let Some(l) = self.locks.iter().find(|l| l.id == lock && end == run.1) else { return Some(plan) };
+        // Whatever lies between the runs is this message's until it is answered: what another has there is left alone.
+        let next_busy = busy.iter().map(|b| b.0).filter(|b| *b >= end).min().unwrap_or(u64::MAX);
+        let limit = range.1.min(l.end.saturating_add(1)).min(next_busy);
+        let (mut at, mut left) = (end, max - (end - run.0));
+        while plan.runs.len() < self.target.write_ranges()
+            && let Some((a, b)) = self.segs.next_dirty((at, limit), max, &busy, upto)
+            && b - a <= left
+        {
+            plan.runs.push((a, b));
+            (at, left) = (b, left - (b - a));
+        }
+        Some(plan)
     }
 
     fn busy_ranges(&self) -> Vec<(u64, u64)> {
         self.busy.iter().map(|b| (b.start, b.end)).collect()
     }
 
-    fn take_run(&mut self, (start, mut end): (u64, u64), number: u64) -> Chunk {
+    /// The lock that a run is written under, and where the run ends under it.
+    fn lock_for_run(&self, (start, end): (u64, u64)) -> (u64, u64) {
         let covers = |l: &&super::file::Lock| l.writes() && l.start <= start && start <= l.end;
-        let lock = self.locks.iter().filter(covers).max_by_key(|l| (l.going, l.end));
-        let lock = match lock {
-            Some(l) => {
-                end = end.min(l.end.saturating_add(1));
-                l.id
+        match self.locks.iter().filter(covers).max_by_key(|l| (l.going, l.end)) {
+            Some(l) => (l.id, end.min(l.end.saturating_add(1))),
+            None => {
+                // The server will keep others off.
+                let planted = model::planted::on(model::planted::Bug::CancelBeforeFlush);
+                assert!(planted, "dirty bytes lie under a lock");
+                (0, end)
             }
-            None => 0, // only a planted bug comes here: the server will keep others off
-        };
-        assert!(
-            lock != 0 || model::planted::on(model::planted::Bug::CancelBeforeFlush),
-            "dirty bytes lie under a lock"
-        );
-        let data = self.segs.take(start, end, number);
-        self.busy.push(Busy { token: number, start, end, lock });
+        }
+    }
+
+    fn take(&mut self, plan: &Plan, number: u64) -> Chunk {
+        let mut runs = Vec::with_capacity(plan.runs.len());
+        for (start, end) in &plan.runs {
+            runs.push((*start, self.segs.take(*start, *end, number)));
+        }
+        let (first, last) = (plan.runs[0], plan.runs[plan.runs.len() - 1]);
+        self.busy.push(Busy { token: number, start: first.0, end: last.1, lock: plan.lock });
         let (object, target, meta) = (self.id, self.target.clone(), self.meta);
-        Chunk { number, object, target, start, end, lock, meta, data }
+        Chunk { number, object, target, lock: plan.lock, meta, runs }
     }
 }
 
@@ -188,7 +220,8 @@ impl Fs {
         durable: bool,
     ) -> bool {
         let how = WriteHow { lock: c.lock, granted: true, durable };
-        let sent = self.write_locked(&file, &c.target, c.object, c.start, c.data, how, &c.meta).await;
+        let runs: Vec<(u64, u64)> = c.runs.iter().map(|(at, data)| (*at, *at + data.len() as u64)).collect();
+        let sent = self.write_locked(&file, &c.target, c.object, c.runs, how, &c.meta).await;
         drop(turn);
         let (r, durable) = match sent {
             Ok((attr, durable)) => (Ok(attr), durable),
@@ -198,19 +231,20 @@ impl Fs {
             let mut objs = file.lock();
             let o = &mut objs[stripe];
             o.busy.retain(|b| b.token != c.number);
-            let left = o.segs.flushed(c.start, c.end, c.number, r.is_ok());
             if let Ok(attr) = &r {
                 o.learn(attr);
-            } else if left > 0 {
-                o.sure = false;
-                o.taint(c.start, c.end);
             }
-            match &r {
-                // The file was removed: nobody misses its bytes.
-                Ok(_) | Err(Errno::ESTALE) => {}
-                Err(_) if left == 0 => {}
-                Err(Errno::ENOLCK) => self.write_lost(&file, c.object, (c.start, c.end), Errno::EIO),
-                Err(e) => self.write_lost(&file, c.object, (c.start, c.end), *e),
+            for (start, end) in runs {
+                let left = o.segs.flushed(start, end, c.number, r.is_ok());
+                let Some(e) = r.as_ref().err().copied().filter(|_| left > 0) else { continue };
+                o.sure = false;
+                o.taint(start, end);
+                match e {
+                    // The file was removed: nobody misses its bytes.
+                    Errno::ESTALE => {}
+                    Errno::ENOLCK => self.write_lost(&file, c.object, (start, end), Errno::EIO),
+                    e => self.write_lost(&file, c.object, (start, end), e),
+                }
             }
             self.data.account(o, self.world.now());
         }
@@ -226,22 +260,22 @@ impl Fs {
         durable
     }
 
-    /// One write to an object, under a lock that this mount holds. Says whether it is durable by now.
+    /// One message with writes to an object (offsets, in order, and bytes), under a lock that this mount holds. Says
+    /// whether they are durable by now.
     #[allow(clippy::too_many_arguments)]
     pub(super) async fn write_locked(
         self: &Arc<Self>,
         file: &File,
         target: &Arc<Target>,
         object: ObjectId,
-        offset: u64,
-        data: Bulk,
+        runs: Vec<(u64, Bulk)>,
         how: WriteHow,
         meta: &WriteMeta,
     ) -> R<(ObjectAttr, bool)> {
         let WriteHow { lock, granted, durable } = how;
         let msg = Write {
             object,
-            offset,
+            offset: runs[0].0,
             append: false,
             file: file.fid,
             uid: meta.uid,
@@ -254,7 +288,7 @@ impl Fs {
             granted,
         };
         let ctx = RequestContext { client_time: meta.time, ..self.locked_ctx(file) };
-        let r = self.send_summed(target, ctx, msg, data, durable).await?;
+        let r = self.send_summed(target, ctx, msg, runs, durable).await?;
         Ok((r.reply.attr, r.durable))
     }
 

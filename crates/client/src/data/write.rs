@@ -228,7 +228,9 @@ impl Fs {
         let turn = target.data.turns.clone().acquire_owned().await.map_err(|_| Errno::ESHUTDOWN)?;
         let how = WriteHow { lock, granted: false, durable: false };
         let send = || async {
-            let r = self.write_locked(file, &target, object, start, data.clone().into(), how, &meta).await;
+            let r = self
+                .write_locked(file, &target, object, vec![(start, data.clone().into())], how, &meta)
+                .await;
             r.map(|(attr, _)| attr)
         };
         let mut r: R<ObjectAttr> = send().await;

@@ -175,7 +175,8 @@ impl Fs {
         }
         let home = self.home_of(&p.object).await?;
         let change = self.changing_data(&home, &p.object);
-        let r = self.send_summed(&home, self.data_ctx(call, layout), msg, data.clone().into(), false).await;
+        let runs = vec![(msg.offset, data.clone().into())];
+        let r = self.send_summed(&home, self.data_ctx(call, layout), msg, runs, false).await;
         if let Some(change) = change {
             let entries: Vec<Entry> =
                 r.as_ref().ok().and_then(|r| r.reply.entry.as_deref()).cloned().into_iter().collect();

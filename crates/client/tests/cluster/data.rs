@@ -1,5 +1,6 @@
 //! File data: stripes, holes, ends, atomicity between mounts.
 
+use crate::cache::requests;
 use crate::harness::{Cluster, O_CREAT, O_RDWR, call};
 use bytes::Bytes;
 use client::{Fs, OpenFile};
@@ -175,6 +176,37 @@ fn appends_from_two_mounts_lose_nothing() {
             }
             assert_eq!(next, [40, 40]);
         }
+    });
+}
+
+/// Records with gaps between them, as one of several processes writes them: not a request each.
+#[test]
+fn records_with_gaps_go_in_one_request() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let f = striped(&a, "f", 1).await;
+        let record = |i: u64| vec![i as u8 + 1; 5_000];
+        let writes = |fs: &Arc<Fs>| requests(fs, "ost_write");
+        for i in 0..60 {
+            write(&a, &f, 10_000 * i, record(i)).await;
+        }
+        a.clone().fsync(call(), f.fid).await.unwrap();
+        assert_eq!(writes(&a), 1);
+        // The gaps, from elsewhere, while more comes here.
+        let g = Arc::new(b.clone().open(call(), f.fid, O_RDWR).await.unwrap());
+        for i in 0..60 {
+            write(&b, &g, 10_000 * i + 5_000, record(100 + i)).await;
+        }
+        for i in 0..60 {
+            write(&a, &f, 10_000 * i, record(30 + i)).await;
+        }
+        let got = read(&b, &g, 0, 1 << 20).await;
+        assert_eq!(got.len(), 600_000);
+        for (i, r) in (0..).zip(got.chunks(10_000)) {
+            assert!(r[..5_000] == record(30 + i) && r[5_000..] == record(100 + i), "{i}");
+        }
+        assert!(writes(&a) + writes(&b) <= 6, "{} and {}", writes(&a), writes(&b));
     });
 }
 

@@ -65,7 +65,7 @@ pub async fn run(cx: &Cx, m: Batch) -> Result<Done, Errno> {
 fn check(op: &BatchOp) -> Result<(), Errno> {
     match Op::from_u16(op.opcode) {
         Err(_) | Ok(Op::Batch | Op::Reclaim) => Err(Errno::EPROTO),
-        Ok(Op::Read | Op::Write) => Err(Errno::EOPNOTSUPP),
+        Ok(Op::Read | Op::Write | Op::Writelist) => Err(Errno::EOPNOTSUPP),
         Ok(_) if op.bulk > 0 => Err(Errno::EPROTO),
         Ok(_) => Ok(()),
     }

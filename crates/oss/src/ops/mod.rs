@@ -14,6 +14,7 @@ mod statfs;
 mod sync;
 mod truncate;
 mod write;
+mod writelist;
 
 use crate::locks::ServerLock;
 use crate::service::Ost;
@@ -87,12 +88,13 @@ pub async fn run(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, Errn
 
 /// Executes a message that is no batch.
 async fn run_single(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, Errno> {
-    if op != Op::Write && !bulk.is_empty() {
+    if !matches!(op, Op::Write | Op::Writelist) && !bulk.is_empty() {
         return Err(Errno::EPROTO);
     }
     match op {
         Op::Read => read::run(cx, decode(body)?).await,
         Op::Write => write::run(cx, decode(body)?, bulk).await,
+        Op::Writelist => writelist::run(cx, decode(body)?, bulk).await,
         Op::Truncate => truncate::run(cx, decode(body)?).await,
         Op::Fallocate => fallocate::run(cx, decode(body)?).await,
         Op::Seek => seek::run(cx, &decode(body)?).await,
@@ -173,6 +175,7 @@ impl Cx {
             projid: self.ctx.projid,
             time,
             layout_generation: self.ctx.layout_generation,
+            data_version: None,
         }
     }
 }

@@ -28,7 +28,9 @@ pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
     };
     check_range(offset.unwrap_or(0), len)?;
     // Those of an append are of blocks counted from its first byte: done again at an offset, they are made anew.
-    let crcs = compared(cx, &m, &data)?.filter(|_| !m.append || first.is_none());
+    let counted_from = if m.append { 0 } else { m.offset };
+    let crcs = compared(cx, &m, counted_from, &data, &m.block_crcs)?;
+    let crcs = crcs.filter(|_| !m.append || first.is_none()).map(<[u32]>::to_vec);
     let reserve = ost.settings.reserve();
     let range = if m.append { (0, u64::MAX) } else { (m.offset, last_byte(m.offset, len)) };
     let _lock = cx.guard(m.object, m.lock, true, range).await?;
@@ -36,30 +38,46 @@ pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
     let need = if cx.replay.is_some() { Need::Overhead } else { Need::Grow(len) };
     let _space = match ost.space.admit_for(need, reserve, promised) {
         Ok(a) => a,
-        Err(Errno::ENOSPC) if overwrites(cx, &m, len)? => ost.space.admit(Need::Overhead, reserve)?,
+        Err(Errno::ENOSPC) if overwrites(cx, &m, m.offset.saturating_add(len))? => {
+            ost.space.admit(Need::Overhead, reserve)?
+        }
         Err(e) => return Err(e),
     };
-    let meta = ObjectMeta {
+    let same = same_blocks(first.as_ref().map(|r| &r.attr));
+    let finish =
+        cx.slot.clone().finish(move |offset, attr| WriteReply { offset, attr: same(attr), entry: None });
+    let (offset, attr, lsn) = ost
+        .objects
+        .write_summed(m.object, offset, data, crcs, meta_of(cx, &m), finish)
+        .await
+        .map_err(|e| e.errno())?;
+    let reply = WriteReply { offset, attr: same(&attr), entry: None };
+    Ok(Done { bytes: len, ..Done::changed(&reply, lsn) })
+}
+
+/// For whom a write is made.
+pub(super) fn meta_of(cx: &Cx, m: &Write) -> ObjectMeta {
+    ObjectMeta {
         file: m.file,
         uid: m.uid,
         gid: m.gid,
         projid: m.projid,
         time: Some(cx.stamp(m.inode_ctime)),
         layout_generation: cx.ctx.layout_generation,
-    };
-    let same = same_blocks(first.as_ref().map(|r| &r.attr));
-    let finish =
-        cx.slot.clone().finish(move |offset, attr| WriteReply { offset, attr: same(attr), entry: None });
-    let (offset, attr, lsn) =
-        ost.objects.write_summed(m.object, offset, data, crcs, meta, finish).await.map_err(|e| e.errno())?;
-    let reply = WriteReply { offset, attr: same(&attr), entry: None };
-    Ok(Done { bytes: len, ..Done::changed(&reply, lsn) })
+        data_version: None,
+    }
 }
 
-/// The client's checksums, if they are such as are stored. `EBADMSG`: the data is not what the client sent.
-fn compared(cx: &Cx, m: &Write, data: &[u8]) -> Result<Option<Vec<u32>>, Errno> {
-    let offset = if m.append { 0 } else { m.offset };
-    if let Some(at) = m.checksum.differs_in_write(offset, data, &m.block_crcs) {
+/// The client's checksums `sums` of data for `offset`, if they are such as are stored. `EBADMSG`: the data is not what the
+/// client sent.
+pub(super) fn compared<'a>(
+    cx: &Cx,
+    m: &Write,
+    offset: u64,
+    data: &[u8],
+    sums: &'a [u32],
+) -> Result<Option<&'a [u32]>, Errno> {
+    if let Some(at) = m.checksum.differs_in_write(offset, data, sums) {
         cx.ost.stats.add_named("checksum_wire_errors", 1);
         tracing::warn!(
             "{}: write to object {} of file {} at {at}: the data changed on the way from the client: it is asked again",
@@ -69,12 +87,12 @@ fn compared(cx: &Cx, m: &Write, data: &[u8]) -> Result<Option<Vec<u32>>, Errno> 
         );
         return Err(Errno::EBADMSG);
     }
-    Ok((m.checksum == ChecksumType::Crc32c).then(|| m.block_crcs.clone()))
+    Ok((m.checksum == ChecksumType::Crc32c).then_some(sums))
 }
 
-/// Whether the range has its blocks already: such a write is fine on a full disk.
-fn overwrites(cx: &Cx, m: &Write, len: u64) -> Result<bool, Errno> {
+/// Whether everything up to `end` has its blocks already: such a write is fine on a full disk.
+pub(super) fn overwrites(cx: &Cx, m: &Write, end: u64) -> Result<bool, Errno> {
     let (attr, _) = cx.ost.objects.attr(m.object).map_err(|e| e.errno())?;
     let dense = attr.blocks.saturating_mul(512) >= attr.size;
-    Ok(!m.append && m.offset.saturating_add(len) <= attr.size && dense)
+    Ok(!m.append && end <= attr.size && dense)
 }

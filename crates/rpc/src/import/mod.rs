@@ -66,6 +66,8 @@ pub trait ImportHooks: Send + Sync {
     fn notify(&self, _n: Notify) {}
     /// A session begins; the target wants so many bytes in one request at most (0: it did not say).
     fn bulk_limit(&self, _bytes: u64) {}
+    /// A session begins; the target takes so many ranges in one writelist (0: it does not know that message).
+    fn write_ranges(&self, _ranges: u64) {}
     /// `requests` that were answered but not durable are lost with the server's memory: this client was evicted, or
     /// doing them again failed.
     fn lost_requests(&self, _requests: usize) {}

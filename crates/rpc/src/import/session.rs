@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::frame::FLAG_UNDER_WAY;
-use wire::msg::connect::{ConnectReply, EXTRA_BULK_BYTES, EXTRA_LAST_XID, SLOT_NONE, extra_number};
+use wire::msg::connect::{
+    ConnectReply, EXTRA_BULK_BYTES, EXTRA_LAST_XID, EXTRA_WRITE_RANGES, SLOT_NONE, extra_number,
+};
 use wire::msg::notify::Notify;
 use wire::msg::ping::Ping;
 use wire::under_way::UnderWay;
@@ -32,6 +34,7 @@ pub(super) async fn run(
 ) -> String {
     let evicted = core.adopt_session(&reply, context.last_committed);
     core.cfg.hooks.bulk_limit(extra_number(&reply.extra, EXTRA_BULK_BYTES));
+    core.cfg.hooks.write_ranges(extra_number(&reply.extra, EXTRA_WRITE_RANGES));
     let now = core.world.now();
     {
         let mut g = core.lock();

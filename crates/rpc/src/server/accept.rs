@@ -13,7 +13,7 @@ use std::time::Duration;
 use wire::frame::VERSION;
 use wire::msg::connect::{
     Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_BULK_BYTES, EXTRA_LAST_SESSION,
-    EXTRA_LAST_XID, FEATURES_COMPAT, FEATURES_INCOMPAT, extra_number,
+    EXTRA_LAST_XID, EXTRA_WRITE_RANGES, FEATURES_COMPAT, FEATURES_INCOMPAT, extra_number,
 };
 use wire::{Frame, FrameKind, Header, ReplyContext, RequestContext, decode_body, encode_body};
 use world::Conn;
@@ -196,6 +196,7 @@ impl Server {
                 extra: vec![
                     (EXTRA_LAST_XID, last_xid.to_le_bytes().to_vec()),
                     (EXTRA_BULK_BYTES, (target.service.bulk_bytes() as u64).to_le_bytes().to_vec()),
+                    (EXTRA_WRITE_RANGES, (target.service.write_ranges() as u64).to_le_bytes().to_vec()),
                 ],
             };
             let mut h = Header::new(FrameKind::ConnectReply);

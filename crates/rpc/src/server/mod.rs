@@ -135,6 +135,10 @@ pub trait Service: Send + Sync + 'static {
     fn bulk_bytes(&self) -> usize {
         model::limits::RPC_BULK_MAX_BYTES
     }
+    /// Most ranges in one writelist; 0: the service does not know that message.
+    fn write_ranges(&self) -> usize {
+        0
+    }
     /// A client says hello; the service makes its record durable before it answers.
     fn connect(
         self: Arc<Self>,

@@ -17,7 +17,7 @@ const SPARES_KEPT: usize = 2;
 /// that its place is used from now on, which takes as long as the flush itself.
 const AHEAD_BYTES: usize = 512 << 10;
 /// Larger records are not slowed down by that, and would have their bytes written twice.
-const AHEAD_RECORD_MAX_BYTES: u64 = 64 << 10;
+const AHEAD_RECORD_MAX_BYTES: u64 = 16 << 10;
 
 struct Active {
     number: u64,

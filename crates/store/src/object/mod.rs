@@ -21,6 +21,7 @@ pub mod unfinished;
 
 mod change;
 mod destroy;
+mod list;
 mod open;
 mod ordered;
 mod read;
@@ -29,6 +30,7 @@ mod truncate;
 mod write;
 
 pub use cache_use::CacheUse;
+pub use list::ListPart;
 pub use read::Found;
 pub use redo::Redo;
 
@@ -55,6 +57,9 @@ pub struct ObjectMeta {
     /// Stamped as mtime and ctime (raised above the stored ctime); `None` leaves the times.
     pub time: Option<Timestamp>,
     pub layout_generation: u32,
+    /// What the object's data version becomes if it is lower, for a change in several transactions of which some may be
+    /// there already; `None`: one more than it is.
+    pub data_version: Option<u64>,
 }
 
 /// Adds the caller's part (the reply slot) to the transaction just before it is submitted; it gets the

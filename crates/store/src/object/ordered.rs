@@ -208,7 +208,7 @@ impl Files {
     }
 
     /// Whether a start might cut or allocate the object's file once more, below bytes that the journal lacks.
-    fn is_shaken(&self, object: ObjectId, applied: Lsn) -> bool {
+    pub(super) fn is_shaken(&self, object: ObjectId, applied: Lsn) -> bool {
         self.in_order().shaken.get(&object).is_some_and(|l| *l > applied)
     }
 
@@ -280,6 +280,17 @@ impl Objects {
         Ok(if self.files.is_shaken(id, applied) { Target::OwnFlushed } else { Target::OwnInOrder })
     }
 
+    /// The object's own file, for writes that the journal lacks.
+    pub(super) fn file_in_order(&self, c: &Change) -> Result<Arc<dyn DiskFile>, StoreError> {
+        let file = self.files.get(FileKey::Own(c.id))?;
+        let len = file.stat().map_err(|e| self.own_error(c, e))?.len;
+        if len > c.size() {
+            // What an unfinished change left: gone for good before anything is built on it.
+            self.cut_now(c, &*file)?;
+        }
+        Ok(file)
+    }
+
     /// Writes to the object's own file, which is flushed with the record.
     pub(super) fn write_in_order(
         &self,
@@ -288,12 +299,7 @@ impl Objects {
         data: &[u8],
     ) -> Result<Location, StoreError> {
         let key = FileKey::Own(c.id);
-        let file = self.files.get(key)?;
-        let len = file.stat().map_err(|e| self.own_error(c, e))?.len;
-        if len > c.size() {
-            // What an unfinished change left: gone for good before anything is built on it.
-            self.cut_now(c, &*file)?;
-        }
+        let file = self.file_in_order(c)?;
         let (from, to) = (off - c.fill.0, off + data.len() as u64 + c.fill.1);
         let zeros = [0; BLOCK_BYTES as usize];
         let written = file
@@ -330,21 +336,32 @@ impl Objects {
         ranges: &[(u64, u64)],
         parts: &[(u64, &[u8])],
     ) -> Result<(), StoreError> {
-        let &(off, data) = parts.last().expect("something was written");
-        let end = off + data.len() as u64;
-        for &(from, to) in ranges {
-            let mut crcs = Vec::with_capacity(((to - from) / BLOCK_BYTES) as usize + 2);
-            for (a, b) in pieces(from, to) {
-                let known = if b - a == BLOCK_BYTES && off <= a && b <= end {
-                    self.sum(c, a / BLOCK_BYTES)?
-                } else {
-                    None
-                };
-                crcs.push(known.unwrap_or_else(|| crc_of(a, b, parts)));
-            }
-            c.redo.push(Redo::Ordered { object: c.id, offset: from, len: to - from, crcs });
+        for range in ranges {
+            self.note_ordered(c, *range, parts)?;
         }
         c.relied = Some(Relied { key: FileKey::Own(c.id), file, dir, ranges: ranges.to_vec() });
+        Ok(())
+    }
+
+    /// What a start looks for in one of the ranges that a record relies on; see [`Objects::rely_on`].
+    pub(super) fn note_ordered(
+        &self,
+        c: &mut Change,
+        (from, to): (u64, u64),
+        parts: &[(u64, &[u8])],
+    ) -> Result<(), StoreError> {
+        let &(off, data) = parts.last().expect("something was written");
+        let end = off + data.len() as u64;
+        let mut crcs = Vec::with_capacity(((to - from) / BLOCK_BYTES) as usize + 2);
+        for (a, b) in pieces(from, to) {
+            let known = if b - a == BLOCK_BYTES && off <= a && b <= end {
+                self.sum(c, a / BLOCK_BYTES)?
+            } else {
+                None
+            };
+            crcs.push(known.unwrap_or_else(|| crc_of(a, b, parts)));
+        }
+        c.redo.push(Redo::Ordered { object: c.id, offset: from, len: to - from, crcs });
         Ok(())
     }
 

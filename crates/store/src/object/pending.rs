@@ -173,10 +173,13 @@ impl Files {
         done.map_err(StoreError::io("cannot write object file", &self.path(w.key)))
     }
 
-    /// Bytes of the object that its file lacks, oldest first: to be taken before the file is read.
-    pub(super) fn newer(&self, object: ObjectId) -> Vec<(u64, Bytes)> {
+    /// What writes to bytes `from..to` of the object its file lacks, oldest first: to be taken before the file is read.
+    pub(super) fn newer(&self, object: ObjectId, from: u64, to: u64) -> Vec<(u64, Bytes)> {
         let p = self.waiting();
-        p.by_object.get(&object).map_or(Vec::new(), |l| l.iter().map(|n| (n.off, n.data.clone())).collect())
+        let within = |n: &&Newer| n.off < to && from < n.off + n.data.len() as u64;
+        p.by_object
+            .get(&object)
+            .map_or(Vec::new(), |l| l.iter().filter(within).map(|n| (n.off, n.data.clone())).collect())
     }
 
     pub(super) fn has_newer(&self, object: ObjectId) -> bool {

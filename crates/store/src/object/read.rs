@@ -93,7 +93,7 @@ impl Objects {
         buf: &mut [u8],
     ) -> Result<(), StoreError> {
         // Before the file: what goes from there to the file meanwhile is the same.
-        let newer = self.files.newer(id);
+        let newer = self.files.newer(id, off, off.saturating_add(buf.len() as u64));
         match &rec.location {
             Location::Inline(b) => {
                 let from = usize::try_from(off).map_or(b.len(), |o| o.min(b.len()));

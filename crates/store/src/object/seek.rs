@@ -20,7 +20,7 @@ impl Objects {
             Location::Packed(_) => data_up_to(size, off, hole),
             Location::Own => {
                 let key = FileKey::Own(id);
-                let newer = self.files.newer(id);
+                let newer = self.files.newer(id, 0, u64::MAX);
                 let file = self.files.get(key)?;
                 let look = |off| {
                     let found = if hole { file.seek_hole(off) } else { file.seek_data(off) };

@@ -249,6 +249,27 @@ impl Objects {
         Ok(false)
     }
 
+    /// Whether all of blocks `from..to` have checksums.
+    pub(super) fn all_sums(
+        &self,
+        id: ObjectId,
+        rec: &ObjectRecord,
+        from: u64,
+        to: u64,
+    ) -> Result<bool, StoreError> {
+        let mut at = from;
+        while at < to {
+            let (g, first) = split(at);
+            let next = ((g + 1) * GROUP_BLOCKS).min(to);
+            let group = self.group(id, rec, g)?;
+            if (first..first + (next - at) as usize).any(|i| group.get(i).is_none()) {
+                return Ok(false);
+            }
+            at = next;
+        }
+        Ok(true)
+    }
+
     /// The checksum of a block after the changes of `c` so far.
     pub(super) fn sum(&self, c: &mut Change, block: u64) -> Result<Option<u32>, StoreError> {
         let (g, i) = split(block);

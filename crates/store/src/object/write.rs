@@ -225,11 +225,12 @@ impl Objects {
 }
 
 /// The data with zeros before and behind it.
-fn filled(off: u64, data: &Bytes, fill: (u64, u64)) -> (u64, Bytes) {
+pub(super) fn filled(off: u64, data: &Bytes, fill: (u64, u64)) -> (u64, Bytes) {
     if fill == (0, 0) {
         return (off, data.clone());
     }
-    let mut all = vec![0; fill.0 as usize];
+    let mut all = Vec::with_capacity(data.len() + (fill.0 + fill.1) as usize);
+    all.resize(fill.0 as usize, 0);
     all.extend_from_slice(data);
     all.resize(all.len() + fill.1 as usize, 0);
     (off - fill.0, all.into())

@@ -23,6 +23,10 @@ pub const EXTRA_LAST_SESSION: u16 = 2;
 /// target (a server that is a client of another): it is not waited for.
 pub const EXTRA_KEEPS_NOTHING: u16 = 3;
 
+/// [`ConnectReply::extra`]: most ranges that the target takes in one [`super::writelist`], u64 little-endian. Without it
+/// the target does not know that message.
+pub const EXTRA_WRITE_RANGES: u16 = 4;
+
 /// The value of a number that stands in `extra` under `tag`; 0 if there is none.
 pub fn extra_number(extra: &[(u16, Vec<u8>)], tag: u16) -> u64 {
     let tlv = extra.iter().find(|(t, _)| *t == tag);

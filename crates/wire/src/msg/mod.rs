@@ -59,3 +59,4 @@ pub mod sync;
 pub mod truncate;
 pub mod unlink;
 pub mod write;
+pub mod writelist;

@@ -162,7 +162,7 @@ fn unmapped(a: SocketAddr) -> SocketAddr {
 }
 
 /// Pieces of a frame that one system call takes.
-const SLICES_MAX: usize = 16;
+const SLICES_MAX: usize = 64;
 
 /// A frame, or what is left of it, on its way out.
 struct Outbound {

@@ -1,0 +1,95 @@
+//! writelist: bytes into several ranges of an object, one after the other, each in a transaction of its own. The answer
+//! is in the last one's: after a crash between two the request is unanswered, and its client sends it again.
+
+use super::write::{compared, meta_of, overwrites};
+use super::{Cx, Done, check_object, check_range, last_byte, same_blocks};
+use crate::space::Need;
+use bytes::Bytes;
+use model::{Errno, limits};
+use store::object::{ListPart, ObjectMeta};
+use wire::msg::write::WriteReply;
+use wire::msg::writelist::{RANGES_MAX, WriteRange, Writelist};
+
+pub async fn run(cx: &Cx, m: Writelist, data: Bytes) -> Result<Done, Errno> {
+    let ost = &cx.ost;
+    let Writelist { write: m, ranges } = m;
+    ost.writable()?;
+    check_object(m.object)?;
+    if data.len() > limits::RPC_BULK_MAX_BYTES || ranges.len() > RANGES_MAX {
+        return Err(Errno::EMSGSIZE);
+    }
+    let (start, end) = hull(&ranges, data.len()).filter(|_| !m.append).ok_or(Errno::EPROTO)?;
+    check_range(start, end - start)?;
+    let sums = wire::checksum::sums_of_ranges(&m.block_crcs, &ranges);
+    let (mut parts, mut at) = (Vec::with_capacity(ranges.len()), 0);
+    for (r, sums) in ranges.iter().zip(sums) {
+        let data = data.slice(at..at + r.len as usize);
+        at += data.len();
+        let crcs = compared(cx, &m, r.offset, &data, sums)?.map(<[u32]>::to_vec);
+        parts.push(ListPart { off: r.offset, data, crcs });
+    }
+    let reserve = ost.settings.reserve();
+    let _lock = cx.guard(m.object, m.lock, true, (start, last_byte(start, end - start))).await?;
+    let promised = m.granted.then_some(cx.slot.client);
+    let len = data.len() as u64;
+    let need = if cx.replay.is_some() { Need::Overhead } else { Need::Grow(len) };
+    let _space = match ost.space.admit_for(need, reserve, promised) {
+        Ok(a) => a,
+        Err(Errno::ENOSPC) if overwrites(cx, &m, end)? => ost.space.admit(Need::Overhead, reserve)?,
+        Err(e) => return Err(e),
+    };
+    let first = cx.first_reply::<WriteReply>().map(|r| r.attr);
+    let same = same_blocks(first.as_ref());
+    // Done again, it may be in more or fewer transactions: some were durable, or the object lies elsewhere by now.
+    let meta = ObjectMeta { data_version: first.map(|a| a.data_version), ..meta_of(cx, &m) };
+    let author = cx.slot.author.clone();
+    let each = move || -> store::object::FinishTxn {
+        let author = author.clone();
+        Box::new(move |txn, _, _| txn.set_author(&author, true))
+    };
+    let finish =
+        cx.slot.clone().finish(move |offset, attr| WriteReply { offset, attr: same(attr), entry: None });
+    let done = ost.objects.write_list(m.object, parts, meta, each, finish);
+    let (offset, attr, lsn) = done.await.map_err(|e| e.errno())?;
+    let reply = WriteReply { offset, attr: same(&attr), entry: None };
+    Ok(Done { bytes: len, ..Done::changed(&reply, lsn) })
+}
+
+/// From the first byte to behind the last one; `None` unless the ranges are in order, apart, and as long as the data.
+fn hull(ranges: &[WriteRange], len: usize) -> Option<(u64, u64)> {
+    let start = ranges.first()?.offset;
+    let (mut end, mut left) = (start, len as u64);
+    for r in ranges {
+        if r.len == 0 || r.offset < end {
+            return None;
+        }
+        left = left.checked_sub(u64::from(r.len))?;
+        end = r.offset.checked_add(u64::from(r.len))?;
+    }
+    (left == 0).then_some((start, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_in_order_and_fit_the_data() {
+        let list =
+            |l: &[(u64, u32)]| l.iter().map(|&(offset, len)| WriteRange { offset, len }).collect::<Vec<_>>();
+        assert_eq!(hull(&list(&[(10, 5)]), 5), Some((10, 15)));
+        assert_eq!(hull(&list(&[(10, 5), (15, 1), (100, 4)]), 10), Some((10, 104)));
+        for (bad, len) in [
+            (&[][..], 0),
+            (&[(10, 5)], 4),
+            (&[(10, 5)], 6),
+            (&[(10, 0)], 0),
+            (&[(10, 5), (14, 1)], 6),
+            (&[(10, 5), (0, 1)], 6),
+            (&[(u64::MAX, 1)], 1),
+            (&[(0, u32::MAX), (u64::MAX - 1, 1)], 5),
+        ] {
+            assert_eq!(hull(&list(bad), len), None, "{bad:?}");
+        }
+    }
+}
