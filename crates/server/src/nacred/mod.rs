@@ -20,7 +20,7 @@ use world::{Either, World, select};
 pub use args::Options;
 
 /// Buffers for bulk data that wait to be used again, of each of the usual sizes.
-const BUFFERS_KEPT: usize = 16;
+const BUFFERS_KEPT: usize = 32;
 
 /// How often the main thread looks whether a target stopped by itself.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
@@ -135,7 +135,7 @@ fn serve(options: Options) -> i32 {
         eprintln!("nacred: {e}");
         1
     };
-    // As many as a client or two have requests under way; a mount has its caches besides.
+    // As many as two clients or three have requests under way; a mount has its caches besides.
     world::buffer::keep(BUFFERS_KEPT);
     let (world, runtime) = match world::real::start(2) {
         Ok(r) => r,
