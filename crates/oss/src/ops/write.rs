@@ -1,7 +1,7 @@
 //! write: bytes into an object, in place or at its end.
 
 use super::{Cx, Done, check_object, check_range, last_byte, same_blocks};
-use crate::space::Need;
+use crate::space::{Admission, Need};
 use bytes::Bytes;
 use model::{Errno, limits};
 use store::object::ObjectMeta;
@@ -31,18 +31,9 @@ pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
     let counted_from = if m.append { 0 } else { m.offset };
     let crcs = compared(cx, &m, counted_from, &data, &m.block_crcs)?;
     let crcs = crcs.filter(|_| !m.append || first.is_none()).map(<[u32]>::to_vec);
-    let reserve = ost.settings.reserve();
     let range = if m.append { (0, u64::MAX) } else { (m.offset, last_byte(m.offset, len)) };
     let _lock = cx.guard(m.object, m.lock, true, range).await?;
-    let promised = m.granted.then_some(cx.slot.client);
-    let need = if cx.replay.is_some() { Need::Overhead } else { Need::Grow(len) };
-    let _space = match ost.space.admit_for(need, reserve, promised) {
-        Ok(a) => a,
-        Err(Errno::ENOSPC) if overwrites(cx, &m, m.offset.saturating_add(len))? => {
-            ost.space.admit(Need::Overhead, reserve)?
-        }
-        Err(e) => return Err(e),
-    };
+    let _space = admitted(cx, &m, len, m.offset.saturating_add(len))?;
     let same = same_blocks(first.as_ref().map(|r| &r.attr));
     let finish =
         cx.slot.clone().finish(move |offset, attr| WriteReply { offset, attr: same(attr), entry: None });
@@ -90,8 +81,19 @@ pub(super) fn compared<'a>(
     Ok((m.checksum == ChecksumType::Crc32c).then_some(sums))
 }
 
+/// Room for a write of so many bytes, the last of them before `end`.
+pub(super) fn admitted(cx: &Cx, m: &Write, len: u64, end: u64) -> Result<Admission, Errno> {
+    let (space, reserve) = (&cx.ost.space, cx.ost.settings.reserve());
+    let promised = m.granted.then_some(cx.slot.client);
+    let need = if cx.replay.is_some() { Need::Overhead } else { Need::Grow(len) };
+    match space.admit_for(need, reserve, promised) {
+        Err(Errno::ENOSPC) if overwrites(cx, m, end)? => space.admit(Need::Overhead, reserve),
+        other => other,
+    }
+}
+
 /// Whether everything up to `end` has its blocks already: such a write is fine on a full disk.
-pub(super) fn overwrites(cx: &Cx, m: &Write, end: u64) -> Result<bool, Errno> {
+fn overwrites(cx: &Cx, m: &Write, end: u64) -> Result<bool, Errno> {
     let (attr, _) = cx.ost.objects.attr(m.object).map_err(|e| e.errno())?;
     let dense = attr.blocks.saturating_mul(512) >= attr.size;
     Ok(!m.append && end <= attr.size && dense)

@@ -1,9 +1,8 @@
 //! writelist: bytes into several ranges of an object, one after the other, each in a transaction of its own. The answer
 //! is in the last one's: after a crash between two the request is unanswered, and its client sends it again.
 
-use super::write::{compared, meta_of, overwrites};
+use super::write::{admitted, compared, meta_of};
 use super::{Cx, Done, check_object, check_range, last_byte, same_blocks};
-use crate::space::Need;
 use bytes::Bytes;
 use model::{Errno, limits};
 use store::object::{ListPart, ObjectMeta};
@@ -28,16 +27,9 @@ pub async fn run(cx: &Cx, m: Writelist, data: Bytes) -> Result<Done, Errno> {
         let crcs = compared(cx, &m, r.offset, &data, sums)?.map(<[u32]>::to_vec);
         parts.push(ListPart { off: r.offset, data, crcs });
     }
-    let reserve = ost.settings.reserve();
     let _lock = cx.guard(m.object, m.lock, true, (start, last_byte(start, end - start))).await?;
-    let promised = m.granted.then_some(cx.slot.client);
     let len = data.len() as u64;
-    let need = if cx.replay.is_some() { Need::Overhead } else { Need::Grow(len) };
-    let _space = match ost.space.admit_for(need, reserve, promised) {
-        Ok(a) => a,
-        Err(Errno::ENOSPC) if overwrites(cx, &m, end)? => ost.space.admit(Need::Overhead, reserve)?,
-        Err(e) => return Err(e),
-    };
+    let _space = admitted(cx, &m, len, end)?;
     let first = cx.first_reply::<WriteReply>().map(|r| r.attr);
     let same = same_blocks(first.as_ref());
     // Done again, it may be in more or fewer transactions: some were durable, or the object lies elsewhere by now.

@@ -8,7 +8,7 @@ use super::locks::Guard;
 use super::ordered::Relied;
 use super::pending::Waiting;
 use super::redo::Redo;
-use super::sums::Edit;
+use super::sums::{BLOCK_BYTES, Edit};
 use super::{FinishTxn, ObjectMeta, Objects};
 use crate::{Lsn, StoreError, Txn};
 use model::{Errno, Fid, ObjectAttr, ObjectId};
@@ -380,7 +380,10 @@ impl Objects {
         off: u64,
         len: u64,
     ) -> Result<(), StoreError> {
-        if off + len <= c.size() && !c.is_sparse() {
+        let end = off + len;
+        let summed = || self.all_sums(c.id, &c.old, off / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+        // Blocks with checksums have their place.
+        if end <= c.size() && (!c.is_sparse() || summed()?) {
             return Ok(());
         }
         match file.allocate(FALLOC_KEEP_SIZE, base + off, len) {

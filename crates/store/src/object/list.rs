@@ -5,10 +5,7 @@ use super::change::{Change, Done, unless_fatal};
 use super::files::FileKey;
 use super::location::{Location, ObjectRecord, PACKED_MAX_BYTES};
 use super::ordered::Relied;
-use super::pending::Waiting;
-use super::redo::Redo;
 use super::sums::BLOCK_BYTES;
-use super::write::filled;
 use super::{FinishTxn, ObjectMeta, Objects};
 use crate::{Lsn, StoreError};
 use bytes::Bytes;
@@ -16,7 +13,6 @@ use model::limits::FILE_SIZE_MAX_BYTES;
 use model::{Errno, ObjectAttr, ObjectId};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use world::DiskFile;
 
 /// Whole blocks of at least so many bytes go past the journal where that can be: they are many that go to the disk
 /// together. With less, flushing the file costs more than writing twice.
@@ -132,19 +128,14 @@ impl Objects {
     /// checksums.
     fn pieces_of(&self, id: ObjectId, old: &ObjectRecord, p: ListPart) -> Result<Vec<Piece>, StoreError> {
         let (first, end) = (p.off.div_ceil(BLOCK_BYTES) * BLOCK_BYTES, p.end() / BLOCK_BYTES * BLOCK_BYTES);
-        let over = |from: u64, to: u64| {
-            let to = to.min(old.attr.size);
-            if from >= to {
-                Ok(false)
-            } else {
-                self.any_sum(id, old, from / BLOCK_BYTES, to.div_ceil(BLOCK_BYTES))
-            }
-        };
         let applied = self.db.core().state.borrow().applied;
-        if first + IN_ORDER_MIN_BYTES > end || self.files.is_shaken(id, applied) || over(first, end)? {
+        if first + IN_ORDER_MIN_BYTES > end
+            || self.files.is_shaken(id, applied)
+            || self.goes_over(id, old, first, end)?
+        {
             return Ok(vec![Piece { part: p, in_order: false }]);
         }
-        if !over(p.off, p.end())? {
+        if !self.goes_over(id, old, p.off, p.end())? {
             return Ok(vec![Piece { part: p, in_order: true }]);
         }
         let cut = p.cut(first, end).into_iter();
@@ -180,51 +171,19 @@ impl Objects {
 
     /// Brings the pieces to the object's own file, or on their way. `fills`: zeros before and behind each.
     fn place_batch(&self, c: &mut Change, batch: &[Piece], fills: &[(u64, u64)]) -> Result<(), StoreError> {
-        let key = FileKey::Own(c.id);
         let file = if batch.iter().any(|p| p.in_order) { self.file_in_order(c)? } else { self.own_file(c)? };
         let mut ranges = Vec::new();
         for (Piece { part, in_order }, &fill) in batch.iter().zip(fills) {
-            let end = part.end() + fill.1;
-            let (off, written) = if *in_order {
-                ranges.push((part.off - fill.0, end));
-                self.note_ordered(c, (part.off - fill.0, end), &[(part.off, &part.data)])?;
-                (part.off - fill.0, self.write_filled(&*file, part, fill))
+            if *in_order {
+                ranges.push(self.write_ordered(c, &file, part.off, &part.data, fill)?);
             } else {
-                let (off, data) = filled(part.off, &part.data, fill);
-                c.redo.push(Redo::WriteOwn { object: c.id, offset: off, data: data.clone() });
-                if off < c.size() {
-                    let blocks = (off / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
-                    // Blocks with checksums have their place.
-                    if !self.all_sums(c.id, &c.old, blocks.0, blocks.1)? {
-                        self.reserve(c, &*file, 0, off, data.len() as u64)?;
-                    }
-                    c.put_off.push(Waiting { key, at: off, off, data });
-                    continue;
-                }
-                (off, self.files.write_bulk(&*file, &data, off))
-            };
-            self.files.mark(key, file.clone());
-            if let Err(e) = written {
-                tracing::debug!("object {}: a write at {off} of its file failed", c.id);
-                let e = self.own_error(c, e);
-                if e.is_harmless() {
-                    // Gives the space of a part that was written behind the end back.
-                    self.cut_now(c, &*file)?;
-                }
-                return Err(e);
+                self.write_journaled(c, &file, part.off, &part.data, fill)?;
             }
         }
         if !ranges.is_empty() {
-            c.relied = Some(Relied { key, file, dir: None, ranges });
+            c.relied = Some(Relied { key: FileKey::Own(c.id), file, dir: None, ranges });
         }
         Ok(())
-    }
-
-    fn write_filled(&self, file: &dyn DiskFile, p: &ListPart, fill: (u64, u64)) -> std::io::Result<()> {
-        let zeros = [0; BLOCK_BYTES as usize];
-        file.write_at(&zeros[..fill.0 as usize], p.off - fill.0)?;
-        self.files.write_bulk(file, &p.data, p.off)?;
-        file.write_at(&zeros[..fill.1 as usize], p.end())
     }
 }
 

@@ -269,15 +269,25 @@ impl Objects {
         off: u64,
         end: u64,
     ) -> Result<Target, StoreError> {
-        let size = old.attr.size;
-        let over = off < size
-            && (!old.summed
-                || self.any_sum(id, old, off / BLOCK_BYTES, end.min(size).div_ceil(BLOCK_BYTES))?);
-        if over {
+        if self.goes_over(id, old, off, end)? {
             return Ok(Target::Own);
         }
         let applied = self.db.core().state.borrow().applied;
         Ok(if self.files.is_shaken(id, applied) { Target::OwnFlushed } else { Target::OwnInOrder })
+    }
+
+    /// Whether any byte from `off` to `end` lies in a block of the object that has a checksum, or may count without one.
+    pub(super) fn goes_over(
+        &self,
+        id: ObjectId,
+        old: &ObjectRecord,
+        off: u64,
+        end: u64,
+    ) -> Result<bool, StoreError> {
+        let size = old.attr.size;
+        Ok(off < size
+            && (!old.summed
+                || self.any_sum(id, old, off / BLOCK_BYTES, end.min(size).div_ceil(BLOCK_BYTES))?))
     }
 
     /// The object's own file, for writes that the journal lacks.
@@ -298,24 +308,31 @@ impl Objects {
         off: u64,
         data: &[u8],
     ) -> Result<Location, StoreError> {
-        let key = FileKey::Own(c.id);
         let file = self.file_in_order(c)?;
-        let (from, to) = (off - c.fill.0, off + data.len() as u64 + c.fill.1);
-        let zeros = [0; BLOCK_BYTES as usize];
-        let written = file
-            .write_at(&zeros[..c.fill.0 as usize], from)
-            .and_then(|()| self.files.write_bulk(&*file, data, off))
-            .and_then(|()| file.write_at(&zeros[..c.fill.1 as usize], off + data.len() as u64));
-        self.files.mark(key, file.clone());
-        if let Err(e) = written {
-            let e = self.own_error(c, e);
-            if e.is_harmless() {
-                self.cut_now(c, &*file)?;
-            }
-            return Err(e);
-        }
-        self.rely_on(c, file, None, &[(from, to)], &[(off, data)])?;
+        let range = self.write_ordered(c, &file, off, data, c.fill)?;
+        c.relied = Some(Relied { key: FileKey::Own(c.id), file, dir: None, ranges: vec![range] });
         Ok(Location::Own)
+    }
+
+    /// Writes bytes to the object's own file, with zeros before and behind them, and notes what a start looks for. Returns
+    /// the range that the record relies on.
+    pub(super) fn write_ordered(
+        &self,
+        c: &mut Change,
+        file: &Arc<dyn DiskFile>,
+        off: u64,
+        data: &[u8],
+        fill: (u64, u64),
+    ) -> Result<(u64, u64), StoreError> {
+        let range = (off - fill.0, off + data.len() as u64 + fill.1);
+        let zeros = [0; BLOCK_BYTES as usize];
+        let done = file
+            .write_at(&zeros[..fill.0 as usize], range.0)
+            .and_then(|()| self.files.write_bulk(&**file, data, off))
+            .and_then(|()| file.write_at(&zeros[..fill.1 as usize], off + data.len() as u64));
+        self.written(c, file, done)?;
+        self.note_ordered(c, range, &[(off, data)])?;
+        Ok(range)
     }
 
     /// Cuts the file to the object's size, durably, as no record says it.
@@ -344,7 +361,7 @@ impl Objects {
     }
 
     /// What a start looks for in one of the ranges that a record relies on; see [`Objects::rely_on`].
-    pub(super) fn note_ordered(
+    fn note_ordered(
         &self,
         c: &mut Change,
         (from, to): (u64, u64),

@@ -236,17 +236,7 @@ impl Objects {
         from: u64,
         to: u64,
     ) -> Result<bool, StoreError> {
-        let mut at = from;
-        while at < to {
-            let (g, first) = split(at);
-            let next = ((g + 1) * GROUP_BLOCKS).min(to);
-            let group = self.group(id, rec, g)?;
-            if (first..first + (next - at) as usize).any(|i| group.get(i).is_some()) {
-                return Ok(true);
-            }
-            at = next;
-        }
-        Ok(false)
+        Ok(!self.all_alike(id, rec, (from, to), false)?)
     }
 
     /// Whether all of blocks `from..to` have checksums.
@@ -257,12 +247,23 @@ impl Objects {
         from: u64,
         to: u64,
     ) -> Result<bool, StoreError> {
+        self.all_alike(id, rec, (from, to), true)
+    }
+
+    /// Whether all of blocks `from..to` have checksums, or none has (`summed` false).
+    fn all_alike(
+        &self,
+        id: ObjectId,
+        rec: &ObjectRecord,
+        (from, to): (u64, u64),
+        summed: bool,
+    ) -> Result<bool, StoreError> {
         let mut at = from;
         while at < to {
             let (g, first) = split(at);
             let next = ((g + 1) * GROUP_BLOCKS).min(to);
             let group = self.group(id, rec, g)?;
-            if (first..first + (next - at) as usize).any(|i| group.get(i).is_none()) {
+            if (first..first + (next - at) as usize).any(|i| group.get(i).is_some() != summed) {
                 return Ok(false);
             }
             at = next;

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use model::limits::FILE_SIZE_MAX_BYTES;
 use model::{Errno, ObjectAttr, ObjectId};
 use std::sync::Arc;
+use world::DiskFile;
 
 /// One write, as the caller wants it.
 pub(super) struct Write {
@@ -196,36 +197,57 @@ impl Objects {
         off: u64,
         data: &Bytes,
     ) -> Result<Location, StoreError> {
-        let key = FileKey::Own(c.id);
-        let file = self.own_file(c)?;
-        let (off, data) = filled(off, data, c.fill);
+        let (file, fill) = (self.own_file(c)?, c.fill);
         if target == Target::Own {
-            c.redo.push(Redo::WriteOwn { object: c.id, offset: off, data: data.clone() });
-            if off < c.size() {
-                self.reserve(c, &*file, 0, off, data.len() as u64)?;
-                c.put_off.push(Waiting { key, at: off, off, data });
-                return Ok(Location::Own);
-            }
-        }
-        if let Err(e) = self.files.write_bulk(&*file, &data, off) {
-            self.files.mark(key, file.clone());
-            let e = self.own_error(c, e);
-            if e.is_harmless() {
-                // Gives the space of a part that was written behind the end back.
-                self.cut_now(c, &*file)?;
-            }
-            return Err(e);
-        }
-        self.files.mark(key, file.clone());
-        if target == Target::OwnFlushed {
+            self.write_journaled(c, &file, off, data, fill)?;
+        } else {
+            let (off, data) = filled(off, data, fill);
+            self.written(c, &file, self.files.write_bulk(&*file, &data, off))?;
             self.flush_own(c, &*file)?;
         }
         Ok(Location::Own)
     }
+
+    /// Bytes for the object's own file that the record carries, with zeros before and behind them. Over bytes that are there
+    /// they go once the record is committed.
+    pub(super) fn write_journaled(
+        &self,
+        c: &mut Change,
+        file: &Arc<dyn DiskFile>,
+        off: u64,
+        data: &Bytes,
+        fill: (u64, u64),
+    ) -> Result<(), StoreError> {
+        let (off, data) = filled(off, data, fill);
+        c.redo.push(Redo::WriteOwn { object: c.id, offset: off, data: data.clone() });
+        if off >= c.size() {
+            return self.written(c, file, self.files.write_bulk(&**file, &data, off));
+        }
+        self.reserve(c, &**file, 0, off, data.len() as u64)?;
+        c.put_off.push(Waiting { key: FileKey::Own(c.id), at: off, off, data });
+        Ok(())
+    }
+
+    /// What came of writing to the object's own file at once. If it failed and nothing is the matter with the disk, the space
+    /// of a part that was written behind the end is given back.
+    pub(super) fn written(
+        &self,
+        c: &Change,
+        file: &Arc<dyn DiskFile>,
+        done: std::io::Result<()>,
+    ) -> Result<(), StoreError> {
+        self.files.mark(FileKey::Own(c.id), file.clone());
+        let Err(e) = done else { return Ok(()) };
+        let e = self.own_error(c, e);
+        if e.is_harmless() {
+            self.cut_now(c, &**file)?;
+        }
+        Err(e)
+    }
 }
 
 /// The data with zeros before and behind it.
-pub(super) fn filled(off: u64, data: &Bytes, fill: (u64, u64)) -> (u64, Bytes) {
+fn filled(off: u64, data: &Bytes, fill: (u64, u64)) -> (u64, Bytes) {
     if fill == (0, 0) {
         return (off, data.clone());
     }
