@@ -15,12 +15,13 @@ BIN    := $(TARGET)/release
 NACRE  := $(BIN)/nacre
 LINKS  := nacred lfs lctl mkfs.nacre tunefs.nacre mount.nacre mount.fuse.nacre
 
-.PHONY: help build up down wipe status test lint sim fuzz thrash clean
+.PHONY: help build up down wipe status test check lint sim fuzz thrash clean
 
 help:
 	@echo 'make up      build, then start MGT + MDT + $(OSTS) OSTs and mount them at $(MNT)'
 	@echo 'make down    stop it, keep the data      make wipe    remove it      make status'
 	@echo 'make test    everything that can be checked here'
+	@echo 'make check   what to run before a commit: a few minutes on a tree that was built before'
 	@echo 'make lint    formatting, clippy, the rules of the house (cargo xtask tidy)'
 	@echo 'make sim SEEDS=500 FIRST=1 OPS=2000      whole cluster in one thread, with crashes'
 	@echo 'make fuzz SECONDS=60                     every decoder, so long each'
@@ -30,8 +31,10 @@ help:
 build:
 	@scripts/install-deps.sh build
 	cargo build --release -p server
+	@cd $(BIN) && objcopy --only-keep-debug nacre nacre.debug && \
+	  objcopy --strip-unneeded --add-gnu-debuglink=nacre.debug nacre nacre.stripped && mv -f nacre.stripped nacre
 	@for l in $(LINKS); do ln -sf nacre $(BIN)/$$l; done
-	@echo "Programs: $(BIN)/{nacre,$$(echo $(LINKS) | tr ' ' ',')}"
+	@echo "Programs: $(BIN)/{nacre,$$(echo $(LINKS) | tr ' ' ',')}, symbols beside them in nacre.debug"
 
 up: build
 	@scripts/install-deps.sh run
@@ -52,6 +55,9 @@ lint:
 
 test:
 	@scripts/test.sh all
+
+check:
+	@scripts/test.sh check
 
 sim:
 	cargo run --release -p sim --bin nacre-sim -- --seeds $(SEEDS) --first $(FIRST) --ops $(OPS)

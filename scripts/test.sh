@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# test.sh all|lint - what `make test` and `make lint` run. Each stage prints a line; what it printed itself is shown when
-# it fails, and kept in TARGET/test-logs. The last line is 'N passed, N failed'.
+# test.sh all|check|lint - what `make test`, `make check` and `make lint` run. Each stage prints a line: what passed, its wall
+# and CPU seconds, and the CPU seconds it may take (scripts/budgets). What it printed itself is shown when it fails, and kept in
+# TARGET/test-logs. The last line is 'N passed, N failed'.
 set -u
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
@@ -9,7 +10,7 @@ logs=$(cd "$target/test-logs" && pwd)
 # The gate repeats: property tests draw the same cases each time. Unset it, or give another, to draw others.
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED-20261121}
 [ -n "$PROPTEST_RNG_SEED" ] || unset PROPTEST_RNG_SEED
-passed=0 failed=0 failures=() failed_logs=()
+passed=0 failed=0 failures=() failed_logs=() over_budget=()
 
 # repeats N: the same seeds in two processes give the same trace hashes
 repeats() {
@@ -33,11 +34,16 @@ in_two() {
   return $rc
 }
 
-# campaign N: seeds 1..N; each half must meet every fault
+# window N: the first of N seeds that nobody tried before: they move with the commit
+window() {
+  local commit
+  commit=$(git rev-parse --short=7 HEAD 2>/dev/null) || commit=0
+  echo $((1000001 + (16#$commit % 100000) * $1))
+}
+
+# campaign FIXED FIRST N: seeds 1..FIXED, which each gate runs, and beside them N from FIRST on. Each part must meet every fault.
 campaign() {
-  local half=$(($1 / 2))
-  cargo build --release -p sim --bin nacre-sim &&
-    in_two seeds "--seeds $half" "--seeds $half --first $((half + 1))"
+  cargo build --release -p sim --bin nacre-sim && in_two seeds "--seeds $1" "--first $2 --seeds $3"
 }
 
 # crash_points STRIDE: workloads of one and two operations
@@ -52,24 +58,37 @@ without_stacks() {
     { frames = 0; print }' "$1"
 }
 
-# stage NAME COMMAND…: one check, or as many as the test runner in it counts
+# cpu_seconds VARIABLE: those of all processes so far that this shell, or a child of it, waited for (daemons are not among them).
+# In a pipe `times` would know nothing of them.
+cpu_seconds() {
+  times >"$logs/times"
+  printf -v "$1" %s "$(awk 'NR == 2 { gsub(/[ms]/, " "); print int($1 * 60 + $2 + $3 * 60 + $4) }' "$logs/times")"
+}
+
+# stage KEY NAME COMMAND…: one check, or as many as the test runner in it counts. KEY names its budget, and its log.
 stage() {
-  local name=$1 log start rc p f
-  shift
-  log=$logs/${name// /-}.log
+  local key=$1 name=$2 log start before after cpu budget spent rc p f
+  shift 2
+  log=$logs/$key.log
+  budget=$(awk -v k="$key" '$1 == k { print $2 }' scripts/budgets)
   start=$SECONDS
+  cpu_seconds before
   printf '%-46s ' "$name"
   "$@" >"$log" 2>&1 </dev/null
   rc=$?
+  cpu_seconds after
+  cpu=$((after - before))
   p=$(sed -n 's/^test result: .* \([0-9][0-9]*\) passed; .*/\1/p' "$log" | awk '{s+=$1} END {print s+0}')
   f=$(sed -n 's/^test result: .* \([0-9][0-9]*\) failed; .*/\1/p' "$log" | awk '{s+=$1} END {print s+0}')
   [ $((p + f)) -gt 0 ] || { [ $rc = 0 ] && p=1 || f=1; }
   [ $rc = 0 ] || [ "$f" -gt 0 ] || f=1
   passed=$((passed + p)) failed=$((failed + f))
+  spent=$(printf '%4ss, CPU %4ss of %s' $((SECONDS - start)) "$cpu" "${budget:-?}")
+  if [ -n "$budget" ] && [ "$cpu" -gt $((budget * 5 / 4)) ]; then over_budget+=("$name: CPU $cpu s of $budget"); fi
   if [ $rc = 0 ]; then
-    printf 'ok      %5s passed  %4ss\n' "$p" $((SECONDS - start))
+    printf 'ok      %5s passed  %s\n' "$p" "$spent"
   else
-    printf 'FAILED  %5s failed  %4ss  %s\n' "$f" $((SECONDS - start)) "$log"
+    printf 'FAILED  %5s failed  %s  %s\n' "$f" "$spent" "$log"
     failures+=("$name") failed_logs+=("$log")
     without_stacks "$log" | tail -n "${NACRE_TEST_TAIL:-50}" | sed 's/^/    /'
   fi
@@ -86,34 +105,92 @@ why() {
 }
 
 lint() {
-  if cargo fmt --version >/dev/null 2>&1; then stage 'formatting' cargo fmt --all --check; fi
+  if cargo fmt --version >/dev/null 2>&1; then stage format 'formatting' cargo fmt --all --check; fi
   if cargo clippy --version >/dev/null 2>&1; then
-    stage 'clippy' cargo clippy --quiet --release --workspace --all-targets -- -D warnings
+    stage clippy 'clippy' cargo clippy --quiet --release --workspace --all-targets -- -D warnings
   fi
-  stage 'rules of the house (xtask tidy)' cargo run --release --quiet -p xtask -- tidy
+  stage tidy 'rules of the house (xtask tidy)' cargo run --release --quiet -p xtask -- tidy
+}
+
+unit_tests() {
+  stage unit 'unit, property and crash-image tests' \
+    cargo test --release --workspace --exclude tests --exclude sim --no-fail-fast
+}
+
+# The tests of real processes that say soonest that something is broken.
+smoke="up_down::files_survive_down_and_up up_down::mistakes_have_words bad_input::listeners_survive_garbage
+  coherence_names::attributes_changed_on_one_mount_are_seen_on_the_other lfs_lctl::layouts_are_set_shown_and_refused
+  lfs_lctl::small_files_lie_on_the_mdt kernel::locks_go_with_their_descriptor mount_helper::proc_mounts_shows_what_was_asked_for
+  programs::git_clone_and_fsck programs::sqlite_in_both_journal_modes"
+
+# Tests that measure how long somebody waits, or that keep both processors busy by themselves: nothing runs beside them.
+alone="kernel:: abort:: waiting:: posix:: programs:: bench:: lfs_lctl::processors_stay_awake"
+# Tests of hosts of their own, in network namespaces: mostly they wait for terms to end.
+hosts="failover:: pacemaker:: controller:: ha:: ha_page:: recovery_page:: long_way:: mmp::"
+
+# real ARGUMENTS…: tests of real processes, one after the other
+real() {
+  cargo test --release -p tests -- --test-threads=1 "$@"
+}
+
+smoke_tests() {
+  # shellcheck disable=SC2086
+  real --exact $smoke
+}
+
+# real_processes: those with hosts of their own beside those of this host, then the rest alone
+real_processes() {
+  local skip rc=0 first
+  skip=$(printf -- '--skip %s ' $alone $hosts)
+  cargo test --release -p tests --no-run || return
+  # shellcheck disable=SC2086
+  real $hosts >"$logs/real.hosts" 2>&1 & first=$!
+  # shellcheck disable=SC2086
+  real $skip >"$logs/real.here" 2>&1 || rc=1
+  wait $first || rc=1
+  # shellcheck disable=SC2086
+  real $alone >"$logs/real.alone" 2>&1 || rc=1
+  cat "$logs/real.hosts" "$logs/real.here" "$logs/real.alone"
+  return $rc
+}
+
+check() {
+  local first
+  first=$(window 50)
+  lint
+  stage fuzz-check 'the fuzzers compile' cargo check --quiet --manifest-path fuzz/Cargo.toml
+  unit_tests
+  stage check-seeds "simulator: seeds 1-50, $first-$((first + 49))" campaign 50 "$first" 50
+  stage release-build 'release build' make --no-print-directory build || return
+  # shellcheck disable=SC2086
+  stage smoke 'ten tests of real processes' smoke_tests
 }
 
 everything() {
-  stage 'packages and test programs' scripts/install-test-deps.sh || return
-  stage 'release build' make --no-print-directory build || return
+  local fixed=${NACRE_SIM_SEEDS:-500} first
+  first=$(window "$fixed")
+  stage packages 'packages and test programs' scripts/install-test-deps.sh || return
+  stage release-build 'release build' make --no-print-directory build || return
   lint
-  stage 'unit, property and crash-image tests' cargo test --release --workspace --exclude tests --exclude sim --no-fail-fast
-  stage 'simulator: the same seed twice' repeats 10
-  stage 'simulator: corpus, planted bugs' cargo test --release -p sim --no-fail-fast
-  stage 'simulator: 2,000 seeds, every fault' campaign "${NACRE_SIM_SEEDS:-2000}"
-  stage 'simulator: crash points' crash_points "${NACRE_SIM_STRIDE:-9}"
-  stage 'fuzzers, a few seconds each' scripts/fuzz.sh "${NACRE_FUZZ_SECONDS:-3}"
-  stage 'real processes' cargo test --release -p tests -- --test-threads=1
+  unit_tests
+  stage repeats 'simulator: the same seed twice' repeats 10
+  stage corpus 'simulator: corpus, planted bugs' cargo test --release -p sim --no-fail-fast
+  stage seeds "simulator: seeds 1-$fixed, $first-$((first + fixed - 1))" campaign "$fixed" "$first" "$fixed"
+  stage points 'simulator: crash points' crash_points "${NACRE_SIM_STRIDE:-9}"
+  stage fuzz 'fuzzers, a few seconds each' scripts/fuzz.sh "${NACRE_FUZZ_SECONDS:-3}"
+  stage real 'real processes' real_processes
 }
 
 case ${1:-all} in
 lint) lint ;;
+check) check ;;
 all)
   echo "Nacre's tests: about half an hour on two cores, most of it real programs on real mounts."
   everything
   ;;
-*) echo "usage: test.sh all|lint" >&2; exit 2 ;;
+*) echo "usage: test.sh all|check|lint" >&2; exit 2 ;;
 esac
+for o in ${over_budget[@]+"${over_budget[@]}"}; do echo "Over its budget (scripts/budgets) by a quarter or more: $o"; done
 if [ $failed = 0 ]; then
   echo "All is well after $((SECONDS / 60)) min $((SECONDS % 60)) s."
 else

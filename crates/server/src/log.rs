@@ -1,7 +1,9 @@
 //! Logs of the daemons: lines on standard error, which their starter points at a file.
 
 use std::path::Path;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 use world::sys::files;
 
 /// Lines of a log that are shown when its daemon ended.
@@ -9,13 +11,22 @@ const SHOWN: usize = 8;
 
 /// Level by `NACRE_LOG` (`info` unless it says otherwise; targets as in `rpc=debug`).
 pub fn start() {
-    let filter = EnvFilter::try_from_env("NACRE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let wanted = std::env::var("NACRE_LOG").ok().map(|v| v.parse::<Targets>());
+    let levels = match &wanted {
+        Some(Ok(levels)) => levels.clone(),
+        _ => Targets::new().with_default(LevelFilter::INFO),
+    };
     let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_max_level(LevelFilter::TRACE)
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .with_target(true)
+        .finish()
+        .with(levels)
         .try_init();
+    if let Some(Err(e)) = wanted {
+        tracing::warn!("NACRE_LOG is not understood, so it is taken for 'info': {e}");
+    }
 }
 
 /// The end of a daemon's log, indented, each line with a line break before it.
