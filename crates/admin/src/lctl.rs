@@ -1,6 +1,6 @@
 //! `lctl`: what administrators ask this host's mounts and daemons.
 
-use crate::command::{dl, get_param, list_nids, ping, recovery, set_param};
+use crate::command::{dl, get_param, list_nids, ping, recovery, registration, set_param};
 use crate::failure::{Failure, FirstError};
 use crate::lfs::{Subcommand, interactive, resolve};
 use crate::{EXIT_USAGE, VERSION, say};
@@ -20,12 +20,22 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "list_param", run: get_param::run_list, usage: get_param::USAGE_LIST },
     Subcommand { name: "ping", run: ping::run, usage: ping::USAGE },
     Subcommand { name: "recover", run: recovery::run_recover, usage: recovery::USAGE_RECOVER },
+    Subcommand { name: "registration", run: registration::run, usage: registration::USAGE },
+    Subcommand { name: "replace_nids", run: registration::run_nids, usage: registration::USAGE_NIDS },
     Subcommand { name: "set_param", run: set_param::run, usage: set_param::USAGE },
     Subcommand { name: "which_nid", run: ping::run_which, usage: ping::USAGE_WHICH },
 ];
 
 /// Commands that take `--device`.
-const OF_A_DEVICE: &[&str] = &["abort_recovery", "abort_recovery_mdt", "activate", "deactivate", "recover"];
+const OF_A_DEVICE: &[&str] = &[
+    "abort_recovery",
+    "abort_recovery_mdt",
+    "activate",
+    "deactivate",
+    "recover",
+    "registration",
+    "replace_nids",
+];
 const BUILTIN: &[&str] = &["exit", "help", "quit", "version"];
 
 fn names() -> Vec<&'static str> {

@@ -49,6 +49,11 @@ pub enum DaemonRequest {
     HelpParam {
         pattern: String,
     },
+    /// `lctl registration` of a target, by its label; only a daemon with the MGT can do it: [`DaemonReply::Text`].
+    Registration {
+        target: String,
+        order: mgs::registration::Order,
+    },
     /// `nacre fsck --online` of a target, by its label: [`DaemonReply::Check`].
     Check {
         target: String,
@@ -148,6 +153,7 @@ pub enum DaemonReply {
     Error { errno: i32, message: String },
     ParamInfos(Vec<ParamInfo>),
     Check(CheckState),
+    Text(String),
 }
 
 /// A daemon that answers on its control socket.

@@ -3,6 +3,7 @@
 use crate::book::Book;
 use crate::clients::{self, Clients};
 use crate::ops::{self, Done};
+use crate::registration::{Order, Refused};
 use crate::state::{State, read_configuration};
 use model::{Errno, TargetId};
 use rpc::{ClientId, ConnectOutcome, Departure, Incoming, Outgoing, Peers, Service, StoredReply};
@@ -68,7 +69,7 @@ impl Mgs {
     /// the request's slot. Nothing happened when it fails.
     pub(crate) fn change<R: serde::Serialize>(
         &self,
-        req: &Incoming,
+        req: Option<&Incoming>,
         change: impl FnOnce(&mut State, &mut Txn) -> Result<(), Errno>,
         reply: impl FnOnce(&State) -> Result<R, Errno>,
     ) -> Result<Done, Errno> {
@@ -81,7 +82,7 @@ impl Mgs {
         }
         let body = postcard::to_stdvec(&reply(&next)?).expect("plain data encodes");
         // The daemon's own control socket has no session.
-        if req.xid != 0 {
+        if let Some(req) = req.filter(|r| r.xid != 0) {
             let record = ReplyRecord { xid: req.xid, status: 0, body: body.clone() };
             txn.put_reply(&req.client.0, req.slot, &record);
         }
@@ -98,19 +99,55 @@ impl Mgs {
         self.state(|s| s.config(fsname))
     }
 
+    /// Waits until what was done is durable, and tells everybody if the configuration is newer than `before`.
+    async fn announce(&self, done: &Done, before: u64) -> Result<(), Errno> {
+        if let Err(e) = self.db.clone().durable(done.lsn).await {
+            tracing::error!("MGS: {e}");
+            return Err(if done.changed { e.errno() } else { Errno::EIO });
+        }
+        let version = self.state(|s| s.version);
+        if version != before {
+            self.peers.notify_all(Notify::ConfigChanged { version });
+        }
+        Ok(())
+    }
+
+    /// What an administrator wants of a target's registration; how that stands afterwards.
+    ///
+    /// # Errors
+    /// An errno, and words.
+    pub async fn administer(&self, label: &str, order: &Order) -> Result<String, Refused> {
+        if *order == Order::Show {
+            return self.state(|s| s.registration(label));
+        }
+        let before = self.state(|s| s.version);
+        let mut why = None;
+        let change = |s: &mut State, txn: &mut store::Txn| {
+            s.administer(label, order, txn).map_err(|(e, words)| {
+                why = Some(words);
+                e
+            })
+        };
+        let done = match self.change(None, change, |_| Ok(())) {
+            Ok(done) => done,
+            Err(e) => return Err((e, why.unwrap_or_else(|| e.text().to_string()))),
+        };
+        self.announce(&done, before).await.map_err(|e| (e, e.text().to_string()))?;
+        tracing::warn!("MGS: an administrator changed the registration of {label}: {order:?}");
+        match order {
+            Order::Remove => Ok(format!("{label} is not in the configuration any more\n")),
+            _ => self.state(|s| s.registration(label)),
+        }
+    }
+
     async fn execute(self: Arc<Self>, req: Incoming) -> Outgoing {
         let before = self.state(|s| s.version);
         let done = match ops::run(&self, &req) {
             Ok(done) => done,
             Err(e) => return Outgoing::err(e),
         };
-        if let Err(e) = self.db.clone().durable(done.lsn).await {
-            tracing::error!("MGS: {e}");
-            return Outgoing::err(if done.changed { e.errno() } else { Errno::EIO });
-        }
-        let version = self.state(|s| s.version);
-        if version != before {
-            self.peers.notify_all(Notify::ConfigChanged { version });
+        if let Err(e) = self.announce(&done, before).await {
+            return Outgoing::err(e);
         }
         let transno = if done.changed { self.db.transno(done.lsn) } else { 0 };
         Outgoing { status: Ok(()), body: done.body, bulk: wire::Bulk::default(), transno, hold: None }

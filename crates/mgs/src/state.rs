@@ -2,7 +2,7 @@
 //! `docs/formats/mgt.md`.
 
 use crate::book::Book;
-use model::{Errno, TargetId, TargetKind, target};
+use model::{Errno, TargetId, target};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use store::{StoreError, Txn};
@@ -13,15 +13,13 @@ pub const TAG: u8 = b'G';
 /// Schema version of its values.
 pub const RECORD_VERSION: u8 = 1;
 /// File systems that one MGS manages.
-const FILE_SYSTEMS_MAX: usize = 1000;
+pub(crate) const FILE_SYSTEMS_MAX: usize = 1000;
 /// Permanent parameters.
 const PARAMS_MAX: usize = 10_000;
 /// Longest name or value of a permanent parameter.
 const PARAM_MAX_BYTES: usize = 4096;
 /// All permanent parameters together: they travel in one message.
 const PARAMS_TOTAL_MAX_BYTES: usize = 1 << 20;
-/// Addresses of one target.
-const NIDS_MAX: usize = 64;
 
 /// What is stored of one file system.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -29,7 +27,7 @@ pub struct FsRecord {
     pub fs_uuid: [u8; 16],
     /// Sorted by target.
     pub targets: Vec<TargetEntry>,
-    /// Unknown extensions of later versions.
+    /// What else is known of its targets (`registration.rs`), and unknown extensions of later versions.
     pub extra: Vec<(u16, Vec<u8>)>,
 }
 
@@ -42,17 +40,17 @@ pub struct State {
     pub params: BTreeMap<String, String>,
 }
 
-fn fs_key(fsname: &str) -> Vec<u8> {
+pub(crate) fn fs_key(fsname: &str) -> Vec<u8> {
     [&[TAG, b'f'], fsname.as_bytes()].concat()
 }
 
-fn param_key(name: &str) -> Vec<u8> {
+pub(crate) fn param_key(name: &str) -> Vec<u8> {
     [&[TAG, b'p'], name.as_bytes()].concat()
 }
 
 const VERSION_KEY: [u8; 2] = [TAG, b'v'];
 
-fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_extend(value, vec![RECORD_VERSION]).expect("plain data encodes")
 }
 
@@ -128,56 +126,6 @@ impl State {
         })
     }
 
-    /// Adds or renews a target. `new_fs_uuid` is used if this is the file system's first one, whichever target
-    /// that is: MDT0000 may come later.
-    /// `EADDRINUSE`: another target has this index; `EINVAL`: it belongs to another file system of this name, or
-    /// its name, index or addresses are none; `ESTALE`: a later start of it is known; `ENOSPC`: too many.
-    pub fn register(
-        &mut self,
-        fsname: &str,
-        fs_uuid: [u8; 16],
-        new_fs_uuid: [u8; 16],
-        entry: TargetEntry,
-        replace: bool,
-        txn: &mut Txn,
-    ) -> Result<(), Errno> {
-        let t = entry.target;
-        let possible = t.kind != TargetKind::Mgt && u32::from(t.index) <= model::limits::OST_INDEX_MAX;
-        let reachable = (1..=NIDS_MAX).contains(&entry.nids.len());
-        if !target::fsname_is_valid(fsname) || !possible || !reachable || entry.target_uuid == [0; 16] {
-            return Err(Errno::EINVAL);
-        }
-        let known = self.file_systems.get(fsname);
-        if known.is_none() && self.file_systems.len() >= FILE_SYSTEMS_MAX {
-            return Err(Errno::ENOSPC);
-        }
-        // A target that knows its file system brings it to an MGS that lost its memory.
-        let first = if fs_uuid == [0; 16] { new_fs_uuid } else { fs_uuid };
-        let mut fs =
-            known.cloned().unwrap_or(FsRecord { fs_uuid: first, targets: Vec::new(), extra: Vec::new() });
-        if fs_uuid != [0; 16] && fs_uuid != fs.fs_uuid {
-            return Err(Errno::EINVAL);
-        }
-        match fs.targets.iter_mut().find(|t| t.target == entry.target) {
-            Some(t) if t.target_uuid != entry.target_uuid && !replace => return Err(Errno::EADDRINUSE),
-            // an older epoch is a server that lost the target meanwhile
-            Some(t) if t.target_uuid == entry.target_uuid && t.epoch > entry.epoch => {
-                return Err(Errno::ESTALE);
-            }
-            Some(t) => {
-                let active = t.active;
-                *t = TargetEntry { active, ..entry };
-            }
-            None => fs.targets.push(entry),
-        }
-        fs.targets.sort_by_key(|t| t.target);
-        if known != Some(&fs) {
-            txn.put(fs_key(fsname), encode(&fs));
-            self.file_systems.insert(fsname.to_string(), fs);
-        }
-        Ok(())
-    }
-
     /// `set_param -P`, or with `delete` its end. `osc.FSNAME-OST0000*.active` also takes the target out of the
     /// configuration, or back in. `EINVAL`: the name is no parameter's; `ENOENT`: nothing to delete; `E2BIG`,
     /// `ENOSPC`: over the limits.
@@ -226,7 +174,7 @@ impl State {
 }
 
 /// The target that `osc.FSNAME-OST0000*.active` or `mdc.FSNAME-MDT0000*.active` is about.
-fn active_of(name: &str) -> Option<(String, TargetId)> {
+pub(crate) fn active_of(name: &str) -> Option<(String, TargetId)> {
     let (layer, rest) = name.split_once('.')?;
     let device = rest.strip_suffix(".active")?;
     // What follows the label names the device on one node (`-osc-MDT0000`, `-osc-*`, `*`).
@@ -243,6 +191,7 @@ fn active_of(name: &str) -> Option<(String, TargetId)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registration::Claim;
     use model::TargetId;
 
     fn entry(target: TargetId, uuid: u8, epoch: u32) -> TargetEntry {
@@ -261,50 +210,14 @@ mod tests {
     }
 
     impl Try {
-        fn register(
-            &mut self,
-            fs: &str,
-            fs_uuid: u8,
-            entry: TargetEntry,
-            replace: bool,
-        ) -> Result<bool, Errno> {
-            let mut next = self.s.clone();
-            let mut txn = Txn::new();
-            next.register(fs, [fs_uuid; 16], [9; 16], entry, replace, &mut txn)?;
-            assert_eq!(txn.is_empty(), next == self.s);
-            self.s = next;
-            Ok(!txn.is_empty())
+        fn register(&mut self, fs: &str, entry: TargetEntry) {
+            let claim = Claim { fsname: fs, fs_uuid: [0; 16], entry, replace: false };
+            self.s.register(claim, [9; 16], &mut Txn::new()).unwrap();
         }
 
         fn set(&mut self, name: &str, value: &str, delete: bool) -> Result<(), Errno> {
             self.s.set_param(name, value, delete, &mut Txn::new())
         }
-    }
-
-    #[test]
-    fn an_index_belongs_to_one_target() {
-        let mut t = Try { s: State::default() };
-        let ost = TargetId::ost(1);
-        assert_eq!(t.register("demo", 0, entry(ost, 1, 1), false), Ok(true));
-        assert_eq!(t.register("demo", 9, entry(ost, 1, 1), false), Ok(false), "nothing new");
-        assert_eq!(t.register("demo", 9, entry(ost, 1, 2), false), Ok(true));
-        assert_eq!(t.register("demo", 9, entry(ost, 1, 1), false), Err(Errno::ESTALE));
-        assert_eq!(t.register("demo", 0, entry(ost, 2, 1), false), Err(Errno::EADDRINUSE));
-        assert_eq!(t.register("demo", 0, entry(ost, 2, 1), true), Ok(true), "--replace");
-        assert_eq!(t.register("demo", 7, entry(TargetId::ost(2), 3, 1), false), Err(Errno::EINVAL));
-        assert_eq!(t.s.config("demo").unwrap().fs_uuid, [9; 16]);
-        assert_eq!(t.s.config("other").err(), Some(Errno::ENOENT));
-        for (fs, e) in [
-            ("too-long-a-name", entry(ost, 2, 1)),
-            ("demo", entry(TargetId::MGT, 2, 1)),
-            ("demo", entry(TargetId::ost(0xffff), 2, 1)),
-            ("demo", entry(TargetId::ost(5), 0, 1)),
-            ("demo", TargetEntry { nids: vec![], ..entry(TargetId::ost(5), 4, 1) }),
-        ] {
-            assert_eq!(t.register(fs, 0, e, false), Err(Errno::EINVAL));
-        }
-        assert_eq!(t.register("lost", 5, entry(ost, 6, 7), false), Ok(true), "an MGS that lost its memory");
-        assert_eq!(t.s.config("lost").unwrap().fs_uuid, [5; 16]);
     }
 
     #[test]
@@ -321,17 +234,17 @@ mod tests {
         assert!(t.s.params.is_empty());
         let full = (0..1000).find_map(|n| t.set(&format!("a.b{n}"), &"x".repeat(4000), false).err());
         assert_eq!(full, Some(Errno::ENOSPC), "they must fit into a message");
-        t.register("demo", 0, entry(TargetId::ost(0x1a), 1, 1), false).unwrap();
+        t.register("demo", entry(TargetId::ost(0x1a), 1, 1));
     }
 
     #[test]
     fn a_target_is_taken_out_of_use() {
         let mut t = Try { s: State::default() };
-        t.register("my-fs", 0, entry(TargetId::ost(0x1a), 1, 1), false).unwrap();
+        t.register("my-fs", entry(TargetId::ost(0x1a), 1, 1));
         let active = |t: &Try| t.s.config("my-fs").unwrap().targets[0].active;
         t.set("osc.my-fs-OST001a-*.active", "0", false).unwrap();
         assert!(!active(&t));
-        t.register("my-fs", 0, entry(TargetId::ost(0x1a), 1, 2), false).unwrap();
+        t.register("my-fs", entry(TargetId::ost(0x1a), 1, 2));
         assert!(!active(&t), "it stays so over restarts");
         t.set("osc.my-fs-OST001a*.active", "1", false).unwrap();
         assert!(active(&t));

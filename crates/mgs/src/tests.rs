@@ -1,5 +1,6 @@
 //! The MGS over sessions, in the small world of `rpc::testing`: with restarts, power cuts and several clients.
 
+use crate::registration::Order;
 use crate::{Mgs, load_config};
 use bytes::Bytes;
 use model::{Cred, Errno, Nid, TargetId};
@@ -172,7 +173,7 @@ fn targets_register_in_any_order_and_survive_a_power_cut() {
 }
 
 #[test]
-fn an_index_in_use_is_refused_and_replaced_on_demand() {
+fn an_index_in_use_is_refused_and_replaced_when_allowed() {
     let mut s = Site::new(2);
     let lab = s.lab.clone();
     lab.run(async {
@@ -184,6 +185,13 @@ fn an_index_in_use_is_refused_and_replaced_on_demand() {
         let foreign = Register { fs_uuid: [77; 16], ..target("demo", TargetId::ost(4), 22, 1) };
         assert_eq!(ask(&i, foreign).await.err(), Some(Errno::EINVAL));
         let new = Register { replace: true, ..target("demo", TargetId::ost(3), 21, 1) };
+        assert_eq!(ask(&i, new.clone()).await.err(), Some(Errno::EACCES), "nobody allowed it");
+        let mgs = s.mgs.clone().unwrap();
+        let told = mgs.administer("demo-OST0003", &Order::Open).await.unwrap();
+        assert!(told.contains("may be replaced: yes"), "{told}");
+        // What an administrator allowed is remembered.
+        s.crash(3);
+        s.start().await;
         let r = ask(&i, new).await.unwrap();
         assert_eq!(r.config.targets.len(), 1);
         assert_eq!(r.config.targets[0].target_uuid, [21; 16]);

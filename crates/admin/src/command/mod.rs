@@ -14,6 +14,7 @@ pub mod osts;
 pub mod path2fid;
 pub mod ping;
 pub mod recovery;
+pub mod registration;
 pub mod set_param;
 pub mod setstripe;
 pub mod tunefs;

@@ -23,7 +23,7 @@ pub fn set(mgs: &Mgs, req: &Incoming, m: &SetParam) -> Result<Done, Errno> {
         return Err(if mgs.get_params(&m.name).is_empty() { Errno::ENOENT } else { Errno::EACCES });
     }
     mgs.change(
-        req,
+        Some(req),
         |s, txn| s.set_param(&m.name, &m.value, m.delete, txn),
         |_| Ok(GetParamReply { values: vec![(m.name.clone(), m.value.clone())] }),
     )

@@ -1,6 +1,7 @@
 //! register: a target makes itself known, at each start.
 
 use super::Done;
+use crate::registration::Claim;
 use crate::service::Mgs;
 use model::Errno;
 use rpc::Incoming;
@@ -19,9 +20,10 @@ pub fn run(mgs: &Mgs, req: &Incoming, m: Register) -> Result<Done, Errno> {
     let label = m.target.label(&m.fsname);
     let new_uuid = mgs.world().random_uuid();
     let done = mgs.change(
-        req,
+        Some(req),
         |s, txn| {
-            s.register(&m.fsname, m.fs_uuid, new_uuid, entry, m.replace, txn)?;
+            let claim = Claim { fsname: &m.fsname, fs_uuid: m.fs_uuid, entry, replace: m.replace };
+            s.register(claim, new_uuid, txn)?;
             // mkfs --param of the first registration becomes a permanent parameter, unless somebody set it since
             for (name, value) in m.params.iter().filter(|_| m.first_time) {
                 if !s.params.contains_key(name)
@@ -39,7 +41,10 @@ pub fn run(mgs: &Mgs, req: &Incoming, m: Register) -> Result<Done, Errno> {
     );
     match &done {
         Ok(_) => tracing::info!("MGS: {label} registered, epoch {}", m.epoch),
-        Err(e) => tracing::warn!("MGS: {label} is refused: {e}"),
+        Err(Errno::EACCES) => tracing::warn!(
+            "MGS: {label} is refused: it says that it replaces a lost target, which nobody allowed (lctl registration {label} replace)"
+        ),
+        Err(e) => tracing::warn!("MGS: {label}, epoch {}, from {} is refused: {e}", m.epoch, req.peer),
     }
     done
 }

@@ -60,6 +60,7 @@ impl Node {
             DaemonRequest::SetParam { name, value } => self.set(&name, &value),
             DaemonRequest::AbortRecovery { target } => self.abort_recovery(&target),
             DaemonRequest::Check { target, order } => self.check(&target, order),
+            DaemonRequest::Registration { target, order } => self.registration(&target, &order),
             DaemonRequest::SetPermanent { name, value, delete } => self.set_permanent(&name, &value, delete),
         }
     }
@@ -98,6 +99,14 @@ impl Node {
         match t.check(&self.world, order) {
             Ok(state) => DaemonReply::Check(state),
             Err(e) => error(Errno::ENOENT, &e),
+        }
+    }
+
+    fn registration(&self, label: &str, order: &mgs::registration::Order) -> DaemonReply {
+        let Some(mgs) = self.mgs() else { return error(Errno::ENODEV, "this daemon has no active MGS") };
+        match world::block_on(mgs.administer(label, order)) {
+            Ok(text) => DaemonReply::Text(text),
+            Err((e, why)) => error(e, &why),
         }
     }
 

@@ -135,15 +135,21 @@ impl Link {
         };
         match self.import.call(RequestContext::default(), msg, Bytes::new()).await {
             Ok(r) => self.registered(t, &r.reply).await,
-            Err(e @ (Errno::EADDRINUSE | Errno::EINVAL | Errno::ESTALE)) => {
+            Err(e @ (Errno::EADDRINUSE | Errno::EINVAL | Errno::ESTALE | Errno::ERANGE)) => {
                 // It never gets better by itself, and two servers of one index must not be.
                 let (label, fsname) = (t.label(), &s.fsname);
                 let why = match e {
                     Errno::EADDRINUSE => format!(
-                        "the MGS has another target as {label} ({e}): format with another --index, or with --replace if that one is lost"
+                        "the MGS has another target as {label} ({e}): format with another --index, or, if that one is lost, with --replace, and allow it on the MGS (lctl registration {label} replace)"
                     ),
                     Errno::ESTALE => format!(
-                        "the MGS knows a later start of {label} ({e}): this folder is an old copy of it, serve the newer one"
+                        "the MGS knows a later start of {label} ({e}): this folder is an old copy of it, serve the newer one; if there is none, somebody registered it wrongly: lctl registration {label} epoch {} on the MGS",
+                        s.epoch - 1
+                    ),
+                    Errno::ERANGE => format!(
+                        "the MGS does not believe that {label} was started {} times ({e}): if it was, lctl registration {label} epoch {} on the MGS",
+                        s.epoch,
+                        s.epoch - 1
                     ),
                     _ => format!(
                         "the MGS at {} manages another file system of the name '{fsname}' ({e}): give its own with tunefs.nacre --mgsnode",
@@ -151,6 +157,13 @@ impl Link {
                     ),
                 };
                 *t.refused.lock().expect("no holder panics") = Some(why);
+                false
+            }
+            Err(e @ Errno::EACCES) => {
+                tracing::error!(
+                    "{0} is to replace a lost target, and the MGS was not told so ({e}): lctl registration {0} replace, on the MGS; trying again every {RETRY:?}",
+                    t.label()
+                );
                 false
             }
             Err(e) => {

@@ -1,0 +1,89 @@
+//! `lctl registration`: what the MGS knows of a target, and setting it right; on the MGS node. `lctl replace_nids` is the
+//! part of it that Lustre has.
+
+use crate::failure::{Failure, FirstError};
+use crate::local::{self, Daemon, DaemonReply, DaemonRequest};
+use crate::say;
+use mgs::registration::Order;
+use model::{Errno, Nid};
+use std::ffi::OsString;
+
+pub const USAGE: &str =
+    "TARGET [replace | no-replace | epoch N | nids NID[,NID]... | remove]   (on the MGS node)";
+pub const USAGE_NIDS: &str = "TARGET NID[,NID]...   (on the MGS node)";
+
+fn nids(text: &str) -> Result<Order, Failure> {
+    let one = |w: &str| w.parse::<Nid>().map_err(|e| Failure::usage(format!("'{w}' is no NID: {e}")));
+    text.split([',', ':']).map(one).collect::<Result<Vec<Nid>, Failure>>().map(Order::Nids)
+}
+
+fn order(words: &[String]) -> Result<Order, Failure> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    Ok(match words.as_slice() {
+        [] => Order::Show,
+        ["replace"] => Order::Open,
+        ["no-replace"] => Order::Close,
+        ["epoch", n] => {
+            Order::Epoch(n.parse().map_err(|_| Failure::usage(format!("'{n}' is no epoch: a number")))?)
+        }
+        ["nids", list] => nids(list)?,
+        ["remove"] => Order::Remove,
+        other => return Err(Failure::usage(format!("'{}' is none of its orders", other.join(" ")))),
+    })
+}
+
+fn give(target: &str, order: &Order) -> Result<FirstError, Failure> {
+    let has_mgs = |d: &&Daemon| d.status().is_some_and(|s| s.targets.iter().any(|t| t.label == "MGS"));
+    let all = Daemon::all();
+    // An MGS over etcd may be one of several on this host: the active one answers.
+    let mut last = None;
+    for d in all.iter().filter(has_mgs) {
+        match d.ask(&DaemonRequest::Registration { target: target.to_string(), order: order.clone() })? {
+            DaemonReply::Text(t) => {
+                say!("{}", t.trim_end());
+                return Ok(FirstError::default());
+            }
+            DaemonReply::Error { errno, message } => last = Some((errno, message)),
+            _ => last = Some((Errno::EPROTO.0, "its answer is none".to_string())),
+        }
+    }
+    let (errno, why) =
+        last.unwrap_or((Errno::ENODEV.0, "this must be run on the node that has the MGS".to_string()));
+    Err(Failure::explained("cannot look at, or change, the registration of", target, Errno(errno), &why))
+}
+
+pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
+    let words: Vec<String> = args.iter().map(|a| local::show(a)).collect();
+    let Some((target, rest)) = words.split_first() else {
+        return Err(Failure::usage("no target given, for example demo-OST0003"));
+    };
+    give(target, &order(rest)?)
+}
+
+pub fn run_nids(args: &[OsString]) -> Result<FirstError, Failure> {
+    match args {
+        [target, list] => give(&local::show(target), &nids(&local::show(list))?),
+        _ => Err(Failure::usage("a target and its NIDs")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_as_they_are_typed() {
+        let said = |text: &str| {
+            let words: Vec<String> = text.split_whitespace().map(str::to_string).collect();
+            order(&words).ok()
+        };
+        assert_eq!(said(""), Some(Order::Show));
+        assert_eq!(said("replace"), Some(Order::Open));
+        assert_eq!(said("epoch 7"), Some(Order::Epoch(7)));
+        let two = vec!["10.0.0.1@tcp".parse().unwrap(), "10.0.0.2@tcp".parse().unwrap()];
+        assert_eq!(said("nids 10.0.0.1@tcp,10.0.0.2@tcp"), Some(Order::Nids(two)));
+        for wrong in ["epoch", "epoch x", "nids nowhere", "replace it", "remove all"] {
+            assert_eq!(said(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Who is let into the configuration, as what, and what an administrator sets right. Decision 0040.
+//!
+//! What is known of a target beside its entry lies in the file system's record as tagged values.
+
+use crate::state::{FILE_SYSTEMS_MAX, FsRecord, State, active_of, encode, fs_key, param_key};
+use model::{Errno, Nid, TargetId, TargetKind, target};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use store::Txn;
+use wire::msg::config::TargetEntry;
+
+/// Addresses of one target.
+pub(crate) const NIDS_MAX: usize = 64;
+/// A target may have been started so many times since the MGS heard of it last. One that says more is none of ours: its
+/// real server would never be let in again.
+pub const EPOCH_JUMP_MAX: u32 = 1000;
+/// Transaction numbers have 24 bits for the epoch.
+const EPOCH_MAX: u32 = (1 << 24) - 1;
+
+/// Tag of a value of [`FsRecord::extra`]: the number of a target whose index another may take, once.
+const TAG_OPENED: u16 = 1;
+
+/// What a target says of itself.
+pub(crate) struct Claim<'a> {
+    pub fsname: &'a str,
+    /// Zero: it was never registered.
+    pub fs_uuid: [u8; 16],
+    pub entry: TargetEntry,
+    /// It is to take the index of a lost one.
+    pub replace: bool,
+}
+
+/// What an administrator wants of a registration. Only through the daemon of the MGS, on its host.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// How it stands.
+    Show,
+    /// A target made with `--replace` may take the index, once.
+    Open,
+    /// Not any more.
+    Close,
+    /// The epoch of the last start that is to count.
+    Epoch(u32),
+    Nids(Vec<Nid>),
+    /// Takes the target out of the configuration. Only one that is deactivated.
+    Remove,
+}
+
+/// Why not, for scripts and for people.
+pub type Refused = (Errno, String);
+
+impl FsRecord {
+    fn is_open(&self, target: TargetId) -> bool {
+        self.extra.iter().any(|(t, v)| *t == TAG_OPENED && **v == target.to_u32().to_le_bytes())
+    }
+
+    fn set_open(&mut self, target: TargetId, open: bool) {
+        let value = target.to_u32().to_le_bytes();
+        self.extra.retain(|(t, v)| *t != TAG_OPENED || **v != value);
+        if open {
+            self.extra.push((TAG_OPENED, value.to_vec()));
+        }
+    }
+
+    /// Whether `claim` may be made of what is known of this index.
+    fn admits(&self, claim: &Claim) -> Result<(), Errno> {
+        let e = &claim.entry;
+        let Some(known) = self.targets.iter().find(|t| t.target == e.target) else { return Ok(()) };
+        if known.target_uuid != e.target_uuid {
+            return match (claim.replace, self.is_open(e.target)) {
+                (false, _) => Err(Errno::EADDRINUSE),
+                (true, false) => Err(Errno::EACCES),
+                (true, true) => Ok(()),
+            };
+        }
+        // an older epoch is a server that lost the target meanwhile
+        if known.epoch > e.epoch {
+            return Err(Errno::ESTALE);
+        }
+        if e.epoch - known.epoch > EPOCH_JUMP_MAX {
+            return Err(Errno::ERANGE);
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// Adds or renews a target. `new_fs_uuid` is used if this is the file system's first one, whichever target
+    /// that is: MDT0000 may come later.
+    /// `EADDRINUSE`: another target has this index; `EACCES`: and nobody allowed that it is replaced; `EINVAL`: it belongs
+    /// to another file system of this name, or its name, index, epoch or addresses are none; `ESTALE`: a later start of it
+    /// is known; `ERANGE`: it cannot have been started so often; `ENOSPC`: too many.
+    pub(crate) fn register(
+        &mut self,
+        claim: Claim,
+        new_fs_uuid: [u8; 16],
+        txn: &mut Txn,
+    ) -> Result<(), Errno> {
+        let (fsname, entry) = (claim.fsname, &claim.entry);
+        let t = entry.target;
+        let possible = t.kind != TargetKind::Mgt
+            && u32::from(t.index) <= model::limits::OST_INDEX_MAX
+            && (1..=EPOCH_MAX).contains(&entry.epoch);
+        let reachable = (1..=NIDS_MAX).contains(&entry.nids.len());
+        if !target::fsname_is_valid(fsname) || !possible || !reachable || entry.target_uuid == [0; 16] {
+            return Err(Errno::EINVAL);
+        }
+        let known = self.file_systems.get(fsname);
+        if known.is_none() && self.file_systems.len() >= FILE_SYSTEMS_MAX {
+            return Err(Errno::ENOSPC);
+        }
+        // A target that knows its file system brings it to an MGS that lost its memory.
+        let first = if claim.fs_uuid == [0; 16] { new_fs_uuid } else { claim.fs_uuid };
+        let mut fs =
+            known.cloned().unwrap_or(FsRecord { fs_uuid: first, targets: Vec::new(), extra: Vec::new() });
+        if claim.fs_uuid != [0; 16] && claim.fs_uuid != fs.fs_uuid {
+            return Err(Errno::EINVAL);
+        }
+        fs.admits(&claim)?;
+        let entry = claim.entry;
+        match fs.targets.iter_mut().find(|t| t.target == entry.target) {
+            Some(t) => {
+                let other = t.target_uuid != entry.target_uuid;
+                let (target, active) = (t.target, t.active);
+                *t = TargetEntry { active, ..entry };
+                if other {
+                    fs.set_open(target, false);
+                }
+            }
+            None => fs.targets.push(entry),
+        }
+        fs.targets.sort_by_key(|t| t.target);
+        if known != Some(&fs) {
+            txn.put(fs_key(fsname), encode(&fs));
+            self.file_systems.insert(fsname.to_string(), fs);
+        }
+        Ok(())
+    }
+
+    /// How the registration of a target stands, a line for each thing.
+    pub(crate) fn registration(&self, label: &str) -> Result<String, Refused> {
+        let (fsname, target) = self.find(label)?;
+        let fs = &self.file_systems[&fsname];
+        let t = fs.targets.iter().find(|t| t.target == target).expect("found above");
+        let nids: Vec<String> = t.nids.iter().map(ToString::to_string).collect();
+        let uuid: String = t.target_uuid.iter().map(|b| format!("{b:02x}")).collect();
+        let mut s = format!("target: {label}\nuuid: {uuid}\nepoch: {}\nnids: {}\n", t.epoch, nids.join(","));
+        let yes = |b: bool| if b { "yes" } else { "no" };
+        let _ = writeln!(s, "active: {}\nmay be replaced: {}", yes(t.active), yes(fs.is_open(target)));
+        Ok(s)
+    }
+
+    fn find(&self, label: &str) -> Result<(String, TargetId), Refused> {
+        let found = self.file_systems.iter().find_map(|(name, fs)| {
+            let t = fs.targets.iter().find(|t| t.target.label(name) == label)?;
+            Some((name.clone(), t.target))
+        });
+        found.ok_or_else(|| {
+            (Errno::ENODEV, format!("the MGS knows no target {label}: see lctl get_param mgs.MGS.live.*"))
+        })
+    }
+
+    /// Does what an administrator wants of the registration of `label`.
+    pub(crate) fn administer(&mut self, label: &str, order: &Order, txn: &mut Txn) -> Result<(), Refused> {
+        let (fsname, target) = self.find(label)?;
+        let fs = self.file_systems.get_mut(&fsname).expect("found above");
+        let at = fs.targets.iter().position(|t| t.target == target).expect("found above");
+        match order {
+            Order::Show => return Ok(()),
+            Order::Open => fs.set_open(target, true),
+            Order::Close => fs.set_open(target, false),
+            Order::Epoch(n) if *n <= EPOCH_MAX => fs.targets[at].epoch = *n,
+            Order::Epoch(n) => return Err((Errno::ERANGE, format!("epoch {n} is above {EPOCH_MAX}"))),
+            Order::Nids(n) if (1..=NIDS_MAX).contains(&n.len()) => fs.targets[at].nids.clone_from(n),
+            Order::Nids(n) => {
+                return Err((Errno::EINVAL, format!("{} NIDs: 1 to {NIDS_MAX} are possible", n.len())));
+            }
+            Order::Remove if fs.targets[at].active => {
+                let layer = if target.kind == TargetKind::Ost { "osc" } else { "mdc" };
+                let words = format!(
+                    "{label} is in use: deactivate it first (lctl set_param -P {layer}.{label}*.active=0)"
+                );
+                return Err((Errno::EBUSY, words));
+            }
+            Order::Remove => {
+                fs.targets.remove(at);
+                fs.set_open(target, false);
+                // Whoever gets this index next begins without the settings of this one.
+                let its: Vec<String> = self
+                    .params
+                    .keys()
+                    .filter(|k| active_of(k) == Some((fsname.clone(), target)))
+                    .cloned()
+                    .collect();
+                for name in its {
+                    self.params.remove(&name);
+                    txn.delete(param_key(&name));
+                }
+            }
+        }
+        txn.put(fs_key(&fsname), encode(&self.file_systems[&fsname]));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "registration_tests.rs"]
+mod tests;

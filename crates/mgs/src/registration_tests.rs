@@ -1,0 +1,115 @@
+//! What registrations are let in.
+
+use super::*;
+
+fn entry(target: TargetId, uuid: u8, epoch: u32) -> TargetEntry {
+    TargetEntry {
+        target,
+        target_uuid: [uuid; 16],
+        nids: vec!["127.0.0.1@tcp".parse().unwrap()],
+        epoch,
+        active: true,
+        domains: Vec::new(),
+    }
+}
+
+#[derive(Default)]
+struct Try {
+    s: State,
+}
+
+impl Try {
+    fn register(&mut self, fs: &str, fs_uuid: u8, entry: TargetEntry, replace: bool) -> Result<bool, Errno> {
+        let mut next = self.s.clone();
+        let mut txn = Txn::new();
+        let claim = Claim { fsname: fs, fs_uuid: [fs_uuid; 16], entry, replace };
+        next.register(claim, [9; 16], &mut txn)?;
+        assert_eq!(txn.is_empty(), next == self.s);
+        self.s = next;
+        Ok(!txn.is_empty())
+    }
+
+    fn order(&mut self, label: &str, order: Order) -> Result<(), Errno> {
+        self.s.administer(label, &order, &mut Txn::new()).map_err(|(e, _)| e)
+    }
+}
+
+#[test]
+fn an_index_belongs_to_one_target() {
+    let mut t = Try::default();
+    let ost = TargetId::ost(1);
+    assert_eq!(t.register("demo", 0, entry(ost, 1, 1), false), Ok(true));
+    assert_eq!(t.register("demo", 9, entry(ost, 1, 1), false), Ok(false), "nothing new");
+    assert_eq!(t.register("demo", 9, entry(ost, 1, 2), false), Ok(true));
+    assert_eq!(t.register("demo", 9, entry(ost, 1, 1), false), Err(Errno::ESTALE));
+    assert_eq!(t.register("demo", 0, entry(ost, 2, 1), false), Err(Errno::EADDRINUSE));
+    assert_eq!(t.register("demo", 7, entry(TargetId::ost(2), 3, 1), false), Err(Errno::EINVAL));
+    assert_eq!(t.s.config("demo").unwrap().fs_uuid, [9; 16]);
+    assert_eq!(t.s.config("other").err(), Some(Errno::ENOENT));
+    for (fs, e) in [
+        ("too-long-a-name", entry(ost, 2, 1)),
+        ("demo", entry(TargetId::MGT, 2, 1)),
+        ("demo", entry(TargetId::ost(0xffff), 2, 1)),
+        ("demo", entry(TargetId::ost(5), 0, 1)),
+        ("demo", entry(TargetId::ost(5), 4, 0)),
+        ("demo", entry(TargetId::ost(5), 4, u32::MAX)),
+        ("demo", TargetEntry { nids: vec![], ..entry(TargetId::ost(5), 4, 1) }),
+    ] {
+        assert_eq!(t.register(fs, 0, e, false), Err(Errno::EINVAL));
+    }
+    assert_eq!(t.register("lost", 5, entry(ost, 6, 7), false), Ok(true), "an MGS that lost its memory");
+    assert_eq!(t.s.config("lost").unwrap().fs_uuid, [5; 16]);
+}
+
+#[test]
+fn a_lost_target_is_replaced_once_and_when_an_operator_says_so() {
+    let mut t = Try::default();
+    let ost = TargetId::ost(1);
+    t.register("demo", 0, entry(ost, 1, 7), false).unwrap();
+    assert_eq!(t.register("demo", 0, entry(ost, 2, 1), true), Err(Errno::EACCES), "nobody opened it");
+    assert_eq!(t.order("demo-OST0002", Order::Open), Err(Errno::ENODEV));
+    t.order("demo-OST0001", Order::Open).unwrap();
+    assert_eq!(t.register("demo", 0, entry(ost, 2, 1), false), Err(Errno::EADDRINUSE), "not by mistake");
+    t.order("demo-OST0001", Order::Close).unwrap();
+    assert_eq!(t.register("demo", 0, entry(ost, 2, 1), true), Err(Errno::EACCES));
+    t.order("demo-OST0001", Order::Open).unwrap();
+    assert!(t.s.registration("demo-OST0001").unwrap().contains("may be replaced: yes"));
+    assert_eq!(t.register("demo", 9, entry(ost, 1, 8), false), Ok(true), "it was not lost after all");
+    assert_eq!(t.register("demo", 0, entry(ost, 2, 1), true), Ok(true));
+    assert_eq!(t.register("demo", 9, entry(ost, 2, 1), true), Ok(false), "the same once more");
+    assert_eq!(t.register("demo", 0, entry(ost, 3, 1), true), Err(Errno::EACCES), "once");
+}
+
+#[test]
+fn an_epoch_that_cannot_be_is_refused_and_a_wrong_one_set_right() {
+    let mut t = Try::default();
+    let ost = TargetId::ost(0);
+    t.register("demo", 0, entry(ost, 1, 5), false).unwrap();
+    assert_eq!(t.register("demo", 9, entry(ost, 1, 6 + EPOCH_JUMP_MAX), false), Err(Errno::ERANGE));
+    assert_eq!(t.register("demo", 9, entry(ost, 1, EPOCH_MAX), false), Err(Errno::ERANGE));
+    assert_eq!(t.register("demo", 9, entry(ost, 1, u32::MAX), false), Err(Errno::EINVAL));
+    // The most that a liar gets; the real one is refused from then on …
+    assert_eq!(t.register("demo", 9, entry(ost, 1, 5 + EPOCH_JUMP_MAX), false), Ok(true));
+    assert_eq!(t.register("demo", 9, entry(ost, 1, 6), false), Err(Errno::ESTALE));
+    // … until somebody sets it right.
+    assert_eq!(t.order("demo-OST0000", Order::Epoch(u32::MAX)), Err(Errno::ERANGE));
+    t.order("demo-OST0000", Order::Epoch(5)).unwrap();
+    assert_eq!(t.register("demo", 9, entry(ost, 1, 6), false), Ok(true));
+    let there: Nid = "10.0.0.7@tcp".parse().unwrap();
+    t.order("demo-OST0000", Order::Nids(vec![there])).unwrap();
+    assert_eq!(t.s.config("demo").unwrap().targets[0].nids, [there]);
+    assert_eq!(t.order("demo-OST0000", Order::Nids(vec![])), Err(Errno::EINVAL));
+}
+
+#[test]
+fn a_false_target_is_taken_out() {
+    let mut t = Try::default();
+    t.register("demo", 0, entry(TargetId::ost(0), 1, 1), false).unwrap();
+    t.register("demo", 0, entry(TargetId::ost(6), 2, 1), false).unwrap();
+    assert_eq!(t.order("demo-OST0006", Order::Remove), Err(Errno::EBUSY), "it is in use");
+    t.s.set_param("osc.demo-OST0006*.active", "0", false, &mut Txn::new()).unwrap();
+    t.order("demo-OST0006", Order::Remove).unwrap();
+    assert_eq!(t.s.config("demo").unwrap().targets.len(), 1);
+    assert!(t.s.params.is_empty(), "the next one of this index begins without its settings");
+    assert_eq!(t.register("demo", 0, entry(TargetId::ost(6), 3, 1), false), Ok(true));
+}
