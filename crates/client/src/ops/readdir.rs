@@ -13,7 +13,8 @@ const PAGE_MAX_BYTES: u32 = 1 << 20;
 
 impl Fs {
     /// Entries behind `cookie`, with attributes (sizes included) if `plus`; (entries, parent, end). An entry whose
-    /// attributes cannot be had (its file went away meanwhile) comes without them.
+    /// attributes this mount and the metadata server do not know (an OST would have to be asked, the file went away
+    /// meanwhile) comes without them.
     pub async fn readdir(
         self: Arc<Self>,
         call: Call,
@@ -26,7 +27,7 @@ impl Fs {
             let room = max_bytes.min(PAGE_MAX_BYTES);
             let (mut entries, parent, end) = self.page(&call, fid, cookie, room, plus).await?;
             if plus {
-                self.add_object_attrs(&mut entries).await;
+                self.add_object_attrs(&mut entries);
             }
             // Nothing above the mount's root is shown.
             let parent = if fid == self.root() { fid } else { parent };
@@ -59,31 +60,14 @@ impl Fs {
         Ok((entries, r.parent, end))
     }
 
-    /// Asks the OSTs for all files of the page together.
-    async fn add_object_attrs(self: &Arc<Self>, entries: &mut [Dirent]) {
-        let mut objects = Vec::new();
-        let mut of_file = Vec::new();
-        for (i, d) in entries.iter().enumerate() {
-            if let Some(l) = d.entry.as_ref().and_then(data_layout) {
-                let first = objects.len();
-                objects.extend(l.objects().copied());
-                of_file.push((i, first..objects.len()));
-            }
-        }
-        if objects.is_empty() {
-            return;
-        }
-        let attrs = self.glimpse_objects(&objects).await;
-        if let Err(e) = &attrs {
-            tracing::warn!("sizes for a directory page cannot be had: {e}");
-        }
-        for (i, range) in of_file {
-            let full = match (&attrs, &entries[i].entry) {
-                (Ok(a), Some(e)) => merged(e, &a[range]).ok(),
-                _ => None,
-            };
-            match (full, &mut entries[i].entry) {
-                (Some(a), Some(e)) => e.attr = a,
+    /// Attributes of files with objects, as far as this mount's locks on them say what they are: no OST is asked, for
+    /// a listing does not wait for one that is away. The others come without.
+    fn add_object_attrs(&self, entries: &mut [Dirent]) {
+        for d in entries {
+            let Some(l) = d.entry.as_ref().and_then(data_layout) else { continue };
+            let objects: Option<Vec<_>> = l.objects().map(|o| self.attr_if_locked(o.id)).collect();
+            match (objects.and_then(|o| merged(d.entry.as_ref()?, &o).ok()), &mut d.entry) {
+                (Some(attr), Some(e)) => e.attr = attr,
                 (_, e) => *e = None,
             }
         }

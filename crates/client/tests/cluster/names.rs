@@ -1,10 +1,12 @@
 //! Names and attributes, seen from two mounts.
 
+use crate::data::{striped, write};
 use crate::harness::{Cluster, O_CREAT, O_EXCL, O_RDWR, O_TRUNC, at, call, user};
 use bytes::Bytes;
 use client::Fs;
 use model::{Errno, Fid, FileType, LayoutSpec, SetAttr, SetTime};
 use std::sync::Arc;
+use std::time::Duration;
 
 async fn file(fs: &Arc<Fs>, name: &str) -> Fid {
     let (a, f) =
@@ -135,39 +137,76 @@ fn unnamed_files_get_a_name_or_go() {
     });
 }
 
+/// Of files whose data lies on the metadata server, and of those that the mount has whole locks on; others' are asked for.
 #[test]
-fn directory_pages_show_sizes() {
+fn directory_pages_show_the_sizes_that_are_known() {
     let c = Cluster::start(3);
     c.run(async {
         let (a, b) = (c.mount().await, c.mount().await);
         for i in 0..60usize {
             let spec =
-                LayoutSpec { stripe_count: (i % 3 + 1) as i32, stripe_size: 65536, ..LayoutSpec::default() };
+                LayoutSpec { stripe_count: (i % 4) as i32, stripe_size: 65536, ..LayoutSpec::default() };
+            let spec = (i % 4 > 0).then_some(spec);
             let name = format!("f{i:03}").into_bytes();
             let (attr, f) =
-                a.clone().create(call(), a.root(), name, 0o644, O_CREAT | O_RDWR, Some(spec)).await.unwrap();
+                a.clone().create(call(), a.root(), name, 0o644, O_CREAT | O_RDWR, spec).await.unwrap();
             a.clone()
-                .write(call(), attr.fid, 0, false, false, Bytes::from(vec![7; i * 5000 + 1]))
+                .write(call(), attr.fid, 0, false, false, Bytes::from(vec![7; i * 1000 + 1]))
                 .await
                 .unwrap();
             a.clone().close(Arc::new(f)).await.unwrap();
         }
-        let mut seen = std::collections::BTreeMap::new();
-        let (mut cookie, mut end) = (0, false);
-        while !end {
-            let (entries, parent, e) = b.clone().readdir(call(), b.root(), cookie, 4096, true).await.unwrap();
-            assert_eq!(parent, b.root());
-            for d in entries {
-                assert!(d.cookie > cookie);
-                cookie = d.cookie;
-                seen.insert(d.name, d.entry.unwrap().attr.size);
+        for (fs, has_locks) in [(&a, true), (&b, false)] {
+            let mut seen = std::collections::BTreeMap::new();
+            let (mut cookie, mut end) = (0, false);
+            while !end {
+                let (entries, parent, e) =
+                    fs.clone().readdir(call(), fs.root(), cookie, 4096, true).await.unwrap();
+                assert_eq!(parent, fs.root());
+                for d in entries {
+                    assert!(d.cookie > cookie);
+                    cookie = d.cookie;
+                    seen.insert(d.name, d.entry.map(|e| e.attr.size));
+                }
+                end = e;
             }
-            end = e;
+            assert_eq!(seen.len(), 60);
+            for i in 0..60u64 {
+                let name = format!("f{i:03}").into_bytes();
+                let known = i % 4 == 0 || (has_locks && i % 4 == 1);
+                assert_eq!(seen[&name], known.then_some(i * 1000 + 1), "file {i}");
+                let size = fs.clone().lookup(call(), fs.root(), name).await.unwrap().size;
+                assert_eq!(size, i * 1000 + 1, "file {i}");
+            }
         }
-        assert_eq!(seen.len(), 60);
-        for i in 0..60u64 {
-            assert_eq!(seen[format!("f{i:03}").as_bytes()], i * 5000 + 1);
+    });
+}
+
+/// A directory is listed although an OST is away that has a file of it; only who asks for that file waits.
+#[test]
+fn a_listing_waits_for_no_object_server() {
+    let c = Cluster::start(2);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        for i in 0..8 {
+            let f = striped(&a, &format!("f{i}"), 1).await;
+            write(&a, &f, 0, "text").await;
         }
+        a.clone().unmount().await;
+        c.stop_ost(1).await;
+        let list = b.clone().readdir(call(), b.root(), 0, 65536, true);
+        let (page, _, end) = c.within_secs(5, list).await.unwrap();
+        assert!(end && page.len() == 8);
+        let moment = Duration::from_millis(500);
+        let mut waits = 0;
+        for i in 0..8 {
+            let stat = b.clone().lookup(call(), b.root(), format!("f{i}").into_bytes());
+            match c.world.timeout(moment, stat).await {
+                Some(r) => assert_eq!(r.unwrap().size, 4),
+                None => waits += 1,
+            }
+        }
+        assert!((1..8).contains(&waits), "of 8 files on two OSTs {waits} wait");
     });
 }
 
