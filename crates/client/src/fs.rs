@@ -154,6 +154,15 @@ impl Fs {
         self.dirsync.load(Ordering::Relaxed)
     }
 
+    /// statfs(2) is answered within a second, whoever answers (`-o lazystatfs`, `llite.*.lazystatfs`), or soon after.
+    pub fn set_lazystatfs(&self, on: bool) {
+        self.recent_space.lazy.store(on, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_lazystatfs(&self) -> bool {
+        self.recent_space.lazy.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn is_read_only(&self) -> bool {
         self.read_only.load(Ordering::Relaxed)
     }

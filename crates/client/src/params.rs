@@ -246,6 +246,19 @@ pub(crate) const TABLE: &[Param] = &[
     mount_rw(
         Llite,
         ParamDecl::flag(
+            "lazystatfs",
+            "1",
+            "statfs (df) is answered within a second, with what is known of targets that are away; 0: it waits for them.",
+        ),
+        |fs| u8::from(fs.is_lazystatfs()).to_string(),
+        |fs, v| {
+            fs.set_lazystatfs(v.number == 1);
+            Ok(())
+        },
+    ),
+    mount_rw(
+        Llite,
+        ParamDecl::flag(
             "enable_pmqos",
             "1",
             "The kernel is asked for shallow idle states of processors while this mount is busy (/dev/cpu_dma_latency).",

@@ -34,6 +34,8 @@ pub struct Options {
     pub no_readdirplus: bool,
     /// `nokernel_cache`: names and attributes do not stay in the kernel.
     pub no_kernel_cache: bool,
+    /// `nolazystatfs`: statfs(2) waits for all servers.
+    pub no_lazystatfs: bool,
     /// `log=`: where the daemon's log goes.
     pub log: Option<PathBuf>,
 }
@@ -156,6 +158,8 @@ fn take_flag(o: &mut Options, name: &str) -> Result<(), OptionError> {
         "noreaddirplus" => o.no_readdirplus = true,
         "kernel_cache" => o.no_kernel_cache = false,
         "nokernel_cache" => o.no_kernel_cache = true,
+        "lazystatfs" => o.no_lazystatfs = false,
+        "nolazystatfs" => o.no_lazystatfs = true,
         "timeo" | "retry" | "port" | "bind" | "log" => return Err(OptionError::NoValue(name.to_string())),
         _ if TAKEN_SILENTLY.contains(&name) => {}
         _ => return Err(OptionError::Unknown(name.to_string())),
@@ -197,6 +201,8 @@ mod tests {
         assert_eq!(parse("timeo=50,hard").unwrap().soft_timeout_ms(), None);
         assert!(parse("").unwrap() == Options::default());
         assert!(parse("remount,rw").unwrap().remount);
+        assert!(parse("nolazystatfs").unwrap().no_lazystatfs);
+        assert!(!parse("nolazystatfs,lazystatfs").unwrap().no_lazystatfs);
         assert_eq!(parse("rw,frobnicate"), Err(OptionError::Unknown("frobnicate".into())));
         assert_eq!(parse("frob=1"), Err(OptionError::Unknown("frob".into())));
         assert_eq!(parse("timeo"), Err(OptionError::NoValue("timeo".into())));

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use tests::cluster::{TestFs, kill, run_within, wait_until};
+use tests::cluster::{TestFs, kill, ok_within, run_within, stripe_64k, tool, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const WAITING: usize = 240;
@@ -85,5 +85,38 @@ fn many_wait_and_others_work() -> Result<()> {
     ensure!(out.status.success(), "{out:?}");
     wait_until("nobody waits any more", LIMIT, || ended(&mut all.0))?;
     drop(held);
+    Ok(())
+}
+
+/// Plain ls(1) of a directory with files on a dead OST, and df(1) with every server dead, by itself or among all mounts of
+/// the host: whoever only lists waits for no server.
+#[test]
+fn who_lists_waits_for_no_server() -> Result<()> {
+    let fs = TestFs::up("away", 2, 1)?;
+    let (dir, soon) = (fs.mount(0), Duration::from_secs(10));
+    for i in 0..8 {
+        let f = dir.join(format!("f{i}"));
+        stripe_64k(&f, 1)?;
+        fs::write(&f, "text")?;
+    }
+    // What the mount keeps under locks it need not ask for.
+    ok_within(tool("lctl").args(["set_param", "ldlm.namespaces.*.lru_size=clear"]), soon)?;
+    let processes = fs.processes()?;
+    let ost = processes.iter().rfind(|(role, _)| role == "oss").context("no process of OSTs")?;
+    kill(ost.1, Signal::KILL)?;
+    let ls = || ok_within(Command::new("ls").arg("-U").arg(dir), soon);
+    ensure!(ls()?.lines().count() == 8);
+    let total = |args: &[&str]| -> Result<u64> {
+        let text = ok_within(Command::new("df").args(args).arg("--output=size").arg(dir), soon)?;
+        text.lines().nth(1).and_then(|l| l.trim().parse().ok()).with_context(|| format!("df printed {text}"))
+    };
+    let whole = total(&[])?;
+    for pid in fs.servers()? {
+        kill(pid, Signal::KILL)?;
+    }
+    ensure!(total(&[])? == whole, "df shows what it showed before");
+    let all = ok_within(&mut Command::new("df"), soon)?;
+    ensure!(all.contains(dir.to_str().context("a plain name")?), "{all}");
+    fs.up_again()?;
     Ok(())
 }

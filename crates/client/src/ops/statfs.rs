@@ -3,33 +3,50 @@
 use super::glimpse::BoxFutureOf;
 use crate::stats::Verb;
 use crate::targets::Target;
-use crate::{Fs, FsSpace, R, TargetState};
-use model::{Errno, TargetKind};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::{Call, Fs, FsSpace, R, TargetState};
+use model::{Attr, Errno, TargetId, TargetKind};
+use rpc::ImportState;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::msg::statfs::{Statfs, StatfsReply};
 use world::Instant;
 use world::future::join_all;
 
-/// How long one target may take to answer.
+/// How long one target may take to answer `lfs df`.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Pause before all are asked again when none answered.
+/// And statfs(2) with `lazystatfs`: before the second is over, what is known is told.
+const LAZY_PATIENCE: Duration = Duration::from_millis(700);
+/// Pause before all are asked again when one has to answer that did not.
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// `statfs_max_age`, seconds, as Lustre has it.
 const MAX_AGE_DEFAULT_S: u64 = 1;
 
-/// What the last answer to statfs(2) was, which is good for a while: programs ask in a loop.
+/// What the last answers to statfs(2) were.
 pub(crate) struct RecentSpace {
     /// Seconds; 0: the servers are always asked.
     pub max_age_s: AtomicU64,
+    /// Told within a second, whoever answers.
+    pub lazy: AtomicBool,
+    /// The last sum is good for a while: programs ask in a loop.
     last: Mutex<Option<(Instant, FsSpace)>>,
+    /// The last that each target said, for when it does not answer.
+    said: Mutex<BTreeMap<TargetId, StatfsReply>>,
+    /// The root as it was when the kernel asked for it last.
+    pub root: Mutex<Option<Attr>>,
 }
 
 impl Default for RecentSpace {
     fn default() -> RecentSpace {
-        RecentSpace { max_age_s: AtomicU64::new(MAX_AGE_DEFAULT_S), last: Mutex::default() }
+        RecentSpace {
+            max_age_s: AtomicU64::new(MAX_AGE_DEFAULT_S),
+            lazy: AtomicBool::new(true),
+            last: Mutex::default(),
+            said: Mutex::default(),
+            root: Mutex::default(),
+        }
     }
 }
 
@@ -43,40 +60,39 @@ impl RecentSpace {
     fn set(&self, asked: Instant, space: &FsSpace) {
         *self.last.lock().expect("no panic while locked") = Some((asked, *space));
     }
+
+    /// What each target said now, or else when it last said something.
+    fn learn(&self, answers: &[Answer]) -> Vec<(TargetId, StatfsReply)> {
+        let mut said = self.said.lock().expect("no panic while locked");
+        said.extend(answers.iter().filter_map(|(t, r)| Some((t.id, *r.as_ref().ok()?))));
+        // A target that left the file system takes its space along.
+        said.retain(|id, _| answers.iter().any(|(t, _)| t.id == *id));
+        said.iter().map(|(id, s)| (*id, *s)).collect()
+    }
 }
 
+type Answer = (Arc<Target>, R<StatfsReply>);
+
 impl Fs {
-    /// The file system's space: bytes of the object targets that answer within a second, inodes of the metadata
-    /// targets, as they were at most `statfs_max_age` ago. Waits while no server is there.
+    /// The file system's space: bytes of the object targets, inodes of the metadata targets, as they were at most
+    /// `statfs_max_age` ago. With `lazystatfs` it comes within a second, and of a target that does not answer what it
+    /// said last counts; otherwise it waits until every active target answers.
     pub async fn statfs(self: Arc<Self>) -> R<FsSpace> {
         let work = async {
             let asked = self.world.now();
             if let Some(space) = self.recent_space.get(asked) {
                 return Ok(space);
             }
-            // With every server away it waits like any other call.
+            let is_missed = |(t, r): &Answer| r.is_err() && t.is_active();
             let answers = loop {
-                let a = self.ask_space().await;
-                if self.is_closed() || a.iter().any(|(_, r)| r.is_ok()) {
+                let lazy = self.is_lazystatfs();
+                let a = self.ask_space(if lazy { LAZY_PATIENCE } else { PATIENCE }).await;
+                if lazy || self.is_closed() || !a.iter().any(is_missed) {
                     break a;
                 }
                 self.world.sleep(AGAIN).await;
             };
-            let mut sum = FsSpace::default();
-            for (t, r) in &answers {
-                let Ok(s) = r else { continue };
-                if t.id.kind == TargetKind::Ost {
-                    sum.total = sum.total.saturating_add(s.total);
-                    sum.free = sum.free.saturating_add(s.free);
-                    sum.available = sum.available.saturating_add(s.available);
-                } else {
-                    sum.files = sum.files.saturating_add(s.files);
-                    sum.files_free = sum.files_free.saturating_add(s.files_free);
-                }
-            }
-            if answers.iter().all(|(_, r)| r.is_err()) {
-                return Err(Errno::EIO);
-            }
+            let sum = total(self.recent_space.learn(&answers));
             // With a target missing the sum is wrong enough to ask again.
             if answers.iter().all(|(_, r)| r.is_ok()) {
                 self.recent_space.set(asked, &sum);
@@ -86,11 +102,36 @@ impl Fs {
         self.run(Verb::Statfs, work).await
     }
 
+    /// As [`Fs::getattr`] of the mount's root, for the kernel. Whatever lists mounts (df(1), for one) looks at their roots
+    /// first: with `lazystatfs` and without a session to the metadata server the root is shown as it was last. What is
+    /// below it waits all the same.
+    pub async fn getattr_root(self: Arc<Self>, call: Call) -> R<Attr> {
+        let fid = self.root();
+        let keep = |a: &Attr| {
+            *self.recent_space.root.lock().expect("no panic while locked") = Some(a.clone());
+        };
+        if !self.is_lazystatfs() {
+            return self.clone().getattr(call, fid).await;
+        }
+        let mut asked = std::pin::pin!(self.clone().getattr(call, fid));
+        loop {
+            if let Some(r) = self.world.timeout(LAZY_PATIENCE, asked.as_mut()).await {
+                return r.inspect(keep);
+            }
+            let mdt = self.targets.get(TargetId::mdt(self.locate.mdt_of(fid)));
+            let away = mdt.is_none_or(|t| !matches!(t.import.state(), ImportState::Full));
+            let known = self.recent_space.root.lock().expect("no panic while locked").clone();
+            if let Some(a) = known.filter(|_| away) {
+                return Ok(a);
+            }
+        }
+    }
+
     /// Space of each target and the bits of [`StatfsReply::state`]; an unreachable one gives its errno. Never waits
     /// longer than a second.
     pub async fn df(self: Arc<Self>) -> Vec<(TargetState, R<FsSpace>, u32)> {
         let states = self.targets();
-        let answers = self.ask_space().await;
+        let answers = self.ask_space(PATIENCE).await;
         let of = |t: &Target| states.iter().find(|s| s.target == t.id).cloned();
         let row = |(t, r): (Arc<Target>, R<StatfsReply>)| {
             let bits = r.map_or(0, |s| s.state);
@@ -106,14 +147,14 @@ impl Fs {
         answers.into_iter().filter_map(row).collect()
     }
 
-    async fn ask_space(self: &Arc<Self>) -> Vec<(Arc<Target>, R<StatfsReply>)> {
+    async fn ask_space(self: &Arc<Self>, patience: Duration) -> Vec<Answer> {
         let all = self.targets.all();
         let asked = all
             .iter()
             .map(|t| {
                 let ask = async move {
                     let reply = t.call(self.own_ctx(), Statfs { flags: 0 });
-                    self.world.timeout(PATIENCE, reply).await.unwrap_or(Err(Errno::ETIMEDOUT))
+                    self.world.timeout(patience, reply).await.unwrap_or(Err(Errno::ETIMEDOUT))
                 };
                 Box::pin(ask) as BoxFutureOf<'_, R<StatfsReply>>
             })
@@ -121,6 +162,22 @@ impl Fs {
         let answers = join_all(asked).await;
         all.into_iter().zip(answers).collect()
     }
+}
+
+/// Bytes of the object targets, inodes of the metadata targets.
+fn total(said: Vec<(TargetId, StatfsReply)>) -> FsSpace {
+    let mut sum = FsSpace::default();
+    for (id, s) in said {
+        if id.kind == TargetKind::Ost {
+            sum.total = sum.total.saturating_add(s.total);
+            sum.free = sum.free.saturating_add(s.free);
+            sum.available = sum.available.saturating_add(s.available);
+        } else {
+            sum.files = sum.files.saturating_add(s.files);
+            sum.files_free = sum.files_free.saturating_add(s.files_free);
+        }
+    }
+    sum
 }
 
 #[cfg(test)]

@@ -97,6 +97,36 @@ fn space_and_targets_are_told() {
     });
 }
 
+/// statfs(2), and a look at the mount's root before it, are over within a second although every server is away.
+#[test]
+fn space_is_told_while_servers_are_away() {
+    let c = Cluster::start(2);
+    c.run(async {
+        let a = c.mount().await;
+        a.set_param("llite.*.statfs_max_age", "0").unwrap();
+        let whole = a.clone().statfs().await.unwrap();
+        let root = a.clone().getattr_root(call()).await.unwrap();
+        a.set_param("ldlm.namespaces.*.lru_size", "clear").unwrap();
+        c.stop_ost(1).await;
+        let told = c.within_secs(3, a.clone().statfs()).await.unwrap();
+        assert_eq!((told.total, told.files), (whole.total, whole.files));
+        c.stop_ost(0).await;
+        c.stop_mdt().await;
+        let told = c.within_secs(3, a.clone().statfs()).await.unwrap();
+        assert_eq!((told.total, told.files), (whole.total, whole.files));
+        assert_eq!(c.within_secs(20, a.clone().getattr_root(call())).await.unwrap().fid, root.fid);
+        assert_eq!(a.get_param("llite.*.lazystatfs")[0].1, "1");
+        a.set_param("llite.*.lazystatfs", "0").unwrap();
+        assert!(c.world.timeout(std::time::Duration::from_secs(2), a.clone().statfs()).await.is_none());
+        let waits = c.spawn(a.clone().statfs());
+        for ost in [0, 1] {
+            c.start_ost(ost).await;
+        }
+        c.start_mdt().await;
+        assert_eq!(c.within(waits).await.unwrap().unwrap().total, whole.total);
+    });
+}
+
 #[test]
 fn parameters_are_read_and_set() {
     let c = Cluster::start(2);

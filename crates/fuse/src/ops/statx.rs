@@ -1,6 +1,6 @@
 //! STATX: attributes with the time of birth.
 
-use super::Cx;
+use super::{Cx, getattr};
 use crate::abi::{STATX_BASIC_STATS, STATX_BTIME, Statx, StatxIn, StatxOut, SxTime};
 use crate::reply::{Answer, BLOCK_SIZE_BYTES, Reply};
 use model::{Attr, Timestamp};
@@ -11,8 +11,7 @@ const FS_NODUMP_FL: u32 = 0x40;
 
 pub async fn run(cx: Cx, _a: StatxIn) -> Answer {
     let fid = cx.fid()?;
-    cx.bridge.writeback.settle(fid).await;
-    let attr = cx.fs().getattr(cx.call_by_handle(), fid).await?;
+    let attr = getattr::of(&cx, fid).await?;
     let valid = cx.attr_valid(&attr);
     let (attr_valid, attr_valid_nsec) = (valid.as_secs(), valid.subsec_nanos());
     Ok(Reply::of(&StatxOut { attr_valid, attr_valid_nsec, stat: statx(&attr), ..StatxOut::default() }))
