@@ -19,7 +19,7 @@ use wire::msg::notify::Notify;
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
 use wire::msg::writelist::RANGES_MAX;
 use wire::{Bulk, Message, Op, RequestContext};
-use world::{World, sync};
+use world::{Instant, World, sync};
 
 /// `max_rpcs_in_flight` unless set otherwise. Higher than Lustre's 8: every change waits for a flush of the
 /// server's, and requests that are in flight together share one.
@@ -72,6 +72,9 @@ impl Turns {
     }
 }
 
+/// And that objects are lost is said again after so long.
+const SAY_LOST_AGAIN: Duration = Duration::from_secs(60);
+
 /// One target and the client's bounds on what it sends there.
 pub(crate) struct Target {
     pub id: TargetId,
@@ -98,6 +101,8 @@ pub(crate) struct Target {
     /// Told each time the session is up again.
     pub up: sync::Notify,
     pub checksums: Checksums,
+    /// When it was last said that objects are lost.
+    said_lost: Mutex<Option<Instant>>,
     /// Of an OST: what this mount keeps for it.
     pub data: OstSpace,
     /// Of an MDT: what was executed here goes before its requests.
@@ -173,10 +178,28 @@ impl Target {
         let bulk = bulk.into();
         let sent = self.meter.begin(&msg, bulk.len() as u64, self.is_limited::<M>(), self.world.now());
         let r = self.import.call_with(ctx, msg, bulk, terms).await;
-        if let Ok(r) = &r {
-            sent.answered(r.bulk.len() as u64, self.world.now());
+        match &r {
+            Ok(r) => sent.answered(r.bulk.len() as u64, self.world.now()),
+            Err(Errno::ELOST) => self.say_lost(),
+            Err(_) => {}
         }
         r
+    }
+
+    /// Says, once in a while, why files cannot be read.
+    fn say_lost(&self) {
+        let now = self.world.now();
+        let mut said = self.said_lost.lock().expect("no panic while locked");
+        if said.is_none_or(|at| now.since(at) >= SAY_LOST_AGAIN) {
+            *said = Some(now);
+            let fsname = self.mount.upgrade().map_or(String::new(), |fs| fs.fsname());
+            tracing::error!(
+                "{}: files have objects that were lost with the target which this one replaced: EIO until they are removed, \
+                 truncated to nothing or written anew. 'lfs find DIR --ost {}' names what may be concerned.",
+                self.id.label(&fsname),
+                self.id.index
+            );
+        }
     }
 
     /// Most data in one request: what this mount is set to, and what the target wants.
@@ -390,6 +413,7 @@ impl Fs {
             recoveries: AtomicUsize::new(0),
             up: sync::Notify::new(),
             checksums: Checksums::new(),
+            said_lost: Mutex::default(),
             data: OstSpace::default(),
             mount: Arc::downgrade(self),
         })

@@ -223,7 +223,8 @@ fn choose(tx: &Tx, fid: Fid, i: &Inode, component: u32) -> Result<Layout, Errno>
     let spec = i.default_layout.clone().unwrap_or_default().inherit(&tx.shared.params.builtin_layout());
     let (stripe_size, osts) = tx.shared.choose(&spec)?;
     let old = i.layout.as_ref().expect("its data lies with the inode");
-    Ok(old.grown((fid, component), stripe_size, &spec.pool, &osts))
+    let new = old.grown((fid, component), stripe_size, &spec.pool, &osts);
+    Ok(new.marked(|i| tx.shared.osts.mark(i)))
 }
 
 /// Whether a client's word on what a file without data grew into can be true.

@@ -3,7 +3,7 @@
 
 use crate::alloc::{Allocator, OstView, Policy};
 use crate::shared::lock;
-use model::{Errno, LayoutSpec, Nid};
+use model::{Errno, LayoutSpec, Nid, TargetMark};
 use rpc::Import;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -21,6 +21,8 @@ pub struct Ost {
     /// `None` for figures without a session (tests of allocation).
     pub import: Option<Arc<Import>>,
     pub nids: Vec<Nid>,
+    /// Of the target that has the index now.
+    pub mark: TargetMark,
     /// In the configuration, and not deactivated there.
     pub configured: bool,
     /// Not deactivated by this server's administrator.
@@ -101,6 +103,11 @@ impl Osts {
             })
             .collect();
         lock(&self.allocator).choose(spec, &views, policy, &mut || world.random_u64())
+    }
+
+    /// What objects say that are laid out for this index now.
+    pub fn mark(&self, index: u16) -> TargetMark {
+        lock(&self.table).get(&index).map_or(TargetMark::NONE, |o| o.mark)
     }
 
     /// Whether an OST of this index is in the configuration.

@@ -14,7 +14,7 @@ use crate::stats::Stats;
 use crate::tx::Tx;
 use crate::{MdsError, outbox};
 use model::fid::SEQ_NORMAL;
-use model::{Errno, Fid, FileType, TargetId, TargetKind, limits};
+use model::{Errno, Fid, FileType, TargetId, TargetKind, TargetMark, limits};
 use rpc::server::recovery::Recovery;
 use rpc::{
     ClientId, ConnectOutcome, Departure, Import, ImportConfig, ImportHooks, Incoming, Outgoing, Peers,
@@ -180,6 +180,7 @@ impl Mdt {
         let known = self.shared.osts.update(index, |o| {
             o.configured = t.active;
             o.nids.clone_from(&t.nids);
+            o.mark = TargetMark::of(&t.target_uuid);
             if let Some(i) = &o.import {
                 i.set_home(t.nids.clone(), t.epoch);
             }
@@ -210,6 +211,7 @@ impl Mdt {
         let ost = Ost {
             import: Some(import.clone()),
             nids: t.nids.clone(),
+            mark: TargetMark::of(&t.target_uuid),
             configured: t.active,
             enabled: true,
             space: None,

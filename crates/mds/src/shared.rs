@@ -86,7 +86,7 @@ impl Shared {
             return Ok((Layout::on_mdt(room), Some(s)));
         }
         let (stripe_size, osts) = self.choose(&s)?;
-        Ok((Layout::plain(fid, stripe_size, &s.pool, &osts), None))
+        Ok((Layout::plain(fid, stripe_size, &s.pool, &osts).marked(|i| self.osts.mark(i)), None))
     }
 
     /// Bytes that may lie with the inode of a file that asks for this.

@@ -79,6 +79,7 @@ errnos! {
     EGROW = 1001, "Data outgrows the metadata server";
     ERELAYOUT = 1002, "Layout of the file has changed";
     EGROWING = 1003, "File is growing onto object servers";
+    ELOST = 1004, "Object was lost with the target that this one replaced";
 }
 
 impl Errno {

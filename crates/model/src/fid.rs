@@ -107,6 +107,9 @@ impl FromStr for Fid {
 /// A data object on an OST: (origin file, component id, stripe). Stored in the layout, because
 /// migration, swap, mirror and split move objects between files. Component ids are never reused within
 /// a file, so an object id is never reused either.
+///
+/// `stripe` has the number of the stripe in its low bits and the mark of the target that the object was laid out for in
+/// the others: a target that took the place of a lost one knows by it what lay on that one (decision 0044).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Debug)]
 pub struct ObjectId {
     pub origin: Fid,
@@ -114,7 +117,40 @@ pub struct ObjectId {
     pub stripe: u32,
 }
 
+/// Bits of [`ObjectId::stripe`] that are the stripe's number.
+const STRIPE_BITS: u32 = 12;
+const _: () =
+    assert!(crate::limits::STRIPE_COUNT_MAX <= 1 << STRIPE_BITS, "stripes are numbered in so many bits");
+
+/// What tells targets of one index from each other, of 20 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TargetMark(u32);
+
+impl TargetMark {
+    /// Of objects that were laid out before there were marks.
+    pub const NONE: TargetMark = TargetMark(0);
+
+    pub fn of(target_uuid: &[u8; 16]) -> TargetMark {
+        let [a, b, c, d, ..] = *target_uuid;
+        TargetMark((u32::from_be_bytes([a, b, c, d]) >> STRIPE_BITS).max(1))
+    }
+}
+
 impl ObjectId {
+    /// Which stripe of its component it holds.
+    pub fn stripe_number(self) -> u32 {
+        self.stripe & ((1 << STRIPE_BITS) - 1)
+    }
+
+    /// The target that it was laid out for.
+    pub fn mark(self) -> TargetMark {
+        TargetMark(self.stripe >> STRIPE_BITS)
+    }
+
+    pub fn marked(self, mark: TargetMark) -> ObjectId {
+        ObjectId { stripe: self.stripe_number() | (mark.0 << STRIPE_BITS), ..self }
+    }
+
     /// 24 big-endian bytes, used in table keys and file names.
     pub fn to_bytes(self) -> [u8; 24] {
         let mut b = [0; 24];
@@ -167,5 +203,12 @@ mod tests {
         assert_eq!(Fid::from_bytes(&a.to_bytes()), a);
         let o = ObjectId { origin: b, component: 3, stripe: 9 };
         assert_eq!(ObjectId::from_bytes(&o.to_bytes()), o);
+        let mark = TargetMark::of(&[0xab; 16]);
+        let last = ObjectId { stripe: crate::limits::STRIPE_COUNT_MAX - 1, ..o };
+        for o in [o, last] {
+            assert_eq!((o.marked(mark).mark(), o.marked(mark).stripe_number()), (mark, o.stripe));
+            assert_eq!((o.mark(), o.marked(mark).marked(TargetMark::NONE)), (TargetMark::NONE, o));
+        }
+        assert_ne!(TargetMark::of(&[0; 16]), TargetMark::NONE);
     }
 }

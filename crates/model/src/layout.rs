@@ -4,7 +4,7 @@
 //! the stored form already has several components, mirrors and parity (see `docs/formats/layout.md`).
 
 use crate::planted::{self, Bug};
-use crate::{Errno, Fid, ObjectId, limits};
+use crate::{Errno, Fid, ObjectId, TargetMark, limits};
 use serde::{Deserialize, Serialize};
 
 /// End of file as a component's end.
@@ -127,6 +127,14 @@ impl Layout {
         let used = self.components.iter().map(|c| c.id).max().unwrap_or(0);
         assert!(component > used, "component ids are never reused");
         Layout::striped((fid, component), self.generation + 1, stripe_size, pool, osts)
+    }
+
+    /// The objects' ids say for which targets they are: `mark` of each index, if it is known.
+    pub fn marked(mut self, mark: impl Fn(u16) -> TargetMark) -> Layout {
+        for o in self.components.iter_mut().flat_map(|c| &mut c.objects) {
+            o.id = o.id.marked(mark(o.ost));
+        }
+        self
     }
 
     fn striped(

@@ -23,7 +23,7 @@ pub mod time;
 pub use attr::{Attr, FileType, ObjectAttr, SetAttr, SetTime};
 pub use cred::Cred;
 pub use errno::Errno;
-pub use fid::{Fid, ObjectId};
+pub use fid::{Fid, ObjectId, TargetMark};
 pub use layout::{Layout, LayoutSpec};
 pub use nid::Nid;
 pub use target::{TargetId, TargetKind};

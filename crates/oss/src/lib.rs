@@ -17,7 +17,7 @@ mod stats;
 
 pub use clients::ClientRecord;
 pub use params::declarations;
-pub use service::{Ost, OstConfig};
+pub use service::{Birth, Ost, OstConfig};
 
 /// Entry points for the fuzzers: decoders of bytes that come from a disk.
 pub mod fuzz {

@@ -10,7 +10,7 @@ use crate::space::Space;
 use crate::stats;
 use model::counters::Counters;
 use model::exports::Exports;
-use model::{Errno, TargetId};
+use model::{Errno, ObjectId, TargetId, TargetMark};
 use rpc::server::recovery::{Recover, Recovery};
 use rpc::{ClientId, ConnectOutcome, Departure, Incoming, Outgoing, Peers, Service, StoredReply};
 use std::net::IpAddr;
@@ -33,6 +33,23 @@ pub struct OstConfig {
     pub index: u16,
     /// The target's folder, for statfs.
     pub dir: String,
+    pub birth: Birth,
+}
+
+/// What is to be known of objects that this target has nothing of (decision 0044).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Birth {
+    pub mark: TargetMark,
+    /// It took the place of a lost one.
+    pub successor: bool,
+}
+
+impl Birth {
+    /// Whether the object was laid out for this target, not for one that had its index before.
+    fn has_made(&self, id: ObjectId) -> bool {
+        let old = id.mark() == TargetMark::NONE && !self.successor;
+        id.mark() == self.mark || old || self.mark == TargetMark::NONE
+    }
 }
 
 /// An object storage target that serves.
@@ -151,6 +168,13 @@ impl Ost {
             self.peers.list().into_iter().map(|(c, _, _, up)| (c, up)).collect();
         let up = |c: &ClientId| live.get(c).copied().unwrap_or(false);
         self.clients.list().into_iter().map(|(c, r)| (c, r, up(&c))).collect()
+    }
+
+    /// Whether the object lay on the target that had this one's place before. It is lost, not empty, until it is truncated
+    /// to nothing (which makes it one of this target's) or destroyed.
+    pub(crate) fn is_lost(&self, id: ObjectId) -> Result<bool, Errno> {
+        let birth = &self.cfg.birth;
+        Ok(!birth.has_made(id) && !self.objects.is_known(id).map_err(|e| e.errno())?)
     }
 
     /// `EROFS` if changes are not taken (any more).

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp, limits};
-use oss::{Ost, OstConfig};
+use oss::{Birth, Ost, OstConfig};
 use rpc::{ClientId, Departure, Incoming, Outgoing, Peers, Replay, Service};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl Bed {
     fn start(&self, epoch: u32) -> Up {
         let db = Db::open(&self.world, DIR, epoch, tiny()).unwrap();
         let objects = Objects::open(db.clone()).unwrap();
-        let cfg = OstConfig { fsname: "demo".into(), index: 3, dir: DIR.into() };
+        let cfg = OstConfig { fsname: "demo".into(), index: 3, dir: DIR.into(), birth: Birth::default() };
         let ost = Ost::open(&self.world, db.clone(), objects, Peers::new(), cfg).unwrap();
         ost.set_params("obdfilter.*.ack", "durable").unwrap();
         Up { ost, db }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use mds::{Mdt, MdtConfig};
 use mgs::Mgs;
 use model::{Nid, TargetId};
-use oss::{Ost, OstConfig};
+use oss::{Birth, Ost, OstConfig};
 use rpc::{Import, ImportConfig, ImportHooks, ImportState, Peers, Server};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -319,7 +319,8 @@ impl ServerNode {
                 let d = db.clone();
                 let objects = w.blocking(move || Objects::open(d)).await?;
                 let peers = Peers::new();
-                let cfg = OstConfig { fsname: FSNAME.into(), index, dir: dir.into() };
+                let birth = Birth { mark: model::TargetMark::of(&label.target_uuid), ..Birth::default() };
+                let cfg = OstConfig { fsname: FSNAME.into(), index, dir: dir.into(), birth };
                 let ost = Ost::open(&w, db.clone(), objects.clone(), peers.clone(), cfg)?;
                 let set = ost.set_params("obdfilter.*.ack", if ack_durable { "durable" } else { "exec" });
                 set.map_err(|e| anyhow::anyhow!("ack cannot be set: {e}"))?;

@@ -22,7 +22,9 @@ pub const RO_COMPAT_BLOCK_SUMS: u64 = 1;
 /// Feature bits this code knows.
 pub const COMPAT_KNOWN: u64 = 0;
 pub const RO_COMPAT_KNOWN: u64 = RO_COMPAT_BLOCK_SUMS;
-pub const INCOMPAT_KNOWN: u64 = 0;
+pub const INCOMPAT_KNOWN: u64 = INCOMPAT_SUCCESSOR;
+/// An OST that was made in the place of a lost one: objects of that one are lost, not empty (decision 0044).
+pub const INCOMPAT_SUCCESSOR: u64 = 1;
 /// `checksum_type` of crc32c.
 pub const CHECKSUM_CRC32C: u8 = 1;
 

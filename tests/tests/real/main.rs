@@ -23,6 +23,7 @@ mod pacemaker;
 mod posix;
 mod programs;
 mod recovery_page;
+mod replaced;
 mod scrub;
 mod up_down;
 mod waiting;

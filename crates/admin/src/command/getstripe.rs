@@ -330,7 +330,7 @@ fn as_json(path: &Path, s: &Stripe) -> serde_json::Value {
     }
     let components: Vec<_> = s.layout.iter().flat_map(|l| l.components.iter()).map(|c| {
         let objects: Vec<_> = c.objects.iter()
-            .map(|o| json!({"ost": o.ost, "fid": o.id.origin.to_string(), "component": o.id.component, "stripe": o.id.stripe}))
+            .map(|o| json!({"ost": o.ost, "fid": o.id.origin.to_string(), "component": o.id.component, "stripe": o.id.stripe_number()}))
             .collect();
         json!({"id": c.id, "mirror": c.mirror, "start": c.start, "end": (c.end != EOF).then_some(c.end),
                "pattern": pattern_word(c.pattern), "stripe_count": c.objects.len(),

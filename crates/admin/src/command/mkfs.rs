@@ -8,7 +8,7 @@ use model::target::fsname_is_valid;
 use model::{Errno, Nid, TargetId, TargetKind};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use store::format::Superblock;
+use store::format::{INCOMPAT_SUCCESSOR, Superblock};
 use store::object::Objects;
 use store::{Db, StoreError};
 use world::World;
@@ -131,6 +131,7 @@ pub fn superblock(world: &World, p: &Parsed) -> Result<Superblock, Failure> {
     Ok(Superblock {
         with_mgt,
         replace: p.has("replace"),
+        incompat: if p.has("replace") && kind == TargetKind::Ost { INCOMPAT_SUCCESSOR } else { 0 },
         mgs_nids,
         service_nids,
         fail_nids,

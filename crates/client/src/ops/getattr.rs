@@ -17,6 +17,15 @@ impl Fs {
         self.run(Verb::Getattr, work).await
     }
 
+    /// As [`Fs::getattr`], to see who may open a file: also one whose size cannot be had because its objects are lost.
+    pub async fn getattr_for_open(self: Arc<Self>, call: Call, fid: Fid) -> R<Attr> {
+        let work = async {
+            let e = self.getattr_entry(self.ctx(&call), fid).await?;
+            self.attr_for_name(&e).await
+        };
+        self.run(Verb::Getattr, work).await
+    }
+
     /// The metadata server's part, from the cache if it is known.
     pub(crate) async fn getattr_entry(self: &Arc<Self>, ctx: RequestContext, fid: Fid) -> R<Arc<Entry>> {
         if let Some(e) = self.known_entry(fid) {
@@ -42,11 +51,12 @@ impl Fs {
         }
     }
 
-    /// As [`Fs::full_attr`], for callers that need the file more than its size: a file on a deactivated OST can be
-    /// found, renamed and removed. Its size and times are the metadata server's then.
+    /// As [`Fs::full_attr`], for callers that need the file more than its size: a file on a deactivated OST, or with lost
+    /// objects, can be found, renamed and removed. Its size and times are the metadata server's then.
     pub(crate) async fn attr_for_name(self: &Arc<Self>, e: &Entry) -> R<Attr> {
         match self.full_attr(e).await {
             Err(Errno::EIO) if data_layout(e).is_some_and(|l| !self.all_active(l)) => Ok(e.attr.clone()),
+            Err(Errno::ELOST) => Ok(e.attr.clone()),
             r => r,
         }
     }

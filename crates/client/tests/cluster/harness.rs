@@ -2,13 +2,13 @@
 //! their process (`kill`).
 
 use client::{Call, Fs, MountOptions};
-use model::{Cred, Nid, TargetId, Timestamp};
-use oss::{Ost, OstConfig};
+use model::{Cred, Nid, TargetId, TargetMark, Timestamp};
+use oss::{Birth, Ost, OstConfig};
 use rpc::import::NoHooks;
 use rpc::{Import, ImportConfig, Peers, Server, Service};
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::object::Objects;
@@ -61,7 +61,9 @@ struct Node {
     addr: IpAddr,
     disk: Mutex<MemDisk>,
     epoch: AtomicU32,
-    uuid: [u8; 16],
+    uuid: Mutex<[u8; 16]>,
+    /// It took the place of a lost target.
+    successor: AtomicBool,
     /// What registering brought, as a server keeps it on disk.
     config: Mutex<Option<ConfigReply>>,
     running: Mutex<Option<Running>>,
@@ -93,10 +95,11 @@ impl Cluster {
         let targets = [TargetId::MGT, TargetId::mdt(0)].into_iter().chain((0..osts).map(TargetId::ost));
         for (i, target) in targets.enumerate() {
             let disk = Mutex::new(MemDisk::new());
-            let uuid = c.world.random_uuid();
+            let uuid = Mutex::new(c.world.random_uuid());
             let addr = c.nid(i as u8 + 1).addr;
             let (epoch, config, running) = (AtomicU32::new(0), Mutex::default(), Mutex::default());
-            c.nodes.push(Node { target, addr, disk, epoch, uuid, config, running });
+            let successor = AtomicBool::new(false);
+            c.nodes.push(Node { target, addr, disk, epoch, uuid, successor, config, running });
         }
         c.run(async {
             c.start_node(0).await;
@@ -197,7 +200,9 @@ impl Cluster {
             }
             model::TargetKind::Ost => {
                 let objects = Objects::open(db.clone()).unwrap();
-                let cfg = OstConfig { fsname: FSNAME.into(), index: n.target.index, dir: DIR.into() };
+                let mark = TargetMark::of(&n.uuid.lock().unwrap());
+                let birth = Birth { mark, successor: n.successor.load(Ordering::Relaxed) };
+                let cfg = OstConfig { fsname: FSNAME.into(), index: n.target.index, dir: DIR.into(), birth };
                 let o = Ost::open(w, db, objects, peers.clone(), cfg).unwrap();
                 (o.clone(), Role::Ost(o))
             }
@@ -273,11 +278,11 @@ impl Cluster {
             fsname: FSNAME.into(),
             target: n.target,
             fs_uuid: [0; 16],
-            target_uuid: n.uuid,
+            target_uuid: *n.uuid.lock().unwrap(),
             nids: vec![Nid { addr: n.addr, net: 0 }],
             epoch,
             first_time,
-            replace: false,
+            replace: first_time && n.successor.load(Ordering::Relaxed),
             params: Vec::new(),
         };
         self.tell_mgs(msg).await.config
@@ -319,6 +324,22 @@ impl Cluster {
 
     pub async fn stop_ost(&self, index: u16) {
         self.stop_node(index as usize + 2).await;
+    }
+
+    /// The OST is lost with its disk, and another one made in its place.
+    pub async fn replace_ost(&self, index: u16) {
+        let n = &self.nodes[index as usize + 2];
+        self.stop_ost(index).await;
+        *n.disk.lock().unwrap() = MemDisk::new();
+        *n.uuid.lock().unwrap() = self.world.random_uuid();
+        n.successor.store(true, Ordering::Relaxed);
+        n.epoch.store(0, Ordering::Relaxed);
+        self.start_ost(index).await;
+        // The MDT's server would be told by the MGS.
+        let config = self.tell_mgs(wire::msg::config::Config { fsname: FSNAME.into() }).await;
+        if let Some(Role::Mdt(m)) = self.nodes[1].running.lock().unwrap().as_ref().map(|r| &r.role) {
+            m.set_config(config);
+        }
     }
 
     pub async fn start_ost(&self, index: u16) {

@@ -1,10 +1,11 @@
 //! Servers that stop and start again under their clients.
 
 use crate::data::{read, striped, write};
-use crate::harness::{Cluster, call};
+use crate::harness::{Cluster, O_RDWR, call};
 use bytes::Bytes;
 use client::PosixLock;
-use model::Errno;
+use model::{Errno, SetAttr};
+use std::sync::Arc;
 use wire::msg::enqueue::LockMode::Write;
 
 #[test]
@@ -86,5 +87,65 @@ fn work_goes_on_over_restarts() {
             }
             b.clone().close(f).await.unwrap();
         }
+    });
+}
+
+/// Files with objects on an OST that was lost and replaced are errors, not empty, until they are truncated to nothing or
+/// removed. New files there are as good as anywhere.
+#[test]
+fn what_a_replaced_target_had_is_lost_not_empty() {
+    let c = Cluster::start(2);
+    c.run(async {
+        let a = c.mount().await;
+        let mut files = Vec::new();
+        for (name, stripes) in [("cut", 2), ("gone", 2), ("kept", 2)] {
+            let f = striped(&a, name, stripes).await;
+            write(&a, &f, 0, vec![7; 200_000]).await;
+            a.clone().fsync(call(), f.fid).await.unwrap();
+            files.push(f);
+        }
+        let empty = striped(&a, "empty", 2).await;
+        a.clone().unmount().await;
+        c.replace_ost(1).await;
+        let b = c.mount().await;
+        let stat = async |name: &str| {
+            let fid = b.clone().lookup(call(), b.root(), name.into()).await.unwrap().fid;
+            b.clone().getattr(call(), fid).await
+        };
+        for f in &files {
+            let f = Arc::new(b.clone().open(call(), f.fid, O_RDWR).await.unwrap());
+            assert_eq!(b.clone().getattr(call(), f.fid).await.err(), Some(Errno::EIO));
+            assert_eq!(b.clone().read(call(), f.clone(), 0, 200_000).await.err(), Some(Errno::EIO));
+            let both = Bytes::from(vec![1; 131_072]);
+            let written = b.clone().write(call(), f.fid, 0, false, false, both).await;
+            assert_eq!(written.err(), Some(Errno::EIO));
+            let cut = SetAttr { size: Some(70_000), ..SetAttr::default() };
+            assert_eq!(b.clone().setattr(call(), f.fid, cut).await.err(), Some(Errno::EIO));
+            assert!(b.clone().seek(call(), f.fid, 0, true).await.is_err());
+            b.clone().close(f).await.unwrap();
+        }
+        // Nobody can tell whether it had something.
+        assert_eq!(stat("empty").await.err(), Some(Errno::EIO));
+        b.clone().unlink(call(), b.root(), b"empty".to_vec()).await.unwrap();
+        let _ = empty;
+        b.clone().unlink(call(), b.root(), b"gone".to_vec()).await.unwrap();
+        let cut = SetAttr { size: Some(0), ..SetAttr::default() };
+        assert_eq!(b.clone().setattr(call(), files[0].fid, cut).await.unwrap().size, 0);
+        let f = Arc::new(b.clone().open(call(), files[0].fid, O_RDWR).await.unwrap());
+        write(&b, &f, 0, vec![8; 200_000]).await;
+        b.clone().fsync(call(), f.fid).await.unwrap();
+        let new = striped(&b, "new", 2).await;
+        assert_eq!(stat("new").await.unwrap().size, 0);
+        write(&b, &new, 0, vec![9; 200_000]).await;
+        b.clone().fsync(call(), new.fid).await.unwrap();
+        // As good after a restart, and to others.
+        c.stop_ost(1).await;
+        c.start_ost(1).await;
+        let d = c.mount().await;
+        for (f, byte) in [(&f, 8), (&new, 9)] {
+            let f = Arc::new(d.clone().open(call(), f.fid, 0).await.unwrap());
+            assert_eq!(&read(&d, &f, 0, 300_000).await[..], &[byte; 200_000]);
+        }
+        assert_eq!(d.clone().getattr(call(), files[2].fid).await.err(), Some(Errno::EIO));
     });
 }

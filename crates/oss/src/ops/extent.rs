@@ -10,6 +10,7 @@ pub fn run(cx: &Cx, m: &Extent) -> Result<Done, Errno> {
     if m.lock.start > m.lock.end || m.lock.id == 0 {
         return Err(Errno::EINVAL);
     }
+    cx.check_not_lost(m.lock.object)?;
     if !ost.clients.knows(client) {
         return Err(Errno::ENOTCONN);
     }

@@ -17,6 +17,7 @@ pub async fn run(cx: &Cx, m: Fallocate) -> Result<Done, Errno> {
     // Without a lock of the sender's: it may grow the object.
     let end = if m.lock == 0 { u64::MAX } else { last_byte(m.offset, m.len) };
     let _lock = cx.guard(m.object, m.lock, true, (m.offset, end)).await?;
+    cx.check_not_lost(m.object)?;
     let _space = if m.mode & FALLOC_PUNCH_HOLE != 0 || cx.replay.is_some() {
         None
     } else {

@@ -180,6 +180,13 @@ impl Cx {
     }
 }
 
+impl Cx {
+    /// `ELOST` for an object that lay on the target that this one replaced.
+    fn check_not_lost(&self, id: ObjectId) -> Result<(), Errno> {
+        if self.ost.is_lost(id)? { Err(Errno::ELOST) } else { Ok(()) }
+    }
+}
+
 /// `EINVAL` for an object of no file.
 fn check_object(id: ObjectId) -> Result<(), Errno> {
     if id.origin == Fid::NONE { Err(Errno::EINVAL) } else { Ok(()) }

@@ -14,6 +14,7 @@ pub async fn run(cx: &Cx, m: Read) -> Result<Done, Errno> {
     check_range(m.offset, u64::from(m.len))?;
     let range = (m.offset, last_byte(m.offset, u64::from(m.len)));
     let _lock = cx.guard(m.object, m.lock, false, range).await?;
+    cx.check_not_lost(m.object)?;
     let found = cx.ost.objects.read(m.object, m.offset, m.len).await.map_err(|e| e.errno())?;
     let store::object::Found { data, size: object_size, seen, crcs } = found;
     assert!(data.len() <= m.len as usize, "the store returned more than was asked for");

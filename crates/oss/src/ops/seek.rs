@@ -8,6 +8,7 @@ pub async fn run(cx: &Cx, m: &Seek) -> Result<Done, Errno> {
     check_object(m.object)?;
     check_range(m.offset, 0)?;
     let _lock = cx.guard(m.object, m.lock, false, (m.offset, u64::MAX)).await?;
+    cx.check_not_lost(m.object)?;
     let objects = &cx.ost.objects;
     let hole = m.whence == Whence::Hole;
     let (offset, object_size) = objects.seek(m.object, m.offset, hole).map_err(|e| e.errno())?;

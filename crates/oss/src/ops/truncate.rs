@@ -9,7 +9,12 @@ pub async fn run(cx: &Cx, m: Truncate) -> Result<Done, Errno> {
     check_object(m.object)?;
     check_range(m.size, 0)?;
     let _lock = cx.guard(m.object, m.lock, true, (m.size, u64::MAX)).await?;
-    let time = (!m.keep_times).then(|| cx.stamp(m.inode_ctime));
+    // Truncated to nothing, a lost object begins anew: the change of its times makes it one of this target's.
+    let lost = cx.ost.is_lost(m.object)?;
+    if lost && m.size > 0 {
+        return Err(Errno::ELOST);
+    }
+    let time = (!m.keep_times || lost).then(|| cx.stamp(m.inode_ctime));
     let same = cx.same_attr();
     let finish = cx.slot.clone().finish(move |_, attr| same(attr));
     let (attr, lsn) = cx

@@ -33,6 +33,7 @@ pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
     let crcs = crcs.filter(|_| !m.append || first.is_none()).map(<[u32]>::to_vec);
     let range = if m.append { (0, u64::MAX) } else { (m.offset, last_byte(m.offset, len)) };
     let _lock = cx.guard(m.object, m.lock, true, range).await?;
+    cx.check_not_lost(m.object)?;
     let _space = admitted(cx, &m, len, m.offset.saturating_add(len))?;
     let same = same_blocks(first.as_ref().map(|r| &r.attr));
     let finish =

@@ -28,6 +28,7 @@ pub async fn run(cx: &Cx, m: Writelist, data: Bytes) -> Result<Done, Errno> {
         parts.push(ListPart { off: r.offset, data, crcs });
     }
     let _lock = cx.guard(m.object, m.lock, true, (start, last_byte(start, end - start))).await?;
+    cx.check_not_lost(m.object)?;
     let len = data.len() as u64;
     let _space = admitted(cx, &m, len, end)?;
     let first = cx.first_reply::<WriteReply>().map(|r| r.attr);

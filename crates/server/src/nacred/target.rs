@@ -5,7 +5,7 @@ use super::check::Checks;
 use admin::command::mkfs::MGT_SUBDIR;
 use mgs::Mgs;
 use model::param::ParamInfo;
-use model::{Nid, TargetKind};
+use model::{Nid, TargetKind, TargetMark};
 use oss::{Ost, OstConfig};
 use rpc::server::recovery::Recovery;
 use rpc::{Peers, Service};
@@ -312,7 +312,11 @@ async fn open_ost(
     let of = db.clone();
     let objects = world.blocking(move || Objects::open(of)).await.map_err(|e| words(dir, &e))?;
     let peers = Peers::new();
-    let cfg = OstConfig { fsname: s.fsname.clone(), index: s.target.index, dir: dir.to_string() };
+    let birth = oss::Birth {
+        mark: TargetMark::of(&s.target_uuid),
+        successor: s.incompat & store::format::INCOMPAT_SUCCESSOR != 0,
+    };
+    let cfg = OstConfig { fsname: s.fsname.clone(), index: s.target.index, dir: dir.to_string(), birth };
     let ost = Ost::open(world, db.clone(), objects, peers.clone(), cfg).map_err(|e| words(dir, &e))?;
     let t = target(dir, Role::Ost(ost), peers, db, s, hold);
     t.use_cached_config();

@@ -102,6 +102,14 @@ impl Objects {
         Ok((None, view.seen()))
     }
 
+    /// Whether it was ever written or destroyed here.
+    pub fn is_known(&self, id: ObjectId) -> Result<bool, StoreError> {
+        match self.load(id) {
+            Err(StoreError::Errno(Errno::ESTALE)) => Ok(true),
+            r => r.map(|(rec, _)| rec.is_some()),
+        }
+    }
+
     /// Attributes and the newest transaction they depend on; an object that was never written is empty.
     pub fn attr(&self, id: ObjectId) -> Result<(ObjectAttr, Lsn), StoreError> {
         let (mut rec, lsn) = match self.load(id) {
