@@ -116,6 +116,10 @@ bugs! {
     TakenUnwatched = 122,
     /// An object server keeps the locks of a client that is gone.
     EvictionForgetsLock = 124,
+    /// A server believes its lease although its host's clocks stood still.
+    StoppedClockServer = 126,
+    /// A client believes what it keeps although its host's clocks stood still.
+    StoppedClockClient = 127,
     /// A recovery window closes before its clients had time to come.
     WindowClosedEarly = 125,
 }

@@ -49,6 +49,8 @@ struct Task {
 
 struct State {
     now: u64,
+    /// What [`Clock::jumped`] says.
+    jumped: u64,
     rng: Rng,
     next_id: u64,
     tasks: BTreeMap<u64, Task>,
@@ -111,6 +113,7 @@ impl Lab {
     pub fn new(seed: u64) -> Lab {
         let state = State {
             now: 1_000_000,
+            jumped: 0,
             rng: Rng::new(seed),
             next_id: 0,
             tasks: BTreeMap::new(),
@@ -143,6 +146,12 @@ impl Lab {
 
     pub fn cuts(&self) -> u64 {
         self.inner.lock().cuts
+    }
+
+    /// Every node finds that its clocks may have stood still until now.
+    pub fn jump(&self) {
+        let mut g = self.inner.lock();
+        g.jumped = g.now + 1;
     }
 
     /// Frames from and to this address vanish without a word.
@@ -295,6 +304,10 @@ impl Clock for Host {
 
     fn wall(&self) -> Timestamp {
         Timestamp::from_nanos(1_700_000_000_000_000_000 + i128::from(self.inner.lock().now))
+    }
+
+    fn jumped(&self) -> Instant {
+        Instant(self.inner.lock().jumped)
     }
 
     fn sleep(&self, d: Duration) -> BoxFuture<()> {

@@ -4,7 +4,7 @@
 use crate::cluster::Cluster;
 use crate::scenario::Nemesis;
 use crate::workload::Violation;
-use crate::world::Stop;
+use crate::world::{Rest, Stop};
 use ::world::mem::CrashMode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -124,12 +124,11 @@ impl Nemesis {
                 c.crash_at(server, from, Some(CrashMode::Random));
                 node.reboot();
             }
-            Loss::Asleep => node.pause(),
+            Loss::Asleep => node.pause_with(*self.rng.pick(&Rest::ALL)),
             Loss::AsleepInChange => {
                 let what = *self.rng.pick(&["/journal/", "/mmp"]);
-                if !node.stop_at(Stop::Change(what), Duration::from_secs(20)).await {
-                    node.pause();
-                }
+                node.stop_at(Stop::Change(what), Duration::from_secs(20)).await;
+                node.pause_with(*self.rng.pick(&Rest::ALL));
             }
             Loss::CutOff { both } => {
                 let others = c.servers.iter().filter(|o| !Arc::ptr_eq(o, s)).map(|o| o.node());

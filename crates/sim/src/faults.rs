@@ -1,7 +1,7 @@
 //! The faults by their names: a campaign in which one of them never fired has tested less than it says.
 
 /// Name of the counter, and what it is.
-pub const FAULTS: [(&str, &str); 32] = [
+pub const FAULTS: [(&str, &str); 36] = [
     ("net_slow_packet", "a packet is late"),
     ("net_reorder", "what an old connection carried arrives behind what the next one did"),
     ("net_duplicate", "a request arrives twice"),
@@ -21,6 +21,10 @@ pub const FAULTS: [(&str, &str); 32] = [
     ("bit_rot", "a bit changes at rest"),
     ("slow_disk", "flushes take long"),
     ("pause", "a node stops for a while"),
+    ("server_suspended", "a server stops for a while, and its timers with it"),
+    ("server_clocks_stopped", "a server stops for a while, and its clocks with it"),
+    ("client_suspended", "a client stops for a while, and its timers with it"),
+    ("client_clocks_stopped", "a client stops for a while, and its clocks with it"),
     ("zombie", "a server goes on after somebody else was to take its target"),
     ("change_under_way_at_pause", "a server stops with a change of a file under way"),
     ("failover", "a target starts on its other host"),

@@ -1,6 +1,7 @@
 //! A client that sleeps for so long that it is evicted, and goes on as if nothing had been: it must not show what it kept,
 //! nor write it over what others wrote meanwhile.
 
+use crate::Rest;
 use crate::cluster::Cluster;
 use crate::exec::call;
 use crate::scenario::{Nemesis, Work, until_first_error};
@@ -53,7 +54,7 @@ impl Nemesis {
         }
         let before = self.rng.below(30_000);
         c.sim.sleep(Duration::from_micros(before)).await;
-        guest.node.pause();
+        guest.node.pause_with(*self.rng.pick(&Rest::ALL));
         c.sim.count("stale_client");
         let asleep = Duration::from_secs(self.rng.range(36, 90));
         let wakes = async {

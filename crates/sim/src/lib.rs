@@ -38,4 +38,4 @@ mod world;
 
 pub use executor::{Handle, Sim, Stuck};
 pub use net::NetFaults;
-pub use world::{Node, Stop};
+pub use world::{Node, Rest, Stop};

@@ -10,7 +10,7 @@ use crate::generate::Mix;
 use crate::rot;
 use crate::shared::{Often, Shared};
 use crate::workload::{Actor, Run, Violation};
-use crate::{NetFaults, Sim, Stop};
+use crate::{NetFaults, Rest, Sim, Stop};
 use ::world::mem::CrashMode;
 use ::world::rng::Rng;
 use ::world::{Either, select};
@@ -467,12 +467,12 @@ impl Nemesis {
                 c.sim.heal();
             }
             Fault::PauseServer => {
-                c.servers[server].node().pause();
+                c.servers[server].node().pause_with(*self.rng.pick(&Rest::ALL));
                 c.sim.sleep(pause).await;
                 c.servers[server].node().resume();
             }
             Fault::PauseClient => {
-                c.mounts[mount].node.pause();
+                c.mounts[mount].node.pause_with(*self.rng.pick(&Rest::ALL));
                 c.sim.sleep(pause).await;
                 c.mounts[mount].node.resume();
             }

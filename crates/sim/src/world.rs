@@ -22,6 +22,11 @@ pub(crate) struct NodeState {
     /// Ready tasks and finished blocking calls of a paused node.
     pub(crate) parked: Vec<(u32, u32)>,
     parked_work: Vec<Work>,
+    /// While it is paused: since when, and what stands still.
+    rest: Option<(u64, Rest)>,
+    /// What its timers, and its clock, lost in pauses.
+    pub(crate) lost_timers_ns: u64,
+    lost_clock_ns: u64,
     pub(crate) skew_ns: i64,
     /// How fast its monotonic clock goes: nanoseconds of it in a millisecond.
     pub(crate) rate_ppm: u64,
@@ -38,6 +43,21 @@ pub(crate) struct NodeState {
     held_path: Arc<str>,
     /// Microseconds a blocking call takes at least and at most.
     blocking_us: (u64, u64),
+}
+
+/// What stands still on a node that is paused, beside its programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rest {
+    /// Nothing: its processes are stopped.
+    Processes,
+    /// Timers, as on a host that is suspended.
+    Timers,
+    /// Timers and the clock, as on a guest that is paused or moves; its wall clock is right when it goes on.
+    Clocks,
+}
+
+impl Rest {
+    pub const ALL: [Rest; 3] = [Rest::Processes, Rest::Timers, Rest::Clocks];
 }
 
 /// Where a node is stopped: nothing of it runs from then on, until it is killed or goes on.
@@ -120,8 +140,33 @@ impl NodeState {
         u64::try_from(real).unwrap_or(u64::MAX)
     }
 
-    pub(crate) fn own_ns(&self, now: u64) -> u64 {
+    fn own_ns(&self, now: u64) -> u64 {
         (u128::from(now) * u128::from(self.rate_ppm) / 1_000_000) as u64
+    }
+
+    /// Its clock at this time of the world's.
+    pub(crate) fn clock_ns(&self, now: u64) -> u64 {
+        self.own_ns(now - self.lost_clock_ns)
+    }
+
+    /// Its wall clock, which goes as fast as its own, since the world began.
+    pub(crate) fn wall_ns(&self, now: u64) -> i64 {
+        (self.own_ns(now - self.lost_clock_ns) + self.lost_clock_ns) as i64 + self.skew_ns
+    }
+
+    fn stop(&mut self, now: u64, what: Rest) {
+        self.paused = true;
+        self.rest = Some((now, what));
+    }
+
+    /// It goes on. What stood still.
+    fn wake(&mut self, now: u64) -> Rest {
+        self.paused = false;
+        let Some((since, what)) = self.rest.take() else { return Rest::Processes };
+        let passed = now - since;
+        self.lost_timers_ns += if what == Rest::Processes { 0 } else { passed };
+        self.lost_clock_ns += if what == Rest::Clocks { passed } else { 0 };
+        what
     }
 }
 
@@ -150,6 +195,9 @@ impl Node {
             paused: false,
             parked: Vec::new(),
             parked_work: Vec::new(),
+            rest: None,
+            lost_timers_ns: 0,
+            lost_clock_ns: 0,
             skew_ns: 0,
             rate_ppm: 1_000_000,
             boots: 1,
@@ -183,7 +231,7 @@ impl Node {
         };
         let (core, node) = (&self.core, self.id);
         World {
-            clock: Arc::new(SimClock { core: core.clone(), node }),
+            clock: Arc::new(SimClock::new(core, node)),
             net: Arc::new(SimNet { core: core.clone(), node, life }),
             disk: Arc::new(LifeDisk { core: core.clone(), node, life, disk }),
             rand: Arc::new(SimRand { core: core.clone() }),
@@ -230,10 +278,11 @@ impl Node {
         assert!(self.id != 0, "the driver never crashes");
         let garbage = {
             let mut s = self.core.lock();
+            let now = s.now;
             let n = &mut s.nodes[self.id as usize];
             n.life += 1;
             n.up = false;
-            n.paused = false;
+            n.wake(now);
             n.parked.clear();
             n.trip = None;
             let held = n.take_held();
@@ -258,8 +307,14 @@ impl Node {
 
     /// Nothing of the node runs until `resume`, but its connections stay and packets pile up.
     pub fn pause(&self) {
+        self.pause_with(Rest::Processes);
+    }
+
+    /// The same, and more stands still; also said of a node that is paused since this moment.
+    pub fn pause_with(&self, what: Rest) {
         let mut s = self.core.lock();
-        s.nodes[self.id as usize].paused = true;
+        let now = s.now;
+        s.nodes[self.id as usize].stop(now, what);
         s.trace.count("pause");
     }
 
@@ -299,10 +354,19 @@ impl Node {
     pub fn resume(&self) {
         let (tasks, work) = {
             let mut s = self.core.lock();
+            let now = s.now;
             let n = &mut s.nodes[self.id as usize];
-            n.paused = false;
+            let client = n.name == "client";
+            let what = n.wake(now);
             n.trip = None;
             let held = n.take_held();
+            match (what, client) {
+                (Rest::Processes, _) => {}
+                (Rest::Timers, true) => s.trace.count("client_suspended"),
+                (Rest::Timers, false) => s.trace.count("server_suspended"),
+                (Rest::Clocks, true) => s.trace.count("client_clocks_stopped"),
+                (Rest::Clocks, false) => s.trace.count("server_clocks_stopped"),
+            }
             if !held.is_empty() {
                 s.trace.count("change_under_way_at_pause");
             }

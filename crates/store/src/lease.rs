@@ -1,11 +1,18 @@
 //! For how long the holder of a target may write: renewed by its heartbeat ([`crate::mmp`]), looked at before each change
 //! of a file.
+//!
+//! The clock may have stood still, with everything else on a virtual machine that was paused. Then the wall clock jumps
+//! ([`world::Clock::jumped`]), and a look at the block on disk says whether another server took the target meanwhile. Between
+//! that and the next heartbeat the look counts for as long as a successor waits between writing its block and using the
+//! target. A clock that NTP sets costs this look and nothing else.
 
 use crate::StoreError;
+use crate::mmp::{self, Seen, Times};
 use model::planted::{self, Bug};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use world::gate::{GatedDisk, Kind};
 use world::{Instant, World};
 
@@ -19,22 +26,98 @@ struct Inner {
     until: AtomicU64,
     /// Why it ended before its time.
     lost: OnceLock<String>,
+    /// The block on disk; none without a heartbeat.
+    beats: Option<Arc<Beats>>,
+}
+
+/// The heartbeats behind a lease, as the clocks saw them.
+#[derive(Debug)]
+pub(crate) struct Beats {
+    /// In the block on disk.
+    nonce: u64,
+    times: Times,
+    /// When the last one was begun, and how far the wall clock was from that one then.
+    begun: AtomicU64,
+    apart: AtomicI64,
+    /// A block is on its way to the disk.
+    writing: AtomicBool,
+    /// The jump of the wall clock after which the block was looked at, and when.
+    jump: AtomicU64,
+    looked: AtomicU64,
+}
+
+/// Nanoseconds from the clock of terms to the wall's.
+pub(crate) fn apart(world: &World) -> i64 {
+    let ns = world.wall().as_nanos() - i128::from(world.now().0);
+    i64::try_from(ns).unwrap_or(i64::MAX)
+}
+
+impl Beats {
+    pub(crate) fn new(world: &World, nonce: u64, times: Times) -> Arc<Beats> {
+        Arc::new(Beats {
+            nonce,
+            times,
+            begun: AtomicU64::new(world.now().0),
+            apart: AtomicI64::new(apart(world)),
+            writing: AtomicBool::new(false),
+            jump: AtomicU64::new(0),
+            looked: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn writes(&self) {
+        self.writing.store(true, Relaxed);
+    }
+
+    /// Nothing is on its way any more. `Refused`: it may have been while a successor came, whose block lies under it now.
+    pub(crate) fn ended(&self, world: &World, dir: &str) -> Result<(), StoreError> {
+        if self.may_lie_over_another(world) {
+            return Err(StoreError::Refused(over_another(dir)));
+        }
+        self.writing.store(false, Relaxed);
+        Ok(())
+    }
+
+    /// The last one was begun then, with the clocks so far apart, and is on disk.
+    pub(crate) fn written(&self, begun: Instant, apart: i64) {
+        self.begun.store(begun.0, Relaxed);
+        self.apart.store(apart, Relaxed);
+    }
+
+    /// The clocks stood still with a block on its way to the disk, perhaps for so long that somebody who watched the one
+    /// before has taken the target.
+    fn may_lie_over_another(&self, world: &World) -> bool {
+        let hidden = apart(world).abs_diff(self.apart.load(Relaxed));
+        let passed = world.now().since(Instant(self.begun.load(Relaxed))) + Duration::from_nanos(hidden);
+        self.writing.load(Relaxed) && hidden > world::jumps::STEP_NS && passed >= self.times.term
+    }
+}
+
+fn over_another(dir: &str) -> String {
+    format!(
+        "the clocks stood still while the heartbeat of '{dir}' was written: another server may have taken the target"
+    )
 }
 
 impl Default for Lease {
     fn default() -> Lease {
-        Lease::new(u64::MAX)
+        Lease::new(u64::MAX, None)
     }
 }
 
 impl Lease {
-    fn new(until: u64) -> Lease {
-        Lease(Arc::new(Inner { until: AtomicU64::new(until), lost: OnceLock::new() }))
+    fn new(until: u64, beats: Option<Arc<Beats>>) -> Lease {
+        Lease(Arc::new(Inner { until: AtomicU64::new(until), lost: OnceLock::new(), beats }))
     }
 
     /// Ends at `t`, unless renewed.
     pub fn until(t: Instant) -> Lease {
-        Lease::new(t.0)
+        Lease::new(t.0, None)
+    }
+
+    /// The same, with heartbeats.
+    pub(crate) fn of_heartbeats(t: Instant, beats: Arc<Beats>) -> Lease {
+        Lease::new(t.0, Some(beats))
     }
 
     /// Nothing is written from `t` on, unless this is said again. `Refused`: it is over.
@@ -73,13 +156,45 @@ impl Lease {
         }
         self.lost()?;
         let until = self.0.until.load(Relaxed);
-        if until == u64::MAX || world.now().0 < until || planted::on(Bug::HeartbeatTooLate) {
+        if until == u64::MAX {
+            return Ok(());
+        }
+        if let Some(b) = &self.0.beats {
+            self.look_after_jump(world, dir, b)?;
+        }
+        if world.now().0 < until || planted::on(Bug::HeartbeatTooLate) {
             return Ok(());
         }
         self.lose(&format!(
             "the heartbeat of '{dir}' was not written for half its term: another server may have taken the target"
         ));
         self.lost()
+    }
+
+    /// The block is read if the last heartbeat may be longer ago than the clock says. Another error than `Refused`: it cannot
+    /// be read.
+    fn look_after_jump(&self, world: &World, dir: &str, b: &Beats) -> Result<(), StoreError> {
+        loop {
+            let jump = world.jumped();
+            if jump.0 <= b.begun.load(Relaxed) || planted::on(Bug::StoppedClockServer) {
+                return Ok(());
+            }
+            let now = world.now();
+            let counts = b.times.interval * mmp::INTERVALS_BEFORE_USE;
+            if b.jump.load(Relaxed) == jump.0 && now < Instant(b.looked.load(Relaxed)).plus(counts) {
+                return Ok(());
+            }
+            match mmp::read(world, dir)? {
+                Seen::Block(_) if b.may_lie_over_another(world) => self.lose(&over_another(dir)),
+                Seen::Block(there) if there.nonce == b.nonce => {
+                    tracing::info!("the wall clock jumped: '{dir}' is still this server's");
+                }
+                other => self.lose(&mmp::taken(dir, &other)),
+            }
+            self.lost()?;
+            b.looked.store(now.0, Relaxed);
+            b.jump.store(jump.0, Relaxed);
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 
 use crate::bytes::{Reader, Writer};
 use crate::format::TargetLock;
+use crate::lease::{Beats, apart};
 use crate::{Lease, StoreError};
 use model::planted::{self, Bug};
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub const BLOCK_BYTES: usize = 512;
 const HOST_FIELD_BYTES: usize = 64;
 /// A block that asks for more is damaged or hostile: nobody waits longer.
 const TERM_MAX: Duration = Duration::from_secs(300);
+/// Whoever takes a target waits for so many intervals between writing its block and using what is there.
+pub(crate) const INTERVALS_BEFORE_USE: u32 = 2;
 
 /// How often the holder writes, and how long its word counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,18 +72,18 @@ impl Who {
 
 /// The block as it is on disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Block {
+pub(crate) struct Block {
     /// One more with each beat; 0: the holder left in an orderly way.
     sequence: u64,
     /// Chosen by the holder when it came: tells it from all others.
-    nonce: u64,
+    pub(crate) nonce: u64,
     times: Times,
     who: Who,
 }
 
 /// What can be read there.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Seen {
+pub(crate) enum Seen {
     Absent,
     /// No block, or half of one: somebody may be writing it.
     Damaged(u32),
@@ -141,7 +144,7 @@ impl Block {
 }
 
 /// Opened anew each time: a host that shares the storage may have written it.
-fn read(world: &World, dir: &str) -> Result<Seen, StoreError> {
+pub(crate) fn read(world: &World, dir: &str) -> Result<Seen, StoreError> {
     let path = path(dir);
     if !world.disk.exists(&path).map_err(StoreError::io("cannot look at", &path))? {
         return Ok(Seen::Absent);
@@ -151,6 +154,14 @@ fn read(world: &World, dir: &str) -> Result<Seen, StoreError> {
     let n = file.read_at(&mut bytes, 0).map_err(StoreError::io("cannot read", &path))?;
     bytes.truncate(n);
     Ok(Block::decode(&bytes).map_or_else(|| Seen::Damaged(crc32c(&bytes)), Seen::Block))
+}
+
+/// Why a target whose block is not the holder's own any more is lost.
+pub(crate) fn taken(dir: &str, now: &Seen) -> String {
+    match now {
+        Seen::Block(b) => format!("'{dir}' was taken over by {}", b.who.words),
+        _ => format!("the heartbeat of '{dir}' was removed"),
+    }
 }
 
 async fn look(world: &World, dir: &str) -> Result<Seen, StoreError> {
@@ -210,15 +221,16 @@ impl Heartbeat {
         let block = Block { sequence: 1, nonce: world.random_u64(), times, who };
         let asked = Arc::<Asked>::default();
         let renewed = world.now();
-        let mut b = Beater { world: world.clone(), dir: dir.to_string(), block, renewed, asked };
+        let beats = Beats::new(world, block.nonce, times);
+        let mut b = Beater { world: world.clone(), dir: dir.to_string(), block, renewed, beats, asked };
         b.write().await?;
         if !sure {
             // Whoever watched at the same time has written by now, and found this block or been found.
-            world.sleep(times.interval * 2).await;
+            world.sleep(times.interval * INTERVALS_BEFORE_USE).await;
             b.beat().await?;
         }
         let h = Heartbeat {
-            lease: Lease::until(b.until()),
+            lease: Lease::of_heartbeats(b.until(), b.beats.clone()),
             asked: b.asked.clone(),
             ended: watch::Sender::new(false),
         };
@@ -257,6 +269,7 @@ struct Beater {
     dir: String,
     block: Block,
     renewed: Instant,
+    beats: Arc<Beats>,
     asked: Arc<Asked>,
 }
 
@@ -275,25 +288,34 @@ impl Beater {
 
     /// `Refused`: somebody else has the target now, or may have it.
     async fn beat(&mut self) -> Result<(), StoreError> {
-        let (start, until) = (self.world.now(), self.until());
+        let (start, until, apart) = (self.world.now(), self.until(), apart(&self.world));
         let mut next = self.block.clone();
         next.sequence += 1;
         let (w, d, b, asked) = (self.world.clone(), self.dir.clone(), next.clone(), self.asked.clone());
+        let beats = self.beats.clone();
         let beaten = self.world.blocking(move || -> Result<(), StoreError> {
-            match read(&w, &d)? {
-                Seen::Block(now) if now.nonce == b.nonce => {}
-                Seen::Block(now) => {
-                    return Err(StoreError::Refused(format!("'{d}' was taken over by {}", now.who.words)));
+            let mut jump = w.jumped();
+            loop {
+                match read(&w, &d)? {
+                    Seen::Block(now) if now.nonce == b.nonce => {}
+                    other => return Err(StoreError::Refused(taken(&d, &other))),
                 }
-                _ => return Err(StoreError::Refused(format!("the heartbeat of '{d}' was removed"))),
+                // Looked at last: a process that was stopped here for long must not write over its successor's block.
+                if w.now() >= until || asked.stop.load(Relaxed) {
+                    return Err(StoreError::Refused(format!("the heartbeat of '{d}' came too late")));
+                }
+                match std::mem::replace(&mut jump, w.jumped()) {
+                    before if before == jump => break,
+                    _ => {} // It stood still after the look.
+                }
             }
-            // Looked at last: a process that was stopped here for long must not write over its successor's block.
-            if w.now() >= until || asked.stop.load(Relaxed) {
-                return Err(StoreError::Refused(format!("the heartbeat of '{d}' came too late")));
-            }
+            beats.writes();
             b.write(&w, &d)
         });
-        beaten.await?;
+        let done = beaten.await;
+        self.beats.ended(&self.world, &self.dir)?;
+        done?;
+        self.beats.written(start, apart);
         (self.block, self.renewed) = (next, start);
         Ok(())
     }

@@ -7,7 +7,7 @@ use common::Bed;
 use model::Fid;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use store::format::Superblock;
 use store::mmp::{self, Heartbeat, Times, Who};
@@ -15,7 +15,8 @@ use store::object::{FinishTxn, ObjectMeta, Objects};
 use store::{Db, DbOptions, Lease, StoreError, Txn};
 use world::future::join_all;
 use world::gate::{GatedDisk, Kind};
-use world::{OpenMode, World};
+use world::jumps::Jumps;
+use world::{BoxFuture, Clock, Instant, OpenMode, World};
 
 const TIMES: Times = Times { interval: Duration::from_millis(20), term: Duration::from_millis(400) };
 const LIMIT: Duration = Duration::from_secs(20);
@@ -328,4 +329,128 @@ fn a_server_that_slept_in_a_checkpoint_goes_no_further() {
         }
         calls += 1;
     }
+}
+
+/// The clocks of a virtual machine: while it is paused they stand still, and its timers with them; then somebody sets the
+/// wall clock right.
+struct Guest {
+    host: Arc<dyn Clock>,
+    jumps: Jumps,
+    /// When it was paused; 0: it runs.
+    paused: AtomicU64,
+    lost: AtomicU64,
+    step: AtomicI64,
+    asleep: AtomicBool,
+}
+
+impl Guest {
+    /// A world of its own over the same disk.
+    fn of(bed: &Bed) -> (Arc<Guest>, World) {
+        let host = bed.world.clock.clone();
+        let (now, wall) = (host.now(), host.wall().as_nanos() as i64);
+        let guest = Arc::new(Guest {
+            host,
+            jumps: Jumps::new(now, wall),
+            paused: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            step: AtomicI64::new(0),
+            asleep: AtomicBool::new(false),
+        });
+        (guest.clone(), World { clock: guest, ..bed.world.clone() })
+    }
+
+    fn pause(&self) {
+        self.asleep.store(true, SeqCst);
+        self.paused.store(self.host.now().0, SeqCst);
+    }
+
+    /// Its timers come later.
+    fn resume(&self) {
+        let passed = self.host.now().0 - self.paused.swap(0, SeqCst);
+        self.lost.fetch_add(passed, SeqCst);
+    }
+}
+
+impl Clock for Guest {
+    fn now(&self) -> Instant {
+        let paused = self.paused.load(SeqCst);
+        let now = if paused > 0 { paused } else { self.host.now().0 };
+        Instant(now - self.lost.load(SeqCst))
+    }
+
+    fn wall(&self) -> model::Timestamp {
+        self.host.wall().plus_nanos(self.step.load(SeqCst))
+    }
+
+    fn jumped(&self) -> Instant {
+        self.jumps.last(|| (self.now(), self.wall().as_nanos() as i64))
+    }
+
+    fn sleep(&self, d: Duration) -> BoxFuture<()> {
+        if self.asleep.load(SeqCst) { Box::pin(std::future::pending()) } else { self.host.sleep(d) }
+    }
+}
+
+/// A paused guest, live migration: the lease seems good, and another host has the target.
+#[test]
+fn a_server_whose_clocks_stood_still_looks_at_its_heartbeat_before_it_writes() {
+    let bed = bed();
+    bed.rt.block_on(async {
+        let times = Times { interval: Duration::from_millis(100), term: Duration::from_millis(1000) };
+        let (guest, world) = Guest::of(&bed);
+        let first = Heartbeat::take(&world, "/t", host(1), times).await.unwrap();
+        let old =
+            Db::open(&world, "/t", 1, DbOptions { lease: first.lease(), ..DbOptions::default() }).unwrap();
+        put(&old).unwrap();
+        // Not in the middle of a heartbeat: the last one before stands for all.
+        guest.asleep.store(true, SeqCst);
+        bed.world.sleep(times.interval * 2).await;
+        guest.pause();
+        let second = Heartbeat::take(&bed.world, "/t", host(2), times).await.unwrap();
+        guest.resume();
+        let e = put(&old).unwrap_err().to_string();
+        assert!(e.contains("was taken over by pid 2 on host h2"), "{e}");
+        assert!(!old.is_held());
+        second.lease().check(&bed.world, "/t").unwrap();
+    });
+}
+
+/// NTP sets a clock: that is looked at once, and nobody is stopped.
+#[test]
+fn a_step_of_the_wall_clock_costs_a_server_one_look() {
+    let bed = bed();
+    bed.rt.block_on(async {
+        let reads = Arc::new(AtomicU64::new(0));
+        let counted = {
+            let reads = reads.clone();
+            move |kind: Kind, path: &str| {
+                if kind == Kind::Read && path.ends_with("/mmp") {
+                    reads.fetch_add(1, SeqCst);
+                }
+                Ok(())
+            }
+        };
+        let (guest, world) = Guest::of(&bed);
+        let world = World { disk: Arc::new(GatedDisk::new(world.disk.clone(), Arc::new(counted))), ..world };
+        let times = Times { interval: Duration::from_secs(20), term: Duration::from_secs(200) };
+        // The lock says that nobody else is there: it begins at once.
+        let mut who = host(1);
+        let made = Heartbeat::take(&bed.world, "/t", who.clone(), TIMES).await.unwrap();
+        drop(made);
+        who.words = "pid 2 on host h1".into();
+        let beat = Heartbeat::take(&world, "/t", who, times).await.unwrap();
+        let db =
+            Db::open(&world, "/t", 1, DbOptions { lease: beat.lease(), ..DbOptions::default() }).unwrap();
+        put(&db).unwrap();
+        let before = reads.load(SeqCst);
+        for step in [3_600_000_000_000, -7_200_000_000_000] {
+            guest.step.fetch_add(step, SeqCst);
+            for _ in 0..20 {
+                put(&db).unwrap();
+            }
+        }
+        assert!(db.is_held());
+        db.close().await.unwrap();
+        assert_eq!(reads.load(SeqCst) - before, 2);
+    });
 }

@@ -437,6 +437,10 @@ impl Clock for Sleepless {
         self.0.wall()
     }
 
+    fn jumped(&self) -> Instant {
+        self.0.jumped()
+    }
+
     fn sleep(&self, _: Duration) -> BoxFuture<()> {
         Box::pin(std::future::pending())
     }

@@ -17,6 +17,7 @@ pub mod future;
 pub mod gate;
 pub mod host;
 pub mod ioctl;
+pub mod jumps;
 pub mod mapping;
 pub mod mem;
 pub mod real;
@@ -29,7 +30,7 @@ pub use tokio::sync;
 
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Monotonic time in nanoseconds since an arbitrary start.
+/// Time in nanoseconds since an arbitrary start; it never goes back, and runs while the host sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Instant(pub u64);
 
@@ -52,6 +53,10 @@ impl Instant {
 pub trait Clock: Send + Sync {
     fn now(&self) -> Instant;
     fn wall(&self) -> model::Timestamp;
+    /// A point in time before which more may have passed than [`Clock::now`] says: the host's clocks stood still (a paused
+    /// virtual machine), which shows when somebody sets the wall clock. What was learned before it is asked again before it
+    /// is relied on. Zero if that was never seen; a few nanoseconds, no system call.
+    fn jumped(&self) -> Instant;
     fn sleep(&self, d: Duration) -> BoxFuture<()>;
 }
 
@@ -209,6 +214,11 @@ impl World {
 
     pub fn wall(&self) -> model::Timestamp {
         self.clock.wall()
+    }
+
+    /// See [`Clock::jumped`].
+    pub fn jumped(&self) -> Instant {
+        self.clock.jumped()
     }
 
     pub fn sleep(&self, d: Duration) -> BoxFuture<()> {

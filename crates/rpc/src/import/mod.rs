@@ -11,6 +11,7 @@ use crate::link::Link;
 use bytes::Bytes;
 use kept::KeptRequests;
 use model::estimate::Estimate;
+use model::planted::{self, Bug};
 use model::{Errno, Nid, TargetId, TargetKind};
 pub use slow::AdaptiveLimits;
 pub(crate) use slow::Slow;
@@ -193,6 +194,11 @@ impl Core {
     /// The server answered what was sent at `sent`.
     pub fn heard_since(&self, sent: Instant) {
         self.alive.fetch_max(sent.0, Ordering::Relaxed);
+    }
+
+    /// The wall clock jumped after the last request that was answered had gone out: that may be longer ago than it seems.
+    pub fn is_unsure(&self) -> bool {
+        !planted::on(Bug::StoppedClockClient) && self.alive.load(Ordering::Relaxed) < self.world.jumped().0
     }
 
     /// A ping was answered that went out at `sent`.
@@ -451,8 +457,12 @@ impl Import {
         self.core.lock().refused.clone()
     }
 
-    /// Until when what the target leased may be used ([`crate::lease_life`]), if it says nothing more.
+    /// Until when what the target leased may be used ([`crate::lease_life`]), if it says nothing more. Over, if this host's
+    /// clocks may have stood still since the target was heard: it is asked first.
     pub fn leases_until(&self) -> Instant {
+        if self.core.is_unsure() {
+            return Instant(0);
+        }
         let interval = Duration::from_nanos(self.core.interval.load(Ordering::Relaxed));
         Instant(self.core.alive.load(Ordering::Relaxed)).plus(crate::lease_life(interval))
     }

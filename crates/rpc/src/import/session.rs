@@ -163,7 +163,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Pings when the session is idle, and when a request is unanswered while the server says nothing; gives
+    /// Pings when the session is idle, when a request is unanswered while the server says nothing, and when this host's clocks
+    /// may have stood still; gives
     /// the connection up when a ping is not answered for two intervals.
     fn on_tick(&mut self) -> Result<(), String> {
         let now = self.core.world.now();
@@ -183,7 +184,9 @@ impl Reader<'_> {
         // Nothing more to do: what is kept need not be kept any longer than it takes the server to commit it.
         let done = kept && !busy && now.since(sent) >= ASK_COMMITTED / 2;
         let late = busy && self.core.is_late();
-        if idle || doubtful || done || late {
+        // Nothing that is kept is believed before the answer.
+        let unsure = self.core.is_unsure();
+        if idle || doubtful || done || late || unsure {
             self.nonce += 1;
             let body = encode_body(&RequestContext::default(), &Ping { nonce: self.nonce });
             let mut h = Header::new(FrameKind::Request);

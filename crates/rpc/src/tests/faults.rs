@@ -3,6 +3,7 @@
 use super::*;
 use crate::testing::Faults;
 use wire::msg::reclaim::OpenRecord;
+use world::Instant;
 
 struct Cluster {
     lab: Lab,
@@ -532,5 +533,32 @@ fn a_server_that_lost_its_target_says_nothing_any_more() {
         w.sleep(Duration::from_secs(3)).await;
         assert_eq!(i.leases_until(), told, "nothing was heard that a lease could be relied on for");
         assert!(i.refusal().unwrap().1.contains("any more"), "{:?}", i.refusal());
+    });
+}
+
+/// A paused guest goes on with the clock that it had: until its wall clock is set right its leases seem good.
+#[test]
+fn a_client_whose_clocks_stood_still_asks_before_it_believes_its_leases() {
+    let c = Cluster::new(20, TargetId::ost(0));
+    c.lab.run(async {
+        c.start().await;
+        let (w, _) = node(&c.lab, 9);
+        let i = Import::new(w.clone(), config(7, c.target, &[1]));
+        set(&i, "a").await.unwrap();
+        assert!(w.now() < i.leases_until());
+        let start = w.now();
+        c.lab.jump();
+        assert_eq!(i.leases_until(), Instant(0), "whoever was given what it covers may have it for long");
+        // Nobody calls: it asks by itself, and long before an idle session would.
+        until(&w, "asked", || w.now() < i.leases_until()).await;
+        assert!(w.now().since(start) <= Duration::from_millis(2000), "{:?}", w.now().since(start));
+        // A silent server is not believed.
+        c.lab.silence(ip(1), true);
+        c.lab.jump();
+        w.sleep(Duration::from_secs(1)).await;
+        assert_eq!(i.leases_until(), Instant(0));
+        c.lab.silence(ip(1), false);
+        set(&i, "b").await.unwrap();
+        assert!(w.now() < i.leases_until());
     });
 }

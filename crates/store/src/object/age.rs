@@ -68,6 +68,9 @@ mod tests {
             let t = self.0.wall();
             Timestamp { sec: t.sec + self.1.wall.load(SeqCst) as i64, ..t }
         }
+        fn jumped(&self) -> Instant {
+            self.0.jumped()
+        }
         fn sleep(&self, d: Duration) -> BoxFuture<()> {
             self.0.sleep(d)
         }
