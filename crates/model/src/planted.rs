@@ -104,6 +104,8 @@ bugs! {
     DataFlushedLate = 100,
     /// A start takes records of large writes without a look at their data.
     DataNotLookedFor = 101,
+    /// A start believes what the page cache has of a file, whether or not the disk has it.
+    PhantomPages = 102,
     /// A growing file loses its data on the MDT before the objects have it durably.
     GrownBeforeDurable = 60,
     /// After a file grew the MDT still takes data by the old layout.

@@ -152,11 +152,11 @@ impl Core {
     /// Has everything that may be lost done again. False if the connection went away meanwhile: the rest is for the
     /// next one.
     async fn replay(self: &Arc<Core>) -> bool {
-        let (mut done, mut survived) = (0u64, 0u64);
+        let (mut done, mut survived, mut failed) = (0u64, 0u64, 0u64);
         loop {
             let (tx, rx) = oneshot::channel();
             let mut out = Outbox::default();
-            {
+            let was = {
                 let mut g = self.lock();
                 let Some(link) = g.link.clone() else { return false };
                 let Some(k) = g.kept.next_lost() else { break };
@@ -173,21 +173,28 @@ impl Core {
                 g.replaying = Some((h.slot, h.xid, tx));
                 out.link = Some(link);
                 out.frames.push(frame);
-            }
+                h.transno
+            };
             self.send_out(out);
             match rx.await {
                 Err(_) => return false,
                 // It stops again: the next server is asked.
                 Ok(Err(Errno::ESHUTDOWN)) => std::future::pending().await,
                 Ok(r) => {
-                    let ok = r.as_ref().is_ok_and(|r| r.transno != 0);
-                    done += u64::from(ok);
-                    survived += u64::from(!ok);
+                    match &r {
+                        Err(_) => failed += 1,
+                        Ok(r) if was_done_again(r.transno, was) => done += 1,
+                        Ok(_) => survived += 1,
+                    }
                     self.replayed(r);
                 }
             }
         }
-        tracing::info!("{}: {done} operations done again, {survived} had survived its restart", self.label());
+        tracing::info!(
+            "{}: {done} operations done again, {survived} had survived its restart{}",
+            self.label(),
+            if failed > 0 { format!(", {failed} could not be done again") } else { String::new() }
+        );
         true
     }
 
@@ -220,9 +227,29 @@ impl Core {
     }
 }
 
+/// Whether a replayed request was executed once more. One that survived is answered from its slot, with the transaction
+/// number that it had, or without one if the slot has a later answer by now.
+fn was_done_again(transno: u64, was: u64) -> bool {
+    transno != 0 && transno != was
+}
+
 /// The request with what it came to the first time.
 fn replay_body(body: &Bytes, reply: &Bytes, wall: model::Timestamp) -> Bytes {
     let room = model::limits::RPC_BODY_MAX_BYTES.saturating_sub(body.len() + 64);
     let reply = if reply.len() <= room { reply.to_vec() } else { Vec::new() };
     wire::replay::append(body, &Tail { wall, reply }).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::was_done_again;
+
+    /// What is answered from a slot was not executed: after an incident somebody counts on that number.
+    #[test]
+    fn what_is_answered_from_a_slot_was_not_done_again() {
+        let was = (7 << 40) + 12;
+        assert!(!was_done_again(was, was), "the slot has the answer");
+        assert!(!was_done_again(0, was), "the slot has a later one");
+        assert!(was_done_again((8 << 40) + 12, was), "executed by the next epoch");
+    }
 }

@@ -108,6 +108,10 @@ impl DiskFile for Text {
         Ok(())
     }
 
+    fn drop_cached(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     fn allocate(&self, _: u32, _: u64, _: u64) -> io::Result<()> {
         read_only()
     }
@@ -193,6 +197,11 @@ impl DiskFile for LifeFile {
             return Ok(());
         }
         self.file.sync_data()
+    }
+
+    fn drop_cached(&self) -> io::Result<()> {
+        self.core.settle(self.node);
+        self.file.drop_cached()
     }
 
     fn allocate(&self, mode: u32, off: u64, len: u64) -> io::Result<()> {

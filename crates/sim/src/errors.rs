@@ -1,12 +1,12 @@
-//! A disk that fails: the journal's errors stop a target, and another start of it goes on from what is there. Reads that fail
-//! are errors for the reader, and a full disk is one for the writer; neither damages what is there.
+//! A disk that fails: errors of its journal, table or objects stop a target, and another start of it goes on from what the disk
+//! has, also when the power fails next. Reads that fail are errors for the reader, and a full disk is one for the writer; neither damages what is there.
 
 use crate::cluster::Cluster;
 use crate::exec::call;
 use crate::scenario::{Work, until_first_error};
 use crate::shared::{file, read_at};
 use crate::workload::Violation;
-use ::world::mem::FaultPlan;
+use ::world::mem::{CrashMode, FaultPlan};
 use ::world::rng::Rng;
 use bytes::Bytes;
 use client::Fs;
@@ -18,60 +18,121 @@ const ALWAYS_PPM: u32 = 1_000_000;
 /// Of the file that fills a disk.
 const BIG_BYTES: usize = 3 << 20;
 const PIECE_BYTES: usize = 256 << 10;
+/// So much in the journal is followed by a checkpoint (`db_options` of `server.rs`), and a little more.
+const CHECKPOINT_BYTES: usize = 300 << 10;
 /// What is left on a disk that is nearly full; less than the servers' own headroom is refused at once.
 const ROOM_BYTES: u64 = 1 << 20;
 
-/// Writes or flushes of the journal fail until the target stops, as it must; then the disk is well again, and another start
-/// goes on from what is there. Nobody else works: whoever does is told of the errors.
-pub async fn journal(c: &Arc<Cluster>, fs: &Arc<Fs>, rng: &mut Rng) -> Result<(), Violation> {
+/// What of a target the disk fails to keep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    Journal,
+    Table,
+    Objects,
+}
+
+impl Part {
+    fn of(server: usize, rng: &mut Rng) -> Part {
+        let all = [Part::Journal, Part::Table, Part::Objects];
+        // The first server keeps names, and small files in its table.
+        *rng.pick(if server == 0 { &all[..2] } else { &all })
+    }
+
+    fn below(self, dir: &str) -> String {
+        match self {
+            Part::Journal => format!("{dir}/journal"),
+            Part::Table => format!("{dir}/table.redb"),
+            Part::Objects => format!("{dir}/objects"),
+        }
+    }
+
+    fn counter(self) -> &'static str {
+        match self {
+            Part::Journal => "failed_flush_of_journal",
+            Part::Table => "failed_flush_of_table",
+            Part::Objects => "failed_flush_of_objects",
+        }
+    }
+}
+
+/// Writes or flushes of a part of a target fail until it stops, as it must; then the disk is well again, and another start on
+/// the same host, which still has in memory what the disk never got, goes on from what is there. When it serves, the power
+/// fails. What was acknowledged is there, whoever acknowledged it. Nobody else works: whoever does is told of the errors.
+pub async fn flushes(c: &Arc<Cluster>, fs: &Arc<Fs>, rng: &mut Rng) -> Result<(), Violation> {
     let server = rng.index(c.servers.len());
-    let gave = |what: &str, e| format!("server {server} with a failing journal: {what} gave {e}");
-    let name = format!("journal{}", rng.below(u64::MAX));
+    let part = Part::of(server, rng);
+    let gave = |what: &str, e| format!("server {server} with a failing {part:?}: {what} gave {e}");
+    let name = format!("flushes{}", rng.below(u64::MAX));
     let stripes = if server == 0 { 0 } else { c.servers.len() as i32 - 1 };
     let fid = file(fs, fs.root(), &name, stripes).await.map_err(|e| gave("create", e))?;
     let bytes = if server == 0 { 3000 } else { PIECE_BYTES };
-    let fill = |value: u8| fs.clone().write(call(), fid, 0, false, false, Bytes::from(vec![value; bytes]));
-    fill(1).await.map_err(|e| gave("write", e))?;
+    let fill =
+        |at, value: u8| fs.clone().write(call(), fid, at, false, false, Bytes::from(vec![value; bytes]));
+    fill(0, 1).await.map_err(|e| gave("write", e))?;
     fs.clone().fsync(call(), fid).await.map_err(|e| gave("fsync", e))?;
+    // Bytes that are written anew go by the journal, and much of that to the table; new ones to the object's file.
+    let at = if part == Part::Objects { bytes as u64 } else { 0 };
+    let times = if part == Part::Table { CHECKPOINT_BYTES.div_ceil(bytes) } else { 1 };
     let mut told = Ok(());
     let write = async {
-        told = match fill(2).await {
-            Ok(_) => fs.clone().fsync(call(), fid).await,
-            Err(e) => Err(e),
-        };
+        for _ in 0..times {
+            told = match fill(at, 2).await {
+                Ok(_) => fs.clone().fsync(call(), fid).await,
+                Err(e) => Err(e),
+            };
+            if told.is_err() {
+                break;
+            }
+        }
         Ok(())
     };
-    let both: Vec<Work<'_>> = vec![Box::pin(write), Box::pin(fail_journal(c, server, rng))];
+    let both: Vec<Work<'_>> = vec![Box::pin(write), Box::pin(fail(c, server, part, rng))];
     until_first_error(both).await?;
     if told.is_err() {
         c.sim.count("write_refused_for_errors");
     }
-    let seen = read_at(fs, fid, 0, bytes).await.map_err(|e| gave("read", e))?;
-    let right = |b: &u8| *b == 2 || (*b == 1 && told.is_err());
-    if seen.len() != bytes || !seen.iter().all(right) {
-        return Err(format!("server {server}: a journal that failed lost what fsync had promised"));
+    if rng.coin() {
+        // Else at once, before anything went on to the table.
+        let soon = rng.below(400_000);
+        c.sim.sleep(Duration::from_micros(soon)).await;
+    }
+    c.crash(server, Some(*rng.pick(&[CrashMode::LoseAll, CrashMode::Random])));
+    c.sim.sleep(Duration::from_millis(100)).await;
+    c.boot(server);
+    let seen = read_at(fs, fid, 0, 2 * bytes).await.map_err(|e| gave("read", e))?;
+    let new = at as usize..at as usize + bytes;
+    let right = |(i, b): (usize, &u8)| match *b {
+        1 => i < bytes && (told.is_err() || !new.contains(&i)),
+        2 => new.contains(&i),
+        _ => i >= bytes && told.is_err(),
+    };
+    let whole = if told.is_ok() { new.end } else { bytes };
+    if seen.len() < whole || seen.len() > new.end || !seen.iter().enumerate().all(right) {
+        return Err(format!("server {server}: a failed flush of its {part:?} lost what fsync had promised"));
     }
     fs.clone().unlink(call(), fs.root(), name.into_bytes()).await.map_err(|e| gave("unlink", e))
 }
 
-async fn fail_journal(c: &Arc<Cluster>, server: usize, rng: &mut Rng) -> Result<(), Violation> {
+async fn fail(c: &Arc<Cluster>, server: usize, part: Part, rng: &mut Rng) -> Result<(), Violation> {
     let s = &c.servers[server];
     s.drill(true);
     s.expect_errors(true);
     let disk = s.node().disk();
     let mut plan = FaultPlan {
         seed: rng.below(u64::MAX),
-        only_below: Some(format!("{}/journal", s.dir())),
+        only_below: Some(part.below(s.dir())),
         ..FaultPlan::default()
     };
     let ppm = *rng.pick(&[ALWAYS_PPM, 300_000]);
-    *if rng.coin() { &mut plan.write_error_ppm } else { &mut plan.sync_error_ppm } = ppm;
+    let of_writes = part == Part::Journal && rng.coin();
+    *if of_writes { &mut plan.write_error_ppm } else { &mut plan.sync_error_ppm } = ppm;
     disk.set_faults(plan);
     let boots = || s.host().boots.load(Relaxed);
     let before = boots();
     for _ in 0..20 {
         c.sim.sleep(Duration::from_millis(300)).await;
         if boots() != before {
+            c.sim.count(part.counter());
             break;
         }
     }

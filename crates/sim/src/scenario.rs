@@ -263,7 +263,7 @@ async fn finish(
         && let Some((fs, _)) = c.mounts.iter().find_map(|m| m.get())
     {
         errors::strike(c, &fs, rng).await?;
-        errors::journal(c, &fs, rng).await?;
+        errors::flushes(c, &fs, rng).await?;
         drop(fs);
         settle(c).await?;
     }

@@ -3,8 +3,8 @@
 //! Kept in two copies that are written in turn (`superblock`, `superblock.1`), each crc-protected, so a torn
 //! write leaves the older one.
 
-use crate::StoreError;
 use crate::bytes::{Reader, Writer};
+use crate::{StoreError, medium};
 use model::{Nid, TargetId};
 use wire::frame::crc32c;
 use world::{OpenMode, World};
@@ -158,6 +158,10 @@ impl Superblock {
     /// Durable when it returns. The older of the two copies is replaced.
     pub fn write(&self, world: &World, dir: &str) -> Result<(), StoreError> {
         assert!(self.fsname.len() <= FSNAME_FIELD_BYTES, "checked by model::target::fsname_is_valid");
+        // The one that stays must be on the disk, not only in the host's memory.
+        for which in 0..2 {
+            medium::show_path(world, &copy_path(dir, which))?;
+        }
         let copies = [read_copy(world, dir, 0)?, read_copy(world, dir, 1)?];
         let found = pick(dir, copies).unwrap_or(None);
         let (which, generation, unknown) = match &found {

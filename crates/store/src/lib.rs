@@ -13,6 +13,7 @@ pub mod format;
 pub mod fuzz;
 pub mod journal;
 pub mod lease;
+mod medium;
 pub mod mmp;
 pub mod object;
 mod recover;

@@ -3,7 +3,7 @@
 use crate::core::{Core, Inner, State, overlay_bytes};
 use crate::db::{DbOptions, Lsn, journal_dir};
 use crate::journal::replay::Found;
-use crate::journal::{Journal, Replay, record};
+use crate::journal::{Journal, Replay, record, segment};
 use crate::object::Redo;
 use crate::space::Space;
 use crate::table::Table;
@@ -41,7 +41,8 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
             )));
         }
     }
-    let table: Arc<dyn Table> = Arc::new(RedbTable::open(world, dir, opt.table_cache_bytes)?);
+    let distrust = has_segments(world, &folder)?;
+    let table: Arc<dyn Table> = Arc::new(RedbTable::open(world, dir, opt.table_cache_bytes, distrust)?);
     let applied = table.applied()?;
     let replay = read_journal(world, dir, epoch, applied)?;
     let overlay_txns = usize::try_from(replay.last_lsn - applied).expect("they are in memory");
@@ -94,6 +95,12 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
         sent: Notify::new(),
         flush_ns: AtomicU64::new(0),
     }))
+}
+
+/// Who stops in an orderly way has flushed everything, and leaves no segment. Whoever did not may have ended for a failed flush.
+fn has_segments(world: &World, folder: &str) -> Result<bool, StoreError> {
+    let names = world.disk.list(folder).map_err(StoreError::io("cannot list", folder))?;
+    Ok(names.iter().any(|n| matches!(segment::parse_name(n), Some(segment::Name::Log(_)))))
 }
 
 /// What of the journal counts: its records above `applied`, and where it ends.

@@ -2,43 +2,16 @@
 
 mod common;
 
-use bytes::Bytes;
-use common::{Bed, Ost, format, id, nothing, open, open_with, tiny, write_journal_back};
+use common::{Bed, Ost, format, id, meta, nothing, open, open_with, tiny, write_journal_back};
 use model::planted::{self, Bug};
-use model::{Fid, Timestamp};
 use std::sync::RwLock;
 use store::object::location::own_path;
-use store::object::{Found, ObjectMeta};
-use store::{DbOptions, Lsn, StoreError};
+use store::{DbOptions, Lsn};
 use world::mem::{CrashMode, FaultPlan, MemDisk};
 use world::rng::Rng;
 
 /// Bugs are planted for the whole process.
 static PLANTED: RwLock<()> = RwLock::new(());
-
-fn meta() -> ObjectMeta {
-    let time = Some(Timestamp { sec: 1, nsec: 0 });
-    ObjectMeta {
-        file: Fid::new(1, 2, 3),
-        uid: 1,
-        gid: 2,
-        projid: 3,
-        time,
-        layout_generation: 4,
-        data_version: None,
-    }
-}
-
-impl Ost {
-    async fn write(&self, n: u32, off: u64, data: Vec<u8>) -> Result<Lsn, StoreError> {
-        Ok(self.objects.write(id(n), Some(off), Bytes::from(data), meta(), nothing()).await?.2)
-    }
-
-    async fn all(&self, n: u32) -> Result<Vec<u8>, StoreError> {
-        let Found { data, .. } = self.objects.read(id(n), 0, 16 << 20).await?;
-        Ok(data.to_vec())
-    }
-}
 
 /// Which pages reached the disk before the power went.
 #[derive(Clone, Copy, Debug)]
@@ -124,7 +97,7 @@ fn power_cuts(seed: u64) -> u32 {
                     let end = (off + size) as usize;
                     c.resize(c.len().max(end), 0);
                     c[off as usize..end].copy_from_slice(&data);
-                    o.write(n as u32, off, data).await.unwrap()
+                    o.submit_write(n as u32, off, data).await.unwrap()
                 }
             };
             assert!(o.all(n as u32).await.unwrap() == c, "seed {seed} step {i}");
@@ -163,7 +136,7 @@ fn power_cuts(seed: u64) -> u32 {
             }
             // What is there can be written on, and survives the next cut.
             let before = o.all(0).await.unwrap();
-            let lsn = o.write(0, before.len() as u64 + 5000, vec![9; 70_000]).await.unwrap();
+            let lsn = o.submit_write(0, before.len() as u64 + 5000, vec![9; 70_000]).await.unwrap();
             o.db.durable(lsn).await.unwrap();
             let disk = cut(&bed, &disk, Cut::Random, &[0, 1], &mut rng);
             let o = open(&bed.world_on(&disk), 3);
@@ -206,12 +179,12 @@ fn a_record_without_its_data_is_not_taken_for_a_write() {
     let mut rng = Rng::new(1);
     let (disk, first) = bed.rt.block_on(async {
         let first = noise(&mut rng, 100_000);
-        let lsn = o.write(1, 0, first.clone()).await.unwrap();
+        let lsn = o.submit_write(1, 0, first.clone()).await.unwrap();
         o.db.durable(lsn).await.unwrap();
         // The committer is late: the record is in the journal, the bytes are in the page cache.
         let all = noise(&mut rng, 200_000);
-        o.write(1, 100_000, all).await.unwrap();
-        o.write(2, 0, vec![7; 100]).await.unwrap();
+        o.submit_write(1, 100_000, all).await.unwrap();
+        o.submit_write(2, 0, vec![7; 100]).await.unwrap();
         (bed.disk.fork(), first)
     });
     for (plant, fine) in [(None, true), (Some(Bug::DataNotLookedFor), false)] {
@@ -247,10 +220,10 @@ fn what_a_lost_write_left_in_a_hole_is_never_seen() {
         let o = open(&bed.world, 1);
         let mut rng = Rng::new(seed);
         let disk = bed.rt.block_on(async {
-            o.write(1, 0, vec![1; 70_000]).await.unwrap();
-            let lsn = o.write(1, 600_000, vec![1; 70_000]).await.unwrap();
+            o.submit_write(1, 0, vec![1; 70_000]).await.unwrap();
+            let lsn = o.submit_write(1, 600_000, vec![1; 70_000]).await.unwrap();
             o.db.durable(lsn).await.unwrap();
-            o.write(1, 200_001, vec![2; 200_000]).await.unwrap();
+            o.submit_write(1, 200_001, vec![2; 200_000]).await.unwrap();
             cut(&bed, &bed.disk, Cut::FilesOnly, &[1], &mut rng)
         });
         let o = open(&bed.world_on(&disk), 2);
@@ -267,7 +240,7 @@ fn what_a_lost_write_left_in_a_hole_is_never_seen() {
             for (off, len) in
                 [(300_001, 10), (310_000, 5000), (220_000, 70_001), (599_000, 400), (350_000, 1)]
             {
-                let lsn = o.write(1, off, vec![3; len]).await.unwrap();
+                let lsn = o.submit_write(1, off, vec![3; len]).await.unwrap();
                 want[off as usize..off as usize + len].fill(3);
                 assert!(o.all(1).await.unwrap() == want, "seed {seed} {off}");
                 if rng.coin() {
@@ -278,10 +251,10 @@ fn what_a_lost_write_left_in_a_hole_is_never_seen() {
             let lsn = o.objects.truncate(id(1), 395_000, meta(), nothing()).await.unwrap().1;
             want.truncate(390_000);
             want.resize(395_000, 0);
-            o.write(1, 395_000, vec![4; 10]).await.unwrap();
+            o.submit_write(1, 395_000, vec![4; 10]).await.unwrap();
             want.resize(395_010, 4);
             assert!(o.all(1).await.unwrap() == want, "seed {seed}");
-            let last = o.write(1, 395_010, vec![5; 90_000]).await.unwrap();
+            let last = o.submit_write(1, 395_010, vec![5; 90_000]).await.unwrap();
             want.resize(485_010, 5);
             o.db.durable(lsn.max(last)).await.unwrap();
             let o = open(&bed.world_on(&cut(&bed, &disk, Cut::Random, &[], &mut rng)), 3);
@@ -300,7 +273,7 @@ fn nothing_is_done_again_twice() {
     let mut rng = Rng::new(3);
     let o = open_with(&bed.world, 1, held());
     bed.rt.block_on(async {
-        o.write(1, 0, vec![1; 300_000]).await.unwrap();
+        o.submit_write(1, 0, vec![1; 300_000]).await.unwrap();
         let lsn = o.objects.truncate(id(1), 4096, meta(), nothing()).await.unwrap().1;
         o.db.durable(lsn).await.unwrap();
     });
@@ -313,7 +286,7 @@ fn nothing_is_done_again_twice() {
         assert!(segments.len() as u32 >= epoch, "earlier segments are kept: {segments:?}");
         bed.rt.block_on(async {
             assert!(o.all(1).await.unwrap() == want, "epoch {epoch}");
-            let lsn = o.write(1, want.len() as u64, vec![epoch as u8; 200_000]).await.unwrap();
+            let lsn = o.submit_write(1, want.len() as u64, vec![epoch as u8; 200_000]).await.unwrap();
             want.resize(want.len() + 200_000, epoch as u8);
             o.db.durable(lsn).await.unwrap();
         });
@@ -337,7 +310,7 @@ fn a_failed_flush_of_data_acknowledges_nothing() {
         format(&bed.world);
         let o = open(&bed.world, 1);
         bed.rt.block_on(async {
-            let lsn = o.write(1, 0, vec![1; 100_000]).await.unwrap();
+            let lsn = o.submit_write(1, 0, vec![1; 100_000]).await.unwrap();
             o.db.durable(lsn).await.unwrap();
             let plan = FaultPlan {
                 sync_error_ppm: 1_000_000,
@@ -346,12 +319,12 @@ fn a_failed_flush_of_data_acknowledges_nothing() {
             };
             bed.disk.set_faults(plan);
             // Executed, but never durable.
-            let lsn = o.write(1, 100_000, vec![2; 100_000]).await.unwrap();
+            let lsn = o.submit_write(1, 100_000, vec![2; 100_000]).await.unwrap();
             assert!(o.db.durable(lsn).await.is_err());
             assert!(o.db.last_committed() < lsn);
             assert!(o.db.stopped().unwrap().contains("cannot flush"), "{:?}", o.db.stopped());
             bed.disk.set_faults(FaultPlan::default());
-            assert!(o.write(1, 0, vec![1; 10]).await.is_err());
+            assert!(o.submit_write(1, 0, vec![1; 10]).await.is_err());
         });
         let mut rng = Rng::new(3);
         let o = open(&bed.world_on(&cut(&bed, &bed.disk, Cut::JournalOnly, &[], &mut rng)), 2);
@@ -369,7 +342,7 @@ fn dirty_bytes_are_bounded() {
     bed.rt.block_on(async {
         // Much more than may wait: it goes on because the committer flushes, though nobody asks for it.
         for i in 0..300u64 {
-            o.write(1 + (i % 3) as u32, i / 3 * (1 << 20), vec![i as u8; 1 << 20]).await.unwrap();
+            o.submit_write(1 + (i % 3) as u32, i / 3 * (1 << 20), vec![i as u8; 1 << 20]).await.unwrap();
         }
         o.db.durable(o.db.last_submitted()).await.unwrap();
     });

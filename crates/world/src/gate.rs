@@ -137,6 +137,11 @@ impl DiskFile for GatedFile {
         self.inner.sync_data()
     }
 
+    fn drop_cached(&self) -> io::Result<()> {
+        self.gate.pass(Kind::Flush, &self.path)?;
+        self.inner.drop_cached()
+    }
+
     fn allocate(&self, mode: u32, off: u64, len: u64) -> io::Result<()> {
         self.gate.pass(Kind::Write, &self.path)?;
         self.inner.allocate(mode, off, len)

@@ -169,6 +169,10 @@ pub trait DiskFile: Send + Sync {
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// fdatasync: contents and the size are durable afterwards.
     fn sync_data(&self) -> io::Result<()>;
+    /// From now on reads show what the medium has. Flushes the file first; if that fails, then or earlier, it is no error of
+    /// this call: a host keeps pages that it could not write, counts them as written (`sync_data` succeeds from then on), and
+    /// this takes them away from the readers. An error: the host can neither give up what it keeps nor write it.
+    fn drop_cached(&self) -> io::Result<()>;
     /// fallocate(2): bits keep-size 1, punch-hole 2, zero-range 0x10.
     fn allocate(&self, mode: u32, off: u64, len: u64) -> io::Result<()>;
     /// Start of the next data at or after `off`; `None` if there is none.

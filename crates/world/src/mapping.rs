@@ -1,4 +1,5 @@
-//! A shared mapping of a file, as tests use it to look at a file the way a program with mmap(2) does.
+//! A shared mapping of a file: how tests look at a file the way a program with mmap(2) does, and how the host is asked which
+//! of its pages it has in memory.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -35,6 +36,18 @@ impl Mapping {
         assert!(at + data.len() <= self.len, "behind the mapping");
         // SAFETY: the range lies within the mapping.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.ptr.cast::<u8>().add(at), data.len()) };
+    }
+
+    /// Which of its pages are in memory, whoever brought them there; none is by this.
+    pub fn resident(&self) -> io::Result<Vec<bool>> {
+        let mut out = vec![0u8; self.len.div_ceil(rustix::param::page_size())];
+        // SAFETY: the mapping made in `shared`; `out` has a byte for each of its pages.
+        let r = unsafe { libc::mincore(self.ptr, self.len, out.as_mut_ptr()) };
+        if r == 0 {
+            Ok(out.into_iter().map(|b| b & 1 != 0).collect())
+        } else {
+            Err(io::Error::last_os_error())
+        }
     }
 
     /// msync(MS_SYNC).

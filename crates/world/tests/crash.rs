@@ -249,3 +249,61 @@ fn faults_fire_and_are_counted() {
     assert!(c.read_errors > 5 && c.write_errors > 5 && c.bit_flips > 3, "{c:?}");
     assert!(c.no_space == 2 && c.sync_errors == 1 && c.ignored_flushes == 1 && c.crashes == 1, "{c:?}");
 }
+
+/// What Linux does: pages that could not be written are clean, so the next flush says that all is well.
+#[test]
+fn a_failed_flush_leaves_bytes_that_only_the_page_cache_has() {
+    for dropped in [false, true] {
+        let d = MemDisk::new();
+        let f = file(&d, "/f");
+        d.sync_dir("/").unwrap();
+        f.write_at(&[1; 10_000], 0).unwrap();
+        f.sync_data().unwrap();
+        let mut kept = 0;
+        for i in 0..64u64 {
+            f.write_at(&[2; 4096], 4096 * i).unwrap();
+        }
+        d.set_faults(FaultPlan { sync_error_ppm: 1_000_000, seed: 4, ..FaultPlan::default() });
+        assert!(f.sync_data().is_err());
+        d.set_faults(FaultPlan::default());
+        assert!(content(&d, "/f").iter().all(|b| *b == 2), "readable");
+        f.sync_data().unwrap();
+        assert!(content(&d, "/f").iter().all(|b| *b == 2), "and clean");
+        if dropped {
+            f.drop_cached().unwrap();
+            let seen = content(&d, "/f");
+            assert_eq!(seen.len(), 64 * 4096, "the size is no page");
+            kept = seen.iter().filter(|b| **b == 2).count();
+            assert!(kept > 0 && kept < seen.len() && d.counters().phantom_pages > 0);
+        }
+        // What is written and flushed afterwards is there, and brings nothing back.
+        f.write_at(&[3; 10], 100).unwrap();
+        f.sync_data().unwrap();
+        d.crash_with(CrashMode::LoseAll, &mut Rng::new(1));
+        let left = content(&d, "/f");
+        assert_eq!(left[100..110], [3; 10]);
+        let again = left.iter().filter(|b| **b == 2).count();
+        assert!(again < 64 * 4096 - 10, "gone with the power");
+        assert!(!dropped || again + 10 >= kept, "what the disk showed is there");
+    }
+}
+
+#[test]
+fn what_is_not_flushed_yet_is_flushed_before_it_is_dropped() {
+    let d = MemDisk::new();
+    let f = file(&d, "/f");
+    d.sync_dir("/").unwrap();
+    f.write_at(&[1; 5000], 3).unwrap();
+    f.drop_cached().unwrap();
+    d.crash_with(CrashMode::LoseAll, &mut Rng::new(1));
+    assert_eq!(content(&d, "/f")[3..], [1; 5000]);
+    // A disk that lies keeps it dirty.
+    let f = file(&d, "/f");
+    d.set_faults(FaultPlan { ignore_flush: true, ..FaultPlan::default() });
+    f.write_at(&[2; 10], 0).unwrap();
+    f.set_len(6000).unwrap();
+    f.drop_cached().unwrap();
+    let now = content(&d, "/f");
+    assert_eq!((now.len(), &now[..11]), (6000, &[2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1][..]));
+    assert_eq!(d.counters().phantom_pages, 0);
+}

@@ -80,7 +80,7 @@ impl Pair {
         };
         let len = [rng.below(100), rng.below(20_000), 4096, 0][rng.index(4)];
         let what = format!("{name} {off}+{len}");
-        match rng.below(12) {
+        match rng.below(13) {
             0..4 => {
                 let mut data = vec![0; len as usize];
                 rng.fill(&mut data);
@@ -109,6 +109,7 @@ impl Pair {
                 }
             }
             10 => ignore(same(&format!("stat {what}"), f.each_ref().map(|f| f.stat().map(|s| s.len)))),
+            11 => ignore(same(&format!("drop {what}"), f.each_ref().map(|f| f.drop_cached()))),
             _ => drop(self.files.swap_remove(at)),
         }
     }

@@ -281,6 +281,11 @@ impl DiskFile for OverlayFile {
         Ok(())
     }
 
+    /// Of what is below; what was changed here has no medium.
+    fn drop_cached(&self) -> io::Result<()> {
+        self.lower.as_ref().map_or(Ok(()), |f| f.drop_cached())
+    }
+
     fn allocate(&self, mode: u32, off: u64, len: u64) -> io::Result<()> {
         let mut c = self.state();
         let end = off.checked_add(len).ok_or(Errno::EFBIG)?;

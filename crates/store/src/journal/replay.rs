@@ -5,10 +5,10 @@
 
 use super::record::{self, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, RECORD_MAGIC, Span};
 use super::segment::{self, Name, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::StoreError;
 use crate::db::Lsn;
 use crate::object::Redo;
 use crate::table::{Batch, Entry};
+use crate::{StoreError, medium};
 use bytes::Bytes;
 use std::cmp::Ordering;
 use world::{OpenMode, World};
@@ -247,10 +247,10 @@ fn read_segments(world: &World, dir: &str, out: &mut Replay) -> Result<Vec<Segme
             .disk
             .open(&path, OpenMode::WRITE)
             .map_err(StoreError::io("cannot open journal segment", &path))?;
+        // What the page cache has may be nowhere else: of a killed process it is written now, and what a failed flush left
+        // there is not believed. What is read counts from now on, so it must not get lost any more.
+        medium::show(&*file, &path)?;
         let bytes = segment::read_all(&*file, &path)?;
-        // What is read here may so far be in the page cache only (a killed process): it counts from now
-        // on, so it must not get lost any more.
-        file.sync_data().map_err(StoreError::io("cannot flush journal segment", &path))?;
         let header = SegmentHeader::decode(&bytes, &path)?.filter(|h| h.number == number);
         segments.push(Segment { path, number, header, bytes });
     }

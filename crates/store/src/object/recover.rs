@@ -8,8 +8,8 @@ use super::fallocate::allocate_or_zero;
 use super::location::{container_path, own_dir, own_path, packed_dir};
 use super::ordered::pieces;
 use super::redo::Redo;
-use crate::StoreError;
 use crate::db::Lsn;
+use crate::{StoreError, medium};
 use model::ObjectId;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::frame::crc32c;
@@ -121,7 +121,6 @@ fn replay_own(world: &World, dir: &str, id: ObjectId, redo: &[&Redo]) -> Result<
             Redo::Allocate { mode, offset, len, .. } => {
                 allocate_or_zero(&*file, *mode, *offset, *len).map_err(StoreError::io(what, &path))?;
             }
-            // It is there, but after a killed process in the page cache only.
             Redo::Flushed { .. } | Redo::Ordered { .. } => {}
             Redo::WritePacked { .. } | Redo::Unlink { .. } => unreachable!("collected elsewhere"),
         }
@@ -131,8 +130,9 @@ fn replay_own(world: &World, dir: &str, id: ObjectId, redo: &[&Redo]) -> Result<
 }
 
 /// The first record whose bytes in an own file are not all there. Only such count that are not known to have been
-/// durable (above `durable`): of the others later records may have changed bytes again. To be called before anything
-/// is redone.
+/// durable (above `durable`): of the others later records may have changed bytes again. The bytes of whatever else is done
+/// again are in the journal, so that it does not matter where those in the files are. To be called before anything is
+/// redone.
 pub(crate) fn first_without_data(
     world: &World,
     dir: &str,
@@ -142,12 +142,17 @@ pub(crate) fn first_without_data(
     if model::planted::on(model::planted::Bug::DataNotLookedFor) {
         return Ok(None);
     }
+    let mut shown = BTreeSet::new();
     for (lsn, redo) in records.iter().filter(|(lsn, _)| *lsn > durable) {
         for r in redo {
-            if let Redo::Ordered { object, offset, len, crcs } = r
-                && !is_there(world, &own_path(dir, *object), *offset, *len, crcs)?
+            let Redo::Ordered { object, offset, len, crcs } = r else { continue };
+            let path = own_path(dir, *object);
+            if shown.insert(*object) {
+                medium::show_path(world, &path)?;
+            }
+            if !is_there(world, &path, *offset, *len, crcs)?
                 // Not because a bit was read wrongly.
-                && !is_there(world, &own_path(dir, *object), *offset, *len, crcs)?
+                && !is_there(world, &path, *offset, *len, crcs)?
             {
                 tracing::info!(
                     "object {object}: {len} bytes at {offset} of record {lsn} never came to the disk"

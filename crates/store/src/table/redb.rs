@@ -2,8 +2,8 @@
 //! `docs/formats/table.md`.
 
 use super::{Snapshot, Table};
-use crate::StoreError;
 use crate::db::Lsn;
+use crate::{StoreError, medium};
 use redb::{Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
 use std::io;
 use std::sync::Arc;
@@ -114,7 +114,8 @@ impl RedbTable {
         tx.commit().map_err(failed(what, &t.path))
     }
 
-    pub fn open(world: &World, dir: &str, cache_bytes: usize) -> Result<RedbTable, StoreError> {
+    /// `shown`: what is read comes from the disk, not from what the host has in memory.
+    pub fn open(world: &World, dir: &str, cache_bytes: usize, shown: bool) -> Result<RedbTable, StoreError> {
         let path = path(dir);
         let file =
             world.disk.open(&path, OpenMode::WRITE).map_err(StoreError::io("cannot open table", &path))?;
@@ -125,6 +126,9 @@ impl RedbTable {
             return Err(StoreError::Refused(format!(
                 "table '{path}' is in use by another process (or still being closed by this one): stop that first"
             )));
+        }
+        if shown {
+            medium::show(&*file, &path)?;
         }
         let p = path.clone();
         let (t, version) = guarded("cannot open", &p, || {

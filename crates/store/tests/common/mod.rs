@@ -2,10 +2,11 @@
 
 #![allow(dead_code)] // each test binary uses its part
 
-use model::{Fid, ObjectId};
+use bytes::Bytes;
+use model::{Fid, ObjectId, Timestamp};
 use std::sync::Arc;
-use store::object::{FinishTxn, Objects};
-use store::{Db, DbOptions};
+use store::object::{FinishTxn, Found, ObjectMeta, Objects};
+use store::{Db, DbOptions, Lsn, StoreError};
 use world::mem::MemDisk;
 use world::real::Runtime;
 use world::rng::Rng;
@@ -79,6 +80,31 @@ pub fn nothing() -> FinishTxn {
 pub struct Ost {
     pub db: Arc<Db>,
     pub objects: Arc<Objects>,
+}
+
+/// Attributes of a write that are of no interest.
+pub fn meta() -> ObjectMeta {
+    let time = Some(Timestamp { sec: 1, nsec: 0 });
+    ObjectMeta {
+        file: Fid::new(1, 2, 3),
+        uid: 1,
+        gid: 2,
+        projid: 3,
+        time,
+        layout_generation: 4,
+        data_version: None,
+    }
+}
+
+impl Ost {
+    pub async fn submit_write(&self, n: u32, off: u64, data: Vec<u8>) -> Result<Lsn, StoreError> {
+        Ok(self.objects.write(id(n), Some(off), Bytes::from(data), meta(), nothing()).await?.2)
+    }
+
+    pub async fn all(&self, n: u32) -> Result<Vec<u8>, StoreError> {
+        let Found { data, .. } = self.objects.read(id(n), 0, 16 << 20).await?;
+        Ok(data.to_vec())
+    }
 }
 
 pub fn format(world: &World) {

@@ -351,6 +351,28 @@ impl FileNode {
         }
     }
 
+    /// The page cache gives up what is clean; how many pages of it the disk had never got. The size is no page: it stays what
+    /// readers see until the power fails.
+    pub(super) fn drop_clean(&mut self) -> u64 {
+        let mut now = self.disk.clone();
+        for op in &self.pending {
+            match op {
+                DataOp::Write { off, data } => now.write(*off, data),
+                DataOp::SetLen(len) => now.set_len(*len),
+                DataOp::Allocate { mode, off, len } => now.allocate(*mode, *off, *len),
+            }
+        }
+        now.set_len(self.now.len);
+        let zeros = Arc::new([0; PAGE_BYTES as usize]);
+        let differs = |(p, page): (&u64, &Arc<Page>)| {
+            let disk = now.pages.get(p).unwrap_or(&zeros);
+            !Arc::ptr_eq(page, disk) && page != disk
+        };
+        let phantoms = self.now.pages.iter().filter(|p| differs(*p)).count() as u64;
+        self.now = now;
+        phantoms
+    }
+
     /// After a crash: the page cache is what the disk holds.
     pub(super) fn reload(&mut self) {
         self.now = self.disk.clone();

@@ -42,7 +42,8 @@ pub struct FaultPlan {
     pub read_error_ppm: u32,
     /// EIO of writes and truncates; a part of the bytes may have been written.
     pub write_error_ppm: u32,
-    /// EIO of flushes: the unflushed changes may or may not be on disk, and are never tried again.
+    /// EIO of flushes, as Linux fails: each unflushed change is on disk or not, its bytes stay readable, they count as flushed
+    /// (the next flush does nothing for them and succeeds), and go when the power fails.
     pub sync_error_ppm: u32,
     /// One bit of what a read returns is wrong.
     pub bit_flip_ppm: u32,
@@ -71,6 +72,8 @@ pub struct DiskCounters {
     pub torn_writes: u64,
     pub lost_names: u64,
     pub kept_names: u64,
+    /// Pages that a failed flush left in the page cache, and that somebody who wanted to see the disk had dropped.
+    pub phantom_pages: u64,
     /// Not a fault: flushes that did their work.
     pub flushes: u64,
 }
@@ -91,6 +94,7 @@ impl DiskCounters {
             ("disk_torn_write", self.torn_writes),
             ("disk_lost_name", self.lost_names),
             ("disk_kept_name", self.kept_names),
+            ("disk_phantom_page", self.phantom_pages),
         ]
     }
 }
@@ -528,6 +532,15 @@ impl DiskFile for MemFile {
             i.state.with_file(self.ino, file::FileNode::flush)?;
             i.note(|| format!("sync {}", self.path));
         }
+        Ok(())
+    }
+
+    fn drop_cached(&self) -> io::Result<()> {
+        // As on a host: a flush that fails leaves the pages clean, and then they go.
+        let _ = self.sync_data();
+        let mut i = self.enter(false)?;
+        let i = &mut *i;
+        i.count.phantom_pages += i.state.with_file(self.ino, file::FileNode::drop_clean)?;
         Ok(())
     }
 

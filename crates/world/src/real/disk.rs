@@ -1,5 +1,6 @@
 //! The host's file system by plain system calls: interrupted ones are repeated, short ones completed.
 
+use super::cached::{cached_pages, give_up};
 use crate::{Disk, DiskFile, DiskSpace, FileStat, OpenMode};
 use rustix::fs::{self, FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
@@ -253,6 +254,10 @@ impl DiskFile for RealFile {
         Ok(retry_on_intr(|| fs::fdatasync(&self.fd))?)
     }
 
+    fn drop_cached(&self) -> io::Result<()> {
+        give_up(&self.fd)
+    }
+
     fn allocate(&self, mode: u32, off: u64, len: u64) -> io::Result<()> {
         let flags = FallocateFlags::from_bits_retain(mode);
         Ok(retry_on_intr(|| fs::fallocate(&self.fd, flags, off, len))?)
@@ -273,21 +278,6 @@ impl DiskFile for RealFile {
             Err(e) => Err(e.into()),
         }
     }
-}
-
-/// Pages of a range that are in the page cache; `None` if the kernel cannot tell (before 6.5).
-fn cached_pages(fd: &OwnedFd, off: u64, len: u64) -> Option<u64> {
-    /// The same on all architectures.
-    const CACHESTAT: libc::c_long = 451;
-    let range = [off, len];
-    // Pages that are cached, dirty, being written, evicted, recently evicted.
-    let mut found = [0u64; 5];
-    // SAFETY: the system call reads two numbers and writes five, of these arrays, which outlive it.
-    #[allow(unsafe_code)]
-    let done = unsafe {
-        libc::syscall(CACHESTAT, fd.as_raw_fd(), range.as_ptr(), found.as_mut_ptr(), 0 as libc::c_uint)
-    };
-    (done == 0).then_some(found[0])
 }
 
 fn found(r: Result<u64, Errno>) -> io::Result<Option<u64>> {

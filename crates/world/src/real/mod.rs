@@ -5,6 +5,7 @@
 //! tells them of their sockets, `helper` lets threads that wait for an answer do both (decision 0014). A [`World`] made
 //! here works from any thread: whatever needs tokio's runtime enters it by itself.
 
+mod cached;
 mod clock;
 mod disk;
 mod exec;

@@ -222,6 +222,11 @@ impl DiskFile for Handle {
         self.0.inner.sync_data()
     }
 
+    fn drop_cached(&self) -> io::Result<()> {
+        self.0.write_through(&mut self.0.state())?;
+        self.0.inner.drop_cached()
+    }
+
     fn allocate(&self, mode: u32, off: u64, len: u64) -> io::Result<()> {
         let mut s = self.0.state();
         if mode & (PUNCH_HOLE | ZERO_RANGE) != 0 {
