@@ -21,6 +21,7 @@ mod opens;
 mod ops;
 mod params;
 mod pending;
+mod privileges;
 mod stats;
 mod stripe;
 mod targets;

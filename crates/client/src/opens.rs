@@ -9,10 +9,11 @@
 //! [`Fs::relayout`] makes the caller go on with the new one.
 
 use crate::ops::{BoxFutureOf, is_read_write};
+use crate::privileges::{self, Privileges};
 use crate::targets::Target;
 use crate::{Call, Fs, OpenFile, R};
 use model::limits::OPENS_PER_CLIENT_MAX;
-use model::{Errno, Fid, FileType, Layout, TargetId, Timestamp, perm};
+use model::{Cred, Errno, Fid, FileType, Layout, TargetId, Timestamp, perm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -40,6 +41,8 @@ pub(crate) struct FileState {
     pub projid: u32,
     /// The latest ctime this client knows of the inode.
     pub ctime: Timestamp,
+    /// A change of its data might have to take something away ([`crate::privileges`]).
+    pub privileged: bool,
 }
 
 impl FileState {
@@ -50,6 +53,7 @@ impl FileState {
             gid: e.attr.gid,
             projid: e.attr.projid,
             ctime: e.attr.ctime,
+            privileged: privileges::of(e) != Privileges::None,
         }
     }
 }
@@ -77,6 +81,8 @@ enum Noted {
 struct Handle {
     record: OpenRecord,
     noted: Noted,
+    /// Opened by the superuser.
+    root: bool,
 }
 
 #[derive(Default)]
@@ -144,13 +150,17 @@ impl Opens {
 
     /// A new handle, in the table before the server hears of it: a reclaim that comes between the open and its
     /// reply must name it.
-    pub(crate) fn reserve(&self, fid: Fid, flags: u32) -> R<u64> {
+    pub(crate) fn reserve(&self, fid: Fid, flags: u32, cred: &Cred) -> R<u64> {
         let mut s = self.lock();
         if s.handles.len() >= OPENS_PER_CLIENT_MAX {
             return Err(ENFILE);
         }
         let handle = self.next.fetch_add(1, Ordering::Relaxed);
-        s.remember(Handle { record: OpenRecord { fid, handle, flags }, noted: Noted::No });
+        s.remember(Handle {
+            record: OpenRecord { fid, handle, flags },
+            noted: Noted::No,
+            root: cred.is_root(),
+        });
         Ok(handle)
     }
 
@@ -233,6 +243,13 @@ impl Opens {
         let s = self.lock();
         let of = |h: &u64| s.handles.get(h).is_some_and(|h| is_read_write(h.record.flags));
         s.files.get(&fid).is_some_and(|f| f.handles.iter().any(of))
+    }
+
+    /// Whether somebody other than the superuser may have stored into a mapping: nobody tells who did, but only who could.
+    pub(crate) fn is_stored_by_users(&self, fid: Fid) -> bool {
+        let s = self.lock();
+        let by_user = |h: &u64| s.handles.get(h).is_some_and(|h| is_read_write(h.record.flags) && !h.root);
+        s.files.get(&fid).is_some_and(|f| f.handles.iter().any(by_user))
     }
 
     pub(crate) fn is_open(&self, fid: Fid) -> bool {
@@ -402,7 +419,7 @@ mod tests {
     #[test]
     fn an_answer_from_before_the_file_grew_does_not_bring_the_old_layout_back() {
         let o = Opens::new(1);
-        let h = o.reserve(Fid::new(9, 1, 0), 2).unwrap();
+        let h = o.reserve(Fid::new(9, 1, 0), 2, &Cred::root()).unwrap();
         let old = Entry { layout: Some(Layout::on_mdt(65536)), ..entry(1) };
         let grown = old.layout.as_ref().unwrap().grown((Fid::new(9, 1, 0), 2), 65536, "", &[1]);
         o.opened(h, &old, false);
@@ -415,13 +432,13 @@ mod tests {
     #[test]
     fn a_create_that_opened_another_file_is_recorded_under_that_one() {
         let o = Opens::new(40);
-        let h = o.reserve(Fid::new(9, 1, 0), 2).unwrap();
+        let h = o.reserve(Fid::new(9, 1, 0), 2, &Cred::root()).unwrap();
         assert_eq!(o.reclaim(|_| true)[0].fid, Fid::new(9, 1, 0));
         o.opened(h, &entry(2), false);
         assert_eq!(o.reclaim(|_| true), vec![OpenRecord { fid: Fid::new(9, 2, 0), handle: 40, flags: 2 }]);
         assert!(o.file(Fid::new(9, 1, 0)).is_none());
         assert_eq!(o.file(Fid::new(9, 2, 0)).unwrap().uid, 5);
-        let second = o.reserve(Fid::new(9, 2, 0), 0).unwrap();
+        let second = o.reserve(Fid::new(9, 2, 0), 0, &Cred::root()).unwrap();
         assert!(o.forget(h), "the server has it open");
         assert!(o.file(Fid::new(9, 2, 0)).is_some(), "still open once");
         assert!(!o.forget(second), "the server never heard of it");
@@ -437,12 +454,12 @@ mod tests {
             o.tell([fid].into_iter(), |r| all = r);
             all.iter().map(|r| r.handle).collect::<Vec<_>>()
         };
-        let asked = o.reserve(f, 0).unwrap();
+        let asked = o.reserve(f, 0, &Cred::root()).unwrap();
         assert_eq!(told(f), [asked], "while it is asked for, too");
         o.opened(asked, &entry(2), true);
-        let leased = o.reserve(f, 0).unwrap();
+        let leased = o.reserve(f, 0, &Cred::root()).unwrap();
         o.opened(leased, &entry(2), true);
-        let registered = o.reserve(f, 0).unwrap();
+        let registered = o.reserve(f, 0, &Cred::root()).unwrap();
         o.opened(registered, &entry(2), false);
         assert!(told(other).is_empty());
         assert_eq!(told(f), [asked, leased], "again, should the first word have been lost");

@@ -7,6 +7,8 @@ pub const S_IFMT: u32 = 0o170000;
 pub const S_ISUID: u32 = 0o4000;
 pub const S_ISGID: u32 = 0o2000;
 pub const S_ISVTX: u32 = 0o1000;
+/// The extended attribute that holds a program's file capabilities.
+pub const XATTR_CAPABILITY: &[u8] = b"security.capability";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, PartialOrd, Ord, Hash)]
 pub enum FileType {
@@ -136,7 +138,7 @@ pub struct SetAttr {
     pub size: Option<u64>,
     pub atime: Option<SetTime>,
     pub mtime: Option<SetTime>,
-    /// Only stamps (a write by a handle that the kernel asks to drop set-id bits for).
+    /// The file's data changes by a caller without CAP_FSETID: set-id bits and file capabilities go.
     pub kill_suid_sgid: bool,
     pub flags: Option<u32>,
     /// The caller holds the file open for writing: permission was checked at open.

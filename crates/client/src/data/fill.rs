@@ -303,7 +303,11 @@ impl Fs {
     pub async fn write_pages(self: Arc<Self>, fid: Fid, off: u64, data: Bytes) -> R<()> {
         self.writable()?;
         let len = data.len() as u64;
-        let r = self.run(Verb::Write, self.write_paged(fid, off, data)).await;
+        let work = async {
+            self.drop_privileges_stored(fid).await?;
+            self.write_paged(fid, off, data).await
+        };
+        let r = self.run(Verb::Write, work).await;
         if r.is_ok() {
             self.stats.add(Verb::WriteBytes, len);
         }

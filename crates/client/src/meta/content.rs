@@ -204,7 +204,12 @@ impl Contents {
     /// This mount's own change took the inode to `version`. What is not known to be right after it is dropped.
     pub fn changed(&mut self, fid: Fid, version: u64, edit: &Edit) {
         let Some(k) = self.files.get_mut(&fid) else { return };
-        k.xattrs = None;
+        // A write leaves them as they are; other changes may be of them.
+        let same = |x: &Xattrs| matches!(edit, Edit::Write { .. }) && x.version + 1 == version;
+        k.xattrs = k.xattrs.take().filter(|x| x.version >= version || same(x));
+        if let Some(x) = k.xattrs.as_mut().filter(|x| x.version < version) {
+            x.version = version;
+        }
         if let Some((of, data)) = k.data.take() {
             k.data = match of {
                 // What is kept was read after that change.

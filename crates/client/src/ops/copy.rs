@@ -35,6 +35,9 @@ impl Fs {
             }
             let wanted =
                 wanted.min(CALL_MAX_BYTES).min(FILE_SIZE_MAX_BYTES - to_off.min(FILE_SIZE_MAX_BYTES));
+            if wanted > 0 {
+                self.drop_privileges(to, !call.cred.is_root()).await?;
+            }
             let mut done = 0;
             while done < wanted {
                 let n = (wanted - done).min(RPC_BULK_DEFAULT_BYTES as u64) as usize;

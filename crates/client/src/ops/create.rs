@@ -98,7 +98,7 @@ impl Fs {
     ) -> R<(Attr, OpenFile)> {
         let mut attempt = 1;
         let (reply, handle) = loop {
-            let handle = self.opens.reserve(msg.fid, flags)?;
+            let handle = self.opens.reserve(msg.fid, flags, &call.cred)?;
             msg.open = Some(OpenSpec { handle, flags, lease: true });
             match self.create_once(call, mdt, &msg, handle).await {
                 Ok(r) => break (r, handle),

@@ -20,6 +20,7 @@ impl Fs {
         self.writable()?;
         check(mode, off, len)?;
         let work = async {
+            self.drop_privileges(fid, !call.cred.is_root()).await?;
             let mut tries = 0;
             let (state, layout) = loop {
                 let (state, layout) = self.file_state_for_write(fid).await?;

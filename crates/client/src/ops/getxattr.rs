@@ -9,26 +9,28 @@ use wire::msg::getxattr::Getxattr;
 
 impl Fs {
     pub async fn getxattr(self: Arc<Self>, call: Call, fid: Fid, name: Vec<u8>) -> R<Vec<u8>> {
-        let work = async {
-            let kept = is_known_kind(&name);
-            if kept && self.known_entry(fid).is_some_and(|e| e.plain) {
-                return Err(Errno::ENODATA);
-            }
-            let root = call.cred.is_root();
-            if kept && let Some(v) = self.known_xattr(fid, root, &name) {
-                return v.ok_or(Errno::ENODATA);
-            }
-            let mdt = self.mdt_of(fid).await?;
-            let t = self.meta.token();
-            let r = mdt.call(self.ctx(&call), Getxattr { fid, name: name.clone() }).await;
-            match &r {
-                Ok(v) if kept => self.keep_xattr(t, fid, root, &name, Some(v.value.clone())),
-                Err(Errno::ENODATA) if kept => self.keep_xattr(t, fid, root, &name, None),
-                _ => {}
-            }
-            Ok(r?.value)
-        };
-        self.run(Verb::Getxattr, work).await
+        self.run(Verb::Getxattr, self.xattr(&call, fid, name)).await
+    }
+
+    /// From what is kept if it is known.
+    pub(crate) async fn xattr(self: &Arc<Self>, call: &Call, fid: Fid, name: Vec<u8>) -> R<Vec<u8>> {
+        let kept = is_known_kind(&name);
+        if kept && self.known_entry(fid).is_some_and(|e| e.plain) {
+            return Err(Errno::ENODATA);
+        }
+        let root = call.cred.is_root();
+        if kept && let Some(v) = self.known_xattr(fid, root, &name) {
+            return v.ok_or(Errno::ENODATA);
+        }
+        let mdt = self.mdt_of(fid).await?;
+        let t = self.meta.token();
+        let r = mdt.call(self.ctx(call), Getxattr { fid, name: name.clone() }).await;
+        match &r {
+            Ok(v) if kept => self.keep_xattr(t, fid, root, &name, Some(v.value.clone())),
+            Err(Errno::ENODATA) if kept => self.keep_xattr(t, fid, root, &name, None),
+            _ => {}
+        }
+        Ok(r?.value)
     }
 }
 

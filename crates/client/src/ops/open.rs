@@ -40,7 +40,7 @@ impl Fs {
     }
 
     async fn open_handle(self: &Arc<Self>, call: &Call, fid: Fid, flags: u32) -> R<OpenFile> {
-        let handle = self.opens.reserve(fid, flags)?;
+        let handle = self.opens.reserve(fid, flags, &call.cred)?;
         if let Some(known) = self.opened_under_lease(call, fid, flags) {
             return self.opened(call, handle, flags, known.map(|e| ((*e).clone(), true)), fid).await;
         }

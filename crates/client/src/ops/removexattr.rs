@@ -10,13 +10,14 @@ use wire::msg::removexattr::Removexattr;
 impl Fs {
     pub async fn removexattr(self: Arc<Self>, call: Call, fid: Fid, name: Vec<u8>) -> R<()> {
         self.writable()?;
-        let work = async {
-            let mdt = self.mdt_of(fid).await?;
-            let change = self.changing_inode(&mdt, fid);
-            let r = mdt.call(self.ctx(&call), Removexattr { fid, name }).await;
-            change.done(Outcome::default(), r.err());
-            r
-        };
-        self.run(Verb::Removexattr, work).await
+        self.run(Verb::Removexattr, self.drop_xattr(&call, fid, name)).await
+    }
+
+    pub(crate) async fn drop_xattr(self: &Arc<Self>, call: &Call, fid: Fid, name: Vec<u8>) -> R<()> {
+        let mdt = self.mdt_of(fid).await?;
+        let change = self.changing_inode(&mdt, fid);
+        let r = mdt.call(self.ctx(call), Removexattr { fid, name }).await;
+        change.done(Outcome::default(), r.err());
+        r
     }
 }

@@ -9,7 +9,7 @@ use crate::stripe::{self, Piece};
 use crate::{Call, Fs, R};
 use bytes::Bytes;
 use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_MAX_BYTES};
-use model::{Errno, Fid, Layout, SetAttr};
+use model::{Errno, Fid, Layout};
 use std::sync::Arc;
 use wire::checksum::ChecksumType;
 use wire::msg::enqueue::LockMode;
@@ -19,7 +19,7 @@ use world::future::join_all;
 
 impl Fs {
     /// `append`: at the end, whatever it is by then; returns the offset that was written.
-    /// `kill_suid_sgid`: also drop the set-id bits (HANDLE_KILLPRIV_V2). All of `data` is written, or it is an error;
+    /// `kill_suid_sgid`: the caller may not keep set-id bits (HANDLE_KILLPRIV_V2); file capabilities go in any case. All of `data` is written, or it is an error;
     /// more than 16 MiB at a time give `EMSGSIZE`.
     pub async fn write(
         self: Arc<Self>,
@@ -39,10 +39,7 @@ impl Fs {
             if data.len() > RPC_BULK_MAX_BYTES {
                 return Err(Errno::EMSGSIZE);
             }
-            if kill_suid_sgid {
-                let set = SetAttr { kill_suid_sgid: true, by_handle: true, ..SetAttr::default() };
-                self.setattr_entry(self.ctx(&call), fid, set).await?;
-            }
+            self.drop_privileges(fid, kill_suid_sgid).await?;
             self.write_data(&call, fid, off, append, data).await
         };
         let r = self.run(Verb::Write, work).await;

@@ -72,7 +72,7 @@ impl Fs {
             c.create(w, msg.clone(), || {
                 let fid = fid()?;
                 // In the table before anybody can find the file.
-                let h = self.opens.reserve(fid, flags).ok()?;
+                let h = self.opens.reserve(fid, flags, &call.cred).ok()?;
                 *handle.lock().expect("no panic while locked") = Some(h);
                 Some(fid)
             })

@@ -14,3 +14,4 @@ mod names;
 mod pending;
 mod restart;
 mod small;
+mod users;

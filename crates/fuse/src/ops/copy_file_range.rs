@@ -3,7 +3,6 @@
 use super::Cx;
 use crate::abi::{CopyFileRangeIn, CopyFileRangeOut, WriteOut};
 use crate::reply::{Answer, Reply};
-use model::SetAttr;
 
 /// What one request copies at most, so that it can be interrupted and the narrow reply can say it.
 const LEN_MAX_BYTES: u64 = 64 << 20;
@@ -14,11 +13,7 @@ pub async fn run(cx: Cx, a: CopyFileRangeIn, wide: bool) -> Answer {
     cx.bridge.writeback.settle(from).await;
     cx.bridge.writeback.settle(to).await;
     let len = a.len.min(LEN_MAX_BYTES);
-    let n = cx.fs().copy_file_range(cx.call(), from, a.off_in, to, a.off_out, len).await?;
-    if cx.uid != 0 && n > 0 {
-        let set = SetAttr { kill_suid_sgid: true, by_handle: true, ..SetAttr::default() };
-        cx.fs().setattr(cx.call(), to, set).await?;
-    }
+    let n = cx.fs().copy_file_range(cx.call_by_handle(), from, a.off_in, to, a.off_out, len).await?;
     Ok(match wide {
         true => Reply::of(&CopyFileRangeOut { bytes_copied: n }),
         false => Reply::of(&WriteOut { size: n as u32, padding: 0 }),

@@ -1,6 +1,7 @@
 //! setattr: modes, owners, times, and the metadata side of a truncate: all of it where the data lies with the
 //! inode.
 
+use super::setxattr;
 use crate::data;
 use crate::names::{self, OpContext};
 use crate::schema::Inode;
@@ -19,6 +20,9 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setattr) -> Result<Entry, Errno> {
         return Ok(names::entry(tx, m.fid, &i));
     }
     apply_mode(ctx, &mut i, s);
+    if s.uid.is_some() || s.gid.is_some() || s.size.is_some() || s.kill_suid_sgid {
+        setxattr::drop_capability(tx, m.fid, &mut i)?;
+    }
     if let Some(p) = s.projid {
         i.projid = p;
     }

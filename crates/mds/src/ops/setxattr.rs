@@ -7,7 +7,7 @@ use crate::schema::inode::{XATTR_INLINE_MAX_BYTES, XATTR_INLINE_TOTAL_BYTES};
 use crate::schema::{Inode, key, value};
 use crate::tx::Tx;
 use model::acl::Acl;
-use model::attr::{S_ISGID, S_ISVTX};
+use model::attr::{S_ISGID, S_ISVTX, XATTR_CAPABILITY};
 use model::perm::{self, FLAG_APPEND, FLAG_IMMUTABLE, MAY_WRITE};
 use model::{Errno, Fid, FileType, limits};
 use wire::msg::setxattr::{Setxattr, XATTR_CREATE, XATTR_REPLACE};
@@ -110,6 +110,14 @@ fn set_plain(tx: &mut Tx, i: &mut Inode, m: &Setxattr) -> Result<(), Errno> {
         v.extend_from_slice(&m.value);
         tx.put(key::xattr(m.fid, &m.name), v);
         i.large_xattrs += 1;
+    }
+    Ok(())
+}
+
+/// File capabilities are those of the program as it was: what changes its data or owner takes them away.
+pub fn drop_capability(tx: &mut Tx, fid: Fid, i: &mut Inode) -> Result<(), Errno> {
+    if stored(tx, fid, i, XATTR_CAPABILITY)?.is_some() {
+        remove(tx, fid, i, XATTR_CAPABILITY);
     }
     Ok(())
 }

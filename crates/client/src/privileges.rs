@@ -1,0 +1,99 @@
+//! What a program file loses when its data changes: set-id bits, unless the caller has CAP_FSETID, and file capabilities
+//! (`security.capability`) always. As Linux does it (`file_remove_privs`), at every call that writes: before the change, so
+//! that nobody can start the changed program with them.
+//!
+//! Nearly every file has nothing of this. That is known under the lease on its inode, so such a write costs no request.
+
+use crate::{Call, Fs, R};
+use model::attr::XATTR_CAPABILITY;
+use model::{Errno, Fid, FileType, SetAttr, perm};
+use std::sync::Arc;
+use wire::msg::lookup::Entry;
+
+/// What an inode shows of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Privileges {
+    None,
+    /// Set-id bits that go. It may have capabilities, too.
+    SetId,
+    /// It has extended attributes: whether capabilities are among them has to be asked.
+    Perhaps,
+}
+
+pub(crate) fn of(e: &Entry) -> Privileges {
+    let a = &e.attr;
+    match () {
+        () if a.kind != FileType::Regular => Privileges::None,
+        () if perm::kill_suid_sgid(a.kind, a.mode) != a.mode => Privileges::SetId,
+        () if e.plain => Privileges::None,
+        () => Privileges::Perhaps,
+    }
+}
+
+impl Fs {
+    /// Before a file's data changes. `set_id`: the caller is without CAP_FSETID.
+    pub(crate) async fn drop_privileges(self: &Arc<Self>, fid: Fid, set_id: bool) -> R<()> {
+        // Who could keep set-id bits does not wait for a metadata server that is away.
+        let last = if set_id { None } else { self.last_known(fid) };
+        if last == Some(false) {
+            return Ok(());
+        }
+        let e = match self.inode_at_hand(fid) {
+            Some(e) => e,
+            None => self.getattr_entry(self.own_ctx(), fid).await?,
+        };
+        self.drop_shown(&e, set_id).await
+    }
+
+    /// As [`Fs::drop_privileges`], before what was stored into pages is written: perhaps by any process that could.
+    /// Pages of an ordinary file come out also while nothing can be asked.
+    pub(crate) async fn drop_privileges_stored(self: &Arc<Self>, fid: Fid) -> R<()> {
+        if self.last_known(fid) == Some(false) {
+            return Ok(());
+        }
+        let set_id = self.opens.is_stored_by_users(fid);
+        let e = match self.inode_at_hand(fid) {
+            Some(e) => e,
+            None => match self.getattr_entry(self.own_ctx(), fid).await {
+                Err(_) if self.opens.file(fid).is_some_and(|s| !s.privileged) => return Ok(()),
+                r => r?,
+            },
+        };
+        self.drop_shown(&e, set_id).await
+    }
+
+    /// Without a lease because the server is silent: whether the inode of an open file showed anything when it was seen last.
+    fn last_known(&self, fid: Fid) -> Option<bool> {
+        if self.leases_good(fid) { None } else { self.opens.file(fid).map(|s| s.privileged) }
+    }
+
+    async fn drop_shown(self: &Arc<Self>, e: &Entry, set_id: bool) -> R<()> {
+        let shown = of(e);
+        if shown == Privileges::None {
+            return Ok(());
+        }
+        let fid = e.attr.fid;
+        let capable = !e.plain && self.has_capability(fid).await?;
+        let all = SetAttr { kill_suid_sgid: true, by_handle: true, ..SetAttr::default() };
+        if set_id && (capable || shown == Privileges::SetId) {
+            self.setattr_entry(self.own_ctx(), fid, all).await.map(drop)
+        } else if capable {
+            match self.drop_xattr(&Call::default(), fid, XATTR_CAPABILITY.to_vec()).await {
+                Ok(()) | Err(Errno::ENODATA) => Ok(()),
+                // Of an append-only file nobody may remove an attribute; an append does.
+                Err(Errno::EPERM) => self.setattr_entry(self.own_ctx(), fid, all).await.map(drop),
+                Err(e) => Err(e),
+            }
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn has_capability(self: &Arc<Self>, fid: Fid) -> R<bool> {
+        match self.xattr(&Call::default(), fid, XATTR_CAPABILITY.to_vec()).await {
+            Ok(_) => Ok(true),
+            Err(Errno::ENODATA) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}
