@@ -521,6 +521,19 @@ impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
         out
     }
 
+    /// Locks that clients hold for a group: object, client, group, and how many others wait for the object.
+    pub fn groups(&self) -> Vec<(O, C, u64, usize)> {
+        let of = |(object, o): (&O, &OfObject<C>)| {
+            let (object, waiting) = (*object, o.waiting.len());
+            let held = o.granted.iter().filter_map(move |g| match (g.who, g.mode) {
+                (Who::Client(c, _), ExtentMode::Group(gid)) => Some((object, c, gid, waiting)),
+                _ => None,
+            });
+            held.collect::<Vec<_>>()
+        };
+        self.objects.iter().flat_map(of).collect()
+    }
+
     /// Locks held and waiting.
     pub fn count(&self) -> (usize, usize) {
         let held = self.objects.values().map(|o| o.granted.len()).sum();

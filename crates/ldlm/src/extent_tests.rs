@@ -73,9 +73,11 @@ fn who_joins_a_group_does_not_wait_for_those_who_wait_for_its_end() {
 fn groups_share_with_their_like_only() {
     let mut t = T::default();
     let g = |client, gid| ask(client, 1, ExtentMode::Group(gid), 0, u64::MAX);
+    assert!(t.groups().is_empty());
     assert!(matches!(t.enqueue(0, &g(1, 7)).0, Answer::Granted { .. }));
     assert!(matches!(t.enqueue(0, &g(2, 7)).0, Answer::Granted { .. }));
     assert_eq!(t.enqueue(0, &g(3, 8)).0, Answer::Waits);
+    assert_eq!(t.groups(), [(1, 1, 7, 1), (1, 2, 7, 1)], "who waits holds nothing");
 }
 
 #[test]

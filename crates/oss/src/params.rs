@@ -5,14 +5,18 @@ use crate::service::Ost;
 use crate::space::Space;
 use model::exports::Export;
 use model::param::{PARAM_TEXT_MAX_BYTES, ParamDecl, ParamInfo, ParamValue, ack_is_durable, glob_match};
-use model::{Errno, limits};
-use rpc::Service;
+use model::{Errno, ObjectId, limits};
 use rpc::server::recovery::{RECOVERY_HARD_DEFAULT_S, RECOVERY_TIME_DEFAULT_S};
+use rpc::{ClientId, Service};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use wire::msg::notify::Notify;
 use world::DiskSpace;
+
+/// Group locks that are shown.
+const GROUP_LINES_MAX: usize = 1000;
 
 /// Settings that an administrator may change while the target runs.
 pub struct Settings {
@@ -128,6 +132,12 @@ pub static TABLE: &[Param] = &[
     ro("filesfree", "files", "Objects that can still be made.", |o| o.space_now().files_free.to_string()),
     ro("filestotal", "files", "Objects that fit.", |o| o.space_now().files.to_string()),
     ro("fstype", "", "Format of the storage below.", |_| "nacre".into()),
+    ro(
+        "group_locks",
+        "",
+        "Group locks: file, object, group, how many wait for the object, and the client that holds it.",
+        Ost::group_locks,
+    ),
     ro("instance", "", "Epoch of the target: grows with each start.", |o| o.db.epoch().to_string()),
     ro("kbytesavail", "KiB", "Space for data: free space without the reserve.", |o| {
         let s = o.space_now();
@@ -270,6 +280,25 @@ impl Ost {
         let here = addr.to_string();
         let all = self.clients.list().into_iter().filter(|(_, r)| r.address == here);
         all.map(|(c, _)| c.to_string()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Group locks, a line each.
+    fn group_locks(&self) -> String {
+        let held = self.locks.table().groups();
+        let clients: BTreeMap<_, _> = self.clients.list().into_iter().collect();
+        let line = |(object, client, gid, waiting): &(ObjectId, ClientId, u64, usize)| {
+            let (name, at) =
+                clients.get(client).map_or(("?", "?"), |r| (r.name.as_str(), r.address.as_str()));
+            format!(
+                "file={} object={object} group={gid} waiting={waiting} client={client} '{name}' at {at}",
+                object.origin
+            )
+        };
+        let mut lines: Vec<String> = held.iter().take(GROUP_LINES_MAX).map(line).collect();
+        if held.len() > GROUP_LINES_MAX {
+            lines.push(format!("and {} more", held.len() - GROUP_LINES_MAX));
+        }
+        lines.join("\n")
     }
 
     /// Whether its data goes through the host's page cache.

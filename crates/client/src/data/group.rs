@@ -7,6 +7,7 @@
 
 use super::File;
 use super::pin::{Group, Pinned, Pins, Want};
+use crate::ops::O_ACCMODE;
 use crate::stats::Verb;
 use crate::{Fs, OpenFile, R};
 use model::{Errno, Fid, FileType, Layout};
@@ -35,7 +36,7 @@ impl Drop for GroupLock {
 
 impl Fs {
     /// Locks an open file for a group; without `wait` EAGAIN if it cannot be had at once. `EINVAL` for group 0 and a file
-    /// that has a group lock through this handle.
+    /// that has a group lock through this handle, `EBADF` for one that is not open for writing.
     pub async fn group_lock(self: Arc<Self>, open: Arc<OpenFile>, gid: u64, wait: bool) -> R<()> {
         self.run(Verb::Flock, self.take_group(&open, gid, wait)).await
     }
@@ -78,6 +79,10 @@ impl Fs {
         let taken = |o: &OpenFile| o.group.lock().expect("no panic while locked").is_some();
         if gid == 0 || taken(open) {
             return Err(Errno::EINVAL);
+        }
+        // It keeps everybody else from the file: who may only read could do that to its owner.
+        if open.flags & O_ACCMODE == 0 {
+            return Err(Errno::EBADF);
         }
         let layout = self.objects_of(open.fid).await?;
         let file = self.data_file(open.fid, &layout).await?.ok_or(Errno::EOPNOTSUPP)?;

@@ -49,6 +49,29 @@ fn members_write_together_and_others_wait() {
 }
 
 #[test]
+fn who_may_only_read_takes_no_group_lock_and_who_holds_one_is_shown() {
+    let c = Cluster::start(2);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let f = striped(&a, "f", 2).await;
+        let reader = b.clone().open(call(), f.fid, 0).await.unwrap();
+        let r = c.within(b.clone().group_lock(std::sync::Arc::new(reader), 7, true)).await;
+        assert_eq!(r, Err(Errno::EBADF));
+        let shown =
+            || -> Vec<String> { c.ost_params("obdfilter.*.group_locks").into_iter().map(|p| p.1).collect() };
+        assert_eq!(shown(), ["", ""]);
+        a.clone().group_lock(f.clone(), 7, true).await.unwrap();
+        for line in shown() {
+            let start = format!("file={} ", f.fid);
+            assert!(line.starts_with(&start) && line.contains(" group=7 waiting=0 client="), "{line}");
+            assert!(line.contains("'test' at 127."), "{line}");
+        }
+        a.clone().group_unlock(f, 7).await.unwrap();
+        c.until("nobody holds it", || async { shown() == ["", ""] }).await;
+    });
+}
+
+#[test]
 fn groups_exclude_each_other_between_mounts_and_on_one() {
     let c = Cluster::start(2);
     c.run(async {

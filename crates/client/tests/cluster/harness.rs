@@ -273,6 +273,16 @@ impl Cluster {
         }
     }
 
+    /// `lctl get_param` on the hosts of the object servers.
+    pub fn ost_params(&self, pattern: &str) -> Vec<(String, String)> {
+        let running = self.nodes.iter().map(|n| n.running.lock().unwrap());
+        let of = |r: std::sync::MutexGuard<'_, Option<Running>>| match r.as_ref().map(|r| &r.role) {
+            Some(Role::Ost(o)) => o.get_params(pattern),
+            _ => Vec::new(),
+        };
+        running.flat_map(of).collect()
+    }
+
     async fn register(&self, n: &Node, epoch: u32, first_time: bool) -> ConfigReply {
         let msg = Register {
             fsname: FSNAME.into(),
