@@ -36,7 +36,12 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-fn parse_groups(status: &str) -> Option<Vec<u32>> {
+fn parse_groups(status: &str, uid: u32, gid: u32) -> Option<Vec<u32>> {
+    // Real, effective, saved, and the one that counts for files.
+    let fs = |name| field(status, name)?.split_ascii_whitespace().nth(3)?.parse::<u32>().ok();
+    if fs("Uid")? != uid || fs("Gid")? != gid {
+        return None;
+    }
     field(status, "Groups")?.split_ascii_whitespace().map(|g| g.parse().ok()).collect()
 }
 
@@ -51,9 +56,11 @@ fn parse_fatal(status: &str) -> bool {
         || field(status, "State").is_some_and(|s| s.starts_with(['Z', 'X']))
 }
 
-/// Supplementary groups of a thread; `None` if it is gone or hidden from us.
-pub fn groups_of(tid: u32) -> Option<Vec<u32>> {
-    parse_groups(&status_of(tid).ok()?)
+/// Supplementary groups of a thread that acts as this user and group. `None` if it is gone or hidden from us, or has other
+/// ids itself: then it acts with credentials of somebody else's (io_uring personalities, a file server), whose groups
+/// nobody tells, and its own must not count.
+pub fn groups_of(tid: u32, uid: u32, gid: u32) -> Option<Vec<u32>> {
+    parse_groups(&status_of(tid).ok()?, uid, gid)
 }
 
 /// Whether a thread is gone, a zombie, or has SIGKILL waiting for it: nobody will take its answer. The
@@ -80,22 +87,25 @@ mod tests {
     #[test]
     fn own_status_and_a_task_that_is_not() {
         let own = std::process::id();
-        assert!(groups_of(own).is_some());
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        assert!(groups_of(own, uid, gid).is_some());
+        assert_eq!(groups_of(own, uid + 1, gid), None, "it acts as somebody else");
         assert!(!fatal_signal_pending(own));
-        assert_eq!(groups_of(u32::MAX / 2), None);
+        assert_eq!(groups_of(u32::MAX / 2, uid, gid), None);
         assert!(fatal_signal_pending(u32::MAX / 2));
         assert!(statfs("/").unwrap().1 > 0);
     }
 
     #[test]
     fn status_text_is_understood() {
-        let s = "Name:\tGroups: 1\nState:\tS (sleeping)\nGroups:\t4 24 1000 \nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000000\n";
-        assert_eq!(parse_groups(s), Some(vec![4, 24, 1000]));
+        let s = "Name:\tGroups: 1\nState:\tS (sleeping)\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t4 24 1000 \nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000000\n";
+        assert_eq!(parse_groups(s, 4, 8), Some(vec![4, 24, 1000]));
+        assert_eq!((parse_groups(s, 2, 8), parse_groups(s, 4, 6)), (None, None));
         assert!(!parse_fatal(s));
         assert!(parse_fatal(&s.replace("ShdPnd:\t0000000000000000", "ShdPnd:\t0000000000000100")));
         assert!(parse_fatal(&s.replace("SigPnd:\t0000000000000000", "SigPnd:\t0000000000004100")));
         assert!(!parse_fatal(&s.replace("SigPnd:\t0000000000000000", "SigPnd:\t0000000000004000")));
         assert!(parse_fatal(&s.replace("S (sleeping)", "Z (zombie)")));
-        assert_eq!(parse_groups("Groups:\t\n"), Some(vec![]));
+        assert_eq!(parse_groups("Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nGroups:\t\n", 0, 0), Some(vec![]));
     }
 }

@@ -91,7 +91,11 @@ impl Cx {
 
     pub fn call_with_umask(&self, umask: u32) -> Call {
         let (uid, gid) = self.ids();
-        let groups = if uid == 0 { Vec::new() } else { world::host::groups_of(self.tid).unwrap_or_default() };
+        let groups = if uid == 0 {
+            Vec::new()
+        } else {
+            world::host::groups_of(self.tid, uid, gid).unwrap_or_default()
+        };
         Call { cred: Cred { uid, gid, groups }, pid: self.tid, umask }
     }
 

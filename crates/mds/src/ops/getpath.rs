@@ -4,7 +4,7 @@ use crate::MdsError;
 use crate::names::OpContext;
 use crate::schema::{key, value};
 use crate::tx::Tx;
-use model::perm::{self, MAY_EXEC};
+use model::perm::{self, MAY_EXEC, MAY_READ};
 use model::{Errno, Fid, limits};
 use wire::msg::getpath::{Getpath, GetpathReply};
 
@@ -54,8 +54,8 @@ fn damaged(fid: Fid, why: &str) -> Errno {
     MdsError::Damaged { what: "back-pointer", key: fid.to_string(), why: why.into() }.into()
 }
 
-/// The path of `name` in `parent` below `root`; `None` if it is not below it. `EACCES` if the caller may not
-/// search a directory on the way, and so may not know the names in it.
+/// The path of `name` in `parent` below `root`; `None` if it is not below it. `EACCES` if the caller could not find it
+/// by looking: who may not search a directory on the way comes no further, and who may not read it does not see its names.
 fn path_to(
     tx: &mut Tx,
     ctx: &OpContext,
@@ -70,7 +70,7 @@ fn path_to(
             return Ok(None);
         }
         let i = tx.promised(at)?;
-        perm::access(&ctx.cred, &i.subject(), MAY_EXEC)?;
+        perm::access(&ctx.cred, &i.subject(), MAY_EXEC | MAY_READ)?;
         let prefix = key::backptr_prefix(at);
         // A directory has one name; one that was removed has none.
         let Some((k, v)) = tx.scan(&prefix, &key::behind(&prefix), 1)?.pop() else { return Ok(None) };
@@ -83,7 +83,7 @@ fn path_to(
         at = i.parent;
     }
     let i = tx.promised(root)?;
-    perm::access(&ctx.cred, &i.subject(), MAY_EXEC)?;
+    perm::access(&ctx.cred, &i.subject(), MAY_EXEC | MAY_READ)?;
     parts.reverse();
     Ok(Some(parts.join(&b'/')))
 }

@@ -275,6 +275,13 @@ fn paths_are_found_from_back_pointers() {
         ["a/b/f"],
         "no names out of directories that one may not search"
     );
+    rig.chmod(a, 0o711);
+    assert_eq!(get(&user(5), f, R, 10), Err(Errno::EACCES), "nor out of those that one may not list");
+    rig.chmod(a, 0o755);
+    rig.chmod(b, 0o711);
+    assert_eq!(get(&user(5), f, R, 10), Err(Errno::EACCES));
+    assert_eq!(get(&user(5), b, R, 10).unwrap(), ["a/b"]);
+    rig.chmod(b, 0o755);
     assert_eq!(get(&Cred::root(), R, R, 10).unwrap(), ["/"]);
     assert_eq!(get(&Cred::root(), a, b, 10), Err(Errno::ENOENT));
     assert_eq!(get(&Cred::root(), f, R, 1).unwrap().len(), 1);
