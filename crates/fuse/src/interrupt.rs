@@ -5,7 +5,7 @@
 //! I/O) are never interrupted by the kernel although a dying process waits for them: all are looked after.
 
 use crate::process::{Fate, fate, process_of};
-use model::Errno;
+use model::{Errno, Map};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,6 +20,10 @@ const QUIET: Duration = Duration::from_millis(500);
 const UNSEEN: Duration = Duration::from_millis(900);
 /// A page read that nobody can be found for ends after this.
 const PAGE_READ: Duration = Duration::from_secs(60);
+/// For so long a thread is taken to be of the process that it was found in.
+const CALLER: Duration = Duration::from_secs(1);
+/// Threads of which that is remembered.
+const CALLERS_MAX: usize = 1024;
 /// Interrupts remembered that came before their request was listed.
 const EARLY_MAX: usize = 4096;
 
@@ -29,6 +33,8 @@ pub enum Kind {
     Ordinary,
     /// Waits for a lock: any signal ends it.
     LockWait,
+    /// Asynchronous, perhaps: it outlives the thread that began it, and is wanted as long as its process lives.
+    Direct,
     /// Fills the page cache.
     PageRead,
     /// Bounds its own time: never cancelled.
@@ -57,6 +63,8 @@ struct Inner {
 pub struct Table {
     inner: Mutex<Inner>,
     changed: Condvar,
+    /// Threads that asked lately: their processes, and when that was found.
+    callers: Mutex<Map<u32, (u32, Instant)>>,
 }
 
 struct Look {
@@ -76,19 +84,44 @@ impl Table {
     /// Lists a request; the receiver gets the errno to give up with.
     pub fn insert(&self, unique: u64, tid: u32, kind: Kind, now: Instant) -> oneshot::Receiver<Errno> {
         let (cancel, rx) = oneshot::channel();
+        // Found when it began, if not before: by now the thread may be gone.
+        let pid = if kind == Kind::Direct { self.process_of_caller(tid, now) } else { 0 };
         let mut t = self.lock();
         let early = t.early.iter().position(|u| *u == unique);
         let interrupted = early.map(|at| {
             t.early.remove(at);
             now
         });
-        t.running.insert(unique, Running { tid, pid: 0, kind, since: now, interrupted, cancel });
+        t.running.insert(unique, Running { tid, pid, kind, since: now, interrupted, cancel });
         drop(t);
         self.changed.notify_all();
         if interrupted.is_some() {
             self.look_after(unique, now);
         }
         rx
+    }
+
+    /// A request that may outlive its thread begins.
+    pub fn note_caller(&self, tid: u32, now: Instant) {
+        self.process_of_caller(tid, now);
+    }
+
+    /// The process of a thread that asks, looked up once in a while: 0 if it cannot be seen.
+    fn process_of_caller(&self, tid: u32, now: Instant) -> u32 {
+        if tid == 0 {
+            return 0;
+        }
+        let known = self.callers.lock().unwrap_or_else(PoisonError::into_inner).get(&tid).copied();
+        if let Some((pid, _)) = known.filter(|(_, at)| now.since(*at) < CALLER) {
+            return pid;
+        }
+        let pid = process_of(tid);
+        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        if callers.len() >= CALLERS_MAX {
+            callers.clear();
+        }
+        callers.insert(tid, (pid, now));
+        pid
     }
 
     pub fn remove(&self, unique: u64) {
@@ -208,7 +241,13 @@ fn verdict(l: &Look) -> Option<Errno> {
         (_, Some(since)) if l.tid == 0 => (since >= UNSEEN).then_some(Errno::EINTR),
         (Kind::PageRead, None) if l.tid == 0 => (l.age >= PAGE_READ).then_some(Errno::EIO),
         _ if l.tid == 0 => None,
-        _ => (fate(l.tid, l.pid) == Fate::Dying).then_some(Errno::EINTR),
+        (kind, interrupted) => match fate(l.tid, l.pid) {
+            Fate::Lives => None,
+            Fate::Dying => Some(Errno::EINTR),
+            // Somebody who waits for a page asks for it again; a thread that waits itself is never gone.
+            Fate::Unknown if kind == Kind::PageRead => Some(Errno::EINTR),
+            Fate::Unknown => interrupted.is_some_and(|since| since >= UNSEEN).then_some(Errno::EINTR),
+        },
     }
 }
 
@@ -265,6 +304,38 @@ mod tests {
         t.tick(after(600));
         assert_eq!(rx.try_recv(), Ok(Errno::EINTR));
         assert!(bounded.try_recv().is_err());
+    }
+
+    #[test]
+    fn direct_io_outlives_the_thread_that_began_it() {
+        let t = std::sync::Arc::new(Table::default());
+        let begin = |unique| {
+            let (tx, rx) = std::sync::mpsc::channel();
+            let u = t.clone();
+            let insert = move || {
+                let tid = crate::process::this_thread();
+                let _ = tx.send((tid, u.insert(unique, tid, Kind::Direct, T0)));
+            };
+            world::sys::thread("begins", insert).unwrap();
+            let (tid, cancelled) = rx.recv().unwrap();
+            let gone = |_| {
+                world::sys::sleep(Duration::from_millis(1));
+                process_of(tid) == 0
+            };
+            assert!((0..10_000).any(gone), "the thread does not end");
+            cancelled
+        };
+        let mut rx = begin(14);
+        t.tick(after(600));
+        t.tick(after(5000));
+        assert!(rx.try_recv().is_err(), "its process lives");
+        // Gone before it could be looked at: nobody knows whose it was.
+        let mut lost = t.insert(16, u32::MAX, Kind::Direct, T0);
+        t.tick(after(5000));
+        assert!(lost.try_recv().is_err());
+        let mut gone = t.insert(18, u32::MAX, Kind::PageRead, T0);
+        t.tick(after(5000));
+        assert_eq!(gone.try_recv(), Ok(Errno::EINTR));
     }
 
     #[test]

@@ -11,8 +11,10 @@ use world::sys::process::state;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     Lives,
-    /// It is being killed, is exiting, or is gone: nobody wants the answer.
+    /// It is being killed, is exiting, or its process is gone: nobody wants the answer.
     Dying,
+    /// The thread is gone, and of which process it was is not known: one that goes on may want the answer.
+    Unknown,
 }
 
 fn hex_field(status: &str, key: &str) -> u64 {
@@ -90,8 +92,9 @@ pub fn fate(tid: u32, pid: u32) -> Fate {
     };
     match one(tid) {
         Some(f) => f,
-        None if pid != 0 && pid != tid => one(pid).unwrap_or(Fate::Dying),
-        None => Fate::Dying,
+        None if pid == 0 => Fate::Unknown,
+        None if pid == tid => Fate::Dying,
+        None => one(pid).unwrap_or(Fate::Dying),
     }
 }
 
@@ -146,7 +149,8 @@ mod tests {
         let me = std::process::id();
         assert_eq!(fate(me, me), Fate::Lives);
         assert_eq!(process_of(me), me);
-        assert_eq!(fate(u32::MAX, 0), Fate::Dying);
+        assert_eq!(fate(u32::MAX, 0), Fate::Unknown);
+        assert_eq!(fate(u32::MAX, u32::MAX), Fate::Dying);
         assert_eq!(fate(u32::MAX, me), Fate::Lives);
     }
 }

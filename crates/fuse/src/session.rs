@@ -277,6 +277,9 @@ impl Shared {
             b.kernel.making.end(h.pid);
         }
         let kind = kind_of(&request.op);
+        if kind == Kind::Direct {
+            b.table.note_caller(h.pid, b.world.now());
+        }
         let data = match &request.op {
             Op::Write(_, r) if r.len() < COPY_BELOW_BYTES => Bytes::copy_from_slice(&buf[r.clone()]),
             Op::Write(_, r) => buf.share(r.clone()),

@@ -151,6 +151,8 @@ pub fn kind_of(op: &Op) -> Kind {
         Op::Setlk { wait: true, .. } => Kind::LockWait,
         Op::Read(r) if r.read_flags & abi::READ_LOCKOWNER == 0 => Kind::PageRead,
         Op::Write(w, _) if w.write_flags & abi::WRITE_CACHE != 0 => Kind::Bounded,
+        Op::Read(r) if r.flags & libc::O_DIRECT as u32 != 0 => Kind::Direct,
+        Op::Write(w, _) if w.flags & libc::O_DIRECT as u32 != 0 => Kind::Direct,
         _ => Kind::Ordinary,
     }
 }
