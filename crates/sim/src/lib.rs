@@ -20,6 +20,7 @@ mod executor;
 mod failover;
 pub mod faults;
 pub mod generate;
+pub mod golden;
 mod guest;
 pub mod history;
 pub mod losses;

@@ -3,16 +3,19 @@
 
 use model::planted::{self, Bug};
 use sim::faults::{CAMPAIGN_MIN_SEEDS, FAULTS};
+use sim::golden;
 use sim::minimise::{command, minimise, run_caught};
 use sim::points::{self, Plan};
 use sim::scenario::Options;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use world::sys::files;
 
 const USAGE: &str = "\
 nacre-sim runs a whole file system in one thread on virtual time, with faults, and compares it with a model.
 
 usage: nacre-sim [OPTIONS]
+       nacre-sim --golden DIR
        nacre-sim --crash-points [--length N] [--one-in A,B,C] [--stride N] [--variants N] [--part I/N]
 
 Seeds:
@@ -35,6 +38,9 @@ Crash points: a node ends at every await point of every workload of one and two 
   --variants N    orders of events, and so images, of each (1)
   --part I/N      the I-th of N equal parts, for several processes (0/1)
 
+Golden images (docs/formats/versions.md):
+  --golden DIR    makes the images of the present formats in DIR, and writes down what is in them
+
 Exit: 0 nothing found, 1 a violation or a fault that never fired, 2 wrong usage.";
 
 struct Args {
@@ -46,6 +52,7 @@ struct Args {
     minimise: bool,
     hashes: bool,
     points: Option<Plan>,
+    golden: Option<String>,
 }
 
 /// Numbers between commas, or another sign.
@@ -65,6 +72,7 @@ fn parse() -> Result<Option<Args>, String> {
         minimise: true,
         hashes: false,
         points: None,
+        golden: None,
     };
     let mut plan = Plan { length: 2, one_in: [1; 3], stride: 1, variants: 1, part: (0, 1) };
     let mut it = std::env::args().skip(1);
@@ -88,6 +96,7 @@ fn parse() -> Result<Option<Args>, String> {
             "--keep-going" => a.keep_going = true,
             "--no-minimise" => a.minimise = false,
             "--hashes" => a.hashes = true,
+            "--golden" => a.golden = Some(word()?),
             "--crash-points" => a.points = Some(plan.clone()),
             "--length" => plan.length = number()?.clamp(1, 3) as usize,
             "--stride" => plan.stride = number()?.max(1),
@@ -248,6 +257,15 @@ fn run_points(plan: &Plan, json: bool) -> ExitCode {
     if s.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+fn make_golden(dir: &str) -> anyhow::Result<()> {
+    let images = golden::make()?;
+    files::create_dir_all(dir)?;
+    for (name, image) in golden::NAMES.iter().zip(&images) {
+        files::replace(format!("{dir}/{name}"), image)?;
+    }
+    Ok(files::replace(format!("{dir}/contents.txt"), golden::describe(&images)?.as_bytes())?)
+}
+
 fn main() -> ExitCode {
     let args = match parse() {
         Ok(Some(a)) => a,
@@ -260,6 +278,15 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some(dir) = &args.golden {
+        return match make_golden(dir) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(e) => {
+                eprintln!("{e:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     match &args.points {
         Some(plan) => run_points(plan, args.json),
         None => run_seeds(&args),
