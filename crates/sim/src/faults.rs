@@ -1,7 +1,7 @@
 //! The faults by their names: a campaign in which one of them never fired has tested less than it says.
 
 /// Name of the counter, and what it is.
-pub const FAULTS: [(&str, &str); 36] = [
+pub const FAULTS: &[(&str, &str)] = &[
     ("net_slow_packet", "a packet is late"),
     ("net_reorder", "what an old connection carried arrives behind what the next one did"),
     ("net_duplicate", "a request arrives twice"),
