@@ -4,17 +4,21 @@ use super::getattr::{data_layout, merged};
 use crate::meta::fitting;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
-use model::Fid;
+use model::{Fid, TargetId};
+use rpc::ImportState;
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 use wire::msg::readdir::{Dirent, Readdir};
 
 /// Most bytes of one page.
 const PAGE_MAX_BYTES: u32 = 1 << 20;
+/// How long a page waits for attributes that OSTs have: an OST that is there answers within a fraction of it.
+const LISTING_PATIENCE: Duration = Duration::from_millis(50);
 
 impl Fs {
     /// Entries behind `cookie`, with attributes (sizes included) if `plus`; (entries, parent, end). An entry whose
-    /// attributes this mount and the metadata server do not know (an OST would have to be asked, the file went away
-    /// meanwhile) comes without them.
+    /// attributes cannot be had at once (an OST is away, the file went away meanwhile) comes without them.
     pub async fn readdir(
         self: Arc<Self>,
         call: Call,
@@ -27,7 +31,7 @@ impl Fs {
             let room = max_bytes.min(PAGE_MAX_BYTES);
             let (mut entries, parent, end) = self.page(&call, fid, cookie, room, plus).await?;
             if plus {
-                self.add_object_attrs(&mut entries);
+                self.add_object_attrs(&mut entries).await;
             }
             // Nothing above the mount's root is shown.
             let parent = if fid == self.root() { fid } else { parent };
@@ -60,16 +64,41 @@ impl Fs {
         Ok((entries, r.parent, end))
     }
 
-    /// Attributes of files with objects, as far as this mount's locks on them say what they are: no OST is asked, for
-    /// a listing does not wait for one that is away. The others come without.
-    fn add_object_attrs(&self, entries: &mut [Dirent]) {
-        for d in entries {
+    /// Attributes of files with objects: what this mount's locks say, and what OSTs answer at once, all of the page
+    /// together. A listing waits for none that is away or slow: files with objects there come without.
+    async fn add_object_attrs(self: &Arc<Self>, entries: &mut [Dirent]) {
+        let mut objects = Vec::new();
+        let mut of_file = Vec::new();
+        for (i, d) in entries.iter().enumerate() {
             let Some(l) = d.entry.as_ref().and_then(data_layout) else { continue };
-            let objects: Option<Vec<_>> = l.objects().map(|o| self.attr_if_locked(o.id)).collect();
-            match (objects.and_then(|o| merged(d.entry.as_ref()?, &o).ok()), &mut d.entry) {
+            let first = objects.len();
+            if l.objects().all(|o| self.attr_if_locked(o.id).is_some() || self.is_connected(o.ost)) {
+                objects.extend(l.objects().copied());
+            }
+            of_file.push((i, first..objects.len()));
+        }
+        if objects.is_empty() && of_file.is_empty() {
+            return;
+        }
+        let answer = self.world.timeout(LISTING_PATIENCE, self.glimpse_objects(&objects)).await;
+        let known = |range: Range<usize>| match &answer {
+            Some(Ok(all)) => Some(all[range].to_vec()),
+            _ => objects[range].iter().map(|o| self.attr_if_locked(o.id)).collect(),
+        };
+        for (i, range) in of_file {
+            let d = &mut entries[i];
+            let objects = if range.is_empty() { None } else { known(range) };
+            let full = objects.and_then(|o| merged(d.entry.as_ref()?, &o).ok());
+            match (full, &mut d.entry) {
                 (Some(attr), Some(e)) => e.attr = attr,
                 (_, e) => *e = None,
             }
         }
+    }
+
+    /// Whether the OST could be asked just now.
+    fn is_connected(&self, ost: u16) -> bool {
+        let target = self.targets.get(TargetId::ost(ost));
+        target.is_some_and(|t| matches!(t.import.state(), ImportState::Full))
     }
 }
