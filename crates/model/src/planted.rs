@@ -26,6 +26,8 @@ bugs! {
     AppliedTwice = 3,
     /// Replay of the journal takes blocks of the torn tail.
     TornTailAccepted = 4,
+    /// Records of the journal are taken without a look at their salt and positions.
+    ForgedJournalBytes = 150,
     /// A rename does not write the new back-pointer.
     ForgottenBackPointer = 5,
     /// A create does not write the reverse index of its objects.

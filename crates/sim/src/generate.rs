@@ -166,7 +166,15 @@ fn length(rng: &mut Rng) -> u64 {
     }
 }
 
+/// Numbers of segments that forged records claim begin below this.
+const FORGED_SEGMENTS: u64 = 40;
+
+/// Random bytes; of some users such as would pass for records of a journal.
 fn payload(rng: &mut Rng, len: u64) -> Vec<u8> {
+    if rng.below(8) == 0 {
+        let (from, guess) = (rng.below(FORGED_SEGMENTS), rng.below(u64::MAX));
+        return store::fuzz::forged_journal(len as usize, from, guess);
+    }
     let mut d = vec![0; len as usize];
     rng.fill(&mut d);
     d

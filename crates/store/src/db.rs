@@ -7,6 +7,7 @@
 use crate::StoreError;
 use crate::author::{Author, Seen};
 use crate::core::Core;
+use crate::journal::replay::Damage;
 use crate::lease::Lease;
 use crate::object::Redo;
 use crate::still::Still;
@@ -96,6 +97,12 @@ pub(crate) fn reply_key(client: &[u8; 16], slot: u16) -> Vec<u8> {
     k
 }
 
+/// Whose reply slot a key is.
+pub(crate) fn client_of_reply_key(key: &[u8]) -> Option<[u8; 16]> {
+    let rest = key.strip_prefix(&[TAG_REPLY]).filter(|r| r.len() == 18)?;
+    rest[..16].try_into().ok()
+}
+
 pub(crate) fn encode_reply(r: &ReplyRecord, transno: u64) -> Vec<u8> {
     let mut w = crate::bytes::Writer(Vec::with_capacity(23 + r.body.len()));
     w.u8(REPLY_VERSION);
@@ -157,6 +164,9 @@ pub struct DbOptions {
     /// False: only when it is closed, or no segment can be had. For measurements, and for tests of what follows.
     pub checkpoints: bool,
     pub table_cache_bytes: usize,
+    /// A damaged journal ends where the damage is, and what was behind is lost; else it is not opened. An administrator's
+    /// decision (`nacre fsck --repair --cut-journal`).
+    pub cut_damaged_journal: bool,
     /// Nothing is written once it is over.
     pub lease: Lease,
 }
@@ -169,6 +179,7 @@ impl Default for DbOptions {
             checkpoint_bytes: 32 << 20,
             checkpoints: true,
             table_cache_bytes: 128 << 20,
+            cut_damaged_journal: false,
             lease: Lease::default(),
         }
     }
@@ -201,6 +212,12 @@ impl Db {
         crate::table::redb::RedbTable::create(world, dir)?;
         world.disk.sync_dir(&journal).map_err(StoreError::io("cannot flush the folder", &journal))?;
         world.disk.sync_dir(dir).map_err(StoreError::io("cannot flush the folder", dir))
+    }
+
+    /// Why the journal of a database that does not open cannot be believed to its end, and what is lost if it is cut there
+    /// ([`DbOptions::cut_damaged_journal`]). `None`: it is sound. Changes nothing.
+    pub fn journal_damage(world: &World, dir: &str) -> Result<Option<Damage>, StoreError> {
+        crate::recover::journal_damage(world, dir)
     }
 
     /// Opens, replays the journal into the overlay (and over the files of data objects), and starts the

@@ -16,6 +16,9 @@ fn object() -> ObjectId {
     ObjectId { origin: Fid::new(1, 2, 3), component: 4, stripe: 5 }
 }
 
+/// The salt that the fuzzer of records looks for.
+const SAMPLE_SALT: u64 = 0x1122_3344_5566_7788;
+
 /// A superblock file.
 pub fn superblock(bytes: &[u8]) {
     crate::format::fuzz(bytes);
@@ -69,20 +72,51 @@ pub fn transaction_samples() -> Vec<Vec<u8>> {
 
 /// A journal record, and a segment's header.
 pub fn journal(bytes: &[u8]) {
-    if let Some((h, payload)) = record::parse(bytes, 1) {
-        assert!(h.segment == 1 && payload.len() <= bytes.len());
+    for salt in [None, Some(SAMPLE_SALT)] {
+        if let Some((h, payload)) = record::parse(bytes, 1, salt) {
+            assert!(h.segment == 1 && h.committed < h.lsn && payload.len() <= bytes.len());
+        }
     }
-    if let Ok(Some(h)) = SegmentHeader::decode(bytes, "segment") {
-        assert!(h.encode().len() <= bytes.len());
+    if let Ok(Some(h)) = SegmentHeader::find(bytes, 1, "segment") {
+        assert!(h.encode().len() <= bytes.len() && h.committed < h.first_lsn);
     }
 }
 
 pub fn journal_samples() -> Vec<Vec<u8>> {
     let mut w = record::begin();
     record::encode_txn(&mut w, &[(b"key".to_vec(), None)], &[]);
-    let mut rec = w.0;
-    record::seal(&mut rec, RecordHeader { lsn: 7, epoch: 2, committed: 6, segment: 1 });
-    vec![rec, SegmentHeader { epoch: 2, number: 1, first_lsn: 7, committed: 6 }.encode().to_vec()]
+    let mut samples = Vec::new();
+    for salt in [None, Some(SAMPLE_SALT)] {
+        let mut rec = w.0.clone();
+        record::seal(&mut rec, RecordHeader { lsn: 7, epoch: 2, committed: 6, segment: 1, salt });
+        samples.push(rec);
+        let header = SegmentHeader { epoch: 2, number: 1, first_lsn: 7, committed: 6, salt };
+        samples.push(header.encode().to_vec());
+    }
+    samples
+}
+
+/// As many bytes as a user may store who wants a target not to start: whole records of segments `from..from + 63`, without
+/// a salt and with a guess at it, that say that everything up to a far position was durable, with the checksums that go with that. In
+/// 50 KiB each of these numbers is at every alignment, wherever the journal puts them.
+pub fn forged_journal(len: usize, from: u64, guess: u64) -> Vec<u8> {
+    // Odd: the next round has them at another alignment.
+    const NUMBERS: u64 = 63;
+    let mut out = Vec::with_capacity(len + 2 * record::RECORD_HEADER_BYTES);
+    for n in 0.. {
+        if out.len() >= len {
+            break;
+        }
+        out.push(0);
+        for salt in [None, Some(guess)] {
+            let mut rec = record::begin().0;
+            let (lsn, segment) = (1 << 41, from + n % NUMBERS);
+            record::seal(&mut rec, RecordHeader { lsn, epoch: 1, committed: lsn - 1, segment, salt });
+            out.extend_from_slice(&rec);
+        }
+    }
+    out.truncate(len);
+    out
 }
 
 /// Values of the table that belong to the store: objects, tombstones, reply slots.

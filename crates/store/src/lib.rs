@@ -24,5 +24,6 @@ pub mod table;
 pub use author::{Author, Seen};
 pub use db::{Db, DbOptions, Lsn, ReplyRecord, StoredReply, Txn, View};
 pub use error::StoreError;
+pub use journal::replay::Damage;
 pub use lease::Lease;
 pub use still::{Read, Still};

@@ -2,7 +2,7 @@
 
 use crate::core::{Core, Inner, State, overlay_bytes};
 use crate::db::{DbOptions, Lsn, journal_dir};
-use crate::journal::replay::Found;
+use crate::journal::replay::{Damage, Found};
 use crate::journal::{Journal, Replay, record, segment};
 use crate::object::Redo;
 use crate::space::Space;
@@ -16,6 +16,8 @@ use world::sync::{Notify, watch};
 
 /// What one transaction may make the table write anew, on average: a few of its pages.
 const TABLE_BYTES_PER_TXN: u64 = 16 << 10;
+/// Of a table that is only asked for its position.
+const SMALL_CACHE_BYTES: usize = 1 << 20;
 const SEGMENT_MIN_BYTES: u64 = 1 << 20;
 
 /// On a small file system journal and checkpoints must be small as well, to live within the headroom.
@@ -44,7 +46,7 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
     let distrust = has_segments(world, &folder)?;
     let table: Arc<dyn Table> = Arc::new(RedbTable::open(world, dir, opt.table_cache_bytes, distrust)?);
     let applied = table.applied()?;
-    let replay = read_journal(world, dir, epoch, applied)?;
+    let replay = read_journal(world, dir, epoch, applied, opt.cut_damaged_journal)?;
     let overlay_txns = usize::try_from(replay.last_lsn - applied).expect("they are in memory");
     let overlay = replay.newest();
     let overlay_bytes = overlay.iter().map(|(k, e)| overlay_bytes(k, e.value.as_deref())).sum();
@@ -103,14 +105,28 @@ fn has_segments(world: &World, folder: &str) -> Result<bool, StoreError> {
     Ok(names.iter().any(|n| matches!(segment::parse_name(n), Some(segment::Name::Log(_)))))
 }
 
+pub(crate) fn journal_damage(world: &World, dir: &str) -> Result<Option<Damage>, StoreError> {
+    let applied = RedbTable::open(world, dir, SMALL_CACHE_BYTES, true)?.applied()?;
+    Ok(Replay::read(world, &journal_dir(dir), applied, true)?.damage)
+}
+
 /// What of the journal counts: its records above `applied`, and where it ends.
-fn read_journal(world: &World, dir: &str, epoch: u32, applied: Lsn) -> Result<Replay, StoreError> {
-    let mut replay = Replay::read(world, &journal_dir(dir), applied)?;
+fn read_journal(world: &World, dir: &str, epoch: u32, applied: Lsn, cut: bool) -> Result<Replay, StoreError> {
+    let mut replay = Replay::read(world, &journal_dir(dir), applied, cut)?;
     if epoch <= replay.last_epoch {
         return Err(StoreError::Refused(format!(
             "the journal in '{dir}' was written in epoch {}, this server has only {epoch}: another server took the target over",
             replay.last_epoch
         )));
+    }
+    if let Some(d) = &replay.damage {
+        tracing::warn!(
+            "journal segment '{}' is damaged: {}; cut off as told, transactions {} to {} are lost",
+            d.path,
+            d.why,
+            d.from,
+            d.to
+        );
     }
     if let Some((path, pos)) = &replay.torn {
         tracing::info!("journal segment '{path}' ends with a torn record at byte {pos}: cut off");

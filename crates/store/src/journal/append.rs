@@ -21,8 +21,10 @@ const AHEAD_RECORD_MAX_BYTES: u64 = 16 << 10;
 
 struct Active {
     number: u64,
+    salt: u64,
     file: Arc<dyn DiskFile>,
     path: String,
+    /// Of the file; the last of them hold a copy of the header.
     bytes: u64,
     pos: u64,
     /// Up to here something was written, if zeros.
@@ -31,12 +33,17 @@ struct Active {
 }
 
 impl Active {
+    /// Records end here.
+    fn end(&self) -> u64 {
+        self.bytes - SEGMENT_HEADER_BYTES as u64
+    }
+
     /// Writes zeros where the next records will be. They are what was read there before.
     fn prepare(&mut self, need: u64) -> std::io::Result<()> {
         let end = self.pos + need;
         if end > self.written && need <= AHEAD_RECORD_MAX_BYTES {
             let from = self.written.max(self.pos);
-            let to = (from + AHEAD_BYTES as u64).min(self.bytes);
+            let to = (from + AHEAD_BYTES as u64).min(self.end());
             self.file.write_at(&vec![0; (to - from) as usize], from)?;
             self.written = to;
         }
@@ -145,12 +152,16 @@ impl Journal {
         let mut rec = w.0;
         let need = record::record_bytes(rec.len() - record::RECORD_HEADER_BYTES) as u64;
         assert!(need <= record::RECORD_MAX_BYTES as u64 + 8, "record of {need} bytes");
-        if self.active.as_ref().is_none_or(|a| a.pos + need > a.bytes) {
+        if self.active.as_ref().is_none_or(|a| a.pos + need > a.end()) {
             self.roll(need, committed)?;
         }
         let lsn = self.next_lsn;
         let active = self.active.as_mut().expect("rolled above");
-        record::seal(&mut rec, RecordHeader { lsn, epoch: self.epoch, committed, segment: active.number });
+        let salt = Some(active.salt);
+        record::seal(
+            &mut rec,
+            RecordHeader { lsn, epoch: self.epoch, committed, segment: active.number, salt },
+        );
         active.prepare(need).and_then(|()| active.file.write_at(&rec, active.pos)).map_err(|e| {
             StoreError::Stopped(format!("cannot write journal segment '{}': {e}", active.path))
         })?;
@@ -161,7 +172,7 @@ impl Journal {
 
     /// Seals the active segment and begins the next.
     fn roll(&mut self, need: u64, committed: Lsn) -> Result<(), StoreError> {
-        let need = need + SEGMENT_HEADER_BYTES as u64;
+        let need = need + 2 * SEGMENT_HEADER_BYTES as u64;
         let number = self.next_number;
         let spare = match self.spares.iter().position(|s| s.bytes >= need) {
             Some(i) => self.spares.remove(i).expect("found just now"),
@@ -177,13 +188,24 @@ impl Journal {
         let fatal = |what: &str, e: std::io::Error| {
             StoreError::Stopped(format!("cannot {what} journal segment '{path}': {e}"))
         };
-        let header = SegmentHeader { epoch: self.epoch, number, first_lsn: self.next_lsn, committed };
-        spare.file.write_at(&header.encode(), 0).map_err(|e| fatal("write", e))?;
+        let salt = self.world.random_u64();
+        let header = SegmentHeader {
+            epoch: self.epoch,
+            number,
+            first_lsn: self.next_lsn,
+            committed,
+            salt: Some(salt),
+        };
+        let copy_at = spare.bytes - SEGMENT_HEADER_BYTES as u64;
+        for at in [0, copy_at] {
+            spare.file.write_at(&header.encode(), at).map_err(|e| fatal("write", e))?;
+        }
         self.world.disk.rename(&spare.path, &path).map_err(|e| fatal("name", e))?;
         self.next_number += 1;
         self.dir_changed = true;
         let next = Active {
             number,
+            salt,
             file: spare.file,
             path,
             bytes: spare.bytes,

@@ -4,12 +4,15 @@ use crate::Txn;
 use crate::bytes::{Reader, Writer};
 use crate::db::Lsn;
 use crate::object::Redo;
+use model::planted::{self, Bug};
 use std::ops::Range;
 use wire::frame::crc32c;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-pub const RECORD_MAGIC: u32 = 0x3152_434a; // "JCR1"
+pub const RECORD_MAGIC: u32 = 0x3252_434a; // "JCR2"
+/// Of segments of version 1, whose records have no salt.
+pub const RECORD_MAGIC_UNSALTED: u32 = 0x3152_434a; // "JCR1"
 pub const RECORD_HEADER_BYTES: usize = 48;
 /// Longest record, header included.
 pub const RECORD_MAX_BYTES: usize = 64 << 20;
@@ -31,7 +34,7 @@ struct RawHeader {
     lsn: U64,
     committed: U64,
     segment: U64,
-    reserved: U64,
+    salt: U64,
 }
 const _: () = assert!(size_of::<RawHeader>() == RECORD_HEADER_BYTES);
 
@@ -44,6 +47,9 @@ pub struct RecordHeader {
     pub committed: Lsn,
     /// Number of the segment it was written to: a recycled file's older records do not count.
     pub segment: u64,
+    /// The segment's, which nobody can know who has bytes stored: those that lie in a record are never taken for one.
+    /// `None`: the segment is of version 1.
+    pub salt: Option<u64>,
 }
 
 /// Bytes a record with this payload takes in a segment.
@@ -60,14 +66,14 @@ pub(crate) fn begin() -> Writer {
 pub(crate) fn seal(record: &mut Vec<u8>, h: RecordHeader) {
     let payload_len = record.len() - RECORD_HEADER_BYTES;
     let mut raw = RawHeader {
-        magic: RECORD_MAGIC.into(),
+        magic: magic(h.salt).into(),
         crc: 0.into(),
         payload_len: u32::try_from(payload_len).expect("bounded by RECORD_MAX_BYTES").into(),
         epoch: h.epoch.into(),
         lsn: h.lsn.into(),
         committed: h.committed.into(),
         segment: h.segment.into(),
-        reserved: 0.into(),
+        salt: h.salt.unwrap_or(0).into(),
     };
     record[..RECORD_HEADER_BYTES].copy_from_slice(raw.as_bytes());
     raw.crc = crc32c(&record[8..]).into();
@@ -75,10 +81,24 @@ pub(crate) fn seal(record: &mut Vec<u8>, h: RecordHeader) {
     record.resize(record_bytes(payload_len), 0);
 }
 
-/// The record at the start of `bytes`, if a whole and undamaged one of `segment` is there.
-pub(crate) fn parse(bytes: &[u8], segment: u64) -> Option<(RecordHeader, &[u8])> {
+/// What records of a segment with that salt begin with.
+pub(crate) fn magic(salt: Option<u64>) -> u32 {
+    if salt.is_some() { RECORD_MAGIC } else { RECORD_MAGIC_UNSALTED }
+}
+
+/// What a record at the start of `bytes` has as its salt, if one begins there.
+pub(crate) fn salt_of(bytes: &[u8]) -> Option<u64> {
     let raw = RawHeader::read_from_bytes(bytes.get(..RECORD_HEADER_BYTES)?).ok()?;
-    if raw.magic.get() != RECORD_MAGIC || raw.segment.get() != segment {
+    (raw.magic.get() == RECORD_MAGIC).then(|| raw.salt.get())
+}
+
+/// The record at the start of `bytes`, if a whole and undamaged one of `segment` with its `salt` is there.
+pub(crate) fn parse(bytes: &[u8], segment: u64, salt: Option<u64>) -> Option<(RecordHeader, &[u8])> {
+    let raw = RawHeader::read_from_bytes(bytes.get(..RECORD_HEADER_BYTES)?).ok()?;
+    if raw.magic.get() != magic(salt) || raw.segment.get() != segment {
+        return None;
+    }
+    if salt.is_some_and(|s| s != raw.salt.get()) && !planted::on(Bug::ForgedJournalBytes) {
         return None;
     }
     let len = raw.payload_len.get() as usize;
@@ -86,7 +106,7 @@ pub(crate) fn parse(bytes: &[u8], segment: u64) -> Option<(RecordHeader, &[u8])>
         return None;
     }
     let whole = bytes.get(..RECORD_HEADER_BYTES + len)?;
-    if crc32c(&whole[8..]) != raw.crc.get() && !model::planted::on(model::planted::Bug::TornTailAccepted) {
+    if crc32c(&whole[8..]) != raw.crc.get() && !planted::on(Bug::TornTailAccepted) {
         return None;
     }
     let h = RecordHeader {
@@ -94,8 +114,10 @@ pub(crate) fn parse(bytes: &[u8], segment: u64) -> Option<(RecordHeader, &[u8])>
         epoch: raw.epoch.get(),
         committed: raw.committed.get(),
         segment: raw.segment.get(),
+        salt,
     };
-    if h.lsn > POSITION_MAX || h.committed > POSITION_MAX {
+    // Nothing was durable before it was written.
+    if h.lsn > POSITION_MAX || (h.committed >= h.lsn && !planted::on(Bug::ForgedJournalBytes)) {
         return None;
     }
     Some((h, &whole[RECORD_HEADER_BYTES..]))

@@ -2,10 +2,14 @@
 //!
 //! The log ends at the first record that is missing. That is a torn tail, unless something readable behind
 //! it says that the missing record was durable once: then it is damage, and nothing is cut silently.
+//!
+//! What users store lies within records, so nothing that stands anywhere else than where a record must begin is believed
+//! unless it has the segment's salt. Where there is none to compare with (segments of version 1, lost headers) only the
+//! chain of records from the segment's beginning is looked at, or positions that the segment can have.
 
-use super::record::{self, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, RECORD_MAGIC, Span};
+use super::record::{self, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, RecordHeader, Span};
 use super::segment::{self, Name, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::db::Lsn;
+use crate::db::{Lsn, client_of_reply_key};
 use crate::object::Redo;
 use crate::table::{Batch, Entry};
 use crate::{StoreError, medium};
@@ -33,6 +37,30 @@ pub struct Replay {
     pub files: Vec<Found>,
     /// Bytes cut off as torn: how far into a segment the unusable tail began, for the log.
     pub torn: Option<(String, u64)>,
+    /// The log ends where it is damaged, and what that loses. Only if that was allowed.
+    pub damage: Option<Damage>,
+}
+
+/// A journal that does not reach as far as it once did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Damage {
+    /// The segment, and what is wrong with it.
+    pub path: String,
+    pub why: String,
+    /// The first transaction that is lost with everything behind it, if the log is to end here.
+    pub from: Lsn,
+    /// The newest that is known of.
+    pub to: Lsn,
+    /// How many of them can still be read, but build on what cannot.
+    pub readable: u64,
+    /// Clients whose answers are among those.
+    pub clients: Vec<[u8; 16]>,
+}
+
+impl Damage {
+    fn error(&self) -> StoreError {
+        StoreError::damaged("journal segment", &self.path, self.why.clone())
+    }
 }
 
 struct Write {
@@ -53,12 +81,45 @@ struct Segment {
     number: u64,
     /// `None`: unreadable, or of a file that got another number and whose new name did not survive.
     header: Option<SegmentHeader>,
+    /// Without the header's copy at the end.
     bytes: Vec<u8>,
 }
 
+impl Segment {
+    /// The record that begins so far into it.
+    fn record_at(&self, pos: usize) -> Option<(RecordHeader, &[u8])> {
+        let b = self.bytes.get(pos..)?;
+        match self.header {
+            Some(h) => record::parse(b, self.number, h.salt).filter(|(r, _)| h.may_hold(r, pos)),
+            // Its first record says which salt there was; the place of that is no user's.
+            None => record::parse(b, self.number, record::salt_of(&self.bytes[SEGMENT_HEADER_BYTES..])),
+        }
+    }
+
+    /// All its intact records, wherever they lie; with no salt to tell them by, those of the chain from its beginning.
+    fn records(&self) -> impl Iterator<Item = (RecordHeader, &[u8])> {
+        let mut pos = SEGMENT_HEADER_BYTES;
+        let search = self.header.is_some();
+        std::iter::from_fn(move || {
+            while pos + RECORD_HEADER_BYTES <= self.bytes.len() {
+                if let Some((r, payload)) = self.record_at(pos) {
+                    pos += record::record_bytes(payload.len());
+                    return Some((r, payload));
+                }
+                if !search {
+                    return None;
+                }
+                pos += RECORD_ALIGN_BYTES;
+            }
+            None
+        })
+    }
+}
+
 impl Replay {
-    /// Reads the journal in `dir`. `applied` is what the table holds durably.
-    pub fn read(world: &World, dir: &str, applied: Lsn) -> Result<Replay, StoreError> {
+    /// Reads the journal in `dir`. `applied` is what the table holds durably. `cut`: where it is damaged it ends
+    /// ([`Replay::damage`]); else that is an error.
+    pub fn read(world: &World, dir: &str, applied: Lsn, cut: bool) -> Result<Replay, StoreError> {
         let mut out = Replay {
             writes: Vec::new(),
             bytes: Vec::new(),
@@ -69,6 +130,7 @@ impl Replay {
             next_number: 1,
             files: Vec::new(),
             torn: None,
+            damage: None,
         };
         let mut segments = read_segments(world, dir, &mut out)?;
         out.last_epoch = segments.iter().filter_map(|s| s.header).map(|h| h.epoch).max().unwrap_or(0);
@@ -76,7 +138,10 @@ impl Replay {
         let start =
             segments.iter().rposition(|s| s.header.is_some_and(|h| h.first_lsn <= applied + 1)).unwrap_or(0);
         let used = segments.split_off(start);
-        out.collect(&used, applied)?;
+        out.collect(&used, applied);
+        if let Some(d) = out.damage.as_ref().filter(|_| !cut) {
+            return Err(d.error());
+        }
         for f in &mut out.files {
             f.first_lsn = used.iter().find(|s| s.path == f.path).and_then(|s| s.header).map(|h| h.first_lsn);
         }
@@ -110,7 +175,7 @@ impl Replay {
         newest.map(entry).collect()
     }
 
-    fn collect(&mut self, segments: &[Segment], applied: Lsn) -> Result<(), StoreError> {
+    fn collect(&mut self, segments: &[Segment], applied: Lsn) {
         let mut expect = None;
         for (i, s) in segments.iter().enumerate() {
             let Some(h) = s.header else { continue };
@@ -123,27 +188,32 @@ impl Replay {
                 // A later start decided that the log ends before what the older segment still holds.
                 if segments[..i].iter().rev().find_map(|o| o.header).is_some_and(|o| o.epoch >= h.epoch) {
                     let why = format!("it begins with record {} but {want} is next", h.first_lsn);
-                    return Err(StoreError::damaged("journal segment", &s.path, why));
+                    return self.damaged(segments, s, why, h.first_lsn.max(applied + 1));
                 }
                 self.cut(h.first_lsn);
             }
-            expect = Some(self.take_segment(i, s, h, applied)?);
+            match self.take_segment(i, s, h, applied) {
+                Ok(next) => expect = Some(next),
+                Err((record, why)) => {
+                    return self.damaged(segments, s, why, record.max(applied + 1));
+                }
+            }
         }
-        self.end(segments, expect.unwrap_or(applied + 1), applied)
+        self.end(segments, expect.unwrap_or(applied + 1), applied);
     }
 
-    /// Collects the records of segment `i`; returns the position that comes next.
+    /// Collects the records of segment `i`; returns the position that comes next, or a record that makes no sense, and why.
     fn take_segment(
         &mut self,
         i: usize,
         s: &Segment,
         h: SegmentHeader,
         applied: Lsn,
-    ) -> Result<Lsn, StoreError> {
+    ) -> Result<Lsn, (Lsn, String)> {
         let segment = u32::try_from(i).expect("fewer files than that");
         let mut pos = SEGMENT_HEADER_BYTES;
         let mut next = h.first_lsn;
-        while let Some((r, payload)) = s.bytes.get(pos..).and_then(|b| record::parse(b, s.number)) {
+        while let Some((r, payload)) = s.record_at(pos) {
             if r.lsn != next || r.epoch != h.epoch {
                 break;
             }
@@ -156,7 +226,7 @@ impl Replay {
                 let redo = redo.ok_or_else(|| {
                     let why =
                         format!("record {} at byte {pos} has a good checksum but does not decode", r.lsn);
-                    StoreError::damaged("journal segment", &s.path, why)
+                    (r.lsn, why)
                 })?;
                 if !redo.is_empty() {
                     self.redo.push((r.lsn, redo));
@@ -171,29 +241,54 @@ impl Replay {
     }
 
     /// The log ends before `missing`; is that a torn tail?
-    fn end(&mut self, segments: &[Segment], missing: Lsn, applied: Lsn) -> Result<(), StoreError> {
+    fn end(&mut self, segments: &[Segment], missing: Lsn, applied: Lsn) {
         // Records that the table holds were durable, so one that is unreadable in front of newer ones of its
         // segment is damage. (Whole segments may be missing: they were given up.)
         if missing <= applied
             && let Some(s) = segments.first()
-            && newest(s).lsn > applied
+            && s.records().any(|(r, _)| r.lsn > applied)
         {
             let why = format!("record {missing} is unreadable, though newer ones follow");
-            return Err(StoreError::damaged("journal segment", &s.path, why));
+            return self.damaged(segments, s, why, applied + 1);
         }
         let missing = missing.max(applied + 1);
         self.last_lsn = missing - 1;
         for s in segments {
-            let committed = s.header.map_or(0, |h| h.committed).max(newest(s).committed);
-            self.durable = self.durable.max(committed);
+            let told = s.records().map(|(r, _)| r.committed).max().unwrap_or(0);
+            let committed = s.header.map_or(0, |h| h.committed).max(told);
             if committed >= missing {
                 let why = format!(
                     "record {missing} is missing or unreadable, though records up to {committed} were durable"
                 );
-                return Err(StoreError::damaged("journal segment", &s.path, why));
+                return self.damaged(segments, s, why, missing);
+            }
+            self.durable = self.durable.max(committed);
+        }
+    }
+
+    /// The log ends before `from`, and that loses something.
+    fn damaged(&mut self, segments: &[Segment], at: &Segment, why: String, from: Lsn) {
+        self.cut(from);
+        self.last_lsn = from - 1;
+        self.durable = self.durable.min(from - 1);
+        let mut d = Damage { path: at.path.clone(), why, from, to: from, readable: 0, clients: Vec::new() };
+        for s in segments {
+            d.to = d.to.max(s.header.map_or(0, |h| h.committed));
+            for (r, payload) in s.records() {
+                d.to = d.to.max(r.committed);
+                if r.lsn < from {
+                    continue;
+                }
+                d.to = d.to.max(r.lsn);
+                d.readable += 1;
+                let mut client = |span: Span| d.clients.extend(client_of_reply_key(span.key_of(payload)));
+                // One that does not decode tells nothing.
+                let _ = record::decode_txn(payload, &mut client);
             }
         }
-        Ok(())
+        d.clients.sort_unstable();
+        d.clients.dedup();
+        self.damage = Some(d);
     }
 }
 
@@ -250,33 +345,13 @@ fn read_segments(world: &World, dir: &str, out: &mut Replay) -> Result<Vec<Segme
         // What the page cache has may be nowhere else: of a killed process it is written now, and what a failed flush left
         // there is not believed. What is read counts from now on, so it must not get lost any more.
         medium::show(&*file, &path)?;
-        let bytes = segment::read_all(&*file, &path)?;
-        let header = SegmentHeader::decode(&bytes, &path)?.filter(|h| h.number == number);
+        let mut bytes = segment::read_all(&*file, &path)?;
+        let header = SegmentHeader::find(&bytes, number, &path)?;
+        if header.is_some_and(|h| h.salt.is_some()) {
+            bytes.truncate(bytes.len() - SEGMENT_HEADER_BYTES);
+        }
         segments.push(Segment { path, number, header, bytes });
     }
     segments.sort_by_key(|s| s.number);
     Ok(segments)
-}
-
-struct Newest {
-    committed: Lsn,
-    lsn: Lsn,
-}
-
-/// The highest positions in any intact record of a segment, wherever it lies.
-fn newest(s: &Segment) -> Newest {
-    let mut newest = Newest { committed: 0, lsn: 0 };
-    let mut pos = SEGMENT_HEADER_BYTES;
-    let magic = RECORD_MAGIC.to_le_bytes();
-    while let Some(b) = s.bytes.get(pos..).filter(|b| b.len() >= RECORD_HEADER_BYTES) {
-        match b.starts_with(&magic).then(|| record::parse(b, s.number)).flatten() {
-            Some((r, payload)) => {
-                newest.committed = newest.committed.max(r.committed);
-                newest.lsn = newest.lsn.max(r.lsn);
-                pos += record::record_bytes(payload.len());
-            }
-            None => pos += RECORD_ALIGN_BYTES,
-        }
-    }
-    newest
 }

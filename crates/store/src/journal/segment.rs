@@ -1,8 +1,9 @@
 //! Segment files: `journal/NUMBER.log` in use, `journal/spare.NUMBER` prepared or waiting to be used again.
 
-use super::record::POSITION_MAX;
+use super::record::{POSITION_MAX, RECORD_HEADER_BYTES, RecordHeader};
 use crate::StoreError;
 use crate::db::Lsn;
+use model::planted::{self, Bug};
 use std::sync::Arc;
 use wire::frame::crc32c;
 use world::{DiskFile, OpenMode, World};
@@ -10,7 +11,10 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub const SEGMENT_MAGIC: [u8; 8] = *b"NACREJS1";
-pub const SEGMENT_VERSION: u32 = 1;
+/// Records have a salt, and a copy of the header stands at the end.
+pub const SEGMENT_VERSION: u32 = 2;
+/// What v0.1.0 wrote; read until its records are in the table.
+pub const SEGMENT_VERSION_UNSALTED: u32 = 1;
 pub const SEGMENT_HEADER_BYTES: usize = 64;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
@@ -22,7 +26,8 @@ struct RawHeader {
     number: U64,
     first_lsn: U64,
     committed: U64,
-    reserved: [u8; 20],
+    salt: U64,
+    reserved: [u8; 12],
     /// crc32c of the bytes before.
     crc: U32,
 }
@@ -37,18 +42,21 @@ pub struct SegmentHeader {
     pub first_lsn: Lsn,
     /// Durable up to here when the segment was begun.
     pub committed: Lsn,
+    /// Drawn when the segment was begun; each of its records carries it. `None`: of version 1.
+    pub salt: Option<u64>,
 }
 
 impl SegmentHeader {
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut raw = RawHeader {
             magic: SEGMENT_MAGIC,
-            version: SEGMENT_VERSION.into(),
+            version: self.salt.map_or(SEGMENT_VERSION_UNSALTED, |_| SEGMENT_VERSION).into(),
             epoch: self.epoch.into(),
             number: self.number.into(),
             first_lsn: self.first_lsn.into(),
             committed: self.committed.into(),
-            reserved: [0; 20],
+            salt: self.salt.unwrap_or(0).into(),
+            reserved: [0; 12],
             crc: 0.into(),
         };
         raw.crc = crc32c(&raw.as_bytes()[..SEGMENT_HEADER_BYTES - 4]).into();
@@ -62,24 +70,45 @@ impl SegmentHeader {
         let Some(Ok(raw)) = bytes.get(..SEGMENT_HEADER_BYTES).map(RawHeader::read_from_bytes) else {
             return Ok(None);
         };
-        if raw.first_lsn.get() > POSITION_MAX || raw.committed.get() > POSITION_MAX {
-            return Ok(None);
-        }
         if raw.magic != SEGMENT_MAGIC || crc32c(&bytes[..SEGMENT_HEADER_BYTES - 4]) != raw.crc.get() {
             return Ok(None);
         }
-        if raw.version.get() != SEGMENT_VERSION {
-            return Err(StoreError::Refused(format!(
-                "journal segment '{path}' has format version {}, this Nacre knows version {SEGMENT_VERSION}: upgrade",
-                raw.version.get()
-            )));
+        let salt = match raw.version.get() {
+            SEGMENT_VERSION_UNSALTED => None,
+            SEGMENT_VERSION => Some(raw.salt.get()),
+            other => {
+                return Err(StoreError::Refused(format!(
+                    "journal segment '{path}' has format version {other}, this Nacre knows versions up to \
+                     {SEGMENT_VERSION}: upgrade"
+                )));
+            }
+        };
+        if raw.first_lsn.get() > POSITION_MAX || raw.committed.get() >= raw.first_lsn.get() {
+            return Ok(None);
         }
         Ok(Some(SegmentHeader {
             epoch: raw.epoch.get(),
             number: raw.number.get(),
             first_lsn: raw.first_lsn.get(),
             committed: raw.committed.get(),
+            salt,
         }))
+    }
+
+    /// Of a whole segment with this number: the one at its beginning, or, if that is lost, the copy at its end.
+    pub fn find(bytes: &[u8], number: u64, path: &str) -> Result<Option<SegmentHeader>, StoreError> {
+        if let Some(h) = SegmentHeader::decode(bytes, path)?.filter(|h| h.number == number) {
+            return Ok(Some(h));
+        }
+        let end = bytes.len().saturating_sub(SEGMENT_HEADER_BYTES);
+        Ok(SegmentHeader::decode(&bytes[end..], path)?.filter(|h| h.number == number && h.salt.is_some()))
+    }
+
+    /// Whether a record that begins `pos` bytes into this segment can have this position and epoch.
+    pub(crate) fn may_hold(&self, r: &RecordHeader, pos: usize) -> bool {
+        let before = (pos.saturating_sub(SEGMENT_HEADER_BYTES) / RECORD_HEADER_BYTES) as u64;
+        let plausible = r.lsn >= self.first_lsn && r.lsn - self.first_lsn <= before && r.epoch == self.epoch;
+        plausible || planted::on(Bug::ForgedJournalBytes)
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use model::{Fid, ObjectId, Timestamp};
 use std::sync::Arc;
 use store::object::{FinishTxn, Found, ObjectMeta, Objects};
-use store::{Db, DbOptions, Lsn, StoreError};
+use store::{Db, DbOptions, Lsn, StoreError, Txn};
 use world::mem::MemDisk;
 use world::real::Runtime;
 use world::rng::Rng;
@@ -122,4 +122,49 @@ pub fn open_with(world: &World, epoch: u32, options: DbOptions) -> Ost {
     let db = Db::open(world, "/t", epoch, options).unwrap();
     let objects = Objects::open(db.clone()).unwrap();
     Ost { db, objects }
+}
+
+/// The only journal segment of a database, the process killed: three transactions, and a fourth that stores `value`. All are
+/// durable; the key `seq` says which was the last.
+pub fn killed_with_value(bed: &Bed, value: impl FnOnce(&Bed, &str) -> Vec<u8>) -> String {
+    bed.world.disk.mkdir("/t").unwrap();
+    bed.world.disk.sync_dir("/").unwrap();
+    Db::create(&bed.world, "/t").unwrap();
+    let opt = DbOptions { checkpoint_txns: 1 << 20, segment_bytes: 1 << 20, ..tiny() };
+    let db = Db::open(&bed.world, "/t", 1, opt).unwrap();
+    let put = |n: u64, value: Option<Vec<u8>>| {
+        let mut t = Txn::new();
+        t.put("seq", n.to_le_bytes());
+        value.into_iter().for_each(|v| t.put("value", v));
+        let lsn = db.submit(t).unwrap();
+        bed.rt.block_on(db.durable(lsn)).unwrap();
+    };
+    (1..=3).for_each(|n| put(n, None));
+    let logs = bed.world.disk.list("/t/journal").unwrap();
+    let log = format!("/t/journal/{}", logs.iter().find(|l| l.ends_with(".log")).expect("one segment"));
+    put(4, Some(value(bed, &log)));
+    bed.disk.kill();
+    log
+}
+
+/// A whole file.
+pub fn bytes_of(bed: &Bed, path: &str) -> Vec<u8> {
+    let f = bed.world.disk.open(path, OpenMode::READ).unwrap();
+    let mut bytes = vec![0; f.stat().unwrap().len as usize];
+    f.read_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+/// The last `len` bytes of the last record are zeros, as a power cut in its flush leaves them.
+pub fn tear(bed: &Bed, log: &str, len: usize) {
+    let bytes = bytes_of(bed, log);
+    // Not the copy of the header.
+    let used = bytes[..bytes.len() - 4096].iter().rposition(|b| *b != 0).unwrap() + 1;
+    let f = bed.world.disk.open(log, OpenMode::WRITE).unwrap();
+    f.write_at(&vec![0; len], (used - len) as u64).unwrap();
+}
+
+/// Which transaction was the last.
+pub fn seq_of(db: &Db) -> u64 {
+    u64::from_le_bytes(db.get(b"seq").unwrap().unwrap().try_into().unwrap())
 }
