@@ -139,6 +139,9 @@ pub struct DaemonTarget {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DaemonStatus {
     pub pid: u32,
+    /// How often it started again by itself.
+    #[serde(default)]
+    pub started_again: u32,
     pub nids: Vec<String>,
     pub port: u16,
     pub targets: Vec<DaemonTarget>,

@@ -54,6 +54,8 @@ pub(crate) struct State {
     pub stopped: Option<Arc<str>>,
     /// Stopped because it was closed, not because anything failed.
     pub orderly: bool,
+    /// The lease was over first; the disk has nothing to do with it.
+    pub out_of_time: bool,
 }
 
 pub(crate) struct Inner {
@@ -134,11 +136,18 @@ impl Core {
         if s.orderly { None } else { s.stopped.as_ref().map(|r| r.to_string()) }
     }
 
+    /// It stopped because its lease was over, not for its disk.
+    pub fn is_out_of_time(&self) -> bool {
+        self.check_lease();
+        self.state.borrow().out_of_time
+    }
+
     fn stop_state(&self, reason: &str, orderly: bool) {
         self.state.send_modify(|s| {
             if s.stopped.is_none() {
                 s.stopped = Some(reason.into());
                 s.orderly = orderly;
+                s.out_of_time = !orderly && self.opt.lease.is_lost();
             }
         });
         self.wake_committer.notify_one();

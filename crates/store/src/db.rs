@@ -340,6 +340,12 @@ impl Db {
         self.core.stopped()
     }
 
+    /// It stopped because its lease was over (the host or the process stood still, or the disk stalled), and not for an error
+    /// of its disk: an ordinary start makes everything good, if nobody else has the target.
+    pub fn is_out_of_time(&self) -> bool {
+        self.core.is_out_of_time()
+    }
+
     /// The host's file system is nearly full: operations that need space should answer ENOSPC, so that
     /// journal and table keep room to work (and to delete).
     pub fn space_low(&self) -> bool {

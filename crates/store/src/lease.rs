@@ -34,13 +34,15 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct Beats {
     /// In the block on disk.
-    nonce: u64,
+    pub(crate) nonce: u64,
     times: Times,
     /// When the last one was begun, and how far the wall clock was from that one then.
     begun: AtomicU64,
     apart: AtomicI64,
     /// A block is on its way to the disk.
     writing: AtomicBool,
+    /// One was for so long that it may lie over a successor's.
+    late: AtomicBool,
     /// The jump of the wall clock after which the block was looked at, and when.
     jump: AtomicU64,
     looked: AtomicU64,
@@ -60,6 +62,7 @@ impl Beats {
             begun: AtomicU64::new(world.now().0),
             apart: AtomicI64::new(apart(world)),
             writing: AtomicBool::new(false),
+            late: AtomicBool::new(false),
             jump: AtomicU64::new(0),
             looked: AtomicU64::new(0),
         })
@@ -71,11 +74,23 @@ impl Beats {
 
     /// Nothing is on its way any more. `Refused`: it may have been while a successor came, whose block lies under it now.
     pub(crate) fn ended(&self, world: &World, dir: &str) -> Result<(), StoreError> {
-        if self.may_lie_over_another(world) {
-            return Err(StoreError::Refused(over_another(dir)));
+        let hidden = self.may_lie_over_another(world);
+        let passed = world.now().since(Instant(self.begun.load(Relaxed)));
+        if self.writing.load(Relaxed) && (hidden || passed >= self.times.term) {
+            self.late.store(true, Relaxed);
         }
         self.writing.store(false, Relaxed);
-        Ok(())
+        if hidden { Err(StoreError::Refused(over_another(dir))) } else { Ok(()) }
+    }
+
+    /// Whether a block is on its way to the disk.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.writing.load(Relaxed)
+    }
+
+    /// The block on disk proves nothing: it may have been put over a successor's.
+    pub(crate) fn is_late(&self) -> bool {
+        self.late.load(Relaxed)
     }
 
     /// The last one was begun then, with the clocks so far apart, and is on disk.
@@ -140,6 +155,11 @@ impl Lease {
             Kind::Write | Kind::Flush | Kind::Name => lease.check(&w, &dir).map_err(io::Error::other),
         };
         World { disk: Arc::new(GatedDisk::new(world.disk.clone(), Arc::new(gate))), ..world.clone() }
+    }
+
+    /// It is over, and somebody noticed.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.0.lost.get().is_some()
     }
 
     /// It ends now, for good.

@@ -26,6 +26,8 @@ const HOST_FIELD_BYTES: usize = 64;
 const TERM_MAX: Duration = Duration::from_secs(300);
 /// Whoever takes a target waits for so many intervals between writing its block and using what is there.
 pub(crate) const INTERVALS_BEFORE_USE: u32 = 2;
+/// How often it is looked whether a heartbeat has reached the disk.
+const WRITING_LOOK: Duration = Duration::from_millis(20);
 
 /// How often the holder writes, and how long its word counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -181,6 +183,11 @@ pub fn format(world: &World, dir: &str) -> Result<(), StoreError> {
 /// The right to write to a target, renewed in the background for as long as this value lives. It ends by itself
 /// ([`Lease::check`]) when somebody else took the target, and when no beat reached the disk for half a term.
 pub struct Heartbeat {
+    world: World,
+    dir: String,
+    who: Who,
+    times: Times,
+    beats: Arc<Beats>,
     lease: Lease,
     asked: Arc<Asked>,
     ended: watch::Sender<bool>,
@@ -230,6 +237,11 @@ impl Heartbeat {
             b.beat().await?;
         }
         let h = Heartbeat {
+            world: world.clone(),
+            dir: dir.to_string(),
+            who: b.block.who.clone(),
+            times,
+            beats: b.beats.clone(),
             lease: Lease::of_heartbeats(b.until(), b.beats.clone()),
             asked: b.asked.clone(),
             ended: watch::Sender::new(false),
@@ -245,6 +257,23 @@ impl Heartbeat {
     /// For the databases of the target.
     pub fn lease(&self) -> Lease {
         self.lease.clone()
+    }
+
+    /// Whether nobody took the target since the lease ended: the block is this holder's (its kernel, its lock, its nonce), and
+    /// cannot have been put over a successor's. A start, now, finds what this server left. Waits for a heartbeat that is on
+    /// its way to the disk, and for a term if that arrived so late that a successor may be there, which finds it then and
+    /// stops.
+    pub async fn is_still_own(&self) -> Result<bool, StoreError> {
+        while self.beats.is_writing() {
+            self.world.sleep(WRITING_LOOK).await;
+        }
+        if self.beats.is_late() {
+            self.world.sleep(self.times.term).await;
+        }
+        let ours = |b: &Block| {
+            b.nonce == self.beats.nonce && b.who.boot == self.who.boot && b.who.lock == self.who.lock
+        };
+        Ok(matches!(&look(&self.world, &self.dir).await?, Seen::Block(b) if ours(b)))
     }
 
     /// After the databases were closed: whoever wants the target next need not wait.

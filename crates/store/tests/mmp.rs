@@ -454,3 +454,56 @@ fn a_step_of_the_wall_clock_costs_a_server_one_look() {
         assert_eq!(reads.load(SeqCst) - before, 2);
     });
 }
+
+/// What a server that stopped may do about it: start again if it lacked time only, and nobody came meanwhile.
+#[test]
+fn a_holder_that_is_out_of_time_knows_whether_its_target_is_still_its_own() {
+    let bed = bed();
+    bed.rt.block_on(async {
+        let (guest, world) = Guest::of(&bed);
+        let first = Heartbeat::take(&world, "/t", host(1), TIMES).await.unwrap();
+        let old =
+            Db::open(&world, "/t", 1, DbOptions { lease: first.lease(), ..DbOptions::default() }).unwrap();
+        assert!(!old.is_out_of_time());
+        guest.asleep.store(true, SeqCst);
+        until(&bed, "out of time", || old.is_out_of_time()).await;
+        assert!(first.is_still_own().await.unwrap());
+        let second = Heartbeat::take(&bed.world, "/t", host(2), TIMES).await.unwrap();
+        assert!(!first.is_still_own().await.unwrap(), "another host has it");
+        second.leave().await;
+        assert!(!first.is_still_own().await.unwrap(), "and left it again: its epoch counts");
+    });
+}
+
+/// An error of the disk stays one, however long ago the lease ended since.
+#[test]
+fn a_target_that_stopped_for_its_disk_is_not_out_of_time() {
+    let bed = bed();
+    bed.rt.block_on(async {
+        let fails = Arc::new(AtomicBool::new(false));
+        let gate = {
+            let fails = fails.clone();
+            move |kind: Kind, path: &str| match kind {
+                Kind::Flush if fails.load(SeqCst) && path.contains("journal") => {
+                    Err(std::io::Error::from_raw_os_error(5))
+                }
+                _ => Ok(()),
+            }
+        };
+        let world = World {
+            disk: Arc::new(GatedDisk::new(bed.world.disk.clone(), Arc::new(gate))),
+            ..bed.world.clone()
+        };
+        let first = Heartbeat::take(&world, "/t", host(1), TIMES).await.unwrap();
+        let lease = first.lease();
+        let old =
+            Db::open(&world, "/t", 1, DbOptions { lease: lease.clone(), ..DbOptions::default() }).unwrap();
+        fails.store(true, SeqCst);
+        put(&old).unwrap();
+        until(&bed, "its disk fails", || old.stopped().is_some()).await;
+        assert!(lease.check(&world, "/t").is_ok());
+        lease.lose("late");
+        assert!(old.stopped().is_some() && !old.is_held());
+        assert!(!old.is_out_of_time());
+    });
+}

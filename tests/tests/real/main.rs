@@ -20,6 +20,7 @@ mod mmap;
 mod mmp;
 mod mount_helper;
 mod pacemaker;
+mod pause;
 mod posix;
 mod programs;
 mod recovery_page;

@@ -48,6 +48,9 @@ pub struct Options {
 }
 
 impl Options {
+    /// The flag, as it is given.
+    pub const ABORT_RECOV: &str = "--abort-recov";
+
     /// Of the heartbeats.
     pub fn mmp_times(&self) -> Times {
         let interval = Duration::from_millis(u64::from(self.mmp_interval));
@@ -75,14 +78,14 @@ pub fn choose_nid(o: &Options, labels: &[Label]) -> Result<Nid, StartError> {
     if let Some(n) = o.nid {
         return Ok(n);
     }
-    let here =
-        sys::host_addresses().map_err(|e| StartError(format!("cannot list this host's addresses: {e}")))?;
+    let here = sys::host_addresses()
+        .map_err(|e| StartError::new(format!("cannot list this host's addresses: {e}")))?;
     let service = labels.iter().flat_map(|l| &l.superblock.service_nids);
     if let Some(n) = service.clone().find(|n| here.contains(&n.addr)) {
         return Ok(*n);
     }
     if let Some(n) = service.clone().next() {
-        return Err(StartError(format!(
+        return Err(StartError::new(format!(
             "this host has none of the targets' service NIDs ({n} …): run it where they are, or give --nid"
         )));
     }
@@ -95,5 +98,5 @@ pub fn choose_nid(o: &Options, labels: &[Label]) -> Result<Nid, StartError> {
     let first = here.iter().find(|a| !a.is_loopback()).or(here.first());
     first
         .map(|addr| Nid { addr: *addr, net: 0 })
-        .ok_or_else(|| StartError("this host has no address: give --nid".into()))
+        .ok_or_else(|| StartError::new("this host has no address: give --nid"))
 }

@@ -86,6 +86,7 @@ impl Node {
         };
         DaemonStatus {
             pid: std::process::id(),
+            started_again: super::ended::starts_again(),
             nids: vec![self.nid.to_string()],
             port: self.options.port,
             targets: self.targets.iter().map(one).chain(self.standby.as_ref().map(|s| s.status())).collect(),
@@ -124,7 +125,7 @@ impl Node {
     /// Of the whole daemon.
     fn own_params(&self, pattern: &str) -> Vec<(String, String)> {
         let mut health = String::from("healthy");
-        if let Some(why) = self.failed().or_else(|| self.read_only()) {
+        if let Some(why) = self.failed().map(|(what, _)| what).or_else(|| self.read_only()) {
             health = format!("NOT HEALTHY\n{why}");
         }
         let value = |name: &str| match name {

@@ -4,11 +4,13 @@
 mod args;
 mod check;
 mod control;
+pub mod ended;
 mod osd;
 mod registration;
 mod standby;
 mod target;
 
+use ended::Why;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,8 +42,23 @@ pub struct Node {
 
 /// Why a node does not start, in words for its administrator.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct StartError(pub String);
+#[error("{text}")]
+pub struct StartError {
+    text: String,
+    /// Exit status.
+    status: i32,
+}
+
+impl StartError {
+    pub fn new(text: impl Into<String>) -> StartError {
+        StartError { text: text.into(), status: 1 }
+    }
+
+    /// The disk said so: another start may believe what it has not written.
+    pub fn disk(text: String) -> StartError {
+        StartError { text, status: ended::DISK }
+    }
+}
 
 async fn start(world: World, options: Options) -> Result<Arc<Node>, StartError> {
     let labels = target::read_labels(&world, &options.dirs, options.patience()).await?;
@@ -60,7 +77,7 @@ async fn start(world: World, options: Options) -> Result<Arc<Node>, StartError> 
             std::io::ErrorKind::PermissionDenied => "ports below 1024 need root: run as root, or give --port",
             _ => "give another --nid",
         };
-        StartError(format!("cannot listen on {at}: {e}: {hint}"))
+        StartError::new(format!("cannot listen on {at}: {e}: {hint}"))
     })?;
     let server =
         rpc::Server::new(world.clone(), format!("nacred {} on {}", admin::VERSION, world::sys::hostname()));
@@ -96,9 +113,14 @@ impl Node {
         all.join(", ")
     }
 
-    /// The first target that stopped by itself, and why.
-    fn failed(&self) -> Option<String> {
-        self.targets.iter().find_map(|t| Some(format!("{} ({}): {}", t.label(), t.dir, t.failure()?)))
+    /// The first target that stopped by itself, in words, and what that means for the node.
+    fn failed(&self) -> Option<(String, Why)> {
+        let first =
+            self.targets.iter().find_map(|t| Some(format!("{} ({}): {}", t.label(), t.dir, t.failure()?)))?;
+        let why = self.targets.iter().filter(|t| t.failure().is_some()).map(|t| t.why_failed());
+        let why = why.max_by_key(Why::status).unwrap_or(Why::Disk);
+        let disk = self.read_only().is_some() && matches!(why, Why::OutOfTime);
+        Some((first, if disk { Why::Disk } else { why }))
     }
 
     /// The targets that take no more changes, and why.
@@ -125,47 +147,54 @@ impl Node {
     }
 }
 
+/// Ends the process with a word.
+fn fail(text: &str, status: i32) -> i32 {
+    eprintln!("nacred: {text}");
+    ended::leave(status);
+    status
+}
+
+/// Until somebody tells this process to end.
+async fn told_to_end(world: World) {
+    while process::wait_signal(&[SIGTERM, SIGINT], Duration::ZERO).is_none() {
+        world.sleep(WATCH_INTERVAL).await;
+    }
+}
+
 /// What of the options decides, and the words of the first line of the log.
-fn serve(options: Options) -> i32 {
+fn serve(options: Options, args: &[OsString]) -> i32 {
     process::block_signals(&[SIGTERM, SIGINT]);
     process::set_name("nacred");
     process::raise_open_files();
     crate::log::start();
-    let fail = |e: String| {
-        eprintln!("nacred: {e}");
-        1
-    };
+    if let Err(e) = process::spare_when_memory_is_short() {
+        tracing::info!("cannot ask to be spared when memory is short: {e}");
+    }
     // As many as two clients or three have requests under way; a mount has its caches besides.
     world::buffer::keep(BUFFERS_KEPT);
     let (world, runtime) = match world::real::start(2) {
         Ok(r) => r,
-        Err(e) => return fail(format!("cannot start threads: {e}")),
+        Err(e) => return fail(&format!("cannot start threads: {e}"), 1),
     };
-    let asked = {
-        let world = world.clone();
-        async move {
-            while process::wait_signal(&[SIGTERM, SIGINT], Duration::ZERO).is_none() {
-                world.sleep(WATCH_INTERVAL).await;
-            }
-        }
-    };
+    let asked = told_to_end(world.clone());
     let node = match runtime.block_on(select(start(world.clone(), options), asked)) {
         Either::Left(Ok(n)) => n,
-        Either::Left(Err(StartError(e))) => return fail(e),
-        Either::Right(()) => return fail("ended by a signal before it served".into()),
+        Either::Left(Err(e)) => return fail(&e.text, e.status),
+        Either::Right(()) => {
+            let status = fail("ended by a signal before it served", 1);
+            ended::leave(0);
+            return status;
+        }
     };
     let socket = control::serve(&node);
     if let Err(e) = &socket {
         tracing::warn!("no control socket, lctl cannot ask this daemon: {e}");
     }
     loop {
-        if let Some(why) = node.failed() {
-            tracing::error!("STOPPING: {why}");
-            tracing::error!(
-                "nothing that was acknowledged is lost; mend the disk, run nacre fsck, start nacred again"
-            );
+        if let Some((what, why)) = node.failed() {
+            tracing::error!("STOPPING: {what}");
             drop(socket);
-            return fail(format!("stopped: {why}"));
+            return stopped(&node, &runtime, args, &what, &why);
         }
         if process::wait_signal(&[SIGTERM, SIGINT], WATCH_INTERVAL).is_some() {
             break;
@@ -175,18 +204,48 @@ fn serve(options: Options) -> i32 {
     let stopping = node.clone();
     let done = runtime.block_on(async move { world.timeout(STOP_PATIENCE, stopping.stop()).await });
     drop(socket);
+    ended::leave(0);
     match done {
         Some(()) => {
             tracing::info!("stopped");
             0
         }
-        None => fail(format!("targets did not finish within {STOP_PATIENCE:?}; the journal has everything")),
+        None => {
+            eprintln!("nacred: targets did not finish within {STOP_PATIENCE:?}; the journal has everything");
+            1
+        }
+    }
+}
+
+/// A target stopped by itself: the process ends, or starts again if all that it lacked was time.
+fn stopped(node: &Node, runtime: &world::real::Runtime, args: &[OsString], what: &str, why: &Why) -> i32 {
+    let text = format!("stopped: {what}");
+    if !matches!(why, Why::OutOfTime) {
+        tracing::error!(
+            "nothing that was acknowledged is lost; mend the disk, run nacre fsck, start nacred again"
+        );
+        return fail(&text, why.status());
+    }
+    match runtime.block_on(select(ended::is_still_own(node), told_to_end(node.world.clone()))) {
+        Either::Left(true) => {
+            tracing::warn!("STARTING AGAIN: nobody took {} meanwhile", node.names());
+            let e = ended::start_again(args);
+            fail(&format!("{text}; and cannot start again: {e}"), why.status())
+        }
+        Either::Left(false) => {
+            tracing::error!("nothing that was acknowledged is lost; another server has the target, or will");
+            fail(&text, why.status())
+        }
+        Either::Right(()) => {
+            ended::leave(0);
+            0
+        }
     }
 }
 
 pub fn main(args: &[OsString]) -> i32 {
     match Options::parse(args) {
-        Ok(o) => serve(o),
+        Ok(o) => serve(o, args),
         Err(code) => code,
     }
 }

@@ -2,6 +2,7 @@
 
 use super::StartError;
 use super::check::Checks;
+use super::ended::Why;
 use admin::command::mkfs::MGT_SUBDIR;
 use mgs::Mgs;
 use model::param::ParamInfo;
@@ -105,8 +106,11 @@ pub struct Target {
 
 fn words(dir: &str, e: &StoreError) -> StartError {
     match e {
-        StoreError::Refused(text) => StartError(text.clone()),
-        other => StartError(format!("cannot use target '{dir}': {other}")),
+        StoreError::Refused(text) => StartError::new(text.clone()),
+        StoreError::Io { errno: model::Errno::EIO, .. } => {
+            StartError::disk(format!("cannot use target '{dir}': {e}"))
+        }
+        other => StartError::new(format!("cannot use target '{dir}': {other}")),
     }
 }
 
@@ -141,20 +145,21 @@ pub async fn read_labels(
 ) -> Result<Vec<Label>, StartError> {
     let mut out: Vec<Label> = Vec::new();
     for d in dirs {
-        let dir = files::canonical(d).map_err(|e| StartError(format!("cannot use target '{d}': {e}")))?;
+        let dir =
+            files::canonical(d).map_err(|e| StartError::new(format!("cannot use target '{d}': {e}")))?;
         let dir = dir
             .to_str()
-            .ok_or_else(|| StartError(format!("cannot use target '{d}': its path is not UTF-8")))?;
+            .ok_or_else(|| StartError::new(format!("cannot use target '{d}': its path is not UTF-8")))?;
         let superblock = Superblock::read(world, dir).map_err(|e| words(dir, &e))?;
         superblock.check_writable(dir).map_err(|e| words(dir, &e))?;
         if let Some(other) = out.iter().find(|l| clash(&l.superblock, &superblock)) {
-            return Err(StartError(format!(
+            return Err(StartError::new(format!(
                 "targets '{}' and '{dir}' are both {} of file system '{}': one daemon serves one of each",
                 other.dir, superblock.target, superblock.fsname
             )));
         }
         if let Some(other) = out.iter().find(|l| other_fs(&l.superblock, &superblock)) {
-            return Err(StartError(format!(
+            return Err(StartError::new(format!(
                 "target '{dir}' belongs to file system '{}', '{}' to '{}': serve them with a nacred each",
                 superblock.fsname, other.dir, other.superblock.fsname
             )));
@@ -218,7 +223,7 @@ pub async fn open(held: Held, nid: Nid, port: u16) -> Result<Vec<Arc<Target>>, S
     superblock.epoch = superblock
         .epoch
         .checked_add(1)
-        .ok_or_else(|| StartError(format!("target '{dir}': its epoch is used up")))?;
+        .ok_or_else(|| StartError::new(format!("target '{dir}': its epoch is used up")))?;
     if superblock.target.kind == TargetKind::Ost {
         superblock.ro_compat |= RO_COMPAT_BLOCK_SUMS;
     }
@@ -296,7 +301,7 @@ async fn open_mdt(
         bind: Some(nid.addr),
     };
     let mdt = mds::Mdt::open(world.clone(), db.clone(), peers.clone(), cfg)
-        .map_err(|e| StartError(format!("cannot use target '{dir}': {e}")))?;
+        .map_err(|e| StartError::new(format!("cannot use target '{dir}': {e}")))?;
     let t = target(dir, Role::Mdt(mdt), peers, db, s, hold);
     t.use_cached_config();
     Ok(t)
@@ -338,6 +343,21 @@ impl Target {
     pub fn failure(&self) -> Option<String> {
         let stopped = if self.read_only().is_some() { None } else { self.db.stopped() };
         stopped.or_else(|| self.refused.lock().expect("no holder panics").clone())
+    }
+
+    /// What [`Target::failure`] means.
+    pub fn why_failed(&self) -> Why {
+        let refused = self.refused.lock().expect("no holder panics").is_some();
+        match self.db.stopped() {
+            Some(_) if !self.db.is_out_of_time() => Why::Disk,
+            _ if refused => Why::Refused,
+            _ => Why::OutOfTime,
+        }
+    }
+
+    /// See [`Heartbeat::is_still_own`].
+    pub async fn is_still_own(&self) -> Result<bool, StoreError> {
+        self.hold.heartbeat.is_still_own().await
     }
 
     /// An OST whose disk failed goes on without changes, as long as nobody else can have it: what it has can be read.

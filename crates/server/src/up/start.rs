@@ -280,8 +280,10 @@ fn start_servers(c: &Cluster, exe: &Path, progress: &Progress) -> Result<()> {
                 progress.say(format!("Ending {} (pid {pid}): its disk failed", n.labels.join(" and ")));
                 let _ = process::kill(pid, process::SIGTERM);
             }
-            if state.word() != "up" {
-                waiting.push(format!("{} ({})", n.labels.join("+"), state.word()));
+            // What was started just now is not seen yet.
+            let word = if state.pid.is_none() { "starting" } else { state.word() };
+            if word != "up" {
+                waiting.push(format!("{} ({word})", n.labels.join("+")));
             }
         }
         if waiting.is_empty() {

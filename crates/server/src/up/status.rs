@@ -32,6 +32,7 @@ fn of_cluster(c: &Cluster) -> Vec<Value> {
         let mut r = row(n.role, s.pid, &n.labels, &n.nid(), s.word());
         r["dirs"] = json!(n.dirs);
         r["recovery"] = recovering(s.status.as_ref());
+        r["started_again"] = json!(s.status.as_ref().map_or(0, |s| s.started_again));
         out.push(r);
     }
     let source = c.source();
@@ -65,6 +66,7 @@ fn of_host() -> Vec<Value> {
         let mut r = row(&roles.join("+"), Some(s.pid), &labels, &s.nids.join(","), state);
         r["dirs"] = json!(s.targets.iter().map(|t| &t.dir).collect::<Vec<_>>());
         r["recovery"] = recovering(Some(&s));
+        r["started_again"] = json!(s.started_again);
         out.push(r);
     }
     for m in mounts::list().unwrap_or_default().into_iter().filter(|m| m.fstype == FSTYPE) {
@@ -89,6 +91,9 @@ fn table(rows: &[Value]) {
         let targets: Vec<String> = r["targets"].as_array().into_iter().flatten().map(text).collect();
         let nid = if text(&r["nid"]).is_empty() { "-".to_string() } else { text(&r["nid"]) };
         println!("{:<8} {pid:>8} {:<9} {nid:<18} {}", text(&r["role"]), text(&r["state"]), targets.join(" "));
+        if let Some(n) = r["started_again"].as_u64().filter(|n| *n > 0) {
+            println!("{:<18} started again {n} times", "");
+        }
         for t in r["recovery"].as_array().into_iter().flatten() {
             println!(
                 "{:<18} {} recovers: {} of {} clients are done, {} connected; the others are waited for {} s",

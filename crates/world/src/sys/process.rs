@@ -8,6 +8,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+/// Lower than that of everything that is not said to be needed; never chosen (-1000) would mean that a daemon that grows
+/// without bound ends everything else.
+const OOM_SCORE_ADJ: &str = "-900";
+
 pub use libc::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGUSR1};
 
 /// A daemon that was just started and belongs to nobody's terminal any more.
@@ -130,6 +134,20 @@ fn spawn(d: &Daemon<'_>, out: Stdio) -> io::Result<Detached> {
         });
     }
     Ok(Detached { child: cmd.spawn()? })
+}
+
+/// Becomes this program anew, with other arguments: the same process, of which nothing else is left. Threads that wait for
+/// the disk are waited for first. Returns only if that failed.
+pub fn become_anew(arg0: &str, args: &[OsString], env: &[(&str, String)]) -> io::Error {
+    let mut cmd = Command::new("/proc/self/exe");
+    cmd.arg0(arg0).args(args).envs(env.iter().map(|(k, v)| (k, v.as_str())));
+    cmd.exec()
+}
+
+/// When memory is short the kernel ends other processes first: one that ends here takes a file system with it, or the files
+/// that are open in it. Needs root.
+pub fn spare_when_memory_is_short() -> io::Result<()> {
+    std::fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ)
 }
 
 /// How a program ended that was run to its end.

@@ -1,0 +1,125 @@
+//! All servers stand still, as on a laptop that is closed, under a paused hypervisor, over a disk that stalls: when they go on
+//! they are out of time, find that nobody took their targets, and start again by themselves. Programs go on, too.
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tests::cluster::{TestFs, kill, wait_until};
+
+/// Between the wake-up and the first operation that every program has begun and ended since.
+const GOES_ON_WITHIN: Duration = Duration::from_secs(5);
+
+fn from_env(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+}
+
+/// One program: it makes files, writes, flushes, reads back, renames and removes; the first error ends it.
+struct Program {
+    rounds: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<Result<()>>,
+}
+
+fn one_round(dir: &Path, n: u64, bytes: usize) -> Result<()> {
+    let (a, b) = (dir.join(format!("a{}", n % 40)), dir.join(format!("b{}", n % 40)));
+    let data: Vec<u8> = (0..bytes).map(|i| (i as u64).wrapping_mul(n | 1) as u8).collect();
+    let f = std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&a);
+    let f = f.context("open")?;
+    f.write_all_at(&data, 0).context("write")?;
+    f.sync_all().context("fsync")?;
+    let mut back = vec![0; bytes];
+    f.read_exact_at(&mut back, 0).context("read")?;
+    ensure!(back == data, "{}: other bytes than were written", a.display());
+    drop(f);
+    std::fs::rename(&a, &b).context("rename")?;
+    ensure!(std::fs::read(&b).context("read after rename")? == data, "{}: other bytes", b.display());
+    std::fs::remove_file(&b).context("unlink")
+}
+
+impl Program {
+    fn start(dir: PathBuf, bytes: usize) -> Result<Program> {
+        std::fs::create_dir_all(&dir)?;
+        let (rounds, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (r, s) = (rounds.clone(), stop.clone());
+        let thread = std::thread::spawn(move || {
+            let mut n = 0;
+            while !s.load(Ordering::Relaxed) {
+                one_round(&dir, n, bytes).with_context(|| format!("{}, round {n}", dir.display()))?;
+                n += 1;
+                r.store(n, Ordering::Relaxed);
+            }
+            Ok(())
+        });
+        Ok(Program { rounds, stop, thread })
+    }
+
+    fn end(self) -> Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("no panic")
+    }
+}
+
+/// Rounds of pauses under load. What the worst one took from the wake-up on.
+fn rounds_of(fs: &TestFs, rounds: u64, pause: Duration) -> Result<Duration> {
+    let mut programs = Vec::new();
+    for i in 0..fs.mounts().len() {
+        // Small files live on the MDT, the others on OSTs.
+        for (j, bytes) in [3_000, 300_000].into_iter().enumerate() {
+            programs.push(Program::start(fs.mount(i).join(format!("load{i}{j}")), bytes)?);
+        }
+    }
+    let servers = fs.servers()?;
+    let mut worst = Duration::ZERO;
+    for round in 0..rounds {
+        let begun: Vec<u64> = programs.iter().map(|p| p.rounds.load(Ordering::Relaxed)).collect();
+        wait_until("every program works", Duration::from_secs(60), || {
+            programs.iter().zip(&begun).all(|(p, b)| p.rounds.load(Ordering::Relaxed) > b + 2)
+        })?;
+        servers.iter().try_for_each(|pid| kill(*pid, Signal::STOP))?;
+        std::thread::sleep(pause); // It is what is tested.
+        let before: Vec<u64> = programs.iter().map(|p| p.rounds.load(Ordering::Relaxed)).collect();
+        servers.iter().try_for_each(|pid| kill(*pid, Signal::CONT))?;
+        let woken = Instant::now();
+        // The round that was under way, and one more.
+        let went_on = wait_until("every program goes on", Duration::from_secs(60), || {
+            programs.iter().all(|p| p.thread.is_finished())
+                || programs.iter().zip(&before).all(|(p, b)| p.rounds.load(Ordering::Relaxed) > b + 1)
+        });
+        let took = woken.elapsed();
+        println!("round {round}: programs went on {:.2} s after the wake-up", took.as_secs_f64());
+        worst = worst.max(took);
+        if went_on.is_err() || programs.iter().any(|p| p.thread.is_finished()) {
+            for p in programs {
+                p.end()?;
+            }
+            return went_on.map(|()| worst);
+        }
+    }
+    for p in programs {
+        p.end()?;
+    }
+    ensure!(fs.servers()? == servers, "the same processes serve");
+    Ok(worst)
+}
+
+fn again(fs: &TestFs) -> Result<Vec<u64>> {
+    let status = fs.status()?;
+    let servers = status["processes"].as_array().context("no processes")?;
+    Ok(servers.iter().filter_map(|p| p["started_again"].as_u64()).collect())
+}
+
+/// `NACRE_PAUSE_ROUNDS=20 NACRE_PAUSE_SECONDS=60` for more of it.
+#[test]
+fn servers_that_stood_still_start_again_by_themselves() -> Result<()> {
+    let fs = TestFs::up("pause", 2, 2)?;
+    let (rounds, seconds) = (from_env("NACRE_PAUSE_ROUNDS", 2), from_env("NACRE_PAUSE_SECONDS", 12));
+    let worst = rounds_of(&fs, rounds, Duration::from_secs(seconds))?;
+    println!("{rounds} rounds of {seconds} s: at most {:.2} s", worst.as_secs_f64());
+    ensure!(worst <= GOES_ON_WITHIN, "programs went on after {worst:?} only");
+    ensure!(again(&fs)?.iter().all(|n| *n == rounds), "each server started again each time");
+    fs.fsck()
+}
