@@ -224,6 +224,8 @@ pub struct TestFs {
     mounts: Vec<PathBuf>,
     osts: u32,
     fsname: String,
+    /// Something looks after the daemons.
+    watched: bool,
     /// Environment of the daemons.
     env: Vec<(&'static str, String)>,
 }
@@ -235,10 +237,25 @@ impl TestFs {
 
     /// As `up`, the daemons with some environment variables more.
     pub fn up_with(name: &str, osts: u32, mounts: usize, env: Vec<(&'static str, String)>) -> Result<TestFs> {
+        TestFs::made(name, osts, mounts, env, false)
+    }
+
+    /// As `up`, and what is killed is started again, as users have it.
+    pub fn up_watched(name: &str, osts: u32, mounts: usize) -> Result<TestFs> {
+        TestFs::made(name, osts, mounts, Vec::new(), true)
+    }
+
+    fn made(
+        name: &str,
+        osts: u32,
+        mounts: usize,
+        env: Vec<(&'static str, String)>,
+        watched: bool,
+    ) -> Result<TestFs> {
         let scratch = Scratch::new(name);
         let mounts = (0..mounts).map(|i| scratch.path().join(format!("mnt{i}"))).collect();
         let fsname = format!("t{}", SERIAL.fetch_add(1, Ordering::Relaxed));
-        let fs = TestFs { scratch, mounts, osts, fsname, env };
+        let fs = TestFs { scratch, mounts, osts, fsname, watched, env };
         fs.up_again()?;
         Ok(fs)
     }
@@ -256,6 +273,10 @@ impl TestFs {
         }
         c.envs(self.env.iter().map(|(k, v)| (*k, v.as_str())));
         c.args(["--osts", &self.osts.to_string(), "--fsname", &self.fsname]);
+        if !self.watched {
+            // A test kills, and starts again when it wants to.
+            c.arg("--no-watch");
+        }
         c
     }
 

@@ -23,6 +23,7 @@ A whole file system on this machine:
   up --dir DIR [--mount MNT]...   start it (made at the first time); what runs already is left alone
   down --dir DIR [--force]        unmount and stop it; the files stay
   status [--dir DIR] [--json]     its processes
+  watch --dir DIR                 start again what is killed; 'up' leaves it behind, 'down' ends it
   wipe --dir DIR                  remove it with all files
   fsck DIR | --online             check it, offline or as it is served
   scrub OST                       read all that an OST stores and compare it with its checksums
@@ -66,6 +67,7 @@ pub fn run(args: &[OsString]) -> u8 {
         "up" => up::main_up(rest),
         "down" => up::main_down(rest),
         "status" => up::main_status(rest),
+        "watch" => up::main_watch(rest),
         "wipe" => up::main_wipe(rest),
         "fsck" => fsck::main(rest),
         "scrub" => scrub::main(rest),

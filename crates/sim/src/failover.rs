@@ -23,6 +23,8 @@ pub(crate) enum Loss {
     Asleep,
     /// The same, with a change of a file under way that reaches the disk when it goes on.
     AsleepInChange,
+    /// A guest that is paused, with all its clocks, until its successor serves.
+    ClocksStopped,
     /// Nobody hears it, or it hears nobody; its disk does.
     CutOff {
         both: bool,
@@ -32,11 +34,12 @@ pub(crate) enum Loss {
 }
 
 impl Loss {
-    pub(crate) const ALL: [Loss; 7] = [
+    pub(crate) const ALL: [Loss; 8] = [
         Loss::Killed,
         Loss::PowerLost,
         Loss::Asleep,
         Loss::AsleepInChange,
+        Loss::ClocksStopped,
         Loss::CutOff { both: true },
         Loss::CutOff { both: false },
         Loss::DoubleStart,
@@ -44,7 +47,7 @@ impl Loss {
 
     /// The host is not dead, unless somebody sees to that.
     fn lives(self) -> bool {
-        matches!(self, Loss::Asleep | Loss::AsleepInChange | Loss::CutOff { .. })
+        matches!(self, Loss::Asleep | Loss::AsleepInChange | Loss::ClocksStopped | Loss::CutOff { .. })
     }
 }
 
@@ -79,7 +82,7 @@ impl Nemesis {
         self.lose(c, server, how).await;
         let detection = self.rng.below(3_000_000);
         c.sim.sleep(Duration::from_micros(detection)).await;
-        let lied = how.lives() && self.rng.below(3) > 0;
+        let lied = how == Loss::ClocksStopped || how.lives() && self.rng.below(3) > 0;
         if how.lives() && !lied {
             c.crash_at(server, from, Some(CrashMode::Random));
             s.hosts[from].node.reboot();
@@ -99,6 +102,8 @@ impl Nemesis {
             let later = match self.rng.below(4) {
                 // Clients that are cut off for all of a recovery window are evicted, and rightly.
                 _ if matches!(how, Loss::CutOff { .. }) => self.rng.range(1, 6_000_000),
+                // By its clock its lease has half a term left.
+                _ if how == Loss::ClocksStopped => self.rng.range(24_000_000, 60_000_000),
                 0 => self.rng.range(1, 7_000_000),
                 1 => self.rng.range(7_000_000, 22_000_000),
                 _ => self.rng.range(22_000_000, 60_000_000),
@@ -125,6 +130,7 @@ impl Nemesis {
                 node.reboot();
             }
             Loss::Asleep => node.pause_with(*self.rng.pick(&Rest::ALL)),
+            Loss::ClocksStopped => node.pause_with(Rest::Clocks),
             Loss::AsleepInChange => {
                 let what = *self.rng.pick(&["/journal/", "/mmp"]);
                 node.stop_at(Stop::Change(what), Duration::from_secs(20)).await;

@@ -28,3 +28,4 @@ mod replaced;
 mod scrub;
 mod up_down;
 mod waiting;
+mod watch;

@@ -131,6 +131,9 @@ pub fn main(args: &[OsString]) -> i32 {
     process::set_name("mount.nacre");
     process::raise_open_files();
     crate::log::start();
+    if let Err(e) = process::spare_when_memory_is_short() {
+        tracing::info!("cannot ask to be spared when memory is short: {e}");
+    }
     let failed = |message: String| {
         tracing::error!("{message}");
         say(&Outcome::Failed { message });

@@ -45,9 +45,13 @@ impl Node {
     }
 }
 
+pub fn lock_file(dir: &Path) -> PathBuf {
+    dir.join("up.lock")
+}
+
 /// Held while one `nacre up`, `down` or `wipe` works on a folder.
 pub fn lock(dir: &Path) -> Result<FileLock> {
-    FileLock::take(&dir.join("up.lock")).map_err(|e| UpError::io("cannot lock", dir, &e))
+    FileLock::take(&lock_file(dir)).map_err(|e| UpError::io("cannot lock", dir, &e))
 }
 
 impl Cluster {
@@ -134,6 +138,7 @@ impl Cluster {
     /// Names that `nacre up` makes in its folder.
     pub fn own_names(&self) -> Vec<String> {
         let mut out = vec![FILE.to_string(), "up.lock".to_string(), "log".to_string()];
+        out.extend(super::watch::OWN_NAMES.map(String::from));
         for n in self.nodes() {
             out.extend(n.dirs.iter().filter_map(|d| Some(d.file_name()?.to_string_lossy().into_owned())));
         }

@@ -2,7 +2,7 @@
 
 use super::cluster::{self, Cluster};
 use super::probe::{self, Processes};
-use super::{Result, UpError};
+use super::{Result, UpError, watch};
 use std::path::Path;
 use std::time::Duration;
 use world::sys::mounts::{self, Unmount};
@@ -95,6 +95,7 @@ pub fn down(dir: &Path, force: bool, say: bool) -> Result<i32> {
     if busy {
         return Ok(BUSY);
     }
+    watch::end(&c)?;
     stop_servers(&c, force)?;
     if say {
         println!("File system '{}' is down; its files stay in {}", c.fsname, c.dir.display());

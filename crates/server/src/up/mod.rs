@@ -7,6 +7,7 @@ mod down;
 pub mod probe;
 mod start;
 mod status;
+mod watch;
 
 use clap::Parser;
 use std::ffi::OsString;
@@ -53,6 +54,9 @@ pub struct UpArgs {
     /// Mount options, as for mount.nacre
     #[arg(short = 'o', long)]
     pub options: Option<String>,
+    /// Leaves nothing behind that starts again what was killed
+    #[arg(long)]
+    pub no_watch: bool,
     /// Says only what went wrong
     #[arg(long, short)]
     pub quiet: bool,
@@ -79,6 +83,15 @@ pub struct StatusArgs {
     pub dir: Option<PathBuf>,
     #[arg(long)]
     pub json: bool,
+}
+
+/// Starts again what 'nacre up' started and was killed; 'nacre up' leaves it behind, 'nacre down' ends it
+#[derive(Parser, Debug)]
+#[command(name = "nacre watch", bin_name = "nacre watch")]
+pub struct WatchArgs {
+    /// Folder that was given to `nacre up`
+    #[arg(long)]
+    pub dir: PathBuf,
 }
 
 /// Removes a file system with all its files
@@ -119,6 +132,10 @@ pub fn main_down(args: &[OsString]) -> i32 {
 
 pub fn main_status(args: &[OsString]) -> i32 {
     command("nacre status", args, |a: StatusArgs| status::status(a.dir.as_deref(), a.json))
+}
+
+pub fn main_watch(args: &[OsString]) -> i32 {
+    command("nacre watch", args, |a: WatchArgs| watch::run(&a.dir))
 }
 
 pub fn main_wipe(args: &[OsString]) -> i32 {

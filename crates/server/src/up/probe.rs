@@ -1,6 +1,7 @@
 //! What of a file system runs: looked up in /proc and /proc/mounts, so that no pid file can be wrong.
 
 use super::cluster::{Cluster, Node};
+use super::watch;
 use admin::local::{Daemon, DaemonStatus, FSTYPE};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,12 +13,13 @@ pub struct Processes(Vec<(u32, Vec<String>)>);
 impl Processes {
     pub fn look() -> Processes {
         let ours = |pid: u32| {
-            if !matches!(process::name(pid).as_str(), "nacre" | "nacred" | "mount.nacre") {
+            if !matches!(process::name(pid).as_str(), "nacre" | "nacred" | "mount.nacre" | watch::NAME) {
                 return None;
             }
             let a = process::arguments(pid);
             let name = a.first()?.rsplit('/').next()?;
-            (matches!(name, "nacred" | "mount.nacre") && process::alive(pid)).then_some((pid, a))
+            (matches!(name, "nacred" | "mount.nacre" | watch::NAME) && process::alive(pid))
+                .then_some((pid, a))
         };
         Processes(process::pids().into_iter().filter_map(ours).collect())
     }
@@ -31,6 +33,12 @@ impl Processes {
     pub fn server(&self, dir: &Path) -> Option<u32> {
         let dir = dir.to_str()?;
         self.find("nacred", |a| a.iter().any(|x| x == dir))
+    }
+
+    /// What looks after a file system that `nacre up` started.
+    pub fn watcher(&self, dir: &Path) -> Option<u32> {
+        let dir = dir.to_str()?;
+        self.find(watch::NAME, |a| a.iter().any(|x| x == dir))
     }
 
     /// The client daemon of a mount.

@@ -2,8 +2,9 @@
 
 use super::cluster::{self, Cluster, Node};
 use super::probe::Processes;
-use super::{Result, UpArgs, UpError, address, probe};
+use super::{Result, UpArgs, UpError, address, probe, watch};
 use crate::mount::{self, MountRequest};
+use crate::nacred::ended;
 use crate::{links, log};
 use admin::command::mkfs;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -71,7 +72,7 @@ pub fn up(a: UpArgs) -> Result<i32> {
         world::real::start(1).map_err(|e| UpError::new(format!("cannot start threads: {e}")))?;
     let progress = Progress::new(a.quiet);
     let c = prepare(&world, &a, &dir)?;
-    let r = bring_up(&world, &c, &progress);
+    let r = bring_up(&world, &c, !a.no_watch, &progress);
     progress.done();
     let fresh = r?;
     if !a.quiet {
@@ -234,23 +235,37 @@ fn move_if_taken(world: &World, c: &mut Cluster) -> Result<()> {
 }
 
 /// A server that was started just now.
-struct Started {
+pub(super) struct Started {
     daemon: process::Detached,
     log: PathBuf,
 }
 
-fn start_node(c: &Cluster, n: &Node, exe: &Path) -> Result<Started> {
+impl Started {
+    pub(super) fn pid(&self) -> u32 {
+        self.daemon.pid()
+    }
+
+    /// After its end.
+    pub(super) fn reap(&mut self) {
+        let _ = self.daemon.ended();
+    }
+}
+
+/// `watched`: somebody starts it again when it is killed.
+pub(super) fn start_node(c: &Cluster, n: &Node, exe: &Path, watched: bool) -> Result<Started> {
     let log = c.log_dir().join(format!("nacred-{}.log", n.number + 1));
     let mut args: Vec<OsString> =
         vec!["--nid".into(), n.nid().into(), "--port".into(), c.port.to_string().into()];
     args.extend(n.dirs.iter().map(|d| d.clone().into_os_string()));
-    let d = process::Daemon { exe, arg0: "nacred", args: &args, env: &[], log: &log };
+    let env = [(ended::WATCHED, "1".to_string())];
+    let env = if watched { &env[..] } else { &[] };
+    let d = process::Daemon { exe, arg0: "nacred", args: &args, env, log: &log };
     let daemon = process::spawn_detached(&d).map_err(|e| UpError::io("cannot start", exe, &e))?;
     Ok(Started { daemon, log })
 }
 
 /// Every server up and known to the MGS: starts those that do not run, also one that dies while this looks on.
-fn start_servers(c: &Cluster, exe: &Path, progress: &Progress) -> Result<()> {
+fn start_servers(c: &Cluster, exe: &Path, watched: bool, progress: &Progress) -> Result<()> {
     let mut started: BTreeMap<u16, Started> = BTreeMap::new();
     let end = Deadline::after(START_PATIENCE);
     let nodes = c.nodes();
@@ -272,7 +287,7 @@ fn start_servers(c: &Cluster, exe: &Path, progress: &Progress) -> Result<()> {
             let state = probe::server(n, &now);
             if state.pid.is_none() && !started.contains_key(&n.number) {
                 progress.say(format!("Starting {} at {}", n.labels.join(" and "), n.nid()));
-                started.insert(n.number, start_node(c, n, exe)?);
+                started.insert(n.number, start_node(c, n, exe, watched)?);
             }
             if let Some(pid) =
                 state.pid.filter(|_| state.word() == READ_ONLY && !started.contains_key(&n.number))
@@ -305,7 +320,7 @@ fn start_servers(c: &Cluster, exe: &Path, progress: &Progress) -> Result<()> {
     }
 }
 
-fn bring_up(world: &World, c: &Cluster, progress: &Progress) -> Result<bool> {
+fn bring_up(world: &World, c: &Cluster, watched: bool, progress: &Progress) -> Result<bool> {
     let mut c = c.clone();
     let log_dir = c.log_dir();
     files::create_dir_all(&log_dir).map_err(|e| UpError::io("cannot make", &log_dir, &e))?;
@@ -317,7 +332,10 @@ fn bring_up(world: &World, c: &Cluster, progress: &Progress) -> Result<bool> {
     }
     let fresh = format_missing(world, &c, progress)?;
     move_if_taken(world, &mut c)?;
-    start_servers(&c, &exe, progress)?;
+    start_servers(&c, &exe, watched, progress)?;
+    if watched {
+        watch::ensure(&c, &exe)?;
+    }
     for (i, m) in c.mounts.iter().enumerate() {
         bring_mount_up(&c, i, m, progress)?;
     }
@@ -367,6 +385,11 @@ fn bring_mount_up(c: &Cluster, number: usize, m: &Path, progress: &Progress) -> 
     mount::mount(&r).map_err(UpError)
 }
 
+/// For whoever looks after it: nothing is said.
+pub(super) fn mount_again(c: &Cluster, number: usize, m: &Path) -> Result<()> {
+    bring_mount_up(c, number, m, &Progress::new(true))
+}
+
 fn unmount_dead(m: &Path) -> Result<()> {
     mounts::unmount(m, mounts::Unmount::Lazy)
         .map_err(|e| UpError::io("cannot take away the dead mount at", m, &e))
@@ -391,5 +414,5 @@ fn summary(c: &Cluster, fresh: bool) {
     }
     println!("  cp -r /usr/share/doc {m}/ && lfs df -h {m}");
     println!("  lfs setstripe -c -1 {m}/wide && cp /bin/bash {m}/wide && lfs getstripe {m}/wide");
-    println!("  nacre status --dir {}      # kill -9 one of them, run 'nacre up' again", c.dir.display());
+    println!("  nacre status --dir {}      # kill -9 one of them: it is started again", c.dir.display());
 }

@@ -2,6 +2,7 @@
 
 use super::cluster::Cluster;
 use super::probe::{self, Processes};
+use super::watch::Book;
 use super::{Result, UpError};
 use admin::local::{Daemon, DaemonStatus, DaemonTarget, FSTYPE};
 use serde_json::{Value, json};
@@ -26,19 +27,26 @@ fn recovering(status: Option<&DaemonStatus>) -> Value {
 }
 
 fn of_cluster(c: &Cluster) -> Vec<Value> {
-    let (mut out, now) = (Vec::new(), Processes::look());
+    let (mut out, now, book) = (Vec::new(), Processes::look(), Book::of(&c.dir));
     for n in c.nodes() {
         let s = probe::server(&n, &now);
         let mut r = row(n.role, s.pid, &n.labels, &n.nid(), s.word());
         r["dirs"] = json!(n.dirs);
         r["recovery"] = recovering(s.status.as_ref());
-        r["started_again"] = json!(s.status.as_ref().map_or(0, |s| s.started_again));
+        // Its own, and those of whoever looks after it.
+        let told = book.told.get(&n.labels[0]).cloned().unwrap_or_default();
+        r["started_again"] = json!(s.status.as_ref().map_or(0, |s| s.started_again) + told.started_again);
+        if s.pid.is_none() {
+            r["ended"] = json!(told.ended);
+        }
         out.push(r);
     }
     let source = c.source();
     for m in probe::mounts_of(c) {
         let state = probe::mount_state(&source, &m, MOUNT_PATIENCE);
         let mut r = row("client", now.client(&source, &m), &[m.display().to_string()], "", state.word());
+        let told = book.told.get(&m.display().to_string()).map_or(0, |t| t.started_again);
+        r["started_again"] = json!(told);
         r["mount"] = json!(m);
         r["source"] = json!(source);
         out.push(r);
@@ -94,6 +102,9 @@ fn table(rows: &[Value]) {
         if let Some(n) = r["started_again"].as_u64().filter(|n| *n > 0) {
             println!("{:<18} started again {n} times", "");
         }
+        if let Some(how) = r["ended"].as_str() {
+            println!("{:<18} ended: {how}", "");
+        }
         for t in r["recovery"].as_array().into_iter().flatten() {
             println!(
                 "{:<18} {} recovers: {} of {} clients are done, {} connected; the others are waited for {} s",
@@ -113,19 +124,25 @@ pub fn status(dir: Option<&Path>, as_json: bool) -> Result<i32> {
         Some(d) => {
             let c = Cluster::require(d)?;
             (
-                json!({"fsname": c.fsname, "dir": c.dir, "source": c.source(), "mounts": c.mounts}),
+                json!({"fsname": c.fsname, "dir": c.dir, "source": c.source(), "mounts": c.mounts,
+                       "watch": Processes::look().watcher(&c.dir).unwrap_or(0)}),
                 of_cluster(&c),
             )
         }
         None => (json!({}), of_host()),
     };
     if as_json {
-        let mut v = head;
+        let mut v = head.clone();
         v["processes"] = json!(rows);
         let text = serde_json::to_string_pretty(&v).map_err(|e| UpError::new(e.to_string()))?;
         println!("{text}");
     } else {
         table(&rows);
+        match head["watch"].as_u64() {
+            Some(0) => println!("not watched: who is killed stays dead until 'nacre up'"),
+            Some(pid) => println!("watched by pid {pid}: who is killed is started again"),
+            None => {}
+        }
     }
     Ok(0)
 }

@@ -98,6 +98,16 @@ impl FileLock {
         rustix::fs::flock(&f, rustix::fs::FlockOperation::LockExclusive)?;
         Ok(FileLock { _file: f })
     }
+
+    /// The same without waiting; `None`: somebody has it.
+    pub fn try_take(path: &Path) -> io::Result<Option<FileLock>> {
+        let f = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        match rustix::fs::flock(&f, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(FileLock { _file: f })),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
 }
 
 /// What lstat(2) tells of a name, in its units (512-byte blocks, seconds since 1970).

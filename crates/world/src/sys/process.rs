@@ -225,6 +225,13 @@ pub fn arguments(pid: u32) -> Vec<String> {
     parts
 }
 
+/// Whether a process was started with this variable in its environment.
+pub fn has_variable(pid: u32, name: &str) -> bool {
+    let raw = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let prefix = format!("{name}=");
+    raw.split(|b| *b == 0).any(|v| v.starts_with(prefix.as_bytes()))
+}
+
 /// The program this process runs.
 pub fn own_executable() -> io::Result<std::path::PathBuf> {
     std::env::current_exe()
