@@ -1,7 +1,7 @@
 //! File handles: what the kernel calls an open file or directory.
 
 use client::OpenFile;
-use model::{Errno, Fid, Map};
+use model::{Attr, Errno, Fid, Map};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most processes whose record locks went through one open file.
@@ -54,8 +54,16 @@ pub enum Handle {
     Dir(Arc<DirHandle>),
 }
 
+/// A directory that is open.
+struct OpenDir {
+    handles: usize,
+    /// As it was when it was opened first: what fstat(2) shows, with no links, when it was removed meanwhile.
+    attr: Attr,
+}
+
 struct Inner {
     open: Map<u64, Handle>,
+    dirs: Map<Fid, OpenDir>,
     next: u64,
 }
 
@@ -66,7 +74,7 @@ pub struct Handles {
 
 impl Default for Handles {
     fn default() -> Handles {
-        Handles { inner: Mutex::new(Inner { open: Map::default(), next: 1 }) }
+        Handles { inner: Mutex::new(Inner { open: Map::default(), dirs: Map::default(), next: 1 }) }
     }
 }
 
@@ -75,8 +83,23 @@ impl Handles {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn insert(&self, h: Handle) -> u64 {
+    pub fn insert_file(&self, h: FileHandle) -> u64 {
+        Handles::insert(&mut self.lock(), Handle::File(Arc::new(h)))
+    }
+
+    pub fn insert_dir(&self, attr: Attr) -> u64 {
         let mut t = self.lock();
+        let fid = attr.fid;
+        t.dirs.entry(fid).or_insert(OpenDir { handles: 0, attr }).handles += 1;
+        Handles::insert(&mut t, Handle::Dir(Arc::new(DirHandle { fid })))
+    }
+
+    /// What is left of a directory that was removed: nothing unless it is open.
+    pub fn removed_dir(&self, fid: Fid) -> Option<Attr> {
+        self.lock().dirs.get(&fid).map(|d| Attr { nlink: 0, ..d.attr.clone() })
+    }
+
+    fn insert(t: &mut Inner, h: Handle) -> u64 {
         let fh = t.next;
         t.next += 1;
         t.open.insert(fh, h);
@@ -100,7 +123,17 @@ impl Handles {
     }
 
     pub fn remove(&self, fh: u64) -> Option<Handle> {
-        self.lock().open.remove(&fh)
+        let mut t = self.lock();
+        let h = t.open.remove(&fh);
+        if let Some(Handle::Dir(d)) = &h
+            && let Some(open) = t.dirs.get_mut(&d.fid)
+        {
+            open.handles -= 1;
+            if open.handles == 0 {
+                t.dirs.remove(&d.fid);
+            }
+        }
+        h
     }
 
     pub fn count(&self) -> usize {

@@ -23,6 +23,7 @@ mod pacemaker;
 mod pause;
 mod posix;
 mod programs;
+mod promises;
 mod recovery_page;
 mod replaced;
 mod scrub;

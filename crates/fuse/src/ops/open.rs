@@ -4,10 +4,9 @@ use super::Cx;
 use crate::abi::{
     FMODE_EXEC, FOPEN_DIRECT_IO, FOPEN_KEEP_CACHE, FOPEN_PARALLEL_DIRECT_WRITES, OpenIn, OpenOut,
 };
-use crate::handles::{FileHandle, Handle};
+use crate::handles::FileHandle;
 use crate::reply::{Answer, Reply};
 use client::OpenFile;
-use std::sync::Arc;
 
 /// read(2) and write(2) go past the kernel's pages, side by side: a call is one step, and where a file ends is what it is at
 /// that moment (decision 0016 says why pages cannot give that).
@@ -21,7 +20,7 @@ pub async fn run(cx: Cx, a: OpenIn) -> Answer {
 /// Keeps the file under a handle number.
 pub fn opened(cx: &Cx, file: OpenFile) -> OpenOut {
     let open_flags = flags(file.flags);
-    let fh = cx.bridge.handles.insert(Handle::File(Arc::new(FileHandle::new(file))));
+    let fh = cx.bridge.handles.insert_file(FileHandle::new(file));
     OpenOut { fh, open_flags, backing_id: 0 }
 }
 

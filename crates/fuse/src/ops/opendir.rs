@@ -2,12 +2,12 @@
 
 use super::Cx;
 use crate::abi::OpenOut;
-use crate::handles::{DirHandle, Handle};
 use crate::reply::{Answer, Reply};
-use std::sync::Arc;
 
 pub async fn run(cx: Cx) -> Answer {
     let fid = cx.fid()?;
-    let fh = cx.bridge.handles.insert(Handle::Dir(Arc::new(DirHandle { fid })));
+    // As a rule it is known from the lookup.
+    let attr = cx.fs().getattr(cx.call_by_handle(), fid).await?;
+    let fh = cx.bridge.handles.insert_dir(attr);
     Ok(Reply::of(&OpenOut { fh, open_flags: 0, backing_id: 0 }))
 }
