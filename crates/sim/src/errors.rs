@@ -33,7 +33,7 @@ enum Part {
 
 impl Part {
     fn of(server: usize, rng: &mut Rng) -> Part {
-        let all = [Part::Journal, Part::Table, Part::Objects];
+        let all = [Part::Journal, Part::Table, Part::Objects, Part::Objects];
         // The first server keeps names, and small files in its table.
         *rng.pick(if server == 0 { &all[..2] } else { &all })
     }
@@ -66,17 +66,19 @@ pub async fn flushes(c: &Arc<Cluster>, fs: &Arc<Fs>, rng: &mut Rng) -> Result<()
     let stripes = if server == 0 { 0 } else { c.servers.len() as i32 - 1 };
     let fid = file(fs, fs.root(), &name, stripes).await.map_err(|e| gave("create", e))?;
     let bytes = if server == 0 { 3000 } else { PIECE_BYTES };
-    let fill =
-        |at, value: u8| fs.clone().write(call(), fid, at, false, false, Bytes::from(vec![value; bytes]));
-    fill(0, 1).await.map_err(|e| gave("write", e))?;
-    fs.clone().fsync(call(), fid).await.map_err(|e| gave("fsync", e))?;
     // Bytes that are written anew go by the journal, and much of that to the table; new ones to the object's file.
-    let at = if part == Part::Objects { bytes as u64 } else { 0 };
+    let new = if part == Part::Objects { bytes..bytes * 4 } else { 0..bytes };
     let times = if part == Part::Table { CHECKPOINT_BYTES.div_ceil(bytes) } else { 1 };
+    let fill = |at: std::ops::Range<usize>, value: u8| {
+        let data = Bytes::from(vec![value; at.len()]);
+        fs.clone().write(call(), fid, at.start as u64, false, false, data)
+    };
+    fill(0..bytes, 1).await.map_err(|e| gave("write", e))?;
+    fs.clone().fsync(call(), fid).await.map_err(|e| gave("fsync", e))?;
     let mut told = Ok(());
     let write = async {
         for _ in 0..times {
-            told = match fill(at, 2).await {
+            told = match fill(new.clone(), 2).await {
                 Ok(_) => fs.clone().fsync(call(), fid).await,
                 Err(e) => Err(e),
             };
@@ -99,8 +101,7 @@ pub async fn flushes(c: &Arc<Cluster>, fs: &Arc<Fs>, rng: &mut Rng) -> Result<()
     c.crash(server, Some(*rng.pick(&[CrashMode::LoseAll, CrashMode::Random])));
     c.sim.sleep(Duration::from_millis(100)).await;
     c.boot(server);
-    let seen = read_at(fs, fid, 0, 2 * bytes).await.map_err(|e| gave("read", e))?;
-    let new = at as usize..at as usize + bytes;
+    let seen = read_at(fs, fid, 0, new.end).await.map_err(|e| gave("read", e))?;
     let right = |(i, b): (usize, &u8)| match *b {
         1 => i < bytes && (told.is_err() || !new.contains(&i)),
         2 => new.contains(&i),

@@ -259,10 +259,13 @@ async fn finish(
     }
     drop(fs);
     c.check_all_replays();
-    if rng.below(3) == 0
+    let errors = rng.below(3) == 0;
+    if (errors || rng.coin())
         && let Some((fs, _)) = c.mounts.iter().find_map(|m| m.get())
     {
-        errors::strike(c, &fs, rng).await?;
+        if errors {
+            errors::strike(c, &fs, rng).await?;
+        }
         errors::flushes(c, &fs, rng).await?;
         drop(fs);
         settle(c).await?;
