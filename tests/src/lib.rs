@@ -10,6 +10,7 @@ pub mod hosts;
 pub mod load;
 pub mod machines;
 pub mod page;
+pub mod peer;
 pub mod programs;
 pub mod rng;
 pub mod thrash;

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 pub struct ClientState {
     pub name: String,
     pub address: String,
+    pub identity: rpc::Identity,
 }
 
 #[derive(Default)]

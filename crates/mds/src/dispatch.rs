@@ -343,7 +343,7 @@ impl Mdt {
 
     /// One request of a client.
     pub(crate) async fn serve(self: Arc<Self>, req: Incoming) -> Outgoing {
-        if let Err(e) = self.recovery.admitted(req.op, req.replay.is_some()).await {
+        if let Err(e) = self.recovery.admitted(req.client, req.op, req.replay.is_some()).await {
             return Outgoing::err(e);
         }
         let start = self.world.now();

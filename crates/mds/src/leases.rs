@@ -407,8 +407,8 @@ impl Mdt {
         match notice {
             Notice::Cancelled { items } => self.cancelled(client, &items),
             Notice::Opened { opens } => self.opened(client, opens),
-            // For an OST.
-            Notice::Released { .. } | Notice::Kept { .. } => {}
+            // For an OST, and for the session layer.
+            Notice::Released { .. } | Notice::Kept { .. } | Notice::Proof { .. } => {}
         }
     }
 

@@ -17,16 +17,17 @@ use model::fid::SEQ_NORMAL;
 use model::{Errno, Fid, FileType, TargetId, TargetKind, TargetMark, limits};
 use rpc::server::recovery::Recovery;
 use rpc::{
-    ClientId, ConnectOutcome, Departure, Import, ImportConfig, ImportHooks, Incoming, Outgoing, Peers,
-    Service, StoredReply,
+    ClientId, ConnectOutcome, Departure, Greeting, Import, ImportConfig, ImportHooks, Incoming, Outgoing,
+    Peers, Proofs, Service, StoredReply,
 };
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use store::{Db, Txn};
+use wire::Sender;
 use wire::msg::config::{ConfigReply, TargetEntry};
-use wire::msg::connect::Connect;
 use wire::msg::notify::Notice;
+use wire::proof::{Claimant, Key};
 use world::sync::{Notify, watch};
 use world::{BoxFuture, World};
 
@@ -38,9 +39,15 @@ const CLOSE_AT_ONCE: usize = 200;
 const OST_SLOTS: u16 = 8;
 
 /// The outbox is the memory of what OSTs are told: a restarted OST need not wait for its metadata servers.
-struct OstHooks;
+struct OstHooks {
+    server_key: Arc<Mutex<Option<Key>>>,
+}
 
 impl ImportHooks for OstHooks {
+    fn keys(&self) -> Vec<(Claimant, Key)> {
+        lock(&self.server_key).iter().map(|k| (Claimant::Server, *k)).collect()
+    }
+
     fn keeps_state(&self) -> bool {
         false
     }
@@ -73,6 +80,8 @@ pub struct Mdt {
     pub(crate) stats: Stats,
     /// Under which this target's sessions with OSTs run.
     client_uuid: [u8; 16],
+    /// By which servers of the file system know each other; `None` until the MGS said it.
+    server_key: Arc<Mutex<Option<Key>>>,
     config_version: AtomicU64,
 }
 
@@ -124,6 +133,7 @@ impl Mdt {
         };
         let mdt = Arc::new(Mdt {
             client_uuid: world.random_uuid(),
+            server_key: Arc::default(),
             db,
             peers,
             cfg,
@@ -204,7 +214,7 @@ impl Mdt {
                 client_uuid: self.client_uuid,
                 client_name: format!("nacre-server {} as {me}", env!("CARGO_PKG_VERSION")),
                 slots: OST_SLOTS,
-                hooks: Arc::new(OstHooks),
+                hooks: Arc::new(OstHooks { server_key: self.server_key.clone() }),
                 adaptive: Arc::default(),
             },
         );
@@ -221,6 +231,16 @@ impl Mdt {
         self.shared.osts.insert(index, ost);
         self.activate_session(index);
         outbox::start(self, index, import);
+    }
+
+    /// The key by which servers of the file system know each other.
+    pub fn set_server_key(&self, key: Key) {
+        if lock(&self.server_key).replace(key) == Some(key) {
+            return;
+        }
+        for (_, o) in self.shared.osts.list() {
+            o.import.iter().for_each(|i| i.prove());
+        }
     }
 
     /// The session follows what configuration and administrator say.
@@ -263,15 +283,26 @@ impl Mdt {
         self.recovery.recovering()
     }
 
-    async fn arrived(self: Arc<Self>, c: Connect, peer: IpAddr) -> Result<ConnectOutcome, (Errno, String)> {
-        let client = ClientId(c.client_uuid);
+    async fn arrived(self: Arc<Self>, hello: Greeting) -> Result<ConnectOutcome, (Errno, String)> {
+        let client = ClientId(hello.connect.client_uuid);
         let label = TargetId::mdt(self.cfg.index).label(&self.cfg.fsname);
         let failed = |e: store::StoreError| (e.errno(), format!("{label}: {e}"));
         let (outcome, wait) = {
             let mut core = self.core_write();
-            if core.clients.contains_key(&client) {
-                let recovering = self.recovery.connected(client);
-                (ConnectOutcome { new_client: false, recovering }, self.db.last_submitted())
+            if let Some(known) = core.clients.get_mut(&client) {
+                let bound = hello.check(&mut known.identity)?;
+                let lsn = if bound {
+                    self.record(client, known).map_err(failed)?
+                } else {
+                    self.db.last_submitted()
+                };
+                let outcome = if hello.is_unaware(&known.identity) {
+                    self.recovery.departed(client);
+                    ConnectOutcome { new_client: true, recovering: false }
+                } else {
+                    ConnectOutcome { new_client: false, recovering: self.recovery.connected(client) }
+                };
+                (outcome, lsn)
             } else {
                 if core.clients.len() >= limits::CLIENTS_MAX {
                     let why = format!(
@@ -280,17 +311,25 @@ impl Mdt {
                     );
                     return Err((Errno::EAGAIN, why));
                 }
-                let name: String = c.client_name.chars().take(256).collect();
-                let record = ClientRecord { name: name.clone(), address: peer.to_string() };
-                let mut txn = Txn::new();
-                txn.put(key::client(&client.0), record.encode());
-                let lsn = self.db.submit(txn).map_err(failed)?;
-                core.clients.insert(client, ClientState { name, address: record.address });
+                let name: String = hello.connect.client_name.chars().take(256).collect();
+                let identity = hello.identity(self.db.epoch());
+                let state = ClientState { name, address: hello.peer.to_string(), identity };
+                let lsn = self.record(client, &state).map_err(failed)?;
+                core.clients.insert(client, state);
                 (ConnectOutcome { new_client: true, recovering: false }, lsn)
             }
         };
         self.db.durable(wait).await.map_err(failed)?;
         Ok(outcome)
+    }
+
+    /// Writes a client's record; the transaction to wait for.
+    fn record(&self, client: ClientId, c: &ClientState) -> Result<store::Lsn, store::StoreError> {
+        let record =
+            ClientRecord { name: c.name.clone(), address: c.address.clone(), identity: c.identity.clone() };
+        let mut txn = Txn::new();
+        txn.put(key::client(&client.0), record.encode());
+        self.db.submit(txn)
     }
 
     async fn gone(self: Arc<Self>, client: ClientId, how: Departure) {
@@ -363,12 +402,16 @@ impl Service for Mdt {
         self.db.transno(self.db.last_committed())
     }
 
-    fn connect(
-        self: Arc<Self>,
-        c: Connect,
-        peer: IpAddr,
-    ) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
-        Box::pin(self.arrived(c, peer))
+    fn connect(self: Arc<Self>, hello: Greeting) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
+        Box::pin(self.arrived(hello))
+    }
+
+    fn sender(&self, proofs: &Proofs) -> Sender {
+        proofs.sender(lock(&self.server_key).as_ref())
+    }
+
+    fn replays(&self, client: ClientId) -> bool {
+        self.recovery.owes(client)
     }
 
     fn stored_reply(&self, client: ClientId, slot: u16) -> Option<StoredReply> {
@@ -457,7 +500,8 @@ fn load_core(db: &Db) -> Result<Core, MdsError> {
             why: "its key is of no known form".into(),
         })?;
         let r = ClientRecord::decode(k, v)?;
-        core.clients.insert(ClientId(uuid), ClientState { name: r.name, address: r.address });
+        core.clients
+            .insert(ClientId(uuid), ClientState { name: r.name, address: r.address, identity: r.identity });
         Ok(())
     })?;
     Ok(core)

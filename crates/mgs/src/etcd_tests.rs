@@ -1,13 +1,14 @@
 //! Several MGSs over one etcd: one is active, its end is not noticed, and one that woke up late changes nothing.
 
 use crate::etcd::{EtcdBook, TakeError, vacancy};
+use crate::testing::{Open, TheirServer, register};
 use crate::{Book, Mgs};
 use bytes::Bytes;
 use etcd::Etcd;
 use etcd::fake::{Fake, Member};
 use model::{Errno, Nid, TargetId};
 use rpc::testing::Lab;
-use rpc::{Import, ImportConfig, NoHooks, Peers, Server};
+use rpc::{Import, ImportConfig, Peers, Server};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +58,7 @@ impl Host {
         let mgs = Mgs::open(&self.world, book, peers.clone()).unwrap();
         let server = Server::new(self.world.clone(), format!("host{}", self.n));
         server.set_abort_on_panic(false);
-        server.add(mgs.clone(), peers);
+        server.add(Arc::new(Open(mgs.clone())), peers);
         let listener = self.world.net.listen(SocketAddr::new(ip(self.n), PORT)).await.unwrap();
         self.world.spawn("server", async move { server.run(listener).await });
         mgs
@@ -76,7 +77,7 @@ fn client(lab: &Lab, n: u8) -> Arc<Import> {
         client_uuid: [n; 16],
         client_name: format!("node {n}"),
         slots: 4,
-        hooks: Arc::new(NoHooks),
+        hooks: Arc::new(TheirServer),
         adaptive: Arc::default(),
     };
     Import::new(w, cfg)
@@ -117,7 +118,7 @@ fn another_host_goes_on_where_the_active_one_died() {
             assert_eq!(who, "host1");
             let i = client(&lab, 10);
             // More than etcd takes at a time.
-            ask(&i, target(0, 20)).await.unwrap();
+            register(&i, target(0, 20)).await.unwrap();
             ask(&i, permanent("osc.*.checksums", "0")).await.unwrap();
             let before = ask(&i, Config { fsname: "demo".into() }).await.unwrap();
             assert_eq!(before.params.len(), 151);

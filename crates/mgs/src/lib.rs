@@ -16,6 +16,8 @@ pub mod registration;
 mod service;
 mod state;
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 
 pub use book::Book;

@@ -4,10 +4,13 @@
 
 use crate::state::{FILE_SYSTEMS_MAX, FsRecord, State, active_of, encode, fs_key, param_key};
 use model::{Errno, Nid, TargetId, TargetKind, target};
+use rpc::Proofs;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use store::Txn;
 use wire::msg::config::TargetEntry;
+use wire::proof::{Claimant, Key};
 
 /// Addresses of one target.
 pub(crate) const NIDS_MAX: usize = 64;
@@ -19,6 +22,10 @@ const EPOCH_MAX: u32 = (1 << 24) - 1;
 
 /// Tag of a value of [`FsRecord::extra`]: the number of a target whose index another may take, once.
 const TAG_OPENED: u16 = 1;
+/// The UUID of a target, and its key.
+const TAG_TARGET_KEY: u16 = 2;
+/// By which servers of the file system know each other.
+const TAG_SERVER_KEY: u16 = 3;
 
 /// What a target says of itself.
 pub(crate) struct Claim<'a> {
@@ -28,6 +35,22 @@ pub(crate) struct Claim<'a> {
     pub entry: TargetEntry,
     /// It is to take the index of a lost one.
     pub replace: bool,
+    /// The key that it said, for an MGS that has none of it.
+    pub key: Option<Key>,
+    /// What its connection has shown.
+    pub proofs: &'a Proofs,
+}
+
+impl Claim<'_> {
+    fn shows(&self, key: &Key) -> bool {
+        self.proofs.shows(Claimant::Target(self.entry.target_uuid), key)
+    }
+}
+
+/// What the MGS makes up for a file system that has it not yet.
+pub(crate) struct Fresh {
+    pub fs_uuid: [u8; 16],
+    pub server_key: Key,
 }
 
 /// What an administrator wants of a registration. Only through the daemon of the MGS, on its host.
@@ -43,6 +66,8 @@ pub enum Order {
     /// The epoch of the last start that is to count.
     Epoch(u32),
     Nids(Vec<Nid>),
+    /// The key that the target proves itself with is forgotten: the next one that it says counts.
+    NewKey,
     /// Takes the target out of the configuration. Only one that is deactivated.
     Remove,
 }
@@ -61,6 +86,41 @@ impl FsRecord {
         if open {
             self.extra.push((TAG_OPENED, value.to_vec()));
         }
+    }
+
+    fn key_of(&self, target_uuid: [u8; 16]) -> Option<Key> {
+        let mut all = self.extra.iter().filter(|(t, _)| *t == TAG_TARGET_KEY);
+        all.find_map(|(_, v)| v.strip_prefix(&target_uuid)?.try_into().ok())
+    }
+
+    fn set_key(&mut self, target_uuid: [u8; 16], key: Option<Key>) {
+        self.extra.retain(|(t, v)| *t != TAG_TARGET_KEY || !v.starts_with(&target_uuid));
+        self.extra.extend(key.map(|k| (TAG_TARGET_KEY, [&target_uuid[..], &k].concat())));
+    }
+
+    /// By which servers of the file system know each other.
+    pub(crate) fn server_key(&self) -> Option<Key> {
+        let mut all = self.extra.iter().filter(|(t, _)| *t == TAG_SERVER_KEY);
+        all.find_map(|(_, v)| v.as_slice().try_into().ok())
+    }
+
+    /// Whether the claim is made by who has the target's folder. The first time whoever comes is believed, as far as
+    /// nothing else changes.
+    fn proves(&mut self, claim: &Claim) -> Result<(), Errno> {
+        let uuid = claim.entry.target_uuid;
+        if let Some(key) = self.key_of(uuid) {
+            return if claim.shows(&key) { Ok(()) } else { Err(Errno::EKEYREJECTED) };
+        }
+        let Some(key) = claim.key else { return Err(Errno::ENOKEY) };
+        let moved = |t: &&TargetEntry| {
+            let set = |n: &[Nid]| n.iter().copied().collect::<BTreeSet<Nid>>();
+            t.target_uuid == uuid && set(&t.nids) != set(&claim.entry.nids)
+        };
+        if !claim.shows(&key) || self.targets.iter().any(|t| moved(&t)) {
+            return Err(Errno::EKEYREJECTED);
+        }
+        self.set_key(uuid, Some(key));
+        Ok(())
     }
 
     /// Whether `claim` may be made of what is known of this index.
@@ -86,17 +146,13 @@ impl FsRecord {
 }
 
 impl State {
-    /// Adds or renews a target. `new_fs_uuid` is used if this is the file system's first one, whichever target
+    /// Adds or renews a target. `fresh` is used if this is the file system's first one, whichever target
     /// that is: MDT0000 may come later.
     /// `EADDRINUSE`: another target has this index; `EACCES`: and nobody allowed that it is replaced; `EINVAL`: it belongs
     /// to another file system of this name, or its name, index, epoch or addresses are none; `ESTALE`: a later start of it
-    /// is known; `ERANGE`: it cannot have been started so often; `ENOSPC`: too many.
-    pub(crate) fn register(
-        &mut self,
-        claim: Claim,
-        new_fs_uuid: [u8; 16],
-        txn: &mut Txn,
-    ) -> Result<(), Errno> {
+    /// is known; `ERANGE`: it cannot have been started so often; `EKEYREJECTED`: it is not the target that it says; `ENOKEY`:
+    /// it is to say its key; `ENOSPC`: too many.
+    pub(crate) fn register(&mut self, claim: Claim, fresh: &Fresh, txn: &mut Txn) -> Result<(), Errno> {
         let (fsname, entry) = (claim.fsname, &claim.entry);
         let t = entry.target;
         let possible = t.kind != TargetKind::Mgt
@@ -111,21 +167,26 @@ impl State {
             return Err(Errno::ENOSPC);
         }
         // A target that knows its file system brings it to an MGS that lost its memory.
-        let first = if claim.fs_uuid == [0; 16] { new_fs_uuid } else { claim.fs_uuid };
+        let first = if claim.fs_uuid == [0; 16] { fresh.fs_uuid } else { claim.fs_uuid };
         let mut fs =
             known.cloned().unwrap_or(FsRecord { fs_uuid: first, targets: Vec::new(), extra: Vec::new() });
         if claim.fs_uuid != [0; 16] && claim.fs_uuid != fs.fs_uuid {
             return Err(Errno::EINVAL);
         }
         fs.admits(&claim)?;
+        fs.proves(&claim)?;
+        if fs.server_key().is_none() {
+            fs.extra.push((TAG_SERVER_KEY, fresh.server_key.to_vec()));
+        }
         let entry = claim.entry;
         match fs.targets.iter_mut().find(|t| t.target == entry.target) {
             Some(t) => {
-                let other = t.target_uuid != entry.target_uuid;
+                let other = (t.target_uuid != entry.target_uuid).then_some(t.target_uuid);
                 let (target, active) = (t.target, t.active);
                 *t = TargetEntry { active, ..entry };
-                if other {
+                if let Some(lost) = other {
                     fs.set_open(target, false);
+                    fs.set_key(lost, None);
                 }
             }
             None => fs.targets.push(entry),
@@ -147,7 +208,9 @@ impl State {
         let uuid: String = t.target_uuid.iter().map(|b| format!("{b:02x}")).collect();
         let mut s = format!("target: {label}\nuuid: {uuid}\nepoch: {}\nnids: {}\n", t.epoch, nids.join(","));
         let yes = |b: bool| if b { "yes" } else { "no" };
-        let _ = writeln!(s, "active: {}\nmay be replaced: {}", yes(t.active), yes(fs.is_open(target)));
+        let _ =
+            writeln!(s, "active: {}\nkey known: {}", yes(t.active), yes(fs.key_of(t.target_uuid).is_some()));
+        let _ = writeln!(s, "may be replaced: {}", yes(fs.is_open(target)));
         Ok(s)
     }
 
@@ -183,8 +246,10 @@ impl State {
                 );
                 return Err((Errno::EBUSY, words));
             }
+            Order::NewKey => fs.set_key(fs.targets[at].target_uuid, None),
             Order::Remove => {
-                fs.targets.remove(at);
+                let gone = fs.targets.remove(at);
+                fs.set_key(gone.target_uuid, None);
                 fs.set_open(target, false);
                 // Whoever gets this index next begins without the settings of this one.
                 let its: Vec<String> = self
@@ -206,4 +271,4 @@ impl State {
 
 #[cfg(test)]
 #[path = "registration_tests.rs"]
-mod tests;
+pub(crate) mod tests;

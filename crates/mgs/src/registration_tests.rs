@@ -1,6 +1,7 @@
 //! What registrations are let in.
 
 use super::*;
+use wire::proof::Challenge;
 
 fn entry(target: TargetId, uuid: u8, epoch: u32) -> TargetEntry {
     TargetEntry {
@@ -13,6 +14,19 @@ fn entry(target: TargetId, uuid: u8, epoch: u32) -> TargetEntry {
     }
 }
 
+/// As its server makes it, which proves its key and says it.
+pub(crate) fn claim_with_key<T>(
+    fsname: &str,
+    fs_uuid: u8,
+    entry: TargetEntry,
+    replace: bool,
+    f: impl FnOnce(Claim) -> T,
+) -> T {
+    let key = [entry.target_uuid[0]; 32];
+    let proofs = Proofs::of(Challenge::default(), &[(Claimant::Target(entry.target_uuid), key)]);
+    f(Claim { fsname, fs_uuid: [fs_uuid; 16], entry, replace, key: Some(key), proofs: &proofs })
+}
+
 #[derive(Default)]
 struct Try {
     s: State,
@@ -22,8 +36,9 @@ impl Try {
     fn register(&mut self, fs: &str, fs_uuid: u8, entry: TargetEntry, replace: bool) -> Result<bool, Errno> {
         let mut next = self.s.clone();
         let mut txn = Txn::new();
-        let claim = Claim { fsname: fs, fs_uuid: [fs_uuid; 16], entry, replace };
-        next.register(claim, [9; 16], &mut txn)?;
+        claim_with_key(fs, fs_uuid, entry, replace, |claim| {
+            next.register(claim, &Fresh { fs_uuid: [9; 16], server_key: [8; 32] }, &mut txn)
+        })?;
         assert_eq!(txn.is_empty(), next == self.s);
         self.s = next;
         Ok(!txn.is_empty())

@@ -6,11 +6,9 @@ use crate::ops::{self, Done};
 use crate::registration::{Order, Refused};
 use crate::state::{State, read_configuration};
 use model::{Errno, TargetId};
-use rpc::{ClientId, ConnectOutcome, Departure, Incoming, Outgoing, Peers, Service, StoredReply};
-use std::net::IpAddr;
+use rpc::{ClientId, ConnectOutcome, Departure, Greeting, Incoming, Outgoing, Peers, Service, StoredReply};
 use std::sync::{Arc, Mutex, MutexGuard};
 use store::{Lsn, ReplyRecord, StoreError, Txn};
-use wire::msg::connect::Connect;
 use wire::msg::notify::Notify;
 use world::{BoxFuture, World};
 
@@ -112,6 +110,16 @@ impl Mgs {
         Ok(())
     }
 
+    /// `lctl set_param -P` on the host of the MGS; with `delete` takes the setting back. Durable when it returns.
+    ///
+    /// # Errors
+    /// As [`State::set_param`].
+    pub async fn set_permanent(&self, name: &str, value: &str, delete: bool) -> Result<(), Errno> {
+        let before = self.state(|s| s.version);
+        let done = self.change(None, |s, txn| s.set_param(name, value, delete, txn), |_| Ok(()))?;
+        self.announce(&done, before).await
+    }
+
     /// What an administrator wants of a target's registration; how that stands afterwards.
     ///
     /// # Errors
@@ -175,14 +183,8 @@ impl Service for Mgs {
         self.db.transno(self.db.last_committed())
     }
 
-    fn connect(
-        self: Arc<Self>,
-        c: Connect,
-        _peer: IpAddr,
-    ) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
-        Box::pin(async move {
-            self.welcome(ClientId(c.client_uuid), c.client_name).await.map_err(|e| (e.errno(), e.to_string()))
-        })
+    fn connect(self: Arc<Self>, hello: Greeting) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
+        Box::pin(self.welcome(hello))
     }
 
     fn stored_reply(&self, client: ClientId, slot: u16) -> Option<StoredReply> {

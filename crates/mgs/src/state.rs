@@ -191,7 +191,7 @@ pub(crate) fn active_of(name: &str) -> Option<(String, TargetId)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registration::Claim;
+    use crate::registration::{Fresh, tests::claim_with_key};
     use model::TargetId;
 
     fn entry(target: TargetId, uuid: u8, epoch: u32) -> TargetEntry {
@@ -211,8 +211,8 @@ mod tests {
 
     impl Try {
         fn register(&mut self, fs: &str, entry: TargetEntry) {
-            let claim = Claim { fsname: fs, fs_uuid: [0; 16], entry, replace: false };
-            self.s.register(claim, [9; 16], &mut Txn::new()).unwrap();
+            let fresh = Fresh { fs_uuid: [9; 16], server_key: [8; 32] };
+            claim_with_key(fs, 0, entry, false, |c| self.s.register(c, &fresh, &mut Txn::new())).unwrap();
         }
 
         fn set(&mut self, name: &str, value: &str, delete: bool) -> Result<(), Errno> {

@@ -1,6 +1,7 @@
 //! The MGS over sessions, in the small world of `rpc::testing`: with restarts, power cuts and several clients.
 
 use crate::registration::Order;
+use crate::testing::{Open, TheirServer, register};
 use crate::{Mgs, load_config};
 use bytes::Bytes;
 use model::{Cred, Errno, Nid, TargetId};
@@ -10,10 +11,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::{Db, DbOptions};
-use wire::msg::config::{Config, ConfigReply};
+use wire::msg::config::{Config, ConfigReply, EXTRA_SERVER_KEY};
+use wire::msg::connect::extra_key;
 use wire::msg::notify::Notify;
 use wire::msg::param::{GetParam, SetParam};
-use wire::msg::register::{Register, RegisterReply};
+use wire::msg::register::{EXTRA_TARGET_KEY, Register, RegisterReply};
+use wire::proof::{Claimant, Key};
 use wire::{Message, RequestContext};
 use world::World;
 use world::mem::MemDisk;
@@ -55,7 +58,7 @@ impl Site {
         let mgs = Mgs::open(&w, db.clone(), peers.clone()).unwrap();
         let server = Server::new(w.clone(), "mgs".into());
         server.set_abort_on_panic(false);
-        server.add(mgs.clone(), peers);
+        server.add(Arc::new(Open(mgs.clone())), peers);
         let listener = w.net.listen(SocketAddr::new(ip(1), PORT)).await.unwrap();
         w.spawn("server", async move { server.run(listener).await });
         (self.mgs, self.db) = (Some(mgs), Some(db));
@@ -131,16 +134,16 @@ fn targets_register_in_any_order_and_survive_a_power_cut() {
         s.start().await;
         let ears = Arc::new(Ears::default());
         let (w, i) = s.client(10, ears.clone());
-        let (_, other) = s.client(11, Arc::new(NoHooks));
+        let (_, other) = s.client(11, Arc::new(TheirServer));
         assert_eq!(config(&i, "demo").await, Err(Errno::ENOENT));
         // An OST is first; it gives the file system its identity.
         let mut first = target("demo", TargetId::ost(0), 20, 1);
         first.params = vec![("osc.*.max_dirty_mb".into(), "64".into()), ("bad name".into(), "x".into())];
-        let r: RegisterReply = ask(&other, first).await.unwrap();
+        let r: RegisterReply = register(&other, first).await.unwrap();
         assert_ne!(r.fs_uuid, [0; 16]);
-        let r2 = ask(&other, target("demo", TargetId::mdt(0), 21, 1)).await.unwrap();
+        let r2 = register(&other, target("demo", TargetId::mdt(0), 21, 1)).await.unwrap();
         assert_eq!(r2.fs_uuid, r.fs_uuid);
-        let r3 = ask(&other, target("second", TargetId::mdt(0), 22, 1)).await.unwrap();
+        let r3 = register(&other, target("second", TargetId::mdt(0), 22, 1)).await.unwrap();
         assert_ne!(r3.fs_uuid, r.fs_uuid);
         let c = config(&i, "demo").await.unwrap();
         assert_eq!(
@@ -166,7 +169,7 @@ fn targets_register_in_any_order_and_survive_a_power_cut() {
         // The restarted target comes with a new epoch and another address.
         let again =
             Register { nids: vec![Nid { addr: ip(99), net: 0 }], ..target("demo", TargetId::ost(0), 20, 2) };
-        let r = ask(&other, again).await.unwrap();
+        let r = register(&other, again).await.unwrap();
         assert_eq!(r.config.targets[1].nids, [Nid { addr: ip(99), net: 0 }]);
         assert!(r.config.version > v);
     });
@@ -178,21 +181,24 @@ fn an_index_in_use_is_refused_and_replaced_when_allowed() {
     let lab = s.lab.clone();
     lab.run(async {
         s.start().await;
-        let (_, i) = s.client(10, Arc::new(NoHooks));
-        ask(&i, target("demo", TargetId::ost(3), 20, 4)).await.unwrap();
-        assert_eq!(ask(&i, target("demo", TargetId::ost(3), 21, 1)).await.err(), Some(Errno::EADDRINUSE));
-        assert_eq!(ask(&i, target("demo", TargetId::ost(3), 20, 3)).await.err(), Some(Errno::ESTALE));
+        let (_, i) = s.client(10, Arc::new(TheirServer));
+        register(&i, target("demo", TargetId::ost(3), 20, 4)).await.unwrap();
+        assert_eq!(
+            register(&i, target("demo", TargetId::ost(3), 21, 1)).await.err(),
+            Some(Errno::EADDRINUSE)
+        );
+        assert_eq!(register(&i, target("demo", TargetId::ost(3), 20, 3)).await.err(), Some(Errno::ESTALE));
         let foreign = Register { fs_uuid: [77; 16], ..target("demo", TargetId::ost(4), 22, 1) };
-        assert_eq!(ask(&i, foreign).await.err(), Some(Errno::EINVAL));
+        assert_eq!(register(&i, foreign).await.err(), Some(Errno::EINVAL));
         let new = Register { replace: true, ..target("demo", TargetId::ost(3), 21, 1) };
-        assert_eq!(ask(&i, new.clone()).await.err(), Some(Errno::EACCES), "nobody allowed it");
+        assert_eq!(register(&i, new.clone()).await.err(), Some(Errno::EACCES), "nobody allowed it");
         let mgs = s.mgs.clone().unwrap();
         let told = mgs.administer("demo-OST0003", &Order::Open).await.unwrap();
         assert!(told.contains("may be replaced: yes"), "{told}");
         // What an administrator allowed is remembered.
         s.crash(3);
         s.start().await;
-        let r = ask(&i, new).await.unwrap();
+        let r = register(&i, new).await.unwrap();
         assert_eq!(r.config.targets.len(), 1);
         assert_eq!(r.config.targets[0].target_uuid, [21; 16]);
     });
@@ -204,8 +210,8 @@ fn parameters_are_checked_stored_and_taken_back() {
     let lab = s.lab.clone();
     lab.run(async {
         s.start().await;
-        let (_, i) = s.client(10, Arc::new(NoHooks));
-        ask(&i, target("demo", TargetId::ost(0), 20, 1)).await.unwrap();
+        let (_, i) = s.client(10, Arc::new(TheirServer));
+        register(&i, target("demo", TargetId::ost(0), 20, 1)).await.unwrap();
         ask(&i, permanent("osc.*.checksums", "0")).await.unwrap();
         assert_eq!(ask(&i, permanent("no blanks.x", "0")).await.err(), Some(Errno::EINVAL));
         let user = RequestContext { cred: Cred::new(1000, 1000), ..RequestContext::default() };
@@ -235,9 +241,9 @@ fn changes_are_made_once_and_in_order_through_cuts_and_restarts() {
         lab.faults(Faults { cut_ppm: 30_000, delay_max_us: 3000 });
         lab.run(async {
             s.start().await;
-            let (w, i) = s.client(10, Arc::new(NoHooks));
-            let (_, j) = s.client(11, Arc::new(NoHooks));
-            ask(&i, target("demo", TargetId::ost(0), 20, 1)).await.unwrap();
+            let (w, i) = s.client(10, Arc::new(TheirServer));
+            let (_, j) = s.client(11, Arc::new(TheirServer));
+            register(&i, target("demo", TargetId::ost(0), 20, 1)).await.unwrap();
             let start = config(&i, "demo").await.unwrap().version;
             let done = Arc::new(Mutex::new(0));
             let changes = done.clone();
@@ -273,11 +279,11 @@ fn clients_that_do_not_come_back_are_forgotten() {
     let lab = s.lab.clone();
     lab.run(async {
         s.start().await;
-        let (w, stays) = s.client(10, Arc::new(NoHooks));
-        let (_, goes) = s.client(11, Arc::new(NoHooks));
-        let (_, leaves) = s.client(12, Arc::new(NoHooks));
+        let (w, stays) = s.client(10, Arc::new(TheirServer));
+        let (_, goes) = s.client(11, Arc::new(TheirServer));
+        let (_, leaves) = s.client(12, Arc::new(TheirServer));
         for i in [&stays, &goes, &leaves] {
-            ask(i, target("demo", TargetId::ost(0), 20, 1)).await.unwrap();
+            register(i, target("demo", TargetId::ost(0), 20, 1)).await.unwrap();
         }
         let records = |s: &Site| {
             let db = s.db.as_ref().unwrap();
@@ -292,5 +298,86 @@ fn clients_that_do_not_come_back_are_forgotten() {
         w.sleep(Duration::from_secs(90)).await;
         assert_eq!(records(&s), (1, 1));
         config(&stays, "demo").await.unwrap();
+    });
+}
+
+#[test]
+fn a_target_is_known_by_its_key() {
+    let mut s = Site::new(5);
+    let lab = s.lab.clone();
+    lab.run(async {
+        s.start().await;
+        let (_, its) = s.client(10, Arc::new(TheirServer));
+        let ost = |epoch| target("demo", TargetId::ost(0), 20, epoch);
+        assert_eq!(
+            ask(&its, ost(1)).await.err(),
+            Some(Errno::ENOKEY),
+            "it is asked, and not believed before"
+        );
+        assert_eq!(config(&its, "demo").await, Err(Errno::ENOENT));
+        let r = register(&its, ost(1)).await.unwrap();
+        let secret = extra_key(&r.config.extra, EXTRA_SERVER_KEY).unwrap();
+        assert!(config(&its, "demo").await.unwrap().extra.is_empty(), "that is for servers");
+        // Somebody who read UUID, index and epoch in the configuration, says what he likes, and has another key.
+        struct Thief;
+        impl ImportHooks for Thief {
+            fn keys(&self) -> Vec<(Claimant, Key)> {
+                vec![(Claimant::Target([20; 16]), [9; 32])]
+            }
+        }
+        let (_, thief) = s.client(11, Arc::new(Thief));
+        s.crash(2);
+        s.start().await;
+        let key = |k: u8| RequestContext {
+            extra: vec![(EXTRA_TARGET_KEY, vec![k; 32])],
+            ..RequestContext::default()
+        };
+        let elsewhere = Register { nids: vec![Nid { addr: ip(66), net: 0 }], ..ost(2) };
+        for ctx in [RequestContext::default(), key(9), key(20 ^ 0xff)] {
+            let said = thief.call(ctx, elsewhere.clone(), Bytes::new()).await.err();
+            assert_eq!(said, Some(Errno::EKEYREJECTED));
+        }
+        assert_eq!(register(&its, ost(2)).await.unwrap().config.extra.len(), 1);
+        assert_eq!(extra_key(&ask(&its, ost(2)).await.unwrap().config.extra, EXTRA_SERVER_KEY), Some(secret));
+        let mgs = s.mgs.clone().unwrap();
+        mgs.administer("demo-OST0000", &Order::NewKey).await.unwrap();
+        // Known, but by no key (as of before there were keys): who comes first is believed, where it was.
+        let said = thief.call(key(9), elsewhere, Bytes::new()).await.err();
+        assert_eq!(said, Some(Errno::EKEYREJECTED));
+        register(&its, ost(3)).await.unwrap();
+    });
+}
+
+#[test]
+fn nobody_on_the_network_is_an_administrator_nor_a_target_without_proof() {
+    let lab = Lab::new(6);
+    lab.run(async {
+        let (w, _) = lab.node(ip(1), Arc::new(MemDisk::new()));
+        w.disk.mkdir(DIR).unwrap();
+        w.disk.sync_dir("/").unwrap();
+        Db::create(&w, DIR).unwrap();
+        let (db, peers) = (Db::open(&w, DIR, 1, DbOptions::default()).unwrap(), Peers::new());
+        let server = Server::new(w.clone(), "mgs".into());
+        server.add(Mgs::open(&w, db, peers.clone()).unwrap(), peers);
+        let listener = w.net.listen(SocketAddr::new(ip(1), PORT)).await.unwrap();
+        w.spawn("server", async move { server.run(listener).await });
+        let (cw, _) = lab.node(ip(9), Arc::new(MemDisk::new()));
+        let i = Import::new(
+            cw,
+            ImportConfig {
+                target: TargetId::MGT,
+                fsname: "demo".into(),
+                nids: vec![Nid { addr: ip(1), net: 0 }],
+                port: PORT,
+                bind: None,
+                client_uuid: [9; 16],
+                client_name: "somebody".into(),
+                slots: 4,
+                hooks: Arc::new(NoHooks),
+                adaptive: Arc::default(),
+            },
+        );
+        assert_eq!(ask(&i, permanent("osc.*.checksums", "0")).await.err(), Some(Errno::EPERM));
+        assert_eq!(ask(&i, target("demo", TargetId::ost(0), 20, 1)).await.err(), Some(Errno::EPERM));
     });
 }

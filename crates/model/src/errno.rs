@@ -75,6 +75,8 @@ errnos! {
     ESTALE = 116, "Stale file handle";
     EDQUOT = 122, "Disk quota exceeded";
     ECANCELED = 125, "Operation canceled";
+    ENOKEY = 126, "Required key not available";
+    EKEYREJECTED = 129, "Key was rejected by service";
     // Between servers and clients.
     EGROW = 1001, "Data outgrows the metadata server";
     ERELAYOUT = 1002, "Layout of the file has changed";

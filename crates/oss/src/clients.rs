@@ -2,7 +2,7 @@
 //! before is lost.
 
 use model::{Errno, Timestamp, limits};
-use rpc::ClientId;
+use rpc::{ClientId, Identity};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -31,11 +31,15 @@ pub struct ClientRecord {
     pub slots: u16,
     /// It keeps locks or requests over a restart of this target, which therefore waits for it.
     pub awaited: bool,
+    /// Behind the rest; absent before version 0.2.
+    #[serde(skip)]
+    pub identity: Identity,
 }
 
 impl ClientRecord {
     pub fn encode(&self) -> Vec<u8> {
-        postcard::to_extend(self, vec![CLIENT_RECORD_VERSION]).expect("plain data encodes")
+        let v = postcard::to_extend(self, vec![CLIENT_RECORD_VERSION]).expect("plain data encodes");
+        postcard::to_extend(&self.identity, v).expect("plain data encodes")
     }
 
     /// `None` if the bytes are no record of a version known here.
@@ -44,7 +48,9 @@ impl ClientRecord {
         if version != CLIENT_RECORD_VERSION {
             return None;
         }
-        postcard::take_from_bytes(rest).ok().map(|(r, _)| r)
+        let (mut r, rest) = postcard::take_from_bytes::<ClientRecord>(rest).ok()?;
+        r.identity = Identity::decode(rest)?;
+        Some(r)
     }
 }
 
@@ -103,6 +109,17 @@ impl Clients {
         self.lock().contains_key(&client)
     }
 
+    /// Looks at a client's identity, and may change it: what `f` says, and the record then, if the client is known.
+    pub fn identity<T>(
+        &self,
+        client: ClientId,
+        f: impl FnOnce(&mut Identity) -> T,
+    ) -> Option<(T, ClientRecord)> {
+        let mut known = self.lock();
+        let r = known.get_mut(&client)?;
+        Some((f(&mut r.identity), r.clone()))
+    }
+
     pub fn list(&self) -> Vec<(ClientId, ClientRecord)> {
         self.lock().iter().map(|(c, r)| (*c, r.clone())).collect()
     }
@@ -149,11 +166,15 @@ mod tests {
             epoch: 7,
             slots: 8,
             awaited: true,
+            identity: Identity { digest: Some([3; 32]), new_since: (4, 5) },
         };
         let mut b = r.encode();
-        assert_eq!(ClientRecord::decode(&b), Some(r));
+        assert_eq!(ClientRecord::decode(&b), Some(r.clone()));
+        // Records of before version 0.2 end where the identity begins.
+        let old = ClientRecord { identity: Identity::default(), ..r };
+        let end = postcard::to_extend(&old, vec![CLIENT_RECORD_VERSION]).unwrap().len();
         for cut in 0..b.len() {
-            assert_eq!(ClientRecord::decode(&b[..cut]), None, "cut at {cut}");
+            assert_eq!(ClientRecord::decode(&b[..cut]), (cut == end).then(|| old.clone()), "cut at {cut}");
         }
         b[0] = 9;
         assert_eq!(ClientRecord::decode(&b), None);

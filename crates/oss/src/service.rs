@@ -12,18 +12,21 @@ use model::counters::Counters;
 use model::exports::Exports;
 use model::{Errno, ObjectId, TargetId, TargetMark};
 use rpc::server::recovery::{Recover, Recovery};
-use rpc::{ClientId, ConnectOutcome, Departure, Incoming, Outgoing, Peers, Service, StoredReply};
+use rpc::{
+    ClientId, ConnectOutcome, Departure, Greeting, Incoming, Outgoing, Peers, Proofs, Service, StoredReply,
+};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use store::object::Objects;
 use store::{Author, Db, StoreError, Txn};
-use wire::Op;
-use wire::msg::connect::{Connect, EXTRA_KEEPS_NOTHING, extra_number};
+use wire::msg::connect::{EXTRA_KEEPS_NOTHING, extra_number};
 use wire::msg::extent::ExtentSpec;
 use wire::msg::notify::Notice;
 use wire::msg::writelist::RANGES_MAX;
+use wire::proof::Key;
+use wire::{Op, Sender};
 use world::{BoxFuture, World, sync};
 
 /// Who a target is.
@@ -77,6 +80,8 @@ pub struct Ost {
     running: Mutex<usize>,
     idle: sync::Notify,
     said_stopped: AtomicBool,
+    /// By which servers of the file system know each other; `None` until the MGS said it.
+    server_key: Mutex<Option<Key>>,
 }
 
 impl Ost {
@@ -112,9 +117,15 @@ impl Ost {
             running: Mutex::new(0),
             idle: sync::Notify::new(),
             said_stopped: AtomicBool::new(false),
+            server_key: Mutex::new(None),
         });
         world.spawn("ost recovery", Recovery::run(ost.clone()));
         Ok(ost)
+    }
+
+    /// The key by which servers of the file system know each other.
+    pub fn set_server_key(&self, key: Key) {
+        *self.server_key.lock().expect("no panic while held") = Some(key);
     }
 
     /// How clients come back after a restart.
@@ -130,7 +141,9 @@ impl Ost {
     /// Takes locks back that a client had before this target's restart; returns the ids of those that others
     /// hold by now.
     pub(crate) fn reclaim_locks(&self, client: ClientId, locks: &[ExtentSpec]) -> Vec<u64> {
-        locks.iter().filter(|l| !self.reclaim_extent(client, l)).map(|l| l.id).collect()
+        // Only who was a client before the restart can have had any then.
+        let member = self.recovery.is_member(client);
+        locks.iter().filter(|l| !member || !self.reclaim_extent(client, l)).map(|l| l.id).collect()
     }
 
     /// Refuses new requests and waits for those at work. Remove the target from its [`rpc::Server`] before,
@@ -215,7 +228,7 @@ impl Ost {
     }
 
     async fn execute(self: Arc<Self>, req: Incoming) -> Outgoing {
-        if let Err(e) = self.recovery.admitted(req.op, req.replay.is_some()).await {
+        if let Err(e) = self.recovery.admitted(req.client, req.op, req.replay.is_some()).await {
             return Outgoing::err(e);
         }
         let _running = Running::enter(&self);
@@ -277,16 +290,27 @@ impl Ost {
         }
     }
 
-    async fn admit(self: &Arc<Self>, c: Connect, peer: IpAddr) -> Result<ConnectOutcome, (Errno, String)> {
+    async fn admit(self: &Arc<Self>, hello: Greeting) -> Result<ConnectOutcome, (Errno, String)> {
+        let c = &hello.connect;
         let client = ClientId(c.client_uuid);
         let label = self.label();
         if c.fsname != self.cfg.fsname {
             let why = format!("{label} belongs to file system '{}', not '{}'", self.cfg.fsname, c.fsname);
             return Err((Errno::EINVAL, why));
         }
+        let failed = |e: StoreError| (e.errno(), format!("{label} cannot record the client: {e}"));
         let _one_at_a_time = self.membership.lock().await;
-        if self.clients.knows(client) {
+        let known = self.clients.identity(client, |i| Ok((hello.check(i)?, hello.is_unaware(i))));
+        if let Some((verdict, record)) = known {
+            let (bound, unaware) = verdict?;
+            if bound {
+                self.record(client, &record).await.map_err(failed)?;
+            }
             self.stats.add_named("reconnect", 1);
+            if unaware {
+                self.recovery.departed(client);
+                return Ok(ConnectOutcome { new_client: true, recovering: false });
+            }
             self.client_back(client);
             let recovering = self.recovery.connected(client);
             return Ok(ConnectOutcome { new_client: false, recovering });
@@ -294,23 +318,29 @@ impl Ost {
         self.clients.room().map_err(|e| (e, format!("{label} knows too many clients already")))?;
         let record = ClientRecord {
             name: clients::bounded_name(&c.client_name),
-            address: peer.to_string(),
+            address: hello.peer.to_string(),
             since: self.world.wall(),
             epoch: self.db.epoch(),
             slots: c.slots,
             awaited: extra_number(&c.extra, EXTRA_KEEPS_NOTHING) == 0,
+            identity: hello.identity(self.db.epoch()),
         };
-        // Who comes when the disk has failed can only read: after a restart there is nothing to recover for it.
-        if self.db.stopped().is_none() {
-            let mut txn = Txn::new();
-            txn.put(clients::key(client), record.encode());
-            let failed = |e: StoreError| (e.errno(), format!("{label} cannot record the client: {e}"));
-            let lsn = self.db.submit(txn).map_err(failed)?;
-            self.db.durable(lsn).await.map_err(failed)?;
-        }
+        self.record(client, &record).await.map_err(failed)?;
         self.clients.insert(client, record);
         self.stats.add_named("connect", 1);
         Ok(ConnectOutcome { new_client: true, recovering: false })
+    }
+
+    /// Makes a client's record durable. Who comes when the disk has failed can only read: after a restart there is nothing
+    /// to recover for it.
+    async fn record(&self, client: ClientId, record: &ClientRecord) -> Result<(), StoreError> {
+        if self.db.stopped().is_some() {
+            return Ok(());
+        }
+        let mut txn = Txn::new();
+        txn.put(clients::key(client), record.encode());
+        let lsn = self.db.submit(txn)?;
+        self.db.durable(lsn).await
     }
 
     async fn forget(&self, client: ClientId, how: Departure) -> Result<(), StoreError> {
@@ -402,12 +432,16 @@ impl Service for Ost {
         RANGES_MAX
     }
 
-    fn connect(
-        self: Arc<Self>,
-        c: Connect,
-        peer: IpAddr,
-    ) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
-        Box::pin(async move { self.admit(c, peer).await })
+    fn connect(self: Arc<Self>, hello: Greeting) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
+        Box::pin(async move { self.admit(hello).await })
+    }
+
+    fn sender(&self, proofs: &Proofs) -> Sender {
+        proofs.sender(self.server_key.lock().expect("no panic while held").as_ref())
+    }
+
+    fn replays(&self, client: ClientId) -> bool {
+        self.recovery.owes(client)
     }
 
     fn stored_reply(&self, client: ClientId, slot: u16) -> Option<StoredReply> {
@@ -438,7 +472,7 @@ impl Service for Ost {
         match n {
             Notice::Released { locks } => me.released(client, &locks),
             Notice::Kept { cookie, kept } => me.kept(client, cookie, kept),
-            Notice::Cancelled { .. } | Notice::Opened { .. } => {}
+            Notice::Cancelled { .. } | Notice::Opened { .. } | Notice::Proof { .. } => {}
         }
     }
 

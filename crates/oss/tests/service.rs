@@ -90,7 +90,7 @@ impl Bed {
     }
 
     fn connect(&self, up: &Up, client: ClientId) -> bool {
-        let outcome = self.wait(up.ost.clone().connect(hello(client, "demo"), PEER)).unwrap();
+        let outcome = self.wait(up.ost.clone().connect(greeting(hello(client, "demo")))).unwrap();
         if outcome.recovering {
             let all = Reclaim { last: true, ..Reclaim::default() };
             let reclaim = Incoming { client, ..request(0, 0, &all, Bytes::new()) };
@@ -184,6 +184,10 @@ fn truncate(size: u64) -> Truncate {
     }
 }
 
+fn greeting(connect: Connect) -> rpc::Greeting {
+    rpc::Greeting { connect, peer: PEER, session: 1, known: true, digest: None }
+}
+
 fn request<M: Message>(slot: u16, xid: u64, m: &M, bulk: Bytes) -> Incoming {
     Incoming {
         client: CLIENT,
@@ -195,6 +199,7 @@ fn request<M: Message>(slot: u16, xid: u64, m: &M, bulk: Bytes) -> Incoming {
         durable: false,
         wall: Timestamp::ZERO,
         replay: None,
+        proofs: Arc::default(),
         ctx: RequestContext::default(),
         body: postcard::to_stdvec(m).unwrap().into(),
         bulk,
@@ -336,7 +341,7 @@ fn what_is_out_of_bounds_or_no_message_of_an_ost_is_refused() {
     assert_eq!(bed.send(&up, garbage).status, Err(Errno::EPROTO));
     let bulky = request(0, 1, &truncate(5), Bytes::from_static(b"?"));
     assert_eq!(bed.send(&up, bulky).status, Err(Errno::EPROTO));
-    let foreign = bed.wait(up.ost.clone().connect(hello(CLIENT, "other"), PEER));
+    let foreign = bed.wait(up.ost.clone().connect(greeting(hello(CLIENT, "other"))));
     assert_eq!(foreign.unwrap_err().0, Errno::EINVAL);
 }
 
@@ -593,7 +598,7 @@ fn what_is_done_again_waits_for_no_lock_and_never_changes_what_others_hold() {
     bed.killed(up);
     let up = bed.start(2);
     // Both are awaited: what was done under a lock that was given back since is done again.
-    let outcome = bed.wait(up.ost.clone().connect(hello(CLIENT, "demo"), PEER)).unwrap();
+    let outcome = bed.wait(up.ost.clone().connect(greeting(hello(CLIENT, "demo")))).unwrap();
     assert!(outcome.recovering && up.ost.recovering());
     bed.send(&up, again(10, b"again")).status.unwrap();
     bed.connect(&up, CLIENT);

@@ -61,6 +61,8 @@ struct State {
     conns: BTreeMap<u64, Pair>,
     /// Addresses whose frames vanish.
     silent: BTreeSet<IpAddr>,
+    /// Connections come from ports that an ordinary user can have.
+    user_ports: bool,
     cuts: u64,
 }
 
@@ -123,6 +125,7 @@ impl Lab {
             listeners: BTreeMap::new(),
             conns: BTreeMap::new(),
             silent: BTreeSet::new(),
+            user_ports: false,
             cuts: 0,
         };
         Lab { inner: Arc::new(Inner { state: Mutex::new(state) }) }
@@ -180,6 +183,11 @@ impl Lab {
             }
         }
         wake.into_iter().for_each(Waker::wake);
+    }
+
+    /// From now on connections come from ports that an ordinary user can have.
+    pub fn user_ports(&self, on: bool) {
+        self.inner.lock().user_ports = on;
     }
 
     /// kill -9 of a node: its tasks, listeners and connections are gone.
@@ -367,7 +375,7 @@ impl Net for Host {
                     return Err(io::ErrorKind::ConnectionRefused.into());
                 }
                 let id = g.id();
-                let port = 1024 + (id % 60_000) as u16;
+                let port = (id % 512) as u16 + if g.user_ports { 1024 } else { 512 };
                 let pair = Pair {
                     addr: [SocketAddr::new(ip, port), to],
                     inbox: [VecDeque::new(), VecDeque::new()],

@@ -36,6 +36,7 @@ pub const FAULTS: &[(&str, &str)] = &[
     ("double_start", "both hosts start a target at once"),
     ("fence_lied", "the old server was not ended, though the fence says so"),
     ("stale_client", "a client sleeps until it is evicted, and goes on"),
+    ("eviction_untold", "the word of its eviction is lost, and the server that said it restarts"),
     ("clock_skew", "wall clocks differ"),
     ("clock_jump", "a wall clock jumps"),
     ("clock_rate", "monotonic clocks go at different rates"),

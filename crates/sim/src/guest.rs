@@ -13,6 +13,11 @@ use model::{Errno, Fid};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// A client that woke up has been told of its eviction after so long, or has nothing to say to that server.
+const HEARS: Duration = Duration::from_secs(5);
+/// Sooner than a client whose connection broke comes again.
+const LOOK: Duration = Duration::from_millis(2);
+
 /// On an object server, and with the inode.
 const SIZES: [usize; 2] = [40_000, 3000];
 
@@ -71,8 +76,28 @@ impl Nemesis {
             }
             Ok(())
         };
-        let both: Vec<Work<'_>> = vec![Box::pin(wakes), Box::pin(changes)];
-        until_first_error(both).await?;
+        let untold = self.rng.coin();
+        if untold {
+            c.sim.lose_word_of_eviction(&guest.node);
+        }
+        let until = asleep + HEARS;
+        let restarts = async {
+            let start = c.sim.now();
+            while untold && c.sim.now() - start < until.as_nanos() as u64 {
+                let said = |s: &usize| c.sim.word_of_eviction_was_lost(c.servers[*s].node());
+                if let Some(s) = (0..c.servers.len()).find(said) {
+                    c.sim.keep_word_of_eviction();
+                    let power = self.rng.coin();
+                    self.restart(c, &[s], power).await;
+                    break;
+                }
+                c.sim.sleep(LOOK).await;
+            }
+            c.sim.keep_word_of_eviction();
+            Ok(())
+        };
+        let all: Vec<Work<'_>> = vec![Box::pin(wakes), Box::pin(changes), Box::pin(restarts)];
+        until_first_error(all).await?;
         for (fid, _, bytes) in &files {
             // An error is an honest answer of a client that was thrown out.
             if let Ok(false) = holds(&fs, *fid, *bytes, 3).await {

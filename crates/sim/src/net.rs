@@ -12,7 +12,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
-use wire::{Frame, FrameKind};
+use wire::msg::connect::ConnectReply;
+use wire::{Frame, FrameKind, ReplyContext};
 
 /// Bytes under way in one direction before the sender waits.
 const WINDOW_BYTES: usize = 4 << 20;
@@ -71,6 +72,18 @@ pub(crate) struct Network {
     listeners: BTreeMap<SocketAddr, Accepting>,
     conns: BTreeMap<u64, Link>,
     next: u64,
+    pub(crate) untold: Untold,
+}
+
+/// Of an answer to connect that tells a client of its eviction, and does not arrive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Untold {
+    #[default]
+    Off,
+    /// The next one to this client's node.
+    To(u32),
+    /// It was one of this server's node.
+    From(u32),
 }
 
 struct Accepting {
@@ -501,7 +514,7 @@ fn establish(
         _ => return Err(io::ErrorKind::ConnectionRefused.into()),
     };
     peer.queue.push_back(id);
-    let local = SocketAddr::new(ip, 32_768 + (id % 28_000) as u16);
+    let local = SocketAddr::new(ip, 512 + (id % 512) as u16);
     let ends = [End::new(node, local), End::new(peer.node, to)];
     let wake = peer.waker.take();
     s.net.conns.insert(id, Link { ends });
@@ -579,6 +592,17 @@ fn closed_here() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the connection was closed on this side")
 }
 
+fn link_client(s: &State, conn: u64) -> Option<u32> {
+    s.net.conns.get(&conn).map(|l| l.ends[0].node)
+}
+
+/// An answer to connect that says that the client is new.
+fn tells_of_eviction(bytes: &[u8]) -> bool {
+    let Ok((f, _)) = Frame::decode(bytes) else { return false };
+    let answer = f.header.kind == FrameKind::ConnectReply && f.header.status == 0;
+    answer && wire::decode_body::<ReplyContext, ConnectReply>(&f.body).is_ok_and(|(_, r)| r.new_client)
+}
+
 /// Takes the frame if the window has room.
 fn try_send(
     s: &mut State,
@@ -609,6 +633,12 @@ fn try_send(
     if s.rng.chance(s.net.faults.duplicate_ppm) && is_request(&bytes) {
         s.trace.count("net_duplicate");
         s.launch(conn, end, Packet::Frame(bytes.clone()));
+    }
+    let client = link_client(s, conn);
+    if end == 1 && Some(s.net.untold) == client.map(Untold::To) && tells_of_eviction(&bytes) {
+        s.trace.count("eviction_untold");
+        s.net.untold = s.net.conns.get(&conn).map_or(Untold::Off, |l| Untold::From(l.ends[1].node));
+        return (Some(Ok(())), s.break_link(conn));
     }
     s.launch(conn, end, Packet::Frame(bytes));
     if breaks {

@@ -8,7 +8,7 @@ use ::world::sync::Notify;
 use bytes::Bytes;
 use mds::{Mdt, MdtConfig};
 use mgs::Mgs;
-use model::{Nid, TargetId};
+use model::{Errno, Nid, TargetId};
 use oss::{Birth, Ost, OstConfig};
 use rpc::{Import, ImportConfig, ImportHooks, ImportState, Peers, Server};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -20,9 +20,11 @@ use store::mmp::{Heartbeat, Times, Who};
 use store::object::Objects;
 use store::{Db, DbOptions, Lease, StoreError};
 use wire::RequestContext;
-use wire::msg::config::Config;
+use wire::msg::config::{Config, EXTRA_SERVER_KEY};
+use wire::msg::connect::extra_key;
 use wire::msg::notify::Notify as Notice;
-use wire::msg::register::Register;
+use wire::msg::register::{EXTRA_TARGET_KEY, Register};
+use wire::proof::{Claimant, Key};
 
 /// What one server node serves.
 #[derive(Clone, Copy, Debug)]
@@ -242,6 +244,8 @@ impl ServerNode {
             fail_nids: Vec::new(),
             params: Vec::new(),
             config: Vec::new(),
+            key: Some(w.random_key()),
+            server_key: None,
         };
         Db::create(&w, dir)?;
         match self.role {
@@ -297,6 +301,7 @@ impl ServerNode {
                 let mdt = Mdt::open(w.clone(), db.clone(), peers.clone(), cfg)?;
                 let set = mdt.set_params("mdt.*.ack", if ack_durable { "durable" } else { "exec" });
                 set.await.map_err(|e| anyhow::anyhow!("ack cannot be set: {e}"))?;
+                label.server_key.iter().for_each(|k| mdt.set_server_key(*k));
                 // As nacred does: a target that comes back knows the others at once.
                 if !label.config.is_empty() {
                     mdt.set_config(postcard::from_bytes(&label.config)?);
@@ -324,6 +329,7 @@ impl ServerNode {
                 let ost = Ost::open(&w, db.clone(), objects.clone(), peers.clone(), cfg)?;
                 let set = ost.set_params("obdfilter.*.ack", if ack_durable { "durable" } else { "exec" });
                 set.map_err(|e| anyhow::anyhow!("ack cannot be set: {e}"))?;
+                label.server_key.iter().for_each(|k| ost.set_server_key(*k));
                 server.add(ost.clone(), peers);
                 Running {
                     server,
@@ -339,15 +345,19 @@ impl ServerNode {
         };
         w.spawn("accept", running.server.run(listener));
         let link = Link { world: w.clone(), node: self.clone(), at, label, db: running.db.clone() };
-        w.spawn("register", register(link, running.mdt.clone()));
+        w.spawn("register", register(link, running.mdt.clone(), running.ost.clone()));
         Ok(running)
     }
 }
 
 /// What the session with the MGS says: the configuration may be new.
-struct Hooks(Notify);
+struct Hooks(Notify, (Claimant, Key));
 
 impl ImportHooks for Hooks {
+    fn keys(&self) -> Vec<(Claimant, Key)> {
+        vec![self.1]
+    }
+
     fn notify(&self, n: Notice) {
         if matches!(n, Notice::ConfigChanged { .. }) {
             self.0.notify_one();
@@ -362,9 +372,10 @@ impl ImportHooks for Hooks {
 }
 
 /// Registers the target and follows the configuration, as nacred does.
-async fn register(link: Link, mdt: Option<Arc<Mdt>>) {
+async fn register(link: Link, mdt: Option<Arc<Mdt>>, ost: Option<Arc<Ost>>) {
     let Link { world: w, node, at, mut label, db } = link;
-    let hooks = Arc::new(Hooks(Notify::new()));
+    let key = label.key.expect("made with the label");
+    let hooks = Arc::new(Hooks(Notify::new(), (Claimant::Target(label.target_uuid), key)));
     let cfg = ImportConfig {
         target: TargetId::MGT,
         fsname: FSNAME.into(),
@@ -395,9 +406,21 @@ async fn register(link: Link, mdt: Option<Arc<Mdt>>) {
                 replace: false,
                 params: Vec::new(),
             };
-            import.call(RequestContext::default(), msg, Bytes::new()).await.map(|r| {
+            let mut done = import.call(RequestContext::default(), msg.clone(), Bytes::new()).await;
+            if let Err(Errno::ENOKEY) = done {
+                let extra = vec![(EXTRA_TARGET_KEY, key.to_vec())];
+                let ctx = RequestContext { extra, ..RequestContext::default() };
+                done = import.call(ctx, msg, Bytes::new()).await;
+            }
+            done.map(|mut r| {
                 label.fs_uuid = r.reply.fs_uuid;
                 label.first_time = false;
+                let extra = std::mem::take(&mut r.reply.config.extra);
+                label.server_key = extra_key(&extra, EXTRA_SERVER_KEY).or(label.server_key);
+                if let Some(k) = label.server_key {
+                    mdt.iter().for_each(|m| m.set_server_key(k));
+                    ost.iter().for_each(|o| o.set_server_key(k));
+                }
                 r.reply.config
             })
         };

@@ -415,6 +415,21 @@ impl Handle {
         s.trace.count(if both { "partition" } else { "partition_one_way" });
     }
 
+    /// The next answer to connect that tells `to` that it was evicted does not arrive.
+    pub fn lose_word_of_eviction(&self, to: &Node) {
+        self.core.lock().net.untold = crate::net::Untold::To(to.id());
+    }
+
+    /// Whether it was lost, and the server that sent it is `from`. No other one is lost then.
+    pub fn word_of_eviction_was_lost(&self, from: &Node) -> bool {
+        self.core.lock().net.untold == crate::net::Untold::From(from.id())
+    }
+
+    /// Nothing of the kind any more.
+    pub fn keep_word_of_eviction(&self) {
+        self.core.lock().net.untold = crate::net::Untold::Off;
+    }
+
     /// Ends all partitions.
     pub fn heal(&self) {
         self.core.lock().net_heal();

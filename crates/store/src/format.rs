@@ -38,6 +38,8 @@ const TAG_SERVICE_NID: u16 = 2;
 const TAG_FAIL_NID: u16 = 3;
 const TAG_PARAM: u16 = 4;
 const TAG_CONFIG: u16 = 5;
+const TAG_KEY: u16 = 6;
+const TAG_SERVER_KEY: u16 = 7;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
@@ -67,6 +69,10 @@ pub struct Superblock {
     pub params: Vec<(String, String)>,
     /// Cached configuration from the MGS, so that a target starts while the MGS is down.
     pub config: Vec<u8>,
+    /// By which the MGS knows the target again: random, made at `mkfs`, or at the first start by a version that knows it.
+    pub key: Option<[u8; 32]>,
+    /// By which servers of the file system know each other, as the MGS gave it.
+    pub server_key: Option<[u8; 32]>,
 }
 
 /// Holds the target's folder for one server: a lock on the host until dropped.
@@ -119,6 +125,8 @@ impl Superblock {
             fail_nids: Vec::new(),
             params: Vec::new(),
             config: Vec::new(),
+            key: None,
+            server_key: None,
         }
     }
 
@@ -247,6 +255,8 @@ impl Superblock {
             tag(TAG_PARAM, format!("{k}\0{v}").as_bytes());
         }
         tag(TAG_CONFIG, &self.config);
+        self.key.iter().for_each(|k| tag(TAG_KEY, k));
+        self.server_key.iter().for_each(|k| tag(TAG_SERVER_KEY, k));
         unknown.iter().for_each(|(t, v)| tag(*t, v));
         let len = u32::try_from(w.0.len()).expect("bounded by its parts");
         w.0[16..20].copy_from_slice(&len.to_le_bytes());
@@ -287,6 +297,8 @@ pub(crate) fn fuzz_sample() -> Vec<u8> {
         fail_nids: vec![nid],
         params: vec![("name".into(), "value".into())],
         config: vec![1, 2, 3],
+        key: Some([4; 32]),
+        server_key: Some([5; 32]),
     };
     sb.encode(5, &[(0x7777, vec![9])])
 }
@@ -367,6 +379,8 @@ fn decode_fields(bytes: &[u8]) -> Option<Found> {
         fail_nids: Vec::new(),
         params: Vec::new(),
         config: Vec::new(),
+        key: None,
+        server_key: None,
     };
     let mut unknown = Vec::new();
     while !r.0.is_empty() {
@@ -383,6 +397,8 @@ fn decode_fields(bytes: &[u8]) -> Option<Found> {
                 sb.params.push((k.to_string(), v.to_string()));
             }
             TAG_CONFIG => sb.config = v.to_vec(),
+            TAG_KEY => sb.key = Some(v.try_into().ok()?),
+            TAG_SERVER_KEY => sb.server_key = Some(v.try_into().ok()?),
             _ => unknown.push((tag, v.to_vec())),
         }
     }

@@ -29,6 +29,8 @@ fn sample() -> Superblock {
         fail_nids: vec![],
         params: vec![("ost.a".into(), "1".into()), ("x".into(), String::new())],
         config: b"the cached configuration".to_vec(),
+        key: Some([6; 32]),
+        server_key: None,
     }
 }
 

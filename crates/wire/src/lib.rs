@@ -9,6 +9,7 @@ pub mod context;
 pub mod frame;
 pub mod message;
 pub mod msg;
+pub mod proof;
 pub mod replay;
 pub mod under_way;
 
@@ -16,5 +17,5 @@ pub use bulk::Bulk;
 pub use context::{ReplyContext, RequestContext};
 pub use frame::{Frame, FrameError, FrameKind, Header};
 pub use message::{
-    CodecError, Message, Op, decode_body, decode_context, decode_message, encode_body, encode_message,
+    CodecError, Message, Op, Sender, decode_body, decode_context, decode_message, encode_body, encode_message,
 };

@@ -84,9 +84,13 @@ pub trait Stream: Send + Sync {
     fn recv(&self, limit: usize) -> BoxFuture<io::Result<bytes::Bytes>>;
 }
 
+/// Ports below this one are an administrator's.
+pub const RESERVED_PORTS: u16 = 1024;
+
 pub trait Net: Send + Sync {
     fn listen(&self, at: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Listener>>>;
-    /// `from` binds the source address, if given.
+    /// `from` binds the source address, if given. The source port is below 1024 if this process may have such a one
+    /// ([`RESERVED_PORTS`]).
     fn connect(&self, from: Option<IpAddr>, to: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Conn>>>;
     /// Networks that only know frames refuse it.
     fn stream(&self, _to: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Stream>>> {
@@ -244,6 +248,12 @@ impl World {
         self.rand.fill(&mut b);
         b[6] = (b[6] & 0x0f) | 0x40;
         b[8] = (b[8] & 0x3f) | 0x80;
+        b
+    }
+
+    pub fn random_key(&self) -> [u8; 32] {
+        let mut b = [0; 32];
+        self.rand.fill(&mut b);
         b
     }
 

@@ -25,6 +25,7 @@ fn samples() -> Vec<Vec<u8>> {
         epoch: 7,
         slots: 8,
         awaited: true,
+        identity: Default::default(),
     };
     vec![record.encode(), postcard::to_stdvec(&vec![(0u16, vec![1u8, 2]), (5, vec![])]).expect("encodes")]
 }

@@ -3,7 +3,6 @@
 
 use anyhow::{Context, Result, ensure};
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -27,7 +26,7 @@ fn servers(fs: &TestFs) -> Result<Vec<(i64, String)>> {
 
 /// The server must end the conversation by itself; what it says meanwhile does not matter.
 fn send_and_expect_close(addr: &str, bytes: &[u8], finish: bool) -> Result<()> {
-    let mut s = TcpStream::connect((addr, 988)).with_context(|| format!("connect to {addr}"))?;
+    let mut s = tests::peer::connect(addr).with_context(|| format!("connect to {addr}"))?;
     s.set_read_timeout(Some(Duration::from_secs(30)))?;
     let _ = s.write_all(bytes); // it may have hung up already
     if finish {

@@ -12,6 +12,7 @@ mod disk_errors;
 mod failover;
 mod ha;
 mod ha_page;
+mod hostile;
 mod kernel;
 mod kill;
 mod lfs_lctl;

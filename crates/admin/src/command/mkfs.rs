@@ -136,6 +136,7 @@ pub fn superblock(world: &World, p: &Parsed) -> Result<Superblock, Failure> {
         service_nids,
         fail_nids,
         params: params(p)?,
+        key: Some(world.random_key()),
         ..Superblock::fresh(TargetId { kind, index }, fsname, world.random_uuid())
     })
 }

@@ -9,7 +9,7 @@ use model::{Errno, Nid};
 use std::ffi::OsString;
 
 pub const USAGE: &str =
-    "TARGET [replace | no-replace | epoch N | nids NID[,NID]... | remove]   (on the MGS node)";
+    "TARGET [replace | no-replace | new-key | epoch N | nids NID[,NID]... | remove]   (on the MGS node)";
 pub const USAGE_NIDS: &str = "TARGET NID[,NID]...   (on the MGS node)";
 
 fn nids(text: &str) -> Result<Order, Failure> {
@@ -23,6 +23,7 @@ fn order(words: &[String]) -> Result<Order, Failure> {
         [] => Order::Show,
         ["replace"] => Order::Open,
         ["no-replace"] => Order::Close,
+        ["new-key"] => Order::NewKey,
         ["epoch", n] => {
             Order::Epoch(n.parse().map_err(|_| Failure::usage(format!("'{n}' is no epoch: a number")))?)
         }

@@ -4,8 +4,7 @@
 use client::{Call, Fs, MountOptions};
 use model::{Cred, Nid, TargetId, TargetMark, Timestamp};
 use oss::{Birth, Ost, OstConfig};
-use rpc::import::NoHooks;
-use rpc::{Import, ImportConfig, Peers, Server, Service};
+use rpc::{Import, ImportConfig, ImportHooks, Peers, Server, Service};
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -14,8 +13,8 @@ use std::time::Duration;
 use store::object::Objects;
 use store::{Db, DbOptions};
 use wire::msg::config::ConfigReply;
-use wire::msg::param::SetParam;
-use wire::msg::register::Register;
+use wire::msg::register::{EXTRA_TARGET_KEY, Register};
+use wire::proof::{Claimant, Key};
 use wire::{Message, RequestContext};
 use world::World;
 use world::mem::MemDisk;
@@ -43,8 +42,26 @@ pub fn at(sec: i64) -> Timestamp {
     Timestamp { sec, nsec: 5 }
 }
 
+/// Of the servers of the file system, as an MGS would give it.
+const SERVER_KEY: Key = [3; 32];
+
+/// A target that proves itself to the MGS.
+struct Keys([u8; 16]);
+
+impl Keys {
+    fn key(&self) -> Key {
+        [self.0[0]; 32]
+    }
+}
+
+impl ImportHooks for Keys {
+    fn keys(&self) -> Vec<(Claimant, Key)> {
+        vec![(Claimant::Target(self.0), self.key())]
+    }
+}
+
 enum Role {
-    Mgs,
+    Mgs(Arc<mgs::Mgs>),
     Mdt(Arc<mds::Mdt>),
     Ost(Arc<Ost>),
 }
@@ -183,7 +200,10 @@ impl Cluster {
         let db = Db::open(w, DIR, epoch, DbOptions::default()).unwrap();
         let peers = Peers::new();
         let (service, role): (Arc<dyn Service>, Role) = match n.target.kind {
-            model::TargetKind::Mgt => (mgs::Mgs::open(w, db, peers.clone()).unwrap(), Role::Mgs),
+            model::TargetKind::Mgt => {
+                let m = mgs::Mgs::open(w, db, peers.clone()).unwrap();
+                (m.clone(), Role::Mgs(m))
+            }
             model::TargetKind::Mdt => {
                 let cfg = mds::MdtConfig {
                     fsname: FSNAME.into(),
@@ -193,6 +213,7 @@ impl Cluster {
                     bind: Some(n.addr),
                 };
                 let m = mds::Mdt::open(w.clone(), db, peers.clone(), cfg).unwrap();
+                m.set_server_key(SERVER_KEY);
                 if let Some(config) = n.config.lock().unwrap().clone() {
                     m.set_config(config);
                 }
@@ -204,11 +225,14 @@ impl Cluster {
                 let birth = Birth { mark, successor: n.successor.load(Ordering::Relaxed) };
                 let cfg = OstConfig { fsname: FSNAME.into(), index: n.target.index, dir: DIR.into(), birth };
                 let o = Ost::open(w, db, objects, peers.clone(), cfg).unwrap();
+                o.set_server_key(SERVER_KEY);
                 (o.clone(), Role::Ost(o))
             }
         };
         let server = Server::new(w.clone(), format!("{}", n.target));
         server.set_ping_interval(1000);
+        // Whoever runs the tests may have ordinary ports only.
+        server.set_secure(false);
         server.add(service, peers);
         let listener = w.net.listen(SocketAddr::new(n.addr, self.port)).await.unwrap();
         let (tx, ended) = oneshot::channel();
@@ -228,7 +252,7 @@ impl Cluster {
     }
 
     /// One message to the MGS.
-    async fn tell_mgs<M: Message>(&self, msg: M) -> M::Reply {
+    async fn tell_mgs<M: Message>(&self, msg: M, keys: Keys, ctx: RequestContext) -> M::Reply {
         let import = Import::new(
             self.world.clone(),
             ImportConfig {
@@ -240,19 +264,26 @@ impl Cluster {
                 client_uuid: self.world.random_uuid(),
                 client_name: "test".into(),
                 slots: 4,
-                hooks: Arc::new(NoHooks),
+                hooks: Arc::new(keys),
                 adaptive: Arc::default(),
             },
         );
-        let r = import.call(RequestContext::default(), msg, bytes::Bytes::new()).await.unwrap();
+        let r = import.call(ctx, msg, bytes::Bytes::new()).await.unwrap();
         import.disconnect().await;
         r.reply
     }
 
+    fn mgs(&self) -> Arc<mgs::Mgs> {
+        let mgs = self.nodes.iter().find_map(|n| match &n.running.lock().unwrap().as_ref()?.role {
+            Role::Mgs(m) => Some(m.clone()),
+            _ => None,
+        });
+        mgs.expect("it runs")
+    }
+
     /// `lctl set_param -P`.
     pub async fn set_permanent(&self, name: &str, value: &str) {
-        self.tell_mgs(SetParam { name: name.into(), value: value.into(), permanent: true, delete: false })
-            .await;
+        self.mgs().set_permanent(name, value, false).await.unwrap();
     }
 
     /// `lctl set_param` on the host of the metadata server.
@@ -295,7 +326,14 @@ impl Cluster {
             replace: first_time && n.successor.load(Ordering::Relaxed),
             params: Vec::new(),
         };
-        self.tell_mgs(msg).await.config
+        if msg.replace {
+            // `lctl registration TARGET replace` on the host of the MGS.
+            let mgs = self.mgs();
+            mgs.administer(&n.target.label(FSNAME), &mgs::registration::Order::Open).await.unwrap();
+        }
+        let keys = Keys(*n.uuid.lock().unwrap());
+        let extra = vec![(EXTRA_TARGET_KEY, keys.key().to_vec())];
+        self.tell_mgs(msg, keys, RequestContext { extra, ..RequestContext::default() }).await.config
     }
 
     /// As kill -9: connections and memory are gone, what was written is there. On a disk of its own: background work of the

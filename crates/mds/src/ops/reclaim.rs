@@ -33,7 +33,9 @@ pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Reclaim) -> Done {
     }
     // Leases are granted beside no other request.
     let alone = mdt.core_write();
-    for item in &m.owned {
+    // Only who was a client before the restart can have owned anything then.
+    let member = mdt.recovery.is_member(ctx.client);
+    for item in m.owned.iter().filter(|_| member) {
         if !mdt.shared.leases.reclaim(ctx.client, item) {
             tracing::error!(
                 "client {}: what it owned of {} cannot be granted again: what it did there and did not send is lost",

@@ -3,6 +3,7 @@
 use super::inode::DATA_BLOCK_BYTES;
 use crate::MdsError;
 use model::{Fid, FileType, ObjectId};
+use rpc::Identity;
 use serde::{Deserialize, Serialize};
 
 pub const VERSION: u8 = 1;
@@ -182,15 +183,22 @@ impl Lease {
 pub struct ClientRecord {
     pub name: String,
     pub address: String,
+    /// Behind the rest; absent before version 0.2.
+    #[serde(skip)]
+    pub identity: Identity,
 }
 
 impl ClientRecord {
     pub fn encode(&self) -> Vec<u8> {
-        encode(self)
+        postcard::to_extend(&self.identity, encode(self)).expect("plain data encodes")
     }
 
     pub fn decode(key: &[u8], v: &[u8]) -> Result<ClientRecord, MdsError> {
-        decode("client record", key, v)
+        let bad = |why: String| damaged("client record", hex(key), why);
+        let b = body("client record", key, v)?;
+        let (mut r, rest) = postcard::take_from_bytes::<ClientRecord>(b).map_err(|e| bad(e.to_string()))?;
+        r.identity = Identity::decode(rest).ok_or_else(|| bad("its identity is cut short".into()))?;
+        Ok(r)
     }
 }
 

@@ -220,7 +220,7 @@ fn every_rule_is_checked() {
 #[test]
 fn harmless_records_are_no_findings() {
     let t = tree();
-    let rec = ClientRecord { name: "x".into(), address: "y".into() };
+    let rec = ClientRecord { name: "x".into(), address: "y".into(), identity: rpc::Identity::default() };
     assert_eq!(t.broken(vec![(key::client(&[3; 16]), Some(rec.encode()))]), []);
     let mut objects = 0;
     check::expected_objects(&t.rig.mdt.db, |_, o, file| {

@@ -48,8 +48,8 @@ pub struct Rig {
     pub seqs: [u64; 2],
 }
 
-fn connect_msg(client: ClientId) -> Connect {
-    Connect {
+fn greeting(client: ClientId) -> rpc::Greeting {
+    let connect = Connect {
         client_uuid: client.0,
         client_name: "test".into(),
         fsname: "test".into(),
@@ -59,7 +59,9 @@ fn connect_msg(client: ClientId) -> Connect {
         slots: 8,
         lane: 0,
         extra: Vec::new(),
-    }
+    };
+    let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    rpc::Greeting { connect, peer, session: 1, known: true, digest: None }
 }
 
 fn start(world: &World, epoch: u32) -> Arc<Mdt> {
@@ -112,7 +114,7 @@ impl Rig {
     }
 
     pub fn connect(&self, client: ClientId) -> rpc::ConnectOutcome {
-        block_on(self.mdt.clone().connect(connect_msg(client), IpAddr::V4(Ipv4Addr::LOCALHOST))).unwrap()
+        block_on(self.mdt.clone().connect(greeting(client))).unwrap()
     }
 
     pub fn incoming<M: Message>(&self, client: ClientId, cred: &Cred, m: &M) -> Incoming {
@@ -126,6 +128,7 @@ impl Rig {
             durable: false,
             wall: self.world.wall(),
             replay: None,
+            proofs: Arc::default(),
             ctx: RequestContext { cred: cred.clone(), ..RequestContext::default() },
             body: Bytes::from(postcard::to_stdvec(m).unwrap()),
             bulk: Bytes::new(),

@@ -1,12 +1,13 @@
 //! register: a target makes itself known, at each start.
 
 use super::Done;
-use crate::registration::Claim;
+use crate::registration::{Claim, Fresh};
 use crate::service::Mgs;
 use model::Errno;
 use rpc::Incoming;
-use wire::msg::config::TargetEntry;
-use wire::msg::register::{Register, RegisterReply};
+use wire::msg::config::{EXTRA_SERVER_KEY, TargetEntry};
+use wire::msg::connect::extra_key;
+use wire::msg::register::{EXTRA_TARGET_KEY, Register, RegisterReply};
 
 pub fn run(mgs: &Mgs, req: &Incoming, m: Register) -> Result<Done, Errno> {
     let entry = TargetEntry {
@@ -18,12 +19,19 @@ pub fn run(mgs: &Mgs, req: &Incoming, m: Register) -> Result<Done, Errno> {
         domains: Vec::new(),
     };
     let label = m.target.label(&m.fsname);
-    let new_uuid = mgs.world().random_uuid();
+    let fresh = Fresh { fs_uuid: mgs.world().random_uuid(), server_key: mgs.world().random_key() };
     let done = mgs.change(
         Some(req),
         |s, txn| {
-            let claim = Claim { fsname: &m.fsname, fs_uuid: m.fs_uuid, entry, replace: m.replace };
-            s.register(claim, new_uuid, txn)?;
+            let claim = Claim {
+                fsname: &m.fsname,
+                fs_uuid: m.fs_uuid,
+                entry,
+                replace: m.replace,
+                key: extra_key(&req.ctx.extra, EXTRA_TARGET_KEY),
+                proofs: &req.proofs,
+            };
+            s.register(claim, &fresh, txn)?;
             // mkfs --param of the first registration becomes a permanent parameter, unless somebody set it since
             for (name, value) in m.params.iter().filter(|_| m.first_time) {
                 if !s.params.contains_key(name)
@@ -35,12 +43,15 @@ pub fn run(mgs: &Mgs, req: &Incoming, m: Register) -> Result<Done, Errno> {
             Ok(())
         },
         |s| {
-            let config = s.config(&m.fsname)?;
+            let mut config = s.config(&m.fsname)?;
+            let key = s.file_systems[&m.fsname].server_key();
+            config.extra.extend(key.map(|k| (EXTRA_SERVER_KEY, k.to_vec())));
             Ok(RegisterReply { fs_uuid: config.fs_uuid, config })
         },
     );
     match &done {
         Ok(_) => tracing::info!("MGS: {label} registered, epoch {}", m.epoch),
+        Err(Errno::ENOKEY) => tracing::info!("MGS: {label} is asked for its key, which is not known yet"),
         Err(Errno::EACCES) => tracing::warn!(
             "MGS: {label} is refused: it says that it replaces a lost target, which nobody allowed (lctl registration {label} replace)"
         ),

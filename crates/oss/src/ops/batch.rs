@@ -7,8 +7,8 @@ use crate::slot::{Progress, STATUS_PROGRESS, decode_progress};
 use bytes::Bytes;
 use model::{Errno, limits};
 use store::{Lsn, Seen};
-use wire::Op;
 use wire::msg::batch::{Batch, BatchOp, BatchReply};
+use wire::{Op, Sender};
 
 /// Results of one batch; the operation that comes after so many fails with `EMSGSIZE`.
 const RESULTS_MAX_BYTES: usize = 256 << 10;
@@ -66,6 +66,8 @@ fn check(op: &BatchOp) -> Result<(), Errno> {
     match Op::from_u16(op.opcode) {
         Err(_) | Ok(Op::Batch | Op::Reclaim) => Err(Errno::EPROTO),
         Ok(Op::Read | Op::Write | Op::Writelist) => Err(Errno::EOPNOTSUPP),
+        // Who the sender is was looked at for the batch.
+        Ok(o) if o.sender() != Sender::Client => Err(Errno::EPERM),
         Ok(_) if op.bulk > 0 => Err(Errno::EPROTO),
         Ok(_) => Ok(()),
     }

@@ -12,8 +12,9 @@ use std::time::Duration;
 use wire::frame::VERSION;
 use wire::msg::connect::{
     Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_KEEPS_NOTHING, EXTRA_LAST_SESSION,
-    FEATURES_COMPAT, FEATURES_INCOMPAT,
+    EXTRA_TOKEN, FEATURES_COMPAT, FEATURES_INCOMPAT,
 };
+use wire::proof;
 use wire::{Frame, FrameKind, Header, ReplyContext, RequestContext, decode_body, encode_body};
 use world::{Conn, Either, select};
 
@@ -200,7 +201,9 @@ async fn hello(core: &Core, conn: &Arc<dyn Conn>) -> Result<(ReplyContext, Conne
         let g = core.lock();
         (g.last_epoch, g.session, g.slots.len() as u16)
     };
-    let mut extra = vec![(EXTRA_LAST_SESSION, last_session.to_le_bytes().to_vec())];
+    let token = proof::token(&core.secret, &core.cfg.fsname, core.target_number());
+    let mut extra =
+        vec![(EXTRA_LAST_SESSION, last_session.to_le_bytes().to_vec()), (EXTRA_TOKEN, token.to_vec())];
     if !core.cfg.hooks.keeps_state() {
         extra.push((EXTRA_KEEPS_NOTHING, 1u64.to_le_bytes().to_vec()));
     }

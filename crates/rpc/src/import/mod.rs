@@ -3,6 +3,7 @@
 mod connect;
 mod dial;
 mod kept;
+mod prove;
 mod session;
 mod slow;
 
@@ -22,6 +23,7 @@ use std::time::Duration;
 use wire::msg::disconnect::Disconnect;
 use wire::msg::notify::{Notice, Notify};
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
+use wire::proof::{Claimant, Key};
 use wire::{Bulk, Frame, FrameKind, Header, Message, RequestContext, encode_body};
 use world::{BoxFuture, Instant, World, sync};
 
@@ -76,6 +78,10 @@ pub trait ImportHooks: Send + Sync {
     fn keeps_state(&self) -> bool {
         true
     }
+    /// What this client is beside a client, and the keys to prove it with.
+    fn keys(&self) -> Vec<(Claimant, Key)> {
+        Vec::new()
+    }
     /// The state changed, for logs and `lctl`.
     fn state(&self, _s: ImportState) {}
 }
@@ -107,6 +113,8 @@ pub(crate) struct Core {
     pub world: World,
     pub cfg: ImportConfig,
     inner: Mutex<Inner>,
+    /// Random, never said: [`proof::token`].
+    pub secret: Key,
     /// Wakes the session's task: closed, or new addresses.
     pub kick: sync::Notify,
     /// Wakes those who wait for a state.
@@ -129,6 +137,8 @@ pub(crate) struct Inner {
     pub nid_at: usize,
     pub link: Option<Link>,
     pub session: u64,
+    /// Of this connection; `None`: the server asks for no proofs.
+    pub nonce: Option<[u8; 32]>,
     pub epoch: u32,
     /// Of the last session that the server granted; 0 before the first.
     pub last_epoch: u32,
@@ -302,6 +312,7 @@ impl Import {
             nid_at: 0,
             link: None,
             session: 0,
+            nonce: None,
             epoch: 0,
             last_epoch: 0,
             life: 0,
@@ -327,6 +338,7 @@ impl Import {
             sent: world.now(),
         };
         let core = Core {
+            secret: world.random_key(),
             world,
             cfg,
             inner: Mutex::new(inner),
@@ -495,6 +507,14 @@ impl Import {
         if let Some(link) = link {
             let body = postcard::to_stdvec(n).expect("plain data encodes");
             link.post(Frame::new(h, body, Bytes::new()));
+        }
+    }
+
+    /// Proves anew what this client is: a key came, or went.
+    pub fn prove(&self) {
+        let link = self.core.lock().link.clone();
+        if let Some(l) = link {
+            self.core.prove(&l);
         }
     }
 

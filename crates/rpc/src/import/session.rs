@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::frame::FLAG_UNDER_WAY;
 use wire::msg::connect::{
-    ConnectReply, EXTRA_BULK_BYTES, EXTRA_LAST_XID, EXTRA_WRITE_RANGES, SLOT_NONE, extra_number,
+    ConnectReply, EXTRA_BULK_BYTES, EXTRA_LAST_XID, EXTRA_NONCE, EXTRA_WRITE_RANGES, SLOT_NONE, extra_key,
+    extra_number,
 };
 use wire::msg::notify::Notify;
 use wire::msg::ping::Ping;
@@ -46,10 +47,13 @@ pub(super) async fn run(
         g.server_name.clone_from(&reply.server_name);
         g.usable = reply.slots.clamp(2, g.slots.len() as u16);
         g.next_xid = g.next_xid.max(extra_number(&reply.extra, EXTRA_LAST_XID));
+        g.nonce = extra_key(&reply.extra, EXTRA_NONCE);
         (g.heard, g.sent) = (now, now);
         g.refusals = 0;
         g.link = Some(link.clone());
     }
+    // Before anything else: what follows may need it.
+    core.prove(&link);
     if evicted {
         core.set_state(ImportState::Evicted);
         tracing::warn!(

@@ -1,7 +1,7 @@
 //! A connection's first frame: who it is, what it wants, and a clear word if it is refused.
 
 use super::session::{Hello, Session, same};
-use super::{ClientId, Server, Target, dispatch};
+use super::{ClientId, Greeting, Server, Target, dispatch, identity};
 use crate::link::Link;
 use bytes::Bytes;
 use model::{Errno, TargetId, TargetKind};
@@ -13,8 +13,10 @@ use std::time::Duration;
 use wire::frame::VERSION;
 use wire::msg::connect::{
     Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_BULK_BYTES, EXTRA_LAST_SESSION,
-    EXTRA_LAST_XID, EXTRA_WRITE_RANGES, FEATURES_COMPAT, FEATURES_INCOMPAT, extra_number,
+    EXTRA_LAST_XID, EXTRA_NONCE, EXTRA_TOKEN, EXTRA_WRITE_RANGES, FEATURE_PROOF, FEATURES_COMPAT,
+    FEATURES_INCOMPAT, extra_key, extra_number,
 };
+use wire::proof;
 use wire::{Frame, FrameKind, Header, ReplyContext, RequestContext, decode_body, encode_body};
 use world::Conn;
 
@@ -73,6 +75,16 @@ impl Server {
     async fn serve(self: &Arc<Server>, conn: Arc<dyn Conn>) {
         let peer = conn.peer().ip();
         let link = Link::new(self.world.clone(), conn.clone());
+        if self.secure.load(Ordering::Relaxed) && conn.peer().port() >= world::RESERVED_PORTS {
+            let text = format!(
+                "server '{}' lets in only ports below {}, this is {}: mount, and serve targets, as root (accept=secure)",
+                self.name,
+                world::RESERVED_PORTS,
+                conn.peer().port()
+            );
+            self.turn_away(&link, None, peer, Refusal { errno: Errno::EACCES, kind: "port", text }).await;
+            return;
+        }
         let first = match self.world.timeout(HELLO_DEADLINE, conn.recv()).await {
             None => {
                 let text = format!("no connect message within {} s", HELLO_DEADLINE.as_secs());
@@ -147,22 +159,11 @@ impl Server {
             );
         }
         let client = ClientId(c.client_uuid);
-        let known = target.peers.get(client);
-        if known.is_none() && target.peers.count() >= model::limits::CLIENTS_MAX {
-            return refuse(
-                Errno::EBUSY,
-                "clients",
-                format!("{} has as many clients as it can", target.label),
-            );
-        }
-        if known.is_some_and(|s| !s.touch(self.world.now())) {
-            return refuse(
-                Errno::EBUSY,
-                "leaving",
-                format!("{} is still evicting this client: try again", target.label),
-            );
-        }
-        let outcome = match target.service.clone().connect(c.clone(), peer).await {
+        let digest = extra_key(&c.extra, EXTRA_TOKEN).map(|t| proof::digest(&t));
+        let known = self.known(&target, &c, client, digest)?;
+        let number = self.next_session.fetch_add(1, Ordering::Relaxed);
+        let greeting = Greeting { connect: c.clone(), peer, session: number, known: known.is_some(), digest };
+        let outcome = match target.service.clone().connect(greeting).await {
             Ok(o) => o,
             Err((errno, text)) => return refuse(errno, "service", format!("{}: {text}", target.label)),
         };
@@ -176,14 +177,22 @@ impl Server {
         let hello = Hello {
             name: c.client_name.clone(),
             peer,
-            number: self.next_session.fetch_add(1, Ordering::Relaxed),
+            number,
             granted: c.slots.clamp(2, model::limits::SLOTS_PER_SESSION),
             new_client: outcome.new_client,
             last_session: if c.last_epoch == epoch { extra_number(&c.extra, EXTRA_LAST_SESSION) } else { 0 },
+            digest,
+            nonce: (c.features.compat & FEATURE_PROOF != 0).then(|| self.world.random_key()),
         };
         let session = self.session(&target, client, peer, outcome.new_client);
         let stamp = dispatch::stamp(&target);
         let answer = |new_client: bool, last_xid: u64| {
+            let mut extra = vec![
+                (EXTRA_LAST_XID, last_xid.to_le_bytes().to_vec()),
+                (EXTRA_BULK_BYTES, (target.service.bulk_bytes() as u64).to_le_bytes().to_vec()),
+                (EXTRA_WRITE_RANGES, (target.service.write_ranges() as u64).to_le_bytes().to_vec()),
+            ];
+            extra.extend(hello.nonce.map(|n| (EXTRA_NONCE, n.to_vec())));
             let reply = ConnectReply {
                 session: hello.number,
                 epoch,
@@ -193,11 +202,7 @@ impl Server {
                 recovering: outcome.recovering,
                 ping_interval_ms: self.ping_ms.load(Ordering::Relaxed),
                 server_name: self.name.clone(),
-                extra: vec![
-                    (EXTRA_LAST_XID, last_xid.to_le_bytes().to_vec()),
-                    (EXTRA_BULK_BYTES, (target.service.bulk_bytes() as u64).to_le_bytes().to_vec()),
-                    (EXTRA_WRITE_RANGES, (target.service.write_ranges() as u64).to_le_bytes().to_vec()),
-                ],
+                extra,
             };
             let mut h = Header::new(FrameKind::ConnectReply);
             (h.target, h.session, h.epoch) = (f.header.target, hello.number, epoch);
@@ -217,6 +222,36 @@ impl Server {
         };
         tracing::debug!(client = %client, name = hello.name, %peer, target = target.label, new_client, "connected");
         Ok(Admitted { target, session, number: hello.number })
+    }
+
+    /// The session that a client has, if it is its own and there is room for one more where it has none.
+    fn known(
+        &self,
+        target: &Arc<Target>,
+        c: &Connect,
+        client: ClientId,
+        digest: Option<[u8; 32]>,
+    ) -> Result<Option<Arc<Session>>, Refusal> {
+        let known = target.peers.get(client);
+        if known.as_ref().is_some_and(|s| !s.is_of(digest)) {
+            let (errno, text) = identity::stranger(&c.client_name);
+            return refuse(errno, "stranger", format!("{}: {text}", target.label));
+        }
+        if known.is_none() && target.peers.count() >= model::limits::CLIENTS_MAX {
+            return refuse(
+                Errno::EBUSY,
+                "clients",
+                format!("{} has as many clients as it can", target.label),
+            );
+        }
+        if known.as_ref().is_some_and(|s| !s.touch(self.world.now())) {
+            return refuse(
+                Errno::EBUSY,
+                "leaving",
+                format!("{} is still evicting this client: try again", target.label),
+            );
+        }
+        Ok(known)
     }
 
     fn check_versions(&self, c: &Connect) -> Result<(), Refusal> {

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use wire::frame::{FLAG_COMMIT, FLAG_DURABLE, FLAG_REPLAY, FLAG_RESENT, FLAG_UNDER_WAY};
 use wire::msg::connect::SLOT_NONE;
 use wire::msg::notify::Notice;
-use wire::{Frame, FrameKind, Op, RequestContext};
+use wire::{Frame, FrameKind, Op, RequestContext, Sender};
 use world::Conn;
 
 /// Takes frames until the connection ends; says why if the peer broke the rules.
@@ -47,6 +47,10 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusa
             return Ok(false);
         }
         return match wire::decode_message::<Notice>(&f.body) {
+            Ok(Notice::Proof { claims }) => match a.session.claim(a.number, claims) {
+                Ok(()) => Ok(true),
+                Err(e) => broken("proof", e, "a proof that nobody asked for".into()),
+            },
             Ok(n) => {
                 a.target.service.notice(a.session.client, n);
                 Ok(true)
@@ -97,7 +101,8 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusa
         leave(server, a, h.slot, h.xid, stamp);
         return Ok(true);
     }
-    let incoming = match incoming(server, a, f) {
+    let checked = incoming(server, a, f).and_then(|i| may_send(server, a, &i).map(|()| i));
+    let incoming = match checked {
         Ok(i) => i,
         Err(e) => {
             let err = Kept::of(Outgoing::err(e), Timestamp::ZERO);
@@ -122,6 +127,25 @@ pub(super) fn stamp(t: &Target) -> Stamp {
         epoch: t.service.epoch(),
         last_committed: t.service.last_committed(),
     }
+}
+
+/// The one place that says who may send what: [`Op::sender`]. `EPERM` for everybody else.
+fn may_send(server: &Server, a: &Admitted, r: &Incoming) -> Result<(), Errno> {
+    let service = &a.target.service;
+    let needed = r.op.sender();
+    // Whoever is nobody's client, and keeps nothing (an MDT at an OST), is not waited for, and may say again what it said.
+    let again = |s: Sender| r.replay.is_none() || s >= Sender::Server || service.replays(r.client);
+    if needed == Sender::Client && r.replay.is_none() {
+        return Ok(());
+    }
+    let is = service.sender(&r.proofs);
+    let what = match (is >= needed, again(is)) {
+        (true, true) => return Ok(()),
+        (false, _) => format!("{:?} may be sent by a {needed:?}; this is a {is:?}", r.op),
+        (true, false) => format!("{:?} is said to have been answered before a restart that was none", r.op),
+    };
+    server.complain(r.peer, "role", &format!("{}: {what}", a.target.label));
+    Err(Errno::EPERM)
 }
 
 fn incoming(server: &Server, a: &Admitted, f: Frame) -> Result<Incoming, Errno> {
@@ -160,6 +184,7 @@ fn incoming(server: &Server, a: &Admitted, f: Frame) -> Result<Incoming, Errno> 
         durable: h.flags & FLAG_DURABLE != 0,
         wall,
         replay,
+        proofs: a.session.proofs(),
         ctx,
         body,
         bulk: f.bulk.into_bytes(),

@@ -3,6 +3,7 @@
 mod accept;
 mod dispatch;
 mod evict;
+mod identity;
 pub mod recovery;
 mod session;
 mod slots;
@@ -16,11 +17,11 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use wire::msg::connect::Connect;
 use wire::msg::notify::{Notice, Notify};
-use wire::{Bulk, Op, RequestContext};
+use wire::{Bulk, Op, RequestContext, Sender};
 use world::{BoxFuture, Either, Listener, World, select, sync};
 
+pub use identity::{Greeting, Identity, Proofs};
 pub use slots::{Arrival, Slot};
 
 /// The `client_uuid` of connect.
@@ -52,6 +53,8 @@ pub struct Incoming {
     pub wall: Timestamp,
     /// The request was answered before the restart and is to be done again, to the same end.
     pub replay: Option<Replay>,
+    /// What its connection has shown.
+    pub proofs: Arc<Proofs>,
     pub ctx: RequestContext,
     /// The message, without the context: `postcard` of the type that belongs to `op`.
     pub body: Bytes,
@@ -140,11 +143,15 @@ pub trait Service: Send + Sync + 'static {
         0
     }
     /// A client says hello; the service makes its record durable before it answers.
-    fn connect(
-        self: Arc<Self>,
-        c: Connect,
-        peer: IpAddr,
-    ) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>>;
+    fn connect(self: Arc<Self>, hello: Greeting) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>>;
+    /// What somebody who has shown this may send.
+    fn sender(&self, proofs: &Proofs) -> Sender {
+        proofs.sender(None)
+    }
+    /// Whether the client has things left to do again from before this server's start. Others' replays are refused.
+    fn replays(&self, _client: ClientId) -> bool {
+        false
+    }
     /// For a client that came back after a restart: what its slots hold. Asked for every slot when the
     /// client connects, before any of its requests.
     fn stored_reply(&self, client: ClientId, slot: u16) -> Option<StoredReply>;
@@ -252,6 +259,8 @@ pub struct Server {
     connections: AtomicUsize,
     connections_max: AtomicUsize,
     abort_on_panic: AtomicBool,
+    /// Only ports below [`world::RESERVED_PORTS`] are let in.
+    secure: AtomicBool,
     stopping: AtomicBool,
     stopped: sync::Notify,
     complaints: Mutex<BTreeMap<(IpAddr, &'static str), u64>>,
@@ -276,6 +285,7 @@ impl Server {
             connections: AtomicUsize::new(0),
             connections_max: AtomicUsize::new(CONNECTIONS_MAX),
             abort_on_panic: AtomicBool::new(true),
+            secure: AtomicBool::new(true),
             stopping: AtomicBool::new(false),
             stopped: sync::Notify::new(),
             complaints: Mutex::default(),
@@ -298,6 +308,12 @@ impl Server {
     /// Connections accepted at a time; more are closed at once. Default 65,536.
     pub fn set_connection_limit(&self, n: usize) {
         self.connections_max.store(n, Ordering::Relaxed);
+    }
+
+    /// `accept=secure` (the default) lets in only peers with a port below 1024, which on their hosts only a privileged
+    /// process can have; `accept=all` lets in everybody.
+    pub fn set_secure(&self, on: bool) {
+        self.secure.store(on, Ordering::Relaxed);
     }
 
     /// A panic in a request leaves state that nobody may trust: by default it aborts the process. The
@@ -419,7 +435,7 @@ impl Server {
             *n == 1
         };
         if first {
-            tracing::warn!("{peer}: {text} (connection closed; said once)");
+            tracing::warn!("{peer}: {text} (refused; said once)");
         }
     }
 }

@@ -186,8 +186,10 @@ impl Recovery {
 
     /// Waits until requests of this kind may be served; replayed ones are part of the recovery. `ESHUTDOWN` once the
     /// target stops.
-    pub async fn admitted(&self, op: Op, replay: bool) -> Result<(), Errno> {
-        let always = replay || Recovery::always(op);
+    pub async fn admitted(&self, client: ClientId, op: Op, replay: bool) -> Result<(), Errno> {
+        // What a client that is not awaited says it had is looked at when those that are have theirs again.
+        let foreign = op == Op::Reclaim && !self.is_member(client);
+        let always = replay || (Recovery::always(op) && !foreign);
         let mut phase = self.phase.subscribe();
         let _queued = self.recovering().then(|| {
             let mut g = self.lock();
@@ -217,6 +219,16 @@ impl Recovery {
             g.progress = g.arrived;
         }
         more
+    }
+
+    /// Whether the client was known before this start, and has been since.
+    pub fn is_member(&self, client: ClientId) -> bool {
+        self.lock().members.contains_key(&client)
+    }
+
+    /// Whether the client has something left to say about what it had before this start.
+    pub fn owes(&self, client: ClientId) -> bool {
+        self.lock().members.get(&client).is_some_and(|m| m.connected && !m.done)
     }
 
     /// How long ago the target started.

@@ -1,7 +1,7 @@
 //! One client's session with one target, over any number of connections.
 
 use super::slots::{Arrival, Slot};
-use super::{ClientId, Incoming, Outgoing, STATUS_UNFINISHED, StoredReply};
+use super::{ClientId, Incoming, Outgoing, Proofs, STATUS_UNFINISHED, StoredReply};
 use crate::link::Link;
 use bytes::Bytes;
 use model::{Errno, Timestamp};
@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use wire::msg::connect::SLOT_NONE;
 use wire::msg::notify::Notify;
+use wire::proof::{CLAIMS_MAX, Challenge, Claim};
 use wire::replay::{EXTRA_WALL, encode_wall};
 use wire::under_way::UnderWay;
 use wire::{Bulk, Frame, FrameKind, Header, ReplyContext};
@@ -106,6 +107,10 @@ struct State {
     /// Number of the first connection on which the client was told that it is new: until it shows that it
     /// received that answer, it is told again.
     new_since: Option<u64>,
+    /// Of the token that its client showed.
+    digest: Option<[u8; 32]>,
+    /// What the newest connection has shown.
+    proofs: Arc<Proofs>,
 }
 
 /// What `arrive` makes of a request frame.
@@ -134,6 +139,8 @@ impl Session {
                 leaving: false,
                 condemned: false,
                 new_since: None,
+                digest: None,
+                proofs: Arc::default(),
             }),
             quiet: sync::Notify::new(),
         }
@@ -178,6 +185,10 @@ impl Session {
             g.name.clone_from(&hello.name);
             g.peer = hello.peer;
             g.number = hello.number;
+            g.digest = g.digest.or(hello.digest);
+            let (nonce, session) = (hello.nonce.unwrap_or_default(), hello.number);
+            let challenge = Challenge { nonce, session, target: self.target, client: self.client.0 };
+            g.proofs = Arc::new(Proofs { challenge, claims: Vec::new() });
             g.heard = now;
             g.granted = hello.granted;
             if hello.new_client && g.new_since.is_none() {
@@ -209,6 +220,30 @@ impl Session {
         let mut g = self.lock();
         g.heard = now;
         !g.leaving
+    }
+
+    /// Whether a client that shows this may speak in the session's name.
+    pub fn is_of(&self, digest: Option<[u8; 32]>) -> bool {
+        let mine = self.lock().digest;
+        mine.is_none() || mine == digest
+    }
+
+    /// Connection `number` claims to be something. `EPROTO`: it was sent no nonce, or claims too much.
+    pub fn claim(&self, number: u64, claims: Vec<Claim>) -> Result<(), Errno> {
+        let mut g = self.lock();
+        if g.number != number {
+            return Ok(());
+        }
+        let challenge = g.proofs.challenge;
+        if challenge.nonce == [0; 32] || claims.len() > CLAIMS_MAX {
+            return Err(Errno::EPROTO);
+        }
+        g.proofs = Arc::new(Proofs { challenge, claims });
+        Ok(())
+    }
+
+    pub fn proofs(&self) -> Arc<Proofs> {
+        self.lock().proofs.clone()
     }
 
     /// A frame arrived on connection `number`. False: that connection was replaced.
@@ -399,6 +434,10 @@ pub(crate) struct Hello {
     pub new_client: bool,
     /// The last session number of this epoch that the client received; 0 for none.
     pub last_session: u64,
+    /// Of the client's token.
+    pub digest: Option<[u8; 32]>,
+    /// What the client is to make its proofs over; `None`: it cannot.
+    pub nonce: Option<[u8; 32]>,
 }
 
 /// So that `Arc<Session>` identity can be compared in the table.

@@ -2,12 +2,14 @@
 
 use super::*;
 use wire::frame::VERSION;
-use wire::msg::connect::{ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_LAST_SESSION, SLOT_NONE};
+use wire::msg::connect::{
+    Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_LAST_SESSION, SLOT_NONE,
+};
 use wire::msg::ping::Ping;
 use wire::{Frame, FrameKind, Header, Message, ReplyContext, decode_body, encode_body};
 use world::Conn;
 
-fn hello() -> Connect {
+pub fn hello() -> Connect {
     Connect {
         client_uuid: [7; 16],
         client_name: "by hand".into(),
@@ -25,7 +27,7 @@ async fn dial(w: &World) -> Arc<dyn Conn> {
     w.net.connect(None, SocketAddr::new(ip(1), PORT)).await.unwrap()
 }
 
-async fn say_hello(w: &World, target: u32, c: &Connect) -> (Arc<dyn Conn>, Frame) {
+pub async fn say_hello(w: &World, target: u32, c: &Connect) -> (Arc<dyn Conn>, Frame) {
     let conn = dial(w).await;
     let mut h = Header::new(FrameKind::Connect);
     h.target = target;
@@ -35,7 +37,7 @@ async fn say_hello(w: &World, target: u32, c: &Connect) -> (Arc<dyn Conn>, Frame
     (conn, f)
 }
 
-async fn refused(w: &World, target: u32, c: &Connect) -> (Errno, String) {
+pub async fn refused(w: &World, target: u32, c: &Connect) -> (Errno, String) {
     let (conn, f) = say_hello(w, target, c).await;
     let (_, r): (ReplyContext, ConnectRefused) = decode_body(&f.body).unwrap();
     assert!(conn.recv().await.is_err(), "the connection ends");

@@ -448,7 +448,7 @@ fn a_client_whose_clock_went_back_is_heard() {
         let r = StoredReply { xid: far, transno: 1, status: 0, body: vec![] };
         lock(&c.disk).replies.insert((ClientId([7; 16]), slot), r);
     }
-    lock(&c.disk).clients.insert(ClientId([7; 16]));
+    lock(&c.disk).clients.insert(ClientId([7; 16]), Identity::default());
     c.lab.run(async {
         c.start().await;
         let (w, _) = node(&c.lab, 9);

@@ -3,6 +3,7 @@
 mod admission;
 mod basics;
 mod faults;
+mod identity;
 mod slow;
 mod sockets;
 
@@ -15,13 +16,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use wire::msg::connect::Connect;
 use wire::msg::param::{GetParam, GetParamReply, SetParam};
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
-use wire::{Op, RequestContext};
+use wire::proof::Key;
+use wire::{Op, RequestContext, Sender};
 use world::{BoxFuture, World};
 
 pub const PORT: u16 = 988;
+/// Of the servers of the file system.
+pub const SERVER_KEY: Key = [0x5e; 32];
 
 /// What survives a crash of the test's server.
 #[derive(Default)]
@@ -29,7 +32,7 @@ pub struct Disk {
     /// How often each change was made.
     pub executed: BTreeMap<String, u32>,
     pub replies: BTreeMap<(ClientId, u16), StoredReply>,
-    pub clients: BTreeSet<ClientId>,
+    pub clients: BTreeMap<ClientId, Identity>,
     pub epoch: u32,
     pub transno: u64,
 }
@@ -37,6 +40,8 @@ pub struct Disk {
 /// What the test looks at.
 #[derive(Default)]
 pub struct Seen {
+    /// As they came to the service, and as they were executed: how long each takes is left to chance.
+    pub started: Vec<u64>,
     pub order: Vec<(Op, String)>,
     pub running: usize,
     pub running_max: usize,
@@ -59,6 +64,8 @@ pub struct Counter {
     pub awaited: Mutex<BTreeSet<ClientId>>,
     /// It lost its target.
     pub silent: AtomicBool,
+    /// Roles count.
+    pub strict: bool,
 }
 
 pub fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -76,7 +83,7 @@ impl Counter {
         let (epoch, awaited) = {
             let mut d = lock(disk);
             d.epoch += 1;
-            (d.epoch, d.clients.clone())
+            (d.epoch, d.clients.keys().copied().collect::<BTreeSet<ClientId>>())
         };
         let recovers = id.kind == model::TargetKind::Mdt;
         Arc::new(Counter {
@@ -88,6 +95,7 @@ impl Counter {
             seen: seen.clone(),
             work_max: Duration::from_millis(3),
             silent: AtomicBool::new(false),
+            strict: false,
             stall: Mutex::default(),
             awaited: Mutex::new(if recovers { awaited } else { BTreeSet::new() }),
         })
@@ -154,15 +162,38 @@ impl Service for Counter {
     fn last_committed(&self) -> u64 {
         lock(&self.disk).transno
     }
-    fn connect(self: Arc<Self>, c: Connect, _: IpAddr) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
+    /// What the network's messages are tested with here is an administrator's.
+    fn sender(&self, proofs: &Proofs) -> Sender {
+        match proofs.sender(Some(&SERVER_KEY)) {
+            Sender::Client if !self.strict => Sender::Administrator,
+            s => s,
+        }
+    }
+    fn replays(&self, client: ClientId) -> bool {
+        lock(&self.awaited).contains(&client)
+    }
+    fn connect(self: Arc<Self>, hello: Greeting) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
         Box::pin(async move {
             self.work().await;
+            let c = &hello.connect;
             if c.client_name == "unwanted" {
                 return Err((Errno::EACCES, "not on the list".into()));
             }
             let client = ClientId(c.client_uuid);
-            let new_client = lock(&self.disk).clients.insert(client);
-            Ok(ConnectOutcome { new_client, recovering: lock(&self.awaited).contains(&client) })
+            let mut disk = lock(&self.disk);
+            if let Some(known) = disk.clients.get_mut(&client) {
+                hello.check(known)?;
+                if hello.is_unaware(known) {
+                    lock(&self.awaited).remove(&client);
+                    return Ok(ConnectOutcome { new_client: true, recovering: false });
+                }
+                return Ok(ConnectOutcome {
+                    new_client: false,
+                    recovering: lock(&self.awaited).contains(&client),
+                });
+            }
+            disk.clients.insert(client, hello.identity(self.epoch));
+            Ok(ConnectOutcome { new_client: true, recovering: false })
         })
     }
     fn stored_reply(&self, client: ClientId, slot: u16) -> Option<StoredReply> {
@@ -174,6 +205,7 @@ impl Service for Counter {
                 let mut s = lock(&self.seen);
                 s.running += 1;
                 s.running_max = s.running_max.max(s.running);
+                s.started.push(req.xid);
                 assert!(s.by_slot.insert((req.client, req.slot)), "two requests run in one slot");
             }
             self.work().await;

@@ -9,6 +9,13 @@ use std::time::Duration;
 use store::mmp::Times;
 use world::sys;
 
+/// Whom a server lets in. Lustre's words (`accept` of its `lnet` module).
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Accept {
+    Secure,
+    All,
+}
+
 /// Serves targets that mkfs.nacre made.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "nacred", version)]
@@ -42,6 +49,10 @@ pub struct Options {
     /// Seconds after which another MGS takes over from one that is not heard of; that one gives up after half of it
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(5..=600))]
     pub mgs_term: u32,
+    /// Whom to let in: only ports below 1024, which ordinary users of a host cannot have, or all. All hosts that reach the
+    /// port are trusted with everything then, and all their users
+    #[arg(long, value_enum, default_value_t = Accept::Secure)]
+    pub accept: Accept,
     /// Folders of the targets
     #[arg(required_unless_present = "mgs_store")]
     pub dirs: Vec<String>,

@@ -2,21 +2,19 @@
 
 use super::Node;
 use admin::local::{CheckOrder, DAEMON_SOCKET, DaemonReply, DaemonRequest, DaemonStatus, DaemonTarget};
+use model::Errno;
 use model::param::{ParamDecl, ParamInfo, glob_match};
-use model::{Errno, Timestamp};
 use rpc::server::recovery::Recovery;
-use rpc::{ClientId, Incoming, Service};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use wire::msg::param::SetParam;
-use wire::{Op, RequestContext};
 use world::sys::control::{self, ControlSocket};
 
 /// Parameters of the whole daemon.
 const OWN: &[ParamDecl] = &[
     ParamDecl::shown("version", "", "Version of this program."),
     ParamDecl::shown("health_check", "", "healthy, or NOT HEALTHY and why."),
+    ParamDecl::shown("accept", "", "Whom this daemon lets in: secure (ports below 1024) or all."),
     ParamDecl::shown("ping_interval", "s", "How often clients without other requests say that they live."),
 ];
 
@@ -131,6 +129,10 @@ impl Node {
         let value = |name: &str| match name {
             "version" => admin::VERSION.to_string(),
             "health_check" => health.clone(),
+            "accept" => match self.options.accept {
+                super::args::Accept::Secure => "secure".into(),
+                super::args::Accept::All => "all".into(),
+            },
             _ => self.options.ping_interval.div_ceil(1000).to_string(),
         };
         let hits = OWN.iter().filter(|d| glob_match(pattern, d.name));
@@ -155,22 +157,7 @@ impl Node {
 
     fn set_permanent(&self, name: &str, value: &str, delete: bool) -> DaemonReply {
         let Some(mgs) = self.mgs() else { return error(Errno::ENODEV, "this daemon has no active MGS") };
-        let msg = SetParam { name: name.to_string(), value: value.to_string(), permanent: true, delete };
-        let req = Incoming {
-            client: ClientId([0; 16]),
-            peer: self.nid.addr,
-            op: Op::SetParam,
-            slot: 0,
-            xid: 0,
-            resent: false,
-            durable: false,
-            wall: Timestamp::ZERO,
-            replay: None,
-            ctx: RequestContext::default(),
-            body: postcard::to_stdvec(&msg).expect("plain data encodes").into(),
-            bulk: Default::default(),
-        };
-        match world::block_on(mgs.handle(req)).status {
+        match world::block_on(mgs.set_permanent(name, value, delete)) {
             Ok(()) => DaemonReply::Done,
             Err(e) => error(e, e.text()),
         }

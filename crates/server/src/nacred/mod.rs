@@ -82,6 +82,7 @@ async fn start(world: World, options: Options) -> Result<Arc<Node>, StartError> 
     let server =
         rpc::Server::new(world.clone(), format!("nacred {} on {}", admin::VERSION, world::sys::hostname()));
     server.set_ping_interval(options.ping_interval);
+    server.set_secure(options.accept == args::Accept::Secure);
     let mut targets = Vec::new();
     for held in target::hold(&world, labels, options.mmp_times(), options.patience()).await? {
         for t in target::open(held, nid, options.port).await? {

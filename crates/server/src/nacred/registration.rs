@@ -2,7 +2,7 @@
 //! serves with what its labels hold while the MGS is away.
 
 use super::Node;
-use super::target::{Role, Target};
+use super::target::{Given, Role, Target};
 use bytes::Bytes;
 use model::{Errno, Nid, TargetId};
 use rpc::{Import, ImportConfig, ImportHooks, ImportState};
@@ -12,9 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use store::format::Superblock;
 use wire::RequestContext;
-use wire::msg::config::{Config, ConfigReply};
+use wire::msg::config::{Config, ConfigReply, EXTRA_SERVER_KEY};
+use wire::msg::connect::extra_key;
 use wire::msg::notify::Notify;
-use wire::msg::register::{Register, RegisterReply};
+use wire::msg::register::{EXTRA_TARGET_KEY, Register, RegisterReply};
+use wire::proof::{Claimant, Key};
 use world::World;
 use world::sync;
 
@@ -25,9 +27,15 @@ struct Hooks {
     /// The session is new: targets have to be registered (again).
     reconnected: AtomicBool,
     wake: sync::Notify,
+    targets: Vec<Arc<Target>>,
 }
 
 impl ImportHooks for Hooks {
+    fn keys(&self) -> Vec<(Claimant, Key)> {
+        let labels = self.targets.iter().map(|t| t.label_on_disk());
+        labels.filter_map(|s| Some((Claimant::Target(s.target_uuid), s.key?))).collect()
+    }
+
     fn notify(&self, n: Notify) {
         if let Notify::ConfigChanged { .. } = n {
             self.wake.notify_one();
@@ -59,7 +67,11 @@ pub fn start(node: &Arc<Node>) {
     let label = first.label_on_disk();
     let own_mgs = node.targets.iter().any(|t| matches!(t.service, Role::Mgs(_)));
     let nids = if own_mgs { vec![node.nid] } else { label.mgs_nids.clone() };
-    let hooks = Arc::new(Hooks { reconnected: AtomicBool::new(false), wake: sync::Notify::new() });
+    let hooks = Arc::new(Hooks {
+        reconnected: AtomicBool::new(false),
+        wake: sync::Notify::new(),
+        targets: targets.clone(),
+    });
     let import = Import::new(
         node.world.clone(),
         ImportConfig {
@@ -133,9 +145,19 @@ impl Link {
             replace: s.replace,
             params: s.params.clone(),
         };
-        match self.import.call(RequestContext::default(), msg, Bytes::new()).await {
-            Ok(r) => self.registered(t, &r.reply).await,
-            Err(e @ (Errno::EADDRINUSE | Errno::EINVAL | Errno::ESTALE | Errno::ERANGE)) => {
+        let mut done =
+            self.import.call(RequestContext::default(), msg.clone(), Bytes::new()).await.map(|r| r.reply);
+        if let (Err(Errno::ENOKEY), Some(key)) = (&done, s.key) {
+            // It has never been shown this key: the first time it is told.
+            let extra = vec![(EXTRA_TARGET_KEY, key.to_vec())];
+            let ctx = RequestContext { extra, ..RequestContext::default() };
+            done = self.import.call(ctx, msg, Bytes::new()).await.map(|r| r.reply);
+        }
+        match done {
+            Ok(r) => self.registered(t, r).await,
+            Err(
+                e @ (Errno::EADDRINUSE | Errno::EINVAL | Errno::ESTALE | Errno::ERANGE | Errno::EKEYREJECTED),
+            ) => {
                 // It never gets better by itself, and two servers of one index must not be.
                 let (label, fsname) = (t.label(), &s.fsname);
                 let why = match e {
@@ -145,6 +167,9 @@ impl Link {
                     Errno::ESTALE => format!(
                         "the MGS knows a later start of {label} ({e}): this folder is an old copy of it, serve the newer one; if there is none, somebody registered it wrongly: lctl registration {label} epoch {} on the MGS",
                         s.epoch - 1
+                    ),
+                    Errno::EKEYREJECTED => format!(
+                        "the MGS knows {label} by another key ({e}): this folder is no copy of it, or an older one; if it is the right one, lctl registration {label} new-key on the MGS"
                     ),
                     Errno::ERANGE => format!(
                         "the MGS does not believe that {label} was started {} times ({e}): if it was, lctl registration {label} epoch {} on the MGS",
@@ -176,7 +201,7 @@ impl Link {
         }
     }
 
-    async fn registered(&self, t: &Arc<Target>, r: &RegisterReply) -> bool {
+    async fn registered(&self, t: &Arc<Target>, mut r: RegisterReply) -> bool {
         let known = t.label_on_disk().fs_uuid;
         if known != [0; 16] && known != r.fs_uuid {
             let why =
@@ -184,7 +209,9 @@ impl Link {
             *t.refused.lock().expect("no holder panics") = Some(why);
             return false;
         }
-        if !self.keep(t, Some(r.fs_uuid), &r.config).await {
+        // Not part of what is kept as the configuration, which is no secret.
+        let server_key = extra_key(&std::mem::take(&mut r.config.extra), EXTRA_SERVER_KEY);
+        if !self.keep(t, Some(Given { fs_uuid: r.fs_uuid, server_key }), &r.config).await {
             return false;
         }
         if !t.registered.swap(true, Relaxed) {
@@ -209,10 +236,10 @@ impl Link {
         }
     }
 
-    async fn keep(&self, t: &Arc<Target>, fs_uuid: Option<[u8; 16]>, c: &ConfigReply) -> bool {
+    async fn keep(&self, t: &Arc<Target>, given: Option<Given>, c: &ConfigReply) -> bool {
         t.apply(c);
         let (world, target, config) = (self.world.clone(), t.clone(), c.clone());
-        let kept = self.world.blocking(move || target.remember(&world, fs_uuid, &config)).await;
+        let kept = self.world.blocking(move || target.remember(&world, given, &config)).await;
         if let Err(e) = &kept {
             tracing::error!("{}: cannot write its label: {e}", t.label());
         }

@@ -18,6 +18,7 @@ use store::mmp::{Heartbeat, Times, Who};
 use store::object::Objects;
 use store::{Db, DbOptions, StoreError};
 use wire::msg::config::ConfigReply;
+use wire::proof::Key;
 use world::faulty::DiskFaults;
 use world::future::join_all;
 use world::gate::GatedDisk;
@@ -65,6 +66,14 @@ pub struct Held {
     /// With the target's disk.
     world: World,
     hold: Hold,
+}
+
+/// What a target is given when it registers.
+#[derive(Clone, Copy)]
+pub struct Given {
+    pub fs_uuid: [u8; 16],
+    /// `None`: the MGS is too old to have one.
+    pub server_key: Option<Key>,
 }
 
 /// What serves.
@@ -226,6 +235,10 @@ pub async fn open(held: Held, nid: Nid, port: u16) -> Result<Vec<Arc<Target>>, S
         .ok_or_else(|| StartError::new(format!("target '{dir}': its epoch is used up")))?;
     if superblock.target.kind == TargetKind::Ost {
         superblock.ro_compat |= RO_COMPAT_BLOCK_SUMS;
+    }
+    if superblock.key.is_none() {
+        // Made by a version that knew no keys.
+        superblock.key = Some(world.random_key());
     }
     superblock.write(world, &dir).map_err(|e| words(&dir, &e))?;
     let mut out = Vec::new();
@@ -394,6 +407,7 @@ impl Target {
 
     /// So that a target serves while the MGS is down.
     fn use_cached_config(&self) {
+        self.label_on_disk().server_key.iter().for_each(|k| self.use_server_key(*k));
         let raw = self.label_on_disk().config;
         if raw.is_empty() {
             return;
@@ -404,6 +418,14 @@ impl Target {
                 "{}: its cached configuration is unreadable ({e}): waiting for the MGS",
                 self.dir
             ),
+        }
+    }
+
+    fn use_server_key(&self, key: Key) {
+        match &self.service {
+            Role::Mgs(_) => {}
+            Role::Mdt(m) => m.set_server_key(key),
+            Role::Ost(o) => o.set_server_key(key),
         }
     }
 
@@ -429,17 +451,14 @@ impl Target {
     }
 
     /// Keeps a configuration on disk, and what registering gave.
-    pub fn remember(
-        &self,
-        world: &World,
-        fs_uuid: Option<[u8; 16]>,
-        c: &ConfigReply,
-    ) -> Result<(), StoreError> {
+    pub fn remember(&self, world: &World, given: Option<Given>, c: &ConfigReply) -> Result<(), StoreError> {
         let mut s = self.superblock.lock().expect("no holder panics");
         let mut new = s.clone();
         new.config = postcard::to_stdvec(c).unwrap_or_default();
-        if let Some(u) = fs_uuid {
-            new.fs_uuid = u;
+        if let Some(g) = given {
+            new.fs_uuid = g.fs_uuid;
+            new.server_key = g.server_key.or(new.server_key);
+            g.server_key.iter().for_each(|k| self.use_server_key(*k));
             new.first_time = false;
             new.replace = false;
         }

@@ -168,6 +168,7 @@ fn label_of(world: &World, c: &Cluster, dir: &Path) -> Superblock {
     let fsname = if mgt { String::new() } else { c.fsname.clone() };
     Superblock {
         mgs_nids: if mgt { Vec::new() } else { vec![mgs] },
+        key: Some(world.random_key()),
         ..Superblock::fresh(target, fsname, world.random_uuid())
     }
 }

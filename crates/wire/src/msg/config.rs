@@ -20,6 +20,10 @@ pub struct TargetEntry {
     pub domains: Vec<String>,
 }
 
+/// [`ConfigReply::extra`], only in the answer to a target that proved its key: the 32 bytes by which servers of the file
+/// system know each other ([`crate::proof::Claimant::Server`]).
+pub const EXTRA_SERVER_KEY: u16 = 1;
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ConfigReply {
     /// Grows with each change.

@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Feature bits this version knows; none so far.
-pub const FEATURES_COMPAT: u64 = 0;
+/// Compat: knows nonces and [`super::notify::Notice::Proof`].
+pub const FEATURE_PROOF: u64 = 1;
+/// Feature bits this version knows.
+pub const FEATURES_COMPAT: u64 = FEATURE_PROOF;
 pub const FEATURES_INCOMPAT: u64 = 0;
 /// Slot of the session's own requests (reclaim, disconnect): callers use the others, so that a session can
 /// always be recovered however many requests hang.
@@ -26,6 +28,18 @@ pub const EXTRA_KEEPS_NOTHING: u16 = 3;
 /// [`ConnectReply::extra`]: most ranges that the target takes in one [`super::writelist`], u64 little-endian. Without it
 /// the target does not know that message.
 pub const EXTRA_WRITE_RANGES: u16 = 4;
+
+/// [`ConnectReply::extra`], to clients with [`FEATURE_PROOF`]: 32 random bytes of this connection, over which proofs are
+/// made ([`crate::proof::Challenge`]).
+pub const EXTRA_NONCE: u16 = 5;
+/// [`Connect::extra`]: 32 bytes that only this client knows ([`crate::proof::token`]). Whoever connects under a
+/// `client_uuid` must show what its first connect showed.
+pub const EXTRA_TOKEN: u16 = 5;
+
+/// The 32 bytes that stand in `extra` under `tag`.
+pub fn extra_key(extra: &[(u16, Vec<u8>)], tag: u16) -> Option<crate::proof::Key> {
+    extra.iter().find(|(t, _)| *t == tag).and_then(|(_, v)| v.as_slice().try_into().ok())
+}
 
 /// The value of a number that stands in `extra` under `tag`; 0 if there is none.
 pub fn extra_number(extra: &[(u16, Vec<u8>)], tag: u16) -> u64 {

@@ -40,6 +40,9 @@ pub enum Notice {
     /// Files that this client has open, of which the server did not know as long as the client had leases on them.
     /// Comes before [`Notice::Cancelled`] of these leases. Saying it again does no harm.
     Opened { opens: Vec<OpenRecord> },
+    /// What this connection proves to be, for all requests behind it. Only to servers that sent a nonce
+    /// ([`super::connect::EXTRA_NONCE`]); at most [`crate::proof::CLAIMS_MAX`].
+    Proof { claims: Vec<crate::proof::Claim> },
 }
 
 /// Size and times of an object as one client's writes make them.

@@ -12,6 +12,7 @@ mod exec;
 mod helper;
 mod net;
 mod reactor;
+mod reserved;
 mod stream;
 mod volatile;
 

@@ -8,6 +8,7 @@ use super::Entered;
 use super::exec::Exec;
 use super::helper;
 use super::reactor::{Registration, Side};
+use super::reserved;
 use super::stream;
 use crate::buffer::{self, Buffer};
 use crate::{BoxFuture, Conn, Listener, Net, Stream, lock};
@@ -77,11 +78,7 @@ impl Net for RealNet {
     fn connect(&self, from: Option<IpAddr>, to: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Conn>>> {
         let (handle, exec) = (self.handle.clone(), self.exec.clone());
         Box::pin(Entered::new(handle.clone(), async move {
-            let socket = new_socket(to.ip())?;
-            if let Some(ip) = from {
-                socket.bind(SocketAddr::new(ip, 0))?;
-            }
-            let stream = socket.connect(to).await?;
+            let stream = reserved::connect(from, to).await?;
             RealConn::start(&handle, &exec, stream.into_std()?, to)
         }))
     }
@@ -95,7 +92,7 @@ impl Net for RealNet {
     }
 }
 
-fn new_socket(ip: IpAddr) -> io::Result<TcpSocket> {
+pub(super) fn new_socket(ip: IpAddr) -> io::Result<TcpSocket> {
     match ip {
         IpAddr::V4(_) => TcpSocket::new_v4(),
         IpAddr::V6(_) => TcpSocket::new_v6(),
