@@ -88,7 +88,7 @@ fn a_peer_that_lies_is_refused() -> Result<()> {
     let mut mds = hello(META, mdt, &[])?;
     refused("set_param at the MDT", mds.ask(0, &[], &set)?, Errno::EPERM)?;
     let permanent = SetParam { permanent: true, ..set };
-    refused("set_param -P", mgs.ask(0, &[], &permanent)?, Errno::EPERM)?;
+    refused("set_param -P", other.ask(0, &[], &permanent)?, Errno::EPERM)?;
     let mut oss = hello(OSS, ost, &[(Claimant::Server, [1; 32])])?;
     let objects = vec![ObjectId { origin: Fid::ROOT, component: 0, stripe: 0 }];
     refused("destroy", oss.ask(0, &[], &Destroy { objects })?, Errno::EPERM)?;
