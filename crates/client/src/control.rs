@@ -228,6 +228,10 @@ pub struct Stripe {
     pub default: Option<LayoutSpec>,
     /// The file system's default (the root directory's), `None` if it was never set.
     pub fs_default: Option<LayoutSpec>,
+    /// Of a directory: so many bytes of a new file lie with its inode if nobody says anything about its objects
+    /// (`mdt.*.dom_stripesize`); `None` if the metadata server does not say.
+    #[serde(default)]
+    pub mdt_bytes: Option<u64>,
 }
 
 /// One target.

@@ -224,8 +224,12 @@ async fn stripe(cx: &Cx, attr: &Attr) -> Result<Stripe, Errno> {
         FileType::Directory => fs.clone().getdefault(cx.call(), attr.fid).await?,
         _ => None,
     };
-    let fs_default = fs.getdefault(cx.call(), Fid::ROOT).await.unwrap_or(None);
-    Ok(Stripe { fid: attr.fid, kind: attr.kind, layout, default, fs_default })
+    let fs_default = fs.clone().getdefault(cx.call(), Fid::ROOT).await.unwrap_or(None);
+    let mdt_bytes = match attr.kind {
+        FileType::Directory => fs.default_mdt_bytes(attr.fid).await,
+        _ => None,
+    };
+    Ok(Stripe { fid: attr.fid, kind: attr.kind, layout, default, fs_default, mdt_bytes })
 }
 
 async fn setstripe(cx: &Cx, attr: &Attr, spec: Option<LayoutSpec>) -> Result<Reply, ControlError> {

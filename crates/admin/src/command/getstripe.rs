@@ -86,10 +86,16 @@ fn end_word(end: u64) -> String {
 /// What a directory's new files get, and whether the directory says so itself.
 fn effective(s: &Stripe) -> (LayoutSpec, bool) {
     let fs = s.fs_default.clone().unwrap_or_else(LayoutSpec::builtin).inherit(&LayoutSpec::builtin());
-    match &s.default {
+    let (mut d, own) = match &s.default {
         Some(d) => (d.clone().inherit(&fs), true),
         None => (fs, false),
+    };
+    // Unless somebody asks for objects, files begin on the metadata server.
+    let asks = [&s.default, &s.fs_default].into_iter().flatten().any(LayoutSpec::names_objects);
+    if let Some(n) = s.mdt_bytes.filter(|n| *n > 0 && !asks && d.mdt_bytes().is_none()) {
+        d.set_mdt_bytes(n);
     }
+    (d, own)
 }
 
 fn idx(i: i64, hex: bool) -> String {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use wire::RequestContext;
 use wire::msg::getxattr::{DEFAULT_LAYOUT, Getxattr};
 use wire::msg::lookup::Entry;
+use wire::msg::param::GetParam;
 use wire::msg::setlayout::Setlayout;
 
 impl Fs {
@@ -43,6 +44,17 @@ impl Fs {
             Ok(e.layout.clone().filter(|_| e.attr.kind == FileType::Regular))
         };
         self.run(Verb::Layout, work).await
+    }
+
+    /// So many bytes of a new file lie with its inode, unless it or its directory asks for something; `None` if the metadata
+    /// server does not say.
+    pub async fn default_mdt_bytes(self: Arc<Self>, dir: Fid) -> Option<u64> {
+        let work = async {
+            let msg = GetParam { pattern: "mdt.*.dom_stripesize".to_string() };
+            let r = self.mdt_of(dir).await?.call(self.own_ctx(), msg).await?;
+            Ok(r.values.first().and_then(|(_, v)| v.parse().ok()))
+        };
+        self.run(Verb::Layout, work).await.unwrap_or(None)
     }
 
     /// A directory's own default, if it has one; of the root: the file system's.
