@@ -217,7 +217,7 @@ impl Etcd {
 
     async fn authenticate(&self, m: &Member) -> Result<(), Fault> {
         let Some((name, password)) = &self.url.user else {
-            let why = "it wants a user: give etcd://USER:PASSWORD@...".to_string();
+            let why = format!("it wants a user: give etcd://USER@...; {}", crate::url::PASSWORD_FROM);
             let what = "everything".to_string();
             return Err(Fault::Final(Error::Refused {
                 member: m.to_string(),

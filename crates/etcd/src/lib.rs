@@ -17,4 +17,4 @@ mod url;
 pub use client::{Compare, Error, Etcd, Op, Outcome};
 pub use lease::Lease;
 pub use proto::{Event, Kv};
-pub use url::Url;
+pub use url::{PASSWORD_FROM, Url};

@@ -1,4 +1,4 @@
-//! `etcd://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]…][/PREFIX]`.
+//! `etcd://[USER@]HOST[:PORT][,HOST[:PORT]…][/PREFIX]`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,10 +26,15 @@ impl fmt::Display for Member {
     }
 }
 
+/// Where the password of a user comes from.
+pub const PASSWORD_FROM: &str =
+    "the password comes from the environment (NACRE_ETCD_PASSWORD) or from a file (NACRE_ETCD_PASSWORD_FILE)";
+
 /// Where an etcd is, and below which prefix Nacre's keys are. [`fmt::Display`] shows no password.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Url {
     pub members: Vec<Member>,
+    /// Who asks, and the password ([`Url::with_password`]): the command line, which everybody on the host can read, has none.
     pub user: Option<(String, String)>,
     /// Without slashes at its ends; `nacre` unless given.
     pub prefix: String,
@@ -38,7 +43,8 @@ pub struct Url {
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let members: Vec<String> = self.members.iter().map(ToString::to_string).collect();
-        write!(f, "etcd://{}/{}", members.join(","), self.prefix)
+        let user = self.user.iter().map(|(name, _)| format!("{name}@")).collect::<String>();
+        write!(f, "etcd://{user}{}/{}", members.join(","), self.prefix)
     }
 }
 
@@ -61,6 +67,12 @@ fn member(text: &str) -> Result<Member, String> {
     Ok(Member { host: host.to_string(), port })
 }
 
+impl Url {
+    pub fn with_password(self, password: String) -> Url {
+        Url { user: self.user.map(|(name, _)| (name, password)), ..self }
+    }
+}
+
 impl FromStr for Url {
     type Err = String;
 
@@ -72,10 +84,11 @@ impl FromStr for Url {
             text.strip_prefix("etcd://").ok_or_else(|| bad("it does not begin with etcd://".into()))?;
         let (user, rest) = match rest.rsplit_once('@') {
             Some((who, rest)) => {
-                let (user, password) = who
-                    .split_once(':')
-                    .ok_or_else(|| bad("a user needs a password: USER:PASSWORD@".into()))?;
-                (Some((user.to_string(), password.to_string())), rest)
+                if who.is_empty() || who.contains(':') {
+                    let why = "a user stands there without the password, which everybody could read in the list of processes";
+                    return Err(bad(format!("{why}: etcd://USER@...; {PASSWORD_FROM}")));
+                }
+                (Some((who.to_string(), String::new())), rest)
             }
             None => (None, rest),
         };
@@ -99,9 +112,11 @@ mod tests {
 
     #[test]
     fn addresses_are_taken_apart_and_shown_without_the_password() {
-        let u: Url = "etcd://root:s3:cret@10.0.0.1,etcd-2:2380,[fd00::3]/site/one/".parse().unwrap();
+        let u: Url = "etcd://root@10.0.0.1,etcd-2:2380,[fd00::3]/site/one/".parse().unwrap();
+        let u = u.with_password("s3:cret".into());
         assert_eq!(u.user, Some(("root".into(), "s3:cret".into())));
-        assert_eq!(u.to_string(), "etcd://10.0.0.1:2379,etcd-2:2380,[fd00::3]:2379/site/one");
+        assert_eq!(u.to_string(), "etcd://root@10.0.0.1:2379,etcd-2:2380,[fd00::3]:2379/site/one");
+        assert_eq!(u.to_string().parse::<Url>().unwrap().with_password("s3:cret".into()), u);
         assert_eq!("etcd://a".parse::<Url>().unwrap().prefix, "nacre");
         for bad in [
             "",
@@ -115,7 +130,9 @@ mod tests {
         ] {
             assert!(bad.parse::<Url>().is_err(), "{bad}");
         }
-        let said = "etcd://me:secret@a:x".parse::<Url>().unwrap_err();
-        assert!(!said.contains("secret"), "{said}");
+        for url in ["etcd://me:secret@a:x", "etcd://me:secret@a"] {
+            let said = url.parse::<Url>().unwrap_err();
+            assert!(!said.contains("secret") && said.contains("NACRE_ETCD_PASSWORD_FILE"), "{said}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The programs: `nacred` (a server node), `nacre up` and its relatives (a whole file system on one machine),
 //! `mount.nacre` (the mount helper and its client daemon).
 
+mod etcd_url;
 pub mod fsck;
 mod ha;
 pub mod links;

@@ -33,6 +33,7 @@ enum Verb {
         /// Folder of the MGT, or of the MDT that it is in
         dir: String,
         /// For example etcd://10.0.0.1,10.0.0.2,10.0.0.3/nacre
+        #[arg(value_parser = crate::etcd_url::parse)]
         url: Url,
         /// Even if the etcd holds another configuration, which is lost
         #[arg(long)]
@@ -40,6 +41,7 @@ enum Verb {
     },
     /// From an etcd into a folder; the MGSs over it must be stopped
     Export {
+        #[arg(value_parser = crate::etcd_url::parse)]
         url: Url,
         /// Folder of an MGT (mkfs.nacre --mgs)
         dir: String,

@@ -70,7 +70,7 @@ struct PlanArgs {
 #[derive(Args)]
 struct TakeoverArgs {
     /// The controllers on this etcd move it, not Pacemaker
-    #[arg(long)]
+    #[arg(long, value_parser = crate::etcd_url::parse)]
     etcd: Option<::etcd::Url>,
     /// Another host than this one
     #[arg(long)]
@@ -82,7 +82,7 @@ struct TakeoverArgs {
 #[derive(Args)]
 struct GivebackArgs {
     /// The controllers on this etcd move it, not Pacemaker
-    #[arg(long)]
+    #[arg(long, value_parser = crate::etcd_url::parse)]
     etcd: Option<::etcd::Url>,
     target: String,
 }

@@ -44,7 +44,7 @@ pub struct Options {
     pub abort_recov: bool,
     /// Be one of several MGSs over what is in an etcd, for example etcd://10.0.0.1,10.0.0.2,10.0.0.3/nacre; one is
     /// active, the others wait. Give the addresses of all of them to the targets (--mgsnode) and to mounts
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = crate::etcd_url::parse)]
     pub mgs_store: Option<etcd::Url>,
     /// Seconds after which another MGS takes over from one that is not heard of; that one gives up after half of it
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(5..=600))]

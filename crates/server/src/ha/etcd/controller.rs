@@ -28,7 +28,7 @@ const REFUSED_FOR: Duration = Duration::from_secs(30);
 #[derive(Args)]
 pub struct ControllerArgs {
     /// For example etcd://10.0.0.1,10.0.0.2,10.0.0.3/nacre
-    #[arg(long)]
+    #[arg(long, value_parser = crate::etcd_url::parse)]
     etcd: Url,
     /// Name of this host in the targets' lists [default: hostname]
     #[arg(long)]

@@ -36,7 +36,7 @@ impl std::str::FromStr for On {
 
 #[derive(Args)]
 pub struct DefineArgs {
-    #[arg(long)]
+    #[arg(long, value_parser = crate::etcd_url::parse)]
     etcd: Url,
     /// A host that may serve it and the address to serve at there, for example oss1=10.0.0.1@tcp; the first one is preferred
     #[arg(long = "on", required = true, value_name = "HOST[=NID]")]
@@ -55,14 +55,14 @@ pub struct DefineArgs {
 
 #[derive(Args)]
 pub struct TargetArgs {
-    #[arg(long)]
+    #[arg(long, value_parser = crate::etcd_url::parse)]
     etcd: Url,
     target: String,
 }
 
 #[derive(Args)]
 pub struct StatusArgs {
-    #[arg(long)]
+    #[arg(long, value_parser = crate::etcd_url::parse)]
     etcd: Url,
     /// Wait until every target is served, for three minutes at most
     #[arg(long)]
