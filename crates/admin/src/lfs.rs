@@ -1,6 +1,6 @@
 //! `lfs`: what users ask a mounted file system. Subcommands answer to any unambiguous beginning of their name.
 
-use crate::command::{check, df, fid2path, find, getname, getstripe, osts, path2fid, setstripe};
+use crate::command::{check, df, fid2path, find, getname, getstripe, osts, path2fid, setstripe, sync};
 use crate::failure::{Failure, FirstError};
 use crate::{EXIT_USAGE, VERSION, say};
 use std::ffi::OsString;
@@ -27,6 +27,7 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "osts", run: osts::run_osts, usage: osts::USAGE_OSTS },
     Subcommand { name: "path2fid", run: path2fid::run, usage: path2fid::USAGE },
     Subcommand { name: "setstripe", run: setstripe::run, usage: setstripe::USAGE },
+    Subcommand { name: "sync", run: sync::run, usage: sync::USAGE },
 ];
 
 const BUILTIN: &[&str] = &["exit", "help", "quit", "version"];

@@ -140,6 +140,9 @@ pub enum Request {
     Glimpse { name: Option<Name> },
     /// All targets with their connection's state: `lfs osts`, `mdts`, `check`, `lctl dl`. [`Reply::Targets`].
     Targets,
+    /// What was done through this mount so far becomes durable, data and names, on every target. [`Reply::Done`]. `EIO` if
+    /// something that was answered is lost, which the fsync of whoever did it tells as well.
+    Sync,
     /// All targets with their space: [`Reply::Space`]. Never waits longer than about a second for a dead one.
     Df,
     /// Parameters of this client daemon whose names match the shell glob: [`Reply::Params`].
@@ -160,12 +163,13 @@ pub enum Request {
 impl Request {
     /// About the mount itself, whatever file it was asked through.
     pub fn is_of_mount(&self) -> bool {
-        use Request::{Df, GetParam, Getname, HelpParam, ListParam, Recover, SetParam, Targets};
+        use Request::{Df, GetParam, Getname, HelpParam, ListParam, Recover, SetParam, Sync, Targets};
         matches!(
             self,
             Getname
                 | Targets
                 | Df
+                | Sync
                 | GetParam { .. }
                 | ListParam { .. }
                 | HelpParam { .. }

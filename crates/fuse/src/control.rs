@@ -151,6 +151,10 @@ pub async fn answer_of_mount(fs: &Arc<Fs>, uid: u32, request: Request) -> Result
         }),
         Request::Targets => Reply::Targets(fs.targets().iter().map(Target::from).collect()),
         Request::Df => Reply::Space(df(fs).await),
+        Request::Sync => {
+            fs.clone().sync().await?;
+            Reply::Done
+        }
         Request::GetParam { pattern } => Reply::Params(fs.get_param(&pattern)),
         Request::ListParam { pattern } => {
             Reply::Params(fs.help_param(&pattern).into_iter().map(|i| (i.name, String::new())).collect())

@@ -17,4 +17,5 @@ pub mod recovery;
 pub mod registration;
 pub mod set_param;
 pub mod setstripe;
+pub mod sync;
 pub mod tunefs;

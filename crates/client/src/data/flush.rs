@@ -354,7 +354,7 @@ impl Fs {
     }
 
     /// Starts writing all that is dirty.
-    pub(super) fn flush_everything(self: &Arc<Self>) {
+    pub(crate) fn flush_everything(self: &Arc<Self>) {
         let files: Vec<Arc<File>> =
             self.data.dirty.lock().expect("no panic while locked").values().cloned().collect();
         for f in files {

@@ -118,7 +118,7 @@ impl Data {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn all_files(&self) -> Vec<Arc<File>> {
+    pub(crate) fn all_files(&self) -> Vec<Arc<File>> {
         let mut all: Vec<Arc<File>> =
             self.files.lock().expect("no panic while locked").values().cloned().collect();
         all.sort_by_key(|f| f.fid);

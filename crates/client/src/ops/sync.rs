@@ -6,6 +6,7 @@ use crate::stats::Verb;
 use crate::targets::Target;
 use crate::{Call, Fs, R, pending};
 use model::{Errno, Fid, Layout, Set, TargetId, TargetKind};
+use rpc::ImportState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -48,6 +49,31 @@ impl Fs {
                 0 => written,
                 _ => Err(Errno::EIO),
             }
+        };
+        self.run(Verb::Fsync, work).await
+    }
+
+    /// `lfs sync`: everything that was done through this mount so far becomes durable, data and names. `EIO` if something that
+    /// was answered cannot be; that is told by the fsync of whoever did it as well.
+    pub async fn sync(self: Arc<Self>) -> R<()> {
+        let work = async {
+            let lost = || self.data.errors.total() + self.lost.load(Ordering::SeqCst);
+            let before = lost();
+            self.flush_everything();
+            for file in self.data.all_files() {
+                self.flush_file(&file).await?;
+            }
+            self.tell_pending_durably().await;
+            // One that is away and owes this mount nothing is not waited for.
+            let owes = |t: &Arc<Target>| {
+                t.is_active() && (t.import.uncommitted().0 > 0 || t.import.state() == ImportState::Full)
+            };
+            let calls = self.targets.all().into_iter().filter(owes).map(|t| -> BoxFutureOf<'_, R<()>> {
+                let ctx = self.own_ctx();
+                Box::pin(async move { t.call(ctx, Sync { object: None }).await })
+            });
+            join_all(calls.collect()).await.into_iter().collect::<R<()>>()?;
+            if lost() > before { Err(Errno::EIO) } else { Ok(()) }
         };
         self.run(Verb::Fsync, work).await
     }
