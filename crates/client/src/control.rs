@@ -274,6 +274,9 @@ pub struct TargetSpace {
     pub available: u64,
     pub files: u64,
     pub files_free: u64,
+    /// Targets with the same number share a disk; 0: not known.
+    #[serde(default)]
+    pub disk: u64,
     /// Bits of `lfs df -v`: 1 degraded, 2 read-only, 4 no-create, 8 no space, 16 no inodes.
     pub flags: u32,
 }

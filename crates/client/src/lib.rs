@@ -108,4 +108,6 @@ pub struct TargetState {
     /// `FULL`, `CONNECTING` …
     pub state: String,
     pub active: bool,
+    /// Targets with the same number share a disk; 0: not known.
+    pub disk: u64,
 }

@@ -538,6 +538,7 @@ impl Fs {
                 nid: t.import.current_nid(),
                 state: state_name(t.import.state()).to_string(),
                 active: t.is_active(),
+                disk: t.import.disk(),
             })
             .collect()
     }

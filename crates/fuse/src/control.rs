@@ -283,6 +283,7 @@ async fn df(fs: &Arc<Fs>) -> Vec<TargetSpace> {
         let s = space.unwrap_or_default();
         TargetSpace {
             target: Target::from(&state),
+            disk: state.disk,
             errno: space.err().map(|e| e.0),
             total: s.total,
             free: s.free,

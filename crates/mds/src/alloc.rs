@@ -24,6 +24,8 @@ pub struct OstView {
     pub reachable: bool,
     /// `None` until the first answer.
     pub space: Option<StatfsReply>,
+    /// What it lies on ([`rpc::Import::disk`]): others with the same number fill it as well.
+    pub disk: u64,
 }
 
 impl OstView {
@@ -164,8 +166,10 @@ fn interleave(usable: &[&OstView]) -> Vec<u16> {
 /// divided by how many stripes the OST's server has already.
 fn weighted(usable: &[&OstView], count: usize, prio: u64, random: &mut dyn FnMut() -> u64) -> Vec<u16> {
     let max = usable.iter().filter_map(|o| o.space.map(|s| s.available)).max().unwrap_or(1).max(1);
+    // OSTs on one disk have its space together.
+    let on_disk = |d: u64| usable.iter().filter(|o| d != 0 && o.disk == d).count().max(1) as u64;
     let base = |o: &OstView| {
-        let free = o.space.map_or(max, |s| s.available);
+        let free = o.space.map_or(max, |s| s.available) / on_disk(o.disk);
         let share = (u128::from(free) * 1_000_000 / u128::from(max)) as u64;
         (share * prio / 100 + 1_000_000 * (100 - prio.min(100)) / 100).max(1)
     };
@@ -207,6 +211,7 @@ mod tests {
             active: true,
             reachable: true,
             space: Some(space),
+            disk: 0,
         }
     }
 

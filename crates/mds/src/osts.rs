@@ -100,6 +100,7 @@ impl Osts {
                 active: o.configured && o.enabled,
                 reachable: Osts::reachable(o, now, max_age),
                 space: o.space,
+                disk: o.import.as_ref().map_or(0, |i| i.disk()),
             })
             .collect();
         lock(&self.allocator).choose(spec, &views, policy, &mut || world.random_u64())

@@ -432,6 +432,10 @@ impl Service for Ost {
         RANGES_MAX
     }
 
+    fn disk(&self) -> u64 {
+        store::format::disk_id(&self.world, &self.cfg.dir)
+    }
+
     fn connect(self: Arc<Self>, hello: Greeting) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
         Box::pin(async move { self.admit(hello).await })
     }

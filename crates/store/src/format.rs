@@ -446,6 +446,17 @@ pub(crate) fn holder_words(world: &World) -> String {
     format!("{pid} on host {host}")
 }
 
+/// Which file system of which running host a folder lies on: targets with the same number share their space. 0: the host
+/// does not know.
+pub fn disk_id(world: &World, dir: &str) -> u64 {
+    let Some(device) = world.disk.device(dir) else { return 0 };
+    let boot = proc_word(world, "/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let bytes = [boot.as_bytes(), &device.to_le_bytes()].concat();
+    // Two sums over the same bytes in different order: no more than a number to compare.
+    let back: Vec<u8> = bytes.iter().rev().copied().collect();
+    (u64::from(crc32c(&bytes)) << 32 | u64::from(crc32c(&back))).max(1)
+}
+
 /// The first word of a small file.
 pub(crate) fn proc_word(world: &World, path: &str) -> Option<String> {
     let mut buf = [0; 128];

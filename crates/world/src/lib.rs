@@ -154,6 +154,11 @@ pub trait Disk: Send + Sync {
     fn is_rotational(&self, _path: &str) -> bool {
         false
     }
+    /// The host's number of the file system that a path lies on; `None` if it does not know. It may change when the host is
+    /// started anew.
+    fn device(&self, _path: &str) -> Option<u64> {
+        None
+    }
 }
 
 pub trait DiskFile: Send + Sync {

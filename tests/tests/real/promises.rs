@@ -115,3 +115,21 @@ fn commands_do_what_they_say_or_refuse_by_name() -> Result<()> {
     let url = "etcd://me:secret@10.0.0.1/x";
     refused("nacre", &["ha", "status", "--etcd", url], &["NACRE_ETCD_PASSWORD_FILE"])
 }
+
+/// Four OSTs on one disk have its space once, for df(1) and for the summary of `lfs df`.
+#[test]
+fn a_disk_that_osts_share_counts_once() -> Result<()> {
+    let t = TestFs::up("onedisk", 4, 1)?;
+    let m = t.mount(0);
+    let total = |dir: &std::path::Path| -> Result<u64> {
+        let s = rustix::fs::statvfs(dir)?;
+        Ok(s.f_blocks * s.f_frsize)
+    };
+    let (disk, shown) = (total(t.scratch())?, total(m)?);
+    ensure!(shown.abs_diff(disk) < disk / 100, "{shown} bytes on a disk of {disk}");
+    let text = ok_within(tool("lfs").arg("df").arg(m), LIMIT)?;
+    let summary = text.lines().find(|l| l.starts_with("filesystem_summary:")).context("no summary")?;
+    let kib: u64 = summary.split_whitespace().nth(1).context("no total")?.parse()?;
+    ensure!((kib << 10).abs_diff(disk) < disk / 100, "{summary}");
+    Ok(())
+}

@@ -9,6 +9,7 @@ use crate::{output, say};
 use client::control::{Reply, Request, TargetSpace};
 use model::{Errno, TargetKind};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 pub const USAGE: &str = "[-i|--inodes] [-h|--human-readable|-H|--si] [-l|--lazy] [-m[IDX]|--mdt[=IDX]] [-o[IDX]|--ost[=IDX]] [-v] [--json] [PATH...]";
@@ -102,11 +103,20 @@ fn space(m: &LocalMount) -> Result<Vec<TargetSpace>, Failure> {
     }
 }
 
-/// OSTs together; inodes are the MDTs', lowered to what the OSTs still can hold.
+/// OSTs together, and what several of them lie on once; inodes are the MDTs', lowered to what the OSTs still can hold.
 fn summary(v: &View, all: &[TargetSpace]) -> Numbers {
     let sum = |kind| {
         let part = all.iter().filter(|s| s.target.target.kind == kind && s.errno.is_none());
-        part.map(|s| v.numbers(s)).fold(Numbers::default(), |a, n| Numbers {
+        let mut disks: BTreeMap<(u64, u16), Numbers> = BTreeMap::new();
+        for s in part {
+            // What is not known to be shared is not.
+            let alone = if s.disk == 0 || kind == TargetKind::Mdt { s.target.target.index + 1 } else { 0 };
+            let (n, d) = (v.numbers(s), disks.entry((s.disk, alone)).or_default());
+            d.total = d.total.max(n.total);
+            d.available = d.available.max(n.available);
+            d.used = d.used.max(n.used);
+        }
+        disks.into_values().fold(Numbers::default(), |a, n| Numbers {
             total: a.total + n.total,
             used: a.used + n.used,
             available: a.available + n.available,

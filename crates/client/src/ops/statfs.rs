@@ -32,8 +32,8 @@ pub(crate) struct RecentSpace {
     pub lazy: AtomicBool,
     /// The last sum is good for a while: programs ask in a loop.
     last: Mutex<Option<(Instant, FsSpace)>>,
-    /// The last that each target said, for when it does not answer.
-    said: Mutex<BTreeMap<TargetId, StatfsReply>>,
+    /// The last that each target said, and the disk that it lies on, for when it does not answer.
+    said: Mutex<BTreeMap<TargetId, (StatfsReply, u64)>>,
     /// The root as it was when the kernel asked for it last.
     pub root: Mutex<Option<Attr>>,
 }
@@ -62,12 +62,12 @@ impl RecentSpace {
     }
 
     /// What each target said now, or else when it last said something.
-    fn learn(&self, answers: &[Answer]) -> Vec<(TargetId, StatfsReply)> {
+    fn learn(&self, answers: &[Answer]) -> Vec<(TargetId, StatfsReply, u64)> {
         let mut said = self.said.lock().expect("no panic while locked");
-        said.extend(answers.iter().filter_map(|(t, r)| Some((t.id, *r.as_ref().ok()?))));
+        said.extend(answers.iter().filter_map(|(t, r)| Some((t.id, (*r.as_ref().ok()?, t.import.disk())))));
         // A target that left the file system takes its space along.
         said.retain(|id, _| answers.iter().any(|(t, _)| t.id == *id));
-        said.iter().map(|(id, s)| (*id, *s)).collect()
+        said.iter().map(|(id, (s, disk))| (*id, *s, *disk)).collect()
     }
 }
 
@@ -164,18 +164,27 @@ impl Fs {
     }
 }
 
-/// Bytes of the object targets, inodes of the metadata targets.
-fn total(said: Vec<(TargetId, StatfsReply)>) -> FsSpace {
+/// Bytes of the disks that object targets lie on, each once, however many of them share it; inodes of the metadata targets.
+fn total(said: Vec<(TargetId, StatfsReply, u64)>) -> FsSpace {
     let mut sum = FsSpace::default();
-    for (id, s) in said {
+    let mut disks: BTreeMap<u64, FsSpace> = BTreeMap::new();
+    for (id, s, disk) in said {
         if id.kind == TargetKind::Ost {
-            sum.total = sum.total.saturating_add(s.total);
-            sum.free = sum.free.saturating_add(s.free);
-            sum.available = sum.available.saturating_add(s.available);
+            // What is not known to be shared is not.
+            let of = if disk == 0 { u64::MAX - u64::from(id.index) } else { disk };
+            let d = disks.entry(of).or_default();
+            d.total = d.total.max(s.total);
+            d.free = d.free.max(s.free);
+            d.available = d.available.max(s.available);
         } else {
             sum.files = sum.files.saturating_add(s.files);
             sum.files_free = sum.files_free.saturating_add(s.files_free);
         }
+    }
+    for d in disks.values() {
+        sum.total = sum.total.saturating_add(d.total);
+        sum.free = sum.free.saturating_add(d.free);
+        sum.available = sum.available.saturating_add(d.available);
     }
     sum
 }
@@ -183,6 +192,25 @@ fn total(said: Vec<(TargetId, StatfsReply)>) -> FsSpace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_disk_counts_once_however_many_targets_share_it() {
+        let s = |total: u64, available: u64| StatfsReply {
+            total,
+            free: available,
+            available,
+            ..StatfsReply::default()
+        };
+        let sum = total(vec![
+            (TargetId::ost(0), s(100, 50), 7),
+            (TargetId::ost(1), s(100, 49), 7),
+            (TargetId::ost(2), s(30, 20), 8),
+            (TargetId::ost(3), s(1000, 500), 0),
+            (TargetId::ost(4), s(1000, 500), 0),
+            (TargetId::mdt(0), StatfsReply { files: 9, ..s(100, 50) }, 7),
+        ]);
+        assert_eq!((sum.total, sum.available, sum.files), (2130, 1070, 9));
+    }
 
     #[test]
     fn an_answer_is_good_for_as_long_as_is_set() {

@@ -122,6 +122,8 @@ pub(crate) struct Core {
     /// When the last request went out that was answered, and the server's ping interval; nanoseconds.
     alive: AtomicU64,
     pub interval: AtomicU64,
+    /// What the target lies on, as it said last.
+    pub disk: AtomicU64,
     /// Of pings.
     network: Mutex<Estimate>,
     /// Of requests.
@@ -346,6 +348,7 @@ impl Import {
             changed: sync::Notify::new(),
             alive: AtomicU64::new(0),
             interval: AtomicU64::new(0),
+            disk: AtomicU64::new(0),
             network: Mutex::new(Estimate::default()),
             service: Mutex::new(Estimate::default()),
         };
@@ -533,6 +536,12 @@ impl Import {
     /// Epoch of the target; 0 before the first connection.
     pub fn epoch(&self) -> u32 {
         self.core.lock().epoch
+    }
+
+    /// The disk that the target lies on, as it said when it was last connected; targets with the same number share one.
+    /// 0: not known.
+    pub fn disk(&self) -> u64 {
+        self.core.disk.load(Ordering::Relaxed)
     }
 
     /// Every operation of the target up to this transno is durable, as far as replies told.

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::frame::FLAG_UNDER_WAY;
 use wire::msg::connect::{
-    ConnectReply, EXTRA_BULK_BYTES, EXTRA_LAST_XID, EXTRA_NONCE, EXTRA_WRITE_RANGES, SLOT_NONE, extra_key,
-    extra_number,
+    ConnectReply, EXTRA_BULK_BYTES, EXTRA_DISK, EXTRA_LAST_XID, EXTRA_NONCE, EXTRA_WRITE_RANGES, SLOT_NONE,
+    extra_key, extra_number,
 };
 use wire::msg::notify::Notify;
 use wire::msg::ping::Ping;
@@ -36,6 +36,7 @@ pub(super) async fn run(
     let evicted = core.adopt_session(&reply, context.last_committed);
     core.cfg.hooks.bulk_limit(extra_number(&reply.extra, EXTRA_BULK_BYTES));
     core.cfg.hooks.write_ranges(extra_number(&reply.extra, EXTRA_WRITE_RANGES));
+    core.disk.store(extra_number(&reply.extra, EXTRA_DISK), Ordering::Relaxed);
     let now = core.world.now();
     {
         let mut g = core.lock();

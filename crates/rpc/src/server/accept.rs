@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::frame::VERSION;
 use wire::msg::connect::{
-    Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_BULK_BYTES, EXTRA_LAST_SESSION,
+    Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_BULK_BYTES, EXTRA_DISK, EXTRA_LAST_SESSION,
     EXTRA_LAST_XID, EXTRA_NONCE, EXTRA_TOKEN, EXTRA_WRITE_RANGES, FEATURE_PROOF, FEATURES_COMPAT,
     FEATURES_INCOMPAT, extra_key, extra_number,
 };
@@ -191,6 +191,7 @@ impl Server {
                 (EXTRA_LAST_XID, last_xid.to_le_bytes().to_vec()),
                 (EXTRA_BULK_BYTES, (target.service.bulk_bytes() as u64).to_le_bytes().to_vec()),
                 (EXTRA_WRITE_RANGES, (target.service.write_ranges() as u64).to_le_bytes().to_vec()),
+                (EXTRA_DISK, target.service.disk().to_le_bytes().to_vec()),
             ];
             extra.extend(hello.nonce.map(|n| (EXTRA_NONCE, n.to_vec())));
             let reply = ConnectReply {

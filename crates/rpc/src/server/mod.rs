@@ -142,6 +142,10 @@ pub trait Service: Send + Sync + 'static {
     fn write_ranges(&self) -> usize {
         0
     }
+    /// What the target lies on: targets that say the same share one disk; 0: not known.
+    fn disk(&self) -> u64 {
+        0
+    }
     /// A client says hello; the service makes its record durable before it answers.
     fn connect(self: Arc<Self>, hello: Greeting) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>>;
     /// What somebody who has shown this may send.

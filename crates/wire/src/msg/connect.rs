@@ -41,6 +41,10 @@ pub fn extra_key(extra: &[(u16, Vec<u8>)], tag: u16) -> Option<crate::proof::Key
     extra.iter().find(|(t, _)| *t == tag).and_then(|(_, v)| v.as_slice().try_into().ok())
 }
 
+/// [`ConnectReply::extra`]: the file system that the target lies on, u64 little-endian: targets that say the same share one.
+/// Without it, or 0: not known.
+pub const EXTRA_DISK: u16 = 6;
+
 /// The value of a number that stands in `extra` under `tag`; 0 if there is none.
 pub fn extra_number(extra: &[(u16, Vec<u8>)], tag: u16) -> u64 {
     let tlv = extra.iter().find(|(t, _)| *t == tag);

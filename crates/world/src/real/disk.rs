@@ -101,6 +101,10 @@ impl Disk for RealDisk {
         })
     }
 
+    fn device(&self, path: &str) -> Option<u64> {
+        fs::stat(path).ok().map(|s| s.st_dev)
+    }
+
     fn is_rotational(&self, path: &str) -> bool {
         let Ok(s) = fs::stat(path) else { return false };
         let dev = format!("/sys/dev/block/{}:{}", fs::major(s.st_dev), fs::minor(s.st_dev));

@@ -112,6 +112,10 @@ impl Disk for VolatileDisk {
         self.inner.space(path)
     }
 
+    fn device(&self, path: &str) -> Option<u64> {
+        self.inner.device(path)
+    }
+
     fn is_rotational(&self, path: &str) -> bool {
         self.inner.is_rotational(path)
     }
