@@ -7,7 +7,7 @@ use crate::MdsError;
 use crate::schema::inode::DATA_BLOCK_BYTES;
 use crate::schema::{Inode, key, value};
 use crate::tx::Tx;
-use model::{Errno, Fid, FileType, ObjectAttr, ObjectId, Timestamp};
+use model::{Errno, Fid, FileType, ObjectAttr, ObjectId, Timestamp, limits};
 
 const BLOCK: u64 = DATA_BLOCK_BYTES as u64;
 
@@ -25,6 +25,11 @@ pub fn of(tx: &mut Tx, object: ObjectId) -> Result<Inode, Errno> {
     } else {
         Err(Errno::ERELAYOUT)
     }
+}
+
+/// Where `len` bytes from `off` on end. `EFBIG` if that is beyond the largest file.
+pub fn end_of(off: u64, len: u64) -> Result<u64, Errno> {
+    off.checked_add(len).filter(|e| *e <= limits::FILE_SIZE_MAX_BYTES).ok_or(Errno::EFBIG)
 }
 
 /// Whether the bytes up to `end` may lie with the inode, now. `EGROW` if they need objects, `EGROWING` while

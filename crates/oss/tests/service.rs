@@ -306,6 +306,40 @@ fn a_destroyed_object_stays_destroyed() {
     assert_eq!(bed.write(&up, 4, Some(0), b"late"), Err(Errno::ESTALE));
 }
 
+/// Whoever says that a request was answered before says it; the answer need not fit the request.
+#[test]
+fn a_write_done_again_goes_where_it_says_whatever_its_answer_was() {
+    let bed = Bed::new(MemDisk::new());
+    let up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    bed.write(&up, 1, Some(0), &[1; 8192]).unwrap();
+    let attr = ObjectAttr { data_version: u64::MAX, ..ObjectAttr::default() };
+    let mut xid = 1;
+    let mut again = |op, body: Vec<u8>, offset: u64| {
+        xid += 1;
+        let reply = WriteReply { offset, attr, entry: None };
+        let reply = Replay { transno: u64::MAX, reply: postcard::to_stdvec(&reply).unwrap().into() };
+        let data = Bytes::from_static(&[2; 4096]);
+        let req = request(0, xid, &write(None), data);
+        bed.send(&up, Incoming { op, body: body.into(), replay: Some(reply), ..req }).status
+    };
+    let sums = ChecksumType::Crc32c.of_write(0, &[2; 4096]);
+    let m = Write { checksum: ChecksumType::Crc32c, block_crcs: sums, ..write(Some(0)) };
+    let body = postcard::to_stdvec(&m).unwrap();
+    for offset in [1, 4095, 4096, u64::MAX, u64::MAX - 4096] {
+        assert_eq!(again(wire::Op::Write, body.clone(), offset), Err(Errno::EPROTO), "{offset}");
+        let append = postcard::to_stdvec(&Write { append: true, ..m.clone() }).unwrap();
+        let far = offset > limits::FILE_SIZE_MAX_BYTES;
+        assert_eq!(again(wire::Op::Write, append, offset).err(), far.then_some(Errno::EFBIG), "{offset}");
+        let list = Writelist { write: m.clone(), ranges: vec![WriteRange { offset: 0, len: 4096 }] };
+        again(wire::Op::Writelist, postcard::to_stdvec(&list).unwrap(), offset).unwrap();
+    }
+    // Whatever number it was given, the object can be written on.
+    bed.write(&up, 1000, Some(0), &[3; 100_000]).unwrap();
+    bed.call(&up, 1001, &truncate(3)).unwrap();
+    assert_eq!(bed.read(&up), [3; 3]);
+}
+
 #[test]
 fn what_is_out_of_bounds_or_no_message_of_an_ost_is_refused() {
     let bed = Bed::new(MemDisk::new());

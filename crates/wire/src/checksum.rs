@@ -80,12 +80,12 @@ impl ChecksumType {
     }
 
     fn of_read_piece(self, at: u64, piece: &[u8], object_size: u64) -> u32 {
-        let whole = at.is_multiple_of(BLOCK) && at + piece.len() as u64 == object_size;
+        let whole = at.is_multiple_of(BLOCK) && at.checked_add(piece.len() as u64) == Some(object_size);
         if whole { self.padded(piece) } else { self.of(piece) }
     }
 
     /// Where a write's data first differs from its sums: an object offset. The end of the data if their
-    /// numbers differ.
+    /// numbers differ, the last offset there is if the data reaches beyond it.
     pub fn differs_in_write(self, off: u64, data: &[u8], sums: &[u32]) -> Option<u64> {
         self.differs(off, data, sums, |t, _, p| t.of(p))
     }
@@ -105,8 +105,8 @@ impl ChecksumType {
         if self == ChecksumType::None {
             return None;
         }
-        let end = off + data.len() as u64;
-        let wanted = if data.is_empty() { 0 } else { end.div_ceil(BLOCK) - off / BLOCK };
+        let Some(end) = off.checked_add(data.len() as u64) else { return Some(u64::MAX) };
+        let wanted = if data.is_empty() { 0 } else { blocks(off, end) };
         if sums.len() as u64 != wanted {
             return Some(end);
         }
@@ -121,20 +121,29 @@ pub fn sums_of_ranges<'a>(
 ) -> impl Iterator<Item = &'a [u32]> + use<'a> {
     let mut rest = sums;
     ranges.iter().enumerate().map(move |(i, r)| {
-        let count = r.offset.saturating_add(u64::from(r.len)).div_ceil(BLOCK) - r.offset / BLOCK;
-        let count = if i + 1 == ranges.len() { rest.len() } else { rest.len().min(count as usize) };
-        let (mine, behind) = rest.split_at(count);
+        let count = blocks(r.offset, r.offset.saturating_add(u64::from(r.len)));
+        let is_last = i.saturating_add(1) == ranges.len();
+        let count = usize::try_from(count).ok().filter(|n| !is_last && *n < rest.len());
+        let (mine, behind) = rest.split_at(count.unwrap_or(rest.len()));
         rest = behind;
         mine
     })
 }
 
-/// (object offset, bytes) of each piece.
+/// Blocks that `off..end` touches; 0 if that is no range.
+fn blocks(off: u64, end: u64) -> u64 {
+    end.div_ceil(BLOCK).saturating_sub(off / BLOCK)
+}
+
+/// (object offset, bytes) of each piece. Of data that reaches beyond the last offset there is, the pieces behind it all
+/// lie there.
 fn pieces(off: u64, data: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
-    let head = data.len().min((BLOCK - off % BLOCK) as usize);
+    let to_boundary = BLOCK.saturating_sub(off % BLOCK);
+    let head = data.len().min(to_boundary as usize);
     let (first, rest) = data.split_at(head);
-    let next = off + head as u64;
-    let blocks = rest.chunks(SUM_BLOCK_BYTES).enumerate().map(move |(i, p)| (next + i as u64 * BLOCK, p));
+    let next = off.saturating_add(head as u64);
+    let at = move |i: usize| next.saturating_add((i as u64).saturating_mul(BLOCK));
+    let blocks = rest.chunks(SUM_BLOCK_BYTES).enumerate().map(move |(i, p)| (at(i), p));
     std::iter::once((off, first)).filter(|(_, p)| !p.is_empty()).chain(blocks)
 }
 
@@ -170,6 +179,22 @@ mod tests {
         assert_eq!(list, [(4000, 96), (4096, 4096), (8192, 4096), (12_288, 1712)]);
         assert_eq!(pieces(5, &[]).count(), 0);
         assert_eq!(pieces(4096, &data[..4096]).count(), 1);
+    }
+
+    #[test]
+    fn data_at_the_end_of_all_offsets_is_refused_and_no_more() {
+        let (t, sums) = (ChecksumType::Crc32c, [ChecksumType::Crc32c.of(b"x"); 2]);
+        for off in [u64::MAX, u64::MAX - 1, u64::MAX - 4096, 1 << 63] {
+            let data = [b'x'; 8192];
+            for n in 0..=2 {
+                assert!(t.differs_in_write(off, &data, &sums[..n]).is_some(), "{off} {n}");
+                assert!(t.differs_in_read(off, &data, u64::MAX, &sums[..n]).is_some(), "{off} {n}");
+            }
+            t.of_write(off, &data);
+            t.of_read(off, &data, 0);
+            let list = [WriteRange { offset: off, len: u32::MAX }, WriteRange { offset: off, len: 1 }];
+            assert_eq!(sums_of_ranges(&sums, &list).flatten().count(), 2);
+        }
     }
 
     #[test]

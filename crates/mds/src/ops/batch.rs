@@ -128,7 +128,7 @@ fn run(
                     *status == 0 && Op::from_u16(op.opcode).is_ok_and(|o| replayed::same(o, was, &body))
                 };
                 let body = if let Some((_, was)) = first.filter(same) { was.clone() } else { body };
-                bytes += body.len() + 8;
+                bytes = body.len().saturating_add(8).saturating_add(bytes);
                 reply.results.push((0, body));
             }
             // Its file is on its way to objects: all of it waits.

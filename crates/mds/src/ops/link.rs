@@ -26,12 +26,12 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Link) -> Result<Entry, Errno> {
         return Err(Errno::EMLINK);
     }
     if !planted::on(Bug::LinkCountForgotten) {
-        i.nlink += 1;
+        i.nlink = i.nlink.saturating_add(1);
     }
     i.touch_ctime(ctx.now);
     tx.put_inode(m.fid, &mut i);
     tx.put_name(m.parent, cookie, &m.name, m.fid, i.kind);
-    dir.entries += 1;
+    dir.entries = dir.entries.saturating_add(1);
     tx.touch_dir(m.parent, &mut dir, ctx.now);
     Ok(names::named(tx, m.parent, m.fid, &i))
 }

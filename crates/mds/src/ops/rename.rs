@@ -155,14 +155,14 @@ fn replace(
 
     let mut old_dir = tx.promised(from.dir)?;
     old_dir.entries = old_dir.entries.saturating_sub(1);
-    old_dir.nlink -= u32::from(moved_dir && old_dir.nlink > 0);
+    old_dir.nlink = old_dir.nlink.saturating_sub(u32::from(moved_dir));
     tx.touch_dir(from.dir, &mut old_dir, ctx.now);
 
     let mut new_dir = tx.promised(to.dir)?;
     let victim_dir = victim.as_ref().is_some_and(|(_, v)| v.is_dir());
-    new_dir.entries += u64::from(victim.is_none());
-    new_dir.nlink += u32::from(moved_dir);
-    new_dir.nlink -= u32::from(victim_dir && new_dir.nlink > 0);
+    new_dir.entries = new_dir.entries.saturating_add(u64::from(victim.is_none()));
+    new_dir.nlink = new_dir.nlink.saturating_add(u32::from(moved_dir));
+    new_dir.nlink = new_dir.nlink.saturating_sub(u32::from(victim_dir));
     tx.touch_dir(to.dir, &mut new_dir, ctx.now);
 
     if let Some((d, mut v)) = victim {

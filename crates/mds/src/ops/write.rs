@@ -3,7 +3,7 @@
 use crate::data;
 use crate::names::{self, OpContext};
 use crate::tx::Tx;
-use model::{Errno, limits};
+use model::Errno;
 use wire::msg::write::{Write, WriteReply};
 
 pub fn run(tx: &mut Tx, ctx: &OpContext, m: Write) -> Result<WriteReply, Errno> {
@@ -12,6 +12,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Write) -> Result<WriteReply, Errno> 
         return Err(Errno::EPROTO);
     }
     let sent_at = if m.append { 0 } else { m.offset };
+    data::end_of(sent_at, bytes.len() as u64)?;
     if let Some(at) = m.checksum.differs_in_write(sent_at, &bytes, &m.block_crcs) {
         tracing::warn!("write to file {} at {at}: the data changed on the way from the client", m.file);
         return Err(Errno::EBADMSG);
@@ -20,8 +21,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Write) -> Result<WriteReply, Errno> 
     // Done again, an append goes where it went, and finds the room that it had.
     let append = if m.append { Some(tx.first_offset().unwrap_or(i.data.size)) } else { None };
     let offset = append.unwrap_or(m.offset);
-    let end = offset.checked_add(bytes.len() as u64).filter(|e| *e <= limits::FILE_SIZE_MAX_BYTES);
-    data::check_change(tx, m.object.origin, &i, end.ok_or(Errno::EFBIG)?)?;
+    data::check_change(tx, m.object.origin, &i, data::end_of(offset, bytes.len() as u64)?)?;
     tx.check_space()?;
     data::write(tx, m.object.origin, &mut i, offset, &bytes)?;
     data::touch(&mut i, ctx.now);

@@ -470,3 +470,22 @@ fn small_files_come_with_their_data() {
     let (e, bulk) = rig.call_bulk(&msg::open::Open { fid: f, open, data: 65536 }, Bytes::new()).unwrap();
     assert_eq!((e.content, &bulk[..]), (Some(5), &b"first"[..]));
 }
+
+#[test]
+fn ranges_are_looked_at_before_anything_else() {
+    let rig = Rig::new();
+    let fid = rig.create(R, "f");
+    let half = 1 << 63;
+    for offset in [u64::MAX, u64::MAX - 4095, half, half - 1, ::model::limits::FILE_SIZE_MAX_BYTES] {
+        for checksum in [CRC32C, wire::checksum::ChecksumType::None] {
+            for append in [false, true] {
+                let m = msg::write::Write { offset, checksum, append, ..write_msg(fid, Some(0)) };
+                let e = rig.call_bulk(&m, Bytes::from_static(b"x")).err();
+                assert!(
+                    if append { e != Some(Errno::EFBIG) } else { e == Some(Errno::EFBIG) },
+                    "{m:?}: {e:?}"
+                );
+            }
+        }
+    }
+}

@@ -43,7 +43,7 @@ pub async fn run(cx: &Cx, m: Batch) -> Result<Done, Errno> {
                 changed = changed.max(done.changed);
                 seen.merge(done.seen);
                 durable = durable.max(done.durable);
-                bytes += done.body.len();
+                bytes = bytes.saturating_add(done.body.len());
                 results.push((0, done.body));
             }
             Err(e) => {

@@ -13,7 +13,7 @@ pub async fn run(cx: &Cx, m: Fallocate) -> Result<Done, Errno> {
     if m.len == 0 {
         return Err(Errno::EINVAL);
     }
-    check_range(m.offset, m.len)?;
+    let behind = check_range(m.offset, m.len)?;
     // Without a lock of the sender's: it may grow the object.
     let end = if m.lock == 0 { u64::MAX } else { last_byte(m.offset, m.len) };
     let _lock = cx.guard(m.object, m.lock, true, (m.offset, end)).await?;
@@ -23,7 +23,7 @@ pub async fn run(cx: &Cx, m: Fallocate) -> Result<Done, Errno> {
     } else {
         let (attr, _) = ost.objects.attr(m.object).map_err(|e| e.errno())?;
         let have = attr.blocks.saturating_mul(512);
-        let need = (m.offset + m.len).saturating_sub(have).min(m.len);
+        let need = behind.saturating_sub(have).min(m.len);
         let need = if need == 0 { Need::Overhead } else { Need::Grow(need) };
         Some(ost.space.admit(need, ost.settings.reserve())?)
     };

@@ -192,10 +192,7 @@ fn check_object(id: ObjectId) -> Result<(), Errno> {
     if id.origin == Fid::NONE { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-/// `EFBIG` if `offset..offset + len` reaches beyond the largest file.
-fn check_range(offset: u64, len: u64) -> Result<(), Errno> {
-    match offset.checked_add(len) {
-        Some(end) if end <= limits::FILE_SIZE_MAX_BYTES => Ok(()),
-        _ => Err(Errno::EFBIG),
-    }
+/// Where `len` bytes from `offset` on end; `EFBIG` if that is beyond the largest file.
+fn check_range(offset: u64, len: u64) -> Result<u64, Errno> {
+    offset.checked_add(len).filter(|end| *end <= limits::FILE_SIZE_MAX_BYTES).ok_or(Errno::EFBIG)
 }

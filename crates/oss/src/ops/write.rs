@@ -19,8 +19,12 @@ pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
     if data.len() > limits::RPC_BULK_MAX_BYTES {
         return Err(Errno::EMSGSIZE);
     }
-    // Done again, an append goes where it went, and finds the room that it had.
+    check_range(if m.append { 0 } else { m.offset }, len)?;
+    // Done again, an append goes where it went, and finds the room that it had. Any other write went where it says.
     let first = cx.first_reply::<WriteReply>();
+    if first.as_ref().is_some_and(|r| !m.append && r.offset != m.offset) {
+        return Err(Errno::EPROTO);
+    }
     let offset = match &first {
         Some(r) => Some(r.offset),
         None if m.append => None,

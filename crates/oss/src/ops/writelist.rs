@@ -18,16 +18,17 @@ pub async fn run(cx: &Cx, m: Writelist, data: Bytes) -> Result<Done, Errno> {
         return Err(Errno::EMSGSIZE);
     }
     let (start, end) = hull(&ranges, data.len()).filter(|_| !m.append).ok_or(Errno::EPROTO)?;
-    check_range(start, end - start)?;
+    let hull = end.saturating_sub(start);
+    check_range(start, hull)?;
     let sums = wire::checksum::sums_of_ranges(&m.block_crcs, &ranges);
-    let (mut parts, mut at) = (Vec::with_capacity(ranges.len()), 0);
+    let (mut parts, mut rest) = (Vec::with_capacity(ranges.len()), data.clone());
     for (r, sums) in ranges.iter().zip(sums) {
-        let data = data.slice(at..at + r.len as usize);
-        at += data.len();
+        // No more than there is: the hull was as long as the data.
+        let data = rest.split_to(rest.len().min(r.len as usize));
         let crcs = compared(cx, &m, r.offset, &data, sums)?.map(<[u32]>::to_vec);
         parts.push(ListPart { off: r.offset, data, crcs });
     }
-    let _lock = cx.guard(m.object, m.lock, true, (start, last_byte(start, end - start))).await?;
+    let _lock = cx.guard(m.object, m.lock, true, (start, last_byte(start, hull))).await?;
     cx.check_not_lost(m.object)?;
     let len = data.len() as u64;
     let _space = admitted(cx, &m, len, end)?;

@@ -248,7 +248,8 @@ impl Objects {
         let mut rec = ObjectRecord { location, ..c.old.clone() };
         let a = &mut rec.attr;
         a.size = size;
-        a.data_version = meta.data_version.map_or(a.data_version + 1, |v| v.max(a.data_version));
+        a.data_version =
+            meta.data_version.map_or(a.data_version.saturating_add(1), |v| v.max(a.data_version));
         if let Some(t) = meta.time {
             a.ctime = t.max(a.ctime);
             a.mtime = a.ctime;
