@@ -67,6 +67,9 @@ pub trait Conn: Send + Sync {
     /// The next frame. `UnexpectedEof` when the peer closed; `InvalidData` (with the reason in the text)
     /// when what came was no frame: the connection is of no use any more. One receiver at a time.
     fn recv(&self) -> BoxFuture<io::Result<wire::Frame>>;
+    /// From now on a frame with more bytes behind its header is no frame (`InvalidData`), known before there is memory for
+    /// it. Without a word the limits of frames hold. Connections in memory need not heed it.
+    fn expect_at_most(&self, _bytes: usize) {}
     fn close(&self);
     fn peer(&self) -> SocketAddr;
 }

@@ -324,3 +324,51 @@ fn a_brief_call_blocks_its_own_thread_and_nobody_else() {
     assert_eq!(rt.block_on(w.timeout(PATIENCE, rx)), Some(Ok(())));
     rt.shutdown();
 }
+
+/// For [`a_panic_of_an_essential_task_ends_the_process`]: what its child does.
+const ESSENTIAL: &str = "NACRE_TEST_ESSENTIAL";
+
+/// In a process of its own: it plants a panic, and is told how that ended.
+#[test]
+fn a_panic_of_an_essential_task_ends_the_process() {
+    if let Ok(which) = std::env::var(ESSENTIAL) {
+        return panics(&which);
+    }
+    let child = |which: &str| {
+        let exe = std::env::current_exe().unwrap();
+        let name = "a_panic_of_an_essential_task_ends_the_process";
+        let out = std::process::Command::new(exe).args(["--exact", name]).env(ESSENTIAL, which).output();
+        out.unwrap().status
+    };
+    for which in ["task", "blocking", "drop"] {
+        let status = child(which);
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(6), "{which}: {status}");
+    }
+    assert!(child("other").success(), "a task that may panic ends alone");
+}
+
+fn panics(which: &str) {
+    struct Bad;
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            assert!(std::thread::panicking(), "on purpose");
+        }
+    }
+    let (w, rt) = real::start(2).unwrap();
+    rt.end_on_panic(&["other"]);
+    match which {
+        "task" => w.spawn("committer", async { panic!("on purpose") }),
+        "drop" => w.spawn("flusher", async { drop(Bad) }),
+        // Nobody waits for it any more.
+        "blocking" => drop(w.tasks.run_blocking(Box::new(|| panic!("on purpose")))),
+        _ => w.spawn("other", async { panic!("on purpose") }),
+    }
+    let (tx, rx) = oneshot::channel();
+    let patience = if which == "other" { Duration::from_millis(1) } else { PATIENCE };
+    let world = w.clone();
+    w.spawn("after", async move {
+        world.sleep(patience).await;
+        assert!(tx.send(1).is_ok());
+    });
+    rt.block_on(rx).unwrap();
+}

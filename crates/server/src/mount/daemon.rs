@@ -147,6 +147,8 @@ pub fn main(args: &[OsString]) -> i32 {
         Ok(r) => r,
         Err(e) => return failed(format!("cannot start threads: {e}")),
     };
+    // A defect in one operation is that operation's EIO; everything else somebody waits for.
+    runtime.end_on_panic(&["fuse-op"]);
     let (session, _guard) = match runtime.block_on(bring_up(&world, &w)) {
         Ok(s) => s,
         Err(e) => return failed(e),

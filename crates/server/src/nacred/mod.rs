@@ -177,6 +177,7 @@ fn serve(options: Options, args: &[OsString]) -> i32 {
         Ok(r) => r,
         Err(e) => return fail(&format!("cannot start threads: {e}"), 1),
     };
+    runtime.end_on_panic(&[]);
     let asked = told_to_end(world.clone());
     let node = match runtime.block_on(select(start(world.clone(), options), asked)) {
         Either::Left(Ok(n)) => n,

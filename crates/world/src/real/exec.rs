@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ const DONE: u8 = 4;
 pub(super) struct Task {
     exec: Arc<Exec>,
     number: u64,
+    name: &'static str,
     state: AtomicU8,
     future: Mutex<Option<BoxFuture<()>>>,
 }
@@ -70,8 +71,12 @@ impl Task {
             let mut slot = lock(&self.future);
             let Some(f) = slot.as_mut() else { return self.end() };
             let poll = AssertUnwindSafe(|| f.as_mut().poll(&mut Context::from_waker(&waker)));
-            // The panic was told by its hook; it ends the task alone.
-            !matches!(catch_unwind(poll), Ok(Poll::Pending))
+            // The panic was told by its hook; unless the task is essential it ends the task alone.
+            let polled = catch_unwind(poll);
+            if polled.is_err() {
+                self.exec.panicked(self.name);
+            }
+            !matches!(polled, Ok(Poll::Pending))
         };
         if over {
             return self.end();
@@ -91,7 +96,9 @@ impl Task {
         self.state.store(DONE, Ordering::Release);
         lock(&self.exec.tasks).remove(&self.number);
         let future = lock(&self.future).take();
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(future)));
+        if catch_unwind(AssertUnwindSafe(|| drop(future))).is_err() {
+            self.exec.panicked(self.name);
+        }
     }
 }
 
@@ -139,6 +146,8 @@ pub(super) struct Exec {
     next_task: AtomicU64,
     threads: AtomicUsize,
     stopping: AtomicBool,
+    /// Tasks with other names than these end the process when they panic.
+    essential_but: OnceLock<&'static [&'static str]>,
     pub helpers: super::helper::Helpers,
 }
 
@@ -156,6 +165,7 @@ impl Exec {
             next_task: AtomicU64::new(0),
             threads: AtomicUsize::new(threads),
             stopping: AtomicBool::new(false),
+            essential_but: OnceLock::new(),
             helpers: super::helper::Helpers::default(),
         });
         let mut handles = Vec::new();
@@ -174,11 +184,26 @@ impl Exec {
         Ok((exec, handles))
     }
 
-    pub fn spawn(self: &Arc<Self>, future: BoxFuture<()>) {
+    /// See [`super::Runtime::end_on_panic`].
+    pub fn end_on_panic(&self, but: &'static [&'static str]) {
+        let _ = self.essential_but.set(but);
+    }
+
+    /// A task panicked. If others wait for what it does, they would wait for ever: better the whole process ends, which
+    /// somebody sees.
+    pub fn panicked(&self, name: &'static str) {
+        if self.essential_but.get().is_some_and(|but| !but.contains(&name)) {
+            tracing::error!("task '{name}' panicked: the process ends, so that nobody waits for it for ever");
+            std::process::abort();
+        }
+    }
+
+    pub fn spawn(self: &Arc<Self>, name: &'static str, future: BoxFuture<()>) {
         let number = self.next_task.fetch_add(1, Ordering::Relaxed);
         let task = Arc::new(Task {
             exec: self.clone(),
             number,
+            name,
             state: AtomicU8::new(QUEUED),
             future: Mutex::new(Some(future)),
         });

@@ -22,6 +22,7 @@ pub use volatile::VolatileDisk;
 use crate::{BoxFuture, Rand, Spawn, World};
 use std::future::Future;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -86,6 +87,13 @@ fn host_disk() -> Arc<dyn crate::Disk> {
 impl Runtime {
     fn rt(&self) -> &tokio::runtime::Runtime {
         self.rt.as_ref().expect("present until drop")
+    }
+
+    /// From now on a task that panics ends the process, unless its name is in `but`: in a daemon others wait for each of
+    /// them, and would wait for ever, while pings are answered and nobody takes over. Without this a panic ends the task
+    /// alone.
+    pub fn end_on_panic(&self, but: &'static [&'static str]) {
+        self.exec.end_on_panic(but);
     }
 
     /// Runs `f` on the calling thread; must not be called from a task of the runtime.
@@ -160,8 +168,8 @@ struct RealSpawn {
 }
 
 impl Spawn for RealSpawn {
-    fn spawn(&self, _name: &'static str, f: BoxFuture<()>) {
-        self.exec.spawn(f);
+    fn spawn(&self, name: &'static str, f: BoxFuture<()>) {
+        self.exec.spawn(name, f);
     }
 
     fn block_on_for(&self, f: Pin<&mut (dyn Future<Output = ()> + Send)>, patience: Duration) -> bool {
@@ -176,7 +184,14 @@ impl Spawn for RealSpawn {
     }
 
     fn run_blocking(&self, f: Box<dyn FnOnce() + Send>) -> BoxFuture<()> {
-        let task = self.handle.spawn_blocking(f);
+        let exec = self.exec.clone();
+        let task = self.handle.spawn_blocking(move || {
+            // Told here, because who waits for it may be gone.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(f)) {
+                exec.panicked("blocking call");
+                std::panic::resume_unwind(panic);
+            }
+        });
         Box::pin(async move {
             match task.await {
                 Ok(()) => {}

@@ -235,6 +235,8 @@ struct Reader {
     /// Bytes of the next header and whatever came with it.
     ahead: BytesMut,
     partial: Option<Partial>,
+    /// Longer frames are none.
+    at_most: Option<usize>,
 }
 
 /// A frame whose header is checked, and its bytes so far.
@@ -376,7 +378,7 @@ impl RealConn {
             work: Notify::new(),
             closed: AtomicBool::new(false),
         });
-        exec.spawn(Box::pin(write_rest(timers.clone(), shared.clone())));
+        exec.spawn("net-write", Box::pin(write_rest(timers.clone(), shared.clone())));
         Ok(Arc::new(RealConn { exec: exec.clone(), shared }))
     }
 }
@@ -576,6 +578,10 @@ impl Reader {
                 return Ok(None);
             };
             let (header, lengths) = Frame::decode_header(head)?;
+            if let Some(max) = self.at_most.filter(|max| lengths.total() > *max) {
+                let len = lengths.total();
+                return Err(wire::FrameError::TooLong { what: "a frame before its time", len, max });
+            }
             self.ahead.advance(HEADER_BYTES);
             self.partial = Some(Partial::begin(header, lengths, &mut self.ahead));
         }
@@ -612,6 +618,10 @@ impl Conn for RealConn {
 
     fn recv(&self) -> BoxFuture<io::Result<Frame>> {
         Box::pin(Recv(self.shared.clone()))
+    }
+
+    fn expect_at_most(&self, bytes: usize) {
+        lock(&self.shared.reader).at_most = Some(bytes);
     }
 
     fn close(&self) {

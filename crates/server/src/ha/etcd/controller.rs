@@ -85,6 +85,7 @@ pub fn main(args: ControllerArgs) -> Result<i32, String> {
     files::create_dir_all(&args.log_dir)
         .map_err(|e| format!("cannot make '{}': {e}", args.log_dir.display()))?;
     let (world, runtime) = world::real::start(1).map_err(|e| format!("cannot start threads: {e}"))?;
+    runtime.end_on_panic(&[]);
     let boot = files::read(std::path::Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
     let boot = String::from_utf8_lossy(&boot).trim().to_string();
     let shared = Arc::new(Shared::default());
