@@ -31,7 +31,7 @@ pub const REPLAY: Target = Target {
     run: replay,
     samples: segments,
     fix: Some(fix_segment),
-    words: &[b"JCR1"],
+    words: &[b"JCR1", b"JCR2"],
     max_bytes: 16384,
 };
 
@@ -39,13 +39,15 @@ const SEGMENT_HEADER_BYTES: usize = 64;
 const RECORD_HEADER_BYTES: usize = 48;
 
 fn replay(bytes: &[u8]) {
-    let disk = MemDisk::new();
-    put_file(&disk, "/j/0000000000000001.log", bytes);
-    if let Ok(r) = Replay::read(&world_with(&disk), "/j", 0) {
-        // What counts is in order.
-        assert!(r.redo.is_sorted_by_key(|(lsn, _)| *lsn));
-        assert!(r.redo.iter().all(|(lsn, _)| (1..=r.last_lsn).contains(lsn)));
-        assert!(r.newest().values().all(|e| (1..=r.last_lsn).contains(&e.lsn)));
+    for cut in [false, true] {
+        let disk = MemDisk::new();
+        put_file(&disk, "/j/0000000000000001.log", bytes);
+        if let Ok(r) = Replay::read(&world_with(&disk), "/j", 0, cut) {
+            // What counts is in order.
+            assert!(r.redo.is_sorted_by_key(|(lsn, _)| *lsn));
+            assert!(r.redo.iter().all(|(lsn, _)| (1..=r.last_lsn).contains(lsn)));
+            assert!(r.newest().values().all(|e| (1..=r.last_lsn).contains(&e.lsn)));
+        }
     }
 }
 

@@ -384,7 +384,9 @@ impl Cluster {
         n.epoch.store(0, Ordering::Relaxed);
         self.start_ost(index).await;
         // The MDT's server would be told by the MGS.
-        let config = self.tell_mgs(wire::msg::config::Config { fsname: FSNAME.into() }).await;
+        let ask = wire::msg::config::Config { fsname: FSNAME.into() };
+        let keys = Keys(*n.uuid.lock().unwrap());
+        let config = self.tell_mgs(ask, keys, RequestContext::default()).await;
         if let Some(Role::Mdt(m)) = self.nodes[1].running.lock().unwrap().as_ref().map(|r| &r.role) {
             m.set_config(config);
         }
