@@ -41,6 +41,8 @@ pub const HEADER_BYTES: usize = 16;
 pub const IOCTL_CALL: u32 = 3 << 30 | (BUFFER_BYTES as u32) << 16 | (b'N' as u32) << 8 | 1;
 /// A name for [`Request::SetParam`] that is no parameter: the mount became read-only ("1") or not ("0").
 pub const READ_ONLY: &str = "mount.read_only";
+/// Another: access times stay as they are ("1") or not ("0").
+pub const NOATIME: &str = "mount.noatime";
 /// Longest reply.
 pub const REPLY_MAX_BYTES: usize = 4 << 20;
 

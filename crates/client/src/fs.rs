@@ -63,6 +63,8 @@ pub struct Fs {
     pub(crate) data: Data,
     pub(crate) wakeful: Wakeful,
     read_only: AtomicBool,
+    /// Reads leave access times as they are.
+    noatime: AtomicBool,
     closed: AtomicBool,
     next_trace: AtomicU64,
 }
@@ -94,6 +96,7 @@ impl Fs {
             data: Data::new(first, world.wall()),
             wakeful: Wakeful::default(),
             read_only: AtomicBool::new(read_only),
+            noatime: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             next_trace: AtomicU64::new(world.random_u64()),
             world,
@@ -161,6 +164,15 @@ impl Fs {
 
     pub(crate) fn is_lazystatfs(&self) -> bool {
         self.recent_space.lazy.load(Ordering::Relaxed)
+    }
+
+    /// Reads leave access times as they are (`-o noatime`), or change them as relatime wants it.
+    pub fn set_noatime(&self, on: bool) {
+        self.noatime.store(on, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_noatime(&self) -> bool {
+        self.noatime.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_read_only(&self) -> bool {

@@ -167,6 +167,7 @@ pub async fn answer_of_mount(fs: &Arc<Fs>, uid: u32, request: Request) -> Result
         Request::SetParam { name, value } => {
             match name.as_str() {
                 client::control::READ_ONLY => fs.set_read_only(value != "0"),
+                client::control::NOATIME => fs.set_noatime(value != "0"),
                 _ => fs.set_param(&name, &value)?,
             }
             Reply::Done

@@ -1,7 +1,7 @@
 //! Mounting: /dev/fuse and mount(2).
 
 use crate::options::MountPoint;
-use client::control::{READ_ONLY, Request};
+use client::control::{NOATIME, READ_ONLY, Request};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -134,10 +134,14 @@ pub fn remount(at: &MountPoint) -> Result<(), MountError> {
         let message = format!("cannot remount {}: {e}", at.dir.display());
         error(e, message)
     })?;
-    let value = if at.flags & libc::MS_RDONLY != 0 { "1" } else { "0" };
-    let request = Request::SetParam { name: READ_ONLY.to_string(), value: value.to_string() };
-    let told = client::control::open(&at.dir).and_then(|d| client::control::call(&d, &request));
-    told.map(|_| ()).map_err(|e| MountError {
+    let told = client::control::open(&at.dir).and_then(|d| {
+        [(READ_ONLY, libc::MS_RDONLY), (NOATIME, libc::MS_NOATIME)].into_iter().try_for_each(|(name, bit)| {
+            let value = if at.flags & bit != 0 { "1" } else { "0" };
+            let request = Request::SetParam { name: name.to_string(), value: value.to_string() };
+            client::control::call(&d, &request).map(drop)
+        })
+    });
+    told.map_err(|e| MountError {
         errno: model::Errno(e.errno),
         message: format!("{} is remounted, but its daemon cannot be told: {e}", at.dir.display()),
     })

@@ -56,6 +56,8 @@ pub enum OptionError {
     NoValue(String),
     #[error("mount option '{0}' takes no value")]
     Value(String),
+    #[error("mount option '{0}': {1}")]
+    Refused(&'static str, &'static str),
     #[error("mount option '{name}': '{value}' is not {expected}")]
     Bad { name: String, value: String, expected: &'static str },
 }
@@ -65,6 +67,9 @@ impl OptionError {
         Errno::EINVAL
     }
 }
+
+/// Of [`Options::flags`]: reads leave access times as they are.
+pub const NOATIME: u64 = libc::MS_NOATIME;
 
 /// Options that set or clear a bit of mount(2): (name, bit, set).
 const VFS: &[(&str, libc::c_ulong, bool)] = &[
@@ -82,7 +87,6 @@ const VFS: &[(&str, libc::c_ulong, bool)] = &[
     ("diratime", libc::MS_NODIRATIME, false),
     ("relatime", libc::MS_RELATIME, true),
     ("norelatime", libc::MS_RELATIME, false),
-    ("strictatime", libc::MS_STRICTATIME, true),
     ("nostrictatime", libc::MS_STRICTATIME, false),
     ("sync", libc::MS_SYNCHRONOUS, true),
     ("async", libc::MS_SYNCHRONOUS, false),
@@ -90,6 +94,8 @@ const VFS: &[(&str, libc::c_ulong, bool)] = &[
     ("silent", libc::MS_SILENT, true),
     ("loud", libc::MS_SILENT, false),
 ];
+
+const STRICTATIME: &str = "access times are stored as relatime has it (the first read after a change, and once a day): use relatime or noatime";
 
 /// True of every mount anyway, or meant for mount(8), systemd and autofs.
 const TAKEN_SILENTLY: &[&str] = &[
@@ -160,6 +166,7 @@ fn take_flag(o: &mut Options, name: &str) -> Result<(), OptionError> {
         "nokernel_cache" => o.no_kernel_cache = true,
         "lazystatfs" => o.no_lazystatfs = false,
         "nolazystatfs" => o.no_lazystatfs = true,
+        "strictatime" => return Err(OptionError::Refused("strictatime", STRICTATIME)),
         "timeo" | "retry" | "port" | "bind" | "log" => return Err(OptionError::NoValue(name.to_string())),
         _ if TAKEN_SILENTLY.contains(&name) => {}
         _ => return Err(OptionError::Unknown(name.to_string())),
@@ -205,6 +212,8 @@ mod tests {
         assert!(!parse("nolazystatfs,lazystatfs").unwrap().no_lazystatfs);
         assert_eq!(parse("rw,frobnicate"), Err(OptionError::Unknown("frobnicate".into())));
         assert_eq!(parse("frob=1"), Err(OptionError::Unknown("frob".into())));
+        let e = parse("strictatime").unwrap_err().to_string();
+        assert!(e.contains("strictatime") && e.contains("relatime"), "{e}");
         assert_eq!(parse("timeo"), Err(OptionError::NoValue("timeo".into())));
         assert_eq!(parse("ro=1"), Err(OptionError::Value("ro".into())));
         let e = parse("timeo=soon").unwrap_err().to_string();

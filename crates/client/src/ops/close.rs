@@ -60,7 +60,7 @@ impl Fs {
     }
 
     async fn atime_to_store(self: &Arc<Self>, file: &OpenFile) -> Option<Timestamp> {
-        if file.flags & O_NOATIME != 0 || self.is_read_only() {
+        if file.flags & O_NOATIME != 0 || self.is_read_only() || self.is_noatime() {
             return None;
         }
         let times = *file.times.lock().expect("no panic while locked");

@@ -249,6 +249,9 @@ fn access_times_are_relative() {
         let second = read().await;
         assert_eq!(second.atime, first.atime, "nothing was written since");
         a.clone().write(call(), fid, 0, false, false, Bytes::from_static(b"more")).await.unwrap();
+        a.set_noatime(true);
+        assert_eq!(read().await.atime, second.atime, "noatime");
+        a.set_noatime(false);
         let third = read().await;
         assert!(third.atime > third.mtime && third.atime > first.atime, "{third:?}");
     });
@@ -336,5 +339,34 @@ fn opening_with_o_trunc_empties_a_file() {
         for (fs, f) in [(&a, f), (&b, g), (&b, h)] {
             fs.clone().close(Arc::new(f)).await.unwrap();
         }
+    });
+}
+
+/// chattr +i: not even its times, and nothing is copied into it by those who have it open for writing.
+#[test]
+fn an_immutable_file_stays_as_it_is() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let a = c.mount().await;
+        let (from, to) = (file(&a, "from").await, file(&a, "to").await);
+        for fid in [from, to] {
+            a.clone().write(call(), fid, 0, false, false, Bytes::from_static(b"data")).await.unwrap();
+        }
+        let open = Arc::new(a.clone().open(call(), to, O_RDWR).await.unwrap());
+        let flags = |f: u32| SetAttr { flags: Some(f), ..SetAttr::default() };
+        let touch = |t| SetAttr { atime: Some(t), mtime: Some(t), ..SetAttr::default() };
+        a.clone().setattr(call(), to, flags(model::perm::FLAG_IMMUTABLE)).await.unwrap();
+        for t in [SetTime::Now, SetTime::At(at(1000))] {
+            assert_eq!(a.clone().setattr(call(), to, touch(t)).await.err(), Some(Errno::EPERM));
+        }
+        let copy = async || a.clone().copy_file_range(call(), from, 0, to, 0, 4).await;
+        assert_eq!(copy().await, Err(Errno::EPERM));
+        a.clone().setattr(call(), to, flags(model::perm::FLAG_APPEND)).await.unwrap();
+        a.clone().setattr(call(), to, touch(SetTime::Now)).await.unwrap();
+        let past = a.clone().setattr(call(), to, touch(SetTime::At(at(1000)))).await;
+        assert_eq!(past.err(), Some(Errno::EPERM));
+        a.clone().setattr(call(), to, flags(0)).await.unwrap();
+        assert_eq!(copy().await, Ok(4));
+        a.clone().close(open).await.unwrap();
     });
 }
