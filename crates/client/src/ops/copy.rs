@@ -3,6 +3,7 @@
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_DEFAULT_BYTES};
+use model::perm::FLAG_IMMUTABLE;
 use model::{Errno, Fid};
 use std::sync::Arc;
 
@@ -23,6 +24,10 @@ impl Fs {
     ) -> R<u64> {
         self.writable()?;
         let work = async {
+            // A file that became immutable after it was opened takes no copy, as on local file systems.
+            if self.getattr_entry(self.ctx(&call), to).await?.attr.flags & FLAG_IMMUTABLE != 0 {
+                return Err(Errno::EPERM);
+            }
             let wanted = len.min(FILE_SIZE_MAX_BYTES.saturating_sub(from_off));
             if from == to
                 && from_off < to_off.saturating_add(wanted)

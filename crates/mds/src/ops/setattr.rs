@@ -63,6 +63,11 @@ fn check(ctx: &OpContext, i: &Inode, s: &SetAttr) -> Result<(), Errno> {
     let needs_owner = |yes: bool| if yes && !owner { Err(Errno::EPERM) } else { Ok(()) };
     let sets_time = |t: Option<SetTime>| matches!(t, Some(SetTime::At(_)));
     let frozen = i.flags & (FLAG_IMMUTABLE | FLAG_APPEND) != 0;
+    // Also "now", which whoever may write can set otherwise. A file that can be appended to gets new times.
+    let touches = s.atime.is_some() || s.mtime.is_some();
+    if touches && i.flags & FLAG_IMMUTABLE != 0 {
+        return Err(Errno::EPERM);
+    }
     let changes =
         s.mode.is_some() || s.uid.is_some() || s.gid.is_some() || sets_time(s.atime) || sets_time(s.mtime);
     if frozen && changes {
