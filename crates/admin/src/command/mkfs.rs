@@ -16,7 +16,7 @@ use world::sys::files;
 
 pub const USAGE: &str =
     "mkfs.nacre {--mgs|--mdt|--ost|--mgs --mdt} [--fsname=NAME] [--index=N] [--mgsnode=NID[,NID][:NID]...]
-  [--servicenode=NID[,NID]... | --failnode=NID[,NID]...] [--param KEY=VALUE]... [--comment=TEXT] [--replace]
+  [--servicenode=NID[,NID]... | --failnode=NID[,NID]...] [--param KEY=VALUE]... [--replace]
   [--reformat] [--dryrun] [--quiet] [--verbose] DIR";
 
 pub const OPTS: &[Opt] = &[
@@ -29,7 +29,6 @@ pub const OPTS: &[Opt] = &[
     value('s', "servicenode"),
     value('f', "failnode"),
     value('p', "param"),
-    value('u', "comment"),
     flag('\0', "replace"),
     flag('r', "reformat"),
     flag('n', "dryrun"),
@@ -38,15 +37,37 @@ pub const OPTS: &[Opt] = &[
     flag('V', "version"),
     flag('h', "help"),
     value('b', "backfstype"),
-    // Known to Lustre's users, without a meaning for a folder.
+    // Of Lustre's, refused by name ([`REFUSED`]).
+    value('u', "comment"),
     value('\0', "device-size"),
     value('\0', "mkfsoptions"),
     value('\0', "mountfsoptions"),
     value('\0', "backfs-mount-opts"),
-    value('\0', "stripe-count-hint"),
+    value('c', "stripe-count-hint"),
     value('\0', "network"),
+    // And true of every folder.
     flag('\0', "skipmmp"),
     flag('\0', "force-nohostid"),
+];
+
+/// Options of Lustre's mkfs that would change nothing here, and what to use.
+const REFUSED: &[(&str, &str)] = &[
+    ("comment", "a target has no comment: name its folder or its device so"),
+    (
+        "device-size",
+        "a target takes the room that its file system has: make that as large, or set a quota on the folder",
+    ),
+    (
+        "mkfsoptions",
+        "a target is a folder: give them to mkfs(8) when you make the file system that it lies on",
+    ),
+    ("mountfsoptions", "a target is a folder: mount the file system that it lies on with them"),
+    ("backfs-mount-opts", "a target is a folder: mount the file system that it lies on with them"),
+    (
+        "stripe-count-hint",
+        "layouts of any number of stripes fit: 'lfs setstripe -c N' on the root sets the default",
+    ),
+    ("network", "a target answers at the addresses of its server: nacred --nid"),
 ];
 
 /// Folder of the MGT that an MDT's folder holds too (`--mgs --mdt`).
@@ -89,6 +110,9 @@ fn kind(p: &Parsed) -> Result<(TargetKind, bool), Failure> {
 
 /// What the options describe; the UUID is new.
 pub fn superblock(world: &World, p: &Parsed) -> Result<Superblock, Failure> {
+    if let Some((option, instead)) = REFUSED.iter().find(|(o, _)| p.has(o)) {
+        return Err(Failure::usage(format!("--{option} has no meaning here: {instead}")));
+    }
     let (kind, with_mgt) = kind(p)?;
     let fsname = match (kind, p.value("fsname")) {
         (TargetKind::Mgt, None) => String::new(),

@@ -11,7 +11,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub const USAGE: &str = "[--port PORT] NID [TIMEOUT_SECONDS]";
-pub const USAGE_WHICH: &str = "NID...";
+pub const USAGE_WHICH: &str = "[--port PORT] NID...";
+
+/// How long `which_nid` waits for answers.
+const WHICH_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Whether a server answers there within `patience`.
 ///
@@ -42,10 +45,7 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
             .filter(|s| s.is_finite() && *s > 0.0 && *s < 1e6)
             .ok_or_else(|| Failure::usage(format!("bad time-out '{}'", show(t))))?,
     };
-    let port = match p.value("port") {
-        None => limits::PORT,
-        Some(v) => v.parse().map_err(|_| Failure::usage(format!("bad port '{v}'")))?,
-    };
+    let port = port(&p)?;
     let text = show(target);
     let n = nid(&text)?;
     match answers(n, port, Duration::from_secs_f64(seconds)) {
@@ -60,16 +60,50 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     }
 }
 
-/// The first of the NIDs that this host could reach: one on the same kind of network.
+/// The first of the NIDs at which a server answers; this host's own come first. All are asked at once.
 pub fn run_which(args: &[OsString]) -> Result<FirstError, Failure> {
-    if args.is_empty() {
+    let p = getopt::parse(args, &[value('\0', "port")])?;
+    if p.operands.is_empty() {
         return Err(Failure::usage("no NID given"));
     }
+    let port = port(&p)?;
     let local = local_nids()?;
-    let all: Vec<Nid> = args.iter().map(|a| nid(&show(a))).collect::<Result<_, _>>()?;
-    let best = all.iter().find(|n| local.contains(&n.to_string())).or_else(|| all.first());
-    if let Some(n) = best {
-        say!("{n}");
+    let mut all: Vec<Nid> = p.operands.iter().map(|a| nid(&show(a))).collect::<Result<_, _>>()?;
+    all.sort_by_key(|n| !local.contains(&n.to_string()));
+    let answered = answering(&all, port, WHICH_PATIENCE).map_err(|e| {
+        let errno = Errno::from(e);
+        Failure::Op { text: format!("cannot ask: {}", errno.text()), errno }
+    })?;
+    match all.iter().zip(answered).find(|(_, yes)| *yes) {
+        Some((n, _)) => {
+            say!("{n}");
+            Ok(FirstError::default())
+        }
+        None => {
+            let list: Vec<String> = all.iter().map(Nid::to_string).collect();
+            let text = format!("no server answers at {} (port {port})", list.join(", "));
+            Err(Failure::Op { text, errno: Errno::EHOSTUNREACH })
+        }
     }
-    Ok(FirstError::default())
+}
+
+/// At which of these a server answers.
+fn answering(all: &[Nid], port: u16, patience: Duration) -> std::io::Result<Vec<bool>> {
+    let (world, runtime) = world::real::start(1)?;
+    let asked = world.clone();
+    let ask = all.iter().map(|n| -> world::BoxFuture<bool> {
+        let (world, to) = (asked.clone(), SocketAddr::new(n.addr, port));
+        Box::pin(async move {
+            let answer = world.timeout(patience, rpc::probe(&world, None, to, "lctl which_nid")).await;
+            answer.is_some_and(|r| r.is_ok())
+        })
+    });
+    Ok(runtime.block_on(world::future::join_all(ask.collect())))
+}
+
+fn port(p: &getopt::Parsed) -> Result<u16, Failure> {
+    match p.value("port") {
+        None => Ok(limits::PORT),
+        Some(v) => v.parse().map_err(|_| Failure::usage(format!("bad port '{v}'"))),
+    }
 }

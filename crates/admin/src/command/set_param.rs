@@ -10,7 +10,8 @@ use model::Errno;
 use std::ffi::OsString;
 
 pub const USAGE: &str = "[-n] [-P|--perm [-d|--delete]] NAME=VALUE...";
-pub const USAGE_CONF: &str = "[-d] NAME=VALUE...   (as set_param -P)";
+pub const USAGE_CONF: &str =
+    "[-d] {FSNAME.llite|FSNAME-OST0000.{ost|osc}|FSNAME-MDT0000.{mdt|mdc|lod}}.NAME=VALUE...";
 pub const USAGE_ACTIVATE: &str = "DEVICE   (or: lctl --device DEVICE activate)";
 
 fn daemon_result(r: Result<DaemonReply, Failure>, name: &str) -> Result<(), Failure> {
@@ -96,9 +97,40 @@ fn pairs(operands: &[OsString], delete: bool) -> Result<Vec<(String, String)>, F
     words.iter().map(split).collect()
 }
 
-fn set(args: &[OsString], permanent: bool) -> Result<FirstError, Failure> {
+/// The parameter that a name of `conf_param` stands for: `FSNAME.llite.X` is `llite.FSNAME-*.X`, `FSNAME-OST0000.osc.X` is
+/// `osc.FSNAME-OST0000*.X`, and so on. Names as `set_param -P` has them are taken as they are.
+fn of_conf(name: &str) -> Result<String, Failure> {
+    let devices =
+        ["llite", "lov", "lmv", "osc", "mdc", "ldlm", "mdt", "lod", "osp", "obdfilter", "osd-nacre"];
+    let mut parts = name.splitn(3, '.');
+    let (Some(of), Some(layer), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(Failure::usage(format!(
+            "'{name}': expected FSNAME.llite.X, FSNAME-OST0000.ost.X or the like"
+        )));
+    };
+    if devices.contains(&of) {
+        return Ok(name.to_string());
+    }
+    let label = of.rsplit_once('-').map_or("", |(_, label)| label);
+    let (is_ost, is_mdt) = (label.starts_with("OST"), label.starts_with("MDT"));
+    match layer {
+        "llite" | "lov" | "lmv" if !is_ost && !is_mdt => Ok(format!("{layer}.{of}-*.{rest}")),
+        "ost" | "obdfilter" if is_ost => Ok(format!("obdfilter.{of}.{rest}")),
+        "osc" if is_ost => Ok(format!("osc.{of}*.{rest}")),
+        "mdt" if is_mdt => Ok(format!("mdt.{of}.{rest}")),
+        "mdc" if is_mdt => Ok(format!("mdc.{of}*.{rest}")),
+        "lod" if is_mdt => Ok(format!("lod.{of}-mdtlov.{rest}")),
+        _ => {
+            let why = "conf_param knows FSNAME.llite.X, FSNAME-OST0000.{ost,osc}.X and FSNAME-MDT0000.{mdt,mdc,lod}.X: \
+                       use set_param -P with the name that get_param shows";
+            Err(Failure::explained("cannot set", name, Errno::EINVAL, why))
+        }
+    }
+}
+
+fn set(args: &[OsString], conf: bool) -> Result<FirstError, Failure> {
     let p = getopt::parse(args, &[flag('n', "no-name"), flag('P', "perm"), flag('d', "delete")])?;
-    let permanent = permanent || p.has("perm");
+    let permanent = conf || p.has("perm");
     if p.operands.is_empty() {
         return Err(Failure::usage("no parameter given"));
     }
@@ -107,6 +139,7 @@ fn set(args: &[OsString], permanent: bool) -> Result<FirstError, Failure> {
     }
     let mut errors = FirstError::default();
     for (name, value) in pairs(&p.operands, p.has("delete"))? {
+        let name = if conf { of_conf(&name)? } else { name };
         let r = if permanent {
             set_permanent(&name, &value, p.has("delete"))
         } else {
@@ -140,4 +173,27 @@ pub fn run_activate(args: &[OsString]) -> Result<FirstError, Failure> {
 
 pub fn run_deactivate(args: &[OsString]) -> Result<FirstError, Failure> {
     activity(args, "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_conf_param_are_translated_or_refused() {
+        for (name, means) in [
+            ("demo.llite.statfs_max_age", "llite.demo-*.statfs_max_age"),
+            ("my-fs.llite.statfs_max_age", "llite.my-fs-*.statfs_max_age"),
+            ("demo-OST0001.ost.brw_size", "obdfilter.demo-OST0001.brw_size"),
+            ("my-fs-OST001a.osc.active", "osc.my-fs-OST001a*.active"),
+            ("demo-MDT0000.mdt.dom_stripesize", "mdt.demo-MDT0000.dom_stripesize"),
+            ("demo-MDT0000.lod.stripesize", "lod.demo-MDT0000-mdtlov.stripesize"),
+            ("osc.demo-OST0000*.active", "osc.demo-OST0000*.active"),
+        ] {
+            assert_eq!(of_conf(name).unwrap(), means);
+        }
+        for bad in ["demo.sys.timeout", "demo.llite", "demo-OST0000.llite.x", "demo.ost.x", "x"] {
+            assert!(of_conf(bad).is_err(), "{bad}");
+        }
+    }
 }
