@@ -2,6 +2,7 @@
 
 use crate::atimes::Atimes;
 use crate::data::{CACHED_DEFAULT_MB, Data, content_share};
+use crate::errseq::ErrorBook;
 use crate::fids::Fids;
 use crate::locate::Locate;
 use crate::locks::Rollbacks;
@@ -56,8 +57,8 @@ pub struct Fs {
     pub(crate) atimes: Atimes,
     pub(crate) recent_space: RecentSpace,
     pub(crate) stats: Stats,
-    /// Answered operations that were lost and of which no fsync told yet.
-    pub(crate) lost: AtomicU64,
+    /// What went wrong in the background, and who was told.
+    pub(crate) told: Arc<ErrorBook>,
     /// Changes of directories are durable when they return.
     dirsync: AtomicBool,
     pub(crate) data: Data,
@@ -91,7 +92,7 @@ impl Fs {
             atimes: Atimes::default(),
             recent_space: RecentSpace::default(),
             stats: Stats::new(world.wall()),
-            lost: AtomicU64::new(0),
+            told: Arc::default(),
             dirsync: AtomicBool::new(false),
             data: Data::new(first, world.wall()),
             wakeful: Wakeful::default(),

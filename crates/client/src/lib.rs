@@ -3,17 +3,20 @@
 //! `ops/VERB.rs` holds one operation each. `meta` keeps names and attributes while leases cover them, `pending` what was executed under exclusive ones and not sent yet; of data nothing is
 //! cached between calls.
 //! `mount` connects, `targets` keeps the sessions, `fids` and `locate` know which file is where, `stripe` maps files
-//! to objects, `locks` and `opens` remember what a restarted server has to be told.
+//! to objects, `locks` and `opens` remember what a restarted server has to be told. `errseq` remembers errors until all were told
+//! who must know, `lost` whose they are.
 
 mod atimes;
 mod checksum;
 pub mod control;
 mod data;
 mod detach;
+mod errseq;
 mod fids;
 mod fs;
 mod locate;
 mod locks;
+mod lost;
 mod meta;
 mod meter;
 mod mount;
@@ -27,6 +30,7 @@ mod stripe;
 mod targets;
 mod wakeful;
 
+pub use errseq::{ErrorCursor, ErrorMark};
 pub use fs::Fs;
 pub use meta::{Keeper, Lapsed, Leave};
 
@@ -73,6 +77,8 @@ pub struct OpenFile {
     /// The handle the metadata server knows.
     pub handle: u64,
     pub flags: u32,
+    /// Up to where its users were told of errors.
+    pub errors: ErrorCursor,
     times: Mutex<opens::ReadTimes>,
     /// Its group lock.
     group: Mutex<Option<data::GroupLock>>,

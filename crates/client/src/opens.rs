@@ -374,7 +374,9 @@ impl Fs {
     pub(crate) fn open_file(&self, handle: u64, flags: u32, e: &Entry) -> OpenFile {
         let times =
             ReadTimes { atime: e.attr.atime, mtime: e.attr.mtime, ctime: e.attr.ctime, last_read: None };
-        OpenFile { fid: e.attr.fid, handle, flags, times: Mutex::new(times), group: Mutex::new(None) }
+        let fid = e.attr.fid;
+        let errors = self.watch_errors(fid);
+        OpenFile { fid, handle, flags, errors, times: Mutex::new(times), group: Mutex::new(None) }
     }
 }
 

@@ -426,11 +426,12 @@ pub(crate) const TABLE: &[Param] = &[
         ParamDecl::text(
             "write_errors",
             "",
-            "Writes that failed after write(2) had returned: when, file, object, bytes, why. Writing anything clears it.",
+            "Writes and operations that failed after they had been answered: when, file, object or what it was, bytes, why. Writing anything clears it.",
         ),
         |fs| fs.data.errors.text(),
         |fs, _| {
             fs.data.errors.clear();
+            fs.told.acknowledge();
             Ok(())
         },
     ),

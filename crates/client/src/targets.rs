@@ -327,9 +327,9 @@ impl ImportHooks for Hooks {
         }
     }
 
-    fn lost_requests(&self, requests: usize) {
+    fn request_lost(&self, op: Op, body: &Bytes, reply: &Bytes) {
         if let Some(fs) = self.fs.upgrade() {
-            fs.lost.fetch_add(requests as u64, Ordering::SeqCst);
+            fs.request_lost(op, body, reply);
         }
     }
 

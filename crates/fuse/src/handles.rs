@@ -1,6 +1,6 @@
 //! File handles: what the kernel calls an open file or directory.
 
-use client::OpenFile;
+use client::{ErrorCursor, OpenFile};
 use model::{Attr, Errno, Fid, Map};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -46,6 +46,8 @@ impl FileHandle {
 /// An open directory. Listing needs no state: an offset is a cookie, and says where to go on.
 pub struct DirHandle {
     pub fid: Fid,
+    /// Up to where its users were told of errors.
+    pub errors: ErrorCursor,
 }
 
 #[derive(Clone)]
@@ -87,11 +89,11 @@ impl Handles {
         Handles::insert(&mut self.lock(), Handle::File(Arc::new(h)))
     }
 
-    pub fn insert_dir(&self, attr: Attr) -> u64 {
+    pub fn insert_dir(&self, attr: Attr, errors: ErrorCursor) -> u64 {
         let mut t = self.lock();
         let fid = attr.fid;
         t.dirs.entry(fid).or_insert(OpenDir { handles: 0, attr }).handles += 1;
-        Handles::insert(&mut t, Handle::Dir(Arc::new(DirHandle { fid })))
+        Handles::insert(&mut t, Handle::Dir(Arc::new(DirHandle { fid, errors })))
     }
 
     /// What is left of a directory that was removed: nothing unless it is open.

@@ -3,7 +3,8 @@
 //! Nobody can interrupt such a WRITE, and a process that unmaps or truncates the file waits for it in state D. So
 //! it is answered after half a second whether the servers answered or not: the data stays in bounded memory and is
 //! written in the background, in order, inode by inode. Whatever else is asked of the inode waits for that
-//! (interruptibly); fsync reports an error once. What does not fit is refused with EIO.
+//! (interruptibly). What does not fit is lost with EIO. No error is the answer to such a WRITE: each open file is told at its next
+//! fsync by the mount ([`client::ErrorCursor`]), and would be told by the kernel a second time.
 
 use bytes::Bytes;
 use client::Fs;
@@ -19,14 +20,12 @@ use world::{Either, World, select};
 pub const MEMORY_MAX_BYTES: usize = 64 << 20;
 /// How long the kernel waits for one write.
 pub const PATIENCE: Duration = Duration::from_millis(500);
-/// Inodes whose background error waits for an fsync.
-const ERRORS_MAX: usize = 4096;
 
 struct Item {
     off: u64,
     data: Bytes,
     memory: OwnedSemaphorePermit,
-    done: oneshot::Sender<Result<(), Errno>>,
+    done: oneshot::Sender<()>,
 }
 
 struct Queue {
@@ -38,7 +37,6 @@ struct Queue {
 struct Inner {
     /// Inodes with writes that are waiting or under way.
     busy: Map<Fid, Queue>,
-    errors: Map<Fid, Errno>,
 }
 
 /// Page writes of one mount.
@@ -71,27 +69,12 @@ impl Writeback {
         if self.stalled.load(Ordering::Relaxed) { Duration::ZERO } else { PATIENCE }
     }
 
-    /// Takes a page write. Ready when it is written, or after [`PATIENCE`]; `EIO` if memory is full.
-    pub async fn write(
-        self: Arc<Self>,
-        world: World,
-        fs: Arc<Fs>,
-        fid: Fid,
-        off: u64,
-        data: Bytes,
-    ) -> Result<(), Errno> {
-        let want = u32::try_from(data.len()).map_err(|_| Errno::EIO)?;
-        let memory = match self.memory.clone().try_acquire_many_owned(want) {
-            Ok(m) => m,
-            Err(_) => {
-                let waited =
-                    world.timeout(self.patience(), self.memory.clone().acquire_many_owned(want)).await;
-                waited.and_then(Result::ok).ok_or_else(|| {
-                    tracing::error!(%fid, off, "page write refused: {MEMORY_MAX_BYTES} bytes wait for the servers already");
-                    self.stalled.store(true, Ordering::Relaxed);
-                    Errno::EIO
-                })?
-            }
+    /// Takes a page write. Ready when it is written or lost, or after [`PATIENCE`].
+    pub async fn write(self: Arc<Self>, world: World, fs: Arc<Fs>, fid: Fid, off: u64, data: Bytes) {
+        let Some(memory) = self.room(&world, data.len()).await else {
+            tracing::error!(%fid, off, "page write refused: {MEMORY_MAX_BYTES} bytes wait for the servers already");
+            self.stalled.store(true, Ordering::Relaxed);
+            return fs.pages_lost(fid, off, data.len() as u64, Errno::EIO);
         };
         let (done, written) = oneshot::channel();
         let item = Item { off, data, memory, done };
@@ -112,14 +95,22 @@ impl Writeback {
             world.spawn("writeback", self.clone().drain(fs, fid));
         }
         match select(written, world.sleep(self.patience())).await {
-            Either::Left(r) => r.unwrap_or(Err(Errno::EIO)),
+            Either::Left(_) => {}
             Either::Right(()) => {
                 if !self.stalled.swap(true, Ordering::Relaxed) {
                     tracing::warn!("the servers do not answer: page writes wait in memory");
                 }
-                Ok(())
             }
         }
+    }
+
+    /// Memory for so many bytes, if there is some in time.
+    async fn room(&self, world: &World, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let want = u32::try_from(bytes).ok()?;
+        if let Ok(m) = self.memory.clone().try_acquire_many_owned(want) {
+            return Some(m);
+        }
+        world.timeout(self.patience(), self.memory.clone().acquire_many_owned(want)).await?.ok()
     }
 
     /// Writes one inode's queue in order until it is empty.
@@ -142,13 +133,10 @@ impl Writeback {
             let r = fs.clone().write_pages(fid, item.off, item.data).await;
             self.stalled.store(false, Ordering::Relaxed);
             drop(item.memory);
-            if let (Err(_), Err(e)) = (item.done.send(r), r) {
+            if let Err(e) = r {
                 tracing::error!(%fid, off = item.off, "a page that the kernel thinks written is lost: {e}");
-                let mut t = self.lock();
-                if t.errors.len() < ERRORS_MAX {
-                    t.errors.insert(fid, e);
-                }
             }
+            let _ = item.done.send(());
         }
     }
 
@@ -170,10 +158,5 @@ impl Writeback {
     /// Nothing is under way for any inode.
     pub fn is_idle(&self) -> bool {
         self.busy.load(Ordering::Acquire) == 0
-    }
-
-    /// What went wrong in the background since the last time somebody asked.
-    pub fn take_error(&self, fid: Fid) -> Result<(), Errno> {
-        self.lock().errors.remove(&fid).map_or(Ok(()), Err)
     }
 }

@@ -126,6 +126,10 @@ bugs! {
     StoppedClockClient = 127,
     /// A recovery window closes before its clients had time to come.
     WindowClosedEarly = 125,
+    /// An error of what was answered already is not remembered.
+    ErrorToldToNobody = 140,
+    /// A close takes the error that the file's next fsync is to report.
+    ErrorTakenByClose = 141,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

@@ -17,20 +17,19 @@ use wire::frame::FLAG_REPLAY;
 use wire::msg::connect::ConnectReply;
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
 use wire::replay::Tail;
-use wire::{Frame, FrameKind, Header};
+use wire::{Frame, FrameKind, Header, Op};
 use world::sync::oneshot;
 
 impl Core {
     /// The server answered a connect: forgets what the eviction made unknowable, notes what is owed. `committed` is
     /// what the server said to be durable. True if this client was evicted.
     pub fn adopt_session(&self, reply: &ConnectReply, committed: u64) -> bool {
+        let evicted = self.is_evicted_by(reply);
         let mut failed = Vec::new();
-        let (evicted, lost) = {
+        {
             let mut g = self.lock();
-            let evicted = reply.new_client && g.last_epoch != 0;
             // An unfinished reclaim or good-bye of the old connection starts anew, with a new xid.
             g.slots[0] = None;
-            let mut lost = 0;
             if evicted {
                 g.life += 1;
                 // What was done under leases that are gone now is not told any more: others have changed things since.
@@ -42,30 +41,44 @@ impl Core {
                         failed.extend(s.take().map(|f| f.req));
                     }
                 }
-                // Of the same epoch they are all there: who is evicted leaves durably.
-                lost = g.kept.forget();
-                if g.last_epoch == reply.epoch {
-                    lost = 0;
-                }
+                g.kept.forget();
             } else if g.last_epoch != reply.epoch {
                 g.kept.new_epoch();
             }
             g.last_committed = committed;
             g.reclaim_owed |= reply.recovering || evicted;
             g.recovering = reply.recovering;
-            (evicted, lost)
-        };
+        }
         for mut req in failed {
             req.finish(Err(Errno::EIO));
         }
-        if lost > 0 {
+        evicted
+    }
+
+    /// Whether the server has given this client up. What that cost of requests that were answered is told before they are
+    /// forgotten: who finds nothing left to commit finds the error.
+    fn is_evicted_by(&self, reply: &ConnectReply) -> bool {
+        let lost: Vec<(Op, Bytes, Bytes)> = {
+            let g = self.lock();
+            if !reply.new_client || g.last_epoch == 0 {
+                return false;
+            }
+            // Of the same epoch they are all there: who is evicted leaves durably.
+            let lost = g.last_epoch != reply.epoch;
+            let kept = g.kept.all().filter(|_| lost);
+            kept.map(|k| (k.req.op, k.req.body.clone(), k.reply.clone())).collect()
+        };
+        if !lost.is_empty() {
             tracing::error!(
-                "{lost} operations on {} were not durable when its server restarted and are lost, because this client was evicted",
+                "{} operations on {} were not durable when its server restarted and are lost, because this client was evicted",
+                lost.len(),
                 self.label()
             );
-            self.cfg.hooks.lost_requests(lost);
         }
-        evicted
+        for (op, body, reply) in lost {
+            self.cfg.hooks.request_lost(op, &body, &reply);
+        }
+        true
     }
 
     /// Reclaims and replays if need be, then opens the session for calls: everything unanswered again, with the flag
@@ -200,29 +213,35 @@ impl Core {
 
     /// One kept request was answered again.
     fn replayed(&self, r: Result<RawReply, Errno>) {
-        let mut g = self.lock();
-        let Some(k) = g.kept.next_lost() else { return };
-        let (op, slot, xid, was) = (k.req.op, k.slot, k.xid, k.transno);
+        let (op, slot, xid, was, body, reply) = {
+            let g = self.lock();
+            let Some(k) = g.kept.next_lost() else { return };
+            (k.req.op, k.slot, k.xid, k.transno, k.req.body.clone(), k.reply.clone())
+        };
         let why = match &r {
             Err(e) => Some(e.to_string()),
-            Ok(r) if r.transno != 0 && r.body != k.reply => {
+            Ok(r) if r.transno != 0 && r.body != reply => {
                 Some("its answer differs from the first".to_string())
             }
             Ok(_) => None,
         };
-        match &r {
-            Ok(r) if r.transno > g.last_committed => drop(g.kept.replayed(r.transno, r.wall)),
-            _ => drop(g.kept.replayed(0, model::Timestamp::ZERO)),
-        }
-        let Some(why) = why else { return };
-        g.replay_failures += 1;
-        drop(g);
-        tracing::error!(
-            "{}: {op:?} (slot {slot}, xid {xid}, transaction {was:#x}) was lost with its server's memory and cannot be done again as it was: {why}",
-            self.label()
-        );
         if r.is_err() {
-            self.cfg.hooks.lost_requests(1);
+            // Before it is forgotten, as above.
+            self.cfg.hooks.request_lost(op, &body, &reply);
+        }
+        {
+            let mut g = self.lock();
+            match &r {
+                Ok(r) if r.transno > g.last_committed => drop(g.kept.replayed(r.transno, r.wall)),
+                _ => drop(g.kept.replayed(0, model::Timestamp::ZERO)),
+            }
+            g.replay_failures += u64::from(why.is_some());
+        }
+        if let Some(why) = why {
+            tracing::error!(
+                "{}: {op:?} (slot {slot}, xid {xid}, transaction {was:#x}) was lost with its server's memory and cannot be done again as it was: {why}",
+                self.label()
+            );
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::cluster::Cluster;
 use crate::exec::call;
 use crate::scenario::{Nemesis, Work, until_first_error};
 use crate::shared::{file, read_at};
+use crate::told::Stakes;
 use crate::workload::Violation;
 use bytes::Bytes;
 use client::Fs;
@@ -53,10 +54,12 @@ impl Nemesis {
             }
             files.push((fid, name, bytes));
         }
+        let stakes = Stakes::new(&fs, c.servers.len() - 1, &mut self.rng).await?;
         // Some of this may stay with the guest.
         for (fid, _, bytes) in &files {
             fill(&fs, *fid, *bytes, 2).await.map_err(gave("write"))?;
         }
+        stakes.put().await?;
         let before = self.rng.below(30_000);
         c.sim.sleep(Duration::from_micros(before)).await;
         guest.node.pause_with(*self.rng.pick(&Rest::ALL));
@@ -111,6 +114,7 @@ impl Nemesis {
                 return Err("a client that was evicted wrote over what others wrote meanwhile".into());
             }
         }
+        stakes.check(c, &other).await?;
         drop(fs);
         c.leave(&guest).await;
         for (_, name, _) in files {

@@ -33,6 +33,7 @@ mod said;
 pub mod scenario;
 pub mod server;
 pub mod shared;
+mod told;
 mod trace;
 pub mod workload;
 mod world;

@@ -48,11 +48,6 @@ impl WriteErrors {
         s.kept.push_back(Entry { when, fid, object: what, start: 0, end: 0, errno });
     }
 
-    /// Since the mount, or since they were cleared.
-    pub fn total(&self) -> u64 {
-        self.0.lock().expect("no panic while locked").total
-    }
-
     pub fn clear(&self) {
         *self.0.lock().expect("no panic while locked") = State::default();
     }

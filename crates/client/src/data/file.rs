@@ -346,7 +346,6 @@ pub(crate) struct File {
     pub void: AtomicUsize,
     /// Pages are being given up because a server was not heard from.
     pub unsure: AtomicBool,
-    error: Mutex<Option<Errno>>,
 }
 
 impl File {
@@ -363,7 +362,6 @@ impl File {
             used: AtomicU64::new(0),
             void: AtomicUsize::new(0),
             unsure: AtomicBool::new(false),
-            error: Mutex::new(None),
         }
     }
 
@@ -399,14 +397,5 @@ impl File {
     pub fn is_grouped(&self, mode: ExtentMode) -> bool {
         let group = self.group.lock().expect("no panic while locked");
         matches!((mode, *group), (ExtentMode::Group(a), Some((b, _))) if a == b)
-    }
-
-    pub fn set_error(&self, e: Errno) {
-        *self.error.lock().expect("no panic while locked") = Some(e);
-    }
-
-    /// What went wrong in the background since somebody asked last.
-    pub fn take_error(&self) -> Result<(), Errno> {
-        self.error.lock().expect("no panic while locked").take().map_or(Ok(()), Err)
     }
 }

@@ -299,22 +299,29 @@ impl Fs {
     }
 
     /// What was stored into pages comes out. Never waits for locks: those under which the pages were filled are there
-    /// until the pages are given up. `EIO` if they were lost.
+    /// until the pages are given up. `EIO` if they were lost, which the next fsync of the file says, too: who stored is not there.
     pub async fn write_pages(self: Arc<Self>, fid: Fid, off: u64, data: Bytes) -> R<()> {
-        self.writable()?;
         let len = data.len() as u64;
         let work = async {
             self.drop_privileges_stored(fid).await?;
             self.write_paged(fid, off, data).await
         };
         let r = self.run(Verb::Write, work).await;
-        if r.is_ok() {
-            self.stats.add(Verb::WriteBytes, len);
+        match r {
+            Ok(()) => self.stats.add(Verb::WriteBytes, len),
+            Err(e) => self.told.add(fid, e),
         }
         r
     }
 
+    /// What was stored into pages is lost before it came here.
+    pub fn pages_lost(&self, fid: Fid, off: u64, len: u64, why: Errno) {
+        self.data.errors.add(self.world.wall(), fid, format!("page of {fid}"), (off, off + len), why);
+        self.told.add(fid, why);
+    }
+
     async fn write_paged(self: &Arc<Self>, fid: Fid, mut off: u64, mut data: Bytes) -> R<()> {
+        self.writable()?;
         let file = self.data.known(fid);
         let mut r = Ok(());
         while !data.is_empty() {
@@ -328,9 +335,6 @@ impl Fs {
                 let page = (PAGE_BYTES - off % PAGE_BYTES).min(data.len() as u64);
                 let what = format!("page of {fid}");
                 self.data.errors.add(self.world.wall(), fid, what, (off, off + page), Errno::EIO);
-                if let Some(f) = &file {
-                    f.set_error(Errno::EIO);
-                }
                 r = Err(Errno::EIO);
                 page as usize
             };

@@ -142,7 +142,7 @@ impl Obj {
 
 impl Fs {
     /// Writes everything in a range of an object that is there now, and waits for it. Ends are exclusive. Never waits
-    /// for locks. An error of a write is the file's ([`File::take_error`]).
+    /// for locks. An error of a write is told by [`crate::errseq`].
     pub(super) async fn flush_range(
         self: &Arc<Self>,
         file: &Arc<File>,

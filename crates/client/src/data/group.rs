@@ -49,7 +49,8 @@ impl Fs {
                 let mut slot = open.group.lock().expect("no panic while locked");
                 slot.take_if(|g| g.gid == gid).ok_or(Errno::EINVAL)?
             };
-            self.leave_group(held).await
+            self.leave_group(held).await?;
+            open.errors.check()
         };
         self.run(Verb::Flock, work).await
     }
@@ -57,11 +58,8 @@ impl Fs {
     pub(crate) async fn group_unlock_closed(self: &Arc<Self>, open: &OpenFile) {
         let held = open.group.lock().expect("no panic while locked").take();
         if let Some(g) = held {
-            // What could not be written is kept for whoever asks next.
-            let file = g.file.clone();
-            if let Err(e) = self.leave_group(g).await {
-                file.set_error(e);
-            }
+            // What could not be written the next fsync tells; any other error is the end of the mount.
+            let _ = self.leave_group(g).await;
         }
     }
 
@@ -72,7 +70,7 @@ impl Fs {
         if file.group.lock().expect("no panic while locked").is_none() {
             self.give_up_locks(&file).await;
         }
-        written.and(file.take_error())
+        written
     }
 
     async fn take_group(self: &Arc<Self>, open: &OpenFile, gid: u64, wait: bool) -> R<()> {

@@ -242,15 +242,10 @@ impl Fs {
         file.lock()[stripe].kept()
     }
 
-    /// An error of a write in the background, once, for fsync and close.
-    pub fn take_write_error(&self, fid: Fid) -> R<()> {
-        self.data.known(fid).map_or(Ok(()), |f| f.take_error())
-    }
-
-    /// Bytes were lost: remembered, and told at the next fsync or close of the file. Called before the file's lock is let
+    /// Bytes were lost: remembered until everybody was told who must know. Called before the file's lock is let
     /// go under which they went: whoever finds nothing left to write finds the error.
     fn write_lost(&self, file: &File, o: ObjectId, range: (u64, u64), e: Errno) {
-        file.set_error(e);
+        self.told.add(file.fid, e);
         self.data.errors.add(self.world.wall(), file.fid, o.to_string(), range, e);
     }
 }

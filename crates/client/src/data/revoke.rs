@@ -250,11 +250,10 @@ impl Fs {
         }
     }
 
-    /// Writes what this mount keeps of a file; its error of writes before, if any. For fsync.
+    /// Writes what this mount keeps of a file. What fails is told by [`crate::errseq`].
     pub(crate) async fn flush_data(self: &Arc<Self>, fid: model::Fid) -> R<()> {
         if let Some(file) = self.data.known(fid) {
             self.flush_file(&file).await?;
-            file.take_error()?;
         }
         Ok(())
     }
@@ -262,8 +261,6 @@ impl Fs {
     /// The same; tells which OSTs have made it durable ([`Fs::flush_file_durably`]).
     pub(crate) async fn flush_data_durably(self: &Arc<Self>, fid: model::Fid) -> R<model::Set<u16>> {
         let Some(file) = self.data.known(fid) else { return Ok(model::Set::default()) };
-        let safe = self.flush_file_durably(&file).await?;
-        file.take_error()?;
-        Ok(safe)
+        self.flush_file_durably(&file).await
     }
 }

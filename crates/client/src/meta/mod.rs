@@ -108,15 +108,14 @@ impl Meta {
     }
 
     /// The leases are gone because the server gave this client up, and with them what was executed under them and not
-    /// sent, which is returned.
-    pub(crate) fn clear(&self, life: u64) -> Vec<Queued> {
-        let lost = {
+    /// sent: `report` is told what, before anybody can find that nothing waits any more.
+    pub(crate) fn clear(&self, life: u64, report: impl FnOnce(&[Queued])) {
+        {
             let mut c = self.lock();
             c.clear();
-            c.log.lose_all(life)
-        };
+            report(&c.log.lose_all(life));
+        }
         self.forget_all();
-        lost
     }
 
     /// The leases are gone with the server that granted them, but for those that are returned.

@@ -4,22 +4,22 @@
 use super::glimpse::BoxFutureOf;
 use crate::stats::Verb;
 use crate::targets::Target;
-use crate::{Call, Fs, R, pending};
-use model::{Errno, Fid, Layout, Set, TargetId, TargetKind};
+use crate::{Call, ErrorCursor, ErrorMark, Fs, R, pending};
+use model::{Fid, Layout, Set, TargetId, TargetKind};
 use rpc::ImportState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use wire::msg::sync::Sync;
 use world::future::join_all;
 
 impl Fs {
-    /// Writes what this mount keeps of a file to the servers, durable or not. Tells an error of an earlier write.
-    pub async fn flush(self: Arc<Self>, fid: Fid) -> R<()> {
+    /// Writes what this mount keeps of a file to the servers, durable or not. An error of the file that came after `since` is
+    /// the caller's: one of what it wrote is. The file's next fsync says it, too.
+    pub async fn flush(self: Arc<Self>, fid: Fid, since: ErrorMark) -> R<()> {
         let work = async {
             let written = self.flush_data(fid).await;
             self.tell_pending().await;
-            written
+            written.and_then(|()| self.told.since(fid, since))
         };
         self.run(Verb::Fsync, work).await
     }
@@ -27,28 +27,13 @@ impl Fs {
     /// fsync(2) of a file or a directory. When it returns, the file with its names, and everything else that this
     /// mount did on the metadata servers before, is durable. Costs one flush on each target concerned, at once.
     ///
-    /// An error of a write in the background is told here, once; `EIO`, once, if the mount lost something that it was
-    /// answered before.
-    pub async fn fsync(self: Arc<Self>, call: Call, fid: Fid) -> R<()> {
+    /// `open` says for whom: what went wrong with the file in the background since it was opened is told here, once
+    /// ([`crate::errseq`]).
+    pub async fn fsync_open(self: Arc<Self>, call: Call, open: &ErrorCursor) -> R<()> {
         let work = async {
-            // What is kept here goes first: the servers then commit it with the rest.
-            let (written, safe) = match self.flush_data_durably(fid).await {
-                Ok(safe) => (Ok(()), safe),
-                Err(e) => (Err(e), Set::default()),
-            };
-            let layout = self.file_state(fid).await?.layout;
-            // What another mount wrote to it is also to be durable.
-            let with_inode = layout.as_ref().is_some_and(|l| l.mdt_component().is_some());
-            let home = if with_inode { Some(self.mdt_of(fid).await?.id) } else { None };
-            let told = self.tell_pending_durably().await;
-            let names = self.commit_mdts(home, told);
-            let data = self.commit_objects(&call, layout, &safe);
-            let all: Vec<BoxFutureOf<'_, R<()>>> = vec![Box::pin(names), Box::pin(data)];
-            join_all(all).await.into_iter().collect::<R<()>>()?;
-            match self.lost.swap(0, Ordering::SeqCst) {
-                0 => written,
-                _ => Err(Errno::EIO),
-            }
+            let done = self.make_durable(&call, open.fid()).await;
+            // With nothing to wait for in between: who is not told because it is not there any more has not taken anything.
+            open.advance().and(done)
         };
         self.run(Verb::Fsync, work).await
     }
@@ -57,8 +42,7 @@ impl Fs {
     /// was answered cannot be; that is told by the fsync of whoever did it as well.
     pub async fn sync(self: Arc<Self>) -> R<()> {
         let work = async {
-            let lost = || self.data.errors.total() + self.lost.load(Ordering::SeqCst);
-            let before = lost();
+            let before = self.told.mark();
             self.flush_everything();
             for file in self.data.all_files() {
                 self.flush_file(&file).await?;
@@ -73,9 +57,29 @@ impl Fs {
                 Box::pin(async move { t.call(ctx, Sync { object: None }).await })
             });
             join_all(calls.collect()).await.into_iter().collect::<R<()>>()?;
-            if lost() > before { Err(Errno::EIO) } else { Ok(()) }
+            self.told.any_since(before)
         };
         self.run(Verb::Fsync, work).await
+    }
+
+    /// As [`Fs::fsync_open`], of a file or directory that is opened for it.
+    pub async fn fsync(self: Arc<Self>, call: Call, fid: Fid) -> R<()> {
+        let open = self.watch_errors(fid);
+        self.fsync_open(call, &open).await
+    }
+
+    async fn make_durable(self: &Arc<Self>, call: &Call, fid: Fid) -> R<()> {
+        // What is kept here goes first: the servers then commit it with the rest.
+        let safe = self.flush_data_durably(fid).await?;
+        let layout = self.file_state(fid).await?.layout;
+        // What another mount wrote to it is also to be durable.
+        let with_inode = layout.as_ref().is_some_and(|l| l.mdt_component().is_some());
+        let home = if with_inode { Some(self.mdt_of(fid).await?.id) } else { None };
+        let told = self.tell_pending_durably().await;
+        let names = self.commit_mdts(home, told);
+        let data = self.commit_objects(call, layout, &safe);
+        let all: Vec<BoxFutureOf<'_, R<()>>> = vec![Box::pin(names), Box::pin(data)];
+        join_all(all).await.into_iter().collect::<R<()>>()
     }
 
     /// One message to each OST that holds an object of the file, but for those that are `safe`.

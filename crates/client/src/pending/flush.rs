@@ -83,12 +83,9 @@ impl Fs {
             Err(e) => {
                 tracing::error!("{n} operations that were executed here are lost: {e}");
                 let now = self.world.now();
-                let lost = {
-                    let mut c = self.meta.lock();
-                    let lost = c.log.answered(s.generation, n, now).unwrap_or_default();
-                    c.distrust(lost.iter().flat_map(Queued::touches));
-                    lost
-                };
+                let mut c = self.meta.lock();
+                let lost = c.log.answered(s.generation, n, now).unwrap_or_default();
+                c.distrust(lost.iter().flat_map(Queued::touches));
                 self.report_lost(&lost, e);
             }
         }
@@ -106,7 +103,7 @@ impl Fs {
         // A server that did not come to the end is sent the rest again.
         let n = n.min(r.results.len());
         let now = self.world.now();
-        let (refused, back) = {
+        let back = {
             let mut c = self.meta.lock();
             let Some(done) = c.log.answered(generation, n, now) else { return };
             c.log.committed_with(answer.transno, answer.durable);
@@ -118,15 +115,15 @@ impl Fs {
             let refused: Vec<(Queued, Errno)> =
                 done.into_iter().zip(status).filter(|(_, e)| e.0 != 0).collect();
             c.distrust(refused.iter().flat_map(|(q, _)| q.touches()));
+            for (q, e) in refused {
+                tracing::error!("{:?} in {}, executed here before, was refused: {e}", q.op, q.touched[0]);
+                self.report_lost(&[q], e);
+            }
             let mut back = c.take_unwanted();
             back.extend(c.shrink(now));
-            (refused, back)
+            back
         };
         self.give_back(back);
-        for (q, e) in refused {
-            tracing::error!("{:?} in {}, executed here before, was refused: {e}", q.op, q.touched[0]);
-            self.report_lost(&[q], e);
-        }
     }
 
     fn tell_opens(&self, fids: &[Fid]) {

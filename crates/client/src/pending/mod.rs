@@ -160,18 +160,20 @@ impl Fs {
     /// The leases are gone, and everything that was executed under them and not answered.
     pub(crate) fn all_pending_lost(&self, why: model::Errno) {
         let life = self.targets.get(model::TargetId::mdt(MDT)).map_or(0, |t| t.import.life());
-        let lost = self.meta.clear(life);
-        self.report_lost(&lost, why);
+        self.meta.clear(life, |lost| self.report_lost(lost, why));
         self.pending.over.notify_waiters();
     }
 
-    /// Operations of which a batch says, or which say by themselves, that they never happened.
+    /// Operations of which a batch says, or which say by themselves, that they never happened. With the cache locked in which they
+    /// waited: an fsync that finds nothing left to send finds the error.
     fn report_lost(&self, lost: &[Queued], why: model::Errno) {
         if lost.is_empty() {
             return;
         }
         self.pending.lost.fetch_add(lost.len() as u64, Relaxed);
-        self.lost.fetch_add(lost.len() as u64, std::sync::atomic::Ordering::SeqCst);
+        let made = lost.iter().map(|q| q.made).filter(|f| *f != model::Fid::NONE).collect();
+        let files = lost.iter().flat_map(Queued::touches).collect();
+        self.changes_lost(&crate::lost::Changed { files, made }, why);
         for q in lost {
             self.data.errors.add_operation(self.world.wall(), q.touched[0], q.text(), why);
         }

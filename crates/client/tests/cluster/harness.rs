@@ -17,7 +17,7 @@ use wire::msg::register::{EXTRA_TARGET_KEY, Register};
 use wire::proof::{Claimant, Key};
 use wire::{Message, RequestContext};
 use world::World;
-use world::mem::MemDisk;
+use world::mem::{FaultPlan, MemDisk};
 use world::real::Runtime;
 use world::sync::oneshot;
 
@@ -352,6 +352,15 @@ impl Cluster {
             m.stop().await;
         }
         let _ = r.ended.await;
+    }
+
+    /// From now on the disk of an object server takes so many bytes for objects more (`None`: any number), without knowing that
+    /// before: room that was promised may turn out not to be there.
+    pub fn bound_ost_disk(&self, index: u16, bytes: Option<u64>) {
+        let disk = self.nodes[index as usize + 2].disk.lock().unwrap();
+        let capacity_bytes = bytes.map(|b| disk.used_bytes() + b);
+        let only_below = Some(format!("{DIR}/objects"));
+        disk.set_faults(FaultPlan { capacity_bytes, thin: true, only_below, ..FaultPlan::default() });
     }
 
     pub async fn stop_mgs(&self) {

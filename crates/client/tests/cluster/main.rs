@@ -14,4 +14,5 @@ mod names;
 mod pending;
 mod restart;
 mod small;
+mod told;
 mod users;

@@ -5,7 +5,7 @@ use super::Cx;
 use crate::abi::FlushIn;
 use crate::process::{Fate, fate};
 use crate::reply::{Answer, Reply};
-use model::{Errno, Fid};
+use model::Errno;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use world::sync::oneshot;
@@ -20,7 +20,7 @@ pub async fn run(cx: Cx, a: FlushIn) -> Answer {
     let exiting = || fate(cx.tid, 0) == Fate::Dying;
     if !locks && (b.writeback.is_idle() || exiting()) {
         // Nothing to wait for, or nobody who could be told.
-        tell_errors(&cx, a.fh, fid)?;
+        tell_errors(&cx, a.fh)?;
         return Ok(Reply::empty());
     }
     let unlocking = locks.then(|| b.releases.begin(fid));
@@ -42,18 +42,14 @@ pub async fn run(cx: Cx, a: FlushIn) -> Answer {
         return Ok(Reply::empty());
     }
     match b.world.timeout(PATIENCE, done).await {
-        Some(_) => tell_errors(&cx, a.fh, fid)?,
+        Some(_) => tell_errors(&cx, a.fh)?,
         None => b.slow_close.store(true, Ordering::Relaxed),
     }
     Ok(Reply::empty())
 }
 
-/// What went wrong behind the writer's back is told at its close, unless an fsync told it before.
-fn tell_errors(cx: &Cx, fh: u64, fid: Fid) -> Result<(), Errno> {
-    cx.bridge.writeback.take_error(fid)?;
-    if cx.bridge.handles.file(fh).is_ok_and(|h| h.writable()) {
-        cx.fs().take_write_error(fid)
-    } else {
-        Ok(())
-    }
+/// What went wrong behind the writer's back is said at its close, unless an fsync told it before. The next fsync tells it all the
+/// same: this may be the close of a child that inherited the descriptor.
+fn tell_errors(cx: &Cx, fh: u64) -> Result<(), Errno> {
+    cx.bridge.handles.file(fh).map_or(Ok(()), |h| h.file.error_at_close())
 }

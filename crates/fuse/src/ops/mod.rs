@@ -197,7 +197,7 @@ pub fn start(cx: Cx, request: Request, data: Bytes) -> BoxFuture<Answer> {
         Op::Write(a, _) => Box::pin(write::run(cx, a, data)),
         Op::Statfs => Box::pin(statfs::run(cx)),
         Op::Fsync(a) => Box::pin(fsync::run(cx, a)),
-        Op::Fsyncdir(_) => Box::pin(fsync::run_dir(cx)),
+        Op::Fsyncdir(a) => Box::pin(fsync::run_dir(cx, a)),
         Op::Flush(a) => Box::pin(flush::run(cx, a)),
         Op::Setxattr { arg, name, value } => Box::pin(setxattr::run(cx, arg, name, value)),
         Op::Getxattr(a, name) => Box::pin(getxattr::run(cx, a, name)),

@@ -1,4 +1,5 @@
-//! OPENDIR: the kernel has checked the permission; the servers keep no state for it.
+//! OPENDIR: the kernel has checked the permission; the servers keep no state for it. What goes wrong with
+//! the directory from now on its fsync reports.
 
 use super::Cx;
 use crate::abi::OpenOut;
@@ -8,6 +9,6 @@ pub async fn run(cx: Cx) -> Answer {
     let fid = cx.fid()?;
     // As a rule it is known from the lookup.
     let attr = cx.fs().getattr(cx.call_by_handle(), fid).await?;
-    let fh = cx.bridge.handles.insert_dir(attr);
+    let fh = cx.bridge.handles.insert_dir(attr, cx.fs().watch_errors(fid));
     Ok(Reply::of(&OpenOut { fh, open_flags: 0, backing_id: 0 }))
 }

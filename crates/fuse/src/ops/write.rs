@@ -10,7 +10,8 @@ pub async fn run(cx: Cx, a: WriteIn, data: Bytes) -> Answer {
     let written = Reply::of(&WriteOut { size: a.size, padding: 0 });
     if a.write_flags & WRITE_CACHE != 0 {
         let b = &cx.bridge;
-        b.writeback.clone().write(b.world.clone(), cx.fs(), fid, a.offset, data).await?;
+        // Whatever comes of it: the kernel would tell errors on top of those that fsync is told here.
+        b.writeback.clone().write(b.world.clone(), cx.fs(), fid, a.offset, data).await;
         return Ok(written);
     }
     cx.bridge.writeback.settle(fid).await;
@@ -19,11 +20,13 @@ pub async fn run(cx: Cx, a: WriteIn, data: Bytes) -> Answer {
     let append = a.flags & libc::O_APPEND as u32 != 0;
     let kill = a.write_flags & WRITE_KILL_SUIDGID != 0;
     let fs = cx.fs();
+    let before = (a.flags & libc::O_DIRECT as u32 != 0).then(|| fs.error_mark());
     fs.clone().write(cx.call_by_handle(), fid, a.offset, append, kill, data).await?;
     if a.flags & libc::O_DSYNC as u32 != 0 {
-        fs.fsync(cx.call_by_handle(), fid).await?;
-    } else if a.flags & libc::O_DIRECT as u32 != 0 {
-        fs.flush(fid).await?;
+        let open = cx.bridge.handles.file(a.fh)?;
+        fs.fsync_open(cx.call_by_handle(), &open.file.errors).await?;
+    } else if let Some(before) = before {
+        fs.flush(fid, before).await?;
     }
     Ok(written)
 }

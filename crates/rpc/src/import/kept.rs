@@ -93,11 +93,14 @@ impl KeptRequests {
         None
     }
 
-    /// Gives everything up; returns how many there were.
-    pub fn forget(&mut self) -> usize {
-        let n = self.len();
+    /// All of it, in the order of its execution.
+    pub fn all(&self) -> impl Iterator<Item = &Kept> {
+        self.lost.iter().chain(self.current.values())
+    }
+
+    /// Gives everything up.
+    pub fn forget(&mut self) {
         *self = KeptRequests::default();
-        n
     }
 
     pub fn len(&self) -> usize {

@@ -24,7 +24,7 @@ use wire::msg::disconnect::Disconnect;
 use wire::msg::notify::{Notice, Notify};
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
 use wire::proof::{Claimant, Key};
-use wire::{Bulk, Frame, FrameKind, Header, Message, RequestContext, encode_body};
+use wire::{Bulk, Frame, FrameKind, Header, Message, Op, RequestContext, encode_body};
 use world::{BoxFuture, Instant, World, sync};
 
 /// Names as in Lustre's `state` file.
@@ -71,9 +71,9 @@ pub trait ImportHooks: Send + Sync {
     fn bulk_limit(&self, _bytes: u64) {}
     /// A session begins; the target takes so many ranges in one writelist (0: it does not know that message).
     fn write_ranges(&self, _ranges: u64) {}
-    /// `requests` that were answered but not durable are lost with the server's memory: this client was evicted, or
-    /// doing them again failed.
-    fn lost_requests(&self, _requests: usize) {}
+    /// A request that was answered but not durable is lost with the server's memory: this client was evicted, or doing it
+    /// again failed. `body` and `reply` as they went over the network, the latter without its context.
+    fn request_lost(&self, _op: Op, _body: &Bytes, _reply: &Bytes) {}
     /// False: nothing is kept over a restart of the server, which need not wait for this client then.
     fn keeps_state(&self) -> bool {
         true
