@@ -54,6 +54,11 @@ pub(crate) fn nid(addr: IpAddr) -> Nid {
     Nid { addr, net: 0 }
 }
 
+/// Where server `i` belongs at present.
+pub(crate) fn address(c: &Cluster, i: usize) -> IpAddr {
+    c.servers[i].nids(c.servers[i].active())[0].addr
+}
+
 fn client_mount(sim: &Sim, i: u8) -> Arc<Mount> {
     let addr = Ipv4Addr::new(10, 0, 2, i + 1).into();
     let node = sim.add_node("client", &[addr]);

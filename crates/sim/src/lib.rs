@@ -7,7 +7,7 @@
 //! `cluster` builds a file system of the real crates on such nodes, `workload` has actors work on it
 //! (`generate` throws the dice, `exec` does the operations, `shared` is what actors do to the same files), `oracle`
 //! says what each answer must be, `history` whether concurrent answers fit together, `scenario` adds the faults
-//! and `check` looks at the tables in the end.
+//! and `check` looks at the tables in the end. `hostile` has peers that lie, and an honest client beside them.
 
 pub mod check;
 mod clock;
@@ -23,6 +23,7 @@ pub mod generate;
 pub mod golden;
 mod guest;
 pub mod history;
+pub mod hostile;
 pub mod losses;
 pub mod minimise;
 mod net;

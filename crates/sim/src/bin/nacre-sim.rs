@@ -4,6 +4,7 @@
 use model::planted::{self, Bug};
 use sim::faults::{CAMPAIGN_MIN_SEEDS, FAULTS};
 use sim::golden;
+use sim::hostile;
 use sim::minimise::{command, minimise, run_caught};
 use sim::points::{self, Plan};
 use sim::scenario::Options;
@@ -16,6 +17,7 @@ nacre-sim runs a whole file system in one thread on virtual time, with faults, a
 
 usage: nacre-sim [OPTIONS]
        nacre-sim --golden DIR
+       nacre-sim --hostile [--seeds N] [--first X] [--seconds S] [--ops N] [--stop N]
        nacre-sim --crash-points [--length N] [--one-in A,B,C] [--stride N] [--variants N] [--part I/N]
 
 Seeds:
@@ -30,6 +32,10 @@ Seeds:
   --json          the summary as JSON
 
 From 100 seeds on every fault of the list must have fired at least once.
+
+Hostile peers: arbitrary messages of every kind with arbitrary flags on sessions with every target, an honest client beside them.
+  --ops N         frames of a seed (600)           --stop N      ends the hostile part after so many
+  --seconds S     no further seed after so much time
 
 Crash points: a node ends at every await point of every workload of one and two operations, and of a sample of three.
   --length N      operations of a workload at most (default 2)
@@ -53,6 +59,9 @@ struct Args {
     hashes: bool,
     points: Option<Plan>,
     golden: Option<String>,
+    hostile: bool,
+    seconds: Option<u64>,
+    frames: u64,
 }
 
 /// Numbers between commas, or another sign.
@@ -73,6 +82,9 @@ fn parse() -> Result<Option<Args>, String> {
         hashes: false,
         points: None,
         golden: None,
+        hostile: false,
+        seconds: None,
+        frames: 600,
     };
     let mut plan = Plan { length: 2, one_in: [1; 3], stride: 1, variants: 1, part: (0, 1) };
     let mut it = std::env::args().skip(1);
@@ -85,7 +97,12 @@ fn parse() -> Result<Option<Args>, String> {
         match arg.as_str() {
             "--seeds" => a.seeds = number()?,
             "--first" => a.first = number()?,
-            "--ops" => a.opt.ops = number()?.max(1),
+            "--ops" => {
+                a.opt.ops = number()?.max(1);
+                a.frames = a.opt.ops;
+            }
+            "--hostile" => a.hostile = true,
+            "--seconds" => a.seconds = Some(number()?),
             "--crashes" => a.opt.crashes = number()? as usize,
             "--actors" => a.opt.actors = (number()? as usize).max(1),
             "--mounts" => a.opt.mounts = number()?.clamp(1, 200) as u8,
@@ -234,6 +251,48 @@ fn run_seeds(args: &Args) -> ExitCode {
     if sum.violations == 0 && never.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+fn run_hostile(args: &Args) -> ExitCode {
+    let clock = match ::world::real::start(1) {
+        Ok((w, rt)) => (w, rt),
+        Err(e) => {
+            eprintln!("nacre-sim: no clock: {e}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let (start, mut seeds, mut bad, mut sum) = (clock.0.now(), 0, 0, hostile::Sum::default());
+    for seed in args.first..args.first.saturating_add(args.seeds) {
+        if args.seconds.is_some_and(|s| clock.0.now().since(start).as_secs() >= s) {
+            break;
+        }
+        seeds += 1;
+        let o = hostile::Options { seed, frames: args.frames, stop: args.opt.stop };
+        let found = match hostile::run(&o) {
+            Ok(s) => {
+                sum.done += s.done;
+                sum.refused += s.refused;
+                sum.honest += s.honest;
+                continue;
+            }
+            Err(f) => f,
+        };
+        bad += 1;
+        println!("seed {seed}: FOUND: {}", found.what);
+        println!("seed {seed}: again with: {}", hostile::command(&o));
+        let (small, found) = if args.minimise { hostile::minimise(&o, found) } else { (o, found) };
+        found.frames.iter().for_each(|f| println!("  {f}"));
+        println!("seed {seed}: the shortest run that finds something: {}", found.what);
+        println!("seed {seed}: again with: {}", hostile::command(&small));
+        if !args.keep_going {
+            break;
+        }
+    }
+    println!(
+        "{seeds} seeds of {} hostile frames: {} requests were done, {} refused; {} operations of honest clients beside them; {bad} seeds found something",
+        args.frames, sum.done, sum.refused, sum.honest
+    );
+    if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 fn run_points(plan: &Plan, json: bool) -> ExitCode {
     let s = points::walk(plan, |s| {
         if !json && s.workloads % 50 == 0 {
@@ -286,6 +345,9 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         };
+    }
+    if args.hostile {
+        return run_hostile(&args);
     }
     match &args.points {
         Some(plan) => run_points(plan, args.json),
