@@ -392,6 +392,14 @@ impl Service for Mdt {
         self.shared.epoch
     }
 
+    fn folder(&self) -> Option<String> {
+        Some(self.cfg.dir.clone())
+    }
+
+    fn knows(&self, client: ClientId) -> bool {
+        self.core_read().clients.contains_key(&client)
+    }
+
     fn speaks(&self) -> bool {
         // Nor after an error of its disk: the server ends, and what it had executed is done again by the next one. An error
         // would be the end of operations that applications were told of.

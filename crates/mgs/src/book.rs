@@ -21,6 +21,10 @@ pub trait Book: Send + Sync {
     /// False: another MGS may be active by now.
     fn is_held(&self) -> bool;
     fn stopped(&self) -> Option<String>;
+    /// The folder, if it is kept in one that this server alone writes to.
+    fn folder(&self) -> Option<String> {
+        None
+    }
 }
 
 impl Book for Db {
@@ -70,5 +74,9 @@ impl Book for Db {
 
     fn stopped(&self) -> Option<String> {
         Db::stopped(self)
+    }
+
+    fn folder(&self) -> Option<String> {
+        Some(Db::dir(self).to_string())
     }
 }

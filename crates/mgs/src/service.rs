@@ -175,6 +175,14 @@ impl Service for Mgs {
         self.db.epoch()
     }
 
+    fn folder(&self) -> Option<String> {
+        self.db.folder()
+    }
+
+    fn knows(&self, client: ClientId) -> bool {
+        self.clients().contains_key(&client)
+    }
+
     fn speaks(&self) -> bool {
         self.db.is_held()
     }

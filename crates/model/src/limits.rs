@@ -51,6 +51,16 @@ pub const OWNER_PENDING_MAX_BYTES: u64 = 16 << 20;
 pub const OBJECTS_PER_RPC_MAX: usize = 16_384;
 /// Clients one target knows at a time.
 pub const CLIENTS_MAX: usize = 131_072;
+/// A connection's first frame, a hello: body, and no bulk.
+pub const HELLO_MAX_BYTES: usize = 4096;
+/// Connections of one server that did not say hello yet, in all and from one address.
+pub const HELLOS_MAX: usize = 2048;
+pub const HELLOS_PER_ADDRESS_MAX: usize = 512;
+/// Connections of one server from one address.
+pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 8192;
+/// Clients that a server did not know, from one address: so many at once, and each second.
+pub const NEW_CLIENTS_AT_ONCE: u32 = 1024;
+pub const NEW_CLIENTS_PER_SECOND: u32 = 32;
 /// Open files of one client.
 pub const OPENS_PER_CLIENT_MAX: usize = 1 << 20;
 /// Locks (flock, POSIX ranges) of one client.

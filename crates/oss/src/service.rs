@@ -424,6 +424,14 @@ impl Service for Ost {
         self.db.transno(self.db.last_committed())
     }
 
+    fn folder(&self) -> Option<String> {
+        Some(self.cfg.dir.clone())
+    }
+
+    fn knows(&self, client: ClientId) -> bool {
+        self.clients.knows(client)
+    }
+
     fn bulk_bytes(&self) -> usize {
         (self.settings.brw_mb.load(Relaxed) << 20) as usize
     }

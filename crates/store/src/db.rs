@@ -298,6 +298,11 @@ impl Db {
         self.core.last_submitted()
     }
 
+    /// The folder it was opened in.
+    pub fn dir(&self) -> &str {
+        &self.core.dir
+    }
+
     pub fn epoch(&self) -> u32 {
         self.core.epoch
     }

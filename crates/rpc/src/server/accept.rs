@@ -1,5 +1,6 @@
 //! A connection's first frame: who it is, what it wants, and a clear word if it is refused.
 
+use super::admission::Counted;
 use super::session::{Hello, Session, same};
 use super::{ClientId, Greeting, Server, Target, dispatch, identity};
 use crate::link::Link;
@@ -47,32 +48,24 @@ pub(super) struct Admitted {
     pub number: u64,
 }
 
-struct Counted(Arc<Server>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Server {
     /// Takes a fresh connection, if there is room.
     pub(super) fn admit(self: &Arc<Server>, conn: Arc<dyn Conn>) {
-        let n = self.connections.fetch_add(1, Ordering::Relaxed);
-        let counted = Counted(self.clone());
-        if n >= self.connections_max.load(Ordering::Relaxed) {
-            self.complain(conn.peer().ip(), "limit", &format!("over the limit of {n} connections"));
-            conn.close();
-            return;
-        }
+        let max = self.connections_max.load(Ordering::Relaxed);
+        let counted = match self.admission.enter(conn.peer().ip(), max) {
+            Ok(c) => c,
+            Err(why) => {
+                self.complain(conn.peer().ip(), "limit", &why);
+                conn.close();
+                return;
+            }
+        };
+        conn.expect_at_most(model::limits::HELLO_MAX_BYTES);
         let me = self.clone();
-        self.world.spawn("rpc-conn", async move {
-            let _counted = counted;
-            me.serve(conn).await;
-        });
+        self.world.spawn("rpc-conn", async move { me.serve(conn, counted).await });
     }
 
-    async fn serve(self: &Arc<Server>, conn: Arc<dyn Conn>) {
+    async fn serve(self: &Arc<Server>, conn: Arc<dyn Conn>, mut counted: Counted) {
         let peer = conn.peer().ip();
         let link = Link::new(self.world.clone(), conn.clone());
         if self.secure.load(Ordering::Relaxed) && conn.peer().port() >= world::RESERVED_PORTS {
@@ -106,6 +99,8 @@ impl Server {
         let head = first.header;
         match self.hello(first, peer, &link).await {
             Ok(a) => {
+                counted.greeted();
+                conn.expect_at_most(usize::MAX);
                 let why = dispatch::read_loop(self, &a, &conn).await;
                 a.session.lost(a.number);
                 match why {
@@ -140,6 +135,9 @@ impl Server {
                 format!("first frame is of kind {:?}, not Connect", f.header.kind),
             );
         }
+        if f.body.len() > model::limits::HELLO_MAX_BYTES || !f.bulk.is_empty() {
+            return refuse(Errno::EMSGSIZE, "connect", format!("a hello of {} bytes", f.body.len()));
+        }
         let (_, c): (RequestContext, Connect) = match decode_body(&f.body) {
             Ok(v) => v,
             Err(e) => return refuse(Errno::EPROTO, "connect", e.to_string()),
@@ -161,6 +159,9 @@ impl Server {
         let client = ClientId(c.client_uuid);
         let digest = extra_key(&c.extra, EXTRA_TOKEN).map(|t| proof::digest(&t));
         let known = self.known(&target, &c, client, digest)?;
+        if known.is_none() && !target.service.knows(client) {
+            self.newcomer(peer, &target)?;
+        }
         let number = self.next_session.fetch_add(1, Ordering::Relaxed);
         let greeting = Greeting { connect: c.clone(), peer, session: number, known: known.is_some(), digest };
         let outcome = match target.service.clone().connect(greeting).await {
@@ -253,6 +254,19 @@ impl Server {
             );
         }
         Ok(known)
+    }
+
+    /// A client of which nothing is known costs a durable record: there are only so many in a time.
+    fn newcomer(&self, peer: IpAddr, target: &Target) -> Result<(), Refusal> {
+        if !self.admission.room_for_strangers(self.connections_max.load(Ordering::Relaxed)) {
+            let text = format!("{} takes no new clients: too many connections", target.label);
+            return refuse(Errno::EBUSY, "strangers", text);
+        }
+        if !self.admission.newcomer(peer, self.world.now()) {
+            let text = format!("{}: too many new clients from {peer} at once: try again", target.label);
+            return refuse(Errno::EBUSY, "newcomers", text);
+        }
+        Ok(())
     }
 
     fn check_versions(&self, c: &Connect) -> Result<(), Refusal> {

@@ -1,6 +1,7 @@
 //! From a frame to the service and back.
 
 use super::accept::{Admitted, Refusal};
+use super::barred::Culprit;
 use super::session::{Asked, Kept, Session, Stamp, Step};
 use super::{Departure, Incoming, Outgoing, Replay, Server, Target, evict};
 use bytes::Bytes;
@@ -110,6 +111,12 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusa
             return Ok(true);
         }
     };
+    if a.target.barred.bars(&incoming) {
+        tracing::error!(client = %a.session.client, op = h.opcode, "{}: this request ended the server before: EIO", a.target.label);
+        let err = Kept::of(Outgoing::err(Errno::EIO), Timestamp::ZERO);
+        a.session.reply(Asked { slot: h.slot, xid: h.xid, op: h.opcode }, &err, stamp);
+        return Ok(true);
+    }
     match a.session.arrive(a.number, Box::new(incoming), stamp) {
         Step::Execute(req) => {
             let (server2, target, session) = (server.clone(), a.target.clone(), a.session.clone());
@@ -191,13 +198,25 @@ fn incoming(server: &Server, a: &Admitted, f: Frame) -> Result<Incoming, Errno> 
     })
 }
 
-/// Ends the process if a handler panics: half an operation may have been done to the state.
-struct AbortOnPanic(bool);
+/// Ends the process if a handler panics: half an operation may have been done to the state. The request is noted before, so
+/// that it does not end the next start as well.
+struct AbortOnPanic {
+    target: Arc<Target>,
+    abort: bool,
+    /// What is being executed.
+    culprit: Option<Culprit>,
+}
 
 impl Drop for AbortOnPanic {
     #[allow(clippy::print_stderr)]
     fn drop(&mut self) {
-        if self.0 && std::thread::panicking() {
+        if !std::thread::panicking() {
+            return;
+        }
+        if let Some(c) = &self.culprit {
+            self.target.barred.add(c);
+        }
+        if self.abort {
             eprintln!(
                 "nacre: a request handler panicked: the process ends so that nobody sees half an operation"
             );
@@ -208,13 +227,16 @@ impl Drop for AbortOnPanic {
 
 /// Runs a request, and those that waited behind it in its slot, to their replies.
 async fn execute(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>, first: Box<Incoming>) {
-    let _guard = AbortOnPanic(server.abort_on_panic.load(Ordering::Relaxed));
+    let abort = server.abort_on_panic.load(Ordering::Relaxed);
+    let mut guard = AbortOnPanic { target: target.clone(), abort, culprit: None };
     let mut next = Some(first);
     while let Some(req) = next {
         let asked = Asked { slot: req.slot, xid: req.xid, op: req.op as u16 };
         assert_ne!(asked.slot, SLOT_NONE);
         let wall = req.wall;
+        guard.culprit = Some(Culprit::of(&req));
         let mut out = target.service.clone().handle(*req).await;
+        guard.culprit = None;
         let hold = out.hold.take();
         if !target.service.speaks() {
             return session.close_link();

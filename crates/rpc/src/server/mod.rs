@@ -1,6 +1,8 @@
 //! The target's end of its sessions: accept, connect, dispatch, reply slots, eviction.
 
 mod accept;
+mod admission;
+mod barred;
 mod dispatch;
 mod evict;
 mod identity;
@@ -128,6 +130,14 @@ pub trait Service: Send + Sync + 'static {
     /// Never 0.
     fn epoch(&self) -> u32;
     fn last_committed(&self) -> u64;
+    /// The target's folder, where the session layer notes requests that ended the server. `None`: it has none.
+    fn folder(&self) -> Option<String> {
+        None
+    }
+    /// Whether the client has a durable record: it comes back, and is no stranger.
+    fn knows(&self, _client: ClientId) -> bool {
+        false
+    }
     /// False: somebody else may serve the target by now. Whatever this server said, a ping's answer too, could let a
     /// client rely on locks that the other one gave away. Nor does one speak that is about to end and be started anew, such
     /// as an MDT whose disk failed: its clients ask the next one.
@@ -251,6 +261,7 @@ pub(crate) struct Target {
     peers: Peers,
     /// `fsname-OST0000`, for messages.
     label: String,
+    barred: barred::Barred,
 }
 
 /// A server node: one endpoint, any number of targets behind it.
@@ -260,7 +271,7 @@ pub struct Server {
     targets: Mutex<Vec<Arc<Target>>>,
     ping_ms: AtomicU32,
     next_session: AtomicU64,
-    connections: AtomicUsize,
+    admission: Arc<admission::Admission>,
     connections_max: AtomicUsize,
     abort_on_panic: AtomicBool,
     /// Only ports below [`world::RESERVED_PORTS`] are let in.
@@ -286,7 +297,7 @@ impl Server {
             targets: Mutex::default(),
             ping_ms: AtomicU32::new(PING_DEFAULT_MS),
             next_session: AtomicU64::new(1),
-            connections: AtomicUsize::new(0),
+            admission: Arc::default(),
             connections_max: AtomicUsize::new(CONNECTIONS_MAX),
             abort_on_panic: AtomicBool::new(true),
             secure: AtomicBool::new(true),
@@ -335,7 +346,8 @@ impl Server {
         assert!(service.epoch() > 0, "a target's epoch is never 0");
         let (id, fsname) = (service.target(), service.fsname());
         peers.ping_ms.store(self.ping_ms.load(Ordering::Relaxed), Ordering::Relaxed);
-        let target = Arc::new(Target { label: id.label(&fsname), service, peers });
+        let barred = barred::Barred::load(&self.world, service.folder());
+        let target = Arc::new(Target { label: id.label(&fsname), service, peers, barred });
         let old = {
             let mut g = self.lock_targets();
             let old = g.iter().position(|t| t.service.target() == id && t.service.fsname() == fsname);

@@ -224,3 +224,42 @@ fn an_administrator_evicts() {
         assert_eq!(set(&i, "b").await.unwrap(), "1", "it comes back as a new client");
     });
 }
+
+/// A flood of connections that say nothing, of hellos of strangers and of hellos that are too long, and honest clients beside it.
+#[test]
+fn a_flood_leaves_honest_clients_their_sessions() {
+    run(7, async |_, w, seen| {
+        let honest = Import::new(w.clone(), config(1, TargetId::ost(0), &[1]));
+        set(&honest, "a").await.unwrap();
+        let ost0 = TargetId::ost(0).to_u32();
+        let mut silent = Vec::new();
+        let mut turned_away = 0;
+        for n in 0..1500u32 {
+            let conn = dial(&w).await;
+            let over = n >= model::limits::HELLOS_PER_ADDRESS_MAX as u32;
+            if over {
+                turned_away += u32::from(conn.recv().await.is_err());
+            }
+            silent.push(conn);
+        }
+        assert_eq!(turned_away, 1500 - model::limits::HELLOS_PER_ADDRESS_MAX as u32);
+        assert_eq!(set(&honest, "a").await.unwrap(), "2", "its session goes on");
+        drop(silent);
+        w.sleep(Duration::from_secs(11)).await;
+        let long = Connect { extra: vec![(9, vec![0; 5000])], ..hello() };
+        assert_eq!(refused(&w, ost0, &long).await.0, Errno::EMSGSIZE);
+        let mut let_in = 0;
+        let start = w.now();
+        for n in 0..3000u32 {
+            let mut client_uuid = [9; 16];
+            client_uuid[..4].copy_from_slice(&n.to_le_bytes());
+            let (_, f) = say_hello(&w, ost0, &Connect { client_uuid, ..hello() }).await;
+            let_in += u64::from(f.header.status == 0);
+        }
+        let rate = u64::from(model::limits::NEW_CLIENTS_PER_SECOND) * (w.now().since(start).as_secs() + 1);
+        assert!(let_in <= u64::from(model::limits::NEW_CLIENTS_AT_ONCE) + rate, "{let_in}");
+        assert_eq!(set(&honest, "a").await.unwrap(), "3");
+        let s = lock(&seen);
+        assert!(s.departed.iter().all(|(c, _)| *c != ClientId([1; 16])), "the honest one was never evicted");
+    });
+}

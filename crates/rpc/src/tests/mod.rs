@@ -1,6 +1,7 @@
 //! Sessions under faults, in the small deterministic world of `testing`.
 
 mod admission;
+mod barred;
 mod basics;
 mod faults;
 mod identity;
@@ -66,6 +67,8 @@ pub struct Counter {
     pub silent: AtomicBool,
     /// Roles count.
     pub strict: bool,
+    /// Of the target.
+    pub folder: Option<String>,
 }
 
 pub fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -97,6 +100,7 @@ impl Counter {
             silent: AtomicBool::new(false),
             strict: false,
             stall: Mutex::default(),
+            folder: None,
             awaited: Mutex::new(if recovers { awaited } else { BTreeSet::new() }),
         })
     }
@@ -156,6 +160,12 @@ impl Service for Counter {
     fn epoch(&self) -> u32 {
         self.epoch
     }
+    fn folder(&self) -> Option<String> {
+        self.folder.clone()
+    }
+    fn knows(&self, client: ClientId) -> bool {
+        lock(&self.disk).clients.contains(&client)
+    }
     fn speaks(&self) -> bool {
         !self.silent.load(Ordering::Relaxed)
     }
@@ -209,6 +219,8 @@ impl Service for Counter {
                 assert!(s.by_slot.insert((req.client, req.slot)), "two requests run in one slot");
             }
             self.work().await;
+            let ask = || wire::decode_message::<GetParam>(&req.body);
+            assert!(req.op != Op::GetParam || ask().is_ok_and(|m| m.pattern != "panic"), "on purpose");
             let stall = *lock(&self.stall);
             self.world.sleep(stall).await;
             let out = self.execute(&req);

@@ -1,0 +1,53 @@
+//! A request that makes its handler panic ends one life of a server, not every one.
+
+use super::*;
+use ::world::Disk as _;
+use ::world::mem::{CrashMode, MemDisk};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const DIR: &str = "/target";
+
+/// One life of a server, and what a client is answered to these requests.
+fn life(
+    kept: &Arc<Mutex<Disk>>,
+    disk: &MemDisk,
+    uuid: u8,
+    ask: &[&str],
+) -> std::thread::Result<Vec<Result<String, Errno>>> {
+    let lab = Lab::new(1);
+    let (s, _) = lab.node(ip(1), Arc::new(disk.clone()));
+    let (w, _) = node(&lab, 9);
+    let run = || {
+        lab.run(async {
+            let c = Counter::start(&s, TargetId::ost(0), kept, &Arc::default());
+            let c = Arc::into_inner(c).expect("nobody else has it");
+            let c = Arc::new(Counter { folder: Some(DIR.into()), ..c });
+            let _server = serve(&s, 1, vec![c], &Peers::new()).await;
+            let i = Import::new(w.clone(), config(uuid, TargetId::ost(0), &[1]));
+            let mut out = Vec::new();
+            for a in ask {
+                out.push(get(&i, a).await);
+            }
+            out
+        })
+    };
+    catch_unwind(AssertUnwindSafe(run))
+}
+
+#[test]
+fn a_request_that_ended_a_server_is_refused_by_the_next_one() {
+    let (kept, disk) = (Arc::default(), MemDisk::new());
+    disk.mkdir(DIR).unwrap();
+    disk.sync_dir("/").unwrap();
+    assert!(life(&kept, &disk, 7, &["fine", "panic"]).is_err(), "the handler panics");
+    // The power fails, too.
+    disk.crash_with(CrashMode::LoseAll, &mut ::world::rng::Rng::new(1));
+    for _ in 0..3 {
+        let answers = life(&kept, &disk, 7, &["panic", "fine"]).expect("no panic any more");
+        assert_eq!(answers, [Err(Errno::EIO), Ok("0".into())], "that one is refused, others are not");
+    }
+    assert!(life(&kept, &disk, 8, &["panic"]).is_err(), "another client has its own");
+    let answers = life(&kept, &disk, 8, &["panic"]).expect("no panic any more");
+    assert_eq!(answers, [Err(Errno::EIO)]);
+    assert!(life(&kept, &disk, 7, &["panic"]).is_ok(), "the first one's is not forgotten");
+}
