@@ -17,6 +17,8 @@ fn what_was_on_a_lost_ost_is_no_empty_file() -> Result<()> {
         std::fs::write(m.join(name), vec![7; 300_000])?;
     }
     std::fs::write(m.join("small"), "small")?;
+    let lost = format!("{}-OST0001", fs.fsname());
+    ok_within(tool("lctl").args(["registration", &lost, "replace"]), LIMIT)?;
     fs.down()?;
     let ost = fs.dir().join("ost0001");
     let label = ok_within(tool("tunefs.nacre").arg("--dryrun").arg(&ost), LIMIT)?;
