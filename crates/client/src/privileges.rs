@@ -33,13 +33,10 @@ pub(crate) fn of(e: &Entry) -> Privileges {
 impl Fs {
     /// Before a file's data changes. `set_id`: the caller is without CAP_FSETID.
     pub(crate) async fn drop_privileges(self: &Arc<Self>, fid: Fid, set_id: bool) -> R<()> {
-        // Who could keep set-id bits does not wait for a metadata server that is away.
-        let last = if set_id { None } else { self.last_known(fid) };
-        if last == Some(false) {
-            return Ok(());
-        }
         let e = match self.inode_at_hand(fid) {
             Some(e) => e,
+            // Who could keep set-id bits does not wait for a metadata server that is away.
+            None if !set_id && self.is_last_known_plain(fid) => return Ok(()),
             None => self.getattr_entry(self.own_ctx(), fid).await?,
         };
         self.drop_shown(&e, set_id).await
@@ -48,12 +45,10 @@ impl Fs {
     /// As [`Fs::drop_privileges`], before what was stored into pages is written: perhaps by any process that could.
     /// Pages of an ordinary file come out also while nothing can be asked.
     pub(crate) async fn drop_privileges_stored(self: &Arc<Self>, fid: Fid) -> R<()> {
-        if self.last_known(fid) == Some(false) {
-            return Ok(());
-        }
         let set_id = self.opens.is_stored_by_users(fid);
         let e = match self.inode_at_hand(fid) {
             Some(e) => e,
+            None if self.is_last_known_plain(fid) => return Ok(()),
             None => match self.getattr_entry(self.own_ctx(), fid).await {
                 Err(_) if self.opens.file(fid).is_some_and(|s| !s.privileged) => return Ok(()),
                 r => r?,
@@ -62,9 +57,9 @@ impl Fs {
         self.drop_shown(&e, set_id).await
     }
 
-    /// Without a lease because the server is silent: whether the inode of an open file showed anything when it was seen last.
-    fn last_known(&self, fid: Fid) -> Option<bool> {
-        if self.leases_good(fid) { None } else { self.opens.file(fid).map(|s| s.privileged) }
+    /// Without leases, because the server is silent: whether the inode of an open file showed nothing when it was seen last.
+    fn is_last_known_plain(&self, fid: Fid) -> bool {
+        !self.leases_good(fid) && self.opens.file(fid).is_some_and(|s| !s.privileged)
     }
 
     async fn drop_shown(self: &Arc<Self>, e: &Entry, set_id: bool) -> R<()> {
