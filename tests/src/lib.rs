@@ -14,6 +14,7 @@ pub mod peer;
 pub mod programs;
 pub mod rng;
 pub mod thrash;
+pub mod users;
 
 /// A number of the environment, such as `NACRE_SEED`: how a longer run, or another one, is asked for.
 pub fn env_number(name: &str) -> Option<u64> {

@@ -31,5 +31,6 @@ mod replaced;
 mod scrub;
 mod told;
 mod up_down;
+mod users;
 mod waiting;
 mod watch;

@@ -1,0 +1,100 @@
+//! What ordinary users meet: what their writes cost, what they take away from programs, and the work of other tests done as
+//! one of them.
+
+use anyhow::{Context, Result, ensure};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+use tests::cluster::{TestFs, ok_within, sh, stripe_64k, tool};
+use tests::exerciser::{Exerciser, appenders};
+use tests::programs;
+use tests::users::{USER, as_user};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A file on so many stripes (0: its data lies with its inode at first), by each mount.
+fn striped(fs: &TestFs, name: &str, stripes: u32, mode: u32) -> Result<Vec<PathBuf>> {
+    let path = fs.mount(0).join(name);
+    if stripes == 0 {
+        File::create_new(&path)?;
+    } else {
+        stripe_64k(&path, stripes)?;
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
+    Ok(fs.mounts().iter().map(|m| m.join(name)).collect())
+}
+
+/// Samples of one kind in the metadata server's statistics.
+fn count(kind: &str) -> Result<u64> {
+    let text = ok_within(tool("lctl").args(["get_param", "-n", "mdt.*.md_stats"]), MINUTE)?;
+    let line = text.lines().find(|l| l.split_whitespace().next() == Some(kind));
+    line.map_or(Ok(0), |l| l.split_whitespace().nth(1).context("a number")?.parse().context("a number"))
+}
+
+#[test]
+fn writes_of_a_user_tell_the_metadata_server_nothing() -> Result<()> {
+    let fs = TestFs::up("cheap", 2, 1)?;
+    let paths = striped(&fs, "f", 1, 0o666)?;
+    let f = as_user(|| OpenOptions::new().write(true).open(&paths[0]))?;
+    as_user(|| f.write_all_at(b"first", 0))?;
+    let before = count("setattr")?;
+    as_user(|| (0..1000).try_for_each(|i| f.write_all_at(b"abcd", i * 4096)))?;
+    let after = count("setattr")?;
+    drop(f);
+    ensure!(before == after, "1,000 writes changed attributes {} times", after - before);
+    fs.fsck()
+}
+
+#[test]
+fn every_change_of_a_program_takes_its_privileges_away() -> Result<()> {
+    let fs = TestFs::up("privileges", 2, 2)?;
+    let script = fs.scratch().join("privileges.py");
+    fs::write(&script, include_str!("privileges.py"))?;
+    let source = striped(&fs, "source", 1, 0o644)?;
+    fs::write(&source[0], [7; 4096])?;
+    for stripes in [0, 1] {
+        let paths = striped(&fs, &format!("f{stripes}"), stripes, 0o777)?;
+        ok_within(Command::new("python3").arg(&script).args(paths).arg(&source[1]), MINUTE)
+            .with_context(|| format!("{stripes} stripes"))?;
+    }
+    // A program that was rewritten runs without them.
+    let m = fs.mount(0).display();
+    let line = format!("cp /bin/cat {m}/p && chmod 777 {m}/p && setcap cap_setuid+ep {m}/p");
+    sh(&line, MINUTE)?;
+    let status = as_user(|| {
+        sh(&format!("dd if=/bin/cat of={m}/p conv=notrunc status=none; {m}/p /proc/self/status"), MINUTE)
+    })?;
+    ensure!(status.contains("CapEff:\t0000000000000000"), "{status}");
+    fs.fsck()
+}
+
+#[test]
+fn two_mounts_agree_for_a_user() -> Result<()> {
+    let fs = TestFs::up("user2", 3, 2)?;
+    for (stripes, mmap) in [(0, false), (1, false), (3, true)] {
+        let paths = striped(&fs, &format!("f{stripes}"), stripes, 0o600)?;
+        chown(&paths[0], Some(USER), Some(USER))?;
+        as_user(|| Exerciser::new(paths, 4711 + u64::from(stripes), mmap)?.run(200))
+            .with_context(|| format!("{stripes} stripes"))?;
+    }
+    let paths = striped(&fs, "log", 1, 0o622)?;
+    fs::set_permissions(&paths[0], fs::Permissions::from_mode(0o666))?;
+    as_user(|| appenders(&paths, 4, 500))?;
+    fs.fsck()
+}
+
+#[test]
+fn programs_work_for_a_user() -> Result<()> {
+    let fs = TestFs::up("userwork", 2, 1)?;
+    let dir = fs.mount(0).join("home");
+    fs::create_dir(&dir)?;
+    chown(&dir, Some(USER), Some(USER))?;
+    as_user(|| -> Result<()> {
+        programs::git(&dir, 2, 20, &dir, MINUTE)?;
+        let db = dir.join("wal.db");
+        programs::sqlite(&db, "wal", 20, &db, MINUTE)
+    })?;
+    fs.fsck()
+}
