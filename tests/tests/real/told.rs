@@ -47,9 +47,16 @@ fn each_descriptor_is_told_of_what_was_lost_once_and_nobody_else() -> Result<()>
     let child = cmd.arg(script).arg(&dir).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut program = Program(child);
     let mut out = BufReader::new(program.0.stdout.take().context("its output")?);
+    let mut say = |line: &str| writeln!(program.0.stdin.as_mut().expect("piped"), "{line}");
     lines(&mut out, "ready")?;
-    let daemon = fs.clients()?[0];
+    let (daemon, servers) = (fs.clients()?[0], fs.servers()?);
+    let all = |signal| servers.iter().try_for_each(|pid| kill(*pid, signal));
+    all(Signal::STOP)?;
+    say("make")?;
+    let made = lines(&mut out, "made");
     kill(daemon, Signal::STOP)?;
+    all(Signal::CONT)?;
+    made?;
 
     // The other mount wants all of it: the servers evict the one that sleeps.
     let there = fs.mount(1).join("work");
@@ -67,14 +74,14 @@ fn each_descriptor_is_told_of_what_was_lost_once_and_nobody_else() -> Result<()>
             "{name} was not lost: the test shows nothing"
         );
     }
-    writeln!(program.0.stdin.as_mut().context("its input")?, "evicted {count}")?;
+    say(&count.to_string())?;
 
     let said = lines(&mut out, "end")?;
     let of = |name: &str| -> Result<String> {
         let line = said.iter().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
         line.map(str::to_string).with_context(|| format!("'{name}' is not in {said:?}"))
     };
-    ensure!(of("made")?.parse::<i64>()? > 0, "no name was lost: the test shows nothing");
+    ensure!(of("lost")?.parse::<i64>()? > 0, "no name was lost: the test shows nothing: {said:?}");
     let once = format!("{EIO} 0");
     for name in [
         "closed",

@@ -13,7 +13,7 @@ fn life(
     disk: &MemDisk,
     uuid: u8,
     ask: &[&str],
-) -> std::thread::Result<Vec<Result<String, Errno>>> {
+) -> Result<Vec<Result<String, Errno>>, Box<dyn std::any::Any + Send>> {
     let lab = Lab::new(1);
     let (s, _) = lab.node(ip(1), Arc::new(disk.clone()));
     let (w, _) = node(&lab, 9);

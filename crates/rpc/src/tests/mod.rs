@@ -164,7 +164,7 @@ impl Service for Counter {
         self.folder.clone()
     }
     fn knows(&self, client: ClientId) -> bool {
-        lock(&self.disk).clients.contains(&client)
+        lock(&self.disk).clients.contains_key(&client)
     }
     fn speaks(&self) -> bool {
         !self.silent.load(Ordering::Relaxed)
