@@ -91,7 +91,7 @@ fn canonical(dir: &str) -> Result<String, String> {
 /// Opens a folder with an MGT; with `change` on disk, else on one that keeps changes in memory.
 async fn open(world: &World, dir: &str, change: bool) -> Result<Target, String> {
     let (w, d) = (world.clone(), canonical(dir)?);
-    let t = world.blocking(move || targets::open(&w, &d, change)).await?;
+    let t = world.blocking(move || targets::open(&w, &d, change, false)).await?;
     if t.mgt.is_none() {
         return Err(format!("'{dir}' holds no MGT but {}", t.label));
     }

@@ -295,7 +295,7 @@ async fn offline(world: &World, o: &Options) -> Result<Standing, String> {
     if o.stop {
         return Err("no server has it".into());
     }
-    let t = targets::open(world, &dir, false)?;
+    let t = targets::open(world, &dir, false, false)?;
     if t.role != targets::Role::Ost {
         return Err(format!("{} is no object target", t.label));
     }

@@ -27,7 +27,7 @@ pub const EXIT_OPERATIONAL: i32 = 8;
 pub const EXIT_USAGE: i32 = 16;
 
 const USAGE: &str = "\
-usage: nacre fsck [--repair] [--read-data] [--json] [--quiet] DIR...
+usage: nacre fsck [--repair [--cut-journal] | -p] [--read-data] [--json] [--quiet] DIR...
        nacre fsck --online [--stop] [--json] [--quiet] [TARGET...]
 
 Checks the targets in DIR (the folder of nacre up, or folders of targets). They must be stopped.
@@ -38,6 +38,9 @@ moment, and go on serving: names, links, attributes, layouts, records of objects
 asked again, it shows how that stands.
 
   --repair      remove leaked objects and data of no file, mend the reverse index, counts and back-pointers
+  -p, -a        as --repair (what fsck(8) asks for at boot); never --cut-journal
+  --cut-journal a target whose journal is damaged does not start: says what is lost if the journal ends at the damage;
+                with --repair it does then. Nothing that was before is lost
   --read-data   read every byte of every object as well
   --json        one JSON document instead of lines
   --quiet       problems and the summary only
@@ -53,6 +56,8 @@ pub struct FsckOptions {
     pub paths: Vec<String>,
     /// Mends what can be mended without losing anything.
     pub repair: bool,
+    /// Damaged journals end at the damage: what was behind is lost.
+    pub cut_journal: bool,
     /// Reads all data too.
     pub read_data: bool,
     pub json: bool,
@@ -67,28 +72,36 @@ impl FsckOptions {
     /// From the arguments behind `fsck`; the error is for the user.
     pub fn parse(args: &[OsString]) -> Result<FsckOptions, String> {
         let mut o = FsckOptions::default();
-        let mut only_paths = false;
+        let (mut only_paths, mut careful) = (false, false);
         for a in args {
             let text = a.to_str().ok_or_else(|| format!("'{}' is not UTF-8", a.to_string_lossy()))?;
             match text {
                 _ if only_paths || !text.starts_with('-') => o.paths.push(text.to_string()),
                 "--" => only_paths = true,
-                "--repair" | "-y" => o.repair = true,
+                // "-a", "-p": what fsck(8) passes on, for repairs that nobody need decide about. All of --repair are.
+                "--repair" | "-y" | "-a" | "-p" => {
+                    o.repair = true;
+                    careful |= text == "-a" || text == "-p";
+                }
+                "--cut-journal" => o.cut_journal = true,
                 "--dry-run" | "-n" => o.repair = false,
                 "--read-data" => o.read_data = true,
                 "--json" => o.json = true,
                 "--online" => o.online = true,
                 "--stop" => o.stop = true,
                 "--quiet" | "-q" => o.quiet = true,
-                // What fsck(8) passes on to its helpers.
-                "-a" | "-p" | "-A" | "-T" | "-f" | "-v" => {}
+                // Everything is checked and told in any case.
+                "-f" | "-v" => {}
                 _ => return Err(format!("unknown option '{text}'")),
             }
         }
         if o.paths.is_empty() && !o.online {
             return Err("which folder?".into());
         }
-        if o.online && (o.repair || o.read_data) {
+        if o.cut_journal && careful {
+            return Err("-p makes safe repairs only: a journal is cut by --repair --cut-journal".into());
+        }
+        if o.online && (o.repair || o.read_data || o.cut_journal) {
             return Err(
                 "--online only looks at records: --repair needs stopped targets, nacre scrub reads data"
                     .into(),
@@ -162,7 +175,7 @@ async fn check_targets(world: &World, opts: &FsckOptions, report: &mut Report<'_
     let folders = targets::discover(world, &opts.paths)?;
     let mut open = Vec::new();
     for dir in folders {
-        open.push(targets::open(world, &dir, opts.repair)?);
+        open.push(targets::open(world, &dir, opts.repair, opts.cut_journal)?);
     }
     targets::same_file_system(&open)?;
     report.targets = open.iter().map(|t| t.label.clone()).collect();
@@ -181,6 +194,14 @@ async fn check_open(
     report: &mut Report<'_>,
 ) -> Result<(), String> {
     for t in open {
+        for d in &t.cut {
+            let mut p = Problem::new(&t.label, "cut-journal", targets::cut_words(d));
+            p.repaired = opts.repair;
+            report.problem(p);
+        }
+        if !t.cut.is_empty() && t.role == Role::Mdt {
+            names::pass_over_lost_sequences(t).await?;
+        }
         let damaged = t.mgt.as_ref().and_then(|db| mgs::read_configuration(&**db).err());
         if let Some(e) = damaged {
             report.problem(Problem::new("MGS", "bad-configuration", format!("{e}, in '{}'", t.dir)));

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use store::format::{Superblock, TargetLock};
 use store::object::Objects;
-use store::{Db, DbOptions};
+use store::{Damage, Db, DbOptions, StoreError};
 use world::World;
 
 /// Folders are searched so deep for targets.
@@ -34,6 +34,8 @@ pub struct Target {
     pub db: Arc<Db>,
     /// The management target's: of its own folder, or within a metadata target's.
     pub mgt: Option<Arc<Db>>,
+    /// Its journals that end where they are damaged.
+    pub cut: Vec<Damage>,
     overlay: Option<Arc<Overlay>>,
     _lock: TargetLock,
 }
@@ -97,8 +99,46 @@ fn search(world: &World, dir: &str, depth: usize, seen: &mut usize, found: &mut 
     }
 }
 
-/// Locks and opens one target. Changes go to memory unless `repair`.
-pub fn open(world: &World, dir: &str, repair: bool) -> Result<Target, String> {
+/// What a journal loses that ends where it is damaged.
+pub fn cut_words(d: &Damage) -> String {
+    let Damage { path, why, from, to, readable, clients } = d;
+    let clients: Vec<String> = clients.iter().map(|c| format!("{:032x}", u128::from_be_bytes(*c))).collect();
+    let whose = match clients.len() {
+        0 => "no client's answers among those that can be read".into(),
+        n => format!("answers to {n} clients among them: {}", clients.join(", ")),
+    };
+    format!(
+        "journal segment '{path}' is damaged: {why}. Cut there, transactions {from} to {to} are lost ({readable} of them can be \
+         read, but build on what cannot), {whose}. Everything before stays"
+    )
+}
+
+/// Opens a database of a target; where its journal is damaged, `cut` ends it there, and `found` gets what that loses.
+fn open_db(w: &World, dir: &str, epoch: u32, cut: bool, found: &mut Vec<Damage>) -> Result<Arc<Db>, String> {
+    let options = DbOptions { table_cache_bytes: CACHE_BYTES, ..DbOptions::default() };
+    let refused = match Db::open(w, dir, epoch, options.clone()) {
+        Ok(db) => return Ok(db),
+        Err(e @ StoreError::Damaged { .. }) => e,
+        Err(e) => return Err(e.to_string()),
+    };
+    let Ok(Some(d)) = Db::journal_damage(w, dir) else {
+        return Err(format!(
+            "{refused}; no repair is known for that: see \"A target does not start\" in docs/recovery.md"
+        ));
+    };
+    if !cut {
+        return Err(format!(
+            "{}. If there is no better copy of '{dir}': nacre fsck --repair --cut-journal (without --repair it shows what is \
+             left)",
+            cut_words(&d)
+        ));
+    }
+    found.push(d);
+    Db::open(w, dir, epoch, DbOptions { cut_damaged_journal: true, ..options }).map_err(|e| e.to_string())
+}
+
+/// Locks and opens one target. Changes go to memory unless `repair`. `cut`: damaged journals end where the damage is.
+pub fn open(world: &World, dir: &str, repair: bool, cut: bool) -> Result<Target, String> {
     let says = |e: store::StoreError| e.to_string();
     Superblock::read(world, dir).map_err(says)?;
     let mut w = world.clone();
@@ -116,8 +156,8 @@ pub fn open(world: &World, dir: &str, repair: bool) -> Result<Target, String> {
         sb.check_writable(dir).map_err(says)?;
         sb.write(&w, dir).map_err(says)?;
     }
-    let options = DbOptions { table_cache_bytes: CACHE_BYTES, ..DbOptions::default() };
-    let open_db = |dir: &str| Db::open(&w, dir, sb.epoch, options.clone()).map_err(says);
+    let mut damaged = Vec::new();
+    let mut open_db = |dir: &str| open_db(&w, dir, sb.epoch, cut, &mut damaged);
     let db = open_db(dir)?;
     let role = match sb.target.kind {
         TargetKind::Mgt => Role::Mgt,
@@ -133,7 +173,18 @@ pub fn open(world: &World, dir: &str, repair: bool) -> Result<Target, String> {
         Role::Mgt => "MGS".to_string(),
         _ => sb.target.label(&sb.fsname),
     };
-    Ok(Target { dir: dir.to_string(), label, role, sb, world: w, db, mgt, overlay, _lock: lock })
+    Ok(Target {
+        dir: dir.to_string(),
+        label,
+        role,
+        sb,
+        world: w,
+        db,
+        mgt,
+        cut: damaged,
+        overlay,
+        _lock: lock,
+    })
 }
 
 /// All of one file system, and none twice.

@@ -319,3 +319,78 @@ fn what_cannot_be_checked_is_said() {
     assert!(FsckOptions::parse(&[]).is_err());
     assert!(FsckOptions::parse(&["--nonsense".into(), "/x".into()]).is_err());
 }
+
+/// The journal of a killed target, with the damage of a torn record that newer ones say was durable.
+fn damage_journal(bed: &Bed, t: TargetId) -> String {
+    let dir = bed.dir(t);
+    let mut sb = Superblock::read(&bed.world, &dir).unwrap();
+    sb.epoch += 1;
+    sb.write(&bed.world, &dir).unwrap();
+    let db = Db::open(&bed.world, &dir, sb.epoch, DbOptions::default()).unwrap();
+    for n in 0..4u8 {
+        let mut txn = Txn::new();
+        txn.put(key::xattr(fid(2), b"user.n"), vec![1, n]);
+        txn.put_reply(&[9; 16], 0, &store::ReplyRecord { xid: u64::from(n), status: 0, body: Vec::new() });
+        let lsn = db.submit(txn).unwrap();
+        bed.rt.block_on(db.durable(lsn)).unwrap();
+    }
+    bed.disk.kill();
+    drop(db);
+    let logs = bed.world.disk.list(&format!("{dir}/journal")).unwrap();
+    let log = format!("{dir}/journal/{}", logs.iter().find(|l| l.ends_with(".log")).unwrap());
+    // Within the first record.
+    bed.disk.corrupt(&log, 64 + 50, 1).unwrap();
+    dir
+}
+
+#[test]
+fn a_damaged_journal_is_cut_when_told_so_and_the_target_starts() {
+    for t in [TargetId::mdt(0), TargetId::ost(0)] {
+        let bed = Bed::new();
+        let dir = damage_journal(&bed, t);
+        let client = format!("{:032x}", u128::from_be_bytes([9; 16]));
+        for opts in [&[][..], &["--repair"], &["-p"]] {
+            let (status, text) = bed.fsck(opts);
+            assert_eq!(status, EXIT_OPERATIONAL, "{text}");
+            for word in ["is damaged", "nacre fsck --repair --cut-journal", "are lost", &client, &dir] {
+                assert!(text.contains(word), "no '{word}' in {text}");
+            }
+        }
+        // What would be left.
+        let (status, text) = bed.fsck(&["--cut-journal"]);
+        assert!(status == EXIT_ERRORS_LEFT && text.contains("are lost"), "{text}");
+        assert_eq!(bed.fsck(&[]).0, EXIT_OPERATIONAL, "nothing was changed");
+        let (status, text) = bed.fsck(&["--repair", "--cut-journal"]);
+        assert!(status == EXIT_CORRECTED && text.contains("[repaired]"), "{text}");
+        let (status, text) = bed.fsck(&[]);
+        assert_eq!(status, EXIT_CLEAN, "{text}");
+        bed.with_db(t, |db| {
+            if t.kind == model::TargetKind::Mdt {
+                // Four transactions were lost.
+                let next = db.get(key::STATE_NEXT_SEQ).unwrap().unwrap();
+                assert_eq!(value::decode_u64(key::STATE_NEXT_SEQ, &next).unwrap(), SEQ + 1 + 4);
+            }
+            Txn::new()
+        });
+    }
+}
+
+#[test]
+fn the_options_of_fsck_8_mean_what_they_say() {
+    let parse = |args: &[&str]| {
+        let all: Vec<OsString> = args.iter().chain(&["/x"]).map(OsString::from).collect();
+        FsckOptions::parse(&all)
+    };
+    assert!(
+        parse(&["-p"]).unwrap().repair && parse(&["-a"]).unwrap().repair && parse(&["-y"]).unwrap().repair
+    );
+    assert!(!parse(&["-n"]).unwrap().repair && !parse(&["-f", "-v"]).unwrap().repair);
+    assert!(parse(&["-p", "--cut-journal"]).unwrap_err().contains("safe repairs only"));
+    assert!(parse(&["-A"]).unwrap_err().contains("unknown option"));
+    // Leaked objects go without a question.
+    let bed = Bed::new();
+    bed.put_object(1, object(77, 0), fid(77), 12);
+    let (status, text) = bed.fsck(&["-p"]);
+    assert_eq!(status, EXIT_CORRECTED, "{text}");
+    assert_eq!(bed.fsck(&[]).0, EXIT_CLEAN);
+}
