@@ -80,7 +80,7 @@ fn crash_images_with_forged_payloads_recover() {
             t.put("seq", i.to_le_bytes());
             let len = rng.below(6000) as usize;
             let logs = bed.world.disk.list("/t/journal").unwrap();
-            let log = logs.iter().filter(|l| l.ends_with(".log")).next_back();
+            let log = logs.iter().rfind(|l| l.ends_with(".log"));
             let mut value = vec![7; rng.index(8)];
             match log.filter(|_| rng.coin()) {
                 Some(log) => {
