@@ -46,6 +46,11 @@ campaign() {
   cargo build --release -p sim --bin nacre-sim && in_two seeds "--seeds $1" "--first $2 --seeds $3"
 }
 
+# hostile SECONDS: messages of every kind with any contents, in two processes, beside an honest client
+hostile() {
+  in_two hostile "--hostile --seeds 1000000 --seconds $1" "--hostile --seeds 1000000 --seconds $1 --first $(window 1000000)"
+}
+
 # crash_points STRIDE: workloads of one and two operations
 crash_points() {
   in_two points "--crash-points --stride $1 --part 0/2" "--crash-points --stride $1 --part 1/2"
@@ -177,6 +182,7 @@ everything() {
   stage corpus 'simulator: corpus, planted bugs' cargo test --release -p sim --no-fail-fast
   stage seeds "simulator: seeds 1-$fixed, $first-$((first + fixed - 1))" campaign "$fixed" "$first" "$fixed"
   stage points 'simulator: crash points' crash_points "${NACRE_SIM_STRIDE:-9}"
+  stage hostile 'simulator: peers that lie, 60 s' hostile 60
   stage fuzz 'fuzzers, a few seconds each' scripts/fuzz.sh "${NACRE_FUZZ_SECONDS:-3}"
   stage real 'real processes' real_processes
 }
