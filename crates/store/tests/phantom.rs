@@ -18,10 +18,12 @@ fn flushes_fail(disk: &MemDisk, seed: u64, ppm: u32, below: &str) {
     disk.set_faults(FaultPlan { seed, sync_error_ppm: ppm, only_below, ..FaultPlan::default() });
 }
 
-/// The process ends, the host and its page cache stay, the disk is well again.
-fn killed(disk: &MemDisk) {
+/// The process ends, the host and its page cache stay, the disk is well again. What works in the background does not end at
+/// once: it goes on with the old disk.
+fn killed(disk: &MemDisk) -> MemDisk {
     disk.set_faults(FaultPlan::default());
     disk.kill();
+    disk.fork()
 }
 
 /// What nobody flushed is lost.
@@ -67,12 +69,12 @@ fn of_the_database(below: &str, opt: &DbOptions, ppm: u32, seed: u64) -> bool {
         }
     }
     let stopped = db.stopped().is_some();
-    killed(&bed.disk);
+    let disk = killed(&bed.disk);
     drop(db);
-    let db = open_db(&bed.world, 2, opt);
+    let db = open_db(&bed.world_on(&disk), 2, opt);
     let shown = pairs(&db);
     assert!(shown.len() as u64 >= acked, "{below}, seed {seed}: {} of {acked}", shown.len());
-    let after = without_power(&bed.disk);
+    let after = without_power(&disk);
     drop(db);
     let db = open_db(&bed.world_on(&after), 3, opt);
     assert_eq!(
@@ -119,13 +121,13 @@ fn bytes_of_an_object_that_only_the_page_cache_has_are_not_taken_for_written() {
             let lsn = o.submit_write(1, 100_000, second.clone()).await.unwrap();
             assert!(o.db.durable(lsn).await.is_err());
         });
-        killed(&bed.disk);
+        let disk = killed(&bed.disk);
         drop(o);
         let states = [first.clone(), [first, second].concat()];
-        let o = open(&bed.world, 2);
+        let o = open(&bed.world_on(&disk), 2);
         let shown = bed.rt.block_on(o.all(1)).unwrap();
         assert!(states.contains(&shown), "seed {seed}: {} bytes", shown.len());
-        let after = without_power(&bed.disk);
+        let after = without_power(&disk);
         drop(o);
         let o = open(&bed.world_on(&after), 3);
         assert!(bed.rt.block_on(o.all(1)).unwrap() == shown, "seed {seed}");
@@ -143,22 +145,22 @@ fn starts_that_fail_leave_nothing_to_believe_in() {
             let lsn = db.submit(put(i)).unwrap();
             bed.rt.block_on(db.durable(lsn)).unwrap();
         }
-        killed(&bed.disk);
+        let mut disk = killed(&bed.disk);
         drop(db);
         let mut epoch = 2;
         loop {
-            flushes_fail(&bed.disk, seed * 100 + u64::from(epoch), 300_000, "/t");
-            let tried = Db::open(&bed.world, "/t", epoch, tiny());
+            flushes_fail(&disk, seed * 100 + u64::from(epoch), 300_000, "/t");
+            let tried = Db::open(&bed.world_on(&disk), "/t", epoch, tiny());
             let well = tried.is_ok();
-            killed(&bed.disk);
+            disk = killed(&disk);
             epoch += 1;
             if well || epoch > 40 {
                 break;
             }
         }
-        let db = open_db(&bed.world, epoch, &tiny());
+        let db = open_db(&bed.world_on(&disk), epoch, &tiny());
         assert_eq!(pairs(&db).len(), 30, "seed {seed}");
-        let after = without_power(&bed.disk);
+        let after = without_power(&disk);
         drop(db);
         assert_eq!(pairs(&open_db(&bed.world_on(&after), epoch + 1, &tiny())).len(), 30, "seed {seed}");
     }
