@@ -221,7 +221,8 @@ impl Core {
         let why = match &r {
             Err(e) => Some(e.to_string()),
             Ok(r) if r.transno != 0 && r.body != reply => {
-                Some("its answer differs from the first".to_string())
+                let start = |b: &Bytes| b.slice(..b.len().min(64));
+                Some(format!("its answer {:?} differs from the first, {:?}", start(&r.body), start(&reply)))
             }
             Ok(_) => None,
         };

@@ -374,7 +374,8 @@ impl ImportHooks for Hooks {
 /// Registers the target and follows the configuration, as nacred does.
 async fn register(link: Link, mdt: Option<Arc<Mdt>>, ost: Option<Arc<Ost>>) {
     let Link { world: w, node, at, mut label, db } = link;
-    let key = label.key.expect("made with the label");
+    // Folders of before there were keys get one at their next start.
+    let key = *label.key.get_or_insert_with(|| w.random_key());
     let hooks = Arc::new(Hooks(Notify::new(), (Claimant::Target(label.target_uuid), key)));
     let cfg = ImportConfig {
         target: TargetId::MGT,

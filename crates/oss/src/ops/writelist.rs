@@ -4,7 +4,7 @@
 use super::write::{admitted, compared, meta_of};
 use super::{Cx, Done, check_object, check_range, last_byte, same_blocks};
 use bytes::Bytes;
-use model::{Errno, limits};
+use model::{Errno, ObjectAttr, limits};
 use store::object::{ListPart, ObjectMeta};
 use wire::msg::write::WriteReply;
 use wire::msg::writelist::{RANGES_MAX, WriteRange, Writelist};
@@ -41,11 +41,12 @@ pub async fn run(cx: &Cx, m: Writelist, data: Bytes) -> Result<Done, Errno> {
         let author = author.clone();
         Box::new(move |txn, _, _| txn.set_author(&author, true))
     };
-    let finish =
-        cx.slot.clone().finish(move |offset, attr| WriteReply { offset, attr: same(attr), entry: None });
+    // Where the last transaction began is nobody's business: done again, that may be elsewhere.
+    let answer = move |attr: &ObjectAttr| WriteReply { offset: start, attr: same(attr), entry: None };
+    let finish = cx.slot.clone().finish(move |_, attr| answer(attr));
     let done = ost.objects.write_list(m.object, parts, meta, each, finish);
-    let (offset, attr, lsn) = done.await.map_err(|e| e.errno())?;
-    let reply = WriteReply { offset, attr: same(&attr), entry: None };
+    let (_, attr, lsn) = done.await.map_err(|e| e.errno())?;
+    let reply = answer(&attr);
     Ok(Done { bytes: len, ..Done::changed(&reply, lsn) })
 }
 
