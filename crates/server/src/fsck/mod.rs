@@ -174,18 +174,36 @@ pub async fn check(world: &World, opts: &FsckOptions, out: &mut (dyn Write + Sen
 async fn check_targets(world: &World, opts: &FsckOptions, report: &mut Report<'_>) -> Result<(), String> {
     let folders = targets::discover(world, &opts.paths)?;
     let mut open = Vec::new();
+    let mut result = Ok(());
     for dir in folders {
-        open.push(targets::open(world, &dir, opts.repair, opts.cut_journal)?);
+        match targets::open(world, &dir, opts.repair, opts.cut_journal) {
+            Ok(t) => open.push(t),
+            Err(e) => {
+                result = Err(e);
+                break;
+            }
+        }
     }
-    targets::same_file_system(&open)?;
-    report.targets = open.iter().map(|t| t.label.clone()).collect();
-    let result = check_open(&open, opts, report).await;
+    if result.is_ok() {
+        result = check_same(&open, opts, report).await;
+    }
+    // Also those that were opened before another one could not be.
     for t in open {
         let label = t.label.clone();
         let closed = t.close().await;
-        closed.map_err(|e| format!("{label}: {e}"))?;
+        result = result.and(closed.map_err(|e| format!("{label}: {e}")));
     }
     result
+}
+
+async fn check_same(
+    open: &[targets::Target],
+    opts: &FsckOptions,
+    report: &mut Report<'_>,
+) -> Result<(), String> {
+    targets::same_file_system(open)?;
+    report.targets = open.iter().map(|t| t.label.clone()).collect();
+    check_open(open, opts, report).await
 }
 
 async fn check_open(
