@@ -129,9 +129,9 @@ smoke="up_down::files_survive_down_and_up up_down::mistakes_have_words bad_input
   programs::git_clone_and_fsck programs::sqlite_in_both_journal_modes"
 
 # Tests that measure how long somebody waits, or that keep both processors busy by themselves: nothing runs beside them.
-alone="kernel:: abort:: waiting:: posix:: programs:: bench:: lfs_lctl::processors_stay_awake"
+alone="ha_page:: kernel:: abort:: waiting:: posix:: programs:: bench:: lfs_lctl::processors_stay_awake"
 # Tests of hosts of their own, in network namespaces: mostly they wait for terms to end.
-hosts="failover:: pacemaker:: controller:: ha:: ha_page:: recovery_page:: long_way:: mmp::"
+hosts="failover:: pacemaker:: controller:: ha:: recovery_page:: long_way:: mmp::"
 
 # real ARGUMENTS…: tests of real processes, one after the other
 real() {
