@@ -163,10 +163,11 @@ fn what_an_ost_could_not_flush_is_done_again_or_told() -> Result<()> {
     fs.fsck()
 }
 
-/// Fails: the file whose record the failing flush came next to is gone although its own fsync had said that all is well. Whether
-/// the kernel's answer to that flush was wrong or ours is not known yet.
+/// Fails, as this device lies: the loop driver takes a write for done of which its image had room for a part only. The flush of
+/// 512 KiB of zeros ahead with a record before them returns 0, and the next record, over some of these zeros, gets ENOSPC (seen
+/// by strace of the server). It needs a device that fails the whole request, device mapper's error target for one.
 #[test]
-#[ignore = "one file is lost whose fsync succeeded just before the flush that failed: cause unknown"]
+#[ignore = "loop devices acknowledge writes that they stored in part"]
 fn what_an_mdt_could_not_flush_is_done_again_or_told() -> Result<()> {
     const FILES: usize = 400;
     let fs = TestFs::up("thinmdt", 1, 1)?;
