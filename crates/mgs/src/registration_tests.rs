@@ -1,18 +1,8 @@
 //! What registrations are let in.
 
 use super::*;
+use crate::testing::entry;
 use wire::proof::Challenge;
-
-fn entry(target: TargetId, uuid: u8, epoch: u32) -> TargetEntry {
-    TargetEntry {
-        target,
-        target_uuid: [uuid; 16],
-        nids: vec!["127.0.0.1@tcp".parse().unwrap()],
-        epoch,
-        active: true,
-        domains: Vec::new(),
-    }
-}
 
 /// As its server makes it, which proves its key and says it.
 pub(crate) fn claim_with_key<T>(

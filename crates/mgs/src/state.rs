@@ -192,18 +192,8 @@ pub(crate) fn active_of(name: &str) -> Option<(String, TargetId)> {
 mod tests {
     use super::*;
     use crate::registration::{Fresh, tests::claim_with_key};
+    use crate::testing::entry;
     use model::TargetId;
-
-    fn entry(target: TargetId, uuid: u8, epoch: u32) -> TargetEntry {
-        TargetEntry {
-            target,
-            target_uuid: [uuid; 16],
-            nids: vec!["127.0.0.1@tcp".parse().unwrap()],
-            epoch,
-            active: true,
-            domains: Vec::new(),
-        }
-    }
 
     struct Try {
         s: State,

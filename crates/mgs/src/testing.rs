@@ -8,6 +8,7 @@ use rpc::{
     StoredReply,
 };
 use std::sync::Arc;
+use wire::msg::config::TargetEntry;
 use wire::msg::register::{EXTRA_TARGET_KEY, Register, RegisterReply};
 use wire::proof::{Claimant, Key};
 use wire::{RequestContext, Sender};
@@ -16,6 +17,18 @@ use world::BoxFuture;
 /// The key of the target with this UUID.
 pub fn key_of(uuid: [u8; 16]) -> Key {
     [uuid[0] ^ 0xff; 32]
+}
+
+/// Of a target that is served on this host.
+pub fn entry(target: TargetId, uuid: u8, epoch: u32) -> TargetEntry {
+    TargetEntry {
+        target,
+        target_uuid: [uuid; 16],
+        nids: vec!["127.0.0.1@tcp".parse().unwrap()],
+        epoch,
+        active: true,
+        domains: Vec::new(),
+    }
 }
 
 /// The server of all targets of a test.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use common::{
     Bed, Ost, after_power_cut, format, id, nothing, open, open_with, tiny, tiny_or_held, write_journal_back,
 };
-use model::{Errno, Fid, Timestamp};
+use model::{Errno, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,16 +20,7 @@ use world::{BoxFuture, Clock, Either, Instant, World, select};
 const MARK: &[u8] = b"Zmark";
 
 fn meta(t: i64) -> ObjectMeta {
-    let time = Some(Timestamp { sec: t, nsec: 0 });
-    ObjectMeta {
-        file: Fid::new(1, 2, 3),
-        uid: 1,
-        gid: 2,
-        projid: 3,
-        time,
-        layout_generation: 4,
-        data_version: None,
-    }
+    ObjectMeta { time: Some(Timestamp { sec: t, nsec: 0 }), ..common::meta() }
 }
 
 type State = BTreeMap<u32, Vec<u8>>;

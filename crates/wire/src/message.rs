@@ -114,3 +114,38 @@ ops! {
         SetParam = 6,
     }
 }
+
+/// Gives the kind and the type of every message to a macro of the caller, `Ping => wire::msg::ping::Ping, …`: for who has to
+/// have one of each. That none is missing the compiler sees where it matches on [`Op`].
+#[macro_export]
+macro_rules! for_each_message {
+    ($then:ident) => {
+        $then! {
+            Ping => $crate::msg::ping::Ping, Disconnect => $crate::msg::disconnect::Disconnect,
+            Batch => $crate::msg::batch::Batch, Statfs => $crate::msg::statfs::Statfs,
+            GetParam => $crate::msg::param::GetParam, SetParam => $crate::msg::param::SetParam,
+            Lookup => $crate::msg::lookup::Lookup, Getattr => $crate::msg::getattr::Getattr,
+            Setattr => $crate::msg::setattr::Setattr, Create => $crate::msg::create::Create,
+            Mkdir => $crate::msg::mkdir::Mkdir, Mknod => $crate::msg::mknod::Mknod,
+            Symlink => $crate::msg::symlink::Symlink, Readlink => $crate::msg::readlink::Readlink,
+            Link => $crate::msg::link::Link, Unlink => $crate::msg::unlink::Unlink,
+            Rmdir => $crate::msg::rmdir::Rmdir, Rename => $crate::msg::rename::Rename,
+            Open => $crate::msg::open::Open, Close => $crate::msg::close::Close,
+            Readdir => $crate::msg::readdir::Readdir, Getxattr => $crate::msg::getxattr::Getxattr,
+            Setxattr => $crate::msg::setxattr::Setxattr, Listxattr => $crate::msg::listxattr::Listxattr,
+            Removexattr => $crate::msg::removexattr::Removexattr,
+            Setlayout => $crate::msg::setlayout::Setlayout, Getpath => $crate::msg::getpath::Getpath,
+            Allocseq => $crate::msg::allocseq::Allocseq, Grow => $crate::msg::grow::Grow,
+            Own => $crate::msg::own::Own, Fetch => $crate::msg::fetch::Fetch,
+            Ostfiles => $crate::msg::ostfiles::Ostfiles, Enqueue => $crate::msg::enqueue::Enqueue,
+            Cancel => $crate::msg::cancel::Cancel, Getlock => $crate::msg::getlock::Getlock,
+            Reclaim => $crate::msg::reclaim::Reclaim, Read => $crate::msg::read::Read,
+            Write => $crate::msg::write::Write, Writelist => $crate::msg::writelist::Writelist,
+            Truncate => $crate::msg::truncate::Truncate, Fallocate => $crate::msg::fallocate::Fallocate,
+            Seek => $crate::msg::seek::Seek, Glimpse => $crate::msg::glimpse::Glimpse,
+            Destroy => $crate::msg::destroy::Destroy, Sync => $crate::msg::sync::Sync,
+            Extent => $crate::msg::extent::Extent, Grant => $crate::msg::grant::Grant,
+            Register => $crate::msg::register::Register, Config => $crate::msg::config::Config,
+        }
+    };
+}

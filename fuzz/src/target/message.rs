@@ -52,23 +52,7 @@ macro_rules! by_opcode {
     };
 }
 
-by_opcode! {
-    Ping => ping::Ping, Disconnect => disconnect::Disconnect, Batch => batch::Batch, Statfs => statfs::Statfs,
-    GetParam => param::GetParam, SetParam => param::SetParam, Lookup => lookup::Lookup,
-    Getattr => getattr::Getattr, Setattr => setattr::Setattr, Create => create::Create, Mkdir => mkdir::Mkdir,
-    Mknod => mknod::Mknod, Symlink => symlink::Symlink, Readlink => readlink::Readlink, Link => link::Link,
-    Unlink => unlink::Unlink, Rmdir => rmdir::Rmdir, Rename => rename::Rename, Open => open::Open,
-    Close => close::Close, Readdir => readdir::Readdir, Getxattr => getxattr::Getxattr,
-    Setxattr => setxattr::Setxattr, Listxattr => listxattr::Listxattr, Removexattr => removexattr::Removexattr,
-    Setlayout => setlayout::Setlayout, Getpath => getpath::Getpath, Allocseq => allocseq::Allocseq,
-    Grow => grow::Grow, Own => own::Own, Fetch => fetch::Fetch, Ostfiles => ostfiles::Ostfiles,
-    Enqueue => enqueue::Enqueue, Cancel => cancel::Cancel, Getlock => getlock::Getlock,
-    Reclaim => reclaim::Reclaim, Read => read::Read, Write => write::Write,
-    Writelist => writelist::Writelist, Truncate => truncate::Truncate,
-    Fallocate => fallocate::Fallocate, Seek => seek::Seek, Glimpse => glimpse::Glimpse,
-    Destroy => destroy::Destroy, Sync => sync::Sync, Extent => extent::Extent, Grant => grant::Grant,
-    Register => register::Register, Config => config::Config,
-}
+wire::for_each_message!(by_opcode);
 
 fn run_request(bytes: &[u8]) {
     if let Some((&op, body)) = bytes.split_first() {
