@@ -170,6 +170,13 @@ impl Answered {
         is_names(&self.op) && !(matches!(self.op, Op::Create { .. }) && self.ids == 0)
     }
 
+    /// Whether an answer to `op` that names the node can show this change of it. Looking a name up in a directory shows what the
+    /// name stands for, and nothing of the directory's own extended attributes: nobody has to be asked for it who knows the name.
+    fn is_shown_by(&self, op: &Op, node: Id) -> bool {
+        let of_xattrs = matches!(self.op, Op::Setxattr { .. } | Op::Removexattr { .. });
+        !(of_xattrs && matches!(op, Op::Lookup { dir, .. } if *dir == node))
+    }
+
     fn same_client(&self, other: &Answered) -> bool {
         (self.witness.mount, self.witness.life) == (other.witness.mount, other.witness.life)
     }
@@ -286,7 +293,7 @@ impl Tail {
         let mut shown = Vec::new();
         for (i, a) in self.ops.iter_mut().enumerate() {
             let same = (a.witness.mount, a.witness.life) == (mount, life);
-            let common = a.touched.iter().any(|n| nodes.contains(n));
+            let common = a.touched.iter().any(|n| nodes.contains(n) && a.is_shown_by(op, *n));
             if (fsync && same) || (!same && common && shows_names(op) && a.changes_names()) {
                 shown.push(i);
             }
