@@ -4,7 +4,7 @@
 
 use crate::targets::Target;
 use crate::{Fs, R};
-use model::{Errno, Fid};
+use model::{Errno, Fid, limits};
 use rpc::{Response, Terms};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -13,9 +13,6 @@ use wire::msg::read::{Read, ReadReply};
 use wire::msg::write::{Write, WriteReply};
 use wire::msg::writelist::{WriteRange, Writelist};
 use wire::{Bulk, Message, RequestContext};
-
-/// How often a request whose data arrived damaged is sent again.
-const RESENDS_MAX: u32 = 5;
 
 /// `osc.*.checksums`, `osc.*.checksum_type` and what was found with them.
 pub(crate) struct Checksums {
@@ -139,7 +136,7 @@ impl Fs {
     fn damaged_on_the_way(&self, ost: &Target, what: &str, fid: Fid, at: u64, again: u32) -> R<()> {
         ost.checksums.errors.fetch_add(1, Relaxed);
         tracing::warn!("{}: {what} of file {fid} at object offset {at}: the data changed on the way", ost.id);
-        if again < RESENDS_MAX {
+        if again < limits::DAMAGED_RESENDS_MAX {
             return Ok(());
         }
         tracing::error!(

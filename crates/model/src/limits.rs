@@ -51,6 +51,8 @@ pub const OWNER_PENDING_MAX_BYTES: u64 = 16 << 20;
 pub const OBJECTS_PER_RPC_MAX: usize = 16_384;
 /// Clients one target knows at a time.
 pub const CLIENTS_MAX: usize = 131_072;
+/// How often a request whose data arrived damaged is sent again.
+pub const DAMAGED_RESENDS_MAX: u32 = 5;
 /// A connection's first frame, a hello: body, and no bulk.
 pub const HELLO_MAX_BYTES: usize = 4096;
 /// Connections of one server that did not say hello yet, in all and from one address.

@@ -11,7 +11,7 @@
 use crate::call::{Outbox, RawReply};
 use crate::import::{Core, ImportState};
 use bytes::Bytes;
-use model::Errno;
+use model::{Errno, limits};
 use std::sync::Arc;
 use wire::frame::FLAG_REPLAY;
 use wire::msg::connect::ConnectReply;
@@ -166,6 +166,7 @@ impl Core {
     /// next one.
     async fn replay(self: &Arc<Core>) -> bool {
         let (mut done, mut survived, mut failed) = (0u64, 0u64, 0u64);
+        let mut damaged = 0;
         loop {
             let (tx, rx) = oneshot::channel();
             let mut out = Outbox::default();
@@ -193,7 +194,10 @@ impl Core {
                 Err(_) => return false,
                 // It stops again: the next server is asked.
                 Ok(Err(Errno::ESHUTDOWN)) => std::future::pending().await,
+                // Its data changed on the way. What is here is whole, and goes again.
+                Ok(Err(Errno::EBADMSG)) if damaged < limits::DAMAGED_RESENDS_MAX => damaged += 1,
                 Ok(r) => {
+                    damaged = 0;
                     match &r {
                         Err(_) => failed += 1,
                         Ok(r) if was_done_again(r.transno, was) => done += 1,

@@ -66,8 +66,11 @@ impl Kept {
         Kept { status, body, bulk: o.bulk, transno: o.transno, wall, extra }
     }
 
-    /// Whether a resent request must find this reply, or may cheaply do so.
+    /// Whether a resent request must find this reply, or may cheaply do so. Not that it came damaged: it is to come again, whole.
     fn worth_keeping(&self) -> bool {
+        if i32::from(self.status) == Errno::EBADMSG.0 {
+            return false;
+        }
         self.transno != 0 || (self.bulk.is_empty() && self.body.len() <= SMALL_REPLY_MAX_BYTES)
     }
 }
