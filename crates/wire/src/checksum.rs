@@ -1,5 +1,8 @@
 //! Checksums of data on the wire: one for each piece that block boundaries (4 KiB of the object) make of it.
 
+// Numbers from outside: nothing here may overflow or go past an end (decision 0039).
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 use crate::frame::crc32c;
 use crate::msg::writelist::WriteRange;
 use model::limits::SUM_BLOCK_BYTES;
@@ -58,7 +61,8 @@ impl ChecksumType {
             return self.of(part);
         }
         let mut block = [0; SUM_BLOCK_BYTES];
-        block[..part.len()].copy_from_slice(part);
+        let (begin, _) = block.split_at_mut(part.len().min(SUM_BLOCK_BYTES));
+        begin.copy_from_slice(part);
         self.of(&block)
     }
 
@@ -147,6 +151,7 @@ fn pieces(off: u64, data: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     std::iter::once((off, first)).filter(|(_, p)| !p.is_empty()).chain(blocks)
 }
 
+#[allow(clippy::arithmetic_side_effects)] // both sums stay below 2^32 within a run, whatever the bytes
 fn adler32(data: &[u8]) -> u32 {
     let (mut a, mut b) = (1u32, 0u32);
     for run in data.chunks(ADLER_RUN) {

@@ -19,7 +19,8 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Allocseq) -> Result<AllocseqReply, E
     let missing = || MdsError::Missing { what: "next sequence", fid: model::Fid::ROOT };
     let v = tx.get(k)?.ok_or_else(missing)?;
     let seq = value::decode_u64(k, &v)?;
-    tx.put(k.to_vec(), value::encode_u64(seq + 1));
+    let next = seq.checked_add(1).ok_or(Errno::ENOSPC)?;
+    tx.put(k.to_vec(), value::encode_u64(next));
     tx.put(key::lease(seq), Lease { client: ctx.client.0, width: WIDTH }.encode());
     Ok(AllocseqReply { seq, width: WIDTH })
 }

@@ -67,7 +67,8 @@ pub async fn serve(mdt: &Mdt, ctx: &OpContext, to: &ReplyTo, req: &Incoming, m: 
 
 /// Who watches a server wants to see what was done there, not how it was sent.
 fn count(mdt: &Mdt, req: &Incoming, m: &Batch, took: Duration) {
-    let each = u64::try_from(took.as_micros()).unwrap_or(u64::MAX) / m.ops.len().max(1) as u64;
+    let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    let each = took.checked_div(m.ops.len() as u64).unwrap_or(took);
     let now = mdt.world.wall();
     for code in m.ops.iter().filter_map(|op| Op::from_u16(op.opcode).ok()) {
         mdt.stats.count(code, req.peer, each, now);

@@ -32,7 +32,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Getpath) -> Result<GetpathReply, Err
         let (_, parent, _) = key::parse_backptr(&k).ok_or_else(|| damaged(m.fid, "its key is short"))?;
         match path_to(tx, ctx, m.root, parent, &name) {
             Ok(Some(path)) => {
-                bytes += path.len() + name.len();
+                bytes = path.len().saturating_add(name.len()).saturating_add(bytes);
                 reply.paths.push(path);
                 reply.links.push((parent, name));
             }
@@ -75,7 +75,7 @@ fn path_to(
         // A directory has one name; one that was removed has none.
         let Some((k, v)) = tx.scan(&prefix, &key::behind(&prefix), 1)?.pop() else { return Ok(None) };
         let n = value::decode_name(&k, &v)?;
-        len += n.len() + 1;
+        len = n.len().saturating_add(1).saturating_add(len);
         if len > PATH_MAX_BYTES {
             return Err(Errno::ENAMETOOLONG);
         }

@@ -1,6 +1,9 @@
 //! One file for each message: `VERB.rs` holds what it does. Operations on names and files are plain
 //! functions of a transaction; those on locks and on the server itself work on the target.
 
+// Numbers from outside: nothing here may overflow or go past an end (decision 0039).
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 pub mod allocseq;
 pub mod batch;
 pub mod cancel;

@@ -39,7 +39,8 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Ostfiles) -> Result<OstfilesReply, E
         if reply.files.last().is_none_or(|(f, _)| *f != fid) {
             match getpath::run(tx, ctx, Getpath { fid, root: m.root, max_paths: NAMES_MAX }) {
                 Ok(r) => {
-                    bytes += r.paths.iter().map(|p| p.len() + limits::NAME_MAX_BYTES / 8).sum::<usize>();
+                    let each = |p: &Vec<u8>| p.len().saturating_add(limits::NAME_MAX_BYTES / 8);
+                    bytes = r.paths.iter().map(each).fold(bytes, usize::saturating_add);
                     reply.files.push((fid, r.paths));
                 }
                 // Open without a name, or outside the root; or its path is longer than any program could use.

@@ -34,7 +34,7 @@ pub fn page(
     let end = key::dentry_end(m.fid);
     let mut reply = ReaddirReply { entries: Vec::new(), parent: dir.parent, end: false, grant: None };
     reply.grant = tx.offer(m.fid, bits::LOOKUP);
-    let (mut cookie, mut used) = (m.cookie, 0);
+    let (mut cookie, mut used) = (m.cookie, 0usize);
     loop {
         let Some(from) = cookie.checked_add(1).filter(|&c| c <= i64::MAX as u64) else {
             reply.end = true;
@@ -49,19 +49,21 @@ pub fn page(
                 why: "its key is short".into(),
             })?;
             let d = DentryValue::decode(&k, &v)?;
-            let mut size = ENTRY_BYTES + name.len();
+            let mut size = name.len().saturating_add(ENTRY_BYTES);
             let mut entry = None;
             if m.plus
                 && let Some(i) = tx.try_inode(d.fid)?
             {
-                size += PLUS_BYTES + i.layout.as_ref().map_or(0, |l| l.objects().count() * OBJECT_BYTES);
+                let objects = i.layout.as_ref().map_or(0, |l| l.objects().count());
+                size = objects.saturating_mul(OBJECT_BYTES).saturating_add(PLUS_BYTES).saturating_add(size);
                 entry = Some(entry_of(tx, d.fid, &i));
             }
-            let full = used + size > room || (m.plus && reply.entries.len() >= PLUS_ENTRIES_MAX);
+            let full =
+                used.saturating_add(size) > room || (m.plus && reply.entries.len() >= PLUS_ENTRIES_MAX);
             if !reply.entries.is_empty() && full {
                 return Ok(reply);
             }
-            used += size;
+            used = used.saturating_add(size);
             cookie = c;
             reply.entries.push(Dirent { cookie: c, fid: d.fid, kind: d.kind, name: name.to_vec(), entry });
         }

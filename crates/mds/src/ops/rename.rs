@@ -195,7 +195,7 @@ fn swap(
     }
     for (dir, gone, come) in [(a.dir, dirs.0, dirs.1), (b.dir, dirs.1, dirs.0)] {
         let mut d = tx.promised(dir)?;
-        d.nlink = d.nlink - u32::from(gone && d.nlink > 0) + u32::from(come);
+        d.nlink = d.nlink.saturating_sub(u32::from(gone)).saturating_add(u32::from(come));
         tx.touch_dir(dir, &mut d, ctx.now);
     }
     Ok(())

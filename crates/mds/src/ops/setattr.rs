@@ -36,7 +36,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setattr) -> Result<Entry, Errno> {
         if i.data_room().is_some() {
             data::check_change(tx, m.fid, &i, size)?;
             data::cut(tx, m.fid, &mut i, size)?;
-            i.data.version += 1;
+            i.data.version = i.data.version.saturating_add(1);
         }
         i.touch_mtime(ctx.now);
     }

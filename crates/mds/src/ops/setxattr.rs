@@ -95,21 +95,22 @@ fn set_plain(tx: &mut Tx, i: &mut Inode, m: &Setxattr) -> Result<(), Errno> {
         remove(tx, m.fid, i, &m.name);
     } else {
         let names = listxattr::all_names(tx, m.fid, i)?;
-        let total: usize = names.iter().map(|n| n.len() + 1).sum();
-        if total + m.name.len() + 1 > limits::XATTR_LIST_MAX_BYTES {
+        let each = names.iter().map(Vec::len).chain([m.name.len()]).map(|n| n.saturating_add(1));
+        if each.fold(0, usize::saturating_add) > limits::XATTR_LIST_MAX_BYTES {
             return Err(Errno::ENOSPC);
         }
     }
-    let inline: usize = i.xattrs.iter().map(|(n, v)| n.len() + v.len()).sum();
-    let size = m.name.len() + m.value.len();
-    if size <= XATTR_INLINE_MAX_BYTES && inline + size <= XATTR_INLINE_TOTAL_BYTES {
+    let size_of = |name: &[u8], value: &[u8]| name.len().saturating_add(value.len());
+    let size = size_of(&m.name, &m.value);
+    let all = i.xattrs.iter().map(|(n, v)| size_of(n, v)).fold(size, usize::saturating_add);
+    if size <= XATTR_INLINE_MAX_BYTES && all <= XATTR_INLINE_TOTAL_BYTES {
         i.xattrs.push((m.name.clone(), m.value.clone()));
     } else {
-        let mut v = Vec::with_capacity(1 + m.value.len());
+        let mut v = Vec::with_capacity(m.value.len().saturating_add(1));
         v.push(value::VERSION);
         v.extend_from_slice(&m.value);
         tx.put(key::xattr(m.fid, &m.name), v);
-        i.large_xattrs += 1;
+        i.large_xattrs = i.large_xattrs.saturating_add(1);
     }
     Ok(())
 }

@@ -1,5 +1,8 @@
 //! One file for each message the MGS answers.
 
+// Numbers from outside: nothing here may overflow or go past an end (decision 0039).
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 mod config;
 mod param;
 mod register;

@@ -44,7 +44,7 @@ pub fn run(mgs: &Mgs, req: &Incoming, m: Register) -> Result<Done, Errno> {
         },
         |s| {
             let mut config = s.config(&m.fsname)?;
-            let key = s.file_systems[&m.fsname].server_key();
+            let key = s.file_systems.get(&m.fsname).and_then(|f| f.server_key());
             config.extra.extend(key.map(|k| (EXTRA_SERVER_KEY, k.to_vec())));
             Ok(RegisterReply { fs_uuid: config.fs_uuid, config })
         },

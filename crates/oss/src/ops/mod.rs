@@ -1,5 +1,8 @@
 //! One file for each message an OST answers: `VERB.rs`, the same names as in `wire/src/msg`.
 
+// Numbers from outside: nothing here may overflow or go past an end (decision 0039).
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
 mod batch;
 mod destroy;
 mod extent;
