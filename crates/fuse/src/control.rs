@@ -168,7 +168,16 @@ pub async fn answer_of_mount(fs: &Arc<Fs>, uid: u32, request: Request) -> Result
             match name.as_str() {
                 client::control::READ_ONLY => fs.set_read_only(value != "0"),
                 client::control::NOATIME => fs.set_noatime(value != "0"),
-                _ => fs.set_param(&name, &value)?,
+                _ => {
+                    fs.set_param(&name, &value)?;
+                    // Only `lru_size=clear` leaves anything to wait for.
+                    fs.leases_dropped().await.map_err(|e| ControlError {
+                        errno: e.0,
+                        message:
+                            "some leases go back later: the MDT has not taken yet what was done under them"
+                                .to_string(),
+                    })?;
+                }
             }
             Reply::Done
         }

@@ -569,10 +569,11 @@ impl Fs {
 
     /// Gives every lease back, those under which something was executed that is not sent as soon as it is.
     pub(crate) fn drop_leases(&self) {
-        self.drop_once_told();
         let now = self.world.now();
         let back = self.meta.lock().expire(now, Duration::ZERO);
         self.give_back(back);
+        // Last, so that who waits for it finds the leases gone.
+        self.drop_once_told();
     }
 
     /// Gives leases back that were not used for `lru_max_age`, until the mount ends.

@@ -39,8 +39,9 @@ impl Fs {
         loop {
             match self.next_batch() {
                 Next::Nothing => {
-                    if self.pending.drop.swap(false, Relaxed) {
+                    if self.pending.drop.load(Relaxed) {
                         self.drop_leases();
+                        self.pending.over.notify_waiters();
                     }
                     self.pending.sending.store(false, SeqCst);
                     // Somebody may have queued something and found the sender at work.

@@ -19,6 +19,7 @@ pub(crate) use log::{Log, Queued, TOUCHED_MAX};
 pub(crate) use rules::Blocks;
 
 use crate::Fs;
+use model::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,6 +30,8 @@ use world::sync;
 pub(crate) const MDT: u16 = crate::locate::ROOT_MDT;
 /// How long an unmount waits for the metadata server to take what was executed here.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(30);
+/// How long `lru_size=clear` waits for it.
+const CLEAR_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is shared by those who queue, those who wait and the one who sends.
 #[derive(Default)]
@@ -88,6 +91,24 @@ impl Fs {
         self.pending.drop.store(!c.log.is_empty(), Relaxed);
         drop(c);
         self.pending.hurry.notify_one();
+    }
+
+    /// Waits until the leases are given back that [`Fs::drop_leases`] left for operations that were not sent. `EAGAIN`: it
+    /// takes longer than [`CLEAR_PATIENCE`]; they go back when the server has taken the operations.
+    pub async fn leases_dropped(self: &Arc<Self>) -> Result<(), Errno> {
+        let end = self.world.now().plus(CLEAR_PATIENCE);
+        loop {
+            let mut over = Box::pin(self.pending.over.notified());
+            over.as_mut().enable();
+            if !self.pending.drop.load(Relaxed) {
+                return Ok(());
+            }
+            let left = end.since(self.world.now());
+            if left.is_zero() {
+                return Err(Errno::EAGAIN);
+            }
+            let _ = world::select(over, self.world.sleep(left)).await;
+        }
     }
 
     /// Has everything sent that was executed here until now, and waits for the answer. What is lost on the way is the

@@ -100,6 +100,35 @@ fn errors_come_at_the_call() {
     });
 }
 
+/// `lru_size=clear` is over when the leases are gone, those too under which something waits to be sent; that is not waited
+/// for without end.
+#[test]
+fn cleared_leases_are_gone() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let a = c.mount().await;
+        let leases = |fs: &Fs| fs.get_param("ldlm.namespaces.*.lock_count")[0].1.parse::<u64>().unwrap();
+        let dir = a.clone().mkdir(call(), a.root(), b"d".to_vec(), 0o755).await.unwrap().fid;
+        for round in 0..20 {
+            for i in 0..10 {
+                a.clone().mkdir(call(), dir, format!("{round}.{i}").into_bytes(), 0o755).await.unwrap();
+            }
+            assert!(leases(&a) >= 10, "{}", leases(&a));
+            a.set_param("ldlm.namespaces.*.lru_size", "clear").unwrap();
+            c.within(a.leases_dropped()).await.unwrap();
+            assert_eq!(leases(&a), 0);
+        }
+        a.clone().mkdir(call(), dir, b"own".to_vec(), 0o755).await.unwrap();
+        c.stop_mdt().await;
+        a.clone().mkdir(call(), dir, b"kept".to_vec(), 0o755).await.unwrap();
+        a.set_param("ldlm.namespaces.*.lru_size", "clear").unwrap();
+        assert_eq!(c.within(a.leases_dropped()).await, Err(Errno::EAGAIN));
+        c.start_mdt().await;
+        c.within(async { while a.leases_dropped().await.is_err() {} }).await;
+        assert_eq!(leases(&a), 0);
+    });
+}
+
 /// Bytes that a new file's data may take with its inode; whether it was made by the mount itself.
 async fn room_of_new(fs: &Arc<Fs>, dir: Fid, name: &str) -> (u64, bool) {
     let before = executed(fs);
