@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::msg::getattr::Getattr;
 use wire::msg::lookup::Lookup;
+use world::BoxFuture;
 use world::World;
 
 /// How long a mount waits for the MGS.
@@ -25,33 +26,35 @@ fn failed<T>(errno: Errno, message: String) -> Result<T, MountError> {
 impl Fs {
     /// Connects, fetches the target map and finds the root. Fails after a bounded time with a message for the user:
     /// `ENOENT` for an unknown file system or subdirectory, `EIO` if a server does not answer.
-    pub async fn mount(world: World, opt: MountOptions) -> Result<Arc<Fs>, MountError> {
-        if !fsname_is_valid(&opt.fsname) {
-            return failed(
-                Errno::EINVAL,
-                format!("'{}' is no name of a file system: 1 to 8 of A-Z a-z 0-9 _ -", opt.fsname),
-            );
-        }
-        if opt.mgs_nids.is_empty() {
-            return failed(Errno::EINVAL, "no NID of an MGS is given".to_string());
-        }
-        let subdir = split_path(&opt.subdir)?;
-        let settings = Settings {
-            fsname: opt.fsname.clone(),
-            port: opt.port,
-            bind: opt.bind,
-            client_name: opt.client_name.clone(),
-            soft_timeout: opt.soft_timeout_ms.map(Duration::from_millis),
-        };
-        let fs = Fs::new(world, settings, opt.read_only);
-        let r = fs.bring_up(&opt, &subdir).await;
-        match r {
-            Ok(()) => Ok(fs),
-            Err(e) => {
-                fs.unmount().await;
-                Err(e)
+    pub fn mount(world: World, opt: MountOptions) -> BoxFuture<Result<Arc<Fs>, MountError>> {
+        Box::pin(async move {
+            if !fsname_is_valid(&opt.fsname) {
+                return failed(
+                    Errno::EINVAL,
+                    format!("'{}' is no name of a file system: 1 to 8 of A-Z a-z 0-9 _ -", opt.fsname),
+                );
             }
-        }
+            if opt.mgs_nids.is_empty() {
+                return failed(Errno::EINVAL, "no NID of an MGS is given".to_string());
+            }
+            let subdir = split_path(&opt.subdir)?;
+            let settings = Settings {
+                fsname: opt.fsname.clone(),
+                port: opt.port,
+                bind: opt.bind,
+                client_name: opt.client_name.clone(),
+                soft_timeout: opt.soft_timeout_ms.map(Duration::from_millis),
+            };
+            let fs = Fs::new(world, settings, opt.read_only);
+            let r = fs.bring_up(&opt, &subdir).await;
+            match r {
+                Ok(()) => Ok(fs),
+                Err(e) => {
+                    fs.unmount().await;
+                    Err(e)
+                }
+            }
+        })
     }
 
     async fn bring_up(self: &Arc<Self>, opt: &MountOptions, subdir: &[Vec<u8>]) -> Result<(), MountError> {
@@ -155,19 +158,21 @@ impl Fs {
 
     /// Says good-bye to the servers, which drop this client's open files and locks with it. Bounded: a server that
     /// does not answer finds out by itself.
-    pub async fn unmount(self: Arc<Self>) {
-        if !self.close_mount() {
-            return;
-        }
-        self.atimes_at_unmount().await;
-        self.tell_pending_at_unmount().await;
-        self.flush_all().await;
-        let mut all = self.targets.all();
-        all.extend(self.mgs.get().cloned());
-        let byes = all.iter().map(|t| t.import.disconnect()).collect();
-        if self.world.timeout(GOODBYE_PATIENCE, world::future::join_all(byes)).await.is_none() {
-            tracing::warn!("{}: some servers did not answer to the unmount", self.opt.fsname);
-        }
+    pub fn unmount(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(async move {
+            if !self.close_mount() {
+                return;
+            }
+            self.atimes_at_unmount().await;
+            self.tell_pending_at_unmount().await;
+            self.flush_all().await;
+            let mut all = self.targets.all();
+            all.extend(self.mgs.get().cloned());
+            let byes = all.iter().map(|t| t.import.disconnect()).collect();
+            if self.world.timeout(GOODBYE_PATIENCE, world::future::join_all(byes)).await.is_none() {
+                tracing::warn!("{}: some servers did not answer to the unmount", self.opt.fsname);
+            }
+        })
     }
 }
 

@@ -5,7 +5,6 @@
 //! several the one that may act. Decision 0024.
 
 mod client;
-#[cfg(any(test, feature = "testing"))]
 pub mod fake;
 mod http;
 mod lease;

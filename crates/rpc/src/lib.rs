@@ -10,7 +10,6 @@ mod link;
 mod probe;
 mod replay;
 pub mod server;
-#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ mod coherence;
 mod coherence_names;
 mod controller;
 mod disk_errors;
+mod failing_disk;
 mod failover;
 mod full_backing;
 mod ha;

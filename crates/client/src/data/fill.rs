@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::msg::extent::ExtentMode;
+use world::BoxFuture;
 use world::{Instant, select};
 
 /// What a kernel fills and gives up at least.
@@ -67,11 +68,13 @@ impl Drop for Void {
 
 impl Fs {
     /// As [`Fs::read`], for pages that the kernel keeps until it is asked for them: whole ones.
-    pub async fn fill(self: Arc<Self>, call: Call, file: Arc<OpenFile>, off: u64, len: u32) -> R<Bytes> {
-        self.watch_pages();
-        let r = self.run(Verb::Read, self.fill_data(&call, file.fid, off, len as usize)).await?;
-        self.was_read(&file, &r);
-        Ok(r)
+    pub fn fill(self: Arc<Self>, call: Call, file: Arc<OpenFile>, off: u64, len: u32) -> BoxFuture<R<Bytes>> {
+        Box::pin(async move {
+            self.watch_pages();
+            let r = self.run(Verb::Read, self.fill_data(&call, file.fid, off, len as usize)).await?;
+            self.was_read(&file, &r);
+            Ok(r)
+        })
     }
 
     async fn fill_data(self: &Arc<Self>, call: &Call, fid: Fid, off: u64, len: usize) -> R<Bytes> {
@@ -300,18 +303,20 @@ impl Fs {
 
     /// What was stored into pages comes out. Never waits for locks: those under which the pages were filled are there
     /// until the pages are given up. `EIO` if they were lost, which the next fsync of the file says, too: who stored is not there.
-    pub async fn write_pages(self: Arc<Self>, fid: Fid, off: u64, data: Bytes) -> R<()> {
-        let len = data.len() as u64;
-        let work = async {
-            self.drop_privileges_stored(fid).await?;
-            self.write_paged(fid, off, data).await
-        };
-        let r = self.run(Verb::Write, work).await;
-        match r {
-            Ok(()) => self.stats.add(Verb::WriteBytes, len),
-            Err(e) => self.told.add(fid, e),
-        }
-        r
+    pub fn write_pages(self: Arc<Self>, fid: Fid, off: u64, data: Bytes) -> BoxFuture<R<()>> {
+        Box::pin(async move {
+            let len = data.len() as u64;
+            let work = async {
+                self.drop_privileges_stored(fid).await?;
+                self.write_paged(fid, off, data).await
+            };
+            let r = self.run(Verb::Write, work).await;
+            match r {
+                Ok(()) => self.stats.add(Verb::WriteBytes, len),
+                Err(e) => self.told.add(fid, e),
+            }
+            r
+        })
     }
 
     /// What was stored into pages is lost before it came here.

@@ -12,6 +12,7 @@ use crate::stats::Verb;
 use crate::{Fs, OpenFile, R};
 use model::{Errno, Fid, FileType, Layout};
 use std::sync::Arc;
+use world::BoxFuture;
 
 /// An open file's part in a group; given back when dropped, but for the locks themselves.
 pub(crate) struct GroupLock {
@@ -37,22 +38,24 @@ impl Drop for GroupLock {
 impl Fs {
     /// Locks an open file for a group; without `wait` EAGAIN if it cannot be had at once. `EINVAL` for group 0 and a file
     /// that has a group lock through this handle, `EBADF` for one that is not open for writing.
-    pub async fn group_lock(self: Arc<Self>, open: Arc<OpenFile>, gid: u64, wait: bool) -> R<()> {
-        self.run(Verb::Flock, self.take_group(&open, gid, wait)).await
+    pub fn group_lock(self: Arc<Self>, open: Arc<OpenFile>, gid: u64, wait: bool) -> BoxFuture<R<()>> {
+        Box::pin(async move { self.run(Verb::Flock, self.take_group(&open, gid, wait)).await })
     }
 
     /// `EINVAL` if this handle does not have this group's lock. Everything that this mount wrote is on the servers then;
     /// what could not be written is the error.
-    pub async fn group_unlock(self: Arc<Self>, open: Arc<OpenFile>, gid: u64) -> R<()> {
-        let work = async {
-            let held = {
-                let mut slot = open.group.lock().expect("no panic while locked");
-                slot.take_if(|g| g.gid == gid).ok_or(Errno::EINVAL)?
+    pub fn group_unlock(self: Arc<Self>, open: Arc<OpenFile>, gid: u64) -> BoxFuture<R<()>> {
+        Box::pin(async move {
+            let work = async {
+                let held = {
+                    let mut slot = open.group.lock().expect("no panic while locked");
+                    slot.take_if(|g| g.gid == gid).ok_or(Errno::EINVAL)?
+                };
+                self.leave_group(held).await?;
+                open.errors.check()
             };
-            self.leave_group(held).await?;
-            open.errors.check()
-        };
-        self.run(Verb::Flock, work).await
+            self.run(Verb::Flock, work).await
+        })
     }
 
     pub(crate) async fn group_unlock_closed(self: &Arc<Self>, open: &OpenFile) {

@@ -7,18 +7,21 @@ use model::{Errno, Fid};
 use std::sync::Arc;
 use wire::msg::cancel::{Cancel, CancelWhat};
 use wire::msg::enqueue::LockKind;
+use world::BoxFuture;
 
 impl Fs {
     /// F_UNLCK of a range; what the owner does not have is no error.
-    pub async fn unlk(self: Arc<Self>, fid: Fid, owner: u64, start: u64, end: u64) -> R<()> {
-        if start > end {
-            return Err(Errno::EINVAL);
-        }
-        self.unlock(fid, LockKind::Posix, owner, start, end).await
+    pub fn unlk(self: Arc<Self>, fid: Fid, owner: u64, start: u64, end: u64) -> BoxFuture<R<()>> {
+        Box::pin(async move {
+            if start > end {
+                return Err(Errno::EINVAL);
+            }
+            self.unlock(fid, LockKind::Posix, owner, start, end).await
+        })
     }
 
-    pub async fn funlock(self: Arc<Self>, fid: Fid, owner: u64) -> R<()> {
-        self.unlock(fid, LockKind::Flock, owner, 0, u64::MAX).await
+    pub fn funlock(self: Arc<Self>, fid: Fid, owner: u64) -> BoxFuture<R<()>> {
+        Box::pin(async move { self.unlock(fid, LockKind::Flock, owner, 0, u64::MAX).await })
     }
 
     /// Forgets the range first: a reclaim in between must not take it again. Goes on when the caller goes away.

@@ -11,21 +11,24 @@ use model::{Fid, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::msg::close::Close;
+use world::BoxFuture;
 
 /// How long a close waits for the objects' times, which decide about relatime: not for a dead OST.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Fs {
     /// Never fails for a handle that the server does not know (any more).
-    pub async fn close(self: Arc<Self>, file: Arc<OpenFile>) -> R<()> {
-        let fs = self.clone();
-        let work = async move {
-            fs.group_unlock_closed(&file).await;
-            let atime = fs.atime_to_store(&file).await;
-            fs.close_handle(file.fid, file.handle, atime).await;
-            Ok(())
-        };
-        self.run(Verb::Close, Detached::plain(&self, "client-close", work)).await
+    pub fn close(self: Arc<Self>, file: Arc<OpenFile>) -> BoxFuture<R<()>> {
+        Box::pin(async move {
+            let fs = self.clone();
+            let work = async move {
+                fs.group_unlock_closed(&file).await;
+                let atime = fs.atime_to_store(&file).await;
+                fs.close_handle(file.fid, file.handle, atime).await;
+                Ok(())
+            };
+            self.run(Verb::Close, Detached::plain(&self, "client-close", work)).await
+        })
     }
 
     /// Forgets the handle, then tells the server if it may know of it: a reclaim in between must not open it again. If

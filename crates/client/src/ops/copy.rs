@@ -6,6 +6,7 @@ use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_DEFAULT_BYTES};
 use model::perm::FLAG_IMMUTABLE;
 use model::{Errno, Fid};
 use std::sync::Arc;
+use world::BoxFuture;
 
 /// Bytes of one call; the caller asks again for more.
 const CALL_MAX_BYTES: u64 = 16 << 20;
@@ -13,7 +14,7 @@ const CALL_MAX_BYTES: u64 = 16 << 20;
 impl Fs {
     /// Bytes copied; may be fewer than asked for. `EINVAL` for overlapping ranges of one file.
     #[allow(clippy::too_many_arguments)]
-    pub async fn copy_file_range(
+    pub fn copy_file_range(
         self: Arc<Self>,
         call: Call,
         from: Fid,
@@ -21,41 +22,43 @@ impl Fs {
         to: Fid,
         to_off: u64,
         len: u64,
-    ) -> R<u64> {
-        self.writable()?;
-        let work = async {
-            // A file that became immutable after it was opened takes no copy, as on local file systems.
-            if self.getattr_entry(self.ctx(&call), to).await?.attr.flags & FLAG_IMMUTABLE != 0 {
-                return Err(Errno::EPERM);
-            }
-            let wanted = len.min(FILE_SIZE_MAX_BYTES.saturating_sub(from_off));
-            if from == to
-                && from_off < to_off.saturating_add(wanted)
-                && to_off < from_off.saturating_add(wanted)
-            {
-                return Err(Errno::EINVAL);
-            }
-            if wanted > 0 && to_off >= FILE_SIZE_MAX_BYTES {
-                return Err(Errno::EFBIG);
-            }
-            let wanted =
-                wanted.min(CALL_MAX_BYTES).min(FILE_SIZE_MAX_BYTES - to_off.min(FILE_SIZE_MAX_BYTES));
-            if wanted > 0 {
-                self.drop_privileges(to, !call.cred.is_root()).await?;
-            }
-            let mut done = 0;
-            while done < wanted {
-                let n = (wanted - done).min(RPC_BULK_DEFAULT_BYTES as u64) as usize;
-                match self.copy_part(&call, (from, from_off + done), (to, to_off + done), n).await {
-                    Ok(0) => break,
-                    Ok(k) => done += k,
-                    Err(e) if done == 0 => return Err(e),
-                    Err(_) => break,
+    ) -> BoxFuture<R<u64>> {
+        Box::pin(async move {
+            self.writable()?;
+            let work = async {
+                // A file that became immutable after it was opened takes no copy, as on local file systems.
+                if self.getattr_entry(self.ctx(&call), to).await?.attr.flags & FLAG_IMMUTABLE != 0 {
+                    return Err(Errno::EPERM);
                 }
-            }
-            Ok(done)
-        };
-        self.run(Verb::CopyFileRange, work).await
+                let wanted = len.min(FILE_SIZE_MAX_BYTES.saturating_sub(from_off));
+                if from == to
+                    && from_off < to_off.saturating_add(wanted)
+                    && to_off < from_off.saturating_add(wanted)
+                {
+                    return Err(Errno::EINVAL);
+                }
+                if wanted > 0 && to_off >= FILE_SIZE_MAX_BYTES {
+                    return Err(Errno::EFBIG);
+                }
+                let wanted =
+                    wanted.min(CALL_MAX_BYTES).min(FILE_SIZE_MAX_BYTES - to_off.min(FILE_SIZE_MAX_BYTES));
+                if wanted > 0 {
+                    self.drop_privileges(to, !call.cred.is_root()).await?;
+                }
+                let mut done = 0;
+                while done < wanted {
+                    let n = (wanted - done).min(RPC_BULK_DEFAULT_BYTES as u64) as usize;
+                    match self.copy_part(&call, (from, from_off + done), (to, to_off + done), n).await {
+                        Ok(0) => break,
+                        Ok(k) => done += k,
+                        Err(e) if done == 0 => return Err(e),
+                        Err(_) => break,
+                    }
+                }
+                Ok(done)
+            };
+            self.run(Verb::CopyFileRange, work).await
+        })
     }
 
     async fn copy_part(

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use wire::msg::create::{Create, CreateReply, OpenSpec};
 use wire::msg::lookup::Entry;
 use wire::msg::open::Open;
+use world::BoxFuture;
 
 pub(crate) const O_ACCMODE: u32 = 0o3;
 pub(crate) const O_CREAT: u32 = 0o100;
@@ -26,7 +27,7 @@ const ATTEMPTS: usize = 3;
 impl Fs {
     /// `created` false: an existing file was opened (no `exclusive`). O_TRUNC in `flags` cuts it.
     #[allow(clippy::too_many_arguments)]
-    pub async fn create(
+    pub fn create(
         self: Arc<Self>,
         call: Call,
         parent: Fid,
@@ -34,21 +35,25 @@ impl Fs {
         mode: u32,
         flags: u32,
         layout: Option<LayoutSpec>,
-    ) -> R<(Attr, OpenFile)> {
-        self.writable()?;
-        self.run(Verb::Create, self.create_named(call, parent, name, mode, flags, layout)).await
+    ) -> BoxFuture<R<(Attr, OpenFile)>> {
+        Box::pin(async move {
+            self.writable()?;
+            self.run(Verb::Create, self.create_named(call, parent, name, mode, flags, layout)).await
+        })
     }
 
     /// A file without a name: gone with its last close unless it is linked before.
-    pub async fn tmpfile(
+    pub fn tmpfile(
         self: Arc<Self>,
         call: Call,
         parent: Fid,
         mode: u32,
         flags: u32,
-    ) -> R<(Attr, OpenFile)> {
-        self.writable()?;
-        self.run(Verb::Create, self.create_named(call, parent, Vec::new(), mode, flags, None)).await
+    ) -> BoxFuture<R<(Attr, OpenFile)>> {
+        Box::pin(async move {
+            self.writable()?;
+            self.run(Verb::Create, self.create_named(call, parent, Vec::new(), mode, flags, None)).await
+        })
     }
 
     async fn create_named(

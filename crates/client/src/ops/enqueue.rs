@@ -5,32 +5,44 @@ use crate::{Fs, PosixLock, R};
 use model::{Errno, Fid};
 use std::sync::Arc;
 use wire::msg::enqueue::{LockKind, LockMode, LockSpec};
+use world::BoxFuture;
 
 impl Fs {
     /// F_SETLK, or F_SETLKW with `wait`; dropping the future stops waiting. `EAGAIN`: somebody else has it;
     /// `EDEADLK`: waiting would never end.
-    pub async fn setlk(self: Arc<Self>, fid: Fid, lock: PosixLock, wait: bool) -> R<()> {
-        if lock.start > lock.end {
-            return Err(Errno::EINVAL);
-        }
-        let spec = LockSpec {
-            id: self.locks.new_id(),
-            fid,
-            kind: LockKind::Posix,
-            mode: lock.mode,
-            owner: lock.owner,
-            pid: lock.pid,
-            start: lock.start,
-            end: lock.end,
-        };
-        self.lock_counted(spec, wait).await
+    pub fn setlk(self: Arc<Self>, fid: Fid, lock: PosixLock, wait: bool) -> BoxFuture<R<()>> {
+        Box::pin(async move {
+            if lock.start > lock.end {
+                return Err(Errno::EINVAL);
+            }
+            let spec = LockSpec {
+                id: self.locks.new_id(),
+                fid,
+                kind: LockKind::Posix,
+                mode: lock.mode,
+                owner: lock.owner,
+                pid: lock.pid,
+                start: lock.start,
+                end: lock.end,
+            };
+            self.lock_counted(spec, wait).await
+        })
     }
 
     /// flock(2); an owner that has one gets the new mode instead.
-    pub async fn flock(self: Arc<Self>, fid: Fid, owner: u64, pid: u32, mode: LockMode, wait: bool) -> R<()> {
-        let id = self.locks.new_id();
-        let spec = LockSpec { id, fid, kind: LockKind::Flock, mode, owner, pid, start: 0, end: u64::MAX };
-        self.lock_counted(spec, wait).await
+    pub fn flock(
+        self: Arc<Self>,
+        fid: Fid,
+        owner: u64,
+        pid: u32,
+        mode: LockMode,
+        wait: bool,
+    ) -> BoxFuture<R<()>> {
+        Box::pin(async move {
+            let id = self.locks.new_id();
+            let spec = LockSpec { id, fid, kind: LockKind::Flock, mode, owner, pid, start: 0, end: u64::MAX };
+            self.lock_counted(spec, wait).await
+        })
     }
 
     async fn lock_counted(self: &Arc<Self>, spec: LockSpec, wait: bool) -> R<()> {

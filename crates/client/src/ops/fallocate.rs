@@ -11,43 +11,53 @@ use model::{Errno, Fid, Layout};
 use std::sync::Arc;
 use wire::msg::enqueue::LockMode;
 use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE, Fallocate};
+use world::BoxFuture;
 use world::future::join_all;
 
 impl Fs {
     /// Modes of fallocate(2): 0, keep size, punch (with keep size), zero; `EOPNOTSUPP` for others. Without keep size
     /// the file grows to the end of the range: the object that holds the range's last byte does.
-    pub async fn fallocate(self: Arc<Self>, call: Call, fid: Fid, mode: u32, off: u64, len: u64) -> R<()> {
-        self.writable()?;
-        check(mode, off, len)?;
-        let work = async {
-            self.drop_privileges(fid, !call.cred.is_root()).await?;
-            let mut tries = 0;
-            let (state, layout) = loop {
-                let (state, layout) = self.file_state_for_write(fid).await?;
-                if layout.mdt_component().is_none() {
-                    break (state, layout);
+    pub fn fallocate(
+        self: Arc<Self>,
+        call: Call,
+        fid: Fid,
+        mode: u32,
+        off: u64,
+        len: u64,
+    ) -> BoxFuture<R<()>> {
+        Box::pin(async move {
+            self.writable()?;
+            check(mode, off, len)?;
+            let work = async {
+                self.drop_privileges(fid, !call.cred.is_root()).await?;
+                let mut tries = 0;
+                let (state, layout) = loop {
+                    let (state, layout) = self.file_state_for_write(fid).await?;
+                    if layout.mdt_component().is_none() {
+                        break (state, layout);
+                    }
+                    match self.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await {
+                        Err(e) => self.relayout(fid, e, &mut tries).await?,
+                        done => return done,
+                    }
+                };
+                if self.fallocate_data(fid, &layout, state.ctime, mode, (off, len)).await? {
+                    return Ok(());
                 }
-                match self.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await {
-                    Err(e) => self.relayout(fid, e, &mut tries).await?,
-                    done => return done,
+                if stripe::component(&layout)?.stripes() == 1 {
+                    return self.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;
                 }
+                let lock = self.extent_lock(fid, LockMode::Write, off, off + (len - 1)).await?;
+                let (fs, call) = (self.clone(), call.clone());
+                let work = async move {
+                    let r = fs.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;
+                    drop(lock);
+                    r
+                };
+                Detached::plain(&self, "client-fallocate", work).await
             };
-            if self.fallocate_data(fid, &layout, state.ctime, mode, (off, len)).await? {
-                return Ok(());
-            }
-            if stripe::component(&layout)?.stripes() == 1 {
-                return self.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;
-            }
-            let lock = self.extent_lock(fid, LockMode::Write, off, off + (len - 1)).await?;
-            let (fs, call) = (self.clone(), call.clone());
-            let work = async move {
-                let r = fs.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;
-                drop(lock);
-                r
-            };
-            Detached::plain(&self, "client-fallocate", work).await
-        };
-        self.run(Verb::Fallocate, work).await
+            self.run(Verb::Fallocate, work).await
+        })
     }
 
     #[allow(clippy::too_many_arguments)]

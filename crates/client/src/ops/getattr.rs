@@ -7,23 +7,28 @@ use std::sync::Arc;
 use wire::RequestContext;
 use wire::msg::getattr::Getattr;
 use wire::msg::lookup::Entry;
+use world::BoxFuture;
 
 impl Fs {
-    pub async fn getattr(self: Arc<Self>, call: Call, fid: Fid) -> R<Attr> {
-        let work = async {
-            let e = self.getattr_entry(self.ctx(&call), fid).await?;
-            self.full_attr(&e).await
-        };
-        self.run(Verb::Getattr, work).await
+    pub fn getattr(self: Arc<Self>, call: Call, fid: Fid) -> BoxFuture<R<Attr>> {
+        Box::pin(async move {
+            let work = async {
+                let e = self.getattr_entry(self.ctx(&call), fid).await?;
+                self.full_attr(&e).await
+            };
+            self.run(Verb::Getattr, work).await
+        })
     }
 
     /// As [`Fs::getattr`], to see who may open a file: also one whose size cannot be had because its objects are lost.
-    pub async fn getattr_for_open(self: Arc<Self>, call: Call, fid: Fid) -> R<Attr> {
-        let work = async {
-            let e = self.getattr_entry(self.ctx(&call), fid).await?;
-            self.attr_for_name(&e).await
-        };
-        self.run(Verb::Getattr, work).await
+    pub fn getattr_for_open(self: Arc<Self>, call: Call, fid: Fid) -> BoxFuture<R<Attr>> {
+        Box::pin(async move {
+            let work = async {
+                let e = self.getattr_entry(self.ctx(&call), fid).await?;
+                self.attr_for_name(&e).await
+            };
+            self.run(Verb::Getattr, work).await
+        })
     }
 
     /// The metadata server's part, from the cache if it is known.

@@ -6,29 +6,32 @@ use model::Fid;
 use std::sync::Arc;
 use wire::msg::enqueue::{LockKind, LockSpec};
 use wire::msg::getlock::Getlock;
+use world::BoxFuture;
 
 impl Fs {
-    pub async fn getlk(self: Arc<Self>, fid: Fid, lock: PosixLock) -> R<Option<PosixLock>> {
-        let work = async {
-            let spec = LockSpec {
-                id: 0,
-                fid,
-                kind: LockKind::Posix,
-                mode: lock.mode,
-                owner: lock.owner,
-                pid: lock.pid,
-                start: lock.start,
-                end: lock.end,
+    pub fn getlk(self: Arc<Self>, fid: Fid, lock: PosixLock) -> BoxFuture<R<Option<PosixLock>>> {
+        Box::pin(async move {
+            let work = async {
+                let spec = LockSpec {
+                    id: 0,
+                    fid,
+                    kind: LockKind::Posix,
+                    mode: lock.mode,
+                    owner: lock.owner,
+                    pid: lock.pid,
+                    start: lock.start,
+                    end: lock.end,
+                };
+                let r = self.mdt_of(fid).await?.call(self.own_ctx(), Getlock { lock: spec }).await?;
+                Ok(r.conflict.map(|l| PosixLock {
+                    owner: l.owner,
+                    pid: l.pid,
+                    mode: l.mode,
+                    start: l.start,
+                    end: l.end,
+                }))
             };
-            let r = self.mdt_of(fid).await?.call(self.own_ctx(), Getlock { lock: spec }).await?;
-            Ok(r.conflict.map(|l| PosixLock {
-                owner: l.owner,
-                pid: l.pid,
-                mode: l.mode,
-                start: l.start,
-                end: l.end,
-            }))
-        };
-        self.run(Verb::Flock, work).await
+            self.run(Verb::Flock, work).await
+        })
     }
 }

@@ -5,6 +5,7 @@ use crate::{Call, Fs, R};
 use model::Fid;
 use std::sync::Arc;
 use wire::msg::getpath::Getpath;
+use world::BoxFuture;
 
 /// Paths asked for: more than any sane file has, and their bytes stay below a message's limit.
 const PATHS_MAX: u32 = 1000;
@@ -12,12 +13,18 @@ const PATHS_MAX: u32 = 1000;
 impl Fs {
     /// Paths below the mount's root, and (parent, name) of each link.
     #[allow(clippy::type_complexity)]
-    pub async fn getpath(self: Arc<Self>, call: Call, fid: Fid) -> R<(Vec<Vec<u8>>, Vec<(Fid, Vec<u8>)>)> {
-        let work = async {
-            let msg = Getpath { fid, root: self.root(), max_paths: PATHS_MAX };
-            let r = self.mdt_of(fid).await?.call(self.ctx(&call), msg).await?;
-            Ok((r.paths, r.links))
-        };
-        self.run(Verb::Getpath, work).await
+    pub fn getpath(
+        self: Arc<Self>,
+        call: Call,
+        fid: Fid,
+    ) -> BoxFuture<R<(Vec<Vec<u8>>, Vec<(Fid, Vec<u8>)>)>> {
+        Box::pin(async move {
+            let work = async {
+                let msg = Getpath { fid, root: self.root(), max_paths: PATHS_MAX };
+                let r = self.mdt_of(fid).await?.call(self.ctx(&call), msg).await?;
+                Ok((r.paths, r.links))
+            };
+            self.run(Verb::Getpath, work).await
+        })
     }
 }

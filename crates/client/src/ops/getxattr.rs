@@ -6,10 +6,11 @@ use model::limits::XATTR_NAME_MAX_BYTES;
 use model::{Errno, Fid, acl};
 use std::sync::Arc;
 use wire::msg::getxattr::Getxattr;
+use world::BoxFuture;
 
 impl Fs {
-    pub async fn getxattr(self: Arc<Self>, call: Call, fid: Fid, name: Vec<u8>) -> R<Vec<u8>> {
-        self.run(Verb::Getxattr, self.xattr(&call, fid, name)).await
+    pub fn getxattr(self: Arc<Self>, call: Call, fid: Fid, name: Vec<u8>) -> BoxFuture<R<Vec<u8>>> {
+        Box::pin(async move { self.run(Verb::Getxattr, self.xattr(&call, fid, name)).await })
     }
 
     /// From what is kept if it is known.

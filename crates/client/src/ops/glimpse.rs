@@ -7,6 +7,7 @@ use model::{Errno, Fid, ObjectAttr, ObjectId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::msg::glimpse::Glimpse;
+use world::BoxFuture;
 use world::future::join_all;
 
 /// Objects in one message.
@@ -14,13 +15,15 @@ const BATCH: usize = 1000;
 
 impl Fs {
     /// Size, blocks, times of each object, for `lfs` and fsck.
-    pub async fn glimpse(self: Arc<Self>, fid: Fid) -> R<Vec<ObjectAttr>> {
-        let work = async {
-            let e = self.getattr_entry(self.own_ctx(), fid).await?;
-            let objects: Vec<_> = e.layout.iter().flat_map(|l| l.objects()).copied().collect();
-            self.glimpse_objects(&objects).await
-        };
-        self.run(Verb::Layout, work).await
+    pub fn glimpse(self: Arc<Self>, fid: Fid) -> BoxFuture<R<Vec<ObjectAttr>>> {
+        Box::pin(async move {
+            let work = async {
+                let e = self.getattr_entry(self.own_ctx(), fid).await?;
+                let objects: Vec<_> = e.layout.iter().flat_map(|l| l.objects()).copied().collect();
+                self.glimpse_objects(&objects).await
+            };
+            self.run(Verb::Layout, work).await
+        })
     }
 
     /// Attributes of objects, in the order given, with what this mount keeps of them. Nobody is asked about objects

@@ -5,17 +5,20 @@ use crate::{Call, Fs, R};
 use model::{Attr, Fid};
 use std::sync::Arc;
 use wire::msg::link::Link;
+use world::BoxFuture;
 
 impl Fs {
-    pub async fn link(self: Arc<Self>, call: Call, fid: Fid, parent: Fid, name: Vec<u8>) -> R<Attr> {
-        self.writable()?;
-        let work = async {
-            let mdt = self.mdt_of(parent).await?;
-            let change = self.linking(&mdt, fid, parent, &name);
-            let r = mdt.call(self.ctx(&call), Link { fid, parent, name: name.clone() }).await;
-            change.done_named(parent, &name, &r);
-            self.attr_for_name(&r?).await
-        };
-        self.run(Verb::Link, work).await
+    pub fn link(self: Arc<Self>, call: Call, fid: Fid, parent: Fid, name: Vec<u8>) -> BoxFuture<R<Attr>> {
+        Box::pin(async move {
+            self.writable()?;
+            let work = async {
+                let mdt = self.mdt_of(parent).await?;
+                let change = self.linking(&mdt, fid, parent, &name);
+                let r = mdt.call(self.ctx(&call), Link { fid, parent, name: name.clone() }).await;
+                change.done_named(parent, &name, &r);
+                self.attr_for_name(&r?).await
+            };
+            self.run(Verb::Link, work).await
+        })
     }
 }

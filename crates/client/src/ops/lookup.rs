@@ -7,18 +7,21 @@ use bytes::Bytes;
 use model::{Attr, Errno, Fid};
 use std::sync::Arc;
 use wire::msg::lookup::{Entry, Lookup};
+use world::BoxFuture;
 
 impl Fs {
     /// `..` of the mount's root is the root: a subdirectory mount shows nothing above it.
-    pub async fn lookup(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>) -> R<Attr> {
-        if parent == self.root() && name == b".." {
-            return self.getattr(call, parent).await;
-        }
-        let work = async {
-            let e = self.lookup_entry(&call, parent, name).await?;
-            self.attr_for_name(&e).await
-        };
-        self.run(Verb::Lookup, work).await
+    pub fn lookup(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>) -> BoxFuture<R<Attr>> {
+        Box::pin(async move {
+            if parent == self.root() && name == b".." {
+                return self.getattr(call, parent).await;
+            }
+            let work = async {
+                let e = self.lookup_entry(&call, parent, name).await?;
+                self.attr_for_name(&e).await
+            };
+            self.run(Verb::Lookup, work).await
+        })
     }
 
     /// From the cache, or the metadata server.

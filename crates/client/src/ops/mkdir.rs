@@ -5,23 +5,26 @@ use crate::{Call, Fs, R};
 use model::{Attr, Fid};
 use std::sync::Arc;
 use wire::msg::mkdir::Mkdir;
+use world::BoxFuture;
 
 impl Fs {
-    pub async fn mkdir(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>, mode: u32) -> R<Attr> {
-        self.writable()?;
-        let work = async {
-            let fid = Fid::NONE;
-            let mut msg = Mkdir { parent, name, fid, mode: mode & 0o7777, umask: call.umask };
-            if let Some(a) = self.mkdir_here(&call, &msg).await? {
-                return Ok(a);
-            }
-            msg.fid = self.new_fid(parent).await?;
-            let mdt = self.mdt_of(parent).await?;
-            let change = self.making(&mdt, parent, &msg.name);
-            let r = mdt.call(self.ctx(&call), msg.clone()).await;
-            change.done_named(parent, &msg.name, &r);
-            Ok(r?.attr)
-        };
-        self.run(Verb::Mkdir, work).await
+    pub fn mkdir(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>, mode: u32) -> BoxFuture<R<Attr>> {
+        Box::pin(async move {
+            self.writable()?;
+            let work = async {
+                let fid = Fid::NONE;
+                let mut msg = Mkdir { parent, name, fid, mode: mode & 0o7777, umask: call.umask };
+                if let Some(a) = self.mkdir_here(&call, &msg).await? {
+                    return Ok(a);
+                }
+                msg.fid = self.new_fid(parent).await?;
+                let mdt = self.mdt_of(parent).await?;
+                let change = self.making(&mdt, parent, &msg.name);
+                let r = mdt.call(self.ctx(&call), msg.clone()).await;
+                change.done_named(parent, &msg.name, &r);
+                Ok(r?.attr)
+            };
+            self.run(Verb::Mkdir, work).await
+        })
     }
 }

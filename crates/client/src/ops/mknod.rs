@@ -5,31 +5,34 @@ use crate::{Call, Fs, R};
 use model::{Attr, Errno, Fid, FileType};
 use std::sync::Arc;
 use wire::msg::mknod::Mknod;
+use world::BoxFuture;
 
 impl Fs {
     /// `mode` with the S_IFMT bits.
-    pub async fn mknod(
+    pub fn mknod(
         self: Arc<Self>,
         call: Call,
         parent: Fid,
         name: Vec<u8>,
         mode: u32,
         rdev: u64,
-    ) -> R<Attr> {
-        self.writable()?;
-        let kind = FileType::from_mode(mode).ok_or(Errno::EINVAL)?;
-        if matches!(kind, FileType::Directory | FileType::Symlink) {
-            return Err(Errno::EPERM);
-        }
-        let work = async {
-            let fid = self.new_fid(parent).await?;
-            let msg = Mknod { parent, name, fid, kind, mode: mode & 0o7777, umask: call.umask, rdev };
-            let mdt = self.mdt_of(parent).await?;
-            let change = self.making(&mdt, parent, &msg.name);
-            let r = mdt.call(self.ctx(&call), msg.clone()).await;
-            change.done_named(parent, &msg.name, &r);
-            Ok(r?.attr)
-        };
-        self.run(Verb::Mknod, work).await
+    ) -> BoxFuture<R<Attr>> {
+        Box::pin(async move {
+            self.writable()?;
+            let kind = FileType::from_mode(mode).ok_or(Errno::EINVAL)?;
+            if matches!(kind, FileType::Directory | FileType::Symlink) {
+                return Err(Errno::EPERM);
+            }
+            let work = async {
+                let fid = self.new_fid(parent).await?;
+                let msg = Mknod { parent, name, fid, kind, mode: mode & 0o7777, umask: call.umask, rdev };
+                let mdt = self.mdt_of(parent).await?;
+                let change = self.making(&mdt, parent, &msg.name);
+                let r = mdt.call(self.ctx(&call), msg.clone()).await;
+                change.done_named(parent, &msg.name, &r);
+                Ok(r?.attr)
+            };
+            self.run(Verb::Mknod, work).await
+        })
     }
 }

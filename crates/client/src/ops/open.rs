@@ -11,6 +11,7 @@ use std::sync::Arc;
 use wire::msg::create::OpenSpec;
 use wire::msg::lookup::Entry;
 use wire::msg::open::Open;
+use world::BoxFuture;
 
 const O_WRONLY: u32 = 1;
 const O_RDWR: u32 = 2;
@@ -22,21 +23,23 @@ pub(crate) fn is_read_write(flags: u32) -> bool {
 
 impl Fs {
     /// O_TRUNC in `flags` cuts the file.
-    pub async fn open(self: Arc<Self>, call: Call, fid: Fid, flags: u32) -> R<OpenFile> {
-        if flags & O_ACCMODE != 0 || flags & O_TRUNC != 0 {
-            self.writable()?;
-        }
-        let (fs, late) = (self.clone(), self.clone());
-        let flags = flags & !(O_CREAT | O_EXCL);
-        let work = async move { fs.open_handle(&call, fid, flags).await };
-        let open = Detached::new(&self, "client-open", work, move |r: R<OpenFile>| {
-            Box::pin(async move {
-                if let Ok(f) = r {
-                    late.close_handle(f.fid, f.handle, None).await;
-                }
-            })
-        });
-        self.run(Verb::Open, open).await
+    pub fn open(self: Arc<Self>, call: Call, fid: Fid, flags: u32) -> BoxFuture<R<OpenFile>> {
+        Box::pin(async move {
+            if flags & O_ACCMODE != 0 || flags & O_TRUNC != 0 {
+                self.writable()?;
+            }
+            let (fs, late) = (self.clone(), self.clone());
+            let flags = flags & !(O_CREAT | O_EXCL);
+            let work = async move { fs.open_handle(&call, fid, flags).await };
+            let open = Detached::new(&self, "client-open", work, move |r: R<OpenFile>| {
+                Box::pin(async move {
+                    if let Ok(f) = r {
+                        late.close_handle(f.fid, f.handle, None).await;
+                    }
+                })
+            });
+            self.run(Verb::Open, open).await
+        })
     }
 
     async fn open_handle(self: &Arc<Self>, call: &Call, fid: Fid, flags: u32) -> R<OpenFile> {

@@ -5,19 +5,22 @@ use crate::{Call, Fs, R};
 use model::{Fid, ObjectId};
 use std::sync::Arc;
 use wire::msg::ostfiles::{Ostfiles, OstfilesReply};
+use world::BoxFuture;
 
 impl Fs {
     /// Some files with objects on an OST behind object `after`, paths below the mount's root. `EPERM` for anybody but root.
-    pub async fn ostfiles(
+    pub fn ostfiles(
         self: Arc<Self>,
         call: Call,
         ost: u16,
         after: Option<ObjectId>,
-    ) -> R<OstfilesReply> {
-        let work = async {
-            let msg = Ostfiles { ost, after, root: self.root() };
-            self.mdt_of(Fid::ROOT).await?.call(self.ctx(&call), msg).await
-        };
-        self.run(Verb::Ostfiles, work).await
+    ) -> BoxFuture<R<OstfilesReply>> {
+        Box::pin(async move {
+            let work = async {
+                let msg = Ostfiles { ost, after, root: self.root() };
+                self.mdt_of(Fid::ROOT).await?.call(self.ctx(&call), msg).await
+            };
+            self.run(Verb::Ostfiles, work).await
+        })
     }
 }

@@ -13,6 +13,7 @@ use wire::RequestContext;
 use wire::checksum::ChecksumType;
 use wire::msg::enqueue::LockMode;
 use wire::msg::read::Read;
+use world::BoxFuture;
 use world::future::join_all;
 
 /// As much of `off..off + len` as there is.
@@ -29,10 +30,12 @@ struct Got {
 
 impl Fs {
     /// Short only at the end of the file; holes are zeros.
-    pub async fn read(self: Arc<Self>, call: Call, file: Arc<OpenFile>, off: u64, len: u32) -> R<Bytes> {
-        let r = self.run(Verb::Read, self.read_data(&call, file.fid, off, len as usize)).await?;
-        self.was_read(&file, &r);
-        Ok(r)
+    pub fn read(self: Arc<Self>, call: Call, file: Arc<OpenFile>, off: u64, len: u32) -> BoxFuture<R<Bytes>> {
+        Box::pin(async move {
+            let r = self.run(Verb::Read, self.read_data(&call, file.fid, off, len as usize)).await?;
+            self.was_read(&file, &r);
+            Ok(r)
+        })
     }
 
     pub(crate) fn was_read(&self, file: &OpenFile, data: &Bytes) {

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::msg::readdir::{Dirent, Readdir};
+use world::BoxFuture;
 
 /// Most bytes of one page.
 const PAGE_MAX_BYTES: u32 = 1 << 20;
@@ -19,25 +20,27 @@ const LISTING_PATIENCE: Duration = Duration::from_millis(50);
 impl Fs {
     /// Entries behind `cookie`, with attributes (sizes included) if `plus`; (entries, parent, end). An entry whose
     /// attributes cannot be had at once (an OST is away, the file went away meanwhile) comes without them.
-    pub async fn readdir(
+    pub fn readdir(
         self: Arc<Self>,
         call: Call,
         fid: Fid,
         cookie: u64,
         max_bytes: u32,
         plus: bool,
-    ) -> R<(Vec<Dirent>, Fid, bool)> {
-        let work = async {
-            let room = max_bytes.min(PAGE_MAX_BYTES);
-            let (mut entries, parent, end) = self.page(&call, fid, cookie, room, plus).await?;
-            if plus {
-                self.add_object_attrs(&mut entries).await;
-            }
-            // Nothing above the mount's root is shown.
-            let parent = if fid == self.root() { fid } else { parent };
-            Ok((entries, parent, end))
-        };
-        self.run(Verb::Readdir, work).await
+    ) -> BoxFuture<R<(Vec<Dirent>, Fid, bool)>> {
+        Box::pin(async move {
+            let work = async {
+                let room = max_bytes.min(PAGE_MAX_BYTES);
+                let (mut entries, parent, end) = self.page(&call, fid, cookie, room, plus).await?;
+                if plus {
+                    self.add_object_attrs(&mut entries).await;
+                }
+                // Nothing above the mount's root is shown.
+                let parent = if fid == self.root() { fid } else { parent };
+                Ok((entries, parent, end))
+            };
+            self.run(Verb::Readdir, work).await
+        })
     }
 
     /// From the cache, or the metadata server: then a large page, of which what is not asked for yet is kept.

@@ -5,15 +5,18 @@ use crate::{Call, Fs, R};
 use model::{Fid, FileType};
 use std::sync::Arc;
 use wire::msg::readlink::Readlink;
+use world::BoxFuture;
 
 impl Fs {
-    pub async fn readlink(self: Arc<Self>, call: Call, fid: Fid) -> R<Vec<u8>> {
-        let work = async {
-            if let Some(e) = self.known_entry(fid).filter(|e| e.attr.kind == FileType::Symlink) {
-                return Ok(e.symlink.clone());
-            }
-            Ok(self.mdt_of(fid).await?.call(self.ctx(&call), Readlink { fid }).await?.target)
-        };
-        self.run(Verb::Readlink, work).await
+    pub fn readlink(self: Arc<Self>, call: Call, fid: Fid) -> BoxFuture<R<Vec<u8>>> {
+        Box::pin(async move {
+            let work = async {
+                if let Some(e) = self.known_entry(fid).filter(|e| e.attr.kind == FileType::Symlink) {
+                    return Ok(e.symlink.clone());
+                }
+                Ok(self.mdt_of(fid).await?.call(self.ctx(&call), Readlink { fid }).await?.target)
+            };
+            self.run(Verb::Readlink, work).await
+        })
     }
 }

@@ -6,11 +6,14 @@ use crate::{Call, Fs, R};
 use model::Fid;
 use std::sync::Arc;
 use wire::msg::removexattr::Removexattr;
+use world::BoxFuture;
 
 impl Fs {
-    pub async fn removexattr(self: Arc<Self>, call: Call, fid: Fid, name: Vec<u8>) -> R<()> {
-        self.writable()?;
-        self.run(Verb::Removexattr, self.drop_xattr(&call, fid, name)).await
+    pub fn removexattr(self: Arc<Self>, call: Call, fid: Fid, name: Vec<u8>) -> BoxFuture<R<()>> {
+        Box::pin(async move {
+            self.writable()?;
+            self.run(Verb::Removexattr, self.drop_xattr(&call, fid, name)).await
+        })
     }
 
     pub(crate) async fn drop_xattr(self: &Arc<Self>, call: &Call, fid: Fid, name: Vec<u8>) -> R<()> {

@@ -6,11 +6,12 @@ use crate::{Call, Fs, R};
 use model::{Errno, Fid};
 use std::sync::Arc;
 use wire::msg::rename::{RENAME_EXCHANGE, RENAME_NOREPLACE, Rename};
+use world::BoxFuture;
 
 impl Fs {
     /// Other flags (whiteouts), and both together, give `EINVAL`.
     #[allow(clippy::too_many_arguments)]
-    pub async fn rename(
+    pub fn rename(
         self: Arc<Self>,
         call: Call,
         parent: Fid,
@@ -18,29 +19,31 @@ impl Fs {
         new_parent: Fid,
         new_name: Vec<u8>,
         flags: u32,
-    ) -> R<()> {
-        self.writable()?;
-        if !matches!(flags, 0 | RENAME_NOREPLACE | RENAME_EXCHANGE) {
-            return Err(Errno::EINVAL);
-        }
-        let work = async {
-            let msg = Rename { parent, name, new_parent, new_name, flags };
-            if self.rename_here(&call, &msg).await {
-                return Ok(());
+    ) -> BoxFuture<R<()>> {
+        Box::pin(async move {
+            self.writable()?;
+            if !matches!(flags, 0 | RENAME_NOREPLACE | RENAME_EXCHANGE) {
+                return Err(Errno::EINVAL);
             }
-            let mdt = self.mdt_of(parent).await?;
-            let mut parts = Vec::new();
-            for dir in [parent, new_parent] {
-                parts.extend([(dir, Part::Attr), (dir, Part::List)]);
-            }
-            let change = self.changing(&mdt, parts, &[(parent, &msg.name), (new_parent, &msg.new_name)]);
-            let r = match change.register_opens().await {
-                Ok(()) => mdt.call(self.ctx(&call), msg).await,
-                Err(e) => Err(e),
+            let work = async {
+                let msg = Rename { parent, name, new_parent, new_name, flags };
+                if self.rename_here(&call, &msg).await {
+                    return Ok(());
+                }
+                let mdt = self.mdt_of(parent).await?;
+                let mut parts = Vec::new();
+                for dir in [parent, new_parent] {
+                    parts.extend([(dir, Part::Attr), (dir, Part::List)]);
+                }
+                let change = self.changing(&mdt, parts, &[(parent, &msg.name), (new_parent, &msg.new_name)]);
+                let r = match change.register_opens().await {
+                    Ok(()) => mdt.call(self.ctx(&call), msg).await,
+                    Err(e) => Err(e),
+                };
+                change.done_names(&r, Outcome::default());
+                r.map(drop)
             };
-            change.done_names(&r, Outcome::default());
-            r.map(drop)
-        };
-        self.run(Verb::Rename, work).await
+            self.run(Verb::Rename, work).await
+        })
     }
 }

@@ -9,36 +9,39 @@ use model::{Errno, Fid, Layout};
 use std::sync::Arc;
 use wire::msg::enqueue::LockMode;
 use wire::msg::seek::{Seek, Whence};
+use world::BoxFuture;
 use world::future::join_all;
 
 impl Fs {
     /// SEEK_DATA (`hole` false) or SEEK_HOLE; ENXIO behind the end.
-    pub async fn seek(self: Arc<Self>, call: Call, fid: Fid, off: u64, hole: bool) -> R<u64> {
-        let work = async {
-            if off >= FILE_SIZE_MAX_BYTES {
-                return Err(Errno::ENXIO);
-            }
-            let mut tries = 0;
-            let layout = loop {
-                let Some(layout) = self.file_state(fid).await?.layout else { return Err(Errno::ENXIO) };
-                if layout.mdt_component().is_none() {
-                    break layout;
+    pub fn seek(self: Arc<Self>, call: Call, fid: Fid, off: u64, hole: bool) -> BoxFuture<R<u64>> {
+        Box::pin(async move {
+            let work = async {
+                if off >= FILE_SIZE_MAX_BYTES {
+                    return Err(Errno::ENXIO);
                 }
-                match self.seek_objects(&call, fid, &layout, off, hole).await {
-                    Err(e) if e != Errno::ENXIO => self.relayout(fid, e, &mut tries).await?,
-                    found => return found,
+                let mut tries = 0;
+                let layout = loop {
+                    let Some(layout) = self.file_state(fid).await?.layout else { return Err(Errno::ENXIO) };
+                    if layout.mdt_component().is_none() {
+                        break layout;
+                    }
+                    match self.seek_objects(&call, fid, &layout, off, hole).await {
+                        Err(e) if e != Errno::ENXIO => self.relayout(fid, e, &mut tries).await?,
+                        found => return found,
+                    }
+                };
+                if let Some(found) = self.seek_data(fid, &layout, off, hole).await? {
+                    return stripe::merge_seek(stripe::component(&layout)?, off, hole, &found);
                 }
+                if stripe::component(&layout)?.stripes() == 1 {
+                    return self.seek_objects(&call, fid, &layout, off, hole).await;
+                }
+                let _lock = self.extent_lock(fid, LockMode::Read, off, u64::MAX).await?;
+                self.seek_objects(&call, fid, &layout, off, hole).await
             };
-            if let Some(found) = self.seek_data(fid, &layout, off, hole).await? {
-                return stripe::merge_seek(stripe::component(&layout)?, off, hole, &found);
-            }
-            if stripe::component(&layout)?.stripes() == 1 {
-                return self.seek_objects(&call, fid, &layout, off, hole).await;
-            }
-            let _lock = self.extent_lock(fid, LockMode::Read, off, u64::MAX).await?;
-            self.seek_objects(&call, fid, &layout, off, hole).await
-        };
-        self.run(Verb::Seek, work).await
+            self.run(Verb::Seek, work).await
+        })
     }
 
     async fn seek_objects(

@@ -10,20 +10,23 @@ use std::sync::Arc;
 use wire::RequestContext;
 use wire::msg::lookup::Entry;
 use wire::msg::setattr::Setattr;
+use world::BoxFuture;
 
 impl Fs {
     /// Includes truncate: cuts the objects under an exclusive lock where several stripes are concerned.
-    pub async fn setattr(self: Arc<Self>, call: Call, fid: Fid, set: SetAttr) -> R<Attr> {
-        self.writable()?;
-        let verb = if set.size.is_some() { Verb::Truncate } else { Verb::Setattr };
-        let work = async {
-            match set.size {
-                Some(size) if size > FILE_SIZE_MAX_BYTES => Err(Errno::EFBIG),
-                Some(size) => self.truncate(&call, fid, set, size).await,
-                None => self.set_without_size(&call, fid, set).await,
-            }
-        };
-        self.run(verb, work).await
+    pub fn setattr(self: Arc<Self>, call: Call, fid: Fid, set: SetAttr) -> BoxFuture<R<Attr>> {
+        Box::pin(async move {
+            self.writable()?;
+            let verb = if set.size.is_some() { Verb::Truncate } else { Verb::Setattr };
+            let work = async {
+                match set.size {
+                    Some(size) if size > FILE_SIZE_MAX_BYTES => Err(Errno::EFBIG),
+                    Some(size) => self.truncate(&call, fid, set, size).await,
+                    None => self.set_without_size(&call, fid, set).await,
+                }
+            };
+            self.run(verb, work).await
+        })
     }
 
     pub(crate) async fn setattr_entry(

@@ -9,19 +9,22 @@ use wire::msg::getxattr::{DEFAULT_LAYOUT, Getxattr};
 use wire::msg::lookup::Entry;
 use wire::msg::param::GetParam;
 use wire::msg::setlayout::Setlayout;
+use world::BoxFuture;
 
 impl Fs {
     /// `spec` `None` removes a directory's default. `EEXIST` for a file that has objects.
-    pub async fn setlayout(self: Arc<Self>, call: Call, fid: Fid, spec: Option<LayoutSpec>) -> R<()> {
-        self.writable()?;
-        if let Some(s) = &spec {
-            s.check()?;
-        }
-        let work = async {
-            self.setlayout_entry(self.ctx(&call), Setlayout { fid, spec }).await?;
-            Ok(())
-        };
-        self.run(Verb::Layout, work).await
+    pub fn setlayout(self: Arc<Self>, call: Call, fid: Fid, spec: Option<LayoutSpec>) -> BoxFuture<R<()>> {
+        Box::pin(async move {
+            self.writable()?;
+            if let Some(s) = &spec {
+                s.check()?;
+            }
+            let work = async {
+                self.setlayout_entry(self.ctx(&call), Setlayout { fid, spec }).await?;
+                Ok(())
+            };
+            self.run(Verb::Layout, work).await
+        })
     }
 
     pub(crate) async fn setlayout_entry(self: &Arc<Self>, ctx: RequestContext, msg: Setlayout) -> R<Entry> {
@@ -38,42 +41,48 @@ impl Fs {
     }
 
     /// Of a regular file, once it has objects.
-    pub async fn getlayout(self: Arc<Self>, call: Call, fid: Fid) -> R<Option<Layout>> {
-        let work = async {
-            let e = self.getattr_entry(self.ctx(&call), fid).await?;
-            Ok(e.layout.clone().filter(|_| e.attr.kind == FileType::Regular))
-        };
-        self.run(Verb::Layout, work).await
+    pub fn getlayout(self: Arc<Self>, call: Call, fid: Fid) -> BoxFuture<R<Option<Layout>>> {
+        Box::pin(async move {
+            let work = async {
+                let e = self.getattr_entry(self.ctx(&call), fid).await?;
+                Ok(e.layout.clone().filter(|_| e.attr.kind == FileType::Regular))
+            };
+            self.run(Verb::Layout, work).await
+        })
     }
 
     /// So many bytes of a new file lie with its inode, unless it or its directory asks for something; `None` if the metadata
     /// server does not say.
-    pub async fn default_mdt_bytes(self: Arc<Self>, dir: Fid) -> Option<u64> {
-        let work = async {
-            let msg = GetParam { pattern: "mdt.*.dom_stripesize".to_string() };
-            let r = self.mdt_of(dir).await?.call(self.own_ctx(), msg).await?;
-            Ok(r.values.first().and_then(|(_, v)| v.parse().ok()))
-        };
-        self.run(Verb::Layout, work).await.unwrap_or(None)
+    pub fn default_mdt_bytes(self: Arc<Self>, dir: Fid) -> BoxFuture<Option<u64>> {
+        Box::pin(async move {
+            let work = async {
+                let msg = GetParam { pattern: "mdt.*.dom_stripesize".to_string() };
+                let r = self.mdt_of(dir).await?.call(self.own_ctx(), msg).await?;
+                Ok(r.values.first().and_then(|(_, v)| v.parse().ok()))
+            };
+            self.run(Verb::Layout, work).await.unwrap_or(None)
+        })
     }
 
     /// A directory's own default, if it has one; of the root: the file system's.
-    pub async fn getdefault(self: Arc<Self>, call: Call, fid: Fid) -> R<Option<LayoutSpec>> {
-        let work = async {
-            let e = self.getattr_entry(self.ctx(&call), fid).await?;
-            if e.attr.kind != FileType::Directory {
-                return Err(Errno::ENOTDIR);
-            }
-            let msg = Getxattr { fid, name: DEFAULT_LAYOUT.to_vec() };
-            match self.mdt_of(fid).await?.call(self.ctx(&call), msg).await {
-                Ok(r) => wire::message::decode_message(&r.value).map(Some).map_err(|e| {
-                    tracing::error!("default layout of {fid}: {e}");
-                    Errno::EPROTO
-                }),
-                Err(Errno::ENODATA) => Ok(None),
-                Err(e) => Err(e),
-            }
-        };
-        self.run(Verb::Layout, work).await
+    pub fn getdefault(self: Arc<Self>, call: Call, fid: Fid) -> BoxFuture<R<Option<LayoutSpec>>> {
+        Box::pin(async move {
+            let work = async {
+                let e = self.getattr_entry(self.ctx(&call), fid).await?;
+                if e.attr.kind != FileType::Directory {
+                    return Err(Errno::ENOTDIR);
+                }
+                let msg = Getxattr { fid, name: DEFAULT_LAYOUT.to_vec() };
+                match self.mdt_of(fid).await?.call(self.ctx(&call), msg).await {
+                    Ok(r) => wire::message::decode_message(&r.value).map(Some).map_err(|e| {
+                        tracing::error!("default layout of {fid}: {e}");
+                        Errno::EPROTO
+                    }),
+                    Err(Errno::ENODATA) => Ok(None),
+                    Err(e) => Err(e),
+                }
+            };
+            self.run(Verb::Layout, work).await
+        })
     }
 }

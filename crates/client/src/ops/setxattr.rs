@@ -6,11 +6,12 @@ use crate::{Call, Fs, R};
 use model::Fid;
 use std::sync::Arc;
 use wire::msg::setxattr::Setxattr;
+use world::BoxFuture;
 
 impl Fs {
     /// `flags`: XATTR_CREATE, XATTR_REPLACE. `kill_sgid`: an ACL is set by a caller outside the file's group.
     #[allow(clippy::too_many_arguments)]
-    pub async fn setxattr(
+    pub fn setxattr(
         self: Arc<Self>,
         call: Call,
         fid: Fid,
@@ -18,16 +19,18 @@ impl Fs {
         value: Vec<u8>,
         flags: u32,
         kill_sgid: bool,
-    ) -> R<()> {
-        self.writable()?;
-        let work = async {
-            let msg = Setxattr { fid, name, value, flags, kill_sgid };
-            let mdt = self.mdt_of(fid).await?;
-            let change = self.changing_inode(&mdt, fid);
-            let r = mdt.call(self.ctx(&call), msg).await;
-            change.done(Outcome::default(), r.err());
-            r
-        };
-        self.run(Verb::Setxattr, work).await
+    ) -> BoxFuture<R<()>> {
+        Box::pin(async move {
+            self.writable()?;
+            let work = async {
+                let msg = Setxattr { fid, name, value, flags, kill_sgid };
+                let mdt = self.mdt_of(fid).await?;
+                let change = self.changing_inode(&mdt, fid);
+                let r = mdt.call(self.ctx(&call), msg).await;
+                change.done(Outcome::default(), r.err());
+                r
+            };
+            self.run(Verb::Setxattr, work).await
+        })
     }
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::msg::statfs::{Statfs, StatfsReply};
+use world::BoxFuture;
 use world::Instant;
 use world::future::join_all;
 
@@ -77,74 +78,80 @@ impl Fs {
     /// The file system's space: bytes of the object targets, inodes of the metadata targets, as they were at most
     /// `statfs_max_age` ago. With `lazystatfs` it comes within a second, and of a target that does not answer what it
     /// said last counts; otherwise it waits until every active target answers.
-    pub async fn statfs(self: Arc<Self>) -> R<FsSpace> {
-        let work = async {
-            let asked = self.world.now();
-            if let Some(space) = self.recent_space.get(asked) {
-                return Ok(space);
-            }
-            let is_missed = |(t, r): &Answer| r.is_err() && t.is_active();
-            let answers = loop {
-                let lazy = self.is_lazystatfs();
-                let a = self.ask_space(if lazy { LAZY_PATIENCE } else { PATIENCE }).await;
-                if lazy || self.is_closed() || !a.iter().any(is_missed) {
-                    break a;
+    pub fn statfs(self: Arc<Self>) -> BoxFuture<R<FsSpace>> {
+        Box::pin(async move {
+            let work = async {
+                let asked = self.world.now();
+                if let Some(space) = self.recent_space.get(asked) {
+                    return Ok(space);
                 }
-                self.world.sleep(AGAIN).await;
+                let is_missed = |(t, r): &Answer| r.is_err() && t.is_active();
+                let answers = loop {
+                    let lazy = self.is_lazystatfs();
+                    let a = self.ask_space(if lazy { LAZY_PATIENCE } else { PATIENCE }).await;
+                    if lazy || self.is_closed() || !a.iter().any(is_missed) {
+                        break a;
+                    }
+                    self.world.sleep(AGAIN).await;
+                };
+                let sum = total(self.recent_space.learn(&answers));
+                // With a target missing the sum is wrong enough to ask again.
+                if answers.iter().all(|(_, r)| r.is_ok()) {
+                    self.recent_space.set(asked, &sum);
+                }
+                Ok(sum)
             };
-            let sum = total(self.recent_space.learn(&answers));
-            // With a target missing the sum is wrong enough to ask again.
-            if answers.iter().all(|(_, r)| r.is_ok()) {
-                self.recent_space.set(asked, &sum);
-            }
-            Ok(sum)
-        };
-        self.run(Verb::Statfs, work).await
+            self.run(Verb::Statfs, work).await
+        })
     }
 
     /// As [`Fs::getattr`] of the mount's root, for the kernel. Whatever lists mounts (df(1), for one) looks at their roots
     /// first: with `lazystatfs` and without a session to the metadata server the root is shown as it was last. What is
     /// below it waits all the same.
-    pub async fn getattr_root(self: Arc<Self>, call: Call) -> R<Attr> {
-        let fid = self.root();
-        let keep = |a: &Attr| {
-            *self.recent_space.root.lock().expect("no panic while locked") = Some(a.clone());
-        };
-        if !self.is_lazystatfs() {
-            return self.clone().getattr(call, fid).await;
-        }
-        let mut asked = std::pin::pin!(self.clone().getattr(call, fid));
-        loop {
-            if let Some(r) = self.world.timeout(LAZY_PATIENCE, asked.as_mut()).await {
-                return r.inspect(keep);
+    pub fn getattr_root(self: Arc<Self>, call: Call) -> BoxFuture<R<Attr>> {
+        Box::pin(async move {
+            let fid = self.root();
+            let keep = |a: &Attr| {
+                *self.recent_space.root.lock().expect("no panic while locked") = Some(a.clone());
+            };
+            if !self.is_lazystatfs() {
+                return self.clone().getattr(call, fid).await;
             }
-            let mdt = self.targets.get(TargetId::mdt(self.locate.mdt_of(fid)));
-            let away = mdt.is_none_or(|t| !matches!(t.import.state(), ImportState::Full));
-            let known = self.recent_space.root.lock().expect("no panic while locked").clone();
-            if let Some(a) = known.filter(|_| away) {
-                return Ok(a);
+            let mut asked = std::pin::pin!(self.clone().getattr(call, fid));
+            loop {
+                if let Some(r) = self.world.timeout(LAZY_PATIENCE, asked.as_mut()).await {
+                    return r.inspect(keep);
+                }
+                let mdt = self.targets.get(TargetId::mdt(self.locate.mdt_of(fid)));
+                let away = mdt.is_none_or(|t| !matches!(t.import.state(), ImportState::Full));
+                let known = self.recent_space.root.lock().expect("no panic while locked").clone();
+                if let Some(a) = known.filter(|_| away) {
+                    return Ok(a);
+                }
             }
-        }
+        })
     }
 
     /// Space of each target and the bits of [`StatfsReply::state`]; an unreachable one gives its errno. Never waits
     /// longer than a second.
-    pub async fn df(self: Arc<Self>) -> Vec<(TargetState, R<FsSpace>, u32)> {
-        let states = self.targets();
-        let answers = self.ask_space(PATIENCE).await;
-        let of = |t: &Target| states.iter().find(|s| s.target == t.id).cloned();
-        let row = |(t, r): (Arc<Target>, R<StatfsReply>)| {
-            let bits = r.map_or(0, |s| s.state);
-            let space = r.map(|s| FsSpace {
-                total: s.total,
-                free: s.free,
-                available: s.available,
-                files: s.files,
-                files_free: s.files_free,
-            });
-            of(&t).map(|state| (state, space, bits))
-        };
-        answers.into_iter().filter_map(row).collect()
+    pub fn df(self: Arc<Self>) -> BoxFuture<Vec<(TargetState, R<FsSpace>, u32)>> {
+        Box::pin(async move {
+            let states = self.targets();
+            let answers = self.ask_space(PATIENCE).await;
+            let of = |t: &Target| states.iter().find(|s| s.target == t.id).cloned();
+            let row = |(t, r): (Arc<Target>, R<StatfsReply>)| {
+                let bits = r.map_or(0, |s| s.state);
+                let space = r.map(|s| FsSpace {
+                    total: s.total,
+                    free: s.free,
+                    available: s.available,
+                    files: s.files,
+                    files_free: s.files_free,
+                });
+                of(&t).map(|state| (state, space, bits))
+            };
+            answers.into_iter().filter_map(row).collect()
+        })
     }
 
     async fn ask_space(self: &Arc<Self>, patience: Duration) -> Vec<Answer> {

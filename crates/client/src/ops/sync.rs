@@ -10,18 +10,21 @@ use rpc::ImportState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::msg::sync::Sync;
+use world::BoxFuture;
 use world::future::join_all;
 
 impl Fs {
     /// Writes what this mount keeps of a file to the servers, durable or not. An error of the file that came after `since` is
     /// the caller's: one of what it wrote is. The file's next fsync says it, too.
-    pub async fn flush(self: Arc<Self>, fid: Fid, since: ErrorMark) -> R<()> {
-        let work = async {
-            let written = self.flush_data(fid).await;
-            self.tell_pending().await;
-            written.and_then(|()| self.told.since(fid, since))
-        };
-        self.run(Verb::Fsync, work).await
+    pub fn flush(self: Arc<Self>, fid: Fid, since: ErrorMark) -> BoxFuture<R<()>> {
+        Box::pin(async move {
+            let work = async {
+                let written = self.flush_data(fid).await;
+                self.tell_pending().await;
+                written.and_then(|()| self.told.since(fid, since))
+            };
+            self.run(Verb::Fsync, work).await
+        })
     }
 
     /// fsync(2) of a file or a directory. When it returns, the file with its names, and everything else that this
@@ -40,32 +43,36 @@ impl Fs {
 
     /// `lfs sync`: everything that was done through this mount so far becomes durable, data and names. `EIO` if something that
     /// was answered cannot be; that is told by the fsync of whoever did it as well.
-    pub async fn sync(self: Arc<Self>) -> R<()> {
-        let work = async {
-            let before = self.told.mark();
-            self.flush_everything();
-            for file in self.data.all_files() {
-                self.flush_file(&file).await?;
-            }
-            self.tell_pending_durably().await;
-            // One that is away and owes this mount nothing is not waited for.
-            let owes = |t: &Arc<Target>| {
-                t.is_active() && (t.import.uncommitted().0 > 0 || t.import.state() == ImportState::Full)
+    pub fn sync(self: Arc<Self>) -> BoxFuture<R<()>> {
+        Box::pin(async move {
+            let work = async {
+                let before = self.told.mark();
+                self.flush_everything();
+                for file in self.data.all_files() {
+                    self.flush_file(&file).await?;
+                }
+                self.tell_pending_durably().await;
+                // One that is away and owes this mount nothing is not waited for.
+                let owes = |t: &Arc<Target>| {
+                    t.is_active() && (t.import.uncommitted().0 > 0 || t.import.state() == ImportState::Full)
+                };
+                let calls = self.targets.all().into_iter().filter(owes).map(|t| -> BoxFutureOf<'_, R<()>> {
+                    let ctx = self.own_ctx();
+                    Box::pin(async move { t.call(ctx, Sync { object: None }).await })
+                });
+                join_all(calls.collect()).await.into_iter().collect::<R<()>>()?;
+                self.told.any_since(before)
             };
-            let calls = self.targets.all().into_iter().filter(owes).map(|t| -> BoxFutureOf<'_, R<()>> {
-                let ctx = self.own_ctx();
-                Box::pin(async move { t.call(ctx, Sync { object: None }).await })
-            });
-            join_all(calls.collect()).await.into_iter().collect::<R<()>>()?;
-            self.told.any_since(before)
-        };
-        self.run(Verb::Fsync, work).await
+            self.run(Verb::Fsync, work).await
+        })
     }
 
     /// As [`Fs::fsync_open`], of a file or directory that is opened for it.
-    pub async fn fsync(self: Arc<Self>, call: Call, fid: Fid) -> R<()> {
-        let open = self.watch_errors(fid);
-        self.fsync_open(call, &open).await
+    pub fn fsync(self: Arc<Self>, call: Call, fid: Fid) -> BoxFuture<R<()>> {
+        Box::pin(async move {
+            let open = self.watch_errors(fid);
+            self.fsync_open(call, &open).await
+        })
     }
 
     async fn make_durable(self: &Arc<Self>, call: &Call, fid: Fid) -> R<()> {

@@ -15,13 +15,14 @@ use wire::checksum::ChecksumType;
 use wire::msg::enqueue::LockMode;
 use wire::msg::lookup::Entry;
 use wire::msg::write::Write;
+use world::BoxFuture;
 use world::future::join_all;
 
 impl Fs {
     /// `append`: at the end, whatever it is by then; returns the offset that was written.
     /// `kill_suid_sgid`: the caller may not keep set-id bits (HANDLE_KILLPRIV_V2); file capabilities go in any case. All of `data` is written, or it is an error;
     /// more than 16 MiB at a time give `EMSGSIZE`.
-    pub async fn write(
+    pub fn write(
         self: Arc<Self>,
         call: Call,
         fid: Fid,
@@ -29,24 +30,26 @@ impl Fs {
         append: bool,
         kill_suid_sgid: bool,
         data: Bytes,
-    ) -> R<u64> {
-        self.writable()?;
-        let len = data.len() as u64;
-        let work = async {
-            if data.is_empty() {
-                return Ok(off);
+    ) -> BoxFuture<R<u64>> {
+        Box::pin(async move {
+            self.writable()?;
+            let len = data.len() as u64;
+            let work = async {
+                if data.is_empty() {
+                    return Ok(off);
+                }
+                if data.len() > RPC_BULK_MAX_BYTES {
+                    return Err(Errno::EMSGSIZE);
+                }
+                self.drop_privileges(fid, kill_suid_sgid).await?;
+                self.write_data(&call, fid, off, append, data).await
+            };
+            let r = self.run(Verb::Write, work).await;
+            if r.is_ok() {
+                self.stats.add(Verb::WriteBytes, len);
             }
-            if data.len() > RPC_BULK_MAX_BYTES {
-                return Err(Errno::EMSGSIZE);
-            }
-            self.drop_privileges(fid, kill_suid_sgid).await?;
-            self.write_data(&call, fid, off, append, data).await
-        };
-        let r = self.run(Verb::Write, work).await;
-        if r.is_ok() {
-            self.stats.add(Verb::WriteBytes, len);
-        }
-        r
+            r
+        })
     }
 
     /// Writes to the file's objects, through to their servers: nothing is kept. `off` and `data` are bounded by the
