@@ -71,6 +71,62 @@ impl Database for Sqlite {
     }
 }
 
+/// The way of mail servers: a file of its own for each message, whose data an MDT has.
+struct Mails {
+    dir: PathBuf,
+}
+
+const DELIVER: &str = r#"
+import os, sys
+for line in sys.stdin:
+    k = line.strip()
+    with open('new', 'wb') as f:
+        f.write((k + '\n').encode() * 2000); f.flush(); os.fsync(f.fileno())
+    os.rename('new', 'm' + k)
+    d = os.open('.', os.O_RDONLY); os.fsync(d); os.close(d)
+    print('ok', flush=True)
+"#;
+
+impl Mails {
+    fn new(dir: &Path) -> Result<Mails> {
+        let m = Mails { dir: dir.join("mails") };
+        fs::create_dir(&m.dir)?;
+        Ok(m)
+    }
+}
+
+impl Database for Mails {
+    fn name(&self) -> &'static str {
+        "mails"
+    }
+
+    fn shell(&self) -> Command {
+        let mut c = Command::new("python3");
+        c.args(["-c", DELIVER]).current_dir(&self.dir);
+        c
+    }
+
+    fn insert(&self, k: u64) -> String {
+        format!("{k}\n")
+    }
+
+    fn rows(&self) -> Result<Vec<u64>> {
+        let mut all = Vec::new();
+        for e in fs::read_dir(&self.dir)? {
+            let e = e?;
+            let Some(k) = e.file_name().to_str().and_then(|n| n.strip_prefix('m')?.parse::<u64>().ok())
+            else {
+                continue;
+            };
+            let text = fs::read_to_string(e.path()).with_context(|| format!("mail {k}"))?;
+            ensure!(text == format!("{k}\n").repeat(2000), "mail {k} has {} other bytes", text.len());
+            all.push(k);
+        }
+        all.sort_unstable();
+        Ok(all)
+    }
+}
+
 struct Postgres {
     bin: PathBuf,
     data: PathBuf,
@@ -260,7 +316,8 @@ fn databases_over(name: &str, target: &str) -> Result<()> {
     fs.down()?;
     let Some(thin) = Thin::under(&fs, target)? else { return fs.fsck() };
     fs.up_again()?;
-    let mut databases: Vec<Box<dyn Database>> = vec![Box::new(Sqlite::new(fs.mount(0))?)];
+    let mut databases: Vec<Box<dyn Database>> =
+        vec![Box::new(Sqlite::new(fs.mount(0))?), Box::new(Mails::new(fs.mount(0))?)];
     match Postgres::new(fs.mount(0), fs.scratch())? {
         Some(p) => databases.push(Box::new(p)),
         None => eprintln!("NOT TESTED: PostgreSQL is not installed"),
