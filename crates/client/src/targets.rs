@@ -344,6 +344,8 @@ impl ImportHooks for Hooks {
             Notify::BulkLimit { bytes } => self.bulk_limit(bytes),
             Notify::Stopping => tracing::info!("{} is being stopped", self.target),
             Notify::Revoke { items } => fs.leases_revoked(self.target, &items),
+            // Between servers.
+            Notify::ClientEvicted { .. } => {}
         }
     }
 

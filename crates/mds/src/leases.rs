@@ -408,7 +408,9 @@ impl Mdt {
             Notice::Cancelled { items } => self.cancelled(client, &items),
             Notice::Opened { opens } => self.opened(client, opens),
             // For an OST, and for the session layer.
-            Notice::Released { .. } | Notice::Kept { .. } | Notice::Proof { .. } => {}
+            Notice::Released { .. } | Notice::Kept { .. } => {}
+            // The session layer's own.
+            Notice::Proof { .. } | Notice::ClientEvicted { .. } => {}
         }
     }
 

@@ -40,7 +40,9 @@ const OST_SLOTS: u16 = 8;
 
 /// The outbox is the memory of what OSTs are told: a restarted OST need not wait for its metadata servers.
 struct OstHooks {
+    world: World,
     server_key: Arc<Mutex<Option<Key>>>,
+    peers: Peers,
 }
 
 impl ImportHooks for OstHooks {
@@ -50,6 +52,12 @@ impl ImportHooks for OstHooks {
 
     fn keeps_state(&self) -> bool {
         false
+    }
+
+    fn notify(&self, n: wire::msg::notify::Notify) {
+        if let wire::msg::notify::Notify::ClientEvicted { client } = n {
+            self.peers.doubt(ClientId(client), self.world.now());
+        }
     }
 }
 
@@ -214,7 +222,11 @@ impl Mdt {
                 client_uuid: self.client_uuid,
                 client_name: format!("nacre-server {} as {me}", env!("CARGO_PKG_VERSION")),
                 slots: OST_SLOTS,
-                hooks: Arc::new(OstHooks { server_key: self.server_key.clone() }),
+                hooks: Arc::new(OstHooks {
+                    world: self.world.clone(),
+                    server_key: self.server_key.clone(),
+                    peers: self.peers.clone(),
+                }),
                 adaptive: Arc::default(),
             },
         );
@@ -446,6 +458,12 @@ impl Service for Mdt {
 
     fn notice(&self, client: ClientId, n: Notice) {
         self.told(client, n);
+    }
+
+    fn evicted(&self, client: ClientId) {
+        for (_, o) in self.shared.osts.list() {
+            o.import.iter().for_each(|i| i.tell_evicted(client.0));
+        }
     }
 
     fn leaving(&self, client: ClientId) {

@@ -484,7 +484,9 @@ impl Service for Ost {
         match n {
             Notice::Released { locks } => me.released(client, &locks),
             Notice::Kept { cookie, kept } => me.kept(client, cookie, kept),
-            Notice::Cancelled { .. } | Notice::Opened { .. } | Notice::Proof { .. } => {}
+            Notice::Cancelled { .. } | Notice::Opened { .. } => {}
+            // The session layer's own.
+            Notice::Proof { .. } | Notice::ClientEvicted { .. } => {}
         }
     }
 

@@ -112,7 +112,7 @@ fn data_part(i: usize, count: usize, small: usize) -> Part {
     if i + small >= count { Part::SmallData } else { Part::Data }
 }
 
-pub(crate) async fn file(fs: &Arc<Fs>, dir: Fid, name: &str, stripes: i32) -> Result<Fid, Errno> {
+pub async fn file(fs: &Arc<Fs>, dir: Fid, name: &str, stripes: i32) -> Result<Fid, Errno> {
     let (a, f) =
         fs.clone().create(call(), dir, name.into(), 0o666, O_RDWR | O_EXCL, striped(stripes)).await?;
     fs.clone().close(Arc::new(f)).await?;
@@ -504,7 +504,7 @@ fn assign(events: &mut [Event], open: &[usize], strangers: &[u64]) -> bool {
     false
 }
 
-pub(crate) async fn read_at(fs: &Arc<Fs>, fid: Fid, at: u64, len: usize) -> Result<Vec<u8>, Errno> {
+pub async fn read_at(fs: &Arc<Fs>, fid: Fid, at: u64, len: usize) -> Result<Vec<u8>, Errno> {
     let file = Arc::new(fs.clone().open(call(), fid, 0).await?);
     let data = fs.clone().read(call(), file.clone(), at, len as u32).await;
     fs.clone().close(file).await?;

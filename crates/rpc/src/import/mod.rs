@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use wire::msg::connect::FEATURE_EVICTIONS;
 use wire::msg::disconnect::Disconnect;
 use wire::msg::notify::{Notice, Notify};
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
@@ -124,6 +125,8 @@ pub(crate) struct Core {
     pub interval: AtomicU64,
     /// What the target lies on, as it said last.
     pub disk: AtomicU64,
+    /// Compat features that the server said last.
+    pub peer_compat: AtomicU64,
     /// Of pings.
     network: Mutex<Estimate>,
     /// Of requests.
@@ -349,6 +352,7 @@ impl Import {
             alive: AtomicU64::new(0),
             interval: AtomicU64::new(0),
             disk: AtomicU64::new(0),
+            peer_compat: AtomicU64::new(0),
             network: Mutex::new(Estimate::default()),
             service: Mutex::new(Estimate::default()),
         };
@@ -510,6 +514,13 @@ impl Import {
         if let Some(link) = link {
             let body = postcard::to_stdvec(n).expect("plain data encodes");
             link.post(Frame::new(h, body, Bytes::new()));
+        }
+    }
+
+    /// Tells another server of the file system that a client was evicted here, if it knows that message.
+    pub fn tell_evicted(&self, client: [u8; 16]) {
+        if self.core.peer_compat.load(Ordering::Relaxed) & FEATURE_EVICTIONS != 0 {
+            self.notice(&Notice::ClientEvicted { client });
         }
     }
 

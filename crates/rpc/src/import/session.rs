@@ -37,6 +37,7 @@ pub(super) async fn run(
     core.cfg.hooks.bulk_limit(extra_number(&reply.extra, EXTRA_BULK_BYTES));
     core.cfg.hooks.write_ranges(extra_number(&reply.extra, EXTRA_WRITE_RANGES));
     core.disk.store(extra_number(&reply.extra, EXTRA_DISK), Ordering::Relaxed);
+    core.peer_compat.store(reply.features.compat, Ordering::Relaxed);
     let now = core.world.now();
     {
         let mut g = core.lock();

@@ -3,7 +3,7 @@
 use super::accept::{Admitted, Refusal};
 use super::barred::Culprit;
 use super::session::{Asked, Kept, Session, Stamp, Step};
-use super::{Departure, Incoming, Outgoing, Replay, Server, Target, evict};
+use super::{ClientId, Departure, Incoming, Outgoing, Replay, Server, Target, evict};
 use bytes::Bytes;
 use model::{Errno, Timestamp};
 use std::io;
@@ -52,6 +52,10 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusa
                 Ok(()) => Ok(true),
                 Err(e) => broken("proof", e, "a proof that nobody asked for".into()),
             },
+            Ok(Notice::ClientEvicted { client }) => {
+                evicted_elsewhere(server, a, ClientId(client));
+                Ok(true)
+            }
             Ok(n) => {
                 a.target.service.notice(a.session.client, n);
                 Ok(true)
@@ -155,6 +159,16 @@ fn may_send(server: &Server, a: &Admitted, r: &Incoming) -> Result<(), Errno> {
     Err(Errno::EPERM)
 }
 
+/// Another target has evicted a client. Only a server of the file system is believed that.
+fn evicted_elsewhere(server: &Server, a: &Admitted, client: ClientId) {
+    if a.target.service.sender(&a.session.proofs()) >= Sender::Server {
+        a.target.peers.doubt(client, server.world.now());
+    } else {
+        let (_, _, peer, _) = a.session.describe();
+        server.complain(peer, "role", &format!("{}: only servers tell of evictions", a.target.label));
+    }
+}
+
 fn incoming(server: &Server, a: &Admitted, f: Frame) -> Result<Incoming, Errno> {
     let h = f.header;
     let complain = |what: &dyn std::fmt::Display| {
@@ -249,9 +263,9 @@ async fn execute(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>
 
 /// The client says good-bye: its departure is durable before it gets the answer.
 fn leave(server: &Arc<Server>, a: &Admitted, slot: u16, xid: u64, stamp: Stamp) {
-    let (target, session) = (a.target.clone(), a.session.clone());
+    let (server2, target, session) = (server.clone(), a.target.clone(), a.session.clone());
     server.world.spawn("rpc-depart", async move {
-        evict::depart(target, session.clone(), Departure::Disconnected).await;
+        evict::depart(server2, target, session.clone(), Departure::Disconnected).await;
         let ok = Kept::of(Outgoing::ok(&(), 0), Timestamp::ZERO);
         session.reply(Asked { slot, xid, op: Op::Disconnect as u16 }, &ok, stamp);
     });

@@ -1,10 +1,12 @@
 //! Clients that are gone: silent for too long, thrown out, or after their good-bye.
 
 use super::session::{Session, same};
-use super::{Departure, EVICT_INTERVALS, Server, Target};
+use super::{ClientId, Departure, EVICT_DOUBTED_INTERVALS, EVICT_INTERVALS, Server, Target};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use wire::Sender;
+use wire::msg::notify::Notify;
 use world::{Either, select};
 
 /// Evicts silent clients until the server stops.
@@ -17,7 +19,8 @@ pub(super) async fn watch(server: Arc<Server>) {
         if server.stopping.load(Ordering::Acquire) {
             return;
         }
-        if let Either::Left(()) = select(stop, server.world.sleep(step)).await {
+        let look = select(server.evictor.notified(), server.world.sleep(step));
+        if let Either::Left(()) = select(stop, look).await {
             return;
         }
         let now = server.world.now();
@@ -41,28 +44,46 @@ fn check(server: &Arc<Server>, t: &Arc<Target>, s: Arc<Session>) {
     let Some(heard) = s.last_heard() else { return };
     let silent = server.world.now().since(heard);
     let condemned = s.is_condemned();
-    if silent < server.ping_interval() * EVICT_INTERVALS && !condemned {
+    let doubted = s.is_doubted();
+    let patience = if doubted { EVICT_DOUBTED_INTERVALS } else { EVICT_INTERVALS };
+    if silent < server.ping_interval() * patience && !condemned {
         return;
     }
     let (client, name, peer, _) = s.describe();
-    let why = match condemned {
-        true => "it does not answer to a lock callback".to_string(),
-        false => format!("silent for {} ms", silent.as_millis()),
+    let why = match (condemned, doubted) {
+        (true, _) => "it does not answer to a lock callback".to_string(),
+        (_, false) => format!("silent for {} ms", silent.as_millis()),
+        (_, true) => format!("another target evicted it, and it is silent for {} ms", silent.as_millis()),
     };
     tracing::warn!("{}: evicting client '{name}' ({client}, at {peer}): {why}", t.label);
-    server.world.spawn("rpc-depart", depart(t.clone(), s, Departure::Evicted));
+    server.world.spawn("rpc-depart", depart(server.clone(), t.clone(), s, Departure::Evicted));
+}
+
+/// A client that is gone from one target is doubted by the others: those of this server, and those that have sessions with it.
+fn tell_others(server: &Server, target: &Arc<Target>, client: ClientId) {
+    let now = server.world.now();
+    let targets = server.lock_targets().clone();
+    targets.iter().filter(|t| !Arc::ptr_eq(t, target)).for_each(|t| t.peers.doubt(client, now));
+    for s in target.peers.all() {
+        if target.service.sender(&s.proofs()) >= Sender::Server {
+            s.notify(&Notify::ClientEvicted { client: client.0 });
+        }
+    }
+    target.service.evicted(client);
 }
 
 /// Ends a session for good: nothing new starts, what runs ends, the service drops the client, and only
 /// then may it come again. The connection of an evicted client is closed at once; one that says good-bye
 /// gets its answer first.
-pub(super) async fn depart(target: Arc<Target>, session: Arc<Session>, how: Departure) {
+pub(super) async fn depart(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>, how: Departure) {
     if !session.leave() {
         return;
     }
     if how == Departure::Evicted {
         session.close_link();
+        tell_others(&server, &target, session.client);
     }
+    drop(server);
     target.service.leaving(session.client);
     session.idle().await;
     target.service.clone().departed(session.client, how).await;

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use wire::msg::notify::{Notice, Notify};
 use wire::{Bulk, Op, RequestContext, Sender};
-use world::{BoxFuture, Either, Listener, World, select, sync};
+use world::{BoxFuture, Either, Instant, Listener, World, select, sync};
 
 pub use identity::{Greeting, Identity, Proofs};
 pub use slots::{Arrival, Slot};
@@ -152,6 +152,9 @@ pub trait Service: Send + Sync + 'static {
     fn write_ranges(&self) -> usize {
         0
     }
+    /// The client was evicted here: servers of other targets of the file system are told, if the service has sessions with
+    /// them. Must not wait.
+    fn evicted(&self, _client: ClientId) {}
     /// What the target lies on: targets that say the same share one disk; 0: not known.
     fn disk(&self) -> u64 {
         0
@@ -192,6 +195,8 @@ pub struct Peers {
     sessions: Arc<Mutex<BTreeMap<ClientId, Arc<Session>>>>,
     /// The server's, once the target is served.
     ping_ms: Arc<AtomicU32>,
+    /// Wakes the server's look at who is to be evicted; there once the target is served.
+    evictor: Arc<Mutex<Option<Arc<sync::Notify>>>>,
 }
 
 impl Peers {
@@ -211,10 +216,24 @@ impl Peers {
         self.map().get(&client).cloned()
     }
 
-    /// The client does not do what it must: it is evicted as if it were silent, within half a ping interval.
+    /// The client does not do what it must: it is evicted as if it were silent, at once.
     /// False if it has no session.
     pub fn condemn(&self, client: ClientId) -> bool {
-        self.get(client).map(|s| s.condemn()).is_some()
+        let condemned = self.get(client).map(|s| s.condemn()).is_some();
+        self.look_now(condemned);
+        condemned
+    }
+
+    /// Another target has evicted the client. If it is as silent here it is evicted as soon as it cannot rely on anything
+    /// any more; if it is heard from, nothing happens: it may be cut off from one server only.
+    pub fn doubt(&self, client: ClientId, now: Instant) {
+        let known = self.get(client).map(|s| s.doubt(now)).is_some();
+        self.look_now(known);
+    }
+
+    fn look_now(&self, wanted: bool) {
+        let evictor = self.evictor.lock().expect("no holder of the lock panics");
+        evictor.iter().filter(|_| wanted).for_each(|e| e.notify_one());
     }
 
     /// Whether the client has a session, connected or not.
@@ -278,6 +297,8 @@ pub struct Server {
     secure: AtomicBool,
     stopping: AtomicBool,
     stopped: sync::Notify,
+    /// Somebody is to be evicted, or may be.
+    evictor: Arc<sync::Notify>,
     complaints: Mutex<BTreeMap<(IpAddr, &'static str), u64>>,
 }
 
@@ -288,6 +309,9 @@ const COMPLAINTS_MAX: usize = 1024;
 const PING_DEFAULT_MS: u32 = 5000;
 /// A client silent for so many ping intervals is evicted.
 pub const EVICT_INTERVALS: u32 = 6;
+/// As many suffice when another target has evicted it: more than the 2.5 for which it relies on what was leased to it, and it
+/// missed three pings.
+const EVICT_DOUBTED_INTERVALS: u32 = 3;
 
 impl Server {
     pub fn new(world: World, name: String) -> Arc<Server> {
@@ -303,6 +327,7 @@ impl Server {
             secure: AtomicBool::new(true),
             stopping: AtomicBool::new(false),
             stopped: sync::Notify::new(),
+            evictor: Arc::new(sync::Notify::new()),
             complaints: Mutex::default(),
         })
     }
@@ -346,6 +371,7 @@ impl Server {
         assert!(service.epoch() > 0, "a target's epoch is never 0");
         let (id, fsname) = (service.target(), service.fsname());
         peers.ping_ms.store(self.ping_ms.load(Ordering::Relaxed), Ordering::Relaxed);
+        *peers.evictor.lock().expect("no holder of the lock panics") = Some(self.evictor.clone());
         let barred = barred::Barred::load(&self.world, service.folder());
         let target = Arc::new(Target { label: id.label(&fsname), service, peers, barred });
         let old = {
@@ -406,7 +432,7 @@ impl Server {
         for t in targets.into_iter().filter(|t| t.service.target() == target) {
             if let Some(s) = t.peers.get(client) {
                 found = true;
-                self.world.spawn("rpc-depart", evict::depart(t, s, Departure::Evicted));
+                self.world.spawn("rpc-depart", evict::depart(self.clone(), t, s, Departure::Evicted));
             }
         }
         found

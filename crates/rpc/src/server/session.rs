@@ -107,6 +107,8 @@ struct State {
     leaving: bool,
     /// To be evicted although it is heard from.
     condemned: bool,
+    /// When another target was last said to have evicted this client.
+    doubted: Option<Instant>,
     /// Number of the first connection on which the client was told that it is new: until it shows that it
     /// received that answer, it is told again.
     new_since: Option<u64>,
@@ -141,6 +143,7 @@ impl Session {
                 running: 0,
                 leaving: false,
                 condemned: false,
+                doubted: None,
                 new_since: None,
                 digest: None,
                 proofs: Arc::default(),
@@ -386,6 +389,17 @@ impl Session {
     pub fn last_heard(&self) -> Option<Instant> {
         let g = self.lock();
         (!g.leaving).then_some(g.heard)
+    }
+
+    /// Another target evicted this client.
+    pub fn doubt(&self, now: Instant) {
+        self.lock().doubted = Some(now);
+    }
+
+    /// Whether nothing was heard of the client since another target was said to have evicted it.
+    pub fn is_doubted(&self) -> bool {
+        let g = self.lock();
+        g.doubted.is_some_and(|at| at >= g.heard)
     }
 
     pub fn condemn(&self) {

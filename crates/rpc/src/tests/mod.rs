@@ -3,6 +3,7 @@
 mod admission;
 mod barred;
 mod basics;
+mod doubted;
 mod faults;
 mod identity;
 mod slow;

@@ -4,8 +4,10 @@ use serde::{Deserialize, Serialize};
 
 /// Compat: knows nonces and [`super::notify::Notice::Proof`].
 pub const FEATURE_PROOF: u64 = 1;
+/// Compat: knows [`super::notify::Notice::ClientEvicted`].
+pub const FEATURE_EVICTIONS: u64 = 2;
 /// Feature bits this version knows.
-pub const FEATURES_COMPAT: u64 = FEATURE_PROOF;
+pub const FEATURES_COMPAT: u64 = FEATURE_PROOF | FEATURE_EVICTIONS;
 pub const FEATURES_INCOMPAT: u64 = 0;
 /// Slot of the session's own requests (reclaim, disconnect): callers use the others, so that a session can
 /// always be recovered however many requests hang.

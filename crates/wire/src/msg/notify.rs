@@ -26,6 +26,8 @@ pub enum Notify {
     GlimpseExtent { object: ObjectId, id: u64, cookie: u64 },
     /// Most bytes of data that the target wants in one request from now on.
     BulkLimit { bytes: u64 },
+    /// To servers of the file system only: a client of that UUID was evicted here, and may be gone altogether.
+    ClientEvicted { client: [u8; 16] },
 }
 
 /// A client to its server, outside the slots, so that it goes through however many requests wait.
@@ -43,6 +45,9 @@ pub enum Notice {
     /// What this connection proves to be, for all requests behind it. Only to servers that sent a nonce
     /// ([`super::connect::EXTRA_NONCE`]); at most [`crate::proof::CLAIMS_MAX`].
     Proof { claims: Vec<crate::proof::Claim> },
+    /// From servers of the file system only: as [`Notify::ClientEvicted`]. Only to servers with
+    /// [`super::connect::FEATURE_EVICTIONS`]: others would end the connection.
+    ClientEvicted { client: [u8; 16] },
 }
 
 /// Size and times of an object as one client's writes make them.
