@@ -4,7 +4,7 @@
 //! that says "waits", and a lock may be granted while its caller gives up. The caller's part: `begin`, send
 //! `Enqueue`, `answered`, await the [`Waiter`]; on giving up, `abandon` and send the `Cancel` it returns.
 
-use crate::posix::{carve, overlap};
+use crate::posix::Pieces;
 use model::{Errno, Fid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
@@ -22,7 +22,7 @@ struct Inner {
     /// Granted flocks and extents.
     held: BTreeMap<u64, LockSpec>,
     /// Granted POSIX pieces, as the server splits them.
-    posix: BTreeMap<(Fid, u64), Vec<LockSpec>>,
+    posix: BTreeMap<(Fid, u64), Pieces>,
     /// Owners of whom a cancelled wait may have been granted all the same: closing must unlock.
     uncertain: BTreeSet<(Fid, u64)>,
 }
@@ -59,8 +59,8 @@ impl Inner {
         match spec.kind {
             LockKind::Posix => {
                 let pieces = self.posix.entry((spec.fid, spec.owner)).or_default();
-                carve(pieces, spec.start, spec.end, |_| true, |s| s);
-                pieces.push(spec);
+                pieces.carve(spec.start, spec.end);
+                pieces.insert(spec);
             }
             LockKind::Flock => {
                 self.held.retain(|_, s| !same_flock(s, spec.fid, spec.owner));
@@ -73,7 +73,7 @@ impl Inner {
     }
 
     fn drop_empty(&mut self, key: (Fid, u64)) {
-        if self.posix.get(&key).is_some_and(Vec::is_empty) {
+        if self.posix.get(&key).is_some_and(Pieces::is_empty) {
             self.posix.remove(&key);
         }
     }
@@ -189,7 +189,7 @@ impl LockClient {
             LockKind::Flock => g.held.retain(|_, s| !same_flock(s, fid, owner)),
             LockKind::Posix => {
                 if let Some(pieces) = g.posix.get_mut(&(fid, owner)) {
-                    carve(pieces, start, end, |_| true, |s| s);
+                    pieces.carve(start, end);
                 }
                 g.drop_empty((fid, owner));
                 if start == 0 && end == u64::MAX {
@@ -219,13 +219,13 @@ impl LockClient {
 
     /// Whether this owner holds POSIX bytes in `start..=end`.
     pub fn holds_posix(&self, fid: Fid, owner: u64, start: u64, end: u64) -> bool {
-        self.lock().posix.get(&(fid, owner)).is_some_and(|p| p.iter().any(|s| overlap(s, start, end)))
+        self.lock().posix.get(&(fid, owner)).is_some_and(|p| p.overlapping(start, end).next().is_some())
     }
 
     /// What was granted, for `Reclaim`. (What waits is asked for again: [`LockClient::parked`].)
     pub fn reclaim(&self) -> Vec<LockSpec> {
         let g = self.lock();
-        g.held.values().chain(g.posix.values().flatten()).cloned().collect()
+        g.held.values().chain(g.posix.values().flat_map(Pieces::iter)).cloned().collect()
     }
 
     /// Locks that others took while this client was away (`ReclaimReply::lost_locks`). Returns what they were.
@@ -256,7 +256,7 @@ impl LockClient {
     /// (granted pieces, requests under way)
     pub fn load(&self) -> (usize, usize) {
         let g = self.lock();
-        (g.held.len() + g.posix.values().map(Vec::len).sum::<usize>(), g.asked.len())
+        (g.held.len() + g.posix.values().map(Pieces::len).sum::<usize>(), g.asked.len())
     }
 
     /// The mount ends: nobody waits any more.

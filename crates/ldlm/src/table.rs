@@ -12,7 +12,8 @@
 //! Flock and POSIX requests conflict with granted locks only (a non-blocking one must not fail because of
 //! somebody who waits); waiters are served in the order of their arrival.
 
-use crate::posix::{carve, coalesce, overlap, splits};
+use crate::granted::{Granted, who};
+use crate::posix::overlap;
 use model::limits::LOCKS_PER_CLIENT_MAX;
 use model::{Errno, Fid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -66,7 +67,7 @@ struct Waiting {
 
 #[derive(Default)]
 struct Queue {
-    granted: Vec<Held>,
+    granted: Granted,
     waiting: VecDeque<Waiting>,
 }
 
@@ -78,11 +79,18 @@ impl Queue {
 
 type Owner = (Client, u64);
 
+/// Locks of one client.
+#[derive(Default)]
+struct Counts {
+    total: usize,
+    at: BTreeMap<(Fid, LockKind), usize>,
+}
+
 /// Every lock of one metadata target.
 pub struct LockTable {
     queues: BTreeMap<(Fid, LockKind), Queue>,
     /// Locks of each client, granted pieces and waiting ones, by where they are.
-    counts: BTreeMap<Client, BTreeMap<(Fid, LockKind), usize>>,
+    counts: BTreeMap<Client, Counts>,
     /// Where each owner waits for POSIX ranges.
     posix_waits: BTreeMap<Owner, BTreeSet<(Fid, u64)>>,
     next_seq: u64,
@@ -99,16 +107,24 @@ fn owner(h: &Held) -> Owner {
     (h.client, h.spec.owner)
 }
 
-/// Whether two locks of one kind on one file exclude each other.
-fn conflict(kind: LockKind, a: &Held, b: &Held) -> bool {
+/// Whether two extents of one file exclude each other.
+fn conflict(a: &Held, b: &Held) -> bool {
     let both_read = a.spec.mode == LockMode::Read && b.spec.mode == LockMode::Read;
-    if both_read || !overlap(&a.spec, b.spec.start, b.spec.end) {
-        return false;
-    }
-    match kind {
-        LockKind::Flock | LockKind::Posix => owner(a) != owner(b),
-        LockKind::Extent => (a.client, a.spec.id) != (b.client, b.spec.id),
-    }
+    !both_read
+        && overlap(&a.spec, b.spec.start, b.spec.end)
+        && who(a.client, &a.spec) != who(b.client, &b.spec)
+}
+
+/// Requests behind which `new` has its turn, besides what is granted. Only extents have to wait for those.
+fn in_turn<'a>(
+    kind: LockKind,
+    q: &'a Queue,
+    new: &'a Held,
+    before: Option<u64>,
+) -> impl Iterator<Item = &'a Waiting> {
+    let all = (kind == LockKind::Extent).then_some(&q.waiting);
+    let earlier = all.into_iter().flatten().take_while(move |w| before.is_none_or(|b| w.seq < b));
+    earlier.filter(move |w| conflict(&w.held, new))
 }
 
 impl LockTable {
@@ -139,8 +155,7 @@ impl LockTable {
             if q.waiting.iter().any(|w| w.held.client == client && w.held.spec.id == spec.id) {
                 return Step::new(Ok(false));
             }
-            let repeated = q.granted.iter().any(|h| h.client == client && h.spec.id == spec.id);
-            if repeated && kind != LockKind::Posix {
+            if kind != LockKind::Posix && q.granted.has_id(client, spec.id) {
                 return Step::new(Ok(true));
             }
         }
@@ -153,13 +168,12 @@ impl LockTable {
             self.tidy(at);
             return step;
         }
-        let blockers = self.blockers(at, &new, None);
-        if blockers.is_empty() {
+        if !self.is_blocked(at, &new, None) {
             self.grant(at, new);
             self.settle(at, &mut step.events);
         } else if !wait {
             step.result = Err(Errno::EAGAIN);
-        } else if kind == LockKind::Posix && self.waits_for(&blockers, owner(&new)) {
+        } else if kind == LockKind::Posix && self.waits_for(&self.blockers(at, &new, None), owner(&new)) {
             step.result = Err(Errno::EDEADLK);
         } else {
             self.push_waiting(at, new);
@@ -178,7 +192,7 @@ impl LockTable {
             let Some(q) = self.queues.get_mut(&at) else { continue };
             let mine = |h: &Held| h.client == client && h.spec.id == id;
             let before = q.granted.len();
-            q.granted.retain(|h| !mine(h));
+            q.granted.remove_id(client, id);
             let gone = before - q.granted.len();
             let seqs: Vec<u64> = q.waiting.iter().filter(|w| mine(&w.held)).map(|w| w.seq).collect();
             self.uncount(client, at, gone);
@@ -212,12 +226,12 @@ impl LockTable {
         let mut step = Step::new(Ok(true));
         let full = self.total(client) >= self.per_client_max;
         let Some(q) = self.queues.get_mut(&at) else { return step };
-        let mine = |h: &Held| h.client == client && h.spec.owner == owner;
-        if full && q.granted.iter().any(|h| mine(h) && splits(&h.spec, start, end)) {
+        let w = (client, owner);
+        if full && q.granted.would_split(&w, start, end) {
             return Step::new(Err(Errno::ENOLCK));
         }
         let before = q.granted.len();
-        let changed = carve(&mut q.granted, start, end, mine, |h| &mut h.spec);
+        let changed = q.granted.carve(w, start, end);
         let after = q.granted.len();
         self.recount(client, at, before, after);
         if changed {
@@ -232,22 +246,18 @@ impl LockTable {
     pub fn getlock(&self, client: Client, spec: &LockSpec) -> Option<LockSpec> {
         let new = normal(client, spec)?;
         let q = self.queues.get(&(spec.fid, spec.kind))?;
-        let in_the_way = q.granted.iter().filter(|h| conflict(spec.kind, h, &new));
-        let first = in_the_way.min_by_key(|h| (h.spec.start, h.client, h.spec.owner))?;
-        if spec.kind != LockKind::Posix {
-            return Some(first.spec.clone());
-        }
-        let same = q.granted.iter().filter(|h| owner(h) == owner(first)).map(|h| &h.spec);
-        Some(coalesce(&first.spec, same))
+        let (w, start) = q.granted.conflicts(client, &new.spec).min_by_key(|(w, start)| (*start, *w))?;
+        q.granted.pieces(&w)?.coalesced(start)
     }
 
     /// Everything of a client is gone: it left or was evicted.
     pub fn client_gone(&mut self, client: Client) -> Vec<Event> {
-        let places: Vec<_> = self.counts.remove(&client).map(|m| m.into_keys().collect()).unwrap_or_default();
+        let places: Vec<_> =
+            self.counts.remove(&client).map(|c| c.at.into_keys().collect()).unwrap_or_default();
         let mut events = Vec::new();
         for at in &places {
             let Some(q) = self.queues.get_mut(at) else { continue };
-            q.granted.retain(|h| h.client != client);
+            q.granted.remove_client(client);
             q.waiting.retain(|w| w.held.client != client);
         }
         let owners = (client, 0)..=(client, u64::MAX);
@@ -268,11 +278,10 @@ impl LockTable {
         let Some(new) = normal(client, spec) else { return false };
         let at = (spec.fid, spec.kind);
         if let Some(q) = self.queues.get(&at) {
-            if q.granted.iter().any(|h| conflict(spec.kind, h, &new)) {
+            if q.granted.conflicts(client, &new.spec).next().is_some() {
                 return false;
             }
-            let same = |h: &Held| h.client == client && h.spec.id == spec.id;
-            if spec.kind != LockKind::Posix && q.granted.iter().any(same) {
+            if spec.kind != LockKind::Posix && q.granted.has_id(client, spec.id) {
                 return true;
             }
         }
@@ -288,17 +297,17 @@ impl LockTable {
 
     /// At most `limit` locks, by file.
     pub fn list(&self, limit: usize) -> Vec<Listed> {
-        let one = |h: &Held, granted| Listed { client: h.client, spec: h.spec.clone(), granted };
+        let one = |client, spec: &LockSpec, granted| Listed { client, spec: spec.clone(), granted };
         let all = self.queues.values().flat_map(|q| {
-            let granted = q.granted.iter().map(move |h| one(h, true));
-            granted.chain(q.waiting.iter().map(move |w| one(&w.held, false)))
+            let granted = q.granted.iter().map(move |(client, spec)| one(client, spec, true));
+            granted.chain(q.waiting.iter().map(move |w| one(w.held.client, &w.held.spec, false)))
         });
         all.take(limit).collect()
     }
 
     /// Granted pieces and waiting requests of a client.
     pub fn total(&self, client: Client) -> usize {
-        self.counts.get(&client).map_or(0, |m| m.values().sum())
+        self.counts.get(&client).map_or(0, |c| c.total)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -309,22 +318,25 @@ impl LockTable {
     /// takes the new id. True if something was given back.
     fn give_back_other_mode(&mut self, at: (Fid, LockKind), new: &Held) -> bool {
         let Some(q) = self.queues.get_mut(&at) else { return false };
-        let Some(i) = q.granted.iter().position(|h| owner(h) == owner(new)) else { return false };
-        let old = q.granted.remove(i);
-        self.uncount(new.client, at, 1);
-        old.spec.mode != new.spec.mode
+        let old = q.granted.remove_all(owner(new));
+        self.uncount(new.client, at, old.len());
+        old.iter().any(|o| o.mode != new.spec.mode)
     }
 
     /// Owners (for extents: operations) that `new` must wait for. `before`: as a waiter with this number,
     /// otherwise as one that arrives now.
     fn blockers(&self, at: (Fid, LockKind), new: &Held, before: Option<u64>) -> Vec<Owner> {
         let Some(q) = self.queues.get(&at) else { return Vec::new() };
-        let mut out: Vec<Owner> = q.granted.iter().filter(|h| conflict(at.1, h, new)).map(owner).collect();
-        if at.1 == LockKind::Extent {
-            let earlier = q.waiting.iter().take_while(|w| before.is_none_or(|b| w.seq < b));
-            out.extend(earlier.filter(|w| conflict(at.1, &w.held, new)).map(|w| owner(&w.held)));
-        }
+        let mut out: Vec<Owner> = q.granted.conflicts(new.client, &new.spec).map(|(w, _)| w).collect();
+        out.extend(in_turn(at.1, q, new, before).map(|w| who(w.held.client, &w.held.spec)));
         out
+    }
+
+    /// Whether there are any [`LockTable::blockers`].
+    fn is_blocked(&self, at: (Fid, LockKind), new: &Held, before: Option<u64>) -> bool {
+        let Some(q) = self.queues.get(&at) else { return false };
+        q.granted.conflicts(new.client, &new.spec).next().is_some()
+            || in_turn(at.1, q, new, before).next().is_some()
     }
 
     /// Whether any of `from` waits, directly or through others, for a POSIX lock of `me`.
@@ -383,14 +395,13 @@ impl LockTable {
     /// Enters a lock that conflicts with nothing.
     fn grant(&mut self, at: (Fid, LockKind), new: Held) {
         let q = self.queues.entry(at).or_default();
-        debug_assert!(!q.granted.iter().any(|h| conflict(at.1, h, &new)));
+        debug_assert!(q.granted.conflicts(new.client, &new.spec).next().is_none());
         let client = new.client;
         let before = q.granted.len();
         if at.1 == LockKind::Posix {
-            let (start, end, o) = (new.spec.start, new.spec.end, owner(&new));
-            carve(&mut q.granted, start, end, |h| owner(h) == o, |h| &mut h.spec);
+            q.granted.carve(owner(&new), new.spec.start, new.spec.end);
         }
-        q.granted.push(new);
+        q.granted.insert(client, new.spec);
         let after = q.granted.len();
         self.recount(client, at, before, after);
     }
@@ -400,7 +411,7 @@ impl LockTable {
         let mut i = 0;
         loop {
             let Some(w) = self.queues.get(&at).and_then(|q| q.waiting.get(i)) else { return };
-            if !self.blockers(at, &w.held, Some(w.seq)).is_empty() {
+            if self.is_blocked(at, &w.held, Some(w.seq)) {
                 i += 1;
                 continue;
             }
@@ -436,7 +447,11 @@ impl LockTable {
         loop {
             let Some(q) = self.queues.get(&at) else { return };
             // Only an owner that holds something here and waits somewhere can close one.
-            if !q.granted.iter().any(|h| self.posix_waits.contains_key(&owner(h))) {
+            let both = match q.granted.owners().len() < self.posix_waits.len() {
+                true => q.granted.owners().any(|o| self.posix_waits.contains_key(o)),
+                false => self.posix_waits.keys().any(|o| q.granted.has_any(o)),
+            };
+            if q.waiting.is_empty() || !both {
                 return;
             }
             let closed = q.waiting.iter().rev().find(|w| {
@@ -450,7 +465,9 @@ impl LockTable {
     }
 
     fn count(&mut self, client: Client, at: (Fid, LockKind), n: usize) {
-        *self.counts.entry(client).or_default().entry(at).or_default() += n;
+        let counts = self.counts.entry(client).or_default();
+        counts.total += n;
+        *counts.at.entry(at).or_default() += n;
     }
 
     fn uncount(&mut self, client: Client, at: (Fid, LockKind), n: usize) {
@@ -458,12 +475,13 @@ impl LockTable {
             return;
         }
         let m = self.counts.get_mut(&client).expect("the client has locks");
-        let c = m.get_mut(&at).expect("the client has locks here");
+        let c = m.at.get_mut(&at).expect("the client has locks here");
         *c = c.checked_sub(n).expect("no more locks go than there were");
         if *c == 0 {
-            m.remove(&at);
+            m.at.remove(&at);
         }
-        if m.is_empty() {
+        m.total -= n;
+        if m.total == 0 {
             self.counts.remove(&client);
         }
     }

@@ -506,3 +506,29 @@ proptest! {
         prop_assert!(c.t.is_empty());
     }
 }
+
+/// A lock for each record of a large file, of one program and of as many: each step looks at what it meets, not at all.
+/// (With lists this took minutes.)
+#[test]
+fn a_hundred_thousand_locks_on_one_file_are_no_burden() {
+    const N: u64 = 100_000;
+    for owners in [1, N] {
+        let mut t = LockTable::new();
+        let lock = |n: u64, mode| spec(n, Posix, mode, n % owners, n * 10, n * 10 + 4);
+        for n in 0..N {
+            assert_eq!(t.enqueue(A, &lock(n, Write), false).result, Ok(true));
+        }
+        assert_eq!(t.total(A), N as usize);
+        for n in 0..N {
+            assert_eq!(
+                t.enqueue(B, &spec(N + n, Posix, Read, n, n * 10, n * 10), false).result,
+                Err(Errno::EAGAIN)
+            );
+            assert_eq!(t.getlock(B, &lock(n, Read)).map(|l| l.start), Some(n * 10));
+        }
+        for n in 0..N {
+            t.cancel_range(A, fid(1), Posix, n % owners, n * 10, n * 10 + 4);
+        }
+        assert!(t.is_empty());
+    }
+}
