@@ -1,6 +1,7 @@
 //! From a request to its operation and back: which operations change something, how their transaction is
 //! built and submitted, and when the answer may go out.
 
+use crate::ancestors::{TRIES_MAX, Ways};
 use crate::core::Core;
 use crate::leases::{self, Marks, Touched, Wanted};
 use crate::names::OpContext;
@@ -298,6 +299,7 @@ impl Mdt {
                 }
             };
             (transno, wait) = (self.db.transno(lsn), lsn);
+            self.shared.moves.record(out.moved);
             self.shared.inodes.store(inodes, Ordering::Relaxed);
             if let Some(Some(root)) = root {
                 self.root_changed(&root);
@@ -396,19 +398,37 @@ impl Mdt {
         self.settled(to, work).await
     }
 
-    /// As [`Mdt::transact`]; waits while data that it concerns is on its way to objects.
+    /// As [`Mdt::transact`]; waits while data that it concerns is on its way to objects, and while it is looked up where
+    /// directories lie that are deep down.
     pub(crate) async fn settled(
         &self,
         to: &ReplyTo,
         mut f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
     ) -> Done {
+        let (mut ways, mut tries) = (Ways::default(), 0);
         loop {
             let mut ends = self.shared.growing.ends();
-            let done = self.transact(Some(to), &mut f).await;
-            if !matches!(done.result, Err(Errno::EGROWING)) {
-                return done;
+            let known = ways.again();
+            let work = |tx: &mut Tx| {
+                tx.ways = known.clone();
+                let result = f(tx);
+                ways = tx.ways.clone();
+                result
+            };
+            let done = self.transact(Some(to), work).await;
+            match done.result {
+                Err(Errno::EGROWING) => {
+                    let _ = ends.changed().await;
+                }
+                Err(Errno::EDEEP) if tries < TRIES_MAX => {
+                    tries += 1;
+                    if let Err(e) = self.climb(&mut ways).await {
+                        return Done::error(e);
+                    }
+                }
+                Err(Errno::EDEEP) => return Done::error(Errno::EBUSY),
+                _ => return done,
             }
-            let _ = ends.changed().await;
         }
     }
 

@@ -7,6 +7,7 @@
 //! back after a restart, `check` looks at everything and changes nothing.
 
 mod alloc;
+mod ancestors;
 pub mod check;
 mod core;
 mod data;

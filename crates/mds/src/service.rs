@@ -1,6 +1,7 @@
 //! The metadata target as the session layer sees it: clients come and go, requests are served; and as its
 //! server starts it, configures it and stops it.
 
+use crate::ancestors::Moves;
 use crate::core::{ClientState, Core};
 use crate::growth::Growing;
 use crate::leases::LeaseState;
@@ -137,6 +138,7 @@ impl Mdt {
             leases: LeaseState::new(db.epoch()),
             space_low: AtomicBool::new(false),
             growing: Growing::default(),
+            moves: Moves::default(),
             world: world.clone(),
         };
         let mdt = Arc::new(Mdt {

@@ -1,6 +1,7 @@
 //! What operations need besides the table: keys, parameters, the OSTs, numbers that only grow.
 
 use crate::alloc::Policy;
+use crate::ancestors::Moves;
 use crate::growth::Growing;
 use crate::leases::LeaseState;
 use crate::osts::Osts;
@@ -27,6 +28,8 @@ pub struct Shared {
     pub space_low: AtomicBool,
     /// Files whose data is on its way to objects.
     pub growing: Growing,
+    /// Directories that were moved.
+    pub moves: Moves,
 }
 
 /// How far a client's clock may be behind, and ahead.

@@ -1,6 +1,7 @@
 //! One transaction in the making: reads see the table and the transaction's own writes, so that several
 //! operations of a batch follow each other in one record. Nothing is shared before `dispatch` submits it.
 
+use crate::ancestors::Ways;
 use crate::leases::{self, Touched};
 use crate::opens::{Open, OpenChange, Opens};
 use crate::schema::value::{self, OrphanKind};
@@ -13,7 +14,7 @@ use model::layout::LayoutObject;
 use model::planted::{self, Bug};
 use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectId, Timestamp};
 use rpc::ClientId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use store::View;
 use wire::Op;
 use wire::msg::create::CreateReply;
@@ -80,6 +81,8 @@ pub struct Tx<'a> {
     /// The reply's: what a read read.
     pub reply_data: Vec<u8>,
     replay: Option<Replay>,
+    /// Of directories up to the root.
+    pub ways: Ways,
 }
 
 /// A request is done again after a restart, to the end it had the first time.
@@ -112,6 +115,8 @@ pub struct Outcome {
     /// What was looked at, and what is to be the client's alone.
     pub looked: Touched,
     pub claims: Touched,
+    /// Directories that got another parent.
+    pub moved: Vec<Fid>,
 }
 
 impl<'a> Tx<'a> {
@@ -135,6 +140,7 @@ impl<'a> Tx<'a> {
             bulk: Bytes::new(),
             reply_data: Vec::new(),
             replay: None,
+            ways: Ways::default(),
         }
     }
 
@@ -154,6 +160,20 @@ impl<'a> Tx<'a> {
             _ => None,
         };
         self.replay = Some(Replay { layout, offset, recovering });
+    }
+
+    /// Its operations are an owner's.
+    pub fn is_owned(&self) -> bool {
+        self.owned.is_some()
+    }
+
+    /// Something was read of these inodes, not through this transaction.
+    pub fn look_at_inodes(&mut self, fids: &BTreeSet<Fid>) {
+        if let Some(l) = &mut self.looked {
+            for fid in fids {
+                *l.entry(*fid).or_default() |= bits::UPDATE;
+            }
+        }
     }
 
     pub fn is_replay(&self) -> bool {
@@ -244,6 +264,7 @@ impl<'a> Tx<'a> {
             seen: self.view.dependencies(),
             looked: self.looked.unwrap_or_default(),
             claims: self.claims,
+            moved: self.ways.moved,
         }
     }
 

@@ -132,8 +132,8 @@ fn run(
                 bytes = body.len().saturating_add(8).saturating_add(bytes);
                 reply.results.push((0, body));
             }
-            // Its file is on its way to objects: all of it waits.
-            Err(Errno::EGROWING) => return Err(Errno::EGROWING),
+            // Its file is on its way to objects, or it wants to know a long way: all of it waits.
+            Err(e @ (Errno::EGROWING | Errno::EDEEP)) => return Err(e),
             Err(e) => {
                 tx.rollback(start);
                 reply.results.push((u16::try_from(e.0).unwrap_or(Errno::EIO.0 as u16), Vec::new()));

@@ -1,6 +1,6 @@
 //! rename: moves a name, with NOREPLACE and EXCHANGE.
 
-use crate::MdsError;
+use crate::ancestors::leads_through;
 use crate::names::{self, OpContext};
 use crate::schema::{Inode, key};
 use crate::tx::{Dentry, Found, Tx};
@@ -9,9 +9,6 @@ use model::planted::{self, Bug};
 use model::{Errno, Fid};
 use wire::msg::rename::{RENAME_EXCHANGE, RENAME_NOREPLACE, Rename};
 use wire::msg::unlink::Changed;
-
-/// No path is deeper: the ancestor walk of a damaged tree ends here.
-const DEPTH_MAX: usize = 1 << 20;
 
 /// One end of a rename: a name in a directory.
 #[derive(Clone, Copy)]
@@ -44,11 +41,13 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rename) -> Result<Changed, Errno> {
     };
     let src_inode = tx.promised(src.fid)?;
     let dst_inode = dst.map(|d| tx.promised(d.fid)).transpose()?;
-    if src_inode.is_dir() && leads_through(tx, m.new_parent, src.fid)? {
+    // Nothing lies above the directory that it lies in, and in one directory nothing moves up or down.
+    let elsewhere = m.parent != m.new_parent;
+    if elsewhere && src_inode.is_dir() && leads_through(tx, m.new_parent, src.fid)? {
         return Err(Errno::EINVAL);
     }
     if let (Some(d), Some(i)) = (dst, &dst_inode) {
-        if i.is_dir() && leads_through(tx, m.parent, d.fid)? {
+        if elsewhere && i.is_dir() && leads_through(tx, m.parent, d.fid)? {
             return Err(if exchange { Errno::EINVAL } else { Errno::ENOTEMPTY });
         }
         if d.fid == src.fid {
@@ -63,30 +62,6 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rename) -> Result<Changed, Errno> {
         (d, i) => replace(tx, ctx, (from, src, src_inode), to, d.zip(i))?,
     }
     tx.changed()
-}
-
-/// Whether `ancestor` is `dir` or above it.
-fn leads_through(tx: &mut Tx, dir: Fid, ancestor: Fid) -> Result<bool, Errno> {
-    let mut at = dir;
-    for _ in 0..DEPTH_MAX {
-        if at == ancestor {
-            return Ok(true);
-        }
-        if at == Fid::ROOT {
-            return Ok(false);
-        }
-        match tx.try_inode(at)? {
-            Some(i) => at = i.parent,
-            // The way up from a removed directory ends somewhere.
-            None => return Ok(false),
-        }
-    }
-    Err(MdsError::Damaged {
-        what: "parents of directory",
-        key: dir.to_string(),
-        why: "they form a loop".into(),
-    }
-    .into())
 }
 
 /// vfs_rename()'s checks, in its order.
@@ -149,6 +124,9 @@ fn replace(
     }
     if moved_dir {
         i.parent = to.dir;
+        if from.dir != to.dir {
+            tx.ways.moved.push(src.fid);
+        }
     }
     i.touch_ctime(ctx.now);
     tx.put_inode(src.fid, &mut i);
@@ -185,9 +163,11 @@ fn swap(
     let dirs = (a_inode.is_dir(), b_inode.is_dir());
     if dirs.0 {
         a_inode.parent = b.dir;
+        tx.ways.moved.push(a_entry.fid);
     }
     if dirs.1 {
         b_inode.parent = a.dir;
+        tx.ways.moved.push(b_entry.fid);
     }
     for (fid, i) in [(a_entry.fid, &mut a_inode), (b_entry.fid, &mut b_inode)] {
         i.touch_ctime(ctx.now);

@@ -286,3 +286,27 @@ fn paths_are_found_from_back_pointers() {
     assert_eq!(get(&Cred::root(), a, b, 10), Err(Errno::ENOENT));
     assert_eq!(get(&Cred::root(), f, R, 1).unwrap().len(), 1);
 }
+
+/// Deeper than a rename looks by itself.
+#[test]
+fn directories_move_far_down_and_never_below_themselves() {
+    let rig = Rig::new();
+    let top = rig.mkdir(R, "top");
+    let mut deep = vec![top];
+    for _ in 0..3000 {
+        deep.push(rig.mkdir(*deep.last().unwrap(), "d"));
+    }
+    let (half, end) = (deep[1500], deep[3000]);
+    assert_eq!(rig.rename((R, "top"), (end, "x"), 0), Err(Errno::EINVAL));
+    assert_eq!(rig.rename((deep[1499], "d"), (end, "x"), 0), Err(Errno::EINVAL));
+    let other = rig.mkdir(R, "other");
+    assert_eq!(rig.rename((R, "other"), (end, "x"), 0), Ok(()));
+    assert_eq!(rig.lookup(other, "..").unwrap().attr.fid, end);
+    assert_eq!(rig.rename((end, "x"), (R, "top"), 0), Err(Errno::ENOTEMPTY), "onto what lies above it");
+    // The lower half goes elsewhere: now the upper one may lie below it.
+    assert_eq!(rig.rename((deep[1499], "d"), (R, "half"), 0), Ok(()));
+    assert_eq!(rig.rename((R, "top"), (end, "y"), 0), Ok(()));
+    assert_eq!(rig.rename((R, "half"), (deep[1499], "z"), 0), Err(Errno::EINVAL));
+    assert_eq!(rig.lookup(top, "..").unwrap().attr.fid, end);
+    assert_eq!(rig.lookup(half, "..").unwrap().attr.fid, R);
+}
