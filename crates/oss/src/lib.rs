@@ -18,6 +18,7 @@ mod stats;
 pub use clients::ClientRecord;
 pub use params::declarations;
 pub use service::{Birth, Ost, OstConfig};
+pub use space::{DiskBook, DiskBooks};
 
 /// Entry points for the fuzzers: decoders of bytes that come from a disk.
 pub mod fuzz {

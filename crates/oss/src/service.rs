@@ -6,7 +6,7 @@ use crate::ops::{self, Cx};
 use crate::params::Settings;
 use crate::scrub::Scrubber;
 use crate::slot::Slot;
-use crate::space::Space;
+use crate::space::{DiskBook, Space};
 use crate::stats;
 use model::counters::Counters;
 use model::exports::Exports;
@@ -37,6 +37,8 @@ pub struct OstConfig {
     /// The target's folder, for statfs.
     pub dir: String,
     pub birth: Birth,
+    /// Shared with the other targets of the process on this file system.
+    pub book: Arc<DiskBook>,
 }
 
 /// What is to be known of objects that this target has nothing of (decision 0044).
@@ -101,7 +103,7 @@ impl Ost {
             world: world.clone(),
             clients,
             recovery,
-            space: Space::new(world, &cfg.dir),
+            space: Space::new(world, &cfg.dir, cfg.index, cfg.book.clone()),
             stats: Counters::new(stats::COUNTERS, world.wall()),
             brw: BrwStats::new(world.wall()),
             exports: Exports::new(stats::COUNTERS),
@@ -155,6 +157,7 @@ impl Ost {
         loop {
             let idle = self.idle.notified();
             if *self.running.lock().expect("no panic while held") == 0 {
+                self.space.close();
                 return;
             }
             idle.await;

@@ -1,10 +1,13 @@
 //! Foresees a full disk: a target that could not write its journal would have to stop, so space is kept
 //! back for it, and data that would eat into the reserve gets ENOSPC before anything is written.
+//!
+//! Targets of one process that lie on one file system keep one book: what one of them promised, or is about to write, no
+//! other one has.
 
 use model::Errno;
 use rpc::ClientId;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use world::{DiskSpace, Instant, World};
 
@@ -21,7 +24,10 @@ const SAMPLE_SHARE: u64 = 16;
 const PROMISE_SHARE: u64 = 8;
 const PROMISE_MAX_BYTES: u64 = 1 << 30;
 
-#[derive(Default)]
+/// A client of one of the targets.
+type Holder = (u16, ClientId);
+
+#[derive(Default, Debug)]
 struct State {
     sample: Option<(DiskSpace, Instant)>,
     /// Bytes admitted since the sample; starts at what was in flight then.
@@ -29,19 +35,45 @@ struct State {
     /// Bytes admitted by operations that have not ended.
     in_flight: u64,
     /// Bytes promised to clients for data that they keep ([`wire::msg::grant`]).
-    promised: BTreeMap<ClientId, u64>,
+    promised: BTreeMap<Holder, u64>,
 }
 
 impl State {
-    fn promises(&self, except: Option<ClientId>) -> u64 {
+    fn promises(&self, except: Option<Holder>) -> u64 {
         self.promised.iter().filter(|(c, _)| Some(**c) != except).map(|(_, n)| n).sum()
+    }
+}
+
+/// What is taken and promised of one file system's room.
+#[derive(Default, Debug)]
+pub struct DiskBook(Mutex<State>);
+
+/// The books of all file systems that targets of this process lie on.
+#[derive(Default)]
+pub struct DiskBooks(Mutex<BTreeMap<u64, Weak<DiskBook>>>);
+
+impl DiskBooks {
+    /// Of the file system with this number ([`store::format::disk_id`]). 0, which says nothing, has a new one each time.
+    pub fn of(&self, disk: u64) -> Arc<DiskBook> {
+        let fresh = Arc::<DiskBook>::default();
+        if disk == 0 {
+            return fresh;
+        }
+        let mut books = self.0.lock().expect("no panic while held");
+        books.retain(|_, b| b.strong_count() > 0);
+        let known = books.get(&disk).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            books.insert(disk, Arc::downgrade(&fresh));
+            fresh
+        })
     }
 }
 
 pub struct Space {
     world: World,
     dir: String,
-    state: Mutex<State>,
+    index: u16,
+    book: Arc<DiskBook>,
 }
 
 /// Space promised to one operation; given back when it ends (the disk's own count has it by then).
@@ -66,8 +98,9 @@ pub enum Need {
 }
 
 impl Space {
-    pub fn new(world: &World, dir: &str) -> Arc<Space> {
-        Arc::new(Space { world: world.clone(), dir: dir.to_string(), state: Mutex::default() })
+    /// Of the OST with this index.
+    pub fn new(world: &World, dir: &str, index: u16, book: Arc<DiskBook>) -> Arc<Space> {
+        Arc::new(Space { world: world.clone(), dir: dir.to_string(), index, book })
     }
 
     /// The host's figures as they are now.
@@ -81,8 +114,8 @@ impl Space {
         set.unwrap_or(rule).min(total / 4)
     }
 
-    /// `ENOSPC` if the change would leave less than the reserve; changes that need no new blocks may use
-    /// half of the reserve.
+    /// `ENOSPC` if the change would leave less than the reserve; changes that need no new blocks, and data
+    /// for which the space was promised, may use half of the reserve.
     pub fn admit(self: &Arc<Self>, need: Need, set_reserve: Option<u64>) -> Result<Admission, Errno> {
         self.admit_for(need, set_reserve, None)
     }
@@ -99,6 +132,7 @@ impl Space {
             Need::Grow(n) => (n.saturating_add(OVERHEAD_BYTES), 1),
             Need::Overhead => (OVERHEAD_BYTES, 2),
         };
+        let holder = client.map(|c| (self.index, c));
         let now = self.world.now();
         let mut fresh = None;
         for attempt in 0..2 {
@@ -108,15 +142,17 @@ impl Space {
                 s.since = s.in_flight;
             }
             if let Some((sample, at)) = s.sample {
-                let keep = Space::reserve(sample.total, set_reserve) / share;
-                let others = if share == 1 { s.promises(client) } else { 0 };
+                // What journal and table have taken since it was promised is theirs to take, out of the reserve.
+                let kept_word = matches!(need, Need::Grow(n) if n > 0 && holder.and_then(|h| s.promised.get(&h)) >= Some(&n));
+                let keep = Space::reserve(sample.total, set_reserve) / if kept_word { 2 } else { share };
+                let others = if share == 1 { s.promises(holder) } else { 0 };
                 let room = sample.available.saturating_sub(keep).saturating_sub(others);
                 let used = s.since.saturating_add(bytes);
                 let trusted = now.since(at) < SAMPLE_AGE && used <= room / SAMPLE_SHARE;
                 if used <= room && (trusted || attempt == 1) {
                     s.since = used;
                     s.in_flight += bytes;
-                    if let (Need::Grow(n), Some(p)) = (need, client.and_then(|c| s.promised.get_mut(&c))) {
+                    if let (Need::Grow(n), Some(p)) = (need, holder.and_then(|h| s.promised.get_mut(&h))) {
                         *p = p.saturating_sub(n);
                     }
                     return Ok(Admission { space: self.clone(), bytes });
@@ -139,29 +175,35 @@ impl Space {
         want: u64,
         set_reserve: Option<u64>,
     ) -> Result<u64, Errno> {
+        let holder = (self.index, client);
         let (now, sample) = (self.world.now(), self.now()?);
         let mut s = self.lock();
         s.sample = Some((sample, now));
         s.since = s.in_flight;
         let keep = Space::reserve(sample.total, set_reserve);
-        let others = s.promises(Some(client));
+        let others = s.promises(Some(holder));
         let room = sample.available.saturating_sub(keep).saturating_sub(s.since).saturating_sub(others);
         let share = room / PROMISE_SHARE;
         let promised = have.max(want.min(share)).min(room).min(PROMISE_MAX_BYTES);
         if promised == 0 {
-            s.promised.remove(&client);
+            s.promised.remove(&holder);
         } else {
-            s.promised.insert(client, promised);
+            s.promised.insert(holder, promised);
         }
         Ok(promised)
     }
 
     /// The client is gone, and its promise with it.
     pub fn forget(&self, client: ClientId) {
-        self.lock().promised.remove(&client);
+        self.lock().promised.remove(&(self.index, client));
+    }
+
+    /// The target ends: nobody is promised anything by it.
+    pub fn close(&self) {
+        self.lock().promised.retain(|(index, _), _| *index != self.index);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().expect("no panic while held")
+        self.book.0.lock().expect("no panic while held")
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp, limits};
-use oss::{Birth, Ost, OstConfig};
+use oss::{Birth, DiskBook, DiskBooks, Ost, OstConfig};
 use rpc::{ClientId, Departure, Incoming, Outgoing, Peers, Replay, Service};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use wire::msg::destroy::Destroy;
 use wire::msg::extent::{Extent, ExtentAnswer, ExtentMode, ExtentReply, ExtentSpec};
 use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, Fallocate};
 use wire::msg::glimpse::{Glimpse, GlimpseReply};
+use wire::msg::grant::{Grant, GrantReply};
 use wire::msg::lookup::Lookup;
 use wire::msg::notify::Notice;
 use wire::msg::param::{GetParam, GetParamReply, SetParam};
@@ -71,7 +72,13 @@ impl Bed {
     fn start(&self, epoch: u32) -> Up {
         let db = Db::open(&self.world, DIR, epoch, tiny()).unwrap();
         let objects = Objects::open(db.clone()).unwrap();
-        let cfg = OstConfig { fsname: "demo".into(), index: 3, dir: DIR.into(), birth: Birth::default() };
+        let cfg = OstConfig {
+            fsname: "demo".into(),
+            index: 3,
+            dir: DIR.into(),
+            birth: Birth::default(),
+            book: Arc::default(),
+        };
         let ost = Ost::open(&self.world, db.clone(), objects, Peers::new(), cfg).unwrap();
         ost.set_params("obdfilter.*.ack", "durable").unwrap();
         Up { ost, db }
@@ -745,4 +752,73 @@ fn lists_that_make_no_sense_are_refused() {
     assert_eq!(done.err(), Some(Errno::EOPNOTSUPP));
     bed.send(&up, request(0, 3, &good(), vec![7; 10].into())).status.unwrap();
     assert_eq!(bed.read(&up).len(), 16);
+}
+
+/// Clients keep what they were promised room for, and tell their programs that it is written. Three targets on one disk
+/// promise as much as one.
+#[test]
+fn targets_on_one_disk_promise_its_room_once() {
+    const MANY: u64 = 1 << 40;
+    let (world, rt) = world::real::start(2).unwrap();
+    let disk = MemDisk::new();
+    let world = World { disk: Arc::new(disk.clone()), ..world };
+    let bed = |index: u16, book: &Arc<DiskBook>| {
+        let dir = format!("/ost{index}");
+        world.disk.mkdir(&dir).unwrap();
+        Db::create(&world, &dir).unwrap();
+        Objects::create(&world, &dir).unwrap();
+        let db = Db::open(&world, &dir, 1, tiny()).unwrap();
+        let objects = Objects::open(db.clone()).unwrap();
+        let cfg =
+            OstConfig { fsname: "demo".into(), index, dir, birth: Birth::default(), book: book.clone() };
+        Ost::open(&world, db, objects, Peers::new(), cfg).unwrap()
+    };
+    let book = DiskBooks::default();
+    let osts: Vec<Arc<Ost>> = (0..3).map(|i| bed(i, &book.of(7))).collect();
+    let capacity = disk.used_bytes() + (96 << 20);
+    disk.set_faults(FaultPlan { capacity_bytes: Some(capacity), ..FaultPlan::default() });
+    let send = |ost: &Arc<Ost>, client: ClientId, xid: u64, m: Incoming| {
+        let req = Incoming { client, xid, ..m };
+        rt.block_on(within_a_minute(&world, ost.clone().handle(req)))
+    };
+    let clients: Vec<ClientId> = (1..=20).map(|n| ClientId([n; 16])).collect();
+    let mut promised = Vec::new();
+    for (ost, client) in osts.iter().flat_map(|o| clients.iter().map(move |c| (o, *c))) {
+        rt.block_on(within_a_minute(&world, ost.clone().connect(greeting(hello(client, "demo"))))).unwrap();
+        let ask = Grant { have: 0, want: MANY };
+        let out = send(ost, client, 1, request(0, 1, &ask, Bytes::new()));
+        out.status.unwrap();
+        let have = postcard::from_bytes::<GrantReply>(&out.body).unwrap().have;
+        promised.push((ost.clone(), client, have));
+    }
+    let sum: u64 = promised.iter().map(|p| p.2).sum();
+    let free = world.disk.space("/ost0").unwrap().available;
+    assert!(sum > 20 << 20, "it is of use: {sum}");
+    assert!(sum <= free, "{sum} bytes promised of {free}");
+    // Somebody without a promise takes what is left.
+    let stranger = ClientId([99; 16]);
+    rt.block_on(within_a_minute(&world, osts[0].clone().connect(greeting(hello(stranger, "demo"))))).unwrap();
+    let block = Bytes::from(vec![1; 1 << 20]);
+    let mut taken = 0;
+    let full = loop {
+        let m = Write { object: object(99), ..write(Some(taken << 20)) };
+        match send(&osts[0], stranger, taken + 2, request(0, 0, &m, block.clone())).status {
+            Ok(()) => taken += 1,
+            Err(e) => break e,
+        }
+        assert!(taken < 200, "the disk does not fill");
+    };
+    assert_eq!(full, Errno::ENOSPC);
+    // What was promised has its room all the same, on each of them.
+    for (n, (ost, client, have)) in (1u32..).zip(&promised) {
+        let mut at = 0;
+        while at < *have {
+            let len = (have - at).min(1 << 20);
+            let m = Write { object: object(n), granted: true, ..write(Some(at)) };
+            let data = block.slice(..len as usize);
+            let out = send(ost, *client, at + 2, request(0, 0, &m, data));
+            assert_eq!(out.status, Ok(()), "byte {at} of {have} promised to {client} by OST {}", ost.label());
+            at += len;
+        }
+    }
 }

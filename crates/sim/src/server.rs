@@ -325,7 +325,8 @@ impl ServerNode {
                 let objects = w.blocking(move || Objects::open(d)).await?;
                 let peers = Peers::new();
                 let birth = Birth { mark: model::TargetMark::of(&label.target_uuid), ..Birth::default() };
-                let cfg = OstConfig { fsname: FSNAME.into(), index, dir: dir.into(), birth };
+                let cfg =
+                    OstConfig { fsname: FSNAME.into(), index, dir: dir.into(), birth, book: Arc::default() };
                 let ost = Ost::open(&w, db.clone(), objects.clone(), peers.clone(), cfg)?;
                 let set = ost.set_params("obdfilter.*.ack", if ack_durable { "durable" } else { "exec" });
                 set.map_err(|e| anyhow::anyhow!("ack cannot be set: {e}"))?;

@@ -223,7 +223,13 @@ impl Cluster {
                 let objects = Objects::open(db.clone()).unwrap();
                 let mark = TargetMark::of(&n.uuid.lock().unwrap());
                 let birth = Birth { mark, successor: n.successor.load(Ordering::Relaxed) };
-                let cfg = OstConfig { fsname: FSNAME.into(), index: n.target.index, dir: DIR.into(), birth };
+                let cfg = OstConfig {
+                    fsname: FSNAME.into(),
+                    index: n.target.index,
+                    dir: DIR.into(),
+                    birth,
+                    book: Arc::default(),
+                };
                 let o = Ost::open(w, db, objects, peers.clone(), cfg).unwrap();
                 o.set_server_key(SERVER_KEY);
                 (o.clone(), Role::Ost(o))

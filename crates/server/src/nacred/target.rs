@@ -320,6 +320,9 @@ async fn open_mdt(
     Ok(t)
 }
 
+/// Object targets on one file system must not promise its room twice.
+static BOOKS: std::sync::LazyLock<oss::DiskBooks> = std::sync::LazyLock::new(oss::DiskBooks::default);
+
 async fn open_ost(
     world: &World,
     dir: &str,
@@ -334,7 +337,9 @@ async fn open_ost(
         mark: TargetMark::of(&s.target_uuid),
         successor: s.incompat & store::format::INCOMPAT_SUCCESSOR != 0,
     };
-    let cfg = OstConfig { fsname: s.fsname.clone(), index: s.target.index, dir: dir.to_string(), birth };
+    let book = BOOKS.of(store::format::disk_id(world, dir));
+    let cfg =
+        OstConfig { fsname: s.fsname.clone(), index: s.target.index, dir: dir.to_string(), birth, book };
     let ost = Ost::open(world, db.clone(), objects, peers.clone(), cfg).map_err(|e| words(dir, &e))?;
     let t = target(dir, Role::Ost(ost), peers, db, s, hold);
     t.use_cached_config();
