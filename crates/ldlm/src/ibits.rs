@@ -241,6 +241,11 @@ impl Leases {
         all.filter(|(_, h)| h.exclusive != 0).map(|(fid, h)| of(fid, h)).collect()
     }
 
+    /// Files on which a client has anything.
+    pub fn files_of(&self, client: Client) -> Vec<Fid> {
+        self.clients.get(&client).into_iter().flatten().copied().collect()
+    }
+
     /// What one client holds exclusively: bits of files.
     pub fn exclusive_of(&self, client: Client) -> Vec<(Fid, u8)> {
         if !self.is_owner(client) {

@@ -12,6 +12,7 @@ use crate::{ops, replayed, schema};
 use bytes::Bytes;
 use model::Errno;
 use model::planted::{self, Bug};
+use model::squash::squashed;
 use rpc::{ClientId, Incoming, Outgoing};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
@@ -99,6 +100,9 @@ pub struct ReplyTo {
     pub author: Arc<Author>,
     /// The request is done again after a restart.
     pub replay: bool,
+    /// Root of the client's host is not root here. What its mount keeps it shows to its own root: so it is granted nothing
+    /// to keep, and asks each time.
+    pub squashed: bool,
 }
 
 /// What an operation came to, before it is durable.
@@ -257,7 +261,7 @@ impl Mdt {
         let Some(t) = to else { return watch(Tx::new(self.db.view(), &core.opens, &self.shared)) };
         let tx = watch(Tx::new(self.db.view_for(&t.author), &core.opens, &self.shared));
         // Nobody reads the answer of a request that is done again, so it must not grant anything.
-        if (modifies || core.clients.contains_key(&t.client)) && !t.replay {
+        if (modifies || core.clients.contains_key(&t.client)) && !t.replay && !t.squashed {
             tx.answering(t.client)
         } else {
             tx
@@ -349,9 +353,11 @@ impl Mdt {
             return Outgoing::err(e);
         }
         let start = self.world.now();
+        let squash = self.shared.params.squash(req.peer);
         let ctx = OpContext {
             client: req.client,
-            cred: req.ctx.cred.clone(),
+            cred: squashed(&req.ctx.cred, squash.as_ref()),
+            squash: squash.clone(),
             now: self.shared.clamp_time(req.ctx.client_time, req.wall),
             wall: req.wall,
         };
@@ -363,6 +369,7 @@ impl Mdt {
             xid: req.xid,
             author: author.clone(),
             replay: req.replay.is_some(),
+            squashed: squash.is_some(),
         };
         let mut done = match modifies(req.op) {
             Some(true) => self.change(&ctx, &to, &req).await,

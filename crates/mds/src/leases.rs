@@ -357,6 +357,28 @@ impl Mdt {
         if blocked { self.await_cancels(None, &wanted).await } else { Ok(()) }
     }
 
+    /// It has changed whose root is root. Waits until nobody who is squashed keeps anything that was shown to root.
+    /// `ESHUTDOWN` when the target stops.
+    pub(crate) async fn squash_changed(&self) -> Result<(), Errno> {
+        let squashed = |p: &std::net::IpAddr| self.shared.params.squash(*p).is_some();
+        let clients: Vec<ClientId> =
+            self.peers.list().into_iter().filter(|(_, _, p, _)| squashed(p)).map(|(c, ..)| c).collect();
+        let mut marks = Marks::new(&self.shared.leases);
+        let wanted = {
+            let _alone = self.core_write();
+            let held: Touched = {
+                let t = lock(&self.shared.leases.table);
+                clients.iter().flat_map(|c| t.files_of(c.0)).map(|fid| (fid, bits::ALL)).collect()
+            };
+            let wanted = Wanted { change: held, look: Touched::new() };
+            if !marks.blocked(None, &wanted) {
+                return Ok(());
+            }
+            wanted
+        };
+        self.await_cancels(None, &wanted).await
+    }
+
     /// Space is low: owners are to tell what they have done, for which it was promised, and to ask from now on.
     pub(crate) fn shed_owners(&self) {
         let now = self.world.now();

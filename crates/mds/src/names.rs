@@ -16,6 +16,8 @@ const FLAG_PROJINHERIT: u32 = 0x2000_0000;
 pub struct OpContext {
     pub client: ClientId,
     pub cred: Cred,
+    /// Who root of the client's host is; `None`: root.
+    pub squash: Option<Cred>,
     /// The request's time, clamped.
     pub now: Timestamp,
     /// The server's clock; of a replayed request, as it was the first time.

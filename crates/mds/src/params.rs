@@ -3,8 +3,10 @@
 
 use crate::shared::lock;
 use model::param::{ParamDecl, ParamKind, ack_is_durable};
-use model::{Errno, LayoutSpec, limits};
+use model::squash::Squash;
+use model::{Cred, Errno, LayoutSpec, limits};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -79,6 +81,22 @@ pub const MDT: &[ParamDecl] = &[
         writable: true,
         description: "when changes are answered: exec (executed; clients send them again after a crash) or durable",
     },
+    ParamDecl {
+        name: "root_squash",
+        kind: ParamKind::Text,
+        unit: "",
+        default: "0:0",
+        writable: true,
+        description: "UID:GID that root of clients is; 0:0: root stays root",
+    },
+    ParamDecl {
+        name: "nosquash_nids",
+        kind: ParamKind::Text,
+        unit: "",
+        default: "NONE",
+        writable: true,
+        description: "where root stays root all the same: NIDs such as 10.0.0.[1-5]@tcp, apart by blanks; NONE",
+    },
     number(
         "recovery_time_soft",
         "s",
@@ -134,6 +152,8 @@ pub struct Params {
     values: Mutex<BTreeMap<&'static str, String>>,
     /// `ack` is `durable`.
     ack_durable: AtomicBool,
+    /// `root_squash` and `nosquash_nids`.
+    squash: Mutex<Squash>,
 }
 
 impl Default for Params {
@@ -142,6 +162,7 @@ impl Default for Params {
         Params {
             values: Mutex::new(stored.map(|d| (d.name, d.default.to_string())).collect()),
             ack_durable: AtomicBool::new(false),
+            squash: Mutex::default(),
         }
     }
 }
@@ -154,6 +175,11 @@ impl Params {
     /// Changes are answered when they are durable, not when they are executed.
     pub fn ack_durable(&self) -> bool {
         self.ack_durable.load(Ordering::Relaxed)
+    }
+
+    /// Who root of the host with this address is; `None`: root.
+    pub fn squash(&self, peer: IpAddr) -> Option<Cred> {
+        lock(&self.squash).of(peer)
     }
 
     /// A number parameter's value; the name must be one that is declared as a number here.
@@ -178,6 +204,14 @@ impl Params {
             (ParamKind::Text, "ack") => {
                 let durable = ack_is_durable(text)?;
                 self.ack_durable.store(durable, Ordering::Relaxed);
+                text.trim().to_string()
+            }
+            (ParamKind::Text, "root_squash") => {
+                lock(&self.squash).set_to(text)?;
+                text.trim().to_string()
+            }
+            (ParamKind::Text, "nosquash_nids") => {
+                lock(&self.squash).set_except(text)?;
                 text.trim().to_string()
             }
             (ParamKind::Text, _) => return Err(Errno::EINVAL),

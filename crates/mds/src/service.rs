@@ -185,13 +185,13 @@ impl Mdt {
                 self.activate_session(index);
             }
         }
-        let mut default = false;
+        let mut about = param::About::default();
         for (name, value) in &config.params {
-            default |= param::apply_permanent(self, name, value);
+            param::apply_permanent(self, name, value, &mut about);
         }
-        if default {
+        if about != param::About::default() {
             let mdt = self.clone();
-            self.world.spawn("mdt-defaults", async move { mdt.defaults_changed().await.unwrap_or(()) });
+            self.world.spawn("mdt-defaults", async move { mdt.settings_changed(about).await.unwrap_or(()) });
         }
     }
 

@@ -231,6 +231,7 @@ impl<'a> Tx<'a> {
     /// An exclusive lease on a file, if it can be had at this moment. Others that are in the way are asked for what
     /// they have, and the transaction runs again.
     pub fn claim(&mut self, fid: Fid, bits: u8) -> Option<Grant> {
+        self.client?;
         *self.claims.entry(fid).or_default() |= bits;
         self.offer_as(fid, bits, Mode::Exclusive)
     }

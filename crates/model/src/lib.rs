@@ -17,6 +17,7 @@ pub mod nid;
 pub mod param;
 pub mod perm;
 pub mod planted;
+pub mod squash;
 pub mod target;
 pub mod time;
 

@@ -155,3 +155,66 @@ fn who_may_keep_set_id_bits_writes_while_the_metadata_server_is_away() {
         a.clone().close(Arc::new(f)).await.unwrap();
     });
 }
+
+/// Root of a host is an ordinary user from the moment that `set_param` is through, whatever its mount has kept until then;
+/// other users of the host, and other hosts, are not concerned.
+#[test]
+fn root_of_a_squashed_host_is_an_ordinary_user() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let at = |last: u8| client::MountOptions { bind: Some(c.nid(last).addr), ..c.options() };
+        let there = Fs::mount(c.world.clone(), at(31)).await.unwrap();
+        let here = Fs::mount(c.world.clone(), at(30)).await.unwrap();
+        let secret = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+        let mut files = Vec::new();
+        for (name, count) in [("small", 0), ("large", 1)] {
+            let f = striped(&there, name, count).await;
+            there.clone().write(call(), f.fid, 0, false, false, Bytes::from_static(b"secret")).await.unwrap();
+            set(&there, f.fid, secret.clone()).await;
+            files.push(f.fid);
+        }
+        let open = there.clone().mkdir(call(), there.root(), b"open".to_vec(), 0o777).await.unwrap().fid;
+        set(&there, open, SetAttr { mode: Some(0o777), ..SetAttr::default() }).await;
+        let read = async |fs: &Arc<Fs>, who: Call, fid| -> Result<Vec<u8>, Errno> {
+            let f = Arc::new(fs.clone().open(who.clone(), fid, 0).await?);
+            let data = fs.clone().read(who, f.clone(), 0, 100).await;
+            fs.clone().close(f).await?;
+            Ok(data?.to_vec())
+        };
+        let make = async |fs: &Arc<Fs>, who: Call, dir, name: &str| -> Result<(u32, u32), Errno> {
+            let (a, f) = fs.clone().create(who, dir, name.into(), 0o644, O_RDWR, None).await?;
+            fs.clone().close(Arc::new(f)).await?;
+            Ok((a.uid, a.gid))
+        };
+        for fid in &files {
+            assert_eq!(read(&here, call(), *fid).await.unwrap(), b"secret", "it is root, and keeps it");
+        }
+        // Done by root, and perhaps not told yet.
+        assert_eq!(make(&here, call(), here.root(), "before").await, Ok((0, 0)));
+        c.set_mdt_param("mdt.*.nosquash_nids", &c.nid(31).to_string()).await;
+        c.set_mdt_param("mdt.*.root_squash", "99:98").await;
+        for fid in &files {
+            assert_eq!(read(&here, call(), *fid).await, Err(Errno::EACCES));
+            assert_eq!(read(&there, call(), *fid).await.unwrap(), b"secret");
+        }
+        assert_eq!(make(&here, call(), here.root(), "mine").await, Err(Errno::EACCES));
+        for n in 0..3 {
+            assert_eq!(make(&here, call(), open, &format!("root{n}")).await, Ok((99, 98)));
+            assert_eq!(make(&here, user(USER), open, &format!("user{n}")).await, Ok((USER, USER)));
+        }
+        let chown = SetAttr { uid: Some(99), ..SetAttr::default() };
+        assert_eq!(here.clone().setattr(call(), files[0], chown).await.err(), Some(Errno::EPERM));
+        let before = there.clone().lookup(call(), there.root(), b"before".to_vec()).await.unwrap();
+        assert_eq!((before.uid, before.gid), (0, 0), "what it was told had been done is done");
+        let shown = there.clone().lookup(call(), open, b"root0".to_vec()).await.unwrap();
+        assert_eq!((shown.uid, shown.gid), (99, 98));
+        // As `lctl set_param -P` on the MGS, and off again.
+        c.set_mdt_param("mdt.*.root_squash", "0:0").await;
+        assert_eq!(read(&here, call(), files[0]).await.unwrap(), b"secret");
+        c.set_permanent("mdt.demo-MDT0000.root_squash", "97:96").await;
+        c.stop_mdt().await;
+        c.start_mdt().await;
+        assert_eq!(make(&here, call(), open, "permanent").await, Ok((97, 96)));
+        assert_eq!(read(&here, call(), files[1]).await, Err(Errno::EACCES));
+    });
+}

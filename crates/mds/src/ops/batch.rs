@@ -8,6 +8,7 @@ use crate::replayed;
 use crate::service::Mdt;
 use crate::tx::Tx;
 use bytes::Bytes;
+use model::squash::squashed;
 use model::{Errno, Timestamp, limits};
 use rpc::Incoming;
 use std::time::Duration;
@@ -93,7 +94,10 @@ fn bulks(m: &Batch, bulk: &Bytes) -> Result<Vec<Bytes>, Errno> {
 fn context(tx: &Tx, ctx: &OpContext, m: &Batch, op: &BatchOp) -> Result<OpContext, Errno> {
     let mut own = ctx.clone();
     if !m.creds.is_empty() {
-        own.cred = m.creds.get(usize::from(op.cred)).ok_or(Errno::EPROTO)?.clone();
+        let cred = m.creds.get(usize::from(op.cred)).ok_or(Errno::EPROTO)?;
+        // What an owner tells was done, as whoever it was, before it had to give the directory back.
+        let done = m.owned && tx.shared.leases.is_owner(ctx.client);
+        own.cred = squashed(cred, ctx.squash.as_ref().filter(|_| !done));
     }
     if op.time != Timestamp::ZERO {
         own.now = tx.shared.clamp_time(op.time, ctx.wall);

@@ -35,15 +35,29 @@ pub fn get(mdt: &Mdt, m: GetParam) -> Result<GetParamReply, Errno> {
 /// layouts. `ENOENT` if there is none, `EACCES` for those that are only shown, `EINVAL` or `ERANGE` for values that
 /// cannot be, `ESHUTDOWN` when the target stops meanwhile.
 pub async fn set(mdt: &Mdt, m: SetParam) -> Result<GetParamReply, Errno> {
-    let (default, r) = set_now(mdt, m)?;
-    if default {
-        mdt.defaults_changed().await?;
-    }
+    let (about, r) = set_now(mdt, m)?;
+    mdt.settings_changed(about).await?;
     Ok(r)
 }
 
-/// As [`set`], without waiting: whether one of them is about new files' layouts.
-fn set_now(mdt: &Mdt, m: SetParam) -> Result<(bool, GetParamReply), Errno> {
+/// What clients must know of before a setting counts as made.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct About {
+    /// Layouts of new files.
+    pub layouts: bool,
+    /// Whose root is root.
+    pub squash: bool,
+}
+
+impl About {
+    fn add(&mut self, p: &Param) {
+        self.layouts |= p.is_default();
+        self.squash |= matches!(p.decl().name, "root_squash" | "nosquash_nids");
+    }
+}
+
+/// As [`set`], without waiting: what it is about.
+fn set_now(mdt: &Mdt, m: SetParam) -> Result<(About, GetParamReply), Errno> {
     if m.name.len() > PARAM_TEXT_MAX_BYTES || m.value.len() > PARAM_TEXT_MAX_BYTES {
         return Err(Errno::EINVAL);
     }
@@ -55,13 +69,13 @@ fn set_now(mdt: &Mdt, m: SetParam) -> Result<(bool, GetParamReply), Errno> {
     if hits.is_empty() {
         return Err(Errno::ENOENT);
     }
-    let (mut values, mut default) = (Vec::new(), false);
+    let (mut values, mut about) = (Vec::new(), About::default());
     for (name, p) in hits {
         p.set(mdt, &m.value)?;
-        default |= p.is_default();
+        about.add(&p);
         values.push((name, p.value(mdt)));
     }
-    Ok((default, GetParamReply { values }))
+    Ok((about, GetParamReply { values }))
 }
 
 /// One parameter of this target.
@@ -173,19 +187,16 @@ fn osp_value(mdt: &Mdt, index: u16, name: &str) -> String {
     }
 }
 
-/// A permanent setting from the configuration; names of other targets are none of our business. Whether it is about new
-/// files' layouts.
-pub fn apply_permanent(mdt: &Mdt, name: &str, value: &str) -> bool {
-    let mut default = false;
+/// A permanent setting from the configuration; names of other targets are none of our business. What it is about.
+pub fn apply_permanent(mdt: &Mdt, name: &str, value: &str, about: &mut About) {
     for (n, p) in names(mdt) {
         if glob_match(name, &n) {
-            default |= p.is_default();
+            about.add(&p);
             if let Err(e) = p.set(mdt, value) {
                 tracing::warn!("permanent parameter {name}={value} was not applied to {n}: {e}");
             }
         }
     }
-    default
 }
 
 /// Clients that first came from this address, a line each.
@@ -198,6 +209,17 @@ fn uuids_at(mdt: &Mdt, e: &Export) -> String {
 
 /// For `lctl` on the server's own host: the daemon asks without a session.
 impl Mdt {
+    /// Waits until no client goes by what was set before.
+    pub(crate) async fn settings_changed(&self, about: About) -> Result<(), Errno> {
+        if about.layouts {
+            self.defaults_changed().await?;
+        }
+        if about.squash {
+            self.squash_changed().await?;
+        }
+        Ok(())
+    }
+
     pub fn get_params(&self, pattern: &str) -> Vec<(String, String)> {
         get(self, GetParam { pattern: pattern.to_string() }).map(|r| r.values).unwrap_or_default()
     }

@@ -356,6 +356,10 @@ impl Server {
         self.secure.store(on, Ordering::Relaxed);
     }
 
+    pub fn is_secure(&self) -> bool {
+        self.secure.load(Ordering::Relaxed)
+    }
+
     /// A panic in a request leaves state that nobody may trust: by default it aborts the process. The
     /// simulator, where a panic ends the run by itself, turns that off.
     pub fn set_abort_on_panic(&self, on: bool) {

@@ -14,7 +14,11 @@ use world::sys::control::{self, ControlSocket};
 const OWN: &[ParamDecl] = &[
     ParamDecl::shown("version", "", "Version of this program."),
     ParamDecl::shown("health_check", "", "healthy, or NOT HEALTHY and why."),
-    ParamDecl::shown("accept", "", "Whom this daemon lets in: secure (ports below 1024) or all."),
+    ParamDecl::text(
+        "accept",
+        "",
+        "Whom this daemon lets in: secure (ports below 1024) or all. Until its next start.",
+    ),
     ParamDecl::shown("ping_interval", "s", "How often clients without other requests say that they live."),
 ];
 
@@ -129,18 +133,33 @@ impl Node {
         let value = |name: &str| match name {
             "version" => admin::VERSION.to_string(),
             "health_check" => health.clone(),
-            "accept" => match self.options.accept {
-                super::args::Accept::Secure => "secure".into(),
-                super::args::Accept::All => "all".into(),
-            },
+            "accept" => if self.server.is_secure() { "secure" } else { "all" }.into(),
             _ => self.options.ping_interval.div_ceil(1000).to_string(),
         };
         let hits = OWN.iter().filter(|d| glob_match(pattern, d.name));
         hits.map(|d| (d.name.to_string(), value(d.name))).collect()
     }
 
+    /// Of the whole daemon: those that the glob names. Connections that are let in already stay.
+    fn set_own(&self, name: &str, value: &str) -> Result<Vec<(String, String)>, Errno> {
+        let hits: Vec<&ParamDecl> = OWN.iter().filter(|d| glob_match(name, d.name)).collect();
+        for d in &hits {
+            match (d.name, value.trim()) {
+                ("accept", "secure") => self.server.set_secure(true),
+                ("accept", "all") => self.server.set_secure(false),
+                ("accept", _) => return Err(Errno::EINVAL),
+                _ => return Err(Errno::EACCES),
+            }
+            tracing::info!("{} is {} from now on", d.name, value.trim());
+        }
+        Ok(hits.iter().map(|d| (d.name.to_string(), value.trim().to_string())).collect())
+    }
+
     fn set(&self, name: &str, value: &str) -> DaemonReply {
-        let mut found = Vec::new();
+        let mut found = match self.set_own(name, value) {
+            Ok(own) => own,
+            Err(e) => return error(e, &format!("{name}: {}", e.text())),
+        };
         for t in &self.targets {
             match world::block_on(t.set_params(name, value)) {
                 Ok(p) => found.extend(p),
