@@ -1,9 +1,64 @@
-//! Node ids: the kernel's names for inodes. The kernel counts how often it was told one and forgets it by
-//! that count, so the table is as large as the kernel's inode cache and no larger.
+//! Node ids: the kernel's names for inodes. They are made from FIDs, so that a file handle (name_to_handle_at(2), NFS), which is a
+//! node id and a generation, leads to its file when the kernel has forgotten the inode, and on every later mount (decision 0045).
+//!
+//! The kernel counts how often it was told one and forgets it by that count, so the table is as large as the kernel's inode
+//! cache and no larger.
 
 use crate::abi::ROOT_ID;
 use model::{Errno, Fid, Map};
 use std::sync::{Mutex, PoisonError};
+
+/// Bits of an id that are the FID's object number: sequences have 2^17 of them.
+const OID_BITS: u32 = model::fid::SEQ_WIDTH.trailing_zeros();
+const _: () = assert!(model::fid::SEQ_WIDTH == 1 << OID_BITS);
+/// Marks ids of FIDs that do not fit: they are numbered as they come.
+const NUMBERED: u64 = 1 << 63;
+
+/// The id that is made from a FID; none if it does not fit, or would be the root's.
+fn made_from(fid: Fid) -> Option<u64> {
+    let fits =
+        fid.seq > 0 && fid.seq < NUMBERED >> OID_BITS && fid.oid < model::fid::SEQ_WIDTH && fid.ver == 0;
+    fits.then_some((fid.seq << OID_BITS) | u64::from(fid.oid))
+}
+
+/// The FID from which such an id is made.
+fn fid_in(id: u64) -> Option<Fid> {
+    let oid = u32::try_from(id & u64::from(model::fid::SEQ_WIDTH - 1)).ok()?;
+    let fid = Fid::new(id >> OID_BITS, oid, 0);
+    (made_from(fid) == Some(id)).then_some(fid)
+}
+
+/// What the kernel is told of a file: its id and, for file handles, a generation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeId {
+    pub id: u64,
+    pub generation: u64,
+}
+
+/// Generations of file handles.
+#[derive(Clone, Copy, Debug)]
+pub struct Generations {
+    /// Tells file systems from each other: FIDs begin at the same number in each.
+    of_fs: u32,
+    /// Of this mount: ids that are numbered mean nothing to another.
+    of_mount: u32,
+}
+
+impl Generations {
+    pub fn new(fs_uuid: &[u8; 16], random: u64) -> Generations {
+        let words = fs_uuid.chunks_exact(4).map(|w| w.iter().fold(0u32, |n, b| (n << 8) | u32::from(*b)));
+        Generations { of_fs: words.fold(0, |all, w| all ^ w), of_mount: random as u32 }
+    }
+
+    fn of(&self, id: u64) -> u64 {
+        match id {
+            // The kernel makes it itself, with this one.
+            ROOT_ID => 0,
+            _ if id & NUMBERED != 0 => u64::from(self.of_mount),
+            _ => u64::from(self.of_fs),
+        }
+    }
+}
 
 struct Node {
     fid: Fid,
@@ -12,22 +67,36 @@ struct Node {
 
 struct Inner {
     by_id: Map<u64, Node>,
-    by_fid: Map<Fid, u64>,
+    /// Of those whose ids are not made from their FIDs.
+    numbered: Map<Fid, u64>,
     next: u64,
 }
 
-/// Node id ↔ FID. Ids are never reused, so a generation is not needed.
+impl Inner {
+    fn id(&self, root: Fid, fid: Fid) -> Option<u64> {
+        if fid == root {
+            return Some(ROOT_ID);
+        }
+        match made_from(fid) {
+            Some(id) => self.by_id.contains_key(&id).then_some(id),
+            None => self.numbered.get(&fid).copied(),
+        }
+    }
+}
+
+/// Node id ↔ FID.
 pub struct Nodes {
+    root: Fid,
+    generations: Generations,
     inner: Mutex<Inner>,
 }
 
 impl Nodes {
-    pub fn new(root: Fid) -> Nodes {
+    pub fn new(root: Fid, generations: Generations) -> Nodes {
         let mut by_id = Map::default();
         by_id.insert(ROOT_ID, Node { fid: root, lookups: 1 });
-        let mut by_fid = Map::default();
-        by_fid.insert(root, ROOT_ID);
-        Nodes { inner: Mutex::new(Inner { by_id, by_fid, next: ROOT_ID + 1 }) }
+        let inner = Inner { by_id, numbered: Map::default(), next: NUMBERED };
+        Nodes { root, generations, inner: Mutex::new(inner) }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -35,22 +104,24 @@ impl Nodes {
     }
 
     /// The kernel is about to be told of `fid` once more.
-    pub fn remember(&self, fid: Fid) -> u64 {
+    pub fn remember(&self, fid: Fid) -> NodeId {
         let mut t = self.lock();
-        let id = match t.by_fid.get(&fid) {
-            Some(id) => *id,
+        let id = match t.id(self.root, fid).or_else(|| made_from(fid)) {
+            Some(id) => id,
             None => {
                 let id = t.next;
                 t.next += 1;
-                t.by_fid.insert(fid, id);
-                t.by_id.insert(id, Node { fid, lookups: 0 });
+                t.numbered.insert(fid, id);
                 id
             }
         };
+        assert!((id == ROOT_ID) == (fid == self.root), "the root's id is nobody else's");
         if id != ROOT_ID {
-            t.by_id.get_mut(&id).expect("both tables hold the same nodes").lookups += 1;
+            let node = t.by_id.entry(id).or_insert(Node { fid, lookups: 0 });
+            assert!(node.fid == fid, "an id stands for one file");
+            node.lookups += 1;
         }
-        id
+        NodeId { id, generation: self.generations.of(id) }
     }
 
     /// The kernel forgot `count` of the times it was told `id`.
@@ -67,7 +138,7 @@ impl Nodes {
         if n.lookups == 0 {
             let fid = n.fid;
             t.by_id.remove(&id);
-            t.by_fid.remove(&fid);
+            t.numbered.remove(&fid);
         }
     }
 
@@ -76,9 +147,16 @@ impl Nodes {
         self.lock().by_id.get(&id).map(|n| n.fid).ok_or(Errno::ESTALE)
     }
 
+    /// As [`Nodes::fid`], of an id out of a file handle: the kernel may have forgotten it, or anybody may have made it up. `ESTALE`
+    /// if it cannot be told what it stood for.
+    pub fn fid_of_handle(&self, id: u64) -> Result<Fid, Errno> {
+        // The mount's root has another id here, which is not what the kernel asks for.
+        self.fid(id).or_else(|e| fid_in(id).filter(|f| *f != self.root).ok_or(e))
+    }
+
     /// The kernel's name for a file, if it knows it or is about to be told.
     pub fn id(&self, fid: Fid) -> Option<u64> {
-        self.lock().by_fid.get(&fid).copied()
+        self.lock().id(self.root, fid)
     }
 
     /// Everything that the kernel knows, or is about to be told.
@@ -94,22 +172,80 @@ impl Nodes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::fid::{SEQ_NORMAL, SEQ_WIDTH};
+    use proptest::prelude::*;
+
+    fn nodes() -> Nodes {
+        Nodes::new(Fid::ROOT, Generations::new(b"0123456789abcdef", 7))
+    }
 
     #[test]
     fn a_node_lives_as_long_as_the_kernel_counts() {
-        let n = Nodes::new(Fid::ROOT);
-        let f = Fid::new(0x2_0000_0401, 1, 0);
-        let id = n.remember(f);
-        assert_eq!(n.remember(f), id);
-        n.forget(id, 1);
-        assert_eq!(n.fid(id), Ok(f));
-        n.forget(id, 1);
-        assert_eq!(n.fid(id), Err(Errno::ESTALE));
-        assert_ne!(n.remember(f), id, "ids are never used again");
+        let n = nodes();
+        for f in [Fid::new(SEQ_NORMAL + 1, 1, 0), Fid::new(SEQ_NORMAL + 1, 1, 1)] {
+            let id = n.remember(f).id;
+            assert_eq!((n.remember(f).id, n.id(f)), (id, Some(id)));
+            n.forget(id, 1);
+            assert_eq!(n.fid(id), Ok(f));
+            n.forget(id, 1);
+            assert_eq!((n.fid(id), n.id(f)), (Err(Errno::ESTALE), None));
+        }
         n.forget(ROOT_ID, 1000);
         assert_eq!(n.fid(ROOT_ID), Ok(Fid::ROOT));
-        assert_eq!(n.remember(Fid::ROOT), ROOT_ID);
-        assert_eq!(n.count(), 2);
+        assert_eq!(n.remember(Fid::ROOT), NodeId { id: ROOT_ID, generation: 0 });
+        assert_eq!(n.count(), 1);
         n.forget(99, 1);
+    }
+
+    #[test]
+    fn a_handle_leads_to_its_file_after_the_kernel_forgot_and_on_the_next_mount() {
+        let (first, next) = (nodes(), nodes());
+        let f = Fid::new(SEQ_NORMAL, SEQ_WIDTH - 1, 0);
+        let told = first.remember(f);
+        first.forget(told.id, 1);
+        for n in [first, next] {
+            assert_eq!(n.fid(told.id), Err(Errno::ESTALE), "only a handle may lead there");
+            assert_eq!(n.fid_of_handle(told.id), Ok(f));
+            assert_eq!(n.remember(f), told);
+        }
+        let other = Nodes::new(Fid::ROOT, Generations::new(b"another file sys", 7));
+        assert_ne!(other.remember(f).generation, told.generation, "a handle is of one file system");
+    }
+
+    #[test]
+    fn a_handle_of_what_does_not_fit_ends_with_the_kernels_inode() {
+        let n = nodes();
+        let f = Fid::new(SEQ_NORMAL, 1, 1);
+        let told = n.remember(f);
+        assert_eq!(n.fid_of_handle(told.id), Ok(f));
+        n.forget(told.id, 1);
+        assert_eq!(n.fid_of_handle(told.id), Err(Errno::ESTALE));
+        assert_ne!(n.remember(f).id, told.id, "its number is never used again");
+        let later = Nodes::new(Fid::ROOT, Generations::new(b"0123456789abcdef", 8));
+        assert_ne!(later.remember(f).generation, told.generation);
+    }
+
+    #[test]
+    fn the_root_of_a_mount_has_one_id() {
+        let dir = Fid::new(SEQ_NORMAL, 3, 0);
+        let n = Nodes::new(dir, Generations::new(&[0; 16], 0));
+        assert_eq!(n.remember(dir).id, ROOT_ID);
+        // A handle from a mount on which it is not the root.
+        let elsewhere = nodes().remember(dir).id;
+        assert_eq!(n.fid_of_handle(elsewhere), Err(Errno::ESTALE));
+        let above = n.remember(Fid::ROOT).id;
+        assert_eq!((above == ROOT_ID, n.fid(above)), (false, Ok(Fid::ROOT)));
+    }
+
+    proptest! {
+        #[test]
+        fn ids_go_there_and_back(id in any::<u64>(), seq in any::<u64>(), oid in any::<u32>(), ver in 0u32..2) {
+            if let Some(fid) = fid_in(id) {
+                prop_assert_eq!(made_from(fid), Some(id));
+                prop_assert!(id != ROOT_ID && id & NUMBERED == 0);
+            }
+            let fid = Fid::new(seq >> 17, oid >> 15, ver);
+            prop_assert_eq!(made_from(fid).and_then(fid_in), made_from(fid).map(|_| fid));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Answers to the kernel.
 
 use crate::abi::{self, AttrOut, EntryOut, FuseAttr};
+use crate::nodes::NodeId;
 use bytes::Bytes;
 use model::{Attr, Errno};
 use std::io::{self, IoSlice};
@@ -69,8 +70,8 @@ pub fn fuse_attr(a: &Attr) -> FuseAttr {
 }
 
 /// A name's inode, of which the kernel may keep nothing.
-pub fn entry_out(nodeid: u64, a: &Attr) -> EntryOut {
-    EntryOut { nodeid, attr: fuse_attr(a), ..EntryOut::default() }
+pub fn entry_out(node: NodeId, a: &Attr) -> EntryOut {
+    EntryOut { nodeid: node.id, generation: node.generation, attr: fuse_attr(a), ..EntryOut::default() }
 }
 
 /// How long the kernel may use a name, and the attributes that come with it.

@@ -10,7 +10,7 @@ use crate::control;
 use crate::interrupt::Kind;
 use crate::kernel::{self, Kernel};
 use crate::mount::{self, Mounted};
-use crate::nodes::Nodes;
+use crate::nodes::{Generations, Nodes};
 use crate::ops::{self, Cx, kind_of};
 use crate::pages::Pages;
 use crate::reply::{Answer, Channel, Pending, Reply};
@@ -105,7 +105,8 @@ pub fn serve(world: &World, fs: Arc<Fs>, mounted: Mounted, config: Config) -> io
     fs.set_read_only(mounted.read_only);
     fs.set_dirsync(mounted.dirsync);
     let first = Arc::new(Channel::new(mounted.device));
-    let nodes = Arc::new(Nodes::new(fs.root()));
+    let generations = Generations::new(&fs.fs_uuid(), world.random_u64());
+    let nodes = Arc::new(Nodes::new(fs.root(), generations));
     let writeback = Arc::new(Writeback::default());
     let (pages, given_up) = Pages::new(world.clone(), first.clone(), nodes.clone(), writeback.clone());
     let (kernel, jobs) = Kernel::new(world.clone(), first.clone(), pages.clone());

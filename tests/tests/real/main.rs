@@ -14,6 +14,7 @@ mod failover;
 mod full_backing;
 mod ha;
 mod ha_page;
+mod handles;
 mod hostile;
 mod kernel;
 mod kill;

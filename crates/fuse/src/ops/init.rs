@@ -8,6 +8,7 @@ use model::Errno;
 /// the kernel finds that it does (ETXTBSY): it opens first and sets the size then.
 const WANTED: u64 = init::ASYNC_READ
     | init::POSIX_LOCKS
+    | init::EXPORT_SUPPORT
     | init::BIG_WRITES
     | init::DONT_MASK
     | init::FLOCK_LOCKS

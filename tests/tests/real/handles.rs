@@ -1,0 +1,41 @@
+//! File handles (name_to_handle_at, open_by_handle_at): they lead to their files whatever was forgotten or started again meanwhile.
+
+use anyhow::{Context, Result};
+use std::process::Command;
+use std::time::Duration;
+use tests::cluster::{TestFs, kill, ok_within, wait_until};
+
+fn program(fs: &TestFs, what: &str, mount: usize) -> Result<()> {
+    let script = fs.scratch().join("handles.py");
+    std::fs::write(&script, include_str!("handles.py"))?;
+    let book = fs.scratch().join("book");
+    let mut c = Command::new("python3");
+    c.arg(script).arg(what).arg(fs.mount(mount)).arg(book);
+    ok_within(&mut c, Duration::from_secs(60)).map(drop).with_context(|| what.to_string())
+}
+
+#[test]
+fn a_file_handle_outlives_caches_mounts_and_servers() -> Result<()> {
+    let fs = TestFs::up("handles", 2, 2)?;
+    program(&fs, "take", 0)?;
+    program(&fs, "check", 0).context("the kernel knows them")?;
+    program(&fs, "check", 1).context("another mount, which never saw them")?;
+    std::fs::write("/proc/sys/vm/drop_caches", "2")?;
+    program(&fs, "check", 0).context("the kernel forgot them")?;
+    program(&fs, "held", 0)?;
+    program(&fs, "unprivileged", 0)?;
+    ok_within(Command::new("umount").arg(fs.mount(0)), Duration::from_secs(20))?;
+    fs.up_again()?;
+    program(&fs, "check", 0).context("mounted again")?;
+    let servers = fs.servers()?;
+    for &pid in &servers {
+        kill(pid, rustix::process::Signal::KILL)?;
+    }
+    wait_until("the servers are gone", Duration::from_secs(10), || {
+        servers.iter().all(|p| !tests::cluster::alive(*p))
+    })?;
+    fs.up_again()?;
+    std::fs::write("/proc/sys/vm/drop_caches", "2")?;
+    program(&fs, "check", 0).context("the servers were killed and started again")?;
+    fs.fsck()
+}
