@@ -9,7 +9,7 @@
 //! [`Fs::relayout`] makes the caller go on with the new one.
 
 use crate::ops::{BoxFutureOf, is_read_write};
-use crate::privileges::{self, Privileges};
+use crate::privileges;
 use crate::targets::Target;
 use crate::{Call, Fs, OpenFile, R};
 use model::limits::OPENS_PER_CLIENT_MAX;
@@ -41,7 +41,7 @@ pub(crate) struct FileState {
     pub projid: u32,
     /// The latest ctime this client knows of the inode.
     pub ctime: Timestamp,
-    /// A change of its data might have to take something away ([`crate::privileges`]).
+    /// A change of its data might have to take something away, or be refused ([`crate::privileges`]).
     pub privileged: bool,
 }
 
@@ -53,7 +53,7 @@ impl FileState {
             gid: e.attr.gid,
             projid: e.attr.projid,
             ctime: e.attr.ctime,
-            privileged: privileges::of(e) != Privileges::None,
+            privileged: !privileges::is_plain(e),
         }
     }
 }
@@ -250,6 +250,14 @@ impl Opens {
         let s = self.lock();
         let by_user = |h: &u64| s.handles.get(h).is_some_and(|h| is_read_write(h.record.flags) && !h.root);
         s.files.get(&fid).is_some_and(|f| f.handles.iter().any(by_user))
+    }
+
+    /// Whether somebody may store anywhere into a mapping: who has the file open for more than appending.
+    pub(crate) fn is_stored_over(&self, fid: Fid) -> bool {
+        let s = self.lock();
+        let over = |r: &OpenRecord| is_read_write(r.flags) && r.flags & perm::O_APPEND == 0;
+        let of = |h: &u64| s.handles.get(h).is_some_and(|h| over(&h.record));
+        s.files.get(&fid).is_some_and(|f| f.handles.iter().any(of))
     }
 
     pub(crate) fn is_open(&self, fid: Fid) -> bool {

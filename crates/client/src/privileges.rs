@@ -2,10 +2,13 @@
 //! (`security.capability`) always. As Linux does it (`file_remove_privs`), at every call that writes: before the change, so
 //! that nobody can start the changed program with them.
 //!
+//! In the same place a file that became immutable or append-only after it was opened is kept from changes.
+//!
 //! Nearly every file has nothing of this. That is known under the lease on its inode, so such a write costs no request.
 
 use crate::{Call, Fs, R};
 use model::attr::XATTR_CAPABILITY;
+use model::perm::{FLAG_APPEND, FLAG_IMMUTABLE};
 use model::{Errno, Fid, FileType, SetAttr, perm};
 use std::sync::Arc;
 use wire::msg::lookup::Entry;
@@ -30,20 +33,37 @@ pub(crate) fn of(e: &Entry) -> Privileges {
     }
 }
 
+/// Whether a write could be refused or take something away.
+pub(crate) fn is_plain(e: &Entry) -> bool {
+    of(e) == Privileges::None && e.attr.flags & (FLAG_IMMUTABLE | FLAG_APPEND) == 0
+}
+
+/// What is about to happen to a file's data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
+    Write,
+    /// Bytes that are there go (fallocate(2) in most of its modes).
+    Remove,
+}
+
 impl Fs {
-    /// Before a file's data changes. `set_id`: the caller is without CAP_FSETID.
-    pub(crate) async fn drop_privileges(self: &Arc<Self>, fid: Fid, set_id: bool) -> R<()> {
+    /// Before a file's data changes. `set_id`: the caller is without CAP_FSETID. `EPERM` if its flags forbid the change.
+    pub(crate) async fn drop_privileges(self: &Arc<Self>, fid: Fid, change: Change, set_id: bool) -> R<()> {
         let e = match self.inode_at_hand(fid) {
             Some(e) => e,
             // Who could keep set-id bits does not wait for a metadata server that is away.
             None if !set_id && self.is_last_known_plain(fid) => return Ok(()),
             None => self.getattr_entry(self.own_ctx(), fid).await?,
         };
+        perm::may_change_data(e.attr.flags, change == Change::Remove)?;
         self.drop_shown(&e, set_id).await
     }
 
     /// As [`Fs::drop_privileges`], before what was stored into pages is written: perhaps by any process that could.
     /// Pages of an ordinary file come out also while nothing can be asked.
+    ///
+    /// `EPERM` for an append-only file that nobody has open for anything else: Linux refuses the mapping, but the kernel does
+    /// not know this of the file. What was mapped before the file became append-only, or immutable, may still be stored into.
     pub(crate) async fn drop_privileges_stored(self: &Arc<Self>, fid: Fid) -> R<()> {
         let set_id = self.opens.is_stored_by_users(fid);
         let e = match self.inode_at_hand(fid) {
@@ -54,6 +74,9 @@ impl Fs {
                 r => r?,
             },
         };
+        if e.attr.flags & FLAG_APPEND != 0 && !self.opens.is_stored_over(fid) {
+            return Err(Errno::EPERM);
+        }
         self.drop_shown(&e, set_id).await
     }
 

@@ -1,7 +1,7 @@
 //! File handles: what the kernel calls an open file or directory.
 
 use client::{ErrorCursor, OpenFile};
-use model::{Attr, Errno, Fid, Map};
+use model::{Errno, Fid, Map};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most processes whose record locks went through one open file.
@@ -56,16 +56,8 @@ pub enum Handle {
     Dir(Arc<DirHandle>),
 }
 
-/// A directory that is open.
-struct OpenDir {
-    handles: usize,
-    /// As it was when it was opened first: what fstat(2) shows, with no links, when it was removed meanwhile.
-    attr: Attr,
-}
-
 struct Inner {
     open: Map<u64, Handle>,
-    dirs: Map<Fid, OpenDir>,
     next: u64,
 }
 
@@ -76,7 +68,7 @@ pub struct Handles {
 
 impl Default for Handles {
     fn default() -> Handles {
-        Handles { inner: Mutex::new(Inner { open: Map::default(), dirs: Map::default(), next: 1 }) }
+        Handles { inner: Mutex::new(Inner { open: Map::default(), next: 1 }) }
     }
 }
 
@@ -89,16 +81,8 @@ impl Handles {
         Handles::insert(&mut self.lock(), Handle::File(Arc::new(h)))
     }
 
-    pub fn insert_dir(&self, attr: Attr, errors: ErrorCursor) -> u64 {
-        let mut t = self.lock();
-        let fid = attr.fid;
-        t.dirs.entry(fid).or_insert(OpenDir { handles: 0, attr }).handles += 1;
-        Handles::insert(&mut t, Handle::Dir(Arc::new(DirHandle { fid, errors })))
-    }
-
-    /// What is left of a directory that was removed: nothing unless it is open.
-    pub fn removed_dir(&self, fid: Fid) -> Option<Attr> {
-        self.lock().dirs.get(&fid).map(|d| Attr { nlink: 0, ..d.attr.clone() })
+    pub fn insert_dir(&self, fid: Fid, errors: ErrorCursor) -> u64 {
+        Handles::insert(&mut self.lock(), Handle::Dir(Arc::new(DirHandle { fid, errors })))
     }
 
     fn insert(t: &mut Inner, h: Handle) -> u64 {
@@ -125,17 +109,7 @@ impl Handles {
     }
 
     pub fn remove(&self, fh: u64) -> Option<Handle> {
-        let mut t = self.lock();
-        let h = t.open.remove(&fh);
-        if let Some(Handle::Dir(d)) = &h
-            && let Some(open) = t.dirs.get_mut(&d.fid)
-        {
-            open.handles -= 1;
-            if open.handles == 0 {
-                t.dirs.remove(&d.fid);
-            }
-        }
-        h
+        self.lock().open.remove(&fh)
     }
 
     pub fn count(&self) -> usize {

@@ -5,7 +5,7 @@
 //! cache and no larger.
 
 use crate::abi::ROOT_ID;
-use model::{Errno, Fid, Map};
+use model::{Attr, Errno, Fid, FileType, Map};
 use std::sync::{Mutex, PoisonError};
 
 /// Bits of an id that are the FID's object number: sequences have 2^17 of them.
@@ -63,6 +63,9 @@ impl Generations {
 struct Node {
     fid: Fid,
     lookups: u64,
+    /// Of a directory: what was shown of it last. It is all that is left when somebody removes it, and whoever works in it, or has
+    /// it open, looks on.
+    dir: Option<Box<Attr>>,
 }
 
 struct Inner {
@@ -94,7 +97,7 @@ pub struct Nodes {
 impl Nodes {
     pub fn new(root: Fid, generations: Generations) -> Nodes {
         let mut by_id = Map::default();
-        by_id.insert(ROOT_ID, Node { fid: root, lookups: 1 });
+        by_id.insert(ROOT_ID, Node { fid: root, lookups: 1, dir: None });
         let inner = Inner { by_id, numbered: Map::default(), next: NUMBERED };
         Nodes { root, generations, inner: Mutex::new(inner) }
     }
@@ -117,7 +120,7 @@ impl Nodes {
         };
         assert!((id == ROOT_ID) == (fid == self.root), "the root's id is nobody else's");
         if id != ROOT_ID {
-            let node = t.by_id.entry(id).or_insert(Node { fid, lookups: 0 });
+            let node = t.by_id.entry(id).or_insert(Node { fid, lookups: 0, dir: None });
             assert!(node.fid == fid, "an id stands for one file");
             node.lookups += 1;
         }
@@ -140,6 +143,25 @@ impl Nodes {
             t.by_id.remove(&id);
             t.numbered.remove(&fid);
         }
+    }
+
+    /// This is what stat(2) shows of a file from now on.
+    pub fn note(&self, attr: &Attr) {
+        if attr.kind != FileType::Directory {
+            return;
+        }
+        let mut t = self.lock();
+        let id = t.id(self.root, attr.fid);
+        if let Some(n) = id.and_then(|id| t.by_id.get_mut(&id)) {
+            n.dir = Some(Box::new(attr.clone()));
+        }
+    }
+
+    /// What is left of a directory that was removed: nothing if the kernel does not know it.
+    pub fn removed_dir(&self, fid: Fid) -> Option<Attr> {
+        let t = self.lock();
+        let last = t.by_id.get(&t.id(self.root, fid)?)?.dir.as_deref()?;
+        Some(Attr { nlink: 0, ..last.clone() })
     }
 
     /// `ESTALE` for an id that the kernel should not know any more.

@@ -18,7 +18,7 @@ pub const O_ACCMODE: u32 = 0o3;
 const O_WRONLY: u32 = 0o1;
 const O_RDWR: u32 = 0o2;
 const O_TRUNC: u32 = 0o1000;
-const O_APPEND: u32 = 0o2000;
+pub const O_APPEND: u32 = 0o2000;
 /// The kernel opens it to execute it (`__FMODE_EXEC`): execute permission instead of read permission.
 pub const FMODE_EXEC: u32 = 0x20;
 
@@ -88,6 +88,13 @@ pub fn may_open(cred: &Cred, s: &Subject, flags: u32) -> Result<(), Errno> {
         return Err(Errno::EPERM);
     }
     Ok(())
+}
+
+/// Whether a file's data may be changed by who opened it before it became immutable or append-only: not of an immutable one, and
+/// nothing of an append-only one goes (`removes`). Written it may be, anywhere: it was opened for that.
+pub fn may_change_data(flags: u32, removes: bool) -> Result<(), Errno> {
+    let kept = FLAG_IMMUTABLE | if removes { FLAG_APPEND } else { 0 };
+    if flags & kept != 0 { Err(Errno::EPERM) } else { Ok(()) }
 }
 
 /// The caller owns the file or is the superuser.

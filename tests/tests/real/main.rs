@@ -16,6 +16,7 @@ mod ha;
 mod ha_page;
 mod handles;
 mod hostile;
+mod inodes;
 mod kernel;
 mod kill;
 mod lfs_lctl;

@@ -1,5 +1,6 @@
 //! copy_file_range: read and write in turns. No message of its own.
 
+use crate::privileges::Change;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_DEFAULT_BYTES};
@@ -43,7 +44,7 @@ impl Fs {
                 let wanted =
                     wanted.min(CALL_MAX_BYTES).min(FILE_SIZE_MAX_BYTES - to_off.min(FILE_SIZE_MAX_BYTES));
                 if wanted > 0 {
-                    self.drop_privileges(to, !call.cred.is_root()).await?;
+                self.drop_privileges(to, Change::Write, !call.cred.is_root()).await?;
                 }
                 let mut done = 0;
                 while done < wanted {

@@ -4,6 +4,7 @@ use super::glimpse::BoxFutureOf;
 use crate::detach::Detached;
 use crate::meta::Outcome;
 use crate::opens::FileState;
+use crate::privileges::Change;
 use crate::stats::Verb;
 use crate::{Call, Fs, R, stripe};
 use model::limits::FILE_SIZE_MAX_BYTES;
@@ -29,7 +30,8 @@ impl Fs {
             self.writable()?;
             check(mode, off, len)?;
             let work = async {
-                self.drop_privileges(fid, !call.cred.is_root()).await?;
+            let change = if mode & !FALLOC_KEEP_SIZE == 0 { Change::Write } else { Change::Remove };
+            self.drop_privileges(fid, change, !call.cred.is_root()).await?;
                 let mut tries = 0;
                 let (state, layout) = loop {
                     let (state, layout) = self.file_state_for_write(fid).await?;

@@ -5,7 +5,7 @@ use super::glimpse::BoxFutureOf;
 use crate::stats::Verb;
 use crate::targets::Target;
 use crate::{Call, ErrorCursor, ErrorMark, Fs, R, pending};
-use model::{Fid, Layout, Set, TargetId, TargetKind};
+use model::{Errno, Fid, Layout, Set, TargetId, TargetKind};
 use rpc::ImportState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,7 +78,11 @@ impl Fs {
     async fn make_durable(self: &Arc<Self>, call: &Call, fid: Fid) -> R<()> {
         // What is kept here goes first: the servers then commit it with the rest.
         let safe = self.flush_data_durably(fid).await?;
-        let layout = self.file_state(fid).await?.layout;
+        let layout = match self.file_state(fid).await {
+            // A directory that was removed while it is open: that it is gone is among the names.
+            Err(Errno::ENOENT | Errno::ESTALE) => None,
+            r => r?.layout,
+        };
         // What another mount wrote to it is also to be durable.
         let with_inode = layout.as_ref().is_some_and(|l| l.mdt_component().is_some());
         let home = if with_inode { Some(self.mdt_of(fid).await?.id) } else { None };

@@ -1,6 +1,6 @@
 //! COPY_FILE_RANGE: from one open file to another, without the data passing through the application.
 
-use super::Cx;
+use super::{Cx, write};
 use crate::abi::{CopyFileRangeIn, CopyFileRangeOut, WriteOut};
 use crate::reply::{Answer, Reply};
 
@@ -10,6 +10,7 @@ const LEN_MAX_BYTES: u64 = 64 << 20;
 pub async fn run(cx: Cx, a: CopyFileRangeIn, wide: bool) -> Answer {
     let from = cx.bridge.handles.file(a.fh_in)?.file.fid;
     let to = cx.bridge.handles.file(a.fh_out)?.file.fid;
+    write::may_overwrite(&cx, a.fh_out).await?;
     cx.bridge.writeback.settle(from).await;
     cx.bridge.writeback.settle(to).await;
     let len = a.len.min(LEN_MAX_BYTES);

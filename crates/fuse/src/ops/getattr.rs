@@ -8,6 +8,7 @@ use model::{Attr, Errno, Fid};
 pub async fn run(cx: Cx, _arg: GetattrIn) -> Answer {
     let fid = cx.fid()?;
     let attr = of(&cx, fid).await?;
+    cx.bridge.nodes.note(&attr);
     Ok(Reply::attr(&attr, cx.attr_valid(&attr)))
 }
 
@@ -22,7 +23,7 @@ pub async fn of(cx: &Cx, fid: Fid) -> Result<Attr, Errno> {
         return cx.fs().getattr_root(call).await;
     }
     match cx.fs().getattr(call.clone(), fid).await {
-        Err(e @ (Errno::ENOENT | Errno::ESTALE)) => cx.bridge.handles.removed_dir(fid).ok_or(e),
+        Err(e @ (Errno::ENOENT | Errno::ESTALE)) => cx.bridge.nodes.removed_dir(fid).ok_or(e),
         Err(Errno::EIO) if opens_or_cuts(cx.tid) => cx.fs().getattr_for_open(call, fid).await,
         r => r,
     }

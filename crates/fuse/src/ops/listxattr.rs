@@ -8,7 +8,11 @@ use crate::reply::Answer;
 pub async fn run(cx: Cx, a: GetxattrIn) -> Answer {
     let fid = cx.fid()?;
     let mut all = Vec::new();
-    for n in cx.fs().listxattr(cx.call(), fid).await? {
+    let names = match cx.fs().listxattr(cx.call(), fid).await {
+        Err(e) if cx.is_removed_dir(fid, e) => Vec::new(),
+        r => r?,
+    };
+    for n in names {
         all.extend_from_slice(&n);
         all.push(0);
     }

@@ -49,6 +49,5 @@ fn gone(e: Errno) -> Errno {
 }
 
 fn without_name(cx: &Cx, attr: &Attr) -> Reply {
-    let node = cx.bridge.nodes.remember(attr.fid);
-    Reply::of(&valid(entry_out(node, attr), Duration::ZERO, cx.attr_valid(attr)))
+    Reply::of(&valid(entry_out(cx.node(attr), attr), Duration::ZERO, cx.attr_valid(attr)))
 }

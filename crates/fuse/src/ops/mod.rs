@@ -3,6 +3,7 @@
 use crate::abi::{self, EntryOut};
 use crate::bridge::Bridge;
 use crate::interrupt::Kind;
+use crate::nodes::NodeId;
 use crate::reply::{Answer, Reply, entry_out, valid};
 use crate::request::{Op, Request};
 use bytes::Bytes;
@@ -99,16 +100,28 @@ impl Cx {
         Call { cred: Cred { uid, gid, groups }, pid: self.tid, umask }
     }
 
+    /// What the kernel is told of a file that it may not know yet.
+    pub fn node(&self, attr: &Attr) -> NodeId {
+        let node = self.bridge.nodes.remember(attr.fid);
+        self.bridge.nodes.note(attr);
+        node
+    }
+
+    /// Whether this is a directory that was removed while somebody works in it or has it open.
+    pub fn is_removed_dir(&self, fid: Fid, e: Errno) -> bool {
+        matches!(e, Errno::ENOENT | Errno::ESTALE) && self.bridge.nodes.removed_dir(fid).is_some()
+    }
+
     /// A name that was found: the kernel knows the node once more, before it is asked what it may keep of it.
     pub fn found(&self, dir: Fid, name: &[u8], attr: &Attr) -> Reply {
-        let out = entry_out(self.bridge.nodes.remember(attr.fid), attr);
+        let out = entry_out(self.node(attr), attr);
         Reply::of(&valid(out, self.name_valid(dir, name, Some(attr.fid)), self.attr_valid(attr)))
     }
 
     /// A name that was made. Its attributes the kernel would take over without a look at what was revoked since
     /// it asked: it is to ask again.
     pub fn made(&self, dir: Fid, name: &[u8], attr: &Attr) -> EntryOut {
-        let out = entry_out(self.bridge.nodes.remember(attr.fid), attr);
+        let out = entry_out(self.node(attr), attr);
         valid(out, self.name_valid(dir, name, Some(attr.fid)), Duration::ZERO)
     }
 

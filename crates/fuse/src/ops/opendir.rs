@@ -8,7 +8,12 @@ use crate::reply::{Answer, Reply};
 pub async fn run(cx: Cx) -> Answer {
     let fid = cx.fid()?;
     // As a rule it is known from the lookup.
-    let attr = cx.fs().getattr(cx.call_by_handle(), fid).await?;
-    let fh = cx.bridge.handles.insert_dir(attr, cx.fs().watch_errors(fid));
+    match cx.fs().getattr(cx.call_by_handle(), fid).await {
+        Ok(attr) => cx.bridge.nodes.note(&attr),
+        // `.` of whoever works in it. It has no entries any more.
+        Err(e) if cx.is_removed_dir(fid, e) => {}
+        Err(e) => return Err(e),
+    }
+    let fh = cx.bridge.handles.insert_dir(fid, cx.fs().watch_errors(fid));
     Ok(Reply::of(&OpenOut { fh, open_flags: 0, backing_id: 0 }))
 }

@@ -12,6 +12,7 @@ const FS_NODUMP_FL: u32 = 0x40;
 pub async fn run(cx: Cx, _a: StatxIn) -> Answer {
     let fid = cx.fid()?;
     let attr = getattr::of(&cx, fid).await?;
+    cx.bridge.nodes.note(&attr);
     let valid = cx.attr_valid(&attr);
     let (attr_valid, attr_valid_nsec) = (valid.as_secs(), valid.subsec_nanos());
     Ok(Reply::of(&StatxOut { attr_valid, attr_valid_nsec, stat: statx(&attr), ..StatxOut::default() }))

@@ -12,6 +12,6 @@ pub async fn run(cx: Cx, a: CreateIn) -> Answer {
     let parent = cx.fid()?;
     let call = cx.call_with_umask(a.umask);
     let (attr, file) = cx.fs().tmpfile(call, parent, a.mode & 0o7777, a.flags & !ASKED).await?;
-    let node = cx.bridge.nodes.remember(attr.fid);
+    let node = cx.node(&attr);
     Ok(Reply::pair(&entry_out(node, &attr), &opened(&cx, file)))
 }

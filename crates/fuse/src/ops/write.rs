@@ -4,6 +4,8 @@ use super::Cx;
 use crate::abi::{WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut};
 use crate::reply::{Answer, Reply};
 use bytes::Bytes;
+use model::Errno;
+use model::perm::{FLAG_APPEND, O_APPEND};
 
 pub async fn run(cx: Cx, a: WriteIn, data: Bytes) -> Answer {
     let fid = cx.fid()?;
@@ -20,6 +22,9 @@ pub async fn run(cx: Cx, a: WriteIn, data: Bytes) -> Answer {
     let append = a.flags & libc::O_APPEND as u32 != 0;
     let kill = a.write_flags & WRITE_KILL_SUIDGID != 0;
     let fs = cx.fs();
+    if !append {
+        may_overwrite(&cx, a.fh).await?;
+    }
     let before = (a.flags & libc::O_DIRECT as u32 != 0).then(|| fs.error_mark());
     fs.clone().write(cx.call_by_handle(), fid, a.offset, append, kill, data).await?;
     if a.flags & libc::O_DSYNC as u32 != 0 {
@@ -29,4 +34,15 @@ pub async fn run(cx: Cx, a: WriteIn, data: Bytes) -> Answer {
         fs.flush(fid, before).await?;
     }
     Ok(written)
+}
+
+/// `EPERM` of an append-only file that was opened for appending. Linux refuses the fcntl(2) that takes O_APPEND away, but does not
+/// know this of our files.
+pub async fn may_overwrite(cx: &Cx, fh: u64) -> Result<(), Errno> {
+    let open = cx.bridge.handles.file(fh)?;
+    if open.file.flags & O_APPEND == 0 {
+        return Ok(());
+    }
+    let attr = cx.fs().getattr(cx.call_by_handle(), open.file.fid).await?;
+    if attr.flags & FLAG_APPEND == 0 { Ok(()) } else { Err(Errno::EPERM) }
 }

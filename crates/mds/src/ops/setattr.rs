@@ -70,6 +70,10 @@ fn check(ctx: &OpContext, i: &Inode, s: &SetAttr) -> Result<(), Errno> {
     }
     let changes =
         s.mode.is_some() || s.uid.is_some() || s.gid.is_some() || sets_time(s.atime) || sets_time(s.mtime);
+    // A change of owner to nobody new comes without anything to set.
+    if i.flags & FLAG_IMMUTABLE != 0 && *s == SetAttr::default() {
+        return Err(Errno::EPERM);
+    }
     if frozen && changes {
         return Err(Errno::EPERM);
     }
