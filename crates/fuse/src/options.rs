@@ -95,7 +95,7 @@ const VFS: &[(&str, libc::c_ulong, bool)] = &[
     ("loud", libc::MS_SILENT, false),
 ];
 
-const STRICTATIME: &str = "access times are stored as relatime has it (the first read after a change, and once a day): use relatime or noatime";
+const STRICTATIME: &str = "the metadata server takes the time of a read only as relatime has it (the first one after a change, and once a day), and none of directories: use relatime or noatime";
 
 /// True of every mount anyway, or meant for mount(8), systemd and autofs.
 const TAKEN_SILENTLY: &[&str] = &[

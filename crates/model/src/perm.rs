@@ -12,6 +12,8 @@ pub const MAY_READ: u8 = 4;
 /// FS_*_FL bits of an inode's flags that concern permissions.
 pub const FLAG_IMMUTABLE: u32 = 0x10;
 pub const FLAG_APPEND: u32 = 0x20;
+/// Not about permissions: reads leave the time of access as it is.
+pub const FLAG_NOATIME: u32 = 0x80;
 
 /// O_* bits of open(2) that permission depends on (Linux, x86-64).
 pub const O_ACCMODE: u32 = 0o3;

@@ -1,5 +1,5 @@
 """Programs for inodes.rs: argv is NAME MOUNT MOUNT2."""
-import ctypes, errno, fcntl, mmap, os, stat, struct, sys
+import ctypes, errno, fcntl, mmap, os, stat, struct, sys, time
 
 NAME, M, M2 = sys.argv[1], sys.argv[2], sys.argv[3]
 libc = ctypes.CDLL(None, use_errno=True)
@@ -62,16 +62,17 @@ def removed(d, here, how, hold):
     refused(errno.ENOENT, os.stat, d)
 
 
-GET, SET, APPEND, IMMUTABLE, NODUMP = 0x80086601, 0x40086602, 0x20, 0x10, 0x40
+GET, SET, APPEND, IMMUTABLE, NODUMP, NOATIME = 0x80086601, 0x40086602, 0x20, 0x10, 0x40, 0x80
+SETTABLE = APPEND | IMMUTABLE | NODUMP | NOATIME
 
 
 def flags(path, new=None):
     f = os.open(path, os.O_RDONLY)
     try:
         if new is not None:
-            kept = struct.unpack("I", fcntl.ioctl(f, GET, b"\0" * 8)[:4])[0] & ~(APPEND | IMMUTABLE | NODUMP)
+            kept = struct.unpack("I", fcntl.ioctl(f, GET, b"\0" * 8)[:4])[0] & ~SETTABLE
             fcntl.ioctl(f, SET, struct.pack("Q", new | kept))
-        return struct.unpack("I", fcntl.ioctl(f, GET, b"\0" * 8)[:4])[0] & (APPEND | IMMUTABLE | NODUMP)
+        return struct.unpack("I", fcntl.ioctl(f, GET, b"\0" * 8)[:4])[0] & SETTABLE
     finally:
         os.close(f)
 
@@ -199,6 +200,38 @@ def immutable(name, data, setter):
     for f in (before, appending, source):
         os.close(f)
     os.unlink(p)
+
+
+def read_by(how, path):
+    with open(path, "rb") as f:
+        if how == "read":
+            assert f.read(5) == b"00000"
+        elif how == "map":
+            with mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ) as m:
+                assert m[0] == ord("0")
+        else:
+            with open(os.path.dirname(path) + "/copy", "wb") as to:
+                assert os.copy_file_range(f.fileno(), to.fileno(), 5) == 5
+
+
+def access_times():
+    """Each kind of read shows, on either mount; of a file with `chattr +A` none does."""
+    for size in (10, 300_000):
+        for name in ("/kept", "/shown"):
+            with open(M + name, "wb") as f:
+                f.write(b"0" * size)
+        flags(M + "/kept", NOATIME)
+        for mount in (M, M2):
+            for how in ("read", "map", "copy"):
+                for name in ("/kept", "/shown"):
+                    os.utime(M + name, (1, 2))
+                    read_by(how, mount + name)
+                end = time.monotonic() + 20
+                while os.stat(M + "/shown").st_atime < 2:
+                    assert time.monotonic() < end, (size, mount, how)
+                    time.sleep(0.02)
+                for m in (M, M2):
+                    assert os.stat(m + "/kept").st_atime == 1, (size, mount, how)
 
 
 globals()[NAME]()

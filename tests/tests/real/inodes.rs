@@ -26,3 +26,10 @@ fn append_only_and_immutable_files_keep_what_they_have() -> Result<()> {
     program(&fs, "flagged_files")?;
     fs.fsck()
 }
+
+#[test]
+fn reads_show_in_access_times_unless_the_file_says_no() -> Result<()> {
+    let fs = TestFs::up("accessed", 2, 2)?;
+    program(&fs, "access_times")?;
+    fs.fsck()
+}

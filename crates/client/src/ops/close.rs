@@ -7,6 +7,7 @@ use crate::opens::ReadTimes;
 use crate::stats::Verb;
 use crate::{Fs, OpenFile, R};
 use model::limits::RELATIME_SECS;
+use model::perm::FLAG_NOATIME;
 use model::{Fid, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,9 +69,11 @@ impl Fs {
         }
         let times = *file.times.lock().expect("no panic while locked");
         let last_read = times.last_read?;
-        if let Some(e) = self.known_entry(file.fid)
-            && data_layout(&e).is_none()
-        {
+        let known = self.known_entry(file.fid);
+        if known.as_ref().is_some_and(|e| e.attr.flags & FLAG_NOATIME != 0) {
+            return None; // nor does the server take it
+        }
+        if let Some(e) = known.filter(|e| data_layout(e).is_none()) {
             let a = &e.attr;
             let times = ReadTimes { atime: a.atime, mtime: a.mtime, ctime: a.ctime, ..times };
             return is_due(&times, last_read).then_some(last_read);

@@ -40,6 +40,11 @@ impl Fs {
 
     pub(crate) fn was_read(&self, file: &OpenFile, data: &Bytes) {
         self.stats.add(Verb::ReadBytes, data.len() as u64);
+        self.was_accessed(file);
+    }
+
+    /// The time of access is now.
+    pub fn was_accessed(&self, file: &OpenFile) {
         file.times.lock().expect("no panic while locked").last_read = Some(self.world.wall());
     }
 

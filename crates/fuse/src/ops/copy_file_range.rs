@@ -8,13 +8,15 @@ use crate::reply::{Answer, Reply};
 const LEN_MAX_BYTES: u64 = 64 << 20;
 
 pub async fn run(cx: Cx, a: CopyFileRangeIn, wide: bool) -> Answer {
-    let from = cx.bridge.handles.file(a.fh_in)?.file.fid;
+    let source = cx.bridge.handles.file(a.fh_in)?;
+    let from = source.file.fid;
     let to = cx.bridge.handles.file(a.fh_out)?.file.fid;
     write::may_overwrite(&cx, a.fh_out).await?;
     cx.bridge.writeback.settle(from).await;
     cx.bridge.writeback.settle(to).await;
     let len = a.len.min(LEN_MAX_BYTES);
     let n = cx.fs().copy_file_range(cx.call_by_handle(), from, a.off_in, to, a.off_out, len).await?;
+    cx.fs().was_accessed(&source.file);
     Ok(match wide {
         true => Reply::of(&CopyFileRangeOut { bytes_copied: n }),
         false => Reply::of(&WriteOut { size: n as u32, padding: 0 }),

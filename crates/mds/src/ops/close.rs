@@ -3,6 +3,7 @@
 use crate::names::{self, OpContext};
 use crate::schema::Inode;
 use crate::tx::Tx;
+use model::perm::FLAG_NOATIME;
 use model::{Errno, Timestamp, limits};
 use wire::msg::close::{Close, CloseReply};
 
@@ -15,7 +16,9 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Close) -> Result<CloseReply, Errno> 
         // that it has it open.
         None => {}
     }
-    if let (Some(t), Some(mut i)) = (m.atime, tx.try_inode(m.fid)?) {
+    if let (Some(t), Some(mut i)) = (m.atime, tx.try_inode(m.fid)?)
+        && i.flags & FLAG_NOATIME == 0
+    {
         let t = tx.shared.clamp_time(t, ctx.wall);
         // Such a close may be told after later changes: who set the time of access by hand meanwhile keeps that. A time
         // before the inode's last change would not tell relatime anything.
