@@ -99,6 +99,7 @@ pub mod init {
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     pub const SETXATTR_EXT: u64 = 1 << 29;
     pub const INIT_EXT: u64 = 1 << 30;
+    pub const CREATE_SUPP_GROUP: u64 = 1 << 34;
     pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
 }
 
@@ -127,6 +128,9 @@ pub const FMODE_EXEC: u32 = 0x20;
 pub const FOPEN_DIRECT_IO: u32 = 1 << 0;
 pub const FOPEN_KEEP_CACHE: u32 = 1 << 1;
 pub const FOPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
+
+/// [`ExtHeader::kind`]: a count and as many groups.
+pub const EXT_GROUPS: u32 = 32;
 
 pub const RELEASE_FLOCK_UNLOCK: u32 = 1 << 1;
 pub const GETATTR_FH: u32 = 1 << 0;
@@ -226,6 +230,8 @@ abi! {
         congestion_threshold: u16, max_write: u32, time_gran: u32, max_pages: u16, map_alignment: u16,
         flags2: u32, max_stack_depth: u32, request_timeout: u16, unused: [u16; 11],
     }
+    /// Before each extension behind a request's arguments; `size` with this, a multiple of 8.
+    ExtHeader = 8 { size: u32, kind: u32 }
     InterruptIn = 8 { unique: u64 }
     IoctlIn = 32 { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32 }
     IoctlOut = 16 { result: i32, flags: u32, in_iovs: u32, out_iovs: u32 }

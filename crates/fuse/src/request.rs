@@ -17,6 +17,8 @@ pub enum ParseError {
     Short { opcode: u32 },
     #[error("a name in request {opcode} is not terminated or too long")]
     Name { opcode: u32 },
+    #[error("an extension of request {opcode} is not as long as it says")]
+    Extension { opcode: u32 },
     #[error("unknown request {0}")]
     Unknown(u32),
 }
@@ -113,6 +115,8 @@ pub enum Op {
 pub struct Request {
     pub header: abi::InHeader,
     pub op: Op,
+    /// Of a create: the directory's group, if the caller is in it by a supplementary one.
+    pub groups: Vec<u32>,
 }
 
 /// The header alone, to be able to answer what cannot be parsed further.
@@ -209,7 +213,31 @@ pub fn parse_request(buf: &[u8]) -> Result<Request, ParseError> {
         Some(op) => op,
         None => parse_files(&mut a)?,
     };
-    Ok(Request { header, op })
+    let groups = parse_groups(&buf[end..]).ok_or(ParseError::Extension { opcode: header.opcode })?;
+    Ok(Request { header, op, groups })
+}
+
+/// The groups among a request's extensions. `None` if these are not as long as they say.
+fn parse_groups(mut exts: &[u8]) -> Option<Vec<u32>> {
+    let mut groups = Vec::new();
+    while !exts.is_empty() {
+        let (head, _) = abi::ExtHeader::read_from_prefix(exts).ok()?;
+        let size = head.size as usize;
+        if size < size_of::<abi::ExtHeader>() || !size.is_multiple_of(8) {
+            return None;
+        }
+        let (ext, rest) = exts.split_at_checked(size)?;
+        if head.kind == abi::EXT_GROUPS {
+            let (count, mut list) = ext[size_of::<abi::ExtHeader>()..].split_first_chunk()?;
+            for _ in 0..u32::from_ne_bytes(*count) {
+                let (group, more) = list.split_first_chunk()?;
+                groups.push(u32::from_ne_bytes(*group));
+                list = more;
+            }
+        }
+        exts = rest;
+    }
+    Some(groups)
 }
 
 /// Requests on names and whole inodes.
@@ -328,13 +356,29 @@ mod tests {
 
     #[test]
     fn extensions_are_no_part_of_the_arguments() {
-        let mut h = abi::InHeader { opcode: opcode::LOOKUP, total_extlen: 1, ..abi::InHeader::default() };
-        h.len = 40 + 2 + 8;
-        let buf = [h.as_bytes(), b"x\0", &[1u8; 8]].concat();
-        assert_eq!(parse_request(&buf).unwrap().op, Op::Lookup(b"x".to_vec()));
-        h.total_extlen = 100;
-        let buf = [h.as_bytes(), b"x\0", &[1u8; 8]].concat();
-        assert_eq!(parse_request(&buf), Err(ParseError::Short { opcode: opcode::LOOKUP }));
+        let with = |extlen: usize, words: &[u32]| {
+            let mut h = abi::InHeader { opcode: opcode::LOOKUP, ..abi::InHeader::default() };
+            h.total_extlen = extlen as u16;
+            h.len = (40 + 2 + words.len() * 4) as u32;
+            parse_request(&[h.as_bytes(), b"x\0", words.as_bytes()].concat())
+        };
+        let parsed = |words: &[u32]| with(words.len() / 2, words).map(|r| (r.op, r.groups));
+        let lookup = || Op::Lookup(b"x".to_vec());
+        assert_eq!(parsed(&[8, 1]), Ok((lookup(), vec![])));
+        assert_eq!(parsed(&[16, 32, 1, 1000]), Ok((lookup(), vec![1000])));
+        assert_eq!(parsed(&[8, 1, 24, 32, 2, 7, 9, 0]), Ok((lookup(), vec![7, 9])));
+        let bad = Err(ParseError::Extension { opcode: opcode::LOOKUP });
+        for words in [
+            &[16, 32, 2, 1000][..],
+            &[0, 32],
+            &[12, 32, 1, 5],
+            &[24, 32, 1, 5],
+            &[8, 32],
+            &[16, 32, u32::MAX, 1],
+        ] {
+            assert_eq!(parsed(words), bad, "{words:?}");
+        }
+        assert_eq!(with(100, &[8, 1]), Err(ParseError::Short { opcode: opcode::LOOKUP }));
     }
 
     #[test]

@@ -240,7 +240,7 @@ fn worker(s: &Arc<Shared>, channel: &Arc<Channel>) {
 
 impl Shared {
     fn request(self: &Arc<Self>, channel: &Arc<Channel>, buf: Buffer, n: usize) {
-        let request = match parse_request(&buf[..n]) {
+        let mut request = match parse_request(&buf[..n]) {
             Ok(r) => r,
             Err(e) => {
                 let Ok(h) = parse_header(&buf[..n]) else {
@@ -287,7 +287,8 @@ impl Shared {
             _ => Bytes::new(),
         };
         let pending = Pending::new(channel.clone(), h.unique);
-        let f = ops::start(Cx::new(b.clone(), &h), request, data);
+        let cx = Cx { groups: std::mem::take(&mut request.groups), ..Cx::new(b.clone(), &h) };
+        let f = ops::start(cx, request, data);
         match b.world.block_on_for(f, self.patience()) {
             Ok(answer) => pending.answer(&answer),
             Err(f) => self.hand_over(pending, h, kind, f),

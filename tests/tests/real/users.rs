@@ -98,3 +98,53 @@ fn programs_work_for_a_user() -> Result<()> {
     })?;
     fs.fsck()
 }
+
+/// The daemon is in a pid namespace of its own and sees no process of the user's: only the kernel tells the group.
+#[test]
+fn a_directory_of_a_group_works_for_members_that_the_daemon_cannot_look_at() -> Result<()> {
+    const TEAM: u32 = 4711;
+    let fs = TestFs::up("team", 1, 1)?;
+    let dir = fs.mount(0).join("team");
+    fs::create_dir(&dir)?;
+    chown(&dir, Some(0), Some(TEAM))?;
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o2770))?;
+    let blind = fs.scratch().join("blind");
+    fs::create_dir(&blind)?;
+    let source = fs.status()?["source"].as_str().context("source")?.to_string();
+    let helper = tool("mount.nacre");
+    let words = std::iter::once(helper.get_program()).chain(helper.get_args()).map(|w| w.to_string_lossy());
+    // The first process of a pid namespace ends all others with it: it stays until its input ends.
+    let script = format!(
+        "{} '{source}' '{}' && echo up && read end",
+        words.collect::<Vec<_>>().join(" "),
+        blind.display()
+    );
+    let mut first = Command::new("unshare")
+        .args(["--pid", "--fork", "sh", "-c", &script])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()?;
+    let mut out = first.stdout.take().context("piped")?;
+    let mut work = || -> Result<()> {
+        std::io::Read::read_exact(&mut out, &mut [0; 3])?;
+        let line =
+            "cd team; umask 007; python3 -c 'import os; os.umask(0); os.open(\"file\", os.O_CREAT, 0o2770)'; mkdir sub; ln -s file link; mkfifo fifo;
+            stat -c '%n %g %A' *";
+        let user = format!("--reuid={USER}");
+        let setpriv =
+            ["setpriv", &user, &format!("--regid={USER}"), &format!("--groups={TEAM}"), "sh", "-ec", line];
+        let shown = ok_within(Command::new(setpriv[0]).args(&setpriv[1..]).current_dir(&blind), MINUTE)?;
+        let want = "fifo 4711 prw-rw----\nfile 4711 -rwxrws---\nlink 4711 lrwxrwxrwx\nsub 4711 drwxrws---\n";
+        ensure!(shown == want, "{shown}");
+        let stranger = ["--groups=4712", "sh", "-c", "! echo x >team/other"];
+        ok_within(Command::new("setpriv").args(&setpriv[1..3]).args(stranger).current_dir(&blind), MINUTE)?;
+        Ok(())
+    };
+    let r = work();
+    let unmounted = ok_within(Command::new("umount").arg(&blind), MINUTE);
+    drop(first.stdin.take());
+    first.wait()?;
+    r?;
+    unmounted?;
+    fs.fsck()
+}

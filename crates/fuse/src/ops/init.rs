@@ -22,6 +22,7 @@ const WANTED: u64 = init::ASYNC_READ
     | init::HANDLE_KILLPRIV_V2
     | init::SETXATTR_EXT
     | init::INIT_EXT
+    | init::CREATE_SUPP_GROUP
     | init::DIRECT_IO_ALLOW_MMAP;
 
 /// Without these the daemon cannot keep its promises.

@@ -17,7 +17,7 @@ pub async fn run(cx: Cx, name: Vec<u8>) -> Answer {
         _ => {}
     }
     let parent = cx.fid()?;
-    match cx.fs().lookup(cx.call(), parent, name.clone()).await {
+    match cx.fs().lookup(cx.call_to_search(), parent, name.clone()).await {
         Ok(attr) => Ok(cx.found(parent, &name, &attr)),
         Err(Errno::ENOENT) => match cx.name_valid(parent, &name, None) {
             Duration::ZERO => Err(Errno::ENOENT),

@@ -57,11 +57,13 @@ pub struct Cx {
     pub uid: u32,
     pub gid: u32,
     pub tid: u32,
+    /// Groups of the caller that the kernel told, to make a file under the group of a directory.
+    pub groups: Vec<u32>,
 }
 
 impl Cx {
     pub fn new(bridge: Arc<Bridge>, h: &abi::InHeader) -> Cx {
-        Cx { bridge, node: h.nodeid, uid: h.uid, gid: h.gid, tid: h.pid }
+        Cx { bridge, node: h.nodeid, uid: h.uid, gid: h.gid, tid: h.pid, groups: Vec::new() }
     }
 
     pub fn fs(&self) -> Arc<Fs> {
@@ -92,12 +94,27 @@ impl Cx {
 
     pub fn call_with_umask(&self, umask: u32) -> Call {
         let (uid, gid) = self.ids();
-        let groups = if uid == 0 {
-            Vec::new()
-        } else {
-            world::host::groups_of(self.tid, uid, gid).unwrap_or_default()
-        };
+        let mut groups = self.supplementary(uid, gid).unwrap_or_default();
+        // Of a caller that cannot be looked at the kernel tells this one all the same.
+        let more: Vec<u32> =
+            self.groups.iter().filter(|g| uid != 0 && !groups.contains(g)).copied().collect();
+        groups.extend(more);
         Call { cred: Cred { uid, gid, groups }, pid: self.tid, umask }
+    }
+
+    /// `None`: nobody can tell.
+    fn supplementary(&self, uid: u32, gid: u32) -> Option<Vec<u32>> {
+        if uid == 0 { Some(Vec::new()) } else { world::host::groups_of(self.tid, uid, gid) }
+    }
+
+    /// On whose behalf a name is looked up. The kernel has checked that the caller may; of one whose groups nobody can tell the
+    /// server could not say the same, so the mount asks for itself.
+    pub fn call_to_search(&self) -> Call {
+        let (uid, gid) = self.ids();
+        match self.supplementary(uid, gid) {
+            Some(groups) => Call { cred: Cred { uid, gid, groups }, pid: self.tid, umask: 0 },
+            None => Call { pid: self.tid, ..Call::default() },
+        }
     }
 
     /// What the kernel is told of a file that it may not know yet.
