@@ -121,6 +121,21 @@ def check():
         refused([kind, wrong.hex()], errno.ESTALE)
 
 
+def below():
+    """On a mount of /a/b, handles from a mount of the whole."""
+    with open(BOOK) as f:
+        book = json.load(f)
+    d = opened(book["/a/b/c"], os.O_RDONLY | os.O_DIRECTORY)
+    assert os.readlink(f"/proc/self/fd/{d}") == M + "/c" and os.listdir(d) == ["large"]
+    os.close(d)
+    assert read(opened(book["/a/b/c/large"], os.O_RDONLY)) == LARGE
+    assert read(opened(book["/a/small"], os.O_RDONLY)) == SMALL
+    # No path leads there.
+    refused(book["/a"], errno.ESTALE)
+    refused(book["/a/gone"], errno.ESTALE)
+    assert handle_of(M + "/c") == book["/a/b/c"]
+
+
 def unprivileged():
     """Only who may look into every directory may open a handle."""
     with open(BOOK) as f:

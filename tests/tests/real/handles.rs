@@ -1,17 +1,24 @@
 //! File handles (name_to_handle_at, open_by_handle_at): they lead to their files whatever was forgotten or started again meanwhile.
 
 use anyhow::{Context, Result};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use tests::cluster::{TestFs, kill, ok_within, wait_until};
+use tests::cluster::{TestFs, kill, ok_within, tool, wait_until};
+
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn program(fs: &TestFs, what: &str, mount: usize) -> Result<()> {
+    on(fs, what, fs.mount(mount))
+}
+
+fn on(fs: &TestFs, what: &str, mount: &Path) -> Result<()> {
     let script = fs.scratch().join("handles.py");
     std::fs::write(&script, include_str!("handles.py"))?;
     let book = fs.scratch().join("book");
     let mut c = Command::new("python3");
-    c.arg(script).arg(what).arg(fs.mount(mount)).arg(book);
-    ok_within(&mut c, Duration::from_secs(60)).map(drop).with_context(|| what.to_string())
+    c.arg(script).arg(what).arg(mount).arg(book);
+    ok_within(&mut c, LIMIT).map(drop).with_context(|| what.to_string())
 }
 
 #[test]
@@ -24,7 +31,14 @@ fn a_file_handle_outlives_caches_mounts_and_servers() -> Result<()> {
     program(&fs, "check", 0).context("the kernel forgot them")?;
     program(&fs, "held", 0)?;
     program(&fs, "unprivileged", 0)?;
-    ok_within(Command::new("umount").arg(fs.mount(0)), Duration::from_secs(20))?;
+    let part = fs.scratch().join("part");
+    std::fs::create_dir(&part)?;
+    let source = fs.status()?["source"].as_str().context("source")?.to_string();
+    ok_within(tool("mount.nacre").arg(format!("{source}/a/b")).arg(&part), LIMIT)?;
+    let on_part = on(&fs, "below", &part);
+    ok_within(Command::new("umount").arg(&part), LIMIT)?;
+    on_part?;
+    ok_within(Command::new("umount").arg(fs.mount(0)), LIMIT)?;
     fs.up_again()?;
     program(&fs, "check", 0).context("mounted again")?;
     let servers = fs.servers()?;
