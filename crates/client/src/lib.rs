@@ -77,6 +77,8 @@ pub struct OpenFile {
     /// The handle the metadata server knows.
     pub handle: u64,
     pub flags: u32,
+    /// Each write is durable when it returns: the file has FS_SYNC_FL.
+    pub sync: bool,
     /// Up to where its users were told of errors.
     pub errors: ErrorCursor,
     times: Mutex<opens::ReadTimes>,

@@ -384,7 +384,8 @@ impl Fs {
             ReadTimes { atime: e.attr.atime, mtime: e.attr.mtime, ctime: e.attr.ctime, last_read: None };
         let fid = e.attr.fid;
         let errors = self.watch_errors(fid);
-        OpenFile { fid, handle, flags, errors, times: Mutex::new(times), group: Mutex::new(None) }
+        let sync = e.attr.flags & perm::FLAG_SYNC != 0;
+        OpenFile { fid, handle, flags, sync, errors, times: Mutex::new(times), group: Mutex::new(None) }
     }
 }
 

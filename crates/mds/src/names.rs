@@ -105,6 +105,7 @@ pub fn new_inode(ctx: &OpContext, dir: &Inode, kind: FileType, mode: u32, umask:
     let allowed = if kind == FileType::Directory { 0o1777 } else { 0o7777 };
     let (gid, mode) = perm::inherit_group(&ctx.cred, &dir.subject(), kind, mode & allowed);
     let mut i = Inode::new(kind, mode, ctx.cred.uid, gid, ctx.now);
+    i.flags = perm::inherit_flags(dir.flags, kind);
     match &dir.default_acl {
         _ if kind == FileType::Symlink => {}
         Some(default) => {

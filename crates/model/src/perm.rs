@@ -12,7 +12,11 @@ pub const MAY_READ: u8 = 4;
 /// FS_*_FL bits of an inode's flags that concern permissions.
 pub const FLAG_IMMUTABLE: u32 = 0x10;
 pub const FLAG_APPEND: u32 = 0x20;
-/// Not about permissions: reads leave the time of access as it is.
+/// Others, not about permissions. Writes are durable when they return.
+pub const FLAG_SYNC: u32 = 0x8;
+/// Backups leave it out.
+pub const FLAG_NODUMP: u32 = 0x40;
+/// Reads leave the time of access as it is.
 pub const FLAG_NOATIME: u32 = 0x80;
 
 /// O_* bits of open(2) that permission depends on (Linux, x86-64).
@@ -134,6 +138,12 @@ pub fn inherit_group(cred: &Cred, dir: &Subject, kind: FileType, mode: u32) -> (
     (dir.gid, mode)
 }
 
+/// Flags of a new file in a directory with these, as ext4 has it.
+pub fn inherit_flags(dir: u32, kind: FileType) -> u32 {
+    let sync = if matches!(kind, FileType::Regular | FileType::Directory) { FLAG_SYNC } else { 0 };
+    dir & (FLAG_NODUMP | FLAG_NOATIME | sync)
+}
+
 /// The mode after chmod(2) to `mode` of a file whose group is `gid`: somebody outside the group cannot set
 /// set-gid.
 pub fn chmod_mode(cred: &Cred, gid: u32, mode: u32) -> u32 {
@@ -186,6 +196,15 @@ mod tests {
         assert_eq!(access(&member, &f, 7), Ok(()));
         assert_eq!(access(&Cred::new(5, 9), &f, MAY_READ), Ok(()));
         assert_eq!(access(&Cred::new(5, 9), &f, MAY_WRITE), Err(Errno::EACCES));
+    }
+
+    #[test]
+    fn flags_of_a_directory_are_those_of_new_files_in_it() {
+        let all = FLAG_SYNC | FLAG_NODUMP | FLAG_NOATIME | FLAG_APPEND | FLAG_IMMUTABLE;
+        assert_eq!(inherit_flags(all, FileType::Directory), FLAG_SYNC | FLAG_NODUMP | FLAG_NOATIME);
+        assert_eq!(inherit_flags(all, FileType::Regular), FLAG_SYNC | FLAG_NODUMP | FLAG_NOATIME);
+        assert_eq!(inherit_flags(all, FileType::Symlink), FLAG_NODUMP | FLAG_NOATIME);
+        assert_eq!(inherit_flags(0, FileType::Regular), 0);
     }
 
     #[test]

@@ -62,8 +62,9 @@ def removed(d, here, how, hold):
     refused(errno.ENOENT, os.stat, d)
 
 
-GET, SET, APPEND, IMMUTABLE, NODUMP, NOATIME = 0x80086601, 0x40086602, 0x20, 0x10, 0x40, 0x80
-SETTABLE = APPEND | IMMUTABLE | NODUMP | NOATIME
+GET, SET = 0x80086601, 0x40086602
+SYNC, APPEND, IMMUTABLE, NODUMP, NOATIME = 0x8, 0x20, 0x10, 0x40, 0x80
+SETTABLE = SYNC | APPEND | IMMUTABLE | NODUMP | NOATIME
 
 
 def flags(path, new=None):
@@ -200,6 +201,47 @@ def immutable(name, data, setter):
     for f in (before, appending, source):
         os.close(f)
     os.unlink(p)
+
+
+def inherited_flags():
+    """What is made in a directory with flags has them, as on ext4; and a file that has them and is moved keeps its own."""
+    d = M + "/flags"
+    os.mkdir(d)
+    with open(d + "/before", "w") as f:
+        f.write("x")
+    assert flags(d, SYNC | NODUMP | NOATIME) == SYNC | NODUMP | NOATIME
+    for m in (M, M2):
+        with open(m + "/flags/file", "w") as f:
+            f.write("x")
+        os.mkdir(m + "/flags/sub")
+        os.mkdir(m + "/flags/sub/sub")
+        for name in ("/flags/file", "/flags/sub", "/flags/sub/sub"):
+            for seen in (M, M2):
+                assert flags(seen + name) == SYNC | NODUMP | NOATIME, (m, seen, name)
+        os.unlink(m + "/flags/file")
+        os.rmdir(m + "/flags/sub/sub")
+        os.rmdir(m + "/flags/sub")
+    flags(d, APPEND | NODUMP)
+    with open(d + "/file", "w") as f:
+        f.write("x")
+    assert flags(d + "/file") == NODUMP and flags(d + "/before") == 0
+    flags(d, 0)
+
+
+def synchronous():
+    """Written, and not a moment passes before the mount's daemon is killed."""
+    for name, data in (("/small", b"s" * 10), ("/large", b"l" * 300_000)):
+        f = os.open(M + name, os.O_CREAT | os.O_RDWR)
+        os.close(f)
+        flags(M + name, SYNC)
+        f = os.open(M + name, os.O_RDWR)
+        assert os.write(f, data) == len(data)
+    os.kill(int(sys.argv[4]), 9)
+
+
+def written():
+    assert open(M + "/small", "rb").read() == b"s" * 10
+    assert open(M + "/large", "rb").read() == b"l" * 300_000
 
 
 def read_by(how, path):

@@ -38,6 +38,8 @@ pub(crate) fn may_add(cred: &Cred, dir: &Entry) -> bool {
         && dir.attr.nlink > 0
         && perm::access(cred, &s, MAY_EXEC).is_ok()
         && perm::may_create(cred, &s).is_ok()
+        // Which new files have is the server's rule.
+        && perm::inherit_flags(dir.attr.flags, FileType::Directory) == 0
 }
 
 /// Whether the name of `victim` may be taken out of the directory.

@@ -10,13 +10,17 @@ const LEN_MAX_BYTES: u64 = 64 << 20;
 pub async fn run(cx: Cx, a: CopyFileRangeIn, wide: bool) -> Answer {
     let source = cx.bridge.handles.file(a.fh_in)?;
     let from = source.file.fid;
-    let to = cx.bridge.handles.file(a.fh_out)?.file.fid;
-    write::may_overwrite(&cx, a.fh_out).await?;
+    let target = cx.bridge.handles.file(a.fh_out)?;
+    write::may_overwrite(&cx, &target.file).await?;
+    let to = target.file.fid;
     cx.bridge.writeback.settle(from).await;
     cx.bridge.writeback.settle(to).await;
     let len = a.len.min(LEN_MAX_BYTES);
     let n = cx.fs().copy_file_range(cx.call_by_handle(), from, a.off_in, to, a.off_out, len).await?;
     cx.fs().was_accessed(&source.file);
+    if target.file.sync {
+        cx.fs().fsync_open(cx.call_by_handle(), &target.file.errors).await?;
+    }
     Ok(match wide {
         true => Reply::of(&CopyFileRangeOut { bytes_copied: n }),
         false => Reply::of(&WriteOut { size: n as u32, padding: 0 }),

@@ -4,6 +4,7 @@ use super::Cx;
 use crate::abi::{WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut};
 use crate::reply::{Answer, Reply};
 use bytes::Bytes;
+use client::OpenFile;
 use model::Errno;
 use model::perm::{FLAG_APPEND, O_APPEND};
 
@@ -21,14 +22,13 @@ pub async fn run(cx: Cx, a: WriteIn, data: Bytes) -> Answer {
     // made up for an append is what this mount believes to be the end; the servers know.
     let append = a.flags & libc::O_APPEND as u32 != 0;
     let kill = a.write_flags & WRITE_KILL_SUIDGID != 0;
-    let fs = cx.fs();
+    let (fs, open) = (cx.fs(), cx.bridge.handles.file(a.fh)?);
     if !append {
-        may_overwrite(&cx, a.fh).await?;
+        may_overwrite(&cx, &open.file).await?;
     }
     let before = (a.flags & libc::O_DIRECT as u32 != 0).then(|| fs.error_mark());
     fs.clone().write(cx.call_by_handle(), fid, a.offset, append, kill, data).await?;
-    if a.flags & libc::O_DSYNC as u32 != 0 {
-        let open = cx.bridge.handles.file(a.fh)?;
+    if a.flags & libc::O_DSYNC as u32 != 0 || open.file.sync {
         fs.fsync_open(cx.call_by_handle(), &open.file.errors).await?;
     } else if let Some(before) = before {
         fs.flush(fid, before).await?;
@@ -38,11 +38,10 @@ pub async fn run(cx: Cx, a: WriteIn, data: Bytes) -> Answer {
 
 /// `EPERM` of an append-only file that was opened for appending. Linux refuses the fcntl(2) that takes O_APPEND away, but does not
 /// know this of our files.
-pub async fn may_overwrite(cx: &Cx, fh: u64) -> Result<(), Errno> {
-    let open = cx.bridge.handles.file(fh)?;
-    if open.file.flags & O_APPEND == 0 {
+pub async fn may_overwrite(cx: &Cx, open: &OpenFile) -> Result<(), Errno> {
+    if open.flags & O_APPEND == 0 {
         return Ok(());
     }
-    let attr = cx.fs().getattr(cx.call_by_handle(), open.file.fid).await?;
+    let attr = cx.fs().getattr(cx.call_by_handle(), open.fid).await?;
     if attr.flags & FLAG_APPEND == 0 { Ok(()) } else { Err(Errno::EPERM) }
 }
