@@ -1,5 +1,5 @@
 //! Node ids: the kernel's names for inodes. They are made from FIDs, so that a file handle (name_to_handle_at(2), NFS), which is a
-//! node id and a generation, leads to its file when the kernel has forgotten the inode, and on every later mount (decision 0045).
+//! node id and a generation, leads to its file when the kernel has forgotten the inode, and on every later mount (decision 0047).
 //!
 //! The kernel counts how often it was told one and forgets it by that count, so the table is as large as the kernel's inode
 //! cache and no larger.

@@ -44,7 +44,7 @@ impl Fs {
                 let wanted =
                     wanted.min(CALL_MAX_BYTES).min(FILE_SIZE_MAX_BYTES - to_off.min(FILE_SIZE_MAX_BYTES));
                 if wanted > 0 {
-                self.drop_privileges(to, Change::Write, !call.cred.is_root()).await?;
+                    self.drop_privileges(to, Change::Write, !call.cred.is_root()).await?;
                 }
                 let mut done = 0;
                 while done < wanted {

@@ -30,8 +30,8 @@ impl Fs {
             self.writable()?;
             check(mode, off, len)?;
             let work = async {
-            let change = if mode & !FALLOC_KEEP_SIZE == 0 { Change::Write } else { Change::Remove };
-            self.drop_privileges(fid, change, !call.cred.is_root()).await?;
+                let change = if mode & !FALLOC_KEEP_SIZE == 0 { Change::Write } else { Change::Remove };
+                self.drop_privileges(fid, change, !call.cred.is_root()).await?;
                 let mut tries = 0;
                 let (state, layout) = loop {
                     let (state, layout) = self.file_state_for_write(fid).await?;

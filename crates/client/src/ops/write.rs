@@ -42,7 +42,7 @@ impl Fs {
                 if data.len() > RPC_BULK_MAX_BYTES {
                     return Err(Errno::EMSGSIZE);
                 }
-            self.drop_privileges(fid, Change::Write, kill_suid_sgid).await?;
+                self.drop_privileges(fid, Change::Write, kill_suid_sgid).await?;
                 self.write_data(&call, fid, off, append, data).await
             };
             let r = self.run(Verb::Write, work).await;
