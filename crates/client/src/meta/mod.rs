@@ -570,10 +570,13 @@ impl Fs {
     /// Gives every lease back, those under which something was executed that is not sent as soon as it is.
     pub(crate) fn drop_leases(&self) {
         let now = self.world.now();
-        let back = self.meta.lock().expire(now, Duration::ZERO);
+        let back = {
+            let mut c = self.meta.lock();
+            // In one step: what is told in between would keep its lease for good.
+            self.pending.drop_once_told(&c.log);
+            c.expire(now, Duration::ZERO)
+        };
         self.give_back(back);
-        // Last, so that who waits for it finds the leases gone.
-        self.drop_once_told();
     }
 
     /// Gives leases back that were not used for `lru_max_age`, until the mount ends.

@@ -58,6 +58,12 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    /// When there is nothing left to send, leases are given back.
+    pub(crate) fn drop_once_told(&self, log: &Log) {
+        self.drop.store(!log.is_empty(), Relaxed);
+        self.hurry.notify_one();
+    }
+
     pub(crate) fn is_on(&self) -> bool {
         !self.off.load(Relaxed)
     }
@@ -82,14 +88,6 @@ impl Fs {
     /// `llite.*.md_writeback`. What was executed here before is sent.
     pub(crate) fn set_md_writeback(&self, on: bool) {
         self.pending.off.store(!on, Relaxed);
-        self.pending.hurry.notify_one();
-    }
-
-    /// When there is nothing left to send, leases are given back.
-    pub(crate) fn drop_once_told(&self) {
-        let c = self.meta.lock();
-        self.pending.drop.store(!c.log.is_empty(), Relaxed);
-        drop(c);
         self.pending.hurry.notify_one();
     }
 
