@@ -98,7 +98,7 @@ impl<C: Copy + Ord> Lock<C> {
         !same
             && match (self.mode, o.mode) {
                 (ExtentMode::Read, ExtentMode::Read) => false,
-                (ExtentMode::Group(a), ExtentMode::Group(b)) => a != b,
+                (ExtentMode::Group(a), ExtentMode::Group(b)) => a != b && !planted::on(Bug::GroupsMixed),
                 _ => true,
             }
     }

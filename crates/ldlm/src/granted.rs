@@ -8,6 +8,7 @@
 
 use crate::posix::{Pieces, rest, splits};
 use crate::table::Client;
+use model::planted::{self, Bug};
 use std::collections::{BTreeMap, BTreeSet, btree_map, btree_set};
 use wire::msg::enqueue::{LockKind, LockMode, LockSpec};
 
@@ -125,7 +126,8 @@ impl Granted {
         let me = who(client, s);
         let reads = (s.mode == LockMode::Write).then(|| self.reads.overlapping(s.start, s.end));
         let all = self.writes.overlapping(s.start, s.end).chain(reads.into_iter().flatten());
-        all.filter(move |(w, _)| *w != me)
+        let shared = s.kind == LockKind::Posix && planted::on(Bug::RecordLockShared);
+        all.filter(move |(w, _)| *w != me && !shared)
     }
 
     pub fn pieces(&self, w: &Who) -> Option<&Pieces> {

@@ -15,6 +15,7 @@
 use crate::granted::{Granted, who};
 use crate::posix::overlap;
 use model::limits::LOCKS_PER_CLIENT_MAX;
+use model::planted::{self, Bug};
 use model::{Errno, Fid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wire::msg::enqueue::{LockKind, LockMode, LockSpec};
@@ -234,7 +235,7 @@ impl LockTable {
         let changed = q.granted.carve(w, start, end);
         let after = q.granted.len();
         self.recount(client, at, before, after);
-        if changed {
+        if changed && !planted::on(Bug::LockWaiterForgotten) {
             self.promote(at, &mut step.events);
         }
         self.tidy(at);
@@ -252,6 +253,9 @@ impl LockTable {
 
     /// Everything of a client is gone: it left or was evicted.
     pub fn client_gone(&mut self, client: Client) -> Vec<Event> {
+        if planted::on(Bug::EvictionForgetsRecordLock) {
+            return Vec::new();
+        }
         let places: Vec<_> =
             self.counts.remove(&client).map(|c| c.at.into_keys().collect()).unwrap_or_default();
         let mut events = Vec::new();
@@ -395,7 +399,7 @@ impl LockTable {
     /// Enters a lock that conflicts with nothing.
     fn grant(&mut self, at: (Fid, LockKind), new: Held) {
         let q = self.queues.entry(at).or_default();
-        debug_assert!(q.granted.conflicts(new.client, &new.spec).next().is_none());
+        debug_assert!(q.granted.conflicts(new.client, &new.spec).next().is_none(), "what conflicts waits");
         let client = new.client;
         let before = q.granted.len();
         if at.1 == LockKind::Posix {

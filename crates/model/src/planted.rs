@@ -1,8 +1,11 @@
 //! Bugs that a test switches on, one at a time, to show that the simulator finds each.
 //!
 //! Off unless a test says otherwise: the check is one relaxed load of a byte that never changes.
+//!
+//! A bug that is always on shows that an oracle sees a massacre. One that happens once, the n-th time that its place is passed
+//! ([`plant_once`]), shows that it sees a single event.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 macro_rules! bugs {
     ($($(#[$doc:meta])* $name:ident = $num:literal,)*) => {
@@ -130,17 +133,67 @@ bugs! {
     ErrorToldToNobody = 140,
     /// A close takes the error that the file's next fsync is to report.
     ErrorTakenByClose = 141,
+    /// A flush of the journal that fails passes for one that did not.
+    SwallowedError = 142,
+    /// What nobody waits for is not committed for a minute.
+    StalledCommit = 103,
+    /// A record lock is granted although another owner holds one that conflicts.
+    RecordLockShared = 130,
+    /// Who waits for a record lock or flock is not told when its holder unlocks.
+    LockWaiterForgotten = 131,
+    /// The metadata server keeps the locks of a client that is gone.
+    EvictionForgetsRecordLock = 132,
+    /// A group lock is granted although another group holds the file.
+    GroupsMixed = 133,
+    /// A change of mode is not stored.
+    LostMode = 160,
+    /// Everybody may do everything.
+    PermissionSkipped = 161,
+}
+
+impl Bug {
+    /// Programs that check themselves end in a panic for this one, before anybody is told anything wrong.
+    pub fn ends_in_panic(self) -> bool {
+        false
+    }
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);
+/// How often the place of the bug was passed.
+static PASSED: AtomicU64 = AtomicU64::new(0);
+/// It happens this time only; 0: each time.
+static ONLY: AtomicU64 = AtomicU64::new(0);
 
-/// Whether this bug is switched on.
+/// Whether this bug is switched on, and happens now.
 #[inline]
 pub fn on(bug: Bug) -> bool {
-    PLANTED.load(Ordering::Relaxed) == bug as u8
+    PLANTED.load(Ordering::Relaxed) == bug as u8 && happens()
+}
+
+#[cold]
+fn happens() -> bool {
+    let passed = PASSED.fetch_add(1, Ordering::Relaxed) + 1;
+    let only = ONLY.load(Ordering::Relaxed);
+    only == 0 || only == passed
 }
 
 /// Switches one bug on for the whole process, or all off.
 pub fn plant(bug: Option<Bug>) {
+    set(bug, 0);
+}
+
+/// Switches one bug on that happens once: the `nth` time (from 1 on) that its place is passed; 0: each time.
+pub fn plant_once(bug: Bug, nth: u64) {
+    set(Some(bug), nth);
+}
+
+fn set(bug: Option<Bug>, only: u64) {
+    ONLY.store(only, Ordering::Relaxed);
+    PASSED.store(0, Ordering::Relaxed);
     PLANTED.store(bug.map_or(0, |b| b as u8), Ordering::Relaxed);
+}
+
+/// How often the place of the planted bug was passed since it was planted.
+pub fn passed() -> u64 {
+    PASSED.load(Ordering::Relaxed)
 }

@@ -1,7 +1,6 @@
 //! What must hold of the targets' tables once everything is quiet.
 
 use crate::cluster::Cluster;
-use crate::executor::lock;
 use crate::workload::Violation;
 use model::{Fid, ObjectId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,12 +34,11 @@ pub fn unsettled(c: &Cluster) -> String {
     }
 }
 
-/// A file without data grew, and its client died before that was durable: the object is what it wrote already. It is
-/// found by name, because no growth of a later epoch of the metadata target has objects of that name.
-fn growth_lost(c: &Cluster, db: &store::Db, object: ObjectId) -> bool {
+/// A file without data grew, and the client that wrote to it died before that was durable: the object is what it wrote already. It
+/// is found by name, because no growth of a later epoch of the metadata target has objects of that name.
+fn growth_lost(c: &Cluster, db: &store::Db, file: Fid, object: ObjectId) -> bool {
     let epoch = object.component.checked_sub(mds::GROWN_WITHOUT_DATA);
-    let died = c.mounts.iter().any(|m| !lock(&m.graves).is_empty());
-    died && !lock(&c.servers[0].power_losses).is_empty() && epoch.is_some_and(|e| e < db.epoch())
+    c.lost_with_a_writer(file) && epoch.is_some_and(|e| e < db.epoch())
 }
 
 /// Names, inodes, back-pointers, link counts, reverse index; and that the object targets hold nothing else.
@@ -72,7 +70,7 @@ pub fn everything(c: &Cluster, lost: &BTreeSet<Fid>) -> Result<(), Violation> {
             for (object, file, _) in page {
                 match expected.get(&(ost as u16, object)) {
                     None if lost.contains(&file) => {}
-                    None if growth_lost(c, &db, object) => c.sim.count("lost_growth"),
+                    None if growth_lost(c, &db, file, object) => c.sim.count("lost_growth"),
                     None => return Err(format!("OST {ost} holds {object} of {file}, which no file has")),
                     Some(owner) if *owner != file => {
                         return Err(format!(

@@ -2,16 +2,17 @@
 //! a second host that reaches its disk ([`crate::server`]).
 
 use crate::executor::{Handle, lock};
-use crate::losses::Known;
+use crate::losses::{COMMIT_PATIENCE, Known};
 use crate::server::{Role, ServerNode, is_refusal};
+use crate::workload::DEAD_CLIENT_PATIENCE;
 use crate::{Node, Sim};
 use ::world::future;
 use ::world::mem::CrashMode;
 use ::world::sync::watch;
 use client::{Fs, MountOptions};
 use mds::Mdt;
-use model::Nid;
-use std::collections::BTreeMap;
+use model::{Fid, Nid};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
@@ -23,7 +24,7 @@ pub const FSNAME: &str = "sim";
 pub(crate) const PORT: u16 = model::limits::PORT;
 const MOUNT_ATTEMPTS: usize = 150;
 /// How often a host looks whether its server stopped, as nacred does.
-const WATCH: Duration = Duration::from_secs(1);
+pub(crate) const WATCH: Duration = Duration::from_secs(1);
 /// After a refused start the next attempt comes so much later.
 const START_AGAIN: Duration = Duration::from_secs(2);
 
@@ -48,6 +49,8 @@ pub struct Cluster {
     pub failures: Arc<Mutex<Vec<String>>>,
     /// Targets answer when changes are durable.
     pub ack_durable: bool,
+    /// Mounts, each in one of its lives, that wrote to a file.
+    writers: Mutex<BTreeMap<Fid, BTreeSet<(usize, u64)>>>,
 }
 
 pub(crate) fn nid(addr: IpAddr) -> Nid {
@@ -79,7 +82,31 @@ impl Cluster {
         let guest = mounts;
         let mounts = (0..mounts).map(|i| client_mount(sim, i)).collect();
         let guest = client_mount(sim, guest);
-        Cluster { sim: sim.handle(), servers, mounts, guest, failures: Arc::default(), ack_durable }
+        Cluster {
+            sim: sim.handle(),
+            servers,
+            mounts,
+            guest,
+            failures: Arc::default(),
+            ack_durable,
+            writers: Mutex::default(),
+        }
+    }
+
+    /// A mount begins to write to a file.
+    pub fn writes(&self, file: Fid, mount: usize, life: u64) {
+        lock(&self.writers).entry(file).or_default().insert((mount, life));
+    }
+
+    /// Some client that wrote to the file died, and the metadata target lost power before it had committed that client's changes, or
+    /// a little earlier, so that the client may not have had them done again.
+    pub fn lost_with_a_writer(&self, file: Fid) -> bool {
+        let lost = |(mount, life): &(usize, u64)| {
+            let died = lock(&self.mounts[*mount].graves).get(life).map(|(at, _)| *at);
+            let since = |died: u64| died.saturating_sub(DEAD_CLIENT_PATIENCE.as_nanos() as u64);
+            died.is_some_and(|at| self.servers[0].lost_power_soon(since(at), at, COMMIT_PATIENCE))
+        };
+        lock(&self.writers).get(&file).is_some_and(|all| all.iter().any(lost))
     }
 
     /// Makes the targets' folders, as mkfs.nacre does.
@@ -156,7 +183,10 @@ impl Cluster {
             }
             self.check_owners(i);
             let stopped = lock(&host.running).as_ref().and_then(|r| r.stopped());
-            let Some(why) = stopped else { continue };
+            let Some(why) = stopped else {
+                lock(&s.served).push(self.sim.now());
+                continue;
+            };
             self.sim.log(|| format!("{:?} on host {at} ends: {why}", s.role));
             if why.contains("heartbeat") || why.contains("taken over") {
                 self.sim.count("self_fenced");

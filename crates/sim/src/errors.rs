@@ -10,6 +10,7 @@ use ::world::mem::{CrashMode, FaultPlan};
 use ::world::rng::Rng;
 use bytes::Bytes;
 use client::Fs;
+use model::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -90,8 +91,11 @@ pub async fn flushes(c: &Arc<Cluster>, fs: &Arc<Fs>, rng: &mut Rng) -> Result<()
     };
     let both: Vec<Work<'_>> = vec![Box::pin(write), Box::pin(fail(c, server, part, rng))];
     until_first_error(both).await?;
-    if told.is_err() {
-        c.sim.count("write_refused_for_errors");
+    match told {
+        Ok(()) => {}
+        // A target whose disk failed takes no changes until it starts again.
+        Err(Errno::EIO | Errno::EROFS) => c.sim.count("write_refused_for_errors"),
+        Err(e) => return Err(gave("what was to report EIO or EROFS", e)),
     }
     if rng.coin() {
         // Else at once, before anything went on to the table.
@@ -169,9 +173,10 @@ pub async fn strike(c: &Arc<Cluster>, fs: &Arc<Fs>, rng: &mut Rng) -> Result<(),
     let mut refused = false;
     for i in 1..BIG_BYTES / PIECE_BYTES {
         let at = (i * PIECE_BYTES) as u64;
-        refused |= fs.clone().write(call(), fid, at, false, false, piece(1 + i as u8)).await.is_err();
+        let written = fs.clone().write(call(), fid, at, false, false, piece(1 + i as u8)).await;
+        refused |= is_refused(written.map(drop)).map_err(|e| gave("write", e))?;
     }
-    refused |= fs.clone().fsync(call(), fid).await.is_err();
+    refused |= is_refused(fs.clone().fsync(call(), fid).await).map_err(|e| gave("fsync", e))?;
     disk.set_faults(FaultPlan::default());
     if refused {
         c.sim.count("write_refused_for_space");
@@ -187,6 +192,15 @@ pub async fn strike(c: &Arc<Cluster>, fs: &Arc<Fs>, rng: &mut Rng) -> Result<(),
         }
     }
     fs.clone().unlink(call(), fs.root(), name.into_bytes()).await.map_err(|e| gave("unlink", e))
+}
+
+/// A full disk is called by its name.
+fn is_refused(r: Result<(), Errno>) -> Result<bool, Errno> {
+    match r {
+        Ok(()) => Ok(false),
+        Err(Errno::ENOSPC) => Ok(true),
+        Err(e) => Err(e),
+    }
 }
 
 /// A read that fails is an error, and the next one is right.

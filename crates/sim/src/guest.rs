@@ -37,6 +37,11 @@ async fn holds(fs: &Arc<Fs>, fid: Fid, bytes: usize, value: u8) -> Result<bool, 
     Ok(seen.len() == bytes && seen.iter().all(|b| *b == value))
 }
 
+/// An error is an honest answer of a client that was thrown out: that its bytes or locks are lost, or its handle.
+fn honest(e: Errno) -> Result<bool, Errno> {
+    if matches!(e, Errno::EIO | Errno::ESTALE | Errno::ENOLCK) { Ok(true) } else { Err(e) }
+}
+
 impl Nemesis {
     pub(crate) async fn stale_client(&mut self, c: &Arc<Cluster>) -> Result<(), Violation> {
         let guest = c.guest.clone();
@@ -102,14 +107,20 @@ impl Nemesis {
         let all: Vec<Work<'_>> = vec![Box::pin(wakes), Box::pin(changes), Box::pin(restarts)];
         until_first_error(all).await?;
         for (fid, _, bytes) in &files {
-            // An error is an honest answer of a client that was thrown out.
-            if let Ok(false) = holds(&fs, *fid, *bytes, 3).await {
+            let held = holds(&fs, *fid, *bytes, 3).await;
+            held.or_else(honest).map_err(gave("an evicted client's read"))?;
+            if let Ok(false) = held {
                 let seen = read_at(&fs, *fid, 0, *bytes).await.map(|d| (d.len(), d.first().copied()));
                 return Err(format!(
                     "a client that was evicted reads what it kept: {fid}, {bytes} bytes: {seen:?}"
                 ));
             }
-            let _ = fs.clone().fsync(call(), *fid).await;
+            fs.clone()
+                .fsync(call(), *fid)
+                .await
+                .map(|()| true)
+                .or_else(honest)
+                .map_err(gave("an evicted client's fsync"))?;
             if !holds(&other, *fid, *bytes, 3).await.map_err(gave("another client's read"))? {
                 return Err("a client that was evicted wrote over what others wrote meanwhile".into());
             }

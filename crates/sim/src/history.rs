@@ -27,6 +27,12 @@ pub enum Act {
     },
 }
 
+impl Act {
+    pub(crate) fn is_write(&self) -> bool {
+        matches!(self, Act::Write { .. })
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     pub act: Act,
@@ -102,9 +108,17 @@ impl Place {
     }
 }
 
-/// Whether the operations fit together. `events` may be in any order. Many that overlap, or were never answered, have more
-/// orders than can be tried: what is not decided then counts as right.
-pub fn linearizable(start: Option<u64>, events: &[Event]) -> bool {
+/// Whether operations fit together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    Fits,
+    Wrong,
+    /// There are more orders than can be tried.
+    Undecided,
+}
+
+/// Whether the operations fit together. `events` may be in any order.
+pub fn linearizable(start: Option<u64>, events: &[Event]) -> Verdict {
     let mut ev = events.to_vec();
     ev.sort_by_key(|e| e.called);
     let (answered, mut open): (Vec<Event>, Vec<Event>) = ev.into_iter().partition(Event::answered);
@@ -113,7 +127,7 @@ pub fn linearizable(start: Option<u64>, events: &[Event]) -> bool {
     let mut todo = vec![Place { base: 0, later: Vec::new(), taken: Vec::new(), state: start }];
     while let Some(p) = todo.pop() {
         if p.base == answered.len() {
-            return true;
+            return Verdict::Fits;
         }
         // What may come next was called before anything that is not done returned.
         let mut first_return = u64::MAX;
@@ -134,19 +148,23 @@ pub fn linearizable(start: Option<u64>, events: &[Event]) -> bool {
         }
         for n in next {
             if seen.len() >= STATES_MAX {
-                return true;
+                return Verdict::Undecided;
             }
             if seen.insert(n.clone()) {
                 todo.push(n);
             }
         }
     }
-    false
+    Verdict::Wrong
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn fits(events: &[Event]) -> bool {
+        linearizable(None, events) == Verdict::Fits
+    }
 
     fn ev(called: u64, returned: u64, act: Act) -> Event {
         Event { act, called, returned }
@@ -157,22 +175,28 @@ mod tests {
         let create = |v, d| Act::Create { value: v, done: Some(d) };
         let ok =
             [ev(1, 5, create(1, true)), ev(2, 6, create(2, false)), ev(7, 8, Act::Read { saw: Some(1) })];
-        assert!(linearizable(None, &ok));
+        assert!(fits(&ok));
         let both = [ev(1, 5, create(1, true)), ev(2, 6, create(2, true))];
-        assert!(!linearizable(None, &both));
+        assert!(!fits(&both));
         let stale = [ev(1, 2, Act::Write { value: 5 }), ev(3, 4, Act::Read { saw: None })];
-        assert!(!linearizable(None, &stale));
+        assert!(!fits(&stale));
         let overlapping = [ev(1, 4, Act::Write { value: 5 }), ev(3, 4, Act::Read { saw: None })];
-        assert!(linearizable(None, &overlapping));
+        assert!(fits(&overlapping));
         let back = [
             ev(1, 10, Act::Write { value: 5 }),
             ev(2, 3, Act::Read { saw: Some(5) }),
             ev(4, 5, Act::Read { saw: None }),
         ];
-        assert!(!linearizable(None, &back));
+        assert!(!fits(&back));
         let unanswered = [ev(1, u64::MAX, Act::Write { value: 5 }), ev(20, 30, Act::Read { saw: Some(5) })];
-        assert!(linearizable(None, &unanswered));
+        assert!(fits(&unanswered));
         let never = [ev(1, u64::MAX, Act::Write { value: 5 }), ev(20, 30, Act::Read { saw: None })];
-        assert!(linearizable(None, &never));
+        assert!(fits(&never));
+    }
+    #[test]
+    fn too_many_orders_are_not_decided() {
+        let mut ev: Vec<Event> = (0..24).map(|v| ev(1, u64::MAX, Act::Write { value: v })).collect();
+        ev.push(Event { act: Act::Read { saw: Some(99) }, called: 2, returned: 3 });
+        assert_eq!(linearizable(None, &ev), Verdict::Undecided);
     }
 }

@@ -9,6 +9,7 @@
 //! says what each answer must be, `history` whether concurrent answers fit together, `scenario` adds the faults
 //! and `check` looks at the tables in the end. `hostile` has peers that lie, and an honest client beside them.
 
+mod bulk;
 pub mod check;
 mod clock;
 pub mod cluster;
@@ -24,6 +25,7 @@ pub mod golden;
 mod guest;
 pub mod history;
 pub mod hostile;
+mod locks;
 pub mod losses;
 pub mod minimise;
 mod net;
@@ -36,6 +38,7 @@ pub mod server;
 pub mod shared;
 mod told;
 mod trace;
+mod users;
 pub mod workload;
 mod world;
 

@@ -17,6 +17,7 @@ use crate::oracle::{Id, Op, Tree};
 use client::Fs;
 use model::{Fid, TargetId, TargetKind};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Combinations of tails that are tried.
 const CUTS_MAX: usize = 4000;
@@ -51,9 +52,9 @@ pub struct Witness {
     at: u64,
 }
 
-/// After so much virtual time a server has committed what a client that died had done there, or another host has taken the
-/// target over and all that was in its journal.
-const COMMIT_PATIENCE_NS: u64 = 200_000_000_000;
+/// A server that has served for so long since a client died, restarts and failovers not counted, has committed what that client
+/// had done there.
+pub(crate) const COMMIT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Which part of an operation is asked about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,6 +125,11 @@ impl Witness {
         self.known(c).is_some_and(|k| self.executed <= k.pending.1)
     }
 
+    /// The same client, in the same of its lives.
+    pub fn same_client(&self, other: &Witness) -> bool {
+        (self.mount, self.life) == (other.mount, other.life)
+    }
+
     /// Whether the client is dead.
     pub fn dead(&self, c: &Cluster) -> bool {
         *c.mounts[self.mount].life.borrow() != self.life
@@ -133,10 +139,8 @@ impl Witness {
     /// server that it concerns lost power since.
     pub fn doubtful(&self, c: &Cluster, part: Part) -> bool {
         let died = lock(&c.mounts[self.mount].graves).get(&self.life).map_or(u64::MAX, |(at, _)| *at);
-        let during = self.at..died.saturating_add(COMMIT_PATIENCE_NS);
         let hit = |t: TargetId| {
-            server_of(t)
-                .is_some_and(|s| lock(&c.servers[s].power_losses).iter().any(|at| during.contains(at)))
+            server_of(t).is_some_and(|s| c.servers[s].lost_power_soon(self.at, died, COMMIT_PATIENCE))
         };
         let forgotten = || !self.durable(c, part) && self.targets(part).any(|(t, _)| hit(t));
         self.dead(c) && (self.untold(c, part) || forgotten())
@@ -178,7 +182,7 @@ impl Answered {
     }
 
     fn same_client(&self, other: &Answered) -> bool {
-        (self.witness.mount, self.witness.life) == (other.witness.mount, other.witness.life)
+        self.witness.same_client(&other.witness)
     }
 
     fn settled(&self, c: &Cluster) -> bool {
@@ -197,7 +201,7 @@ impl Answered {
         t.redo(&self.op, self.ids, done);
         if let (Some(id), Some(before)) = (id, before) {
             let by = (self.witness.mount, self.witness.life);
-            t.changed(id, before, (!self.data_pinned).then_some(by));
+            t.changed(id, before, &self.op, (!self.data_pinned).then_some(by));
         }
     }
 }
@@ -419,7 +423,7 @@ pub struct Look<'a> {
     pub snap: &'a Snapshot,
     /// The mounts' lives before the look: who died later may have died after it.
     pub lives: &'a [u64],
-    /// Files that were changed while another client that kept parts of them died: anything may be left of them.
+    /// Files of which nobody knows what was put into them, or where: copied from bytes that were being lost, or appended to them.
     pub unsure: &'a BTreeSet<Id>,
 }
 
@@ -429,7 +433,7 @@ impl Look<'_> {
     }
 
     /// Files of which a dead client may have taken bytes along that nobody else had hold what was seen, if that can
-    /// be: each byte one that was written there, or by `op`, of which nobody knows whether it happened.
+    /// be: each piece one that was written there, or by `op`, of which nobody knows whether it happened.
     pub fn take_losses(&self, t: &mut Tree, op: Option<&Op>) -> Result<(), String> {
         let also = op.filter(|op| op.nodes().iter().all(|n| t.get(*n).is_some())).map(|op| {
             let mut after = t.clone();
@@ -442,7 +446,7 @@ impl Look<'_> {
             let Some(fid) = t.get(id).and_then(|n| n.fid) else { continue };
             let Some(seen) = self.snap.values().find(|s| s.fid == fid) else { continue };
             let also = also.as_ref().and_then(|a| a.get(id)?.content());
-            let also = also.as_ref().map(|v| v.as_slice());
+            let also = op.zip(also.as_ref().map(|v| v.as_slice()));
             if !self.unsure.contains(&id) && !t.plausible(id, &seen.content, also) {
                 return Err(format!("file {fid} holds what was never written, after its writer died"));
             }

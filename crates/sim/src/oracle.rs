@@ -39,6 +39,8 @@ pub struct Node {
     pub kept_by: Vec<(usize, u64)>,
     /// What the file held at times since everything was with the servers.
     pub versions: Vec<Arc<Vec<u8>>>,
+    /// Where the changes since then began and ended.
+    pub cuts: BTreeSet<u64>,
 }
 
 impl Node {
@@ -312,6 +314,7 @@ impl Tree {
             stripes: 0,
             kept_by: Vec::new(),
             versions: Vec::new(),
+            cuts: BTreeSet::new(),
         };
         Tree { nodes: BTreeMap::from([(ROOT, node)]), next: ROOT + 1, prefix: prefix.to_vec(), hold: false }
     }
@@ -379,9 +382,10 @@ impl Tree {
     }
 
     /// A file was changed by a mount that may keep the change for itself (`by`), or by the servers.
-    pub fn changed(&mut self, id: Id, before: Arc<Vec<u8>>, by: Option<(usize, u64)>) {
+    pub fn changed(&mut self, id: Id, before: Arc<Vec<u8>>, op: &Op, by: Option<(usize, u64)>) {
         let Some(n) = self.nodes.get_mut(&id) else { return };
         if by.is_some() || !n.kept_by.is_empty() {
+            n.cuts.extend(bounds(op, before.len() as u64, n.data().len() as u64));
             n.versions.push(before);
         }
         if let Some(m) = by
@@ -397,6 +401,7 @@ impl Tree {
         n.kept_by.retain(|m| *m != by);
         if n.kept_by.is_empty() {
             n.versions.clear();
+            n.cuts.clear();
         }
     }
 
@@ -406,12 +411,17 @@ impl Tree {
         self.nodes.iter().filter(|(_, n)| of(n)).map(|(id, _)| *id).collect()
     }
 
-    /// Whether what a file holds can have become of its versions when some of the newest writes were lost.
-    pub fn plausible(&self, id: Id, seen: &[u8], also: Option<&[u8]>) -> bool {
+    /// Whether what a file holds can have become of its versions when some of the newest writes were lost: see [`pieces_fit`].
+    /// `also`: an operation that may have happened, and the file after it.
+    pub fn plausible(&self, id: Id, seen: &[u8], also: Option<(&Op, &[u8])>) -> bool {
         let n = self.node(id);
-        let all = || n.versions.iter().map(|v| v.as_slice()).chain([n.data()]).chain(also);
-        let known = |i: usize, b: u8| all().any(|v| v.get(i).copied().unwrap_or(0) == b);
-        all().any(|v| seen.len() <= v.len()) && seen.iter().enumerate().all(|(i, b)| known(i, *b))
+        let mut all: Vec<&[u8]> = n.versions.iter().map(|v| v.as_slice()).chain([n.data()]).collect();
+        let mut cuts = n.cuts.clone();
+        if let Some((op, after)) = also {
+            cuts.extend(bounds(op, n.data().len() as u64, after.len() as u64));
+            all.push(after);
+        }
+        pieces_fit(seen, cuts, &all)
     }
 
     /// What a file holds after the loss.
@@ -420,6 +430,7 @@ impl Tree {
         let n = self.node_mut(id);
         n.kept_by.retain(|(m, l)| !dead(*m, *l));
         n.versions = if n.kept_by.is_empty() { Vec::new() } else { n.content().into_iter().collect() };
+        n.cuts.clear();
     }
 
     pub fn fid(&self, id: Id) -> Fid {
@@ -521,6 +532,7 @@ impl Tree {
             stripes: 0,
             kept_by: Vec::new(),
             versions: Vec::new(),
+            cuts: BTreeSet::new(),
         };
         self.nodes.insert(id, node);
         id
@@ -862,4 +874,63 @@ fn put(d: &mut Vec<u8>, off: u64, data: &[u8]) {
         d.resize(end, 0);
     }
     d[off..end].copy_from_slice(data);
+}
+
+/// A request's bytes are lost or kept by pieces of this size at least, or by what it has of one: it is sent in several, one for
+/// each object and none too large, and those are cut between such blocks.
+pub const PIECE_BYTES: usize = 4096;
+
+/// Where a change of a file begins and ends, and the file before and after it.
+pub fn bounds(op: &Op, before: u64, after: u64) -> impl Iterator<Item = u64> {
+    let (from, to) = match op {
+        Op::Write { off, data, .. } => (*off, *off + data.len() as u64),
+        Op::Fallocate { off, len, .. } => (*off, *off + *len),
+        Op::Copy { to_off, len, .. } => (*to_off, *to_off + *len),
+        // What it changes is between the two ends of the file.
+        _ => (before, after),
+    };
+    [from, to, before, after].into_iter()
+}
+
+/// Whether what was seen of a file is made of pieces of its versions. A version is zeros behind its end. A piece is what lies
+/// between two places of `cuts` in one block, and is of one version as a whole; the file ends where a version or a piece does.
+pub fn pieces_fit(seen: &[u8], mut cuts: BTreeSet<u64>, versions: &[&[u8]]) -> bool {
+    let longest = versions.iter().map(|v| v.len()).max().unwrap_or(0);
+    cuts.extend(versions.iter().map(|v| v.len() as u64));
+    let len = seen.len();
+    if len > longest || !(len.is_multiple_of(PIECE_BYTES) || cuts.contains(&(len as u64))) {
+        return false;
+    }
+    cuts.extend((0..len).step_by(PIECE_BYTES).map(|at| at as u64));
+    let places: Vec<usize> = cuts.range(..len as u64).map(|c| *c as usize).chain([len]).collect();
+    let of = |v: &[u8], from: usize, to: usize| {
+        let has = &v[from.min(v.len())..to.min(v.len())];
+        seen[from..to].starts_with(has) && seen[from + has.len()..to].iter().all(|b| *b == 0)
+    };
+    places.windows(2).all(|p| versions.iter().any(|v| of(v, p[0], p[1])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_not_mixed_within_a_piece() {
+        let (old, new) = ([1u8; 10_000], [2u8; 10_000]);
+        let with = |from: usize, to: usize| {
+            let mut d = old;
+            d[from..to].fill(2);
+            pieces_fit(&d, BTreeSet::from([3000, 9000]), &[&old, &new])
+        };
+        assert!(with(3000, 9000) && with(3000, 4096) && with(4096, 8192) && with(0, 0));
+        assert!(!with(3000, 4000) && !with(3001, 9000) && !with(5000, 8192));
+    }
+
+    #[test]
+    fn a_file_ends_where_something_ended() {
+        let (old, new) = ([1u8; 5000], [1u8; 9000]);
+        let ends = |at: usize| pieces_fit(&new[..at], BTreeSet::from([5500]), &[&old, &new]);
+        assert!(ends(5000) && ends(5500) && ends(8192) && ends(9000) && ends(4096));
+        assert!(!ends(4999) && !ends(7000));
+    }
 }

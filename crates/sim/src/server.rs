@@ -57,6 +57,8 @@ pub struct ServerNode {
     errors: AtomicBool,
     /// When it lost power.
     pub power_losses: Mutex<Vec<u64>>,
+    /// Moments at which it was seen to serve, [`crate::cluster::WATCH`] apart.
+    pub(crate) served: Mutex<Vec<u64>>,
 }
 
 pub(crate) struct Running {
@@ -138,6 +140,15 @@ fn remember(w: &World, dir: &str, label: &Superblock, db: &Db) -> Result<(), Sto
 }
 
 impl ServerNode {
+    /// It lost power after `answered`, and had not served for `patience` altogether between `died` and then.
+    pub(crate) fn lost_power_soon(&self, answered: u64, died: u64, patience: Duration) -> bool {
+        let served = lock(&self.served);
+        let until = |t: u64| served.partition_point(|at| *at < t);
+        let enough = patience.as_nanos() / crate::cluster::WATCH.as_nanos();
+        let soon = |at: &u64| *at >= answered && (until(*at).saturating_sub(until(died)) as u128) < enough;
+        lock(&self.power_losses).iter().any(soon)
+    }
+
     pub(crate) fn new(sim: &Sim, role: Role) -> Arc<ServerNode> {
         let name = if matches!(role, Role::Metadata) { "mds" } else { "oss" };
         let [a, b] = role.addrs();
@@ -157,6 +168,7 @@ impl ServerNode {
             drilled: AtomicBool::new(false),
             errors: AtomicBool::new(false),
             power_losses: Mutex::default(),
+            served: Mutex::default(),
         })
     }
 

@@ -1,9 +1,11 @@
 //! What several actors do to the same files: names made and removed, blocks written and read, records
 //! appended, a lock held. Checked by linearizability, by counting, and by who holds what.
 
+use crate::bulk::Bulk;
 use crate::exec::call;
 use crate::executor::lock;
-use crate::history::{Act, Event, linearizable};
+use crate::history::{Act, Event, Verdict, linearizable};
+use crate::locks::Locks;
 use crate::losses::{Part, Witness};
 use crate::workload::{Gone, Run, Violation, alive};
 use ::world::rng::Rng;
@@ -32,6 +34,9 @@ const O_RDWR: u32 = 2;
 const O_EXCL: u32 = 0o200;
 /// Answers that are shown when they contradict each other.
 const SHOWN: usize = 12;
+/// Counters of the histories that were searched, and of those of which that is all that can be said.
+pub const HISTORIES: &str = "history";
+pub const UNDECIDED: &str = "history_undecided";
 /// The file of a create that was never answered.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -46,12 +51,61 @@ pub enum Often {
     Small,
 }
 
+/// What is done to a block.
+#[derive(Clone, Copy, Debug)]
+enum Access {
+    Read,
+    Write { flush: bool },
+}
+
 /// A small thing with a history.
 #[derive(Default)]
-struct Register {
-    events: Mutex<Vec<(Event, Witness)>>,
-    /// A writer died half-way over several objects: nothing can be said any more.
-    broken: Mutex<bool>,
+struct Register(Mutex<Vec<Noted>>);
+
+/// An answer, or that there was none.
+struct Noted {
+    event: Event,
+    witness: Witness,
+    /// A write that its client may have for itself: it was not flushed since, and nobody else saw it. It dies with its client, as a
+    /// whole or in part.
+    kept: bool,
+    /// Its client had died when somebody began to write the whole thing anew, and was answered in this moment: nothing is left of it.
+    overwritten: Option<u64>,
+}
+
+impl Noted {
+    fn new(event: Event, witness: Witness) -> Noted {
+        Noted { event, witness, kept: false, overwritten: None }
+    }
+
+    fn is_lost(&self, run: &Run) -> bool {
+        self.kept && self.witness.dead(&run.cluster)
+    }
+}
+
+impl Register {
+    /// Writes that may be lost already.
+    fn lost(&self, run: &Run) -> Vec<usize> {
+        let all = lock(&self.0);
+        all.iter().enumerate().filter(|(_, n)| n.is_lost(run)).map(|(i, _)| i).collect()
+    }
+
+    /// `over`: writes that were lost already when this one began. What somebody else read, or was flushed, is not kept any more.
+    fn note(&self, run: &Run, new: Noted, over: &[usize]) {
+        let mut all = lock(&self.0);
+        let flushed = matches!(new.event.act, Act::Write { .. }) && !new.kept;
+        let read = matches!(new.event.act, Act::Read { .. });
+        for n in all.iter_mut().filter(|n| n.event.returned <= new.event.called) {
+            let seen = read && !n.witness.same_client(&new.witness);
+            n.kept &= !(flushed || seen) || n.witness.dead(&run.cluster);
+        }
+        if new.event.answered() {
+            for i in over {
+                all[*i].overwritten.get_or_insert(new.event.returned);
+            }
+        }
+        all.push(new);
+    }
 }
 
 /// A record of an append file: who, and his how manieth.
@@ -64,8 +118,8 @@ struct Record {
 #[derive(Default)]
 struct AppendLog {
     fid: Option<Fid>,
-    /// Acknowledged, with their offsets; and unanswered.
-    acked: BTreeMap<Record, (u64, Witness)>,
+    /// Acknowledged, with their offsets, and whether they were flushed; and unanswered.
+    acked: BTreeMap<Record, (u64, Witness, bool)>,
     /// Durable before anybody else came, with their offsets.
     filled: BTreeMap<Record, u64>,
     maybe: BTreeSet<Record>,
@@ -78,6 +132,8 @@ pub struct Shared {
     blocks: Vec<Register>,
     logs: Vec<Mutex<AppendLog>>,
     lock_file: Fid,
+    locks: Locks,
+    bulk: Bulk,
     /// (mount, life) of the holder.
     holder: Mutex<Option<(usize, u64)>>,
     clock: AtomicU64,
@@ -147,6 +203,8 @@ impl Shared {
         }
         Ok(Shared {
             lock_file: file(fs, dir, "lock", 1).await?,
+            locks: Locks::new(fs, dir, osts).await?,
+            bulk: Bulk::new(fs, dir, osts).await?,
             dir,
             names: (0..NAMES).map(|_| Register::default()).collect(),
             block_files,
@@ -163,13 +221,17 @@ impl Shared {
     }
 
     pub async fn step(&self, run: &Run, actor: usize, rng: &mut Rng) -> Result<(), Violation> {
-        match rng.below(10) {
+        match rng.below(14) {
             _ if self.often == Often::Names && rng.below(10) > 0 => self.name_op(run, actor, rng).await,
             _ if self.often == Often::Small && rng.below(10) > 0 => self.block_op(run, actor, rng).await,
             0..4 => self.name_op(run, actor, rng).await,
             4..7 => self.block_op(run, actor, rng).await,
             7..9 => self.append_op(run, actor, rng).await,
-            _ => self.lock_op(run, actor, rng).await,
+            9 => self.lock_op(run, actor, rng).await,
+            10 => self.locks.group(run, actor, rng).await,
+            11 => self.locks.range(run, actor, rng).await,
+            12 => self.bulk.step(run, actor, rng).await,
+            _ => crate::users::episode(run, self.dir, actor, rng).await,
         }
     }
 
@@ -216,7 +278,7 @@ impl Shared {
             Err(Gone) => return Ok(()),
         };
         let witness = Witness::new(&run.cluster, &fs, mount, life);
-        lock(&self.names[i].events).push((event, witness));
+        self.names[i].note(run, Noted::new(event, witness), &[]);
         Ok(())
     }
 
@@ -227,8 +289,12 @@ impl Shared {
         let write = rng.coin();
         // What a mount keeps of a small file, it finds when it looks again.
         let times = if write || i + 1 < BLOCKS { 1 } else { 3 };
+        let how = match (write, rng.coin()) {
+            (false, _) => Access::Read,
+            (true, flush) => Access::Write { flush },
+        };
         for _ in 0..times {
-            self.block_once(run, actor, &at, i, write).await?;
+            self.block_once(run, actor, &at, i, how).await?;
         }
         Ok(())
     }
@@ -239,27 +305,33 @@ impl Shared {
         actor: usize,
         (mount, fs, life): &(usize, Arc<Fs>, u64),
         i: usize,
-        write: bool,
+        how: Access,
     ) -> Result<(), Violation> {
         let (mount, life) = (*mount, *life);
+        let over = self.blocks[i].lost(run);
         let fid = self.block_files[i];
         let called = self.tick();
         let m = &run.cluster.mounts[mount];
         run.cluster
             .sim
-            .log(|| format!("actor {actor} mount {mount} shared block{i} write {write}, moment {called}"));
-        let act = if write {
+            .log(|| format!("actor {actor} mount {mount} shared block{i} {how:?}, moment {called}"));
+        let event = |act, returned| Event { act, called, returned };
+        let (act, kept) = if let Access::Write { flush } = how {
+            run.cluster.writes(fid, mount, life);
             let data = called.to_le_bytes().repeat(BLOCK_BYTES / 8);
             let work = async {
                 let at = fs.clone().write(call(), fid, block_at(i), false, false, Bytes::from(data)).await?;
                 // Its client may die: then nothing may be missing that others know of.
-                fs.clone().fsync(call(), fid).await.map(|()| at)
+                if flush { fs.clone().fsync(call(), fid).await.map(|()| at) } else { Ok(at) }
             };
+            let act = Act::Write { value: called };
             match run.bounded("shared write", alive(m, life, work)).await? {
-                Ok(Ok(_)) => Act::Write { value: called },
+                Ok(Ok(_)) => (act, !flush),
                 Ok(Err(e)) => return Err(format!("write of shared block{i} on mount {mount} gave {e}")),
                 Err(Gone) => {
-                    *lock(&self.blocks[i].broken) = true;
+                    let witness = Witness::new(&run.cluster, fs, mount, life);
+                    let lost = Noted { kept: true, ..Noted::new(event(act, u64::MAX), witness) };
+                    self.blocks[i].note(run, lost, &[]);
                     return Ok(());
                 }
             }
@@ -267,8 +339,11 @@ impl Shared {
             let work = read_block(fs, fid, block_at(i));
             match run.bounded("shared read", alive(m, life, work)).await? {
                 Ok(Ok(data)) => match block_value(&data) {
-                    Some(saw) => Act::Read { saw },
-                    None if self.is_broken(run, i) => return Ok(()),
+                    Some(saw) => (Act::Read { saw }, false),
+                    None if self.may_be_torn(run, i, called) => {
+                        run.cluster.sim.count("torn_by_a_death");
+                        return Ok(());
+                    }
                     None => {
                         return Err(format!(
                             "read of shared block{i} on mount {mount} is torn: {} bytes",
@@ -280,24 +355,18 @@ impl Shared {
                 Err(Gone) => return Ok(()),
             }
         };
-        let event = Event { act, called, returned: self.tick() };
         let witness = Witness::new(&run.cluster, fs, mount, life);
-        lock(&self.blocks[i].events).push((event, witness));
+        let new = Noted { kept, ..Noted::new(event(act, self.tick()), witness) };
+        let over = if act.is_write() { over } else { Vec::new() };
+        self.blocks[i].note(run, new, &over);
         Ok(())
     }
 
-    /// A block over several objects of which a part may be lost with its writer.
-    fn is_broken(&self, run: &Run, i: usize) -> bool {
-        let r = &self.blocks[i];
-        let torn = |(e, w): &(Event, Witness)| {
-            (1..BLOCKS - 2).contains(&i)
-                && matches!(e.act, Act::Write { .. })
-                && run.may_be_lost(w, Part::Data)
-        };
-        if lock(&r.events).iter().any(torn) {
-            *lock(&r.broken) = true;
-        }
-        *lock(&r.broken)
+    /// A block over several objects of which a part was lost with its writer, and that nobody has written anew since.
+    fn may_be_torn(&self, run: &Run, i: usize, called: u64) -> bool {
+        let striped = (1..BLOCKS - 2).contains(&i);
+        let torn = |n: &Noted| n.is_lost(run) && n.overwritten.is_none_or(|at| at > called);
+        striped && lock(&self.blocks[i].0).iter().any(torn)
     }
 
     async fn append_op(&self, run: &Run, actor: usize, rng: &mut Rng) -> Result<(), Violation> {
@@ -305,16 +374,18 @@ impl Shared {
         let i = rng.index(self.logs.len());
         let fid = lock(&self.logs[i]).fid.expect("made at the start");
         let r = Record { actor: actor as u64, number: self.tick() };
-        run.cluster.sim.log(|| format!("actor {actor} mount {mount} append to log{i} {r:?}"));
+        let flush = rng.coin();
+        run.cluster.writes(fid, mount, life);
+        run.cluster.sim.log(|| format!("actor {actor} mount {mount} append to log{i} {r:?} flush {flush}"));
         let work = async {
             let at = fs.clone().write(call(), fid, 0, true, false, Bytes::from(record(r))).await?;
-            fs.clone().fsync(call(), fid).await.map(|()| at)
+            if flush { fs.clone().fsync(call(), fid).await.map(|()| at) } else { Ok(at) }
         };
         let done = run.bounded("append", alive(&run.cluster.mounts[mount], life, work)).await?;
         let witness = Witness::new(&run.cluster, &fs, mount, life);
         let mut log = lock(&self.logs[i]);
         match done {
-            Ok(Ok(at)) => drop(log.acked.insert(r, (at, witness))),
+            Ok(Ok(at)) => drop(log.acked.insert(r, (at, witness, flush))),
             Ok(Err(e)) => return Err(format!("append to log{i} on mount {mount} gave {e}")),
             Err(Gone) => drop(log.maybe.insert(r)),
         }
@@ -351,16 +422,19 @@ impl Shared {
         for (what, all) in [("name", &self.names), ("block", &self.blocks)] {
             for (i, r) in all.iter().enumerate() {
                 let part = if what == "name" { Part::Names } else { data_part(i, BLOCKS, 2) };
-                let events = what_stands(run, part, &lock(&r.events));
-                let broken = part != Part::Names && self.is_broken(run, i);
-                if !broken && !fits(&events) {
-                    return Err(format!(
-                        "the answers about shared {what}{i} fit no order: {}",
-                        contradiction(&events)
-                    ));
+                let events = what_stands(run, part, &lock(&r.0));
+                run.cluster.sim.count(HISTORIES);
+                match fits(&events) {
+                    Verdict::Fits => {}
+                    Verdict::Undecided => run.cluster.sim.count(UNDECIDED),
+                    Verdict::Wrong => {
+                        let why = contradiction(&events);
+                        return Err(format!("the answers about shared {what}{i} fit no order: {why}"));
+                    }
                 }
             }
         }
+        self.bulk.verify(run, fs).await?;
         for (i, log) in self.logs.iter().enumerate() {
             self.verify_log(run, fs, i, log).await?;
         }
@@ -377,8 +451,9 @@ impl Shared {
         let (fid, acked, maybe) = {
             let l = lock(log);
             let (mut acked, mut maybe) = (l.filled.clone(), l.maybe.clone());
-            for (r, (at, w)) in &l.acked {
-                if run.may_be_lost(w, data_part(i, self.logs.len(), 1)) {
+            for (r, (at, w, flushed)) in &l.acked {
+                let kept = !flushed && w.dead(&run.cluster);
+                if kept || run.may_be_lost(w, data_part(i, self.logs.len(), 1)) {
                     maybe.insert(*r);
                 } else {
                     acked.insert(*r, *at);
@@ -404,8 +479,9 @@ impl Shared {
             let word =
                 |k: usize| chunk.get(k..k + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
             let r = Record { actor: word(0), number: word(8) };
-            if chunk != record(r) {
-                // What a dying client wrote over several objects may be there in part.
+            let hole = chunk.iter().all(|b| *b == 0);
+            if hole || chunk != record(r) {
+                // What a dying client wrote over several objects may be there in part, or be missing below what is there.
                 if maybe.is_empty() {
                     return Err(format!("log{i} holds a torn record at {at}"));
                 }
@@ -428,19 +504,27 @@ impl Shared {
 }
 
 /// The answers without those that may be lost: changes may have happened or not, what their client saw counts for
-/// nothing.
-fn what_stands(run: &Run, part: Part, events: &[(Event, Witness)]) -> Vec<Event> {
-    let of = |(e, w): &(Event, Witness)| {
-        if !run.may_be_lost(w, part) {
-            return Some(*e);
+/// nothing. Of a client that died with a write of its own nothing counts either that it saw of that write.
+fn what_stands(run: &Run, part: Part, all: &[Noted]) -> Vec<Event> {
+    let lost: Vec<&Noted> = all.iter().filter(|n| n.is_lost(run)).collect();
+    let saw_lost = |n: &Noted| {
+        let Act::Read { saw: Some(value) } = n.event.act else { return false };
+        lost.iter().any(|l| l.event.act == Act::Write { value } && l.witness.same_client(&n.witness))
+    };
+    let of = |n: &Noted| {
+        if saw_lost(n) {
+            return None;
+        }
+        if !n.is_lost(run) && !run.may_be_lost(&n.witness, part) {
+            return Some(n.event);
         }
         let saw = matches!(
-            e.act,
+            n.event.act,
             Act::Read { .. } | Act::Create { done: Some(false), .. } | Act::Remove { done: Some(false) }
         );
-        (!saw).then_some(Event { returned: u64::MAX, ..*e })
+        (!saw).then_some(Event { returned: u64::MAX, ..n.event })
     };
-    events.iter().filter_map(of).collect()
+    all.iter().filter_map(of).collect()
 }
 
 /// The last answers before the first moment after which there is no order any more.
@@ -452,7 +536,7 @@ fn contradiction(events: &[Event]) -> String {
         let begun = events.iter().filter(|e| e.called <= t);
         begun.map(|e| Event { returned: if e.returned > t { u64::MAX } else { e.returned }, ..*e }).collect()
     };
-    let first = moments.partition_point(|t| fits(&until(*t)));
+    let first = moments.partition_point(|t| fits(&until(*t)) != Verdict::Wrong);
     let mut last = until(moments.get(first).copied().unwrap_or(u64::MAX));
     last.sort_by_key(|e| (e.returned, e.called));
     let answered = last.iter().take_while(|e| e.answered()).count();
@@ -461,7 +545,7 @@ fn contradiction(events: &[Event]) -> String {
 }
 
 /// Whether the answers fit an order, for some choice of which file each unanswered create would have made.
-fn fits(events: &[Event]) -> bool {
+fn fits(events: &[Event]) -> Verdict {
     let made: BTreeSet<u64> = events
         .iter()
         .filter_map(|e| match e.act {
@@ -489,19 +573,22 @@ fn fits(events: &[Event]) -> bool {
     assign(&mut events, &open, &strangers)
 }
 
-fn assign(events: &mut [Event], open: &[usize], strangers: &[u64]) -> bool {
+fn assign(events: &mut [Event], open: &[usize], strangers: &[u64]) -> Verdict {
     let Some((first, rest)) = strangers.split_first() else { return linearizable(None, events) };
+    let mut verdict = Verdict::Wrong;
     for (n, &i) in open.iter().enumerate() {
         let before = events[i].act;
         events[i].act = Act::Create { value: *first, done: None };
         let mut others = open.to_vec();
         others.remove(n);
-        if assign(events, &others, rest) {
-            return true;
+        match assign(events, &others, rest) {
+            Verdict::Wrong => {}
+            Verdict::Fits => return Verdict::Fits,
+            Verdict::Undecided => verdict = Verdict::Undecided,
         }
         events[i].act = before;
     }
-    false
+    verdict
 }
 
 pub async fn read_at(fs: &Arc<Fs>, fid: Fid, at: u64, len: usize) -> Result<Vec<u8>, Errno> {

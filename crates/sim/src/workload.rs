@@ -6,7 +6,7 @@ use crate::exec::{self, Got, Resolved};
 use crate::executor::lock;
 use crate::generate::{self, Mix};
 use crate::losses::{self, Look, Tail, Witness};
-use crate::oracle::{Id, Op, Out, Tree};
+use crate::oracle::{self, Id, Op, Out, Tree};
 use crate::shared::Shared;
 use ::world::rng::Rng;
 use ::world::{Either, select};
@@ -57,7 +57,7 @@ pub struct Actor {
     made: BTreeMap<Id, usize>,
     /// What may be lost if clients die.
     tail: Tail,
-    /// Files that were changed while another client that kept parts of them died.
+    /// Files that were changed by what other files hold, or by their end, while a client that kept parts of those died.
     unsure: BTreeSet<Id>,
 }
 
@@ -116,6 +116,11 @@ impl Run {
 fn may_differ<T>(op: &Op, want: &Result<T, Errno>, got: &Result<Got, Errno>) -> bool {
     let beyond = matches!(op, Op::Seek { .. }) && matches!(got, Err(Errno::ENXIO));
     want.is_ok() && (got.is_ok() || beyond)
+}
+
+/// Whether what it changes depends on what is in a file: then it says nothing where that may be lost.
+fn depends_on_bytes(op: &Op) -> bool {
+    matches!(op, Op::Append { .. } | Op::Copy { .. })
 }
 
 impl Actor {
@@ -212,6 +217,9 @@ impl Actor {
         // Files can be named by their FIDs alone, too.
         let way = if self.rng.below(2) == 0 { self.way_to(&op, mount) } else { Vec::new() };
         let resolved = Resolved::new(&self.tree, op.clone(), handle);
+        if let Some(id) = op.written() {
+            run.cluster.writes(self.tree.fid(id), mount, life);
+        }
         let done = async {
             for (dir, name) in way {
                 // What is not there any more the operation finds out.
@@ -341,11 +349,14 @@ impl Actor {
         }
         let id = op.written();
         let Some((id, before)) = id.and_then(|id| Some((id, before.get(id)?.content()?))) else { return };
-        self.tree.changed(id, before, Some((mount, life)));
+        self.tree.changed(id, before, op, Some((mount, life)));
         if unsure {
             // As if a life that is over had written it: looked at before the next step.
-            self.tree.changed(id, Arc::default(), Some((mount, u64::MAX)));
-            self.unsure.insert(id);
+            let now = self.tree.node(id).content().unwrap_or_default();
+            self.tree.changed(id, now, op, Some((mount, u64::MAX)));
+            if depends_on_bytes(op) {
+                self.unsure.insert(id);
+            }
         }
     }
 
@@ -452,7 +463,7 @@ impl Actor {
         let (snap, lives) = self.look_after_death(unsure).await?;
         self.drop_dead_handles();
         let mut unknown = self.unsure.clone();
-        unknown.extend(op.written().filter(|_| unsure));
+        unknown.extend(op.written().filter(|_| unsure && depends_on_bytes(op)));
         let look = Look { snap: &snap, lives: &lives, unsure: &unknown };
         let fits = |mut t: Tree| {
             let before = t.clone();
@@ -627,7 +638,7 @@ fn with_or_without(mut t: Tree, op: &Op, opens: &BTreeMap<Id, u32>, look: &Look)
     done_in_part(t, &after, op, look.snap)
 }
 
-/// A change of bytes that a dying client made in part: what the file holds, if each byte is an old or a new one.
+/// A change of bytes that a dying client made in part: what the file holds, if each piece is an old or a new one.
 fn partly_done(before: &Tree, after: &Tree, op: &Op, snap: &exec::Snapshot) -> Option<Vec<u8>> {
     let id = op.written()?;
     let (old, new) = (before.get(id)?.data(), after.get(id)?.data());
@@ -642,12 +653,8 @@ fn partly_done(before: &Tree, after: &Tree, op: &Op, snap: &exec::Snapshot) -> O
     if (len..old.len().min(new.len())).any(|i| at(old, i) != 0 || at(new, i) != 0) {
         return None;
     }
-    let fits = seen
-        .content
-        .iter()
-        .enumerate()
-        .all(|(i, b)| *b == at(old, i) || *b == at(new, i) || (*b == 0 && i >= old.len()));
-    fits.then(|| seen.content.clone())
+    let cuts = oracle::bounds(op, old.len() as u64, new.len() as u64).collect();
+    oracle::pieces_fit(&seen.content, cuts, &[old, new]).then(|| seen.content.clone())
 }
 
 /// An operation without its bytes.

@@ -8,38 +8,54 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const SEEDS_MAX: u64 = 200;
 /// Crashes of the second try.
 const MORE_CRASHES: usize = 20;
+/// Bugs that are found although they happen once: each seed has one such event, among the first so many times that the bug's place
+/// is passed.
+const ONCE: &[(Bug, u64)] = &[
+    (Bug::LinkCountForgotten, 10),
+    (Bug::ForgottenBackPointer, 10),
+    (Bug::ForgottenDestroy, 40),
+    (Bug::LostMode, 20),
+    (Bug::ContentWithoutOwnWrite, 40),
+    (Bug::DirtyKeptBehindTruncate, 20),
+    (Bug::RecordLockShared, 10),
+];
 
-fn violation(seed: u64) -> Option<String> {
+/// What is wrong. A panic shows nothing of an oracle: it counts only for bugs that are to end in one.
+fn violation(seed: u64, bug: Bug, nth: u64) -> Option<String> {
     let mut opt = Options::new(seed);
     if seed > SEEDS_MAX {
         opt.crashes = MORE_CRASHES;
     }
-    match catch_unwind(AssertUnwindSafe(|| run(&opt))) {
+    planted::plant_once(bug, nth);
+    let found = catch_unwind(AssertUnwindSafe(|| run(&opt)));
+    planted::plant(None);
+    match found {
         Ok(report) => report.violation,
-        Err(_) => Some("panic".into()),
+        Err(_) => bug.ends_in_panic().then(|| "panic".into()),
     }
+}
+
+/// Tries seeds until one finds the bug, `nth` says at which time it happens in each.
+fn is_found(bug: Bug, how: &str, nth: impl Fn(u64) -> u64) -> bool {
+    let found = (1..=2 * SEEDS_MAX).find_map(|seed| Some((seed, violation(seed, bug, nth(seed))?)));
+    match &found {
+        Some((seed, what)) => {
+            let short: String = what.chars().take(160).collect();
+            println!("{bug:?}{how}: found with seed {seed}: {short}");
+        }
+        None => println!("{bug:?}{how}: NOT FOUND"),
+    }
+    found.is_some()
 }
 
 #[test]
 fn every_planted_bug_is_found() {
     std::panic::set_hook(Box::new(|_| {}));
-    let mut missed = Vec::new();
     // There is no kernel in the simulator: `client/tests/pages` finds these.
     let elsewhere = [Bug::PagesKeptWithoutLock, Bug::PagesFilledToRead];
-    for &bug in Bug::ALL.iter().filter(|b| !elsewhere.contains(b)) {
-        planted::plant(Some(bug));
-        let found = (1..=2 * SEEDS_MAX).find_map(|seed| Some((seed, violation(seed)?)));
-        planted::plant(None);
-        match found {
-            Some((seed, what)) => {
-                let short: String = what.chars().take(160).collect();
-                println!("{bug:?}: found with seed {seed}: {short}");
-            }
-            None => {
-                println!("{bug:?}: NOT FOUND");
-                missed.push(bug);
-            }
-        }
-    }
+    let all = Bug::ALL.iter().filter(|b| !elsewhere.contains(b));
+    let always = all.filter(|b| !is_found(**b, "", |_| 0)).map(|b| format!("{b:?}"));
+    let once = ONCE.iter().filter(|(b, most)| !is_found(*b, ", once", |seed| 1 + seed % most));
+    let missed: Vec<String> = always.chain(once.map(|(b, _)| format!("{b:?}, once"))).collect();
     assert!(missed.is_empty(), "not found within {} seeds: {missed:?}", 2 * SEEDS_MAX);
 }

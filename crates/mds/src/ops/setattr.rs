@@ -7,6 +7,7 @@ use crate::names::{self, OpContext};
 use crate::schema::Inode;
 use crate::tx::Tx;
 use model::perm::{self, FLAG_APPEND, FLAG_IMMUTABLE, MAY_WRITE};
+use model::planted::{self, Bug};
 use model::{Errno, FileType, SetAttr, SetTime, Timestamp, limits};
 use wire::msg::lookup::Entry;
 use wire::msg::setattr::Setattr;
@@ -144,7 +145,7 @@ fn apply_mode(ctx: &OpContext, i: &mut Inode, s: &SetAttr) {
     if let Some(m) = s.mode {
         mode = perm::chmod_mode(&ctx.cred, i.gid, m);
     }
-    if mode != i.mode || s.mode.is_some() {
+    if (mode != i.mode || s.mode.is_some()) && !planted::on(Bug::LostMode) {
         i.set_mode(mode);
     }
 }

@@ -6,6 +6,7 @@ use super::segment::{self, SEGMENT_HEADER_BYTES, SegmentHeader, Spare};
 use crate::StoreError;
 use crate::bytes::Writer;
 use crate::db::Lsn;
+use model::planted::{self, Bug};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use world::{DiskFile, World};
@@ -77,11 +78,14 @@ pub(crate) struct SyncSet {
 impl SyncSet {
     /// Blocks until everything is on disk.
     pub fn run(&self, world: &World) -> Result<(), StoreError> {
-        if model::planted::on(model::planted::Bug::SkippedFlush) {
+        if planted::on(Bug::SkippedFlush) {
             return Ok(());
         }
         for (path, f) in &self.files {
-            f.sync_data().map_err(StoreError::io("cannot flush journal segment", path))?;
+            let flushed = f.sync_data().map_err(StoreError::io("cannot flush journal segment", path));
+            if !planted::on(Bug::SwallowedError) {
+                flushed?;
+            }
         }
         if let Some(d) = &self.dir {
             world.disk.sync_dir(d).map_err(StoreError::io("cannot flush the folder", d))?;
