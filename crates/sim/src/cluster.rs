@@ -302,6 +302,13 @@ impl Cluster {
         drop(fs);
     }
 
+    /// The same, of a client that only drills use.
+    pub fn kill(&self, m: &Mount) {
+        m.node.kill();
+        drop(lock(&m.fs).take());
+        m.life.send_modify(|l| *l += 1);
+    }
+
     /// An unmount of its own.
     pub async fn leave(&self, m: &Mount) {
         let fs = lock(&m.fs).take();

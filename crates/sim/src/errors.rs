@@ -3,6 +3,7 @@
 
 use crate::cluster::Cluster;
 use crate::exec::call;
+use crate::losses::COMMIT_PATIENCE;
 use crate::scenario::{Work, until_first_error};
 use crate::shared::{file, read_at};
 use crate::workload::Violation;
@@ -230,4 +231,39 @@ async fn read_errors(c: &Cluster, ost: usize, rng: &mut Rng) -> Result<(), Viola
         return Err(format!("OST {ost}: {id} changed by a read that failed"));
     }
     Ok(())
+}
+
+/// A client dies, and when its servers have had time to commit what they answered it, the power fails. Nobody else works: nobody
+/// asks for a commit.
+pub async fn late_loss(c: &Arc<Cluster>, fs: &Arc<Fs>, rng: &mut Rng) -> Result<(), Violation> {
+    let gave = |what: &str, e| format!("a loss of power after a client's death: {what} gave {e}");
+    let (name, child) = (format!("late{}", rng.below(u64::MAX)).into_bytes(), "child");
+    let guest = c.guest.clone();
+    c.mount_on(&guest, c.mounts.len()).await.map_err(|e| e.to_string())?;
+    let (own, _) = guest.get().ok_or("the guest is gone")?;
+    let dir =
+        own.clone().mkdir(call(), own.root(), name.clone(), 0o755).await.map_err(|e| gave("mkdir", e))?;
+    file(&own, dir.fid, child, 1).await.map_err(|e| gave("create", e))?;
+    let mut told = false;
+    for _ in 0..100 {
+        let (executed, answered, _) = own.pending_state();
+        told = executed <= answered;
+        if told {
+            break;
+        }
+        c.sim.sleep(Duration::from_millis(50)).await;
+    }
+    drop(own);
+    c.kill(&guest);
+    c.sim.sleep(COMMIT_PATIENCE + Duration::from_secs(1)).await;
+    for i in 0..c.servers.len() {
+        c.crash(i, Some(CrashMode::LoseAll));
+    }
+    c.sim.sleep(Duration::from_millis(100)).await;
+    c.boot_all();
+    c.sim.count(if told { "power_loss_after_client" } else { "untold_at_death" });
+    let gone = |r: Result<(), Errno>| if told { r } else { Ok(()) };
+    let unlinked = fs.clone().unlink(call(), dir.fid, child.into()).await;
+    gone(unlinked).map_err(|e| gave("unlink", e))?;
+    gone(fs.clone().rmdir(call(), fs.root(), name).await).map_err(|e| gave("rmdir", e))
 }

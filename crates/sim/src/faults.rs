@@ -41,6 +41,10 @@ pub const FAULTS: &[(&str, &str)] = &[
     ("clock_jump", "a wall clock jumps"),
     ("clock_rate", "monotonic clocks go at different rates"),
     ("client_crash", "a client dies"),
+    (
+        "power_loss_after_client",
+        "a server loses power seconds after a client died, when that one's changes are committed",
+    ),
     ("server_crash_at_await", "a server dies at a chosen await point"),
     ("client_crash_at_await", "a client dies at a chosen await point"),
 ];

@@ -7,6 +7,7 @@ use crate::exec::call;
 use crate::executor::lock;
 use crate::failover::Loss;
 use crate::generate::Mix;
+use crate::losses::COMMIT_PATIENCE;
 use crate::rot;
 use crate::shared::{Often, Shared};
 use crate::workload::{Actor, Run, Violation};
@@ -267,6 +268,7 @@ async fn finish(
             errors::strike(c, &fs, rng).await?;
         }
         errors::flushes(c, &fs, rng).await?;
+        errors::late_loss(c, &fs, rng).await?;
         drop(fs);
         settle(c).await?;
     }
@@ -453,6 +455,13 @@ impl Nemesis {
             Fault::CrashServerAndClient => {
                 let server = if self.rng.coin() { 0 } else { server };
                 c.kill_client(mount);
+                if self.rng.below(4) == 0 {
+                    // By then the server has committed all that the client was answered.
+                    let later =
+                        COMMIT_PATIENCE + Duration::from_micros(self.rng.range(3_000_000, 15_000_000));
+                    c.sim.sleep(later).await;
+                    c.sim.count("power_loss_after_client");
+                }
                 self.restart(c, &[server], true).await;
                 c.mount(mount).await.map_err(|e| e.to_string())?;
             }
