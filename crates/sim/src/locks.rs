@@ -132,6 +132,12 @@ impl<L: Rival + Clone> Claims<L> {
         lock(&self.0).iter().any(|c| may(c) && c.what.rivals(what))
     }
 
+    /// Somebody on this mount may have had since `called` what does not conflict with it.
+    fn may_share(&self, what: &L, mount: usize, called: u64) -> bool {
+        let may = |c: &Claim<L>| c.who.mount == mount && c.over.is_none_or(|at| at > called);
+        lock(&self.0).iter().any(|c| may(c) && !c.what.rivals(what))
+    }
+
     /// Others that have now what conflicts with it, and live.
     fn held(&self, run: &Run, what: &L, others: impl Fn(Who) -> bool) -> Vec<u64> {
         let all = lock(&self.0);
@@ -285,14 +291,18 @@ impl Locks {
             let data = Bytes::from(vec![actor as u8; 100]);
             let place = 100 * actor as u64;
             if plain {
+                let called = self.tick();
                 let before = self.groups.held(run, &Group(0), |who| who.mount != mount);
                 fs.clone()
                     .write(call(), self.shared, place, false, false, data)
                     .await
                     .map_err(gave("write"))?;
                 return match self.groups.still_held(run, &before) {
-                    None => Ok(()),
-                    Some(c) => Err(format!("mount {mount} wrote without a group while {c:?}")),
+                    // Who does not lock uses the lock of a member on his own mount (decision 0019).
+                    Some(c) if !self.groups.may_share(&c.what, mount, called) => {
+                        Err(format!("mount {mount} wrote without a group while {c:?}"))
+                    }
+                    _ => Ok(()),
                 };
             }
             let open = fs.clone().open(call(), self.shared, O_RDWR).await.map_err(gave("open"))?;

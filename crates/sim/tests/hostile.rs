@@ -9,7 +9,7 @@ const CORPUS: &[(u64, u64)] = &[(27, 600), (356, 600)];
 fn nothing_a_peer_sends_stops_a_server() {
     let some = (1..=4).map(|seed| (seed, 300));
     for (seed, frames) in CORPUS.iter().copied().chain(some) {
-        let o = Options { seed, frames, stop: None };
+        let o = Options { seed, frames, stop: None, log: false };
         match run(&o) {
             Ok(s) => assert!(s.done > 20 && s.refused > 20 && s.honest > 20, "{}: {s:?}", command(&o)),
             Err(f) => panic!("{}: {}\n{}", command(&o), f.what, f.frames.join("\n")),

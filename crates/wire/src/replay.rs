@@ -3,7 +3,8 @@
 //! `message ++ postcard(Tail) ++ length of that, u32 little-endian`. The choices of a server (layouts, offsets of
 //! appends) are in its reply; its clock is said beside it.
 
-use crate::CodecError;
+use crate::msg::write::WriteReply;
+use crate::{CodecError, Op};
 use bytes::Bytes;
 use model::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,23 @@ pub fn append(body: &[u8], tail: &Tail) -> Vec<u8> {
     v.extend_from_slice(&t);
     v.extend_from_slice(&u32::try_from(t.len()).expect("bounded by the frame").to_le_bytes());
     v
+}
+
+/// Whether a request that was done again came to what its sender was told the first time.
+///
+/// All bytes of the answer count, but for the attributes of an object that was written: they are a look at the object while other
+/// writes of the same sender are under way. A list of writes is several transactions and is done again at the place of its
+/// last one, so a write that lay between them sees the object before the whole list now. The offset counts: the user was told
+/// where an append landed.
+pub fn told_the_same(op: Op, first: &[u8], again: &[u8]) -> bool {
+    if first == again {
+        return true;
+    }
+    if !matches!(op, Op::Write | Op::Writelist) {
+        return false;
+    }
+    let decode = |b: &[u8]| postcard::from_bytes::<WriteReply>(b).ok().filter(|r| r.entry.is_none());
+    decode(first).zip(decode(again)).is_some_and(|(a, b)| a.offset == b.offset)
 }
 
 fn malformed() -> CodecError {
@@ -77,5 +95,20 @@ mod tests {
         let extra = [(EXTRA_WALL, encode_wall(tail.wall))];
         assert_eq!(wall_of(&extra), tail.wall);
         assert_eq!(wall_of(&[(EXTRA_WALL, vec![1])]), Timestamp::ZERO);
+    }
+
+    #[test]
+    fn only_a_look_at_an_object_may_differ() {
+        let reply = |offset, size| {
+            let attr = model::ObjectAttr { size, ..model::ObjectAttr::default() };
+            postcard::to_stdvec(&WriteReply { offset, attr, entry: None }).unwrap()
+        };
+        for op in [Op::Write, Op::Writelist] {
+            assert!(told_the_same(op, &reply(0, 7864), &reply(0, 68)));
+            assert!(!told_the_same(op, &reply(4096, 7864), &reply(0, 7864)), "an append landed elsewhere");
+            assert!(!told_the_same(op, b"", &reply(0, 1)));
+        }
+        assert!(!told_the_same(Op::Create, &reply(0, 7864), &reply(0, 68)));
+        assert!(told_the_same(Op::Create, &reply(0, 7864), &reply(0, 7864)));
     }
 }

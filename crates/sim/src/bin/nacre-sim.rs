@@ -18,7 +18,7 @@ nacre-sim runs a whole file system in one thread on virtual time, with faults, a
 
 usage: nacre-sim [OPTIONS]
        nacre-sim --golden DIR
-       nacre-sim --hostile [--seeds N] [--first X] [--seconds S] [--ops N] [--stop N]
+       nacre-sim --hostile [--seeds N] [--first X] [--seconds S] [--ops N] [--stop N] [--log]
        nacre-sim --crash-points [--length N] [--one-in A,B,C] [--stride N] [--variants N] [--part I/N]
 
 Seeds:
@@ -295,7 +295,7 @@ fn run_hostile(args: &Args) -> ExitCode {
             break;
         }
         seeds += 1;
-        let o = hostile::Options { seed, frames: args.frames, stop: args.opt.stop };
+        let o = hostile::Options { seed, frames: args.frames, stop: args.opt.stop, log: args.opt.log };
         let found = match hostile::run(&o) {
             Ok(s) => {
                 sum.done += s.done;
@@ -309,6 +309,7 @@ fn run_hostile(args: &Args) -> ExitCode {
         println!("seed {seed}: FOUND: {}", found.what);
         println!("seed {seed}: again with: {}", hostile::command(&o));
         let (small, found) = if args.minimise { hostile::minimise(&o, found) } else { (o, found) };
+        found.log.iter().for_each(|l| println!("{l}"));
         found.frames.iter().for_each(|f| println!("  {f}"));
         println!("seed {seed}: the shortest run that finds something: {}", found.what);
         println!("seed {seed}: again with: {}", hostile::command(&small));

@@ -48,6 +48,8 @@ pub struct Options {
     pub frames: u64,
     /// Frames that are sent; the dice are thrown as for `frames`.
     pub stop: Option<u64>,
+    /// Whether what servers and clients log is kept.
+    pub log: bool,
 }
 
 /// What was found.
@@ -55,6 +57,8 @@ pub struct Found {
     pub what: Violation,
     /// The last frames, the newest last.
     pub frames: Vec<String>,
+    /// What was logged at last.
+    pub log: Vec<String>,
 }
 
 /// What a run came to that found nothing.
@@ -73,7 +77,12 @@ type Trail = Arc<Mutex<VecDeque<String>>>;
 /// Runs one seed; a panic is found like anything else.
 pub fn run(o: &Options) -> Result<Sum, Found> {
     let trail = Trail::default();
-    let outcome = catch_unwind(AssertUnwindSafe(|| run_once(o, trail.clone())));
+    let sim = Sim::new(o.seed);
+    let _said = o.log.then(|| {
+        sim.keep_log();
+        crate::said::keep(&sim)
+    });
+    let outcome = catch_unwind(AssertUnwindSafe(|| run_once(&sim, o, trail.clone())));
     let what = match outcome {
         Ok(Ok(sum)) => return Ok(sum),
         Ok(Err(v)) => v,
@@ -84,7 +93,7 @@ pub fn run(o: &Options) -> Result<Sum, Found> {
         }
     };
     let frames = lock(&trail).iter().cloned().collect();
-    Err(Found { what, frames })
+    Err(Found { what, frames, log: sim.take_log() })
 }
 
 /// The fewest frames that still find something.
@@ -108,10 +117,9 @@ pub fn command(o: &Options) -> String {
     format!("nacre-sim --hostile --seeds 1 --first {} --ops {}{stop}", o.seed, o.frames)
 }
 
-fn run_once(o: &Options, trail: Trail) -> Result<Sum, Violation> {
-    let sim = Sim::new(o.seed);
+fn run_once(sim: &Sim, o: &Options, trail: Trail) -> Result<Sum, Violation> {
     let mut rng = sim.fork_rng();
-    let cluster = Arc::new(Cluster::new(&sim, OSTS, 1, rng.coin()));
+    let cluster = Arc::new(Cluster::new(sim, OSTS, 1, rng.coin()));
     cluster.format().map_err(|e| format!("formatting failed: {e:#}"))?;
     let node = sim.add_node("hostile", &[[10, 0, 3, 1].into()]);
     node.boot();
