@@ -57,6 +57,17 @@ impl Want {
     fn suits(&self, mode: ExtentMode) -> bool {
         self.group.is_none() || mode == self.mode()
     }
+
+    /// If it cannot be had at once it is not wanted.
+    fn at_once(&self) -> bool {
+        self.group.is_some_and(|g| !g.wait)
+    }
+
+    /// Whether the answer to this question answers for it, too. Who waits is not served by a question that is given up when it
+    /// would have to wait.
+    fn is_asked_by(&self, p: &Pending) -> bool {
+        self.suits(p.mode) && p.covers(self.write, self.start, self.end) && p.at_once == self.at_once()
+    }
 }
 
 /// Locks that an operation relies on.
@@ -225,8 +236,8 @@ impl Fs {
             return Look::Pinned;
         }
         if !force && self.world.now() < o.contended_until {
-            let asked = |p: &Arc<Pending>| w.suits(p.mode) && p.covers(w.write, w.start, w.end);
-            return o.pending.iter().find(|p| asked(p)).map_or(Look::Contended, |p| Look::Wait(p.clone()));
+            let asked = o.pending.iter().find(|p| w.is_asked_by(p));
+            return asked.map_or(Look::Contended, |p| Look::Wait(p.clone()));
         }
         Look::Wait(self.ask(file, o, w, force))
     }
@@ -239,13 +250,13 @@ impl Fs {
         w: &Want,
         force: bool,
     ) -> Arc<Pending> {
-        if let Some(p) = o.pending.iter().find(|p| w.suits(p.mode) && p.covers(w.write, w.start, w.end)) {
+        if let Some(p) = o.pending.iter().find(|p| w.is_asked_by(p)) {
             return p.clone();
         }
         let p = Arc::new(Pending {
             id: self.data.number(),
             mode: w.mode(),
-            at_once: w.group.is_some_and(|g| !g.wait),
+            at_once: w.at_once(),
             start: w.start,
             end: w.end,
             again: sync::Notify::new(),

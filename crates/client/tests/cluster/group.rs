@@ -110,3 +110,32 @@ fn groups_exclude_each_other_between_mounts_and_on_one() {
         assert_eq!(&read(&b, &fa, 0, 100).await[..], [[3; 10].as_slice(), &[4; 5]].concat());
     });
 }
+
+/// A question that is given up when it would have to wait is nobody else's: it stays open for as long as the server is away.
+/// Found by the simulator (seed 29613625).
+#[test]
+fn who_waits_is_not_answered_for_who_does_not() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let fa = striped(&a, "f", 1).await;
+        let fb = std::sync::Arc::new(b.clone().open(call(), fa.fid, crate::harness::O_RDWR).await.unwrap());
+        a.clone().group_lock(fa.clone(), 1, true).await.unwrap();
+        c.stop_ost(0).await;
+        let mut at_once = {
+            let (b, f) = (b.clone(), fb.clone());
+            c.spawn(async move { b.group_lock(f, 2, false).await })
+        };
+        let mut writer = {
+            let (b, f) = (b.clone(), fb.clone());
+            c.spawn(async move { b.write(call(), f.fid, 0, false, false, vec![9; 10].into()).await })
+        };
+        c.world.sleep(Duration::from_millis(100)).await;
+        assert!(at_once.try_recv().is_err() && writer.try_recv().is_err(), "the OST is away");
+        c.start_ost(0).await;
+        assert_eq!(c.within(at_once).await.unwrap(), Err(Errno::EAGAIN));
+        a.clone().group_unlock(fa.clone(), 1).await.unwrap();
+        c.within(writer).await.unwrap().unwrap();
+        assert_eq!(read(&a, &fa, 0, 100).await, vec![9; 10]);
+    });
+}
