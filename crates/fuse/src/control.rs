@@ -170,13 +170,14 @@ pub async fn answer_of_mount(fs: &Arc<Fs>, uid: u32, request: Request) -> Result
                 client::control::NOATIME => fs.set_noatime(value != "0"),
                 _ => {
                     fs.set_param(&name, &value)?;
-                    // Only `lru_size=clear` leaves anything to wait for.
-                    fs.leases_dropped().await.map_err(|e| ControlError {
-                        errno: e.0,
-                        message:
-                            "some leases go back later: the MDT has not taken yet what was done under them"
-                                .to_string(),
-                    })?;
+                    if fs.clears_leases(&name, &value) {
+                        fs.leases_dropped().await.map_err(|e| ControlError {
+                            errno: e.0,
+                            message:
+                                "some leases go back later: the MDT has not taken yet what was done under them"
+                                    .to_string(),
+                        })?;
+                    }
                 }
             }
             Reply::Done

@@ -91,22 +91,25 @@ impl Fs {
         self.pending.hurry.notify_one();
     }
 
+    /// Whether this setting gives all leases back: only then there is something to wait for ([`Fs::leases_dropped`]).
+    pub fn clears_leases(&self, name: &str, value: &str) -> bool {
+        value == "clear" && self.get_param(name).iter().any(|(n, _)| n.ends_with(".lru_size"))
+    }
+
     /// Waits until the leases are given back that [`Fs::drop_leases`] left for operations that were not sent. `EAGAIN`: it
     /// takes longer than [`CLEAR_PATIENCE`]; they go back when the server has taken the operations.
     pub async fn leases_dropped(self: &Arc<Self>) -> Result<(), Errno> {
-        let end = self.world.now().plus(CLEAR_PATIENCE);
-        loop {
-            let mut over = Box::pin(self.pending.over.notified());
-            over.as_mut().enable();
-            if !self.pending.drop.load(Relaxed) {
-                return Ok(());
+        let dropped = async {
+            loop {
+                let mut over = Box::pin(self.pending.over.notified());
+                over.as_mut().enable();
+                if !self.pending.drop.load(Relaxed) {
+                    return;
+                }
+                over.await;
             }
-            let left = end.since(self.world.now());
-            if left.is_zero() {
-                return Err(Errno::EAGAIN);
-            }
-            let _ = world::select(over, self.world.sleep(left)).await;
-        }
+        };
+        self.world.timeout(CLEAR_PATIENCE, dropped).await.ok_or(Errno::EAGAIN)
     }
 
     /// Has everything sent that was executed here until now, and waits for the answer. What is lost on the way is the

@@ -123,6 +123,10 @@ fn cleared_leases_are_gone() {
         a.clone().mkdir(call(), dir, b"kept".to_vec(), 0o755).await.unwrap();
         a.set_param("ldlm.namespaces.*.lru_size", "clear").unwrap();
         assert_eq!(c.within(a.leases_dropped()).await, Err(Errno::EAGAIN));
+        // Nobody else who sets something waits for them.
+        let clears = |name, value| a.clears_leases(name, value);
+        assert!(clears("ldlm.namespaces.*.lru_size", "clear") && clears("ldlm.namespaces.*.lru_*", "clear"));
+        assert!(!clears("ldlm.namespaces.*.lru_size", "100") && !clears("llite.*.stats", "clear"));
         c.start_mdt().await;
         c.within(async { while a.leases_dropped().await.is_err() {} }).await;
         assert_eq!(leases(&a), 0);
