@@ -5,6 +5,7 @@ use crate::call::{InFlight, Request};
 use bytes::Bytes;
 use model::Timestamp;
 use std::collections::{BTreeMap, VecDeque};
+use wire::Op;
 
 /// Requests kept for one target; above it calls wait for a commit.
 const KEPT_MAX: usize = 4096;
@@ -79,6 +80,11 @@ impl KeptRequests {
     /// The next one to be sent again. It stays until [`KeptRequests::replayed`].
     pub fn next_lost(&self) -> Option<&Kept> {
         self.lost.front()
+    }
+
+    /// Whether a list of writes is to be sent again after the next one.
+    pub fn list_follows(&self) -> bool {
+        self.lost.iter().skip(1).any(|k| k.req.op == Op::Writelist)
     }
 
     /// The next one was executed again, as `transno` (0: it had survived, or there is nothing to keep).
