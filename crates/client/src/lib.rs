@@ -36,7 +36,7 @@ pub use meta::{Keeper, Lapsed, Leave};
 
 use model::{Cred, Errno, Fid};
 use std::sync::Mutex;
-use wire::msg::enqueue::LockMode;
+use wire::msg::enqueue::{LockKind, LockMode, LockSpec};
 
 /// What an operation gives.
 pub(crate) type R<T> = Result<T, Errno>;
@@ -104,6 +104,14 @@ pub struct PosixLock {
     pub start: u64,
     /// Inclusive; `u64::MAX`: to the end.
     pub end: u64,
+}
+
+impl PosixLock {
+    /// As servers are asked for it.
+    fn spec(&self, id: u64, fid: Fid) -> LockSpec {
+        let PosixLock { owner, pid, mode, start, end } = *self;
+        LockSpec { id, fid, kind: LockKind::Posix, mode, owner, pid, start, end }
+    }
 }
 
 /// One target as `lfs df`, `lfs check` and `lctl dl` show it.

@@ -15,16 +15,7 @@ impl Fs {
             if lock.start > lock.end {
                 return Err(Errno::EINVAL);
             }
-            let spec = LockSpec {
-                id: self.locks.new_id(),
-                fid,
-                kind: LockKind::Posix,
-                mode: lock.mode,
-                owner: lock.owner,
-                pid: lock.pid,
-                start: lock.start,
-                end: lock.end,
-            };
+            let spec = lock.spec(self.locks.new_id(), fid);
             self.lock_counted(spec, wait).await
         })
     }

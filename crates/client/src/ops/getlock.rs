@@ -4,7 +4,6 @@ use crate::stats::Verb;
 use crate::{Fs, PosixLock, R};
 use model::Fid;
 use std::sync::Arc;
-use wire::msg::enqueue::{LockKind, LockSpec};
 use wire::msg::getlock::Getlock;
 use world::BoxFuture;
 
@@ -12,17 +11,8 @@ impl Fs {
     pub fn getlk(self: Arc<Self>, fid: Fid, lock: PosixLock) -> BoxFuture<R<Option<PosixLock>>> {
         Box::pin(async move {
             let work = async {
-                let spec = LockSpec {
-                    id: 0,
-                    fid,
-                    kind: LockKind::Posix,
-                    mode: lock.mode,
-                    owner: lock.owner,
-                    pid: lock.pid,
-                    start: lock.start,
-                    end: lock.end,
-                };
-                let r = self.mdt_of(fid).await?.call(self.own_ctx(), Getlock { lock: spec }).await?;
+                let r =
+                    self.mdt_of(fid).await?.call(self.own_ctx(), Getlock { lock: lock.spec(0, fid) }).await?;
                 Ok(r.conflict.map(|l| PosixLock {
                     owner: l.owner,
                     pid: l.pid,

@@ -26,11 +26,7 @@ impl Fs {
             let work = async {
                 let fid = self.new_fid(parent).await?;
                 let msg = Mknod { parent, name, fid, kind, mode: mode & 0o7777, umask: call.umask, rdev };
-                let mdt = self.mdt_of(parent).await?;
-                let change = self.making(&mdt, parent, &msg.name);
-                let r = mdt.call(self.ctx(&call), msg.clone()).await;
-                change.done_named(parent, &msg.name, &r);
-                Ok(r?.attr)
+                self.make_name(&call, parent, &msg.name.clone(), msg).await
             };
             self.run(Verb::Mknod, work).await
         })

@@ -1,6 +1,5 @@
 //! rmdir: removes an empty directory.
 
-use crate::meta::{Outcome, Part};
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::Fid;
@@ -13,19 +12,11 @@ impl Fs {
         Box::pin(async move {
             self.writable()?;
             let work = async {
-                if self.rmdir_here(&call, &Rmdir { parent, name: name.clone() }).await {
+                let msg = Rmdir { parent, name: name.clone() };
+                if self.rmdir_here(&call, &msg).await {
                     return Ok(());
                 }
-                let mdt = self.mdt_of(parent).await?;
-                let parts = vec![(parent, Part::Attr), (parent, Part::List)];
-                let change = self.changing(&mdt, parts, &[(parent, &name)]);
-                let r = match change.register_opens().await {
-                    Ok(()) => mdt.call(self.ctx(&call), Rmdir { parent, name: name.clone() }).await,
-                    Err(e) => Err(e),
-                };
-                let removed = r.is_ok().then_some(name);
-                change.done_names(&r, Outcome { removed, ..Outcome::default() });
-                r.map(drop)
+                self.remove_name(&call, parent, name, msg).await
             };
             self.run(Verb::Rmdir, work).await
         })

@@ -23,11 +23,7 @@ impl Fs {
                     return Ok(a);
                 }
                 msg.fid = self.new_fid(parent).await?;
-                let mdt = self.mdt_of(parent).await?;
-                let change = self.making(&mdt, parent, &msg.name);
-                let r = mdt.call(self.ctx(&call), msg.clone()).await;
-                change.done_named(parent, &msg.name, &r);
-                Ok(r?.attr)
+                self.make_name(&call, parent, &msg.name.clone(), msg).await
             };
             self.run(Verb::Symlink, work).await
         })
