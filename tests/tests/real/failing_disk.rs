@@ -3,8 +3,7 @@
 //! fails for `NACRE_FAILING_DISK_SECONDS` (2).
 
 use crate::full_backing::Thin;
-use anyhow::{Context, Result, bail, ensure};
-use rustix::process::Signal;
+use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -12,16 +11,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-use tests::cluster::{TestFs, alive, kill, ok_within, sh, wait_until};
+use std::time::Duration;
+use tests::cluster::{TestFs, alive, ok_within, sh, wait_until};
+use tests::env_number;
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// Of a row; it fills the disk soon.
 const ROW_BYTES: usize = 1500;
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
-}
 
 /// A program that executes what it reads, statement by statement, and says so.
 trait Database {
@@ -145,7 +141,7 @@ impl Postgres {
             fs::create_dir(d)?;
             ok_within(Command::new("chown").arg("postgres").arg(d), LIMIT)?;
         }
-        for d in scratch.ancestors().take_while(|d| d.starts_with(std::env::temp_dir())) {
+        for d in scratch.ancestors().take_while(|d| *d != std::env::temp_dir()) {
             let _ = Command::new("chmod").arg("o+x").arg(d).status();
         }
         let p = Postgres { bin, data, socket };
@@ -254,17 +250,11 @@ impl Load {
     /// Rows said to be stored are those below.
     fn end(mut self) -> Result<u64> {
         self.stop.store(true, Relaxed);
-        let (end, mut ended) = (Instant::now() + LIMIT, false);
-        while !ended && Instant::now() < end {
-            ended = self.thread.is_finished();
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let ended = wait_until("a database's statement ends", LIMIT, || self.thread.is_finished());
         let _ = self.child.kill();
         let _ = self.child.wait();
-        ensure!(ended, "a statement of a database does not end");
-        if self.thread.join().is_err() {
-            bail!("a load ended in a panic");
-        }
+        ended?;
+        ensure!(self.thread.join().is_ok(), "a load ended in a panic");
         Ok(self.stored.load(Relaxed))
     }
 }
@@ -282,13 +272,9 @@ fn round(fs: &TestFs, thin: &Thin, databases: &[Box<dyn Database>], from: &mut [
         servers.iter().any(|p| !alive(*p))
             || fs.status().is_ok_and(|s| s["processes"].to_string().contains("read-only"))
     });
-    std::thread::sleep(Duration::from_secs(number("NACRE_FAILING_DISK_SECONDS", 2)));
+    std::thread::sleep(Duration::from_secs(env_number("NACRE_FAILING_DISK_SECONDS").unwrap_or(2)));
     thin.make_room()?;
-    for pid in fs.servers()?.into_iter().filter(|p| alive(*p)) {
-        kill(pid, Signal::KILL)?;
-        wait_until("a killed server ends", LIMIT, || !alive(pid))?;
-    }
-    thin.forget_pages()?;
+    thin.lose_power(fs)?;
     fs.up_again()?;
     noticed?;
     let stored: Vec<u64> = loads.into_iter().map(Load::end).collect::<Result<_>>()?;
@@ -323,7 +309,7 @@ fn databases_over(name: &str, target: &str) -> Result<()> {
         None => eprintln!("NOT TESTED: PostgreSQL is not installed"),
     }
     let mut from = vec![0; databases.len()];
-    for r in 0..number("NACRE_FAILING_DISK_ROUNDS", 1) {
+    for r in 0..env_number("NACRE_FAILING_DISK_ROUNDS").unwrap_or(1) {
         round(&fs, &thin, &databases, &mut from).with_context(|| format!("round {r}"))?;
     }
     drop(databases);

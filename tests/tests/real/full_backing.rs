@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
-use tests::cluster::{TestFs, kill, ok_within, tool, wait_until};
+use tests::cluster::{TestFs, alive, kill, ok_within, tool, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(90);
 const MIB: usize = 1 << 20;
@@ -106,15 +106,20 @@ impl Thin {
         Ok(fs::remove_file(self.balloon())?)
     }
 
+    /// As without power: nobody closes anything, and the page cache has nothing.
+    pub fn lose_power(&self, fs: &TestFs) -> Result<()> {
+        for pid in fs.servers()?.into_iter().filter(|p| alive(*p)) {
+            kill(pid, Signal::KILL)?;
+        }
+        self.forget_pages()
+    }
+
     /// What an operator does when the host's own file system gave up, too (its metadata found no room).
     fn mend(&self, fs: &TestFs) -> Result<()> {
         let probe = self.folder.join("probe");
         if File::create(&probe).is_err_and(|e| e.kind() == ErrorKind::ReadOnlyFilesystem) {
             eprintln!("the host's file system is read-only");
-            for pid in fs.servers()?.into_iter().filter(|p| tests::cluster::alive(*p)) {
-                kill(pid, Signal::KILL)?;
-            }
-            return self.forget_pages();
+            return self.lose_power(fs);
         }
         Ok(fs::remove_file(probe)?)
     }
@@ -217,7 +222,7 @@ fn what_an_mdt_could_not_flush_is_done_again_or_told() -> Result<()> {
             }
         }
     });
-    let ended = wait_until("the MDT ends", LIMIT, || servers.iter().any(|p| !tests::cluster::alive(*p)));
+    let ended = wait_until("the MDT ends", LIMIT, || servers.iter().any(|p| !alive(*p)));
     thin.make_room()?;
     thin.mend(&fs)?;
     fs.up_again()?;
@@ -231,11 +236,7 @@ fn what_an_mdt_could_not_flush_is_done_again_or_told() -> Result<()> {
     ended.context("its device was never full")?;
     ensure!(told.len() > FILES / 2, "only {} files", told.len());
 
-    // As without power: nobody closes anything.
-    for pid in fs.servers()? {
-        kill(pid, Signal::KILL)?;
-    }
-    thin.forget_pages()?;
+    thin.lose_power(&fs)?;
     fs.up_again()?;
     for i in told {
         is(&dir.join(format!("f{i}")), &[(12_000, i as u8)])?;

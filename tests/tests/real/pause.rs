@@ -9,13 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tests::cluster::{TestFs, kill, wait_until};
+use tests::env_number;
 
 /// Between the wake-up and the first operation that every program has begun and ended since.
 const GOES_ON_WITHIN: Duration = Duration::from_secs(5);
-
-fn from_env(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
-}
 
 /// One program: it makes files, writes, flushes, reads back, renames and removes; the first error ends it.
 struct Program {
@@ -117,7 +114,8 @@ fn again(fs: &TestFs) -> Result<Vec<u64>> {
 #[test]
 fn servers_that_stood_still_start_again_by_themselves() -> Result<()> {
     let fs = TestFs::up("pause", 2, 2)?;
-    let (rounds, seconds) = (from_env("NACRE_PAUSE_ROUNDS", 2), from_env("NACRE_PAUSE_SECONDS", 12));
+    let rounds = env_number("NACRE_PAUSE_ROUNDS").unwrap_or(2);
+    let seconds = env_number("NACRE_PAUSE_SECONDS").unwrap_or(12);
     let worst = rounds_of(&fs, rounds, Duration::from_secs(seconds))?;
     println!("{rounds} rounds of {seconds} s: at most {:.2} s", worst.as_secs_f64());
     ensure!(worst <= GOES_ON_WITHIN, "programs went on after {worst:?} only");
