@@ -429,7 +429,7 @@ impl Mdt {
         match notice {
             Notice::Cancelled { items } => self.cancelled(client, &items),
             Notice::Opened { opens } => self.opened(client, opens),
-            // For an OST, and for the session layer.
+            // For an OST.
             Notice::Released { .. } | Notice::Kept { .. } => {}
             // The session layer's own.
             Notice::Proof { .. } | Notice::ClientEvicted { .. } => {}

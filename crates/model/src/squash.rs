@@ -29,11 +29,6 @@ impl Squash {
         Ok(())
     }
 
-    /// Whether root of this host is somebody else.
-    pub fn applies_to(&self, peer: IpAddr) -> bool {
-        self.to.is_some() && !self.except.contains(peer)
-    }
-
     /// What root of this host is; `None`: itself.
     pub fn of(&self, peer: IpAddr) -> Option<Cred> {
         self.to.filter(|_| !self.except.contains(peer)).map(|(uid, gid)| Cred::new(uid, gid))
