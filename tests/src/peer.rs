@@ -102,6 +102,21 @@ impl Session {
         Ok(Ok(Session { conn, target, number: r.session, epoch: r.epoch, xid: 0 }))
     }
 
+    /// Sends the most data that a request may have, but for its last bytes: the server waits for them.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub fn send_most<M: Message>(&mut self, m: &M) -> Result<()> {
+        self.xid = XID.fetch_add(1, Ordering::Relaxed);
+        let mut h = Header::new(FrameKind::Request);
+        (h.target, h.session, h.epoch) = (self.target.to_u32(), self.number, self.epoch);
+        (h.opcode, h.slot, h.xid) = (M::OP as u16, 1, self.xid);
+        let data = vec![1; model::limits::RPC_BULK_MAX_BYTES];
+        let all = Frame::new(h, encode_body(&RequestContext::default(), m), data).encode();
+        self.conn.write_all(&all[..all.len() - 10])?;
+        Ok(())
+    }
+
     /// The answer to a request of root's, with flags of its frame and extras of its context.
     ///
     /// # Errors

@@ -168,6 +168,6 @@ async fn data_call<M: Message>(
     if lock == 0 {
         ost.call_bulk(ctx, m, data).await
     } else {
-        ost.send(ctx, m, data, Terms { durable, ..Terms::default() }).await
+        ost.send(ctx, m, data, Terms { durable, waited_for: true, ..Terms::default() }).await
     }
 }

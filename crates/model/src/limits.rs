@@ -63,6 +63,11 @@ pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 8192;
 /// Clients that a server did not know, from one address: so many at once, and each second.
 pub const NEW_CLIENTS_AT_ONCE: u32 = 1024;
 pub const NEW_CLIENTS_PER_SECOND: u32 = 32;
+/// Memory of requests that a server received and has not done: this part of the host's memory, …
+pub const INBOUND_PART_OF_MEMORY: usize = 8;
+/// … at least and at most so much.
+pub const INBOUND_MIN_BYTES: usize = 64 << 20;
+pub const INBOUND_MAX_BYTES: usize = 8 << 30;
 /// Open files of one client.
 pub const OPENS_PER_CLIENT_MAX: usize = 1 << 20;
 /// Locks (flock, POSIX ranges) of one client.

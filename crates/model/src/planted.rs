@@ -143,6 +143,8 @@ bugs! {
     LockWaiterForgotten = 131,
     /// The metadata server keeps the locks of a client that is gone.
     EvictionForgetsRecordLock = 132,
+    /// A request that a server had no memory for is not sent again.
+    PutOffForgotten = 134,
     /// A group lock is granted although another group holds the file.
     GroupsMixed = 133,
     /// A change of mode is not stored.

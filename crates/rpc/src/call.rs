@@ -6,15 +6,22 @@
 use crate::import::{Core, ImportState, Inner, Slow, Terms};
 use crate::link::Link;
 use bytes::Bytes;
+use model::planted::{self, Bug};
 use model::{Errno, Timestamp};
 use std::sync::Arc;
-use wire::frame::{FLAG_COMMIT, FLAG_DURABLE, FLAG_RESENT};
+use std::time::Duration;
+use wire::frame::{FLAG_COMMIT, FLAG_DURABLE, FLAG_RESENT, FLAG_WAITED_FOR, STATUS_LATER};
 use wire::msg::connect::{SLOT_CONTROL, SLOT_NONE};
 use wire::msg::ping::Ping;
 use wire::{Bulk, Frame, FrameKind, Header, Message, Op, ReplyContext, RequestContext, encode_body};
 use world::Instant;
 use world::sync::oneshot;
 
+/// What a caller in this crate is told of [`STATUS_LATER`]; nobody else is.
+pub(crate) const LATER: Errno = Errno(STATUS_LATER as i32);
+/// A request for which the server has no memory goes again after so long at least, and at most.
+const LATER_WAIT_MIN: Duration = Duration::from_millis(10);
+const LATER_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Tickets of urgent requests are below this, those of others above.
 const ORDINARY: u64 = 1 << 63;
 
@@ -46,6 +53,8 @@ pub(crate) struct Request {
     pub durable: bool,
     /// The only life of this client in which it may be sent ([`Terms::life`]).
     pub life: Option<u64>,
+    /// Others may wait for it ([`Terms::waited_for`]).
+    pub waited_for: bool,
     pub body: Bytes,
     pub bulk: Bulk,
     /// `None` when the caller was told already (deactivated target).
@@ -72,16 +81,20 @@ pub(crate) struct InFlight {
     /// When it went out last.
     pub sent: Instant,
     pub slow: Slow,
+    /// The server has no memory for it, and did not look at it: it is sent again soon.
+    pub put_off: bool,
+    /// How often that was so in a row.
+    pub times_put_off: u32,
 }
 
 impl InFlight {
     pub fn new(xid: u64, req: Request, sent: Instant) -> InFlight {
-        InFlight { xid, req, sent, slow: Slow::default() }
+        InFlight { xid, req, sent, slow: Slow::default(), put_off: false, times_put_off: 0 }
     }
 
     /// It goes out once more.
     pub fn sent_again(&mut self, now: Instant) {
-        (self.sent, self.slow) = (now, Slow::default());
+        (self.sent, self.slow, self.put_off) = (now, Slow::default(), false);
     }
 }
 
@@ -116,6 +129,9 @@ impl Inner {
         }
         if f.req.durable {
             h.flags |= FLAG_DURABLE;
+        }
+        if f.req.waited_for {
+            h.flags |= FLAG_WAITED_FOR;
         }
         Frame { header: h, body: f.req.body.clone(), bulk: f.req.bulk.clone() }
     }
@@ -198,7 +214,7 @@ impl Core {
         self: &Arc<Core>,
         op: Op,
         modifies: bool,
-        Terms { durable, life }: Terms,
+        Terms { durable, life, waited_for }: Terms,
         body: Vec<u8>,
         bulk: Bulk,
     ) -> Result<RawReply, Errno> {
@@ -225,7 +241,8 @@ impl Core {
             let number = if is_urgent(op) { g.next_ticket } else { g.next_ticket + ORDINARY };
             g.next_ticket += 1;
             let body = Bytes::from(body);
-            let req = Request { op, modifies, durable, life, body, bulk, answer: Some(tx) };
+            let waited_for = waited_for || is_urgent(op);
+            let req = Request { op, modifies, durable, life, waited_for, body, bulk, answer: Some(tx) };
             g.queue.insert(number, req);
             g.pump(self.target_number(), now, &mut out);
             g.ask_commit(self.target_number(), &mut out);
@@ -253,7 +270,10 @@ impl Core {
             let Some(link) = g.link.clone() else { return Err(Errno::ENOTCONN) };
             let body = Bytes::from(encode_body(&RequestContext::default(), &msg));
             let (op, modifies, bulk) = (M::OP, M::MODIFIES, Bulk::default());
-            let req = Request { op, modifies, durable: false, life: None, body, bulk, answer: Some(tx) };
+            let answer = Some(tx);
+            // All wait for a recovery to end.
+            let req =
+                Request { op, modifies, durable: false, life: None, waited_for: true, body, bulk, answer };
             let xid = g.new_xid();
             g.slots[usize::from(SLOT_CONTROL)] = Some(InFlight::new(xid, req, sent));
             out.frames.push(g.frame(self.target_number(), SLOT_CONTROL, false));
@@ -265,7 +285,10 @@ impl Core {
     }
 
     /// A reply arrived on the current connection: matches it, frees its slot, lets the next call go.
-    pub fn on_reply(&self, f: Frame) {
+    pub fn on_reply(self: &Arc<Core>, f: Frame) {
+        if f.header.status == STATUS_LATER {
+            return self.put_off(f.header.slot, f.header.xid);
+        }
         let (context, body): (ReplyContext, Bytes) = match wire::decode_context(&f.body) {
             Ok(parts) => parts,
             Err(e) => {
@@ -317,6 +340,55 @@ impl Core {
             }),
             e => Err(Errno(i32::from(e))),
         });
+    }
+
+    /// The server has no memory for a request: it goes again after a while, with the number that it has.
+    fn put_off(self: &Arc<Core>, slot: u16, xid: u64) {
+        let times = {
+            let mut g = self.lock();
+            if g.replaying.as_ref().is_some_and(|(s, x, _)| (*s, *x) == (slot, xid)) {
+                let answer = g.replaying.take().map(|(.., answer)| answer);
+                drop(g);
+                answer.into_iter().for_each(|a| drop(a.send(Err(LATER))));
+                return;
+            }
+            let at = g.slots.get_mut(usize::from(slot)).and_then(Option::as_mut);
+            let Some(f) = at.filter(|f| f.xid == xid) else { return };
+            f.put_off = true;
+            f.times_put_off = f.times_put_off.saturating_add(1);
+            f.times_put_off
+        };
+        let (core, wait) = (self.clone(), self.later_wait(times));
+        self.world.spawn("rpc-later", async move {
+            core.world.sleep(wait).await;
+            if !planted::on(Bug::PutOffForgotten) {
+                core.send_put_off(slot, xid);
+            }
+        });
+    }
+
+    /// Sends it, unless the session was made anew meanwhile, which has everything sent again.
+    fn send_put_off(&self, slot: u16, xid: u64) {
+        let mut out = Outbox::default();
+        {
+            let mut g = self.lock();
+            if g.link.is_none() || (slot != SLOT_CONTROL && g.state != ImportState::Full) {
+                return;
+            }
+            let at = g.slots.get_mut(usize::from(slot)).and_then(Option::as_mut);
+            let Some(f) = at.filter(|f| f.xid == xid && f.put_off) else { return };
+            f.sent_again(self.world.now());
+            out.frames.push(g.frame(self.target_number(), slot, true));
+            out.link = g.link.clone();
+        }
+        self.send_out(out);
+    }
+
+    /// Twice as long each time, and half of it by chance: whoever is told at the same time comes back one after the other.
+    pub fn later_wait(&self, times: u32) -> Duration {
+        let most = (LATER_WAIT_MIN * 2u32.saturating_pow(times.min(16))).min(LATER_WAIT_MAX);
+        let part = self.world.random_u64() % (most.as_micros() as u64 / 2).max(1);
+        most / 2 + Duration::from_micros(part)
     }
 
     /// A ping was answered: what is durable by now need not be kept. Returns what else the server said with it.

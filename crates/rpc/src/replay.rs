@@ -8,12 +8,12 @@
 //! what it reclaims and the word that this was all. Those that survived are recognised by their slots. Only then
 //! comes what has no answer yet.
 
-use crate::call::{Outbox, RawReply};
+use crate::call::{LATER, Outbox, RawReply};
 use crate::import::{Core, ImportState};
 use bytes::Bytes;
 use model::{Errno, limits};
 use std::sync::Arc;
-use wire::frame::FLAG_REPLAY;
+use wire::frame::{FLAG_REPLAY, FLAG_WAITED_FOR};
 use wire::msg::connect::ConnectReply;
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
 use wire::replay::Tail;
@@ -166,7 +166,7 @@ impl Core {
     /// next one.
     async fn replay(self: &Arc<Core>) -> bool {
         let (mut done, mut survived, mut failed) = (0u64, 0u64, 0u64);
-        let mut damaged = 0;
+        let (mut damaged, mut later) = (0, 0);
         loop {
             let (tx, rx) = oneshot::channel();
             let mut out = Outbox::default();
@@ -178,7 +178,7 @@ impl Core {
                 (h.target, h.opcode) = (self.target_number(), k.req.op as u16);
                 (h.slot, h.xid, h.transno) = (k.slot, k.xid, k.transno);
                 (h.session, h.epoch) = (g.session, g.epoch);
-                h.flags |= FLAG_REPLAY;
+                h.flags |= FLAG_REPLAY | FLAG_WAITED_FOR;
                 let frame = Frame {
                     header: h,
                     body: replay_body(&k.req.body, &k.reply, k.wall),
@@ -194,10 +194,15 @@ impl Core {
                 Err(_) => return false,
                 // It stops again: the next server is asked.
                 Ok(Err(Errno::ESHUTDOWN)) => std::future::pending().await,
+                // The server has no memory for it now.
+                Ok(Err(LATER)) => {
+                    later += 1;
+                    self.world.sleep(self.later_wait(later)).await;
+                }
                 // Its data changed on the way. What is here is whole, and goes again.
                 Ok(Err(Errno::EBADMSG)) if damaged < limits::DAMAGED_RESENDS_MAX => damaged += 1,
                 Ok(r) => {
-                    damaged = 0;
+                    (damaged, later) = (0, 0);
                     match &r {
                         Err(_) => failed += 1,
                         Ok(r) if was_done_again(r.transno, was) => done += 1,

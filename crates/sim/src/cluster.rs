@@ -49,6 +49,8 @@ pub struct Cluster {
     pub failures: Arc<Mutex<Vec<String>>>,
     /// Targets answer when changes are durable.
     pub ack_durable: bool,
+    /// So many bytes of requests have room at a server; `None`: all that come.
+    pub request_memory: Option<usize>,
     /// Mounts, each in one of its lives, that wrote to a file.
     writers: Mutex<BTreeMap<Fid, BTreeSet<(usize, u64)>>>,
 }
@@ -89,6 +91,7 @@ impl Cluster {
             guest,
             failures: Arc::default(),
             ack_durable,
+            request_memory: None,
             writers: Mutex::default(),
         }
     }
@@ -138,7 +141,7 @@ impl Cluster {
         let w = host.node.world();
         let driver = self.sim.driver().world();
         w.clone().spawn("boot", async move {
-            let started = s.start(at, w, c.ack_durable).await;
+            let started = s.start(at, w, &c).await;
             let host = &s.hosts[at];
             if host.boots.load(Relaxed) != boot {
                 return;

@@ -7,6 +7,7 @@ pub const FAULTS: &[(&str, &str)] = &[
     ("net_duplicate", "a request arrives twice"),
     ("net_bit_flip", "a bit changes under way"),
     ("net_reset", "a connection breaks"),
+    ("no_memory", "a server has no memory for a request"),
     ("partition", "two nodes do not hear each other"),
     ("partition_one_way", "one of two nodes does not hear the other"),
     ("power_loss", "a server's host loses power"),

@@ -5,6 +5,7 @@
 
 use crate::clock::sleep;
 use crate::executor::{Core, Event, State};
+use ::world::inbound::{Received, Share};
 use ::world::{BoxFuture, Conn, Listener, Net};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -694,6 +695,17 @@ impl Conn for SimConn {
             e.receiver = Some(cx.waker().clone());
             Poll::Pending
         }))
+    }
+
+    fn recv_within(&self, share: &Arc<Share>) -> BoxFuture<io::Result<Received>> {
+        let (next, share, core) = (self.recv(), share.clone(), self.core.clone());
+        Box::pin(async move {
+            let received = share.admit(next.await?);
+            if matches!(received, Received::Dropped(_)) {
+                core.lock().trace.count("no_memory");
+            }
+            Ok(received)
+        })
     }
 
     fn close(&self) {

@@ -81,6 +81,9 @@ pub struct Report {
     pub log: Vec<String>,
 }
 
+/// Of requests at a server, in some runs: a few small ones, or one large one.
+const LITTLE_MEMORY: usize = 12 << 10;
+
 /// Runs one seed.
 pub fn run(opt: &Options) -> Report {
     let sim = Sim::new(opt.seed);
@@ -91,7 +94,9 @@ pub fn run(opt: &Options) -> Report {
     let mut rng = sim.fork_rng();
     let osts = rng.range(2, 4) as u16;
     let ack_durable = opt.ack_durable.unwrap_or(rng.below(4) == 0);
-    let cluster = Arc::new(Cluster::new(&sim, osts, opt.mounts, ack_durable));
+    let mut cluster = Cluster::new(&sim, osts, opt.mounts, ack_durable);
+    cluster.request_memory = (opt.seed % 7 == 3).then_some(LITTLE_MEMORY);
+    let cluster = Arc::new(cluster);
     sim.count(if ack_durable { "ack_durable" } else { "ack_exec" });
     let (ops, planned) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (c, o, p, opt2) = (cluster.clone(), ops.clone(), planned.clone(), opt.clone());

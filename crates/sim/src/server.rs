@@ -1,6 +1,6 @@
 //! A server: its target, the two hosts that reach it, and what runs there.
 
-use crate::cluster::{FSNAME, PORT, nid};
+use crate::cluster::{Cluster, FSNAME, PORT, nid};
 use crate::executor::lock;
 use crate::{Node, Sim};
 use ::world::World;
@@ -275,12 +275,7 @@ impl ServerNode {
     }
 
     /// As nacred does: waits until nobody else can have the target, takes it, recovers and serves.
-    pub(crate) async fn start(
-        self: &Arc<Self>,
-        at: usize,
-        w: World,
-        ack_durable: bool,
-    ) -> anyhow::Result<Running> {
+    pub(crate) async fn start(self: &Arc<Self>, at: usize, w: World, c: &Cluster) -> anyhow::Result<Running> {
         let (dir, addr) = (self.dir(), self.hosts[at].addr);
         let held = Superblock::lock(&w, dir)?;
         let heartbeat = Heartbeat::take(&w, dir, Who::holding(&w, &held), Times::default()).await?;
@@ -295,6 +290,9 @@ impl ServerNode {
         };
         let server = Server::new(w.clone(), "sim".into());
         server.set_abort_on_panic(false);
+        if let Some(bytes) = c.request_memory {
+            server.inbound().set_max_bytes(bytes);
+        }
         let listener = w.net.listen(SocketAddr::new(addr, PORT)).await?;
         let running = match self.role {
             Role::Metadata => {
@@ -311,7 +309,7 @@ impl ServerNode {
                     bind: Some(addr),
                 };
                 let mdt = Mdt::open(w.clone(), db.clone(), peers.clone(), cfg)?;
-                let set = mdt.set_params("mdt.*.ack", if ack_durable { "durable" } else { "exec" });
+                let set = mdt.set_params("mdt.*.ack", if c.ack_durable { "durable" } else { "exec" });
                 set.await.map_err(|e| anyhow::anyhow!("ack cannot be set: {e}"))?;
                 label.server_key.iter().for_each(|k| mdt.set_server_key(*k));
                 // As nacred does: a target that comes back knows the others at once.
@@ -340,7 +338,7 @@ impl ServerNode {
                 let cfg =
                     OstConfig { fsname: FSNAME.into(), index, dir: dir.into(), birth, book: Arc::default() };
                 let ost = Ost::open(&w, db.clone(), objects.clone(), peers.clone(), cfg)?;
-                let set = ost.set_params("obdfilter.*.ack", if ack_durable { "durable" } else { "exec" });
+                let set = ost.set_params("obdfilter.*.ack", if c.ack_durable { "durable" } else { "exec" });
                 set.map_err(|e| anyhow::anyhow!("ack cannot be set: {e}"))?;
                 label.server_key.iter().for_each(|k| ost.set_server_key(*k));
                 server.add(ost.clone(), peers);

@@ -28,6 +28,15 @@ pub const FLAG_UNDER_WAY: u8 = 0x20;
 /// Behind the bulk stands its crc32c. Data that the message itself has checksums of goes without ([`Bulk::summed`]).
 pub const FLAG_BULK_CRC: u8 = 0x02;
 
+/// Of a request: others may wait for it, and it waits for none of them. A server that has no memory left for requests keeps some for these
+/// ([`STATUS_LATER`]).
+pub const FLAG_WAITED_FOR: u8 = 0x40;
+/// Status of a reply, to clients with [`crate::msg::connect::FEATURE_LATER`]: the server had no memory for the request and has not
+/// looked at it. It is to be sent again after a while. No errno.
+pub const STATUS_LATER: u16 = 0xfffe;
+/// Slot number of frames that need none (pings).
+pub const NO_SLOT: u16 = u16::MAX;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameKind {
     Request,

@@ -73,6 +73,27 @@ pub fn fatal_signal_pending(tid: u32) -> bool {
     }
 }
 
+/// Memory that this process may have: the host's, or what a control group around it (version 2, a container's) leaves it. `None`: the
+/// kernel does not say.
+pub fn memory_bytes() -> Option<u64> {
+    let meminfo = read_proc("/proc/meminfo").ok()?;
+    let kib: u64 = field(&meminfo, "MemTotal")?.split_ascii_whitespace().next()?.parse().ok()?;
+    let group = read_proc("/proc/self/cgroup").unwrap_or_default();
+    let limits = memory_limits(&group, |path| read_proc(path).ok());
+    Some(limits.into_iter().fold(kib.saturating_mul(1024), u64::min))
+}
+
+/// The bounds of a control group and of those around it.
+fn memory_limits(group: &str, read: impl Fn(&str) -> Option<String>) -> Vec<u64> {
+    let Some(path) = group.lines().find_map(|l| l.strip_prefix("0::")) else { return Vec::new() };
+    let around = std::path::Path::new(path).ancestors();
+    let limit = |at: &std::path::Path| {
+        let at = at.to_str()?.trim_end_matches('/');
+        read(&format!("/sys/fs/cgroup{at}/memory.max"))?.trim().parse().ok()
+    };
+    around.filter_map(limit).collect()
+}
+
 /// f_type, total and available bytes of the host file system that holds `path`.
 pub fn statfs(path: &str) -> io::Result<(i64, u64, u64)> {
     let s = rustix::io::retry_on_intr(|| rustix::fs::statfs(path))?;
@@ -94,6 +115,20 @@ mod tests {
         assert_eq!(groups_of(u32::MAX / 2, uid, gid), None);
         assert!(fatal_signal_pending(u32::MAX / 2));
         assert!(statfs("/").unwrap().1 > 0);
+    }
+
+    #[test]
+    fn the_smallest_bound_of_memory_counts() {
+        assert!(memory_bytes().is_some_and(|b| b > 64 << 20));
+        let read = |path: &str| match path {
+            "/sys/fs/cgroup/a/b/memory.max" => Some("max\n".to_string()),
+            "/sys/fs/cgroup/a/memory.max" => Some("1048576\n".to_string()),
+            "/sys/fs/cgroup/memory.max" => Some("4194304\n".to_string()),
+            _ => None,
+        };
+        assert_eq!(memory_limits("12:cpu:/x\n0::/a/b\n", read), [1 << 20, 4 << 20]);
+        assert_eq!(memory_limits("0::/\n", read), [4 << 20]);
+        assert!(memory_limits("0::/c\n", |_| None).is_empty() && memory_limits("", read).is_empty());
     }
 
     #[test]

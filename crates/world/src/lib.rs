@@ -4,6 +4,7 @@
 //! one thread with virtual time, a lossy network and disks that forget what was not flushed.
 //! `real` is production, `mem` a disk in memory with a crash model.
 
+use inbound::{Received, Share};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -16,6 +17,7 @@ pub mod faulty;
 pub mod future;
 pub mod gate;
 pub mod host;
+pub mod inbound;
 pub mod ioctl;
 pub mod jumps;
 pub mod mapping;
@@ -67,6 +69,12 @@ pub trait Conn: Send + Sync {
     /// The next frame. `UnexpectedEof` when the peer closed; `InvalidData` (with the reason in the text)
     /// when what came was no frame: the connection is of no use any more. One receiver at a time.
     fn recv(&self) -> BoxFuture<io::Result<wire::Frame>>;
+    /// As `recv`, with memory from this share. What finds no room is read and forgotten, but for its header. Connections in
+    /// memory have the frame already.
+    fn recv_within(&self, share: &Arc<Share>) -> BoxFuture<io::Result<Received>> {
+        let (next, share) = (self.recv(), share.clone());
+        Box::pin(async move { Ok(share.admit(next.await?)) })
+    }
     /// From now on a frame with more bytes behind its header is no frame (`InvalidData`), known before there is memory for
     /// it. Without a word the limits of frames hold. Connections in memory need not heed it.
     fn expect_at_most(&self, _bytes: usize) {}

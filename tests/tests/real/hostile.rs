@@ -26,6 +26,51 @@ fn addresses(fs: &TestFs) -> Result<Vec<String>> {
     Ok(list.iter().filter(|p| p["role"] != "client").filter_map(of).collect())
 }
 
+/// Resident memory of a process, MiB.
+fn resident_mib(pid: i32) -> Result<usize> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).context("VmRSS")?;
+    Ok(line.split_ascii_whitespace().next().context("a number")?.parse::<usize>()? >> 10)
+}
+
+/// Peers that send as much as they can and never end: 640 MiB, of which the server keeps a tenth. The mount beside them works on, and
+/// keeps its session.
+#[test]
+fn a_flood_of_data_does_not_take_a_servers_memory() -> Result<()> {
+    const PEERS: u8 = 40;
+    let fs = TestFs::up("flood", 1, 1)?;
+    let at = addresses(&fs)?;
+    let oss = fs.processes()?.iter().rfind(|(role, _)| role == "oss").context("no process of OSTs")?.1;
+    let lctl = |args: &[&str]| ok_within(tool("lctl").args(args), LIMIT);
+    let usual = lctl(&["get_param", "-n", "req_memory_max_mb"])?;
+    let usual = usual.split_whitespace().next().context("req_memory_max_mb")?.to_string();
+    lctl(&["set_param", "req_memory_max_mb=64"])?;
+    let before = resident_mib(oss)?;
+    let mut peers = Vec::new();
+    for n in 0..PEERS {
+        let conn = peer::connect(&at[OSS])?;
+        let said = Session::hello(conn, TargetId::ost(0), fs.fsname(), [100 + n; 16], &[])?;
+        let mut s = said.map_err(|e| anyhow::anyhow!("hello {n}: {e}"))?;
+        s.send_most(&Destroy { objects: Vec::new() })?;
+        peers.push(s);
+    }
+    let file = fs.mount(0).join("file");
+    let data: Vec<u8> = (0..24_000_000u32).map(|i| (i % 251) as u8).collect();
+    let copy = format!("dd if=/dev/stdin of={} bs=1M conv=fsync status=none", file.display());
+    let source = fs.scratch().join("source");
+    std::fs::write(&source, &data)?;
+    tests::cluster::sh(&format!("{copy} < {}", source.display()), LIMIT)?;
+    let grown = resident_mib(oss)?.saturating_sub(before);
+    let shown = lctl(&["get_param", "-n", "req_memory"])?;
+    drop(peers);
+    lctl(&["set_param", &format!("req_memory_max_mb={usual}")])?;
+    ensure!(grown < 200, "the OSS grew by {grown} MiB; {shown}");
+    let put_off = |l: &str| l.strip_prefix("put_off: ")?.parse::<u32>().ok();
+    ensure!(shown.lines().filter_map(put_off).any(|n| n >= 30), "{shown}");
+    ensure!(std::fs::read(&file)? == data, "the file is what was written");
+    Ok(())
+}
+
 fn refused<T: std::fmt::Debug>(what: &str, answer: Result<T, Errno>, want: Errno) -> Result<()> {
     match answer {
         Err(e) if e == want => Ok(()),

@@ -74,7 +74,7 @@ impl Fs {
     async fn send_batch(self: &Arc<Self>, s: super::log::Sealed, token: Token) {
         self.pending.batches.fetch_add(1, Relaxed);
         let n = s.batch.ops.len();
-        let terms = Terms { durable: s.durable, life: Some(s.life) };
+        let terms = Terms { durable: s.durable, life: Some(s.life), ..Terms::default() };
         let r = match self.targets.get(TargetId::mdt(MDT)) {
             Some(mdt) => mdt.send(self.own_ctx(), s.batch, s.bulk, terms).await,
             None => Err(Errno::EIO),

@@ -98,6 +98,8 @@ pub struct Terms {
     /// It tells what was done under something that the server granted: EIO instead of sending it once this client was
     /// evicted after [`Import::life`] said this.
     pub life: Option<u64>,
+    /// Others may wait for it, and it waits for none of them: a server that has no memory for requests has some for it.
+    pub waited_for: bool,
 }
 
 #[derive(Debug)]

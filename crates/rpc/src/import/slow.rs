@@ -79,7 +79,7 @@ impl Inner {
         let late = move |sent: Instant, slow: &Slow| now >= slow.again.unwrap_or(sent.plus(patience));
         let all_sent = self.state == ImportState::Full;
         let slots = self.slots.iter().enumerate().filter(move |_| all_sent);
-        slots.filter_map(move |(i, s)| s.as_ref().filter(|f| late(f.sent, &f.slow)).map(|_| i))
+        slots.filter_map(move |(i, s)| s.as_ref().filter(|f| !f.put_off && late(f.sent, &f.slow)).map(|_| i))
     }
 }
 

@@ -14,12 +14,13 @@ use std::time::Duration;
 use wire::frame::VERSION;
 use wire::msg::connect::{
     Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_BULK_BYTES, EXTRA_DISK, EXTRA_LAST_SESSION,
-    EXTRA_LAST_XID, EXTRA_NONCE, EXTRA_TOKEN, EXTRA_WRITE_RANGES, FEATURE_PROOF, FEATURES_COMPAT,
-    FEATURES_INCOMPAT, extra_key, extra_number,
+    EXTRA_LAST_XID, EXTRA_NONCE, EXTRA_TOKEN, EXTRA_WRITE_RANGES, FEATURE_LATER, FEATURE_PROOF,
+    FEATURES_COMPAT, FEATURES_INCOMPAT, extra_key, extra_number,
 };
 use wire::proof;
 use wire::{Frame, FrameKind, Header, ReplyContext, RequestContext, decode_body, encode_body};
 use world::Conn;
+use world::inbound::Share;
 
 /// A connection must say hello within this time.
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
@@ -46,6 +47,10 @@ pub(super) struct Admitted {
     pub session: Arc<Session>,
     /// Session number of this connection.
     pub number: u64,
+    /// What its requests may take of the server's memory.
+    pub share: Arc<Share>,
+    /// Its client sends again what it is told to send later.
+    pub patient: bool,
 }
 
 impl Server {
@@ -223,7 +228,8 @@ impl Server {
             );
         };
         tracing::debug!(client = %client, name = hello.name, %peer, target = target.label, new_client, "connected");
-        Ok(Admitted { target, session, number: hello.number })
+        let (share, patient) = (self.inbound.share(), c.features.compat & FEATURE_LATER != 0);
+        Ok(Admitted { target, session, number: hello.number, share, patient })
     }
 
     /// The session that a client has, if it is its own and there is room for one more where it has none.

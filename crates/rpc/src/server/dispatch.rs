@@ -2,7 +2,7 @@
 
 use super::accept::{Admitted, Refusal};
 use super::barred::Culprit;
-use super::session::{Asked, Kept, Session, Stamp, Step};
+use super::session::{Arrived, Asked, Kept, Session, Stamp, Step};
 use super::{ClientId, Departure, Incoming, Outgoing, Replay, Server, Target, evict};
 use bytes::Bytes;
 use model::{Errno, Timestamp};
@@ -12,22 +12,25 @@ use std::sync::atomic::Ordering;
 use wire::frame::{FLAG_COMMIT, FLAG_DURABLE, FLAG_REPLAY, FLAG_RESENT, FLAG_UNDER_WAY};
 use wire::msg::connect::SLOT_NONE;
 use wire::msg::notify::Notice;
-use wire::{Frame, FrameKind, Op, RequestContext, Sender};
+use wire::{Frame, FrameKind, Header, Op, RequestContext, Sender};
 use world::Conn;
+use world::inbound::{Received, Room};
 
 /// Takes frames until the connection ends; says why if the peer broke the rules.
 pub(super) async fn read_loop(server: &Arc<Server>, a: &Admitted, conn: &Arc<dyn Conn>) -> Option<Refusal> {
     loop {
-        match conn.recv().await {
-            Ok(f) => match on_frame(server, a, f) {
-                Ok(true) => {}
-                Ok(false) => return None,
-                Err(r) => return Some(r),
-            },
+        let taken = match conn.recv_within(&a.share).await {
+            Ok(Received::Frame(f, room)) => on_frame(server, a, f, room),
+            Ok(Received::Dropped(h)) => on_dropped(server, a, &h),
             Err(e) if e.kind() == io::ErrorKind::InvalidData => {
                 return Some(Refusal { errno: Errno::EPROTO, kind: "garbage", text: e.to_string() });
             }
             Err(_) => return None,
+        };
+        match taken {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(r) => return Some(r),
         }
     }
 }
@@ -37,7 +40,7 @@ fn broken(kind: &'static str, errno: Errno, text: String) -> Result<bool, Refusa
 }
 
 /// False: this connection is done.
-fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusal> {
+fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame, room: Option<Room>) -> Result<bool, Refusal> {
     let h = f.header;
     let stamp = stamp(&a.target);
     if h.kind == FrameKind::Notify {
@@ -63,24 +66,8 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusa
             Err(e) => broken("notice", Errno::EPROTO, format!("notice does not decode: {e}")),
         };
     }
-    if h.kind != FrameKind::Request {
-        return broken("order", Errno::EPROTO, format!("frame of kind {:?} inside a session", h.kind));
-    }
-    if h.epoch != stamp.epoch {
-        let text = format!("frame with epoch {}, {} has {}", h.epoch, a.target.label, stamp.epoch);
-        return broken("epoch", Errno::ESTALE, text);
-    }
-    if h.session != a.number || h.target != stamp.target {
-        return broken("session", Errno::EPROTO, "frame of another session".into());
-    }
-    if !a.session.heard(a.number, server.world.now()) {
-        return Ok(false);
-    }
-    if server.stopping.load(Ordering::Acquire) {
-        return Ok(true);
-    }
-    if !a.target.service.speaks() {
-        return Ok(false);
+    if let Some(done) = is_heard(server, a, &h, stamp)? {
+        return Ok(done);
     }
     if h.opcode == Op::Ping as u16 {
         let work = h.flags & FLAG_UNDER_WAY != 0;
@@ -98,10 +85,7 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusa
         }
         return Ok(true);
     }
-    if h.slot >= model::limits::SLOTS_PER_SESSION {
-        let text = format!("slot {} of {}", h.slot, model::limits::SLOTS_PER_SESSION);
-        return broken("slot", Errno::EPROTO, text);
-    }
+    has_slot(&h)?;
     if h.opcode == Op::Disconnect as u16 {
         leave(server, a, h.slot, h.xid, stamp);
         return Ok(true);
@@ -121,7 +105,7 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusa
         a.session.reply(Asked { slot: h.slot, xid: h.xid, op: h.opcode }, &err, stamp);
         return Ok(true);
     }
-    match a.session.arrive(a.number, Box::new(incoming), stamp) {
+    match a.session.arrive(a.number, Box::new(Arrived { req: incoming, room }), stamp) {
         Step::Execute(req) => {
             let (server2, target, session) = (server.clone(), a.target.clone(), a.session.clone());
             server.world.spawn("rpc-request", execute(server2, target, session, req));
@@ -130,6 +114,51 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame) -> Result<bool, Refusa
         Step::Nothing => Ok(true),
         Step::Hangup => Ok(false),
     }
+}
+
+/// There was no memory for a request: its client sends it again.
+fn on_dropped(server: &Arc<Server>, a: &Admitted, h: &Header) -> Result<bool, Refusal> {
+    let stamp = stamp(&a.target);
+    if let Some(done) = is_heard(server, a, h, stamp)? {
+        return Ok(done);
+    }
+    has_slot(h)?;
+    server.say_full();
+    if !a.patient {
+        let text = "no memory for a request, and this client cannot be told to send it again later: it connects anew (upgrade it)";
+        return broken("memory", Errno::EBUSY, text.into());
+    }
+    a.session.reply(Asked { slot: h.slot, xid: h.xid, op: h.opcode }, &Kept::later(), stamp);
+    Ok(true)
+}
+
+/// Whether a request belongs to this session as it is now; otherwise what becomes of the connection.
+fn is_heard(server: &Server, a: &Admitted, h: &Header, stamp: Stamp) -> Result<Option<bool>, Refusal> {
+    if h.kind != FrameKind::Request {
+        broken("order", Errno::EPROTO, format!("frame of kind {:?} inside a session", h.kind))?;
+    }
+    if h.epoch != stamp.epoch {
+        let text = format!("frame with epoch {}, {} has {}", h.epoch, a.target.label, stamp.epoch);
+        broken("epoch", Errno::ESTALE, text)?;
+    }
+    if h.session != a.number || h.target != stamp.target {
+        broken("session", Errno::EPROTO, "frame of another session".into())?;
+    }
+    if !a.session.heard(a.number, server.world.now()) {
+        return Ok(Some(false));
+    }
+    if server.stopping.load(Ordering::Acquire) {
+        return Ok(Some(true));
+    }
+    Ok((!a.target.service.speaks()).then_some(false))
+}
+
+fn has_slot(h: &Header) -> Result<(), Refusal> {
+    if h.slot >= model::limits::SLOTS_PER_SESSION {
+        let text = format!("slot {} of {}", h.slot, model::limits::SLOTS_PER_SESSION);
+        broken("slot", Errno::EPROTO, text)?;
+    }
+    Ok(())
 }
 
 pub(super) fn stamp(t: &Target) -> Stamp {
@@ -240,16 +269,18 @@ impl Drop for AbortOnPanic {
 }
 
 /// Runs a request, and those that waited behind it in its slot, to their replies.
-async fn execute(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>, first: Box<Incoming>) {
+async fn execute(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>, first: Box<Arrived>) {
     let abort = server.abort_on_panic.load(Ordering::Relaxed);
     let mut guard = AbortOnPanic { target: target.clone(), abort, culprit: None };
     let mut next = Some(first);
-    while let Some(req) = next {
+    while let Some(arrived) = next {
+        let Arrived { req, room } = *arrived;
         let asked = Asked { slot: req.slot, xid: req.xid, op: req.op as u16 };
         assert_ne!(asked.slot, SLOT_NONE);
         let wall = req.wall;
         guard.culprit = Some(Culprit::of(&req));
-        let mut out = target.service.clone().handle(*req).await;
+        let mut out = target.service.clone().handle(req).await;
+        drop(room);
         guard.culprit = None;
         let hold = out.hold.take();
         if !target.service.speaks() {

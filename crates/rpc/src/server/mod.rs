@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use wire::msg::notify::{Notice, Notify};
 use wire::{Bulk, Op, RequestContext, Sender};
+use world::inbound::Inbound;
 use world::{BoxFuture, Either, Instant, Listener, World, select, sync};
 
 pub use identity::{Greeting, Identity, Proofs};
@@ -292,6 +293,7 @@ pub struct Server {
     next_session: AtomicU64,
     admission: Arc<admission::Admission>,
     connections_max: AtomicUsize,
+    inbound: Arc<Inbound>,
     abort_on_panic: AtomicBool,
     /// Only ports below [`world::RESERVED_PORTS`] are let in.
     secure: AtomicBool,
@@ -300,6 +302,8 @@ pub struct Server {
     /// Somebody is to be evicted, or may be.
     evictor: Arc<sync::Notify>,
     complaints: Mutex<BTreeMap<(IpAddr, &'static str), u64>>,
+    /// When it was last said that there is no memory for requests.
+    said_full: Mutex<Option<Instant>>,
 }
 
 /// Connections of one endpoint, clients that did not say hello yet included.
@@ -307,6 +311,8 @@ const CONNECTIONS_MAX: usize = 65_536;
 /// (peer, reason) pairs remembered, so that a peer that goes on does not fill the log.
 const COMPLAINTS_MAX: usize = 1024;
 const PING_DEFAULT_MS: u32 = 5000;
+/// That there is no memory for requests is said again after so long.
+const SAY_FULL_AGAIN: Duration = Duration::from_secs(60);
 /// A client silent for so many ping intervals is evicted.
 pub const EVICT_INTERVALS: u32 = 6;
 /// As many suffice when another target has evicted it: more than the 2.5 for which it relies on what was leased to it, and it
@@ -323,12 +329,14 @@ impl Server {
             next_session: AtomicU64::new(1),
             admission: Arc::default(),
             connections_max: AtomicUsize::new(CONNECTIONS_MAX),
+            inbound: Inbound::new(model::limits::INBOUND_MIN_BYTES),
             abort_on_panic: AtomicBool::new(true),
             secure: AtomicBool::new(true),
             stopping: AtomicBool::new(false),
             stopped: sync::Notify::new(),
             evictor: Arc::new(sync::Notify::new()),
             complaints: Mutex::default(),
+            said_full: Mutex::default(),
         })
     }
 
@@ -348,6 +356,11 @@ impl Server {
     /// Connections accepted at a time; more are closed at once. Default 65,536.
     pub fn set_connection_limit(&self, n: usize) {
         self.connections_max.store(n, Ordering::Relaxed);
+    }
+
+    /// Memory of the requests that were received and are not done. Default: the least that a server has.
+    pub fn inbound(&self) -> &Arc<Inbound> {
+        &self.inbound
     }
 
     /// `accept=secure` (the default) lets in only peers with a port below 1024, which on their hosts only a privileged
@@ -467,6 +480,21 @@ impl Server {
                 t.hang_up();
             }
         })
+    }
+
+    /// Logs that requests are put off, once in a while.
+    fn say_full(&self) {
+        let now = self.world.now();
+        let mut said = self.said_full.lock().expect("no holder of the lock panics");
+        if said.is_none_or(|at| now.since(at) >= SAY_FULL_AGAIN) {
+            *said = Some(now);
+            let (used, max) = (self.inbound.used_bytes() >> 20, self.inbound.max_bytes() >> 20);
+            tracing::warn!(
+                "requests have {used} MiB of memory, of {max} at most: clients are told to send others again later, {} times so far \
+                 (lctl set_param req_memory_max_mb=N gives them more)",
+                self.inbound.refused()
+            );
+        }
     }
 
     /// Logs what a peer did wrong, the first time.

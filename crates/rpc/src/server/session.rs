@@ -7,12 +7,14 @@ use bytes::Bytes;
 use model::{Errno, Timestamp};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
+use wire::frame::STATUS_LATER;
 use wire::msg::connect::SLOT_NONE;
 use wire::msg::notify::Notify;
 use wire::proof::{CLAIMS_MAX, Challenge, Claim};
 use wire::replay::{EXTRA_WALL, encode_wall};
 use wire::under_way::UnderWay;
 use wire::{Bulk, Frame, FrameKind, Header, ReplyContext};
+use world::inbound::Room;
 use world::{Instant, sync};
 
 /// Replies of requests that changed nothing are remembered up to this size; larger ones are made again.
@@ -66,6 +68,12 @@ impl Kept {
         Kept { status, body, bulk: o.bulk, transno: o.transno, wall, extra }
     }
 
+    /// There is no memory for it: it is to come again.
+    pub fn later() -> Kept {
+        let (body, bulk, wall, extra) = (Bytes::new(), Bulk::default(), Timestamp::ZERO, Vec::new());
+        Kept { status: STATUS_LATER, body, bulk, transno: 0, wall, extra }
+    }
+
     /// Whether a resent request must find this reply, or may cheaply do so. Not that it came damaged: it is to come again, whole.
     fn worth_keeping(&self) -> bool {
         if i32::from(self.status) == Errno::EBADMSG.0 {
@@ -99,7 +107,7 @@ struct State {
     number: u64,
     link: Option<Link>,
     heard: Instant,
-    slots: Vec<Slot<Box<Incoming>, Kept>>,
+    slots: Vec<Slot<Box<Arrived>, Kept>>,
     /// Slots the client may use.
     granted: u16,
     running: usize,
@@ -118,9 +126,15 @@ struct State {
     proofs: Arc<Proofs>,
 }
 
+/// A request and the memory that it has until it is done.
+pub(crate) struct Arrived {
+    pub req: Incoming,
+    pub room: Option<Room>,
+}
+
 /// What `arrive` makes of a request frame.
 pub(crate) enum Step {
-    Execute(Box<Incoming>),
+    Execute(Box<Arrived>),
     Nothing,
     /// The frame came on a connection that was replaced, or the session ends.
     Hangup,
@@ -262,7 +276,8 @@ impl Session {
         current
     }
 
-    pub fn arrive(&self, number: u64, req: Box<Incoming>, stamp: Stamp) -> Step {
+    pub fn arrive(&self, number: u64, arrived: Box<Arrived>, stamp: Stamp) -> Step {
+        let req = &arrived.req;
         let asked = Asked { slot: req.slot, xid: req.xid, op: req.op as u16 };
         let kept = {
             let mut g = self.lock();
@@ -270,7 +285,7 @@ impl Session {
                 return Step::Hangup;
             }
             let replay = req.replay.is_some();
-            match g.slots[usize::from(asked.slot)].arrive_or_replay(asked.xid, req, replay) {
+            match g.slots[usize::from(asked.slot)].arrive_or_replay(asked.xid, arrived, replay) {
                 Arrival::Execute(r) => {
                     g.running += 1;
                     return Step::Execute(r);
@@ -286,7 +301,7 @@ impl Session {
     }
 
     /// A request ended: remembers and sends its reply; returns the one that waited behind it.
-    pub fn finish(&self, asked: Asked, kept: Kept, stamp: Stamp) -> Option<Box<Incoming>> {
+    pub fn finish(&self, asked: Asked, kept: Kept, stamp: Stamp) -> Option<Box<Arrived>> {
         let next = {
             let mut g = self.lock();
             let slot = usize::from(asked.slot);

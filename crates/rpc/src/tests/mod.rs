@@ -6,6 +6,7 @@ mod basics;
 mod doubted;
 mod faults;
 mod identity;
+mod inbound;
 mod slow;
 mod sockets;
 

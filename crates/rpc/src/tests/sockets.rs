@@ -43,6 +43,34 @@ fn calls_and_a_stop_over_sockets() {
     rt.shutdown();
 }
 
+/// Data for which there is no memory is read and forgotten, in pieces as they come.
+#[test]
+fn what_is_put_off_over_sockets_comes_again() {
+    let (w, rt) = real::start(2).unwrap();
+    rt.block_on(async {
+        let (disk, seen): (Arc<Mutex<Disk>>, Arc<Mutex<Seen>>) = Default::default();
+        let counter = Counter::start(&w, TargetId::ost(0), &disk, &seen);
+        let (server, at) = endpoint(&w, vec![counter]).await;
+        server.inbound().set_max_bytes(1 << 20);
+        let i = import(&w, at, 7);
+        let calls = (0..60usize).map(|n| {
+            let i = i.clone();
+            Box::pin(async move {
+                let m =
+                    SetParam { name: n.to_string(), value: String::new(), permanent: false, delete: false };
+                let data = Bytes::from(vec![1; [100, 20_000, 300_000, 2_000_000][n % 4]]);
+                Ok(i.call(RequestContext::default(), m, data).await?.reply.values[0].1.clone())
+            }) as BoxFuture<Result<String, Errno>>
+        });
+        let all = w.timeout(Duration::from_secs(30), world::future::join_all(calls.collect())).await.unwrap();
+        assert!(all.iter().all(|r: &Result<String, Errno>| r.as_deref() == Ok("1")));
+        assert!(server.inbound().refused() > 0, "there was memory for all");
+        until(&w, "all memory is back", || server.inbound().used_bytes() == 0).await;
+        i.disconnect().await;
+    });
+    rt.shutdown();
+}
+
 /// Bytes as they are, through a socket of the host.
 #[allow(clippy::disallowed_types)] // what no Conn can send
 fn throw(at: SocketAddr, bytes: &[u8]) -> Vec<u8> {

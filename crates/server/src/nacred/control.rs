@@ -3,6 +3,7 @@
 use super::Node;
 use admin::local::{CheckOrder, DAEMON_SOCKET, DaemonReply, DaemonRequest, DaemonStatus, DaemonTarget};
 use model::Errno;
+use model::limits::INBOUND_MIN_BYTES;
 use model::param::{ParamDecl, ParamInfo, glob_match};
 use rpc::server::recovery::Recovery;
 use std::io;
@@ -18,6 +19,18 @@ const OWN: &[ParamDecl] = &[
         "accept",
         "",
         "Whom this daemon lets in: secure (ports below 1024) or all. Until its next start.",
+    ),
+    ParamDecl::number(
+        "req_memory_max_mb",
+        ((INBOUND_MIN_BYTES >> 20) as u64, 1 << 20),
+        "MiB",
+        "an eighth of the memory",
+        "Memory of the requests that were received and are not done; clients send again later what is more. Until its next start.",
+    ),
+    ParamDecl::shown(
+        "req_memory",
+        "",
+        "used_bytes and max_bytes of it, and put_off: how many requests were to come again later.",
     ),
     ParamDecl::shown("ping_interval", "s", "How often clients without other requests say that they live."),
 ];
@@ -130,10 +143,18 @@ impl Node {
         if let Some(why) = self.failed().map(|(what, _)| what).or_else(|| self.read_only()) {
             health = format!("NOT HEALTHY\n{why}");
         }
+        let memory = self.server.inbound();
         let value = |name: &str| match name {
             "version" => admin::VERSION.to_string(),
             "health_check" => health.clone(),
             "accept" => if self.server.is_secure() { "secure" } else { "all" }.into(),
+            "req_memory_max_mb" => (memory.max_bytes() >> 20).to_string(),
+            "req_memory" => format!(
+                "used_bytes: {}\nmax_bytes: {}\nput_off: {}",
+                memory.used_bytes(),
+                memory.max_bytes(),
+                memory.refused()
+            ),
             _ => self.options.ping_interval.div_ceil(1000).to_string(),
         };
         let hits = OWN.iter().filter(|d| glob_match(pattern, d.name));
@@ -147,6 +168,10 @@ impl Node {
             match (d.name, value.trim()) {
                 ("accept", "secure") => self.server.set_secure(true),
                 ("accept", "all") => self.server.set_secure(false),
+                ("req_memory_max_mb", mib) => {
+                    let bytes = usize::try_from(d.parse(mib)? << 20).map_err(|_| Errno::ERANGE)?;
+                    self.server.inbound().set_max_bytes(bytes);
+                }
                 ("accept", _) => return Err(Errno::EINVAL),
                 _ => return Err(Errno::EACCES),
             }

@@ -11,6 +11,7 @@ mod standby;
 mod target;
 
 use ended::Why;
+use model::limits;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -60,6 +61,12 @@ impl StartError {
     }
 }
 
+/// Memory of requests: a part of what this process may have.
+fn inbound_bytes() -> usize {
+    let all = world::host::memory_bytes().map_or(0, |b| usize::try_from(b).unwrap_or(usize::MAX));
+    (all / limits::INBOUND_PART_OF_MEMORY).clamp(limits::INBOUND_MIN_BYTES, limits::INBOUND_MAX_BYTES)
+}
+
 async fn start(world: World, options: Options) -> Result<Arc<Node>, StartError> {
     let labels = target::read_labels(&world, &options.dirs, options.patience()).await?;
     if options.mgs_store.is_some()
@@ -83,6 +90,7 @@ async fn start(world: World, options: Options) -> Result<Arc<Node>, StartError> 
         rpc::Server::new(world.clone(), format!("nacred {} on {}", admin::VERSION, world::sys::hostname()));
     server.set_ping_interval(options.ping_interval);
     server.set_secure(options.accept == args::Accept::Secure);
+    server.inbound().set_max_bytes(inbound_bytes());
     let mut targets = Vec::new();
     for held in target::hold(&world, labels, options.mmp_times(), options.patience()).await? {
         for t in target::open(held, nid, options.port).await? {

@@ -6,14 +6,16 @@ use serde::{Deserialize, Serialize};
 pub const FEATURE_PROOF: u64 = 1;
 /// Compat: knows [`super::notify::Notice::ClientEvicted`].
 pub const FEATURE_EVICTIONS: u64 = 2;
+/// Compat: knows [`crate::frame::STATUS_LATER`].
+pub const FEATURE_LATER: u64 = 4;
 /// Feature bits this version knows.
-pub const FEATURES_COMPAT: u64 = FEATURE_PROOF | FEATURE_EVICTIONS;
+pub const FEATURES_COMPAT: u64 = FEATURE_PROOF | FEATURE_EVICTIONS | FEATURE_LATER;
 pub const FEATURES_INCOMPAT: u64 = 0;
 /// Slot of the session's own requests (reclaim, disconnect): callers use the others, so that a session can
 /// always be recovered however many requests hang.
 pub const SLOT_CONTROL: u16 = 0;
 /// Slot number of requests that need none (ping).
-pub const SLOT_NONE: u16 = u16::MAX;
+pub const SLOT_NONE: u16 = crate::frame::NO_SLOT;
 /// [`ConnectReply::extra`]: the highest xid in the client's slots, u64 little-endian. A client that just
 /// started must number its requests above it (its clock may have gone backward).
 pub const EXTRA_LAST_XID: u16 = 1;

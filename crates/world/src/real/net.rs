@@ -11,6 +11,7 @@ use super::reactor::{Registration, Side};
 use super::reserved;
 use super::stream;
 use crate::buffer::{self, Buffer};
+use crate::inbound::{Received, Room, Share};
 use crate::{BoxFuture, Conn, Listener, Net, Stream, lock};
 use bytes::{Buf, Bytes, BytesMut};
 use rustix::net::sockopt;
@@ -235,6 +236,8 @@ struct Reader {
     /// Bytes of the next header and whatever came with it.
     ahead: BytesMut,
     partial: Option<Partial>,
+    /// A frame for which there is no room, and how many of its bytes are still to come.
+    unwanted: Option<(Header, usize)>,
     /// Longer frames are none.
     at_most: Option<usize>,
 }
@@ -250,15 +253,16 @@ struct Partial {
     apart: Option<(Buffer, usize)>,
     /// The checksum behind such a bulk.
     trailer: BytesMut,
+    room: Option<Room>,
 }
 
 impl Partial {
     /// Memory for a frame, and as much of it as came already.
-    fn begin(header: Header, lengths: Lengths, ahead: &mut BytesMut) -> Partial {
+    fn begin(header: Header, lengths: Lengths, room: Option<Room>, ahead: &mut BytesMut) -> Partial {
         let apart = lengths.bulk >= APART_MIN_BYTES;
-        let room = if apart { lengths.body } else { lengths.total() };
-        let mut first = BytesMut::with_capacity(room);
-        first.extend_from_slice(&ahead[..room.min(ahead.len())]);
+        let len = if apart { lengths.body } else { lengths.total() };
+        let mut first = BytesMut::with_capacity(len);
+        first.extend_from_slice(&ahead[..len.min(ahead.len())]);
         ahead.advance(first.len());
         let apart = apart.then(|| {
             let mut b = buffer::bulk(lengths.bulk);
@@ -272,7 +276,7 @@ impl Partial {
             let have = lengths.trailer().min(ahead.len());
             trailer.extend_from_slice(&ahead.split_to(have));
         }
-        Partial { header, lengths, first, apart, trailer }
+        Partial { header, lengths, first, apart, trailer, room }
     }
 
     fn is_whole(&self) -> bool {
@@ -286,14 +290,15 @@ impl Partial {
         }
     }
 
-    fn decode(self) -> Result<Frame, wire::FrameError> {
-        match self.apart {
+    fn decode(self) -> Result<Received, wire::FrameError> {
+        let frame = match self.apart {
             None => Frame::decode_rest(self.header, self.lengths, self.first.freeze()),
             Some((b, _)) => {
                 let (body, bulk) = (self.first.freeze(), b.freeze());
                 Frame::decode_apart(self.header, self.lengths, body, bulk, &self.trailer)
             }
-        }
+        };
+        Ok(Received::Frame(frame?, self.room))
     }
 
     /// Reads once of what is missing; what came, and what was asked for.
@@ -502,7 +507,7 @@ impl Shared {
         Ok(())
     }
 
-    fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<io::Result<Frame>> {
+    fn poll_recv(&self, share: Option<&Arc<Share>>, cx: &mut Context<'_>) -> Poll<io::Result<Received>> {
         let mut r = lock(&self.reader);
         loop {
             if self.closed.load(Ordering::Acquire) {
@@ -512,7 +517,7 @@ impl Shared {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            match r.next_frame() {
+            match r.next_frame(share) {
                 Ok(Some(f)) => return Poll::Ready(Ok(f)),
                 Ok(None) => {}
                 Err(e) => {
@@ -568,11 +573,25 @@ impl Reader {
     }
 
     fn between_frames(&self) -> bool {
-        self.partial.is_none() && self.ahead.is_empty()
+        self.partial.is_none() && self.unwanted.is_none() && self.ahead.is_empty()
+    }
+
+    /// The bytes of an unwanted frame go as they come; its header once all did.
+    fn drop_unwanted(&mut self) -> Option<Header> {
+        let (header, left) = self.unwanted.as_mut()?;
+        let here = self.ahead.len().min(*left);
+        self.ahead.advance(here);
+        *left -= here;
+        let done = (*left == 0).then_some(*header)?;
+        self.unwanted = None;
+        Some(done)
     }
 
     /// A frame, if all its bytes are here. Memory for a frame is reserved only once its header is checked.
-    fn next_frame(&mut self) -> Result<Option<Frame>, wire::FrameError> {
+    fn next_frame(&mut self, share: Option<&Arc<Share>>) -> Result<Option<Received>, wire::FrameError> {
+        if self.unwanted.is_some() {
+            return Ok(self.drop_unwanted().map(Received::Dropped));
+        }
         if self.partial.is_none() {
             let Some(head) = self.ahead.first_chunk::<HEADER_BYTES>() else {
                 return Ok(None);
@@ -583,7 +602,13 @@ impl Reader {
                 return Err(wire::FrameError::TooLong { what: "a frame before its time", len, max });
             }
             self.ahead.advance(HEADER_BYTES);
-            self.partial = Some(Partial::begin(header, lengths, &mut self.ahead));
+            let room = share.map(|s| s.take(&header, lengths.total()));
+            if matches!(room, Some(None)) {
+                self.unwanted = Some((header, lengths.total()));
+                self.frames += 1;
+                return Ok(self.drop_unwanted().map(Received::Dropped));
+            }
+            self.partial = Some(Partial::begin(header, lengths, room.flatten(), &mut self.ahead));
         }
         if !self.partial.as_ref().is_some_and(Partial::is_whole) {
             return Ok(None);
@@ -617,7 +642,18 @@ impl Conn for RealConn {
     }
 
     fn recv(&self) -> BoxFuture<io::Result<Frame>> {
-        Box::pin(Recv(self.shared.clone()))
+        let shared = self.shared.clone();
+        Box::pin(async move {
+            loop {
+                if let Received::Frame(f, _) = Recv(shared.clone(), None).await? {
+                    return Ok(f);
+                }
+            }
+        })
+    }
+
+    fn recv_within(&self, share: &Arc<Share>) -> BoxFuture<io::Result<Received>> {
+        Box::pin(Recv(self.shared.clone(), Some(share.clone())))
     }
 
     fn expect_at_most(&self, bytes: usize) {
@@ -640,12 +676,12 @@ impl Drop for RealConn {
 }
 
 /// Reads one frame; dropping it half-way loses nothing.
-struct Recv(Arc<Shared>);
+struct Recv(Arc<Shared>, Option<Arc<Share>>);
 
 impl Future for Recv {
-    type Output = io::Result<Frame>;
+    type Output = io::Result<Received>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll_recv(cx)
+        self.0.poll_recv(self.1.as_ref(), cx)
     }
 }
