@@ -110,15 +110,30 @@ fn again(fs: &TestFs) -> Result<Vec<u64>> {
     Ok(servers.filter_map(|p| p["started_again"].as_u64()).collect())
 }
 
-/// `NACRE_PAUSE_ROUNDS=20 NACRE_PAUSE_SECONDS=60` for more of it.
-#[test]
-fn servers_that_stood_still_start_again_by_themselves() -> Result<()> {
-    let fs = TestFs::up("pause", 2, 2)?;
-    let rounds = env_number("NACRE_PAUSE_ROUNDS").unwrap_or(2);
+/// Pauses of which programs see nothing but that they last.
+fn pauses(name: &str, env: Vec<(&'static str, String)>, rounds: u64) -> Result<TestFs> {
+    let fs = TestFs::up_with(name, 2, 2, env)?;
     let seconds = env_number("NACRE_PAUSE_SECONDS").unwrap_or(12);
     let worst = rounds_of(&fs, rounds, Duration::from_secs(seconds))?;
     println!("{rounds} rounds of {seconds} s: at most {:.2} s", worst.as_secs_f64());
     ensure!(worst <= GOES_ON_WITHIN, "programs went on after {worst:?} only");
+    Ok(fs)
+}
+
+/// `NACRE_PAUSE_ROUNDS=20 NACRE_PAUSE_SECONDS=60` for more of it.
+#[test]
+fn servers_that_stood_still_start_again_by_themselves() -> Result<()> {
+    let rounds = env_number("NACRE_PAUSE_ROUNDS").unwrap_or(2);
+    let fs = pauses("pause", Vec::new(), rounds)?;
     ensure!(again(&fs)?.iter().all(|n| *n == rounds), "each server started again each time");
+    fs.fsck()
+}
+
+/// As on a paused guest: only the wall clock tells the servers afterwards that they were away.
+#[test]
+fn servers_whose_clocks_stood_still_go_on() -> Result<()> {
+    let rounds = env_number("NACRE_PAUSE_ROUNDS").unwrap_or(1);
+    let fs = pauses("clocks", vec![("NACRE_STOPPED_CLOCKS", "1".into())], rounds)?;
+    ensure!(again(&fs)?.iter().all(|n| *n <= rounds), "no server starts again without a pause");
     fs.fsck()
 }
