@@ -436,6 +436,10 @@ impl Service for Mdt {
         self.recovery.owes(client)
     }
 
+    fn recovering(&self) -> bool {
+        self.recovery.recovering()
+    }
+
     fn stored_reply(&self, client: ClientId, slot: u16) -> Option<StoredReply> {
         match self.db.reply(&client.0, slot) {
             Ok(r) => {

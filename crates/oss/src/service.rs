@@ -459,6 +459,10 @@ impl Service for Ost {
         self.recovery.owes(client)
     }
 
+    fn recovering(&self) -> bool {
+        self.recovery.recovering()
+    }
+
     fn stored_reply(&self, client: ClientId, slot: u16) -> Option<StoredReply> {
         let r = match self.db.reply(&client.0, slot) {
             Ok(r) => r?,

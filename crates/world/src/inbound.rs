@@ -133,6 +133,13 @@ impl Share {
     }
 }
 
+impl Room {
+    /// Whether it is of the memory for requests that others may wait for.
+    pub fn is_kept(&self) -> bool {
+        self.kept
+    }
+}
+
 impl Drop for Room {
     fn drop(&mut self) {
         let all = &self.share.inbound;

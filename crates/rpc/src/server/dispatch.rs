@@ -99,6 +99,12 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame, room: Option<Room>) ->
             return Ok(true);
         }
     };
+    // It waits for the recovery, and would keep out those for which the recovery waits.
+    let recovers = incoming.replay.is_some() || incoming.op == Op::Reclaim;
+    if room.as_ref().is_some_and(Room::is_kept) && a.target.service.recovering() && !recovers {
+        drop(room);
+        return put_off(server, a, &h, stamp);
+    }
     if a.target.barred.bars(&incoming) {
         tracing::error!(client = %a.session.client, op = h.opcode, "{}: this request ended the server before: EIO", a.target.label);
         let err = Kept::of(Outgoing::err(Errno::EIO), Timestamp::ZERO);
@@ -123,6 +129,10 @@ fn on_dropped(server: &Arc<Server>, a: &Admitted, h: &Header) -> Result<bool, Re
         return Ok(done);
     }
     has_slot(h)?;
+    put_off(server, a, h, stamp)
+}
+
+fn put_off(server: &Server, a: &Admitted, h: &Header, stamp: Stamp) -> Result<bool, Refusal> {
     server.say_full();
     if !a.patient {
         let text = "no memory for a request, and this client cannot be told to send it again later: it connects anew (upgrade it)";

@@ -170,6 +170,10 @@ pub trait Service: Send + Sync + 'static {
     fn replays(&self, _client: ClientId) -> bool {
         false
     }
+    /// Whether it recovers from a restart: all but reclaims and replays waits until that is over.
+    fn recovering(&self) -> bool {
+        false
+    }
     /// For a client that came back after a restart: what its slots hold. Asked for every slot when the
     /// client connects, before any of its requests.
     fn stored_reply(&self, client: ClientId, slot: u16) -> Option<StoredReply>;
