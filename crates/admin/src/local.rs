@@ -183,6 +183,14 @@ impl Daemon {
             .map_err(|e| Failure::explained("cannot read answer of", &object, Errno::EPROTO, &e.to_string()))
     }
 
+    /// As [`Daemon::ask`]; `None`: it ended since it was found.
+    pub fn ask_if_there(&self, r: &DaemonRequest) -> Result<Option<DaemonReply>, Failure> {
+        match self.ask(r) {
+            Err(Failure::Op { errno: Errno::ECONNREFUSED | Errno::ENOENT, .. }) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
     pub fn status(&self) -> Option<DaemonStatus> {
         match self.ask(&DaemonRequest::Status) {
             Ok(DaemonReply::Status(s)) => Some(s),

@@ -39,13 +39,15 @@ fn give(target: &str, order: &Order) -> Result<FirstError, Failure> {
     // An MGS over etcd may be one of several on this host: the active one answers.
     let mut last = None;
     for d in all.iter().filter(has_mgs) {
-        match d.ask(&DaemonRequest::Registration { target: target.to_string(), order: order.clone() })? {
-            DaemonReply::Text(t) => {
+        let asked = DaemonRequest::Registration { target: target.to_string(), order: order.clone() };
+        match d.ask_if_there(&asked)? {
+            None => {}
+            Some(DaemonReply::Text(t)) => {
                 say!("{}", t.trim_end());
                 return Ok(FirstError::default());
             }
-            DaemonReply::Error { errno, message } => last = Some((errno, message)),
-            _ => last = Some((Errno::EPROTO.0, "its answer is none".to_string())),
+            Some(DaemonReply::Error { errno, message }) => last = Some((errno, message)),
+            Some(_) => last = Some((Errno::EPROTO.0, "its answer is none".to_string())),
         }
     }
     let (errno, why) =

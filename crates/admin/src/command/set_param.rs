@@ -14,12 +14,13 @@ pub const USAGE_CONF: &str =
     "[-d] {FSNAME.llite|FSNAME-OST0000.{ost|osc}|FSNAME-MDT0000.{mdt|mdc|lod}}.NAME=VALUE...";
 pub const USAGE_ACTIVATE: &str = "DEVICE   (or: lctl --device DEVICE activate)";
 
-fn daemon_result(r: Result<DaemonReply, Failure>, name: &str) -> Result<(), Failure> {
-    match r? {
-        DaemonReply::Error { errno, message } => {
+/// Whether it was set: not where the daemon ended meanwhile.
+fn daemon_set(d: &Daemon, r: &DaemonRequest, name: &str) -> Result<bool, Failure> {
+    match d.ask_if_there(r)? {
+        Some(DaemonReply::Error { errno, message }) => {
             Err(Failure::explained("cannot set", name, Errno(errno), &message))
         }
-        _ => Ok(()),
+        answer => Ok(answer.is_some()),
     }
 }
 
@@ -29,11 +30,8 @@ fn set_one(name: &str, value: &str) -> Result<(), Failure> {
     for d in Daemon::all() {
         let has = d.ask(&DaemonRequest::GetParam { pattern: name.to_string() });
         if matches!(has, Ok(DaemonReply::Params(p)) if p.iter().any(|(n, _)| n == name)) {
-            daemon_result(
-                d.ask(&DaemonRequest::SetParam { name: name.to_string(), value: value.to_string() }),
-                name,
-            )?;
-            done = true;
+            let r = DaemonRequest::SetParam { name: name.to_string(), value: value.to_string() };
+            done |= daemon_set(&d, &r, name)?;
         }
     }
     for m in local::mounts(false) {
@@ -65,15 +63,16 @@ fn set_permanent(name: &str, value: &str, delete: bool) -> Result<(), Failure> {
     let holds_mgs = |d: &&Daemon| d.status().is_some_and(|s| s.targets.iter().any(|t| t.label == "MGS"));
     let all = Daemon::all();
     let mgs: Vec<&Daemon> = all.iter().filter(holds_mgs).collect();
-    if mgs.is_empty() {
+    let nowhere = || {
         let why = "-P must be run on the node that has the MGS";
-        return Err(Failure::explained("cannot set", name, Errno::ENODEV, why));
-    }
+        Failure::explained("cannot set", name, Errno::ENODEV, why)
+    };
+    let mut done = false;
     for d in mgs {
         let r = DaemonRequest::SetPermanent { name: name.to_string(), value: value.to_string(), delete };
-        daemon_result(d.ask(&r), name)?;
+        done |= daemon_set(d, &r, name)?;
     }
-    Ok(())
+    if done { Ok(()) } else { Err(nowhere()) }
 }
 
 fn pairs(operands: &[OsString], delete: bool) -> Result<Vec<(String, String)>, Failure> {
