@@ -5,10 +5,11 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tests::cluster::{TestFs, kill, wait_until};
+use tests::cluster::{TestFs, kill, ok_within, run_within, wait_until};
 use tests::env_number;
 
 /// Between the wake-up and the first operation that every program has begun and ended since.
@@ -135,5 +136,42 @@ fn servers_whose_clocks_stood_still_go_on() -> Result<()> {
     let rounds = env_number("NACRE_PAUSE_ROUNDS").unwrap_or(1);
     let fs = pauses("clocks", vec![("NACRE_STOPPED_CLOCKS", "1".into())], rounds)?;
     ensure!(again(&fs)?.iter().all(|n| *n <= rounds), "no server starts again without a pause");
+    fs.fsck()
+}
+
+/// A client that was at work and stands still is waited for once, by the MDT and the OSTs together, and then evicted: whoever reads after
+/// it waits for about 20 s, not for one target after the other. When it wakes up it is told, and works again.
+#[test]
+fn a_client_that_stands_still_is_waited_for_once() -> Result<()> {
+    const LIMIT: Duration = Duration::from_secs(60);
+    let fs = TestFs::up("asleep", 2, 2)?;
+    let (asleep, awake) = (fs.mount(0), fs.mount(1));
+    std::fs::write(asleep.join("flushed"), vec![5; 400_000])?;
+    std::fs::File::open(asleep.join("flushed"))?.sync_all()?;
+    // It has the directory and the object for itself. Nothing of it is open here any more: whoever closed it then, a program that
+    // is started, too, would wait in the kernel for a process that stands still.
+    std::fs::File::options().write(true).open(asleep.join("flushed"))?.write_all_at(&[6; 1000], 0)?;
+    std::fs::write(asleep.join("another"), b"text")?;
+    let of_the_first = |pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(asleep.to_str().unwrap_or("?"))
+    };
+    let client = fs.clients()?.into_iter().find(of_the_first).context("the process of the first mount")?;
+    kill(client, Signal::STOP)?;
+    let start = Instant::now();
+    let read =
+        || ok_within(Command::new("sh").arg("-c").arg("ls && wc -c < flushed").current_dir(awake), LIMIT);
+    let shown = read();
+    let took = start.elapsed();
+    kill(client, Signal::CONT)?;
+    let shown = shown?;
+    ensure!(shown.trim().ends_with("400000"), "the file has its size: {shown}");
+    println!("a reader waited {:.1} s", took.as_secs_f64());
+    ensure!(took < Duration::from_secs(27), "a reader waited {took:?}");
+    // Whatever it was told first, it is back.
+    wait_until("the first mount works", LIMIT, || {
+        run_within(Command::new("touch").arg(asleep.join("back")), LIMIT).is_ok_and(|o| o.status.success())
+    })?;
+    ensure!(awake.join("back").exists());
     fs.fsck()
 }
