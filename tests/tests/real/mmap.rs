@@ -179,7 +179,10 @@ fn a_client_killed_in_a_storm_leaves_nobody_behind() -> Result<()> {
         let left = if ended.is_err() { where_they_stand(storm.as_raw_pid()) } else { String::new() };
         let _ = Command::new("umount").arg("-fl").arg(mount).stderr(Stdio::null()).status();
         gone.and(ended).with_context(|| format!("round {round}, process {dead}{left}"))?;
-        ensure!(!std::path::Path::new(&format!("/proc/{dead}")).exists(), "threads of {dead} are left");
+        let proc = format!("/proc/{dead}");
+        wait_until("its last thread ends", Duration::from_secs(10), || {
+            !std::path::Path::new(&proc).exists()
+        })?;
         fs.up_again()?;
     }
     for m in fs.mounts() {
