@@ -102,15 +102,20 @@ impl Session {
         Ok(Ok(Session { conn, target, number: r.session, epoch: r.epoch, xid: 0 }))
     }
 
+    fn header<M: Message>(&mut self) -> Header {
+        self.xid = XID.fetch_add(1, Ordering::Relaxed);
+        let mut h = Header::new(FrameKind::Request);
+        (h.target, h.session, h.epoch) = (self.target.to_u32(), self.number, self.epoch);
+        (h.opcode, h.slot, h.xid) = (M::OP as u16, 1, self.xid);
+        h
+    }
+
     /// Sends the most data that a request may have, but for its last bytes: the server waits for them.
     ///
     /// # Errors
     /// The connection ended.
     pub fn send_most<M: Message>(&mut self, m: &M) -> Result<()> {
-        self.xid = XID.fetch_add(1, Ordering::Relaxed);
-        let mut h = Header::new(FrameKind::Request);
-        (h.target, h.session, h.epoch) = (self.target.to_u32(), self.number, self.epoch);
-        (h.opcode, h.slot, h.xid) = (M::OP as u16, 1, self.xid);
+        let h = self.header::<M>();
         let data = vec![1; model::limits::RPC_BULK_MAX_BYTES];
         let all = Frame::new(h, encode_body(&RequestContext::default(), m), data).encode();
         self.conn.write_all(&all[..all.len() - 10])?;
@@ -127,10 +132,8 @@ impl Session {
         extra: &[(u16, Vec<u8>)],
         m: &M,
     ) -> Result<Result<M::Reply, Errno>> {
-        self.xid = XID.fetch_add(1, Ordering::Relaxed);
-        let mut h = Header::new(FrameKind::Request);
-        (h.target, h.session, h.epoch) = (self.target.to_u32(), self.number, self.epoch);
-        (h.opcode, h.slot, h.xid, h.flags) = (M::OP as u16, 1, self.xid, flags);
+        let mut h = self.header::<M>();
+        h.flags = flags;
         let mut body = encode_body(&RequestContext { extra: extra.to_vec(), ..RequestContext::default() }, m);
         if flags & FLAG_REPLAY != 0 {
             let tail = wire::replay::Tail { wall: model::Timestamp::ZERO, reply: Vec::new() };

@@ -384,11 +384,10 @@ impl Core {
         self.send_out(out);
     }
 
-    /// Twice as long each time, and half of it by chance: whoever is told at the same time comes back one after the other.
+    /// Twice as long each time.
     pub fn later_wait(&self, times: u32) -> Duration {
         let most = (LATER_WAIT_MIN * 2u32.saturating_pow(times.min(16))).min(LATER_WAIT_MAX);
-        let part = self.world.random_u64() % (most.as_micros() as u64 / 2).max(1);
-        most / 2 + Duration::from_micros(part)
+        self.at_most(most)
     }
 
     /// A ping was answered: what is durable by now need not be kept. Returns what else the server said with it.

@@ -150,11 +150,8 @@ async fn round(
     None
 }
 
-/// Half the time for certain, half by chance, so that clients do not come back in step.
 async fn pause(core: &Core, d: Duration) {
-    let half = d / 2;
-    let jitter = Duration::from_nanos(core.world.random_u64() % (half.as_nanos() as u64 + 1));
-    let _ = select(core.world.sleep(half + jitter), core.kick.notified()).await;
+    let _ = select(core.world.sleep(core.at_most(d)), core.kick.notified()).await;
 }
 
 /// Logs a failure once, remembers a refusal, and fails the calls if no waiting will cure it.

@@ -634,6 +634,12 @@ impl Import {
 }
 
 impl Core {
+    /// Half the time for certain, half by chance, so that clients do not come back in step.
+    pub fn at_most(&self, d: Duration) -> Duration {
+        let half = d / 2;
+        half + Duration::from_nanos(self.world.random_u64() % (half.as_nanos() as u64 + 1))
+    }
+
     /// Wakes those who wait for a state without a change of state (a refusal).
     pub fn announce(&self) {
         self.changed.notify_waiters();

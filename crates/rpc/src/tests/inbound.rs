@@ -25,6 +25,15 @@ fn flood(w: &World, uuid: u8, changes: usize) -> Arc<Mutex<Vec<Result<String, Er
     done
 }
 
+/// A request that is larger than all memory, which it has for so long from now on; those that come after it take no time.
+async fn hog(w: &World, counter: &Counter, stall: Duration) {
+    *lock(&counter.stall) = stall;
+    let hog = Import::new(w.clone(), config(9, TargetId::ost(0), &[1]));
+    w.spawn("hog", async move { drop(send(&hog, "hog".into(), 1024 * KIB, Terms::default()).await) });
+    until(w, "it runs", || lock(&counter.seen).running == 1).await;
+    *lock(&counter.stall) = Duration::ZERO;
+}
+
 /// As [`admission::run`], with the service, and so much memory for requests.
 fn run(seed: u64, max_bytes: usize, f: impl AsyncFnOnce(Arc<Server>, World, Arc<Counter>)) {
     let lab = Lab::new(seed);
@@ -68,12 +77,7 @@ fn what_others_wait_for_has_memory_left() {
     run(22, 128 * KIB, async |server, w, counter| {
         let other = Import::new(w.clone(), config(1, TargetId::ost(0), &[1]));
         set(&other, "before").await.unwrap();
-        // They wait, and have everything: one request larger than that, and small ones.
-        *lock(&counter.stall) = Duration::from_secs(1000);
-        let hog = Import::new(w.clone(), config(9, TargetId::ost(0), &[1]));
-        w.spawn("hog", async move { drop(send(&hog, "hog".into(), 1024 * KIB, Terms::default()).await) });
-        until(&w, "it runs", || lock(&counter.seen).running == 1).await;
-        *lock(&counter.stall) = Duration::ZERO;
+        hog(&w, &counter, Duration::from_secs(1000)).await;
         let patience = Duration::from_secs(30);
         let plain = send(&other, "plain".into(), KIB, Terms::default());
         assert!(w.timeout(patience, plain).await.is_none(), "there is no memory for it");
@@ -90,11 +94,7 @@ fn what_others_wait_for_has_memory_left() {
 #[test]
 fn a_put_off_request_outlives_its_connection() {
     run(23, 128 * KIB, async |server, w, counter| {
-        *lock(&counter.stall) = Duration::from_secs(60);
-        let hog = Import::new(w.clone(), config(9, TargetId::ost(0), &[1]));
-        w.spawn("hog", async move { drop(send(&hog, "hog".into(), 1024 * KIB, Terms::default()).await) });
-        until(&w, "it runs", || lock(&counter.seen).running == 1).await;
-        *lock(&counter.stall) = Duration::ZERO;
+        hog(&w, &counter, Duration::from_secs(60)).await;
         let other = Import::new(w.clone(), config(1, TargetId::ost(0), &[1]));
         let call = {
             let other = other.clone();
@@ -117,10 +117,7 @@ fn a_put_off_request_outlives_its_connection() {
 #[test]
 fn who_cannot_be_told_to_come_later_is_cut_off() {
     run(24, 128 * KIB, async |server, w, counter| {
-        *lock(&counter.stall) = Duration::from_secs(60);
-        let hog = Import::new(w.clone(), config(9, TargetId::ost(0), &[1]));
-        w.spawn("hog", async move { drop(send(&hog, "hog".into(), 1024 * KIB, Terms::default()).await) });
-        until(&w, "it runs", || lock(&counter.seen).running == 1).await;
+        hog(&w, &counter, Duration::from_secs(60)).await;
         let ost0 = TargetId::ost(0).to_u32();
         let (conn, f) = admission::say_hello(&w, ost0, &admission::hello()).await;
         let (_, r): (wire::ReplyContext, wire::msg::connect::ConnectReply) =
