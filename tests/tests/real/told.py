@@ -78,12 +78,14 @@ for fd in [child, two[0], closed, process, unopened]:
 os.close(unopened)
 pages[: len(NEW)] = NEW
 os.mkdir(path("dir/first"))  # from here on the mount makes directories there by itself
+os.fsync(dirs[0])
 print("ready", flush=True)
-# The servers are stopped: all of this but what went out at once stays with the mount.
-sys.stdin.readline()
-for i in range(MADE):
-    os.mkdir(path("dir/%06d" % i))
-print("made", flush=True)
+# The servers are stopped: what the mount sends first waits for its answer, and the rest for that.
+for some in [range(MADE // 2), range(MADE // 2, MADE)]:
+    sys.stdin.readline()
+    for i in some:
+        os.mkdir(path("dir/%06d" % i))
+    print("made", flush=True)
 # The mount's daemon was stopped and evicted, and goes on.
 there = int(sys.stdin.readline())
 print("lost", 1 + MADE - there, flush=True)

@@ -1,12 +1,14 @@
 //! An error reaches everybody who must know, once each: a mount's daemon sleeps until it is evicted with bytes, pages and names
 //! that only it has. What each process and each descriptor is told then prints `told.py`.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use client::control::{Reply, Request};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
-use tests::cluster::{TestFs, kill, ok_within, stripe_64k};
+use tests::cluster::{TestFs, kill, ok_within, stripe_64k, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(120);
 const EIO: &str = "5";
@@ -23,6 +25,15 @@ fn lines(out: &mut BufReader<ChildStdout>, last: &str) -> Result<Vec<String>> {
         }
     }
     bail!("it ended before it printed '{last}': {all:?}")
+}
+
+/// Batches of operations that a mount executed by itself and sent.
+fn batches(mount: &Path) -> Result<u64> {
+    let pattern = "llite.*.md_writeback_stats".to_string();
+    let reply = admin::local::ask(mount, &Request::GetParam { pattern }).map_err(|e| anyhow!("{e}"))?;
+    let Reply::Params(params) = reply else { bail!("not parameters: {reply:?}") };
+    let count = params.iter().find_map(|(_, text)| text.lines().find_map(|l| l.strip_prefix("batches: ")));
+    Ok(count.with_context(|| format!("no batches in {params:?}"))?.parse()?)
 }
 
 /// Ends with the test.
@@ -52,11 +63,16 @@ fn each_descriptor_is_told_of_what_was_lost_once_and_nobody_else() -> Result<()>
     let (daemon, servers) = (fs.clients()?[0], fs.servers()?);
     let all = |signal| servers.iter().try_for_each(|pid| kill(*pid, signal));
     all(Signal::STOP)?;
-    say("make")?;
+    // The daemon is asked by itself: lctl would ask the servers too, which sleep.
+    let sent = batches(fs.mount(0))?;
+    say("some")?;
+    let some = lines(&mut out, "made");
+    let gone = wait_until("the first of them are sent", LIMIT, || batches(fs.mount(0)).is_ok_and(|n| n > sent));
+    say("more")?;
     let made = lines(&mut out, "made");
     kill(daemon, Signal::STOP)?;
     all(Signal::CONT)?;
-    made?;
+    some.and(gone).and(made)?;
 
     // The other mount wants all of it: the servers evict the one that sleeps.
     let there = fs.mount(1).join("work");
