@@ -144,14 +144,25 @@ smoke="up_down::files_survive_down_and_up up_down::mistakes_have_words bad_input
 
 # Tests that measure how long somebody waits, or that keep both processors busy by themselves: nothing runs beside them.
 alone="ha_page:: kernel:: abort:: waiting:: posix:: programs:: bench:: lfs_lctl::processors_stay_awake"
-# Tests of hosts of their own, in network namespaces: mostly they wait for terms to end. Nobody else's may run beside those of this
-# host: `lctl` speaks of every mount and server that a host has.
-hosts="failover:: pacemaker:: controller:: ha:: recovery_page:: long_way:: mmp::"
+# The others run in lanes of about one length, the last of which has what is named nowhere: mostly they wait for terms to end.
+lanes=(
+  "failover:: pacemaker:: mmp::"
+  "controller:: ha:: recovery_page:: long_way::"
+  "coherence:: coherence_names:: kill:: pause:: hostile:: told::"
+)
+
+# apart COMMAND…: as on a host of its own, as `lctl` speaks of every mount and server that a host has, and addresses are a host's
+apart() {
+  unshare --mount --net bash -euc '
+    ip link set lo up
+    for d in /run/nacre /run/netns; do mkdir -p "$d"; mount -t tmpfs none "$d"; done
+    exec "$@"' apart "$@"
+}
 
 # real ARGUMENTS…: tests of real processes, one after the other; when each ended
 real() {
   local since=$SECONDS line
-  cargo test --release -p tests -- --test-threads=1 "$@" | while IFS= read -r line; do
+  apart cargo test --release -p tests -- --test-threads=1 "$@" | while IFS= read -r line; do
     case $line in "test result: "*) ;; "test "* | ok | FAILED) line+=" [$((SECONDS - since)) s]" ;; esac
     printf '%s\n' "$line"
   done
@@ -163,19 +174,22 @@ smoke_tests() {
   real --exact $smoke
 }
 
-# real_processes: those with hosts of their own beside those of this host, then the rest alone
+# real_processes: the lanes beside each other, then the rest alone
 real_processes() {
-  local skip rc=0 first
-  skip=$(printf -- '--skip %s ' $alone $hosts)
+  local skip rc=0 i pids=() logs_of=()
   cargo test --release -p tests --no-run || return
+  skip=$(printf -- '--skip %s ' $alone ${lanes[*]})
+  for i in "${!lanes[@]}"; do
+    # shellcheck disable=SC2086
+    real ${lanes[$i]} >"$logs/real.lane$i" 2>&1 &
+    pids+=($!) logs_of+=("$logs/real.lane$i")
+  done
   # shellcheck disable=SC2086
-  real $hosts >"$logs/real.hosts" 2>&1 & first=$!
-  # shellcheck disable=SC2086
-  real $skip >"$logs/real.here" 2>&1 || rc=1
-  wait $first || rc=1
+  real $skip >"$logs/real.rest" 2>&1 || rc=1
+  for i in "${pids[@]}"; do wait "$i" || rc=1; done
   # shellcheck disable=SC2086
   real $alone >"$logs/real.alone" 2>&1 || rc=1
-  cat "$logs/real.hosts" "$logs/real.here" "$logs/real.alone"
+  cat "${logs_of[@]}" "$logs/real.rest" "$logs/real.alone"
   return $rc
 }
 

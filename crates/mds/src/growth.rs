@@ -18,6 +18,7 @@ use bytes::Bytes;
 use model::layout::LayoutObject;
 use model::planted::{self, Bug};
 use model::{Cred, Errno, Fid, Layout, Timestamp};
+use rpc::Terms;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -286,6 +287,8 @@ async fn push(mdt: &Arc<Mdt>, fid: Fid, a: &Attempt) -> Result<Timestamp, Errno>
     // An object server that restarts before the `sync` may have lost what it answered.
     let epochs = || c.objects.iter().map(|o| Ok(session(o)?.epoch())).collect::<Result<Vec<u32>, Errno>>();
     let before = epochs()?;
+    // Operations on the file wait for its growth, and the growth waits for no client.
+    let terms = Terms { waited_for: true, ..Terms::default() };
     let mut newest = Timestamp::ZERO;
     let mut ends = vec![0; c.stripes()];
     for (off, bytes) in &a.runs {
@@ -307,7 +310,7 @@ async fn push(mdt: &Arc<Mdt>, fid: Fid, a: &Attempt) -> Result<Timestamp, Errno>
                 lock: 0,
                 granted: false,
             };
-            let r = session(&e.object)?.call(ctx.clone(), msg, part).await?;
+            let r = session(&e.object)?.call_with(ctx.clone(), msg, part, terms).await?;
             newest = newest.max(r.reply.attr.ctime);
             ends[e.stripe] = ends[e.stripe].max(r.reply.attr.size);
         }
@@ -317,11 +320,12 @@ async fn push(mdt: &Arc<Mdt>, fid: Fid, a: &Attempt) -> Result<Timestamp, Errno>
         if ends[stripe] != size {
             let (file, inode_ctime) = (fid, a.inode.ctime);
             let msg = Truncate { object: o.id, size, file, inode_ctime, keep_times: true, lock: 0 };
-            let r = session(o)?.call(ctx.clone(), msg, Bytes::new()).await?;
+            let r = session(o)?.call_with(ctx.clone(), msg, Bytes::new(), terms).await?;
             newest = newest.max(r.reply.ctime);
         }
         if size > 0 {
-            session(o)?.call(ctx.clone(), Sync { object: Some(o.id) }, Bytes::new()).await?;
+            let msg = Sync { object: Some(o.id) };
+            session(o)?.call_with(ctx.clone(), msg, Bytes::new(), terms).await?;
         }
     }
     if epochs()? != before {

@@ -67,7 +67,8 @@ fn each_descriptor_is_told_of_what_was_lost_once_and_nobody_else() -> Result<()>
     let sent = batches(fs.mount(0))?;
     say("some")?;
     let some = lines(&mut out, "made");
-    let gone = wait_until("the first of them are sent", LIMIT, || batches(fs.mount(0)).is_ok_and(|n| n > sent));
+    let gone =
+        wait_until("the first of them are sent", LIMIT, || batches(fs.mount(0)).is_ok_and(|n| n > sent));
     say("more")?;
     let made = lines(&mut out, "made");
     kill(daemon, Signal::STOP)?;
