@@ -146,9 +146,8 @@ smoke="up_down::files_survive_down_and_up up_down::mistakes_have_words bad_input
 alone="ha_page:: kernel:: abort:: waiting:: posix:: programs:: bench:: lfs_lctl::processors_stay_awake"
 # The others run in lanes of about one length, the last of which has what is named nowhere: mostly they wait for terms to end.
 lanes=(
-  "failover:: pacemaker:: mmp::"
-  "controller:: ha:: recovery_page:: long_way::"
-  "coherence:: coherence_names:: kill:: pause:: hostile:: told::"
+  "pacemaker:: mmap:: coherence:: coherence_names::"
+  "controller:: failover:: ha:: hostile:: long_way:: mmp:: pause:: recovery_page:: told::"
 )
 
 # apart COMMAND…: as on a host of its own, as `lctl` speaks of every mount and server that a host has, and addresses are a host's

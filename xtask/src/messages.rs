@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_missing_end_is_found() {
-        let msg = ("crates/wire/src/msg/open.rs", "message!(Open, Open, Entry, modifies = true);");
+        let msg = ("crates/wire/src/msg/open.rs", "message!(Open, Open, Entry);");
         let sender = ("crates/client/src/ops/open.rs", "call(Open { fid })");
         let handler = ("crates/mds/src/ops/open.rs", "fn run(m: Open) {}");
         assert_eq!(check(&Tree::of(&[msg, sender, handler])).len(), 0);

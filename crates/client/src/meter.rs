@@ -6,6 +6,7 @@ use model::{TargetKind, Timestamp};
 use std::any::Any;
 use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard};
+use wire::verb::Named;
 use wire::{Message, Op, msg};
 use world::Instant;
 
@@ -70,13 +71,10 @@ fn op_name(kind: TargetKind, op: Op) -> String {
         TargetKind::Mdt => "mds",
         TargetKind::Mgt => "mgs",
     };
-    match op {
-        Op::Ping => "obd_ping".into(),
-        Op::Enqueue => "ldlm_enqueue".into(),
-        Op::Cancel => "ldlm_cancel".into(),
-        Op::Truncate => format!("{service}_punch"),
-        Op::Readdir => format!("{service}_readpage"),
-        op => format!("{service}_{}", format!("{op:?}").to_lowercase()),
+    match op.verb().named {
+        Named::Whole(name) => name.into(),
+        Named::Word(word) => format!("{service}_{word}"),
+        Named::Itself => format!("{service}_{}", format!("{op:?}").to_lowercase()),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::checksum::Checksums;
 use crate::data::{OstSpace, UNLOCKED_RPCS_MAX};
 use crate::meter::Meter;
-use crate::{Fs, R, TargetState, pending};
+use crate::{Fs, R, TargetState};
 use bytes::Bytes;
 use model::limits::{RPC_BULK_DEFAULT_BYTES, RPC_BULK_MAX_BYTES, SLOTS_PER_SESSION};
 use model::planted::{self, Bug};
@@ -115,10 +115,10 @@ impl Target {
         Ok(self.call_bulk(ctx, msg, Bytes::new()).await?.reply)
     }
 
-    /// Whether `max_mod_rpcs_in_flight` counts these. Locks are given back and files closed whatever else is under way:
-    /// others may wait for that.
+    /// Whether `max_mod_rpcs_in_flight` counts these.
     fn is_limited<M: Message>(&self) -> bool {
-        M::MODIFIES && self.id.kind == TargetKind::Mdt && !matches!(M::OP, Op::Close | Op::Cancel)
+        let verb = M::OP.verb();
+        verb.modifies && !verb.unlimited && self.id.kind == TargetKind::Mdt
     }
 
     pub(crate) async fn call_bulk<M: Message>(
@@ -169,7 +169,7 @@ impl Target {
         terms: Terms,
     ) -> R<Response<M::Reply>> {
         if self.id.kind == TargetKind::Mdt
-            && !pending::is_blind(M::OP)
+            && !M::OP.verb().past_barrier
             && !(M::OP == Op::Readdir && planted::on(Bug::BarrierForgotten))
             && let Some(fs) = self.mount.upgrade()
         {

@@ -34,7 +34,7 @@ pub fn encode<R: serde::Serialize>(r: &R) -> Vec<u8> {
 }
 
 macro_rules! transactional {
-    ($($op:ident: $msg:ty => $run:path, $modifies:literal;)*) => {
+    ($($op:ident: $msg:ty => $run:path;)*) => {
         /// Runs one operation on names or files within a transaction. `EOPNOTSUPP` for other messages.
         pub fn execute(tx: &mut Tx, ctx: &OpContext, op: Op, body: &[u8]) -> Result<Vec<u8>, Errno> {
             match op {
@@ -50,45 +50,42 @@ macro_rules! transactional {
         /// Whether an operation that [`execute`] knows changes anything; `None` if it does not know it.
         pub fn modifies(op: Op) -> Option<bool> {
             match op {
-                $(Op::$op => Some($modifies),)*
+                $(Op::$op)|* => Some(op.verb().modifies),
                 _ => None,
             }
         }
-
-        // What the messages say of themselves.
-        $(const _: () = assert!(<$msg as Message>::MODIFIES == $modifies);)*
     };
 }
 
 transactional! {
-    Lookup: msg::lookup::Lookup => ops::lookup::run, false;
-    Getattr: msg::getattr::Getattr => ops::getattr::run, false;
-    Setattr: msg::setattr::Setattr => ops::setattr::run, true;
-    Create: msg::create::Create => ops::create::run, true;
-    Mkdir: msg::mkdir::Mkdir => ops::mkdir::run, true;
-    Mknod: msg::mknod::Mknod => ops::mknod::run, true;
-    Symlink: msg::symlink::Symlink => ops::symlink::run, true;
-    Readlink: msg::readlink::Readlink => ops::readlink::run, false;
-    Link: msg::link::Link => ops::link::run, true;
-    Unlink: msg::unlink::Unlink => ops::unlink::run, true;
-    Rmdir: msg::rmdir::Rmdir => ops::rmdir::run, true;
-    Rename: msg::rename::Rename => ops::rename::run, true;
-    Open: msg::open::Open => ops::open::run, true;
-    Close: msg::close::Close => ops::close::run, true;
-    Readdir: msg::readdir::Readdir => ops::readdir::run, false;
-    Getxattr: msg::getxattr::Getxattr => ops::getxattr::run, false;
-    Setxattr: msg::setxattr::Setxattr => ops::setxattr::run, true;
-    Listxattr: msg::listxattr::Listxattr => ops::listxattr::run, false;
-    Removexattr: msg::removexattr::Removexattr => ops::removexattr::run, true;
-    Setlayout: msg::setlayout::Setlayout => ops::setlayout::run, true;
-    Getpath: msg::getpath::Getpath => ops::getpath::run, false;
-    Allocseq: msg::allocseq::Allocseq => ops::allocseq::run, true;
-    Read: msg::read::Read => ops::read::run, false;
-    Write: msg::write::Write => ops::write::run, true;
-    Seek: msg::seek::Seek => ops::seek::run, false;
-    Fetch: msg::fetch::Fetch => ops::fetch::run, false;
-    Ostfiles: msg::ostfiles::Ostfiles => ops::ostfiles::run, false;
-    Fallocate: msg::fallocate::Fallocate => ops::fallocate::run, true;
+    Lookup: msg::lookup::Lookup => ops::lookup::run;
+    Getattr: msg::getattr::Getattr => ops::getattr::run;
+    Setattr: msg::setattr::Setattr => ops::setattr::run;
+    Create: msg::create::Create => ops::create::run;
+    Mkdir: msg::mkdir::Mkdir => ops::mkdir::run;
+    Mknod: msg::mknod::Mknod => ops::mknod::run;
+    Symlink: msg::symlink::Symlink => ops::symlink::run;
+    Readlink: msg::readlink::Readlink => ops::readlink::run;
+    Link: msg::link::Link => ops::link::run;
+    Unlink: msg::unlink::Unlink => ops::unlink::run;
+    Rmdir: msg::rmdir::Rmdir => ops::rmdir::run;
+    Rename: msg::rename::Rename => ops::rename::run;
+    Open: msg::open::Open => ops::open::run;
+    Close: msg::close::Close => ops::close::run;
+    Readdir: msg::readdir::Readdir => ops::readdir::run;
+    Getxattr: msg::getxattr::Getxattr => ops::getxattr::run;
+    Setxattr: msg::setxattr::Setxattr => ops::setxattr::run;
+    Listxattr: msg::listxattr::Listxattr => ops::listxattr::run;
+    Removexattr: msg::removexattr::Removexattr => ops::removexattr::run;
+    Setlayout: msg::setlayout::Setlayout => ops::setlayout::run;
+    Getpath: msg::getpath::Getpath => ops::getpath::run;
+    Allocseq: msg::allocseq::Allocseq => ops::allocseq::run;
+    Read: msg::read::Read => ops::read::run;
+    Write: msg::write::Write => ops::write::run;
+    Seek: msg::seek::Seek => ops::seek::run;
+    Fetch: msg::fetch::Fetch => ops::fetch::run;
+    Ostfiles: msg::ostfiles::Ostfiles => ops::ostfiles::run;
+    Fallocate: msg::fallocate::Fallocate => ops::fallocate::run;
 }
 
 /// Whose transaction it is, and where its reply is to be stored.

@@ -9,6 +9,7 @@ use wire::msg::create::CreateReply;
 use wire::msg::lookup::Entry;
 use wire::msg::unlink::Changed;
 use wire::msg::write::WriteReply;
+use wire::verb::Answer;
 
 /// Leases were granted for a moment that is over.
 fn bare(e: Entry) -> Entry {
@@ -24,36 +25,29 @@ fn named(c: Changed) -> BTreeMap<Fid, Option<Entry>> {
 
 /// Whether two replies of one message say the same.
 pub fn same(op: Op, first: &[u8], now: &[u8]) -> bool {
-    match op {
-        Op::Create => {
+    match op.verb().answer {
+        Answer::Created => {
             let of = |b| decode::<CreateReply>(b).map(|r| (r.created, bare(r.entry)));
             matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
         }
-        Op::Mkdir
-        | Op::Mknod
-        | Op::Symlink
-        | Op::Link
-        | Op::Setattr
-        | Op::Setlayout
-        | Op::Open
-        | Op::Grow => {
+        Answer::Entry => {
             let of = |b| decode::<Entry>(b).map(bare);
             matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
         }
-        Op::Write => {
+        Answer::Written => {
             let of = |b| decode::<WriteReply>(b).map(|r| (r.offset, r.attr, r.entry.map(|e| bare(*e))));
             matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
         }
-        Op::Close => {
+        Answer::Closed => {
             // A file without names is gone, or will be when recovery is over.
             let there = |r: CloseReply| r.entry.filter(|e| e.attr.nlink > 0).map(|e| bare(*e));
             let of = |b| decode::<CloseReply>(b).map(there);
             matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
         }
-        Op::Unlink | Op::Rmdir | Op::Rename => {
+        Answer::Changed => {
             let of = |b| decode::<Changed>(b).map(named);
             matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
         }
-        _ => first == now,
+        Answer::Plain => first == now,
     }
 }

@@ -21,6 +21,7 @@ use wire::msg::create::CreateReply;
 use wire::msg::lookup::{Entry, Grant, bits};
 use wire::msg::unlink::Changed;
 use wire::msg::write::WriteReply;
+use wire::verb::Answer;
 
 /// Objects in one outbox record.
 const OUTBOX_OBJECTS_MAX: usize = 256;
@@ -148,12 +149,10 @@ impl<'a> Tx<'a> {
     pub fn replay(&mut self, op: Op, reply: &[u8], recovering: bool) {
         use crate::dispatch::decode;
         let mut offset = None;
-        let layout = match op {
-            Op::Create => decode::<CreateReply>(reply).ok().and_then(|r| r.entry.layout),
-            Op::Open | Op::Setattr | Op::Setlayout | Op::Mknod | Op::Grow => {
-                decode::<Entry>(reply).ok().and_then(|e| e.layout)
-            }
-            Op::Write => {
+        let layout = match op.verb().answer {
+            Answer::Created => decode::<CreateReply>(reply).ok().and_then(|r| r.entry.layout),
+            Answer::Entry => decode::<Entry>(reply).ok().and_then(|e| e.layout),
+            Answer::Written => {
                 offset = decode::<WriteReply>(reply).ok().map(|r| r.offset);
                 None
             }

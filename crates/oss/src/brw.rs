@@ -4,6 +4,7 @@ use model::Timestamp;
 use model::counters::{Histogram, Scale, brw_table, times};
 use std::sync::{Mutex, MutexGuard};
 use wire::Op;
+use wire::verb::BulkSide;
 
 const PAGE_BYTES: u64 = 4096;
 
@@ -50,10 +51,10 @@ impl BrwStats {
 
     /// `None` for what moves no data.
     pub fn enter(&self, op: Op) -> Option<Io<'_>> {
-        let write = match op {
-            Op::Read => false,
-            Op::Write | Op::Writelist => true,
-            _ => return None,
+        let write = match op.verb().bulk {
+            BulkSide::Reply => false,
+            BulkSide::Request => true,
+            BulkSide::None => return None,
         };
         let mut g = self.lock();
         let side = g.side(write);

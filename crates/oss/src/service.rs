@@ -26,6 +26,7 @@ use wire::msg::extent::ExtentSpec;
 use wire::msg::notify::Notice;
 use wire::msg::writelist::RANGES_MAX;
 use wire::proof::Key;
+use wire::verb::BulkSide;
 use wire::{Op, Sender};
 use world::{BoxFuture, World, sync};
 
@@ -281,14 +282,14 @@ impl Ost {
     }
 
     fn count(&self, op: Op, peer: IpAddr, done: &ops::Done, us: u64) {
-        let Some(name) = stats::counter_of(op) else { return };
+        let Some(name) = op.verb().ost_counter else { return };
         let export = self.exports.of(peer, self.world.wall());
         for s in export.iter().map(|e| &e.stats).chain([&self.stats]) {
             s.add_named(name, us);
-            match op {
-                Op::Read => s.add_named("read_bytes", done.bytes),
-                Op::Write | Op::Writelist => s.add_named("write_bytes", done.bytes),
-                _ => {}
+            match op.verb().bulk {
+                BulkSide::Reply => s.add_named("read_bytes", done.bytes),
+                BulkSide::Request => s.add_named("write_bytes", done.bytes),
+                BulkSide::None => {}
             }
         }
     }

@@ -1,7 +1,5 @@
 //! What a target counts in `obdfilter.*.stats`.
 
-use wire::Op;
-
 /// Names as in Lustre's obdfilter, with their units.
 pub const COUNTERS: &[(&str, &str)] = &[
     ("read_bytes", "bytes"),
@@ -26,33 +24,14 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("lock_callback", "reqs"),
 ];
 
-/// The counter of an operation's time; `None` for what is not counted.
-pub fn counter_of(op: Op) -> Option<&'static str> {
-    Some(match op {
-        Op::Read => "read",
-        Op::Write | Op::Writelist => "write",
-        Op::Truncate => "punch",
-        Op::Fallocate => "fallocate",
-        Op::Seek => "objseek",
-        Op::Glimpse => "getattr",
-        Op::Destroy => "destroy",
-        Op::Sync => "sync",
-        Op::Statfs => "statfs",
-        Op::GetParam => "get_info",
-        Op::SetParam => "set_info",
-        Op::Batch => "batch",
-        Op::Extent => "ldlm_enqueue",
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wire::Op;
 
     #[test]
     fn every_operation_has_a_counter_that_exists() {
-        for name in Op::ALL.iter().filter_map(|op| counter_of(*op)) {
+        for name in Op::ALL.iter().filter_map(|op| op.verb().ost_counter) {
             assert!(COUNTERS.contains(&(name, "usecs")), "{name}");
         }
     }

@@ -25,12 +25,6 @@ const LATER_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Tickets of urgent requests are below this, those of others above.
 const ORDINARY: u64 = 1 << 63;
 
-/// Whether others may wait at the server until this was executed: then it must not wait for them here. An owner tells what
-/// it has done before it gives a lease back for which requests wait, this client's own perhaps.
-fn is_urgent(op: Op) -> bool {
-    op == Op::Batch
-}
-
 /// What came back, not yet decoded.
 pub(crate) struct RawReply {
     /// Behind the context.
@@ -238,10 +232,11 @@ impl Core {
             if life.is_some_and(|l| l != g.life) {
                 return Err(Errno::EIO);
             }
-            let number = if is_urgent(op) { g.next_ticket } else { g.next_ticket + ORDINARY };
+            let urgent = op.verb().urgent;
+            let number = if urgent { g.next_ticket } else { g.next_ticket + ORDINARY };
             g.next_ticket += 1;
             let body = Bytes::from(body);
-            let waited_for = waited_for || is_urgent(op);
+            let waited_for = waited_for || urgent;
             let req = Request { op, modifies, durable, life, waited_for, body, bulk, answer: Some(tx) };
             g.queue.insert(number, req);
             g.pump(self.target_number(), now, &mut out);
@@ -269,7 +264,7 @@ impl Core {
             let mut g = self.lock();
             let Some(link) = g.link.clone() else { return Err(Errno::ENOTCONN) };
             let body = Bytes::from(encode_body(&RequestContext::default(), &msg));
-            let (op, modifies, bulk) = (M::OP, M::MODIFIES, Bulk::default());
+            let (op, modifies, bulk) = (M::OP, M::OP.verb().modifies, Bulk::default());
             let answer = Some(tx);
             // All wait for a recovery to end.
             let req =

@@ -12,10 +12,12 @@ pub mod msg;
 pub mod proof;
 pub mod replay;
 pub mod under_way;
+pub mod verb;
 
 pub use bulk::Bulk;
 pub use context::{ReplyContext, RequestContext};
 pub use frame::{Frame, FrameError, FrameKind, Header};
 pub use message::{
-    CodecError, Message, Op, Sender, decode_body, decode_context, decode_message, encode_body, encode_message,
+    CodecError, Message, decode_body, decode_context, decode_message, encode_body, encode_message,
 };
+pub use verb::{Op, Sender};

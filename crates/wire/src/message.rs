@@ -1,12 +1,11 @@
-//! Opcodes, and the link between an opcode and the types of its bodies.
+//! The link between an opcode and the types of its bodies.
 
+use crate::verb::Op;
 use serde::{Serialize, de::DeserializeOwned};
 
 /// A request type. The reply's type belongs to it; an error reply has an empty body.
 pub trait Message: Serialize + DeserializeOwned + Send + Sync + Clone + std::fmt::Debug + 'static {
     const OP: Op;
-    /// Changes something on the server: gets a transno and a reply slot that survives a restart.
-    const MODIFIES: bool;
     type Reply: Serialize + DeserializeOwned + Send + Sync + Clone + std::fmt::Debug + 'static;
 }
 
@@ -49,70 +48,6 @@ pub fn decode_message<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, CodecError
     let (msg, _) = postcard::take_from_bytes(bytes)
         .map_err(|e| CodecError::Body { what: std::any::type_name::<M>(), why: e.to_string() })?;
     Ok(msg)
-}
-
-/// Who may send a message. Each knows of itself that it is more than the ones before.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Sender {
-    /// Whoever has a session.
-    Client,
-    /// Somebody who proved to be the server of a target ([`crate::proof::Claimant::Target`]); of which one, and
-    /// whether that may say so, the message's own rules decide.
-    Target,
-    /// A server of the file system ([`crate::proof::Claimant::Server`]).
-    Server,
-    /// The administrator of the server's host, through the control socket of its daemon: nobody on the network.
-    Administrator,
-}
-
-macro_rules! ops {
-    ($($sender:ident { $($name:ident = $num:literal,)* })*) => {
-        /// What a message asks for. Numbers are never reused.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        #[repr(u16)]
-        pub enum Op { $($($name = $num,)*)* }
-
-        impl Op {
-            pub const ALL: &'static [Op] = &[$($(Op::$name,)*)*];
-
-            pub fn from_u16(n: u16) -> Result<Op, CodecError> {
-                match n { $($($num => Ok(Op::$name),)*)* _ => Err(CodecError::Opcode(n)) }
-            }
-
-            /// Who may send it.
-            pub fn sender(self) -> Sender {
-                match self { $($(Op::$name => Sender::$sender,)*)* }
-            }
-        }
-    };
-}
-
-ops! {
-    Client {
-        // sessions
-        Ping = 1, Disconnect = 2, Batch = 3, Statfs = 4, GetParam = 5,
-        // names (MDT)
-        Lookup = 20, Getattr = 21, Setattr = 22, Create = 23, Mkdir = 24, Mknod = 25, Symlink = 26, Readlink = 27,
-        Link = 28, Unlink = 29, Rmdir = 30, Rename = 31, Open = 32, Close = 33, Readdir = 34, Getxattr = 35,
-        Setxattr = 36, Listxattr = 37, Removexattr = 38, Setlayout = 39, Getpath = 40, Allocseq = 41, Grow = 42,
-        Own = 43, Fetch = 44, Ostfiles = 45,
-        // locks (MDT)
-        Enqueue = 60, Cancel = 61, Getlock = 62, Reclaim = 63,
-        // data (OST)
-        Read = 80, Write = 81, Truncate = 82, Fallocate = 83, Seek = 84, Glimpse = 85, Sync = 87, Extent = 88,
-        Grant = 89, Writelist = 90,
-        // configuration (MGS)
-        Config = 101,
-    }
-    Target {
-        Register = 100,
-    }
-    Server {
-        Destroy = 86,
-    }
-    Administrator {
-        SetParam = 6,
-    }
 }
 
 /// Gives the kind and the type of every message to a macro of the caller, `Ping => wire::msg::ping::Ping, …`: for who has to

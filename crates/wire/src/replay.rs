@@ -4,6 +4,7 @@
 //! appends) are in its reply; its clock is said beside it.
 
 use crate::msg::write::WriteReply;
+use crate::verb::Answer;
 use crate::{CodecError, Op};
 use bytes::Bytes;
 use model::Timestamp;
@@ -42,7 +43,7 @@ pub fn told_the_same(op: Op, first: &[u8], again: &[u8], list_follows: impl FnOn
     if first == again {
         return true;
     }
-    if !matches!(op, Op::Write | Op::Writelist) || !list_follows() {
+    if op.verb().answer != Answer::Written || !list_follows() {
         return false;
     }
     let decode = |b: &[u8]| postcard::from_bytes::<WriteReply>(b).ok().filter(|r| r.entry.is_none());

@@ -158,6 +158,16 @@ def held():
     assert read(opened(h, os.O_RDONLY)) == SMALL
     os.close(f)
     refused(h, errno.ESTALE)
+    # The kernel knows it still: whoever has a path looks again, and who has none is told that it is gone.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT))
+    place = os.open(path, os.O_PATH)
+    os.unlink(path)
+    try:
+        os.open(f"/proc/self/fd/{place}", os.O_RDONLY)
+        raise AssertionError("a removed file was opened")
+    except OSError as e:
+        assert e.errno == errno.ESTALE, e
+    os.close(place)
 
 
 def drop():

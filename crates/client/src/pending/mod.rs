@@ -23,7 +23,6 @@ use model::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use wire::Op;
 use world::sync;
 
 /// Where operations are executed here: there is one metadata target.
@@ -67,21 +66,6 @@ impl Pending {
     pub(crate) fn is_on(&self) -> bool {
         !self.off.load(Relaxed)
     }
-}
-
-/// Requests that ask nothing that an operation executed here could have changed.
-pub(crate) fn is_blind(op: Op) -> bool {
-    matches!(
-        op,
-        Op::Batch
-            | Op::Ping
-            | Op::Disconnect
-            | Op::GetParam
-            | Op::SetParam
-            | Op::Allocseq
-            | Op::Cancel
-            | Op::Getlock
-    )
 }
 
 impl Fs {

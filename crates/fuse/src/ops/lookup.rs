@@ -3,7 +3,7 @@
 //! No program's path makes the kernel ask for `.` or `..`. It does when somebody opens a file handle (open_by_handle_at(2), an
 //! NFS server) whose inode it has forgotten: `.` is that file, `..` the directory that a directory is in.
 
-use super::Cx;
+use super::{Cx, gone};
 use crate::abi::EntryOut;
 use crate::reply::{Answer, Reply, entry_out, valid};
 use client::Call;
@@ -42,10 +42,6 @@ async fn above(cx: &Cx) -> Answer {
     }
     let attr = cx.fs().lookup(Call::default(), fid, b"..".to_vec()).await.map_err(gone)?;
     Ok(without_name(cx, &attr))
-}
-
-fn gone(e: Errno) -> Errno {
-    if e == Errno::ENOENT { Errno::ESTALE } else { e }
 }
 
 fn without_name(cx: &Cx, attr: &Attr) -> Reply {

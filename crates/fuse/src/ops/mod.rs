@@ -175,6 +175,12 @@ impl Cx {
     }
 }
 
+/// The error of a file that the kernel knows and that is gone: whoever has a path to it looks for the name again (another file may
+/// have it by now), and a handle is stale.
+pub fn gone(e: Errno) -> Errno {
+    if e == Errno::ENOENT { Errno::ESTALE } else { e }
+}
+
 /// How an interrupt is taken by a request.
 pub fn kind_of(op: &Op) -> Kind {
     match op {

@@ -1,6 +1,6 @@
 //! OPEN: a file that exists.
 
-use super::Cx;
+use super::{Cx, gone};
 use crate::abi::{
     FMODE_EXEC, FOPEN_DIRECT_IO, FOPEN_KEEP_CACHE, FOPEN_PARALLEL_DIRECT_WRITES, OpenIn, OpenOut,
 };
@@ -13,7 +13,7 @@ use client::OpenFile;
 const DIRECT: u32 = FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES;
 
 pub async fn run(cx: Cx, a: OpenIn) -> Answer {
-    let file = cx.fs().open(cx.call(), cx.fid()?, a.flags).await?;
+    let file = cx.fs().open(cx.call(), cx.fid()?, a.flags).await.map_err(gone)?;
     Ok(Reply::of(&opened(&cx, file)))
 }
 

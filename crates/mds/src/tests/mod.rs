@@ -138,7 +138,7 @@ impl Rig {
     pub fn call<M: Message>(&self, client: ClientId, cred: &Cred, m: M) -> Result<M::Reply, Errno> {
         let out = block_on(self.mdt.clone().handle(self.incoming(client, cred, &m)));
         out.status?;
-        assert!(M::MODIFIES || out.transno == 0, "{:?} changed something", M::OP);
+        assert!(M::OP.verb().modifies || out.transno == 0, "{:?} changed something", M::OP);
         Ok(postcard::from_bytes(&out.body).unwrap())
     }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use model::{Errno, limits};
 use store::{Lsn, Seen};
 use wire::msg::batch::{Batch, BatchOp, BatchReply};
+use wire::verb::BulkSide;
 use wire::{Op, Sender};
 
 /// Results of one batch; the operation that comes after so many fails with `EMSGSIZE`.
@@ -64,10 +65,11 @@ pub async fn run(cx: &Cx, m: Batch) -> Result<Done, Errno> {
 /// `EPROTO` for a batch in a batch and unknown opcodes, `EOPNOTSUPP` for operations with bulk.
 fn check(op: &BatchOp) -> Result<(), Errno> {
     match Op::from_u16(op.opcode) {
-        Err(_) | Ok(Op::Batch | Op::Reclaim) => Err(Errno::EPROTO),
-        Ok(Op::Read | Op::Write | Op::Writelist) => Err(Errno::EOPNOTSUPP),
+        Err(_) => Err(Errno::EPROTO),
+        Ok(o) if !o.verb().in_batch => Err(Errno::EPROTO),
+        Ok(o) if o.verb().bulk != BulkSide::None => Err(Errno::EOPNOTSUPP),
         // Who the sender is was looked at for the batch.
-        Ok(o) if o.sender() != Sender::Client => Err(Errno::EPERM),
+        Ok(o) if o.verb().sender != Sender::Client => Err(Errno::EPERM),
         Ok(_) if op.bulk > 0 => Err(Errno::EPROTO),
         Ok(_) => Ok(()),
     }

@@ -28,6 +28,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
 use store::object::ObjectMeta;
 use store::{Lsn, Seen};
+use wire::verb::BulkSide;
 use wire::{Bulk, Op, RequestContext};
 
 /// How far a client's clock may be behind and ahead of the server's before its stamps are changed.
@@ -91,7 +92,7 @@ pub async fn run(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, Errn
 
 /// Executes a message that is no batch.
 async fn run_single(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, Errno> {
-    if !matches!(op, Op::Write | Op::Writelist) && !bulk.is_empty() {
+    if op.verb().bulk != BulkSide::Request && !bulk.is_empty() {
         return Err(Errno::EPROTO);
     }
     match op {

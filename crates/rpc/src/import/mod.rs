@@ -389,7 +389,7 @@ impl Import {
         let (core, bulk) = (self.core.clone(), bulk.into());
         Box::pin(async move {
             let body = encode_body(&ctx, &msg);
-            let raw = core.call_raw(M::OP, M::MODIFIES, terms, body, bulk).await?;
+            let raw = core.call_raw(M::OP, M::OP.verb().modifies, terms, body, bulk).await?;
             let reply = wire::decode_message(&raw.body).map_err(|e| {
                 tracing::warn!(target = %core.label(), op = ?M::OP, "reply does not decode: {e}");
                 Errno::EPROTO

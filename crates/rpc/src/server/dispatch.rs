@@ -182,7 +182,7 @@ pub(super) fn stamp(t: &Target) -> Stamp {
 /// The one place that says who may send what: [`Op::sender`]. `EPERM` for everybody else.
 fn may_send(server: &Server, a: &Admitted, r: &Incoming) -> Result<(), Errno> {
     let service = &a.target.service;
-    let needed = r.op.sender();
+    let needed = r.op.verb().sender;
     // Whoever is nobody's client, and keeps nothing (an MDT at an OST), is not waited for, and may say again what it said.
     let again = |s: Sender| r.replay.is_none() || s >= Sender::Server || service.replays(r.client);
     if needed == Sender::Client && r.replay.is_none() {

@@ -177,11 +177,9 @@ impl Recovery {
         self.phase() == Phase::Recovering
     }
 
-    /// Whether a message is served while clients are awaited: what belongs to a session's recovery, and what an
-    /// administrator looks at.
+    /// Whether a message is served while clients are awaited.
     fn always(op: Op) -> bool {
-        matches!(op, Op::Ping | Op::Disconnect | Op::Reclaim | Op::GetParam | Op::SetParam | Op::Statfs)
-            || planted::on(Bug::NoRecoveryWindow)
+        op.verb().in_recovery || planted::on(Bug::NoRecoveryWindow)
     }
 
     /// Waits until requests of this kind may be served; replayed ones are part of the recovery. `ESHUTDOWN` once the

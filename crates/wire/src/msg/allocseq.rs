@@ -14,4 +14,4 @@ pub struct AllocseqReply {
     /// Ids 1..=width may be used.
     pub width: u32,
 }
-message!(Allocseq, Allocseq, AllocseqReply, modifies = true);
+message!(Allocseq, Allocseq, AllocseqReply);

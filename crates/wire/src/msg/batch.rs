@@ -51,4 +51,4 @@ pub struct BatchReply {
     /// Leases on the inodes that an owner's operations made.
     pub grants: Vec<(Fid, Grant)>,
 }
-message!(Batch, Batch, BatchReply, modifies = true);
+message!(Batch, Batch, BatchReply);

@@ -17,4 +17,4 @@ pub enum CancelWhat {
     /// A range of an owner's POSIX locks or its flock: may split what it has.
     Range { kind: LockKind, owner: u64, start: u64, end: u64 },
 }
-message!(Cancel, Cancel, (), modifies = true);
+message!(Cancel, Cancel, ());

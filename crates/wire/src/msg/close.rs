@@ -18,4 +18,4 @@ pub struct Close {
 pub struct CloseReply {
     pub entry: Option<Box<Entry>>,
 }
-message!(Close, Close, CloseReply, modifies = true);
+message!(Close, Close, CloseReply);

@@ -35,4 +35,4 @@ pub struct ConfigReply {
     pub params: Vec<(String, String)>,
     pub extra: Vec<(u16, Vec<u8>)>,
 }
-message!(Config, Config, ConfigReply, modifies = false);
+message!(Config, Config, ConfigReply);

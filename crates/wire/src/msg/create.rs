@@ -42,4 +42,4 @@ pub struct CreateReply {
     pub created: bool,
     pub entry: Entry,
 }
-message!(Create, Create, CreateReply, modifies = true);
+message!(Create, Create, CreateReply);

@@ -7,4 +7,4 @@ use serde::{Deserialize, Serialize};
 pub struct Destroy {
     pub objects: Vec<ObjectId>,
 }
-message!(Destroy, Destroy, (), modifies = true);
+message!(Destroy, Destroy, ());

@@ -6,4 +6,4 @@ use serde::{Deserialize, Serialize};
 pub struct Disconnect {
     pub reason: u16,
 }
-message!(Disconnect, Disconnect, (), modifies = true);
+message!(Disconnect, Disconnect, ());

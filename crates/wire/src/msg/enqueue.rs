@@ -49,4 +49,4 @@ pub struct Enqueue {
 pub struct EnqueueReply {
     pub granted: bool,
 }
-message!(Enqueue, Enqueue, EnqueueReply, modifies = true);
+message!(Enqueue, Enqueue, EnqueueReply);

@@ -52,4 +52,4 @@ pub enum ExtentAnswer {
 pub struct ExtentReply {
     pub answer: ExtentAnswer,
 }
-message!(Extent, Extent, ExtentReply, modifies = false);
+message!(Extent, Extent, ExtentReply);

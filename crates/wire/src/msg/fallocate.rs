@@ -19,4 +19,4 @@ pub struct Fallocate {
     /// Extent lock under which the sender works; 0: the OST keeps others off meanwhile.
     pub lock: u64,
 }
-message!(Fallocate, Fallocate, ObjectAttr, modifies = true);
+message!(Fallocate, Fallocate, ObjectAttr);

@@ -20,4 +20,4 @@ pub struct FetchReply {
     /// In the order of the request, as many as there was room for, at least one; `None` for a file that is no more.
     pub entries: Vec<Option<Entry>>,
 }
-message!(Fetch, Fetch, FetchReply, modifies = false);
+message!(Fetch, Fetch, FetchReply);

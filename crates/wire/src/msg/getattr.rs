@@ -8,4 +8,4 @@ use serde::{Deserialize, Serialize};
 pub struct Getattr {
     pub fid: Fid,
 }
-message!(Getattr, Getattr, Entry, modifies = false);
+message!(Getattr, Getattr, Entry);

@@ -12,4 +12,4 @@ pub struct Getlock {
 pub struct GetlockReply {
     pub conflict: Option<LockSpec>,
 }
-message!(Getlock, Getlock, GetlockReply, modifies = false);
+message!(Getlock, Getlock, GetlockReply);

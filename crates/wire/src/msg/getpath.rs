@@ -18,4 +18,4 @@ pub struct GetpathReply {
     /// (parent, name) of each link.
     pub links: Vec<(Fid, Vec<u8>)>,
 }
-message!(Getpath, Getpath, GetpathReply, modifies = false);
+message!(Getpath, Getpath, GetpathReply);

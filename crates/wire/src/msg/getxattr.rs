@@ -17,4 +17,4 @@ pub struct Getxattr {
 pub struct GetxattrReply {
     pub value: Vec<u8>,
 }
-message!(Getxattr, Getxattr, GetxattrReply, modifies = false);
+message!(Getxattr, Getxattr, GetxattrReply);

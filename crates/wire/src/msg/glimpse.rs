@@ -12,4 +12,4 @@ pub struct Glimpse {
 pub struct GlimpseReply {
     pub attrs: Vec<ObjectAttr>,
 }
-message!(Glimpse, Glimpse, GlimpseReply, modifies = false);
+message!(Glimpse, Glimpse, GlimpseReply);

@@ -15,4 +15,4 @@ pub struct GrantReply {
     /// Bytes it has from now on, altogether: never less than `have`, unless the server forgot.
     pub have: u64,
 }
-message!(Grant, Grant, GrantReply, modifies = false);
+message!(Grant, Grant, GrantReply);

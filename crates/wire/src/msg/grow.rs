@@ -9,4 +9,4 @@ pub struct Grow {
     /// Answered with the file as it is if it has objects already.
     pub fid: Fid,
 }
-message!(Grow, Grow, Entry, modifies = true);
+message!(Grow, Grow, Entry);

@@ -10,4 +10,4 @@ pub struct Link {
     pub parent: Fid,
     pub name: Vec<u8>,
 }
-message!(Link, Link, Entry, modifies = true);
+message!(Link, Link, Entry);

@@ -12,4 +12,4 @@ pub struct Listxattr {
 pub struct ListxattrReply {
     pub names: Vec<Vec<u8>>,
 }
-message!(Listxattr, Listxattr, ListxattrReply, modifies = false);
+message!(Listxattr, Listxattr, ListxattrReply);

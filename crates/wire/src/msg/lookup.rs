@@ -62,4 +62,4 @@ pub struct LookupReply {
     /// A lease on the directory's entries.
     pub dir_grant: Option<Grant>,
 }
-message!(Lookup, Lookup, LookupReply, modifies = false);
+message!(Lookup, Lookup, LookupReply);

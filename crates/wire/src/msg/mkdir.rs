@@ -12,4 +12,4 @@ pub struct Mkdir {
     pub mode: u32,
     pub umask: u32,
 }
-message!(Mkdir, Mkdir, Entry, modifies = true);
+message!(Mkdir, Mkdir, Entry);

@@ -14,4 +14,4 @@ pub struct Mknod {
     pub umask: u32,
     pub rdev: u64,
 }
-message!(Mknod, Mknod, Entry, modifies = true);
+message!(Mknod, Mknod, Entry);

@@ -1,10 +1,9 @@
 //! One file for each message: `VERB.rs` holds the request, its reply and the opcode they belong to.
 
 macro_rules! message {
-    ($req:ident, $op:ident, $reply:ty, modifies = $m:literal) => {
+    ($req:ident, $op:ident, $reply:ty) => {
         impl crate::Message for $req {
             const OP: crate::Op = crate::Op::$op;
-            const MODIFIES: bool = $m;
             type Reply = $reply;
         }
     };

@@ -12,4 +12,4 @@ pub struct Open {
     /// Its data is to come along if it lies with its inode and is no more than so many bytes.
     pub data: u32,
 }
-message!(Open, Open, Entry, modifies = true);
+message!(Open, Open, Entry);

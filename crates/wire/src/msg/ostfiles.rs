@@ -20,4 +20,4 @@ pub struct OstfilesReply {
     /// Ask again with this; `None`: that was all.
     pub next: Option<ObjectId>,
 }
-message!(Ostfiles, Ostfiles, OstfilesReply, modifies = false);
+message!(Ostfiles, Ostfiles, OstfilesReply);

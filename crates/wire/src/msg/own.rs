@@ -34,4 +34,4 @@ pub struct OwnReply {
     /// `file_layout`. (Settings of the directory are covered by the lease on it.)
     pub defaults: Option<Grant>,
 }
-message!(Own, Own, OwnReply, modifies = false);
+message!(Own, Own, OwnReply);

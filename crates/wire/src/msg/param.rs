@@ -12,7 +12,7 @@ pub struct GetParam {
 pub struct GetParamReply {
     pub values: Vec<(String, String)>,
 }
-message!(GetParam, GetParam, GetParamReply, modifies = false);
+message!(GetParam, GetParam, GetParamReply);
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SetParam {
@@ -23,4 +23,4 @@ pub struct SetParam {
     /// Take the permanent setting back.
     pub delete: bool,
 }
-message!(SetParam, SetParam, GetParamReply, modifies = true);
+message!(SetParam, SetParam, GetParamReply);

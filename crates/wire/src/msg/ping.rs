@@ -6,4 +6,4 @@ use serde::{Deserialize, Serialize};
 pub struct Ping {
     pub nonce: u64,
 }
-message!(Ping, Ping, (), modifies = false);
+message!(Ping, Ping, ());

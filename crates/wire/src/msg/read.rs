@@ -26,4 +26,4 @@ pub struct ReadReply {
     /// with crc32c the one that was stored when it was written. Of other pieces that of their bytes.
     pub block_crcs: Vec<u32>,
 }
-message!(Read, Read, ReadReply, modifies = false);
+message!(Read, Read, ReadReply);

@@ -33,4 +33,4 @@ pub struct ReaddirReply {
     /// A lease on the directory's entries.
     pub grant: Option<Grant>,
 }
-message!(Readdir, Readdir, ReaddirReply, modifies = false);
+message!(Readdir, Readdir, ReaddirReply);

@@ -12,4 +12,4 @@ pub struct Readlink {
 pub struct ReadlinkReply {
     pub target: Vec<u8>,
 }
-message!(Readlink, Readlink, ReadlinkReply, modifies = false);
+message!(Readlink, Readlink, ReadlinkReply);

@@ -32,4 +32,4 @@ pub struct ReclaimReply {
     /// Locks that others hold by now.
     pub lost_locks: Vec<u64>,
 }
-message!(Reclaim, Reclaim, ReclaimReply, modifies = true);
+message!(Reclaim, Reclaim, ReclaimReply);

@@ -28,4 +28,4 @@ pub struct RegisterReply {
     pub fs_uuid: [u8; 16],
     pub config: super::config::ConfigReply,
 }
-message!(Register, Register, RegisterReply, modifies = true);
+message!(Register, Register, RegisterReply);

@@ -8,4 +8,4 @@ pub struct Removexattr {
     pub fid: Fid,
     pub name: Vec<u8>,
 }
-message!(Removexattr, Removexattr, (), modifies = true);
+message!(Removexattr, Removexattr, ());

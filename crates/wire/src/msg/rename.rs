@@ -15,4 +15,4 @@ pub struct Rename {
     /// `RENAME_*` bits of renameat2(2).
     pub flags: u32,
 }
-message!(Rename, Rename, super::unlink::Changed, modifies = true);
+message!(Rename, Rename, super::unlink::Changed);

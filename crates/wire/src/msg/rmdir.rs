@@ -8,4 +8,4 @@ pub struct Rmdir {
     pub parent: Fid,
     pub name: Vec<u8>,
 }
-message!(Rmdir, Rmdir, super::unlink::Changed, modifies = true);
+message!(Rmdir, Rmdir, super::unlink::Changed);

@@ -24,4 +24,4 @@ pub struct SeekReply {
     pub offset: Option<u64>,
     pub object_size: u64,
 }
-message!(Seek, Seek, SeekReply, modifies = false);
+message!(Seek, Seek, SeekReply);

@@ -9,4 +9,4 @@ pub struct Setattr {
     pub fid: Fid,
     pub set: SetAttr,
 }
-message!(Setattr, Setattr, Entry, modifies = true);
+message!(Setattr, Setattr, Entry);

@@ -10,4 +10,4 @@ pub struct Setlayout {
     /// `None`: the directory's default is removed.
     pub spec: Option<LayoutSpec>,
 }
-message!(Setlayout, Setlayout, Entry, modifies = true);
+message!(Setlayout, Setlayout, Entry);

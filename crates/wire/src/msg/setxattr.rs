@@ -16,4 +16,4 @@ pub struct Setxattr {
     /// An ACL is set by a caller that is not in the file's group: drop set-gid.
     pub kill_sgid: bool,
 }
-message!(Setxattr, Setxattr, (), modifies = true);
+message!(Setxattr, Setxattr, ());

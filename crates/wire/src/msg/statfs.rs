@@ -19,4 +19,4 @@ pub struct StatfsReply {
     /// Bit letters of `lfs df`: 1 degraded, 2 read-only, 4 no-create, 8 no space, 16 no inodes.
     pub state: u32,
 }
-message!(Statfs, Statfs, StatfsReply, modifies = false);
+message!(Statfs, Statfs, StatfsReply);

@@ -11,4 +11,4 @@ pub struct Symlink {
     pub fid: Fid,
     pub target: Vec<u8>,
 }
-message!(Symlink, Symlink, Entry, modifies = true);
+message!(Symlink, Symlink, Entry);

@@ -7,4 +7,4 @@ use serde::{Deserialize, Serialize};
 pub struct Sync {
     pub object: Option<ObjectId>,
 }
-message!(Sync, Sync, (), modifies = false);
+message!(Sync, Sync, ());

@@ -14,4 +14,4 @@ pub struct Truncate {
     /// Extent lock under which the sender works; 0: the OST keeps others off meanwhile.
     pub lock: u64,
 }
-message!(Truncate, Truncate, ObjectAttr, modifies = true);
+message!(Truncate, Truncate, ObjectAttr);

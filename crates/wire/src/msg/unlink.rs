@@ -17,4 +17,4 @@ pub struct Changed {
     /// Those that are no more.
     pub gone: Vec<Fid>,
 }
-message!(Unlink, Unlink, Changed, modifies = true);
+message!(Unlink, Unlink, Changed);

@@ -40,4 +40,4 @@ pub struct WriteReply {
     /// Of data that lies with its inode: the file as it is now, with a lease perhaps.
     pub entry: Option<Box<Entry>>,
 }
-message!(Write, Write, WriteReply, modifies = true);
+message!(Write, Write, WriteReply);

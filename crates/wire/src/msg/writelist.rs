@@ -27,4 +27,4 @@ pub struct Writelist {
 }
 
 // The reply is the last range's. An error: ranges before the one that failed may be written.
-message!(Writelist, Writelist, WriteReply, modifies = true);
+message!(Writelist, Writelist, WriteReply);
