@@ -1,10 +1,11 @@
-//! Documents: a page for each format, links that lead somewhere, paths that exist.
+//! Documents: a page for each format, a line in the index for each decision, links that lead somewhere, paths that exist.
 
 use crate::allow::{self, FORMATS};
 use crate::source::{File, Finding, Tree, has_word};
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut out = formats(tree);
+    out.extend(decisions(tree));
     for f in &tree.files {
         if f.path.ends_with(".md") {
             out.extend(links(tree, f));
@@ -24,6 +25,31 @@ fn formats(tree: &Tree) -> Vec<Finding> {
                 let remedy = format!("describe the bytes in docs/formats/ and name {} there", f.path);
                 out.push(f.finding(line, format!("format '{name}' has no page"), remedy));
             }
+        }
+    }
+    out
+}
+
+/// Each decision has a line in the index, with its own title.
+fn decisions(tree: &Tree) -> Vec<Finding> {
+    let index = tree.file("docs/decisions/README.md").map_or("", |f| f.text.as_str());
+    let mut out = Vec::new();
+    for f in &tree.files {
+        let Some(name) = f.path.strip_prefix("docs/decisions/") else { continue };
+        if !name.starts_with(|c: char| c.is_ascii_digit()) {
+            continue;
+        }
+        let number = name.get(..4).unwrap_or("");
+        let title = f
+            .text
+            .lines()
+            .next()
+            .and_then(|l| l.strip_prefix("# ")?.strip_prefix(number)?.strip_prefix(": "));
+        let line = title.map(|t| format!("| [{number}]({name}) | {t} | "));
+        if line.is_none_or(|l| !index.contains(&l)) {
+            let remedy =
+                "begin it with '# NUMBER: TITLE', and give it a line with that title and its status there";
+            out.push(f.finding(1, "not in docs/decisions/README.md", remedy));
         }
     }
     out
@@ -132,6 +158,16 @@ fn paths(tree: &Tree, f: &File) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn decisions_have_a_line_in_the_index() {
+        let record = ("docs/decisions/0001-a.md", "# 0001: Some title\n");
+        let index = |line| ("docs/decisions/README.md", line);
+        let found = |files: &[(&str, &str)]| check(&Tree::of(files)).len();
+        assert_eq!(found(&[record, index("| [0001](0001-a.md) | Some title | in force | |\n")]), 0);
+        assert_eq!(found(&[record, index("| [0001](0001-a.md) | Another | in force | |\n")]), 1);
+        assert_eq!(found(&[("docs/decisions/0001-a.md", "# Some title\n"), index("")]), 1);
+    }
 
     #[test]
     fn formats_need_pages_and_links_must_lead_somewhere() {

