@@ -1,7 +1,7 @@
 //! Whether a request that was done again after a restart came to what it came to the first time.
 
 use crate::dispatch::decode;
-use model::Fid;
+use model::{Errno, Fid};
 use std::collections::BTreeMap;
 use wire::Op;
 use wire::msg::close::CloseReply;
@@ -23,31 +23,26 @@ fn named(c: Changed) -> BTreeMap<Fid, Option<Entry>> {
     there.chain(gone).collect()
 }
 
+/// Whether two replies are equal in what `of` takes of them.
+fn agree<T: PartialEq>(first: &[u8], now: &[u8], of: impl Fn(&[u8]) -> Result<T, Errno>) -> bool {
+    matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
+}
+
 /// Whether two replies of one message say the same.
 pub fn same(op: Op, first: &[u8], now: &[u8]) -> bool {
     match op.verb().answer {
         Answer::Created => {
-            let of = |b| decode::<CreateReply>(b).map(|r| (r.created, bare(r.entry)));
-            matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
+            agree(first, now, |b| decode::<CreateReply>(b).map(|r| (r.created, bare(r.entry))))
         }
-        Answer::Entry => {
-            let of = |b| decode::<Entry>(b).map(bare);
-            matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
-        }
-        Answer::Written => {
-            let of = |b| decode::<WriteReply>(b).map(|r| (r.offset, r.attr, r.entry.map(|e| bare(*e))));
-            matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
-        }
-        Answer::Closed => {
-            // A file without names is gone, or will be when recovery is over.
-            let there = |r: CloseReply| r.entry.filter(|e| e.attr.nlink > 0).map(|e| bare(*e));
-            let of = |b| decode::<CloseReply>(b).map(there);
-            matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
-        }
-        Answer::Changed => {
-            let of = |b| decode::<Changed>(b).map(named);
-            matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
-        }
+        Answer::Entry => agree(first, now, |b| decode::<Entry>(b).map(bare)),
+        Answer::Written => agree(first, now, |b| {
+            decode::<WriteReply>(b).map(|r| (r.offset, r.attr, r.entry.map(|e| bare(*e))))
+        }),
+        // A file without names is gone, or will be when recovery is over.
+        Answer::Closed => agree(first, now, |b| {
+            decode::<CloseReply>(b).map(|r| r.entry.filter(|e| e.attr.nlink > 0).map(|e| bare(*e)))
+        }),
+        Answer::Changed => agree(first, now, |b| decode::<Changed>(b).map(named)),
         Answer::Plain => first == now,
     }
 }

@@ -54,7 +54,7 @@ pub enum Named {
     Whole(&'static str),
 }
 
-/// The properties of a message; those of most are what [`Verb::of`] says.
+/// The properties of a message. A line of the table names those in which it differs from most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verb {
     pub sender: Sender,
@@ -64,6 +64,7 @@ pub struct Verb {
     /// Served while the clients of before a restart are awaited: it belongs to a session's recovery, or an administrator looks.
     pub in_recovery: bool,
     /// Others may wait at the server until it was executed: it waits for no others at its sender, and servers keep memory for it.
+    /// An owner tells what it has done before it gives a lease back for which requests wait, this client's own perhaps.
     pub urgent: bool,
     /// Asks nothing that a mount's own operations, of which the server was not told, could have changed: goes before them.
     pub past_barrier: bool,
@@ -156,8 +157,8 @@ macro_rules! verbs {
             }
 
             /// How it is treated.
-            pub const fn verb(self) -> Verb {
-                match self { $($(Op::$name => Verb::of(Sender::$sender)$(.$prop($($arg)?))*,)*)* }
+            pub const fn verb(self) -> &'static Verb {
+                match self { $($(Op::$name => const { &Verb::of(Sender::$sender)$(.$prop($($arg)?))* },)*)* }
             }
         }
     };

@@ -27,7 +27,8 @@ fn lines(out: &mut BufReader<ChildStdout>, last: &str) -> Result<Vec<String>> {
     bail!("it ended before it printed '{last}': {all:?}")
 }
 
-/// Batches of operations that a mount executed by itself and sent.
+/// Batches of operations that a mount executed by itself and sent. Its daemon is asked: lctl would ask the servers too, which may
+/// be asleep.
 fn batches(mount: &Path) -> Result<u64> {
     let pattern = "llite.*.md_writeback_stats".to_string();
     let reply = admin::local::ask(mount, &Request::GetParam { pattern }).map_err(|e| anyhow!("{e}"))?;
@@ -62,9 +63,8 @@ fn each_descriptor_is_told_of_what_was_lost_once_and_nobody_else() -> Result<()>
     lines(&mut out, "ready")?;
     let (daemon, servers) = (fs.clients()?[0], fs.servers()?);
     let all = |signal| servers.iter().try_for_each(|pid| kill(*pid, signal));
-    all(Signal::STOP)?;
-    // The daemon is asked by itself: lctl would ask the servers too, which sleep.
     let sent = batches(fs.mount(0))?;
+    all(Signal::STOP)?;
     say("some")?;
     let some = lines(&mut out, "made");
     let gone =

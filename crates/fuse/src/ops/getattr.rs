@@ -1,6 +1,6 @@
 //! GETATTR: of a node, or of an open file (which may have no name any more).
 
-use super::{Cx, gone};
+use super::Cx;
 use crate::abi::GetattrIn;
 use crate::reply::{Answer, Reply};
 use model::{Attr, Errno, Fid};
@@ -23,7 +23,7 @@ pub async fn of(cx: &Cx, fid: Fid) -> Result<Attr, Errno> {
         return cx.fs().getattr_root(call).await;
     }
     match cx.fs().getattr(call.clone(), fid).await {
-        Err(e @ (Errno::ENOENT | Errno::ESTALE)) => cx.bridge.nodes.removed_dir(fid).ok_or(gone(e)),
+        Err(Errno::ENOENT | Errno::ESTALE) => cx.bridge.nodes.removed_dir(fid).ok_or(Errno::ESTALE),
         Err(Errno::EIO) if opens_or_cuts(cx.tid) => cx.fs().getattr_for_open(call, fid).await,
         r => r,
     }

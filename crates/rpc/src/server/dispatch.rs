@@ -179,7 +179,7 @@ pub(super) fn stamp(t: &Target) -> Stamp {
     }
 }
 
-/// The one place that says who may send what: [`Op::sender`]. `EPERM` for everybody else.
+/// The one place that says who may send what: [`wire::verb::Verb::sender`]. `EPERM` for everybody else.
 fn may_send(server: &Server, a: &Admitted, r: &Incoming) -> Result<(), Errno> {
     let service = &a.target.service;
     let needed = r.op.verb().sender;
