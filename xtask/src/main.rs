@@ -11,6 +11,7 @@ mod layers;
 mod length;
 mod machine;
 mod messages;
+mod rooms;
 mod source;
 mod unsafety;
 
@@ -18,8 +19,9 @@ use source::{Finding, Tree};
 
 type Check = (&'static str, fn(&Tree) -> Vec<Finding>);
 
-const CHECKS: [Check; 8] = [
+const CHECKS: [Check; 9] = [
     ("layers", layers::check),
+    ("layers within a crate", rooms::check),
     ("world boundary", boundary::check),
     ("unsafe", unsafety::check),
     ("length", length::check),

@@ -5,7 +5,7 @@
 
 use crate::Fs;
 use crate::meta::{Changing, Edit, Outcome};
-use crate::targets::Target;
+use crate::session::Target;
 use model::{Errno, Fid, Map, TargetId, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -103,7 +103,7 @@ impl Atimes {
 impl Fs {
     /// A file that was open under a lease is closed: the time of its last read is to be stored.
     pub(crate) async fn store_atime(self: &Arc<Self>, fid: Fid, handle: u64, atime: Timestamp) {
-        let at = self.world.wall();
+        let at = self.cx.world.wall();
         // Whoever looks now sees it, as from a file system that has its times in memory.
         self.meta.lock().set_atime(fid, atime);
         loop {
@@ -116,7 +116,7 @@ impl Fs {
             }
         }
         let fs = self.clone();
-        self.world.spawn("client-atimes", async move { fs.send_atimes().await });
+        self.cx.world.spawn("client-atimes", async move { fs.send_atimes().await });
     }
 
     /// A server's answer may not have the time of access yet that this mount told, or is about to tell.
@@ -131,8 +131,8 @@ impl Fs {
 
     async fn send_atimes(self: &Arc<Self>) {
         loop {
-            if !self.is_closed() && self.atimes.lock().waiting.len() < BATCH_MAX {
-                let _ = self.world.timeout(GATHER, self.atimes.enough.notified()).await;
+            if !self.cx.is_closed() && self.atimes.lock().waiting.len() < BATCH_MAX {
+                let _ = self.cx.world.timeout(GATHER, self.atimes.enough.notified()).await;
             }
             let some = self.atimes.take();
             let is_over = some.is_empty();
@@ -162,7 +162,7 @@ impl Fs {
         let batch = Batch::plain(ops.collect());
         // What was executed here comes first, as with every request.
         self.tell_pending().await;
-        let answer = mdt.call(self.own_ctx(), batch).await;
+        let answer = mdt.call(self.cx.own(), batch).await;
         let failed = answer.as_ref().err().copied();
         if let Some(e) = failed {
             self.atimes_failed(closes.len(), e);
@@ -179,7 +179,7 @@ impl Fs {
     }
 
     fn atimes_failed(&self, files: usize, e: Errno) {
-        if !self.is_closed() {
+        if !self.cx.is_closed() {
             tracing::warn!("access times of {files} files that were closed are not stored: {e}");
         }
     }
@@ -197,7 +197,7 @@ impl Fs {
                 gone.await;
             }
         };
-        if self.world.timeout(UNMOUNT_PATIENCE, idle).await.is_none() {
+        if self.cx.world.timeout(UNMOUNT_PATIENCE, idle).await.is_none() {
             tracing::warn!(
                 "access times of files that were closed last are not stored: the server does not answer"
             );

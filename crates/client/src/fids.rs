@@ -108,7 +108,7 @@ impl Fs {
             l.fetching = true;
         }
         let (fs, of) = (self.clone(), of.clone());
-        self.world.spawn("client-fid-lease", async move {
+        self.cx.world.spawn("client-fid-lease", async move {
             if let Err(e) = fs.fetch_lease(mdt, &of).await {
                 tracing::warn!("no new FID sequence from MDT{mdt:04x}: {e}");
             }

@@ -7,32 +7,31 @@
 //! who must know, `lost` whose they are.
 
 mod atimes;
-mod checksum;
+mod base;
 pub mod control;
-mod data;
-mod detach;
-mod errseq;
 mod fids;
 mod fs;
 mod locate;
 mod locks;
-mod lost;
+mod lov;
 mod meta;
-mod meter;
 mod mount;
 mod opens;
 mod ops;
+mod osc;
+mod owners;
+mod pages;
 mod params;
 mod pending;
 mod privileges;
+mod session;
 mod stats;
-mod stripe;
 mod targets;
 mod wakeful;
 
-pub use errseq::{ErrorCursor, ErrorMark};
+pub use base::errseq::{ErrorCursor, ErrorMark};
+pub use base::keeper::{Keeper, Lapsed, Leave};
 pub use fs::Fs;
-pub use meta::{Keeper, Lapsed, Leave};
 
 use model::{Cred, Errno, Fid};
 use std::sync::Mutex;
@@ -40,6 +39,9 @@ use wire::msg::enqueue::{LockKind, LockMode, LockSpec};
 
 /// What an operation gives.
 pub(crate) type R<T> = Result<T, Errno>;
+
+/// A boxed future that borrows.
+pub(crate) type BoxFutureOf<'a, T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;
 
 /// On whose behalf, and from where, an operation runs.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +85,7 @@ pub struct OpenFile {
     pub errors: ErrorCursor,
     times: Mutex<opens::ReadTimes>,
     /// Its group lock.
-    group: Mutex<Option<data::GroupLock>>,
+    group: Mutex<Option<lov::GroupLock>>,
 }
 
 /// What statfs(2) shows.

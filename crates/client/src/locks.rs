@@ -6,8 +6,9 @@
 //!
 //! What is given back is forgotten before the server is told: a reclaim in between must not take it again.
 
-use crate::detach::Detached;
-use crate::targets::Target;
+use crate::base::Detached;
+use crate::session::RECLAIM_BATCH;
+use crate::session::Target;
 use crate::{Fs, R};
 use ldlm::Waiter;
 use model::{Errno, Fid, TargetId};
@@ -23,8 +24,6 @@ use world::{Either, select};
 
 /// A waiter asks again after so long without news.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
-/// Opens or locks in one reclaim message.
-const RECLAIM_BATCH: usize = 5000;
 
 /// A range of a file that no other mount touches meanwhile. Given back when dropped.
 pub(crate) struct ExtentLock {
@@ -37,7 +36,7 @@ impl Drop for ExtentLock {
     fn drop(&mut self) {
         self.fs.locks.cancelled(self.id);
         let (fs, fid, id) = (self.fs.clone(), self.fid, self.id);
-        self.fs.world.spawn("client-lock-cancel", async move { fs.cancel(fid, CancelWhat::Id(id)).await });
+        self.fs.cx.world.spawn("client-lock-cancel", async move { fs.cancel(fid, CancelWhat::Id(id)).await });
     }
 }
 
@@ -82,7 +81,7 @@ impl Drop for Asked {
     fn drop(&mut self) {
         if !self.settled && !self.sending.load(Ordering::Relaxed) {
             let (fs, spec) = (self.fs.clone(), self.spec.clone());
-            self.fs.world.spawn("client-lock-give-up", async move { fs.give_up(spec).await });
+            self.fs.cx.world.spawn("client-lock-give-up", async move { fs.give_up(spec).await });
         }
     }
 }
@@ -118,7 +117,7 @@ impl Fs {
             if !wait {
                 return Err(Errno::EAGAIN);
             }
-            match select(waiter.wait(), select(up, self.world.sleep(ASK_AGAIN))).await {
+            match select(waiter.wait(), select(up, self.cx.world.sleep(ASK_AGAIN))).await {
                 Either::Left(r) => return r,
                 Either::Right(_) => {}
             }
@@ -128,7 +127,7 @@ impl Fs {
     /// One message. If the caller goes away while it is under way, the lock is cancelled after it: a cancel that
     /// overtook it would leave the lock behind.
     async fn enqueue(self: &Arc<Self>, mdt: &Arc<Target>, spec: &LockSpec, wait: bool) -> R<bool> {
-        let (fs, mdt, ctx) = (self.clone(), mdt.clone(), self.own_ctx());
+        let (fs, mdt, ctx) = (self.clone(), mdt.clone(), self.cx.own());
         let msg = Enqueue { lock: spec.clone(), wait };
         let (late, spec) = (self.clone(), spec.clone());
         let work = async move {
@@ -140,7 +139,7 @@ impl Fs {
         };
         let cleanup =
             move |_: R<bool>| -> world::BoxFuture<()> { Box::pin(async move { late.give_up(spec).await }) };
-        Detached::new(self, "client-enqueue", work, cleanup).await
+        Detached::new(&self.cx.world, "client-enqueue", work, cleanup).await
     }
 
     /// The server decided about a lock that waits. A grant that nobody wants any more is given back.
@@ -148,7 +147,7 @@ impl Fs {
         if let Some(stray) = self.locks.on_granted(id, errno) {
             self.locks.cancelled(id);
             let fs = self.clone();
-            self.world.spawn("client-lock-cancel", async move { fs.cancel(stray.fid, stray.what).await });
+            self.cx.world.spawn("client-lock-cancel", async move { fs.cancel(stray.fid, stray.what).await });
         }
     }
 
@@ -181,7 +180,7 @@ impl Fs {
         let mdt = self.mdt_of(lock.fid).await?;
         let id = lock.id;
         let mut waiter = self.locks.begin(lock.clone());
-        let r = mdt.call(self.own_ctx(), Enqueue { lock, wait: false }).await;
+        let r = mdt.call(self.cx.own(), Enqueue { lock, wait: false }).await;
         let _ = self.locks.answered(id, r.map(|r| r.granted));
         waiter.wait().await
     }
@@ -200,11 +199,11 @@ impl Fs {
     /// Tells the metadata server; failures are logged, for a lock that cannot be cancelled has no server any more.
     async fn cancel(self: &Arc<Self>, fid: Fid, what: CancelWhat) {
         let r = match self.mdt_of(fid).await {
-            Ok(mdt) => mdt.call(self.own_ctx(), Cancel { fid, what }).await,
+            Ok(mdt) => mdt.call(self.cx.own(), Cancel { fid, what }).await,
             Err(e) => Err(e),
         };
         if let Err(e) = r
-            && !self.is_closed()
+            && !self.cx.is_closed()
         {
             tracing::warn!("a lock on {fid} cannot be cancelled: {e}");
         }
@@ -251,20 +250,8 @@ impl Fs {
         all
     }
 
-    /// What a restarted OST is told.
-    pub(crate) fn reclaim_of_ost(&self, ost: u16) -> Vec<Reclaim> {
-        let held = self.reclaim_extents(ost);
-        tracing::info!("OST{ost:04x} recovers: {} locks are reclaimed", held.len());
-        let piece =
-            |c: &[wire::msg::extent::ExtentSpec]| Reclaim { extents: c.to_vec(), ..Reclaim::default() };
-        held.chunks(RECLAIM_BATCH).map(piece).collect()
-    }
-
     /// What could not be had back. A lost handle makes its operations fail by itself.
     pub(crate) fn reclaim_lost(&self, target: TargetId, lost: &ReclaimReply) {
-        if target.kind == model::TargetKind::Ost {
-            return self.extents_lost(target.index, &lost.lost_locks);
-        }
         for handle in &lost.lost_opens {
             tracing::warn!("{target}: open file with handle {handle:#x} is gone");
         }

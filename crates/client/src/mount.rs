@@ -1,6 +1,6 @@
 //! mount and unmount: from the addresses of an MGS to the root directory, and good-bye to everybody.
 
-use crate::fs::Settings;
+use crate::base::Settings;
 use crate::{Fs, MountError, MountOptions, R};
 use model::limits::{NAME_MAX_BYTES, PATH_MAX_BYTES};
 use model::target::fsname_is_valid;
@@ -68,10 +68,10 @@ impl Fs {
         if opt.read_only {
             return Ok(());
         }
-        match self.world.timeout(MDT_PATIENCE, self.lease_for_root()).await {
+        match self.cx.world.timeout(MDT_PATIENCE, self.lease_for_root()).await {
             Some(Ok(())) => Ok(()),
             Some(Err(e)) => {
-                failed(e, format!("the metadata server of {} leases no FIDs: {e}", self.opt.fsname))
+                failed(e, format!("the metadata server of {} leases no FIDs: {e}", self.cx.opt.fsname))
             }
             None => self.no_mdt(),
         }
@@ -80,7 +80,7 @@ impl Fs {
     async fn ask_mgs(self: &Arc<Self>, opt: &MountOptions) -> Result<(), MountError> {
         let nids: Vec<String> = opt.mgs_nids.iter().map(ToString::to_string).collect();
         let nids = nids.join(":");
-        match self.world.timeout(MGS_PATIENCE, self.fetch_config()).await {
+        match self.cx.world.timeout(MGS_PATIENCE, self.fetch_config()).await {
             Some(Ok(())) => {}
             Some(Err(Errno::ENOENT)) => {
                 let text = format!(
@@ -119,13 +119,13 @@ impl Fs {
             .get(mdt)
             .and_then(|t| t.import.refusal())
             .map_or(String::new(), |(_, text)| format!(" ({text})"));
-        let (mdt, secs) = (mdt.label(&self.opt.fsname), MDT_PATIENCE.as_secs());
+        let (mdt, secs) = (mdt.label(&self.cx.opt.fsname), MDT_PATIENCE.as_secs());
         failed(Errno::EIO, format!("no answer from {mdt} within {secs} s{said}. Is its server running?"))
     }
 
     /// Walks from the file system's root to the directory that the mount shows.
     async fn find_root(self: &Arc<Self>, subdir: &[Vec<u8>], text: &str) -> Result<(), MountError> {
-        let found = match self.world.timeout(MDT_PATIENCE, self.walk(subdir)).await {
+        let found = match self.cx.world.timeout(MDT_PATIENCE, self.walk(subdir)).await {
             Some(r) => r,
             None => return self.no_mdt(),
         };
@@ -136,18 +136,18 @@ impl Fs {
                 Ok(())
             }
             Err(e) if subdir.is_empty() => {
-                failed(e, format!("the root of '{}' cannot be had: {e}", self.opt.fsname))
+                failed(e, format!("the root of '{}' cannot be had: {e}", self.cx.opt.fsname))
             }
-            Err(e) => failed(e, format!("subdirectory '{text}' of '{}': {}", self.opt.fsname, e.text())),
+            Err(e) => failed(e, format!("subdirectory '{text}' of '{}': {}", self.cx.opt.fsname, e.text())),
         }
     }
 
     async fn walk(self: &Arc<Self>, path: &[Vec<u8>]) -> R<Fid> {
-        let root = self.mdt_of(Fid::ROOT).await?.call(self.own_ctx(), Getattr { fid: Fid::ROOT }).await?;
+        let root = self.mdt_of(Fid::ROOT).await?.call(self.cx.own(), Getattr { fid: Fid::ROOT }).await?;
         let mut at = root.attr;
         for name in path {
             let msg = Lookup { parent: at.fid, name: name.clone(), data: 0 };
-            let r = self.mdt_of(at.fid).await?.call(self.own_ctx(), msg).await?;
+            let r = self.mdt_of(at.fid).await?.call(self.cx.own(), msg).await?;
             at = r.entry.ok_or(Errno::ENOENT)?.attr;
             if at.kind != FileType::Directory {
                 return Err(Errno::ENOTDIR);
@@ -165,12 +165,12 @@ impl Fs {
             }
             self.atimes_at_unmount().await;
             self.tell_pending_at_unmount().await;
-            self.flush_all().await;
+            self.data.cache.flush_all().await;
             let mut all = self.targets.all();
             all.extend(self.mgs.get().cloned());
             let byes = all.iter().map(|t| t.import.disconnect()).collect();
-            if self.world.timeout(GOODBYE_PATIENCE, world::future::join_all(byes)).await.is_none() {
-                tracing::warn!("{}: some servers did not answer to the unmount", self.opt.fsname);
+            if self.cx.world.timeout(GOODBYE_PATIENCE, world::future::join_all(byes)).await.is_none() {
+                tracing::warn!("{}: some servers did not answer to the unmount", self.cx.opt.fsname);
             }
         })
     }

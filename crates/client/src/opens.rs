@@ -8,11 +8,14 @@
 //! with its inode does when the file grows: the metadata server refuses requests by the old one, and
 //! [`Fs::relayout`] makes the caller go on with the new one.
 
-use crate::ops::{BoxFutureOf, is_read_write};
+use crate::BoxFutureOf;
+use crate::base::errseq::{ErrorCursor, ErrorMark};
+use crate::ops::{O_ACCMODE, is_read_write};
 use crate::privileges;
-use crate::targets::Target;
+use crate::session::Target;
 use crate::{Call, Fs, OpenFile, R};
 use model::limits::OPENS_PER_CLIENT_MAX;
+use model::planted::{self, Bug};
 use model::{Cred, Errno, Fid, FileType, Layout, TargetId, Timestamp, perm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -293,7 +296,7 @@ impl Fs {
             return Ok(s);
         }
         // Not open here, or without a layout when it was opened: another mount may have given it one since.
-        let e = self.getattr_entry(self.own_ctx(), fid).await?;
+        let e = self.getattr_entry(self.cx.own(), fid).await?;
         Ok(FileState::of(&e))
     }
 
@@ -303,11 +306,11 @@ impl Fs {
         let mut s = self.file_state(fid).await?;
         if s.layout.is_none() {
             let msg = wire::msg::setlayout::Setlayout { fid, spec: Some(model::LayoutSpec::default()) };
-            let e = match self.setlayout_entry(self.own_ctx(), msg).await {
+            let e = match self.setlayout_entry(self.cx.own(), msg).await {
                 Ok(e) => e,
                 // Another mount was faster.
                 Err(Errno::EEXIST | Errno::EALREADY | Errno::EBUSY) => {
-                    (*self.getattr_entry(self.own_ctx(), fid).await?).clone()
+                    (*self.getattr_entry(self.cx.own(), fid).await?).clone()
                 }
                 Err(e) => return Err(e),
             };
@@ -352,11 +355,11 @@ impl Fs {
 
     async fn register(self: &Arc<Self>, mdt: &Arc<Target>, o: &OpenRecord) -> R<()> {
         let open = OpenSpec { handle: o.handle, flags: o.flags, lease: false };
-        match mdt.call(self.own_ctx(), Open { fid: o.fid, open, data: 0 }).await {
+        match mdt.call(self.cx.own(), Open { fid: o.fid, open, data: 0 }).await {
             // Its close may have overtaken this.
             Ok(_) if !self.opens.noted(o.handle) => {
                 let close = Close { fid: o.fid, handle: o.handle, atime: None };
-                mdt.call(self.own_ctx(), close).await.map(drop)
+                mdt.call(self.cx.own(), close).await.map(drop)
             }
             Ok(_) | Err(Errno::ENOENT) => Ok(()),
             Err(e) => Err(e),
@@ -373,7 +376,7 @@ impl Fs {
         if refusal == Errno::EGROW {
             return self.grow(fid).await;
         }
-        let e = self.getattr_entry(self.own_ctx(), fid).await?;
+        let e = self.getattr_entry(self.cx.own(), fid).await?;
         self.opens.learn(&e); // also when the cache knew it
         Ok(())
     }
@@ -386,6 +389,29 @@ impl Fs {
         let errors = self.watch_errors(fid);
         let sync = e.attr.flags & perm::FLAG_SYNC != 0;
         OpenFile { fid, handle, flags, sync, errors, times: Mutex::new(times), group: Mutex::new(None) }
+    }
+}
+
+impl OpenFile {
+    /// What the close of a descriptor of this file says: an error that its next fsync will tell, which stays untold. Nothing to
+    /// who only reads.
+    pub fn error_at_close(&self) -> R<()> {
+        if planted::on(Bug::ErrorTakenByClose) {
+            return self.errors.advance();
+        }
+        if self.flags & O_ACCMODE == 0 { Ok(()) } else { self.errors.check() }
+    }
+}
+
+impl Fs {
+    /// For whoever opens a directory, or otherwise wants to be told what goes wrong with a file from now on.
+    pub fn watch_errors(&self, fid: Fid) -> ErrorCursor {
+        self.cx.told.open(fid)
+    }
+
+    /// The errors so far.
+    pub fn error_mark(&self) -> ErrorMark {
+        self.cx.told.mark()
     }
 }
 

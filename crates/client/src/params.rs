@@ -4,15 +4,15 @@
 //! and how to set it. Everything else (`lctl get_param`, `set_param`, `help_param`, permanent settings) is made from
 //! it.
 
-use crate::targets::{PAGE_BYTES, RPCS_IN_FLIGHT_DEFAULT, Target, state_name};
+use crate::session::{PAGE_BYTES, RPCS_IN_FLIGHT_DEFAULT, Target, state_name};
 use crate::{Fs, R};
 use model::estimate::ago_text;
 use model::limits::{JOBID_MAX_BYTES, LEASES_PER_CLIENT_MAX_FILES, RPC_BULK_MAX_BYTES, SLOTS_PER_SESSION};
 use model::param::{PARAM_TEXT_MAX_BYTES, ParamDecl, ParamInfo, ParamValue, glob_match};
 use model::{Errno, TargetId, TargetKind};
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 /// Whose parameter it is: the part of the name before the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,10 +118,10 @@ pub(crate) const TABLE: &[Param] = &[
             "disable",
             "Where the job id of requests comes from: disable or nodelocal.",
         ),
-        |fs| fs.params.lock().0.clone(),
+        |fs| fs.cx.jobid.var(),
         |fs, v| match v.text {
             "disable" | "nodelocal" => {
-                fs.params.lock().0 = v.text.to_string();
+                fs.cx.jobid.set_var(v.text);
                 Ok(())
             }
             _ => Err(Errno::EINVAL),
@@ -134,34 +134,34 @@ pub(crate) const TABLE: &[Param] = &[
             "%u",
             "Job id with jobid_var=nodelocal: %u user, %g group, %p process, %% a percent sign.",
         ),
-        |fs| fs.params.lock().1.clone(),
+        |fs| fs.cx.jobid.name(),
         |fs, v| {
             if !(1..=JOBID_MAX_BYTES).contains(&v.text.len()) {
                 return Err(Errno::EINVAL);
             }
-            fs.params.lock().1 = v.text.to_string();
+            fs.cx.jobid.set_name(v.text);
             Ok(())
         },
     ),
     mount_rw(
         Global,
         number("at_min", (0, 3600), "s", "5", AT_MIN),
-        |fs| fs.params.adaptive.min_s().to_string(),
+        |fs| fs.cx.adaptive.min_s().to_string(),
         |fs, v| {
-            fs.params.adaptive.set_min_s(v.number);
+            fs.cx.adaptive.set_min_s(v.number);
             Ok(())
         },
     ),
     mount_rw(
         Global,
         number("at_max", (0, 3600), "s", "600", AT_MAX),
-        |fs| fs.params.adaptive.max_s().to_string(),
+        |fs| fs.cx.adaptive.max_s().to_string(),
         |fs, v| {
-            fs.params.adaptive.set_max_s(v.number);
+            fs.cx.adaptive.set_max_s(v.number);
             Ok(())
         },
     ),
-    mount(Llite, shown("uuid", "UUID under which the servers know this mount."), |fs| uuid_text(&fs.uuid)),
+    mount(Llite, shown("uuid", "UUID under which the servers know this mount."), |fs| uuid_text(&fs.cx.uuid)),
     mount(Llite, shown("fstype", "Type of the file system."), |_| "nacre".to_string()),
     mount(Llite, shown("client_type", "Always local client."), |_| "local client".to_string()),
     mount_rw(
@@ -171,9 +171,9 @@ pub(crate) const TABLE: &[Param] = &[
             "",
             "Calls by kind with their times in microseconds. Writing anything clears them.",
         ),
-        |fs| fs.stats.text(fs.world.wall()),
+        |fs| fs.stats.text(fs.cx.world.wall()),
         |fs, _| {
-            fs.stats.clear(fs.world.wall());
+            fs.stats.clear(fs.cx.world.wall());
             Ok(())
         },
     ),
@@ -184,9 +184,9 @@ pub(crate) const TABLE: &[Param] = &[
             "0",
             "Sizes of reads and writes. Counted once something was written here; 0 or disable ends it.",
         ),
-        |fs| fs.stats.extents_text(fs.world.wall()),
+        |fs| fs.stats.extents_text(fs.cx.world.wall()),
         |fs, v| {
-            fs.stats.count_extents(!matches!(v.text, "0" | "disable" | "disabled" | "n"), fs.world.wall());
+            fs.stats.count_extents(!matches!(v.text, "0" | "disable" | "disabled" | "n"), fs.cx.world.wall());
             Ok(())
         },
     ),
@@ -377,9 +377,9 @@ pub(crate) const TABLE: &[Param] = &[
             "1024",
             "Bytes of files kept in memory, read and written; half of it may be unwritten, a quarter be of small files.",
         ),
-        |fs| mb(&fs.data.max_cached),
+        |fs| mb(&fs.data.cache.max_cached),
         |fs, v| {
-            set_mb(&fs.data.max_cached, &v);
+            set_mb(&fs.data.cache.max_cached, &v);
             fs.data_resized();
             Ok(())
         },
@@ -415,9 +415,9 @@ pub(crate) const TABLE: &[Param] = &[
             "",
             "Pages that reads found here or had to fetch, pages read ahead, and why not more. Writing anything clears it.",
         ),
-        |fs| fs.data.ahead_stats.text(fs.world.wall()),
+        |fs| fs.data.ahead_stats.text(fs.cx.world.wall()),
         |fs, _| {
-            fs.data.ahead_stats.clear(fs.world.wall());
+            fs.data.ahead_stats.clear(fs.cx.world.wall());
             Ok(())
         },
     ),
@@ -428,15 +428,15 @@ pub(crate) const TABLE: &[Param] = &[
             "",
             "Writes and operations that failed after they had been answered: when, file, object or what it was, bytes, why. Writing anything clears it.",
         ),
-        |fs| fs.data.errors.text(),
+        |fs| fs.cx.errors.text(),
         |fs, _| {
-            fs.data.errors.clear();
-            fs.told.acknowledge();
+            fs.cx.errors.clear();
+            fs.cx.told.acknowledge();
             Ok(())
         },
     ),
     mount(Llite, shown("used_mb", "Bytes of files kept in memory: read, unwritten, of small files."), |fs| {
-        let (clean, unwritten) = (mb(&fs.data.clean), mb(&fs.data.unwritten));
+        let (clean, unwritten) = (mb(&fs.data.cache.clean), mb(&fs.data.cache.unwritten));
         format!("clean: {clean}\nunwritten: {unwritten}\nsmall: {}", mb(&fs.meta.content_bytes))
     }),
     mount(
@@ -504,8 +504,8 @@ pub(crate) const TABLE: &[Param] = &[
         number("max_rpcs_in_flight", (1, SLOTS_PER_SESSION as u64), "requests", "32", RPCS),
         |_, t| t.turns.limit().to_string(),
         |fs, t, v| {
-            t.turns.set_limit(v.number as usize, &fs.world);
-            t.data.set_turns(v.number as usize, &fs.world);
+            t.turns.set_limit(v.number as usize, &fs.cx.world);
+            osc(fs, t).set_locked_rpcs(v.number as usize);
             Ok(())
         },
     ),
@@ -529,7 +529,7 @@ pub(crate) const TABLE: &[Param] = &[
             if v.number as usize >= t.turns.limit() {
                 return Err(Errno::ERANGE);
             }
-            t.mod_turns.set_limit(v.number as usize, &fs.world);
+            t.mod_turns.set_limit(v.number as usize, &fs.cx.world);
             Ok(())
         },
     ),
@@ -574,20 +574,20 @@ pub(crate) const TABLE: &[Param] = &[
             "256",
             "Bytes for this target that may be kept unwritten.",
         ),
-        |_, t| mb(&t.data.max_dirty),
-        |_, t, v| {
-            set_mb(&t.data.max_dirty, &v);
-            t.data.drained.notify_waiters();
+        |fs, t| mb(&osc(fs, t).max_dirty),
+        |fs, t, v| {
+            set_mb(&osc(fs, t).max_dirty, &v);
+            osc(fs, t).drained.notify_waiters();
             Ok(())
         },
     ),
-    target(Osc, shown("cur_dirty_bytes", "Bytes for this target that are not written yet."), |_, t| {
-        t.data.unwritten.load(Relaxed).to_string()
+    target(Osc, shown("cur_dirty_bytes", "Bytes for this target that are not written yet."), |fs, t| {
+        osc(fs, t).unwritten.load(Relaxed).to_string()
     }),
     target(
         Osc,
         shown("cur_grant_bytes", "Bytes that this target has promised room for and that are not used yet."),
-        |_, t| t.data.left().to_string(),
+        |fs, t| osc(fs, t).grant_left().to_string(),
     ),
     target_rw(
         Osc,
@@ -610,9 +610,9 @@ pub(crate) const TABLE: &[Param] = &[
     target_rw(
         Session,
         ParamDecl::text("stats", "", CLEARED_STATS),
-        |fs, t| t.meter.stats_text(fs.world.wall()),
+        |fs, t| t.meter.stats_text(fs.cx.world.wall()),
         |fs, t, _| {
-            t.meter.clear_stats(fs.world.wall());
+            t.meter.clear_stats(fs.cx.world.wall());
             Ok(())
         },
     ),
@@ -623,9 +623,9 @@ pub(crate) const TABLE: &[Param] = &[
             "",
             "Data requests by pages, number under way and offset. Writing anything clears it.",
         ),
-        |fs, t| t.meter.data_text(fs.world.wall()),
+        |fs, t| t.meter.data_text(fs.cx.world.wall()),
         |fs, t, _| {
-            t.meter.clear_rpcs(fs.world.wall());
+            t.meter.clear_rpcs(fs.cx.world.wall());
             Ok(())
         },
     ),
@@ -636,9 +636,9 @@ pub(crate) const TABLE: &[Param] = &[
             "",
             "Changing requests by number under way. Writing anything clears it.",
         ),
-        |fs, t| t.meter.modify_text(fs.world.wall()),
+        |fs, t| t.meter.modify_text(fs.cx.world.wall()),
         |fs, t, _| {
-            t.meter.clear_rpcs(fs.world.wall());
+            t.meter.clear_rpcs(fs.cx.world.wall());
             Ok(())
         },
     ),
@@ -689,13 +689,18 @@ fn number_of(fs: &Fs, kind: TargetKind, active: bool) -> String {
 fn target_obd(fs: &Fs, kind: TargetKind) -> String {
     let line = |t: &Arc<Target>| {
         let state = if t.is_active() { "ACTIVE" } else { "INACTIVE" };
-        format!("{}: {}_UUID {state}", t.id.index, t.id.label(&fs.opt.fsname))
+        format!("{}: {}_UUID {state}", t.id.index, t.id.label(&fs.cx.opt.fsname))
     };
     fs.targets.of_kind(kind).iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn server_uuid(fs: &Fs, t: &Target) -> String {
-    format!("{}_UUID\t{}", t.id.label(&fs.opt.fsname), state_name(t.import.state()))
+    format!("{}_UUID\t{}", t.id.label(&fs.cx.opt.fsname), state_name(t.import.state()))
+}
+
+/// Parameters of `osc.*` are those of object targets.
+fn osc(fs: &Fs, t: &Target) -> Arc<crate::osc::Osc> {
+    fs.targets.osc(t.id.index).expect("an OST has an OSC")
 }
 
 fn conn_uuid(_: &Fs, t: &Target) -> String {
@@ -706,18 +711,18 @@ fn conn_uuid(_: &Fs, t: &Target) -> String {
 fn set_mdc_rpcs(fs: &Fs, t: &Arc<Target>, v: ParamValue<'_>) -> R<()> {
     let n = v.number as usize;
     if t.mod_turns.limit() >= n {
-        t.mod_turns.set_limit(n - 1, &fs.world);
+        t.mod_turns.set_limit(n - 1, &fs.cx.world);
     }
-    t.turns.set_limit(n, &fs.world);
+    t.turns.set_limit(n, &fs.cx.world);
     Ok(())
 }
 
 /// YAML, with Lustre's words.
 fn import_text(fs: &Fs, t: &Target) -> String {
-    let label = t.id.label(&fs.opt.fsname);
+    let label = t.id.label(&fs.cx.opt.fsname);
     let nids: Vec<String> = t.nids().iter().map(ToString::to_string).collect();
     let (in_flight, queued) = t.import.load();
-    let now = fs.world.now().seconds();
+    let now = fs.cx.world.now().seconds();
     let mut s = format!(
         "import:\n    name: {label}\n    target: {label}_UUID\n    state: {}\n    instance: {}\n    connection:\n       \
          failover_nids: [ {} ]\n       current_connection: {}\n    recoveries: {}\n    rpcs:\n       \
@@ -740,7 +745,7 @@ fn import_text(fs: &Fs, t: &Target) -> String {
 
 /// As Lustre's file of this name.
 fn timeouts_text(fs: &Fs, t: &Target) -> String {
-    let (now, wall) = (fs.world.now().seconds(), u64::try_from(fs.world.wall().sec).unwrap_or(0));
+    let (now, wall) = (fs.cx.world.now().seconds(), u64::try_from(fs.cx.world.wall().sec).unwrap_or(0));
     let ago = now.saturating_sub(t.import.heard().seconds());
     let portal = match t.id.kind {
         TargetKind::Ost => "portal 6",
@@ -752,49 +757,6 @@ fn timeouts_text(fs: &Fs, t: &Target) -> String {
     s += &t.import.service().line(portal, now, wall);
     s.truncate(s.trim_end().len());
     s
-}
-
-/// Settings that belong to the mount as a whole.
-pub(crate) struct Params {
-    jobid: Mutex<(String, String)>,
-    pub(crate) adaptive: Arc<rpc::AdaptiveLimits>,
-}
-
-impl Params {
-    pub(crate) fn new() -> Params {
-        let jobid = Mutex::new(("disable".to_string(), "%u".to_string()));
-        Params { jobid, adaptive: Arc::default() }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, (String, String)> {
-        self.jobid.lock().expect("no panic while locked")
-    }
-
-    /// The job id that requests of this caller carry.
-    pub(crate) fn jobid(&self, call: &crate::Call) -> String {
-        let j = self.lock();
-        if j.0 == "nodelocal" { expand_jobid(&j.1, call) } else { String::new() }
-    }
-}
-
-fn expand_jobid(format: &str, call: &crate::Call) -> String {
-    let mut out = String::new();
-    let mut chars = format.chars();
-    while let Some(c) = chars.next() {
-        match (c, if c == '%' { chars.next() } else { None }) {
-            ('%', Some('u')) => out.push_str(&call.cred.uid.to_string()),
-            ('%', Some('g')) => out.push_str(&call.cred.gid.to_string()),
-            ('%', Some('p')) => out.push_str(&call.pid.to_string()),
-            ('%', Some(x)) => out.push(x),
-            (c, _) => out.push(c),
-        }
-    }
-    let mut end = out.len().min(JOBID_MAX_BYTES);
-    while !out.is_char_boundary(end) {
-        end -= 1;
-    }
-    out.truncate(end);
-    out
 }
 
 /// One parameter of one device.
@@ -826,7 +788,7 @@ impl Item {
 impl Fs {
     /// Every parameter this mount has now whose name matches the glob, in the tree's order.
     fn param_items(&self, pattern: &str) -> Vec<Item> {
-        let (fs, inst) = (&self.opt.fsname, self.instance());
+        let (fs, inst) = (&self.cx.opt.fsname, self.instance());
         let mut devices: Vec<(Owner, String, Option<Arc<Target>>)> = vec![
             (Owner::Global, String::new(), None),
             (Owner::Llite, format!("llite.{fs}-{inst}."), None),
@@ -924,12 +886,5 @@ mod tests {
             let twins = TABLE.iter().filter(|q| q.decl.name == d.name && q.owner.covers(p.owner)).count();
             assert!(twins <= 1, "{} is there twice", d.name);
         }
-    }
-
-    #[test]
-    fn job_ids_are_bounded() {
-        let call = crate::Call { cred: model::Cred::new(7, 8), pid: 9, umask: 0 };
-        assert_eq!(expand_jobid("a%u.%g.%p%%", &call), "a7.8.9%");
-        assert_eq!(expand_jobid(&"ä".repeat(100), &call).len(), 30);
     }
 }

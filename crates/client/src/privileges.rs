@@ -53,7 +53,7 @@ impl Fs {
             Some(e) => e,
             // Who could keep set-id bits does not wait for a metadata server that is away.
             None if !set_id && self.is_last_known_plain(fid) => return Ok(()),
-            None => self.getattr_entry(self.own_ctx(), fid).await?,
+            None => self.getattr_entry(self.cx.own(), fid).await?,
         };
         perm::may_change_data(e.attr.flags, change == Change::Remove)?;
         self.drop_shown(&e, set_id).await
@@ -69,7 +69,7 @@ impl Fs {
         let e = match self.inode_at_hand(fid) {
             Some(e) => e,
             None if self.is_last_known_plain(fid) => return Ok(()),
-            None => match self.getattr_entry(self.own_ctx(), fid).await {
+            None => match self.getattr_entry(self.cx.own(), fid).await {
                 Err(_) if self.opens.file(fid).is_some_and(|s| !s.privileged) => return Ok(()),
                 r => r?,
             },
@@ -94,12 +94,12 @@ impl Fs {
         let capable = !e.plain && self.has_capability(fid).await?;
         let all = SetAttr { kill_suid_sgid: true, by_handle: true, ..SetAttr::default() };
         if set_id && (capable || shown == Privileges::SetId) {
-            self.setattr_entry(self.own_ctx(), fid, all).await.map(drop)
+            self.setattr_entry(self.cx.own(), fid, all).await.map(drop)
         } else if capable {
             match self.drop_xattr(&Call::default(), fid, XATTR_CAPABILITY.to_vec()).await {
                 Ok(()) | Err(Errno::ENODATA) => Ok(()),
                 // Of an append-only file nobody may remove an attribute; an append does.
-                Err(Errno::EPERM) => self.setattr_entry(self.own_ctx(), fid, all).await.map(drop),
+                Err(Errno::EPERM) => self.setattr_entry(self.cx.own(), fid, all).await.map(drop),
                 Err(e) => Err(e),
             }
         } else {

@@ -18,7 +18,7 @@ impl Fs {
         let Some((cookie, entries)) = self.meta.lock().missed(dir, max) else { return };
         self.meta.ahead_runs.fetch_add(1, Relaxed);
         let fs = self.clone();
-        self.world.spawn("client-statahead", async move {
+        self.cx.world.spawn("client-statahead", async move {
             let (cookie, end) = fs.fetch_ahead(dir, cookie, entries).await;
             fs.meta.lock().ahead_done(dir, cookie, end);
         });
@@ -31,7 +31,7 @@ impl Fs {
             let Ok(mdt) = self.mdt_of(dir).await else { return (cookie, true) };
             let t = self.meta.token();
             let msg = Readdir { fid: dir, cookie, max_bytes: PAGE_BYTES, plus: true };
-            let Ok(r) = mdt.call(self.own_ctx(), msg).await else { return (cookie, true) };
+            let Ok(r) = mdt.call(self.cx.own(), msg).await else { return (cookie, true) };
             self.keep_page(t, dir, cookie, &r);
             self.meta.fetched_ahead.fetch_add(r.entries.len() as u64, Relaxed);
             fetched += r.entries.len();

@@ -2,10 +2,10 @@
 //!
 //! Nobody can store into them: a file that is open for reading and writing gets objects before a page of it is filled.
 
-use super::keeper::{Keeper, Leave, pages_given_up};
-use super::{Cache, Meta};
-use crate::data::GRACE;
+use super::Cache;
+use crate::base::keeper::{Keeper, Leave, pages_given_up};
 use crate::ops::{Small, part};
+use crate::pages::GRACE;
 use crate::{Call, Fs, R};
 use bytes::Bytes;
 use model::planted::{self, Bug};
@@ -127,22 +127,6 @@ impl Mapped {
     }
 }
 
-impl Meta {
-    /// Has the keeper give up pages, then drops `over`.
-    pub(crate) fn forget_pages(&self, fid: Fid, ranges: Vec<(u64, u64)>, over: Leave) {
-        if let Some(k) = self.keeper.get() {
-            k.forget_pages(fid, ranges, over);
-        }
-    }
-
-    /// Has the keeper give up pages; returns when it has.
-    pub(crate) async fn pages_given_up(&self, fid: Fid, ranges: Vec<(u64, u64)>) {
-        if let Some(k) = self.keeper.get() {
-            pages_given_up(&**k, fid, ranges).await;
-        }
-    }
-}
-
 /// Until all of these sweeps are over.
 pub(super) async fn swept(sweeps: Vec<oneshot::Receiver<()>>) {
     for over in sweeps {
@@ -153,7 +137,7 @@ pub(super) async fn swept(sweeps: Vec<oneshot::Receiver<()>>) {
 impl Fs {
     /// Starts to sweep those of these files of which there are pages; the ends of the sweeps.
     pub(super) fn sweep_leases(&self, fids: impl Iterator<Item = Fid>) -> Vec<oneshot::Receiver<()>> {
-        let Some(keeper) = self.meta.keeper.get() else { return Vec::new() };
+        let Some(keeper) = self.cx.keeper.get() else { return Vec::new() };
         let mut out = Vec::new();
         for fid in fids {
             if planted::on(Bug::PagesKeptWithoutLock) {
@@ -163,7 +147,7 @@ impl Fs {
             out.push(over);
             if fresh {
                 let (mapped, keeper) = (self.meta.mapped.clone(), keeper.clone());
-                self.world.spawn("client-sweep", async move { mapped.sweep(&*keeper, fid).await });
+                self.cx.world.spawn("client-sweep", async move { mapped.sweep(&*keeper, fid).await });
             }
         }
         out
@@ -199,10 +183,10 @@ impl Fs {
                 return Ok(Small::Objects(state, layout));
             }
             if self.meta.mapped.is_sweeping(fid) {
-                let now = self.world.now();
+                let now = self.cx.world.now();
                 let waited = now.since(*since.get_or_insert(now));
                 if waited < GRACE {
-                    select(changed, self.world.sleep(GRACE - waited)).await;
+                    select(changed, self.cx.world.sleep(GRACE - waited)).await;
                 } else if self.meta.mapped.note_late(fid) {
                     match self.read_one(call, fid, &layout, off, len).await {
                         Ok(data) => return Ok(Small::Done(data)),
@@ -230,7 +214,7 @@ impl Fs {
             if asked > TRIES {
                 self.grow_filled(fid).await?;
             } else if asked > 1 {
-                self.world.sleep(TRY_AGAIN).await;
+                self.cx.world.sleep(TRY_AGAIN).await;
             }
         }
     }
@@ -279,7 +263,7 @@ impl Fs {
         for first in [true, false] {
             if self.leases_good(fid) {
                 let mut c = self.meta.lock();
-                if let Some((all, _)) = c.content(fid, self.world.now()) {
+                if let Some((all, _)) = c.content(fid, self.cx.world.now()) {
                     return Ok(self.note_page(c, fid).then(|| part(&all, off, len)));
                 }
             }
@@ -288,7 +272,7 @@ impl Fs {
             }
         }
         // It is too much to keep, or nothing is kept.
-        let e = self.getattr_entry(self.own_ctx(), fid).await?;
+        let e = self.getattr_entry(self.cx.own(), fid).await?;
         self.opens.learn(&e);
         let t = self.meta.token();
         match self.read_one(call, fid, layout, off, len).await {

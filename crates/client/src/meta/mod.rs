@@ -13,19 +13,19 @@ mod ahead;
 mod cache;
 mod content;
 mod follow;
-mod keeper;
 mod listing;
 mod mapped;
 mod small;
 
 pub(crate) use cache::{Cache, Outcome, Owned, Part, Token, Wants, Who, name_part};
 pub(crate) use content::{CONTENT_MAX_BYTES, Came, Edit};
-pub use keeper::{Keeper, Lapsed, Leave};
 pub(crate) use small::brought;
 
+use crate::base::Context;
+use crate::base::keeper::{Lapsed, Leave};
 use crate::opens::Opens;
 use crate::pending::Queued;
-use crate::targets::Target;
+use crate::session::Target;
 use crate::{Fs, R};
 use cache::{Brought, Change};
 use content::Contents;
@@ -33,7 +33,7 @@ use model::limits::LEASES_PER_CLIENT_MAX_FILES;
 use model::planted::{self, Bug};
 use model::{Errno, Fid, TargetId};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use wire::msg::lookup::{Entry, LookupReply, bits};
 use wire::msg::notify::{LEASE_ITEMS_MAX, LeaseItem, Notice};
@@ -53,7 +53,7 @@ const PLUS_BYTES: usize = 128;
 /// The cache and what is counted about it.
 pub(crate) struct Meta {
     cache: Mutex<Cache>,
-    keeper: OnceLock<Arc<dyn Keeper>>,
+    cx: Arc<Context>,
     pub hits: AtomicU64,
     pub misses: AtomicU64,
     pub revoked: AtomicU64,
@@ -75,7 +75,7 @@ pub(crate) struct Meta {
 
 impl Meta {
     /// `content_max`: bytes of small files that may be kept.
-    pub(crate) fn new(content_max: u64) -> Meta {
+    pub(crate) fn new(cx: Arc<Context>, content_max: u64) -> Meta {
         let content_bytes = Arc::new(AtomicU64::new(0));
         let contents = Contents::new(content_max as usize, content_bytes.clone());
         Meta {
@@ -86,7 +86,7 @@ impl Meta {
             content_ahead: AtomicU64::new(0),
             fetching: small::Fetches::default(),
             mapped: Arc::default(),
-            keeper: OnceLock::new(),
+            cx,
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             revoked: AtomicU64::new(0),
@@ -131,7 +131,7 @@ impl Meta {
     }
 
     fn forget_all(&self) {
-        if let Some(k) = self.keeper.get() {
+        if let Some(k) = self.cx.keeper.get() {
             for fid in self.mapped.take() {
                 k.forget_pages(fid, vec![(0, u64::MAX)], Leave::new(|| {}));
             }
@@ -233,7 +233,7 @@ impl Drop for Changing {
         let Some(change) = self.change.take() else { return };
         let touched = self.touched.drain(..).map(|(d, n)| (d, n, false)).collect();
         let (fs, inode, drained) = (self.fs.clone(), self.inode, self.mdt.import.drained());
-        self.fs.world.spawn("client-change-lost", async move {
+        self.fs.cx.world.spawn("client-change-lost", async move {
             drained.await;
             fs.end_change(change, &Outcome { touched, unknown: true, ..Outcome::default() }, inode);
         });
@@ -241,31 +241,31 @@ impl Drop for Changing {
 }
 
 impl Fs {
-    fn meta_target(&self, fid: Fid) -> Option<Arc<Target>> {
+    pub(crate) fn meta_target(&self, fid: Fid) -> Option<Arc<Target>> {
         self.targets.get(TargetId::mdt(self.locate.mdt_of(fid)))
     }
 
     /// Whether leases on this file are good at this moment.
     pub(crate) fn leases_good(&self, fid: Fid) -> bool {
-        self.meta_target(fid).is_some_and(|t| self.world.now() < t.import.leases_until())
+        self.meta_target(fid).is_some_and(|t| self.cx.world.now() < t.import.leases_until())
     }
 
     /// A file's inode, if it is known; the objects' part is not in it.
     pub(crate) fn known_entry(&self, fid: Fid) -> Option<Arc<Entry>> {
-        let e = if self.leases_good(fid) { self.meta.lock().entry(fid, self.world.now()) } else { None };
+        let e = if self.leases_good(fid) { self.meta.lock().entry(fid, self.cx.world.now()) } else { None };
         self.meta.count(e.is_some());
         e
     }
 
     /// As [`Fs::known_entry`], not counted: nobody asked for it.
     pub(crate) fn inode_at_hand(&self, fid: Fid) -> Option<Arc<Entry>> {
-        if self.leases_good(fid) { self.meta.lock().entry(fid, self.world.now()) } else { None }
+        if self.leases_good(fid) { self.meta.lock().entry(fid, self.cx.world.now()) } else { None }
     }
 
     pub(crate) fn known_name(&self, dir: Fid, name: &[u8]) -> Found {
         let mut found = Found::Unknown;
         if self.leases_good(dir) {
-            let (now, mut c) = (self.world.now(), self.meta.lock());
+            let (now, mut c) = (self.cx.world.now(), self.meta.lock());
             match c.name(dir, name, now) {
                 Some(None) => found = Found::Absent,
                 Some(Some(fid)) => {
@@ -293,7 +293,7 @@ impl Fs {
         if !self.leases_good(dir) {
             return None;
         }
-        let (now, mut c) = (self.world.now(), self.meta.lock());
+        let (now, mut c) = (self.cx.world.now(), self.meta.lock());
         let parent = c.entry(dir, now)?.parent;
         let (mut page, end) = c.listing(dir, now, |l| {
             let (items, end) = l.behind(cookie)?;
@@ -366,7 +366,7 @@ impl Fs {
 
     /// What there is too much of afterwards goes back.
     pub(crate) fn with_cache<T>(&self, f: impl FnOnce(&mut Cache, world::Instant) -> T) -> T {
-        let now = self.world.now();
+        let now = self.cx.world.now();
         let (out, back) = {
             let mut c = self.meta.lock();
             let out = f(&mut c, now);
@@ -388,7 +388,7 @@ impl Fs {
         mut parts: Vec<(Fid, Part)>,
         names: &[(Fid, &[u8])],
     ) -> Changing {
-        let (good, now) = (names.iter().all(|n| self.leases_good(n.0)), self.world.now());
+        let (good, now) = (names.iter().all(|n| self.leases_good(n.0)), self.cx.world.now());
         let mut c = self.meta.lock();
         // A name that is not known leads to an inode that is not known.
         let mut any = !good;
@@ -457,9 +457,7 @@ impl Fs {
 
     /// This mount changed an inode in a way that the keeper may not know of.
     pub(crate) fn keeper_changed(&self, fid: Fid) {
-        if let Some(k) = self.meta.keeper.get() {
-            k.changed(fid);
-        }
+        self.cx.keeper.changed(fid);
     }
 
     // leases that go
@@ -470,15 +468,15 @@ impl Fs {
         if planted::on(Bug::CancelBeforeInvalidate) {
             self.cancel_leases(mdt, items);
             let (fs, items) = (self.clone(), items.to_vec());
-            self.world.spawn("client-late", async move {
-                fs.world.sleep(Duration::from_millis(3)).await;
+            self.cx.world.spawn("client-late", async move {
+                fs.cx.world.sleep(Duration::from_millis(3)).await;
                 items.iter().for_each(|i| fs.meta.lock().revoke(i));
             });
             return;
         }
         let (mut at_once, mut later) = (Vec::new(), Vec::new());
         let end = {
-            let (now, mut c) = (self.world.now(), self.meta.lock());
+            let (now, mut c) = (self.cx.world.now(), self.meta.lock());
             let early = planted::on(Bug::LeaseBeforePending);
             for i in items {
                 if c.is_exclusive(i) {
@@ -493,7 +491,7 @@ impl Fs {
         self.let_go_of(mdt, &at_once);
         if !later.is_empty() {
             let fs = self.clone();
-            self.world.spawn("client-tell-and-leave", async move {
+            self.cx.world.spawn("client-tell-and-leave", async move {
                 fs.pending_over(end).await;
                 fs.let_go_of(mdt, &later);
             });
@@ -530,7 +528,7 @@ impl Fs {
 
     /// Tells the server that these are not used any more, when the keeper does not use them either.
     fn let_go(&self, mdt: TargetId, items: Vec<LeaseItem>) {
-        let (Some(t), Some(k)) = (self.targets.get(mdt), self.meta.keeper.get()) else {
+        let (Some(t), Some(k)) = (self.targets.get(mdt), self.cx.keeper.get()) else {
             return self.cancel_leases(mdt, &items);
         };
         let opens = self.opens.clone();
@@ -547,7 +545,7 @@ impl Fs {
             return k.lapsed(lapsed, leave);
         }
         let k = k.clone();
-        self.world.spawn("client-leave", async move {
+        self.cx.world.spawn("client-leave", async move {
             mapped::swept(sweeps).await;
             k.lapsed(lapsed, leave);
         });
@@ -569,7 +567,7 @@ impl Fs {
 
     /// Gives every lease back, those under which something was executed that is not sent as soon as it is.
     pub(crate) fn drop_leases(&self) {
-        let now = self.world.now();
+        let now = self.cx.world.now();
         let back = {
             let mut c = self.meta.lock();
             // In one step: what is told in between would keep its lease for good.
@@ -583,13 +581,13 @@ impl Fs {
     pub(crate) fn watch_lease_age(self: &Arc<Self>) {
         const LOOK_EVERY: Duration = Duration::from_secs(60);
         let weak = Arc::downgrade(self);
-        let world = self.world.clone();
-        self.world.spawn("client-lease-age", async move {
+        let world = self.cx.world.clone();
+        self.cx.world.spawn("client-lease-age", async move {
             loop {
                 world.sleep(LOOK_EVERY).await;
-                let Some(fs) = weak.upgrade().filter(|fs| !fs.is_closed()) else { return };
+                let Some(fs) = weak.upgrade().filter(|fs| !fs.cx.is_closed()) else { return };
                 let age = Duration::from_millis(fs.meta.max_age.load(Relaxed));
-                let back = fs.meta.lock().expire(fs.world.now(), age);
+                let back = fs.meta.lock().expire(fs.cx.world.now(), age);
                 fs.give_back(back);
             }
         });

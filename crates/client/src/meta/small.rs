@@ -69,7 +69,7 @@ impl Fs {
         if !self.leases_good(fid) {
             return None;
         }
-        let (data, next) = self.meta.lock().content(fid, self.world.now())?;
+        let (data, next) = self.meta.lock().content(fid, self.cx.world.now())?;
         self.meta.content_hits.fetch_add(1, Relaxed);
         self.fetch_following(next);
         Some(data)
@@ -110,7 +110,7 @@ impl Fs {
             c.missed_content(fid)
         };
         self.fetch_following(next);
-        let got = self.fetch_files(self.ctx(call), &[fid], Came::Asked).await?;
+        let got = self.fetch_files(self.cx.of(call), &[fid], Came::Asked).await?;
         drop(mine);
         Ok(got.into_iter().next().flatten().and_then(|(_, data)| data))
     }
@@ -123,11 +123,11 @@ impl Fs {
         }
         let mine = Fetching::begin(self, files);
         let fs = self.clone();
-        self.world.spawn("client-fetch-ahead", async move {
+        self.cx.world.spawn("client-fetch-ahead", async move {
             let got = if mine.files.is_empty() {
                 Ok(Vec::new())
             } else {
-                fs.fetch_files(fs.own_ctx(), &mine.files, Came::Ahead).await
+                fs.fetch_files(fs.cx.own(), &mine.files, Came::Ahead).await
             };
             let got = got.unwrap_or_default();
             let came = |(f, g): (&Fid, &Option<(_, Option<Bytes>)>)| {
@@ -158,7 +158,7 @@ impl Fs {
         if !self.leases_good(fid) {
             return None;
         }
-        self.meta.lock().xattr(fid, root, name, self.world.now())
+        self.meta.lock().xattr(fid, root, name, self.cx.world.now())
     }
 
     /// The names of all, if they are known.
@@ -166,7 +166,7 @@ impl Fs {
         if !self.leases_good(fid) {
             return None;
         }
-        self.meta.lock().xattr_names(fid, root, self.world.now())
+        self.meta.lock().xattr_names(fid, root, self.cx.world.now())
     }
 
     /// What an answer to a question of `t` said of one; `None`: there is none.

@@ -1,6 +1,6 @@
 //! cancel: gives flock and POSIX range locks back.
 
-use crate::detach::Detached;
+use crate::base::Detached;
 use crate::stats::Verb;
 use crate::{Fs, R};
 use model::{Errno, Fid};
@@ -33,8 +33,8 @@ impl Fs {
             }
             fs.locks.unlocked(fid, kind, owner, start, end);
             let what = CancelWhat::Range { kind, owner, start, end };
-            fs.mdt_of(fid).await?.call(fs.own_ctx(), Cancel { fid, what }).await
+            fs.mdt_of(fid).await?.call(fs.cx.own(), Cancel { fid, what }).await
         };
-        self.run(Verb::Flock, Detached::plain(self, "client-unlock", work)).await
+        self.run(Verb::Flock, Detached::plain(&self.cx.world, "client-unlock", work)).await
     }
 }

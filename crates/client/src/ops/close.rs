@@ -1,7 +1,7 @@
 //! close: the end of an open; carries the access time of the last read if relatime wants it stored.
 
 use super::{O_NOATIME, data_layout};
-use crate::detach::Detached;
+use crate::base::Detached;
 use crate::meta::{Edit, Outcome};
 use crate::opens::ReadTimes;
 use crate::stats::Verb;
@@ -28,7 +28,7 @@ impl Fs {
                 fs.close_handle(file.fid, file.handle, atime).await;
                 Ok(())
             };
-            self.run(Verb::Close, Detached::plain(&self, "client-close", work)).await
+            self.run(Verb::Close, Detached::plain(&self.cx.world, "client-close", work)).await
         })
     }
 
@@ -46,7 +46,7 @@ impl Fs {
                 // Only then does a close change the inode, or end it.
                 let nameless = || self.known_entry(fid).is_none_or(|e| e.attr.nlink == 0);
                 let change = (atime.is_some() || nameless()).then(|| self.changing_inode(&mdt, fid));
-                let r = mdt.call(self.own_ctx(), Close { fid, handle, atime }).await;
+                let r = mdt.call(self.cx.own(), Close { fid, handle, atime }).await;
                 if let Some(c) = change {
                     let entries = r.iter().filter_map(|r| r.entry.as_deref()).cloned().collect();
                     let outcome = Outcome { entries, edit: Edit::Nothing, ..Outcome::default() };
@@ -57,14 +57,14 @@ impl Fs {
             Err(e) => Err(e),
         };
         if let Err(e) = r
-            && !self.is_closed()
+            && !self.cx.is_closed()
         {
             tracing::warn!("close of {fid}: {e}");
         }
     }
 
     async fn atime_to_store(self: &Arc<Self>, file: &OpenFile) -> Option<Timestamp> {
-        if file.flags & O_NOATIME != 0 || self.is_read_only() || self.is_noatime() {
+        if file.flags & O_NOATIME != 0 || self.cx.is_read_only() || self.cx.is_noatime() {
             return None;
         }
         let times = *file.times.lock().expect("no panic while locked");
@@ -87,7 +87,7 @@ impl Fs {
             return Some(last_read); // the server knows when its data was written, and decides
         }
         let objects: Vec<_> = layout.objects().copied().collect();
-        let attrs = self.world.timeout(PATIENCE, self.glimpse_objects(&objects)).await?.ok()?;
+        let attrs = self.cx.world.timeout(PATIENCE, self.glimpse_objects(&objects)).await?.ok()?;
         attrs.iter().any(|a| a.mtime >= times.atime).then_some(last_read)
     }
 }

@@ -9,9 +9,9 @@ impl Fs {
     /// Asks the MGS for the target map and takes it over.
     pub(crate) async fn fetch_config(self: &Arc<Self>) -> R<()> {
         let mgs = self.mgs()?;
-        let r = mgs.call(self.own_ctx(), Config { fsname: self.opt.fsname.clone() }).await?;
-        if r.fsname != self.opt.fsname {
-            tracing::error!("the MGS answered for file system '{}', not '{}'", r.fsname, self.opt.fsname);
+        let r = mgs.call(self.cx.own(), Config { fsname: self.cx.opt.fsname.clone() }).await?;
+        if r.fsname != self.cx.opt.fsname {
+            tracing::error!("the MGS answered for file system '{}', not '{}'", r.fsname, self.cx.opt.fsname);
             return Err(Errno::EPROTO);
         }
         self.apply_config(r);

@@ -25,10 +25,10 @@ impl Fs {
         len: u64,
     ) -> BoxFuture<R<u64>> {
         Box::pin(async move {
-            self.writable()?;
+            self.cx.writable()?;
             let work = async {
                 // A file that became immutable after it was opened takes no copy, as on local file systems.
-                if self.getattr_entry(self.ctx(&call), to).await?.attr.flags & FLAG_IMMUTABLE != 0 {
+                if self.getattr_entry(self.cx.of(&call), to).await?.attr.flags & FLAG_IMMUTABLE != 0 {
                     return Err(Errno::EPERM);
                 }
                 let wanted = len.min(FILE_SIZE_MAX_BYTES.saturating_sub(from_off));

@@ -1,9 +1,9 @@
 //! create: a regular file, opened at once; also without a name (O_TMPFILE).
 
 use super::is_read_write;
-use crate::detach::Detached;
+use crate::base::Detached;
+use crate::session::Target;
 use crate::stats::Verb;
-use crate::targets::Target;
 use crate::{Call, Fs, OpenFile, R};
 use model::{Attr, Errno, Fid, LayoutSpec, SetAttr};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Fs {
         layout: Option<LayoutSpec>,
     ) -> BoxFuture<R<(Attr, OpenFile)>> {
         Box::pin(async move {
-            self.writable()?;
+            self.cx.writable()?;
             self.run(Verb::Create, self.create_named(call, parent, name, mode, flags, layout)).await
         })
     }
@@ -51,7 +51,7 @@ impl Fs {
         flags: u32,
     ) -> BoxFuture<R<(Attr, OpenFile)>> {
         Box::pin(async move {
-            self.writable()?;
+            self.cx.writable()?;
             self.run(Verb::Create, self.create_named(call, parent, Vec::new(), mode, flags, None)).await
         })
     }
@@ -84,7 +84,7 @@ impl Fs {
         let mdt = self.mdt_of(parent).await?;
         let (fs, late) = (self.clone(), self.clone());
         let work = async move { fs.create_open(&call, &mdt, msg, flags).await };
-        Detached::new(self, "client-create", work, move |r: R<(Attr, OpenFile)>| {
+        Detached::new(&self.cx.world, "client-create", work, move |r: R<(Attr, OpenFile)>| {
             Box::pin(async move {
                 if let Ok((_, f)) = r {
                     late.close_handle(f.fid, f.handle, None).await;
@@ -140,7 +140,7 @@ impl Fs {
     ) -> R<CreateReply> {
         let recoveries = mdt.recoveries.load(Ordering::SeqCst);
         let change = self.making(mdt, msg.parent, &msg.name);
-        let reply = mdt.call(self.ctx(call), msg.clone()).await;
+        let reply = mdt.call(self.cx.of(call), msg.clone()).await;
         change.done_named(msg.parent, &msg.name, &reply.as_ref().map(|r| r.entry.clone()).map_err(|e| *e));
         let reply = match reply {
             Ok(r) => r,
@@ -157,7 +157,7 @@ impl Fs {
             // The server restarted between the open and its reply. What this client reclaimed then did not name the
             // file that was there already, so that it may not know the handle: say it again.
             let open = OpenSpec { handle, lease: false, ..msg.open.clone().expect("creates open") };
-            if let Err(e) = mdt.call(self.own_ctx(), Open { fid, open, data: 0 }).await {
+            if let Err(e) = mdt.call(self.cx.own(), Open { fid, open, data: 0 }).await {
                 self.opens.forget(handle);
                 return Err(if e == Errno::ENOENT { Errno::ESTALE } else { e });
             }
@@ -168,7 +168,7 @@ impl Fs {
     /// O_TRUNC of a file that was opened: whether the caller may is decided by the open.
     pub(crate) async fn cut_opened(self: &Arc<Self>, call: &Call, e: &Entry) -> R<Attr> {
         let set = SetAttr { size: Some(0), by_handle: true, ..SetAttr::default() };
-        let e = self.setattr_entry(self.ctx(call), e.attr.fid, set).await?;
+        let e = self.setattr_entry(self.cx.of(call), e.attr.fid, set).await?;
         self.cut(call, &e, 0).await
     }
 }

@@ -41,7 +41,7 @@ impl Fs {
             return self.run(Verb::Flock, self.lock(spec, false)).await;
         }
         // Another process may keep a lock as long as it likes: a soft mount does not bound this.
-        let start = self.world.now();
+        let start = self.cx.world.now();
         let r = self.lock(spec, true).await;
         self.count(Verb::Flock, start);
         r

@@ -1,12 +1,13 @@
 //! fallocate: reserves, zeroes or punches a range, in all objects that hold a part of it.
 
-use super::glimpse::BoxFutureOf;
-use crate::detach::Detached;
+use crate::BoxFutureOf;
+use crate::base::Detached;
+use crate::lov::map;
 use crate::meta::Outcome;
 use crate::opens::FileState;
 use crate::privileges::Change;
 use crate::stats::Verb;
-use crate::{Call, Fs, R, stripe};
+use crate::{Call, Fs, R};
 use model::limits::FILE_SIZE_MAX_BYTES;
 use model::{Errno, Fid, Layout};
 use std::sync::Arc;
@@ -27,7 +28,7 @@ impl Fs {
         len: u64,
     ) -> BoxFuture<R<()>> {
         Box::pin(async move {
-            self.writable()?;
+            self.cx.writable()?;
             check(mode, off, len)?;
             let work = async {
                 let change = if mode & !FALLOC_KEEP_SIZE == 0 { Change::Write } else { Change::Remove };
@@ -46,7 +47,7 @@ impl Fs {
                 if self.fallocate_data(fid, &layout, state.ctime, mode, (off, len)).await? {
                     return Ok(());
                 }
-                if stripe::component(&layout)?.stripes() == 1 {
+                if map::component(&layout)?.stripes() == 1 {
                     return self.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;
                 }
                 let lock = self.extent_lock(fid, LockMode::Write, off, off + (len - 1)).await?;
@@ -56,7 +57,7 @@ impl Fs {
                     drop(lock);
                     r
                 };
-                Detached::plain(&self, "client-fallocate", work).await
+                Detached::plain(&self.cx.world, "client-fallocate", work).await
             };
             self.run(Verb::Fallocate, work).await
         })
@@ -73,10 +74,10 @@ impl Fs {
         off: u64,
         len: u64,
     ) -> R<()> {
-        let c = stripe::component(layout)?;
+        let c = map::component(layout)?;
         let mut parts: Vec<BoxFutureOf<'_, R<()>>> = Vec::new();
-        for (i, o) in stripe::places(c, fid).into_iter().enumerate() {
-            let (offset, len) = stripe::object_range(c, i, off, len);
+        for (i, o) in map::places(c, fid).into_iter().enumerate() {
+            let (offset, len) = map::object_range(c, i, off, len);
             if len == 0 {
                 continue;
             }

@@ -1,7 +1,8 @@
 //! getattr: attributes of a file, its objects' part included.
 
+use crate::lov::map;
 use crate::stats::Verb;
-use crate::{Call, Fs, R, stripe};
+use crate::{Call, Fs, R};
 use model::{Attr, Errno, Fid, FileType, Layout, ObjectAttr, TargetId};
 use std::sync::Arc;
 use wire::RequestContext;
@@ -13,7 +14,7 @@ impl Fs {
     pub fn getattr(self: Arc<Self>, call: Call, fid: Fid) -> BoxFuture<R<Attr>> {
         Box::pin(async move {
             let work = async {
-                let e = self.getattr_entry(self.ctx(&call), fid).await?;
+                let e = self.getattr_entry(self.cx.of(&call), fid).await?;
                 self.full_attr(&e).await
             };
             self.run(Verb::Getattr, work).await
@@ -24,7 +25,7 @@ impl Fs {
     pub fn getattr_for_open(self: Arc<Self>, call: Call, fid: Fid) -> BoxFuture<R<Attr>> {
         Box::pin(async move {
             let work = async {
-                let e = self.getattr_entry(self.ctx(&call), fid).await?;
+                let e = self.getattr_entry(self.cx.of(&call), fid).await?;
                 self.attr_for_name(&e).await
             };
             self.run(Verb::Getattr, work).await
@@ -81,7 +82,7 @@ pub(crate) fn data_layout(e: &Entry) -> Option<&Layout> {
 pub(crate) fn merged(e: &Entry, objects: &[ObjectAttr]) -> R<Attr> {
     let mut a = e.attr.clone();
     if let Some(l) = data_layout(e) {
-        a.size = stripe::file_size(stripe::component(l)?, objects)?;
+        a.size = map::file_size(map::component(l)?, objects)?;
         a.blocks = 0;
         for o in objects {
             a.merge_object(o);

@@ -12,7 +12,7 @@ impl Fs {
         Box::pin(async move {
             let work = async {
                 let r =
-                    self.mdt_of(fid).await?.call(self.own_ctx(), Getlock { lock: lock.spec(0, fid) }).await?;
+                    self.mdt_of(fid).await?.call(self.cx.own(), Getlock { lock: lock.spec(0, fid) }).await?;
                 Ok(r.conflict.map(|l| PosixLock {
                     owner: l.owner,
                     pid: l.pid,

@@ -25,7 +25,7 @@ impl Fs {
         }
         let mdt = self.mdt_of(fid).await?;
         let t = self.meta.token();
-        let r = mdt.call(self.ctx(call), Getxattr { fid, name: name.clone() }).await;
+        let r = mdt.call(self.cx.of(call), Getxattr { fid, name: name.clone() }).await;
         match &r {
             Ok(v) if kept => self.keep_xattr(t, fid, root, &name, Some(v.value.clone())),
             Err(Errno::ENODATA) if kept => self.keep_xattr(t, fid, root, &name, None),

@@ -1,7 +1,7 @@
 //! glimpse: size, blocks and times of objects, from all their OSTs at once.
 
 use crate::stats::Verb;
-use crate::{Fs, R};
+use crate::{BoxFutureOf, Fs, R};
 use model::layout::LayoutObject;
 use model::{Errno, Fid, ObjectAttr, ObjectId};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ impl Fs {
     pub fn glimpse(self: Arc<Self>, fid: Fid) -> BoxFuture<R<Vec<ObjectAttr>>> {
         Box::pin(async move {
             let work = async {
-                let e = self.getattr_entry(self.own_ctx(), fid).await?;
+                let e = self.getattr_entry(self.cx.own(), fid).await?;
                 let objects: Vec<_> = e.layout.iter().flat_map(|l| l.objects()).copied().collect();
                 self.glimpse_objects(&objects).await
             };
@@ -81,7 +81,7 @@ impl Fs {
 
     async fn glimpse_one_ost(self: &Arc<Self>, ost: u16, objects: Vec<ObjectId>) -> R<Vec<ObjectAttr>> {
         let want = objects.len();
-        let r = self.ost(ost).await?.call(self.own_ctx(), Glimpse { objects }).await?;
+        let r = self.osc(ost).await?.target.call(self.cx.own(), Glimpse { objects }).await?;
         if r.attrs.len() != want {
             tracing::error!("OST{ost:04x} answered for {} objects of {want}", r.attrs.len());
             return Err(Errno::EPROTO);
@@ -89,6 +89,3 @@ impl Fs {
         Ok(r.attrs)
     }
 }
-
-/// A boxed future that borrows.
-pub(crate) type BoxFutureOf<'a, T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;

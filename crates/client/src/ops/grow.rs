@@ -23,7 +23,7 @@ impl Fs {
             // From here on no page is filled under the lease, which does not cover objects.
             self.sweep_small(fid).await;
         }
-        let r = mdt.call(self.own_ctx(), Grow { fid }).await;
+        let r = mdt.call(self.cx.own(), Grow { fid }).await;
         change.done_with(&r);
         self.opens.learn(&r?);
         Ok(())

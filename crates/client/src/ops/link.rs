@@ -10,11 +10,11 @@ use world::BoxFuture;
 impl Fs {
     pub fn link(self: Arc<Self>, call: Call, fid: Fid, parent: Fid, name: Vec<u8>) -> BoxFuture<R<Attr>> {
         Box::pin(async move {
-            self.writable()?;
+            self.cx.writable()?;
             let work = async {
                 let mdt = self.mdt_of(parent).await?;
                 let change = self.linking(&mdt, fid, parent, &name);
-                let r = mdt.call(self.ctx(&call), Link { fid, parent, name: name.clone() }).await;
+                let r = mdt.call(self.cx.of(&call), Link { fid, parent, name: name.clone() }).await;
                 change.done_named(parent, &name, &r);
                 self.attr_for_name(&r?).await
             };

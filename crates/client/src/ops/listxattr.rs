@@ -20,7 +20,7 @@ impl Fs {
                 }
                 let mdt = self.mdt_of(fid).await?;
                 let t = self.meta.token();
-                let names = mdt.call(self.ctx(&call), Listxattr { fid }).await?.names;
+                let names = mdt.call(self.cx.of(&call), Listxattr { fid }).await?.names;
                 self.keep_xattr_names(t, fid, root, &names);
                 Ok(names)
             };

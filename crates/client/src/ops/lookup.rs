@@ -44,7 +44,7 @@ impl Fs {
         let t = self.meta.token();
         let data = if named { self.lookup_data() } else { 0 };
         let msg = Lookup { parent, name: name.clone(), data };
-        let r = mdt.call_bulk(self.ctx(call), msg, Bytes::new()).await?;
+        let r = mdt.call_bulk(self.cx.of(call), msg, Bytes::new()).await?;
         let (mut r, bulk) = (r.reply, r.bulk);
         if let Some(e) = &mut r.entry {
             self.with_atime(e);

@@ -39,8 +39,6 @@ mod truncate;
 mod unlink;
 mod write;
 
-pub(crate) use glimpse::BoxFutureOf;
-
 pub(crate) use create::{O_ACCMODE, O_CREAT, O_EXCL, O_NOATIME, O_TRUNC};
 pub(crate) use getattr::data_layout;
 pub(crate) use open::is_read_write;
@@ -48,7 +46,9 @@ pub(crate) use read::part;
 pub(crate) use statfs::RecentSpace;
 pub(crate) use write::Small;
 
-use crate::meta::{Outcome, Part};
+use crate::lov::map::{Home, Place};
+use crate::meta::{Changing, Outcome, Part};
+use crate::session::Target;
 use crate::{Call, Fs, R};
 use model::{Attr, Fid};
 use std::sync::Arc;
@@ -57,6 +57,19 @@ use wire::msg::lookup::Entry;
 use wire::msg::unlink::Changed;
 
 impl Fs {
+    /// The target that serves an object.
+    async fn home_of(self: &Arc<Self>, p: &Place) -> R<Arc<Target>> {
+        match p.home {
+            Home::Ost(index) => Ok(self.osc(index).await?.target.clone()),
+            Home::Mdt => self.mdt_of(p.id.origin).await,
+        }
+    }
+
+    /// Before a request goes out that changes an object: data with the inode is covered by the leases on it.
+    fn changing_data(self: &Arc<Self>, home: &Arc<Target>, p: &Place) -> Option<Changing> {
+        (p.home == Home::Mdt).then(|| self.changing_inode(home, p.id.origin))
+    }
+
     /// A name is made by this message: what is known of its directory is changed with it.
     async fn make_name<M: Message<Reply = Entry>>(
         self: &Arc<Self>,
@@ -67,7 +80,7 @@ impl Fs {
     ) -> R<Attr> {
         let mdt = self.mdt_of(parent).await?;
         let change = self.making(&mdt, parent, name);
-        let r = mdt.call(self.ctx(call), msg).await;
+        let r = mdt.call(self.cx.of(call), msg).await;
         change.done_named(parent, name, &r);
         Ok(r?.attr)
     }
@@ -84,7 +97,7 @@ impl Fs {
         let parts = vec![(parent, Part::Attr), (parent, Part::List)];
         let change = self.changing(&mdt, parts, &[(parent, &name)]);
         let r = match change.register_opens().await {
-            Ok(()) => mdt.call(self.ctx(call), msg).await,
+            Ok(()) => mdt.call(self.cx.of(call), msg).await,
             Err(e) => Err(e),
         };
         let removed = r.is_ok().then_some(name);

@@ -1,7 +1,7 @@
 //! open: keeps a file alive until its close.
 
 use super::{O_ACCMODE, O_CREAT, O_EXCL, O_TRUNC};
-use crate::detach::Detached;
+use crate::base::Detached;
 use crate::meta::{CONTENT_MAX_BYTES, Came, brought};
 use crate::stats::Verb;
 use crate::{Call, Fs, OpenFile, R};
@@ -26,12 +26,12 @@ impl Fs {
     pub fn open(self: Arc<Self>, call: Call, fid: Fid, flags: u32) -> BoxFuture<R<OpenFile>> {
         Box::pin(async move {
             if flags & O_ACCMODE != 0 || flags & O_TRUNC != 0 {
-                self.writable()?;
+                self.cx.writable()?;
             }
             let (fs, late) = (self.clone(), self.clone());
             let flags = flags & !(O_CREAT | O_EXCL);
             let work = async move { fs.open_handle(&call, fid, flags).await };
-            let open = Detached::new(&self, "client-open", work, move |r: R<OpenFile>| {
+            let open = Detached::new(&self.cx.world, "client-open", work, move |r: R<OpenFile>| {
                 Box::pin(async move {
                     if let Ok(f) = r {
                         late.close_handle(f.fid, f.handle, None).await;
@@ -53,7 +53,7 @@ impl Fs {
             let msg = Open { fid, open: OpenSpec { handle, flags, lease: true }, data };
             let mdt = self.mdt_of(fid).await?;
             let t = self.meta.token();
-            let r = mdt.call_bulk(self.ctx(call), msg, Bytes::new()).await?;
+            let r = mdt.call_bulk(self.cx.of(call), msg, Bytes::new()).await?;
             let e = r.reply;
             self.keep_file(t, &e, brought(Some(&e), &r.bulk, Came::Asked));
             let leased = e.grant.is_some() && e.attr.nlink > 0;

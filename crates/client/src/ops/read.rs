@@ -1,9 +1,9 @@
 //! read: from all objects of a range at once.
 
 use super::Small;
-use super::glimpse::BoxFutureOf;
+use crate::BoxFutureOf;
+use crate::lov::map::{self, Piece};
 use crate::stats::Verb;
-use crate::stripe::{self, Piece};
 use crate::{Call, Fs, OpenFile, R};
 use bytes::Bytes;
 use model::limits::RPC_BULK_MAX_BYTES;
@@ -45,12 +45,12 @@ impl Fs {
 
     /// The time of access is now.
     pub fn was_accessed(&self, file: &OpenFile) {
-        file.times.lock().expect("no panic while locked").last_read = Some(self.world.wall());
+        file.times.lock().expect("no panic while locked").last_read = Some(self.cx.world.wall());
     }
 
     /// What a data request of a file with this layout says of its caller.
     pub(crate) fn data_ctx(&self, call: &Call, layout: &Layout) -> RequestContext {
-        RequestContext { layout_generation: layout.generation, ..self.ctx(call) }
+        RequestContext { layout_generation: layout.generation, ..self.cx.of(call) }
     }
 
     /// Reads from the file's objects, through to their servers: nothing is kept. `off` and `len` are bounded by the
@@ -63,7 +63,7 @@ impl Fs {
         off: u64,
         len: usize,
     ) -> R<Bytes> {
-        if stripe::component(layout)?.stripes() == 1 {
+        if map::component(layout)?.stripes() == 1 {
             let data = self.read_one(call, fid, layout, off, len).await?;
             if data.len() == len {
                 return Ok(data);
@@ -114,7 +114,7 @@ impl Fs {
         off: u64,
         len: usize,
     ) -> R<Bytes> {
-        let piece = stripe::pieces(layout, fid, off, len, RPC_BULK_MAX_BYTES).pop();
+        let piece = map::pieces(layout, fid, off, len, RPC_BULK_MAX_BYTES).pop();
         Ok(self.read_piece(call, layout, &piece.expect("len is not 0")).await?.data)
     }
 
@@ -122,7 +122,7 @@ impl Fs {
         let ost = self.home_of(&p.object).await?;
         let checksum = ChecksumType::None;
         let msg = Read { object: p.object.id, offset: p.object_offset, len: p.len as u32, checksum, lock: 0 };
-        let r = self.fetch_summed(&ost, self.data_ctx(call, layout), p.object.id.origin, msg).await?;
+        let r = ost.fetch_summed(self.data_ctx(call, layout), p.object.id.origin, msg).await?;
         if r.bulk.len() != r.reply.len as usize || r.bulk.len() > p.len {
             tracing::error!("{}: read of {} answered with {} bytes", ost.id, p.object.id, r.bulk.len());
             return Err(Errno::EPROTO);
@@ -138,16 +138,16 @@ impl Fs {
         off: u64,
         len: usize,
     ) -> R<Bytes> {
-        let c = stripe::component(layout)?;
+        let c = map::component(layout)?;
         let max = self.bulk_bytes_of(layout).await?;
-        let pieces = stripe::pieces(layout, fid, off, len, max);
+        let pieces = map::pieces(layout, fid, off, len, max);
         let reads =
             pieces.iter().map(|p| Box::pin(self.read_piece(call, layout, p)) as BoxFutureOf<'_, R<Got>>);
         let got: Vec<Got> = join_all(reads.collect()).await.into_iter().collect::<R<_>>()?;
         let mut size_known = off;
         let mut short = false;
         for (p, g) in pieces.iter().zip(&got) {
-            size_known = size_known.max(stripe::file_size_of(c, p.stripe, g.object_size)?);
+            size_known = size_known.max(map::file_size_of(c, p.stripe, g.object_size)?);
             short |= g.data.len() < p.len;
         }
         let end = off + len as u64;
@@ -156,13 +156,13 @@ impl Fs {
         if short && size_known < end {
             let attrs: Vec<ObjectAttr> = self.glimpse_objects(&c.objects).await?;
             for (s, a) in attrs.iter().enumerate() {
-                size_known = size_known.max(stripe::file_size_of(c, s, a.size)?);
+                size_known = size_known.max(map::file_size_of(c, s, a.size)?);
             }
         }
         let n = if short { (size_known.min(end) - off) as usize } else { len };
         let mut buf = vec![0; len];
         for (p, g) in pieces.iter().zip(&got) {
-            stripe::scatter(&mut buf, p, &g.data);
+            map::scatter(&mut buf, p, &g.data);
         }
         buf.truncate(n);
         Ok(Bytes::from(buf))
@@ -172,7 +172,7 @@ impl Fs {
     pub(crate) async fn bulk_bytes_of(self: &Arc<Self>, layout: &Layout) -> R<usize> {
         let mut max = RPC_BULK_MAX_BYTES;
         for o in layout.objects() {
-            max = max.min(self.ost(o.ost).await?.bulk_bytes());
+            max = max.min(self.osc(o.ost).await?.target.bulk_bytes());
         }
         Ok(max)
     }

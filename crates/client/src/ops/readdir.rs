@@ -58,7 +58,7 @@ impl Fs {
         let max_bytes = if self.is_contended(fid) { room } else { PAGE_MAX_BYTES };
         let mdt = self.mdt_of(fid).await?;
         let t = self.meta.token();
-        let r = mdt.call(self.ctx(call), Readdir { fid, cookie, max_bytes, plus }).await?;
+        let r = mdt.call(self.cx.of(call), Readdir { fid, cookie, max_bytes, plus }).await?;
         self.keep_page(t, fid, cookie, &r);
         let mut entries = r.entries;
         let fits = fitting(&entries, room as usize, plus);
@@ -83,7 +83,7 @@ impl Fs {
         if objects.is_empty() && of_file.is_empty() {
             return;
         }
-        let answer = self.world.timeout(LISTING_PATIENCE, self.glimpse_objects(&objects)).await;
+        let answer = self.cx.world.timeout(LISTING_PATIENCE, self.glimpse_objects(&objects)).await;
         let known = |range: Range<usize>| match &answer {
             Some(Ok(all)) => Some(all[range].to_vec()),
             _ => objects[range].iter().map(|o| self.attr_if_locked(o.id)).collect(),

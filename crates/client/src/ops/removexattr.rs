@@ -11,7 +11,7 @@ use world::BoxFuture;
 impl Fs {
     pub fn removexattr(self: Arc<Self>, call: Call, fid: Fid, name: Vec<u8>) -> BoxFuture<R<()>> {
         Box::pin(async move {
-            self.writable()?;
+            self.cx.writable()?;
             self.run(Verb::Removexattr, self.drop_xattr(&call, fid, name)).await
         })
     }
@@ -19,7 +19,7 @@ impl Fs {
     pub(crate) async fn drop_xattr(self: &Arc<Self>, call: &Call, fid: Fid, name: Vec<u8>) -> R<()> {
         let mdt = self.mdt_of(fid).await?;
         let change = self.changing_inode(&mdt, fid);
-        let r = mdt.call(self.ctx(call), Removexattr { fid, name }).await;
+        let r = mdt.call(self.cx.of(call), Removexattr { fid, name }).await;
         change.done(Outcome::default(), r.err());
         r
     }

@@ -21,7 +21,7 @@ impl Fs {
         flags: u32,
     ) -> BoxFuture<R<()>> {
         Box::pin(async move {
-            self.writable()?;
+            self.cx.writable()?;
             if !matches!(flags, 0 | RENAME_NOREPLACE | RENAME_EXCHANGE) {
                 return Err(Errno::EINVAL);
             }
@@ -37,7 +37,7 @@ impl Fs {
                 }
                 let change = self.changing(&mdt, parts, &[(parent, &msg.name), (new_parent, &msg.new_name)]);
                 let r = match change.register_opens().await {
-                    Ok(()) => mdt.call(self.ctx(&call), msg).await,
+                    Ok(()) => mdt.call(self.cx.of(&call), msg).await,
                     Err(e) => Err(e),
                 };
                 change.done_names(&r, Outcome::default());

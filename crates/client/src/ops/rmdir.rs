@@ -10,7 +10,7 @@ use world::BoxFuture;
 impl Fs {
     pub fn rmdir(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>) -> BoxFuture<R<()>> {
         Box::pin(async move {
-            self.writable()?;
+            self.cx.writable()?;
             let work = async {
                 let msg = Rmdir { parent, name: name.clone() };
                 if self.rmdir_here(&call, &msg).await {

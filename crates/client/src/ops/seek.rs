@@ -1,9 +1,10 @@
 //! seek: SEEK_DATA and SEEK_HOLE, from what all objects of a file say.
 
-use super::glimpse::BoxFutureOf;
+use crate::BoxFutureOf;
+use crate::lov::map;
+use crate::lov::map::Found;
 use crate::stats::Verb;
-use crate::stripe::Found;
-use crate::{Call, Fs, R, stripe};
+use crate::{Call, Fs, R};
 use model::limits::FILE_SIZE_MAX_BYTES;
 use model::{Errno, Fid, Layout};
 use std::sync::Arc;
@@ -32,9 +33,9 @@ impl Fs {
                     }
                 };
                 if let Some(found) = self.seek_data(fid, &layout, off, hole).await? {
-                    return stripe::merge_seek(stripe::component(&layout)?, off, hole, &found);
+                    return map::merge_seek(map::component(&layout)?, off, hole, &found);
                 }
-                if stripe::component(&layout)?.stripes() == 1 {
+                if map::component(&layout)?.stripes() == 1 {
                     return self.seek_objects(&call, fid, &layout, off, hole).await;
                 }
                 let _lock = self.extent_lock(fid, LockMode::Read, off, u64::MAX).await?;
@@ -52,10 +53,10 @@ impl Fs {
         off: u64,
         hole: bool,
     ) -> R<u64> {
-        let c = stripe::component(layout)?;
+        let c = map::component(layout)?;
         let whence = if hole { Whence::Hole } else { Whence::Data };
         let mut asked: Vec<BoxFutureOf<'_, R<Found>>> = Vec::with_capacity(c.stripes());
-        for (i, o) in stripe::places(c, fid).into_iter().enumerate() {
+        for (i, o) in map::places(c, fid).into_iter().enumerate() {
             let msg = Seek { object: o.id, offset: c.object_size_for(i, off), whence, lock: 0 };
             let ctx = self.data_ctx(call, layout);
             asked.push(Box::pin(async move {
@@ -64,6 +65,6 @@ impl Fs {
             }));
         }
         let found: Vec<Found> = join_all(asked).await.into_iter().collect::<R<_>>()?;
-        stripe::merge_seek(c, off, hole, &found)
+        map::merge_seek(c, off, hole, &found)
     }
 }

@@ -16,7 +16,7 @@ impl Fs {
     /// Includes truncate: cuts the objects under an exclusive lock where several stripes are concerned.
     pub fn setattr(self: Arc<Self>, call: Call, fid: Fid, set: SetAttr) -> BoxFuture<R<Attr>> {
         Box::pin(async move {
-            self.writable()?;
+            self.cx.writable()?;
             let verb = if set.size.is_some() { Verb::Truncate } else { Verb::Setattr };
             let work = async {
                 match set.size {
@@ -56,7 +56,7 @@ impl Fs {
     }
 
     async fn truncate(self: &Arc<Self>, call: &Call, fid: Fid, set: SetAttr, size: u64) -> R<Attr> {
-        let e = self.setattr_entry(self.ctx(call), fid, set).await?;
+        let e = self.setattr_entry(self.cx.of(call), fid, set).await?;
         if e.attr.kind != FileType::Regular {
             return self.full_attr(&e).await;
         }
@@ -64,7 +64,7 @@ impl Fs {
     }
 
     async fn set_without_size(self: &Arc<Self>, call: &Call, fid: Fid, set: SetAttr) -> R<Attr> {
-        let ctx = self.ctx(call);
+        let ctx = self.cx.of(call);
         let mut e = self.setattr_entry(ctx.clone(), fid, set.clone()).await?;
         let Some(l) = data_layout(&e) else { return Ok(e.attr) };
         let objects: Vec<_> = l.objects().copied().collect();

@@ -15,12 +15,12 @@ impl Fs {
     /// `spec` `None` removes a directory's default. `EEXIST` for a file that has objects.
     pub fn setlayout(self: Arc<Self>, call: Call, fid: Fid, spec: Option<LayoutSpec>) -> BoxFuture<R<()>> {
         Box::pin(async move {
-            self.writable()?;
+            self.cx.writable()?;
             if let Some(s) = &spec {
                 s.check()?;
             }
             let work = async {
-                self.setlayout_entry(self.ctx(&call), Setlayout { fid, spec }).await?;
+                self.setlayout_entry(self.cx.of(&call), Setlayout { fid, spec }).await?;
                 Ok(())
             };
             self.run(Verb::Layout, work).await
@@ -44,7 +44,7 @@ impl Fs {
     pub fn getlayout(self: Arc<Self>, call: Call, fid: Fid) -> BoxFuture<R<Option<Layout>>> {
         Box::pin(async move {
             let work = async {
-                let e = self.getattr_entry(self.ctx(&call), fid).await?;
+                let e = self.getattr_entry(self.cx.of(&call), fid).await?;
                 Ok(e.layout.clone().filter(|_| e.attr.kind == FileType::Regular))
             };
             self.run(Verb::Layout, work).await
@@ -57,7 +57,7 @@ impl Fs {
         Box::pin(async move {
             let work = async {
                 let msg = GetParam { pattern: "mdt.*.dom_stripesize".to_string() };
-                let r = self.mdt_of(dir).await?.call(self.own_ctx(), msg).await?;
+                let r = self.mdt_of(dir).await?.call(self.cx.own(), msg).await?;
                 Ok(r.values.first().and_then(|(_, v)| v.parse().ok()))
             };
             self.run(Verb::Layout, work).await.unwrap_or(None)
@@ -68,12 +68,12 @@ impl Fs {
     pub fn getdefault(self: Arc<Self>, call: Call, fid: Fid) -> BoxFuture<R<Option<LayoutSpec>>> {
         Box::pin(async move {
             let work = async {
-                let e = self.getattr_entry(self.ctx(&call), fid).await?;
+                let e = self.getattr_entry(self.cx.of(&call), fid).await?;
                 if e.attr.kind != FileType::Directory {
                     return Err(Errno::ENOTDIR);
                 }
                 let msg = Getxattr { fid, name: DEFAULT_LAYOUT.to_vec() };
-                match self.mdt_of(fid).await?.call(self.ctx(&call), msg).await {
+                match self.mdt_of(fid).await?.call(self.cx.of(&call), msg).await {
                     Ok(r) => wire::message::decode_message(&r.value).map(Some).map_err(|e| {
                         tracing::error!("default layout of {fid}: {e}");
                         Errno::EPROTO

@@ -21,12 +21,12 @@ impl Fs {
         kill_sgid: bool,
     ) -> BoxFuture<R<()>> {
         Box::pin(async move {
-            self.writable()?;
+            self.cx.writable()?;
             let work = async {
                 let msg = Setxattr { fid, name, value, flags, kill_sgid };
                 let mdt = self.mdt_of(fid).await?;
                 let change = self.changing_inode(&mdt, fid);
-                let r = mdt.call(self.ctx(&call), msg).await;
+                let r = mdt.call(self.cx.of(&call), msg).await;
                 change.done(Outcome::default(), r.err());
                 r
             };

@@ -1,8 +1,8 @@
 //! statfs: space, from all targets at once.
 
-use super::glimpse::BoxFutureOf;
+use crate::BoxFutureOf;
+use crate::session::Target;
 use crate::stats::Verb;
-use crate::targets::Target;
 use crate::{Call, Fs, FsSpace, R, TargetState};
 use model::{Attr, Errno, TargetId, TargetKind};
 use rpc::ImportState;
@@ -81,7 +81,7 @@ impl Fs {
     pub fn statfs(self: Arc<Self>) -> BoxFuture<R<FsSpace>> {
         Box::pin(async move {
             let work = async {
-                let asked = self.world.now();
+                let asked = self.cx.world.now();
                 if let Some(space) = self.recent_space.get(asked) {
                     return Ok(space);
                 }
@@ -89,10 +89,10 @@ impl Fs {
                 let answers = loop {
                     let lazy = self.is_lazystatfs();
                     let a = self.ask_space(if lazy { LAZY_PATIENCE } else { PATIENCE }).await;
-                    if lazy || self.is_closed() || !a.iter().any(is_missed) {
+                    if lazy || self.cx.is_closed() || !a.iter().any(is_missed) {
                         break a;
                     }
-                    self.world.sleep(AGAIN).await;
+                    self.cx.world.sleep(AGAIN).await;
                 };
                 let sum = total(self.recent_space.learn(&answers));
                 // With a target missing the sum is wrong enough to ask again.
@@ -119,7 +119,7 @@ impl Fs {
             }
             let mut asked = std::pin::pin!(self.clone().getattr(call, fid));
             loop {
-                if let Some(r) = self.world.timeout(LAZY_PATIENCE, asked.as_mut()).await {
+                if let Some(r) = self.cx.world.timeout(LAZY_PATIENCE, asked.as_mut()).await {
                     return r.inspect(keep);
                 }
                 let mdt = self.targets.get(TargetId::mdt(self.locate.mdt_of(fid)));
@@ -160,8 +160,8 @@ impl Fs {
             .iter()
             .map(|t| {
                 let ask = async move {
-                    let reply = t.call(self.own_ctx(), Statfs { flags: 0 });
-                    self.world.timeout(patience, reply).await.unwrap_or(Err(Errno::ETIMEDOUT))
+                    let reply = t.call(self.cx.own(), Statfs { flags: 0 });
+                    self.cx.world.timeout(patience, reply).await.unwrap_or(Err(Errno::ETIMEDOUT))
                 };
                 Box::pin(ask) as BoxFutureOf<'_, R<StatfsReply>>
             })

@@ -16,7 +16,7 @@ impl Fs {
         target: Vec<u8>,
     ) -> BoxFuture<R<Attr>> {
         Box::pin(async move {
-            self.writable()?;
+            self.cx.writable()?;
             let work = async {
                 let mut msg = Symlink { parent, name, fid: Fid::NONE, target };
                 if let Some(a) = self.symlink_here(&call, &msg).await? {

@@ -1,9 +1,9 @@
 //! sync: what was done so far becomes durable: a file's objects, and names and small files' data on
 //! the metadata servers.
 
-use super::glimpse::BoxFutureOf;
+use crate::BoxFutureOf;
+use crate::session::Target;
 use crate::stats::Verb;
-use crate::targets::Target;
 use crate::{Call, ErrorCursor, ErrorMark, Fs, R, pending};
 use model::{Errno, Fid, Layout, Set, TargetId, TargetKind};
 use rpc::ImportState;
@@ -19,9 +19,12 @@ impl Fs {
     pub fn flush(self: Arc<Self>, fid: Fid, since: ErrorMark) -> BoxFuture<R<()>> {
         Box::pin(async move {
             let work = async {
-                let written = self.flush_data(fid).await;
+                let written = match self.data.known(fid) {
+                    Some(file) => file.flush().await,
+                    None => Ok(()),
+                };
                 self.tell_pending().await;
-                written.and_then(|()| self.told.since(fid, since))
+                written.and_then(|()| self.cx.told.since(fid, since))
             };
             self.run(Verb::Fsync, work).await
         })
@@ -31,7 +34,7 @@ impl Fs {
     /// mount did on the metadata servers before, is durable. Costs one flush on each target concerned, at once.
     ///
     /// `open` says for whom: what went wrong with the file in the background since it was opened is told here, once
-    /// ([`crate::errseq`]).
+    /// ([`crate::base::errseq`]).
     pub async fn fsync_open(self: Arc<Self>, call: Call, open: &ErrorCursor) -> R<()> {
         let work = async {
             let done = self.make_durable(&call, open.fid()).await;
@@ -46,22 +49,19 @@ impl Fs {
     pub fn sync(self: Arc<Self>) -> BoxFuture<R<()>> {
         Box::pin(async move {
             let work = async {
-                let before = self.told.mark();
-                self.flush_everything();
-                for file in self.data.all_files() {
-                    self.flush_file(&file).await?;
-                }
+                let before = self.cx.told.mark();
+                self.data.cache.flush_now().await?;
                 self.tell_pending_durably().await;
                 // One that is away and owes this mount nothing is not waited for.
                 let owes = |t: &Arc<Target>| {
                     t.is_active() && (t.import.uncommitted().0 > 0 || t.import.state() == ImportState::Full)
                 };
                 let calls = self.targets.all().into_iter().filter(owes).map(|t| -> BoxFutureOf<'_, R<()>> {
-                    let ctx = self.own_ctx();
+                    let ctx = self.cx.own();
                     Box::pin(async move { t.call(ctx, Sync { object: None }).await })
                 });
                 join_all(calls.collect()).await.into_iter().collect::<R<()>>()?;
-                self.told.any_since(before)
+                self.cx.told.any_since(before)
             };
             self.run(Verb::Fsync, work).await
         })
@@ -106,7 +106,9 @@ impl Fs {
         let mut all: Vec<BoxFutureOf<'_, R<()>>> = Vec::new();
         for (ost, id) in osts {
             let (fs, ctx) = (self, self.data_ctx(call, &layout));
-            all.push(Box::pin(async move { fs.ost(ost).await?.call(ctx, Sync { object: Some(id) }).await }));
+            all.push(Box::pin(async move {
+                fs.osc(ost).await?.target.call(ctx, Sync { object: Some(id) }).await
+            }));
         }
         join_all(all).await.into_iter().collect()
     }
@@ -129,7 +131,7 @@ impl Fs {
         };
         let mdts = self.targets.of_kind(TargetKind::Mdt).into_iter().filter(wanted);
         let calls = mdts.map(|t| -> BoxFutureOf<'_, R<()>> {
-            let ctx = self.own_ctx();
+            let ctx = self.cx.own();
             Box::pin(async move { t.call(ctx, Sync { object: None }).await })
         });
         join_all(calls.collect()).await.into_iter().collect()

@@ -1,9 +1,10 @@
 //! truncate: the objects' part. The metadata server's setattr came before (right to write, set-id bits, times).
 
 use super::getattr::merged;
-use super::glimpse::BoxFutureOf;
-use crate::detach::Detached;
-use crate::{Call, Fs, R, stripe};
+use crate::BoxFutureOf;
+use crate::base::Detached;
+use crate::lov::map;
+use crate::{Call, Fs, R};
 use model::{Attr, Errno, Layout, ObjectAttr};
 use std::sync::Arc;
 use wire::msg::enqueue::LockMode;
@@ -35,7 +36,7 @@ impl Fs {
             Err(Errno::ELOST) if size == 0 => {}
             Err(e) => return Err(e),
         }
-        let count = stripe::component(&layout)?.objects.len();
+        let count = map::component(&layout)?.objects.len();
         let attrs = if count == 1 {
             self.cut_objects(call, &e, &layout, size).await?
         } else {
@@ -46,7 +47,7 @@ impl Fs {
                 drop(lock);
                 r
             };
-            Detached::plain(self, "client-truncate", work).await?
+            Detached::plain(&self.cx.world, "client-truncate", work).await?
         };
         merged(&e, &attrs)
     }
@@ -58,7 +59,7 @@ impl Fs {
         layout: &Layout,
         size: u64,
     ) -> R<Vec<ObjectAttr>> {
-        let c = stripe::component(layout)?;
+        let c = map::component(layout)?;
         let mut cuts: Vec<BoxFutureOf<'_, R<ObjectAttr>>> = Vec::with_capacity(c.objects.len());
         for (i, o) in c.objects.iter().enumerate() {
             let msg = Truncate {
@@ -70,7 +71,7 @@ impl Fs {
                 lock: 0,
             };
             let ctx = self.data_ctx(call, layout);
-            cuts.push(Box::pin(async move { self.ost(o.ost).await?.call(ctx, msg).await }));
+            cuts.push(Box::pin(async move { self.osc(o.ost).await?.target.call(ctx, msg).await }));
         }
         join_all(cuts).await.into_iter().collect()
     }

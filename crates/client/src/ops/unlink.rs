@@ -10,7 +10,7 @@ use world::BoxFuture;
 impl Fs {
     pub fn unlink(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>) -> BoxFuture<R<()>> {
         Box::pin(async move {
-            self.writable()?;
+            self.cx.writable()?;
             let work = async {
                 let msg = Unlink { parent, name: name.clone() };
                 if self.unlink_here(&call, &msg).await {

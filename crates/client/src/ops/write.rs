@@ -1,12 +1,12 @@
 //! write: to all objects of a range at once.
 
-use super::glimpse::BoxFutureOf;
-use crate::detach::Detached;
+use crate::BoxFutureOf;
+use crate::base::Detached;
+use crate::lov::map::{self, Piece};
 use crate::meta::{Edit, Outcome};
 use crate::opens::FileState;
 use crate::privileges::Change;
 use crate::stats::Verb;
-use crate::stripe::{self, Piece};
 use crate::{Call, Fs, R};
 use bytes::Bytes;
 use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_MAX_BYTES};
@@ -33,7 +33,7 @@ impl Fs {
         data: Bytes,
     ) -> BoxFuture<R<u64>> {
         Box::pin(async move {
-            self.writable()?;
+            self.cx.writable()?;
             let len = data.len() as u64;
             let work = async {
                 if data.is_empty() {
@@ -64,10 +64,10 @@ impl Fs {
         append: bool,
         data: Bytes,
     ) -> R<u64> {
-        if stripe::component(&layout)?.stripes() == 1 {
+        if map::component(&layout)?.stripes() == 1 {
             // One object, one message: the server makes it one step, appends included.
             let from = if append { 0 } else { off };
-            let p = stripe::pieces(&layout, fid, from, data.len(), RPC_BULK_MAX_BYTES).pop();
+            let p = map::pieces(&layout, fid, from, data.len(), RPC_BULK_MAX_BYTES).pop();
             let p = p.expect("data is not empty");
             return self.write_piece(call, fid, &state, &layout, &p, append, data).await;
         }
@@ -79,7 +79,7 @@ impl Fs {
             drop(lock); // only now that every object answered
             r
         };
-        Detached::plain(self, "client-write", work).await
+        Detached::plain(&self.cx.world, "client-write", work).await
     }
 
     /// Writes to a file whose data lies with its inode, in one step, appends included. Where it has no room, or has
@@ -102,7 +102,7 @@ impl Fs {
             let r = if outgrows(&layout, from, data.len()) {
                 Err(Errno::EGROW)
             } else {
-                let p = stripe::pieces(&layout, fid, from, data.len(), RPC_BULK_MAX_BYTES).pop();
+                let p = map::pieces(&layout, fid, from, data.len(), RPC_BULK_MAX_BYTES).pop();
                 let p = p.expect("data is not empty");
                 self.write_piece(call, fid, &state, &layout, &p, append, data.clone()).await
             };
@@ -126,16 +126,16 @@ impl Fs {
         let off = match off {
             Some(o) => o,
             None => {
-                let c = stripe::component(layout)?;
-                let size = stripe::file_size(c, &self.glimpse_objects(&c.objects).await?)?;
+                let c = map::component(layout)?;
+                let size = map::file_size(c, &self.glimpse_objects(&c.objects).await?)?;
                 check_end(size, data.len())?;
                 size
             }
         };
-        let pieces = stripe::pieces(layout, fid, off, data.len(), self.bulk_bytes_of(layout).await?);
+        let pieces = map::pieces(layout, fid, off, data.len(), self.bulk_bytes_of(layout).await?);
         let mut writes: Vec<BoxFutureOf<'_, R<u64>>> = Vec::with_capacity(pieces.len());
         for p in &pieces {
-            let part = stripe::gather(&data, p);
+            let part = map::gather(&data, p);
             writes.push(Box::pin(self.write_piece(call, fid, state, layout, p, false, part)));
         }
         for r in join_all(writes).await {
@@ -177,7 +177,7 @@ impl Fs {
         let home = self.home_of(&p.object).await?;
         let change = self.changing_data(&home, &p.object);
         let runs = vec![(msg.offset, data.clone().into())];
-        let r = self.send_summed(&home, self.data_ctx(call, layout), msg, runs, false).await;
+        let r = home.send_summed(self.data_ctx(call, layout), msg, runs, false).await;
         if let Some(change) = change {
             let entries: Vec<Entry> =
                 r.as_ref().ok().and_then(|r| r.reply.entry.as_deref()).cloned().into_iter().collect();

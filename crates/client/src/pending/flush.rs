@@ -32,7 +32,7 @@ impl Fs {
             return;
         }
         let fs = self.clone();
-        self.world.spawn("client-md-writeback", async move { fs.send_all_pending().await });
+        self.cx.world.spawn("client-md-writeback", async move { fs.send_all_pending().await });
     }
 
     async fn send_all_pending(self: &Arc<Self>) {
@@ -50,7 +50,7 @@ impl Fs {
                     }
                 }
                 Next::Wait(d) => {
-                    let _ = select(self.pending.hurry.notified(), self.world.sleep(d)).await;
+                    let _ = select(self.pending.hurry.notified(), self.cx.world.sleep(d)).await;
                 }
                 Next::Send(sealed, token) => self.send_batch(sealed, token).await,
             }
@@ -58,12 +58,14 @@ impl Fs {
     }
 
     fn next_batch(&self) -> Next {
-        let now = self.world.now();
+        let now = self.cx.world.now();
         let mut c = self.meta.lock();
         let Some(oldest) = c.log.oldest() else { return Next::Nothing };
         let age = now.since(oldest);
-        let hurry =
-            c.log.is_wanted() || self.is_closed() || !self.pending.is_on() || self.pending.drop.load(Relaxed);
+        let hurry = c.log.is_wanted()
+            || self.cx.is_closed()
+            || !self.pending.is_on()
+            || self.pending.drop.load(Relaxed);
         if !hurry && age < GATHER && c.log.waiting() < GATHER_OPS {
             return Next::Wait(GATHER - age);
         }
@@ -76,14 +78,14 @@ impl Fs {
         let n = s.batch.ops.len();
         let terms = Terms { durable: s.durable, life: Some(s.life), ..Terms::default() };
         let r = match self.targets.get(TargetId::mdt(MDT)) {
-            Some(mdt) => mdt.send(self.own_ctx(), s.batch, s.bulk, terms).await,
+            Some(mdt) => mdt.send(self.cx.own(), s.batch, s.bulk, terms).await,
             None => Err(Errno::EIO),
         };
         match r {
             Ok(r) => self.batch_answered(s.generation, n, token, &r),
             Err(e) => {
                 tracing::error!("{n} operations that were executed here are lost: {e}");
-                let now = self.world.now();
+                let now = self.cx.world.now();
                 let mut c = self.meta.lock();
                 let lost = c.log.answered(s.generation, n, now).unwrap_or_default();
                 c.distrust(lost.iter().flat_map(Queued::touches));
@@ -103,7 +105,7 @@ impl Fs {
         let r = &answer.reply;
         // A server that did not come to the end is sent the rest again.
         let n = n.min(r.results.len());
-        let now = self.world.now();
+        let now = self.cx.world.now();
         let back = {
             let mut c = self.meta.lock();
             let Some(done) = c.log.answered(generation, n, now) else { return };

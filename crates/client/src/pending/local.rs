@@ -51,7 +51,7 @@ impl Fs {
                     short.store(fid.is_none(), Relaxed);
                     fid
                 };
-                self.execute(parent, &call.cred, self.world.wall(), |c, w| f(c, w, &fid))
+                self.execute(parent, &call.cred, self.cx.world.wall(), |c, w| f(c, w, &fid))
             };
             if made.is_some() || !short.load(Relaxed) {
                 return Ok(made);
@@ -105,7 +105,7 @@ impl Fs {
                 return false;
             }
         }
-        let done = || self.execute(dirs[0], &call.cred, self.world.wall(), &f).is_some();
+        let done = || self.execute(dirs[0], &call.cred, self.cx.world.wall(), &f).is_some();
         if done() {
             return true;
         }
@@ -158,7 +158,7 @@ impl Fs {
         self.pending_room().await;
         // Whether the caller may write was decided when the file was opened.
         let cred = Cred::root();
-        let time = self.world.wall();
+        let time = self.cx.world.wall();
         let (at, e) = self.execute(msg.file, &cred, time, |c, w| c.write(w, msg.clone(), data.clone()))?;
         // The kernel knows by its answer that size and times are others now.
         self.opens.learn(&e);

@@ -93,7 +93,7 @@ impl Fs {
                 over.await;
             }
         };
-        self.world.timeout(CLEAR_PATIENCE, dropped).await.ok_or(Errno::EAGAIN)
+        self.cx.world.timeout(CLEAR_PATIENCE, dropped).await.ok_or(Errno::EAGAIN)
     }
 
     /// Has everything sent that was executed here until now, and waits for the answer. What is lost on the way is the
@@ -157,7 +157,7 @@ impl Fs {
 
     /// At the end of a mount.
     pub(crate) async fn tell_pending_at_unmount(self: &Arc<Self>) {
-        if self.world.timeout(UNMOUNT_PATIENCE, self.tell_pending()).await.is_none() {
+        if self.cx.world.timeout(UNMOUNT_PATIENCE, self.tell_pending()).await.is_none() {
             tracing::error!("the metadata server does not take what was executed here: it is lost");
             self.all_pending_lost(model::Errno::EIO);
         }
@@ -179,9 +179,9 @@ impl Fs {
         self.pending.lost.fetch_add(lost.len() as u64, Relaxed);
         let made = lost.iter().map(|q| q.made).filter(|f| *f != model::Fid::NONE).collect();
         let files = lost.iter().flat_map(Queued::touches).collect();
-        self.changes_lost(&crate::lost::Changed { files, made }, why);
+        self.cx.changes_lost(&crate::base::lost::Changed { files, made }, why);
         for q in lost {
-            self.data.errors.add_operation(self.world.wall(), q.touched[0], q.text(), why);
+            self.cx.errors.add_operation(self.cx.world.wall(), q.touched[0], q.text(), why);
         }
     }
 
@@ -220,6 +220,9 @@ impl Fs {
 
     /// Nothing is executed here unless it is worth while and safe; `dir` may be any file.
     fn executes_here(&self, fid: model::Fid) -> bool {
-        self.pending.is_on() && !self.is_dirsync() && !self.is_closed() && self.locate.mdt_of(fid) == MDT
+        self.pending.is_on()
+            && !self.cx.is_dirsync()
+            && !self.cx.is_closed()
+            && self.locate.mdt_of(fid) == MDT
     }
 }

@@ -35,13 +35,13 @@ impl Fs {
         }
         self.pending_room().await;
         for _ in 0..STEPS {
-            let wants = self.meta.lock().wants(dir, self.world.now());
+            let wants = self.meta.lock().wants(dir, self.cx.world.now());
             match wants {
                 Wants::Nothing => return self.leases_good(dir),
                 Wants::Never => return false,
                 // Its answer is noted with its lease.
                 Wants::Inode => {
-                    if self.getattr_entry(self.own_ctx(), dir).await.is_err() {
+                    if self.getattr_entry(self.cx.own(), dir).await.is_err() {
                         return false;
                     }
                 }
@@ -57,7 +57,7 @@ impl Fs {
 
     /// The inodes in `dir`, too: once for a directory.
     pub(super) async fn prepare_children(self: &Arc<Self>, dir: Fid) -> bool {
-        let now = self.world.now();
+        let now = self.cx.world.now();
         self.executes_here(dir) && self.meta.lock().ask_children(dir, now) && self.own(dir, true, true).await
     }
 
@@ -79,7 +79,7 @@ impl Fs {
             let token = self.meta.token();
             let max_bytes = if names { PAGE_BYTES } else { 0 };
             let Ok(mdt) = self.mdt(MDT).await else { return false };
-            let r: OwnReply = match mdt.call(self.own_ctx(), Own { dir, cookie, max_bytes, children }).await {
+            let r: OwnReply = match mdt.call(self.cx.own(), Own { dir, cookie, max_bytes, children }).await {
                 Ok(r) => r,
                 Err(_) => {
                     self.with_cache(|c, now| c.refused(dir, now));

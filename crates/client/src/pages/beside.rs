@@ -2,8 +2,8 @@
 //! more afterwards. A page that is filled in between, with what was there before, and stored into, would bring the old bytes
 //! back. So while a write is under way nothing of its range is filled, and what was filled before is given up first.
 
-use super::file::File;
 use crate::Fs;
+use crate::lov::File;
 use model::{Fid, Map};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -61,7 +61,7 @@ impl Writing {
 }
 
 /// A write of a range that is under way; over when dropped.
-pub(super) struct WriteBeside {
+pub(crate) struct WriteBeside {
     fs: Arc<Fs>,
     fid: Fid,
     token: u64,
@@ -69,7 +69,7 @@ pub(super) struct WriteBeside {
 
 impl Drop for WriteBeside {
     fn drop(&mut self) {
-        let mut all = self.fs.data.writing.lock();
+        let mut all = self.fs.writing.lock();
         if let Some(v) = all.get_mut(&self.fid) {
             v.retain(|r| r.token != self.token);
             if v.is_empty() {
@@ -86,7 +86,7 @@ impl Drop for WriteBeside {
 impl Fs {
     /// Before a write, if there can be pages that are stored into, or if the kernel does not know where it goes (`append`).
     /// The range ends before `end`.
-    pub(super) fn write_beside(
+    pub(crate) fn write_beside(
         self: &Arc<Self>,
         fid: Fid,
         start: u64,
@@ -96,27 +96,27 @@ impl Fs {
         if !append && !self.opens.is_read_write(fid) {
             return None;
         }
-        let token = self.data.number();
+        let token = self.cx.number();
         let range = Range { token, start, end, clearing: false, late: 0 };
-        self.data.writing.lock().entry(fid).or_default().push(range);
+        self.writing.lock().entry(fid).or_default().push(range);
         Some(WriteBeside { fs: self.clone(), fid, token })
     }
 
     /// Has the kernel give up its pages of a range, under locks that the write holds. Fills wait until the write is over,
     /// or come late and are given up once more.
-    pub(super) async fn clear_beside(&self, file: &Arc<File>, b: &WriteBeside, start: u64, end: u64) {
+    pub(crate) async fn clear_beside(&self, file: &Arc<File>, b: &WriteBeside, start: u64, end: u64) {
         loop {
-            let before = self.data.writing.set_clearing(b.fid, b.token, true);
+            let before = self.writing.set_clearing(b.fid, b.token, true);
             let any = file.lock().iter().any(|o| o.locks.iter().any(|l| l.sweeping || !l.pages.is_empty()));
             let mut after = before;
             if any {
                 // So may be a fill that waits for this write.
                 file.changed.notify_waiters();
-                self.meta.pages_given_up(b.fid, vec![(start, end)]).await;
-                after = self.data.writing.set_clearing(b.fid, b.token, true);
+                self.cx.keeper.pages_given_up(b.fid, vec![(start, end)]).await;
+                after = self.writing.set_clearing(b.fid, b.token, true);
             }
             if after == before {
-                self.data.writing.set_clearing(b.fid, b.token, false);
+                self.writing.set_clearing(b.fid, b.token, false);
                 return;
             }
         }

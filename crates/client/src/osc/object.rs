@@ -1,14 +1,13 @@
-//! One file as this mount keeps it: for each object the locks held, the bytes kept under them, and what goes on with
-//! the server.
+//! One object as this mount keeps it: the locks held, the bytes kept under them, and what goes on with the server.
 
-use super::ahead::Streams;
-use super::pages::Ranges;
+use super::Osc;
+use super::ranges::Ranges;
 use super::segments::Segments;
-use crate::stripe;
-use crate::targets::Target;
-use model::{Errno, Fid, Layout, ObjectAttr, ObjectId, Timestamp};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use crate::BoxFutureOf;
+use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use wire::RequestContext;
 use wire::msg::extent::ExtentMode;
 use wire::msg::notify::KeptAttr;
 use world::{Instant, sync};
@@ -73,7 +72,7 @@ pub(crate) enum Outcome {
 }
 
 /// A lock that was asked for.
-pub(crate) struct Pending {
+pub(crate) struct LockEnqueue {
     pub id: u64,
     pub mode: ExtentMode,
     pub start: u64,
@@ -84,10 +83,15 @@ pub(crate) struct Pending {
     pub again: sync::Notify,
     /// Wanted back before the grant was known here.
     pub blocked: AtomicBool,
-    pub outcome: Mutex<Option<Outcome>>,
+    pub(super) outcome: Mutex<Option<Outcome>>,
 }
 
-impl Pending {
+impl LockEnqueue {
+    /// How it ended, if it has.
+    pub fn outcome(&self) -> Option<Outcome> {
+        *self.outcome.lock().expect("no panic while locked")
+    }
+
     pub fn covers(&self, write: bool, start: u64, end: u64) -> bool {
         (self.mode != ExtentMode::Read || !write) && self.start <= start && end <= self.end
     }
@@ -127,18 +131,98 @@ impl WriteMeta {
     }
 }
 
-/// One object of a file. Nothing is kept of it except under a lock.
-pub(crate) struct Obj {
+/// Who has an object open, as the OSC sees it.
+pub(crate) trait ObjectHolder: Send + Sync {
+    /// Has a kernel give up what it has in pages of these parts of the object; over when it has.
+    fn pages_given_up<'a>(&'a self, o: &'a Object, ranges: Vec<(u64, u64)>) -> BoxFutureOf<'a, ()>;
+    /// A lock was lost: what a kernel has in pages of these parts is void, and what was stored into them is lost.
+    fn pages_void(self: Arc<Self>, o: &Object, ranges: Vec<(u64, u64)>);
+    /// Whether this lock is of a group that open files of this mount belong to.
+    fn is_grouped(&self, mode: ExtentMode) -> bool;
+}
+
+/// An object that is open here. There is one for each id.
+pub(crate) struct Object {
     pub id: ObjectId,
-    pub target: Arc<Target>,
+    /// The file that it belongs to.
+    pub file: Fid,
+    pub osc: Arc<Osc>,
+    /// Of the layout that requests for it carry.
+    layout_generation: AtomicU32,
+    state: Mutex<ObjectState>,
+    /// Something happened that somebody may wait for; all objects of a file share it.
+    pub changed: Arc<sync::Notify>,
+    /// Grows with each use of any object.
+    pub used: AtomicU64,
+    holder: Weak<dyn ObjectHolder>,
+}
+
+impl Object {
+    pub(crate) fn new(
+        (id, file): (ObjectId, Fid),
+        layout_generation: u32,
+        osc: Arc<Osc>,
+        changed: Arc<sync::Notify>,
+        holder: Weak<dyn ObjectHolder>,
+    ) -> Arc<Object> {
+        Arc::new(Object {
+            id,
+            file,
+            osc,
+            layout_generation: AtomicU32::new(layout_generation),
+            state: Mutex::new(ObjectState::new()),
+            changed,
+            used: AtomicU64::new(0),
+            holder,
+        })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ObjectState> {
+        self.state.lock().expect("no panic while locked")
+    }
+
+    /// Brings the totals up to date after a change; `s` is this object's.
+    pub(crate) fn account(&self, s: &mut ObjectState) {
+        self.osc.cache.account(self, s);
+    }
+
+    pub(super) fn holder(&self) -> Option<Arc<dyn ObjectHolder>> {
+        self.holder.upgrade()
+    }
+
+    /// What a request under a lock says of its sender.
+    pub(crate) fn request(&self) -> RequestContext {
+        let layout_generation = self.layout_generation.load(Ordering::Relaxed);
+        RequestContext { layout_generation, deadline_ms: 0, ..self.osc.cx.own() }
+    }
+
+    /// Attributes of the object as far as they are known here without asking: with everything written here.
+    pub(crate) fn attr_if_locked(&self) -> Option<ObjectAttr> {
+        let s = self.lock();
+        (self.osc.is_usable() && s.all_known()).then(|| s.attr_now())
+    }
+
+    /// What this mount adds to the object's attributes as the server tells them.
+    pub(crate) fn kept(&self) -> Option<KeptAttr> {
+        self.lock().kept()
+    }
+
+    /// Unwritten bytes of a range, or of a part of it, were lost.
+    pub(super) fn write_lost(&self, range: (u64, u64), e: Errno) {
+        self.osc.cx.write_lost(self.file, self.id, range, e);
+    }
+}
+
+/// What is kept of an object: nothing except under a lock.
+pub(crate) struct ObjectState {
     pub segs: Segments,
     pub locks: Vec<Lock>,
-    pub pending: Vec<Arc<Pending>>,
+    pub enqueued: Vec<Arc<LockEnqueue>>,
     pub busy: Vec<Busy>,
     pub fetches: Vec<Fetch>,
     /// As the server told last, with the times of writes that it does not know yet.
     pub attr: ObjectAttr,
-    /// Object size with everything written here; what it is worth says [`Obj::size_known`].
+    /// Object size with everything written here; what it is worth says [`ObjectState::size_known`].
     pub size: u64,
     /// False: a write was lost, only the server knows the size.
     pub sure: bool,
@@ -155,14 +239,12 @@ pub(crate) struct Obj {
     pub counted: (u64, u64, usize),
 }
 
-impl Obj {
-    fn new(id: ObjectId, target: Arc<Target>) -> Obj {
-        Obj {
-            id,
-            target,
+impl ObjectState {
+    fn new() -> ObjectState {
+        ObjectState {
             segs: Segments::default(),
             locks: Vec::new(),
-            pending: Vec::new(),
+            enqueued: Vec::new(),
             busy: Vec::new(),
             fetches: Vec::new(),
             attr: ObjectAttr::default(),
@@ -248,7 +330,7 @@ impl Obj {
     }
 
     /// A lock was granted.
-    pub fn granted(&mut self, p: &Pending, start: u64, end: u64, attr: &ObjectAttr) {
+    pub fn granted(&mut self, p: &LockEnqueue, start: u64, end: u64, attr: &ObjectAttr) {
         if self.locks.is_empty() {
             self.attr = *attr;
             (self.size, self.sure, self.meta) = (0, false, WriteMeta::default());
@@ -311,6 +393,11 @@ impl Obj {
         lost
     }
 
+    /// Whether nothing is kept, and nothing goes on with the server.
+    pub fn is_idle(&self) -> bool {
+        self.locks.is_empty() && self.enqueued.is_empty() && self.segs.count() == 0 && self.busy.is_empty()
+    }
+
     /// The parts of a lock's range that no other lock of this mount covers (for writing, if `write`). Ends are
     /// exclusive; the last byte of all counts as none.
     pub fn alone(&self, id: u64, write: bool) -> Vec<(u64, u64)> {
@@ -325,77 +412,5 @@ impl Obj {
                 .collect();
         }
         parts
-    }
-}
-
-/// A file of which something is, or may be, kept.
-pub(crate) struct File {
-    pub fid: Fid,
-    pub layout: Arc<Layout>,
-    objs: Mutex<Vec<Obj>>,
-    /// Something happened that somebody may wait for.
-    pub changed: sync::Notify,
-    /// Appends through this mount come one after the other.
-    pub appends: Arc<sync::Mutex<()>>,
-    pub streams: Mutex<Streams>,
-    /// The group whose lock this mount has or asks for, and how many open files have it.
-    pub group: Mutex<Option<(u64, usize)>>,
-    /// Grows with each use of any file.
-    pub used: AtomicU64,
-    /// Pages filled under locks that were lost are being given up: so often at the moment.
-    pub void: AtomicUsize,
-    /// Pages are being given up because a server was not heard from.
-    pub unsure: AtomicBool,
-}
-
-impl File {
-    pub fn new(fid: Fid, layout: Arc<Layout>, targets: Vec<Arc<Target>>) -> File {
-        let objs = layout.objects().zip(targets).map(|(o, t)| Obj::new(o.id, t)).collect();
-        File {
-            fid,
-            layout,
-            objs: Mutex::new(objs),
-            changed: sync::Notify::new(),
-            appends: Arc::default(),
-            streams: Mutex::default(),
-            group: Mutex::new(None),
-            used: AtomicU64::new(0),
-            void: AtomicUsize::new(0),
-            unsure: AtomicBool::new(false),
-        }
-    }
-
-    pub fn lock(&self) -> MutexGuard<'_, Vec<Obj>> {
-        self.objs.lock().expect("no panic while locked")
-    }
-
-    pub fn touch(&self, tick: u64) {
-        self.used.store(tick, Ordering::Relaxed);
-    }
-
-    /// Size of the file, if it is known here and nobody else can change it.
-    pub fn size_known(&self, objs: &[Obj]) -> Option<u64> {
-        let c = stripe::component(&self.layout).ok()?;
-        let mut size = 0;
-        for (i, o) in objs.iter().enumerate() {
-            if !o.size_known() {
-                return None;
-            }
-            size = size.max(stripe::file_size_of(c, i, o.size).ok()?);
-        }
-        Some(size)
-    }
-
-    /// The file has at least this size.
-    pub fn size_at_least(&self, objs: &[Obj]) -> u64 {
-        let Ok(c) = stripe::component(&self.layout) else { return 0 };
-        let of = |(i, o): (usize, &Obj)| stripe::file_size_of(c, i, o.size_at_least()).unwrap_or(0);
-        objs.iter().enumerate().map(of).max().unwrap_or(0)
-    }
-
-    /// Whether this lock is of a group that open files of this mount belong to.
-    pub fn is_grouped(&self, mode: ExtentMode) -> bool {
-        let group = self.group.lock().expect("no panic while locked");
-        matches!((mode, *group), (ExtentMode::Group(a), Some((b, _))) if a == b)
     }
 }

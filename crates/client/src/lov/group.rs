@@ -6,8 +6,9 @@
 //! since the lock was taken. The server does not lose patience with a group: its users take the time that they take.
 
 use super::File;
-use super::pin::{Group, Pinned, Pins, Want};
+use super::pin::{Pins, StripeRequest};
 use crate::ops::O_ACCMODE;
+use crate::osc::{Group, LockRequest};
 use crate::stats::Verb;
 use crate::{Fs, OpenFile, R};
 use model::{Errno, Fid, FileType, Layout};
@@ -68,10 +69,10 @@ impl Fs {
 
     async fn leave_group(self: &Arc<Self>, held: GroupLock) -> R<()> {
         let file = held.file.clone();
-        let written = self.flush_file(&file).await;
+        let written = file.flush().await;
         drop(held);
         if file.group.lock().expect("no panic while locked").is_none() {
-            self.give_up_locks(&file).await;
+            file.give_up_locks().await;
         }
         written
     }
@@ -90,16 +91,14 @@ impl Fs {
         let (mut held, first) = Self::join_group(&file, gid, wait).await?;
         if first {
             // What is kept under other locks may not be what members see.
-            self.flush_file(&file).await?;
-            self.give_up_locks(&file).await;
+            file.flush().await?;
+            file.give_up_locks().await;
         }
         let group = Some(Group { gid, wait });
-        let all = (0..file.layout.stripe_count()).map(|s| Want { group, ..Want::new(s, true, 0, u64::MAX) });
-        let wants: Vec<Want> = all.collect();
-        match self.pin(&file, &wants, true).await? {
-            Pinned::Held(p) => held.pins = Some(p),
-            Pinned::Contended => unreachable!("asked for with force"),
-        }
+        let whole = LockRequest { group, ..LockRequest::new(true, 0, u64::MAX) };
+        let wants: Vec<StripeRequest> =
+            (0..file.objects.len()).map(|stripe| StripeRequest { stripe, lock: whole }).collect();
+        held.pins = Some(file.pin_all(&self.cx.world, &wants).await?);
         let mut slot = open.group.lock().expect("no panic while locked");
         if slot.is_some() {
             return Err(Errno::EINVAL);
@@ -111,7 +110,7 @@ impl Fs {
     /// Files with data have objects before they are locked.
     async fn objects_of(self: &Arc<Self>, fid: Fid) -> R<Arc<Layout>> {
         for _ in 0..2 {
-            let e = self.getattr_entry(self.own_ctx(), fid).await?;
+            let e = self.getattr_entry(self.cx.own(), fid).await?;
             if e.attr.kind != FileType::Regular {
                 return Err(Errno::EINVAL);
             }

@@ -1,6 +1,6 @@
 //! Read-ahead: which reads follow which, and what will be read next. Pure; offsets and sizes are of the file.
 
-use crate::targets::PAGE_BYTES;
+use crate::session::PAGE_BYTES;
 use model::Timestamp;
 use model::counters::Counters;
 

@@ -1,7 +1,7 @@
 //! Operations that were answered and are lost: whose files they were, so that those are told who must know
-//! ([`crate::errseq`]).
+//! ([`crate::base::errseq`]).
 
-use crate::Fs;
+use super::context::Context;
 use model::{Errno, Fid};
 use std::collections::BTreeSet;
 use wire::msg::{
@@ -92,7 +92,7 @@ fn named(mut dirs: Vec<Fid>, reply: &[u8]) -> Vec<Fid> {
     dirs
 }
 
-impl Fs {
+impl Context {
     /// Changes that had been answered are lost. Of a file that was to be made nobody but who has it open can ever ask.
     pub(crate) fn changes_lost(&self, c: &Changed, why: Errno) {
         c.files.difference(&c.made).for_each(|f| self.told.add(*f, why));
@@ -106,7 +106,7 @@ impl Fs {
             Ok(c) => {
                 if let Some(first) = c.files.first() {
                     let what = format!("{op:?}").to_lowercase();
-                    self.data.errors.add_operation(self.world.wall(), *first, what, Errno::EIO);
+                    self.errors.add_operation(self.world.wall(), *first, what, Errno::EIO);
                 }
                 self.changes_lost(&c, Errno::EIO);
             }

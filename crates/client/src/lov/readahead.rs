@@ -1,9 +1,10 @@
-//! Reading ahead: what [`super::ahead`] foresees, under locks that are held anyway, as far as the file is known to reach.
+//! Reading ahead: what [`super::streams`] foresees, under locks that are held anyway, as far as the file is known to reach.
 
-use super::ahead::Ahead as Counted;
-use super::file::{Fetch, File, Lock};
-use super::read::{Fetching, Gap};
-use crate::{Fs, stripe};
+use super::file::File;
+use super::map;
+use super::streams::Ahead as Counted;
+use crate::Fs;
+use crate::osc::{Fetching, Gap, Lock, Object};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,17 +12,17 @@ impl Fs {
     /// A read ended: starts reading what will come next. `missed`: it had to fetch something itself.
     pub(super) fn read_ahead(self: &Arc<Self>, file: &Arc<File>, off: u64, len: u64, missed: bool) {
         let max = self.data.max_read_ahead_per_file.load(Ordering::Relaxed);
-        let cached = self.data.max_cached.load(Ordering::Relaxed) / 4;
+        let cached = self.data.cache.max_cached.load(Ordering::Relaxed) / 4;
         let mut streams = file.streams.lock().expect("no panic while locked");
         let ranges = streams.note(off, len, max.min(cached), missed);
         drop(streams);
         for (start, end) in ranges {
-            for (gap, lock) in self.plan_ahead(file, start, end) {
-                let fetching = Fetching { file: file.clone(), gap };
-                let ahead = Ahead { fs: self.clone(), file: file.clone(), gap, lock };
-                self.world.spawn("client-read-ahead", async move {
+            for (object, gap, lock) in self.plan_ahead(file, start, end) {
+                let fetching = Fetching { object: object.clone(), gap };
+                let ahead = Ahead { object, gap, lock };
+                self.cx.world.spawn("client-read-ahead", async move {
                     // What fails is read, and fails, when somebody asks for it.
-                    let _ = ahead.fs.fetch(fetching, lock).await;
+                    let _ = fetching.run(lock).await;
                     drop(ahead);
                 });
             }
@@ -29,8 +30,8 @@ impl Fs {
     }
 
     /// The gaps in a range of the file, each with the lock under which it is read; they are pinned.
-    fn plan_ahead(&self, file: &File, start: u64, end: u64) -> Vec<(Gap, u64)> {
-        let Ok(c) = stripe::component(&file.layout) else { return Vec::new() };
+    fn plan_ahead(&self, file: &File, start: u64, end: u64) -> Vec<(Arc<Object>, Gap, u64)> {
+        let Ok(c) = map::component(&file.layout) else { return Vec::new() };
         let mut objs = file.lock();
         let Some(size) = file.size_known(&objs) else { return Vec::new() };
         let stats = &self.data.ahead_stats;
@@ -40,25 +41,23 @@ impl Fs {
         if start >= end {
             return out;
         }
-        for stripe in 0..c.objects.len() {
-            let (from, n) = stripe::object_range(c, stripe, start, end - start);
-            let o = &mut objs[stripe];
-            let max = o.target.bulk_bytes() as u64;
+        for (stripe, (object, o)) in file.objects.iter().zip(&mut objs).enumerate() {
+            let (from, n) = map::object_range(c, stripe, start, end - start);
+            let max = object.osc.target.bulk_bytes() as u64;
             for (mut from, to) in o.unfetched(from, (from + n).min(o.size)) {
                 while from < to {
                     // In messages that end where full ones do, so that the next range begins there.
                     let upto = to.min((from / max + 1) * max);
-                    let total = self.data.reading_ahead.load(Ordering::Relaxed);
+                    let total = self.data.cache.reading_ahead.load(Ordering::Relaxed);
                     let covers = |l: &&mut Lock| !l.going && !l.wanted && l.covers(false, from, upto - 1);
                     if total >= self.data.max_read_ahead.load(Ordering::Relaxed) {
                         stats.add(Counted::Max, upto - from);
                     } else if let Some(l) = o.locks.iter_mut().find(covers) {
                         stats.add(Counted::Fetched, upto - from);
                         l.pins += 1;
-                        self.data.reading_ahead.fetch_add(upto - from, Ordering::Relaxed);
-                        let token = self.data.number();
-                        o.fetches.push(Fetch { token, start: from, end: upto, tainted: false });
-                        out.push((Gap { stripe, start: from, end: upto, token }, l.id));
+                        let lock = l.id;
+                        self.data.cache.reading_ahead.fetch_add(upto - from, Ordering::Relaxed);
+                        out.push((object.clone(), object.begin_fetch(o, from, upto), lock));
                     } else {
                         stats.add(Counted::Unlocked, upto - from);
                     }
@@ -72,18 +71,15 @@ impl Fs {
 
 /// A piece that is read ahead, under a pinned lock; over when dropped.
 struct Ahead {
-    fs: Arc<Fs>,
-    file: Arc<File>,
+    object: Arc<Object>,
     gap: Gap,
     lock: u64,
 }
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        self.fs.data.reading_ahead.fetch_sub(self.gap.end - self.gap.start, Ordering::Relaxed);
-        if let Some(l) = self.file.lock()[self.gap.stripe].lock_mut(self.lock) {
-            l.pins -= 1;
-        }
-        self.file.changed.notify_waiters();
+        self.object.osc.cache.reading_ahead.fetch_sub(self.gap.end - self.gap.start, Ordering::Relaxed);
+        self.object.lock().unpin(self.lock);
+        self.object.changed.notify_waiters();
     }
 }

@@ -10,8 +10,7 @@
 //! An error is never forgotten before it was told. What is kept is bounded nevertheless: beyond [`UNTOLD_MAX`] files that
 //! nobody has open, errors are kept of the mount as a whole, and told to more than must know.
 
-use crate::ops::O_ACCMODE;
-use crate::{Fs, OpenFile, R};
+use crate::R;
 use model::planted::{self, Bug};
 use model::{Errno, Fid, Map};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,8 +18,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Files that nobody has open, with an error that nobody was told. All that one eviction can take at once has room.
 const UNTOLD_MAX: usize = 1 << 17;
-
-const O_RDONLY: u32 = 0;
 
 /// The newest error of something.
 #[derive(Clone, Copy, Debug)]
@@ -216,32 +213,9 @@ impl ErrorCursor {
     }
 }
 
-impl OpenFile {
-    /// What the close of a descriptor of this file says: an error that its next fsync will tell, which stays untold. Nothing to
-    /// who only reads.
-    pub fn error_at_close(&self) -> R<()> {
-        if planted::on(Bug::ErrorTakenByClose) {
-            return self.errors.advance();
-        }
-        if self.flags & O_ACCMODE == O_RDONLY { Ok(()) } else { self.errors.check() }
-    }
-}
-
 impl Drop for ErrorCursor {
     fn drop(&mut self) {
         self.book.close(self.fid);
-    }
-}
-
-impl Fs {
-    /// For whoever opens a directory, or otherwise wants to be told what goes wrong with a file from now on.
-    pub fn watch_errors(&self, fid: Fid) -> ErrorCursor {
-        self.told.open(fid)
-    }
-
-    /// The errors so far.
-    pub fn error_mark(&self) -> ErrorMark {
-        self.told.mark()
     }
 }
 

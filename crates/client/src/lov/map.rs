@@ -1,14 +1,10 @@
 //! Between a file's bytes and its objects': which pieces of a request go to which object, and what the objects'
 //! answers mean for the file.
 
-use crate::meta::Changing;
-use crate::targets::Target;
-use crate::{Fs, R};
 use bytes::{Bytes, BytesMut};
 use model::layout::{Component, EOF, Pattern};
 use model::limits::FILE_SIZE_MAX_BYTES;
 use model::{Errno, Fid, Layout, ObjectAttr, ObjectId};
-use std::sync::Arc;
 
 /// Who serves an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,21 +28,6 @@ pub(crate) fn places(c: &Component, fid: Fid) -> Vec<Place> {
         return vec![Place { home: Home::Mdt, id }];
     }
     c.objects.iter().map(|o| Place { home: Home::Ost(o.ost), id: o.id }).collect()
-}
-
-impl Fs {
-    /// The target that serves an object.
-    pub(crate) async fn home_of(self: &Arc<Self>, p: &Place) -> R<Arc<Target>> {
-        match p.home {
-            Home::Ost(index) => self.ost(index).await,
-            Home::Mdt => self.mdt_of(p.id.origin).await,
-        }
-    }
-
-    /// Before a request goes out that changes an object: data with the inode is covered by the leases on it.
-    pub(crate) fn changing_data(self: &Arc<Self>, home: &Arc<Target>, p: &Place) -> Option<Changing> {
-        (p.home == Home::Mdt).then(|| self.changing_inode(home, p.id.origin))
-    }
 }
 
 /// A run of one object that one message reads or writes.
@@ -172,6 +153,31 @@ pub(crate) fn file_size(c: &Component, attrs: &[ObjectAttr]) -> Result<u64, Errn
 pub(crate) fn object_range(c: &Component, stripe: usize, off: u64, len: u64) -> (u64, u64) {
     let start = c.object_size_for(stripe, off);
     (start, c.object_size_for(stripe, off.saturating_add(len)) - start)
+}
+
+/// Ranges of the file that stand for ranges of one object; one around each of these beyond.
+const FILE_RANGES_MAX: u64 = 256;
+
+/// The parts of the file that lie in these ranges of the object of `stripe`, or a little more; ends are exclusive.
+pub(crate) fn file_ranges(c: &Component, stripe: usize, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    if c.objects.len() == 1 {
+        return ranges.to_vec();
+    }
+    let unit = u64::from(c.stripe_size);
+    let units: u64 = ranges.iter().map(|(s, e)| (e - s) / unit + 2).sum();
+    let whole = |s: u64, e: u64| (c.file_offset(stripe, s), c.file_offset(stripe, e - 1) + 1);
+    if units > FILE_RANGES_MAX {
+        return ranges.iter().map(|(s, e)| whole(*s, *e)).collect();
+    }
+    let mut out = Vec::new();
+    for &(mut s, e) in ranges {
+        while s < e {
+            let to = e.min((s / unit + 1) * unit);
+            out.push(whole(s, to));
+            s = to;
+        }
+    }
+    out
 }
 
 /// What one object answered when asked for the next data or hole.
@@ -314,6 +320,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn ranges_of_an_object_are_pieces_of_the_file() {
+        let of = |n: u16, stripe, ranges: &[(u64, u64)]| {
+            let l = Layout::plain(FID, 65536, "", &(0..n).collect::<Vec<_>>());
+            file_ranges(component(&l).unwrap(), stripe, ranges)
+        };
+        assert_eq!(of(1, 0, &[(5, 70000)]), [(5, 70000)]);
+        let parts = [(65536 + 4096, 131_072), (196_608, 196_608 + 4096)];
+        assert_eq!(of(2, 1, &[(4096, 65536 + 4096)]), parts);
+        assert_eq!(of(2, 0, &[(0, 65536 * 1000)]), [(0, 65536 * 1999)]);
     }
 
     #[test]

@@ -1,28 +1,25 @@
 //! Reads: from what this mount keeps, the rest from the servers, under locks.
 
-use super::ahead::Ahead as Counted;
-use super::file::{Fetch, File, Obj};
+use super::file::{File, Locked};
+use super::map::{self, Piece};
 use super::pin::{Pinned, Pins};
+use super::streams::Ahead as Counted;
 use super::write::wants;
-use crate::ops::{BoxFutureOf, Small};
-use crate::stripe::{self, Piece};
-use crate::{Call, Fs, R};
+use crate::ops::Small;
+use crate::osc::{Fetching, Gap};
+use crate::{BoxFutureOf, Call, Fs, R};
 use bytes::Bytes;
+use model::Fid;
 use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_MAX_BYTES};
 use model::planted::{self, Bug};
-use model::{Errno, Fid};
 use std::sync::Arc;
-use wire::checksum::ChecksumType;
-use wire::msg::read::Read;
 use world::future::join_all;
 
-/// A range of an object that must come from its server. Ends are exclusive.
+/// A range of the object of a stripe that must come from its server.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gap {
-    pub stripe: usize,
-    pub start: u64,
-    pub end: u64,
-    pub token: u64,
+struct StripeGap {
+    stripe: usize,
+    gap: Gap,
 }
 
 /// What one read found out on its way.
@@ -43,13 +40,13 @@ enum Next {
     Lost,
     /// Somebody else is fetching a part.
     Wait,
-    Fetch(Vec<Gap>),
+    Fetch(Vec<StripeGap>),
     /// Where the file ends must be asked.
     Size,
 }
 
 /// How much of a read there can be, and is answered at once.
-pub(super) fn read_len(off: u64, len: usize) -> usize {
+pub(crate) fn read_len(off: u64, len: usize) -> usize {
     let room = usize::try_from(FILE_SIZE_MAX_BYTES.saturating_sub(off)).unwrap_or(usize::MAX);
     len.min(room).min(RPC_BULK_MAX_BYTES)
 }
@@ -74,7 +71,7 @@ impl Fs {
         }
         let mut force = wants.len() > 1;
         loop {
-            let pins = match self.pin(&file, &wants, force).await? {
+            let pins = match file.pin(&self.cx.world, &wants, force).await? {
                 Pinned::Held(p) => p,
                 Pinned::Contended => {
                     let data = self.read_one(call, fid, &layout, off, len).await?;
@@ -94,14 +91,14 @@ impl Fs {
     }
 
     /// Reads, and begins to read ahead. `None`: locks were lost meanwhile.
-    pub(super) async fn read_pinned(
+    pub(crate) async fn read_pinned(
         self: &Arc<Self>,
         file: &Arc<File>,
         pins: &Pins,
         off: u64,
         len: usize,
     ) -> R<Option<Bytes>> {
-        let pieces = stripe::pieces(&file.layout, file.fid, off, len, RPC_BULK_MAX_BYTES);
+        let pieces = map::pieces(&file.layout, file.fid, off, len, RPC_BULK_MAX_BYTES);
         let mut found = Found::default();
         loop {
             let mut changed = Box::pin(file.changed.notified());
@@ -125,18 +122,18 @@ impl Fs {
                 Next::Lost => return Ok(None),
                 Next::Wait => changed.await,
                 Next::Fetch(gaps) => {
-                    found.fetched += gaps.iter().map(|g| g.end - g.start).sum::<u64>();
+                    found.fetched += gaps.iter().map(|g| g.gap.end - g.gap.start).sum::<u64>();
                     let mut all: Vec<BoxFutureOf<'_, R<Option<u64>>>> = Vec::with_capacity(gaps.len());
                     for g in &gaps {
-                        let fetching = Fetching { file: file.clone(), gap: *g };
-                        all.push(Box::pin(self.fetch(fetching, pins.of(g.stripe))));
+                        let fetching = Fetching { object: file.objects[g.stripe].clone(), gap: g.gap };
+                        all.push(Box::pin(fetching.run(pins.of(g.stripe))));
                     }
-                    let c = stripe::component(&file.layout)?;
+                    let c = map::component(&file.layout)?;
                     for (g, r) in gaps.iter().zip(join_all(all).await) {
                         // The object ends within the gap.
                         if let Some(size) = r? {
-                            found.holes.push((g.stripe, size.max(g.start), g.end));
-                            found.size_seen = found.size_seen.max(stripe::file_size_of(c, g.stripe, size)?);
+                            found.holes.push((g.stripe, size.max(g.gap.start), g.gap.end));
+                            found.size_seen = found.size_seen.max(map::file_size_of(c, g.stripe, size)?);
                         }
                     }
                 }
@@ -149,7 +146,7 @@ impl Fs {
     fn plan(
         &self,
         file: &File,
-        objs: &mut [Obj],
+        objs: &mut Locked,
         pieces: &[Piece],
         off: u64,
         len: usize,
@@ -182,12 +179,10 @@ impl Fs {
             let mut out = Vec::new();
             for (stripe, mut start, end) in gaps {
                 let o = &mut objs[stripe];
-                let max = o.target.bulk_bytes() as u64;
+                let max = file.objects[stripe].osc.target.bulk_bytes() as u64;
                 while start < end {
                     let to = end.min(start + max);
-                    let token = self.data.number();
-                    o.fetches.push(Fetch { token, start, end: to, tainted: false });
-                    out.push(Gap { stripe, start, end: to, token });
+                    out.push(StripeGap { stripe, gap: file.objects[stripe].begin_fetch(o, start, to) });
                     start = to;
                 }
             }
@@ -223,67 +218,9 @@ impl Fs {
         Ok(Next::Done(Bytes::from(buf)))
     }
 
-    /// Reads one gap from its server and keeps what came, unless it was changed meanwhile. Returns the object's size
-    /// if it ends within the gap.
-    pub(super) async fn fetch(self: &Arc<Self>, f: Fetching, lock: u64) -> R<Option<u64>> {
-        let g = f.gap;
-        let (object, target) = {
-            let objs = f.file.lock();
-            (objs[g.stripe].id, objs[g.stripe].target.clone())
-        };
-        let turn = target.data.turns.clone().acquire_owned().await.map_err(|_| Errno::ESHUTDOWN)?;
-        let (len, checksum) = ((g.end - g.start) as u32, ChecksumType::None);
-        let msg = Read { object, offset: g.start, len, checksum, lock };
-        let r = self.fetch_summed(&target, self.locked_ctx(&f.file), f.file.fid, msg).await;
-        drop(turn);
-        let r = match r {
-            Ok(r) => r,
-            // The lock is lost: whoever reads finds out.
-            Err(Errno::ENOLCK) => {
-                self.lock_lost(&f.file, g.stripe, lock);
-                return Ok(None);
-            }
-            Err(e) => return Err(e),
-        };
-        if r.bulk.len() != r.reply.len as usize || r.bulk.len() as u64 > g.end - g.start {
-            tracing::error!("{}: read of {object} answered with {} bytes", target.id, r.bulk.len());
-            return Err(Errno::EPROTO);
-        }
-        let short = (r.bulk.len() as u64) < g.end - g.start;
-        {
-            let mut objs = f.file.lock();
-            let o = &mut objs[g.stripe];
-            let still = o.fetches.iter().any(|x| x.token == g.token && !x.tainted)
-                && o.locks.iter().any(|l| l.id == lock);
-            if !still {
-                return Ok(None);
-            }
-            if !r.bulk.is_empty() {
-                o.segs.fill(g.start, &r.bulk);
-                self.data.account(o, self.world.now());
-            }
-        }
-        drop(f);
-        self.evict_clean();
-        Ok(short.then_some(r.reply.object_size))
-    }
-
     /// The file's size, from all who know.
     async fn ask_size(self: &Arc<Self>, file: &Arc<File>) -> R<u64> {
         let objects: Vec<_> = file.layout.objects().copied().collect();
-        stripe::file_size(stripe::component(&file.layout)?, &self.glimpse_objects(&objects).await?)
-    }
-}
-
-/// A gap that is being fetched; over when dropped.
-pub(super) struct Fetching {
-    pub file: Arc<File>,
-    pub gap: Gap,
-}
-
-impl Drop for Fetching {
-    fn drop(&mut self) {
-        self.file.lock()[self.gap.stripe].fetches.retain(|f| f.token != self.gap.token);
-        self.file.changed.notify_waiters();
+        map::file_size(map::component(&file.layout)?, &self.glimpse_objects(&objects).await?)
     }
 }

@@ -1,6 +1,6 @@
 //! What a session's requests come to: `osc.*.stats`, `osc.*.rpc_stats`, the estimates in `import`.
 
-use crate::targets::PAGE_BYTES;
+use crate::session::PAGE_BYTES;
 use model::counters::{Counters, Histogram, Scale, modify_table, rpc_table, times};
 use model::{TargetKind, Timestamp};
 use std::any::Any;

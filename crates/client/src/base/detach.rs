@@ -4,17 +4,15 @@
 //! whose handle would leak, a write that holds a lock) runs as a [`Detached`]: polled by the caller as long as
 //! there is one, which costs no hand-over between threads, and moved to a task of its own when it is dropped.
 
-use crate::Fs;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
-use world::BoxFuture;
+use world::{BoxFuture, World};
 
 type Cleanup<T> = Box<dyn FnOnce(T) -> BoxFuture<()> + Send>;
 
 pub(crate) struct Detached<T: Send + 'static> {
-    fs: Arc<Fs>,
+    world: World,
     name: &'static str,
     work: Option<BoxFuture<T>>,
     /// Takes back what the work brought when nobody waits for it any more.
@@ -26,21 +24,21 @@ impl<T: Send + 'static> Unpin for Detached<T> {}
 impl<T: Send + 'static> Detached<T> {
     /// `cleanup` gets the result if the caller went away before it was there.
     pub(crate) fn new(
-        fs: &Arc<Fs>,
+        world: &World,
         name: &'static str,
         work: impl Future<Output = T> + Send + 'static,
         cleanup: impl FnOnce(T) -> BoxFuture<()> + Send + 'static,
     ) -> Detached<T> {
-        Detached { fs: fs.clone(), name, work: Some(Box::pin(work)), cleanup: Some(Box::new(cleanup)) }
+        Detached { world: world.clone(), name, work: Some(Box::pin(work)), cleanup: Some(Box::new(cleanup)) }
     }
 
     /// Work whose result needs no cleaning up.
     pub(crate) fn plain(
-        fs: &Arc<Fs>,
+        world: &World,
         name: &'static str,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Detached<T> {
-        Detached { fs: fs.clone(), name, work: Some(Box::pin(work)), cleanup: None }
+        Detached { world: world.clone(), name, work: Some(Box::pin(work)), cleanup: None }
     }
 }
 
@@ -63,7 +61,7 @@ impl<T: Send + 'static> Drop for Detached<T> {
     fn drop(&mut self) {
         let Some(work) = self.work.take() else { return };
         let cleanup = self.cleanup.take();
-        self.fs.world.spawn(self.name, async move {
+        self.world.spawn(self.name, async move {
             let v = work.await;
             if let Some(c) = cleanup {
                 c(v).await;

@@ -2,11 +2,10 @@
 //! comes. A difference on the wire is counted and the request sent again, a few times; damage that the OST
 //! found on its disk is the caller's EIO, and named here with its file.
 
-use crate::targets::Target;
-use crate::{Fs, R};
+use super::Target;
+use crate::R;
 use model::{Errno, Fid, limits};
 use rpc::{Response, Terms};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use wire::checksum::ChecksumType;
 use wire::msg::read::{Read, ReadReply};
@@ -64,19 +63,18 @@ impl Checksums {
     }
 }
 
-impl Fs {
+impl Target {
     /// Sends a write with the checksums of its data (`m.block_crcs` and `m.checksum` are filled here), or one of several
     /// ranges, each with its offset, in order. Pieces of a range meet at block boundaries. `durable`: as [`Target::send`],
     /// for a write under a lock.
     pub(crate) async fn send_summed(
         &self,
-        ost: &Arc<Target>,
         ctx: RequestContext,
         mut m: Write,
         runs: Vec<(u64, Bulk)>,
         durable: bool,
     ) -> R<Response<WriteReply>> {
-        m.checksum = ost.checksums.used();
+        m.checksum = self.checksums.used();
         for (offset, data) in &runs {
             let mut at = if m.append { 0 } else { *offset };
             for part in data.parts() {
@@ -91,15 +89,15 @@ impl Fs {
         for again in 0.. {
             let sent = if ranges.len() > 1 {
                 let list = Writelist { write: m.clone(), ranges: ranges.clone() };
-                data_call(ost, m.lock, ctx.clone(), list, data.clone(), durable).await
+                data_call(self, m.lock, ctx.clone(), list, data.clone(), durable).await
             } else {
-                data_call(ost, m.lock, ctx.clone(), m.clone(), data.clone(), durable).await
+                data_call(self, m.lock, ctx.clone(), m.clone(), data.clone(), durable).await
             };
             match sent {
-                Err(Errno::EBADMSG) => self.damaged_on_the_way(ost, "write", m.file, m.offset, again)?,
+                Err(Errno::EBADMSG) => self.damaged_on_the_way("write", m.file, m.offset, again)?,
                 other => {
                     if matches!(other, Err(Errno::EIO)) {
-                        self.io_error(ost, "write", m.file, m.offset, data.len());
+                        self.io_error("write", m.file, m.offset, data.len());
                     }
                     return other;
                 }
@@ -111,47 +109,49 @@ impl Fs {
     /// Reads and compares (`m.checksum` is filled here). `fid`: the file, for messages.
     pub(crate) async fn fetch_summed(
         &self,
-        ost: &Arc<Target>,
         ctx: RequestContext,
         fid: Fid,
         mut m: Read,
     ) -> R<Response<ReadReply>> {
-        m.checksum = ost.checksums.used();
+        m.checksum = self.checksums.used();
         for again in 0.. {
-            let sent = data_call(ost, m.lock, ctx.clone(), m.clone(), Bulk::default(), false).await;
+            let sent = data_call(self, m.lock, ctx.clone(), m.clone(), Bulk::default(), false).await;
             let r = sent.inspect_err(|e| {
                 if *e == Errno::EIO {
-                    self.io_error(ost, "read", fid, m.offset, m.len as usize);
+                    self.io_error("read", fid, m.offset, m.len as usize);
                 }
             })?;
             let size = r.reply.object_size;
             match m.checksum.differs_in_read(m.offset, &r.bulk, size, &r.reply.block_crcs) {
                 None => return Ok(r),
-                Some(at) => self.damaged_on_the_way(ost, "read", fid, at, again)?,
+                Some(at) => self.damaged_on_the_way("read", fid, at, again)?,
             }
         }
         unreachable!("the loop ends with an answer or an error")
     }
 
-    fn damaged_on_the_way(&self, ost: &Target, what: &str, fid: Fid, at: u64, again: u32) -> R<()> {
-        ost.checksums.errors.fetch_add(1, Relaxed);
-        tracing::warn!("{}: {what} of file {fid} at object offset {at}: the data changed on the way", ost.id);
+    fn damaged_on_the_way(&self, what: &str, fid: Fid, at: u64, again: u32) -> R<()> {
+        self.checksums.errors.fetch_add(1, Relaxed);
+        tracing::warn!(
+            "{}: {what} of file {fid} at object offset {at}: the data changed on the way",
+            self.id
+        );
         if again < limits::DAMAGED_RESENDS_MAX {
             return Ok(());
         }
         tracing::error!(
             "{}: {what} of file {fid} at object offset {at}: the data changed on the way {} times: given up",
-            ost.id,
+            self.id,
             again + 1
         );
         Err(Errno::EIO)
     }
 
-    fn io_error(&self, ost: &Target, what: &str, fid: Fid, at: u64, len: usize) {
+    fn io_error(&self, what: &str, fid: Fid, at: u64, len: usize) {
         tracing::error!(
             "{}: {what} of file {fid}, {len} bytes at object offset {at}: EIO; the OST's log says why, `lfs fid2path` which \
              file it is",
-            ost.id
+            self.id
         );
     }
 }

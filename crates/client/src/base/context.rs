@@ -1,0 +1,129 @@
+//! What all layers of a mount share: the world, the settings, who it is, what went wrong. Nothing here sends anything.
+
+use super::errors::WriteErrors;
+use super::errseq::ErrorBook;
+use super::jobid::JobId;
+use super::keeper::KeeperSlot;
+use crate::{Call, R};
+use model::{Errno, Fid, Nid, ObjectId};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+use wire::RequestContext;
+use world::World;
+
+/// What was asked for at mount.
+pub(crate) struct Settings {
+    pub fsname: String,
+    pub port: u16,
+    pub bind: Option<IpAddr>,
+    pub client_name: String,
+    pub soft_timeout: Option<Duration>,
+}
+
+pub(crate) struct Context {
+    pub world: World,
+    pub opt: Settings,
+    /// Random: under it the servers keep what this mount has.
+    pub uuid: [u8; 16],
+    pub jobid: JobId,
+    /// How long requests may take before the server is asked about them.
+    pub adaptive: Arc<rpc::AdaptiveLimits>,
+    /// What went wrong in the background, and who was told.
+    pub told: Arc<ErrorBook>,
+    /// The same as a list for the operator.
+    pub errors: WriteErrors,
+    /// Who keeps copies of what this mount knows.
+    pub keeper: KeeperSlot,
+    /// Changes of directories are durable when they return.
+    pub dirsync: AtomicBool,
+    pub read_only: AtomicBool,
+    /// Reads leave access times as they are.
+    pub noatime: AtomicBool,
+    closed: AtomicBool,
+    next_trace: AtomicU64,
+    /// Of locks, ranges in flight, reads: never reused.
+    next_number: AtomicU64,
+}
+
+impl Context {
+    /// `first`: numbers of locks and handles count up from here.
+    pub(crate) fn new(world: World, opt: Settings, read_only: bool, first: u64) -> Context {
+        Context {
+            uuid: world.random_uuid(),
+            opt,
+            jobid: JobId::new(),
+            adaptive: Arc::default(),
+            told: Arc::default(),
+            errors: WriteErrors::default(),
+            keeper: KeeperSlot::default(),
+            dirsync: AtomicBool::new(false),
+            read_only: AtomicBool::new(read_only),
+            noatime: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            next_trace: AtomicU64::new(world.random_u64()),
+            next_number: AtomicU64::new(first),
+            world,
+        }
+    }
+
+    pub(crate) fn is_dirsync(&self) -> bool {
+        self.dirsync.load(Relaxed)
+    }
+
+    pub(crate) fn is_noatime(&self) -> bool {
+        self.noatime.load(Relaxed)
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only.load(Relaxed)
+    }
+
+    /// `EROFS` on a read-only mount.
+    pub(crate) fn writable(&self) -> R<()> {
+        if self.is_read_only() { Err(Errno::EROFS) } else { Ok(()) }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
+    }
+
+    /// Returns whether it was open until now.
+    pub(crate) fn close(&self) -> bool {
+        !self.closed.swap(true, Relaxed)
+    }
+
+    /// A number that never was.
+    pub(crate) fn number(&self) -> u64 {
+        self.next_number.fetch_add(1, Relaxed)
+    }
+
+    /// What a request says of its caller.
+    pub(crate) fn of(&self, call: &Call) -> RequestContext {
+        RequestContext {
+            cred: call.cred.clone(),
+            jobid: self.jobid.of(call),
+            client_nid: self.opt.bind.map_or(String::new(), |addr| Nid { addr, net: 0 }.to_string()),
+            deadline_ms: self
+                .opt
+                .soft_timeout
+                .map_or(0, |d| u32::try_from(d.as_millis()).unwrap_or(u32::MAX)),
+            trace_id: self.next_trace.fetch_add(1, Relaxed),
+            client_time: self.world.wall(),
+            ..RequestContext::default()
+        }
+    }
+
+    /// As [`Context::of`], of the client itself: cleaning up, and what was permitted when a file was opened.
+    pub(crate) fn own(&self) -> RequestContext {
+        self.of(&Call::default())
+    }
+
+    /// Bytes of a file were lost: remembered until everybody was told who must know. Called before the object's lock is
+    /// let go under which they went: whoever finds nothing left to write finds the error.
+    pub(crate) fn write_lost(&self, file: Fid, object: ObjectId, range: (u64, u64), e: Errno) {
+        self.told.add(file, e);
+        self.errors.add(self.world.wall(), file, object.to_string(), range, e);
+    }
+}

@@ -1,0 +1,133 @@
+//! One file with objects, as this mount has it open or cached: its layout and the objects that its bytes lie in.
+
+use super::map;
+use super::streams::Streams;
+use crate::BoxFutureOf;
+use crate::base::Context;
+use crate::osc::{Object, ObjectHolder, ObjectState, Osc};
+use crate::pages::Void;
+use model::{Fid, Layout};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use wire::msg::extent::ExtentMode;
+use world::sync;
+
+/// A file of which something is, or may be, kept.
+pub(crate) struct File {
+    cx: Arc<Context>,
+    pub fid: Fid,
+    pub layout: Arc<Layout>,
+    /// In the order of the layout.
+    pub objects: Vec<Arc<Object>>,
+    /// Something happened that somebody may wait for.
+    pub changed: Arc<sync::Notify>,
+    /// Appends through this mount come one after the other.
+    pub appends: Arc<sync::Mutex<()>>,
+    pub streams: Mutex<Streams>,
+    /// The group whose lock this mount has or asks for, and how many open files have it.
+    pub group: Mutex<Option<(u64, usize)>>,
+    /// Pages filled under locks that were lost are being given up: so often at the moment.
+    pub void: AtomicUsize,
+    /// Pages are being given up because a server was not heard from.
+    pub unsure: AtomicBool,
+}
+
+/// The states of all objects of a file, locked in the order of the layout.
+pub(crate) type Locked<'a> = Vec<MutexGuard<'a, ObjectState>>;
+
+impl File {
+    /// `oscs`: of each object the OST, in the order of the layout.
+    pub fn new(cx: Arc<Context>, fid: Fid, layout: Arc<Layout>, oscs: Vec<Arc<Osc>>) -> Arc<File> {
+        assert!(layout.objects().count() == oscs.len(), "each object lies on an OST");
+        Arc::new_cyclic(|me: &Weak<File>| {
+            let changed: Arc<sync::Notify> = Arc::new(sync::Notify::new());
+            let open = |(o, osc): (&model::layout::LayoutObject, Arc<Osc>)| {
+                Object::new((o.id, fid), layout.generation, osc, changed.clone(), me.clone())
+            };
+            let objects = layout.objects().zip(oscs).map(open).collect();
+            File {
+                cx,
+                fid,
+                objects,
+                layout,
+                changed,
+                appends: Arc::default(),
+                streams: Mutex::default(),
+                group: Mutex::new(None),
+                void: AtomicUsize::new(0),
+                unsure: AtomicBool::new(false),
+            }
+        })
+    }
+
+    pub fn lock(&self) -> Locked<'_> {
+        self.objects.iter().map(|o| o.lock()).collect()
+    }
+
+    /// Notes a use; `tick` grows.
+    pub fn touch(&self, tick: u64) {
+        self.objects.iter().for_each(|o| o.used.store(tick, Ordering::Relaxed));
+    }
+
+    pub fn used(&self) -> u64 {
+        self.objects.first().map_or(0, |o| o.used.load(Ordering::Relaxed))
+    }
+
+    /// Whether nothing is kept of it, and nothing goes on with a server. Whoever works on an object has it as well.
+    pub fn is_idle(&self) -> bool {
+        self.objects.iter().all(|o| Arc::strong_count(o) == 1 && o.lock().is_idle())
+    }
+
+    /// Size of the file, if it is known here and nobody else can change it.
+    pub fn size_known(&self, objs: &Locked) -> Option<u64> {
+        let c = map::component(&self.layout).ok()?;
+        let mut size = 0;
+        for (i, o) in objs.iter().enumerate() {
+            if !o.size_known() {
+                return None;
+            }
+            size = size.max(map::file_size_of(c, i, o.size).ok()?);
+        }
+        Some(size)
+    }
+
+    /// The file has at least this size.
+    pub fn size_at_least(&self, objs: &Locked) -> u64 {
+        let Ok(c) = map::component(&self.layout) else { return 0 };
+        let mut least = 0;
+        for (i, o) in objs.iter().enumerate() {
+            least = least.max(map::file_size_of(c, i, o.size_at_least()).unwrap_or(0));
+        }
+        least
+    }
+
+    /// The parts of the file that lie in these ranges of an object, or a little more; ends are exclusive.
+    pub fn ranges_of(&self, stripe: usize, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        match map::component(&self.layout) {
+            Ok(c) => map::file_ranges(c, stripe, ranges),
+            Err(_) => vec![(0, u64::MAX)],
+        }
+    }
+
+    fn stripe_of(&self, o: &Object) -> usize {
+        self.objects.iter().position(|x| x.id == o.id).expect("an object is held by its file")
+    }
+}
+
+impl ObjectHolder for File {
+    fn pages_given_up<'a>(&'a self, o: &'a Object, ranges: Vec<(u64, u64)>) -> BoxFutureOf<'a, ()> {
+        let parts = self.ranges_of(self.stripe_of(o), &ranges);
+        Box::pin(async move { self.cx.keeper.pages_given_up(self.fid, parts).await })
+    }
+
+    fn pages_void(self: Arc<Self>, o: &Object, ranges: Vec<(u64, u64)>) {
+        let parts = self.ranges_of(self.stripe_of(o), &ranges);
+        let void = Void::new(self.clone());
+        self.cx.keeper.forget_pages(self.fid, parts, crate::Leave::new(move || drop(void)));
+    }
+
+    fn is_grouped(&self, mode: ExtentMode) -> bool {
+        let group = self.group.lock().expect("no panic while locked");
+        matches!((mode, *group), (ExtentMode::Group(a), Some((b, _))) if a == b)
+    }
+}

@@ -1,0 +1,242 @@
+//! Files and the objects that their bytes lie in: from layouts and ranges of files to ranges of objects.
+//!
+//! `map` is pure: which pieces of a request go to which object, and what the objects' answers mean for the file. `file`
+//! is what is known of one file, `pin` gets locks on several objects and holds them for an operation, `read`, `write`
+//! and `change` are the operations, `streams` decides what to read in advance, `readahead` does, `group` is for
+//! processes that share a lock.
+//!
+//! Below lies the uncached way (`ops/write.rs`, `ops/read.rs`): each request to the server, which keeps others off
+//! meanwhile. It serves contended objects and files whose layout is not understood here.
+
+mod change;
+pub(crate) mod file;
+mod group;
+pub(crate) mod map;
+pub(crate) mod pin;
+mod read;
+mod readahead;
+pub(crate) mod streams;
+mod write;
+
+pub(crate) use file::File;
+pub(crate) use group::GroupLock;
+pub(crate) use read::read_len;
+pub(crate) use write::{wants, write_meta};
+
+use crate::base::Context;
+use crate::osc::{Object, ObjectCache, Osc};
+use crate::{BoxFutureOf, Fs, R};
+use model::{Fid, Layout, Map, ObjectAttr, ObjectId, Set, Timestamp};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use streams::AheadStats;
+use world::future::join_all;
+
+/// `llite.*.max_cached_mb` unless set otherwise: bytes read and written that are kept.
+pub(crate) const CACHED_DEFAULT_MB: u64 = 1024;
+/// What of that small files may take that lie with their inodes.
+pub(crate) fn content_share(max_cached_bytes: u64) -> u64 {
+    max_cached_bytes / 4
+}
+
+/// `llite.*.max_read_ahead_mb` unless set otherwise: of the whole mount, under way at a time.
+pub(crate) const READ_AHEAD_DEFAULT_MB: u64 = 256;
+/// `llite.*.max_read_ahead_per_file_mb` unless set otherwise.
+pub(crate) const READ_AHEAD_PER_FILE_DEFAULT_MB: u64 = 32;
+/// Files of which locks are held; the least recently used are given up beyond.
+const FILES_MAX: usize = 10_000;
+
+/// The files of a mount of whose data something is kept.
+pub(crate) struct Data {
+    cx: Arc<Context>,
+    files: Mutex<Map<Fid, Arc<File>>>,
+    shrinking: AtomicBool,
+    /// Grows with each use of a file.
+    clock: AtomicU64,
+    pub cache: Arc<ObjectCache>,
+    pub max_read_ahead: AtomicU64,
+    pub max_read_ahead_per_file: AtomicU64,
+    pub ahead_stats: AheadStats,
+}
+
+impl Data {
+    pub(crate) fn new(cx: Arc<Context>, cache: Arc<ObjectCache>, now: Timestamp) -> Data {
+        Data {
+            cx,
+            files: Mutex::default(),
+            shrinking: AtomicBool::new(false),
+            clock: AtomicU64::new(0),
+            cache,
+            max_read_ahead: AtomicU64::new(READ_AHEAD_DEFAULT_MB << 20),
+            max_read_ahead_per_file: AtomicU64::new(READ_AHEAD_PER_FILE_DEFAULT_MB << 20),
+            ahead_stats: AheadStats::new(now),
+        }
+    }
+
+    pub(crate) fn all_files(&self) -> Vec<Arc<File>> {
+        let mut all: Vec<Arc<File>> =
+            self.files.lock().expect("no panic while locked").values().cloned().collect();
+        all.sort_by_key(|f| f.fid);
+        all
+    }
+
+    /// The file, if anything is known of it.
+    pub(crate) fn known(&self, fid: Fid) -> Option<Arc<File>> {
+        self.files.lock().expect("no panic while locked").get(&fid).cloned()
+    }
+
+    fn touch(&self, f: &File) {
+        f.touch(self.clock.fetch_add(1, Ordering::Relaxed));
+    }
+
+    /// The file with these objects, known from now on if it was not. How many are known.
+    fn open(&self, fid: Fid, layout: &Arc<Layout>, oscs: Vec<Arc<Osc>>) -> (Arc<File>, usize) {
+        let mut files = self.files.lock().expect("no panic while locked");
+        let file = match files.get(&fid) {
+            Some(f) => f.clone(),
+            None => {
+                let f = File::new(self.cx.clone(), fid, layout.clone(), oscs);
+                f.objects.iter().for_each(|o| self.cache.add(o));
+                files.insert(fid, f.clone());
+                f
+            }
+        };
+        (file, files.len())
+    }
+
+    /// Drops a file of which nothing is kept and that nobody uses.
+    fn forget_if_idle(&self, fid: Fid) {
+        let mut files = self.files.lock().expect("no panic while locked");
+        let idle = files.get(&fid).is_some_and(|f| Arc::strong_count(f) == 1 && f.is_idle());
+        if idle && let Some(f) = files.remove(&fid) {
+            f.objects.iter().for_each(|o| self.cache.remove(o));
+        }
+    }
+}
+
+/// Whether the data of a file with this layout can be kept: one RAID0 component with objects. What lies with the inode
+/// is kept with the inode.
+pub(crate) fn cacheable(l: &Layout) -> bool {
+    map::component(l).is_ok_and(|c| !c.objects.is_empty())
+}
+
+impl File {
+    /// Writes all that is there now and waits for it.
+    pub(crate) async fn flush(&self) -> R<()> {
+        self.objects.iter().for_each(Object::kick);
+        for o in &self.objects {
+            o.flush_range(0, u64::MAX).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes all that is there now, waits for it, and tells which OSTs have all of it on disk by now, with everything
+    /// that they had executed before: those that were sent what the file had for them as one durable write.
+    pub(crate) async fn flush_durably(&self) -> R<Set<u16>> {
+        use crate::osc::Flushed;
+        let each =
+            self.objects.iter().map(|o| -> BoxFutureOf<'_, R<Flushed>> { Box::pin(o.flush_durably()) });
+        let done = join_all(each.collect()).await.into_iter().collect::<R<Vec<Flushed>>>()?;
+        let (mut safe, mut unsafe_) = (Set::default(), Set::default());
+        for (o, flushed) in self.objects.iter().zip(done) {
+            let ost = o.osc.target.id.index;
+            match flushed {
+                Flushed::Nothing => {}
+                Flushed::Durably => drop(safe.insert(ost)),
+                Flushed::Plainly => drop(unsafe_.insert(ost)),
+            }
+        }
+        Ok(safe.difference(&unsafe_).copied().collect())
+    }
+
+    /// Waits until `bytes` more may be dirty for the OSTs of these stripes. Interruptible; whoever waits holds nothing.
+    pub(crate) async fn room(&self, stripes: &[usize], bytes: u64) {
+        for s in stripes {
+            let osc = &self.objects[*s].osc;
+            osc.cache.room(osc, bytes).await;
+        }
+    }
+
+    /// Gives up all locks that nobody uses.
+    pub(crate) async fn give_up_locks(&self) {
+        for o in &self.objects {
+            o.give_up_locks().await;
+        }
+    }
+}
+
+impl Fs {
+    /// What this mount keeps of the file; `None` if nothing may be kept of it.
+    pub(crate) async fn data_file(self: &Arc<Self>, fid: Fid, layout: &Arc<Layout>) -> R<Option<Arc<File>>> {
+        if !cacheable(layout) {
+            return Ok(None);
+        }
+        let same = |f: &Arc<File>| f.layout.objects().eq(layout.objects());
+        if let Some(f) = self.data.known(fid) {
+            self.data.touch(&f);
+            return Ok(same(&f).then_some(f));
+        }
+        let mut oscs = Vec::with_capacity(layout.stripe_count());
+        for o in layout.objects() {
+            oscs.push(self.osc(o.ost).await?);
+        }
+        let (file, count) = self.data.open(fid, layout, oscs);
+        self.data.touch(&file);
+        if count > FILES_MAX {
+            self.shrink_files();
+        }
+        Ok(same(&file).then_some(file))
+    }
+
+    /// Gives up the least recently used tenth of the files, in the background.
+    fn shrink_files(self: &Arc<Self>) {
+        if self.data.shrinking.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let fs = self.clone();
+        self.cx.world.spawn("client-shrink", async move {
+            let mut all = fs.data.all_files();
+            all.sort_by_key(|f| f.used());
+            all.truncate(FILES_MAX / 10);
+            for f in all {
+                f.give_up_locks().await;
+                let fid = f.fid;
+                drop(f);
+                fs.data.forget_if_idle(fid);
+            }
+            fs.data.shrinking.store(false, Ordering::SeqCst);
+        });
+    }
+
+    /// Attributes of objects as far as they are known here without asking: with everything written here.
+    pub(crate) fn attr_if_locked(&self, id: ObjectId) -> Option<ObjectAttr> {
+        self.data.cache.get(id)?.attr_if_locked()
+    }
+
+    /// The file's size, if locks of this mount keep others from changing it.
+    pub fn size_if_locked(&self, fid: Fid) -> Option<u64> {
+        let file = self.data.known(fid)?;
+        let objs = file.lock();
+        if file.objects.iter().all(|o| o.osc.is_usable()) { file.size_known(&objs) } else { None }
+    }
+
+    /// What this mount adds to an object's attributes as the server tells them.
+    pub(crate) fn kept_of(&self, id: ObjectId) -> Option<wire::msg::notify::KeptAttr> {
+        self.data.cache.get(id)?.kept()
+    }
+
+    /// Writes what this mount keeps of a file; tells which OSTs have made it durable ([`File::flush_durably`]). What
+    /// fails is told by [`crate::base::errseq`].
+    pub(crate) async fn flush_data_durably(self: &Arc<Self>, fid: Fid) -> R<Set<u16>> {
+        let Some(file) = self.data.known(fid) else { return Ok(Set::default()) };
+        file.flush_durably().await
+    }
+
+    /// The bound of what is kept changed.
+    pub(crate) fn data_resized(&self) {
+        let cache = &self.data.cache;
+        self.content_resized(content_share(cache.max_cached.load(Ordering::Relaxed)));
+        cache.evict_clean();
+        cache.drained.notify_waiters();
+    }
+}

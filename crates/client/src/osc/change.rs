@@ -1,0 +1,150 @@
+//! Changes of an object that go to the server at once, under a lock that this mount holds: writes for which there is no
+//! grant, truncate, fallocate; and the search for data and holes.
+
+use super::object::{Busy, Object, WriteMeta};
+use super::writeback::WriteHow;
+use crate::R;
+use bytes::Bytes;
+use model::planted::{self, Bug};
+use model::{Errno, ObjectAttr, Timestamp};
+use std::sync::Arc;
+use wire::msg::fallocate::Fallocate;
+use wire::msg::seek::{Seek, SeekReply, Whence};
+use wire::msg::truncate::Truncate;
+
+/// A range that is one operation's; ends when dropped.
+struct Claim<'a> {
+    object: &'a Object,
+    token: u64,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.object.lock().busy.retain(|b| b.token != self.token);
+        self.object.changed.notify_waiters();
+    }
+}
+
+impl Object {
+    /// Makes a range this operation's: nothing else is sent for it until the claim ends.
+    async fn claim(&self, start: u64, end: u64, lock: u64) -> Claim<'_> {
+        let token = self.osc.cx.number();
+        loop {
+            let mut changed = Box::pin(self.changed.notified());
+            changed.as_mut().enable();
+            {
+                let mut s = self.lock();
+                if !s.is_busy(start, end) {
+                    s.busy.push(Busy { token, start, end, lock });
+                    return Claim { object: self, token };
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Writes to the server at once and keeps the bytes as read.
+    pub(crate) async fn write_through(&self, start: u64, data: Bytes, meta: WriteMeta, lock: u64) -> R<()> {
+        let end = start + data.len() as u64;
+        let claim = self.claim(start, end, lock).await;
+        let turn = self.locked_rpc().await?;
+        let how = WriteHow { lock, granted: false, durable: false };
+        let send = || async {
+            let r = self.write_locked(vec![(start, data.clone().into())], how, &meta).await;
+            r.map(|(attr, _)| attr)
+        };
+        let mut r: R<ObjectAttr> = send().await;
+        if r == Err(Errno::ENOSPC) {
+            // What was granted to this mount and used up meanwhile may be all that is in the way.
+            self.osc.ask_grant_now().await;
+            r = send().await;
+        }
+        drop(turn);
+        let mut s = self.lock();
+        let known = s.locks.iter().any(|l| l.id == lock);
+        match &r {
+            Ok(attr) if known => {
+                let replaced = s.segs.cut(start, end);
+                self.osc.give_back_grant(replaced);
+                s.segs.fill(start, &data);
+                s.wrote(start, end, meta);
+                s.learn(attr);
+            }
+            _ => {
+                // Perhaps written, perhaps in part.
+                s.taint(start, end);
+                s.segs.drop_clean(start, end);
+                s.sure = false;
+            }
+        }
+        self.account(&mut s);
+        drop(s);
+        drop(claim);
+        self.osc.cache.evict_clean();
+        r.map(|_| ())
+    }
+
+    /// Cuts or extends the object; its attributes afterwards.
+    pub(crate) async fn truncate(&self, size: u64, inode_ctime: Timestamp, lock: u64) -> R<ObjectAttr> {
+        let claim = self.claim(size, u64::MAX, lock).await;
+        let msg = Truncate { object: self.id, size, file: self.file, inode_ctime, keep_times: true, lock };
+        let r = self.osc.target.call_now(self.request(), msg, Bytes::new()).await;
+        let mut s = self.lock();
+        s.taint(size, u64::MAX);
+        match &r {
+            Ok(r) if s.locks.iter().any(|l| l.id == lock) => {
+                if !planted::on(Bug::DirtyKeptBehindTruncate) {
+                    let gone = s.segs.cut(size, u64::MAX);
+                    self.osc.give_back_grant(gone);
+                }
+                s.learn(&r.reply);
+                // What is kept lies below the new size, which the server has by now.
+                (s.size, s.sure) = (r.reply.size.max(s.segs.end()), true);
+            }
+            _ => {
+                s.segs.drop_clean(size, u64::MAX);
+                s.sure = false;
+            }
+        }
+        self.account(&mut s);
+        let now = s.attr_now();
+        drop(s);
+        drop(claim);
+        r.map(|_| now)
+    }
+
+    /// fallocate(2) of a range of the object.
+    pub(crate) async fn fallocate(
+        self: &Arc<Self>,
+        (offset, len): (u64, u64),
+        mode: u32,
+        inode_ctime: Timestamp,
+        lock: u64,
+    ) -> R<()> {
+        let end = offset + len;
+        self.flush_range(offset, end).await?;
+        let claim = self.claim(offset, end, lock).await;
+        let msg = Fallocate { object: self.id, mode, offset, len, file: self.file, inode_ctime, lock };
+        let r = self.osc.target.call_now(self.request(), msg, Bytes::new()).await;
+        let mut s = self.lock();
+        s.taint(offset, end);
+        s.segs.drop_clean(offset, end);
+        match &r {
+            Ok(r) => {
+                s.learn(&r.reply);
+                s.size = s.size.max(r.reply.size);
+            }
+            Err(_) => s.sure = false,
+        }
+        self.account(&mut s);
+        drop(s);
+        drop(claim);
+        r.map(|_| ())
+    }
+
+    /// What the server says of the next data or hole from `offset` on.
+    pub(crate) async fn seek(&self, offset: u64, whence: Whence, lock: u64) -> R<SeekReply> {
+        let msg = Seek { object: self.id, offset, whence, lock };
+        Ok(self.osc.target.call_now(self.request(), msg, Bytes::new()).await?.reply)
+    }
+}

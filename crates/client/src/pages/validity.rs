@@ -1,0 +1,37 @@
+//! How long a kernel may keep what it was told.
+
+use crate::Fs;
+use crate::base::keeper::Keeper;
+use crate::ops::data_layout;
+use model::{Attr, Fid};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Fs {
+    /// At most one, before the first call.
+    pub fn set_keeper(&self, k: Arc<dyn Keeper>) {
+        self.cx.keeper.set(k);
+    }
+
+    /// How long attributes that a call gave may be kept unasked: `None` if they are not under a lease, or no more
+    /// what it says. Sizes and times of files with objects never are.
+    pub fn inode_kept(&self, a: &Attr) -> Option<Duration> {
+        let left = self.lease_left(a.fid)?;
+        let e = self.meta.lock().entry(a.fid, self.cx.world.now())?;
+        (e.attr.version == a.version && data_layout(&e).is_none()).then_some(left)
+    }
+
+    /// How long it may be kept that a name leads to this file, or (`None`) that it is not there.
+    pub fn name_kept(&self, dir: Fid, name: &[u8], leads: Option<Fid>) -> Option<Duration> {
+        if name.is_empty() || name == b"." || name == b".." {
+            return None;
+        }
+        let left = self.lease_left(dir)?;
+        (self.meta.lock().name(dir, name, self.cx.world.now())? == leads).then_some(left)
+    }
+
+    fn lease_left(&self, fid: Fid) -> Option<Duration> {
+        let left = self.meta_target(fid)?.import.leases_until().since(self.cx.world.now());
+        (!left.is_zero()).then_some(left)
+    }
+}
