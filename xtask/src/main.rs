@@ -11,6 +11,7 @@ mod layers;
 mod length;
 mod machine;
 mod messages;
+mod sentences;
 mod source;
 mod unsafety;
 
@@ -18,7 +19,7 @@ use source::{Finding, Tree};
 
 type Check = (&'static str, fn(&Tree) -> Vec<Finding>);
 
-const CHECKS: [Check; 8] = [
+const CHECKS: [Check; 9] = [
     ("layers", layers::check),
     ("world boundary", boundary::check),
     ("unsafe", unsafety::check),
@@ -26,6 +27,7 @@ const CHECKS: [Check; 8] = [
     ("messages have both ends", messages::check),
     ("machine paths", machine::check),
     ("documents", docs::check),
+    ("one sentence a line", sentences::check),
     ("unused allowances", allow::check),
 ];
 
