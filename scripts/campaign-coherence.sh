@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Rounds of the coherence tests, too many for the test command. Results go into docs/results/README.md.
+# Rounds of the coherence tests, too many for the test command. Results go into docs/results/campaigns.csv.
 #
 #   scripts/campaign-coherence.sh [ROUNDS=100] [LANES=2]
 #

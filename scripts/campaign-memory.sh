@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Memory campaigns, too long for the test command. Results go into docs/results/README.md.
+# Memory campaigns, too long for the test command. Results go into docs/results/campaigns.csv.
 #
 #   scripts/campaign-memory.sh files [COUNT=10000000]         an MDT that holds so many files (asked: under 2 GiB)
 #   scripts/campaign-memory.sh rewrite [GIB=10] [ROUNDS=10]   a client that writes GIB anew ROUNDS times (asked: max_cached_mb + 200 MiB)

@@ -12,6 +12,7 @@ mod length;
 mod machine;
 mod messages;
 mod rooms;
+mod sentences;
 mod source;
 mod unsafety;
 
@@ -19,7 +20,7 @@ use source::{Finding, Tree};
 
 type Check = (&'static str, fn(&Tree) -> Vec<Finding>);
 
-const CHECKS: [Check; 9] = [
+const CHECKS: [Check; 10] = [
     ("layers", layers::check),
     ("layers within a crate", rooms::check),
     ("world boundary", boundary::check),
@@ -28,6 +29,7 @@ const CHECKS: [Check; 9] = [
     ("messages have both ends", messages::check),
     ("machine paths", machine::check),
     ("documents", docs::check),
+    ("one sentence a line", sentences::check),
     ("unused allowances", allow::check),
 ];
 
