@@ -1,23 +1,17 @@
 //! The mounted file system itself: what all operations share.
 
 use crate::R;
-use crate::atimes::Atimes;
 use crate::base::{Context, Settings};
-use crate::fids::Fids;
-use crate::locate::Locate;
 use crate::locks::Rollbacks;
-use crate::lov::{CACHED_DEFAULT_MB, Data, content_share};
-use crate::meta::Meta;
-use crate::opens::Opens;
+use crate::lov::{CACHED_DEFAULT_MB, Data};
+use crate::mdc;
 use crate::ops::RecentSpace;
 use crate::osc::ObjectCache;
 use crate::pages::Writing;
-use crate::pending::Pending;
 use crate::session::Target;
 use crate::stats::{Stats, Verb};
 use crate::targets::Targets;
 use crate::wakeful::Wakeful;
-use ldlm::LockClient;
 use model::{Errno, Fid};
 use std::future::Future;
 use std::sync::atomic::AtomicBool;
@@ -33,15 +27,9 @@ pub struct Fs {
     pub(crate) mgs: OnceLock<Arc<Target>>,
     pub(crate) targets: Targets,
     pub(crate) config_changed: Arc<sync::Notify>,
-    pub(crate) locate: Locate,
-    pub(crate) fids: Fids,
-    /// With the closures that give leases back, too.
-    pub(crate) opens: Arc<Opens>,
-    pub(crate) locks: LockClient,
     pub(crate) rollbacks: Rollbacks,
-    pub(crate) meta: Meta,
-    pub(crate) pending: Pending,
-    pub(crate) atimes: Atimes,
+    /// What all MDCs share.
+    pub(crate) meta: Arc<mdc::Shared>,
     pub(crate) recent_space: RecentSpace,
     pub(crate) stats: Stats,
     pub(crate) data: Data,
@@ -58,21 +46,15 @@ impl Fs {
         let first = ((world.wall().sec as u64) << 32) | (world.random_u64() >> 33);
         let now = world.wall();
         let cx = Arc::new(Context::new(world, opt, read_only, first));
-        let meta = Meta::new(cx.clone(), content_share(CACHED_DEFAULT_MB << 20));
+        let meta = mdc::Shared::new(first);
         let cache = ObjectCache::new(cx.clone(), CACHED_DEFAULT_MB << 20, meta.content_bytes.clone());
         Arc::new(Fs {
             root: OnceLock::new(),
             mgs: OnceLock::new(),
             targets: Targets::default(),
             config_changed: Arc::new(sync::Notify::new()),
-            locate: Locate::new(),
-            fids: Fids::new(),
-            opens: Arc::new(Opens::new(first)),
-            locks: LockClient::new(),
             rollbacks: Rollbacks::default(),
             meta,
-            pending: Pending::default(),
-            atimes: Atimes::default(),
             recent_space: RecentSpace::default(),
             stats: Stats::new(now),
             data: Data::new(cx.clone(), cache, now),

@@ -6,23 +6,20 @@
 //! to objects, `locks` and `opens` remember what a restarted server has to be told. `errseq` remembers errors until all were told
 //! who must know, `lost` whose they are.
 
-mod atimes;
 mod base;
 pub mod control;
-mod fids;
 mod fs;
-mod locate;
+mod lmv;
 mod locks;
 mod lov;
-mod meta;
+mod mdc;
+mod mgc;
 mod mount;
 mod opens;
 mod ops;
 mod osc;
-mod owners;
 mod pages;
 mod params;
-mod pending;
 mod privileges;
 mod session;
 mod stats;
@@ -83,7 +80,7 @@ pub struct OpenFile {
     pub sync: bool,
     /// Up to where its users were told of errors.
     pub errors: ErrorCursor,
-    times: Mutex<opens::ReadTimes>,
+    times: Mutex<mdc::ReadTimes>,
     /// Its group lock.
     group: Mutex<Option<lov::GroupLock>>,
 }

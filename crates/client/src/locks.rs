@@ -7,19 +7,16 @@
 //! What is given back is forgotten before the server is told: a reclaim in between must not take it again.
 
 use crate::base::Detached;
-use crate::session::RECLAIM_BATCH;
-use crate::session::Target;
+use crate::mdc::Mdc;
 use crate::{Fs, R};
 use ldlm::Waiter;
-use model::{Errno, Fid, TargetId};
+use model::{Errno, Fid};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use wire::msg::cancel::{Cancel, CancelWhat};
+use wire::msg::cancel::CancelWhat;
 use wire::msg::enqueue::{Enqueue, LockKind, LockMode, LockSpec};
-use wire::msg::notify::LeaseItem;
-use wire::msg::reclaim::{Reclaim, ReclaimReply};
 use world::{Either, select};
 
 /// A waiter asks again after so long without news.
@@ -34,7 +31,7 @@ pub(crate) struct ExtentLock {
 
 impl Drop for ExtentLock {
     fn drop(&mut self) {
-        self.fs.locks.cancelled(self.id);
+        self.fs.meta.locks.cancelled(self.id);
         let (fs, fid, id) = (self.fs.clone(), self.fid, self.id);
         self.fs.cx.world.spawn("client-lock-cancel", async move { fs.cancel(fid, CancelWhat::Id(id)).await });
     }
@@ -92,24 +89,24 @@ impl Fs {
         if wait {
             self.rollbacks.note(spec.id, self.overlapped(&spec));
         }
-        let mut waiter = self.locks.begin(spec.clone());
+        let mut waiter = self.meta.locks.begin(spec.clone());
         let mut asked =
             Asked { fs: self.clone(), spec: spec.clone(), sending: AtomicBool::new(false), settled: false };
         let r = self.lock_settled(&asked, wait, &mut waiter).await;
         asked.settled = true;
         self.rollbacks.remove(spec.id);
         if r.is_err() {
-            self.locks.cancelled(spec.id);
+            self.meta.locks.cancelled(spec.id);
         }
         r
     }
 
     async fn lock_settled(self: &Arc<Self>, asked: &Asked, wait: bool, waiter: &mut Waiter) -> R<()> {
-        let mdt = self.mdt_of(asked.spec.fid).await?;
+        let mdc = self.mdc_of(asked.spec.fid).await?;
         loop {
-            let up = mdt.up.notified();
+            let up = mdc.target.up.notified();
             asked.sending.store(true, Ordering::Relaxed);
-            let r = self.enqueue(&mdt, &asked.spec, wait).await;
+            let r = self.enqueue(&mdc, &asked.spec, wait).await;
             asked.sending.store(false, Ordering::Relaxed);
             if r? {
                 return waiter.wait().await;
@@ -126,15 +123,15 @@ impl Fs {
 
     /// One message. If the caller goes away while it is under way, the lock is cancelled after it: a cancel that
     /// overtook it would leave the lock behind.
-    async fn enqueue(self: &Arc<Self>, mdt: &Arc<Target>, spec: &LockSpec, wait: bool) -> R<bool> {
-        let (fs, mdt, ctx) = (self.clone(), mdt.clone(), self.cx.own());
+    async fn enqueue(self: &Arc<Self>, mdc: &Arc<Mdc>, spec: &LockSpec, wait: bool) -> R<bool> {
+        let (fs, mdc, ctx) = (self.clone(), mdc.clone(), self.cx.own());
         let msg = Enqueue { lock: spec.clone(), wait };
         let (late, spec) = (self.clone(), spec.clone());
         let work = async move {
             let id = msg.lock.id;
-            let r = mdt.call(ctx, msg).await.map(|r| r.granted);
+            let r = mdc.target.call(ctx, msg).await.map(|r| r.granted);
             // A stray grant is cancelled by who gave it up.
-            let _ = fs.locks.answered(id, r);
+            let _ = fs.meta.locks.answered(id, r);
             r
         };
         let cleanup =
@@ -142,20 +139,11 @@ impl Fs {
         Detached::new(&self.cx.world, "client-enqueue", work, cleanup).await
     }
 
-    /// The server decided about a lock that waits. A grant that nobody wants any more is given back.
-    pub(crate) fn lock_granted(self: &Arc<Self>, id: u64, errno: u16) {
-        if let Some(stray) = self.locks.on_granted(id, errno) {
-            self.locks.cancelled(id);
-            let fs = self.clone();
-            self.cx.world.spawn("client-lock-cancel", async move { fs.cancel(stray.fid, stray.what).await });
-        }
-    }
-
     /// Takes back a lock that was asked for and is not wanted any more. A POSIX range that was granted in the last
     /// moment has replaced what its owner had there: that is asked for again.
     async fn give_up(self: &Arc<Self>, spec: LockSpec) {
-        let _ = self.locks.abandon(spec.id);
-        self.locks.cancelled(spec.id);
+        let _ = self.meta.locks.abandon(spec.id);
+        self.meta.locks.cancelled(spec.id);
         self.cancel(spec.fid, CancelWhat::Id(spec.id)).await;
         let before = self.rollbacks.get(spec.id);
         if before.is_empty() {
@@ -169,7 +157,7 @@ impl Fs {
         if !self.rollbacks.remove(spec.id) {
             // Its owner unlocked meanwhile, perhaps before these came back.
             for l in before {
-                self.locks.unlocked(l.fid, l.kind, l.owner, l.start, l.end);
+                self.meta.locks.unlocked(l.fid, l.kind, l.owner, l.start, l.end);
                 let what = CancelWhat::Range { kind: l.kind, owner: l.owner, start: l.start, end: l.end };
                 self.cancel(l.fid, what).await;
             }
@@ -177,35 +165,30 @@ impl Fs {
     }
 
     async fn take_again(self: &Arc<Self>, lock: LockSpec) -> R<()> {
-        let mdt = self.mdt_of(lock.fid).await?;
+        let mdc = self.mdc_of(lock.fid).await?;
         let id = lock.id;
-        let mut waiter = self.locks.begin(lock.clone());
-        let r = mdt.call(self.cx.own(), Enqueue { lock, wait: false }).await;
-        let _ = self.locks.answered(id, r.map(|r| r.granted));
+        let mut waiter = self.meta.locks.begin(lock.clone());
+        let r = mdc.target.call(self.cx.own(), Enqueue { lock, wait: false }).await;
+        let _ = self.meta.locks.answered(id, r.map(|r| r.granted));
         waiter.wait().await
     }
 
     /// What the owner of a POSIX range holds within it.
     fn overlapped(&self, l: &LockSpec) -> Vec<LockSpec> {
-        if l.kind != LockKind::Posix || !self.locks.holds_posix(l.fid, l.owner, l.start, l.end) {
+        if l.kind != LockKind::Posix || !self.meta.locks.holds_posix(l.fid, l.owner, l.start, l.end) {
             return Vec::new();
         }
         let hit = |h: &LockSpec| {
             h.kind == l.kind && h.fid == l.fid && h.owner == l.owner && h.start <= l.end && h.end >= l.start
         };
-        self.locks.reclaim().into_iter().filter(hit).collect()
+        self.meta.locks.reclaim().into_iter().filter(hit).collect()
     }
 
-    /// Tells the metadata server; failures are logged, for a lock that cannot be cancelled has no server any more.
+    /// Tells the metadata server.
     async fn cancel(self: &Arc<Self>, fid: Fid, what: CancelWhat) {
-        let r = match self.mdt_of(fid).await {
-            Ok(mdt) => mdt.call(self.cx.own(), Cancel { fid, what }).await,
-            Err(e) => Err(e),
-        };
-        if let Err(e) = r
-            && !self.cx.is_closed()
-        {
-            tracing::warn!("a lock on {fid} cannot be cancelled: {e}");
+        match self.mdc_of(fid).await {
+            Ok(mdc) => mdc.cancel(fid, what).await,
+            Err(e) => tracing::warn!("a lock on {fid} cannot be cancelled: {e}"),
         }
     }
 
@@ -217,51 +200,11 @@ impl Fs {
         start: u64,
         end: u64,
     ) -> R<ExtentLock> {
-        let id = self.locks.new_id();
+        let id = self.meta.locks.new_id();
         let spec = LockSpec { id, fid, kind: LockKind::Extent, mode, owner: id, pid: 0, start, end };
         if !model::planted::on(model::planted::Bug::NoExtentLock) {
             self.lock(spec, true).await?;
         }
         Ok(ExtentLock { fs: self.clone(), fid, id })
-    }
-
-    /// What a restarted MDT is told: open files and granted locks. Who waits asks again.
-    /// `owned`: the exclusive leases under which there is something to be sent.
-    pub(crate) fn reclaim_of(&self, mdt: u16, owned: &[LeaseItem]) -> Vec<Reclaim> {
-        let of_mdt = |fid: Fid| self.locate.mdt_of(fid) == mdt;
-        // What the server has not heard of it need not keep.
-        let known = |fid: Fid| of_mdt(fid) && !self.meta.is_made_here(fid);
-        let opens = self.opens.reclaim(known);
-        let locks: Vec<_> = self.locks.reclaim().into_iter().filter(|l| of_mdt(l.fid)).collect();
-        tracing::info!(
-            "MDT{mdt:04x} recovers: {} open files, {} locks and {} exclusive leases are reclaimed",
-            opens.len(),
-            locks.len(),
-            owned.len()
-        );
-        let opens = opens.chunks(RECLAIM_BATCH).map(|c| Reclaim { opens: c.to_vec(), ..Reclaim::default() });
-        let locks = locks.chunks(RECLAIM_BATCH).map(|c| Reclaim { locks: c.to_vec(), ..Reclaim::default() });
-        let owned = owned.chunks(RECLAIM_BATCH).map(|c| Reclaim { owned: c.to_vec(), ..Reclaim::default() });
-        let mut all: Vec<Reclaim> = opens.chain(locks).chain(owned).collect();
-        match all.last_mut() {
-            Some(r) => r.last = true,
-            None => all.push(Reclaim { last: true, ..Reclaim::default() }),
-        }
-        all
-    }
-
-    /// What could not be had back. A lost handle makes its operations fail by itself.
-    pub(crate) fn reclaim_lost(&self, target: TargetId, lost: &ReclaimReply) {
-        for handle in &lost.lost_opens {
-            tracing::warn!("{target}: open file with handle {handle:#x} is gone");
-        }
-        for l in self.locks.lost(&lost.lost_locks) {
-            tracing::error!(
-                "{target}: {:?} lock {:#x} on {} was lost to another client",
-                l.kind,
-                l.id,
-                l.fid
-            );
-        }
     }
 }

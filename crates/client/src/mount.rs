@@ -113,7 +113,7 @@ impl Fs {
     }
 
     fn no_mdt<T>(&self) -> Result<T, MountError> {
-        let mdt = TargetId::mdt(self.locate.mdt_of(Fid::ROOT));
+        let mdt = TargetId::mdt(self.meta.locate.mdt_of(Fid::ROOT));
         let said = self
             .targets
             .get(mdt)
@@ -143,11 +143,12 @@ impl Fs {
     }
 
     async fn walk(self: &Arc<Self>, path: &[Vec<u8>]) -> R<Fid> {
-        let root = self.mdt_of(Fid::ROOT).await?.call(self.cx.own(), Getattr { fid: Fid::ROOT }).await?;
+        let root =
+            self.mdc_of(Fid::ROOT).await?.target.call(self.cx.own(), Getattr { fid: Fid::ROOT }).await?;
         let mut at = root.attr;
         for name in path {
             let msg = Lookup { parent: at.fid, name: name.clone(), data: 0 };
-            let r = self.mdt_of(at.fid).await?.call(self.cx.own(), msg).await?;
+            let r = self.mdc_of(at.fid).await?.target.call(self.cx.own(), msg).await?;
             at = r.entry.ok_or(Errno::ENOENT)?.attr;
             if at.kind != FileType::Directory {
                 return Err(Errno::ENOTDIR);

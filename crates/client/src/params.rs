@@ -308,7 +308,7 @@ pub(crate) const TABLE: &[Param] = &[
             "Changes of names and small files are made here and told to the metadata server a little later, where no \
              other client is active.",
         ),
-        |fs| u8::from(fs.pending.is_on()).to_string(),
+        |fs| u8::from(fs.meta.executes()).to_string(),
         |fs, v| {
             fs.set_md_writeback(v.number == 1);
             Ok(())
@@ -327,7 +327,7 @@ pub(crate) const TABLE: &[Param] = &[
     mount(
         Llite,
         shown("md_writeback_stats", "Operations made here, how they were sent, and what was lost."),
-        Fs::pending_text,
+        writeback_stats,
     ),
     mount_rw(
         Ldlm,
@@ -336,7 +336,7 @@ pub(crate) const TABLE: &[Param] = &[
             "131072",
             "Files of which names and attributes are kept; 'clear' gives all leases back now.",
         ),
-        |fs| fs.meta.max_files().to_string(),
+        |fs| fs.meta.lru_files.load(Relaxed).to_string(),
         |fs, v| {
             if v.text == "clear" {
                 fs.drop_leases();
@@ -366,7 +366,7 @@ pub(crate) const TABLE: &[Param] = &[
         },
     ),
     mount(Ldlm, shown("lock_count", "Files on which this mount has a lease."), |fs| {
-        fs.meta.lease_count().to_string()
+        fs.mdcs().iter().map(|m| m.meta.lease_count()).sum::<usize>().to_string()
     }),
     mount_rw(
         Llite,
@@ -387,9 +387,9 @@ pub(crate) const TABLE: &[Param] = &[
     mount_rw(
         Llite,
         number("max_read_ahead_mb", (0, 1 << 20), "MiB", "256", "Bytes being read ahead at a time; 0: none."),
-        |fs| mb(&fs.data.max_read_ahead),
+        |fs| mb(&fs.cx.max_read_ahead),
         |fs, v| {
-            set_mb(&fs.data.max_read_ahead, &v);
+            set_mb(&fs.cx.max_read_ahead, &v);
             Ok(())
         },
     ),
@@ -447,7 +447,9 @@ pub(crate) const TABLE: &[Param] = &[
         ),
         small_files,
     ),
-    mount(Llite, shown("open_files", "Files that are open on this mount."), |fs| fs.opens.len().to_string()),
+    mount(Llite, shown("open_files", "Files that are open on this mount."), |fs| {
+        fs.meta.opens.len().to_string()
+    }),
     mount(Lov, shown("numobd", "Object targets in the target map."), |fs| {
         number_of(fs, TargetKind::Ost, false)
     }),
@@ -682,6 +684,19 @@ fn small_files(fs: &Fs) -> String {
     )
 }
 
+fn writeback_stats(fs: &Fs) -> String {
+    let m = &fs.meta;
+    let n = |c: &AtomicU64| c.load(Relaxed);
+    format!(
+        "executed: {}\nbatches: {}\ndirectories_asked: {}\ndirectories_refused: {}\nlost: {}",
+        n(&m.executed),
+        n(&m.batches),
+        n(&m.asked),
+        n(&m.refused),
+        n(&m.lost)
+    )
+}
+
 fn number_of(fs: &Fs, kind: TargetKind, active: bool) -> String {
     fs.targets.of_kind(kind).iter().filter(|t| !active || t.is_active()).count().to_string()
 }
@@ -795,7 +810,7 @@ impl Fs {
             (Owner::Lov, format!("lov.{fs}-clilov-{inst}."), None),
             (Owner::Lmv, format!("lmv.{fs}-clilmv-{inst}."), None),
         ];
-        let mdt = TargetId::mdt(crate::locate::ROOT_MDT).label(fs);
+        let mdt = TargetId::mdt(crate::mdc::ROOT_MDT).label(fs);
         devices.push((Owner::Ldlm, format!("ldlm.namespaces.{mdt}-mdc-{inst}."), None));
         if let Some(m) = self.mgs.get() {
             devices.push((Owner::Mgc, format!("mgc.MGC{}.", m.import.current_nid()), Some(m.clone())));

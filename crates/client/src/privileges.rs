@@ -6,37 +6,13 @@
 //!
 //! Nearly every file has nothing of this. That is known under the lease on its inode, so such a write costs no request.
 
+use crate::mdc::privileges::{Privileges, of};
 use crate::{Call, Fs, R};
 use model::attr::XATTR_CAPABILITY;
-use model::perm::{FLAG_APPEND, FLAG_IMMUTABLE};
-use model::{Errno, Fid, FileType, SetAttr, perm};
+use model::perm::FLAG_APPEND;
+use model::{Errno, Fid, SetAttr, perm};
 use std::sync::Arc;
 use wire::msg::lookup::Entry;
-
-/// What an inode shows of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Privileges {
-    None,
-    /// Set-id bits that go. It may have capabilities, too.
-    SetId,
-    /// It has extended attributes: whether capabilities are among them has to be asked.
-    Perhaps,
-}
-
-pub(crate) fn of(e: &Entry) -> Privileges {
-    let a = &e.attr;
-    match () {
-        () if a.kind != FileType::Regular => Privileges::None,
-        () if perm::kill_suid_sgid(a.kind, a.mode) != a.mode => Privileges::SetId,
-        () if e.plain => Privileges::None,
-        () => Privileges::Perhaps,
-    }
-}
-
-/// Whether a write could be refused or take something away.
-pub(crate) fn is_plain(e: &Entry) -> bool {
-    of(e) == Privileges::None && e.attr.flags & (FLAG_IMMUTABLE | FLAG_APPEND) == 0
-}
 
 /// What is about to happen to a file's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,16 +41,16 @@ impl Fs {
     /// `EPERM` for an append-only file that nobody has open for anything else: Linux refuses the mapping, but the kernel does
     /// not know this of the file. What was mapped before the file became append-only, or immutable, may still be stored into.
     pub(crate) async fn drop_privileges_stored(self: &Arc<Self>, fid: Fid) -> R<()> {
-        let set_id = self.opens.is_stored_by_users(fid);
+        let set_id = self.meta.opens.is_stored_by_users(fid);
         let e = match self.inode_at_hand(fid) {
             Some(e) => e,
             None if self.is_last_known_plain(fid) => return Ok(()),
             None => match self.getattr_entry(self.cx.own(), fid).await {
-                Err(_) if self.opens.file(fid).is_some_and(|s| !s.privileged) => return Ok(()),
+                Err(_) if self.meta.opens.file(fid).is_some_and(|s| !s.privileged) => return Ok(()),
                 r => r?,
             },
         };
-        if e.attr.flags & FLAG_APPEND != 0 && !self.opens.is_stored_over(fid) {
+        if e.attr.flags & FLAG_APPEND != 0 && !self.meta.opens.is_stored_over(fid) {
             return Err(Errno::EPERM);
         }
         self.drop_shown(&e, set_id).await
@@ -82,7 +58,7 @@ impl Fs {
 
     /// Without leases, because the server is silent: whether the inode of an open file showed nothing when it was seen last.
     fn is_last_known_plain(&self, fid: Fid) -> bool {
-        !self.leases_good(fid) && self.opens.file(fid).is_some_and(|s| !s.privileged)
+        !self.leases_good(fid) && self.meta.opens.file(fid).is_some_and(|s| !s.privileged)
     }
 
     async fn drop_shown(self: &Arc<Self>, e: &Entry, set_id: bool) -> R<()> {

@@ -1,9 +1,10 @@
 //! The target map of a mount: a session with each target in it, kept up to date with what the MGS says.
 
+use crate::mdc::Mdc;
 use crate::osc::Osc;
 use crate::session::{SessionOwner, Target, state_name};
 use crate::{Fs, R, TargetState};
-use model::{Errno, Fid, Nid, TargetId, TargetKind};
+use model::{Errno, Nid, TargetId, TargetKind};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +20,9 @@ pub(crate) struct Targets {
     map: Mutex<BTreeMap<TargetId, Arc<Target>>>,
     /// Of each OST in the map, and perhaps of one that is about to be.
     oscs: Mutex<BTreeMap<u16, Arc<Osc>>>,
-    /// Of the other sessions.
+    /// The same, of each MDT.
+    mdcs: Mutex<BTreeMap<u16, Arc<Mdc>>>,
+    /// Of the session with the MGS.
     owners: Mutex<Vec<Arc<dyn SessionOwner>>>,
 }
 
@@ -46,6 +49,14 @@ impl Targets {
         self.oscs.lock().expect("no panic while locked").get(&index).cloned()
     }
 
+    pub(crate) fn mdc(&self, index: u16) -> Option<Arc<Mdc>> {
+        self.mdcs.lock().expect("no panic while locked").get(&index).cloned()
+    }
+
+    pub(crate) fn mdcs(&self) -> Vec<Arc<Mdc>> {
+        self.mdcs.lock().expect("no panic while locked").values().cloned().collect()
+    }
+
     pub(crate) fn oscs(&self) -> Vec<Arc<Osc>> {
         self.oscs.lock().expect("no panic while locked").values().cloned().collect()
     }
@@ -64,7 +75,11 @@ impl Fs {
                 let osc = oscs.entry(id.index).or_insert_with(|| Osc::new(&self.data.cache, id, nids));
                 osc.target.clone()
             }
-            TargetKind::Mdt => self.new_mdt_session(id, nids),
+            TargetKind::Mdt => {
+                let mut mdcs = self.targets.mdcs.lock().expect("no panic while locked");
+                let mdc = mdcs.entry(id.index).or_insert_with(|| self.new_mdt_session(id, nids));
+                mdc.target.clone()
+            }
             TargetKind::Mgt => self.new_mgs_session(id, nids),
         }
     }
@@ -151,13 +166,10 @@ impl Fs {
         self.mgs.get().cloned().ok_or(Errno::ENOTCONN)
     }
 
-    pub(crate) async fn mdt(self: &Arc<Self>, index: u16) -> R<Arc<Target>> {
-        self.target(TargetId::mdt(index)).await
-    }
-
-    /// The metadata target of a file.
-    pub(crate) async fn mdt_of(self: &Arc<Self>, fid: Fid) -> R<Arc<Target>> {
-        self.mdt(self.locate.mdt_of(fid)).await
+    /// The MDC of a metadata target.
+    pub(crate) async fn mdc(self: &Arc<Self>, index: u16) -> R<Arc<Mdc>> {
+        self.target(TargetId::mdt(index)).await?;
+        Ok(self.targets.mdc(index).expect("an MDT in the map has an MDC"))
     }
 
     /// The OSC of an object target.

@@ -13,6 +13,9 @@ use std::time::Duration;
 use wire::RequestContext;
 use world::World;
 
+/// `llite.*.max_read_ahead_mb` unless set otherwise.
+pub(crate) const READ_AHEAD_DEFAULT_MB: u64 = 256;
+
 /// What was asked for at mount.
 pub(crate) struct Settings {
     pub fsname: String,
@@ -34,6 +37,8 @@ pub(crate) struct Context {
     pub told: Arc<ErrorBook>,
     /// The same as a list for the operator.
     pub errors: WriteErrors,
+    /// `llite.*.max_read_ahead_mb`, in bytes: of the whole mount, under way at a time.
+    pub max_read_ahead: AtomicU64,
     /// Who keeps copies of what this mount knows.
     pub keeper: KeeperSlot,
     /// Changes of directories are durable when they return.
@@ -57,6 +62,7 @@ impl Context {
             adaptive: Arc::default(),
             told: Arc::default(),
             errors: WriteErrors::default(),
+            max_read_ahead: AtomicU64::new(READ_AHEAD_DEFAULT_MB << 20),
             keeper: KeeperSlot::default(),
             dirsync: AtomicBool::new(false),
             read_only: AtomicBool::new(read_only),

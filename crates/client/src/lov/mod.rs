@@ -39,8 +39,6 @@ pub(crate) fn content_share(max_cached_bytes: u64) -> u64 {
     max_cached_bytes / 4
 }
 
-/// `llite.*.max_read_ahead_mb` unless set otherwise: of the whole mount, under way at a time.
-pub(crate) const READ_AHEAD_DEFAULT_MB: u64 = 256;
 /// `llite.*.max_read_ahead_per_file_mb` unless set otherwise.
 pub(crate) const READ_AHEAD_PER_FILE_DEFAULT_MB: u64 = 32;
 /// Files of which locks are held; the least recently used are given up beyond.
@@ -54,7 +52,6 @@ pub(crate) struct Data {
     /// Grows with each use of a file.
     clock: AtomicU64,
     pub cache: Arc<ObjectCache>,
-    pub max_read_ahead: AtomicU64,
     pub max_read_ahead_per_file: AtomicU64,
     pub ahead_stats: AheadStats,
 }
@@ -67,7 +64,6 @@ impl Data {
             shrinking: AtomicBool::new(false),
             clock: AtomicU64::new(0),
             cache,
-            max_read_ahead: AtomicU64::new(READ_AHEAD_DEFAULT_MB << 20),
             max_read_ahead_per_file: AtomicU64::new(READ_AHEAD_PER_FILE_DEFAULT_MB << 20),
             ahead_stats: AheadStats::new(now),
         }

@@ -50,7 +50,7 @@ impl Fs {
                     let upto = to.min((from / max + 1) * max);
                     let total = self.data.cache.reading_ahead.load(Ordering::Relaxed);
                     let covers = |l: &&mut Lock| !l.going && !l.wanted && l.covers(false, from, upto - 1);
-                    if total >= self.data.max_read_ahead.load(Ordering::Relaxed) {
+                    if total >= self.cx.max_read_ahead.load(Ordering::Relaxed) {
                         stats.add(Counted::Max, upto - from);
                     } else if let Some(l) = o.locks.iter_mut().find(covers) {
                         stats.add(Counted::Fetched, upto - from);

@@ -4,7 +4,7 @@ use super::file::File;
 use super::map::{self, Piece};
 use super::pin::{Pinned, Pins, StripeRequest};
 use crate::base::Detached;
-use crate::opens::FileState;
+use crate::mdc::FileState;
 use crate::ops::Small;
 use crate::osc::{Osc, WriteMeta};
 use crate::{BoxFutureOf, Call, Fs, R};

@@ -31,9 +31,9 @@ impl Fs {
             if kind == LockKind::Posix {
                 fs.rollbacks.unlocked(fid, owner);
             }
-            fs.locks.unlocked(fid, kind, owner, start, end);
+            fs.meta.locks.unlocked(fid, kind, owner, start, end);
             let what = CancelWhat::Range { kind, owner, start, end };
-            fs.mdt_of(fid).await?.call(fs.cx.own(), Cancel { fid, what }).await
+            fs.mdc_of(fid).await?.target.call(fs.cx.own(), Cancel { fid, what }).await
         };
         self.run(Verb::Flock, Detached::plain(&self.cx.world, "client-unlock", work)).await
     }

@@ -2,8 +2,8 @@
 
 use super::{O_NOATIME, data_layout};
 use crate::base::Detached;
-use crate::meta::{Edit, Outcome};
-use crate::opens::ReadTimes;
+use crate::mdc::ReadTimes;
+use crate::mdc::{Edit, Outcome};
 use crate::stats::Verb;
 use crate::{Fs, OpenFile, R};
 use model::limits::RELATIME_SECS;
@@ -35,18 +35,21 @@ impl Fs {
     /// Forgets the handle, then tells the server if it may know of it: a reclaim in between must not open it again. If
     /// it does not, an access time follows by itself.
     pub(crate) async fn close_handle(self: &Arc<Self>, fid: Fid, handle: u64, atime: Option<Timestamp>) {
-        if !self.opens.forget(handle) {
+        if !self.meta.opens.forget(handle) {
             if let Some(t) = atime {
-                self.store_atime(fid, handle, t).await;
+                match self.mdc_of(fid).await {
+                    Ok(mdc) => mdc.store_atime(fid, handle, t).await,
+                    Err(e) => tracing::warn!("the access time of {fid} is not stored: {e}"),
+                }
             }
             return;
         }
-        let r = match self.mdt_of(fid).await {
-            Ok(mdt) => {
+        let r = match self.mdc_of(fid).await {
+            Ok(mdc) => {
                 // Only then does a close change the inode, or end it.
                 let nameless = || self.known_entry(fid).is_none_or(|e| e.attr.nlink == 0);
-                let change = (atime.is_some() || nameless()).then(|| self.changing_inode(&mdt, fid));
-                let r = mdt.call(self.cx.own(), Close { fid, handle, atime }).await;
+                let change = (atime.is_some() || nameless()).then(|| mdc.changing_inode(fid));
+                let r = mdc.target.call(self.cx.own(), Close { fid, handle, atime }).await;
                 if let Some(c) = change {
                     let entries = r.iter().filter_map(|r| r.entry.as_deref()).cloned().collect();
                     let outcome = Outcome { entries, edit: Edit::Nothing, ..Outcome::default() };
@@ -82,7 +85,7 @@ impl Fs {
             return Some(last_read);
         }
         // The inode's times do not ask for it; the objects may have been written since.
-        let layout = self.opens.file(file.fid)?.layout?;
+        let layout = self.meta.opens.file(file.fid)?.layout?;
         if layout.mdt_component().is_some() {
             return Some(last_read); // the server knows when its data was written, and decides
         }

@@ -1,8 +1,7 @@
 //! create: a regular file, opened at once; also without a name (O_TMPFILE).
 
-use super::is_read_write;
 use crate::base::Detached;
-use crate::session::Target;
+use crate::mdc::{Mdc, is_read_write};
 use crate::stats::Verb;
 use crate::{Call, Fs, OpenFile, R};
 use model::{Attr, Errno, Fid, LayoutSpec, SetAttr};
@@ -77,13 +76,13 @@ impl Fs {
             no_objects: flags & O_LOV_DELAY_CREATE != 0,
         };
         let plain = !msg.name.is_empty() && msg.layout.is_none() && !msg.no_objects;
-        if plain && let Some(made) = self.create_here(&call, &msg, flags).await? {
-            return Ok(made);
+        let mdc = self.mdc_of(parent).await?;
+        if plain && let Some((e, handle)) = mdc.create_here(&call, &msg, flags).await? {
+            return Ok((e.attr.clone(), self.open_file(handle, flags, &e)));
         }
-        msg.fid = self.new_fid(parent).await?;
-        let mdt = self.mdt_of(parent).await?;
+        msg.fid = mdc.new_fid().await?;
         let (fs, late) = (self.clone(), self.clone());
-        let work = async move { fs.create_open(&call, &mdt, msg, flags).await };
+        let work = async move { fs.create_open(&call, &mdc, msg, flags).await };
         Detached::new(&self.cx.world, "client-create", work, move |r: R<(Attr, OpenFile)>| {
             Box::pin(async move {
                 if let Ok((_, f)) = r {
@@ -97,15 +96,15 @@ impl Fs {
     async fn create_open(
         self: &Arc<Self>,
         call: &Call,
-        mdt: &Arc<Target>,
+        mdc: &Arc<Mdc>,
         mut msg: Create,
         flags: u32,
     ) -> R<(Attr, OpenFile)> {
         let mut attempt = 1;
         let (reply, handle) = loop {
-            let handle = self.opens.reserve(msg.fid, flags, &call.cred)?;
+            let handle = self.meta.opens.reserve(msg.fid, flags, &call.cred)?;
             msg.open = Some(OpenSpec { handle, flags, lease: true });
-            match self.create_once(call, mdt, &msg, handle).await {
+            match self.create_once(call, mdc, &msg, handle).await {
                 Ok(r) => break (r, handle),
                 Err(Errno::ESTALE) if attempt < ATTEMPTS => attempt += 1,
                 Err(e) => return Err(e),
@@ -134,13 +133,13 @@ impl Fs {
     async fn create_once(
         self: &Arc<Self>,
         call: &Call,
-        mdt: &Arc<Target>,
+        mdc: &Arc<Mdc>,
         msg: &Create,
         handle: u64,
     ) -> R<CreateReply> {
-        let recoveries = mdt.recoveries.load(Ordering::SeqCst);
-        let change = self.making(mdt, msg.parent, &msg.name);
-        let reply = mdt.call(self.cx.of(call), msg.clone()).await;
+        let recoveries = mdc.target.recoveries.load(Ordering::SeqCst);
+        let change = mdc.making(msg.parent, &msg.name);
+        let reply = mdc.target.call(self.cx.of(call), msg.clone()).await;
         change.done_named(msg.parent, &msg.name, &reply.as_ref().map(|r| r.entry.clone()).map_err(|e| *e));
         let reply = match reply {
             Ok(r) => r,
@@ -151,14 +150,14 @@ impl Fs {
         };
         let e = &reply.entry;
         let leased = reply.created && e.grant.is_some() && e.attr.nlink > 0;
-        self.opens.opened(handle, &reply.entry, leased);
+        self.meta.opens.opened(handle, &reply.entry, leased);
         let fid = reply.entry.attr.fid;
-        if fid != msg.fid && mdt.recoveries.load(Ordering::SeqCst) != recoveries {
+        if fid != msg.fid && mdc.target.recoveries.load(Ordering::SeqCst) != recoveries {
             // The server restarted between the open and its reply. What this client reclaimed then did not name the
             // file that was there already, so that it may not know the handle: say it again.
             let open = OpenSpec { handle, lease: false, ..msg.open.clone().expect("creates open") };
-            if let Err(e) = mdt.call(self.cx.own(), Open { fid, open, data: 0 }).await {
-                self.opens.forget(handle);
+            if let Err(e) = mdc.target.call(self.cx.own(), Open { fid, open, data: 0 }).await {
+                self.meta.opens.forget(handle);
                 return Err(if e == Errno::ENOENT { Errno::ESTALE } else { e });
             }
         }

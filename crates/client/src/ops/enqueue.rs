@@ -15,7 +15,7 @@ impl Fs {
             if lock.start > lock.end {
                 return Err(Errno::EINVAL);
             }
-            let spec = lock.spec(self.locks.new_id(), fid);
+            let spec = lock.spec(self.meta.locks.new_id(), fid);
             self.lock_counted(spec, wait).await
         })
     }
@@ -30,7 +30,7 @@ impl Fs {
         wait: bool,
     ) -> BoxFuture<R<()>> {
         Box::pin(async move {
-            let id = self.locks.new_id();
+            let id = self.meta.locks.new_id();
             let spec = LockSpec { id, fid, kind: LockKind::Flock, mode, owner, pid, start: 0, end: u64::MAX };
             self.lock_counted(spec, wait).await
         })
@@ -49,6 +49,6 @@ impl Fs {
 
     /// Whether this owner has POSIX locks on the file (so that close must drop them).
     pub fn has_posix_locks(&self, fid: Fid, owner: u64) -> bool {
-        self.locks.has_posix_locks(fid, owner)
+        self.meta.locks.has_posix_locks(fid, owner)
     }
 }

@@ -3,8 +3,8 @@
 use crate::BoxFutureOf;
 use crate::base::Detached;
 use crate::lov::map;
-use crate::meta::Outcome;
-use crate::opens::FileState;
+use crate::mdc::FileState;
+use crate::mdc::Outcome;
 use crate::privileges::Change;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
@@ -86,7 +86,7 @@ impl Fs {
             let ctx = self.data_ctx(call, layout);
             parts.push(Box::pin(async move {
                 let home = self.home_of(&o).await?;
-                let change = self.changing_data(&home, &o);
+                let change = self.changing_data(&o).await?;
                 let r = home.call(ctx, msg).await;
                 if let Some(change) = change {
                     change.done(Outcome::default(), r.as_ref().err().copied());

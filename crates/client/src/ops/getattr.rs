@@ -5,8 +5,6 @@ use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::{Attr, Errno, Fid, FileType, Layout, ObjectAttr, TargetId};
 use std::sync::Arc;
-use wire::RequestContext;
-use wire::msg::getattr::Getattr;
 use wire::msg::lookup::Entry;
 use world::BoxFuture;
 
@@ -30,20 +28,6 @@ impl Fs {
             };
             self.run(Verb::Getattr, work).await
         })
-    }
-
-    /// The metadata server's part, from the cache if it is known.
-    pub(crate) async fn getattr_entry(self: &Arc<Self>, ctx: RequestContext, fid: Fid) -> R<Arc<Entry>> {
-        if let Some(e) = self.known_entry(fid) {
-            return Ok(e);
-        }
-        let mdt = self.mdt_of(fid).await?;
-        let t = self.meta.token();
-        let mut e = mdt.call(ctx, Getattr { fid }).await?;
-        self.with_atime(&mut e);
-        self.keep_entry(t, &e);
-        self.opens.learn(&e);
-        Ok(Arc::new(e))
     }
 
     /// Attributes as the user sees them: of a regular file with objects these are asked for size and times.

@@ -11,8 +11,12 @@ impl Fs {
     pub fn getlk(self: Arc<Self>, fid: Fid, lock: PosixLock) -> BoxFuture<R<Option<PosixLock>>> {
         Box::pin(async move {
             let work = async {
-                let r =
-                    self.mdt_of(fid).await?.call(self.cx.own(), Getlock { lock: lock.spec(0, fid) }).await?;
+                let r = self
+                    .mdc_of(fid)
+                    .await?
+                    .target
+                    .call(self.cx.own(), Getlock { lock: lock.spec(0, fid) })
+                    .await?;
                 Ok(r.conflict.map(|l| PosixLock {
                     owner: l.owner,
                     pid: l.pid,

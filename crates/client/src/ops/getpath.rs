@@ -21,7 +21,7 @@ impl Fs {
         Box::pin(async move {
             let work = async {
                 let msg = Getpath { fid, root: self.root(), max_paths: PATHS_MAX };
-                let r = self.mdt_of(fid).await?.call(self.cx.of(&call), msg).await?;
+                let r = self.mdc_of(fid).await?.target.call(self.cx.of(&call), msg).await?;
                 Ok((r.paths, r.links))
             };
             self.run(Verb::Getpath, work).await

@@ -20,15 +20,15 @@ impl Fs {
             return Err(Errno::ENODATA);
         }
         let root = call.cred.is_root();
-        if kept && let Some(v) = self.known_xattr(fid, root, &name) {
+        let mdc = self.mdc_of(fid).await?;
+        if kept && let Some(v) = mdc.known_xattr(fid, root, &name) {
             return v.ok_or(Errno::ENODATA);
         }
-        let mdt = self.mdt_of(fid).await?;
-        let t = self.meta.token();
-        let r = mdt.call(self.cx.of(call), Getxattr { fid, name: name.clone() }).await;
+        let t = mdc.meta.token();
+        let r = mdc.target.call(self.cx.of(call), Getxattr { fid, name: name.clone() }).await;
         match &r {
-            Ok(v) if kept => self.keep_xattr(t, fid, root, &name, Some(v.value.clone())),
-            Err(Errno::ENODATA) if kept => self.keep_xattr(t, fid, root, &name, None),
+            Ok(v) if kept => mdc.keep_xattr(t, fid, root, &name, Some(v.value.clone())),
+            Err(Errno::ENODATA) if kept => mdc.keep_xattr(t, fid, root, &name, None),
             _ => {}
         }
         Ok(r?.value)

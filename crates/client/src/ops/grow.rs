@@ -17,15 +17,15 @@ impl Fs {
     }
 
     async fn grow_with(self: &Arc<Self>, fid: Fid, sweep: bool) -> R<()> {
-        let mdt = self.mdt_of(fid).await?;
-        let change = self.changing_inode(&mdt, fid);
+        let mdc = self.mdc_of(fid).await?;
+        let change = mdc.changing_inode(fid);
         if sweep {
             // From here on no page is filled under the lease, which does not cover objects.
             self.sweep_small(fid).await;
         }
-        let r = mdt.call(self.cx.own(), Grow { fid }).await;
+        let r = mdc.target.call(self.cx.own(), Grow { fid }).await;
         change.done_with(&r);
-        self.opens.learn(&r?);
+        self.meta.opens.learn(&r?);
         Ok(())
     }
 }

@@ -12,9 +12,9 @@ impl Fs {
         Box::pin(async move {
             self.cx.writable()?;
             let work = async {
-                let mdt = self.mdt_of(parent).await?;
-                let change = self.linking(&mdt, fid, parent, &name);
-                let r = mdt.call(self.cx.of(&call), Link { fid, parent, name: name.clone() }).await;
+                let mdc = self.mdc_of(parent).await?;
+                let change = mdc.linking(fid, parent, &name);
+                let r = mdc.target.call(self.cx.of(&call), Link { fid, parent, name: name.clone() }).await;
                 change.done_named(parent, &name, &r);
                 self.attr_for_name(&r?).await
             };

@@ -15,13 +15,13 @@ impl Fs {
                     return Ok(Vec::new());
                 }
                 let root = call.cred.is_root();
-                if let Some(names) = self.known_xattr_names(fid, root) {
+                let mdc = self.mdc_of(fid).await?;
+                if let Some(names) = mdc.known_xattr_names(fid, root) {
                     return Ok(names);
                 }
-                let mdt = self.mdt_of(fid).await?;
-                let t = self.meta.token();
-                let names = mdt.call(self.cx.of(&call), Listxattr { fid }).await?.names;
-                self.keep_xattr_names(t, fid, root, &names);
+                let t = mdc.meta.token();
+                let names = mdc.target.call(self.cx.of(&call), Listxattr { fid }).await?.names;
+                mdc.keep_xattr_names(t, fid, root, &names);
                 Ok(names)
             };
             self.run(Verb::Listxattr, work).await

@@ -1,6 +1,6 @@
 //! lookup: a name in a directory.
 
-use crate::meta::{Came, Found, brought};
+use crate::mdc::{Came, Found, brought};
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use bytes::Bytes;
@@ -31,32 +31,32 @@ impl Fs {
         parent: Fid,
         name: Vec<u8>,
     ) -> R<Arc<Entry>> {
+        let mdc = self.mdc_of(parent).await?;
         // What `.` and `..` lead to is no entry of the directory.
         let named = !name.is_empty() && name != b"." && name != b"..";
         if named {
-            match self.known_name(parent, &name) {
+            match mdc.known_name(parent, &name) {
                 Found::There(e) => return Ok(e),
                 Found::Absent => return Err(Errno::ENOENT),
                 Found::Unknown => {}
             }
         }
-        let mdt = self.mdt_of(parent).await?;
-        let t = self.meta.token();
-        let data = if named { self.lookup_data() } else { 0 };
+        let t = mdc.meta.token();
+        let data = if named { mdc.lookup_data() } else { 0 };
         let msg = Lookup { parent, name: name.clone(), data };
-        let r = mdt.call_bulk(self.cx.of(call), msg, Bytes::new()).await?;
+        let r = mdc.target.call_bulk(self.cx.of(call), msg, Bytes::new()).await?;
         let (mut r, bulk) = (r.reply, r.bulk);
         if let Some(e) = &mut r.entry {
-            self.with_atime(e);
+            mdc.with_atime(e);
         }
         if named {
             let data = brought(r.entry.as_ref(), &bulk, Came::Lookup);
-            self.keep_lookup(t, parent, &name, &r, data);
+            mdc.keep_lookup(t, parent, &name, &r, data);
         } else if let Some(e) = &r.entry {
-            self.keep_entry(t, e);
+            mdc.keep_entry(t, e);
         }
         let e = r.entry.ok_or(Errno::ENOENT)?;
-        self.opens.learn(&e);
+        self.meta.opens.learn(&e);
         Ok(Arc::new(e))
     }
 }

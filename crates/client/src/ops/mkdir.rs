@@ -14,10 +14,10 @@ impl Fs {
             let work = async {
                 let fid = Fid::NONE;
                 let mut msg = Mkdir { parent, name, fid, mode: mode & 0o7777, umask: call.umask };
-                if let Some(a) = self.mkdir_here(&call, &msg).await? {
+                if let Some(a) = self.mdc_of(parent).await?.mkdir_here(&call, &msg).await? {
                     return Ok(a);
                 }
-                msg.fid = self.new_fid(parent).await?;
+                msg.fid = self.mdc_of(parent).await?.new_fid().await?;
                 self.make_name(&call, parent, &msg.name.clone(), msg).await
             };
             self.run(Verb::Mkdir, work).await

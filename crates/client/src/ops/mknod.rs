@@ -24,7 +24,7 @@ impl Fs {
                 return Err(Errno::EPERM);
             }
             let work = async {
-                let fid = self.new_fid(parent).await?;
+                let fid = self.mdc_of(parent).await?.new_fid().await?;
                 let msg = Mknod { parent, name, fid, kind, mode: mode & 0o7777, umask: call.umask, rdev };
                 self.make_name(&call, parent, &msg.name.clone(), msg).await
             };

@@ -1,6 +1,5 @@
 //! One file for each operation, under the verb of its message.
 
-mod allocseq;
 mod cancel;
 mod close;
 mod config;
@@ -8,7 +7,6 @@ mod copy;
 mod create;
 mod enqueue;
 mod fallocate;
-mod fetch;
 mod getattr;
 mod getlock;
 mod getpath;
@@ -41,13 +39,12 @@ mod write;
 
 pub(crate) use create::{O_ACCMODE, O_CREAT, O_EXCL, O_NOATIME, O_TRUNC};
 pub(crate) use getattr::data_layout;
-pub(crate) use open::is_read_write;
 pub(crate) use read::part;
 pub(crate) use statfs::RecentSpace;
 pub(crate) use write::Small;
 
 use crate::lov::map::{Home, Place};
-use crate::meta::{Changing, Outcome, Part};
+use crate::mdc::{Changing, Outcome, Part};
 use crate::session::Target;
 use crate::{Call, Fs, R};
 use model::{Attr, Fid};
@@ -61,13 +58,16 @@ impl Fs {
     async fn home_of(self: &Arc<Self>, p: &Place) -> R<Arc<Target>> {
         match p.home {
             Home::Ost(index) => Ok(self.osc(index).await?.target.clone()),
-            Home::Mdt => self.mdt_of(p.id.origin).await,
+            Home::Mdt => Ok(self.mdc_of(p.id.origin).await?.target.clone()),
         }
     }
 
     /// Before a request goes out that changes an object: data with the inode is covered by the leases on it.
-    fn changing_data(self: &Arc<Self>, home: &Arc<Target>, p: &Place) -> Option<Changing> {
-        (p.home == Home::Mdt).then(|| self.changing_inode(home, p.id.origin))
+    async fn changing_data(self: &Arc<Self>, p: &Place) -> R<Option<Changing>> {
+        match p.home {
+            Home::Ost(_) => Ok(None),
+            Home::Mdt => Ok(Some(self.mdc_of(p.id.origin).await?.changing_inode(p.id.origin))),
+        }
     }
 
     /// A name is made by this message: what is known of its directory is changed with it.
@@ -78,9 +78,9 @@ impl Fs {
         name: &[u8],
         msg: M,
     ) -> R<Attr> {
-        let mdt = self.mdt_of(parent).await?;
-        let change = self.making(&mdt, parent, name);
-        let r = mdt.call(self.cx.of(call), msg).await;
+        let mdc = self.mdc_of(parent).await?;
+        let change = mdc.making(parent, name);
+        let r = mdc.target.call(self.cx.of(call), msg).await;
         change.done_named(parent, name, &r);
         Ok(r?.attr)
     }
@@ -93,11 +93,11 @@ impl Fs {
         name: Vec<u8>,
         msg: M,
     ) -> R<()> {
-        let mdt = self.mdt_of(parent).await?;
+        let mdc = self.mdc_of(parent).await?;
         let parts = vec![(parent, Part::Attr), (parent, Part::List)];
-        let change = self.changing(&mdt, parts, &[(parent, &name)]);
+        let change = mdc.changing(parts, &[(parent, &name)]);
         let r = match change.register_opens().await {
-            Ok(()) => mdt.call(self.cx.of(call), msg).await,
+            Ok(()) => mdc.target.call(self.cx.of(call), msg).await,
             Err(e) => Err(e),
         };
         let removed = r.is_ok().then_some(name);

@@ -2,7 +2,7 @@
 
 use super::{O_ACCMODE, O_CREAT, O_EXCL, O_TRUNC};
 use crate::base::Detached;
-use crate::meta::{CONTENT_MAX_BYTES, Came, brought};
+use crate::mdc::{CONTENT_MAX_BYTES, Came, brought};
 use crate::stats::Verb;
 use crate::{Call, Fs, OpenFile, R};
 use bytes::Bytes;
@@ -14,12 +14,6 @@ use wire::msg::open::Open;
 use world::BoxFuture;
 
 const O_WRONLY: u32 = 1;
-const O_RDWR: u32 = 2;
-
-/// With such a file there can be mappings that are stored into.
-pub(crate) fn is_read_write(flags: u32) -> bool {
-    flags & O_ACCMODE == O_RDWR
-}
 
 impl Fs {
     /// O_TRUNC in `flags` cuts the file.
@@ -43,7 +37,7 @@ impl Fs {
     }
 
     async fn open_handle(self: &Arc<Self>, call: &Call, fid: Fid, flags: u32) -> R<OpenFile> {
-        let handle = self.opens.reserve(fid, flags, &call.cred)?;
+        let handle = self.meta.opens.reserve(fid, flags, &call.cred)?;
         if let Some(known) = self.opened_under_lease(call, fid, flags) {
             return self.opened(call, handle, flags, known.map(|e| ((*e).clone(), true)), fid).await;
         }
@@ -51,11 +45,11 @@ impl Fs {
             let reads = flags & O_ACCMODE != O_WRONLY && flags & O_TRUNC == 0;
             let data = if reads { CONTENT_MAX_BYTES as u32 } else { 0 };
             let msg = Open { fid, open: OpenSpec { handle, flags, lease: true }, data };
-            let mdt = self.mdt_of(fid).await?;
-            let t = self.meta.token();
-            let r = mdt.call_bulk(self.cx.of(call), msg, Bytes::new()).await?;
+            let mdc = self.mdc_of(fid).await?;
+            let t = mdc.meta.token();
+            let r = mdc.target.call_bulk(self.cx.of(call), msg, Bytes::new()).await?;
             let e = r.reply;
-            self.keep_file(t, &e, brought(Some(&e), &r.bulk, Came::Asked));
+            mdc.keep_file(t, &e, brought(Some(&e), &r.bulk, Came::Asked));
             let leased = e.grant.is_some() && e.attr.nlink > 0;
             Ok((e, leased))
         };
@@ -79,8 +73,8 @@ impl Fs {
                 return Err(e);
             }
         };
-        self.opens.opened(handle, &e, leased);
-        if is_read_write(flags) && e.attr.kind == FileType::Regular {
+        self.meta.opens.opened(handle, &e, leased);
+        if crate::mdc::is_read_write(flags) && e.attr.kind == FileType::Regular {
             self.no_pages_to_store_into(e.attr.fid).await;
         }
         if flags & O_TRUNC != 0

@@ -18,7 +18,7 @@ impl Fs {
         Box::pin(async move {
             let work = async {
                 let msg = Ostfiles { ost, after, root: self.root() };
-                self.mdt_of(Fid::ROOT).await?.call(self.cx.of(&call), msg).await
+                self.mdc_of(Fid::ROOT).await?.target.call(self.cx.of(&call), msg).await
             };
             self.run(Verb::Ostfiles, work).await
         })

@@ -83,7 +83,8 @@ impl Fs {
         off: u64,
         len: usize,
     ) -> R<Small<Bytes>> {
-        if let Some(all) = self.known_content(fid) {
+        let mdc = self.mdc_of(fid).await?;
+        if let Some(all) = mdc.known_content(fid) {
             return Ok(Small::Done(part(&all, off, len)));
         }
         let mut tries = 0;
@@ -94,7 +95,7 @@ impl Fs {
                 return Ok(Small::Objects(state, layout));
             }
             if tries == 0
-                && let Some(all) = self.fetch_content(call, fid).await?
+                && let Some(all) = mdc.fetch_content(call, fid).await?
             {
                 return Ok(Small::Done(part(&all, off, len)));
             }

@@ -1,7 +1,7 @@
 //! readdir: a page of a directory, with attributes if wanted.
 
 use super::getattr::{data_layout, merged};
-use crate::meta::fitting;
+use crate::mdc::fitting;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::{Fid, TargetId};
@@ -52,14 +52,14 @@ impl Fs {
         room: u32,
         plus: bool,
     ) -> R<(Vec<Dirent>, Fid, bool)> {
-        if let Some(known) = self.known_page(fid, cookie, room as usize, plus) {
+        let mdc = self.mdc_of(fid).await?;
+        if let Some(known) = mdc.known_page(fid, cookie, room as usize, plus) {
             return Ok(known);
         }
-        let max_bytes = if self.is_contended(fid) { room } else { PAGE_MAX_BYTES };
-        let mdt = self.mdt_of(fid).await?;
-        let t = self.meta.token();
-        let r = mdt.call(self.cx.of(call), Readdir { fid, cookie, max_bytes, plus }).await?;
-        self.keep_page(t, fid, cookie, &r);
+        let max_bytes = if mdc.is_contended(fid) { room } else { PAGE_MAX_BYTES };
+        let t = mdc.meta.token();
+        let r = mdc.target.call(self.cx.of(call), Readdir { fid, cookie, max_bytes, plus }).await?;
+        mdc.keep_page(t, fid, cookie, &r);
         let mut entries = r.entries;
         let fits = fitting(&entries, room as usize, plus);
         let end = r.end && fits == entries.len();

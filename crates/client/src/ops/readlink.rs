@@ -14,7 +14,7 @@ impl Fs {
                 if let Some(e) = self.known_entry(fid).filter(|e| e.attr.kind == FileType::Symlink) {
                     return Ok(e.symlink.clone());
                 }
-                Ok(self.mdt_of(fid).await?.call(self.cx.of(&call), Readlink { fid }).await?.target)
+                Ok(self.mdc_of(fid).await?.target.call(self.cx.of(&call), Readlink { fid }).await?.target)
             };
             self.run(Verb::Readlink, work).await
         })

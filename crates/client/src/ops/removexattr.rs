@@ -1,6 +1,6 @@
 //! removexattr: drops one extended attribute.
 
-use crate::meta::Outcome;
+use crate::mdc::Outcome;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::Fid;
@@ -17,9 +17,9 @@ impl Fs {
     }
 
     pub(crate) async fn drop_xattr(self: &Arc<Self>, call: &Call, fid: Fid, name: Vec<u8>) -> R<()> {
-        let mdt = self.mdt_of(fid).await?;
-        let change = self.changing_inode(&mdt, fid);
-        let r = mdt.call(self.cx.of(call), Removexattr { fid, name }).await;
+        let mdc = self.mdc_of(fid).await?;
+        let change = mdc.changing_inode(fid);
+        let r = mdc.target.call(self.cx.of(call), Removexattr { fid, name }).await;
         change.done(Outcome::default(), r.err());
         r
     }

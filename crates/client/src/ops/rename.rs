@@ -1,6 +1,6 @@
 //! rename: moves a name; NOREPLACE and EXCHANGE in `flags` as renameat2(2) has them.
 
-use crate::meta::{Outcome, Part};
+use crate::mdc::{Outcome, Part};
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::{Errno, Fid};
@@ -27,17 +27,17 @@ impl Fs {
             }
             let work = async {
                 let msg = Rename { parent, name, new_parent, new_name, flags };
-                if self.rename_here(&call, &msg).await {
+                let mdc = self.mdc_of(parent).await?;
+                if mdc.rename_here(&call, &msg).await {
                     return Ok(());
                 }
-                let mdt = self.mdt_of(parent).await?;
                 let mut parts = Vec::new();
                 for dir in [parent, new_parent] {
                     parts.extend([(dir, Part::Attr), (dir, Part::List)]);
                 }
-                let change = self.changing(&mdt, parts, &[(parent, &msg.name), (new_parent, &msg.new_name)]);
+                let change = mdc.changing(parts, &[(parent, &msg.name), (new_parent, &msg.new_name)]);
                 let r = match change.register_opens().await {
-                    Ok(()) => mdt.call(self.cx.of(&call), msg).await,
+                    Ok(()) => mdc.target.call(self.cx.of(&call), msg).await,
                     Err(e) => Err(e),
                 };
                 change.done_names(&r, Outcome::default());

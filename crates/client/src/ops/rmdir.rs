@@ -13,7 +13,7 @@ impl Fs {
             self.cx.writable()?;
             let work = async {
                 let msg = Rmdir { parent, name: name.clone() };
-                if self.rmdir_here(&call, &msg).await {
+                if self.mdc_of(parent).await?.rmdir_here(&call, &msg).await {
                     return Ok(());
                 }
                 self.remove_name(&call, parent, name, msg).await

@@ -1,7 +1,7 @@
 //! setattr: modes, owners, times; and truncate, which cuts the objects after the metadata server agreed.
 
 use super::getattr::{data_layout, merged};
-use crate::meta::Edit;
+use crate::mdc::Edit;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::limits::FILE_SIZE_MAX_BYTES;
@@ -35,18 +35,18 @@ impl Fs {
         fid: Fid,
         set: SetAttr,
     ) -> R<Entry> {
-        if let Some(e) = self.setattr_here(&ctx.cred, ctx.client_time, fid, &set).await {
+        if let Some(e) = self.mdc_of(fid).await?.setattr_here(&ctx.cred, ctx.client_time, fid, &set).await {
             return Ok(e);
         }
         let mut tries = 0;
         loop {
-            let mdt = self.mdt_of(fid).await?;
-            let change = self.changing_inode(&mdt, fid);
-            let r = mdt.call(ctx.clone(), Setattr { fid, set: set.clone() }).await;
+            let mdc = self.mdc_of(fid).await?;
+            let change = mdc.changing_inode(fid);
+            let r = mdc.target.call(ctx.clone(), Setattr { fid, set: set.clone() }).await;
             change.done_edit(&r, set.size.map_or(Edit::Nothing, Edit::Size));
             match r {
                 Ok(e) => {
-                    self.opens.learn(&e);
+                    self.meta.opens.learn(&e);
                     return Ok(e);
                 }
                 // A new size for which there is no room with the inode.

@@ -29,14 +29,14 @@ impl Fs {
 
     pub(crate) async fn setlayout_entry(self: &Arc<Self>, ctx: RequestContext, msg: Setlayout) -> R<Entry> {
         let fid = msg.fid;
-        let mdt = self.mdt_of(fid).await?;
-        let change = self.changing_inode(&mdt, fid);
-        let r = mdt.call(ctx, msg).await;
+        let mdc = self.mdc_of(fid).await?;
+        let change = mdc.changing_inode(fid);
+        let r = mdc.target.call(ctx, msg).await;
         // Also if it is not known what came of it.
-        self.with_cache(|c, _| c.forget_new_files(fid));
+        mdc.with_cache(|c, _| c.forget_new_files(fid));
         change.done_with(&r);
         let e = r?;
-        self.opens.learn(&e);
+        self.meta.opens.learn(&e);
         Ok(e)
     }
 
@@ -57,7 +57,7 @@ impl Fs {
         Box::pin(async move {
             let work = async {
                 let msg = GetParam { pattern: "mdt.*.dom_stripesize".to_string() };
-                let r = self.mdt_of(dir).await?.call(self.cx.own(), msg).await?;
+                let r = self.mdc_of(dir).await?.target.call(self.cx.own(), msg).await?;
                 Ok(r.values.first().and_then(|(_, v)| v.parse().ok()))
             };
             self.run(Verb::Layout, work).await.unwrap_or(None)
@@ -73,7 +73,7 @@ impl Fs {
                     return Err(Errno::ENOTDIR);
                 }
                 let msg = Getxattr { fid, name: DEFAULT_LAYOUT.to_vec() };
-                match self.mdt_of(fid).await?.call(self.cx.of(&call), msg).await {
+                match self.mdc_of(fid).await?.target.call(self.cx.of(&call), msg).await {
                     Ok(r) => wire::message::decode_message(&r.value).map(Some).map_err(|e| {
                         tracing::error!("default layout of {fid}: {e}");
                         Errno::EPROTO

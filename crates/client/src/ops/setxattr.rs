@@ -1,6 +1,6 @@
 //! setxattr: sets one extended attribute.
 
-use crate::meta::Outcome;
+use crate::mdc::Outcome;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::Fid;
@@ -24,9 +24,9 @@ impl Fs {
             self.cx.writable()?;
             let work = async {
                 let msg = Setxattr { fid, name, value, flags, kill_sgid };
-                let mdt = self.mdt_of(fid).await?;
-                let change = self.changing_inode(&mdt, fid);
-                let r = mdt.call(self.cx.of(&call), msg).await;
+                let mdc = self.mdc_of(fid).await?;
+                let change = mdc.changing_inode(fid);
+                let r = mdc.target.call(self.cx.of(&call), msg).await;
                 change.done(Outcome::default(), r.err());
                 r
             };

@@ -122,7 +122,7 @@ impl Fs {
                 if let Some(r) = self.cx.world.timeout(LAZY_PATIENCE, asked.as_mut()).await {
                     return r.inspect(keep);
                 }
-                let mdt = self.targets.get(TargetId::mdt(self.locate.mdt_of(fid)));
+                let mdt = self.targets.get(TargetId::mdt(self.meta.locate.mdt_of(fid)));
                 let away = mdt.is_none_or(|t| !matches!(t.import.state(), ImportState::Full));
                 let known = self.recent_space.root.lock().expect("no panic while locked").clone();
                 if let Some(a) = known.filter(|_| away) {

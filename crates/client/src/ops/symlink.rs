@@ -19,10 +19,10 @@ impl Fs {
             self.cx.writable()?;
             let work = async {
                 let mut msg = Symlink { parent, name, fid: Fid::NONE, target };
-                if let Some(a) = self.symlink_here(&call, &msg).await? {
+                if let Some(a) = self.mdc_of(parent).await?.symlink_here(&call, &msg).await? {
                     return Ok(a);
                 }
-                msg.fid = self.new_fid(parent).await?;
+                msg.fid = self.mdc_of(parent).await?.new_fid().await?;
                 self.make_name(&call, parent, &msg.name.clone(), msg).await
             };
             self.run(Verb::Symlink, work).await

@@ -2,10 +2,11 @@
 //! the metadata servers.
 
 use crate::BoxFutureOf;
+use crate::mdc::Mdc;
 use crate::session::Target;
 use crate::stats::Verb;
-use crate::{Call, ErrorCursor, ErrorMark, Fs, R, pending};
-use model::{Errno, Fid, Layout, Set, TargetId, TargetKind};
+use crate::{Call, ErrorCursor, ErrorMark, Fs, R};
+use model::{Errno, Fid, Layout, Set, TargetId};
 use rpc::ImportState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,9 +86,9 @@ impl Fs {
         };
         // What another mount wrote to it is also to be durable.
         let with_inode = layout.as_ref().is_some_and(|l| l.mdt_component().is_some());
-        let home = if with_inode { Some(self.mdt_of(fid).await?.id) } else { None };
+        let home = if with_inode { Some(self.mdc_of(fid).await?.target.id) } else { None };
         let told = self.tell_pending_durably().await;
-        let names = self.commit_mdts(home, told);
+        let names = self.commit_mdts(home, &told);
         let data = self.commit_objects(call, layout, &safe);
         let all: Vec<BoxFutureOf<'_, R<()>>> = vec![Box::pin(names), Box::pin(data)];
         join_all(all).await.into_iter().collect::<R<()>>()
@@ -115,24 +116,21 @@ impl Fs {
 
     /// Has the metadata servers commit what this client did, if there is anything.
     pub(crate) async fn commit_names(&self) -> R<()> {
-        self.commit_mdts(None, false).await
+        self.commit_mdts(None, &Set::default()).await
     }
 
-    /// As [`Fs::commit_names`]; `home` commits in any case. `told`: the server that is told what was executed here has all of it on
-    /// disk, and everything that it had executed before.
-    async fn commit_mdts(&self, home: Option<TargetId>, told: bool) -> R<()> {
+    /// As [`Fs::commit_names`]; `home` commits in any case. `told`: the targets that have all that was executed here on disk,
+    /// and everything that they had executed before.
+    async fn commit_mdts(&self, home: Option<TargetId>, told: &Set<TargetId>) -> R<()> {
         // What was executed here goes there before this request, as before any other.
-        let wanted = |t: &Arc<Target>| {
-            if told && t.id == TargetId::mdt(pending::MDT) {
-                return false;
-            }
-            let here = t.id == TargetId::mdt(pending::MDT) && self.has_pending();
-            here || t.import.uncommitted().0 > 0 || home == Some(t.id)
+        let wanted = |m: &Arc<Mdc>| {
+            let t = &m.target;
+            let owes = m.has_pending() || t.import.uncommitted().0 > 0 || home == Some(t.id);
+            owes && !told.contains(&t.id)
         };
-        let mdts = self.targets.of_kind(TargetKind::Mdt).into_iter().filter(wanted);
-        let calls = mdts.map(|t| -> BoxFutureOf<'_, R<()>> {
+        let calls = self.mdcs().into_iter().filter(wanted).map(|m| -> BoxFutureOf<'_, R<()>> {
             let ctx = self.cx.own();
-            Box::pin(async move { t.call(ctx, Sync { object: None }).await })
+            Box::pin(async move { m.target.call(ctx, Sync { object: None }).await })
         });
         join_all(calls.collect()).await.into_iter().collect()
     }

@@ -3,8 +3,8 @@
 use crate::BoxFutureOf;
 use crate::base::Detached;
 use crate::lov::map::{self, Piece};
-use crate::meta::{Edit, Outcome};
-use crate::opens::FileState;
+use crate::mdc::FileState;
+use crate::mdc::{Edit, Outcome};
 use crate::privileges::Change;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
@@ -170,18 +170,18 @@ impl Fs {
             granted: false,
         };
         if layout.mdt_component().is_some()
-            && let Some(at) = self.write_here(&msg, &data).await
+            && let Some(at) = self.mdc_of(fid).await?.write_here(&msg, &data).await
         {
             return Ok(at);
         }
         let home = self.home_of(&p.object).await?;
-        let change = self.changing_data(&home, &p.object);
+        let change = self.changing_data(&p.object).await?;
         let runs = vec![(msg.offset, data.clone().into())];
         let r = home.send_summed(self.data_ctx(call, layout), msg, runs, false).await;
         if let Some(change) = change {
             let entries: Vec<Entry> =
                 r.as_ref().ok().and_then(|r| r.reply.entry.as_deref()).cloned().into_iter().collect();
-            entries.iter().for_each(|e| self.opens.learn(e));
+            entries.iter().for_each(|e| self.meta.opens.learn(e));
             let off = r.as_ref().map_or(0, |r| r.reply.offset);
             let edit = Edit::Write { off, data };
             change.done(Outcome { entries, edit, ..Outcome::default() }, r.as_ref().err().copied());

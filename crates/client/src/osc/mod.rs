@@ -138,7 +138,7 @@ impl SessionOwner for Osc {
         self.cx.request_lost(op, body, reply);
     }
 
-    fn notice(&self, n: Notify) {
+    fn notice(self: Arc<Self>, n: Notify) {
         self.extent_notice(&n);
     }
 

@@ -93,7 +93,7 @@ impl Fs {
         end: u64,
         append: bool,
     ) -> Option<WriteBeside> {
-        if !append && !self.opens.is_read_write(fid) {
+        if !append && !self.meta.opens.is_read_write(fid) {
             return None;
         }
         let token = self.cx.number();

@@ -156,7 +156,7 @@ impl Fs {
     ) -> Look {
         let mut objs = file.lock();
         // Looked at with the file locked: see [`Fs::no_pages_to_store_into`].
-        let write = self.opens.is_read_write(file.fid) && !planted::on(Bug::PagesFilledToRead);
+        let write = self.meta.opens.is_read_write(file.fid) && !planted::on(Bug::PagesFilledToRead);
         let (mut found, mut missing) = (Vec::with_capacity(wants.len()), None);
         let beside = self.writing.look(file.fid, range);
         let (mut swept, mut in_way) = (beside != Beside::Nothing, beside == Beside::Clearing);
@@ -212,7 +212,7 @@ impl Fs {
             loop {
                 world.sleep(PAGES_AGAIN).await;
                 let Some(fs) = weak.upgrade().filter(|fs| !fs.cx.is_closed()) else { return };
-                fs.sweep_unsure_leases();
+                fs.mdcs().iter().for_each(|m| m.sweep_unsure_leases());
                 if !fs.targets.oscs().iter().all(|osc| osc.is_leased()) {
                     fs.data.all_files().iter().for_each(|f| fs.give_up_unsure(f));
                 }

@@ -6,6 +6,7 @@
 
 mod beside;
 mod fill;
+mod small;
 mod validity;
 
 pub(crate) use beside::Writing;

@@ -17,7 +17,7 @@ impl Fs {
     /// what it says. Sizes and times of files with objects never are.
     pub fn inode_kept(&self, a: &Attr) -> Option<Duration> {
         let left = self.lease_left(a.fid)?;
-        let e = self.meta.lock().entry(a.fid, self.cx.world.now())?;
+        let e = self.mdc_at(a.fid)?.meta.lock().entry(a.fid, self.cx.world.now())?;
         (e.attr.version == a.version && data_layout(&e).is_none()).then_some(left)
     }
 
@@ -27,11 +27,11 @@ impl Fs {
             return None;
         }
         let left = self.lease_left(dir)?;
-        (self.meta.lock().name(dir, name, self.cx.world.now())? == leads).then_some(left)
+        (self.mdc_at(dir)?.meta.lock().name(dir, name, self.cx.world.now())? == leads).then_some(left)
     }
 
     fn lease_left(&self, fid: Fid) -> Option<Duration> {
-        let left = self.meta_target(fid)?.import.leases_until().since(self.cx.world.now());
+        let left = self.mdc_at(fid)?.target.import.leases_until().since(self.cx.world.now());
         (!left.is_zero()).then_some(left)
     }
 }

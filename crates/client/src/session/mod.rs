@@ -281,7 +281,7 @@ pub(crate) trait SessionOwner: Send + Sync {
     /// A server lost what it had answered, and it could not be done again.
     fn request_lost(&self, op: Op, body: &Bytes, reply: &Bytes);
     /// A word of the server's. Those about the session itself do not come here.
-    fn notice(&self, n: Notify);
+    fn notice(self: Arc<Self>, n: Notify);
     /// The session is up.
     fn is_up(&self) {}
     /// The server gave this client up.

@@ -2,7 +2,7 @@
 //! fetched in pages, with attributes, behind the back of those lookups. In growing pieces, so that a few lookups
 //! in a large directory do not fetch all of it.
 
-use crate::Fs;
+use super::Mdc;
 use model::Fid;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,16 +11,16 @@ use wire::msg::readdir::Readdir;
 /// Bytes of one page.
 const PAGE_BYTES: u32 = 1 << 20;
 
-impl Fs {
+impl Mdc {
     /// A lookup in `dir` had to ask the server.
     pub(super) fn consider_fetching_ahead(self: &Arc<Self>, dir: Fid) {
-        let max = self.meta.statahead_max.load(Relaxed) as usize;
+        let max = self.shared.statahead_max.load(Relaxed) as usize;
         let Some((cookie, entries)) = self.meta.lock().missed(dir, max) else { return };
-        self.meta.ahead_runs.fetch_add(1, Relaxed);
-        let fs = self.clone();
+        self.shared.ahead_runs.fetch_add(1, Relaxed);
+        let me = self.clone();
         self.cx.world.spawn("client-statahead", async move {
-            let (cookie, end) = fs.fetch_ahead(dir, cookie, entries).await;
-            fs.meta.lock().ahead_done(dir, cookie, end);
+            let (cookie, end) = me.fetch_ahead(dir, cookie, entries).await;
+            me.meta.lock().ahead_done(dir, cookie, end);
         });
     }
 
@@ -28,19 +28,18 @@ impl Fs {
     async fn fetch_ahead(self: &Arc<Self>, dir: Fid, mut cookie: u64, entries: usize) -> (u64, bool) {
         let mut fetched = 0;
         while fetched < entries {
-            let Ok(mdt) = self.mdt_of(dir).await else { return (cookie, true) };
             let t = self.meta.token();
             let msg = Readdir { fid: dir, cookie, max_bytes: PAGE_BYTES, plus: true };
-            let Ok(r) = mdt.call(self.cx.own(), msg).await else { return (cookie, true) };
+            let Ok(r) = self.target.call(self.cx.own(), msg).await else { return (cookie, true) };
             self.keep_page(t, dir, cookie, &r);
-            self.meta.fetched_ahead.fetch_add(r.entries.len() as u64, Relaxed);
+            self.shared.fetched_ahead.fetch_add(r.entries.len() as u64, Relaxed);
             fetched += r.entries.len();
             if let Some(last) = r.entries.last() {
                 cookie = last.cookie;
             }
             // Without a lease nothing was kept: others change the directory.
             if r.grant.is_none() {
-                self.meta.ahead_in_vain.fetch_add(1, Relaxed);
+                self.shared.ahead_in_vain.fetch_add(1, Relaxed);
             }
             if r.end || r.entries.is_empty() || r.grant.is_none() {
                 return (cookie, true);

@@ -1,9 +1,10 @@
 //! Small files' data and extended attributes, between the cache and the sessions: what is known without asking, and
 //! fetching it, of one file or of those that will be read next.
 
+use super::Mdc;
 use super::cache::{Brought, ToFetch, Token};
 use super::content::{CONTENT_MAX_BYTES, Came};
-use crate::{Call, Fs};
+use crate::Call;
 use bytes::Bytes;
 use model::{Errno, Fid, Set};
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,16 +27,16 @@ impl Fetches {
 
 /// Files are fetched by whoever holds this.
 struct Fetching {
-    fs: Arc<Fs>,
+    mdc: Arc<Mdc>,
     files: Vec<Fid>,
 }
 
 impl Fetching {
     /// Those of `files` that nobody else fetches.
-    fn begin(fs: &Arc<Fs>, files: impl IntoIterator<Item = Fid>) -> Fetching {
-        let mut busy = fs.meta.fetching.files.lock().expect("no panic while locked");
+    fn begin(mdc: &Arc<Mdc>, files: impl IntoIterator<Item = Fid>) -> Fetching {
+        let mut busy = mdc.meta.fetching.files.lock().expect("no panic while locked");
         let files = files.into_iter().filter(|f| busy.insert(*f)).collect();
-        Fetching { fs: fs.clone(), files }
+        Fetching { mdc: mdc.clone(), files }
     }
 }
 
@@ -44,12 +45,12 @@ impl Drop for Fetching {
         if self.files.is_empty() {
             return;
         }
-        let mut busy = self.fs.meta.fetching.files.lock().expect("no panic while locked");
+        let mut busy = self.mdc.meta.fetching.files.lock().expect("no panic while locked");
         for f in &self.files {
             busy.remove(f);
         }
         drop(busy);
-        self.fs.meta.fetching.ended.notify_waiters();
+        self.mdc.meta.fetching.ended.notify_waiters();
     }
 }
 
@@ -63,14 +64,14 @@ pub(crate) fn brought(e: Option<&Entry>, bulk: &Bytes, came: Came) -> Brought {
     Some((bulk.clone(), came))
 }
 
-impl Fs {
+impl Mdc {
     /// All data of a file, if it is known.
     pub(crate) fn known_content(self: &Arc<Self>, fid: Fid) -> Option<Bytes> {
-        if !self.leases_good(fid) {
+        if !self.leases_good() {
             return None;
         }
         let (data, next) = self.meta.lock().content(fid, self.cx.world.now())?;
-        self.meta.content_hits.fetch_add(1, Relaxed);
+        self.shared.content_hits.fetch_add(1, Relaxed);
         self.fetch_following(next);
         Some(data)
     }
@@ -106,7 +107,7 @@ impl Fs {
             if c.is_changing(fid) {
                 return Ok(None);
             }
-            self.meta.content_misses.fetch_add(1, Relaxed);
+            self.shared.content_misses.fetch_add(1, Relaxed);
             c.missed_content(fid)
         };
         self.fetch_following(next);
@@ -118,16 +119,16 @@ impl Fs {
     /// Fetches files that will be read next, in the background.
     fn fetch_following(self: &Arc<Self>, next: Option<ToFetch>) {
         let Some(ToFetch { dir, run, files }) = next else { return };
-        if self.data.max_read_ahead.load(Relaxed) == 0 {
+        if self.cx.max_read_ahead.load(Relaxed) == 0 {
             return self.meta.lock().followed(dir, run, &[], None);
         }
         let mine = Fetching::begin(self, files);
-        let fs = self.clone();
+        let me = self.clone();
         self.cx.world.spawn("client-fetch-ahead", async move {
             let got = if mine.files.is_empty() {
                 Ok(Vec::new())
             } else {
-                fs.fetch_files(fs.cx.own(), &mine.files, Came::Ahead).await
+                me.fetch_files(me.cx.own(), &mine.files, Came::Ahead).await
             };
             let got = got.unwrap_or_default();
             let came = |(f, g): (&Fid, &Option<(_, Option<Bytes>)>)| {
@@ -135,8 +136,8 @@ impl Fs {
             };
             let brought: Vec<Fid> = mine.files.iter().zip(&got).filter_map(came).collect();
             let last = got.len().checked_sub(1).map(|i| mine.files[i]);
-            fs.meta.content_ahead.fetch_add(brought.len() as u64, Relaxed);
-            fs.meta.lock().followed(dir, run, &brought, last);
+            me.shared.content_ahead.fetch_add(brought.len() as u64, Relaxed);
+            me.meta.lock().followed(dir, run, &brought, last);
             drop(mine);
         });
     }
@@ -155,7 +156,7 @@ impl Fs {
 
     /// The value of one, if it is known: `Some(None)` if there is none.
     pub(crate) fn known_xattr(&self, fid: Fid, root: bool, name: &[u8]) -> Option<Option<Vec<u8>>> {
-        if !self.leases_good(fid) {
+        if !self.leases_good() {
             return None;
         }
         self.meta.lock().xattr(fid, root, name, self.cx.world.now())
@@ -163,7 +164,7 @@ impl Fs {
 
     /// The names of all, if they are known.
     pub(crate) fn known_xattr_names(&self, fid: Fid, root: bool) -> Option<Vec<Vec<u8>>> {
-        if !self.leases_good(fid) {
+        if !self.leases_good() {
             return None;
         }
         self.meta.lock().xattr_names(fid, root, self.cx.world.now())

@@ -1,9 +1,10 @@
 //! FIDs for new files, from sequences that metadata targets lease to this client.
 
-use crate::{Fs, R};
-use model::Fid;
-use std::collections::BTreeMap;
+use super::Mdc;
+use crate::R;
+use model::{Errno, Fid};
 use std::sync::{Arc, Mutex};
+use wire::msg::allocseq::{Allocseq, AllocseqReply};
 use world::sync;
 
 #[derive(Clone, Copy)]
@@ -35,104 +36,87 @@ impl Leases {
     }
 }
 
+/// Sequences that one metadata target leased to this client.
 #[derive(Default)]
-struct OfMdt {
+pub(crate) struct Fids {
     leases: Mutex<Leases>,
     /// One at a time asks for the next sequence.
     ask: sync::Mutex<()>,
 }
 
-/// The leases, by MDT.
-pub(crate) struct Fids {
-    mdts: Mutex<BTreeMap<u16, Arc<OfMdt>>>,
-}
-
 impl Fids {
-    pub(crate) fn new() -> Fids {
-        Fids { mdts: Mutex::new(BTreeMap::new()) }
-    }
-
-    fn of(&self, mdt: u16) -> Arc<OfMdt> {
-        self.mdts.lock().expect("no panic while locked").entry(mdt).or_default().clone()
-    }
-
     /// The server evicted this client and took its sequences back.
-    pub(crate) fn forget(&self, mdt: u16) {
-        let of = self.of(mdt);
-        let mut l = of.leases.lock().expect("no panic while locked");
+    pub(super) fn forget(&self) {
+        let mut l = self.leases.lock().expect("no panic while locked");
         *l = Leases { generation: l.generation + 1, fetching: l.fetching, ..Leases::default() };
     }
 }
 
-impl Fs {
-    /// A FID never used before, on the MDT of the directory that the new file will be in.
-    pub(crate) async fn new_fid(self: &Arc<Self>, parent: Fid) -> R<Fid> {
+impl Mdc {
+    /// A FID never used before.
+    pub(crate) async fn new_fid(self: &Arc<Self>) -> R<Fid> {
         loop {
-            match self.fid_at_hand(parent) {
+            match self.fid_at_hand() {
                 Some(fid) => return Ok(fid),
-                None => self.more_fids(parent).await?,
+                None => self.more_fids().await?,
             }
         }
     }
 
-    /// As [`Fs::new_fid`], if there is one without asking.
-    pub(crate) fn fid_at_hand(self: &Arc<Self>, parent: Fid) -> Option<Fid> {
-        let mdt = self.locate.mdt_of(parent);
-        let of = self.fids.of(mdt);
-        let taken = of.leases.lock().expect("no panic while locked").take();
+    /// As [`Mdc::new_fid`], if there is one without asking.
+    pub(super) fn fid_at_hand(self: &Arc<Self>) -> Option<Fid> {
+        let taken = self.fids.leases.lock().expect("no panic while locked").take();
         let (fid, low) = taken?;
         if low {
-            self.prefetch_lease(mdt, &of);
+            self.prefetch_fids();
         }
         Some(fid)
     }
 
-    /// Asks for a sequence.
-    pub(crate) async fn more_fids(self: &Arc<Self>, parent: Fid) -> R<()> {
-        let mdt = self.locate.mdt_of(parent);
-        self.fetch_lease(mdt, &self.fids.of(mdt)).await
-    }
-
-    /// The first lease, so that the first create finds one.
-    pub(crate) async fn lease_for_root(self: &Arc<Self>) -> R<()> {
-        let mdt = self.locate.mdt_of(Fid::ROOT);
-        self.fetch_lease(mdt, &self.fids.of(mdt)).await
-    }
-
-    fn prefetch_lease(self: &Arc<Self>, mdt: u16, of: &Arc<OfMdt>) {
+    fn prefetch_fids(self: &Arc<Self>) {
         {
-            let mut l = of.leases.lock().expect("no panic while locked");
+            let mut l = self.fids.leases.lock().expect("no panic while locked");
             if l.fetching {
                 return;
             }
             l.fetching = true;
         }
-        let (fs, of) = (self.clone(), of.clone());
+        let me = self.clone();
         self.cx.world.spawn("client-fid-lease", async move {
-            if let Err(e) = fs.fetch_lease(mdt, &of).await {
-                tracing::warn!("no new FID sequence from MDT{mdt:04x}: {e}");
+            if let Err(e) = me.more_fids().await {
+                tracing::warn!("no new FID sequence from {}: {e}", me.target.id);
             }
-            of.leases.lock().expect("no panic while locked").fetching = false;
+            me.fids.leases.lock().expect("no panic while locked").fetching = false;
         });
     }
 
     /// Gets one more sequence, unless another caller just did.
-    async fn fetch_lease(self: &Arc<Self>, mdt: u16, of: &OfMdt) -> R<()> {
-        let _one = of.ask.lock().await;
+    pub(crate) async fn more_fids(&self) -> R<()> {
+        let _one = self.fids.ask.lock().await;
         let generation = {
-            let l = of.leases.lock().expect("no panic while locked");
+            let l = self.fids.leases.lock().expect("no panic while locked");
             if l.spare.is_some() {
                 return Ok(());
             }
             l.generation
         };
-        let r = self.allocseq(mdt).await?;
-        self.locate.learn(r.seq, r.seq, mdt);
-        let mut l = of.leases.lock().expect("no panic while locked");
+        let r = self.allocseq().await?;
+        self.shared.locate.learn(r.seq, r.seq, self.target.id.index);
+        let mut l = self.fids.leases.lock().expect("no panic while locked");
         if l.generation == generation {
             l.spare = Some(Lease { seq: r.seq, next: 1, width: r.width });
         }
         Ok(())
+    }
+
+    async fn allocseq(&self) -> R<AllocseqReply> {
+        let r = self.target.call(self.cx.own(), Allocseq { kind: 0 }).await?;
+        if r.width == 0 || r.seq < model::fid::SEQ_NORMAL || r.width > model::fid::SEQ_WIDTH {
+            let (seq, width) = (r.seq, r.width);
+            tracing::error!("{} leased an impossible FID sequence {seq:#x} of {width} ids", self.target.id);
+            return Err(Errno::EPROTO);
+        }
+        Ok(r)
     }
 }
 

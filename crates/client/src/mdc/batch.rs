@@ -3,10 +3,10 @@
 //! Batches fill while one is in flight. The first after a pause waits a few milliseconds for company, unless somebody
 //! waits for it.
 
-use super::{MDT, Queued};
-use crate::Fs;
-use crate::meta::Token;
-use model::{Errno, Fid, TargetId};
+use super::Mdc;
+use super::cache::Token;
+use super::log::Queued;
+use model::{Errno, Fid};
 use rpc::{Response, Terms};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -25,32 +25,32 @@ enum Next {
     Send(super::log::Sealed, Token),
 }
 
-impl Fs {
+impl Mdc {
     /// Something was queued, or is waited for: somebody sends it.
     pub(crate) fn send_pending(self: &Arc<Self>) {
-        if self.pending.sending.swap(true, SeqCst) {
+        if self.untold.sending.swap(true, SeqCst) {
             return;
         }
-        let fs = self.clone();
-        self.cx.world.spawn("client-md-writeback", async move { fs.send_all_pending().await });
+        let me = self.clone();
+        self.cx.world.spawn("client-md-writeback", async move { me.send_all_pending().await });
     }
 
     async fn send_all_pending(self: &Arc<Self>) {
         loop {
             match self.next_batch() {
                 Next::Nothing => {
-                    if self.pending.drop.load(Relaxed) {
+                    if self.untold.drop.load(Relaxed) {
                         self.drop_leases();
-                        self.pending.over.notify_waiters();
+                        self.untold.over.notify_waiters();
                     }
-                    self.pending.sending.store(false, SeqCst);
+                    self.untold.sending.store(false, SeqCst);
                     // Somebody may have queued something and found the sender at work.
-                    if !self.has_pending() || self.pending.sending.swap(true, SeqCst) {
+                    if !self.has_pending() || self.untold.sending.swap(true, SeqCst) {
                         return;
                     }
                 }
                 Next::Wait(d) => {
-                    let _ = select(self.pending.hurry.notified(), self.cx.world.sleep(d)).await;
+                    let _ = select(self.untold.hurry.notified(), self.cx.world.sleep(d)).await;
                 }
                 Next::Send(sealed, token) => self.send_batch(sealed, token).await,
             }
@@ -64,8 +64,8 @@ impl Fs {
         let age = now.since(oldest);
         let hurry = c.log.is_wanted()
             || self.cx.is_closed()
-            || !self.pending.is_on()
-            || self.pending.drop.load(Relaxed);
+            || !self.shared.executes()
+            || self.untold.drop.load(Relaxed);
         if !hurry && age < GATHER && c.log.waiting() < GATHER_OPS {
             return Next::Wait(GATHER - age);
         }
@@ -74,13 +74,10 @@ impl Fs {
     }
 
     async fn send_batch(self: &Arc<Self>, s: super::log::Sealed, token: Token) {
-        self.pending.batches.fetch_add(1, Relaxed);
+        self.shared.batches.fetch_add(1, Relaxed);
         let n = s.batch.ops.len();
         let terms = Terms { durable: s.durable, life: Some(s.life), ..Terms::default() };
-        let r = match self.targets.get(TargetId::mdt(MDT)) {
-            Some(mdt) => mdt.send(self.cx.own(), s.batch, s.bulk, terms).await,
-            None => Err(Errno::EIO),
-        };
+        let r = self.target.send(self.cx.own(), s.batch, s.bulk, terms).await;
         match r {
             Ok(r) => self.batch_answered(s.generation, n, token, &r),
             Err(e) => {
@@ -92,7 +89,7 @@ impl Fs {
                 self.report_lost(&lost, e);
             }
         }
-        self.pending.over.notify_waiters();
+        self.untold.over.notify_waiters();
     }
 
     fn batch_answered(
@@ -130,8 +127,6 @@ impl Fs {
     }
 
     fn tell_opens(&self, fids: &[Fid]) {
-        if let Some(mdt) = self.targets.get(TargetId::mdt(MDT)) {
-            crate::meta::tell_opens(&self.opens, &mdt, fids.iter().copied());
-        }
+        super::lease::tell_opens(&self.shared.opens, &self.target, fids.iter().copied());
     }
 }

@@ -1,7 +1,8 @@
 //! fetch: files with their data, as far as that lies with their inodes.
 
-use crate::meta::{CONTENT_MAX_BYTES, Came};
-use crate::{Fs, R};
+use super::Mdc;
+use crate::R;
+use crate::mdc::{CONTENT_MAX_BYTES, Came};
 use bytes::Bytes;
 use model::limits::FETCH_MAX_BYTES;
 use model::{Errno, Fid};
@@ -13,7 +14,7 @@ use wire::msg::lookup::Entry;
 /// A file that is there, and its data if it came along.
 pub(crate) type Fetched = Option<(Entry, Option<Bytes>)>;
 
-impl Fs {
+impl Mdc {
     /// Files of one metadata target; what may be kept is. Answers for the first of them: as many as there was room for.
     pub(crate) async fn fetch_files(
         self: &Arc<Self>,
@@ -21,17 +22,16 @@ impl Fs {
         fids: &[Fid],
         came: Came,
     ) -> R<Vec<Fetched>> {
-        let mdt = self.mdt_of(fids[0]).await?;
         let t = self.meta.token();
         let (data, max_bytes) = (CONTENT_MAX_BYTES as u32, FETCH_MAX_BYTES as u32);
         let msg = Fetch { fids: fids.to_vec(), data, max_bytes };
-        let r = mdt.call_bulk(ctx, msg, Bytes::new()).await?;
+        let r = self.target.call_bulk(ctx, msg, Bytes::new()).await?;
         let files = split(fids, r.reply.entries, &r.bulk).inspect_err(|_| {
-            tracing::error!("{}: the answer to a fetch of {} files is not sound", mdt.id, fids.len());
+            tracing::error!("{}: the answer to a fetch of {} files is not sound", self.target.id, fids.len());
         })?;
         for (e, data) in files.iter().flatten() {
             self.keep_file(t, e, data.clone().map(|d| (d, came)));
-            self.opens.learn(e);
+            self.shared.opens.learn(e);
         }
         Ok(files)
     }

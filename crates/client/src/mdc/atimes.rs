@@ -3,11 +3,10 @@
 //!
 //! Only of files that were open under a lease. The server has nothing else to do at their close.
 
-use crate::Fs;
-use crate::meta::{Changing, Edit, Outcome};
-use crate::session::Target;
-use model::{Errno, Fid, Map, TargetId, Timestamp};
-use std::collections::{BTreeMap, VecDeque};
+use super::Mdc;
+use super::{Changing, Edit, Outcome};
+use model::{Errno, Fid, Map, Timestamp};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::Op;
@@ -32,9 +31,6 @@ struct Closed {
     atime: Timestamp,
     at: Timestamp,
 }
-
-/// What one server is told at once.
-type OfMdt = (Arc<Target>, Vec<(Fid, Closed)>);
 
 #[derive(Default)]
 struct Queue {
@@ -100,7 +96,7 @@ impl Atimes {
     }
 }
 
-impl Fs {
+impl Mdc {
     /// A file that was open under a lease is closed: the time of its last read is to be stored.
     pub(crate) async fn store_atime(self: &Arc<Self>, fid: Fid, handle: u64, atime: Timestamp) {
         let at = self.cx.world.wall();
@@ -115,8 +111,8 @@ impl Fs {
                 None => gone.await,
             }
         }
-        let fs = self.clone();
-        self.cx.world.spawn("client-atimes", async move { fs.send_atimes().await });
+        let me = self.clone();
+        self.cx.world.spawn("client-atimes", async move { me.send_atimes().await });
     }
 
     /// A server's answer may not have the time of access yet that this mount told, or is about to tell.
@@ -136,15 +132,8 @@ impl Fs {
             }
             let some = self.atimes.take();
             let is_over = some.is_empty();
-            let mut of_mdt: BTreeMap<TargetId, OfMdt> = BTreeMap::new();
-            for (fid, c) in some {
-                match self.mdt_of(fid).await {
-                    Ok(mdt) => of_mdt.entry(mdt.id).or_insert_with(|| (mdt, Vec::new())).1.push((fid, c)),
-                    Err(e) => self.atimes_failed(1, e),
-                }
-            }
-            for (mdt, closes) in of_mdt.into_values() {
-                self.send_closes(&mdt, &closes).await;
+            if !is_over {
+                self.send_closes(&some).await;
             }
             self.atimes.gone.notify_waiters();
             if is_over {
@@ -153,8 +142,8 @@ impl Fs {
         }
     }
 
-    async fn send_closes(self: &Arc<Self>, mdt: &Arc<Target>, closes: &[(Fid, Closed)]) {
-        let changes: Vec<Changing> = closes.iter().map(|(fid, _)| self.changing_inode(mdt, *fid)).collect();
+    async fn send_closes(self: &Arc<Self>, closes: &[(Fid, Closed)]) {
+        let changes: Vec<Changing> = closes.iter().map(|(fid, _)| self.changing_inode(*fid)).collect();
         let ops = closes.iter().map(|(fid, c)| {
             let close = Close { fid: *fid, handle: c.handle, atime: Some(c.atime) };
             BatchOp { time: c.at, ..BatchOp::plain(Op::Close as u16, wire::encode_message(&close)) }
@@ -162,7 +151,7 @@ impl Fs {
         let batch = Batch::plain(ops.collect());
         // What was executed here comes first, as with every request.
         self.tell_pending().await;
-        let answer = mdt.call(self.cx.own(), batch).await;
+        let answer = self.target.call(self.cx.own(), batch).await;
         let failed = answer.as_ref().err().copied();
         if let Some(e) = failed {
             self.atimes_failed(closes.len(), e);
@@ -184,7 +173,7 @@ impl Fs {
         }
     }
 
-    /// Waits until all that were given to [`Fs::store_atime`] are stored, for a time.
+    /// Waits until all that were given to [`Mdc::store_atime`] are stored, for a time.
     pub(crate) async fn atimes_at_unmount(&self) {
         self.atimes.enough.notify_one();
         let idle = async {

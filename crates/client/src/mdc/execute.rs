@@ -1,7 +1,8 @@
 //! What the operations ask first: execute it here. `None`: ask the server.
 
-use crate::meta::{Cache, Who};
-use crate::{Call, Fs, OpenFile, R};
+use super::Mdc;
+use super::cache::{Cache, Who};
+use crate::{Call, R};
 use bytes::Bytes;
 use model::{Attr, Cred, Fid, SetAttr, Timestamp};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,7 +16,7 @@ use wire::msg::symlink::Symlink;
 use wire::msg::unlink::Unlink;
 use wire::msg::write::Write;
 
-impl Fs {
+impl Mdc {
     /// Executes something on the cache, if leases on `fid` are good.
     fn execute<T>(
         self: &Arc<Self>,
@@ -24,11 +25,11 @@ impl Fs {
         time: Timestamp,
         f: impl FnOnce(&mut Cache, &Who) -> Option<T>,
     ) -> Option<T> {
-        if !self.executes_here(fid) || !self.leases_good(fid) {
+        if !self.executes_here(fid) || !self.leases_good() {
             return None;
         }
         let done = self.with_cache(|c, now| f(c, &Who { cred, time, now }))?;
-        self.pending.executed.fetch_add(1, Relaxed);
+        self.shared.executed.fetch_add(1, Relaxed);
         self.send_pending();
         Some(done)
     }
@@ -47,7 +48,7 @@ impl Fs {
             let short = AtomicBool::new(false);
             let made = {
                 let fid = || {
-                    let fid = self.fid_at_hand(parent);
+                    let fid = self.fid_at_hand();
                     short.store(fid.is_none(), Relaxed);
                     fid
                 };
@@ -56,31 +57,32 @@ impl Fs {
             if made.is_some() || !short.load(Relaxed) {
                 return Ok(made);
             }
-            self.more_fids(parent).await?;
+            self.more_fids().await?;
         }
         Ok(None)
     }
 
+    /// The file that was made, and its open handle.
     pub(crate) async fn create_here(
         self: &Arc<Self>,
         call: &Call,
         msg: &Create,
         flags: u32,
-    ) -> R<Option<(Attr, OpenFile)>> {
+    ) -> R<Option<(Arc<Entry>, u64)>> {
         let handle = Mutex::new(None);
         let made = self.make(call, msg.parent, |c, w, fid| {
             c.create(w, msg.clone(), || {
                 let fid = fid()?;
                 // In the table before anybody can find the file.
-                let h = self.opens.reserve(fid, flags, &call.cred).ok()?;
+                let h = self.shared.opens.reserve(fid, flags, &call.cred).ok()?;
                 *handle.lock().expect("no panic while locked") = Some(h);
                 Some(fid)
             })
         });
         let Some(e) = made.await? else { return Ok(None) };
         let handle = handle.into_inner().expect("no panic while locked").expect("reserved for the file");
-        self.opens.opened(handle, &e, true);
-        Ok(Some((e.attr.clone(), self.open_file(handle, flags, &e))))
+        self.shared.opens.opened(handle, &e, true);
+        Ok(Some((e, handle)))
     }
 
     pub(crate) async fn mkdir_here(self: &Arc<Self>, call: &Call, msg: &Mkdir) -> R<Option<Attr>> {
@@ -117,16 +119,16 @@ impl Fs {
     }
 
     pub(crate) async fn unlink_here(self: &Arc<Self>, call: &Call, msg: &Unlink) -> bool {
-        self.remove(call, [msg.parent; 2], |c, w| c.unlink(w, msg, |f| self.opens.is_open(f))).await
+        self.remove(call, [msg.parent; 2], |c, w| c.unlink(w, msg, |f| self.shared.opens.is_open(f))).await
     }
 
     pub(crate) async fn rmdir_here(self: &Arc<Self>, call: &Call, msg: &Rmdir) -> bool {
-        self.remove(call, [msg.parent; 2], |c, w| c.rmdir(w, msg, |f| self.opens.is_open(f))).await
+        self.remove(call, [msg.parent; 2], |c, w| c.rmdir(w, msg, |f| self.shared.opens.is_open(f))).await
     }
 
     pub(crate) async fn rename_here(self: &Arc<Self>, call: &Call, msg: &Rename) -> bool {
         let dirs = [msg.parent, msg.new_parent];
-        self.remove(call, dirs, |c, w| c.rename(w, msg, |f| self.opens.is_open(f))).await
+        self.remove(call, dirs, |c, w| c.rename(w, msg, |f| self.shared.opens.is_open(f))).await
     }
 
     /// Changes of one inode ask for nothing first.
@@ -142,10 +144,10 @@ impl Fs {
         }
         self.pending_room().await;
         let e = self.execute(fid, cred, time, |c, w| c.setattr(w, fid, set))?;
-        self.opens.learn(&e);
+        self.shared.opens.learn(&e);
         // Who asks for a change knows of it; that a mode lost bits with a write or an open is not in their answers.
         if set.kill_suid_sgid || set.size.is_some() {
-            self.keeper_changed(fid);
+            self.cx.keeper.changed(fid);
         }
         Some((*e).clone())
     }
@@ -161,7 +163,7 @@ impl Fs {
         let time = self.cx.world.wall();
         let (at, e) = self.execute(msg.file, &cred, time, |c, w| c.write(w, msg.clone(), data.clone()))?;
         // The kernel knows by its answer that size and times are others now.
-        self.opens.learn(&e);
+        self.shared.opens.learn(&e);
         Some(at)
     }
 }

@@ -11,10 +11,10 @@
 //! held or not known, or because it is not permitted. Then nothing was changed.
 
 use super::{Cache, Cause, Dir, Known, NewFiles, Node, Part, Token, name_part};
-use crate::meta::content::{Came, Edit};
-use crate::meta::listing::Listing;
-use crate::pending::rules::{self, New};
-use crate::pending::{Queued, TOUCHED_MAX};
+use crate::mdc::content::{Came, Edit};
+use crate::mdc::listing::Listing;
+use crate::mdc::log::{Queued, TOUCHED_MAX};
+use crate::mdc::rules::{self, New};
 use bytes::Bytes;
 use model::planted::{self, Bug};
 use model::{Cred, Fid, FileType, SetAttr, Timestamp};

@@ -1,8 +1,7 @@
 //! Getting a directory for this mount alone, with all its names, before operations are executed in it.
 
-use super::MDT;
-use crate::Fs;
-use crate::meta::{Owned, Wants};
+use super::Mdc;
+use super::cache::{Owned, Wants};
 use model::Fid;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,18 +14,18 @@ const STEPS: usize = 3;
 
 /// A directory is being asked for; over when dropped.
 struct Asking<'a> {
-    fs: &'a Fs,
+    mdc: &'a Mdc,
     dir: Fid,
 }
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.fs.pending.owning.lock().expect("no panic while locked").remove(&self.dir);
-        self.fs.pending.owned.notify_waiters();
+        self.mdc.untold.owning.lock().expect("no panic while locked").remove(&self.dir);
+        self.mdc.untold.owned.notify_waiters();
     }
 }
 
-impl Fs {
+impl Mdc {
     /// Whether operations may be executed here in `dir`; asks for it if that is worth while, with `children` also for the
     /// inodes in it, and waits for room in the log.
     pub(super) async fn prepare(self: &Arc<Self>, dir: Fid, children: bool) -> bool {
@@ -37,7 +36,7 @@ impl Fs {
         for _ in 0..STEPS {
             let wants = self.meta.lock().wants(dir, self.cx.world.now());
             match wants {
-                Wants::Nothing => return self.leases_good(dir),
+                Wants::Nothing => return self.leases_good(),
                 Wants::Never => return false,
                 // Its answer is noted with its lease.
                 Wants::Inode => {
@@ -64,33 +63,33 @@ impl Fs {
     /// False if it could not be had.
     async fn own(self: &Arc<Self>, dir: Fid, names: bool, children: bool) -> bool {
         let _asking = {
-            let mut changed = Box::pin(self.pending.owned.notified());
+            let mut changed = Box::pin(self.untold.owned.notified());
             changed.as_mut().enable();
-            if !self.pending.owning.lock().expect("no panic while locked").insert(dir) {
+            if !self.untold.owning.lock().expect("no panic while locked").insert(dir) {
                 // Somebody else asks: then it is there, or not to be had.
                 changed.await;
                 return true;
             }
-            Asking { fs: self, dir }
+            Asking { mdc: self, dir }
         };
-        self.pending.asked.fetch_add(1, Relaxed);
+        self.shared.asked.fetch_add(1, Relaxed);
         let mut cookie = 0;
         loop {
             let token = self.meta.token();
             let max_bytes = if names { PAGE_BYTES } else { 0 };
-            let Ok(mdt) = self.mdt(MDT).await else { return false };
-            let r: OwnReply = match mdt.call(self.cx.own(), Own { dir, cookie, max_bytes, children }).await {
-                Ok(r) => r,
-                Err(_) => {
-                    self.with_cache(|c, now| c.refused(dir, now));
-                    return false;
-                }
-            };
+            let r: OwnReply =
+                match self.target.call(self.cx.own(), Own { dir, cookie, max_bytes, children }).await {
+                    Ok(r) => r,
+                    Err(_) => {
+                        self.with_cache(|c, now| c.refused(dir, now));
+                        return false;
+                    }
+                };
             match self.with_cache(|c, now| c.put_own(token, r, cookie, names, now)) {
                 Owned::Done => return true,
                 Owned::More(next) => cookie = next,
                 Owned::Refused => {
-                    self.pending.refused.fetch_add(1, Relaxed);
+                    self.shared.refused.fetch_add(1, Relaxed);
                     return false;
                 }
             }

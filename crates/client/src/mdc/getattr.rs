@@ -1,0 +1,24 @@
+//! getattr: what is known of an inode, or its server says.
+
+use super::Mdc;
+use crate::R;
+use model::Fid;
+use std::sync::Arc;
+use wire::RequestContext;
+use wire::msg::getattr::Getattr;
+use wire::msg::lookup::Entry;
+
+impl Mdc {
+    /// The metadata server's part, from the cache if it is known.
+    pub(crate) async fn getattr_entry(self: &Arc<Self>, ctx: RequestContext, fid: Fid) -> R<Arc<Entry>> {
+        if let Some(e) = self.known_entry(fid) {
+            return Ok(e);
+        }
+        let t = self.meta.token();
+        let mut e = self.target.call(ctx, Getattr { fid }).await?;
+        self.with_atime(&mut e);
+        self.keep_entry(t, &e);
+        self.shared.opens.learn(&e);
+        Ok(Arc::new(e))
+    }
+}

@@ -1,0 +1,156 @@
+//! Pages of small files in a kernel: filled under the lease on the inode, given up before that is (decision 0016).
+//!
+//! Nobody can store into them: a file that is open for reading and writing gets objects before a page of it is filled.
+
+use super::Mdc;
+use crate::base::keeper::{Keeper, pages_given_up};
+use model::planted::{self, Bug};
+use model::{Fid, Map};
+use std::sync::{Mutex, MutexGuard};
+use world::sync::{Notify, oneshot};
+
+#[derive(Default)]
+struct Noted {
+    /// Grows with each fill.
+    fills: u64,
+    /// A sweep is under way; who waits for its end.
+    sweeping: Option<Vec<oneshot::Sender<()>>>,
+    /// There are no pages, and none are filled until the file has objects.
+    growing: usize,
+}
+
+/// Small files of which a kernel may have pages: no more than there are leases.
+#[derive(Default)]
+pub(crate) struct Mapped {
+    files: Mutex<Map<Fid, Noted>>,
+    /// A sweep began or ended.
+    pub changed: Notify,
+}
+
+impl Mapped {
+    fn lock(&self) -> MutexGuard<'_, Map<Fid, Noted>> {
+        self.files.lock().expect("no panic while locked")
+    }
+
+    /// A page is filled under the lease. With the cache locked, in which the lease was found. False if it may not be.
+    pub(crate) fn note(&self, fid: Fid) -> bool {
+        let mut files = self.lock();
+        let s = files.entry(fid).or_default();
+        s.fills += u64::from(s.growing == 0);
+        s.growing == 0
+    }
+
+    /// A fill wants objects: it must not wait for a sweep, so there must be no pages. False if there are.
+    pub(crate) fn begin_growth(&self, fid: Fid) -> bool {
+        let mut files = self.lock();
+        match files.get_mut(&fid) {
+            Some(s) if s.growing == 0 => return false,
+            Some(s) => s.growing += 1,
+            None => drop(files.insert(fid, Noted { growing: 1, ..Noted::default() })),
+        }
+        true
+    }
+
+    pub(crate) fn end_growth(&self, fid: Fid) {
+        let mut files = self.lock();
+        let s = files.get_mut(&fid).expect("it is growing");
+        s.growing -= 1;
+        if s.growing == 0 {
+            files.remove(&fid);
+        }
+    }
+
+    /// A page is filled although the lease is going. False if it is not any more.
+    pub(crate) fn note_late(&self, fid: Fid) -> bool {
+        match self.lock().get_mut(&fid) {
+            Some(s) if s.sweeping.is_some() => {
+                s.fills += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn is_sweeping(&self, fid: Fid) -> bool {
+        self.lock().get(&fid).is_some_and(|s| s.sweeping.is_some())
+    }
+
+    /// A sweep of the file: (its end, whether the caller must do it). `None`: there is nothing to sweep.
+    fn begin(&self, fid: Fid) -> Option<(oneshot::Receiver<()>, bool)> {
+        let mut files = self.lock();
+        let s = files.get_mut(&fid).filter(|s| s.growing == 0)?;
+        let (tx, rx) = oneshot::channel();
+        let fresh = s.sweeping.is_none();
+        s.sweeping.get_or_insert_default().push(tx);
+        drop(files);
+        self.changed.notify_waiters();
+        Some((rx, fresh))
+    }
+
+    /// Until no page was filled meanwhile.
+    async fn sweep(&self, keeper: &dyn Keeper, fid: Fid) {
+        loop {
+            let before = self.lock().get(&fid).map_or(0, |s| s.fills);
+            pages_given_up(keeper, fid, vec![(0, u64::MAX)]).await;
+            let mut files = self.lock();
+            if files.get(&fid).is_none_or(|s| s.fills == before) {
+                files.remove(&fid);
+                drop(files);
+                self.changed.notify_waiters();
+                return;
+            }
+        }
+    }
+
+    /// Those that are not being swept.
+    pub(crate) fn idle(&self) -> Vec<Fid> {
+        self.lock().iter().filter(|(_, s)| s.sweeping.is_none() && s.growing == 0).map(|(f, _)| *f).collect()
+    }
+
+    /// All of them; they are not noted any more.
+    pub(super) fn take(&self) -> Vec<Fid> {
+        let mut files = self.lock();
+        let busy = |s: &Noted| s.sweeping.is_some() || s.growing > 0;
+        let idle: Vec<Fid> = files.iter().filter(|(_, s)| !busy(s)).map(|(f, _)| *f).collect();
+        files.retain(|_, s| busy(s));
+        idle
+    }
+}
+
+/// Until all of these sweeps are over.
+pub(super) async fn swept(sweeps: Vec<oneshot::Receiver<()>>) {
+    for over in sweeps {
+        let _ = over.await;
+    }
+}
+
+impl Mdc {
+    /// Starts to sweep those of these files of which there are pages; the ends of the sweeps.
+    pub(crate) fn sweep_leases(&self, fids: impl Iterator<Item = Fid>) -> Vec<oneshot::Receiver<()>> {
+        let Some(keeper) = self.cx.keeper.get() else { return Vec::new() };
+        let mut out = Vec::new();
+        for fid in fids {
+            if planted::on(Bug::PagesKeptWithoutLock) {
+                continue;
+            }
+            let Some((over, fresh)) = self.meta.mapped.begin(fid) else { continue };
+            out.push(over);
+            if fresh {
+                let (mapped, keeper) = (self.meta.mapped.clone(), keeper.clone());
+                self.cx.world.spawn("client-sweep", async move { mapped.sweep(&*keeper, fid).await });
+            }
+        }
+        out
+    }
+
+    /// No pages are left that were filled under a lease, unless they are filled anew.
+    pub(crate) async fn sweep_small(&self, fid: Fid) {
+        swept(self.sweep_leases([fid].into_iter())).await;
+    }
+
+    /// Pages under leases that may be lost by now are given up.
+    pub(crate) fn sweep_unsure_leases(&self) {
+        let unsure = self.meta.mapped.idle().into_iter().filter(|_| !self.leases_good());
+        drop(self.sweep_leases(unsure));
+    }
+}
