@@ -379,18 +379,17 @@ impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
     /// A client had this lock before the server restarted. False if somebody else has it by now.
     pub fn reclaim(&mut self, r: &Request<O, C>) -> bool {
         let who = Who::Client(r.client, r.id);
-        let known = self.of_client.entry(r.client).or_default();
-        if known.contains(&(r.object, r.id)) {
+        if self.knows(r.client, r.object, r.id) {
             return true;
         }
-        let obj = self.objects.entry(r.object).or_default();
         let lock = Lock { who, mode: r.mode, start: r.start, end: r.end, blocked: None };
-        let fits = r.start <= r.end
-            && known.len() < LOCKS_PER_CLIENT_MAX
-            && !obj.granted.iter().any(|g| g.conflicts(&lock));
+        let held = self.of_client.get(&r.client).map_or(0, BTreeSet::len);
+        let taken = self.objects.get(&r.object).is_some_and(|o| o.granted.iter().any(|g| g.conflicts(&lock)));
+        let fits = r.start <= r.end && held < LOCKS_PER_CLIENT_MAX && !taken;
+        // Entries are made only for what is kept: nothing would ever remove those of a reclaim that is refused.
         if fits {
-            known.insert((r.object, r.id));
-            obj.granted.push(lock);
+            self.of_client.entry(r.client).or_default().insert((r.object, r.id));
+            self.objects.entry(r.object).or_default().granted.push(lock);
         }
         fits
     }
