@@ -12,8 +12,7 @@ use crate::{ops, replayed, schema};
 use bytes::Bytes;
 use model::Errno;
 use model::planted::{self, Bug};
-use model::squash::squashed;
-use rpc::{ClientId, Incoming, Outgoing};
+use rpc::{ClientId, Incoming, Outgoing, Service};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -346,27 +345,29 @@ impl Mdt {
 
     /// One request of a client.
     pub(crate) async fn serve(self: Arc<Self>, req: Incoming) -> Outgoing {
-        if let Err(e) = self.recovery.admitted(req.client, req.op, req.replay.is_some()).await {
+        if let Err(e) = self.recovery.admitted(req.from.client, req.op, req.replay.is_some()).await {
             return Outgoing::err(e);
         }
         let start = self.world.now();
-        let squash = self.shared.params.squash(req.peer);
+        let map = self.nodemap(&req.from);
+        let req = req.mapped(&map);
+        let client = req.from.client;
         let ctx = OpContext {
-            client: req.client,
-            cred: squashed(&req.ctx.cred, squash.as_ref()),
-            squash: squash.clone(),
+            client,
+            cred: req.ctx.cred.clone(),
+            nodemap: map,
             now: self.shared.clamp_time(req.ctx.client_time, req.wall),
             wall: req.wall,
         };
         let durable = req.durable || self.shared.params.ack_durable();
-        let author = self.db.author(req.client.0, durable);
+        let author = self.db.author(client.0, durable);
         let to = ReplyTo {
-            client: req.client,
+            client,
             slot: req.slot,
             xid: req.xid,
             author: author.clone(),
             replay: req.replay.is_some(),
-            squashed: squash.is_some(),
+            squashed: ctx.nodemap.squashes_root(),
         };
         let mut done = match modifies(req.op) {
             Some(true) => self.change(&ctx, &to, &req).await,
@@ -383,7 +384,7 @@ impl Mdt {
         drop(to);
         let out = self.answer(done, author).await;
         let us = u64::try_from(self.world.now().since(start).as_micros()).unwrap_or(u64::MAX);
-        self.stats.count(req.op, req.peer, us, self.world.wall());
+        self.stats.count(req.op, &req.from, us, self.world.wall());
         out
     }
 

@@ -21,7 +21,7 @@ use ldlm::{Leases, Mode};
 use model::limits::{LEASES_PER_CLIENT_MAX_FILES, OWNER_PENDING_MAX_BYTES};
 use model::planted::{self, Bug};
 use model::{Errno, Fid};
-use rpc::ClientId;
+use rpc::{ClientId, Principal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -360,9 +360,9 @@ impl Mdt {
     /// It has changed whose root is root. Waits until nobody who is squashed keeps anything that was shown to root.
     /// `ESHUTDOWN` when the target stops.
     pub(crate) async fn squash_changed(&self) -> Result<(), Errno> {
-        let squashed = |p: &std::net::IpAddr| self.shared.params.squash(*p).is_some();
-        let clients: Vec<ClientId> =
-            self.peers.list().into_iter().filter(|(_, _, p, _)| squashed(p)).map(|(c, ..)| c).collect();
+        let all = self.peers.list().into_iter().map(|p| p.who);
+        let squashed = |p: &Principal| self.shared.params.nodemap(p).squashes_root();
+        let clients: Vec<ClientId> = all.filter(squashed).map(|p| p.client).collect();
         let mut marks = Marks::new(&self.shared.leases);
         let wanted = {
             let _alone = self.core_write();

@@ -3,6 +3,7 @@
 use crate::data;
 use crate::schema::{Inode, Lease, key};
 use crate::tx::{Dentry, Found, Tx};
+use model::nodemap::Nodemap;
 use model::perm::{self, MAY_EXEC};
 use model::{Cred, Errno, Fid, FileType, LayoutSpec, Timestamp, limits};
 use rpc::ClientId;
@@ -16,8 +17,8 @@ const FLAG_PROJINHERIT: u32 = 0x2000_0000;
 pub struct OpContext {
     pub client: ClientId,
     pub cred: Cred,
-    /// Who root of the client's host is; `None`: root.
-    pub squash: Option<Cred>,
+    /// Whom the client's users are here.
+    pub nodemap: Nodemap,
     /// The request's time, clamped.
     pub now: Timestamp,
     /// The server's clock; of a replayed request, as it was the first time.

@@ -15,11 +15,12 @@ use crate::stats::Stats;
 use crate::tx::Tx;
 use crate::{MdsError, outbox};
 use model::fid::SEQ_NORMAL;
+use model::nodemap::Nodemap;
 use model::{Errno, Fid, FileType, TargetId, TargetKind, TargetMark, limits};
 use rpc::server::recovery::Recovery;
 use rpc::{
     ClientId, ConnectOutcome, Departure, Greeting, Import, ImportConfig, ImportHooks, Incoming, Outgoing,
-    Peers, Proofs, Service, StoredReply,
+    Peers, Principal, Service, StoredReply,
 };
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -327,7 +328,7 @@ impl Mdt {
                 }
                 let name: String = hello.connect.client_name.chars().take(256).collect();
                 let identity = hello.identity(self.db.epoch());
-                let state = ClientState { name, address: hello.peer.to_string(), identity };
+                let state = ClientState { name, address: hello.from.address.to_string(), identity };
                 let lsn = self.record(client, &state).map_err(failed)?;
                 core.clients.insert(client, state);
                 (ConnectOutcome { new_client: true, recovering: false }, lsn)
@@ -428,8 +429,12 @@ impl Service for Mdt {
         Box::pin(self.arrived(hello))
     }
 
-    fn sender(&self, proofs: &Proofs) -> Sender {
-        proofs.sender(lock(&self.server_key).as_ref())
+    fn sender(&self, from: &Principal) -> Sender {
+        from.role(lock(&self.server_key).as_ref())
+    }
+
+    fn nodemap(&self, from: &Principal) -> Nodemap {
+        self.shared.params.nodemap(from)
     }
 
     fn replays(&self, client: ClientId) -> bool {

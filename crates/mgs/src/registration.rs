@@ -4,7 +4,7 @@
 
 use crate::state::{FILE_SYSTEMS_MAX, FsRecord, State, active_of, encode, fs_key, param_key};
 use model::{Errno, Nid, TargetId, TargetKind, target};
-use rpc::Proofs;
+use rpc::Principal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -37,13 +37,13 @@ pub(crate) struct Claim<'a> {
     pub replace: bool,
     /// The key that it said, for an MGS that has none of it.
     pub key: Option<Key>,
-    /// What its connection has shown.
-    pub proofs: &'a Proofs,
+    /// Who says it.
+    pub from: &'a Principal,
 }
 
 impl Claim<'_> {
     fn shows(&self, key: &Key) -> bool {
-        self.proofs.shows(Claimant::Target(self.entry.target_uuid), key)
+        self.from.shows(Claimant::Target(self.entry.target_uuid), key)
     }
 }
 

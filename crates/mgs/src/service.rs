@@ -60,7 +60,7 @@ impl Mgs {
     }
 
     pub(crate) fn num_exports(&self) -> usize {
-        self.peers.list().len()
+        self.peers.count()
     }
 
     /// Changes the configuration: in memory and, in the same order, in the journal, together with the reply for
@@ -82,7 +82,7 @@ impl Mgs {
         // The daemon's own control socket has no session.
         if let Some(req) = req.filter(|r| r.xid != 0) {
             let record = ReplyRecord { xid: req.xid, status: 0, body: body.clone() };
-            txn.put_reply(&req.client.0, req.slot, &record);
+            txn.put_reply(&req.from.client.0, req.slot, &record);
         }
         let lsn = self.db.submit(txn).map_err(|e| {
             tracing::error!("MGS: cannot store the configuration: {e}");
@@ -150,6 +150,8 @@ impl Mgs {
 
     async fn execute(self: Arc<Self>, req: Incoming) -> Outgoing {
         let before = self.state(|s| s.version);
+        let map = self.nodemap(&req.from);
+        let req = req.mapped(&map);
         let done = match ops::run(&self, &req) {
             Ok(done) => done,
             Err(e) => return Outgoing::err(e),

@@ -184,27 +184,27 @@ fn may_send(server: &Server, a: &Admitted, r: &Incoming) -> Result<(), Errno> {
     let service = &a.target.service;
     let needed = r.op.verb().sender;
     // Whoever is nobody's client, and keeps nothing (an MDT at an OST), is not waited for, and may say again what it said.
-    let again = |s: Sender| r.replay.is_none() || s >= Sender::Server || service.replays(r.client);
+    let again = |s: Sender| r.replay.is_none() || s >= Sender::Server || service.replays(r.from.client);
     if needed == Sender::Client && r.replay.is_none() {
         return Ok(());
     }
-    let is = service.sender(&r.proofs);
+    let is = service.sender(&r.from);
     let what = match (is >= needed, again(is)) {
         (true, true) => return Ok(()),
         (false, _) => format!("{:?} may be sent by a {needed:?}; this is a {is:?}", r.op),
         (true, false) => format!("{:?} is said to have been answered before a restart that was none", r.op),
     };
-    server.complain(r.peer, "role", &format!("{}: {what}", a.target.label));
+    server.complain(r.from.address, "role", &format!("{}: {what}", a.target.label));
     Err(Errno::EPERM)
 }
 
 /// Another target has evicted a client. Only a server of the file system is believed that.
 fn evicted_elsewhere(server: &Server, a: &Admitted, client: ClientId) {
-    if a.target.service.sender(&a.session.proofs()) >= Sender::Server {
+    let from = a.session.principal();
+    if a.target.service.sender(&from) >= Sender::Server {
         a.target.peers.doubt(client, server.world.now());
     } else {
-        let (_, _, peer, _) = a.session.describe();
-        server.complain(peer, "role", &format!("{}: only servers tell of evictions", a.target.label));
+        server.complain(from.address, "role", &format!("{}: only servers tell of evictions", a.target.label));
     }
 }
 
@@ -235,8 +235,7 @@ fn incoming(server: &Server, a: &Admitted, f: Frame) -> Result<Incoming, Errno> 
         return Err(Errno::EINVAL);
     }
     Ok(Incoming {
-        client: a.session.client,
-        peer: a.session.describe().2,
+        from: a.session.principal(),
         op,
         slot: h.slot,
         xid: h.xid,
@@ -244,7 +243,6 @@ fn incoming(server: &Server, a: &Admitted, f: Frame) -> Result<Incoming, Errno> 
         durable: h.flags & FLAG_DURABLE != 0,
         wall,
         replay,
-        proofs: a.session.proofs(),
         ctx,
         body,
         bulk: f.bulk.into_bytes(),
