@@ -142,6 +142,7 @@ impl<C: Copy + Ord> OfObject<C> {
             self.contended_until = now.saturating_add(CONTENDED_NS);
             self.blocks.clear();
         }
+        assert!(self.blocks.len() < CONTENDED_BLOCKS, "an object remembers a bounded number of callbacks");
     }
 
     /// The largest range around `l` that conflicts with nobody.
@@ -193,9 +194,15 @@ impl<C: Copy + Ord> OfObject<C> {
     }
 
     fn grant(&mut self, mut l: Lock<C>) -> (u64, u64) {
+        let asked = (l.start, l.end);
         if matches!(l.who, Who::Client(..)) {
             (l.start, l.end) = self.grown(&l);
         }
+        assert!(l.start <= asked.0 && asked.1 <= l.end, "a lock grows around what was asked for");
+        assert!(
+            !self.granted.iter().any(|g| g.conflicts(&l)),
+            "locks that are held beside each other are apart"
+        );
         self.granted.push(l);
         (l.start, l.end)
     }
@@ -263,6 +270,8 @@ impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
         let mut out = Vec::new();
         if known.contains(&(r.object, r.id)) {
             let held = obj.granted.iter().find(|g| g.who == who);
+            let waits = || obj.waiting.iter().any(|w| w.who == who);
+            assert!(held.is_some() || waits(), "a client's lock is one that it holds or waits for");
             let answer = held.map_or(Answer::Waits, |g| told(g.start, g.end));
             return (answer, out);
         }
@@ -274,6 +283,7 @@ impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
             Answer::Contended
         } else {
             known.insert((r.object, r.id));
+            assert!(known.len() <= LOCKS_PER_CLIENT_MAX, "a client's locks are bounded");
             if busy {
                 obj.waiting.push_back(lock);
                 obj.advance(r.object, now, &mut out);
@@ -373,6 +383,7 @@ impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
                 self.idle = 0;
                 self.objects.retain(|_, o| !(o.granted.is_empty() && o.waiting.is_empty()));
             }
+            assert!(self.idle <= IDLE_MAX, "objects without locks are remembered in bounded numbers");
         }
     }
 
