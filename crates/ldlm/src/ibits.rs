@@ -65,6 +65,11 @@ impl Leases {
         Leases { files: Map::default(), clients: Map::default(), per_client_max, seq, owners: Map::default() }
     }
 
+    /// The newest sequence number that was given out, in this life or, as far as is known, in a former one.
+    pub fn newest_seq(&self) -> u64 {
+        self.seq
+    }
+
     /// The next sequence number, for what one answer grants.
     pub fn next_seq(&mut self) -> u64 {
         self.seq += 1;

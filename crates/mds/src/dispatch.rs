@@ -10,8 +10,8 @@ use crate::service::Mdt;
 use crate::tx::{Outcome, Tx};
 use crate::{ops, replayed, schema};
 use bytes::Bytes;
-use model::Errno;
 use model::planted::{self, Bug};
+use model::{Errno, limits};
 use rpc::{ClientId, Incoming, Outgoing, Service};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
@@ -141,6 +141,7 @@ impl Mdt {
                 Ok(done) => return done,
                 Err(wanted) => wanted,
             };
+            assert!(!wanted.look.is_empty(), "a look waits for what others have of what it looked at");
             {
                 // Not beside other looks: they grant what they were offered a moment ago.
                 let _alone = self.core_write();
@@ -199,6 +200,7 @@ impl Mdt {
                 Ok(done) => return done,
                 Err(wanted) => wanted,
             };
+            assert!(!wanted.is_nothing(), "a transaction waits for what others have of what it touches");
             if let Err(e) = self.await_cancels(by, &wanted).await {
                 return Done::error(e);
             }
@@ -276,6 +278,7 @@ impl Mdt {
                 txn.set_author(&t.author, false);
             }
             if let Some(t) = to.filter(|_| !planted::on(Bug::LostReplySlot)) {
+                assert!(t.slot < limits::SLOTS_PER_SESSION, "a reply is kept for a slot of the session");
                 let reply = ReplyRecord { xid: t.xid, status: 0, body: body.clone() };
                 txn.put_reply(&t.client.0, t.slot, &reply);
             }
@@ -298,6 +301,7 @@ impl Mdt {
                     return Done::looked(Err(e.errno()), seen);
                 }
             };
+            assert!(lsn > seen.newest, "a transaction stands behind everything that it saw");
             (transno, wait) = (self.db.transno(lsn), lsn);
             self.shared.moves.record(out.moved);
             self.shared.inodes.store(inodes, Ordering::Relaxed);
@@ -327,6 +331,8 @@ impl Mdt {
     /// The answer, once it may be given: when what it shows of others is durable (with `ack=durable`, everything),
     /// and behind the answers to what its client did before.
     pub(crate) async fn answer(self: &Arc<Self>, done: Done, author: Arc<Author>) -> Outgoing {
+        assert!(done.transno == 0 || done.result.is_ok(), "an operation that failed changed something");
+        assert!(done.seen.newest <= done.wait, "an answer waits for all that it shows");
         let early = if done.transno != 0 { Bug::ReplyBeforeDurable } else { Bug::ReadUndurable };
         if !planted::on(early)
             && let Err(e) = author.answerable(done.seen, done.durable).await

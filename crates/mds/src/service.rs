@@ -300,6 +300,7 @@ impl Mdt {
 
     async fn arrived(self: Arc<Self>, hello: Greeting) -> Result<ConnectOutcome, (Errno, String)> {
         let client = ClientId(hello.connect.client_uuid);
+        assert_eq!(hello.from.client, client, "a hello is of the client that it names");
         let label = TargetId::mdt(self.cfg.index).label(&self.cfg.fsname);
         let failed = |e: store::StoreError| (e.errno(), format!("{label}: {e}"));
         let (outcome, wait) = {
@@ -331,6 +332,10 @@ impl Mdt {
                 let state = ClientState { name, address: hello.from.address.to_string(), identity };
                 let lsn = self.record(client, &state).map_err(failed)?;
                 core.clients.insert(client, state);
+                assert!(
+                    core.clients.len() <= limits::CLIENTS_MAX,
+                    "a target knows a bounded number of clients"
+                );
                 (ConnectOutcome { new_client: true, recovering: false }, lsn)
             }
         };

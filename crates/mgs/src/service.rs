@@ -78,6 +78,7 @@ impl Mgs {
         if next != *state {
             next.next_version(&mut txn);
         }
+        assert!(next == *state || next.version > state.version, "what is new has a version of its own");
         let body = postcard::to_stdvec(&reply(&next)?).expect("plain data encodes");
         // The daemon's own control socket has no session.
         if let Some(req) = req.filter(|r| r.xid != 0) {
@@ -104,6 +105,7 @@ impl Mgs {
             return Err(if done.changed { e.errno() } else { Errno::EIO });
         }
         let version = self.state(|s| s.version);
+        assert!(version >= before, "the configuration's version only grows");
         if version != before {
             self.peers.notify_all(Notify::ConfigChanged { version });
         }
@@ -156,6 +158,7 @@ impl Mgs {
             Ok(done) => done,
             Err(e) => return Outgoing::err(e),
         };
+        assert!(req.op.verb().modifies || !done.changed, "{:?} changed something", req.op);
         if let Err(e) = self.announce(&done, before).await {
             return Outgoing::err(e);
         }

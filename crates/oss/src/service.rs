@@ -10,7 +10,7 @@ use crate::space::{DiskBook, Space};
 use crate::stats;
 use model::counters::Counters;
 use model::exports::Exports;
-use model::{Errno, ObjectId, TargetId, TargetMark};
+use model::{Errno, ObjectId, TargetId, TargetMark, limits};
 use rpc::server::recovery::{Recover, Recovery};
 use rpc::{
     ClientId, ConnectOutcome, Departure, Greeting, Incoming, Outgoing, Peers, Principal, Service, StoredReply,
@@ -157,6 +157,7 @@ impl Ost {
         loop {
             let idle = self.idle.notified();
             if *self.running.lock().expect("no panic while held") == 0 {
+                assert!(self.locks.nobody_waits(), "requests wait only while they run");
                 self.space.close();
                 return;
             }
@@ -268,6 +269,8 @@ impl Ost {
         if let Err(e) = self.settle(&done, &author, durable).await {
             return Outgoing { hold: Some(author), ..Outgoing::err(e) };
         }
+        assert!(req.op.verb().modifies || done.changed.is_none(), "{:?} changed something", req.op);
+        assert!(done.bulk.len() <= limits::RPC_BULK_MAX_BYTES, "the data of an answer fits into a message");
         let us = u64::try_from(self.world.now().since(start).as_micros()).unwrap_or(u64::MAX);
         self.count(req.op, &req.from, &done, us);
         if let Some(io) = io {
@@ -298,6 +301,7 @@ impl Ost {
     async fn admit(self: &Arc<Self>, hello: Greeting) -> Result<ConnectOutcome, (Errno, String)> {
         let c = &hello.connect;
         let client = ClientId(c.client_uuid);
+        assert_eq!(hello.from.client, client, "a hello is of the client that it names");
         let label = self.label();
         if c.fsname != self.cfg.fsname {
             let why = format!("{label} belongs to file system '{}', not '{}'", self.cfg.fsname, c.fsname);

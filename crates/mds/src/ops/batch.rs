@@ -158,6 +158,7 @@ fn run(
     }
     tx.bulk = Bytes::new();
     if m.owned {
+        assert_eq!(reply.results.len(), m.ops.len(), "an owner is told what became of each operation");
         reply.grants = tx.grant_made()?;
     }
     Ok(reply)

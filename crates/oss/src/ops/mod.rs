@@ -73,6 +73,7 @@ impl Done {
     }
 
     fn changed<R: Serialize>(reply: &R, lsn: Lsn) -> Done {
+        assert!(lsn > 0, "a change has a transaction");
         Done { body: encode(reply), changed: Some(lsn), ..Done::default() }
     }
 }

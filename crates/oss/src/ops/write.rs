@@ -48,6 +48,7 @@ pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
         .write_summed(m.object, offset, data, crcs, meta_of(cx, &m), finish)
         .await
         .map_err(|e| e.errno())?;
+    assert!(offset.saturating_add(len) <= attr.size, "what was written lies within the object");
     let reply = WriteReply { offset, attr: same(&attr), entry: None };
     Ok(Done { bytes: len, ..Done::changed(&reply, lsn) })
 }

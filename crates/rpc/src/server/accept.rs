@@ -122,6 +122,7 @@ impl Server {
         if r.kind != PROBE {
             self.complain(peer, r.kind, &r.text);
         }
+        assert!((1..i32::from(u16::MAX)).contains(&r.errno.0), "who is turned away hears why");
         let mut h = Header::new(FrameKind::ConnectReply);
         h.status = r.errno.0 as u16;
         h.target = head.map_or(0, |h| h.target);
@@ -170,6 +171,7 @@ impl Server {
             Ok(o) => o,
             Err((errno, text)) => return refuse(errno, "service", format!("{}: {text}", target.label)),
         };
+        assert!(!(outcome.new_client && outcome.recovering), "a new client has nothing to recover");
         if !target.service.speaks() {
             return refuse(
                 Errno::ENODEV,
@@ -386,6 +388,7 @@ impl Server {
         if let Some(s) = replaced {
             s.abandon();
         }
+        assert_eq!(now_there.client, client, "a client gets its own session");
         now_there
     }
 }

@@ -10,7 +10,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wire::frame::{FLAG_COMMIT, FLAG_DURABLE, FLAG_REPLAY, FLAG_RESENT, FLAG_UNDER_WAY};
-use wire::msg::connect::SLOT_NONE;
 use wire::msg::notify::Notice;
 use wire::{Frame, FrameKind, Header, Op, RequestContext, Sender};
 use world::Conn;
@@ -284,12 +283,15 @@ async fn execute(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>
     while let Some(arrived) = next {
         let Arrived { req, room } = *arrived;
         let asked = Asked { slot: req.slot, xid: req.xid, op: req.op as u16 };
-        assert_ne!(asked.slot, SLOT_NONE);
+        assert!(asked.slot < model::limits::SLOTS_PER_SESSION, "what is executed has a slot for its answer");
         let wall = req.wall;
         guard.culprit = Some(Culprit::of(&req));
         let mut out = target.service.clone().handle(req).await;
         drop(room);
         guard.culprit = None;
+        assert!(out.transno == 0 || out.status.is_ok(), "{:?} failed and changed something", asked.op);
+        let plain = out.body.is_empty() && out.bulk.is_empty();
+        assert!(out.status.is_ok() || plain, "an error is answered with nothing else");
         let hold = out.hold.take();
         if !target.service.speaks() {
             return session.close_link();

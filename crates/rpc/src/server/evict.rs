@@ -86,6 +86,7 @@ pub(super) async fn depart(server: Arc<Server>, target: Arc<Target>, session: Ar
     drop(server);
     target.service.leaving(session.client);
     session.idle().await;
+    assert!(session.is_over(), "no request outlives its client");
     target.service.clone().departed(session.client, how).await;
     let mut g = target.peers.map();
     if g.get(&session.client).is_some_and(|s| same(s, &session)) {

@@ -413,6 +413,8 @@ impl Server {
             let mut g = self.lock_targets();
             let old = g.iter().position(|t| t.service.target() == id && t.service.fsname() == fsname);
             let old = old.map(|i| g.remove(i));
+            let again = g.iter().any(|t| t.service.target() == id && t.service.fsname() == fsname);
+            assert!(!again, "a target is served once");
             g.push(target);
             old
         };
@@ -524,7 +526,9 @@ impl Server {
             }
             let n = g.entry((peer, kind)).or_default();
             *n += 1;
-            *n == 1
+            let first = *n == 1;
+            assert!(g.len() <= COMPLAINTS_MAX, "what is remembered of peers is bounded");
+            first
         };
         if first {
             tracing::warn!("{peer}: {text} (refused; said once)");

@@ -194,6 +194,9 @@ impl Session {
         stamp: Stamp,
         answer: impl FnOnce(bool, u64) -> Frame,
     ) -> Result<bool, ()> {
+        assert_eq!(hello.from.client, self.client, "a session is one client's");
+        let slots = 2..=model::limits::SLOTS_PER_SESSION;
+        assert!(slots.contains(&hello.granted), "a client may use slots that its session has");
         let (old, new) = {
             let mut g = self.lock();
             if g.leaving {
@@ -285,6 +288,7 @@ impl Session {
             match g.slots[usize::from(asked.slot)].arrive_or_replay(asked.xid, arrived, replay) {
                 Arrival::Execute(r) => {
                     g.running += 1;
+                    assert!(g.running <= g.slots.len(), "one request at a time runs in a slot");
                     return Step::Execute(r);
                 }
                 Arrival::Answered(k) => k,
@@ -308,6 +312,7 @@ impl Session {
             let keep = kept.worth_keeping().then(|| kept.clone());
             let next = g.slots[slot].finish(asked.xid, keep);
             if next.is_none() {
+                assert!(g.running > 0, "a request that ends was running");
                 g.running -= 1;
                 if g.running == 0 {
                     self.quiet.notify_waiters();
@@ -378,6 +383,12 @@ impl Session {
         }
     }
 
+    /// Whether no request runs, and none will.
+    pub fn is_over(&self) -> bool {
+        let g = self.lock();
+        g.leaving && g.running == 0
+    }
+
     /// No request is executed from now on. False if that was so already.
     pub fn leave(&self) -> bool {
         let mut g = self.lock();
@@ -430,6 +441,8 @@ impl Session {
 
 /// The reply on connection `number`, which may use `granted` slots.
 fn frame((number, granted): (u64, u16), asked: Asked, kept: &Kept, stamp: Stamp) -> Frame {
+    assert_ne!(kept.status, STATUS_UNFINISHED, "a request that goes on has no answer yet");
+    assert!(stamp.epoch > 0 && number > 0, "an answer is of a target's life, and of a connection");
     let extra = kept.extra.clone();
     let mut context = ReplyContext { last_committed: stamp.last_committed, credits: granted, extra };
     if kept.transno > stamp.last_committed {
