@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod allow;
+mod assertions;
 mod boundary;
 mod docs;
 mod layers;
@@ -18,12 +19,13 @@ use source::{Finding, Tree};
 
 type Check = (&'static str, fn(&Tree) -> Vec<Finding>);
 
-const CHECKS: [Check; 8] = [
+const CHECKS: [Check; 9] = [
     ("layers", layers::check),
     ("world boundary", boundary::check),
     ("unsafe", unsafety::check),
     ("length", length::check),
     ("messages have both ends", messages::check),
+    ("assertions", assertions::check),
     ("machine paths", machine::check),
     ("documents", docs::check),
     ("unused allowances", allow::check),

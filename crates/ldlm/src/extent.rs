@@ -397,7 +397,7 @@ impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
         let held = self.of_client.get(&r.client).map_or(0, BTreeSet::len);
         let taken = self.objects.get(&r.object).is_some_and(|o| o.granted.iter().any(|g| g.conflicts(&lock)));
         let fits = r.start <= r.end && held < LOCKS_PER_CLIENT_MAX && !taken;
-        // Entries are made only for what is kept: nothing would ever remove those of a reclaim that is refused.
+        // Entries are made for what is kept only: nothing would ever remove those of a refused reclaim.
         if fits {
             self.of_client.entry(r.client).or_default().insert((r.object, r.id));
             self.objects.entry(r.object).or_default().granted.push(lock);

@@ -65,8 +65,8 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Its sender is whom `map` makes of him. Called once the request may be executed, before anything looks at who sent
-    /// it; whom else the message names passes the same `map`.
+    /// Its sender is whom `map` makes of him. Called once the request may be executed, before anything looks at who
+    /// sent it; whom else the message names passes the same `map`.
     #[must_use]
     pub fn mapped(mut self, map: &Nodemap) -> Incoming {
         self.ctx.cred = map.cred(&self.ctx.cred);
