@@ -196,6 +196,7 @@ real_processes() {
 check() {
   local first
   first=$(window 50)
+  stage packages 'packages and test programs' scripts/install-test-deps.sh || return
   lint
   stage fuzz-check 'the fuzzers compile' cargo check --quiet --manifest-path fuzz/Cargo.toml
   unit_tests

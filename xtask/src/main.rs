@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod allow;
+mod assertions;
 mod boundary;
 mod docs;
 mod layers;
@@ -20,13 +21,14 @@ use source::{Finding, Tree};
 
 type Check = (&'static str, fn(&Tree) -> Vec<Finding>);
 
-const CHECKS: [Check; 10] = [
+const CHECKS: [Check; 11] = [
     ("layers", layers::check),
     ("layers within a crate", rooms::check),
     ("world boundary", boundary::check),
     ("unsafe", unsafety::check),
     ("length", length::check),
     ("messages have both ends", messages::check),
+    ("assertions", assertions::check),
     ("machine paths", machine::check),
     ("documents", docs::check),
     ("one sentence a line", sentences::check),

@@ -142,6 +142,7 @@ impl<C: Copy + Ord> OfObject<C> {
             self.contended_until = now.saturating_add(CONTENDED_NS);
             self.blocks.clear();
         }
+        assert!(self.blocks.len() < CONTENDED_BLOCKS, "an object remembers a bounded number of callbacks");
     }
 
     /// The largest range around `l` that conflicts with nobody.
@@ -193,9 +194,15 @@ impl<C: Copy + Ord> OfObject<C> {
     }
 
     fn grant(&mut self, mut l: Lock<C>) -> (u64, u64) {
+        let asked = (l.start, l.end);
         if matches!(l.who, Who::Client(..)) {
             (l.start, l.end) = self.grown(&l);
         }
+        assert!(l.start <= asked.0 && asked.1 <= l.end, "a lock grows around what was asked for");
+        assert!(
+            !self.granted.iter().any(|g| g.conflicts(&l)),
+            "locks that are held beside each other are apart"
+        );
         self.granted.push(l);
         (l.start, l.end)
     }
@@ -263,6 +270,8 @@ impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
         let mut out = Vec::new();
         if known.contains(&(r.object, r.id)) {
             let held = obj.granted.iter().find(|g| g.who == who);
+            let waits = || obj.waiting.iter().any(|w| w.who == who);
+            assert!(held.is_some() || waits(), "a client's lock is one that it holds or waits for");
             let answer = held.map_or(Answer::Waits, |g| told(g.start, g.end));
             return (answer, out);
         }
@@ -274,6 +283,7 @@ impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
             Answer::Contended
         } else {
             known.insert((r.object, r.id));
+            assert!(known.len() <= LOCKS_PER_CLIENT_MAX, "a client's locks are bounded");
             if busy {
                 obj.waiting.push_back(lock);
                 obj.advance(r.object, now, &mut out);
@@ -373,24 +383,24 @@ impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
                 self.idle = 0;
                 self.objects.retain(|_, o| !(o.granted.is_empty() && o.waiting.is_empty()));
             }
+            assert!(self.idle <= IDLE_MAX, "objects without locks are remembered in bounded numbers");
         }
     }
 
     /// A client had this lock before the server restarted. False if somebody else has it by now.
     pub fn reclaim(&mut self, r: &Request<O, C>) -> bool {
         let who = Who::Client(r.client, r.id);
-        let known = self.of_client.entry(r.client).or_default();
-        if known.contains(&(r.object, r.id)) {
+        if self.knows(r.client, r.object, r.id) {
             return true;
         }
-        let obj = self.objects.entry(r.object).or_default();
         let lock = Lock { who, mode: r.mode, start: r.start, end: r.end, blocked: None };
-        let fits = r.start <= r.end
-            && known.len() < LOCKS_PER_CLIENT_MAX
-            && !obj.granted.iter().any(|g| g.conflicts(&lock));
+        let held = self.of_client.get(&r.client).map_or(0, BTreeSet::len);
+        let taken = self.objects.get(&r.object).is_some_and(|o| o.granted.iter().any(|g| g.conflicts(&lock)));
+        let fits = r.start <= r.end && held < LOCKS_PER_CLIENT_MAX && !taken;
+        // Entries are made for what is kept only: nothing would ever remove those of a refused reclaim.
         if fits {
-            known.insert((r.object, r.id));
-            obj.granted.push(lock);
+            self.of_client.entry(r.client).or_default().insert((r.object, r.id));
+            self.objects.entry(r.object).or_default().granted.push(lock);
         }
         fits
     }

@@ -126,6 +126,18 @@ fn reclaimed_locks_do_not_overlap_others() {
     assert!(!t.reclaim(&ask(2, 1, R, 9, 20)) && t.reclaim(&ask(2, 2, R, 10, 20)));
 }
 
+#[test]
+fn a_reclaim_that_is_refused_leaves_nothing_behind() {
+    let mut t = T::default();
+    assert!(t.reclaim(&ask(1, 1, W, 0, 9)));
+    assert!(!t.reclaim(&ask(2, 1, W, 5, 5)), "somebody has it");
+    assert!(!t.reclaim(&Request { object: 2, ..ask(3, 1, W, 9, 0) }), "no range at all");
+    assert_eq!(t.of_client.keys().copied().collect::<Vec<_>>(), [1]);
+    assert_eq!(t.objects.keys().copied().collect::<Vec<_>>(), [1]);
+    t.client_gone(0, 1);
+    assert!(t.of_client.is_empty() && t.objects.is_empty());
+}
+
 /// One step of a random run; small numbers so that everything meets everything.
 #[derive(Clone, Debug)]
 enum Step {

@@ -52,9 +52,11 @@ fn is_upper(level: u8, byte: u64) -> bool {
 
 impl Ranges {
     fn insert(&mut self, w: Who, start: u64, end: u64) {
+        assert!(start <= end, "a range has a byte");
         let (level, block) = place(start, end);
-        self.by_start.insert((level, block, start, w));
-        self.by_end.insert((level, block, end, w), start);
+        assert!(self.by_start.insert((level, block, start, w)), "a range is entered once");
+        let other = self.by_end.insert((level, block, end, w), start);
+        assert!(other.is_none(), "ranges of one owner have no end in common");
         self.levels.resize(LEVELS, 0);
         self.levels[usize::from(level)] += 1;
     }
@@ -62,7 +64,8 @@ impl Ranges {
     fn remove(&mut self, w: Who, start: u64, end: u64) {
         let (level, block) = place(start, end);
         assert!(self.by_start.remove(&(level, block, start, w)), "the range is there");
-        self.by_end.remove(&(level, block, end, w));
+        let began = self.by_end.remove(&(level, block, end, w));
+        assert_eq!(began, Some(start), "both orders hold the same ranges");
         self.levels[usize::from(level)] -= 1;
     }
 
@@ -205,6 +208,8 @@ impl Granted {
         for w in owners {
             self.remove_all(w);
         }
+        let left = self.ids.range((client, 0, 0, 0)..=(client, u64::MAX, u64::MAX, u64::MAX)).next();
+        assert!(left.is_none(), "a client that is gone holds no lock");
     }
 }
 

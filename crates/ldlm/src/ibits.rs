@@ -65,6 +65,11 @@ impl Leases {
         Leases { files: Map::default(), clients: Map::default(), per_client_max, seq, owners: Map::default() }
     }
 
+    /// The newest sequence number that was given out, in this life or, as far as is known, in a former one.
+    pub fn newest_seq(&self) -> u64 {
+        self.seq
+    }
+
     /// The next sequence number, for what one answer grants.
     pub fn next_seq(&mut self) -> u64 {
         self.seq += 1;
@@ -102,6 +107,7 @@ impl Leases {
     /// a few.
     pub fn grant(&mut self, client: Client, fid: Fid, bits: u8, mode: Mode, seq: u64) {
         assert_eq!(self.fitting(client, fid, bits, mode), bits, "a lease on {fid} that conflicts");
+        assert!(seq <= self.seq, "a grant has a number that was given out");
         let f = self.files.entry(fid).or_default();
         let i = f.find(client).unwrap_or_else(|i| {
             f.holders.insert(i, Holder { client, shared: 0, exclusive: 0, seq });
@@ -119,6 +125,7 @@ impl Leases {
                 h.shared &= !bits;
             }
         }
+        assert_eq!(h.shared & h.exclusive, 0, "a bit is held in one way");
         self.clients.entry(client).or_default().insert(fid);
     }
 
@@ -160,6 +167,7 @@ impl Leases {
             h.shared &= !item.bits;
         }
         h.exclusive &= !item.bits;
+        assert_eq!(h.shared & h.exclusive, 0, "a bit is held in one way");
         let (disowned, none) = (owned != 0 && h.exclusive == 0, h.shared | h.exclusive == 0);
         if none {
             f.holders.remove(i);
@@ -186,7 +194,8 @@ impl Leases {
             self.files.remove(&fid);
         }
         if let Some(s) = self.clients.get_mut(&client) {
-            s.remove(&fid);
+            let was = s.remove(&fid);
+            assert!(was, "both tables hold the same leases");
             if s.is_empty() {
                 self.clients.remove(&client);
             }
@@ -195,15 +204,17 @@ impl Leases {
 
     /// A client is gone with all it had.
     pub fn client_gone(&mut self, client: Client) {
-        self.owners.remove(&client);
+        let (counted, mut owned) = (self.owners.remove(&client).unwrap_or(0), 0);
         for fid in self.clients.remove(&client).unwrap_or_default() {
             let f = self.files.get_mut(&fid).expect("both tables hold the same leases");
             let i = f.find(client).expect("both tables hold the same leases");
-            f.holders.remove(i);
+            let h = f.holders.remove(i);
+            owned += usize::from(h.exclusive != 0);
             if f.is_idle() {
                 self.files.remove(&fid);
             }
         }
+        assert_eq!(owned, counted, "files that a client owns are counted");
     }
 
     /// A file is no more: nobody has anything of it.

@@ -49,7 +49,7 @@ impl Pieces {
 
     /// Adds a piece where there is none.
     pub fn insert(&mut self, p: LockSpec) {
-        debug_assert!(self.overlapping(p.start, p.end).next().is_none(), "pieces have no byte in common");
+        assert!(self.overlapping(p.start, p.end).next().is_none(), "pieces have no byte in common");
         self.0.insert(p.start, p);
     }
 

@@ -288,6 +288,10 @@ impl LockTable {
             if spec.kind != LockKind::Posix && q.granted.has_id(client, spec.id) {
                 return true;
             }
+            // It asked for that one anew already, and is told when it has it.
+            if q.waiting.iter().any(|w| w.held.client == client && w.held.spec.id == spec.id) {
+                return false;
+            }
         }
         if self.total(client) >= self.per_client_max {
             return false;
@@ -323,6 +327,7 @@ impl LockTable {
     fn give_back_other_mode(&mut self, at: (Fid, LockKind), new: &Held) -> bool {
         let Some(q) = self.queues.get_mut(&at) else { return false };
         let old = q.granted.remove_all(owner(new));
+        assert!(old.len() <= 1, "an owner has one flock on a file");
         self.uncount(new.client, at, old.len());
         old.iter().any(|o| o.mode != new.spec.mode)
     }
@@ -376,7 +381,9 @@ impl LockTable {
         if at.1 == LockKind::Posix {
             self.posix_waits.entry(owner(&held)).or_default().insert((at.0, seq));
         }
-        self.queues.entry(at).or_default().waiting.push_back(Waiting { seq, held });
+        let waiting = &mut self.queues.entry(at).or_default().waiting;
+        assert!(waiting.back().is_none_or(|w| w.seq < seq), "waiters stand in the order of their arrival");
+        waiting.push_back(Waiting { seq, held });
     }
 
     fn remove_waiting(&mut self, at: (Fid, LockKind), seq: u64) -> Option<Held> {
@@ -387,7 +394,8 @@ impl LockTable {
         if at.1 == LockKind::Posix {
             let o = owner(&w.held);
             if let Some(set) = self.posix_waits.get_mut(&o) {
-                set.remove(&(at.0, seq));
+                let was = set.remove(&(at.0, seq));
+                assert!(was, "an owner that waits for a range is known to");
                 if set.is_empty() {
                     self.posix_waits.remove(&o);
                 }
@@ -399,7 +407,7 @@ impl LockTable {
     /// Enters a lock that conflicts with nothing.
     fn grant(&mut self, at: (Fid, LockKind), new: Held) {
         let q = self.queues.entry(at).or_default();
-        debug_assert!(q.granted.conflicts(new.client, &new.spec).next().is_none(), "what conflicts waits");
+        assert!(q.granted.conflicts(new.client, &new.spec).next().is_none(), "what conflicts waits");
         let client = new.client;
         let before = q.granted.len();
         if at.1 == LockKind::Posix {
@@ -486,6 +494,7 @@ impl LockTable {
         }
         m.total -= n;
         if m.total == 0 {
+            assert!(m.at.is_empty(), "a client's locks are counted where they are");
             self.counts.remove(&client);
         }
     }

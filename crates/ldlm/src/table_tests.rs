@@ -162,6 +162,20 @@ fn extents_are_served_in_turn() {
     assert!(t.is_empty());
 }
 
+/// Only a client that lies does that; it ended the server.
+#[test]
+fn a_lock_that_waits_is_not_reclaimed_beside() {
+    let mut t = LockTable::new();
+    let ext = |id, a, b| spec(id, Extent, Write, id, a, b);
+    assert_eq!(t.enqueue(A, &ext(1, 5, 9), true).result, Ok(true));
+    assert_eq!(t.enqueue(B, &ext(2, 0, 9), true).result, Ok(false));
+    assert!(!t.reclaim(B, &ext(2, 0, 4)), "it is asked for already");
+    assert_eq!(t.cancel(A, fid(1), 1).len(), 1);
+    assert_eq!((t.total(A), t.total(B)), (0, 1));
+    t.cancel(B, fid(1), 2);
+    assert!(t.is_empty());
+}
+
 #[test]
 fn limits_and_reclaim() {
     let mut t = LockTable::with_limit(3);

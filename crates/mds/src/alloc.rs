@@ -97,6 +97,7 @@ impl Allocator {
         }
         let wanted = if spec.stripe_count < 0 { usable.len() } else { (spec.stripe_count as usize).max(1) };
         let count = wanted.min(usable.len()).min(limits::STRIPE_COUNT_MAX as usize);
+        assert!(count > 0, "a file with objects has one at least");
         if let Some(first) = start {
             // From the given OST on, in index order, around the end.
             let at = usable.iter().position(|o| o.index == first).expect("it is in the list");
@@ -112,6 +113,7 @@ impl Allocator {
     fn in_turn(&mut self, usable: &[&OstView], count: usize) -> Vec<u16> {
         let order = interleave(usable);
         let n = order.len();
+        assert!(count <= n, "a file has one object on an OST");
         let out = (0..count).map(|i| order[(self.cursor + i) % n]).collect();
         // A file over all OSTs would leave the turn where it was: move on by one, so that first stripes,
         // which small files consist of, spread.
@@ -158,6 +160,7 @@ fn interleave(usable: &[&OstView]) -> Vec<u16> {
             placed.push(((2 * k as u64 + 1) * 1_000_000 / (2 * n), node, ost));
         }
     }
+    assert_eq!(placed.len(), usable.len(), "each OST has its turn");
     placed.sort_unstable();
     placed.into_iter().map(|(_, _, ost)| ost).collect()
 }
@@ -173,6 +176,7 @@ fn weighted(usable: &[&OstView], count: usize, prio: u64, random: &mut dyn FnMut
         let share = (u128::from(free) * 1_000_000 / u128::from(max)) as u64;
         (share * prio / 100 + 1_000_000 * (100 - prio.min(100)) / 100).max(1)
     };
+    assert!(count <= usable.len(), "a file has one object on an OST");
     let mut left: Vec<&OstView> = usable.to_vec();
     let mut out: Vec<u16> = Vec::with_capacity(count);
     let mut used: Vec<Nid> = Vec::new();

@@ -59,6 +59,7 @@ impl Way {
     /// Whether it still leads where it did. Under the lock of the core.
     fn is_good(&self, moves: &Moves) -> bool {
         let g = lock(&moves.0);
+        assert!(self.moves <= g.count, "a way was found before now");
         let since = usize::try_from(g.count - self.moves).unwrap_or(usize::MAX);
         since <= g.last.len() && g.last.iter().rev().take(since).all(|d| !self.dirs.contains(d))
     }
@@ -140,6 +141,10 @@ impl Mdt {
         if at != Fid::ROOT {
             return Err(looped(dir).into());
         }
+        assert!(
+            dirs.contains(&dir) && dirs.contains(&Fid::ROOT),
+            "a way leads from its directory to the root"
+        );
         // A crash must not take back what the rename relies on.
         self.db.durable(view.seen()).await.map_err(|e| e.errno())?;
         ways.known.insert(dir, Arc::new(Way { dirs, moves }));

@@ -112,6 +112,7 @@ pub fn read(tx: &mut Tx, fid: Fid, i: &Inode, off: u64, len: u64) -> Result<Vec<
 
 /// The parts of `off..end` in each block: (block, start within it, end within it).
 fn parts(off: u64, end: u64) -> impl Iterator<Item = (u32, usize, usize)> {
+    assert!(off <= end, "a range ends behind its beginning");
     let last = end.div_ceil(BLOCK);
     (off / BLOCK..last).map(move |b| {
         let start = b * BLOCK;

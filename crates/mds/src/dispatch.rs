@@ -10,10 +10,9 @@ use crate::service::Mdt;
 use crate::tx::{Outcome, Tx};
 use crate::{ops, replayed, schema};
 use bytes::Bytes;
-use model::Errno;
 use model::planted::{self, Bug};
-use model::squash::squashed;
-use rpc::{ClientId, Incoming, Outgoing};
+use model::{Errno, limits};
+use rpc::{ClientId, Incoming, Outgoing, Service};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -142,6 +141,7 @@ impl Mdt {
                 Ok(done) => return done,
                 Err(wanted) => wanted,
             };
+            assert!(!wanted.look.is_empty(), "a look waits for what others have of what it looked at");
             {
                 // Not beside other looks: they grant what they were offered a moment ago.
                 let _alone = self.core_write();
@@ -200,6 +200,7 @@ impl Mdt {
                 Ok(done) => return done,
                 Err(wanted) => wanted,
             };
+            assert!(!wanted.is_nothing(), "a transaction waits for what others have of what it touches");
             if let Err(e) = self.await_cancels(by, &wanted).await {
                 return Done::error(e);
             }
@@ -277,6 +278,7 @@ impl Mdt {
                 txn.set_author(&t.author, false);
             }
             if let Some(t) = to.filter(|_| !planted::on(Bug::LostReplySlot)) {
+                assert!(t.slot < limits::SLOTS_PER_SESSION, "a reply is kept for a slot of the session");
                 let reply = ReplyRecord { xid: t.xid, status: 0, body: body.clone() };
                 txn.put_reply(&t.client.0, t.slot, &reply);
             }
@@ -299,6 +301,7 @@ impl Mdt {
                     return Done::looked(Err(e.errno()), seen);
                 }
             };
+            assert!(lsn > seen.newest, "a transaction stands behind everything that it saw");
             (transno, wait) = (self.db.transno(lsn), lsn);
             self.shared.moves.record(out.moved);
             self.shared.inodes.store(inodes, Ordering::Relaxed);
@@ -328,6 +331,8 @@ impl Mdt {
     /// The answer, once it may be given: when what it shows of others is durable (with `ack=durable`, everything),
     /// and behind the answers to what its client did before.
     pub(crate) async fn answer(self: &Arc<Self>, done: Done, author: Arc<Author>) -> Outgoing {
+        assert!(done.transno == 0 || done.result.is_ok(), "an operation that failed changed something");
+        assert!(done.seen.newest <= done.wait, "an answer waits for all that it shows");
         let early = if done.transno != 0 { Bug::ReplyBeforeDurable } else { Bug::ReadUndurable };
         if !planted::on(early)
             && let Err(e) = author.answerable(done.seen, done.durable).await
@@ -346,27 +351,29 @@ impl Mdt {
 
     /// One request of a client.
     pub(crate) async fn serve(self: Arc<Self>, req: Incoming) -> Outgoing {
-        if let Err(e) = self.recovery.admitted(req.client, req.op, req.replay.is_some()).await {
+        if let Err(e) = self.recovery.admitted(req.from.client, req.op, req.replay.is_some()).await {
             return Outgoing::err(e);
         }
         let start = self.world.now();
-        let squash = self.shared.params.squash(req.peer);
+        let map = self.nodemap(&req.from);
+        let req = req.mapped(&map);
+        let client = req.from.client;
         let ctx = OpContext {
-            client: req.client,
-            cred: squashed(&req.ctx.cred, squash.as_ref()),
-            squash: squash.clone(),
+            client,
+            cred: req.ctx.cred.clone(),
+            nodemap: map,
             now: self.shared.clamp_time(req.ctx.client_time, req.wall),
             wall: req.wall,
         };
         let durable = req.durable || self.shared.params.ack_durable();
-        let author = self.db.author(req.client.0, durable);
+        let author = self.db.author(client.0, durable);
         let to = ReplyTo {
-            client: req.client,
+            client,
             slot: req.slot,
             xid: req.xid,
             author: author.clone(),
             replay: req.replay.is_some(),
-            squashed: squash.is_some(),
+            squashed: ctx.nodemap.squashes_root(),
         };
         let mut done = match modifies(req.op) {
             Some(true) => self.change(&ctx, &to, &req).await,
@@ -383,7 +390,7 @@ impl Mdt {
         drop(to);
         let out = self.answer(done, author).await;
         let us = u64::try_from(self.world.now().since(start).as_micros()).unwrap_or(u64::MAX);
-        self.stats.count(req.op, req.peer, us, self.world.wall());
+        self.stats.count(req.op, &req.from, us, self.world.wall());
         out
     }
 

@@ -253,6 +253,8 @@ fn give_up(tx: &mut Tx, fid: Fid) -> Result<(), Errno> {
 
 /// The file has `target` from now on.
 fn adopt(tx: &mut Tx, fid: Fid, i: &mut Inode, target: Layout) {
+    let later = i.layout.as_ref().is_none_or(|old| old.generation < target.generation);
+    assert!(later, "{fid} gets a layout that is not newer than its own");
     i.layout = Some(target);
     i.growth = Growth::default();
     i.default_layout = None;

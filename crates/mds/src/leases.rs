@@ -21,7 +21,7 @@ use ldlm::{Leases, Mode};
 use model::limits::{LEASES_PER_CLIENT_MAX_FILES, OWNER_PENDING_MAX_BYTES};
 use model::planted::{self, Bug};
 use model::{Errno, Fid};
-use rpc::ClientId;
+use rpc::{ClientId, Principal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -83,6 +83,7 @@ impl LeaseState {
     pub fn grant(&self, client: ClientId, offers: &[(Fid, Grant)]) {
         let mut t = lock(&self.table);
         for (fid, g) in offers {
+            assert!(g.bits != 0 && g.seq != 0, "a grant is of something, and has a number");
             let mode = if g.exclusive { Mode::Exclusive } else { Mode::Shared };
             // What it had alone when it was offered it may have given down since, and somebody else looked: it knows, and
             // does not take over what was asked for before that.
@@ -96,7 +97,9 @@ impl LeaseState {
     /// What a client had before this target restarted, and used. False if it cannot have it again.
     pub fn reclaim(&self, client: ClientId, item: &LeaseItem) -> bool {
         let mut t = lock(&self.table);
-        let free = t.grantable(client.0, item.fid, item.bits, Mode::Exclusive) == item.bits;
+        // A number that was never given out is no lease of a former life.
+        let free = item.seq <= t.newest_seq()
+            && t.grantable(client.0, item.fid, item.bits, Mode::Exclusive) == item.bits;
         if free && item.bits != 0 {
             t.grant(client.0, item.fid, item.bits, Mode::Exclusive, item.seq);
         }
@@ -153,7 +156,11 @@ impl LeaseState {
         }
         drop(l);
         lock(&self.told).remove(&client);
-        lock(&self.table).client_gone(client.0);
+        {
+            let mut t = lock(&self.table);
+            t.client_gone(client.0);
+            assert_eq!(t.count_of(client.0), 0, "a client that is gone holds nothing");
+        }
         self.changed.notify_waiters();
     }
 
@@ -173,6 +180,10 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    pub fn is_nothing(&self) -> bool {
+        self.change.is_empty() && self.look.is_empty()
+    }
+
     /// What is changed need not be looked at too.
     fn parts(&self) -> impl Iterator<Item = (Fid, u8, Mode)> {
         let changed = |fid: &Fid| self.change.get(fid).copied().unwrap_or(0);
@@ -202,7 +213,9 @@ impl Waits {
             let heard = told.get(c).copied().unwrap_or(since).max(since);
             now.since(heard) >= patience || now.since(since) >= patience * TELLING_MAX
         };
-        held.iter().filter(|h| is_late(h)).map(|(c, _)| *c).collect()
+        let late = held.iter().filter(|h| is_late(h)).map(|(c, _)| *c).collect();
+        assert!(self.0.len() <= held.len(), "only what is held is waited for");
+        late
     }
 }
 
@@ -312,6 +325,7 @@ impl Mdt {
             let mut changed = Box::pin(self.shared.leases.changed.notified());
             changed.as_mut().enable();
             let held = self.shared.leases.conflicts(by, wanted);
+            assert!(held.iter().all(|(c, _)| Some(*c) != by), "a client's own leases are never in its way");
             if held.is_empty() {
                 if planted::on(Bug::GrantWhileRevoking) {
                     self.world.sleep(Duration::from_millis(2)).await;
@@ -360,9 +374,9 @@ impl Mdt {
     /// It has changed whose root is root. Waits until nobody who is squashed keeps anything that was shown to root.
     /// `ESHUTDOWN` when the target stops.
     pub(crate) async fn squash_changed(&self) -> Result<(), Errno> {
-        let squashed = |p: &std::net::IpAddr| self.shared.params.squash(*p).is_some();
-        let clients: Vec<ClientId> =
-            self.peers.list().into_iter().filter(|(_, _, p, _)| squashed(p)).map(|(c, ..)| c).collect();
+        let all = self.peers.list().into_iter().map(|p| p.who);
+        let squashed = |p: &Principal| self.shared.params.nodemap(p).squashes_root();
+        let clients: Vec<ClientId> = all.filter(squashed).map(|p| p.client).collect();
         let mut marks = Marks::new(&self.shared.leases);
         let wanted = {
             let _alone = self.core_write();

@@ -56,7 +56,12 @@ const HASH_MAX: u64 = (1 << (63 - SLOT_BITS)) - 1;
 /// and never near 2^63 − 1, which some programs take for the end.
 pub fn first_cookie(key: [u64; 2], name: &[u8]) -> u64 {
     let h = (siphash(key, name) >> (64 - (63 - SLOT_BITS))).clamp(1, HASH_MAX - 1);
-    h << SLOT_BITS
+    let first = h << SLOT_BITS;
+    assert!(
+        first >= SLOTS && first <= i64::MAX as u64 - 2 * SLOTS,
+        "a cookie keeps away from the reserved ones"
+    );
+    first
 }
 
 #[cfg(test)]

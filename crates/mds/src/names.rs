@@ -3,6 +3,7 @@
 use crate::data;
 use crate::schema::{Inode, Lease, key};
 use crate::tx::{Dentry, Found, Tx};
+use model::nodemap::Nodemap;
 use model::perm::{self, MAY_EXEC};
 use model::{Cred, Errno, Fid, FileType, LayoutSpec, Timestamp, limits};
 use rpc::ClientId;
@@ -16,8 +17,8 @@ const FLAG_PROJINHERIT: u32 = 0x2000_0000;
 pub struct OpContext {
     pub client: ClientId,
     pub cred: Cred,
-    /// Who root of the client's host is; `None`: root.
-    pub squash: Option<Cred>,
+    /// Whom the client's users are here.
+    pub nodemap: Nodemap,
     /// The request's time, clamped.
     pub now: Timestamp,
     /// The server's clock; of a replayed request, as it was the first time.
@@ -133,6 +134,8 @@ pub fn add_file(
     (cookie, name): (u64, &[u8]),
     (fid, i): (Fid, &mut Inode),
 ) {
+    assert!(i.nlink > 0, "a file that gets a name has one");
+    assert_ne!(dir_fid, fid, "a directory does not lie in itself");
     if i.is_dir() {
         i.parent = dir_fid;
         dir.nlink += 1;
@@ -167,6 +170,7 @@ pub fn lay_out(
     spec: Option<&LayoutSpec>,
     dir_default: Option<&LayoutSpec>,
 ) -> Result<(), Errno> {
+    assert!(i.layout.is_none() && i.kind == FileType::Regular, "{fid} gets a layout once, if it has data");
     let (layout, later) = tx.allocate(fid, spec, dir_default)?;
     (i.layout, i.default_layout) = (Some(layout), later);
     Ok(())
@@ -199,6 +203,7 @@ pub fn with_content(tx: &mut Tx, e: Entry, i: &Inode, max: u32) -> Result<Entry,
         return Ok(e);
     }
     let bytes = data::read(tx, e.attr.fid, i, 0, i.data.size)?;
+    assert!(bytes.len() as u64 <= u64::from(max), "no more data is added than was asked for");
     tx.reply_data.extend_from_slice(&bytes);
     Ok(Entry { content: Some(bytes.len() as u32), ..e })
 }

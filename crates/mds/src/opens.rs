@@ -58,9 +58,9 @@ impl Opens {
                 *self.counts.entry(open.fid).or_default() += 1;
             }
             OpenChange::Remove { client, handle } => {
-                if let Some(files) = self.by_client.get_mut(&client)
-                    && let Some(old) = files.remove(&handle)
-                {
+                let Some(files) = self.by_client.get_mut(&client) else { return };
+                assert!(!files.is_empty(), "a client that has nothing open has no entry");
+                if let Some(old) = files.remove(&handle) {
                     if files.is_empty() {
                         self.by_client.remove(&client);
                     }

@@ -103,7 +103,10 @@ impl Osts {
                 disk: o.import.as_ref().map_or(0, |i| i.disk()),
             })
             .collect();
-        lock(&self.allocator).choose(spec, &views, policy, &mut || world.random_u64())
+        let chosen = lock(&self.allocator).choose(spec, &views, policy, &mut || world.random_u64())?;
+        let known = |i: &u16| views.iter().any(|v| v.index == *i && v.active);
+        assert!(chosen.iter().all(known), "only OSTs that are in use get objects");
+        Ok(chosen)
     }
 
     /// What objects say that are laid out for this index now.

@@ -75,6 +75,7 @@ impl Mdt {
             objects.extend(o);
             keys.push(k);
         }
+        assert!(!keys.is_empty(), "each message says what a record says");
         // Not before the file's end is durable: a crash must not bring back a file without its objects.
         // There is no hurry: the committer need not flush for this.
         self.db.durable_in_time(view.seen()).await?;
@@ -82,6 +83,7 @@ impl Mdt {
         sent.map_err(store::StoreError::Errno)?;
         let mut txn = Txn::new();
         if let Some(last) = keys.last() {
+            assert!(*last >= *from, "what comes later stands behind what was sent");
             from.clone_from(last);
             from.push(0);
         }

@@ -2,11 +2,12 @@
 //! here: name, type, unit, bounds, default, description.
 
 use crate::shared::lock;
+use model::nodemap::Nodemap;
 use model::param::{ParamDecl, ParamKind, ack_is_durable};
 use model::squash::Squash;
-use model::{Cred, Errno, LayoutSpec, limits};
+use model::{Errno, LayoutSpec, limits};
+use rpc::Principal;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -177,9 +178,9 @@ impl Params {
         self.ack_durable.load(Ordering::Relaxed)
     }
 
-    /// Who root of the host with this address is; `None`: root.
-    pub fn squash(&self, peer: IpAddr) -> Option<Cred> {
-        lock(&self.squash).of(peer)
+    /// Whom somebody's users are here, by `root_squash` and `nosquash_nids`.
+    pub fn nodemap(&self, who: &Principal) -> Nodemap {
+        lock(&self.squash).of(who.address)
     }
 
     /// A number parameter's value; the name must be one that is declared as a number here.

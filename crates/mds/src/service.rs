@@ -15,11 +15,12 @@ use crate::stats::Stats;
 use crate::tx::Tx;
 use crate::{MdsError, outbox};
 use model::fid::SEQ_NORMAL;
+use model::nodemap::Nodemap;
 use model::{Errno, Fid, FileType, TargetId, TargetKind, TargetMark, limits};
 use rpc::server::recovery::Recovery;
 use rpc::{
     ClientId, ConnectOutcome, Departure, Greeting, Import, ImportConfig, ImportHooks, Incoming, Outgoing,
-    Peers, Proofs, Service, StoredReply,
+    Peers, Principal, Service, StoredReply,
 };
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -299,6 +300,7 @@ impl Mdt {
 
     async fn arrived(self: Arc<Self>, hello: Greeting) -> Result<ConnectOutcome, (Errno, String)> {
         let client = ClientId(hello.connect.client_uuid);
+        assert_eq!(hello.from.client, client, "a hello is of the client that it names");
         let label = TargetId::mdt(self.cfg.index).label(&self.cfg.fsname);
         let failed = |e: store::StoreError| (e.errno(), format!("{label}: {e}"));
         let (outcome, wait) = {
@@ -327,9 +329,13 @@ impl Mdt {
                 }
                 let name: String = hello.connect.client_name.chars().take(256).collect();
                 let identity = hello.identity(self.db.epoch());
-                let state = ClientState { name, address: hello.peer.to_string(), identity };
+                let state = ClientState { name, address: hello.from.address.to_string(), identity };
                 let lsn = self.record(client, &state).map_err(failed)?;
                 core.clients.insert(client, state);
+                assert!(
+                    core.clients.len() <= limits::CLIENTS_MAX,
+                    "a target knows a bounded number of clients"
+                );
                 (ConnectOutcome { new_client: true, recovering: false }, lsn)
             }
         };
@@ -428,8 +434,12 @@ impl Service for Mdt {
         Box::pin(self.arrived(hello))
     }
 
-    fn sender(&self, proofs: &Proofs) -> Sender {
-        proofs.sender(lock(&self.server_key).as_ref())
+    fn sender(&self, from: &Principal) -> Sender {
+        from.role(lock(&self.server_key).as_ref())
+    }
+
+    fn nodemap(&self, from: &Principal) -> Nodemap {
+        self.shared.params.nodemap(from)
     }
 
     fn replays(&self, client: ClientId) -> bool {

@@ -44,7 +44,9 @@ impl Shared {
 
     /// Outbox numbers grow over restarts, because epochs do.
     pub fn next_outbox_seq(&self) -> u64 {
-        u64::from(self.epoch) << 40 | self.outbox_seq.fetch_add(1, Ordering::Relaxed)
+        let n = self.outbox_seq.fetch_add(1, Ordering::Relaxed);
+        assert!(n < 1 << 40, "the numbers of one epoch do not run into the next one's");
+        u64::from(self.epoch) << 40 | n
     }
 
     /// The client's time if it is plausible by the server's clock `now`, else the nearest that is.
@@ -117,6 +119,7 @@ impl Shared {
         };
         let max_age = std::time::Duration::from_secs(self.params.number("qos_maxage"));
         let osts = self.osts.choose(s, policy, max_age, &self.world)?;
+        assert!(!osts.is_empty(), "a file with objects has one at least");
         Ok((u32::try_from(s.stripe_size).map_err(|_| Errno::EINVAL)?, osts))
     }
 }

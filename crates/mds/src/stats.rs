@@ -3,8 +3,8 @@
 use model::Timestamp;
 use model::counters::Counters;
 use model::exports::Exports;
+use rpc::Principal;
 use std::borrow::Cow;
-use std::net::IpAddr;
 use wire::Op;
 
 type Table = Vec<(Cow<'static, str>, &'static str)>;
@@ -25,11 +25,11 @@ impl Stats {
         Stats { all: Counters::named(table(), now), exports: Exports::named(table()) }
     }
 
-    /// A request was served in so many microseconds.
-    pub fn count(&self, op: Op, peer: IpAddr, us: u64, now: Timestamp) {
+    /// A request of `from` was served in `us` microseconds.
+    pub fn count(&self, op: Op, from: &Principal, us: u64, now: Timestamp) {
         let place = Op::ALL.iter().position(|o| *o == op).expect("it is one of all");
         self.all.add(place, us);
-        if let Some(e) = self.exports.of(peer, now) {
+        if let Some(e) = self.exports.of(from.address, now) {
             e.stats.add(place, us);
         }
     }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use ldlm::Mode;
 use model::layout::LayoutObject;
 use model::planted::{self, Bug};
-use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectId, Timestamp};
+use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectId, Timestamp, limits};
 use rpc::ClientId;
 use std::collections::{BTreeMap, BTreeSet};
 use store::View;
@@ -213,16 +213,25 @@ impl<'a> Tx<'a> {
 
     /// As [`Tx::new`], with an answer that may grant leases to `client`.
     pub fn answering(self, client: ClientId) -> Tx<'a> {
+        assert!(
+            self.client.is_none() && self.pending.is_empty(),
+            "a transaction is one client's from its beginning"
+        );
         Tx { client: Some(client), ..self }
     }
 
     /// Remembers what is read from here on: others own something.
     pub fn watching(self) -> Tx<'a> {
+        assert!(self.pending.is_empty(), "what is read is remembered from the first read on");
         Tx { looked: Some(Touched::new()), ..self }
     }
 
     /// What follows are operations of an owner, which has told its applications already that they are done.
     pub fn own(&mut self) {
+        assert!(
+            self.owned.is_none() && self.pending.is_empty(),
+            "a batch is an owner's from its first operation"
+        );
         let promised = self.client.is_some_and(|c| self.shared.leases.is_owner(c));
         self.owned = Some(Owned { promised, made: Touched::new() });
     }
@@ -231,6 +240,7 @@ impl<'a> Tx<'a> {
     /// they have, and the transaction runs again.
     pub fn claim(&mut self, fid: Fid, bits: u8) -> Option<Grant> {
         self.client?;
+        assert!(bits != 0, "a claim is of something");
         *self.claims.entry(fid).or_default() |= bits;
         self.offer_as(fid, bits, Mode::Exclusive)
     }
@@ -242,6 +252,7 @@ impl<'a> Tx<'a> {
 
     /// Exclusive leases on what an owner's operations made and left.
     pub fn grant_made(&mut self) -> Result<Vec<(Fid, Grant)>, Errno> {
+        assert!(self.owned.is_some(), "only an owner is granted what its operations made");
         let made = self.owned.as_mut().map(|o| std::mem::take(&mut o.made)).unwrap_or_default();
         let mut out = Vec::new();
         for (fid, bits) in made {
@@ -255,6 +266,10 @@ impl<'a> Tx<'a> {
     }
 
     pub fn finish(self) -> Outcome {
+        assert!(self.pending.len() <= self.undo.len(), "each write can be taken back");
+        assert!(self.offers.is_empty() || self.client.is_some(), "leases are granted to a client");
+        let touched = self.pending.keys().filter(|k| k[0] == key::INODE).count() as u64;
+        assert!(self.inodes.unsigned_abs() <= touched, "inodes that are counted were made or removed");
         Outcome {
             pending: self.pending,
             changes: self.changes,
@@ -278,6 +293,7 @@ impl<'a> Tx<'a> {
 
     fn offer_as(&mut self, fid: Fid, bits: u8, mode: Mode) -> Option<Grant> {
         let g = self.shared.leases.offer(self.client?, fid, bits, mode, &mut self.seq)?;
+        assert_eq!(g.bits & !bits, 0, "no more is offered than is shown");
         self.offers.push((fid, g));
         Some(g)
     }
@@ -307,6 +323,8 @@ impl<'a> Tx<'a> {
 
     /// Takes back everything since `s`.
     pub fn rollback(&mut self, s: Savepoint) {
+        let behind = s.undo <= self.undo.len() && s.opens <= self.changes.len();
+        assert!(behind, "a transaction goes back to where it was");
         for (k, old) in self.undo.drain(s.undo..).rev() {
             match old {
                 Some(v) => self.pending.insert(k, v),
@@ -320,6 +338,7 @@ impl<'a> Tx<'a> {
         for c in kept {
             self.change_open(c);
         }
+        assert_eq!(self.changes.len(), s.opens, "opens from before the savepoint stay");
     }
 
     // raw keys
@@ -431,6 +450,8 @@ impl<'a> Tx<'a> {
 
     /// A new inode with its objects' reverse index.
     pub fn add_inode(&mut self, fid: Fid, i: &mut Inode) {
+        let other = self.pending.get(&key::inode(fid)).is_some_and(Option::is_some);
+        assert!(!other, "{fid} is made twice");
         self.put_inode(fid, i);
         self.index_objects(fid, i);
         self.inodes += 1;
@@ -508,6 +529,9 @@ impl<'a> Tx<'a> {
     /// Writes a directory entry and its back-pointer, over an older entry of that name if there is one
     /// (whose back-pointer is the caller's business).
     pub fn put_name(&mut self, dir: Fid, cookie: u64, name: &[u8], fid: Fid, kind: FileType) {
+        let bounded = !name.is_empty() && name.len() <= limits::NAME_MAX_BYTES;
+        assert!(bounded, "a name is looked at before it is written");
+        assert!((namehash::SLOTS..i64::MAX as u64).contains(&cookie), "cookie {cookie} means something else");
         self.put(key::dentry(dir, cookie, name), DentryValue { fid, kind }.encode());
         self.put(key::backptr(fid, dir, cookie), value::encode_name(name));
     }
@@ -539,7 +563,9 @@ impl<'a> Tx<'a> {
             OpenChange::Add { client, handle, open } => (client, handle, Some(open)),
             OpenChange::Remove { client, handle } => (client, handle, None),
         };
-        if let Some(old) = self.open_of(client, handle) {
+        let old = self.open_of(client, handle);
+        assert!(old.is_some() || new.is_some(), "only what is open is closed");
+        if let Some(old) = old {
             *self.counts.entry(old.fid).or_default() -= 1;
         }
         if let Some(new) = new {
@@ -602,6 +628,7 @@ impl<'a> Tx<'a> {
             return Ok(());
         };
         assert_eq!(i.nlink, 0, "{fid} is removed but has names");
+        assert_eq!(self.open_count(fid), 0, "{fid} is removed but open");
         let prefix = key::xattr_prefix(fid);
         if i.large_xattrs > 0 {
             for (k, _) in self.scan(&prefix, &key::behind(&prefix), usize::MAX)? {
@@ -619,6 +646,7 @@ impl<'a> Tx<'a> {
 
     /// A directory's entries changed.
     pub fn touch_dir(&mut self, fid: Fid, dir: &mut Inode, now: Timestamp) {
+        assert!(dir.is_dir(), "{fid} has entries but is no directory");
         dir.touch_mtime(now);
         self.put_inode(fid, dir);
     }

@@ -79,6 +79,7 @@ impl Mgs {
     /// Makes a client known; its record is durable when this ends.
     pub(crate) async fn welcome(self: Arc<Self>, hello: Greeting) -> Result<ConnectOutcome, (Errno, String)> {
         let client = ClientId(hello.connect.client_uuid);
+        assert_eq!(hello.from.client, client, "a hello is of the client that it names");
         let failed = |e: StoreError| (e.errno(), e.to_string());
         let record = |k: &Known| {
             let mut txn = Txn::new();

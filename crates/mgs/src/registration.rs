@@ -4,7 +4,7 @@
 
 use crate::state::{FILE_SYSTEMS_MAX, FsRecord, State, active_of, encode, fs_key, param_key};
 use model::{Errno, Nid, TargetId, TargetKind, target};
-use rpc::Proofs;
+use rpc::Principal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -37,13 +37,13 @@ pub(crate) struct Claim<'a> {
     pub replace: bool,
     /// The key that it said, for an MGS that has none of it.
     pub key: Option<Key>,
-    /// What its connection has shown.
-    pub proofs: &'a Proofs,
+    /// Who says it.
+    pub from: &'a Principal,
 }
 
 impl Claim<'_> {
     fn shows(&self, key: &Key) -> bool {
-        self.proofs.shows(Claimant::Target(self.entry.target_uuid), key)
+        self.from.shows(Claimant::Target(self.entry.target_uuid), key)
     }
 }
 
@@ -86,6 +86,7 @@ impl FsRecord {
         if open {
             self.extra.push((TAG_OPENED, value.to_vec()));
         }
+        assert_eq!(self.is_open(target), open, "an index is open to others when an administrator says so");
     }
 
     fn key_of(&self, target_uuid: [u8; 16]) -> Option<Key> {
@@ -96,6 +97,7 @@ impl FsRecord {
     fn set_key(&mut self, target_uuid: [u8; 16], key: Option<Key>) {
         self.extra.retain(|(t, v)| *t != TAG_TARGET_KEY || !v.starts_with(&target_uuid));
         self.extra.extend(key.map(|k| (TAG_TARGET_KEY, [&target_uuid[..], &k].concat())));
+        assert_eq!(self.key_of(target_uuid), key, "a target has one key");
     }
 
     /// By which servers of the file system know each other.
@@ -192,9 +194,12 @@ impl State {
             None => fs.targets.push(entry),
         }
         fs.targets.sort_by_key(|t| t.target);
+        assert!(fs.targets.is_sorted_by(|a, b| a.target < b.target), "a target is in the configuration once");
+        assert!(fs.server_key().is_some(), "the servers of a file system know each other");
         if known != Some(&fs) {
             txn.put(fs_key(fsname), encode(&fs));
             self.file_systems.insert(fsname.to_string(), fs);
+            assert!(self.file_systems.len() <= FILE_SYSTEMS_MAX, "an MGS manages so many file systems");
         }
         Ok(())
     }
@@ -249,6 +254,7 @@ impl State {
             Order::NewKey => fs.set_key(fs.targets[at].target_uuid, None),
             Order::Remove => {
                 let gone = fs.targets.remove(at);
+                assert!(!gone.active, "a target that is in use stays in the configuration");
                 fs.set_key(gone.target_uuid, None);
                 fs.set_open(target, false);
                 // Whoever gets this index next begins without the settings of this one.

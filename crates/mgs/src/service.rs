@@ -60,7 +60,7 @@ impl Mgs {
     }
 
     pub(crate) fn num_exports(&self) -> usize {
-        self.peers.list().len()
+        self.peers.count()
     }
 
     /// Changes the configuration: in memory and, in the same order, in the journal, together with the reply for
@@ -78,11 +78,12 @@ impl Mgs {
         if next != *state {
             next.next_version(&mut txn);
         }
+        assert!(next == *state || next.version > state.version, "what is new has a version of its own");
         let body = postcard::to_stdvec(&reply(&next)?).expect("plain data encodes");
         // The daemon's own control socket has no session.
         if let Some(req) = req.filter(|r| r.xid != 0) {
             let record = ReplyRecord { xid: req.xid, status: 0, body: body.clone() };
-            txn.put_reply(&req.client.0, req.slot, &record);
+            txn.put_reply(&req.from.client.0, req.slot, &record);
         }
         let lsn = self.db.submit(txn).map_err(|e| {
             tracing::error!("MGS: cannot store the configuration: {e}");
@@ -104,6 +105,7 @@ impl Mgs {
             return Err(if done.changed { e.errno() } else { Errno::EIO });
         }
         let version = self.state(|s| s.version);
+        assert!(version >= before, "the configuration's version only grows");
         if version != before {
             self.peers.notify_all(Notify::ConfigChanged { version });
         }
@@ -150,10 +152,13 @@ impl Mgs {
 
     async fn execute(self: Arc<Self>, req: Incoming) -> Outgoing {
         let before = self.state(|s| s.version);
+        let map = self.nodemap(&req.from);
+        let req = req.mapped(&map);
         let done = match ops::run(&self, &req) {
             Ok(done) => done,
             Err(e) => return Outgoing::err(e),
         };
+        assert!(req.op.verb().modifies || !done.changed, "{:?} changed something", req.op);
         if let Err(e) = self.announce(&done, before).await {
             return Outgoing::err(e);
         }

@@ -86,7 +86,11 @@ pub fn read_configuration(db: &dyn Book) -> Result<State, StoreError> {
     }
     for (k, v) in db.scan(&[TAG, b'f'], &[TAG, b'g'], FILE_SYSTEMS_MAX)? {
         let name = name_of(&k)?;
-        let record = decode(&name, &v)?;
+        let record: FsRecord = decode(&name, &v)?;
+        if !record.targets.is_sorted_by(|a, b| a.target < b.target) {
+            let why = "its targets are not in order, or there is one twice".to_string();
+            return Err(StoreError::Damaged { what: "configuration", path: name, why });
+        }
         s.file_systems.insert(name, record);
     }
     for (k, v) in db.scan(&[TAG, b'p'], &[TAG, b'q'], PARAMS_MAX)? {
@@ -151,6 +155,7 @@ impl State {
             }
             txn.put(param_key(name), encode(&value));
             self.params.insert(name.to_string(), value.to_string());
+            assert!(self.params.len() <= PARAMS_MAX, "permanent parameters are bounded");
         }
         match active_of(name) {
             Some((fsname, target)) => self.set_active(&fsname, target, delete || value != "0", txn),

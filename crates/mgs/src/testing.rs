@@ -4,8 +4,8 @@ use crate::Mgs;
 use bytes::Bytes;
 use model::{Errno, TargetId};
 use rpc::{
-    ClientId, ConnectOutcome, Departure, Greeting, Import, ImportHooks, Incoming, Outgoing, Proofs, Service,
-    StoredReply,
+    ClientId, ConnectOutcome, Departure, Greeting, Import, ImportHooks, Incoming, Outgoing, Principal,
+    Service, StoredReply,
 };
 use std::sync::Arc;
 use wire::msg::config::TargetEntry;
@@ -57,7 +57,7 @@ pub async fn register(i: &Arc<Import>, m: Register) -> Result<RegisterReply, Err
 pub struct Open(pub Arc<Mgs>);
 
 impl Service for Open {
-    fn sender(&self, _: &Proofs) -> Sender {
+    fn sender(&self, _: &Principal) -> Sender {
         Sender::Administrator
     }
     fn target(&self) -> TargetId {

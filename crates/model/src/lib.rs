@@ -14,6 +14,7 @@ pub mod fid;
 pub mod layout;
 pub mod limits;
 pub mod nid;
+pub mod nodemap;
 pub mod param;
 pub mod perm;
 pub mod planted;

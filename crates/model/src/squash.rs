@@ -1,5 +1,6 @@
 //! Root squash: root of most hosts is an ordinary user of the file system. Lustre's `root_squash` and `nosquash_nids`.
 
+use crate::nodemap::Nodemap;
 use crate::{Cred, Errno};
 use std::net::IpAddr;
 
@@ -29,15 +30,13 @@ impl Squash {
         Ok(())
     }
 
-    /// What root of this host is; `None`: itself.
-    pub fn of(&self, peer: IpAddr) -> Option<Cred> {
-        self.to.filter(|_| !self.except.contains(peer)).map(|(uid, gid)| Cred::new(uid, gid))
+    /// Whom the users of this host are here.
+    pub fn of(&self, host: IpAddr) -> Nodemap {
+        match self.to.filter(|_| !self.except.contains(host)) {
+            Some((uid, gid)) => Nodemap::squashing_root(Cred::new(uid, gid)),
+            None => Nodemap::IDENTITY,
+        }
     }
-}
-
-/// What a request of a host where root is `squash` may do.
-pub fn squashed(cred: &Cred, squash: Option<&Cred>) -> Cred {
-    squash.filter(|_| cred.is_root()).unwrap_or(cred).clone()
 }
 
 /// `10.0.0.[1-5,9]@tcp 10.1.*.*@tcp fd00::7@tcp`, apart by blanks or commas; `NONE`, `clear` or nothing: none.
@@ -154,17 +153,15 @@ mod tests {
     fn root_is_somebody_else_but_where_it_is_let() {
         let (here, there): (IpAddr, IpAddr) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         let mut s = Squash::default();
-        assert_eq!(s.of(here), None);
+        assert_eq!(s.of(here), Nodemap::IDENTITY);
         s.set_to("99:98").unwrap();
         s.set_except("10.0.0.2@tcp").unwrap();
-        assert_eq!((s.of(here), s.of(there)), (Some(Cred::new(99, 98)), None));
-        let cred = s.of(here);
-        assert_eq!(squashed(&Cred::root(), cred.as_ref()), Cred::new(99, 98));
-        assert_eq!(squashed(&Cred::new(5, 0), cred.as_ref()), Cred::new(5, 0), "others stay who they are");
+        assert_eq!(s.of(here), Nodemap::squashing_root(Cred::new(99, 98)));
+        assert_eq!(s.of(there), Nodemap::IDENTITY);
         for bad in ["99", "a:b", "-1:0", "1:4294967295", "1:2:3"] {
             assert_eq!(s.set_to(bad), Err(Errno::EINVAL), "{bad}");
         }
         s.set_to("0:0").unwrap();
-        assert_eq!(s.of(here), None);
+        assert_eq!(s.of(here), Nodemap::IDENTITY);
     }
 }

@@ -87,6 +87,7 @@ impl Io<'_> {
     pub fn done(self, bytes: u64, micros: u64) {
         let mut g = self.stats.lock();
         let side = g.side(self.write);
+        assert!(side.now > 0, "what is served is under way");
         side.pages.add_log2(bytes.div_ceil(PAGE_BYTES));
         side.millis.add_log2(micros.div_ceil(1000));
         side.size.add_log2(bytes);

@@ -129,8 +129,12 @@ impl Clients {
         if self.len() < limits::CLIENTS_MAX { Ok(()) } else { Err(Errno::EBUSY) }
     }
 
+    /// Of a client that is not known; there is [`Clients::room`] for it.
     pub fn insert(&self, client: ClientId, record: ClientRecord) {
-        self.lock().insert(client, record);
+        let mut known = self.lock();
+        assert!(known.len() < limits::CLIENTS_MAX, "a target knows a bounded number of clients");
+        let other = known.insert(client, record);
+        assert!(other.is_none(), "a client has one record");
     }
 
     /// Forgets the client and adds the removal of its record and reply slots to `txn`; false if it was

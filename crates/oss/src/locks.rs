@@ -62,6 +62,11 @@ impl Locks {
         self.asked.lock().expect("no panic while held")
     }
 
+    /// Whether no request waits for a lock.
+    pub(crate) fn nobody_waits(&self) -> bool {
+        self.waiters().is_empty()
+    }
+
     /// Nobody waits any more: the target stops.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
@@ -171,7 +176,8 @@ impl Ost {
             let mut t = self.locks.table();
             let (ticket, at_once, events) = t.server_lock(self.world.now().0, object, mode, start, end);
             if !at_once && let Some(w) = waiter {
-                self.locks.waiters().insert(ticket, w);
+                let other = self.locks.waiters().insert(ticket, w);
+                assert!(other.is_none(), "a ticket is one request's");
             }
             (ServerLock { ost: self.clone(), object, ticket }, at_once, events)
         };
@@ -237,10 +243,13 @@ impl Ost {
         for &object in objects {
             let writers = self.locks.table().writers(object, client);
             for (holder, id) in writers {
+                assert_ne!(holder, client, "nobody is asked for what he keeps himself");
                 let (answer, kept) = oneshot::channel();
                 let cookie = self.locks.next_cookie.fetch_add(1, Ordering::Relaxed);
                 let since = self.world.now().0;
-                self.locks.asked().insert(cookie, Asked { client: holder, object, id, since, answer });
+                let asked = Asked { client: holder, object, id, since, answer };
+                let other = self.locks.asked().insert(cookie, asked);
+                assert!(other.is_none(), "each question has a cookie of its own");
                 // Released between the look and the question: nobody would answer for it.
                 if !self.locks.table().knows(holder, object, id) {
                     self.locks.asked().remove(&cookie);

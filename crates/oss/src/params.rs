@@ -18,6 +18,9 @@ use world::DiskSpace;
 /// Group locks that are shown.
 const GROUP_LINES_MAX: usize = 1000;
 
+/// Most that can be kept back, MiB.
+const RESERVED_MAX_MB: u64 = 1 << 20;
+
 /// Settings that an administrator may change while the target runs.
 pub struct Settings {
     pub read_only: AtomicBool,
@@ -54,7 +57,10 @@ impl Settings {
     pub fn reserve(&self) -> Option<u64> {
         match self.reserved_mb.load(Relaxed) {
             0 => None,
-            mb => Some(mb << 20),
+            mb => {
+                assert!(mb <= RESERVED_MAX_MB, "a parameter's value is within its bounds");
+                Some(mb << 20)
+            }
         }
     }
 }
@@ -95,15 +101,6 @@ pub static TABLE: &[Param] = &[
     ),
     ro("blocksize", "bytes", "Block size that statfs reports.", |_| "4096".into()),
     rw(
-        ParamDecl::text(
-            "brw_stats",
-            "",
-            "Bulk reads and writes by size, number under way and time. Writing clears it.",
-        ),
-        |o| o.brw.text(o.world.wall()),
-        |o, _| o.brw.clear(o.world.wall()),
-    ),
-    rw(
         ParamDecl::number(
             "brw_size",
             (1, (limits::RPC_BULK_MAX_BYTES >> 20) as u64),
@@ -116,6 +113,15 @@ pub static TABLE: &[Param] = &[
             o.settings.brw_mb.store(v.number, Relaxed);
             o.peers.notify_all(Notify::BulkLimit { bytes: v.number << 20 });
         },
+    ),
+    rw(
+        ParamDecl::text(
+            "brw_stats",
+            "",
+            "Bulk reads and writes by size, number under way and time. Writing clears it.",
+        ),
+        |o| o.brw.text(o.world.wall()),
+        |o, _| o.brw.clear(o.world.wall()),
     ),
     ro(
         "checksum_errors",
@@ -184,7 +190,7 @@ pub static TABLE: &[Param] = &[
     rw(
         ParamDecl::number(
             "reserved_mb",
-            (0, 1 << 20),
+            (0, RESERVED_MAX_MB),
             "MiB",
             "0",
             "Space kept back for journal and table; 0: 2 % of the disk, 32 MiB to 1 GiB.",
@@ -271,6 +277,10 @@ impl Item {
 
 /// Every parameter of an OST: type, unit, range, default, description.
 pub fn declarations() -> Vec<&'static ParamDecl> {
+    assert!(
+        TABLE.is_sorted_by(|a, b| a.decl.name < b.decl.name),
+        "parameters have an order, and one name each"
+    );
     TABLE.iter().map(|p| &p.decl).collect()
 }
 

@@ -40,6 +40,8 @@ pub struct Progress {
 impl Progress {
     /// Takes in what a step did.
     pub fn add(&mut self, s: Step) {
+        assert!(!self.completed, "a walk that is over takes no step");
+        assert_ne!(s.next, Some(self.at), "each step of a walk goes on");
         self.objects += s.objects;
         self.bytes += s.bytes;
         self.bad += s.bad.len() as u64;
@@ -245,6 +247,10 @@ impl Ost {
                 }
                 Order::Start(rate) | Order::Restart(rate) => {
                     if let Some(r) = rate {
+                        assert!(
+                            (1..=RATE_MAX_MIB).contains(&r),
+                            "an order's rate was looked at when it was parsed"
+                        );
                         s.rate_mib = r;
                     }
                     if matches!(order, Order::Restart(_)) || (s.progress.completed && !s.running) {
@@ -311,6 +317,7 @@ impl Ost {
     fn scrub_ended(&self, failed: Option<String>) {
         {
             let mut s = self.scrubber.lock();
+            assert!(s.running, "a walk ends once");
             s.running = false;
             s.failed = failed;
             let p = &s.progress;

@@ -10,12 +10,11 @@ use crate::space::{DiskBook, Space};
 use crate::stats;
 use model::counters::Counters;
 use model::exports::Exports;
-use model::{Errno, ObjectId, TargetId, TargetMark};
+use model::{Errno, ObjectId, TargetId, TargetMark, limits};
 use rpc::server::recovery::{Recover, Recovery};
 use rpc::{
-    ClientId, ConnectOutcome, Departure, Greeting, Incoming, Outgoing, Peers, Proofs, Service, StoredReply,
+    ClientId, ConnectOutcome, Departure, Greeting, Incoming, Outgoing, Peers, Principal, Service, StoredReply,
 };
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -158,6 +157,7 @@ impl Ost {
         loop {
             let idle = self.idle.notified();
             if *self.running.lock().expect("no panic while held") == 0 {
+                assert!(self.locks.nobody_waits(), "requests wait only while they run");
                 self.space.close();
                 return;
             }
@@ -182,7 +182,7 @@ impl Ost {
     /// Known clients: (id, record, connected now).
     pub fn exports(&self) -> Vec<(ClientId, ClientRecord, bool)> {
         let live: std::collections::BTreeMap<ClientId, bool> =
-            self.peers.list().into_iter().map(|(c, _, _, up)| (c, up)).collect();
+            self.peers.list().into_iter().map(|p| (p.who.client, p.connected)).collect();
         let up = |c: &ClientId| live.get(c).copied().unwrap_or(false);
         self.clients.list().into_iter().map(|(c, r)| (c, r, up(&c))).collect()
     }
@@ -232,7 +232,7 @@ impl Ost {
     }
 
     async fn execute(self: Arc<Self>, req: Incoming) -> Outgoing {
-        if let Err(e) = self.recovery.admitted(req.client, req.op, req.replay.is_some()).await {
+        if let Err(e) = self.recovery.admitted(req.from.client, req.op, req.replay.is_some()).await {
             return Outgoing::err(e);
         }
         let _running = Running::enter(&self);
@@ -241,18 +241,20 @@ impl Ost {
         }
         let start = self.world.now();
         let io = self.brw.enter(req.op);
+        let map = self.nodemap(&req.from);
+        let req = req.mapped(&map);
         let durable = req.durable || self.settings.ack_durable.load(Relaxed);
-        let author = self.db.author(req.client.0, durable);
+        let author = self.db.author(req.from.client.0, durable);
         let slot = Slot {
             author: author.clone(),
             clients: self.clients.clone(),
-            client: req.client,
+            client: req.from.client,
             slot: req.slot,
             xid: req.xid,
             progress: None,
         };
         let replay = req.replay.map(|r| r.reply);
-        let cx = Cx { ost: self.clone(), ctx: Arc::new(req.ctx), slot, wall: req.wall, replay };
+        let cx = Cx { ost: self.clone(), ctx: Arc::new(req.ctx), map, slot, wall: req.wall, replay };
         let done = match ops::run(&cx, req.op, &req.body, req.bulk).await {
             Ok(done) => done,
             Err(e) => {
@@ -267,8 +269,10 @@ impl Ost {
         if let Err(e) = self.settle(&done, &author, durable).await {
             return Outgoing { hold: Some(author), ..Outgoing::err(e) };
         }
+        assert!(req.op.verb().modifies || done.changed.is_none(), "{:?} changed something", req.op);
+        assert!(done.bulk.len() <= limits::RPC_BULK_MAX_BYTES, "the data of an answer fits into a message");
         let us = u64::try_from(self.world.now().since(start).as_micros()).unwrap_or(u64::MAX);
-        self.count(req.op, req.peer, &done, us);
+        self.count(req.op, &req.from, &done, us);
         if let Some(io) = io {
             io.done(done.bytes, us);
         }
@@ -281,9 +285,9 @@ impl Ost {
         }
     }
 
-    fn count(&self, op: Op, peer: IpAddr, done: &ops::Done, us: u64) {
+    fn count(&self, op: Op, from: &Principal, done: &ops::Done, us: u64) {
         let Some(name) = op.verb().ost_counter else { return };
-        let export = self.exports.of(peer, self.world.wall());
+        let export = self.exports.of(from.address, self.world.wall());
         for s in export.iter().map(|e| &e.stats).chain([&self.stats]) {
             s.add_named(name, us);
             match op.verb().bulk {
@@ -297,6 +301,7 @@ impl Ost {
     async fn admit(self: &Arc<Self>, hello: Greeting) -> Result<ConnectOutcome, (Errno, String)> {
         let c = &hello.connect;
         let client = ClientId(c.client_uuid);
+        assert_eq!(hello.from.client, client, "a hello is of the client that it names");
         let label = self.label();
         if c.fsname != self.cfg.fsname {
             let why = format!("{label} belongs to file system '{}', not '{}'", self.cfg.fsname, c.fsname);
@@ -322,7 +327,7 @@ impl Ost {
         self.clients.room().map_err(|e| (e, format!("{label} knows too many clients already")))?;
         let record = ClientRecord {
             name: clients::bounded_name(&c.client_name),
-            address: hello.peer.to_string(),
+            address: hello.from.address.to_string(),
             since: self.world.wall(),
             epoch: self.db.epoch(),
             slots: c.slots,
@@ -452,8 +457,8 @@ impl Service for Ost {
         Box::pin(async move { self.admit(hello).await })
     }
 
-    fn sender(&self, proofs: &Proofs) -> Sender {
-        proofs.sender(self.server_key.lock().expect("no panic while held").as_ref())
+    fn sender(&self, from: &Principal) -> Sender {
+        from.role(self.server_key.lock().expect("no panic while held").as_ref())
     }
 
     fn replays(&self, client: ClientId) -> bool {

@@ -4,6 +4,7 @@
 //! each of its changes how far it got; sent again after a crash it goes on from there.
 
 use crate::clients::Clients;
+use model::limits;
 use rpc::ClientId;
 use serde::Serialize;
 use std::sync::Arc;
@@ -31,10 +32,15 @@ pub struct Slot {
 impl Slot {
     /// Adds the reply record to the transaction that holds the effect.
     pub fn put<R: Serialize>(self, txn: &mut Txn, reply: &R) {
+        assert!(self.slot < limits::SLOTS_PER_SESSION, "a reply is kept for a slot of the session");
         let body = postcard::to_stdvec(reply).expect("plain data encodes");
         let (status, body) = match self.progress {
             None => (0, body),
             Some(mut done) => {
+                assert!(
+                    done.len() < limits::BATCH_OPS_MAX,
+                    "a batch stands before its end while it is executed"
+                );
                 done.push((0, body));
                 (STATUS_PROGRESS, postcard::to_stdvec(&done).expect("plain data encodes"))
             }

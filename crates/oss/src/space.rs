@@ -152,6 +152,7 @@ impl Space {
                 if used <= room && (trusted || attempt == 1) {
                     s.since = used;
                     s.in_flight += bytes;
+                    assert!(s.in_flight <= s.since, "what is in flight was taken since the sample");
                     if let (Need::Grow(n), Some(p)) = (need, holder.and_then(|h| s.promised.get_mut(&h))) {
                         *p = p.saturating_sub(n);
                     }
@@ -189,6 +190,8 @@ impl Space {
             s.promised.remove(&holder);
         } else {
             s.promised.insert(holder, promised);
+            let all = s.promises(None).saturating_add(s.since).saturating_add(keep);
+            assert!(all <= sample.available, "no more is promised than there is room for");
         }
         Ok(promised)
     }

@@ -100,7 +100,7 @@ impl Bed {
         let outcome = self.wait(up.ost.clone().connect(greeting(hello(client, "demo")))).unwrap();
         if outcome.recovering {
             let all = Reclaim { last: true, ..Reclaim::default() };
-            let reclaim = Incoming { client, ..request(0, 0, &all, Bytes::new()) };
+            let reclaim = Incoming { from: at(client), ..request(0, 0, &all, Bytes::new()) };
             self.send(up, reclaim).status.unwrap();
         }
         outcome.new_client
@@ -191,14 +191,18 @@ fn truncate(size: u64) -> Truncate {
     }
 }
 
+fn at(client: ClientId) -> rpc::Principal {
+    rpc::Principal::new(client, PEER)
+}
+
 fn greeting(connect: Connect) -> rpc::Greeting {
-    rpc::Greeting { connect, peer: PEER, session: 1, known: true, digest: None }
+    let from = at(ClientId(connect.client_uuid));
+    rpc::Greeting { connect, from, session: 1, known: true, digest: None }
 }
 
 fn request<M: Message>(slot: u16, xid: u64, m: &M, bulk: Bytes) -> Incoming {
     Incoming {
-        client: CLIENT,
-        peer: PEER,
+        from: at(CLIENT),
         op: M::OP,
         slot,
         xid,
@@ -206,7 +210,6 @@ fn request<M: Message>(slot: u16, xid: u64, m: &M, bulk: Bytes) -> Incoming {
         durable: false,
         wall: Timestamp::ZERO,
         replay: None,
-        proofs: Arc::default(),
         ctx: RequestContext::default(),
         body: postcard::to_stdvec(m).unwrap().into(),
         bulk,
@@ -624,7 +627,7 @@ fn what_is_done_again_waits_for_no_lock_and_never_changes_what_others_hold() {
     let other = ClientId([8; 16]);
     let mut bed = Bed::new(MemDisk::new());
     let lock = |id| ExtentSpec { object: object(1), id, mode: ExtentMode::Write, start: 0, end: u64::MAX };
-    let from = |client, r: Incoming| Incoming { client, ..r };
+    let from = |client, r: Incoming| Incoming { from: at(client), ..r };
     let again = |xid, data: &'static [u8]| {
         let m = Write { lock: 5, ..write(Some(0)) };
         let reply = Bytes::new();
@@ -778,7 +781,7 @@ fn targets_on_one_disk_promise_its_room_once() {
     let capacity = disk.used_bytes() + (96 << 20);
     disk.set_faults(FaultPlan { capacity_bytes: Some(capacity), ..FaultPlan::default() });
     let send = |ost: &Arc<Ost>, client: ClientId, xid: u64, m: Incoming| {
-        let req = Incoming { client, xid, ..m };
+        let req = Incoming { from: at(client), xid, ..m };
         rt.block_on(within_a_minute(&world, ost.clone().handle(req)))
     };
     let clients: Vec<ClientId> = (1..=20).map(|n| ClientId([n; 16])).collect();

@@ -157,7 +157,9 @@ impl Inner {
                 continue;
             }
             let xid = self.new_xid();
-            self.slots[usize::from(slot)] = Some(InFlight::new(xid, req, now));
+            assert_ne!(slot, SLOT_CONTROL, "the first slot is the session's own");
+            let other = self.slots[usize::from(slot)].replace(InFlight::new(xid, req, now));
+            assert!(other.is_none(), "a slot has one request at a time");
             out.frames.push(self.frame(target, slot, false));
         }
     }
@@ -235,6 +237,7 @@ impl Core {
             let urgent = op.verb().urgent;
             let number = if urgent { g.next_ticket } else { g.next_ticket + ORDINARY };
             g.next_ticket += 1;
+            assert!(g.next_ticket < ORDINARY, "tickets of urgent requests stay below the others");
             let body = Bytes::from(body);
             let waited_for = waited_for || urgent;
             let req = Request { op, modifies, durable, life, waited_for, body, bulk, answer: Some(tx) };

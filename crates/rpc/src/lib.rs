@@ -29,6 +29,6 @@ pub fn lease_life(ping_interval: Duration) -> Duration {
 pub use import::{AdaptiveLimits, Import, ImportConfig, ImportHooks, ImportState, NoHooks, Response, Terms};
 pub use probe::probe;
 pub use server::{
-    ClientId, ConnectOutcome, Departure, Greeting, Identity, Incoming, Outgoing, Peers, Proofs, Replay,
-    Server, Service, StoredReply,
+    ClientId, ConnectOutcome, Departure, Greeting, Identity, Incoming, Outgoing, Peer, Peers, Principal,
+    Proofs, Replay, Server, Service, StoredReply,
 };

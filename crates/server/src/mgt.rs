@@ -111,7 +111,9 @@ fn counts(s: &State) -> String {
 fn replacement(state: &State, there: Vec<Vec<u8>>) -> Txn {
     let mut txn = Txn::new();
     there.into_iter().for_each(|k| txn.delete(k));
-    txn.writes.extend(state.all().writes);
+    let all = state.all();
+    assert!(all.redo.is_empty() && !all.writes.is_empty(), "a configuration is records, and has a version");
+    txn.writes.extend(all.writes);
     txn
 }
 

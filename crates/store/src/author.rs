@@ -66,9 +66,12 @@ impl Author {
     /// A transaction of this request got its position. Called with the core locked.
     pub(crate) fn submitted(&self, inner: &mut Inner, lsn: Lsn, foreign: Lsn) {
         let mut m = self.made();
+        assert!(m.lsns.last().is_none_or(|l| *l < lsn), "a request's transactions come in order");
+        assert!(foreign < lsn, "a transaction depends on earlier ones only");
         m.lsns.push(lsn);
         m.foreign = m.foreign.max(foreign);
-        inner.unsent.entry(self.client).or_default().insert(lsn);
+        let new = inner.unsent.entry(self.client).or_default().insert(lsn);
+        assert!(new, "a transaction is the work of one request");
     }
 
     /// Waits until the request's answer, which shows `seen`, may be sent; with `durable`, until all of it is on disk.

@@ -75,10 +75,15 @@ impl Core {
         {
             let mut inner = self.lock();
             inner.snapshot = Some(snapshot);
-            inner.frozen = None;
+            let applied = inner.frozen.take();
+            assert!(applied.is_some(), "the overlay that was applied stood frozen until now");
             inner.journal.trim(upto)?;
         }
-        self.state.send_modify(|s| s.applied = upto);
+        self.state.send_modify(|s| {
+            assert!(s.applied <= upto, "the table's position only grows");
+            assert!(upto <= s.committed, "only what is committed goes to the table");
+            s.applied = upto;
+        });
         Ok(())
     }
 
@@ -108,7 +113,12 @@ impl Core {
         let core = self.clone();
         self.world
             .blocking(move || {
-                core.lock().journal.trim_all()?;
+                {
+                    let mut inner = core.lock();
+                    let above = inner.overlay.len() + inner.frozen.as_ref().map_or(0, |f| f.len());
+                    assert_eq!(above, 0, "at an orderly end the table holds everything");
+                    inner.journal.trim_all()?;
+                }
                 let dir = crate::db::journal_dir(&core.dir);
                 core.world.disk.sync_dir(&dir).map_err(StoreError::io("cannot flush the folder", &dir))?;
                 core.lock().snapshot = None;

@@ -250,6 +250,7 @@ impl Core {
         w.0.reserve(bytes);
         record::encode_txn(&mut w, &txn.writes, &txn.redo);
         let record_bytes = w.0.len();
+        assert!(record_bytes <= RECORD_HEADER_BYTES + bytes, "a record is no longer than was reckoned");
         let committed = self.last_committed();
         let lsn = match inner.journal.append(w, committed) {
             Ok(lsn) => lsn,
@@ -265,8 +266,10 @@ impl Core {
                 return Err(e);
             }
         };
+        assert!(committed < lsn, "what was just written is not committed yet");
         let (author, mut hurried) = (txn.author.take(), false);
-        inner.authors.insert(lsn, author.as_ref().map(|(a, _)| a.client));
+        let other = inner.authors.insert(lsn, author.as_ref().map(|(a, _)| a.client));
+        assert!(other.is_none(), "a position belongs to one transaction");
         if let Some((a, overwrites)) = author {
             let foreign = if overwrites { inner.overwritten(&txn.writes, &a.client, committed) } else { 0 };
             a.submitted(&mut inner, lsn, foreign);
@@ -381,6 +384,7 @@ impl Core {
 
     async fn commit(&self, from: Lsn, set: SyncSet) -> Result<(), StoreError> {
         let upto = set.upto;
+        assert!(from <= upto, "a flush of the journal commits a record at least");
         let hook = self.pre_commit.lock().expect("never held over a panic").clone();
         let mut relied = false;
         if let Some(h) = hook {
@@ -396,6 +400,7 @@ impl Core {
         }
         self.state.send_modify(|s| {
             assert!(s.committed <= upto, "commits are in order");
+            assert!(s.applied <= upto, "the table holds nothing that is not committed");
             // A flush that ends after a failure elsewhere must not acknowledge anything.
             if s.stopped.is_none() || s.orderly {
                 s.committed = upto;
@@ -543,7 +548,8 @@ impl Inner {
         self.journal_bytes += record_bytes;
         for (k, v) in writes {
             self.overlay_bytes += overlay_bytes(&k, v.as_deref());
-            self.overlay.insert(k, Entry { lsn, value: v.map(Bytes::from) });
+            let older = self.overlay.insert(k, Entry { lsn, value: v.map(Bytes::from) });
+            assert!(older.is_none_or(|o| o.lsn <= lsn), "a key's newest write wins");
         }
     }
 

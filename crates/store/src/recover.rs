@@ -47,6 +47,8 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
     let table: Arc<dyn Table> = Arc::new(RedbTable::open(world, dir, opt.table_cache_bytes, distrust)?);
     let applied = table.applied()?;
     let replay = read_journal(world, dir, epoch, applied, opt.cut_damaged_journal)?;
+    assert!(replay.last_lsn >= applied, "the journal is never cut below what the table holds");
+    assert!(epoch > replay.last_epoch, "an older server does not write behind a newer one");
     let overlay_txns = usize::try_from(replay.last_lsn - applied).expect("they are in memory");
     let overlay = replay.newest();
     let overlay_bytes = overlay.iter().map(|(k, e)| overlay_bytes(k, e.value.as_deref())).sum();
@@ -61,6 +63,7 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
         go_on(world, &mut journal, replay, &redone)?;
     }
     let last = journal.last_lsn();
+    assert!(last >= applied, "positions go on behind those of the table");
     let state = State { committed: last, applied, ..State::default() };
     let inner = Inner {
         overlay,

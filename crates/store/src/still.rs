@@ -96,5 +96,6 @@ pub(crate) fn merge<'a>(
             out.push((rk.clone(), rv.to_vec()));
         }
     }
+    assert!(out.len() <= limit, "no more pairs than were asked for");
     Ok(out)
 }

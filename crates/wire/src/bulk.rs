@@ -55,6 +55,7 @@ impl Bulk {
         }
         let mut all = BytesMut::with_capacity(self.len);
         self.parts().for_each(|p| all.extend_from_slice(p));
+        assert_eq!(all.len(), self.len, "the pieces are as long as was counted");
         all.freeze()
     }
 }

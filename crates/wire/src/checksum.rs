@@ -57,6 +57,7 @@ impl ChecksumType {
 
     /// The sum of a block of which only the beginning is given: the rest is zeros.
     pub fn padded(self, part: &[u8]) -> u32 {
+        assert!(part.len() <= SUM_BLOCK_BYTES, "a piece lies in one block");
         if part.len() == SUM_BLOCK_BYTES {
             return self.of(part);
         }
@@ -70,7 +71,7 @@ impl ChecksumType {
     pub fn of_write(self, off: u64, data: &[u8]) -> Vec<u32> {
         match self {
             ChecksumType::None => Vec::new(),
-            t => pieces(off, data).map(|(_, p)| t.of(p)).collect(),
+            t => one_a_block(off, data, pieces(off, data).map(|(_, p)| t.of(p)).collect()),
         }
     }
 
@@ -79,7 +80,10 @@ impl ChecksumType {
     pub fn of_read(self, off: u64, data: &[u8], object_size: u64) -> Vec<u32> {
         match self {
             ChecksumType::None => Vec::new(),
-            t => pieces(off, data).map(|(at, p)| t.of_read_piece(at, p, object_size)).collect(),
+            t => {
+                let sum = |(at, p)| t.of_read_piece(at, p, object_size);
+                one_a_block(off, data, pieces(off, data).map(sum).collect())
+            }
         }
     }
 
@@ -134,6 +138,14 @@ pub fn sums_of_ranges<'a>(
     })
 }
 
+/// The sums that were made of data at `off`, which are as many as the receiver expects.
+fn one_a_block(off: u64, data: &[u8], sums: Vec<u32>) -> Vec<u32> {
+    if let Some(end) = off.checked_add(data.len() as u64).filter(|_| !data.is_empty()) {
+        assert_eq!(sums.len() as u64, blocks(off, end), "each block has a sum");
+    }
+    sums
+}
+
 /// Blocks that `off..end` touches; 0 if that is no range.
 fn blocks(off: u64, end: u64) -> u64 {
     end.div_ceil(BLOCK).saturating_sub(off / BLOCK)
@@ -162,6 +174,7 @@ fn adler32(data: &[u8]) -> u32 {
         a %= ADLER_MOD;
         b %= ADLER_MOD;
     }
+    assert!(a < ADLER_MOD && b < ADLER_MOD, "either sum has its 16 bits");
     b << 16 | a
 }
 

@@ -156,6 +156,9 @@ pub struct Lengths {
 impl Lengths {
     /// Bytes that follow the header.
     pub fn total(&self) -> usize {
+        // Whoever asks is about to make room for so many.
+        let bounded = self.body <= RPC_BODY_MAX_BYTES && self.bulk <= RPC_BULK_MAX_BYTES;
+        assert!(bounded, "no length is believed before it was looked at");
         self.body + self.behind()
     }
 
@@ -224,6 +227,8 @@ impl Frame {
         v.extend_from_slice(&head);
         v.extend_from_slice(&self.body);
         self.bulk.parts().for_each(|p| v.extend_from_slice(p));
+        let said = HEADER_BYTES + self.body.len() + self.bulk.len();
+        assert_eq!(v.len(), said, "a frame is as long as its header says");
         if let Some(t) = trailer {
             v.extend_from_slice(&t);
         }

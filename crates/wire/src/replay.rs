@@ -8,11 +8,15 @@ use crate::verb::Answer;
 use crate::{CodecError, Op};
 use bytes::Bytes;
 use model::Timestamp;
+use model::limits::RPC_BODY_MAX_BYTES;
 use serde::{Deserialize, Serialize};
 
 /// [`crate::ReplyContext::extra`] of a modifying reply: the server's wall clock when it executed the request, i64
 /// seconds and u32 nanoseconds, little-endian.
 pub const EXTRA_WALL: u16 = 1;
+
+/// Length of its value.
+const WALL_BYTES: usize = 12;
 
 /// What a replayed request carries.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -26,6 +30,7 @@ pub struct Tail {
 /// Appends a tail to an encoded request.
 pub fn append(body: &[u8], tail: &Tail) -> Vec<u8> {
     let t = postcard::to_stdvec(tail).expect("plain data encodes");
+    assert!(t.len() <= RPC_BODY_MAX_BYTES, "what a replay says beside its request fits into a frame");
     let mut v = Vec::with_capacity(body.len() + t.len() + 4);
     v.extend_from_slice(body);
     v.extend_from_slice(&t);
@@ -67,12 +72,13 @@ pub fn split(body: &Bytes) -> Result<(Bytes, Tail), CodecError> {
 pub fn encode_wall(t: Timestamp) -> Vec<u8> {
     let mut v = t.sec.to_le_bytes().to_vec();
     v.extend_from_slice(&t.nsec.to_le_bytes());
+    assert_eq!(v.len(), WALL_BYTES, "a time is as long as its reader expects");
     v
 }
 
 /// What a reply says of the server's clock; zero if it says nothing.
 pub fn wall_of(extra: &[(u16, Vec<u8>)]) -> Timestamp {
-    let Some((_, v)) = extra.iter().find(|(t, v)| *t == EXTRA_WALL && v.len() == 12) else {
+    let Some((_, v)) = extra.iter().find(|(t, v)| *t == EXTRA_WALL && v.len() == WALL_BYTES) else {
         return Timestamp::ZERO;
     };
     let sec = i64::from_le_bytes(v[..8].try_into().expect("eight bytes"));

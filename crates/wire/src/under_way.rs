@@ -1,6 +1,8 @@
 //! Reply extra [`EXTRA_UNDER_WAY`]: the requests that a server is at work on, in answer to a ping with
 //! [`crate::frame::FLAG_UNDER_WAY`].
 
+use model::limits::SLOTS_PER_SESSION;
+
 /// Tag in a reply context: for each slot with a request under way its number (u16) and the request's xid (u64), little-endian.
 pub const EXTRA_UNDER_WAY: u16 = 2;
 const ENTRY_BYTES: usize = 10;
@@ -10,7 +12,10 @@ const ENTRY_BYTES: usize = 10;
 pub struct UnderWay(Vec<(u16, u64)>);
 
 impl UnderWay {
+    /// By slot.
     pub fn new(all: Vec<(u16, u64)>) -> UnderWay {
+        assert!(all.is_sorted_by(|a, b| a.0 < b.0), "a slot has one request under way");
+        assert!(all.iter().all(|(s, _)| *s < SLOTS_PER_SESSION), "requests have slots of their session");
         UnderWay(all)
     }
 
@@ -20,7 +25,9 @@ impl UnderWay {
 
     pub fn encode(&self) -> (u16, Vec<u8>) {
         let entry = |(slot, xid): &(u16, u64)| [&slot.to_le_bytes()[..], &xid.to_le_bytes()].concat();
-        (EXTRA_UNDER_WAY, self.0.iter().flat_map(entry).collect())
+        let value: Vec<u8> = self.0.iter().flat_map(entry).collect();
+        assert_eq!(value.len(), self.0.len() * ENTRY_BYTES, "entries are as long as their reader expects");
+        (EXTRA_UNDER_WAY, value)
     }
 
     /// `None`: the server did not say, or what it said makes no sense.

@@ -8,7 +8,7 @@ use crate::replayed;
 use crate::service::Mdt;
 use crate::tx::Tx;
 use bytes::Bytes;
-use model::squash::squashed;
+use model::nodemap::Nodemap;
 use model::{Errno, Timestamp, limits};
 use rpc::Incoming;
 use std::time::Duration;
@@ -72,7 +72,7 @@ fn count(mdt: &Mdt, req: &Incoming, m: &Batch, took: Duration) {
     let each = took.checked_div(m.ops.len() as u64).unwrap_or(took);
     let now = mdt.world.wall();
     for code in m.ops.iter().filter_map(|op| Op::from_u16(op.opcode).ok()) {
-        mdt.stats.count(code, req.peer, each, now);
+        mdt.stats.count(code, &req.from, each, now);
     }
 }
 
@@ -97,7 +97,8 @@ fn context(tx: &Tx, ctx: &OpContext, m: &Batch, op: &BatchOp) -> Result<OpContex
         let cred = m.creds.get(usize::from(op.cred)).ok_or(Errno::EPROTO)?;
         // What an owner tells was done, as whoever it was, before it had to give the directory back.
         let done = m.owned && tx.shared.leases.is_owner(ctx.client);
-        own.cred = squashed(cred, ctx.squash.as_ref().filter(|_| !done));
+        let map = if done { &Nodemap::IDENTITY } else { &ctx.nodemap };
+        own.cred = map.cred(cred);
     }
     if op.time != Timestamp::ZERO {
         own.now = tx.shared.clamp_time(op.time, ctx.wall);
@@ -157,6 +158,7 @@ fn run(
     }
     tx.bulk = Bytes::new();
     if m.owned {
+        assert_eq!(reply.results.len(), m.ops.len(), "an owner is told what became of each operation");
         reply.grants = tx.grant_made()?;
     }
     Ok(reply)

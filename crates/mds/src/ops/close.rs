@@ -31,6 +31,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Close) -> Result<CloseReply, Errno> 
         }
     }
     tx.remove_open(ctx.client, m.handle)?;
+    assert!(tx.open_of(ctx.client, m.handle).is_none(), "a closed handle stands for nothing");
     let i = if stored { tx.try_inode(m.fid)? } else { None };
     Ok(CloseReply { entry: i.map(|i| Box::new(names::entry(tx, m.fid, &i))) })
 }

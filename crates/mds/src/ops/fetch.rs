@@ -14,6 +14,7 @@ pub fn run(tx: &mut Tx, _ctx: &OpContext, m: Fetch) -> Result<FetchReply, Errno>
     if m.fids.len() > FETCH_FILES_MAX {
         return Err(Errno::E2BIG);
     }
+    let before = tx.reply_data.len();
     let room = (m.max_bytes as usize).min(FETCH_MAX_BYTES);
     let mut entries = Vec::with_capacity(m.fids.len());
     for fid in m.fids {
@@ -22,6 +23,8 @@ pub fn run(tx: &mut Tx, _ctx: &OpContext, m: Fetch) -> Result<FetchReply, Errno>
             break;
         }
     }
+    let (added, most) = (tx.reply_data.len().saturating_sub(before), room.saturating_add(m.data as usize));
+    assert!(added <= most, "an answer is longer than asked for by one file at most");
     Ok(FetchReply { entries })
 }
 

@@ -85,5 +85,7 @@ fn path_to(
     let i = tx.promised(root)?;
     perm::access(&ctx.cred, &i.subject(), MAY_EXEC | MAY_READ)?;
     parts.reverse();
-    Ok(Some(parts.join(&b'/')))
+    let path = parts.join(&b'/');
+    assert_eq!(path.len(), len, "a path is as long as was counted");
+    Ok(Some(path))
 }

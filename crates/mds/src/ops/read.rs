@@ -12,6 +12,7 @@ pub fn run(tx: &mut Tx, _ctx: &OpContext, m: Read) -> Result<ReadReply, Errno> {
     }
     let i = data::of(tx, m.object)?;
     let bytes = data::read(tx, m.object.origin, &i, m.offset, u64::from(m.len))?;
+    assert!(bytes.len() <= m.len as usize, "no more is read than was asked for");
     let (len, object_size) = (bytes.len() as u32, i.data.size);
     let block_crcs = m.checksum.of_read(m.offset, &bytes, object_size);
     tx.reply_data = bytes;

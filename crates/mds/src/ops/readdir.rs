@@ -64,6 +64,7 @@ pub fn page(
                 return Ok(reply);
             }
             used = used.saturating_add(size);
+            assert!(used <= room || reply.entries.is_empty(), "a page has the room that it was given");
             cookie = c;
             reply.entries.push(Dirent { cookie: c, fid: d.fid, kind: d.kind, name: name.to_vec(), entry });
         }

@@ -112,6 +112,11 @@ fn replace(
     victim: Option<(Dentry, Inode)>,
 ) -> Result<(), Errno> {
     let moved_dir = i.is_dir();
+    if let Some((d, v)) = &victim {
+        assert_ne!(d.fid, src.fid, "a file is not moved over itself");
+        assert_eq!(v.is_dir(), moved_dir, "a directory takes the place of a directory only");
+        assert!(!v.is_dir() || v.entries == 0, "{} is moved over but not empty", d.fid);
+    }
     tx.delete_name(from.dir, from.cookie, from.name, src.fid);
     if let Some((d, _)) = &victim {
         tx.delete(key::backptr(d.fid, to.dir, to.cookie));
@@ -156,6 +161,7 @@ fn swap(
     (a, a_entry, mut a_inode): (Place, Dentry, Inode),
     (b, b_entry, mut b_inode): (Place, Dentry, Inode),
 ) -> Result<(), Errno> {
+    assert_ne!(a_entry.fid, b_entry.fid, "two names of one file have nothing to exchange");
     tx.delete(key::backptr(a_entry.fid, a.dir, a.cookie));
     tx.delete(key::backptr(b_entry.fid, b.dir, b.cookie));
     tx.put_name(a.dir, a.cookie, a.name, b_entry.fid, b_inode.kind);

@@ -20,6 +20,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setattr) -> Result<Entry, Errno> {
         // chown(path, -1, -1) by a stranger: allowed, and nothing to do.
         return Ok(names::entry(tx, m.fid, &i));
     }
+    let before = (i.kind, i.nlink, i.ctime);
     apply_mode(ctx, &mut i, s);
     if s.uid.is_some() || s.gid.is_some() || s.size.is_some() || s.kill_suid_sgid {
         setxattr::drop_capability(tx, m.fid, &mut i)?;
@@ -53,6 +54,8 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setattr) -> Result<Entry, Errno> {
         i.mtime = at(t);
         i.mtime_stamp = i.ctime;
     }
+    assert_eq!((i.kind, i.nlink), (before.0, before.1), "attributes say nothing of a file's names and type");
+    assert!(i.ctime >= before.2, "ctime never goes backward");
     tx.put_inode(m.fid, &mut i);
     Ok(names::entry(tx, m.fid, &i))
 }

@@ -28,6 +28,7 @@ pub fn drop_link(
     fid: model::Fid,
     i: &mut crate::schema::Inode,
 ) -> Result<(), Errno> {
+    assert!(!i.is_dir() || i.entries == 0, "{fid} is removed but not empty");
     i.touch_ctime(ctx.now);
     i.nlink = if i.is_dir() { 0 } else { i.nlink.saturating_sub(1) };
     if i.nlink == 0 {

@@ -203,6 +203,7 @@ impl Inode {
     }
 
     pub fn encode(&self) -> Vec<u8> {
+        assert_eq!(self.mode & !0o7777, 0, "a stored mode has no other bits");
         let mut v = Vec::with_capacity(256 + self.symlink.len());
         v.extend_from_slice(&[VERSION, kind_to_u8(self.kind)]);
         v.extend_from_slice(&(self.mode as u16).to_le_bytes());
@@ -225,6 +226,10 @@ impl Inode {
         }
         for (name, value) in &self.xattrs {
             let mut x = Vec::with_capacity(1 + name.len() + value.len());
+            assert!(
+                name.len() <= usize::from(u8::MAX),
+                "an attribute's name is looked at before it is stored"
+            );
             x.push(name.len() as u8);
             x.extend_from_slice(name);
             x.extend_from_slice(value);
@@ -333,6 +338,7 @@ impl Inode {
 }
 
 fn tlv(v: &mut Vec<u8>, tag: u16, value: &[u8]) {
+    assert!(u32::try_from(value.len()).is_ok(), "a tagged value's length has its field");
     v.extend_from_slice(&tag.to_le_bytes());
     v.extend_from_slice(&(value.len() as u32).to_le_bytes());
     v.extend_from_slice(value);

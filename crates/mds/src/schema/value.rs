@@ -153,6 +153,7 @@ impl OrphanKind {
 
 /// Objects that an OST is still to destroy (`B`).
 pub fn encode_outbox(objects: &[ObjectId]) -> Vec<u8> {
+    assert!(!objects.is_empty(), "an outbox record names objects");
     encode(&objects)
 }
 

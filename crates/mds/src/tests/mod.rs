@@ -48,6 +48,10 @@ pub struct Rig {
     pub seqs: [u64; 2],
 }
 
+fn local(client: ClientId) -> rpc::Principal {
+    rpc::Principal::new(client, IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
 fn greeting(client: ClientId) -> rpc::Greeting {
     let connect = Connect {
         client_uuid: client.0,
@@ -60,8 +64,7 @@ fn greeting(client: ClientId) -> rpc::Greeting {
         lane: 0,
         extra: Vec::new(),
     };
-    let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    rpc::Greeting { connect, peer, session: 1, known: true, digest: None }
+    rpc::Greeting { connect, from: local(client), session: 1, known: true, digest: None }
 }
 
 fn start(world: &World, epoch: u32) -> Arc<Mdt> {
@@ -119,8 +122,7 @@ impl Rig {
 
     pub fn incoming<M: Message>(&self, client: ClientId, cred: &Cred, m: &M) -> Incoming {
         Incoming {
-            client,
-            peer: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            from: local(client),
             op: M::OP,
             slot: 0,
             xid: self.next_xid.fetch_add(1, Ordering::Relaxed),
@@ -128,7 +130,6 @@ impl Rig {
             durable: false,
             wall: self.world.wall(),
             replay: None,
-            proofs: Arc::default(),
             ctx: RequestContext { cred: cred.clone(), ..RequestContext::default() },
             body: Bytes::from(postcard::to_stdvec(m).unwrap()),
             bulk: Bytes::new(),

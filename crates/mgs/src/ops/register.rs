@@ -29,7 +29,7 @@ pub fn run(mgs: &Mgs, req: &Incoming, m: Register) -> Result<Done, Errno> {
                 entry,
                 replace: m.replace,
                 key: extra_key(&req.ctx.extra, EXTRA_TARGET_KEY),
-                proofs: &req.proofs,
+                from: &req.from,
             };
             s.register(claim, &fresh, txn)?;
             // mkfs --param of the first registration becomes a permanent parameter, unless somebody set it since
@@ -55,7 +55,9 @@ pub fn run(mgs: &Mgs, req: &Incoming, m: Register) -> Result<Done, Errno> {
         Err(Errno::EACCES) => tracing::warn!(
             "MGS: {label} is refused: it says that it replaces a lost target, which nobody allowed (lctl registration {label} replace)"
         ),
-        Err(e) => tracing::warn!("MGS: {label}, epoch {}, from {} is refused: {e}", m.epoch, req.peer),
+        Err(e) => {
+            tracing::warn!("MGS: {label}, epoch {}, from {} is refused: {e}", m.epoch, req.from.address)
+        }
     }
     done
 }

@@ -35,6 +35,8 @@ pub async fn run(cx: &Cx, m: Fallocate) -> Result<Done, Errno> {
         .fallocate(m.object, m.mode, m.offset, m.len, meta, finish)
         .await
         .map_err(|e| e.errno())?;
+    let keeps_size = m.mode & FALLOC_KEEP_SIZE != 0;
+    assert!(keeps_size || behind <= attr.size, "an object that space was made in reaches to its end");
     Ok(Done::changed(&same(&attr), lsn))
 }
 

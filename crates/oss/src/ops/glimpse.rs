@@ -25,5 +25,6 @@ pub async fn run(cx: &Cx, m: &Glimpse) -> Result<Done, Errno> {
         attrs.push(attr);
         seen.merge(cx.seen(lsn));
     }
+    assert!(kept.keys().all(|k| m.objects.contains(k)), "holders are asked about these objects only");
     Ok(Done::looked(&GlimpseReply { attrs }, seen))
 }

@@ -11,5 +11,6 @@ pub fn run(cx: &Cx, m: &Grant) -> Result<Done, Errno> {
         return Err(Errno::ENOTCONN);
     }
     let have = ost.space.promise(cx.slot.client, m.have, m.want, ost.settings.reserve())?;
+    assert!(have <= m.have.max(m.want), "nobody is promised more than he asks for");
     Ok(Done::looked(&GrantReply { have }, store::Seen::default()))
 }

@@ -23,6 +23,7 @@ use crate::locks::ServerLock;
 use crate::service::Ost;
 use crate::slot::Slot;
 use bytes::Bytes;
+use model::nodemap::Nodemap;
 use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp, limits};
 use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
@@ -39,7 +40,10 @@ const CLOCK_AHEAD_MAX_NS: i64 = 1_000_000_000;
 #[derive(Clone)]
 pub struct Cx {
     pub ost: Arc<Ost>,
+    /// With its sender mapped.
     pub ctx: Arc<RequestContext>,
+    /// Whom the sender's users are here: others whom the message names pass it.
+    pub map: Nodemap,
     pub slot: Slot,
     /// The server's clock; of a replayed request, as it was the first time.
     pub wall: Timestamp,
@@ -69,6 +73,7 @@ impl Done {
     }
 
     fn changed<R: Serialize>(reply: &R, lsn: Lsn) -> Done {
+        assert!(lsn > 0, "a change has a transaction");
         Done { body: encode(reply), changed: Some(lsn), ..Done::default() }
     }
 }

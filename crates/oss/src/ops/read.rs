@@ -19,6 +19,8 @@ pub async fn run(cx: &Cx, m: Read) -> Result<Done, Errno> {
     let store::object::Found { data, size: object_size, seen, crcs } = found;
     assert!(data.len() <= m.len as usize, "the store returned more than was asked for");
     let len = data.len() as u32;
+    let to_end = m.offset.saturating_add(u64::from(len)) >= object_size;
+    assert!(len == m.len || to_end, "an answer is short at the object's end only");
     let block_crcs = match m.checksum {
         // Those that were stored: from the writer to the reader nobody makes them anew.
         ChecksumType::Crc32c => crcs,

@@ -23,6 +23,7 @@ pub async fn run(cx: &Cx, m: Truncate) -> Result<Done, Errno> {
         .truncate(m.object, m.size, cx.meta(m.file, time), finish)
         .await
         .map_err(|e| e.errno())?;
+    assert_eq!(attr.size, m.size, "a truncated object has the size that was asked for");
     if lsn == 0 {
         // It only shows what is there.
         let (_, newest) = cx.ost.objects.attr(m.object).map_err(|e| e.errno())?;

@@ -3,6 +3,7 @@
 use super::{Cx, Done, check_object, check_range, last_byte, same_blocks};
 use crate::space::{Admission, Need};
 use bytes::Bytes;
+use model::nodemap::Owner;
 use model::{Errno, limits};
 use store::object::ObjectMeta;
 use wire::checksum::ChecksumType;
@@ -47,17 +48,19 @@ pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
         .write_summed(m.object, offset, data, crcs, meta_of(cx, &m), finish)
         .await
         .map_err(|e| e.errno())?;
+    assert!(offset.saturating_add(len) <= attr.size, "what was written lies within the object");
     let reply = WriteReply { offset, attr: same(&attr), entry: None };
     Ok(Done { bytes: len, ..Done::changed(&reply, lsn) })
 }
 
 /// For whom a write is made.
 pub(super) fn meta_of(cx: &Cx, m: &Write) -> ObjectMeta {
+    let Owner { uid, gid, projid } = cx.map.owner(Owner { uid: m.uid, gid: m.gid, projid: m.projid });
     ObjectMeta {
         file: m.file,
-        uid: m.uid,
-        gid: m.gid,
-        projid: m.projid,
+        uid,
+        gid,
+        projid,
         time: Some(cx.stamp(m.inode_ctime)),
         layout_generation: cx.ctx.layout_generation,
         data_version: None,

@@ -28,6 +28,7 @@ pub async fn run(cx: &Cx, m: Writelist, data: Bytes) -> Result<Done, Errno> {
         let crcs = compared(cx, &m, r.offset, &data, sums)?.map(<[u32]>::to_vec);
         parts.push(ListPart { off: r.offset, data, crcs });
     }
+    assert!(rest.is_empty(), "the ranges take all of the data");
     let _lock = cx.guard(m.object, m.lock, true, (start, last_byte(start, hull))).await?;
     cx.check_not_lost(m.object)?;
     let len = data.len() as u64;
@@ -46,6 +47,7 @@ pub async fn run(cx: &Cx, m: Writelist, data: Bytes) -> Result<Done, Errno> {
     let finish = cx.slot.clone().finish(move |_, attr| answer(attr));
     let done = ost.objects.write_list(m.object, parts, meta, each, finish);
     let (_, attr, lsn) = done.await.map_err(|e| e.errno())?;
+    assert!(end <= attr.size, "what was written lies within the object");
     let reply = answer(&attr);
     Ok(Done { bytes: len, ..Done::changed(&reply, lsn) })
 }

@@ -61,6 +61,7 @@ impl KeptRequests {
         while let Some(e) = self.current.first_entry().filter(|e| *e.key() <= transno) {
             self.bytes -= e.remove().bytes();
         }
+        self.check();
     }
 
     /// The server restarted: all of it may be lost.
@@ -91,6 +92,7 @@ impl KeptRequests {
     pub fn replayed(&mut self, transno: u64, wall: Timestamp) -> Option<Kept> {
         let mut k = self.lost.pop_front()?;
         self.bytes -= k.bytes();
+        self.check();
         if transno == 0 {
             return Some(k);
         }
@@ -102,6 +104,12 @@ impl KeptRequests {
     /// All of it, in the order of its execution.
     pub fn all(&self) -> impl Iterator<Item = &Kept> {
         self.lost.iter().chain(self.current.values())
+    }
+
+    fn check(&self) {
+        let least = self.len() * OVERHEAD_BYTES;
+        assert!(self.bytes >= least, "what is kept is counted");
+        assert!(self.len() > 0 || self.bytes == 0, "where nothing is kept nothing is counted");
     }
 
     /// Gives everything up.

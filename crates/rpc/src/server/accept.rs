@@ -2,7 +2,7 @@
 
 use super::admission::Counted;
 use super::session::{Hello, Session, same};
-use super::{ClientId, Greeting, Server, Target, dispatch, identity};
+use super::{ClientId, Greeting, Principal, Server, Target, dispatch, identity};
 use crate::link::Link;
 use bytes::Bytes;
 use model::{Errno, TargetId, TargetKind};
@@ -122,6 +122,7 @@ impl Server {
         if r.kind != PROBE {
             self.complain(peer, r.kind, &r.text);
         }
+        assert!((1..i32::from(u16::MAX)).contains(&r.errno.0), "who is turned away hears why");
         let mut h = Header::new(FrameKind::ConnectReply);
         h.status = r.errno.0 as u16;
         h.target = head.map_or(0, |h| h.target);
@@ -150,29 +151,27 @@ impl Server {
         self.check_versions(&c)?;
         let target = self.find(f.header.target, &c)?;
         let epoch = target.service.epoch();
-        let seen = c.last_epoch.max(f.header.epoch);
-        if seen > epoch {
-            return refuse(
-                Errno::ESTALE,
-                "epoch",
-                format!(
-                    "client '{}' has seen epoch {seen} of {}, this server '{}' has {epoch}: another server took the target over",
-                    c.client_name, target.label, self.name
-                ),
-            );
-        }
-        let client = ClientId(c.client_uuid);
+        self.check_epoch(&target, &c, f.header.epoch)?;
+        let from = Principal::new(ClientId(c.client_uuid), peer);
+        let client = from.client;
         let digest = extra_key(&c.extra, EXTRA_TOKEN).map(|t| proof::digest(&t));
         let known = self.known(&target, &c, client, digest)?;
         if known.is_none() && !target.service.knows(client) {
             self.newcomer(peer, &target)?;
         }
         let number = self.next_session.fetch_add(1, Ordering::Relaxed);
-        let greeting = Greeting { connect: c.clone(), peer, session: number, known: known.is_some(), digest };
+        let greeting = Greeting {
+            connect: c.clone(),
+            from: from.clone(),
+            session: number,
+            known: known.is_some(),
+            digest,
+        };
         let outcome = match target.service.clone().connect(greeting).await {
             Ok(o) => o,
             Err((errno, text)) => return refuse(errno, "service", format!("{}: {text}", target.label)),
         };
+        assert!(!(outcome.new_client && outcome.recovering), "a new client has nothing to recover");
         if !target.service.speaks() {
             return refuse(
                 Errno::ENODEV,
@@ -182,7 +181,7 @@ impl Server {
         }
         let hello = Hello {
             name: c.client_name.clone(),
-            peer,
+            from: from.clone(),
             number,
             granted: c.slots.clamp(2, model::limits::SLOTS_PER_SESSION),
             new_client: outcome.new_client,
@@ -190,7 +189,7 @@ impl Server {
             digest,
             nonce: (c.features.compat & FEATURE_PROOF != 0).then(|| self.world.random_key()),
         };
-        let session = self.session(&target, client, peer, outcome.new_client);
+        let session = self.session(&target, from, outcome.new_client);
         let stamp = dispatch::stamp(&target);
         let answer = |new_client: bool, last_xid: u64| {
             let mut extra = vec![
@@ -275,6 +274,22 @@ impl Server {
         Ok(())
     }
 
+    /// Who has seen a later start of the target is not served by this one.
+    fn check_epoch(&self, target: &Target, c: &Connect, in_header: u32) -> Result<(), Refusal> {
+        let (seen, epoch) = (c.last_epoch.max(in_header), target.service.epoch());
+        if seen > epoch {
+            return refuse(
+                Errno::ESTALE,
+                "epoch",
+                format!(
+                    "client '{}' has seen epoch {seen} of {}, this server '{}' has {epoch}: another server took the target over",
+                    c.client_name, target.label, self.name
+                ),
+            );
+        }
+        Ok(())
+    }
+
     fn check_versions(&self, c: &Connect) -> Result<(), Refusal> {
         let who = |n: &str| n.chars().take(CLIENT_NAME_MAX_BYTES).collect::<String>();
         if c.version != VERSION {
@@ -345,7 +360,8 @@ impl Server {
     }
 
     /// The client's session, made anew if there is none, or if the service forgot the client.
-    fn session(&self, t: &Arc<Target>, client: ClientId, peer: IpAddr, new_client: bool) -> Arc<Session> {
+    fn session(&self, t: &Arc<Target>, from: Principal, new_client: bool) -> Arc<Session> {
+        let client = from.client;
         let old = t.peers.get(client);
         if let Some(s) = &old
             && !new_client
@@ -353,7 +369,7 @@ impl Server {
             return s.clone();
         }
         let number = t.service.target().to_u32();
-        let fresh = Arc::new(Session::new(client, number, t.service.epoch(), peer, self.world.now()));
+        let fresh = Arc::new(Session::new(from, number, t.service.epoch(), self.world.now()));
         if !new_client {
             fresh.restore(|slot| t.service.stored_reply(client, slot));
         }
@@ -372,6 +388,7 @@ impl Server {
         if let Some(s) = replaced {
             s.abandon();
         }
+        assert_eq!(now_there.client, client, "a client gets its own session");
         now_there
     }
 }

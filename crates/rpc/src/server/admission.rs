@@ -65,6 +65,9 @@ impl Admission {
         g.hellos = g.hellos.saturating_add(1);
         let a = g.by.entry(from).or_default();
         (a.connections, a.hellos) = (a.connections.saturating_add(1), a.hellos.saturating_add(1));
+        assert!(a.hellos <= a.connections, "who is to say hello is connected");
+        let within = a.connections <= g.connections && g.hellos <= g.connections;
+        assert!(within, "the connections of one address are among all");
         Ok(Counted { admission: self.clone(), from, greets: true })
     }
 
@@ -84,6 +87,7 @@ impl Admission {
         }
         let full = Newcomers { left: limits::NEW_CLIENTS_AT_ONCE, at: now };
         let n = g.newcomers.entry(from).or_insert(full);
+        assert!(n.left <= limits::NEW_CLIENTS_AT_ONCE, "an allowance does not grow without end");
         let each = Duration::from_secs(1) / limits::NEW_CLIENTS_PER_SECOND;
         let more = now.since(n.at).as_nanos() / each.as_nanos();
         if more > 0 {

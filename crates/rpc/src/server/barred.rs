@@ -37,7 +37,7 @@ pub(super) struct Culprit {
 
 impl Culprit {
     pub fn of(r: &Incoming) -> Culprit {
-        Culprit { client: r.client, op: r.op as u16, body: r.body.clone(), bulk: r.bulk.len() }
+        Culprit { client: r.from.client, op: r.op as u16, body: r.body.clone(), bulk: r.bulk.len() }
     }
 
     fn note(&self) -> Note {
@@ -99,7 +99,7 @@ impl Barred {
     /// Whether this very request ended the server before.
     pub fn bars(&self, r: &Incoming) -> bool {
         let g = self.lock();
-        if !g.iter().any(|n| n.client == r.client) {
+        if !g.iter().any(|n| n.client == r.from.client) {
             return false;
         }
         let note = Culprit::of(r).note();

@@ -10,7 +10,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wire::frame::{FLAG_COMMIT, FLAG_DURABLE, FLAG_REPLAY, FLAG_RESENT, FLAG_UNDER_WAY};
-use wire::msg::connect::SLOT_NONE;
 use wire::msg::notify::Notice;
 use wire::{Frame, FrameKind, Header, Op, RequestContext, Sender};
 use world::Conn;
@@ -184,27 +183,27 @@ fn may_send(server: &Server, a: &Admitted, r: &Incoming) -> Result<(), Errno> {
     let service = &a.target.service;
     let needed = r.op.verb().sender;
     // Whoever is nobody's client, and keeps nothing (an MDT at an OST), is not waited for, and may say again what it said.
-    let again = |s: Sender| r.replay.is_none() || s >= Sender::Server || service.replays(r.client);
+    let again = |s: Sender| r.replay.is_none() || s >= Sender::Server || service.replays(r.from.client);
     if needed == Sender::Client && r.replay.is_none() {
         return Ok(());
     }
-    let is = service.sender(&r.proofs);
+    let is = service.sender(&r.from);
     let what = match (is >= needed, again(is)) {
         (true, true) => return Ok(()),
         (false, _) => format!("{:?} may be sent by a {needed:?}; this is a {is:?}", r.op),
         (true, false) => format!("{:?} is said to have been answered before a restart that was none", r.op),
     };
-    server.complain(r.peer, "role", &format!("{}: {what}", a.target.label));
+    server.complain(r.from.address, "role", &format!("{}: {what}", a.target.label));
     Err(Errno::EPERM)
 }
 
 /// Another target has evicted a client. Only a server of the file system is believed that.
 fn evicted_elsewhere(server: &Server, a: &Admitted, client: ClientId) {
-    if a.target.service.sender(&a.session.proofs()) >= Sender::Server {
+    let from = a.session.principal();
+    if a.target.service.sender(&from) >= Sender::Server {
         a.target.peers.doubt(client, server.world.now());
     } else {
-        let (_, _, peer, _) = a.session.describe();
-        server.complain(peer, "role", &format!("{}: only servers tell of evictions", a.target.label));
+        server.complain(from.address, "role", &format!("{}: only servers tell of evictions", a.target.label));
     }
 }
 
@@ -235,8 +234,7 @@ fn incoming(server: &Server, a: &Admitted, f: Frame) -> Result<Incoming, Errno> 
         return Err(Errno::EINVAL);
     }
     Ok(Incoming {
-        client: a.session.client,
-        peer: a.session.describe().2,
+        from: a.session.principal(),
         op,
         slot: h.slot,
         xid: h.xid,
@@ -244,7 +242,6 @@ fn incoming(server: &Server, a: &Admitted, f: Frame) -> Result<Incoming, Errno> 
         durable: h.flags & FLAG_DURABLE != 0,
         wall,
         replay,
-        proofs: a.session.proofs(),
         ctx,
         body,
         bulk: f.bulk.into_bytes(),
@@ -286,12 +283,15 @@ async fn execute(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>
     while let Some(arrived) = next {
         let Arrived { req, room } = *arrived;
         let asked = Asked { slot: req.slot, xid: req.xid, op: req.op as u16 };
-        assert_ne!(asked.slot, SLOT_NONE);
+        assert!(asked.slot < model::limits::SLOTS_PER_SESSION, "what is executed has a slot for its answer");
         let wall = req.wall;
         guard.culprit = Some(Culprit::of(&req));
         let mut out = target.service.clone().handle(req).await;
         drop(room);
         guard.culprit = None;
+        assert!(out.transno == 0 || out.status.is_ok(), "{:?} failed and changed something", asked.op);
+        let plain = out.body.is_empty() && out.bulk.is_empty();
+        assert!(out.status.is_ok() || plain, "an error is answered with nothing else");
         let hold = out.hold.take();
         if !target.service.speaks() {
             return session.close_link();

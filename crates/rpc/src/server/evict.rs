@@ -1,7 +1,7 @@
 //! Clients that are gone: silent for too long, thrown out, or after their good-bye.
 
 use super::session::{Session, same};
-use super::{ClientId, Departure, EVICT_DOUBTED_INTERVALS, EVICT_INTERVALS, Server, Target};
+use super::{ClientId, Departure, EVICT_DOUBTED_INTERVALS, EVICT_INTERVALS, Peer, Server, Target};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -49,13 +49,13 @@ fn check(server: &Arc<Server>, t: &Arc<Target>, s: Arc<Session>) {
     if silent < server.ping_interval() * patience && !condemned {
         return;
     }
-    let (client, name, peer, _) = s.describe();
+    let Peer { who, name, .. } = s.describe();
     let why = match (condemned, doubted) {
         (true, _) => "it does not answer to a lock callback".to_string(),
         (_, false) => format!("silent for {} ms", silent.as_millis()),
         (_, true) => format!("another target evicted it, and it is silent for {} ms", silent.as_millis()),
     };
-    tracing::warn!("{}: evicting client '{name}' ({client}, at {peer}): {why}", t.label);
+    tracing::warn!("{}: evicting client '{name}' ({}, at {}): {why}", t.label, who.client, who.address);
     server.world.spawn("rpc-depart", depart(server.clone(), t.clone(), s, Departure::Evicted));
 }
 
@@ -65,7 +65,7 @@ fn tell_others(server: &Server, target: &Arc<Target>, client: ClientId) {
     let targets = server.lock_targets().clone();
     targets.iter().filter(|t| !Arc::ptr_eq(t, target)).for_each(|t| t.peers.doubt(client, now));
     for s in target.peers.all() {
-        if target.service.sender(&s.proofs()) >= Sender::Server {
+        if target.service.sender(&s.principal()) >= Sender::Server {
             s.notify(&Notify::ClientEvicted { client: client.0 });
         }
     }
@@ -86,6 +86,7 @@ pub(super) async fn depart(server: Arc<Server>, target: Arc<Target>, session: Ar
     drop(server);
     target.service.leaving(session.client);
     session.idle().await;
+    assert!(session.is_over(), "no request outlives its client");
     target.service.clone().departed(session.client, how).await;
     let mut g = target.peers.map();
     if g.get(&session.client).is_some_and(|s| same(s, &session)) {

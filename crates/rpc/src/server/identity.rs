@@ -1,8 +1,8 @@
 //! Who is at the other end: the same client as before, and whether it is more than a client. Decisions 0040 and 0041.
 
+use super::Principal;
 use model::Errno;
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 use wire::Sender;
 use wire::msg::connect::Connect;
 use wire::proof::{Challenge, Claim, Claimant, Key};
@@ -11,7 +11,8 @@ use wire::proof::{Challenge, Claim, Claimant, Key};
 #[derive(Clone, Debug)]
 pub struct Greeting {
     pub connect: Connect,
-    pub peer: IpAddr,
+    /// It has shown nothing but its token yet.
+    pub from: Principal,
     /// Number that the connection gets.
     pub session: u64,
     /// The server has a session of this client in memory: what it was told is known there.

@@ -6,11 +6,13 @@ mod barred;
 mod dispatch;
 mod evict;
 mod identity;
+mod principal;
 pub mod recovery;
 mod session;
 mod slots;
 
 use bytes::Bytes;
+use model::nodemap::Nodemap;
 use model::{Errno, TargetId, Timestamp};
 use session::Session;
 use std::any::Any;
@@ -25,6 +27,7 @@ use world::inbound::Inbound;
 use world::{BoxFuture, Either, Instant, Listener, World, select, sync};
 
 pub use identity::{Greeting, Identity, Proofs};
+pub use principal::{Peer, Principal};
 pub use slots::{Arrival, Slot};
 
 /// The `client_uuid` of connect.
@@ -44,8 +47,7 @@ impl std::fmt::Display for ClientId {
 /// One request, decoded up to its verb.
 #[derive(Clone, Debug)]
 pub struct Incoming {
-    pub client: ClientId,
-    pub peer: IpAddr,
+    pub from: Principal,
     pub op: Op,
     pub slot: u16,
     pub xid: u64,
@@ -56,12 +58,20 @@ pub struct Incoming {
     pub wall: Timestamp,
     /// The request was answered before the restart and is to be done again, to the same end.
     pub replay: Option<Replay>,
-    /// What its connection has shown.
-    pub proofs: Arc<Proofs>,
     pub ctx: RequestContext,
     /// The message, without the context: `postcard` of the type that belongs to `op`.
     pub body: Bytes,
     pub bulk: Bytes,
+}
+
+impl Incoming {
+    /// Its sender is whom `map` makes of him. Called once the request may be executed, before anything looks at who
+    /// sent it; whom else the message names passes the same `map`.
+    #[must_use]
+    pub fn mapped(mut self, map: &Nodemap) -> Incoming {
+        self.ctx.cred = map.cred(&self.ctx.cred);
+        self
+    }
 }
 
 /// What a replayed request came to the first time.
@@ -162,9 +172,13 @@ pub trait Service: Send + Sync + 'static {
     }
     /// A client says hello; the service makes its record durable before it answers.
     fn connect(self: Arc<Self>, hello: Greeting) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>>;
-    /// What somebody who has shown this may send.
-    fn sender(&self, proofs: &Proofs) -> Sender {
-        proofs.sender(None)
+    /// What somebody may send.
+    fn sender(&self, from: &Principal) -> Sender {
+        from.role(None)
+    }
+    /// Whom somebody's users are here: the one gate that everybody named in his messages passes.
+    fn nodemap(&self, _from: &Principal) -> Nodemap {
+        Nodemap::IDENTITY
     }
     /// Whether the client has things left to do again from before this server's start. Others' replays are refused.
     fn replays(&self, _client: ClientId) -> bool {
@@ -268,8 +282,8 @@ impl Peers {
         }
     }
 
-    /// (client, name it gave, address, connected) for `lctl` and exports.
-    pub fn list(&self) -> Vec<(ClientId, String, IpAddr, bool)> {
+    /// Every session, for `lctl` and exports.
+    pub fn list(&self) -> Vec<Peer> {
         self.all().iter().map(|s| s.describe()).collect()
     }
 
@@ -399,6 +413,8 @@ impl Server {
             let mut g = self.lock_targets();
             let old = g.iter().position(|t| t.service.target() == id && t.service.fsname() == fsname);
             let old = old.map(|i| g.remove(i));
+            let again = g.iter().any(|t| t.service.target() == id && t.service.fsname() == fsname);
+            assert!(!again, "a target is served once");
             g.push(target);
             old
         };
@@ -510,7 +526,9 @@ impl Server {
             }
             let n = g.entry((peer, kind)).or_default();
             *n += 1;
-            *n == 1
+            let first = *n == 1;
+            assert!(g.len() <= COMPLAINTS_MAX, "what is remembered of peers is bounded");
+            first
         };
         if first {
             tracing::warn!("{peer}: {text} (refused; said once)");

@@ -97,6 +97,8 @@ impl Limits {
         let later = arrived.map_or(Duration::ZERO, |a| a + self.soft / ARRIVALS_PART);
         let missing = soft.max(later).min(hard);
         let slow = (missing + soft).max(progress.map_or(Duration::ZERO, |p| p + soft)).min(hard);
+        assert!(missing >= self.least, "nobody is given up while he may rely on what he had");
+        assert!(missing <= slow && slow <= hard, "who is back has longer than who is not, and not for ever");
         Ends { missing, slow }
     }
 }
@@ -202,7 +204,10 @@ impl Recovery {
         let seen = phase.wait_for(|p| always || *p != Phase::Recovering).await.map(|p| *p);
         match seen {
             Ok(Phase::Stopped) | Err(_) => Err(Errno::ESHUTDOWN),
-            Ok(_) => Ok(()),
+            Ok(p) => {
+                assert!(always || p == Phase::Serving, "nothing new is served before recovery is over");
+                Ok(())
+            }
         }
     }
 
@@ -256,6 +261,7 @@ impl Recovery {
         }
         g.members.remove(&client);
         g.report.evicted += 1;
+        assert!(g.report.evicted <= g.report.clients, "only who was known is given up");
         true
     }
 

@@ -1,11 +1,10 @@
 //! One client's session with one target, over any number of connections.
 
 use super::slots::{Arrival, Slot};
-use super::{ClientId, Incoming, Outgoing, Proofs, STATUS_UNFINISHED, StoredReply};
+use super::{ClientId, Incoming, Outgoing, Peer, Principal, Proofs, STATUS_UNFINISHED, StoredReply};
 use crate::link::Link;
 use bytes::Bytes;
 use model::{Errno, Timestamp};
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use wire::frame::STATUS_LATER;
 use wire::msg::connect::SLOT_NONE;
@@ -102,7 +101,8 @@ pub(crate) struct Session {
 
 struct State {
     name: String,
-    peer: IpAddr,
+    /// As far as the newest connection has shown.
+    from: Principal,
     /// Number of the newest connection.
     number: u64,
     link: Option<Link>,
@@ -122,8 +122,6 @@ struct State {
     new_since: Option<u64>,
     /// Of the token that its client showed.
     digest: Option<[u8; 32]>,
-    /// What the newest connection has shown.
-    proofs: Arc<Proofs>,
 }
 
 /// A request and the memory that it has until it is done.
@@ -141,14 +139,14 @@ pub(crate) enum Step {
 }
 
 impl Session {
-    pub fn new(client: ClientId, target: u32, epoch: u32, peer: IpAddr, now: Instant) -> Session {
+    pub fn new(from: Principal, target: u32, epoch: u32, now: Instant) -> Session {
         Session {
-            client,
+            client: from.client,
             target,
             epoch,
             state: Mutex::new(State {
                 name: String::new(),
-                peer,
+                from,
                 number: 0,
                 link: None,
                 heard: now,
@@ -160,7 +158,6 @@ impl Session {
                 doubted: None,
                 new_since: None,
                 digest: None,
-                proofs: Arc::default(),
             }),
             quiet: sync::Notify::new(),
         }
@@ -197,18 +194,20 @@ impl Session {
         stamp: Stamp,
         answer: impl FnOnce(bool, u64) -> Frame,
     ) -> Result<bool, ()> {
+        assert_eq!(hello.from.client, self.client, "a session is one client's");
+        let slots = 2..=model::limits::SLOTS_PER_SESSION;
+        assert!(slots.contains(&hello.granted), "a client may use slots that its session has");
         let (old, new) = {
             let mut g = self.lock();
             if g.leaving {
                 return Err(());
             }
             g.name.clone_from(&hello.name);
-            g.peer = hello.peer;
             g.number = hello.number;
             g.digest = g.digest.or(hello.digest);
             let (nonce, session) = (hello.nonce.unwrap_or_default(), hello.number);
             let challenge = Challenge { nonce, session, target: self.target, client: self.client.0 };
-            g.proofs = Arc::new(Proofs { challenge, claims: Vec::new() });
+            g.from = hello.from.clone().with_proofs(Proofs { challenge, claims: Vec::new() });
             g.heard = now;
             g.granted = hello.granted;
             if hello.new_client && g.new_since.is_none() {
@@ -254,16 +253,17 @@ impl Session {
         if g.number != number {
             return Ok(());
         }
-        let challenge = g.proofs.challenge;
+        let challenge = g.from.proofs().challenge;
         if challenge.nonce == [0; 32] || claims.len() > CLAIMS_MAX {
             return Err(Errno::EPROTO);
         }
-        g.proofs = Arc::new(Proofs { challenge, claims });
+        g.from = g.from.clone().with_proofs(Proofs { challenge, claims });
         Ok(())
     }
 
-    pub fn proofs(&self) -> Arc<Proofs> {
-        self.lock().proofs.clone()
+    /// Who speaks in it now.
+    pub fn principal(&self) -> Principal {
+        self.lock().from.clone()
     }
 
     /// A frame arrived on connection `number`. False: that connection was replaced.
@@ -288,6 +288,7 @@ impl Session {
             match g.slots[usize::from(asked.slot)].arrive_or_replay(asked.xid, arrived, replay) {
                 Arrival::Execute(r) => {
                     g.running += 1;
+                    assert!(g.running <= g.slots.len(), "one request at a time runs in a slot");
                     return Step::Execute(r);
                 }
                 Arrival::Answered(k) => k,
@@ -311,6 +312,7 @@ impl Session {
             let keep = kept.worth_keeping().then(|| kept.clone());
             let next = g.slots[slot].finish(asked.xid, keep);
             if next.is_none() {
+                assert!(g.running > 0, "a request that ends was running");
                 g.running -= 1;
                 if g.running == 0 {
                     self.quiet.notify_waiters();
@@ -381,6 +383,12 @@ impl Session {
         }
     }
 
+    /// Whether no request runs, and none will.
+    pub fn is_over(&self) -> bool {
+        let g = self.lock();
+        g.leaving && g.running == 0
+    }
+
     /// No request is executed from now on. False if that was so already.
     pub fn leave(&self) -> bool {
         let mut g = self.lock();
@@ -425,15 +433,16 @@ impl Session {
         self.lock().condemned
     }
 
-    /// (client, name, address, connected)
-    pub fn describe(&self) -> (ClientId, String, IpAddr, bool) {
+    pub fn describe(&self) -> Peer {
         let g = self.lock();
-        (self.client, g.name.clone(), g.peer, g.link.is_some())
+        Peer { who: g.from.clone(), name: g.name.clone(), connected: g.link.is_some() }
     }
 }
 
 /// The reply on connection `number`, which may use `granted` slots.
 fn frame((number, granted): (u64, u16), asked: Asked, kept: &Kept, stamp: Stamp) -> Frame {
+    assert_ne!(kept.status, STATUS_UNFINISHED, "a request that goes on has no answer yet");
+    assert!(stamp.epoch > 0 && number > 0, "an answer is of a target's life, and of a connection");
     let extra = kept.extra.clone();
     let mut context = ReplyContext { last_committed: stamp.last_committed, credits: granted, extra };
     if kept.transno > stamp.last_committed {
@@ -460,7 +469,7 @@ fn frame((number, granted): (u64, u16), asked: Asked, kept: &Kept, stamp: Stamp)
 /// What a hello brought.
 pub(crate) struct Hello {
     pub name: String,
-    pub peer: IpAddr,
+    pub from: Principal,
     pub number: u64,
     pub granted: u16,
     pub new_client: bool,

@@ -82,12 +82,26 @@ impl<R, P: Clone> Slot<R, P> {
         }
         self.newest = xid;
         self.reply = None;
-        if self.running.is_some() {
+        let arrival = if self.running.is_some() {
             self.waiting = Some(req);
-            return Arrival::Waits;
-        }
-        self.running = Some(xid);
-        Arrival::Execute(req)
+            Arrival::Waits
+        } else {
+            self.running = Some(xid);
+            Arrival::Execute(req)
+        };
+        self.check();
+        arrival
+    }
+
+    /// What holds whatever arrived, and in which order.
+    fn check(&self) {
+        let behind = self.running.is_some_and(|r| r < self.newest);
+        assert!(self.waiting.is_none() || behind, "a request waits behind an older one that runs");
+        assert!(self.running.is_none_or(|r| r <= self.newest), "what runs was seen");
+        assert!(
+            self.reply.is_none() || self.running.is_none(),
+            "an answer is remembered until the next request"
+        );
     }
 
     /// The running request ended; `reply` is what to remember. Returns the one that waited, to be executed.
@@ -96,12 +110,14 @@ impl<R, P: Clone> Slot<R, P> {
         self.running = None;
         if self.newest == xid {
             self.reply = reply;
+            self.check();
             return None;
         }
         let next = self.waiting.take();
         if next.is_some() {
             self.running = Some(self.newest);
         }
+        self.check();
         next
     }
 

@@ -126,7 +126,7 @@ impl Counter {
                 let out = Outgoing::ok(&reply, u64::from(self.epoch) << 40 | d.transno);
                 let stored =
                     StoredReply { xid: r.xid, transno: out.transno, status: 0, body: out.body.clone() };
-                d.replies.insert((r.client, r.slot), stored);
+                d.replies.insert((r.from.client, r.slot), stored);
                 out
             }
             Op::GetParam => {
@@ -142,7 +142,7 @@ impl Counter {
                 let m: Reclaim = wire::decode_message(&r.body).unwrap();
                 s.order.push((r.op, format!("{} opens, last {}", m.opens.len(), m.last)));
                 if m.last {
-                    lock(&self.awaited).remove(&r.client);
+                    lock(&self.awaited).remove(&r.from.client);
                 }
                 let lost_opens = m.opens.iter().map(|o| o.handle).filter(|h| *h == 13).collect();
                 Outgoing::ok(&ReclaimReply { lost_opens, lost_locks: vec![] }, 0)
@@ -175,8 +175,8 @@ impl Service for Counter {
         lock(&self.disk).transno
     }
     /// What the network's messages are tested with here is an administrator's.
-    fn sender(&self, proofs: &Proofs) -> Sender {
-        match proofs.sender(Some(&SERVER_KEY)) {
+    fn sender(&self, from: &Principal) -> Sender {
+        match from.role(Some(&SERVER_KEY)) {
             Sender::Client if !self.strict => Sender::Administrator,
             s => s,
         }
@@ -218,7 +218,7 @@ impl Service for Counter {
                 s.running += 1;
                 s.running_max = s.running_max.max(s.running);
                 s.started.push(req.xid);
-                assert!(s.by_slot.insert((req.client, req.slot)), "two requests run in one slot");
+                assert!(s.by_slot.insert((req.from.client, req.slot)), "two requests run in one slot");
             }
             self.work().await;
             let ask = || wire::decode_message::<GetParam>(&req.body);
@@ -229,7 +229,7 @@ impl Service for Counter {
             self.work().await;
             let mut s = lock(&self.seen);
             s.running -= 1;
-            s.by_slot.remove(&(req.client, req.slot));
+            s.by_slot.remove(&(req.from.client, req.slot));
             out
         })
     }

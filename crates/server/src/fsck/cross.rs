@@ -3,7 +3,7 @@
 
 use super::objects::{for_each, is_destroyed};
 use super::report::{Problem, Report};
-use super::targets::Target;
+use super::targets::{Role, Target};
 use mds::schema::{inode::Inode, key, value};
 use model::{Fid, ObjectId};
 use std::collections::BTreeSet;
@@ -106,6 +106,7 @@ pub async fn check(
     repair: bool,
     report: &mut Report<'_>,
 ) -> Result<(), String> {
+    assert_eq!(t.role, Role::Ost, "objects lie on object targets");
     let ost = t.sb.target.index;
     let mut leaked: Vec<(ObjectId, Problem)> = Vec::new();
     let mut wrong_file: Vec<(ObjectId, ObjectRecord, Problem)> = Vec::new();

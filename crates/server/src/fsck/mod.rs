@@ -212,6 +212,7 @@ async fn check_open(
     report: &mut Report<'_>,
 ) -> Result<(), String> {
     for t in open {
+        assert!(t.cut.is_empty() || opts.cut_journal, "a journal is cut if an administrator says so");
         for d in &t.cut {
             let mut p = Problem::new(&t.label, "cut-journal", targets::cut_words(d));
             p.repaired = opts.repair;

@@ -2,7 +2,7 @@
 
 use super::cross::Names;
 use super::report::{Problem, Report};
-use super::targets::Target;
+use super::targets::{Role, Target};
 use mds::check::{Finding, Rule, Summary};
 use mds::schema::{Inode, inode, key, value};
 use model::{Fid, FileType};
@@ -26,6 +26,7 @@ pub async fn pass_over_lost_sequences(t: &Target) -> Result<(), String> {
 }
 
 pub async fn check(t: &Target, repair: bool, report: &mut Report<'_>) -> Result<(), String> {
+    assert_eq!(t.role, Role::Mdt, "names lie on metadata targets");
     if t.db.scan(&[0], &[0xff], 1).map_err(|e| format!("{}: {e}", t.label))?.is_empty() {
         report.note(&format!("{} was never started", t.label));
         return Ok(());
@@ -128,6 +129,7 @@ impl Mender<'_> {
     }
 
     async fn submit_if(&mut self, writes: usize) -> Result<(), String> {
+        assert!(writes > 0, "a transaction that is submitted writes something");
         if self.txn.writes.len() < writes {
             return Ok(());
         }
@@ -137,6 +139,7 @@ impl Mender<'_> {
 
     /// Pairs whose key starts with `prefix`, at most a page; `f` says whether to go on.
     fn walk(&self, prefix: &[u8], mut f: impl FnMut(&[u8], &[u8])) -> Result<(), String> {
+        assert!(!prefix.is_empty(), "a walk is over keys of one kind");
         let (mut from, to) = (prefix.to_vec(), key::behind(prefix));
         loop {
             let page = self.t.db.scan(&from, &to, 1000).map_err(|e| self.fail(e))?;
@@ -153,6 +156,7 @@ impl Mender<'_> {
 
     /// nlink and entries of one inode, from its names.
     fn counts(&mut self, fid: Fid) -> Result<(), String> {
+        assert_ne!(fid, Fid::NONE, "what is wrong with no file is not mended in one");
         let Some(mut i) = self.inode(fid)? else { return Ok(()) };
         let orphan = self.t.db.get(&key::orphan(fid)).map_err(|e| self.fail(e))?.is_some();
         if i.is_dir() {
@@ -214,6 +218,7 @@ impl Mender<'_> {
     /// Bytes that lie with an inode: those of no file go, the blocks of others are counted anew. What contradicts
     /// a layout or a size is left for a person to decide about: it is somebody's data.
     fn data(&mut self, fid: Fid) -> Result<(), String> {
+        assert_ne!(fid, Fid::NONE, "what is wrong with no file is not mended in one");
         let mut keys = Vec::new();
         self.walk(&key::data_prefix(fid), |k, _| keys.push(k.to_vec()))?;
         if self.t.db.get(&key::inode(fid)).map_err(|e| self.fail(e))?.is_none() {

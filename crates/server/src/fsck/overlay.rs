@@ -65,7 +65,8 @@ impl Overlay {
         let lower = self.lower.open(path, OpenMode::READ)?;
         let len = lower.stat()?.len;
         let f = Arc::new(OverlayFile::new(Some(lower), len));
-        names.files.insert(path.to_string(), f.clone());
+        let other = names.files.insert(path.to_string(), f.clone());
+        assert!(other.is_none(), "a file of the disk below is taken in once");
         Ok(f)
     }
 }
@@ -119,6 +120,7 @@ impl Disk for Overlay {
         names.gone.insert(from.to_string());
         names.gone.insert(to.to_string());
         names.files.insert(to.to_string(), file);
+        assert!(from == to || !names.files.contains_key(from), "a file has one name");
         Ok(())
     }
 
@@ -182,6 +184,7 @@ impl OverlayFile {
     fn read_lower(&self, c: &Content, buf: &mut [u8], off: u64) -> io::Result<()> {
         buf.fill(0);
         let Some(lower) = &self.lower else { return Ok(()) };
+        assert!(c.lower_len <= c.len, "no more of the file below is seen than there is of this one");
         let n = c.lower_len.saturating_sub(off).min(buf.len() as u64) as usize;
         if n > 0 {
             lower.read_at(&mut buf[..n], off)?;
@@ -208,6 +211,7 @@ impl OverlayFile {
 
     /// Makes `from..to` zeros without storing them.
     fn zero(&self, c: &mut Content, from: u64, to: u64) {
+        assert!(from <= to, "a range ends behind its beginning");
         let Content { pages, zeroed, .. } = c;
         for (&n, p) in pages.range_mut(from / PAGE_BYTES..=to / PAGE_BYTES) {
             let start = n * PAGE_BYTES;
@@ -272,6 +276,7 @@ impl DiskFile for OverlayFile {
             self.zero(&mut c, len, old);
             c.lower_len = c.lower_len.min(len);
             c.pages.retain(|n, _| n * PAGE_BYTES < len);
+            assert!(c.lower_len <= len, "what was cut off is not seen again");
         }
         c.len = len;
         Ok(())

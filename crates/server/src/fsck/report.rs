@@ -126,11 +126,14 @@ impl<'a> Report<'a> {
             }
         }
         self.problems.push(p);
+        assert!(self.problems.len() <= PROBLEMS_MAX, "problems that are told are bounded");
     }
 
     /// The summary; returns the exit status.
     pub fn finish(mut self) -> i32 {
         let t = &self.totals;
+        assert!(t.repaired <= t.errors, "no more is repaired than was wrong");
+        assert!(self.problems.len() as u64 <= t.errors, "each problem that is told is counted");
         let left = t.errors - t.repaired;
         let status = match (t.errors, left) {
             (0, _) => EXIT_CLEAN,

@@ -80,10 +80,12 @@ pub fn discover(world: &World, paths: &[String]) -> Result<Vec<String>, String> 
             return Err(format!("no target in '{p}': a target's folder holds a file named superblock"));
         }
     }
+    assert!(found.len() >= paths.len().min(1), "each path leads to a target");
     Ok(found.into_iter().collect())
 }
 
 fn search(world: &World, dir: &str, depth: usize, seen: &mut usize, found: &mut BTreeSet<String>) {
+    assert!(depth <= DEPTH_MAX, "folders are searched so deep");
     *seen += 1;
     let has = |name: &str| world.disk.exists(&format!("{dir}/{name}")).unwrap_or(false);
     if has("superblock") || has("superblock.1") {
@@ -159,6 +161,7 @@ pub fn open(world: &World, dir: &str, repair: bool, cut: bool) -> Result<Target,
     let mut damaged = Vec::new();
     let mut open_db = |dir: &str| open_db(&w, dir, sb.epoch, cut, &mut damaged);
     let db = open_db(dir)?;
+    assert_eq!(db.epoch(), sb.epoch, "a target's database and its label are of the same start");
     let role = match sb.target.kind {
         TargetKind::Mgt => Role::Mgt,
         TargetKind::Mdt => Role::Mdt,

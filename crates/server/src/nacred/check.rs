@@ -72,6 +72,7 @@ impl Target {
 impl Check {
     fn state(&self) -> CheckState {
         let end = self.result.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        assert!(end.as_ref().is_none_or(|e| !e.running), "a check that is over does not run");
         let looked = self.watch.looked.load(Relaxed);
         end.unwrap_or(CheckState { running: true, looked, ..CheckState::default() })
     }
@@ -140,6 +141,8 @@ fn note(out: &mut CheckState, p: CheckProblem) {
     if out.problems.len() < PROBLEMS_MAX {
         out.problems.push(p);
     }
+    let told = out.problems.len();
+    assert!(told <= PROBLEMS_MAX && told as u64 <= out.errors, "each problem that is told is counted");
 }
 
 fn each(still: &Still, tag: u8, watch: &Watch, mut f: impl FnMut(&[u8], &[u8])) -> Result<(), String> {
@@ -149,6 +152,7 @@ fn each(still: &Still, tag: u8, watch: &Watch, mut f: impl FnMut(&[u8], &[u8])) 
             return Err("the check was stopped".into());
         }
         let page = still.scan(&from, &to, PAGE).map_err(|e| e.to_string())?;
+        assert!(page.len() <= PAGE, "a page has no more keys than were asked for");
         page.iter().for_each(|(k, v)| f(k, v));
         watch.looked.fetch_add(page.len() as u64, Relaxed);
         match page.last() {

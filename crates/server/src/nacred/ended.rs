@@ -39,6 +39,7 @@ fn file(pid: u32) -> PathBuf {
 
 /// For whoever looks after this process: how it ends.
 pub fn leave(status: i32) {
+    assert!((0..=255).contains(&status), "an exit status has its byte");
     if std::env::var_os(WATCHED).is_none() {
         return;
     }

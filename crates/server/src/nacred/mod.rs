@@ -86,6 +86,7 @@ async fn start(world: World, options: Options) -> Result<Arc<Node>, StartError> 
         };
         StartError::new(format!("cannot listen on {at}: {e}: {hint}"))
     })?;
+    assert_eq!(listener.local_addr().ip(), nid.addr, "a node listens where it says that it is");
     let server =
         rpc::Server::new(world.clone(), format!("nacred {} on {}", admin::VERSION, world::sys::hostname()));
     server.set_ping_interval(options.ping_interval);
@@ -158,6 +159,7 @@ impl Node {
 
 /// Ends the process with a word.
 fn fail(text: &str, status: i32) -> i32 {
+    assert_ne!(status, 0, "who fails does not end well");
     eprintln!("nacred: {text}");
     ended::leave(status);
     status

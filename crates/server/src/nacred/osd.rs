@@ -93,6 +93,7 @@ fn flag(b: &AtomicBool) -> String {
 }
 
 fn switch(t: &Target, which: fn(&CacheUse) -> &AtomicBool, v: ParamValue<'_>) -> Result<(), Errno> {
+    assert!(v.number <= 1, "a flag is on or off");
     let c = cache_use(t).ok_or(Errno::ENOENT)?;
     which(c).store(v.number == 1, Relaxed);
     Ok(())
@@ -100,6 +101,7 @@ fn switch(t: &Target, which: fn(&CacheUse) -> &AtomicBool, v: ParamValue<'_>) ->
 
 impl Target {
     fn osd_params(&self, pattern: &str) -> impl Iterator<Item = (String, &'static Param)> {
+        assert!(TABLE.is_sorted_by(|a, b| a.decl.name < b.decl.name), "parameters have one name each");
         let prefix = format!("osd-nacre.{}", self.label());
         let named = TABLE.iter().map(move |p| (format!("{prefix}.{}", p.decl.name), p));
         let pattern = pattern.to_string();

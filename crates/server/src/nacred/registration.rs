@@ -103,6 +103,7 @@ fn homes(here: Nid, s: &Superblock) -> Vec<Nid> {
     }
     let mut seen = BTreeSet::new();
     all.retain(|n| seen.insert(*n));
+    assert_eq!(all.first(), Some(&here), "a target is sought first where it lives");
     all
 }
 
@@ -221,6 +222,7 @@ impl Link {
     }
 
     async fn refresh(&self) -> bool {
+        assert!(!self.targets.is_empty(), "a session with the MGS is some target's");
         let fsname = self.targets[0].label_on_disk().fsname;
         match self.import.call(RequestContext::default(), Config { fsname }, Bytes::new()).await {
             Ok(r) => {

@@ -110,7 +110,8 @@ impl Standby {
         let epoch = book.epoch_number();
         {
             let mut g = self.active.lock().expect("no holder panics");
-            *g = Some(Active { mgs: mgs.clone(), peers: peers.clone(), book: book.clone() });
+            let other = g.replace(Active { mgs: mgs.clone(), peers: peers.clone(), book: book.clone() });
+            assert!(other.is_none(), "a node is the active MGS once");
         }
         if self.ending() {
             return book.end().await;

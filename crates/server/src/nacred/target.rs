@@ -202,6 +202,7 @@ pub async fn hold(
     times: Times,
     patience: Duration,
 ) -> Result<Vec<Held>, StartError> {
+    let wanted = labels.len();
     let taken = labels.into_iter().map(|l| -> BoxFuture<Result<Held, StartError>> {
         let (w, faults) = with_faults(world);
         Box::pin(async move {
@@ -217,7 +218,10 @@ pub async fn hold(
     let taken = join_all(taken.collect()).await;
     let (held, refused): (Vec<_>, Vec<_>) = taken.into_iter().partition(Result::is_ok);
     let held: Vec<Held> = held.into_iter().flatten().collect();
-    let Some(Err(first)) = refused.into_iter().next() else { return Ok(held) };
+    let Some(Err(first)) = refused.into_iter().next() else {
+        assert_eq!(held.len(), wanted, "all folders are held, or none");
+        return Ok(held);
+    };
     for h in &held {
         h.hold.heartbeat.leave().await;
     }
@@ -240,6 +244,8 @@ pub async fn open(held: Held, nid: Nid, port: u16) -> Result<Vec<Arc<Target>>, S
         // Made by a version that knew no keys.
         superblock.key = Some(world.random_key());
     }
+    assert!(superblock.epoch > 0, "a target that serves was started");
+    let two = superblock.with_mgt;
     superblock.write(world, &dir).map_err(|e| words(&dir, &e))?;
     let mut out = Vec::new();
     if superblock.with_mgt {
@@ -252,6 +258,7 @@ pub async fn open(held: Held, nid: Nid, port: u16) -> Result<Vec<Arc<Target>>, S
         TargetKind::Ost => open_ost(world, &dir, superblock, &hold).await?,
     };
     out.push(t);
+    assert_eq!(out.len(), 1 + usize::from(two), "a folder holds one target, or an MGT beside it");
     Ok(out)
 }
 
@@ -270,6 +277,7 @@ fn target(
     s: Superblock,
     hold: &Arc<Hold>,
 ) -> Arc<Target> {
+    assert_eq!(db.epoch(), s.epoch, "a target's database and its label are of the same start");
     Arc::new(Target {
         dir: dir.to_string(),
         registered: AtomicBool::new(matches!(service, Role::Mgs(_))),
@@ -475,6 +483,9 @@ impl Target {
         if !self.db.is_held() || there.epoch != s.epoch {
             return Err(StoreError::Refused(format!("'{}' was taken over by another server", self.dir)));
         }
+        assert_eq!(new.epoch, s.epoch, "only a start raises the epoch");
+        let who = |s: &Superblock| (s.target, s.target_uuid, s.key);
+        assert_eq!(who(&new), who(&s), "who a target is nobody tells it");
         new.write(world, &self.dir)?;
         *s = new;
         Ok(())

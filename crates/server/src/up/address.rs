@@ -24,6 +24,7 @@ pub fn choose(world: &World, count: u16, port: u16) -> Result<Ipv4Addr> {
         let r = world.random_u64();
         // 127.16.0.0 – 127.250.255.0: below and above are addresses that people use by hand.
         let block = Ipv4Addr::new(127, 16 + (r % 235) as u8, (r >> 8) as u8, 0);
+        assert!(block.is_loopback(), "addresses are drawn that this host alone has");
         match is_free(block, count, port) {
             Ok(()) => return Ok(block),
             Err(e) => last = Some(e),

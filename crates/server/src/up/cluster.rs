@@ -98,6 +98,7 @@ impl Cluster {
     }
 
     pub fn save(&self) -> Result<()> {
+        assert!(self.dir.is_absolute(), "a file system's folder means the same everywhere");
         let path = self.dir.join(FILE);
         let text = serde_json::to_string_pretty(self).expect("plain data encodes");
         files::replace(&path, text.as_bytes()).map_err(|e| UpError::io("cannot write", &path, &e))
@@ -123,7 +124,10 @@ impl Cluster {
             dirs: vec![dir(&format!("ost{i:04x}"))],
             labels: vec![format!("{}-OST{i:04x}", self.fsname)],
         };
-        std::iter::once(mds).chain((0..self.osts).map(ost)).collect()
+        let all: Vec<Node> = std::iter::once(mds).chain((0..self.osts).map(ost)).collect();
+        let labelled = |n: &Node| !n.dirs.is_empty() && n.dirs.len() == n.labels.len();
+        assert!(all.iter().all(labelled), "each folder of a node has its label");
+        all
     }
 
     /// First column of /proc/mounts.

@@ -59,6 +59,10 @@ fn stop_servers(c: &Cluster, force: bool) -> Result<()> {
     // MDT and MGT share a node and go first, the OSTs after it: nobody is left to ask them.
     let mut groups = c.nodes();
     let osts = groups.split_off(1);
+    assert!(
+        groups[0].role == "mgs+mds" && osts.iter().all(|n| n.role == "oss"),
+        "who asks others ends first"
+    );
     for group in [groups, osts] {
         let now = Processes::look();
         let pids: Vec<(u32, String)> =

@@ -288,7 +288,8 @@ fn start_servers(c: &Cluster, exe: &Path, watched: bool, progress: &Progress) ->
             let state = probe::server(n, &now);
             if state.pid.is_none() && !started.contains_key(&n.number) {
                 progress.say(format!("Starting {} at {}", n.labels.join(" and "), n.nid()));
-                started.insert(n.number, start_node(c, n, exe, watched)?);
+                let other = started.insert(n.number, start_node(c, n, exe, watched)?);
+                assert!(other.is_none(), "a server is started once");
             }
             if let Some(pid) =
                 state.pid.filter(|_| state.word() == READ_ONLY && !started.contains_key(&n.number))

@@ -102,6 +102,7 @@ impl Kept {
     }
 
     fn adopt(&mut self, pid: u32) {
+        assert!(pid > 0, "nobody is not looked after");
         self.pid = Some(pid);
         self.steady = Some(Deadline::after(STEADY));
     }
@@ -192,6 +193,7 @@ impl Watch {
         if found(&Processes::look()).is_some() {
             return;
         }
+        assert!(k.pid.is_none(), "what runs is not started again");
         k.attempts += 1;
         match start::start_node(c, n, &self.exe, true) {
             Ok(s) => {
@@ -236,6 +238,7 @@ impl Watch {
         if probe::mount_state(&source, m, LOOK) != probe::MountState::Dead {
             return;
         }
+        assert!(k.pid.is_none(), "what runs is not started again");
         k.attempts += 1;
         match start::mount_again(c, i, m) {
             Ok(()) => {

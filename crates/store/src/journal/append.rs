@@ -136,6 +136,7 @@ impl Journal {
 
     /// Segments of earlier epochs, in order, hold records up to the last one: they stay until the table has them.
     pub fn adopt(&mut self, paths: Vec<String>) {
+        assert!(self.active.is_none() && self.sealed.is_empty(), "older segments stand before newer ones");
         let last_lsn = self.last_lsn();
         self.sealed.extend(paths.into_iter().map(|path| Sealed { path, last_lsn, spare: None }));
     }
@@ -166,6 +167,14 @@ impl Journal {
             &mut rec,
             RecordHeader { lsn, epoch: self.epoch, committed, segment: active.number, salt },
         );
+        assert_eq!(rec.len() as u64, need, "a sealed record has the bytes that were reckoned for it");
+        assert_eq!(
+            active.pos % record::RECORD_ALIGN_BYTES as u64,
+            0,
+            "records begin where a start looks for them"
+        );
+        assert!(active.pos + need <= active.end(), "no record reaches into the copy of the segment's header");
+        assert!(lsn >= active.first_lsn, "a segment holds nothing from before its first record");
         active.prepare(need).and_then(|()| active.file.write_at(&rec, active.pos)).map_err(|e| {
             StoreError::Stopped(format!("cannot write journal segment '{}': {e}", active.path))
         })?;
@@ -188,6 +197,8 @@ impl Journal {
             }
         };
         let number = self.next_number;
+        assert!(spare.bytes >= need, "a new segment has room for the record that it is begun for");
+        assert!(self.active.as_ref().is_none_or(|a| a.number < number), "segments' numbers grow");
         let path = segment::log_path(&self.dir, number);
         let fatal = |what: &str, e: std::io::Error| {
             StoreError::Stopped(format!("cannot {what} journal segment '{path}': {e}"))
@@ -218,8 +229,10 @@ impl Journal {
             first_lsn: self.next_lsn,
         };
         if let Some(old) = self.active.replace(next) {
+            let last = self.next_lsn - 1;
+            assert!(self.sealed.back().is_none_or(|s| s.last_lsn <= last), "segments are sealed in order");
             self.unflushed.push((old.path.clone(), old.file.clone()));
-            self.sealed.push_back(old.sealed(self.next_lsn - 1));
+            self.sealed.push_back(old.sealed(last));
         }
         Ok(())
     }
@@ -251,10 +264,12 @@ impl Journal {
 
     pub fn add_spare(&mut self, s: Spare) {
         self.spares.push_back(s);
+        assert!(self.spares.len() <= SPARES_KEPT + 1, "spare segments take a bounded part of the disk");
     }
 
     /// Gives up segments that hold nothing above `applied`. The table must hold all of that durably.
     pub fn trim(&mut self, applied: Lsn) -> Result<(), StoreError> {
+        assert!(applied < self.next_lsn, "the table holds nothing that the journal never held");
         while self.sealed.front().is_some_and(|s| s.last_lsn <= applied) {
             let s = self.sealed.pop_front().expect("looked at just now");
             self.retire(s)?;
@@ -264,10 +279,11 @@ impl Journal {
 
     /// After everything was applied: no segment stays.
     pub fn trim_all(&mut self) -> Result<(), StoreError> {
-        self.trim(Lsn::MAX)?;
+        self.trim(self.last_lsn())?;
+        assert!(self.sealed.is_empty(), "every sealed segment ends before the next record");
         self.unflushed.clear();
         if let Some(a) = self.active.take() {
-            assert!(a.first_lsn <= self.next_lsn);
+            assert!(a.first_lsn <= self.next_lsn, "a segment begins with a record that was given out");
             self.retire(a.sealed(self.next_lsn - 1))?;
         }
         Ok(())

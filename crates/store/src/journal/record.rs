@@ -65,6 +65,10 @@ pub(crate) fn begin() -> Writer {
 /// Fills the header in and pads the record.
 pub(crate) fn seal(record: &mut Vec<u8>, h: RecordHeader) {
     let payload_len = record.len() - RECORD_HEADER_BYTES;
+    // What a reader does not believe must not be written.
+    assert!(record.len() <= RECORD_MAX_BYTES, "a record of {} bytes is longer than any", record.len());
+    assert!(h.committed < h.lsn, "nothing was durable before it was written");
+    assert!(h.lsn <= POSITION_MAX, "no target lives so long");
     let mut raw = RawHeader {
         magic: magic(h.salt).into(),
         crc: 0.into(),

@@ -48,6 +48,9 @@ pub struct SegmentHeader {
 
 impl SegmentHeader {
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
+        // A reader takes a header that says otherwise for no header at all.
+        assert!(self.committed < self.first_lsn, "a segment's records were not durable before it was begun");
+        assert!(self.first_lsn <= POSITION_MAX, "no target lives so long");
         let mut raw = RawHeader {
             magic: SEGMENT_MAGIC,
             version: self.salt.map_or(SEGMENT_VERSION_UNSALTED, |_| SEGMENT_VERSION).into(),

@@ -95,6 +95,25 @@ impl Change {
         self.old.attr.size
     }
 
+    /// Whether what was prepared fits to the place and the size that the object gets.
+    fn check(&self, location: &Location, size: u64) {
+        assert!(location.holds(size), "{size} bytes of object {} do not fit where they are put", self.id);
+        assert!(self.taken.is_none_or(|p| *location == Location::Packed(p)), "a slot that was taken is used");
+        let own = *location == Location::Own;
+        assert!(own || self.old.location != Location::Own, "an object never leaves a file of its own");
+        assert!(own || !self.created, "a file that was made is used");
+        assert!(own || self.relied.is_none(), "only bytes in a file of its own are flushed with the record");
+        let within = |w: &Waiting| w.off + w.data.len() as u64 <= size;
+        assert!(self.put_off.iter().all(within), "no bytes are written behind the object's end");
+        let cut = self.after.cut;
+        assert!(
+            cut.is_none_or(|(id, to)| own && id == self.id && to == size),
+            "a cut file has the object's size"
+        );
+        assert!(own || self.after.zero.is_none(), "only a file of its own is zeroed after the commit");
+        assert!(self.after.free.is_empty(), "the slot that a change leaves is freed when it is submitted");
+    }
+
     pub fn is_sparse(&self) -> bool {
         self.old.location == Location::Own && self.old.attr.blocks.saturating_mul(512) < self.size()
     }
@@ -119,6 +138,7 @@ impl Objects {
         if old.stale.is_some() {
             self.drop_stale(Some(id), &[]).await?;
             old = self.load(id)?.0.unwrap_or_else(ObjectRecord::empty);
+            assert!(old.stale.is_none(), "checksums of a locked object are dropped once");
         }
         Ok((guard, old))
     }
@@ -153,6 +173,7 @@ impl Objects {
         if after.is_nothing() {
             return;
         }
+        assert!(lsn > 0, "what remains to be done waits for the commit of a record");
         let me = self.clone();
         // A slot may be given to others after the commit; the object itself need not wait for that.
         let (held, ticket) = after.holds().then_some((guards, ticket)).unzip();
@@ -245,6 +266,7 @@ impl Objects {
         at: u64,
         finish: FinishTxn,
     ) -> Result<Done<ObjectAttr>, StoreError> {
+        c.check(&location, size);
         let mut rec = ObjectRecord { location, ..c.old.clone() };
         let a = &mut rec.attr;
         a.size = size;
@@ -284,9 +306,10 @@ impl Objects {
         finish(&mut txn, at, &rec.attr);
         let relied = c.relied.take();
         // Before the record: a commit that covers it flushes these, too.
+        let bound = self.db.last_submitted() + 1;
         let relied_number = relied.as_ref().map(|r| {
             txn.outside = r.bytes();
-            self.files.rely_on(r, self.db.last_submitted() + 1)
+            self.files.rely_on(r, bound)
         });
         let waiting = std::mem::take(&mut c.put_off);
         // From before the record, so that no checkpoint covers it without these bytes.
@@ -294,6 +317,7 @@ impl Objects {
         match self.db.submit(txn) {
             Ok(lsn) => {
                 if let Some(r) = relied {
+                    assert!(bound <= lsn, "no record is flushed before the bytes that it relies on");
                     self.files.relied_on(c.id, &r, lsn);
                 }
                 self.files.note_redo(c.id, shakes, lsn, self.db.core().state.borrow().applied);
@@ -327,6 +351,7 @@ impl Objects {
             self.slots.lock().expect("never held over a panic").release(p);
         }
         if c.created {
+            assert!(c.old.location != Location::Own, "a file that holds an object's bytes is not removed");
             self.files.forget(FileKey::Own(c.id));
             if let Err(e) = self.world.disk.unlink(&location::own_path(&self.dir, c.id)) {
                 tracing::warn!("object {}: file of a failed change stays until the next start: {e}", c.id);
@@ -395,6 +420,7 @@ impl Objects {
     }
 
     pub(super) fn take_slot(&self, c: &mut Change, class: u8) -> Place {
+        assert!(c.taken.is_none(), "a change takes one slot");
         let p = self.slots.lock().expect("never held over a panic").take(class);
         c.taken = Some(p);
         p
@@ -418,6 +444,7 @@ impl Objects {
 
     /// A file of its own with the object's present bytes, and these; to be flushed with [`Objects::flush_new_own`].
     pub(super) fn create_own(&self, c: &mut Change) -> Result<(Arc<dyn DiskFile>, Vec<u8>), StoreError> {
+        assert!(!c.created, "a change makes one file");
         let content = self.small_content(c.id, &c.old)?;
         let dir = location::own_dir(&self.dir, c.id);
         match self.world.disk.mkdir(&dir) {

@@ -34,6 +34,7 @@ impl Objects {
     }
 
     fn destroy_locked(&self, ids: &[ObjectId], finish: FinishTxn) -> Result<Done<()>, StoreError> {
+        assert!(ids.is_sorted_by(|a, b| a < b), "objects are locked in one order, each once");
         let mut txn = Txn::new();
         let mut after = After::default();
         let tombstone = location::encode_tombstone(self.age.now(&self.world));

@@ -118,6 +118,7 @@ impl Objects {
         meta: &ObjectMeta,
         finish: FinishTxn,
     ) -> Result<Done<ObjectAttr>, StoreError> {
+        assert!(r.size >= c.size(), "fallocate never makes an object shorter");
         if r.zeroes() {
             self.sums_of_zeros(&mut c, r.off, r.end())?;
         }

@@ -147,7 +147,8 @@ impl Files {
         let mut s = self.lock();
         s.dirty.remove(&key);
         if let Some((age, _)) = s.open.remove(&key) {
-            s.by_age.remove(&age);
+            let was = s.by_age.remove(&age);
+            assert_eq!(was, Some(key), "an open file has its age");
         }
     }
 
@@ -155,7 +156,8 @@ impl Files {
         let mut s = self.lock();
         let number = s.next_ticket;
         s.next_ticket += 1;
-        s.tickets.insert(number);
+        let new = s.tickets.insert(number);
+        assert!(new, "each change has a ticket of its own");
         Ticket { files: self.clone(), number }
     }
 
@@ -242,7 +244,8 @@ impl State {
     fn touch(&mut self, key: FileKey) -> Option<Arc<dyn DiskFile>> {
         let (age, file) = self.open.get_mut(&key)?;
         self.clock += 1;
-        self.by_age.remove(age);
+        let was = self.by_age.remove(age);
+        assert_eq!(was, Some(key), "an open file has its age");
         self.by_age.insert(self.clock, key);
         *age = self.clock;
         Some(file.clone())
@@ -258,6 +261,7 @@ impl State {
             let (_, oldest) = self.by_age.pop_first().expect("as many ages as files");
             self.open.remove(&oldest);
         }
+        assert_eq!(self.open.len(), self.by_age.len(), "as many ages as files");
     }
 }
 

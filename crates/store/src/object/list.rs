@@ -37,6 +37,11 @@ impl ListPart {
 
     /// Its bytes up to `a`, up to `b`, and behind, as far as there are any; both at boundaries of blocks.
     fn cut(&self, a: u64, b: u64) -> Vec<ListPart> {
+        assert!(
+            a.is_multiple_of(BLOCK_BYTES) && b.is_multiple_of(BLOCK_BYTES),
+            "parts are cut between blocks"
+        );
+        assert!(self.off <= a && a <= b && b <= self.end(), "a part is cut within itself");
         let first = self.off / BLOCK_BYTES;
         let of = |&(from, to): &(u64, u64)| {
             let data = self.data.slice((from - self.off) as usize..(to - self.off) as usize);
@@ -149,6 +154,12 @@ impl Objects {
         meta: &ObjectMeta,
         finish: FinishTxn,
     ) -> Result<Done<ObjectAttr>, StoreError> {
+        assert!(
+            c.old.location == Location::Own && c.old.summed,
+            "a batch goes to a file whose holes are known"
+        );
+        let apart = batch.is_sorted_by(|a, b| a.part.end() <= b.part.off);
+        assert!(apart, "the pieces of a batch do not overlap");
         c.names_owner = true;
         let last = batch.last().expect("made so").part.off;
         let size = c.size().max(batch.last().expect("made so").part.end());

@@ -4,6 +4,7 @@ use super::sums::Group;
 use crate::StoreError;
 use crate::bytes::{Reader, Writer};
 use bytes::Bytes;
+use model::limits::FILE_SIZE_MAX_BYTES;
 use model::{Fid, ObjectAttr, ObjectId, Timestamp};
 use wire::frame::crc32c;
 
@@ -78,6 +79,17 @@ pub enum Location {
     Packed(Place),
     /// A file of its own.
     Own,
+}
+
+impl Location {
+    /// Whether an object of this size can lie here.
+    pub fn holds(&self, size: u64) -> bool {
+        match self {
+            Location::Inline(b) => size <= INLINE_MAX_BYTES && b.len() as u64 <= size,
+            Location::Packed(p) => size <= p.slot_bytes(),
+            Location::Own => size <= FILE_SIZE_MAX_BYTES,
+        }
+    }
 }
 
 /// An object's record: value of key `J` ‖ object id.
@@ -197,6 +209,10 @@ impl ObjectRecord {
             2 => Location::Own,
             _ => return None,
         };
+        // Everything that reads or changes the object relies on this.
+        if !location.holds(size) {
+            return None;
+        }
         let attr = ObjectAttr { size, blocks, mtime, ctime, data_version };
         Some(ObjectRecord {
             location,

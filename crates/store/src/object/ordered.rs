@@ -86,6 +86,7 @@ pub(crate) struct Ordered {
 impl Ordered {
     /// Takes everything that records up to `upto` may rely on. A file's later bytes are flushed along.
     fn take(&mut self, upto: Lsn) -> Option<Group> {
+        assert_eq!(self.flushing, 0, "one group of files is flushed at a time");
         let all = std::mem::take(&mut self.queue);
         let (now, later) = all.into_iter().partition::<BTreeMap<_, _>, _>(|(_, d)| d.bound <= upto);
         self.queue = later;
@@ -123,6 +124,7 @@ impl Files {
 
     /// To be called before the record is submitted, which will be `bound` or a later one.
     pub(super) fn rely_on(&self, r: &Relied, bound: Lsn) -> u64 {
+        assert!(!r.ranges.is_empty() && r.ranges.iter().all(|(a, b)| a < b), "a record relies on bytes");
         let mut o = self.in_order();
         let (bytes, number) = (r.bytes(), o.next);
         o.next += 1;
@@ -153,6 +155,7 @@ impl Files {
     pub(super) fn relied_on(&self, object: ObjectId, r: &Relied, lsn: Lsn) {
         let mut o = self.in_order();
         let list = o.uncommitted.entry(object).or_default();
+        assert!(list.back().is_none_or(|n| n.lsn < lsn), "an object's records come in order");
         list.extend(r.ranges.iter().map(|&(from, to)| Range { lsn, from, to }));
     }
 
@@ -253,6 +256,10 @@ impl PreCommitHook for Files {
                 let mut o = self.in_order();
                 o.dirty_bytes -= g.bytes;
                 o.flushing = 0;
+                assert!(
+                    !o.queue.is_empty() || o.dirty_bytes == 0,
+                    "dirty bytes lie in files that will be flushed"
+                );
             }
             done.map(|()| true)
         })
@@ -324,6 +331,7 @@ impl Objects {
         data: &[u8],
         fill: (u64, u64),
     ) -> Result<(u64, u64), StoreError> {
+        assert!(fill.0 < BLOCK_BYTES && fill.1 < BLOCK_BYTES, "zeros fill up no more than a block");
         let range = (off - fill.0, off + data.len() as u64 + fill.1);
         let zeros = [0; BLOCK_BYTES as usize];
         let done = file

@@ -72,8 +72,11 @@ impl Files {
         writes: Vec<Waiting>,
         ticket: &Arc<Ticket>,
     ) {
+        assert!(!writes.is_empty(), "a change hands over what it writes");
         let (begin, many) = {
             let mut p = self.waiting();
+            let newest = p.by_object.get(&object).and_then(|l| l.back()).map_or(0, |n| n.lsn);
+            assert!(newest < lsn, "an object's changes are handed over in order");
             for write in writes {
                 let number = p.next;
                 p.next += 1;
@@ -117,6 +120,8 @@ impl Files {
                 match p.queue.front() {
                     Some(q) => (q.lsn, p.bytes <= LITTLE_BYTES),
                     None => {
+                        assert_eq!(p.bytes, 0, "no bytes wait where nothing is queued");
+                        assert!(p.by_object.is_empty(), "readers go to the files when all is written");
                         p.applying = false;
                         return;
                     }

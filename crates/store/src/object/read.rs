@@ -64,6 +64,7 @@ impl Objects {
             return Ok((Bytes::new(), Vec::new()));
         }
         let end = off + n as u64;
+        assert!(end <= rec.attr.size, "nobody reads behind the object's end");
         let first = off / BLOCK_BYTES;
         let start = first * BLOCK_BYTES;
         let stop = end.next_multiple_of(BLOCK_BYTES).min(rec.attr.size);
@@ -71,6 +72,11 @@ impl Objects {
         // The reader gets an error; what else the disk holds may well be readable.
         self.read_raw(id, rec, start, &mut buf).inspect_err(|e| tracing::error!("object {id}: {e}"))?;
         let mut crcs = self.verify(id, rec, first, &mut buf)?;
+        assert_eq!(
+            crcs.len() as u64,
+            stop.div_ceil(BLOCK_BYTES) - first,
+            "each block that was read has its checksum"
+        );
         let data = buf.share((off - start) as usize..(end - start) as usize);
         if off > start {
             let piece = data.len().min((BLOCK_BYTES - (off - start)) as usize);

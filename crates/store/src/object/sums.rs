@@ -182,6 +182,9 @@ impl Objects {
         first: u64,
         bytes: &mut [u8],
     ) -> Result<(Vec<u32>, Vec<Differs>), StoreError> {
+        let whole = bytes.len().is_multiple_of(limits::SUM_BLOCK_BYTES);
+        let at_end = first * BLOCK_BYTES + bytes.len() as u64 == rec.attr.size;
+        assert!(whole || at_end, "whole blocks are compared, and the object's last one");
         let mut out = Vec::with_capacity(bytes.len().div_ceil(limits::SUM_BLOCK_BYTES));
         let mut differ = Vec::new();
         let mut group = (u64::MAX, Group::default());
@@ -316,6 +319,11 @@ impl Objects {
         given: Option<&[u32]>,
     ) -> Result<(), StoreError> {
         let end = off + data.len() as u64;
+        let blocks = end.div_ceil(BLOCK_BYTES) - off / BLOCK_BYTES;
+        assert!(
+            given.is_none_or(|g| g.len() as u64 == blocks),
+            "there is a checksum for each piece of the data"
+        );
         for (n, block) in (off / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)).enumerate() {
             let start = block * BLOCK_BYTES;
             let (from, to) = (off.max(start), end.min(start + BLOCK_BYTES));
@@ -433,6 +441,7 @@ impl Objects {
         let mut edit = std::mem::take(&mut c.sums);
         if rec.location != Location::Own {
             assert!(edit.groups.keys().all(|g| *g == 0), "a small object has one group");
+            assert!(edit.gone.is_none(), "a small object keeps its group");
             if let Some(e) = edit.groups.remove(&0) {
                 rec.sums = e.group;
             }

@@ -36,6 +36,7 @@ impl LeftOpen {
     /// Bytes `off..off + len`.
     pub fn either(&mut self, id: ObjectId, off: u64, len: u64) {
         let (from, to) = (off / BLOCK_BYTES, off.saturating_add(len).div_ceil(BLOCK_BYTES));
+        assert!(from < to, "a change that failed half way concerns blocks");
         self.map.entry(id).or_default().push((from, to));
     }
 }
@@ -141,6 +142,7 @@ impl Objects {
         if found.len() > DROP_AT_ONCE {
             return Ok(Some((from, to)));
         }
+        assert!(found.iter().all(|(k, _)| k[0] == TAG_SUMS), "only checksums are dropped");
         found.into_iter().for_each(|(k, _)| txn.delete(k));
         Ok(None)
     }

@@ -251,6 +251,7 @@ fn filled(off: u64, data: &Bytes, fill: (u64, u64)) -> (u64, Bytes) {
     if fill == (0, 0) {
         return (off, data.clone());
     }
+    assert!(fill.0 < BLOCK_BYTES && fill.1 < BLOCK_BYTES, "zeros fill up no more than a block");
     let mut all = Vec::with_capacity(data.len() + (fill.0 + fill.1) as usize);
     all.resize(fill.0 as usize, 0);
     all.extend_from_slice(data);
@@ -262,6 +263,7 @@ fn filled(off: u64, data: &Bytes, fill: (u64, u64)) -> (u64, Bytes) {
 fn splice(bytes: &mut Vec<u8>, off: u64, data: &[u8]) {
     let off = usize::try_from(off).expect("small objects only");
     let end = off + data.len();
+    assert!(end as u64 <= PACKED_MAX_BYTES, "only small objects are put together in memory");
     if bytes.len() < end {
         bytes.resize(end, 0);
     }

@@ -294,6 +294,8 @@ impl Controller {
             }
             l.kill();
         }
+        let ended = |l: &Local| l.owned == 0 && matches!(l.state, State::Idle);
+        assert!(self.locals.values().all(ended), "a host without a lease serves nothing");
         served
     }
 
@@ -326,6 +328,7 @@ impl Controller {
         }
         for name in self.locals.keys().cloned().collect::<Vec<_>>() {
             let mut l = self.locals.remove(&name).expect("it is one of the keys");
+            assert_eq!(l.name, name, "a target stands under its name");
             if lease.held() {
                 self.step(&mut l, s, lease).await;
             }
@@ -375,6 +378,7 @@ impl Controller {
 
     /// Takes a target that nobody has, if it is this host's turn.
     async fn claim(&mut self, l: &mut Local, s: &Snapshot, lease: &Lease) {
+        assert!(l.owned == 0 && matches!(l.state, State::Idle), "what is claimed is not this host's yet");
         let candidates = s.candidates(&l.name);
         let Some(turn) = candidates.iter().position(|h| *h == self.host) else { return };
         let patience = AFTER_YOU * u32::try_from(turn).unwrap_or(u32::MAX);
@@ -401,6 +405,7 @@ impl Controller {
 
     /// A target that is this host's.
     async fn tend(&mut self, l: &mut Local, s: &Snapshot, lease: &Lease) {
+        assert_ne!(l.owned, 0, "only what is this host's is looked after");
         let elsewhere = s.wishes.get(&l.name).filter(|h| **h != self.host && s.hosts.contains_key(*h));
         let undefined = !s.targets.contains_key(&l.name);
         let away = self.ending() || undefined || elsewhere.is_some();
@@ -430,6 +435,7 @@ impl Controller {
     }
 
     async fn before_start(&mut self, l: &mut Local, s: &Snapshot, lease: &Lease) {
+        assert!(matches!(l.state, State::Owned), "fencing comes after the taking, and before all else");
         // A pause after a fence command that failed.
         if l.free_since.is_some_and(|d| !d.passed()) {
             return;
@@ -452,6 +458,7 @@ impl Controller {
     }
 
     async fn start(&mut self, l: &mut Local, lease: &Lease) {
+        assert!(matches!(l.state, State::Fenced), "nothing is started before the host that had it is fenced");
         let still = [Compare::Created(self.key("owners", &l.name), l.owned)];
         let mark = [Op::Put(self.key("last", &l.name), self.host.clone().into_bytes(), 0)];
         let marked = self.write(lease, &still, &mark, &[]).await;
@@ -504,6 +511,8 @@ impl Controller {
 
     /// Nothing of it runs here: others may have it.
     async fn release(&mut self, l: &mut Local, lease: &Lease, more: &[Op]) {
+        assert_ne!(l.owned, 0, "only what is this host's is given up");
+        assert!(!l.was_started(), "what others may have does not run here");
         let key = self.key("owners", &l.name);
         let still = [Compare::Created(key.clone(), l.owned)];
         let mut then = vec![Op::Delete(key), Op::Delete(self.key("last", &l.name))];

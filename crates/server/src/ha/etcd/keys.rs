@@ -79,7 +79,11 @@ pub fn prefix(etcd: &Etcd) -> String {
     etcd.key("ha/")
 }
 
+/// What stands in the table above.
+const KINDS: [&str; 6] = ["targets", "hosts", "owners", "last", "wishes", "refused"];
+
 pub fn key(etcd: &Etcd, kind: &str, name: &str) -> String {
+    assert!(KINDS.contains(&kind), "'{kind}' is no kind of key that is read again");
     etcd.key(&format!("ha/{kind}/{name}"))
 }
 
@@ -151,6 +155,7 @@ impl Snapshot {
             let first = all.remove(i);
             all.insert(0, first);
         }
+        assert!(all.iter().all(|h| self.hosts.contains_key(*h)), "only a host that lives is waited for");
         all
     }
 }

@@ -25,7 +25,8 @@ const FAILURES_COUNT_FOR: Duration = Duration::from_secs(60);
 type Slot<T> = Arc<Mutex<Option<T>>>;
 
 fn fill<T>(slot: &Slot<T>, value: T) {
-    *slot.lock().expect("no holder panics") = Some(value);
+    let other = slot.lock().expect("no holder panics").replace(value);
+    assert!(other.is_none(), "what ran beside has one outcome");
 }
 
 /// Where a target stands on this host.
@@ -114,6 +115,7 @@ impl Local {
 
     /// Runs `command HOST`.
     pub fn fence(&mut self, command: &str, host: &str) -> Result<(), String> {
+        assert!(matches!(self.state, State::Owned), "a host is fenced before anything is started here");
         let args = ["-c".into(), format!("{command} \"$1\"").into(), "fence".into(), host.into()];
         let d =
             process::Daemon { exe: "/bin/sh".as_ref(), arg0: "sh", args: &args, env: &[], log: &self.log };
@@ -143,6 +145,7 @@ impl Local {
 
     /// Starts its server, or takes the one that runs already.
     pub fn start(&mut self, host: &str) -> Result<(), String> {
+        assert!(!self.was_started(), "a server is started once");
         (self.child, self.look, self.next_look, self.troubles) = (None, None, None, 0);
         if agent::look(&self.dirs()) == Look::NotRunning {
             let nid = self.defined.places.iter().find(|p| p.host == host).and_then(|p| p.nid);
@@ -248,6 +251,7 @@ impl Local {
             }
             Look::Trouble(why) => {
                 self.troubles += 1;
+                assert!(self.troubles <= TROUBLES, "a server in trouble is ended in time");
                 if self.troubles < TROUBLES {
                     return News::None;
                 }
@@ -261,6 +265,7 @@ impl Local {
     }
 
     fn look_beside(&mut self, world: &World) {
+        assert!(self.was_started(), "only what runs is looked at");
         if self.look.is_some() || self.next_look.is_some_and(|d| !d.passed()) {
             return;
         }

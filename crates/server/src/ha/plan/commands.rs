@@ -36,6 +36,7 @@ impl Plan {
         if ordered {
             all.extend(self.order());
         }
+        assert!(all.iter().all(|c| !c.is_empty()), "a command has words");
         let pcs = ["pcs", "-f", cib].map(str::to_string);
         all.into_iter().map(|c| pcs.iter().cloned().chain(c).collect()).collect()
     }

@@ -31,7 +31,9 @@ fn quoted(word: &str) -> String {
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_string();
     }
-    format!("'{}'", word.replace('\'', r"'\''"))
+    let quoted = format!("'{}'", word.replace('\'', r"'\''"));
+    assert!(quoted.len() >= 2 && !quoted.contains('\0'), "a shell reads the word back");
+    quoted
 }
 
 /// Prints the commands for the description in `file`, which work on the configuration in `cib`.
