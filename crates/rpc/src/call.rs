@@ -5,6 +5,7 @@
 
 use crate::import::{Core, ImportState, Inner, Slow, Terms};
 use crate::link::Link;
+use crate::replay::REPLAY_ROOM_BYTES;
 use bytes::Bytes;
 use model::planted::{self, Bug};
 use model::{Errno, Timestamp};
@@ -214,7 +215,10 @@ impl Core {
         body: Vec<u8>,
         bulk: Bulk,
     ) -> Result<RawReply, Errno> {
-        if body.len() > model::limits::RPC_BODY_MAX_BYTES || bulk.len() > model::limits::RPC_BULK_MAX_BYTES {
+        // One that may have to be done again after a restart leaves room for what it came to the first time.
+        let kept_free = if modifies { REPLAY_ROOM_BYTES } else { 0 };
+        let most = model::limits::RPC_BODY_MAX_BYTES - kept_free;
+        if body.len() > most || bulk.len() > model::limits::RPC_BULK_MAX_BYTES {
             return Err(Errno::EMSGSIZE);
         }
         let (tx, rx) = oneshot::channel();

@@ -267,16 +267,35 @@ fn was_done_again(transno: u64, was: u64) -> bool {
     transno != 0 && transno != was
 }
 
+/// What a request that may be replayed leaves free of a frame's body: for its answer's time and length.
+pub(crate) const REPLAY_ROOM_BYTES: usize = 64;
+
 /// The request with what it came to the first time.
 fn replay_body(body: &Bytes, reply: &Bytes, wall: model::Timestamp) -> Bytes {
-    let room = model::limits::RPC_BODY_MAX_BYTES.saturating_sub(body.len() + 64);
+    let room = model::limits::RPC_BODY_MAX_BYTES.saturating_sub(body.len() + REPLAY_ROOM_BYTES);
     let reply = if reply.len() <= room { reply.to_vec() } else { Vec::new() };
-    wire::replay::append(body, &Tail { wall, reply }).into()
+    let whole = wire::replay::append(body, &Tail { wall, reply });
+    assert!(whole.len() <= model::limits::RPC_BODY_MAX_BYTES, "a replay fits into a frame");
+    whole.into()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::was_done_again;
+    use super::{REPLAY_ROOM_BYTES, replay_body, was_done_again};
+    use bytes::Bytes;
+    use model::limits::RPC_BODY_MAX_BYTES;
+
+    #[test]
+    fn the_longest_request_has_room_for_what_a_replay_adds() {
+        let wall = model::Timestamp { sec: i64::MIN, nsec: 999_999_999 };
+        for room in [0, 1, 100, 70_000] {
+            let body = Bytes::from(vec![7; RPC_BODY_MAX_BYTES - REPLAY_ROOM_BYTES - room]);
+            for reply in [0, room, room + 1] {
+                let whole = replay_body(&body, &Bytes::from(vec![8; reply]), wall);
+                assert!(whole.len() <= RPC_BODY_MAX_BYTES && whole.starts_with(&body));
+            }
+        }
+    }
 
     /// What is answered from a slot was not executed: after an incident somebody counts on that number.
     #[test]

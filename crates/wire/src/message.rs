@@ -35,6 +35,7 @@ pub fn decode_body<C: DeserializeOwned, M: DeserializeOwned>(body: &[u8]) -> Res
 pub fn decode_context<C: DeserializeOwned>(body: &bytes::Bytes) -> Result<(C, bytes::Bytes), CodecError> {
     let (ctx, rest) = postcard::take_from_bytes(body)
         .map_err(|e| CodecError::Body { what: std::any::type_name::<C>(), why: e.to_string() })?;
+    assert!(rest.len() <= body.len(), "what stands behind the context is the end of the body");
     Ok((ctx, body.slice(body.len() - rest.len()..)))
 }
 
