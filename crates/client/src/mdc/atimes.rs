@@ -66,6 +66,10 @@ impl Atimes {
         if q.waiting.insert(fid, c).is_none() {
             q.order.push_back(fid);
         }
+        assert!(
+            q.order.len() == q.waiting.len() && q.order.len() <= WAITING_MAX,
+            "each that waits has its turn"
+        );
         if q.waiting.len() >= BATCH_MAX {
             self.enough.notify_one();
         }

@@ -106,6 +106,7 @@ impl Mdc {
         let back = {
             let mut c = self.meta.lock();
             let Some(done) = c.log.answered(generation, n, now) else { return };
+            assert_eq!(done.len(), n, "what was answered is over");
             c.log.committed_with(answer.transno, answer.durable);
             let made: Vec<Fid> = done.iter().map(|q| q.made).filter(|f| *f != Fid::NONE).collect();
             // Files without a lease that keeps them: the server must know that they are open before anybody can be

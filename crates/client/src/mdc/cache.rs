@@ -126,6 +126,7 @@ impl Dir {
             Some(Known::Unknown) => self.unknown = self.unknown.wrapping_add_signed(n),
             _ => {}
         }
+        assert!(self.present.max(self.unknown) <= isize::MAX as usize, "a name is counted once");
     }
 
     /// Returns by how many more names are kept.
@@ -446,6 +447,7 @@ impl Cache {
 
     /// Takes a lease over. False if what came with it is not to be kept because the lease is gone again.
     fn hold(&mut self, token: Token, fid: Fid, bit: u8, g: Option<Grant>, now: Instant) -> bool {
+        assert!(bit == bits::UPDATE || bit == bits::LOOKUP, "a lease is on the inode or on the names");
         let Some(g) = g.filter(|g| g.bits & bit != 0) else { return false };
         let part = if bit == bits::UPDATE { Part::Attr } else { Part::List };
         let given_back = match self.overtaken(token, fid, part) {
@@ -476,6 +478,7 @@ impl Cache {
         if g.exclusive {
             n.exclusive |= bit;
         }
+        assert!(n.exclusive & !n.bits == 0, "what is exclusive is held");
         n.seq = n.seq.max(g.seq);
         n.used = now;
         if bit == bits::LOOKUP {
@@ -586,6 +589,7 @@ impl Cache {
     fn know(&mut self, dir: Fid, name: &[u8], known: Known) {
         let Some(d) = self.nodes.get_mut(&dir).and_then(|n| n.dir.as_mut()) else { return };
         self.names = self.names.wrapping_add_signed(d.know(name, known));
+        assert!(self.names <= isize::MAX as usize, "no more names go than were kept");
     }
 
     /// Something was executed here on the names of this directory since.
@@ -598,6 +602,7 @@ impl Cache {
             self.contended.clear();
         }
         self.contended.insert(dir);
+        assert!(self.contended.len() <= CONTENDED_MAX, "what is remembered of contention is bounded");
     }
 
     /// A page of a directory that was asked for behind `cookie`.
@@ -683,11 +688,13 @@ impl Cache {
         }
         for part in &c.parts {
             let n = self.busy.get_mut(part).expect("begun before");
+            assert!(*n > 0, "a part that changes is counted");
             *n -= 1;
             if *n == 0 {
                 self.busy.remove(part);
             }
         }
+        assert!(self.any_inode_busy >= u32::from(c.any_inode), "a change ends once");
         self.any_inode_busy -= u32::from(c.any_inode);
         for (fid, part) in c.parts {
             self.mark(Cause::Own(fid, part));
@@ -734,6 +741,10 @@ impl Cache {
         {
             self.floor = self.floor.max(m.at);
         }
+        assert!(
+            self.floor <= self.count && self.marks.len() <= MARKS_MAX,
+            "what is remembered ends with now"
+        );
     }
 
     // leases that go
@@ -749,11 +760,13 @@ impl Cache {
             self.contents.remove(item.fid);
         }
         if item.bits & bits::LOOKUP != 0 {
-            let dir = n.dir.take();
-            self.names -= dir.map_or(0, |d| d.names.len());
+            let gone = n.dir.take().map_or(0, |d| d.names.len());
+            assert!(self.names >= gone, "names are counted");
+            self.names -= gone;
         }
         n.bits &= !item.bits;
         n.exclusive &= !item.bits;
+        assert!(n.exclusive & !n.bits == 0, "what is exclusive is held");
         n.leaving = false;
         if n.bits == 0 && !planted::on(Bug::StaleAttrKept) {
             self.drop_node(item.fid);
@@ -766,7 +779,9 @@ impl Cache {
         if !planted::on(Bug::ContentKeptAfterRevoke) {
             self.contents.remove(fid);
         }
-        self.names -= n.dir.as_ref().map_or(0, |d| d.names.len());
+        let gone = n.dir.as_ref().map_or(0, |d| d.names.len());
+        assert!(self.names >= gone, "names are counted");
+        self.names -= gone;
         Some(n)
     }
 
@@ -844,6 +859,7 @@ impl Cache {
             return None;
         }
         a.entries = if a.entries == 0 { AHEAD_FIRST } else { a.entries * 2 }.min(max);
+        assert!((1..=max).contains(&a.entries), "something is fetched, and no more than is allowed");
         (a.running, a.misses) = (true, 0);
         Some((a.cookie, a.entries))
     }

@@ -143,6 +143,7 @@ impl Mdc {
         parts.extend(names.iter().map(|(d, n)| (*d, name_part(n))));
         parts.sort_unstable();
         parts.dedup();
+        assert!(!parts.is_empty(), "a change changes something");
         let change = Some(self.meta.lock().begin(parts, any));
         let touched = names.iter().map(|(d, n)| (*d, n.to_vec())).collect();
         Changing { mdc: self.clone(), change, touched, victims: Some(Vec::new()), inode: None }

@@ -143,6 +143,7 @@ impl Contents {
             + k.data.as_ref().map_or(0, |d| d.1.len())
             + k.xattrs.as_ref().map_or(0, |x| x.bytes());
         let was = std::mem::replace(&mut k.bytes, is);
+        assert!(self.bytes >= was, "bytes that are kept are counted");
         self.set_bytes(self.bytes + is - was);
         self.touch(fid);
         self.shrink();
@@ -154,12 +155,14 @@ impl Contents {
         {
             self.remove(fid);
         }
+        assert!(self.bytes <= self.max_bytes, "small files have a bound");
     }
 
     /// Drops what is kept of a file.
     pub fn remove(&mut self, fid: Fid) {
         if let Some(k) = self.files.remove(&fid) {
             self.order.remove(&k.used);
+            assert!(self.bytes >= k.bytes, "bytes that are kept are counted");
             self.set_bytes(self.bytes - k.bytes);
         }
     }

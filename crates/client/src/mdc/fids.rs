@@ -29,6 +29,7 @@ impl Leases {
             self.current = self.spare.take();
         }
         let l = self.current.as_mut()?;
+        assert!((1..=l.width).contains(&l.next), "a FID is of the sequence that was leased");
         let fid = Fid::new(l.seq, l.next, 0);
         l.next += 1;
         let low = self.spare.is_none() && !self.fetching && l.width - (l.next - 1) < l.width / 4 + 1;

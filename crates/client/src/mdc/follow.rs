@@ -86,6 +86,7 @@ impl Runs {
         }
         self.started = self.started.wrapping_add(1);
         self.runs.push(Run::new(RunId(self.started), at, fid, self.misses));
+        assert!(self.runs.len() <= RUNS_MAX, "so many reads are followed at a time");
         None
     }
 
@@ -184,6 +185,7 @@ impl Run {
             let all = l.items().skip(place + 1).filter(files).map(|i| i.fid);
             all.filter(|f| wanted(*f)).take(self.window).collect()
         };
+        assert!(out.len() <= WINDOW_MAX, "no more is fetched than a window");
         self.running = true;
         out
     }

@@ -58,6 +58,10 @@ impl Listing {
                 self.base = i.cookie;
             }
         }
+        assert!(
+            self.base <= self.last() && self.items.len() <= ENTRIES_MAX,
+            "a listing goes on behind its base"
+        );
     }
 
     /// The entries behind `cookie`, and whether the directory ends with them; `None`: not known.

@@ -170,6 +170,7 @@ impl Log {
 
     /// Somebody waits for everything up to here.
     pub(crate) fn want(&mut self, position: u64) {
+        assert!(position <= self.end(), "nobody waits for what was not queued");
         self.wanted = self.wanted.max(position);
     }
 
@@ -192,6 +193,7 @@ impl Log {
 
     pub(crate) fn push(&mut self, q: Queued, now: Instant) {
         assert!(!self.is_full(), "whoever queues has looked for room");
+        assert!(q.touches().next().is_some(), "an operation touches a file");
         let position = self.end() + 1;
         for fid in q.touches() {
             self.last.insert(fid, position);
@@ -242,6 +244,10 @@ impl Log {
             [one] => one.clone(),
             _ => parts.iter().map(|p| &p[..]).collect::<Vec<_>>().concat().into(),
         };
+        assert!(
+            batch.creds.len() <= batch.ops.len() && batch.ops.len() <= self.queue.len(),
+            "what is sent was queued"
+        );
         self.flying = batch.ops.len();
         self.oldest = (self.waiting() > 0).then_some(now);
         let until = self.over + self.flying as u64;
@@ -260,6 +266,7 @@ impl Log {
         let done: Vec<Queued> = self.queue.drain(..n).collect();
         for q in &done {
             self.over += 1;
+            assert!(self.bytes >= q.bytes(), "bytes that wait are counted");
             self.bytes -= q.bytes();
             for fid in q.touches() {
                 if self.last.get(&fid) == Some(&self.over) {
@@ -267,10 +274,15 @@ impl Log {
                 }
             }
             if q.made != Fid::NONE {
-                self.made.remove(&q.made);
+                let was = self.made.remove(&q.made);
+                assert!(was, "a file is made by an operation in the log");
             }
         }
         if self.queue.is_empty() {
+            assert!(
+                self.bytes == 0 && self.last.is_empty() && self.made.is_empty(),
+                "an empty log has nothing"
+            );
             self.oldest = None;
         } else {
             self.oldest.get_or_insert(now);
@@ -283,6 +295,10 @@ impl Log {
         if durable {
             self.proven = self.over;
         }
+        assert!(
+            self.sent.back().is_none_or(|s| s.0 <= self.over),
+            "batches end in the order of their operations"
+        );
         if self.sent.len() >= SENT_MAX {
             // Whoever wants to know what is durable finds out later.
             self.sent.pop_front();
@@ -298,6 +314,7 @@ impl Log {
             self.durable = self.sent[last].0;
             self.sent.drain(..=last);
         }
+        assert!(self.durable <= self.over, "what is durable was answered");
         self.durable
     }
 

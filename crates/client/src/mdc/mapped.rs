@@ -54,6 +54,7 @@ impl Mapped {
     pub(crate) fn end_growth(&self, fid: Fid) {
         let mut files = self.lock();
         let s = files.get_mut(&fid).expect("it is growing");
+        assert!(s.growing > 0 && s.sweeping.is_none(), "where a file grows there are no pages");
         s.growing -= 1;
         if s.growing == 0 {
             files.remove(&fid);

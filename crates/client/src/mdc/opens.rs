@@ -103,7 +103,8 @@ impl State {
     fn forget(&mut self, handle: u64) -> Option<Handle> {
         let h = self.handles.remove(&handle)?;
         if let Some(f) = self.files.get_mut(&h.record.fid) {
-            f.handles.remove(&handle);
+            let was = f.handles.remove(&handle);
+            assert!(was, "both tables hold the same handles");
             if f.handles.is_empty() {
                 self.files.remove(&h.record.fid);
             }
@@ -112,6 +113,7 @@ impl State {
     }
 
     fn remember(&mut self, h: Handle) {
+        assert!(self.handles.len() < OPENS_PER_CLIENT_MAX, "open files are bounded");
         self.files.entry(h.record.fid).or_default().handles.insert(h.record.handle);
         let old = self.handles.insert(h.record.handle, h);
         assert!(old.is_none(), "handles are never reused");

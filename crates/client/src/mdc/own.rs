@@ -20,7 +20,8 @@ struct Asking<'a> {
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.mdc.untold.owning.lock().expect("no panic while locked").remove(&self.dir);
+        let was = self.mdc.untold.owning.lock().expect("no panic while locked").remove(&self.dir);
+        assert!(was, "one asks for a directory at a time");
         self.mdc.untold.owned.notify_waiters();
     }
 }

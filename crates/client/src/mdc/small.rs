@@ -47,7 +47,8 @@ impl Drop for Fetching {
         }
         let mut busy = self.mdc.meta.fetching.files.lock().expect("no panic while locked");
         for f in &self.files {
-            busy.remove(f);
+            let was = busy.remove(f);
+            assert!(was, "one fetches a file at a time");
         }
         drop(busy);
         self.mdc.meta.fetching.ended.notify_waiters();

@@ -283,5 +283,7 @@ impl ObjectCache {
 }
 
 fn add(total: &AtomicU64, was: u64, is: u64) {
-    total.fetch_add(is.wrapping_sub(was), Ordering::Relaxed);
+    let change = is.wrapping_sub(was);
+    let now = total.fetch_add(change, Ordering::Relaxed).wrapping_add(change);
+    assert!(now <= i64::MAX as u64, "no more bytes go than were counted");
 }

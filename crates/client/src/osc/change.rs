@@ -36,6 +36,7 @@ impl Object {
                 let mut s = self.lock();
                 if !s.is_busy(start, end) {
                     s.busy.push(Busy { token, start, end, lock });
+                    assert!(s.busy_is_disjoint(), "a range is in one message at a time");
                     return Claim { object: self, token };
                 }
             }
@@ -45,6 +46,7 @@ impl Object {
 
     /// Writes to the server at once and keeps the bytes as read.
     pub(crate) async fn write_through(&self, start: u64, data: Bytes, meta: WriteMeta, lock: u64) -> R<()> {
+        assert!(!data.is_empty(), "a write brings bytes");
         let end = start + data.len() as u64;
         let claim = self.claim(start, end, lock).await;
         let turn = self.locked_rpc().await?;
@@ -121,6 +123,7 @@ impl Object {
         inode_ctime: Timestamp,
         lock: u64,
     ) -> R<()> {
+        assert!(len > 0, "space is made for bytes");
         let end = offset + len;
         self.flush_range(offset, end).await?;
         let claim = self.claim(offset, end, lock).await;

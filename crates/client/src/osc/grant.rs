@@ -95,7 +95,8 @@ impl Osc {
         let me = self.clone();
         self.cx.world.spawn("client-grant", async move {
             me.ask_grant_now().await;
-            me.grant().asking = false;
+            let was = std::mem::replace(&mut me.grant().asking, false);
+            assert!(was, "one asks at a time");
             me.grant_answered.notify_waiters();
         });
         true

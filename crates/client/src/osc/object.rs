@@ -4,6 +4,7 @@ use super::Osc;
 use super::ranges::Ranges;
 use super::segments::Segments;
 use crate::BoxFutureOf;
+use model::planted::{self, Bug};
 use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -183,6 +184,8 @@ impl Object {
 
     /// Brings the totals up to date after a change; `s` is this object's.
     pub(crate) fn account(&self, s: &mut ObjectState) {
+        let covered = s.segs.unwritten_bytes() == 0 || s.locks.iter().any(Lock::writes);
+        assert!(covered || planted::on(Bug::CancelBeforeFlush), "dirty bytes lie under a lock for writing");
         self.osc.cache.account(self, s);
     }
 
@@ -331,6 +334,8 @@ impl ObjectState {
 
     /// A lock was granted.
     pub fn granted(&mut self, p: &LockEnqueue, start: u64, end: u64, attr: &ObjectAttr) {
+        assert!(start <= p.start && p.end <= end, "a lock covers what was asked for");
+        assert!(self.locks.iter().all(|l| l.id != p.id), "a lock is granted once");
         if self.locks.is_empty() {
             self.attr = *attr;
             (self.size, self.sure, self.meta) = (0, false, WriteMeta::default());
@@ -364,6 +369,7 @@ impl ObjectState {
 
     /// Bytes were written here, with or without the server's knowledge.
     pub fn wrote(&mut self, start: u64, end: u64, meta: WriteMeta) {
+        assert!(start < end, "a write brings bytes");
         self.taint(start, end);
         self.size = self.size.max(end);
         self.meta = WriteMeta { time: self.meta.time.max(meta.time), ..meta };
@@ -371,6 +377,13 @@ impl ObjectState {
         if stamp > self.attr.ctime {
             (self.attr.mtime, self.attr.ctime) = (stamp, stamp);
         }
+    }
+
+    /// Whether no byte is in two messages.
+    pub fn busy_is_disjoint(&self) -> bool {
+        let mut ranges: Vec<_> = self.busy.iter().map(|b| (b.start, b.end)).collect();
+        ranges.sort_unstable();
+        ranges.is_sorted_by(|a, b| a.1 <= b.0)
     }
 
     pub fn is_busy(&self, start: u64, end: u64) -> bool {
@@ -390,6 +403,7 @@ impl ObjectState {
         self.taint(0, u64::MAX);
         (self.sure, self.size, self.oldest) = (false, 0, None);
         self.meta = WriteMeta::default();
+        assert!(self.segs.count() == 0, "nothing is kept without a lock");
         lost
     }
 

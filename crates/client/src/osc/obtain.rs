@@ -121,6 +121,7 @@ impl Object {
         w: &LockRequest,
         force: bool,
     ) -> Arc<LockEnqueue> {
+        assert!(w.start <= w.end, "a lock is on a byte at least");
         if let Some(p) = s.enqueued.iter().find(|p| w.is_asked_by(p)) {
             return p.clone();
         }
@@ -145,7 +146,9 @@ impl Object {
         let outcome = self.obtain_answer(&p, force).await;
         {
             let mut s = self.lock();
+            let asked = s.enqueued.len();
             s.enqueued.retain(|x| x.id != p.id);
+            assert!(s.enqueued.len() + 1 == asked, "a question is answered once");
             if outcome == Outcome::Contended {
                 s.contended_until = self.osc.cx.world.now().plus(CONTENDED);
             }

@@ -32,6 +32,7 @@ impl Ranges {
         if self.0.len() > RANGES_MAX {
             self.join_closest();
         }
+        assert!(self.0.len() <= RANGES_MAX, "what is noted of a kernel's pages is bounded");
     }
 
     fn join_closest(&mut self) {

@@ -216,7 +216,9 @@ impl Object {
                 s.segs.cut(a, b);
             }
         }
+        let held = s.locks.len();
         s.locks.retain(|l| l.id != id);
+        assert!(s.locks.len() + 1 == held, "a lock is held once, and given back once");
         self.account(s);
         Step::Released
     }

@@ -99,11 +99,16 @@ impl Segments {
         let s = self.map.remove(&at).expect("the segment is there");
         match s.state {
             State::Dirty => {
-                self.dirty.remove(&at);
+                let was = self.dirty.remove(&at);
+                assert!(was && self.dirty_bytes >= s.len(), "dirty bytes are counted");
                 self.dirty_bytes -= s.len();
             }
-            State::Flushing(_) => self.flushing_bytes -= s.len(),
+            State::Flushing(_) => {
+                assert!(self.flushing_bytes >= s.len(), "bytes that are being written are counted");
+                self.flushing_bytes -= s.len();
+            }
             State::Clean => {
+                assert!(self.clean_bytes >= s.len(), "clean bytes are counted");
                 if self.ages.get(&s.stamp) == Some(&at) {
                     self.ages.remove(&s.stamp);
                 }
@@ -142,6 +147,7 @@ impl Segments {
     }
 
     fn cut_where(&mut self, start: u64, end: u64, which: impl Fn(State) -> bool) -> u64 {
+        assert!(start <= end, "a range ends behind its beginning");
         let before = self.dirty_bytes;
         for at in self.within(start, end) {
             if !which(self.map[&at].state) {

@@ -107,6 +107,7 @@ impl ObjectState {
             plan.runs.push((a, b));
             (at, left) = (b, left - (b - a));
         }
+        assert!(plan.bytes() <= max && plan.runs.len() <= limits.ranges, "a message takes so much");
         Some(plan)
     }
 
@@ -129,12 +130,14 @@ impl ObjectState {
     }
 
     fn take(&mut self, plan: &Plan, number: u64) -> Chunk {
+        assert!(plan.runs.is_sorted_by(|a, b| a.1 <= b.0), "the runs of a message are in order and apart");
         let mut runs = Vec::with_capacity(plan.runs.len());
         for (start, end) in &plan.runs {
             runs.push((*start, self.segs.take(*start, *end, number)));
         }
         let (first, last) = (plan.runs[0], plan.runs[plan.runs.len() - 1]);
         self.busy.push(Busy { token: number, start: first.0, end: last.1, lock: plan.lock });
+        assert!(self.busy_is_disjoint(), "a range is in one message at a time");
         Chunk { number, lock: plan.lock, meta: self.meta, runs }
     }
 }
@@ -148,6 +151,7 @@ impl Object {
     /// Writes everything in a range that is there now, and waits for it. Ends are exclusive. Never waits for locks. An
     /// error of a write is told by [`crate::base::errseq`].
     pub(crate) async fn flush_range(self: &Arc<Self>, start: u64, end: u64) -> R<()> {
+        assert!(start <= end, "a range ends behind its beginning");
         let upto = self.lock().segs.newest();
         loop {
             let mut changed = Box::pin(self.changed.notified());
@@ -220,7 +224,9 @@ impl Object {
 
     fn chunk_answered(&self, number: u64, runs: &[(u64, u64)], r: &R<ObjectAttr>) {
         let mut s = self.lock();
+        let under_way = s.busy.len();
         s.busy.retain(|b| b.token != number);
+        assert!(s.busy.len() + 1 == under_way, "a message is answered once");
         if let Ok(attr) = r {
             s.learn(attr);
         }
@@ -247,6 +253,7 @@ impl Object {
         how: WriteHow,
         meta: &WriteMeta,
     ) -> R<(ObjectAttr, bool)> {
+        assert!(!runs.is_empty(), "a write brings bytes");
         let WriteHow { lock, granted, durable } = how;
         let msg = Write {
             object: self.id,

@@ -143,6 +143,7 @@ impl Cache {
             }
         }
         self.not_before.insert(dir, now.plus(for_));
+        assert!(self.not_before.len() <= NOT_BEFORE_MAX, "what is left alone is bounded");
     }
 
     /// A directory that could not be had.
@@ -263,6 +264,7 @@ impl Cache {
         owned.sort_by_key(|i| i.fid);
         self.clear();
         for i in &owned {
+            assert!(i.bits & !bits::ALL == 0 && i.bits != 0, "what is reclaimed was held");
             let n = Node {
                 bits: i.bits,
                 exclusive: i.bits,
@@ -323,6 +325,7 @@ impl Cache {
     /// Nothing that was known or asked for before is right. Its lease stays.
     fn forget_all_of(&mut self, fid: Fid) {
         self.count += 1;
+        assert!(self.count > self.floor, "what is asked for from now on may be kept");
         self.contents.remove(fid);
         let Some(n) = self.nodes.get_mut(&fid) else { return };
         (n.inode_at, n.names_at) = (self.count, self.count);
