@@ -191,6 +191,16 @@ impl Daemon {
         }
     }
 
+    /// Asks all of these at the same time: one that is stopped holds up nobody. Their answers in order.
+    pub fn ask_all(daemons: &[Daemon], r: &DaemonRequest) -> Vec<Result<DaemonReply, Failure>> {
+        sys::at_once(daemons, |d| d.ask(r))
+    }
+
+    /// Of all that answer, asked at the same time.
+    pub fn statuses() -> Vec<DaemonStatus> {
+        sys::at_once(&Daemon::all(), Daemon::status).into_iter().flatten().collect()
+    }
+
     pub fn status(&self) -> Option<DaemonStatus> {
         match self.ask(&DaemonRequest::Status) {
             Ok(DaemonReply::Status(s)) => Some(s),
@@ -209,12 +219,12 @@ pub struct LocalMount {
 
 /// Our mounts on this host that answer; with `report`, those that do not are named on standard error.
 pub fn mounts(report: bool) -> Vec<LocalMount> {
+    let mut ours = sys::mounts::list().unwrap_or_default();
+    ours.retain(|m| m.fstype == FSTYPE);
+    let names = sys::at_once(&ours, |m| mount_name(&m.dir));
     let mut out = Vec::new();
-    for m in sys::mounts::list().unwrap_or_default() {
-        if m.fstype != FSTYPE {
-            continue;
-        }
-        match mount_name(&m.dir) {
+    for (m, name) in ours.into_iter().zip(names) {
+        match name {
             Ok(name) => out.push(LocalMount { dir: m.dir, source: m.source, name }),
             Err(Failure::Op { text, .. } | Failure::Usage(text)) if report => eprintln!("{text}"),
             Err(_) => {}

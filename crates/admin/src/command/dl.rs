@@ -23,7 +23,7 @@ struct Device {
 
 fn of_daemons() -> Vec<Device> {
     let mut out = Vec::new();
-    for s in Daemon::all().iter().filter_map(Daemon::status) {
+    for s in Daemon::statuses() {
         for t in s.targets {
             let kind = match t.label.rsplit_once('-') {
                 None => "mgs",

@@ -9,6 +9,7 @@ use model::Errno;
 use model::param::ParamInfo;
 use serde_json::json;
 use std::ffi::OsString;
+use world::sys;
 
 pub const USAGE: &str =
     "[-n|--value-only] [-N|--only-name] [-F|--classify] [-R|--recursive] [--json] PATTERN...";
@@ -71,10 +72,12 @@ fn gather<T>(pattern: &str, question: impl Fn(String) -> Question<T>) -> Vec<T> 
     let mut out = Vec::new();
     for p in glob::expand(pattern.as_bytes()) {
         let q = question(String::from_utf8_lossy(&p).into_owned());
+        let mut of_daemons = Daemon::ask_all(&daemons, &q.to_daemon).into_iter();
+        let mut of_mounts = sys::at_once(&mounts, |m| local::ask(&m.dir, &q.to_mount)).into_iter();
         let mut daemon = |r| out.extend((q.of_daemon)(r));
-        daemons.retain(|d| answered(d.ask(&q.to_daemon), &mut daemon));
+        daemons.retain(|_| answered(of_daemons.next().expect("one for each"), &mut daemon));
         let mut mount = |r| out.extend((q.of_mount)(r));
-        mounts.retain(|m| answered(local::ask(&m.dir, &q.to_mount), &mut mount));
+        mounts.retain(|_| answered(of_mounts.next().expect("one for each"), &mut mount));
     }
     out
 }

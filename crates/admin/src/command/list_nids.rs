@@ -11,8 +11,7 @@ use std::ffi::OsString;
 pub const USAGE: &str = "[--json]";
 
 pub fn local_nids() -> Result<BTreeSet<String>, Failure> {
-    let of_daemons: BTreeSet<String> =
-        Daemon::all().iter().filter_map(Daemon::status).flat_map(|s| s.nids).collect();
+    let of_daemons: BTreeSet<String> = Daemon::statuses().into_iter().flat_map(|s| s.nids).collect();
     if !of_daemons.is_empty() {
         return Ok(of_daemons);
     }

@@ -27,11 +27,12 @@ fn daemon_set(d: &Daemon, r: &DaemonRequest, name: &str) -> Result<bool, Failure
 /// Sets `name` wherever this host has it.
 fn set_one(name: &str, value: &str) -> Result<(), Failure> {
     let mut done = false;
-    for d in Daemon::all() {
-        let has = d.ask(&DaemonRequest::GetParam { pattern: name.to_string() });
+    let daemons = Daemon::all();
+    let having = Daemon::ask_all(&daemons, &DaemonRequest::GetParam { pattern: name.to_string() });
+    for (d, has) in daemons.iter().zip(having) {
         if matches!(has, Ok(DaemonReply::Params(p)) if p.iter().any(|(n, _)| n == name)) {
             let r = DaemonRequest::SetParam { name: name.to_string(), value: value.to_string() };
-            done |= daemon_set(&d, &r, name)?;
+            done |= daemon_set(d, &r, name)?;
         }
     }
     for m in local::mounts(false) {

@@ -76,6 +76,7 @@ impl Mdc {
     async fn send_batch(self: &Arc<Self>, s: super::log::Sealed, token: Token) {
         self.shared.batches.fetch_add(1, Relaxed);
         let n = s.batch.ops.len();
+        assert!(n > 0, "a batch has an operation");
         let terms = Terms { durable: s.durable, life: Some(s.life), ..Terms::default() };
         let r = self.target.send(self.cx.own(), s.batch, s.bulk, terms).await;
         match r {

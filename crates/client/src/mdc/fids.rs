@@ -105,6 +105,7 @@ impl Mdc {
         self.shared.locate.learn(r.seq, r.seq, self.target.id.index);
         let mut l = self.fids.leases.lock().expect("no panic while locked");
         if l.generation == generation {
+            assert!(l.spare.is_none(), "one asks for FIDs at a time");
             l.spare = Some(Lease { seq: r.seq, next: 1, width: r.width });
         }
         Ok(())

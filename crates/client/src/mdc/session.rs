@@ -107,6 +107,7 @@ impl Mdc {
             Some(r) => r.last = true,
             None => all.push(Reclaim { last: true, ..Reclaim::default() }),
         }
+        assert_eq!(all.iter().filter(|r| r.last).count(), 1, "a reclaim ends once");
         all
     }
 

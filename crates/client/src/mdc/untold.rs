@@ -93,6 +93,7 @@ impl Mdc {
             over.as_mut().enable();
             {
                 let mut c = self.meta.lock();
+                assert!(position <= c.log.end(), "only what was queued is waited for");
                 if c.log.over() >= position {
                     return;
                 }

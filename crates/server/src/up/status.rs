@@ -57,7 +57,7 @@ fn of_cluster(c: &Cluster) -> Vec<Value> {
 /// Servers by their control sockets, clients by /proc/mounts.
 fn of_host() -> Vec<Value> {
     let (mut out, now) = (Vec::new(), Processes::look());
-    for s in Daemon::all().iter().filter_map(Daemon::status) {
+    for s in Daemon::statuses() {
         let labels: Vec<String> = s.targets.iter().map(|t| t.label.clone()).collect();
         let has = |f: &dyn Fn(&str) -> bool| labels.iter().any(|l| f(l));
         let mut roles = Vec::new();

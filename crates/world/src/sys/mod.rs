@@ -59,6 +59,25 @@ pub fn thread(name: &str, f: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.to_string()).spawn(f).map(|_| ())
 }
 
+/// Threads of [`at_once`] at a time.
+const AT_ONCE_MAX: usize = 32;
+
+/// Runs `f` on each item, on several at the same time, so that one that takes long holds up few others; what it gave, in
+/// the order of the items.
+pub fn at_once<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let mut out = Vec::with_capacity(items.len());
+    for some in items.chunks(AT_ONCE_MAX) {
+        std::thread::scope(|s| {
+            let all: Vec<_> = some.iter().map(|i| s.spawn(|| f(i))).collect();
+            out.extend(all.into_iter().map(|t| match t.join() {
+                Ok(r) => r,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }));
+        });
+    }
+    out
+}
+
 /// Seconds since 1970 by the host's clock.
 pub fn wall_seconds() -> i64 {
     let t = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -123,4 +142,22 @@ pub fn euid() -> u32 {
 /// This host's name.
 pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_at_once_waits_for_nobody_and_comes_in_order() {
+        let all = std::sync::Barrier::new(AT_ONCE_MAX);
+        let items: Vec<usize> = (0..AT_ONCE_MAX).collect();
+        // Each waits for all others.
+        let out = at_once(&items, |i| {
+            all.wait();
+            i * 2
+        });
+        assert_eq!(out, items.iter().map(|i| i * 2).collect::<Vec<_>>());
+        assert_eq!(at_once(&[7; 100], |i| i + 1), [8; 100]);
+    }
 }
