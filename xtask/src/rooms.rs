@@ -14,7 +14,7 @@ struct Crate {
 
 const CRATES: [Crate; 1] = [Crate {
     src: "crates/client/src/",
-    layers: &[&["base"], &["session"], &["osc", "mdc"]],
+    layers: &[&["base"], &["session"], &["osc", "mdc"], &["lov"]],
     shared: &["R", "Call", "BoxFutureOf", "Leave"],
 }];
 

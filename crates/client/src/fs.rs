@@ -3,7 +3,7 @@
 use crate::R;
 use crate::base::{Context, Settings};
 use crate::locks::Rollbacks;
-use crate::lov::{CACHED_DEFAULT_MB, Data};
+use crate::lov::{CACHED_DEFAULT_MB, Lov};
 use crate::mdc;
 use crate::ops::RecentSpace;
 use crate::osc::ObjectCache;
@@ -32,7 +32,7 @@ pub struct Fs {
     pub(crate) meta: Arc<mdc::Shared>,
     pub(crate) recent_space: RecentSpace,
     pub(crate) stats: Stats,
-    pub(crate) data: Data,
+    pub(crate) lov: Arc<Lov>,
     /// Writes beside which pages may be filled.
     pub(crate) writing: Writing,
     /// A task looks after pages of which the locks may be lost.
@@ -57,7 +57,7 @@ impl Fs {
             meta,
             recent_space: RecentSpace::default(),
             stats: Stats::new(now),
-            data: Data::new(cx.clone(), cache, now),
+            lov: Arc::new(Lov::new(cx.clone(), cache, now)),
             writing: Writing::default(),
             watching_pages: AtomicBool::new(false),
             wakeful: Wakeful::default(),

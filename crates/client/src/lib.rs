@@ -8,6 +8,7 @@
 
 mod base;
 pub mod control;
+mod data;
 mod fs;
 mod lmv;
 mod locks;

@@ -18,7 +18,7 @@ const UNMOUNT_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Fs {
     pub(crate) fn new_mdt_session(self: &Arc<Self>, id: TargetId, nids: Vec<Nid>) -> Arc<Mdc> {
-        let content_max = content_share(self.data.cache.max_cached.load(Relaxed));
+        let content_max = content_share(self.lov.cache.max_cached.load(Relaxed));
         Mdc::new(&self.cx, &self.meta, content_max, id, nids)
     }
 

@@ -166,7 +166,7 @@ impl Fs {
             }
             self.atimes_at_unmount().await;
             self.tell_pending_at_unmount().await;
-            self.data.cache.flush_all().await;
+            self.lov.cache.flush_all().await;
             let mut all = self.targets.all();
             all.extend(self.mgs.get().cloned());
             let byes = all.iter().map(|t| t.import.disconnect()).collect();

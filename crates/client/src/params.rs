@@ -377,9 +377,9 @@ pub(crate) const TABLE: &[Param] = &[
             "1024",
             "Bytes of files kept in memory, read and written; half of it may be unwritten, a quarter be of small files.",
         ),
-        |fs| mb(&fs.data.cache.max_cached),
+        |fs| mb(&fs.lov.cache.max_cached),
         |fs, v| {
-            set_mb(&fs.data.cache.max_cached, &v);
+            set_mb(&fs.lov.cache.max_cached, &v);
             fs.data_resized();
             Ok(())
         },
@@ -402,9 +402,9 @@ pub(crate) const TABLE: &[Param] = &[
             "32",
             "Largest window of read-ahead in one file; 0: none.",
         ),
-        |fs| mb(&fs.data.max_read_ahead_per_file),
+        |fs| mb(&fs.lov.read_ahead.max_per_file),
         |fs, v| {
-            set_mb(&fs.data.max_read_ahead_per_file, &v);
+            set_mb(&fs.lov.read_ahead.max_per_file, &v);
             Ok(())
         },
     ),
@@ -415,9 +415,9 @@ pub(crate) const TABLE: &[Param] = &[
             "",
             "Pages that reads found here or had to fetch, pages read ahead, and why not more. Writing anything clears it.",
         ),
-        |fs| fs.data.ahead_stats.text(fs.cx.world.wall()),
+        |fs| fs.lov.read_ahead.stats.text(fs.cx.world.wall()),
         |fs, _| {
-            fs.data.ahead_stats.clear(fs.cx.world.wall());
+            fs.lov.read_ahead.stats.clear(fs.cx.world.wall());
             Ok(())
         },
     ),
@@ -436,7 +436,7 @@ pub(crate) const TABLE: &[Param] = &[
         },
     ),
     mount(Llite, shown("used_mb", "Bytes of files kept in memory: read, unwritten, of small files."), |fs| {
-        let (clean, unwritten) = (mb(&fs.data.cache.clean), mb(&fs.data.cache.unwritten));
+        let (clean, unwritten) = (mb(&fs.lov.cache.clean), mb(&fs.lov.cache.unwritten));
         format!("clean: {clean}\nunwritten: {unwritten}\nsmall: {}", mb(&fs.meta.content_bytes))
     }),
     mount(

@@ -72,7 +72,7 @@ impl Fs {
         match id.kind {
             TargetKind::Ost => {
                 let mut oscs = self.targets.oscs.lock().expect("no panic while locked");
-                let osc = oscs.entry(id.index).or_insert_with(|| Osc::new(&self.data.cache, id, nids));
+                let osc = oscs.entry(id.index).or_insert_with(|| Osc::new(&self.lov.cache, id, nids));
                 osc.target.clone()
             }
             TargetKind::Mdt => {

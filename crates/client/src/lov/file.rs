@@ -1,11 +1,11 @@
 //! One file with objects, as this mount has it open or cached: its layout and the objects that its bytes lie in.
 
+use super::ReadAhead;
 use super::map;
 use super::streams::Streams;
 use crate::BoxFutureOf;
 use crate::base::Context;
-use crate::osc::{Object, ObjectHolder, ObjectState, Osc};
-use crate::pages::Void;
+use crate::osc::{Object, ObjectCache, ObjectHolder, ObjectState, Osc};
 use model::{Fid, Layout};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -14,7 +14,8 @@ use world::sync;
 
 /// A file of which something is, or may be, kept.
 pub(crate) struct File {
-    cx: Arc<Context>,
+    pub cx: Arc<Context>,
+    pub read_ahead: Arc<ReadAhead>,
     pub fid: Fid,
     pub layout: Arc<Layout>,
     /// In the order of the layout.
@@ -37,8 +38,15 @@ pub(crate) type Locked<'a> = Vec<MutexGuard<'a, ObjectState>>;
 
 impl File {
     /// `oscs`: of each object the OST, in the order of the layout.
-    pub fn new(cx: Arc<Context>, fid: Fid, layout: Arc<Layout>, oscs: Vec<Arc<Osc>>) -> Arc<File> {
+    pub fn new(
+        cx: Arc<Context>,
+        read_ahead: Arc<ReadAhead>,
+        fid: Fid,
+        layout: Arc<Layout>,
+        oscs: Vec<Arc<Osc>>,
+    ) -> Arc<File> {
         assert!(layout.objects().count() == oscs.len(), "each object lies on an OST");
+        assert!(!oscs.is_empty(), "a file that is opened here has objects");
         Arc::new_cyclic(|me: &Weak<File>| {
             let changed: Arc<sync::Notify> = Arc::new(sync::Notify::new());
             let open = |(o, osc): (&model::layout::LayoutObject, Arc<Osc>)| {
@@ -47,6 +55,7 @@ impl File {
             let objects = layout.objects().zip(oscs).map(open).collect();
             File {
                 cx,
+                read_ahead,
                 fid,
                 objects,
                 layout,
@@ -67,6 +76,11 @@ impl File {
     /// Notes a use; `tick` grows.
     pub fn touch(&self, tick: u64) {
         self.objects.iter().for_each(|o| o.used.store(tick, Ordering::Relaxed));
+    }
+
+    /// Where its bytes are kept: files without objects are not opened.
+    pub fn cache(&self) -> &Arc<ObjectCache> {
+        &self.objects[0].osc.cache
     }
 
     pub fn used(&self) -> u64 {
@@ -111,6 +125,23 @@ impl File {
 
     fn stripe_of(&self, o: &Object) -> usize {
         self.objects.iter().position(|x| x.id == o.id).expect("an object is held by its file")
+    }
+}
+
+/// Pages of a file that are void are being given up; over when this goes.
+struct Void(Arc<File>);
+
+impl Void {
+    fn new(file: Arc<File>) -> Void {
+        file.void.fetch_add(1, Ordering::SeqCst);
+        Void(file)
+    }
+}
+
+impl Drop for Void {
+    fn drop(&mut self) {
+        let was = self.0.void.fetch_sub(1, Ordering::SeqCst);
+        assert!(was > 0, "each begins before it ends");
     }
 }
 

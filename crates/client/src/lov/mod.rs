@@ -1,15 +1,16 @@
 //! Files and the objects that their bytes lie in: from layouts and ranges of files to ranges of objects.
 //!
-//! `map` is pure: which pieces of a request go to which object, and what the objects' answers mean for the file. `file`
-//! is what is known of one file, `pin` gets locks on several objects and holds them for an operation, `read`, `write`
-//! and `change` are the operations, `streams` decides what to read in advance, `readahead` does, `group` is for
-//! processes that share a lock.
+//! `map` is pure: which pieces of a request go to which object, and what the objects' answers mean for the file. `file` is
+//! what is known of one file, `pin` gets locks on several objects and holds them for an operation, `read`, `write`
+//! and `change` are the operations, `streams` decides what to read in advance, `readahead` does, `glimpse` asks for sizes and times, `group` is
+//! for processes that share a lock.
 //!
-//! Below lies the uncached way (`ops/write.rs`, `ops/read.rs`): each request to the server, which keeps others off
-//! meanwhile. It serves contended objects and files whose layout is not understood here.
+//! What cannot be done under locks (contended objects, layouts that are not understood here) goes through the servers: see
+//! `ops/write.rs`, `ops/read.rs`.
 
 mod change;
 pub(crate) mod file;
+mod glimpse;
 mod group;
 pub(crate) mod map;
 pub(crate) mod pin;
@@ -19,14 +20,15 @@ pub(crate) mod streams;
 mod write;
 
 pub(crate) use file::File;
+pub(crate) use glimpse::glimpse;
 pub(crate) use group::GroupLock;
 pub(crate) use read::read_len;
-pub(crate) use write::{wants, write_meta};
+pub(crate) use write::{WriteGuard, Written, check_end, wants};
 
 use crate::base::Context;
 use crate::osc::{Object, ObjectCache, Osc};
-use crate::{BoxFutureOf, Fs, R};
-use model::{Fid, Layout, Map, ObjectAttr, ObjectId, Set, Timestamp};
+use crate::{BoxFutureOf, R};
+use model::{Fid, Layout, Map, Set, Timestamp};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use streams::AheadStats;
@@ -45,27 +47,35 @@ pub(crate) const READ_AHEAD_PER_FILE_DEFAULT_MB: u64 = 32;
 const FILES_MAX: usize = 10_000;
 
 /// The files of a mount of whose data something is kept.
-pub(crate) struct Data {
+pub(crate) struct Lov {
     cx: Arc<Context>,
     files: Mutex<Map<Fid, Arc<File>>>,
     shrinking: AtomicBool,
     /// Grows with each use of a file.
     clock: AtomicU64,
     pub cache: Arc<ObjectCache>,
-    pub max_read_ahead_per_file: AtomicU64,
-    pub ahead_stats: AheadStats,
+    pub read_ahead: Arc<ReadAhead>,
 }
 
-impl Data {
-    pub(crate) fn new(cx: Arc<Context>, cache: Arc<ObjectCache>, now: Timestamp) -> Data {
-        Data {
+/// Settings and counters of reading ahead, which all files share.
+pub(crate) struct ReadAhead {
+    /// `max_read_ahead_per_file_mb`, in bytes.
+    pub max_per_file: AtomicU64,
+    pub stats: AheadStats,
+}
+
+impl Lov {
+    pub(crate) fn new(cx: Arc<Context>, cache: Arc<ObjectCache>, now: Timestamp) -> Lov {
+        Lov {
             cx,
             files: Mutex::default(),
             shrinking: AtomicBool::new(false),
             clock: AtomicU64::new(0),
             cache,
-            max_read_ahead_per_file: AtomicU64::new(READ_AHEAD_PER_FILE_DEFAULT_MB << 20),
-            ahead_stats: AheadStats::new(now),
+            read_ahead: Arc::new(ReadAhead {
+                max_per_file: AtomicU64::new(READ_AHEAD_PER_FILE_DEFAULT_MB << 20),
+                stats: AheadStats::new(now),
+            }),
         }
     }
 
@@ -81,23 +91,43 @@ impl Data {
         self.files.lock().expect("no panic while locked").get(&fid).cloned()
     }
 
-    fn touch(&self, f: &File) {
+    pub(crate) fn touch(&self, f: &File) {
         f.touch(self.clock.fetch_add(1, Ordering::Relaxed));
     }
 
     /// The file with these objects, known from now on if it was not. How many are known.
-    fn open(&self, fid: Fid, layout: &Arc<Layout>, oscs: Vec<Arc<Osc>>) -> (Arc<File>, usize) {
+    pub(crate) fn open(&self, fid: Fid, layout: &Arc<Layout>, oscs: Vec<Arc<Osc>>) -> (Arc<File>, usize) {
         let mut files = self.files.lock().expect("no panic while locked");
         let file = match files.get(&fid) {
             Some(f) => f.clone(),
             None => {
-                let f = File::new(self.cx.clone(), fid, layout.clone(), oscs);
+                let f = File::new(self.cx.clone(), self.read_ahead.clone(), fid, layout.clone(), oscs);
                 f.objects.iter().for_each(|o| self.cache.add(o));
                 files.insert(fid, f.clone());
                 f
             }
         };
         (file, files.len())
+    }
+
+    /// Gives up the least recently used tenth of the files, in the background, if there are too many.
+    pub(crate) fn shrink_files(self: &Arc<Self>, count: usize) {
+        if count <= FILES_MAX || self.shrinking.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let me = self.clone();
+        self.cx.world.spawn("client-shrink", async move {
+            let mut all = me.all_files();
+            all.sort_by_key(|f| f.used());
+            all.truncate(FILES_MAX / 10);
+            for f in all {
+                f.give_up_locks().await;
+                let fid = f.fid;
+                drop(f);
+                me.forget_if_idle(fid);
+            }
+            me.shrinking.store(false, Ordering::SeqCst);
+        });
     }
 
     /// Drops a file of which nothing is kept and that nobody uses.
@@ -158,81 +188,5 @@ impl File {
         for o in &self.objects {
             o.give_up_locks().await;
         }
-    }
-}
-
-impl Fs {
-    /// What this mount keeps of the file; `None` if nothing may be kept of it.
-    pub(crate) async fn data_file(self: &Arc<Self>, fid: Fid, layout: &Arc<Layout>) -> R<Option<Arc<File>>> {
-        if !cacheable(layout) {
-            return Ok(None);
-        }
-        let same = |f: &Arc<File>| f.layout.objects().eq(layout.objects());
-        if let Some(f) = self.data.known(fid) {
-            self.data.touch(&f);
-            return Ok(same(&f).then_some(f));
-        }
-        let mut oscs = Vec::with_capacity(layout.stripe_count());
-        for o in layout.objects() {
-            oscs.push(self.osc(o.ost).await?);
-        }
-        let (file, count) = self.data.open(fid, layout, oscs);
-        self.data.touch(&file);
-        if count > FILES_MAX {
-            self.shrink_files();
-        }
-        Ok(same(&file).then_some(file))
-    }
-
-    /// Gives up the least recently used tenth of the files, in the background.
-    fn shrink_files(self: &Arc<Self>) {
-        if self.data.shrinking.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        let fs = self.clone();
-        self.cx.world.spawn("client-shrink", async move {
-            let mut all = fs.data.all_files();
-            all.sort_by_key(|f| f.used());
-            all.truncate(FILES_MAX / 10);
-            for f in all {
-                f.give_up_locks().await;
-                let fid = f.fid;
-                drop(f);
-                fs.data.forget_if_idle(fid);
-            }
-            fs.data.shrinking.store(false, Ordering::SeqCst);
-        });
-    }
-
-    /// Attributes of objects as far as they are known here without asking: with everything written here.
-    pub(crate) fn attr_if_locked(&self, id: ObjectId) -> Option<ObjectAttr> {
-        self.data.cache.get(id)?.attr_if_locked()
-    }
-
-    /// The file's size, if locks of this mount keep others from changing it.
-    pub fn size_if_locked(&self, fid: Fid) -> Option<u64> {
-        let file = self.data.known(fid)?;
-        let objs = file.lock();
-        if file.objects.iter().all(|o| o.osc.is_usable()) { file.size_known(&objs) } else { None }
-    }
-
-    /// What this mount adds to an object's attributes as the server tells them.
-    pub(crate) fn kept_of(&self, id: ObjectId) -> Option<wire::msg::notify::KeptAttr> {
-        self.data.cache.get(id)?.kept()
-    }
-
-    /// Writes what this mount keeps of a file; tells which OSTs have made it durable ([`File::flush_durably`]). What
-    /// fails is told by [`crate::base::errseq`].
-    pub(crate) async fn flush_data_durably(self: &Arc<Self>, fid: Fid) -> R<Set<u16>> {
-        let Some(file) = self.data.known(fid) else { return Ok(Set::default()) };
-        file.flush_durably().await
-    }
-
-    /// The bound of what is kept changed.
-    pub(crate) fn data_resized(&self) {
-        let cache = &self.data.cache;
-        self.content_resized(content_share(cache.max_cached.load(Ordering::Relaxed)));
-        cache.evict_clean();
-        cache.drained.notify_waiters();
     }
 }

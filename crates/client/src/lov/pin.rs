@@ -14,6 +14,10 @@ const HOLD_MAX: Duration = Duration::from_secs(3);
 /// How often a lease is looked at while it is over.
 pub(crate) const LEASE_AGAIN: Duration = Duration::from_millis(100);
 
+/// A cut that waits so long for a lock while the kernel cannot give up pages is given up: the kernel writes no page of
+/// a file that is being cut.
+const CUT_MAX: Duration = Duration::from_secs(2);
+
 /// A lock on the object of a stripe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StripeRequest {
@@ -136,6 +140,33 @@ impl File {
         match self.pin(world, wants, true).await? {
             Pinned::Held(p) => Ok(p),
             Pinned::Contended => unreachable!("asked for with force"),
+        }
+    }
+
+    /// As `pin_all`, for a cut: in a kernel that cuts a file no page of it is written, so that a sweep of it may wait for
+    /// the cut. `EINTR` if they wait for each other by way of another mount.
+    pub(crate) async fn pin_cut(self: &Arc<Self>, wants: &[StripeRequest]) -> R<Pins> {
+        let late = |w: &StripeRequest| StripeRequest { lock: LockRequest { late: true, ..w.lock }, ..*w };
+        let wants: Vec<StripeRequest> = wants.iter().map(late).collect();
+        let stuck = async {
+            let mut since = self.cx.world.now();
+            loop {
+                self.cx.world.sleep(CUT_MAX / 8).await;
+                let sweeping = self.lock().iter().any(|o| o.locks.iter().any(|l| l.sweeping));
+                let now = self.cx.world.now();
+                if !sweeping {
+                    since = now;
+                } else if now.since(since) >= CUT_MAX {
+                    return;
+                }
+            }
+        };
+        match select(Box::pin(self.pin_all(&self.cx.world, &wants)), Box::pin(stuck)).await {
+            world::Either::Left(r) => r,
+            world::Either::Right(()) => {
+                tracing::warn!("{}: a truncate and pages that are mapped wait for each other", self.fid);
+                Err(Errno::EINTR)
+            }
         }
     }
 

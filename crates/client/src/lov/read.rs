@@ -1,17 +1,15 @@
 //! Reads: from what this mount keeps, the rest from the servers, under locks.
 
 use super::file::{File, Locked};
+use super::glimpse::glimpse;
 use super::map::{self, Piece};
 use super::pin::{Pinned, Pins};
 use super::streams::Ahead as Counted;
 use super::write::wants;
-use crate::ops::Small;
 use crate::osc::{Fetching, Gap};
-use crate::{BoxFutureOf, Call, Fs, R};
+use crate::{BoxFutureOf, R};
 use bytes::Bytes;
-use model::Fid;
 use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_MAX_BYTES};
-use model::planted::{self, Bug};
 use std::sync::Arc;
 use world::future::join_all;
 
@@ -51,72 +49,36 @@ pub(crate) fn read_len(off: u64, len: usize) -> usize {
     len.min(room).min(RPC_BULK_MAX_BYTES)
 }
 
-impl Fs {
-    /// From what is kept here if possible, and kept; from the servers otherwise.
-    pub(crate) async fn read_data(self: &Arc<Self>, call: &Call, fid: Fid, off: u64, len: usize) -> R<Bytes> {
-        let len = read_len(off, len);
-        if len == 0 {
-            return Ok(Bytes::new());
-        }
-        let layout = match self.read_small(call, fid, off, len).await? {
-            Small::Done(data) => return Ok(data),
-            Small::Objects(_, layout) => layout,
-        };
-        let Some(file) = self.data_file(fid, &layout).await? else {
-            return self.read_uncached(call, fid, &layout, off, len).await;
-        };
-        let wants = wants(&layout, off, len as u64, false)?;
-        if wants.len() > 1 && planted::on(Bug::NoExtentLock) {
-            return self.read_uncached(call, fid, &layout, off, len).await;
-        }
-        let mut force = wants.len() > 1;
+impl File {
+    /// Reads under locks: from what is kept here if possible, and keeps what comes. `None`: an object is contended, and
+    /// `force` is not set.
+    pub(crate) async fn read(self: &Arc<Self>, off: u64, len: usize, force: bool) -> R<Option<Bytes>> {
+        let wants = wants(&self.layout, off, len as u64, false)?;
         loop {
-            let pins = match file.pin(&self.cx.world, &wants, force).await? {
-                Pinned::Held(p) => p,
-                Pinned::Contended => {
-                    let data = self.read_one(call, fid, &layout, off, len).await?;
-                    if data.len() == len {
-                        return Ok(data);
-                    }
-                    // The object ends there as its server knows it; another mount may keep bytes further behind under a lock
-                    // that this range does not touch. With a lock on the range it can be asked.
-                    force = true;
-                    continue;
-                }
-            };
-            if let Some(data) = self.read_pinned(&file, &pins, off, len).await? {
-                return Ok(data);
+            let Pinned::Held(pins) = self.pin(&self.cx.world, &wants, force).await? else { return Ok(None) };
+            if let Some(data) = self.read_pinned(&pins, off, len).await? {
+                return Ok(Some(data));
             }
         }
     }
 
     /// Reads, and begins to read ahead. `None`: locks were lost meanwhile.
-    pub(crate) async fn read_pinned(
-        self: &Arc<Self>,
-        file: &Arc<File>,
-        pins: &Pins,
-        off: u64,
-        len: usize,
-    ) -> R<Option<Bytes>> {
-        let pieces = map::pieces(&file.layout, file.fid, off, len, RPC_BULK_MAX_BYTES);
+    pub(crate) async fn read_pinned(self: &Arc<Self>, pins: &Pins, off: u64, len: usize) -> R<Option<Bytes>> {
+        let pieces = map::pieces(&self.layout, self.fid, off, len, RPC_BULK_MAX_BYTES);
         let mut found = Found::default();
         loop {
-            let mut changed = Box::pin(file.changed.notified());
+            let mut changed = Box::pin(self.changed.notified());
             changed.as_mut().enable();
             let next = {
-                let mut objs = file.lock();
-                if pins.valid(&objs) {
-                    self.plan(file, &mut objs, &pieces, off, len, &found)?
-                } else {
-                    Next::Lost
-                }
+                let mut objs = self.lock();
+                if pins.valid(&objs) { self.plan(&mut objs, &pieces, off, len, &found)? } else { Next::Lost }
             };
             match next {
                 Next::Done(b) => {
-                    let stats = &self.data.ahead_stats;
+                    let stats = &self.read_ahead.stats;
                     stats.add(Counted::Misses, found.fetched);
                     stats.add(Counted::Hits, (b.len() as u64).saturating_sub(found.fetched));
-                    self.read_ahead(file, off, b.len() as u64, found.fetched > 0);
+                    self.foresee(off, b.len() as u64, found.fetched > 0);
                     return Ok(Some(b));
                 }
                 Next::Lost => return Ok(None),
@@ -125,10 +87,10 @@ impl Fs {
                     found.fetched += gaps.iter().map(|g| g.gap.end - g.gap.start).sum::<u64>();
                     let mut all: Vec<BoxFutureOf<'_, R<Option<u64>>>> = Vec::with_capacity(gaps.len());
                     for g in &gaps {
-                        let fetching = Fetching { object: file.objects[g.stripe].clone(), gap: g.gap };
+                        let fetching = Fetching { object: self.objects[g.stripe].clone(), gap: g.gap };
                         all.push(Box::pin(fetching.run(pins.of(g.stripe))));
                     }
-                    let c = map::component(&file.layout)?;
+                    let c = map::component(&self.layout)?;
                     for (g, r) in gaps.iter().zip(join_all(all).await) {
                         // The object ends within the gap.
                         if let Some(size) = r? {
@@ -137,21 +99,13 @@ impl Fs {
                         }
                     }
                 }
-                Next::Size => found.size = Some(self.ask_size(file).await?),
+                Next::Size => found.size = Some(self.ask_size().await?),
             }
         }
     }
 
     /// With the file locked: what is still to do for a read.
-    fn plan(
-        &self,
-        file: &File,
-        objs: &mut Locked,
-        pieces: &[Piece],
-        off: u64,
-        len: usize,
-        found: &Found,
-    ) -> R<Next> {
+    fn plan(&self, objs: &mut Locked, pieces: &[Piece], off: u64, len: usize, found: &Found) -> R<Next> {
         let mut gaps = Vec::new();
         let mut backed = true;
         for p in pieces {
@@ -179,10 +133,10 @@ impl Fs {
             let mut out = Vec::new();
             for (stripe, mut start, end) in gaps {
                 let o = &mut objs[stripe];
-                let max = file.objects[stripe].osc.target.bulk_bytes() as u64;
+                let max = self.objects[stripe].osc.target.bulk_bytes() as u64;
                 while start < end {
                     let to = end.min(start + max);
-                    out.push(StripeGap { stripe, gap: file.objects[stripe].begin_fetch(o, start, to) });
+                    out.push(StripeGap { stripe, gap: self.objects[stripe].begin_fetch(o, start, to) });
                     start = to;
                 }
             }
@@ -192,9 +146,9 @@ impl Fs {
         let mut n = len;
         if !backed {
             // Some bytes lie in holes or behind the end.
-            let least = file.size_at_least(objs).max(found.size_seen);
+            let least = self.size_at_least(objs).max(found.size_seen);
             if least < end {
-                let Some(size) = file.size_known(objs).or(found.size) else { return Ok(Next::Size) };
+                let Some(size) = self.size_known(objs).or(found.size) else { return Ok(Next::Size) };
                 n = (size.max(least).min(end).saturating_sub(off)) as usize;
             }
         }
@@ -219,8 +173,7 @@ impl Fs {
     }
 
     /// The file's size, from all who know.
-    async fn ask_size(self: &Arc<Self>, file: &Arc<File>) -> R<u64> {
-        let objects: Vec<_> = file.layout.objects().copied().collect();
-        map::file_size(map::component(&file.layout)?, &self.glimpse_objects(&objects).await?)
+    async fn ask_size(&self) -> R<u64> {
+        map::file_size(map::component(&self.layout)?, &glimpse(&self.osc_objects()).await?)
     }
 }

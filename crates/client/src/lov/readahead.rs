@@ -3,21 +3,20 @@
 use super::file::File;
 use super::map;
 use super::streams::Ahead as Counted;
-use crate::Fs;
 use crate::osc::{Fetching, Gap, Lock, Object};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-impl Fs {
+impl File {
     /// A read ended: starts reading what will come next. `missed`: it had to fetch something itself.
-    pub(super) fn read_ahead(self: &Arc<Self>, file: &Arc<File>, off: u64, len: u64, missed: bool) {
-        let max = self.data.max_read_ahead_per_file.load(Ordering::Relaxed);
-        let cached = self.data.cache.max_cached.load(Ordering::Relaxed) / 4;
-        let mut streams = file.streams.lock().expect("no panic while locked");
+    pub(super) fn foresee(&self, off: u64, len: u64, missed: bool) {
+        let max = self.read_ahead.max_per_file.load(Ordering::Relaxed);
+        let cached = self.cache().max_cached.load(Ordering::Relaxed) / 4;
+        let mut streams = self.streams.lock().expect("no panic while locked");
         let ranges = streams.note(off, len, max.min(cached), missed);
         drop(streams);
         for (start, end) in ranges {
-            for (object, gap, lock) in self.plan_ahead(file, start, end) {
+            for (object, gap, lock) in self.plan_ahead(start, end) {
                 let fetching = Fetching { object: object.clone(), gap };
                 let ahead = Ahead { object, gap, lock };
                 self.cx.world.spawn("client-read-ahead", async move {
@@ -30,25 +29,25 @@ impl Fs {
     }
 
     /// The gaps in a range of the file, each with the lock under which it is read; they are pinned.
-    fn plan_ahead(&self, file: &File, start: u64, end: u64) -> Vec<(Arc<Object>, Gap, u64)> {
-        let Ok(c) = map::component(&file.layout) else { return Vec::new() };
-        let mut objs = file.lock();
-        let Some(size) = file.size_known(&objs) else { return Vec::new() };
-        let stats = &self.data.ahead_stats;
+    fn plan_ahead(&self, start: u64, end: u64) -> Vec<(Arc<Object>, Gap, u64)> {
+        let Ok(c) = map::component(&self.layout) else { return Vec::new() };
+        let mut objs = self.lock();
+        let Some(size) = self.size_known(&objs) else { return Vec::new() };
+        let stats = &self.read_ahead.stats;
         stats.add(Counted::Eof, end.saturating_sub(size.max(start)));
         let end = end.min(size);
         let mut out = Vec::new();
         if start >= end {
             return out;
         }
-        for (stripe, (object, o)) in file.objects.iter().zip(&mut objs).enumerate() {
+        for (stripe, (object, o)) in self.objects.iter().zip(&mut objs).enumerate() {
             let (from, n) = map::object_range(c, stripe, start, end - start);
             let max = object.osc.target.bulk_bytes() as u64;
             for (mut from, to) in o.unfetched(from, (from + n).min(o.size)) {
                 while from < to {
                     // In messages that end where full ones do, so that the next range begins there.
                     let upto = to.min((from / max + 1) * max);
-                    let total = self.data.cache.reading_ahead.load(Ordering::Relaxed);
+                    let total = self.cache().reading_ahead.load(Ordering::Relaxed);
                     let covers = |l: &&mut Lock| !l.going && !l.wanted && l.covers(false, from, upto - 1);
                     if total >= self.cx.max_read_ahead.load(Ordering::Relaxed) {
                         stats.add(Counted::Max, upto - from);
@@ -56,7 +55,7 @@ impl Fs {
                         stats.add(Counted::Fetched, upto - from);
                         l.pins += 1;
                         let lock = l.id;
-                        self.data.cache.reading_ahead.fetch_add(upto - from, Ordering::Relaxed);
+                        self.cache().reading_ahead.fetch_add(upto - from, Ordering::Relaxed);
                         out.push((object.clone(), object.begin_fetch(o, from, upto), lock));
                     } else {
                         stats.add(Counted::Unlocked, upto - from);

@@ -1,117 +1,104 @@
-//! Writes: into what this mount keeps, under locks; through to the server where that promises no room.
+//! Writes: into what this mount keeps, under locks; through to the server where that grants no room.
 
 use super::file::File;
+use super::glimpse::ask;
 use super::map::{self, Piece};
 use super::pin::{Pinned, Pins, StripeRequest};
 use crate::base::Detached;
-use crate::mdc::FileState;
-use crate::ops::Small;
 use crate::osc::{Osc, WriteMeta};
-use crate::{BoxFutureOf, Call, Fs, R};
+use crate::{BoxFutureOf, R};
 use bytes::Bytes;
 use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_MAX_BYTES};
-use model::planted::{self, Bug};
-use model::{Errno, Fid, Layout, Timestamp};
+use model::{Errno, Layout};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use world::future::join_all;
 
-impl Fs {
-    /// Writes all of `data`, or fails; returns where. Kept here if possible.
-    pub(crate) async fn write_data(
+/// What keeps pages of a kernel apart from a write that is under way, until it is dropped.
+pub(crate) trait WriteGuard: Send + Sync {
+    /// Under the locks of the write: no page of these bytes has what was there before.
+    fn clear<'a>(&'a self, file: &'a Arc<File>, start: u64, end: u64) -> BoxFutureOf<'a, ()>;
+}
+
+/// What a write came to.
+pub(crate) enum Written {
+    /// It is kept, or with the servers; from here on.
+    At(u64),
+    /// An object is contended: nothing was done, and the guard is its owner's again.
+    Contended(Option<Box<dyn WriteGuard>>),
+}
+
+impl File {
+    /// Writes all of `data`, or fails. `off` `None`: at the end. `owner`: what is said of the file with it; the time is now.
+    pub(crate) async fn write(
         self: &Arc<Self>,
-        call: &Call,
-        fid: Fid,
-        off: u64,
-        append: bool,
+        off: Option<u64>,
         data: Bytes,
-    ) -> R<u64> {
+        owner: WriteMeta,
+        guard: Option<Box<dyn WriteGuard>>,
+    ) -> R<Written> {
         assert!(!data.is_empty() && data.len() <= RPC_BULK_MAX_BYTES, "bounded by the callers");
-        if !append {
-            check_end(off, data.len())?;
-        }
-        let range = if append { (0, u64::MAX) } else { (off, off + data.len() as u64) };
-        let beside = self.write_beside(fid, range.0, range.1, append);
-        let (state, layout) = match self.write_small(call, fid, off, append, &data).await? {
-            Small::Done(at) => {
-                if append {
-                    // Not where the kernel thinks that it is.
-                    self.sweep_small(fid).await;
-                }
-                return Ok(at);
-            }
-            Small::Objects(state, layout) => (state, layout),
-        };
-        let Some(file) = self.data_file(fid, &layout).await? else {
-            return self.write_uncached(call, fid, (state, layout), off, append, data).await;
-        };
         // Another append must not find the same end.
-        let turn = if append { Some(file.appends.clone().lock_owned().await) } else { None };
+        let turn = if off.is_none() { Some(self.appends.clone().lock_owned().await) } else { None };
         loop {
-            let wants =
-                if append { whole(&layout, true) } else { wants(&layout, off, data.len() as u64, true)? };
-            if wants.len() > 1 && planted::on(Bug::NoExtentLock) {
-                return self.write_uncached(call, fid, (state, layout), off, append, data).await;
-            }
-            let stripes: Vec<usize> = wants.iter().map(|w| w.stripe).collect();
-            file.room(&stripes, data.len() as u64).await;
-            let pins = match file.pin(&self.cx.world, &wants, wants.len() > 1).await? {
-                Pinned::Held(p) => p,
-                Pinned::Contended => {
-                    return self.write_uncached(call, fid, (state, layout), off, append, data).await;
-                }
+            let wants = match off {
+                Some(off) => wants(&self.layout, off, data.len() as u64, true)?,
+                None => self.whole(),
             };
-            let at = if append {
-                match self.end_of(&file, &pins).await? {
+            let stripes: Vec<usize> = wants.iter().map(|w| w.stripe).collect();
+            self.room(&stripes, data.len() as u64).await;
+            let force = wants.len() > 1;
+            let Pinned::Held(pins) = self.pin(&self.cx.world, &wants, force).await? else {
+                return Ok(Written::Contended(guard));
+            };
+            let at = match off {
+                Some(off) => off,
+                None => match self.end_of(&pins).await? {
                     Some(end) => end,
                     None => continue,
-                }
-            } else {
-                off
+                },
             };
             check_end(at, data.len())?;
-            if let Some(b) = &beside {
+            if let Some(g) = &guard {
                 let _clearing = pins.clearing();
-                self.clear_beside(&file, b, at, at + data.len() as u64).await;
+                g.clear(self, at, at + data.len() as u64).await;
             }
-            let pieces = map::pieces(&layout, fid, at, data.len(), RPC_BULK_MAX_BYTES);
-            let meta = write_meta(&state, self.cx.world.wall());
-            if !self.take_grants(&file, &pieces).await {
-                let (fs, file2) = (self.clone(), file.clone());
+            let pieces = map::pieces(&self.layout, self.fid, at, data.len(), RPC_BULK_MAX_BYTES);
+            let meta = WriteMeta { time: self.cx.world.wall(), ..owner };
+            if !self.take_grants(&pieces).await {
+                let me = self.clone();
                 let work = async move {
-                    let r = fs.write_through(&file2, &pins, at, data, meta).await;
-                    drop((pins, turn, beside));
+                    let r = me.write_through(&pins, at, data, meta).await;
+                    drop((pins, turn, guard));
                     r
                 };
                 Detached::plain(&self.cx.world, "client-write", work).await?;
-                return Ok(at);
+                return Ok(Written::At(at));
             }
-            if self.commit(&file, &pins, &pieces, &data, meta) {
-                return Ok(at);
+            if self.commit(&pins, &pieces, &data, meta) {
+                return Ok(Written::At(at));
             }
         }
     }
 
+    /// All of all objects, for writing.
+    fn whole(&self) -> Vec<StripeRequest> {
+        (0..self.objects.len()).map(|stripe| StripeRequest::new(stripe, true, 0, u64::MAX)).collect()
+    }
+
     /// Puts bytes into what is kept. False: a lock was lost meanwhile.
-    pub(crate) fn commit(
-        self: &Arc<Self>,
-        file: &Arc<File>,
-        pins: &Pins,
-        pieces: &[Piece],
-        data: &Bytes,
-        meta: WriteMeta,
-    ) -> bool {
+    pub(crate) fn commit(&self, pins: &Pins, pieces: &[Piece], data: &Bytes, meta: WriteMeta) -> bool {
         let (mut full, mut too_much) = (Vec::new(), Vec::new());
         {
-            let mut objs = file.lock();
+            let mut objs = self.lock();
             if !pins.valid(&objs) {
                 for p in pieces {
-                    file.objects[p.stripe].osc.give_back_grant(p.len as u64);
+                    self.objects[p.stripe].osc.give_back_grant(p.len as u64);
                 }
                 return false;
             }
             for p in pieces {
-                let (object, o) = (&file.objects[p.stripe], &mut objs[p.stripe]);
+                let (object, o) = (&self.objects[p.stripe], &mut objs[p.stripe]);
                 let (mut at, mut replaced) = (p.object_offset, 0);
                 for &(from, len) in &p.segments {
                     replaced += o.segs.write(at, data.slice(from..from + len));
@@ -129,20 +116,20 @@ impl Fs {
                 }
             }
         }
-        full.iter().for_each(|s: &usize| file.objects[*s].kick_full());
-        too_much.iter().for_each(|s: &usize| file.objects[*s].kick());
+        full.iter().for_each(|s: &usize| self.objects[*s].kick_full());
+        too_much.iter().for_each(|s: &usize| self.objects[*s].kick());
         for p in pieces {
-            self.data.cache.note_dirty(&file.objects[p.stripe]);
+            self.cache().note_dirty(&self.objects[p.stripe]);
         }
-        self.data.cache.evict_clean();
+        self.cache().evict_clean();
         true
     }
 
     /// Room on the OSTs for all pieces, or for none.
-    pub(crate) async fn take_grants(self: &Arc<Self>, file: &Arc<File>, pieces: &[Piece]) -> bool {
+    pub(crate) async fn take_grants(&self, pieces: &[Piece]) -> bool {
         let mut taken: Vec<(&Arc<Osc>, u64)> = Vec::with_capacity(pieces.len());
         for p in pieces {
-            let osc = &file.objects[p.stripe].osc;
+            let osc = &self.objects[p.stripe].osc;
             if !osc.take_grant(p.len as u64).await {
                 for (osc, n) in taken {
                     osc.give_back_grant(n);
@@ -155,23 +142,23 @@ impl Fs {
     }
 
     /// Where the file ends, under locks on all of it; `None`: they were lost meanwhile.
-    async fn end_of(self: &Arc<Self>, file: &Arc<File>, pins: &Pins) -> R<Option<u64>> {
+    async fn end_of(&self, pins: &Pins) -> R<Option<u64>> {
         let unsure: Vec<usize> = {
-            let objs = file.lock();
+            let objs = self.lock();
             if !pins.valid(&objs) {
                 return Ok(None);
             }
-            if let Some(size) = file.size_known(&objs) {
+            if let Some(size) = self.size_known(&objs) {
                 return Ok(Some(size));
             }
             objs.iter().enumerate().filter(|(_, o)| !o.size_known()).map(|(i, _)| i).collect()
         };
         // A write was lost, or others of a group write too: only the servers know. Nobody else can change it now, or
         // the group sees to that.
-        let objects: Vec<_> = file.layout.objects().copied().collect();
-        let asked: Vec<_> = unsure.iter().map(|i| objects[*i]).collect();
-        let attrs = self.ask_objects(&asked).await?;
-        let mut objs = file.lock();
+        let asked: Vec<_> =
+            unsure.iter().map(|i| (self.objects[*i].osc.clone(), self.objects[*i].id)).collect();
+        let attrs = ask(&asked).await?;
+        let mut objs = self.lock();
         if !pins.valid(&objs) {
             return Ok(None);
         }
@@ -180,7 +167,7 @@ impl Fs {
             o.size = a.size.max(o.segs.end());
             o.sure = true;
         }
-        let c = map::component(&file.layout)?;
+        let c = map::component(&self.layout)?;
         let mut end = 0;
         for (i, o) in objs.iter().enumerate() {
             end = end.max(map::file_size_of(c, i, o.size)?);
@@ -189,34 +176,23 @@ impl Fs {
     }
 
     /// Writes to the servers at once, under locks that are held, and keeps the bytes as read.
-    pub(crate) async fn write_through(
-        self: &Arc<Self>,
-        file: &Arc<File>,
-        pins: &Pins,
-        at: u64,
-        data: Bytes,
-        meta: WriteMeta,
-    ) -> R<()> {
+    pub(crate) async fn write_through(&self, pins: &Pins, at: u64, data: Bytes, meta: WriteMeta) -> R<()> {
         let mut max = RPC_BULK_MAX_BYTES;
-        for o in &file.objects {
+        for o in &self.objects {
             max = max.min(o.osc.target.bulk_bytes());
         }
-        let pieces = map::pieces(&file.layout, file.fid, at, data.len(), max);
+        let pieces = map::pieces(&self.layout, self.fid, at, data.len(), max);
         let mut all: Vec<BoxFutureOf<'_, R<()>>> = Vec::with_capacity(pieces.len());
         for p in &pieces {
             let part = map::gather(&data, p);
-            let o = &file.objects[p.stripe];
+            let o = &self.objects[p.stripe];
             all.push(Box::pin(o.write_through(p.object_offset, part, meta, pins.of(p.stripe))));
         }
         join_all(all).await.into_iter().collect()
     }
 }
 
-pub(crate) fn write_meta(s: &FileState, now: Timestamp) -> WriteMeta {
-    WriteMeta { uid: s.uid, gid: s.gid, projid: s.projid, inode_ctime: s.ctime, time: now }
-}
-
-/// The parts of the objects that hold a range of the file.
+/// The parts of the objects that hold a range of the self.
 pub(crate) fn wants(l: &Layout, off: u64, len: u64, write: bool) -> R<Vec<StripeRequest>> {
     let c = map::component(l)?;
     let mut out = Vec::new();
@@ -229,12 +205,8 @@ pub(crate) fn wants(l: &Layout, off: u64, len: u64, write: bool) -> R<Vec<Stripe
     Ok(out)
 }
 
-/// All of all objects.
-pub(crate) fn whole(l: &Layout, write: bool) -> Vec<StripeRequest> {
-    (0..l.stripe_count()).map(|stripe| StripeRequest::new(stripe, write, 0, u64::MAX)).collect()
-}
-
-fn check_end(off: u64, len: usize) -> R<()> {
+/// `EFBIG` for what no file reaches to.
+pub(crate) fn check_end(off: u64, len: usize) -> R<()> {
     match off.checked_add(len as u64) {
         Some(end) if end <= FILE_SIZE_MAX_BYTES => Ok(()),
         _ => Err(Errno::EFBIG),

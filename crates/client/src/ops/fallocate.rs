@@ -44,8 +44,8 @@ impl Fs {
                         done => return done,
                     }
                 };
-                if self.fallocate_data(fid, &layout, state.ctime, mode, (off, len)).await? {
-                    return Ok(());
+                if let Some(file) = self.data_file(fid, &layout).await? {
+                    return file.fallocate(state.ctime, mode, (off, len)).await;
                 }
                 if map::component(&layout)?.stripes() == 1 {
                     return self.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;

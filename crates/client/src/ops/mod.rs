@@ -12,6 +12,7 @@ mod getlock;
 mod getpath;
 mod getxattr;
 mod glimpse;
+mod group;
 mod grow;
 mod link;
 mod listxattr;
@@ -41,7 +42,7 @@ pub(crate) use create::{O_ACCMODE, O_CREAT, O_EXCL, O_NOATIME, O_TRUNC};
 pub(crate) use getattr::data_layout;
 pub(crate) use read::part;
 pub(crate) use statfs::RecentSpace;
-pub(crate) use write::Small;
+pub(crate) use write::{Small, write_meta};
 
 use crate::lov::map::{Home, Place};
 use crate::mdc::{Changing, Outcome, Part};

@@ -32,7 +32,8 @@ impl Fs {
                         found => return found,
                     }
                 };
-                if let Some(found) = self.seek_data(fid, &layout, off, hole).await? {
+                if let Some(file) = self.data_file(fid, &layout).await? {
+                    let found = file.seek(off, hole).await?;
                     return map::merge_seek(map::component(&layout)?, off, hole, &found);
                 }
                 if map::component(&layout)?.stripes() == 1 {

@@ -20,7 +20,7 @@ impl Fs {
     pub fn flush(self: Arc<Self>, fid: Fid, since: ErrorMark) -> BoxFuture<R<()>> {
         Box::pin(async move {
             let work = async {
-                let written = match self.data.known(fid) {
+                let written = match self.lov.known(fid) {
                     Some(file) => file.flush().await,
                     None => Ok(()),
                 };
@@ -51,7 +51,7 @@ impl Fs {
         Box::pin(async move {
             let work = async {
                 let before = self.cx.told.mark();
-                self.data.cache.flush_now().await?;
+                self.lov.cache.flush_now().await?;
                 self.tell_pending_durably().await;
                 // One that is away and owes this mount nothing is not waited for.
                 let owes = |t: &Arc<Target>| {

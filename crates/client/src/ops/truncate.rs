@@ -29,7 +29,11 @@ impl Fs {
             e.layout = Some((*layout).clone());
         }
         let layout = Arc::new(e.layout.clone().expect("it has one by now"));
-        match self.cut_data(fid, &layout, e.attr.ctime, size).await {
+        let kept = match self.data_file(fid, &layout).await? {
+            Some(file) => file.cut(e.attr.ctime, size).await.map(Some),
+            None => Ok(None),
+        };
+        match kept {
             Ok(Some(attrs)) => return merged(&e, &attrs),
             Ok(None) => {}
             // There are no locks on lost objects, but truncated to nothing they begin anew.

@@ -3,13 +3,16 @@
 use crate::BoxFutureOf;
 use crate::base::Detached;
 use crate::lov::map::{self, Piece};
+use crate::lov::{WriteGuard, Written, check_end, wants};
 use crate::mdc::FileState;
 use crate::mdc::{Edit, Outcome};
+use crate::osc::WriteMeta;
 use crate::privileges::Change;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use bytes::Bytes;
-use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_MAX_BYTES};
+use model::limits::RPC_BULK_MAX_BYTES;
+use model::planted::{self, Bug};
 use model::{Errno, Fid, Layout};
 use std::sync::Arc;
 use wire::checksum::ChecksumType;
@@ -51,6 +54,46 @@ impl Fs {
             }
             r
         })
+    }
+
+    /// Writes all of `data`, or fails; returns where. Kept here if possible.
+    pub(crate) async fn write_data(
+        self: &Arc<Self>,
+        call: &Call,
+        fid: Fid,
+        off: u64,
+        append: bool,
+        data: Bytes,
+    ) -> R<u64> {
+        assert!(!data.is_empty() && data.len() <= RPC_BULK_MAX_BYTES, "bounded by the callers");
+        if !append {
+            check_end(off, data.len())?;
+        }
+        let range = if append { (0, u64::MAX) } else { (off, off + data.len() as u64) };
+        let guard = self.write_beside(fid, range.0, range.1, append);
+        let (state, layout) = match self.write_small(call, fid, off, append, &data).await? {
+            Small::Done(at) => {
+                if append {
+                    // Not where the kernel thinks that it is.
+                    self.sweep_small(fid).await;
+                }
+                return Ok(at);
+            }
+            Small::Objects(state, layout) => (state, layout),
+        };
+        let several = append && layout.stripe_count() > 1
+            || !append && wants(&layout, off, data.len() as u64, true)?.len() > 1;
+        let file = match self.data_file(fid, &layout).await? {
+            Some(f) if !(several && planted::on(Bug::NoExtentLock)) => f,
+            _ => return self.write_uncached(call, fid, (state, layout), off, append, data).await,
+        };
+        let guard = guard.map(|g| Box::new(g) as Box<dyn WriteGuard>);
+        match file.write((!append).then_some(off), data.clone(), write_meta(&state), guard).await? {
+            Written::At(at) => Ok(at),
+            Written::Contended(_guard) => {
+                self.write_uncached(call, fid, (state, layout), off, append, data).await
+            }
+        }
     }
 
     /// Writes to the file's objects, through to their servers: nothing is kept. `off` and `data` are bounded by the
@@ -202,9 +245,7 @@ pub(crate) fn outgrows(layout: &Layout, off: u64, len: usize) -> bool {
     layout.mdt_component().is_some_and(|c| off.saturating_add(len as u64) > u64::from(c.stripe_size))
 }
 
-fn check_end(off: u64, len: usize) -> R<()> {
-    match off.checked_add(len as u64) {
-        Some(end) if end <= FILE_SIZE_MAX_BYTES => Ok(()),
-        _ => Err(Errno::EFBIG),
-    }
+/// What writes of a file say of it.
+pub(crate) fn write_meta(s: &FileState) -> WriteMeta {
+    WriteMeta { uid: s.uid, gid: s.gid, projid: s.projid, inode_ctime: s.ctime, ..WriteMeta::default() }
 }

@@ -1,14 +1,16 @@
 //! Changes of an object that go to the server at once, under a lock that this mount holds: writes for which there is no
 //! grant, truncate, fallocate; and the search for data and holes.
 
+use super::Osc;
 use super::object::{Busy, Object, WriteMeta};
 use super::writeback::WriteHow;
 use crate::R;
 use bytes::Bytes;
 use model::planted::{self, Bug};
-use model::{Errno, ObjectAttr, Timestamp};
+use model::{Errno, ObjectAttr, ObjectId, Timestamp};
 use std::sync::Arc;
 use wire::msg::fallocate::Fallocate;
+use wire::msg::glimpse::Glimpse;
 use wire::msg::seek::{Seek, SeekReply, Whence};
 use wire::msg::truncate::Truncate;
 
@@ -22,6 +24,19 @@ impl Drop for Claim<'_> {
     fn drop(&mut self) {
         self.object.lock().busy.retain(|b| b.token != self.token);
         self.object.changed.notify_waiters();
+    }
+}
+
+impl Osc {
+    /// Attributes of objects of this OST as it knows them, in the order given.
+    pub(crate) async fn glimpse(&self, objects: Vec<ObjectId>) -> R<Vec<ObjectAttr>> {
+        let want = objects.len();
+        let r = self.target.call(self.cx.own(), Glimpse { objects }).await?;
+        if r.attrs.len() != want {
+            tracing::error!("{} answered for {} objects of {want}", self.target.id, r.attrs.len());
+            return Err(Errno::EPROTO);
+        }
+        Ok(r.attrs)
     }
 }
 

@@ -2,8 +2,8 @@
 //! more afterwards. A page that is filled in between, with what was there before, and stored into, would bring the old bytes
 //! back. So while a write is under way nothing of its range is filled, and what was filled before is given up first.
 
-use crate::Fs;
-use crate::lov::File;
+use crate::lov::{File, WriteGuard};
+use crate::{BoxFutureOf, Fs};
 use model::{Fid, Map};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -77,7 +77,7 @@ impl Drop for WriteBeside {
             }
         }
         drop(all);
-        if let Some(f) = self.fs.data.known(self.fid) {
+        if let Some(f) = self.fs.lov.known(self.fid) {
             f.changed.notify_waiters();
         }
     }
@@ -101,24 +101,29 @@ impl Fs {
         self.writing.lock().entry(fid).or_default().push(range);
         Some(WriteBeside { fs: self.clone(), fid, token })
     }
+}
 
+impl WriteGuard for WriteBeside {
     /// Has the kernel give up its pages of a range, under locks that the write holds. Fills wait until the write is over,
     /// or come late and are given up once more.
-    pub(crate) async fn clear_beside(&self, file: &Arc<File>, b: &WriteBeside, start: u64, end: u64) {
-        loop {
-            let before = self.writing.set_clearing(b.fid, b.token, true);
-            let any = file.lock().iter().any(|o| o.locks.iter().any(|l| l.sweeping || !l.pages.is_empty()));
-            let mut after = before;
-            if any {
-                // So may be a fill that waits for this write.
-                file.changed.notify_waiters();
-                self.cx.keeper.pages_given_up(b.fid, vec![(start, end)]).await;
-                after = self.writing.set_clearing(b.fid, b.token, true);
+    fn clear<'a>(&'a self, file: &'a Arc<File>, start: u64, end: u64) -> BoxFutureOf<'a, ()> {
+        Box::pin(async move {
+            loop {
+                let before = self.fs.writing.set_clearing(self.fid, self.token, true);
+                let any =
+                    file.lock().iter().any(|o| o.locks.iter().any(|l| l.sweeping || !l.pages.is_empty()));
+                let mut after = before;
+                if any {
+                    // So may be a fill that waits for this write.
+                    file.changed.notify_waiters();
+                    self.fs.cx.keeper.pages_given_up(self.fid, vec![(start, end)]).await;
+                    after = self.fs.writing.set_clearing(self.fid, self.token, true);
+                }
+                if after == before {
+                    self.fs.writing.set_clearing(self.fid, self.token, false);
+                    return;
+                }
             }
-            if after == before {
-                self.writing.set_clearing(b.fid, b.token, false);
-                return;
-            }
-        }
+        })
     }
 }

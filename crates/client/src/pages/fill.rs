@@ -12,9 +12,10 @@
 use super::beside::Beside;
 use crate::base::keeper::Leave;
 use crate::lov::pin::{LEASE_AGAIN, Pins, StripeRequest};
-use crate::lov::{File, map, read_len, wants, write_meta};
+use crate::lov::{File, map, read_len, wants};
 use crate::ops::Small;
-use crate::osc::{Lock, LockEnqueue, LockRequest, Outcome};
+use crate::ops::write_meta;
+use crate::osc::{Lock, LockEnqueue, LockRequest, Outcome, WriteMeta};
 use crate::stats::Verb;
 use crate::{Call, Fs, OpenFile, R};
 use bytes::Bytes;
@@ -34,9 +35,6 @@ const PAGE_BYTES: u64 = 4096;
 pub(crate) const GRACE: Duration = Duration::from_millis(2);
 /// How often it is looked whether the locks of pages are still good.
 const PAGES_AGAIN: Duration = Duration::from_secs(1);
-/// A cut that waits so long for a lock while the kernel cannot give up pages is given up: the kernel writes no page of
-/// a file that is being cut.
-const CUT_MAX: Duration = Duration::from_secs(2);
 
 /// What a look at the locks for a fill gave.
 enum Look {
@@ -48,22 +46,6 @@ enum Look {
     Inactive,
     /// The server was not heard from for too long.
     NoLease,
-}
-
-/// Pages of a file that are void are being given up; over when this goes.
-pub(crate) struct Void(Arc<File>);
-
-impl Void {
-    pub(crate) fn new(file: Arc<File>) -> Void {
-        file.void.fetch_add(1, Ordering::SeqCst);
-        Void(file)
-    }
-}
-
-impl Drop for Void {
-    fn drop(&mut self) {
-        self.0.void.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 impl Fs {
@@ -90,7 +72,7 @@ impl Fs {
             let file = self.data_file(fid, &layout).await?.ok_or(Errno::EIO)?;
             let range = (off, off + len as u64);
             let pins = self.pin_fill(&file, range, &wants(&layout, off, len as u64, false)?).await?;
-            if let Some(data) = self.read_pinned(&file, &pins, off, len).await? {
+            if let Some(data) = file.read_pinned(&pins, off, len).await? {
                 return Ok(data);
             }
         }
@@ -214,7 +196,7 @@ impl Fs {
                 let Some(fs) = weak.upgrade().filter(|fs| !fs.cx.is_closed()) else { return };
                 fs.mdcs().iter().for_each(|m| m.sweep_unsure_leases());
                 if !fs.targets.oscs().iter().all(|osc| osc.is_leased()) {
-                    fs.data.all_files().iter().for_each(|f| fs.give_up_unsure(f));
+                    fs.lov.all_files().iter().for_each(|f| fs.give_up_unsure(f));
                 }
             }
         });
@@ -243,7 +225,7 @@ impl Fs {
     /// will be, because the file is open for reading and writing by now.
     pub(crate) async fn no_pages_to_store_into(self: &Arc<Self>, fid: Fid) {
         self.sweep_small(fid).await;
-        let Some(file) = self.data.known(fid) else { return };
+        let Some(file) = self.lov.known(fid) else { return };
         loop {
             let mut changed = Box::pin(file.changed.notified());
             changed.as_mut().enable();
@@ -299,7 +281,7 @@ impl Fs {
 
     async fn write_paged(self: &Arc<Self>, fid: Fid, mut off: u64, mut data: Bytes) -> R<()> {
         self.cx.writable()?;
-        let file = self.data.known(fid);
+        let file = self.lov.known(fid);
         let mut r = Ok(());
         while !data.is_empty() {
             let n = match &file {
@@ -329,41 +311,14 @@ impl Fs {
             let part = data.slice(..n);
             let stripes: Vec<usize> = pins.stripes().collect();
             file.room(&stripes, n as u64).await;
-            let meta = write_meta(&state, self.cx.world.wall());
+            let meta = WriteMeta { time: self.cx.world.wall(), ..write_meta(&state) };
             let pieces = map::pieces(&file.layout, file.fid, off, n, RPC_BULK_MAX_BYTES);
-            if !self.take_grants(file, &pieces).await {
-                self.write_through(file, &pins, off, part, meta).await?;
+            if !file.take_grants(&pieces).await {
+                file.write_through(&pins, off, part, meta).await?;
                 return Ok(n);
             }
-            if self.commit(file, &pins, &pieces, &part, meta) {
+            if file.commit(&pins, &pieces, &part, meta) {
                 return Ok(n);
-            }
-        }
-    }
-
-    /// As `pin_all`, for a cut: in a kernel that cuts a file no page of it is written, so that a sweep of it may wait for
-    /// the cut. `EINTR` if they wait for each other by way of another mount.
-    pub(crate) async fn pin_cut(self: &Arc<Self>, file: &Arc<File>, wants: &[StripeRequest]) -> R<Pins> {
-        let late = |w: &StripeRequest| StripeRequest { lock: LockRequest { late: true, ..w.lock }, ..*w };
-        let wants: Vec<StripeRequest> = wants.iter().map(late).collect();
-        let stuck = async {
-            let mut since = self.cx.world.now();
-            loop {
-                self.cx.world.sleep(CUT_MAX / 8).await;
-                let sweeping = file.lock().iter().any(|o| o.locks.iter().any(|l| l.sweeping));
-                let now = self.cx.world.now();
-                if !sweeping {
-                    since = now;
-                } else if now.since(since) >= CUT_MAX {
-                    return;
-                }
-            }
-        };
-        match select(Box::pin(file.pin_all(&self.cx.world, &wants)), Box::pin(stuck)).await {
-            world::Either::Left(r) => r,
-            world::Either::Right(()) => {
-                tracing::warn!("{}: a truncate and pages that are mapped wait for each other", file.fid);
-                Err(Errno::EINTR)
             }
         }
     }

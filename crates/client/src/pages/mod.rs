@@ -10,4 +10,4 @@ mod small;
 mod validity;
 
 pub(crate) use beside::Writing;
-pub(crate) use fill::{GRACE, Void};
+pub(crate) use fill::GRACE;

@@ -1,0 +1,72 @@
+//! Attributes of objects: as their servers know them, with what this mount keeps of them.
+
+use super::File;
+use crate::osc::Osc;
+use crate::{BoxFutureOf, R};
+use model::{ObjectAttr, ObjectId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use world::future::join_all;
+
+/// Objects in one message.
+const BATCH: usize = 1000;
+
+/// An object and its OST.
+pub(crate) type Placed = (Arc<Osc>, ObjectId);
+
+impl File {
+    pub(super) fn osc_objects(&self) -> Vec<Placed> {
+        self.objects.iter().map(|o| (o.osc.clone(), o.id)).collect()
+    }
+}
+
+/// Attributes of objects, in the order given, with what this mount keeps of them. Nobody is asked about objects that its
+/// locks cover.
+pub(crate) async fn glimpse(objects: &[Placed]) -> R<Vec<ObjectAttr>> {
+    let open = |(osc, id): &Placed| osc.cache.get(*id);
+    let known: Vec<Option<ObjectAttr>> =
+        objects.iter().map(|o| open(o).and_then(|o| o.attr_if_locked())).collect();
+    // As it is before the question: what is written meanwhile may be in neither.
+    let kept: Vec<_> = objects.iter().map(|o| open(o).and_then(|o| o.kept())).collect();
+    let unknown: Vec<Placed> =
+        objects.iter().zip(&known).filter(|(_, k)| k.is_none()).map(|(o, _)| o.clone()).collect();
+    let mut asked = if unknown.is_empty() { Vec::new() } else { ask(&unknown).await? }.into_iter();
+    let mut out = Vec::with_capacity(objects.len());
+    for (known, kept) in known.into_iter().zip(kept) {
+        out.push(known.unwrap_or_else(|| {
+            let mut a = asked.next().expect("one for each that was asked for");
+            if let Some(k) = kept {
+                a.size = a.size.max(k.size);
+                if k.ctime > a.ctime {
+                    (a.mtime, a.ctime) = (k.mtime, k.ctime);
+                }
+            }
+            a
+        }));
+    }
+    assert!(asked.next().is_none(), "one for each that was asked for");
+    Ok(out)
+}
+
+/// Attributes of objects as their servers know them, in the order given. One message for each OST and [`BATCH`] objects.
+pub(crate) async fn ask(objects: &[Placed]) -> R<Vec<ObjectAttr>> {
+    if let [(osc, id)] = objects {
+        return osc.glimpse(vec![*id]).await;
+    }
+    let mut by_ost: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+    for (i, (osc, _)) in objects.iter().enumerate() {
+        by_ost.entry(osc.target.id.index).or_default().push(i);
+    }
+    let batches: Vec<&[usize]> = by_ost.values().flat_map(|ix| ix.chunks(BATCH)).collect();
+    let asked = batches.iter().map(|ix| -> BoxFutureOf<'_, R<Vec<ObjectAttr>>> {
+        let ids = ix.iter().map(|&i| objects[i].1).collect();
+        Box::pin(objects[ix[0]].0.glimpse(ids))
+    });
+    let mut out = vec![ObjectAttr::default(); objects.len()];
+    for (ix, r) in batches.iter().zip(join_all(asked.collect()).await) {
+        for (&i, a) in ix.iter().zip(r?) {
+            out[i] = a;
+        }
+    }
+    Ok(out)
+}
