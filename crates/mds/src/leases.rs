@@ -252,9 +252,9 @@ pub fn touched<'a>(keys: impl Iterator<Item = &'a Vec<u8>>) -> Touched {
     for k in keys {
         let (fid, bit) = match k[0] {
             key::INODE => (key::parse_fid(k), bits::UPDATE),
-            key::XATTR => (key::parse_xattr(k).map(|x| x.0), bits::UPDATE),
-            key::DATA => (key::parse_data(k).map(|d| d.0), bits::UPDATE),
-            key::DENTRY => (key::parse_dentry(k).map(|d| d.0), bits::LOOKUP),
+            // Of a damaged key that was found below a file, and is removed with it, the file is all that must be right.
+            key::XATTR | key::DATA => (key::parse_file(k), bits::UPDATE),
+            key::DENTRY => (key::parse_file(k), bits::LOOKUP),
             // Nothing that leases cover: no client is shown it.
             key::BACKPTR
             | key::REVERSE
