@@ -17,7 +17,7 @@ use crate::mutex::lock;
 use crate::schema::key;
 use ldlm::{Leases, Mode};
 use model::Fid;
-use model::limits::{LEASES_PER_CLIENT_MAX_FILES, OWNER_PENDING_MAX_BYTES};
+use model::limits::{EPOCHS_MAX, LEASES_PER_CLIENT_MAX_FILES, OWNER_PENDING_MAX_BYTES};
 use model::planted::{self, Bug};
 use rpc::ClientId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +47,7 @@ pub struct LeaseState {
 impl LeaseState {
     /// Sequence numbers grow over restarts, because epochs do.
     pub fn new(epoch: u32) -> LeaseState {
-        assert!(epoch < 1 << 24, "sequence numbers have room for 2^24 epochs");
+        assert!(epoch < EPOCHS_MAX, "sequence numbers have room for 2^24 epochs");
         let table = Leases::new(u64::from(epoch) << 40, LEASES_PER_CLIENT_MAX_FILES);
         LeaseState {
             table: Mutex::new(table),
