@@ -6,7 +6,7 @@ use crate::MdsError;
 use crate::schema::inode::{DATA_BLOCK_BYTES, DataState};
 use crate::schema::value::{self, OrphanKind};
 use crate::schema::{DentryValue, Inode, Lease, key};
-use crate::service::walk;
+use crate::walk::walk;
 use model::{Fid, FileType, ObjectId};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -237,14 +237,3 @@ pub fn runs(tx: &mut Tx, fid: Fid) -> Result<Vec<(u64, Vec<u8>)>, MdsError> {
     }
     Ok(out)
 }
-
-/// Removes all of it.
-pub fn remove(tx: &mut Tx, fid: Fid, i: &Inode) -> Result<(), MdsError> {
-    if i.data.blocks > 0 {
-        let prefix = key::data_prefix(fid);
-        for (k, _) in tx.scan(&prefix, &key::behind(&prefix), usize::MAX)? {
-            tx.delete(k);
-        }
-    }
-    Ok(())
-}

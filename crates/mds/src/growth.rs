@@ -7,11 +7,10 @@
 //! or with the file, and never met again.
 
 use crate::data;
-use crate::dispatch::{Done, ReplyTo, encode};
+use crate::done::{Done, ReplyTo};
+use crate::mdt::Mdt;
 use crate::schema::Inode;
 use crate::schema::inode::{DataState, Growth};
-use crate::service::Mdt;
-use crate::shared::lock;
 use crate::tx::Tx;
 use crate::{names, replayed};
 use bytes::Bytes;
@@ -19,15 +18,13 @@ use model::layout::LayoutObject;
 use model::planted::{self, Bug};
 use model::{Cred, Errno, Fid, Layout, Timestamp};
 use rpc::Terms;
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use wire::checksum::ChecksumType;
 use wire::msg::sync::Sync;
 use wire::msg::truncate::Truncate;
 use wire::msg::write::Write;
-use wire::{Op, RequestContext};
-use world::sync::watch;
+use wire::{Op, RequestContext, encode_message};
 use world::{Either, select};
 
 /// Component ids of growths that move no data: this and the target's epoch.
@@ -37,35 +34,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Attempts that may fail before the caller hears of it. Being slow is no failure.
 const TRIES: u32 = 3;
 
-/// Files whose data is on its way to objects.
-pub struct Growing {
-    files: Mutex<BTreeSet<Fid>>,
-    /// Counts the ends.
-    ended: watch::Sender<u64>,
-}
-
-impl Default for Growing {
-    fn default() -> Growing {
-        Growing { files: Mutex::default(), ended: watch::Sender::new(0) }
-    }
-}
-
-impl Growing {
-    pub fn contains(&self, fid: Fid) -> bool {
-        lock(&self.files).contains(&fid)
-    }
-
-    /// Woken with each end of a growth from now on.
-    pub fn ends(&self) -> watch::Receiver<u64> {
-        self.ended.subscribe()
-    }
-
-    fn end(&self, fid: Fid) {
-        lock(&self.files).remove(&fid);
-        self.ended.send_modify(|n| *n += 1);
-    }
-}
-
 /// Changes of a file's data wait while this lives. Made within a transaction, so that no change is under way.
 struct Frozen {
     mdt: Arc<Mdt>,
@@ -74,7 +42,7 @@ struct Frozen {
 
 impl Frozen {
     fn new(mdt: &Arc<Mdt>, fid: Fid) -> Frozen {
-        let fresh = lock(&mdt.shared.growing.files).insert(fid);
+        let fresh = mdt.shared.growing.begin(fid);
         assert!(fresh, "{fid} grows twice at once");
         Frozen { mdt: mdt.clone(), fid }
     }
@@ -194,7 +162,7 @@ fn at_once(tx: &mut Tx, fid: Fid) -> Result<Vec<u8>, Errno> {
     } else if tx.first_layout().is_some_and(|l| i.layout.as_ref() != Some(l)) {
         return Err(Errno::EIO); // its client wrote to objects that are not the file's
     }
-    Ok(encode(&names::entry(tx, fid, &i)))
+    Ok(encode_message(&names::entry(tx, fid, &i)))
 }
 
 fn movable(tx: &mut Tx, fid: Fid) -> Result<Inode, Errno> {
@@ -268,12 +236,12 @@ fn switch(tx: &mut Tx, fid: Fid, a: &Attempt, newest: Timestamp) -> Result<Vec<u
     let mut i = tx.try_inode(fid)?.ok_or(Errno::ESTALE)?;
     assert_eq!(i.data, a.inode.data, "data of {fid} changed while it was frozen");
     assert_eq!(i.growth.target.as_ref(), Some(&a.target), "{fid} grows elsewhere");
-    data::remove(tx, fid, &i)?;
+    tx.remove_data(fid, &i)?;
     // The objects were written just now; the data is as old as it was.
     i.touch_ctime(newest);
     i.mtime_stamp = i.mtime_stamp.max(newest);
     adopt(tx, fid, &mut i, a.target.clone());
-    Ok(encode(&names::entry(tx, fid, &i)))
+    Ok(encode_message(&names::entry(tx, fid, &i)))
 }
 
 /// Brings the data to its objects, durably. Returns the latest of their times.

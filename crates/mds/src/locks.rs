@@ -1,6 +1,6 @@
 //! Locks of this target: the table of crate `ldlm`, and telling those who waited.
 
-use crate::service::Mdt;
+use crate::mdt::Mdt;
 use ldlm::Event;
 use rpc::ClientId;
 use wire::msg::notify::Notify;

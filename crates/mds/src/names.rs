@@ -8,6 +8,7 @@ use model::perm::{self, MAY_EXEC};
 use model::{Cred, Errno, Fid, FileType, LayoutSpec, Timestamp, limits};
 use rpc::ClientId;
 use wire::msg::lookup::{Entry, bits};
+use wire::msg::unlink::Changed;
 
 /// New files and directories below carry on the project.
 const FLAG_PROJINHERIT: u32 = 0x2000_0000;
@@ -213,4 +214,16 @@ pub fn named(tx: &mut Tx, dir: Fid, fid: Fid, i: &Inode) -> Entry {
     // A new directory is empty, which is worth knowing.
     let bits = if i.is_dir() { bits::ALL } else { bits::UPDATE };
     Entry { dir_grant: tx.offer(dir, bits::LOOKUP), ..entry_with(tx, fid, i, bits) }
+}
+
+/// What a transaction did to inodes so far, for its client.
+pub fn changed(tx: &mut Tx) -> Result<Changed, Errno> {
+    let mut out = Changed { entries: Vec::new(), gone: Vec::new() };
+    for fid in tx.changed_files() {
+        match tx.try_inode(fid)? {
+            Some(i) => out.entries.push(entry(tx, fid, &i)),
+            None => out.gone.push(fid),
+        }
+    }
+    Ok(out)
 }

@@ -1,9 +1,10 @@
 //! Files without names: they live while they are open. After a restart, once the clients have said what they
 //! have open, the others go.
 
+use crate::mdt::Mdt;
 use crate::schema::key;
-use crate::service::{Mdt, PAGE};
 use crate::tx::Tx;
+use crate::walk::PAGE;
 use std::sync::Arc;
 
 /// Files that one transaction removes.

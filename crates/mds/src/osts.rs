@@ -2,7 +2,7 @@
 //! every `qos_maxage` seconds), and whether it takes new objects.
 
 use crate::alloc::{Allocator, OstView, Policy};
-use crate::shared::lock;
+use crate::mutex::lock;
 use model::{Errno, LayoutSpec, Nid, TargetMark};
 use rpc::Import;
 use std::collections::BTreeMap;

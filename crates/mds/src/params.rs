@@ -1,7 +1,7 @@
 //! Parameters of a metadata target, as `lctl get_param` and `set_param` see them. Each is declared once,
 //! here: name, type, unit, bounds, default, description.
 
-use crate::shared::lock;
+use crate::mutex::lock;
 use model::nodemap::Nodemap;
 use model::param::{ParamDecl, ParamKind, ack_is_durable};
 use model::squash::Squash;

@@ -5,23 +5,16 @@
 //! handles of requests under way too (one that was not executed names no file and is lost, which is no harm).
 //! Handles and lock ids are the clients' choice: saying something twice is harmless.
 
+use crate::mdt::Mdt;
 use crate::schema::key;
-use crate::service::Mdt;
 use model::TargetId;
+use rpc::ClientId;
 use rpc::server::recovery::{Recover, Recovery};
-use rpc::{ClientId, Service};
 use std::sync::Arc;
 use std::time::Duration;
-use world::{BoxFuture, Either, select};
+use world::BoxFuture;
 
 impl Mdt {
-    /// True if the target stopped meanwhile.
-    pub(crate) async fn pause(&self, d: Duration) -> bool {
-        let mut stopping = self.stopping.subscribe();
-        let stopped = async move { stopping.wait_for(|s| *s).await.is_ok() };
-        matches!(select(stopped, self.world.sleep(d)).await, Either::Left(_))
-    }
-
     /// Takes a client out that never came back, all in one step: if it connects a moment later it is a new one.
     /// It has no opens and no locks, since those come with its reclaim.
     fn remove_absent(&self, client: ClientId) -> Result<(), store::StoreError> {
@@ -77,5 +70,5 @@ impl Recover for Mdt {
 
 /// `recovery_status`.
 pub fn status(mdt: &Mdt) -> String {
-    mdt.recovery.status(mdt.last_committed())
+    mdt.recovery.status(mdt.committed())
 }

@@ -1,15 +1,14 @@
 //! Whether a request that was done again after a restart came to what it came to the first time.
 
-use crate::dispatch::decode;
-use model::{Errno, Fid};
+use model::Fid;
 use std::collections::BTreeMap;
-use wire::Op;
 use wire::msg::close::CloseReply;
 use wire::msg::create::CreateReply;
 use wire::msg::lookup::Entry;
 use wire::msg::unlink::Changed;
 use wire::msg::write::WriteReply;
 use wire::verb::Answer;
+use wire::{CodecError, Op, decode_message};
 
 /// Leases were granted for a moment that is over.
 fn bare(e: Entry) -> Entry {
@@ -24,7 +23,7 @@ fn named(c: Changed) -> BTreeMap<Fid, Option<Entry>> {
 }
 
 /// Whether two replies are equal in what `of` takes of them.
-fn agree<T: PartialEq>(first: &[u8], now: &[u8], of: impl Fn(&[u8]) -> Result<T, Errno>) -> bool {
+fn agree<T: PartialEq>(first: &[u8], now: &[u8], of: impl Fn(&[u8]) -> Result<T, CodecError>) -> bool {
     matches!((of(first), of(now)), (Ok(a), Ok(b)) if a == b)
 }
 
@@ -32,17 +31,17 @@ fn agree<T: PartialEq>(first: &[u8], now: &[u8], of: impl Fn(&[u8]) -> Result<T,
 pub fn same(op: Op, first: &[u8], now: &[u8]) -> bool {
     match op.verb().answer {
         Answer::Created => {
-            agree(first, now, |b| decode::<CreateReply>(b).map(|r| (r.created, bare(r.entry))))
+            agree(first, now, |b| decode_message::<CreateReply>(b).map(|r| (r.created, bare(r.entry))))
         }
-        Answer::Entry => agree(first, now, |b| decode::<Entry>(b).map(bare)),
+        Answer::Entry => agree(first, now, |b| decode_message::<Entry>(b).map(bare)),
         Answer::Written => agree(first, now, |b| {
-            decode::<WriteReply>(b).map(|r| (r.offset, r.attr, r.entry.map(|e| bare(*e))))
+            decode_message::<WriteReply>(b).map(|r| (r.offset, r.attr, r.entry.map(|e| bare(*e))))
         }),
         // A file without names is gone, or will be when recovery is over.
         Answer::Closed => agree(first, now, |b| {
-            decode::<CloseReply>(b).map(|r| r.entry.filter(|e| e.attr.nlink > 0).map(|e| bare(*e)))
+            decode_message::<CloseReply>(b).map(|r| r.entry.filter(|e| e.attr.nlink > 0).map(|e| bare(*e)))
         }),
-        Answer::Changed => agree(first, now, |b| decode::<Changed>(b).map(named)),
+        Answer::Changed => agree(first, now, |b| decode_message::<Changed>(b).map(named)),
         Answer::Plain => first == now,
     }
 }

@@ -1,100 +1,42 @@
 //! The metadata target as the session layer sees it: clients come and go, requests are served; and as its
 //! server starts it, configures it and stops it.
 
-use crate::ancestors::Moves;
+use crate::MdsError;
 use crate::core::{ClientState, Core};
-use crate::growth::Growing;
+use crate::growing::Growing;
 use crate::leases::LeaseState;
+use crate::mdt::{Mdt, MdtConfig};
+use crate::mutex::lock;
 use crate::ops::param;
-use crate::osts::{Ost, Osts};
+use crate::osts::Osts;
 use crate::params::Params;
+use crate::peers::session::{Identity, Sessions};
 use crate::schema::value::{self, ClientRecord};
 use crate::schema::{Inode, Lease, key};
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 use crate::stats::Stats;
 use crate::tx::Tx;
-use crate::{MdsError, outbox};
+use crate::walk::walk;
+use crate::ways::Moves;
 use model::fid::SEQ_NORMAL;
 use model::nodemap::Nodemap;
-use model::{Errno, Fid, FileType, TargetId, TargetKind, TargetMark, limits};
+use model::{Errno, Fid, FileType, TargetId, limits};
 use rpc::server::recovery::Recovery;
 use rpc::{
-    ClientId, ConnectOutcome, Departure, Greeting, Import, ImportConfig, ImportHooks, Incoming, Outgoing,
-    Peers, Principal, Service, StoredReply,
+    ClientId, ConnectOutcome, Departure, Greeting, Incoming, Outgoing, Peers, Principal, Service, StoredReply,
 };
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, RwLock};
 use store::{Db, Txn};
 use wire::Sender;
-use wire::msg::config::{ConfigReply, TargetEntry};
+use wire::msg::config::ConfigReply;
 use wire::msg::notify::Notice;
-use wire::proof::{Claimant, Key};
-use world::sync::{Notify, watch};
+use wire::proof::Key;
+use world::sync::watch;
 use world::{BoxFuture, World};
 
-/// Keys read at a time when something walks the table.
-pub(crate) const PAGE: usize = 1000;
 /// Open files that a departing client's transaction closes at a time.
 const CLOSE_AT_ONCE: usize = 200;
-/// Slots of the session with each OST.
-const OST_SLOTS: u16 = 8;
-
-/// The outbox is the memory of what OSTs are told: a restarted OST need not wait for its metadata servers.
-struct OstHooks {
-    world: World,
-    server_key: Arc<Mutex<Option<Key>>>,
-    peers: Peers,
-}
-
-impl ImportHooks for OstHooks {
-    fn keys(&self) -> Vec<(Claimant, Key)> {
-        lock(&self.server_key).iter().map(|k| (Claimant::Server, *k)).collect()
-    }
-
-    fn keeps_state(&self) -> bool {
-        false
-    }
-
-    fn notify(&self, n: wire::msg::notify::Notify) {
-        if let wire::msg::notify::Notify::ClientEvicted { client } = n {
-            self.peers.doubt(ClientId(client), self.world.now());
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-pub struct MdtConfig {
-    pub fsname: String,
-    pub index: u16,
-    /// The target's folder: statfs asks its file system for space.
-    pub dir: String,
-    /// Port of the object servers.
-    pub port: u16,
-    /// Source address of connections to them.
-    pub bind: Option<IpAddr>,
-}
-
-/// One metadata target that serves.
-pub struct Mdt {
-    pub(crate) world: World,
-    pub(crate) db: Arc<Db>,
-    pub(crate) peers: Peers,
-    pub(crate) cfg: MdtConfig,
-    pub(crate) shared: Shared,
-    core: RwLock<Core>,
-    pub(crate) locks: Mutex<ldlm::LockTable>,
-    pub(crate) recovery: Arc<Recovery>,
-    /// True from `stop` on.
-    pub(crate) stopping: watch::Sender<bool>,
-    pub(crate) stats: Stats,
-    /// Under which this target's sessions with OSTs run.
-    client_uuid: [u8; 16],
-    /// By which servers of the file system know each other; `None` until the MGS said it.
-    server_key: Arc<Mutex<Option<Key>>>,
-    config_version: AtomicU64,
-}
-
 impl Mdt {
     /// Makes the root directory and the file system's keys in an empty table. Durable before the first
     /// request is answered; [`Mdt::open`] calls it when it finds the table empty.
@@ -142,9 +84,14 @@ impl Mdt {
             moves: Moves::default(),
             world: world.clone(),
         };
+        let identity = Identity {
+            fsname: cfg.fsname.clone(),
+            me: TargetId::mdt(cfg.index),
+            port: cfg.port,
+            bind: cfg.bind,
+        };
         let mdt = Arc::new(Mdt {
-            client_uuid: world.random_uuid(),
-            server_key: Arc::default(),
+            sessions: Sessions::new(&world, &peers, identity),
             db,
             peers,
             cfg,
@@ -154,38 +101,23 @@ impl Mdt {
             recovery,
             stopping: watch::Sender::new(false),
             stats: Stats::new(world.wall()),
-            config_version: AtomicU64::new(0),
+            config_version: Mutex::new(0),
             world,
         });
         mdt.world.spawn("mdt recovery", Recovery::run(mdt.clone()));
         Ok(mdt)
     }
 
-    pub(crate) fn core_read(&self) -> RwLockReadGuard<'_, Core> {
-        self.core.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn core_write(&self) -> RwLockWriteGuard<'_, Core> {
-        self.core.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The file system's configuration: a session with each OST, permanent parameters. Older versions than
     /// the one in use are ignored.
     pub fn set_config(self: &Arc<Self>, config: ConfigReply) {
-        use std::sync::atomic::Ordering::Relaxed;
-        if self.config_version.fetch_max(config.version, Relaxed) > config.version {
+        // One at a time: each target gets one session.
+        let mut version = lock(&self.config_version);
+        if *version > config.version {
             return;
         }
-        let osts = config.targets.iter().filter(|t| t.target.kind == TargetKind::Ost);
-        for t in osts.clone() {
-            self.configure_ost(t);
-        }
-        for (index, _) in self.shared.osts.list() {
-            if !osts.clone().any(|t| t.target.index == index) {
-                self.shared.osts.update(index, |o| o.configured = false);
-                self.activate_session(index);
-            }
-        }
+        *version = config.version;
+        self.configure_osts(&config.targets);
         let mut about = param::About::default();
         for (name, value) in &config.params {
             param::apply_permanent(self, name, value, &mut about);
@@ -196,82 +128,9 @@ impl Mdt {
         }
     }
 
-    fn configure_ost(self: &Arc<Self>, t: &TargetEntry) {
-        let index = t.target.index;
-        let known = self.shared.osts.update(index, |o| {
-            o.configured = t.active;
-            o.nids.clone_from(&t.nids);
-            o.mark = TargetMark::of(&t.target_uuid);
-            if let Some(i) = &o.import {
-                i.set_home(t.nids.clone(), t.epoch);
-            }
-        });
-        if known {
-            self.activate_session(index);
-            return;
-        }
-        if t.nids.is_empty() {
-            return;
-        }
-        let me = TargetId::mdt(self.cfg.index).label(&self.cfg.fsname);
-        let import = Import::new(
-            self.world.clone(),
-            ImportConfig {
-                target: t.target,
-                fsname: self.cfg.fsname.clone(),
-                nids: t.nids.clone(),
-                port: self.cfg.port,
-                bind: self.cfg.bind,
-                client_uuid: self.client_uuid,
-                client_name: format!("nacre-server {} as {me}", env!("CARGO_PKG_VERSION")),
-                slots: OST_SLOTS,
-                hooks: Arc::new(OstHooks {
-                    world: self.world.clone(),
-                    server_key: self.server_key.clone(),
-                    peers: self.peers.clone(),
-                }),
-                adaptive: Arc::default(),
-            },
-        );
-        let ost = Ost {
-            import: Some(import.clone()),
-            nids: t.nids.clone(),
-            mark: TargetMark::of(&t.target_uuid),
-            configured: t.active,
-            enabled: true,
-            space: None,
-            heard: None,
-            wake: Arc::new(Notify::new()),
-        };
-        self.shared.osts.insert(index, ost);
-        self.activate_session(index);
-        outbox::start(self, index, import);
-    }
-
     /// The key by which servers of the file system know each other.
     pub fn set_server_key(&self, key: Key) {
-        if lock(&self.server_key).replace(key) == Some(key) {
-            return;
-        }
-        for (_, o) in self.shared.osts.list() {
-            o.import.iter().for_each(|i| i.prove());
-        }
-    }
-
-    /// The session follows what configuration and administrator say.
-    fn activate_session(&self, index: u16) {
-        if let Some(o) = self.shared.osts.get(index) {
-            if let Some(i) = &o.import {
-                i.set_active(o.configured && o.enabled);
-            }
-            o.wake.notify_one();
-        }
-    }
-
-    /// `lctl set_param osp.*.active`: until the next start.
-    pub(crate) fn set_ost_enabled(&self, index: u16, on: bool) {
-        self.shared.osts.update(index, |o| o.enabled = on);
-        self.activate_session(index);
+        self.sessions.set_server_key(key);
     }
 
     /// Ends the background work and the sessions with OSTs; requests that wait get ESHUTDOWN. The table stays
@@ -282,9 +141,7 @@ impl Mdt {
             mdt.stopping.send_replace(true);
             mdt.recovery.stop();
             mdt.shared.osts.wake_all();
-            let goodbyes = mdt.shared.osts.list().into_iter().filter_map(|(_, o)| o.import);
-            let goodbyes = goodbyes.map(|i| -> BoxFuture<()> { i.disconnect() }).collect();
-            world::future::join_all(goodbyes).await;
+            mdt.sessions.disconnect().await;
         })
     }
 
@@ -427,7 +284,7 @@ impl Service for Mdt {
     }
 
     fn last_committed(&self) -> u64 {
-        self.db.transno(self.db.last_committed())
+        self.committed()
     }
 
     fn connect(self: Arc<Self>, hello: Greeting) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
@@ -435,7 +292,7 @@ impl Service for Mdt {
     }
 
     fn sender(&self, from: &Principal) -> Sender {
-        from.role(lock(&self.server_key).as_ref())
+        from.role(self.sessions.server_key().as_ref())
     }
 
     fn nodemap(&self, from: &Principal) -> Nodemap {
@@ -477,9 +334,7 @@ impl Service for Mdt {
     }
 
     fn evicted(&self, client: ClientId) {
-        for (_, o) in self.shared.osts.list() {
-            o.import.iter().for_each(|i| i.tell_evicted(client.0));
-        }
+        self.sessions.tell_evicted(client);
     }
 
     fn leaving(&self, client: ClientId) {
@@ -495,29 +350,6 @@ impl Service for Mdt {
 
     fn departed(self: Arc<Self>, client: ClientId, how: Departure) -> BoxFuture<()> {
         Box::pin(self.gone(client, how))
-    }
-}
-
-/// Walks `from..to` in pages.
-pub(crate) fn walk(
-    db: &dyn store::Read,
-    from: &[u8],
-    to: &[u8],
-    mut f: impl FnMut(&[u8], &[u8]) -> Result<(), MdsError>,
-) -> Result<(), MdsError> {
-    let mut from = from.to_vec();
-    loop {
-        let page = db.scan(&from, to, PAGE)?;
-        for (k, v) in &page {
-            f(k, v)?;
-        }
-        match page.last() {
-            Some((k, _)) if page.len() == PAGE => {
-                from.clone_from(k);
-                from.push(0);
-            }
-            _ => return Ok(()),
-        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! What operations need besides the table: keys, parameters, the OSTs, numbers that only grow.
 
 use crate::alloc::Policy;
-use crate::ancestors::Moves;
-use crate::growth::Growing;
+use crate::growing::Growing;
 use crate::leases::LeaseState;
+use crate::mutex::lock;
 use crate::osts::Osts;
 use crate::params::Params;
+use crate::ways::Moves;
 use model::{Errno, Fid, Layout, LayoutSpec, Timestamp};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -122,9 +123,4 @@ impl Shared {
         assert!(!osts.is_empty(), "a file with objects has one at least");
         Ok((u32::try_from(s.stripe_size).map_err(|_| Errno::EINVAL)?, osts))
     }
-}
-
-/// Locks; a panic elsewhere does not spread (what it staged was never submitted).
-pub fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -1,12 +1,12 @@
 //! One transaction in the making: reads see the table and the transaction's own writes, so that several
-//! operations of a batch follow each other in one record. Nothing is shared before `dispatch` submits it.
+//! operations of a batch follow each other in one record. Nothing is shared before `transact` submits it.
 
-use crate::ancestors::Ways;
 use crate::leases::{self, Touched};
 use crate::opens::{Open, OpenChange, Opens};
 use crate::schema::value::{self, OrphanKind};
 use crate::schema::{DentryValue, Inode, Lease, key};
 use crate::shared::Shared;
+use crate::ways::Ways;
 use crate::{MdsError, namehash};
 use bytes::Bytes;
 use ldlm::Mode;
@@ -16,12 +16,11 @@ use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectId, Timestamp, limit
 use rpc::ClientId;
 use std::collections::{BTreeMap, BTreeSet};
 use store::View;
-use wire::Op;
 use wire::msg::create::CreateReply;
 use wire::msg::lookup::{Entry, Grant, bits};
-use wire::msg::unlink::Changed;
 use wire::msg::write::WriteReply;
 use wire::verb::Answer;
+use wire::{Op, decode_message};
 
 /// Objects in one outbox record.
 const OUTBOX_OBJECTS_MAX: usize = 256;
@@ -147,13 +146,12 @@ impl<'a> Tx<'a> {
 
     /// What comes next is done again: `reply` is what `op` came to the first time, and holds the server's choices.
     pub fn replay(&mut self, op: Op, reply: &[u8], recovering: bool) {
-        use crate::dispatch::decode;
         let mut offset = None;
         let layout = match op.verb().answer {
-            Answer::Created => decode::<CreateReply>(reply).ok().and_then(|r| r.entry.layout),
-            Answer::Entry => decode::<Entry>(reply).ok().and_then(|e| e.layout),
+            Answer::Created => decode_message::<CreateReply>(reply).ok().and_then(|r| r.entry.layout),
+            Answer::Entry => decode_message::<Entry>(reply).ok().and_then(|e| e.layout),
             Answer::Written => {
-                offset = decode::<WriteReply>(reply).ok().map(|r| r.offset);
+                offset = decode_message::<WriteReply>(reply).ok().map(|r| r.offset);
                 None
             }
             _ => None,
@@ -303,18 +301,9 @@ impl<'a> Tx<'a> {
         !self.pending.is_empty()
     }
 
-    /// What this transaction did to inodes, for its client.
-    pub fn changed(&mut self) -> Result<Changed, Errno> {
-        let fids: Vec<Fid> =
-            self.pending.keys().filter(|k| k[0] == key::INODE).filter_map(|k| key::parse_fid(k)).collect();
-        let mut out = Changed { entries: Vec::new(), gone: Vec::new() };
-        for fid in fids {
-            match self.try_inode(fid)? {
-                Some(i) => out.entries.push(crate::names::entry(self, fid, &i)),
-                None => out.gone.push(fid),
-            }
-        }
-        Ok(out)
+    /// The files whose inodes it wrote or removed so far.
+    pub fn changed_files(&self) -> Vec<Fid> {
+        self.pending.keys().filter(|k| k[0] == key::INODE).filter_map(|k| key::parse_fid(k)).collect()
     }
 
     pub fn savepoint(&self) -> Savepoint {
@@ -635,12 +624,23 @@ impl<'a> Tx<'a> {
                 self.delete(k);
             }
         }
-        crate::data::remove(self, fid, &i)?;
+        self.remove_data(fid, &i)?;
         let objects: Vec<_> = i.objects().copied().collect();
         self.give_up_objects(&objects);
         self.delete(key::inode(fid));
         self.delete(key::orphan(fid));
         self.inodes -= 1;
+        Ok(())
+    }
+
+    /// Removes the bytes that lie with the inode, which is the caller's to write or remove.
+    pub fn remove_data(&mut self, fid: Fid, i: &Inode) -> Result<(), MdsError> {
+        if i.data.blocks > 0 {
+            let prefix = key::data_prefix(fid);
+            for (k, _) in self.scan(&prefix, &key::behind(&prefix), usize::MAX)? {
+                self.delete(k);
+            }
+        }
         Ok(())
     }
 

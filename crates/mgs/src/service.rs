@@ -79,7 +79,7 @@ impl Mgs {
             next.next_version(&mut txn);
         }
         assert!(next == *state || next.version > state.version, "what is new has a version of its own");
-        let body = postcard::to_stdvec(&reply(&next)?).expect("plain data encodes");
+        let body = wire::encode_message(&reply(&next)?);
         // The daemon's own control socket has no session.
         if let Some(req) = req.filter(|r| r.xid != 0) {
             let record = ReplyRecord { xid: req.xid, status: 0, body: body.clone() };

@@ -51,6 +51,8 @@ pub const OWNER_PENDING_MAX_BYTES: u64 = 16 << 20;
 pub const OBJECTS_PER_RPC_MAX: usize = 16_384;
 /// Clients one target knows at a time.
 pub const CLIENTS_MAX: usize = 131_072;
+/// Starts of a target: the numbers of its transactions and leases have the epoch above 40 bits.
+pub const EPOCHS_MAX: u32 = 1 << 24;
 /// How often a request whose data arrived damaged is sent again.
 pub const DAMAGED_RESENDS_MAX: u32 = 5;
 /// A connection's first frame, a hello: body, and no bulk.

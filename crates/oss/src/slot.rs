@@ -33,7 +33,7 @@ impl Slot {
     /// Adds the reply record to the transaction that holds the effect.
     pub fn put<R: Serialize>(self, txn: &mut Txn, reply: &R) {
         assert!(self.slot < limits::SLOTS_PER_SESSION, "a reply is kept for a slot of the session");
-        let body = postcard::to_stdvec(reply).expect("plain data encodes");
+        let body = wire::encode_message(reply);
         let (status, body) = match self.progress {
             None => (0, body),
             Some(mut done) => {
@@ -42,7 +42,7 @@ impl Slot {
                     "a batch stands before its end while it is executed"
                 );
                 done.push((0, body));
-                (STATUS_PROGRESS, postcard::to_stdvec(&done).expect("plain data encodes"))
+                (STATUS_PROGRESS, wire::encode_message(&done))
             }
         };
         // The object's record is among the keys: the change depends on whoever changed it last.

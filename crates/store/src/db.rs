@@ -11,6 +11,7 @@ use crate::journal::replay::Damage;
 use crate::lease::Lease;
 use crate::object::Redo;
 use crate::still::Still;
+use model::limits;
 use std::sync::Arc;
 use world::World;
 
@@ -221,9 +222,14 @@ impl Db {
     }
 
     /// Opens, replays the journal into the overlay (and over the files of data objects), and starts the
-    /// committer and the checkpointer, which brings to the table what was replayed. `epoch` is the target's new epoch; it must be greater than any in
-    /// the journal.
+    /// committer and the checkpointer, which brings to the table what was replayed. `epoch` is the target's new
+    /// epoch; it must be greater than any in the journal, and less than [`limits::EPOCHS_MAX`].
     pub fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Result<Arc<Db>, StoreError> {
+        if epoch >= limits::EPOCHS_MAX {
+            return Err(StoreError::Refused(format!(
+                "'{dir}' was started {epoch} times as its label says: it cannot count so many"
+            )));
+        }
         let core = crate::recover::open(world, dir, epoch, opt)?;
         core.start();
         Ok(Arc::new(Db { core }))

@@ -551,3 +551,17 @@ fn a_damaged_table_is_an_error_and_no_panic() {
     }
     assert!(refused > 0 && fine > 0, "{refused} {fine}");
 }
+
+#[test]
+fn an_epoch_that_numbers_have_no_room_for_is_refused() {
+    let bed = Bed::new();
+    format(&bed.world);
+    for epoch in [1 << 24, u32::MAX] {
+        let e = Db::open(&bed.world, "/t", epoch, tiny()).err().expect("a target that does not start");
+        assert!(e.to_string().contains("as its label says"), "{e}");
+    }
+    let db = open(&bed.world, (1 << 24) - 1);
+    let (first, next) = (db.transno(1), db.transno(2));
+    assert!(first < next, "the last epoch's transactions are numbered too");
+    bed.rt.block_on(db.close()).unwrap();
+}

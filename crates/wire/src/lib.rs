@@ -18,6 +18,7 @@ pub use bulk::Bulk;
 pub use context::{ReplyContext, RequestContext};
 pub use frame::{Frame, FrameError, FrameKind, Header};
 pub use message::{
-    CodecError, Message, decode_body, decode_context, decode_message, encode_body, encode_message,
+    CodecError, Message, decode_body, decode_context, decode_message, decode_request, encode_body,
+    encode_message,
 };
 pub use verb::{Op, Sender};

@@ -1,6 +1,7 @@
 //! The link between an opcode and the types of its bodies.
 
 use crate::verb::Op;
+use model::Errno;
 use serde::{Serialize, de::DeserializeOwned};
 
 /// A request type. The reply's type belongs to it; an error reply has an empty body.
@@ -51,6 +52,14 @@ pub fn decode_message<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, CodecError
     Ok(msg)
 }
 
+/// As [`decode_message`], for a server: `EPROTO` if a request does not decode, and the log says why.
+pub fn decode_request<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, Errno> {
+    decode_message(bytes).map_err(|e| {
+        tracing::warn!("a request was refused: {e}");
+        Errno::EPROTO
+    })
+}
+
 /// Gives the kind and the type of every message to a macro of the caller, `Ping => wire::msg::ping::Ping, …`: for who has to
 /// have one of each. That none is missing the compiler sees where it matches on [`Op`].
 #[macro_export]
@@ -84,4 +93,21 @@ macro_rules! for_each_message {
             Register => $crate::msg::register::Register, Config => $crate::msg::config::Config,
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::msg::getattr::Getattr;
+
+    #[test]
+    fn a_request_that_is_cut_short_is_a_protocol_error_and_one_with_more_behind_it_is_not() {
+        let m = Getattr { fid: model::Fid::new(0x1_0000_0007, 300, 0) };
+        let mut bytes = encode_message(&m);
+        for len in 0..bytes.len() {
+            assert_eq!(decode_request::<Getattr>(&bytes[..len]).err(), Some(Errno::EPROTO));
+        }
+        bytes.extend_from_slice(b"of a later version");
+        assert_eq!(decode_request::<Getattr>(&bytes).map(|g| g.fid), Ok(m.fid));
+    }
 }

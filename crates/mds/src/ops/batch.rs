@@ -2,18 +2,18 @@
 //! stops the rest, those before it stand. An owner's have all been answered to its applications: one that fails
 //! does not stop the others.
 
-use crate::dispatch::{self, Done, ReplyTo};
+use crate::done::{Done, ReplyTo};
+use crate::mdt::Mdt;
 use crate::names::OpContext;
-use crate::replayed;
-use crate::service::Mdt;
 use crate::tx::Tx;
+use crate::{replayed, verbs};
 use bytes::Bytes;
 use model::nodemap::Nodemap;
 use model::{Errno, Timestamp, limits};
 use rpc::Incoming;
 use std::time::Duration;
-use wire::Op;
 use wire::msg::batch::{Batch, BatchOp, BatchReply};
+use wire::{Op, decode_message, encode_message};
 
 /// When the results are larger than this no further operation runs: the reply must fit into a message and
 /// the transaction into a record.
@@ -28,7 +28,7 @@ struct Before {
 impl Before {
     fn of(mdt: &Mdt, req: &Incoming) -> Option<Before> {
         let reply = &req.replay.as_ref()?.reply;
-        let results = dispatch::decode::<BatchReply>(reply).map(|b| b.results).unwrap_or_default();
+        let results = decode_message::<BatchReply>(reply).map(|b| b.results).unwrap_or_default();
         Some(Before { results, recovering: mdt.recovery.recovering() })
     }
 }
@@ -49,7 +49,7 @@ pub async fn serve(mdt: &Mdt, ctx: &OpContext, to: &ReplyTo, req: &Incoming, m: 
             .replay
             .as_ref()
             .filter(|_| m.owned)
-            .map_or_else(|| dispatch::encode(&reply), |r| r.reply.to_vec()))
+            .map_or_else(|| encode_message(&reply), |r| r.reply.to_vec()))
     };
     let tells = |now| {
         if m.owned {
@@ -179,5 +179,5 @@ fn single(
     }
     tx.bulk = bulk.clone();
     let ctx = context(tx, ctx, m, op)?;
-    dispatch::execute(tx, &ctx, code, &op.body)
+    verbs::execute(tx, &ctx, code, &op.body)
 }

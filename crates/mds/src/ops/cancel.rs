@@ -1,8 +1,8 @@
 //! cancel: gives locks back, or stops waiting for one.
 
+use crate::mdt::Mdt;
+use crate::mutex::lock;
 use crate::names::OpContext;
-use crate::service::Mdt;
-use crate::shared::lock;
 use model::Errno;
 use wire::msg::cancel::{Cancel, CancelWhat};
 

@@ -1,8 +1,8 @@
 //! enqueue: asks for a lock on a file: flock, POSIX range, or an extent for one operation.
 
+use crate::mdt::Mdt;
+use crate::mutex::lock;
 use crate::names::OpContext;
-use crate::service::Mdt;
-use crate::shared::lock;
 use model::Errno;
 use wire::msg::enqueue::{Enqueue, EnqueueReply};
 

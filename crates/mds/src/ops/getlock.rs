@@ -1,8 +1,8 @@
 //! getlock: which lock would conflict (F_GETLK).
 
+use crate::mdt::Mdt;
+use crate::mutex::lock;
 use crate::names::OpContext;
-use crate::service::Mdt;
-use crate::shared::lock;
 use model::Errno;
 use wire::msg::getlock::{Getlock, GetlockReply};
 

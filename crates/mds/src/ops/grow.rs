@@ -1,8 +1,8 @@
 //! grow: a file whose data lies with its inode gets objects, and its data moves there (`growth.rs`).
 
-use crate::dispatch::{Done, ReplyTo};
+use crate::done::{Done, ReplyTo};
 use crate::growth;
-use crate::service::Mdt;
+use crate::mdt::Mdt;
 use std::sync::Arc;
 use wire::msg::grow::Grow;
 

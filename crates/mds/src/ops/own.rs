@@ -1,11 +1,11 @@
 //! own: a directory becomes one client's alone for a while: it changes it by itself and tells later, in batches.
 
-use crate::dispatch::encode;
+use crate::mdt::Mdt;
 use crate::names::{self, OpContext};
 use crate::ops::readdir;
-use crate::service::Mdt;
 use crate::tx::Tx;
 use model::{Errno, Fid};
+use wire::encode_message;
 use wire::msg::lookup::{Entry, bits};
 use wire::msg::own::{Own, OwnReply};
 use wire::msg::readdir::Readdir;
@@ -34,5 +34,5 @@ pub fn run(mdt: &Mdt, tx: &mut Tx, ctx: &OpContext, m: &Own) -> Result<Vec<u8>, 
         })?;
         (reply.entries, reply.end) = (page.entries, page.end);
     }
-    Ok(encode(&reply))
+    Ok(encode_message(&reply))
 }

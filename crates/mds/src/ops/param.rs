@@ -1,8 +1,8 @@
 //! get_param and set_param of a metadata target.
 
+use crate::mdt::Mdt;
 use crate::params::{EXPORT, LOD, MDT};
 use crate::recovery;
-use crate::service::Mdt;
 use model::exports::Export;
 use model::param::{PARAM_TEXT_MAX_BYTES, ParamDecl, ParamInfo, glob_match};
 use model::{Errno, TargetId};

@@ -1,13 +1,14 @@
 //! reclaim: after this server's restart a client says what it had: open files and locks.
 
-use crate::dispatch::{Done, encode};
+use crate::done::Done;
+use crate::mdt::Mdt;
+use crate::mutex::lock;
 use crate::names::OpContext;
 use crate::opens::Open;
-use crate::service::Mdt;
-use crate::shared::lock;
 use crate::tx::Tx;
 use model::Errno;
 use std::sync::Arc;
+use wire::encode_message;
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
 
 pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Reclaim) -> Done {
@@ -58,7 +59,7 @@ pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Reclaim) -> Done {
             mdt.world.spawn("mdt orphans", me.purge_orphans());
         }
     }
-    done.result = Ok(encode(&reply));
+    done.result = Ok(encode_message(&reply));
     done
 }
 

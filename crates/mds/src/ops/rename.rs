@@ -51,7 +51,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rename) -> Result<Changed, Errno> {
             return Err(if exchange { Errno::EINVAL } else { Errno::ENOTEMPTY });
         }
         if d.fid == src.fid {
-            return tx.changed();
+            return names::changed(tx);
         }
     }
     let from = Place { dir: m.parent, cookie: src.cookie, name: &m.name };
@@ -61,7 +61,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rename) -> Result<Changed, Errno> {
         (Some(d), Some(i)) if exchange => swap(tx, ctx, (from, src, src_inode), (to, d, i))?,
         (d, i) => replace(tx, ctx, (from, src, src_inode), to, d.zip(i))?,
     }
-    tx.changed()
+    names::changed(tx)
 }
 
 /// vfs_rename()'s checks, in its order.

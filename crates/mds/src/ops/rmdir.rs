@@ -25,5 +25,5 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rmdir) -> Result<Changed, Errno> {
     dir.nlink = dir.nlink.saturating_sub(1);
     tx.touch_dir(m.parent, &mut dir, ctx.now);
     super::unlink::drop_link(tx, ctx, d.fid, &mut victim)?;
-    tx.changed()
+    names::changed(tx)
 }

@@ -1,6 +1,6 @@
 //! statfs: space and inodes of the metadata target.
 
-use crate::service::Mdt;
+use crate::mdt::Mdt;
 use model::Errno;
 use std::sync::atomic::Ordering;
 use wire::msg::statfs::{Statfs, StatfsReply};

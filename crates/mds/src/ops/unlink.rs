@@ -18,7 +18,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Unlink) -> Result<Changed, Errno> {
     dir.entries = dir.entries.saturating_sub(1);
     tx.touch_dir(m.parent, &mut dir, ctx.now);
     drop_link(tx, ctx, d.fid, &mut victim)?;
-    tx.changed()
+    names::changed(tx)
 }
 
 /// One name less; the last one takes the file along, unless it is open.

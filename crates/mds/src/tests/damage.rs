@@ -236,3 +236,14 @@ fn harmless_records_are_no_findings() {
     check::doomed_objects(&t.rig.mdt.db, |_, _| doomed += 1).unwrap();
     assert_eq!(doomed, 1);
 }
+
+#[test]
+fn a_file_with_data_under_a_damaged_key_can_be_removed() {
+    let t = tree();
+    let mut long = key::data(t.small, 1);
+    long.push(9);
+    let rules = t.broken(vec![(long.clone(), Some(value::encode_data(b"x")))]);
+    assert!(rules.contains(&Rule::Damaged), "{rules:?}");
+    t.rig.unlink(t.dir, "small").unwrap();
+    assert_eq!(t.rig.mdt.db.get(&long).unwrap(), None, "it goes with the file");
+}

@@ -13,8 +13,8 @@ mod posix;
 mod recovery;
 
 use crate::check;
+use crate::mdt::{Mdt, MdtConfig};
 use crate::osts::Ost;
-use crate::service::{Mdt, MdtConfig};
 use ::model::{Cred, Errno, Fid, FileType, LayoutSpec, ObjectId, SetAttr, Timestamp};
 use bytes::Bytes;
 use rpc::{ClientId, Departure, Incoming, Peers, Service};

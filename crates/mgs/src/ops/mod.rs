@@ -10,9 +10,9 @@ mod register;
 use crate::service::Mgs;
 use model::Errno;
 use rpc::Incoming;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use store::Lsn;
-use wire::Op;
+use wire::{Op, decode_request, encode_message};
 
 /// An encoded reply, and the transaction it waits for.
 pub struct Done {
@@ -22,11 +22,7 @@ pub struct Done {
 }
 
 fn done<R: Serialize>(reply: &R, lsn: Lsn, changed: bool) -> Done {
-    Done { body: postcard::to_stdvec(reply).expect("plain data encodes"), lsn, changed }
-}
-
-fn decode<M: DeserializeOwned>(body: &[u8]) -> Result<M, Errno> {
-    postcard::take_from_bytes(body).map(|(m, _)| m).map_err(|_| Errno::EPROTO)
+    Done { body: encode_message(reply), lsn, changed }
 }
 
 /// Executes one message; `ENOSYS` for those that are not the MGS's.
@@ -35,10 +31,10 @@ pub fn run(mgs: &Mgs, req: &Incoming) -> Result<Done, Errno> {
         return Err(Errno::EPROTO);
     }
     match req.op {
-        Op::Register => register::run(mgs, req, decode(&req.body)?),
-        Op::Config => config::run(mgs, &decode(&req.body)?),
-        Op::GetParam => param::get(mgs, &decode(&req.body)?),
-        Op::SetParam => param::set(mgs, req, &decode(&req.body)?),
+        Op::Register => register::run(mgs, req, decode_request(&req.body)?),
+        Op::Config => config::run(mgs, &decode_request(&req.body)?),
+        Op::GetParam => param::get(mgs, &decode_request(&req.body)?),
+        Op::SetParam => param::set(mgs, req, &decode_request(&req.body)?),
         _ => Err(Errno::ENOSYS),
     }
 }

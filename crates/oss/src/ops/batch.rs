@@ -2,14 +2,14 @@
 //! says how far the batch got, so that a batch which is sent again after a crash goes on where it was.
 //! Reads and writes of data do not come in batches: their bulk stands alone.
 
-use super::{Cx, Done, encode, run_single};
+use super::{Cx, Done, run_single};
 use crate::slot::{Progress, STATUS_PROGRESS, decode_progress};
 use bytes::Bytes;
 use model::{Errno, limits};
 use store::{Lsn, Seen};
 use wire::msg::batch::{Batch, BatchOp, BatchReply};
 use wire::verb::BulkSide;
-use wire::{Op, Sender};
+use wire::{Op, Sender, encode_message};
 
 /// Results of one batch; the operation that comes after so many fails with `EMSGSIZE`.
 const RESULTS_MAX_BYTES: usize = 256 << 10;
@@ -54,7 +54,7 @@ pub async fn run(cx: &Cx, m: Batch) -> Result<Done, Errno> {
         }
     }
     Ok(Done {
-        body: encode(&BatchReply { results, grants: Vec::new() }),
+        body: encode_message(&BatchReply { results, grants: Vec::new() }),
         changed,
         seen,
         durable,

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use store::object::ObjectMeta;
 use store::{Lsn, Seen};
 use wire::verb::BulkSide;
-use wire::{Bulk, Op, RequestContext};
+use wire::{Bulk, Op, RequestContext, decode_message, decode_request, encode_message};
 
 /// How far a client's clock may be behind and ahead of the server's before its stamps are changed.
 const CLOCK_BEHIND_MAX_NS: i64 = 3600 * 1_000_000_000;
@@ -69,28 +69,19 @@ pub struct Done {
 
 impl Done {
     fn looked<R: Serialize>(reply: &R, seen: Seen) -> Done {
-        Done { body: encode(reply), seen, ..Done::default() }
+        Done { body: encode_message(reply), seen, ..Done::default() }
     }
 
     fn changed<R: Serialize>(reply: &R, lsn: Lsn) -> Done {
         assert!(lsn > 0, "a change has a transaction");
-        Done { body: encode(reply), changed: Some(lsn), ..Done::default() }
+        Done { body: encode_message(reply), changed: Some(lsn), ..Done::default() }
     }
-}
-
-fn encode<R: Serialize>(reply: &R) -> Vec<u8> {
-    postcard::to_stdvec(reply).expect("plain data encodes")
-}
-
-/// `EPROTO` if the body is not this message. Bytes behind it are ignored: later versions append fields.
-fn decode<M: DeserializeOwned>(body: &[u8]) -> Result<M, Errno> {
-    postcard::take_from_bytes(body).map(|(m, _)| m).map_err(|_| Errno::EPROTO)
 }
 
 /// Executes one message. `ENOSYS` for those that are not an OST's.
 pub async fn run(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, Errno> {
     match op {
-        Op::Batch if bulk.is_empty() => batch::run(cx, decode(body)?).await,
+        Op::Batch if bulk.is_empty() => batch::run(cx, decode_request(body)?).await,
         _ => run_single(cx, op, body, bulk).await,
     }
 }
@@ -101,21 +92,21 @@ async fn run_single(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, E
         return Err(Errno::EPROTO);
     }
     match op {
-        Op::Read => read::run(cx, decode(body)?).await,
-        Op::Write => write::run(cx, decode(body)?, bulk).await,
-        Op::Writelist => writelist::run(cx, decode(body)?, bulk).await,
-        Op::Truncate => truncate::run(cx, decode(body)?).await,
-        Op::Fallocate => fallocate::run(cx, decode(body)?).await,
-        Op::Seek => seek::run(cx, &decode(body)?).await,
-        Op::Glimpse => glimpse::run(cx, &decode(body)?).await,
-        Op::Extent => extent::run(cx, &decode(body)?),
-        Op::Grant => grant::run(cx, &decode(body)?),
-        Op::Destroy => destroy::run(cx, decode(body)?).await,
-        Op::Reclaim => reclaim::run(cx, &decode(body)?),
-        Op::Sync => sync::run(cx, &decode(body)?),
-        Op::Statfs => statfs::run(cx, &decode(body)?),
-        Op::GetParam => param::get(cx, &decode(body)?),
-        Op::SetParam => param::set(cx, &decode(body)?),
+        Op::Read => read::run(cx, decode_request(body)?).await,
+        Op::Write => write::run(cx, decode_request(body)?, bulk).await,
+        Op::Writelist => writelist::run(cx, decode_request(body)?, bulk).await,
+        Op::Truncate => truncate::run(cx, decode_request(body)?).await,
+        Op::Fallocate => fallocate::run(cx, decode_request(body)?).await,
+        Op::Seek => seek::run(cx, &decode_request(body)?).await,
+        Op::Glimpse => glimpse::run(cx, &decode_request(body)?).await,
+        Op::Extent => extent::run(cx, &decode_request(body)?),
+        Op::Grant => grant::run(cx, &decode_request(body)?),
+        Op::Destroy => destroy::run(cx, decode_request(body)?).await,
+        Op::Reclaim => reclaim::run(cx, &decode_request(body)?),
+        Op::Sync => sync::run(cx, &decode_request(body)?),
+        Op::Statfs => statfs::run(cx, &decode_request(body)?),
+        Op::GetParam => param::get(cx, &decode_request(body)?),
+        Op::SetParam => param::set(cx, &decode_request(body)?),
         _ => Err(Errno::ENOSYS),
     }
 }
@@ -167,7 +158,7 @@ impl Cx {
 
     /// The reply of the first time, if this request is done again and its client knows it.
     fn first_reply<R: DeserializeOwned>(&self) -> Option<R> {
-        self.replay.as_ref().and_then(|r| decode(r).ok())
+        self.replay.as_ref().and_then(|r| decode_message(r).ok())
     }
 
     /// As [`same_blocks`], for requests that are answered with attributes alone.

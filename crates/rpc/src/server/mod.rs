@@ -96,7 +96,7 @@ pub struct Outgoing {
 
 impl Outgoing {
     pub fn ok<R: serde::Serialize>(reply: &R, transno: u64) -> Outgoing {
-        let body = postcard::to_stdvec(reply).expect("plain data encodes");
+        let body = wire::encode_message(reply);
         Outgoing { status: Ok(()), body, bulk: Bulk::default(), transno, hold: None }
     }
 

@@ -93,8 +93,25 @@ fn tell(label: &str, s: CheckState, report: &mut Report<'_>) {
     report.totals.inodes += s.inodes;
     report.totals.names += s.names;
     report.totals.objects += s.objects;
-    report.totals.errors += s.errors - s.problems.len() as u64;
+    // Those that are told are counted as they are. What a server says of itself need not add up.
+    report.totals.errors += s.errors.saturating_sub(s.problems.len() as u64);
     for p in s.problems {
         report.problem(Problem { fid: p.fid, path: p.path, ..Problem::new(label, p.kind, p.what) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use admin::local::CheckProblem;
+
+    #[test]
+    fn a_server_that_counts_fewer_problems_than_it_tells_is_reported_with_those_that_it_tells() {
+        let p = |n: u8| CheckProblem { kind: "name".into(), fid: None, path: None, what: n.to_string() };
+        let state = CheckState { problems: vec![p(1), p(2)], errors: 1, ..CheckState::default() };
+        let mut out = Vec::new();
+        let mut report = Report::new(&mut out, &FsckOptions::default());
+        tell("scratch-MDT0000", state, &mut report);
+        assert_eq!(report.totals.errors, 2);
     }
 }

@@ -1,10 +1,10 @@
 //! What OSTs are still to be told: objects of removed files, to be destroyed. Records are written in the
 //! transaction that removed the file, sent when that is durable, and deleted when the OST said yes; an OST
-//! that is away gets them when it is back. The same task asks for its free space.
+//! that is away gets them when it is back.
 
 use crate::MdsError;
+use crate::mdt::Mdt;
 use crate::schema::{key, value};
-use crate::service::Mdt;
 use model::limits::OBJECTS_PER_RPC_MAX;
 use rpc::Import;
 use std::sync::Arc;
@@ -12,21 +12,12 @@ use std::time::Duration;
 use store::Txn;
 use wire::RequestContext;
 use wire::msg::destroy::Destroy;
-use wire::msg::statfs::Statfs;
 
 /// Records read at a time; each names at most a few hundred objects.
 const RECORDS_AT_ONCE: usize = 512;
 const RETRY: Duration = Duration::from_secs(1);
 /// Records counted for `destroys_pending`.
 const COUNT_MAX: usize = 1_000_000;
-
-/// Starts the two background tasks of an OST.
-pub fn start(mdt: &Arc<Mdt>, index: u16, import: Arc<Import>) {
-    let (a, b) = (mdt.clone(), mdt.clone());
-    let session = import.clone();
-    mdt.world.spawn("mdt outbox", async move { a.send_outbox(index, session).await });
-    mdt.world.spawn("mdt ost space", async move { b.poll_space(index, import).await });
-}
 
 impl Mdt {
     /// Records that wait for this OST (at most a million are counted).
@@ -35,7 +26,8 @@ impl Mdt {
         self.db.scan(&from, &key::behind(&from), COUNT_MAX).map_or(0, |v| v.len())
     }
 
-    async fn send_outbox(self: Arc<Self>, index: u16, import: Arc<Import>) {
+    /// Tells an OST what stands in its outbox, until the target stops.
+    pub(crate) async fn send_outbox(self: Arc<Self>, index: u16, import: Arc<Import>) {
         let Some(ost) = self.shared.osts.get(index) else { return };
         // Numbers only grow: what comes later stands behind what was sent.
         let mut from = key::outbox_prefix(index);
@@ -94,21 +86,5 @@ impl Mdt {
         let lsn = self.db.submit(txn)?;
         self.db.durable_in_time(lsn).await?;
         Ok(true)
-    }
-
-    async fn poll_space(self: Arc<Self>, index: u16, import: Arc<Import>) {
-        let now = self.world.now();
-        self.shared.osts.update(index, |o| o.heard = Some(now));
-        loop {
-            let r = import.call(RequestContext::default(), Statfs { flags: 0 }, bytes::Bytes::new()).await;
-            if let Ok(r) = r {
-                let now = self.world.now();
-                self.shared.osts.update(index, |o| (o.space, o.heard) = (Some(r.reply), Some(now)));
-            }
-            let age = Duration::from_secs(self.shared.params.number("qos_maxage"));
-            if self.pause(age).await {
-                return;
-            }
-        }
     }
 }

@@ -1,0 +1,43 @@
+//! Which files' data is on its way to objects (`growth`): changes of it wait until that ends.
+
+use crate::mutex::lock;
+use model::Fid;
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use world::sync::watch;
+
+/// Files whose data is on its way to objects.
+pub struct Growing {
+    files: Mutex<BTreeSet<Fid>>,
+    /// Counts the ends.
+    ended: watch::Sender<u64>,
+}
+
+impl Default for Growing {
+    fn default() -> Growing {
+        Growing { files: Mutex::default(), ended: watch::Sender::new(0) }
+    }
+}
+
+impl Growing {
+    /// Data of `fid` is frozen from now on. False if it was before.
+    pub fn begin(&self, fid: Fid) -> bool {
+        lock(&self.files).insert(fid)
+    }
+
+    pub fn contains(&self, fid: Fid) -> bool {
+        lock(&self.files).contains(&fid)
+    }
+
+    /// Woken with each end of a growth from now on.
+    pub fn ends(&self) -> watch::Receiver<u64> {
+        self.ended.subscribe()
+    }
+
+    /// The file's data can be changed again, or lies elsewhere: who waited looks again.
+    pub fn end(&self, fid: Fid) {
+        let grew = lock(&self.files).remove(&fid);
+        assert!(grew, "{fid} ends growing but did not grow");
+        self.ended.send_modify(|n| *n += 1);
+    }
+}

@@ -1,0 +1,8 @@
+//! Other targets, and what this one has to do with them. `session` is a session with a target of any kind;
+//! `osts` keeps one with each OST as the configuration says, `outbox` tells OSTs what to destroy, `space`
+//! asks them for theirs.
+
+mod osts;
+mod outbox;
+pub mod session;
+mod space;

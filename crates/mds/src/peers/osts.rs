@@ -1,0 +1,76 @@
+//! The OSTs as the configuration says: a session with each, which follows what it and the administrator say.
+
+use crate::mdt::Mdt;
+use crate::osts::Ost;
+use model::{TargetKind, TargetMark};
+use std::sync::Arc;
+use wire::msg::config::TargetEntry;
+use world::sync::Notify;
+
+impl Mdt {
+    /// These are the file system's targets now. OSTs that are not among them get no new objects.
+    pub(crate) fn configure_osts(self: &Arc<Self>, targets: &[TargetEntry]) {
+        let osts = targets.iter().filter(|t| t.target.kind == TargetKind::Ost);
+        for t in osts.clone() {
+            self.configure_ost(t);
+        }
+        for (index, _) in self.shared.osts.list() {
+            if !osts.clone().any(|t| t.target.index == index) {
+                self.shared.osts.update(index, |o| o.configured = false);
+                self.activate_session(index);
+            }
+        }
+    }
+
+    fn configure_ost(self: &Arc<Self>, t: &TargetEntry) {
+        let index = t.target.index;
+        let known = self.shared.osts.update(index, |o| {
+            o.configured = t.active;
+            o.nids.clone_from(&t.nids);
+            o.mark = TargetMark::of(&t.target_uuid);
+            if let Some(i) = &o.import {
+                i.set_home(t.nids.clone(), t.epoch);
+            }
+        });
+        if known {
+            self.activate_session(index);
+            return;
+        }
+        if t.nids.is_empty() {
+            return;
+        }
+        let import = self.sessions.open(t);
+        let ost = Ost {
+            import: Some(import.clone()),
+            nids: t.nids.clone(),
+            mark: TargetMark::of(&t.target_uuid),
+            configured: t.active,
+            enabled: true,
+            space: None,
+            heard: None,
+            wake: Arc::new(Notify::new()),
+        };
+        self.shared.osts.insert(index, ost);
+        self.activate_session(index);
+        let (sender, asker) = (self.clone(), self.clone());
+        let session = import.clone();
+        self.world.spawn("mdt outbox", async move { sender.send_outbox(index, session).await });
+        self.world.spawn("mdt ost space", async move { asker.poll_space(index, import).await });
+    }
+
+    /// The session follows what configuration and administrator say.
+    fn activate_session(&self, index: u16) {
+        if let Some(o) = self.shared.osts.get(index) {
+            if let Some(i) = &o.import {
+                i.set_active(o.configured && o.enabled);
+            }
+            o.wake.notify_one();
+        }
+    }
+
+    /// `lctl set_param osp.*.active`: until the next start.
+    pub(crate) fn set_ost_enabled(&self, index: u16, on: bool) {
+        self.shared.osts.update(index, |o| o.enabled = on);
+        self.activate_session(index);
+    }
+}

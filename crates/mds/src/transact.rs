@@ -1,0 +1,276 @@
+//! How a transaction is built and submitted, what it waits for before, and when the answer may go out.
+
+use crate::ancestors::TRIES_MAX;
+use crate::core::Core;
+use crate::done::{Done, ReplyTo};
+use crate::leases::{self, Marks, Touched, Wanted};
+use crate::mdt::Mdt;
+use crate::mutex::lock;
+use crate::schema::{self, key, value};
+use crate::tx::{Outcome, Tx};
+use crate::ways::Ways;
+use model::planted::{self, Bug};
+use model::{Errno, limits};
+use rpc::Outgoing;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use store::{Author, ReplyRecord, Txn};
+
+impl Mdt {
+    /// Runs a read-only operation of a client, which may be granted leases on what it sees. While other
+    /// clients own what it looks at, it waits until they have told what they did, and runs again.
+    pub(crate) async fn read(
+        &self,
+        to: &ReplyTo,
+        mut f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
+    ) -> Done {
+        let mut marks = Marks::new(&self.shared.leases);
+        loop {
+            let wanted = match self.look(to, &mut f, &mut marks) {
+                Ok(done) => return done,
+                Err(wanted) => wanted,
+            };
+            assert!(!wanted.look.is_empty(), "a look waits for what others have of what it looked at");
+            {
+                // Not beside other looks: they grant what they were offered a moment ago.
+                let _alone = self.core_write();
+                marks.blocked(Some(to.client), &wanted);
+            }
+            if let Err(e) = self.await_cancels(Some(to.client), &wanted).await {
+                return Done::error(e);
+            }
+        }
+    }
+
+    /// Runs it, unless others own what it looks at: then says what that is.
+    fn look(
+        &self,
+        to: &ReplyTo,
+        f: &mut impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno>,
+        marks: &mut Marks,
+    ) -> Result<Done, Wanted> {
+        let core = self.core_read();
+        marks.clear();
+        let mut tx = self.begin(&core, Some(to), false);
+        let result = f(&mut tx);
+        let out = tx.finish();
+        assert!(out.pending.is_empty() && out.changes.is_empty(), "a read-only operation wrote something");
+        let wanted = Wanted { change: Touched::new(), look: out.looked };
+        if marks.meets(Some(to.client), &wanted) {
+            return Err(wanted);
+        }
+        if result.is_ok() {
+            self.shared.leases.grant(to.client, &out.offers);
+        }
+        Ok(Done { bulk: out.bulk, ..Done::looked(result, out.seen) })
+    }
+
+    /// Runs an operation that may change something and submits its transaction, with the reply if it is a
+    /// client's. A failed operation changes nothing. While other clients hold leases on what it would change,
+    /// or own what it looks at, it waits for them, and runs again: on what is there by then.
+    pub(crate) async fn transact(
+        &self,
+        to: Option<&ReplyTo>,
+        f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
+    ) -> Done {
+        self.transact_by(to.map(|t| t.client), to, f).await
+    }
+
+    /// As [`Mdt::transact`], also without a reply: a client's own leases are not in its way.
+    pub(crate) async fn transact_by(
+        &self,
+        by: Option<rpc::ClientId>,
+        to: Option<&ReplyTo>,
+        mut f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
+    ) -> Done {
+        let mut marks = Marks::new(&self.shared.leases);
+        loop {
+            let wanted = match self.attempt(by, to, &mut f, &mut marks) {
+                Ok(done) => return done,
+                Err(wanted) => wanted,
+            };
+            assert!(!wanted.is_nothing(), "a transaction waits for what others have of what it touches");
+            if let Err(e) = self.await_cancels(by, &wanted).await {
+                return Done::error(e);
+            }
+        }
+    }
+
+    /// Runs and submits it, unless other clients have leases: then says what it would change, which is
+    /// marked.
+    fn attempt(
+        &self,
+        by: Option<rpc::ClientId>,
+        to: Option<&ReplyTo>,
+        f: &mut impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno>,
+        marks: &mut Marks,
+    ) -> Result<Done, Wanted> {
+        let mut core = self.core_write();
+        marks.clear();
+        if to.is_some_and(|t| !core.clients.contains_key(&t.client)) {
+            return Ok(Done::error(Errno::ENOTCONN));
+        }
+        self.look_at_space();
+        let mut tx = self.begin(&core, to, true);
+        let result = f(&mut tx);
+        let mut out = tx.finish();
+        let mut wanted = Wanted { look: std::mem::take(&mut out.looked), ..Wanted::default() };
+        if result.is_ok() {
+            wanted.change = leases::touched(out.pending.keys());
+            for (fid, bits) in std::mem::take(&mut out.claims) {
+                *wanted.change.entry(fid).or_default() |= bits;
+            }
+        }
+        // What is done again was allowed the first time, and others wait until it is done. What is reclaimed
+        // must not wait for owners either: they tell nothing before recovery is over.
+        let again = to.is_none_or(|t| t.replay) && self.recovery.recovering();
+        if !again && marks.blocked(by, &wanted) {
+            return Err(wanted);
+        }
+        match result {
+            Ok(body) => Ok(self.commit(&mut core, to, body, out)),
+            Err(e) => Ok(Done::looked(Err(e), out.seen)),
+        }
+    }
+
+    /// Beside what is promised to owners. If it is low, they are promised nothing more.
+    fn look_at_space(&self) {
+        let promised = self.shared.leases.promised_bytes(None);
+        let low = self.db.space_low_beside(promised);
+        self.shared.space_low.store(low, Ordering::Relaxed);
+        if low && promised > 0 {
+            self.shed_owners();
+        }
+    }
+
+    /// A transaction of a client's request, or of the server itself.
+    fn begin<'a>(&'a self, core: &'a Core, to: Option<&ReplyTo>, modifies: bool) -> Tx<'a> {
+        let watch = |tx: Tx<'a>| if self.watches(to.map(|t| t.client)) { tx.watching() } else { tx };
+        let Some(t) = to else { return watch(Tx::new(self.db.view(), &core.opens, &self.shared)) };
+        let tx = watch(Tx::new(self.db.view_for(&t.author), &core.opens, &self.shared));
+        // Nobody reads the answer of a request that is done again, so it must not grant anything.
+        if (modifies || core.clients.contains_key(&t.client)) && !t.replay && !t.squashed {
+            tx.answering(t.client)
+        } else {
+            tx
+        }
+    }
+
+    fn commit(&self, core: &mut Core, to: Option<&ReplyTo>, body: Vec<u8>, out: Outcome) -> Done {
+        let seen = out.seen;
+        let (mut transno, mut wait) = (0, seen.newest);
+        let gone = out.pending.iter().filter(|(k, v)| k[0] == key::INODE && v.is_none());
+        let gone: Vec<_> = gone.filter_map(|(k, _)| key::parse_fid(k)).collect();
+        if !out.pending.is_empty() {
+            let mut txn = Txn::new();
+            if let Some(t) = to {
+                // Everything that its writes depend on was read through the view.
+                txn.set_author(&t.author, false);
+            }
+            if let Some(t) = to.filter(|_| !planted::on(Bug::LostReplySlot)) {
+                assert!(t.slot < limits::SLOTS_PER_SESSION, "a reply is kept for a slot of the session");
+                let reply = ReplyRecord { xid: t.xid, status: 0, body: body.clone() };
+                txn.put_reply(&t.client.0, t.slot, &reply);
+            }
+            let inodes = self.shared.inodes.load(Ordering::Relaxed).saturating_add_signed(out.inodes);
+            if out.inodes != 0 {
+                txn.put(key::STATE_INODES, value::encode_u64(inodes));
+            }
+            let mut osts = BTreeSet::new();
+            let root = out.pending.get(&key::inode(model::Fid::ROOT)).cloned();
+            for (k, v) in out.pending {
+                if k[0] == key::OUTBOX && v.is_some() {
+                    osts.extend(key::parse_outbox(&k).map(|(ost, _)| ost));
+                }
+                txn.writes.push((k, v));
+            }
+            let lsn = match self.db.submit(txn) {
+                Ok(lsn) => lsn,
+                Err(e) => {
+                    tracing::error!("a metadata transaction was refused: {e}");
+                    return Done::looked(Err(e.errno()), seen);
+                }
+            };
+            assert!(lsn > seen.newest, "a transaction stands behind everything that it saw");
+            (transno, wait) = (self.db.transno(lsn), lsn);
+            self.shared.moves.record(out.moved);
+            self.shared.inodes.store(inodes, Ordering::Relaxed);
+            if let Some(Some(root)) = root {
+                self.root_changed(&root);
+            }
+            for ost in osts {
+                self.shared.osts.wake(ost);
+            }
+        }
+        for c in out.changes {
+            core.opens.apply(c);
+        }
+        if let Some(t) = to {
+            self.shared.leases.grant(t.client, &out.offers);
+        }
+        self.shared.leases.files_gone(gone.into_iter());
+        Done { result: Ok(body), bulk: out.bulk, transno, wait, seen, durable: false }
+    }
+
+    fn root_changed(&self, bytes: &[u8]) {
+        if let Ok(i) = schema::Inode::decode(model::Fid::ROOT, bytes) {
+            *lock(&self.shared.root_default) = i.default_layout;
+        }
+    }
+
+    /// The answer, once it may be given: when what it shows of others is durable (with `ack=durable`,
+    /// everything), and behind the answers to what its client did before.
+    pub(crate) async fn answer(self: &Arc<Self>, done: Done, author: Arc<Author>) -> Outgoing {
+        assert!(done.transno == 0 || done.result.is_ok(), "an operation that failed changed something");
+        assert!(done.seen.newest <= done.wait, "an answer waits for all that it shows");
+        let early = if done.transno != 0 { Bug::ReplyBeforeDurable } else { Bug::ReadUndurable };
+        if !planted::on(early)
+            && let Err(e) = author.answerable(done.seen, done.durable).await
+        {
+            return Outgoing::err(e.errno());
+        }
+        let out = match done.result {
+            Ok(body) => {
+                let (status, bulk, transno) = (Ok(()), done.bulk, done.transno);
+                Outgoing { status, body, bulk: bulk.into(), transno, hold: None }
+            }
+            Err(e) => Outgoing::err(e),
+        };
+        Outgoing { hold: Some(author), ..out }
+    }
+
+    /// As [`Mdt::transact`]; waits while data that it concerns is on its way to objects, and while it is
+    /// looked up where directories lie that are deep down.
+    pub(crate) async fn settled(
+        &self,
+        to: &ReplyTo,
+        mut f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
+    ) -> Done {
+        let (mut ways, mut tries) = (Ways::default(), 0);
+        loop {
+            let mut ends = self.shared.growing.ends();
+            let known = ways.again();
+            let work = |tx: &mut Tx| {
+                tx.ways = known.clone();
+                let result = f(tx);
+                ways = tx.ways.clone();
+                result
+            };
+            let done = self.transact(Some(to), work).await;
+            match done.result {
+                Err(Errno::EGROWING) => {
+                    let _ = ends.changed().await;
+                }
+                Err(Errno::EDEEP) if tries < TRIES_MAX => {
+                    tries += 1;
+                    if let Err(e) = self.climb(&mut ways).await {
+                        return Done::error(e);
+                    }
+                }
+                Err(Errno::EDEEP) => return Done::error(Errno::EBUSY),
+                _ => return done,
+            }
+        }
+    }
+}
