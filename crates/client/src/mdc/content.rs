@@ -120,8 +120,9 @@ impl Contents {
     }
 
     fn set_bytes(&mut self, n: usize) {
+        // Of several targets it is the sum.
+        self.shown.fetch_add((n as u64).wrapping_sub(self.bytes as u64), Relaxed);
         self.bytes = n;
-        self.shown.store(n as u64, Relaxed);
     }
 
     fn touch(&mut self, fid: Fid) {

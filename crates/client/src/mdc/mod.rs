@@ -38,6 +38,9 @@ mod session;
 mod small;
 mod untold;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use cache::{Cache, Outcome, Part};
 pub(crate) use changing::Changing;
 pub(crate) use content::{CONTENT_MAX_BYTES, Came, Edit};

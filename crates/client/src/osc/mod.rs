@@ -22,6 +22,9 @@ mod revoke;
 mod segments;
 mod writeback;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use cache::ObjectCache;
 pub(crate) use fetch::{Fetching, Gap};
 pub(crate) use object::{Lock, LockEnqueue, Object, ObjectHolder, ObjectState, Outcome, WriteMeta};

@@ -1,0 +1,299 @@
+//! Metadata clients against fake MDTs: real sessions in virtual time, servers that grant every lease.
+
+use super::{Mdc, Shared};
+use crate::Call;
+use crate::base::{Context, Settings};
+use model::{Attr, Cred, Errno, Fid, FileType, Nid, TargetId, Timestamp};
+use rpc::server::Departure;
+use rpc::testing::Lab;
+use rpc::{ClientId, ConnectOutcome, Greeting, Incoming, Outgoing, Peers, Server, Service, StoredReply};
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use wire::Op;
+use wire::msg::allocseq::AllocseqReply;
+use wire::msg::batch::{Batch, BatchReply};
+use wire::msg::getattr::Getattr;
+use wire::msg::lookup::{Entry, Grant, bits};
+use wire::msg::mkdir::Mkdir;
+use wire::msg::notify::{LeaseItem, Notice, Notify};
+use wire::msg::own::{Own, OwnReply};
+use world::{BoxFuture, World};
+
+const PORT: u16 = 988;
+const CLIENT: u8 = 9;
+const SEQ: u64 = 0x2_0000_0400;
+
+fn dir(mdt: u16) -> Fid {
+    Fid::new(model::fid::SEQ_NORMAL + u64::from(mdt), 7, 0)
+}
+
+fn entry(fid: Fid, exclusive: bool) -> Entry {
+    let t = Timestamp::ZERO;
+    let attr = Attr {
+        fid,
+        kind: FileType::Directory,
+        mode: 0o755,
+        nlink: 2,
+        uid: 0,
+        gid: 0,
+        projid: 0,
+        rdev: 0,
+        size: 0,
+        blocks: 0,
+        atime: t,
+        mtime: t,
+        ctime: t,
+        btime: t,
+        mtime_stamp: t,
+        flags: 0,
+        version: 1,
+    };
+    Entry {
+        attr,
+        layout: None,
+        grant: Some(Grant { bits: bits::ALL, seq: 1 << 40 | 1, exclusive }),
+        dir_grant: None,
+        parent: Fid::ROOT,
+        symlink: Vec::new(),
+        plain: true,
+        content: None,
+    }
+}
+
+struct FakeMdt {
+    id: TargetId,
+    seen: Mutex<Vec<Op>>,
+    cancelled: Mutex<Vec<LeaseItem>>,
+    /// Nothing is answered.
+    deaf: Mutex<bool>,
+    world: World,
+}
+
+impl FakeMdt {
+    fn seen(&self) -> MutexGuard<'_, Vec<Op>> {
+        self.seen.lock().unwrap()
+    }
+
+    fn count(&self, op: Op) -> usize {
+        self.seen().iter().filter(|o| **o == op).count()
+    }
+
+    fn execute(&self, r: &Incoming) -> Outgoing {
+        self.seen().push(r.op);
+        match r.op {
+            Op::Getattr => {
+                let m: Getattr = wire::decode_message(&r.body).unwrap();
+                Outgoing::ok(&entry(m.fid, false), 0)
+            }
+            Op::Own => {
+                let m: Own = wire::decode_message(&r.body).unwrap();
+                let defaults = Some(Grant { bits: bits::UPDATE, seq: 1 << 40 | 2, exclusive: false });
+                let dir = entry(m.dir, true);
+                Outgoing::ok(
+                    &OwnReply { dir, entries: Vec::new(), end: true, file_layout: None, defaults },
+                    0,
+                )
+            }
+            Op::Allocseq => Outgoing::ok(&AllocseqReply { seq: SEQ, width: 1 << 17 }, 1 << 40 | 1),
+            Op::Batch => {
+                let m: Batch = wire::decode_message(&r.body).unwrap();
+                let results = m.ops.iter().map(|_| (0, Vec::new())).collect();
+                Outgoing::ok(&BatchReply { results, grants: Vec::new() }, 1 << 40 | 2)
+            }
+            _ => Outgoing::err(Errno::EOPNOTSUPP),
+        }
+    }
+}
+
+impl Service for FakeMdt {
+    fn target(&self) -> TargetId {
+        self.id
+    }
+    fn fsname(&self) -> String {
+        "fs".into()
+    }
+    fn epoch(&self) -> u32 {
+        1
+    }
+    fn last_committed(&self) -> u64 {
+        1 << 40
+    }
+    fn connect(self: Arc<Self>, _: Greeting) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
+        Box::pin(async { Ok(ConnectOutcome { new_client: true, recovering: false }) })
+    }
+    fn stored_reply(&self, _: ClientId, _: u16) -> Option<StoredReply> {
+        None
+    }
+    fn handle(self: Arc<Self>, r: Incoming) -> BoxFuture<Outgoing> {
+        Box::pin(async move {
+            while *self.deaf.lock().unwrap() {
+                self.world.sleep(Duration::from_millis(10)).await;
+            }
+            self.execute(&r)
+        })
+    }
+    fn notice(&self, _: ClientId, n: Notice) {
+        if let Notice::Cancelled { items } = n {
+            self.cancelled.lock().unwrap().extend(items);
+        }
+    }
+    fn departed(self: Arc<Self>, _: ClientId, _: Departure) -> BoxFuture<()> {
+        Box::pin(async {})
+    }
+}
+
+/// A target and this mount's side of it.
+struct Side {
+    mdt: Arc<FakeMdt>,
+    server: Arc<Server>,
+    peers: Peers,
+    mdc: Arc<Mdc>,
+}
+
+struct Rig {
+    cx: Arc<Context>,
+    world: World,
+    sides: Vec<Side>,
+}
+
+impl Rig {
+    fn client(&self) -> ClientId {
+        ClientId(self.cx.uuid)
+    }
+
+    async fn mkdir(&self, side: usize, name: &str) -> bool {
+        let call = Call { cred: Cred::root(), pid: 1, umask: 0 };
+        let name = name.as_bytes().to_vec();
+        let msg = Mkdir { parent: dir(side as u16), name, fid: Fid::NONE, mode: 0o755, umask: 0 };
+        self.sides[side].mdc.mkdir_here(&call, &msg).await.unwrap().is_some()
+    }
+
+    async fn getattr(&self, side: usize) {
+        let e = self.sides[side].mdc.getattr_entry(self.cx.own(), dir(side as u16)).await.unwrap();
+        assert_eq!(e.attr.fid, dir(side as u16));
+    }
+
+    async fn until(&self, what: &str, f: impl Fn() -> bool) {
+        for _ in 0..10_000 {
+            if f() {
+                return;
+            }
+            self.world.sleep(Duration::from_millis(10)).await;
+        }
+        panic!("still not so after 100 s: {what}");
+    }
+}
+
+fn ip(n: u8) -> IpAddr {
+    IpAddr::from([10, 0, 0, n])
+}
+
+/// A mount with two metadata targets, in virtual time.
+fn run<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Rig) -> F) {
+    let lab = Lab::new(seed);
+    let node = |n: u8| lab.node(ip(n), Arc::new(world::mem::MemDisk::new())).0;
+    let (world, servers) = (node(CLIENT), [node(1), node(2)]);
+    lab.run(async {
+        let settings = Settings {
+            fsname: "fs".into(),
+            port: PORT,
+            bind: None,
+            client_name: "client".into(),
+            soft_timeout: None,
+        };
+        let cx = Arc::new(Context::new(world.clone(), settings, false, 100));
+        let shared = Shared::new(100);
+        shared.locate.learn(dir(1).seq, dir(1).seq, 1);
+        let mut sides = Vec::new();
+        for (i, w) in servers.iter().enumerate() {
+            let id = TargetId::mdt(i as u16);
+            let mdt = Arc::new(FakeMdt {
+                id,
+                seen: Mutex::default(),
+                cancelled: Mutex::default(),
+                deaf: Mutex::new(false),
+                world: w.clone(),
+            });
+            let (server, peers) = (Server::new(w.clone(), format!("server-{i}")), Peers::new());
+            server.add(mdt.clone(), peers.clone());
+            let at = ip(i as u8 + 1);
+            let listener = w.net.listen(SocketAddr::new(at, PORT)).await.unwrap();
+            let serving = server.clone();
+            w.spawn("server", async move { serving.run(listener).await });
+            let mdc = Mdc::new(&cx, &shared, 1 << 20, id, vec![Nid { addr: at, net: 0 }]);
+            mdc.target.import.connected().await.unwrap();
+            sides.push(Side { mdt, server, peers, mdc });
+        }
+        test(Rig { cx, world, sides }).await;
+    });
+}
+
+#[test]
+fn what_a_lease_covers_is_asked_for_once_and_again_when_the_lease_is_gone() {
+    run(1, |r| async move {
+        let s = &r.sides[0];
+        r.getattr(0).await;
+        r.getattr(0).await;
+        assert_eq!(s.mdt.count(Op::Getattr), 1);
+        let item = LeaseItem { fid: dir(0), bits: bits::ALL, seq: 1 << 40 | 1, look: false };
+        s.peers.notify(r.client(), Notify::Revoke { items: vec![item] });
+        r.until("it is given back", || s.mdt.cancelled.lock().unwrap().iter().any(|i| i.fid == dir(0))).await;
+        assert!(s.mdc.known_entry(dir(0)).is_none());
+        r.getattr(0).await;
+        assert_eq!(s.mdt.count(Op::Getattr), 2);
+    });
+}
+
+#[test]
+fn what_was_executed_here_goes_before_the_next_request() {
+    run(2, |r| async move {
+        let s = &r.sides[0];
+        assert!(r.mkdir(0, "a").await && r.mkdir(0, "b").await, "the directory is this mount's alone");
+        assert_eq!(s.mdt.count(Op::Own), 1);
+        let e = s.mdc.target.call(r.cx.own(), Getattr { fid: Fid::ROOT }).await.unwrap();
+        assert_eq!(e.attr.fid, Fid::ROOT);
+        let seen = s.mdt.seen().clone();
+        let place = |op: Op| seen.iter().rposition(|o| *o == op).expect("it came");
+        assert!(place(Op::Batch) < place(Op::Getattr), "{seen:?}");
+        assert!(!s.mdc.has_pending());
+    });
+}
+
+#[test]
+fn an_eviction_by_one_target_takes_nothing_that_is_anothers() {
+    run(3, |r| async move {
+        r.getattr(0).await;
+        r.getattr(1).await;
+        let hurt = r.cx.told.open(dir(1));
+        let unhurt = r.cx.told.open(dir(0));
+        for s in &r.sides {
+            *s.mdt.deaf.lock().unwrap() = false;
+        }
+        assert!(r.mkdir(0, "kept").await && r.mkdir(1, "lost").await);
+        // Before the batch is answered.
+        *r.sides[1].mdt.deaf.lock().unwrap() = true;
+        assert!(r.mkdir(1, "lost too").await);
+        assert!(r.sides[1].server.evict(TargetId::mdt(1), r.client()));
+        r.until("it noticed", || r.sides[1].mdc.known_entry(dir(1)).is_none()).await;
+        assert!(r.sides[0].mdc.known_entry(dir(0)).is_some(), "the other target's leases are good");
+        assert_eq!(hurt.check(), Err(Errno::EIO), "who has the directory open is told");
+        assert_eq!(unhurt.check(), Ok(()));
+        *r.sides[1].mdt.deaf.lock().unwrap() = false;
+        r.until("what was executed on the other is told", || !r.sides[0].mdc.has_pending()).await;
+    });
+}
+
+#[test]
+fn access_times_of_closed_files_are_seen_here_before_they_are_stored() {
+    run(4, |r| async move {
+        let s = &r.sides[0];
+        r.getattr(0).await;
+        let later = Timestamp { sec: 5_000, nsec: 0 };
+        s.mdc.store_atime(dir(0), 1, later).await;
+        let e = s.mdc.inode_at_hand(dir(0)).expect("it is under a lease");
+        assert_eq!(e.attr.atime, later);
+        r.until("it is sent", || s.mdt.count(Op::Batch) == 1).await;
+    });
+}

@@ -1,0 +1,382 @@
+//! Objects against a fake OST: real sessions in virtual time, a server that answers as it is told.
+
+use super::{LockRequest, Look, Object, ObjectCache, ObjectHolder, Osc, Outcome, WriteMeta};
+use crate::BoxFutureOf;
+use crate::base::{Context, Settings};
+use bytes::Bytes;
+use model::{Errno, Fid, Nid, ObjectAttr, ObjectId, TargetId};
+use rpc::server::{ConnectOutcome, Departure, Greeting, Incoming, Outgoing, StoredReply};
+use rpc::testing::Lab;
+use rpc::{ClientId, Peers, Server, Service};
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+use wire::Op;
+use wire::msg::extent::{Extent, ExtentAnswer, ExtentMode, ExtentReply};
+use wire::msg::grant::{Grant, GrantReply};
+use wire::msg::notify::{Notice, Notify};
+use wire::msg::read::{Read, ReadReply};
+use wire::msg::write::{Write, WriteReply};
+use world::{BoxFuture, World};
+
+const PORT: u16 = 988;
+const OST: TargetId = TargetId::ost(0);
+const FILE: Fid = Fid::new(9, 1, 0);
+const OBJECT: ObjectId = ObjectId { origin: FILE, component: 1, stripe: 0 };
+const CLIENT: u8 = 9;
+
+/// What the server was sent, and how it is to answer.
+#[derive(Default)]
+struct Script {
+    /// What it has of the object.
+    bytes: Vec<u8>,
+    /// (offset, length, durable) of each write that came.
+    writes: Vec<(u64, usize, bool)>,
+    reads: usize,
+    locks: Vec<u64>,
+    released: Vec<u64>,
+    /// Of the next writes.
+    write_error: Option<Errno>,
+    contended: bool,
+    /// No grant beyond this.
+    grant: u64,
+}
+
+struct FakeOst {
+    script: Mutex<Script>,
+    /// Answers take so long.
+    stall: Mutex<Duration>,
+    world: World,
+}
+
+impl FakeOst {
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap()
+    }
+
+    fn attr(s: &Script) -> ObjectAttr {
+        ObjectAttr { size: s.bytes.len() as u64, ..ObjectAttr::default() }
+    }
+
+    fn execute(&self, r: &Incoming) -> Outgoing {
+        let mut s = self.script();
+        match r.op {
+            Op::Extent => {
+                let m: Extent = wire::decode_message(&r.body).unwrap();
+                if s.contended && !m.force {
+                    return Outgoing::ok(&ExtentReply { answer: ExtentAnswer::Contended }, 0);
+                }
+                s.locks.push(m.lock.id);
+                let attr = Self::attr(&s);
+                let answer = ExtentAnswer::Granted { start: 0, end: u64::MAX, attr };
+                Outgoing::ok(&ExtentReply { answer }, 0)
+            }
+            Op::Write => {
+                let m: Write = wire::decode_message(&r.body).unwrap();
+                s.writes.push((m.offset, r.bulk.len(), r.durable));
+                if let Some(e) = s.write_error {
+                    return Outgoing::err(e);
+                }
+                let end = m.offset as usize + r.bulk.len();
+                let len = s.bytes.len().max(end);
+                s.bytes.resize(len, 0);
+                s.bytes[m.offset as usize..end].copy_from_slice(&r.bulk);
+                let attr = Self::attr(&s);
+                let transno = 1 << 40 | s.writes.len() as u64;
+                Outgoing::ok(&WriteReply { offset: m.offset, attr, entry: None }, transno)
+            }
+            Op::Read => {
+                let m: Read = wire::decode_message(&r.body).unwrap();
+                s.reads += 1;
+                let from = (m.offset as usize).min(s.bytes.len());
+                let to = (m.offset as usize + m.len as usize).min(s.bytes.len());
+                let part = Bytes::copy_from_slice(&s.bytes[from..to]);
+                let (len, object_size) = (part.len() as u32, s.bytes.len() as u64);
+                let reply = ReadReply { len, object_size, block_crcs: Vec::new() };
+                Outgoing { bulk: part.into(), ..Outgoing::ok(&reply, 0) }
+            }
+            Op::Grant => {
+                let m: Grant = wire::decode_message(&r.body).unwrap();
+                Outgoing::ok(&GrantReply { have: m.want.min(s.grant).max(m.have.min(s.grant)) }, 0)
+            }
+            _ => Outgoing::err(Errno::EOPNOTSUPP),
+        }
+    }
+}
+
+impl Service for FakeOst {
+    fn target(&self) -> TargetId {
+        OST
+    }
+    fn fsname(&self) -> String {
+        "fs".into()
+    }
+    fn epoch(&self) -> u32 {
+        1
+    }
+    fn last_committed(&self) -> u64 {
+        1 << 40
+    }
+    fn connect(self: Arc<Self>, _: Greeting) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
+        Box::pin(async { Ok(ConnectOutcome { new_client: true, recovering: false }) })
+    }
+    fn stored_reply(&self, _: ClientId, _: u16) -> Option<StoredReply> {
+        None
+    }
+    fn handle(self: Arc<Self>, r: Incoming) -> BoxFuture<Outgoing> {
+        Box::pin(async move {
+            let stall = *self.stall.lock().unwrap();
+            self.world.sleep(stall).await;
+            self.execute(&r)
+        })
+    }
+    fn notice(&self, _: ClientId, n: Notice) {
+        if let Notice::Released { locks } = n {
+            self.script().released.extend(locks.iter().map(|l| l.1));
+        }
+    }
+    fn departed(self: Arc<Self>, _: ClientId, _: Departure) -> BoxFuture<()> {
+        Box::pin(async {})
+    }
+}
+
+/// Who has the object open; keeps no pages.
+struct Holder;
+
+impl ObjectHolder for Holder {
+    fn pages_given_up<'a>(&'a self, _: &'a Object, _: Vec<(u64, u64)>) -> BoxFutureOf<'a, ()> {
+        Box::pin(async {})
+    }
+    fn pages_void(self: Arc<Self>, _: &Object, _: Vec<(u64, u64)>) {}
+    fn is_grouped(&self, _: ExtentMode) -> bool {
+        false
+    }
+}
+
+fn ip(n: u8) -> IpAddr {
+    IpAddr::from([10, 0, 0, n])
+}
+
+struct Rig {
+    cx: Arc<Context>,
+    world: World,
+    ost: Arc<FakeOst>,
+    server: Arc<Server>,
+    peers: Peers,
+    osc: Arc<Osc>,
+    object: Arc<Object>,
+    _holder: Arc<Holder>,
+}
+
+impl Rig {
+    fn client(&self) -> ClientId {
+        ClientId(self.cx.uuid)
+    }
+
+    /// A lock on all of the object; the caller unpins it.
+    async fn lock(&self, write: bool) -> u64 {
+        let want = LockRequest::new(write, 0, u64::MAX);
+        loop {
+            let mut changed = Box::pin(self.object.changed.notified());
+            changed.as_mut().enable();
+            match self.object.look(&want, true) {
+                Look::Pinned(id) => return id,
+                Look::Wait(_) => changed.await,
+                Look::NoLease => self.world.sleep(Duration::from_millis(10)).await,
+                Look::Contended | Look::Inactive => panic!("asked for with force"),
+            }
+        }
+    }
+
+    /// As a write(2) does: grant, bytes, and the word that they are dirty.
+    async fn write(&self, off: u64, data: &'static [u8]) {
+        assert!(self.osc.take_grant(data.len() as u64).await, "there is grant");
+        {
+            let mut s = self.object.lock();
+            let replaced = s.segs.write(off, Bytes::from_static(data));
+            let time = self.world.wall();
+            s.wrote(off, off + data.len() as u64, WriteMeta { time, ..WriteMeta::default() });
+            self.osc.give_back_grant(replaced);
+            self.object.account(&mut s);
+        }
+        self.osc.cache.note_dirty(&self.object);
+    }
+
+    async fn until(&self, what: &str, f: impl Fn() -> bool) {
+        for _ in 0..10_000 {
+            if f() {
+                return;
+            }
+            self.world.sleep(Duration::from_millis(10)).await;
+        }
+        panic!("still not so after 100 s: {what}");
+    }
+}
+
+/// Runs a test in virtual time.
+fn run<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Rig) -> F) {
+    let lab = Lab::new(seed);
+    let disk = || Arc::new(world::mem::MemDisk::new());
+    let (server_world, _) = lab.node(ip(1), disk());
+    let (world, _) = lab.node(ip(CLIENT), disk());
+    lab.run(async {
+        let peers = Peers::new();
+        let script = Script { grant: 1 << 30, ..Script::default() };
+        let ost = Arc::new(FakeOst {
+            script: Mutex::new(script),
+            stall: Mutex::default(),
+            world: server_world.clone(),
+        });
+        let server = Server::new(server_world.clone(), "server".into());
+        server.add(ost.clone(), peers.clone());
+        let listener = server_world.net.listen(SocketAddr::new(ip(1), PORT)).await.unwrap();
+        let serving = server.clone();
+        server_world.spawn("server", async move { serving.run(listener).await });
+        let settings = Settings {
+            fsname: "fs".into(),
+            port: PORT,
+            bind: None,
+            client_name: "client".into(),
+            soft_timeout: None,
+        };
+        let cx = Arc::new(Context::new(world.clone(), settings, false, 100));
+        let cache = ObjectCache::new(cx.clone(), 1 << 30, Arc::default());
+        let osc = Osc::new(&cache, OST, vec![Nid { addr: ip(1), net: 0 }]);
+        osc.target.checksums.set_on(false);
+        osc.target.import.connected().await.unwrap();
+        let holder = Arc::new(Holder);
+        let weak: Weak<Holder> = Arc::downgrade(&holder);
+        let object = Object::new((OBJECT, FILE), 1, osc.clone(), Arc::default(), weak);
+        cache.add(&object);
+        test(Rig { cx, world, ost, server, peers, osc, object, _holder: holder }).await;
+    });
+}
+
+#[test]
+fn what_is_written_is_kept_and_goes_out_as_one_message_when_it_is_asked_for() {
+    run(1, |r| async move {
+        let id = r.lock(true).await;
+        r.write(0, b"hello ").await;
+        r.write(6, b"world").await;
+        assert!(r.ost.script().writes.is_empty(), "it is kept");
+        assert_eq!(r.object.attr_if_locked().unwrap().size, 11, "nobody else can change it");
+        r.object.flush_durably().await.unwrap();
+        {
+            let s = r.ost.script();
+            assert_eq!((&s.bytes[..], &s.writes[..]), (&b"hello world"[..], &[(0, 11, true)][..]));
+        }
+        assert_eq!(
+            (r.osc.unwritten.load(std::sync::atomic::Ordering::Relaxed), r.object.lock().segs.count()),
+            (0, 1)
+        );
+        r.object.lock().unpin(id);
+        assert_eq!(r.ost.script().locks, [id], "one lock was asked for");
+    });
+}
+
+#[test]
+fn old_bytes_go_out_by_themselves() {
+    run(2, |r| async move {
+        r.lock(true).await;
+        r.write(0, b"old").await;
+        r.until("a second passed", || !r.ost.script().writes.is_empty()).await;
+        r.until("it is answered", || r.object.lock().segs.unwritten_bytes() == 0).await;
+    });
+}
+
+#[test]
+fn a_lock_that_others_want_goes_back_after_its_bytes() {
+    run(3, |r| async move {
+        let id = r.lock(true).await;
+        r.write(0, b"mine").await;
+        r.peers.notify(r.client(), Notify::BlockExtent { object: OBJECT, id });
+        r.world.sleep(Duration::from_secs(1)).await;
+        assert!(r.ost.script().released.is_empty(), "an operation relies on it");
+        r.object.lock().unpin(id);
+        r.object.changed.notify_waiters();
+        r.until("it is released", || r.ost.script().released == [id]).await;
+        assert_eq!(r.ost.script().bytes, b"mine", "the bytes were there before");
+        let s = r.object.lock();
+        assert!(s.is_idle() && s.segs.count() == 0, "and nothing is kept without it");
+    });
+}
+
+#[test]
+fn bytes_that_a_server_does_not_take_are_lost_and_the_fsync_says_so() {
+    run(4, |r| async move {
+        let open = r.cx.told.open(FILE);
+        r.lock(true).await;
+        r.ost.script().write_error = Some(Errno::ENOSPC);
+        r.write(0, b"too much").await;
+        r.object.flush_range(0, u64::MAX).await.unwrap();
+        assert_eq!(open.check(), Err(Errno::ENOSPC));
+        let s = r.object.lock();
+        assert!(s.segs.unwritten_bytes() == 0 && !s.size_known(), "only the server knows the size");
+    });
+}
+
+#[test]
+fn an_eviction_takes_locks_and_what_was_not_written() {
+    run(5, |r| async move {
+        let open = r.cx.told.open(FILE);
+        let id = r.lock(true).await;
+        r.write(0, b"gone").await;
+        assert!(r.server.evict(OST, r.client()));
+        r.until("it noticed", || r.object.lock().locks.is_empty()).await;
+        assert_eq!(open.check(), Err(Errno::EIO));
+        assert!(!r.object.lock().unpin(id), "who relied on it finds it gone");
+        assert!(r.ost.script().bytes.is_empty() && r.osc.grant_left() == 0);
+    });
+}
+
+#[test]
+fn without_grant_a_write_goes_through_and_is_kept_as_read() {
+    run(6, |r| async move {
+        r.ost.script().grant = 0;
+        let id = r.lock(true).await;
+        assert!(!r.osc.take_grant(4).await, "the server has no room to promise");
+        let meta = WriteMeta { time: r.world.wall(), ..WriteMeta::default() };
+        r.object.write_through(0, Bytes::from_static(b"data"), meta, id).await.unwrap();
+        assert_eq!(r.ost.script().bytes, b"data");
+        let s = r.object.lock();
+        assert_eq!(s.segs.slice(0, 4).as_deref(), Some(&b"data"[..]), "it is here as well");
+        assert_eq!((s.segs.unwritten_bytes(), s.size), (0, 4));
+    });
+}
+
+#[test]
+fn what_was_read_is_kept_unless_it_changed_meanwhile() {
+    run(7, |r| async move {
+        r.ost.script().bytes = b"0123456789".to_vec();
+        let id = r.lock(true).await;
+        let begin = |from: u64, to: u64| {
+            let gap = r.object.begin_fetch(&mut r.object.lock(), from, to);
+            super::Fetching { object: r.object.clone(), gap }
+        };
+        assert_eq!(begin(0, 4).run(id).await, Ok(None));
+        assert_eq!(r.object.lock().segs.slice(0, 4).as_deref(), Some(&b"0123"[..]));
+        assert_eq!(begin(8, 20).run(id).await, Ok(Some(10)), "the object ends within it");
+        *r.ost.stall.lock().unwrap() = Duration::from_millis(50);
+        let late = begin(4, 8);
+        r.object.lock().taint(4, 8);
+        assert_eq!(late.run(id).await, Ok(None));
+        assert!(r.object.lock().segs.slice(4, 8).is_none(), "it may be older than what was written");
+        assert_eq!((r.ost.script().reads, r.object.lock().fetches.len()), (3, 0));
+    });
+}
+
+#[test]
+fn a_contended_object_is_left_alone_for_a_while_unless_it_must_be_had() {
+    run(8, |r| async move {
+        r.ost.script().contended = true;
+        let want = LockRequest::new(false, 0, 9);
+        let Look::Wait(asked) = r.object.look(&want, false) else { panic!("it has to be asked for") };
+        r.until("it is answered", || asked.outcome().is_some()).await;
+        assert_eq!(asked.outcome(), Some(Outcome::Contended));
+        assert!(matches!(r.object.look(&want, false), Look::Contended), "it is not asked again at once");
+        let id = r.lock(false).await;
+        assert_eq!(r.ost.script().locks, [id]);
+        assert!(r.object.kept().is_none(), "who only reads adds nothing to what the server knows");
+    });
+}
