@@ -137,6 +137,7 @@ impl Cluster {
         let host = &s.hosts[at];
         host.node.boot();
         host.refused.store(false, Relaxed);
+        host.starting.store(true, Relaxed);
         let boot = host.boots.fetch_add(1, Relaxed) + 1;
         let w = host.node.world();
         let driver = self.sim.driver().world();
@@ -146,6 +147,7 @@ impl Cluster {
             if host.boots.load(Relaxed) != boot {
                 return;
             }
+            host.starting.store(false, Relaxed);
             match started {
                 Ok(r) => {
                     *lock(&host.running) = Some(r);
@@ -223,6 +225,7 @@ impl Cluster {
         let s = &self.servers[i];
         let host = &s.hosts[at];
         host.boots.fetch_add(1, Relaxed);
+        host.starting.store(false, Relaxed);
         match how {
             Some(mode) => {
                 lock(&s.power_losses).push(self.sim.now());

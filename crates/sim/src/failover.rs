@@ -155,8 +155,12 @@ impl Nemesis {
             c.sim.sleep(LOOK).await;
             let up = [s.hosts[0].is_up(), s.hosts[1].is_up()];
             let refused = [0, 1].map(|h| s.hosts[h].refused.load(Relaxed));
+            let starting = [0, 1].map(|h| s.hosts[h].starting.load(Relaxed));
             match (up, refused) {
                 ([true, true], _) => {}
+                // Who woke up in the middle of a start may have claimed the target: the other one gives up soon.
+                ([true, false], _) if starting[1] => {}
+                ([false, true], _) if starting[0] => {}
                 ([true, false], [_, true]) => return self.settle_on(c, server, 0),
                 ([false, true], [true, _]) => return self.settle_on(c, server, 1),
                 ([true, false], _) if s.active() == 0 => return Ok(()),

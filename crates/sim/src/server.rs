@@ -43,6 +43,8 @@ pub struct Host {
     pub(crate) boots: AtomicU64,
     /// The last start found somebody else at the target, or ended because of that.
     pub refused: AtomicBool,
+    /// A start is under way, perhaps of one that has claimed the target and not said so to anybody.
+    pub starting: AtomicBool,
 }
 
 /// A server: one target, and the hosts that reach it.
@@ -158,6 +160,7 @@ impl ServerNode {
             running: Mutex::new(None),
             boots: AtomicU64::new(0),
             refused: AtomicBool::new(false),
+            starting: AtomicBool::new(false),
         };
         let first = sim.add_node(name, &[a]);
         let second = sim.add_node_on(name, &[b], &first);
