@@ -5,10 +5,10 @@ use crate::base::{Context, Settings};
 use crate::locks::Rollbacks;
 use crate::lov::{CACHED_DEFAULT_MB, Lov};
 use crate::mdc;
+use crate::mgc::Mgc;
 use crate::ops::RecentSpace;
 use crate::osc::ObjectCache;
 use crate::pages::Writing;
-use crate::session::Target;
 use crate::stats::{Stats, Verb};
 use crate::targets::Targets;
 use crate::wakeful::Wakeful;
@@ -24,7 +24,7 @@ use world::{World, sync};
 pub struct Fs {
     pub(crate) cx: Arc<Context>,
     pub(crate) root: OnceLock<Fid>,
-    pub(crate) mgs: OnceLock<Arc<Target>>,
+    pub(crate) mgc: OnceLock<Arc<Mgc>>,
     pub(crate) targets: Targets,
     pub(crate) config_changed: Arc<sync::Notify>,
     pub(crate) rollbacks: Rollbacks,
@@ -50,7 +50,7 @@ impl Fs {
         let cache = ObjectCache::new(cx.clone(), CACHED_DEFAULT_MB << 20, meta.content_bytes.clone());
         Arc::new(Fs {
             root: OnceLock::new(),
-            mgs: OnceLock::new(),
+            mgc: OnceLock::new(),
             targets: Targets::default(),
             config_changed: Arc::new(sync::Notify::new()),
             rollbacks: Rollbacks::default(),

@@ -25,6 +25,8 @@ mod privileges;
 mod session;
 mod stats;
 mod targets;
+#[cfg(test)]
+mod testing;
 mod wakeful;
 
 pub use base::errseq::{ErrorCursor, ErrorMark};

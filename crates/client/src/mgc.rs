@@ -10,15 +10,17 @@ use wire::msg::notify::Notify;
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
 
 pub(crate) struct Mgc {
+    pub target: Arc<Target>,
     fs: Weak<Fs>,
 }
 
-impl Fs {
-    pub(crate) fn new_mgs_session(self: &Arc<Self>, id: TargetId, nids: Vec<Nid>) -> Arc<Target> {
-        let owner = Arc::new(Mgc { fs: Arc::downgrade(self) });
-        let weak: Weak<Mgc> = Arc::downgrade(&owner);
-        self.targets.keep_owner(owner);
-        Target::new(&self.cx, id, nids, weak)
+impl Mgc {
+    /// The session with the MGS, which is made with it; it connects at its first call.
+    pub(crate) fn new(fs: &Arc<Fs>, nids: Vec<Nid>) -> Arc<Mgc> {
+        Arc::new_cyclic(|me: &Weak<Mgc>| Mgc {
+            target: Target::new(&fs.cx, TargetId::MGT, nids, me.clone()),
+            fs: Arc::downgrade(fs),
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! mount and unmount: from the addresses of an MGS to the root directory, and good-bye to everybody.
 
 use crate::base::Settings;
+use crate::mgc::Mgc;
 use crate::{Fs, MountError, MountOptions, R};
 use model::limits::{NAME_MAX_BYTES, PATH_MAX_BYTES};
 use model::target::fsname_is_valid;
@@ -58,8 +59,7 @@ impl Fs {
     }
 
     async fn bring_up(self: &Arc<Self>, opt: &MountOptions, subdir: &[Vec<u8>]) -> Result<(), MountError> {
-        let mgs = self.new_target(TargetId::MGT, opt.mgs_nids.clone());
-        let set = self.mgs.set(mgs);
+        let set = self.mgc.set(Mgc::new(self, opt.mgs_nids.clone()));
         assert!(set.is_ok(), "a mount is brought up once");
         self.ask_mgs(opt).await?;
         self.watch_config();
@@ -91,7 +91,7 @@ impl Fs {
                 return failed(Errno::ENOENT, text);
             }
             Some(Err(e)) => {
-                let refusal = self.mgs.get().and_then(|m| m.import.refusal());
+                let refusal = self.mgs().ok().and_then(|m| m.import.refusal());
                 let why = refusal.map_or(e.to_string(), |(_, text)| text);
                 return failed(e, format!("the MGS at {nids} refused to serve '{}': {why}", opt.fsname));
             }
@@ -168,7 +168,7 @@ impl Fs {
             self.tell_pending_at_unmount().await;
             self.lov.cache.flush_all().await;
             let mut all = self.targets.all();
-            all.extend(self.mgs.get().cloned());
+            all.extend(self.mgs());
             let byes = all.iter().map(|t| t.import.disconnect()).collect();
             if self.cx.world.timeout(GOODBYE_PATIENCE, world::future::join_all(byes)).await.is_none() {
                 tracing::warn!("{}: some servers did not answer to the unmount", self.cx.opt.fsname);

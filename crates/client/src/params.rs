@@ -812,8 +812,8 @@ impl Fs {
         ];
         let mdt = TargetId::mdt(crate::mdc::ROOT_MDT).label(fs);
         devices.push((Owner::Ldlm, format!("ldlm.namespaces.{mdt}-mdc-{inst}."), None));
-        if let Some(m) = self.mgs.get() {
-            devices.push((Owner::Mgc, format!("mgc.MGC{}.", m.import.current_nid()), Some(m.clone())));
+        if let Ok(m) = self.mgs() {
+            devices.push((Owner::Mgc, format!("mgc.MGC{}.", m.import.current_nid()), Some(m)));
         }
         for t in self.targets.all() {
             let (owner, kind) =

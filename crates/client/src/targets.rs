@@ -2,7 +2,7 @@
 
 use crate::mdc::Mdc;
 use crate::osc::Osc;
-use crate::session::{SessionOwner, Target, state_name};
+use crate::session::{Target, state_name};
 use crate::{Fs, R, TargetState};
 use model::{Errno, Nid, TargetId, TargetKind};
 use std::collections::BTreeMap;
@@ -22,8 +22,6 @@ pub(crate) struct Targets {
     oscs: Mutex<BTreeMap<u16, Arc<Osc>>>,
     /// The same, of each MDT.
     mdcs: Mutex<BTreeMap<u16, Arc<Mdc>>>,
-    /// Of the session with the MGS.
-    owners: Mutex<Vec<Arc<dyn SessionOwner>>>,
 }
 
 impl Targets {
@@ -38,11 +36,6 @@ impl Targets {
     /// In the order of kinds and indices.
     pub(crate) fn all(&self) -> Vec<Arc<Target>> {
         self.map.lock().expect("no panic while locked").values().cloned().collect()
-    }
-
-    /// As long as the mount is there.
-    pub(crate) fn keep_owner(&self, owner: Arc<dyn SessionOwner>) {
-        self.owners.lock().expect("no panic while locked").push(owner);
     }
 
     pub(crate) fn osc(&self, index: u16) -> Option<Arc<Osc>> {
@@ -67,8 +60,8 @@ impl Targets {
 }
 
 impl Fs {
-    /// A session with `target`; it connects at its first call.
-    pub(crate) fn new_target(self: &Arc<Self>, id: TargetId, nids: Vec<Nid>) -> Arc<Target> {
+    /// A session with an MDT or OST; it connects at its first call.
+    fn new_target(self: &Arc<Self>, id: TargetId, nids: Vec<Nid>) -> Arc<Target> {
         match id.kind {
             TargetKind::Ost => {
                 let mut oscs = self.targets.oscs.lock().expect("no panic while locked");
@@ -80,7 +73,7 @@ impl Fs {
                 let mdc = mdcs.entry(id.index).or_insert_with(|| self.new_mdt_session(id, nids));
                 mdc.target.clone()
             }
-            TargetKind::Mgt => self.new_mgs_session(id, nids),
+            TargetKind::Mgt => unreachable!("the session with the MGS is the mount's first"),
         }
     }
 
@@ -134,7 +127,7 @@ impl Fs {
 
     /// `lctl recover`. `ENODEV`: the mount has no connection to it.
     pub fn reconnect(&self, target: TargetId) -> R<()> {
-        let of_mgs = || self.mgs.get().filter(|m| m.id == target).cloned();
+        let of_mgs = || self.mgs().ok().filter(|m| m.id == target);
         let t = self.targets.get(target).or_else(of_mgs).ok_or(Errno::ENODEV)?;
         tracing::info!("{target}: connecting anew, as an administrator wants it");
         t.import.reconnect();
@@ -163,7 +156,7 @@ impl Fs {
     }
 
     pub(crate) fn mgs(&self) -> R<Arc<Target>> {
-        self.mgs.get().cloned().ok_or(Errno::ENOTCONN)
+        self.mgc.get().map(|m| m.target.clone()).ok_or(Errno::ENOTCONN)
     }
 
     /// The MDC of a metadata target.
@@ -194,7 +187,7 @@ impl Fs {
 
     /// The MGS and every target, as `lfs check` and `lctl dl` show them.
     pub fn targets(&self) -> Vec<TargetState> {
-        let mgs = self.mgs.get().cloned().into_iter();
+        let mgs = self.mgs().into_iter();
         mgs.chain(self.targets.all())
             .map(|t| TargetState {
                 target: t.id,

@@ -1,7 +1,8 @@
 //! The rules of the cache, one by one, and against a server that is never wrong.
 
 use super::*;
-use model::{Attr, Timestamp};
+use crate::testing;
+use model::Attr;
 use proptest::prelude::*;
 
 const T: Instant = Instant(5);
@@ -19,36 +20,8 @@ fn grant(bits: u8, seq: u64) -> Option<Grant> {
 }
 
 fn entry(n: u32, version: u64, g: Option<Grant>) -> Entry {
-    let t = Timestamp::ZERO;
-    let attr = Attr {
-        fid: fid(n),
-        kind: FileType::Regular,
-        mode: 0o644,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        projid: 0,
-        rdev: 0,
-        size: 0,
-        blocks: 0,
-        atime: t,
-        mtime: t,
-        ctime: t,
-        btime: t,
-        mtime_stamp: t,
-        flags: 0,
-        version,
-    };
-    Entry {
-        attr,
-        layout: None,
-        grant: g,
-        dir_grant: None,
-        parent: Fid::NONE,
-        symlink: Vec::new(),
-        plain: true,
-        content: None,
-    }
+    let attr = Attr { mode: 0o644, version, ..testing::attr(fid(n), FileType::Regular) };
+    Entry { grant: g, ..testing::entry(attr) }
 }
 
 fn version(c: &mut Cache, n: u32) -> Option<u64> {

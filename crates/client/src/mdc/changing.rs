@@ -152,12 +152,7 @@ impl Mdc {
     fn end_change(&self, change: Change, outcome: &Outcome, inode: Option<Fid>) {
         self.with_cache(|c, now| c.end(change, now, outcome));
         if let Some(fid) = inode {
-            self.keeper_changed(fid);
+            self.cx.keeper.changed(fid);
         }
-    }
-
-    /// This mount changed an inode in a way that the keeper may not know of.
-    pub(crate) fn keeper_changed(&self, fid: Fid) {
-        self.cx.keeper.changed(fid);
     }
 }

@@ -22,7 +22,7 @@ pub(crate) enum Found {
 impl Mdc {
     /// Whether leases are good at this moment.
     pub(crate) fn leases_good(&self) -> bool {
-        self.cx.world.now() < self.target.import.leases_until()
+        self.target.is_leased()
     }
 
     /// A file's inode, if it is known; the objects' part is not in it.

@@ -317,39 +317,12 @@ impl Mdc {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
     use model::{Attr, FileType};
 
     fn entry(oid: u32) -> Entry {
-        let t = Timestamp::ZERO;
-        let attr = Attr {
-            fid: Fid::new(9, oid, 0),
-            kind: FileType::Regular,
-            mode: 0,
-            nlink: 1,
-            uid: 5,
-            gid: 6,
-            projid: 0,
-            rdev: 0,
-            size: 0,
-            blocks: 0,
-            atime: t,
-            mtime: t,
-            ctime: t,
-            btime: t,
-            mtime_stamp: t,
-            flags: 0,
-            version: 0,
-        };
-        Entry {
-            attr,
-            layout: None,
-            grant: None,
-            dir_grant: None,
-            parent: Fid::NONE,
-            symlink: Vec::new(),
-            plain: true,
-            content: None,
-        }
+        let attr = testing::attr(Fid::new(9, oid, 0), FileType::Regular);
+        testing::entry(Attr { uid: 5, gid: 6, ..attr })
     }
 
     #[test]

@@ -249,6 +249,7 @@ fn apply_mode(a: &mut Attr, s: &SetAttr, cred: &Cred) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
 
     #[test]
     fn blocks_are_counted_as_the_server_counts_them() {
@@ -295,40 +296,14 @@ mod tests {
     }
 
     fn sample() -> Attr {
-        let t = Timestamp::ZERO;
-        Attr {
-            fid: Fid::ROOT,
-            kind: FileType::Directory,
-            mode: 0o755,
-            nlink: 2,
-            uid: 0,
-            gid: 0,
-            projid: 0,
-            rdev: 0,
-            size: 4096,
-            blocks: 8,
-            atime: t,
-            mtime: t,
-            ctime: t,
-            btime: t,
-            mtime_stamp: t,
-            flags: 0,
-            version: 1,
-        }
+        let attr = testing::attr(Fid::ROOT, FileType::Directory);
+        Attr { mode: 0o755, nlink: 2, size: 4096, blocks: 8, version: 1, ..attr }
     }
 
     #[test]
     fn what_only_the_server_decides_is_left_to_it() {
-        let e = Entry {
-            attr: Attr { kind: FileType::Regular, uid: 5, gid: 5, mode: 0o4755, ..sample() },
-            layout: None,
-            grant: None,
-            dir_grant: None,
-            parent: Fid::NONE,
-            symlink: Vec::new(),
-            plain: true,
-            content: None,
-        };
+        let attr = Attr { kind: FileType::Regular, uid: 5, gid: 5, mode: 0o4755, ..sample() };
+        let e = testing::entry(attr);
         let now = Timestamp { sec: 3, nsec: 0 };
         let chmod = SetAttr { mode: Some(0o600), ..SetAttr::default() };
         let touch = SetAttr { mtime: Some(SetTime::Now), atime: Some(SetTime::Now), ..SetAttr::default() };

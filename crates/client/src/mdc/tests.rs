@@ -2,13 +2,13 @@
 
 use super::{Mdc, Shared};
 use crate::Call;
-use crate::base::{Context, Settings};
+use crate::base::Context;
+use crate::testing::{self, ip};
 use model::{Attr, Cred, Errno, Fid, FileType, Nid, TargetId, Timestamp};
 use rpc::server::Departure;
 use rpc::testing::Lab;
 use rpc::{ClientId, ConnectOutcome, Greeting, Incoming, Outgoing, Peers, Server, Service, StoredReply};
 use std::future::Future;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use wire::Op;
@@ -21,7 +21,6 @@ use wire::msg::notify::{LeaseItem, Notice, Notify};
 use wire::msg::own::{Own, OwnReply};
 use world::{BoxFuture, World};
 
-const PORT: u16 = 988;
 const CLIENT: u8 = 9;
 const SEQ: u64 = 0x2_0000_0400;
 
@@ -30,36 +29,9 @@ fn dir(mdt: u16) -> Fid {
 }
 
 fn entry(fid: Fid, exclusive: bool) -> Entry {
-    let t = Timestamp::ZERO;
-    let attr = Attr {
-        fid,
-        kind: FileType::Directory,
-        mode: 0o755,
-        nlink: 2,
-        uid: 0,
-        gid: 0,
-        projid: 0,
-        rdev: 0,
-        size: 0,
-        blocks: 0,
-        atime: t,
-        mtime: t,
-        ctime: t,
-        btime: t,
-        mtime_stamp: t,
-        flags: 0,
-        version: 1,
-    };
-    Entry {
-        attr,
-        layout: None,
-        grant: Some(Grant { bits: bits::ALL, seq: 1 << 40 | 1, exclusive }),
-        dir_grant: None,
-        parent: Fid::ROOT,
-        symlink: Vec::new(),
-        plain: true,
-        content: None,
-    }
+    let attr = Attr { mode: 0o755, nlink: 2, version: 1, ..testing::attr(fid, FileType::Directory) };
+    let grant = Some(Grant { bits: bits::ALL, seq: 1 << 40 | 1, exclusive });
+    Entry { grant, parent: Fid::ROOT, ..testing::entry(attr) }
 }
 
 struct FakeMdt {
@@ -176,18 +148,8 @@ impl Rig {
     }
 
     async fn until(&self, what: &str, f: impl Fn() -> bool) {
-        for _ in 0..10_000 {
-            if f() {
-                return;
-            }
-            self.world.sleep(Duration::from_millis(10)).await;
-        }
-        panic!("still not so after 100 s: {what}");
+        testing::until(&self.world, what, f).await;
     }
-}
-
-fn ip(n: u8) -> IpAddr {
-    IpAddr::from([10, 0, 0, n])
 }
 
 /// A mount with two metadata targets, in virtual time.
@@ -196,14 +158,7 @@ fn run<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Rig) -> F) {
     let node = |n: u8| lab.node(ip(n), Arc::new(world::mem::MemDisk::new())).0;
     let (world, servers) = (node(CLIENT), [node(1), node(2)]);
     lab.run(async {
-        let settings = Settings {
-            fsname: "fs".into(),
-            port: PORT,
-            bind: None,
-            client_name: "client".into(),
-            soft_timeout: None,
-        };
-        let cx = Arc::new(Context::new(world.clone(), settings, false, 100));
+        let cx = testing::context(&world);
         let shared = Shared::new(100);
         shared.locate.learn(dir(1).seq, dir(1).seq, 1);
         let mut sides = Vec::new();
@@ -216,12 +171,8 @@ fn run<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Rig) -> F) {
                 deaf: Mutex::new(false),
                 world: w.clone(),
             });
-            let (server, peers) = (Server::new(w.clone(), format!("server-{i}")), Peers::new());
-            server.add(mdt.clone(), peers.clone());
             let at = ip(i as u8 + 1);
-            let listener = w.net.listen(SocketAddr::new(at, PORT)).await.unwrap();
-            let serving = server.clone();
-            w.spawn("server", async move { serving.run(listener).await });
+            let (server, peers) = testing::serve(w, at, mdt.clone()).await;
             let mdc = Mdc::new(&cx, &shared, 1 << 20, id, vec![Nid { addr: at, net: 0 }]);
             mdc.target.import.connected().await.unwrap();
             sides.push(Side { mdt, server, peers, mdc });

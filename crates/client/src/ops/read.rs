@@ -53,11 +53,10 @@ impl Fs {
         let Some(file) = self.data_file(fid, &layout).await? else {
             return self.read_uncached(call, fid, &layout, off, len).await;
         };
-        let several = wants(&layout, off, len as u64, false)?.len() > 1;
-        if several && planted::on(Bug::NoExtentLock) {
+        if planted::on(Bug::NoExtentLock) && wants(&layout, off, len as u64, false)?.len() > 1 {
             return self.read_uncached(call, fid, &layout, off, len).await;
         }
-        if let Some(data) = file.read(off, len, several).await? {
+        if let Some(data) = file.read(off, len, false).await? {
             return Ok(data);
         }
         let data = self.read_one(call, fid, &layout, off, len).await?;

@@ -81,10 +81,14 @@ impl Fs {
             }
             Small::Objects(state, layout) => (state, layout),
         };
-        let several = append && layout.stripe_count() > 1
-            || !append && wants(&layout, off, data.len() as u64, true)?.len() > 1;
+        let unlocked = planted::on(Bug::NoExtentLock)
+            && if append {
+                layout.stripe_count()
+            } else {
+                wants(&layout, off, data.len() as u64, true)?.len()
+            } > 1;
         let file = match self.data_file(fid, &layout).await? {
-            Some(f) if !(several && planted::on(Bug::NoExtentLock)) => f,
+            Some(f) if !unlocked => f,
             _ => return self.write_uncached(call, fid, (state, layout), off, append, data).await,
         };
         let guard = guard.map(|g| Box::new(g) as Box<dyn WriteGuard>);

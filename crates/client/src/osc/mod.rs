@@ -93,15 +93,9 @@ impl Osc {
         osc
     }
 
-    /// Whether locks of this OST can be relied on: it was heard from lately, so nobody can have been given what they
-    /// cover.
-    pub(crate) fn is_leased(&self) -> bool {
-        self.cx.world.now() < self.target.import.leases_until()
-    }
-
     /// Whether what is kept under its locks may be used.
     pub(crate) fn is_usable(&self) -> bool {
-        self.target.is_active() && self.is_leased()
+        self.target.is_active() && self.target.is_leased()
     }
 
     fn generation(&self) -> u64 {

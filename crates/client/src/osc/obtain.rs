@@ -101,7 +101,7 @@ impl Object {
         if let Some(l) =
             s.locks.iter_mut().find(|l| usable(l) && w.suits(l.mode) && l.covers(w.write, w.start, w.end))
         {
-            if !self.osc.is_leased() {
+            if !self.osc.target.is_leased() {
                 return Look::NoLease;
             }
             l.pin();

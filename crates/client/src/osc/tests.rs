@@ -2,14 +2,14 @@
 
 use super::{LockRequest, Look, Object, ObjectCache, ObjectHolder, Osc, Outcome, WriteMeta};
 use crate::BoxFutureOf;
-use crate::base::{Context, Settings};
+use crate::base::Context;
+use crate::testing::{self, ip};
 use bytes::Bytes;
 use model::{Errno, Fid, Nid, ObjectAttr, ObjectId, TargetId};
 use rpc::server::{ConnectOutcome, Departure, Greeting, Incoming, Outgoing, StoredReply};
 use rpc::testing::Lab;
 use rpc::{ClientId, Peers, Server, Service};
 use std::future::Future;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 use wire::Op;
@@ -20,7 +20,6 @@ use wire::msg::read::{Read, ReadReply};
 use wire::msg::write::{Write, WriteReply};
 use world::{BoxFuture, World};
 
-const PORT: u16 = 988;
 const OST: TargetId = TargetId::ost(0);
 const FILE: Fid = Fid::new(9, 1, 0);
 const OBJECT: ObjectId = ObjectId { origin: FILE, component: 1, stripe: 0 };
@@ -154,10 +153,6 @@ impl ObjectHolder for Holder {
     }
 }
 
-fn ip(n: u8) -> IpAddr {
-    IpAddr::from([10, 0, 0, n])
-}
-
 struct Rig {
     cx: Arc<Context>,
     world: World,
@@ -204,13 +199,7 @@ impl Rig {
     }
 
     async fn until(&self, what: &str, f: impl Fn() -> bool) {
-        for _ in 0..10_000 {
-            if f() {
-                return;
-            }
-            self.world.sleep(Duration::from_millis(10)).await;
-        }
-        panic!("still not so after 100 s: {what}");
+        testing::until(&self.world, what, f).await;
     }
 }
 
@@ -221,26 +210,14 @@ fn run<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Rig) -> F) {
     let (server_world, _) = lab.node(ip(1), disk());
     let (world, _) = lab.node(ip(CLIENT), disk());
     lab.run(async {
-        let peers = Peers::new();
         let script = Script { grant: 1 << 30, ..Script::default() };
         let ost = Arc::new(FakeOst {
             script: Mutex::new(script),
             stall: Mutex::default(),
             world: server_world.clone(),
         });
-        let server = Server::new(server_world.clone(), "server".into());
-        server.add(ost.clone(), peers.clone());
-        let listener = server_world.net.listen(SocketAddr::new(ip(1), PORT)).await.unwrap();
-        let serving = server.clone();
-        server_world.spawn("server", async move { serving.run(listener).await });
-        let settings = Settings {
-            fsname: "fs".into(),
-            port: PORT,
-            bind: None,
-            client_name: "client".into(),
-            soft_timeout: None,
-        };
-        let cx = Arc::new(Context::new(world.clone(), settings, false, 100));
+        let (server, peers) = testing::serve(&server_world, ip(1), ost.clone()).await;
+        let cx = testing::context(&world);
         let cache = ObjectCache::new(cx.clone(), 1 << 30, Arc::default());
         let osc = Osc::new(&cache, OST, vec![Nid { addr: ip(1), net: 0 }]);
         osc.target.checksums.set_on(false);

@@ -170,7 +170,7 @@ impl Fs {
         if swept && !(late && in_way) {
             return Look::After(in_way);
         }
-        if !wants.iter().all(|w| file.objects[w.stripe].osc.is_leased()) {
+        if !wants.iter().all(|w| file.objects[w.stripe].osc.target.is_leased()) {
             return Look::NoLease;
         }
         for (w, (stripe, id)) in wants.iter().zip(&found) {
@@ -195,7 +195,7 @@ impl Fs {
                 world.sleep(PAGES_AGAIN).await;
                 let Some(fs) = weak.upgrade().filter(|fs| !fs.cx.is_closed()) else { return };
                 fs.mdcs().iter().for_each(|m| m.sweep_unsure_leases());
-                if !fs.targets.oscs().iter().all(|osc| osc.is_leased()) {
+                if !fs.targets.oscs().iter().all(|osc| osc.target.is_leased()) {
                     fs.lov.all_files().iter().for_each(|f| fs.give_up_unsure(f));
                 }
             }
@@ -208,7 +208,7 @@ impl Fs {
         {
             let objs = file.lock();
             for (i, o) in objs.iter().enumerate() {
-                if !file.objects[i].osc.is_leased() {
+                if !file.objects[i].osc.target.is_leased() {
                     let noted = o.locks.iter().flat_map(|l| l.pages.all());
                     ranges.extend(file.ranges_of(i, &noted.collect::<Vec<_>>()));
                 }

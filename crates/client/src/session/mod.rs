@@ -232,6 +232,12 @@ impl Target {
         self.bulk_bytes.store(n, Ordering::Relaxed);
     }
 
+    /// Whether what was granted here can be relied on: the target was heard from lately, so nobody can have been given
+    /// what that covers ([`rpc::lease_life`]).
+    pub(crate) fn is_leased(&self) -> bool {
+        self.cx.world.now() < self.import.leases_until()
+    }
+
     pub(crate) fn is_active(&self) -> bool {
         self.active.load(Ordering::Relaxed)
     }
