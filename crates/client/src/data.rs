@@ -7,15 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Fs {
-    /// What this mount keeps of the file; `None` if nothing may be kept of it.
+    /// What this mount keeps of the file, by this layout or a newer one; `None` if nothing may be kept of it.
     pub(crate) async fn data_file(self: &Arc<Self>, fid: Fid, layout: &Arc<Layout>) -> R<Option<Arc<File>>> {
         if !cacheable(layout) {
             return Ok(None);
         }
-        let same = |f: &Arc<File>| f.layout.objects().eq(layout.objects());
-        if let Some(f) = self.lov.known(fid) {
+        if let Some(f) = self.lov.known(fid).filter(|f| f.layout.generation >= layout.generation) {
             self.lov.touch(&f);
-            return Ok(same(&f).then_some(f));
+            return Ok(Some(f));
         }
         let mut oscs = Vec::with_capacity(layout.stripe_count());
         for o in layout.objects() {
@@ -24,7 +23,7 @@ impl Fs {
         let (file, count) = self.lov.open(fid, layout, oscs);
         self.lov.touch(&file);
         self.lov.shrink_files(count);
-        Ok(same(&file).then_some(file))
+        Ok(Some(file))
     }
 
     /// Attributes of objects as far as they are known here without asking: with everything written here.
@@ -42,8 +41,12 @@ impl Fs {
     /// Writes what this mount keeps of a file; tells which OSTs have made it durable ([`File::flush_durably`]). What
     /// fails is told by [`crate::base::errseq`].
     pub(crate) async fn flush_data_durably(self: &Arc<Self>, fid: Fid) -> R<Set<u16>> {
-        let Some(file) = self.lov.known(fid) else { return Ok(Set::default()) };
-        file.flush_durably().await
+        let files = self.lov.by_all_layouts(fid);
+        let Some((newest, before)) = files.split_last() else { return Ok(Set::default()) };
+        for f in before {
+            f.flush().await?;
+        }
+        newest.flush_durably().await
     }
 
     /// The bound of what is kept changed.

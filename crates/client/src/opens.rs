@@ -1,8 +1,9 @@
 //! Open files as their users have them, and what reads and writes know of them.
 //!
-//! The layout of a file with objects does not change (there is no migration yet). That of a file whose data lies
-//! with its inode does when the file grows: the metadata server refuses requests by the old one, and
-//! [`Fs::relayout`] makes the caller go on with the new one.
+//! A file's layout is used while this mount has a lease on it: the metadata server asks before it changes. Whoever uses an
+//! older one all the same is refused: by the metadata server if the data does not lie with the inode any more
+//! ([`Fs::relayout`]), by an object server if it lies on other objects ([`Fs::follow_layout`]); either makes the caller go on
+//! with the new one.
 
 use crate::base::errseq::{ErrorCursor, ErrorMark};
 use crate::mdc::{FileState, ReadTimes};
@@ -13,13 +14,15 @@ use model::{Errno, Fid, FileType, Layout, perm};
 use std::sync::{Arc, Mutex};
 use wire::msg::lookup::Entry;
 
-/// A file grows once; more refusals than these are no race any more.
+/// More refusals than these of one operation are no race any more.
 const RELAYOUT_TRIES: u32 = 8;
 
 impl Fs {
     /// Layout and owner of a file: as known since its open, otherwise asked for.
     pub(crate) async fn file_state(self: &Arc<Self>, fid: Fid) -> R<FileState> {
-        if let Some(s) = self.meta.opens.file(fid).filter(|s| s.layout.is_some()) {
+        if let Some(s) = self.meta.opens.file(fid).filter(|s| s.layout.is_some())
+            && self.mdc_of(fid).await?.layout_is_leased(fid)
+        {
             return Ok(s);
         }
         // Not open here, or without a layout when it was opened: another mount may have given it one since.
@@ -81,6 +84,25 @@ impl Fs {
         let e = self.getattr_entry(self.cx.own(), fid).await?;
         self.meta.opens.learn(&e); // also when the cache knew it
         Ok(())
+    }
+
+    /// After an object server's refusal of a layout: the file with its layout as it is now, so that the caller can try again.
+    /// Any other error, and one refusal too many, is the caller's.
+    pub(crate) async fn follow_layout(
+        self: &Arc<Self>,
+        fid: Fid,
+        refusal: Errno,
+        tries: &mut u32,
+    ) -> R<Entry> {
+        if !matches!(refusal, Errno::ERELAYOUT | Errno::ESTALE) {
+            return Err(refusal);
+        }
+        if *tries >= RELAYOUT_TRIES {
+            tracing::error!("{fid}: its object servers refuse the layout that the metadata server gives");
+            return Err(if refusal == Errno::ERELAYOUT { Errno::EIO } else { refusal });
+        }
+        *tries += 1;
+        self.mdc_of(fid).await?.ask_layout(fid).await
     }
 
     /// An open file from the metadata server's answer.

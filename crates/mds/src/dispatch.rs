@@ -101,6 +101,8 @@ impl Mdt {
             Op::Sync => with!(m => ops::sync::run(self, m)),
             Op::Reclaim => with!(m => ops::reclaim::run(self, ctx, m).await),
             Op::Grow => with!(m => ops::grow::run(self, to, m, replay).await),
+            Op::Layout => with!(m => ops::layout::run(self, to, &m).await),
+            Op::Migrate => with!(m => ops::migrate::run(self, to, ctx, &m).await),
             _ => Done::error(Errno::EOPNOTSUPP),
         }
     }
@@ -124,6 +126,8 @@ mod tests {
         Op::Getlock,
         Op::Reclaim,
         Op::Grow,
+        Op::Layout,
+        Op::Migrate,
         Op::Sync,
     ];
     /// Of an object server's messages those that concern data with the inode.

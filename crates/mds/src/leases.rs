@@ -62,9 +62,13 @@ impl LeaseState {
     /// the core. `seq` 0 gets a number.
     pub fn offer(&self, client: ClientId, fid: Fid, bits: u8, mode: Mode, seq: &mut u64) -> Option<Grant> {
         let mut t = lock(&self.table);
+        // Who may change an inode by itself has its layout with that.
+        let owned = t.owned(client.0, fid) & bits::UPDATE != 0;
+        let bits = if owned { bits & !bits::LAYOUT } else { bits };
         let bits = t.grantable(client.0, fid, bits, mode);
-        if bits == 0 {
-            return None;
+        assert!(!owned || bits & bits::LAYOUT == 0, "an owner has the layout with the inode");
+        if bits & !bits::LAYOUT == 0 {
+            return None; // a layout alone is granted to nobody
         }
         if *seq == 0 {
             *seq = t.next_seq();

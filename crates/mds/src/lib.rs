@@ -3,7 +3,7 @@
 //! `service` is the target as the session layer sees it; it hands each request to `dispatch`, which runs
 //! `ops/VERB.rs` (those of `verbs` in a transaction, `tx`, over the table that `schema` describes);
 //! `transact` submits it, and answers when it is durable. `leases` is what clients keep of what they were
-//! shown, `callbacks` takes it back. `alloc` chooses OSTs, `data` keeps small files' bytes, `growth` moves
+//! shown, `callbacks` takes it back. `alloc` chooses OSTs, `data` keeps small files' bytes, `relayout` moves
 //! them to objects, `peers` is the other targets, `recovery` brings clients back after a restart, `check`
 //! looks at everything and changes nothing.
 
@@ -17,7 +17,6 @@ mod dispatch;
 mod done;
 mod error;
 mod growing;
-mod growth;
 mod leases;
 mod locks;
 mod mdt;
@@ -31,6 +30,7 @@ mod osts;
 mod params;
 mod peers;
 mod recovery;
+mod relayout;
 mod replayed;
 pub mod schema;
 mod service;
@@ -43,9 +43,9 @@ mod walk;
 mod ways;
 
 pub use error::MdsError;
-pub use growth::WITHOUT_DATA as GROWN_WITHOUT_DATA;
 pub use mdt::{Mdt, MdtConfig};
 pub use params::{LOD, MDT};
+pub use relayout::WITHOUT_DATA as GROWN_WITHOUT_DATA;
 
 #[cfg(test)]
 mod tests;

@@ -177,9 +177,14 @@ pub fn lay_out(
     Ok(())
 }
 
+/// What a lease on a file's inode covers.
+fn bits_of(i: &Inode) -> u8 {
+    if i.kind == FileType::Regular { bits::INODE } else { bits::UPDATE }
+}
+
 /// What most operations answer.
 pub fn entry(tx: &mut Tx, fid: Fid, i: &Inode) -> Entry {
-    entry_with(tx, fid, i, bits::UPDATE)
+    entry_with(tx, fid, i, bits_of(i))
 }
 
 /// As [`entry`], with a lease on more.
@@ -212,7 +217,7 @@ pub fn with_content(tx: &mut Tx, e: Entry, i: &Inode, max: u32) -> Result<Entry,
 /// What an operation answers that gave a file a name.
 pub fn named(tx: &mut Tx, dir: Fid, fid: Fid, i: &Inode) -> Entry {
     // A new directory is empty, which is worth knowing.
-    let bits = if i.is_dir() { bits::ALL } else { bits::UPDATE };
+    let bits = if i.is_dir() { bits::DIRECTORY } else { bits_of(i) };
     Entry { dir_grant: tx.offer(dir, bits::LOOKUP), ..entry_with(tx, fid, i, bits) }
 }
 

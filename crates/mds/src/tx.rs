@@ -248,6 +248,11 @@ impl<'a> Tx<'a> {
         *self.claims.entry(Fid::DEFAULTS).or_default() |= bits::UPDATE;
     }
 
+    /// Where a file's data lies changes: whoever has its layout must know before it does.
+    pub fn change_layout(&mut self, fid: Fid) {
+        *self.claims.entry(fid).or_default() |= bits::LAYOUT;
+    }
+
     /// Exclusive leases on what an owner's operations made and left.
     pub fn grant_made(&mut self) -> Result<Vec<(Fid, Grant)>, Errno> {
         assert!(self.owned.is_some(), "only an owner is granted what its operations made");
@@ -445,7 +450,7 @@ impl<'a> Tx<'a> {
         self.index_objects(fid, i);
         self.inodes += 1;
         if let Some(o) = &mut self.owned {
-            o.made.insert(fid, if i.is_dir() { bits::ALL } else { bits::UPDATE });
+            o.made.insert(fid, if i.is_dir() { bits::DIRECTORY } else { bits::UPDATE });
         }
     }
 

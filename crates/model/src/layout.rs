@@ -121,11 +121,13 @@ impl Layout {
         Layout::of_one(0, Layout::whole_file(1, Pattern::Mdt, size, "", Vec::new()))
     }
 
-    /// What a layout of data with the inode becomes: objects of a component that was never there before
-    /// (`component` ≥ 2), one generation later.
-    pub fn grown(&self, (fid, component): (Fid, u32), stripe_size: u32, pool: &str, osts: &[u16]) -> Layout {
-        let used = self.components.iter().map(|c| c.id).max().unwrap_or(0);
-        assert!(component > used, "component ids are never reused");
+    /// What the layout of a file becomes whose data goes to new objects: of a component that was never there before, one
+    /// generation later.
+    pub fn moved(&self, (fid, component): (Fid, u32), stripe_size: u32, pool: &str, osts: &[u16]) -> Layout {
+        assert!(
+            component > 1 && self.components.iter().all(|c| c.id != component),
+            "component ids are never reused"
+        );
         Layout::striped((fid, component), self.generation + 1, stripe_size, pool, osts)
     }
 
@@ -384,7 +386,7 @@ mod tests {
             (c.object_size_for(0, 99), c.file_size_from(0, 99), c.file_offset(0, 70_000)),
             (99, 99, 70_000)
         );
-        let g = l.grown((Fid::new(1, 2, 0), 2), 1 << 20, "", &[3, 1]);
+        let g = l.moved((Fid::new(1, 2, 0), 2), 1 << 20, "", &[3, 1]);
         assert_eq!((g.generation, g.component().id, g.stripe_count()), (1, 2, 2));
         assert!(g.objects().all(|o| o.id.component == 2) && g.mdt_component().is_none());
     }

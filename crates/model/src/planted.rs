@@ -151,6 +151,19 @@ bugs! {
     LostMode = 160,
     /// Everybody may do everything.
     PermissionSkipped = 161,
+    /// An OST takes requests by a layout from before a fence.
+    OldGenerationAccepted = 170,
+    /// A fence does not wait for the locks of clients: what they keep goes to the old objects later.
+    FenceBesideLocks = 171,
+    /// Neither a fence nor the end of an object takes locks back that are for reading: what a kernel has in pages of the old
+    /// objects stays there.
+    MappingOfOldObjects = 172,
+    /// A client goes on with a layout that it was asked for.
+    LayoutBeyondLease = 173,
+    /// The old objects of a file go before it has its new layout.
+    DestroyedBeforeSwitch = 174,
+    /// A file that is moved gets the size that its old objects had before the fence.
+    SizeOfOldObjects = 175,
 }
 
 impl Bug {

@@ -12,6 +12,7 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("objseek", "usecs"),
     ("sync", "usecs"),
     ("destroy", "usecs"),
+    ("fence", "usecs"),
     ("statfs", "usecs"),
     ("batch", "usecs"),
     ("connect", "reqs"),

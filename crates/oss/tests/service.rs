@@ -14,6 +14,7 @@ use wire::msg::connect::{Connect, ConnectFeatures};
 use wire::msg::destroy::Destroy;
 use wire::msg::extent::{Extent, ExtentAnswer, ExtentMode, ExtentReply, ExtentSpec};
 use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, Fallocate};
+use wire::msg::fence::Fence;
 use wire::msg::glimpse::{Glimpse, GlimpseReply};
 use wire::msg::grant::{Grant, GrantReply};
 use wire::msg::lookup::Lookup;
@@ -314,6 +315,53 @@ fn a_destroyed_object_stays_destroyed() {
     bed.killed(up);
     let up = bed.start(2);
     assert_eq!(bed.write(&up, 4, Some(0), b"late"), Err(Errno::ESTALE));
+}
+
+#[test]
+fn what_comes_by_a_layout_from_before_a_fence_is_refused() {
+    let mut bed = Bed::new(MemDisk::new());
+    let up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    bed.write(&up, 1, Some(0), b"data").unwrap();
+    let fence =
+        |n, generation, times| Fence { object: object(n), file: Fid::new(9, 1, 0), generation, times };
+    let a = bed.call(&up, 2, &fence(1, 3, None)).unwrap();
+    assert_eq!(a.size, 4, "it says what is there");
+    // Of a stripe without bytes as well, and with times that are not later than those that it has.
+    let times = Some((Timestamp { sec: 5, nsec: 6 }, Timestamp { sec: 7, nsec: 8 }));
+    let a = bed.call(&up, 3, &fence(2, 3, times)).unwrap();
+    assert_eq!((a.size, Some((a.mtime, a.ctime))), (0, times));
+    bed.killed(up);
+    bed.disk.crash_with(CrashMode::LoseAll, &mut Rng::new(1));
+    let up = bed.start(2);
+    bed.connect(&up, CLIENT);
+    let by = |generation: u32, op: &dyn Fn(u64) -> Incoming| {
+        let mut req = op(10 + u64::from(generation));
+        req.ctx.layout_generation = generation;
+        bed.send(&up, req).status
+    };
+    let extent = ExtentSpec { object: object(1), id: 9, mode: ExtentMode::Read, start: 0, end: 9 };
+    let read = Read { object: object(1), offset: 0, len: 9, checksum: ChecksumType::None, lock: 0 };
+    let seek = Seek { object: object(1), offset: 0, whence: Whence::Data, lock: 0 };
+    let all: [(&str, &dyn Fn(u64) -> Incoming); 7] = [
+        ("read", &|x| request(1, x, &read, Bytes::new())),
+        ("write", &|x| request(2, x, &write(Some(0)), Bytes::from_static(b"x"))),
+        ("append", &|x| request(3, x, &write(None), Bytes::from_static(b"x"))),
+        ("truncate", &|x| request(4, x, &truncate(2), Bytes::new())),
+        ("glimpse", &|x| request(5, x, &Glimpse { objects: vec![object(2), object(1)] }, Bytes::new())),
+        ("seek", &|x| request(6, x, &seek, Bytes::new())),
+        ("extent", &|x| request(7, x, &Extent { lock: extent.clone(), force: true }, Bytes::new())),
+    ];
+    for (what, op) in all {
+        for old in [0, 2] {
+            assert_eq!(by(old, op), Err(Errno::ERELAYOUT), "{what} by layout {old}");
+        }
+    }
+    for generation in [3, 4] {
+        for (what, op) in all {
+            assert_eq!(by(generation, op), Ok(()), "{what} by layout {generation}");
+        }
+    }
 }
 
 /// Whoever says that a request was answered before says it; the answer need not fit the request.

@@ -25,6 +25,8 @@ pub const FAULTS: &[(&str, &str)] = &[
     ("disk_enospc", "the disk is full"),
     ("bit_rot", "a bit changes at rest"),
     ("slow_disk", "flushes take long"),
+    ("file_moved", "a file is moved to other objects while it is used"),
+    ("file_not_moved", "that comes to nothing"),
     ("pause", "a node stops for a while"),
     ("server_suspended", "a server stops for a while, and its timers with it"),
     ("server_clocks_stopped", "a server stops for a while, and its clocks with it"),

@@ -28,6 +28,7 @@ pub mod hostile;
 mod locks;
 pub mod losses;
 pub mod minimise;
+mod mover;
 mod net;
 pub mod oracle;
 pub mod points;

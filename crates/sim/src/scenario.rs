@@ -8,6 +8,7 @@ use crate::executor::lock;
 use crate::failover::Loss;
 use crate::generate::Mix;
 use crate::losses::COMMIT_PATIENCE;
+use crate::mover::Mover;
 use crate::rot;
 use crate::shared::{Often, Shared};
 use crate::workload::{Actor, Run, Violation};
@@ -179,9 +180,15 @@ async fn whole(
         over.store(true, Relaxed);
         results
     };
-    let both = both(work, faults).await;
+    let moves = async {
+        match Mover::new(opt.seed, osts) {
+            Some(m) => m.work(run.clone(), over.clone()).await,
+            None => Ok(()),
+        }
+    };
+    let done = until_first_error(vec![Box::pin(both(work, faults)), Box::pin(moves)]).await;
     ops.store(run.ops.load(Relaxed), Relaxed);
-    both?;
+    done?;
     finish(&c, &run, &mut actors, &mut rng).await
 }
 

@@ -90,6 +90,8 @@ macro_rules! for_each_message {
             Seek => $crate::msg::seek::Seek, Glimpse => $crate::msg::glimpse::Glimpse,
             Destroy => $crate::msg::destroy::Destroy, Sync => $crate::msg::sync::Sync,
             Extent => $crate::msg::extent::Extent, Grant => $crate::msg::grant::Grant,
+            Layout => $crate::msg::layout::Layout, Migrate => $crate::msg::migrate::Migrate,
+            Fence => $crate::msg::fence::Fence,
             Register => $crate::msg::register::Register, Config => $crate::msg::config::Config,
         }
     };

@@ -199,6 +199,8 @@ verbs! {
         Own = 43;
         Fetch = 44;
         Ostfiles = 45;
+        Layout = 46;
+        Migrate = 47, answers(Answer::Entry);
         // locks (MDT)
         Enqueue = 60, modifies, named("ldlm_enqueue");
         Cancel = 61, modifies, past_barrier, unlimited, named("ldlm_cancel");
@@ -223,6 +225,7 @@ verbs! {
     }
     Server {
         Destroy = 86, modifies, ost_counter("destroy");
+        Fence = 91, modifies, ost_counter("fence");
     }
     Administrator {
         SetParam = 6, modifies, in_recovery, past_barrier, ost_counter("set_info");

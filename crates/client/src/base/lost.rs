@@ -5,8 +5,8 @@ use super::context::Context;
 use model::{Errno, Fid};
 use std::collections::BTreeSet;
 use wire::msg::{
-    batch, create, fallocate, grow, link, mkdir, mknod, removexattr, rename, rmdir, setattr, setlayout,
-    setxattr, symlink, truncate, unlink, write, writelist,
+    batch, create, fallocate, grow, link, migrate, mkdir, mknod, removexattr, rename, rmdir, setattr,
+    setlayout, setxattr, symlink, truncate, unlink, write, writelist,
 };
 use wire::{CodecError, Op, RequestContext};
 
@@ -43,6 +43,7 @@ fn changed(op: Op, message: &[u8], reply: &[u8]) -> Result<Changed, CodecError> 
         Op::Removexattr => of(m).map(|m: removexattr::Removexattr| vec![m.fid])?,
         Op::Setlayout => of(m).map(|m: setlayout::Setlayout| vec![m.fid])?,
         Op::Grow => of(m).map(|m: grow::Grow| vec![m.fid])?,
+        Op::Migrate => of(m).map(|m: migrate::Migrate| vec![m.fid])?,
         Op::Write => of(m).map(|m: write::Write| vec![m.file])?,
         Op::Writelist => of(m).map(|m: writelist::Writelist| vec![m.write.file])?,
         Op::Truncate => of(m).map(|m: truncate::Truncate| vec![m.file])?,
@@ -68,6 +69,7 @@ fn changed(op: Op, message: &[u8], reply: &[u8]) -> Result<Changed, CodecError> 
         Op::Ping | Op::Disconnect | Op::Statfs | Op::GetParam | Op::SetParam | Op::Grant | Op::Sync => vec![],
         Op::Lookup
         | Op::Getattr
+        | Op::Layout
         | Op::Readlink
         | Op::Readdir
         | Op::Getxattr
@@ -75,7 +77,7 @@ fn changed(op: Op, message: &[u8], reply: &[u8]) -> Result<Changed, CodecError> 
         | Op::Getpath => vec![],
         Op::Fetch | Op::Ostfiles | Op::Getlock | Op::Read | Op::Seek | Op::Glimpse => vec![],
         // Not sent by mounts.
-        Op::Destroy | Op::Register | Op::Config => vec![],
+        Op::Destroy | Op::Fence | Op::Register | Op::Config => vec![],
     };
     let some = |f: &Fid| *f != Fid::NONE;
     Ok(Changed {

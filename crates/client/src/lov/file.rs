@@ -12,7 +12,17 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use wire::msg::extent::ExtentMode;
 use world::sync;
 
-/// A file of which something is, or may be, kept.
+/// What is known of the pages of a kernel, whatever the layout.
+#[derive(Default)]
+pub(crate) struct PageState {
+    /// Pages filled under locks that were lost are being given up: so often at the moment.
+    pub void: AtomicUsize,
+    /// Pages are being given up because a server was not heard from.
+    pub unsure: AtomicBool,
+}
+
+/// A file of which something is, or may be, kept, by one of its layouts. When the layout changes another one takes its place
+/// ([`super::Lov::open`]): what goes on with this one ends with it, or is refused by the object servers and begins anew.
 pub(crate) struct File {
     pub cx: Arc<Context>,
     pub read_ahead: Arc<ReadAhead>,
@@ -20,37 +30,43 @@ pub(crate) struct File {
     pub layout: Arc<Layout>,
     /// In the order of the layout.
     pub objects: Vec<Arc<Object>>,
-    /// Something happened that somebody may wait for.
+    /// Something happened that somebody may wait for. The same for all layouts, as objects may be.
     pub changed: Arc<sync::Notify>,
     /// Appends through this mount come one after the other.
     pub appends: Arc<sync::Mutex<()>>,
     pub streams: Mutex<Streams>,
     /// The group whose lock this mount has or asks for, and how many open files have it.
     pub group: Mutex<Option<(u64, usize)>>,
-    /// Pages filled under locks that were lost are being given up: so often at the moment.
-    pub void: AtomicUsize,
-    /// Pages are being given up because a server was not heard from.
-    pub unsure: AtomicBool,
+    pub page_state: Arc<PageState>,
 }
 
 /// The states of all objects of a file, locked in the order of the layout.
 pub(crate) type Locked<'a> = Vec<MutexGuard<'a, ObjectState>>;
 
 impl File {
-    /// `oscs`: of each object the OST, in the order of the layout.
+    /// `oscs`: of each object the OST, in the order of the layout. Of `old`, the file by an older layout, stays what both
+    /// have.
     pub fn new(
-        cx: Arc<Context>,
-        read_ahead: Arc<ReadAhead>,
+        (cx, read_ahead): (Arc<Context>, Arc<ReadAhead>),
         fid: Fid,
         layout: Arc<Layout>,
         oscs: Vec<Arc<Osc>>,
+        old: Option<&File>,
     ) -> Arc<File> {
         assert!(layout.objects().count() == oscs.len(), "each object lies on an OST");
         assert!(!oscs.is_empty(), "a file that is opened here has objects");
+        assert!(old.is_none_or(|f| f.layout.generation < layout.generation), "{fid}: layouts go forward");
+        let changed = old.map_or_else(|| Arc::new(sync::Notify::new()), |f| f.changed.clone());
+        let page_state = old.map_or_else(Arc::default, |f| f.page_state.clone());
         Arc::new_cyclic(|me: &Weak<File>| {
-            let changed: Arc<sync::Notify> = Arc::new(sync::Notify::new());
-            let open = |(o, osc): (&model::layout::LayoutObject, Arc<Osc>)| {
-                Object::new((o.id, fid), layout.generation, osc, changed.clone(), me.clone())
+            let open = |(o, osc): (&model::layout::LayoutObject, Arc<Osc>)| match old
+                .and_then(|f| f.objects.iter().find(|x| x.id == o.id))
+            {
+                Some(same) => {
+                    same.carry_over(layout.generation, me.clone());
+                    same.clone()
+                }
+                None => Object::new((o.id, fid), layout.generation, osc, changed.clone(), me.clone()),
             };
             let objects = layout.objects().zip(oscs).map(open).collect();
             File {
@@ -63,8 +79,7 @@ impl File {
                 appends: Arc::default(),
                 streams: Mutex::default(),
                 group: Mutex::new(None),
-                void: AtomicUsize::new(0),
-                unsure: AtomicBool::new(false),
+                page_state,
             }
         })
     }
@@ -87,9 +102,16 @@ impl File {
         self.objects.first().map_or(0, |o| o.used.load(Ordering::Relaxed))
     }
 
-    /// Whether nothing is kept of it, and nothing goes on with a server. Whoever works on an object has it as well.
-    pub fn is_idle(&self) -> bool {
-        self.objects.iter().all(|o| Arc::strong_count(o) == 1 && o.lock().is_idle())
+    /// Whether nothing is kept of it, and nothing goes on with a server. Whoever works on an object has it as well; objects of
+    /// `newer`, which took its place, do not count.
+    pub fn is_idle(&self, newer: Option<&File>) -> bool {
+        let gone = |o: &Arc<Object>| Arc::strong_count(o) == 1 && o.lock().is_idle();
+        self.objects.iter().all(|o| newer.is_some_and(|f| f.has(o)) || gone(o))
+    }
+
+    /// Whether it has this object.
+    pub fn has(&self, o: &Arc<Object>) -> bool {
+        self.objects.iter().any(|x| Arc::ptr_eq(x, o))
     }
 
     /// Size of the file, if it is known here and nobody else can change it.
@@ -124,7 +146,7 @@ impl File {
     }
 
     fn stripe_of(&self, o: &Object) -> usize {
-        self.objects.iter().position(|x| x.id == o.id).expect("an object is held by its file")
+        self.objects.iter().position(|x| x.id == o.id).expect("an object is held by its file's newest layout")
     }
 }
 
@@ -133,14 +155,14 @@ struct Void(Arc<File>);
 
 impl Void {
     fn new(file: Arc<File>) -> Void {
-        file.void.fetch_add(1, Ordering::SeqCst);
+        file.page_state.void.fetch_add(1, Ordering::SeqCst);
         Void(file)
     }
 }
 
 impl Drop for Void {
     fn drop(&mut self) {
-        let was = self.0.void.fetch_sub(1, Ordering::SeqCst);
+        let was = self.0.page_state.void.fetch_sub(1, Ordering::SeqCst);
         assert!(was > 0, "each begins before it ends");
     }
 }

@@ -11,19 +11,29 @@ use world::future::join_all;
 /// Objects in one message.
 const BATCH: usize = 1000;
 
-/// An object and its OST.
-pub(crate) type Placed = (Arc<Osc>, ObjectId);
+/// An object on its OST, as a layout of this generation has it.
+#[derive(Clone)]
+pub(crate) struct Placed {
+    pub osc: Arc<Osc>,
+    pub id: ObjectId,
+    pub generation: u32,
+}
 
 impl File {
     pub(super) fn osc_objects(&self) -> Vec<Placed> {
-        self.objects.iter().map(|o| (o.osc.clone(), o.id)).collect()
+        let placed = |o: &Arc<crate::osc::Object>| Placed {
+            osc: o.osc.clone(),
+            id: o.id,
+            generation: self.layout.generation,
+        };
+        self.objects.iter().map(placed).collect()
     }
 }
 
 /// Attributes of objects, in the order given, with what this mount keeps of them. Nobody is asked about objects that its
 /// locks cover.
 pub(crate) async fn glimpse(objects: &[Placed]) -> R<Vec<ObjectAttr>> {
-    let open = |(osc, id): &Placed| osc.cache.get(*id);
+    let open = |o: &Placed| o.osc.cache.get(o.id);
     let known: Vec<Option<ObjectAttr>> =
         objects.iter().map(|o| open(o).and_then(|o| o.attr_if_locked())).collect();
     // As it is before the question: what is written meanwhile may be in neither.
@@ -48,19 +58,20 @@ pub(crate) async fn glimpse(objects: &[Placed]) -> R<Vec<ObjectAttr>> {
     Ok(out)
 }
 
-/// Attributes of objects as their servers know them, in the order given. One message for each OST and [`BATCH`] objects.
+/// Attributes of objects as their servers know them, in the order given. One message for each OST and [`BATCH`] objects of
+/// layouts of one generation, as most files' are.
 pub(crate) async fn ask(objects: &[Placed]) -> R<Vec<ObjectAttr>> {
-    if let [(osc, id)] = objects {
-        return osc.glimpse(vec![*id]).await;
+    if let [o] = objects {
+        return o.osc.glimpse(o.generation, vec![o.id]).await;
     }
-    let mut by_ost: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
-    for (i, (osc, _)) in objects.iter().enumerate() {
-        by_ost.entry(osc.target.id.index).or_default().push(i);
+    let mut by_ost: BTreeMap<(u16, u32), Vec<usize>> = BTreeMap::new();
+    for (i, o) in objects.iter().enumerate() {
+        by_ost.entry((o.osc.target.id.index, o.generation)).or_default().push(i);
     }
     let batches: Vec<&[usize]> = by_ost.values().flat_map(|ix| ix.chunks(BATCH)).collect();
     let asked = batches.iter().map(|ix| -> BoxFutureOf<'_, R<Vec<ObjectAttr>>> {
-        let ids = ix.iter().map(|&i| objects[i].1).collect();
-        Box::pin(objects[ix[0]].0.glimpse(ids))
+        let (ids, first) = (ix.iter().map(|&i| objects[i].id).collect(), &objects[ix[0]]);
+        Box::pin(first.osc.glimpse(first.generation, ids))
     });
     let mut out = vec![ObjectAttr::default(); objects.len()];
     for (ix, r) in batches.iter().zip(join_all(asked.collect()).await) {

@@ -20,7 +20,7 @@ pub(crate) mod streams;
 mod write;
 
 pub(crate) use file::File;
-pub(crate) use glimpse::glimpse;
+pub(crate) use glimpse::{Placed, glimpse};
 pub(crate) use group::GroupLock;
 pub(crate) use read::read_len;
 pub(crate) use write::{WriteGuard, Written, check_end, wants};
@@ -30,7 +30,7 @@ use crate::osc::{Object, ObjectCache, Osc};
 use crate::{BoxFutureOf, R};
 use model::{Fid, Layout, Map, Set, Timestamp};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use streams::AheadStats;
 use world::future::join_all;
 
@@ -46,10 +46,33 @@ pub(crate) const READ_AHEAD_PER_FILE_DEFAULT_MB: u64 = 32;
 /// Files of which locks are held; the least recently used are given up beyond.
 const FILES_MAX: usize = 10_000;
 
+#[derive(Default)]
+struct Files {
+    /// By their newest layout.
+    now: Map<Fid, Arc<File>>,
+    /// By older layouts: something of them may go on, or be lost.
+    before: Vec<Arc<File>>,
+}
+
+impl Files {
+    /// Those by older layouts go of which nothing is kept any more.
+    fn forget_idle(&mut self, cache: &ObjectCache) {
+        let Files { now, before } = self;
+        before.retain(|f| {
+            let newer = now.get(&f.fid).map(|n| &**n);
+            let idle = Arc::strong_count(f) == 1 && f.is_idle(newer);
+            if idle {
+                f.objects.iter().filter(|o| newer.is_none_or(|n| !n.has(o))).for_each(|o| cache.remove(o));
+            }
+            !idle
+        });
+    }
+}
+
 /// The files of a mount of whose data something is kept.
 pub(crate) struct Lov {
     cx: Arc<Context>,
-    files: Mutex<Map<Fid, Arc<File>>>,
+    files: Mutex<Files>,
     shrinking: AtomicBool,
     /// Grows with each use of a file.
     clock: AtomicU64,
@@ -79,35 +102,51 @@ impl Lov {
         }
     }
 
+    fn lock(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().expect("no panic while locked")
+    }
+
     pub(crate) fn all_files(&self) -> Vec<Arc<File>> {
-        let mut all: Vec<Arc<File>> =
-            self.files.lock().expect("no panic while locked").values().cloned().collect();
-        all.sort_by_key(|f| f.fid);
+        let mut all: Vec<Arc<File>> = {
+            let files = self.lock();
+            files.now.values().chain(&files.before).cloned().collect()
+        };
+        all.sort_by_key(|f| (f.fid, f.layout.generation));
         all
     }
 
-    /// The file, if anything is known of it.
+    /// The file by its newest layout, if anything is known of it.
     pub(crate) fn known(&self, fid: Fid) -> Option<Arc<File>> {
-        self.files.lock().expect("no panic while locked").get(&fid).cloned()
+        self.lock().now.get(&fid).cloned()
+    }
+
+    /// The file by each layout of which something may be kept.
+    pub(crate) fn by_all_layouts(&self, fid: Fid) -> Vec<Arc<File>> {
+        let files = self.lock();
+        let before = files.before.iter().filter(|f| f.fid == fid);
+        before.chain(files.now.get(&fid)).cloned().collect()
     }
 
     pub(crate) fn touch(&self, f: &File) {
         f.touch(self.clock.fetch_add(1, Ordering::Relaxed));
     }
 
-    /// The file with these objects, known from now on if it was not. How many are known.
+    /// The file with these objects, known from now on if it was not; by a newer layout it takes the place of what was known.
+    /// How many are known.
     pub(crate) fn open(&self, fid: Fid, layout: &Arc<Layout>, oscs: Vec<Arc<Osc>>) -> (Arc<File>, usize) {
-        let mut files = self.files.lock().expect("no panic while locked");
-        let file = match files.get(&fid) {
-            Some(f) => f.clone(),
-            None => {
-                let f = File::new(self.cx.clone(), self.read_ahead.clone(), fid, layout.clone(), oscs);
-                f.objects.iter().for_each(|o| self.cache.add(o));
-                files.insert(fid, f.clone());
-                f
-            }
-        };
-        (file, files.len())
+        let mut files = self.lock();
+        let old = files.now.get(&fid).cloned();
+        if let Some(f) = old.as_ref().filter(|f| f.layout.generation >= layout.generation) {
+            return (f.clone(), files.now.len());
+        }
+        let shared = (self.cx.clone(), self.read_ahead.clone());
+        let f = File::new(shared, fid, layout.clone(), oscs, old.as_deref());
+        let carried = |o: &&Arc<Object>| old.as_ref().is_some_and(|old| old.has(o));
+        f.objects.iter().filter(|o| !carried(o)).for_each(|o| self.cache.add(o));
+        files.now.insert(fid, f.clone());
+        files.before.extend(old);
+        files.forget_idle(&self.cache);
+        (f, files.now.len())
     }
 
     /// Gives up the least recently used tenth of the files, in the background, if there are too many.
@@ -132,9 +171,14 @@ impl Lov {
 
     /// Drops a file of which nothing is kept and that nobody uses.
     fn forget_if_idle(&self, fid: Fid) {
-        let mut files = self.files.lock().expect("no panic while locked");
-        let idle = files.get(&fid).is_some_and(|f| Arc::strong_count(f) == 1 && f.is_idle());
-        if idle && let Some(f) = files.remove(&fid) {
+        let mut files = self.lock();
+        files.forget_idle(&self.cache);
+        let of_older = files.before.iter().any(|f| f.fid == fid);
+        let idle = files.now.get(&fid).is_some_and(|f| Arc::strong_count(f) == 1 && f.is_idle(None));
+        if idle
+            && !of_older
+            && let Some(f) = files.now.remove(&fid)
+        {
             f.objects.iter().for_each(|o| self.cache.remove(o));
         }
     }

@@ -155,8 +155,8 @@ impl File {
         };
         // A write was lost, or others of a group write too: only the servers know. Nobody else can change it now, or
         // the group sees to that.
-        let asked: Vec<_> =
-            unsure.iter().map(|i| (self.objects[*i].osc.clone(), self.objects[*i].id)).collect();
+        let all = self.osc_objects();
+        let asked: Vec<_> = unsure.iter().map(|i| all[*i].clone()).collect();
         let attrs = ask(&asked).await?;
         let mut objs = self.lock();
         if !pins.valid(&objs) {

@@ -475,6 +475,9 @@ impl Cache {
             *(if bit == bits::LOOKUP { &mut n.listed_since } else { &mut n.inode_since }) = self.count;
         }
         n.bits |= bit;
+        if bit == bits::UPDATE {
+            n.bits |= g.bits & bits::LAYOUT;
+        }
         if g.exclusive {
             n.exclusive |= bit;
         }
@@ -749,9 +752,33 @@ impl Cache {
 
     // leases that go
 
-    /// The server asks for this back: from here on nothing of it is used.
-    pub(crate) fn revoke(&mut self, item: &LeaseItem) {
+    /// Whether this mount would be asked before a file's layout changes.
+    pub(crate) fn layout_is_leased(&mut self, fid: Fid, now: Instant) -> bool {
+        let Some(n) = self.nodes.get_mut(&fid).filter(|n| n.bits & bits::INODE != 0) else { return false };
+        n.used = now;
+        true
+    }
+
+    /// The server asks for this back: from here on nothing of it is used. Returns what goes: with the inode of a file that is
+    /// not open (`open`) its layout does.
+    pub(crate) fn revoke(&mut self, item: &LeaseItem, open: bool) -> LeaseItem {
+        let more = match item.bits & bits::INODE {
+            bits::UPDATE if !open => bits::LAYOUT,
+            // What else is known of the inode shows the layout, too.
+            bits::LAYOUT => bits::UPDATE,
+            _ => 0,
+        };
+        let item = &LeaseItem { bits: item.bits | more, ..*item };
+        assert!(item.bits & !bits::ALL == 0, "a lease has bits that are known");
+        if item.bits & bits::LAYOUT != 0 && open && planted::on(Bug::LayoutBeyondLease) {
+            return LeaseItem { look: false, ..*item };
+        }
         self.mark(Cause::Revoked(item.fid, item.bits));
+        self.revoke_bits(item);
+        LeaseItem { look: false, ..*item }
+    }
+
+    fn revoke_bits(&mut self, item: &LeaseItem) {
         let Some(n) = self.nodes.get_mut(&item.fid) else { return };
         if item.bits & bits::UPDATE != 0 && !planted::on(Bug::StaleAttrKept) {
             n.forget_entry();

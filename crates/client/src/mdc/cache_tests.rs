@@ -39,10 +39,33 @@ fn what_is_shown_without_a_lease_is_not_kept() {
 }
 
 #[test]
+fn the_layout_of_an_open_file_outlives_its_attributes() {
+    let mut c = cache(100);
+    let item = |bits| LeaseItem { fid: fid(1), bits, seq: 7, look: false };
+    let known = |c: &mut Cache| {
+        let t = c.token();
+        c.put_entry(t, &entry(1, 1, grant(bits::INODE, 7)), T);
+        assert!(c.layout_is_leased(fid(1), T));
+    };
+    known(&mut c);
+    assert_eq!(c.revoke(&item(bits::UPDATE), true), item(bits::UPDATE));
+    assert_eq!((version(&mut c, 1), c.layout_is_leased(fid(1), T)), (None, true));
+    // Of which it is given back in its turn, with all that there is.
+    assert_eq!(c.expire(T.plus(Duration::from_secs(9)), Duration::from_secs(1)), [item(bits::ALL)]);
+    assert!(!c.layout_is_leased(fid(1), T));
+    known(&mut c);
+    assert_eq!(c.revoke(&item(bits::UPDATE), false), item(bits::INODE), "nobody needs it");
+    assert_eq!((c.layout_is_leased(fid(1), T), c.len()), (false, 0));
+    known(&mut c);
+    assert_eq!(c.revoke(&item(bits::LAYOUT), true), item(bits::INODE), "the attributes show the layout");
+    assert_eq!((version(&mut c, 1), c.layout_is_leased(fid(1), T)), (None, false));
+}
+
+#[test]
 fn an_answer_that_a_revocation_overtook_is_used_once() {
     let mut c = cache(100);
     let early = c.token();
-    c.revoke(&LeaseItem { fid: fid(1), bits: bits::UPDATE, seq: 7, look: false });
+    c.revoke(&LeaseItem { fid: fid(1), bits: bits::UPDATE, seq: 7, look: false }, false);
     c.put_entry(early, &entry(1, 1, grant(bits::UPDATE, 7)), T);
     assert_eq!((version(&mut c, 1), c.len()), (None, 0), "the server has the lease back");
     let late = c.token();
@@ -294,7 +317,7 @@ proptest! {
                 Step::Foreign => {
                     for (i, (f, bit)) in [(fid(1), bits::UPDATE), (dir, bits::LOOKUP)].into_iter().enumerate() {
                         if let Some(seq) = s.held[i].take() {
-                            c.revoke(&LeaseItem { fid: f, bits: bit, seq, look: false });
+                            c.revoke(&LeaseItem { fid: f, bits: bit, seq, look: false }, false);
                         }
                     }
                     s.version += 1;
@@ -342,7 +365,7 @@ fn a_files_data_goes_with_the_lease_on_its_inode() {
     let t = c.token();
     c.put_file(t, &small(1, 1, 3, 1), brought(b"abc"), T);
     assert_eq!(content(&mut c, 1).as_deref(), Some(&b"abc"[..]));
-    c.revoke(&LeaseItem { fid: fid(1), bits: bits::UPDATE, seq: 1, look: false });
+    c.revoke(&LeaseItem { fid: fid(1), bits: bits::UPDATE, seq: 1, look: false }, false);
     assert_eq!(content(&mut c, 1), None);
     c.put_file(t, &small(1, 1, 3, 1), brought(b"abc"), T);
     assert_eq!(content(&mut c, 1), None, "asked for before the lease went");
@@ -398,7 +421,7 @@ fn an_answer_without_a_version_is_of_the_one_that_was_known_all_the_time() {
     c.end(change, T, &Outcome { entries: vec![small(1, 8, 3, 2)], ..Outcome::default() });
     assert_eq!(c.version_since(t, fid(1)), None);
     let t = c.token();
-    c.revoke(&LeaseItem { fid: fid(1), bits: bits::UPDATE, seq: 2, look: false });
+    c.revoke(&LeaseItem { fid: fid(1), bits: bits::UPDATE, seq: 2, look: false }, false);
     c.put_entry(c.token(), &small(1, 8, 3, 3), T);
     assert_eq!(c.version_since(t, fid(1)), None, "it was gone for a while");
 }

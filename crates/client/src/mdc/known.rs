@@ -37,6 +37,12 @@ impl Mdc {
         if self.leases_good() { self.meta.lock().entry(fid, self.cx.world.now()) } else { None }
     }
 
+    /// Whether this mount would be asked before a file's layout changes. The server may be away for a while: object servers
+    /// refuse what comes by a layout that it changed meanwhile.
+    pub(crate) fn layout_is_leased(&self, fid: Fid) -> bool {
+        self.meta.lock().layout_is_leased(fid, self.cx.world.now())
+    }
+
     pub(crate) fn known_name(&self, dir: Fid, name: &[u8]) -> Found {
         let mut found = Found::Unknown;
         if self.leases_good() {

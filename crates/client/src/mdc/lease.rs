@@ -23,7 +23,9 @@ impl Mdc {
             let (me, items) = (self.clone(), items.to_vec());
             self.cx.world.spawn("client-late", async move {
                 me.cx.world.sleep(Duration::from_millis(3)).await;
-                items.iter().for_each(|i| me.meta.lock().revoke(i));
+                for i in &items {
+                    let _ = me.meta.lock().revoke(i, false);
+                }
             });
             return;
         }
@@ -60,8 +62,7 @@ impl Mdc {
                 if i.look && c.give_down(i) {
                     down.push(*i);
                 } else {
-                    c.revoke(i);
-                    gone.push(LeaseItem { look: false, ..*i });
+                    gone.push(c.revoke(i, self.shared.opens.is_open(i.fid)));
                 }
             }
         }

@@ -222,6 +222,13 @@ impl Opens {
         there
     }
 
+    /// It is asked for before it is used again.
+    pub(crate) fn forget_layout(&self, fid: Fid) {
+        if let Some(s) = self.lock().files.get_mut(&fid).and_then(|f| f.state.as_mut()) {
+            s.layout = None;
+        }
+    }
+
     /// What is known of an open file.
     pub(crate) fn file(&self, fid: Fid) -> Option<FileState> {
         self.lock().files.get(&fid).and_then(|f| f.state.clone())
@@ -330,7 +337,7 @@ mod tests {
         let o = Opens::new(1);
         let h = o.reserve(Fid::new(9, 1, 0), 2, &Cred::root()).unwrap();
         let old = Entry { layout: Some(Layout::on_mdt(65536)), ..entry(1) };
-        let grown = old.layout.as_ref().unwrap().grown((Fid::new(9, 1, 0), 2), 65536, "", &[1]);
+        let grown = old.layout.as_ref().unwrap().moved((Fid::new(9, 1, 0), 2), 65536, "", &[1]);
         o.opened(h, &old, false);
         assert!(o.file(Fid::new(9, 1, 0)).unwrap().layout.unwrap().mdt_component().is_some());
         o.learn(&Entry { layout: Some(grown.clone()), ..entry(1) });

@@ -89,8 +89,7 @@ impl Fs {
         if layout.mdt_component().is_some() {
             return Some(last_read); // the server knows when its data was written, and decides
         }
-        let objects: Vec<_> = layout.objects().copied().collect();
-        let attrs = self.cx.world.timeout(PATIENCE, self.glimpse_objects(&objects)).await?.ok()?;
+        let attrs = self.cx.world.timeout(PATIENCE, self.glimpse_layout(&layout)).await?.ok()?;
         attrs.iter().any(|a| a.mtime >= times.atime).then_some(last_read)
     }
 }

@@ -34,33 +34,51 @@ impl Fs {
                 let change = if mode & !FALLOC_KEEP_SIZE == 0 { Change::Write } else { Change::Remove };
                 self.drop_privileges(fid, change, !call.cred.is_root()).await?;
                 let mut tries = 0;
-                let (state, layout) = loop {
-                    let (state, layout) = self.file_state_for_write(fid).await?;
-                    if layout.mdt_component().is_none() {
-                        break (state, layout);
-                    }
-                    match self.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await {
-                        Err(e) => self.relayout(fid, e, &mut tries).await?,
+                loop {
+                    match self.fallocate_where_it_lies(&call, fid, mode, off, len).await {
+                        Err(e) => drop(self.follow_layout(fid, e, &mut tries).await?),
                         done => return done,
                     }
-                };
-                if let Some(file) = self.data_file(fid, &layout).await? {
-                    return file.fallocate(state.ctime, mode, (off, len)).await;
                 }
-                if map::component(&layout)?.stripes() == 1 {
-                    return self.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;
-                }
-                let lock = self.extent_lock(fid, LockMode::Write, off, off + (len - 1)).await?;
-                let (fs, call) = (self.clone(), call.clone());
-                let work = async move {
-                    let r = fs.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;
-                    drop(lock);
-                    r
-                };
-                Detached::plain(&self.cx.world, "client-fallocate", work).await
             };
             self.run(Verb::Fallocate, work).await
         })
+    }
+
+    /// As [`Fs::fallocate`], by the layout that is known.
+    async fn fallocate_where_it_lies(
+        self: &Arc<Self>,
+        call: &Call,
+        fid: Fid,
+        mode: u32,
+        off: u64,
+        len: u64,
+    ) -> R<()> {
+        let mut tries = 0;
+        let (state, layout) = loop {
+            let (state, layout) = self.file_state_for_write(fid).await?;
+            if layout.mdt_component().is_none() {
+                break (state, layout);
+            }
+            match self.fallocate_objects(call, fid, &state, &layout, mode, off, len).await {
+                Err(e) => self.relayout(fid, e, &mut tries).await?,
+                done => return done,
+            }
+        };
+        if let Some(file) = self.data_file(fid, &layout).await? {
+            return file.fallocate(state.ctime, mode, (off, len)).await;
+        }
+        if map::component(&layout)?.stripes() == 1 {
+            return self.fallocate_objects(call, fid, &state, &layout, mode, off, len).await;
+        }
+        let lock = self.extent_lock(fid, LockMode::Write, off, off + (len - 1)).await?;
+        let (fs, call) = (self.clone(), call.clone());
+        let work = async move {
+            let r = fs.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;
+            drop(lock);
+            r
+        };
+        Detached::plain(&self.cx.world, "client-fallocate", work).await
     }
 
     #[allow(clippy::too_many_arguments)]

@@ -32,12 +32,14 @@ impl Fs {
 
     /// Attributes as the user sees them: of a regular file with objects these are asked for size and times.
     pub(crate) async fn full_attr(self: &Arc<Self>, e: &Entry) -> R<Attr> {
-        match data_layout(e) {
-            Some(l) => {
-                let objects: Vec<_> = l.objects().copied().collect();
-                merged(e, &self.glimpse_objects(&objects).await?)
+        let Some(l) = data_layout(e) else { return Ok(e.attr.clone()) };
+        match self.glimpse_layout(l).await {
+            Err(refusal @ (Errno::ERELAYOUT | Errno::ESTALE)) => {
+                let mut e = self.follow_layout(e.attr.fid, refusal, &mut 0).await?;
+                let attrs = self.object_attrs(&mut e).await?;
+                merged(&e, &attrs)
             }
-            None => Ok(e.attr.clone()),
+            attrs => merged(e, &attrs?),
         }
     }
 

@@ -3,8 +3,9 @@
 use crate::stats::Verb;
 use crate::{Fs, R, lov};
 use model::layout::LayoutObject;
-use model::{Fid, ObjectAttr};
+use model::{Fid, Layout, ObjectAttr};
 use std::sync::Arc;
+use wire::msg::lookup::Entry;
 use world::BoxFuture;
 
 impl Fs {
@@ -12,19 +13,44 @@ impl Fs {
     pub fn glimpse(self: Arc<Self>, fid: Fid) -> BoxFuture<R<Vec<ObjectAttr>>> {
         Box::pin(async move {
             let work = async {
-                let e = self.getattr_entry(self.cx.own(), fid).await?;
-                let objects: Vec<_> = e.layout.iter().flat_map(|l| l.objects()).copied().collect();
-                self.glimpse_objects(&objects).await
+                let mut e = (*self.getattr_entry(self.cx.own(), fid).await?).clone();
+                self.object_attrs(&mut e).await
             };
             self.run(Verb::Layout, work).await
         })
     }
 
-    /// Attributes of objects, in the order given, with what this mount keeps of them ([`lov::glimpse`]).
-    pub(crate) async fn glimpse_objects(self: &Arc<Self>, objects: &[LayoutObject]) -> R<Vec<ObjectAttr>> {
+    /// Attributes of a file's objects, in the order of its layout, which is `e`'s or, if that was refused, the one that `e` has
+    /// afterwards.
+    pub(crate) async fn object_attrs(self: &Arc<Self>, e: &mut Entry) -> R<Vec<ObjectAttr>> {
+        let mut tries = 0;
+        loop {
+            let asked = match &e.layout {
+                Some(l) => self.glimpse_layout(l).await,
+                None => Ok(Vec::new()),
+            };
+            match asked {
+                Err(refusal) => *e = self.follow_layout(e.attr.fid, refusal, &mut tries).await?,
+                attrs => return attrs,
+            }
+        }
+    }
+
+    /// Attributes of the objects of a layout, in its order.
+    pub(crate) async fn glimpse_layout(self: &Arc<Self>, l: &Layout) -> R<Vec<ObjectAttr>> {
+        let of = |o: &LayoutObject| (l.generation, *o);
+        self.glimpse_objects(&l.objects().map(of).collect::<Vec<_>>()).await
+    }
+
+    /// Attributes of objects of layouts of these generations, in the order given, with what this mount keeps of them
+    /// ([`lov::glimpse`]).
+    pub(crate) async fn glimpse_objects(
+        self: &Arc<Self>,
+        objects: &[(u32, LayoutObject)],
+    ) -> R<Vec<ObjectAttr>> {
         let mut placed = Vec::with_capacity(objects.len());
-        for o in objects {
-            placed.push((self.osc(o.ost).await?, o.id));
+        for &(generation, o) in objects {
+            placed.push(lov::Placed { osc: self.osc(o.ost).await?, id: o.id, generation });
         }
         lov::glimpse(&placed).await
     }

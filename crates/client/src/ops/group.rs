@@ -47,9 +47,15 @@ impl Fs {
         if open.flags & O_ACCMODE == 0 {
             return Err(Errno::EBADF);
         }
-        let layout = self.objects_of(open.fid).await?;
-        let file = self.data_file(open.fid, &layout).await?.ok_or(Errno::EOPNOTSUPP)?;
-        let held = file.lock_group(gid, wait).await?;
+        let mut tries = 0;
+        let held = loop {
+            let layout = self.objects_of(open.fid).await?;
+            let file = self.data_file(open.fid, &layout).await?.ok_or(Errno::EOPNOTSUPP)?;
+            match file.lock_group(gid, wait).await {
+                Err(e) => drop(self.follow_layout(open.fid, e, &mut tries).await?),
+                Ok(held) => break held,
+            }
+        };
         let mut slot = open.group.lock().expect("no panic while locked");
         if slot.is_some() {
             return Err(Errno::EINVAL);

@@ -17,6 +17,7 @@ mod grow;
 mod link;
 mod listxattr;
 mod lookup;
+mod migrate;
 mod mkdir;
 mod mknod;
 mod open;

@@ -46,6 +46,17 @@ impl Fs {
         if len == 0 {
             return Ok(Bytes::new());
         }
+        let mut tries = 0;
+        loop {
+            match self.read_where_it_lies(call, fid, off, len).await {
+                Err(e) => drop(self.follow_layout(fid, e, &mut tries).await?),
+                done => return done,
+            }
+        }
+    }
+
+    /// As [`Fs::read_data`], by the layout that is known. `len` is bounded, and not 0.
+    async fn read_where_it_lies(self: &Arc<Self>, call: &Call, fid: Fid, off: u64, len: usize) -> R<Bytes> {
         let layout = match self.read_small(call, fid, off, len).await? {
             Small::Done(data) => return Ok(data),
             Small::Objects(_, layout) => layout,
@@ -186,7 +197,7 @@ impl Fs {
         // A piece that is short lies before a hole or the end of the file: the other objects know, and mounts that keep
         // bytes of any of them.
         if short && size_known < end {
-            let attrs: Vec<ObjectAttr> = self.glimpse_objects(&c.objects).await?;
+            let attrs: Vec<ObjectAttr> = self.glimpse_layout(layout).await?;
             for (s, a) in attrs.iter().enumerate() {
                 size_known = size_known.max(map::file_size_of(c, s, a.size)?);
             }

@@ -76,7 +76,7 @@ impl Fs {
             let Some(l) = d.entry.as_ref().and_then(data_layout) else { continue };
             let first = objects.len();
             if l.objects().all(|o| self.attr_if_locked(o.id).is_some() || self.is_connected(o.ost)) {
-                objects.extend(l.objects().copied());
+                objects.extend(l.objects().map(|o| (l.generation, *o)));
             }
             of_file.push((i, first..objects.len()));
         }
@@ -86,7 +86,7 @@ impl Fs {
         let answer = self.cx.world.timeout(LISTING_PATIENCE, self.glimpse_objects(&objects)).await;
         let known = |range: Range<usize>| match &answer {
             Some(Ok(all)) => Some(all[range].to_vec()),
-            _ => objects[range].iter().map(|o| self.attr_if_locked(o.id)).collect(),
+            _ => objects[range].iter().map(|(_, o)| self.attr_if_locked(o.id)).collect(),
         };
         for (i, range) in of_file {
             let d = &mut entries[i];

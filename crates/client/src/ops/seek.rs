@@ -22,28 +22,39 @@ impl Fs {
                     return Err(Errno::ENXIO);
                 }
                 let mut tries = 0;
-                let layout = loop {
-                    let Some(layout) = self.file_state(fid).await?.layout else { return Err(Errno::ENXIO) };
-                    if layout.mdt_component().is_none() {
-                        break layout;
-                    }
-                    match self.seek_objects(&call, fid, &layout, off, hole).await {
-                        Err(e) if e != Errno::ENXIO => self.relayout(fid, e, &mut tries).await?,
+                loop {
+                    match self.seek_where_it_lies(&call, fid, off, hole).await {
+                        Err(e) if e != Errno::ENXIO => drop(self.follow_layout(fid, e, &mut tries).await?),
                         found => return found,
                     }
-                };
-                if let Some(file) = self.data_file(fid, &layout).await? {
-                    let found = file.seek(off, hole).await?;
-                    return map::merge_seek(map::component(&layout)?, off, hole, &found);
                 }
-                if map::component(&layout)?.stripes() == 1 {
-                    return self.seek_objects(&call, fid, &layout, off, hole).await;
-                }
-                let _lock = self.extent_lock(fid, LockMode::Read, off, u64::MAX).await?;
-                self.seek_objects(&call, fid, &layout, off, hole).await
             };
             self.run(Verb::Seek, work).await
         })
+    }
+
+    /// As [`Fs::seek`], by the layout that is known.
+    async fn seek_where_it_lies(self: &Arc<Self>, call: &Call, fid: Fid, off: u64, hole: bool) -> R<u64> {
+        let mut tries = 0;
+        let layout = loop {
+            let Some(layout) = self.file_state(fid).await?.layout else { return Err(Errno::ENXIO) };
+            if layout.mdt_component().is_none() {
+                break layout;
+            }
+            match self.seek_objects(call, fid, &layout, off, hole).await {
+                Err(e) if e != Errno::ENXIO => self.relayout(fid, e, &mut tries).await?,
+                found => return found,
+            }
+        };
+        if let Some(file) = self.data_file(fid, &layout).await? {
+            let found = file.seek(off, hole).await?;
+            return map::merge_seek(map::component(&layout)?, off, hole, &found);
+        }
+        if map::component(&layout)?.stripes() == 1 {
+            return self.seek_objects(call, fid, &layout, off, hole).await;
+        }
+        let _lock = self.extent_lock(fid, LockMode::Read, off, u64::MAX).await?;
+        self.seek_objects(call, fid, &layout, off, hole).await
     }
 
     async fn seek_objects(

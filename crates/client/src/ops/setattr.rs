@@ -66,9 +66,10 @@ impl Fs {
     async fn set_without_size(self: &Arc<Self>, call: &Call, fid: Fid, set: SetAttr) -> R<Attr> {
         let ctx = self.cx.of(call);
         let mut e = self.setattr_entry(ctx.clone(), fid, set.clone()).await?;
-        let Some(l) = data_layout(&e) else { return Ok(e.attr) };
-        let objects: Vec<_> = l.objects().copied().collect();
-        let attrs = self.glimpse_objects(&objects).await?;
+        if data_layout(&e).is_none() {
+            return Ok(e.attr);
+        }
+        let attrs = self.object_attrs(&mut e).await?;
         let newest = attrs.iter().map(|a| a.ctime).max().unwrap_or_default();
         if set.mtime.is_some() && newest > e.attr.mtime_stamp {
             // A write stamped by a clock ahead of this one's would win over the time set now: set it again, later.

@@ -20,10 +20,10 @@ impl Fs {
     pub fn flush(self: Arc<Self>, fid: Fid, since: ErrorMark) -> BoxFuture<R<()>> {
         Box::pin(async move {
             let work = async {
-                let written = match self.lov.known(fid) {
-                    Some(file) => file.flush().await,
-                    None => Ok(()),
-                };
+                let mut written = Ok(());
+                for file in self.lov.by_all_layouts(fid) {
+                    written = written.and(file.flush().await);
+                }
                 self.tell_pending().await;
                 written.and_then(|()| self.cx.told.since(fid, since))
             };

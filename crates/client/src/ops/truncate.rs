@@ -16,6 +16,18 @@ impl Fs {
     /// Cuts or extends the file's objects so that it has `size` bytes; returns its attributes afterwards. Other
     /// mounts see all of it or nothing: a file of several stripes is locked meanwhile.
     pub(crate) async fn cut(self: &Arc<Self>, call: &Call, e: &Entry, size: u64) -> R<Attr> {
+        let mut e = e.clone();
+        let mut tries = 0;
+        loop {
+            match self.cut_where_it_lies(call, &e, size).await {
+                Err(refusal) => e = self.follow_layout(e.attr.fid, refusal, &mut tries).await?,
+                done => return done,
+            }
+        }
+    }
+
+    /// As [`Fs::cut`], by the layout that `e` has.
+    async fn cut_where_it_lies(self: &Arc<Self>, call: &Call, e: &Entry, size: u64) -> R<Attr> {
         let fid = e.attr.fid;
         let mut e = e.clone();
         if e.layout.as_ref().is_some_and(|l| l.mdt_component().is_some()) {

@@ -69,6 +69,24 @@ impl Fs {
         if !append {
             check_end(off, data.len())?;
         }
+        let mut tries = 0;
+        loop {
+            match self.write_where_it_lies(call, fid, off, append, data.clone()).await {
+                Err(e) => drop(self.follow_layout(fid, e, &mut tries).await?),
+                done => return done,
+            }
+        }
+    }
+
+    /// As [`Fs::write_data`], by the layout that is known. `ERELAYOUT` if it changed, and nothing was appended.
+    async fn write_where_it_lies(
+        self: &Arc<Self>,
+        call: &Call,
+        fid: Fid,
+        off: u64,
+        append: bool,
+        data: Bytes,
+    ) -> R<u64> {
         let range = if append { (0, u64::MAX) } else { (off, off + data.len() as u64) };
         let guard = self.write_beside(fid, range.0, range.1, append);
         let (state, layout) = match self.write_small(call, fid, off, append, &data).await? {
@@ -122,7 +140,7 @@ impl Fs {
         let lock = self.extent_lock(fid, LockMode::Write, start, end).await?;
         let (fs, call) = (self.clone(), call.clone());
         let work = async move {
-            let r = fs.write_striped(&call, fid, &state, &layout, (!append).then_some(off), data).await;
+            let r = fs.write_striped(&call, fid, state, layout, (!append).then_some(off), data).await;
             drop(lock); // only now that every object answered
             r
         };
@@ -160,29 +178,51 @@ impl Fs {
         }
     }
 
-    /// Under the lock. `off` `None`: at the end.
+    /// Under the lock. `off` `None`: at the end. If the layout changes meanwhile the rest goes by the new one: what was
+    /// written by the old one, and where, stands.
     async fn write_striped(
         self: &Arc<Self>,
         call: &Call,
         fid: Fid,
-        state: &FileState,
-        layout: &Layout,
+        mut state: FileState,
+        layout: Arc<Layout>,
         off: Option<u64>,
         data: Bytes,
     ) -> R<u64> {
-        let off = match off {
+        let (mut layout, mut at, mut tries) = (layout, off, 0);
+        loop {
+            match self.write_all_stripes(call, fid, (&state, &layout), &mut at, &data).await {
+                Err(e) => {
+                    state = FileState::of(&self.follow_layout(fid, e, &mut tries).await?);
+                    layout = state.layout.clone().ok_or(Errno::EIO)?;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// `at` `None`: at the end, which it says afterwards.
+    async fn write_all_stripes(
+        self: &Arc<Self>,
+        call: &Call,
+        fid: Fid,
+        (state, layout): (&FileState, &Layout),
+        at: &mut Option<u64>,
+        data: &Bytes,
+    ) -> R<u64> {
+        let off = match *at {
             Some(o) => o,
             None => {
-                let c = map::component(layout)?;
-                let size = map::file_size(c, &self.glimpse_objects(&c.objects).await?)?;
+                let size = map::file_size(map::component(layout)?, &self.glimpse_layout(layout).await?)?;
                 check_end(size, data.len())?;
                 size
             }
         };
+        *at = Some(off);
         let pieces = map::pieces(layout, fid, off, data.len(), self.bulk_bytes_of(layout).await?);
         let mut writes: Vec<BoxFutureOf<'_, R<u64>>> = Vec::with_capacity(pieces.len());
         for p in &pieces {
-            let part = map::gather(&data, p);
+            let part = map::gather(data, p);
             writes.push(Box::pin(self.write_piece(call, fid, state, layout, p, false, part)));
         }
         for r in join_all(writes).await {

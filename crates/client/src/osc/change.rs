@@ -9,6 +9,7 @@ use bytes::Bytes;
 use model::planted::{self, Bug};
 use model::{Errno, ObjectAttr, ObjectId, Timestamp};
 use std::sync::Arc;
+use wire::RequestContext;
 use wire::msg::fallocate::Fallocate;
 use wire::msg::glimpse::Glimpse;
 use wire::msg::seek::{Seek, SeekReply, Whence};
@@ -29,9 +30,10 @@ impl Drop for Claim<'_> {
 
 impl Osc {
     /// Attributes of objects of this OST as it knows them, in the order given.
-    pub(crate) async fn glimpse(&self, objects: Vec<ObjectId>) -> R<Vec<ObjectAttr>> {
+    pub(crate) async fn glimpse(&self, layout_generation: u32, objects: Vec<ObjectId>) -> R<Vec<ObjectAttr>> {
         let want = objects.len();
-        let r = self.target.call(self.cx.own(), Glimpse { objects }).await?;
+        let ctx = RequestContext { layout_generation, ..self.cx.own() };
+        let r = self.target.call(ctx, Glimpse { objects }).await?;
         if r.attrs.len() != want {
             tracing::error!("{} answered for {} objects of {want}", self.target.id, r.attrs.len());
             return Err(Errno::EPROTO);

@@ -155,7 +155,7 @@ pub(crate) struct Object {
     pub changed: Arc<sync::Notify>,
     /// Grows with each use of any object.
     pub used: AtomicU64,
-    holder: Weak<dyn ObjectHolder>,
+    holder: Mutex<Weak<dyn ObjectHolder>>,
 }
 
 impl Object {
@@ -174,7 +174,7 @@ impl Object {
             state: Mutex::new(ObjectState::new()),
             changed,
             used: AtomicU64::new(0),
-            holder,
+            holder: Mutex::new(holder),
         })
     }
 
@@ -190,12 +190,23 @@ impl Object {
     }
 
     pub(super) fn holder(&self) -> Option<Arc<dyn ObjectHolder>> {
-        self.holder.upgrade()
+        self.holder.lock().expect("no panic while locked").upgrade()
+    }
+
+    /// The object belongs to a newer layout of its file from now on; everything that is kept stays.
+    pub(crate) fn carry_over(&self, layout_generation: u32, holder: Weak<dyn ObjectHolder>) {
+        *self.holder.lock().expect("no panic while locked") = holder;
+        let was = self.layout_generation.swap(layout_generation, Ordering::Relaxed);
+        assert!(was <= layout_generation, "layouts of {} go back", self.file);
+    }
+
+    pub(crate) fn generation(&self) -> u32 {
+        self.layout_generation.load(Ordering::Relaxed)
     }
 
     /// What a request under a lock says of its sender.
     pub(crate) fn request(&self) -> RequestContext {
-        let layout_generation = self.layout_generation.load(Ordering::Relaxed);
+        let layout_generation = self.generation();
         RequestContext { layout_generation, deadline_ms: 0, ..self.osc.cx.own() }
     }
 

@@ -6,6 +6,7 @@ use model::{Errno, ObjectAttr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use wire::RequestContext;
 use wire::msg::extent::{Extent, ExtentAnswer, ExtentMode, ExtentSpec};
 use wire::msg::notify::Notice;
 use world::{select, sync};
@@ -167,7 +168,8 @@ impl Object {
             let up = target.up.notified();
             let generation = self.osc.generation();
             let msg = Extent { lock: lock.clone(), force };
-            match target.call_now(self.osc.cx.own(), msg, Bytes::new()).await {
+            let ctx = RequestContext { layout_generation: self.generation(), ..self.osc.cx.own() };
+            match target.call_now(ctx, msg, Bytes::new()).await {
                 Ok(r) => match r.reply.answer {
                     ExtentAnswer::Granted { start, end, attr } => {
                         if start > p.start || end < p.end {

@@ -21,7 +21,7 @@ use crate::{Call, Fs, OpenFile, R};
 use bytes::Bytes;
 use model::limits::RPC_BULK_MAX_BYTES;
 use model::planted::{self, Bug};
-use model::{Errno, Fid};
+use model::{Errno, Fid, Layout};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -64,18 +64,35 @@ impl Fs {
         if len == 0 {
             return Ok(Bytes::new());
         }
+        let mut tries = 0;
         loop {
             let layout = match self.fill_small(call, fid, off, len).await? {
                 Small::Done(data) => return Ok(data),
                 Small::Objects(_, layout) => layout,
             };
-            let file = self.data_file(fid, &layout).await?.ok_or(Errno::EIO)?;
-            let range = (off, off + len as u64);
-            let pins = self.pin_fill(&file, range, &wants(&layout, off, len as u64, false)?).await?;
-            if let Some(data) = file.read_pinned(&pins, off, len).await? {
-                return Ok(data);
+            match self.fill_objects(fid, &layout, off, len).await {
+                Ok(Some(data)) => return Ok(data),
+                Ok(None) => {}
+                // The file is being moved, and its fences may wait for pages that wait for this fill: the kernel tries again
+                // page by page.
+                Err(Errno::ERELAYOUT) if len as u64 > PAGE_BYTES => return Err(Errno::EIO),
+                Err(e) => drop(self.follow_layout(fid, e, &mut tries).await?),
             }
         }
+    }
+
+    /// `None`: locks were lost meanwhile.
+    async fn fill_objects(
+        self: &Arc<Self>,
+        fid: Fid,
+        layout: &Arc<Layout>,
+        off: u64,
+        len: usize,
+    ) -> R<Option<Bytes>> {
+        let file = self.data_file(fid, layout).await?.ok_or(Errno::EIO)?;
+        let range = (off, off + len as u64);
+        let pins = self.pin_fill(&file, range, &wants(&file.layout, off, len as u64, false)?).await?;
+        file.read_pinned(&pins, off, len).await
     }
 
     /// Locks for a fill, and the pages noted with them.
@@ -214,9 +231,9 @@ impl Fs {
                 }
             }
         }
-        if !ranges.is_empty() && !file.unsure.swap(true, Ordering::SeqCst) {
+        if !ranges.is_empty() && !file.page_state.unsure.swap(true, Ordering::SeqCst) {
             let f = file.clone();
-            let over = Leave::new(move || f.unsure.store(false, Ordering::SeqCst));
+            let over = Leave::new(move || f.page_state.unsure.store(false, Ordering::SeqCst));
             self.cx.keeper.forget_pages(file.fid, ranges, over);
         }
     }
@@ -285,7 +302,9 @@ impl Fs {
         let mut r = Ok(());
         while !data.is_empty() {
             let n = match &file {
-                Some(f) if f.void.load(Ordering::SeqCst) == 0 => self.write_some(f, off, &data).await?,
+                Some(f) if f.page_state.void.load(Ordering::SeqCst) == 0 => {
+                    self.write_some(f, off, &data).await?
+                }
                 _ => 0,
             };
             let n = if n > 0 {

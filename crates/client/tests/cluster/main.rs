@@ -9,6 +9,7 @@ mod group;
 mod harness;
 mod interrupt;
 mod locks;
+mod migrate;
 mod mounts;
 mod names;
 mod pending;

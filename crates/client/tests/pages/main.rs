@@ -9,7 +9,7 @@ mod kernel;
 use harness::{Cluster, O_CREAT, O_RDWR, call};
 use kernel::Kernel;
 use model::planted::{self, Bug};
-use model::{LayoutSpec, SetAttr};
+use model::{Fid, LayoutSpec, SetAttr};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -39,6 +39,13 @@ impl Two {
         for k in self.kernels {
             k.fs.clone().unmount().await;
         }
+    }
+
+    /// Moves a file to so many new objects.
+    async fn migrate(&self, by: usize, fid: Fid, stripe_count: i32) -> Result<(), String> {
+        let spec = LayoutSpec { stripe_count, stripe_size: 65536, ..LayoutSpec::default() };
+        let moved = self.kernels[by].fs.clone().migrate(call(), fid, spec).await;
+        moved.map(drop).map_err(|e| format!("moving to {stripe_count} objects: {e}"))
     }
 
     /// A file with so many stripes (0: with its inode), of `size` zeros, open on both mounts.
@@ -73,6 +80,9 @@ async fn turns(two: &Two, stripes: i32, seed: u64, steps: usize) -> Result<(), S
     let mut model = vec![0u8; size as usize];
     let mut rng = Rng::new(seed);
     for step in 0..steps {
+        if stripes > 0 && rng.below(12) == 0 {
+            two.migrate(rng.below(2) as usize, files[0].fid(), 1 + rng.below(3) as i32).await?;
+        }
         let f = &files[rng.below(2) as usize];
         let at = rng.below(size - 9000);
         let most = if rng.below(4) == 0 { 9000 } else { 20 };
@@ -142,7 +152,35 @@ fn pages_of_small_files_follow_the_lease() {
     });
 }
 
-/// Everybody at once: each slot has one writer and never falls.
+/// A file that is only read on one mount, changed by the other and moved in between.
+async fn read_while_moved(c: &Cluster, rounds: u64) -> Result<(), String> {
+    let two = Two::new(c).await;
+    let w = two.file(&format!("moved{rounds}"), 2, SIZE, 1).await.remove(0);
+    let r = two.kernels[1].open(w.fid(), O_RDONLY).await;
+    let mut result = Ok(());
+    for i in 0..rounds {
+        let at = i * 9973 % (SIZE - 100);
+        // In the reader's pages under the old layout, and changed under the new one.
+        r.load(at, 50).await?;
+        two.migrate((i % 2) as usize, w.fid(), (i % 3) as i32 + 1).await?;
+        w.write(at, &[i as u8 + 1; 50]).await;
+        if r.load(at, 50).await? != [i as u8 + 1; 50] {
+            result = Err(format!("round {i}: a page shows what was there before the move"));
+            break;
+        }
+    }
+    two.end().await;
+    result
+}
+
+#[test]
+fn pages_follow_a_file_that_is_moved() {
+    let _none = PLANTED.lock();
+    let c = Cluster::start(3);
+    c.run(async { assert_eq!(c.within_secs(60, read_while_moved(&c, 40)).await, Ok(())) });
+}
+
+/// Everybody at once: each slot has one writer and never falls. The file is moved meanwhile.
 #[test]
 fn a_storm_of_revocations_neither_hangs_nor_loses_a_store() {
     let _none = PLANTED.lock();
@@ -184,6 +222,14 @@ fn a_storm_of_revocations_neither_hangs_nor_loses_a_store() {
                     (mine, n)
                 }));
             }
+            let mut moves = 0;
+            while c.world.now() < end {
+                let fs = two.kernels[moves % 2].fs.clone();
+                let spec = LayoutSpec { stripe_count: moves as i32 % 3 + 1, ..LayoutSpec::default() };
+                c.within_secs(30, fs.migrate(call(), files[0].fid(), spec)).await.unwrap();
+                moves += 1;
+                c.world.sleep(Duration::from_millis(100)).await;
+            }
             let mut total = 0;
             for r in all {
                 let (mine, n) = c.within_secs(30, r).await.expect("it did not panic");
@@ -194,8 +240,8 @@ fn a_storm_of_revocations_neither_hangs_nor_loses_a_store() {
                     }
                 }
             }
-            println!("{stripes} stripes: {total} rounds");
-            assert!(total > 100);
+            println!("{stripes} stripes: {total} rounds, {moves} moves");
+            assert!(total > 100 && moves > 3);
             two.end().await;
         }
     });
@@ -220,5 +266,10 @@ fn planted_bugs_are_found() {
             println!("{bug:?}: {found:?}");
             assert!(found.is_some(), "{bug:?} is not found");
         }
+        planted::plant(Some(Bug::MappingOfOldObjects));
+        let found = c.within_secs(60, read_while_moved(&c, 20)).await;
+        planted::plant(None);
+        println!("{:?}: {found:?}", Bug::MappingOfOldObjects);
+        assert!(found.is_err(), "a mapping that stays is not found");
     });
 }

@@ -1,12 +1,12 @@
-//! grow: a file whose data lies with its inode gets objects, and its data moves there (`growth.rs`).
+//! grow: a file whose data lies with its inode gets objects, and its data moves there (`relayout/grow.rs`).
 
 use crate::done::{Done, ReplyTo};
-use crate::growth;
 use crate::mdt::Mdt;
+use crate::relayout;
 use std::sync::Arc;
 use wire::msg::grow::Grow;
 
 /// `replay`: the reply of the first time, and whether recovery is going on.
 pub async fn run(mdt: &Arc<Mdt>, to: &ReplyTo, m: Grow, replay: Option<(&[u8], bool)>) -> Done {
-    growth::grow(mdt, to, m.fid, replay).await.unwrap_or_else(Done::error)
+    relayout::grow(mdt, to, m.fid, replay).await.unwrap_or_else(Done::error)
 }

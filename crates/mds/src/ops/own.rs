@@ -16,8 +16,8 @@ pub fn run(mdt: &Mdt, tx: &mut Tx, ctx: &OpContext, m: &Own) -> Result<Vec<u8>, 
         return Err(Errno::ENOENT);
     }
     let promised = mdt.shared.leases.promised_bytes(Some(ctx.client));
-    let grant = if mdt.db.space_low_beside(promised) { None } else { tx.claim(m.dir, bits::ALL) };
-    let whole = grant.as_ref().is_some_and(|g| g.bits == bits::ALL);
+    let grant = if mdt.db.space_low_beside(promised) { None } else { tx.claim(m.dir, bits::DIRECTORY) };
+    let whole = grant.as_ref().is_some_and(|g| g.bits == bits::DIRECTORY);
     let entry = names::entry(tx, m.dir, &dir);
     let mut reply = OwnReply {
         dir: Entry { grant: grant.or(entry.grant), ..entry },

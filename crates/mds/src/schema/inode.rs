@@ -386,7 +386,7 @@ mod tests {
         i.data = DataState { size: 5000, blocks: 2, version: 9 };
         i.growth = Growth {
             attempts: 2,
-            target: Some(Layout::on_mdt(65536).grown((Fid::ROOT, 3), 65536, "", &[7])),
+            target: Some(Layout::on_mdt(65536).moved((Fid::ROOT, 3), 65536, "", &[7])),
         };
         i.extra = vec![(999, b"later".to_vec())];
         i

@@ -1,6 +1,7 @@
 //! Layouts: inheritance, what users ask for, objects and their reverse index.
 
 use super::*;
+use crate::schema::{Inode, key};
 use ::model::LayoutSpec;
 use wire::msg::getxattr::{DEFAULT_LAYOUT, Getxattr};
 use wire::msg::setlayout::Setlayout;
@@ -152,4 +153,71 @@ fn parameters_are_shown_and_set() {
     assert_eq!(get("lod.*.activeobd")[0].1, "3");
     let f = rig.root(msg::statfs::Statfs { flags: 0 }).unwrap();
     assert!(f.total > 0 && f.files > f.files_free);
+}
+
+#[test]
+fn a_move_that_comes_to_nothing_leaves_the_data_and_a_newer_layout() {
+    let mut rig = Rig::new();
+    let fid = rig.create_striped(R, "f", 2);
+    let layout = |rig: &Rig| rig.root(msg::layout::Layout { fid }).unwrap().layout.unwrap();
+    let old = layout(&rig);
+    let moved = |rig: &Rig| {
+        let spec = LayoutSpec { stripe_count: 1, ..LayoutSpec::default() };
+        rig.root(msg::migrate::Migrate { fid, spec }).map(|e| e.layout)
+    };
+    // There are no object servers behind these OSTs.
+    assert_eq!(moved(&rig), Err(Errno::EIO));
+    let kept = layout(&rig);
+    assert!(kept.objects().eq(old.objects()), "the data is where it was");
+    assert_eq!(kept.generation, old.generation + 3, "its objects may be fenced, by each of three attempts");
+    let s = rig.assert_clean();
+    assert_eq!((s.objects, s.outbox), (2, 3), "what was tried is to be destroyed");
+    rig.crash(4);
+    rig.reclaim(A, &[]);
+    rig.reclaim(B, &[]);
+    assert_eq!(layout(&rig), kept);
+    rig.assert_clean();
+}
+
+#[test]
+fn a_move_that_a_crash_ended_is_settled_for_who_asks() {
+    let mut rig = Rig::new();
+    let fid = rig.create_striped(R, "f", 2);
+    let k = key::inode(fid);
+    let mut i = Inode::decode(fid, &rig.mdt.db.get(&k).unwrap().unwrap()).unwrap();
+    let target = i.layout.as_ref().unwrap().moved((fid, 2), 65536, "", &[1]);
+    (i.growth.attempts, i.growth.target) = (1, Some(target.clone()));
+    let mut txn = store::Txn::new();
+    txn.put(k, i.encode());
+    let o = target.objects().next().unwrap();
+    txn.put(key::reverse(o.ost, o.id), crate::schema::value::encode_owner(fid));
+    let lsn = rig.mdt.db.submit(txn).unwrap();
+    block_on(rig.mdt.db.durable(lsn)).unwrap();
+    rig.crash(5);
+    rig.reclaim(A, &[]);
+    rig.reclaim(B, &[]);
+    let kept = rig.root(msg::layout::Layout { fid }).unwrap().layout.unwrap();
+    assert_eq!((kept.generation, kept.stripe_count()), (target.generation, 2));
+    assert_eq!(rig.assert_clean().outbox, 1);
+}
+
+#[test]
+fn what_cannot_be_moved_is_refused() {
+    let rig = Rig::new();
+    let f = rig.create_striped(R, "f", 1);
+    let (small, d) = (rig.create(R, "small"), rig.mkdir(R, "d"));
+    let spec = LayoutSpec { stripe_count: 2, ..LayoutSpec::default() };
+    let try_as = |cred: &Cred, fid, spec: &LayoutSpec| {
+        rig.call(A, cred, msg::migrate::Migrate { fid, spec: spec.clone() }).unwrap_err()
+    };
+    let root = Cred::root();
+    assert_eq!(try_as(&user(7), f, &spec), Errno::EPERM);
+    assert_eq!(try_as(&root, d, &spec), Errno::EINVAL);
+    assert_eq!(try_as(&root, small, &spec), Errno::ENODATA);
+    assert_eq!(try_as(&root, Fid::new(9, 9, 0), &spec), Errno::ESTALE);
+    let mut on_mdt = spec.clone();
+    on_mdt.set_mdt_bytes(65536);
+    assert_eq!(try_as(&root, f, &on_mdt), Errno::EOPNOTSUPP);
+    assert_eq!(try_as(&root, f, &LayoutSpec { osts: vec![99], ..spec }), Errno::EINVAL);
+    rig.assert_clean();
 }

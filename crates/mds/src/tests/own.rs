@@ -33,7 +33,7 @@ fn an_owner_has_the_directory_its_names_and_what_is_in_it() {
     let d = rig.mkdir(R, "d");
     let f = rig.create(d, "f");
     let r = own(&rig, d, true);
-    assert!(alone(r.dir.grant, bits::ALL) && r.end);
+    assert!(alone(r.dir.grant, bits::DIRECTORY) && r.end);
     assert_eq!(r.entries.iter().map(|e| e.fid).collect::<Vec<_>>(), [f]);
     assert!(alone(r.entries[0].entry.as_ref().unwrap().grant, bits::UPDATE));
     assert!(r.file_layout.is_some_and(|l| l.mdt_component().is_some()));
@@ -81,7 +81,7 @@ fn what_an_owner_tells_is_done_in_order_at_its_times_and_its_alone() {
     assert!(r.results.iter().all(|(_, body)| body.is_empty()));
     let mut grants = r.grants.clone();
     grants.sort_by_key(|g| g.0);
-    let mut want = vec![(sub, bits::ALL), (f, bits::UPDATE)];
+    let mut want = vec![(sub, bits::DIRECTORY), (f, bits::UPDATE)];
     want.sort();
     assert_eq!(grants.iter().map(|(fid, g)| (*fid, g.bits)).collect::<Vec<_>>(), want);
     assert!(grants.iter().all(|(_, g)| g.exclusive));

@@ -2,6 +2,7 @@
 //! come twice, and an object that was never written never was.
 
 use super::{Cx, Done, check_object};
+use model::planted::{self, Bug};
 use model::{Errno, limits};
 use wire::msg::destroy::Destroy;
 
@@ -18,8 +19,8 @@ pub async fn run(cx: &Cx, m: Destroy) -> Result<Done, Errno> {
     let lsn = cx.ost.objects.destroy(m.objects, finish).await.map_err(|e| e.errno())?;
     // The metadata server forgets what it had to say once it has the answer, and does not say it again.
     cx.ost.db.durable_in_time(lsn).await.map_err(|e| e.errno())?;
-    for id in objects {
-        cx.ost.block_holders(id);
+    if !planted::on(Bug::MappingOfOldObjects) {
+        objects.into_iter().for_each(|id| cx.ost.block_holders(id));
     }
     Ok(Done::changed(&(), lsn))
 }

@@ -17,11 +17,12 @@ pub fn run(cx: &Cx, m: &Extent) -> Result<Done, Errno> {
     let mut answer = ost.enqueue_extent(client, &m.lock, m.force)?;
     let mut seen = store::Seen::default();
     if let ExtentAnswer::Granted { attr, .. } = &mut answer {
-        match ost.objects.attr(m.lock.object) {
+        // With the lock: it may be free because a fence ended just now.
+        match cx.attr(m.lock.object) {
             Ok((now, lsn)) => (*attr, seen) = (now, cx.seen(lsn)),
             Err(e) => {
                 ost.released(client, &[(m.lock.object, m.lock.id)]);
-                return Err(e.errno());
+                return Err(e);
             }
         }
     }

@@ -15,7 +15,7 @@ pub async fn run(cx: &Cx, m: &Glimpse) -> Result<Done, Errno> {
     for &id in &m.objects {
         check_object(id)?;
         cx.check_not_lost(id)?;
-        let (mut attr, lsn) = cx.ost.objects.attr(id).map_err(|e| e.errno())?;
+        let (mut attr, lsn) = cx.attr(id)?;
         for k in kept.get(&id).into_iter().flatten() {
             attr.size = attr.size.max(k.size);
             if k.ctime > attr.ctime {

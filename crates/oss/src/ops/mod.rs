@@ -7,6 +7,7 @@ mod batch;
 mod destroy;
 mod extent;
 mod fallocate;
+mod fence;
 mod glimpse;
 mod grant;
 mod param;
@@ -24,6 +25,7 @@ use crate::service::Ost;
 use crate::slot::Slot;
 use bytes::Bytes;
 use model::nodemap::Nodemap;
+use model::planted::{self, Bug};
 use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp, limits};
 use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
@@ -102,6 +104,7 @@ async fn run_single(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, E
         Op::Extent => extent::run(cx, &decode_request(body)?),
         Op::Grant => grant::run(cx, &decode_request(body)?),
         Op::Destroy => destroy::run(cx, decode_request(body)?).await,
+        Op::Fence => fence::run(cx, decode_request(body)?).await,
         Op::Reclaim => reclaim::run(cx, &decode_request(body)?),
         Op::Sync => sync::run(cx, &decode_request(body)?),
         Op::Statfs => statfs::run(cx, &decode_request(body)?),
@@ -141,7 +144,8 @@ impl Cx {
     }
 
     /// The right to work on `range` (both ends are in it): [`Ost::guard`]. What is done again after a restart waits for
-    /// nobody: its client gives nothing back before it is through.
+    /// nobody: its client gives nothing back before it is through. `ERELAYOUT` if the request is by an older layout than
+    /// the object's.
     async fn guard(
         &self,
         object: ObjectId,
@@ -150,10 +154,29 @@ impl Cx {
         range: (u64, u64),
     ) -> Result<Option<ServerLock>, Errno> {
         let client = self.slot.client;
-        if self.replay.is_some() {
-            return self.ost.guard_replayed(client, object, lock, write, range);
+        let held = if self.replay.is_some() {
+            self.ost.guard_replayed(client, object, lock, write, range)?
+        } else {
+            self.ost.guard(client, object, lock, write, range).await?
+        };
+        // No fence comes between a request and the lock that it holds.
+        if held.is_some() || lock == 0 {
+            self.check_generation(self.ost.objects.generation(object).map_err(|e| e.errno())?)?;
         }
-        self.ost.guard(client, object, lock, write, range).await
+        Ok(held)
+    }
+
+    /// `ERELAYOUT` for a request by an older layout than the object's.
+    fn check_generation(&self, generation: u32) -> Result<(), Errno> {
+        let old = self.ctx.layout_generation < generation && !planted::on(Bug::OldGenerationAccepted);
+        if old { Err(Errno::ERELAYOUT) } else { Ok(()) }
+    }
+
+    /// What an object is like, as [`Cx::check_generation`]. `ESTALE` if it was destroyed.
+    fn attr(&self, object: ObjectId) -> Result<(ObjectAttr, store::Lsn), Errno> {
+        let (attr, generation, lsn) = self.ost.objects.attr_of_layout(object).map_err(|e| e.errno())?;
+        self.check_generation(generation)?;
+        Ok((attr, lsn))
     }
 
     /// The reply of the first time, if this request is done again and its client knows it.
@@ -174,7 +197,6 @@ impl Cx {
             gid: self.ctx.cred.gid,
             projid: self.ctx.projid,
             time,
-            layout_generation: self.ctx.layout_generation,
             data_version: None,
         }
     }

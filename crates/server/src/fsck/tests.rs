@@ -126,15 +126,7 @@ impl Bed {
         let t = TargetId::ost(ost);
         self.with_db(t, |db| {
             let objects = Objects::open(db.clone()).unwrap();
-            let meta = ObjectMeta {
-                file,
-                uid: 0,
-                gid: 0,
-                projid: 0,
-                time: None,
-                layout_generation: 0,
-                data_version: None,
-            };
+            let meta = ObjectMeta { file, uid: 0, gid: 0, projid: 0, time: None, data_version: None };
             let write = objects.write(id, Some(0), Bytes::from(vec![3; bytes]), meta, Box::new(|_, _, _| {}));
             self.rt.block_on(async { db.durable(write.await.unwrap().2).await.unwrap() });
             Txn::new()
@@ -197,15 +189,7 @@ fn what_the_journal_holds_counts() {
     sb.epoch = 50;
     sb.write(&bed.world, &dir).unwrap();
     let objects = Objects::open(db.clone()).unwrap();
-    let meta = ObjectMeta {
-        file: fid(9),
-        uid: 0,
-        gid: 0,
-        projid: 0,
-        time: None,
-        layout_generation: 0,
-        data_version: None,
-    };
+    let meta = ObjectMeta { file: fid(9), uid: 0, gid: 0, projid: 0, time: None, data_version: None };
     let leak = objects.write(object(9, 0), Some(0), Bytes::from_static(b"x"), meta, Box::new(|_, _, _| {}));
     bed.rt.block_on(async { db.durable(leak.await.unwrap().2).await.unwrap() });
     let (status, text) = bed.fsck(&[]);

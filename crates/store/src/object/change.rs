@@ -11,7 +11,7 @@ use super::redo::Redo;
 use super::sums::{BLOCK_BYTES, Edit};
 use super::{FinishTxn, ObjectMeta, Objects};
 use crate::{Lsn, StoreError, Txn};
-use model::{Errno, Fid, ObjectAttr, ObjectId};
+use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp};
 use std::sync::Arc;
 use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE};
 use world::{DiskFile, OpenMode};
@@ -38,6 +38,10 @@ pub(super) struct Change {
     pub relied: Option<Relied>,
     /// Keys that go with the record.
     pub drop_keys: Vec<Vec<u8>>,
+    /// Requests by layouts older than this are refused afterwards.
+    pub fence: u32,
+    /// What the object's mtime and ctime become, also if that is earlier.
+    pub times: Option<(Timestamp, Timestamp)>,
     pub after: After,
 }
 
@@ -87,6 +91,8 @@ impl Change {
             put_off: Vec::new(),
             relied: None,
             drop_keys: Vec::new(),
+            fence: 0,
+            times: None,
             after: After::default(),
         }
     }
@@ -276,6 +282,9 @@ impl Objects {
             a.ctime = t.max(a.ctime);
             a.mtime = a.ctime;
         }
+        if let Some(times) = c.times {
+            (a.mtime, a.ctime) = times;
+        }
         a.blocks = match &rec.location {
             Location::Inline(b) => blocks(b.len() as u64),
             Location::Packed(_) => blocks(size),
@@ -287,8 +296,9 @@ impl Objects {
         }
         if meta.file != Fid::NONE {
             rec.file = meta.file;
-            rec.layout_generation = meta.layout_generation;
         }
+        // Not what a client says of its layout: it could keep others from the object.
+        rec.layout_generation = rec.layout_generation.max(c.fence);
         if let Location::Packed(p) = c.old.location
             && rec.location != c.old.location
         {

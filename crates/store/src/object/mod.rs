@@ -21,6 +21,7 @@ pub mod unfinished;
 
 mod change;
 mod destroy;
+mod fence;
 mod list;
 mod open;
 mod ordered;
@@ -56,7 +57,6 @@ pub struct ObjectMeta {
     pub projid: u32,
     /// Stamped as mtime and ctime (raised above the stored ctime); `None` leaves the times.
     pub time: Option<Timestamp>,
-    pub layout_generation: u32,
     /// What the object's data version becomes if it is lower, for a change in several transactions of which some may be
     /// there already; `None`: one more than it is.
     pub data_version: Option<u64>,
@@ -108,6 +108,20 @@ impl Objects {
             Err(StoreError::Errno(Errno::ESTALE)) => Ok(true),
             r => r.map(|(rec, _)| rec.is_some()),
         }
+    }
+
+    /// Of which layout an object is at least: requests by older ones came from before a fence ([`Objects::fence`]).
+    /// `ESTALE` if it was destroyed.
+    pub fn generation(&self, id: ObjectId) -> Result<u32, StoreError> {
+        Ok(self.load(id)?.0.map_or(0, |rec| rec.layout_generation))
+    }
+
+    /// As [`Objects::attr`], with [`Objects::generation`]. `ESTALE` if it was destroyed.
+    pub fn attr_of_layout(&self, id: ObjectId) -> Result<(ObjectAttr, u32, Lsn), StoreError> {
+        let (rec, lsn) = self.load(id)?;
+        let mut rec = rec.unwrap_or_else(ObjectRecord::empty);
+        self.refresh_blocks(id, &mut rec);
+        Ok((rec.attr, rec.layout_generation, lsn))
     }
 
     /// Attributes and the newest transaction they depend on; an object that was never written is empty.

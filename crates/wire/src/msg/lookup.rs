@@ -9,8 +9,15 @@ pub mod bits {
     pub const LOOKUP: u8 = 1;
     /// The inode: attributes, access lists, extended attributes, layout, a symbolic link's target.
     pub const UPDATE: u8 = 2;
+    /// The layout alone: where a file's data lies. Who changes it asks for this and for [`UPDATE`]; who changes something
+    /// else of the inode leaves it, so that open files keep their layouts.
+    pub const LAYOUT: u8 = 4;
+    /// All that an inode is known by.
+    pub const INODE: u8 = UPDATE | LAYOUT;
+    /// All that a directory is known by.
+    pub const DIRECTORY: u8 = LOOKUP | UPDATE;
     /// Every bit that there is.
-    pub const ALL: u8 = LOOKUP | UPDATE;
+    pub const ALL: u8 = LOOKUP | INODE;
 }
 
 /// What a reply shows may be kept until the server asks for it back ([`super::notify::Notify::Revoke`]).

@@ -97,7 +97,7 @@ impl Cache {
         }
         let known = |d: &Dir| d.is_known() || planted::on(Bug::AbsenceAssumed);
         let names = !n.dir.as_deref().is_some_and(known);
-        let (leaving, ours, inode) = (n.leaving, n.may_execute(bits::ALL), n.entry.is_some());
+        let (leaving, ours, inode) = (n.leaving, n.may_execute(bits::DIRECTORY), n.entry.is_some());
         if leaving {
             Wants::Never
         } else if names || !ours || self.new_files(dir).is_none() {
@@ -171,7 +171,7 @@ impl Cache {
         // Only the inode: that names come with a new directory's lease means that it has none.
         let inode = |g: Grant| (g.bits & bits::UPDATE != 0).then_some(Grant { bits: bits::UPDATE, ..g });
         self.put_entry(token, &Entry { grant: r.dir.grant.and_then(inode), ..r.dir.clone() }, now);
-        let whole = |g: &Grant| g.exclusive && g.bits & bits::ALL == bits::ALL;
+        let whole = |g: &Grant| g.exclusive && g.bits & bits::DIRECTORY == bits::DIRECTORY;
         if !r.dir.grant.as_ref().is_some_and(whole) {
             self.refused(dir, now);
             return Owned::Refused;
@@ -348,7 +348,7 @@ impl Cache {
         self.new_files(dir)?;
         let n = self.nodes.get_mut(&dir)?;
         n.dir.as_ref().filter(|d| d.is_known())?;
-        let ours = n.bits & bits::ALL == bits::ALL && n.may_execute(bits::ALL);
+        let ours = n.bits & bits::DIRECTORY == bits::DIRECTORY && n.may_execute(bits::DIRECTORY);
         let e = n.entry.as_ref().filter(|e| ours && e.plain && e.attr.kind == FileType::Directory)?;
         n.used = w.now;
         Some(e.clone())
@@ -445,7 +445,7 @@ impl Cache {
         self.count += 1;
         let e = Arc::new(e);
         let n = Node {
-            bits: if dir { bits::ALL } else { bits::UPDATE },
+            bits: if dir { bits::DIRECTORY } else { bits::UPDATE },
             born: true,
             inode_at: self.count,
             names_at: self.count,
@@ -588,7 +588,7 @@ impl Cache {
     fn is_empty_dir(&self, fid: Fid) -> bool {
         self.nodes.get(&fid).is_some_and(|n| {
             let empty = |d: &Dir| d.is_known() && d.present == 0;
-            n.may_execute(bits::ALL) && n.dir.as_deref().is_some_and(empty)
+            n.may_execute(bits::DIRECTORY) && n.dir.as_deref().is_some_and(empty)
         })
     }
 

@@ -1,0 +1,297 @@
+//! Brings the bytes of a file to its new objects, durably.
+
+use super::{Attempt, Source};
+use crate::mdt::Mdt;
+use bytes::Bytes;
+use model::layout::{Component, LayoutObject};
+use model::planted::{self, Bug};
+use model::{Cred, Errno, Fid, ObjectAttr, Timestamp};
+use rpc::{Import, Terms};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::checksum::ChecksumType;
+use wire::msg::fence::Fence;
+use wire::msg::glimpse::Glimpse;
+use wire::msg::read::Read;
+use wire::msg::seek::{Seek, Whence};
+use wire::msg::sync::Sync;
+use wire::msg::truncate::Truncate;
+use wire::msg::write::Write;
+use wire::{Message, RequestContext};
+use world::future::join_all;
+use world::{Either, select};
+
+type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Bytes that one message moves from an object to others.
+const PIECE_BYTES: u64 = 1 << 20;
+/// A piece without a byte that is not zero is a hole at the new place.
+const HOLE_BYTES: usize = 4096;
+
+/// How long the fences of a file may wait for those who have locks. A page that waits for the end of the attempt may be what a
+/// lock on another object waits for (`client/src/pages/fill.rs`), so this is shorter than the patience of object servers.
+const FENCE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Requests wait for it, and it waits for no client.
+const TERMS: Terms = Terms { durable: false, life: None, waited_for: true };
+
+/// Returns the latest of the times of the new objects.
+pub(super) async fn copy(mdt: &Arc<Mdt>, fid: Fid, a: &Attempt) -> Result<Timestamp, Errno> {
+    let copier = Copier { mdt, fid, a };
+    // An object server that restarts before all is durable may have lost what it answered.
+    let before = copier.epochs()?;
+    let newest = match &a.source {
+        Source::Inode(runs) => copier.copy_from_inode(runs).await?,
+        Source::Objects(old) => copier.copy_from_objects(old.component()).await?,
+    };
+    if copier.epochs()? != before {
+        return Err(Errno::ETIMEDOUT);
+    }
+    Ok(newest)
+}
+
+#[derive(Clone, Copy)]
+struct Copier<'a> {
+    mdt: &'a Arc<Mdt>,
+    fid: Fid,
+    a: &'a Attempt,
+}
+
+impl Copier<'_> {
+    fn session(&self, o: &LayoutObject) -> Result<Arc<Import>, Errno> {
+        self.mdt.shared.osts.get(o.ost).and_then(|o| o.import).ok_or(Errno::EIO)
+    }
+
+    fn epochs(&self) -> Result<Vec<u32>, Errno> {
+        self.target().objects.iter().map(|o| Ok(self.session(o)?.epoch())).collect()
+    }
+
+    fn target(&self) -> &Component {
+        self.a.target.component()
+    }
+
+    /// By the new layout, for the file's owner.
+    async fn call<M: Message>(
+        &self,
+        o: &LayoutObject,
+        msg: M,
+        bulk: Bytes,
+    ) -> Result<(M::Reply, Bytes), Errno> {
+        let i = &self.a.inode;
+        let ctx = RequestContext {
+            cred: Cred { uid: i.uid, gid: i.gid, ..Cred::default() },
+            projid: i.projid,
+            layout_generation: self.a.target.generation,
+            ..RequestContext::default()
+        };
+        let r = self.session(o)?.call_with(ctx, msg, bulk, TERMS).await?;
+        Ok((r.reply, r.bulk))
+    }
+
+    /// Writes bytes of the file to its new objects: of each that it wrote to (stripe, attributes).
+    async fn write(&self, off: u64, bytes: &Bytes) -> Result<Vec<(usize, ObjectAttr)>, Errno> {
+        let i = &self.a.inode;
+        let mut out = Vec::new();
+        for e in self.a.target.extents(off, bytes.len() as u64) {
+            let at = (e.file_offset - off) as usize;
+            let part = bytes.slice(at..at + e.len as usize);
+            let checksum = ChecksumType::Crc32c;
+            let msg = Write {
+                object: e.object.id,
+                offset: e.object_offset,
+                append: false,
+                file: self.fid,
+                uid: i.uid,
+                gid: i.gid,
+                projid: i.projid,
+                inode_ctime: i.ctime,
+                block_crcs: checksum.of_write(e.object_offset, &part),
+                checksum,
+                lock: 0,
+                granted: false,
+            };
+            out.push((e.stripe, self.call(&e.object, msg, part).await?.0.attr));
+        }
+        Ok(out)
+    }
+
+    /// A new object gets the size that it has in a file of `file_size` bytes, unless it has it: `end` is where it ends now.
+    async fn resize(&self, stripe: usize, end: u64, file_size: u64) -> Result<Option<ObjectAttr>, Errno> {
+        let (o, size) = (&self.target().objects[stripe], self.target().object_size_for(stripe, file_size));
+        if end == size {
+            return Ok(None);
+        }
+        let (file, inode_ctime) = (self.fid, self.a.inode.ctime);
+        let msg = Truncate { object: o.id, size, file, inode_ctime, keep_times: true, lock: 0 };
+        Ok(Some(self.call(o, msg, Bytes::new()).await?.0))
+    }
+
+    /// What lay with the inode.
+    async fn copy_from_inode(&self, runs: &[(u64, Vec<u8>)]) -> Result<Timestamp, Errno> {
+        let c = self.target();
+        let mut newest = Timestamp::ZERO;
+        let mut ends = vec![0; c.stripes()];
+        for (off, bytes) in runs {
+            for (stripe, attr) in self.write(*off, &Bytes::copy_from_slice(bytes)).await? {
+                newest = newest.max(attr.ctime);
+                ends[stripe] = ends[stripe].max(attr.size);
+            }
+        }
+        let size = self.a.inode.data.size;
+        for (stripe, o) in c.objects.iter().enumerate() {
+            if let Some(attr) = self.resize(stripe, ends[stripe], size).await? {
+                newest = newest.max(attr.ctime);
+            }
+            if c.object_size_for(stripe, size) > 0 {
+                self.call(o, Sync { object: Some(o.id) }, Bytes::new()).await?;
+            }
+        }
+        Ok(newest)
+    }
+
+    /// What lies on other objects, which nobody reaches by the old layout afterwards.
+    async fn copy_from_objects(&self, old: &Component) -> Result<Timestamp, Errno> {
+        let (generation, file) = (self.a.target.generation, self.fid);
+        let fences = old.objects.iter().map(|o| -> Work<'_, Result<ObjectAttr, Errno>> {
+            let msg = Fence { object: o.id, file, generation, times: None };
+            Box::pin(async move { Ok(self.call(o, msg, Bytes::new()).await?.0) })
+        });
+        let early = if planted::on(Bug::SizeOfOldObjects) { Some(self.sizes(old).await?) } else { None };
+        let attrs = match select(all(fences), self.mdt.pause(FENCE_PATIENCE)).await {
+            Either::Left(r) => r?,
+            Either::Right(true) => return Err(Errno::ESHUTDOWN),
+            Either::Right(false) => return Err(Errno::EBUSY),
+        };
+        let attrs = early.unwrap_or(attrs);
+        let sizes = attrs.iter().enumerate().map(|(stripe, a)| old.file_size_from(stripe, a.size));
+        let size = sizes.max().unwrap_or(0);
+        let copies = (0..old.objects.len()).map(|stripe| -> Work<'_, Result<Vec<u64>, Errno>> {
+            Box::pin(self.copy_object(old, stripe, attrs[stripe].size))
+        });
+        let mut ends = vec![0; self.target().stripes()];
+        for of_one in all(copies).await? {
+            for (end, one) in ends.iter_mut().zip(of_one) {
+                *end = one.max(*end);
+            }
+        }
+        for (stripe, end) in ends.into_iter().enumerate() {
+            self.resize(stripe, end, size).await?;
+        }
+        // The data is as old as it was: who changed it last knows when that was.
+        let last = attrs.iter().max_by_key(|a| a.ctime).expect("a component has objects");
+        let times = Some((last.mtime, last.ctime));
+        let dated = self.target().objects.iter().map(|o| -> Work<'_, Result<(), Errno>> {
+            let msg = Fence { object: o.id, file, generation, times };
+            Box::pin(async move { self.call(o, msg, Bytes::new()).await.map(|_| ()) })
+        });
+        all(dated).await?;
+        Ok(last.ctime)
+    }
+
+    async fn sizes(&self, c: &Component) -> Result<Vec<ObjectAttr>, Errno> {
+        let mut out = Vec::new();
+        for o in &c.objects {
+            out.extend(self.call(o, Glimpse { objects: vec![o.id] }, Bytes::new()).await?.0.attrs);
+        }
+        Ok(out)
+    }
+
+    /// Copies what an old object has but for its holes. Of each new object where it ends at least, afterwards.
+    async fn copy_object(&self, old: &Component, stripe: usize, size: u64) -> Result<Vec<u64>, Errno> {
+        let o = &old.objects[stripe];
+        let mut ends = vec![0; self.target().stripes()];
+        let mut at = 0;
+        while at < size {
+            let msg = Seek { object: o.id, offset: at, whence: Whence::Data, lock: 0 };
+            let Some(start) = self.call(o, msg, Bytes::new()).await?.0.offset else { break };
+            let msg = Seek { object: o.id, offset: start, whence: Whence::Hole, lock: 0 };
+            let hole = self.call(o, msg, Bytes::new()).await?.0.offset.unwrap_or(size).min(size);
+            if start < at || hole <= start {
+                return Err(Errno::EPROTO);
+            }
+            at = hole;
+            let mut from = start;
+            while from < hole {
+                let len = PIECE_BYTES.min(hole - from);
+                for (i, end) in self.copy_piece(old, stripe, from, len).await? {
+                    ends[i] = end.max(ends[i]);
+                }
+                from += len;
+            }
+        }
+        Ok(ends)
+    }
+
+    /// Copies `len` bytes from `from` of an old object on, but for zeros.
+    async fn copy_piece(
+        &self,
+        old: &Component,
+        stripe: usize,
+        from: u64,
+        len: u64,
+    ) -> Result<Vec<(usize, u64)>, Errno> {
+        let o = &old.objects[stripe];
+        let checksum = ChecksumType::Crc32c;
+        let msg = Read { object: o.id, offset: from, len: len as u32, checksum, lock: 0 };
+        let (r, data) = self.call(o, msg, Bytes::new()).await?;
+        let differs = checksum.differs_in_read(from, &data, r.object_size, &r.block_crcs);
+        if data.len() as u64 != len || differs.is_some() {
+            return Err(Errno::EIO);
+        }
+        let unit = u64::from(old.stripe_size);
+        assert!(unit > 0, "a component with objects has a stripe size");
+        let mut out = Vec::new();
+        let mut at = from;
+        while at < from + len {
+            // What lies together in the file.
+            let end = if old.stripes() == 1 { from + len } else { ((at / unit + 1) * unit).min(from + len) };
+            let part = data.slice((at - from) as usize..(end - from) as usize);
+            for (skip, run) in without_holes(&part) {
+                let wrote = self.write(old.file_offset(stripe, at + skip as u64), &run).await?;
+                out.extend(wrote.into_iter().map(|(i, attr)| (i, attr.size)));
+            }
+            at = end;
+        }
+        Ok(out)
+    }
+}
+
+/// The runs of blocks that have a byte that is not zero, and where they begin.
+fn without_holes(data: &Bytes) -> Vec<(usize, Bytes)> {
+    let mut out: Vec<(usize, usize)> = Vec::new();
+    for (i, block) in data.chunks(HOLE_BYTES).enumerate() {
+        let start = i * HOLE_BYTES;
+        if block.iter().all(|b| *b == 0) {
+            continue;
+        }
+        match out.last_mut() {
+            Some((_, end)) if *end == start => *end += block.len(),
+            _ => out.push((start, start + block.len())),
+        }
+    }
+    out.into_iter().map(|(from, to)| (from, data.slice(from..to))).collect()
+}
+
+async fn all<'a, T: Send + 'a>(
+    work: impl Iterator<Item = Work<'a, Result<T, Errno>>>,
+) -> Result<Vec<T>, Errno> {
+    join_all(work.collect()).await.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_not_copied() {
+        let mut data = vec![0; 5 * HOLE_BYTES + 10];
+        assert!(without_holes(&data.clone().into()).is_empty());
+        data[HOLE_BYTES] = 1;
+        data[3 * HOLE_BYTES - 1] = 2;
+        data[5 * HOLE_BYTES + 9] = 3;
+        let runs: Vec<(usize, usize)> =
+            without_holes(&data.into()).into_iter().map(|(at, run)| (at, run.len())).collect();
+        assert_eq!(runs, [(HOLE_BYTES, 2 * HOLE_BYTES), (5 * HOLE_BYTES, 10)]);
+    }
+}

@@ -1,0 +1,59 @@
+//! From objects to others (`lfs migrate`), while the file is in use.
+
+use super::{Attempt, Frozen, Source, attempt, movable, note_target, settle};
+use crate::done::{Done, ReplyTo};
+use crate::mdt::Mdt;
+use crate::ops::setlayout::check_spec;
+use crate::tx::Tx;
+use model::{Errno, Fid, FileType, LayoutSpec, perm};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long an attempt may take from its fences to the end of its copies: who uses the file waits so long.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Moves a file's data to new objects that `spec` describes; the answer is the file with its new layout. `EPERM` for who may
+/// not change the file, `ENODATA` for a file that has no objects, `EOPNOTSUPP` for a layout with data on the MDT.
+pub async fn migrate(
+    mdt: &Arc<Mdt>,
+    to: &ReplyTo,
+    cred: &model::Cred,
+    fid: Fid,
+    spec: &LayoutSpec,
+) -> Result<Done, Errno> {
+    let mut tries = 0;
+    loop {
+        if let Some(done) = attempt(mdt, to, fid, &mut tries, |tx| begin(mdt, tx, cred, fid, spec)).await? {
+            return Ok(done);
+        }
+    }
+}
+
+fn begin(
+    mdt: &Arc<Mdt>,
+    tx: &mut Tx,
+    cred: &model::Cred,
+    fid: Fid,
+    spec: &LayoutSpec,
+) -> Result<Attempt, Errno> {
+    let mut i = movable(tx, fid)?;
+    if i.kind != FileType::Regular {
+        return Err(Errno::EINVAL);
+    }
+    if !perm::owns(cred, i.uid) {
+        return Err(Errno::EPERM);
+    }
+    check_spec(tx, spec)?;
+    if spec.mdt_bytes().is_some() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if i.layout.as_ref().is_none_or(|l| l.stripe_count() == 0) {
+        return Err(Errno::ENODATA);
+    }
+    tx.check_space()?;
+    settle(tx, fid, &mut i);
+    let old = i.layout.clone().expect("looked at above");
+    let target = note_target(tx, fid, &mut i, spec)?;
+    let source = Source::Objects(old);
+    Ok(Attempt { _frozen: Frozen::new(mdt, fid), inode: i, target, source, patience: PATIENCE })
+}

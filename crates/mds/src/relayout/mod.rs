@@ -1,0 +1,251 @@
+//! A file gets another layout while it is in use: the data goes to new objects first, durably, and then one transaction gives
+//! the file its new layout and drops the data where it was. Until then nothing changed for anybody.
+//!
+//! `grow` moves data from the inode to objects, `migrate` from objects to others; `copy` brings the bytes there. Changes of
+//! data with the inode wait meanwhile, as this target makes them. Objects are fenced first (decision 0054): their
+//! servers take back all locks, and with those what clients keep, and refuse what comes by the old layout. Who is refused asks
+//! for the new one (`ops/layout.rs`), and gets it when the attempt is over.
+//!
+//! An attempt writes down where it puts the data before it does, under a component id that no attempt had
+//! before: what a crash or a failure leaves on the object servers is known and given up by the next attempt,
+//! or with the file, and never met again. Of an attempt that came to nothing the old objects may be fenced: the file keeps
+//! them under a layout that is as new as the one that it did not get ([`settle`]).
+
+mod copy;
+mod grow;
+mod migrate;
+
+pub use grow::grow;
+pub use migrate::migrate;
+
+use crate::done::{Done, ReplyTo};
+use crate::mdt::Mdt;
+use crate::names;
+use crate::schema::Inode;
+use crate::schema::inode::{DataState, Growth};
+use crate::tx::Tx;
+use model::planted::{self, Bug};
+use model::{Errno, Fid, Layout, LayoutSpec, Timestamp};
+use std::sync::Arc;
+use std::time::Duration;
+use wire::encode_message;
+use world::{Either, select};
+
+/// Component ids of layouts for files without data: this and the target's epoch.
+pub const WITHOUT_DATA: u32 = 1 << 31;
+/// Attempts that may fail before the caller hears of it. Being slow is no failure of a growth, whose caller waits to write.
+const TRIES: u32 = 3;
+
+/// Changes of a file's data wait while this lives. Made within a transaction, so that no change is under way.
+struct Frozen {
+    mdt: Arc<Mdt>,
+    fid: Fid,
+}
+
+impl Frozen {
+    fn new(mdt: &Arc<Mdt>, fid: Fid) -> Frozen {
+        let fresh = mdt.shared.growing.begin(fid);
+        assert!(fresh, "{fid} gets two layouts at once");
+        Frozen { mdt: mdt.clone(), fid }
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        self.mdt.shared.growing.end(self.fid);
+    }
+}
+
+/// Where the data is that an attempt moves.
+enum Source {
+    /// With the inode: (offset, bytes), holes left out.
+    Inode(Vec<(u64, Vec<u8>)>),
+    /// On the objects of this layout.
+    Objects(Layout),
+}
+
+/// An attempt under way: the file as it was when its data was frozen.
+struct Attempt {
+    _frozen: Frozen,
+    inode: Inode,
+    target: Layout,
+    source: Source,
+    /// It is given up when it has taken so long.
+    patience: Duration,
+}
+
+/// One attempt. `None`: somebody else is at it, or was, and it is to be looked at again.
+async fn attempt(
+    mdt: &Arc<Mdt>,
+    to: &ReplyTo,
+    fid: Fid,
+    tries: &mut u32,
+    mut begin: impl FnMut(&mut Tx) -> Result<Attempt, Errno> + Send,
+) -> Result<Option<Done>, Errno> {
+    let mut ends = mdt.shared.growing.ends();
+    let mut begun = None;
+    let done = mdt
+        .transact(None, |tx| {
+            begun = None; // of a run that had to wait for leases
+            begun = Some(begin(tx)?);
+            Ok(Vec::new())
+        })
+        .await;
+    let a = match (&done.result, begun) {
+        (Ok(_), Some(a)) => a,
+        (Err(Errno::EGROWING), _) => {
+            let _ = ends.changed().await;
+            return Ok(None);
+        }
+        (Err(Errno::ERELAYOUT), _) => return Ok(None),
+        _ => return Ok(Some(Done { durable: true, ..done })),
+    };
+    // What is about to be written must be known to belong to nobody else, whatever happens. And the data
+    // goes where others can read it only when it cannot be lost here any more.
+    mdt.db.durable(done.wait).await.map_err(|e| e.errno())?;
+    match move_within(mdt, to, fid, &a).await {
+        Ok(done) => Ok(Some(Done { durable: true, ..done })),
+        Err(Errno::ESHUTDOWN) => Err(Errno::ESHUTDOWN),
+        Err(e) => {
+            let left = mdt.transact(None, |tx| give_up(tx, fid).map(|()| Vec::new())).await;
+            let slow = e == Errno::ETIMEDOUT && matches!(a.source, Source::Inode(_));
+            *tries += u32::from(!slow);
+            if *tries >= TRIES || left.result.is_err() {
+                return Err(e);
+            }
+            tracing::warn!("the data of {fid} could not be moved to its new objects: {e}; trying again");
+            Ok(None)
+        }
+    }
+}
+
+/// Moves the data and switches the layout. `ETIMEDOUT` if the object servers take too long, or restart.
+async fn move_within(mdt: &Arc<Mdt>, to: &ReplyTo, fid: Fid, a: &Attempt) -> Result<Done, Errno> {
+    let grows = matches!(a.source, Source::Inode(_));
+    if grows && planted::on(Bug::GrownBeforeDurable) {
+        let done = mdt.transact(Some(to), |tx| switch(tx, fid, a, Timestamp::ZERO)).await;
+        let _ = mdt.pause(Duration::from_millis(200)).await;
+        return copy::copy(mdt, fid, a).await.map(|_| done);
+    }
+    if let (Source::Objects(old), true) = (&a.source, planted::on(Bug::DestroyedBeforeSwitch)) {
+        let objects: Vec<_> = old.objects().copied().collect();
+        let early = mdt.transact(None, |tx| {
+            tx.give_up_objects(&objects);
+            Ok(Vec::new())
+        });
+        early.await.result?;
+    }
+    let newest = match select(copy::copy(mdt, fid, a), mdt.pause(a.patience)).await {
+        Either::Left(r) => r?,
+        Either::Right(true) => return Err(Errno::ESHUTDOWN),
+        Either::Right(false) => return Err(Errno::ETIMEDOUT),
+    };
+    Ok(mdt.transact(Some(to), |tx| switch(tx, fid, a, newest)).await)
+}
+
+/// A file that nobody moves at the moment. `EGROWING` if somebody does, `ESTALE` if it is gone.
+fn movable(tx: &mut Tx, fid: Fid) -> Result<Inode, Errno> {
+    let i = tx.try_inode(fid)?.ok_or(Errno::ESTALE)?;
+    if tx.shared.growing.contains(fid) { Err(Errno::EGROWING) } else { Ok(i) }
+}
+
+/// A component id that the file never had.
+fn next_component(i: &Inode) -> u32 {
+    let numbered =
+        i.layout.iter().flat_map(|l| &l.components).map(|c| c.id).filter(|id| id & WITHOUT_DATA == 0);
+    let first = numbered.max().unwrap_or(1).max(1) + 1;
+    let next = first.saturating_add(i.growth.attempts);
+    assert!(next < WITHOUT_DATA, "attempts are numbered");
+    next
+}
+
+/// OSTs as `spec` wants them; the component id is new.
+fn choose(tx: &Tx, fid: Fid, i: &Inode, component: u32, spec: &LayoutSpec) -> Result<Layout, Errno> {
+    let spec = spec.clone().inherit(&tx.shared.params.builtin_layout());
+    let (stripe_size, osts) = tx.shared.choose(&spec)?;
+    let old = i.layout.as_ref().expect("it has data somewhere");
+    let new = old.moved((fid, component), stripe_size, &spec.pool, &osts);
+    Ok(new.marked(|i| tx.shared.osts.mark(i)))
+}
+
+/// Writes down where the data goes.
+fn note_target(tx: &mut Tx, fid: Fid, i: &mut Inode, spec: &LayoutSpec) -> Result<Layout, Errno> {
+    let target = choose(tx, fid, i, next_component(i), spec)?;
+    i.growth.attempts += 1;
+    i.growth.target = Some(target.clone());
+    tx.index_objects(fid, i);
+    tx.put_inode(fid, i);
+    Ok(target)
+}
+
+/// Ends an attempt that came to nothing: its objects go, and those that the file keeps, which may be fenced, are reached by a
+/// layout that is as new. The inode is the caller's to write. Whether there was one.
+fn settle(tx: &mut Tx, fid: Fid, i: &mut Inode) -> bool {
+    let Some(target) = i.growth.target.take() else { return false };
+    let objects: Vec<_> = target.objects().copied().collect();
+    tx.give_up_objects(&objects);
+    let fenced = i.layout.as_mut().filter(|l| l.mdt_component().is_none());
+    if let Some(l) = fenced {
+        assert!(l.generation < target.generation, "{fid} would have got a newer layout");
+        l.generation = target.generation;
+        tx.change_layout(fid);
+    }
+    true
+}
+
+fn give_up(tx: &mut Tx, fid: Fid) -> Result<(), Errno> {
+    if let Some(mut i) = tx.try_inode(fid)?
+        && settle(tx, fid, &mut i)
+    {
+        tx.put_inode(fid, &mut i);
+    }
+    Ok(())
+}
+
+/// As [`settle`], of what a former life of this target left. `EGROWING` while an attempt is under way.
+pub fn settle_abandoned(tx: &mut Tx, fid: Fid) -> Result<(), Errno> {
+    movable(tx, fid)?;
+    give_up(tx, fid)
+}
+
+/// Whether an attempt on it was begun, and is not under way.
+pub fn is_abandoned(tx: &Tx, fid: Fid, i: &Inode) -> bool {
+    i.growth.target.is_some() && !tx.shared.growing.contains(fid)
+}
+
+/// The file has `target` from now on.
+fn adopt(tx: &mut Tx, fid: Fid, i: &mut Inode, target: Layout) {
+    let later = i.layout.as_ref().is_none_or(|old| old.generation < target.generation);
+    assert!(later, "{fid} gets a layout that is not newer than its own");
+    let numbered = target.components.iter().all(|c| c.id & WITHOUT_DATA == 0);
+    i.growth = if numbered { Growth::default() } else { Growth { target: None, ..i.growth.clone() } };
+    i.layout = Some(target);
+    i.default_layout = None;
+    i.data = DataState::default();
+    tx.change_layout(fid);
+    tx.index_objects(fid, i);
+    tx.put_inode(fid, i);
+}
+
+/// The one step in which the data is where it was no more and at its new place from now on. `newest`: of the times of the new
+/// objects.
+fn switch(tx: &mut Tx, fid: Fid, a: &Attempt, newest: Timestamp) -> Result<Vec<u8>, Errno> {
+    let mut i = tx.try_inode(fid)?.ok_or(Errno::ESTALE)?;
+    assert_eq!(i.growth.target.as_ref(), Some(&a.target), "{fid} goes elsewhere");
+    match &a.source {
+        Source::Inode(_) => {
+            assert_eq!(i.data, a.inode.data, "data of {fid} changed while it was frozen");
+            tx.remove_data(fid, &i)?;
+            // The objects were written just now; the data is as old as it was.
+            i.touch_ctime(newest);
+            i.mtime_stamp = i.mtime_stamp.max(newest);
+        }
+        Source::Objects(old) => {
+            assert_eq!(i.layout.as_ref(), Some(old), "the layout of {fid} changed while it was frozen");
+            let objects: Vec<_> = old.objects().copied().collect();
+            tx.give_up_objects(&objects);
+        }
+    }
+    adopt(tx, fid, &mut i, a.target.clone());
+    Ok(encode_message(&names::entry(tx, fid, &i)))
+}
