@@ -1,37 +1,28 @@
 //! A mounted file system as a library: what FUSE, gateways and the simulator call.
 //!
-//! `ops/VERB.rs` holds one operation each. `meta` keeps names and attributes while leases cover them, `pending` what was executed under exclusive ones and not sent yet; of data nothing is
-//! cached between calls.
-//! `mount` connects, `targets` keeps the sessions, `fids` and `locate` know which file is where, `stripe` maps files
-//! to objects, `locks` and `opens` remember what a restarted server has to be told. `errseq` remembers errors until all were told
-//! who must know, `lost` whose they are.
+//! It stands in layers, from below: `base` (what all share), `session` (one target), `osc` (one OST, objects by their ids) and
+//! `mdc` (one MDT: names, attributes, small files under leases, what is not told yet), `lov` (layouts and files), `lmv` (the
+//! targets, and which MDT), `llite` (POSIX, one file a verb), `pages` (what a kernel keeps). `mount` puts them together,
+//! `params` shows and sets what can be set. A layer uses what lies below it (`xtask/src/rooms.rs`).
 
 mod base;
 pub mod control;
-mod data;
-mod fs;
+mod llite;
 mod lmv;
-mod locks;
 mod lov;
 mod mdc;
-mod mgc;
 mod mount;
-mod opens;
-mod ops;
 mod osc;
 mod pages;
 mod params;
-mod privileges;
 mod session;
 mod stats;
-mod targets;
 #[cfg(test)]
 mod testing;
-mod wakeful;
 
 pub use base::errseq::{ErrorCursor, ErrorMark};
 pub use base::keeper::{Keeper, Lapsed, Leave};
-pub use fs::Fs;
+pub use llite::Fs;
 
 use model::{Cred, Errno, Fid};
 use std::sync::Mutex;
