@@ -15,10 +15,30 @@ struct Crate {
 
 const CRATES: [Crate; 1] = [Crate {
     src: "crates/client/src/",
-    layers: &[&["base", "stats"], &["session"], &["osc", "mdc"], &["lov"], &["lmv"], &["llite"], &["pages"]],
+    layers: &[
+        &["base", "stats", "control"],
+        &["session"],
+        &["osc", "mdc"],
+        &["lov"],
+        &["lmv"],
+        &["llite"],
+        &["pages", "admin"],
+        &["library"],
+    ],
     // `testing` is there in tests only.
-    shared: &["R", "Call", "BoxFutureOf", "Leave", "testing", "ErrorCursor", "ErrorMark", "TargetState"],
-    roots: &[("Fs", "llite"), ("OpenFile", "llite"), ("PosixLock", "llite"), ("FsSpace", "llite")],
+    shared: &[
+        "R",
+        "Call",
+        "BoxFutureOf",
+        "Leave",
+        "testing",
+        "ErrorCursor",
+        "ErrorMark",
+        "TargetState",
+        "MountError",
+        "MountOptions",
+    ],
+    roots: &[("Fs", "llite"), ("OpenHandle", "llite"), ("PosixLock", "llite"), ("FsSpace", "llite")],
 }];
 
 pub fn check(tree: &Tree) -> Vec<Finding> {

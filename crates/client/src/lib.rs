@@ -1,12 +1,18 @@
-//! A mounted file system as a library: what FUSE, gateways and the simulator call.
+//! A mounted file system as a library.
+//!
+//! [`Client`], [`User`] and [`OpenFile`] are for programs without a mount: each call names its user and is checked
+//! (`library/`, docs/library.md). [`Fs`] is what lies below: operations on files by their FIDs, for `fuse`, in front of which a
+//! kernel checks, and for the simulator.
 //!
 //! It stands in layers, from below: `base` (what all share), `session` (one target), `osc` (one OST, objects by their ids) and
 //! `mdc` (one MDT: names, attributes, small files under leases, what is not told yet), `lov` (layouts and files), `lmv` (the
-//! targets, and which MDT), `llite` (POSIX, one file a verb), `pages` (what a kernel keeps). `mount` puts them together,
+//! targets, and which MDT), `llite` (POSIX, one file a verb), `pages` (what a kernel keeps), `library` (users, beside it). `mount` puts them together,
 //! `params` shows and sets what can be set. A layer uses what lies below it (`xtask/src/rooms.rs`).
 
+pub mod admin;
 mod base;
 pub mod control;
+mod library;
 mod llite;
 mod lmv;
 mod lov;
@@ -22,14 +28,16 @@ mod testing;
 
 pub use base::errseq::{ErrorCursor, ErrorMark};
 pub use base::keeper::{Keeper, Lapsed, Leave};
-pub use llite::Fs;
+pub use library::{Client, DirEntry, Error, Identity, OpenFile, Range, Result, Seek, Source, User, flags};
+pub use llite::{Fs, is_virtual_xattr};
+pub use wire::msg::enqueue::LockMode;
 
 use model::{Cred, Errno, Fid};
 use std::sync::Mutex;
-use wire::msg::enqueue::{LockKind, LockMode, LockSpec};
+use wire::msg::enqueue::{LockKind, LockSpec};
 
 /// What an operation gives.
-pub(crate) type R<T> = Result<T, Errno>;
+pub(crate) type R<T> = std::result::Result<T, Errno>;
 
 /// A boxed future that borrows.
 pub(crate) type BoxFutureOf<'a, T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;
@@ -40,6 +48,8 @@ pub struct Call {
     pub cred: Cred,
     pub pid: u32,
     pub umask: u32,
+    /// Instead of what `jobid_var` and `jobid_name` say.
+    pub jobid: Option<std::sync::Arc<str>>,
 }
 
 pub struct MountOptions {
@@ -65,7 +75,7 @@ pub struct MountError {
 }
 
 /// An open file: what the kernel's file handle stands for.
-pub struct OpenFile {
+pub struct OpenHandle {
     pub fid: Fid,
     /// The handle the metadata server knows.
     pub handle: u64,

@@ -5,7 +5,7 @@ use crate::base::Detached;
 use crate::mdc::ReadTimes;
 use crate::mdc::{Edit, Outcome};
 use crate::stats::Verb;
-use crate::{Fs, OpenFile, R};
+use crate::{Fs, OpenHandle, R};
 use model::limits::RELATIME_SECS;
 use model::perm::FLAG_NOATIME;
 use model::{Fid, Timestamp};
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Fs {
     /// Never fails for a handle that the server does not know (any more).
-    pub fn close(self: Arc<Self>, file: Arc<OpenFile>) -> BoxFuture<R<()>> {
+    pub fn close(self: Arc<Self>, file: Arc<OpenHandle>) -> BoxFuture<R<()>> {
         Box::pin(async move {
             let fs = self.clone();
             let work = async move {
@@ -66,7 +66,7 @@ impl Fs {
         }
     }
 
-    async fn atime_to_store(self: &Arc<Self>, file: &OpenFile) -> Option<Timestamp> {
+    async fn atime_to_store(self: &Arc<Self>, file: &OpenHandle) -> Option<Timestamp> {
         if file.flags & O_NOATIME != 0 || self.cx.is_read_only() || self.cx.is_noatime() {
             return None;
         }

@@ -3,7 +3,7 @@
 use crate::base::Detached;
 use crate::mdc::{Mdc, is_read_write};
 use crate::stats::Verb;
-use crate::{Call, Fs, OpenFile, R};
+use crate::{Call, Fs, OpenHandle, R};
 use model::{Attr, Errno, Fid, LayoutSpec, SetAttr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,11 +12,12 @@ use wire::msg::lookup::Entry;
 use wire::msg::open::Open;
 use world::BoxFuture;
 
-pub(crate) const O_ACCMODE: u32 = 0o3;
-pub(crate) const O_CREAT: u32 = 0o100;
-pub(crate) const O_EXCL: u32 = 0o200;
-pub(crate) const O_TRUNC: u32 = 0o1000;
-pub(crate) const O_NOATIME: u32 = 0o100_0000;
+pub const O_WRONLY: u32 = 0o1;
+pub const O_ACCMODE: u32 = 0o3;
+pub const O_CREAT: u32 = 0o100;
+pub const O_EXCL: u32 = 0o200;
+pub const O_TRUNC: u32 = 0o1000;
+pub const O_NOATIME: u32 = 0o100_0000;
 /// Lustre's O_LOV_DELAY_CREATE: the file gets its objects with a later setlayout or with its first write.
 const O_LOV_DELAY_CREATE: u32 = 0o1_0000_0000;
 
@@ -34,7 +35,7 @@ impl Fs {
         mode: u32,
         flags: u32,
         layout: Option<LayoutSpec>,
-    ) -> BoxFuture<R<(Attr, OpenFile)>> {
+    ) -> BoxFuture<R<(Attr, OpenHandle)>> {
         Box::pin(async move {
             self.cx.writable()?;
             self.run(Verb::Create, self.create_named(call, parent, name, mode, flags, layout)).await
@@ -48,7 +49,7 @@ impl Fs {
         parent: Fid,
         mode: u32,
         flags: u32,
-    ) -> BoxFuture<R<(Attr, OpenFile)>> {
+    ) -> BoxFuture<R<(Attr, OpenHandle)>> {
         Box::pin(async move {
             self.cx.writable()?;
             self.run(Verb::Create, self.create_named(call, parent, Vec::new(), mode, flags, None)).await
@@ -63,7 +64,7 @@ impl Fs {
         mode: u32,
         flags: u32,
         layout: Option<LayoutSpec>,
-    ) -> R<(Attr, OpenFile)> {
+    ) -> R<(Attr, OpenHandle)> {
         let mut msg = Create {
             parent,
             exclusive: flags & O_EXCL != 0,
@@ -83,7 +84,7 @@ impl Fs {
         msg.fid = mdc.new_fid().await?;
         let (fs, late) = (self.clone(), self.clone());
         let work = async move { fs.create_open(&call, &mdc, msg, flags).await };
-        Detached::new(&self.cx.world, "client-create", work, move |r: R<(Attr, OpenFile)>| {
+        Detached::new(&self.cx.world, "client-create", work, move |r: R<(Attr, OpenHandle)>| {
             Box::pin(async move {
                 if let Ok((_, f)) = r {
                     late.close_handle(f.fid, f.handle, None).await;
@@ -99,7 +100,7 @@ impl Fs {
         mdc: &Arc<Mdc>,
         mut msg: Create,
         flags: u32,
-    ) -> R<(Attr, OpenFile)> {
+    ) -> R<(Attr, OpenHandle)> {
         let mut attempt = 1;
         let (reply, handle) = loop {
             let handle = self.meta.opens.reserve(msg.fid, flags, &call.cred)?;

@@ -35,6 +35,11 @@ impl Fs {
     }
 }
 
+/// Names that are never stored: they describe where a file lies. `fuse` answers them, so that nobody may set them.
+pub fn is_virtual_xattr(name: &[u8]) -> bool {
+    name.starts_with(b"nacre.") || name == b"lustre.lov" || name == b"trusted.lov"
+}
+
 /// Names that may exist on some file: of these the server says ENODATA where there is none.
 fn is_known_kind(name: &[u8]) -> bool {
     let known = |p: &[u8]| name.len() > p.len() && name.starts_with(p);

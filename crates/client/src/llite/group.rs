@@ -2,7 +2,7 @@
 
 use super::O_ACCMODE;
 use crate::stats::Verb;
-use crate::{Fs, OpenFile, R};
+use crate::{Fs, OpenHandle, R};
 use model::{Errno, Fid, FileType, Layout};
 use std::sync::Arc;
 use world::BoxFuture;
@@ -10,13 +10,13 @@ use world::BoxFuture;
 impl Fs {
     /// Locks an open file for a group; without `wait` EAGAIN if it cannot be had at once. `EINVAL` for group 0 and a file
     /// that has a group lock through this handle, `EBADF` for one that is not open for writing.
-    pub fn group_lock(self: Arc<Self>, open: Arc<OpenFile>, gid: u64, wait: bool) -> BoxFuture<R<()>> {
+    pub fn group_lock(self: Arc<Self>, open: Arc<OpenHandle>, gid: u64, wait: bool) -> BoxFuture<R<()>> {
         Box::pin(async move { self.run(Verb::Flock, self.take_group(&open, gid, wait)).await })
     }
 
     /// `EINVAL` if this handle does not have this group's lock. Everything that this mount wrote is on the servers then;
     /// what could not be written is the error.
-    pub fn group_unlock(self: Arc<Self>, open: Arc<OpenFile>, gid: u64) -> BoxFuture<R<()>> {
+    pub fn group_unlock(self: Arc<Self>, open: Arc<OpenHandle>, gid: u64) -> BoxFuture<R<()>> {
         Box::pin(async move {
             let work = async {
                 let held = {
@@ -30,7 +30,7 @@ impl Fs {
         })
     }
 
-    pub(crate) async fn group_unlock_closed(self: &Arc<Self>, open: &OpenFile) {
+    pub(crate) async fn group_unlock_closed(self: &Arc<Self>, open: &OpenHandle) {
         let held = open.group.lock().expect("no panic while locked").take();
         if let Some(g) = held {
             // What could not be written the next fsync tells; any other error is the end of the mount.
@@ -38,8 +38,8 @@ impl Fs {
         }
     }
 
-    async fn take_group(self: &Arc<Self>, open: &OpenFile, gid: u64, wait: bool) -> R<()> {
-        let taken = |o: &OpenFile| o.group.lock().expect("no panic while locked").is_some();
+    async fn take_group(self: &Arc<Self>, open: &OpenHandle, gid: u64, wait: bool) -> R<()> {
+        let taken = |o: &OpenHandle| o.group.lock().expect("no panic while locked").is_some();
         if gid == 0 || taken(open) {
             return Err(Errno::EINVAL);
         }

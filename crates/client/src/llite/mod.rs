@@ -2,7 +2,7 @@
 //! inode or on objects before it goes down.
 //!
 //! `fs` is what all of them share, `opens` the open files, `data` finds what is kept of a file, `privileges` is what writing
-//! takes from a program, `locks` asks for file locks and keeps other mounts off a range, `beside` keeps writes apart from a
+//! takes from a program, `permission` what a user may where no kernel asks, `locks` asks for file locks and keeps other mounts off a range, `beside` keeps writes apart from a
 //! kernel's pages.
 
 pub(crate) mod beside;
@@ -30,6 +30,7 @@ mod mknod;
 mod open;
 mod opens;
 mod ostfiles;
+pub(crate) mod permission;
 mod privileges;
 mod read;
 mod readdir;
@@ -48,9 +49,10 @@ mod truncate;
 mod unlink;
 mod write;
 
-pub(crate) use create::{O_ACCMODE, O_CREAT, O_EXCL, O_NOATIME, O_TRUNC};
+pub use create::{O_ACCMODE, O_CREAT, O_EXCL, O_NOATIME, O_TRUNC, O_WRONLY};
 pub use fs::Fs;
 pub(crate) use getattr::data_layout;
+pub use getxattr::is_virtual_xattr;
 pub(crate) use read::part;
 pub(crate) use write::{Small, write_meta};
 

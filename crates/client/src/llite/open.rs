@@ -1,10 +1,10 @@
 //! open: keeps a file alive until its close.
 
-use super::{O_ACCMODE, O_CREAT, O_EXCL, O_TRUNC};
+use super::{O_ACCMODE, O_CREAT, O_EXCL, O_TRUNC, O_WRONLY};
 use crate::base::Detached;
 use crate::mdc::{CONTENT_MAX_BYTES, Came, brought};
 use crate::stats::Verb;
-use crate::{Call, Fs, OpenFile, R};
+use crate::{Call, Fs, OpenHandle, R};
 use bytes::Bytes;
 use model::{Fid, FileType};
 use std::sync::Arc;
@@ -13,11 +13,9 @@ use wire::msg::lookup::Entry;
 use wire::msg::open::Open;
 use world::BoxFuture;
 
-const O_WRONLY: u32 = 1;
-
 impl Fs {
     /// O_TRUNC in `flags` cuts the file.
-    pub fn open(self: Arc<Self>, call: Call, fid: Fid, flags: u32) -> BoxFuture<R<OpenFile>> {
+    pub fn open(self: Arc<Self>, call: Call, fid: Fid, flags: u32) -> BoxFuture<R<OpenHandle>> {
         Box::pin(async move {
             if flags & O_ACCMODE != 0 || flags & O_TRUNC != 0 {
                 self.cx.writable()?;
@@ -25,7 +23,7 @@ impl Fs {
             let (fs, late) = (self.clone(), self.clone());
             let flags = flags & !(O_CREAT | O_EXCL);
             let work = async move { fs.open_handle(&call, fid, flags).await };
-            let open = Detached::new(&self.cx.world, "client-open", work, move |r: R<OpenFile>| {
+            let open = Detached::new(&self.cx.world, "client-open", work, move |r: R<OpenHandle>| {
                 Box::pin(async move {
                     if let Ok(f) = r {
                         late.close_handle(f.fid, f.handle, None).await;
@@ -36,7 +34,7 @@ impl Fs {
         })
     }
 
-    async fn open_handle(self: &Arc<Self>, call: &Call, fid: Fid, flags: u32) -> R<OpenFile> {
+    async fn open_handle(self: &Arc<Self>, call: &Call, fid: Fid, flags: u32) -> R<OpenHandle> {
         let handle = self.meta.opens.reserve(fid, flags, &call.cred)?;
         if let Some(known) = self.opened_under_lease(call, fid, flags) {
             return self.opened(call, handle, flags, known.map(|e| ((*e).clone(), true)), fid).await;
@@ -65,7 +63,7 @@ impl Fs {
         flags: u32,
         r: R<(Entry, bool)>,
         fid: Fid,
-    ) -> R<OpenFile> {
+    ) -> R<OpenHandle> {
         let (e, leased) = match r {
             Ok(r) => r,
             Err(e) => {

@@ -7,7 +7,7 @@
 use super::O_ACCMODE;
 use crate::base::errseq::{ErrorCursor, ErrorMark};
 use crate::mdc::{FileState, ReadTimes};
-use crate::{Call, Fs, OpenFile, R};
+use crate::{Call, Fs, OpenHandle, R};
 use model::planted::{self, Bug};
 use model::{Errno, Fid, FileType, Layout, perm};
 use std::sync::{Arc, Mutex};
@@ -84,17 +84,17 @@ impl Fs {
     }
 
     /// An open file from the metadata server's answer.
-    pub(crate) fn open_file(&self, handle: u64, flags: u32, e: &Entry) -> OpenFile {
+    pub(crate) fn open_file(&self, handle: u64, flags: u32, e: &Entry) -> OpenHandle {
         let times =
             ReadTimes { atime: e.attr.atime, mtime: e.attr.mtime, ctime: e.attr.ctime, last_read: None };
         let fid = e.attr.fid;
         let errors = self.watch_errors(fid);
         let sync = e.attr.flags & perm::FLAG_SYNC != 0;
-        OpenFile { fid, handle, flags, sync, errors, times: Mutex::new(times), group: Mutex::new(None) }
+        OpenHandle { fid, handle, flags, sync, errors, times: Mutex::new(times), group: Mutex::new(None) }
     }
 }
 
-impl OpenFile {
+impl OpenHandle {
     /// What the close of a descriptor of this file says: an error that its next fsync will tell, which stays untold. Nothing to
     /// who only reads.
     pub fn error_at_close(&self) -> R<()> {

@@ -5,7 +5,7 @@ use crate::BoxFutureOf;
 use crate::lov::map::{self, Piece};
 use crate::lov::{read_len, wants};
 use crate::stats::Verb;
-use crate::{Call, Fs, OpenFile, R};
+use crate::{Call, Fs, OpenHandle, R};
 use bytes::Bytes;
 use model::limits::RPC_BULK_MAX_BYTES;
 use model::planted::{self, Bug};
@@ -32,7 +32,13 @@ struct Got {
 
 impl Fs {
     /// Short only at the end of the file; holes are zeros.
-    pub fn read(self: Arc<Self>, call: Call, file: Arc<OpenFile>, off: u64, len: u32) -> BoxFuture<R<Bytes>> {
+    pub fn read(
+        self: Arc<Self>,
+        call: Call,
+        file: Arc<OpenHandle>,
+        off: u64,
+        len: u32,
+    ) -> BoxFuture<R<Bytes>> {
         Box::pin(async move {
             let r = self.run(Verb::Read, self.read_data(&call, file.fid, off, len as usize)).await?;
             self.was_read(&file, &r);
@@ -69,13 +75,13 @@ impl Fs {
         Ok(data.expect("asked for with force"))
     }
 
-    pub(crate) fn was_read(&self, file: &OpenFile, data: &Bytes) {
+    pub(crate) fn was_read(&self, file: &OpenHandle, data: &Bytes) {
         self.stats.add(Verb::ReadBytes, data.len() as u64);
         self.was_accessed(file);
     }
 
     /// The time of access is now.
-    pub fn was_accessed(&self, file: &OpenFile) {
+    pub fn was_accessed(&self, file: &OpenHandle) {
         file.times.lock().expect("no panic while locked").last_read = Some(self.cx.world.wall());
     }
 

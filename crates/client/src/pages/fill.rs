@@ -17,7 +17,7 @@ use crate::lov::pin::{LEASE_AGAIN, Pins, StripeRequest};
 use crate::lov::{File, map, read_len, wants};
 use crate::osc::{Lock, LockEnqueue, LockRequest, Outcome, WriteMeta};
 use crate::stats::Verb;
-use crate::{Call, Fs, OpenFile, R};
+use crate::{Call, Fs, OpenHandle, R};
 use bytes::Bytes;
 use model::limits::RPC_BULK_MAX_BYTES;
 use model::planted::{self, Bug};
@@ -49,7 +49,13 @@ enum Look {
 
 impl Fs {
     /// As [`Fs::read`], for pages that the kernel keeps until it is asked for them: whole ones.
-    pub fn fill(self: Arc<Self>, call: Call, file: Arc<OpenFile>, off: u64, len: u32) -> BoxFuture<R<Bytes>> {
+    pub fn fill(
+        self: Arc<Self>,
+        call: Call,
+        file: Arc<OpenHandle>,
+        off: u64,
+        len: u32,
+    ) -> BoxFuture<R<Bytes>> {
         Box::pin(async move {
             self.watch_pages();
             let r = self.run(Verb::Read, self.fill_data(&call, file.fid, off, len as usize)).await?;

@@ -1,4 +1,4 @@
-//! `NID[,NID][:NID…]:/FSNAME[/SUBDIR]`.
+//! What is to be mounted: `NID[,NID][:NID…]:/FSNAME[/SUBDIR]`.
 
 use model::Nid;
 use model::nid::parse_nid_list;
