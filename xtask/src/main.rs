@@ -12,6 +12,7 @@ mod layers;
 mod length;
 mod machine;
 mod messages;
+mod methods;
 mod rooms;
 mod sentences;
 mod source;
@@ -21,7 +22,7 @@ use source::{Finding, Tree};
 
 type Check = (&'static str, fn(&Tree) -> Vec<Finding>);
 
-const CHECKS: [Check; 11] = [
+const CHECKS: [Check; 12] = [
     ("layers", layers::check),
     ("layers within a crate", rooms::check),
     ("world boundary", boundary::check),
@@ -29,6 +30,7 @@ const CHECKS: [Check; 11] = [
     ("length", length::check),
     ("messages have both ends", messages::check),
     ("assertions", assertions::check),
+    ("methods", methods::check),
     ("machine paths", machine::check),
     ("documents", docs::check),
     ("one sentence a line", sentences::check),

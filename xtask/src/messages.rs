@@ -18,7 +18,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
             if !allow::allows(MESSAGES, &f.path, end) {
                 let what = format!("message '{verb}' has no {end}");
                 let remedy = match end {
-                    "sender" => format!("send it (crates/client/src/ops/{verb}.rs), or remove it"),
+                    "sender" => format!("send it (crates/client/src/llite/{verb}.rs), or remove it"),
                     _ => format!("answer it in ops/{verb}.rs of mds, oss or mgs"),
                 };
                 out.push(f.finding(1, what, remedy));
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_missing_end_is_found() {
         let msg = ("crates/wire/src/msg/open.rs", "message!(Open, Open, Entry);");
-        let sender = ("crates/client/src/ops/open.rs", "call(Open { fid })");
+        let sender = ("crates/client/src/llite/open.rs", "call(Open { fid })");
         let handler = ("crates/mds/src/ops/open.rs", "fn run(m: Open) {}");
         assert_eq!(check(&Tree::of(&[msg, sender, handler])).len(), 0);
         assert_eq!(check(&Tree::of(&[msg, sender])).len(), 1);

@@ -1,44 +1,43 @@
-//! A mounted file system as a library: what FUSE, gateways and the simulator call.
+//! A mounted file system as a library.
 //!
-//! `ops/VERB.rs` holds one operation each. `meta` keeps names and attributes while leases cover them, `pending` what was executed under exclusive ones and not sent yet; of data nothing is
-//! cached between calls.
-//! `mount` connects, `targets` keeps the sessions, `fids` and `locate` know which file is where, `stripe` maps files
-//! to objects, `locks` and `opens` remember what a restarted server has to be told. `errseq` remembers errors until all were told
-//! who must know, `lost` whose they are.
+//! [`Client`], [`User`] and [`OpenFile`] are for programs without a mount: each call names its user and is checked
+//! (`library/`, docs/library.md). [`Fs`] is what lies below: operations on files by their FIDs, for `fuse`, in front of which a
+//! kernel checks, and for the simulator.
+//!
+//! It stands in layers, from below: `base` (what all share), `session` (one target), `osc` (one OST, objects by their ids) and
+//! `mdc` (one MDT: names, attributes, small files under leases, what is not told yet), `lov` (layouts and files), `lmv` (the
+//! targets, and which MDT), `llite` (POSIX, one file a verb), `pages` (what a kernel keeps), `library` (users, beside it). `mount` puts them together,
+//! `params` shows and sets what can be set. A layer uses what lies below it (`xtask/src/rooms.rs`).
 
+pub mod admin;
 mod base;
 pub mod control;
-mod data;
-mod fs;
+mod library;
+mod llite;
 mod lmv;
-mod locks;
 mod lov;
 mod mdc;
-mod mgc;
 mod mount;
-mod opens;
-mod ops;
 mod osc;
 mod pages;
 mod params;
-mod privileges;
 mod session;
 mod stats;
-mod targets;
 #[cfg(test)]
 mod testing;
-mod wakeful;
 
 pub use base::errseq::{ErrorCursor, ErrorMark};
 pub use base::keeper::{Keeper, Lapsed, Leave};
-pub use fs::Fs;
+pub use library::{Client, DirEntry, Error, Identity, OpenFile, Range, Result, Seek, Source, User, flags};
+pub use llite::{Fs, is_virtual_xattr};
+pub use wire::msg::enqueue::LockMode;
 
 use model::{Cred, Errno, Fid};
 use std::sync::Mutex;
-use wire::msg::enqueue::{LockKind, LockMode, LockSpec};
+use wire::msg::enqueue::{LockKind, LockSpec};
 
 /// What an operation gives.
-pub(crate) type R<T> = Result<T, Errno>;
+pub(crate) type R<T> = std::result::Result<T, Errno>;
 
 /// A boxed future that borrows.
 pub(crate) type BoxFutureOf<'a, T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;
@@ -49,6 +48,8 @@ pub struct Call {
     pub cred: Cred,
     pub pid: u32,
     pub umask: u32,
+    /// Instead of what `jobid_var` and `jobid_name` say.
+    pub jobid: Option<std::sync::Arc<str>>,
 }
 
 pub struct MountOptions {
@@ -74,7 +75,7 @@ pub struct MountError {
 }
 
 /// An open file: what the kernel's file handle stands for.
-pub struct OpenFile {
+pub struct OpenHandle {
     pub fid: Fid,
     /// The handle the metadata server knows.
     pub handle: u64,

@@ -1,7 +1,6 @@
 //! mount and unmount: from the addresses of an MGS to the root directory, and good-bye to everybody.
 
 use crate::base::Settings;
-use crate::mgc::Mgc;
 use crate::{Fs, MountError, MountOptions, R};
 use model::limits::{NAME_MAX_BYTES, PATH_MAX_BYTES};
 use model::target::fsname_is_valid;
@@ -59,16 +58,15 @@ impl Fs {
     }
 
     async fn bring_up(self: &Arc<Self>, opt: &MountOptions, subdir: &[Vec<u8>]) -> Result<(), MountError> {
-        let set = self.mgc.set(Mgc::new(self, opt.mgs_nids.clone()));
-        assert!(set.is_ok(), "a mount is brought up once");
+        self.lmv.meet_mgs(opt.mgs_nids.clone());
         self.ask_mgs(opt).await?;
-        self.watch_config();
-        self.watch_lease_age();
+        self.lmv.watch_config();
+        self.lmv.watch_lease_age();
         self.find_root(subdir, &opt.subdir).await?;
         if opt.read_only {
             return Ok(());
         }
-        match self.cx.world.timeout(MDT_PATIENCE, self.lease_for_root()).await {
+        match self.cx.world.timeout(MDT_PATIENCE, self.lmv.lease_for_root()).await {
             Some(Ok(())) => Ok(()),
             Some(Err(e)) => {
                 failed(e, format!("the metadata server of {} leases no FIDs: {e}", self.cx.opt.fsname))
@@ -80,7 +78,7 @@ impl Fs {
     async fn ask_mgs(self: &Arc<Self>, opt: &MountOptions) -> Result<(), MountError> {
         let nids: Vec<String> = opt.mgs_nids.iter().map(ToString::to_string).collect();
         let nids = nids.join(":");
-        match self.cx.world.timeout(MGS_PATIENCE, self.fetch_config()).await {
+        match self.cx.world.timeout(MGS_PATIENCE, self.lmv.fetch_config()).await {
             Some(Ok(())) => {}
             Some(Err(Errno::ENOENT)) => {
                 let text = format!(
@@ -91,7 +89,7 @@ impl Fs {
                 return failed(Errno::ENOENT, text);
             }
             Some(Err(e)) => {
-                let refusal = self.mgs().ok().and_then(|m| m.import.refusal());
+                let refusal = self.lmv.mgs().ok().and_then(|m| m.import.refusal());
                 let why = refusal.map_or(e.to_string(), |(_, text)| text);
                 return failed(e, format!("the MGS at {nids} refused to serve '{}': {why}", opt.fsname));
             }
@@ -105,7 +103,7 @@ impl Fs {
                 return failed(Errno::EIO, text);
             }
         }
-        if self.targets.of_kind(TargetKind::Mdt).is_empty() {
+        if self.lmv.targets_of(TargetKind::Mdt).is_empty() {
             let text = format!("file system '{}' has no metadata target yet. Is an MDT running?", opt.fsname);
             return failed(Errno::EIO, text);
         }
@@ -115,8 +113,8 @@ impl Fs {
     fn no_mdt<T>(&self) -> Result<T, MountError> {
         let mdt = TargetId::mdt(self.meta.locate.mdt_of(Fid::ROOT));
         let said = self
-            .targets
-            .get(mdt)
+            .lmv
+            .known_target(mdt)
             .and_then(|t| t.import.refusal())
             .map_or(String::new(), |(_, text)| format!(" ({text})"));
         let (mdt, secs) = (mdt.label(&self.cx.opt.fsname), MDT_PATIENCE.as_secs());
@@ -144,11 +142,11 @@ impl Fs {
 
     async fn walk(self: &Arc<Self>, path: &[Vec<u8>]) -> R<Fid> {
         let root =
-            self.mdc_of(Fid::ROOT).await?.target.call(self.cx.own(), Getattr { fid: Fid::ROOT }).await?;
+            self.lmv.mdc_of(Fid::ROOT).await?.target.call(self.cx.own(), Getattr { fid: Fid::ROOT }).await?;
         let mut at = root.attr;
         for name in path {
             let msg = Lookup { parent: at.fid, name: name.clone(), data: 0 };
-            let r = self.mdc_of(at.fid).await?.target.call(self.cx.own(), msg).await?;
+            let r = self.lmv.mdc_of(at.fid).await?.target.call(self.cx.own(), msg).await?;
             at = r.entry.ok_or(Errno::ENOENT)?.attr;
             if at.kind != FileType::Directory {
                 return Err(Errno::ENOTDIR);
@@ -164,11 +162,11 @@ impl Fs {
             if !self.close_mount() {
                 return;
             }
-            self.atimes_at_unmount().await;
-            self.tell_pending_at_unmount().await;
+            self.lmv.atimes_at_unmount().await;
+            self.lmv.tell_pending_at_unmount().await;
             self.lov.cache.flush_all().await;
-            let mut all = self.targets.all();
-            all.extend(self.mgs());
+            let mut all = self.lmv.all_targets();
+            all.extend(self.lmv.mgs());
             let byes = all.iter().map(|t| t.import.disconnect()).collect();
             if self.cx.world.timeout(GOODBYE_PATIENCE, world::future::join_all(byes)).await.is_none() {
                 tracing::warn!("{}: some servers did not answer to the unmount", self.cx.opt.fsname);

@@ -310,19 +310,19 @@ pub(crate) const TABLE: &[Param] = &[
         ),
         |fs| u8::from(fs.meta.executes()).to_string(),
         |fs, v| {
-            fs.set_md_writeback(v.number == 1);
+            fs.lmv.set_md_writeback(v.number == 1);
             Ok(())
         },
     ),
     mount(
         Llite,
         shown("md_pending_ops", "Operations that the metadata server has not heard of yet."),
-        |fs| fs.pending_load().0.to_string(),
+        |fs| fs.lmv.pending_load().0.to_string(),
     ),
     mount(
         Llite,
         ParamDecl::shown("md_pending_bytes", "bytes", "What these operations and their data take."),
-        |fs| fs.pending_load().1.to_string(),
+        |fs| fs.lmv.pending_load().1.to_string(),
     ),
     mount(
         Llite,
@@ -339,14 +339,14 @@ pub(crate) const TABLE: &[Param] = &[
         |fs| fs.meta.lru_files.load(Relaxed).to_string(),
         |fs, v| {
             if v.text == "clear" {
-                fs.drop_leases();
+                fs.lmv.drop_leases();
                 return Ok(());
             }
             let files: usize = v.text.parse().map_err(|_| Errno::EINVAL)?;
             if files > LEASES_PER_CLIENT_MAX_FILES / 2 {
                 return Err(Errno::ERANGE);
             }
-            fs.set_lru_files(files);
+            fs.lmv.set_lru_files(files);
             Ok(())
         },
     ),
@@ -366,7 +366,7 @@ pub(crate) const TABLE: &[Param] = &[
         },
     ),
     mount(Ldlm, shown("lock_count", "Files on which this mount has a lease."), |fs| {
-        fs.mdcs().iter().map(|m| m.meta.lease_count()).sum::<usize>().to_string()
+        fs.lmv.mdcs().iter().map(|m| m.meta.lease_count()).sum::<usize>().to_string()
     }),
     mount_rw(
         Llite,
@@ -698,7 +698,7 @@ fn writeback_stats(fs: &Fs) -> String {
 }
 
 fn number_of(fs: &Fs, kind: TargetKind, active: bool) -> String {
-    fs.targets.of_kind(kind).iter().filter(|t| !active || t.is_active()).count().to_string()
+    fs.lmv.targets_of(kind).iter().filter(|t| !active || t.is_active()).count().to_string()
 }
 
 fn target_obd(fs: &Fs, kind: TargetKind) -> String {
@@ -706,7 +706,7 @@ fn target_obd(fs: &Fs, kind: TargetKind) -> String {
         let state = if t.is_active() { "ACTIVE" } else { "INACTIVE" };
         format!("{}: {}_UUID {state}", t.id.index, t.id.label(&fs.cx.opt.fsname))
     };
-    fs.targets.of_kind(kind).iter().map(line).collect::<Vec<_>>().join("\n")
+    fs.lmv.targets_of(kind).iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn server_uuid(fs: &Fs, t: &Target) -> String {
@@ -715,7 +715,7 @@ fn server_uuid(fs: &Fs, t: &Target) -> String {
 
 /// Parameters of `osc.*` are those of object targets.
 fn osc(fs: &Fs, t: &Target) -> Arc<crate::osc::Osc> {
-    fs.targets.osc(t.id.index).expect("an OST has an OSC")
+    fs.lmv.known_osc(t.id.index).expect("an OST has an OSC")
 }
 
 fn conn_uuid(_: &Fs, t: &Target) -> String {
@@ -812,10 +812,10 @@ impl Fs {
         ];
         let mdt = TargetId::mdt(crate::mdc::ROOT_MDT).label(fs);
         devices.push((Owner::Ldlm, format!("ldlm.namespaces.{mdt}-mdc-{inst}."), None));
-        if let Ok(m) = self.mgs() {
+        if let Ok(m) = self.lmv.mgs() {
             devices.push((Owner::Mgc, format!("mgc.MGC{}.", m.import.current_nid()), Some(m)));
         }
-        for t in self.targets.all() {
+        for t in self.lmv.all_targets() {
             let (owner, kind) =
                 if t.id.kind == TargetKind::Ost { (Owner::Osc, "osc") } else { (Owner::Mdc, "mdc") };
             devices.push((owner, format!("{kind}.{}-{kind}-{inst}.", t.id.label(fs)), Some(t)));

@@ -1,6 +1,6 @@
 //! File handles: what the kernel calls an open file or directory.
 
-use client::{ErrorCursor, OpenFile};
+use client::{ErrorCursor, OpenHandle};
 use model::{Errno, Fid, Map};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,14 +9,14 @@ const LOCK_OWNERS_MAX: usize = 4096;
 
 /// An open regular file, device node or the like.
 pub struct FileHandle {
-    pub file: Arc<OpenFile>,
+    pub file: Arc<OpenHandle>,
     /// Owners that took POSIX locks through this handle: `F_OFD_*` locks are given back with it, because the
     /// kernel sends no unlock for them.
     lock_owners: Mutex<Vec<u64>>,
 }
 
 impl FileHandle {
-    pub fn new(file: OpenFile) -> FileHandle {
+    pub fn new(file: OpenHandle) -> FileHandle {
         FileHandle { file: Arc::new(file), lock_owners: Mutex::new(Vec::new()) }
     }
 

@@ -6,7 +6,6 @@
 
 use crate::abi::{self, MAX_IO_BYTES, REQUEST_MAX_BYTES};
 use crate::bridge::Bridge;
-use crate::control;
 use crate::interrupt::Kind;
 use crate::kernel::{self, Kernel};
 use crate::mount::{self, Mounted};
@@ -168,7 +167,7 @@ impl Session {
     /// Answers a request about the mount, without the kernel's part in it: nothing here waits for a server that is away.
     /// `EINVAL`: it is about a file.
     pub async fn ask(&self, request: Request) -> Response {
-        match control::answer_of_mount(&self.shared.bridge.fs, 0, request).await {
+        match client::admin::answer_of_mount(&self.shared.bridge.fs, 0, request).await {
             Ok(r) => Response::Ok(r),
             Err(e) => Response::Error(e),
         }

@@ -134,7 +134,7 @@ pub struct SetAttr {
     pub gid: Option<u32>,
     pub projid: Option<u32>,
     /// On the metadata server: checks the right to write, clears set-id bits and stamps mtime and ctime;
-    /// the objects are cut by the client (see `client/src/ops/setattr.rs`).
+    /// the objects are cut by the client (see `client/src/llite/setattr.rs`).
     pub size: Option<u64>,
     pub atime: Option<SetTime>,
     pub mtime: Option<SetTime>,

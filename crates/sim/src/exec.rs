@@ -2,7 +2,7 @@
 
 use crate::oracle::{Body, Id, Node, Op, Out, Shape, Tree};
 use bytes::Bytes;
-use client::{Call, Fs, OpenFile};
+use client::{Call, Fs, OpenHandle};
 use model::{Attr, Errno, Fid, FileType, LayoutSpec, SetAttr};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ const STRIPE_BYTES: u64 = 65536;
 pub enum Got {
     Unit,
     Attr(Attr),
-    Opened(Attr, Arc<OpenFile>),
-    Handle(Arc<OpenFile>),
+    Opened(Attr, Arc<OpenHandle>),
+    Handle(Arc<OpenHandle>),
     Bytes(Vec<u8>),
     Number(u64),
     Entries(Vec<(Vec<u8>, Option<Fid>, FileType)>),
@@ -116,11 +116,11 @@ pub struct Resolved {
     pub op: Op,
     a: Fid,
     b: Fid,
-    handle: Option<Arc<OpenFile>>,
+    handle: Option<Arc<OpenHandle>>,
 }
 
 impl Resolved {
-    pub fn new(tree: &Tree, op: Op, handle: Option<Arc<OpenFile>>) -> Resolved {
+    pub fn new(tree: &Tree, op: Op, handle: Option<Arc<OpenHandle>>) -> Resolved {
         let [a, b] = op.nodes();
         // A close may be of a file that the model has forgotten.
         let fid = |id: Id| tree.get(id).and_then(|n| n.fid).unwrap_or(Fid::NONE);
@@ -129,7 +129,7 @@ impl Resolved {
 }
 
 /// Reads through an open file: the given one, or one opened for it.
-async fn read(fs: Arc<Fs>, fid: Fid, handle: Option<Arc<OpenFile>>, off: u64, len: u32) -> R<Got> {
+async fn read(fs: Arc<Fs>, fid: Fid, handle: Option<Arc<OpenHandle>>, off: u64, len: u32) -> R<Got> {
     let (file, own) = match handle {
         Some(f) => (f, false),
         None => (Arc::new(fs.clone().open(call(), fid, 0).await?), true),

@@ -7,7 +7,7 @@ use crate::shared::{file, read_at};
 use crate::workload::Violation;
 use ::world::rng::Rng;
 use bytes::Bytes;
-use client::{ErrorCursor, Fs, OpenFile};
+use client::{ErrorCursor, Fs, OpenHandle};
 use model::{Errno, Fid};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn gave(what: &'static str) -> impl Fn(Errno) -> Violation {
 struct Open {
     fid: Fid,
     size: usize,
-    handles: Vec<Arc<OpenFile>>,
+    handles: Vec<Arc<OpenHandle>>,
 }
 
 impl Open {

@@ -10,7 +10,7 @@ use crate::oracle::{self, Id, Op, Out, Tree};
 use crate::shared::Shared;
 use ::world::rng::Rng;
 use ::world::{Either, select};
-use client::{Fs, OpenFile};
+use client::{Fs, OpenHandle};
 use model::{Errno, Fid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -43,7 +43,7 @@ struct Handle {
     node: Id,
     mount: usize,
     life: u64,
-    file: Arc<OpenFile>,
+    file: Arc<OpenHandle>,
 }
 
 pub struct Actor {
@@ -256,7 +256,7 @@ impl Actor {
         way
     }
 
-    fn handle_of(&self, node: Id, mount: usize) -> Option<Arc<OpenFile>> {
+    fn handle_of(&self, node: Id, mount: usize) -> Option<Arc<OpenHandle>> {
         self.handles.iter().find(|h| h.node == node && h.mount == mount).map(|h| h.file.clone())
     }
 

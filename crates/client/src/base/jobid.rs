@@ -34,6 +34,9 @@ impl JobId {
 
     /// That of this caller; empty for none.
     pub(crate) fn of(&self, call: &Call) -> String {
+        if let Some(own) = &call.jobid {
+            return own.to_string();
+        }
         let j = self.lock();
         if j.0 == "nodelocal" { expand(&j.1, call) } else { String::new() }
     }
@@ -65,7 +68,7 @@ mod tests {
 
     #[test]
     fn job_ids_are_bounded() {
-        let call = Call { cred: model::Cred::new(7, 8), pid: 9, umask: 0 };
+        let call = Call { cred: model::Cred::new(7, 8), pid: 9, umask: 0, jobid: None };
         assert_eq!(expand("a%u.%g.%p%%", &call), "a7.8.9%");
         assert_eq!(expand(&"ä".repeat(100), &call).len(), 30);
     }

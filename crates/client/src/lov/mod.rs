@@ -6,7 +6,7 @@
 //! for processes that share a lock.
 //!
 //! What cannot be done under locks (contended objects, layouts that are not understood here) goes through the servers: see
-//! `ops/write.rs`, `ops/read.rs`.
+//! `llite/write.rs`, `llite/read.rs`.
 
 mod change;
 pub(crate) mod file;

@@ -43,7 +43,7 @@ pub(crate) struct FileState {
     pub projid: u32,
     /// The latest ctime this client knows of the inode.
     pub ctime: Timestamp,
-    /// A change of its data might have to take something away, or be refused ([`crate::privileges`]).
+    /// A change of its data might have to take something away, or be refused (`llite/privileges.rs`).
     pub privileged: bool,
 }
 

@@ -9,15 +9,15 @@
 //! A kernel that fills a page waits for nothing but that; who waits for a new lock waits for another mount's sweep; so
 //! the rule that keeps two sweeps from waiting for each other is: a fill that a sweep may wait for does not wait for locks.
 
-use super::beside::Beside;
 use crate::base::keeper::Leave;
+use crate::llite::Small;
+use crate::llite::beside::Beside;
+use crate::llite::write_meta;
 use crate::lov::pin::{LEASE_AGAIN, Pins, StripeRequest};
 use crate::lov::{File, map, read_len, wants};
-use crate::ops::Small;
-use crate::ops::write_meta;
 use crate::osc::{Lock, LockEnqueue, LockRequest, Outcome, WriteMeta};
 use crate::stats::Verb;
-use crate::{Call, Fs, OpenFile, R};
+use crate::{Call, Fs, OpenHandle, R};
 use bytes::Bytes;
 use model::limits::RPC_BULK_MAX_BYTES;
 use model::planted::{self, Bug};
@@ -25,7 +25,6 @@ use model::{Errno, Fid, Layout};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use wire::msg::extent::ExtentMode;
 use world::BoxFuture;
 use world::{Instant, select};
 
@@ -50,7 +49,13 @@ enum Look {
 
 impl Fs {
     /// As [`Fs::read`], for pages that the kernel keeps until it is asked for them: whole ones.
-    pub fn fill(self: Arc<Self>, call: Call, file: Arc<OpenFile>, off: u64, len: u32) -> BoxFuture<R<Bytes>> {
+    pub fn fill(
+        self: Arc<Self>,
+        call: Call,
+        file: Arc<OpenHandle>,
+        off: u64,
+        len: u32,
+    ) -> BoxFuture<R<Bytes>> {
         Box::pin(async move {
             self.watch_pages();
             let r = self.run(Verb::Read, self.fill_data(&call, file.fid, off, len as usize)).await?;
@@ -211,8 +216,8 @@ impl Fs {
             loop {
                 world.sleep(PAGES_AGAIN).await;
                 let Some(fs) = weak.upgrade().filter(|fs| !fs.cx.is_closed()) else { return };
-                fs.mdcs().iter().for_each(|m| m.sweep_unsure_leases());
-                if !fs.targets.oscs().iter().all(|osc| osc.target.is_leased()) {
+                fs.lmv.mdcs().iter().for_each(|m| m.sweep_unsure_leases());
+                if !fs.lmv.oscs().iter().all(|osc| osc.target.is_leased()) {
                     fs.lov.all_files().iter().for_each(|f| fs.give_up_unsure(f));
                 }
             }
@@ -235,40 +240,6 @@ impl Fs {
             let f = file.clone();
             let over = Leave::new(move || f.page_state.unsure.store(false, Ordering::SeqCst));
             self.cx.keeper.forget_pages(file.fid, ranges, over);
-        }
-    }
-
-    /// Before anybody can store into pages of a file: none is left that was filled under a lock for reading, and none
-    /// will be, because the file is open for reading and writing by now.
-    pub(crate) async fn no_pages_to_store_into(self: &Arc<Self>, fid: Fid) {
-        self.sweep_small(fid).await;
-        let Some(file) = self.lov.known(fid) else { return };
-        loop {
-            let mut changed = Box::pin(file.changed.notified());
-            changed.as_mut().enable();
-            let mut go = Vec::new();
-            {
-                let mut objs = file.lock();
-                let mut none = true;
-                for (stripe, o) in objs.iter_mut().enumerate() {
-                    let paged =
-                        |l: &&mut Lock| l.mode == ExtentMode::Read && (l.sweeping || !l.pages.is_empty());
-                    for l in o.locks.iter_mut().filter(paged) {
-                        none = false;
-                        if !std::mem::replace(&mut l.wanted, true) {
-                            l.uses = l.uses.max(1);
-                            go.push((stripe, l.id));
-                        }
-                    }
-                }
-                if none {
-                    return;
-                }
-            }
-            for (stripe, id) in go {
-                file.objects[stripe].give_back_later(id);
-            }
-            changed.await;
         }
     }
 

@@ -2,8 +2,8 @@
 
 use super::GRACE;
 use crate::base::keeper::Leave;
+use crate::llite::{Small, part};
 use crate::mdc::{Cache, Mdc};
-use crate::ops::{Small, part};
 use crate::{Call, Fs, R};
 use bytes::Bytes;
 use model::{Fid, Layout};
@@ -25,7 +25,7 @@ impl Fs {
         off: u64,
         len: usize,
     ) -> R<Small<Bytes>> {
-        let mdc = self.mdc_of(fid).await?;
+        let mdc = self.lmv.mdc_of(fid).await?;
         let (mut tries, mut asked) = (0, 0);
         let mut since: Option<Instant> = None;
         loop {

@@ -2,7 +2,7 @@
 
 use crate::Fs;
 use crate::base::keeper::Keeper;
-use crate::ops::data_layout;
+use crate::llite::data_layout;
 use model::{Attr, Fid};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ impl Fs {
     /// what it says. Sizes and times of files with objects never are.
     pub fn inode_kept(&self, a: &Attr) -> Option<Duration> {
         let left = self.lease_left(a.fid)?;
-        let e = self.mdc_at(a.fid)?.meta.lock().entry(a.fid, self.cx.world.now())?;
+        let e = self.lmv.mdc_at(a.fid)?.meta.lock().entry(a.fid, self.cx.world.now())?;
         (e.attr.version == a.version && data_layout(&e).is_none()).then_some(left)
     }
 
@@ -27,11 +27,11 @@ impl Fs {
             return None;
         }
         let left = self.lease_left(dir)?;
-        (self.mdc_at(dir)?.meta.lock().name(dir, name, self.cx.world.now())? == leads).then_some(left)
+        (self.lmv.mdc_at(dir)?.meta.lock().name(dir, name, self.cx.world.now())? == leads).then_some(left)
     }
 
     fn lease_left(&self, fid: Fid) -> Option<Duration> {
-        let left = self.mdc_at(fid)?.target.import.leases_until().since(self.cx.world.now());
+        let left = self.lmv.mdc_at(fid)?.target.import.leases_until().since(self.cx.world.now());
         (!left.is_zero()).then_some(left)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::data::{read, striped, write};
 use crate::harness::{Cluster, call};
-use client::{Fs, OpenFile};
+use client::{Fs, OpenHandle};
 use model::{SetAttr, SetTime};
 use std::sync::Arc;
 use std::time::Duration;
@@ -173,7 +173,7 @@ fn what_is_kept_is_bounded_and_what_is_read_in_order_comes_ahead() {
         let (a, b) = (c.mount().await, c.mount().await);
         a.set_param("llite.*.max_cached_mb", "64").unwrap();
         a.set_param("osc.*.max_dirty_mb", "4").unwrap();
-        let f: Arc<OpenFile> = striped(&a, "big", 2).await;
+        let f: Arc<OpenHandle> = striped(&a, "big", 2).await;
         for i in 0..100u64 {
             write(&a, &f, i << 20, vec![i as u8; 1 << 20]).await;
             assert!(number(&a, "osc.*.cur_dirty_bytes") <= 10 << 20);

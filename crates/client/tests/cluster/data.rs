@@ -3,12 +3,12 @@
 use crate::cache::requests;
 use crate::harness::{Cluster, O_CREAT, O_RDWR, call};
 use bytes::Bytes;
-use client::{Fs, OpenFile};
+use client::{Fs, OpenHandle};
 use model::{Errno, LayoutSpec, SetAttr};
 use std::sync::Arc;
 
 /// `count` 0: nothing is said, so that the data lies with the inode at first.
-pub async fn striped(fs: &Arc<Fs>, name: &str, count: i32) -> Arc<OpenFile> {
+pub async fn striped(fs: &Arc<Fs>, name: &str, count: i32) -> Arc<OpenHandle> {
     let spec = LayoutSpec { stripe_count: count, stripe_size: 65536, ..LayoutSpec::default() };
     let spec = (count > 0).then_some(spec);
     let (_, f) =
@@ -16,11 +16,11 @@ pub async fn striped(fs: &Arc<Fs>, name: &str, count: i32) -> Arc<OpenFile> {
     Arc::new(f)
 }
 
-pub async fn write(fs: &Arc<Fs>, f: &OpenFile, off: u64, data: impl Into<Bytes>) {
+pub async fn write(fs: &Arc<Fs>, f: &OpenHandle, off: u64, data: impl Into<Bytes>) {
     fs.clone().write(call(), f.fid, off, false, false, data.into()).await.unwrap();
 }
 
-pub async fn read(fs: &Arc<Fs>, f: &Arc<OpenFile>, off: u64, len: u32) -> Bytes {
+pub async fn read(fs: &Arc<Fs>, f: &Arc<OpenHandle>, off: u64, len: u32) -> Bytes {
     fs.clone().read(call(), f.clone(), off, len).await.unwrap()
 }
 
@@ -239,11 +239,11 @@ fn striped_writes_are_seen_whole() {
     });
 }
 
-async fn size_of(fs: &Arc<Fs>, f: &OpenFile) -> u64 {
+async fn size_of(fs: &Arc<Fs>, f: &OpenHandle) -> u64 {
     fs.clone().getattr(call(), f.fid).await.unwrap().size
 }
 
-async fn on_mdt(fs: &Arc<Fs>, f: &OpenFile) -> bool {
+async fn on_mdt(fs: &Arc<Fs>, f: &OpenHandle) -> bool {
     fs.clone().getlayout(call(), f.fid).await.unwrap().unwrap().mdt_component().is_some()
 }
 
@@ -319,7 +319,7 @@ fn truncates_and_reservations_let_a_file_grow() {
     });
 }
 
-async fn size_and_times(fs: &Arc<Fs>, f: &OpenFile) -> (u64, model::Timestamp) {
+async fn size_and_times(fs: &Arc<Fs>, f: &OpenHandle) -> (u64, model::Timestamp) {
     let a = fs.clone().getattr(call(), f.fid).await.unwrap();
     (a.size, a.mtime)
 }

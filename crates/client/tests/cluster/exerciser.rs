@@ -3,7 +3,7 @@
 use crate::data::striped;
 use crate::harness::{Cluster, call};
 use bytes::Bytes;
-use client::{Fs, OpenFile};
+use client::{Fs, OpenHandle};
 use model::SetAttr;
 use std::sync::Arc;
 use world::rng::Rng;
@@ -13,7 +13,7 @@ const SIZE_MAX: u64 = 700_000;
 struct Exerciser {
     rng: Rng,
     mounts: [Arc<Fs>; 2],
-    files: [Arc<OpenFile>; 2],
+    files: [Arc<OpenHandle>; 2],
     want: Vec<u8>,
 }
 

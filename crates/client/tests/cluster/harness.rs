@@ -31,11 +31,11 @@ const DIR: &str = "/t";
 const PATIENCE_SECS: u64 = 30;
 
 pub fn call() -> Call {
-    Call { cred: Cred::root(), pid: 1, umask: 0 }
+    Call { cred: Cred::root(), pid: 1, umask: 0, jobid: None }
 }
 
 pub fn user(uid: u32) -> Call {
-    Call { cred: Cred::new(uid, uid), pid: 1, umask: 0 }
+    Call { cred: Cred::new(uid, uid), pid: 1, umask: 0, jobid: None }
 }
 
 pub fn at(sec: i64) -> Timestamp {

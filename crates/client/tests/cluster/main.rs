@@ -8,6 +8,7 @@ mod exerciser;
 mod group;
 mod harness;
 mod interrupt;
+mod library;
 mod locks;
 mod migrate;
 mod mounts;

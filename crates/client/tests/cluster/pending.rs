@@ -3,11 +3,11 @@
 
 use crate::data::{read, write};
 use crate::harness::{Cluster, O_CREAT, O_EXCL, O_RDWR, call, user};
-use client::{Fs, OpenFile};
+use client::{Fs, OpenHandle};
 use model::{Attr, Errno, Fid, LayoutSpec, SetAttr, SetTime};
 use std::sync::Arc;
 
-async fn make(fs: &Arc<Fs>, dir: Fid, name: &str) -> (Attr, Arc<OpenFile>) {
+async fn make(fs: &Arc<Fs>, dir: Fid, name: &str) -> (Attr, Arc<OpenHandle>) {
     let flags = O_RDWR | O_CREAT | O_EXCL;
     let (a, f) = fs.clone().create(call(), dir, name.into(), 0o640, flags, None).await.unwrap();
     (a, Arc::new(f))

@@ -4,7 +4,7 @@
 use crate::data::{read, striped, write};
 use crate::harness::{Cluster, O_RDWR, call};
 use bytes::Bytes;
-use client::{Fs, OpenFile};
+use client::{Fs, OpenHandle};
 use model::SetAttr;
 use std::sync::Arc;
 use world::rng::Rng;
@@ -15,12 +15,12 @@ fn dirty(fs: &Arc<Fs>) -> u64 {
     fs.get_param("osc.*.cur_dirty_bytes").iter().map(|p| p.1.parse::<u64>().unwrap()).sum()
 }
 
-async fn cut(fs: &Arc<Fs>, f: &OpenFile, size: u64) -> u64 {
+async fn cut(fs: &Arc<Fs>, f: &OpenHandle, size: u64) -> u64 {
     let set = SetAttr { size: Some(size), by_handle: true, ..SetAttr::default() };
     fs.clone().setattr(call(), f.fid, set).await.unwrap().size
 }
 
-async fn size_of(fs: &Arc<Fs>, f: &OpenFile) -> u64 {
+async fn size_of(fs: &Arc<Fs>, f: &OpenHandle) -> u64 {
     fs.clone().getattr(call(), f.fid).await.unwrap().size
 }
 
@@ -60,7 +60,7 @@ fn what_a_mount_writes_after_growth_is_kept_and_gets_out() {
 
 /// A file as it must be, and the mounts that have it open.
 struct Border {
-    mounts: Vec<(Arc<Fs>, Arc<OpenFile>)>,
+    mounts: Vec<(Arc<Fs>, Arc<OpenHandle>)>,
     bytes: Vec<u8>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::data::{striped, write};
 use crate::harness::{Cluster, O_RDWR, call};
-use client::{ErrorCursor, Fs, OpenFile};
+use client::{ErrorCursor, Fs, OpenHandle};
 use model::{Errno, Fid};
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ const FAR: u64 = 8 << 20;
 /// More than a mount keeps something of.
 const MANY: u64 = 10_001;
 
-async fn open(fs: &Arc<Fs>, fid: Fid, flags: u32) -> Arc<OpenFile> {
+async fn open(fs: &Arc<Fs>, fid: Fid, flags: u32) -> Arc<OpenHandle> {
     Arc::new(fs.clone().open(call(), fid, flags).await.unwrap())
 }
 
@@ -20,7 +20,7 @@ async fn fsync(fs: &Arc<Fs>, c: &ErrorCursor) -> Result<(), Errno> {
 }
 
 /// The file's bytes do not fit on the disk any more, which turns out when they are written in the background.
-async fn lose(c: &Cluster, fs: &Arc<Fs>, f: &OpenFile) {
+async fn lose(c: &Cluster, fs: &Arc<Fs>, f: &OpenHandle) {
     let lost = || fs.get_param("llite.*.write_errors")[0].1.matches(&f.fid.to_string()).count();
     let before = lost();
     c.bound_ost_disk(0, Some(0));

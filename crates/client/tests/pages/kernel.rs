@@ -2,7 +2,7 @@
 
 use crate::harness::call;
 use bytes::Bytes;
-use client::{Fs, Keeper, Lapsed, Leave, OpenFile};
+use client::{Fs, Keeper, Lapsed, Leave, OpenHandle};
 use model::Fid;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -89,7 +89,7 @@ impl Kernel {
 #[derive(Clone)]
 pub struct Open {
     kernel: Arc<Kernel>,
-    file: Arc<OpenFile>,
+    file: Arc<OpenHandle>,
 }
 
 impl Open {

@@ -30,12 +30,9 @@ pub fn sized(room: u32, value: Vec<u8>) -> Answer {
     Ok(Reply::data(value))
 }
 
-/// Names that are never stored: `nacre.fid` (text), `nacre.layout` and `nacre.default` (JSON), and `lustre.lov`,
-/// `trusted.lov` (binary, as Lustre's user tools read them). They are not listed, so that copying programs leave
-/// them alone.
-pub fn is_virtual(name: &[u8]) -> bool {
-    name.starts_with(b"nacre.") || name == b"lustre.lov" || name == b"trusted.lov"
-}
+/// `nacre.fid` (text), `nacre.layout` and `nacre.default` (JSON), and `lustre.lov`, `trusted.lov` (binary, as Lustre's user tools
+/// read them). They are not listed, so that copying programs leave them alone.
+pub use client::is_virtual_xattr as is_virtual;
 
 async fn virtual_value(cx: &Cx, fid: Fid, name: &[u8]) -> Result<Vec<u8>, Errno> {
     let json = |v: serde_json::Result<Vec<u8>>| v.map_err(|_| Errno::EIO);

@@ -4,7 +4,7 @@ use super::Cx;
 use crate::abi::{IoctlIn, IoctlOut};
 use crate::reply::{Answer, Reply};
 use client::control::IOCTL_CALL;
-use model::{Errno, SetAttr};
+use model::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `_IOR('X', 125, u32)`.
@@ -26,8 +26,6 @@ const FS_IMMUTABLE_FL: u32 = 0x10;
 const FS_APPEND_FL: u32 = 0x20;
 const FS_NODUMP_FL: u32 = 0x40;
 const FS_NOATIME_FL: u32 = 0x80;
-/// Flags that are kept; others are refused. Who may change which is the metadata server's rule.
-const KEPT: u32 = FS_SYNC_FL | FS_IMMUTABLE_FL | FS_APPEND_FL | FS_NODUMP_FL | FS_NOATIME_FL;
 
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -114,21 +112,5 @@ fn with_data(mut out: Vec<u8>, room: u32) -> Reply {
 }
 
 async fn set_flags(cx: &Cx, flags: u32, projid: Option<u32>) -> Result<(), Errno> {
-    let fid = cx.fid()?;
-    let attr = cx.fs().getattr(cx.call(), fid).await?;
-    if cx.uid != 0 && cx.uid != attr.uid {
-        return Err(Errno::EPERM);
-    }
-    if flags & !KEPT != attr.flags & !KEPT {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    let projid = projid.filter(|p| *p != attr.projid);
-    if projid.is_some() && cx.uid != 0 {
-        return Err(Errno::EPERM);
-    }
-    let flags = (flags != attr.flags).then_some(flags);
-    if flags.is_some() || projid.is_some() {
-        cx.fs().setattr(cx.call(), fid, SetAttr { flags, projid, ..SetAttr::default() }).await?;
-    }
-    Ok(())
+    client::admin::set_flags(&cx.fs(), cx.call(), cx.fid()?, flags, projid).await
 }

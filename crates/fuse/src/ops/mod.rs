@@ -84,7 +84,7 @@ impl Cx {
     /// look into /proc.
     pub fn call_by_handle(&self) -> Call {
         let (uid, gid) = self.ids();
-        Call { cred: Cred { uid, gid, groups: Vec::new() }, pid: self.tid, umask: 0 }
+        Call { cred: Cred { uid, gid, groups: Vec::new() }, pid: self.tid, umask: 0, jobid: None }
     }
 
     /// Requests that nobody made come with an invalid id; they are the kernel's own.
@@ -99,7 +99,7 @@ impl Cx {
         let more: Vec<u32> =
             self.groups.iter().filter(|g| uid != 0 && !groups.contains(g)).copied().collect();
         groups.extend(more);
-        Call { cred: Cred { uid, gid, groups }, pid: self.tid, umask }
+        Call { cred: Cred { uid, gid, groups }, pid: self.tid, umask, jobid: None }
     }
 
     /// `None`: nobody can tell.
@@ -112,7 +112,7 @@ impl Cx {
     pub fn call_to_search(&self) -> Call {
         let (uid, gid) = self.ids();
         match self.supplementary(uid, gid) {
-            Some(groups) => Call { cred: Cred { uid, gid, groups }, pid: self.tid, umask: 0 },
+            Some(groups) => Call { cred: Cred { uid, gid, groups }, pid: self.tid, umask: 0, jobid: None },
             None => Call { pid: self.tid, ..Call::default() },
         }
     }

@@ -6,7 +6,7 @@ use crate::abi::{
 };
 use crate::handles::FileHandle;
 use crate::reply::{Answer, Reply};
-use client::OpenFile;
+use client::OpenHandle;
 
 /// read(2) and write(2) go past the kernel's pages, side by side: a call is one step, and where a file ends is what it is at
 /// that moment (decision 0016 says why pages cannot give that).
@@ -18,7 +18,7 @@ pub async fn run(cx: Cx, a: OpenIn) -> Answer {
 }
 
 /// Keeps the file under a handle number.
-pub fn opened(cx: &Cx, file: OpenFile) -> OpenOut {
+pub fn opened(cx: &Cx, file: OpenHandle) -> OpenOut {
     let open_flags = flags(file.flags);
     let fh = cx.bridge.handles.insert_file(FileHandle::new(file));
     OpenOut { fh, open_flags, backing_id: 0 }

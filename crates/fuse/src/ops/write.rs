@@ -4,7 +4,7 @@ use super::Cx;
 use crate::abi::{WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut};
 use crate::reply::{Answer, Reply};
 use bytes::Bytes;
-use client::OpenFile;
+use client::OpenHandle;
 use model::Errno;
 use model::perm::{FLAG_APPEND, O_APPEND};
 
@@ -38,7 +38,7 @@ pub async fn run(cx: Cx, a: WriteIn, data: Bytes) -> Answer {
 
 /// `EPERM` of an append-only file that was opened for appending. Linux refuses the fcntl(2) that takes O_APPEND away, but does not
 /// know this of our files.
-pub async fn may_overwrite(cx: &Cx, open: &OpenFile) -> Result<(), Errno> {
+pub async fn may_overwrite(cx: &Cx, open: &OpenHandle) -> Result<(), Errno> {
     if open.flags & O_APPEND == 0 {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! The client daemon of one mount. `ps` shows it as `mount.nacre SOURCE DIR`.
 
-use super::source::Source;
 use admin::local::{MOUNT_SOCKET, MountRequest};
+use client::Source;
 use client::control::{ControlError, Response};
 use client::{Fs, MountOptions};
 use model::Errno;

@@ -1,9 +1,9 @@
 //! The helper: checks, starts the daemon, waits until the mount answers.
 
 use super::daemon::Outcome;
-use super::source::Source;
 use super::{DAEMON_ENV, EXIT_FAILURE};
 use admin::getopt::{self, Opt, flag, value};
+use client::Source;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -2,11 +2,10 @@
 
 mod daemon;
 mod helper;
-mod source;
 
+pub use client::Source;
 pub use fuse::guard;
 pub use helper::{MountRequest, check_options, mount, open_fuse_device};
-pub use source::Source;
 
 use std::ffi::OsString;
 

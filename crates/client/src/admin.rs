@@ -1,0 +1,232 @@
+//! What `lfs` and `lctl` ask of a mount, answered, and whose right each request is ([`crate::control`] has the requests).
+//! `fuse` brings them from an ioctl; [`crate::User`] has those of a user as calls.
+
+use crate::control::{ControlError, MountName, Name, Reply, Request, Stripe, Target, TargetSpace};
+use crate::llite::{O_CREAT, O_EXCL, O_WRONLY, permission};
+use crate::stats::Verb;
+use crate::{Call, Fs, FsSpace, R, TargetState, control};
+use model::perm::{self, FLAG_APPEND, FLAG_IMMUTABLE, FLAG_NOATIME, FLAG_NODUMP, FLAG_SYNC, MAY_EXEC};
+use model::{Attr, Errno, Fid, FileType, LayoutSpec, SetAttr};
+use std::sync::Arc;
+
+/// Paths of one file that are told.
+const PATHS_MAX: usize = 10_000;
+/// Flags of inodes that are kept; others are refused.
+const FLAGS_KEPT: u32 = FLAG_SYNC | FLAG_IMMUTABLE | FLAG_APPEND | FLAG_NODUMP | FLAG_NOATIME;
+
+type Answer<T> = std::result::Result<T, ControlError>;
+
+fn error(errno: Errno, message: &str) -> ControlError {
+    ControlError { errno: errno.0, message: message.to_string() }
+}
+
+/// Answers a request that is about the mount ([`Request::is_of_mount`]); `EINVAL` for any other.
+pub async fn answer_of_mount(fs: &Arc<Fs>, uid: u32, request: Request) -> Answer<Reply> {
+    if uid != 0 {
+        let what = match &request {
+            Request::SetParam { name, .. } => Some(format!("only root may set the parameter '{name}'")),
+            Request::Recover { .. } => Some("only root may have a connection made anew".to_string()),
+            _ => None,
+        };
+        if let Some(message) = what {
+            return Err(error(Errno::EPERM, &message));
+        }
+    }
+    Ok(match request {
+        Request::Getname => Reply::Mount(MountName {
+            fsname: fs.fsname(),
+            instance: fs.instance(),
+            fs_uuid: fs.fs_uuid().iter().map(|b| format!("{b:02x}")).collect(),
+            root: fs.root(),
+        }),
+        Request::Targets => Reply::Targets(fs.targets().iter().map(Target::from).collect()),
+        Request::Df => Reply::Space(df(fs).await),
+        Request::Sync => {
+            fs.clone().sync().await?;
+            Reply::Done
+        }
+        Request::GetParam { pattern } => Reply::Params(fs.get_param(&pattern)),
+        Request::ListParam { pattern } => {
+            Reply::Params(fs.help_param(&pattern).into_iter().map(|i| (i.name, String::new())).collect())
+        }
+        Request::HelpParam { pattern } => Reply::ParamInfos(fs.help_param(&pattern)),
+        Request::Recover { target } => {
+            fs.reconnect(target)?;
+            Reply::Done
+        }
+        Request::SetParam { name, value } => {
+            set_param(fs, &name, &value).await?;
+            Reply::Done
+        }
+        _ => return Err(Errno::EINVAL.into()),
+    })
+}
+
+async fn set_param(fs: &Arc<Fs>, name: &str, value: &str) -> Answer<()> {
+    match name {
+        control::READ_ONLY => fs.set_read_only(value != "0"),
+        control::NOATIME => fs.set_noatime(value != "0"),
+        _ => {
+            fs.set_param(name, value)?;
+            if fs.clears_leases(name, value) {
+                fs.leases_dropped().await.map_err(|e| {
+                    error(e, "some leases go back later: the MDT has not taken yet what was done under them")
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Answers a request about an opened file or directory; `EINVAL` for one that is about the mount. A name that was made
+/// ([`Request::Create`]) is news to a kernel.
+pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> Answer<Reply> {
+    Ok(match request {
+        Request::Path2fid { name } => Reply::Fid(object(fs, &call, opened, name).await?.fid),
+        Request::Fid2path { fid } => {
+            let (mut paths, mut links) = fs.clone().getpath(call, fid).await?;
+            paths.truncate(PATHS_MAX);
+            links.truncate(PATHS_MAX);
+            Reply::Paths {
+                paths: paths.into_iter().map(Into::into).collect(),
+                links: links.into_iter().map(|(p, n)| (p, n.into())).collect(),
+            }
+        }
+        Request::Getstripe { name } => {
+            let attr = object(fs, &call, opened, name).await?;
+            Reply::Stripe(Box::new(stripe(fs, &call, &attr).await?))
+        }
+        Request::Setstripe { name, spec } => {
+            let attr = object(fs, &call, opened, name).await?;
+            setstripe(fs, call, &attr, spec).await?;
+            Reply::Done
+        }
+        Request::Create { name, mode, umask, spec } => {
+            let call = Call { umask: umask & 0o777, ..call };
+            Reply::Fid(create(fs, call, opened, name.0, mode, spec).await?)
+        }
+        Request::OstFiles { ost, after } => {
+            let r = fs.clone().ostfiles(call, ost, after).await?;
+            let named =
+                |(fid, paths): (Fid, Vec<Vec<u8>>)| (fid, paths.into_iter().map(Into::into).collect());
+            Reply::OstFiles { files: r.files.into_iter().map(named).collect(), next: r.next }
+        }
+        Request::Glimpse { name } => {
+            let fid = object(fs, &call, opened, name).await?.fid;
+            Reply::Objects(fs.clone().glimpse(fid).await?)
+        }
+        _ => return Err(Errno::EINVAL.into()),
+    })
+}
+
+/// The opened file, or an entry of the opened directory, which the caller must be allowed to search: in a path walk a kernel
+/// checks that; here nobody else does.
+async fn object(fs: &Arc<Fs>, call: &Call, opened: Fid, name: Option<Name>) -> R<Attr> {
+    match name {
+        None => fs.clone().getattr(call.clone(), opened).await,
+        Some(n) if n.0.is_empty() || n.0.contains(&b'/') || n.0 == b"." || n.0 == b".." => Err(Errno::EINVAL),
+        Some(n) => {
+            let search = async {
+                let dir = fs.lmv.getattr_entry(fs.cx.of(call), opened).await?;
+                permission::access(fs, call, &dir, MAY_EXEC).await
+            };
+            fs.run(Verb::Getattr, search).await?;
+            fs.clone().lookup(call.clone(), opened, n.0).await
+        }
+    }
+}
+
+/// Where a file's bytes lie, or what new files of a directory get.
+pub(crate) async fn stripe(fs: &Arc<Fs>, call: &Call, attr: &Attr) -> R<Stripe> {
+    let layout = match attr.kind {
+        FileType::Regular => fs.clone().getlayout(call.clone(), attr.fid).await?,
+        _ => None,
+    };
+    let default = match attr.kind {
+        FileType::Directory => fs.clone().getdefault(call.clone(), attr.fid).await?,
+        _ => None,
+    };
+    let fs_default = fs.clone().getdefault(call.clone(), Fid::ROOT).await.unwrap_or(None);
+    let mdt_bytes = match attr.kind {
+        FileType::Directory => fs.clone().default_mdt_bytes(attr.fid).await,
+        _ => None,
+    };
+    Ok(Stripe { fid: attr.fid, kind: attr.kind, layout, default, fs_default, mdt_bytes })
+}
+
+/// The owner's and root's right.
+pub(crate) async fn setstripe(fs: &Arc<Fs>, call: Call, attr: &Attr, spec: Option<LayoutSpec>) -> Answer<()> {
+    if let Some(s) = &spec {
+        s.check().map_err(|e| error(e, "invalid stripe settings"))?;
+    }
+    match attr.kind {
+        FileType::Directory => {}
+        FileType::Regular if spec.is_none() => {
+            return Err(error(Errno::ENOTDIR, "only directories have a default"));
+        }
+        FileType::Regular => {}
+        _ => return Err(error(Errno::EINVAL, "only regular files and directories have stripes")),
+    }
+    if !perm::owns(&call.cred, attr.uid) {
+        return Err(Errno::EPERM.into());
+    }
+    Ok(fs.clone().setlayout(call, attr.fid, spec).await?)
+}
+
+async fn create(
+    fs: &Arc<Fs>,
+    call: Call,
+    parent: Fid,
+    name: Vec<u8>,
+    mode: u32,
+    spec: LayoutSpec,
+) -> Answer<Fid> {
+    if name.is_empty() || name.contains(&b'/') || name.len() > model::limits::NAME_MAX_BYTES {
+        return Err(error(Errno::EINVAL, "invalid file name"));
+    }
+    spec.check().map_err(|_| error(Errno::EINVAL, "invalid stripe settings"))?;
+    let flags = O_CREAT | O_EXCL | O_WRONLY;
+    let (attr, file) = fs.clone().create(call, parent, name, mode & 0o7777, flags, Some(spec)).await?;
+    fs.clone().close(Arc::new(file)).await?;
+    Ok(attr.fid)
+}
+
+/// FS_*_FL flags and the project of an inode: the owner's, but for the project, which is root's. The metadata server knows
+/// which flags are root's as well.
+pub async fn set_flags(fs: &Arc<Fs>, call: Call, fid: Fid, flags: u32, projid: Option<u32>) -> R<()> {
+    let attr = fs.clone().getattr(call.clone(), fid).await?;
+    if !perm::owns(&call.cred, attr.uid) {
+        return Err(Errno::EPERM);
+    }
+    if flags & !FLAGS_KEPT != attr.flags & !FLAGS_KEPT {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let projid = projid.filter(|p| *p != attr.projid);
+    if projid.is_some() && !call.cred.is_root() {
+        return Err(Errno::EPERM);
+    }
+    let flags = (flags != attr.flags).then_some(flags);
+    if flags.is_some() || projid.is_some() {
+        fs.clone().setattr(call, fid, SetAttr { flags, projid, ..SetAttr::default() }).await?;
+    }
+    Ok(())
+}
+
+async fn df(fs: &Arc<Fs>) -> Vec<TargetSpace> {
+    let all = fs.clone().df().await;
+    let one = |(state, space, flags): (TargetState, R<FsSpace>, u32)| {
+        let s = space.unwrap_or_default();
+        TargetSpace {
+            target: Target::from(&state),
+            disk: state.disk,
+            errno: space.err().map(|e| e.0),
+            total: s.total,
+            free: s.free,
+            available: s.available,
+            files: s.files,
+            files_free: s.files_free,
+            flags,
+        }
+    };
+    all.into_iter().map(one).collect()
+}

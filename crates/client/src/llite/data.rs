@@ -1,0 +1,59 @@
+//! Files with objects, for the operations: opened in `lov` with the OSCs that their layout names.
+
+use crate::lov::{File, cacheable, content_share};
+use crate::{Fs, R};
+use model::{Fid, Layout, ObjectAttr, ObjectId, Set};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Fs {
+    /// What this mount keeps of the file, by this layout or a newer one; `None` if nothing may be kept of it.
+    pub(crate) async fn data_file(self: &Arc<Self>, fid: Fid, layout: &Arc<Layout>) -> R<Option<Arc<File>>> {
+        if !cacheable(layout) {
+            return Ok(None);
+        }
+        if let Some(f) = self.lov.known(fid).filter(|f| f.layout.generation >= layout.generation) {
+            self.lov.touch(&f);
+            return Ok(Some(f));
+        }
+        let mut oscs = Vec::with_capacity(layout.stripe_count());
+        for o in layout.objects() {
+            oscs.push(self.lmv.osc(o.ost).await?);
+        }
+        let (file, count) = self.lov.open(fid, layout, oscs);
+        self.lov.touch(&file);
+        self.lov.shrink_files(count);
+        Ok(Some(file))
+    }
+
+    /// Attributes of objects as far as they are known here without asking: with everything written here.
+    pub(crate) fn attr_if_locked(&self, id: ObjectId) -> Option<ObjectAttr> {
+        self.lov.cache.get(id)?.attr_if_locked()
+    }
+
+    /// The file's size, if locks of this mount keep others from changing it.
+    pub fn size_if_locked(&self, fid: Fid) -> Option<u64> {
+        let file = self.lov.known(fid)?;
+        let objs = file.lock();
+        if file.objects.iter().all(|o| o.osc.is_usable()) { file.size_known(&objs) } else { None }
+    }
+
+    /// Writes what this mount keeps of a file; tells which OSTs have made it durable ([`File::flush_durably`]). What
+    /// fails is told by [`crate::base::errseq`].
+    pub(crate) async fn flush_data_durably(self: &Arc<Self>, fid: Fid) -> R<Set<u16>> {
+        let files = self.lov.by_all_layouts(fid);
+        let Some((newest, before)) = files.split_last() else { return Ok(Set::default()) };
+        for f in before {
+            f.flush().await?;
+        }
+        newest.flush_durably().await
+    }
+
+    /// The bound of what is kept changed.
+    pub(crate) fn data_resized(&self) {
+        let cache = &self.lov.cache;
+        self.lmv.content_resized(content_share(cache.max_cached.load(Ordering::Relaxed)));
+        cache.evict_clean();
+        cache.drained.notify_waiters();
+    }
+}

@@ -1,0 +1,206 @@
+//! The mounted file system itself: what all operations share.
+
+use super::beside::Writing;
+use super::locks::Rollbacks;
+use super::statfs::RecentSpace;
+use crate::base::wakeful::Wakeful;
+use crate::base::{Context, Settings};
+use crate::lmv::{ConfigOwner, Lmv};
+use crate::lov::{CACHED_DEFAULT_MB, Lov};
+use crate::mdc;
+use crate::osc::ObjectCache;
+use crate::stats::{Stats, Verb};
+use crate::{R, TargetState};
+use model::{Errno, Fid, TargetId};
+use std::future::Future;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, Weak};
+use wire::msg::config::ConfigReply;
+use world::World;
+
+/// A mounted file system.
+pub struct Fs {
+    pub(crate) cx: Arc<Context>,
+    pub(crate) root: OnceLock<Fid>,
+    pub(crate) lmv: Arc<Lmv>,
+    pub(crate) rollbacks: Rollbacks,
+    /// What all MDCs share.
+    pub(crate) meta: Arc<mdc::Shared>,
+    pub(crate) recent_space: RecentSpace,
+    pub(crate) stats: Stats,
+    pub(crate) lov: Arc<Lov>,
+    /// Writes beside which pages may be filled.
+    pub(crate) writing: Writing,
+    /// A task looks after pages of which the locks may be lost.
+    pub(crate) watching_pages: AtomicBool,
+    pub(crate) wakeful: Wakeful,
+}
+
+impl Fs {
+    pub(crate) fn new(world: World, opt: Settings, read_only: bool) -> Arc<Fs> {
+        // Handles of an earlier mount on this host can never come again: seconds above, random below.
+        let first = ((world.wall().sec as u64) << 32) | (world.random_u64() >> 33);
+        let now = world.wall();
+        let cx = Arc::new(Context::new(world, opt, read_only, first));
+        let meta = mdc::Shared::new(first);
+        let cache = ObjectCache::new(cx.clone(), CACHED_DEFAULT_MB << 20, meta.content_bytes.clone());
+        Arc::new_cyclic(|me: &Weak<Fs>| Fs {
+            root: OnceLock::new(),
+            lmv: Lmv::new(&cx, &meta, &cache, me.clone()),
+            rollbacks: Rollbacks::default(),
+            meta,
+            recent_space: RecentSpace::default(),
+            stats: Stats::new(now),
+            lov: Arc::new(Lov::new(cx.clone(), cache, now)),
+            writing: Writing::default(),
+            watching_pages: AtomicBool::new(false),
+            wakeful: Wakeful::default(),
+            cx,
+        })
+    }
+
+    /// The directory that the mount shows as its root.
+    pub fn root(&self) -> Fid {
+        *self.root.get().unwrap_or(&Fid::ROOT)
+    }
+
+    pub fn fsname(&self) -> String {
+        self.cx.opt.fsname.clone()
+    }
+
+    /// 16 hex digits: `fsname-INSTANCE` names this mount in `lfs getname` and `lctl dl`.
+    pub fn instance(&self) -> String {
+        self.cx.uuid[..8].iter().map(|b| format!("{b:02x}")).collect()
+    }
+
+    pub fn fs_uuid(&self) -> [u8; 16] {
+        self.config().fs_uuid
+    }
+
+    /// The target map as last told by the MGS.
+    pub fn config(&self) -> ConfigReply {
+        self.lmv.config().unwrap_or(ConfigReply {
+            version: 0,
+            fsname: self.cx.opt.fsname.clone(),
+            fs_uuid: [0; 16],
+            targets: Vec::new(),
+            params: Vec::new(),
+            extra: Vec::new(),
+        })
+    }
+
+    /// Refuses changes with `EROFS` from now on, or allows them (`remount,ro`, `remount,rw`).
+    pub fn set_read_only(&self, read_only: bool) {
+        self.cx.read_only.store(read_only, Ordering::Relaxed);
+    }
+
+    /// A request of the kernel came. True: see to it that processors stay awake ([`Fs::stay_awake`]).
+    pub fn request_came(&self) -> bool {
+        self.wakeful.came(|| self.cx.world.now())
+    }
+
+    /// Until requests of the kernel come seldom.
+    pub async fn stay_awake(&self) {
+        self.wakeful.hold(&self.cx.world).await;
+    }
+
+    /// Changes of directories are durable when they return (`-o dirsync`, `-o sync`), or soon after.
+    pub fn set_dirsync(&self, on: bool) {
+        self.cx.dirsync.store(on, Ordering::Relaxed);
+    }
+
+    /// statfs(2) is answered within a second, whoever answers (`-o lazystatfs`, `llite.*.lazystatfs`), or soon after.
+    pub fn set_lazystatfs(&self, on: bool) {
+        self.recent_space.lazy.store(on, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_lazystatfs(&self) -> bool {
+        self.recent_space.lazy.load(Ordering::Relaxed)
+    }
+
+    /// Reads leave access times as they are (`-o noatime`), or change them as relatime wants it.
+    pub fn set_noatime(&self, on: bool) {
+        self.cx.noatime.store(on, Ordering::Relaxed);
+    }
+
+    /// The MGS and every target, as `lfs check` and `lctl dl` show them.
+    pub fn targets(&self) -> Vec<TargetState> {
+        self.lmv.states()
+    }
+
+    /// `lctl recover`. `ENODEV`: the mount has no connection to it.
+    pub fn reconnect(&self, target: TargetId) -> R<()> {
+        self.lmv.reconnect(target)
+    }
+
+    /// Whether this setting gives all leases back: only then there is something to wait for ([`Fs::leases_dropped`]).
+    pub fn clears_leases(&self, name: &str, value: &str) -> bool {
+        value == "clear" && self.get_param(name).iter().any(|(n, _)| n.ends_with(".lru_size"))
+    }
+
+    /// Waits until the leases are given back that could not be at once, because operations executed under them were not
+    /// sent. `EAGAIN`: it takes longer than some seconds; they go back when the servers have taken the operations.
+    pub async fn leases_dropped(&self) -> R<()> {
+        self.lmv.leases_dropped().await
+    }
+
+    /// Operations executed here so far, of those answered, and of those known to be durable; for tests.
+    pub fn pending_state(&self) -> (u64, u64, u64) {
+        self.lmv.pending_state()
+    }
+
+    /// Returns whether it was open until now.
+    pub(crate) fn close_mount(&self) -> bool {
+        let was_open = self.cx.close();
+        self.lmv.config_changed();
+        was_open
+    }
+
+    /// Counts a call, and bounds it on a soft mount.
+    ///
+    /// Boxed: what an operation keeps while it waits would otherwise be part of everything above it. Boxed before it is
+    /// wrapped, or it would be part of each stage of the wrapping, and copied with all of them.
+    pub(crate) fn run<'a, T: Send + 'a>(
+        &'a self,
+        verb: Verb,
+        call: impl Future<Output = R<T>> + Send + 'a,
+    ) -> std::pin::Pin<Box<dyn Future<Output = R<T>> + Send + 'a>> {
+        let call: std::pin::Pin<Box<dyn Future<Output = R<T>> + Send + 'a>> = Box::pin(call);
+        Box::pin(async move {
+            let start = self.cx.world.now();
+            let call = async {
+                let r = call.await;
+                if r.is_ok() && verb.changes_names() && self.cx.is_dirsync() {
+                    self.commit_names().await?;
+                }
+                r
+            };
+            let r = match self.cx.opt.soft_timeout {
+                None => call.await,
+                Some(d) => self.cx.world.timeout(d, call).await.unwrap_or_else(|| {
+                    tracing::warn!("{verb:?} gave up after {d:?} (soft mount)");
+                    Err(Errno::EIO)
+                }),
+            };
+            self.count(verb, start);
+            r.map_err(|e| {
+                if e.public() != e {
+                    tracing::error!("{verb:?} failed with {e}, which is between servers and clients only");
+                }
+                e.public()
+            })
+        })
+    }
+
+    /// Counts a call that may wait for others as long as it takes.
+    pub(crate) fn count(&self, verb: Verb, start: world::Instant) {
+        self.stats.add(verb, self.cx.world.now().since(start).as_micros() as u64);
+    }
+}
+
+impl ConfigOwner for Fs {
+    fn permanent_param(&self, name: &str, value: &str, only: Option<&Vec<TargetId>>) {
+        self.apply_permanent_param(name, value, only);
+    }
+}

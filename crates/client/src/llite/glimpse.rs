@@ -1,0 +1,57 @@
+//! glimpse: size, blocks and times of objects, from all their OSTs at once.
+
+use crate::stats::Verb;
+use crate::{Fs, R, lov};
+use model::layout::LayoutObject;
+use model::{Fid, Layout, ObjectAttr};
+use std::sync::Arc;
+use wire::msg::lookup::Entry;
+use world::BoxFuture;
+
+impl Fs {
+    /// Size, blocks, times of each object, for `lfs` and fsck.
+    pub fn glimpse(self: Arc<Self>, fid: Fid) -> BoxFuture<R<Vec<ObjectAttr>>> {
+        Box::pin(async move {
+            let work = async {
+                let mut e = (*self.lmv.getattr_entry(self.cx.own(), fid).await?).clone();
+                self.object_attrs(&mut e).await
+            };
+            self.run(Verb::Layout, work).await
+        })
+    }
+
+    /// Attributes of a file's objects, in the order of its layout, which is `e`'s or, if that was refused, the one that `e` has
+    /// afterwards.
+    pub(crate) async fn object_attrs(self: &Arc<Self>, e: &mut Entry) -> R<Vec<ObjectAttr>> {
+        let mut tries = 0;
+        loop {
+            let asked = match &e.layout {
+                Some(l) => self.glimpse_layout(l).await,
+                None => Ok(Vec::new()),
+            };
+            match asked {
+                Err(refusal) => *e = self.follow_layout(e.attr.fid, refusal, &mut tries).await?,
+                attrs => return attrs,
+            }
+        }
+    }
+
+    /// Attributes of the objects of a layout, in its order.
+    pub(crate) async fn glimpse_layout(self: &Arc<Self>, l: &Layout) -> R<Vec<ObjectAttr>> {
+        let of = |o: &LayoutObject| (l.generation, *o);
+        self.glimpse_objects(&l.objects().map(of).collect::<Vec<_>>()).await
+    }
+
+    /// Attributes of objects of layouts of these generations, in the order given, with what this mount keeps of them
+    /// ([`lov::glimpse`]).
+    pub(crate) async fn glimpse_objects(
+        self: &Arc<Self>,
+        objects: &[(u32, LayoutObject)],
+    ) -> R<Vec<ObjectAttr>> {
+        let mut placed = Vec::with_capacity(objects.len());
+        for &(generation, o) in objects {
+            placed.push(lov::Placed { osc: self.lmv.osc(o.ost).await?, id: o.id, generation });
+        }
+        lov::glimpse(&placed).await
+    }
+}

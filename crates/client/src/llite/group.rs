@@ -1,0 +1,81 @@
+//! Group locks, as a process asks for them ([`crate::lov::GroupLock`]).
+
+use super::O_ACCMODE;
+use crate::stats::Verb;
+use crate::{Fs, OpenHandle, R};
+use model::{Errno, Fid, FileType, Layout};
+use std::sync::Arc;
+use world::BoxFuture;
+
+impl Fs {
+    /// Locks an open file for a group; without `wait` EAGAIN if it cannot be had at once. `EINVAL` for group 0 and a file
+    /// that has a group lock through this handle, `EBADF` for one that is not open for writing.
+    pub fn group_lock(self: Arc<Self>, open: Arc<OpenHandle>, gid: u64, wait: bool) -> BoxFuture<R<()>> {
+        Box::pin(async move { self.run(Verb::Flock, self.take_group(&open, gid, wait)).await })
+    }
+
+    /// `EINVAL` if this handle does not have this group's lock. Everything that this mount wrote is on the servers then;
+    /// what could not be written is the error.
+    pub fn group_unlock(self: Arc<Self>, open: Arc<OpenHandle>, gid: u64) -> BoxFuture<R<()>> {
+        Box::pin(async move {
+            let work = async {
+                let held = {
+                    let mut slot = open.group.lock().expect("no panic while locked");
+                    slot.take_if(|g| g.gid == gid).ok_or(Errno::EINVAL)?
+                };
+                held.leave().await?;
+                open.errors.check()
+            };
+            self.run(Verb::Flock, work).await
+        })
+    }
+
+    pub(crate) async fn group_unlock_closed(self: &Arc<Self>, open: &OpenHandle) {
+        let held = open.group.lock().expect("no panic while locked").take();
+        if let Some(g) = held {
+            // What could not be written the next fsync tells; any other error is the end of the mount.
+            let _ = g.leave().await;
+        }
+    }
+
+    async fn take_group(self: &Arc<Self>, open: &OpenHandle, gid: u64, wait: bool) -> R<()> {
+        let taken = |o: &OpenHandle| o.group.lock().expect("no panic while locked").is_some();
+        if gid == 0 || taken(open) {
+            return Err(Errno::EINVAL);
+        }
+        // It keeps everybody else from the file: who may only read could do that to its owner.
+        if open.flags & O_ACCMODE == 0 {
+            return Err(Errno::EBADF);
+        }
+        let mut tries = 0;
+        let held = loop {
+            let layout = self.objects_of(open.fid).await?;
+            let file = self.data_file(open.fid, &layout).await?.ok_or(Errno::EOPNOTSUPP)?;
+            match file.lock_group(gid, wait).await {
+                Err(e) => drop(self.follow_layout(open.fid, e, &mut tries).await?),
+                Ok(held) => break held,
+            }
+        };
+        let mut slot = open.group.lock().expect("no panic while locked");
+        if slot.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        *slot = Some(held);
+        Ok(())
+    }
+
+    /// Files with data have objects before they are locked.
+    async fn objects_of(self: &Arc<Self>, fid: Fid) -> R<Arc<Layout>> {
+        for _ in 0..2 {
+            let e = self.lmv.getattr_entry(self.cx.own(), fid).await?;
+            if e.attr.kind != FileType::Regular {
+                return Err(Errno::EINVAL);
+            }
+            match e.layout.as_ref().filter(|l| l.stripe_count() > 0 && l.mdt_component().is_none()) {
+                Some(l) => return Ok(Arc::new(l.clone())),
+                None => self.grow(fid).await?,
+            }
+        }
+        Err(Errno::EOPNOTSUPP)
+    }
+}

@@ -1,0 +1,62 @@
+//! lookup: a name in a directory.
+
+use crate::mdc::{Came, Found, brought};
+use crate::stats::Verb;
+use crate::{Call, Fs, R};
+use bytes::Bytes;
+use model::{Attr, Errno, Fid};
+use std::sync::Arc;
+use wire::msg::lookup::{Entry, Lookup};
+use world::BoxFuture;
+
+impl Fs {
+    /// `..` of the mount's root is the root: a subdirectory mount shows nothing above it.
+    pub fn lookup(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>) -> BoxFuture<R<Attr>> {
+        Box::pin(async move {
+            if parent == self.root() && name == b".." {
+                return self.getattr(call, parent).await;
+            }
+            let work = async {
+                let e = self.lookup_entry(&call, parent, name).await?;
+                self.attr_for_name(&e).await
+            };
+            self.run(Verb::Lookup, work).await
+        })
+    }
+
+    /// From the cache, or the metadata server.
+    pub(crate) async fn lookup_entry(
+        self: &Arc<Self>,
+        call: &Call,
+        parent: Fid,
+        name: Vec<u8>,
+    ) -> R<Arc<Entry>> {
+        let mdc = self.lmv.mdc_of(parent).await?;
+        // What `.` and `..` lead to is no entry of the directory.
+        let named = !name.is_empty() && name != b"." && name != b"..";
+        if named {
+            match mdc.known_name(parent, &name) {
+                Found::There(e) => return Ok(e),
+                Found::Absent => return Err(Errno::ENOENT),
+                Found::Unknown => {}
+            }
+        }
+        let t = mdc.meta.token();
+        let data = if named { mdc.lookup_data() } else { 0 };
+        let msg = Lookup { parent, name: name.clone(), data };
+        let r = mdc.target.call_bulk(self.cx.of(call), msg, Bytes::new()).await?;
+        let (mut r, bulk) = (r.reply, r.bulk);
+        if let Some(e) = &mut r.entry {
+            mdc.with_atime(e);
+        }
+        if named {
+            let data = brought(r.entry.as_ref(), &bulk, Came::Lookup);
+            mdc.keep_lookup(t, parent, &name, &r, data);
+        } else if let Some(e) = &r.entry {
+            mdc.keep_entry(t, e);
+        }
+        let e = r.entry.ok_or(Errno::ENOENT)?;
+        self.meta.opens.learn(&e);
+        Ok(Arc::new(e))
+    }
+}

@@ -1,0 +1,121 @@
+//! POSIX: one file for each operation, under the verb of its message. It decides whether the data of a file lies with its
+//! inode or on objects before it goes down.
+//!
+//! `fs` is what all of them share, `opens` the open files, `data` finds what is kept of a file, `privileges` is what writing
+//! takes from a program, `permission` what a user may where no kernel asks, `locks` asks for file locks and keeps other mounts off a range, `beside` keeps writes apart from a
+//! kernel's pages.
+
+pub(crate) mod beside;
+mod cancel;
+mod close;
+mod copy;
+mod create;
+mod data;
+mod enqueue;
+mod fallocate;
+mod fs;
+mod getattr;
+mod getlock;
+mod getpath;
+mod getxattr;
+mod glimpse;
+mod group;
+mod grow;
+mod link;
+mod listxattr;
+mod locks;
+mod lookup;
+mod migrate;
+mod mkdir;
+mod mknod;
+mod open;
+mod opens;
+mod ostfiles;
+pub(crate) mod permission;
+mod privileges;
+mod read;
+mod readdir;
+mod readlink;
+mod removexattr;
+mod rename;
+mod rmdir;
+mod seek;
+mod setattr;
+mod setlayout;
+mod setxattr;
+mod statfs;
+mod symlink;
+mod sync;
+mod truncate;
+mod unlink;
+mod write;
+
+pub use create::{O_ACCMODE, O_CREAT, O_EXCL, O_NOATIME, O_TRUNC, O_WRONLY};
+pub use fs::Fs;
+pub(crate) use getattr::data_layout;
+pub use getxattr::is_virtual_xattr;
+pub(crate) use read::part;
+pub(crate) use write::{Small, write_meta};
+
+use crate::lov::map::{Home, Place};
+use crate::mdc::{Changing, Outcome, Part};
+use crate::session::Target;
+use crate::{Call, R};
+use model::{Attr, Fid};
+use std::sync::Arc;
+use wire::Message;
+use wire::msg::lookup::Entry;
+use wire::msg::unlink::Changed;
+
+impl Fs {
+    /// The target that serves an object.
+    async fn home_of(self: &Arc<Self>, p: &Place) -> R<Arc<Target>> {
+        match p.home {
+            Home::Ost(index) => Ok(self.lmv.osc(index).await?.target.clone()),
+            Home::Mdt => Ok(self.lmv.mdc_of(p.id.origin).await?.target.clone()),
+        }
+    }
+
+    /// Before a request goes out that changes an object: data with the inode is covered by the leases on it.
+    async fn changing_data(self: &Arc<Self>, p: &Place) -> R<Option<Changing>> {
+        match p.home {
+            Home::Ost(_) => Ok(None),
+            Home::Mdt => Ok(Some(self.lmv.mdc_of(p.id.origin).await?.changing_inode(p.id.origin))),
+        }
+    }
+
+    /// A name is made by this message: what is known of its directory is changed with it.
+    async fn make_name<M: Message<Reply = Entry>>(
+        self: &Arc<Self>,
+        call: &Call,
+        parent: Fid,
+        name: &[u8],
+        msg: M,
+    ) -> R<Attr> {
+        let mdc = self.lmv.mdc_of(parent).await?;
+        let change = mdc.making(parent, name);
+        let r = mdc.target.call(self.cx.of(call), msg).await;
+        change.done_named(parent, name, &r);
+        Ok(r?.attr)
+    }
+
+    /// A name is removed by this message. The server is told first what is open of its file.
+    async fn remove_name<M: Message<Reply = Changed>>(
+        self: &Arc<Self>,
+        call: &Call,
+        parent: Fid,
+        name: Vec<u8>,
+        msg: M,
+    ) -> R<()> {
+        let mdc = self.lmv.mdc_of(parent).await?;
+        let parts = vec![(parent, Part::Attr), (parent, Part::List)];
+        let change = mdc.changing(parts, &[(parent, &name)]);
+        let r = match change.register_opens().await {
+            Ok(()) => mdc.target.call(self.cx.of(call), msg).await,
+            Err(e) => Err(e),
+        };
+        let removed = r.is_ok().then_some(name);
+        change.done_names(&r, Outcome { removed, ..Outcome::default() });
+        r.map(drop)
+    }
+}

@@ -1,0 +1,107 @@
+//! readdir: a page of a directory, with attributes if wanted.
+
+use super::getattr::{data_layout, merged};
+use crate::mdc::fitting;
+use crate::stats::Verb;
+use crate::{Call, Fs, R};
+use model::{Fid, TargetId};
+use rpc::ImportState;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::msg::readdir::{Dirent, Readdir};
+use world::BoxFuture;
+
+/// Most bytes of one page.
+const PAGE_MAX_BYTES: u32 = 1 << 20;
+/// How long a page waits for attributes that OSTs have: an OST that is there answers within a fraction of it.
+const LISTING_PATIENCE: Duration = Duration::from_millis(50);
+
+impl Fs {
+    /// Entries behind `cookie`, with attributes (sizes included) if `plus`; (entries, parent, end). An entry whose
+    /// attributes cannot be had at once (an OST is away, the file went away meanwhile) comes without them.
+    pub fn readdir(
+        self: Arc<Self>,
+        call: Call,
+        fid: Fid,
+        cookie: u64,
+        max_bytes: u32,
+        plus: bool,
+    ) -> BoxFuture<R<(Vec<Dirent>, Fid, bool)>> {
+        Box::pin(async move {
+            let work = async {
+                let room = max_bytes.min(PAGE_MAX_BYTES);
+                let (mut entries, parent, end) = self.page(&call, fid, cookie, room, plus).await?;
+                if plus {
+                    self.add_object_attrs(&mut entries).await;
+                }
+                // Nothing above the mount's root is shown.
+                let parent = if fid == self.root() { fid } else { parent };
+                Ok((entries, parent, end))
+            };
+            self.run(Verb::Readdir, work).await
+        })
+    }
+
+    /// From the cache, or the metadata server: then a large page, of which what is not asked for yet is kept.
+    async fn page(
+        self: &Arc<Self>,
+        call: &Call,
+        fid: Fid,
+        cookie: u64,
+        room: u32,
+        plus: bool,
+    ) -> R<(Vec<Dirent>, Fid, bool)> {
+        let mdc = self.lmv.mdc_of(fid).await?;
+        if let Some(known) = mdc.known_page(fid, cookie, room as usize, plus) {
+            return Ok(known);
+        }
+        let max_bytes = if mdc.is_contended(fid) { room } else { PAGE_MAX_BYTES };
+        let t = mdc.meta.token();
+        let r = mdc.target.call(self.cx.of(call), Readdir { fid, cookie, max_bytes, plus }).await?;
+        mdc.keep_page(t, fid, cookie, &r);
+        let mut entries = r.entries;
+        let fits = fitting(&entries, room as usize, plus);
+        let end = r.end && fits == entries.len();
+        entries.truncate(fits);
+        Ok((entries, r.parent, end))
+    }
+
+    /// Attributes of files with objects: what this mount's locks say, and what OSTs answer at once, all of the page
+    /// together. A listing waits for none that is away or slow: files with objects there come without.
+    async fn add_object_attrs(self: &Arc<Self>, entries: &mut [Dirent]) {
+        let mut objects = Vec::new();
+        let mut of_file = Vec::new();
+        for (i, d) in entries.iter().enumerate() {
+            let Some(l) = d.entry.as_ref().and_then(data_layout) else { continue };
+            let first = objects.len();
+            if l.objects().all(|o| self.attr_if_locked(o.id).is_some() || self.is_connected(o.ost)) {
+                objects.extend(l.objects().map(|o| (l.generation, *o)));
+            }
+            of_file.push((i, first..objects.len()));
+        }
+        if objects.is_empty() && of_file.is_empty() {
+            return;
+        }
+        let answer = self.cx.world.timeout(LISTING_PATIENCE, self.glimpse_objects(&objects)).await;
+        let known = |range: Range<usize>| match &answer {
+            Some(Ok(all)) => Some(all[range].to_vec()),
+            _ => objects[range].iter().map(|(_, o)| self.attr_if_locked(o.id)).collect(),
+        };
+        for (i, range) in of_file {
+            let d = &mut entries[i];
+            let objects = if range.is_empty() { None } else { known(range) };
+            let full = objects.and_then(|o| merged(d.entry.as_ref()?, &o).ok());
+            match (full, &mut d.entry) {
+                (Some(attr), Some(e)) => e.attr = attr,
+                (_, e) => *e = None,
+            }
+        }
+    }
+
+    /// Whether the OST could be asked just now.
+    fn is_connected(&self, ost: u16) -> bool {
+        let target = self.lmv.known_target(TargetId::ost(ost));
+        target.is_some_and(|t| matches!(t.import.state(), ImportState::Full))
+    }
+}

@@ -1,0 +1,235 @@
+//! statfs: space, from all targets at once.
+
+use crate::BoxFutureOf;
+use crate::session::Target;
+use crate::stats::Verb;
+use crate::{Call, Fs, FsSpace, R, TargetState};
+use model::{Attr, Errno, TargetId, TargetKind};
+use rpc::ImportState;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use wire::msg::statfs::{Statfs, StatfsReply};
+use world::BoxFuture;
+use world::Instant;
+use world::future::join_all;
+
+/// How long one target may take to answer `lfs df`.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// And statfs(2) with `lazystatfs`: before the second is over, what is known is told.
+const LAZY_PATIENCE: Duration = Duration::from_millis(700);
+/// Pause before all are asked again when one has to answer that did not.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// `statfs_max_age`, seconds, as Lustre has it.
+const MAX_AGE_DEFAULT_S: u64 = 1;
+
+/// What the last answers to statfs(2) were.
+pub(crate) struct RecentSpace {
+    /// Seconds; 0: the servers are always asked.
+    pub max_age_s: AtomicU64,
+    /// Told within a second, whoever answers.
+    pub lazy: AtomicBool,
+    /// The last sum is good for a while: programs ask in a loop.
+    last: Mutex<Option<(Instant, FsSpace)>>,
+    /// The last that each target said, and the disk that it lies on, for when it does not answer.
+    said: Mutex<BTreeMap<TargetId, (StatfsReply, u64)>>,
+    /// The root as it was when the kernel asked for it last.
+    pub root: Mutex<Option<Attr>>,
+}
+
+impl Default for RecentSpace {
+    fn default() -> RecentSpace {
+        RecentSpace {
+            max_age_s: AtomicU64::new(MAX_AGE_DEFAULT_S),
+            lazy: AtomicBool::new(true),
+            last: Mutex::default(),
+            said: Mutex::default(),
+            root: Mutex::default(),
+        }
+    }
+}
+
+impl RecentSpace {
+    fn get(&self, now: Instant) -> Option<FsSpace> {
+        let max = Duration::from_secs(self.max_age_s.load(Relaxed));
+        let last = self.last.lock().expect("no panic while locked");
+        last.as_ref().filter(|(asked, _)| now.since(*asked) < max).map(|(_, space)| *space)
+    }
+
+    fn set(&self, asked: Instant, space: &FsSpace) {
+        *self.last.lock().expect("no panic while locked") = Some((asked, *space));
+    }
+
+    /// What each target said now, or else when it last said something.
+    fn learn(&self, answers: &[Answer]) -> Vec<(TargetId, StatfsReply, u64)> {
+        let mut said = self.said.lock().expect("no panic while locked");
+        said.extend(answers.iter().filter_map(|(t, r)| Some((t.id, (*r.as_ref().ok()?, t.import.disk())))));
+        // A target that left the file system takes its space along.
+        said.retain(|id, _| answers.iter().any(|(t, _)| t.id == *id));
+        said.iter().map(|(id, (s, disk))| (*id, *s, *disk)).collect()
+    }
+}
+
+type Answer = (Arc<Target>, R<StatfsReply>);
+
+impl Fs {
+    /// The file system's space: bytes of the object targets, inodes of the metadata targets, as they were at most
+    /// `statfs_max_age` ago. With `lazystatfs` it comes within a second, and of a target that does not answer what it
+    /// said last counts; otherwise it waits until every active target answers.
+    pub fn statfs(self: Arc<Self>) -> BoxFuture<R<FsSpace>> {
+        Box::pin(async move {
+            let work = async {
+                let asked = self.cx.world.now();
+                if let Some(space) = self.recent_space.get(asked) {
+                    return Ok(space);
+                }
+                let is_missed = |(t, r): &Answer| r.is_err() && t.is_active();
+                let answers = loop {
+                    let lazy = self.is_lazystatfs();
+                    let a = self.ask_space(if lazy { LAZY_PATIENCE } else { PATIENCE }).await;
+                    if lazy || self.cx.is_closed() || !a.iter().any(is_missed) {
+                        break a;
+                    }
+                    self.cx.world.sleep(AGAIN).await;
+                };
+                let sum = total(self.recent_space.learn(&answers));
+                // With a target missing the sum is wrong enough to ask again.
+                if answers.iter().all(|(_, r)| r.is_ok()) {
+                    self.recent_space.set(asked, &sum);
+                }
+                Ok(sum)
+            };
+            self.run(Verb::Statfs, work).await
+        })
+    }
+
+    /// As [`Fs::getattr`] of the mount's root, for the kernel. Whatever lists mounts (df(1), for one) looks at their roots
+    /// first: with `lazystatfs` and without a session to the metadata server the root is shown as it was last. What is
+    /// below it waits all the same.
+    pub fn getattr_root(self: Arc<Self>, call: Call) -> BoxFuture<R<Attr>> {
+        Box::pin(async move {
+            let fid = self.root();
+            let keep = |a: &Attr| {
+                *self.recent_space.root.lock().expect("no panic while locked") = Some(a.clone());
+            };
+            if !self.is_lazystatfs() {
+                return self.clone().getattr(call, fid).await;
+            }
+            let mut asked = std::pin::pin!(self.clone().getattr(call, fid));
+            loop {
+                if let Some(r) = self.cx.world.timeout(LAZY_PATIENCE, asked.as_mut()).await {
+                    return r.inspect(keep);
+                }
+                let mdt = self.lmv.known_target(TargetId::mdt(self.meta.locate.mdt_of(fid)));
+                let away = mdt.is_none_or(|t| !matches!(t.import.state(), ImportState::Full));
+                let known = self.recent_space.root.lock().expect("no panic while locked").clone();
+                if let Some(a) = known.filter(|_| away) {
+                    return Ok(a);
+                }
+            }
+        })
+    }
+
+    /// Space of each target and the bits of [`StatfsReply::state`]; an unreachable one gives its errno. Never waits
+    /// longer than a second.
+    pub fn df(self: Arc<Self>) -> BoxFuture<Vec<(TargetState, R<FsSpace>, u32)>> {
+        Box::pin(async move {
+            let states = self.targets();
+            let answers = self.ask_space(PATIENCE).await;
+            let of = |t: &Target| states.iter().find(|s| s.target == t.id).cloned();
+            let row = |(t, r): (Arc<Target>, R<StatfsReply>)| {
+                let bits = r.map_or(0, |s| s.state);
+                let space = r.map(|s| FsSpace {
+                    total: s.total,
+                    free: s.free,
+                    available: s.available,
+                    files: s.files,
+                    files_free: s.files_free,
+                });
+                of(&t).map(|state| (state, space, bits))
+            };
+            answers.into_iter().filter_map(row).collect()
+        })
+    }
+
+    async fn ask_space(self: &Arc<Self>, patience: Duration) -> Vec<Answer> {
+        let all = self.lmv.all_targets();
+        let asked = all
+            .iter()
+            .map(|t| {
+                let ask = async move {
+                    let reply = t.call(self.cx.own(), Statfs { flags: 0 });
+                    self.cx.world.timeout(patience, reply).await.unwrap_or(Err(Errno::ETIMEDOUT))
+                };
+                Box::pin(ask) as BoxFutureOf<'_, R<StatfsReply>>
+            })
+            .collect();
+        let answers = join_all(asked).await;
+        all.into_iter().zip(answers).collect()
+    }
+}
+
+/// Bytes of the disks that object targets lie on, each once, however many of them share it; inodes of the metadata targets.
+fn total(said: Vec<(TargetId, StatfsReply, u64)>) -> FsSpace {
+    let mut sum = FsSpace::default();
+    let mut disks: BTreeMap<u64, FsSpace> = BTreeMap::new();
+    for (id, s, disk) in said {
+        if id.kind == TargetKind::Ost {
+            // What is not known to be shared is not.
+            let of = if disk == 0 { u64::MAX - u64::from(id.index) } else { disk };
+            let d = disks.entry(of).or_default();
+            d.total = d.total.max(s.total);
+            d.free = d.free.max(s.free);
+            d.available = d.available.max(s.available);
+        } else {
+            sum.files = sum.files.saturating_add(s.files);
+            sum.files_free = sum.files_free.saturating_add(s.files_free);
+        }
+    }
+    for d in disks.values() {
+        sum.total = sum.total.saturating_add(d.total);
+        sum.free = sum.free.saturating_add(d.free);
+        sum.available = sum.available.saturating_add(d.available);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_counts_once_however_many_targets_share_it() {
+        let s = |total: u64, available: u64| StatfsReply {
+            total,
+            free: available,
+            available,
+            ..StatfsReply::default()
+        };
+        let sum = total(vec![
+            (TargetId::ost(0), s(100, 50), 7),
+            (TargetId::ost(1), s(100, 49), 7),
+            (TargetId::ost(2), s(30, 20), 8),
+            (TargetId::ost(3), s(1000, 500), 0),
+            (TargetId::ost(4), s(1000, 500), 0),
+            (TargetId::mdt(0), StatfsReply { files: 9, ..s(100, 50) }, 7),
+        ]);
+        assert_eq!((sum.total, sum.available, sum.files), (2130, 1070, 9));
+    }
+
+    #[test]
+    fn an_answer_is_good_for_as_long_as_is_set() {
+        let at = |ms: u64| Instant(ms * 1_000_000);
+        let r = RecentSpace::default();
+        assert!(r.get(at(0)).is_none());
+        r.set(at(500), &FsSpace { free: 7, ..FsSpace::default() });
+        assert_eq!(r.get(at(1499)).map(|s| s.free), Some(7));
+        assert!(r.get(at(1500)).is_none(), "a second after it was asked for");
+        r.max_age_s.store(60, Relaxed);
+        assert_eq!(r.get(at(60_499)).map(|s| s.free), Some(7));
+        r.max_age_s.store(0, Relaxed);
+        assert!(r.get(at(500)).is_none());
+    }
+}

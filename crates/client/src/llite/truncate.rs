@@ -1,0 +1,94 @@
+//! truncate: the objects' part. The metadata server's setattr came before (right to write, set-id bits, times).
+
+use super::getattr::merged;
+use crate::BoxFutureOf;
+use crate::base::Detached;
+use crate::lov::map;
+use crate::{Call, Fs, R};
+use model::{Attr, Errno, Layout, ObjectAttr};
+use std::sync::Arc;
+use wire::msg::enqueue::LockMode;
+use wire::msg::lookup::Entry;
+use wire::msg::truncate::Truncate;
+use world::future::join_all;
+
+impl Fs {
+    /// Cuts or extends the file's objects so that it has `size` bytes; returns its attributes afterwards. Other
+    /// mounts see all of it or nothing: a file of several stripes is locked meanwhile.
+    pub(crate) async fn cut(self: &Arc<Self>, call: &Call, e: &Entry, size: u64) -> R<Attr> {
+        let mut e = e.clone();
+        let mut tries = 0;
+        loop {
+            match self.cut_where_it_lies(call, &e, size).await {
+                Err(refusal) => e = self.follow_layout(e.attr.fid, refusal, &mut tries).await?,
+                done => return done,
+            }
+        }
+    }
+
+    /// As [`Fs::cut`], by the layout that `e` has.
+    async fn cut_where_it_lies(self: &Arc<Self>, call: &Call, e: &Entry, size: u64) -> R<Attr> {
+        let fid = e.attr.fid;
+        let mut e = e.clone();
+        if e.layout.as_ref().is_some_and(|l| l.mdt_component().is_some()) {
+            return Ok(e.attr); // the setattr cut what lies with the inode
+        }
+        if e.layout.as_ref().is_none_or(|l| l.stripe_count() == 0) {
+            if size == 0 {
+                return Ok(e.attr);
+            }
+            let (_, layout) = self.file_state_for_write(fid).await?;
+            e.layout = Some((*layout).clone());
+        }
+        let layout = Arc::new(e.layout.clone().expect("it has one by now"));
+        let kept = match self.data_file(fid, &layout).await? {
+            Some(file) => file.cut(e.attr.ctime, size).await.map(Some),
+            None => Ok(None),
+        };
+        match kept {
+            Ok(Some(attrs)) => return merged(&e, &attrs),
+            Ok(None) => {}
+            // There are no locks on lost objects, but truncated to nothing they begin anew.
+            Err(Errno::ELOST) if size == 0 => {}
+            Err(e) => return Err(e),
+        }
+        let count = map::component(&layout)?.objects.len();
+        let attrs = if count == 1 {
+            self.cut_objects(call, &e, &layout, size).await?
+        } else {
+            let lock = self.extent_lock(fid, LockMode::Write, 0, u64::MAX).await?;
+            let (fs, call, e) = (self.clone(), call.clone(), e.clone());
+            let work = async move {
+                let r = fs.cut_objects(&call, &e, &layout, size).await;
+                drop(lock);
+                r
+            };
+            Detached::plain(&self.cx.world, "client-truncate", work).await?
+        };
+        merged(&e, &attrs)
+    }
+
+    async fn cut_objects(
+        self: &Arc<Self>,
+        call: &Call,
+        e: &Entry,
+        layout: &Layout,
+        size: u64,
+    ) -> R<Vec<ObjectAttr>> {
+        let c = map::component(layout)?;
+        let mut cuts: Vec<BoxFutureOf<'_, R<ObjectAttr>>> = Vec::with_capacity(c.objects.len());
+        for (i, o) in c.objects.iter().enumerate() {
+            let msg = Truncate {
+                object: o.id,
+                size: c.object_size_for(i, size),
+                file: e.attr.fid,
+                inode_ctime: e.attr.ctime,
+                keep_times: true,
+                lock: 0,
+            };
+            let ctx = self.data_ctx(call, layout);
+            cuts.push(Box::pin(async move { self.lmv.osc(o.ost).await?.target.call(ctx, msg).await }));
+        }
+        join_all(cuts).await.into_iter().collect()
+    }
+}

@@ -1,0 +1,24 @@
+//! unlink: removes a name that is no directory.
+
+use crate::stats::Verb;
+use crate::{Call, Fs, R};
+use model::Fid;
+use std::sync::Arc;
+use wire::msg::unlink::Unlink;
+use world::BoxFuture;
+
+impl Fs {
+    pub fn unlink(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>) -> BoxFuture<R<()>> {
+        Box::pin(async move {
+            self.cx.writable()?;
+            let work = async {
+                let msg = Unlink { parent, name: name.clone() };
+                if self.lmv.mdc_of(parent).await?.unlink_here(&call, &msg).await {
+                    return Ok(());
+                }
+                self.remove_name(&call, parent, name, msg).await
+            };
+            self.run(Verb::Unlink, work).await
+        })
+    }
+}
