@@ -2,7 +2,7 @@
 
 use crate::data::{read, striped, write};
 use crate::harness::{Cluster, O_RDWR, call};
-use client::{Fs, OpenFile};
+use client::{Fs, OpenHandle};
 use model::{Fid, Layout, LayoutSpec, SetAttr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ async fn migrate(fs: &Arc<Fs>, fid: Fid, stripe_count: i32) -> Layout {
     fs.clone().migrate(call(), fid, spec).await.unwrap()
 }
 
-async fn open(fs: &Arc<Fs>, fid: Fid) -> Arc<OpenFile> {
+async fn open(fs: &Arc<Fs>, fid: Fid) -> Arc<OpenHandle> {
     Arc::new(fs.clone().open(call(), fid, O_RDWR).await.unwrap())
 }
 
