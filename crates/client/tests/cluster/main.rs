@@ -13,6 +13,7 @@ mod mounts;
 mod names;
 mod pending;
 mod restart;
+mod rules;
 mod small;
 mod told;
 mod users;
