@@ -7,9 +7,9 @@ use crate::MdsError;
 use crate::schema::inode::DATA_BLOCK_BYTES;
 use crate::schema::{Inode, key, value};
 use crate::tx::Tx;
-use model::{Errno, Fid, FileType, ObjectAttr, ObjectId, Timestamp, limits};
+use model::{Errno, Fid, FileType, ObjectAttr, ObjectId, Timestamp, inode_rules, limits};
 
-const BLOCK: u64 = DATA_BLOCK_BYTES as u64;
+const BLOCK: u64 = inode_rules::DATA_BLOCK_BYTES;
 
 /// The file that an operation on data concerns. `ERELAYOUT` if its data does not lie here (any more),
 /// `ESTALE` if it is gone.
@@ -41,17 +41,17 @@ pub fn check_change(tx: &Tx, fid: Fid, i: &Inode, end: u64) -> Result<(), Errno>
     if i.data_room().is_some_and(|room| end > room) { Err(Errno::EGROW) } else { Ok(()) }
 }
 
-/// The data changed: as on an object server, every change is later than the one before.
+/// The data changed.
 pub fn touch(i: &mut Inode, now: Timestamp) {
     i.data.version += 1;
-    i.touch_mtime(now.max(i.ctime.plus_nanos(1)));
+    inode_rules::data_changed(i, now);
 }
 
 /// As an object server describes an object.
 pub fn attr(i: &Inode) -> ObjectAttr {
     ObjectAttr {
         size: i.data.size,
-        blocks: u64::from(i.data.blocks) * (BLOCK / 512),
+        blocks: inode_rules::sectors(u64::from(i.data.blocks) * BLOCK),
         mtime: i.mtime,
         ctime: i.ctime,
         data_version: i.data.version,
@@ -112,16 +112,21 @@ pub fn read(tx: &mut Tx, fid: Fid, i: &Inode, off: u64, len: u64) -> Result<Vec<
 
 /// The parts of `off..end` in each block: (block, start within it, end within it).
 fn parts(off: u64, end: u64) -> impl Iterator<Item = (u32, usize, usize)> {
-    assert!(off <= end, "a range ends behind its beginning");
-    let last = end.div_ceil(BLOCK);
-    (off / BLOCK..last).map(move |b| {
+    inode_rules::blocks_of(off, end).map(move |b| {
         let start = b * BLOCK;
         (block_of(start), (off.max(start) - start) as usize, (end.min(start + BLOCK) - start) as usize)
     })
 }
 
 /// Writes at `off`; the file grows to the end of it.
-pub fn write(tx: &mut Tx, fid: Fid, i: &mut Inode, off: u64, bytes: &[u8]) -> Result<(), MdsError> {
+pub fn write(
+    tx: &mut Tx,
+    fid: Fid,
+    i: &mut Inode,
+    off: u64,
+    bytes: &[u8],
+    now: Timestamp,
+) -> Result<(), MdsError> {
     let end = off + bytes.len() as u64;
     for (block, from, to) in parts(off, end) {
         let at = u64::from(block) * BLOCK + from as u64 - off;
@@ -135,29 +140,27 @@ pub fn write(tx: &mut Tx, fid: Fid, i: &mut Inode, off: u64, bytes: &[u8]) -> Re
         v[from..to].copy_from_slice(new);
         set(tx, fid, i, block, existed, &v);
     }
-    i.data.size = i.data.size.max(end);
+    i.data.version += 1;
+    inode_rules::wrote(i, off, end, now);
     Ok(())
 }
 
 /// Sets the size: cuts what lies behind it, or adds a hole.
 pub fn cut(tx: &mut Tx, fid: Fid, i: &mut Inode, size: u64) -> Result<(), MdsError> {
-    let keep = block_of(size.div_ceil(BLOCK) * BLOCK);
-    if i.data.blocks > 0 && size < i.data.size {
-        let rest = (size % BLOCK) as usize;
-        if rest > 0
-            && let Some(v) = get(tx, fid, keep - 1)?
-            && v.len() > rest
-        {
-            set(tx, fid, i, keep - 1, true, &v[..rest]);
-        }
+    let shorter = size < i.data.size;
+    let Some(keep) = inode_rules::cut(i, size).filter(|_| i.data.blocks > 0) else { return Ok(()) };
+    let keep = u32::try_from(keep).expect("data on the MDT is bounded");
+    let rest = (size % BLOCK) as usize;
+    if shorter
+        && rest > 0
+        && let Some(v) = get(tx, fid, keep - 1)?
+        && v.len() > rest
+    {
+        set(tx, fid, i, keep - 1, true, &v[..rest]);
     }
-    if i.data.blocks > 0 && size <= i.data.size {
-        // Also what was reserved behind the end.
-        for (block, _) in blocks(tx, fid, keep, u32::MAX)? {
-            unset(tx, fid, i, block);
-        }
+    for (block, _) in blocks(tx, fid, keep, u32::MAX)? {
+        unset(tx, fid, i, block);
     }
-    i.data.size = size;
     Ok(())
 }
 

@@ -3,15 +3,13 @@
 use crate::data;
 use crate::schema::{Inode, Lease, key};
 use crate::tx::{Dentry, Found, Tx};
+use model::inode_rules::{self, NamesChange, NewFile, Parent, check_name, is_dots};
 use model::nodemap::Nodemap;
 use model::perm::{self, MAY_EXEC};
 use model::{Cred, Errno, Fid, FileType, LayoutSpec, Timestamp, limits};
 use rpc::ClientId;
 use wire::msg::lookup::{Entry, bits};
 use wire::msg::unlink::Changed;
-
-/// New files and directories below carry on the project.
-const FLAG_PROJINHERIT: u32 = 0x2000_0000;
 
 /// On whose behalf an operation runs, and when.
 #[derive(Clone, Debug)]
@@ -24,21 +22,6 @@ pub struct OpContext {
     pub now: Timestamp,
     /// The server's clock; of a replayed request, as it was the first time.
     pub wall: Timestamp,
-}
-
-/// A name that may be created, removed or looked up. `.` and `..` are the callers' business.
-pub fn check_name(name: &[u8]) -> Result<(), Errno> {
-    if name.is_empty() {
-        return Err(Errno::ENOENT);
-    }
-    if name.len() > limits::NAME_MAX_BYTES {
-        return Err(Errno::ENAMETOOLONG);
-    }
-    if name.iter().any(|&b| b == b'/' || b == 0) { Err(Errno::EINVAL) } else { Ok(()) }
-}
-
-pub fn is_dots(name: &[u8]) -> bool {
-    name == b"." || name == b".."
 }
 
 /// A directory that the caller may search.
@@ -67,10 +50,7 @@ pub fn vacant(tx: &mut Tx, ctx: &OpContext, dir: Fid, name: &[u8]) -> Result<(In
 
 /// Names may be added to this directory by the caller.
 pub fn may_add(ctx: &OpContext, dir: &Inode) -> Result<(), Errno> {
-    if dir.nlink == 0 {
-        return Err(Errno::ENOENT);
-    }
-    perm::may_create(&ctx.cred, &dir.subject())
+    inode_rules::may_add(&ctx.cred, &dir.subject(), dir.nlink)
 }
 
 /// A name that may be taken out: (directory, entry, its inode), all permission checks done.
@@ -102,29 +82,12 @@ pub fn check_new_fid(tx: &mut Tx, ctx: &OpContext, fid: Fid) -> Result<(), Errno
     Ok(())
 }
 
-/// The inode of a new file in `dir`: group, mode, ACLs and project as POSIX and the directory say.
+/// The inode of a new file in `dir`.
 pub fn new_inode(ctx: &OpContext, dir: &Inode, kind: FileType, mode: u32, umask: u32) -> Inode {
-    let allowed = if kind == FileType::Directory { 0o1777 } else { 0o7777 };
-    let (gid, mode) = perm::inherit_group(&ctx.cred, &dir.subject(), kind, mode & allowed);
-    let mut i = Inode::new(kind, mode, ctx.cred.uid, gid, ctx.now);
-    i.flags = perm::inherit_flags(dir.flags, kind);
-    match &dir.default_acl {
-        _ if kind == FileType::Symlink => {}
-        Some(default) => {
-            (i.acl, i.mode) = default.inherit(mode);
-            if kind == FileType::Directory {
-                i.default_acl = Some(default.clone());
-            }
-        }
-        None => i.mode &= !(umask & 0o777),
-    }
-    if dir.flags & FLAG_PROJINHERIT != 0 {
-        i.projid = dir.projid;
-        if kind == FileType::Directory {
-            i.flags |= FLAG_PROJINHERIT;
-        }
-    }
-    i
+    let parent = Parent { subject: dir.subject(), projid: dir.projid, default_acl: dir.default_acl.as_ref() };
+    let n = inode_rules::new_inode(&parent, &NewFile { cred: &ctx.cred, kind, mode, umask, now: ctx.now });
+    let bare = Inode::new(n.kind, n.mode, n.uid, n.gid, n.time);
+    Inode { nlink: n.nlink, projid: n.projid, flags: n.flags, acl: n.acl, default_acl: n.default_acl, ..bare }
 }
 
 /// Writes a new file: inode, name, and the directory's change.
@@ -139,12 +102,10 @@ pub fn add_file(
     assert_ne!(dir_fid, fid, "a directory does not lie in itself");
     if i.is_dir() {
         i.parent = dir_fid;
-        dir.nlink += 1;
     }
     tx.add_inode(fid, i);
     tx.put_name(dir_fid, cookie, name, fid, i.kind);
-    dir.entries += 1;
-    tx.touch_dir(dir_fid, &mut dir, ctx.now);
+    tx.names_changed(dir_fid, &mut dir, NamesChange::added(i.kind), ctx.now);
 }
 
 /// open(2)'s check of an existing file.

@@ -10,6 +10,7 @@ use crate::ways::Ways;
 use crate::{MdsError, namehash};
 use bytes::Bytes;
 use ldlm::Mode;
+use model::inode_rules::{self, NamesChange};
 use model::layout::LayoutObject;
 use model::planted::{self, Bug};
 use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectId, Timestamp, limits};
@@ -438,7 +439,7 @@ impl<'a> Tx<'a> {
     }
 
     pub fn put_inode(&mut self, fid: Fid, i: &mut Inode) {
-        i.version += 1;
+        inode_rules::written(i);
         self.put(key::inode(fid), i.encode());
     }
 
@@ -649,10 +650,11 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// A directory's entries changed.
-    pub fn touch_dir(&mut self, fid: Fid, dir: &mut Inode, now: Timestamp) {
+    /// A directory's names changed.
+    pub fn names_changed(&mut self, fid: Fid, dir: &mut Inode, change: NamesChange, now: Timestamp) {
         assert!(dir.is_dir(), "{fid} has entries but is no directory");
-        dir.touch_mtime(now);
+        let entries = dir.entries.saturating_add_signed(change.names);
+        inode_rules::names_changed(dir, entries, change.dirs, now);
         self.put_inode(fid, dir);
     }
 }

@@ -188,6 +188,11 @@ impl Layout {
         }
     }
 
+    /// Bytes that may lie with the inode; `None` if the file's data does not.
+    pub fn data_room(&self) -> Option<u64> {
+        self.mdt_component().map(|c| u64::from(c.stripe_size))
+    }
+
     /// The single component of a plain layout.
     pub fn component(&self) -> &Component {
         &self.components[0]

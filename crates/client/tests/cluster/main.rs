@@ -15,6 +15,7 @@ mod mounts;
 mod names;
 mod pending;
 mod restart;
+mod rules;
 mod small;
 mod told;
 mod users;

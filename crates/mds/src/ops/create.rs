@@ -4,7 +4,7 @@ use super::open::register;
 use crate::names::{self, OpContext};
 use crate::schema::{Inode, OrphanKind, key};
 use crate::tx::{Found, Tx};
-use model::{Errno, FileType};
+use model::{Errno, FileType, inode_rules};
 use wire::msg::create::{Create, CreateReply, OpenSpec};
 use wire::msg::lookup::{Entry, bits};
 
@@ -12,9 +12,9 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Create) -> Result<CreateReply, Errno
     if m.name.is_empty() {
         return tmpfile(tx, ctx, &m);
     }
-    names::check_name(&m.name)?;
+    inode_rules::check_name(&m.name)?;
     let dir = names::searched(tx, ctx, m.parent)?;
-    if names::is_dots(&m.name) {
+    if inode_rules::is_dots(&m.name) {
         return Err(if m.exclusive { Errno::EEXIST } else { Errno::EISDIR });
     }
     let cookie = match tx.find(m.parent, &m.name)? {

@@ -3,7 +3,7 @@
 use crate::data;
 use crate::names::OpContext;
 use crate::tx::Tx;
-use model::{Errno, ObjectAttr, limits};
+use model::{Errno, ObjectAttr, inode_rules, limits};
 use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE, Fallocate};
 
 pub fn run(tx: &mut Tx, ctx: &OpContext, m: Fallocate) -> Result<ObjectAttr, Errno> {
@@ -36,7 +36,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Fallocate) -> Result<ObjectAttr, Err
             data::reserve(tx, fid, &mut i, m.offset, end)?;
         }
         if !keep {
-            i.data.size = i.data.size.max(end);
+            inode_rules::grow_to(&mut i, end);
         }
     }
     data::touch(&mut i, ctx.now);

@@ -2,7 +2,7 @@
 
 use crate::names::{self, OpContext};
 use crate::tx::{Found, Tx};
-use model::{Errno, Fid};
+use model::{Errno, Fid, inode_rules};
 use wire::msg::lookup::{Lookup, LookupReply, bits};
 
 pub fn run(tx: &mut Tx, ctx: &OpContext, m: Lookup) -> Result<LookupReply, Errno> {
@@ -10,7 +10,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Lookup) -> Result<LookupReply, Errno
         let i = tx.dir(m.parent)?;
         return Ok(LookupReply { entry: Some(names::entry(tx, m.parent, &i)), dir_grant: None });
     }
-    names::check_name(&m.name)?;
+    inode_rules::check_name(&m.name)?;
     let dir = names::searched(tx, ctx, m.parent)?;
     match m.name.as_slice() {
         b"." => there(tx, m.parent, 0),

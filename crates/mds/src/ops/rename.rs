@@ -4,7 +4,7 @@ use crate::ancestors::leads_through;
 use crate::names::{self, OpContext};
 use crate::schema::{Inode, key};
 use crate::tx::{Dentry, Found, Tx};
-use model::perm::{self, MAY_WRITE};
+use model::inode_rules::{self, NamesChange, RenameCheck};
 use model::planted::{self, Bug};
 use model::{Errno, Fid};
 use wire::msg::rename::{RENAME_EXCHANGE, RENAME_NOREPLACE, Rename};
@@ -25,8 +25,8 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rename) -> Result<Changed, Errno> {
         return Err(Errno::EINVAL);
     }
     for n in [&m.name, &m.new_name] {
-        names::check_name(n)?;
-        if names::is_dots(n) {
+        inode_rules::check_name(n)?;
+        if inode_rules::is_dots(n) {
             return Err(Errno::EBUSY);
         }
     }
@@ -56,51 +56,21 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rename) -> Result<Changed, Errno> {
     }
     let from = Place { dir: m.parent, cookie: src.cookie, name: &m.name };
     let to = Place { dir: m.new_parent, cookie: new_cookie, name: &m.new_name };
-    check(ctx, (&old_dir, &new_dir), &src_inode, dst_inode.as_ref(), from.dir == to.dir, exchange)?;
+    let what = RenameCheck {
+        old_dir: old_dir.subject(),
+        new_dir: new_dir.subject(),
+        new_dir_nlink: new_dir.nlink,
+        src: src_inode.subject(),
+        dst: dst_inode.as_ref().map(|d| (d.subject(), d.entries > 0)),
+        same_dir: from.dir == to.dir,
+        exchange,
+    };
+    inode_rules::may_rename(&ctx.cred, &what)?;
     match (dst, dst_inode) {
         (Some(d), Some(i)) if exchange => swap(tx, ctx, (from, src, src_inode), (to, d, i))?,
         (d, i) => replace(tx, ctx, (from, src, src_inode), to, d.zip(i))?,
     }
     names::changed(tx)
-}
-
-/// vfs_rename()'s checks, in its order.
-fn check(
-    ctx: &OpContext,
-    (old_dir, new_dir): (&Inode, &Inode),
-    src: &Inode,
-    dst: Option<&Inode>,
-    same_dir: bool,
-    exchange: bool,
-) -> Result<(), Errno> {
-    let c = &ctx.cred;
-    perm::may_delete(c, &old_dir.subject(), &src.subject())?;
-    match dst {
-        None => names::may_add(ctx, new_dir)?,
-        Some(d) => {
-            perm::may_delete(c, &new_dir.subject(), &d.subject())?;
-            if !exchange {
-                match (src.is_dir(), d.is_dir()) {
-                    (true, false) => return Err(Errno::ENOTDIR),
-                    (false, true) => return Err(Errno::EISDIR),
-                    _ => {}
-                }
-            }
-        }
-    }
-    if !same_dir {
-        // A directory that gets another parent is written to: its `..` changes.
-        if src.is_dir() {
-            perm::access(c, &src.subject(), MAY_WRITE)?;
-        }
-        if let Some(d) = dst.filter(|d| exchange && d.is_dir()) {
-            perm::access(c, &d.subject(), MAY_WRITE)?;
-        }
-    }
-    if dst.is_some_and(|d| d.is_dir() && !exchange && d.entries > 0) {
-        return Err(Errno::ENOTEMPTY);
-    }
-    Ok(())
 }
 
 /// Moves a name, over another one if `victim` is given.
@@ -133,20 +103,16 @@ fn replace(
             tx.ways.moved.push(src.fid);
         }
     }
-    i.touch_ctime(ctx.now);
+    inode_rules::moved(&mut i, ctx.now);
     tx.put_inode(src.fid, &mut i);
 
     let mut old_dir = tx.promised(from.dir)?;
-    old_dir.entries = old_dir.entries.saturating_sub(1);
-    old_dir.nlink = old_dir.nlink.saturating_sub(u32::from(moved_dir));
-    tx.touch_dir(from.dir, &mut old_dir, ctx.now);
+    tx.names_changed(from.dir, &mut old_dir, NamesChange::removed(i.kind), ctx.now);
 
     let mut new_dir = tx.promised(to.dir)?;
-    let victim_dir = victim.as_ref().is_some_and(|(_, v)| v.is_dir());
-    new_dir.entries = new_dir.entries.saturating_add(u64::from(victim.is_none()));
-    new_dir.nlink = new_dir.nlink.saturating_add(u32::from(moved_dir));
-    new_dir.nlink = new_dir.nlink.saturating_sub(u32::from(victim_dir));
-    tx.touch_dir(to.dir, &mut new_dir, ctx.now);
+    let over = victim.as_ref().map(|(_, v)| NamesChange::replaced(v.kind, i.kind));
+    let change = over.unwrap_or(NamesChange::added(i.kind));
+    tx.names_changed(to.dir, &mut new_dir, change, ctx.now);
 
     if let Some((d, mut v)) = victim {
         super::unlink::drop_link(tx, ctx, d.fid, &mut v)?;
@@ -166,23 +132,22 @@ fn swap(
     tx.delete(key::backptr(b_entry.fid, b.dir, b.cookie));
     tx.put_name(a.dir, a.cookie, a.name, b_entry.fid, b_inode.kind);
     tx.put_name(b.dir, b.cookie, b.name, a_entry.fid, a_inode.kind);
-    let dirs = (a_inode.is_dir(), b_inode.is_dir());
-    if dirs.0 {
+    let (a_kind, b_kind) = (a_inode.kind, b_inode.kind);
+    if a_inode.is_dir() {
         a_inode.parent = b.dir;
         tx.ways.moved.push(a_entry.fid);
     }
-    if dirs.1 {
+    if b_inode.is_dir() {
         b_inode.parent = a.dir;
         tx.ways.moved.push(b_entry.fid);
     }
     for (fid, i) in [(a_entry.fid, &mut a_inode), (b_entry.fid, &mut b_inode)] {
-        i.touch_ctime(ctx.now);
+        inode_rules::moved(i, ctx.now);
         tx.put_inode(fid, i);
     }
-    for (dir, gone, come) in [(a.dir, dirs.0, dirs.1), (b.dir, dirs.1, dirs.0)] {
+    for (dir, old, new) in [(a.dir, a_kind, b_kind), (b.dir, b_kind, a_kind)] {
         let mut d = tx.promised(dir)?;
-        d.nlink = d.nlink.saturating_sub(u32::from(gone)).saturating_add(u32::from(come));
-        tx.touch_dir(dir, &mut d, ctx.now);
+        tx.names_changed(dir, &mut d, NamesChange::replaced(old, new), ctx.now);
     }
     Ok(())
 }

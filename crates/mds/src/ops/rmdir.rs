@@ -3,11 +3,12 @@
 use crate::names::{self, OpContext};
 use crate::tx::Tx;
 use model::Errno;
+use model::inode_rules::{self, NamesChange};
 use wire::msg::rmdir::Rmdir;
 use wire::msg::unlink::Changed;
 
 pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rmdir) -> Result<Changed, Errno> {
-    names::check_name(&m.name)?;
+    inode_rules::check_name(&m.name)?;
     match m.name.as_slice() {
         b"." => return Err(Errno::EINVAL),
         b".." => return Err(Errno::ENOTEMPTY),
@@ -21,9 +22,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rmdir) -> Result<Changed, Errno> {
         return Err(Errno::ENOTEMPTY);
     }
     tx.delete_name(m.parent, d.cookie, &m.name, d.fid);
-    dir.entries = dir.entries.saturating_sub(1);
-    dir.nlink = dir.nlink.saturating_sub(1);
-    tx.touch_dir(m.parent, &mut dir, ctx.now);
+    tx.names_changed(m.parent, &mut dir, NamesChange::removed(victim.kind), ctx.now);
     super::unlink::drop_link(tx, ctx, d.fid, &mut victim)?;
     names::changed(tx)
 }

@@ -115,7 +115,7 @@ fn set_plain(tx: &mut Tx, i: &mut Inode, m: &Setxattr) -> Result<(), Errno> {
     Ok(())
 }
 
-/// File capabilities are those of the program as it was: what changes its data or owner takes them away.
+/// Takes a program's file capabilities away.
 pub fn drop_capability(tx: &mut Tx, fid: Fid, i: &mut Inode) -> Result<(), Errno> {
     if stored(tx, fid, i, XATTR_CAPABILITY)?.is_some() {
         remove(tx, fid, i, XATTR_CAPABILITY);

@@ -3,11 +3,12 @@
 use crate::names::{self, OpContext};
 use crate::tx::Tx;
 use model::Errno;
+use model::inode_rules::{self, NamesChange};
 use wire::msg::unlink::{Changed, Unlink};
 
 pub fn run(tx: &mut Tx, ctx: &OpContext, m: Unlink) -> Result<Changed, Errno> {
-    names::check_name(&m.name)?;
-    if names::is_dots(&m.name) {
+    inode_rules::check_name(&m.name)?;
+    if inode_rules::is_dots(&m.name) {
         return Err(Errno::EISDIR);
     }
     let (mut dir, d, mut victim) = names::removable(tx, ctx, m.parent, &m.name)?;
@@ -15,8 +16,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Unlink) -> Result<Changed, Errno> {
         return Err(Errno::EISDIR);
     }
     tx.delete_name(m.parent, d.cookie, &m.name, d.fid);
-    dir.entries = dir.entries.saturating_sub(1);
-    tx.touch_dir(m.parent, &mut dir, ctx.now);
+    tx.names_changed(m.parent, &mut dir, NamesChange::removed(victim.kind), ctx.now);
     drop_link(tx, ctx, d.fid, &mut victim)?;
     names::changed(tx)
 }
@@ -29,9 +29,7 @@ pub fn drop_link(
     i: &mut crate::schema::Inode,
 ) -> Result<(), Errno> {
     assert!(!i.is_dir() || i.entries == 0, "{fid} is removed but not empty");
-    i.touch_ctime(ctx.now);
-    i.nlink = if i.is_dir() { 0 } else { i.nlink.saturating_sub(1) };
-    if i.nlink == 0 {
+    if inode_rules::unlinked(i, ctx.now) {
         return tx.unlinked(fid, i);
     }
     tx.put_inode(fid, i);

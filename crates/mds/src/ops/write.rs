@@ -23,12 +23,11 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Write) -> Result<WriteReply, Errno> 
     let offset = append.unwrap_or(m.offset);
     data::check_change(tx, m.object.origin, &i, data::end_of(offset, bytes.len() as u64)?)?;
     tx.check_space()?;
-    data::write(tx, m.object.origin, &mut i, offset, &bytes)?;
+    data::write(tx, m.object.origin, &mut i, offset, &bytes, ctx.now)?;
     assert!(
         offset.saturating_add(bytes.len() as u64) <= i.data.size,
         "what was written lies within the file"
     );
-    data::touch(&mut i, ctx.now);
     tx.put_inode(m.object.origin, &mut i);
     let entry = Some(Box::new(names::entry(tx, m.object.origin, &i)));
     Ok(WriteReply { offset, attr: data::attr(&i), entry })

@@ -3,6 +3,7 @@
 use super::value::{VERSION, kind_from_u8, kind_to_u8};
 use crate::MdsError;
 use model::acl::Acl;
+use model::inode_rules::{self, Fields, RuledInode};
 use model::layout::LayoutObject;
 use model::perm::Subject;
 use model::{Attr, Fid, FileType, Layout, LayoutSpec, Timestamp, limits};
@@ -23,7 +24,7 @@ pub const XATTR_INLINE_MAX_BYTES: usize = 512;
 pub const XATTR_INLINE_TOTAL_BYTES: usize = 2048;
 
 /// Bytes in one `M` key.
-pub const DATA_BLOCK_BYTES: usize = 4096;
+pub const DATA_BLOCK_BYTES: usize = inode_rules::DATA_BLOCK_BYTES as usize;
 
 /// What lies with an inode whose layout says so; nothing otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -85,6 +86,49 @@ pub struct Inode {
     pub extra: Vec<(u16, Vec<u8>)>,
 }
 
+impl RuledInode for Inode {
+    fn subject(&self) -> Subject<'_> {
+        Subject {
+            kind: self.kind,
+            mode: self.mode,
+            uid: self.uid,
+            gid: self.gid,
+            flags: self.flags,
+            acl: self.acl.as_ref(),
+        }
+    }
+
+    fn fields(&mut self) -> Fields<'_> {
+        Fields {
+            kind: self.kind,
+            mode: &mut self.mode,
+            nlink: &mut self.nlink,
+            uid: &mut self.uid,
+            gid: &mut self.gid,
+            projid: &mut self.projid,
+            flags: &mut self.flags,
+            atime: &mut self.atime,
+            mtime: &mut self.mtime,
+            ctime: &mut self.ctime,
+            mtime_stamp: &mut self.mtime_stamp,
+            version: &mut self.version,
+            acl: self.acl.as_mut(),
+        }
+    }
+
+    fn set_entries(&mut self, n: u64) {
+        self.entries = n;
+    }
+
+    fn data_size(&self) -> u64 {
+        self.data.size
+    }
+
+    fn set_data_size(&mut self, n: u64) {
+        self.data.size = n;
+    }
+}
+
 impl Inode {
     pub fn new(kind: FileType, mode: u32, uid: u32, gid: u32, now: Timestamp) -> Inode {
         Inode {
@@ -93,7 +137,7 @@ impl Inode {
             uid,
             gid,
             projid: 0,
-            nlink: if kind == FileType::Directory { 2 } else { 1 },
+            nlink: inode_rules::first_links(kind),
             flags: 0,
             atime: now,
             mtime: now,
@@ -123,55 +167,29 @@ impl Inode {
 
     /// As the permission rules see it.
     pub fn subject(&self) -> Subject<'_> {
-        Subject {
-            kind: self.kind,
-            mode: self.mode,
-            uid: self.uid,
-            gid: self.gid,
-            flags: self.flags,
-            acl: self.acl.as_ref(),
-        }
+        RuledInode::subject(self)
     }
 
-    /// The inode changed at `now`; ctime never goes backward.
     pub fn touch_ctime(&mut self, now: Timestamp) {
-        self.ctime = self.ctime.max(now);
+        inode_rules::touch_ctime(self, now);
     }
 
-    /// Its contents changed at `now` (a directory's entries, a truncated file).
-    pub fn touch_mtime(&mut self, now: Timestamp) {
-        self.touch_ctime(now);
-        self.mtime = now;
-        self.mtime_stamp = self.ctime;
-    }
-
-    /// Sets the permission bits, and the ACL that they are part of.
-    pub fn set_mode(&mut self, mode: u32) {
-        self.mode = mode & 0o7777;
-        if let Some(acl) = &mut self.acl {
-            acl.chmod(mode);
-        }
-    }
-
-    /// A directory's size grows with its entries, in steps of one block of 64.
     fn size(&self) -> u64 {
         match self.kind {
-            FileType::Directory => 4096u64.saturating_mul(1 + self.entries / 64),
+            FileType::Directory => inode_rules::dir_size(self.entries),
             FileType::Symlink => self.symlink.len() as u64,
             _ => self.data.size,
         }
     }
 
     fn blocks(&self) -> u64 {
-        let bytes =
-            if self.is_dir() { self.size() } else { u64::from(self.data.blocks) * DATA_BLOCK_BYTES as u64 };
-        bytes / 512
+        let data = u64::from(self.data.blocks) * inode_rules::DATA_BLOCK_BYTES;
+        inode_rules::sectors(if self.is_dir() { self.size() } else { data })
     }
 
     /// Bytes that may lie with the inode; `None` if the file's data does not.
     pub fn data_room(&self) -> Option<u64> {
-        let c = self.layout.as_ref()?.mdt_component()?;
-        Some(u64::from(c.stripe_size))
+        self.layout.as_ref()?.data_room()
     }
 
     /// Every object that belongs to the file, those of a growth under way included.
@@ -418,13 +436,5 @@ mod tests {
             }
             let _ = Inode::decode(Fid::ROOT, &good);
         }
-    }
-
-    #[test]
-    fn times_of_change_never_go_backward() {
-        let mut i = sample();
-        i.touch_ctime(Timestamp { sec: 100, nsec: 0 });
-        i.touch_mtime(Timestamp { sec: 50, nsec: 0 });
-        assert_eq!((i.ctime.sec, i.mtime.sec, i.mtime_stamp.sec), (100, 50, 100));
     }
 }

@@ -16,6 +16,7 @@ use crate::mdc::listing::Listing;
 use crate::mdc::log::{Queued, TOUCHED_MAX};
 use crate::mdc::rules::{self, New};
 use bytes::Bytes;
+use model::inode_rules::{self, NamesChange};
 use model::planted::{self, Bug};
 use model::{Cred, Fid, FileType, SetAttr, Timestamp};
 use std::sync::Arc;
@@ -38,7 +39,7 @@ use world::Instant;
 /// Entries of a directory that is worth owning.
 const ENTRIES_MAX: u64 = 65_536;
 /// A directory of so many bytes has more.
-const SIZE_MAX: u64 = 4096 * (1 + ENTRIES_MAX / 64);
+const SIZE_MAX: u64 = inode_rules::dir_size(ENTRIES_MAX);
 /// How long a directory is left alone that another client looked at, that it changed, or that could not be had.
 const AFTER_LOOK: Duration = Duration::from_millis(100);
 const AFTER_CHANGE: Duration = Duration::from_secs(2);
@@ -381,8 +382,9 @@ impl Cache {
     }
 
     /// What an operation made of an inode that is here, and of the data that is kept of it.
-    fn changed(&mut self, fid: Fid, e: Entry, edit: &Edit) -> Arc<Entry> {
+    fn changed(&mut self, fid: Fid, mut e: Entry, edit: &Edit) -> Arc<Entry> {
         self.count += 1;
+        inode_rules::written(&mut e.attr);
         self.contents.changed(fid, e.attr.version, edit);
         let e = Arc::new(e);
         let n = self.nodes.get_mut(&fid).expect("an operation is executed on what is here");
@@ -397,8 +399,8 @@ impl Cache {
         self.forget_all_of(fid);
     }
 
-    /// A name of a directory leads there now, or nowhere; `dirs` is how many more of its names are directories.
-    fn rename_in(&mut self, dir: Fid, name: &[u8], known: Known, dirs: i32, time: Timestamp) {
+    /// A name of a directory leads there now, or nowhere.
+    fn rename_in(&mut self, dir: Fid, name: &[u8], known: Known, change: NamesChange, time: Timestamp) {
         self.know(dir, name, known);
         self.count += 1;
         let n = self.nodes.get_mut(&dir).expect("it is owned");
@@ -413,7 +415,7 @@ impl Cache {
         }
         let present = d.present as u64;
         let mut e = (**n.entry.as_ref().expect("it is owned")).clone();
-        rules::touch_dir(&mut e.attr, present, dirs, time);
+        inode_rules::names_changed(&mut e.attr, present, change.dirs, time);
         self.changed(dir, e, &Edit::Nothing);
     }
 
@@ -472,9 +474,9 @@ impl Cache {
         e: Entry,
         files: Option<NewFiles>,
     ) -> Arc<Entry> {
-        let (fid, dirs) = (e.attr.fid, i32::from(e.attr.kind == FileType::Directory));
+        let (fid, change) = (e.attr.fid, NamesChange::added(e.attr.kind));
         let e = self.bear(fid, e, files, w.now);
-        self.rename_in(dir, name, Known::Is(fid), dirs, w.time);
+        self.rename_in(dir, name, Known::Is(fid), change, w.time);
         self.queue(w, msg, Bytes::new(), &[dir, fid], fid);
         e
     }
@@ -493,7 +495,7 @@ impl Cache {
     ) -> Option<Arc<Entry>> {
         let dir = self.may_make(w, msg.parent, &msg.name)?;
         let layout = self.new_files(msg.parent)?.layout.clone()?;
-        let room = u64::from(layout.mdt_component()?.stripe_size);
+        let room = layout.data_room()?;
         msg.fid = fid()?;
         let mut spec = msg.layout.take().unwrap_or_default();
         spec.set_mdt_bytes(room);
@@ -570,14 +572,14 @@ impl Cache {
             return None;
         }
         self.queue(w, msg, Bytes::new(), &[msg.parent, fid], Fid::NONE);
-        self.rename_in(msg.parent, &msg.name, Known::Absent, 0, w.time);
+        self.rename_in(msg.parent, &msg.name, Known::Absent, NamesChange::removed(victim.attr.kind), w.time);
         self.less(fid, &victim, w.time);
         Some(())
     }
 
     fn less(&mut self, fid: Fid, victim: &Entry, time: Timestamp) {
         let mut e = victim.clone();
-        if rules::drop_link(&mut e.attr, time) {
+        if inode_rules::unlinked(&mut e.attr, time) {
             self.gone(fid);
         } else {
             self.changed(fid, e, &Edit::Nothing);
@@ -603,7 +605,7 @@ impl Cache {
             return None;
         }
         self.queue(w, msg, Bytes::new(), &[msg.parent, fid], Fid::NONE);
-        self.rename_in(msg.parent, &msg.name, Known::Absent, -1, w.time);
+        self.rename_in(msg.parent, &msg.name, Known::Absent, NamesChange::removed(victim.attr.kind), w.time);
         self.gone(fid);
         Some(())
     }
@@ -616,29 +618,33 @@ impl Cache {
         let src = self.owned_inode(w, fid)?;
         let same = msg.parent == msg.new_parent;
         let dir = src.attr.kind == FileType::Directory;
-        if self.log.is_full() || msg.flags != 0 || (dir && !same) || !rules::may_remove(w.cred, &from, &src) {
+        if self.log.is_full() || msg.flags != 0 || (dir && !same) {
             return None;
         }
         let victim = match self.named(msg.new_parent, &msg.new_name) {
-            None if !rules::may_add(w.cred, &to) => return None,
             None => None,
             Some(v) => {
                 let e = self.owned_inode(w, v)?;
                 let file = e.attr.kind != FileType::Directory && !dir;
-                if v == fid || !file || is_open(v) || !rules::may_remove(w.cred, &to, &e) {
+                if v == fid || !file || is_open(v) {
                     return None;
                 }
                 Some((v, e))
             }
         };
+        if !rules::may_rename(w.cred, [&from, &to], &src, victim.as_ref().map(|v| &*v.1)) {
+            return None;
+        }
         let mut touched = vec![msg.parent, msg.new_parent, fid];
         touched.extend(victim.as_ref().map(|v| v.0));
         self.queue(w, msg, Bytes::new(), &touched, Fid::NONE);
-        let moved = i32::from(dir);
-        self.rename_in(msg.parent, &msg.name, Known::Absent, -moved, w.time);
-        self.rename_in(msg.new_parent, &msg.new_name, Known::Is(fid), moved, w.time);
+        let kind = src.attr.kind;
+        self.rename_in(msg.parent, &msg.name, Known::Absent, NamesChange::removed(kind), w.time);
+        let over = victim.as_ref().map(|(_, v)| NamesChange::replaced(v.attr.kind, kind));
+        let change = over.unwrap_or(NamesChange::added(kind));
+        self.rename_in(msg.new_parent, &msg.new_name, Known::Is(fid), change, w.time);
         let mut e = (*src).clone();
-        rules::moved(&mut e.attr, w.time);
+        inode_rules::moved(&mut e.attr, w.time);
         self.changed(fid, e, &Edit::Nothing);
         if let Some((v, e)) = victim {
             self.less(v, &e, w.time);
