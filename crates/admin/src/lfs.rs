@@ -1,6 +1,8 @@
 //! `lfs`: what users ask a mounted file system. Subcommands answer to any unambiguous beginning of their name.
 
-use crate::command::{check, df, fid2path, find, getname, getstripe, osts, path2fid, setstripe, sync};
+use crate::command::{
+    check, df, fid2path, find, getname, getstripe, migrate, osts, path2fid, setstripe, sync,
+};
 use crate::failure::{Failure, FirstError};
 use crate::{EXIT_USAGE, VERSION, say};
 use std::ffi::OsString;
@@ -26,6 +28,7 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "mdts", run: osts::run_mdts, usage: osts::USAGE_MDTS },
     Subcommand { name: "osts", run: osts::run_osts, usage: osts::USAGE_OSTS },
     Subcommand { name: "path2fid", run: path2fid::run, usage: path2fid::USAGE },
+    Subcommand { name: "migrate", run: migrate::run, usage: migrate::USAGE },
     Subcommand { name: "setstripe", run: setstripe::run, usage: setstripe::USAGE },
     Subcommand { name: "sync", run: sync::run, usage: sync::USAGE },
 ];

@@ -101,6 +101,11 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
             setstripe(fs, call, &attr, spec).await?;
             Reply::Done
         }
+        Request::Migrate { name, spec } => {
+            let attr = object(fs, &call, opened, name).await?;
+            migrate(fs, call, &attr, spec).await?;
+            Reply::Done
+        }
         Request::Create { name, mode, umask, spec } => {
             let call = Call { umask: umask & 0o777, ..call };
             Reply::Fid(create(fs, call, opened, name.0, mode, spec).await?)
@@ -171,6 +176,24 @@ pub(crate) async fn setstripe(fs: &Arc<Fs>, call: Call, attr: &Attr, spec: Optio
         return Err(Errno::EPERM.into());
     }
     Ok(fs.clone().setlayout(call, attr.fid, spec).await?)
+}
+
+/// The owner's and root's right, as the metadata server knows them at that moment.
+async fn migrate(fs: &Arc<Fs>, call: Call, attr: &Attr, spec: LayoutSpec) -> Answer<()> {
+    spec.check().map_err(|e| error(e, "invalid stripe settings"))?;
+    if attr.kind != FileType::Regular {
+        return Err(error(Errno::EINVAL, "only regular files have data to move"));
+    }
+    match fs.clone().migrate(call, attr.fid, spec).await {
+        Ok(_) => Ok(()),
+        Err(Errno::ENODATA) => {
+            Err(error(Errno::ENODATA, "its data lies with its inode, on the metadata target"))
+        }
+        Err(Errno::EBUSY) => {
+            Err(error(Errno::EBUSY, "others have it locked: try again, or find them with group_locks"))
+        }
+        Err(e) => Err(e.into()),
+    }
 }
 
 async fn create(

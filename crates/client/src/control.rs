@@ -160,6 +160,9 @@ pub enum Request {
     /// Some files that have objects on an OST, from the metadata servers' reverse index, behind object `after`. Root only.
     /// [`Reply::OstFiles`].
     OstFiles { ost: u16, after: Option<ObjectId> },
+    /// Moves a file's data to new objects while it is in use. [`Reply::Done`]. `ENODATA` for a file without objects, `EBUSY` if
+    /// others do not let go of it.
+    Migrate { name: Option<Name>, spec: LayoutSpec },
 }
 
 impl Request {

@@ -9,6 +9,7 @@ pub mod get_param;
 pub mod getname;
 pub mod getstripe;
 pub mod list_nids;
+pub mod migrate;
 pub mod mkfs;
 pub mod osts;
 pub mod path2fid;

@@ -13,7 +13,7 @@ use world::sys::files;
 pub const USAGE: &str = "[-c|--stripe-count N] [-S|--stripe-size SIZE] [-i|--stripe-index OST] \
 [-o|--ost LIST] [-E SIZE -L mdt [-E -1 ...]] [--copy FILE] [--mode MODE] FILE|DIR... | -d|--delete DIR...";
 
-const OPTS: &[Opt] = &[
+pub(super) const OPTS: &[Opt] = &[
     value('c', "stripe-count"),
     value('S', "stripe-size"),
     value('i', "stripe-index"),
@@ -104,7 +104,7 @@ fn on_mdt(p: &Parsed) -> Result<Option<u64>, Failure> {
 }
 
 /// The layout that the options ask for; refuses what no file system could give.
-fn spec(p: &Parsed) -> Result<LayoutSpec, Failure> {
+pub(super) fn spec(p: &Parsed) -> Result<LayoutSpec, Failure> {
     for l in LATER {
         if p.has(l) {
             let why = "not in this release: files have one plain striped component";
@@ -177,7 +177,7 @@ fn spec(p: &Parsed) -> Result<LayoutSpec, Failure> {
 }
 
 /// `--copy`: count and size of another file (or a directory's default).
-fn copied(path: &Path) -> Result<LayoutSpec, Failure> {
+pub(super) fn copied(path: &Path) -> Result<LayoutSpec, Failure> {
     match ask_about(path, "cannot get layout of", |name| Request::Getstripe { name })? {
         Reply::Stripe(s) => Ok(match s.layout {
             Some(l) if l.mdt_component().is_some() => {

@@ -1,0 +1,89 @@
+//! `lfs migrate`: a file's data goes to new objects while the file is in use.
+
+use super::setstripe;
+use crate::failure::{Failure, FirstError};
+use crate::getopt::{self, Opt, flag, value};
+use crate::local::ask_about;
+use client::control::Request;
+use model::{Errno, LayoutSpec};
+use std::ffi::OsString;
+use std::path::Path;
+
+pub const USAGE: &str = "[-c|--stripe-count N] [-S|--stripe-size SIZE] [-i|--stripe-index OST] [-o|--ost LIST] \
+[--copy FILE] [-b|--block] [-v|--verbose] FILE...";
+
+const OPTS: &[Opt] = &[
+    flag('b', "block"),
+    flag('v', "verbose"),
+    // What later releases bring; refused by name.
+    flag('n', "non-block"),
+    flag('D', "non-direct"),
+    flag('A', "auto-stripe"),
+    flag('0', "null"),
+    value('m', "mdt-index"),
+    value('W', "bandwidth"),
+    value('\0', "files-from"),
+    flag('\0', "fid"),
+    flag('\0', "stats"),
+    flag('\0', "restripe"),
+];
+
+const LATER: &[(&str, &str)] = &[
+    ("non-block", "whoever uses the file waits until it is moved: leave it out, or say --block"),
+    ("non-direct", "the servers copy: nothing passes this host's page cache"),
+    ("auto-stripe", "say the stripe count with -c"),
+    ("null", "name the files as arguments: xargs -0 lfs migrate"),
+    ("mdt-index", "there is one metadata target"),
+    ("bandwidth", "a move is not slowed down yet"),
+    ("files-from", "name the files as arguments: xargs lfs migrate"),
+    ("fid", "name the files by their paths: lfs fid2path says them"),
+    ("stats", "-v names each file that was moved"),
+    ("restripe", "say what the file is to have: --copy DIR takes a directory's default"),
+];
+
+/// What the options do not say the file keeps.
+fn wanted(path: &Path, asked: &LayoutSpec) -> Result<LayoutSpec, Failure> {
+    let kept = setstripe::copied(path)?;
+    let mut s = asked.clone();
+    if s.stripe_count == 0 && s.osts.is_empty() {
+        s.stripe_count = kept.stripe_count;
+    }
+    if s.stripe_size == 0 {
+        s.stripe_size = kept.stripe_size;
+    }
+    Ok(s)
+}
+
+fn one(path: &Path, asked: &LayoutSpec) -> Result<(), Failure> {
+    let spec = wanted(path, asked)?;
+    let request = |name| Request::Migrate { name, spec: spec.clone() };
+    ask_about(path, "cannot migrate", request).map(|_| ())
+}
+
+pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
+    let opts: Vec<Opt> = OPTS.iter().chain(setstripe::OPTS).copied().collect();
+    let p = getopt::parse(args, &opts)?;
+    if let Some((option, why)) = LATER.iter().find(|(o, _)| p.has(o)) {
+        return Err(Failure::explained("cannot use option", &format!("--{option}"), Errno::EOPNOTSUPP, why));
+    }
+    if p.has("delete") || p.has("mode") {
+        return Err(Failure::usage("--delete and --mode are options of lfs setstripe"));
+    }
+    if p.operands.is_empty() {
+        return Err(Failure::usage("no file given"));
+    }
+    let spec = setstripe::spec(&p)?;
+    if spec.mdt_bytes().is_some() {
+        let why = "a file that has objects cannot go back to the metadata target yet";
+        return Err(Failure::explained("cannot use layout", "mdt", Errno::EOPNOTSUPP, why));
+    }
+    let mut errors = FirstError::default();
+    for o in &p.operands {
+        match one(Path::new(o), &spec) {
+            Ok(()) if p.has("verbose") => crate::output::path(Path::new(o), false),
+            Ok(()) => {}
+            Err(f) => errors.report("lfs migrate", &f),
+        }
+    }
+    Ok(errors)
+}
