@@ -32,6 +32,7 @@ mod wakeful;
 pub use base::errseq::{ErrorCursor, ErrorMark};
 pub use base::keeper::{Keeper, Lapsed, Leave};
 pub use fs::Fs;
+pub use params::declare;
 
 use model::{Cred, Errno, Fid};
 use std::sync::Mutex;

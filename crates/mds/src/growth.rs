@@ -189,7 +189,7 @@ fn begin(mdt: &Arc<Mdt>, tx: &mut Tx, fid: Fid) -> Result<Attempt, Errno> {
 
 /// OSTs as the file remembers that it wants them; the component id is new.
 fn choose(tx: &Tx, fid: Fid, i: &Inode, component: u32) -> Result<Layout, Errno> {
-    let spec = i.default_layout.clone().unwrap_or_default().inherit(&tx.shared.params.builtin_layout());
+    let spec = i.default_layout.clone().unwrap_or_default().inherit(&tx.shared.settings.builtin_layout());
     let (stripe_size, osts) = tx.shared.choose(&spec)?;
     let old = i.layout.as_ref().expect("its data lies with the inode");
     let new = old.grown((fid, component), stripe_size, &spec.pool, &osts);

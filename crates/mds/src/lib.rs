@@ -34,6 +34,7 @@ mod recovery;
 mod replayed;
 pub mod schema;
 mod service;
+mod settings;
 mod shared;
 mod stats;
 mod transact;
@@ -45,7 +46,7 @@ mod ways;
 pub use error::MdsError;
 pub use growth::WITHOUT_DATA as GROWN_WITHOUT_DATA;
 pub use mdt::{Mdt, MdtConfig};
-pub use params::{LOD, MDT};
+pub use params::declare;
 
 #[cfg(test)]
 mod tests;
