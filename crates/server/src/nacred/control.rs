@@ -4,7 +4,7 @@ use super::Node;
 use admin::local::{CheckOrder, DAEMON_SOCKET, DaemonReply, DaemonRequest, DaemonStatus, DaemonTarget};
 use model::Errno;
 use model::limits::INBOUND_MIN_BYTES;
-use model::param::{Decl, Field, Item, Param, ParamInfo, Preset, Scope, Table, Tree, Value};
+use model::param::{Decl, Field, Item, Param, ParamInfo, Preset, Registry, Scope, Table, Tree, Value};
 use rpc::server::recovery::Recovery;
 use std::io;
 use std::sync::Arc;
@@ -77,6 +77,11 @@ fn is_secure(text: &str) -> Result<bool, Errno> {
         "all" => Ok(false),
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// What `lctl` can ask of daemons.
+pub(super) fn declare(to: &mut Registry) {
+    to.add(&OWN);
 }
 
 pub fn serve(node: &Arc<Node>) -> io::Result<ControlSocket> {
@@ -229,6 +234,10 @@ impl Node {
 
     fn set_permanent(&self, name: &str, value: &str, delete: bool) -> DaemonReply {
         let Some(mgs) = self.mgs() else { return error(Errno::ENODEV, "this daemon has no active MGS") };
+        // What is there already can be taken back, whatever it is.
+        if !delete && let Err(refused) = super::registry::all().check_lasting(name, value) {
+            return error(refused.errno, &refused.why);
+        }
         match world::block_on(mgs.set_permanent(name, value, delete)) {
             Ok(()) => DaemonReply::Done,
             Err(e) => error(e, e.text()),

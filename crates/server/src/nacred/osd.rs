@@ -2,7 +2,7 @@
 
 use super::target::{Role, Target};
 use model::Errno;
-use model::param::{Decl, Param, ParamInfo, Scope, Table, Tree};
+use model::param::{Decl, Param, ParamInfo, Registry, Scope, Table, Tree};
 use oss::Ost;
 use world::faulty::DiskFaults;
 
@@ -70,6 +70,12 @@ static DATA: Table<Ost> = Table {
         ),
     ],
 };
+
+/// What `lctl` can ask of the disks of targets.
+pub(super) fn declare(to: &mut Registry) {
+    to.add(&TABLE);
+    to.add(&DATA);
+}
 
 impl Target {
     fn osd_params<'a>(&'a self, pattern: &'a str) -> Tree<'a> {
