@@ -1,30 +1,52 @@
 //! Counters of a mount: `llite.*.stats`.
 
 use model::Timestamp;
-use model::counters::{Counters, Histogram, extents_table, times};
+use model::counters::{Counters, Samples};
+use model::histogram::{Histogram, Histograms, Scale, Shape, Sides, Table};
+use model::param::Value;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// `extents_stats` counts sizes in these.
 const EXTENT_BYTES: u64 = 4096;
 
-macro_rules! verbs {
-    ($($v:ident = $name:literal,)*) => {
-        /// What a mount counts, under Lustre's names.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub(crate) enum Verb { $($v,)* }
-
-        const TABLE: &[(&str, &str)] = &[$(($name, unit_of($name)),)*];
-    };
-}
-
-verbs! {
-    ReadBytes = "read_bytes", WriteBytes = "write_bytes", Read = "read", Write = "write", Open = "open",
-    Close = "close", Fsync = "fsync", Readdir = "readdir", Setattr = "setattr", Truncate = "truncate", Flock = "flock",
-    Getattr = "getattr", Lookup = "lookup", Create = "create", Link = "link", Unlink = "unlink", Symlink = "symlink",
-    Readlink = "readlink", Mkdir = "mkdir", Rmdir = "rmdir", Mknod = "mknod", Rename = "rename", Statfs = "statfs",
-    Setxattr = "setxattr", Getxattr = "getxattr", Listxattr = "listxattr", Removexattr = "removexattr",
-    Fallocate = "fallocate", Seek = "seek", CopyFileRange = "copy_file_range", Layout = "layout", Getpath = "getpath",
-    Ostfiles = "ostfiles",
+model::counters! {
+    /// What a mount counts, under Lustre's names.
+    pub(crate) enum Verb {
+        ReadBytes = "read_bytes" in "bytes",
+        WriteBytes = "write_bytes" in "bytes",
+        Read = "read" in "usecs",
+        Write = "write" in "usecs",
+        Open = "open" in "usecs",
+        Close = "close" in "usecs",
+        Fsync = "fsync" in "usecs",
+        Readdir = "readdir" in "usecs",
+        Setattr = "setattr" in "usecs",
+        Truncate = "truncate" in "usecs",
+        Flock = "flock" in "usecs",
+        Getattr = "getattr" in "usecs",
+        Lookup = "lookup" in "usecs",
+        Create = "create" in "usecs",
+        Link = "link" in "usecs",
+        Unlink = "unlink" in "usecs",
+        Symlink = "symlink" in "usecs",
+        Readlink = "readlink" in "usecs",
+        Mkdir = "mkdir" in "usecs",
+        Rmdir = "rmdir" in "usecs",
+        Mknod = "mknod" in "usecs",
+        Rename = "rename" in "usecs",
+        Statfs = "statfs" in "usecs",
+        Setxattr = "setxattr" in "usecs",
+        Getxattr = "getxattr" in "usecs",
+        Listxattr = "listxattr" in "usecs",
+        Removexattr = "removexattr" in "usecs",
+        Fallocate = "fallocate" in "usecs",
+        Seek = "seek" in "usecs",
+        CopyFileRange = "copy_file_range" in "usecs",
+        Layout = "layout" in "usecs",
+        Getpath = "getpath" in "usecs",
+        Ostfiles = "ostfiles" in "usecs",
+    }
 }
 
 impl Verb {
@@ -35,69 +57,67 @@ impl Verb {
     }
 }
 
-/// Names that end in `_bytes` count those, the others time.
-const fn unit_of(name: &str) -> &'static str {
-    if name.len() > 6 && name.as_bytes()[name.len() - 6] == b'_' { "bytes" } else { "usecs" }
-}
-
 /// Sizes of reads and writes.
+#[derive(Default)]
 struct Extents {
-    since: Timestamp,
+    /// An administrator wants them.
+    wanted: AtomicBool,
+    since: Mutex<Timestamp>,
     read: Histogram,
     write: Histogram,
 }
 
 pub(crate) struct Stats {
-    counters: Counters,
-    /// `None` unless an administrator wants them.
-    extents: Mutex<Option<Extents>>,
+    counters: Counters<Verb>,
+    extents: Extents,
 }
 
 impl Stats {
     pub(crate) fn new(now: Timestamp) -> Stats {
-        Stats { counters: Counters::new(TABLE, now), extents: Mutex::new(None) }
+        Stats { counters: Counters::of_set(now), extents: Extents::default() }
     }
 
     /// One sample: microseconds, or bytes.
     pub(crate) fn add(&self, v: Verb, value: u64) {
-        self.counters.add(v as usize, value);
-        if matches!(v, Verb::ReadBytes | Verb::WriteBytes)
-            && let Some(e) = self.lock().as_mut()
-        {
-            let side = if v == Verb::ReadBytes { &mut e.read } else { &mut e.write };
+        self.counters.add(v, value);
+        let side = match v {
+            Verb::ReadBytes => &self.extents.read,
+            Verb::WriteBytes => &self.extents.write,
+            _ => return,
+        };
+        if self.extents.wanted.load(Relaxed) {
             side.add_log2(value.div_ceil(EXTENT_BYTES));
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Extents>> {
-        self.extents.lock().expect("no panic while locked")
     }
 
     pub(crate) fn clear(&self, now: Timestamp) {
         self.counters.clear(now);
     }
 
-    /// As Lustre prints it; counters that never counted are left out.
-    pub(crate) fn text(&self, now: Timestamp) -> String {
-        self.counters.text(now)
+    /// Counters that never counted are left out of the text.
+    pub(crate) fn read(&self, now: Timestamp) -> Samples {
+        self.counters.read(now)
     }
 
     /// Begins to count sizes, from nothing, or ends it.
     pub(crate) fn count_extents(&self, wanted: bool, now: Timestamp) {
-        let fresh = || Extents { since: now, read: Histogram::default(), write: Histogram::default() };
-        *self.lock() = wanted.then(fresh);
+        let e = &self.extents;
+        e.wanted.store(wanted, Relaxed);
+        *e.since.lock().expect("no panic while locked") = now;
+        e.read.clear();
+        e.write.clear();
     }
 
     /// `extents_stats`.
-    pub(crate) fn extents_text(&self, now: Timestamp) -> String {
-        let g = self.lock();
-        let Some(e) = g.as_ref() else {
+    pub(crate) fn extents(&self, now: Timestamp) -> Value {
+        let e = &self.extents;
+        if !e.wanted.load(Relaxed) {
             return "disabled\n write anything to this file to activate, then '0' or 'disable' to deactivate\n".into();
-        };
-        let mut s = String::new();
-        times(&mut s, 25, now, e.since);
-        extents_table(&mut s, &e.read, &e.write);
-        s
+        }
+        let since = *e.since.lock().expect("no panic while locked");
+        let sides = Sides::ReadWrite(Box::new([e.read.read(), e.write.read()]));
+        let tables = vec![Table { what: "extents", unit: "calls", scale: Scale::Log2, sides }];
+        Value::Histograms(Histograms { now, since, shape: Shape::Extents, under_way: Vec::new(), tables })
     }
 }
 
@@ -109,18 +129,24 @@ mod tests {
     fn sizes_are_counted_when_wanted() {
         let s = Stats::new(Timestamp::ZERO);
         s.add(Verb::ReadBytes, 5000);
-        assert!(s.extents_text(Timestamp::ZERO).starts_with("disabled"));
+        assert!(s.extents(Timestamp::ZERO).to_string().starts_with("disabled"));
         s.count_extents(true, Timestamp::ZERO);
         s.add(Verb::ReadBytes, 5000);
         s.add(Verb::Read, 7);
-        let text = s.extents_text(Timestamp::ZERO);
+        let text = s.extents(Timestamp::ZERO).to_string();
         assert!(
             text.lines().any(|l| l.trim_start().starts_with("4K -    8K :              1  100  100")),
             "{text}"
         );
         assert!(
-            s.text(Timestamp::ZERO).contains("read_bytes                2 samples [bytes] 5000 5000 10000")
+            s.read(Timestamp::ZERO)
+                .to_string()
+                .contains("read_bytes                2 samples [bytes] 5000 5000 10000")
         );
-        assert!(s.text(Timestamp::ZERO).contains("read                      1 samples [usecs] 7 7 7 49"));
+        assert!(
+            s.read(Timestamp::ZERO)
+                .to_string()
+                .contains("read                      1 samples [usecs] 7 7 7 49")
+        );
     }
 }

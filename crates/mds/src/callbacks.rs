@@ -5,6 +5,7 @@ use crate::leases::{Marks, Touched, Wanted};
 use crate::mdt::Mdt;
 use crate::opens::{Open, OpenChange};
 use crate::schema::key;
+use crate::settings::seconds;
 use model::planted::{self, Bug};
 use model::{Errno, Fid};
 use rpc::{ClientId, Principal};
@@ -110,7 +111,7 @@ impl Mdt {
     /// root. `ESHUTDOWN` when the target stops.
     pub(crate) async fn squash_changed(&self) -> Result<(), Errno> {
         let all = self.peers.list().into_iter().map(|p| p.who);
-        let squashed = |p: &Principal| self.shared.params.nodemap(p).squashes_root();
+        let squashed = |p: &Principal| self.shared.settings.nodemap(p).squashes_root();
         let clients: Vec<ClientId> = all.filter(squashed).map(|p| p.client).collect();
         let mut marks = Marks::new(&self.shared.leases);
         let wanted = {
@@ -145,7 +146,7 @@ impl Mdt {
     /// How long a client may take to give back a lease, or to go on telling what it has done under it. By
     /// then one that is cut off has stopped using it.
     fn callback_timeout(&self) -> Duration {
-        let wanted = Duration::from_secs(self.shared.params.number("lock_callback_timeout"));
+        let wanted = seconds(&self.shared.settings.callback_timeout_s);
         wanted.max(self.peers.lease_life())
     }
 

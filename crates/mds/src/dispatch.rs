@@ -9,6 +9,7 @@ use crate::{ops, replayed};
 use model::Errno;
 use rpc::{Incoming, Outgoing};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use store::Seen;
 use wire::{Op, decode_request, encode_message};
 
@@ -19,7 +20,7 @@ impl Mdt {
             return Outgoing::err(e);
         }
         let start = self.world.now();
-        let map = self.shared.params.nodemap(&req.from);
+        let map = self.shared.settings.nodemap(&req.from);
         let req = req.mapped(&map);
         let client = req.from.client;
         let ctx = OpContext {
@@ -29,7 +30,7 @@ impl Mdt {
             now: self.shared.clamp_time(req.ctx.client_time, req.wall),
             wall: req.wall,
         };
-        let durable = req.durable || self.shared.params.ack_durable();
+        let durable = req.durable || self.shared.settings.ack_durable.load(Relaxed);
         let author = self.db.author(client.0, durable);
         let to = ReplyTo {
             client,
@@ -54,7 +55,7 @@ impl Mdt {
         drop(to);
         let out = self.answer(done, author).await;
         let us = u64::try_from(self.world.now().since(start).as_micros()).unwrap_or(u64::MAX);
-        self.stats.count(req.op, &req.from, us, self.world.wall());
+        self.stats.count([req.op], &req.from, us, || self.world.wall());
         out
     }
 

@@ -34,6 +34,7 @@ mod relayout;
 mod replayed;
 pub mod schema;
 mod service;
+mod settings;
 mod shared;
 mod stats;
 mod transact;
@@ -44,7 +45,7 @@ mod ways;
 
 pub use error::MdsError;
 pub use mdt::{Mdt, MdtConfig};
-pub use params::{LOD, MDT};
+pub use params::declare;
 pub use relayout::WITHOUT_DATA as GROWN_WITHOUT_DATA;
 
 #[cfg(test)]

@@ -1,271 +1,310 @@
-//! Parameters of a metadata target, as `lctl get_param` and `set_param` see them. Each is declared once,
-//! here: name, type, unit, bounds, default, description.
+//! Parameters and statistics of a metadata target, as `lctl get_param` and `set_param` see them. Each is declared once,
+//! here.
 
-use crate::mutex::lock;
-use model::nodemap::Nodemap;
-use model::param::{ParamDecl, ParamKind, ack_is_durable};
-use model::squash::Squash;
-use model::{Errno, LayoutSpec, limits};
-use rpc::Principal;
-use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::mdt::Mdt;
+use crate::recovery;
+use crate::settings::{
+    CALLBACK_TIMEOUT_DEFAULT_S, DOM_DEFAULT_BYTES, NOSQUASH_DEFAULT, QOS_AGE_DEFAULT_S,
+    QOS_PRIO_FREE_DEFAULT, QOS_THRESHOLD_DEFAULT, SQUASH_DEFAULT, is_nosquash, is_squash, stripe_count,
+};
+use model::exports::Export;
+use model::param::{Decl, Param, Preset, Registry, Scope, Setting, Table, Tree, Value, ack_is_durable};
+use model::{Errno, TargetId, limits};
+use rpc::server::recovery::{RECOVERY_HARD_DEFAULT_S, RECOVERY_TIME_DEFAULT_S};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use wire::Op;
+use wire::msg::statfs::{Statfs, StatfsReply};
 
-const fn number(
-    name: &'static str,
-    unit: &'static str,
-    bounds: (u64, u64),
-    default: &'static str,
-    description: &'static str,
-) -> ParamDecl {
-    ParamDecl::number(name, bounds, unit, default, description)
-}
-
-const fn shown(name: &'static str, description: &'static str) -> ParamDecl {
-    ParamDecl { name, kind: ParamKind::Text, unit: "", default: "", writable: false, description }
-}
-
-/// Under `lod.FSNAME-MDT0000-mdtlov`: where new objects go.
-pub const LOD: &[ParamDecl] = &[
-    number(
-        "stripesize",
-        "bytes",
-        (limits::STRIPE_SIZE_MIN_BYTES, limits::STRIPE_SIZE_MAX_BYTES),
-        "4194304",
-        "stripe size of files for which neither they, their directory nor the root directory says one",
-    ),
-    ParamDecl {
-        name: "stripecount",
-        kind: ParamKind::Text,
-        unit: "stripes",
-        default: "1",
-        writable: true,
-        description: "stripe count of files for which nothing says one; -1: all OSTs",
-    },
-    ParamDecl {
-        name: "stripeoffset",
-        kind: ParamKind::Text,
-        unit: "",
-        default: "-1",
-        writable: false,
-        description: "first OST of new files; -1: the server chooses",
-    },
-    ParamDecl {
-        name: "stripetype",
-        kind: ParamKind::Text,
-        unit: "",
-        default: "raid0",
-        writable: false,
-        description: "pattern of new files",
-    },
-    number("qos_threshold_rr", "%", (0, 100), "17", "OSTs whose free space differs by less are used in turn"),
-    number(
-        "qos_prio_free",
-        "%",
-        (0, 100),
-        "90",
-        "weight of free space against an even spread when OSTs differ more",
-    ),
-    number("qos_maxage", "s", (1, 3600), "5", "age at which an OST's free space is asked for again"),
-    shown("numobd", "OSTs in the configuration"),
-    shown("activeobd", "OSTs that are not deactivated"),
-    shown("target_obd", "the OSTs, one a line"),
-];
+/// Where new objects go: `lod.FSNAME-MDT0000-mdtlov`.
+pub static LOD: Table<Mdt> = Table {
+    scopes: &[Scope::Lod],
+    params: &[
+        Param::atomic(
+            Decl::number(
+                "stripesize",
+                (limits::STRIPE_SIZE_MIN_BYTES, limits::STRIPE_SIZE_MAX_BYTES),
+                "bytes",
+                limits::STRIPE_SIZE_DEFAULT_BYTES,
+                "stripe size of files for which neither they, their directory nor the root directory says one",
+            )
+            .in_steps(limits::STRIPE_SIZE_MIN_BYTES),
+            0,
+            |m, ()| &m.shared.settings.stripesize,
+        ),
+        Param::settable(
+            Decl::words(
+                "stripecount",
+                "1",
+                |text| stripe_count(text).map(drop),
+                "stripe count of files for which nothing says one; -1: all OSTs",
+            )
+            .in_unit("stripes"),
+            |m, ()| Value::Signed(m.shared.settings.stripecount().into()),
+            |m, (), v| m.shared.settings.set_stripecount(v.text),
+        ),
+        Param::shown(
+            Decl::text("stripeoffset", "first OST of new files; -1: the server chooses")
+                .by_default(Preset::Words("-1")),
+            |_, ()| "-1".into(),
+        ),
+        Param::shown(
+            Decl::text("stripetype", "pattern of new files").by_default(Preset::Words("raid0")),
+            |_, ()| "raid0".into(),
+        ),
+        Param::atomic(
+            Decl::number(
+                "qos_threshold_rr",
+                (0, 100),
+                "%",
+                QOS_THRESHOLD_DEFAULT,
+                "OSTs whose free space differs by less are used in turn",
+            ),
+            0,
+            |m, ()| &m.shared.settings.qos_threshold_rr,
+        ),
+        Param::atomic(
+            Decl::number(
+                "qos_prio_free",
+                (0, 100),
+                "%",
+                QOS_PRIO_FREE_DEFAULT,
+                "weight of free space against an even spread when OSTs differ more",
+            ),
+            0,
+            |m, ()| &m.shared.settings.qos_prio_free,
+        ),
+        Param::atomic(
+            Decl::number(
+                "qos_maxage",
+                (1, 3600),
+                "s",
+                QOS_AGE_DEFAULT_S,
+                "age at which an OST's free space is asked for again",
+            ),
+            0,
+            |m, ()| &m.shared.settings.qos_maxage_s,
+        ),
+        Param::shown(Decl::gauge("numobd", "", "OSTs in the configuration"), |m, ()| {
+            m.shared.osts.list().len().into()
+        }),
+        Param::shown(Decl::gauge("activeobd", "", "OSTs that are not deactivated"), |m, ()| {
+            m.shared.osts.list().iter().filter(|(_, o)| o.configured && o.enabled).count().into()
+        }),
+        Param::shown(Decl::text("target_obd", "the OSTs, one a line"), |m, ()| target_obd(m).into()),
+    ],
+};
 
 /// Under `mdt.FSNAME-MDT0000`.
-pub const MDT: &[ParamDecl] = &[
-    ParamDecl {
-        name: "ack",
-        kind: ParamKind::Text,
-        unit: "",
-        default: "exec",
-        writable: true,
-        description: "when changes are answered: exec (executed; clients send them again after a crash) or durable",
-    },
-    ParamDecl {
-        name: "root_squash",
-        kind: ParamKind::Text,
-        unit: "",
-        default: "0:0",
-        writable: true,
-        description: "UID:GID that root of clients is; 0:0: root stays root",
-    },
-    ParamDecl {
-        name: "nosquash_nids",
-        kind: ParamKind::Text,
-        unit: "",
-        default: "NONE",
-        writable: true,
-        description: "where root stays root all the same: NIDs such as 10.0.0.[1-5]@tcp, apart by blanks; NONE",
-    },
-    number(
-        "recovery_time_soft",
-        "s",
-        (1, 3600),
-        "15",
-        "how long after a restart clients may take to come back before they are evicted",
-    ),
-    number(
-        "recovery_time_hard",
-        "s",
-        (1, 86_400),
-        "90",
-        "how long that may be put off while clients come back and go on with their recovery",
-    ),
-    number(
-        "lock_callback_timeout",
-        "s",
-        (1, 3600),
-        "20",
-        "how long a client may take to give back a lease that others need before it is evicted",
-    ),
-    shown("lease_count", "files on which clients have leases, over all clients"),
-    number(
-        "dom_stripesize",
-        "bytes",
-        (0, limits::MDT_DATA_MAX_BYTES),
-        "65536",
-        "so much of a file lies with its inode where nothing asks for objects; 0: new files get objects at once",
-    ),
-    shown("recovery_status", "how far recovery after the last restart came"),
-    shown("num_exports", "clients that this target knows"),
-    shown("instance", "epoch of the target: grows at each start"),
-    shown("uuid", "name of the target"),
-    shown("open_files", "files that clients have open"),
-    shown("filestotal", "inodes that fit in, about"),
-    shown("filesfree", "inodes that still fit in, about"),
-    ParamDecl::text(
-        "md_stats",
-        "",
-        "operations with their times in microseconds; writing anything clears them",
-    ),
-    ParamDecl::text("stats", "", "the same as md_stats, under its newer name"),
-];
+pub static MDT: Table<Mdt> = Table {
+    scopes: &[Scope::Mdt],
+    params: &[
+        Param::settable(
+            Decl::words(
+                "ack",
+                "exec",
+                |text| ack_is_durable(text).map(drop),
+                "when changes are answered: exec (executed; clients send them again after a crash) or durable",
+            ),
+            |m, ()| if m.shared.settings.ack_durable.load(Relaxed) { "durable" } else { "exec" }.into(),
+            |m, (), v| {
+                m.shared.settings.ack_durable.store(ack_is_durable(v.text)?, Relaxed);
+                Ok(())
+            },
+        ),
+        Param::settable(
+            Decl::words(
+                "root_squash",
+                SQUASH_DEFAULT,
+                is_squash,
+                "UID:GID that root of clients is; 0:0: root stays root",
+            ),
+            |m, ()| m.shared.settings.root_squash().into(),
+            |m, (), v| m.shared.settings.set_root_squash(v.text),
+        ),
+        Param::settable(
+            Decl::words(
+                "nosquash_nids",
+                NOSQUASH_DEFAULT,
+                is_nosquash,
+                "where root stays root all the same: NIDs such as 10.0.0.[1-5]@tcp, apart by blanks; NONE",
+            ),
+            |m, ()| m.shared.settings.nosquash_nids().into(),
+            |m, (), v| m.shared.settings.set_nosquash_nids(v.text),
+        ),
+        Param::atomic(
+            Decl::number(
+                "recovery_time_soft",
+                (1, 3600),
+                "s",
+                RECOVERY_TIME_DEFAULT_S,
+                "how long after a restart clients may take to come back before they are evicted",
+            ),
+            0,
+            |m, ()| &m.shared.settings.recovery_time_s,
+        ),
+        Param::atomic(
+            Decl::number(
+                "recovery_time_hard",
+                (1, 86_400),
+                "s",
+                RECOVERY_HARD_DEFAULT_S,
+                "how long that may be put off while clients come back and go on with their recovery",
+            ),
+            0,
+            |m, ()| &m.shared.settings.recovery_hard_s,
+        ),
+        Param::atomic(
+            Decl::number(
+                "lock_callback_timeout",
+                (1, 3600),
+                "s",
+                CALLBACK_TIMEOUT_DEFAULT_S,
+                "how long a client may take to give back a lease that others need before it is evicted",
+            ),
+            0,
+            |m, ()| &m.shared.settings.callback_timeout_s,
+        ),
+        Param::shown(
+            Decl::gauge("lease_count", "", "files on which clients have leases, over all clients"),
+            |m, ()| m.shared.leases.total().into(),
+        ),
+        Param::atomic(
+            Decl::number(
+                "dom_stripesize",
+                (0, limits::MDT_DATA_MAX_BYTES),
+                "bytes",
+                DOM_DEFAULT_BYTES,
+                "so much of a file lies with its inode where nothing asks for objects; 0: new files get objects at once",
+            )
+            .in_steps(limits::STRIPE_SIZE_MIN_BYTES),
+            0,
+            |m, ()| &m.shared.settings.dom_stripesize,
+        ),
+        Param::shown(Decl::text("recovery_status", "how far recovery after the last restart came"), |m, ()| {
+            recovery::status(m).into()
+        }),
+        Param::shown(Decl::gauge("num_exports", "", "clients that this target knows"), |m, ()| {
+            m.core_read().clients.len().into()
+        }),
+        Param::shown(Decl::gauge("instance", "", "epoch of the target: grows at each start"), |m, ()| {
+            m.shared.epoch.into()
+        }),
+        Param::shown(Decl::text("uuid", "name of the target"), |m, ()| {
+            format!("{}_UUID", TargetId::mdt(m.cfg.index).label(&m.cfg.fsname)).into()
+        }),
+        Param::shown(Decl::gauge("open_files", "", "files that clients have open"), |m, ()| {
+            m.core_read().opens.total().into()
+        }),
+        Param::shown(Decl::gauge("filestotal", "", "inodes that fit in, about"), |m, ()| {
+            files(m).files.into()
+        }),
+        Param::shown(Decl::gauge("filesfree", "", "inodes that still fit in, about"), |m, ()| {
+            files(m).files_free.into()
+        }),
+        Param::settable(
+            Decl::counters("md_stats", "operations with their times in microseconds; writing anything clears them"),
+            stats,
+            clear_stats,
+        ),
+        Param::settable(Decl::counters("stats", "the same as md_stats, under its newer name"), stats, clear_stats),
+    ],
+};
 
 /// Under `mdt.FSNAME-MDT0000.exports.NID`.
-pub const EXPORT: &[ParamDecl] = &[
-    ParamDecl::text("stats", "", "operations of these clients; writing anything clears them"),
-    shown("uuid", "the clients at this address"),
-];
+pub static EXPORTS: Table<Mdt, Arc<Export<Op>>> = Table {
+    scopes: &[Scope::MdtExport],
+    params: &[
+        Param::settable(
+            Decl::counters("stats", "operations of these clients; writing anything clears them"),
+            |m, e| Value::Counters(e.stats.read(m.world.wall())),
+            |m, e, _| {
+                e.stats.clear(m.world.wall());
+                Ok(())
+            },
+        ),
+        Param::shown(Decl::text("uuid", "the clients at this address"), |m, e| uuids_at(m, e).into()),
+    ],
+};
 
-/// Parameters that hold a number or a word; the others are computed when asked for.
-pub struct Params {
-    values: Mutex<BTreeMap<&'static str, String>>,
-    /// `ack` is `durable`.
-    ack_durable: AtomicBool,
-    /// `root_squash` and `nosquash_nids`.
-    squash: Mutex<Squash>,
+/// Of the session with an OST: `osp.FSNAME-OST0000-osc-MDT0000`.
+pub static OSP: Table<Mdt, u16> = Table {
+    scopes: &[Scope::Osp],
+    params: &[
+        Param::settable(
+            Decl::flag("active", true, "0: no new objects on this OST"),
+            |m, ost| m.shared.osts.get(*ost).is_some_and(|o| o.configured && o.enabled).into(),
+            |m, ost, v| {
+                m.set_ost_enabled(*ost, v.is_on());
+                Ok(())
+            },
+        ),
+        Param::shown(Decl::text("state", "state of the session with the OST"), |m, ost| {
+            let import = m.shared.osts.get(*ost).and_then(|o| o.import);
+            import.map_or_else(|| "NEW".into(), |i| format!("{:?}", i.state()).to_uppercase()).into()
+        }),
+        Param::shown(
+            Decl::gauge(
+                "destroys_pending",
+                "objects",
+                "removed objects that the OST has not been told of yet",
+            ),
+            |m, ost| m.outbox_pending(*ost).into(),
+        ),
+    ],
+};
+
+/// What `lctl` can ask of MDTs.
+pub fn declare(to: &mut Registry) {
+    to.add(&LOD);
+    to.add(&MDT);
+    to.add(&EXPORTS);
+    to.add(&OSP);
 }
 
-impl Default for Params {
-    fn default() -> Params {
-        let stored = LOD.iter().chain(MDT).filter(|d| !d.default.is_empty());
-        Params {
-            values: Mutex::new(stored.map(|d| (d.name, d.default.to_string())).collect()),
-            ack_durable: AtomicBool::new(false),
-            squash: Mutex::default(),
-        }
+/// The parameters that a glob selects.
+pub fn tree<'a>(mdt: &'a Mdt, pattern: &'a str) -> Tree<'a> {
+    let fs = &mdt.cfg.fsname;
+    let me = TargetId::mdt(mdt.cfg.index);
+    let mut tree = Tree::matching(pattern);
+    tree.add(&format!("lod.{fs}-{me}-mdtlov"), &LOD, mdt);
+    tree.add(&format!("mdt.{fs}-{me}"), &MDT, mdt);
+    for (i, _) in mdt.shared.osts.list() {
+        tree.add_of(&format!("osp.{fs}-{}-osc-{me}", TargetId::ost(i)), &OSP, mdt, &i);
     }
+    for (nid, e) in mdt.stats.exports.list() {
+        tree.add_of(&format!("mdt.{fs}-{me}.exports.{nid}"), &EXPORTS, mdt, &e);
+    }
+    tree
 }
 
-impl Params {
-    pub fn get(&self, name: &str) -> Option<String> {
-        lock(&self.values).get(name).cloned()
-    }
-
-    /// Changes are answered when they are durable, not when they are executed.
-    pub fn ack_durable(&self) -> bool {
-        self.ack_durable.load(Ordering::Relaxed)
-    }
-
-    /// Whom somebody's users are here, by `root_squash` and `nosquash_nids`.
-    pub fn nodemap(&self, who: &Principal) -> Nodemap {
-        lock(&self.squash).of(who.address)
-    }
-
-    /// A number parameter's value; the name must be one that is declared as a number here.
-    pub fn number(&self, name: &str) -> u64 {
-        let text = self.get(name).expect("the parameter is declared");
-        text.parse().expect("it was checked when it was set")
-    }
-
-    /// Checks and stores. `EINVAL` or `ERANGE` for a value that cannot be, `EACCES` for one that is only shown.
-    pub fn set(&self, decl: &ParamDecl, text: &str) -> Result<(), Errno> {
-        if !decl.writable {
-            return Err(Errno::EACCES);
-        }
-        let value = match (decl.kind, decl.name) {
-            (ParamKind::Text, "stripecount") => {
-                let n: i32 = text.trim().parse().map_err(|_| Errno::EINVAL)?;
-                if n != -1 && !(1..=limits::STRIPE_COUNT_MAX as i32).contains(&n) {
-                    return Err(Errno::ERANGE);
-                }
-                n.to_string()
-            }
-            (ParamKind::Text, "ack") => {
-                let durable = ack_is_durable(text)?;
-                self.ack_durable.store(durable, Ordering::Relaxed);
-                text.trim().to_string()
-            }
-            (ParamKind::Text, "root_squash") => {
-                lock(&self.squash).set_to(text)?;
-                text.trim().to_string()
-            }
-            (ParamKind::Text, "nosquash_nids") => {
-                lock(&self.squash).set_except(text)?;
-                text.trim().to_string()
-            }
-            (ParamKind::Text, _) => return Err(Errno::EINVAL),
-            _ => {
-                let n = decl.parse(text)?;
-                let stripe = matches!(decl.name, "stripesize" | "dom_stripesize");
-                if stripe && n % limits::STRIPE_SIZE_MIN_BYTES != 0 {
-                    return Err(Errno::EINVAL);
-                }
-                n.to_string()
-            }
-        };
-        lock(&self.values).insert(decl.name, value);
-        Ok(())
-    }
-
-    pub fn builtin_layout(&self) -> LayoutSpec {
-        let count = self.get("stripecount").and_then(|s| s.parse().ok());
-        LayoutSpec {
-            stripe_size: self.number("stripesize"),
-            stripe_count: count.unwrap_or(limits::STRIPE_COUNT_DEFAULT),
-            ..LayoutSpec::builtin()
-        }
-    }
+fn stats(mdt: &Mdt, _: &()) -> Value {
+    Value::Counters(mdt.stats.all.read(mdt.world.wall()))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn clear_stats(mdt: &Mdt, _: &(), _: Setting<'_>) -> Result<(), Errno> {
+    mdt.stats.all.clear(mdt.world.wall());
+    Ok(())
+}
 
-    fn decl(name: &str) -> &'static ParamDecl {
-        LOD.iter().chain(MDT).find(|d| d.name == name).unwrap()
-    }
+fn files(mdt: &Mdt) -> StatfsReply {
+    crate::ops::statfs::run(mdt, Statfs { flags: 0 }).unwrap_or_default()
+}
 
-    #[test]
-    fn defaults_are_valid_and_values_checked() {
-        let p = Params::default();
-        for d in LOD.iter().chain(MDT).filter(|d| matches!(d.kind, ParamKind::Number { .. })) {
-            assert!(d.parse(d.default).is_ok(), "{}", d.name);
-            p.number(d.name);
-        }
-        let size = decl("stripesize");
-        assert_eq!(p.set(size, "1M"), Ok(()));
-        assert_eq!(p.builtin_layout().stripe_size, 1 << 20);
-        assert_eq!(p.set(size, "65537"), Err(Errno::EINVAL));
-        assert_eq!(p.set(size, "1"), Err(Errno::ERANGE));
-        assert_eq!(p.set(size, "xM"), Err(Errno::EINVAL));
-        let dom = decl("dom_stripesize");
-        assert_eq!((p.set(dom, "0"), p.set(dom, "1M")), (Ok(()), Ok(())));
-        assert_eq!((p.set(dom, "4096"), p.set(dom, "2M")), (Err(Errno::EINVAL), Err(Errno::ERANGE)));
-        assert_eq!(p.set(decl("stripecount"), "-1"), Ok(()));
-        assert_eq!(p.set(decl("stripecount"), "0"), Err(Errno::ERANGE));
-        assert_eq!(p.set(decl("qos_prio_free"), "101"), Err(Errno::ERANGE));
-        assert_eq!(p.set(decl("num_exports"), "1"), Err(Errno::EACCES));
+fn target_obd(mdt: &Mdt) -> String {
+    let mut s = String::new();
+    for (i, o) in mdt.shared.osts.list() {
+        let state = if o.configured && o.enabled { "ACTIVE" } else { "INACTIVE" };
+        let _ = writeln!(s, "{i}: {}_UUID {state}", TargetId::ost(i).label(&mdt.cfg.fsname));
     }
+    s
+}
+
+/// Clients that first came from this address, a line each.
+fn uuids_at(mdt: &Mdt, e: &Export<Op>) -> String {
+    let here = e.addr.to_string();
+    let core = mdt.core_read();
+    let all = core.clients.iter().filter(|(_, c)| c.address == here);
+    all.map(|(id, _)| id.to_string()).collect::<Vec<_>>().join("\n")
 }

@@ -7,6 +7,7 @@
 
 use crate::mdt::Mdt;
 use crate::schema::key;
+use crate::settings::seconds;
 use model::TargetId;
 use rpc::ClientId;
 use rpc::server::recovery::{Recover, Recovery};
@@ -44,11 +45,11 @@ impl Recover for Mdt {
     }
 
     fn patience(&self) -> Duration {
-        Duration::from_secs(self.shared.params.number("recovery_time_soft"))
+        seconds(&self.shared.settings.recovery_time_s)
     }
 
     fn hard_limit(&self) -> Duration {
-        Duration::from_secs(self.shared.params.number("recovery_time_hard"))
+        seconds(&self.shared.settings.recovery_hard_s)
     }
 
     fn lease_life(&self) -> Duration {

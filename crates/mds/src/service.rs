@@ -9,10 +9,10 @@ use crate::mdt::{Mdt, MdtConfig};
 use crate::mutex::lock;
 use crate::ops::param;
 use crate::osts::Osts;
-use crate::params::Params;
 use crate::peers::session::{Identity, Sessions};
 use crate::schema::value::{self, ClientRecord};
 use crate::schema::{Inode, Lease, key};
+use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::stats::Stats;
 use crate::tx::Tx;
@@ -73,7 +73,7 @@ impl Mdt {
         let shared = Shared {
             epoch: db.epoch(),
             hash_key,
-            params: Params::default(),
+            settings: Settings::default(),
             osts: Osts::new(world.random_u64()),
             root_default: Mutex::new(root.default_layout),
             inodes: AtomicU64::new(inodes),
@@ -296,7 +296,7 @@ impl Service for Mdt {
     }
 
     fn nodemap(&self, from: &Principal) -> Nodemap {
-        self.shared.params.nodemap(from)
+        self.shared.settings.nodemap(from)
     }
 
     fn replays(&self, client: ClientId) -> bool {

@@ -5,11 +5,11 @@ use crate::growing::Growing;
 use crate::leases::LeaseState;
 use crate::mutex::lock;
 use crate::osts::Osts;
-use crate::params::Params;
+use crate::settings::{Settings, seconds};
 use crate::ways::Moves;
 use model::{Errno, Fid, Layout, LayoutSpec, Timestamp};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, Ordering::Relaxed};
 use world::World;
 
 pub struct Shared {
@@ -17,7 +17,7 @@ pub struct Shared {
     pub epoch: u32,
     /// Key of the directory hash.
     pub hash_key: [u64; 2],
-    pub params: Params,
+    pub settings: Settings,
     pub osts: Osts,
     pub leases: LeaseState,
     /// The file system's default layout, as the root directory has it.
@@ -73,7 +73,7 @@ impl Shared {
 
     /// As [`Shared::resolve`], completed by the built-in one: nothing is inherited any more.
     pub fn wanted(&self, spec: Option<&LayoutSpec>, dir_default: Option<&LayoutSpec>) -> LayoutSpec {
-        self.resolve(spec, dir_default).inherit(&self.params.builtin_layout())
+        self.resolve(spec, dir_default).inherit(&self.settings.builtin_layout())
     }
 
     /// The layout of a new file, and what it is to get when it outgrows the metadata server. Chooses OSTs for a
@@ -86,7 +86,7 @@ impl Shared {
     ) -> Result<(Layout, Option<LayoutSpec>), Errno> {
         let asked = self.resolve(spec, dir_default);
         let room = self.room(&asked)?;
-        let s = asked.inherit(&self.params.builtin_layout());
+        let s = asked.inherit(&self.settings.builtin_layout());
         s.check()?;
         if room > 0 {
             return Ok((Layout::on_mdt(room), Some(s)));
@@ -100,7 +100,7 @@ impl Shared {
         let room = match asked.mdt_bytes() {
             Some(n) => n,
             None if asked.names_objects() => 0,
-            None => self.params.number("dom_stripesize"),
+            None => self.settings.dom_stripesize.load(Relaxed),
         };
         u32::try_from(room).map_err(|_| Errno::EINVAL)
     }
@@ -108,17 +108,17 @@ impl Shared {
     /// The layout of a new file that asks for nothing special, if it is no choice: its data lies with its inode.
     pub fn plain_layout(&self, dir_default: Option<&LayoutSpec>) -> Option<Layout> {
         let asked = self.resolve(None, dir_default);
-        let fits = asked.clone().inherit(&self.params.builtin_layout()).check().is_ok();
+        let fits = asked.clone().inherit(&self.settings.builtin_layout()).check().is_ok();
         self.room(&asked).ok().filter(|room| fits && *room > 0).map(Layout::on_mdt)
     }
 
     /// OSTs, and the stripe size, for settings to which nothing is inherited any more.
     pub fn choose(&self, s: &LayoutSpec) -> Result<(u32, Vec<u16>), Errno> {
         let policy = Policy {
-            threshold_rr: self.params.number("qos_threshold_rr"),
-            prio_free: self.params.number("qos_prio_free"),
+            threshold_rr: self.settings.qos_threshold_rr.load(Relaxed),
+            prio_free: self.settings.qos_prio_free.load(Relaxed),
         };
-        let max_age = std::time::Duration::from_secs(self.params.number("qos_maxage"));
+        let max_age = seconds(&self.settings.qos_maxage_s);
         let osts = self.osts.choose(s, policy, max_age, &self.world)?;
         assert!(!osts.is_empty(), "a file with objects has one at least");
         Ok((u32::try_from(s.stripe_size).map_err(|_| Errno::EINVAL)?, osts))

@@ -1,36 +1,44 @@
 //! What a metadata target counts: `mdt.*.md_stats`, `mdt.*.exports.NID.stats`.
 
 use model::Timestamp;
-use model::counters::Counters;
+use model::counters::{CounterDecl, Counters};
 use model::exports::Exports;
 use rpc::Principal;
-use std::borrow::Cow;
+use std::sync::Arc;
 use wire::Op;
 
-type Table = Vec<(Cow<'static, str>, &'static str)>;
-
 /// A counter of time for each kind of message, under its name.
-fn table() -> Table {
-    Op::ALL.iter().map(|op| (format!("{op:?}").to_lowercase().into(), "usecs")).collect()
+fn table() -> Arc<[CounterDecl]> {
+    let decl = |op: &Op| CounterDecl { name: format!("{op:?}").to_lowercase().into(), unit: "usecs" };
+    Op::ALL.iter().map(decl).collect()
 }
 
 pub struct Stats {
-    pub all: Counters,
+    pub all: Counters<Op>,
     /// The same by the clients' addresses.
-    pub exports: Exports,
+    pub exports: Exports<Op>,
 }
 
 impl Stats {
     pub fn new(now: Timestamp) -> Stats {
-        Stats { all: Counters::named(table(), now), exports: Exports::named(table()) }
+        let table = table();
+        Stats { all: Counters::new(table.clone(), now), exports: Exports::new(table) }
     }
 
-    /// A request of `from` was served in `us` microseconds.
-    pub fn count(&self, op: Op, from: &Principal, us: u64, now: Timestamp) {
-        let place = Op::ALL.iter().position(|o| *o == op).expect("it is one of all");
-        self.all.add(place, us);
-        if let Some(e) = self.exports.of(from.address, now) {
-            e.stats.add(place, us);
+    /// Requests of `from` were served in `us` microseconds each.
+    pub fn count(
+        &self,
+        ops: impl IntoIterator<Item = Op>,
+        from: &Principal,
+        us: u64,
+        now: impl FnOnce() -> Timestamp,
+    ) {
+        let export = self.exports.of(from.address, now);
+        for op in ops {
+            self.all.add(op, us);
+            if let Some(e) = &export {
+                e.stats.add(op, us);
+            }
         }
     }
 }

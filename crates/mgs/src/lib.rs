@@ -21,6 +21,6 @@ mod testing;
 mod tests;
 
 pub use book::Book;
-pub use params::declarations;
+pub use params::declare;
 pub use service::Mgs;
 pub use state::{FsRecord, State, load_config, read_configuration};

@@ -1,71 +1,73 @@
 //! What `lctl get_param` shows of the MGS.
 
 use crate::service::Mgs;
-use model::param::{ParamDecl, ParamInfo, glob_match};
+use model::param::{Decl, Param, ParamInfo, Registry, Scope, Table, Tree};
+use wire::msg::config::TargetEntry;
 
-const fn shown(name: &'static str, description: &'static str) -> ParamDecl {
-    ParamDecl::shown(name, "", description)
+/// Under `mgs.MGS`.
+static TABLE: Table<Mgs> = Table {
+    scopes: &[Scope::Mgs],
+    params: &[
+        Param::shown(Decl::text("filesystems", "File systems that this MGS manages."), |m, ()| {
+            names(m).join("\n").into()
+        }),
+        Param::shown(Decl::gauge("num_exports", "", "Nodes connected."), |m, ()| m.num_exports().into()),
+        Param::shown(Decl::text("params", "Permanent parameters (set_param -P)."), |m, ()| {
+            let line = |(name, value): (&String, &String)| format!("{name}={value}");
+            m.state(|s| s.params.iter().map(line).collect::<Vec<_>>()).join("\n").into()
+        }),
+    ],
+};
+
+/// One for each file system: `mgs.MGS.live.FSNAME`.
+static LIVE: Table<Mgs, String> = Table {
+    scopes: &[Scope::Mgs],
+    params: &[Param::shown(Decl::text("live", "Targets of each file system: epoch and NIDs."), |m, fs| {
+        live(m, fs).into()
+    })],
+};
+
+fn names(m: &Mgs) -> Vec<String> {
+    m.state(|s| s.file_systems.keys().cloned().collect())
 }
 
-static DECLARATIONS: [ParamDecl; 4] = [
-    shown("filesystems", "File systems that this MGS manages."),
-    shown("live", "Targets of each file system: epoch and NIDs."),
-    shown("num_exports", "Nodes connected."),
-    shown("params", "Permanent parameters (set_param -P)."),
-];
+fn live(m: &Mgs, fsname: &str) -> String {
+    let lines = m.state(|s| {
+        let targets = s.file_systems.get(fsname).map_or(&[][..], |fs| &fs.targets);
+        let line = |t: &TargetEntry| {
+            let nids: Vec<String> = t.nids.iter().map(ToString::to_string).collect();
+            let word = if t.active { "" } else { " inactive" };
+            format!("{} epoch {} {}{word}", t.target.label(fsname), t.epoch, nids.join(","))
+        };
+        targets.iter().map(line).collect::<Vec<_>>()
+    });
+    lines.join("\n")
+}
 
-/// Every parameter of the MGS.
-pub fn declarations() -> &'static [ParamDecl] {
-    &DECLARATIONS
+/// What `lctl` can ask of the MGS.
+pub fn declare(to: &mut Registry) {
+    to.add(&TABLE);
+    to.add(&LIVE);
 }
 
 impl Mgs {
-    /// Values of the parameters that a glob selects, sorted by name.
-    pub fn get_params(&self, pattern: &str) -> Vec<(String, String)> {
-        let mut out = Vec::new();
-        for d in declarations() {
-            match d.name {
-                "filesystems" => {
-                    let names: Vec<String> = self.state(|s| s.file_systems.keys().cloned().collect());
-                    out.push(("mgs.MGS.filesystems".to_string(), names.join("\n")));
-                }
-                "live" => self.state(|s| {
-                    for (name, fs) in &s.file_systems {
-                        let lines: Vec<String> = fs
-                            .targets
-                            .iter()
-                            .map(|t| {
-                                let nids: Vec<String> = t.nids.iter().map(ToString::to_string).collect();
-                                let word = if t.active { "" } else { " inactive" };
-                                format!("{} epoch {} {}{word}", t.target.label(name), t.epoch, nids.join(","))
-                            })
-                            .collect();
-                        out.push((format!("mgs.MGS.live.{name}"), lines.join("\n")));
-                    }
-                }),
-                "num_exports" => {
-                    out.push(("mgs.MGS.num_exports".to_string(), self.num_exports().to_string()))
-                }
-                _ => {
-                    let lines: Vec<String> =
-                        self.state(|s| s.params.iter().map(|(k, v)| format!("{k}={v}")).collect());
-                    out.push(("mgs.MGS.params".to_string(), lines.join("\n")));
-                }
-            }
+    /// The parameters that a glob selects, sorted by name.
+    pub fn params<'a>(&'a self, pattern: &'a str) -> Tree<'a> {
+        let mut tree = Tree::matching(pattern);
+        tree.add("mgs.MGS", &TABLE, self);
+        for fs in names(self) {
+            tree.add_named(format!("mgs.MGS.live.{fs}"), &LIVE.params[0], self, &fs);
         }
-        out.retain(|(name, _)| glob_match(pattern, name));
-        out.sort();
-        out
+        tree.sorted()
     }
 
-    /// What they mean. `live` is one for each file system.
+    /// Their values.
+    pub fn get_params(&self, pattern: &str) -> Vec<(String, String)> {
+        self.params(pattern).texts()
+    }
+
+    /// What they mean.
     pub fn help_params(&self, pattern: &str) -> Vec<ParamInfo> {
-        let decl = |name: &str| {
-            let mut parts = name.split('.').skip(2);
-            let last = parts.next().unwrap_or_default();
-            declarations().iter().find(|d| d.name == last)
-        };
-        let all = self.get_params(pattern).into_iter();
-        all.filter_map(|(n, _)| decl(&n).map(|d| d.info(n))).collect()
+        self.params(pattern).infos()
     }
 }

@@ -1,260 +1,256 @@
-//! Counters and histograms as Lustre's `stats`, `rpc_stats`, `brw_stats` and `extents_stats` files print them.
+//! Counters of operations as Lustre's `stats` files print them: how often, least, most, sum and sum of squares.
+//!
+//! They are atomics in a row, found by an enum: a request that is counted takes no lock and looks for no name.
 
 use crate::Timestamp;
 use std::borrow::Cow;
-use std::fmt::Write as _;
-use std::sync::Mutex;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Buckets of a histogram: the last one holds all that is larger.
-const BUCKETS: usize = 32;
-
-#[derive(Clone, Copy, Default)]
-struct Counter {
-    samples: u64,
-    min: u64,
-    max: u64,
-    sum: u64,
-    sum_of_squares: u128,
+/// The place of a counter in its table.
+pub trait Place: Copy {
+    fn place(self) -> usize;
 }
 
-struct State {
-    since: Timestamp,
-    counters: Vec<Counter>,
+/// The one declaration of a counter: its name, and what its samples are: `usecs`, `bytes`, `reqs`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CounterDecl {
+    pub name: Cow<'static, str>,
+    pub unit: &'static str,
 }
 
-/// A table of counters, each (name, unit): `usecs`, `bytes`, `reqs`.
-pub struct Counters {
-    table: Vec<(Cow<'static, str>, &'static str)>,
-    state: Mutex<State>,
+impl CounterDecl {
+    pub const fn new(name: &'static str, unit: &'static str) -> CounterDecl {
+        CounterDecl { name: Cow::Borrowed(name), unit }
+    }
+
+    /// Whether this is its name, which a constant has to ask.
+    pub const fn is(&self, name: &str) -> bool {
+        let Cow::Borrowed(mine) = &self.name else { return false };
+        let (mine, name) = (mine.as_bytes(), name.as_bytes());
+        let mut i = 0;
+        while i < mine.len() && i < name.len() && mine[i] == name[i] {
+            i += 1;
+        }
+        i == mine.len() && i == name.len()
+    }
+
+    /// Whether its samples have a size, of which least, most and sums are shown; the others only happen.
+    fn has_size(&self) -> bool {
+        !matches!(self.unit, "reqs" | "pages")
+    }
 }
 
-impl Counters {
-    pub fn new(table: &[(&'static str, &'static str)], now: Timestamp) -> Counters {
-        Counters::named(table.iter().map(|(n, u)| (Cow::Borrowed(*n), *u)).collect(), now)
+/// An enum of counters, made by [`counters!`](crate::counters!).
+pub trait CounterSet: Place + 'static {
+    const ALL: &'static [Self];
+    const TABLE: &'static [CounterDecl];
+}
+
+/// An enum of counters with the names and units they have in the text: `counters! { pub enum What { Read = "read" in
+/// "usecs", } }`.
+#[macro_export]
+macro_rules! counters {
+    ($(#[$m:meta])* $vis:vis enum $E:ident { $($(#[$vm:meta])* $V:ident = $name:literal in $unit:literal,)* }) => {
+        $(#[$m])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        $vis enum $E { $($(#[$vm])* $V,)* }
+
+        impl $crate::counters::Place for $E {
+            fn place(self) -> usize {
+                self as usize
+            }
+        }
+
+        impl $crate::counters::CounterSet for $E {
+            const ALL: &'static [$E] = &[$($E::$V,)*];
+            const TABLE: &'static [$crate::counters::CounterDecl] =
+                &[$($crate::counters::CounterDecl::new($name, $unit),)*];
+        }
+    };
+}
+
+/// One counter: alone on its cache line, so that processors that count different things do not meet.
+#[repr(align(64))]
+struct Cell {
+    samples: AtomicU64,
+    /// `u64::MAX` until there is a sample.
+    min: AtomicU64,
+    max: AtomicU64,
+    sum: AtomicU64,
+    /// The sum of squares, lower and upper half.
+    squares: AtomicU64,
+    squares_high: AtomicU64,
+}
+
+/// `total` + `n`, or as much as fits.
+fn add_saturating(total: &AtomicU64, n: u64) {
+    if total.fetch_add(n, Relaxed).checked_add(n).is_none() {
+        total.store(u64::MAX, Relaxed);
+    }
+}
+
+impl Cell {
+    const fn new() -> Cell {
+        Cell {
+            samples: AtomicU64::new(0),
+            min: AtomicU64::new(u64::MAX),
+            max: AtomicU64::new(0),
+            sum: AtomicU64::new(0),
+            squares: AtomicU64::new(0),
+            squares_high: AtomicU64::new(0),
+        }
     }
 
-    /// With names that are made at run time.
-    pub fn named(table: Vec<(Cow<'static, str>, &'static str)>, now: Timestamp) -> Counters {
-        let counters = vec![Counter::default(); table.len()];
-        Counters { table, state: Mutex::new(State { since: now, counters }) }
+    fn add(&self, value: u64) {
+        self.min.fetch_min(value, Relaxed);
+        self.max.fetch_max(value, Relaxed);
+        add_saturating(&self.sum, value);
+        let square = u128::from(value) * u128::from(value);
+        let (high, low) = ((square >> 64) as u64, square as u64);
+        let carry = self.squares.fetch_add(low, Relaxed).checked_add(low).is_none();
+        let more = high.saturating_add(u64::from(carry));
+        if more > 0 {
+            add_saturating(&self.squares_high, more);
+        }
+        self.samples.fetch_add(1, Relaxed);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().expect("no panic while held")
+    fn read(&self) -> Sample {
+        let (high, low) = (self.squares_high.load(Relaxed), self.squares.load(Relaxed));
+        let (min, max) = (self.min.load(Relaxed), self.max.load(Relaxed));
+        Sample {
+            samples: self.samples.load(Relaxed),
+            min: if max < min { 0 } else { min },
+            max,
+            sum: self.sum.load(Relaxed),
+            // It came to its end.
+            squares: if high == u64::MAX { u128::MAX } else { u128::from(high) << 64 | u128::from(low) },
+        }
     }
 
-    /// One sample for the counter at this place of the table, which must exist.
-    pub fn add(&self, index: usize, value: u64) {
-        let c = &mut self.lock().counters[index];
-        c.min = if c.samples == 0 { value } else { c.min.min(value) };
-        c.max = c.max.max(value);
-        c.samples += 1;
-        c.sum = c.sum.saturating_add(value);
-        c.sum_of_squares = c.sum_of_squares.saturating_add(u128::from(value) * u128::from(value));
+    fn clear(&self) {
+        self.samples.store(0, Relaxed);
+        self.min.store(u64::MAX, Relaxed);
+        for c in [&self.max, &self.sum, &self.squares, &self.squares_high] {
+            c.store(0, Relaxed);
+        }
+    }
+}
+
+/// What a counter held when it was read. Samples that came meanwhile may be in some of the numbers only.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Sample {
+    pub samples: u64,
+    pub min: u64,
+    pub max: u64,
+    pub sum: u64,
+    pub squares: u128,
+}
+
+/// Counters, by an enum of them.
+pub struct Counters<P> {
+    table: Arc<[CounterDecl]>,
+    cells: Box<[Cell]>,
+    /// When they were cleared last: of no concern to those that count.
+    since: Mutex<Timestamp>,
+    by: PhantomData<fn(P)>,
+}
+
+impl<P: CounterSet> Counters<P> {
+    /// Those of an enum.
+    pub fn of_set(now: Timestamp) -> Counters<P> {
+        Counters::new(P::TABLE, now)
+    }
+}
+
+impl<P: Place> Counters<P> {
+    pub fn new(table: impl Into<Arc<[CounterDecl]>>, now: Timestamp) -> Counters<P> {
+        let table = table.into();
+        let cells = table.iter().map(|_| Cell::new()).collect();
+        Counters { table, cells, since: Mutex::new(now), by: PhantomData }
     }
 
-    /// So many samples for the counter at this place of the table, which must exist: things that have no size.
-    pub fn count(&self, index: usize, samples: u64) {
-        self.lock().counters[index].samples += samples;
+    fn since(&self) -> MutexGuard<'_, Timestamp> {
+        self.since.lock().expect("no panic while held")
     }
 
-    /// One sample for the counter of this name, which must exist.
-    pub fn add_named(&self, name: &str, value: u64) {
-        let i = self.table.iter().position(|(n, _)| *n == name);
-        self.add(i.unwrap_or_else(|| unreachable!("counter {name} is not declared")), value);
+    /// One sample.
+    pub fn add(&self, what: P, value: u64) {
+        self.cells[what.place()].add(value);
     }
 
-    /// (samples, sum) of a counter; zeros if there is none of this name.
-    pub fn total(&self, name: &str) -> (u64, u64) {
-        let i = self.table.iter().position(|(n, _)| *n == name);
-        i.map_or((0, 0), |i| {
-            let c = self.lock().counters[i];
+    /// So many samples: things that have no size.
+    pub fn count(&self, what: P, samples: u64) {
+        self.cells[what.place()].samples.fetch_add(samples, Relaxed);
+    }
+
+    /// (samples, sum).
+    pub fn total(&self, what: P) -> (u64, u64) {
+        let c = self.cells[what.place()].read();
+        (c.samples, c.sum)
+    }
+
+    /// The same of the one of this name, for those that look from outside; zeros if there is none.
+    pub fn total_of(&self, name: &str) -> (u64, u64) {
+        let place = self.table.iter().position(|d| d.name == name);
+        place.map_or((0, 0), |i| {
+            let c = self.cells[i].read();
             (c.samples, c.sum)
         })
     }
 
     pub fn clear(&self, now: Timestamp) {
-        *self.lock() = State { since: now, counters: vec![Counter::default(); self.table.len()] };
+        *self.since() = now;
+        self.cells.iter().for_each(Cell::clear);
     }
 
+    pub fn read(&self, now: Timestamp) -> Samples {
+        let values = self.cells.iter().map(Cell::read).collect();
+        Samples { now, since: *self.since(), table: self.table.clone(), values }
+    }
+}
+
+/// What counters held when they were read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Samples {
+    pub now: Timestamp,
+    pub since: Timestamp,
+    table: Arc<[CounterDecl]>,
+    values: Vec<Sample>,
+}
+
+impl Samples {
+    /// Those that ever counted.
+    pub fn counted(&self) -> impl Iterator<Item = (&CounterDecl, &Sample)> {
+        self.table.iter().zip(&self.values).filter(|(_, s)| s.samples > 0)
+    }
+}
+
+impl std::fmt::Display for Samples {
     /// Name, count, `samples`, unit, min, max, sum, sum of squares; counters that never counted are left out.
-    pub fn text(&self, now: Timestamp) -> String {
-        let s = self.lock();
-        let mut out = String::new();
-        times(&mut out, 25, now, s.since);
-        for ((name, unit), c) in self.table.iter().zip(&s.counters).filter(|(_, c)| c.samples > 0) {
-            let _ = write!(out, "{name:<25} {} samples [{unit}]", c.samples);
-            // what has no size but happened
-            if !matches!(*unit, "reqs" | "pages") {
-                let _ = write!(out, " {} {} {} {}", c.min, c.max, c.sum, c.sum_of_squares);
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut head = String::new();
+        times(&mut head, 25, self.now, self.since);
+        f.write_str(&head)?;
+        for (d, c) in self.counted() {
+            write!(f, "{:<25} {} samples [{}]", d.name, c.samples, d.unit)?;
+            if d.has_size() {
+                write!(f, " {} {} {} {}", c.min, c.max, c.sum, c.squares)?;
             }
-            out.push('\n');
+            writeln!(f)?;
         }
-        out
+        Ok(())
     }
 }
 
 /// The lines every such file begins with, names `width` wide.
 pub fn times(out: &mut String, width: usize, now: Timestamp, since: Timestamp) {
+    use std::fmt::Write as _;
     let elapsed = Timestamp::from_nanos((now.as_nanos() - since.as_nanos()).max(0));
     for (name, t) in [("snapshot_time", now), ("start_time", since), ("elapsed_time", elapsed)] {
         let _ = writeln!(out, "{name:<width$} {}.{:09} secs.nsecs", t.sec, t.nsec);
-    }
-}
-
-/// Counts by size.
-#[derive(Clone, Default)]
-pub struct Histogram {
-    buckets: [u64; BUCKETS],
-}
-
-impl Histogram {
-    /// Counts `n` itself.
-    pub fn add(&mut self, n: u64) {
-        self.buckets[(n as usize).min(BUCKETS - 1)] += 1;
-    }
-
-    /// Counts by powers of two, rounded up: 1, 2, 3 to 4, 5 to 8 ...
-    pub fn add_log2(&mut self, n: u64) {
-        let bits = if n <= 1 { 0 } else { 64 - (n - 1).leading_zeros() };
-        self.add(u64::from(bits));
-    }
-
-    pub fn total(&self) -> u64 {
-        self.buckets.iter().sum()
-    }
-}
-
-fn percent(part: u64, of: u64) -> u64 {
-    (u128::from(part) * 100 / u128::from(of.max(1))) as u64
-}
-
-/// Count, percent, cumulated percent.
-type Share = (u64, u64, u64);
-
-/// Rows of histograms beside each other, from the first to the last that counts: the bucket, and each side's share.
-fn rows<const N: usize>(sides: [&Histogram; N]) -> Vec<(usize, [Share; N])> {
-    let totals = sides.map(Histogram::total);
-    let mut sums = [0; N];
-    let mut out = Vec::new();
-    for b in 0..BUCKETS {
-        let mut row = [(0, 0, 0); N];
-        for i in 0..N {
-            let n = sides[i].buckets[b];
-            sums[i] += n;
-            row[i] = (n, percent(n, totals[i]), percent(sums[i], totals[i]));
-        }
-        out.push((b, row));
-        if sums == totals {
-            break;
-        }
-    }
-    out
-}
-
-/// How the rows of a table are called.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scale {
-    /// The number that was counted.
-    Plain,
-    /// Its power of two.
-    Log2,
-    /// The same, where zero was counted as one: 0, 1, 2, 4 ...
-    Log2FromZero,
-}
-
-impl Scale {
-    fn label(self, bucket: usize) -> u64 {
-        match (self, bucket) {
-            (Scale::Plain, b) => b as u64,
-            (Scale::Log2, b) => 1 << b,
-            (Scale::Log2FromZero, 0) => 0,
-            (Scale::Log2FromZero, b) => 1 << (b - 1),
-        }
-    }
-
-    /// `4K`, `1M`.
-    fn short(self, bucket: usize) -> String {
-        match self.label(bucket) {
-            n if self == Scale::Plain || n < 1 << 10 => n.to_string(),
-            n if n < 1 << 20 => format!("{}K", n >> 10),
-            n => format!("{}M", n >> 20),
-        }
-    }
-}
-
-/// A table of a client's `rpc_stats`.
-pub fn rpc_table(out: &mut String, what: &str, scale: Scale, read: &Histogram, write: &Histogram) {
-    let _ = writeln!(out, "\n\t\t\tread\t\t\twrite");
-    let _ = writeln!(out, "{what:<22}rpcs   % cum % |       rpcs   % cum %");
-    for (b, [r, w]) in rows([read, write]) {
-        let label = scale.label(b);
-        let _ = writeln!(
-            out,
-            "{label}:\t\t{:>10} {:>3} {:>3}   | {:>10} {:>3} {:>3}",
-            r.0, r.1, r.2, w.0, w.1, w.2
-        );
-    }
-}
-
-/// The one of requests that change names.
-pub fn modify_table(out: &mut String, what: &str, h: &Histogram) {
-    let _ = writeln!(out, "\n\t\t\tmodify");
-    let _ = writeln!(out, "{what:<22}rpcs   % cum %");
-    for (b, [m]) in rows([h]) {
-        let _ = writeln!(out, "{b}:\t\t{:>10} {:>3} {:>3}", m.0, m.1, m.2);
-    }
-}
-
-/// A table of a server's `brw_stats`.
-pub fn brw_table(
-    out: &mut String,
-    what: &str,
-    unit: &str,
-    scale: Scale,
-    read: &Histogram,
-    write: &Histogram,
-) {
-    let _ = writeln!(out, "\n{:26} read      |     write", "");
-    let _ = writeln!(out, "{what:<22} {unit:<5} % cum % |  {unit:<11} % cum %");
-    for (b, [r, w]) in rows([read, write]) {
-        if r.2 > 0 || w.2 > 0 {
-            let label = scale.short(b);
-            let _ = writeln!(
-                out,
-                "{label}:\t\t{:>10} {:>3} {:>3}   | {:>4} {:>3} {:>3}",
-                r.0, r.1, r.2, w.0, w.1, w.2
-            );
-        }
-    }
-}
-
-/// The table of `extents_stats`: sizes of read(2) and write(2), from 4 KiB on, counted with
-/// [`Histogram::add_log2`] of the size in 4 KiB, rounded up.
-pub fn extents_table(out: &mut String, read: &Histogram, write: &Histogram) {
-    let _ = writeln!(out, "\n{:28} read       |                write", "");
-    let _ = writeln!(
-        out,
-        "{:>13} {:>14} {:>4} {:>4}  | {:>14} {:>4} {:>4}",
-        "extents", "calls", "%", "cum%", "calls", "%", "cum%"
-    );
-
-    for (b, [r, w]) in rows([read, write]) {
-        let (from, to) = (if b == 0 { "0K".to_string() } else { kib(2u64 << b) }, kib(4u64 << b));
-        let _ = writeln!(
-            out,
-            "{from:>5} - {to:>5} : {:>14} {:>4} {:>4}  | {:>14} {:>4} {:>4}",
-            r.0, r.1, r.2, w.0, w.1, w.2
-        );
-    }
-}
-
-/// `4K`, `1M`, `2G`.
-fn kib(n: u64) -> String {
-    match n {
-        n if n < 1 << 10 => format!("{n}K"),
-        n if n < 1 << 20 => format!("{}M", n >> 10),
-        n => format!("{}G", n >> 20),
     }
 }
 
@@ -264,62 +260,59 @@ mod tests {
 
     const NOW: Timestamp = Timestamp { sec: 101, nsec: 5 };
 
+    crate::counters! {
+        enum What { Open = "open" in "usecs", ReadBytes = "read_bytes" in "bytes", Connect = "connect" in "reqs", }
+    }
+
+    fn counters() -> Counters<What> {
+        Counters::of_set(Timestamp { sec: 100, nsec: 0 })
+    }
+
     #[test]
     fn counts_are_printed_as_lustre_prints_them() {
-        let c = Counters::new(
-            &[("open", "usecs"), ("read_bytes", "bytes"), ("connect", "reqs")],
-            Timestamp { sec: 100, nsec: 0 },
-        );
+        let c = counters();
         for n in [10, 900] {
-            c.add_named("open", n);
+            c.add(What::Open, n);
         }
-        c.add(2, 1);
+        c.add(What::Connect, 1);
         assert_eq!(
-            c.text(NOW),
+            c.read(NOW).to_string(),
             "snapshot_time             101.000000005 secs.nsecs\n\
              start_time                100.000000000 secs.nsecs\n\
              elapsed_time              1.000000005 secs.nsecs\n\
              open                      2 samples [usecs] 10 900 910 810100\n\
              connect                   1 samples [reqs]\n"
         );
-        assert_eq!((c.total("open"), c.total("close")), ((2, 910), (0, 0)));
+        assert_eq!(
+            (c.total(What::Open), c.total_of("open"), c.total_of("close")),
+            ((2, 910), (2, 910), (0, 0))
+        );
+        assert_eq!(What::ALL.iter().map(|w| w.place()).collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(What::TABLE[0].is("open") && !What::TABLE[0].is("opens") && !What::TABLE[0].is("ope"));
         c.clear(NOW);
-        assert!(!c.text(NOW).contains("open"));
+        assert!(!c.read(NOW).to_string().contains("open"));
+        c.add(What::Open, 7);
+        assert!(c.read(NOW).to_string().ends_with("open                      1 samples [usecs] 7 7 7 49\n"));
     }
 
     #[test]
-    fn histograms_have_percentages() {
-        let (mut read, mut write) = (Histogram::default(), Histogram::default());
-        for n in [1, 2, 3, 4, 256, u64::MAX] {
-            read.add_log2(n);
+    fn what_does_not_fit_stays_at_the_most() {
+        let c = counters();
+        for _ in 0..3 {
+            c.add(What::ReadBytes, u64::MAX);
         }
-        write.add_log2(256);
-        let mut out = String::new();
-        rpc_table(&mut out, "pages per rpc", Scale::Log2, &read, &write);
-        let lines: Vec<&str> = out.lines().collect();
-        assert_eq!(lines[2], "pages per rpc         rpcs   % cum % |       rpcs   % cum %");
-        assert_eq!(lines[3], "1:\t\t         1  16  16   |          0   0   0");
-        assert_eq!(lines[5], "4:\t\t         2  33  66   |          0   0   0");
-        assert_eq!(lines[11], "256:\t\t         1  16  83   |          1 100 100");
-        assert_eq!(lines.len(), 3 + BUCKETS, "the last bucket has all that is larger");
-        let mut out = String::new();
-        brw_table(&mut out, "disk I/O size", "ios", Scale::Log2, &Histogram::default(), &write);
-        assert!(out.ends_with("256:\t\t         0   0   0   |    1 100 100\n"), "{out}");
-    }
-
-    #[test]
-    fn extents_are_ranges_of_sizes() {
-        let (mut read, mut write) = (Histogram::default(), Histogram::default());
-        for bytes in [1u64, 4096, 4097, 1 << 20] {
-            read.add_log2(bytes.div_ceil(4096));
+        c.count(What::Connect, 5);
+        let all = c.read(NOW);
+        let (_, most) = all.counted().next().unwrap();
+        let is = Sample { samples: 3, min: u64::MAX, max: u64::MAX, sum: u64::MAX, squares: u128::MAX };
+        assert_eq!(*most, is);
+        // Squares beyond 64 bits carry over.
+        c.clear(NOW);
+        for _ in 0..3 {
+            c.add(What::ReadBytes, 1 << 32 | 1);
+            c.add(What::ReadBytes, u64::from(u32::MAX));
         }
-        write.add_log2(1);
-        let mut out = String::new();
-        extents_table(&mut out, &read, &write);
-        let rows: Vec<Vec<&str>> = out.lines().skip(3).map(|l| l.split_whitespace().collect()).collect();
-        assert_eq!(rows[0], ["0K", "-", "4K", ":", "2", "50", "50", "|", "1", "100", "100"]);
-        assert_eq!(rows[1][..5], ["4K", "-", "8K", ":", "1"]);
-        assert_eq!(rows[8][..7], ["512K", "-", "1M", ":", "1", "25", "100"]);
-        assert_eq!(rows.len(), 9);
+        let n = [(1u128 << 32) | 1, u128::from(u32::MAX)].map(|n| n * n * 3);
+        assert_eq!(c.read(NOW).counted().next().unwrap().1.squares, n[0] + n[1]);
     }
 }

@@ -1,64 +1,73 @@
 //! What the clients at each address did: `obdfilter.*.exports.NID.*`, `mdt.*.exports.NID.*`. Several mounts of a
 //! host are one, as in Lustre.
 
-use crate::counters::Counters;
+use crate::counters::{CounterDecl, CounterSet, Counters, Place};
 use crate::{Nid, Timestamp};
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, RwLock};
 
 /// Addresses that are counted apart; what others do is in the target's own counters only.
 const EXPORTS_MAX: usize = 4096;
 
 /// The clients at one address.
-pub struct Export {
+pub struct Export<P> {
     pub addr: IpAddr,
-    pub stats: Counters,
+    pub stats: Counters<P>,
 }
+
+type Known<P> = BTreeMap<IpAddr, Arc<Export<P>>>;
 
 /// Of one target.
-pub struct Exports {
-    table: Vec<(Cow<'static, str>, &'static str)>,
-    known: Mutex<BTreeMap<IpAddr, Arc<Export>>>,
+pub struct Exports<P> {
+    table: Arc<[CounterDecl]>,
+    /// Requests only read it, but for the first of an address.
+    known: RwLock<Known<P>>,
 }
 
-impl Exports {
+impl<P: CounterSet> Exports<P> {
+    /// With the counters of an enum for each address.
+    pub fn of_set() -> Exports<P> {
+        Exports::new(P::TABLE)
+    }
+}
+
+impl<P: Place> Exports<P> {
     /// With these counters for each address.
-    pub fn new(table: &[(&'static str, &'static str)]) -> Exports {
-        Exports::named(table.iter().map(|(n, u)| (Cow::Borrowed(*n), *u)).collect())
+    pub fn new(table: impl Into<Arc<[CounterDecl]>>) -> Exports<P> {
+        Exports { table: table.into(), known: RwLock::default() }
     }
 
-    /// With names that are made at run time.
-    pub fn named(table: Vec<(Cow<'static, str>, &'static str)>) -> Exports {
-        Exports { table, known: Mutex::default() }
+    fn read<R>(&self, f: impl FnOnce(&Known<P>) -> R) -> R {
+        f(&self.known.read().expect("no panic while held"))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Arc<Export>>> {
-        self.known.lock().expect("no panic while held")
+    fn write<R>(&self, f: impl FnOnce(&mut Known<P>) -> R) -> R {
+        f(&mut self.known.write().expect("no panic while held"))
     }
 
     /// The one of this address, made at first; `None` if there are too many.
-    pub fn of(&self, addr: IpAddr, now: Timestamp) -> Option<Arc<Export>> {
-        let mut g = self.lock();
-        if let Some(e) = g.get(&addr) {
-            return Some(e.clone());
+    pub fn of(&self, addr: IpAddr, now: impl FnOnce() -> Timestamp) -> Option<Arc<Export<P>>> {
+        if let Some(e) = self.read(|known| known.get(&addr).cloned()) {
+            return Some(e);
         }
-        if g.len() >= EXPORTS_MAX {
-            return None;
-        }
-        let e = Arc::new(Export { addr, stats: Counters::named(self.table.clone(), now) });
-        g.insert(addr, e.clone());
-        Some(e)
+        let now = now();
+        self.write(|known| {
+            if !known.contains_key(&addr) && known.len() >= EXPORTS_MAX {
+                return None;
+            }
+            let made = || Arc::new(Export { addr, stats: Counters::new(self.table.clone(), now) });
+            Some(known.entry(addr).or_insert_with(made).clone())
+        })
     }
 
     /// Forgets addresses that no client has any more.
     pub fn keep(&self, addresses: &BTreeSet<String>) {
-        self.lock().retain(|a, _| addresses.contains(&a.to_string()));
+        self.write(|known| known.retain(|a, _| addresses.contains(&a.to_string())));
     }
 
-    pub fn list(&self) -> Vec<(Nid, Arc<Export>)> {
-        self.lock().values().map(|e| (Nid { addr: e.addr, net: 0 }, e.clone())).collect()
+    pub fn list(&self) -> Vec<(Nid, Arc<Export<P>>)> {
+        self.read(|known| known.values().map(|e| (Nid { addr: e.addr, net: 0 }, e.clone())).collect())
     }
 }
 
@@ -66,15 +75,20 @@ impl Exports {
 mod tests {
     use super::*;
 
+    crate::counters! {
+        enum What { Read = "read" in "usecs", }
+    }
+
     #[test]
     fn addresses_are_bounded_and_go_with_their_clients() {
-        let x = Exports::new(&[("read", "usecs")]);
+        let x = Exports::<What>::of_set();
         let addr = |i: u32| IpAddr::from(i.to_be_bytes());
+        let of = |i: u32| x.of(addr(i), || Timestamp::ZERO);
         for i in 0..EXPORTS_MAX as u32 {
-            x.of(addr(i), Timestamp::ZERO).unwrap().stats.add_named("read", 1);
+            of(i).unwrap().stats.add(What::Read, 1);
         }
-        assert!(x.of(addr(1 << 20), Timestamp::ZERO).is_none());
-        assert_eq!(x.of(addr(7), Timestamp::ZERO).unwrap().stats.total("read"), (1, 1));
+        assert!(of(1 << 20).is_none());
+        assert_eq!(of(7).unwrap().stats.total(What::Read), (1, 1));
         x.keep(&BTreeSet::from(["0.0.0.7".to_string(), "::1".to_string()]));
         let left: Vec<String> = x.list().iter().map(|(n, _)| n.to_string()).collect();
         assert_eq!(left, ["0.0.0.7@tcp"]);

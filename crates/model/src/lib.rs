@@ -11,6 +11,7 @@ pub mod errno;
 pub mod estimate;
 pub mod exports;
 pub mod fid;
+pub mod histogram;
 pub mod inode_rules;
 pub mod layout;
 pub mod limits;

@@ -1,8 +1,9 @@
 //! Bulk reads and writes by size, number and time: `obdfilter.*.brw_stats`.
 
 use model::Timestamp;
-use model::counters::{Histogram, Scale, brw_table, times};
-use std::sync::{Mutex, MutexGuard};
+use model::histogram::{Histogram, Histograms, Scale, Shape, Sides, Table};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use wire::Op;
 use wire::verb::BulkSide;
 
@@ -10,84 +11,78 @@ const PAGE_BYTES: u64 = 4096;
 
 #[derive(Default)]
 struct Side {
-    now: u64,
+    now: AtomicU64,
     pages: Histogram,
     in_flight: Histogram,
     millis: Histogram,
     size: Histogram,
 }
 
-#[derive(Default)]
-struct State {
-    since: Timestamp,
+impl Side {
+    fn histograms(&self) -> [&Histogram; 4] {
+        [&self.pages, &self.in_flight, &self.millis, &self.size]
+    }
+}
+
+/// Whoever is served takes no lock to be counted.
+pub struct BrwStats {
+    since: Mutex<Timestamp>,
     read: Side,
     write: Side,
 }
 
-impl State {
-    fn side(&mut self, write: bool) -> &mut Side {
-        if write { &mut self.write } else { &mut self.read }
-    }
-}
-
-pub struct BrwStats {
-    state: Mutex<State>,
-}
-
 /// A bulk request that is being served; counted out when dropped.
 pub struct Io<'a> {
-    stats: &'a BrwStats,
-    write: bool,
+    side: &'a Side,
 }
 
 impl BrwStats {
     pub fn new(now: Timestamp) -> BrwStats {
-        BrwStats { state: Mutex::new(State { since: now, ..State::default() }) }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic while held")
+        BrwStats { since: Mutex::new(now), read: Side::default(), write: Side::default() }
     }
 
     /// `None` for what moves no data.
     pub fn enter(&self, op: Op) -> Option<Io<'_>> {
-        let write = match op.verb().bulk {
-            BulkSide::Reply => false,
-            BulkSide::Request => true,
+        let side = match op.verb().bulk {
+            BulkSide::Reply => &self.read,
+            BulkSide::Request => &self.write,
             BulkSide::None => return None,
         };
-        let mut g = self.lock();
-        let side = g.side(write);
-        side.now += 1;
-        side.in_flight.add(side.now);
-        Some(Io { stats: self, write })
+        side.in_flight.add(side.now.fetch_add(1, Relaxed) + 1);
+        Some(Io { side })
     }
 
     pub fn clear(&self, now: Timestamp) {
-        let mut g = self.lock();
-        let side = |s: &Side| Side { now: s.now, ..Side::default() };
-        *g = State { since: now, read: side(&g.read), write: side(&g.write) };
+        *self.since.lock().expect("no panic while held") = now;
+        let both = [self.read.histograms(), self.write.histograms()];
+        both.iter().flatten().for_each(|h| h.clear());
     }
 
-    pub fn text(&self, now: Timestamp) -> String {
-        let g = self.lock();
-        let (r, w) = (&g.read, &g.write);
-        let mut s = String::new();
-        times(&mut s, 25, now, g.since);
-        brw_table(&mut s, "pages per bulk r/w", "rpcs", Scale::Log2, &r.pages, &w.pages);
-        brw_table(&mut s, "disk I/Os in flight", "ios", Scale::Plain, &r.in_flight, &w.in_flight);
-        brw_table(&mut s, "I/O time (1/1000s)", "ios", Scale::Log2, &r.millis, &w.millis);
-        brw_table(&mut s, "disk I/O size", "ios", Scale::Log2, &r.size, &w.size);
-        s
+    pub fn histograms(&self, now: Timestamp) -> Histograms {
+        let since = *self.since.lock().expect("no panic while held");
+        let read = self.read.histograms().map(Histogram::read);
+        let write = self.write.histograms().map(Histogram::read);
+        let table = |i: usize, what, unit, scale| Table {
+            what,
+            unit,
+            scale,
+            sides: Sides::ReadWrite(Box::new([read[i], write[i]])),
+        };
+        let tables = vec![
+            table(0, "pages per bulk r/w", "rpcs", Scale::Log2),
+            table(1, "disk I/Os in flight", "ios", Scale::Plain),
+            table(2, "I/O time (1/1000s)", "ios", Scale::Log2),
+            table(3, "disk I/O size", "ios", Scale::Log2),
+        ];
+        Histograms { now, since, shape: Shape::Brw, under_way: Vec::new(), tables }
     }
 }
 
 impl Io<'_> {
     /// It was served: so many bytes in so much time.
     pub fn done(self, bytes: u64, micros: u64) {
-        let mut g = self.stats.lock();
-        let side = g.side(self.write);
-        assert!(side.now > 0, "what is served is under way");
+        let side = self.side;
+        assert!(side.now.load(Relaxed) > 0, "what is served is under way");
         side.pages.add_log2(bytes.div_ceil(PAGE_BYTES));
         side.millis.add_log2(micros.div_ceil(1000));
         side.size.add_log2(bytes);
@@ -96,7 +91,7 @@ impl Io<'_> {
 
 impl Drop for Io<'_> {
     fn drop(&mut self) {
-        self.stats.lock().side(self.write).now -= 1;
+        self.side.now.fetch_sub(1, Relaxed);
     }
 }
 
@@ -112,7 +107,7 @@ mod tests {
         one.done(4096, 10);
         drop(b.enter(Op::Read));
         assert!(b.enter(Op::Sync).is_none());
-        let text = b.text(Timestamp::ZERO);
+        let text = b.histograms(Timestamp::ZERO).to_string();
         for row in [
             "pages per bulk r/w     rpcs  % cum % |  rpcs        % cum %",
             "16:\t\t         0   0   0   |    1  50 100",
@@ -122,6 +117,6 @@ mod tests {
             assert!(text.contains(row), "no '{row}' in\n{text}");
         }
         b.clear(Timestamp::ZERO);
-        assert!(!b.text(Timestamp::ZERO).contains("64K"));
+        assert!(!b.histograms(Timestamp::ZERO).to_string().contains("64K"));
     }
 }

@@ -16,7 +16,7 @@ mod space;
 mod stats;
 
 pub use clients::ClientRecord;
-pub use params::declarations;
+pub use params::{TABLE, declare};
 pub use service::{Birth, Ost, OstConfig};
 pub use space::{DiskBook, DiskBooks};
 

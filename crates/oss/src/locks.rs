@@ -3,6 +3,7 @@
 //! A request that names a lock its sender holds never waits here. One without runs under a server lock of its own.
 
 use crate::service::Ost;
+use crate::stats::OstCounter;
 use ldlm::extent::{Event, Extents, Request, Who};
 use model::planted::{self, Bug};
 use model::{Errno, ObjectAttr, ObjectId};
@@ -96,7 +97,7 @@ impl Ost {
         for e in events {
             match e {
                 Event::Block { client, object, id } => {
-                    self.stats.add_named("lock_callback", 1);
+                    self.stats.add(OstCounter::LockCallback, 1);
                     if !planted::on(Bug::LostBlockingCallback) {
                         self.peers.notify(client, Notify::BlockExtent { object, id });
                     }

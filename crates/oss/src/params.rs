@@ -1,10 +1,15 @@
-//! The parameters of a target, `obdfilter.FSNAME-OSTxxxx.*`: each is one entry of [`TABLE`].
+//! The parameters of a target, `obdfilter.FSNAME-OSTxxxx.*`: each is one entry of [`TABLE`], or of [`EXPORTS`] if there is
+//! one for each address of clients.
 
 use crate::scrub::Order;
 use crate::service::Ost;
 use crate::space::Space;
+use crate::stats::OstCounter;
 use model::exports::Export;
-use model::param::{PARAM_TEXT_MAX_BYTES, ParamDecl, ParamInfo, ParamValue, ack_is_durable, glob_match};
+use model::param::{
+    Decl, PARAM_TEXT_MAX_BYTES, Param, ParamInfo, Registry, Scope, Setting, Table, Tree, Value,
+    ack_is_durable,
+};
 use model::{Errno, ObjectId, limits};
 use rpc::server::recovery::{RECOVERY_HARD_DEFAULT_S, RECOVERY_TIME_DEFAULT_S};
 use rpc::{ClientId, Service};
@@ -20,6 +25,9 @@ const GROUP_LINES_MAX: usize = 1000;
 
 /// Most that can be kept back, MiB.
 const RESERVED_MAX_MB: u64 = 1 << 20;
+
+/// `brw_size` unless set otherwise.
+const BRW_DEFAULT_MB: u64 = (limits::RPC_BULK_DEFAULT_BYTES >> 20) as u64;
 
 /// Settings that an administrator may change while the target runs.
 pub struct Settings {
@@ -47,7 +55,7 @@ impl Default for Settings {
             recovery_time_s: AtomicU64::new(RECOVERY_TIME_DEFAULT_S),
             recovery_hard_s: AtomicU64::new(RECOVERY_HARD_DEFAULT_S),
             ack_durable: AtomicBool::default(),
-            brw_mb: AtomicU64::new((limits::RPC_BULK_DEFAULT_BYTES >> 20) as u64),
+            brw_mb: AtomicU64::new(BRW_DEFAULT_MB),
         }
     }
 }
@@ -65,223 +73,221 @@ impl Settings {
     }
 }
 
-/// An entry of the table: declaration, how to get it, how to set it.
-pub struct Param {
-    decl: ParamDecl,
-    get: fn(&Ost) -> String,
-    set: Option<fn(&Ost, ParamValue<'_>)>,
+fn kib(bytes: u64) -> Value {
+    (bytes >> 10).into()
 }
 
-const fn ro(name: &'static str, unit: &'static str, help: &'static str, get: fn(&Ost) -> String) -> Param {
-    Param { decl: ParamDecl::shown(name, unit, help), get, set: None }
+fn is_ack(text: &str) -> Result<(), Errno> {
+    ack_is_durable(text).map(drop)
 }
 
-const fn rw(decl: ParamDecl, get: fn(&Ost) -> String, set: fn(&Ost, ParamValue<'_>)) -> Param {
-    Param { decl, get, set: Some(set) }
+fn is_order(text: &str) -> Result<(), Errno> {
+    Order::parse(text).map(drop).ok_or(Errno::EINVAL)
 }
 
-fn flag(b: &AtomicBool) -> String {
-    u8::from(b.load(Relaxed)).to_string()
+fn set_ack(o: &Ost, _: &(), v: Setting<'_>) -> Result<(), Errno> {
+    o.settings.ack_durable.store(ack_is_durable(v.text)?, Relaxed);
+    Ok(())
 }
 
-fn kib(bytes: u64) -> String {
-    (bytes >> 10).to_string()
+/// Clients are told at once.
+fn set_brw_size(o: &Ost, _: &(), v: Setting<'_>) -> Result<(), Errno> {
+    o.settings.brw_mb.store(v.number, Relaxed);
+    o.peers.notify_all(Notify::BulkLimit { bytes: v.number << 20 });
+    Ok(())
+}
+
+fn set_scrub(o: &Ost, _: &(), v: Setting<'_>) -> Result<(), Errno> {
+    if let (Some(ost), Some(order)) = (o.me.upgrade(), Order::parse(v.text)) {
+        ost.order_scrub(order);
+    }
+    Ok(())
 }
 
 /// Every parameter of an OST, sorted by name.
-pub static TABLE: &[Param] = &[
-    rw(
-        ParamDecl::text(
-            "ack",
-            "exec",
-            "When changes are answered: exec (executed; clients send them again after a crash) or durable.",
+pub static TABLE: Table<Ost> = Table {
+    scopes: &[Scope::Obdfilter],
+    params: &[
+        Param::settable(
+            Decl::words(
+                "ack",
+                "exec",
+                is_ack,
+                "When changes are answered: exec (executed; clients send them again after a crash) or durable.",
+            ),
+            |o, ()| if o.settings.ack_durable.load(Relaxed) { "durable" } else { "exec" }.into(),
+            set_ack,
         ),
-        |o| if o.settings.ack_durable.load(Relaxed) { "durable" } else { "exec" }.into(),
-        |o, v| o.settings.ack_durable.store(ack_is_durable(v.text) == Ok(true), Relaxed),
-    ),
-    ro("blocksize", "bytes", "Block size that statfs reports.", |_| "4096".into()),
-    rw(
-        ParamDecl::number(
-            "brw_size",
-            (1, (limits::RPC_BULK_MAX_BYTES >> 20) as u64),
-            "MiB",
-            "4",
-            "Most data that clients put into one request; they are told at once.",
+        Param::shown(Decl::gauge("blocksize", "bytes", "Block size that statfs reports."), |_, ()| {
+            4096u64.into()
+        }),
+        Param::settable(
+            Decl::number(
+                "brw_size",
+                (1, (limits::RPC_BULK_MAX_BYTES >> 20) as u64),
+                "MiB",
+                BRW_DEFAULT_MB,
+                "Most data that clients put into one request; they are told at once.",
+            ),
+            |o, ()| o.settings.brw_mb.load(Relaxed).into(),
+            set_brw_size,
         ),
-        |o| o.settings.brw_mb.load(Relaxed).to_string(),
-        |o, v| {
-            o.settings.brw_mb.store(v.number, Relaxed);
-            o.peers.notify_all(Notify::BulkLimit { bytes: v.number << 20 });
-        },
-    ),
-    rw(
-        ParamDecl::text(
-            "brw_stats",
-            "",
-            "Bulk reads and writes by size, number under way and time. Writing clears it.",
+        Param::settable(
+            Decl::histogram(
+                "brw_stats",
+                "Bulk reads and writes by size, number under way and time. Writing clears it.",
+            ),
+            |o, ()| Value::Histograms(o.brw.histograms(o.world.wall())),
+            |o, (), _| {
+                o.brw.clear(o.world.wall());
+                Ok(())
+            },
         ),
-        |o| o.brw.text(o.world.wall()),
-        |o, _| o.brw.clear(o.world.wall()),
-    ),
-    ro(
-        "checksum_errors",
-        "blocks",
-        "Blocks found on disk with a checksum that differs, since the start: their readers got EIO.",
-        |o| o.objects.counters.checksum_errors.load(Relaxed).to_string(),
-    ),
-    ro("checksum_type", "", "Checksum of blocks at rest.", |_| "[crc32c]".into()),
-    rw(
-        ParamDecl::flag("degraded", "0", "The storage below is degraded: new files avoid this OST."),
-        |o| flag(&o.settings.degraded),
-        |o, v| o.settings.degraded.store(v.number == 1, Relaxed),
-    ),
-    ro("filesfree", "files", "Objects that can still be made.", |o| o.space_now().files_free.to_string()),
-    ro("filestotal", "files", "Objects that fit.", |o| o.space_now().files.to_string()),
-    ro("fstype", "", "Format of the storage below.", |_| "nacre".into()),
-    ro(
-        "group_locks",
-        "",
-        "Group locks: file, object, group, how many wait for the object, and the client that holds it.",
-        Ost::group_locks,
-    ),
-    ro("instance", "", "Epoch of the target: grows with each start.", |o| o.db.epoch().to_string()),
-    ro("kbytesavail", "KiB", "Space for data: free space without the reserve.", |o| {
-        let s = o.space_now();
-        kib(s.available.saturating_sub(Space::reserve(s.total, o.settings.reserve())))
-    }),
-    ro("kbytesfree", "KiB", "Free space of the disk.", |o| kib(o.space_now().free)),
-    ro("kbytestotal", "KiB", "Size of the disk.", |o| kib(o.space_now().total)),
-    rw(
-        ParamDecl::flag("no_create", "0", "New files get no objects on this OST."),
-        |o| flag(&o.settings.no_create),
-        |o, v| o.settings.no_create.store(v.number == 1, Relaxed),
-    ),
-    ro("num_exports", "clients", "Clients the target knows.", |o| o.clients.len().to_string()),
-    rw(
-        ParamDecl::flag("readonly", "0", "Changes are refused with EROFS."),
-        |o| u8::from(o.settings.read_only.load(Relaxed) || o.db.stopped().is_some()).to_string(),
-        |o, v| o.settings.read_only.store(v.number == 1, Relaxed),
-    ),
-    ro("recovery_status", "", "How far recovery after the last restart came.", |o| {
-        o.recovery.status(o.last_committed())
-    }),
-    rw(
-        ParamDecl::number(
-            "recovery_time_hard",
-            (1, 86_400),
-            "s",
-            "90",
-            "How long that may be put off while clients come back and go on with their recovery.",
+        Param::shown(
+            Decl::counter(
+                "checksum_errors",
+                "blocks",
+                "Blocks found on disk with a checksum that differs, since the start: their readers got EIO.",
+            ),
+            |o, ()| o.objects.counters.checksum_errors.load(Relaxed).into(),
         ),
-        |o| o.settings.recovery_hard_s.load(Relaxed).to_string(),
-        |o, v| o.settings.recovery_hard_s.store(v.number, Relaxed),
-    ),
-    rw(
-        ParamDecl::number(
-            "recovery_time_soft",
-            (1, 3600),
-            "s",
-            "15",
-            "How long after a restart clients may take to come back before they are evicted.",
+        Param::shown(Decl::text("checksum_type", "Checksum of blocks at rest."), |_, ()| "[crc32c]".into()),
+        Param::atomic_flag(
+            Decl::flag("degraded", false, "The storage below is degraded: new files avoid this OST."),
+            |o, ()| &o.settings.degraded,
         ),
-        |o| o.settings.recovery_time_s.load(Relaxed).to_string(),
-        |o, v| o.settings.recovery_time_s.store(v.number, Relaxed),
-    ),
-    rw(
-        ParamDecl::number(
-            "reserved_mb",
-            (0, RESERVED_MAX_MB),
-            "MiB",
-            "0",
-            "Space kept back for journal and table; 0: 2 % of the disk, 32 MiB to 1 GiB.",
+        Param::shown(Decl::gauge("filesfree", "files", "Objects that can still be made."), |o, ()| {
+            o.space_now().files_free.into()
+        }),
+        Param::shown(Decl::gauge("filestotal", "files", "Objects that fit."), |o, ()| {
+            o.space_now().files.into()
+        }),
+        Param::shown(Decl::text("fstype", "Format of the storage below."), |_, ()| "nacre".into()),
+        Param::shown(
+            Decl::text(
+                "group_locks",
+                "Group locks: file, object, group, how many wait for the object, and the client that holds it.",
+            ),
+            |o, ()| o.group_locks().into(),
         ),
-        |o| o.settings.reserved_mb.load(Relaxed).to_string(),
-        |o, v| o.settings.reserved_mb.store(v.number, Relaxed),
-    ),
-    rw(
-        ParamDecl::text(
-            "scrub",
-            "",
-            "Reads and compares all data; written: start [MiB/s], restart [MiB/s] or stop. See nacre scrub.",
+        Param::shown(Decl::gauge("instance", "", "Epoch of the target: grows with each start."), |o, ()| {
+            o.db.epoch().into()
+        }),
+        Param::shown(
+            Decl::gauge("kbytesavail", "KiB", "Space for data: free space without the reserve."),
+            |o, ()| {
+                let s = o.space_now();
+                kib(s.available.saturating_sub(Space::reserve(s.total, o.settings.reserve())))
+            },
         ),
-        |o| o.scrubber.text(),
-        |o, v| {
-            if let (Some(ost), Some(order)) = (o.me.upgrade(), Order::parse(v.text)) {
-                ost.order_scrub(order);
-            }
-        },
-    ),
-    rw(
-        ParamDecl::text(
-            "stats",
-            "",
-            "Operations by kind with their times in microseconds. Writing clears them.",
+        Param::shown(Decl::gauge("kbytesfree", "KiB", "Free space of the disk."), |o, ()| {
+            kib(o.space_now().free)
+        }),
+        Param::shown(Decl::gauge("kbytestotal", "KiB", "Size of the disk."), |o, ()| {
+            kib(o.space_now().total)
+        }),
+        Param::atomic_flag(
+            Decl::flag("no_create", false, "New files get no objects on this OST."),
+            |o, ()| &o.settings.no_create,
         ),
-        |o| o.stats.text(o.world.wall()),
-        |o, _| o.stats.clear(o.world.wall()),
-    ),
-    ro("sync_journal", "", "Changes are on disk before they are answered.", |o| {
-        flag(&o.settings.ack_durable)
-    }),
-    ro("uuid", "", "Name of the target for its clients.", |o| format!("{}_UUID", o.label())),
-];
+        Param::shown(Decl::gauge("num_exports", "clients", "Clients the target knows."), |o, ()| {
+            o.clients.len().into()
+        }),
+        Param::settable(
+            Decl::flag("readonly", false, "Changes are refused with EROFS."),
+            |o, ()| (o.settings.read_only.load(Relaxed) || o.db.stopped().is_some()).into(),
+            |o, (), v| {
+                o.settings.read_only.store(v.is_on(), Relaxed);
+                Ok(())
+            },
+        ),
+        Param::shown(
+            Decl::text("recovery_status", "How far recovery after the last restart came."),
+            |o, ()| o.recovery.status(o.last_committed()).into(),
+        ),
+        Param::atomic(
+            Decl::number(
+                "recovery_time_hard",
+                (1, 86_400),
+                "s",
+                RECOVERY_HARD_DEFAULT_S,
+                "How long that may be put off while clients come back and go on with their recovery.",
+            ),
+            0,
+            |o, ()| &o.settings.recovery_hard_s,
+        ),
+        Param::atomic(
+            Decl::number(
+                "recovery_time_soft",
+                (1, 3600),
+                "s",
+                RECOVERY_TIME_DEFAULT_S,
+                "How long after a restart clients may take to come back before they are evicted.",
+            ),
+            0,
+            |o, ()| &o.settings.recovery_time_s,
+        ),
+        Param::atomic(
+            Decl::number(
+                "reserved_mb",
+                (0, RESERVED_MAX_MB),
+                "MiB",
+                0,
+                "Space kept back for journal and table; 0: 2 % of the disk, 32 MiB to 1 GiB.",
+            ),
+            0,
+            |o, ()| &o.settings.reserved_mb,
+        ),
+        Param::settable(
+            Decl::order(
+                "scrub",
+                is_order,
+                "Reads and compares all data; written: start [MiB/s], restart [MiB/s] or stop. See nacre scrub.",
+            ),
+            |o, ()| o.scrubber.text().into(),
+            set_scrub,
+        ),
+        Param::settable(
+            Decl::counters(
+                "stats",
+                "Operations by kind with their times in microseconds. Writing clears them.",
+            ),
+            |o, ()| Value::Counters(o.stats.read(o.world.wall())),
+            |o, (), _| {
+                o.stats.clear(o.world.wall());
+                Ok(())
+            },
+        ),
+        Param::shown(
+            Decl::gauge("sync_journal", "", "Changes are on disk before they are answered."),
+            |o, ()| o.settings.ack_durable.load(Relaxed).into(),
+        ),
+        Param::shown(Decl::text("uuid", "Name of the target for its clients."), |o, ()| {
+            format!("{}_UUID", o.label()).into()
+        }),
+    ],
+};
 
 /// For each address that clients came from: `exports.NID.*`.
-static EXPORT_TABLE: &[ExportParam] = &[
-    ExportParam {
-        decl: ParamDecl::text("stats", "", "Operations of these clients. Writing clears them."),
-        get: |o, e| e.stats.text(o.world.wall()),
-        clear: Some(|o, e| e.stats.clear(o.world.wall())),
-    },
-    ExportParam {
-        decl: ParamDecl::shown("uuid", "", "The clients at this address."),
-        get: |o, e| o.uuids_at(e.addr),
-        clear: None,
-    },
-];
+pub static EXPORTS: Table<Ost, Arc<Export<OstCounter>>> = Table {
+    scopes: &[Scope::ObdfilterExport],
+    params: &[
+        Param::settable(
+            Decl::counters("stats", "Operations of these clients. Writing clears them."),
+            |o, e| Value::Counters(e.stats.read(o.world.wall())),
+            |o, e, _| {
+                e.stats.clear(o.world.wall());
+                Ok(())
+            },
+        ),
+        Param::shown(Decl::text("uuid", "The clients at this address."), |o, e| o.uuids_at(e.addr).into()),
+    ],
+};
 
-struct ExportParam {
-    decl: ParamDecl,
-    get: fn(&Ost, &Export) -> String,
-    clear: Option<fn(&Ost, &Export)>,
-}
-
-/// One parameter of this target.
-enum Item {
-    Own(&'static Param),
-    Export(&'static ExportParam, Arc<Export>),
-}
-
-impl Item {
-    fn decl(&self) -> &'static ParamDecl {
-        match self {
-            Item::Own(p) => &p.decl,
-            Item::Export(p, _) => &p.decl,
-        }
-    }
-
-    fn value(&self, ost: &Ost) -> String {
-        match self {
-            Item::Own(p) => (p.get)(ost),
-            Item::Export(p, e) => (p.get)(ost, e),
-        }
-    }
-
-    fn set(&self, ost: &Ost, v: ParamValue<'_>) {
-        match self {
-            Item::Own(p) => (p.set.expect("declared writable"))(ost, v),
-            Item::Export(p, e) => (p.clear.expect("declared writable"))(ost, e),
-        }
-    }
-}
-
-/// Every parameter of an OST: type, unit, range, default, description.
-pub fn declarations() -> Vec<&'static ParamDecl> {
-    assert!(
-        TABLE.is_sorted_by(|a, b| a.decl.name < b.decl.name),
-        "parameters have an order, and one name each"
-    );
-    TABLE.iter().map(|p| &p.decl).collect()
+/// What `lctl` can ask of OSTs.
+pub fn declare(to: &mut Registry) {
+    to.add(&TABLE);
+    to.add(&EXPORTS);
 }
 
 impl Ost {
@@ -318,37 +324,32 @@ impl Ost {
 
     /// (samples, sum) of one counter of `stats`; zeros if there is none of this name.
     pub fn counter(&self, name: &str) -> (u64, u64) {
-        self.stats.total(name)
+        self.stats.total_of(name)
     }
 
     fn space_now(&self) -> DiskSpace {
         self.space.now().unwrap_or_default()
     }
 
-    /// The parameters that a glob selects, with their full names, sorted.
-    fn items(&self, pattern: &str) -> Vec<(String, Item)> {
+    /// The parameters that a glob selects, sorted by name.
+    pub fn params<'a>(&'a self, pattern: &'a str) -> Tree<'a> {
         let prefix = format!("obdfilter.{}", self.label());
-        let own = TABLE.iter().map(|p| (format!("{prefix}.{}", p.decl.name), Item::Own(p)));
-        let mut out: Vec<(String, Item)> = own.collect();
+        let mut tree = Tree::matching(pattern);
+        tree.add(&prefix, &TABLE, self);
         for (nid, e) in self.exports.list() {
-            let of = |p: &'static ExportParam| {
-                (format!("{prefix}.exports.{nid}.{}", p.decl.name), Item::Export(p, e.clone()))
-            };
-            out.extend(EXPORT_TABLE.iter().map(of));
+            tree.add_of(&format!("{prefix}.exports.{nid}"), &EXPORTS, self, &e);
         }
-        out.retain(|(n, _)| glob_match(pattern, n));
-        out.sort_by(|a, b| a.0.cmp(&b.0));
-        out
+        tree.sorted()
     }
 
     /// Values of the parameters that a glob selects, sorted by name.
     pub fn get_params(&self, pattern: &str) -> Vec<(String, String)> {
-        self.items(pattern).into_iter().map(|(n, i)| (n, i.value(self))).collect()
+        self.params(pattern).texts()
     }
 
     /// What they mean, and what can be set.
     pub fn help_params(&self, pattern: &str) -> Vec<ParamInfo> {
-        self.items(pattern).into_iter().map(|(n, i)| i.decl().info(n)).collect()
+        self.params(pattern).infos()
     }
 
     /// Sets the parameters that a glob selects and returns their new values. `ENOENT`: there is none,
@@ -357,42 +358,8 @@ impl Ost {
         if value.len() > PARAM_TEXT_MAX_BYTES {
             return Err(Errno::E2BIG);
         }
-        let chosen = self.items(pattern);
-        if chosen.is_empty() {
-            return Err(Errno::ENOENT);
-        }
-        for (_, i) in &chosen {
-            let v = i.decl().check(value)?;
-            if i.decl().name == "ack" {
-                ack_is_durable(v.text)?;
-            }
-            if i.decl().name == "scrub" {
-                Order::parse(value).ok_or(Errno::EINVAL)?;
-            }
-        }
-        for (_, i) in &chosen {
-            i.set(self, i.decl().check(value)?);
-        }
-        Ok(chosen.into_iter().map(|(n, i)| (n, i.value(self))).collect())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_is_sound() {
-        for (d, settable) in TABLE
-            .iter()
-            .map(|p| (&p.decl, p.set.is_some()))
-            .chain(EXPORT_TABLE.iter().map(|p| (&p.decl, p.clear.is_some())))
-        {
-            assert_eq!(settable, d.writable, "{}", d.name);
-            assert!(d.description.ends_with('.'), "{} has no sentence", d.name);
-            if d.writable && d.kind != model::param::ParamKind::Text {
-                assert!(d.parse(d.default).is_ok(), "default of {}", d.name);
-            }
-        }
+        let chosen = self.params(pattern);
+        chosen.set(value)?;
+        Ok(chosen.texts())
     }
 }

@@ -7,7 +7,7 @@ use crate::params::Settings;
 use crate::scrub::Scrubber;
 use crate::slot::Slot;
 use crate::space::{DiskBook, Space};
-use crate::stats;
+use crate::stats::{OstCounter, counter_of};
 use model::counters::Counters;
 use model::exports::Exports;
 use model::{Errno, ObjectId, TargetId, TargetMark, limits};
@@ -64,9 +64,9 @@ pub struct Ost {
     pub(crate) objects: Arc<Objects>,
     pub(crate) clients: Arc<Clients>,
     pub(crate) space: Arc<Space>,
-    pub(crate) stats: Counters,
+    pub(crate) stats: Counters<OstCounter>,
     pub(crate) brw: BrwStats,
-    pub(crate) exports: Exports,
+    pub(crate) exports: Exports<OstCounter>,
     pub(crate) settings: Settings,
     pub(crate) scrubber: Scrubber,
     /// Itself, for work that goes on after a call.
@@ -104,9 +104,9 @@ impl Ost {
             clients,
             recovery,
             space: Space::new(world, &cfg.dir, cfg.index, cfg.book.clone()),
-            stats: Counters::new(stats::COUNTERS, world.wall()),
+            stats: Counters::of_set(world.wall()),
             brw: BrwStats::new(world.wall()),
-            exports: Exports::new(stats::COUNTERS),
+            exports: Exports::of_set(),
             settings: Settings::default(),
             scrubber: Scrubber::open(world, &cfg.dir),
             locks: crate::locks::Locks::default(),
@@ -286,13 +286,13 @@ impl Ost {
     }
 
     fn count(&self, op: Op, from: &Principal, done: &ops::Done, us: u64) {
-        let Some(name) = op.verb().ost_counter else { return };
-        let export = self.exports.of(from.address, self.world.wall());
+        let Some(counter) = counter_of(op) else { return };
+        let export = self.exports.of(from.address, || self.world.wall());
         for s in export.iter().map(|e| &e.stats).chain([&self.stats]) {
-            s.add_named(name, us);
+            s.add(counter, us);
             match op.verb().bulk {
-                BulkSide::Reply => s.add_named("read_bytes", done.bytes),
-                BulkSide::Request => s.add_named("write_bytes", done.bytes),
+                BulkSide::Reply => s.add(OstCounter::ReadBytes, done.bytes),
+                BulkSide::Request => s.add(OstCounter::WriteBytes, done.bytes),
                 BulkSide::None => {}
             }
         }
@@ -315,7 +315,7 @@ impl Ost {
             if bound {
                 self.record(client, &record).await.map_err(failed)?;
             }
-            self.stats.add_named("reconnect", 1);
+            self.stats.add(OstCounter::Reconnect, 1);
             if unaware {
                 self.recovery.departed(client);
                 return Ok(ConnectOutcome { new_client: true, recovering: false });
@@ -336,7 +336,7 @@ impl Ost {
         };
         self.record(client, &record).await.map_err(failed)?;
         self.clients.insert(client, record);
-        self.stats.add_named("connect", 1);
+        self.stats.add(OstCounter::Connect, 1);
         Ok(ConnectOutcome { new_client: true, recovering: false })
     }
 
@@ -370,7 +370,7 @@ impl Ost {
             let lsn = self.db.submit(txn)?;
             self.db.durable(lsn).await?;
         }
-        self.stats.add_named("disconnect", 1);
+        self.stats.add(OstCounter::Disconnect, 1);
         self.exports.keep(&self.clients.list().into_iter().map(|(_, r)| r.address).collect());
         if how == Departure::Evicted {
             tracing::warn!("{}: evicted client {client}", self.label());

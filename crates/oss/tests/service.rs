@@ -1,6 +1,7 @@
 //! An OST over a disk in memory: exactly once, atomic appends, limits, full and failing disks.
 
 use bytes::Bytes;
+use model::param::testing::every_declaration_holds;
 use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp, limits};
 use oss::{Birth, DiskBook, DiskBooks, Ost, OstConfig};
 use rpc::{ClientId, Departure, Incoming, Outgoing, Peers, Replay, Service};
@@ -578,8 +579,11 @@ fn parameters_are_read_and_set() {
     let bed = Bed::new(MemDisk::new());
     let up = bed.start(1);
     bed.connect(&up, CLIENT);
+    // The bed set it before.
+    up.ost.set_params("obdfilter.*.ack", "exec").unwrap();
+    every_declaration_holds(&up.ost.params("obdfilter.*.*"));
     let all = bed.call(&up, 0, &GetParam { pattern: "obdfilter.*.*".into() }).unwrap();
-    assert_eq!(all.values.len(), oss::declarations().len());
+    assert_eq!(all.values.len(), oss::TABLE.params.len());
     assert!(all.values.is_sorted());
     let set = |name: &str, value: &str| SetParam {
         name: name.into(),
@@ -605,6 +609,7 @@ fn parameters_are_read_and_set() {
     user.ctx.cred.uid = 1000;
     assert_eq!(bed.send(&up, user).status, Err(Errno::EPERM));
     let stats = bed.call(&up, 0, &GetParam { pattern: "obdfilter.*.stats".into() }).unwrap();
+    every_declaration_holds(&up.ost.params("obdfilter.*.exports.*.*"));
     assert!(stats.values[0].1.contains("write_bytes               1 samples [bytes] 1 1 1 1"), "{stats:?}");
 }
 

@@ -26,6 +26,7 @@ pub fn lease_life(ping_interval: Duration) -> Duration {
     ping_interval * LIFE_HALVES / 2
 }
 
+pub use import::{AT_MAX_DEFAULT_S, AT_MIN_DEFAULT_S};
 pub use import::{AdaptiveLimits, Import, ImportConfig, ImportHooks, ImportState, NoHooks, Response, Terms};
 pub use probe::probe;
 pub use server::{

@@ -2,6 +2,7 @@
 //! message holds is in its own file in `msg/`; what it does is in a file of its name at either end.
 
 use crate::CodecError;
+use model::counters::Place;
 
 /// Who may send a message. Each knows of itself that it is more than the ones before.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -156,12 +157,37 @@ macro_rules! verbs {
                 match n { $($($num => Ok(Op::$name),)*)* _ => Err(CodecError::Opcode(n)) }
             }
 
+            /// Its place among all of them.
+            pub const fn index(self) -> usize {
+                PLACES[self as usize] as usize
+            }
+
             /// How it is treated.
             pub const fn verb(self) -> &'static Verb {
                 match self { $($(Op::$name => const { &Verb::of(Sender::$sender)$(.$prop($($arg)?))* },)*)* }
             }
         }
     };
+}
+
+/// The place of each operation in [`Op::ALL`], by its number.
+const PLACES: [u8; NUMBERS] = {
+    let mut places = [0; NUMBERS];
+    let mut i = 0;
+    while i < Op::ALL.len() {
+        places[Op::ALL[i] as usize] = i as u8;
+        i += 1;
+    }
+    places
+};
+
+/// The largest number, and one.
+const NUMBERS: usize = 128;
+
+impl Place for Op {
+    fn place(self) -> usize {
+        self.index()
+    }
 }
 
 verbs! {
@@ -235,6 +261,11 @@ verbs! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_operation_knows_its_place() {
+        assert!(Op::ALL.iter().enumerate().all(|(i, op)| op.index() == i));
+    }
 
     #[test]
     fn what_is_answered_with_more_changes_something() {

@@ -94,6 +94,20 @@ fn commands_do_what_they_say_or_refuse_by_name() -> Result<()> {
         wait_until(&format!("{conf} has an effect"), LIMIT, || is(&param, value))?;
     }
     refused("lctl", &["conf_param", &format!("{name}.sys.timeout=3")], &[&format!("{name}.sys.timeout")])?;
+    // Nor is a name stored that nobody has, or a value that nobody takes.
+    for (command, words) in [
+        (vec!["conf_param", "{name}.llite.statfs_max_ages=7"], "is it llite.{name}-*.statfs_max_age?"),
+        (vec!["set_param", "-P", "osc.*.max_dirty=7"], "is it osc.*.max_dirty_mb?"),
+        (vec!["set_param", "-P", "mdt.{name}-MDT0000.qos_maxage=7"], "is it lod."),
+        (vec!["set_param", "-P", "osc.*.max_dirty_mb=0"], "osc.*.max_dirty_mb: it takes 1 to 65536 MiB"),
+        (vec!["set_param", "-P", "osd-nacre.*.disk_fault=none"], "until the next start only"),
+    ] {
+        let args: Vec<String> = command.iter().map(|w| w.replace("{name}", name)).collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        refused("lctl", &args, &[&words.replace("{name}", name)])?;
+    }
+    let kept = ok_within(tool("lctl").args(["get_param", "-n", "mgs.MGS.params"]), LIMIT)?;
+    ensure!(!kept.contains("max_dirty") && kept.lines().count() == 2, "{kept}");
     // Options of mkfs that would change nothing.
     let dir = t.scratch().join("ost");
     let dir = dir.to_str().context("a plain path")?;

@@ -4,12 +4,16 @@ use crate::Call;
 use model::limits::JOBID_MAX_BYTES;
 use std::sync::{Mutex, MutexGuard};
 
+/// `jobid_var` and `jobid_name` unless set otherwise.
+pub(crate) const VAR_DEFAULT: &str = "disable";
+pub(crate) const NAME_DEFAULT: &str = "%u";
+
 /// Where job ids come from (`disable` or `nodelocal`), and how one is made.
 pub(crate) struct JobId(Mutex<(String, String)>);
 
 impl JobId {
     pub(crate) fn new() -> JobId {
-        JobId(Mutex::new(("disable".to_string(), "%u".to_string())))
+        JobId(Mutex::new((VAR_DEFAULT.to_string(), NAME_DEFAULT.to_string())))
     }
 
     fn lock(&self) -> MutexGuard<'_, (String, String)> {

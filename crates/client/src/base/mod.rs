@@ -9,6 +9,7 @@ pub(crate) mod errseq;
 pub(crate) mod jobid;
 pub(crate) mod keeper;
 pub(crate) mod lost;
+pub(crate) mod params;
 pub(crate) mod wakeful;
 
 pub(crate) use context::{Context, Settings};

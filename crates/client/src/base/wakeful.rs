@@ -15,7 +15,7 @@ use world::{Instant, World};
 const BURST: u64 = 16;
 const BURST_WITHIN: Duration = Duration::from_millis(20);
 /// `pmqos_default_duration_usec`: how long it goes on at least, and how often it is looked at.
-const DURATION_DEFAULT_US: u64 = 50_000;
+pub(crate) const DURATION_DEFAULT_US: u64 = 50_000;
 /// Latency asked for where idle states have a latency: the shallow ones of common processors.
 const LATENCY_US: u32 = 20;
 /// Polling costs the whole machine: on larger ones only if told to.
@@ -52,6 +52,14 @@ impl Default for Wakeful {
             held_us: AtomicU64::new(0),
             failed: Mutex::new(None),
         }
+    }
+}
+
+/// What `pmqos_latency_max_usec` can be.
+pub(crate) fn latency_of(text: &str) -> Option<u32> {
+    match text {
+        "auto" => Some(AUTO),
+        t => t.parse().ok().filter(|us| *us <= 1_000_000),
     }
 }
 
@@ -116,10 +124,7 @@ impl Wakeful {
 
     /// `auto`, or µs. False: neither.
     pub fn set_latency(&self, text: &str) -> bool {
-        let us = match text {
-            "auto" => Some(AUTO),
-            t => t.parse().ok().filter(|us| *us <= 1_000_000),
-        };
+        let us = latency_of(text);
         if let Some(us) = us {
             self.latency_us.store(us, Ordering::Relaxed);
         }

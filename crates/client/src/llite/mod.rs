@@ -55,6 +55,7 @@ pub use fs::Fs;
 pub(crate) use getattr::data_layout;
 pub use getxattr::is_virtual_xattr;
 pub(crate) use read::part;
+pub(crate) use statfs::RecentSpace;
 pub(crate) use write::{Small, write_meta};
 
 use crate::lov::map::{Home, Place};

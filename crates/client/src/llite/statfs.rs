@@ -22,9 +22,6 @@ const LAZY_PATIENCE: Duration = Duration::from_millis(700);
 /// Pause before all are asked again when one has to answer that did not.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// `statfs_max_age`, seconds, as Lustre has it.
-const MAX_AGE_DEFAULT_S: u64 = 1;
-
 /// What the last answers to statfs(2) were.
 pub(crate) struct RecentSpace {
     /// Seconds; 0: the servers are always asked.
@@ -42,7 +39,7 @@ pub(crate) struct RecentSpace {
 impl Default for RecentSpace {
     fn default() -> RecentSpace {
         RecentSpace {
-            max_age_s: AtomicU64::new(MAX_AGE_DEFAULT_S),
+            max_age_s: AtomicU64::new(RecentSpace::MAX_AGE_DEFAULT_S),
             lazy: AtomicBool::new(true),
             last: Mutex::default(),
             said: Mutex::default(),
@@ -52,6 +49,9 @@ impl Default for RecentSpace {
 }
 
 impl RecentSpace {
+    /// `statfs_max_age`, seconds, as Lustre has it.
+    pub(crate) const MAX_AGE_DEFAULT_S: u64 = 1;
+
     fn get(&self, now: Instant) -> Option<FsSpace> {
         let max = Duration::from_secs(self.max_age_s.load(Relaxed));
         let last = self.last.lock().expect("no panic while locked");

@@ -13,6 +13,7 @@ pub(crate) mod file;
 mod glimpse;
 mod group;
 pub(crate) mod map;
+pub(crate) mod params;
 pub(crate) mod pin;
 mod read;
 mod readahead;

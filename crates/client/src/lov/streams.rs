@@ -2,7 +2,7 @@
 
 use crate::session::PAGE_BYTES;
 use model::Timestamp;
-use model::counters::Counters;
+use model::counters::{Counters, Samples};
 
 /// Streams of one file that are told apart.
 const STREAMS_MAX: usize = 8;
@@ -19,36 +19,35 @@ const EARN_MAX: u32 = 256;
 const ALIGN: u64 = 4 << 20;
 
 /// `llite.*.read_ahead_stats`, with Lustre's names; the unit is the page of 4 KiB.
-pub(crate) struct AheadStats(Counters);
+pub(crate) struct AheadStats(Counters<Ahead>);
 
-/// What is counted about reading ahead.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ahead {
-    /// Pages of reads that were here when the read came, or on their way.
-    Hits,
-    /// Pages that a read had to fetch.
-    Misses,
-    /// Pages fetched before they were asked for.
-    Fetched,
-    /// Pages that were not, because the file ends before them.
-    Eof,
-    /// Pages that were not, because `max_read_ahead_mb` were under way.
-    Max,
-    /// Pages that were not, because no lock covers them.
-    Unlocked,
+model::counters! {
+    /// What is counted about reading ahead.
+    pub(crate) enum Ahead {
+        /// Pages of reads that were here when the read came, or on their way.
+        Hits = "hits" in "pages",
+        /// Pages that a read had to fetch.
+        Misses = "misses" in "pages",
+        /// Pages fetched before they were asked for.
+        Fetched = "readahead pages" in "pages",
+        /// Pages that were not, because the file ends before them.
+        Eof = "read-ahead to EOF" in "pages",
+        /// Pages that were not, because `max_read_ahead_mb` were under way.
+        Max = "hit max r-a issue" in "pages",
+        /// Pages that were not, because no lock covers them.
+        Unlocked = "no lock" in "pages",
+    }
 }
 
 impl AheadStats {
     pub(crate) fn new(now: Timestamp) -> AheadStats {
-        const NAMES: [&str; 6] =
-            ["hits", "misses", "readahead pages", "read-ahead to EOF", "hit max r-a issue", "no lock"];
-        AheadStats(Counters::new(&NAMES.map(|n| (n, "pages")), now))
+        AheadStats(Counters::of_set(now))
     }
 
     /// `bytes`, as pages, begun ones included.
     pub(crate) fn add(&self, what: Ahead, bytes: u64) {
         if bytes > 0 {
-            self.0.count(what as usize, bytes.div_ceil(PAGE_BYTES as u64));
+            self.0.count(what, bytes.div_ceil(PAGE_BYTES as u64));
         }
     }
 
@@ -56,8 +55,8 @@ impl AheadStats {
         self.0.clear(now);
     }
 
-    pub(crate) fn text(&self, now: Timestamp) -> String {
-        self.0.text(now)
+    pub(crate) fn read(&self, now: Timestamp) -> Samples {
+        self.0.read(now)
     }
 }
 

@@ -32,6 +32,7 @@ mod mapped;
 mod meta_cache;
 mod opens;
 mod own;
+pub(crate) mod params;
 pub(crate) mod privileges;
 mod rules;
 mod session;

@@ -17,6 +17,7 @@ mod fetch;
 mod grant;
 mod object;
 mod obtain;
+pub(crate) mod params;
 mod ranges;
 mod revoke;
 mod segments;

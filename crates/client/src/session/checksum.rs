@@ -54,6 +54,11 @@ impl Checksums {
         ChecksumType::ALL.map(name).join(" ")
     }
 
+    /// Whether `checksum_type` can be that.
+    pub(crate) fn is_kind(name: &str) -> R<()> {
+        ChecksumType::parse(name).map(drop).ok_or(Errno::EINVAL)
+    }
+
     /// False if there is no such type.
     pub(crate) fn set_kind(&self, name: &str) -> bool {
         let Some(t) = ChecksumType::parse(name) else { return false };

@@ -1,67 +1,90 @@
 //! What a session's requests come to: `osc.*.stats`, `osc.*.rpc_stats`, the estimates in `import`.
 
 use crate::session::PAGE_BYTES;
-use model::counters::{Counters, Histogram, Scale, modify_table, rpc_table, times};
+use model::counters::{CounterDecl, Counters, Place, Samples};
+use model::histogram::{Buckets, Histogram, Histograms, Scale, Shape, Sides, Table};
 use model::{TargetKind, Timestamp};
 use std::any::Any;
-use std::fmt::Write as _;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use wire::verb::Named;
 use wire::{Message, Op, msg};
 use world::Instant;
 
-/// Places in the table of counters before those of operations.
-const WAIT: usize = 0;
-const ACTIVE: usize = 1;
-const READ_BYTES: usize = 2;
-const WRITE_BYTES: usize = 3;
-const FIRST_OP: usize = 4;
+/// What is counted of a session's requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Metered {
+    Wait,
+    Active,
+    ReadBytes,
+    WriteBytes,
+    Of(Op),
+}
+
+/// Those that are not one of an operation each.
+const WHOLE: [CounterDecl; 4] = [
+    CounterDecl::new("req_waittime", "usecs"),
+    CounterDecl::new("req_active", "requests"),
+    CounterDecl::new("read_bytes", "bytes"),
+    CounterDecl::new("write_bytes", "bytes"),
+];
+
+impl Place for Metered {
+    fn place(self) -> usize {
+        match self {
+            Metered::Wait => 0,
+            Metered::Active => 1,
+            Metered::ReadBytes => 2,
+            Metered::WriteBytes => 3,
+            Metered::Of(op) => WHOLE.len() + op.index(),
+        }
+    }
+}
 
 /// Reads, or writes.
-#[derive(Default, Clone)]
+#[derive(Default)]
 struct Side {
-    in_flight: u64,
+    in_flight: AtomicU64,
     pages: Histogram,
     rpcs: Histogram,
     offsets: Histogram,
-    bytes: u64,
-    usecs: u64,
-    count: u64,
+    bytes: AtomicU64,
+    usecs: AtomicU64,
+    count: AtomicU64,
 }
 
 impl Side {
-    fn cleared(&self) -> Side {
-        Side { in_flight: self.in_flight, ..Side::default() }
+    /// All but what is in flight.
+    fn clear(&self) {
+        [&self.pages, &self.rpcs, &self.offsets].iter().for_each(|h| h.clear());
+        [&self.bytes, &self.usecs, &self.count].iter().for_each(|n| n.store(0, Relaxed));
     }
 
     fn averages(&self, name: &str) -> String {
-        if self.count == 0 {
+        let count = self.count.load(Relaxed);
+        if count == 0 {
             return String::new();
         }
-        let per = |n: u64| n / self.count;
-        let mb_per_s = if self.usecs == 0 { 0.0 } else { self.bytes as f64 / self.usecs as f64 };
+        let (bytes, usecs) = (self.bytes.load(Relaxed), self.usecs.load(Relaxed));
+        let mb_per_s = if usecs == 0 { 0.0 } else { bytes as f64 / usecs as f64 };
         format!(
             "    {name}_data_averages:\n       bytes_per_rpc: {}\n       usec_per_rpc: {}\n       MB_per_sec: {mb_per_s:.2}\n",
-            per(self.bytes),
-            per(self.usecs)
+            bytes / count,
+            usecs / count
         )
     }
 }
 
-#[derive(Default)]
-struct Rpcs {
-    since: Timestamp,
+/// Of one session. Requests are counted without a lock.
+pub(crate) struct Meter {
+    stats: Counters<Metered>,
+    /// When the histograms were cleared.
+    since: Mutex<Timestamp>,
     read: Side,
     write: Side,
-    modify_in_flight: u64,
+    modify_in_flight: AtomicU64,
     modify: Histogram,
-    in_flight: u64,
-}
-
-/// Of one session.
-pub(crate) struct Meter {
-    stats: Counters,
-    rpcs: Mutex<Rpcs>,
+    in_flight: AtomicU64,
 }
 
 /// Lustre's word for an operation, as far as it has one.
@@ -88,70 +111,69 @@ enum What {
 /// A request that is under way; counted out when dropped.
 pub(crate) struct Sent<'a> {
     meter: &'a Meter,
-    op: usize,
+    op: Op,
     what: What,
     modifies: bool,
     bytes: u64,
     start: Instant,
 }
 
+/// What a request moves, from which offset, and how much.
+fn moved<M: Message>(m: &M, bulk: u64) -> (What, u64, u64) {
+    let any = m as &dyn Any;
+    if let Some(r) = any.downcast_ref::<msg::read::Read>() {
+        (What::Read, r.offset, u64::from(r.len))
+    } else if let Some(w) = any.downcast_ref::<msg::write::Write>() {
+        (What::Write, w.offset, bulk)
+    } else if let Some(w) = any.downcast_ref::<msg::writelist::Writelist>() {
+        (What::Write, w.write.offset, bulk)
+    } else {
+        (What::Other, 0, 0)
+    }
+}
+
 impl Meter {
     pub(crate) fn new(kind: TargetKind, now: Timestamp) -> Meter {
-        let mut table = vec![
-            ("req_waittime".into(), "usecs"),
-            ("req_active".into(), "requests"),
-            ("read_bytes".into(), "bytes"),
-            ("write_bytes".into(), "bytes"),
-        ];
-        table.extend(Op::ALL.iter().map(|op| (op_name(kind, *op).into(), "usecs")));
-        Meter { stats: Counters::named(table, now), rpcs: Mutex::new(Rpcs { since: now, ..Rpcs::default() }) }
+        let of = |op: &Op| CounterDecl { name: op_name(kind, *op).into(), unit: "usecs" };
+        let table: Vec<CounterDecl> = WHOLE.into_iter().chain(Op::ALL.iter().map(of)).collect();
+        Meter {
+            stats: Counters::new(table, now),
+            since: Mutex::new(now),
+            read: Side::default(),
+            write: Side::default(),
+            modify_in_flight: AtomicU64::new(0),
+            modify: Histogram::default(),
+            in_flight: AtomicU64::new(0),
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Rpcs> {
-        self.rpcs.lock().expect("no panic while locked")
+    fn side(&self, what: What) -> Option<&Side> {
+        match what {
+            What::Read => Some(&self.read),
+            What::Write => Some(&self.write),
+            What::Other => None,
+        }
     }
 
     /// A request goes out. `counted`: it is one of those that `max_mod_rpcs_in_flight` bounds.
     pub(crate) fn begin<M: Message>(&self, m: &M, bulk: u64, counted: bool, now: Instant) -> Sent<'_> {
         // Lustre's word for both is ost_write.
-        let named = if M::OP == Op::Writelist { Op::Write } else { M::OP };
-        let op = FIRST_OP + Op::ALL.iter().position(|o| *o == named).expect("it is one of all");
-        let any = m as &dyn Any;
-        let (what, offset, len) = if let Some(r) = any.downcast_ref::<msg::read::Read>() {
-            (What::Read, r.offset, u64::from(r.len))
-        } else if let Some(w) = any.downcast_ref::<msg::write::Write>() {
-            (What::Write, w.offset, bulk)
-        } else if let Some(w) = any.downcast_ref::<msg::writelist::Writelist>() {
-            (What::Write, w.write.offset, bulk)
-        } else {
-            (What::Other, 0, 0)
-        };
-        let mut g = self.lock();
-        g.in_flight += 1;
-        let active = g.in_flight;
+        let op = if M::OP == Op::Writelist { Op::Write } else { M::OP };
+        let (what, offset, len) = moved(m, bulk);
+        self.stats.add(Metered::Active, self.in_flight.fetch_add(1, Relaxed) + 1);
         if counted {
-            g.modify_in_flight += 1;
-            let n = g.modify_in_flight;
-            g.modify.add(n);
+            self.modify.add(self.modify_in_flight.fetch_add(1, Relaxed) + 1);
         }
-        let side = match what {
-            What::Read => Some(&mut g.read),
-            What::Write => Some(&mut g.write),
-            What::Other => None,
-        };
-        if let Some(s) = side {
-            s.in_flight += 1;
-            s.rpcs.add(s.in_flight);
+        if let Some(s) = self.side(what) {
+            s.rpcs.add(s.in_flight.fetch_add(1, Relaxed) + 1);
             s.pages.add_log2(len.div_ceil(PAGE_BYTES as u64));
             s.offsets.add_log2(offset / PAGE_BYTES as u64 + 1);
         }
-        drop(g);
-        self.stats.add(ACTIVE, active);
         Sent { meter: self, op, what, modifies: counted, bytes: bulk, start: now }
     }
 
-    pub(crate) fn stats_text(&self, now: Timestamp) -> String {
-        self.stats.text(now)
+    pub(crate) fn stats(&self, now: Timestamp) -> Samples {
+        self.stats.read(now)
     }
 
     pub(crate) fn clear_stats(&self, now: Timestamp) {
@@ -159,52 +181,60 @@ impl Meter {
     }
 
     pub(crate) fn clear_rpcs(&self, now: Timestamp) {
-        let mut g = self.lock();
-        let (read, write) = (g.read.cleared(), g.write.cleared());
-        *g = Rpcs {
-            since: now,
-            read,
-            write,
-            modify_in_flight: g.modify_in_flight,
-            in_flight: g.in_flight,
-            ..Rpcs::default()
-        };
+        *self.since.lock().expect("no panic while locked") = now;
+        self.read.clear();
+        self.write.clear();
+        self.modify.clear();
+    }
+
+    fn histograms(
+        &self,
+        now: Timestamp,
+        under_way: Vec<(&'static str, u64)>,
+        tables: Vec<Table>,
+    ) -> Histograms {
+        let since = *self.since.lock().expect("no panic while locked");
+        Histograms { now, since, shape: Shape::Rpc, under_way, tables }
     }
 
     /// `osc.*.rpc_stats`.
-    pub(crate) fn data_text(&self, now: Timestamp) -> String {
-        let g = self.lock();
-        let mut s = String::new();
-        times(&mut s, 25, now, g.since);
-        let _ = writeln!(s, "read RPCs in flight:  {}", g.read.in_flight);
-        let _ = writeln!(s, "write RPCs in flight: {}", g.write.in_flight);
-        let (r, w) = (&g.read, &g.write);
-        rpc_table(&mut s, "pages per rpc", Scale::Log2, &r.pages, &w.pages);
-        rpc_table(&mut s, "rpcs in flight", Scale::Plain, &r.rpcs, &w.rpcs);
-        rpc_table(&mut s, "offset", Scale::Log2FromZero, &r.offsets, &w.offsets);
-        s
+    pub(crate) fn data(&self, now: Timestamp) -> Histograms {
+        let (r, w) = (&self.read, &self.write);
+        let table = |what, scale, read: Buckets, write| Table {
+            what,
+            unit: "rpcs",
+            scale,
+            sides: Sides::ReadWrite(Box::new([read, write])),
+        };
+        let under_way = vec![
+            ("read RPCs in flight:  ", r.in_flight.load(Relaxed)),
+            ("write RPCs in flight: ", w.in_flight.load(Relaxed)),
+        ];
+        let tables = vec![
+            table("pages per rpc", Scale::Log2, r.pages.read(), w.pages.read()),
+            table("rpcs in flight", Scale::Plain, r.rpcs.read(), w.rpcs.read()),
+            table("offset", Scale::Log2FromZero, r.offsets.read(), w.offsets.read()),
+        ];
+        self.histograms(now, under_way, tables)
     }
 
     /// `mdc.*.rpc_stats`.
-    pub(crate) fn modify_text(&self, now: Timestamp) -> String {
-        let g = self.lock();
-        let mut s = String::new();
-        times(&mut s, 25, now, g.since);
-        let _ = writeln!(s, "modify_RPCs_in_flight:  {}", g.modify_in_flight);
-        modify_table(&mut s, "rpcs in flight", &g.modify);
-        s
+    pub(crate) fn modifying(&self, now: Timestamp) -> Histograms {
+        let sides = Sides::Modify(Box::new(self.modify.read()));
+        let table = Table { what: "rpcs in flight", unit: "rpcs", scale: Scale::Plain, sides };
+        let under_way = vec![("modify_RPCs_in_flight:  ", self.modify_in_flight.load(Relaxed))];
+        self.histograms(now, under_way, vec![table])
     }
 
     /// Mean time from sending to the answer, in microseconds.
     pub(crate) fn mean_wait_us(&self) -> u64 {
-        let (n, sum) = self.stats.total("req_waittime");
+        let (n, sum) = self.stats.total(Metered::Wait);
         sum / n.max(1)
     }
 
     /// The end of `import`.
     pub(crate) fn averages(&self) -> String {
-        let g = self.lock();
-        g.read.averages("read") + &g.write.averages("write")
+        self.read.averages("read") + &self.write.averages("write")
     }
 }
 
@@ -212,33 +242,32 @@ impl Sent<'_> {
     /// The answer came, with so much data.
     pub(crate) fn answered(self, bulk: u64, now: Instant) {
         let us = u64::try_from(now.since(self.start).as_micros()).unwrap_or(u64::MAX);
-        self.meter.stats.add(WAIT, us);
-        self.meter.stats.add(self.op, us);
-        let mut g = self.meter.lock();
-        let (index, bytes) = match self.what {
-            What::Read => (READ_BYTES, bulk),
-            What::Write => (WRITE_BYTES, self.bytes),
+        let m = self.meter;
+        m.stats.add(Metered::Wait, us);
+        m.stats.add(Metered::Of(self.op), us);
+        let (counter, bytes) = match self.what {
+            What::Read => (Metered::ReadBytes, bulk),
+            What::Write => (Metered::WriteBytes, self.bytes),
             What::Other => return,
         };
-        self.meter.stats.add(index, bytes);
-        let side = if self.what == What::Read { &mut g.read } else { &mut g.write };
-        side.bytes = side.bytes.saturating_add(bytes);
-        side.usecs = side.usecs.saturating_add(us);
-        side.count += 1;
+        m.stats.add(counter, bytes);
+        if let Some(side) = m.side(self.what) {
+            side.bytes.fetch_add(bytes, Relaxed);
+            side.usecs.fetch_add(us, Relaxed);
+            side.count.fetch_add(1, Relaxed);
+        }
     }
 }
 
 impl Drop for Sent<'_> {
     fn drop(&mut self) {
-        let mut g = self.meter.lock();
-        g.in_flight -= 1;
+        let m = self.meter;
+        m.in_flight.fetch_sub(1, Relaxed);
         if self.modifies {
-            g.modify_in_flight -= 1;
+            m.modify_in_flight.fetch_sub(1, Relaxed);
         }
-        match self.what {
-            What::Read => g.read.in_flight -= 1,
-            What::Write => g.write.in_flight -= 1,
-            What::Other => {}
+        if let Some(side) = m.side(self.what) {
+            side.in_flight.fetch_sub(1, Relaxed);
         }
     }
 }
@@ -261,14 +290,14 @@ mod tests {
         let a = m.begin(&read, 0, false, t0);
         let b = m.begin(&read, 0, false, t0);
         a.answered(1 << 20, Instant(t0.0 + 50_000));
-        let text = m.data_text(Timestamp::ZERO);
+        let text = m.data(Timestamp::ZERO).to_string();
         assert!(text.contains("read RPCs in flight:  1\n"), "{text}");
         assert!(text.contains("256:\t\t         2 100 100   |          0   0   0\n"), "{text}");
         assert!(text.contains("\n2:\t\t         1  50 100   |"), "two at a time: {text}");
         // given up: counted out, and no answer
         drop(b);
-        assert!(m.data_text(Timestamp::ZERO).contains("read RPCs in flight:  0\n"));
-        let stats = m.stats_text(Timestamp::ZERO);
+        assert!(m.data(Timestamp::ZERO).to_string().contains("read RPCs in flight:  0\n"));
+        let stats = m.stats(Timestamp::ZERO).to_string();
         assert!(
             stats.contains("read_bytes                1 samples [bytes] 1048576 1048576 1048576"),
             "{stats}"
@@ -279,7 +308,7 @@ mod tests {
         assert!(m.averages().contains("bytes_per_rpc: 1048576"), "{}", m.averages());
         m.clear_rpcs(Timestamp::ZERO);
         m.clear_stats(Timestamp::ZERO);
-        assert!(!m.stats_text(Timestamp::ZERO).contains("ost_read"));
+        assert!(!m.stats(Timestamp::ZERO).to_string().contains("ost_read"));
         assert_eq!(m.averages(), "");
     }
 }

@@ -3,6 +3,7 @@
 
 mod checksum;
 mod meter;
+pub(crate) mod params;
 mod turns;
 
 pub(crate) use checksum::Checksums;
@@ -29,6 +30,7 @@ use world::{BoxFuture, Instant, sync};
 /// `max_rpcs_in_flight` unless set otherwise. Higher than Lustre's 8: requests that are in flight together share a flush
 /// of the server's.
 pub(crate) const RPCS_IN_FLIGHT_DEFAULT: usize = 32;
+pub(crate) const RPCS_IN_FLIGHT_HELP: &str = "Requests to this target that are under way at a time.";
 /// `max_pages_per_rpc` counts pages of this size.
 pub(crate) const PAGE_BYTES: usize = 4096;
 /// Requests to an OST that may wait for locks there, at most, whatever `max_rpcs_in_flight` says.

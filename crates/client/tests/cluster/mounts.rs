@@ -4,6 +4,7 @@ use crate::data::{read, striped, write};
 use crate::harness::{Cluster, O_CREAT, O_RDWR, call};
 use bytes::Bytes;
 use client::Fs;
+use model::param::testing::every_declaration_holds;
 use model::{Errno, TargetKind};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -153,6 +154,30 @@ fn parameters_are_read_and_set() {
         a.clone().rename(call(), a.root(), b"f".to_vec(), a.root(), b"g".to_vec(), 0).await.unwrap();
         a.set_param("osc.*.active", "1").unwrap();
         write(&a, &f, 0, vec![2; 200_000]).await;
+    });
+}
+
+#[test]
+fn every_parameter_begins_with_its_default_and_keeps_its_bounds() {
+    let c = Cluster::start(2);
+    c.run(async {
+        let a = c.mount().await;
+        let f = striped(&a, "f", 2).await;
+        write(&a, &f, 0, vec![1; 100_000]).await;
+        for pattern in ["*", "*.*.*", "ldlm.namespaces.*.*"] {
+            every_declaration_holds(&a.params(pattern));
+        }
+        let lru = "ldlm.namespaces.*.lru_size";
+        for (name, value, e) in [
+            (lru, "many", Errno::EINVAL),
+            (lru, "100000000", Errno::ERANGE),
+            ("jobid_var", "no", Errno::EINVAL),
+            ("jobid_name", "", Errno::EINVAL),
+            ("osc.*.checksum_type", "md5", Errno::EINVAL),
+            ("llite.*.pmqos_latency_max_usec", "soon", Errno::EINVAL),
+        ] {
+            assert_eq!(a.set_param(name, value), Err(e), "{name}={value}");
+        }
     });
 }
 

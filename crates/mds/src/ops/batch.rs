@@ -70,10 +70,8 @@ pub async fn serve(mdt: &Mdt, ctx: &OpContext, to: &ReplyTo, req: &Incoming, m: 
 fn count(mdt: &Mdt, req: &Incoming, m: &Batch, took: Duration) {
     let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
     let each = took.checked_div(m.ops.len() as u64).unwrap_or(took);
-    let now = mdt.world.wall();
-    for code in m.ops.iter().filter_map(|op| Op::from_u16(op.opcode).ok()) {
-        mdt.stats.count(code, &req.from, each, now);
-    }
+    let ops = m.ops.iter().filter_map(|op| Op::from_u16(op.opcode).ok());
+    mdt.stats.count(ops, &req.from, each, || mdt.world.wall());
 }
 
 /// Each operation's part of the data. `EPROTO` if they do not make up the whole.

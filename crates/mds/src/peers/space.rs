@@ -1,9 +1,9 @@
 //! How much space each OST has, asked for every `qos_maxage` seconds: new files' objects go by it.
 
 use crate::mdt::Mdt;
+use crate::settings::seconds;
 use rpc::Import;
 use std::sync::Arc;
-use std::time::Duration;
 use wire::RequestContext;
 use wire::msg::statfs::Statfs;
 
@@ -18,7 +18,7 @@ impl Mdt {
                 let now = self.world.now();
                 self.shared.osts.update(index, |o| (o.space, o.heard) = (Some(r.reply), Some(now)));
             }
-            let age = Duration::from_secs(self.shared.params.number("qos_maxage"));
+            let age = seconds(&self.shared.settings.qos_maxage_s);
             if self.pause(age).await {
                 return;
             }

@@ -161,7 +161,7 @@ fn next_component(i: &Inode) -> u32 {
 
 /// OSTs as `spec` wants them; the component id is new.
 fn choose(tx: &Tx, fid: Fid, i: &Inode, component: u32, spec: &LayoutSpec) -> Result<Layout, Errno> {
-    let spec = spec.clone().inherit(&tx.shared.params.builtin_layout());
+    let spec = spec.clone().inherit(&tx.shared.settings.builtin_layout());
     let (stripe_size, osts) = tx.shared.choose(&spec)?;
     let old = i.layout.as_ref().expect("it has data somewhere");
     let new = old.moved((fid, component), stripe_size, &spec.pool, &osts);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::schema::{Inode, key};
 use ::model::LayoutSpec;
+use ::model::param::testing::every_declaration_holds;
 use wire::msg::getxattr::{DEFAULT_LAYOUT, Getxattr};
 use wire::msg::setlayout::Setlayout;
 
@@ -119,6 +120,33 @@ fn impossible_settings_are_refused() {
     rig.create(R, "small files need no OST");
     rig.mkdir(R, "directories need none");
     rig.assert_clean();
+}
+
+#[test]
+fn every_parameter_begins_with_its_default_and_keeps_its_bounds() {
+    let rig = Rig::new();
+    // The rig set it before.
+    rig.mdt.params("mdt.*.ack").set("exec").unwrap();
+    every_declaration_holds(&rig.mdt.params("*.*.*"));
+    // Of those at the address from which this came.
+    rig.root(msg::statfs::Statfs { flags: 0 }).unwrap();
+    every_declaration_holds(&rig.mdt.params("mdt.*.exports.*.*"));
+    let set = |name: &str, value: &str| rig.mdt.params(name).set(value);
+    let stripes = "lod.*.stripecount";
+    assert_eq!((set(stripes, "-1"), set(stripes, " 2000 ")), (Ok(()), Ok(())));
+    assert_eq!((set(stripes, "0"), set(stripes, "2001")), (Err(Errno::ERANGE), Err(Errno::ERANGE)));
+    assert_eq!(set(stripes, "many"), Err(Errno::EINVAL));
+    assert_eq!(rig.mdt.get_params(stripes)[0].1, "2000");
+    assert_eq!(
+        (set("lod.*.stripesize", "65537"), set("mdt.*.dom_stripesize", "2M")),
+        (Err(Errno::EINVAL), Err(Errno::ERANGE))
+    );
+    assert_eq!(
+        (set("mdt.*.root_squash", "99"), set("mdt.*.nosquash_nids", "x")),
+        (Err(Errno::EINVAL), Err(Errno::EINVAL))
+    );
+    assert_eq!((set("mdt.*.root_squash", "99:99"), set("mdt.*.ack", "soon")), (Ok(()), Err(Errno::EINVAL)));
+    assert_eq!(rig.mdt.get_params("mdt.*.root_squash")[0].1, "99:99");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::{Cx, Done, check_object, check_range, last_byte, same_blocks};
 use crate::space::{Admission, Need};
+use crate::stats::OstCounter;
 use bytes::Bytes;
 use model::nodemap::Owner;
 use model::{Errno, limits};
@@ -69,7 +70,7 @@ pub(super) fn compared<'a>(
     sums: &'a [u32],
 ) -> Result<Option<&'a [u32]>, Errno> {
     if let Some(at) = m.checksum.differs_in_write(offset, data, sums) {
-        cx.ost.stats.add_named("checksum_wire_errors", 1);
+        cx.ost.stats.add(OstCounter::ChecksumWireErrors, 1);
         tracing::warn!(
             "{}: write to object {} of file {} at {at}: the data changed on the way from the client: it is asked again",
             cx.ost.label(),

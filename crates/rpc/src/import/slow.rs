@@ -13,8 +13,9 @@ use wire::under_way::UnderWay;
 use world::Instant;
 
 /// Defaults of `at_min` and `at_max`, seconds.
-const AT_MIN_DEFAULT_S: u64 = 5;
-const AT_MAX_DEFAULT_S: u64 = 600;
+/// Of the two settings of [`AdaptiveLimits`].
+pub const AT_MIN_DEFAULT_S: u64 = 5;
+pub const AT_MAX_DEFAULT_S: u64 = 600;
 /// Added to the estimate with a quarter of it: Lustre's `at_est2timeout`.
 const MARGIN: Duration = Duration::from_secs(5);
 /// An early reply gives the server so much longer: Lustre's `at_extra`.

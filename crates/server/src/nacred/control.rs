@@ -4,7 +4,7 @@ use super::Node;
 use admin::local::{CheckOrder, DAEMON_SOCKET, DaemonReply, DaemonRequest, DaemonStatus, DaemonTarget};
 use model::Errno;
 use model::limits::INBOUND_MIN_BYTES;
-use model::param::{ParamDecl, ParamInfo, glob_match};
+use model::param::{Decl, Field, Item, Param, ParamInfo, Preset, Registry, Scope, Table, Tree, Value};
 use rpc::server::recovery::Recovery;
 use std::io;
 use std::sync::Arc;
@@ -12,28 +12,77 @@ use std::sync::atomic::Ordering::Relaxed;
 use world::sys::control::{self, ControlSocket};
 
 /// Parameters of the whole daemon.
-const OWN: &[ParamDecl] = &[
-    ParamDecl::shown("version", "", "Version of this program."),
-    ParamDecl::shown("health_check", "", "healthy, or NOT HEALTHY and why."),
-    ParamDecl::text(
-        "accept",
-        "",
-        "Whom this daemon lets in: secure (ports below 1024) or all. Until its next start.",
-    ),
-    ParamDecl::number(
-        "req_memory_max_mb",
-        ((INBOUND_MIN_BYTES >> 20) as u64, 1 << 20),
-        "MiB",
-        "an eighth of the memory",
-        "Memory of the requests that were received and are not done; clients send again later what is more. Until its next start.",
-    ),
-    ParamDecl::shown(
-        "req_memory",
-        "",
-        "used_bytes and max_bytes of it, and put_off: how many requests were to come again later.",
-    ),
-    ParamDecl::shown("ping_interval", "s", "How often clients without other requests say that they live."),
-];
+static OWN: Table<Node> = Table {
+    scopes: &[Scope::Daemon],
+    params: &[
+        Param::shown(Decl::text("version", "Version of this program."), |_, ()| admin::VERSION.into()),
+        Param::shown(Decl::text("health_check", "healthy, or NOT HEALTHY and why."), |n, ()| n.health().into()),
+        Param::settable(
+            Decl::order(
+                "accept",
+                |text| is_secure(text).map(drop),
+                "Whom this daemon lets in: secure (ports below 1024) or all. Until its next start.",
+            )
+            .until_restart(),
+            |n, ()| if n.server.is_secure() { "secure" } else { "all" }.into(),
+            // Connections that are let in already stay.
+            |n, (), v| {
+                n.server.set_secure(is_secure(v.text)?);
+                Ok(())
+            },
+        ),
+        Param::settable(
+            Decl::number(
+                "req_memory_max_mb",
+                (MEMORY_MIN_MB, 1 << 20),
+                "MiB",
+                MEMORY_MIN_MB,
+                "Memory of the requests that were received and are not done; clients send again later what is more. Until its next start.",
+            )
+            .by_default(Preset::Host("an eighth of the memory"))
+            .until_restart(),
+            |n, ()| (n.server.inbound().max_bytes() >> 20).into(),
+            |n, (), v| {
+                let bytes = usize::try_from(v.number << 20).map_err(|_| Errno::ERANGE)?;
+                n.server.inbound().set_max_bytes(bytes);
+                Ok(())
+            },
+        ),
+        Param::shown(
+            Decl::fields(
+                "req_memory",
+                "used_bytes and max_bytes of it, and put_off: how many requests were to come again later.",
+            ),
+            |n, ()| {
+                let memory = n.server.inbound();
+                Value::Fields(vec![
+                    Field::gauge("used_bytes", memory.used_bytes() as u64),
+                    Field::gauge("max_bytes", memory.max_bytes() as u64),
+                    Field::counter("put_off", memory.refused()),
+                ])
+            },
+        ),
+        Param::shown(
+            Decl::gauge("ping_interval", "s", "How often clients without other requests say that they live."),
+            |n, ()| n.options.ping_interval.div_ceil(1000).into(),
+        ),
+    ],
+};
+
+const MEMORY_MIN_MB: u64 = (INBOUND_MIN_BYTES >> 20) as u64;
+
+fn is_secure(text: &str) -> Result<bool, Errno> {
+    match text {
+        "secure" => Ok(true),
+        "all" => Ok(false),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// What `lctl` can ask of daemons.
+pub(super) fn declare(to: &mut Registry) {
+    to.add(&OWN);
+}
 
 pub fn serve(node: &Arc<Node>) -> io::Result<ControlSocket> {
     let node = node.clone();
@@ -61,15 +110,14 @@ impl Node {
                 let mut all: Vec<(String, String)> =
                     self.targets.iter().flat_map(|t| t.get_params(&pattern)).collect();
                 all.extend(self.standby().iter().flat_map(|m| m.get_params(&pattern)));
-                all.extend(self.own_params(&pattern));
+                all.extend(self.own_params(&pattern).texts());
                 DaemonReply::Params(all)
             }
             DaemonRequest::HelpParam { pattern } => {
                 let mut all: Vec<ParamInfo> =
                     self.targets.iter().flat_map(|t| t.help_params(&pattern)).collect();
                 all.extend(self.standby().iter().flat_map(|m| m.help_params(&pattern)));
-                let own = OWN.iter().filter(|d| glob_match(&pattern, d.name));
-                all.extend(own.map(|d| d.info(d.name.to_string())));
+                all.extend(self.own_params(&pattern).infos());
                 DaemonReply::ParamInfos(all)
             }
             DaemonRequest::SetParam { name, value } => self.set(&name, &value),
@@ -137,47 +185,32 @@ impl Node {
         DaemonReply::Done
     }
 
-    /// Of the whole daemon.
-    fn own_params(&self, pattern: &str) -> Vec<(String, String)> {
-        let mut health = String::from("healthy");
-        if let Some(why) = self.failed().map(|(what, _)| what).or_else(|| self.read_only()) {
-            health = format!("NOT HEALTHY\n{why}");
+    fn health(&self) -> String {
+        match self.failed().map(|(what, _)| what).or_else(|| self.read_only()) {
+            Some(why) => format!("NOT HEALTHY\n{why}"),
+            None => "healthy".into(),
         }
-        let memory = self.server.inbound();
-        let value = |name: &str| match name {
-            "version" => admin::VERSION.to_string(),
-            "health_check" => health.clone(),
-            "accept" => if self.server.is_secure() { "secure" } else { "all" }.into(),
-            "req_memory_max_mb" => (memory.max_bytes() >> 20).to_string(),
-            "req_memory" => format!(
-                "used_bytes: {}\nmax_bytes: {}\nput_off: {}",
-                memory.used_bytes(),
-                memory.max_bytes(),
-                memory.refused()
-            ),
-            _ => self.options.ping_interval.div_ceil(1000).to_string(),
-        };
-        let hits = OWN.iter().filter(|d| glob_match(pattern, d.name));
-        hits.map(|d| (d.name.to_string(), value(d.name))).collect()
     }
 
-    /// Of the whole daemon: those that the glob names. Connections that are let in already stay.
+    /// Of the whole daemon.
+    fn own_params<'a>(&'a self, pattern: &'a str) -> Tree<'a> {
+        let mut tree = Tree::matching(pattern);
+        tree.add("", &OWN, self);
+        tree
+    }
+
+    /// Of the whole daemon: those that the glob names, as they were set.
     fn set_own(&self, name: &str, value: &str) -> Result<Vec<(String, String)>, Errno> {
-        let hits: Vec<&ParamDecl> = OWN.iter().filter(|d| glob_match(name, d.name)).collect();
-        for d in &hits {
-            match (d.name, value.trim()) {
-                ("accept", "secure") => self.server.set_secure(true),
-                ("accept", "all") => self.server.set_secure(false),
-                ("req_memory_max_mb", mib) => {
-                    let bytes = usize::try_from(d.parse(mib)? << 20).map_err(|_| Errno::ERANGE)?;
-                    self.server.inbound().set_max_bytes(bytes);
-                }
-                ("accept", _) => return Err(Errno::EINVAL),
-                _ => return Err(Errno::EACCES),
-            }
-            tracing::info!("{} is {} from now on", d.name, value.trim());
+        let hits = self.own_params(name);
+        if hits.items.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(hits.iter().map(|d| (d.name.to_string(), value.trim().to_string())).collect())
+        hits.set(value)?;
+        let said = |i: &Item<'_>| {
+            tracing::info!("{} is {} from now on", i.name, value.trim());
+            (i.name.clone(), value.trim().to_string())
+        };
+        Ok(hits.items.iter().map(said).collect())
     }
 
     fn set(&self, name: &str, value: &str) -> DaemonReply {
@@ -201,6 +234,10 @@ impl Node {
 
     fn set_permanent(&self, name: &str, value: &str, delete: bool) -> DaemonReply {
         let Some(mgs) = self.mgs() else { return error(Errno::ENODEV, "this daemon has no active MGS") };
+        // What is there already can be taken back, whatever it is.
+        if !delete && let Err(refused) = super::registry::all().check_lasting(name, value) {
+            return error(refused.errno, &refused.why);
+        }
         match world::block_on(mgs.set_permanent(name, value, delete)) {
             Ok(()) => DaemonReply::Done,
             Err(e) => error(e, e.text()),

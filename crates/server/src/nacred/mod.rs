@@ -7,6 +7,7 @@ mod control;
 pub mod ended;
 mod osd;
 mod registration;
+mod registry;
 mod standby;
 mod target;
 

@@ -1,0 +1,103 @@
+//! Parameters of what all layers of a mount share.
+
+use super::context::{Context, READ_AHEAD_DEFAULT_MB};
+use super::jobid::{NAME_DEFAULT, VAR_DEFAULT};
+use model::Errno;
+use model::limits::JOBID_MAX_BYTES;
+use model::param::{Decl, Param, Scope, Table};
+use rpc::{AT_MAX_DEFAULT_S, AT_MIN_DEFAULT_S};
+
+/// Without a device: `at_min`.
+pub(crate) static MOUNT: Table<Context> = Table {
+    scopes: &[Scope::Mount],
+    params: &[
+        Param::shown(Decl::text("version", "Version of this program."), |_, ()| {
+            env!("CARGO_PKG_VERSION").into()
+        }),
+        Param::settable(
+            Decl::words(
+                "jobid_var",
+                VAR_DEFAULT,
+                |text| if matches!(text, "disable" | "nodelocal") { Ok(()) } else { Err(Errno::EINVAL) },
+                "Where the job id of requests comes from: disable or nodelocal.",
+            ),
+            |cx, ()| cx.jobid.var().into(),
+            |cx, (), v| {
+                cx.jobid.set_var(v.text);
+                Ok(())
+            },
+        ),
+        Param::settable(
+            Decl::words(
+                "jobid_name",
+                NAME_DEFAULT,
+                |text| if (1..=JOBID_MAX_BYTES).contains(&text.len()) { Ok(()) } else { Err(Errno::EINVAL) },
+                "Job id with jobid_var=nodelocal: %u user, %g group, %p process, %% a percent sign.",
+            ),
+            |cx, ()| cx.jobid.name().into(),
+            |cx, (), v| {
+                cx.jobid.set_name(v.text);
+                Ok(())
+            },
+        ),
+        Param::settable(
+            Decl::number(
+                "at_min",
+                (0, 3600),
+                "s",
+                AT_MIN_DEFAULT_S,
+                "Requests may take so long at least before the server is asked whether it is at work on them.",
+            ),
+            |cx, ()| cx.adaptive.min_s().into(),
+            |cx, (), v| {
+                cx.adaptive.set_min_s(v.number);
+                Ok(())
+            },
+        ),
+        Param::settable(
+            Decl::number(
+                "at_max",
+                (0, 3600),
+                "s",
+                AT_MAX_DEFAULT_S,
+                "And so long at most, however long they took lately; 0: it is never asked.",
+            ),
+            |cx, ()| cx.adaptive.max_s().into(),
+            |cx, (), v| {
+                cx.adaptive.set_max_s(v.number);
+                Ok(())
+            },
+        ),
+    ],
+};
+
+/// Of `llite.*`.
+pub(crate) static LLITE: Table<Context> = Table {
+    scopes: &[Scope::Llite],
+    params: &[
+        Param::atomic(
+            Decl::number(
+                "max_read_ahead_mb",
+                (0, 1 << 20),
+                "MiB",
+                READ_AHEAD_DEFAULT_MB,
+                "Bytes being read ahead at a time; 0: none.",
+            ),
+            20,
+            |cx, ()| &cx.max_read_ahead,
+        ),
+        Param::settable(
+            Decl::text(
+                "write_errors",
+                "Writes and operations that failed after they had been answered: when, file, object or what it was, bytes, why. Writing anything clears it.",
+            )
+            .cleared(),
+            |cx, ()| cx.errors.text().into(),
+            |cx, (), _| {
+                cx.errors.clear();
+                cx.told.acknowledge();
+                Ok(())
+            },
+        ),
+    ],
+};

@@ -1,0 +1,77 @@
+//! Every parameter and statistic of every component, in one place.
+
+use super::{control, osd};
+use model::param::Registry;
+
+/// All declarations.
+pub(super) fn all() -> Registry {
+    let mut all = Registry::default();
+    client::declare(&mut all);
+    mds::declare(&mut all);
+    oss::declare(&mut all);
+    mgs::declare(&mut all);
+    osd::declare(&mut all);
+    control::declare(&mut all);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Errno;
+    use model::param::Declared;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn each_name_is_declared_once() {
+        let all = all();
+        let mut names: BTreeMap<String, u32> = BTreeMap::new();
+        all.all().iter().for_each(|d: &Declared| *names.entry(d.name()).or_default() += 1);
+        // A mount and a daemon each say of which version they are.
+        let twice: Vec<&String> = names.iter().filter(|(_, n)| **n > 1).map(|(name, _)| name).collect();
+        assert_eq!(twice, ["version"]);
+        assert!(names.len() > 100, "{} names", names.len());
+        assert!(all.all().iter().all(|d| !d.decl.help.is_empty()));
+    }
+
+    #[test]
+    fn defaults_can_be_set_for_good() {
+        let all = all();
+        for d in all.all().iter().filter(|d| d.decl.lasting && d.decl.range().is_some()) {
+            assert_eq!(all.check_lasting(&d.name(), &d.decl.default.to_string()), Ok(()), "{}", d.name());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        let all = all();
+        for good in [
+            ("osc.demo-OST0007*.active", "0"),
+            ("lod.demo-*.qos_prio_free", "70"),
+            ("mdt.demo-MDT0000.root_squash", "97:96"),
+            ("llite.demo-*.max_cached_mb", "2G"),
+            ("osd-nacre.*.read_cache_enable", "1"),
+            ("ldlm.namespaces.*.lru_size", "clear"),
+            ("*.*.ack", "durable"),
+            ("obdfilter/*/brw_size", "16"),
+        ] {
+            assert_eq!(all.check_lasting(good.0, good.1), Ok(()), "{good:?}");
+        }
+        for (name, value, errno, why) in [
+            ("osc.*.max_dirty", "1", Errno::ENOENT, "is it osc.*.max_dirty_mb?"),
+            ("obdfilter.demo-OST0000.brwsize", "1", Errno::ENOENT, "is it obdfilter.demo-OST0000.brw_size?"),
+            ("ost.*.brw_size", "1", Errno::ENOENT, "is it obdfilter.*.brw_size?"),
+            ("a.b", "1", Errno::ENOENT, "no parameter of this name"),
+            ("mdt.*.dom_stripesize", "2M", Errno::ERANGE, "it takes 0 to 1048576 bytes"),
+            ("lod.*.stripesize", "65537", Errno::EINVAL, "it takes multiples of 65536"),
+            ("mdt.*.ack", "soon", Errno::EINVAL, "mdt.*.ack"),
+            ("mdt.*.uuid", "x", Errno::EACCES, "it is only shown"),
+            ("osd-nacre.*.disk_fault", "none", Errno::EACCES, "until the next start only"),
+            ("*.*.max_rpcs_in_flight", "1", Errno::ERANGE, "mdc.*.max_rpcs_in_flight: it takes 2 to"),
+        ] {
+            let refused = all.check_lasting(name, value).unwrap_err();
+            assert_eq!(refused.errno, errno, "{name}={value}: {refused}");
+            assert!(refused.why.contains(why), "{name}={value}: {refused}");
+        }
+    }
+}
