@@ -14,6 +14,7 @@ pub mod fid;
 pub mod inode_rules;
 pub mod layout;
 pub mod limits;
+pub mod mutex;
 pub mod nid;
 pub mod nodemap;
 pub mod param;
