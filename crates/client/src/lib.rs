@@ -33,8 +33,8 @@ pub use base::errseq::{ErrorCursor, ErrorMark};
 pub use base::keeper::{Keeper, Lapsed, Leave};
 pub use fs::Fs;
 
+use model::mutex::Mutex;
 use model::{Cred, Errno, Fid};
-use std::sync::Mutex;
 use wire::msg::enqueue::{LockKind, LockMode, LockSpec};
 
 /// What an operation gives.

@@ -8,9 +8,10 @@ use crate::base::errseq::{ErrorCursor, ErrorMark};
 use crate::mdc::{FileState, ReadTimes};
 use crate::ops::O_ACCMODE;
 use crate::{Call, Fs, OpenFile, R};
+use model::mutex::Mutex;
 use model::planted::{self, Bug};
 use model::{Errno, Fid, FileType, Layout, perm};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use wire::msg::lookup::Entry;
 
 /// A file grows once; more refusals than these are no race any more.

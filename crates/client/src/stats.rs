@@ -2,7 +2,7 @@
 
 use model::Timestamp;
 use model::counters::{Counters, Histogram, extents_table, times};
-use std::sync::Mutex;
+use model::mutex::Mutex;
 
 /// `extents_stats` counts sizes in these.
 const EXTENT_BYTES: u64 = 4096;
@@ -69,8 +69,8 @@ impl Stats {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Extents>> {
-        self.extents.lock().expect("no panic while locked")
+    fn lock(&self) -> model::mutex::MutexGuard<'_, Option<Extents>> {
+        self.extents.lock()
     }
 
     pub(crate) fn clear(&self, now: Timestamp) {

@@ -8,10 +8,11 @@ use client::control::{
 };
 use client::{Fs, FsSpace};
 use model::acl::Acl;
+use model::mutex::Mutex;
 use model::perm::{MAY_EXEC, Subject, access};
 use model::{Attr, Errno, Fid, FileType, LayoutSpec};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Replies of which parts were not fetched yet.
 const PAGES_MAX: usize = 16;
@@ -32,7 +33,7 @@ pub struct Pages {
 
 impl Pages {
     fn keep(&self, token: u64, uid: u32, reply: Bytes) {
-        let mut k = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut k = self.kept.lock();
         if k.len() >= PAGES_MAX {
             k.pop_front();
         }
@@ -40,12 +41,12 @@ impl Pages {
     }
 
     fn find(&self, token: u64, uid: u32) -> Option<Bytes> {
-        let k = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let k = self.kept.lock();
         k.iter().find(|p| p.token == token && p.uid == uid).map(|p| p.reply.clone())
     }
 
     fn drop_page(&self, token: u64) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).retain(|p| p.token != token);
+        self.kept.lock().retain(|p| p.token != token);
     }
 }
 

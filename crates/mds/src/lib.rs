@@ -21,7 +21,6 @@ mod growth;
 mod leases;
 mod locks;
 mod mdt;
-mod mutex;
 mod namehash;
 mod names;
 mod opens;

@@ -1,14 +1,13 @@
 //! Parameters of a metadata target, as `lctl get_param` and `set_param` see them. Each is declared once,
 //! here: name, type, unit, bounds, default, description.
 
-use crate::mutex::lock;
+use model::mutex::Mutex;
 use model::nodemap::Nodemap;
 use model::param::{ParamDecl, ParamKind, ack_is_durable};
 use model::squash::Squash;
 use model::{Errno, LayoutSpec, limits};
 use rpc::Principal;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const fn number(
@@ -170,7 +169,7 @@ impl Default for Params {
 
 impl Params {
     pub fn get(&self, name: &str) -> Option<String> {
-        lock(&self.values).get(name).cloned()
+        self.values.lock().get(name).cloned()
     }
 
     /// Changes are answered when they are durable, not when they are executed.
@@ -180,7 +179,7 @@ impl Params {
 
     /// Whom somebody's users are here, by `root_squash` and `nosquash_nids`.
     pub fn nodemap(&self, who: &Principal) -> Nodemap {
-        lock(&self.squash).of(who.address)
+        self.squash.lock().of(who.address)
     }
 
     /// A number parameter's value; the name must be one that is declared as a number here.
@@ -208,11 +207,11 @@ impl Params {
                 text.trim().to_string()
             }
             (ParamKind::Text, "root_squash") => {
-                lock(&self.squash).set_to(text)?;
+                self.squash.lock().set_to(text)?;
                 text.trim().to_string()
             }
             (ParamKind::Text, "nosquash_nids") => {
-                lock(&self.squash).set_except(text)?;
+                self.squash.lock().set_except(text)?;
                 text.trim().to_string()
             }
             (ParamKind::Text, _) => return Err(Errno::EINVAL),
@@ -225,7 +224,7 @@ impl Params {
                 n.to_string()
             }
         };
-        lock(&self.values).insert(decl.name, value);
+        self.values.lock().insert(decl.name, value);
         Ok(())
     }
 

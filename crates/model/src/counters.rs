@@ -1,9 +1,9 @@
 //! Counters and histograms as Lustre's `stats`, `rpc_stats`, `brw_stats` and `extents_stats` files print them.
 
 use crate::Timestamp;
+use crate::mutex::Mutex;
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::sync::Mutex;
 
 /// Buckets of a histogram: the last one holds all that is larger.
 const BUCKETS: usize = 32;
@@ -39,8 +39,8 @@ impl Counters {
         Counters { table, state: Mutex::new(State { since: now, counters }) }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().expect("no panic while held")
+    fn lock(&self) -> crate::mutex::MutexGuard<'_, State> {
+        self.state.lock()
     }
 
     /// One sample for the counter at this place of the table, which must exist.

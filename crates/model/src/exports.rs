@@ -2,11 +2,12 @@
 //! host are one, as in Lustre.
 
 use crate::counters::Counters;
+use crate::mutex::{Mutex, MutexGuard};
 use crate::{Nid, Timestamp};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// Addresses that are counted apart; what others do is in the target's own counters only.
 const EXPORTS_MAX: usize = 4096;
@@ -35,7 +36,7 @@ impl Exports {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Arc<Export>>> {
-        self.known.lock().expect("no panic while held")
+        self.known.lock()
     }
 
     /// The one of this address, made at first; `None` if there are too many.

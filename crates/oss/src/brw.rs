@@ -2,7 +2,7 @@
 
 use model::Timestamp;
 use model::counters::{Histogram, Scale, brw_table, times};
-use std::sync::{Mutex, MutexGuard};
+use model::mutex::{Mutex, MutexGuard};
 use wire::Op;
 use wire::verb::BulkSide;
 
@@ -46,7 +46,7 @@ impl BrwStats {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic while held")
+        self.state.lock()
     }
 
     /// `None` for what moves no data.

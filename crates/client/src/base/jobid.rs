@@ -2,7 +2,7 @@
 
 use crate::Call;
 use model::limits::JOBID_MAX_BYTES;
-use std::sync::{Mutex, MutexGuard};
+use model::mutex::{Mutex, MutexGuard};
 
 /// Where job ids come from (`disable` or `nodelocal`), and how one is made.
 pub(crate) struct JobId(Mutex<(String, String)>);
@@ -13,7 +13,7 @@ impl JobId {
     }
 
     fn lock(&self) -> MutexGuard<'_, (String, String)> {
-        self.0.lock().expect("no panic while locked")
+        self.0.lock()
     }
 
     pub(crate) fn var(&self) -> String {

@@ -28,9 +28,10 @@ pub(crate) use write::{WriteGuard, Written, check_end, wants};
 use crate::base::Context;
 use crate::osc::{Object, ObjectCache, Osc};
 use crate::{BoxFutureOf, R};
+use model::mutex::Mutex;
 use model::{Fid, Layout, Map, Set, Timestamp};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use streams::AheadStats;
 use world::future::join_all;
 
@@ -80,15 +81,14 @@ impl Lov {
     }
 
     pub(crate) fn all_files(&self) -> Vec<Arc<File>> {
-        let mut all: Vec<Arc<File>> =
-            self.files.lock().expect("no panic while locked").values().cloned().collect();
+        let mut all: Vec<Arc<File>> = self.files.lock().values().cloned().collect();
         all.sort_by_key(|f| f.fid);
         all
     }
 
     /// The file, if anything is known of it.
     pub(crate) fn known(&self, fid: Fid) -> Option<Arc<File>> {
-        self.files.lock().expect("no panic while locked").get(&fid).cloned()
+        self.files.lock().get(&fid).cloned()
     }
 
     pub(crate) fn touch(&self, f: &File) {
@@ -97,7 +97,7 @@ impl Lov {
 
     /// The file with these objects, known from now on if it was not. How many are known.
     pub(crate) fn open(&self, fid: Fid, layout: &Arc<Layout>, oscs: Vec<Arc<Osc>>) -> (Arc<File>, usize) {
-        let mut files = self.files.lock().expect("no panic while locked");
+        let mut files = self.files.lock();
         let file = match files.get(&fid) {
             Some(f) => f.clone(),
             None => {
@@ -132,7 +132,7 @@ impl Lov {
 
     /// Drops a file of which nothing is kept and that nobody uses.
     fn forget_if_idle(&self, fid: Fid) {
-        let mut files = self.files.lock().expect("no panic while locked");
+        let mut files = self.files.lock();
         let idle = files.get(&fid).is_some_and(|f| Arc::strong_count(f) == 1 && f.is_idle());
         if idle && let Some(f) = files.remove(&fid) {
             f.objects.iter().for_each(|o| self.cache.remove(o));

@@ -4,8 +4,9 @@
 
 use crate::lov::{File, WriteGuard};
 use crate::{BoxFutureOf, Fs};
+use model::mutex::{Mutex, MutexGuard};
 use model::{Fid, Map};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 struct Range {
     token: u64,
@@ -33,7 +34,7 @@ pub(super) enum Beside {
 
 impl Writing {
     fn lock(&self) -> MutexGuard<'_, Map<Fid, Vec<Range>>> {
-        self.0.lock().expect("no panic while locked")
+        self.0.lock()
     }
 
     pub(super) fn look(&self, fid: Fid, (start, end): (u64, u64)) -> Beside {

@@ -2,10 +2,10 @@
 
 use crate::session::PAGE_BYTES;
 use model::counters::{Counters, Histogram, Scale, modify_table, rpc_table, times};
+use model::mutex::{Mutex, MutexGuard};
 use model::{TargetKind, Timestamp};
 use std::any::Any;
 use std::fmt::Write as _;
-use std::sync::{Mutex, MutexGuard};
 use wire::verb::Named;
 use wire::{Message, Op, msg};
 use world::Instant;
@@ -108,7 +108,7 @@ impl Meter {
     }
 
     fn lock(&self) -> MutexGuard<'_, Rpcs> {
-        self.rpcs.lock().expect("no panic while locked")
+        self.rpcs.lock()
     }
 
     /// A request goes out. `counted`: it is one of those that `max_mod_rpcs_in_flight` bounds.
