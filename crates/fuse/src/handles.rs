@@ -89,7 +89,8 @@ impl Handles {
     fn insert(t: &mut Inner, h: Handle) -> u64 {
         let fh = t.next;
         t.next += 1;
-        t.open.insert(fh, h);
+        let other = t.open.insert(fh, h);
+        assert!(other.is_none(), "numbers of handles are never reused");
         fh
     }
 

@@ -57,6 +57,7 @@ impl Making {
             return false;
         }
         m.insert(tid, Maker { fid, ran_ns: None, looks: 0 });
+        assert!(m.len() <= MAX, "what is remembered is bounded");
         self.count.store(m.len(), Ordering::Release);
         true
     }

@@ -141,7 +141,12 @@ impl Nodes {
         if n.lookups == 0 {
             let fid = n.fid;
             t.by_id.remove(&id);
-            t.numbered.remove(&fid);
+            let numbered = t.numbered.remove(&fid).is_some();
+            assert_eq!(
+                numbered,
+                id & NUMBERED != 0,
+                "a number is kept as long as its node, others have none"
+            );
         }
     }
 
