@@ -10,6 +10,7 @@ mod boundary;
 mod docs;
 mod layers;
 mod length;
+mod locks;
 mod machine;
 mod messages;
 mod methods;
@@ -22,12 +23,13 @@ use source::{Finding, Tree};
 
 type Check = (&'static str, fn(&Tree) -> Vec<Finding>);
 
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 13] = [
     ("layers", layers::check),
     ("layers within a crate", rooms::check),
     ("world boundary", boundary::check),
     ("unsafe", unsafety::check),
     ("length", length::check),
+    ("locks", locks::check),
     ("messages have both ends", messages::check),
     ("assertions", assertions::check),
     ("methods", methods::check),

@@ -1,15 +1,15 @@
 //! Standard output of the commands: buffered, and quiet when the reader has gone (`lfs find | head`).
 
+use model::mutex::Mutex;
 use std::fmt;
 use std::io::{self, BufWriter, Stdout, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Mutex;
 
 static OUT: Mutex<Option<BufWriter<Stdout>>> = Mutex::new(None);
 
 fn with<T>(f: impl FnOnce(&mut BufWriter<Stdout>) -> io::Result<T>) {
-    let mut guard = OUT.lock().expect("no writer panics");
+    let mut guard = OUT.lock();
     let w = guard.get_or_insert_with(|| BufWriter::with_capacity(64 << 10, io::stdout()));
     if f(w).is_err() {
         // Nobody reads any more: the usual end of a command in a pipe.

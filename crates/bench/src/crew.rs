@@ -3,11 +3,12 @@
 use crate::link::{Event, Order, Report, ThreadLink};
 use crate::worker;
 use anyhow::{Context, Result, bail};
+use model::mutex::Mutex;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use world::sys;
 use world::sys::load::Worker;
@@ -31,7 +32,7 @@ impl Stop {
     /// Kills every worker; the run ends with an error.
     pub fn now(&self) {
         self.flag.store(true, Ordering::SeqCst);
-        for pid in self.pids.lock().expect("no holder panics").iter() {
+        for pid in self.pids.lock().iter() {
             let _ = process::kill(*pid, process::SIGKILL);
         }
     }
@@ -91,7 +92,7 @@ impl Crew {
                 Kind::Process(exe) => {
                     let (worker, orders, answers) = Worker::start(exe, "nacre", &["bench", "worker"])
                         .with_context(|| format!("start '{}'", exe.display()))?;
-                    stop.pids.lock().expect("no holder panics").push(worker.pid());
+                    stop.pids.lock().push(worker.pid());
                     listen(rank, answers, to.clone())?;
                     Member::Process { worker, orders: Some(Box::new(orders)) }
                 }
@@ -205,7 +206,7 @@ impl Drop for Crew {
             let pid = worker.pid();
             let patience = if self.failed { Duration::ZERO } else { END_PATIENCE };
             // It is reaped here: its number may mean another process from now on.
-            self.stop.pids.lock().expect("no holder panics").retain(|p| *p != pid);
+            self.stop.pids.lock().retain(|p| *p != pid);
             if worker.end(patience).is_none() {
                 eprintln!("nacre bench: process {pid} hangs in the kernel and could not be ended");
             }

@@ -33,8 +33,8 @@ pub use llite::{Fs, is_virtual_xattr};
 pub use params::declare;
 pub use wire::msg::enqueue::LockMode;
 
+use model::mutex::Mutex;
 use model::{Cred, Errno, Fid};
-use std::sync::Mutex;
 use wire::msg::enqueue::{LockKind, LockSpec};
 
 /// What an operation gives.

@@ -3,8 +3,8 @@
 use model::Timestamp;
 use model::counters::{Counters, Samples};
 use model::histogram::{Histogram, Histograms, Scale, Shape, Sides, Table};
+use model::mutex::Mutex;
 use model::param::Value;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// `extents_stats` counts sizes in these.
@@ -103,7 +103,7 @@ impl Stats {
     pub(crate) fn count_extents(&self, wanted: bool, now: Timestamp) {
         let e = &self.extents;
         e.wanted.store(wanted, Relaxed);
-        *e.since.lock().expect("no panic while locked") = now;
+        *e.since.lock() = now;
         e.read.clear();
         e.write.clear();
     }
@@ -114,7 +114,7 @@ impl Stats {
         if !e.wanted.load(Relaxed) {
             return "disabled\n write anything to this file to activate, then '0' or 'disable' to deactivate\n".into();
         }
-        let since = *e.since.lock().expect("no panic while locked");
+        let since = *e.since.lock();
         let sides = Sides::ReadWrite(Box::new([e.read.read(), e.write.read()]));
         let tables = vec![Table { what: "extents", unit: "calls", scale: Scale::Log2, sides }];
         Value::Histograms(Histograms { now, since, shape: Shape::Extents, under_way: Vec::new(), tables })

@@ -3,11 +3,12 @@
 use crate::http::{self, Answer};
 use crate::proto::{Event, Kv, LeaseReply, Range, Refusal, Streamed, Token, TxnReply, WatchReply, b64};
 use crate::url::{Member, Url};
+use model::mutex::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use world::World;
 
@@ -167,7 +168,7 @@ impl Etcd {
     }
 
     fn token(&self) -> Option<String> {
-        self.token.lock().expect("no holder panics").clone()
+        self.token.lock().clone()
     }
 
     async fn connect(&self, m: &Member) -> std::io::Result<Arc<dyn world::Stream>> {
@@ -229,7 +230,7 @@ impl Etcd {
         let body = json!({"name": name, "password": password}).to_string();
         let raw = self.ask_whole(m, "/v3/auth/authenticate", body.as_bytes(), false).await?;
         let t: Token = parse(m, &raw)?;
-        *self.token.lock().expect("no holder panics") = Some(t.token);
+        *self.token.lock() = Some(t.token);
         Ok(())
     }
 

@@ -4,11 +4,12 @@ use crate::proto::b64;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use model::mutex::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use world::{BoxFuture, Conn, Instant, Listener, Net, Stream, World};
 
@@ -76,7 +77,7 @@ impl Fake {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no holder panics")
+        self.state.lock()
     }
 
     /// `etcd://…`
@@ -332,7 +333,7 @@ fn pieces(bytes: &[u8]) -> VecDeque<Bytes> {
 
 impl Stream for FakeStream {
     fn send(&self, bytes: Bytes) -> BoxFuture<io::Result<()>> {
-        let mut p = self.pipe.lock().expect("no holder panics");
+        let mut p = self.pipe.lock();
         p.request.extend_from_slice(&bytes);
         let what = self.fake.lock().members[self.member];
         if let Some((path, body)) = request(&p.request)
@@ -368,7 +369,7 @@ impl Stream for FakeStream {
         Box::pin(async move {
             loop {
                 {
-                    let mut p = pipe.lock().expect("no holder panics");
+                    let mut p = pipe.lock();
                     if let Some(b) = p.answer.pop_front() {
                         return Ok(b);
                     }

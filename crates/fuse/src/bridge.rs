@@ -7,10 +7,11 @@ use crate::kernel::Kernel;
 use crate::nodes::Nodes;
 use crate::writeback::Writeback;
 use client::{Fs, Keeper};
+use model::mutex::Mutex;
 use model::{Errno, Fid, Map};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use world::World;
 use world::sync::Notify;
@@ -107,7 +108,7 @@ pub struct Release {
 
 impl Releases {
     pub fn begin(self: &Arc<Self>, fid: Fid) -> Release {
-        let mut t = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut t = self.inner.lock();
         t.under_way.entry(fid).or_default().0 += 1;
         self.count.fetch_add(1, Ordering::AcqRel);
         Release { of: self.clone(), fid }
@@ -122,7 +123,7 @@ impl Releases {
     pub async fn settle(&self, fid: Fid) {
         loop {
             let over = {
-                let t = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+                let t = self.inner.lock();
                 match t.under_way.get(&fid) {
                     Some((_, n)) => n.clone().notified_owned(),
                     None => return,
@@ -135,7 +136,7 @@ impl Releases {
 
 impl Drop for Release {
     fn drop(&mut self) {
-        let mut t = self.of.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut t = self.of.inner.lock();
         let Some((n, over)) = t.under_way.get_mut(&self.fid) else { return };
         *n -= 1;
         if *n == 0 {

@@ -8,8 +8,8 @@ use client::control::{
     BUFFER_BYTES, ControlError, HEADER_BYTES, REPLY_MAX_BYTES, Reply, Request, Response, header, put,
 };
 use model::Errno;
+use model::mutex::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 /// Replies of which parts were not fetched yet.
 const PAGES_MAX: usize = 16;
@@ -28,7 +28,7 @@ pub struct Pages {
 
 impl Pages {
     fn keep(&self, token: u64, uid: u32, reply: Bytes) {
-        let mut k = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut k = self.kept.lock();
         if k.len() >= PAGES_MAX {
             k.pop_front();
         }
@@ -36,12 +36,12 @@ impl Pages {
     }
 
     fn find(&self, token: u64, uid: u32) -> Option<Bytes> {
-        let k = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let k = self.kept.lock();
         k.iter().find(|p| p.token == token && p.uid == uid).map(|p| p.reply.clone())
     }
 
     fn drop_page(&self, token: u64) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).retain(|p| p.token != token);
+        self.kept.lock().retain(|p| p.token != token);
     }
 }
 

@@ -1,8 +1,9 @@
 //! File handles: what the kernel calls an open file or directory.
 
 use client::{ErrorCursor, OpenHandle};
+use model::mutex::Mutex;
 use model::{Errno, Fid, Map};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Most processes whose record locks went through one open file.
 const LOCK_OWNERS_MAX: usize = 4096;
@@ -22,7 +23,7 @@ impl FileHandle {
 
     /// `ENOLCK` when too many did already.
     pub fn note_lock_owner(&self, owner: u64) -> Result<(), Errno> {
-        let mut v = self.lock_owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut v = self.lock_owners.lock();
         if !v.contains(&owner) {
             if v.len() >= LOCK_OWNERS_MAX {
                 return Err(Errno::ENOLCK);
@@ -33,7 +34,7 @@ impl FileHandle {
     }
 
     pub fn take_lock_owners(&self) -> Vec<u64> {
-        std::mem::take(&mut *self.lock_owners.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.lock_owners.lock())
     }
 
     /// Opened for writing.
@@ -73,8 +74,8 @@ impl Default for Handles {
 }
 
 impl Handles {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> model::mutex::MutexGuard<'_, Inner> {
+        self.inner.lock()
     }
 
     pub fn insert_file(&self, h: FileHandle) -> u64 {
@@ -88,7 +89,8 @@ impl Handles {
     fn insert(t: &mut Inner, h: Handle) -> u64 {
         let fh = t.next;
         t.next += 1;
-        t.open.insert(fh, h);
+        let other = t.open.insert(fh, h);
+        assert!(other.is_none(), "numbers of handles are never reused");
         fh
     }
 

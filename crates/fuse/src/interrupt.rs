@@ -5,9 +5,9 @@
 //! I/O) are never interrupted by the kernel although a dying process waits for them: all are looked after.
 
 use crate::process::{Fate, fate, process_of};
+use model::mutex::{Condvar, Mutex, MutexGuard};
 use model::{Errno, Map};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use world::Instant;
 use world::sync::oneshot;
@@ -78,7 +78,7 @@ struct Look {
 
 impl Table {
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// Lists a request; the receiver gets the errno to give up with.
@@ -111,12 +111,12 @@ impl Table {
         if tid == 0 {
             return 0;
         }
-        let known = self.callers.lock().unwrap_or_else(PoisonError::into_inner).get(&tid).copied();
+        let known = self.callers.lock().get(&tid).copied();
         if let Some((pid, _)) = known.filter(|(_, at)| now.since(*at) < CALLER) {
             return pid;
         }
         let pid = process_of(tid);
-        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut callers = self.callers.lock();
         if callers.len() >= CALLERS_MAX {
             callers.clear();
         }
@@ -205,7 +205,7 @@ impl Table {
             {
                 let mut t = self.lock();
                 while t.running.is_empty() && !t.ended {
-                    t = self.changed.wait(t).unwrap_or_else(PoisonError::into_inner);
+                    t = self.changed.wait(t);
                 }
                 if t.ended {
                     return;

@@ -20,10 +20,11 @@ use crate::nodes::Nodes;
 use crate::pages::Pages;
 use crate::reply::Channel;
 use client::{Keeper, Lapsed, Leave};
+use model::mutex::Mutex;
 use model::{Errno, Fid, Map};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use world::{Instant, World};
 use zerocopy::IntoBytes;
@@ -101,7 +102,7 @@ impl Kernel {
     /// it may.
     pub fn note_names(&self, dir: Fid, life: Duration) {
         let now = self.world.now();
-        let mut d = self.dirs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut d = self.dirs.lock();
         if d.len() >= DIRS_MAX && !d.contains_key(&dir) {
             d.retain(|_, until| *until > now);
         }
@@ -114,7 +115,7 @@ impl Kernel {
     pub fn forget_names(&self, dirs: impl Iterator<Item = Fid>) {
         let now = self.world.now();
         let some = {
-            let mut d = self.dirs.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut d = self.dirs.lock();
             let some = dirs.fold(false, |some, f| some | d.remove(&f).is_some_and(|until| until > now));
             if some {
                 // All names go with the epoch.

@@ -7,9 +7,9 @@
 //! file through this mount in between, as the thread holds the lock of the directory all the time.
 
 use crate::process::{self, Activity};
+use model::mutex::{Mutex, MutexGuard};
 use model::{Fid, Map};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Threads whose last answer was a new file. More are told that they must ask again.
 const MAX: usize = 1024;
@@ -47,7 +47,7 @@ pub struct Making {
 
 impl Making {
     fn lock(&self) -> MutexGuard<'_, Map<u32, Maker>> {
-        self.makers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.makers.lock()
     }
 
     /// A thread is about to be answered that it made a file. False if that cannot be remembered.
@@ -57,6 +57,7 @@ impl Making {
             return false;
         }
         m.insert(tid, Maker { fid, ran_ns: None, looks: 0 });
+        assert!(m.len() <= MAX, "what is remembered is bounded");
         self.count.store(m.len(), Ordering::Release);
         true
     }

@@ -5,8 +5,8 @@
 //! cache and no larger.
 
 use crate::abi::ROOT_ID;
+use model::mutex::Mutex;
 use model::{Attr, Errno, Fid, FileType, Map};
-use std::sync::{Mutex, PoisonError};
 
 /// Bits of an id that are the FID's object number: sequences have 2^17 of them.
 const OID_BITS: u32 = model::fid::SEQ_WIDTH.trailing_zeros();
@@ -102,8 +102,8 @@ impl Nodes {
         Nodes { root, generations, inner: Mutex::new(inner) }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> model::mutex::MutexGuard<'_, Inner> {
+        self.inner.lock()
     }
 
     /// The kernel is about to be told of `fid` once more.
@@ -141,7 +141,12 @@ impl Nodes {
         if n.lookups == 0 {
             let fid = n.fid;
             t.by_id.remove(&id);
-            t.numbered.remove(&fid);
+            let numbered = t.numbered.remove(&fid).is_some();
+            assert_eq!(
+                numbered,
+                id & NUMBERED != 0,
+                "a number is kept as long as its node, others have none"
+            );
         }
     }
 

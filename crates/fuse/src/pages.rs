@@ -16,10 +16,11 @@ use crate::nodes::Nodes;
 use crate::reply::Channel;
 use crate::writeback::Writeback;
 use client::Leave;
+use model::mutex::{Condvar, Mutex, MutexGuard};
 use model::{Errno, Fid};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use world::World;
 use zerocopy::IntoBytes;
 
@@ -76,7 +77,7 @@ impl Pages {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// Has the kernel give up pages, and drops `over` when it has and what it wrote is with the client.
@@ -146,7 +147,7 @@ impl Pages {
                 return;
             }
             t.idle += 1;
-            t = self.changed.wait(t).unwrap_or_else(PoisonError::into_inner);
+            t = self.changed.wait(t);
             t.idle -= 1;
         }
     }

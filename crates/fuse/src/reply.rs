@@ -183,3 +183,49 @@ impl Drop for Pending {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{PipeReader, Read};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// A connection whose other end is a pipe that the kernel would read.
+    fn connection() -> (Arc<Channel>, PipeReader) {
+        let (kernel, daemon) = io::pipe().unwrap();
+        (Arc::new(Channel::new(daemon.into())), kernel)
+    }
+
+    fn answered(mut kernel: &PipeReader) -> (u64, i32) {
+        let mut buf = [0; size_of::<abi::OutHeader>()];
+        kernel.read_exact(&mut buf).unwrap();
+        let int = |at: usize| <[u8; 4]>::try_from(&buf[at..at + 4]).unwrap();
+        let unique = u64::from(u32::from_ne_bytes(int(8))) | u64::from(u32::from_ne_bytes(int(12))) << 32;
+        (unique, i32::from_ne_bytes(int(4)))
+    }
+
+    #[test]
+    fn an_operation_that_panics_fails_and_the_next_one_is_served() {
+        let (channel, kernel) = connection();
+        let (world, runtime) = world::real::start(2).unwrap();
+        runtime.end_on_panic(&["fuse-op"]);
+        // On the thread that read it, as `worker` runs it, and on the runtime, as `hand_over` does.
+        let pending = Pending::new(channel.clone(), 7);
+        let run = move || {
+            let _pending = pending;
+            panic!("on purpose");
+        };
+        assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
+        assert_eq!(answered(&kernel), (7, -Errno::EIO.0));
+        let pending = Pending::new(channel.clone(), 8);
+        world.spawn("fuse-op", async move {
+            let _pending = pending;
+            panic!("on purpose");
+        });
+        assert_eq!(answered(&kernel), (8, -Errno::EIO.0));
+        runtime.block_on(world.sleep(Duration::from_millis(1)));
+        let pending = Pending::new(channel, 9);
+        world.spawn("fuse-op", async move { pending.answer(&Ok(Reply::empty())) });
+        assert_eq!(answered(&kernel), (9, 0));
+    }
+}

@@ -8,10 +8,11 @@
 
 use bytes::Bytes;
 use client::Fs;
+use model::mutex::{Mutex, MutexGuard};
 use model::{Errno, Fid, Map};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use world::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use world::{Either, World, select};
@@ -62,7 +63,7 @@ impl Default for Writeback {
 
 impl Writeback {
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     fn patience(&self) -> Duration {

@@ -5,9 +5,9 @@
 //! `Enqueue`, `answered`, await the [`Waiter`]; on giving up, `abandon` and send the `Cancel` it returns.
 
 use crate::posix::Pieces;
+use model::mutex::{Mutex, MutexGuard};
 use model::{Errno, Fid};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard};
 use wire::msg::cancel::{Cancel, CancelWhat};
 use wire::msg::enqueue::{LockKind, LockSpec};
 use world::sync::oneshot;
@@ -89,7 +89,7 @@ impl LockClient {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().expect("no holder of the lock panics")
+        self.inner.lock()
     }
 
     /// A lock id that this mount never used.

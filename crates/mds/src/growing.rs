@@ -1,9 +1,8 @@
 //! Which files' data is on its way to objects (`growth`): changes of it wait until that ends.
 
-use crate::mutex::lock;
 use model::Fid;
+use model::mutex::Mutex;
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 use world::sync::watch;
 
 /// Files whose data is on its way to objects.
@@ -22,11 +21,11 @@ impl Default for Growing {
 impl Growing {
     /// Data of `fid` is frozen from now on. False if it was before.
     pub fn begin(&self, fid: Fid) -> bool {
-        lock(&self.files).insert(fid)
+        self.files.lock().insert(fid)
     }
 
     pub fn contains(&self, fid: Fid) -> bool {
-        lock(&self.files).contains(&fid)
+        self.files.lock().contains(&fid)
     }
 
     /// Woken with each end of a growth from now on.
@@ -36,7 +35,7 @@ impl Growing {
 
     /// The file's data can be changed again, or lies elsewhere: who waited looks again.
     pub fn end(&self, fid: Fid) {
-        let grew = lock(&self.files).remove(&fid);
+        let grew = self.files.lock().remove(&fid);
         assert!(grew, "{fid} ends growing but did not grow");
         self.ended.send_modify(|n| *n += 1);
     }

@@ -13,15 +13,14 @@
 //! and writes that they stand for; cancels need no order. A client's own leases are never in its way: it knows
 //! what it changes itself.
 
-use crate::mutex::lock;
 use crate::schema::key;
 use ldlm::{Leases, Mode};
 use model::Fid;
 use model::limits::{EPOCHS_MAX, LEASES_PER_CLIENT_MAX_FILES, OWNER_PENDING_MAX_BYTES};
+use model::mutex::{Mutex, MutexGuard};
 use model::planted::{self, Bug};
 use rpc::ClientId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use wire::msg::lookup::{Grant, bits};
 use wire::msg::notify::LeaseItem;
@@ -61,7 +60,7 @@ impl LeaseState {
     /// What `client` may be granted of `bits`, to be made good with [`LeaseState::grant`] under the same lock of
     /// the core. `seq` 0 gets a number.
     pub fn offer(&self, client: ClientId, fid: Fid, bits: u8, mode: Mode, seq: &mut u64) -> Option<Grant> {
-        let mut t = lock(&self.table);
+        let mut t = self.table.lock();
         // Who may change an inode by itself has its layout with that.
         let owned = t.owned(client.0, fid) & bits::UPDATE != 0;
         let bits = if owned { bits & !bits::LAYOUT } else { bits };
@@ -79,7 +78,7 @@ impl LeaseState {
 
     /// What was offered is the client's.
     pub fn grant(&self, client: ClientId, offers: &[(Fid, Grant)]) {
-        let mut t = lock(&self.table);
+        let mut t = self.table.lock();
         for (fid, g) in offers {
             assert!(g.bits != 0 && g.seq != 0, "a grant is of something, and has a number");
             let mode = if g.exclusive { Mode::Exclusive } else { Mode::Shared };
@@ -94,7 +93,7 @@ impl LeaseState {
 
     /// What a client had before this target restarted, and used. False if it cannot have it again.
     pub fn reclaim(&self, client: ClientId, item: &LeaseItem) -> bool {
-        let mut t = lock(&self.table);
+        let mut t = self.table.lock();
         // A number that was never given out is no lease of a former life.
         let free = item.seq <= t.newest_seq()
             && t.grantable(client.0, item.fid, item.bits, Mode::Exclusive) == item.bits;
@@ -106,57 +105,57 @@ impl LeaseState {
 
     /// A client tells what it has done: it is on its way to giving up what it was asked for.
     pub fn tells(&self, client: ClientId, now: Instant) {
-        lock(&self.told).insert(client, now);
+        self.told.lock().insert(client, now);
     }
 
     /// Whether a client has executed operations that it may not have told.
     pub fn is_owner(&self, client: ClientId) -> bool {
-        lock(&self.table).is_owner(client.0)
+        self.table.lock().is_owner(client.0)
     }
 
     /// What a client has to tell of, if it made files that it did not tell of.
     pub fn owned_by(&self, client: [u8; 16]) -> Vec<(Fid, u8)> {
-        lock(&self.table).exclusive_of(client)
+        self.table.lock().exclusive_of(client)
     }
 
     /// Whether it matters what `client` looks at: somebody else may have changed it and not told.
     pub fn others_own(&self, client: Option<ClientId>) -> bool {
-        let t = lock(&self.table);
+        let t = self.table.lock();
         t.owners() > usize::from(client.is_some_and(|c| t.is_owner(c.0)))
     }
 
     /// Space that is promised to owners, with one more if `client` is none yet.
     pub fn promised_bytes(&self, client: Option<ClientId>) -> u64 {
-        let t = lock(&self.table);
+        let t = self.table.lock();
         let new = client.is_some_and(|c| !t.is_owner(c.0));
         (t.owners() + usize::from(new)) as u64 * OWNER_RESERVE_BYTES
     }
 
     /// What others have of what `by` wants.
     pub fn conflicts(&self, by: Option<ClientId>, wanted: &Wanted) -> Vec<(ClientId, LeaseItem)> {
-        let t = lock(&self.table);
+        let t = self.table.lock();
         let of = |(fid, bits, mode): (Fid, u8, Mode)| t.conflicts(by.map(|c| c.0), fid, bits, mode);
         wanted.parts().flat_map(of).map(|(c, i)| (ClientId(c), i)).collect()
     }
 
     /// Files that are no more.
     pub fn files_gone(&self, gone: impl Iterator<Item = Fid>) {
-        let mut t = lock(&self.table);
+        let mut t = self.table.lock();
         gone.for_each(|fid| t.file_gone(fid));
     }
 
     /// A client's leases are gone. With `leaving` its requests give up waiting for others.
     pub fn client_gone(&self, client: ClientId, leaving: bool) {
-        let mut l = lock(&self.leaving);
+        let mut l = self.leaving.lock();
         if leaving {
             l.insert(client);
         } else {
             l.remove(&client);
         }
         drop(l);
-        lock(&self.told).remove(&client);
+        self.told.lock().remove(&client);
         {
-            let mut t = lock(&self.table);
+            let mut t = self.table.lock();
             t.client_gone(client.0);
             assert_eq!(t.count_of(client.0), 0, "a client that is gone holds nothing");
         }
@@ -165,7 +164,7 @@ impl LeaseState {
 
     /// A client gave leases back.
     pub fn cancel(&self, client: ClientId, items: &[LeaseItem]) {
-        let mut t = lock(&self.table);
+        let mut t = self.table.lock();
         let mut some = false;
         for i in items {
             some |= t.cancel(client.0, i);
@@ -183,34 +182,34 @@ impl LeaseState {
 
     /// Its requests wait for nobody any more.
     pub fn is_leaving(&self, client: ClientId) -> bool {
-        lock(&self.leaving).contains(&client)
+        self.leaving.lock().contains(&client)
     }
 
     /// When each client told last what it has done under leases of its own.
     pub fn told(&self) -> MutexGuard<'_, BTreeMap<ClientId, Instant>> {
-        lock(&self.told)
+        self.told.lock()
     }
 
     /// All that these clients keep anything of.
     pub fn files_of(&self, clients: &[ClientId]) -> Touched {
-        let t = lock(&self.table);
+        let t = self.table.lock();
         clients.iter().flat_map(|c| t.files_of(c.0)).map(|fid| (fid, bits::ALL)).collect()
     }
 
     /// What owners have, to be asked of them because space is low. Nothing if that was `pause` ago or less.
     pub fn to_shed(&self, now: Instant, pause: Duration) -> Vec<(ClientId, LeaseItem)> {
         {
-            let mut last = lock(&self.shed);
+            let mut last = self.shed.lock();
             if last.is_some_and(|l| now.since(l) < pause) {
                 return Vec::new();
             }
             *last = Some(now);
         }
-        lock(&self.table).exclusive().into_iter().map(|(c, i)| (ClientId(c), i)).collect()
+        self.table.lock().exclusive().into_iter().map(|(c, i)| (ClientId(c), i)).collect()
     }
 
     pub fn total(&self) -> usize {
-        lock(&self.table).total()
+        self.table.lock().total()
     }
 }
 
@@ -289,7 +288,7 @@ impl<'a> Marks<'a> {
 
     fn set(&mut self, fids: impl Iterator<Item = Fid>) {
         assert!(self.fids.is_empty(), "old marks are taken away first");
-        let mut t = lock(&self.leases.table);
+        let mut t = self.leases.table.lock();
         for fid in fids {
             t.begin_revoke(fid);
             self.fids.push(fid);
@@ -299,7 +298,7 @@ impl<'a> Marks<'a> {
     /// Under the lock of the core: nobody is granted anything before the change is made or marks again.
     pub fn clear(&mut self) {
         if !self.fids.is_empty() {
-            let mut t = lock(&self.leases.table);
+            let mut t = self.leases.table.lock();
             self.fids.drain(..).for_each(|fid| t.end_revoke(fid));
         }
     }

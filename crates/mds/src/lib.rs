@@ -20,7 +20,6 @@ mod growing;
 mod leases;
 mod locks;
 mod mdt;
-mod mutex;
 mod namehash;
 mod names;
 mod opens;

@@ -5,10 +5,11 @@ use crate::core::Core;
 use crate::peers::session::Sessions;
 use crate::shared::Shared;
 use crate::stats::Stats;
+use model::mutex::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rpc::Peers;
 use rpc::server::recovery::Recovery;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use store::Db;
 use world::sync::watch;
@@ -47,11 +48,11 @@ pub struct Mdt {
 
 impl Mdt {
     pub(crate) fn core_read(&self) -> RwLockReadGuard<'_, Core> {
-        self.core.read().unwrap_or_else(PoisonError::into_inner)
+        self.core.read()
     }
 
     pub(crate) fn core_write(&self) -> RwLockWriteGuard<'_, Core> {
-        self.core.write().unwrap_or_else(PoisonError::into_inner)
+        self.core.write()
     }
 
     /// The newest transaction that is durable.

@@ -2,11 +2,11 @@
 //! every `qos_maxage` seconds), and whether it takes new objects.
 
 use crate::alloc::{Allocator, OstView, Policy};
-use crate::mutex::lock;
+use model::mutex::Mutex;
 use model::{Errno, LayoutSpec, Nid, TargetMark};
 use rpc::Import;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use wire::msg::statfs::StatfsReply;
 use world::sync::Notify;
@@ -46,31 +46,31 @@ impl Osts {
     }
 
     pub fn insert(&self, index: u16, ost: Ost) {
-        lock(&self.table).insert(index, ost);
+        self.table.lock().insert(index, ost);
     }
 
     pub fn get(&self, index: u16) -> Option<Ost> {
-        lock(&self.table).get(&index).cloned()
+        self.table.lock().get(&index).cloned()
     }
 
     /// Changes one; false if there is none of this index.
     pub fn update(&self, index: u16, f: impl FnOnce(&mut Ost)) -> bool {
-        lock(&self.table).get_mut(&index).map(f).is_some()
+        self.table.lock().get_mut(&index).map(f).is_some()
     }
 
     pub fn list(&self) -> Vec<(u16, Ost)> {
-        lock(&self.table).iter().map(|(&i, o)| (i, o.clone())).collect()
+        self.table.lock().iter().map(|(&i, o)| (i, o.clone())).collect()
     }
 
     /// Tells the sender of an OST's outbox that there is something in it.
     pub fn wake(&self, index: u16) {
-        if let Some(o) = lock(&self.table).get(&index) {
+        if let Some(o) = self.table.lock().get(&index) {
             o.wake.notify_one();
         }
     }
 
     pub fn wake_all(&self) {
-        for o in lock(&self.table).values() {
+        for o in self.table.lock().values() {
             o.wake.notify_one();
         }
     }
@@ -92,7 +92,9 @@ impl Osts {
         world: &World,
     ) -> Result<Vec<u16>, Errno> {
         let now = world.now();
-        let views: Vec<OstView> = lock(&self.table)
+        let views: Vec<OstView> = self
+            .table
+            .lock()
             .iter()
             .map(|(&index, o)| OstView {
                 index,
@@ -103,7 +105,7 @@ impl Osts {
                 disk: o.import.as_ref().map_or(0, |i| i.disk()),
             })
             .collect();
-        let chosen = lock(&self.allocator).choose(spec, &views, policy, &mut || world.random_u64())?;
+        let chosen = self.allocator.lock().choose(spec, &views, policy, &mut || world.random_u64())?;
         let known = |i: &u16| views.iter().any(|v| v.index == *i && v.active);
         assert!(chosen.iter().all(known), "only OSTs that are in use get objects");
         Ok(chosen)
@@ -111,11 +113,11 @@ impl Osts {
 
     /// What objects say that are laid out for this index now.
     pub fn mark(&self, index: u16) -> TargetMark {
-        lock(&self.table).get(&index).map_or(TargetMark::NONE, |o| o.mark)
+        self.table.lock().get(&index).map_or(TargetMark::NONE, |o| o.mark)
     }
 
     /// Whether an OST of this index is in the configuration.
     pub fn exists(&self, index: u16) -> bool {
-        lock(&self.table).get(&index).is_some_and(|o| o.configured)
+        self.table.lock().get(&index).is_some_and(|o| o.configured)
     }
 }

@@ -6,7 +6,6 @@ use crate::core::{ClientState, Core};
 use crate::growing::Growing;
 use crate::leases::LeaseState;
 use crate::mdt::{Mdt, MdtConfig};
-use crate::mutex::lock;
 use crate::ops::param;
 use crate::osts::Osts;
 use crate::peers::session::{Identity, Sessions};
@@ -19,14 +18,15 @@ use crate::tx::Tx;
 use crate::walk::walk;
 use crate::ways::Moves;
 use model::fid::SEQ_NORMAL;
+use model::mutex::{Mutex, RwLock};
 use model::nodemap::Nodemap;
 use model::{Errno, Fid, FileType, TargetId, limits};
 use rpc::server::recovery::Recovery;
 use rpc::{
     ClientId, ConnectOutcome, Departure, Greeting, Incoming, Outgoing, Peers, Principal, Service, StoredReply,
 };
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, RwLock};
 use store::{Db, Txn};
 use wire::Sender;
 use wire::msg::config::ConfigReply;
@@ -112,7 +112,7 @@ impl Mdt {
     /// the one in use are ignored.
     pub fn set_config(self: &Arc<Self>, config: ConfigReply) {
         // One at a time: each target gets one session.
-        let mut version = lock(&self.config_version);
+        let mut version = self.config_version.lock();
         if *version > config.version {
             return;
         }
@@ -226,7 +226,7 @@ impl Mdt {
                 break;
             }
         }
-        let granted = lock(&self.locks).client_gone(client.0);
+        let granted = self.locks.lock().client_gone(client.0);
         self.tell(granted);
         if let Err(e) = self.forget_client(client, how).await {
             tracing::error!("removing the record of client {client} failed: {e}");

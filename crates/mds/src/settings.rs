@@ -1,12 +1,12 @@
 //! What an administrator may set of a metadata target while it runs. What `lctl` says of it is in `params`.
 
+use model::mutex::{RwLock, RwLockReadGuard};
 use model::nodemap::Nodemap;
 use model::squash::{NidRanges, Squash};
 use model::{Errno, LayoutSpec, limits};
 use rpc::Principal;
 use rpc::server::recovery::{RECOVERY_HARD_DEFAULT_S, RECOVERY_TIME_DEFAULT_S};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// `qos_threshold_rr`, percent.
@@ -94,7 +94,7 @@ pub fn is_nosquash(text: &str) -> Result<(), Errno> {
 
 impl Settings {
     fn squash(&self) -> RwLockReadGuard<'_, SquashWords> {
-        self.squash.read().unwrap_or_else(PoisonError::into_inner)
+        self.squash.read()
     }
 
     /// Whom somebody's users are here, by `root_squash` and `nosquash_nids`.
@@ -111,14 +111,14 @@ impl Settings {
     }
 
     pub fn set_root_squash(&self, text: &str) -> Result<(), Errno> {
-        let mut s = self.squash.write().unwrap_or_else(PoisonError::into_inner);
+        let mut s = self.squash.write();
         s.rule.set_to(text)?;
         s.to = text.to_string();
         Ok(())
     }
 
     pub fn set_nosquash_nids(&self, text: &str) -> Result<(), Errno> {
-        let mut s = self.squash.write().unwrap_or_else(PoisonError::into_inner);
+        let mut s = self.squash.write();
         s.rule.set_except(text)?;
         s.except = text.to_string();
         Ok(())

@@ -3,12 +3,11 @@
 use crate::alloc::Policy;
 use crate::growing::Growing;
 use crate::leases::LeaseState;
-use crate::mutex::lock;
 use crate::osts::Osts;
 use crate::settings::{Settings, seconds};
 use crate::ways::Moves;
+use model::mutex::Mutex;
 use model::{Errno, Fid, Layout, LayoutSpec, Timestamp};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, Ordering::Relaxed};
 use world::World;
 
@@ -65,7 +64,7 @@ impl Shared {
         if let Some(d) = dir_default {
             s = s.inherit(d);
         }
-        if let Some(r) = lock(&self.root_default).as_ref() {
+        if let Some(r) = self.root_default.lock().as_ref() {
             s = s.inherit(r);
         }
         s

@@ -5,7 +5,6 @@ use crate::core::Core;
 use crate::done::{Done, ReplyTo};
 use crate::leases::{self, Marks, Touched, Wanted};
 use crate::mdt::Mdt;
-use crate::mutex::lock;
 use crate::schema::{self, key, value};
 use crate::tx::{Outcome, Tx};
 use crate::ways::Ways;
@@ -215,7 +214,7 @@ impl Mdt {
 
     fn root_changed(&self, bytes: &[u8]) {
         if let Ok(i) = schema::Inode::decode(model::Fid::ROOT, bytes) {
-            *lock(&self.shared.root_default) = i.default_layout;
+            *self.shared.root_default.lock() = i.default_layout;
         }
     }
 

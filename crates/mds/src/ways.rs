@@ -2,10 +2,10 @@
 //! of the core's lock, and is good for as long as none of the directories on it was moved. The last moves are
 //! remembered.
 
-use crate::mutex::lock;
 use model::Fid;
+use model::mutex::Mutex;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Moves of directories that are remembered.
 const MOVES_MAX: usize = 4096;
@@ -23,13 +23,13 @@ struct Moved {
 impl Moves {
     /// How many there were.
     pub fn count(&self) -> u64 {
-        lock(&self.0).count
+        self.0.lock().count
     }
 
     /// Under the lock of the core, when the transaction that moves them is submitted: whoever finds an older
     /// count has found the older parents, or will find that they were moved.
     pub fn record(&self, dirs: Vec<Fid>) {
-        let mut g = lock(&self.0);
+        let mut g = self.0.lock();
         for d in dirs {
             g.count += 1;
             g.last.push_back(d);
@@ -63,7 +63,7 @@ impl Way {
 
     /// Whether it still leads where it did. Under the lock of the core.
     pub fn is_good(&self, moves: &Moves) -> bool {
-        let g = lock(&moves.0);
+        let g = moves.0.lock();
         assert!(self.moves <= g.count, "a way was found before now");
         let since = usize::try_from(g.count - self.moves).unwrap_or(usize::MAX);
         since <= g.last.len() && g.last.iter().rev().take(since).all(|d| !self.dirs.contains(d))

@@ -5,8 +5,9 @@
 use crate::book::Book;
 use crate::state::TAG;
 use etcd::{Compare, Error, Etcd, Lease, Op};
+use model::mutex::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use store::{Lsn, StoreError, StoredReply, Txn};
 use world::{BoxFuture, Either, World, select, sync};
@@ -202,7 +203,7 @@ impl EtcdBook {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().expect("no holder of the lock panics")
+        self.inner.lock()
     }
 
     /// Where it is.

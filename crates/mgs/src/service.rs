@@ -5,9 +5,10 @@ use crate::clients::{self, Clients};
 use crate::ops::{self, Done};
 use crate::registration::{Order, Refused};
 use crate::state::{State, read_configuration};
+use model::mutex::{Mutex, MutexGuard};
 use model::{Errno, TargetId};
 use rpc::{ClientId, ConnectOutcome, Departure, Greeting, Incoming, Outgoing, Peers, Service, StoredReply};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use store::{Lsn, ReplyRecord, StoreError, Txn};
 use wire::msg::notify::Notify;
 use world::{BoxFuture, World};
@@ -39,7 +40,7 @@ impl Mgs {
     }
 
     pub(crate) fn clients(&self) -> MutexGuard<'_, Clients> {
-        self.clients.lock().expect("no holder of the lock panics")
+        self.clients.lock()
     }
 
     pub(crate) fn world(&self) -> &World {
@@ -47,7 +48,7 @@ impl Mgs {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no holder of the lock panics")
+        self.state.lock()
     }
 
     pub(crate) fn state<T>(&self, f: impl FnOnce(&State) -> T) -> T {

@@ -4,12 +4,13 @@ use crate::registration::Order;
 use crate::testing::{Open, TheirServer, register};
 use crate::{Mgs, load_config};
 use bytes::Bytes;
+use model::mutex::Mutex;
 use model::param::testing::every_declaration_holds;
 use model::{Cred, Errno, Nid, TargetId};
 use rpc::testing::{Faults, Lab};
 use rpc::{Import, ImportConfig, ImportHooks, NoHooks, Peers, Server};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use store::{Db, DbOptions};
 use wire::msg::config::{Config, ConfigReply, EXTRA_SERVER_KEY};
@@ -122,7 +123,7 @@ struct Ears(Mutex<Vec<u64>>);
 impl ImportHooks for Ears {
     fn notify(&self, n: Notify) {
         if let Notify::ConfigChanged { version } = n {
-            self.0.lock().unwrap().push(version);
+            self.0.lock().push(version);
         }
     }
 }
@@ -155,10 +156,10 @@ fn targets_register_in_any_order_and_survive_a_power_cut() {
         assert_eq!(config(&i, "second").await.unwrap().targets.len(), 1);
         assert_eq!(config(&i, "third").await, Err(Errno::ENOENT));
         // Everybody heard of each change.
-        while ears.0.lock().unwrap().len() < 3 {
+        while ears.0.lock().len() < 3 {
             w.sleep(Duration::from_millis(1)).await;
         }
-        assert!(ears.0.lock().unwrap().is_sorted());
+        assert!(ears.0.lock().is_sorted());
         let v = c.version;
         s.crash(5);
         s.start().await;
@@ -265,12 +266,12 @@ fn changes_are_made_once_and_in_order_through_cuts_and_restarts() {
                     let c = config(&i, "demo").await.unwrap();
                     assert_eq!(c.params[0].1, format!("second {n}"));
                     assert_eq!(c.version, start + 2 * (n + 1), "each change counts once");
-                    *changes.lock().unwrap() += 1;
+                    *changes.lock() += 1;
                 }
             });
             let (clock, _) = lab.node(ip(201), Arc::new(MemDisk::new()));
             let mut k = 0;
-            while *done.lock().unwrap() < 30 {
+            while *done.lock() < 30 {
                 clock.sleep(Duration::from_millis(100 + lab.random(400))).await;
                 k += 1;
                 if k < 5 {

@@ -2,10 +2,11 @@
 //! host are one, as in Lustre.
 
 use crate::counters::{CounterDecl, CounterSet, Counters, Place};
+use crate::mutex::RwLock;
 use crate::{Nid, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 /// Addresses that are counted apart; what others do is in the target's own counters only.
 const EXPORTS_MAX: usize = 4096;
@@ -39,11 +40,11 @@ impl<P: Place> Exports<P> {
     }
 
     fn read<R>(&self, f: impl FnOnce(&Known<P>) -> R) -> R {
-        f(&self.known.read().expect("no panic while held"))
+        f(&self.known.read())
     }
 
     fn write<R>(&self, f: impl FnOnce(&mut Known<P>) -> R) -> R {
-        f(&mut self.known.write().expect("no panic while held"))
+        f(&mut self.known.write())
     }
 
     /// The one of this address, made at first; `None` if there are too many.

@@ -15,6 +15,7 @@ pub mod histogram;
 pub mod inode_rules;
 pub mod layout;
 pub mod limits;
+pub mod mutex;
 pub mod nid;
 pub mod nodemap;
 pub mod param;

@@ -2,7 +2,7 @@
 
 use model::Timestamp;
 use model::histogram::{Histogram, Histograms, Scale, Shape, Sides, Table};
-use std::sync::Mutex;
+use model::mutex::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use wire::Op;
 use wire::verb::BulkSide;
@@ -53,13 +53,13 @@ impl BrwStats {
     }
 
     pub fn clear(&self, now: Timestamp) {
-        *self.since.lock().expect("no panic while held") = now;
+        *self.since.lock() = now;
         let both = [self.read.histograms(), self.write.histograms()];
         both.iter().flatten().for_each(|h| h.clear());
     }
 
     pub fn histograms(&self, now: Timestamp) -> Histograms {
-        let since = *self.since.lock().expect("no panic while held");
+        let since = *self.since.lock();
         let read = self.read.histograms().map(Histogram::read);
         let write = self.write.histograms().map(Histogram::read);
         let table = |i: usize, what, unit, scale| Table {

@@ -1,11 +1,12 @@
 //! The clients this target knows, durably: without a record a client is new, and what it may have sent
 //! before is lost.
 
+use model::mutex::Mutex;
 use model::{Errno, Timestamp, limits};
 use rpc::{ClientId, Identity};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use store::{Db, StoreError, Txn};
 
 /// First byte of a client record's key; the 16 bytes of its UUID follow.
@@ -148,8 +149,8 @@ impl Clients {
         Ok(true)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ClientId, ClientRecord>> {
-        self.known.lock().expect("no panic while held")
+    fn lock(&self) -> model::mutex::MutexGuard<'_, BTreeMap<ClientId, ClientRecord>> {
+        self.known.lock()
     }
 }
 

@@ -5,12 +5,13 @@
 use crate::service::Ost;
 use crate::stats::OstCounter;
 use ldlm::extent::{Event, Extents, Request, Who};
+use model::mutex::{Mutex, MutexGuard};
 use model::planted::{self, Bug};
 use model::{Errno, ObjectAttr, ObjectId};
 use rpc::ClientId;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use wire::msg::extent::{ExtentAnswer, ExtentMode, ExtentSpec};
 use wire::msg::notify::{KeptAttr, Notify, RELEASED_MAX};
@@ -52,15 +53,15 @@ pub(crate) struct Locks {
 
 impl Locks {
     pub(crate) fn table(&self) -> MutexGuard<'_, Locked> {
-        self.table.lock().expect("no panic while held")
+        self.table.lock()
     }
 
     fn waiters(&self) -> MutexGuard<'_, BTreeMap<u64, Waiter>> {
-        self.waiters.lock().expect("no panic while held")
+        self.waiters.lock()
     }
 
     fn asked(&self) -> MutexGuard<'_, BTreeMap<u64, Asked>> {
-        self.asked.lock().expect("no panic while held")
+        self.asked.lock()
     }
 
     /// Whether no request waits for a lock.

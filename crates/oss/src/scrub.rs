@@ -2,10 +2,11 @@
 //! what differs from its checksum. Where it is survives a restart.
 
 use crate::service::Ost;
+use model::mutex::{Mutex, MutexGuard};
 use model::{ObjectId, Timestamp};
 use std::collections::VecDeque;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use store::object::Objects;
 use store::object::scrub::{Bad, Cursor, Step};
@@ -202,7 +203,7 @@ impl Scrubber {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic while held")
+        self.state.lock()
     }
 
     /// `name: value` lines; each bad block that is listed on a line of its own.

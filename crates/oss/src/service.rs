@@ -10,13 +10,14 @@ use crate::space::{DiskBook, Space};
 use crate::stats::{OstCounter, counter_of};
 use model::counters::Counters;
 use model::exports::Exports;
+use model::mutex::Mutex;
 use model::{Errno, ObjectId, TargetId, TargetMark, limits};
 use rpc::server::recovery::{Recover, Recovery};
 use rpc::{
     ClientId, ConnectOutcome, Departure, Greeting, Incoming, Outgoing, Peers, Principal, Service, StoredReply,
 };
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use store::object::Objects;
 use store::{Author, Db, StoreError, Txn};
@@ -127,7 +128,7 @@ impl Ost {
 
     /// The key by which servers of the file system know each other.
     pub fn set_server_key(&self, key: Key) {
-        *self.server_key.lock().expect("no panic while held") = Some(key);
+        *self.server_key.lock() = Some(key);
     }
 
     /// How clients come back after a restart.
@@ -156,7 +157,7 @@ impl Ost {
         self.locks.stop();
         loop {
             let idle = self.idle.notified();
-            if *self.running.lock().expect("no panic while held") == 0 {
+            if *self.running.lock() == 0 {
                 assert!(self.locks.nobody_waits(), "requests wait only while they run");
                 self.space.close();
                 return;
@@ -458,7 +459,7 @@ impl Service for Ost {
     }
 
     fn sender(&self, from: &Principal) -> Sender {
-        from.role(self.server_key.lock().expect("no panic while held").as_ref())
+        from.role(self.server_key.lock().as_ref())
     }
 
     fn replays(&self, client: ClientId) -> bool {
@@ -523,14 +524,14 @@ struct Running<'a>(&'a Ost);
 
 impl<'a> Running<'a> {
     fn enter(ost: &'a Ost) -> Running<'a> {
-        *ost.running.lock().expect("no panic while held") += 1;
+        *ost.running.lock() += 1;
         Running(ost)
     }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        let mut n = self.0.running.lock().expect("no panic while held");
+        let mut n = self.0.running.lock();
         *n -= 1;
         if *n == 0 {
             self.0.idle.notify_waiters();

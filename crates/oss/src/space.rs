@@ -5,9 +5,10 @@
 //! other one has.
 
 use model::Errno;
+use model::mutex::Mutex;
 use rpc::ClientId;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use world::{DiskSpace, Instant, World};
 
@@ -59,7 +60,7 @@ impl DiskBooks {
         if disk == 0 {
             return fresh;
         }
-        let mut books = self.0.lock().expect("no panic while held");
+        let mut books = self.0.lock();
         books.retain(|_, b| b.strong_count() > 0);
         let known = books.get(&disk).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
@@ -206,7 +207,7 @@ impl Space {
         self.lock().promised.retain(|(index, _), _| *index != self.index);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.book.0.lock().expect("no panic while held")
+    fn lock(&self) -> model::mutex::MutexGuard<'_, State> {
+        self.book.0.lock()
     }
 }

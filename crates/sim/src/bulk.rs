@@ -9,10 +9,10 @@ use crate::workload::{DEAD_CLIENT_PATIENCE, Gone, Run, Violation, alive};
 use ::world::rng::Rng;
 use bytes::Bytes;
 use client::Fs;
+use model::mutex::Mutex;
 use model::{Errno, Fid};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::Mutex;
 
 const FILES: usize = 2;
 /// Neither of pages nor of stripes.

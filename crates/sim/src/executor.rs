@@ -8,10 +8,11 @@ use crate::trace::Trace;
 use crate::world::{Node, NodeState};
 use ::world::BoxFuture;
 use ::world::rng::Rng;
+use model::mutex::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ const POLL_NS: u64 = 400;
 const STEPS_MAX: u64 = 2_000_000_000;
 
 pub(crate) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(PoisonError::into_inner)
+    m.lock_whole()
 }
 
 /// Why a run ended without a result.
@@ -458,7 +459,7 @@ impl Handle {
 
     /// A message of the program that runs now. Where the simulation itself is at work nothing can be said.
     pub(crate) fn said(&self, level: &str, text: &str) {
-        if let Ok(mut s) = self.core.state.try_lock() {
+        if let Some(mut s) = self.core.state.try_lock() {
             let line = format!("{:>12} {} {level} {text}", s.now / 1000, s.nodes[s.running as usize].name);
             s.trace.log(|| line);
         }

@@ -13,9 +13,10 @@ use crate::workload::{Actor, Run, Violation};
 use crate::{Sim, Stop};
 use ::world::mem::CrashMode;
 use ::world::rng::{Rng, mix};
+use model::mutex::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Virtual time of one run.

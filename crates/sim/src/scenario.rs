@@ -17,9 +17,10 @@ use ::world::mem::CrashMode;
 use ::world::rng::Rng;
 use ::world::{Either, select};
 use client::Fs;
+use model::mutex::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Virtual time that a whole run may take.

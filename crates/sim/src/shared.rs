@@ -11,10 +11,11 @@ use crate::workload::{Gone, Run, Violation, alive};
 use ::world::rng::Rng;
 use bytes::Bytes;
 use client::Fs;
+use model::mutex::Mutex;
 use model::{Errno, Fid, LayoutSpec};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::msg::enqueue::LockMode;
 

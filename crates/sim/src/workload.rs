@@ -11,10 +11,11 @@ use crate::shared::Shared;
 use ::world::rng::Rng;
 use ::world::{Either, select};
 use client::{Fs, OpenHandle};
+use model::mutex::Mutex;
 use model::{Errno, Fid};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// After so much virtual time nothing that a dead client sent can still take effect: it is evicted.

@@ -6,8 +6,9 @@ use crate::executor::{Core, Event, Handle};
 use crate::net::SimNet;
 use ::world::mem::{CrashMode, MemDisk};
 use ::world::{BoxFuture, Rand, Spawn, World};
+use model::mutex::Mutex;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) struct NodeState {

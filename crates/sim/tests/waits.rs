@@ -55,7 +55,7 @@ fn waited(seed: u64, how: Rest) -> Duration {
         c.mounts[0].node.resume();
         waited
     });
-    assert!(c.failures.lock().unwrap().is_empty());
+    assert!(c.failures.lock().is_empty());
     run.unwrap()
 }
 

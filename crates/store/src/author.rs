@@ -9,8 +9,9 @@
 use crate::StoreError;
 use crate::core::{Core, Inner};
 use crate::db::Lsn;
+use model::mutex::Mutex;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Uncommitted transactions that an answer depends on: the newest of each kind, 0 for none.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -59,8 +60,8 @@ impl Author {
         Arc::new(Author { client, hurried, core, made: Mutex::default() })
     }
 
-    fn made(&self) -> std::sync::MutexGuard<'_, Made> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    fn made(&self) -> model::mutex::MutexGuard<'_, Made> {
+        self.made.lock()
     }
 
     /// A transaction of this request got its position. Called with the core locked.

@@ -57,11 +57,11 @@ impl Core {
         };
         self.state.send_if_modified(|s| std::mem::replace(&mut s.backlog, false));
         self.committed(upto).await?;
-        let hook = self.hook.lock().expect("never held over a panic").clone();
+        let hook = self.hook.lock().clone();
         if let Some(h) = hook {
             h.flush().await?;
         }
-        let table = self.table.lock().expect("never held over a panic").clone();
+        let table = self.table.lock().clone();
         let table = table.ok_or_else(|| StoreError::Stopped("the database was closed".into()))?;
         self.check()?;
         let snapshot = self
@@ -122,7 +122,7 @@ impl Core {
                 let dir = crate::db::journal_dir(&core.dir);
                 core.world.disk.sync_dir(&dir).map_err(StoreError::io("cannot flush the folder", &dir))?;
                 core.lock().snapshot = None;
-                let table = core.table.lock().expect("never held over a panic").take();
+                let table = core.table.lock().take();
                 drop(table);
                 Ok(())
             })

@@ -11,10 +11,11 @@ use crate::still::{Still, merge};
 use crate::table::{Batch, Entry, Pair, Snapshot, Table};
 use bytes::Bytes;
 use model::Errno;
+use model::mutex::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use world::sync::{Notify, watch};
 use world::{BoxFuture, Instant, World, select};
@@ -106,7 +107,7 @@ pub(crate) struct Core {
 
 impl Core {
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().expect("never held over a panic")
+        self.inner.lock()
     }
 
     pub fn start(self: &Arc<Self>) {
@@ -385,7 +386,7 @@ impl Core {
     async fn commit(&self, from: Lsn, set: SyncSet) -> Result<(), StoreError> {
         let upto = set.upto;
         assert!(from <= upto, "a flush of the journal commits a record at least");
-        let hook = self.pre_commit.lock().expect("never held over a panic").clone();
+        let hook = self.pre_commit.lock().clone();
         let mut relied = false;
         if let Some(h) = hook {
             let late = model::planted::on(model::planted::Bug::DataFlushedLate);

@@ -9,8 +9,9 @@ use crate::space::Space;
 use crate::table::Table;
 use crate::table::redb::RedbTable;
 use crate::{StoreError, object};
+use model::mutex::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
 use world::World;
 use world::sync::{Notify, watch};
 

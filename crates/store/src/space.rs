@@ -1,6 +1,6 @@
 //! Headroom on the host's file system: data stops before the journal and the table run out of room.
 
-use std::sync::Mutex;
+use model::mutex::Mutex;
 use world::World;
 
 /// Least free space that data leaves for journal and table …
@@ -40,7 +40,7 @@ impl Space {
 
     /// As [`Space::take`], with `reserve` bytes more left on the host than its headroom.
     fn take_beside(&self, bytes: u64, reserve: u64) -> bool {
-        let mut s = self.state.lock().expect("never held over a panic");
+        let mut s = self.state.lock();
         if s.credit < bytes || s.reserve != reserve {
             // A host that does not tell is treated as roomy: the write itself will say ENOSPC.
             let Ok(d) = self.world.disk.space(&self.dir) else { return true };

@@ -4,9 +4,10 @@
 //! have to find it first): a large read would spend more time on its memory than on its data (docs/performance.md).
 
 use bytes::Bytes;
+use model::mutex::Mutex;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 /// A large page. Memory of at least this size is mapped for itself: large pages would stay with what the heap puts there
 /// next, and with what lies beside it.
@@ -72,7 +73,7 @@ impl Pool {
 
     /// A buffer with anything in it.
     pub fn get(self: &Arc<Pool>) -> Buffer {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let free = self.free.lock().pop();
         let memory = free.unwrap_or_else(|| Memory::new(self.size));
         Buffer { memory: Some(memory), len: self.size, pool: Some(self.clone()) }
     }
@@ -112,7 +113,7 @@ impl std::ops::DerefMut for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let (Some(pool), Some(memory)) = (&self.pool, self.memory.take()) else { return };
-        let mut free = pool.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = pool.free.lock();
         if free.len() < pool.keep.load(Relaxed) {
             free.push(memory);
         }
@@ -208,7 +209,7 @@ mod tests {
     fn no_more_are_kept_than_said() {
         let p = Pool::new(1 << 20, 1);
         drop([p.get(), p.get(), p.get()]);
-        assert_eq!(p.free.lock().unwrap().len(), 1);
+        assert_eq!(p.free.lock().len(), 1);
     }
 
     #[test]

@@ -5,9 +5,9 @@
 use crate::gate::{Gate, Kind};
 use crate::lock;
 use model::Errno;
+use model::mutex::Mutex;
 use std::fmt;
 use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Rules of one disk.

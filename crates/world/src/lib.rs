@@ -326,6 +326,6 @@ impl World {
 }
 
 /// Locks `m` whether or not a holder panicked: what it guards is kept valid at each step.
-pub(crate) fn lock<T>(m: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+pub(crate) fn lock<T>(m: &model::mutex::Mutex<T>) -> model::mutex::MutexGuard<'_, T> {
+    m.lock_whole()
 }

@@ -340,7 +340,7 @@ fn a_panic_of_an_essential_task_ends_the_process() {
         let out = std::process::Command::new(exe).args(["--exact", name]).env(ESSENTIAL, which).output();
         out.unwrap().status
     };
-    for which in ["task", "blocking", "drop"] {
+    for which in ["task", "blocking", "drop", "lock"] {
         let status = child(which);
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(6), "{which}: {status}");
     }
@@ -361,6 +361,20 @@ fn panics(which: &str) {
         "drop" => w.spawn("flusher", async { drop(Bad) }),
         // Nobody waits for it any more.
         "blocking" => drop(w.tasks.run_blocking(Box::new(|| panic!("on purpose")))),
+        // It may panic; what it leaves half done under a lock nobody looks at.
+        "lock" => {
+            let m = Arc::new(model::mutex::Mutex::new(0));
+            let (world, held) = (w.clone(), m.clone());
+            w.spawn("other", async move {
+                let _half_done = held.lock();
+                panic!("on purpose");
+            });
+            // It may panic as well: what ends the process is that it finds the lock.
+            w.spawn("other", async move {
+                world.sleep(Duration::from_millis(50)).await;
+                *m.lock() += 1;
+            });
+        }
         _ => w.spawn("other", async { panic!("on purpose") }),
     }
     let (tx, rx) = oneshot::channel();

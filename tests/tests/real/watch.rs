@@ -68,6 +68,29 @@ fn what_was_killed_is_started_again() -> Result<()> {
     fs.fsck()
 }
 
+/// As after a panic (decision 0053): the process aborts.
+#[test]
+fn what_panicked_is_started_again_and_a_mount_is_mounted_anew_within_5_s() -> Result<()> {
+    let fs = TestFs::up_watched("panic", 1, 1)?;
+    let (mount, file) = (fs.mount(0).display().to_string(), fs.mount(0).join("file"));
+    std::fs::write(&file, "kept")?;
+    std::fs::File::open(&file)?.sync_all()?;
+    let mdt = format!("{}-MDT0000", fs.fsname());
+    let old = pid(&fs, &mdt);
+    kill(old, Signal::ABORT)?;
+    wait_until("it is started again", LIMIT, || {
+        let r = row(&fs, &mdt).unwrap_or_default();
+        r["state"] == "up" && r["pid"] != old
+    })?;
+    ensure!(std::fs::read_to_string(&file)? == "kept", "after the server's");
+    kill(pid(&fs, &mount), Signal::ABORT)?;
+    wait_until("it is mounted anew", Duration::from_secs(5), || {
+        std::fs::read_to_string(&file).is_ok_and(|s| s == "kept")
+    })?;
+    fs.down()?;
+    fs.fsck()
+}
+
 #[test]
 fn the_kernel_is_asked_to_spare_daemons_when_memory_is_short() -> Result<()> {
     let of = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj"));

@@ -1,8 +1,8 @@
 //! Writes that failed after write(2) had returned: which file, which range, why. Bounded; `llite.*.write_errors`.
 
+use model::mutex::Mutex;
 use model::{Errno, Fid, Timestamp};
 use std::collections::VecDeque;
-use std::sync::Mutex;
 
 /// Entries that are kept; the oldest go first.
 const KEPT_MAX: usize = 1000;
@@ -29,7 +29,7 @@ pub(crate) struct WriteErrors(Mutex<State>);
 impl WriteErrors {
     pub fn add(&self, when: Timestamp, fid: Fid, object: String, (start, end): (u64, u64), errno: Errno) {
         tracing::error!("{fid}: bytes {start}..{end} of {object} could not be written and are lost: {errno}");
-        let mut s = self.0.lock().expect("no panic while locked");
+        let mut s = self.0.lock();
         s.total += 1;
         if s.kept.len() >= KEPT_MAX {
             s.kept.pop_front();
@@ -40,7 +40,7 @@ impl WriteErrors {
     /// An operation on names or attributes that had been answered.
     pub fn add_operation(&self, when: Timestamp, fid: Fid, what: String, errno: Errno) {
         tracing::error!("{fid}: {what} was answered and is lost: {errno}");
-        let mut s = self.0.lock().expect("no panic while locked");
+        let mut s = self.0.lock();
         s.total += 1;
         if s.kept.len() >= KEPT_MAX {
             s.kept.pop_front();
@@ -49,12 +49,12 @@ impl WriteErrors {
     }
 
     pub fn clear(&self) {
-        *self.0.lock().expect("no panic while locked") = State::default();
+        *self.0.lock() = State::default();
     }
 
     /// One line for each: when, file, object, range in the object, why.
     pub fn text(&self) -> String {
-        let s = self.0.lock().expect("no panic while locked");
+        let s = self.0.lock();
         let mut lines = vec![format!("total: {}", s.total)];
         lines.extend(s.kept.iter().map(|e| {
             format!(

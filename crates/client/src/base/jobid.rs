@@ -2,7 +2,7 @@
 
 use crate::Call;
 use model::limits::JOBID_MAX_BYTES;
-use std::sync::{Mutex, MutexGuard};
+use model::mutex::{Mutex, MutexGuard};
 
 /// `jobid_var` and `jobid_name` unless set otherwise.
 pub(crate) const VAR_DEFAULT: &str = "disable";
@@ -17,7 +17,7 @@ impl JobId {
     }
 
     fn lock(&self) -> MutexGuard<'_, (String, String)> {
-        self.0.lock().expect("no panic while locked")
+        self.0.lock()
     }
 
     pub(crate) fn var(&self) -> String {

@@ -5,7 +5,7 @@
 //! several times for each request. Lustre's clients ask the kernel for shallow ones meanwhile (`enable_pmqos`), and so
 //! do we; only while a mount is busy, as it costs power.
 
-use std::sync::Mutex;
+use model::mutex::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use world::sys::idle::{self, Limit};
@@ -88,7 +88,7 @@ impl Wakeful {
             // Until somebody switches it on again.
             self.enabled.store(false, Ordering::Relaxed);
         }
-        *self.failed.lock().expect("no panic while locked") = failed;
+        *self.failed.lock() = failed;
         if limit.is_ok() {
             self.times.fetch_add(1, Ordering::Relaxed);
             let begun = world.now();
@@ -147,7 +147,7 @@ impl Wakeful {
             self.times.load(Ordering::Relaxed),
             self.held_us.load(Ordering::Relaxed)
         );
-        if let Some(why) = &*self.failed.lock().expect("no panic while locked") {
+        if let Some(why) = &*self.failed.lock() {
             out.push_str(&format!("unavailable: {why}\n"));
         }
         out

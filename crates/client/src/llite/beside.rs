@@ -5,8 +5,9 @@
 use crate::lov::{File, WriteGuard};
 use crate::osc::Lock;
 use crate::{BoxFutureOf, Fs};
+use model::mutex::{Mutex, MutexGuard};
 use model::{Fid, Map};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use wire::msg::extent::ExtentMode;
 
 struct Range {
@@ -35,7 +36,7 @@ pub(crate) enum Beside {
 
 impl Writing {
     fn lock(&self) -> MutexGuard<'_, Map<Fid, Vec<Range>>> {
-        self.0.lock().expect("no panic while locked")
+        self.0.lock()
     }
 
     pub(crate) fn look(&self, fid: Fid, (start, end): (u64, u64)) -> Beside {

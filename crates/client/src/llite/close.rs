@@ -70,7 +70,7 @@ impl Fs {
         if file.flags & O_NOATIME != 0 || self.cx.is_read_only() || self.cx.is_noatime() {
             return None;
         }
-        let times = *file.times.lock().expect("no panic while locked");
+        let times = *file.times.lock();
         let last_read = times.last_read?;
         let known = self.lmv.known_entry(file.fid);
         if known.as_ref().is_some_and(|e| e.attr.flags & FLAG_NOATIME != 0) {

@@ -20,7 +20,7 @@ impl Fs {
         Box::pin(async move {
             let work = async {
                 let held = {
-                    let mut slot = open.group.lock().expect("no panic while locked");
+                    let mut slot = open.group.lock();
                     slot.take_if(|g| g.gid == gid).ok_or(Errno::EINVAL)?
                 };
                 held.leave().await?;
@@ -31,7 +31,7 @@ impl Fs {
     }
 
     pub(crate) async fn group_unlock_closed(self: &Arc<Self>, open: &OpenHandle) {
-        let held = open.group.lock().expect("no panic while locked").take();
+        let held = open.group.lock().take();
         if let Some(g) = held {
             // What could not be written the next fsync tells; any other error is the end of the mount.
             let _ = g.leave().await;
@@ -39,7 +39,7 @@ impl Fs {
     }
 
     async fn take_group(self: &Arc<Self>, open: &OpenHandle, gid: u64, wait: bool) -> R<()> {
-        let taken = |o: &OpenHandle| o.group.lock().expect("no panic while locked").is_some();
+        let taken = |o: &OpenHandle| o.group.lock().is_some();
         if gid == 0 || taken(open) {
             return Err(Errno::EINVAL);
         }
@@ -56,7 +56,7 @@ impl Fs {
                 Ok(held) => break held,
             }
         };
-        let mut slot = open.group.lock().expect("no panic while locked");
+        let mut slot = open.group.lock();
         if slot.is_some() {
             return Err(Errno::EINVAL);
         }

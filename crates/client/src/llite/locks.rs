@@ -10,10 +10,11 @@ use crate::base::Detached;
 use crate::mdc::Mdc;
 use crate::{Fs, R};
 use ldlm::Waiter;
+use model::mutex::Mutex;
 use model::{Errno, Fid};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::msg::cancel::CancelWhat;
 use wire::msg::enqueue::{Enqueue, LockKind, LockMode, LockSpec};
@@ -45,22 +46,22 @@ pub(crate) struct Rollbacks(Mutex<BTreeMap<u64, Vec<LockSpec>>>);
 impl Rollbacks {
     fn note(&self, id: u64, before: Vec<LockSpec>) {
         if !before.is_empty() {
-            self.0.lock().expect("no panic while locked").insert(id, before);
+            self.0.lock().insert(id, before);
         }
     }
 
     fn get(&self, id: u64) -> Vec<LockSpec> {
-        self.0.lock().expect("no panic while locked").get(&id).cloned().unwrap_or_default()
+        self.0.lock().get(&id).cloned().unwrap_or_default()
     }
 
     /// False if it was not there (any more).
     fn remove(&self, id: u64) -> bool {
-        self.0.lock().expect("no panic while locked").remove(&id).is_some()
+        self.0.lock().remove(&id).is_some()
     }
 
     /// An owner gives ranges back.
     pub(crate) fn unlocked(&self, fid: Fid, owner: u64) {
-        let mut all = self.0.lock().expect("no panic while locked");
+        let mut all = self.0.lock();
         all.retain(|_, v| v.first().is_some_and(|l| (l.fid, l.owner) != (fid, owner)));
     }
 }

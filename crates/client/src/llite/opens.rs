@@ -9,9 +9,10 @@ use super::O_ACCMODE;
 use crate::base::errseq::{ErrorCursor, ErrorMark};
 use crate::mdc::{FileState, ReadTimes};
 use crate::{Call, Fs, OpenHandle, R};
+use model::mutex::Mutex;
 use model::planted::{self, Bug};
 use model::{Errno, Fid, FileType, Layout, perm};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use wire::msg::lookup::Entry;
 
 /// More refusals than these of one operation are no race any more.

@@ -4,11 +4,12 @@ use crate::BoxFutureOf;
 use crate::session::Target;
 use crate::stats::Verb;
 use crate::{Call, Fs, FsSpace, R, TargetState};
+use model::mutex::Mutex;
 use model::{Attr, Errno, TargetId, TargetKind};
 use rpc::ImportState;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::msg::statfs::{Statfs, StatfsReply};
 use world::BoxFuture;
@@ -54,17 +55,17 @@ impl RecentSpace {
 
     fn get(&self, now: Instant) -> Option<FsSpace> {
         let max = Duration::from_secs(self.max_age_s.load(Relaxed));
-        let last = self.last.lock().expect("no panic while locked");
+        let last = self.last.lock();
         last.as_ref().filter(|(asked, _)| now.since(*asked) < max).map(|(_, space)| *space)
     }
 
     fn set(&self, asked: Instant, space: &FsSpace) {
-        *self.last.lock().expect("no panic while locked") = Some((asked, *space));
+        *self.last.lock() = Some((asked, *space));
     }
 
     /// What each target said now, or else when it last said something.
     fn learn(&self, answers: &[Answer]) -> Vec<(TargetId, StatfsReply, u64)> {
-        let mut said = self.said.lock().expect("no panic while locked");
+        let mut said = self.said.lock();
         said.extend(answers.iter().filter_map(|(t, r)| Some((t.id, (*r.as_ref().ok()?, t.import.disk())))));
         // A target that left the file system takes its space along.
         said.retain(|id, _| answers.iter().any(|(t, _)| t.id == *id));
@@ -112,7 +113,7 @@ impl Fs {
         Box::pin(async move {
             let fid = self.root();
             let keep = |a: &Attr| {
-                *self.recent_space.root.lock().expect("no panic while locked") = Some(a.clone());
+                *self.recent_space.root.lock() = Some(a.clone());
             };
             if !self.is_lazystatfs() {
                 return self.clone().getattr(call, fid).await;
@@ -124,7 +125,7 @@ impl Fs {
                 }
                 let mdt = self.lmv.known_target(TargetId::mdt(self.meta.locate.mdt_of(fid)));
                 let away = mdt.is_none_or(|t| !matches!(t.import.state(), ImportState::Full));
-                let known = self.recent_space.root.lock().expect("no panic while locked").clone();
+                let known = self.recent_space.root.lock().clone();
                 if let Some(a) = known.filter(|_| away) {
                     return Ok(a);
                 }

@@ -6,9 +6,10 @@ use crate::mdc::Mdc;
 use crate::osc::Osc;
 use crate::session::{Target, state_name};
 use crate::{R, TargetState};
+use model::mutex::Mutex;
 use model::{Errno, Nid, TargetId, TargetKind};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use wire::msg::config::{ConfigReply, TargetEntry};
 
@@ -34,32 +35,32 @@ pub(super) struct Targets {
 
 impl Targets {
     pub(super) fn config(&self) -> Option<ConfigReply> {
-        self.config.lock().expect("no panic while locked").clone()
+        self.config.lock().clone()
     }
 
     pub(super) fn get(&self, id: TargetId) -> Option<Arc<Target>> {
-        self.map.lock().expect("no panic while locked").get(&id).cloned()
+        self.map.lock().get(&id).cloned()
     }
 
     /// In the order of kinds and indices.
     pub(super) fn all(&self) -> Vec<Arc<Target>> {
-        self.map.lock().expect("no panic while locked").values().cloned().collect()
+        self.map.lock().values().cloned().collect()
     }
 
     pub(super) fn osc(&self, index: u16) -> Option<Arc<Osc>> {
-        self.oscs.lock().expect("no panic while locked").get(&index).cloned()
+        self.oscs.lock().get(&index).cloned()
     }
 
     pub(super) fn mdc(&self, index: u16) -> Option<Arc<Mdc>> {
-        self.mdcs.lock().expect("no panic while locked").get(&index).cloned()
+        self.mdcs.lock().get(&index).cloned()
     }
 
     pub(super) fn mdcs(&self) -> Vec<Arc<Mdc>> {
-        self.mdcs.lock().expect("no panic while locked").values().cloned().collect()
+        self.mdcs.lock().values().cloned().collect()
     }
 
     pub(super) fn oscs(&self) -> Vec<Arc<Osc>> {
-        self.oscs.lock().expect("no panic while locked").values().cloned().collect()
+        self.oscs.lock().values().cloned().collect()
     }
 }
 
@@ -106,12 +107,12 @@ impl Lmv {
     fn new_target(&self, id: TargetId, nids: Vec<Nid>) -> Arc<Target> {
         match id.kind {
             TargetKind::Ost => {
-                let mut oscs = self.targets.oscs.lock().expect("no panic while locked");
+                let mut oscs = self.targets.oscs.lock();
                 let osc = oscs.entry(id.index).or_insert_with(|| Osc::new(&self.objects, id, nids));
                 osc.target.clone()
             }
             TargetKind::Mdt => {
-                let mut mdcs = self.targets.mdcs.lock().expect("no panic while locked");
+                let mut mdcs = self.targets.mdcs.lock();
                 let mdc = mdcs.entry(id.index).or_insert_with(|| self.new_mdt_session(id, nids));
                 mdc.target.clone()
             }
@@ -122,7 +123,7 @@ impl Lmv {
     /// Takes a target map over: new targets get sessions, moved ones new addresses.
     pub(super) fn apply_config(&self, new: ConfigReply) {
         let old = {
-            let mut config = self.targets.config.lock().expect("no panic while locked");
+            let mut config = self.targets.config.lock();
             if config.as_ref().is_some_and(|c| c.version > new.version) {
                 return; // an older answer that was overtaken
             }
@@ -156,7 +157,7 @@ impl Lmv {
             None if e.nids.is_empty() => false, // known by name only: it never ran
             None => {
                 let t = self.new_target(e.target, e.nids.clone());
-                self.targets.map.lock().expect("no panic while locked").insert(e.target, t.clone());
+                self.targets.map.lock().insert(e.target, t.clone());
                 // Connected before the first call needs it, and so that `lfs check` tells something.
                 let import = t.import.clone();
                 self.cx.world.spawn("client-connect", async move {

@@ -6,9 +6,10 @@ use super::streams::Streams;
 use crate::BoxFutureOf;
 use crate::base::Context;
 use crate::osc::{Object, ObjectCache, ObjectHolder, ObjectState, Osc};
+use model::mutex::{Mutex, MutexGuard};
 use model::{Fid, Layout};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use wire::msg::extent::ExtentMode;
 use world::sync;
 
@@ -180,7 +181,7 @@ impl ObjectHolder for File {
     }
 
     fn is_grouped(&self, mode: ExtentMode) -> bool {
-        let group = self.group.lock().expect("no panic while locked");
+        let group = self.group.lock();
         matches!((mode, *group), (ExtentMode::Group(a), Some((b, _))) if a == b)
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct GroupLock {
 impl Drop for GroupLock {
     fn drop(&mut self) {
         self.pins = None;
-        let mut g = self.file.group.lock().expect("no panic while locked");
+        let mut g = self.file.group.lock();
         let (_, users) = g.as_mut().expect("this one is among its users");
         *users -= 1;
         if *users == 0 {
@@ -39,7 +39,7 @@ impl GroupLock {
         let file = self.file.clone();
         let written = file.flush().await;
         drop(self);
-        if file.group.lock().expect("no panic while locked").is_none() {
+        if file.group.lock().is_none() {
             file.give_up_locks().await;
         }
         written
@@ -69,7 +69,7 @@ impl File {
             let mut changed = Box::pin(self.changed.notified());
             changed.as_mut().enable();
             {
-                let mut g = self.group.lock().expect("no panic while locked");
+                let mut g = self.group.lock();
                 let users = match *g {
                     None => Some(0),
                     Some((id, users)) => (id == gid).then_some(users),

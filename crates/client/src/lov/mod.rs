@@ -29,9 +29,10 @@ pub(crate) use write::{WriteGuard, Written, check_end, wants};
 use crate::base::Context;
 use crate::osc::{Object, ObjectCache, Osc};
 use crate::{BoxFutureOf, R};
+use model::mutex::{Mutex, MutexGuard};
 use model::{Fid, Layout, Map, Set, Timestamp};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use streams::AheadStats;
 use world::future::join_all;
 
@@ -104,7 +105,7 @@ impl Lov {
     }
 
     fn lock(&self) -> MutexGuard<'_, Files> {
-        self.files.lock().expect("no panic while locked")
+        self.files.lock()
     }
 
     pub(crate) fn all_files(&self) -> Vec<Arc<File>> {

@@ -12,7 +12,7 @@ impl File {
     pub(super) fn foresee(&self, off: u64, len: u64, missed: bool) {
         let max = self.read_ahead.max_per_file.load(Ordering::Relaxed);
         let cached = self.cache().max_cached.load(Ordering::Relaxed) / 4;
-        let mut streams = self.streams.lock().expect("no panic while locked");
+        let mut streams = self.streams.lock();
         let ranges = streams.note(off, len, max.min(cached), missed);
         drop(streams);
         for (start, end) in ranges {

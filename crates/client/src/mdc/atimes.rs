@@ -5,9 +5,10 @@
 
 use super::Mdc;
 use super::{Changing, Edit, Outcome};
+use model::mutex::Mutex;
 use model::{Errno, Fid, Map, Timestamp};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use wire::Op;
 use wire::msg::batch::{Batch, BatchOp};
@@ -53,8 +54,8 @@ pub(crate) struct Atimes {
 }
 
 impl Atimes {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Queue> {
-        self.queue.lock().expect("no panic while locked")
+    fn lock(&self) -> model::mutex::MutexGuard<'_, Queue> {
+        self.queue.lock()
     }
 
     /// Whether somebody has to be set to send them; `None`: there is no room.

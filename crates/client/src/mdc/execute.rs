@@ -4,9 +4,10 @@ use super::Mdc;
 use super::cache::{Cache, Who};
 use crate::{Call, R};
 use bytes::Bytes;
+use model::mutex::Mutex;
 use model::{Attr, Cred, Fid, SetAttr, Timestamp};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use wire::msg::create::Create;
 use wire::msg::lookup::Entry;
 use wire::msg::mkdir::Mkdir;
@@ -75,12 +76,12 @@ impl Mdc {
                 let fid = fid()?;
                 // In the table before anybody can find the file.
                 let h = self.shared.opens.reserve(fid, flags, &call.cred).ok()?;
-                *handle.lock().expect("no panic while locked") = Some(h);
+                *handle.lock() = Some(h);
                 Some(fid)
             })
         });
         let Some(e) = made.await? else { return Ok(None) };
-        let handle = handle.into_inner().expect("no panic while locked").expect("reserved for the file");
+        let handle = handle.into_inner().expect("reserved for the file");
         self.shared.opens.opened(handle, &e, true);
         Ok(Some((e, handle)))
     }

@@ -2,8 +2,9 @@
 
 use super::Mdc;
 use crate::R;
+use model::mutex::Mutex;
 use model::{Errno, Fid};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use wire::msg::allocseq::{Allocseq, AllocseqReply};
 use world::sync;
 
@@ -48,7 +49,7 @@ pub(crate) struct Fids {
 impl Fids {
     /// The server evicted this client and took its sequences back.
     pub(super) fn forget(&self) {
-        let mut l = self.leases.lock().expect("no panic while locked");
+        let mut l = self.leases.lock();
         *l = Leases { generation: l.generation + 1, fetching: l.fetching, ..Leases::default() };
     }
 }
@@ -66,7 +67,7 @@ impl Mdc {
 
     /// As [`Mdc::new_fid`], if there is one without asking.
     pub(super) fn fid_at_hand(self: &Arc<Self>) -> Option<Fid> {
-        let taken = self.fids.leases.lock().expect("no panic while locked").take();
+        let taken = self.fids.leases.lock().take();
         let (fid, low) = taken?;
         if low {
             self.prefetch_fids();
@@ -76,7 +77,7 @@ impl Mdc {
 
     fn prefetch_fids(self: &Arc<Self>) {
         {
-            let mut l = self.fids.leases.lock().expect("no panic while locked");
+            let mut l = self.fids.leases.lock();
             if l.fetching {
                 return;
             }
@@ -87,7 +88,7 @@ impl Mdc {
             if let Err(e) = me.more_fids().await {
                 tracing::warn!("no new FID sequence from {}: {e}", me.target.id);
             }
-            me.fids.leases.lock().expect("no panic while locked").fetching = false;
+            me.fids.leases.lock().fetching = false;
         });
     }
 
@@ -95,7 +96,7 @@ impl Mdc {
     pub(crate) async fn more_fids(&self) -> R<()> {
         let _one = self.fids.ask.lock().await;
         let generation = {
-            let l = self.fids.leases.lock().expect("no panic while locked");
+            let l = self.fids.leases.lock();
             if l.spare.is_some() {
                 return Ok(());
             }
@@ -103,7 +104,7 @@ impl Mdc {
         };
         let r = self.allocseq().await?;
         self.shared.locate.learn(r.seq, r.seq, self.target.id.index);
-        let mut l = self.fids.leases.lock().expect("no panic while locked");
+        let mut l = self.fids.leases.lock();
         if l.generation == generation {
             assert!(l.spare.is_none(), "one asks for FIDs at a time");
             l.spare = Some(Lease { seq: r.seq, next: 1, width: r.width });

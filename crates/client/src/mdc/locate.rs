@@ -1,8 +1,8 @@
 //! Which metadata target a file lives on: by its FID's sequence.
 
 use model::Fid;
+use model::mutex::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 /// Sequence ranges and the MDT each belongs to. A sequence that is in no range belongs to the target that serves the
 /// root: true as long as the configuration announces no location database.
@@ -24,11 +24,11 @@ impl Locate {
         if mdt == ROOT_MDT {
             return; // what is in no range is there anyway
         }
-        self.ranges.lock().expect("no panic while locked").insert(first, (last, mdt));
+        self.ranges.lock().insert(first, (last, mdt));
     }
 
     pub(crate) fn mdt_of(&self, fid: Fid) -> u16 {
-        let ranges = self.ranges.lock().expect("no panic while locked");
+        let ranges = self.ranges.lock();
         match ranges.range(..=fid.seq).next_back() {
             Some((_, &(last, mdt))) if fid.seq <= last => mdt,
             _ => ROOT_MDT,

@@ -4,9 +4,9 @@
 
 use super::Mdc;
 use crate::base::keeper::{Keeper, pages_given_up};
+use model::mutex::{Mutex, MutexGuard};
 use model::planted::{self, Bug};
 use model::{Fid, Map};
-use std::sync::{Mutex, MutexGuard};
 use world::sync::{Notify, oneshot};
 
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub(crate) struct Mapped {
 
 impl Mapped {
     fn lock(&self) -> MutexGuard<'_, Map<Fid, Noted>> {
-        self.files.lock().expect("no panic while locked")
+        self.files.lock()
     }
 
     /// A page is filled under the lease. With the cache locked, in which the lease was found. False if it may not be.

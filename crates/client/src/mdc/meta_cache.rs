@@ -7,8 +7,9 @@ use super::{mapped, small};
 use crate::base::Context;
 use crate::base::keeper::Leave;
 use model::Fid;
+use model::mutex::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard};
 use wire::msg::notify::LeaseItem;
 
 /// The cache, what is being fetched for it, and what a kernel has of it.
@@ -37,7 +38,7 @@ impl MetaCache {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock().expect("no panic while locked")
+        self.cache.lock()
     }
 
     /// When a request starts.

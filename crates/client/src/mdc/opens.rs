@@ -8,10 +8,11 @@ use super::Mdc;
 use super::privileges;
 use crate::{BoxFutureOf, R};
 use model::limits::OPENS_PER_CLIENT_MAX;
+use model::mutex::{Mutex, MutexGuard};
 use model::{Cred, Errno, Fid, Layout, Timestamp, perm};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use wire::msg::close::Close;
 use wire::msg::create::OpenSpec;
 use wire::msg::lookup::Entry;
@@ -149,7 +150,7 @@ impl Opens {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic while locked")
+        self.state.lock()
     }
 
     /// A new handle, in the table before the server hears of it: a reclaim that comes between the open and its

@@ -20,7 +20,7 @@ struct Asking<'a> {
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        let was = self.mdc.untold.owning.lock().expect("no panic while locked").remove(&self.dir);
+        let was = self.mdc.untold.owning.lock().remove(&self.dir);
         assert!(was, "one asks for a directory at a time");
         self.mdc.untold.owned.notify_waiters();
     }
@@ -66,7 +66,7 @@ impl Mdc {
         let _asking = {
             let mut changed = Box::pin(self.untold.owned.notified());
             changed.as_mut().enable();
-            if !self.untold.owning.lock().expect("no panic while locked").insert(dir) {
+            if !self.untold.owning.lock().insert(dir) {
                 // Somebody else asks: then it is there, or not to be had.
                 changed.await;
                 return true;

@@ -6,9 +6,10 @@ use super::cache::{Brought, ToFetch, Token};
 use super::content::{CONTENT_MAX_BYTES, Came};
 use crate::Call;
 use bytes::Bytes;
+use model::mutex::Mutex;
 use model::{Errno, Fid, Set};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
 use wire::msg::lookup::Entry;
 use world::sync::Notify;
 
@@ -21,7 +22,7 @@ pub(crate) struct Fetches {
 
 impl Fetches {
     fn is_busy(&self, fid: Fid) -> bool {
-        self.files.lock().expect("no panic while locked").contains(&fid)
+        self.files.lock().contains(&fid)
     }
 }
 
@@ -34,7 +35,7 @@ struct Fetching {
 impl Fetching {
     /// Those of `files` that nobody else fetches.
     fn begin(mdc: &Arc<Mdc>, files: impl IntoIterator<Item = Fid>) -> Fetching {
-        let mut busy = mdc.meta.fetching.files.lock().expect("no panic while locked");
+        let mut busy = mdc.meta.fetching.files.lock();
         let files = files.into_iter().filter(|f| busy.insert(*f)).collect();
         Fetching { mdc: mdc.clone(), files }
     }
@@ -45,7 +46,7 @@ impl Drop for Fetching {
         if self.files.is_empty() {
             return;
         }
-        let mut busy = self.mdc.meta.fetching.files.lock().expect("no panic while locked");
+        let mut busy = self.mdc.meta.fetching.files.lock();
         for f in &self.files {
             let was = busy.remove(f);
             assert!(was, "one fetches a file at a time");

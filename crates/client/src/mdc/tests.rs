@@ -4,12 +4,13 @@ use super::{Mdc, Shared};
 use crate::Call;
 use crate::base::Context;
 use crate::testing::{self, ip};
+use model::mutex::{Mutex, MutexGuard};
 use model::{Attr, Cred, Errno, Fid, FileType, Nid, TargetId, Timestamp};
 use rpc::server::Departure;
 use rpc::testing::Lab;
 use rpc::{ClientId, ConnectOutcome, Greeting, Incoming, Outgoing, Peers, Server, Service, StoredReply};
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use wire::Op;
 use wire::msg::allocseq::AllocseqReply;
@@ -45,7 +46,7 @@ struct FakeMdt {
 
 impl FakeMdt {
     fn seen(&self) -> MutexGuard<'_, Vec<Op>> {
-        self.seen.lock().unwrap()
+        self.seen.lock()
     }
 
     fn count(&self, op: Op) -> usize {
@@ -100,7 +101,7 @@ impl Service for FakeMdt {
     }
     fn handle(self: Arc<Self>, r: Incoming) -> BoxFuture<Outgoing> {
         Box::pin(async move {
-            while *self.deaf.lock().unwrap() {
+            while *self.deaf.lock() {
                 self.world.sleep(Duration::from_millis(10)).await;
             }
             self.execute(&r)
@@ -108,7 +109,7 @@ impl Service for FakeMdt {
     }
     fn notice(&self, _: ClientId, n: Notice) {
         if let Notice::Cancelled { items } = n {
-            self.cancelled.lock().unwrap().extend(items);
+            self.cancelled.lock().extend(items);
         }
     }
     fn departed(self: Arc<Self>, _: ClientId, _: Departure) -> BoxFuture<()> {
@@ -190,7 +191,7 @@ fn what_a_lease_covers_is_asked_for_once_and_again_when_the_lease_is_gone() {
         assert_eq!(s.mdt.count(Op::Getattr), 1);
         let item = LeaseItem { fid: dir(0), bits: bits::ALL, seq: 1 << 40 | 1, look: false };
         s.peers.notify(r.client(), Notify::Revoke { items: vec![item] });
-        r.until("it is given back", || s.mdt.cancelled.lock().unwrap().iter().any(|i| i.fid == dir(0))).await;
+        r.until("it is given back", || s.mdt.cancelled.lock().iter().any(|i| i.fid == dir(0))).await;
         assert!(s.mdc.known_entry(dir(0)).is_none());
         r.getattr(0).await;
         assert_eq!(s.mdt.count(Op::Getattr), 2);
@@ -220,18 +221,18 @@ fn an_eviction_by_one_target_takes_nothing_that_is_anothers() {
         let hurt = r.cx.told.open(dir(1));
         let unhurt = r.cx.told.open(dir(0));
         for s in &r.sides {
-            *s.mdt.deaf.lock().unwrap() = false;
+            *s.mdt.deaf.lock() = false;
         }
         assert!(r.mkdir(0, "kept").await && r.mkdir(1, "lost").await);
         // Before the batch is answered.
-        *r.sides[1].mdt.deaf.lock().unwrap() = true;
+        *r.sides[1].mdt.deaf.lock() = true;
         assert!(r.mkdir(1, "lost too").await);
         assert!(r.sides[1].server.evict(TargetId::mdt(1), r.client()));
         r.until("it noticed", || r.sides[1].mdc.known_entry(dir(1)).is_none()).await;
         assert!(r.sides[0].mdc.known_entry(dir(0)).is_some(), "the other target's leases are good");
         assert_eq!(hurt.check(), Err(Errno::EIO), "who has the directory open is told");
         assert_eq!(unhurt.check(), Ok(()));
-        *r.sides[1].mdt.deaf.lock().unwrap() = false;
+        *r.sides[1].mdt.deaf.lock() = false;
         r.until("what was executed on the other is told", || !r.sides[0].mdc.has_pending()).await;
     });
 }

@@ -11,8 +11,9 @@
 
 use super::Mdc;
 use super::log::{Log, Queued};
+use model::mutex::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use world::sync;
 
 /// What is shared by those who queue, those who wait and the one who sends.

@@ -3,10 +3,11 @@
 use super::object::{Object, ObjectState};
 use crate::base::Context;
 use crate::session::Target;
+use model::mutex::Mutex;
 use model::{Map, ObjectId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use world::sync;
 
@@ -67,18 +68,18 @@ impl ObjectCache {
     }
 
     pub(super) fn add_session(&self, t: Arc<Target>) {
-        self.sessions.lock().expect("no panic while locked").push(t);
+        self.sessions.lock().push(t);
     }
 
     /// From now on the object is found by its id.
     pub(crate) fn add(&self, o: &Arc<Object>) {
-        self.objects.lock().expect("no panic while locked").insert(o.id, Arc::downgrade(o));
+        self.objects.lock().insert(o.id, Arc::downgrade(o));
     }
 
     /// Nothing is kept of this object any more.
     pub(crate) fn remove(&self, o: &Arc<Object>) {
         assert!(o.lock().is_idle(), "nothing is forgotten of an object that has bytes or locks");
-        let mut all = self.objects.lock().expect("no panic while locked");
+        let mut all = self.objects.lock();
         if all.get(&o.id).is_some_and(|w| std::ptr::eq(w.as_ptr(), Arc::as_ptr(o))) {
             all.remove(&o.id);
         }
@@ -86,19 +87,18 @@ impl ObjectCache {
 
     /// The object, if anything is kept of it.
     pub(crate) fn get(&self, id: ObjectId) -> Option<Arc<Object>> {
-        self.objects.lock().expect("no panic while locked").get(&id)?.upgrade()
+        self.objects.lock().get(&id)?.upgrade()
     }
 
     /// All objects of which something is kept, in the order of their ids.
     pub(super) fn all(&self) -> Vec<Arc<Object>> {
-        let mut all: Vec<Arc<Object>> =
-            self.objects.lock().expect("no panic while locked").values().filter_map(Weak::upgrade).collect();
+        let mut all: Vec<Arc<Object>> = self.objects.lock().values().filter_map(Weak::upgrade).collect();
         all.sort_by_key(|o| o.id);
         all
     }
 
     fn all_dirty(&self) -> Vec<Arc<Object>> {
-        self.dirty.lock().expect("no panic while locked").values().cloned().collect()
+        self.dirty.lock().values().cloned().collect()
     }
 
     /// Brings the totals up to date after a change of an object, which is locked.
@@ -123,7 +123,7 @@ impl ObjectCache {
     /// Notes that an object has bytes to write, and sees to it that they are not forgotten.
     pub(crate) fn note_dirty(self: &Arc<Self>, o: &Arc<Object>) {
         let fresh = {
-            let mut dirty = self.dirty.lock().expect("no panic while locked");
+            let mut dirty = self.dirty.lock();
             dirty.insert(o.id, o.clone()).is_none()
         };
         if fresh && !self.ticking.swap(true, Ordering::SeqCst) {
@@ -157,12 +157,12 @@ impl ObjectCache {
                 o.kick();
             }
             // Looked at with the list locked: who makes it dirty again puts it back afterwards.
-            let mut dirty = self.dirty.lock().expect("no panic while locked");
+            let mut dirty = self.dirty.lock();
             if o.lock().segs.unwritten_bytes() == 0 {
                 dirty.remove(&o.id);
             }
         }
-        let dirty = self.dirty.lock().expect("no panic while locked");
+        let dirty = self.dirty.lock();
         if dirty.is_empty() {
             // With the list locked, as in `note_dirty`.
             self.ticking.store(false, Ordering::SeqCst);
@@ -213,7 +213,7 @@ impl ObjectCache {
     /// beside what is cached: the same bytes may have been written anew since. Those that are cached too count twice,
     /// for a short time.
     pub(super) fn count_uncommitted(&self) {
-        let sessions = self.sessions.lock().expect("no panic while locked");
+        let sessions = self.sessions.lock();
         let bytes: u64 = sessions.iter().map(|t| t.import.uncommitted().1 as u64).sum();
         self.uncommitted.store(bytes, Ordering::Relaxed);
     }

@@ -3,8 +3,9 @@
 
 use super::Osc;
 use bytes::Bytes;
+use model::mutex::MutexGuard;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 use wire::msg::grant;
 use world::Instant;
@@ -24,7 +25,7 @@ pub(super) struct Grant {
 
 impl Osc {
     fn grant(&self) -> MutexGuard<'_, Grant> {
-        self.grant.lock().expect("no panic while locked")
+        self.grant.lock()
     }
 
     /// Uses grant; false if there is not so much.

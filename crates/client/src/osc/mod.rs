@@ -37,9 +37,10 @@ use crate::session::RECLAIM_BATCH;
 use crate::session::{SessionOwner, Target};
 use bytes::Bytes;
 use grant::Grant;
+use model::mutex::Mutex;
 use model::{Nid, TargetId, TargetKind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use wire::Op;
 use wire::msg::extent::ExtentSpec;
 use wire::msg::notify::Notify;
@@ -106,7 +107,7 @@ impl Osc {
     /// `max_rpcs_in_flight`, as far as the slots of a session allow.
     pub(crate) fn set_locked_rpcs(&self, n: usize) {
         let n = n.clamp(1, LOCKED_RPCS_MAX);
-        let was = std::mem::replace(&mut *self.locked_rpcs_max.lock().expect("no panic while locked"), n);
+        let was = std::mem::replace(&mut *self.locked_rpcs_max.lock(), n);
         if n > was {
             self.locked_rpcs.add_permits(n - was);
         } else if n < was {

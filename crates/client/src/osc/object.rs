@@ -4,10 +4,11 @@ use super::Osc;
 use super::ranges::Ranges;
 use super::segments::Segments;
 use crate::BoxFutureOf;
+use model::mutex::{Mutex, MutexGuard};
 use model::planted::{self, Bug};
 use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use wire::RequestContext;
 use wire::msg::extent::ExtentMode;
 use wire::msg::notify::KeptAttr;
@@ -90,7 +91,7 @@ pub(crate) struct LockEnqueue {
 impl LockEnqueue {
     /// How it ended, if it has.
     pub fn outcome(&self) -> Option<Outcome> {
-        *self.outcome.lock().expect("no panic while locked")
+        *self.outcome.lock()
     }
 
     pub fn covers(&self, write: bool, start: u64, end: u64) -> bool {
@@ -179,7 +180,7 @@ impl Object {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, ObjectState> {
-        self.state.lock().expect("no panic while locked")
+        self.state.lock()
     }
 
     /// Brings the totals up to date after a change; `s` is this object's.
@@ -190,12 +191,12 @@ impl Object {
     }
 
     pub(super) fn holder(&self) -> Option<Arc<dyn ObjectHolder>> {
-        self.holder.lock().expect("no panic while locked").upgrade()
+        self.holder.lock().upgrade()
     }
 
     /// The object belongs to a newer layout of its file from now on; everything that is kept stays.
     pub(crate) fn carry_over(&self, layout_generation: u32, holder: Weak<dyn ObjectHolder>) {
-        *self.holder.lock().expect("no panic while locked") = holder;
+        *self.holder.lock() = holder;
         let was = self.layout_generation.swap(layout_generation, Ordering::Relaxed);
         assert!(was <= layout_generation, "layouts of {} go back", self.file);
     }

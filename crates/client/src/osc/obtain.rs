@@ -2,9 +2,10 @@
 
 use super::object::{Lock, LockEnqueue, Object, ObjectState, Outcome};
 use bytes::Bytes;
+use model::mutex::Mutex;
 use model::{Errno, ObjectAttr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::RequestContext;
 use wire::msg::extent::{Extent, ExtentAnswer, ExtentMode, ExtentSpec};
@@ -153,7 +154,7 @@ impl Object {
             if outcome == Outcome::Contended {
                 s.contended_until = self.osc.cx.world.now().plus(CONTENDED);
             }
-            *p.outcome.lock().expect("no panic while locked") = Some(outcome);
+            *p.outcome.lock() = Some(outcome);
         }
         self.changed.notify_waiters();
         if outcome == Outcome::Granted && p.blocked.load(Ordering::SeqCst) {

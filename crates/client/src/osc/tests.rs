@@ -5,12 +5,13 @@ use crate::BoxFutureOf;
 use crate::base::Context;
 use crate::testing::{self, ip};
 use bytes::Bytes;
+use model::mutex::{Mutex, MutexGuard};
 use model::{Errno, Fid, Nid, ObjectAttr, ObjectId, TargetId};
 use rpc::server::{ConnectOutcome, Departure, Greeting, Incoming, Outgoing, StoredReply};
 use rpc::testing::Lab;
 use rpc::{ClientId, Peers, Server, Service};
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use wire::Op;
 use wire::msg::extent::{Extent, ExtentAnswer, ExtentMode, ExtentReply};
@@ -51,7 +52,7 @@ struct FakeOst {
 
 impl FakeOst {
     fn script(&self) -> MutexGuard<'_, Script> {
-        self.script.lock().unwrap()
+        self.script.lock()
     }
 
     fn attr(s: &Script) -> ObjectAttr {
@@ -125,7 +126,7 @@ impl Service for FakeOst {
     }
     fn handle(self: Arc<Self>, r: Incoming) -> BoxFuture<Outgoing> {
         Box::pin(async move {
-            let stall = *self.stall.lock().unwrap();
+            let stall = *self.stall.lock();
             self.world.sleep(stall).await;
             self.execute(&r)
         })
@@ -334,7 +335,7 @@ fn what_was_read_is_kept_unless_it_changed_meanwhile() {
         assert_eq!(begin(0, 4).run(id).await, Ok(None));
         assert_eq!(r.object.lock().segs.slice(0, 4).as_deref(), Some(&b"0123"[..]));
         assert_eq!(begin(8, 20).run(id).await, Ok(Some(10)), "the object ends within it");
-        *r.ost.stall.lock().unwrap() = Duration::from_millis(50);
+        *r.ost.stall.lock() = Duration::from_millis(50);
         let late = begin(4, 8);
         r.object.lock().taint(4, 8);
         assert_eq!(late.run(id).await, Ok(None));

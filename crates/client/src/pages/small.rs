@@ -6,8 +6,9 @@ use crate::llite::{Small, part};
 use crate::mdc::{Cache, Mdc};
 use crate::{Call, Fs, R};
 use bytes::Bytes;
+use model::mutex::MutexGuard;
 use model::{Fid, Layout};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use world::{Either, Instant, select};
 

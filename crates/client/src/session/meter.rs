@@ -3,9 +3,9 @@
 use crate::session::PAGE_BYTES;
 use model::counters::{CounterDecl, Counters, Place, Samples};
 use model::histogram::{Buckets, Histogram, Histograms, Scale, Shape, Sides, Table};
+use model::mutex::Mutex;
 use model::{TargetKind, Timestamp};
 use std::any::Any;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use wire::verb::Named;
 use wire::{Message, Op, msg};
@@ -181,7 +181,7 @@ impl Meter {
     }
 
     pub(crate) fn clear_rpcs(&self, now: Timestamp) {
-        *self.since.lock().expect("no panic while locked") = now;
+        *self.since.lock() = now;
         self.read.clear();
         self.write.clear();
         self.modify.clear();
@@ -193,7 +193,7 @@ impl Meter {
         under_way: Vec<(&'static str, u64)>,
         tables: Vec<Table>,
     ) -> Histograms {
-        let since = *self.since.lock().expect("no panic while locked");
+        let since = *self.since.lock();
         Histograms { now, since, shape: Shape::Rpc, under_way, tables }
     }
 

@@ -14,12 +14,13 @@ use crate::R;
 use crate::base::Context;
 use bytes::Bytes;
 use model::limits::{RPC_BULK_DEFAULT_BYTES, RPC_BULK_MAX_BYTES, SLOTS_PER_SESSION};
+use model::mutex::Mutex;
 use model::planted::{self, Bug};
 use model::{Errno, Nid, TargetId, TargetKind};
 use rpc::import::ImportHooks;
 use rpc::{Import, ImportConfig, ImportState, Response, Terms};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use wire::msg::notify::Notify;
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
@@ -197,7 +198,7 @@ impl Target {
     /// Says, once in a while, why files cannot be read.
     fn say_lost(&self) {
         let now = self.cx.world.now();
-        let mut said = self.said_lost.lock().expect("no panic while locked");
+        let mut said = self.said_lost.lock();
         if said.is_none_or(|at| now.since(at) >= SAY_LOST_AGAIN) {
             *said = Some(now);
             tracing::error!(
@@ -256,12 +257,12 @@ impl Target {
     }
 
     pub(crate) fn nids(&self) -> Vec<Nid> {
-        self.nids.lock().expect("no panic while locked").clone()
+        self.nids.lock().clone()
     }
 
     pub(crate) fn set_home(&self, nids: &[Nid], epoch: u32) {
         if !nids.is_empty() {
-            *self.nids.lock().expect("no panic while locked") = nids.to_vec();
+            *self.nids.lock() = nids.to_vec();
             self.import.set_home(nids.to_vec(), epoch);
         }
     }

@@ -2,7 +2,8 @@
 
 use crate::R;
 use model::Errno;
-use std::sync::{Arc, Mutex};
+use model::mutex::Mutex;
+use std::sync::Arc;
 use world::{World, sync};
 
 /// So many at a time, as an administrator may change it.
@@ -24,12 +25,12 @@ impl Turns {
     }
 
     pub(crate) fn limit(&self) -> usize {
-        *self.0.limit.lock().expect("no panic while locked")
+        *self.0.limit.lock()
     }
 
     /// Holds for new requests at once; fewer than are under way now are reached as those end.
     pub(crate) fn set_limit(&self, n: usize, world: &World) {
-        let mut limit = self.0.limit.lock().expect("no panic while locked");
+        let mut limit = self.0.limit.lock();
         if n > *limit {
             self.0.free.add_permits(n - *limit);
         } else if n < *limit {

@@ -1,7 +1,6 @@
 //! enqueue: asks for a lock on a file: flock, POSIX range, or an extent for one operation.
 
 use crate::mdt::Mdt;
-use crate::mutex::lock;
 use crate::names::OpContext;
 use model::Errno;
 use wire::msg::enqueue::{Enqueue, EnqueueReply};
@@ -10,7 +9,7 @@ pub fn run(mdt: &Mdt, ctx: &OpContext, m: Enqueue) -> Result<EnqueueReply, Errno
     if !mdt.core_read().clients.contains_key(&ctx.client) {
         return Err(Errno::ENOTCONN);
     }
-    let step = lock(&mdt.locks).enqueue(ctx.client.0, &m.lock, m.wait);
+    let step = mdt.locks.lock().enqueue(ctx.client.0, &m.lock, m.wait);
     mdt.tell(step.events);
     step.result.map(|granted| EnqueueReply { granted })
 }

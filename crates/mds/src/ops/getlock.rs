@@ -1,12 +1,11 @@
 //! getlock: which lock would conflict (F_GETLK).
 
 use crate::mdt::Mdt;
-use crate::mutex::lock;
 use crate::names::OpContext;
 use model::Errno;
 use wire::msg::getlock::{Getlock, GetlockReply};
 
 pub fn run(mdt: &Mdt, ctx: &OpContext, m: Getlock) -> Result<GetlockReply, Errno> {
-    let conflict = lock(&mdt.locks).getlock(ctx.client.0, &m.lock);
+    let conflict = mdt.locks.lock().getlock(ctx.client.0, &m.lock);
     Ok(GetlockReply { conflict })
 }

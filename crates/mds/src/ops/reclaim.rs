@@ -2,7 +2,6 @@
 
 use crate::done::Done;
 use crate::mdt::Mdt;
-use crate::mutex::lock;
 use crate::names::OpContext;
 use crate::opens::Open;
 use crate::tx::Tx;
@@ -47,7 +46,7 @@ pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Reclaim) -> Done {
     }
     drop(alone);
     {
-        let mut locks = lock(&mdt.locks);
+        let mut locks = mdt.locks.lock();
         reply.lost_locks = m.locks.iter().filter(|l| !locks.reclaim(ctx.client.0, l)).map(|l| l.id).collect();
     }
     if m.last {

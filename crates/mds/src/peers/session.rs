@@ -1,12 +1,12 @@
 //! Sessions with other targets, whatever their kind: who this target is there, what it can show, and what it
 //! hears.
 
-use crate::mutex::lock;
 use model::TargetId;
+use model::mutex::Mutex;
 use rpc::{ClientId, Import, ImportConfig, ImportHooks, Peers};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use wire::msg::config::TargetEntry;
 use wire::msg::notify::Notify;
 use wire::proof::{Claimant, Key};
@@ -47,7 +47,7 @@ struct Hooks {
 
 impl ImportHooks for Hooks {
     fn keys(&self) -> Vec<(Claimant, Key)> {
-        lock(&self.server_key).iter().map(|k| (Claimant::Server, *k)).collect()
+        self.server_key.lock().iter().map(|k| (Claimant::Server, *k)).collect()
     }
 
     fn keeps_state(&self) -> bool {
@@ -94,24 +94,24 @@ impl Sessions {
             adaptive: Arc::default(),
         };
         let import = Import::new(self.world.clone(), config);
-        let other = lock(&self.imports).insert(t.target, import.clone());
+        let other = self.imports.lock().insert(t.target, import.clone());
         assert!(other.is_none(), "there is one session with each target");
         import
     }
 
     fn list(&self) -> Vec<Arc<Import>> {
-        lock(&self.imports).values().cloned().collect()
+        self.imports.lock().values().cloned().collect()
     }
 
     /// The key by which servers of the file system know each other.
     pub fn server_key(&self) -> Option<Key> {
-        *lock(&self.server_key)
+        *self.server_key.lock()
     }
 
     /// From now on the servers know each other by this key. Those that this one is connected with are shown
     /// it.
     pub fn set_server_key(&self, key: Key) {
-        if lock(&self.server_key).replace(key) == Some(key) {
+        if self.server_key.lock().replace(key) == Some(key) {
             return;
         }
         self.list().iter().for_each(|i| i.prove());

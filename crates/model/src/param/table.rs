@@ -202,7 +202,7 @@ mod tests {
         age_s: AtomicU64,
         kept: AtomicU64,
         off: AtomicBool,
-        words: std::sync::Mutex<String>,
+        words: crate::mutex::Mutex<String>,
     }
 
     impl Default for Device {
@@ -211,7 +211,7 @@ mod tests {
                 age_s: AtomicU64::new(AGE_DEFAULT_S),
                 kept: AtomicU64::new(64 << 20),
                 off: AtomicBool::new(true),
-                words: std::sync::Mutex::new("a".into()),
+                words: crate::mutex::Mutex::new("a".into()),
             }
         }
     }
@@ -228,9 +228,9 @@ mod tests {
             Param::atomic_flag(Decl::flag("off", true, "Off."), |d, ()| &d.off),
             Param::settable(
                 Decl::words("words", "a", a_or_b, "Words."),
-                |d, ()| d.words.lock().unwrap().clone().into(),
+                |d, ()| d.words.lock().clone().into(),
                 |d, (), v| {
-                    *d.words.lock().unwrap() = v.text.to_string();
+                    *d.words.lock() = v.text.to_string();
                     Ok(())
                 },
             ),

@@ -21,6 +21,10 @@ pub async fn run(cx: &Cx, m: Fence) -> Result<Done, Errno> {
     let finish = cx.slot.clone().finish(move |_, attr| *attr);
     let (attr, lsn) =
         cx.ost.objects.fence(m.object, meta, m.generation, m.times, finish).await.map_err(|e| e.errno())?;
+    assert!(
+        m.times.is_none_or(|t| t == (attr.mtime, attr.ctime)),
+        "an object gets the times that it is given"
+    );
     // What is copied from here on is the file's data for good: nothing may come from before a restart.
     cx.ost.db.durable_in_time(lsn).await.map_err(|e| e.errno())?;
     drop(alone);

@@ -86,7 +86,7 @@ impl Inner {
 
 impl Core {
     fn patience(&self) -> Option<Duration> {
-        let service = self.service.lock().expect("no panic while locked").current(self.world.now().seconds());
+        let service = self.service.lock().current(self.world.now().seconds());
         self.cfg.adaptive.patience(service)
     }
 

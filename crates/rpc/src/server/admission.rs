@@ -2,9 +2,10 @@
 //! Bounded in all and for each address, so that one host that floods a server leaves room for the others.
 
 use model::limits;
+use model::mutex::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use world::Instant;
 
@@ -45,7 +46,7 @@ pub(super) struct Counted {
 
 impl Admission {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("no panic while held")
+        self.0.lock()
     }
 
     /// Counts a new connection. The error says which limit it is over.

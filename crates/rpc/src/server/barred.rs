@@ -3,7 +3,7 @@
 
 use super::{ClientId, Incoming};
 use bytes::Bytes;
-use std::sync::{Mutex, MutexGuard};
+use model::mutex::{Mutex, MutexGuard};
 use wire::frame::crc32c;
 use world::{OpenMode, World};
 
@@ -93,7 +93,7 @@ impl Barred {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Note>> {
         // What is in it is right at any moment; and this is needed most when something panicked.
-        self.notes.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.notes.lock_whole()
     }
 
     /// Whether this very request ended the server before.

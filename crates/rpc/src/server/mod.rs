@@ -12,14 +12,15 @@ mod session;
 mod slots;
 
 use bytes::Bytes;
+use model::mutex::{Mutex, MutexGuard};
 use model::nodemap::Nodemap;
 use model::{Errno, TargetId, Timestamp};
 use session::Session;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use wire::msg::notify::{Notice, Notify};
 use wire::{Bulk, Op, RequestContext, Sender};
@@ -224,7 +225,7 @@ impl Peers {
     }
 
     fn map(&self) -> MutexGuard<'_, BTreeMap<ClientId, Arc<Session>>> {
-        self.sessions.lock().expect("no holder of the lock panics")
+        self.sessions.lock()
     }
 
     fn all(&self) -> Vec<Arc<Session>> {
@@ -251,7 +252,7 @@ impl Peers {
     }
 
     fn look_now(&self, wanted: bool) {
-        let evictor = self.evictor.lock().expect("no holder of the lock panics");
+        let evictor = self.evictor.lock();
         evictor.iter().filter(|_| wanted).for_each(|e| e.notify_one());
     }
 
@@ -398,7 +399,7 @@ impl Server {
     }
 
     fn lock_targets(&self) -> MutexGuard<'_, Vec<Arc<Target>>> {
-        self.targets.lock().expect("no holder of the lock panics")
+        self.targets.lock()
     }
 
     /// Serves a target from now on. One with the same name is replaced (its sessions end, see `remove`).
@@ -406,7 +407,7 @@ impl Server {
         assert!(service.epoch() > 0, "a target's epoch is never 0");
         let (id, fsname) = (service.target(), service.fsname());
         peers.ping_ms.store(self.ping_ms.load(Ordering::Relaxed), Ordering::Relaxed);
-        *peers.evictor.lock().expect("no holder of the lock panics") = Some(self.evictor.clone());
+        *peers.evictor.lock() = Some(self.evictor.clone());
         let barred = barred::Barred::load(&self.world, service.folder());
         let target = Arc::new(Target { label: id.label(&fsname), service, peers, barred });
         let old = {
@@ -505,7 +506,7 @@ impl Server {
     /// Logs that requests are put off, once in a while.
     fn say_full(&self) {
         let now = self.world.now();
-        let mut said = self.said_full.lock().expect("no holder of the lock panics");
+        let mut said = self.said_full.lock();
         if said.is_none_or(|at| now.since(at) >= SAY_FULL_AGAIN) {
             *said = Some(now);
             let (used, max) = (self.inbound.used_bytes() >> 20, self.inbound.max_bytes() >> 20);
@@ -520,7 +521,7 @@ impl Server {
     /// Logs what a peer did wrong, the first time.
     fn complain(&self, peer: IpAddr, kind: &'static str, text: &str) {
         let first = {
-            let mut g = self.complaints.lock().expect("no holder of the lock panics");
+            let mut g = self.complaints.lock();
             if g.len() >= COMPLAINTS_MAX && !g.contains_key(&(peer, kind)) {
                 g.clear();
             }

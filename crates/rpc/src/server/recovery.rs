@@ -7,11 +7,12 @@
 //! on saying what they had; never behind `recovery_time_hard`.
 
 use super::ClientId;
+use model::mutex::{Mutex, MutexGuard};
 use model::planted::{self, Bug};
 use model::{Errno, Timestamp};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use wire::Op;
 use world::sync::watch;
@@ -167,7 +168,7 @@ impl Recovery {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub fn phase(&self) -> Phase {

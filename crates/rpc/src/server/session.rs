@@ -4,8 +4,9 @@ use super::slots::{Arrival, Slot};
 use super::{ClientId, Incoming, Outgoing, Peer, Principal, Proofs, STATUS_UNFINISHED, StoredReply};
 use crate::link::Link;
 use bytes::Bytes;
+use model::mutex::{Mutex, MutexGuard};
 use model::{Errno, Timestamp};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use wire::frame::STATUS_LATER;
 use wire::msg::connect::SLOT_NONE;
 use wire::msg::notify::Notify;
@@ -164,7 +165,7 @@ impl Session {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no holder of the lock panics")
+        self.state.lock()
     }
 
     /// Fills the slots from what the service stored before its restart.

@@ -6,6 +6,8 @@ use ::world::mem::{CrashMode, MemDisk};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const DIR: &str = "/target";
+/// Of the environment: the panic ends the process, as that of a server does.
+const ENDS: &str = "NACRE_TEST_ENDS";
 
 /// One life of a server, and what a client is answered to these requests.
 fn life(
@@ -22,7 +24,8 @@ fn life(
             let c = Counter::start(&s, TargetId::ost(0), kept, &Arc::default());
             let c = Arc::into_inner(c).expect("nobody else has it");
             let c = Arc::new(Counter { folder: Some(DIR.into()), ..c });
-            let _server = serve(&s, 1, vec![c], &Peers::new()).await;
+            let server = serve(&s, 1, vec![c], &Peers::new()).await;
+            server.set_abort_on_panic(std::env::var_os(ENDS).is_some());
             let i = Import::new(w.clone(), config(uuid, TargetId::ost(0), &[1]));
             let mut out = Vec::new();
             for a in ask {
@@ -50,4 +53,20 @@ fn a_request_that_ended_a_server_is_refused_by_the_next_one() {
     let answers = life(&kept, &disk, 8, &["panic"]).expect("no panic any more");
     assert_eq!(answers, [Err(Errno::EIO)]);
     assert!(life(&kept, &disk, 7, &["panic"]).is_ok(), "the first one's is not forgotten");
+}
+
+#[test]
+fn a_request_that_panics_ends_the_servers_process() {
+    let disk = MemDisk::new();
+    disk.mkdir(DIR).unwrap();
+    if std::env::var_os(ENDS).is_some() {
+        let _ = life(&Arc::default(), &disk, 7, &["fine", "panic"]);
+        return;
+    }
+    let exe = ::world::sys::process::own_executable().unwrap();
+    let (set, exe) = (format!("{ENDS}=1"), exe.to_str().unwrap());
+    let name = "tests::barred::a_request_that_panics_ends_the_servers_process";
+    let done = ::world::sys::process::run("env", &[&set, exe, "--exact", name, "--nocapture"]).unwrap();
+    assert_eq!(done.status, None, "by a signal: {done:?}");
+    assert!(done.err.contains("the process ends so that nobody sees half an operation"), "{done:?}");
 }

@@ -13,11 +13,12 @@ mod sockets;
 use crate::testing::Lab;
 use crate::*;
 use bytes::Bytes;
+use model::mutex::{Mutex, MutexGuard};
 use model::{Errno, Nid, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use wire::msg::param::{GetParam, GetParamReply, SetParam};
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
@@ -74,7 +75,7 @@ pub struct Counter {
 }
 
 pub fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap()
+    m.lock()
 }
 
 impl Counter {

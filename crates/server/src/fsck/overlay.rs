@@ -3,9 +3,10 @@
 //! folder changing.
 
 use model::Errno;
+use model::mutex::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use world::{Disk, DiskFile, DiskSpace, FileStat, OpenMode};
 
 const PAGE_BYTES: u64 = 4096;
@@ -53,7 +54,7 @@ impl Overlay {
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
-        self.names.lock().expect("no panic while held")
+        self.names.lock()
     }
 
     /// The lower disk's file of this name, if it is to be seen here.
@@ -177,7 +178,7 @@ impl OverlayFile {
     }
 
     fn state(&self) -> MutexGuard<'_, Content> {
-        self.state.lock().expect("no panic while held")
+        self.state.lock()
     }
 
     /// Bytes of the lower file at `off`, zeros where it does not reach or was zeroed.

@@ -4,10 +4,11 @@ use super::target::{Role, Target};
 use crate::fsck::{cross, names};
 use admin::local::{CheckOrder, CheckProblem, CheckState};
 use mds::check::{Summary, Watch, check_watched};
+use model::mutex::Mutex;
 use model::{Fid, ObjectId};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
 use store::object::location::{
     Location, ObjectRecord, Place, TAG_OBJECT, TAG_TOMBSTONE, id_of_key, object_key,
 };
@@ -31,7 +32,7 @@ struct Check {
 impl Target {
     /// Starts a check, stops it, or says how it stands. The error is for the administrator.
     pub fn check(&self, world: &World, order: CheckOrder) -> Result<CheckState, String> {
-        let mut newest = self.checks.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = self.checks.0.lock();
         if order == CheckOrder::Start && newest.as_ref().is_none_or(|c| !c.state().running) {
             *newest = Some(self.start_check(world)?);
         }
@@ -62,7 +63,7 @@ impl Target {
             let end =
                 look(&still, &w).unwrap_or_else(|e| CheckState { failed: Some(e), ..CheckState::default() });
             let end = CheckState { looked: w.looked.load(Relaxed), ..end };
-            *r.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+            *r.lock() = Some(end);
         });
         world.spawn("check", work);
         Ok(Check { watch, result })
@@ -71,7 +72,7 @@ impl Target {
 
 impl Check {
     fn state(&self) -> CheckState {
-        let end = self.result.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let end = self.result.lock().clone();
         assert!(end.as_ref().is_none_or(|e| !e.running), "a check that is over does not run");
         let looked = self.watch.looked.load(Relaxed);
         end.unwrap_or(CheckState { running: true, looked, ..CheckState::default() })

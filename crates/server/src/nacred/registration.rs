@@ -182,7 +182,7 @@ impl Link {
                         self.import.current_nid()
                     ),
                 };
-                *t.refused.lock().expect("no holder panics") = Some(why);
+                *t.refused.lock() = Some(why);
                 false
             }
             Err(e @ Errno::EACCES) => {
@@ -207,7 +207,7 @@ impl Link {
         if known != [0; 16] && known != r.fs_uuid {
             let why =
                 "it belongs to another file system of the same name: this MGS is not its own".to_string();
-            *t.refused.lock().expect("no holder panics") = Some(why);
+            *t.refused.lock() = Some(why);
             return false;
         }
         // Not part of what is kept as the configuration, which is no secret.

@@ -6,8 +6,9 @@ use etcd::{Etcd, Url};
 use mgs::Mgs;
 use mgs::etcd::{EtcdBook, TakeError, vacancy};
 use model::TargetId;
+use model::mutex::Mutex;
 use rpc::{Peers, Server};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use world::World;
 
@@ -53,16 +54,16 @@ impl Standby {
     }
 
     pub fn mgs(&self) -> Option<Arc<Mgs>> {
-        self.active.lock().expect("no holder panics").as_ref().map(|a| a.mgs.clone())
+        self.active.lock().as_ref().map(|a| a.mgs.clone())
     }
 
     fn ending(&self) -> bool {
-        *self.ending.lock().expect("no holder panics")
+        *self.ending.lock()
     }
 
     /// For `nacre status`.
     pub fn status(&self) -> DaemonTarget {
-        let g = self.active.lock().expect("no holder panics");
+        let g = self.active.lock();
         DaemonTarget {
             label: "MGS".into(),
             dir: self.etcd.url().to_string(),
@@ -109,7 +110,7 @@ impl Standby {
         };
         let epoch = book.epoch_number();
         {
-            let mut g = self.active.lock().expect("no holder panics");
+            let mut g = self.active.lock();
             let other = g.replace(Active { mgs: mgs.clone(), peers: peers.clone(), book: book.clone() });
             assert!(other.is_none(), "a node is the active MGS once");
         }
@@ -120,7 +121,7 @@ impl Standby {
         tracing::info!("MGS: active, epoch {epoch}, with what is in {}", self.etcd.url());
         let why = book.lost().await;
         self.server.remove(TargetId::MGT);
-        *self.active.lock().expect("no holder panics") = None;
+        *self.active.lock() = None;
         if !self.ending() {
             tracing::warn!("MGS: not active any more: {why}; clients go on and look for the next one");
         }
@@ -128,8 +129,8 @@ impl Standby {
 
     /// Orderly: another node is active at once.
     pub async fn end(&self) {
-        *self.ending.lock().expect("no holder panics") = true;
-        let book = self.active.lock().expect("no holder panics").as_ref().map(|a| a.book.clone());
+        *self.ending.lock() = true;
+        let book = self.active.lock().as_ref().map(|a| a.book.clone());
         if let Some(b) = book {
             b.end().await;
         }

@@ -5,13 +5,14 @@ use super::check::Checks;
 use super::ended::Why;
 use admin::command::mkfs::MGT_SUBDIR;
 use mgs::Mgs;
+use model::mutex::Mutex;
 use model::param::ParamInfo;
 use model::{Nid, TargetKind, TargetMark};
 use oss::{Ost, OstConfig};
 use rpc::server::recovery::Recovery;
 use rpc::{Peers, Service};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::format::{RO_COMPAT_BLOCK_SUMS, Superblock, TargetLock};
 use store::mmp::{Heartbeat, Times, Who};
@@ -362,18 +363,18 @@ impl Target {
     }
 
     pub fn label_on_disk(&self) -> Superblock {
-        self.superblock.lock().expect("no holder panics").clone()
+        self.superblock.lock().clone()
     }
 
     /// Why the target cannot go on.
     pub fn failure(&self) -> Option<String> {
         let stopped = if self.read_only().is_some() { None } else { self.db.stopped() };
-        stopped.or_else(|| self.refused.lock().expect("no holder panics").clone())
+        stopped.or_else(|| self.refused.lock().clone())
     }
 
     /// What [`Target::failure`] means.
     pub fn why_failed(&self) -> Why {
-        let refused = self.refused.lock().expect("no holder panics").is_some();
+        let refused = self.refused.lock().is_some();
         match self.db.stopped() {
             Some(_) if !self.db.is_out_of_time() => Why::Disk,
             _ if refused => Why::Refused,
@@ -465,7 +466,7 @@ impl Target {
 
     /// Keeps a configuration on disk, and what registering gave.
     pub fn remember(&self, world: &World, given: Option<Given>, c: &ConfigReply) -> Result<(), StoreError> {
-        let mut s = self.superblock.lock().expect("no holder panics");
+        let mut s = self.superblock.lock();
         let mut new = s.clone();
         new.config = postcard::to_stdvec(c).unwrap_or_default();
         if let Some(g) = given {

@@ -196,7 +196,7 @@ impl Objects {
             }
             if let (Err(_), Some((id, _, off, len))) = (&done, zero) {
                 // The target has stopped. Readers of the range may get what was there before.
-                me.left_open.lock().expect("never held over a panic").either(id, off, len);
+                me.left_open.lock().either(id, off, len);
             }
             // What follows may wait for a checkpoint.
             drop(ticket);
@@ -232,7 +232,7 @@ impl Objects {
         }
         for p in &after.free {
             self.empty_slot(*p);
-            self.slots.lock().expect("never held over a panic").release(*p);
+            self.slots.lock().release(*p);
         }
         Ok(())
     }
@@ -358,7 +358,7 @@ impl Objects {
     /// the change's own range.
     pub(super) fn give_up(&self, c: &Change) {
         if let Some(p) = c.taken {
-            self.slots.lock().expect("never held over a panic").release(p);
+            self.slots.lock().release(p);
         }
         if c.created {
             assert!(c.old.location != Location::Own, "a file that holds an object's bytes is not removed");
@@ -431,7 +431,7 @@ impl Objects {
 
     pub(super) fn take_slot(&self, c: &mut Change, class: u8) -> Place {
         assert!(c.taken.is_none(), "a change takes one slot");
-        let p = self.slots.lock().expect("never held over a panic").take(class);
+        let p = self.slots.lock().take(class);
         c.taken = Some(p);
         p
     }

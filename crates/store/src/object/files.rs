@@ -7,8 +7,9 @@ use super::pending::Pending;
 use crate::StoreError;
 use crate::core::CheckpointHook;
 use model::ObjectId;
+use model::mutex::{Mutex, MutexGuard, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::Arc;
 use wire::frame::crc32c;
 use world::sync::Notify;
 use world::{BoxFuture, DiskFile, OpenMode, World};
@@ -91,7 +92,7 @@ impl Files {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("never held over a panic")
+        self.state.lock()
     }
 
     pub fn path(&self, key: FileKey) -> String {
@@ -164,7 +165,7 @@ impl Files {
     /// A flush by a change itself (blocks). The host reports the loss of a file's pages only once: if it is
     /// reported here, a checkpoint that flushes the same file must not take the second answer for the truth.
     pub fn flush_by_change(&self, f: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
-        let _under_way = self.own_flushes.read().expect("never held over a panic");
+        let _under_way = self.own_flushes.read();
         let flushed = f();
         if let Err(e) = &flushed {
             self.failed(e);
@@ -179,7 +180,7 @@ impl Files {
             FileKey::Container(class, n) => usize::from(class) + n as usize,
             FileKey::Own(id) => crc32c(&id.to_bytes()) as usize,
         };
-        let _alone = self.syncs[n % SYNC_LOCKS].lock().expect("never held over a panic");
+        let _alone = self.syncs[n % SYNC_LOCKS].lock();
         if let Some(e) = &self.lock().failed {
             return Err(e.clone());
         }
@@ -220,7 +221,7 @@ impl Files {
                 };
                 let flushed = me.flush_these(&files, &dirs);
                 // Flushes of changes that began meanwhile may have got an error that belongs here.
-                drop(me.own_flushes.write().expect("never held over a panic"));
+                drop(me.own_flushes.write());
                 let mut s = me.lock();
                 if let Err(e) = flushed {
                     s.failed.get_or_insert(e);

@@ -1,7 +1,8 @@
 //! One reader-writer lock for each object in use: changes of one object do not run beside each other.
 
+use model::mutex::Mutex;
 use model::{Map, ObjectId};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use world::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 type Shared = Arc<RwLock<()>>;
@@ -26,7 +27,7 @@ enum Held {
 
 impl Locks {
     fn entry(&self, id: ObjectId) -> Shared {
-        self.map.lock().expect("never held over a panic").entry(id).or_default().clone()
+        self.map.lock().entry(id).or_default().clone()
     }
 
     pub async fn read(self: &Arc<Self>, id: ObjectId) -> Guard {
@@ -43,7 +44,7 @@ impl Locks {
 impl Drop for Guard {
     fn drop(&mut self) {
         self.held = None;
-        let mut map = self.locks.map.lock().expect("never held over a panic");
+        let mut map = self.locks.map.lock();
         if map.get(&self.id).is_some_and(|l| Arc::strong_count(l) == 1) {
             map.remove(&self.id);
         }

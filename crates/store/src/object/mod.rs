@@ -39,10 +39,11 @@ use crate::{Db, Lsn, StoreError, Txn};
 use files::{FileKey, Files};
 use location::{Location, ObjectRecord};
 use locks::Locks;
+use model::mutex::Mutex;
 use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp};
 use slots::Slots;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
 use unfinished::LeftOpen;
 use world::World;
 

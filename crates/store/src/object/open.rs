@@ -8,7 +8,8 @@ use super::locks::Locks;
 use super::slots::Slots;
 use crate::{Db, StoreError, Txn};
 use model::ObjectId;
-use std::sync::{Arc, Mutex, Weak};
+use model::mutex::Mutex;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use world::World;
 
@@ -40,8 +41,8 @@ impl Objects {
         }
         let files = Files::new(&world, &dir);
         let slots = claim_slots(&db, &dir)?;
-        *db.core().hook.lock().expect("never held over a panic") = Some(files.clone());
-        *db.core().pre_commit.lock().expect("never held over a panic") = Some(files.clone());
+        *db.core().hook.lock() = Some(files.clone());
+        *db.core().pre_commit.lock() = Some(files.clone());
         let objects = Arc::new(Objects {
             age: AgeClock::new(&world),
             world: world.clone(),

@@ -16,8 +16,9 @@ use super::write::Target;
 use crate::core::{Core, PreCommitHook};
 use crate::{Lsn, StoreError};
 use model::ObjectId;
+use model::mutex::MutexGuard;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use wire::frame::crc32c;
 use world::{BoxFuture, DiskFile};
 
@@ -119,7 +120,7 @@ impl Ordered {
 
 impl Files {
     fn in_order(&self) -> MutexGuard<'_, Ordered> {
-        self.ordered.lock().expect("never held over a panic")
+        self.ordered.lock()
     }
 
     /// To be called before the record is submitted, which will be `bound` or a later one.

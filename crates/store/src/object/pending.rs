@@ -6,8 +6,9 @@ use crate::core::Core;
 use crate::{Lsn, StoreError};
 use bytes::Bytes;
 use model::ObjectId;
+use model::mutex::MutexGuard;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use world::select;
 
@@ -59,7 +60,7 @@ pub(crate) struct Pending {
 
 impl Files {
     fn waiting(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().expect("never held over a panic")
+        self.pending.lock()
     }
 
     /// Hands over what transaction `lsn` writes. The ticket is from before the record was submitted; the

@@ -13,10 +13,11 @@ use crate::rng::Rng;
 use crate::{Disk, DiskFile, DiskSpace, FileStat, OpenMode, lock};
 use bytes::Bytes;
 use file::{DataOp, KEEP_SIZE, PAGE_BYTES, PUNCH_HOLE, ZERO_RANGE};
+use model::mutex::Mutex;
 use names::State;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Size of a disk without a capacity in its plan.
 const DEFAULT_CAPACITY_BYTES: u64 = 1 << 40;
@@ -431,7 +432,7 @@ struct MemFile {
 }
 
 impl MemFile {
-    fn enter(&self, to_write: bool) -> io::Result<std::sync::MutexGuard<'_, Inner>> {
+    fn enter(&self, to_write: bool) -> io::Result<model::mutex::MutexGuard<'_, Inner>> {
         let i = lock(&self.inner);
         if i.lives[self.host] != self.life {
             return Err(errno(libc::EIO));

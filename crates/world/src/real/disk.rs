@@ -2,12 +2,13 @@
 
 use super::cached::{cached_pages, give_up};
 use crate::{Disk, DiskFile, DiskSpace, FileStat, OpenMode};
+use model::mutex::Mutex;
 use rustix::fs::{self, FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// Files and folders of the host.
 pub struct RealDisk;
@@ -137,7 +138,7 @@ impl RealFile {
     }
 
     fn is_first_read(&self, place: u64) -> bool {
-        let mut once = self.read_once.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut once = self.read_once.lock();
         if once.remove(&place) {
             return false;
         }

@@ -7,11 +7,12 @@
 use super::reactor::Reactor;
 use crate::{BoxFuture, lock};
 use model::Map;
+use model::mutex::Mutex;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -187,6 +188,7 @@ impl Exec {
     /// See [`super::Runtime::end_on_panic`].
     pub fn end_on_panic(&self, but: &'static [&'static str]) {
         let _ = self.essential_but.set(but);
+        model::mutex::end_process_if_torn();
     }
 
     /// A task panicked. If others wait for what it does, they would wait for ever: better the whole process ends, which

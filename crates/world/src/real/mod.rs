@@ -90,8 +90,8 @@ impl Runtime {
     }
 
     /// From now on a task that panics ends the process, unless its name is in `but`: in a daemon others wait for each of
-    /// them, and would wait for ever, while pings are answered and nobody takes over. Without this a panic ends the task
-    /// alone.
+    /// them, and would wait for ever, while pings are answered and nobody takes over. Who finds a lock whose holder
+    /// panicked ends the process as well (decision 0053). Without this a panic ends the task alone.
     pub fn end_on_panic(&self, but: &'static [&'static str]) {
         self.exec.end_on_panic(but);
     }

@@ -4,9 +4,10 @@
 //! `sync_data` only. Names (create, rename, unlink) go through at once; the simulator's disk loses those too.
 
 use crate::{Disk, DiskFile, DiskSpace, FileStat, OpenMode};
+use model::mutex::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 const PAGE_BYTES: u64 = 4096;
 const PUNCH_HOLE: u32 = 2;
@@ -43,7 +44,7 @@ impl VolatileDisk {
     }
 
     fn table(&self) -> MutexGuard<'_, BTreeMap<String, Arc<VolatileFile>>> {
-        self.open.lock().expect("no panic under this lock")
+        self.open.lock()
     }
 }
 
@@ -123,7 +124,7 @@ impl Disk for VolatileDisk {
 
 impl VolatileFile {
     fn state(&self) -> MutexGuard<'_, Unflushed> {
-        self.state.lock().expect("no panic under this lock")
+        self.state.lock()
     }
 
     /// Brings the host's file up to date, without a flush of the device.

@@ -5,10 +5,11 @@ use super::keys::{self, Alive, Owner, Snapshot, is_name};
 use super::local::{Local, News, State};
 use ::etcd::{Compare, Error, Etcd, Lease, Op, Outcome, Url};
 use clap::Args;
+use model::mutex::Mutex;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use world::sys::process::{self, SIGINT, SIGTERM};
 use world::sys::{Deadline, files};
@@ -105,7 +106,7 @@ pub fn main(args: ControllerArgs) -> Result<i32, String> {
     let over = shared.clone();
     world.spawn("ha-controller", async move {
         if let Err(e) = controller.run().await {
-            *told.lock().expect("no holder panics") = Some(e);
+            *told.lock() = Some(e);
         }
         over.over.store(true, Relaxed);
     });
@@ -116,7 +117,7 @@ pub fn main(args: ControllerArgs) -> Result<i32, String> {
         }
     }
     drop(runtime);
-    let failed = failed.lock().expect("no holder panics").take();
+    let failed = failed.lock().take();
     failed.map_or(Ok(0), Err)
 }
 
@@ -133,7 +134,7 @@ async fn observe(etcd: Arc<Etcd>, shared: Arc<Shared>) {
                 }
                 said = s.strange.join("\n");
                 let revision = s.revision;
-                *shared.snapshot.lock().expect("no holder panics") = Some(Arc::new(s));
+                *shared.snapshot.lock() = Some(Arc::new(s));
                 shared.changed.notify_one();
                 etcd.watch(&prefix, revision + 1, READ_EVERY).await.map(drop)
             }
@@ -276,7 +277,7 @@ impl Controller {
                     return End::Asked;
                 }
             }
-            let snapshot = self.shared.snapshot.lock().expect("no holder panics").clone();
+            let snapshot = self.shared.snapshot.lock().clone();
             if let Some(s) = snapshot {
                 self.step_all(&s, lease).await;
             }

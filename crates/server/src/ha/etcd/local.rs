@@ -3,8 +3,9 @@
 use super::keys::Defined;
 use crate::ha::StartArgs;
 use crate::ha::agent::{self, Look};
+use model::mutex::Mutex;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use world::World;
 use world::sys::Deadline;
@@ -25,7 +26,7 @@ const FAILURES_COUNT_FOR: Duration = Duration::from_secs(60);
 type Slot<T> = Arc<Mutex<Option<T>>>;
 
 fn fill<T>(slot: &Slot<T>, value: T) {
-    let other = slot.lock().expect("no holder panics").replace(value);
+    let other = slot.lock().replace(value);
     assert!(other.is_none(), "what ran beside has one outcome");
 }
 
@@ -204,7 +205,7 @@ impl Local {
     /// What became of its server.
     pub fn poll(&mut self, world: &World) -> News {
         if let State::Stopping(slot) = &self.state {
-            let Some(done) = slot.lock().expect("no holder panics").take() else { return News::None };
+            let Some(done) = slot.lock().take() else { return News::None };
             self.state = State::Idle;
             return match done {
                 Ok(0) => News::Stopped,
@@ -224,7 +225,7 @@ impl Local {
                 agent::said(&self.log)
             ));
         }
-        let look = self.look.as_ref().and_then(|l| l.lock().expect("no holder panics").take());
+        let look = self.look.as_ref().and_then(|l| l.lock().take());
         let Some(look) = look else {
             self.look_beside(world);
             return News::None;
