@@ -383,9 +383,11 @@ impl Tree {
 
     /// A file was changed by a mount that may keep the change for itself (`by`), or by the servers.
     pub fn changed(&mut self, id: Id, before: Arc<Vec<u8>>, op: &Op, by: Option<(usize, u64)>) {
+        let after = self.get(id).map_or(0, |n| n.data().len() as u64);
+        let bounds = bounds(self, op, before.len() as u64, after);
         let Some(n) = self.nodes.get_mut(&id) else { return };
         if by.is_some() || !n.kept_by.is_empty() {
-            n.cuts.extend(bounds(op, before.len() as u64, n.data().len() as u64));
+            n.cuts.extend(bounds);
             n.versions.push(before);
         }
         if let Some(m) = by
@@ -418,7 +420,7 @@ impl Tree {
         let mut all: Vec<&[u8]> = n.versions.iter().map(|v| v.as_slice()).chain([n.data()]).collect();
         let mut cuts = n.cuts.clone();
         if let Some((op, after)) = also {
-            cuts.extend(bounds(op, n.data().len() as u64, after.len() as u64));
+            cuts.extend(bounds(self, op, n.data().len() as u64, after.len() as u64));
             all.push(after);
         }
         pieces_fit(seen, cuts, &all)
@@ -880,12 +882,16 @@ fn put(d: &mut Vec<u8>, off: u64, data: &[u8]) {
 /// each object and none too large, and those are cut between such blocks.
 pub const PIECE_BYTES: usize = 4096;
 
-/// Where a change of a file begins and ends, and the file before and after it.
-pub fn bounds(op: &Op, before: u64, after: u64) -> impl Iterator<Item = u64> {
+/// Where a change of a file begins and ends, and the file before and after it. `tree` has what a copy was made of, which may end
+/// before what was asked for.
+pub fn bounds(tree: &Tree, op: &Op, before: u64, after: u64) -> impl Iterator<Item = u64> + use<> {
     let (from, to) = match op {
         Op::Write { off, data, .. } => (*off, *off + data.len() as u64),
         Op::Fallocate { off, len, .. } => (*off, *off + *len),
-        Op::Copy { to_off, len, .. } => (*to_off, *to_off + *len),
+        Op::Copy { from, from_off, to_off, len, .. } => {
+            let there = tree.get(*from).map_or(0, |n| n.data().len() as u64);
+            (*to_off, *to_off + (*len).min(there.saturating_sub(*from_off)))
+        }
         // What it changes is between the two ends of the file.
         _ => (before, after),
     };

@@ -654,7 +654,7 @@ fn partly_done(before: &Tree, after: &Tree, op: &Op, snap: &exec::Snapshot) -> O
     if (len..old.len().min(new.len())).any(|i| at(old, i) != 0 || at(new, i) != 0) {
         return None;
     }
-    let cuts = oracle::bounds(op, old.len() as u64, new.len() as u64).collect();
+    let cuts = oracle::bounds(before, op, old.len() as u64, new.len() as u64).collect();
     oracle::pieces_fit(&seen.content, cuts, &[old, new]).then(|| seen.content.clone())
 }
 
