@@ -33,7 +33,8 @@ const HOLE_BYTES: usize = 4096;
 /// lock on another object waits for (`client/src/pages/fill.rs`), so this is shorter than the patience of object servers.
 const FENCE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Requests wait for it, and it waits for no client.
+/// Requests of the file's users wait for a copy, and a copy waits for no client. A fence does: where servers have memory only
+/// for what others wait for, it must not take that of the writes which it waits for (seed 248).
 const TERMS: Terms = Terms { durable: false, life: None, waited_for: true };
 
 /// Returns the latest of the times of the new objects.
@@ -78,6 +79,16 @@ impl Copier<'_> {
         msg: M,
         bulk: Bytes,
     ) -> Result<(M::Reply, Bytes), Errno> {
+        self.call_with(o, msg, bulk, TERMS).await
+    }
+
+    async fn call_with<M: Message>(
+        &self,
+        o: &LayoutObject,
+        msg: M,
+        bulk: Bytes,
+        terms: Terms,
+    ) -> Result<(M::Reply, Bytes), Errno> {
         let i = &self.a.inode;
         let ctx = RequestContext {
             cred: Cred { uid: i.uid, gid: i.gid, ..Cred::default() },
@@ -85,7 +96,7 @@ impl Copier<'_> {
             layout_generation: self.a.target.generation,
             ..RequestContext::default()
         };
-        let r = self.session(o)?.call_with(ctx, msg, bulk, TERMS).await?;
+        let r = self.session(o)?.call_with(ctx, msg, bulk, terms).await?;
         Ok((r.reply, r.bulk))
     }
 
@@ -155,7 +166,7 @@ impl Copier<'_> {
         let (generation, file) = (self.a.target.generation, self.fid);
         let fences = old.objects.iter().map(|o| -> Work<'_, Result<ObjectAttr, Errno>> {
             let msg = Fence { object: o.id, file, generation, times: None };
-            Box::pin(async move { Ok(self.call(o, msg, Bytes::new()).await?.0) })
+            Box::pin(async move { Ok(self.call_with(o, msg, Bytes::new(), Terms::default()).await?.0) })
         });
         let early = if planted::on(Bug::SizeOfOldObjects) { Some(self.sizes(old).await?) } else { None };
         let attrs = match select(all(fences), self.mdt.pause(FENCE_PATIENCE)).await {
