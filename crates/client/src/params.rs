@@ -380,7 +380,7 @@ pub(crate) const TABLE: &[Param] = &[
         |fs| mb(&fs.lov.cache.max_cached),
         |fs, v| {
             set_mb(&fs.lov.cache.max_cached, &v);
-            fs.data_resized();
+            fs.data.data_resized();
             Ok(())
         },
     ),

@@ -1,5 +1,6 @@
 //! fallocate: reserves, zeroes or punches a range, in all objects that hold a part of it.
 
+use super::Data;
 use super::privileges::Change;
 use crate::BoxFutureOf;
 use crate::base::Detached;
@@ -32,28 +33,28 @@ impl Fs {
             check(mode, off, len)?;
             let work = async {
                 let change = if mode & !FALLOC_KEEP_SIZE == 0 { Change::Write } else { Change::Remove };
-                self.drop_privileges(fid, change, !call.cred.is_root()).await?;
+                self.data.drop_privileges(fid, change, !call.cred.is_root()).await?;
                 let mut tries = 0;
                 let (state, layout) = loop {
-                    let (state, layout) = self.file_state_for_write(fid).await?;
+                    let (state, layout) = self.data.file_state_for_write(fid).await?;
                     if layout.mdt_component().is_none() {
                         break (state, layout);
                     }
-                    match self.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await {
-                        Err(e) => self.relayout(fid, e, &mut tries).await?,
+                    match self.data.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await {
+                        Err(e) => self.data.relayout(fid, e, &mut tries).await?,
                         done => return done,
                     }
                 };
-                if let Some(file) = self.data_file(fid, &layout).await? {
+                if let Some(file) = self.data.data_file(fid, &layout).await? {
                     return file.fallocate(state.ctime, mode, (off, len)).await;
                 }
                 if map::component(&layout)?.stripes() == 1 {
-                    return self.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;
+                    return self.data.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;
                 }
-                let lock = self.extent_lock(fid, LockMode::Write, off, off + (len - 1)).await?;
+                let lock = self.locks.extent_lock(fid, LockMode::Write, off, off + (len - 1)).await?;
                 let (fs, call) = (self.clone(), call.clone());
                 let work = async move {
-                    let r = fs.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;
+                    let r = fs.data.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;
                     drop(lock);
                     r
                 };
@@ -62,7 +63,9 @@ impl Fs {
             self.run(Verb::Fallocate, work).await
         })
     }
+}
 
+impl Data {
     #[allow(clippy::too_many_arguments)]
     async fn fallocate_objects(
         self: &Arc<Self>,

@@ -1,5 +1,6 @@
 //! seek: SEEK_DATA and SEEK_HOLE, from what all objects of a file say.
 
+use super::Data;
 use crate::BoxFutureOf;
 use crate::lov::map;
 use crate::lov::map::Found;
@@ -23,29 +24,33 @@ impl Fs {
                 }
                 let mut tries = 0;
                 let layout = loop {
-                    let Some(layout) = self.file_state(fid).await?.layout else { return Err(Errno::ENXIO) };
+                    let Some(layout) = self.data.file_state(fid).await?.layout else {
+                        return Err(Errno::ENXIO);
+                    };
                     if layout.mdt_component().is_none() {
                         break layout;
                     }
-                    match self.seek_objects(&call, fid, &layout, off, hole).await {
-                        Err(e) if e != Errno::ENXIO => self.relayout(fid, e, &mut tries).await?,
+                    match self.data.seek_objects(&call, fid, &layout, off, hole).await {
+                        Err(e) if e != Errno::ENXIO => self.data.relayout(fid, e, &mut tries).await?,
                         found => return found,
                     }
                 };
-                if let Some(file) = self.data_file(fid, &layout).await? {
+                if let Some(file) = self.data.data_file(fid, &layout).await? {
                     let found = file.seek(off, hole).await?;
                     return map::merge_seek(map::component(&layout)?, off, hole, &found);
                 }
                 if map::component(&layout)?.stripes() == 1 {
-                    return self.seek_objects(&call, fid, &layout, off, hole).await;
+                    return self.data.seek_objects(&call, fid, &layout, off, hole).await;
                 }
-                let _lock = self.extent_lock(fid, LockMode::Read, off, u64::MAX).await?;
-                self.seek_objects(&call, fid, &layout, off, hole).await
+                let _lock = self.locks.extent_lock(fid, LockMode::Read, off, u64::MAX).await?;
+                self.data.seek_objects(&call, fid, &layout, off, hole).await
             };
             self.run(Verb::Seek, work).await
         })
     }
+}
 
+impl Data {
     async fn seek_objects(
         self: &Arc<Self>,
         call: &Call,
