@@ -7,6 +7,7 @@
 mod allow;
 mod assertions;
 mod boundary;
+mod circles;
 mod docs;
 mod layers;
 mod length;
@@ -23,7 +24,7 @@ use source::{Finding, Tree};
 
 type Check = (&'static str, fn(&Tree) -> Vec<Finding>);
 
-const CHECKS: [Check; 13] = [
+const CHECKS: [Check; 14] = [
     ("layers", layers::check),
     ("layers within a crate", rooms::check),
     ("world boundary", boundary::check),
@@ -33,6 +34,7 @@ const CHECKS: [Check; 13] = [
     ("messages have both ends", messages::check),
     ("assertions", assertions::check),
     ("methods", methods::check),
+    ("circles", circles::check),
     ("machine paths", machine::check),
     ("documents", docs::check),
     ("one sentence a line", sentences::check),

@@ -9,7 +9,6 @@ const METHODS_MAX: usize = 60;
 /// Types that have more today: (crate, type, methods). A number may only fall; the line goes when it is no more than allowed.
 const OFFENDERS: &[(&str, &str, usize)] = &[
     ("client", "Cache", 85),
-    ("client", "Fs", 199),
     ("client", "Mdc", 99),
     ("mds", "Mdt", 81),
     ("oss", "Ost", 74),
@@ -91,7 +90,7 @@ fn defined(line: &str) -> Option<&str> {
 }
 
 /// Types and lines of the methods of a file.
-fn methods_of(f: &File) -> Vec<(String, usize)> {
+pub fn methods_of(f: &File) -> Vec<(String, usize)> {
     let mut out = Vec::new();
     let (mut of, mut depth, mut header) = (None, 0usize, String::new());
     for (n, line) in f.code.lines().enumerate().take(f.tests_from()) {

@@ -38,7 +38,14 @@ const CRATES: [Crate; 1] = [Crate {
         "MountError",
         "MountOptions",
     ],
-    roots: &[("Fs", "llite"), ("OpenHandle", "llite"), ("PosixLock", "llite"), ("FsSpace", "llite")],
+    roots: &[
+        ("Fs", "llite"),
+        ("OpenHandle", "llite"),
+        ("PosixLock", "llite"),
+        ("FsSpace", "llite"),
+        ("Admin", "llite"),
+        ("Locks", "llite"),
+    ],
 }];
 
 pub fn check(tree: &Tree) -> Vec<Finding> {

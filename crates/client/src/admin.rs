@@ -4,7 +4,7 @@
 use crate::control::{ControlError, MountName, Name, Reply, Request, Stripe, Target, TargetSpace};
 use crate::llite::{O_CREAT, O_EXCL, O_WRONLY, permission};
 use crate::stats::Verb;
-use crate::{Call, Fs, FsSpace, R, TargetState, control};
+use crate::{Admin, Call, Fs, FsSpace, R, TargetState, control};
 use model::perm::{self, FLAG_APPEND, FLAG_IMMUTABLE, FLAG_NOATIME, FLAG_NODUMP, FLAG_SYNC, MAY_EXEC};
 use model::{Attr, Errno, Fid, FileType, LayoutSpec, SetAttr};
 use std::sync::Arc;
@@ -36,10 +36,10 @@ pub async fn answer_of_mount(fs: &Arc<Fs>, uid: u32, request: Request) -> Answer
         Request::Getname => Reply::Mount(MountName {
             fsname: fs.fsname(),
             instance: fs.instance(),
-            fs_uuid: fs.fs_uuid().iter().map(|b| format!("{b:02x}")).collect(),
+            fs_uuid: Admin(fs).fs_uuid().iter().map(|b| format!("{b:02x}")).collect(),
             root: fs.root(),
         }),
-        Request::Targets => Reply::Targets(fs.targets().iter().map(Target::from).collect()),
+        Request::Targets => Reply::Targets(Admin(fs).targets().iter().map(Target::from).collect()),
         Request::Df => Reply::Space(df(fs).await),
         Request::Sync => {
             fs.clone().sync().await?;
@@ -51,7 +51,7 @@ pub async fn answer_of_mount(fs: &Arc<Fs>, uid: u32, request: Request) -> Answer
         }
         Request::HelpParam { pattern } => Reply::ParamInfos(fs.help_param(&pattern)),
         Request::Recover { target } => {
-            fs.reconnect(target)?;
+            Admin(fs).reconnect(target)?;
             Reply::Done
         }
         Request::SetParam { name, value } => {
@@ -64,12 +64,12 @@ pub async fn answer_of_mount(fs: &Arc<Fs>, uid: u32, request: Request) -> Answer
 
 async fn set_param(fs: &Arc<Fs>, name: &str, value: &str) -> Answer<()> {
     match name {
-        control::READ_ONLY => fs.set_read_only(value != "0"),
-        control::NOATIME => fs.set_noatime(value != "0"),
+        control::READ_ONLY => Admin(fs).set_read_only(value != "0"),
+        control::NOATIME => Admin(fs).set_noatime(value != "0"),
         _ => {
             fs.set_param(name, value)?;
-            if fs.clears_leases(name, value) {
-                fs.leases_dropped().await.map_err(|e| {
+            if Admin(fs).clears_leases(name, value) {
+                Admin(fs).leases_dropped().await.map_err(|e| {
                     error(e, "some leases go back later: the MDT has not taken yet what was done under them")
                 })?;
             }
@@ -84,7 +84,7 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
     Ok(match request {
         Request::Path2fid { name } => Reply::Fid(object(fs, &call, opened, name).await?.fid),
         Request::Fid2path { fid } => {
-            let (mut paths, mut links) = fs.clone().getpath(call, fid).await?;
+            let (mut paths, mut links) = Admin(fs).getpath(call, fid).await?;
             paths.truncate(PATHS_MAX);
             links.truncate(PATHS_MAX);
             Reply::Paths {
@@ -111,14 +111,14 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
             Reply::Fid(create(fs, call, opened, name.0, mode, spec).await?)
         }
         Request::OstFiles { ost, after } => {
-            let r = fs.clone().ostfiles(call, ost, after).await?;
+            let r = Admin(fs).ostfiles(call, ost, after).await?;
             let named =
                 |(fid, paths): (Fid, Vec<Vec<u8>>)| (fid, paths.into_iter().map(Into::into).collect());
             Reply::OstFiles { files: r.files.into_iter().map(named).collect(), next: r.next }
         }
         Request::Glimpse { name } => {
             let fid = object(fs, &call, opened, name).await?.fid;
-            Reply::Objects(fs.clone().glimpse(fid).await?)
+            Reply::Objects(Admin(fs).glimpse(fid).await?)
         }
         _ => return Err(Errno::EINVAL.into()),
     })
@@ -144,16 +144,16 @@ async fn object(fs: &Arc<Fs>, call: &Call, opened: Fid, name: Option<Name>) -> R
 /// Where a file's bytes lie, or what new files of a directory get.
 pub(crate) async fn stripe(fs: &Arc<Fs>, call: &Call, attr: &Attr) -> R<Stripe> {
     let layout = match attr.kind {
-        FileType::Regular => fs.clone().getlayout(call.clone(), attr.fid).await?,
+        FileType::Regular => Admin(fs).getlayout(call.clone(), attr.fid).await?,
         _ => None,
     };
     let default = match attr.kind {
-        FileType::Directory => fs.clone().getdefault(call.clone(), attr.fid).await?,
+        FileType::Directory => Admin(fs).getdefault(call.clone(), attr.fid).await?,
         _ => None,
     };
-    let fs_default = fs.clone().getdefault(call.clone(), Fid::ROOT).await.unwrap_or(None);
+    let fs_default = Admin(fs).getdefault(call.clone(), Fid::ROOT).await.unwrap_or(None);
     let mdt_bytes = match attr.kind {
-        FileType::Directory => fs.clone().default_mdt_bytes(attr.fid).await,
+        FileType::Directory => Admin(fs).default_mdt_bytes(attr.fid).await,
         _ => None,
     };
     Ok(Stripe { fid: attr.fid, kind: attr.kind, layout, default, fs_default, mdt_bytes })
@@ -175,7 +175,7 @@ pub(crate) async fn setstripe(fs: &Arc<Fs>, call: Call, attr: &Attr, spec: Optio
     if !perm::owns(&call.cred, attr.uid) {
         return Err(Errno::EPERM.into());
     }
-    Ok(fs.clone().setlayout(call, attr.fid, spec).await?)
+    Ok(Admin(fs).setlayout(call, attr.fid, spec).await?)
 }
 
 /// The owner's and root's right, as the metadata server knows them at that moment.
@@ -236,7 +236,7 @@ pub async fn set_flags(fs: &Arc<Fs>, call: Call, fid: Fid, flags: u32, projid: O
 }
 
 async fn df(fs: &Arc<Fs>) -> Vec<TargetSpace> {
-    let all = fs.clone().df().await;
+    let all = Admin(fs).df().await;
     let one = |(state, space, flags): (TargetState, R<FsSpace>, u32)| {
         let s = space.unwrap_or_default();
         TargetSpace {

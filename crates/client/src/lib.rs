@@ -29,7 +29,8 @@ mod testing;
 pub use base::errseq::{ErrorCursor, ErrorMark};
 pub use base::keeper::{Keeper, Lapsed, Leave};
 pub use library::{Client, DirEntry, Error, Identity, OpenFile, Range, Result, Seek, Source, User, flags};
-pub use llite::{Fs, is_virtual_xattr};
+pub use llite::{Admin, Fs, Locks, is_virtual_xattr};
+pub use pages::Pages;
 pub use params::declare;
 pub use wire::msg::enqueue::LockMode;
 

@@ -46,7 +46,7 @@ impl Fs {
                 soft_timeout: opt.soft_timeout_ms.map(Duration::from_millis),
             };
             let fs = Fs::new(world, settings, opt.read_only);
-            let r = fs.bring_up(&opt, &subdir).await;
+            let r = Start(&fs).bring_up(&opt, &subdir).await;
             match r {
                 Ok(()) => Ok(fs),
                 Err(e) => {
@@ -57,28 +57,53 @@ impl Fs {
         })
     }
 
-    async fn bring_up(self: &Arc<Self>, opt: &MountOptions, subdir: &[Vec<u8>]) -> Result<(), MountError> {
-        self.lmv.meet_mgs(opt.mgs_nids.clone());
+    /// Says good-bye to the servers, which drop this client's open files and locks with it. Bounded: a server that
+    /// does not answer finds out by itself.
+    pub fn unmount(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(async move {
+            if !self.cx.close() {
+                return;
+            }
+            self.lmv.config_changed();
+            self.lmv.atimes_at_unmount().await;
+            self.lmv.tell_pending_at_unmount().await;
+            self.lov.cache.flush_all().await;
+            let mut all = self.lmv.all_targets();
+            all.extend(self.lmv.mgs());
+            let byes = all.iter().map(|t| t.import.disconnect()).collect();
+            if self.cx.world.timeout(GOODBYE_PATIENCE, world::future::join_all(byes)).await.is_none() {
+                tracing::warn!("{}: some servers did not answer to the unmount", self.cx.opt.fsname);
+            }
+        })
+    }
+}
+
+/// A mount that comes up.
+struct Start<'a>(&'a Arc<Fs>);
+
+impl Start<'_> {
+    async fn bring_up(&self, opt: &MountOptions, subdir: &[Vec<u8>]) -> Result<(), MountError> {
+        self.0.lmv.meet_mgs(opt.mgs_nids.clone());
         self.ask_mgs(opt).await?;
-        self.lmv.watch_config();
-        self.lmv.watch_lease_age();
+        self.0.lmv.watch_config();
+        self.0.lmv.watch_lease_age();
         self.find_root(subdir, &opt.subdir).await?;
         if opt.read_only {
             return Ok(());
         }
-        match self.cx.world.timeout(MDT_PATIENCE, self.lmv.lease_for_root()).await {
+        match self.0.cx.world.timeout(MDT_PATIENCE, self.0.lmv.lease_for_root()).await {
             Some(Ok(())) => Ok(()),
             Some(Err(e)) => {
-                failed(e, format!("the metadata server of {} leases no FIDs: {e}", self.cx.opt.fsname))
+                failed(e, format!("the metadata server of {} leases no FIDs: {e}", self.0.cx.opt.fsname))
             }
             None => self.no_mdt(),
         }
     }
 
-    async fn ask_mgs(self: &Arc<Self>, opt: &MountOptions) -> Result<(), MountError> {
+    async fn ask_mgs(&self, opt: &MountOptions) -> Result<(), MountError> {
         let nids: Vec<String> = opt.mgs_nids.iter().map(ToString::to_string).collect();
         let nids = nids.join(":");
-        match self.cx.world.timeout(MGS_PATIENCE, self.lmv.fetch_config()).await {
+        match self.0.cx.world.timeout(MGS_PATIENCE, self.0.lmv.fetch_config()).await {
             Some(Ok(())) => {}
             Some(Err(Errno::ENOENT)) => {
                 let text = format!(
@@ -89,7 +114,7 @@ impl Fs {
                 return failed(Errno::ENOENT, text);
             }
             Some(Err(e)) => {
-                let refusal = self.lmv.mgs().ok().and_then(|m| m.import.refusal());
+                let refusal = self.0.lmv.mgs().ok().and_then(|m| m.import.refusal());
                 let why = refusal.map_or(e.to_string(), |(_, text)| text);
                 return failed(e, format!("the MGS at {nids} refused to serve '{}': {why}", opt.fsname));
             }
@@ -103,7 +128,7 @@ impl Fs {
                 return failed(Errno::EIO, text);
             }
         }
-        if self.lmv.targets_of(TargetKind::Mdt).is_empty() {
+        if self.0.lmv.targets_of(TargetKind::Mdt).is_empty() {
             let text = format!("file system '{}' has no metadata target yet. Is an MDT running?", opt.fsname);
             return failed(Errno::EIO, text);
         }
@@ -111,67 +136,55 @@ impl Fs {
     }
 
     fn no_mdt<T>(&self) -> Result<T, MountError> {
-        let mdt = TargetId::mdt(self.meta.locate.mdt_of(Fid::ROOT));
+        let mdt = TargetId::mdt(self.0.meta.locate.mdt_of(Fid::ROOT));
         let said = self
+            .0
             .lmv
             .known_target(mdt)
             .and_then(|t| t.import.refusal())
             .map_or(String::new(), |(_, text)| format!(" ({text})"));
-        let (mdt, secs) = (mdt.label(&self.cx.opt.fsname), MDT_PATIENCE.as_secs());
+        let (mdt, secs) = (mdt.label(&self.0.cx.opt.fsname), MDT_PATIENCE.as_secs());
         failed(Errno::EIO, format!("no answer from {mdt} within {secs} s{said}. Is its server running?"))
     }
 
     /// Walks from the file system's root to the directory that the mount shows.
-    async fn find_root(self: &Arc<Self>, subdir: &[Vec<u8>], text: &str) -> Result<(), MountError> {
-        let found = match self.cx.world.timeout(MDT_PATIENCE, self.walk(subdir)).await {
+    async fn find_root(&self, subdir: &[Vec<u8>], text: &str) -> Result<(), MountError> {
+        let found = match self.0.cx.world.timeout(MDT_PATIENCE, self.walk(subdir)).await {
             Some(r) => r,
             None => return self.no_mdt(),
         };
         match found {
             Ok(fid) => {
-                let set = self.root.set(fid);
+                let set = self.0.root.set(fid);
                 assert!(set.is_ok(), "a mount is brought up once");
                 Ok(())
             }
             Err(e) if subdir.is_empty() => {
-                failed(e, format!("the root of '{}' cannot be had: {e}", self.cx.opt.fsname))
+                failed(e, format!("the root of '{}' cannot be had: {e}", self.0.cx.opt.fsname))
             }
-            Err(e) => failed(e, format!("subdirectory '{text}' of '{}': {}", self.cx.opt.fsname, e.text())),
+            Err(e) => failed(e, format!("subdirectory '{text}' of '{}': {}", self.0.cx.opt.fsname, e.text())),
         }
     }
 
-    async fn walk(self: &Arc<Self>, path: &[Vec<u8>]) -> R<Fid> {
-        let root =
-            self.lmv.mdc_of(Fid::ROOT).await?.target.call(self.cx.own(), Getattr { fid: Fid::ROOT }).await?;
+    async fn walk(&self, path: &[Vec<u8>]) -> R<Fid> {
+        let root = self
+            .0
+            .lmv
+            .mdc_of(Fid::ROOT)
+            .await?
+            .target
+            .call(self.0.cx.own(), Getattr { fid: Fid::ROOT })
+            .await?;
         let mut at = root.attr;
         for name in path {
             let msg = Lookup { parent: at.fid, name: name.clone(), data: 0 };
-            let r = self.lmv.mdc_of(at.fid).await?.target.call(self.cx.own(), msg).await?;
+            let r = self.0.lmv.mdc_of(at.fid).await?.target.call(self.0.cx.own(), msg).await?;
             at = r.entry.ok_or(Errno::ENOENT)?.attr;
             if at.kind != FileType::Directory {
                 return Err(Errno::ENOTDIR);
             }
         }
         Ok(at.fid)
-    }
-
-    /// Says good-bye to the servers, which drop this client's open files and locks with it. Bounded: a server that
-    /// does not answer finds out by itself.
-    pub fn unmount(self: Arc<Self>) -> BoxFuture<()> {
-        Box::pin(async move {
-            if !self.close_mount() {
-                return;
-            }
-            self.lmv.atimes_at_unmount().await;
-            self.lmv.tell_pending_at_unmount().await;
-            self.lov.cache.flush_all().await;
-            let mut all = self.lmv.all_targets();
-            all.extend(self.lmv.mgs());
-            let byes = all.iter().map(|t| t.import.disconnect()).collect();
-            if self.cx.world.timeout(GOODBYE_PATIENCE, world::future::join_all(byes)).await.is_none() {
-                tracing::warn!("{}: some servers did not answer to the unmount", self.cx.opt.fsname);
-            }
-        })
     }
 }
 

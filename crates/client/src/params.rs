@@ -104,7 +104,7 @@ static LLITE: Table<Fs> = Table {
             |fs, ()| mb(&fs.lov.cache.max_cached).into(),
             |fs, (), v| {
                 fs.lov.cache.max_cached.store(v.number << 20, Relaxed);
-                fs.data_resized();
+                fs.data.data_resized();
                 Ok(())
             },
         ),

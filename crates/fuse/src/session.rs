@@ -101,15 +101,15 @@ pub fn serve(world: &World, fs: Arc<Fs>, mounted: Mounted, config: Config) -> io
         }
     });
     // The kernel refuses changes itself; this keeps reads from storing access times.
-    fs.set_read_only(mounted.read_only);
-    fs.set_dirsync(mounted.dirsync);
+    client::Admin(&fs).set_read_only(mounted.read_only);
+    client::Admin(&fs).set_dirsync(mounted.dirsync);
     let first = Arc::new(Channel::new(mounted.device));
-    let generations = Generations::new(&fs.fs_uuid(), world.random_u64());
+    let generations = Generations::new(&client::Admin(&fs).fs_uuid(), world.random_u64());
     let nodes = Arc::new(Nodes::new(fs.root(), generations));
     let writeback = Arc::new(Writeback::default());
     let (pages, given_up) = Pages::new(world.clone(), first.clone(), nodes.clone(), writeback.clone());
     let (kernel, jobs) = Kernel::new(world.clone(), first.clone(), pages.clone());
-    fs.set_keeper(kernel.clone());
+    client::Pages(&fs).set_keeper(kernel.clone());
     let bridge = Bridge::new(world.clone(), fs, kernel, nodes, writeback, config.readdirplus, abort);
     let bridge = Arc::new(bridge);
     let threads = config.threads.max(2);
@@ -252,9 +252,9 @@ impl Shared {
         };
         let h = request.header;
         let b = &self.bridge;
-        if b.fs.request_came() {
+        if client::Pages(&b.fs).request_came() {
             let fs = b.fs.clone();
-            b.world.spawn("stay-awake", async move { fs.stay_awake().await });
+            b.world.spawn("stay-awake", async move { client::Pages(&fs).stay_awake().await });
         }
         tracing::trace!(unique = h.unique, node = h.nodeid, tid = h.pid, op = ?request.op, "request");
         match &request.op {

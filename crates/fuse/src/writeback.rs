@@ -7,7 +7,7 @@
 //! fsync by the mount ([`client::ErrorCursor`]), and would be told by the kernel a second time.
 
 use bytes::Bytes;
-use client::Fs;
+use client::{Fs, Pages};
 use model::mutex::{Mutex, MutexGuard};
 use model::{Errno, Fid, Map};
 use std::collections::VecDeque;
@@ -75,7 +75,7 @@ impl Writeback {
         let Some(memory) = self.room(&world, data.len()).await else {
             tracing::error!(%fid, off, "page write refused: {MEMORY_MAX_BYTES} bytes wait for the servers already");
             self.stalled.store(true, Ordering::Relaxed);
-            return fs.pages_lost(fid, off, data.len() as u64, Errno::EIO);
+            return Pages(&fs).pages_lost(fid, off, data.len() as u64, Errno::EIO);
         };
         let (done, written) = oneshot::channel();
         let item = Item { off, data, memory, done };
@@ -131,7 +131,7 @@ impl Writeback {
                     }
                 }
             };
-            let r = fs.clone().write_pages(fid, item.off, item.data).await;
+            let r = Pages(&fs).write_pages(fid, item.off, item.data).await;
             self.stalled.store(false, Ordering::Relaxed);
             drop(item.memory);
             if let Err(e) = r {

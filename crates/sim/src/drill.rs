@@ -48,7 +48,8 @@ impl Nemesis {
         let power = self.rng.coin();
         self.restart(c, &[0], power).await;
         let mdt = TargetId::mdt(0);
-        let back = |fs: &Fs| fs.targets().iter().any(|t| t.target == mdt && t.state == "FULL");
+        let back =
+            |fs: &Arc<Fs>| client::Admin(fs).targets().iter().any(|t| t.target == mdt && t.state == "FULL");
         for _ in 0..20_000 {
             if back(&owner) {
                 break;

@@ -107,7 +107,9 @@ pub async fn run(fs: Arc<Fs>, f: Resolved) -> R<Got> {
         Op::Removexattr { name, .. } => fs.removexattr(call(), a, name).await.map(|()| Got::Unit),
         Op::Listxattr { .. } => fs.listxattr(call(), a).await.map(|n| Got::Names(n.into_iter().collect())),
         Op::Fsync { .. } => fs.fsync(call(), a).await.map(|()| Got::Unit),
-        Op::Getpath { .. } => fs.getpath(call(), a).await.map(|(p, _)| Got::Names(p.into_iter().collect())),
+        Op::Getpath { .. } => {
+            client::Admin(&fs).getpath(call(), a).await.map(|(p, _)| Got::Names(p.into_iter().collect()))
+        }
     }
 }
 

@@ -214,7 +214,7 @@ impl Locks {
         if !what.write {
             self.shrink(at.who, what.start, what.end, id);
         }
-        match at.fs.clone().setlk(self.records, what.as_lock(at.who.actor), wait).await {
+        match client::Locks(at.fs).setlk(self.records, what.as_lock(at.who.actor), wait).await {
             Ok(()) => {
                 self.shrink(at.who, what.start, what.end, id);
                 match self.ranges.granted(at.run, id) {
@@ -233,7 +233,7 @@ impl Locks {
     async fn give(&self, at: &At<'_>, start: u64, end: u64) -> Result<(), Violation> {
         let mine: Vec<u64> = self.shrink(at.who, start, end, 0);
         let owner = OWNERS + at.who.actor as u64;
-        let gave = at.fs.clone().unlk(self.records, owner, start, end).await;
+        let gave = client::Locks(at.fs).unlk(self.records, owner, start, end).await;
         gave.map_err(|e| format!("{:?} unlocked: {e}", at.who))?;
         let now = self.tick();
         mine.into_iter().for_each(|id| self.ranges.is_over(id, now));
@@ -265,7 +265,7 @@ impl Locks {
     /// Who is in the way is named, if anybody is.
     async fn look(&self, at: &At<'_>, what: Range, called: u64) -> Result<(), Violation> {
         let before = self.ranges.held(at.run, &what, |who| who != at.who);
-        let told = at.fs.clone().getlk(self.records, what.as_lock(at.who.actor)).await;
+        let told = client::Locks(at.fs).getlk(self.records, what.as_lock(at.who.actor)).await;
         match told.map_err(|e| format!("asking who has {what:?} gave {e}"))? {
             None => match self.ranges.still_held(at.run, &before) {
                 None => Ok(()),

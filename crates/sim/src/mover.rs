@@ -115,7 +115,7 @@ impl Mover {
 
 /// Whoever asks where a file lies that was moved is told so.
 async fn look(fs: Arc<Fs>, fid: Fid, moved: &Layout) -> Result<(), Violation> {
-    match fs.getlayout(call(), fid).await {
+    match client::Admin(&fs).getlayout(call(), fid).await {
         Ok(Some(l)) if l.generation < moved.generation => Err(format!(
             "{fid} was moved to objects of layout {}, and somebody is shown layout {}",
             moved.generation, l.generation

@@ -400,7 +400,7 @@ impl Shared {
         let hold = Duration::from_micros(rng.below(3000));
         run.cluster.sim.log(|| format!("actor {actor} mount {mount} lock"));
         let work = async {
-            fs.clone().flock(self.lock_file, owner, actor as u32, LockMode::Write, true).await?;
+            client::Locks(&fs).flock(self.lock_file, owner, actor as u32, LockMode::Write, true).await?;
             if let Some((other, l)) = lock(&self.holder).replace((mount, life))
                 && *run.cluster.mounts[other].life.borrow() == l
             {
@@ -408,7 +408,7 @@ impl Shared {
             }
             run.cluster.sim.sleep(hold).await;
             *lock(&self.holder) = None;
-            fs.funlock(self.lock_file, owner).await?;
+            client::Locks(&fs).funlock(self.lock_file, owner).await?;
             Ok(Ok(()))
         };
         match run.bounded("lock", alive(m, life, work)).await? {

@@ -3,7 +3,7 @@
 use super::error::{Failed, Result};
 use super::flags::{O_ACCMODE, O_APPEND, O_DSYNC, O_RDONLY, O_WRONLY};
 use super::user::User;
-use crate::{ErrorCursor, OpenHandle, PosixLock};
+use crate::{ErrorCursor, Locks, OpenHandle, PosixLock};
 use bytes::Bytes;
 use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_MAX_BYTES};
 use model::{Attr, Errno, Fid, SetAttr};
@@ -248,7 +248,7 @@ impl OpenFile {
                 _ => self.writable()?,
             };
             let lock = self.posix(range, mode);
-            Ok(self.user.fs.clone().setlk(file.fid, lock, wait).await?)
+            Ok(Locks(&self.user.fs).setlk(file.fid, lock, wait).await?)
         };
         self.told("lock", work).await
     }
@@ -256,7 +256,7 @@ impl OpenFile {
     pub async fn unlock(&self, range: Range) -> Result<()> {
         let work = async {
             let file = self.handle(|_| true)?;
-            Ok(self.user.fs.clone().unlk(file.fid, self.owner, range.start, range.end).await?)
+            Ok(Locks(&self.user.fs).unlk(file.fid, self.owner, range.start, range.end).await?)
         };
         self.told("unlock", work).await
     }
@@ -265,7 +265,7 @@ impl OpenFile {
     pub async fn conflict(&self, range: Range, mode: LockMode) -> Result<Option<(Range, LockMode)>> {
         let work = async {
             let file = self.handle(|_| true)?;
-            let found = self.user.fs.clone().getlk(file.fid, self.posix(range, mode)).await?;
+            let found = Locks(&self.user.fs).getlk(file.fid, self.posix(range, mode)).await?;
             Ok(found.map(|l| (Range { start: l.start, end: l.end }, l.mode)))
         };
         self.told("ask for locks of", work).await
@@ -276,7 +276,7 @@ impl OpenFile {
         let work = async {
             let file = self.handle(|_| true)?;
             self.flocked.store(true, Relaxed);
-            Ok(self.user.fs.clone().flock(file.fid, self.owner, 0, mode, wait).await?)
+            Ok(Locks(&self.user.fs).flock(file.fid, self.owner, 0, mode, wait).await?)
         };
         self.told("lock", work).await
     }
@@ -284,7 +284,7 @@ impl OpenFile {
     pub async fn funlock(&self) -> Result<()> {
         let work = async {
             let file = self.handle(|_| true)?;
-            Ok(self.user.fs.clone().funlock(file.fid, self.owner).await?)
+            Ok(Locks(&self.user.fs).funlock(file.fid, self.owner).await?)
         };
         self.told("unlock", work).await
     }
@@ -320,11 +320,11 @@ impl OpenFile {
         let (fs, file, owner) = (self.user.fs.clone(), file.clone(), self.owner);
         let flocked = self.flocked.load(Relaxed);
         Some(Box::pin(async move {
-            if fs.has_posix_locks(file.fid, owner) {
-                fs.clone().unlk(file.fid, owner, 0, u64::MAX).await?;
+            if Locks(&fs).has_posix_locks(file.fid, owner) {
+                Locks(&fs).unlk(file.fid, owner, 0, u64::MAX).await?;
             }
             if flocked {
-                fs.clone().funlock(file.fid, owner).await?;
+                Locks(&fs).funlock(file.fid, owner).await?;
             }
             fs.close(file).await
         }))

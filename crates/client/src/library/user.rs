@@ -10,7 +10,7 @@ use super::walk::{Place, Walk};
 use crate::control::Stripe;
 use crate::llite::permission;
 use crate::stats::Verb;
-use crate::{Call, Fs, FsSpace, admin};
+use crate::{Admin, Call, Fs, FsSpace, admin};
 use model::perm::MAY_READ;
 use model::{Attr, Errno, Fid, FileType, LayoutSpec, SetAttr, SetTime};
 use std::future::Future;
@@ -322,7 +322,7 @@ impl User {
     /// Paths of a file below the mount's root, without a slash at their front. Only those that the user could find by
     /// listing directories; `EACCES` if there is no other.
     pub async fn fid2path(&self, fid: Fid) -> Result<Vec<Vec<u8>>> {
-        let work = async { Ok(self.fs.clone().getpath(self.call(), fid).await?.0) };
+        let work = async { Ok(Admin(&self.fs).getpath(self.call(), fid).await?.0) };
         self.told("ask for the paths of", fid.to_string().as_bytes(), work).await
     }
 

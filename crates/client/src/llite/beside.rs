@@ -2,9 +2,10 @@
 //! more afterwards. A page that is filled in between, with what was there before, and stored into, would bring the old bytes
 //! back. So while a write is under way nothing of its range is filled, and what was filled before is given up first.
 
+use super::Data;
+use crate::BoxFutureOf;
 use crate::lov::{File, WriteGuard};
 use crate::osc::Lock;
-use crate::{BoxFutureOf, Fs};
 use model::mutex::{Mutex, MutexGuard};
 use model::{Fid, Map};
 use std::sync::Arc;
@@ -65,14 +66,14 @@ impl Writing {
 
 /// A write of a range that is under way; over when dropped.
 pub(crate) struct WriteBeside {
-    fs: Arc<Fs>,
+    data: Arc<Data>,
     fid: Fid,
     token: u64,
 }
 
 impl Drop for WriteBeside {
     fn drop(&mut self) {
-        let mut all = self.fs.writing.lock();
+        let mut all = self.data.writing.lock();
         if let Some(v) = all.get_mut(&self.fid) {
             v.retain(|r| r.token != self.token);
             if v.is_empty() {
@@ -80,13 +81,13 @@ impl Drop for WriteBeside {
             }
         }
         drop(all);
-        if let Some(f) = self.fs.lov.known(self.fid) {
+        if let Some(f) = self.data.lov.known(self.fid) {
             f.changed.notify_waiters();
         }
     }
 }
 
-impl Fs {
+impl Data {
     /// Before a write, if there can be pages that are stored into, or if the kernel does not know where it goes (`append`).
     /// The range ends before `end`.
     pub(crate) fn write_beside(
@@ -102,7 +103,7 @@ impl Fs {
         let token = self.cx.number();
         let range = Range { token, start, end, clearing: false, late: 0 };
         self.writing.lock().entry(fid).or_default().push(range);
-        Some(WriteBeside { fs: self.clone(), fid, token })
+        Some(WriteBeside { data: self.clone(), fid, token })
     }
 
     /// Before anybody can store into pages of a file: none is left that was filled under a lock for reading, and none
@@ -146,18 +147,18 @@ impl WriteGuard for WriteBeside {
     fn clear<'a>(&'a self, file: &'a Arc<File>, start: u64, end: u64) -> BoxFutureOf<'a, ()> {
         Box::pin(async move {
             loop {
-                let before = self.fs.writing.set_clearing(self.fid, self.token, true);
+                let before = self.data.writing.set_clearing(self.fid, self.token, true);
                 let any =
                     file.lock().iter().any(|o| o.locks.iter().any(|l| l.sweeping || !l.pages.is_empty()));
                 let mut after = before;
                 if any {
                     // So may be a fill that waits for this write.
                     file.changed.notify_waiters();
-                    self.fs.cx.keeper.pages_given_up(self.fid, vec![(start, end)]).await;
-                    after = self.fs.writing.set_clearing(self.fid, self.token, true);
+                    self.data.cx.keeper.pages_given_up(self.fid, vec![(start, end)]).await;
+                    after = self.data.writing.set_clearing(self.fid, self.token, true);
                 }
                 if after == before {
-                    self.fs.writing.set_clearing(self.fid, self.token, false);
+                    self.data.writing.set_clearing(self.fid, self.token, false);
                     return;
                 }
             }

@@ -1,5 +1,6 @@
 //! close: the end of an open; carries the access time of the last read if relatime wants it stored.
 
+use super::Names;
 use super::{O_NOATIME, data_layout};
 use crate::base::Detached;
 use crate::mdc::ReadTimes;
@@ -23,15 +24,17 @@ impl Fs {
         Box::pin(async move {
             let fs = self.clone();
             let work = async move {
-                fs.group_unlock_closed(&file).await;
-                let atime = fs.atime_to_store(&file).await;
-                fs.close_handle(file.fid, file.handle, atime).await;
+                fs.data.group_unlock_closed(&file).await;
+                let atime = fs.names.atime_to_store(&file).await;
+                fs.names.close_handle(file.fid, file.handle, atime).await;
                 Ok(())
             };
             self.run(Verb::Close, Detached::plain(&self.cx.world, "client-close", work)).await
         })
     }
+}
 
+impl Names {
     /// Forgets the handle, then tells the server if it may know of it: a reclaim in between must not open it again. If
     /// it does not, an access time follows by itself.
     pub(crate) async fn close_handle(self: &Arc<Self>, fid: Fid, handle: u64, atime: Option<Timestamp>) {
@@ -89,7 +92,7 @@ impl Fs {
         if layout.mdt_component().is_some() {
             return Some(last_read); // the server knows when its data was written, and decides
         }
-        let attrs = self.cx.world.timeout(PATIENCE, self.glimpse_layout(&layout)).await?.ok()?;
+        let attrs = self.cx.world.timeout(PATIENCE, self.data.glimpse_layout(&layout)).await?.ok()?;
         attrs.iter().any(|a| a.mtime >= times.atime).then_some(last_read)
     }
 }

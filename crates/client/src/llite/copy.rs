@@ -1,5 +1,6 @@
 //! copy_file_range: read and write in turns. No message of its own.
 
+use super::Data;
 use super::privileges::Change;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
@@ -44,12 +45,12 @@ impl Fs {
                 let wanted =
                     wanted.min(CALL_MAX_BYTES).min(FILE_SIZE_MAX_BYTES - to_off.min(FILE_SIZE_MAX_BYTES));
                 if wanted > 0 {
-                    self.drop_privileges(to, Change::Write, !call.cred.is_root()).await?;
+                    self.data.drop_privileges(to, Change::Write, !call.cred.is_root()).await?;
                 }
                 let mut done = 0;
                 while done < wanted {
                     let n = (wanted - done).min(RPC_BULK_DEFAULT_BYTES as u64) as usize;
-                    match self.copy_part(&call, (from, from_off + done), (to, to_off + done), n).await {
+                    match self.data.copy_part(&call, (from, from_off + done), (to, to_off + done), n).await {
                         Ok(0) => break,
                         Ok(k) => done += k,
                         Err(e) if done == 0 => return Err(e),
@@ -61,7 +62,9 @@ impl Fs {
             self.run(Verb::CopyFileRange, work).await
         })
     }
+}
 
+impl Data {
     async fn copy_part(
         self: &Arc<Self>,
         call: &Call,

@@ -1,5 +1,6 @@
 //! create: a regular file, opened at once; also without a name (O_TMPFILE).
 
+use super::Names;
 use crate::base::Detached;
 use crate::mdc::{Mdc, is_read_write};
 use crate::stats::Verb;
@@ -38,7 +39,7 @@ impl Fs {
     ) -> BoxFuture<R<(Attr, OpenHandle)>> {
         Box::pin(async move {
             self.cx.writable()?;
-            self.run(Verb::Create, self.create_named(call, parent, name, mode, flags, layout)).await
+            self.run(Verb::Create, self.names.create_named(call, parent, name, mode, flags, layout)).await
         })
     }
 
@@ -52,10 +53,12 @@ impl Fs {
     ) -> BoxFuture<R<(Attr, OpenHandle)>> {
         Box::pin(async move {
             self.cx.writable()?;
-            self.run(Verb::Create, self.create_named(call, parent, Vec::new(), mode, flags, None)).await
+            self.run(Verb::Create, self.names.create_named(call, parent, Vec::new(), mode, flags, None)).await
         })
     }
+}
 
+impl Names {
     async fn create_named(
         self: &Arc<Self>,
         call: Call,
@@ -113,14 +116,14 @@ impl Fs {
         };
         let e = &reply.entry;
         if !reply.created && is_read_write(flags) {
-            self.no_pages_to_store_into(e.attr.fid).await;
+            self.data.no_pages_to_store_into(e.attr.fid).await;
         }
         let attr = if reply.created {
             Ok(e.attr.clone())
         } else if flags & O_TRUNC != 0 {
             self.cut_opened(call, e).await
         } else {
-            self.full_attr(e).await
+            self.data.full_attr(e).await
         };
         match attr {
             Ok(a) => Ok((a, self.open_file(handle, flags, e))),
@@ -168,7 +171,7 @@ impl Fs {
     /// O_TRUNC of a file that was opened: whether the caller may is decided by the open.
     pub(crate) async fn cut_opened(self: &Arc<Self>, call: &Call, e: &Entry) -> R<Attr> {
         let set = SetAttr { size: Some(0), by_handle: true, ..SetAttr::default() };
-        let e = self.setattr_entry(self.cx.of(call), e.attr.fid, set).await?;
-        self.cut(call, &e, 0).await
+        let e = self.data.setattr_entry(self.cx.of(call), e.attr.fid, set).await?;
+        self.data.cut(call, &e, 0).await
     }
 }

@@ -1,12 +1,48 @@
 //! Files with objects, for the operations: opened in `lov` with the OSCs that their layout names.
 
-use crate::lov::{File, cacheable, content_share};
+use super::beside::Writing;
+use super::locks::FileLocks;
+use crate::base::Context;
+use crate::lmv::Lmv;
+use crate::lov::{File, Lov, cacheable, content_share};
+use crate::mdc;
 use crate::{Fs, R};
 use model::{Fid, Layout, ObjectAttr, ObjectId, Set};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// What operations on the contents of files share: where they lie, what is kept of them, who is kept off.
+pub(crate) struct Data {
+    pub cx: Arc<Context>,
+    pub lmv: Arc<Lmv>,
+    pub meta: Arc<mdc::Shared>,
+    pub lov: Arc<Lov>,
+    pub locks: Arc<FileLocks>,
+    /// Writes beside which pages may be filled.
+    pub writing: Writing,
+}
+
+impl Data {
+    pub(crate) fn new(
+        lov: &Arc<Lov>,
+        locks: &Arc<FileLocks>,
+        fs: (&Arc<Context>, &Arc<Lmv>, &Arc<mdc::Shared>),
+    ) -> Arc<Data> {
+        let (cx, lmv, meta) = (fs.0.clone(), fs.1.clone(), fs.2.clone());
+        Arc::new(Data { cx, lmv, meta, lov: lov.clone(), locks: locks.clone(), writing: Writing::default() })
+    }
+}
+
 impl Fs {
+    /// The file's size, if locks of this mount keep others from changing it.
+    pub fn size_if_locked(&self, fid: Fid) -> Option<u64> {
+        let file = self.lov.known(fid)?;
+        let objs = file.lock();
+        if file.objects.iter().all(|o| o.osc.is_usable()) { file.size_known(&objs) } else { None }
+    }
+}
+
+impl Data {
     /// What this mount keeps of the file, by this layout or a newer one; `None` if nothing may be kept of it.
     pub(crate) async fn data_file(self: &Arc<Self>, fid: Fid, layout: &Arc<Layout>) -> R<Option<Arc<File>>> {
         if !cacheable(layout) {
@@ -29,13 +65,6 @@ impl Fs {
     /// Attributes of objects as far as they are known here without asking: with everything written here.
     pub(crate) fn attr_if_locked(&self, id: ObjectId) -> Option<ObjectAttr> {
         self.lov.cache.get(id)?.attr_if_locked()
-    }
-
-    /// The file's size, if locks of this mount keep others from changing it.
-    pub fn size_if_locked(&self, fid: Fid) -> Option<u64> {
-        let file = self.lov.known(fid)?;
-        let objs = file.lock();
-        if file.objects.iter().all(|o| o.osc.is_usable()) { file.size_known(&objs) } else { None }
     }
 
     /// Writes what this mount keeps of a file; tells which OSTs have made it durable ([`File::flush_durably`]). What

@@ -1,5 +1,6 @@
 //! fallocate: reserves, zeroes or punches a range, in all objects that hold a part of it.
 
+use super::Data;
 use super::privileges::Change;
 use crate::BoxFutureOf;
 use crate::base::Detached;
@@ -32,11 +33,11 @@ impl Fs {
             check(mode, off, len)?;
             let work = async {
                 let change = if mode & !FALLOC_KEEP_SIZE == 0 { Change::Write } else { Change::Remove };
-                self.drop_privileges(fid, change, !call.cred.is_root()).await?;
+                self.data.drop_privileges(fid, change, !call.cred.is_root()).await?;
                 let mut tries = 0;
                 loop {
-                    match self.fallocate_where_it_lies(&call, fid, mode, off, len).await {
-                        Err(e) => drop(self.follow_layout(fid, e, &mut tries).await?),
+                    match self.data.fallocate_where_it_lies(&call, fid, mode, off, len).await {
+                        Err(e) => drop(self.data.follow_layout(fid, e, &mut tries).await?),
                         done => return done,
                     }
                 }
@@ -44,7 +45,9 @@ impl Fs {
             self.run(Verb::Fallocate, work).await
         })
     }
+}
 
+impl Data {
     /// As [`Fs::fallocate`], by the layout that is known.
     async fn fallocate_where_it_lies(
         self: &Arc<Self>,
@@ -71,10 +74,10 @@ impl Fs {
         if map::component(&layout)?.stripes() == 1 {
             return self.fallocate_objects(call, fid, &state, &layout, mode, off, len).await;
         }
-        let lock = self.extent_lock(fid, LockMode::Write, off, off + (len - 1)).await?;
-        let (fs, call) = (self.clone(), call.clone());
+        let lock = self.locks.extent_lock(fid, LockMode::Write, off, off + (len - 1)).await?;
+        let (data, call) = (self.clone(), call.clone());
         let work = async move {
-            let r = fs.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;
+            let r = data.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;
             drop(lock);
             r
         };

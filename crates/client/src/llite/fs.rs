@@ -1,7 +1,9 @@
 //! The mounted file system itself: what all operations share.
 
-use super::beside::Writing;
-use super::locks::Rollbacks;
+use super::Admin;
+use super::data::Data;
+use super::locks::FileLocks;
+use super::names::Names;
 use super::statfs::RecentSpace;
 use crate::base::wakeful::Wakeful;
 use crate::base::{Context, Settings};
@@ -24,14 +26,14 @@ pub struct Fs {
     pub(crate) cx: Arc<Context>,
     pub(crate) root: OnceLock<Fid>,
     pub(crate) lmv: Arc<Lmv>,
-    pub(crate) rollbacks: Rollbacks,
+    pub(crate) locks: Arc<FileLocks>,
+    pub(crate) data: Arc<Data>,
+    pub(crate) names: Arc<Names>,
     /// What all MDCs share.
     pub(crate) meta: Arc<mdc::Shared>,
     pub(crate) recent_space: RecentSpace,
     pub(crate) stats: Stats,
     pub(crate) lov: Arc<Lov>,
-    /// Writes beside which pages may be filled.
-    pub(crate) writing: Writing,
     /// A task looks after pages of which the locks may be lost.
     pub(crate) watching_pages: AtomicBool,
     pub(crate) wakeful: Wakeful,
@@ -45,18 +47,25 @@ impl Fs {
         let cx = Arc::new(Context::new(world, opt, read_only, first));
         let meta = mdc::Shared::new(first);
         let cache = ObjectCache::new(cx.clone(), CACHED_DEFAULT_MB << 20, meta.content_bytes.clone());
-        Arc::new_cyclic(|me: &Weak<Fs>| Fs {
-            root: OnceLock::new(),
-            lmv: Lmv::new(&cx, &meta, &cache, me.clone()),
-            rollbacks: Rollbacks::default(),
-            meta,
-            recent_space: RecentSpace::default(),
-            stats: Stats::new(now),
-            lov: Arc::new(Lov::new(cx.clone(), cache, now)),
-            writing: Writing::default(),
-            watching_pages: AtomicBool::new(false),
-            wakeful: Wakeful::default(),
-            cx,
+        let lov = Arc::new(Lov::new(cx.clone(), cache.clone(), now));
+        Arc::new_cyclic(|me: &Weak<Fs>| {
+            let lmv = Lmv::new(&cx, &meta, &cache, me.clone());
+            let locks = FileLocks::new(&cx, &lmv, &meta);
+            let data = Data::new(&lov, &locks, (&cx, &lmv, &meta));
+            Fs {
+                root: OnceLock::new(),
+                names: Names::new(&data),
+                data,
+                lmv,
+                locks,
+                meta,
+                recent_space: RecentSpace::default(),
+                stats: Stats::new(now),
+                lov,
+                watching_pages: AtomicBool::new(false),
+                wakeful: Wakeful::default(),
+                cx,
+            }
         })
     }
 
@@ -74,10 +83,6 @@ impl Fs {
         self.cx.uuid[..8].iter().map(|b| format!("{b:02x}")).collect()
     }
 
-    pub fn fs_uuid(&self) -> [u8; 16] {
-        self.config().fs_uuid
-    }
-
     /// The target map as last told by the MGS.
     pub fn config(&self) -> ConfigReply {
         self.lmv.config().unwrap_or(ConfigReply {
@@ -90,26 +95,6 @@ impl Fs {
         })
     }
 
-    /// Refuses changes with `EROFS` from now on, or allows them (`remount,ro`, `remount,rw`).
-    pub fn set_read_only(&self, read_only: bool) {
-        self.cx.read_only.store(read_only, Ordering::Relaxed);
-    }
-
-    /// A request of the kernel came. True: see to it that processors stay awake ([`Fs::stay_awake`]).
-    pub fn request_came(&self) -> bool {
-        self.wakeful.came(|| self.cx.world.now())
-    }
-
-    /// Until requests of the kernel come seldom.
-    pub async fn stay_awake(&self) {
-        self.wakeful.hold(&self.cx.world).await;
-    }
-
-    /// Changes of directories are durable when they return (`-o dirsync`, `-o sync`), or soon after.
-    pub fn set_dirsync(&self, on: bool) {
-        self.cx.dirsync.store(on, Ordering::Relaxed);
-    }
-
     /// statfs(2) is answered within a second, whoever answers (`-o lazystatfs`, `llite.*.lazystatfs`), or soon after.
     pub fn set_lazystatfs(&self, on: bool) {
         self.recent_space.lazy.store(on, Ordering::Relaxed);
@@ -117,44 +102,6 @@ impl Fs {
 
     pub(crate) fn is_lazystatfs(&self) -> bool {
         self.recent_space.lazy.load(Ordering::Relaxed)
-    }
-
-    /// Reads leave access times as they are (`-o noatime`), or change them as relatime wants it.
-    pub fn set_noatime(&self, on: bool) {
-        self.cx.noatime.store(on, Ordering::Relaxed);
-    }
-
-    /// The MGS and every target, as `lfs check` and `lctl dl` show them.
-    pub fn targets(&self) -> Vec<TargetState> {
-        self.lmv.states()
-    }
-
-    /// `lctl recover`. `ENODEV`: the mount has no connection to it.
-    pub fn reconnect(&self, target: TargetId) -> R<()> {
-        self.lmv.reconnect(target)
-    }
-
-    /// Whether this setting gives all leases back: only then there is something to wait for ([`Fs::leases_dropped`]).
-    pub fn clears_leases(&self, name: &str, value: &str) -> bool {
-        value == "clear" && self.get_param(name).iter().any(|(n, _)| n.ends_with(".lru_size"))
-    }
-
-    /// Waits until the leases are given back that could not be at once, because operations executed under them were not
-    /// sent. `EAGAIN`: it takes longer than some seconds; they go back when the servers have taken the operations.
-    pub async fn leases_dropped(&self) -> R<()> {
-        self.lmv.leases_dropped().await
-    }
-
-    /// Operations executed here so far, of those answered, and of those known to be durable; for tests.
-    pub fn pending_state(&self) -> (u64, u64, u64) {
-        self.lmv.pending_state()
-    }
-
-    /// Returns whether it was open until now.
-    pub(crate) fn close_mount(&self) -> bool {
-        let was_open = self.cx.close();
-        self.lmv.config_changed();
-        was_open
     }
 
     /// Counts a call, and bounds it on a soft mount.
@@ -172,7 +119,7 @@ impl Fs {
             let call = async {
                 let r = call.await;
                 if r.is_ok() && verb.changes_names() && self.cx.is_dirsync() {
-                    self.commit_names().await?;
+                    self.data.commit_names().await?;
                 }
                 r
             };
@@ -196,6 +143,53 @@ impl Fs {
     /// Counts a call that may wait for others as long as it takes.
     pub(crate) fn count(&self, verb: Verb, start: world::Instant) {
         self.stats.add(verb, self.cx.world.now().since(start).as_micros() as u64);
+    }
+
+    /// Operations executed here so far, of those answered, and of those known to be durable; for tests.
+    pub fn pending_state(&self) -> (u64, u64, u64) {
+        self.lmv.pending_state()
+    }
+}
+
+impl Admin<'_> {
+    pub fn fs_uuid(self) -> [u8; 16] {
+        self.0.config().fs_uuid
+    }
+
+    /// Refuses changes with `EROFS` from now on, or allows them (`remount,ro`, `remount,rw`).
+    pub fn set_read_only(self, read_only: bool) {
+        self.0.cx.read_only.store(read_only, Ordering::Relaxed);
+    }
+
+    /// Changes of directories are durable when they return (`-o dirsync`, `-o sync`), or soon after.
+    pub fn set_dirsync(self, on: bool) {
+        self.0.cx.dirsync.store(on, Ordering::Relaxed);
+    }
+
+    /// Reads leave access times as they are (`-o noatime`), or change them as relatime wants it.
+    pub fn set_noatime(self, on: bool) {
+        self.0.cx.noatime.store(on, Ordering::Relaxed);
+    }
+
+    /// The MGS and every target, as `lfs check` and `lctl dl` show them.
+    pub fn targets(self) -> Vec<TargetState> {
+        self.0.lmv.states()
+    }
+
+    /// `lctl recover`. `ENODEV`: the mount has no connection to it.
+    pub fn reconnect(self, target: TargetId) -> R<()> {
+        self.0.lmv.reconnect(target)
+    }
+
+    /// Whether this setting gives all leases back: only then there is something to wait for ([`Fs::leases_dropped`]).
+    pub fn clears_leases(self, name: &str, value: &str) -> bool {
+        value == "clear" && self.0.get_param(name).iter().any(|(n, _)| n.ends_with(".lru_size"))
+    }
+
+    /// Waits until the leases are given back that could not be at once, because operations executed under them were not
+    /// sent. `EAGAIN`: it takes longer than some seconds; they go back when the servers have taken the operations.
+    pub async fn leases_dropped(self) -> R<()> {
+        self.0.lmv.leases_dropped().await
     }
 }
 

@@ -1,5 +1,6 @@
 //! getattr: attributes of a file, its objects' part included.
 
+use super::Data;
 use crate::lov::map;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
@@ -13,7 +14,7 @@ impl Fs {
         Box::pin(async move {
             let work = async {
                 let e = self.lmv.getattr_entry(self.cx.of(&call), fid).await?;
-                self.full_attr(&e).await
+                self.data.full_attr(&e).await
             };
             self.run(Verb::Getattr, work).await
         })
@@ -24,12 +25,14 @@ impl Fs {
         Box::pin(async move {
             let work = async {
                 let e = self.lmv.getattr_entry(self.cx.of(&call), fid).await?;
-                self.attr_for_name(&e).await
+                self.data.attr_for_name(&e).await
             };
             self.run(Verb::Getattr, work).await
         })
     }
+}
 
+impl Data {
     /// Attributes as the user sees them: of a regular file with objects these are asked for size and times.
     pub(crate) async fn full_attr(self: &Arc<Self>, e: &Entry) -> R<Attr> {
         let Some(l) = data_layout(e) else { return Ok(e.attr.clone()) };

@@ -1,22 +1,23 @@
 //! getlock: which lock would conflict (F_GETLK).
 
+use super::Locks;
 use crate::stats::Verb;
-use crate::{Fs, PosixLock, R};
+use crate::{PosixLock, R};
 use model::Fid;
-use std::sync::Arc;
 use wire::msg::getlock::Getlock;
 use world::BoxFuture;
 
-impl Fs {
-    pub fn getlk(self: Arc<Self>, fid: Fid, lock: PosixLock) -> BoxFuture<R<Option<PosixLock>>> {
+impl Locks<'_> {
+    pub fn getlk(self, fid: Fid, lock: PosixLock) -> BoxFuture<R<Option<PosixLock>>> {
+        let fs = self.0.clone();
         Box::pin(async move {
             let work = async {
-                let r = self
+                let r = fs
                     .lmv
                     .mdc_of(fid)
                     .await?
                     .target
-                    .call(self.cx.own(), Getlock { lock: lock.spec(0, fid) })
+                    .call(fs.cx.own(), Getlock { lock: lock.spec(0, fid) })
                     .await?;
                 Ok(r.conflict.map(|l| PosixLock {
                     owner: l.owner,
@@ -26,7 +27,7 @@ impl Fs {
                     end: l.end,
                 }))
             };
-            self.run(Verb::Flock, work).await
+            fs.run(Verb::Flock, work).await
         })
     }
 }

@@ -1,5 +1,6 @@
 //! getxattr: one extended attribute, ACLs included.
 
+use super::Data;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::limits::XATTR_NAME_MAX_BYTES;
@@ -10,9 +11,11 @@ use world::BoxFuture;
 
 impl Fs {
     pub fn getxattr(self: Arc<Self>, call: Call, fid: Fid, name: Vec<u8>) -> BoxFuture<R<Vec<u8>>> {
-        Box::pin(async move { self.run(Verb::Getxattr, self.xattr(&call, fid, name)).await })
+        Box::pin(async move { self.run(Verb::Getxattr, self.data.xattr(&call, fid, name)).await })
     }
+}
 
+impl Data {
     /// From what is kept if it is known.
     pub(crate) async fn xattr(self: &Arc<Self>, call: &Call, fid: Fid, name: Vec<u8>) -> R<Vec<u8>> {
         let kept = is_known_kind(&name);

@@ -1,25 +1,30 @@
 //! glimpse: size, blocks and times of objects, from all their OSTs at once.
 
+use super::Admin;
+use super::Data;
 use crate::stats::Verb;
-use crate::{Fs, R, lov};
+use crate::{R, lov};
 use model::layout::LayoutObject;
 use model::{Fid, Layout, ObjectAttr};
 use std::sync::Arc;
 use wire::msg::lookup::Entry;
 use world::BoxFuture;
 
-impl Fs {
+impl Admin<'_> {
     /// Size, blocks, times of each object, for `lfs` and fsck.
-    pub fn glimpse(self: Arc<Self>, fid: Fid) -> BoxFuture<R<Vec<ObjectAttr>>> {
+    pub fn glimpse(self, fid: Fid) -> BoxFuture<R<Vec<ObjectAttr>>> {
+        let fs = self.0.clone();
         Box::pin(async move {
             let work = async {
-                let mut e = (*self.lmv.getattr_entry(self.cx.own(), fid).await?).clone();
-                self.object_attrs(&mut e).await
+                let mut e = (*fs.lmv.getattr_entry(fs.cx.own(), fid).await?).clone();
+                fs.data.object_attrs(&mut e).await
             };
-            self.run(Verb::Layout, work).await
+            fs.run(Verb::Layout, work).await
         })
     }
+}
 
+impl Data {
     /// Attributes of a file's objects, in the order of its layout, which is `e`'s or, if that was refused, the one that `e` has
     /// afterwards.
     pub(crate) async fn object_attrs(self: &Arc<Self>, e: &mut Entry) -> R<Vec<ObjectAttr>> {

@@ -1,5 +1,6 @@
 //! Group locks, as a process asks for them ([`crate::lov::GroupLock`]).
 
+use super::Data;
 use super::O_ACCMODE;
 use crate::stats::Verb;
 use crate::{Fs, OpenHandle, R};
@@ -11,7 +12,7 @@ impl Fs {
     /// Locks an open file for a group; without `wait` EAGAIN if it cannot be had at once. `EINVAL` for group 0 and a file
     /// that has a group lock through this handle, `EBADF` for one that is not open for writing.
     pub fn group_lock(self: Arc<Self>, open: Arc<OpenHandle>, gid: u64, wait: bool) -> BoxFuture<R<()>> {
-        Box::pin(async move { self.run(Verb::Flock, self.take_group(&open, gid, wait)).await })
+        Box::pin(async move { self.run(Verb::Flock, self.data.take_group(&open, gid, wait)).await })
     }
 
     /// `EINVAL` if this handle does not have this group's lock. Everything that this mount wrote is on the servers then;
@@ -29,7 +30,9 @@ impl Fs {
             self.run(Verb::Flock, work).await
         })
     }
+}
 
+impl Data {
     pub(crate) async fn group_unlock_closed(self: &Arc<Self>, open: &OpenHandle) {
         let held = open.group.lock().take();
         if let Some(g) = held {
@@ -63,7 +66,9 @@ impl Fs {
         *slot = Some(held);
         Ok(())
     }
+}
 
+impl Data {
     /// Files with data have objects before they are locked.
     async fn objects_of(self: &Arc<Self>, fid: Fid) -> R<Arc<Layout>> {
         for _ in 0..2 {

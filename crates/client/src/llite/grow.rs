@@ -1,11 +1,12 @@
 //! grow: a file whose data lies with its inode gets objects, because more is to come than has room there.
 
-use crate::{Fs, R};
+use super::Data;
+use crate::R;
 use model::Fid;
 use std::sync::Arc;
 use wire::msg::grow::Grow;
 
-impl Fs {
+impl Data {
     /// Harmless for a file that has objects. Whether the caller may write was decided when the file was opened.
     pub(crate) async fn grow(self: &Arc<Self>, fid: Fid) -> R<()> {
         self.grow_with(fid, true).await

@@ -16,7 +16,7 @@ impl Fs {
                 let change = mdc.linking(fid, parent, &name);
                 let r = mdc.target.call(self.cx.of(&call), Link { fid, parent, name: name.clone() }).await;
                 change.done_named(parent, &name, &r);
-                self.attr_for_name(&r?).await
+                self.data.attr_for_name(&r?).await
             };
             self.run(Verb::Link, work).await
         })

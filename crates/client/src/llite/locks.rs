@@ -6,9 +6,10 @@
 //!
 //! What is given back is forgotten before the server is told: a reclaim in between must not take it again.
 
-use crate::base::Detached;
-use crate::mdc::Mdc;
-use crate::{Fs, R};
+use crate::R;
+use crate::base::{Context, Detached};
+use crate::lmv::Lmv;
+use crate::mdc::{self, Mdc};
 use ldlm::Waiter;
 use model::mutex::Mutex;
 use model::{Errno, Fid};
@@ -25,16 +26,19 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// A range of a file that no other mount touches meanwhile. Given back when dropped.
 pub(crate) struct ExtentLock {
-    fs: Arc<Fs>,
+    locks: Arc<FileLocks>,
     fid: Fid,
     id: u64,
 }
 
 impl Drop for ExtentLock {
     fn drop(&mut self) {
-        self.fs.meta.locks.cancelled(self.id);
-        let (fs, fid, id) = (self.fs.clone(), self.fid, self.id);
-        self.fs.cx.world.spawn("client-lock-cancel", async move { fs.cancel(fid, CancelWhat::Id(id)).await });
+        self.locks.meta.locks.cancelled(self.id);
+        let (locks, fid, id) = (self.locks.clone(), self.fid, self.id);
+        self.locks
+            .cx
+            .world
+            .spawn("client-lock-cancel", async move { locks.cancel(fid, CancelWhat::Id(id)).await });
     }
 }
 
@@ -68,7 +72,7 @@ impl Rollbacks {
 
 /// A lock asked for whose caller may go away: then it is taken back.
 struct Asked {
-    fs: Arc<Fs>,
+    locks: Arc<FileLocks>,
     spec: LockSpec,
     /// A message is under way: whoever drops it cleans up behind it.
     sending: AtomicBool,
@@ -78,21 +82,38 @@ struct Asked {
 impl Drop for Asked {
     fn drop(&mut self) {
         if !self.settled && !self.sending.load(Ordering::Relaxed) {
-            let (fs, spec) = (self.fs.clone(), self.spec.clone());
-            self.fs.cx.world.spawn("client-lock-give-up", async move { fs.give_up(spec).await });
+            let (locks, spec) = (self.locks.clone(), self.spec.clone());
+            self.locks.cx.world.spawn("client-lock-give-up", async move { locks.give_up(spec).await });
         }
     }
 }
 
-impl Fs {
+/// The file locks of a mount, as its operations ask for them.
+pub(crate) struct FileLocks {
+    cx: Arc<Context>,
+    lmv: Arc<Lmv>,
+    meta: Arc<mdc::Shared>,
+    pub rollbacks: Rollbacks,
+}
+
+impl FileLocks {
+    pub(crate) fn new(cx: &Arc<Context>, lmv: &Arc<Lmv>, meta: &Arc<mdc::Shared>) -> Arc<FileLocks> {
+        let (cx, lmv, meta) = (cx.clone(), lmv.clone(), meta.clone());
+        Arc::new(FileLocks { cx, lmv, meta, rollbacks: Rollbacks::default() })
+    }
+
     /// Asks for a lock; with `wait` until it is had or the future is dropped.
     pub(crate) async fn lock(self: &Arc<Self>, spec: LockSpec, wait: bool) -> R<()> {
         if wait {
             self.rollbacks.note(spec.id, self.overlapped(&spec));
         }
         let mut waiter = self.meta.locks.begin(spec.clone());
-        let mut asked =
-            Asked { fs: self.clone(), spec: spec.clone(), sending: AtomicBool::new(false), settled: false };
+        let mut asked = Asked {
+            locks: self.clone(),
+            spec: spec.clone(),
+            sending: AtomicBool::new(false),
+            settled: false,
+        };
         let r = self.lock_settled(&asked, wait, &mut waiter).await;
         asked.settled = true;
         self.rollbacks.remove(spec.id);
@@ -125,14 +146,14 @@ impl Fs {
     /// One message. If the caller goes away while it is under way, the lock is cancelled after it: a cancel that
     /// overtook it would leave the lock behind.
     async fn enqueue(self: &Arc<Self>, mdc: &Arc<Mdc>, spec: &LockSpec, wait: bool) -> R<bool> {
-        let (fs, mdc, ctx) = (self.clone(), mdc.clone(), self.cx.own());
+        let (locks, mdc, ctx) = (self.clone(), mdc.clone(), self.cx.own());
         let msg = Enqueue { lock: spec.clone(), wait };
         let (late, spec) = (self.clone(), spec.clone());
         let work = async move {
             let id = msg.lock.id;
             let r = mdc.target.call(ctx, msg).await.map(|r| r.granted);
             // A stray grant is cancelled by who gave it up.
-            let _ = fs.meta.locks.answered(id, r);
+            let _ = locks.meta.locks.answered(id, r);
             r
         };
         let cleanup =
@@ -206,6 +227,6 @@ impl Fs {
         if !model::planted::on(model::planted::Bug::NoExtentLock) {
             self.lock(spec, true).await?;
         }
-        Ok(ExtentLock { fs: self.clone(), fid, id })
+        Ok(ExtentLock { locks: self.clone(), fid, id })
     }
 }

@@ -1,5 +1,6 @@
 //! lookup: a name in a directory.
 
+use super::Names;
 use crate::mdc::{Came, Found, brought};
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
@@ -17,13 +18,15 @@ impl Fs {
                 return self.getattr(call, parent).await;
             }
             let work = async {
-                let e = self.lookup_entry(&call, parent, name).await?;
-                self.attr_for_name(&e).await
+                let e = self.names.lookup_entry(&call, parent, name).await?;
+                self.data.attr_for_name(&e).await
             };
             self.run(Verb::Lookup, work).await
         })
     }
+}
 
+impl Names {
     /// From the cache, or the metadata server.
     pub(crate) async fn lookup_entry(
         self: &Arc<Self>,

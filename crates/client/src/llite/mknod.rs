@@ -26,7 +26,7 @@ impl Fs {
             let work = async {
                 let fid = self.lmv.mdc_of(parent).await?.new_fid().await?;
                 let msg = Mknod { parent, name, fid, kind, mode: mode & 0o7777, umask: call.umask, rdev };
-                self.make_name(&call, parent, &msg.name.clone(), msg).await
+                self.names.make_name(&call, parent, &msg.name.clone(), msg).await
             };
             self.run(Verb::Mknod, work).await
         })

@@ -28,6 +28,7 @@ mod lookup;
 mod migrate;
 mod mkdir;
 mod mknod;
+mod names;
 mod open;
 mod opens;
 mod ostfiles;
@@ -51,9 +52,11 @@ mod unlink;
 mod write;
 
 pub use create::{O_ACCMODE, O_CREAT, O_EXCL, O_NOATIME, O_TRUNC, O_WRONLY};
+pub(crate) use data::Data;
 pub use fs::Fs;
 pub(crate) use getattr::data_layout;
 pub use getxattr::is_virtual_xattr;
+pub(crate) use names::Names;
 pub(crate) use read::part;
 pub(crate) use statfs::RecentSpace;
 pub(crate) use write::{Small, write_meta};
@@ -68,23 +71,15 @@ use wire::Message;
 use wire::msg::lookup::Entry;
 use wire::msg::unlink::Changed;
 
-impl Fs {
-    /// The target that serves an object.
-    async fn home_of(self: &Arc<Self>, p: &Place) -> R<Arc<Target>> {
-        match p.home {
-            Home::Ost(index) => Ok(self.lmv.osc(index).await?.target.clone()),
-            Home::Mdt => Ok(self.lmv.mdc_of(p.id.origin).await?.target.clone()),
-        }
-    }
+/// File locks of processes: flock(2) and ranges of POSIX.
+#[derive(Clone, Copy)]
+pub struct Locks<'a>(pub &'a Arc<Fs>);
 
-    /// Before a request goes out that changes an object: data with the inode is covered by the leases on it.
-    async fn changing_data(self: &Arc<Self>, p: &Place) -> R<Option<Changing>> {
-        match p.home {
-            Home::Ost(_) => Ok(None),
-            Home::Mdt => Ok(Some(self.lmv.mdc_of(p.id.origin).await?.changing_inode(p.id.origin))),
-        }
-    }
+/// What administrators and their tools ask of a mount and its files.
+#[derive(Clone, Copy)]
+pub struct Admin<'a>(pub &'a Arc<Fs>);
 
+impl Names {
     /// A name is made by this message: what is known of its directory is changed with it.
     async fn make_name<M: Message<Reply = Entry>>(
         self: &Arc<Self>,
@@ -118,5 +113,23 @@ impl Fs {
         let removed = r.is_ok().then_some(name);
         change.done_names(&r, Outcome { removed, ..Outcome::default() });
         r.map(drop)
+    }
+}
+
+impl Data {
+    /// The target that serves an object.
+    async fn home_of(self: &Arc<Self>, p: &Place) -> R<Arc<Target>> {
+        match p.home {
+            Home::Ost(index) => Ok(self.lmv.osc(index).await?.target.clone()),
+            Home::Mdt => Ok(self.lmv.mdc_of(p.id.origin).await?.target.clone()),
+        }
+    }
+
+    /// Before a request goes out that changes an object: data with the inode is covered by the leases on it.
+    async fn changing_data(self: &Arc<Self>, p: &Place) -> R<Option<Changing>> {
+        match p.home {
+            Home::Ost(_) => Ok(None),
+            Home::Mdt => Ok(Some(self.lmv.mdc_of(p.id.origin).await?.changing_inode(p.id.origin))),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! open: keeps a file alive until its close.
 
+use super::Names;
 use super::{O_ACCMODE, O_CREAT, O_EXCL, O_TRUNC, O_WRONLY};
 use crate::base::Detached;
 use crate::mdc::{CONTENT_MAX_BYTES, Came, brought};
@@ -22,18 +23,20 @@ impl Fs {
             }
             let (fs, late) = (self.clone(), self.clone());
             let flags = flags & !(O_CREAT | O_EXCL);
-            let work = async move { fs.open_handle(&call, fid, flags).await };
+            let work = async move { fs.names.open_handle(&call, fid, flags).await };
             let open = Detached::new(&self.cx.world, "client-open", work, move |r: R<OpenHandle>| {
                 Box::pin(async move {
                     if let Ok(f) = r {
-                        late.close_handle(f.fid, f.handle, None).await;
+                        late.names.close_handle(f.fid, f.handle, None).await;
                     }
                 })
             });
             self.run(Verb::Open, open).await
         })
     }
+}
 
+impl Names {
     async fn open_handle(self: &Arc<Self>, call: &Call, fid: Fid, flags: u32) -> R<OpenHandle> {
         let handle = self.meta.opens.reserve(fid, flags, &call.cred)?;
         if let Some(known) = self.opened_under_lease(call, fid, flags) {
@@ -73,7 +76,7 @@ impl Fs {
         };
         self.meta.opens.opened(handle, &e, leased);
         if crate::mdc::is_read_write(flags) && e.attr.kind == FileType::Regular {
-            self.no_pages_to_store_into(e.attr.fid).await;
+            self.data.no_pages_to_store_into(e.attr.fid).await;
         }
         if flags & O_TRUNC != 0
             && e.attr.kind == FileType::Regular

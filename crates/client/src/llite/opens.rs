@@ -5,6 +5,8 @@
 //! ([`Fs::relayout`]), by an object server if it lies on other objects ([`Fs::follow_layout`]); either makes the caller go on
 //! with the new one.
 
+use super::Data;
+use super::Names;
 use super::O_ACCMODE;
 use crate::base::errseq::{ErrorCursor, ErrorMark};
 use crate::mdc::{FileState, ReadTimes};
@@ -18,7 +20,37 @@ use wire::msg::lookup::Entry;
 /// More refusals than these of one operation are no race any more.
 const RELAYOUT_TRIES: u32 = 8;
 
-impl Fs {
+impl Names {
+    /// What the cache knows of a file that may be opened without asking, under this mount's lease on its inode: until
+    /// it is asked for the lease nobody can remove the file. The handle is in the table already, so that whoever gives
+    /// the lease back meanwhile finds it.
+    ///
+    /// `None` if the server must be asked: nothing is known, an access list decides, or it would have to give the file
+    /// objects.
+    pub(crate) fn opened_under_lease(&self, call: &Call, fid: Fid, flags: u32) -> Option<R<Arc<Entry>>> {
+        let e = self.lmv.known_entry(fid)?;
+        let a = &e.attr;
+        let objects = e.layout.is_some() || flags & perm::O_ACCMODE == 0;
+        if a.kind != FileType::Regular || a.nlink == 0 || !e.plain || !objects {
+            return None;
+        }
+        let subject =
+            perm::Subject { kind: a.kind, mode: a.mode, uid: a.uid, gid: a.gid, flags: a.flags, acl: None };
+        Some(perm::may_open(&call.cred, &subject, flags).map(|()| e))
+    }
+
+    /// An open file from the metadata server's answer.
+    pub(crate) fn open_file(&self, handle: u64, flags: u32, e: &Entry) -> OpenHandle {
+        let times =
+            ReadTimes { atime: e.attr.atime, mtime: e.attr.mtime, ctime: e.attr.ctime, last_read: None };
+        let fid = e.attr.fid;
+        let errors = self.cx.told.open(fid);
+        let sync = e.attr.flags & perm::FLAG_SYNC != 0;
+        OpenHandle { fid, handle, flags, sync, errors, times: Mutex::new(times), group: Mutex::new(None) }
+    }
+}
+
+impl Data {
     /// Layout and owner of a file: as known since its open, otherwise asked for.
     pub(crate) async fn file_state(self: &Arc<Self>, fid: Fid) -> R<FileState> {
         if let Some(s) = self.meta.opens.file(fid).filter(|s| s.layout.is_some())
@@ -54,24 +86,6 @@ impl Fs {
         Ok((s, layout))
     }
 
-    /// What the cache knows of a file that may be opened without asking, under this mount's lease on its inode: until
-    /// it is asked for the lease nobody can remove the file. The handle is in the table already, so that whoever gives
-    /// the lease back meanwhile finds it.
-    ///
-    /// `None` if the server must be asked: nothing is known, an access list decides, or it would have to give the file
-    /// objects.
-    pub(crate) fn opened_under_lease(&self, call: &Call, fid: Fid, flags: u32) -> Option<R<Arc<Entry>>> {
-        let e = self.lmv.known_entry(fid)?;
-        let a = &e.attr;
-        let objects = e.layout.is_some() || flags & perm::O_ACCMODE == 0;
-        if a.kind != FileType::Regular || a.nlink == 0 || !e.plain || !objects {
-            return None;
-        }
-        let subject =
-            perm::Subject { kind: a.kind, mode: a.mode, uid: a.uid, gid: a.gid, flags: a.flags, acl: None };
-        Some(perm::may_open(&call.cred, &subject, flags).map(|()| e))
-    }
-
     /// After the refusal of a data operation: brings the file's layout up to date, or makes the file grow, so that
     /// the caller can try again. Any other error, and one refusal too many, is the caller's.
     pub(crate) async fn relayout(self: &Arc<Self>, fid: Fid, refusal: Errno, tries: &mut u32) -> R<()> {
@@ -104,16 +118,6 @@ impl Fs {
         }
         *tries += 1;
         self.lmv.mdc_of(fid).await?.ask_layout(fid).await
-    }
-
-    /// An open file from the metadata server's answer.
-    pub(crate) fn open_file(&self, handle: u64, flags: u32, e: &Entry) -> OpenHandle {
-        let times =
-            ReadTimes { atime: e.attr.atime, mtime: e.attr.mtime, ctime: e.attr.ctime, last_read: None };
-        let fid = e.attr.fid;
-        let errors = self.watch_errors(fid);
-        let sync = e.attr.flags & perm::FLAG_SYNC != 0;
-        OpenHandle { fid, handle, flags, sync, errors, times: Mutex::new(times), group: Mutex::new(None) }
     }
 }
 

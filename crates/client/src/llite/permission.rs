@@ -50,7 +50,7 @@ async fn acl_of(fs: &Arc<Fs>, call: &Call, e: &Entry) -> R<Option<Acl>> {
     if e.plain || e.attr.kind == FileType::Symlink {
         return Ok(None);
     }
-    match fs.xattr(call, e.attr.fid, XATTR_ACCESS.to_vec()).await {
+    match fs.data.xattr(call, e.attr.fid, XATTR_ACCESS.to_vec()).await {
         Ok(v) => Acl::from_xattr(&v),
         Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(None),
         Err(e) => Err(e),

@@ -6,8 +6,9 @@
 //!
 //! Nearly every file has nothing of this. That is known under the lease on its inode, so such a write costs no request.
 
+use super::Data;
 use crate::mdc::privileges::{Privileges, of};
-use crate::{Call, Fs, R};
+use crate::{Call, R};
 use model::attr::XATTR_CAPABILITY;
 use model::perm::FLAG_APPEND;
 use model::{Errno, Fid, SetAttr, perm};
@@ -22,7 +23,7 @@ pub(crate) enum Change {
     Remove,
 }
 
-impl Fs {
+impl Data {
     /// Before a file's data changes. `set_id`: the caller is without CAP_FSETID. `EPERM` if its flags forbid the change.
     pub(crate) async fn drop_privileges(self: &Arc<Self>, fid: Fid, change: Change, set_id: bool) -> R<()> {
         let e = match self.lmv.inode_at_hand(fid) {

@@ -1,5 +1,6 @@
 //! read: from all objects of a range at once.
 
+use super::Data;
 use super::Small;
 use crate::BoxFutureOf;
 use crate::lov::map::{self, Piece};
@@ -40,12 +41,24 @@ impl Fs {
         len: u32,
     ) -> BoxFuture<R<Bytes>> {
         Box::pin(async move {
-            let r = self.run(Verb::Read, self.read_data(&call, file.fid, off, len as usize)).await?;
+            let r = self.run(Verb::Read, self.data.read_data(&call, file.fid, off, len as usize)).await?;
             self.was_read(&file, &r);
             Ok(r)
         })
     }
 
+    pub(crate) fn was_read(&self, file: &OpenHandle, data: &Bytes) {
+        self.stats.add(Verb::ReadBytes, data.len() as u64);
+        self.was_accessed(file);
+    }
+
+    /// The time of access is now.
+    pub fn was_accessed(&self, file: &OpenHandle) {
+        file.times.lock().last_read = Some(self.cx.world.wall());
+    }
+}
+
+impl Data {
     /// From what is kept here if possible, and kept; from the servers otherwise.
     pub(crate) async fn read_data(self: &Arc<Self>, call: &Call, fid: Fid, off: u64, len: usize) -> R<Bytes> {
         let len = read_len(off, len);
@@ -86,16 +99,6 @@ impl Fs {
         Ok(data.expect("asked for with force"))
     }
 
-    pub(crate) fn was_read(&self, file: &OpenHandle, data: &Bytes) {
-        self.stats.add(Verb::ReadBytes, data.len() as u64);
-        self.was_accessed(file);
-    }
-
-    /// The time of access is now.
-    pub fn was_accessed(&self, file: &OpenHandle) {
-        file.times.lock().last_read = Some(self.cx.world.wall());
-    }
-
     /// What a data request of a file with this layout says of its caller.
     pub(crate) fn data_ctx(&self, call: &Call, layout: &Layout) -> RequestContext {
         RequestContext { layout_generation: layout.generation, ..self.cx.of(call) }
@@ -118,7 +121,7 @@ impl Fs {
             }
         }
         // Several objects are no one thing to other mounts unless they are kept off meanwhile.
-        let _lock = self.extent_lock(fid, LockMode::Read, off, off + (len as u64 - 1)).await?;
+        let _lock = self.locks.extent_lock(fid, LockMode::Read, off, off + (len as u64 - 1)).await?;
         self.read_striped(call, fid, layout, off, len).await
     }
 

@@ -1,5 +1,6 @@
 //! readdir: a page of a directory, with attributes if wanted.
 
+use super::Names;
 use super::getattr::{data_layout, merged};
 use crate::mdc::fitting;
 use crate::stats::Verb;
@@ -31,9 +32,9 @@ impl Fs {
         Box::pin(async move {
             let work = async {
                 let room = max_bytes.min(PAGE_MAX_BYTES);
-                let (mut entries, parent, end) = self.page(&call, fid, cookie, room, plus).await?;
+                let (mut entries, parent, end) = self.names.page(&call, fid, cookie, room, plus).await?;
                 if plus {
-                    self.add_object_attrs(&mut entries).await;
+                    self.names.add_object_attrs(&mut entries).await;
                 }
                 // Nothing above the mount's root is shown.
                 let parent = if fid == self.root() { fid } else { parent };
@@ -42,7 +43,9 @@ impl Fs {
             self.run(Verb::Readdir, work).await
         })
     }
+}
 
+impl Names {
     /// From the cache, or the metadata server: then a large page, of which what is not asked for yet is kept.
     async fn page(
         self: &Arc<Self>,
@@ -75,7 +78,7 @@ impl Fs {
         for (i, d) in entries.iter().enumerate() {
             let Some(l) = d.entry.as_ref().and_then(data_layout) else { continue };
             let first = objects.len();
-            if l.objects().all(|o| self.attr_if_locked(o.id).is_some() || self.is_connected(o.ost)) {
+            if l.objects().all(|o| self.data.attr_if_locked(o.id).is_some() || self.is_connected(o.ost)) {
                 objects.extend(l.objects().map(|o| (l.generation, *o)));
             }
             of_file.push((i, first..objects.len()));
@@ -83,10 +86,10 @@ impl Fs {
         if objects.is_empty() && of_file.is_empty() {
             return;
         }
-        let answer = self.cx.world.timeout(LISTING_PATIENCE, self.glimpse_objects(&objects)).await;
+        let answer = self.cx.world.timeout(LISTING_PATIENCE, self.data.glimpse_objects(&objects)).await;
         let known = |range: Range<usize>| match &answer {
             Some(Ok(all)) => Some(all[range].to_vec()),
-            _ => objects[range].iter().map(|(_, o)| self.attr_if_locked(o.id)).collect(),
+            _ => objects[range].iter().map(|(_, o)| self.data.attr_if_locked(o.id)).collect(),
         };
         for (i, range) in of_file {
             let d = &mut entries[i];

@@ -1,5 +1,6 @@
 //! removexattr: drops one extended attribute.
 
+use super::Data;
 use crate::mdc::Outcome;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
@@ -12,10 +13,12 @@ impl Fs {
     pub fn removexattr(self: Arc<Self>, call: Call, fid: Fid, name: Vec<u8>) -> BoxFuture<R<()>> {
         Box::pin(async move {
             self.cx.writable()?;
-            self.run(Verb::Removexattr, self.drop_xattr(&call, fid, name)).await
+            self.run(Verb::Removexattr, self.data.drop_xattr(&call, fid, name)).await
         })
     }
+}
 
+impl Data {
     pub(crate) async fn drop_xattr(self: &Arc<Self>, call: &Call, fid: Fid, name: Vec<u8>) -> R<()> {
         let mdc = self.lmv.mdc_of(fid).await?;
         let change = mdc.changing_inode(fid);

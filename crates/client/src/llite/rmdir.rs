@@ -16,7 +16,7 @@ impl Fs {
                 if self.lmv.mdc_of(parent).await?.rmdir_here(&call, &msg).await {
                     return Ok(());
                 }
-                self.remove_name(&call, parent, name, msg).await
+                self.names.remove_name(&call, parent, name, msg).await
             };
             self.run(Verb::Rmdir, work).await
         })

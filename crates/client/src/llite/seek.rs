@@ -1,5 +1,6 @@
 //! seek: SEEK_DATA and SEEK_HOLE, from what all objects of a file say.
 
+use super::Data;
 use crate::BoxFutureOf;
 use crate::lov::map;
 use crate::lov::map::Found;
@@ -23,8 +24,10 @@ impl Fs {
                 }
                 let mut tries = 0;
                 loop {
-                    match self.seek_where_it_lies(&call, fid, off, hole).await {
-                        Err(e) if e != Errno::ENXIO => drop(self.follow_layout(fid, e, &mut tries).await?),
+                    match self.data.seek_where_it_lies(&call, fid, off, hole).await {
+                        Err(e) if e != Errno::ENXIO => {
+                            drop(self.data.follow_layout(fid, e, &mut tries).await?)
+                        }
                         found => return found,
                     }
                 }
@@ -32,7 +35,9 @@ impl Fs {
             self.run(Verb::Seek, work).await
         })
     }
+}
 
+impl Data {
     /// As [`Fs::seek`], by the layout that is known.
     async fn seek_where_it_lies(self: &Arc<Self>, call: &Call, fid: Fid, off: u64, hole: bool) -> R<u64> {
         let mut tries = 0;
@@ -53,7 +58,7 @@ impl Fs {
         if map::component(&layout)?.stripes() == 1 {
             return self.seek_objects(call, fid, &layout, off, hole).await;
         }
-        let _lock = self.extent_lock(fid, LockMode::Read, off, u64::MAX).await?;
+        let _lock = self.locks.extent_lock(fid, LockMode::Read, off, u64::MAX).await?;
         self.seek_objects(call, fid, &layout, off, hole).await
     }
 

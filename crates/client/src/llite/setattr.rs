@@ -1,5 +1,6 @@
 //! setattr: modes, owners, times; and truncate, which cuts the objects after the metadata server agreed.
 
+use super::Data;
 use super::getattr::{data_layout, merged};
 use crate::mdc::Edit;
 use crate::stats::Verb;
@@ -21,14 +22,16 @@ impl Fs {
             let work = async {
                 match set.size {
                     Some(size) if size > FILE_SIZE_MAX_BYTES => Err(Errno::EFBIG),
-                    Some(size) => self.truncate(&call, fid, set, size).await,
-                    None => self.set_without_size(&call, fid, set).await,
+                    Some(size) => self.data.truncate(&call, fid, set, size).await,
+                    None => self.data.set_without_size(&call, fid, set).await,
                 }
             };
             self.run(verb, work).await
         })
     }
+}
 
+impl Data {
     pub(crate) async fn setattr_entry(
         self: &Arc<Self>,
         ctx: RequestContext,

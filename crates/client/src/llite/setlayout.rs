@@ -1,7 +1,9 @@
 //! setlayout: stripes of a file without objects, defaults of directories; and asking for them.
 
+use super::Admin;
+use super::Data;
 use crate::stats::Verb;
-use crate::{Call, Fs, R};
+use crate::{Call, R};
 use model::{Errno, Fid, FileType, Layout, LayoutSpec};
 use std::sync::Arc;
 use wire::RequestContext;
@@ -11,22 +13,74 @@ use wire::msg::param::GetParam;
 use wire::msg::setlayout::Setlayout;
 use world::BoxFuture;
 
-impl Fs {
+impl Admin<'_> {
     /// `spec` `None` removes a directory's default. `EEXIST` for a file that has objects.
-    pub fn setlayout(self: Arc<Self>, call: Call, fid: Fid, spec: Option<LayoutSpec>) -> BoxFuture<R<()>> {
+    pub fn setlayout(self, call: Call, fid: Fid, spec: Option<LayoutSpec>) -> BoxFuture<R<()>> {
+        let fs = self.0.clone();
         Box::pin(async move {
-            self.cx.writable()?;
+            fs.cx.writable()?;
             if let Some(s) = &spec {
                 s.check()?;
             }
             let work = async {
-                self.setlayout_entry(self.cx.of(&call), Setlayout { fid, spec }).await?;
+                fs.data.setlayout_entry(fs.cx.of(&call), Setlayout { fid, spec }).await?;
                 Ok(())
             };
-            self.run(Verb::Layout, work).await
+            fs.run(Verb::Layout, work).await
         })
     }
 
+    /// Of a regular file, once it has objects.
+    pub fn getlayout(self, call: Call, fid: Fid) -> BoxFuture<R<Option<Layout>>> {
+        let fs = self.0.clone();
+        Box::pin(async move {
+            let work = async {
+                let e = fs.lmv.getattr_entry(fs.cx.of(&call), fid).await?;
+                Ok(e.layout.clone().filter(|_| e.attr.kind == FileType::Regular))
+            };
+            fs.run(Verb::Layout, work).await
+        })
+    }
+
+    /// So many bytes of a new file lie with its inode, unless it or its directory asks for something; `None` if the metadata
+    /// server does not say.
+    pub fn default_mdt_bytes(self, dir: Fid) -> BoxFuture<Option<u64>> {
+        let fs = self.0.clone();
+        Box::pin(async move {
+            let work = async {
+                let msg = GetParam { pattern: "mdt.*.dom_stripesize".to_string() };
+                let r = fs.lmv.mdc_of(dir).await?.target.call(fs.cx.own(), msg).await?;
+                Ok(r.values.first().and_then(|(_, v)| v.parse().ok()))
+            };
+            fs.run(Verb::Layout, work).await.unwrap_or(None)
+        })
+    }
+
+    /// A directory's own default, if it has one; of the root: the file system's.
+    pub fn getdefault(self, call: Call, fid: Fid) -> BoxFuture<R<Option<LayoutSpec>>> {
+        let fs = self.0.clone();
+        Box::pin(async move {
+            let work = async {
+                let e = fs.lmv.getattr_entry(fs.cx.of(&call), fid).await?;
+                if e.attr.kind != FileType::Directory {
+                    return Err(Errno::ENOTDIR);
+                }
+                let msg = Getxattr { fid, name: DEFAULT_LAYOUT.to_vec() };
+                match fs.lmv.mdc_of(fid).await?.target.call(fs.cx.of(&call), msg).await {
+                    Ok(r) => wire::message::decode_message(&r.value).map(Some).map_err(|e| {
+                        tracing::error!("default layout of {fid}: {e}");
+                        Errno::EPROTO
+                    }),
+                    Err(Errno::ENODATA) => Ok(None),
+                    Err(e) => Err(e),
+                }
+            };
+            fs.run(Verb::Layout, work).await
+        })
+    }
+}
+
+impl Data {
     pub(crate) async fn setlayout_entry(self: &Arc<Self>, ctx: RequestContext, msg: Setlayout) -> R<Entry> {
         let fid = msg.fid;
         let mdc = self.lmv.mdc_of(fid).await?;
@@ -38,51 +92,5 @@ impl Fs {
         let e = r?;
         self.meta.opens.learn(&e);
         Ok(e)
-    }
-
-    /// Of a regular file, once it has objects.
-    pub fn getlayout(self: Arc<Self>, call: Call, fid: Fid) -> BoxFuture<R<Option<Layout>>> {
-        Box::pin(async move {
-            let work = async {
-                let e = self.lmv.getattr_entry(self.cx.of(&call), fid).await?;
-                Ok(e.layout.clone().filter(|_| e.attr.kind == FileType::Regular))
-            };
-            self.run(Verb::Layout, work).await
-        })
-    }
-
-    /// So many bytes of a new file lie with its inode, unless it or its directory asks for something; `None` if the metadata
-    /// server does not say.
-    pub fn default_mdt_bytes(self: Arc<Self>, dir: Fid) -> BoxFuture<Option<u64>> {
-        Box::pin(async move {
-            let work = async {
-                let msg = GetParam { pattern: "mdt.*.dom_stripesize".to_string() };
-                let r = self.lmv.mdc_of(dir).await?.target.call(self.cx.own(), msg).await?;
-                Ok(r.values.first().and_then(|(_, v)| v.parse().ok()))
-            };
-            self.run(Verb::Layout, work).await.unwrap_or(None)
-        })
-    }
-
-    /// A directory's own default, if it has one; of the root: the file system's.
-    pub fn getdefault(self: Arc<Self>, call: Call, fid: Fid) -> BoxFuture<R<Option<LayoutSpec>>> {
-        Box::pin(async move {
-            let work = async {
-                let e = self.lmv.getattr_entry(self.cx.of(&call), fid).await?;
-                if e.attr.kind != FileType::Directory {
-                    return Err(Errno::ENOTDIR);
-                }
-                let msg = Getxattr { fid, name: DEFAULT_LAYOUT.to_vec() };
-                match self.lmv.mdc_of(fid).await?.target.call(self.cx.of(&call), msg).await {
-                    Ok(r) => wire::message::decode_message(&r.value).map(Some).map_err(|e| {
-                        tracing::error!("default layout of {fid}: {e}");
-                        Errno::EPROTO
-                    }),
-                    Err(Errno::ENODATA) => Ok(None),
-                    Err(e) => Err(e),
-                }
-            };
-            self.run(Verb::Layout, work).await
-        })
     }
 }

@@ -1,5 +1,6 @@
 //! statfs: space, from all targets at once.
 
+use super::Admin;
 use crate::BoxFutureOf;
 use crate::session::Target;
 use crate::stats::Verb;
@@ -133,28 +134,6 @@ impl Fs {
         })
     }
 
-    /// Space of each target and the bits of [`StatfsReply::state`]; an unreachable one gives its errno. Never waits
-    /// longer than a second.
-    pub fn df(self: Arc<Self>) -> BoxFuture<Vec<(TargetState, R<FsSpace>, u32)>> {
-        Box::pin(async move {
-            let states = self.targets();
-            let answers = self.ask_space(PATIENCE).await;
-            let of = |t: &Target| states.iter().find(|s| s.target == t.id).cloned();
-            let row = |(t, r): (Arc<Target>, R<StatfsReply>)| {
-                let bits = r.map_or(0, |s| s.state);
-                let space = r.map(|s| FsSpace {
-                    total: s.total,
-                    free: s.free,
-                    available: s.available,
-                    files: s.files,
-                    files_free: s.files_free,
-                });
-                of(&t).map(|state| (state, space, bits))
-            };
-            answers.into_iter().filter_map(row).collect()
-        })
-    }
-
     async fn ask_space(self: &Arc<Self>, patience: Duration) -> Vec<Answer> {
         let all = self.lmv.all_targets();
         let asked = all
@@ -169,6 +148,31 @@ impl Fs {
             .collect();
         let answers = join_all(asked).await;
         all.into_iter().zip(answers).collect()
+    }
+}
+
+impl Admin<'_> {
+    /// Space of each target and the bits of [`StatfsReply::state`]; an unreachable one gives its errno. Never waits
+    /// longer than a second.
+    pub fn df(self) -> BoxFuture<Vec<(TargetState, R<FsSpace>, u32)>> {
+        let fs = self.0.clone();
+        Box::pin(async move {
+            let states = Admin(&fs).targets();
+            let answers = fs.ask_space(PATIENCE).await;
+            let of = |t: &Target| states.iter().find(|s| s.target == t.id).cloned();
+            let row = |(t, r): (Arc<Target>, R<StatfsReply>)| {
+                let bits = r.map_or(0, |s| s.state);
+                let space = r.map(|s| FsSpace {
+                    total: s.total,
+                    free: s.free,
+                    available: s.available,
+                    files: s.files,
+                    files_free: s.files_free,
+                });
+                of(&t).map(|state| (state, space, bits))
+            };
+            answers.into_iter().filter_map(row).collect()
+        })
     }
 }
 

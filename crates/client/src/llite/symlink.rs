@@ -23,7 +23,7 @@ impl Fs {
                     return Ok(a);
                 }
                 msg.fid = self.lmv.mdc_of(parent).await?.new_fid().await?;
-                self.make_name(&call, parent, &msg.name.clone(), msg).await
+                self.names.make_name(&call, parent, &msg.name.clone(), msg).await
             };
             self.run(Verb::Symlink, work).await
         })

@@ -1,6 +1,7 @@
 //! sync: what was done so far becomes durable: a file's objects, and names and small files' data on
 //! the metadata servers.
 
+use super::Data;
 use crate::BoxFutureOf;
 use crate::mdc::Mdc;
 use crate::session::Target;
@@ -38,7 +39,7 @@ impl Fs {
     /// ([`crate::base::errseq`]).
     pub async fn fsync_open(self: Arc<Self>, call: Call, open: &ErrorCursor) -> R<()> {
         let work = async {
-            let done = self.make_durable(&call, open.fid()).await;
+            let done = self.data.make_durable(&call, open.fid()).await;
             // With nothing to wait for in between: who is not told because it is not there any more has not taken anything.
             open.advance().and(done)
         };
@@ -77,6 +78,23 @@ impl Fs {
         })
     }
 
+    /// What this mount knows of each target: the newest transaction it was answered, up to which everything is durable,
+    /// and how many requests it keeps.
+    pub fn commit_state(&self) -> BTreeMap<TargetId, (u64, u64, usize)> {
+        let of = |t: &Arc<Target>| {
+            let i = &t.import;
+            (t.id, (i.last_transno(), i.last_committed(), i.uncommitted().0))
+        };
+        self.lmv.all_targets().iter().map(of).collect()
+    }
+
+    /// Answered operations that could not be done again after a server's restart.
+    pub fn replay_failures(&self) -> u64 {
+        self.lmv.all_targets().iter().map(|t| t.import.replay_failures()).sum()
+    }
+}
+
+impl Data {
     async fn make_durable(self: &Arc<Self>, call: &Call, fid: Fid) -> R<()> {
         // What is kept here goes first: the servers then commit it with the rest.
         let safe = self.flush_data_durably(fid).await?;
@@ -134,20 +152,5 @@ impl Fs {
             Box::pin(async move { m.target.call(ctx, Sync { object: None }).await })
         });
         join_all(calls.collect()).await.into_iter().collect()
-    }
-
-    /// What this mount knows of each target: the newest transaction it was answered, up to which everything is durable,
-    /// and how many requests it keeps.
-    pub fn commit_state(&self) -> BTreeMap<TargetId, (u64, u64, usize)> {
-        let of = |t: &Arc<Target>| {
-            let i = &t.import;
-            (t.id, (i.last_transno(), i.last_committed(), i.uncommitted().0))
-        };
-        self.lmv.all_targets().iter().map(of).collect()
-    }
-
-    /// Answered operations that could not be done again after a server's restart.
-    pub fn replay_failures(&self) -> u64 {
-        self.lmv.all_targets().iter().map(|t| t.import.replay_failures()).sum()
     }
 }

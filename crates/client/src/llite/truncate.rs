@@ -1,10 +1,11 @@
 //! truncate: the objects' part. The metadata server's setattr came before (right to write, set-id bits, times).
 
+use super::Data;
 use super::getattr::merged;
 use crate::BoxFutureOf;
 use crate::base::Detached;
 use crate::lov::map;
-use crate::{Call, Fs, R};
+use crate::{Call, R};
 use model::{Attr, Errno, Layout, ObjectAttr};
 use std::sync::Arc;
 use wire::msg::enqueue::LockMode;
@@ -12,7 +13,7 @@ use wire::msg::lookup::Entry;
 use wire::msg::truncate::Truncate;
 use world::future::join_all;
 
-impl Fs {
+impl Data {
     /// Cuts or extends the file's objects so that it has `size` bytes; returns its attributes afterwards. Other
     /// mounts see all of it or nothing: a file of several stripes is locked meanwhile.
     pub(crate) async fn cut(self: &Arc<Self>, call: &Call, e: &Entry, size: u64) -> R<Attr> {
@@ -56,7 +57,7 @@ impl Fs {
         let attrs = if count == 1 {
             self.cut_objects(call, &e, &layout, size).await?
         } else {
-            let lock = self.extent_lock(fid, LockMode::Write, 0, u64::MAX).await?;
+            let lock = self.locks.extent_lock(fid, LockMode::Write, 0, u64::MAX).await?;
             let (fs, call, e) = (self.clone(), call.clone(), e.clone());
             let work = async move {
                 let r = fs.cut_objects(&call, &e, &layout, size).await;

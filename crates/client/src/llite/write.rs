@@ -1,5 +1,6 @@
 //! write: to all objects of a range at once.
 
+use super::Data;
 use super::privileges::Change;
 use crate::BoxFutureOf;
 use crate::base::Detached;
@@ -45,8 +46,8 @@ impl Fs {
                 if data.len() > RPC_BULK_MAX_BYTES {
                     return Err(Errno::EMSGSIZE);
                 }
-                self.drop_privileges(fid, Change::Write, kill_suid_sgid).await?;
-                self.write_data(&call, fid, off, append, data).await
+                self.data.drop_privileges(fid, Change::Write, kill_suid_sgid).await?;
+                self.data.write_data(&call, fid, off, append, data).await
             };
             let r = self.run(Verb::Write, work).await;
             if r.is_ok() {
@@ -55,7 +56,9 @@ impl Fs {
             r
         })
     }
+}
 
+impl Data {
     /// Writes all of `data`, or fails; returns where. Kept here if possible.
     pub(crate) async fn write_data(
         self: &Arc<Self>,
@@ -137,7 +140,7 @@ impl Fs {
             return self.write_piece(call, fid, &state, &layout, &p, append, data).await;
         }
         let (start, end) = if append { (0, u64::MAX) } else { (off, off + (data.len() as u64 - 1)) };
-        let lock = self.extent_lock(fid, LockMode::Write, start, end).await?;
+        let lock = self.locks.extent_lock(fid, LockMode::Write, start, end).await?;
         let (fs, call) = (self.clone(), call.clone());
         let work = async move {
             let r = fs.write_striped(&call, fid, state, layout, (!append).then_some(off), data).await;

@@ -9,6 +9,7 @@
 //! A kernel that fills a page waits for nothing but that; who waits for a new lock waits for another mount's sweep; so
 //! the rule that keeps two sweeps from waiting for each other is: a fill that a sweep may wait for does not wait for locks.
 
+use super::Pages;
 use crate::base::keeper::Leave;
 use crate::llite::Small;
 use crate::llite::beside::Beside;
@@ -17,7 +18,7 @@ use crate::lov::pin::{LEASE_AGAIN, Pins, StripeRequest};
 use crate::lov::{File, map, read_len, wants};
 use crate::osc::{Lock, LockEnqueue, LockRequest, Outcome, WriteMeta};
 use crate::stats::Verb;
-use crate::{Call, Fs, OpenHandle, R};
+use crate::{Call, OpenHandle, R};
 use bytes::Bytes;
 use model::limits::RPC_BULK_MAX_BYTES;
 use model::planted::{self, Bug};
@@ -47,24 +48,20 @@ enum Look {
     NoLease,
 }
 
-impl Fs {
+impl Pages<'_> {
     /// As [`Fs::read`], for pages that the kernel keeps until it is asked for them: whole ones.
-    pub fn fill(
-        self: Arc<Self>,
-        call: Call,
-        file: Arc<OpenHandle>,
-        off: u64,
-        len: u32,
-    ) -> BoxFuture<R<Bytes>> {
+    pub fn fill(&self, call: Call, file: Arc<OpenHandle>, off: u64, len: u32) -> BoxFuture<R<Bytes>> {
+        let fs = self.0.clone();
         Box::pin(async move {
-            self.watch_pages();
-            let r = self.run(Verb::Read, self.fill_data(&call, file.fid, off, len as usize)).await?;
-            self.was_read(&file, &r);
+            let pages = Pages(&fs);
+            pages.watch_pages();
+            let r = fs.run(Verb::Read, pages.fill_data(&call, file.fid, off, len as usize)).await?;
+            fs.was_read(&file, &r);
             Ok(r)
         })
     }
 
-    async fn fill_data(self: &Arc<Self>, call: &Call, fid: Fid, off: u64, len: usize) -> R<Bytes> {
+    async fn fill_data(&self, call: &Call, fid: Fid, off: u64, len: usize) -> R<Bytes> {
         let len = read_len(off, len);
         if len == 0 {
             return Ok(Bytes::new());
@@ -81,32 +78,21 @@ impl Fs {
                 // The file is being moved, and its fences may wait for pages that wait for this fill: the kernel tries again
                 // page by page.
                 Err(Errno::ERELAYOUT) if len as u64 > PAGE_BYTES => return Err(Errno::EIO),
-                Err(e) => drop(self.follow_layout(fid, e, &mut tries).await?),
+                Err(e) => drop(self.0.data.follow_layout(fid, e, &mut tries).await?),
             }
         }
     }
 
     /// `None`: locks were lost meanwhile.
-    async fn fill_objects(
-        self: &Arc<Self>,
-        fid: Fid,
-        layout: &Arc<Layout>,
-        off: u64,
-        len: usize,
-    ) -> R<Option<Bytes>> {
-        let file = self.data_file(fid, layout).await?.ok_or(Errno::EIO)?;
+    async fn fill_objects(&self, fid: Fid, layout: &Arc<Layout>, off: u64, len: usize) -> R<Option<Bytes>> {
+        let file = self.0.data.data_file(fid, layout).await?.ok_or(Errno::EIO)?;
         let range = (off, off + len as u64);
         let pins = self.pin_fill(&file, range, &wants(&file.layout, off, len as u64, false)?).await?;
         file.read_pinned(&pins, off, len).await
     }
 
     /// Locks for a fill, and the pages noted with them.
-    async fn pin_fill(
-        self: &Arc<Self>,
-        file: &Arc<File>,
-        range: (u64, u64),
-        wants: &[StripeRequest],
-    ) -> R<Pins> {
+    async fn pin_fill(&self, file: &Arc<File>, range: (u64, u64), wants: &[StripeRequest]) -> R<Pins> {
         // One page is always one lock's.
         let single = matches!(wants, [w] if w.lock.end - w.lock.start < PAGE_BYTES);
         let mut since: Option<Instant> = None;
@@ -117,7 +103,7 @@ impl Fs {
             if let Some(Outcome::Failed(e)) = asked.as_ref().and_then(|p| p.outcome()) {
                 return Err(e);
             }
-            let now = self.cx.world.now();
+            let now = self.0.cx.world.now();
             let late = since.is_some_and(|t| now.since(t) >= GRACE);
             let in_way = match self.look_fill(file, range, wants, late) {
                 Look::Held(pins) => return Ok(pins),
@@ -127,7 +113,7 @@ impl Fs {
                     if target.import.connected().await == Err(Errno::ESHUTDOWN) {
                         return Err(Errno::ESHUTDOWN);
                     }
-                    self.cx.world.sleep(LEASE_AGAIN).await;
+                    self.0.cx.world.sleep(LEASE_AGAIN).await;
                     continue;
                 }
                 Look::After(in_way) => in_way,
@@ -144,25 +130,19 @@ impl Fs {
             match since {
                 Some(t) if !late => {
                     let left = GRACE.saturating_sub(now.since(t));
-                    select(changed, self.cx.world.sleep(left)).await;
+                    select(changed, self.0.cx.world.sleep(left)).await;
                 }
                 _ => changed.await,
             }
         }
     }
 
-    fn look_fill(
-        self: &Arc<Self>,
-        file: &Arc<File>,
-        range: (u64, u64),
-        wants: &[StripeRequest],
-        late: bool,
-    ) -> Look {
+    fn look_fill(&self, file: &Arc<File>, range: (u64, u64), wants: &[StripeRequest], late: bool) -> Look {
         let mut objs = file.lock();
         // Looked at with the file locked: see [`Fs::no_pages_to_store_into`].
-        let write = self.meta.opens.is_read_write(file.fid) && !planted::on(Bug::PagesFilledToRead);
+        let write = self.0.meta.opens.is_read_write(file.fid) && !planted::on(Bug::PagesFilledToRead);
         let (mut found, mut missing) = (Vec::with_capacity(wants.len()), None);
-        let beside = self.writing.look(file.fid, range);
+        let beside = self.0.data.writing.look(file.fid, range);
         let (mut swept, mut in_way) = (beside != Beside::Nothing, beside == Beside::Clearing);
         for w in wants {
             let (o, StripeRequest { stripe, lock: w }) = (&objs[w.stripe], *w);
@@ -201,24 +181,24 @@ impl Fs {
             l.pages.add(w.lock.start, w.lock.end.saturating_add(1));
         }
         if beside != Beside::Nothing {
-            self.writing.note_late(file.fid, range);
+            self.0.data.writing.note_late(file.fid, range);
         }
         Look::Held(Pins::counted(file, found))
     }
 
     /// Nothing that was read before is used under a lock whose lease is over ([`rpc::lease_life`]): nor are pages.
-    fn watch_pages(self: &Arc<Self>) {
-        if self.watching_pages.swap(true, Ordering::SeqCst) {
+    fn watch_pages(&self) {
+        if self.0.watching_pages.swap(true, Ordering::SeqCst) {
             return;
         }
-        let (weak, world) = (Arc::downgrade(self), self.cx.world.clone());
-        self.cx.world.spawn("client-pages", async move {
+        let (weak, world) = (Arc::downgrade(self.0), self.0.cx.world.clone());
+        self.0.cx.world.spawn("client-pages", async move {
             loop {
                 world.sleep(PAGES_AGAIN).await;
                 let Some(fs) = weak.upgrade().filter(|fs| !fs.cx.is_closed()) else { return };
                 fs.lmv.mdcs().iter().for_each(|m| m.sweep_unsure_leases());
                 if !fs.lmv.oscs().iter().all(|osc| osc.target.is_leased()) {
-                    fs.lov.all_files().iter().for_each(|f| fs.give_up_unsure(f));
+                    fs.lov.all_files().iter().for_each(|f| Pages(&fs).give_up_unsure(f));
                 }
             }
         });
@@ -239,23 +219,24 @@ impl Fs {
         if !ranges.is_empty() && !file.page_state.unsure.swap(true, Ordering::SeqCst) {
             let f = file.clone();
             let over = Leave::new(move || f.page_state.unsure.store(false, Ordering::SeqCst));
-            self.cx.keeper.forget_pages(file.fid, ranges, over);
+            self.0.cx.keeper.forget_pages(file.fid, ranges, over);
         }
     }
 
     /// What was stored into pages comes out. Never waits for locks: those under which the pages were filled are there
     /// until the pages are given up. `EIO` if they were lost, which the next fsync of the file says, too: who stored is not there.
-    pub fn write_pages(self: Arc<Self>, fid: Fid, off: u64, data: Bytes) -> BoxFuture<R<()>> {
+    pub fn write_pages(&self, fid: Fid, off: u64, data: Bytes) -> BoxFuture<R<()>> {
+        let fs = self.0.clone();
         Box::pin(async move {
             let len = data.len() as u64;
             let work = async {
-                self.drop_privileges_stored(fid).await?;
-                self.write_paged(fid, off, data).await
+                fs.data.drop_privileges_stored(fid).await?;
+                Pages(&fs).write_paged(fid, off, data).await
             };
-            let r = self.run(Verb::Write, work).await;
+            let r = fs.run(Verb::Write, work).await;
             match r {
-                Ok(()) => self.stats.add(Verb::WriteBytes, len),
-                Err(e) => self.cx.told.add(fid, e),
+                Ok(()) => fs.stats.add(Verb::WriteBytes, len),
+                Err(e) => fs.cx.told.add(fid, e),
             }
             r
         })
@@ -263,13 +244,13 @@ impl Fs {
 
     /// What was stored into pages is lost before it came here.
     pub fn pages_lost(&self, fid: Fid, off: u64, len: u64, why: Errno) {
-        self.cx.errors.add(self.cx.world.wall(), fid, format!("page of {fid}"), (off, off + len), why);
-        self.cx.told.add(fid, why);
+        self.0.cx.errors.add(self.0.cx.world.wall(), fid, format!("page of {fid}"), (off, off + len), why);
+        self.0.cx.told.add(fid, why);
     }
 
-    async fn write_paged(self: &Arc<Self>, fid: Fid, mut off: u64, mut data: Bytes) -> R<()> {
-        self.cx.writable()?;
-        let file = self.lov.known(fid);
+    async fn write_paged(&self, fid: Fid, mut off: u64, mut data: Bytes) -> R<()> {
+        self.0.cx.writable()?;
+        let file = self.0.lov.known(fid);
         let mut r = Ok(());
         while !data.is_empty() {
             let n = match &file {
@@ -283,7 +264,7 @@ impl Fs {
             } else {
                 let page = (PAGE_BYTES - off % PAGE_BYTES).min(data.len() as u64);
                 let what = format!("page of {fid}");
-                self.cx.errors.add(self.cx.world.wall(), fid, what, (off, off + page), Errno::EIO);
+                self.0.cx.errors.add(self.0.cx.world.wall(), fid, what, (off, off + page), Errno::EIO);
                 r = Err(Errno::EIO);
                 page as usize
             };
@@ -294,14 +275,14 @@ impl Fs {
     }
 
     /// Writes as many bytes from the start as one lock of each object covers, and returns how many that are.
-    async fn write_some(self: &Arc<Self>, file: &Arc<File>, off: u64, data: &Bytes) -> R<usize> {
-        let state = self.file_state(file.fid).await?;
+    async fn write_some(&self, file: &Arc<File>, off: u64, data: &Bytes) -> R<usize> {
+        let state = self.0.data.file_state(file.fid).await?;
         loop {
             let Some((pins, n)) = pin_held(file, off, data.len() as u64)? else { return Ok(0) };
             let part = data.slice(..n);
             let stripes: Vec<usize> = pins.stripes().collect();
             file.room(&stripes, n as u64).await;
-            let meta = WriteMeta { time: self.cx.world.wall(), ..write_meta(&state) };
+            let meta = WriteMeta { time: self.0.cx.world.wall(), ..write_meta(&state) };
             let pieces = map::pieces(&file.layout, file.fid, off, n, RPC_BULK_MAX_BYTES);
             if !file.take_grants(&pieces).await {
                 file.write_through(&pins, off, part, meta).await?;

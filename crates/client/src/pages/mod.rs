@@ -8,3 +8,9 @@ mod small;
 mod validity;
 
 use fill::GRACE;
+
+use crate::Fs;
+use std::sync::Arc;
+
+/// A mount as a kernel sees it, which keeps pages, names and attributes of its own.
+pub struct Pages<'a>(pub &'a Arc<Fs>);

@@ -1,10 +1,10 @@
 //! Pages of small files: filled under the lease on the inode.
 
-use super::GRACE;
+use super::{GRACE, Pages};
 use crate::base::keeper::Leave;
 use crate::llite::{Small, part};
 use crate::mdc::{Cache, Mdc};
-use crate::{Call, Fs, R};
+use crate::{Call, R};
 use bytes::Bytes;
 use model::mutex::MutexGuard;
 use model::{Fid, Layout};
@@ -17,41 +17,35 @@ use world::{Either, Instant, select};
 const TRIES: u32 = 16;
 const TRY_AGAIN: Duration = Duration::from_millis(1);
 
-impl Fs {
+impl Pages<'_> {
     /// As `read_small`, for a page that the kernel keeps.
-    pub(crate) async fn fill_small(
-        self: &Arc<Self>,
-        call: &Call,
-        fid: Fid,
-        off: u64,
-        len: usize,
-    ) -> R<Small<Bytes>> {
-        let mdc = self.lmv.mdc_of(fid).await?;
+    pub(crate) async fn fill_small(&self, call: &Call, fid: Fid, off: u64, len: usize) -> R<Small<Bytes>> {
+        let mdc = self.0.lmv.mdc_of(fid).await?;
         let (mut tries, mut asked) = (0, 0);
         let mut since: Option<Instant> = None;
         loop {
             let mut changed = Box::pin(mdc.meta.mapped.changed.notified());
             changed.as_mut().enable();
-            let state = self.file_state(fid).await?;
+            let state = self.0.data.file_state(fid).await?;
             let Some(layout) = state.layout.clone() else { return Ok(Small::Done(Bytes::new())) };
             if layout.mdt_component().is_none() {
                 return Ok(Small::Objects(state, layout));
             }
             if mdc.meta.mapped.is_sweeping(fid) {
-                let now = self.cx.world.now();
+                let now = self.0.cx.world.now();
                 let waited = now.since(*since.get_or_insert(now));
                 if waited < GRACE {
-                    select(changed, self.cx.world.sleep(GRACE - waited)).await;
+                    select(changed, self.0.cx.world.sleep(GRACE - waited)).await;
                 } else if mdc.meta.mapped.note_late(fid) {
-                    match self.read_one(call, fid, &layout, off, len).await {
+                    match self.0.data.read_one(call, fid, &layout, off, len).await {
                         Ok(data) => return Ok(Small::Done(data)),
-                        Err(e) => self.relayout(fid, e, &mut tries).await?,
+                        Err(e) => self.0.data.relayout(fid, e, &mut tries).await?,
                     }
                 }
                 continue;
             }
             since = None;
-            if self.meta.opens.is_read_write(fid) {
+            if self.0.meta.opens.is_read_write(fid) {
                 self.grow_filled(&mdc, fid).await?;
                 continue;
             }
@@ -69,18 +63,18 @@ impl Fs {
             if asked > TRIES {
                 self.grow_filled(&mdc, fid).await?;
             } else if asked > 1 {
-                self.cx.world.sleep(TRY_AGAIN).await;
+                self.0.cx.world.sleep(TRY_AGAIN).await;
             }
         }
     }
 
     /// Objects for a fill. A fill waits for no sweep, which may be waiting for it: where there are pages a sweep begins, and the
     /// caller looks again.
-    async fn grow_filled(self: &Arc<Self>, mdc: &Arc<Mdc>, fid: Fid) -> R<()> {
+    async fn grow_filled(&self, mdc: &Arc<Mdc>, fid: Fid) -> R<()> {
         if !mdc.meta.mapped.begin_growth(fid) {
             // None begins in a mount without a kernel.
             if mdc.sweep_leases([fid].into_iter()).is_empty() {
-                self.grow_swept(fid).await?;
+                self.0.data.grow_swept(fid).await?;
             }
             return Ok(());
         }
@@ -88,14 +82,14 @@ impl Fs {
             let mapped = mdc.meta.mapped.clone();
             move || mapped.end_growth(fid)
         });
-        let r = self.grow_swept(fid).await;
+        let r = self.0.data.grow_swept(fid).await;
         drop(growing);
         r
     }
 
     /// A part of a small file for a page that is noted under the lease. `None`: there is no lease just now.
     async fn leased_part(
-        self: &Arc<Self>,
+        &self,
         mdc: &Arc<Mdc>,
         call: &Call,
         fid: Fid,
@@ -106,7 +100,7 @@ impl Fs {
         for first in [true, false] {
             if mdc.leases_good() {
                 let mut c = mdc.meta.lock();
-                if let Some((all, _)) = c.content(fid, self.cx.world.now()) {
+                if let Some((all, _)) = c.content(fid, self.0.cx.world.now()) {
                     return Ok(note_page(mdc, c, fid).then(|| part(&all, off, len)));
                 }
             }
@@ -115,17 +109,17 @@ impl Fs {
             }
         }
         // It is too much to keep, or nothing is kept.
-        let e = mdc.getattr_entry(self.cx.own(), fid).await?;
-        self.meta.opens.learn(&e);
+        let e = mdc.getattr_entry(self.0.cx.own(), fid).await?;
+        self.0.meta.opens.learn(&e);
         let t = mdc.meta.token();
-        match self.read_one(call, fid, layout, off, len).await {
+        match self.0.data.read_one(call, fid, layout, off, len).await {
             Ok(data) => {
                 let good = mdc.leases_good();
                 let mut c = mdc.meta.lock();
                 let same = good && c.version_since(t, fid).is_some();
                 Ok((same && note_page(mdc, c, fid)).then_some(data))
             }
-            Err(e) => self.relayout(fid, e, tries).await.map(|()| None),
+            Err(e) => self.0.data.relayout(fid, e, tries).await.map(|()| None),
         }
     }
 }

@@ -1,23 +1,23 @@
 //! How long a kernel may keep what it was told.
 
-use crate::Fs;
+use super::Pages;
 use crate::base::keeper::Keeper;
 use crate::llite::data_layout;
 use model::{Attr, Fid};
 use std::sync::Arc;
 use std::time::Duration;
 
-impl Fs {
+impl Pages<'_> {
     /// At most one, before the first call.
     pub fn set_keeper(&self, k: Arc<dyn Keeper>) {
-        self.cx.keeper.set(k);
+        self.0.cx.keeper.set(k);
     }
 
     /// How long attributes that a call gave may be kept unasked: `None` if they are not under a lease, or no more
     /// what it says. Sizes and times of files with objects never are.
     pub fn inode_kept(&self, a: &Attr) -> Option<Duration> {
         let left = self.lease_left(a.fid)?;
-        let e = self.lmv.mdc_at(a.fid)?.meta.lock().entry(a.fid, self.cx.world.now())?;
+        let e = self.0.lmv.mdc_at(a.fid)?.meta.lock().entry(a.fid, self.0.cx.world.now())?;
         (e.attr.version == a.version && data_layout(&e).is_none()).then_some(left)
     }
 
@@ -27,11 +27,21 @@ impl Fs {
             return None;
         }
         let left = self.lease_left(dir)?;
-        (self.lmv.mdc_at(dir)?.meta.lock().name(dir, name, self.cx.world.now())? == leads).then_some(left)
+        (self.0.lmv.mdc_at(dir)?.meta.lock().name(dir, name, self.0.cx.world.now())? == leads).then_some(left)
     }
 
     fn lease_left(&self, fid: Fid) -> Option<Duration> {
-        let left = self.lmv.mdc_at(fid)?.target.import.leases_until().since(self.cx.world.now());
+        let left = self.0.lmv.mdc_at(fid)?.target.import.leases_until().since(self.0.cx.world.now());
         (!left.is_zero()).then_some(left)
+    }
+
+    /// A request of the kernel came. True: see to it that processors stay awake ([`Pages::stay_awake`]).
+    pub fn request_came(&self) -> bool {
+        self.0.wakeful.came(|| self.0.cx.world.now())
+    }
+
+    /// Until requests of the kernel come seldom.
+    pub async fn stay_awake(&self) {
+        self.0.wakeful.hold(&self.0.cx.world).await;
     }
 }

@@ -73,7 +73,7 @@ fn a_soft_mount_gives_up() {
         c.stop_ost(0).await;
         let r = a.clone().write(call(), f.fid, 0, false, false, Bytes::from_static(b"x")).await;
         assert_eq!(r, Err(Errno::EIO));
-        let df = c.within(a.clone().df()).await;
+        let df = c.within(client::Admin(&a).df()).await;
         assert!(df.iter().any(|d| d.1.is_err()));
         c.start_ost(0).await;
         c.until("the OST is back", || async {

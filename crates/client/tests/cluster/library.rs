@@ -257,7 +257,7 @@ fn verdicts_are_those_of_the_rules_with_caches_warm_and_cold() {
                 for t in TRIES {
                     if cold {
                         fs.set_param(PARAM_LRU, "clear").unwrap();
-                        fs.leases_dropped().await.unwrap();
+                        client::Admin(&fs).leases_dropped().await.unwrap();
                     }
                     let lists = (dir.list(), file.list());
                     let want = verdict(t, &cred, &subject(&d, &lists.0), &subject(&f, &lists.1));

@@ -17,20 +17,20 @@ fn flock_holds_on_all_mounts() {
     c.run(async {
         let (a, b) = (c.mount().await, c.mount().await);
         let f = striped(&a, "f", 1).await.fid;
-        a.clone().flock(f, 1, 10, Read, false).await.unwrap();
-        b.clone().flock(f, 1, 10, Read, false).await.unwrap();
-        assert_eq!(b.clone().flock(f, 1, 10, Write, false).await, Err(Errno::EAGAIN));
+        client::Locks(&a).flock(f, 1, 10, Read, false).await.unwrap();
+        client::Locks(&b).flock(f, 1, 10, Read, false).await.unwrap();
+        assert_eq!(client::Locks(&b).flock(f, 1, 10, Write, false).await, Err(Errno::EAGAIN));
         let waiter = {
             let b = b.clone();
-            c.spawn(async move { b.flock(f, 2, 11, Write, true).await })
+            c.spawn(async move { client::Locks(&b).flock(f, 2, 11, Write, true).await })
         };
-        b.clone().funlock(f, 1).await.unwrap();
+        client::Locks(&b).funlock(f, 1).await.unwrap();
         c.world.sleep(Duration::from_millis(50)).await;
-        a.clone().funlock(f, 1).await.unwrap();
+        client::Locks(&a).funlock(f, 1).await.unwrap();
         c.within(waiter).await.unwrap().unwrap();
-        assert_eq!(a.clone().flock(f, 1, 10, Read, false).await, Err(Errno::EAGAIN));
-        b.clone().funlock(f, 2).await.unwrap();
-        a.clone().flock(f, 1, 10, Write, false).await.unwrap();
+        assert_eq!(client::Locks(&a).flock(f, 1, 10, Read, false).await, Err(Errno::EAGAIN));
+        client::Locks(&b).funlock(f, 2).await.unwrap();
+        client::Locks(&a).flock(f, 1, 10, Write, false).await.unwrap();
     });
 }
 
@@ -40,23 +40,26 @@ fn posix_ranges_split_merge_and_wait() {
     c.run(async {
         let (a, b) = (c.mount().await, c.mount().await);
         let f = striped(&a, "f", 1).await.fid;
-        a.clone().setlk(f, range(7, Write, 0, 99), false).await.unwrap();
-        assert!(a.has_posix_locks(f, 7) && !a.has_posix_locks(f, 8));
-        a.clone().unlk(f, 7, 40, 59).await.unwrap();
-        b.clone().setlk(f, range(7, Write, 40, 59), false).await.unwrap();
-        assert_eq!(b.clone().setlk(f, range(7, Read, 30, 45), false).await, Err(Errno::EAGAIN));
-        let found = b.clone().getlk(f, range(7, Write, 0, 39)).await.unwrap().unwrap();
+        client::Locks(&a).setlk(f, range(7, Write, 0, 99), false).await.unwrap();
+        assert!(client::Locks(&a).has_posix_locks(f, 7) && !client::Locks(&a).has_posix_locks(f, 8));
+        client::Locks(&a).unlk(f, 7, 40, 59).await.unwrap();
+        client::Locks(&b).setlk(f, range(7, Write, 40, 59), false).await.unwrap();
+        assert_eq!(client::Locks(&b).setlk(f, range(7, Read, 30, 45), false).await, Err(Errno::EAGAIN));
+        let found = client::Locks(&b).getlk(f, range(7, Write, 0, 39)).await.unwrap().unwrap();
         assert_eq!((found.pid, found.mode, found.start, found.end), (7, Write, 0, 39));
-        assert!(b.clone().getlk(f, range(7, Write, 40, 59)).await.unwrap().is_none());
+        assert!(client::Locks(&b).getlk(f, range(7, Write, 40, 59)).await.unwrap().is_none());
         let waiter = {
             let b = b.clone();
-            c.spawn(async move { b.setlk(f, range(7, Write, 0, u64::MAX), true).await })
+            c.spawn(async move { client::Locks(&b).setlk(f, range(7, Write, 0, u64::MAX), true).await })
         };
         c.world.sleep(Duration::from_millis(50)).await;
-        a.clone().unlk(f, 7, 0, u64::MAX).await.unwrap();
-        assert!(!a.has_posix_locks(f, 7));
+        client::Locks(&a).unlk(f, 7, 0, u64::MAX).await.unwrap();
+        assert!(!client::Locks(&a).has_posix_locks(f, 7));
         c.within(waiter).await.unwrap().unwrap();
-        assert_eq!(a.clone().setlk(f, range(7, Read, 1_000_000, 1_000_000), false).await, Err(Errno::EAGAIN));
+        assert_eq!(
+            client::Locks(&a).setlk(f, range(7, Read, 1_000_000, 1_000_000), false).await,
+            Err(Errno::EAGAIN)
+        );
     });
 }
 
@@ -66,15 +69,18 @@ fn deadlocks_are_found_across_mounts() {
     c.run(async {
         let (a, b) = (c.mount().await, c.mount().await);
         let f = striped(&a, "f", 1).await.fid;
-        a.clone().setlk(f, range(1, Write, 0, 0), false).await.unwrap();
-        b.clone().setlk(f, range(2, Write, 1, 1), false).await.unwrap();
+        client::Locks(&a).setlk(f, range(1, Write, 0, 0), false).await.unwrap();
+        client::Locks(&b).setlk(f, range(2, Write, 1, 1), false).await.unwrap();
         let waiter = {
             let a = a.clone();
-            c.spawn(async move { a.setlk(f, range(1, Write, 1, 1), true).await })
+            c.spawn(async move { client::Locks(&a).setlk(f, range(1, Write, 1, 1), true).await })
         };
         c.world.sleep(Duration::from_millis(100)).await;
-        assert_eq!(c.within(b.clone().setlk(f, range(2, Write, 0, 0), true)).await, Err(Errno::EDEADLK));
-        b.clone().unlk(f, 2, 0, u64::MAX).await.unwrap();
+        assert_eq!(
+            c.within(client::Locks(&b).setlk(f, range(2, Write, 0, 0), true)).await,
+            Err(Errno::EDEADLK)
+        );
+        client::Locks(&b).unlk(f, 2, 0, u64::MAX).await.unwrap();
         c.within(waiter).await.unwrap().unwrap();
     });
 }
@@ -85,23 +91,23 @@ fn a_waiter_that_goes_away_leaves_nothing() {
     c.run(async {
         let (a, b) = (c.mount().await, c.mount().await);
         let f = striped(&a, "f", 1).await.fid;
-        a.clone().setlk(f, range(1, Write, 0, 9), false).await.unwrap();
-        b.clone().setlk(f, range(2, Read, 20, 29), false).await.unwrap();
-        let wait = b.clone().setlk(f, range(2, Write, 0, 29), true);
+        client::Locks(&a).setlk(f, range(1, Write, 0, 9), false).await.unwrap();
+        client::Locks(&b).setlk(f, range(2, Read, 20, 29), false).await.unwrap();
+        let wait = client::Locks(&b).setlk(f, range(2, Write, 0, 29), true);
         assert!(c.world.timeout(Duration::from_millis(100), wait).await.is_none());
-        let wait = b.clone().flock(f, 2, 2, Write, true);
-        a.clone().flock(f, 1, 1, Write, false).await.unwrap();
+        let wait = client::Locks(&b).flock(f, 2, 2, Write, true);
+        client::Locks(&a).flock(f, 1, 1, Write, false).await.unwrap();
         assert!(c.world.timeout(Duration::from_millis(100), wait).await.is_none());
-        a.clone().unlk(f, 1, 0, 9).await.unwrap();
-        a.clone().funlock(f, 1).await.unwrap();
+        client::Locks(&a).unlk(f, 1, 0, 9).await.unwrap();
+        client::Locks(&a).funlock(f, 1).await.unwrap();
         // Both waiters were cancelled; the read lock that was there before is still there.
         c.until("the abandoned locks are gone", || async {
-            let free = a.clone().setlk(f, range(1, Write, 0, 19), false).await.is_ok();
-            free && a.clone().flock(f, 1, 1, Write, false).await.is_ok()
+            let free = client::Locks(&a).setlk(f, range(1, Write, 0, 19), false).await.is_ok();
+            free && client::Locks(&a).flock(f, 1, 1, Write, false).await.is_ok()
         })
         .await;
-        a.clone().setlk(f, range(1, Read, 20, 29), false).await.unwrap();
-        assert_eq!(a.clone().setlk(f, range(1, Write, 20, 29), false).await, Err(Errno::EAGAIN));
+        client::Locks(&a).setlk(f, range(1, Read, 20, 29), false).await.unwrap();
+        assert_eq!(client::Locks(&a).setlk(f, range(1, Write, 20, 29), false).await, Err(Errno::EAGAIN));
     });
 }
 
@@ -111,10 +117,10 @@ fn unmount_drops_locks() {
     c.run(async {
         let (a, b) = (c.mount().await, c.mount().await);
         let f = striped(&a, "f", 1).await.fid;
-        a.clone().flock(f, 1, 10, Write, false).await.unwrap();
+        client::Locks(&a).flock(f, 1, 10, Write, false).await.unwrap();
         let waiter = {
             let b = b.clone();
-            c.spawn(async move { b.flock(f, 2, 11, Write, true).await })
+            c.spawn(async move { client::Locks(&b).flock(f, 2, 11, Write, true).await })
         };
         c.world.sleep(Duration::from_millis(50)).await;
         a.unmount().await;

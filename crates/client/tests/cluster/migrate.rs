@@ -45,7 +45,7 @@ fn open_files_go_on_where_the_data_went() {
                 "nobody changed the file"
             );
             for fs in [&a, &b] {
-                assert_eq!(fs.clone().getlayout(call(), fid).await.unwrap(), Some(l.clone()));
+                assert_eq!(client::Admin(fs).getlayout(call(), fid).await.unwrap(), Some(l.clone()));
             }
             assert!(read(&a, &fa, 0, 1 << 20).await == want, "after move {n}");
             assert!(read(&b, &fb, 0, 1 << 20).await == want, "after move {n}, the other mount");

@@ -48,8 +48,8 @@ fn a_subdirectory_is_a_root() {
         assert_eq!(b.root(), e.fid);
         let f = striped(&b, "f", 1).await;
         assert_eq!(b.clone().lookup(call(), b.root(), b"..".to_vec()).await.unwrap().fid, e.fid);
-        assert_eq!(b.clone().getpath(call(), f.fid).await.unwrap().0, [b"f".to_vec()]);
-        assert_eq!(a.clone().getpath(call(), f.fid).await.unwrap().0, [b"d/e/f".to_vec()]);
+        assert_eq!(client::Admin(&b).getpath(call(), f.fid).await.unwrap().0, [b"f".to_vec()]);
+        assert_eq!(client::Admin(&a).getpath(call(), f.fid).await.unwrap().0, [b"d/e/f".to_vec()]);
         assert_eq!(b.clone().readdir(call(), b.root(), 0, 4096, false).await.unwrap().1, e.fid);
         let mut o = c.options();
         o.subdir = "top".into();
@@ -75,7 +75,7 @@ fn a_read_only_mount_changes_nothing() {
         assert_eq!(made.err(), Some(Errno::EROFS));
         let text = Bytes::from_static(b"x");
         assert_eq!(b.clone().write(call(), f.fid, 0, false, false, text).await, Err(Errno::EROFS));
-        b.set_read_only(false);
+        client::Admin(&b).set_read_only(false);
         assert!(b.clone().mkdir(call(), b.root(), b"d".to_vec(), 0o755).await.is_ok());
     });
 }
@@ -87,14 +87,14 @@ fn space_and_targets_are_told() {
         let a = c.mount().await;
         let s = a.clone().statfs().await.unwrap();
         assert!(s.total > 0 && s.free <= s.total && s.files > 0, "{s:?}");
-        let df = a.clone().df().await;
+        let df = client::Admin(&a).df().await;
         assert_eq!(df.iter().filter(|d| d.0.target.kind == TargetKind::Ost).count(), 2);
         assert!(df.iter().all(|d| d.1.is_ok()));
-        let names: Vec<_> = a.targets().into_iter().map(|t| (t.uuid, t.state)).collect();
+        let names: Vec<_> = client::Admin(&a).targets().into_iter().map(|t| (t.uuid, t.state)).collect();
         assert!(names.iter().any(|(u, s)| u == "demo-OST0001_UUID" && s == "FULL"), "{names:?}");
         assert_eq!(a.fsname(), "demo");
         assert_eq!(a.instance().len(), 16);
-        assert_ne!(a.fs_uuid(), [0; 16]);
+        assert_ne!(client::Admin(&a).fs_uuid(), [0; 16]);
     });
 }
 

@@ -251,9 +251,9 @@ fn access_times_are_relative() {
         let second = read().await;
         assert_eq!(second.atime, first.atime, "nothing was written since");
         a.clone().write(call(), fid, 0, false, false, Bytes::from_static(b"more")).await.unwrap();
-        a.set_noatime(true);
+        client::Admin(&a).set_noatime(true);
         assert_eq!(read().await.atime, second.atime, "noatime");
-        a.set_noatime(false);
+        client::Admin(&a).set_noatime(false);
         let third = read().await;
         assert!(third.atime > third.mtime && third.atime > first.atime, "{third:?}");
     });
@@ -296,21 +296,24 @@ fn layouts_are_asked_for_and_inherited() {
     c.run(async {
         let (a, b) = (c.mount().await, c.mount().await);
         let d = a.clone().mkdir(call(), a.root(), b"striped".to_vec(), 0o755).await.unwrap().fid;
-        assert_eq!(b.clone().getdefault(call(), d).await.unwrap(), None);
+        assert_eq!(client::Admin(&b).getdefault(call(), d).await.unwrap(), None);
         let spec = LayoutSpec { stripe_count: -1, stripe_size: 131_072, ..LayoutSpec::default() };
-        a.clone().setlayout(call(), d, Some(spec.clone())).await.unwrap();
-        assert_eq!(b.clone().getdefault(call(), d).await.unwrap(), Some(spec));
+        client::Admin(&a).setlayout(call(), d, Some(spec.clone())).await.unwrap();
+        assert_eq!(client::Admin(&b).getdefault(call(), d).await.unwrap(), Some(spec));
         let (attr, f) =
             b.clone().create(call(), d, b"f".to_vec(), 0o644, O_CREAT | O_RDWR, None).await.unwrap();
-        let l = a.clone().getlayout(call(), attr.fid).await.unwrap().unwrap();
+        let l = client::Admin(&a).getlayout(call(), attr.fid).await.unwrap().unwrap();
         assert_eq!((l.stripe_count(), l.component().stripe_size), (3, 131_072));
-        assert_eq!(a.clone().glimpse(attr.fid).await.unwrap().len(), 3);
+        assert_eq!(client::Admin(&a).glimpse(attr.fid).await.unwrap().len(), 3);
         let spec = LayoutSpec { stripe_count: 1, ..LayoutSpec::default() };
-        assert_eq!(a.clone().setlayout(call(), attr.fid, Some(spec)).await.unwrap_err(), Errno::EEXIST);
+        assert_eq!(
+            client::Admin(&a).setlayout(call(), attr.fid, Some(spec)).await.unwrap_err(),
+            Errno::EEXIST
+        );
         b.clone().close(Arc::new(f)).await.unwrap();
-        a.clone().setlayout(call(), d, None).await.unwrap();
-        assert_eq!(b.clone().getdefault(call(), d).await.unwrap(), None);
-        let (paths, links) = a.clone().getpath(call(), attr.fid).await.unwrap();
+        client::Admin(&a).setlayout(call(), d, None).await.unwrap();
+        assert_eq!(client::Admin(&b).getdefault(call(), d).await.unwrap(), None);
+        let (paths, links) = client::Admin(&a).getpath(call(), attr.fid).await.unwrap();
         assert_eq!(paths, [b"striped/f".to_vec()]);
         assert_eq!(links, [(d, b"f".to_vec())]);
     });

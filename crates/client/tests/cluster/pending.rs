@@ -115,20 +115,20 @@ fn cleared_leases_are_gone() {
             }
             assert!(leases(&a) >= 10, "{}", leases(&a));
             a.set_param("ldlm.namespaces.*.lru_size", "clear").unwrap();
-            c.within(a.leases_dropped()).await.unwrap();
+            c.within(client::Admin(&a).leases_dropped()).await.unwrap();
             assert_eq!(leases(&a), 0);
         }
         a.clone().mkdir(call(), dir, b"own".to_vec(), 0o755).await.unwrap();
         c.stop_mdt().await;
         a.clone().mkdir(call(), dir, b"kept".to_vec(), 0o755).await.unwrap();
         a.set_param("ldlm.namespaces.*.lru_size", "clear").unwrap();
-        assert_eq!(c.within(a.leases_dropped()).await, Err(Errno::EAGAIN));
+        assert_eq!(c.within(client::Admin(&a).leases_dropped()).await, Err(Errno::EAGAIN));
         // Nobody else who sets something waits for them.
-        let clears = |name, value| a.clears_leases(name, value);
+        let clears = |name, value| client::Admin(&a).clears_leases(name, value);
         assert!(clears("ldlm.namespaces.*.lru_size", "clear") && clears("ldlm.namespaces.*.lru_*", "clear"));
         assert!(!clears("ldlm.namespaces.*.lru_size", "100") && !clears("llite.*.stats", "clear"));
         c.start_mdt().await;
-        c.within(async { while a.leases_dropped().await.is_err() {} }).await;
+        c.within(async { while client::Admin(&a).leases_dropped().await.is_err() {} }).await;
         assert_eq!(leases(&a), 0);
     });
 }
@@ -137,7 +137,7 @@ fn cleared_leases_are_gone() {
 async fn room_of_new(fs: &Arc<Fs>, dir: Fid, name: &str) -> (u64, bool) {
     let before = executed(fs);
     let (attr, f) = make(fs, dir, name).await;
-    let layout = fs.clone().getlayout(call(), attr.fid).await.unwrap();
+    let layout = client::Admin(&fs).getlayout(call(), attr.fid).await.unwrap();
     let room = layout.as_ref().and_then(|l| l.mdt_component()).map_or(0, |c| u64::from(c.stripe_size));
     fs.clone().close(f).await.unwrap();
     (room, executed(fs) > before)
@@ -158,9 +158,9 @@ fn a_changed_default_layout_reaches_owners_before_it_is_answered() {
         let objects = LayoutSpec { stripe_count: 1, ..LayoutSpec::default() };
         assert_eq!(room_of_new(&a, sub, "f0").await, (65536, true));
         // Another mount changes the file system's, and takes it back.
-        b.clone().setlayout(call(), b.root(), Some(objects.clone())).await.unwrap();
+        client::Admin(&b).setlayout(call(), b.root(), Some(objects.clone())).await.unwrap();
         assert_eq!(room_of_new(&a, sub, "f1").await, (0, false));
-        b.clone().setlayout(call(), b.root(), Some(mdt(131_072))).await.unwrap();
+        client::Admin(&b).setlayout(call(), b.root(), Some(mdt(131_072))).await.unwrap();
         c.until("the directory is owned again", || async {
             let name = format!("g{}", executed(&a));
             c.world.sleep(std::time::Duration::from_millis(50)).await;
@@ -171,11 +171,11 @@ fn a_changed_default_layout_reaches_owners_before_it_is_answered() {
         })
         .await;
         // This mount itself does, for the file system and for the directory.
-        a.clone().setlayout(call(), a.root(), Some(mdt(196_608))).await.unwrap();
+        client::Admin(&a).setlayout(call(), a.root(), Some(mdt(196_608))).await.unwrap();
         assert_eq!(room_of_new(&a, sub, "f2").await.0, 196_608);
-        a.clone().setlayout(call(), sub, Some(objects)).await.unwrap();
+        client::Admin(&a).setlayout(call(), sub, Some(objects)).await.unwrap();
         assert_eq!(room_of_new(&a, sub, "f3").await, (0, false));
-        a.clone().setlayout(call(), a.root(), None).await.unwrap();
+        client::Admin(&a).setlayout(call(), a.root(), None).await.unwrap();
         // A parameter of the target.
         assert_eq!(room_of_new(&a, dir, "f4").await.0, 65536);
         c.set_mdt_param("mdt.*.dom_stripesize", "128K").await;

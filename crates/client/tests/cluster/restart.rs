@@ -15,15 +15,15 @@ fn opens_and_locks_outlive_a_metadata_server() {
         let (a, b) = (c.mount().await, c.mount().await);
         let f = striped(&a, "f", 2).await;
         write(&a, &f, 0, "before").await;
-        a.clone()
+        client::Locks(&a)
             .setlk(f.fid, PosixLock { owner: 1, pid: 1, mode: Write, start: 0, end: 9 }, false)
             .await
             .unwrap();
-        a.clone().flock(f.fid, 3, 1, Write, false).await.unwrap();
+        client::Locks(&a).flock(f.fid, 3, 1, Write, false).await.unwrap();
         b.clone().unlink(call(), b.root(), b"f".to_vec()).await.unwrap();
         let waiter = {
             let (b, fid) = (b.clone(), f.fid);
-            c.spawn(async move { b.flock(fid, 3, 2, Write, true).await })
+            c.spawn(async move { client::Locks(&b).flock(fid, 3, 2, Write, true).await })
         };
         c.world.sleep(std::time::Duration::from_millis(50)).await;
         c.stop_mdt().await;
@@ -31,12 +31,12 @@ fn opens_and_locks_outlive_a_metadata_server() {
         // Unlinked and open: there because a said so. Locks are held as before.
         assert_eq!(c.within(a.clone().getattr(call(), f.fid)).await.unwrap().nlink, 0);
         let l = PosixLock { owner: 1, pid: 2, mode: Write, start: 5, end: 5 };
-        assert_eq!(c.within(b.clone().setlk(f.fid, l, false)).await, Err(Errno::EAGAIN));
-        a.clone().funlock(f.fid, 3).await.unwrap();
+        assert_eq!(c.within(client::Locks(&b).setlk(f.fid, l, false)).await, Err(Errno::EAGAIN));
+        client::Locks(&a).funlock(f.fid, 3).await.unwrap();
         c.within(waiter).await.unwrap().unwrap();
         assert_eq!(&read(&a, &f, 0, 10).await[..], b"before");
         write(&a, &f, 100_000, "after").await;
-        b.clone().funlock(f.fid, 3).await.unwrap();
+        client::Locks(&b).funlock(f.fid, 3).await.unwrap();
         let fid = f.fid;
         a.clone().close(f).await.unwrap();
         assert!(a.clone().getattr(call(), fid).await.is_err());

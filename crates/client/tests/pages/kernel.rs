@@ -41,7 +41,7 @@ impl Pages {
                 && p.dirty
             {
                 // An error loses it, as with Linux.
-                let _ = fs.clone().write_pages(fid, n * PAGE, p.data.into()).await;
+                let _ = client::Pages(fs).write_pages(fid, n * PAGE, p.data.into()).await;
             }
         }
     }
@@ -76,7 +76,11 @@ impl Keeper for Forgets {
 impl Kernel {
     pub fn new(fs: Arc<Fs>, world: world::World) -> Arc<Kernel> {
         let pages: Arc<Pages> = Arc::default();
-        fs.set_keeper(Arc::new(Forgets { fs: Arc::downgrade(&fs), world, pages: pages.clone() }));
+        client::Pages(&fs).set_keeper(Arc::new(Forgets {
+            fs: Arc::downgrade(&fs),
+            world,
+            pages: pages.clone(),
+        }));
         Arc::new(Kernel { fs, pages })
     }
 
@@ -102,7 +106,7 @@ impl Open {
         let slot = self.kernel.pages.slot(self.file.fid, n);
         let mut page = slot.lock().await;
         if page.is_none() {
-            let fill = self.kernel.fs.clone().fill(call(), self.file.clone(), n * PAGE, PAGE as u32);
+            let fill = client::Pages(&self.kernel.fs).fill(call(), self.file.clone(), n * PAGE, PAGE as u32);
             let got = fill.await.map_err(|e| format!("a fill of page {n}: {e}"))?;
             let mut data = got.to_vec();
             data.resize(PAGE as usize, 0);

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_millis(700);
 pub async fn run(cx: Cx, a: FlushIn) -> Answer {
     let fid = cx.fid()?;
     let b = cx.bridge.clone();
-    let locks = b.fs.has_posix_locks(fid, a.lock_owner);
+    let locks = client::Locks(&b.fs).has_posix_locks(fid, a.lock_owner);
     let exiting = || fate(cx.tid, 0) == Fate::Dying;
     if !locks && (b.writeback.is_idle() || exiting()) {
         // Nothing to wait for, or nobody who could be told.
@@ -28,7 +28,7 @@ pub async fn run(cx: Cx, a: FlushIn) -> Answer {
     let work = b.clone();
     b.world.spawn("flush", async move {
         let unlocked =
-            if locks { work.fs.clone().unlk(fid, a.lock_owner, 0, u64::MAX).await } else { Ok(()) };
+            if locks { client::Locks(&work.fs).unlk(fid, a.lock_owner, 0, u64::MAX).await } else { Ok(()) };
         drop(unlocking);
         if let Err(e) = unlocked {
             tracing::warn!(%fid, "locks of a closed file could not be given back: {e}");

@@ -31,7 +31,7 @@ pub async fn run(cx: Cx, a: LkIn) -> Answer {
     let mode = mode.ok_or(Errno::EINVAL)?;
     let lock = PosixLock { owner: a.owner, pid: a.lk.pid, mode, start, end };
     let free = FileLock { kind: libc::F_UNLCK as u32, ..a.lk };
-    let lk = match cx.fs().getlk(fid, lock).await? {
+    let lk = match client::Locks(&cx.bridge.fs).getlk(fid, lock).await? {
         None => free,
         Some(c) => FileLock {
             start: c.start,

@@ -40,7 +40,8 @@ async fn virtual_value(cx: &Cx, fid: Fid, name: &[u8]) -> Result<Vec<u8>, Errno>
         b"nacre.fid" => Ok(fid.to_string().into_bytes()),
         b"nacre.layout" => json(serde_json::to_vec(&layout(cx, fid).await?)),
         b"nacre.default" => {
-            let spec = cx.fs().getdefault(cx.call(), fid).await?.ok_or(Errno::ENODATA)?;
+            let spec =
+                client::Admin(&cx.bridge.fs).getdefault(cx.call(), fid).await?.ok_or(Errno::ENODATA)?;
             json(serde_json::to_vec(&spec))
         }
         b"lustre.lov" | b"trusted.lov" => Ok(lov(&layout(cx, fid).await?)),
@@ -52,7 +53,7 @@ async fn layout(cx: &Cx, fid: Fid) -> Result<Layout, Errno> {
     if cx.fs().getattr(cx.call(), fid).await?.kind != FileType::Regular {
         return Err(Errno::ENODATA);
     }
-    cx.fs().getlayout(cx.call(), fid).await?.ok_or(Errno::ENODATA)
+    client::Admin(&cx.bridge.fs).getlayout(cx.call(), fid).await?.ok_or(Errno::ENODATA)
 }
 
 /// `struct lov_user_md_v1` with its objects, little-endian.

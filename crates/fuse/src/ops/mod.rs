@@ -7,7 +7,7 @@ use crate::nodes::NodeId;
 use crate::reply::{Answer, Reply, entry_out, valid};
 use crate::request::{Op, Request};
 use bytes::Bytes;
-use client::{Call, Fs};
+use client::{Call, Fs, Pages};
 use model::{Attr, Cred, Errno, Fid};
 use std::sync::Arc;
 use std::time::Duration;
@@ -158,7 +158,7 @@ impl Cx {
     /// How long the kernel may use attributes, in an answer that it compares with what was revoked since it asked.
     pub fn attr_valid(&self, attr: &Attr) -> Duration {
         let keeps = self.bridge.kernel.keeps_attrs();
-        let kept = if keeps { self.bridge.fs.inode_kept(attr) } else { None };
+        let kept = if keeps { Pages(&self.bridge.fs).inode_kept(attr) } else { None };
         kept.unwrap_or_default()
     }
 
@@ -168,10 +168,10 @@ impl Cx {
         if !b.kernel.keeps_names() {
             return Duration::ZERO;
         }
-        let Some(life) = b.fs.name_kept(dir, name, leads) else { return Duration::ZERO };
+        let Some(life) = Pages(&b.fs).name_kept(dir, name, leads) else { return Duration::ZERO };
         // Asked once more when it is noted: a lease that goes from here on takes the kernel's names along.
         b.kernel.note_names(dir, life);
-        b.fs.name_kept(dir, name, leads).map_or(Duration::ZERO, |l| l.min(life))
+        Pages(&b.fs).name_kept(dir, name, leads).map_or(Duration::ZERO, |l| l.min(life))
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Cx;
 use crate::abi::{READ_LOCKOWNER, ReadIn};
 use crate::reply::{Answer, Reply};
+use client::Pages;
 
 pub async fn run(cx: Cx, a: ReadIn) -> Answer {
     let h = cx.bridge.handles.file(a.fh)?;
@@ -11,7 +12,7 @@ pub async fn run(cx: Cx, a: ReadIn) -> Answer {
     let data = if a.read_flags & READ_LOCKOWNER != 0 {
         cx.fs().read(call, file, a.offset, a.size).await?
     } else {
-        cx.fs().fill(call, file, a.offset, a.size).await?
+        Pages(&cx.bridge.fs).fill(call, file, a.offset, a.size).await?
     };
     assert!(data.len() <= a.size as usize, "no more than was asked for");
     Ok(Reply::data(data))

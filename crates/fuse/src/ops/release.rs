@@ -15,14 +15,15 @@ pub fn run(cx: &Cx, a: ReleaseIn) -> Option<BoxFuture<()>> {
     let fs = cx.fs();
     let fid = h.file.fid;
     let flock = a.release_flags & RELEASE_FLOCK_UNLOCK != 0;
-    let owners: Vec<u64> = h.take_lock_owners().into_iter().filter(|o| fs.has_posix_locks(fid, *o)).collect();
+    let owners: Vec<u64> =
+        h.take_lock_owners().into_iter().filter(|o| client::Locks(&fs).has_posix_locks(fid, *o)).collect();
     let unlocking = (flock || !owners.is_empty()).then(|| cx.bridge.releases.begin(fid));
     Some(Box::pin(async move {
-        if flock && let Err(e) = fs.clone().funlock(fid, a.lock_owner).await {
+        if flock && let Err(e) = client::Locks(&fs).funlock(fid, a.lock_owner).await {
             tracing::warn!(%fid, "flock of a closed file could not be given back: {e}");
         }
         for o in owners {
-            if let Err(e) = fs.clone().unlk(fid, o, 0, u64::MAX).await {
+            if let Err(e) = client::Locks(&fs).unlk(fid, o, 0, u64::MAX).await {
                 tracing::warn!(%fid, "locks of a closed file could not be given back: {e}");
             }
         }

@@ -34,12 +34,14 @@ async fn lock(cx: &Cx, fid: Fid, a: &LkIn, wait: bool) -> Result<(), Errno> {
     let fs = cx.fs();
     let (mode, start, end) = lock_of(a)?;
     match (a.lk_flags & LK_FLOCK != 0, mode) {
-        (true, Some(mode)) => fs.flock(fid, a.owner, a.lk.pid, mode, wait).await,
-        (true, None) => fs.funlock(fid, a.owner).await,
+        (true, Some(mode)) => client::Locks(&fs).flock(fid, a.owner, a.lk.pid, mode, wait).await,
+        (true, None) => client::Locks(&fs).funlock(fid, a.owner).await,
         (false, Some(mode)) => {
             cx.bridge.handles.file(a.fh)?.note_lock_owner(a.owner)?;
-            fs.setlk(fid, PosixLock { owner: a.owner, pid: a.lk.pid, mode, start, end }, wait).await
+            client::Locks(&fs)
+                .setlk(fid, PosixLock { owner: a.owner, pid: a.lk.pid, mode, start, end }, wait)
+                .await
         }
-        (false, None) => fs.unlk(fid, a.owner, start, end).await,
+        (false, None) => client::Locks(&fs).unlk(fid, a.owner, start, end).await,
     }
 }

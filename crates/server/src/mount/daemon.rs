@@ -86,7 +86,7 @@ fn guard(mounted: &fuse::Mounted) -> Option<fuse::Guard> {
 async fn bring_up(world: &World, w: &Wanted) -> Result<(fuse::Session, Option<fuse::Guard>), String> {
     let fs = connect(world, w).await?;
     fs.set_lazystatfs(!w.options.no_lazystatfs);
-    fs.set_noatime(w.options.flags & fuse::NOATIME != 0);
+    client::Admin(&fs).set_noatime(w.options.flags & fuse::NOATIME != 0);
     let at = fuse::MountPoint { source: w.source.clone(), dir: w.dir.clone(), flags: w.options.flags };
     let mounted = match fuse::mount(&at) {
         Ok(m) => m,
