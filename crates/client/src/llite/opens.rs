@@ -2,7 +2,7 @@
 //!
 //! The layout of a file with objects does not change (there is no migration yet). That of a file whose data lies
 //! with its inode does when the file grows: the metadata server refuses requests by the old one, and
-//! [`Fs::relayout`] makes the caller go on with the new one.
+//! [`Data::relayout`] makes the caller go on with the new one.
 
 use super::Data;
 use super::Names;
