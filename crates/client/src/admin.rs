@@ -184,7 +184,7 @@ async fn migrate(fs: &Arc<Fs>, call: Call, attr: &Attr, spec: LayoutSpec) -> Ans
     if attr.kind != FileType::Regular {
         return Err(error(Errno::EINVAL, "only regular files have data to move"));
     }
-    match fs.clone().migrate(call, attr.fid, spec).await {
+    match Admin(fs).migrate(call, attr.fid, spec).await {
         Ok(_) => Ok(()),
         Err(Errno::ENODATA) => {
             Err(error(Errno::ENODATA, "its data lies with its inode, on the metadata target"))

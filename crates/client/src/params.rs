@@ -269,6 +269,26 @@ fn target_obd(fs: &Fs, kind: TargetKind) -> String {
     fs.lmv.targets_of(kind).iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// The parameters of the device of one target.
+fn add_target(fs: &Fs, tree: &mut Tree<'_>, id: TargetId) {
+    let label = id.label(&fs.cx.opt.fsname);
+    let device = |kind: &str| format!("{kind}.{label}-{kind}-{}", fs.instance());
+    let (device, t) = match id.kind {
+        TargetKind::Ost => {
+            let Some(o) = fs.lmv.known_osc(id.index) else { return };
+            tree.add(&device("osc"), &osc::params::TABLE, o.clone());
+            (device("osc"), o.target.clone())
+        }
+        _ => {
+            let Some(m) = fs.lmv.mdcs().into_iter().find(|m| m.target.id == id) else { return };
+            tree.add(&device("mdc"), &mdc::params::TABLE, m.clone());
+            (device("mdc"), m.target.clone())
+        }
+    };
+    tree.add(&device, &session::params::SESSION, t.clone());
+    tree.add(&device, &session::params::CLIENT, t);
+}
+
 impl Fs {
     /// Every parameter this mount has now whose name matches the glob, in the tree's order.
     pub fn params<'a>(&'a self, pattern: &'a str) -> Tree<'a> {
@@ -290,29 +310,9 @@ impl Fs {
             tree.add(&format!("mgc.MGC{}", m.import.current_nid()), &session::params::SESSION, m);
         }
         for t in self.lmv.all_targets() {
-            self.add_target(&mut tree, t.id);
+            add_target(self, &mut tree, t.id);
         }
         tree
-    }
-
-    /// The parameters of the device of one target.
-    fn add_target(&self, tree: &mut Tree<'_>, id: TargetId) {
-        let label = id.label(&self.cx.opt.fsname);
-        let device = |kind: &str| format!("{kind}.{label}-{kind}-{}", self.instance());
-        let (device, t) = match id.kind {
-            TargetKind::Ost => {
-                let Some(o) = self.lmv.known_osc(id.index) else { return };
-                tree.add(&device("osc"), &osc::params::TABLE, o.clone());
-                (device("osc"), o.target.clone())
-            }
-            _ => {
-                let Some(m) = self.lmv.mdcs().into_iter().find(|m| m.target.id == id) else { return };
-                tree.add(&device("mdc"), &mdc::params::TABLE, m.clone());
-                (device("mdc"), m.target.clone())
-            }
-        };
-        tree.add(&device, &session::params::SESSION, t.clone());
-        tree.add(&device, &session::params::CLIENT, t);
     }
 
     /// Parameters whose dotted names match the glob, with their values, in the tree's order.
@@ -342,7 +342,7 @@ impl Fs {
             None => self.params(name),
             Some(ids) => {
                 let mut tree = Tree::matching(name);
-                ids.iter().for_each(|id| self.add_target(&mut tree, *id));
+                ids.iter().for_each(|id| add_target(self, &mut tree, *id));
                 tree
             }
         };

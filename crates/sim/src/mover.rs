@@ -85,7 +85,7 @@ impl Mover {
         let stripe_count = self.rng.range(1, u64::from(self.osts) + 1) as i32;
         let stripe_size = *self.rng.pick(&[65536, 131_072]);
         let spec = LayoutSpec { stripe_count, stripe_size, ..LayoutSpec::default() };
-        match fs.clone().migrate(call(), fid, spec).await {
+        match client::Admin(fs).migrate(call(), fid, spec).await {
             Ok(layout) => {
                 c.sim.count("file_moved");
                 // Objects on servers that are away are not chosen.

@@ -36,7 +36,7 @@ impl Fs {
                 self.data.drop_privileges(fid, change, !call.cred.is_root()).await?;
                 let mut tries = 0;
                 loop {
-                    match self.data.fallocate_where_it_lies(&call, fid, mode, off, len).await {
+                    match by_known_layout(&self.data, &call, fid, mode, off, len).await {
                         Err(e) => drop(self.data.follow_layout(fid, e, &mut tries).await?),
                         done => return done,
                     }
@@ -48,42 +48,6 @@ impl Fs {
 }
 
 impl Data {
-    /// As [`Fs::fallocate`], by the layout that is known.
-    async fn fallocate_where_it_lies(
-        self: &Arc<Self>,
-        call: &Call,
-        fid: Fid,
-        mode: u32,
-        off: u64,
-        len: u64,
-    ) -> R<()> {
-        let mut tries = 0;
-        let (state, layout) = loop {
-            let (state, layout) = self.file_state_for_write(fid).await?;
-            if layout.mdt_component().is_none() {
-                break (state, layout);
-            }
-            match self.fallocate_objects(call, fid, &state, &layout, mode, off, len).await {
-                Err(e) => self.relayout(fid, e, &mut tries).await?,
-                done => return done,
-            }
-        };
-        if let Some(file) = self.data_file(fid, &layout).await? {
-            return file.fallocate(state.ctime, mode, (off, len)).await;
-        }
-        if map::component(&layout)?.stripes() == 1 {
-            return self.fallocate_objects(call, fid, &state, &layout, mode, off, len).await;
-        }
-        let lock = self.locks.extent_lock(fid, LockMode::Write, off, off + (len - 1)).await?;
-        let (data, call) = (self.clone(), call.clone());
-        let work = async move {
-            let r = data.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;
-            drop(lock);
-            r
-        };
-        Detached::plain(&self.cx.world, "client-fallocate", work).await
-    }
-
     #[allow(clippy::too_many_arguments)]
     async fn fallocate_objects(
         self: &Arc<Self>,
@@ -117,6 +81,35 @@ impl Data {
         }
         join_all(parts).await.into_iter().collect()
     }
+}
+
+/// As [`Fs::fallocate`], by the layout that is known.
+async fn by_known_layout(data: &Arc<Data>, call: &Call, fid: Fid, mode: u32, off: u64, len: u64) -> R<()> {
+    let mut tries = 0;
+    let (state, layout) = loop {
+        let (state, layout) = data.file_state_for_write(fid).await?;
+        if layout.mdt_component().is_none() {
+            break (state, layout);
+        }
+        match data.fallocate_objects(call, fid, &state, &layout, mode, off, len).await {
+            Err(e) => data.relayout(fid, e, &mut tries).await?,
+            done => return done,
+        }
+    };
+    if let Some(file) = data.data_file(fid, &layout).await? {
+        return file.fallocate(state.ctime, mode, (off, len)).await;
+    }
+    if map::component(&layout)?.stripes() == 1 {
+        return data.fallocate_objects(call, fid, &state, &layout, mode, off, len).await;
+    }
+    let lock = data.locks.extent_lock(fid, LockMode::Write, off, off + (len - 1)).await?;
+    let (llite, call) = (data.clone(), call.clone());
+    let work = async move {
+        let r = llite.fallocate_objects(&call, fid, &state, &layout, mode, off, len).await;
+        drop(lock);
+        r
+    };
+    Detached::plain(&data.cx.world, "client-fallocate", work).await
 }
 
 fn check(mode: u32, off: u64, len: u64) -> R<()> {

@@ -181,7 +181,7 @@ impl Admin<'_> {
         self.0.lmv.reconnect(target)
     }
 
-    /// Whether this setting gives all leases back: only then there is something to wait for ([`Fs::leases_dropped`]).
+    /// Whether this setting gives all leases back: only then there is something to wait for ([`Admin::leases_dropped`]).
     pub fn clears_leases(self, name: &str, value: &str) -> bool {
         value == "clear" && self.0.get_param(name).iter().any(|(n, _)| n.ends_with(".lru_size"))
     }

@@ -2,7 +2,7 @@
 //!
 //! A file's layout is used while this mount has a lease on it: the metadata server asks before it changes. Whoever uses an
 //! older one all the same is refused: by the metadata server if the data does not lie with the inode any more
-//! ([`Fs::relayout`]), by an object server if it lies on other objects ([`Fs::follow_layout`]); either makes the caller go on
+//! ([`Data::relayout`]), by an object server if it lies on other objects ([`Data::follow_layout`]); either makes the caller go on
 //! with the new one.
 
 use super::Data;

@@ -67,36 +67,11 @@ impl Data {
         }
         let mut tries = 0;
         loop {
-            match self.read_where_it_lies(call, fid, off, len).await {
+            match by_known_layout(self, call, fid, off, len).await {
                 Err(e) => drop(self.follow_layout(fid, e, &mut tries).await?),
                 done => return done,
             }
         }
-    }
-
-    /// As [`Fs::read_data`], by the layout that is known. `len` is bounded, and not 0.
-    async fn read_where_it_lies(self: &Arc<Self>, call: &Call, fid: Fid, off: u64, len: usize) -> R<Bytes> {
-        let layout = match self.read_small(call, fid, off, len).await? {
-            Small::Done(data) => return Ok(data),
-            Small::Objects(_, layout) => layout,
-        };
-        let Some(file) = self.data_file(fid, &layout).await? else {
-            return self.read_uncached(call, fid, &layout, off, len).await;
-        };
-        if planted::on(Bug::NoExtentLock) && wants(&layout, off, len as u64, false)?.len() > 1 {
-            return self.read_uncached(call, fid, &layout, off, len).await;
-        }
-        if let Some(data) = file.read(off, len, false).await? {
-            return Ok(data);
-        }
-        let data = self.read_one(call, fid, &layout, off, len).await?;
-        if data.len() == len {
-            return Ok(data);
-        }
-        // The object ends there as its server knows it; another mount may keep bytes further behind under a lock that
-        // this range does not touch. With a lock on the range it can be asked.
-        let data = file.read(off, len, true).await?;
-        Ok(data.expect("asked for with force"))
     }
 
     /// What a data request of a file with this layout says of its caller.
@@ -125,7 +100,7 @@ impl Data {
         self.read_striped(call, fid, layout, off, len).await
     }
 
-    /// Reads from a file whose data lies with its inode, or that has none yet, in one step. Says so if it has its
+    /// Reads from a file whose data llite with its inode, or that has none yet, in one step. Says so if it has its
     /// objects by now. `off` and `len` are bounded by the caller, and `len` is not 0.
     pub(crate) async fn read_small(
         self: &Arc<Self>,
@@ -157,7 +132,7 @@ impl Data {
         }
     }
 
-    /// What there is of a range of a file whose data lies in one place, from its server. `len` is not 0.
+    /// What there is of a range of a file whose data llite in one place, from its server. `len` is not 0.
     pub(crate) async fn read_one(
         self: &Arc<Self>,
         call: &Call,
@@ -203,7 +178,7 @@ impl Data {
             short |= g.data.len() < p.len;
         }
         let end = off + len as u64;
-        // A piece that is short lies before a hole or the end of the file: the other objects know, and mounts that keep
+        // A piece that is short llite before a hole or the end of the file: the other objects know, and mounts that keep
         // bytes of any of them.
         if short && size_known < end {
             let attrs: Vec<ObjectAttr> = self.glimpse_layout(layout).await?;
@@ -228,4 +203,29 @@ impl Data {
         }
         Ok(max)
     }
+}
+
+/// As [`Data::read_data`], by the layout that is known. `len` is bounded, and not 0.
+async fn by_known_layout(llite: &Arc<Data>, call: &Call, fid: Fid, off: u64, len: usize) -> R<Bytes> {
+    let layout = match llite.read_small(call, fid, off, len).await? {
+        Small::Done(data) => return Ok(data),
+        Small::Objects(_, layout) => layout,
+    };
+    let Some(file) = llite.data_file(fid, &layout).await? else {
+        return llite.read_uncached(call, fid, &layout, off, len).await;
+    };
+    if planted::on(Bug::NoExtentLock) && wants(&layout, off, len as u64, false)?.len() > 1 {
+        return llite.read_uncached(call, fid, &layout, off, len).await;
+    }
+    if let Some(data) = file.read(off, len, false).await? {
+        return Ok(data);
+    }
+    let data = llite.read_one(call, fid, &layout, off, len).await?;
+    if data.len() == len {
+        return Ok(data);
+    }
+    // The object ends there as its server knows it; another mount may keep bytes further behind under a lock that
+    // this range does not touch. With a lock on the range it can be asked.
+    let data = file.read(off, len, true).await?;
+    Ok(data.expect("asked for with force"))
 }

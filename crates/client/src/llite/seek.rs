@@ -24,7 +24,7 @@ impl Fs {
                 }
                 let mut tries = 0;
                 loop {
-                    match self.data.seek_where_it_lies(&call, fid, off, hole).await {
+                    match by_known_layout(&self.data, &call, fid, off, hole).await {
                         Err(e) if e != Errno::ENXIO => {
                             drop(self.data.follow_layout(fid, e, &mut tries).await?)
                         }
@@ -38,30 +38,6 @@ impl Fs {
 }
 
 impl Data {
-    /// As [`Fs::seek`], by the layout that is known.
-    async fn seek_where_it_lies(self: &Arc<Self>, call: &Call, fid: Fid, off: u64, hole: bool) -> R<u64> {
-        let mut tries = 0;
-        let layout = loop {
-            let Some(layout) = self.file_state(fid).await?.layout else { return Err(Errno::ENXIO) };
-            if layout.mdt_component().is_none() {
-                break layout;
-            }
-            match self.seek_objects(call, fid, &layout, off, hole).await {
-                Err(e) if e != Errno::ENXIO => self.relayout(fid, e, &mut tries).await?,
-                found => return found,
-            }
-        };
-        if let Some(file) = self.data_file(fid, &layout).await? {
-            let found = file.seek(off, hole).await?;
-            return map::merge_seek(map::component(&layout)?, off, hole, &found);
-        }
-        if map::component(&layout)?.stripes() == 1 {
-            return self.seek_objects(call, fid, &layout, off, hole).await;
-        }
-        let _lock = self.locks.extent_lock(fid, LockMode::Read, off, u64::MAX).await?;
-        self.seek_objects(call, fid, &layout, off, hole).await
-    }
-
     async fn seek_objects(
         self: &Arc<Self>,
         call: &Call,
@@ -84,4 +60,28 @@ impl Data {
         let found: Vec<Found> = join_all(asked).await.into_iter().collect::<R<_>>()?;
         map::merge_seek(c, off, hole, &found)
     }
+}
+
+/// As [`Fs::seek`], by the layout that is known.
+async fn by_known_layout(data: &Arc<Data>, call: &Call, fid: Fid, off: u64, hole: bool) -> R<u64> {
+    let mut tries = 0;
+    let layout = loop {
+        let Some(layout) = data.file_state(fid).await?.layout else { return Err(Errno::ENXIO) };
+        if layout.mdt_component().is_none() {
+            break layout;
+        }
+        match data.seek_objects(call, fid, &layout, off, hole).await {
+            Err(e) if e != Errno::ENXIO => data.relayout(fid, e, &mut tries).await?,
+            found => return found,
+        }
+    };
+    if let Some(file) = data.data_file(fid, &layout).await? {
+        let found = file.seek(off, hole).await?;
+        return map::merge_seek(map::component(&layout)?, off, hole, &found);
+    }
+    if map::component(&layout)?.stripes() == 1 {
+        return data.seek_objects(call, fid, &layout, off, hole).await;
+    }
+    let _lock = data.locks.extent_lock(fid, LockMode::Read, off, u64::MAX).await?;
+    data.seek_objects(call, fid, &layout, off, hole).await
 }

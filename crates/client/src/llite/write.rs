@@ -194,7 +194,7 @@ impl Data {
     ) -> R<u64> {
         let (mut layout, mut at, mut tries) = (layout, off, 0);
         loop {
-            match self.write_all_stripes(call, fid, (&state, &layout), &mut at, &data).await {
+            match write_all_stripes(self, call, fid, (&state, &layout), &mut at, &data).await {
                 Err(e) => {
                     state = FileState::of(&self.follow_layout(fid, e, &mut tries).await?);
                     layout = state.layout.clone().ok_or(Errno::EIO)?;
@@ -202,36 +202,6 @@ impl Data {
                 done => return done,
             }
         }
-    }
-
-    /// `at` `None`: at the end, which it says afterwards.
-    async fn write_all_stripes(
-        self: &Arc<Self>,
-        call: &Call,
-        fid: Fid,
-        (state, layout): (&FileState, &Layout),
-        at: &mut Option<u64>,
-        data: &Bytes,
-    ) -> R<u64> {
-        let off = match *at {
-            Some(o) => o,
-            None => {
-                let size = map::file_size(map::component(layout)?, &self.glimpse_layout(layout).await?)?;
-                check_end(size, data.len())?;
-                size
-            }
-        };
-        *at = Some(off);
-        let pieces = map::pieces(layout, fid, off, data.len(), self.bulk_bytes_of(layout).await?);
-        let mut writes: Vec<BoxFutureOf<'_, R<u64>>> = Vec::with_capacity(pieces.len());
-        for p in &pieces {
-            let part = map::gather(data, p);
-            writes.push(Box::pin(self.write_piece(call, fid, state, layout, p, false, part)));
-        }
-        for r in join_all(writes).await {
-            r?;
-        }
-        Ok(off)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -278,6 +248,36 @@ impl Data {
         }
         Ok(r?.reply.offset)
     }
+}
+
+/// `at` `None`: at the end, which it says afterwards.
+async fn write_all_stripes(
+    llite: &Arc<Data>,
+    call: &Call,
+    fid: Fid,
+    (state, layout): (&FileState, &Layout),
+    at: &mut Option<u64>,
+    data: &Bytes,
+) -> R<u64> {
+    let off = match *at {
+        Some(o) => o,
+        None => {
+            let size = map::file_size(map::component(layout)?, &llite.glimpse_layout(layout).await?)?;
+            check_end(size, data.len())?;
+            size
+        }
+    };
+    *at = Some(off);
+    let pieces = map::pieces(layout, fid, off, data.len(), llite.bulk_bytes_of(layout).await?);
+    let mut writes: Vec<BoxFutureOf<'_, R<u64>>> = Vec::with_capacity(pieces.len());
+    for p in &pieces {
+        let part = map::gather(data, p);
+        writes.push(Box::pin(llite.write_piece(call, fid, state, layout, p, false, part)));
+    }
+    for r in join_all(writes).await {
+        r?;
+    }
+    Ok(off)
 }
 
 /// What came of an operation on a file whose data may lie with its inode.

@@ -244,7 +244,7 @@ async fn size_of(fs: &Arc<Fs>, f: &OpenHandle) -> u64 {
 }
 
 async fn on_mdt(fs: &Arc<Fs>, f: &OpenHandle) -> bool {
-    client::Admin(&fs).getlayout(call(), f.fid).await.unwrap().unwrap().mdt_component().is_some()
+    client::Admin(fs).getlayout(call(), f.fid).await.unwrap().unwrap().mdt_component().is_some()
 }
 
 /// Small data lies with the inode, moves when it outgrows it, and is the same for a mount that knows the old layout.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 async fn migrate(fs: &Arc<Fs>, fid: Fid, stripe_count: i32) -> Layout {
     let spec = LayoutSpec { stripe_count, stripe_size: 65536, ..LayoutSpec::default() };
-    fs.clone().migrate(call(), fid, spec).await.unwrap()
+    client::Admin(fs).migrate(call(), fid, spec).await.unwrap()
 }
 
 async fn open(fs: &Arc<Fs>, fid: Fid) -> Arc<OpenHandle> {

@@ -137,7 +137,7 @@ fn cleared_leases_are_gone() {
 async fn room_of_new(fs: &Arc<Fs>, dir: Fid, name: &str) -> (u64, bool) {
     let before = executed(fs);
     let (attr, f) = make(fs, dir, name).await;
-    let layout = client::Admin(&fs).getlayout(call(), attr.fid).await.unwrap();
+    let layout = client::Admin(fs).getlayout(call(), attr.fid).await.unwrap();
     let room = layout.as_ref().and_then(|l| l.mdt_component()).map_or(0, |c| u64::from(c.stripe_size));
     fs.clone().close(f).await.unwrap();
     (room, executed(fs) > before)

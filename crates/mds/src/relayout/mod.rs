@@ -170,6 +170,7 @@ fn choose(tx: &Tx, fid: Fid, i: &Inode, component: u32, spec: &LayoutSpec) -> Re
 
 /// Writes down where the data goes.
 fn note_target(tx: &mut Tx, fid: Fid, i: &mut Inode, spec: &LayoutSpec) -> Result<Layout, Errno> {
+    assert!(i.growth.target.is_none(), "the attempt before this one on {fid} is settled");
     let target = choose(tx, fid, i, next_component(i), spec)?;
     i.growth.attempts += 1;
     i.growth.target = Some(target.clone());
