@@ -24,7 +24,8 @@ pub fn tool(name: &str) -> Command {
     c
 }
 
-/// A foreign program that the tests need: from PATH, or from the kit that `scripts/install-test-deps.sh` made.
+/// A foreign program that the tests need: from PATH, or from the kit that `scripts/install-test-deps.sh`
+/// made.
 pub fn kit(name: &str) -> PathBuf {
     let kit = std::env::var("NACRE_KIT").map(PathBuf::from).unwrap_or_else(|_| bin_dir().join("../kit"));
     let in_kit = kit.join("bin").join(name);
@@ -155,8 +156,8 @@ pub fn where_they_stand(group: i32) -> String {
 
 static SERIAL: AtomicU32 = AtomicU32::new(0);
 
-/// A scratch folder that goes with the test. A test that leaves mounts or processes of it behind fails: the next one would
-/// see them (`lctl` asks everything of its host).
+/// A scratch folder that goes with the test. A test that leaves mounts or processes of it behind fails: the
+/// next one would see them (`lctl` asks everything of its host).
 pub struct Scratch(PathBuf);
 
 impl Scratch {
@@ -339,8 +340,8 @@ impl TestFs {
     }
 }
 
-/// Checks the folders of targets, which must be clean, as soon as nobody has them: a process that ends loses its command
-/// line, by which tests look for it, a moment before its locks.
+/// Checks the folders of targets, which must be clean, as soon as nobody has them: a process that ends loses
+/// its command line, by which tests look for it, a moment before its locks.
 pub fn fsck_when_free(dirs: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<()> {
     let dirs: Vec<PathBuf> = dirs.into_iter().map(|d| d.as_ref().to_path_buf()).collect();
     let mut outcome = Ok(());

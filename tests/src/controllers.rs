@@ -1,5 +1,5 @@
-//! Server hosts with a controller and a three-member etcd: network namespaces with processes of their own each, the files
-//! everybody's, as storage is that all of them reach.
+//! Server hosts with a controller and a three-member etcd: network namespaces with processes of their own
+//! each, the files everybody's, as storage is that all of them reach.
 
 use crate::cluster::{bin_dir, kill, kit, ok_within, run_within, wait_until};
 use crate::hosts::Hosts;
@@ -225,8 +225,8 @@ impl Controllers {
         SERVERS.into_iter().find(|h| Controllers::name(*h) == host).context("an unknown host has it")
     }
 
-    /// As [`Controllers::owner`], once it has one: a target may be between two servers when a member of etcd has come back,
-    /// as the others elect their leader anew.
+    /// As [`Controllers::owner`], once it has one: a target may be between two servers when a member of etcd
+    /// has come back, as the others elect their leader anew.
     pub fn owner_soon(&self, target: &str) -> Result<u32> {
         let mut owner = None;
         let has_one = || {
@@ -267,8 +267,8 @@ impl Controllers {
         Ok(String::from_utf8_lossy(&o.stdout).trim().to_string())
     }
 
-    /// Locks on files are of this one kernel, and would tell what no other host can know: that the holder lives although it
-    /// was declared dead.
+    /// Locks on files are of this one kernel, and would tell what no other host can know: that the holder
+    /// lives although it was declared dead.
     pub fn forget_locks(&self, dirs: &[&Path]) -> Result<()> {
         for d in dirs {
             fs::remove_file(d.join("lock"))?;

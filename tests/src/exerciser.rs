@@ -144,8 +144,9 @@ impl Exerciser {
         let len = len.min(size - off).min(100_000) as usize;
         let start = off / 4096 * 4096;
         let skip = (off - start) as usize;
-        // A kernel learns of another mount's append when it is asked where the file ends; it throws the answer away if
-        // something about the inode was invalidated meanwhile (docs/semantics.md), and says so by the old size.
+        // A kernel learns of another mount's append when it is asked where the file ends; it throws the
+        // answer away if something about the inode was invalidated meanwhile (docs/semantics.md), and says so
+        // by the old size.
         let mut looks = 0;
         while (&self.handles[via]).seek(SeekFrom::End(0))? != size {
             looks += 1;

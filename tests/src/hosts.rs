@@ -1,5 +1,5 @@
-//! Hosts on one machine: network namespaces joined by a bridge, each with an address of its own; everybody's files are the
-//! same, as storage is that two hosts reach.
+//! Hosts on one machine: network namespaces joined by a bridge, each with an address of its own; everybody's
+//! files are the same, as storage is that two hosts reach.
 
 use crate::cluster::{bin_dir, kill, ok_within, run_within, sh, tool, wait_until};
 use anyhow::{Context, Result};
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Mounts `source` with the command that `mounter` begins, on some host, and waits until the file system's two OSTs are
-/// known.
+/// Mounts `source` with the command that `mounter` begins, on some host, and waits until the file system's
+/// two OSTs are known.
 pub fn mount(mounter: impl Fn() -> Command, source: &str, mount: &Path, limit: Duration) -> Result<()> {
     std::fs::create_dir_all(mount)?;
     wait_until("the client mounts", limit, || {

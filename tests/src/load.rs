@@ -1,6 +1,6 @@
-//! A load that knows what must be there: each worker owns a directory, remembers every acknowledged change, and takes
-//! every error as a failure. A lost operation shows as ENOENT or wrong bytes, one done twice as EEXIST or
-//! ENOENT, a stale reply as a wrong size.
+//! A load that knows what must be there: each worker owns a directory, remembers every acknowledged change,
+//! and takes every error as a failure. A lost operation shows as ENOENT or wrong bytes, one done twice as
+//! EEXIST or ENOENT, a stale reply as a wrong size.
 
 use crate::rng::Rng;
 use anyhow::{Context, Result, bail, ensure};
@@ -209,8 +209,8 @@ fn work(mounts: &[PathBuf], w: usize, seed: u64, stop: &AtomicBool, done: &Atomi
     mounts.iter().try_for_each(verify)
 }
 
-/// Runs `workers` until `stop` is set (the first that fails sets it), each through one of `mounts`, then verifies through
-/// every mount.
+/// Runs `workers` until `stop` is set (the first that fails sets it), each through one of `mounts`, then
+/// verifies through every mount.
 pub fn run(mounts: &[PathBuf], workers: usize, seed: u64, stop: &AtomicBool, done: &AtomicU64) -> LoadReport {
     let results: Vec<Result<()>> = std::thread::scope(|s| {
         let joins: Vec<_> = (0..workers)

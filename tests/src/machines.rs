@@ -1,6 +1,7 @@
-//! Whole servers on one machine: a network, a file tree and processes of their own, in which a cluster manager runs as it
-//! does on hosts. Everything that is not below /etc, /usr, /var, /run and /dev/shm is storage that all of them reach. Their
-//! power is in the hands of the test, which the fence agent `tests/host-files/fence_netns` asks.
+//! Whole servers on one machine: a network, a file tree and processes of their own, in which a cluster
+//! manager runs as it does on hosts. Everything that is not below /etc, /usr, /var, /run and /dev/shm is
+//! storage that all of them reach. Their power is in the hands of the test, which the fence agent
+//! `tests/host-files/fence_netns` asks.
 
 use crate::cluster::{bin_dir, kill, kit, ok_within, run_within, sh, wait_until};
 use crate::hosts::Hosts;
@@ -58,7 +59,8 @@ fn processes_in(namespace: &Path) -> Vec<(i32, Vec<String>)> {
 }
 
 impl Machines {
-    /// Boots the named servers; `others`: how many hosts have only a network. `site` is a folder for their disks.
+    /// Boots the named servers; `others`: how many hosts have only a network. `site` is a folder for their
+    /// disks.
     pub fn boot_all(names: &[&str], others: u32, site: &Path, mounts: &[PathBuf]) -> Result<Machines> {
         let hosts = Hosts::new(names.len() as u32 + others, mounts)?;
         let folders = Path::new(env!("CARGO_MANIFEST_DIR")).join("host-files");
@@ -227,14 +229,14 @@ impl Machines {
         self.forget_locks(&dirs, false)
     }
 
-    /// Nothing but what is in their folders tells others now that this host has its targets; `asleep`: not even that they
-    /// are open.
+    /// Nothing but what is in their folders tells others now that this host has its targets; `asleep`: not
+    /// even that they are open.
     pub fn forget_locks_of(&self, host: u32, asleep: bool) -> Result<()> {
         self.forget_locks(&self.served_by(host), asleep)
     }
 
-    /// Locks on files are of this one kernel, and would tell what no other host can know: that the holder is dead, or that
-    /// it lives although it was declared dead.
+    /// Locks on files are of this one kernel, and would tell what no other host can know: that the holder is
+    /// dead, or that it lives although it was declared dead.
     fn forget_locks(&self, dirs: &[PathBuf], held: bool) -> Result<()> {
         for d in dirs {
             let _ = fs::remove_file(d.join("lock"));

@@ -1,6 +1,6 @@
-//! Pages of the documentation, followed to the letter: their blocks of commands are run on the hosts that their first lines
-//! name, and what they show of the screen must be on the screen, but for numbers. Namespaces have no disks and no power
-//! controllers: those commands and words are left out, see [`here`].
+//! Pages of the documentation, followed to the letter: their blocks of commands are run on the hosts that
+//! their first lines name, and what they show of the screen must be on the screen, but for numbers.
+//! Namespaces have no disks and no power controllers: those commands and words are left out, see [`here`].
 
 use crate::cluster::{Scratch, bin_dir, ok_within, run_within, tool};
 use crate::machines::{Machines, Power, Shared, lock, on};
@@ -159,7 +159,8 @@ impl Page {
         ok_within(c.args(["bash", "-c", &line]), LIMIT)
     }
 
-    /// Every block; after each of commands `then` may do what else is needed here, and put something else on the screen.
+    /// Every block; after each of commands `then` may do what else is needed here, and put something else on
+    /// the screen.
     pub fn follow(
         &self,
         text: &str,

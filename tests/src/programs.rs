@@ -1,5 +1,5 @@
-//! Programs that people use, each of which checks its own work: whoever runs them takes every exit status but 0 as a
-//! failure of the file system.
+//! Programs that people use, each of which checks its own work: whoever runs them takes every exit status but
+//! 0 as a failure of the file system.
 
 use crate::cluster::{kit, ok_within, sh, tool};
 use anyhow::{Context, Result};
@@ -34,8 +34,8 @@ c.close()
 check(sqlite3.connect(other, timeout=float(sys.argv[-1])), 2 * rows)
 "#;
 
-/// Three processes add rows to one database (`mode`: of its journal); it is whole, also as `other` shows it. A third of
-/// `limit` is what one of them waits for a lock of another.
+/// Three processes add rows to one database (`mode`: of its journal); it is whole, also as `other` shows it.
+/// A third of `limit` is what one of them waits for a lock of another.
 pub fn sqlite(db: &Path, mode: &str, rows: u32, other: &Path, limit: Duration) -> Result<()> {
     let mut c = Command::new("python3");
     c.args(["-c", SQLITE]).arg(db).args([mode, &rows.to_string()]).arg(other);
@@ -58,8 +58,8 @@ pub fn git(dir: &Path, commits: u32, files: u32, other: &Path, limit: Duration) 
     sh(&line, limit).map(drop)
 }
 
-/// `ops` random operations on a file, by a program that knows what must be in it; `good` gets what it must be if it is
-/// not that.
+/// `ops` random operations on a file, by a program that knows what must be in it; `good` gets what it must be
+/// if it is not that.
 pub fn fsx(
     file: &Path,
     seed: u64,
@@ -76,8 +76,8 @@ pub fn fsx(
     ok_within(&mut c, limit).map(drop)
 }
 
-/// Two processes, each by one of the folders, write a file in interleaved records of IOR's hard kind, and each reads
-/// what the other wrote.
+/// Two processes, each by one of the folders, write a file in interleaved records of IOR's hard kind, and
+/// each reads what the other wrote.
 fn ior(dirs: [&Path; 2]) -> Result<()> {
     let mut c = tool("nacre");
     c.args(["bench", "ior", "--quiet", "--procs=2", "-R", "-C", "-e"]);
@@ -122,7 +122,8 @@ fn keep_running(
     Ok(())
 }
 
-/// Programs on every mount, one after another, until `stop`; what failed. `scratch`: a folder that is not on a mount.
+/// Programs on every mount, one after another, until `stop`; what failed. `scratch`: a folder that is not on
+/// a mount.
 pub fn run(mounts: &[PathBuf], scratch: &Path, stop: &AtomicBool, done: &AtomicU64) -> Vec<String> {
     std::thread::scope(|s| {
         let joins: Vec<_> = mounts

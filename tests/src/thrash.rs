@@ -1,5 +1,5 @@
-//! Servers fail again and again while applications on all clients work, and none of those notices: what the tests of all
-//! engines of failover share.
+//! Servers fail again and again while applications on all clients work, and none of those notices: what the
+//! tests of all engines of failover share.
 
 use crate::cluster::wait_until;
 use crate::load::{self, LoadReport};
@@ -50,10 +50,9 @@ fn chosen<F: Copy + Debug>(all: &[F]) -> Result<Vec<F>> {
     names.split(',').map(|n| named(n).with_context(|| format!("no fault '{n}' in {all:?}"))).collect()
 }
 
-/// The first `short` faults of the site's list; with `NACRE_THRASH_MINUTES` all of them, and so long on by chance.
-/// `NACRE_FAULTS` names fewer.
-/// Prints what happened; the last line says failovers, faults, application errors, wrong bytes.
-/// `mounts`: the clients'; `scratch`: a folder that is on none of them.
+/// The first `short` faults of the site's list; with `NACRE_THRASH_MINUTES` all of them, and so long on by
+/// chance. `NACRE_FAULTS` names fewer. Prints what happened; the last line says failovers, faults,
+/// application errors, wrong bytes. `mounts`: the clients'; `scratch`: a folder that is on none of them.
 pub fn run<S: Site>(
     name: &str,
     site: &mut S,

@@ -6,7 +6,8 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 /// User and group of [`as_user`].
 pub const USER: u32 = 1000;
 
-/// Does `f` on a thread of its own as user and group [`USER`] without other groups; so do the threads and programs that it starts.
+/// Does `f` on a thread of its own as user and group [`USER`] without other groups; so do the threads and
+/// programs that it starts.
 pub fn as_user<T: Send>(f: impl FnOnce() -> T + Send) -> T {
     let work = || {
         let (uid, gid) = (Uid::from_raw(USER), Gid::from_raw(USER));

@@ -1,12 +1,13 @@
 //! What a crate relies on is asserted, in production too: so many assertions for each 1,000 lines of it.
 //!
-//! Counted are `assert!`, `assert_eq!`, `assert_ne!` and `unreachable!` that run: not those of the compiler (`const`), not
-//! those of tests.
+//! Counted are `assert!`, `assert_eq!`, `assert_ne!` and `unreachable!` that run: not those of the compiler
+//! (`const`), not those of tests.
 
 use crate::source::{File, Finding, Tree};
 use std::collections::BTreeMap;
 
-/// Least number for each 1,000 lines of production code, by crate, or by folder of a crate. A floor may only rise.
+/// Least number for each 1,000 lines of production code, by crate, or by folder of a crate. A floor may only
+/// rise.
 const FLOORS: [(&str, usize); 18] = [
     ("admin", 0),
     ("bench", 0),

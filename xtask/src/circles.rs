@@ -1,9 +1,9 @@
-//! No circle of more than eight files that need each other, in any crate: such files can only be understood, and tested,
-//! together.
+//! No circle of more than eight files that need each other, in any crate: such files can only be understood,
+//! and tested, together.
 //!
-//! A file needs another if it names something of it by a path (`crate::…`, `super::…`), found behind the re-exports of a
-//! `mod.rs`, or calls a method that is declared in that file only, of a type
-//! that it names itself. A crate's root is left out: all hang on it.
+//! A file needs another if it names something of it by a path (`crate::…`, `super::…`), found behind the
+//! re-exports of a `mod.rs`, or calls a method that is declared in that file only, of a type that it names
+//! itself. A crate's root is left out: all hang on it.
 
 use crate::methods::methods_of;
 use crate::source::{File, Finding, Tree, has_word};

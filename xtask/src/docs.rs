@@ -1,4 +1,5 @@
-//! Documents: a page for each format, a line in the index for each decision, links that lead somewhere, paths that exist.
+//! Documents: a page for each format, a line in the index for each decision, links that lead somewhere, paths
+//! that exist.
 
 use crate::allow::{self, FORMATS};
 use crate::source::{File, Finding, Tree, has_word};

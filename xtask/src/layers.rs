@@ -17,8 +17,8 @@ const LAYERS: [&[&str]; 11] = [
     &["sim"],
 ];
 
-/// (crate, what it must not use although it stands left, why). Tests may: the client's run it against servers in their
-/// own process.
+/// (crate, what it must not use although it stands left, why). Tests may: the client's run it against servers
+/// in their own process.
 const NEVER: [(&str, &str, &str); 3] = [
     ("client", "mgs", "they meet through wire"),
     ("client", "mds", "they meet through wire"),

@@ -19,12 +19,13 @@ mod rooms;
 mod sentences;
 mod source;
 mod unsafety;
+mod width;
 
 use source::{Finding, Tree};
 
 type Check = (&'static str, fn(&Tree) -> Vec<Finding>);
 
-const CHECKS: [Check; 14] = [
+const CHECKS: [Check; 15] = [
     ("layers", layers::check),
     ("layers within a crate", rooms::check),
     ("world boundary", boundary::check),
@@ -38,6 +39,7 @@ const CHECKS: [Check; 14] = [
     ("machine paths", machine::check),
     ("documents", docs::check),
     ("one sentence a line", sentences::check),
+    ("width of comments", width::check),
     ("unused allowances", allow::check),
 ];
 

@@ -2,8 +2,8 @@
 
 use crate::source::{Finding, Tree};
 
-/// A crate with layers: from the lowest up, folders or files (without `.rs`) of its `src`. Those of one layer do not use
-/// each other.
+/// A crate with layers: from the lowest up, folders or files (without `.rs`) of its `src`. Those of one layer
+/// do not use each other.
 struct Crate {
     src: &'static str,
     layers: &'static [&'static [&'static str]],

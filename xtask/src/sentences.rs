@@ -1,8 +1,8 @@
-//! Markdown has one sentence a line: a change of a sentence is a change of one line, and two of a paragraph do not
-//! meet in a merge.
+//! Markdown has one sentence a line: a change of a sentence is a change of one line, and two of a paragraph
+//! do not meet in a merge.
 //!
-//! Blocks of code, tables, headings, link definitions and HTML are left alone. A name in bold or italics that begins a
-//! paragraph stands with its first sentence.
+//! Blocks of code, tables, headings, link definitions and HTML are left alone. A name in bold or italics that
+//! begins a paragraph stands with its first sentence.
 
 use crate::source::{File, Finding, Tree};
 

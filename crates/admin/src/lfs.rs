@@ -1,4 +1,5 @@
-//! `lfs`: what users ask a mounted file system. Subcommands answer to any unambiguous beginning of their name.
+//! `lfs`: what users ask a mounted file system. Subcommands answer to any unambiguous beginning of their
+//! name.
 
 use crate::command::{
     check, df, fid2path, find, getname, getstripe, migrate, osts, path2fid, setstripe, sync,

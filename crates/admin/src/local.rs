@@ -49,7 +49,8 @@ pub enum DaemonRequest {
     HelpParam {
         pattern: String,
     },
-    /// `lctl registration` of a target, by its label; only a daemon with the MGT can do it: [`DaemonReply::Text`].
+    /// `lctl registration` of a target, by its label; only a daemon with the MGT can do it:
+    /// [`DaemonReply::Text`].
     Registration {
         target: String,
         order: mgs::registration::Order,
@@ -98,8 +99,8 @@ pub struct CheckProblem {
     pub what: String,
 }
 
-/// A request to the control socket of a mount's daemon. Unlike a request through the mount itself it needs nobody but the
-/// daemon: a look at the mount's root may have to wait for a server.
+/// A request to the control socket of a mount's daemon. Unlike a request through the mount itself it needs
+/// nobody but the daemon: a look at the mount's root may have to wait for a server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MountRequest {
@@ -265,8 +266,8 @@ fn socket_of(dir: &Path) -> Option<PathBuf> {
         .find(|s| at(s).and_then(|a| serde_json::from_str::<PathBuf>(&a).ok()).is_some_and(|p| p == dir))
 }
 
-/// Asks the mount that `path` itself lies on; `path` is opened (and followed, if a symbolic link), but for a request about
-/// the mount itself at its root, which its daemon is asked.
+/// Asks the mount that `path` itself lies on; `path` is opened (and followed, if a symbolic link), but for a
+/// request about the mount itself at its root, which its daemon is asked.
 pub fn ask(path: &Path, r: &Request) -> Result<Reply, Failure> {
     let shown = path.display().to_string();
     if r.is_of_mount()
@@ -286,8 +287,9 @@ pub fn ask(path: &Path, r: &Request) -> Result<Reply, Failure> {
     control::call(&fd, r).map_err(|e| Failure::control("cannot ask", &shown, &e))
 }
 
-/// Opens a mount of which no daemon of ours is known (it has its sockets elsewhere, or is gone): looking at its root may have
-/// to wait for a server, which nobody wants whose question is about other mounts. `ETIMEDOUT`.
+/// Opens a mount of which no daemon of ours is known (it has its sockets elsewhere, or is gone): looking at
+/// its root may have to wait for a server, which nobody wants whose question is about other mounts.
+/// `ETIMEDOUT`.
 fn open_soon(path: &Path) -> Result<OwnedFd, ControlError> {
     let (tx, rx) = std::sync::mpsc::channel();
     let path = path.to_path_buf();

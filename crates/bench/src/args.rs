@@ -22,8 +22,8 @@ pub struct Common {
     /// Processes; each works by itself, as separate programs would
     #[arg(long, default_value = "1", value_parser = procs)]
     pub procs: usize,
-    /// Directories, separated by commas, of which process N uses number N modulo their count: several mounts of
-    /// one file system
+    /// Directories, separated by commas, of which process N uses number N modulo their count: several mounts
+    /// of one file system
     #[arg(long, value_delimiter = ',')]
     pub dirs: Vec<PathBuf>,
     /// Threads of one process instead of processes
@@ -118,8 +118,8 @@ pub struct IorArgs {
     /// IOR's stoneWallingWearOut=1 and stoneWallingStatusFile=FILE; useO_DIRECT=1
     #[arg(short = 'O', value_name = "KEY=VALUE", value_delimiter = ',')]
     pub directives: Vec<String>,
-    /// Write a pattern that tells each byte's place, and verify it when reading; for reads of an earlier run's
-    /// file, give it there as well
+    /// Write a pattern that tells each byte's place, and verify it when reading; for reads of an earlier
+    /// run's file, give it there as well
     #[arg(short = 'R')]
     pub verify: bool,
     /// Keep the files
@@ -212,7 +212,8 @@ pub struct MdtestArgs {
     pub iterations: u32,
 }
 
-/// A sequence like that of IO500, with its score; not comparable with listed results unless run as its rules say
+/// A sequence like that of IO500, with its score; not comparable with listed results unless run as its rules
+/// say
 #[derive(Parser, Clone, Debug, Serialize)]
 #[command(name = "nacre bench io500", bin_name = "nacre bench io500", disable_version_flag = true)]
 pub struct Io500Args {

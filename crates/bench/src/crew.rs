@@ -145,8 +145,8 @@ impl Crew {
         }
     }
 
-    /// One phase: gives each of these ranks its order, lets all begin at once, waits for all. `watch` hears of
-    /// progress: (rank, clock, steps, bytes), and of each tick with zeros.
+    /// One phase: gives each of these ranks its order, lets all begin at once, waits for all. `watch` hears
+    /// of progress: (rank, clock, steps, bytes), and of each tick with zeros.
     pub fn run(&mut self, orders: &[(usize, Order)], watch: &mut Watch<'_>) -> Result<Vec<Report>> {
         let done = self.together(orders, watch);
         self.failed |= done.is_err();

@@ -84,7 +84,8 @@ impl NamesPlan {
         })
     }
 
-    /// One phase of all processes; the trees of a run that shares one are made and removed by the first alone.
+    /// One phase of all processes; the trees of a run that shares one are made and removed by the first
+    /// alone.
     pub fn phase(&mut self, run: &mut Run<'_>, name: &str, verb: NamesVerb, folders: bool) -> Result<Row> {
         let is_tree = matches!(verb, NamesVerb::MakeTree | NamesVerb::RemoveTree);
         let ranks = if is_tree && !self.unique { 1 } else { self.procs };

@@ -1,7 +1,9 @@
-//! Copies a tree into a file system, or out of it, as an ordinary user and without a mount: an example of the library.
+//! Copies a tree into a file system, or out of it, as an ordinary user and without a mount: an example of the
+//! library.
 //!
-//! Servers believe a client who its users are, so they listen to privileged ports only (unless told otherwise): on a real
-//! file system this runs as root, and works in the file system as the user that it is told.
+//! Servers believe a client who its users are, so they listen to privileged ports only (unless told
+//! otherwise): on a real file system this runs as root, and works in the file system as the user that it is
+//! told.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // what it copies lies on the host
 
 use bytes::Bytes;

@@ -1,5 +1,5 @@
-//! What `lfs` and `lctl` ask of a mount, answered, and whose right each request is ([`crate::control`] has the requests).
-//! `fuse` brings them from an ioctl; [`crate::User`] has those of a user as calls.
+//! What `lfs` and `lctl` ask of a mount, answered, and whose right each request is ([`crate::control`] has
+//! the requests). `fuse` brings them from an ioctl; [`crate::User`] has those of a user as calls.
 
 use crate::control::{ControlError, MountName, Name, Reply, Request, Stripe, Target, TargetSpace};
 use crate::llite::{O_CREAT, O_EXCL, O_WRONLY, permission};
@@ -78,8 +78,8 @@ async fn set_param(fs: &Arc<Fs>, name: &str, value: &str) -> Answer<()> {
     Ok(())
 }
 
-/// Answers a request about an opened file or directory; `EINVAL` for one that is about the mount. A name that was made
-/// ([`Request::Create`]) is news to a kernel.
+/// Answers a request about an opened file or directory; `EINVAL` for one that is about the mount. A name that
+/// was made ([`Request::Create`]) is news to a kernel.
 pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> Answer<Reply> {
     Ok(match request {
         Request::Path2fid { name } => Reply::Fid(object(fs, &call, opened, name).await?.fid),
@@ -124,8 +124,8 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
     })
 }
 
-/// The opened file, or an entry of the opened directory, which the caller must be allowed to search: in a path walk a kernel
-/// checks that; here nobody else does.
+/// The opened file, or an entry of the opened directory, which the caller must be allowed to search: in a
+/// path walk a kernel checks that; here nobody else does.
 async fn object(fs: &Arc<Fs>, call: &Call, opened: Fid, name: Option<Name>) -> R<Attr> {
     match name {
         None => fs.clone().getattr(call.clone(), opened).await,
@@ -214,8 +214,8 @@ async fn create(
     Ok(attr.fid)
 }
 
-/// FS_*_FL flags and the project of an inode: the owner's, but for the project, which is root's. The metadata server knows
-/// which flags are root's as well.
+/// FS_*_FL flags and the project of an inode: the owner's, but for the project, which is root's. The metadata
+/// server knows which flags are root's as well.
 pub async fn set_flags(fs: &Arc<Fs>, call: Call, fid: Fid, flags: u32, projid: Option<u32>) -> R<()> {
     let attr = fs.clone().getattr(call.clone(), fid).await?;
     if !perm::owns(&call.cred, attr.uid) {

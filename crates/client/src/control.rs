@@ -8,11 +8,10 @@
 //! let reply = client::control::call(&dir, &Request::Getstripe { name: Some("file".into()) })?;
 //! ```
 //!
-//! An object without a way to be opened (a FIFO, a file without read permission, a symbolic link) is named by its
-//! directory and `name`. An ordinary user may do everything but [`Request::SetParam`] and
-//! [`Request::Recover`]; the servers check
-//! permissions as for any other call. A path that is not on a Nacre mount gives `ENOTTY` (or `EINVAL` from some
-//! file systems).
+//! An object without a way to be opened (a FIFO, a file without read permission, a symbolic link) is named by
+//! its directory and `name`. An ordinary user may do everything but [`Request::SetParam`] and
+//! [`Request::Recover`]; the servers check permissions as for any other call. A path that is not on a Nacre
+//! mount gives `ENOTTY` (or `EINVAL` from some file systems).
 //!
 //! The ioctl ([`IOCTL_CALL`], `_IOWR('N', 1, 12288 bytes)`) takes and fills one buffer of [`BUFFER_BYTES`]:
 //!
@@ -142,8 +141,9 @@ pub enum Request {
     Glimpse { name: Option<Name> },
     /// All targets with their connection's state: `lfs osts`, `mdts`, `check`, `lctl dl`. [`Reply::Targets`].
     Targets,
-    /// What was done through this mount so far becomes durable, data and names, on every target. [`Reply::Done`]. `EIO` if
-    /// something that was answered is lost, which the fsync of whoever did it tells as well.
+    /// What was done through this mount so far becomes durable, data and names, on every target.
+    /// [`Reply::Done`]. `EIO` if something that was answered is lost, which the fsync of whoever did it tells
+    /// as well.
     Sync,
     /// All targets with their space: [`Reply::Space`]. Never waits longer than about a second for a dead one.
     Df,
@@ -153,15 +153,16 @@ pub enum Request {
     ListParam { pattern: String },
     /// Sets one parameter of this client daemon (exact name). Root only. [`Reply::Done`].
     SetParam { name: String, value: String },
-    /// Gives a connection up and makes it anew. Root only. [`Reply::Done`]; `ENODEV`: there is no such target.
+    /// Gives a connection up and makes it anew. Root only. [`Reply::Done`]; `ENODEV`: there is no such
+    /// target.
     Recover { target: TargetId },
     /// What the parameters mean whose names match the shell glob: [`Reply::ParamInfos`].
     HelpParam { pattern: String },
-    /// Some files that have objects on an OST, from the metadata servers' reverse index, behind object `after`. Root only.
-    /// [`Reply::OstFiles`].
+    /// Some files that have objects on an OST, from the metadata servers' reverse index, behind object
+    /// `after`. Root only. [`Reply::OstFiles`].
     OstFiles { ost: u16, after: Option<ObjectId> },
-    /// Moves a file's data to new objects while it is in use. [`Reply::Done`]. `ENODATA` for a file without objects, `EBUSY` if
-    /// others do not let go of it.
+    /// Moves a file's data to new objects while it is in use. [`Reply::Done`]. `ENODATA` for a file without
+    /// objects, `EBUSY` if others do not let go of it.
     Migrate { name: Option<Name>, spec: LayoutSpec },
 }
 
@@ -237,8 +238,8 @@ pub struct Stripe {
     pub default: Option<LayoutSpec>,
     /// The file system's default (the root directory's), `None` if it was never set.
     pub fs_default: Option<LayoutSpec>,
-    /// Of a directory: so many bytes of a new file lie with its inode if nobody says anything about its objects
-    /// (`mdt.*.dom_stripesize`); `None` if the metadata server does not say.
+    /// Of a directory: so many bytes of a new file lie with its inode if nobody says anything about its
+    /// objects (`mdt.*.dom_stripesize`); `None` if the metadata server does not say.
     #[serde(default)]
     pub mdt_bytes: Option<u64>,
 }
@@ -312,8 +313,8 @@ pub enum Reply {
     },
 }
 
-/// Opens a file or directory for [`call`]. Does not follow a final symbolic link that points nowhere, does not
-/// wait for a FIFO's writer.
+/// Opens a file or directory for [`call`]. Does not follow a final symbolic link that points nowhere, does
+/// not wait for a FIFO's writer.
 pub fn open(path: impl AsRef<std::path::Path>) -> Result<OwnedFd, ControlError> {
     Ok(world::ioctl::open_for_call(path.as_ref())?)
 }

@@ -1,13 +1,14 @@
 //! A mounted file system as a library.
 //!
-//! [`Client`], [`User`] and [`OpenFile`] are for programs without a mount: each call names its user and is checked
-//! (`library/`, docs/library.md). [`Fs`] is what lies below: operations on files by their FIDs, for `fuse`, in front of which a
-//! kernel checks, and for the simulator.
+//! [`Client`], [`User`] and [`OpenFile`] are for programs without a mount: each call names its user and is
+//! checked (`library/`, docs/library.md). [`Fs`] is what lies below: operations on files by their FIDs, for
+//! `fuse`, in front of which a kernel checks, and for the simulator.
 //!
-//! It stands in layers, from below: `base` (what all share), `session` (one target), `osc` (one OST, objects by their ids) and
-//! `mdc` (one MDT: names, attributes, small files under leases, what is not told yet), `lov` (layouts and files), `lmv` (the
-//! targets, and which MDT), `llite` (POSIX, one file a verb), `pages` (what a kernel keeps), `library` (users, beside it). `mount` puts them together,
-//! `params` shows and sets what can be set. A layer uses what lies below it (`xtask/src/rooms.rs`).
+//! It stands in layers, from below: `base` (what all share), `session` (one target), `osc` (one OST, objects
+//! by their ids) and `mdc` (one MDT: names, attributes, small files under leases, what is not told yet),
+//! `lov` (layouts and files), `lmv` (the targets, and which MDT), `llite` (POSIX, one file a verb), `pages`
+//! (what a kernel keeps), `library` (users, beside it). `mount` puts them together, `params` shows and sets
+//! what can be set. A layer uses what lies below it (`xtask/src/rooms.rs`).
 
 pub mod admin;
 mod base;

@@ -24,8 +24,8 @@ fn failed<T>(errno: Errno, message: String) -> Result<T, MountError> {
 }
 
 impl Fs {
-    /// Connects, fetches the target map and finds the root. Fails after a bounded time with a message for the user:
-    /// `ENOENT` for an unknown file system or subdirectory, `EIO` if a server does not answer.
+    /// Connects, fetches the target map and finds the root. Fails after a bounded time with a message for the
+    /// user: `ENOENT` for an unknown file system or subdirectory, `EIO` if a server does not answer.
     pub fn mount(world: World, opt: MountOptions) -> BoxFuture<Result<Arc<Fs>, MountError>> {
         Box::pin(async move {
             if !fsname_is_valid(&opt.fsname) {
@@ -57,8 +57,8 @@ impl Fs {
         })
     }
 
-    /// Says good-bye to the servers, which drop this client's open files and locks with it. Bounded: a server that
-    /// does not answer finds out by itself.
+    /// Says good-bye to the servers, which drop this client's open files and locks with it. Bounded: a server
+    /// that does not answer finds out by itself.
     pub fn unmount(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(async move {
             if !self.cx.close() {

@@ -1,7 +1,8 @@
 //! The mount's part of the parameter tree: `osc.*`, `mdc.*`, `llite.*` and so on, under Lustre's names.
 //!
-//! Each storey declares its own in its `params.rs`; what is of the whole mount is here, with the walk through all of them.
-//! Everything else (`lctl get_param`, `set_param`, `help_param`, permanent settings) is made from the declarations.
+//! Each storey declares its own in its `params.rs`; what is of the whole mount is here, with the walk through
+//! all of them. Everything else (`lctl get_param`, `set_param`, `help_param`, permanent settings) is made
+//! from the declarations.
 
 use crate::base::wakeful::{self, DURATION_DEFAULT_US};
 use crate::llite::RecentSpace;
@@ -334,9 +335,9 @@ impl Fs {
         self.params(name).set(value)
     }
 
-    /// A setting that `set_param -P` stored on the MGS, for all it names or `only` for some targets. It is for every
-    /// node, so names that are not a mount's are passed over; a value that cannot be had is logged and does not fail
-    /// a mount.
+    /// A setting that `set_param -P` stored on the MGS, for all it names or `only` for some targets. It is
+    /// for every node, so names that are not a mount's are passed over; a value that cannot be had is logged
+    /// and does not fail a mount.
     pub(crate) fn apply_permanent_param(&self, name: &str, value: &str, only: Option<&Vec<TargetId>>) {
         let tree = match only {
             None => self.params(name),

@@ -317,8 +317,8 @@ impl Etcd {
         self.txn(&[], &[Op::Put(key.into(), value.to_vec(), lease)], &[]).await.map(drop)
     }
 
-    /// `then` if all conditions hold, else `otherwise`; all of it or nothing. It may be tried again after its answer was
-    /// lost: conditions must tell that it was made already.
+    /// `then` if all conditions hold, else `otherwise`; all of it or nothing. It may be tried again after its
+    /// answer was lost: conditions must tell that it was made already.
     pub async fn txn(&self, conditions: &[Compare], then: &[Op], otherwise: &[Op]) -> Result<Outcome, Error> {
         self.txn_within(conditions, then, otherwise, PATIENCE).await
     }
@@ -365,9 +365,10 @@ impl Etcd {
         }
     }
 
-    /// Changes of keys that begin with `prefix`, from `revision` on: the first that come, or none within `patience`. The
-    /// member that answers may lag behind: whoever must not miss one takes the next revision from the list it began with.
-    /// None are told either if etcd forgot them (compaction): read anew after a while in any case.
+    /// Changes of keys that begin with `prefix`, from `revision` on: the first that come, or none within
+    /// `patience`. The member that answers may lag behind: whoever must not miss one takes the next revision
+    /// from the list it began with. None are told either if etcd forgot them (compaction): read anew after a
+    /// while in any case.
     pub async fn watch(&self, prefix: &str, revision: i64, patience: Duration) -> Result<Vec<Event>, Error> {
         let body = json!({"create_request": {"key": b64(prefix.as_bytes()), "range_end": b64(&after(prefix)),
             "start_revision": revision.to_string()}});

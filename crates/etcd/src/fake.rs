@@ -1,4 +1,5 @@
-//! An etcd in memory, down to the bytes of its answers, for tests: members that are down, dumb, or lose their answers.
+//! An etcd in memory, down to the bytes of its answers, for tests: members that are down, dumb, or lose their
+//! answers.
 
 use crate::proto::b64;
 use base64::Engine;

@@ -18,9 +18,9 @@ struct Shared {
     changed: sync::Notify,
 }
 
-/// A lease of etcd, renewed in the background. It is relied on for half a term after the start of the last renewal that etcd
-/// answered: whoever comes next waits for the whole term, on etcd's clock. Once it was not good it never is again.
-/// Dropping it ends the renewals.
+/// A lease of etcd, renewed in the background. It is relied on for half a term after the start of the last
+/// renewal that etcd answered: whoever comes next waits for the whole term, on etcd's clock. Once it was not
+/// good it never is again. Dropping it ends the renewals.
 pub struct Lease {
     etcd: Arc<Etcd>,
     id: i64,

@@ -1,4 +1,5 @@
-//! The messages of etcd in their JSON form: 64-bit numbers are text, bytes are base64, what is zero is left out.
+//! The messages of etcd in their JSON form: 64-bit numbers are text, bytes are base64, what is zero is left
+//! out.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

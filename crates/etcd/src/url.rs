@@ -34,7 +34,8 @@ pub const PASSWORD_FROM: &str =
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Url {
     pub members: Vec<Member>,
-    /// Who asks, and the password ([`Url::with_password`]): the command line, which everybody on the host can read, has none.
+    /// Who asks, and the password ([`Url::with_password`]): the command line, which everybody on the host can
+    /// read, has none.
     pub user: Option<(String, String)>,
     /// Without slashes at its ends; `nacre` unless given.
     pub prefix: String,

@@ -65,8 +65,8 @@ impl Bridge {
         }
     }
 
-    /// Every request fails from now on, nothing is answered from what the kernel keeps either, and the kernel ends the
-    /// connection a moment later: whoever asked for it gets an answer first.
+    /// Every request fails from now on, nothing is answered from what the kernel keeps either, and the kernel
+    /// ends the connection a moment later: whoever asked for it gets an answer first.
     pub async fn shut_down(self: &Arc<Self>) {
         self.dead.store(true, Ordering::Release);
         let kernel = self.kernel.clone();

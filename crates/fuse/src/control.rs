@@ -1,5 +1,5 @@
-//! Brings the control requests of `lfs` and `lctl` to the client (`client::control`, `client::admin`), and long replies back in
-//! parts.
+//! Brings the control requests of `lfs` and `lctl` to the client (`client::control`, `client::admin`), and
+//! long replies back in parts.
 
 use crate::ops::Cx;
 use bytes::Bytes;

@@ -1,8 +1,9 @@
 //! Requests that take long, and who may still want their answers (docs/decisions/0009-interrupts.md).
 //!
-//! A request is listed here once its worker handed it to the runtime. INTERRUPT says that a signal came in; it
-//! says so once, so a second, deadly signal has to be looked for. Background requests (page reads, asynchronous
-//! I/O) are never interrupted by the kernel although a dying process waits for them: all are looked after.
+//! A request is listed here once its worker handed it to the runtime. INTERRUPT says that a signal came in;
+//! it says so once, so a second, deadly signal has to be looked for. Background requests (page reads,
+//! asynchronous I/O) are never interrupted by the kernel although a dying process waits for them: all are
+//! looked after.
 
 use crate::process::{Fate, fate, process_of};
 use model::mutex::{Condvar, Mutex, MutexGuard};
@@ -33,7 +34,8 @@ pub enum Kind {
     Ordinary,
     /// Waits for a lock: any signal ends it.
     LockWait,
-    /// Asynchronous, perhaps: it outlives the thread that began it, and is wanted as long as its process lives.
+    /// Asynchronous, perhaps: it outlives the thread that began it, and is wanted as long as its process
+    /// lives.
     Direct,
     /// Fills the page cache.
     PageRead,

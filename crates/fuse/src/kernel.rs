@@ -1,17 +1,19 @@
 //! What the kernel keeps of names and attributes, and how it is made to forget.
 //!
-//! The kernel is told for how long it may use what an answer says: as long as the mount may, never longer than the
-//! life of a lease, so that it stops by itself even if this daemon is frozen or cut off. When a lease goes, a
-//! thread of its own makes the kernel forget, and only then is the lease given back:
+//! The kernel is told for how long it may use what an answer says: as long as the mount may, never longer
+//! than the life of a lease, so that it stops by itself even if this daemon is frozen or cut off. When a
+//! lease goes, a thread of its own makes the kernel forget, and only then is the lease given back:
 //!
-//! * Attributes (and access lists): FUSE_NOTIFY_INVAL_INODE without data. It takes no lock of the inode. An answer
-//!   that is still on its way was asked for before, which the kernel knows by its attribute version; that works for
-//!   LOOKUP, GETATTR, STATX and READDIRPLUS, so their attributes may be kept, and those of a new file in the answer to
-//!   CREATE with some care (`making.rs`). The kernel may have been answered about an inode that it has not made yet: then
-//!   it does not find it, and is told again until it does or forgets it.
-//! * Names: FUSE_NOTIFY_INC_EPOCH (Linux 6.16), which takes no lock at all; invalidating a name would take the lock of
-//!   its directory, which a local create may hold while it waits for another mount, which waits for us. All names are
-//!   looked up again after it. Older kernels keep no names. READDIRPLUS does not compare epochs: it shows no inodes.
+//! * Attributes (and access lists): FUSE_NOTIFY_INVAL_INODE without data. It takes no lock of the inode. An
+//!   answer that is still on its way was asked for before, which the kernel knows by its attribute version;
+//!   that works for LOOKUP, GETATTR, STATX and READDIRPLUS, so their attributes may be kept, and those of a
+//!   new file in the answer to CREATE with some care (`making.rs`). The kernel may have been answered about
+//!   an inode that it has not made yet: then it does not find it, and is told again until it does or forgets
+//!   it.
+//! * Names: FUSE_NOTIFY_INC_EPOCH (Linux 6.16), which takes no lock at all; invalidating a name would take
+//!   the lock of its directory, which a local create may hold while it waits for another mount, which waits
+//!   for us. All names are looked up again after it. Older kernels keep no names. READDIRPLUS does not
+//!   compare epochs: it shows no inodes.
 
 use crate::abi::{self, NotifyInvalInode};
 use crate::bridge::Bridge;
@@ -98,8 +100,8 @@ impl Kernel {
         self.names.load(Relaxed)
     }
 
-    /// The kernel is about to be told that it may use names of this directory for so long. Before it is decided that
-    /// it may.
+    /// The kernel is about to be told that it may use names of this directory for so long. Before it is
+    /// decided that it may.
     pub fn note_names(&self, dir: Fid, life: Duration) {
         let now = self.world.now();
         let mut d = self.dirs.lock();
@@ -110,8 +112,8 @@ impl Kernel {
         *until = (*until).max(now.plus(life));
     }
 
-    /// Names of these directories lead elsewhere, or do not any more. Takes no lock of the kernel: also for the
-    /// handler of a request that changes names in a way the kernel does not know of.
+    /// Names of these directories lead elsewhere, or do not any more. Takes no lock of the kernel: also for
+    /// the handler of a request that changes names in a way the kernel does not know of.
     pub fn forget_names(&self, dirs: impl Iterator<Item = Fid>) {
         let now = self.world.now();
         let some = {

@@ -1,10 +1,11 @@
 //! Files that were just made, until their makers have come back from the kernel.
 //!
-//! The kernel takes over the attributes in the answer to CREATE without a look at what was revoked since it asked. It makes
-//! the inode first and sets its attributes then: an invalidation that falls between the two finds the inode, and is
-//! undone. So an invalidation of such a file counts only once the thread that asked is known to be past that: it asks
-//! something else, or sleeps elsewhere, or has gone on for longer than two clock ticks. Nobody else can have changed the
-//! file through this mount in between, as the thread holds the lock of the directory all the time.
+//! The kernel takes over the attributes in the answer to CREATE without a look at what was revoked since it
+//! asked. It makes the inode first and sets its attributes then: an invalidation that falls between the two
+//! finds the inode, and is undone. So an invalidation of such a file counts only once the thread that asked
+//! is known to be past that: it asks something else, or sleeps elsewhere, or has gone on for longer than two
+//! clock ticks. Nobody else can have changed the file through this mount in between, as the thread holds the
+//! lock of the directory all the time.
 
 use crate::process::{self, Activity};
 use model::mutex::{Mutex, MutexGuard};
@@ -71,8 +72,8 @@ impl Making {
         }
     }
 
-    /// The inode was there when it was invalidated a moment ago. Whether that must be done again: `Some(true)` now,
-    /// `Some(false)` a little later.
+    /// The inode was there when it was invalidated a moment ago. Whether that must be done again:
+    /// `Some(true)` now, `Some(false)` a little later.
     pub fn again(&self, fid: Fid) -> Option<bool> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;

@@ -127,8 +127,8 @@ fn mount_call(source: &str, dir: &Path, flags: u64, data: &str) -> io::Result<()
     if r < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// `mount -o remount`: only read-only, access time and the like can change. No second daemon: the kernel is told,
-/// and the running one whether it may write.
+/// `mount -o remount`: only read-only, access time and the like can change. No second daemon: the kernel is
+/// told, and the running one whether it may write.
 pub fn remount(at: &MountPoint) -> Result<(), MountError> {
     world::sys::mounts::remount(&at.dir, at.flags).map_err(|e| {
         let message = format!("cannot remount {}: {e}", at.dir.display());
@@ -194,8 +194,8 @@ pub fn mounted_at(minor: u32) -> Vec<PathBuf> {
     mountinfo().into_iter().filter(|(m, _)| *m == minor).map(|(_, d)| d).collect()
 }
 
-/// A file that aborts the connection when "1" is written to it, from a private instance of fusectl, so that it
-/// need not be mounted anywhere.
+/// A file that aborts the connection when "1" is written to it, from a private instance of fusectl, so that
+/// it need not be mounted anywhere.
 pub fn abort_file(minor: u32) -> io::Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags};
     use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};

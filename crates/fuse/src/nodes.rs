@@ -1,8 +1,9 @@
-//! Node ids: the kernel's names for inodes. They are made from FIDs, so that a file handle (name_to_handle_at(2), NFS), which is a
-//! node id and a generation, leads to its file when the kernel has forgotten the inode, and on every later mount (decision 0047).
+//! Node ids: the kernel's names for inodes. They are made from FIDs, so that a file handle
+//! (name_to_handle_at(2), NFS), which is a node id and a generation, leads to its file when the kernel has
+//! forgotten the inode, and on every later mount (decision 0047).
 //!
-//! The kernel counts how often it was told one and forgets it by that count, so the table is as large as the kernel's inode
-//! cache and no larger.
+//! The kernel counts how often it was told one and forgets it by that count, so the table is as large as the
+//! kernel's inode cache and no larger.
 
 use crate::abi::ROOT_ID;
 use model::mutex::Mutex;
@@ -63,8 +64,8 @@ impl Generations {
 struct Node {
     fid: Fid,
     lookups: u64,
-    /// Of a directory: what was shown of it last. It is all that is left when somebody removes it, and whoever works in it, or has
-    /// it open, looks on.
+    /// Of a directory: what was shown of it last. It is all that is left when somebody removes it, and
+    /// whoever works in it, or has it open, looks on.
     dir: Option<Box<Attr>>,
 }
 
@@ -174,8 +175,8 @@ impl Nodes {
         self.lock().by_id.get(&id).map(|n| n.fid).ok_or(Errno::ESTALE)
     }
 
-    /// As [`Nodes::fid`], of an id out of a file handle: the kernel may have forgotten it, or anybody may have made it up. `ESTALE`
-    /// if it cannot be told what it stood for.
+    /// As [`Nodes::fid`], of an id out of a file handle: the kernel may have forgotten it, or anybody may
+    /// have made it up. `ESTALE` if it cannot be told what it stood for.
     pub fn fid_of_handle(&self, id: u64) -> Result<Fid, Errno> {
         // The mount's root has another id here, which is not what the kernel asks for.
         self.fid(id).or_else(|e| fid_in(id).filter(|f| *f != self.root).ok_or(e))

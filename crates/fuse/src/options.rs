@@ -131,7 +131,8 @@ fn number<T: std::str::FromStr>(name: &str, value: &str, expected: &'static str)
     value.parse().map_err(|_| bad())
 }
 
-/// Reads a comma-separated list, later options before earlier ones. Unknown ones are an error that names them.
+/// Reads a comma-separated list, later options before earlier ones. Unknown ones are an error that names
+/// them.
 pub fn parse(list: &str) -> Result<Options, OptionError> {
     let mut o = Options::default();
     for item in list.split(',').filter(|i| !i.is_empty()) {

@@ -1,14 +1,15 @@
 //! The kernel's pages of files, and how it is made to give them up: FUSE_NOTIFY_INVAL_INODE with a range.
 //!
-//! That takes the lock of each page and writes what was stored into it, so it waits for READs that fill pages and
-//! WRITEs of pages, which are answered without waiting for it (`client/src/data/fill.rs`). It runs on threads of its own, one
-//! for each file that is at it: what one file waits for must not keep another's locks.
+//! That takes the lock of each page and writes what was stored into it, so it waits for READs that fill pages
+//! and WRITEs of pages, which are answered without waiting for it (`client/src/data/fill.rs`). It runs on
+//! threads of its own, one for each file that is at it: what one file waits for must not keep another's
+//! locks.
 //!
-//! Nothing but an answer, or the end of the connection, wakes a thread that waits for a page, not even kill -9, and the
-//! thread's own descriptor keeps the connection from ending with the daemon. So each has a table of descriptors of its
-//! own with nothing in it but that one: everything else of a killed daemon is closed, which tells the servers, and
-//! the guard, who ends the connection (`guard.rs`). Such a thread must not do anything that needs a descriptor, such as waking a
-//! task: another one does that.
+//! Nothing but an answer, or the end of the connection, wakes a thread that waits for a page, not even kill
+//! -9, and the thread's own descriptor keeps the connection from ending with the daemon. So each has a table
+//! of descriptors of its own with nothing in it but that one: everything else of a killed daemon is closed,
+//! which tells the servers, and the guard, who ends the connection (`guard.rs`). Such a thread must not do
+//! anything that needs a descriptor, such as waking a task: another one does that.
 
 use crate::abi::{self, NotifyInvalInode};
 use crate::guard;

@@ -1,8 +1,8 @@
 //! What is known of the process that waits for an answer, from /proc.
 //!
-//! Only files of /proc are read that take no lock of the process they are about. `stat`, `cmdline`, `stack` and others wait
-//! for an execve(2) that is under way, and that may be waiting for us: it closes the descriptors that are not passed on,
-//! and each FLUSH has to be answered first.
+//! Only files of /proc are read that take no lock of the process they are about. `stat`, `cmdline`, `stack`
+//! and others wait for an execve(2) that is under way, and that may be waiting for us: it closes the
+//! descriptors that are not passed on, and each FLUSH has to be answered first.
 
 use world::sys::files::read_to_string;
 use world::sys::process::state;
@@ -47,8 +47,8 @@ fn dying_by_status(status: &str) -> bool {
     pending & kill != 0 || deadly(pending) & !survived != 0
 }
 
-/// The same text says that the thread is on its way out: it has no memory any more when its descriptors are closed. Threads
-/// of the kernel never have any; their parent is number 2.
+/// The same text says that the thread is on its way out: it has no memory any more when its descriptors are
+/// closed. Threads of the kernel never have any; their parent is number 2.
 fn exiting_by_status(status: &str) -> bool {
     let of_kernel = number_field(status, "PPid:").is_none_or(|p| p == 0 || p == 2);
     !of_kernel && !status.lines().any(|l| l.starts_with("VmSize:"))
@@ -64,7 +64,8 @@ pub fn process_of(tid: u32) -> u32 {
 pub struct Activity {
     /// It runs, or waits for nothing but a processor.
     pub runs: bool,
-    /// Nanoseconds of processor time that it has used, as of its last clock tick; `None` if this kernel does not say.
+    /// Nanoseconds of processor time that it has used, as of its last clock tick; `None` if this kernel does
+    /// not say.
     pub ran_ns: Option<u64>,
 }
 

@@ -156,8 +156,8 @@ impl Channel {
     }
 }
 
-/// A request that must be answered. Dropped without an answer (a panic, a runtime that ends) it fails with EIO:
-/// a caller that nobody answers could not even be killed.
+/// A request that must be answered. Dropped without an answer (a panic, a runtime that ends) it fails with
+/// EIO: a caller that nobody answers could not even be killed.
 pub struct Pending {
     channel: Arc<Channel>,
     unique: u64,

@@ -1,8 +1,8 @@
 //! A living mount: worker threads that read requests, run them and answer.
 //!
-//! A worker polls an operation itself for a moment (a hand-over between threads costs more than the whole round
-//! trip); one that takes longer goes on on the runtime, so that workers are never stuck and always read the next
-//! INTERRUPT.
+//! A worker polls an operation itself for a moment (a hand-over between threads costs more than the whole
+//! round trip); one that takes longer goes on on the runtime, so that workers are never stuck and always read
+//! the next INTERRUPT.
 
 use crate::abi::{self, MAX_IO_BYTES, REQUEST_MAX_BYTES};
 use crate::bridge::Bridge;
@@ -86,7 +86,8 @@ struct Shared {
     kernel_cache: bool,
 }
 
-/// A mounted file system that is being served. Dropping it changes nothing: the session lives until the unmount.
+/// A mounted file system that is being served. Dropping it changes nothing: the session lives until the
+/// unmount.
 pub struct Session {
     shared: Arc<Shared>,
 }
@@ -154,7 +155,8 @@ impl Session {
         }
     }
 
-    /// Waits for the end: unmounted by anybody, or aborted. The client has said good-bye to the servers by then.
+    /// Waits for the end: unmounted by anybody, or aborted. The client has said good-bye to the servers by
+    /// then.
     pub async fn wait(&self) {
         let mut rx = self.shared.state.subscribe();
         let _ = rx.wait_for(|s| matches!(s, State::Ended | State::Failed(_))).await;
@@ -164,8 +166,8 @@ impl Session {
         self.shared.state.borrow().clone()
     }
 
-    /// Answers a request about the mount, without the kernel's part in it: nothing here waits for a server that is away.
-    /// `EINVAL`: it is about a file.
+    /// Answers a request about the mount, without the kernel's part in it: nothing here waits for a server
+    /// that is away. `EINVAL`: it is about a file.
     pub async fn ask(&self, request: Request) -> Response {
         match client::admin::answer_of_mount(&self.shared.bridge.fs, 0, request).await {
             Ok(r) => Response::Ok(r),
@@ -359,8 +361,8 @@ impl Shared {
         }
     }
 
-    /// `umount -f` aborts the connection and then finds the mount busy with processes that were stuck a moment
-    /// ago. A connection that was aborted never comes back: what is left of the mount is removed.
+    /// `umount -f` aborts the connection and then finds the mount busy with processes that were stuck a
+    /// moment ago. A connection that was aborted never comes back: what is left of the mount is removed.
     fn finish_forced_unmount(&self) {
         let Some(minor) = self.minor else { return };
         let wait = world::sys::Deadline::after(FORCED);

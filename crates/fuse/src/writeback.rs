@@ -1,10 +1,11 @@
 //! Dirty pages of shared mappings that the kernel writes back.
 //!
-//! Nobody can interrupt such a WRITE, and a process that unmaps or truncates the file waits for it in state D. So
-//! it is answered after half a second whether the servers answered or not: the data stays in bounded memory and is
-//! written in the background, in order, inode by inode. Whatever else is asked of the inode waits for that
-//! (interruptibly). What does not fit is lost with EIO. No error is the answer to such a WRITE: each open file is told at its next
-//! fsync by the mount ([`client::ErrorCursor`]), and would be told by the kernel a second time.
+//! Nobody can interrupt such a WRITE, and a process that unmaps or truncates the file waits for it in state
+//! D. So it is answered after half a second whether the servers answered or not: the data stays in bounded
+//! memory and is written in the background, in order, inode by inode. Whatever else is asked of the inode
+//! waits for that (interruptibly). What does not fit is lost with EIO. No error is the answer to such a
+//! WRITE: each open file is told at its next fsync by the mount ([`client::ErrorCursor`]), and would be told
+//! by the kernel a second time.
 
 use bytes::Bytes;
 use client::{Fs, Pages};

@@ -228,7 +228,8 @@ impl LockClient {
         g.held.values().chain(g.posix.values().flat_map(Pieces::iter)).cloned().collect()
     }
 
-    /// Locks that others took while this client was away (`ReclaimReply::lost_locks`). Returns what they were.
+    /// Locks that others took while this client was away (`ReclaimReply::lost_locks`). Returns what they
+    /// were.
     pub fn lost(&self, ids: &[u64]) -> Vec<LockSpec> {
         let ids: BTreeSet<u64> = ids.iter().copied().collect();
         let mut g = self.lock();

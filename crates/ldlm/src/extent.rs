@@ -1,13 +1,14 @@
-//! Extent locks: which client may keep which bytes of an object. The server's end, as a stepped state machine.
+//! Extent locks: which client may keep which bytes of an object. The server's end, as a stepped state
+//! machine.
 //!
-//! Locks of one client never conflict with each other: it sees to its own coherence. A request is granted when it
-//! conflicts with nobody who has or waited for a lock before it, so nobody starves (but behind a group that goes on
-//! getting members); what is granted to a client grows
-//! to the largest range that conflicts with nobody. Requests without a lock run under a *server lock*, which
-//! conflicts with everybody's, the sender's included.
+//! Locks of one client never conflict with each other: it sees to its own coherence. A request is granted
+//! when it conflicts with nobody who has or waited for a lock before it, so nobody starves (but behind a
+//! group that goes on getting members); what is granted to a client grows to the largest range that conflicts
+//! with nobody. Requests without a lock run under a *server lock*, which conflicts with everybody's, the
+//! sender's included.
 //!
-//! Who must give way is told once ([`Event::Block`]); [`Extents::outstanding`] and [`Extents::overdue`] are for
-//! telling again and for losing patience.
+//! Who must give way is told once ([`Event::Block`]); [`Extents::outstanding`] and [`Extents::overdue`] are
+//! for telling again and for losing patience.
 
 use model::planted::{self, Bug};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -166,8 +167,8 @@ impl<C: Copy + Ord> OfObject<C> {
         (start, end)
     }
 
-    /// Whether a lock can be granted with `ahead` of those who wait before it. Who joins a group that has its lock does
-    /// not wait behind those who wait for the group's end: its members may wait for each other.
+    /// Whether a lock can be granted with `ahead` of those who wait before it. Who joins a group that has its
+    /// lock does not wait behind those who wait for the group's end: its members may wait for each other.
     fn is_free(&self, l: &Lock<C>, ahead: usize) -> bool {
         let joins = matches!(l.mode, ExtentMode::Group(_))
             && self.granted.iter().any(|g| g.mode == l.mode && g.overlaps(l));

@@ -1,10 +1,11 @@
-//! What is granted on one file of one kind, found by range, by owner and by id without looking at everything: some programs
-//! hold a lock for each record of a large file.
+//! What is granted on one file of one kind, found by range, by owner and by id without looking at everything:
+//! some programs hold a lock for each record of a large file.
 //!
-//! Ranges of different owners may lie upon each other (readers), so an order by the first byte does not find all that reach
-//! into a range. [`Ranges`] is an interval tree over all 2^64 bytes: a range belongs to the smallest aligned block of 2^n
-//! bytes that holds it, in whose middle it has a byte. Of a block at an end of what is asked for, a range in it either ends
-//! behind the beginning or begins before the end: both are orders.
+//! Ranges of different owners may lie upon each other (readers), so an order by the first byte does not find
+//! all that reach into a range. [`Ranges`] is an interval tree over all 2^64 bytes: a range belongs to the
+//! smallest aligned block of 2^n bytes that holds it, in whose middle it has a byte. Of a block at an end of
+//! what is asked for, a range in it either ends behind the beginning or begins before the end: both are
+//! orders.
 
 use crate::posix::{Pieces, rest, splits};
 use crate::table::Client;
@@ -74,7 +75,8 @@ impl Ranges {
         let used = (0u8..).zip(&self.levels).filter(|(_, n)| **n > 0).map(|(level, _)| level);
         used.flat_map(move |level| {
             let (first, last) = (block(level, start), block(level, end));
-            // Those that end late enough, in the block where it begins; those that begin early enough, in the others.
+            // Those that end late enough, in the block where it begins; those that begin early enough, in the
+            // others.
             let (mut ends, mut starts): (Option<btree_map::Range<'_, Key, u64>>, _) = (None, Some(first));
             if level > 0 && (first < last || is_upper(level, start)) {
                 let from = (level, first, start, FIRST);

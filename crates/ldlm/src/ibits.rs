@@ -1,11 +1,11 @@
 //! The server's table of leases: which client may keep what it was shown of a file.
 //!
-//! A lease is (client, file) with bits, each shared or exclusive; it needs no number of its own. Grants carry a
-//! sequence number of one counter, so that "everything up to here" has a meaning when grants, callbacks and
-//! cancels cross each other. Nobody ever waits for a lease: what cannot be granted at this moment is shown and
-//! not granted. Who changes something first asks the other holders for what they have ([`Leases::conflicts`]),
-//! and marks the file ([`Leases::begin_revoke`]), so that nothing is granted on it until the change is made.
-//! How long that may take is the caller's business.
+//! A lease is (client, file) with bits, each shared or exclusive; it needs no number of its own. Grants carry
+//! a sequence number of one counter, so that "everything up to here" has a meaning when grants, callbacks and
+//! cancels cross each other. Nobody ever waits for a lease: what cannot be granted at this moment is shown
+//! and not granted. Who changes something first asks the other holders for what they have
+//! ([`Leases::conflicts`]), and marks the file ([`Leases::begin_revoke`]), so that nothing is granted on it
+//! until the change is made. How long that may take is the caller's business.
 
 use crate::table::Client;
 use model::planted::{self, Bug};
@@ -102,9 +102,9 @@ impl Leases {
         bits & !taken
     }
 
-    /// Grants what [`Leases::grantable`] allowed. Who only looks may have marked the file since ([`Leases::begin_revoke`]): that
-    /// waits for exclusive leases alone, and asks again whoever has one by then. Several requests of one client at a time may exceed its number of files by
-    /// a few.
+    /// Grants what [`Leases::grantable`] allowed. Who only looks may have marked the file since
+    /// ([`Leases::begin_revoke`]): that waits for exclusive leases alone, and asks again whoever has one by
+    /// then. Several requests of one client at a time may exceed its number of files by a few.
     pub fn grant(&mut self, client: Client, fid: Fid, bits: u8, mode: Mode, seq: u64) {
         assert_eq!(self.fitting(client, fid, bits, mode), bits, "a lease on {fid} that conflicts");
         assert!(seq <= self.seq, "a grant has a number that was given out");
@@ -151,8 +151,8 @@ impl Leases {
         }
     }
 
-    /// `client` uses these bits no more (with `item.look`: exclusively no more), as far as they were granted up to
-    /// `item.seq`. False if it has none.
+    /// `client` uses these bits no more (with `item.look`: exclusively no more), as far as they were granted
+    /// up to `item.seq`. False if it has none.
     pub fn cancel(&mut self, client: Client, item: &LeaseItem) -> bool {
         let Some(f) = self.files.get_mut(&item.fid) else { return false };
         let Ok(i) = f.find(client) else { return false };

@@ -322,7 +322,8 @@ impl World {
                 n.cuts -= 1;
                 n.to_client.clear();
                 n.to_server.clear();
-                // The read is sent again, or answered again if it had been answered; the revocation is repeated.
+                // The read is sent again, or answered again if it had been answered; the revocation is
+                // repeated.
                 match &n.reading {
                     Some((_, None)) => n.to_server.push(Frame::Read),
                     Some((_, Some(a))) => n.to_client.push(a.clone()),

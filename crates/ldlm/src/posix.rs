@@ -61,7 +61,8 @@ impl Pieces {
         self.0.retain(|_, p| keep(p));
     }
 
-    /// Cuts `start..=end` out. Returns the pieces that lay there as they were; what is left of each is its [`rest`].
+    /// Cuts `start..=end` out. Returns the pieces that lay there as they were; what is left of each is its
+    /// [`rest`].
     pub fn carve(&mut self, start: u64, end: u64) -> Vec<LockSpec> {
         let there: Vec<LockSpec> = self.overlapping(start, end).cloned().collect();
         for p in &there {

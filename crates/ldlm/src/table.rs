@@ -4,10 +4,10 @@
 //!
 //! * **Flock**: the whole file, owned by an open file description (client, owner). A change of mode gives the
 //!   old lock back first and then asks for the new one: others may come between, as flock(2) says.
-//! * **Posix**: byte ranges of a process (client, owner). A new lock replaces what the owner has in its range.
-//!   Waiting in a circle, over any number of files, is EDEADLK.
-//! * **Extent**: a byte range for one operation (client, id). First come, first served: a request waits behind
-//!   every earlier one that conflicts with it, granted or not, so that writers do not starve.
+//! * **Posix**: byte ranges of a process (client, owner). A new lock replaces what the owner has in its
+//!   range. Waiting in a circle, over any number of files, is EDEADLK.
+//! * **Extent**: a byte range for one operation (client, id). First come, first served: a request waits
+//!   behind every earlier one that conflicts with it, granted or not, so that writers do not starve.
 //!
 //! Flock and POSIX requests conflict with granted locks only (a non-blocking one must not fail because of
 //! somebody who waits); waiters are served in the order of their arrival.
@@ -242,8 +242,8 @@ impl LockTable {
         step
     }
 
-    /// The first granted lock that would stand in the way (F_GETLK), as its owner sees it: neighbouring pieces
-    /// of one mode are one.
+    /// The first granted lock that would stand in the way (F_GETLK), as its owner sees it: neighbouring
+    /// pieces of one mode are one.
     pub fn getlock(&self, client: Client, spec: &LockSpec) -> Option<LockSpec> {
         let new = normal(client, spec)?;
         let q = self.queues.get(&(spec.fid, spec.kind))?;
@@ -441,7 +441,8 @@ impl LockTable {
         }
     }
 
-    /// After a grant: a downgrade lets waiters in, and an owner that waits elsewhere may have closed a circle.
+    /// After a grant: a downgrade lets waiters in, and an owner that waits elsewhere may have closed a
+    /// circle.
     fn settle(&mut self, at: (Fid, LockKind), events: &mut Vec<Event>) {
         if at.1 == LockKind::Extent {
             return;

@@ -119,7 +119,8 @@ fn circles_are_refused_over_several_files() {
 
 #[test]
 fn a_circle_that_a_grant_closes_fails_the_waiter() {
-    // Owner A has two threads: one waits on file 2 for B; B waits on file 1 for C; C gives way to A's other thread.
+    // Owner A has two threads: one waits on file 2 for B; B waits on file 1 for C; C gives way to A's other
+    // thread.
     let mut t = LockTable::new();
     let on = |f: u32, id, end| LockSpec { fid: fid(f), ..spec(id, Posix, Write, 1, 0, end) };
     t.enqueue(B, &on(2, 1, 9), true);
@@ -390,9 +391,9 @@ impl Check {
                 self.m.clear(s.fid.oid, Flock, who(c, &s), 0..=LAST);
             }
         }
-        // Flock's events come before the grant: what the old mode kept out gets in first (and may, by a second
-        // request of the same owner, be a reader again when this one's turn comes). The others' come behind it,
-        // after a downgrade.
+        // Flock's events come before the grant: what the old mode kept out gets in first (and may, by a
+        // second request of the same owner, be a reader again when this one's turn comes). The others' come
+        // behind it, after a downgrade.
         if s.kind == Flock {
             self.events(&step.events);
         }
@@ -521,8 +522,8 @@ proptest! {
     }
 }
 
-/// A lock for each record of a large file, of one program and of as many: each step looks at what it meets, not at all.
-/// (With lists this took minutes.)
+/// A lock for each record of a large file, of one program and of as many: each step looks at what it meets,
+/// not at all. (With lists this took minutes.)
 #[test]
 fn a_hundred_thousand_locks_on_one_file_are_no_burden() {
     const N: u64 = 100_000;

@@ -1,17 +1,17 @@
 //! What clients may keep of what they were shown: leases on directories' entries and on inodes.
 //!
-//! Answers grant leases, and never wait for one. A change first runs without being submitted; if other clients
-//! hold what it would change it is dropped, they are asked for their leases, and it runs again when they gave
-//! them back (`transact`, `callbacks`). What a change touches follows from the keys that it writes, so that no
-//! operation can forget to say it.
+//! Answers grant leases, and never wait for one. A change first runs without being submitted; if other
+//! clients hold what it would change it is dropped, they are asked for their leases, and it runs again when
+//! they gave them back (`transact`, `callbacks`). What a change touches follows from the keys that it writes,
+//! so that no operation can forget to say it.
 //!
-//! A client may own a directory: hold it exclusively, and inodes in it, change them by itself and tell later (`ops/own.rs`,
-//! `ops/batch.rs`). Then even to look at them takes the lease back first, which brings what is not told yet. What an
-//! operation looks at follows from the keys that it reads.
+//! A client may own a directory: hold it exclusively, and inodes in it, change them by itself and tell later
+//! (`ops/own.rs`, `ops/batch.rs`). Then even to look at them takes the lease back first, which brings what is
+//! not told yet. What an operation looks at follows from the keys that it reads.
 //!
 //! Order against everything else: leases are granted and looked at under the lock of the core, like the reads
-//! and writes that they stand for; cancels need no order. A client's own leases are never in its way: it knows
-//! what it changes itself.
+//! and writes that they stand for; cancels need no order. A client's own leases are never in its way: it
+//! knows what it changes itself.
 
 use crate::schema::key;
 use ldlm::{Leases, Mode};
@@ -57,8 +57,8 @@ impl LeaseState {
         }
     }
 
-    /// What `client` may be granted of `bits`, to be made good with [`LeaseState::grant`] under the same lock of
-    /// the core. `seq` 0 gets a number.
+    /// What `client` may be granted of `bits`, to be made good with [`LeaseState::grant`] under the same lock
+    /// of the core. `seq` 0 gets a number.
     pub fn offer(&self, client: ClientId, fid: Fid, bits: u8, mode: Mode, seq: &mut u64) -> Option<Grant> {
         let mut t = self.table.lock();
         // Who may change an inode by itself has its layout with that.
@@ -82,8 +82,8 @@ impl LeaseState {
         for (fid, g) in offers {
             assert!(g.bits != 0 && g.seq != 0, "a grant is of something, and has a number");
             let mode = if g.exclusive { Mode::Exclusive } else { Mode::Shared };
-            // What it had alone when it was offered it may have given down since, and somebody else looked: it knows, and
-            // does not take over what was asked for before that.
+            // What it had alone when it was offered it may have given down since, and somebody else looked:
+            // it knows, and does not take over what was asked for before that.
             if g.exclusive && t.fitting(client.0, *fid, g.bits, mode) != g.bits {
                 continue;
             }
@@ -255,7 +255,8 @@ pub fn touched<'a>(keys: impl Iterator<Item = &'a Vec<u8>>) -> Touched {
     for k in keys {
         let (fid, bit) = match k[0] {
             key::INODE => (key::parse_fid(k), bits::UPDATE),
-            // Of a damaged key that was found below a file, and is removed with it, the file is all that must be right.
+            // Of a damaged key that was found below a file, and is removed with it, the file is all that must
+            // be right.
             key::XATTR | key::DATA => (key::parse_file(k), bits::UPDATE),
             key::DENTRY => (key::parse_file(k), bits::LOOKUP),
             // Nothing that leases cover: no client is shown it.
@@ -303,8 +304,8 @@ impl<'a> Marks<'a> {
         }
     }
 
-    /// Whether others hold what is to be changed; then it is marked. Nobody may have been offered a lease that is not
-    /// granted yet.
+    /// Whether others hold what is to be changed; then it is marked. Nobody may have been offered a lease
+    /// that is not granted yet.
     pub fn blocked(&mut self, by: Option<ClientId>, wanted: &Wanted) -> bool {
         let held = self.held(by, wanted);
         self.set(held.iter().copied());

@@ -1,5 +1,5 @@
-//! One metadata target: what it consists of, and its locks. What it does is in the files above it: `transact`,
-//! `callbacks`, `recovery`, `peers`, `dispatch`, `service`.
+//! One metadata target: what it consists of, and its locks. What it does is in the files above it:
+//! `transact`, `callbacks`, `recovery`, `peers`, `dispatch`, `service`.
 
 use crate::core::Core;
 use crate::peers::session::Sessions;

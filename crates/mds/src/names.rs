@@ -162,8 +162,8 @@ pub fn entry_with(tx: &mut Tx, fid: Fid, i: &Inode, bits: u8) -> Entry {
     }
 }
 
-/// Adds the file's data to the answer if it lies with the inode and is no more than `max` bytes (0: it is not wanted).
-/// Not in an answer that is kept, which would promise data that is not kept with it.
+/// Adds the file's data to the answer if it lies with the inode and is no more than `max` bytes (0: it is not
+/// wanted). Not in an answer that is kept, which would promise data that is not kept with it.
 pub fn with_content(tx: &mut Tx, e: Entry, i: &Inode, max: u32) -> Result<Entry, Errno> {
     let fits = i.data.size <= u64::from(max).min(limits::MDT_DATA_MAX_BYTES);
     if max == 0 || i.data_room().is_none() || !fits || tx.writes() {

@@ -1,5 +1,5 @@
-//! Parameters and statistics of a metadata target, as `lctl get_param` and `set_param` see them. Each is declared once,
-//! here.
+//! Parameters and statistics of a metadata target, as `lctl get_param` and `set_param` see them. Each is
+//! declared once, here.
 
 use crate::mdt::Mdt;
 use crate::recovery;

@@ -1,9 +1,9 @@
-//! After a restart: what this target does in its recovery window ([`rpc::server::recovery`]). Files without names
-//! or opens go when it is over.
+//! After a restart: what this target does in its recovery window ([`rpc::server::recovery`]). Files without
+//! names or opens go when it is over.
 //!
-//! A resent create is answered from its stored reply without reaching the target; clients therefore reclaim the
-//! handles of requests under way too (one that was not executed names no file and is lost, which is no harm).
-//! Handles and lock ids are the clients' choice: saying something twice is harmless.
+//! A resent create is answered from its stored reply without reaching the target; clients therefore reclaim
+//! the handles of requests under way too (one that was not executed names no file and is lost, which is no
+//! harm). Handles and lock ids are the clients' choice: saying something twice is harmless.
 
 use crate::mdt::Mdt;
 use crate::schema::key;
@@ -16,8 +16,8 @@ use std::time::Duration;
 use world::BoxFuture;
 
 impl Mdt {
-    /// Takes a client out that never came back, all in one step: if it connects a moment later it is a new one.
-    /// It has no opens and no locks, since those come with its reclaim.
+    /// Takes a client out that never came back, all in one step: if it connects a moment later it is a new
+    /// one. It has no opens and no locks, since those come with its reclaim.
     fn remove_absent(&self, client: ClientId) -> Result<(), store::StoreError> {
         let mut core = self.core_write();
         if !self.recovery.give_up(client) {

@@ -278,8 +278,8 @@ impl Service for Mdt {
     }
 
     fn speaks(&self) -> bool {
-        // Nor after an error of its disk: the server ends, and what it had executed is done again by the next one. An error
-        // would be the end of operations that applications were told of.
+        // Nor after an error of its disk: the server ends, and what it had executed is done again by the next
+        // one. An error would be the end of operations that applications were told of.
         self.db.is_held() && self.db.stopped().is_none()
     }
 
@@ -314,8 +314,8 @@ impl Service for Mdt {
             }
             Err(e) => {
                 tracing::error!("reply slot {slot} of client {client}: {e}");
-                // Without its slot a resent request would run twice: unless the target stopped anyway and runs
-                // nothing, it must not go on guessing.
+                // Without its slot a resent request would run twice: unless the target stopped anyway and
+                // runs nothing, it must not go on guessing.
                 assert!(
                     self.db.stopped().is_some(),
                     "reply slot {slot} of client {client} cannot be read: {e}"

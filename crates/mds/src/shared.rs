@@ -75,8 +75,8 @@ impl Shared {
         self.resolve(spec, dir_default).inherit(&self.settings.builtin_layout())
     }
 
-    /// The layout of a new file, and what it is to get when it outgrows the metadata server. Chooses OSTs for a
-    /// file that asks for objects. `EINVAL` for settings that cannot be, `ENOSPC` if no OST takes objects.
+    /// The layout of a new file, and what it is to get when it outgrows the metadata server. Chooses OSTs for
+    /// a file that asks for objects. `EINVAL` for settings that cannot be, `ENOSPC` if no OST takes objects.
     pub fn allocate(
         &self,
         fid: Fid,
@@ -104,7 +104,8 @@ impl Shared {
         u32::try_from(room).map_err(|_| Errno::EINVAL)
     }
 
-    /// The layout of a new file that asks for nothing special, if it is no choice: its data lies with its inode.
+    /// The layout of a new file that asks for nothing special, if it is no choice: its data lies with its
+    /// inode.
     pub fn plain_layout(&self, dir_default: Option<&LayoutSpec>) -> Option<Layout> {
         let asked = self.resolve(None, dir_default);
         let fits = asked.clone().inherit(&self.settings.builtin_layout()).check().is_ok();

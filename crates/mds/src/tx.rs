@@ -145,7 +145,8 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// What comes next is done again: `reply` is what `op` came to the first time, and holds the server's choices.
+    /// What comes next is done again: `reply` is what `op` came to the first time, and holds the server's
+    /// choices.
     pub fn replay(&mut self, op: Op, reply: &[u8], recovering: bool) {
         let mut offset = None;
         let layout = match op.verb().answer {
@@ -235,8 +236,8 @@ impl<'a> Tx<'a> {
         self.owned = Some(Owned { promised, made: Touched::new() });
     }
 
-    /// An exclusive lease on a file, if it can be had at this moment. Others that are in the way are asked for what
-    /// they have, and the transaction runs again.
+    /// An exclusive lease on a file, if it can be had at this moment. Others that are in the way are asked
+    /// for what they have, and the transaction runs again.
     pub fn claim(&mut self, fid: Fid, bits: u8) -> Option<Grant> {
         self.client?;
         assert!(bits != 0, "a claim is of something");
@@ -244,7 +245,8 @@ impl<'a> Tx<'a> {
         self.offer_as(fid, bits, Mode::Exclusive)
     }
 
-    /// A layout that belongs to the whole file system changes: owners of directories must know before it does.
+    /// A layout that belongs to the whole file system changes: owners of directories must know before it
+    /// does.
     pub fn change_defaults(&mut self) {
         *self.claims.entry(Fid::DEFAULTS).or_default() |= bits::UPDATE;
     }
@@ -402,8 +404,8 @@ impl<'a> Tx<'a> {
         Ok(found)
     }
 
-    /// A file that is not there may have been made by a client that did not tell yet, and named to another by its FID
-    /// alone: that looks at everything that the maker owns.
+    /// A file that is not there may have been made by a client that did not tell yet, and named to another by
+    /// its FID alone: that looks at everything that the maker owns.
     fn look_for_maker(&mut self, fid: Fid) -> Result<(), MdsError> {
         let k = key::lease(fid.seq);
         let Some(lease) = self.get(&k)?.map(|v| Lease::decode(&k, &v)).transpose()? else { return Ok(()) };

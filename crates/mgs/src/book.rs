@@ -1,5 +1,5 @@
-//! Where an MGS keeps what it knows: ordered keys, changed by transactions that are visible at once and durable a little
-//! later, in order.
+//! Where an MGS keeps what it knows: ordered keys, changed by transactions that are visible at once and
+//! durable a little later, in order.
 
 use std::sync::Arc;
 use store::{Db, Lsn, StoreError, StoredReply, Txn};

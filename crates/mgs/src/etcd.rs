@@ -1,6 +1,6 @@
-//! An MGS's book in etcd, and which of several MGSs may write it: the one whose lease the key `leader` is under. Each
-//! transaction has the condition that this key still is the one that was made when it became active, so that one that woke
-//! up late writes nothing. Keys: `docs/formats/mgt.md`.
+//! An MGS's book in etcd, and which of several MGSs may write it: the one whose lease the key `leader` is
+//! under. Each transaction has the condition that this key still is the one that was made when it became
+//! active, so that one that woke up late writes nothing. Keys: `docs/formats/mgt.md`.
 
 use crate::book::Book;
 use crate::state::TAG;
@@ -147,8 +147,8 @@ fn word(epoch: u32, transaction: u64) -> Vec<u8> {
 }
 
 impl EtcdBook {
-    /// Makes this process the active MGS, under a lease of length `term`, and reads everything. `who` is what others are
-    /// told. [`TakeError::Busy`]: another one is.
+    /// Makes this process the active MGS, under a lease of length `term`, and reads everything. `who` is what
+    /// others are told. [`TakeError::Busy`]: another one is.
     pub async fn take(
         etcd: &Arc<Etcd>,
         who: &str,
@@ -266,8 +266,8 @@ impl EtcdBook {
         }
     }
 
-    /// What is to be written next, and the last transaction of it. A large one comes in parts (the configuration's
-    /// version and the reply behind the rest); only the last part counts as it.
+    /// What is to be written next, and the last transaction of it. A large one comes in parts (the
+    /// configuration's version and the reply behind the rest); only the last part counts as it.
     fn next(&self) -> Option<(Lsn, Writes)> {
         let mut g = self.lock();
         let (mut lsn, mut out, mut bytes) = (0, Writes::new(), 0);

@@ -1,4 +1,5 @@
-//! Several MGSs over one etcd: one is active, its end is not noticed, and one that woke up late changes nothing.
+//! Several MGSs over one etcd: one is active, its end is not noticed, and one that woke up late changes
+//! nothing.
 
 use crate::etcd::{EtcdBook, TakeError, vacancy};
 use crate::testing::{Open, TheirServer, register};

@@ -1,9 +1,9 @@
 //! The management service: which targets a file system has, where they answer, and its permanent parameters.
 //!
-//! `state` holds the configuration as versioned data over a [`Book`] (the target's [`store::Db`], or etcd's keys: `etcd`), `ops/VERB.rs` answers one
-//! message each, `registration` says who is let in, `service` is what the session layer
-//! calls, `clients` what it remembers of its clients. Each change is pushed to every connected node
-//! ([`wire::msg::notify::Notify::ConfigChanged`]), which fetches the new version.
+//! `state` holds the configuration as versioned data over a [`Book`] (the target's [`store::Db`], or etcd's
+//! keys: `etcd`), `ops/VERB.rs` answers one message each, `registration` says who is let in, `service` is
+//! what the session layer calls, `clients` what it remembers of its clients. Each change is pushed to every
+//! connected node ([`wire::msg::notify::Notify::ConfigChanged`]), which fetches the new version.
 
 mod book;
 mod clients;

@@ -14,8 +14,8 @@ use wire::proof::{Claimant, Key};
 
 /// Addresses of one target.
 pub(crate) const NIDS_MAX: usize = 64;
-/// A target may have been started so many times since the MGS heard of it last. One that says more is none of ours: its
-/// real server would never be let in again.
+/// A target may have been started so many times since the MGS heard of it last. One that says more is none of
+/// ours: its real server would never be let in again.
 pub const EPOCH_JUMP_MAX: u32 = 1000;
 /// Transaction numbers have 24 bits for the epoch.
 const EPOCH_MAX: u32 = (1 << 24) - 1;
@@ -106,8 +106,8 @@ impl FsRecord {
         all.find_map(|(_, v)| v.as_slice().try_into().ok())
     }
 
-    /// Whether the claim is made by who has the target's folder. The first time whoever comes is believed, as far as
-    /// nothing else changes.
+    /// Whether the claim is made by who has the target's folder. The first time whoever comes is believed, as
+    /// far as nothing else changes.
     fn proves(&mut self, claim: &Claim) -> Result<(), Errno> {
         let uuid = claim.entry.target_uuid;
         if let Some(key) = self.key_of(uuid) {
@@ -148,12 +148,12 @@ impl FsRecord {
 }
 
 impl State {
-    /// Adds or renews a target. `fresh` is used if this is the file system's first one, whichever target
-    /// that is: MDT0000 may come later.
-    /// `EADDRINUSE`: another target has this index; `EACCES`: and nobody allowed that it is replaced; `EINVAL`: it belongs
-    /// to another file system of this name, or its name, index, epoch or addresses are none; `ESTALE`: a later start of it
-    /// is known; `ERANGE`: it cannot have been started so often; `EKEYREJECTED`: it is not the target that it says; `ENOKEY`:
-    /// it is to say its key; `ENOSPC`: too many.
+    /// Adds or renews a target. `fresh` is used if this is the file system's first one, whichever target that
+    /// is: MDT0000 may come later. `EADDRINUSE`: another target has this index; `EACCES`: and nobody allowed
+    /// that it is replaced; `EINVAL`: it belongs to another file system of this name, or its name, index,
+    /// epoch or addresses are none; `ESTALE`: a later start of it is known; `ERANGE`: it cannot have been
+    /// started so often; `EKEYREJECTED`: it is not the target that it says; `ENOKEY`: it is to say its key;
+    /// `ENOSPC`: too many.
     pub(crate) fn register(&mut self, claim: Claim, fresh: &Fresh, txn: &mut Txn) -> Result<(), Errno> {
         let (fsname, entry) = (claim.fsname, &claim.entry);
         let t = entry.target;

@@ -64,8 +64,8 @@ impl Mgs {
         self.peers.count()
     }
 
-    /// Changes the configuration: in memory and, in the same order, in the journal, together with the reply for
-    /// the request's slot. Nothing happened when it fails.
+    /// Changes the configuration: in memory and, in the same order, in the journal, together with the reply
+    /// for the request's slot. Nothing happened when it fails.
     pub(crate) fn change<R: serde::Serialize>(
         &self,
         req: Option<&Incoming>,
@@ -113,7 +113,8 @@ impl Mgs {
         Ok(())
     }
 
-    /// `lctl set_param -P` on the host of the MGS; with `delete` takes the setting back. Durable when it returns.
+    /// `lctl set_param -P` on the host of the MGS; with `delete` takes the setting back. Durable when it
+    /// returns.
     ///
     /// # Errors
     /// As [`State::set_param`].

@@ -130,9 +130,9 @@ impl State {
         })
     }
 
-    /// `set_param -P`, or with `delete` its end. `osc.FSNAME-OST0000*.active` also takes the target out of the
-    /// configuration, or back in. `EINVAL`: the name is no parameter's; `ENOENT`: nothing to delete; `E2BIG`,
-    /// `ENOSPC`: over the limits.
+    /// `set_param -P`, or with `delete` its end. `osc.FSNAME-OST0000*.active` also takes the target out of
+    /// the configuration, or back in. `EINVAL`: the name is no parameter's; `ENOENT`: nothing to delete;
+    /// `E2BIG`, `ENOSPC`: over the limits.
     pub fn set_param(&mut self, name: &str, value: &str, delete: bool, txn: &mut Txn) -> Result<(), Errno> {
         let plain = |c: u8| c.is_ascii_graphic() && c != b'=';
         let dotted = name.contains('.') && !name.starts_with('.') && !name.ends_with('.');

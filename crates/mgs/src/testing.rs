@@ -53,7 +53,8 @@ pub async fn register(i: &Arc<Import>, m: Register) -> Result<RegisterReply, Err
     }
 }
 
-/// An MGS whose administrator comes over the network, so that his changes go through sessions, cuts and restarts.
+/// An MGS whose administrator comes over the network, so that his changes go through sessions, cuts and
+/// restarts.
 pub struct Open(pub Arc<Mgs>);
 
 impl Service for Open {

@@ -1,4 +1,5 @@
-//! The MGS over sessions, in the small world of `rpc::testing`: with restarts, power cuts and several clients.
+//! The MGS over sessions, in the small world of `rpc::testing`: with restarts, power cuts and several
+//! clients.
 
 use crate::registration::Order;
 use crate::testing::{Open, TheirServer, register};
@@ -329,7 +330,8 @@ fn a_target_is_known_by_its_key() {
         let r = register(&its, ost(1)).await.unwrap();
         let secret = extra_key(&r.config.extra, EXTRA_SERVER_KEY).unwrap();
         assert!(config(&its, "demo").await.unwrap().extra.is_empty(), "that is for servers");
-        // Somebody who read UUID, index and epoch in the configuration, says what he likes, and has another key.
+        // Somebody who read UUID, index and epoch in the configuration, says what he likes, and has another
+        // key.
         struct Thief;
         impl ImportHooks for Thief {
             fn keys(&self) -> Vec<(Claimant, Key)> {

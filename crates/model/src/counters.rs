@@ -1,6 +1,8 @@
-//! Counters of operations as Lustre's `stats` files print them: how often, least, most, sum and sum of squares.
+//! Counters of operations as Lustre's `stats` files print them: how often, least, most, sum and sum of
+//! squares.
 //!
-//! They are atomics in a row, found by an enum: a request that is counted takes no lock and looks for no name.
+//! They are atomics in a row, found by an enum: a request that is counted takes no lock and looks for no
+//! name.
 
 use crate::Timestamp;
 use crate::mutex::{Mutex, MutexGuard};
@@ -49,8 +51,8 @@ pub trait CounterSet: Place + 'static {
     const TABLE: &'static [CounterDecl];
 }
 
-/// An enum of counters with the names and units they have in the text: `counters! { pub enum What { Read = "read" in
-/// "usecs", } }`.
+/// An enum of counters with the names and units they have in the text: `counters! { pub enum What { Read =
+/// "read" in "usecs", } }`.
 #[macro_export]
 macro_rules! counters {
     ($(#[$m:meta])* $vis:vis enum $E:ident { $($(#[$vm:meta])* $V:ident = $name:literal in $unit:literal,)* }) => {

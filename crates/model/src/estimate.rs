@@ -1,4 +1,5 @@
-//! How long something takes at worst, lately: Lustre's adaptive estimates (`at_history`), which look back 600 s in four bins.
+//! How long something takes at worst, lately: Lustre's adaptive estimates (`at_history`), which look back 600
+//! s in four bins.
 
 use std::time::Duration;
 
@@ -6,7 +7,8 @@ const BINS: usize = 4;
 /// Seconds that one bin covers.
 const BIN_S: u64 = 150;
 
-/// Worst times of the last ten minutes, and of all. Times of day are seconds of any clock that does not go back.
+/// Worst times of the last ten minutes, and of all. Times of day are seconds of any clock that does not go
+/// back.
 #[derive(Clone, Debug, Default)]
 pub struct Estimate {
     /// The newest first.

@@ -1,5 +1,5 @@
-//! What the clients at each address did: `obdfilter.*.exports.NID.*`, `mdt.*.exports.NID.*`. Several mounts of a
-//! host are one, as in Lustre.
+//! What the clients at each address did: `obdfilter.*.exports.NID.*`, `mdt.*.exports.NID.*`. Several mounts
+//! of a host are one, as in Lustre.
 
 use crate::counters::{CounterDecl, CounterSet, Counters, Place};
 use crate::mutex::RwLock;

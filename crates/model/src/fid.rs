@@ -20,8 +20,8 @@ pub struct Fid {
 impl Fid {
     /// The root directory, on MDT0000.
     pub const ROOT: Fid = Fid { seq: 0x2_0000_0007, oid: 1, ver: 0 };
-    /// No file, but something leases can be had on: the settings from which new files' layouts come that belong to the
-    /// whole file system (the root directory's default, parameters of the metadata target).
+    /// No file, but something leases can be had on: the settings from which new files' layouts come that
+    /// belong to the whole file system (the root directory's default, parameters of the metadata target).
     pub const DEFAULTS: Fid = Fid { seq: 0x2_0000_0007, oid: 2, ver: 0 };
     /// No file.
     pub const NONE: Fid = Fid { seq: 0, oid: 0, ver: 0 };
@@ -108,8 +108,9 @@ impl FromStr for Fid {
 /// migration, swap, mirror and split move objects between files. Component ids are never reused within
 /// a file, so an object id is never reused either.
 ///
-/// `stripe` has the number of the stripe in its low bits and the mark of the target that the object was laid out for in
-/// the others: a target that took the place of a lost one knows by it what lay on that one (decision 0044).
+/// `stripe` has the number of the stripe in its low bits and the mark of the target that the object was laid
+/// out for in the others: a target that took the place of a lost one knows by it what lay on that one
+/// (decision 0044).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Debug)]
 pub struct ObjectId {
     pub origin: Fid,

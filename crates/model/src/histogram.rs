@@ -44,7 +44,8 @@ impl Buckets {
         self.0.iter().sum()
     }
 
-    /// How many there are of each size, up to the largest that counts: what the bucket is called, and the number.
+    /// How many there are of each size, up to the largest that counts: what the bucket is called, and the
+    /// number.
     pub fn counts(&self, scale: Scale) -> impl Iterator<Item = (u64, u64)> {
         let len = self.0.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1);
         (0..len).map(move |b| (scale.label(b), self.0[b]))
@@ -58,7 +59,8 @@ fn percent(part: u64, of: u64) -> u64 {
 /// Count, percent, cumulated percent.
 type Share = (u64, u64, u64);
 
-/// Rows of histograms beside each other, from the first to the last that counts: the bucket, and each side's share.
+/// Rows of histograms beside each other, from the first to the last that counts: the bucket, and each side's
+/// share.
 fn rows<const N: usize>(sides: [&Buckets; N]) -> Vec<(usize, [Share; N])> {
     let totals = sides.map(Buckets::total);
     let mut sums = [0; N];
@@ -199,8 +201,8 @@ pub enum Shape {
     Rpc,
     /// A server's `brw_stats`.
     Brw,
-    /// `extents_stats`: sizes of read(2) and write(2), from 4 KiB on, counted with [`Histogram::add_log2`] of the size in
-    /// 4 KiB, rounded up.
+    /// `extents_stats`: sizes of read(2) and write(2), from 4 KiB on, counted with [`Histogram::add_log2`] of
+    /// the size in 4 KiB, rounded up.
     Extents,
 }
 

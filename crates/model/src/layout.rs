@@ -82,7 +82,8 @@ impl Component {
         u64::from(self.stripe_size) * self.stripes() as u64
     }
 
-    /// RAID0: stripe number = (off / ssize) mod count; object offset = (off / (ssize·count))·ssize + off mod ssize.
+    /// RAID0: stripe number = (off / ssize) mod count; object offset = (off / (ssize·count))·ssize + off mod
+    /// ssize.
     fn place(&self, off: u64) -> (usize, u64) {
         let ss = u64::from(self.stripe_size);
         let stripe = (off / ss) % self.stripes() as u64;
@@ -121,8 +122,8 @@ impl Layout {
         Layout::of_one(0, Layout::whole_file(1, Pattern::Mdt, size, "", Vec::new()))
     }
 
-    /// What the layout of a file becomes whose data goes to new objects: of a component that was never there before, one
-    /// generation later.
+    /// What the layout of a file becomes whose data goes to new objects: of a component that was never there
+    /// before, one generation later.
     pub fn moved(&self, (fid, component): (Fid, u32), stripe_size: u32, pool: &str, osts: &[u16]) -> Layout {
         assert!(
             component > 1 && self.components.iter().all(|c| c.id != component),

@@ -44,8 +44,8 @@ pub const BATCH_OPS_MAX: usize = 1000;
 pub const FETCH_FILES_MAX: usize = 256;
 /// Data of one fetch message, besides that of its first file.
 pub const FETCH_MAX_BYTES: usize = 1 << 20;
-/// Operations and their data, encoded, that a client may have executed under exclusive leases of one metadata target and not sent:
-/// so much space is set aside for it.
+/// Operations and their data, encoded, that a client may have executed under exclusive leases of one metadata
+/// target and not sent: so much space is set aside for it.
 pub const OWNER_PENDING_MAX_BYTES: u64 = 16 << 20;
 /// Objects named in one glimpse or destroy.
 pub const OBJECTS_PER_RPC_MAX: usize = 16_384;

@@ -1,9 +1,10 @@
-//! Locks with one policy for panics (decision 0053): what was locked while its holder panicked may be torn, and is never
-//! looked at again.
+//! Locks with one policy for panics (decision 0053): what was locked while its holder panicked may be torn,
+//! and is never looked at again.
 //!
-//! Who finds such a lock ends the process, if it is a server's or a mount's ([`end_process_if_torn`]): a server is started
-//! again and recovers, and of a mount the guard ends the connection to the kernel. Elsewhere, in tests and the simulator,
-//! it panics. A panic that held no lock is not seen here: it ends the request that it came from, or the task.
+//! Who finds such a lock ends the process, if it is a server's or a mount's ([`end_process_if_torn`]): a
+//! server is started again and recovers, and of a mount the guard ends the connection to the kernel.
+//! Elsewhere, in tests and the simulator, it panics. A panic that held no lock is not seen here: it ends the
+//! request that it came from, or the task.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! Whom the users of a client's host are here. Lustre's nodemap; so far it maps root alone (`root_squash`).
 //!
-//! Everybody whom a message names passes a [`Nodemap`], wherever he stands in it: as its sender, as one of those
-//! for whom a batch acts, as the owner to whom data is charged.
+//! Everybody whom a message names passes a [`Nodemap`], wherever he stands in it: as its sender, as one of
+//! those for whom a batch acts, as the owner to whom data is charged.
 
 use crate::Cred;
 
@@ -39,8 +39,8 @@ impl Nodemap {
     }
 
     /// Who an owner is to whom a message charges data. Owners stay who they are: a client knows them from the
-    /// metadata target, which has mapped whoever made the file; a file of root does not change hands when its data
-    /// is written from a host whose root is squashed.
+    /// metadata target, which has mapped whoever made the file; a file of root does not change hands when its
+    /// data is written from a host whose root is squashed.
     pub fn owner(&self, claimed: Owner) -> Owner {
         claimed
     }

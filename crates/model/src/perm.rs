@@ -72,8 +72,8 @@ pub fn access(cred: &Cred, s: &Subject, want: u8) -> Result<(), Errno> {
 
 /// open(2)'s check of an existing file; `flags` are O_* bits.
 ///
-/// `EISDIR` for writing to a directory, `ELOOP` for a symbolic link, `EPERM` for writing to an immutable file or
-/// anything but appending to an append-only one, otherwise as [`access`].
+/// `EISDIR` for writing to a directory, `ELOOP` for a symbolic link, `EPERM` for writing to an immutable file
+/// or anything but appending to an append-only one, otherwise as [`access`].
 pub fn may_open(cred: &Cred, s: &Subject, flags: u32) -> Result<(), Errno> {
     let mut want = match flags & O_ACCMODE {
         _ if flags & FMODE_EXEC != 0 => MAY_EXEC,
@@ -97,8 +97,9 @@ pub fn may_open(cred: &Cred, s: &Subject, flags: u32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether a file's data may be changed by who opened it before it became immutable or append-only: not of an immutable one, and
-/// nothing of an append-only one goes (`removes`). Written it may be, anywhere: it was opened for that.
+/// Whether a file's data may be changed by who opened it before it became immutable or append-only: not of an
+/// immutable one, and nothing of an append-only one goes (`removes`). Written it may be, anywhere: it was
+/// opened for that.
 pub fn may_change_data(flags: u32, removes: bool) -> Result<(), Errno> {
     let kept = FLAG_IMMUTABLE | if removes { FLAG_APPEND } else { 0 };
     if flags & kept != 0 { Err(Errno::EPERM) } else { Ok(()) }

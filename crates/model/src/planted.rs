@@ -2,8 +2,8 @@
 //!
 //! Off unless a test says otherwise: the check is one relaxed load of a byte that never changes.
 //!
-//! A bug that is always on shows that an oracle sees a massacre. One that happens once, the n-th time that its place is passed
-//! ([`plant_once`]), shows that it sees a single event.
+//! A bug that is always on shows that an oracle sees a massacre. One that happens once, the n-th time that
+//! its place is passed ([`plant_once`]), shows that it sees a single event.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -155,8 +155,8 @@ bugs! {
     OldGenerationAccepted = 170,
     /// A fence does not wait for the locks of clients: what they keep goes to the old objects later.
     FenceBesideLocks = 171,
-    /// Neither a fence nor the end of an object takes locks back that are for reading: what a kernel has in pages of the old
-    /// objects stays there.
+    /// Neither a fence nor the end of an object takes locks back that are for reading: what a kernel has in
+    /// pages of the old objects stays there.
     MappingOfOldObjects = 172,
     /// A client goes on with a layout that it was asked for.
     LayoutBeyondLease = 173,

@@ -1,4 +1,5 @@
-//! Root squash: root of most hosts is an ordinary user of the file system. Lustre's `root_squash` and `nosquash_nids`.
+//! Root squash: root of most hosts is an ordinary user of the file system. Lustre's `root_squash` and
+//! `nosquash_nids`.
 
 use crate::nodemap::Nodemap;
 use crate::{Cred, Errno};
@@ -39,7 +40,8 @@ impl Squash {
     }
 }
 
-/// `10.0.0.[1-5,9]@tcp 10.1.*.*@tcp fd00::7@tcp`, apart by blanks or commas; `NONE`, `clear` or nothing: none.
+/// `10.0.0.[1-5,9]@tcp 10.1.*.*@tcp fd00::7@tcp`, apart by blanks or commas; `NONE`, `clear` or nothing:
+/// none.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct NidRanges(Vec<NidRange>);
 

@@ -110,7 +110,8 @@ impl Clients {
         self.lock().contains_key(&client)
     }
 
-    /// Looks at a client's identity, and may change it: what `f` says, and the record then, if the client is known.
+    /// Looks at a client's identity, and may change it: what `f` says, and the record then, if the client is
+    /// known.
     pub fn identity<T>(
         &self,
         client: ClientId,

@@ -1,6 +1,8 @@
-//! Extent locks of this target: who is told what, who waits, whose time is over. The rules are [`ldlm::extent`]'s.
+//! Extent locks of this target: who is told what, who waits, whose time is over. The rules are
+//! [`ldlm::extent`]'s.
 //!
-//! A request that names a lock its sender holds never waits here. One without runs under a server lock of its own.
+//! A request that names a lock its sender holds never waits here. One without runs under a server lock of its
+//! own.
 
 use crate::service::Ost;
 use crate::stats::OstCounter;
@@ -20,8 +22,8 @@ use world::sync::oneshot;
 
 /// A callback that is not answered is said again so often.
 const SAY_AGAIN: Duration = Duration::from_secs(2);
-/// A client that was told to give a lock back, and shows no sign of doing so, is evicted after so many times the life
-/// of what was leased to it (20 s with default pings).
+/// A client that was told to give a lock back, and shows no sign of doing so, is evicted after so many times
+/// the life of what was leased to it (20 s with default pings).
 const PATIENCE_LEASES_X10: u32 = 16;
 
 type Locked = Extents<ObjectId, ClientId>;
@@ -146,9 +148,9 @@ impl Ost {
         Ok(Some(held))
     }
 
-    /// As [`Ost::guard`] for what a client has done again after a restart, without waiting. While clients are awaited
-    /// nobody else is served and the order is that of the first time, whatever became of the lock since. A client
-    /// that comes back later must not change what others rely on by now: `ENOLCK`.
+    /// As [`Ost::guard`] for what a client has done again after a restart, without waiting. While clients are
+    /// awaited nobody else is served and the order is that of the first time, whatever became of the lock
+    /// since. A client that comes back later must not change what others rely on by now: `ENOLCK`.
     pub(crate) fn guard_replayed(
         self: &Arc<Self>,
         client: ClientId,
@@ -303,7 +305,8 @@ impl Ost {
         self.space.forget(client);
     }
 
-    /// The client has a new connection: what it was told on the old one is said again, and its time starts anew.
+    /// The client has a new connection: what it was told on the old one is said again, and its time starts
+    /// anew.
     pub(crate) fn client_back(self: &Arc<Self>, client: ClientId) {
         let now = self.world.now().0;
         if !self.locks.table().outstanding(now, client).is_empty() {

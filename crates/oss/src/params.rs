@@ -1,5 +1,5 @@
-//! The parameters of a target, `obdfilter.FSNAME-OSTxxxx.*`: each is one entry of [`TABLE`], or of [`EXPORTS`] if there is
-//! one for each address of clients.
+//! The parameters of a target, `obdfilter.FSNAME-OSTxxxx.*`: each is one entry of [`TABLE`], or of
+//! [`EXPORTS`] if there is one for each address of clients.
 
 use crate::scrub::Order;
 use crate::service::Ost;

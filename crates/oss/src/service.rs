@@ -188,8 +188,8 @@ impl Ost {
         self.clients.list().into_iter().map(|(c, r)| (c, r, up(&c))).collect()
     }
 
-    /// Whether the object lay on the target that had this one's place before. It is lost, not empty, until it is truncated
-    /// to nothing (which makes it one of this target's) or destroyed.
+    /// Whether the object lay on the target that had this one's place before. It is lost, not empty, until it
+    /// is truncated to nothing (which makes it one of this target's) or destroyed.
     pub(crate) fn is_lost(&self, id: ObjectId) -> Result<bool, Errno> {
         let birth = &self.cfg.birth;
         Ok(!birth.has_made(id) && !self.objects.is_known(id).map_err(|e| e.errno())?)
@@ -217,8 +217,8 @@ impl Ost {
         }
     }
 
-    /// Waits until an answer may be given: what it shows of others is on disk (with `durable`, all of it), and
-    /// the answers to what its client did before are sent.
+    /// Waits until an answer may be given: what it shows of others is on disk (with `durable`, all of it),
+    /// and the answers to what its client did before are sent.
     async fn settle(&self, done: &ops::Done, author: &Author, durable: bool) -> Result<(), Errno> {
         let wait = async {
             if done.durable > 0 {
@@ -341,8 +341,8 @@ impl Ost {
         Ok(ConnectOutcome { new_client: true, recovering: false })
     }
 
-    /// Makes a client's record durable. Who comes when the disk has failed can only read: after a restart there is nothing
-    /// to recover for it.
+    /// Makes a client's record durable. Who comes when the disk has failed can only read: after a restart
+    /// there is nothing to recover for it.
     async fn record(&self, client: ClientId, record: &ClientRecord) -> Result<(), StoreError> {
         if self.db.stopped().is_some() {
             return Ok(());
@@ -366,7 +366,8 @@ impl Ost {
         if !self.clients.remove(&self.db, client, &mut txn)? {
             return Ok(());
         }
-        // When the disk has failed its record stays: the next start waits for it, and finds nothing to recover.
+        // When the disk has failed its record stays: the next start waits for it, and finds nothing to
+        // recover.
         if self.db.stopped().is_none() {
             let lsn = self.db.submit(txn)?;
             self.db.durable(lsn).await?;

@@ -1,8 +1,8 @@
 //! Foresees a full disk: a target that could not write its journal would have to stop, so space is kept
 //! back for it, and data that would eat into the reserve gets ENOSPC before anything is written.
 //!
-//! Targets of one process that lie on one file system keep one book: what one of them promised, or is about to write, no
-//! other one has.
+//! Targets of one process that lie on one file system keep one book: what one of them promised, or is about
+//! to write, no other one has.
 
 use model::Errno;
 use model::mutex::Mutex;
@@ -54,7 +54,8 @@ pub struct DiskBook(Mutex<State>);
 pub struct DiskBooks(Mutex<BTreeMap<u64, Weak<DiskBook>>>);
 
 impl DiskBooks {
-    /// Of the file system with this number ([`store::format::disk_id`]). 0, which says nothing, has a new one each time.
+    /// Of the file system with this number ([`store::format::disk_id`]). 0, which says nothing, has a new one
+    /// each time.
     pub fn of(&self, disk: u64) -> Arc<DiskBook> {
         let fresh = Arc::<DiskBook>::default();
         if disk == 0 {
@@ -121,8 +122,8 @@ impl Space {
         self.admit_for(need, set_reserve, None)
     }
 
-    /// As [`Space::admit`]; data of a client that was promised the space uses up its promise, and gets at what is
-    /// promised to nobody. What is promised to others is never touched.
+    /// As [`Space::admit`]; data of a client that was promised the space uses up its promise, and gets at
+    /// what is promised to nobody. What is promised to others is never touched.
     pub fn admit_for(
         self: &Arc<Self>,
         need: Need,
@@ -143,7 +144,8 @@ impl Space {
                 s.since = s.in_flight;
             }
             if let Some((sample, at)) = s.sample {
-                // What journal and table have taken since it was promised is theirs to take, out of the reserve.
+                // What journal and table have taken since it was promised is theirs to take, out of the
+                // reserve.
                 let kept_word = matches!(need, Need::Grow(n) if n > 0 && holder.and_then(|h| s.promised.get(&h)) >= Some(&n));
                 let keep = Space::reserve(sample.total, set_reserve) / if kept_word { 2 } else { share };
                 let others = if share == 1 { s.promises(holder) } else { 0 };
@@ -168,8 +170,8 @@ impl Space {
         Err(Errno::ENOSPC)
     }
 
-    /// Promises a client space: it says what it still has of earlier promises and what it wants altogether; returns
-    /// what it has from now on. All promises together never exceed the room there is.
+    /// Promises a client space: it says what it still has of earlier promises and what it wants altogether;
+    /// returns what it has from now on. All promises together never exceed the room there is.
     pub fn promise(
         &self,
         client: ClientId,

@@ -86,8 +86,8 @@ impl Bed {
         Up { ost, db }
     }
 
-    /// The process dies. The next one gets a disk of its own with what is there: background work of the old life, a
-    /// checkpoint say, cannot be stopped at once, and goes on with the old disk.
+    /// The process dies. The next one gets a disk of its own with what is there: background work of the old
+    /// life, a checkpoint say, cannot be stopped at once, and goes on with the old disk.
     fn killed(&mut self, up: Up) {
         self.disk = self.disk.fork();
         self.world.disk = Arc::new(self.disk.clone());
@@ -810,8 +810,8 @@ fn lists_that_make_no_sense_are_refused() {
     assert_eq!(bed.read(&up).len(), 16);
 }
 
-/// Clients keep what they were promised room for, and tell their programs that it is written. Three targets on one disk
-/// promise as much as one.
+/// Clients keep what they were promised room for, and tell their programs that it is written. Three targets
+/// on one disk promise as much as one.
 #[test]
 fn targets_on_one_disk_promise_its_room_once() {
     const MANY: u64 = 1 << 40;

@@ -392,7 +392,8 @@ impl Core {
         self.at_most(most)
     }
 
-    /// A ping was answered: what is durable by now need not be kept. Returns what else the server said with it.
+    /// A ping was answered: what is durable by now need not be kept. Returns what else the server said with
+    /// it.
     pub fn on_pong(&self, f: &Frame) -> Vec<(u16, Vec<u8>)> {
         let Ok((context, _)) = wire::decode_context::<ReplyContext>(&f.body) else { return Vec::new() };
         let mut out = Outbox::default();

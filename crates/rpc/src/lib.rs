@@ -17,8 +17,8 @@ mod tests;
 use std::time::Duration;
 
 /// How long a client uses what a target leased to it after it sent the last request that the target answered.
-/// Shorter than any time after which a target may act as if the client were gone: its eviction, the time out of
-/// a lock callback, the end of a recovery window.
+/// Shorter than any time after which a target may act as if the client were gone: its eviction, the time out
+/// of a lock callback, the end of a recovery window.
 pub fn lease_life(ping_interval: Duration) -> Duration {
     // A session that is idle pings after one interval; it is looked at every quarter.
     const LIFE_HALVES: u32 = 5;

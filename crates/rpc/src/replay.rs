@@ -1,12 +1,13 @@
 //! After a reconnect: what an eviction cost, what must be reclaimed, what is done again, what is sent again.
 //!
-//! A request keeps slot and xid over any number of resends; the server executes it once (`server/slots.rs`). Only an
-//! eviction breaks that promise, because it deletes the slots: what may have been executed fails then.
+//! A request keeps slot and xid over any number of resends; the server executes it once (`server/slots.rs`).
+//! Only an eviction breaks that promise, because it deletes the slots: what may have been executed fails
+//! then.
 //!
-//! A server that restarted may have lost what it answered and had not committed. The client has kept those requests
-//! (`import/kept.rs`) and has them done again, in the order of their transaction numbers, one after the other, between
-//! what it reclaims and the word that this was all. Those that survived are recognised by their slots. Only then
-//! comes what has no answer yet.
+//! A server that restarted may have lost what it answered and had not committed. The client has kept those
+//! requests (`import/kept.rs`) and has them done again, in the order of their transaction numbers, one after
+//! the other, between what it reclaims and the word that this was all. Those that survived are recognised by
+//! their slots. Only then comes what has no answer yet.
 
 use crate::call::{LATER, Outbox, RawReply};
 use crate::import::{Core, ImportState};
@@ -21,8 +22,8 @@ use wire::{Frame, FrameKind, Header, Op};
 use world::sync::oneshot;
 
 impl Core {
-    /// The server answered a connect: forgets what the eviction made unknowable, notes what is owed. `committed` is
-    /// what the server said to be durable. True if this client was evicted.
+    /// The server answered a connect: forgets what the eviction made unknowable, notes what is owed.
+    /// `committed` is what the server said to be durable. True if this client was evicted.
     pub fn adopt_session(&self, reply: &ConnectReply, committed: u64) -> bool {
         let evicted = self.is_evicted_by(reply);
         let mut failed = Vec::new();
@@ -32,7 +33,8 @@ impl Core {
             g.slots[0] = None;
             if evicted {
                 g.life += 1;
-                // What was done under leases that are gone now is not told any more: others have changed things since.
+                // What was done under leases that are gone now is not told any more: others have changed
+                // things since.
                 let life = g.life;
                 failed
                     .extend(g.queue.extract_if(.., |_, r| r.life.is_some_and(|l| l != life)).map(|(_, r)| r));
@@ -55,8 +57,8 @@ impl Core {
         evicted
     }
 
-    /// Whether the server has given this client up. What that cost of requests that were answered is told before they are
-    /// forgotten: who finds nothing left to commit finds the error.
+    /// Whether the server has given this client up. What that cost of requests that were answered is told
+    /// before they are forgotten: who finds nothing left to commit finds the error.
     fn is_evicted_by(&self, reply: &ConnectReply) -> bool {
         let lost: Vec<(Op, Bytes, Bytes)> = {
             let g = self.lock();
@@ -81,8 +83,8 @@ impl Core {
         true
     }
 
-    /// Reclaims and replays if need be, then opens the session for calls: everything unanswered again, with the flag
-    /// that says so, in the order of its xids, then what waited.
+    /// Reclaims and replays if need be, then opens the session for calls: everything unanswered again, with
+    /// the flag that says so, in the order of its xids, then what waited.
     pub async fn recover(self: &Arc<Core>) {
         let (owed, recovering) = {
             let g = self.lock();
@@ -162,8 +164,8 @@ impl Core {
         true
     }
 
-    /// Has everything that may be lost done again. False if the connection went away meanwhile: the rest is for the
-    /// next one.
+    /// Has everything that may be lost done again. False if the connection went away meanwhile: the rest is
+    /// for the next one.
     async fn replay(self: &Arc<Core>) -> bool {
         let (mut done, mut survived, mut failed) = (0u64, 0u64, 0u64);
         let (mut damaged, mut later) = (0, 0);
@@ -261,8 +263,8 @@ impl Core {
     }
 }
 
-/// Whether a replayed request was executed once more. One that survived is answered from its slot, with the transaction
-/// number that it had, or without one if the slot has a later answer by now.
+/// Whether a replayed request was executed once more. One that survived is answered from its slot, with the
+/// transaction number that it had, or without one if the slot has a later answer by now.
 fn was_done_again(transno: u64, was: u64) -> bool {
     transno != 0 && transno != was
 }

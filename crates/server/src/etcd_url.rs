@@ -1,5 +1,5 @@
-//! The address of an etcd on a command line, and the password, which must not stand there: everybody on the host can read
-//! command lines.
+//! The address of an etcd on a command line, and the password, which must not stand there: everybody on the
+//! host can read command lines.
 
 use etcd::{PASSWORD_FROM, Url};
 

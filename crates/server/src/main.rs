@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Buffers of a mebibyte come and go on many threads: the allocator of the C library keeps half as much again as is in use
-/// (measured: docs/performance.md). How this one is set: `.cargo/config.toml`.
+/// Buffers of a mebibyte come and go on many threads: the allocator of the C library keeps half as much again
+/// as is in use (measured: docs/performance.md). How this one is set: `.cargo/config.toml`.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

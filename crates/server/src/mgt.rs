@@ -1,4 +1,5 @@
-//! `nacre mgt`: moves what an MGS knows (targets, permanent parameters) from its folder into an etcd, and back.
+//! `nacre mgt`: moves what an MGS knows (targets, permanent parameters) from its folder into an etcd, and
+//! back.
 
 use crate::fsck::targets::{self, Target};
 use clap::{Parser, Subcommand};

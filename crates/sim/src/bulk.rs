@@ -1,5 +1,6 @@
-//! Files of megabytes: calls that are many requests each, and more of them than a mount may keep for itself. Each part of a file
-//! is a number, written over and over; whoever reads it finds the last, or one that a dead client may have taken along.
+//! Files of megabytes: calls that are many requests each, and more of them than a mount may keep for itself.
+//! Each part of a file is a number, written over and over; whoever reads it finds the last, or one that a
+//! dead client may have taken along.
 
 use crate::exec::call;
 use crate::executor::lock;

@@ -34,8 +34,9 @@ pub fn unsettled(c: &Cluster) -> String {
     }
 }
 
-/// A file without data grew, and the client that wrote to it died before that was durable: the object is what it wrote already. It
-/// is found by name, because no growth of a later epoch of the metadata target has objects of that name.
+/// A file without data grew, and the client that wrote to it died before that was durable: the object is what
+/// it wrote already. It is found by name, because no growth of a later epoch of the metadata target has
+/// objects of that name.
 fn growth_lost(c: &Cluster, db: &store::Db, file: Fid, object: ObjectId) -> bool {
     let epoch = object.component.checked_sub(mds::GROWN_WITHOUT_DATA);
     c.lost_with_a_writer(file) && epoch.is_some_and(|e| e < db.epoch())

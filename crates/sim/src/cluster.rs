@@ -1,5 +1,5 @@
-//! A file system of the real crates on simulated nodes: MGS and MDT on one, each OST on its own, and mounts. Each server has
-//! a second host that reaches its disk ([`crate::server`]).
+//! A file system of the real crates on simulated nodes: MGS and MDT on one, each OST on its own, and mounts.
+//! Each server has a second host that reaches its disk ([`crate::server`]).
 
 use crate::executor::{Handle, lock};
 use crate::losses::{COMMIT_PATIENCE, Known};
@@ -102,8 +102,8 @@ impl Cluster {
         lock(&self.writers).entry(file).or_default().insert((mount, life));
     }
 
-    /// Some client that wrote to the file died, and the metadata target lost power before it had committed that client's changes, or
-    /// a little earlier, so that the client may not have had them done again.
+    /// Some client that wrote to the file died, and the metadata target lost power before it had committed
+    /// that client's changes, or a little earlier, so that the client may not have had them done again.
     pub fn lost_with_a_writer(&self, file: Fid) -> bool {
         let lost = |(mount, life): &(usize, u64)| {
             let died = lock(&self.mounts[*mount].graves).get(life).map(|(at, _)| *at);

@@ -139,8 +139,8 @@ struct LifeFile {
 }
 
 impl LifeFile {
-    /// Keeps a change back if it comes while the node is stopped: true. What came before it has then happened; a `flush`
-    /// waits with the change that it flushes.
+    /// Keeps a change back if it comes while the node is stopped: true. What came before it has then
+    /// happened; a `flush` waits with the change that it flushes.
     fn held(&self, flush: bool, change: impl FnOnce(&dyn DiskFile) + Send + 'static) -> bool {
         let mut s = self.core.lock();
         let n = &mut s.nodes[self.node as usize];

@@ -30,8 +30,8 @@ fn two(c: &Cluster, rng: &mut Rng) -> Option<(usize, Arc<Fs>, Arc<Fs>)> {
 }
 
 impl Nemesis {
-    /// The MDT goes down while a client has something to tell it, and hears of nothing but that the client is back:
-    /// others must wait for what it has to tell.
+    /// The MDT goes down while a client has something to tell it, and hears of nothing but that the client is
+    /// back: others must wait for what it has to tell.
     pub(crate) async fn crash_mds_and_cut(
         &mut self,
         c: &Arc<Cluster>,

@@ -1,5 +1,6 @@
-//! A disk that fails: errors of its journal, table or objects stop a target, and another start of it goes on from what the disk
-//! has, also when the power fails next. Reads that fail are errors for the reader, and a full disk is one for the writer; neither damages what is there.
+//! A disk that fails: errors of its journal, table or objects stop a target, and another start of it goes on
+//! from what the disk has, also when the power fails next. Reads that fail are errors for the reader, and a
+//! full disk is one for the writer; neither damages what is there.
 
 use crate::cluster::Cluster;
 use crate::exec::call;
@@ -57,9 +58,10 @@ impl Part {
     }
 }
 
-/// Writes or flushes of a part of a target fail until it stops, as it must; then the disk is well again, and another start on
-/// the same host, which still has in memory what the disk never got, goes on from what is there. When it serves, the power
-/// fails. What was acknowledged is there, whoever acknowledged it. Nobody else works: whoever does is told of the errors.
+/// Writes or flushes of a part of a target fail until it stops, as it must; then the disk is well again, and
+/// another start on the same host, which still has in memory what the disk never got, goes on from what is
+/// there. When it serves, the power fails. What was acknowledged is there, whoever acknowledged it. Nobody
+/// else works: whoever does is told of the errors.
 pub async fn flushes(c: &Arc<Cluster>, fs: &Arc<Fs>, rng: &mut Rng) -> Result<(), Violation> {
     let server = rng.index(c.servers.len());
     let part = Part::of(server, rng);
@@ -68,7 +70,8 @@ pub async fn flushes(c: &Arc<Cluster>, fs: &Arc<Fs>, rng: &mut Rng) -> Result<()
     let stripes = if server == 0 { 0 } else { c.servers.len() as i32 - 1 };
     let fid = file(fs, fs.root(), &name, stripes).await.map_err(|e| gave("create", e))?;
     let bytes = if server == 0 { 3000 } else { PIECE_BYTES };
-    // Bytes that are written anew go by the journal, and much of that to the table; new ones to the object's file.
+    // Bytes that are written anew go by the journal, and much of that to the table; new ones to the object's
+    // file.
     let new = if part == Part::Objects { bytes..bytes * 4 } else { 0..bytes };
     let times = if part == Part::Table { CHECKPOINT_BYTES.div_ceil(bytes) } else { 1 };
     let fill = |at: std::ops::Range<usize>, value: u8| {
@@ -233,8 +236,8 @@ async fn read_errors(c: &Cluster, ost: usize, rng: &mut Rng) -> Result<(), Viola
     Ok(())
 }
 
-/// A client dies, and when its servers have had time to commit what they answered it, the power fails. Nobody else works: nobody
-/// asks for a commit.
+/// A client dies, and when its servers have had time to commit what they answered it, the power fails. Nobody
+/// else works: nobody asks for a commit.
 pub async fn late_loss(c: &Arc<Cluster>, fs: &Arc<Fs>, rng: &mut Rng) -> Result<(), Violation> {
     let gave = |what: &str, e| format!("a loss of power after a client's death: {what} gave {e}");
     let (name, child) = (format!("late{}", rng.below(u64::MAX)).into_bytes(), "child");

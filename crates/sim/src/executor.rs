@@ -187,8 +187,8 @@ impl Core {
         lock(&self.state)
     }
 
-    /// A node that looks at its disk, or changes names there, in the very moment in which it is stopped, has done before
-    /// what was under way.
+    /// A node that looks at its disk, or changes names there, in the very moment in which it is stopped, has
+    /// done before what was under way.
     pub(crate) fn settle(&self, node: u32) {
         let held = self.lock().nodes[node as usize].take_held();
         held.into_iter().for_each(|change| change());

@@ -1,5 +1,5 @@
-//! A target moves to the other host that reaches it, whatever became of the first: dead, asleep, cut off, or alive and
-//! only believed to be dead. The engine that decides may be wrong, and its fence may lie.
+//! A target moves to the other host that reaches it, whatever became of the first: dead, asleep, cut off, or
+//! alive and only believed to be dead. The engine that decides may be wrong, and its fence may lie.
 
 use crate::cluster::Cluster;
 use crate::scenario::Nemesis;
@@ -158,7 +158,8 @@ impl Nemesis {
             let starting = [0, 1].map(|h| s.hosts[h].starting.load(Relaxed));
             match (up, refused) {
                 ([true, true], _) => {}
-                // Who woke up in the middle of a start may have claimed the target: the other one gives up soon.
+                // Who woke up in the middle of a start may have claimed the target: the other one gives up
+                // soon.
                 ([true, false], _) if starting[1] => {}
                 ([false, true], _) if starting[0] => {}
                 ([true, false], [_, true]) => return self.settle_on(c, server, 0),

@@ -1,5 +1,6 @@
-//! Golden images: the folders of all targets of a small file system, as the servers of one version left them when they were
-//! killed, in `golden/VERSION/`. Later versions open them, or refuse them by name (`docs/formats/versions.md`).
+//! Golden images: the folders of all targets of a small file system, as the servers of one version left them
+//! when they were killed, in `golden/VERSION/`. Later versions open them, or refuse them by name
+//! (`docs/formats/versions.md`).
 //!
 //! [`make`] writes them, [`describe`] opens them with the present code and says what is in them.
 
@@ -153,8 +154,9 @@ fn number(out: &mut Vec<u8>, n: usize) {
     out.extend_from_slice(&(n as u32).to_le_bytes());
 }
 
-/// Folders and files below `dir`: length and name (a folder's ends with a slash), then of a file its length, the number of
-/// pieces that are not zeros, and each with its offset and length. Numbers have four bytes, little-endian.
+/// Folders and files below `dir`: length and name (a folder's ends with a slash), then of a file its length,
+/// the number of pieces that are not zeros, and each with its offset and length. Numbers have four bytes,
+/// little-endian.
 fn pack(disk: &MemDisk, dir: &str) -> anyhow::Result<Vec<u8>> {
     let mut out = Vec::new();
     let mut todo = vec![dir.to_string()];

@@ -1,5 +1,5 @@
-//! A client that sleeps for so long that it is evicted, and goes on as if nothing had been: it must not show what it kept,
-//! nor write it over what others wrote meanwhile.
+//! A client that sleeps for so long that it is evicted, and goes on as if nothing had been: it must not show
+//! what it kept, nor write it over what others wrote meanwhile.
 
 use crate::Rest;
 use crate::cluster::Cluster;
@@ -37,7 +37,8 @@ async fn holds(fs: &Arc<Fs>, fid: Fid, bytes: usize, value: u8) -> Result<bool, 
     Ok(seen.len() == bytes && seen.iter().all(|b| *b == value))
 }
 
-/// An error is an honest answer of a client that was thrown out: that its bytes or locks are lost, or its handle.
+/// An error is an honest answer of a client that was thrown out: that its bytes or locks are lost, or its
+/// handle.
 fn honest(e: Errno) -> Result<bool, Errno> {
     if matches!(e, Errno::EIO | Errno::ESTALE | Errno::ENOLCK) { Ok(true) } else { Err(e) }
 }

@@ -5,9 +5,10 @@
 //! together as the [`::world::World`] of one node. The same seed twice gives the same trace hash (`trace`).
 //!
 //! `cluster` builds a file system of the real crates on such nodes, `workload` has actors work on it
-//! (`generate` throws the dice, `exec` does the operations, `shared` is what actors do to the same files), `oracle`
-//! says what each answer must be, `history` whether concurrent answers fit together, `scenario` adds the faults
-//! and `check` looks at the tables in the end. `hostile` has peers that lie, and an honest client beside them.
+//! (`generate` throws the dice, `exec` does the operations, `shared` is what actors do to the same files),
+//! `oracle` says what each answer must be, `history` whether concurrent answers fit together, `scenario` adds
+//! the faults and `check` looks at the tables in the end. `hostile` has peers that lie, and an honest client
+//! beside them.
 
 mod bulk;
 pub mod check;

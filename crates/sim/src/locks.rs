@@ -1,5 +1,6 @@
-//! Locks that programs take: byte ranges (fcntl), and a file for a group. No two that conflict are held at once by clients that
-//! live, nobody is refused one, or told of one, that nobody else can have, and who waits gets it once it is free.
+//! Locks that programs take: byte ranges (fcntl), and a file for a group. No two that conflict are held at
+//! once by clients that live, nobody is refused one, or told of one, that nobody else can have, and who waits
+//! gets it once it is free.
 
 use crate::exec::call;
 use crate::executor::lock;
@@ -191,7 +192,8 @@ impl Locks {
             }
             at.hold(rng).await;
             if what.start < what.end && rng.coin() {
-                // Another mode for a part of it. Without waiting: two that wait for each other's ranges wait for ever.
+                // Another mode for a part of it. Without waiting: two that wait for each other's ranges wait
+                // for ever.
                 let end = if what.end == u64::MAX { what.start } else { rng.range(what.start, what.end) };
                 let part = Range { start: what.start, end, write: !what.write };
                 self.take(&at, part, false).await?;
@@ -240,8 +242,8 @@ impl Locks {
         Ok(())
     }
 
-    /// An actor has nothing any more between these two for sure, but by `except`: what is left of his claims goes on as claims of
-    /// their own. Those that end altogether.
+    /// An actor has nothing any more between these two for sure, but by `except`: what is left of his claims
+    /// goes on as claims of their own. Those that end altogether.
     fn shrink(&self, who: Who, start: u64, end: u64, except: u64) -> Vec<u64> {
         let mut all = lock(&self.ranges.0);
         let (mut rest, mut gone) = (Vec::new(), Vec::new());

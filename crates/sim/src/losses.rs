@@ -1,14 +1,15 @@
-//! What may be lost. A client keeps what it was answered until it is durable, and has it done again after a crash:
-//! nothing is lost while it lives. If it dies, and then a server loses power, a tail of its operations on that
-//! server may be gone: those that it did not know to be durable and that nobody else was shown.
+//! What may be lost. A client keeps what it was answered until it is durable, and has it done again after a
+//! crash: nothing is lost while it lives. If it dies, and then a server loses power, a tail of its operations
+//! on that server may be gone: those that it did not know to be durable and that nobody else was shown.
 //!
-//! What a client executed by itself, in directories that it owns, is not with the server when it is answered: a tail of that dies
-//! with it alone, unless somebody looked at it or it was fsynced.
+//! What a client executed by itself, in directories that it owns, is not with the server when it is answered:
+//! a tail of that dies with it alone, unless somebody looked at it or it was fsynced.
 //!
-//! What `write` was answered is with the client first: bytes that were not fsynced may die with it, whatever the servers do.
+//! What `write` was answered is with the client first: bytes that were not fsynced may die with it, whatever
+//! the servers do.
 //!
-//! [`Witness`] is what is known of an answer's durability, [`Tail`] an actor's latest changes, from which the states
-//! are made that the names may be in afterwards, [`Look`] what is accepted of files' bytes.
+//! [`Witness`] is what is known of an answer's durability, [`Tail`] an actor's latest changes, from which the
+//! states are made that the names may be in afterwards, [`Look`] what is accepted of files' bytes.
 
 use crate::cluster::Cluster;
 use crate::exec::{Snapshot, match_tree};
@@ -52,8 +53,8 @@ pub struct Witness {
     at: u64,
 }
 
-/// A server that has served for so long since a client died, restarts and failovers not counted, has committed what that client
-/// had done there.
+/// A server that has served for so long since a client died, restarts and failovers not counted, has
+/// committed what that client had done there.
 pub(crate) const COMMIT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Which part of an operation is asked about.
@@ -135,8 +136,8 @@ impl Witness {
         *c.mounts[self.mount].life.borrow() != self.life
     }
 
-    /// Whether this part may be lost: the client died before it told the server, or without knowing that it is durable, and a
-    /// server that it concerns lost power since.
+    /// Whether this part may be lost: the client died before it told the server, or without knowing that it
+    /// is durable, and a server that it concerns lost power since.
     pub fn doubtful(&self, c: &Cluster, part: Part) -> bool {
         let died = lock(&c.mounts[self.mount].graves).get(&self.life).map_or(u64::MAX, |(at, _)| *at);
         let hit = |t: TargetId| {
@@ -155,7 +156,8 @@ struct Answered {
     /// Numbers that the model gave out for it.
     ids: Id,
     witness: Witness,
-    /// The actor's changes are counted; from this one on, the journal has them behind this one. `None`: it may not have it yet.
+    /// The actor's changes are counted; from this one on, the journal has them behind this one. `None`: it
+    /// may not have it yet.
     before: Option<u64>,
     number: u64,
     /// Shown to somebody else, or flushed.
@@ -174,8 +176,9 @@ impl Answered {
         is_names(&self.op) && !(matches!(self.op, Op::Create { .. }) && self.ids == 0)
     }
 
-    /// Whether an answer to `op` that names the node can show this change of it. Looking a name up in a directory shows what the
-    /// name stands for, and nothing of the directory's own extended attributes: nobody has to be asked for it who knows the name.
+    /// Whether an answer to `op` that names the node can show this change of it. Looking a name up in a
+    /// directory shows what the name stands for, and nothing of the directory's own extended attributes:
+    /// nobody has to be asked for it who knows the name.
     fn is_shown_by(&self, op: &Op, node: Id) -> bool {
         let of_xattrs = matches!(self.op, Op::Setxattr { .. } | Op::Removexattr { .. });
         !(of_xattrs && matches!(op, Op::Lookup { dir, .. } if *dir == node))
@@ -193,8 +196,8 @@ impl Answered {
         self.open() && self.witness.doubtful(c, Part::Names)
     }
 
-    /// Does it again on a state, or only takes its numbers. Bytes are never left out: what a dead client may have
-    /// taken along is the node's to know ([`Tree::lossy`]).
+    /// Does it again on a state, or only takes its numbers. Bytes are never left out: what a dead client may
+    /// have taken along is the node's to know ([`Tree::lossy`]).
     fn redo(&self, t: &mut Tree, done: bool) {
         let id = self.op.written();
         let before = id.and_then(|id| t.get(id)?.content());
@@ -308,8 +311,8 @@ impl Tail {
         if let (Op::Fsync { node }, Some(base)) = (op, &mut self.base) {
             base.flushed(*node, (mount, life));
         }
-        // The journal is in order, and so is what a client sends. What another client executed by itself came to the journal
-        // later than it was answered: perhaps behind what is shown here.
+        // The journal is in order, and so is what a client sends. What another client executed by itself came
+        // to the journal later than it was answered: perhaps behind what is shown here.
         for i in shown {
             let (earlier, rest) = self.ops.split_at_mut(i);
             let last = &mut rest[0];
@@ -423,7 +426,8 @@ pub struct Look<'a> {
     pub snap: &'a Snapshot,
     /// The mounts' lives before the look: who died later may have died after it.
     pub lives: &'a [u64],
-    /// Files of which nobody knows what was put into them, or where: copied from bytes that were being lost, or appended to them.
+    /// Files of which nobody knows what was put into them, or where: copied from bytes that were being lost,
+    /// or appended to them.
     pub unsure: &'a BTreeSet<Id>,
 }
 
@@ -432,8 +436,9 @@ impl Look<'_> {
         self.lives[mount] != life
     }
 
-    /// Files of which a dead client may have taken bytes along that nobody else had hold what was seen, if that can
-    /// be: each piece one that was written there, or by `op`, of which nobody knows whether it happened.
+    /// Files of which a dead client may have taken bytes along that nobody else had hold what was seen, if
+    /// that can be: each piece one that was written there, or by `op`, of which nobody knows whether it
+    /// happened.
     pub fn take_losses(&self, t: &mut Tree, op: Option<&Op>) -> Result<(), String> {
         let also = op.filter(|op| op.nodes().iter().all(|n| t.get(*n).is_some())).map(|op| {
             let mut after = t.clone();

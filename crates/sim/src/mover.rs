@@ -1,5 +1,5 @@
-//! Files are moved to new objects while actors use them and servers crash. Nothing that an actor sees may tell of it but the
-//! layout, which everybody sees as it is.
+//! Files are moved to new objects while actors use them and servers crash. Nothing that an actor sees may
+//! tell of it but the layout, which everybody sees as it is.
 
 use crate::cluster::Cluster;
 use crate::exec::call;

@@ -323,7 +323,8 @@ impl State {
         let (lost, delay) = ([self.rng.coin(), self.rng.coin()], self.delay());
         let now = self.now;
         if self.rng.chance(self.net.faults.late_ppm) {
-            // The server lets go of the old connection as soon as the client is back: mostly just before that.
+            // The server lets go of the old connection as soon as the client is back: mostly just before
+            // that.
             let most = *self.rng.pick(&[300_000, 3_000_000, 100_000_000, LATE_MAX.as_nanos() as u64]);
             let late = self.rng.range(1, most);
             let link = self.net.conns.get_mut(&conn);
@@ -465,8 +466,8 @@ impl Net for SimNet {
 }
 
 impl State {
-    /// How long a first packet is under way; `None` if nothing comes back. A machine that is down has `no_power`, or no
-    /// server only.
+    /// How long a first packet is under way; `None` if nothing comes back. A machine that is down has
+    /// `no_power`, or no server only.
     fn first_packet(
         &mut self,
         node: u32,

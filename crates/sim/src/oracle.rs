@@ -1,7 +1,7 @@
 //! The reference model: a file system in a few hundred lines, one operation after the other.
 //!
-//! Each actor of the workload owns a subtree and a [`Tree`] of it. [`Tree::apply`] says what an operation must
-//! give and does it; what the cluster gave is compared with that, error numbers included.
+//! Each actor of the workload owns a subtree and a [`Tree`] of it. [`Tree::apply`] says what an operation
+//! must give and does it; what the cluster gave is compared with that, error numbers included.
 
 use model::{Errno, Fid, FileType};
 use std::collections::{BTreeMap, BTreeSet};
@@ -413,8 +413,8 @@ impl Tree {
         self.nodes.iter().filter(|(_, n)| of(n)).map(|(id, _)| *id).collect()
     }
 
-    /// Whether what a file holds can have become of its versions when some of the newest writes were lost: see [`pieces_fit`].
-    /// `also`: an operation that may have happened, and the file after it.
+    /// Whether what a file holds can have become of its versions when some of the newest writes were lost:
+    /// see [`pieces_fit`]. `also`: an operation that may have happened, and the file after it.
     pub fn plausible(&self, id: Id, seen: &[u8], also: Option<(&Op, &[u8])>) -> bool {
         let n = self.node(id);
         let mut all: Vec<&[u8]> = n.versions.iter().map(|v| v.as_slice()).chain([n.data()]).collect();
@@ -847,7 +847,8 @@ impl Tree {
         }
     }
 
-    /// Where data may begin and holes may end is the servers' affair, but no byte of data may be called a hole.
+    /// Where data may begin and holes may end is the servers' affair, but no byte of data may be called a
+    /// hole.
     fn seek(&mut self, id: Id, off: u64, hole: bool) -> R<Out> {
         let d = self.bytes(id);
         let len = d.len() as u64;
@@ -878,12 +879,12 @@ fn put(d: &mut Vec<u8>, off: u64, data: &[u8]) {
     d[off..end].copy_from_slice(data);
 }
 
-/// A request's bytes are lost or kept by pieces of this size at least, or by what it has of one: it is sent in several, one for
-/// each object and none too large, and those are cut between such blocks.
+/// A request's bytes are lost or kept by pieces of this size at least, or by what it has of one: it is sent
+/// in several, one for each object and none too large, and those are cut between such blocks.
 pub const PIECE_BYTES: usize = 4096;
 
-/// Where a change of a file begins and ends, and the file before and after it. `tree` has what a copy was made of, which may end
-/// before what was asked for.
+/// Where a change of a file begins and ends, and the file before and after it. `tree` has what a copy was
+/// made of, which may end before what was asked for.
 pub fn bounds(tree: &Tree, op: &Op, before: u64, after: u64) -> impl Iterator<Item = u64> + use<> {
     let (from, to) = match op {
         Op::Write { off, data, .. } => (*off, *off + data.len() as u64),
@@ -898,8 +899,9 @@ pub fn bounds(tree: &Tree, op: &Op, before: u64, after: u64) -> impl Iterator<It
     [from, to, before, after].into_iter()
 }
 
-/// Whether what was seen of a file is made of pieces of its versions. A version is zeros behind its end. A piece is what lies
-/// between two places of `cuts` in one block, and is of one version as a whole; the file ends where a version or a piece does.
+/// Whether what was seen of a file is made of pieces of its versions. A version is zeros behind its end. A
+/// piece is what lies between two places of `cuts` in one block, and is of one version as a whole; the file
+/// ends where a version or a piece does.
 pub fn pieces_fit(seen: &[u8], mut cuts: BTreeSet<u64>, versions: &[&[u8]]) -> bool {
     let longest = versions.iter().map(|v| v.len()).max().unwrap_or(0);
     cuts.extend(versions.iter().map(|v| v.len() as u64));

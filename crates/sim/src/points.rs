@@ -1,6 +1,6 @@
-//! Crashes at every await point of small workloads: all of one and of two operations over a small alphabet, and samples of
-//! three. Whichever node ends there and however, what was fsynced is there afterwards, of the rest a prefix, a client that
-//! lives has everything done, and the targets' tables are sound.
+//! Crashes at every await point of small workloads: all of one and of two operations over a small alphabet,
+//! and samples of three. Whichever node ends there and however, what was fsynced is there afterwards, of the
+//! rest a prefix, a client that lives has everything done, and the targets' tables are sound.
 
 use crate::check;
 use crate::cluster::Cluster;

@@ -7,7 +7,8 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Messages of servers and clients go to the log of `sim`, with their node and the virtual time, until this is dropped.
+/// Messages of servers and clients go to the log of `sim`, with their node and the virtual time, until this
+/// is dropped.
 pub(crate) fn keep(sim: &Handle) -> DefaultGuard {
     tracing::subscriber::set_default(Said(sim.clone()))
 }

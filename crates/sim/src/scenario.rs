@@ -304,8 +304,9 @@ pub(crate) async fn settle(c: &Arc<Cluster>) -> Result<(), Violation> {
     }
 }
 
-/// Wall clocks are off, and some monotonic ones go slow. Lengths of time on two hosts may differ by a factor of two for
-/// heartbeats (decision 0021); a server that is faster than its clients could evict them too early, so none is.
+/// Wall clocks are off, and some monotonic ones go slow. Lengths of time on two hosts may differ by a factor
+/// of two for heartbeats (decision 0021); a server that is faster than its clients could evict them too
+/// early, so none is.
 fn set_clocks(c: &Cluster, rng: &mut Rng) {
     let skewed = |rng: &mut Rng| rng.below(4_000_000_000) as i64 - 2_000_000_000;
     for m in c.mounts.iter().chain([&c.guest]) {

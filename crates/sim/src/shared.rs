@@ -67,10 +67,11 @@ struct Register(Mutex<Vec<Noted>>);
 struct Noted {
     event: Event,
     witness: Witness,
-    /// A write that its client may have for itself: it was not flushed since, and nobody else saw it. It dies with its client, as a
-    /// whole or in part.
+    /// A write that its client may have for itself: it was not flushed since, and nobody else saw it. It dies
+    /// with its client, as a whole or in part.
     kept: bool,
-    /// Its client had died when somebody began to write the whole thing anew, and was answered in this moment: nothing is left of it.
+    /// Its client had died when somebody began to write the whole thing anew, and was answered in this
+    /// moment: nothing is left of it.
     overwritten: Option<u64>,
 }
 
@@ -91,7 +92,8 @@ impl Register {
         all.iter().enumerate().filter(|(_, n)| n.is_lost(run)).map(|(i, _)| i).collect()
     }
 
-    /// `over`: writes that were lost already when this one began. What somebody else read, or was flushed, is not kept any more.
+    /// `over`: writes that were lost already when this one began. What somebody else read, or was flushed, is
+    /// not kept any more.
     fn note(&self, run: &Run, new: Noted, over: &[usize]) {
         let mut all = lock(&self.0);
         let flushed = matches!(new.event.act, Act::Write { .. }) && !new.kept;
@@ -363,7 +365,8 @@ impl Shared {
         Ok(())
     }
 
-    /// A block over several objects of which a part was lost with its writer, and that nobody has written anew since.
+    /// A block over several objects of which a part was lost with its writer, and that nobody has written
+    /// anew since.
     fn may_be_torn(&self, run: &Run, i: usize, called: u64) -> bool {
         let striped = (1..BLOCKS - 2).contains(&i);
         let torn = |n: &Noted| n.is_lost(run) && n.overwritten.is_none_or(|at| at > called);
@@ -482,7 +485,8 @@ impl Shared {
             let r = Record { actor: word(0), number: word(8) };
             let hole = chunk.iter().all(|b| *b == 0);
             if hole || chunk != record(r) {
-                // What a dying client wrote over several objects may be there in part, or be missing below what is there.
+                // What a dying client wrote over several objects may be there in part, or be missing below
+                // what is there.
                 if maybe.is_empty() {
                     return Err(format!("log{i} holds a torn record at {at}"));
                 }
@@ -504,8 +508,9 @@ impl Shared {
     }
 }
 
-/// The answers without those that may be lost: changes may have happened or not, what their client saw counts for
-/// nothing. Of a client that died with a write of its own nothing counts either that it saw of that write.
+/// The answers without those that may be lost: changes may have happened or not, what their client saw counts
+/// for nothing. Of a client that died with a write of its own nothing counts either that it saw of that
+/// write.
 fn what_stands(run: &Run, part: Part, all: &[Noted]) -> Vec<Event> {
     let lost: Vec<&Noted> = all.iter().filter(|n| n.is_lost(run)).collect();
     let saw_lost = |n: &Noted| {

@@ -1,5 +1,6 @@
-//! Who is told of an error: a client is evicted with bytes and names that only it has. Each handle of a file or directory that
-//! lost something is told at its next fsync, once, whatever was closed before; handles of others are not.
+//! Who is told of an error: a client is evicted with bytes and names that only it has. Each handle of a file
+//! or directory that lost something is told at its next fsync, once, whatever was closed before; handles of
+//! others are not.
 
 use crate::cluster::Cluster;
 use crate::exec::{O_RDWR, call};

@@ -1,6 +1,7 @@
-//! Ordinary users: what permission forbids them is refused with the right error, what it allows is done; owners, modes, access
-//! lists and times are what was set. One actor plays a few users in a directory of his own, through any of the mounts. The rules
-//! are written down here once more: the servers' own would hide their mistakes.
+//! Ordinary users: what permission forbids them is refused with the right error, what it allows is done;
+//! owners, modes, access lists and times are what was set. One actor plays a few users in a directory of his
+//! own, through any of the mounts. The rules are written down here once more: the servers' own would hide
+//! their mistakes.
 
 use crate::exec::call;
 use crate::workload::{Gone, Run, Violation, alive};
@@ -30,7 +31,8 @@ fn by(who: &Cred) -> Call {
     Call { cred: who.clone(), pid: 0, umask: 0, jobid: None }
 }
 
-/// What a named user, and the owning group, may do, as far as the mode's group bits, which are the list's mask, let them.
+/// What a named user, and the owning group, may do, as far as the mode's group bits, which are the list's
+/// mask, let them.
 #[derive(Clone, Copy, Debug)]
 struct List {
     named: u32,
@@ -276,7 +278,8 @@ impl Files {
     }
 }
 
-/// A few operations of several users. It is broken off when a client dies: what that had done for somebody is the affair of others.
+/// A few operations of several users. It is broken off when a client dies: what that had done for somebody is
+/// the affair of others.
 pub async fn episode(run: &Run, parent: Fid, actor: usize, rng: &mut Rng) -> Result<(), Violation> {
     let lives = || run.cluster.mounts.iter().map(|m| *m.life.borrow()).collect::<Vec<_>>();
     let before = lives();

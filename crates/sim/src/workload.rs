@@ -58,7 +58,8 @@ pub struct Actor {
     made: BTreeMap<Id, usize>,
     /// What may be lost if clients die.
     tail: Tail,
-    /// Files that were changed by what other files hold, or by their end, while a client that kept parts of those died.
+    /// Files that were changed by what other files hold, or by their end, while a client that kept parts of
+    /// those died.
     unsure: BTreeSet<Id>,
 }
 
@@ -112,8 +113,8 @@ impl Run {
     }
 }
 
-/// Whether an answer may differ from what was expected because bytes went with a dead client: also by saying that a
-/// file ends before where something was looked for.
+/// Whether an answer may differ from what was expected because bytes went with a dead client: also by saying
+/// that a file ends before where something was looked for.
 fn may_differ<T>(op: &Op, want: &Result<T, Errno>, got: &Result<Got, Errno>) -> bool {
     let beyond = matches!(op, Op::Seek { .. }) && matches!(got, Err(Errno::ENXIO));
     want.is_ok() && (got.is_ok() || beyond)
@@ -391,8 +392,8 @@ impl Actor {
         n
     }
 
-    /// Finds out what a dead client's changes came to: those of names if a server lost power since and they may be
-    /// lost, and bytes that only it had.
+    /// Finds out what a dead client's changes came to: those of names if a server lost power since and they
+    /// may be lost, and bytes that only it had.
     async fn settle_losses(&mut self) -> Result<(), Violation> {
         let run = self.run.clone();
         self.tail.compact(&run.cluster);
@@ -427,8 +428,8 @@ impl Actor {
         Ok(())
     }
 
-    /// The tree as it is when nothing that a dead client sent can still happen, and the lives before the look.
-    /// What this shows is durable, because others look; what it does not show never comes back.
+    /// The tree as it is when nothing that a dead client sent can still happen, and the lives before the
+    /// look. What this shows is durable, because others look; what it does not show never comes back.
     async fn look_after_death(&mut self, bytes: bool) -> Result<(exec::Snapshot, Vec<u64>), Violation> {
         if self.tail.doubtful(&self.run.cluster) {
             self.run.cluster.sim.count("doubtful_tail");
@@ -448,8 +449,8 @@ impl Actor {
         Ok((self.snapshot().await?, lives))
     }
 
-    /// While an operation was under way, a client and a server may have died, and with them what it should have seen:
-    /// the state before it that its answer fits.
+    /// While an operation was under way, a client and a server may have died, and with them what it should
+    /// have seen: the state before it that its answer fits.
     async fn explain(
         &mut self,
         op: &Op,
@@ -537,13 +538,15 @@ impl Actor {
         let lossy = self.tree.lossy(|m, l| look.dead(m, l));
         look.take_losses(&mut self.tree, Some(op)).map_err(|e| self.tell(&e))?;
         for id in lossy.into_iter().chain(unsure.iter().copied()) {
-            // One whose name this operation took away could not be looked at: it is given up at the next step.
+            // One whose name this operation took away could not be looked at: it is given up at the next
+            // step.
             let seen = self.tree.get(id).is_some_and(|n| snap.values().any(|s| n.fid == Some(s.fid)));
             if let (Some(_), Some(n), true) = (after.get(id), self.tree.get(id), seen) {
                 after.lost(id, n.data().to_vec(), |m, l| look.dead(m, l));
             }
         }
-        // A file that has its only name by this operation is in the state with it alone: its bytes may be lost as well.
+        // A file that has its only name by this operation is in the state with it alone: its bytes may be
+        // lost as well.
         look.take_losses(&mut after, None).map_err(|e| self.tell(&e))?;
         let without = exec::match_tree(&mut self.tree, &snap);
         if without.is_ok() {
@@ -639,7 +642,8 @@ fn with_or_without(mut t: Tree, op: &Op, opens: &BTreeMap<Id, u32>, look: &Look)
     done_in_part(t, &after, op, look.snap)
 }
 
-/// A change of bytes that a dying client made in part: what the file holds, if each piece is an old or a new one.
+/// A change of bytes that a dying client made in part: what the file holds, if each piece is an old or a new
+/// one.
 fn partly_done(before: &Tree, after: &Tree, op: &Op, snap: &exec::Snapshot) -> Option<Vec<u8>> {
     let id = op.written()?;
     let (old, new) = (before.get(id)?.data(), after.get(id)?.data());

@@ -73,7 +73,8 @@ pub(crate) struct Trip {
 pub enum Stop {
     /// After so many polls of its tasks: at an await point.
     Polls(u64),
-    /// With a change of a file under way whose path has this in it: it reaches the disk once the node goes on.
+    /// With a change of a file under way whose path has this in it: it reaches the disk once the node goes
+    /// on.
     Change(&'static str),
 }
 
@@ -116,8 +117,8 @@ impl NodeState {
         matches!(self.trip, Some(Trip { at: Stop::Change(_), .. }))
     }
 
-    /// Keeps a change back; returns those that were kept until now, and happen before it: a thread that goes on to the
-    /// next one has done them.
+    /// Keeps a change back; returns those that were kept until now, and happen before it: a thread that goes
+    /// on to the next one has done them.
     pub(crate) fn hold(&mut self, flush: bool, path: &Arc<str>, change: HeldChange) -> Vec<HeldChange> {
         let waits = flush && self.held_path == *path;
         let before = if waits { Vec::new() } else { std::mem::take(&mut self.held) };

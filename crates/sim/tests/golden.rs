@@ -1,4 +1,5 @@
-//! The on-disk files of every version that was kept are opened, and hold what they held (`docs/formats/versions.md`).
+//! The on-disk files of every version that was kept are opened, and hold what they held
+//! (`docs/formats/versions.md`).
 
 use sim::golden;
 

@@ -1,5 +1,5 @@
-//! Each planted bug is found within a bounded number of seeds. One process, one bug at a time: the switch is global.
-//! `NACRE_PLANTED_PART=I/N` is for one of N processes that share the work.
+//! Each planted bug is found within a bounded number of seeds. One process, one bug at a time: the switch is
+//! global. `NACRE_PLANTED_PART=I/N` is for one of N processes that share the work.
 
 use model::planted::{self, Bug};
 use sim::scenario::{Options, run};
@@ -9,8 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const SEEDS_MAX: u64 = 200;
 /// Crashes of the second try.
 const MORE_CRASHES: usize = 20;
-/// Bugs that are found although they happen once: each seed has one such event, among the first so many times that the bug's place
-/// is passed.
+/// Bugs that are found although they happen once: each seed has one such event, among the first so many times
+/// that the bug's place is passed.
 const ONCE: &[(Bug, u64)] = &[
     (Bug::LinkCountForgotten, 10),
     (Bug::ForgottenBackPointer, 10),

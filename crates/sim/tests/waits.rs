@@ -28,7 +28,8 @@ async fn mount_all(c: &Arc<Cluster>) {
     }
 }
 
-/// A client that was active in the root directory stops; another one looks a name up there and reads the file.
+/// A client that was active in the root directory stops; another one looks a name up there and reads the
+/// file.
 fn waited(seed: u64, how: Rest) -> Duration {
     let sim = Sim::new(seed);
     let c = Arc::new(Cluster::new(&sim, OSTS, 2, false));

@@ -1,10 +1,11 @@
 //! Whose uncommitted transactions an answer shows, and in which order answers go out.
 //!
-//! A client may be answered before its transaction is durable, because it keeps the request and sends it again after
-//! a crash. That is sound only if (1) nobody else was shown what a crash takes back, and (2) what a client
-//! was answered never depends on a request of its own that it has no answer to yet: it could not bring that back
-//! first. So an answer waits for the commit of everything it saw of others ([`Seen::foreign`]) and for its turn
-//! behind the answers to this client's earlier transactions ([`Seen::own`]).
+//! A client may be answered before its transaction is durable, because it keeps the request and sends it
+//! again after a crash. That is sound only if (1) nobody else was shown what a crash takes back, and (2) what
+//! a client was answered never depends on a request of its own that it has no answer to yet: it could not
+//! bring that back first. So an answer waits for the commit of everything it saw of others
+//! ([`Seen::foreign`]) and for its turn behind the answers to this client's earlier transactions
+//! ([`Seen::own`]).
 
 use crate::StoreError;
 use crate::core::{Core, Inner};
@@ -32,8 +33,8 @@ impl Seen {
     }
 }
 
-/// One request of one client and the transactions it makes. Held until its answer was sent; dropping it lets the
-/// client's later answers go.
+/// One request of one client and the transactions it makes. Held until its answer was sent; dropping it lets
+/// the client's later answers go.
 pub struct Author {
     pub(crate) client: [u8; 16],
     /// The answer waits for the commit: it begins as soon as there is something to commit.
@@ -75,7 +76,8 @@ impl Author {
         assert!(new, "a transaction is the work of one request");
     }
 
-    /// Waits until the request's answer, which shows `seen`, may be sent; with `durable`, until all of it is on disk.
+    /// Waits until the request's answer, which shows `seen`, may be sent; with `durable`, until all of it is
+    /// on disk.
     ///
     /// `Stopped` if it never may.
     pub async fn answerable(&self, seen: Seen, durable: bool) -> Result<(), StoreError> {

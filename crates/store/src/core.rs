@@ -23,8 +23,8 @@ use world::{BoxFuture, Instant, World, select};
 /// Submitted data may outgrow the checkpoint limits so many times before [`crate::Db::durable`] waits.
 pub(crate) const BACKLOG_FACTOR: usize = 4;
 
-/// Flushes that take less are done on a thread that serves requests, too: to wake another one for them and to be woken
-/// at their end takes as long.
+/// Flushes that take less are done on a thread that serves requests, too: to wake another one for them and to
+/// be woken at their end takes as long.
 const FLUSH_BRIEF: Duration = Duration::from_micros(400);
 
 /// A transaction nobody waits for is committed so long after it was submitted at the latest …
@@ -34,8 +34,9 @@ const COMMIT_BYTES: usize = 4 << 20;
 /// … or so many bytes in other files that are flushed with them.
 const COMMIT_OUTSIDE_BYTES: usize = 32 << 20;
 
-/// Makes what records `from..=upto` rely on outside the journal durable, before the flush that commits them. Runs
-/// on the committer's task: the next group collects meanwhile. An error stops the target. False if there was nothing.
+/// Makes what records `from..=upto` rely on outside the journal durable, before the flush that commits them.
+/// Runs on the committer's task: the next group collects meanwhile. An error stops the target. False if there
+/// was nothing.
 pub(crate) trait PreCommitHook: Send + Sync {
     fn prepare(self: Arc<Self>, from: Lsn, upto: Lsn) -> BoxFuture<Result<bool, StoreError>>;
 }
@@ -321,7 +322,8 @@ impl Core {
         }
     }
 
-    /// `Stopped` if the answer to a request that made `lsn` must not be sent: it may be a change that was given up.
+    /// `Stopped` if the answer to a request that made `lsn` must not be sent: it may be a change that was
+    /// given up.
     pub fn check_answer(&self, lsn: Lsn) -> Result<(), StoreError> {
         if lsn == 0 || self.last_committed() >= lsn { Ok(()) } else { self.check() }
     }
@@ -350,8 +352,8 @@ impl Core {
         Ok(())
     }
 
-    /// Continuous group commit: while one flush runs, the next group collects. It begins at once if somebody waits
-    /// for it, else a little later, so that many transactions share it.
+    /// Continuous group commit: while one flush runs, the next group collects. It begins at once if somebody
+    /// waits for it, else a little later, so that many transactions share it.
     async fn committer(self: Arc<Self>) {
         while self.check().is_ok() {
             let set = {
@@ -433,8 +435,8 @@ impl Core {
         done
     }
 
-    /// If nothing follows that would say in the journal that `upto` is committed, an empty record does: whoever reads
-    /// it need not look for the data of records up to there. Nobody waits for it.
+    /// If nothing follows that would say in the journal that `upto` is committed, an empty record does:
+    /// whoever reads it need not look for the data of records up to there. Nobody waits for it.
     fn say_committed(&self, upto: Lsn) {
         let mut inner = self.lock();
         if inner.journal.last_lsn() > upto || inner.closing || self.check().is_err() {
@@ -487,7 +489,8 @@ impl Core {
     }
 }
 
-/// What a write takes in the overlay. Twice the key and some for the tree's nodes: an estimate is enough for a limit.
+/// What a write takes in the overlay. Twice the key and some for the tree's nodes: an estimate is enough for
+/// a limit.
 pub(crate) fn overlay_bytes(key: &[u8], value: Option<&[u8]>) -> usize {
     2 * key.len() + 64 + value.map_or(0, <[u8]>::len)
 }

@@ -65,14 +65,14 @@ impl Txn {
         self.replies.push(PendingReply { client: *client, slot, reply: reply.clone() });
     }
 
-    /// Says for whose request this is; without it is the server's own. `overwrites`: it depends on whatever its keys
-    /// held before (to be said where they are not read through [`Db::view_for`]).
+    /// Says for whose request this is; without it is the server's own. `overwrites`: it depends on whatever
+    /// its keys held before (to be said where they are not read through [`Db::view_for`]).
     pub fn set_author(&mut self, author: &Arc<Author>, overwrites: bool) {
         self.author = Some((author.clone(), overwrites));
     }
 
-    /// What is to be written, for a store of another kind, which calls the transaction `transno`. Later writes of a key stand
-    /// behind earlier ones.
+    /// What is to be written, for a store of another kind, which calls the transaction `transno`. Later
+    /// writes of a key stand behind earlier ones.
     ///
     /// # Panics
     /// If it has work for the files of data objects: those are on a disk.
@@ -162,11 +162,12 @@ pub struct DbOptions {
     pub checkpoint_txns: usize,
     /// … or so many bytes.
     pub checkpoint_bytes: usize,
-    /// False: only when it is closed, or no segment can be had. For measurements, and for tests of what follows.
+    /// False: only when it is closed, or no segment can be had. For measurements, and for tests of what
+    /// follows.
     pub checkpoints: bool,
     pub table_cache_bytes: usize,
-    /// A damaged journal ends where the damage is, and what was behind is lost; else it is not opened. An administrator's
-    /// decision (`nacre fsck --repair --cut-journal`).
+    /// A damaged journal ends where the damage is, and what was behind is lost; else it is not opened. An
+    /// administrator's decision (`nacre fsck --repair --cut-journal`).
     pub cut_damaged_journal: bool,
     /// Nothing is written once it is over.
     pub lease: Lease,
@@ -215,15 +216,15 @@ impl Db {
         world.disk.sync_dir(dir).map_err(StoreError::io("cannot flush the folder", dir))
     }
 
-    /// Why the journal of a database that does not open cannot be believed to its end, and what is lost if it is cut there
-    /// ([`DbOptions::cut_damaged_journal`]). `None`: it is sound. Changes nothing.
+    /// Why the journal of a database that does not open cannot be believed to its end, and what is lost if it
+    /// is cut there ([`DbOptions::cut_damaged_journal`]). `None`: it is sound. Changes nothing.
     pub fn journal_damage(world: &World, dir: &str) -> Result<Option<Damage>, StoreError> {
         crate::recover::journal_damage(world, dir)
     }
 
     /// Opens, replays the journal into the overlay (and over the files of data objects), and starts the
-    /// committer and the checkpointer, which brings to the table what was replayed. `epoch` is the target's new
-    /// epoch; it must be greater than any in the journal, and less than [`limits::EPOCHS_MAX`].
+    /// committer and the checkpointer, which brings to the table what was replayed. `epoch` is the target's
+    /// new epoch; it must be greater than any in the journal, and less than [`limits::EPOCHS_MAX`].
     pub fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Result<Arc<Db>, StoreError> {
         if epoch >= limits::EPOCHS_MAX {
             return Err(StoreError::Refused(format!(
@@ -260,7 +261,8 @@ impl Db {
         View { core: self.core.clone(), author: Some(author.clone()), seen: Seen::default() }
     }
 
-    /// A request of a client begins: to be held until its answer was sent. `hurried`: that will wait for the commit.
+    /// A request of a client begins: to be held until its answer was sent. `hurried`: that will wait for the
+    /// commit.
     pub fn author(&self, client: [u8; 16], hurried: bool) -> Arc<Author> {
         Author::new(self.core.clone(), client, hurried)
     }
@@ -351,8 +353,8 @@ impl Db {
         self.core.stopped()
     }
 
-    /// It stopped because its lease was over (the host or the process stood still, or the disk stalled), and not for an error
-    /// of its disk: an ordinary start makes everything good, if nobody else has the target.
+    /// It stopped because its lease was over (the host or the process stood still, or the disk stalled), and
+    /// not for an error of its disk: an ordinary start makes everything good, if nobody else has the target.
     pub fn is_out_of_time(&self) -> bool {
         self.core.is_out_of_time()
     }

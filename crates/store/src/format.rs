@@ -69,7 +69,8 @@ pub struct Superblock {
     pub params: Vec<(String, String)>,
     /// Cached configuration from the MGS, so that a target starts while the MGS is down.
     pub config: Vec<u8>,
-    /// By which the MGS knows the target again: random, made at `mkfs`, or at the first start by a version that knows it.
+    /// By which the MGS knows the target again: random, made at `mkfs`, or at the first start by a version
+    /// that knows it.
     pub key: Option<[u8; 32]>,
     /// By which servers of the file system know each other, as the MGS gave it.
     pub server_key: Option<[u8; 32]>,
@@ -446,8 +447,8 @@ pub(crate) fn holder_words(world: &World) -> String {
     format!("{pid} on host {host}")
 }
 
-/// Which file system of which running host a folder lies on: targets with the same number share their space. 0: the host
-/// does not know.
+/// Which file system of which running host a folder lies on: targets with the same number share their space.
+/// 0: the host does not know.
 pub fn disk_id(world: &World, dir: &str) -> u64 {
     let Some(device) = world.disk.device(dir) else { return 0 };
     let boot = proc_word(world, "/proc/sys/kernel/random/boot_id").unwrap_or_default();

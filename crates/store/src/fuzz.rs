@@ -96,9 +96,10 @@ pub fn journal_samples() -> Vec<Vec<u8>> {
     samples
 }
 
-/// As many bytes as a user may store who wants a target not to start: whole records of segments `from..from + 63`, without
-/// a salt and with a guess at it, that say that everything up to a far position was durable, with the checksums that go with that. In
-/// 50 KiB each of these numbers is at every alignment, wherever the journal puts them.
+/// As many bytes as a user may store who wants a target not to start: whole records of segments `from..from +
+/// 63`, without a salt and with a guess at it, that say that everything up to a far position was durable,
+/// with the checksums that go with that. In 50 KiB each of these numbers is at every alignment, wherever the
+/// journal puts them.
 pub fn forged_journal(len: usize, from: u64, guess: u64) -> Vec<u8> {
     // Odd: the next round has them at another alignment.
     const NUMBERS: u64 = 63;

@@ -1,10 +1,10 @@
-//! For how long the holder of a target may write: renewed by its heartbeat ([`crate::mmp`]), looked at before each change
-//! of a file.
+//! For how long the holder of a target may write: renewed by its heartbeat ([`crate::mmp`]), looked at before
+//! each change of a file.
 //!
-//! The clock may have stood still, with everything else on a virtual machine that was paused. Then the wall clock jumps
-//! ([`world::Clock::jumped`]), and a look at the block on disk says whether another server took the target meanwhile. Between
-//! that and the next heartbeat the look counts for as long as a successor waits between writing its block and using the
-//! target. A clock that NTP sets costs this look and nothing else.
+//! The clock may have stood still, with everything else on a virtual machine that was paused. Then the wall
+//! clock jumps ([`world::Clock::jumped`]), and a look at the block on disk says whether another server took
+//! the target meanwhile. Between that and the next heartbeat the look counts for as long as a successor waits
+//! between writing its block and using the target. A clock that NTP sets costs this look and nothing else.
 
 use crate::StoreError;
 use crate::mmp::{self, Seen, Times};
@@ -72,7 +72,8 @@ impl Beats {
         self.writing.store(true, Relaxed);
     }
 
-    /// Nothing is on its way any more. `Refused`: it may have been while a successor came, whose block lies under it now.
+    /// Nothing is on its way any more. `Refused`: it may have been while a successor came, whose block lies
+    /// under it now.
     pub(crate) fn ended(&self, world: &World, dir: &str) -> Result<(), StoreError> {
         let hidden = self.may_lie_over_another(world);
         let passed = world.now().since(Instant(self.begun.load(Relaxed)));
@@ -99,8 +100,8 @@ impl Beats {
         self.apart.store(apart, Relaxed);
     }
 
-    /// The clocks stood still with a block on its way to the disk, perhaps for so long that somebody who watched the one
-    /// before has taken the target.
+    /// The clocks stood still with a block on its way to the disk, perhaps for so long that somebody who
+    /// watched the one before has taken the target.
     fn may_lie_over_another(&self, world: &World) -> bool {
         let hidden = apart(world).abs_diff(self.apart.load(Relaxed));
         let passed = world.now().since(Instant(self.begun.load(Relaxed))) + Duration::from_nanos(hidden);
@@ -145,9 +146,10 @@ impl Lease {
         self.0.lost.get().map_or(Ok(()), |why| Err(StoreError::Refused(why.clone())))
     }
 
-    /// The world of the target in `dir`, whose disk takes no change any more once the lease is over: `Refused`, wrapped.
-    /// A server that sleeps in the middle of anything, of a checkpoint say, and wakes up as its successor works, cannot
-    /// spoil what that one wrote; but for the one call that was on its way to the disk.
+    /// The world of the target in `dir`, whose disk takes no change any more once the lease is over:
+    /// `Refused`, wrapped. A server that sleeps in the middle of anything, of a checkpoint say, and wakes up
+    /// as its successor works, cannot spoil what that one wrote; but for the one call that was on its way to
+    /// the disk.
     pub(crate) fn guard(&self, world: &World, dir: &str) -> World {
         let (lease, w, dir) = (self.clone(), world.clone(), dir.to_string());
         let gate = move |kind, _: &str| match kind {
@@ -167,9 +169,10 @@ impl Lease {
         let _ = self.0.lost.set(why.to_string());
     }
 
-    /// `Refused`: somebody else may have the target in `dir` by now; the words for its administrator. Found over once, it
-    /// stays over: a heartbeat that was on its way meanwhile comes too late for whoever was refused a change, and a server
-    /// that went on would take that for an error of its disk, and tell its clients so.
+    /// `Refused`: somebody else may have the target in `dir` by now; the words for its administrator. Found
+    /// over once, it stays over: a heartbeat that was on its way meanwhile comes too late for whoever was
+    /// refused a change, and a server that went on would take that for an error of its disk, and tell its
+    /// clients so.
     pub fn check(&self, world: &World, dir: &str) -> Result<(), StoreError> {
         if planted::on(Bug::ZombieAccepted) {
             return Ok(());
@@ -191,8 +194,8 @@ impl Lease {
         self.lost()
     }
 
-    /// The block is read if the last heartbeat may be longer ago than the clock says. Another error than `Refused`: it cannot
-    /// be read.
+    /// The block is read if the last heartbeat may be longer ago than the clock says. Another error than
+    /// `Refused`: it cannot be read.
     fn look_after_jump(&self, world: &World, dir: &str, b: &Beats) -> Result<(), StoreError> {
         loop {
             let jump = world.jumped();
@@ -223,8 +226,9 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// The simulator's seed 1852: a server slept in the middle of writing its heartbeat, until its lease was over. It was
-    /// refused a write, the heartbeat reached the disk, and clients were told that the disk had failed (EROFS).
+    /// The simulator's seed 1852: a server slept in the middle of writing its heartbeat, until its lease was
+    /// over. It was refused a write, the heartbeat reached the disk, and clients were told that the disk had
+    /// failed (EROFS).
     #[test]
     fn a_lease_that_was_found_over_is_not_renewed() {
         let world = world::real::start(1).unwrap().0;

@@ -1,9 +1,10 @@
 //! A start believes what the disk shows, and nothing that only the host's memory has.
 //!
-//! After a failed flush Linux keeps the pages, counts them as written and tells it once, to the process that flushed. Whoever
-//! starts the target next on that host reads them like any others, and a flush of his own succeeds over them; they are gone with
-//! the power, or when memory is short. So each file that a start builds on is flushed and dropped from the page cache before it is
-//! read: `docs/decisions/0036-nothing-believed-that-the-disk-has-not-shown.md`.
+//! After a failed flush Linux keeps the pages, counts them as written and tells it once, to the process that
+//! flushed. Whoever starts the target next on that host reads them like any others, and a flush of his own
+//! succeeds over them; they are gone with the power, or when memory is short. So each file that a start
+//! builds on is flushed and dropped from the page cache before it is read:
+//! `docs/decisions/0036-nothing-believed-that-the-disk-has-not-shown.md`.
 
 use crate::StoreError;
 use model::planted::{self, Bug};
@@ -19,8 +20,8 @@ pub(crate) fn show(file: &dyn DiskFile, path: &str) -> Result<(), StoreError> {
     write_end_again(file).and_then(|()| file.sync_data()).map_err(StoreError::io(what, path))
 }
 
-/// The size is no page that could be dropped: the host may know a longer file than the disk has, and see no need to flush
-/// that as long as nothing is written. A byte that is written anew takes the size along.
+/// The size is no page that could be dropped: the host may know a longer file than the disk has, and see no
+/// need to flush that as long as nothing is written. A byte that is written anew takes the size along.
 fn write_end_again(file: &dyn DiskFile) -> std::io::Result<()> {
     let mut last = [0];
     match file.stat()?.len.checked_sub(1) {

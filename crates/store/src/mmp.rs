@@ -1,10 +1,11 @@
-//! Multi-mount protection: a heartbeat in the target's folder, so that two hosts that reach the same storage do not both
-//! serve it. Byte table in `docs/formats/superblock.md`, the argument in `docs/decisions/0021-heartbeats.md`.
+//! Multi-mount protection: a heartbeat in the target's folder, so that two hosts that reach the same storage
+//! do not both serve it. Byte table in `docs/formats/superblock.md`, the argument in
+//! `docs/decisions/0021-heartbeats.md`.
 //!
-//! The holder writes a block each [`Times::interval`] and stops writing anything once its last beat is older than half a
-//! [`Times::term`]. Whoever wants the target watches the block for a term, takes it if it stood still, and looks again a
-//! little later whether somebody else did the same. The lock on the host (`TargetLock`) makes waiting needless where it
-//! says as much: same kernel, same lock file.
+//! The holder writes a block each [`Times::interval`] and stops writing anything once its last beat is older
+//! than half a [`Times::term`]. Whoever wants the target watches the block for a term, takes it if it stood
+//! still, and looks again a little later whether somebody else did the same. The lock on the host
+//! (`TargetLock`) makes waiting needless where it says as much: same kernel, same lock file.
 
 use crate::bytes::{Reader, Writer};
 use crate::format::TargetLock;
@@ -180,8 +181,9 @@ pub fn format(world: &World, dir: &str) -> Result<(), StoreError> {
     Block { sequence: 0, nonce: 0, times: Times::default(), who }.write(world, dir)
 }
 
-/// The right to write to a target, renewed in the background for as long as this value lives. It ends by itself
-/// ([`Lease::check`]) when somebody else took the target, and when no beat reached the disk for half a term.
+/// The right to write to a target, renewed in the background for as long as this value lives. It ends by
+/// itself ([`Lease::check`]) when somebody else took the target, and when no beat reached the disk for half a
+/// term.
 pub struct Heartbeat {
     world: World,
     dir: String,
@@ -204,14 +206,14 @@ struct Asked {
 }
 
 impl Heartbeat {
-    /// Waits until nobody else can be using the target, and takes it. Nothing of it was written by then, but for the
-    /// block itself. Refused, with the holder's words, if somebody else is alive.
+    /// Waits until nobody else can be using the target, and takes it. Nothing of it was written by then, but
+    /// for the block itself. Refused, with the holder's words, if somebody else is alive.
     pub async fn take(world: &World, dir: &str, who: Who, times: Times) -> Result<Heartbeat, StoreError> {
         Heartbeat::take_within(world, dir, who, times, Duration::ZERO).await
     }
 
-    /// As [`Heartbeat::take`]; a living server is given `patience` to end. For an engine of failover, which had it fenced or
-    /// is about to stop it.
+    /// As [`Heartbeat::take`]; a living server is given `patience` to end. For an engine of failover, which
+    /// had it fenced or is about to stop it.
     pub async fn take_within(
         world: &World,
         dir: &str,
@@ -259,10 +261,10 @@ impl Heartbeat {
         self.lease.clone()
     }
 
-    /// Whether nobody took the target since the lease ended: the block is this holder's (its kernel, its lock, its nonce), and
-    /// cannot have been put over a successor's. A start, now, finds what this server left. Waits for a heartbeat that is on
-    /// its way to the disk, and for a term if that arrived so late that a successor may be there, which finds it then and
-    /// stops.
+    /// Whether nobody took the target since the lease ended: the block is this holder's (its kernel, its
+    /// lock, its nonce), and cannot have been put over a successor's. A start, now, finds what this server
+    /// left. Waits for a heartbeat that is on its way to the disk, and for a term if that arrived so late
+    /// that a successor may be there, which finds it then and stops.
     pub async fn is_still_own(&self) -> Result<bool, StoreError> {
         while self.beats.is_writing() {
             self.world.sleep(WRITING_LOOK).await;
@@ -329,7 +331,8 @@ impl Beater {
                     Seen::Block(now) if now.nonce == b.nonce => {}
                     other => return Err(StoreError::Refused(taken(&d, &other))),
                 }
-                // Looked at last: a process that was stopped here for long must not write over its successor's block.
+                // Looked at last: a process that was stopped here for long must not write over its
+                // successor's block.
                 if w.now() >= until || asked.stop.load(Relaxed) {
                     return Err(StoreError::Refused(format!("the heartbeat of '{d}' came too late")));
                 }
@@ -456,8 +459,8 @@ impl<'a> Doubt<'a> {
     }
 }
 
-/// For programs that work on a target that nobody serves, with its lock held: waits, by `sleep`, until that is certain.
-/// Refused, with the holder's words, if another host serves it.
+/// For programs that work on a target that nobody serves, with its lock held: waits, by `sleep`, until that
+/// is certain. Refused, with the holder's words, if another host serves it.
 pub fn wait_idle(
     world: &World,
     dir: &str,

@@ -103,7 +103,8 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
     }))
 }
 
-/// Who stops in an orderly way has flushed everything, and leaves no segment. Whoever did not may have ended for a failed flush.
+/// Who stops in an orderly way has flushed everything, and leaves no segment. Whoever did not may have ended
+/// for a failed flush.
 fn has_segments(world: &World, folder: &str) -> Result<bool, StoreError> {
     let names = world.disk.list(folder).map_err(StoreError::io("cannot list", folder))?;
     Ok(names.iter().any(|n| matches!(segment::parse_name(n), Some(segment::Name::Log(_)))))
@@ -155,8 +156,9 @@ fn give_up<'a>(world: &World, files: impl IntoIterator<Item = &'a Found>) -> Res
 /// Files named in one record of [`go_on`].
 const REDONE_PER_RECORD: usize = 100_000;
 
-/// The log goes on behind what was replayed: the segments that hold it stay until the table does. Durable when it returns:
-/// a record of the new epoch makes the end that was found final before anybody is served, and says that `redone` is so.
+/// The log goes on behind what was replayed: the segments that hold it stay until the table does. Durable
+/// when it returns: a record of the new epoch makes the end that was found final before anybody is served,
+/// and says that `redone` is so.
 fn go_on(world: &World, journal: &mut Journal, replay: Replay, redone: &[Redo]) -> Result<(), StoreError> {
     let last = replay.last_lsn;
     let (kept, rest): (Vec<Found>, Vec<Found>) =

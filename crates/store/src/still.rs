@@ -1,4 +1,5 @@
-//! What a database held at one moment, while it goes on changing: for whoever looks at all of it (`nacre fsck --online`).
+//! What a database held at one moment, while it goes on changing: for whoever looks at all of it (`nacre fsck
+//! --online`).
 
 use crate::db::Db;
 use crate::error::StoreError;
@@ -33,8 +34,8 @@ impl<T: Read + ?Sized> Read for Arc<T> {
     }
 }
 
-/// A database as it was. Holds a copy of what had no checkpoint then (bounded by the limits of that), and the table's pages of
-/// that time: the table does not use them again before this is dropped.
+/// A database as it was. Holds a copy of what had no checkpoint then (bounded by the limits of that), and the
+/// table's pages of that time: the table does not use them again before this is dropped.
 pub struct Still {
     recent: Batch,
     snapshot: Arc<dyn Snapshot>,

@@ -19,7 +19,8 @@ fn opens_without_the_torn_record(bed: &Bed, what: &str) {
     assert_eq!(seq_of(&db), 3, "{what}");
 }
 
-/// A user writes a file of forged records; the record that holds it is torn by a power cut. The target refused to start.
+/// A user writes a file of forged records; the record that holds it is torn by a power cut. The target
+/// refused to start.
 #[test]
 fn forged_records_behind_a_torn_one_mean_nothing() {
     for from in [0, 1, 50] {
@@ -33,8 +34,8 @@ fn forged_records_behind_a_torn_one_mean_nothing() {
     }
 }
 
-/// Somebody stores a copy of the journal itself, say in a backup of the server: of this segment, with the numbers of
-/// others, and with positions that it never had.
+/// Somebody stores a copy of the journal itself, say in a backup of the server: of this segment, with the
+/// numbers of others, and with positions that it never had.
 #[test]
 fn copies_of_the_journal_behind_a_torn_record_mean_nothing() {
     for shift in 0..8usize {
@@ -64,7 +65,8 @@ fn n_of(log: &str) -> u64 {
     u64::from_str_radix(&log["/t/journal/".len()..][..16], 16).unwrap()
 }
 
-/// Power fails at every point of a life in which users store forged records and what they found in the journal.
+/// Power fails at every point of a life in which users store forged records and what they found in the
+/// journal.
 #[test]
 fn crash_images_with_forged_payloads_recover() {
     for seed in 0..3 {

@@ -92,8 +92,8 @@ async fn beside<T: Send>(a: impl Future<Output = T> + Send, b: impl Future<Outpu
     join_all(all).await.remove(0).expect("the first")
 }
 
-/// A host that was cut off stops its targets itself, later than the engine on the others starts them: a start that is
-/// refused then would not be tried again for a minute.
+/// A host that was cut off stops its targets itself, later than the engine on the others starts them: a start
+/// that is refused then would not be tried again for a minute.
 #[test]
 fn an_engine_may_wait_for_a_living_holder_to_end() {
     let bed = bed();
@@ -107,7 +107,8 @@ fn an_engine_may_wait_for_a_living_holder_to_end() {
         let e = take(2, TIMES.interval * 4).await.err().unwrap();
         assert!(e.to_string().contains("pid 1 on host h1: its heartbeat goes on"), "{e}");
         assert!(bed.world.now().since(start) >= TIMES.interval * 4);
-        // One that leaves, and one that stops without a word: the term of that is waited for, from its last beat on.
+        // One that leaves, and one that stops without a word: the term of that is waited for, from its last
+        // beat on.
         let second = beside(take(2, LIMIT), async {
             bed.world.sleep(TIMES.interval * 6).await;
             first.leave().await;
@@ -282,8 +283,8 @@ fn a_server_that_lost_its_target_leaves_the_files_of_objects_alone() {
     assert_eq!(&got[..n], b"theirs");
 }
 
-/// It sleeps in any call of a checkpoint, and its successor has the target when it wakes up: that call reaches the disk,
-/// nothing that comes after it does.
+/// It sleeps in any call of a checkpoint, and its successor has the target when it wakes up: that call
+/// reaches the disk, nothing that comes after it does.
 #[test]
 fn a_server_that_slept_in_a_checkpoint_goes_no_further() {
     let mut calls = 1;
@@ -323,8 +324,8 @@ fn a_server_that_slept_in_a_checkpoint_goes_no_further() {
     }
 }
 
-/// The clocks of a virtual machine: while it is paused they stand still, and its timers with them; then somebody sets the
-/// wall clock right.
+/// The clocks of a virtual machine: while it is paused they stand still, and its timers with them; then
+/// somebody sets the wall clock right.
 struct Guest {
     host: Arc<dyn Clock>,
     jumps: Jumps,

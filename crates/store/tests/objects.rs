@@ -437,8 +437,8 @@ impl Clock for Sleepless {
     }
 }
 
-/// Small writes wait for others to go to the files with, but never let anybody wait: nor a reader, nor who needs the
-/// file as it is, nor a checkpoint, nor a writer that finds too many.
+/// Small writes wait for others to go to the files with, but never let anybody wait: nor a reader, nor who
+/// needs the file as it is, nor a checkpoint, nor a writer that finds too many.
 #[test]
 fn gathered_writes_go_to_the_file_when_somebody_waits() {
     let bed = Bed::new();
@@ -623,7 +623,8 @@ fn a_failed_flush_stops_the_target() {
             ..FaultPlan::default()
         };
         bed.disk.set_faults(plan);
-        // The bytes are in the journal; that they are not in their file counts when the journal is to be given up.
+        // The bytes are in the journal; that they are not in their file counts when the journal is to be
+        // given up.
         let (_, _, lsn) = write(100_000).await.unwrap();
         o.db.durable(lsn).await.unwrap();
         assert!(o.db.close().await.is_err());
@@ -860,7 +861,8 @@ fn appends_of_many_tasks_lose_nothing() {
             let (objects, db) = (o.objects.clone(), o.db.clone());
             bed.world.spawn("appender", async move {
                 for i in 0..EACH {
-                    // From inline over slots into a file of its own; some payloads large enough to be flushed.
+                    // From inline over slots into a file of its own; some payloads large enough to be
+                    // flushed.
                     let len = if i % 20 == 19 { 70_000 } else { 100 + i };
                     let data = Bytes::from(vec![t; len]);
                     let (at, attr, lsn) = objects.write(id(1), None, data, meta(1), nothing()).await.unwrap();

@@ -1,4 +1,5 @@
-//! Large writes whose files are flushed with the group commit: no order in which the host writes its pages shows.
+//! Large writes whose files are flushed with the group commit: no order in which the host writes its pages
+//! shows.
 
 mod common;
 
@@ -57,8 +58,9 @@ async fn one_of(o: &Ost, n: u32, states: &[Vec<u8>], why: &str) -> usize {
     })
 }
 
-/// Power cuts after every change of the disk during large writes behind the end and into holes of two objects, with
-/// small ones, cuts and punches between. Returns how often the journal's end had to be cut because data was missing.
+/// Power cuts after every change of the disk during large writes behind the end and into holes of two
+/// objects, with small ones, cuts and punches between. Returns how often the journal's end had to be cut
+/// because data was missing.
 fn power_cuts(seed: u64) -> u32 {
     let bed = Bed::new();
     format(&bed.world);

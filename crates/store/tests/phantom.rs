@@ -1,5 +1,5 @@
-//! A flush fails, and the target is started again on the same host: what only the page cache has by then is not believed. What
-//! such a start shows stays when the power fails, whatever else was lost.
+//! A flush fails, and the target is started again on the same host: what only the page cache has by then is
+//! not believed. What such a start shows stays when the power fails, whatever else was lost.
 
 mod common;
 
@@ -18,8 +18,8 @@ fn flushes_fail(disk: &MemDisk, seed: u64, ppm: u32, below: &str) {
     disk.set_faults(FaultPlan { seed, sync_error_ppm: ppm, only_below, ..FaultPlan::default() });
 }
 
-/// The process ends, the host and its page cache stay, the disk is well again. What works in the background does not end at
-/// once: it goes on with the old disk.
+/// The process ends, the host and its page cache stay, the disk is well again. What works in the background
+/// does not end at once: it goes on with the old disk.
 fn killed(disk: &MemDisk) -> MemDisk {
     disk.set_faults(FaultPlan::default());
     disk.kill();
@@ -50,7 +50,8 @@ fn put(i: u64) -> Txn {
     t
 }
 
-/// Flushes of `below` fail at some time; the second life shows what the third one has, and all that was acknowledged.
+/// Flushes of `below` fail at some time; the second life shows what the third one has, and all that was
+/// acknowledged.
 fn of_the_database(below: &str, opt: &DbOptions, ppm: u32, seed: u64) -> bool {
     let bed = Bed::new();
     bed.world.disk.mkdir("/t").unwrap();

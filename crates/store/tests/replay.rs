@@ -2,7 +2,8 @@
 //!
 //!   cargo test --release -p store --test replay -- --ignored --nocapture a_journal
 //!
-//! `NACRE_REPLAY_OPS` operations (default 1,000,000), each a create as an MDT makes it: inode, name, back-pointer, reply.
+//! `NACRE_REPLAY_OPS` operations (default 1,000,000), each a create as an MDT makes it: inode, name,
+//! back-pointer, reply.
 
 use store::{Db, DbOptions, Txn};
 use world::sys::{files, process};
@@ -26,7 +27,8 @@ fn options(checkpoints: bool) -> DbOptions {
     DbOptions { checkpoints, ..DbOptions::default() }
 }
 
-/// In a process of its own, which is gone afterwards with all its memory, as a killed server: fills a journal.
+/// In a process of its own, which is gone afterwards with all its memory, as a killed server: fills a
+/// journal.
 #[test]
 #[ignore = "the other half of a_journal_is_replayed"]
 fn fill() {

@@ -23,8 +23,9 @@ impl Bulk {
         Bulk { first, more, len, summed: false }
     }
 
-    /// The message has checksums of all these bytes, and its receiver compares them: the frame needs none besides.
-    /// Two more looks at each byte would find nothing that those do not, and could not say which object it is.
+    /// The message has checksums of all these bytes, and its receiver compares them: the frame needs none
+    /// besides. Two more looks at each byte would find nothing that those do not, and could not say which
+    /// object it is.
     #[must_use]
     pub fn summed(self, by_message: bool) -> Bulk {
         Bulk { summed: by_message, ..self }

@@ -122,7 +122,8 @@ impl ChecksumType {
     }
 }
 
-/// Splits the sums of a writelist into those of its ranges: the last one gets what is left, too much or too little.
+/// Splits the sums of a writelist into those of its ranges: the last one gets what is left, too much or too
+/// little.
 pub fn sums_of_ranges<'a>(
     sums: &'a [u32],
     ranges: &'a [WriteRange],
@@ -151,8 +152,8 @@ fn blocks(off: u64, end: u64) -> u64 {
     end.div_ceil(BLOCK).saturating_sub(off / BLOCK)
 }
 
-/// (object offset, bytes) of each piece. Of data that reaches beyond the last offset there is, the pieces behind it all
-/// lie there.
+/// (object offset, bytes) of each piece. Of data that reaches beyond the last offset there is, the pieces
+/// behind it all lie there.
 fn pieces(off: u64, data: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let to_boundary = BLOCK.saturating_sub(off % BLOCK);
     let head = data.len().min(to_boundary as usize);

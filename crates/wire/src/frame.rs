@@ -15,24 +15,26 @@ pub const HEADER_BYTES: usize = 64;
 
 /// The request was sent before and may have been executed.
 pub const FLAG_RESENT: u8 = 0x01;
-/// The request was answered before, and its effect may be lost with the server's restart: the client sends it again
-/// in the order of the transaction numbers (`transno` of the header). Behind the message stands a tail ([`crate::replay`]).
+/// The request was answered before, and its effect may be lost with the server's restart: the client sends it
+/// again in the order of the transaction numbers (`transno` of the header). Behind the message stands a tail
+/// ([`crate::replay`]).
 pub const FLAG_REPLAY: u8 = 0x04;
 /// Of a ping: answer when everything this target executed so far is durable.
 pub const FLAG_COMMIT: u8 = 0x08;
-/// Of a request: answer when its change, and with it everything that the target executed before, is durable. Whoever sends it sees
-/// by `last_committed` of the answer whether that was so.
+/// Of a request: answer when its change, and with it everything that the target executed before, is durable.
+/// Whoever sends it sees by `last_committed` of the answer whether that was so.
 pub const FLAG_DURABLE: u8 = 0x10;
 /// Of a ping: say which requests of this session are under way ([`crate::under_way`]).
 pub const FLAG_UNDER_WAY: u8 = 0x20;
-/// Behind the bulk stands its crc32c. Data that the message itself has checksums of goes without ([`Bulk::summed`]).
+/// Behind the bulk stands its crc32c. Data that the message itself has checksums of goes without
+/// ([`Bulk::summed`]).
 pub const FLAG_BULK_CRC: u8 = 0x02;
 
-/// Of a request: others may wait for it, and it waits for none of them. A server that has no memory left for requests keeps some for these
-/// ([`STATUS_LATER`]).
+/// Of a request: others may wait for it, and it waits for none of them. A server that has no memory left for
+/// requests keeps some for these ([`STATUS_LATER`]).
 pub const FLAG_WAITED_FOR: u8 = 0x40;
-/// Status of a reply, to clients with [`crate::msg::connect::FEATURE_LATER`]: the server had no memory for the request and has not
-/// looked at it. It is to be sent again after a while. No errno.
+/// Status of a reply, to clients with [`crate::msg::connect::FEATURE_LATER`]: the server had no memory for
+/// the request and has not looked at it. It is to be sent again after a while. No errno.
 pub const STATUS_LATER: u16 = 0xfffe;
 /// Slot number of frames that need none (pings).
 pub const NO_SLOT: u16 = u16::MAX;

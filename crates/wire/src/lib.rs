@@ -1,7 +1,8 @@
 //! Bytes on the network: frame header, message bodies, versions. No I/O; every decoder is fuzzed.
 //!
-//! `frame` is the 64-byte header and what follows it, `context` what every request says about its
-//! caller, `checksum` the sums of data, `msg/VERB.rs` one file for each message, `verb` how each is treated. Byte tables: `docs/formats/wire.md`.
+//! `frame` is the 64-byte header and what follows it, `context` what every request says about its caller,
+//! `checksum` the sums of data, `msg/VERB.rs` one file for each message, `verb` how each is treated. Byte
+//! tables: `docs/formats/wire.md`.
 
 pub mod bulk;
 pub mod checksum;

@@ -45,7 +45,8 @@ pub fn encode_message<M: Serialize>(msg: &M) -> Vec<u8> {
     postcard::to_stdvec(msg).expect("plain data encodes")
 }
 
-/// Decodes a message that stands alone (behind a split-off context, or in a batch). Bytes after it are ignored.
+/// Decodes a message that stands alone (behind a split-off context, or in a batch). Bytes after it are
+/// ignored.
 pub fn decode_message<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, CodecError> {
     let (msg, _) = postcard::take_from_bytes(bytes)
         .map_err(|e| CodecError::Body { what: std::any::type_name::<M>(), why: e.to_string() })?;
@@ -60,8 +61,8 @@ pub fn decode_request<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, Errno> {
     })
 }
 
-/// Gives the kind and the type of every message to a macro of the caller, `Ping => wire::msg::ping::Ping, …`: for who has to
-/// have one of each. That none is missing the compiler sees where it matches on [`Op`].
+/// Gives the kind and the type of every message to a macro of the caller, `Ping => wire::msg::ping::Ping, …`:
+/// for who has to have one of each. That none is missing the compiler sees where it matches on [`Op`].
 #[macro_export]
 macro_rules! for_each_message {
     ($then:ident) => {

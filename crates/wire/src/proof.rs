@@ -1,4 +1,5 @@
-//! Showing that one has a key without saying it: HMAC-SHA-256 over what is one connection's own. Decision 0040.
+//! Showing that one has a key without saying it: HMAC-SHA-256 over what is one connection's own. Decision
+//! 0040.
 
 use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
@@ -26,8 +27,8 @@ pub struct Claim {
     pub mac: [u8; 32],
 }
 
-/// What is one connection's own, of which the server chose the nonce. A proof made for one is none for another, nor for
-/// another target or client.
+/// What is one connection's own, of which the server chose the nonce. A proof made for one is none for
+/// another, nor for another target or client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Challenge {
     pub nonce: [u8; 32],
@@ -69,8 +70,8 @@ impl Challenge {
     }
 }
 
-/// What a client shows `target` of `fsname` so that nobody else can speak in its name: made from its secret, so that no
-/// target can use it with another.
+/// What a client shows `target` of `fsname` so that nobody else can speak in its name: made from its secret,
+/// so that no target can use it with another.
 pub fn token(secret: &Key, fsname: &str, target: u32) -> Key {
     let mut h = hmac(secret);
     h.update(b"nacre token 1");

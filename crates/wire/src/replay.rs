@@ -1,7 +1,8 @@
-//! The tail of a replayed request: what the server made of it the first time, so that it makes the same of it again.
+//! The tail of a replayed request: what the server made of it the first time, so that it makes the same of it
+//! again.
 //!
-//! `message ++ postcard(Tail) ++ length of that, u32 little-endian`. The choices of a server (layouts, offsets of
-//! appends) are in its reply; its clock is said beside it.
+//! `message ++ postcard(Tail) ++ length of that, u32 little-endian`. The choices of a server (layouts,
+//! offsets of appends) are in its reply; its clock is said beside it.
 
 use crate::msg::write::WriteReply;
 use crate::verb::Answer;
@@ -10,8 +11,8 @@ use bytes::Bytes;
 use model::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// [`crate::ReplyContext::extra`] of a modifying reply: the server's wall clock when it executed the request, i64
-/// seconds and u32 nanoseconds, little-endian.
+/// [`crate::ReplyContext::extra`] of a modifying reply: the server's wall clock when it executed the request,
+/// i64 seconds and u32 nanoseconds, little-endian.
 pub const EXTRA_WALL: u16 = 1;
 
 /// Length of its value.
@@ -38,10 +39,10 @@ pub fn append(body: &[u8], tail: &Tail) -> Vec<u8> {
 
 /// Whether a request that was done again came to what its sender was told the first time.
 ///
-/// All bytes of the answer count. Only if the sender has a list of writes that is done again later (`list_follows`) the attributes
-/// of an object that was written do not: such a list is several transactions, and is done again at the place of its last one,
-/// so a write that lay between them sees the object before the whole list now. The offset counts: the user was told where an
-/// append landed.
+/// All bytes of the answer count. Only if the sender has a list of writes that is done again later
+/// (`list_follows`) the attributes of an object that was written do not: such a list is several transactions,
+/// and is done again at the place of its last one, so a write that lay between them sees the object before
+/// the whole list now. The offset counts: the user was told where an append landed.
 pub fn told_the_same(op: Op, first: &[u8], again: &[u8], list_follows: impl FnOnce() -> bool) -> bool {
     if first == again {
         return true;

@@ -3,7 +3,8 @@
 
 use model::limits::SLOTS_PER_SESSION;
 
-/// Tag in a reply context: for each slot with a request under way its number (u16) and the request's xid (u64), little-endian.
+/// Tag in a reply context: for each slot with a request under way its number (u16) and the request's xid
+/// (u64), little-endian.
 pub const EXTRA_UNDER_WAY: u16 = 2;
 const ENTRY_BYTES: usize = 10;
 

@@ -1,5 +1,5 @@
-//! What everybody must know of a message, said once: its number, who may send it, and how each hop treats it. What a
-//! message holds is in its own file in `msg/`; what it does is in a file of its name at either end.
+//! What everybody must know of a message, said once: its number, who may send it, and how each hop treats it.
+//! What a message holds is in its own file in `msg/`; what it does is in a file of its name at either end.
 
 use crate::CodecError;
 use model::counters::Place;
@@ -9,12 +9,13 @@ use model::counters::Place;
 pub enum Sender {
     /// Whoever has a session.
     Client,
-    /// Somebody who proved to be the server of a target ([`crate::proof::Claimant::Target`]); of which one, and
-    /// whether that may say so, the message's own rules decide.
+    /// Somebody who proved to be the server of a target ([`crate::proof::Claimant::Target`]); of which one,
+    /// and whether that may say so, the message's own rules decide.
     Target,
     /// A server of the file system ([`crate::proof::Claimant::Server`]).
     Server,
-    /// The administrator of the server's host, through the control socket of its daemon: nobody on the network.
+    /// The administrator of the server's host, through the control socket of its daemon: nobody on the
+    /// network.
     Administrator,
 }
 
@@ -62,12 +63,15 @@ pub struct Verb {
     /// Changes something on the server: gets a transaction number and a reply slot that survives a restart.
     pub modifies: bool,
     pub answer: Answer,
-    /// Served while the clients of before a restart are awaited: it belongs to a session's recovery, or an administrator looks.
+    /// Served while the clients of before a restart are awaited: it belongs to a session's recovery, or an
+    /// administrator looks.
     pub in_recovery: bool,
-    /// Others may wait at the server until it was executed: it waits for no others at its sender, and servers keep memory for it.
-    /// An owner tells what it has done before it gives a lease back for which requests wait, this client's own perhaps.
+    /// Others may wait at the server until it was executed: it waits for no others at its sender, and servers
+    /// keep memory for it. An owner tells what it has done before it gives a lease back for which requests
+    /// wait, this client's own perhaps.
     pub urgent: bool,
-    /// Asks nothing that a mount's own operations, of which the server was not told, could have changed: goes before them.
+    /// Asks nothing that a mount's own operations, of which the server was not told, could have changed: goes
+    /// before them.
     pub past_barrier: bool,
     /// Goes whatever else is under way (`max_mod_rpcs_in_flight`): others may wait for what it gives back.
     pub unlimited: bool,

@@ -1,7 +1,8 @@
 //! Memory for file data in bulk: buffers that are used again and again, in large pages.
 //!
-//! A page of 4 KiB that is touched for the first time costs more than copying into it (the kernel clears it, a host may
-//! have to find it first): a large read would spend more time on its memory than on its data (docs/performance.md).
+//! A page of 4 KiB that is touched for the first time costs more than copying into it (the kernel clears it,
+//! a host may have to find it first): a large read would spend more time on its memory than on its data
+//! (docs/performance.md).
 
 use bytes::Bytes;
 use model::mutex::Mutex;
@@ -9,8 +10,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 
-/// A large page. Memory of at least this size is mapped for itself: large pages would stay with what the heap puts there
-/// next, and with what lies beside it.
+/// A large page. Memory of at least this size is mapped for itself: large pages would stay with what the heap
+/// puts there next, and with what lies beside it.
 const LARGE_BYTES: usize = 2 << 20;
 /// Sizes that most bulk has: buffers of them are kept for the next ones.
 const BULK_SIZES: [usize; 2] = [1 << 20, 4 << 20];
@@ -53,7 +54,8 @@ pub fn keep(buffers: usize) {
     }
 }
 
-/// `len` bytes with anything in them. They hold no more memory than an eighth beyond that, so they may be kept.
+/// `len` bytes with anything in them. They hold no more memory than an eighth beyond that, so they may be
+/// kept.
 pub fn bulk(len: usize) -> Buffer {
     match BULK_SIZES.iter().position(|size| len <= *size && len > size / 8 * 7) {
         Some(i) => {

@@ -1,4 +1,5 @@
-//! A disk whose errors are switched on while it works: how an administrator or a test sees what a failing disk does.
+//! A disk whose errors are switched on while it works: how an administrator or a test sees what a failing
+//! disk does.
 //!
 //! Off, it costs one relaxed load a call.
 
@@ -72,9 +73,9 @@ pub struct DiskFaults {
 }
 
 impl DiskFaults {
-    /// `none`, or rules with commas between them: `OP=ERROR[:COUNT][@PART]`, where OP is `read`, `write`, `flush`, `name` or
-    /// `all`, ERROR is `EIO`, `ENOSPC` or `EROFS`, COUNT how many calls fail before the rule is spent, PART what a path must
-    /// have in it. `EINVAL` for anything else; then nothing changes.
+    /// `none`, or rules with commas between them: `OP=ERROR[:COUNT][@PART]`, where OP is `read`, `write`,
+    /// `flush`, `name` or `all`, ERROR is `EIO`, `ENOSPC` or `EROFS`, COUNT how many calls fail before the
+    /// rule is spent, PART what a path must have in it. `EINVAL` for anything else; then nothing changes.
     pub fn set(&self, text: &str) -> Result<(), Errno> {
         let rules: Option<Vec<Rule>> = match text.trim() {
             "none" | "" => Some(Vec::new()),

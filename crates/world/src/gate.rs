@@ -1,4 +1,5 @@
-//! A disk with a gate before it: each call that does something is let through, or fails without reaching the disk.
+//! A disk with a gate before it: each call that does something is let through, or fails without reaching the
+//! disk.
 
 use crate::{Disk, DiskFile, DiskSpace, FileStat, OpenMode};
 use std::io;

@@ -1,4 +1,5 @@
-//! What the kernel tells about other tasks, for the FUSE side: groups of a caller, whether it is being killed.
+//! What the kernel tells about other tasks, for the FUSE side: groups of a caller, whether it is being
+//! killed.
 
 use std::io;
 
@@ -56,9 +57,9 @@ fn parse_fatal(status: &str) -> bool {
         || field(status, "State").is_some_and(|s| s.starts_with(['Z', 'X']))
 }
 
-/// Supplementary groups of a thread that acts as this user and group. `None` if it is gone or hidden from us, or has other
-/// ids itself: then it acts with credentials of somebody else's (io_uring personalities, a file server), whose groups
-/// nobody tells, and its own must not count.
+/// Supplementary groups of a thread that acts as this user and group. `None` if it is gone or hidden from us,
+/// or has other ids itself: then it acts with credentials of somebody else's (io_uring personalities, a file
+/// server), whose groups nobody tells, and its own must not count.
 pub fn groups_of(tid: u32, uid: u32, gid: u32) -> Option<Vec<u32>> {
     parse_groups(&status_of(tid).ok()?, uid, gid)
 }
@@ -73,8 +74,8 @@ pub fn fatal_signal_pending(tid: u32) -> bool {
     }
 }
 
-/// Memory that this process may have: the host's, or what a control group around it (version 2, a container's) leaves it. `None`: the
-/// kernel does not say.
+/// Memory that this process may have: the host's, or what a control group around it (version 2, a
+/// container's) leaves it. `None`: the kernel does not say.
 pub fn memory_bytes() -> Option<u64> {
     let meminfo = read_proc("/proc/meminfo").ok()?;
     let kib: u64 = field(&meminfo, "MemTotal")?.split_ascii_whitespace().next()?.parse().ok()?;

@@ -1,8 +1,9 @@
 //! How much memory requests may take that were received and are not done, in all and of one connection.
 //!
-//! The share of a connection follows what is left: it may have half as much as is free ("dynamic queue length thresholds", Choudhury
-//! and Hahne, IEEE/ACM Transactions on Networking 6, 1998). A lone peer gets a third of everything, n greedy ones leave two parts in
-//! n + 2 for whoever comes next; nobody has to be told a number.
+//! The share of a connection follows what is left: it may have half as much as is free ("dynamic queue length
+//! thresholds", Choudhury and Hahne, IEEE/ACM Transactions on Networking 6, 1998). A lone peer gets a third
+//! of everything, n greedy ones leave two parts in n + 2 for whoever comes next; nobody has to be told a
+//! number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -24,8 +25,8 @@ impl Pool {
         Pool { max: AtomicUsize::new(max), used: AtomicUsize::new(0) }
     }
 
-    /// Whoever has `mine` of it wants so many more. When nobody has anything, anything is granted: one message larger than
-    /// everything must not wait for ever.
+    /// Whoever has `mine` of it wants so many more. When nobody has anything, anything is granted: one
+    /// message larger than everything must not wait for ever.
     fn take(&self, mine: usize, bytes: usize) -> bool {
         let grant = |used: usize| {
             let free = self.max.load(Relaxed).saturating_sub(used);
@@ -45,7 +46,8 @@ impl Pool {
 #[derive(Debug)]
 pub struct Inbound {
     ordinary: Pool,
-    /// For requests that others may wait for ([`FLAG_WAITED_FOR`]): all the rest may be taken by those that wait.
+    /// For requests that others may wait for ([`FLAG_WAITED_FOR`]): all the rest may be taken by those that
+    /// wait.
     kept: Pool,
     refused: AtomicU64,
 }
@@ -102,7 +104,8 @@ pub struct Room {
 }
 
 impl Share {
-    /// Room for a frame with so many bytes behind its header. `None`: there is none now; never for what is no request of a slot.
+    /// Room for a frame with so many bytes behind its header. `None`: there is none now; never for what is no
+    /// request of a slot.
     pub fn take(self: &Arc<Share>, h: &Header, bytes: usize) -> Option<Room> {
         let bytes = bytes.saturating_add(OVERHEAD_BYTES);
         let room = |kept| Room { share: self.clone(), bytes, kept };

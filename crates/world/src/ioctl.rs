@@ -19,8 +19,8 @@ pub fn ioctl_call(fd: BorrowedFd<'_>, number: u32, buf: &mut [u8]) -> io::Result
     if encoded != buf.len() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: the kernel reads and writes at most the size encoded in the number, which is the length of `buf`,
-    // which lives throughout the call.
+    // SAFETY: the kernel reads and writes at most the size encoded in the number, which is the length of
+    // `buf`, which lives throughout the call.
     let r = unsafe { libc::ioctl(fd.as_raw_fd(), number as libc::Ioctl, buf.as_mut_ptr()) };
     if r < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

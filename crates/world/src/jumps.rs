@@ -1,12 +1,12 @@
-//! Whether time passed that the clock did not see: a paused virtual machine goes on with the clocks that it had, and then
-//! somebody sets the wall clock right.
+//! Whether time passed that the clock did not see: a paused virtual machine goes on with the clocks that it
+//! had, and then somebody sets the wall clock right.
 
 use crate::Instant;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
-/// The two clocks go at the same rate, also while NTP slows or hastens them; a step of the wall clock by less is not
-/// looked at. Far below any margin between the terms of two hosts.
+/// The two clocks go at the same rate, also while NTP slows or hastens them; a step of the wall clock by less
+/// is not looked at. Far below any margin between the terms of two hosts.
 pub const STEP_NS: u64 = 500_000_000;
 
 /// Watches the wall clock against the one that terms are measured by.
@@ -29,18 +29,19 @@ impl Jumps {
         Jumps { apart: AtomicI64::new(apart(now, wall)), last: AtomicU64::new(0) }
     }
 
-    /// What was before this point in time may have been longer ago than it seems; zero if no jump was ever seen. Each jump
-    /// is found by the first look after it.
+    /// What was before this point in time may have been longer ago than it seems; zero if no jump was ever
+    /// seen. Each jump is found by the first look after it.
     pub fn last(&self, read: impl Fn() -> (Instant, i64)) -> Instant {
         let (now, wall) = read();
         let known = self.apart.load(Acquire);
         if apart(now, wall).abs_diff(known) > STEP_NS {
-            // Stopped between the two readings, perhaps. A second time in a row would be a jump too many: only a look.
+            // Stopped between the two readings, perhaps. A second time in a row would be a jump too many:
+            // only a look.
             let (now, wall) = read();
             let new = apart(now, wall);
             if new.abs_diff(known) > STEP_NS {
-                // First the jump, so that nobody sees the new distance without it. What was sent in this very nanosecond may
-                // have been sent before it.
+                // First the jump, so that nobody sees the new distance without it. What was sent in this very
+                // nanosecond may have been sent before it.
                 self.last.fetch_max(now.0.saturating_add(1), Relaxed);
                 self.apart.store(new, Release);
             }

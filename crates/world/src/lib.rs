@@ -55,9 +55,10 @@ impl Instant {
 pub trait Clock: Send + Sync {
     fn now(&self) -> Instant;
     fn wall(&self) -> model::Timestamp;
-    /// A point in time before which more may have passed than [`Clock::now`] says: the host's clocks stood still (a paused
-    /// virtual machine), which shows when somebody sets the wall clock. What was learned before it is asked again before it
-    /// is relied on. Zero if that was never seen; a few nanoseconds, no system call.
+    /// A point in time before which more may have passed than [`Clock::now`] says: the host's clocks stood
+    /// still (a paused virtual machine), which shows when somebody sets the wall clock. What was learned
+    /// before it is asked again before it is relied on. Zero if that was never seen; a few nanoseconds, no
+    /// system call.
     fn jumped(&self) -> Instant;
     fn sleep(&self, d: Duration) -> BoxFuture<()>;
 }
@@ -69,14 +70,14 @@ pub trait Conn: Send + Sync {
     /// The next frame. `UnexpectedEof` when the peer closed; `InvalidData` (with the reason in the text)
     /// when what came was no frame: the connection is of no use any more. One receiver at a time.
     fn recv(&self) -> BoxFuture<io::Result<wire::Frame>>;
-    /// As `recv`, with memory from this share. What finds no room is read and forgotten, but for its header. Connections in
-    /// memory have the frame already.
+    /// As `recv`, with memory from this share. What finds no room is read and forgotten, but for its header.
+    /// Connections in memory have the frame already.
     fn recv_within(&self, share: &Arc<Share>) -> BoxFuture<io::Result<Received>> {
         let (next, share) = (self.recv(), share.clone());
         Box::pin(async move { Ok(share.admit(next.await?)) })
     }
-    /// From now on a frame with more bytes behind its header is no frame (`InvalidData`), known before there is memory for
-    /// it. Without a word the limits of frames hold. Connections in memory need not heed it.
+    /// From now on a frame with more bytes behind its header is no frame (`InvalidData`), known before there
+    /// is memory for it. Without a word the limits of frames hold. Connections in memory need not heed it.
     fn expect_at_most(&self, _bytes: usize) {}
     fn close(&self);
     fn peer(&self) -> SocketAddr;
@@ -100,8 +101,8 @@ pub const RESERVED_PORTS: u16 = 1024;
 
 pub trait Net: Send + Sync {
     fn listen(&self, at: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Listener>>>;
-    /// `from` binds the source address, if given. The source port is below 1024 if this process may have such a one
-    /// ([`RESERVED_PORTS`]).
+    /// `from` binds the source address, if given. The source port is below 1024 if this process may have such
+    /// a one ([`RESERVED_PORTS`]).
     fn connect(&self, from: Option<IpAddr>, to: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Conn>>>;
     /// Networks that only know frames refuse it.
     fn stream(&self, _to: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Stream>>> {
@@ -165,8 +166,8 @@ pub trait Disk: Send + Sync {
     fn is_rotational(&self, _path: &str) -> bool {
         false
     }
-    /// The host's number of the file system that a path lies on; `None` if it does not know. It may change when the host is
-    /// started anew.
+    /// The host's number of the file system that a path lies on; `None` if it does not know. It may change
+    /// when the host is started anew.
     fn device(&self, _path: &str) -> Option<u64> {
         None
     }
@@ -189,15 +190,17 @@ pub trait DiskFile: Send + Sync {
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// fdatasync: contents and the size are durable afterwards.
     fn sync_data(&self) -> io::Result<()>;
-    /// From now on reads show what the medium has. Flushes the file first; if that fails, then or earlier, it is no error of
-    /// this call: a host keeps pages that it could not write, counts them as written (`sync_data` succeeds from then on), and
-    /// this takes them away from the readers. An error: the host can neither give up what it keeps nor write it.
+    /// From now on reads show what the medium has. Flushes the file first; if that fails, then or earlier, it
+    /// is no error of this call: a host keeps pages that it could not write, counts them as written
+    /// (`sync_data` succeeds from then on), and this takes them away from the readers. An error: the host can
+    /// neither give up what it keeps nor write it.
     fn drop_cached(&self) -> io::Result<()>;
     /// fallocate(2): bits keep-size 1, punch-hole 2, zero-range 0x10.
     fn allocate(&self, mode: u32, off: u64, len: u64) -> io::Result<()>;
     /// Start of the next data at or after `off`; `None` if there is none.
     fn seek_data(&self, off: u64) -> io::Result<Option<u64>>;
-    /// Start of the next hole at or after `off` (the end of the file counts); `None` if `off` is behind the end.
+    /// Start of the next hole at or after `off` (the end of the file counts); `None` if `off` is behind the
+    /// end.
     fn seek_hole(&self, off: u64) -> io::Result<Option<u64>>;
     /// Takes the host's exclusive lock on the file (flock, no waiting); false if somebody else has it.
     fn try_lock(&self) -> io::Result<bool>;
@@ -215,7 +218,8 @@ pub trait Spawn: Send + Sync {
     fn run_briefly(&self, f: Box<dyn FnOnce() + Send>) -> BoxFuture<()> {
         self.run_blocking(f)
     }
-    /// Polls `f` on this thread, which is none of a task, for at most `patience` of real time. Whether it is ready.
+    /// Polls `f` on this thread, which is none of a task, for at most `patience` of real time. Whether it is
+    /// ready.
     fn block_on_for(&self, f: Pin<&mut (dyn Future<Output = ()> + Send)>, patience: Duration) -> bool {
         future::block_on_for(f, patience)
     }
@@ -273,8 +277,8 @@ impl World {
         b
     }
 
-    /// Polls `f` on this thread, which is none of a task, for at most `patience` of real time; gives it back unfinished
-    /// after that, to be spawned. The thread may run other tasks meanwhile.
+    /// Polls `f` on this thread, which is none of a task, for at most `patience` of real time; gives it back
+    /// unfinished after that, to be spawned. The thread may run other tasks meanwhile.
     pub fn block_on_for<T: Send>(&self, mut f: BoxFuture<T>, patience: Duration) -> Result<T, BoxFuture<T>> {
         let mut out = None;
         {
@@ -292,8 +296,8 @@ impl World {
         self.blocking_by(f, |f| self.tasks.run_blocking(f))
     }
 
-    /// As [`World::blocking`], for calls of some hundred microseconds at most: where another thread is at hand to look
-    /// after the rest, no thread is woken to make the call nor to hear of its end.
+    /// As [`World::blocking`], for calls of some hundred microseconds at most: where another thread is at
+    /// hand to look after the rest, no thread is woken to make the call nor to hear of its end.
     pub fn blocking_briefly<T: Send + 'static>(
         &self,
         f: impl FnOnce() -> T + Send + 'static,

@@ -1,5 +1,5 @@
-//! A shared mapping of a file: how tests look at a file the way a program with mmap(2) does, and how the host is asked which
-//! of its pages it has in memory.
+//! A shared mapping of a file: how tests look at a file the way a program with mmap(2) does, and how the host
+//! is asked which of its pages it has in memory.
 #![allow(unsafe_code)]
 
 use std::io;

@@ -135,8 +135,8 @@ fn forced_umount_frees_everybody() -> Result<()> {
     Ok(())
 }
 
-/// A program starts others with files of the mount open while pages of mappings are written back: execve(2) closes the
-/// files, and waits for the answers with a lock held that much of /proc needs.
+/// A program starts others with files of the mount open while pages of mappings are written back: execve(2)
+/// closes the files, and waits for the answers with a lock held that much of /proc needs.
 #[test]
 fn a_program_with_open_files_starts_others() -> Result<()> {
     let fs = TestFs::up("exec", 2, 1)?;

@@ -54,7 +54,8 @@ fn two_mounts_with_shared_mappings() -> Result<()> {
 #[test]
 fn small_files_grow_under_two_mounts() -> Result<()> {
     let fs = TestFs::up("grow", 3, 2)?;
-    // 1000: a hole of a contended object, before bytes that the other mount kept, was read as the end of the file.
+    // 1000: a hole of a contended object, before bytes that the other mount kept, was read as the end of the
+    // file.
     for (n, seed) in (seed()..seed() + 20).chain([1000]).enumerate() {
         let paths = striped(&fs, &format!("f{n}"), 0)?;
         Exerciser::new(paths, seed, false)?.small().run(60).with_context(|| format!("seed {seed}"))?;
@@ -175,8 +176,8 @@ print("fine")
     Ok(())
 }
 
-/// `LL_IOC_GROUP_LOCK` and its unlock, by a program that knows nothing of Nacre: what one member of a group writes while both
-/// hold it is there after the unlocks, and somebody else waits for both.
+/// `LL_IOC_GROUP_LOCK` and its unlock, by a program that knows nothing of Nacre: what one member of a group
+/// writes while both hold it is there after the unlocks, and somebody else waits for both.
 #[test]
 fn a_group_lock_is_shared_by_its_members_alone() -> Result<()> {
     const LOCK: u32 = 0x4008_669e;

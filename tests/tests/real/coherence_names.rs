@@ -157,8 +157,8 @@ fn an_open_file_outlives_its_name_on_the_other_mount() -> Result<()> {
     fs.fsck()
 }
 
-/// A large directory is listed on one mount while the other makes and removes names in it: names that are there
-/// all the time are shown once each.
+/// A large directory is listed on one mount while the other makes and removes names in it: names that are
+/// there all the time are shown once each.
 #[test]
 fn a_large_directory_changes_while_it_is_listed() -> Result<()> {
     let fs = TestFs::up("cbig", 2, 2)?;
@@ -210,8 +210,8 @@ fn a_large_directory_changes_while_it_is_listed() -> Result<()> {
     fs.fsck()
 }
 
-/// Each mount makes, lists and removes in both directories, at the same time: nobody waits for ever, and what a
-/// call that returned has made is seen by every call after it.
+/// Each mount makes, lists and removes in both directories, at the same time: nobody waits for ever, and what
+/// a call that returned has made is seen by every call after it.
 #[test]
 fn two_mounts_create_and_list_crosswise() -> Result<()> {
     let fs = TestFs::up("cross", 2, 2)?;

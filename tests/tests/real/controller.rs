@@ -1,5 +1,5 @@
-//! Three server hosts with controllers over a three-member etcd, three clients that work: hosts, links, members of etcd and its
-//! majority come and go, and no application notices.
+//! Three server hosts with controllers over a three-member etcd, three clients that work: hosts, links,
+//! members of etcd and its majority come and go, and no application notices.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
@@ -55,7 +55,8 @@ impl Site {
         let dir = |n: &str| scratch.path().join(n);
         let mounts: Vec<PathBuf> = CLIENTS.iter().map(|c| dir(&format!("mnt{c}"))).collect();
         let mut c = Controllers::new(CLIENTS.len() as u32, scratch.path(), &mounts)?;
-        // Notes whom it was asked to fence, and says that it is done: the old servers' heartbeats have to tell.
+        // Notes whom it was asked to fence, and says that it is done: the old servers' heartbeats have to
+        // tell.
         let fence = dir("fence.sh");
         std::fs::write(&fence, format!("#!/bin/sh\necho \"$1\" >>{}\n", dir("fenced").display()))?;
         std::fs::set_permissions(&fence, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;

@@ -190,8 +190,8 @@ fn bad_sectors_and_full_disks_concern_who_meets_them() -> Result<()> {
     fs.fsck()
 }
 
-/// An MDT cannot do anything without its disk: its server ends, and what it had answered and not flushed comes back from the
-/// clients when it is started on a sound disk.
+/// An MDT cannot do anything without its disk: its server ends, and what it had answered and not flushed
+/// comes back from the clients when it is started on a sound disk.
 #[test]
 fn an_mdt_whose_disk_fails_ends_and_nothing_that_was_answered_is_lost() -> Result<()> {
     let fs = TestFs::up("romdt", 1, 2)?;

@@ -1,6 +1,6 @@
-//! Databases on a file system of which one target's disk fails for a while: what they were told is stored is there after
-//! the target has started again without the page cache of before. `NACRE_FAILING_DISK_ROUNDS` rounds (1), of which the disk
-//! fails for `NACRE_FAILING_DISK_SECONDS` (2).
+//! Databases on a file system of which one target's disk fails for a while: what they were told is stored is
+//! there after the target has started again without the page cache of before. `NACRE_FAILING_DISK_ROUNDS`
+//! rounds (1), of which the disk fails for `NACRE_FAILING_DISK_SECONDS` (2).
 
 use crate::full_backing::Thin;
 use anyhow::{Context, Result, ensure};

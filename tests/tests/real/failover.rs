@@ -1,6 +1,6 @@
-//! Targets on storage that two hosts reach move between them while applications on three clients work, and none of those
-//! notices. Who decides that a host is dead stands outside Nacre; here it is the test, which ends the old server before it
-//! starts the new one, as fencing does, or only believes to have done so.
+//! Targets on storage that two hosts reach move between them while applications on three clients work, and
+//! none of those notices. Who decides that a host is dead stands outside Nacre; here it is the test, which
+//! ends the old server before it starts the new one, as fencing does, or only believes to have done so.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;

@@ -1,6 +1,6 @@
-//! A target on a device that has less behind it than it says (a loop device whose image lies on a small tmpfs; a thin pool does
-//! the same): flushes fail for a while. The kernel keeps what it could not write as if it had been written. A server that starts
-//! again on that host believes none of it.
+//! A target on a device that has less behind it than it says (a loop device whose image lies on a small
+//! tmpfs; a thin pool does the same): flushes fail for a while. The kernel keeps what it could not write as
+//! if it had been written. A server that starts again on that host believes none of it.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
@@ -46,8 +46,8 @@ impl Thin {
             }
         };
         let thin = Thin { folder: folder.clone(), backing, device };
-        // The loop driver takes a write for done of which its image had room for a part only. The image has room for a page
-        // or has not.
+        // The loop driver takes a write for done of which its image had room for a part only. The image has
+        // room for a page or has not.
         let name = thin.device.trim_start_matches("/dev/");
         fs::write(format!("/sys/block/{name}/queue/max_sectors_kb"), "4")?;
         // A journal that is written in full now: the host's own metadata does not need room later.

@@ -1,4 +1,5 @@
-//! File handles (name_to_handle_at, open_by_handle_at): they lead to their files whatever was forgotten or started again meanwhile.
+//! File handles (name_to_handle_at, open_by_handle_at): they lead to their files whatever was forgotten or
+//! started again meanwhile.
 
 use anyhow::{Context, Result};
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! A peer of ours that lies: what it says is refused by every server, and nobody beside it notices. Before servers looked
-//! at who speaks, each of these was done: parameters set, objects destroyed, a target registered elsewhere with the highest
-//! epoch there is, another client's session taken over.
+//! A peer of ours that lies: what it says is refused by every server, and nobody beside it notices. Before
+//! servers looked at who speaks, each of these was done: parameters set, objects destroyed, a target
+//! registered elsewhere with the highest epoch there is, another client's session taken over.
 
 use anyhow::{Context, Result, bail, ensure};
 use model::{Errno, Fid, Nid, ObjectId, TargetId};
@@ -33,8 +33,8 @@ fn resident_mib(pid: i32) -> Result<usize> {
     Ok(line.split_ascii_whitespace().next().context("a number")?.parse::<usize>()? >> 10)
 }
 
-/// Peers that send as much as they can and never end: 640 MiB, of which the server keeps a tenth. The mount beside them works on, and
-/// keeps its session.
+/// Peers that send as much as they can and never end: 640 MiB, of which the server keeps a tenth. The mount
+/// beside them works on, and keeps its session.
 #[test]
 fn a_flood_of_data_does_not_take_a_servers_memory() -> Result<()> {
     const PEERS: u8 = 40;

@@ -1,4 +1,5 @@
-//! What an inode shows and forbids: directories that were removed while somebody is in them, files with `chattr` flags.
+//! What an inode shows and forbids: directories that were removed while somebody is in them, files with
+//! `chattr` flags.
 
 use anyhow::{Context, Result};
 use std::process::Command;

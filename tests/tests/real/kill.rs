@@ -126,8 +126,8 @@ fn a_killed_client_leaves_nothing_behind() -> Result<()> {
     fs.fsck()
 }
 
-/// A client and a server die together. Others wait for that client as long as they are told to, can see so, and go on
-/// when an administrator does not want to wait.
+/// A client and a server die together. Others wait for that client as long as they are told to, can see so,
+/// and go on when an administrator does not want to wait.
 #[test]
 fn an_administrator_ends_a_recovery_that_waits_for_a_dead_client() -> Result<()> {
     let fs = TestFs::up("abortrec", 1, 2)?;
@@ -182,8 +182,8 @@ fn an_administrator_ends_a_recovery_that_waits_for_a_dead_client() -> Result<()>
     Ok(())
 }
 
-/// Four clients with 10,000 operations between them that no server has, when the MDT dies: they are all done by whoever
-/// serves it next. Prints how long that takes, from its start on.
+/// Four clients with 10,000 operations between them that no server has, when the MDT dies: they are all done
+/// by whoever serves it next. Prints how long that takes, from its start on.
 #[test]
 fn ten_thousand_operations_outlive_their_server() -> Result<()> {
     const CLIENTS: usize = 4;

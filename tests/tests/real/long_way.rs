@@ -1,5 +1,5 @@
-//! A cluster as an administrator builds it on separate hosts: four network namespaces joined by a bridge, one for
-//! management and metadata, two with two OSTs each, one client.
+//! A cluster as an administrator builds it on separate hosts: four network namespaces joined by a bridge, one
+//! for management and metadata, two with two OSTs each, one client.
 
 use anyhow::{Result, ensure};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Mapped files on two mounts: what one stores the other loads, and nothing hangs (decision 0016). The programs are in
-//! `mapped.py`.
+//! Mapped files on two mounts: what one stores the other loads, and nothing hangs (decision 0016). The
+//! programs are in `mapped.py`.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
@@ -17,7 +17,8 @@ fn program(fs: &TestFs, name: &str) -> Result<Command> {
     Ok(c)
 }
 
-/// A file with `stripes` stripes (0: it lies with its inode until it is stored into) and so many zeros, on each mount.
+/// A file with `stripes` stripes (0: it lies with its inode until it is stored into) and so many zeros, on
+/// each mount.
 fn file(fs: &TestFs, name: &str, stripes: u32, size: usize) -> Result<Vec<PathBuf>> {
     let path = fs.mount(0).join(name);
     if stripes > 0 {
@@ -86,7 +87,8 @@ fn cuts_appends_holes_and_copies_show_in_mappings() -> Result<()> {
     fs.fsck()
 }
 
-/// The pages of a program stay from one start to the next, and lead nobody to run what another mount has replaced.
+/// The pages of a program stay from one start to the next, and lead nobody to run what another mount has
+/// replaced.
 #[test]
 fn a_program_is_read_once_and_anew_when_it_was_rewritten() -> Result<()> {
     let fs = TestFs::up("started", 3, 2)?;
@@ -151,8 +153,9 @@ fn stores_are_durable_after_msync_and_fsync() -> Result<()> {
     fs.fsck()
 }
 
-/// kill -9 of a client daemon in the middle of a storm: its mount ends at once, although threads of it wait for pages that
-/// only the mount's end unlocks, and nobody who used it is left behind; the other mount goes on.
+/// kill -9 of a client daemon in the middle of a storm: its mount ends at once, although threads of it wait
+/// for pages that only the mount's end unlocks, and nobody who used it is left behind; the other mount goes
+/// on.
 #[test]
 fn a_client_killed_in_a_storm_leaves_nobody_behind() -> Result<()> {
     use std::os::unix::process::CommandExt;

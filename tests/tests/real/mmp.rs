@@ -1,4 +1,5 @@
-//! Multi-mount protection: two servers that reach the same target, of which the lock on the host does not know.
+//! Multi-mount protection: two servers that reach the same target, of which the lock on the host does not
+//! know.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
@@ -67,8 +68,9 @@ fn behind<'a>(words: &'a [String], option: &str) -> Result<&'a str> {
     Ok(&words[at + 1])
 }
 
-/// Somebody takes the lock file away under a living server; a second one must not start. Then the living one sleeps for
-/// longer than its term: the second takes the target over, and the first, awake again, writes nothing and ends.
+/// Somebody takes the lock file away under a living server; a second one must not start. Then the living one
+/// sleeps for longer than its term: the second takes the target over, and the first, awake again, writes
+/// nothing and ends.
 #[test]
 fn a_zombie_server_gives_its_target_up() -> Result<()> {
     let fs = TestFs::up("mmp", 1, 1)?;

@@ -1,6 +1,6 @@
-//! Corosync and Pacemaker move targets between three servers while applications on three clients work: the configuration is
-//! what `nacre ha plan` printed, word for word, the agent is ours, and so is the finger on the power switch, which lies at
-//! times. No application may notice anything.
+//! Corosync and Pacemaker move targets between three servers while applications on three clients work: the
+//! configuration is what `nacre ha plan` printed, word for word, the agent is ours, and so is the finger on
+//! the power switch, which lies at times. No application may notice anything.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
@@ -282,8 +282,9 @@ impl thrash::Site for Site {
             on(&machines, self.witness(host), &format!("pcs node unstandby {name}"), LIMIT)?;
         }
         self.all_online()?;
-        // Not before nothing is under way: a start whose history is cleaned up meanwhile has no outcome, and Pacemaker
-        // waits three minutes for it (its time-out and the cluster's delay) before it does anything else.
+        // Not before nothing is under way: a start whose history is cleaned up meanwhile has no outcome, and
+        // Pacemaker waits three minutes for it (its time-out and the cluster's delay) before it does anything
+        // else.
         let rest = "nacre ha where --wait";
         on(&machines, 1, &format!("{rest} && {{ crm_resource --cleanup >/dev/null 2>&1; {rest}; }}"), LIMIT)?;
         self.served(&[])

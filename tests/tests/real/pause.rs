@@ -1,5 +1,6 @@
-//! All servers stand still, as on a laptop that is closed, under a paused hypervisor, over a disk that stalls: when they go on
-//! they are out of time, find that nobody took their targets, and start again by themselves. Programs go on, too.
+//! All servers stand still, as on a laptop that is closed, under a paused hypervisor, over a disk that
+//! stalls: when they go on they are out of time, find that nobody took their targets, and start again by
+//! themselves. Programs go on, too.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
@@ -139,8 +140,9 @@ fn servers_whose_clocks_stood_still_go_on() -> Result<()> {
     fs.fsck()
 }
 
-/// A client that was at work and stands still is waited for once, by the MDT and the OSTs together, and then evicted: whoever reads after
-/// it waits for about 20 s, not for one target after the other. When it wakes up it is told, and works again.
+/// A client that was at work and stands still is waited for once, by the MDT and the OSTs together, and then
+/// evicted: whoever reads after it waits for about 20 s, not for one target after the other. When it wakes up
+/// it is told, and works again.
 #[test]
 fn a_client_that_stands_still_is_waited_for_once() -> Result<()> {
     const LIMIT: Duration = Duration::from_secs(60);
@@ -148,8 +150,8 @@ fn a_client_that_stands_still_is_waited_for_once() -> Result<()> {
     let (asleep, awake) = (fs.mount(0), fs.mount(1));
     std::fs::write(asleep.join("flushed"), vec![5; 400_000])?;
     std::fs::File::open(asleep.join("flushed"))?.sync_all()?;
-    // It has the directory and the object for itself. Nothing of it is open here any more: whoever closed it then, a program that
-    // is started, too, would wait in the kernel for a process that stands still.
+    // It has the directory and the object for itself. Nothing of it is open here any more: whoever closed it
+    // then, a program that is started, too, would wait in the kernel for a process that stands still.
     std::fs::File::options().write(true).open(asleep.join("flushed"))?.write_all_at(&[6; 1000], 0)?;
     std::fs::write(asleep.join("another"), b"text")?;
     let of_the_first = |pid: &i32| {

@@ -135,8 +135,8 @@ fn stress_ng_file_and_directory_stressors() -> Result<()> {
     fs.fsck()
 }
 
-/// A real tree survives `nacre down` and `nacre up`: the first files of the crates this build used, some thousands of
-/// them (2,000 at least); the whole registry (20,000 and more) with `NACRE_BIG_TREE=1`.
+/// A real tree survives `nacre down` and `nacre up`: the first files of the crates this build used, some
+/// thousands of them (2,000 at least); the whole registry (20,000 and more) with `NACRE_BIG_TREE=1`.
 #[test]
 fn a_real_tree_is_there_after_down_and_up() -> Result<()> {
     let home =
@@ -146,7 +146,8 @@ fn a_real_tree_is_there_after_down_and_up() -> Result<()> {
     let m = fs.mount(0).display();
     let some = if std::env::var_os("NACRE_BIG_TREE").is_some() { usize::MAX } else { 5000 };
     let list = fs.scratch().join("list").display().to_string();
-    // Whole names only: a list cut by bytes ends inside a name, and what it cuts depends on the machine's registry.
+    // Whole names only: a list cut by bytes ends inside a name, and what it cuts depends on the machine's
+    // registry.
     sh(&format!("cd {src} && find . -type f | sort | awk 'NR <= {some}' > {list}"), MINUTE)?;
     let files = sh(&format!("wc -l < {list}"), MINUTE)?.trim().parse::<u32>()?;
     ensure!(files >= 2000, "only {files} files under {src}");

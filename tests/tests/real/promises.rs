@@ -17,7 +17,8 @@ fn refused(program: &str, args: &[&str], words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// An open directory that was removed, or that another one took the place of, is still there for fstat(2), without links.
+/// An open directory that was removed, or that another one took the place of, is still there for fstat(2),
+/// without links.
 #[test]
 fn a_removed_directory_that_is_open_has_no_links() -> Result<()> {
     let t = TestFs::up("gonedir", 1, 1)?;

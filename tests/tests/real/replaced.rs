@@ -7,7 +7,8 @@ use tests::cluster::{TestFs, ok_within, run_within, sh, stripe_64k, tool};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What was on the lost one is an error for everybody who looks, until it is removed, truncated or written anew.
+/// What was on the lost one is an error for everybody who looks, until it is removed, truncated or written
+/// anew.
 #[test]
 fn what_was_on_a_lost_ost_is_no_empty_file() -> Result<()> {
     let fs = TestFs::up("replaced", 2, 1)?;

@@ -1,5 +1,6 @@
-//! An error reaches everybody who must know, once each: a mount's daemon sleeps until it is evicted with bytes, pages and names
-//! that only it has. What each process and each descriptor is told then prints `told.py`.
+//! An error reaches everybody who must know, once each: a mount's daemon sleeps until it is evicted with
+//! bytes, pages and names that only it has. What each process and each descriptor is told then prints
+//! `told.py`.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use client::control::{Reply, Request};
@@ -27,8 +28,8 @@ fn lines(out: &mut BufReader<ChildStdout>, last: &str) -> Result<Vec<String>> {
     bail!("it ended before it printed '{last}': {all:?}")
 }
 
-/// Batches of operations that a mount executed by itself and sent. Its daemon is asked: lctl would ask the servers too, which may
-/// be asleep.
+/// Batches of operations that a mount executed by itself and sent. Its daemon is asked: lctl would ask the
+/// servers too, which may be asleep.
 fn batches(mount: &Path) -> Result<u64> {
     let pattern = "llite.*.md_writeback_stats".to_string();
     let reply = admin::local::ask(mount, &Request::GetParam { pattern }).map_err(|e| anyhow!("{e}"))?;

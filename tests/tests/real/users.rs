@@ -1,5 +1,5 @@
-//! What ordinary users meet: what their writes cost, what they take away from programs, and the work of other tests done as
-//! one of them.
+//! What ordinary users meet: what their writes cost, what they take away from programs, and the work of other
+//! tests done as one of them.
 
 use anyhow::{Context, Result, ensure};
 use std::fs::{self, File, OpenOptions};
@@ -99,7 +99,8 @@ fn programs_work_for_a_user() -> Result<()> {
     fs.fsck()
 }
 
-/// The daemon is in a pid namespace of its own and sees no process of the user's: only the kernel tells the group.
+/// The daemon is in a pid namespace of its own and sees no process of the user's: only the kernel tells the
+/// group.
 #[test]
 fn a_directory_of_a_group_works_for_members_that_the_daemon_cannot_look_at() -> Result<()> {
     const TEAM: u32 = 4711;

@@ -1,4 +1,5 @@
-//! Operations that wait for somebody else, many at once: nobody else waits for them, and all of them can be ended.
+//! Operations that wait for somebody else, many at once: nobody else waits for them, and all of them can be
+//! ended.
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::FlockOperation;
@@ -88,8 +89,8 @@ fn many_wait_and_others_work() -> Result<()> {
     Ok(())
 }
 
-/// Plain ls(1) of a directory with files on a dead OST, and df(1) with every server dead, by itself or among all mounts of
-/// the host: whoever only lists waits for no server.
+/// Plain ls(1) of a directory with files on a dead OST, and df(1) with every server dead, by itself or among
+/// all mounts of the host: whoever only lists waits for no server.
 #[test]
 fn who_lists_waits_for_no_server() -> Result<()> {
     let fs = TestFs::up("away", 2, 1)?;

@@ -103,7 +103,8 @@ fn space(m: &LocalMount) -> Result<Vec<TargetSpace>, Failure> {
     }
 }
 
-/// OSTs together, and what several of them lie on once; inodes are the MDTs', lowered to what the OSTs still can hold.
+/// OSTs together, and what several of them lie on once; inodes are the MDTs', lowered to what the OSTs still
+/// can hold.
 fn summary(v: &View, all: &[TargetSpace]) -> Numbers {
     let sum = |kind| {
         let part = all.iter().filter(|s| s.target.target.kind == kind && s.errno.is_none());

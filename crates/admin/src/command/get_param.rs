@@ -65,8 +65,9 @@ struct Question<T> {
     of_mount: fn(Reply) -> Vec<T>,
 }
 
-/// Asks everybody on this host. Daemons know no braces: they are written out here. Who gives no answer is named on standard
-/// error and not asked again: what is missing because of it must not look as if it did not exist.
+/// Asks everybody on this host. Daemons know no braces: they are written out here. Who gives no answer is
+/// named on standard error and not asked again: what is missing because of it must not look as if it did not
+/// exist.
 fn gather<T>(pattern: &str, question: impl Fn(String) -> Question<T>) -> Vec<T> {
     let (mut daemons, mut mounts) = (Daemon::all(), local::mounts(true));
     let mut out = Vec::new();

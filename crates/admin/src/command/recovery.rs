@@ -1,4 +1,5 @@
-//! `lctl abort_recovery` of a target that this host serves, and `lctl recover` of a connection that a mount has.
+//! `lctl abort_recovery` of a target that this host serves, and `lctl recover` of a connection that a mount
+//! has.
 
 use crate::command::check::import_name;
 use crate::command::osts::targets;

@@ -1,5 +1,5 @@
-//! `lctl registration`: what the MGS knows of a target, and setting it right; on the MGS node. `lctl replace_nids` is the
-//! part of it that Lustre has.
+//! `lctl registration`: what the MGS knows of a target, and setting it right; on the MGS node. `lctl
+//! replace_nids` is the part of it that Lustre has.
 
 use crate::failure::{Failure, FirstError};
 use crate::local::{self, Daemon, DaemonReply, DaemonRequest};

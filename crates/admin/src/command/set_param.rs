@@ -97,8 +97,9 @@ fn pairs(operands: &[OsString], delete: bool) -> Result<Vec<(String, String)>, F
     words.iter().map(split).collect()
 }
 
-/// The parameter that a name of `conf_param` stands for: `FSNAME.llite.X` is `llite.FSNAME-*.X`, `FSNAME-OST0000.osc.X` is
-/// `osc.FSNAME-OST0000*.X`, and so on. Names as `set_param -P` has them are taken as they are.
+/// The parameter that a name of `conf_param` stands for: `FSNAME.llite.X` is `llite.FSNAME-*.X`,
+/// `FSNAME-OST0000.osc.X` is `osc.FSNAME-OST0000*.X`, and so on. Names as `set_param -P` has them are taken
+/// as they are.
 fn of_conf(name: &str) -> Result<String, Failure> {
     let devices =
         ["llite", "lov", "lmv", "osc", "mdc", "ldlm", "mdt", "lod", "osp", "obdfilter", "osd-nacre"];

@@ -1,4 +1,5 @@
-//! What all layers of a mount share: the world, the settings, who it is, what went wrong. Nothing here sends anything.
+//! What all layers of a mount share: the world, the settings, who it is, what went wrong. Nothing here sends
+//! anything.
 
 use super::errors::WriteErrors;
 use super::errseq::ErrorBook;
@@ -126,8 +127,8 @@ impl Context {
         self.of(&Call::default())
     }
 
-    /// Bytes of a file were lost: remembered until everybody was told who must know. Called before the object's lock is
-    /// let go under which they went: whoever finds nothing left to write finds the error.
+    /// Bytes of a file were lost: remembered until everybody was told who must know. Called before the
+    /// object's lock is let go under which they went: whoever finds nothing left to write finds the error.
     pub(crate) fn write_lost(&self, file: Fid, object: ObjectId, range: (u64, u64), e: Errno) {
         self.told.add(file, e);
         self.errors.add(self.world.wall(), file, object.to_string(), range, e);

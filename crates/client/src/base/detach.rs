@@ -1,8 +1,9 @@
 //! Work that must reach its end although its caller may stop waiting.
 //!
 //! A system call that is interrupted drops its future at any await. What must not be left half done (an open
-//! whose handle would leak, a write that holds a lock) runs as a [`Detached`]: polled by the caller as long as
-//! there is one, which costs no hand-over between threads, and moved to a task of its own when it is dropped.
+//! whose handle would leak, a write that holds a lock) runs as a [`Detached`]: polled by the caller as long
+//! as there is one, which costs no hand-over between threads, and moved to a task of its own when it is
+//! dropped.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,5 @@
-//! Writes that failed after write(2) had returned: which file, which range, why. Bounded; `llite.*.write_errors`.
+//! Writes that failed after write(2) had returned: which file, which range, why. Bounded;
+//! `llite.*.write_errors`.
 
 use model::mutex::Mutex;
 use model::{Errno, Fid, Timestamp};

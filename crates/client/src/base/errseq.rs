@@ -1,14 +1,16 @@
-//! Errors that came when nobody was there to be told: a write in the background that failed, an operation that had been
-//! answered and is lost. They are told as Linux tells them (errseq_t, since 4.13), file by file and directory by directory.
+//! Errors that came when nobody was there to be told: a write in the background that failed, an operation
+//! that had been answered and is lost. They are told as Linux tells them (errseq_t, since 4.13), file by file
+//! and directory by directory.
 //!
-//! Each error of a file has a number, greater than those of all errors before. Each open file remembers, in its
-//! [`ErrorCursor`], up to where it was told; its fsync tells what is newer and moves it on, nobody else's does. So each
-//! descriptor that was open when something went wrong is told at its next fsync, once, however many processes have the
-//! file open, and whatever is closed meanwhile. Who opens a file with an error that nobody was told yet is told, too: the
-//! process that wrote may be gone.
+//! Each error of a file has a number, greater than those of all errors before. Each open file remembers, in
+//! its [`ErrorCursor`], up to where it was told; its fsync tells what is newer and moves it on, nobody else's
+//! does. So each descriptor that was open when something went wrong is told at its next fsync, once, however
+//! many processes have the file open, and whatever is closed meanwhile. Who opens a file with an error that
+//! nobody was told yet is told, too: the process that wrote may be gone.
 //!
-//! An error is never forgotten before it was told. What is kept is bounded nevertheless: beyond [`UNTOLD_MAX`] files that
-//! nobody has open, errors are kept of the mount as a whole, and told to more than must know.
+//! An error is never forgotten before it was told. What is kept is bounded nevertheless: beyond
+//! [`UNTOLD_MAX`] files that nobody has open, errors are kept of the mount as a whole, and told to more than
+//! must know.
 
 use crate::R;
 use model::mutex::{Mutex, MutexGuard};
@@ -17,7 +19,8 @@ use model::{Errno, Fid, Map};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Files that nobody has open, with an error that nobody was told. All that one eviction can take at once has room.
+/// Files that nobody has open, with an error that nobody was told. All that one eviction can take at once has
+/// room.
 const UNTOLD_MAX: usize = 1 << 17;
 
 /// The newest error of something.
@@ -157,8 +160,8 @@ impl ErrorBook {
         s.anywhere_untold = true;
     }
 
-    /// An administrator has taken note: errors that may be any file's are told to those who have something open, not to
-    /// who opens something from now on.
+    /// An administrator has taken note: errors that may be any file's are told to those who have something
+    /// open, not to who opens something from now on.
     pub fn acknowledge(&self) {
         self.lock().anywhere_untold = false;
     }
@@ -183,8 +186,8 @@ impl ErrorBook {
 #[derive(Clone, Copy, Debug)]
 pub struct ErrorMark(u64);
 
-/// Up to where an open file or directory was told of errors: one for each open file description, shared by the
-/// descriptors that were made from it.
+/// Up to where an open file or directory was told of errors: one for each open file description, shared by
+/// the descriptors that were made from it.
 pub struct ErrorCursor {
     book: Arc<ErrorBook>,
     fid: Fid,
@@ -197,8 +200,8 @@ impl ErrorCursor {
         self.fid
     }
 
-    /// The newest error that this open file was not told. It is not told by that: for closes, of which there is one for each
-    /// descriptor, also those of a child that never wrote.
+    /// The newest error that this open file was not told. It is not told by that: for closes, of which there
+    /// is one for each descriptor, also those of a child that never wrote.
     pub fn check(&self) -> R<()> {
         let s = self.book.lock();
         s.newer(self.fid, self.told.load(Relaxed)).map_or(Ok(()), Err)

@@ -37,8 +37,9 @@ pub trait Keeper: Send + Sync {
     fn lapsed(&self, what: Vec<Lapsed>, leave: Leave);
     /// Forgets everything before it returns.
     fn forget_all(&self);
-    /// Gives up what it has in pages of these parts of a file (ends are exclusive) and writes what was stored into
-    /// them, then drops `over`; does not wait for that. It may have to wait for fills and page writes of the file.
+    /// Gives up what it has in pages of these parts of a file (ends are exclusive) and writes what was stored
+    /// into them, then drops `over`; does not wait for that. It may have to wait for fills and page writes of
+    /// the file.
     fn forget_pages(&self, fid: Fid, ranges: Vec<(u64, u64)>, over: Leave);
     /// This mount changed an inode itself in a way that the keeper may not know of.
     fn changed(&self, fid: Fid);

@@ -19,8 +19,8 @@ pub(crate) struct Changed {
     pub made: BTreeSet<Fid>,
 }
 
-/// The files and directories that a request changed, by its message and its answer. Empty: it changed nothing that an fsync
-/// promises, such as what is open, a lock, a time of access.
+/// The files and directories that a request changed, by its message and its answer. Empty: it changed nothing
+/// that an fsync promises, such as what is open, a lock, a time of access.
 fn changed(op: Op, message: &[u8], reply: &[u8]) -> Result<Changed, CodecError> {
     use wire::decode_message as of;
     let m = message;
@@ -86,7 +86,8 @@ fn changed(op: Op, message: &[u8], reply: &[u8]) -> Result<Changed, CodecError> 
     })
 }
 
-/// With the files that the names led to: only the answer says which they were. Operations of a batch have none of their own.
+/// With the files that the names led to: only the answer says which they were. Operations of a batch have
+/// none of their own.
 fn named(mut dirs: Vec<Fid>, reply: &[u8]) -> Vec<Fid> {
     if let Ok(c) = wire::decode_message::<unlink::Changed>(reply) {
         dirs.extend(c.entries.iter().map(|e| e.attr.fid).chain(c.gone));
@@ -95,7 +96,8 @@ fn named(mut dirs: Vec<Fid>, reply: &[u8]) -> Vec<Fid> {
 }
 
 impl Context {
-    /// Changes that had been answered are lost. Of a file that was to be made nobody but who has it open can ever ask.
+    /// Changes that had been answered are lost. Of a file that was to be made nobody but who has it open can
+    /// ever ask.
     pub(crate) fn changes_lost(&self, c: &Changed, why: Errno) {
         c.files.difference(&c.made).for_each(|f| self.told.add(*f, why));
         c.made.iter().for_each(|f| self.told.add_if_open(*f, why));

@@ -1,6 +1,7 @@
-//! What all layers stand on: who the mount is and how it was set up ([`Context`]), what went wrong in the background
-//! (`errseq` tells it, `errors` lists it, `lost` finds out whose it was), who keeps copies of what it knows (`keeper`),
-//! work that must reach its end (`detach`), when processors are to stay awake (`wakeful`). Nothing here sends anything.
+//! What all layers stand on: who the mount is and how it was set up ([`Context`]), what went wrong in the
+//! background (`errseq` tells it, `errors` lists it, `lost` finds out whose it was), who keeps copies of what
+//! it knows (`keeper`), work that must reach its end (`detach`), when processors are to stay awake
+//! (`wakeful`). Nothing here sends anything.
 
 pub(crate) mod context;
 pub(crate) mod detach;

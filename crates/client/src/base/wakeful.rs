@@ -1,9 +1,9 @@
 //! When processors are to stay awake: while requests of the kernel come one after the other.
 //!
-//! A program that waits for an answer leaves its processor idle, and so does a daemon that waits for the next request.
-//! What it costs to leave an idle state (10 to 100 µs from the deep ones, as much in a virtual machine) is then paid
-//! several times for each request. Lustre's clients ask the kernel for shallow ones meanwhile (`enable_pmqos`), and so
-//! do we; only while a mount is busy, as it costs power.
+//! A program that waits for an answer leaves its processor idle, and so does a daemon that waits for the next
+//! request. What it costs to leave an idle state (10 to 100 µs from the deep ones, as much in a virtual
+//! machine) is then paid several times for each request. Lustre's clients ask the kernel for shallow ones
+//! meanwhile (`enable_pmqos`), and so do we; only while a mount is busy, as it costs power.
 
 use model::mutex::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -64,7 +64,8 @@ pub(crate) fn latency_of(text: &str) -> Option<u32> {
 }
 
 impl Wakeful {
-    /// Counts a request. True: the mount has become busy, and the caller is the one to see to it ([`Wakeful::hold`]).
+    /// Counts a request. True: the mount has become busy, and the caller is the one to see to it
+    /// ([`Wakeful::hold`]).
     pub fn came(&self, now: impl FnOnce() -> Instant) -> bool {
         let n = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         if !n.is_multiple_of(BURST)

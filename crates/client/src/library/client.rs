@@ -21,9 +21,11 @@ pub struct Identity {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// Permission bits that new files do not get, unless a default access list of their directory says what they get.
+    /// Permission bits that new files do not get, unless a default access list of their directory says what
+    /// they get.
     pub umask: u32,
-    /// Under which the servers count its requests; at most 31 bytes. Empty: as `jobid_var` and `jobid_name` say.
+    /// Under which the servers count its requests; at most 31 bytes. Empty: as `jobid_var` and `jobid_name`
+    /// say.
     pub jobid: String,
 }
 
@@ -66,8 +68,8 @@ impl Client {
         self.told("make durable", self.fs.clone().sync()).await
     }
 
-    /// Says good-bye to the servers: what is open is closed, what was written and not sent is sent first. Bounded: a server that
-    /// does not answer finds out by itself.
+    /// Says good-bye to the servers: what is open is closed, what was written and not sent is sent first.
+    /// Bounded: a server that does not answer finds out by itself.
     pub async fn unmount(self) {
         self.fs.unmount().await;
     }

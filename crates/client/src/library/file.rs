@@ -15,8 +15,8 @@ use world::sync::Mutex;
 
 type R<T> = std::result::Result<T, Failed>;
 
-/// An open file, or a directory opened for reading. Closed when it is dropped; who wants to know of errors calls
-/// [`OpenFile::close`], and who wants the data to be on disk [`OpenFile::fsync`] before.
+/// An open file, or a directory opened for reading. Closed when it is dropped; who wants to know of errors
+/// calls [`OpenFile::close`], and who wants the data to be on disk [`OpenFile::fsync`] before.
 pub struct OpenFile {
     user: User,
     path: Vec<u8>,
@@ -143,8 +143,8 @@ impl OpenFile {
         self.told("read", work).await
     }
 
-    /// Writes at `off`; with O_APPEND at the end, whatever it is by then. How many bytes were written: fewer than all of `data`
-    /// only if an error came after them, which the next call meets.
+    /// Writes at `off`; with O_APPEND at the end, whatever it is by then. How many bytes were written: fewer
+    /// than all of `data` only if an error came after them, which the next call meets.
     pub async fn write_at(&self, off: u64, data: impl Into<Bytes>) -> Result<usize> {
         let data = data.into();
         self.told("write", async { Ok(self.pwrite(off, data).await?.1) }).await
@@ -212,8 +212,8 @@ impl OpenFile {
         self.told("seek in", work).await
     }
 
-    /// Makes it durable, with its names, and everything else that this mount did on the metadata servers before. Tells each
-    /// error of writing that came since the open once.
+    /// Makes it durable, with its names, and everything else that this mount did on the metadata servers
+    /// before. Tells each error of writing that came since the open once.
     pub async fn fsync(&self) -> Result<()> {
         let work = async { Ok(self.user.fs.clone().fsync_open(self.user.call(), self.errors()).await?) };
         self.told("make durable", work).await
@@ -230,7 +230,8 @@ impl OpenFile {
         self.told("truncate", work).await
     }
 
-    /// fallocate(2): mode 0, FALLOC_FL_KEEP_SIZE (1), with it FALLOC_FL_PUNCH_HOLE (2), FALLOC_FL_ZERO_RANGE (0x10).
+    /// fallocate(2): mode 0, FALLOC_FL_KEEP_SIZE (1), with it FALLOC_FL_PUNCH_HOLE (2), FALLOC_FL_ZERO_RANGE
+    /// (0x10).
     pub async fn fallocate(&self, mode: u32, off: u64, len: u64) -> Result<()> {
         let work = async {
             let file = self.writable()?;
@@ -239,8 +240,8 @@ impl OpenFile {
         self.told("allocate space of", work).await
     }
 
-    /// Locks a range for this open file against all others, here and on other hosts; with `wait` until it is free. `EAGAIN`: it
-    /// is not. Open file description locks: they go when it is closed.
+    /// Locks a range for this open file against all others, here and on other hosts; with `wait` until it is
+    /// free. `EAGAIN`: it is not. Open file description locks: they go when it is closed.
     pub async fn lock(&self, range: Range, mode: LockMode, wait: bool) -> Result<()> {
         let work = async {
             let file = match mode {
@@ -293,7 +294,8 @@ impl OpenFile {
         PosixLock { owner: self.owner, pid: 0, mode, start: range.start, end: range.end }
     }
 
-    /// What was written may still be on its way; an error of writing that is known and that no fsync told is said here.
+    /// What was written may still be on its way; an error of writing that is known and that no fsync told is
+    /// said here.
     pub async fn close(mut self) -> Result<()> {
         let told = match &self.what {
             What::File(f) => f.error_at_close(),

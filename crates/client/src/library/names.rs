@@ -114,8 +114,8 @@ impl User {
         self.told("rename", from, work).await
     }
 
-    /// getxattr(2), access lists (`system.posix_acl_access`, `system.posix_acl_default`) included. `ENODATA`: it has none of
-    /// this name. A symbolic link is followed, here and below.
+    /// getxattr(2), access lists (`system.posix_acl_access`, `system.posix_acl_default`) included. `ENODATA`:
+    /// it has none of this name. A symbolic link is followed, here and below.
     pub async fn getxattr(&self, path: impl AsRef<[u8]>, name: impl AsRef<[u8]>) -> Result<Vec<u8>> {
         let (path, name) = (path.as_ref(), name.as_ref());
         let work = async {
@@ -127,8 +127,8 @@ impl User {
         self.told("read an extended attribute of", path, work).await
     }
 
-    /// setxattr(2): `flags` are 0, XATTR_CREATE (1) or XATTR_REPLACE (2). Access lists are the owner's, `user.*` is for who may
-    /// write, anything else root's.
+    /// setxattr(2): `flags` are 0, XATTR_CREATE (1) or XATTR_REPLACE (2). Access lists are the owner's,
+    /// `user.*` is for who may write, anything else root's.
     pub async fn setxattr(
         &self,
         path: impl AsRef<[u8]>,

@@ -1,7 +1,7 @@
 //! Who works in a file system: calls that name files by their paths.
 //!
-//! Paths begin at the root of the mount, with a slash or without: there is no working directory. So do symbolic links with
-//! a slash at their front.
+//! Paths begin at the root of the mount, with a slash or without: there is no working directory. So do
+//! symbolic links with a slash at their front.
 
 use super::error::{Failed, Result};
 use super::file::OpenFile;
@@ -54,7 +54,8 @@ impl User {
         Walk::new(&self.fs, &self.call)
     }
 
-    /// What came of a call, in words. Nothing is answered from what is kept once the file system is unmounted.
+    /// What came of a call, in words. Nothing is answered from what is kept once the file system is
+    /// unmounted.
     pub(super) async fn told<T>(
         &self,
         what: &str,
@@ -65,8 +66,8 @@ impl User {
         r.map_err(|f| f.of(what, object))
     }
 
-    /// open(2). `mode` is that of a file that is made (O_CREAT), before the umask. A directory can be opened for reading, to
-    /// make it durable; a device, FIFO or socket cannot (`ENXIO`).
+    /// open(2). `mode` is that of a file that is made (O_CREAT), before the umask. A directory can be opened
+    /// for reading, to make it durable; a device, FIFO or socket cannot (`ENXIO`).
     pub async fn open(&self, path: impl AsRef<[u8]>, flags: u32, mode: u32) -> Result<OpenFile> {
         let path = path.as_ref();
         self.told("open", path, self.open_path(path, flags, mode)).await
@@ -263,8 +264,8 @@ impl User {
         self.set("change the owner of", path.as_ref(), false, set).await
     }
 
-    /// utimensat(2): times of access and change; `None` leaves one as it is. "Now" for both may who may write, anything else
-    /// the owner.
+    /// utimensat(2): times of access and change; `None` leaves one as it is. "Now" for both may who may
+    /// write, anything else the owner.
     pub async fn utimes(
         &self,
         path: impl AsRef<[u8]>,
@@ -291,8 +292,8 @@ impl User {
         self.told("change the flags of", path, work).await
     }
 
-    /// A layout for a file that has none yet, or a directory's default for new files (`None`: it has none any more). The
-    /// owner's and root's right. `EEXIST` for a file that has one: see [`User::create_striped`].
+    /// A layout for a file that has none yet, or a directory's default for new files (`None`: it has none any
+    /// more). The owner's and root's right. `EEXIST` for a file that has one: see [`User::create_striped`].
     pub async fn setstripe(&self, path: impl AsRef<[u8]>, spec: Option<LayoutSpec>) -> Result<()> {
         let path = path.as_ref();
         let work = async {
@@ -319,8 +320,8 @@ impl User {
         self.told("ask for the FID of", path, work).await
     }
 
-    /// Paths of a file below the mount's root, without a slash at their front. Only those that the user could find by
-    /// listing directories; `EACCES` if there is no other.
+    /// Paths of a file below the mount's root, without a slash at their front. Only those that the user could
+    /// find by listing directories; `EACCES` if there is no other.
     pub async fn fid2path(&self, fid: Fid) -> Result<Vec<Vec<u8>>> {
         let work = async { Ok(Admin(&self.fs).getpath(self.call(), fid).await?.0) };
         self.told("ask for the paths of", fid.to_string().as_bytes(), work).await

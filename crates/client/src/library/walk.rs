@@ -1,4 +1,5 @@
-//! From a path to a file, as a kernel walks it: each directory on the way must be one that the user may search.
+//! From a path to a file, as a kernel walks it: each directory on the way must be one that the user may
+//! search.
 
 use super::error::Failed;
 use crate::llite::permission;

@@ -1,6 +1,7 @@
-//! write(2) beside mappings of the same mount. The kernel gives up the pages of a range before it sends a write and once
-//! more afterwards. A page that is filled in between, with what was there before, and stored into, would bring the old bytes
-//! back. So while a write is under way nothing of its range is filled, and what was filled before is given up first.
+//! write(2) beside mappings of the same mount. The kernel gives up the pages of a range before it sends a
+//! write and once more afterwards. A page that is filled in between, with what was there before, and stored
+//! into, would bring the old bytes back. So while a write is under way nothing of its range is filled, and
+//! what was filled before is given up first.
 
 use super::Data;
 use crate::BoxFutureOf;
@@ -88,8 +89,8 @@ impl Drop for WriteBeside {
 }
 
 impl Data {
-    /// Before a write, if there can be pages that are stored into, or if the kernel does not know where it goes (`append`).
-    /// The range ends before `end`.
+    /// Before a write, if there can be pages that are stored into, or if the kernel does not know where it
+    /// goes (`append`). The range ends before `end`.
     pub(crate) fn write_beside(
         self: &Arc<Self>,
         fid: Fid,
@@ -106,8 +107,8 @@ impl Data {
         Some(WriteBeside { data: self.clone(), fid, token })
     }
 
-    /// Before anybody can store into pages of a file: none is left that was filled under a lock for reading, and none
-    /// will be, because the file is open for reading and writing by now.
+    /// Before anybody can store into pages of a file: none is left that was filled under a lock for reading,
+    /// and none will be, because the file is open for reading and writing by now.
     pub(crate) async fn no_pages_to_store_into(self: &Arc<Self>, fid: Fid) {
         self.lmv.sweep_small(fid).await;
         let Some(file) = self.lov.known(fid) else { return };
@@ -142,8 +143,8 @@ impl Data {
 }
 
 impl WriteGuard for WriteBeside {
-    /// Has the kernel give up its pages of a range, under locks that the write holds. Fills wait until the write is over,
-    /// or come late and are given up once more.
+    /// Has the kernel give up its pages of a range, under locks that the write holds. Fills wait until the
+    /// write is over, or come late and are given up once more.
     fn clear<'a>(&'a self, file: &'a Arc<File>, start: u64, end: u64) -> BoxFutureOf<'a, ()> {
         Box::pin(async move {
             loop {

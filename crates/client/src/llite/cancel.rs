@@ -26,7 +26,8 @@ impl Locks<'_> {
         Box::pin(async move { Locks(&fs).unlock(fid, LockKind::Flock, owner, 0, u64::MAX).await })
     }
 
-    /// Forgets the range first: a reclaim in between must not take it again. Goes on when the caller goes away.
+    /// Forgets the range first: a reclaim in between must not take it again. Goes on when the caller goes
+    /// away.
     async fn unlock(self, fid: Fid, kind: LockKind, owner: u64, start: u64, end: u64) -> R<()> {
         let fs = self.0.clone();
         let work = async move {

@@ -35,8 +35,8 @@ impl Fs {
 }
 
 impl Names {
-    /// Forgets the handle, then tells the server if it may know of it: a reclaim in between must not open it again. If
-    /// it does not, an access time follows by itself.
+    /// Forgets the handle, then tells the server if it may know of it: a reclaim in between must not open it
+    /// again. If it does not, an access time follows by itself.
     pub(crate) async fn close_handle(self: &Arc<Self>, fid: Fid, handle: u64, atime: Option<Timestamp>) {
         if !self.meta.opens.forget(handle) {
             if let Some(t) = atime {

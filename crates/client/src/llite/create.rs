@@ -157,8 +157,8 @@ impl Names {
         self.meta.opens.opened(handle, &reply.entry, leased);
         let fid = reply.entry.attr.fid;
         if fid != msg.fid && mdc.target.recoveries.load(Ordering::SeqCst) != recoveries {
-            // The server restarted between the open and its reply. What this client reclaimed then did not name the
-            // file that was there already, so that it may not know the handle: say it again.
+            // The server restarted between the open and its reply. What this client reclaimed then did not
+            // name the file that was there already, so that it may not know the handle: say it again.
             let open = OpenSpec { handle, lease: false, ..msg.open.clone().expect("creates open") };
             if let Err(e) = mdc.target.call(self.cx.own(), Open { fid, open, data: 0 }).await {
                 self.meta.opens.forget(handle);

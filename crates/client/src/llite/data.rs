@@ -67,8 +67,8 @@ impl Data {
         self.lov.cache.get(id)?.attr_if_locked()
     }
 
-    /// Writes what this mount keeps of a file; tells which OSTs have made it durable ([`File::flush_durably`]). What
-    /// fails is told by [`crate::base::errseq`].
+    /// Writes what this mount keeps of a file; tells which OSTs have made it durable
+    /// ([`File::flush_durably`]). What fails is told by [`crate::base::errseq`].
     pub(crate) async fn flush_data_durably(self: &Arc<Self>, fid: Fid) -> R<Set<u16>> {
         let files = self.lov.by_all_layouts(fid);
         let Some((newest, before)) = files.split_last() else { return Ok(Set::default()) };

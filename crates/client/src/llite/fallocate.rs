@@ -18,8 +18,8 @@ use world::BoxFuture;
 use world::future::join_all;
 
 impl Fs {
-    /// Modes of fallocate(2): 0, keep size, punch (with keep size), zero; `EOPNOTSUPP` for others. Without keep size
-    /// the file grows to the end of the range: the object that holds the range's last byte does.
+    /// Modes of fallocate(2): 0, keep size, punch (with keep size), zero; `EOPNOTSUPP` for others. Without
+    /// keep size the file grows to the end of the range: the object that holds the range's last byte does.
     pub fn fallocate(
         self: Arc<Self>,
         call: Call,

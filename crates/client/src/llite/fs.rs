@@ -95,7 +95,8 @@ impl Fs {
         })
     }
 
-    /// statfs(2) is answered within a second, whoever answers (`-o lazystatfs`, `llite.*.lazystatfs`), or soon after.
+    /// statfs(2) is answered within a second, whoever answers (`-o lazystatfs`, `llite.*.lazystatfs`), or
+    /// soon after.
     pub fn set_lazystatfs(&self, on: bool) {
         self.recent_space.lazy.store(on, Ordering::Relaxed);
     }
@@ -106,8 +107,8 @@ impl Fs {
 
     /// Counts a call, and bounds it on a soft mount.
     ///
-    /// Boxed: what an operation keeps while it waits would otherwise be part of everything above it. Boxed before it is
-    /// wrapped, or it would be part of each stage of the wrapping, and copied with all of them.
+    /// Boxed: what an operation keeps while it waits would otherwise be part of everything above it. Boxed
+    /// before it is wrapped, or it would be part of each stage of the wrapping, and copied with all of them.
     pub(crate) fn run<'a, T: Send + 'a>(
         &'a self,
         verb: Verb,
@@ -181,13 +182,15 @@ impl Admin<'_> {
         self.0.lmv.reconnect(target)
     }
 
-    /// Whether this setting gives all leases back: only then there is something to wait for ([`Admin::leases_dropped`]).
+    /// Whether this setting gives all leases back: only then there is something to wait for
+    /// ([`Admin::leases_dropped`]).
     pub fn clears_leases(self, name: &str, value: &str) -> bool {
         value == "clear" && self.0.get_param(name).iter().any(|(n, _)| n.ends_with(".lru_size"))
     }
 
-    /// Waits until the leases are given back that could not be at once, because operations executed under them were not
-    /// sent. `EAGAIN`: it takes longer than some seconds; they go back when the servers have taken the operations.
+    /// Waits until the leases are given back that could not be at once, because operations executed under
+    /// them were not sent. `EAGAIN`: it takes longer than some seconds; they go back when the servers have
+    /// taken the operations.
     pub async fn leases_dropped(self) -> R<()> {
         self.0.lmv.leases_dropped().await
     }

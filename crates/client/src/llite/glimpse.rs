@@ -25,8 +25,8 @@ impl Admin<'_> {
 }
 
 impl Data {
-    /// Attributes of a file's objects, in the order of its layout, which is `e`'s or, if that was refused, the one that `e` has
-    /// afterwards.
+    /// Attributes of a file's objects, in the order of its layout, which is `e`'s or, if that was refused,
+    /// the one that `e` has afterwards.
     pub(crate) async fn object_attrs(self: &Arc<Self>, e: &mut Entry) -> R<Vec<ObjectAttr>> {
         let mut tries = 0;
         loop {
@@ -47,8 +47,8 @@ impl Data {
         self.glimpse_objects(&l.objects().map(of).collect::<Vec<_>>()).await
     }
 
-    /// Attributes of objects of layouts of these generations, in the order given, with what this mount keeps of them
-    /// ([`lov::glimpse`]).
+    /// Attributes of objects of layouts of these generations, in the order given, with what this mount keeps
+    /// of them ([`lov::glimpse`]).
     pub(crate) async fn glimpse_objects(
         self: &Arc<Self>,
         objects: &[(u32, LayoutObject)],

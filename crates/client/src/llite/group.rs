@@ -9,14 +9,14 @@ use std::sync::Arc;
 use world::BoxFuture;
 
 impl Fs {
-    /// Locks an open file for a group; without `wait` EAGAIN if it cannot be had at once. `EINVAL` for group 0 and a file
-    /// that has a group lock through this handle, `EBADF` for one that is not open for writing.
+    /// Locks an open file for a group; without `wait` EAGAIN if it cannot be had at once. `EINVAL` for group
+    /// 0 and a file that has a group lock through this handle, `EBADF` for one that is not open for writing.
     pub fn group_lock(self: Arc<Self>, open: Arc<OpenHandle>, gid: u64, wait: bool) -> BoxFuture<R<()>> {
         Box::pin(async move { self.run(Verb::Flock, self.data.take_group(&open, gid, wait)).await })
     }
 
-    /// `EINVAL` if this handle does not have this group's lock. Everything that this mount wrote is on the servers then;
-    /// what could not be written is the error.
+    /// `EINVAL` if this handle does not have this group's lock. Everything that this mount wrote is on the
+    /// servers then; what could not be written is the error.
     pub fn group_unlock(self: Arc<Self>, open: Arc<OpenHandle>, gid: u64) -> BoxFuture<R<()>> {
         Box::pin(async move {
             let work = async {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use wire::msg::grow::Grow;
 
 impl Data {
-    /// Harmless for a file that has objects. Whether the caller may write was decided when the file was opened.
+    /// Harmless for a file that has objects. Whether the caller may write was decided when the file was
+    /// opened.
     pub(crate) async fn grow(self: &Arc<Self>, fid: Fid) -> R<()> {
         self.grow_with(fid, true).await
     }

@@ -1,8 +1,8 @@
-//! Locks between this mount and the metadata servers: asking, waiting, giving back, and what a restarted server is
-//! told about. What is held is known to [`ldlm::LockClient`].
+//! Locks between this mount and the metadata servers: asking, waiting, giving back, and what a restarted
+//! server is told about. What is held is known to [`ldlm::LockClient`].
 //!
-//! A waiting lock is answered `granted: false`; a notify follows. A notify can be lost with its connection, so a
-//! waiter asks again (same id, harmless) when the session is back, and now and then.
+//! A waiting lock is answered `granted: false`; a notify follows. A notify can be lost with its connection,
+//! so a waiter asks again (same id, harmless) when the session is back, and now and then.
 //!
 //! What is given back is forgotten before the server is told: a reclaim in between must not take it again.
 
@@ -42,8 +42,8 @@ impl Drop for ExtentLock {
     }
 }
 
-/// What owners of POSIX ranges had where they ask for a range now, by the id of what they ask for. An unlock takes
-/// its owner's away: what it gave back must not come again.
+/// What owners of POSIX ranges had where they ask for a range now, by the id of what they ask for. An unlock
+/// takes its owner's away: what it gave back must not come again.
 #[derive(Default)]
 pub(crate) struct Rollbacks(Mutex<BTreeMap<u64, Vec<LockSpec>>>);
 
@@ -143,8 +143,8 @@ impl FileLocks {
         }
     }
 
-    /// One message. If the caller goes away while it is under way, the lock is cancelled after it: a cancel that
-    /// overtook it would leave the lock behind.
+    /// One message. If the caller goes away while it is under way, the lock is cancelled after it: a cancel
+    /// that overtook it would leave the lock behind.
     async fn enqueue(self: &Arc<Self>, mdc: &Arc<Mdc>, spec: &LockSpec, wait: bool) -> R<bool> {
         let (locks, mdc, ctx) = (self.clone(), mdc.clone(), self.cx.own());
         let msg = Enqueue { lock: spec.clone(), wait };
@@ -161,8 +161,8 @@ impl FileLocks {
         Detached::new(&self.cx.world, "client-enqueue", work, cleanup).await
     }
 
-    /// Takes back a lock that was asked for and is not wanted any more. A POSIX range that was granted in the last
-    /// moment has replaced what its owner had there: that is asked for again.
+    /// Takes back a lock that was asked for and is not wanted any more. A POSIX range that was granted in the
+    /// last moment has replaced what its owner had there: that is asked for again.
     async fn give_up(self: &Arc<Self>, spec: LockSpec) {
         let _ = self.meta.locks.abandon(spec.id);
         self.meta.locks.cancelled(spec.id);

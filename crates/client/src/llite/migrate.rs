@@ -8,9 +8,9 @@ use wire::msg::migrate::Migrate;
 use world::BoxFuture;
 
 impl Admin<'_> {
-    /// The file's new layout, as `spec` asks for it; what that does not say is as with a new file. `EPERM` for who neither owns
-    /// the file nor is root, `ENODATA` for a file without objects, `EBUSY` if others do not let go of it. Ends by itself if
-    /// the caller stops waiting.
+    /// The file's new layout, as `spec` asks for it; what that does not say is as with a new file. `EPERM`
+    /// for who neither owns the file nor is root, `ENODATA` for a file without objects, `EBUSY` if others do
+    /// not let go of it. Ends by itself if the caller stops waiting.
     pub fn migrate(self, call: Call, fid: Fid, spec: LayoutSpec) -> BoxFuture<R<Layout>> {
         let fs = self.0.clone();
         Box::pin(async move {

@@ -1,9 +1,9 @@
-//! POSIX: one file for each operation, under the verb of its message. It decides whether the data of a file lies with its
-//! inode or on objects before it goes down.
+//! POSIX: one file for each operation, under the verb of its message. It decides whether the data of a file
+//! lies with its inode or on objects before it goes down.
 //!
-//! `fs` is what all of them share, `opens` the open files, `data` finds what is kept of a file, `privileges` is what writing
-//! takes from a program, `permission` what a user may where no kernel asks, `locks` asks for file locks and keeps other mounts off a range, `beside` keeps writes apart from a
-//! kernel's pages.
+//! `fs` is what all of them share, `opens` the open files, `data` finds what is kept of a file, `privileges`
+//! is what writing takes from a program, `permission` what a user may where no kernel asks, `locks` asks for
+//! file locks and keeps other mounts off a range, `beside` keeps writes apart from a kernel's pages.
 
 pub(crate) mod beside;
 mod cancel;

@@ -1,9 +1,9 @@
 //! Open files as their users have them, and what reads and writes know of them.
 //!
-//! A file's layout is used while this mount has a lease on it: the metadata server asks before it changes. Whoever uses an
-//! older one all the same is refused: by the metadata server if the data does not lie with the inode any more
-//! ([`Data::relayout`]), by an object server if it lies on other objects ([`Data::follow_layout`]); either makes the caller go on
-//! with the new one.
+//! A file's layout is used while this mount has a lease on it: the metadata server asks before it changes.
+//! Whoever uses an older one all the same is refused: by the metadata server if the data does not lie with
+//! the inode any more ([`Data::relayout`]), by an object server if it lies on other objects
+//! ([`Data::follow_layout`]); either makes the caller go on with the new one.
 
 use super::Data;
 use super::Names;
@@ -21,12 +21,12 @@ use wire::msg::lookup::Entry;
 const RELAYOUT_TRIES: u32 = 8;
 
 impl Names {
-    /// What the cache knows of a file that may be opened without asking, under this mount's lease on its inode: until
-    /// it is asked for the lease nobody can remove the file. The handle is in the table already, so that whoever gives
-    /// the lease back meanwhile finds it.
+    /// What the cache knows of a file that may be opened without asking, under this mount's lease on its
+    /// inode: until it is asked for the lease nobody can remove the file. The handle is in the table already,
+    /// so that whoever gives the lease back meanwhile finds it.
     ///
-    /// `None` if the server must be asked: nothing is known, an access list decides, or it would have to give the file
-    /// objects.
+    /// `None` if the server must be asked: nothing is known, an access list decides, or it would have to give
+    /// the file objects.
     pub(crate) fn opened_under_lease(&self, call: &Call, fid: Fid, flags: u32) -> Option<R<Arc<Entry>>> {
         let e = self.lmv.known_entry(fid)?;
         let a = &e.attr;
@@ -63,8 +63,8 @@ impl Data {
         Ok(FileState::of(&e))
     }
 
-    /// As [`Fs::file_state`]; a file without a layout (O_LOV_DELAY_CREATE, mknod) gets one now. Whether the caller
-    /// may write was decided when the file was opened, so this is asked in the client's own name.
+    /// As [`Fs::file_state`]; a file without a layout (O_LOV_DELAY_CREATE, mknod) gets one now. Whether the
+    /// caller may write was decided when the file was opened, so this is asked in the client's own name.
     pub(crate) async fn file_state_for_write(self: &Arc<Self>, fid: Fid) -> R<(FileState, Arc<Layout>)> {
         let mut s = self.file_state(fid).await?;
         if s.layout.is_none() {
@@ -86,8 +86,8 @@ impl Data {
         Ok((s, layout))
     }
 
-    /// After the refusal of a data operation: brings the file's layout up to date, or makes the file grow, so that
-    /// the caller can try again. Any other error, and one refusal too many, is the caller's.
+    /// After the refusal of a data operation: brings the file's layout up to date, or makes the file grow, so
+    /// that the caller can try again. Any other error, and one refusal too many, is the caller's.
     pub(crate) async fn relayout(self: &Arc<Self>, fid: Fid, refusal: Errno, tries: &mut u32) -> R<()> {
         if !matches!(refusal, Errno::EGROW | Errno::ERELAYOUT) || *tries >= RELAYOUT_TRIES {
             return Err(refusal);
@@ -101,8 +101,8 @@ impl Data {
         Ok(())
     }
 
-    /// After an object server's refusal of a layout: the file with its layout as it is now, so that the caller can try again.
-    /// Any other error, and one refusal too many, is the caller's.
+    /// After an object server's refusal of a layout: the file with its layout as it is now, so that the
+    /// caller can try again. Any other error, and one refusal too many, is the caller's.
     pub(crate) async fn follow_layout(
         self: &Arc<Self>,
         fid: Fid,
@@ -122,8 +122,8 @@ impl Data {
 }
 
 impl OpenHandle {
-    /// What the close of a descriptor of this file says: an error that its next fsync will tell, which stays untold. Nothing to
-    /// who only reads.
+    /// What the close of a descriptor of this file says: an error that its next fsync will tell, which stays
+    /// untold. Nothing to who only reads.
     pub fn error_at_close(&self) -> R<()> {
         if planted::on(Bug::ErrorTakenByClose) {
             return self.errors.advance();

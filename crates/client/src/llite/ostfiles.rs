@@ -8,7 +8,8 @@ use wire::msg::ostfiles::{Ostfiles, OstfilesReply};
 use world::BoxFuture;
 
 impl Admin<'_> {
-    /// Some files with objects on an OST behind object `after`, paths below the mount's root. `EPERM` for anybody but root.
+    /// Some files with objects on an OST behind object `after`, paths below the mount's root. `EPERM` for
+    /// anybody but root.
     pub fn ostfiles(self, call: Call, ost: u16, after: Option<ObjectId>) -> BoxFuture<R<OstfilesReply>> {
         let fs = self.0.clone();
         Box::pin(async move {

@@ -1,8 +1,9 @@
-//! What a user may do with what this mount answers by itself, as a kernel would say. Servers check what reaches them, and
-//! what is executed here passes the same rules (`mdc/rules.rs`); what is left is finding names, listing, reading attributes
-//! that are kept, and the flags of open(2) that no server asks for.
+//! What a user may do with what this mount answers by itself, as a kernel would say. Servers check what
+//! reaches them, and what is executed here passes the same rules (`mdc/rules.rs`); what is left is finding
+//! names, listing, reading attributes that are kept, and the flags of open(2) that no server asks for.
 //!
-//! The rules are [`model::perm`]'s. This is for users of the library: in front of `fuse` the kernel has checked.
+//! The rules are [`model::perm`]'s. This is for users of the library: in front of `fuse` the kernel has
+//! checked.
 
 use super::{Fs, O_NOATIME};
 use crate::{Call, R};
@@ -21,8 +22,8 @@ pub(crate) async fn access(fs: &Arc<Fs>, call: &Call, e: &Entry, want: u8) -> R<
     perm::access(&call.cred, &subject(e, acl.as_ref()), want)
 }
 
-/// Before an open, what the server does not ask: access times are left alone for the owner only. Who may not open the file at
-/// all is told that.
+/// Before an open, what the server does not ask: access times are left alone for the owner only. Who may not
+/// open the file at all is told that.
 pub(crate) async fn open(fs: &Arc<Fs>, call: &Call, e: &Entry, flags: u32) -> R<()> {
     if flags & O_NOATIME == 0 || perm::owns(&call.cred, e.attr.uid) {
         return Ok(());

@@ -1,10 +1,11 @@
-//! What a program file loses when its data changes: set-id bits, unless the caller has CAP_FSETID, and file capabilities
-//! (`security.capability`) always. As Linux does it (`file_remove_privs`), at every call that writes: before the change, so
-//! that nobody can start the changed program with them.
+//! What a program file loses when its data changes: set-id bits, unless the caller has CAP_FSETID, and file
+//! capabilities (`security.capability`) always. As Linux does it (`file_remove_privs`), at every call that
+//! writes: before the change, so that nobody can start the changed program with them.
 //!
 //! In the same place a file that became immutable or append-only after it was opened is kept from changes.
 //!
-//! Nearly every file has nothing of this. That is known under the lease on its inode, so such a write costs no request.
+//! Nearly every file has nothing of this. That is known under the lease on its inode, so such a write costs
+//! no request.
 
 use super::Data;
 use crate::mdc::privileges::{Privileges, of};
@@ -24,7 +25,8 @@ pub(crate) enum Change {
 }
 
 impl Data {
-    /// Before a file's data changes. `set_id`: the caller is without CAP_FSETID. `EPERM` if its flags forbid the change.
+    /// Before a file's data changes. `set_id`: the caller is without CAP_FSETID. `EPERM` if its flags forbid
+    /// the change.
     pub(crate) async fn drop_privileges(self: &Arc<Self>, fid: Fid, change: Change, set_id: bool) -> R<()> {
         let e = match self.lmv.inode_at_hand(fid) {
             Some(e) => e,
@@ -36,11 +38,12 @@ impl Data {
         self.drop_shown(&e, set_id).await
     }
 
-    /// As [`Fs::drop_privileges`], before what was stored into pages is written: perhaps by any process that could.
-    /// Pages of an ordinary file come out also while nothing can be asked.
+    /// As [`Fs::drop_privileges`], before what was stored into pages is written: perhaps by any process that
+    /// could. Pages of an ordinary file come out also while nothing can be asked.
     ///
-    /// `EPERM` for an append-only file that nobody has open for anything else: Linux refuses the mapping, but the kernel does
-    /// not know this of the file. What was mapped before the file became append-only, or immutable, may still be stored into.
+    /// `EPERM` for an append-only file that nobody has open for anything else: Linux refuses the mapping, but
+    /// the kernel does not know this of the file. What was mapped before the file became append-only, or
+    /// immutable, may still be stored into.
     pub(crate) async fn drop_privileges_stored(self: &Arc<Self>, fid: Fid) -> R<()> {
         let set_id = self.meta.opens.is_stored_by_users(fid);
         let e = match self.lmv.inode_at_hand(fid) {
@@ -57,7 +60,8 @@ impl Data {
         self.drop_shown(&e, set_id).await
     }
 
-    /// Without leases, because the server is silent: whether the inode of an open file showed nothing when it was seen last.
+    /// Without leases, because the server is silent: whether the inode of an open file showed nothing when it
+    /// was seen last.
     fn is_last_known_plain(&self, fid: Fid) -> bool {
         !self.lmv.leases_good(fid) && self.meta.opens.file(fid).is_some_and(|s| !s.privileged)
     }

@@ -79,8 +79,8 @@ impl Data {
         RequestContext { layout_generation: layout.generation, ..self.cx.of(call) }
     }
 
-    /// Reads from the file's objects, through to their servers: nothing is kept. `off` and `len` are bounded by the
-    /// caller, and `len` is not 0.
+    /// Reads from the file's objects, through to their servers: nothing is kept. `off` and `len` are bounded
+    /// by the caller, and `len` is not 0.
     pub(crate) async fn read_uncached(
         self: &Arc<Self>,
         call: &Call,
@@ -100,8 +100,8 @@ impl Data {
         self.read_striped(call, fid, layout, off, len).await
     }
 
-    /// Reads from a file whose data llite with its inode, or that has none yet, in one step. Says so if it has its
-    /// objects by now. `off` and `len` are bounded by the caller, and `len` is not 0.
+    /// Reads from a file whose data llite with its inode, or that has none yet, in one step. Says so if it
+    /// has its objects by now. `off` and `len` are bounded by the caller, and `len` is not 0.
     pub(crate) async fn read_small(
         self: &Arc<Self>,
         call: &Call,
@@ -178,8 +178,8 @@ impl Data {
             short |= g.data.len() < p.len;
         }
         let end = off + len as u64;
-        // A piece that is short llite before a hole or the end of the file: the other objects know, and mounts that keep
-        // bytes of any of them.
+        // A piece that is short llite before a hole or the end of the file: the other objects know, and
+        // mounts that keep bytes of any of them.
         if short && size_known < end {
             let attrs: Vec<ObjectAttr> = self.glimpse_layout(layout).await?;
             for (s, a) in attrs.iter().enumerate() {
@@ -224,8 +224,8 @@ async fn by_known_layout(llite: &Arc<Data>, call: &Call, fid: Fid, off: u64, len
     if data.len() == len {
         return Ok(data);
     }
-    // The object ends there as its server knows it; another mount may keep bytes further behind under a lock that
-    // this range does not touch. With a lock on the range it can be asked.
+    // The object ends there as its server knows it; another mount may keep bytes further behind under a lock
+    // that this range does not touch. With a lock on the range it can be asked.
     let data = file.read(off, len, true).await?;
     Ok(data.expect("asked for with force"))
 }

@@ -19,8 +19,9 @@ const PAGE_MAX_BYTES: u32 = 1 << 20;
 const LISTING_PATIENCE: Duration = Duration::from_millis(50);
 
 impl Fs {
-    /// Entries behind `cookie`, with attributes (sizes included) if `plus`; (entries, parent, end). An entry whose
-    /// attributes cannot be had at once (an OST is away, the file went away meanwhile) comes without them.
+    /// Entries behind `cookie`, with attributes (sizes included) if `plus`; (entries, parent, end). An entry
+    /// whose attributes cannot be had at once (an OST is away, the file went away meanwhile) comes without
+    /// them.
     pub fn readdir(
         self: Arc<Self>,
         call: Call,
@@ -70,8 +71,9 @@ impl Names {
         Ok((entries, r.parent, end))
     }
 
-    /// Attributes of files with objects: what this mount's locks say, and what OSTs answer at once, all of the page
-    /// together. A listing waits for none that is away or slow: files with objects there come without.
+    /// Attributes of files with objects: what this mount's locks say, and what OSTs answer at once, all of
+    /// the page together. A listing waits for none that is away or slow: files with objects there come
+    /// without.
     async fn add_object_attrs(self: &Arc<Self>, entries: &mut [Dirent]) {
         let mut objects = Vec::new();
         let mut of_file = Vec::new();

@@ -76,7 +76,8 @@ impl Data {
         let attrs = self.object_attrs(&mut e).await?;
         let newest = attrs.iter().map(|a| a.ctime).max().unwrap_or_default();
         if set.mtime.is_some() && newest > e.attr.mtime_stamp {
-            // A write stamped by a clock ahead of this one's would win over the time set now: set it again, later.
+            // A write stamped by a clock ahead of this one's would win over the time set now: set it again,
+            // later.
             let times = SetAttr {
                 atime: set.atime,
                 mtime: set.mtime,

@@ -42,8 +42,8 @@ impl Admin<'_> {
         })
     }
 
-    /// So many bytes of a new file lie with its inode, unless it or its directory asks for something; `None` if the metadata
-    /// server does not say.
+    /// So many bytes of a new file lie with its inode, unless it or its directory asks for something; `None`
+    /// if the metadata server does not say.
     pub fn default_mdt_bytes(self, dir: Fid) -> BoxFuture<Option<u64>> {
         let fs = self.0.clone();
         Box::pin(async move {

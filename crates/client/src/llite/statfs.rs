@@ -77,9 +77,9 @@ impl RecentSpace {
 type Answer = (Arc<Target>, R<StatfsReply>);
 
 impl Fs {
-    /// The file system's space: bytes of the object targets, inodes of the metadata targets, as they were at most
-    /// `statfs_max_age` ago. With `lazystatfs` it comes within a second, and of a target that does not answer what it
-    /// said last counts; otherwise it waits until every active target answers.
+    /// The file system's space: bytes of the object targets, inodes of the metadata targets, as they were at
+    /// most `statfs_max_age` ago. With `lazystatfs` it comes within a second, and of a target that does not
+    /// answer what it said last counts; otherwise it waits until every active target answers.
     pub fn statfs(self: Arc<Self>) -> BoxFuture<R<FsSpace>> {
         Box::pin(async move {
             let work = async {
@@ -107,9 +107,9 @@ impl Fs {
         })
     }
 
-    /// As [`Fs::getattr`] of the mount's root, for the kernel. Whatever lists mounts (df(1), for one) looks at their roots
-    /// first: with `lazystatfs` and without a session to the metadata server the root is shown as it was last. What is
-    /// below it waits all the same.
+    /// As [`Fs::getattr`] of the mount's root, for the kernel. Whatever lists mounts (df(1), for one) looks
+    /// at their roots first: with `lazystatfs` and without a session to the metadata server the root is shown
+    /// as it was last. What is below it waits all the same.
     pub fn getattr_root(self: Arc<Self>, call: Call) -> BoxFuture<R<Attr>> {
         Box::pin(async move {
             let fid = self.root();
@@ -152,8 +152,8 @@ impl Fs {
 }
 
 impl Admin<'_> {
-    /// Space of each target and the bits of [`StatfsReply::state`]; an unreachable one gives its errno. Never waits
-    /// longer than a second.
+    /// Space of each target and the bits of [`StatfsReply::state`]; an unreachable one gives its errno. Never
+    /// waits longer than a second.
     pub fn df(self) -> BoxFuture<Vec<(TargetState, R<FsSpace>, u32)>> {
         let fs = self.0.clone();
         Box::pin(async move {
@@ -176,7 +176,8 @@ impl Admin<'_> {
     }
 }
 
-/// Bytes of the disks that object targets lie on, each once, however many of them share it; inodes of the metadata targets.
+/// Bytes of the disks that object targets lie on, each once, however many of them share it; inodes of the
+/// metadata targets.
 fn total(said: Vec<(TargetId, StatfsReply, u64)>) -> FsSpace {
     let mut sum = FsSpace::default();
     let mut disks: BTreeMap<u64, FsSpace> = BTreeMap::new();

@@ -16,8 +16,8 @@ use world::BoxFuture;
 use world::future::join_all;
 
 impl Fs {
-    /// Writes what this mount keeps of a file to the servers, durable or not. An error of the file that came after `since` is
-    /// the caller's: one of what it wrote is. The file's next fsync says it, too.
+    /// Writes what this mount keeps of a file to the servers, durable or not. An error of the file that came
+    /// after `since` is the caller's: one of what it wrote is. The file's next fsync says it, too.
     pub fn flush(self: Arc<Self>, fid: Fid, since: ErrorMark) -> BoxFuture<R<()>> {
         Box::pin(async move {
             let work = async {
@@ -32,22 +32,24 @@ impl Fs {
         })
     }
 
-    /// fsync(2) of a file or a directory. When it returns, the file with its names, and everything else that this
-    /// mount did on the metadata servers before, is durable. Costs one flush on each target concerned, at once.
+    /// fsync(2) of a file or a directory. When it returns, the file with its names, and everything else that
+    /// this mount did on the metadata servers before, is durable. Costs one flush on each target concerned,
+    /// at once.
     ///
-    /// `open` says for whom: what went wrong with the file in the background since it was opened is told here, once
-    /// ([`crate::base::errseq`]).
+    /// `open` says for whom: what went wrong with the file in the background since it was opened is told
+    /// here, once ([`crate::base::errseq`]).
     pub async fn fsync_open(self: Arc<Self>, call: Call, open: &ErrorCursor) -> R<()> {
         let work = async {
             let done = self.data.make_durable(&call, open.fid()).await;
-            // With nothing to wait for in between: who is not told because it is not there any more has not taken anything.
+            // With nothing to wait for in between: who is not told because it is not there any more has not
+            // taken anything.
             open.advance().and(done)
         };
         self.run(Verb::Fsync, work).await
     }
 
-    /// `lfs sync`: everything that was done through this mount so far becomes durable, data and names. `EIO` if something that
-    /// was answered cannot be; that is told by the fsync of whoever did it as well.
+    /// `lfs sync`: everything that was done through this mount so far becomes durable, data and names. `EIO`
+    /// if something that was answered cannot be; that is told by the fsync of whoever did it as well.
     pub fn sync(self: Arc<Self>) -> BoxFuture<R<()>> {
         Box::pin(async move {
             let work = async {
@@ -78,8 +80,8 @@ impl Fs {
         })
     }
 
-    /// What this mount knows of each target: the newest transaction it was answered, up to which everything is durable,
-    /// and how many requests it keeps.
+    /// What this mount knows of each target: the newest transaction it was answered, up to which everything
+    /// is durable, and how many requests it keeps.
     pub fn commit_state(&self) -> BTreeMap<TargetId, (u64, u64, usize)> {
         let of = |t: &Arc<Target>| {
             let i = &t.import;
@@ -138,8 +140,8 @@ impl Data {
         self.commit_mdts(None, &Set::default()).await
     }
 
-    /// As [`Fs::commit_names`]; `home` commits in any case. `told`: the targets that have all that was executed here on disk,
-    /// and everything that they had executed before.
+    /// As [`Fs::commit_names`]; `home` commits in any case. `told`: the targets that have all that was
+    /// executed here on disk, and everything that they had executed before.
     async fn commit_mdts(&self, home: Option<TargetId>, told: &Set<TargetId>) -> R<()> {
         // What was executed here goes there before this request, as before any other.
         let wanted = |m: &Arc<Mdc>| {

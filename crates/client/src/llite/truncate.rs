@@ -1,4 +1,5 @@
-//! truncate: the objects' part. The metadata server's setattr came before (right to write, set-id bits, times).
+//! truncate: the objects' part. The metadata server's setattr came before (right to write, set-id bits,
+//! times).
 
 use super::Data;
 use super::getattr::merged;
@@ -14,8 +15,8 @@ use wire::msg::truncate::Truncate;
 use world::future::join_all;
 
 impl Data {
-    /// Cuts or extends the file's objects so that it has `size` bytes; returns its attributes afterwards. Other
-    /// mounts see all of it or nothing: a file of several stripes is locked meanwhile.
+    /// Cuts or extends the file's objects so that it has `size` bytes; returns its attributes afterwards.
+    /// Other mounts see all of it or nothing: a file of several stripes is locked meanwhile.
     pub(crate) async fn cut(self: &Arc<Self>, call: &Call, e: &Entry, size: u64) -> R<Attr> {
         let mut e = e.clone();
         let mut tries = 0;

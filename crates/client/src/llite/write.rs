@@ -24,9 +24,9 @@ use world::BoxFuture;
 use world::future::join_all;
 
 impl Fs {
-    /// `append`: at the end, whatever it is by then; returns the offset that was written.
-    /// `kill_suid_sgid`: the caller may not keep set-id bits (HANDLE_KILLPRIV_V2); file capabilities go in any case. All of `data` is written, or it is an error;
-    /// more than 16 MiB at a time give `EMSGSIZE`.
+    /// `append`: at the end, whatever it is by then; returns the offset that was written. `kill_suid_sgid`:
+    /// the caller may not keep set-id bits (HANDLE_KILLPRIV_V2); file capabilities go in any case. All of
+    /// `data` is written, or it is an error; more than 16 MiB at a time give `EMSGSIZE`.
     pub fn write(
         self: Arc<Self>,
         call: Call,
@@ -81,7 +81,8 @@ impl Data {
         }
     }
 
-    /// As [`Fs::write_data`], by the layout that is known. `ERELAYOUT` if it changed, and nothing was appended.
+    /// As [`Fs::write_data`], by the layout that is known. `ERELAYOUT` if it changed, and nothing was
+    /// appended.
     async fn write_where_it_lies(
         self: &Arc<Self>,
         call: &Call,
@@ -121,8 +122,8 @@ impl Data {
         }
     }
 
-    /// Writes to the file's objects, through to their servers: nothing is kept. `off` and `data` are bounded by the
-    /// caller, and there is data.
+    /// Writes to the file's objects, through to their servers: nothing is kept. `off` and `data` are bounded
+    /// by the caller, and there is data.
     pub(crate) async fn write_uncached(
         self: &Arc<Self>,
         call: &Call,
@@ -150,8 +151,8 @@ impl Data {
         Detached::plain(&self.cx.world, "client-write", work).await
     }
 
-    /// Writes to a file whose data lies with its inode, in one step, appends included. Where it has no room, or has
-    /// its objects by now, it says which.
+    /// Writes to a file whose data lies with its inode, in one step, appends included. Where it has no room,
+    /// or has its objects by now, it says which.
     pub(crate) async fn write_small(
         self: &Arc<Self>,
         call: &Call,
@@ -181,8 +182,8 @@ impl Data {
         }
     }
 
-    /// Under the lock. `off` `None`: at the end. If the layout changes meanwhile the rest goes by the new one: what was
-    /// written by the old one, and where, stands.
+    /// Under the lock. `off` `None`: at the end. If the layout changes meanwhile the rest goes by the new
+    /// one: what was written by the old one, and where, stands.
     async fn write_striped(
         self: &Arc<Self>,
         call: &Call,

@@ -1,7 +1,8 @@
-//! The targets of a mount, and which of them serves a file: a question about a file goes to the MDC that its FID says; what
-//! concerns all of them goes to each.
+//! The targets of a mount, and which of them serves a file: a question about a file goes to the MDC that its
+//! FID says; what concerns all of them goes to each.
 //!
-//! `targets` keeps a session with each target of the target map up to date with what the MGS says (`mgc`, `config`).
+//! `targets` keeps a session with each target of the target map up to date with what the MGS says (`mgc`,
+//! `config`).
 
 mod config;
 mod mgc;
@@ -107,16 +108,16 @@ impl Lmv {
         }
     }
 
-    /// Has everything sent that was executed here until now, to all targets, and waits for the answers. What is lost on
-    /// the way is the business of fsync.
+    /// Has everything sent that was executed here until now, to all targets, and waits for the answers. What
+    /// is lost on the way is the business of fsync.
     pub(crate) async fn tell_pending(&self) {
         for m in self.mdcs() {
             m.tell_pending().await;
         }
     }
 
-    /// As [`Lmv::tell_pending`], for an fsync. The targets that have all of it on disk, and everything that they had
-    /// executed before: see [`Mdc::tell_pending_durably`].
+    /// As [`Lmv::tell_pending`], for an fsync. The targets that have all of it on disk, and everything that
+    /// they had executed before: see [`Mdc::tell_pending_durably`].
     pub(crate) async fn tell_pending_durably(&self) -> Set<TargetId> {
         let mut told = Set::default();
         for m in self.mdcs() {
@@ -179,8 +180,9 @@ impl Lmv {
         self.mdcs().iter().for_each(|m| m.drop_leases());
     }
 
-    /// Waits until the leases are given back that [`Lmv::drop_leases`] left for operations that were not sent. `EAGAIN`:
-    /// it takes longer than [`CLEAR_PATIENCE`]; they go back when the servers have taken the operations.
+    /// Waits until the leases are given back that [`Lmv::drop_leases`] left for operations that were not
+    /// sent. `EAGAIN`: it takes longer than [`CLEAR_PATIENCE`]; they go back when the servers have taken the
+    /// operations.
     pub(crate) async fn leases_dropped(&self) -> R<()> {
         let dropped = async {
             for m in self.mdcs() {

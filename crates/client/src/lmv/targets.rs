@@ -178,8 +178,8 @@ impl Lmv {
         Ok(())
     }
 
-    /// Follows the configuration until the mount ends: asks again whenever the MGS says that it changed, and when
-    /// its session came back (a notice may have been lost).
+    /// Follows the configuration until the mount ends: asks again whenever the MGS says that it changed, and
+    /// when its session came back (a notice may have been lost).
     pub(crate) fn watch_config(self: &Arc<Self>) {
         let (weak, changed) = (Arc::downgrade(self), self.config_changed.clone());
         self.cx.world.spawn("client-config", async move {

@@ -1,4 +1,5 @@
-//! One file with objects, as this mount has it open or cached: its layout and the objects that its bytes lie in.
+//! One file with objects, as this mount has it open or cached: its layout and the objects that its bytes lie
+//! in.
 
 use super::ReadAhead;
 use super::map;
@@ -22,8 +23,9 @@ pub(crate) struct PageState {
     pub unsure: AtomicBool,
 }
 
-/// A file of which something is, or may be, kept, by one of its layouts. When the layout changes another one takes its place
-/// ([`super::Lov::open`]): what goes on with this one ends with it, or is refused by the object servers and begins anew.
+/// A file of which something is, or may be, kept, by one of its layouts. When the layout changes another one
+/// takes its place ([`super::Lov::open`]): what goes on with this one ends with it, or is refused by the
+/// object servers and begins anew.
 pub(crate) struct File {
     pub cx: Arc<Context>,
     pub read_ahead: Arc<ReadAhead>,
@@ -45,8 +47,8 @@ pub(crate) struct File {
 pub(crate) type Locked<'a> = Vec<MutexGuard<'a, ObjectState>>;
 
 impl File {
-    /// `oscs`: of each object the OST, in the order of the layout. Of `old`, the file by an older layout, stays what both
-    /// have.
+    /// `oscs`: of each object the OST, in the order of the layout. Of `old`, the file by an older layout,
+    /// stays what both have.
     pub fn new(
         (cx, read_ahead): (Arc<Context>, Arc<ReadAhead>),
         fid: Fid,
@@ -103,8 +105,8 @@ impl File {
         self.objects.first().map_or(0, |o| o.used.load(Ordering::Relaxed))
     }
 
-    /// Whether nothing is kept of it, and nothing goes on with a server. Whoever works on an object has it as well; objects of
-    /// `newer`, which took its place, do not count.
+    /// Whether nothing is kept of it, and nothing goes on with a server. Whoever works on an object has it as
+    /// well; objects of `newer`, which took its place, do not count.
     pub fn is_idle(&self, newer: Option<&File>) -> bool {
         let gone = |o: &Arc<Object>| Arc::strong_count(o) == 1 && o.lock().is_idle();
         self.objects.iter().all(|o| newer.is_some_and(|f| f.has(o)) || gone(o))

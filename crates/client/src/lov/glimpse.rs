@@ -30,8 +30,8 @@ impl File {
     }
 }
 
-/// Attributes of objects, in the order given, with what this mount keeps of them. Nobody is asked about objects that its
-/// locks cover.
+/// Attributes of objects, in the order given, with what this mount keeps of them. Nobody is asked about
+/// objects that its locks cover.
 pub(crate) async fn glimpse(objects: &[Placed]) -> R<Vec<ObjectAttr>> {
     let open = |o: &Placed| o.osc.cache.get(o.id);
     let known: Vec<Option<ObjectAttr>> =
@@ -58,8 +58,8 @@ pub(crate) async fn glimpse(objects: &[Placed]) -> R<Vec<ObjectAttr>> {
     Ok(out)
 }
 
-/// Attributes of objects as their servers know them, in the order given. One message for each OST and [`BATCH`] objects of
-/// layouts of one generation, as most files' are.
+/// Attributes of objects as their servers know them, in the order given. One message for each OST and
+/// [`BATCH`] objects of layouts of one generation, as most files' are.
 pub(crate) async fn ask(objects: &[Placed]) -> R<Vec<ObjectAttr>> {
     if let [o] = objects {
         return o.osc.glimpse(o.generation, vec![o.id]).await;

@@ -1,9 +1,11 @@
-//! Group locks: processes anywhere that name the same group read and write a file together, and see to it themselves that
-//! they do not get into each other's way. Everybody else waits until the last of them has unlocked, or closed the file.
+//! Group locks: processes anywhere that name the same group read and write a file together, and see to it
+//! themselves that they do not get into each other's way. Everybody else waits until the last of them has
+//! unlocked, or closed the file.
 //!
-//! Each object is locked as a whole for the group ([`wire::msg::extent::ExtentMode::Group`]). What this mount writes is
-//! kept as ever and written at the latest by the unlock; what it reads may be older than what another member has written
-//! since the lock was taken. The server does not lose patience with a group: its users take the time that they take.
+//! Each object is locked as a whole for the group ([`wire::msg::extent::ExtentMode::Group`]). What this mount
+//! writes is kept as ever and written at the latest by the unlock; what it reads may be older than what
+//! another member has written since the lock was taken. The server does not lose patience with a group: its
+//! users take the time that they take.
 
 use super::File;
 use super::pin::{Pins, StripeRequest};

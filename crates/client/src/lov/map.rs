@@ -1,5 +1,5 @@
-//! Between a file's bytes and its objects': which pieces of a request go to which object, and what the objects'
-//! answers mean for the file.
+//! Between a file's bytes and its objects': which pieces of a request go to which object, and what the
+//! objects' answers mean for the file.
 
 use bytes::{Bytes, BytesMut};
 use model::layout::{Component, EOF, Pattern};
@@ -41,8 +41,8 @@ pub(crate) struct Piece {
     pub segments: Vec<(usize, usize)>,
 }
 
-/// The component that holds the data, if this version can serve the layout: one of the whole file, striped over
-/// objects or with the inode. Files of later versions give `EOPNOTSUPP` rather than wrong data.
+/// The component that holds the data, if this version can serve the layout: one of the whole file, striped
+/// over objects or with the inode. Files of later versions give `EOPNOTSUPP` rather than wrong data.
 pub(crate) fn component(l: &Layout) -> Result<&Component, Errno> {
     let known = |c: &Component| match c.pattern {
         Pattern::Raid0 => !c.objects.is_empty(),
@@ -61,8 +61,8 @@ pub(crate) fn component(l: &Layout) -> Result<&Component, Errno> {
     }
 }
 
-/// Splits `off..off+len` into runs of at most `max` bytes of one object each. RAID0 maps a contiguous range of the
-/// file to a contiguous range of each object, so that small stripes do not make many messages.
+/// Splits `off..off+len` into runs of at most `max` bytes of one object each. RAID0 maps a contiguous range
+/// of the file to a contiguous range of each object, so that small stripes do not make many messages.
 pub(crate) fn pieces(l: &Layout, fid: Fid, off: u64, len: usize, max: usize) -> Vec<Piece> {
     assert!(max > 0, "messages carry data");
     let places = places(l.component(), fid);
@@ -120,7 +120,8 @@ pub(crate) fn gather(data: &Bytes, p: &Piece) -> Bytes {
     b.freeze()
 }
 
-/// Puts the bytes that came for a piece (perhaps fewer than asked for) where they belong in the caller's buffer.
+/// Puts the bytes that came for a piece (perhaps fewer than asked for) where they belong in the caller's
+/// buffer.
 pub(crate) fn scatter(buf: &mut [u8], p: &Piece, got: &[u8]) {
     let mut rest = got;
     for &(at, len) in &p.segments {
@@ -130,8 +131,8 @@ pub(crate) fn scatter(buf: &mut [u8], p: &Piece, got: &[u8]) {
     }
 }
 
-/// Size of the file if the object of `stripe` has `size` bytes; an impossible size is an answer that cannot be
-/// believed: `EPROTO`.
+/// Size of the file if the object of `stripe` has `size` bytes; an impossible size is an answer that cannot
+/// be believed: `EPROTO`.
 pub(crate) fn file_size_of(c: &Component, stripe: usize, size: u64) -> Result<u64, Errno> {
     if size > FILE_SIZE_MAX_BYTES / c.stripes() as u64 + u64::from(c.stripe_size) {
         tracing::error!("stripe {stripe} claims to have {size} bytes");
@@ -158,7 +159,8 @@ pub(crate) fn object_range(c: &Component, stripe: usize, off: u64, len: u64) -> 
 /// Ranges of the file that stand for ranges of one object; one around each of these beyond.
 const FILE_RANGES_MAX: u64 = 256;
 
-/// The parts of the file that lie in these ranges of the object of `stripe`, or a little more; ends are exclusive.
+/// The parts of the file that lie in these ranges of the object of `stripe`, or a little more; ends are
+/// exclusive.
 pub(crate) fn file_ranges(c: &Component, stripe: usize, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
     if c.objects.len() == 1 {
         return ranges.to_vec();
@@ -187,8 +189,8 @@ pub(crate) struct Found {
     pub object_size: u64,
 }
 
-/// Next data (or hole) of the file at or after `off`, from all objects' answers in stripe order. The mapping of each
-/// object grows with the offset, so the first of the file is the first of the objects' firsts.
+/// Next data (or hole) of the file at or after `off`, from all objects' answers in stripe order. The mapping
+/// of each object grows with the offset, so the first of the file is the first of the objects' firsts.
 pub(crate) fn merge_seek(c: &Component, off: u64, hole: bool, found: &[Found]) -> Result<u64, Errno> {
     let mut size = 0;
     for (stripe, f) in found.iter().enumerate() {

@@ -1,12 +1,12 @@
 //! Files and the objects that their bytes lie in: from layouts and ranges of files to ranges of objects.
 //!
-//! `map` is pure: which pieces of a request go to which object, and what the objects' answers mean for the file. `file` is
-//! what is known of one file, `pin` gets locks on several objects and holds them for an operation, `read`, `write`
-//! and `change` are the operations, `streams` decides what to read in advance, `readahead` does, `glimpse` asks for sizes and times, `group` is
-//! for processes that share a lock.
+//! `map` is pure: which pieces of a request go to which object, and what the objects' answers mean for the
+//! file. `file` is what is known of one file, `pin` gets locks on several objects and holds them for an
+//! operation, `read`, `write` and `change` are the operations, `streams` decides what to read in advance,
+//! `readahead` does, `glimpse` asks for sizes and times, `group` is for processes that share a lock.
 //!
-//! What cannot be done under locks (contended objects, layouts that are not understood here) goes through the servers: see
-//! `llite/write.rs`, `llite/read.rs`.
+//! What cannot be done under locks (contended objects, layouts that are not understood here) goes through the
+//! servers: see `llite/write.rs`, `llite/read.rs`.
 
 mod change;
 pub(crate) mod file;
@@ -133,8 +133,8 @@ impl Lov {
         f.touch(self.clock.fetch_add(1, Ordering::Relaxed));
     }
 
-    /// The file with these objects, known from now on if it was not; by a newer layout it takes the place of what was known.
-    /// How many are known.
+    /// The file with these objects, known from now on if it was not; by a newer layout it takes the place of
+    /// what was known. How many are known.
     pub(crate) fn open(&self, fid: Fid, layout: &Arc<Layout>, oscs: Vec<Arc<Osc>>) -> (Arc<File>, usize) {
         let mut files = self.lock();
         let old = files.now.get(&fid).cloned();
@@ -186,8 +186,8 @@ impl Lov {
     }
 }
 
-/// Whether the data of a file with this layout can be kept: one RAID0 component with objects. What lies with the inode
-/// is kept with the inode.
+/// Whether the data of a file with this layout can be kept: one RAID0 component with objects. What lies with
+/// the inode is kept with the inode.
 pub(crate) fn cacheable(l: &Layout) -> bool {
     map::component(l).is_ok_and(|c| !c.objects.is_empty())
 }
@@ -202,8 +202,9 @@ impl File {
         Ok(())
     }
 
-    /// Writes all that is there now, waits for it, and tells which OSTs have all of it on disk by now, with everything
-    /// that they had executed before: those that were sent what the file had for them as one durable write.
+    /// Writes all that is there now, waits for it, and tells which OSTs have all of it on disk by now, with
+    /// everything that they had executed before: those that were sent what the file had for them as one
+    /// durable write.
     pub(crate) async fn flush_durably(&self) -> R<Set<u16>> {
         use crate::osc::Flushed;
         let each =
@@ -221,7 +222,8 @@ impl File {
         Ok(safe.difference(&unsafe_).copied().collect())
     }
 
-    /// Waits until `bytes` more may be dirty for the OSTs of these stripes. Interruptible; whoever waits holds nothing.
+    /// Waits until `bytes` more may be dirty for the OSTs of these stripes. Interruptible; whoever waits
+    /// holds nothing.
     pub(crate) async fn room(&self, stripes: &[usize], bytes: u64) {
         for s in stripes {
             let osc = &self.objects[*s].osc;

@@ -1,4 +1,5 @@
-//! Locks for one operation on a file: on each object that it concerns, kept from going until the operation ends.
+//! Locks for one operation on a file: on each object that it concerns, kept from going until the operation
+//! ends.
 
 use super::file::{File, Locked};
 use crate::R;
@@ -8,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use world::{World, select};
 
-/// An operation that holds locks and waits for another so long lets them go and starts anew: a dead OST must not keep
-/// locks of the others.
+/// An operation that holds locks and waits for another so long lets them go and starts anew: a dead OST must
+/// not keep locks of the others.
 const HOLD_MAX: Duration = Duration::from_secs(3);
 /// How often a lease is looked at while it is over.
 pub(crate) const LEASE_AGAIN: Duration = Duration::from_millis(100);
 
-/// A cut that waits so long for a lock while the kernel cannot give up pages is given up: the kernel writes no page of
-/// a file that is being cut.
+/// A cut that waits so long for a lock while the kernel cannot give up pages is given up: the kernel writes
+/// no page of a file that is being cut.
 const CUT_MAX: Duration = Duration::from_secs(2);
 
 /// A lock on the object of a stripe.
@@ -115,7 +116,8 @@ enum Got {
 }
 
 impl File {
-    /// Locks for all of these, taken in the order given, which is that of stripes. `force`: also on contended objects.
+    /// Locks for all of these, taken in the order given, which is that of stripes. `force`: also on contended
+    /// objects.
     pub(crate) async fn pin(
         self: &Arc<Self>,
         world: &World,
@@ -143,8 +145,8 @@ impl File {
         }
     }
 
-    /// As `pin_all`, for a cut: in a kernel that cuts a file no page of it is written, so that a sweep of it may wait for
-    /// the cut. `EINTR` if they wait for each other by way of another mount.
+    /// As `pin_all`, for a cut: in a kernel that cuts a file no page of it is written, so that a sweep of it
+    /// may wait for the cut. `EINTR` if they wait for each other by way of another mount.
     pub(crate) async fn pin_cut(self: &Arc<Self>, wants: &[StripeRequest]) -> R<Pins> {
         let late = |w: &StripeRequest| StripeRequest { lock: LockRequest { late: true, ..w.lock }, ..*w };
         let wants: Vec<StripeRequest> = wants.iter().map(late).collect();

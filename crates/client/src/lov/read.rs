@@ -50,8 +50,8 @@ pub(crate) fn read_len(off: u64, len: usize) -> usize {
 }
 
 impl File {
-    /// Reads under locks: from what is kept here if possible, and keeps what comes. `None`: it all lies in one object, which
-    /// is contended, and `force` is not set.
+    /// Reads under locks: from what is kept here if possible, and keeps what comes. `None`: it all lies in
+    /// one object, which is contended, and `force` is not set.
     pub(crate) async fn read(self: &Arc<Self>, off: u64, len: usize, force: bool) -> R<Option<Bytes>> {
         let wants = wants(&self.layout, off, len as u64, false)?;
         let force = force || wants.len() > 1;

@@ -1,4 +1,5 @@
-//! Reading ahead: what [`super::streams`] foresees, under locks that are held anyway, as far as the file is known to reach.
+//! Reading ahead: what [`super::streams`] foresees, under locks that are held anyway, as far as the file is
+//! known to reach.
 
 use super::file::File;
 use super::map;

@@ -15,7 +15,8 @@ const STRIDE_STEPS: u64 = 16;
 /// [`Stream::earn`] of a stream that finds what was read ahead for it, and at most.
 const EARN_MIN: u32 = 2;
 const EARN_MAX: u32 = 256;
-/// Where what is read ahead ends: at full messages and full blocks of checksums, unless the window is smaller.
+/// Where what is read ahead ends: at full messages and full blocks of checksums, unless the window is
+/// smaller.
 const ALIGN: u64 = 4 << 20;
 
 /// `llite.*.read_ahead_stats`, with Lustre's names; the unit is the page of 4 KiB.
@@ -86,8 +87,8 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Notes a read of `len` bytes; returns the ranges to read ahead. `max`: the largest window, 0 for none. `missed`:
-    /// some of it was neither here nor on its way.
+    /// Notes a read of `len` bytes; returns the ranges to read ahead. `max`: the largest window, 0 for none.
+    /// `missed`: some of it was neither here nor on its way.
     pub fn note(&mut self, off: u64, len: u64, max: u64, missed: bool) -> Vec<(u64, u64)> {
         if max == 0 || len == 0 {
             return Vec::new();
@@ -193,8 +194,9 @@ fn step(s: &mut Stream, off: u64, end: u64, max: u64, missed: bool) -> Vec<(u64,
 fn forward(s: &mut Stream, end: u64, len: u64, max: u64, missed: bool) -> Vec<(u64, u64)> {
     if s.done > end {
         if missed {
-            // What was foreseen is not here: it was not fetched (no lock, too much under way), or is gone again because more
-            // is read ahead than can be kept, or others write here. Once more from here, but less of it, and later.
+            // What was foreseen is not here: it was not fetched (no lock, too much under way), or is gone
+            // again because more is read ahead than can be kept, or others write here. Once more from here,
+            // but less of it, and later.
             (s.done, s.forward) = (end, 1);
             s.window /= 4;
             s.earn = (s.earn * 2).min(EARN_MAX);

@@ -29,7 +29,8 @@ pub(crate) enum Written {
 }
 
 impl File {
-    /// Writes all of `data`, or fails. `off` `None`: at the end. `owner`: what is said of the file with it; the time is now.
+    /// Writes all of `data`, or fails. `off` `None`: at the end. `owner`: what is said of the file with it;
+    /// the time is now.
     pub(crate) async fn write(
         self: &Arc<Self>,
         off: Option<u64>,
@@ -153,8 +154,8 @@ impl File {
             }
             objs.iter().enumerate().filter(|(_, o)| !o.size_known()).map(|(i, _)| i).collect()
         };
-        // A write was lost, or others of a group write too: only the servers know. Nobody else can change it now, or
-        // the group sees to that.
+        // A write was lost, or others of a group write too: only the servers know. Nobody else can change it
+        // now, or the group sees to that.
         let all = self.osc_objects();
         let asked: Vec<_> = unsure.iter().map(|i| all[*i].clone()).collect();
         let attrs = ask(&asked).await?;

@@ -1,6 +1,6 @@
 //! Fetching ahead: when the names of a directory are looked up one after the other, the whole directory is
-//! fetched in pages, with attributes, behind the back of those lookups. In growing pieces, so that a few lookups
-//! in a large directory do not fetch all of it.
+//! fetched in pages, with attributes, behind the back of those lookups. In growing pieces, so that a few
+//! lookups in a large directory do not fetch all of it.
 
 use super::Mdc;
 use model::Fid;

@@ -1,5 +1,6 @@
-//! Access times on their way to the metadata servers. A program that reads many small files closes each of them, and nobody
-//! waits for what relatime wants stored: the times of some milliseconds go in one batch and one transaction (decision 0032).
+//! Access times on their way to the metadata servers. A program that reads many small files closes each of
+//! them, and nobody waits for what relatime wants stored: the times of some milliseconds go in one batch and
+//! one transaction (decision 0032).
 //!
 //! Only of files that were open under a lease. The server has nothing else to do at their close.
 

@@ -1,7 +1,7 @@
 //! Sending what was executed here: one batch at a time, so that the server does things in their order.
 //!
-//! Batches fill while one is in flight. The first after a pause waits a few milliseconds for company, unless somebody
-//! waits for it.
+//! Batches fill while one is in flight. The first after a pause waits a few milliseconds for company, unless
+//! somebody waits for it.
 
 use super::Mdc;
 use super::cache::Token;
@@ -110,8 +110,8 @@ impl Mdc {
             assert_eq!(done.len(), n, "what was answered is over");
             c.log.committed_with(answer.transno, answer.durable);
             let made: Vec<Fid> = done.iter().map(|q| q.made).filter(|f| *f != Fid::NONE).collect();
-            // Files without a lease that keeps them: the server must know that they are open before anybody can be
-            // given their directory.
+            // Files without a lease that keeps them: the server must know that they are open before anybody
+            // can be given their directory.
             self.tell_opens(&c.born(token, &made, &r.grants, now));
             let status = r.results.iter().map(|x| Errno(i32::from(x.0)));
             let refused: Vec<(Queued, Errno)> =

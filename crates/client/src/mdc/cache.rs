@@ -2,13 +2,13 @@
 //!
 //! A state machine without I/O. Three things must never happen, and each has its rule:
 //!
-//! * An answer is kept that was overtaken by a revocation. A request takes a [`Token`] when it starts; what was
-//!   revoked since is not kept.
-//! * This mount's own change is not seen by this mount: the server does not ask a client for leases because of
-//!   what it does itself. What a change may touch is not used from its start ([`Cache::begin`]) to its end
+//! * An answer is kept that was overtaken by a revocation. A request takes a [`Token`] when it starts; what
+//!   was revoked since is not kept.
+//! * This mount's own change is not seen by this mount: the server does not ask a client for leases because
+//!   of what it does itself. What a change may touch is not used from its start ([`Cache::begin`]) to its end
 //!   ([`Cache::end`]), and nothing is kept that was asked for before the end.
-//! * A lease that the server grants is not known here, so that it is never given back: what was granted and is
-//!   not kept is noted all the same, or given back ([`Cache::take_unwanted`]).
+//! * A lease that the server grants is not known here, so that it is never given back: what was granted and
+//!   is not kept is noted all the same, or given back ([`Cache::take_unwanted`]).
 
 mod owned;
 
@@ -166,7 +166,8 @@ struct Node {
     /// The server asked for what is exclusive: nothing more is executed here.
     leaving: bool,
     seq: u64,
-    /// The counts when something was last executed here on the inode, on its names: older answers are not kept.
+    /// The counts when something was last executed here on the inode, on its names: older answers are not
+    /// kept.
     inode_at: u64,
     names_at: u64,
     /// Where data lies with the inode, if that is known.
@@ -339,7 +340,8 @@ impl Cache {
         Some((data, next))
     }
 
-    /// A read had to ask for a file's data; which others are worth fetching, too. [`Cache::followed`] must come after.
+    /// A read had to ask for a file's data; which others are worth fetching, too. [`Cache::followed`] must
+    /// come after.
     pub(crate) fn missed_content(&mut self, fid: Fid) -> Option<ToFetch> {
         self.contents.missed();
         self.following(fid, |r, l| r.missed(l, fid))
@@ -370,7 +372,8 @@ impl Cache {
         small && fits && !self.contents.has(fid, e.attr.version)
     }
 
-    /// What was worth fetching is here, or as much of it as there was room for: these files, of all up to `last`.
+    /// What was worth fetching is here, or as much of it as there was room for: these files, of all up to
+    /// `last`.
     pub(crate) fn followed(&mut self, dir: Fid, run: RunId, files: &[Fid], last: Option<Fid>) {
         if let Some(d) = self.nodes.get_mut(&dir).and_then(|n| n.dir.as_mut()) {
             d.runs.arrived(run, files, last);
@@ -400,7 +403,8 @@ impl Cache {
         self.contents.xattr_names(fid, version, root)
     }
 
-    /// The version of the inode that an answer shows which says none, if it was the same all the time since `token`.
+    /// The version of the inode that an answer shows which says none, if it was the same all the time since
+    /// `token`.
     pub(crate) fn version_since(&mut self, token: Token, fid: Fid) -> Option<u64> {
         let n = self.nodes.get(&fid)?;
         let held = n.bits & bits::UPDATE != 0 && n.inode_since <= token.0 && token.0 >= self.floor;
@@ -508,8 +512,8 @@ impl Cache {
         }
     }
 
-    /// `mine`, `any`: how many changes of this inode, and of any, may be under way. Whether it is kept; `None` without a
-    /// lease.
+    /// `mine`, `any`: how many changes of this inode, and of any, may be under way. Whether it is kept;
+    /// `None` without a lease.
     fn put_inode(&mut self, token: Token, e: &Entry, now: Instant, mine: u32, any: u32) -> Option<bool> {
         let fid = e.attr.fid;
         if e.attr.kind == FileType::Directory && e.grant.is_some_and(|g| g.bits & bits::LOOKUP != 0) {
@@ -642,8 +646,8 @@ impl Cache {
 
     // this mount's changes
 
-    /// A change starts: these parts are not used until it ends. `any_inode`: it may change an inode that is not
-    /// named in `parts`.
+    /// A change starts: these parts are not used until it ends. `any_inode`: it may change an inode that is
+    /// not named in `parts`.
     pub(crate) fn begin(&mut self, parts: Vec<(Fid, Part)>, any_inode: bool) -> Change {
         for part in &parts {
             *self.busy.entry(*part).or_default() += 1;
@@ -759,8 +763,8 @@ impl Cache {
         true
     }
 
-    /// The server asks for this back: from here on nothing of it is used. Returns what goes: with the inode of a file that is
-    /// not open (`open`) its layout does.
+    /// The server asks for this back: from here on nothing of it is used. Returns what goes: with the inode
+    /// of a file that is not open (`open`) its layout does.
     pub(crate) fn revoke(&mut self, item: &LeaseItem, open: bool) -> LeaseItem {
         let more = match item.bits & bits::INODE {
             bits::UPDATE if !open => bits::LAYOUT,
@@ -876,8 +880,8 @@ impl Cache {
 
     // fetching ahead
 
-    /// A lookup in `dir` had to ask the server. Says where to fetch the directory from, and how many entries, if
-    /// that looks worth while; [`Cache::ahead_done`] must follow.
+    /// A lookup in `dir` had to ask the server. Says where to fetch the directory from, and how many entries,
+    /// if that looks worth while; [`Cache::ahead_done`] must follow.
     pub(crate) fn missed(&mut self, dir: Fid, max: usize) -> Option<(u64, usize)> {
         let d = self.nodes.get_mut(&dir)?.dir.as_mut()?;
         let a = &mut d.ahead;

@@ -160,8 +160,8 @@ fn a_request_from_before_everything_was_forgotten_gives_its_lease_back() {
     assert_eq!(c.take_unwanted(), [LeaseItem { fid: fid(1), bits: bits::ALL, seq: 3, look: false }]);
 }
 
-/// Seed 21461: an answer from before a restart gave its lease back; the next one, asked for before that, took an exclusive
-/// lease with it under which a file had been made.
+/// Seed 21461: an answer from before a restart gave its lease back; the next one, asked for before that, took
+/// an exclusive lease with it under which a file had been made.
 #[test]
 fn a_late_answer_does_not_take_a_newer_lease_with_it() {
     let mut c = cache(100);

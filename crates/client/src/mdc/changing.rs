@@ -1,4 +1,5 @@
-//! Changes of this mount's own: what they may touch is not used from before a request is sent until it is answered.
+//! Changes of this mount's own: what they may touch is not used from before a request is sent until it is
+//! answered.
 
 use super::Mdc;
 use super::cache::{Change, Outcome, Part, name_part};

@@ -1,10 +1,12 @@
-//! Whole small files: the data that lies with inodes, and extended attributes, as far as this mount knows them.
+//! Whole small files: the data that lies with inodes, and extended attributes, as far as this mount knows
+//! them.
 //!
-//! A state machine without I/O, a part of [`super::cache::Cache`], which says when something of it may be used. What is
-//! kept here is what a file held at one version of its inode, which is true for ever; it may be used while that is the
-//! inode's version, and that is known as long as the inode is ([`super::cache::Cache::entry`]): under its lease, not
-//! while this mount changes it. A change of this mount's own that took the inode from the version kept here to the next one
-//! is made here too, if it was the only one meanwhile; after any other nothing is kept.
+//! A state machine without I/O, a part of [`super::cache::Cache`], which says when something of it may be
+//! used. What is kept here is what a file held at one version of its inode, which is true for ever; it may be
+//! used while that is the inode's version, and that is known as long as the inode is
+//! ([`super::cache::Cache::entry`]): under its lease, not while this mount changes it. A change of this
+//! mount's own that took the inode from the version kept here to the next one is made here too, if it was the
+//! only one meanwhile; after any other nothing is kept.
 
 use bytes::{Bytes, BytesMut};
 use model::planted::{self, Bug};
@@ -205,7 +207,8 @@ impl Contents {
         self.account(fid);
     }
 
-    /// This mount's own change took the inode to `version`. What is not known to be right after it is dropped.
+    /// This mount's own change took the inode to `version`. What is not known to be right after it is
+    /// dropped.
     pub fn changed(&mut self, fid: Fid, version: u64, edit: &Edit) {
         let Some(k) = self.files.get_mut(&fid) else { return };
         // A write leaves them as they are; other changes may be of them.

@@ -146,7 +146,8 @@ impl Mdc {
         self.pending_room().await;
         let e = self.execute(fid, cred, time, |c, w| c.setattr(w, fid, set))?;
         self.shared.opens.learn(&e);
-        // Who asks for a change knows of it; that a mode lost bits with a write or an open is not in their answers.
+        // Who asks for a change knows of it; that a mode lost bits with a write or an open is not in their
+        // answers.
         if set.kill_suid_sgid || set.size.is_some() {
             self.cx.keeper.changed(fid);
         }

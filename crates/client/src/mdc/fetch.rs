@@ -15,7 +15,8 @@ use wire::msg::lookup::Entry;
 pub(crate) type Fetched = Option<(Entry, Option<Bytes>)>;
 
 impl Mdc {
-    /// Files of one metadata target; what may be kept is. Answers for the first of them: as many as there was room for.
+    /// Files of one metadata target; what may be kept is. Answers for the first of them: as many as there was
+    /// room for.
     pub(crate) async fn fetch_files(
         self: &Arc<Self>,
         ctx: RequestContext,

@@ -1,17 +1,17 @@
-//! Reading ahead over files: whether the small files of a directory are read one after the other (grep -r, tar, cp -r),
-//! and which come next. In the order of the directory's listing or in that of their FIDs, which is the order in which
-//! they were made: programs sort by inode number. Several programs may read different files of one directory, each at a
-//! place of its own.
+//! Reading ahead over files: whether the small files of a directory are read one after the other (grep -r,
+//! tar, cp -r), and which come next. In the order of the directory's listing or in that of their FIDs, which
+//! is the order in which they were made: programs sort by inode number. Several programs may read different
+//! files of one directory, each at a place of its own.
 //!
-//! A state machine without I/O. It sees the files that had to be asked for, and those that it had fetched when they are
-//! read; nothing else.
+//! A state machine without I/O. It sees the files that had to be asked for, and those that it had fetched
+//! when they are read; nothing else.
 
 use super::listing::Listing;
 use model::{Fid, FileType};
 use std::collections::VecDeque;
 
-/// Files that may lie between one that was read and the next: directories, larger ones, ones that are known, those of
-/// another reader.
+/// Files that may lie between one that was read and the next: directories, larger ones, ones that are known,
+/// those of another reader.
 const NEAR: usize = 16;
 /// Places of one directory that are followed at the same time.
 const RUNS_MAX: usize = 8;
@@ -98,8 +98,8 @@ impl Runs {
         due.then_some(run.id)
     }
 
-    /// The files to fetch, of those that `wanted` says. None if there are no more; otherwise [`Runs::arrived`] must
-    /// follow.
+    /// The files to fetch, of those that `wanted` says. None if there are no more; otherwise
+    /// [`Runs::arrived`] must follow.
     pub(crate) fn next(&mut self, id: RunId, l: &Listing, wanted: impl Fn(Fid) -> bool) -> Vec<Fid> {
         let out = self.run(id).map(|r| r.next(l, wanted)).unwrap_or_default();
         if out.is_empty() {

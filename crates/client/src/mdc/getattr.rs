@@ -10,8 +10,8 @@ use wire::msg::layout::Layout;
 use wire::msg::lookup::Entry;
 
 impl Mdc {
-    /// A file's layout, from the server: after an object server refused the one that is known here. Waits while the file's
-    /// data is being moved.
+    /// A file's layout, from the server: after an object server refused the one that is known here. Waits
+    /// while the file's data is being moved.
     pub(crate) async fn ask_layout(self: &Arc<Self>, fid: Fid) -> R<Entry> {
         let t = self.meta.token();
         let mut e = self.target.call(self.cx.own(), Layout { fid }).await?;

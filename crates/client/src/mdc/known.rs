@@ -37,8 +37,8 @@ impl Mdc {
         if self.leases_good() { self.meta.lock().entry(fid, self.cx.world.now()) } else { None }
     }
 
-    /// Whether this mount would be asked before a file's layout changes. The server may be away for a while: object servers
-    /// refuse what comes by a layout that it changed meanwhile.
+    /// Whether this mount would be asked before a file's layout changes. The server may be away for a while:
+    /// object servers refuse what comes by a layout that it changed meanwhile.
     pub(crate) fn layout_is_leased(&self, fid: Fid) -> bool {
         self.meta.lock().layout_is_leased(fid, self.cx.world.now())
     }
@@ -61,9 +61,9 @@ impl Mdc {
         found
     }
 
-    /// Entries of a directory behind `cookie`, about `max_bytes` of them, with what is known of their inodes if
-    /// `plus`; (entries, parent, end). `None` if the server must be asked, also when of too many the inode is not
-    /// known.
+    /// Entries of a directory behind `cookie`, about `max_bytes` of them, with what is known of their inodes
+    /// if `plus`; (entries, parent, end). `None` if the server must be asked, also when of too many the inode
+    /// is not known.
     pub(crate) fn known_page(
         &self,
         dir: Fid,

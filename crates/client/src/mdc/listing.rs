@@ -95,7 +95,8 @@ impl Listing {
         self.base == 0 && self.end
     }
 
-    /// Takes a name out. False if it was not found with little effort: then the listing is of no use any more.
+    /// Takes a name out. False if it was not found with little effort: then the listing is of no use any
+    /// more.
     pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
         let at = self.items.iter().take(LOOK_FOR_MAX).position(|i| &*i.name == name);
         at.is_some_and(|i| self.items.remove(i).is_some())

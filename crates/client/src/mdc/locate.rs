@@ -4,8 +4,8 @@ use model::Fid;
 use model::mutex::Mutex;
 use std::collections::BTreeMap;
 
-/// Sequence ranges and the MDT each belongs to. A sequence that is in no range belongs to the target that serves the
-/// root: true as long as the configuration announces no location database.
+/// Sequence ranges and the MDT each belongs to. A sequence that is in no range belongs to the target that
+/// serves the root: true as long as the configuration announces no location database.
 pub(crate) struct Locate {
     /// First sequence → (last sequence, MDT index).
     ranges: Mutex<BTreeMap<u64, (u64, u16)>>,

@@ -1,8 +1,9 @@
-//! The operations that were executed here and that the server does not know of yet: in order, numbered, bounded.
+//! The operations that were executed here and that the server does not know of yet: in order, numbered,
+//! bounded.
 //!
-//! A state machine without I/O. Operations are queued at the end, leave from the front as a batch of which one at a
-//! time is in flight, and are over when the batch is answered, or lost. Whoever needs the server to know
-//! something waits until [`Log::over`] reaches a position.
+//! A state machine without I/O. Operations are queued at the end, leave from the front as a batch of which
+//! one at a time is in flight, and are over when the batch is answered, or lost. Whoever needs the server to
+//! know something waits until [`Log::over`] reaches a position.
 
 use bytes::Bytes;
 use model::limits::{BATCH_OPS_MAX, OWNER_PENDING_MAX_BYTES};
@@ -174,7 +175,8 @@ impl Log {
         self.wanted = self.wanted.max(position);
     }
 
-    /// Everything that is not in flight is to be durable when it is answered; returns up to where. There is something.
+    /// Everything that is not in flight is to be durable when it is answered; returns up to where. There is
+    /// something.
     pub(crate) fn want_durable(&mut self) -> u64 {
         assert!(self.waiting() > 0, "there is something to be sent");
         self.wanted_durable = self.end();
@@ -255,8 +257,8 @@ impl Log {
         Some(Sealed { batch, bulk, generation: self.generation, life: self.life, durable })
     }
 
-    /// The first `n` operations of the batch in flight are over; returns them. The others wait again. `None`: they
-    /// were lost before.
+    /// The first `n` operations of the batch in flight are over; returns them. The others wait again. `None`:
+    /// they were lost before.
     pub(crate) fn answered(&mut self, generation: u64, n: usize, now: Instant) -> Option<Vec<Queued>> {
         if generation != self.generation {
             return None;
@@ -306,9 +308,11 @@ impl Log {
         self.sent.push_back((self.over, transno));
     }
 
-    /// Up to where operations are durable, if transactions up to `committed` are, and `kept` answered requests may not be.
+    /// Up to where operations are durable, if transactions up to `committed` are, and `kept` answered
+    /// requests may not be.
     pub(crate) fn durable(&mut self, committed: u64, kept: usize) -> u64 {
-        // Numbers of an earlier epoch are below all of a later one, whatever became of them; but the journal is in order.
+        // Numbers of an earlier epoch are below all of a later one, whatever became of them; but the journal
+        // is in order.
         let is = |t: u64| kept == 0 || (t <= committed && t >> 40 == committed >> 40);
         if let Some(last) = self.sent.iter().rposition(|s| is(s.1)) {
             self.durable = self.sent[last].0;
@@ -370,7 +374,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain list: nothing is reordered, dropped or sent twice; what is asked of files is right.
+        /// Against a plain list: nothing is reordered, dropped or sent twice; what is asked of files is
+        /// right.
         #[test]
         fn the_log_is_a_queue(steps in proptest::collection::vec(step(), 1..120)) {
             let now = Instant(5);

@@ -1,6 +1,8 @@
-//! Pages of small files in a kernel: filled under the lease on the inode, given up before that is (decision 0016).
+//! Pages of small files in a kernel: filled under the lease on the inode, given up before that is (decision
+//! 0016).
 //!
-//! Nobody can store into them: a file that is open for reading and writing gets objects before a page of it is filled.
+//! Nobody can store into them: a file that is open for reading and writing gets objects before a page of it
+//! is filled.
 
 use super::Mdc;
 use crate::base::keeper::{Keeper, pages_given_up};
@@ -32,7 +34,8 @@ impl Mapped {
         self.files.lock()
     }
 
-    /// A page is filled under the lease. With the cache locked, in which the lease was found. False if it may not be.
+    /// A page is filled under the lease. With the cache locked, in which the lease was found. False if it may
+    /// not be.
     pub(crate) fn note(&self, fid: Fid) -> bool {
         let mut files = self.lock();
         let s = files.entry(fid).or_default();

@@ -46,8 +46,8 @@ impl MetaCache {
         self.lock().token()
     }
 
-    /// The leases are gone because the server gave this client up, and with them what was executed under them and not
-    /// sent: `report` is told what, before anybody can find that nothing waits any more.
+    /// The leases are gone because the server gave this client up, and with them what was executed under them
+    /// and not sent: `report` is told what, before anybody can find that nothing waits any more.
     pub(crate) fn clear(&self, life: u64, report: impl FnOnce(&[Queued])) {
         {
             let mut c = self.lock();

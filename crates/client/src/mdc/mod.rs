@@ -1,14 +1,16 @@
-//! One metadata target (MDT), and what this mount keeps of its names, attributes and small files: under leases.
+//! One metadata target (MDT), and what this mount keeps of its names, attributes and small files: under
+//! leases.
 //!
-//! `cache` holds what is known and by which rules, `known` answers from it, `lease` gives it back, `changing` keeps this
-//! mount's own changes apart from it; `fetch`, `ahead` and `small` bring more. `untold` is what was executed here and
-//! the server does not know of yet: `own` gets directories for that, `rules`, `cache/owned` and `execute` do it, `log`
-//! holds it, `batch` sends it. `opens` are the open files that the server may have to be told of, `fids` numbers for
-//! new ones, `atimes` access times that can wait.
+//! `cache` holds what is known and by which rules, `known` answers from it, `lease` gives it back, `changing`
+//! keeps this mount's own changes apart from it; `fetch`, `ahead` and `small` bring more. `untold` is what
+//! was executed here and the server does not know of yet: `own` gets directories for that, `rules`,
+//! `cache/owned` and `execute` do it, `log` holds it, `batch` sends it. `opens` are the open files that the
+//! server may have to be told of, `fids` numbers for new ones, `atimes` access times that can wait.
 //!
-//! Nothing is used longer than the server may be sure of: a target that was not heard of for the life of a lease
-//! ([`rpc::lease_life`]) may have given this client up and let others change what it keeps. A session with a restarted
-//! target, or one that evicted this client, begins with an empty cache; other targets' are not touched.
+//! Nothing is used longer than the server may be sure of: a target that was not heard of for the life of a
+//! lease ([`rpc::lease_life`]) may have given this client up and let others change what it keeps. A session
+//! with a restarted target, or one that evicted this client, begins with an empty cache; other targets' are
+//! not touched.
 //!
 //! Permission is not checked on what is answered from here: `llite` does, or the kernel.
 
@@ -69,7 +71,8 @@ pub(crate) const LRU_AGE_DEFAULT: Duration = Duration::from_secs(3900);
 /// `statahead_max`: entries of a directory fetched at a time because they may be asked for next.
 pub(crate) const STATAHEAD_DEFAULT: usize = 8192;
 
-/// What the metadata targets of a mount share: settings, counters, and what is looked up by the number of a handle or lock.
+/// What the metadata targets of a mount share: settings, counters, and what is looked up by the number of a
+/// handle or lock.
 pub(crate) struct Shared {
     pub locate: Locate,
     pub opens: Arc<Opens>,
@@ -154,8 +157,8 @@ pub(crate) struct Mdc {
 }
 
 impl Mdc {
-    /// The session with an MDT, which is made with it; it connects at its first call. `content_max`: bytes of small
-    /// files that may be kept.
+    /// The session with an MDT, which is made with it; it connects at its first call. `content_max`: bytes of
+    /// small files that may be kept.
     pub(crate) fn new(
         cx: &Arc<Context>,
         shared: &Arc<Shared>,

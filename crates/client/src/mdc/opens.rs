@@ -1,8 +1,8 @@
-//! Open files: what a restarted metadata server is told about, and what reads and writes need to know of a file
-//! without asking for it again each time.
+//! Open files: what a restarted metadata server is told about, and what reads and writes need to know of a
+//! file without asking for it again each time.
 //!
-//! A file that is opened under this mount's lease on its inode costs no request, and neither does its close (decision
-//! 0013). The server hears of it before the lease goes.
+//! A file that is opened under this mount's lease on its inode costs no request, and neither does its close
+//! (decision 0013). The server hears of it before the lease goes.
 
 use super::Mdc;
 use super::privileges;
@@ -73,8 +73,8 @@ pub(crate) struct ReadTimes {
 /// Whether the metadata server notes an open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Noted {
-    /// It does not: this mount's lease on the inode keeps the file, because nobody can remove it without asking for the
-    /// lease. So it is, too, while the server is being asked.
+    /// It does not: this mount's lease on the inode keeps the file, because nobody can remove it without
+    /// asking for the lease. So it is, too, while the server is being asked.
     No,
     /// It was told, one way ([`Notice::Opened`]); it has heard that if it heard what was sent after it.
     Told,
@@ -153,8 +153,8 @@ impl Opens {
         self.state.lock()
     }
 
-    /// A new handle, in the table before the server hears of it: a reclaim that comes between the open and its
-    /// reply must name it.
+    /// A new handle, in the table before the server hears of it: a reclaim that comes between the open and
+    /// its reply must name it.
     pub(crate) fn reserve(&self, fid: Fid, flags: u32, cred: &Cred) -> R<u64> {
         let mut s = self.lock();
         if s.handles.len() >= OPENS_PER_CLIENT_MAX {
@@ -169,8 +169,8 @@ impl Opens {
         Ok(handle)
     }
 
-    /// The open succeeded, perhaps on another file than the one that would have been created. With `leased` the server
-    /// does not note it.
+    /// The open succeeded, perhaps on another file than the one that would have been created. With `leased`
+    /// the server does not note it.
     pub(crate) fn opened(&self, handle: u64, e: &Entry, leased: bool) {
         let mut s = self.lock();
         let mut h = s.forget(handle).expect("reserved before the open was sent");
@@ -190,8 +190,8 @@ impl Opens {
         self.lock().forget(handle).is_some_and(|h| h.noted != Noted::No)
     }
 
-    /// Has `say` tell the server which of these files are open without its knowing: before the leases that keep them
-    /// are given back. Nothing is closed in between, so that no close can overtake it.
+    /// Has `say` tell the server which of these files are open without its knowing: before the leases that
+    /// keep them are given back. Nothing is closed in between, so that no close can overtake it.
     pub(crate) fn tell(&self, fids: impl Iterator<Item = Fid>, say: impl FnOnce(Vec<OpenRecord>)) {
         let mut s = self.lock();
         let opens = s.tell(fids);
@@ -257,7 +257,8 @@ impl Opens {
         s.files.get(&fid).is_some_and(|f| f.handles.iter().any(of))
     }
 
-    /// Whether somebody other than the superuser may have stored into a mapping: nobody tells who did, but only who could.
+    /// Whether somebody other than the superuser may have stored into a mapping: nobody tells who did, but
+    /// only who could.
     pub(crate) fn is_stored_by_users(&self, fid: Fid) -> bool {
         let s = self.lock();
         let by_user = |h: &u64| s.handles.get(h).is_some_and(|h| is_read_write(h.record.flags) && !h.root);
@@ -296,8 +297,8 @@ impl Opens {
 
 const ENFILE: Errno = Errno(23);
 impl Mdc {
-    /// Before this mount itself removes names: opens of what they lead to (`None`: of anything) must be known to the
-    /// server, which does not ask this mount for its own leases then.
+    /// Before this mount itself removes names: opens of what they lead to (`None`: of anything) must be known
+    /// to the server, which does not ask this mount for its own leases then.
     pub(crate) async fn register_opens(&self, fids: Option<&[Fid]>) -> R<()> {
         let of_target = |fid: Fid| self.is_home_of(fid);
         let opens = self.shared.opens.unsure(fids, of_target);

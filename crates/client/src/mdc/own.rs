@@ -27,8 +27,8 @@ impl Drop for Asking<'_> {
 }
 
 impl Mdc {
-    /// Whether operations may be executed here in `dir`; asks for it if that is worth while, with `children` also for the
-    /// inodes in it, and waits for room in the log.
+    /// Whether operations may be executed here in `dir`; asks for it if that is worth while, with `children`
+    /// also for the inodes in it, and waits for room in the log.
     pub(super) async fn prepare(self: &Arc<Self>, dir: Fid, children: bool) -> bool {
         if !self.executes_here(dir) {
             return false;

@@ -1,5 +1,5 @@
-//! Parameters of `mdc.*`, one metadata target, and what the metadata targets of a mount share: its names, attributes and
-//! small files in `llite.*`.
+//! Parameters of `mdc.*`, one metadata target, and what the metadata targets of a mount share: its names,
+//! attributes and small files in `llite.*`.
 
 use super::{LRU_AGE_DEFAULT, Mdc, STATAHEAD_DEFAULT, Shared};
 use crate::session::params::{conn_uuid, server_uuid};

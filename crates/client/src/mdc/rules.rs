@@ -1,8 +1,9 @@
-//! Which operations are executed here, and what they make of the entries that are kept: by the rules that the metadata
-//! server applies as well ([`inode_rules`], where it is said what differs), since its answer to a batch does not say.
+//! Which operations are executed here, and what they make of the entries that are kept: by the rules that the
+//! metadata server applies as well ([`inode_rules`], where it is said what differs), since its answer to a
+//! batch does not say.
 //!
-//! Only for plain inodes, without access lists and extended attributes. What is not permitted, and everything out of
-//! the ordinary, is the server's: `None` sends the caller there, who gets the answer that it gives.
+//! Only for plain inodes, without access lists and extended attributes. What is not permitted, and everything
+//! out of the ordinary, is the server's: `None` sends the caller there, who gets the answer that it gives.
 
 use model::inode_rules::{self, DATA_BLOCK_BYTES, NewFile, Parent, RenameCheck, RuledInode, sectors};
 use model::perm;
@@ -29,8 +30,8 @@ pub(crate) fn may_remove(cred: &Cred, dir: &Entry, victim: &Entry) -> bool {
     dir.plain && perm::may_delete(cred, &dir.attr.subject(), &victim.attr.subject()).is_ok()
 }
 
-/// Whether the name of `src`, which stays below its parent if it is a directory, may be moved, over the file `dst` if
-/// there is one.
+/// Whether the name of `src`, which stays below its parent if it is a directory, may be moved, over the file
+/// `dst` if there is one.
 pub(crate) fn may_rename(cred: &Cred, dirs: [&Entry; 2], src: &Entry, dst: Option<&Entry>) -> bool {
     let [old, new] = dirs;
     let what = RenameCheck {
@@ -108,7 +109,8 @@ fn cut(a: &mut Attr, blocks: &mut Blocks, size: u64) {
     set_blocks(a, *blocks);
 }
 
-/// A change of attributes, if it is permitted and simple. `blocks` are known of a file whose size is to change.
+/// A change of attributes, if it is permitted and simple. `blocks` are known of a file whose size is to
+/// change.
 pub(crate) fn set(
     e: &Entry,
     s: &SetAttr,

@@ -1,5 +1,5 @@
-//! Small files' data and extended attributes, between the cache and the sessions: what is known without asking, and
-//! fetching it, of one file or of those that will be read next.
+//! Small files' data and extended attributes, between the cache and the sessions: what is known without
+//! asking, and fetching it, of one file or of those that will be read next.
 
 use super::Mdc;
 use super::cache::{Brought, ToFetch, Token};
@@ -78,8 +78,8 @@ impl Mdc {
         Some(data)
     }
 
-    /// All data of a file whose data lies with its inode, fetched and kept if it may be. `None`: it is too much, lies
-    /// elsewhere by now, or cannot be kept because this mount is changing it.
+    /// All data of a file whose data lies with its inode, fetched and kept if it may be. `None`: it is too
+    /// much, lies elsewhere by now, or cannot be kept because this mount is changing it.
     pub(crate) async fn fetch_content(
         self: &Arc<Self>,
         call: &Call,

@@ -1,13 +1,14 @@
-//! Asynchronous metadata: operations that are executed here, under exclusive leases, answered at once, and told to the
-//! metadata server in batches a little later (decision 0018).
+//! Asynchronous metadata: operations that are executed here, under exclusive leases, answered at once, and
+//! told to the metadata server in batches a little later (decision 0018).
 //!
-//! `rules` says what an operation makes of inodes, `cache/owned.rs` executes it on what is known, `log` holds what the
-//! server has not heard of; `own` gets directories, `batch` sends, `execute` is what the operations in
-//! `ops/VERB.rs` ask first. They go to the server as ever if it cannot be done here.
+//! `rules` says what an operation makes of inodes, `cache/owned.rs` executes it on what is known, `log` holds
+//! what the server has not heard of; `own` gets directories, `batch` sends, `execute` is what the operations
+//! in `ops/VERB.rs` ask first. They go to the server as ever if it cannot be done here.
 //!
 //! *No request overtakes what was executed here*: every request to a metadata server passes
-//! [`Mdc::tell_pending`] (`session/mod.rs`), which has everything sent that was executed until then. A request that changes
-//! something marks what it changes as busy before that, so that nothing new is executed on it meanwhile.
+//! [`Mdc::tell_pending`] (`session/mod.rs`), which has everything sent that was executed until then. A
+//! request that changes something marks what it changes as busy before that, so that nothing new is executed
+//! on it meanwhile.
 
 use super::Mdc;
 use super::log::{Log, Queued};
@@ -47,7 +48,8 @@ impl Mdc {
         self.untold.hurry.notify_one();
     }
 
-    /// Waits until the leases are given back that [`Mdc::drop_leases`] left for operations that were not sent.
+    /// Waits until the leases are given back that [`Mdc::drop_leases`] left for operations that were not
+    /// sent.
     pub(crate) async fn leases_dropped(&self) {
         loop {
             let mut over = Box::pin(self.untold.over.notified());
@@ -59,8 +61,8 @@ impl Mdc {
         }
     }
 
-    /// Has everything sent that was executed here until now, and waits for the answer. What is lost on the way is the
-    /// business of fsync.
+    /// Has everything sent that was executed here until now, and waits for the answer. What is lost on the
+    /// way is the business of fsync.
     pub(crate) async fn tell_pending(self: &Arc<Self>) {
         let end = {
             let c = self.meta.lock();
@@ -72,8 +74,8 @@ impl Mdc {
         self.pending_over(end).await;
     }
 
-    /// As [`Mdc::tell_pending`], for an fsync. True: the server has all of it on disk, and everything that it had executed
-    /// before the last batch, which was sent after this was called.
+    /// As [`Mdc::tell_pending`], for an fsync. True: the server has all of it on disk, and everything that it
+    /// had executed before the last batch, which was sent after this was called.
     pub(crate) async fn tell_pending_durably(self: &Arc<Self>) -> bool {
         let end = {
             let mut c = self.meta.lock();
@@ -126,8 +128,8 @@ impl Mdc {
         self.untold.over.notify_waiters();
     }
 
-    /// Operations of which a batch says, or which say by themselves, that they never happened. With the cache locked in which they
-    /// waited: an fsync that finds nothing left to send finds the error.
+    /// Operations of which a batch says, or which say by themselves, that they never happened. With the cache
+    /// locked in which they waited: an fsync that finds nothing left to send finds the error.
     pub(super) fn report_lost(&self, lost: &[Queued], why: model::Errno) {
         if lost.is_empty() {
             return;

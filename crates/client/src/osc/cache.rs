@@ -209,9 +209,9 @@ impl ObjectCache {
         }
     }
 
-    /// Looks how many bytes of requests the object servers have answered and may forget in a crash. They take memory
-    /// beside what is cached: the same bytes may have been written anew since. Those that are cached too count twice,
-    /// for a short time.
+    /// Looks how many bytes of requests the object servers have answered and may forget in a crash. They take
+    /// memory beside what is cached: the same bytes may have been written anew since. Those that are cached
+    /// too count twice, for a short time.
     pub(super) fn count_uncommitted(&self) {
         let sessions = self.sessions.lock();
         let bytes: u64 = sessions.iter().map(|t| t.import.uncommitted().1 as u64).sum();

@@ -1,5 +1,5 @@
-//! Changes of an object that go to the server at once, under a lock that this mount holds: writes for which there is no
-//! grant, truncate, fallocate; and the search for data and holes.
+//! Changes of an object that go to the server at once, under a lock that this mount holds: writes for which
+//! there is no grant, truncate, fallocate; and the search for data and holes.
 
 use super::Osc;
 use super::object::{Busy, Object, WriteMeta};

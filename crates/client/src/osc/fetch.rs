@@ -39,8 +39,8 @@ impl Object {
 }
 
 impl Fetching {
-    /// Reads the gap from its server and keeps what came, unless it was changed meanwhile. Returns the object's size if
-    /// it ends within the gap.
+    /// Reads the gap from its server and keeps what came, unless it was changed meanwhile. Returns the
+    /// object's size if it ends within the gap.
     pub(crate) async fn run(self, lock: u64) -> R<Option<u64>> {
         let (g, o) = (self.gap, self.object.clone());
         let target = &o.osc.target;

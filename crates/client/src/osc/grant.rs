@@ -1,5 +1,5 @@
-//! Grant: space on the OST that it keeps for what this mount has dirty, so that a write that was accepted here does not
-//! fail there for want of room.
+//! Grant: space on the OST that it keeps for what this mount has dirty, so that a write that was accepted
+//! here does not fail there for want of room.
 
 use super::Osc;
 use bytes::Bytes;

@@ -1,15 +1,16 @@
-//! One object target (OST), and what this mount keeps of its objects: bytes that were written and are not there yet,
-//! bytes that were read, sizes and times, each under an extent lock.
+//! One object target (OST), and what this mount keeps of its objects: bytes that were written and are not
+//! there yet, bytes that were read, sizes and times, each under an extent lock.
 //!
-//! `object` is one object, `segments` its bytes, `ranges` which of them are in pages of a kernel. `obtain` gets locks,
-//! `revoke` gives them back, `writeback` sends what is dirty, `fetch` reads, `change` does what goes to the server at
-//! once, `grant` bounds what may be dirty, `cache` what is kept of all objects of all OSTs.
+//! `object` is one object, `segments` its bytes, `ranges` which of them are in pages of a kernel. `obtain`
+//! gets locks, `revoke` gives them back, `writeback` sends what is dirty, `fetch` reads, `change` does what
+//! goes to the server at once, `grant` bounds what may be dirty, `cache` what is kept of all objects of all
+//! OSTs.
 //!
-//! Nothing here knows of files but that an object belongs to one: which bytes of which file they are is `lov`'s.
-//! Whoever opens an object is asked through [`ObjectHolder`].
+//! Nothing here knows of files but that an object belongs to one: which bytes of which file they are is
+//! `lov`'s. Whoever opens an object is asked through [`ObjectHolder`].
 //!
-//! Lock order: an object's state is the innermost, but for `grant` and the list of dirty objects. The objects of a
-//! file are locked in the order of their stripes.
+//! Lock order: an object's state is the innermost, but for `grant` and the list of dirty objects. The objects
+//! of a file are locked in the order of their stripes.
 
 mod cache;
 mod change;
@@ -49,8 +50,8 @@ use world::sync;
 
 /// `osc.*.max_dirty_mb` unless set otherwise.
 pub(crate) const DIRTY_DEFAULT_MB: u64 = 256;
-/// Requests under locks to one OST at a time, at most: the others are for those that wait for locks, which must never
-/// keep the former from their slots.
+/// Requests under locks to one OST at a time, at most: the others are for those that wait for locks, which
+/// must never keep the former from their slots.
 const LOCKED_RPCS_MAX: usize = 24;
 
 pub(crate) struct Osc {
@@ -65,7 +66,8 @@ pub(crate) struct Osc {
     /// Requests under locks that may be in flight.
     pub locked_rpcs: Arc<sync::Semaphore>,
     locked_rpcs_max: Mutex<usize>,
-    /// Grows when the server forgot or may have forgotten locks: answers to what was asked before count no more.
+    /// Grows when the server forgot or may have forgotten locks: answers to what was asked before count no
+    /// more.
     generation: AtomicU64,
     grant: Mutex<Grant>,
     grant_answered: sync::Notify,

@@ -1,4 +1,5 @@
-//! One object as this mount keeps it: the locks held, the bytes kept under them, and what goes on with the server.
+//! One object as this mount keeps it: the locks held, the bytes kept under them, and what goes on with the
+//! server.
 
 use super::Osc;
 use super::ranges::Ranges;
@@ -30,7 +31,8 @@ pub(crate) struct Lock {
     pub going: bool,
     /// What a kernel may have in pages that were filled under it.
     pub pages: Ranges,
-    /// The kernel is giving those up: what must be done before it can may rely on the lock though it is going.
+    /// The kernel is giving those up: what must be done before it can may rely on the lock though it is
+    /// going.
     pub sweeping: bool,
     /// So many writes rely on it that have the kernel give up pages: the same.
     pub clearing: usize,
@@ -99,7 +101,8 @@ impl LockEnqueue {
     }
 }
 
-/// A range that a change is being made to on the server: nothing else is sent for it meanwhile. Ends are exclusive.
+/// A range that a change is being made to on the server: nothing else is sent for it meanwhile. Ends are
+/// exclusive.
 pub(crate) struct Busy {
     pub token: u64,
     pub start: u64,
@@ -137,7 +140,8 @@ impl WriteMeta {
 pub(crate) trait ObjectHolder: Send + Sync {
     /// Has a kernel give up what it has in pages of these parts of the object; over when it has.
     fn pages_given_up<'a>(&'a self, o: &'a Object, ranges: Vec<(u64, u64)>) -> BoxFutureOf<'a, ()>;
-    /// A lock was lost: what a kernel has in pages of these parts is void, and what was stored into them is lost.
+    /// A lock was lost: what a kernel has in pages of these parts is void, and what was stored into them is
+    /// lost.
     fn pages_void(self: Arc<Self>, o: &Object, ranges: Vec<(u64, u64)>);
     /// Whether this lock is of a group that open files of this mount belong to.
     fn is_grouped(&self, mode: ExtentMode) -> bool;
@@ -424,8 +428,8 @@ impl ObjectState {
         self.locks.is_empty() && self.enqueued.is_empty() && self.segs.count() == 0 && self.busy.is_empty()
     }
 
-    /// The parts of a lock's range that no other lock of this mount covers (for writing, if `write`). Ends are
-    /// exclusive; the last byte of all counts as none.
+    /// The parts of a lock's range that no other lock of this mount covers (for writing, if `write`). Ends
+    /// are exclusive; the last byte of all counts as none.
     pub fn alone(&self, id: u64, write: bool) -> Vec<(u64, u64)> {
         let Some(l) = self.locks.iter().find(|l| l.id == id) else { return Vec::new() };
         let mut parts = vec![(l.start, l.end.saturating_add(1))];

@@ -1,4 +1,5 @@
-//! Extent locks of an object: found among those held, or asked for; kept from going while an operation relies on them.
+//! Extent locks of an object: found among those held, or asked for; kept from going while an operation relies
+//! on them.
 
 use super::object::{Lock, LockEnqueue, Object, ObjectState, Outcome};
 use bytes::Bytes;
@@ -25,7 +26,8 @@ pub(crate) struct LockRequest {
     pub end: u64,
     /// A lock shared with a group, and no other.
     pub group: Option<Group>,
-    /// Also a lock on its way back whose pages the kernel is giving up: it may not be able to before this is done.
+    /// Also a lock on its way back whose pages the kernel is giving up: it may not be able to before this is
+    /// done.
     pub late: bool,
 }
 
@@ -58,8 +60,8 @@ impl LockRequest {
         self.group.is_some_and(|g| !g.wait)
     }
 
-    /// Whether the answer to this question answers for it, too. Who waits is not served by a question that is given up
-    /// when it would have to wait.
+    /// Whether the answer to this question answers for it, too. Who waits is not served by a question that is
+    /// given up when it would have to wait.
     fn is_asked_by(&self, p: &LockEnqueue) -> bool {
         self.suits(p.mode) && p.covers(self.write, self.start, self.end) && p.at_once == self.at_once()
     }

@@ -68,7 +68,8 @@ impl Osc {
         self.forget_grant();
     }
 
-    /// The OST evicted this client: its locks are others' by now. What was not written is lost, and never will be.
+    /// The OST evicted this client: its locks are others' by now. What was not written is lost, and never
+    /// will be.
     pub(super) fn lost_all_locks(&self) {
         self.forgotten_by_server();
         for o in self.objects() {
@@ -164,8 +165,8 @@ impl Object {
         }
     }
 
-    /// Has the kernel give up its pages, lets running operations end, writes what is kept under the lock, forgets what
-    /// was read, releases it.
+    /// Has the kernel give up its pages, lets running operations end, writes what is kept under the lock,
+    /// forgets what was read, releases it.
     async fn give_lock_back(self: &Arc<Self>, id: u64) {
         self.first_use(id).await;
         if planted::on(Bug::CancelBeforeFlush) {

@@ -1,6 +1,6 @@
-//! Bytes of one object that the client keeps, as byte ranges without any alignment: dirty (to be written), flushing
-//! (being written) and clean (as the server has them). A pure data structure; who may look at what is decided by
-//! the locks above it.
+//! Bytes of one object that the client keeps, as byte ranges without any alignment: dirty (to be written),
+//! flushing (being written) and clean (as the server has them). A pure data structure; who may look at what
+//! is decided by the locks above it.
 
 use bytes::Bytes;
 use model::limits::SUM_BLOCK_BYTES;
@@ -185,7 +185,8 @@ impl Segments {
                 v[from..from + data.len()].copy_from_slice(&data);
                 return data.len() as u64;
             }
-            // Up to the end of a block: what follows goes into the same message without being copied once more.
+            // Up to the end of a block: what follows goes into the same message without being copied once
+            // more.
             let room = (at + GATHER_MAX_BYTES as u64) / BLOCK_BYTES * BLOCK_BYTES;
             let now = data.len().min(room.saturating_sub(off) as usize);
             if from == old_len && now > 0 {
@@ -303,9 +304,9 @@ impl Segments {
         })
     }
 
-    /// The next run of dirty bytes in `from..to` of at most `max` bytes that starts outside, and keeps clear, of the
-    /// ranges in `busy`. It ends at a multiple of `max`, if the dirty bytes reach there.
-    /// Only runs whose first bytes were there when `upto` was the newest write.
+    /// The next run of dirty bytes in `from..to` of at most `max` bytes that starts outside, and keeps clear,
+    /// of the ranges in `busy`. It ends at a multiple of `max`, if the dirty bytes reach there. Only runs
+    /// whose first bytes were there when `upto` was the newest write.
     pub fn next_dirty(
         &self,
         (from, to): (u64, u64),
@@ -316,13 +317,14 @@ impl Segments {
         self.find_dirty((from, to), max, busy, upto, |_, _| true)
     }
 
-    /// The next run of dirty bytes that is a message of `max` bytes or, where the dirty bytes begin, the greater part of
-    /// one, with nothing to come behind it that would have fitted.
+    /// The next run of dirty bytes that is a message of `max` bytes or, where the dirty bytes begin, the
+    /// greater part of one, with nothing to come behind it that would have fitted.
     pub fn next_full(&self, max: u64, busy: &[(u64, u64)]) -> Option<(u64, u64)> {
         let mut at = self.dirty.first().copied();
         while let Some(from) = at {
-            // A message ends at the next multiple of `max`; without its last byte it is not full, so that many records with
-            // gaps between them (those of other mounts) cost one look for each message they are spread over.
+            // A message ends at the next multiple of `max`; without its last byte it is not full, so that
+            // many records with gaps between them (those of other mounts) cost one look for each message they
+            // are spread over.
             let end = (from / max + 1).checked_mul(max)?;
             let last = self.dirty.range(..end).next_back().expect("`from` is dirty");
             let reaches = last + self.map[last].len();
@@ -410,8 +412,8 @@ impl Segments {
         (start, end)
     }
 
-    /// Takes a run found by [`Segments::next_dirty`] for the write with this number: large pieces that meet at block
-    /// boundaries as they are, others put together.
+    /// Takes a run found by [`Segments::next_dirty`] for the write with this number: large pieces that meet
+    /// at block boundaries as they are, others put together.
     pub fn take(&mut self, start: u64, end: u64, number: u64) -> Bulk {
         let (mut parts, mut first) = (Vec::new(), u64::MAX);
         for at in self.within(start, end) {
@@ -450,7 +452,8 @@ impl Segments {
         for p in &parts {
             all.extend_from_slice(p);
         }
-        // From now on they are one: the message, which may be kept for long, and what is kept here share the bytes.
+        // From now on they are one: the message, which may be kept for long, and what is kept here share the
+        // bytes.
         let all = Bytes::from(all);
         for at in self.within(start, end) {
             self.remove(at);
@@ -460,8 +463,8 @@ impl Segments {
         all.into()
     }
 
-    /// The write with this number ended: what is left of it is clean, or lost if it failed. Returns how many bytes
-    /// were left.
+    /// The write with this number ended: what is left of it is clean, or lost if it failed. Returns how many
+    /// bytes were left.
     pub fn flushed(&mut self, start: u64, end: u64, number: u64, ok: bool) -> u64 {
         let before = self.flushing_bytes;
         for at in self.within(start, end) {

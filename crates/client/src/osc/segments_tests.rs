@@ -177,7 +177,8 @@ fn what_fits_together_goes_out_without_a_copy() {
     assert_eq!(b.into_bytes(), record(0, 4 * MIB));
     assert_eq!(s.flushed(0, 4 * MIB, 1, true), 4 * MIB);
     assert_eq!(s.slice(47_000, MIB).unwrap(), record(47_000, MIB - 47_000));
-    // Large writes that begin inside of a block are put together; a message ends where its successor can be aligned.
+    // Large writes that begin inside of a block are put together; a message ends where its successor can be
+    // aligned.
     let mut s = Segments::default();
     for i in 0..5 {
         s.write(100 + i * MIB, record(100 + i * MIB, MIB));

@@ -1,5 +1,6 @@
-//! Dirty bytes on their way to the OST: in messages of one run or several, a bounded number at a time, each under the
-//! lock that covers it. A range is never in two messages at a time, so that what came later stays later.
+//! Dirty bytes on their way to the OST: in messages of one run or several, a bounded number at a time, each
+//! under the lock that covers it. A range is never in two messages at a time, so that what came later stays
+//! later.
 
 use super::object::{Busy, Lock, Object, ObjectState, WriteMeta};
 use crate::R;
@@ -18,7 +19,8 @@ struct MessageLimits {
     ranges: usize,
 }
 
-/// What one message will hold: runs of dirty bytes of an object, in order, under one lock. Ends are exclusive.
+/// What one message will hold: runs of dirty bytes of an object, in order, under one lock. Ends are
+/// exclusive.
 struct Plan {
     lock: u64,
     runs: Vec<(u64, u64)>,
@@ -88,15 +90,16 @@ impl ObjectState {
         Some(self.take(&Plan { lock, runs: vec![(run.0, end)] }, number))
     }
 
-    /// The next run within a range, and those behind it that fit into the same message: records of a process that has a
-    /// gap between each two would be a message each otherwise.
+    /// The next run within a range, and those behind it that fit into the same message: records of a process
+    /// that has a gap between each two would be a message each otherwise.
     fn plan(&self, range: (u64, u64), limits: MessageLimits, upto: u64) -> Option<Plan> {
         let (max, busy) = (limits.bytes, self.busy_ranges());
         let run = self.segs.next_dirty(range, max, &busy, upto)?;
         let (lock, end) = self.lock_for_run(run);
         let mut plan = Plan { lock, runs: vec![(run.0, end)] };
         let Some(l) = self.locks.iter().find(|l| l.id == lock && end == run.1) else { return Some(plan) };
-        // Whatever lies between the runs is this message's until it is answered: what another has there is left alone.
+        // Whatever lies between the runs is this message's until it is answered: what another has there is
+        // left alone.
         let next_busy = busy.iter().map(|b| b.0).filter(|b| *b >= end).min().unwrap_or(u64::MAX);
         let limit = range.1.min(l.end.saturating_add(1)).min(next_busy);
         let (mut at, mut left) = (end, max - (end - run.0));
@@ -148,8 +151,8 @@ impl Object {
         MessageLimits { bytes: t.bulk_bytes() as u64, ranges: t.write_ranges() }
     }
 
-    /// Writes everything in a range that is there now, and waits for it. Ends are exclusive. Never waits for locks. An
-    /// error of a write is told by [`crate::base::errseq`].
+    /// Writes everything in a range that is there now, and waits for it. Ends are exclusive. Never waits for
+    /// locks. An error of a write is told by [`crate::base::errseq`].
     pub(crate) async fn flush_range(self: &Arc<Self>, start: u64, end: u64) -> R<()> {
         assert!(start <= end, "a range ends behind its beginning");
         let upto = self.lock().segs.newest();
@@ -245,8 +248,8 @@ impl Object {
         self.account(&mut s);
     }
 
-    /// One message with writes to the object (offsets, in order, and bytes), under a lock that this mount holds. Says
-    /// whether they are durable by now.
+    /// One message with writes to the object (offsets, in order, and bytes), under a lock that this mount
+    /// holds. Says whether they are durable by now.
     pub(super) async fn write_locked(
         &self,
         runs: Vec<(u64, Bulk)>,
@@ -285,8 +288,8 @@ impl Object {
         });
     }
 
-    /// Writes what fills messages, in the background. The rest may still grow: a log that is written in small records
-    /// by several processes would go out in as small requests otherwise, each time that one was full.
+    /// Writes what fills messages, in the background. The rest may still grow: a log that is written in small
+    /// records by several processes would go out in as small requests otherwise, each time that one was full.
     pub(crate) fn kick_full(self: &Arc<Self>) {
         self.ask_flusher(|s| {
             s.full_runs += 1;
@@ -294,7 +297,8 @@ impl Object {
         });
     }
 
-    /// Notes what is asked for (`ask` says whether anything is), and starts the task that does it unless it runs.
+    /// Notes what is asked for (`ask` says whether anything is), and starts the task that does it unless it
+    /// runs.
     fn ask_flusher(self: &Arc<Self>, ask: impl FnOnce(&mut ObjectState) -> bool) {
         {
             let mut s = self.lock();

@@ -1,13 +1,16 @@
-//! Pages of a kernel: filled under locks, written back under locks, given up before the locks are (decision 0016).
+//! Pages of a kernel: filled under locks, written back under locks, given up before the locks are (decision
+//! 0016).
 //!
-//! The kernel says nothing of who looks at a page or stores into it. So a page is filled under a lock for writing as
-//! soon as somebody on this mount could store into it, and what is filled is noted with the lock. A lock that goes is
-//! *swept* first: the keeper makes the kernel give up what is noted, which makes the kernel write what was stored. It
-//! may be unable to do so before somebody else is done: the page that it must give up may be one that is being filled
-//! again. What the kernel may wait for relies on the lock all the same (it is still held), and is swept once more.
+//! The kernel says nothing of who looks at a page or stores into it. So a page is filled under a lock for
+//! writing as soon as somebody on this mount could store into it, and what is filled is noted with the lock.
+//! A lock that goes is *swept* first: the keeper makes the kernel give up what is noted, which makes the
+//! kernel write what was stored. It may be unable to do so before somebody else is done: the page that it
+//! must give up may be one that is being filled again. What the kernel may wait for relies on the lock all
+//! the same (it is still held), and is swept once more.
 //!
-//! A kernel that fills a page waits for nothing but that; who waits for a new lock waits for another mount's sweep; so
-//! the rule that keeps two sweeps from waiting for each other is: a fill that a sweep may wait for does not wait for locks.
+//! A kernel that fills a page waits for nothing but that; who waits for a new lock waits for another mount's
+//! sweep; so the rule that keeps two sweeps from waiting for each other is: a fill that a sweep may wait for
+//! does not wait for locks.
 
 use super::Pages;
 use crate::base::keeper::Leave;
@@ -75,8 +78,8 @@ impl Pages<'_> {
             match self.fill_objects(fid, &layout, off, len).await {
                 Ok(Some(data)) => return Ok(data),
                 Ok(None) => {}
-                // The file is being moved, and its fences may wait for pages that wait for this fill: the kernel tries again
-                // page by page.
+                // The file is being moved, and its fences may wait for pages that wait for this fill: the
+                // kernel tries again page by page.
                 Err(Errno::ERELAYOUT) if len as u64 > PAGE_BYTES => return Err(Errno::EIO),
                 Err(e) => drop(self.0.data.follow_layout(fid, e, &mut tries).await?),
             }
@@ -186,7 +189,8 @@ impl Pages<'_> {
         Look::Held(Pins::counted(file, found))
     }
 
-    /// Nothing that was read before is used under a lock whose lease is over ([`rpc::lease_life`]): nor are pages.
+    /// Nothing that was read before is used under a lock whose lease is over ([`rpc::lease_life`]): nor are
+    /// pages.
     fn watch_pages(&self) {
         if self.0.watching_pages.swap(true, Ordering::SeqCst) {
             return;
@@ -223,8 +227,9 @@ impl Pages<'_> {
         }
     }
 
-    /// What was stored into pages comes out. Never waits for locks: those under which the pages were filled are there
-    /// until the pages are given up. `EIO` if they were lost, which the next fsync of the file says, too: who stored is not there.
+    /// What was stored into pages comes out. Never waits for locks: those under which the pages were filled
+    /// are there until the pages are given up. `EIO` if they were lost, which the next fsync of the file
+    /// says, too: who stored is not there.
     pub fn write_pages(&self, fid: Fid, off: u64, data: Bytes) -> BoxFuture<R<()>> {
         let fs = self.0.clone();
         Box::pin(async move {

@@ -1,7 +1,8 @@
-//! What a kernel keeps in pages of its own, and how it and this mount stay in step. Only `fuse` switches it on.
+//! What a kernel keeps in pages of its own, and how it and this mount stay in step. Only `fuse` switches it
+//! on.
 //!
-//! `fill` fills pages and writes them back, `validity` says how long attributes and names may be kept. The kernel itself is a
-//! [`crate::Keeper`].
+//! `fill` fills pages and writes them back, `validity` says how long attributes and names may be kept. The
+//! kernel itself is a [`crate::Keeper`].
 
 mod fill;
 mod small;

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use world::{Either, Instant, select};
 
-/// How often a file is asked for a lease that others keep taking back, before it gets objects: their locks are given in
-/// turn.
+/// How often a file is asked for a lease that others keep taking back, before it gets objects: their locks
+/// are given in turn.
 const TRIES: u32 = 16;
 const TRY_AGAIN: Duration = Duration::from_millis(1);
 
@@ -68,8 +68,8 @@ impl Pages<'_> {
         }
     }
 
-    /// Objects for a fill. A fill waits for no sweep, which may be waiting for it: where there are pages a sweep begins, and the
-    /// caller looks again.
+    /// Objects for a fill. A fill waits for no sweep, which may be waiting for it: where there are pages a
+    /// sweep begins, and the caller looks again.
     async fn grow_filled(&self, mdc: &Arc<Mdc>, fid: Fid) -> R<()> {
         if !mdc.meta.mapped.begin_growth(fid) {
             // None begins in a mount without a kernel.

@@ -13,8 +13,8 @@ impl Pages<'_> {
         self.0.cx.keeper.set(k);
     }
 
-    /// How long attributes that a call gave may be kept unasked: `None` if they are not under a lease, or no more
-    /// what it says. Sizes and times of files with objects never are.
+    /// How long attributes that a call gave may be kept unasked: `None` if they are not under a lease, or no
+    /// more what it says. Sizes and times of files with objects never are.
     pub fn inode_kept(&self, a: &Attr) -> Option<Duration> {
         let left = self.lease_left(a.fid)?;
         let e = self.0.lmv.mdc_at(a.fid)?.meta.lock().entry(a.fid, self.0.cx.world.now())?;

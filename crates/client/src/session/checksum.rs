@@ -69,9 +69,9 @@ impl Checksums {
 }
 
 impl Target {
-    /// Sends a write with the checksums of its data (`m.block_crcs` and `m.checksum` are filled here), or one of several
-    /// ranges, each with its offset, in order. Pieces of a range meet at block boundaries. `durable`: as [`Target::send`],
-    /// for a write under a lock.
+    /// Sends a write with the checksums of its data (`m.block_crcs` and `m.checksum` are filled here), or one
+    /// of several ranges, each with its offset, in order. Pieces of a range meet at block boundaries.
+    /// `durable`: as [`Target::send`], for a write under a lock.
     pub(crate) async fn send_summed(
         &self,
         ctx: RequestContext,

@@ -1,5 +1,5 @@
-//! The session with one target: requests and their bounds, addresses, what is counted. It knows nobody above it:
-//! whose session it is hears of reclaims, notices and evictions through [`SessionOwner`].
+//! The session with one target: requests and their bounds, addresses, what is counted. It knows nobody above
+//! it: whose session it is hears of reclaims, notices and evictions through [`SessionOwner`].
 
 mod checksum;
 mod meter;
@@ -28,8 +28,8 @@ use wire::msg::writelist::RANGES_MAX;
 use wire::{Bulk, Message, Op, RequestContext};
 use world::{BoxFuture, Instant, sync};
 
-/// `max_rpcs_in_flight` unless set otherwise. Higher than Lustre's 8: requests that are in flight together share a flush
-/// of the server's.
+/// `max_rpcs_in_flight` unless set otherwise. Higher than Lustre's 8: requests that are in flight together
+/// share a flush of the server's.
 pub(crate) const RPCS_IN_FLIGHT_DEFAULT: usize = 32;
 pub(crate) const RPCS_IN_FLIGHT_HELP: &str = "Requests to this target that are under way at a time.";
 /// `max_pages_per_rpc` counts pages of this size.
@@ -118,7 +118,8 @@ impl Target {
         })
     }
 
-    /// Sends a request and waits for its reply; waits for its turn first if `max_rpcs_in_flight` are under way.
+    /// Sends a request and waits for its reply; waits for its turn first if `max_rpcs_in_flight` are under
+    /// way.
     pub(crate) async fn call<M: Message>(&self, ctx: RequestContext, msg: M) -> R<M::Reply> {
         Ok(self.call_bulk(ctx, msg, Bytes::new()).await?.reply)
     }
@@ -157,8 +158,8 @@ impl Target {
         self.call_now(ctx, msg, bulk).await
     }
 
-    /// As [`Target::call_bulk`] for requests that never wait for locks: past the turns of those that may. Whoever
-    /// sends data to an OST has one of the turns of its OSC.
+    /// As [`Target::call_bulk`] for requests that never wait for locks: past the turns of those that may.
+    /// Whoever sends data to an OST has one of the turns of its OSC.
     pub(crate) async fn call_now<M: Message>(
         &self,
         ctx: RequestContext,
@@ -235,8 +236,8 @@ impl Target {
         self.bulk_bytes.store(n, Ordering::Relaxed);
     }
 
-    /// Whether what was granted here can be relied on: the target was heard from lately, so nobody can have been given
-    /// what that covers ([`rpc::lease_life`]).
+    /// Whether what was granted here can be relied on: the target was heard from lately, so nobody can have
+    /// been given what that covers ([`rpc::lease_life`]).
     pub(crate) fn is_leased(&self) -> bool {
         self.cx.world.now() < self.import.leases_until()
     }

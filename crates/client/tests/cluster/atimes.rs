@@ -1,5 +1,5 @@
-//! Access times are stored behind the back of whoever closes a file: in batches, never over a later change, and before
-//! the mount is gone.
+//! Access times are stored behind the back of whoever closes a file: in batches, never over a later change,
+//! and before the mount is gone.
 
 use crate::data::{striped, write};
 use crate::harness::{Cluster, at, call};
@@ -57,7 +57,8 @@ fn files_read_one_after_the_other_have_their_times_stored_together() {
                 c.until("its time is stored", || async { is_stored(fs, *fid).await }).await;
             }
         }
-        // An open that meets the mount's own fetching ahead is one that the server knows of, with a close of its own.
+        // An open that meets the mount's own fetching ahead is one that the server knows of, with a close of
+        // its own.
         let told = requests_of(&b, "mds_close") + requests_of(&b, "mds_batch");
         assert!(told <= 60, "{told} requests for 300 files");
         // What is stored is not stored again.

@@ -247,7 +247,8 @@ async fn on_mdt(fs: &Arc<Fs>, f: &OpenHandle) -> bool {
     client::Admin(fs).getlayout(call(), f.fid).await.unwrap().unwrap().mdt_component().is_some()
 }
 
-/// Small data lies with the inode, moves when it outgrows it, and is the same for a mount that knows the old layout.
+/// Small data lies with the inode, moves when it outgrows it, and is the same for a mount that knows the old
+/// layout.
 #[test]
 fn a_small_file_grows_onto_objects() {
     let c = Cluster::start(3);

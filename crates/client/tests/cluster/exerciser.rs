@@ -1,4 +1,5 @@
-//! Two mounts do random reads, writes, appends, truncates and fallocates on one file, against an array of bytes.
+//! Two mounts do random reads, writes, appends, truncates and fallocates on one file, against an array of
+//! bytes.
 
 use crate::data::striped;
 use crate::harness::{Cluster, call};

@@ -111,8 +111,8 @@ fn groups_exclude_each_other_between_mounts_and_on_one() {
     });
 }
 
-/// A question that is given up when it would have to wait is nobody else's: it stays open for as long as the server is away.
-/// Found by the simulator (seed 29613625).
+/// A question that is given up when it would have to wait is nobody else's: it stays open for as long as the
+/// server is away. Found by the simulator (seed 29613625).
 #[test]
 fn who_waits_is_not_answered_for_who_does_not() {
     let c = Cluster::start(1);

@@ -1,5 +1,5 @@
-//! A file system in this process: real sessions over loopback sockets, real services, disks in memory that can lose
-//! their process (`kill`).
+//! A file system in this process: real sessions over loopback sockets, real services, disks in memory that
+//! can lose their process (`kill`).
 
 use client::{Call, Fs, MountOptions};
 use model::{Cred, Nid, TargetId, TargetMark, Timestamp};
@@ -95,7 +95,8 @@ static STARTED: AtomicU32 = AtomicU32::new(0);
 pub struct Cluster {
     pub world: World,
     rt: Runtime,
-    /// Each cluster has its own block of addresses. Not a random one: a run of the tests in 200 had two the same.
+    /// Each cluster has its own block of addresses. Not a random one: a run of the tests in 200 had two the
+    /// same.
     block: u32,
     port: u16,
     nodes: Vec<Node>,
@@ -342,8 +343,9 @@ impl Cluster {
         self.tell_mgs(msg, keys, RequestContext { extra, ..RequestContext::default() }).await.config
     }
 
-    /// As kill -9: connections and memory are gone, what was written is there. On a disk of its own: background work of the
-    /// old life, a checkpoint say, cannot be stopped at once, and goes on with the old disk.
+    /// As kill -9: connections and memory are gone, what was written is there. On a disk of its own:
+    /// background work of the old life, a checkpoint say, cannot be stopped at once, and goes on with the old
+    /// disk.
     async fn stop_node(&self, i: usize) {
         let n = &self.nodes[i];
         let r = n.running.lock().unwrap().take().expect("it runs");
@@ -360,8 +362,8 @@ impl Cluster {
         let _ = r.ended.await;
     }
 
-    /// From now on the disk of an object server takes so many bytes for objects more (`None`: any number), without knowing that
-    /// before: room that was promised may turn out not to be there.
+    /// From now on the disk of an object server takes so many bytes for objects more (`None`: any number),
+    /// without knowing that before: room that was promised may turn out not to be there.
     pub fn bound_ost_disk(&self, index: u16, bytes: Option<u64>) {
         let disk = self.nodes[index as usize + 2].disk.lock().unwrap();
         let capacity_bytes = bytes.map(|b| disk.used_bytes() + b);

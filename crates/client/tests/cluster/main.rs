@@ -1,5 +1,5 @@
-//! Several mounts of a file system whose MGS, MDT and three OSTs run in this process, over sockets of the loopback
-//! network and disks in memory.
+//! Several mounts of a file system whose MGS, MDT and three OSTs run in this process, over sockets of the
+//! loopback network and disks in memory.
 
 mod atimes;
 mod cache;

@@ -98,7 +98,8 @@ fn space_and_targets_are_told() {
     });
 }
 
-/// statfs(2), and a look at the mount's root before it, are over within a second although every server is away.
+/// statfs(2), and a look at the mount's root before it, are over within a second although every server is
+/// away.
 #[test]
 fn space_is_told_while_servers_are_away() {
     let c = Cluster::start(2);
@@ -218,7 +219,8 @@ fn ahead_stat(fs: &Fs, name: &str) -> u64 {
     line[name.len()..].split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// A piece that was to be read ahead and met a record on its way was left out as a whole, and nobody came back to it.
+/// A piece that was to be read ahead and met a record on its way was left out as a whole, and nobody came
+/// back to it.
 #[test]
 fn records_of_two_readers_are_all_read_ahead() {
     const RECORD: u64 = 47_008;
@@ -328,7 +330,8 @@ fn requests_are_counted_and_bounded_by_kind() {
     });
 }
 
-/// What an administrator set on this node stays when the configuration changes elsewhere; `set_param -P` reaches it.
+/// What an administrator set on this node stays when the configuration changes elsewhere; `set_param -P`
+/// reaches it.
 #[test]
 fn configuration_follows_the_mgs() {
     let c = Cluster::start(2);

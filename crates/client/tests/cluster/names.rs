@@ -51,8 +51,8 @@ fn names_come_and_go_on_all_mounts() {
     });
 }
 
-/// Opening and closing what is known costs no request, and nothing that is open is lost, whoever removes it and
-/// whatever restarts.
+/// Opening and closing what is known costs no request, and nothing that is open is lost, whoever removes it
+/// and whatever restarts.
 #[test]
 fn files_are_opened_under_leases() {
     let c = Cluster::start(2);

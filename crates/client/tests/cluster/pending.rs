@@ -1,5 +1,5 @@
-//! Operations that a mount executes by itself: the other mount must not notice, and nothing may differ from what the
-//! server makes of them.
+//! Operations that a mount executes by itself: the other mount must not notice, and nothing may differ from
+//! what the server makes of them.
 
 use crate::data::{read, write};
 use crate::harness::{Cluster, O_CREAT, O_EXCL, O_RDWR, call, user};
@@ -100,8 +100,8 @@ fn errors_come_at_the_call() {
     });
 }
 
-/// `lru_size=clear` is over when the leases are gone, those too under which something waits to be sent; that is not waited
-/// for without end.
+/// `lru_size=clear` is over when the leases are gone, those too under which something waits to be sent; that
+/// is not waited for without end.
 #[test]
 fn cleared_leases_are_gone() {
     let c = Cluster::start(1);
@@ -199,7 +199,8 @@ fn an_fsync_of_what_was_executed_here_is_one_request() {
         };
         make(&a, dir, "first").await;
         a.clone().fsync(call(), dir).await.unwrap();
-        // On a busy machine what was made goes out by itself before the fsync is asked for: those rounds say nothing.
+        // On a busy machine what was made goes out by itself before the fsync is asked for: those rounds say
+        // nothing.
         let (mut one, mut rounds) = (0, 0);
         while one < 5 {
             let before = requests();

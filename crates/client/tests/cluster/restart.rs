@@ -90,8 +90,8 @@ fn work_goes_on_over_restarts() {
     });
 }
 
-/// Files with objects on an OST that was lost and replaced are errors, not empty, until they are truncated to nothing or
-/// removed. New files there are as good as anywhere.
+/// Files with objects on an OST that was lost and replaced are errors, not empty, until they are truncated to
+/// nothing or removed. New files there are as good as anywhere.
 #[test]
 fn what_a_replaced_target_had_is_lost_not_empty() {
     let c = Cluster::start(2);

@@ -1,5 +1,6 @@
-//! Random operations that a mount executes by itself as far as it may: what it says of the inodes afterwards is what the
-//! server made of them. Both go by `model::inode_rules`; this tests that they ask the rules the same questions.
+//! Random operations that a mount executes by itself as far as it may: what it says of the inodes afterwards
+//! is what the server made of them. Both go by `model::inode_rules`; this tests that they ask the rules the
+//! same questions.
 
 use crate::harness::{Cluster, O_CREAT, O_EXCL, O_RDWR, at, call};
 use bytes::Bytes;

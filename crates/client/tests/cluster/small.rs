@@ -1,5 +1,5 @@
-//! Files about the size up to which data lies with the inode: before they grow each mount asks the metadata server,
-//! afterwards it keeps data under locks of the OSTs. Nobody may notice.
+//! Files about the size up to which data lies with the inode: before they grow each mount asks the metadata
+//! server, afterwards it keeps data under locks of the OSTs. Nobody may notice.
 
 use crate::data::{read, striped, write};
 use crate::harness::{Cluster, O_RDWR, call};
@@ -208,8 +208,8 @@ async fn read_by_name(fs: &Arc<Fs>, name: &str) -> Vec<u8> {
     data.to_vec()
 }
 
-/// Lookup, open, read and close of a small file are one request; again, they are none; a change by another mount is
-/// seen; and what a mount writes itself it knows.
+/// Lookup, open, read and close of a small file are one request; again, they are none; a change by another
+/// mount is seen; and what a mount writes itself it knows.
 #[test]
 fn small_files_are_kept_under_the_lease_on_their_inode() {
     let c = Cluster::start(1);

@@ -1,4 +1,5 @@
-//! Errors of what had been answered: told to each who had the file or directory open, once, and to nobody else.
+//! Errors of what had been answered: told to each who had the file or directory open, once, and to nobody
+//! else.
 
 use crate::data::{striped, write};
 use crate::harness::{Cluster, O_RDWR, call};

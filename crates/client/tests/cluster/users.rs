@@ -156,8 +156,8 @@ fn who_may_keep_set_id_bits_writes_while_the_metadata_server_is_away() {
     });
 }
 
-/// Root of a host is an ordinary user from the moment that `set_param` is through, whatever its mount has kept until then;
-/// other users of the host, and other hosts, are not concerned.
+/// Root of a host is an ordinary user from the moment that `set_param` is through, whatever its mount has
+/// kept until then; other users of the host, and other hosts, are not concerned.
 #[test]
 fn root_of_a_squashed_host_is_an_ordinary_user() {
     let c = Cluster::start(1);

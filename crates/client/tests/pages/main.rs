@@ -1,5 +1,6 @@
-//! Pages of kernels on two mounts, with a kernel made of a map: whole pages, each with a lock that is held while it is
-//! filled and while it is written, as Linux does. In a process of its own, because a bug is planted for all of it.
+//! Pages of kernels on two mounts, with a kernel made of a map: whole pages, each with a lock that is held
+//! while it is filled and while it is written, as Linux does. In a process of its own, because a bug is
+//! planted for all of it.
 
 #[allow(dead_code)]
 #[path = "../cluster/harness.rs"]

@@ -1,5 +1,5 @@
-//! FLUSH: a descriptor is being closed, perhaps by a process that is exiting and cannot be interrupted. POSIX says
-//! that all record locks of the process on the file go with it.
+//! FLUSH: a descriptor is being closed, perhaps by a process that is exiting and cannot be interrupted. POSIX
+//! says that all record locks of the process on the file go with it.
 
 use super::Cx;
 use crate::abi::FlushIn;
@@ -48,8 +48,8 @@ pub async fn run(cx: Cx, a: FlushIn) -> Answer {
     Ok(Reply::empty())
 }
 
-/// What went wrong behind the writer's back is said at its close, unless an fsync told it before. The next fsync tells it all the
-/// same: this may be the close of a child that inherited the descriptor.
+/// What went wrong behind the writer's back is said at its close, unless an fsync told it before. The next
+/// fsync tells it all the same: this may be the close of a child that inherited the descriptor.
 fn tell_errors(cx: &Cx, fh: u64) -> Result<(), Errno> {
     cx.bridge.handles.file(fh).map_or(Ok(()), |h| h.file.error_at_close())
 }

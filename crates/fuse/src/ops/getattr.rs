@@ -14,8 +14,8 @@ pub async fn run(cx: Cx, _arg: GetattrIn) -> Answer {
 
 /// What stat(2) shows.
 ///
-/// The kernel asks the same when it checks a permission. Of a file with lost objects it gets what the metadata server
-/// knows then: to be truncated to nothing the file has to be opened.
+/// The kernel asks the same when it checks a permission. Of a file with lost objects it gets what the
+/// metadata server knows then: to be truncated to nothing the file has to be opened.
 pub async fn of(cx: &Cx, fid: Fid) -> Result<Attr, Errno> {
     cx.bridge.writeback.settle(fid).await;
     let call = cx.call_by_handle();
@@ -35,8 +35,8 @@ const OPEN_OR_CUT: &[libc::c_long] =
 #[cfg(not(target_arch = "x86_64"))]
 const OPEN_OR_CUT: &[libc::c_long] = &[libc::SYS_openat, libc::SYS_openat2, libc::SYS_truncate];
 
-/// Whether the thread is in a call for which the kernel looks at permissions only. Its process is in no execve(2) that has
-/// come as far as to lock what is read here: that ends the other threads before.
+/// Whether the thread is in a call for which the kernel looks at permissions only. Its process is in no
+/// execve(2) that has come as far as to lock what is read here: that ends the other threads before.
 fn opens_or_cuts(tid: u32) -> bool {
     let text = world::sys::files::read_to_string(format!("/proc/{tid}/syscall")).unwrap_or_default();
     let number = text.split_ascii_whitespace().next().and_then(|n| n.parse().ok());

@@ -30,8 +30,8 @@ pub fn sized(room: u32, value: Vec<u8>) -> Answer {
     Ok(Reply::data(value))
 }
 
-/// `nacre.fid` (text), `nacre.layout` and `nacre.default` (JSON), and `lustre.lov`, `trusted.lov` (binary, as Lustre's user tools
-/// read them). They are not listed, so that copying programs leave them alone.
+/// `nacre.fid` (text), `nacre.layout` and `nacre.default` (JSON), and `lustre.lov`, `trusted.lov` (binary, as
+/// Lustre's user tools read them). They are not listed, so that copying programs leave them alone.
 pub use client::is_virtual_xattr as is_virtual;
 
 async fn virtual_value(cx: &Cx, fid: Fid, name: &[u8]) -> Result<Vec<u8>, Errno> {

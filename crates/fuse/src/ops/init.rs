@@ -3,9 +3,9 @@
 use crate::abi::{InitIn, InitOut, MAX_IO_BYTES, MINOR, MINOR_MIN, VERSION, init};
 use model::Errno;
 
-/// Asked for if the kernel offers it. Not here: write-back cache (it ignores other clients' sizes), READDIRPLUS
-/// (asked for unless the mount says no), symlink cache, splice; O_TRUNC in OPEN, which would cut a program that runs before
-/// the kernel finds that it does (ETXTBSY): it opens first and sets the size then.
+/// Asked for if the kernel offers it. Not here: write-back cache (it ignores other clients' sizes),
+/// READDIRPLUS (asked for unless the mount says no), symlink cache, splice; O_TRUNC in OPEN, which would cut
+/// a program that runs before the kernel finds that it does (ETXTBSY): it opens first and sets the size then.
 const WANTED: u64 = init::ASYNC_READ
     | init::POSIX_LOCKS
     | init::EXPORT_SUPPORT

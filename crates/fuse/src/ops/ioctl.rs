@@ -16,8 +16,8 @@ const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
 const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
 const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
 
-/// Lustre's `LL_IOC_GROUP_LOCK`, `_IOW('f', 158, long)`, and `LL_IOC_GROUP_UNLOCK`. The argument points to the group's number:
-/// a file system in user space cannot be given it as the argument itself.
+/// Lustre's `LL_IOC_GROUP_LOCK`, `_IOW('f', 158, long)`, and `LL_IOC_GROUP_UNLOCK`. The argument points to
+/// the group's number: a file system in user space cannot be given it as the argument itself.
 const LL_IOC_GROUP_LOCK: u32 = 0x4008_669e;
 const LL_IOC_GROUP_UNLOCK: u32 = 0x4008_669f;
 

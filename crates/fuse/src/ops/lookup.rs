@@ -1,7 +1,8 @@
 //! LOOKUP: a name in a directory. That it is not there may be kept too.
 //!
-//! No program's path makes the kernel ask for `.` or `..`. It does when somebody opens a file handle (open_by_handle_at(2), an
-//! NFS server) whose inode it has forgotten: `.` is that file, `..` the directory that a directory is in.
+//! No program's path makes the kernel ask for `.` or `..`. It does when somebody opens a file handle
+//! (open_by_handle_at(2), an NFS server) whose inode it has forgotten: `.` is that file, `..` the directory
+//! that a directory is in.
 
 use super::{Cx, gone};
 use crate::abi::EntryOut;

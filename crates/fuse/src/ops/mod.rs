@@ -80,8 +80,8 @@ impl Cx {
         self.call_with_umask(0)
     }
 
-    /// As [`Cx::call`], where what counts was decided when the file was opened: without the groups, which cost a
-    /// look into /proc.
+    /// As [`Cx::call`], where what counts was decided when the file was opened: without the groups, which
+    /// cost a look into /proc.
     pub fn call_by_handle(&self) -> Call {
         let (uid, gid) = self.ids();
         Call { cred: Cred { uid, gid, groups: Vec::new() }, pid: self.tid, umask: 0, jobid: None }
@@ -107,8 +107,8 @@ impl Cx {
         if uid == 0 { Some(Vec::new()) } else { world::host::groups_of(self.tid, uid, gid) }
     }
 
-    /// On whose behalf a name is looked up. The kernel has checked that the caller may; of one whose groups nobody can tell the
-    /// server could not say the same, so the mount asks for itself.
+    /// On whose behalf a name is looked up. The kernel has checked that the caller may; of one whose groups
+    /// nobody can tell the server could not say the same, so the mount asks for itself.
     pub fn call_to_search(&self) -> Call {
         let (uid, gid) = self.ids();
         match self.supplementary(uid, gid) {
@@ -135,15 +135,16 @@ impl Cx {
         Reply::of(&valid(out, self.name_valid(dir, name, Some(attr.fid)), self.attr_valid(attr)))
     }
 
-    /// A name that was made. Its attributes the kernel would take over without a look at what was revoked since
-    /// it asked: it is to ask again.
+    /// A name that was made. Its attributes the kernel would take over without a look at what was revoked
+    /// since it asked: it is to ask again.
     pub fn made(&self, dir: Fid, name: &[u8], attr: &Attr) -> EntryOut {
         let out = entry_out(self.node(attr), attr);
         valid(out, self.name_valid(dir, name, Some(attr.fid)), Duration::ZERO)
     }
 
-    /// As [`Cx::made`], of a file that is open. The thread that asks is remembered until it is back, so that the kernel may keep
-    /// the attributes of a file that it cannot know yet: otherwise it asks for them before it lets the program go on.
+    /// As [`Cx::made`], of a file that is open. The thread that asks is remembered until it is back, so that
+    /// the kernel may keep the attributes of a file that it cannot know yet: otherwise it asks for them
+    /// before it lets the program go on.
     pub fn made_open(&self, dir: Fid, name: &[u8], attr: &Attr) -> EntryOut {
         let new = attr.version == 1 && attr.nlink == 1 && self.bridge.nodes.id(attr.fid).is_none();
         let out = self.made(dir, name, attr);
@@ -155,7 +156,8 @@ impl Cx {
         EntryOut { attr_valid: life.as_secs(), attr_valid_nsec: life.subsec_nanos(), ..out }
     }
 
-    /// How long the kernel may use attributes, in an answer that it compares with what was revoked since it asked.
+    /// How long the kernel may use attributes, in an answer that it compares with what was revoked since it
+    /// asked.
     pub fn attr_valid(&self, attr: &Attr) -> Duration {
         let keeps = self.bridge.kernel.keeps_attrs();
         let kept = if keeps { Pages(&self.bridge.fs).inode_kept(attr) } else { None };
@@ -175,8 +177,8 @@ impl Cx {
     }
 }
 
-/// The error of a file that the kernel knows and that is gone: whoever has a path to it looks for the name again (another file may
-/// have it by now), and a handle is stale.
+/// The error of a file that the kernel knows and that is gone: whoever has a path to it looks for the name
+/// again (another file may have it by now), and a handle is stale.
 pub fn gone(e: Errno) -> Errno {
     if e == Errno::ENOENT { Errno::ESTALE } else { e }
 }
@@ -250,7 +252,8 @@ pub fn start(cx: Cx, request: Request, data: Bytes) -> BoxFuture<Answer> {
         Op::Statx(a) => Box::pin(statx::run(cx, a)),
         // Every acknowledged change is on disk already.
         Op::Syncfs | Op::Destroy => now(Ok(Reply::empty())),
-        // The kernel checks permissions itself (default_permissions); there is nothing to poll and no block map.
+        // The kernel checks permissions itself (default_permissions); there is nothing to poll and no block
+        // map.
         Op::Access(_) | Op::Bmap | Op::Poll | Op::NotifyReply => now(Err(Errno::ENOSYS)),
         Op::Init(_)
         | Op::Interrupt(_)

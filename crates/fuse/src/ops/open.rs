@@ -8,8 +8,8 @@ use crate::handles::FileHandle;
 use crate::reply::{Answer, Reply};
 use client::OpenHandle;
 
-/// read(2) and write(2) go past the kernel's pages, side by side: a call is one step, and where a file ends is what it is at
-/// that moment (decision 0016 says why pages cannot give that).
+/// read(2) and write(2) go past the kernel's pages, side by side: a call is one step, and where a file ends
+/// is what it is at that moment (decision 0016 says why pages cannot give that).
 const DIRECT: u32 = FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES;
 
 pub async fn run(cx: Cx, a: OpenIn) -> Answer {
@@ -24,11 +24,11 @@ pub fn opened(cx: &Cx, file: OpenHandle) -> OpenOut {
     OpenOut { fh, open_flags, backing_id: 0 }
 }
 
-/// How the kernel treats a file that was opened with these flags. Pages that are there stay in any case: they lie under locks,
-/// and are given up before those are (`pages.rs`).
+/// How the kernel treats a file that was opened with these flags. Pages that are there stay in any case: they
+/// lie under locks, and are given up before those are (`pages.rs`).
 fn flags(open: u32) -> u32 {
-    // A program that is started is read by the kernel alone. Mapped through a handle of the other kind it would lose its pages at
-    // each start, those that run included.
+    // A program that is started is read by the kernel alone. Mapped through a handle of the other kind it
+    // would lose its pages at each start, those that run included.
     let how = if open & FMODE_EXEC == 0 { DIRECT } else { 0 };
     how | FOPEN_KEEP_CACHE
 }

@@ -1,10 +1,10 @@
-//! READDIR and READDIRPLUS: a page of a directory. An offset is the cookie of the entry before it, so a listing
-//! can go on from anywhere; `.` and `..` have offsets below those of all entries.
+//! READDIR and READDIRPLUS: a page of a directory. An offset is the cookie of the entry before it, so a
+//! listing can go on from anywhere; `.` and `..` have offsets below those of all entries.
 //!
-//! READDIRPLUS says that the program is going to look at the files: their inodes are fetched with the names. But the
-//! answer shows the kernel none of them. It would link their names without a look at the epoch (`kernel.rs`), so they
-//! could not be kept, and would have to be looked up before their first use all the same; and names that it keeps from
-//! former lookups, with access lists, would be given up for that.
+//! READDIRPLUS says that the program is going to look at the files: their inodes are fetched with the names.
+//! But the answer shows the kernel none of them. It would link their names without a look at the epoch
+//! (`kernel.rs`), so they could not be kept, and would have to be looked up before their first use all the
+//! same; and names that it keeps from former lookups, with access lists, would be given up for that.
 
 use super::Cx;
 use crate::abi::{DIRENT_BYTES, DirentHead, ENTRY_OUT_BYTES, EntryOut, ReadIn};

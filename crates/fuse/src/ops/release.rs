@@ -1,5 +1,5 @@
-//! RELEASE and RELEASEDIR: the last user of an open file is gone. The kernel is answered first: nobody waits for
-//! the close, and the kernel has few places for requests in the background.
+//! RELEASE and RELEASEDIR: the last user of an open file is gone. The kernel is answered first: nobody waits
+//! for the close, and the kernel has few places for requests in the background.
 
 use super::Cx;
 use crate::abi::{RELEASE_FLOCK_UNLOCK, ReleaseIn};

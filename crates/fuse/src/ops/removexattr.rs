@@ -11,8 +11,8 @@ pub async fn run(cx: Cx, name: Vec<u8>) -> Answer {
     if getxattr::is_virtual(&name) {
         return Err(Errno::EPERM);
     }
-    // Of this one the kernel sees to it who may remove it (CAP_SETFCAP), and removes it itself in the name of whoever
-    // changes the file's data (fallocate, copy_file_range).
+    // Of this one the kernel sees to it who may remove it (CAP_SETFCAP), and removes it itself in the name of
+    // whoever changes the file's data (fallocate, copy_file_range).
     let call = if name == XATTR_CAPABILITY { Call::default() } else { cx.call() };
     cx.fs().removexattr(call, fid, name).await?;
     Ok(Reply::empty())

@@ -21,7 +21,8 @@ pub async fn run(cx: Cx, a: SetattrIn) -> Answer {
     Ok(Reply::attr(&attr, Duration::ZERO))
 }
 
-/// The servers know nothing of a removed directory any more. The kernel has checked the permission; who still has it sees the change.
+/// The servers know nothing of a removed directory any more. The kernel has checked the permission; who still
+/// has it sees the change.
 fn change_removed(cx: &Cx, last: Attr, set: &SetAttr) -> Attr {
     let now = cx.bridge.world.wall();
     let at = |t: SetTime| match t {

@@ -18,8 +18,8 @@ pub async fn run(cx: Cx, a: LkIn, wait: bool) -> Answer {
     releases.settle(fid).await;
     let mut got = lock(&cx, fid, &a, wait).await;
     if got == Err(Errno::EAGAIN) && !wait {
-        // close(2) returns before its RELEASE, which gives flocks back, has run: whoever closed and locks again
-        // must not find the closed file's lock in the way.
+        // close(2) returns before its RELEASE, which gives flocks back, has run: whoever closed and locks
+        // again must not find the closed file's lock in the way.
         cx.bridge.world.sleep(CLOSE_LAG).await;
         if releases.count() != seen {
             releases.settle(fid).await;

@@ -18,8 +18,8 @@ pub async fn run(cx: Cx, a: WriteIn, data: Bytes) -> Answer {
         return Ok(written);
     }
     cx.bridge.writeback.settle(fid).await;
-    // The file's flags of the moment: fcntl(2) may have set O_APPEND after the open. The offset that the kernel
-    // made up for an append is what this mount believes to be the end; the servers know.
+    // The file's flags of the moment: fcntl(2) may have set O_APPEND after the open. The offset that the
+    // kernel made up for an append is what this mount believes to be the end; the servers know.
     let append = a.flags & libc::O_APPEND as u32 != 0;
     let kill = a.write_flags & WRITE_KILL_SUIDGID != 0;
     let (fs, open) = (cx.fs(), cx.bridge.handles.file(a.fh)?);
@@ -36,8 +36,8 @@ pub async fn run(cx: Cx, a: WriteIn, data: Bytes) -> Answer {
     Ok(written)
 }
 
-/// `EPERM` of an append-only file that was opened for appending. Linux refuses the fcntl(2) that takes O_APPEND away, but does not
-/// know this of our files.
+/// `EPERM` of an append-only file that was opened for appending. Linux refuses the fcntl(2) that takes
+/// O_APPEND away, but does not know this of our files.
 pub async fn may_overwrite(cx: &Cx, open: &OpenHandle) -> Result<(), Errno> {
     if open.flags & O_APPEND == 0 {
         return Ok(());

@@ -1,6 +1,6 @@
 //! batch: many small operations in one message and one transaction. They run in order; the first that fails
-//! stops the rest, those before it stand. An owner's have all been answered to its applications: one that fails
-//! does not stop the others.
+//! stops the rest, those before it stand. An owner's have all been answered to its applications: one that
+//! fails does not stop the others.
 
 use crate::done::{Done, ReplyTo};
 use crate::mdt::Mdt;

@@ -12,16 +12,16 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Close) -> Result<CloseReply, Errno> 
     match tx.open_of(ctx.client, m.handle) {
         Some(open) if open.fid == m.fid => {}
         Some(_) => return Err(Errno::EBADF),
-        // It was open under a lease; or the close is done again after a restart, before which the client did not say
-        // that it has it open.
+        // It was open under a lease; or the close is done again after a restart, before which the client did
+        // not say that it has it open.
         None => {}
     }
     if let (Some(t), Some(mut i)) = (m.atime, tx.try_inode(m.fid)?)
         && i.flags & FLAG_NOATIME == 0
     {
         let t = tx.shared.clamp_time(t, ctx.wall);
-        // Such a close may be told after later changes: who set the time of access by hand meanwhile keeps that. A time
-        // before the inode's last change would not tell relatime anything.
+        // Such a close may be told after later changes: who set the time of access by hand meanwhile keeps
+        // that. A time before the inode's last change would not tell relatime anything.
         let overtaken = i.ctime > ctx.now;
         if !overtaken && t > i.atime && t.nsec < 1_000_000_000 && (i.data_room().is_none() || is_due(&i, t)) {
             // Reading is no change of the inode: ctime stays.

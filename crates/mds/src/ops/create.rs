@@ -28,8 +28,8 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Create) -> Result<CreateReply, Errno
                 _ => return Err(Errno::EEXIST),
             }
             if let Some(open) = &m.open {
-                // The client keeps the handle under the FID that it chose until it has this answer, so it could not say
-                // that it has this file open if it were asked for the lease before.
+                // The client keeps the handle under the FID that it chose until it has this answer, so it
+                // could not say that it has this file open if it were asked for the lease before.
                 let open = OpenSpec { lease: false, ..open.clone() };
                 super::open::open_existing(tx, ctx, d.fid, &mut i, &open)?;
             }

@@ -54,8 +54,9 @@ fn damaged(fid: Fid, why: &str) -> Errno {
     MdsError::Damaged { what: "back-pointer", key: fid.to_string(), why: why.into() }.into()
 }
 
-/// The path of `name` in `parent` below `root`; `None` if it is not below it. `EACCES` if the caller could not find it
-/// by looking: who may not search a directory on the way comes no further, and who may not read it does not see its names.
+/// The path of `name` in `parent` below `root`; `None` if it is not below it. `EACCES` if the caller could
+/// not find it by looking: who may not search a directory on the way comes no further, and who may not read
+/// it does not see its names.
 fn path_to(
     tx: &mut Tx,
     ctx: &OpContext,

@@ -1,5 +1,6 @@
-//! layout: a file's layout for who was refused by an object server. An attempt to move the file's data (`relayout`) that is
-//! under way is waited for; one that a crash ended is settled first, because its fences stand.
+//! layout: a file's layout for who was refused by an object server. An attempt to move the file's data
+//! (`relayout`) that is under way is waited for; one that a crash ended is settled first, because its fences
+//! stand.
 
 use crate::done::{Done, ReplyTo};
 use crate::mdt::Mdt;

@@ -36,8 +36,8 @@ pub fn open_existing(
     register(tx, ctx, fid, i, open)
 }
 
-/// Notes an open, unless the client has it under its lease. A file without a name needs nobody's lease to go: the last
-/// close that is known ends it.
+/// Notes an open, unless the client has it under its lease. A file without a name needs nobody's lease to go:
+/// the last close that is known ends it.
 pub fn register(tx: &mut Tx, ctx: &OpContext, fid: Fid, i: &Inode, open: &OpenSpec) -> Result<(), Errno> {
     if open.lease && i.nlink > 0 && tx.offer(fid, bits::UPDATE).is_some() {
         return Ok(());

@@ -1,4 +1,5 @@
-//! ostfiles: the files that have objects on an OST, with their names, from the reverse index (`lfs find --ost`).
+//! ostfiles: the files that have objects on an OST, with their names, from the reverse index (`lfs find
+//! --ost`).
 
 use super::getpath;
 use crate::MdsError;

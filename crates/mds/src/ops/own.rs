@@ -1,4 +1,5 @@
-//! own: a directory becomes one client's alone for a while: it changes it by itself and tells later, in batches.
+//! own: a directory becomes one client's alone for a while: it changes it by itself and tells later, in
+//! batches.
 
 use crate::mdt::Mdt;
 use crate::names::{self, OpContext};

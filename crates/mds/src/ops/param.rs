@@ -13,9 +13,9 @@ pub fn get(mdt: &Mdt, m: GetParam) -> Result<GetParamReply, Errno> {
     Ok(GetParamReply { values: tree(mdt, &m.pattern).texts() })
 }
 
-/// Sets every parameter that the glob names, and waits until owners of directories know if it is about new files'
-/// layouts. `ENOENT` if there is none, `EACCES` for those that are only shown, `EINVAL` or `ERANGE` for values that
-/// cannot be, `ESHUTDOWN` when the target stops meanwhile.
+/// Sets every parameter that the glob names, and waits until owners of directories know if it is about new
+/// files' layouts. `ENOENT` if there is none, `EACCES` for those that are only shown, `EINVAL` or `ERANGE`
+/// for values that cannot be, `ESHUTDOWN` when the target stops meanwhile.
 pub async fn set(mdt: &Mdt, m: SetParam) -> Result<GetParamReply, Errno> {
     let (about, r) = set_now(mdt, m)?;
     mdt.settings_changed(about).await?;
@@ -54,7 +54,8 @@ fn set_now(mdt: &Mdt, m: SetParam) -> Result<(About, GetParamReply), Errno> {
     Ok((about, GetParamReply { values: chosen.texts() }))
 }
 
-/// A permanent setting from the configuration; names of other targets are none of our business. What it is about.
+/// A permanent setting from the configuration; names of other targets are none of our business. What it is
+/// about.
 pub fn apply_permanent(mdt: &Mdt, name: &str, value: &str, about: &mut About) {
     for i in &tree(mdt, name).items {
         about.add(i);

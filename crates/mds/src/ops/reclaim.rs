@@ -62,8 +62,8 @@ pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Reclaim) -> Done {
     done
 }
 
-/// Registers what is open; permission was checked when it was opened. The file may be one that the client is about
-/// to make again: whether it is there is seen at the end. Returns the handles that cannot be had.
+/// Registers what is open; permission was checked when it was opened. The file may be one that the client is
+/// about to make again: whether it is there is seen at the end. Returns the handles that cannot be had.
 fn opens(tx: &mut Tx, ctx: &OpContext, m: &Reclaim) -> Vec<u64> {
     let mut lost = Vec::new();
     for o in &m.opens {

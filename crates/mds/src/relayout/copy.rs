@@ -29,12 +29,14 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// A piece without a byte that is not zero is a hole at the new place.
 const HOLE_BYTES: usize = 4096;
 
-/// How long the fences of a file may wait for those who have locks. A page that waits for the end of the attempt may be what a
-/// lock on another object waits for (`client/src/pages/fill.rs`), so this is shorter than the patience of object servers.
+/// How long the fences of a file may wait for those who have locks. A page that waits for the end of the
+/// attempt may be what a lock on another object waits for (`client/src/pages/fill.rs`), so this is shorter
+/// than the patience of object servers.
 const FENCE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Requests of the file's users wait for a copy, and a copy waits for no client. A fence does: where servers have memory only
-/// for what others wait for, it must not take that of the writes which it waits for (seed 248).
+/// Requests of the file's users wait for a copy, and a copy waits for no client. A fence does: where servers
+/// have memory only for what others wait for, it must not take that of the writes which it waits for (seed
+/// 248).
 const TERMS: Terms = Terms { durable: false, life: None, waited_for: true };
 
 /// Returns the latest of the times of the new objects.
@@ -127,7 +129,8 @@ impl Copier<'_> {
         Ok(out)
     }
 
-    /// A new object gets the size that it has in a file of `file_size` bytes, unless it has it: `end` is where it ends now.
+    /// A new object gets the size that it has in a file of `file_size` bytes, unless it has it: `end` is
+    /// where it ends now.
     async fn resize(&self, stripe: usize, end: u64, file_size: u64) -> Result<Option<ObjectAttr>, Errno> {
         let (o, size) = (&self.target().objects[stripe], self.target().object_size_for(stripe, file_size));
         if end == size {
@@ -208,7 +211,8 @@ impl Copier<'_> {
         Ok(out)
     }
 
-    /// Copies what an old object has but for its holes. Of each new object where it ends at least, afterwards.
+    /// Copies what an old object has but for its holes. Of each new object where it ends at least,
+    /// afterwards.
     async fn copy_object(&self, old: &Component, stripe: usize, size: u64) -> Result<Vec<u64>, Errno> {
         let o = &old.objects[stripe];
         let mut ends = vec![0; self.target().stripes()];

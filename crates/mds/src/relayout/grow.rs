@@ -18,8 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Gives the file objects; the answer is the file with its new layout. `ESTALE` if it is gone. `replay`: the
 /// reply of the first time, and whether recovery is going on.
 ///
-/// Where no data moves the answer is like that of a create: its client keeps the request, and doing it again comes
-/// to the same objects. Where data moved the answer is durable: the objects of an attempt are never used again.
+/// Where no data moves the answer is like that of a create: its client keeps the request, and doing it again
+/// comes to the same objects. Where data moved the answer is durable: the objects of an attempt are never
+/// used again.
 pub async fn grow(
     mdt: &Arc<Mdt>,
     to: &ReplyTo,

@@ -12,8 +12,9 @@ use std::time::Duration;
 /// How long an attempt may take from its fences to the end of its copies: who uses the file waits so long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Moves a file's data to new objects that `spec` describes; the answer is the file with its new layout. `EPERM` for who may
-/// not change the file, `ENODATA` for a file that has no objects, `EOPNOTSUPP` for a layout with data on the MDT.
+/// Moves a file's data to new objects that `spec` describes; the answer is the file with its new layout.
+/// `EPERM` for who may not change the file, `ENODATA` for a file that has no objects, `EOPNOTSUPP` for a
+/// layout with data on the MDT.
 pub async fn migrate(
     mdt: &Arc<Mdt>,
     to: &ReplyTo,

@@ -1,15 +1,17 @@
-//! A file gets another layout while it is in use: the data goes to new objects first, durably, and then one transaction gives
-//! the file its new layout and drops the data where it was. Until then nothing changed for anybody.
+//! A file gets another layout while it is in use: the data goes to new objects first, durably, and then one
+//! transaction gives the file its new layout and drops the data where it was. Until then nothing changed for
+//! anybody.
 //!
-//! `grow` moves data from the inode to objects, `migrate` from objects to others; `copy` brings the bytes there. Changes of
-//! data with the inode wait meanwhile, as this target makes them. Objects are fenced first (decision 0054): their
-//! servers take back all locks, and with those what clients keep, and refuse what comes by the old layout. Who is refused asks
-//! for the new one (`ops/layout.rs`), and gets it when the attempt is over.
+//! `grow` moves data from the inode to objects, `migrate` from objects to others; `copy` brings the bytes
+//! there. Changes of data with the inode wait meanwhile, as this target makes them. Objects are fenced first
+//! (decision 0054): their servers take back all locks, and with those what clients keep, and refuse what
+//! comes by the old layout. Who is refused asks for the new one (`ops/layout.rs`), and gets it when the
+//! attempt is over.
 //!
 //! An attempt writes down where it puts the data before it does, under a component id that no attempt had
 //! before: what a crash or a failure leaves on the object servers is known and given up by the next attempt,
-//! or with the file, and never met again. Of an attempt that came to nothing the old objects may be fenced: the file keeps
-//! them under a layout that is as new as the one that it did not get ([`settle`]).
+//! or with the file, and never met again. Of an attempt that came to nothing the old objects may be fenced:
+//! the file keeps them under a layout that is as new as the one that it did not get ([`settle`]).
 
 mod copy;
 mod grow;
@@ -33,7 +35,8 @@ use world::{Either, select};
 
 /// Component ids of layouts for files without data: this and the target's epoch.
 pub const WITHOUT_DATA: u32 = 1 << 31;
-/// Attempts that may fail before the caller hears of it. Being slow is no failure of a growth, whose caller waits to write.
+/// Attempts that may fail before the caller hears of it. Being slow is no failure of a growth, whose caller
+/// waits to write.
 const TRIES: u32 = 3;
 
 /// Changes of a file's data wait while this lives. Made within a transaction, so that no change is under way.
@@ -179,8 +182,8 @@ fn note_target(tx: &mut Tx, fid: Fid, i: &mut Inode, spec: &LayoutSpec) -> Resul
     Ok(target)
 }
 
-/// Ends an attempt that came to nothing: its objects go, and those that the file keeps, which may be fenced, are reached by a
-/// layout that is as new. The inode is the caller's to write. Whether there was one.
+/// Ends an attempt that came to nothing: its objects go, and those that the file keeps, which may be fenced,
+/// are reached by a layout that is as new. The inode is the caller's to write. Whether there was one.
 fn settle(tx: &mut Tx, fid: Fid, i: &mut Inode) -> bool {
     let Some(target) = i.growth.target.take() else { return false };
     let objects: Vec<_> = target.objects().copied().collect();
@@ -228,8 +231,8 @@ fn adopt(tx: &mut Tx, fid: Fid, i: &mut Inode, target: Layout) {
     tx.put_inode(fid, i);
 }
 
-/// The one step in which the data is where it was no more and at its new place from now on. `newest`: of the times of the new
-/// objects.
+/// The one step in which the data is where it was no more and at its new place from now on. `newest`: of the
+/// times of the new objects.
 fn switch(tx: &mut Tx, fid: Fid, a: &Attempt, newest: Timestamp) -> Result<Vec<u8>, Errno> {
     let mut i = tx.try_inode(fid)?.ok_or(Errno::ESTALE)?;
     assert_eq!(i.growth.target.as_ref(), Some(&a.target), "{fid} goes elsewhere");

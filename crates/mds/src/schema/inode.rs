@@ -42,7 +42,8 @@ pub struct DataState {
 pub struct Growth {
     /// Attempts that began: each has a component id of its own, so that none meets what another left.
     pub attempts: u32,
-    /// Where the present attempt, or one that a crash ended, puts the data. The objects are in the reverse index.
+    /// Where the present attempt, or one that a crash ended, puts the data. The objects are in the reverse
+    /// index.
     pub target: Option<Layout>,
 }
 

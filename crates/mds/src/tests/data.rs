@@ -1,5 +1,5 @@
-//! Data with the inode: random operations against an array, crashes included; and the way to objects as far as
-//! it needs no object server.
+//! Data with the inode: random operations against an array, crashes included; and the way to objects as far
+//! as it needs no object server.
 
 use super::*;
 use ::model::ObjectAttr;
@@ -311,7 +311,8 @@ fn again(rig: &Rig, d: &Done) -> Result<Vec<u8>, Errno> {
     out.status.map(|()| out.body)
 }
 
-/// Found by seed 7 of the simulator: a file without names may be gone when its close is done again, in a batch too.
+/// Found by seed 7 of the simulator: a file without names may be gone when its close is done again, in a
+/// batch too.
 #[test]
 fn closes_in_a_batch_are_done_again_to_the_same_end() {
     let (first, second) = (Rig::new(), Rig::new());

@@ -255,8 +255,8 @@ impl Rig {
         s
     }
 
-    /// Power fails; the target starts again with the next epoch. On a disk of its own: background work of the old life, a
-    /// checkpoint say, cannot be stopped at once, and goes on with the old disk.
+    /// Power fails; the target starts again with the next epoch. On a disk of its own: background work of the
+    /// old life, a checkpoint say, cannot be stopped at once, and goes on with the old disk.
     pub fn crash(&mut self, seed: u64) {
         let epoch = self.mdt.shared.epoch + 1;
         block_on(self.mdt.stop());
@@ -322,7 +322,8 @@ pub fn write_msg(fid: Fid, off: Option<u64>) -> msg::write::Write {
     }
 }
 
-/// A close in a batch, made at that time ([`Timestamp::ZERO`]: when it is sent), of a file that was open under a lease.
+/// A close in a batch, made at that time ([`Timestamp::ZERO`]: when it is sent), of a file that was open
+/// under a lease.
 pub fn late_close(fid: Fid, atime: Timestamp, at: Timestamp) -> msg::batch::Batch {
     let close = msg::close::Close { fid, handle: 77, atime: Some(atime) };
     let body = postcard::to_stdvec(&close).unwrap();

@@ -120,7 +120,8 @@ fn a_look_wants_the_lease_down_and_a_change_wants_it_gone() {
             .is_some()
     );
     assert_eq!(leases.total(), total + 1, "next to A's");
-    // A's session is not there in this rig: what it owns is in nobody's way, neither for looks nor for changes.
+    // A's session is not there in this rig: what it owns is in nobody's way, neither for looks nor for
+    // changes.
     own(&rig, d, false);
     assert!(
         rig.call(B, &Cred::root(), Lookup { parent: d, name: "f".into(), data: 0 })

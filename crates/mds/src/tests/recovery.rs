@@ -7,7 +7,8 @@ use wire::msg::reclaim::Reclaim;
 
 const R: Fid = Fid::ROOT;
 
-/// Waits until something is so; longer than clients use their leases, for which a recovery window waits at least.
+/// Waits until something is so; longer than clients use their leases, for which a recovery window waits at
+/// least.
 fn until(rig: &Rig, what: &str, mut f: impl FnMut() -> bool) {
     assert!(rpc::Peers::new().lease_life() < Duration::from_secs(20));
     for _ in 0..6000 {

@@ -32,7 +32,8 @@ pub fn run(mgs: &Mgs, req: &Incoming, m: Register) -> Result<Done, Errno> {
                 from: &req.from,
             };
             s.register(claim, &fresh, txn)?;
-            // mkfs --param of the first registration becomes a permanent parameter, unless somebody set it since
+            // mkfs --param of the first registration becomes a permanent parameter, unless somebody set it
+            // since
             for (name, value) in m.params.iter().filter(|_| m.first_time) {
                 if !s.params.contains_key(name)
                     && let Err(e) = s.set_param(name, value, false, txn)

@@ -1,4 +1,5 @@
-//! Data that lies with its inode: in blocks of 4 KiB, of which those that hold nothing but zeros may be missing.
+//! Data that lies with its inode: in blocks of 4 KiB, of which those that hold nothing but zeros may be
+//! missing.
 
 use super::{RuledInode, touch_mtime};
 use crate::Timestamp;
@@ -32,15 +33,16 @@ pub fn grow_to(i: &mut impl RuledInode, end: u64) {
     i.set_data_size(size);
 }
 
-/// Bytes were written from `off` up to `end`. Set-id bits go by a `setattr` of their own, which the client sends first.
+/// Bytes were written from `off` up to `end`. Set-id bits go by a `setattr` of their own, which the client
+/// sends first.
 pub fn wrote(i: &mut impl RuledInode, off: u64, end: u64, now: Timestamp) {
     assert!(off < end, "a write has bytes");
     grow_to(i, end);
     data_changed(i, now);
 }
 
-/// The file has this size now. What was behind it goes: blocks from the returned number on, what was reserved behind
-/// the end included. `None`: it grew by a hole.
+/// The file has this size now. What was behind it goes: blocks from the returned number on, what was reserved
+/// behind the end included. `None`: it grew by a hole.
 pub fn cut(i: &mut impl RuledInode, size: u64) -> Option<u64> {
     let shrinks = size <= i.data_size();
     i.set_data_size(size);

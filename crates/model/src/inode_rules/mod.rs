@@ -1,23 +1,23 @@
-//! What operations make of inodes. The metadata server applies these rules to its records, and a client that executes
-//! an operation under exclusive leases applies them to the attributes that it keeps: both come to the same, so the
-//! server's answer to a batch need not say what became of the inodes.
+//! What operations make of inodes. The metadata server applies these rules to its records, and a client that
+//! executes an operation under exclusive leases applies them to the attributes that it keeps: both come to
+//! the same, so the server's answer to a batch need not say what became of the inodes.
 //!
-//! The rules change an inode where it is kept ([`RuledInode`]): nothing is converted for them. Every number that grows
-//! with a change of the inode (`version`) is [`written`]'s.
+//! The rules change an inode where it is kept ([`RuledInode`]): nothing is converted for them. Every number
+//! that grows with a change of the inode (`version`) is [`written`]'s.
 //!
 //! What remains different, and why:
-//! - *What is refused.* The server says why; a client that finds the same rule against an operation asks the server,
-//!   whose errno is the answer. So the client has no errors of its own.
-//! - *What the client leaves to the server at once*: inodes with access lists or extended attributes (it does not keep
-//!   them, so `acl` and `default_acl` are `None` there and no capability can go), projects and flags by `setattr`
-//!   (ioctls, too rare to be worth it), directories that get another parent (only the server knows what is above
-//!   them), hard links and exchanges of names (rare).
-//! - *Where the number of a directory's entries comes from.* The server's record has it; a client counts the names that
-//!   it keeps. Attributes on the wire have the size only.
-//! - *Which blocks of a small file there are.* The server has a key for each; a client keeps a bit for each. Both ask
-//!   here which ones a change touches.
-//! - *The layout of a new file.* A choice of the server's (it depends on parameters and on the other targets); an owner
-//!   is told with its directory what new files in it get.
+//! - *What is refused.* The server says why; a client that finds the same rule against an operation asks the
+//!   server, whose errno is the answer. So the client has no errors of its own.
+//! - *What the client leaves to the server at once*: inodes with access lists or extended attributes (it does
+//!   not keep them, so `acl` and `default_acl` are `None` there and no capability can go), projects and flags
+//!   by `setattr` (ioctls, too rare to be worth it), directories that get another parent (only the server
+//!   knows what is above them), hard links and exchanges of names (rare).
+//! - *Where the number of a directory's entries comes from.* The server's record has it; a client counts the
+//!   names that it keeps. Attributes on the wire have the size only.
+//! - *Which blocks of a small file there are.* The server has a key for each; a client keeps a bit for each.
+//!   Both ask here which ones a change touches.
+//! - *The layout of a new file.* A choice of the server's (it depends on parameters and on the other
+//!   targets); an owner is told with its directory what new files in it get.
 //! - *The time.* The server bounds a client's clock before it applies a rule (`clamp_time`).
 
 mod data;

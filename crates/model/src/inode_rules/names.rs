@@ -56,7 +56,8 @@ fn dirs(kind: FileType) -> i32 {
     i32::from(kind == FileType::Directory)
 }
 
-/// The names of a directory changed at `now`; it has `entries` of them now, and `dirs` more that are directories.
+/// The names of a directory changed at `now`; it has `entries` of them now, and `dirs` more that are
+/// directories.
 pub fn names_changed(dir: &mut impl RuledInode, entries: u64, dirs: i32, now: Timestamp) {
     let f = dir.fields();
     assert_eq!(f.kind, FileType::Directory, "only directories have names");
@@ -65,8 +66,8 @@ pub fn names_changed(dir: &mut impl RuledInode, entries: u64, dirs: i32, now: Ti
     touch_mtime(dir, now);
 }
 
-/// One more name may lead to the file. `EPERM` for a directory and for what must not change, `EMLINK` if it has too
-/// many.
+/// One more name may lead to the file. `EPERM` for a directory and for what must not change, `EMLINK` if it
+/// has too many.
 pub fn may_link(s: &Subject, nlink: u32) -> Result<(), Errno> {
     if s.kind == FileType::Directory || s.flags & (FLAG_APPEND | FLAG_IMMUTABLE) != 0 {
         return Err(Errno::EPERM);

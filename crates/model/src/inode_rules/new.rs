@@ -116,8 +116,8 @@ pub fn new_inode(dir: &Parent, n: &NewFile) -> NewInode {
     }
 }
 
-/// The default layout of a new directory: its parent's. The root's is the file system's: it is asked at the end of
-/// every chain, and is not copied.
+/// The default layout of a new directory: its parent's. The root's is the file system's: it is asked at the
+/// end of every chain, and is not copied.
 pub fn default_layout_of(parent: Fid, its_default: Option<&LayoutSpec>) -> Option<LayoutSpec> {
     its_default.filter(|_| parent != Fid::ROOT).cloned()
 }

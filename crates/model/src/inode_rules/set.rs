@@ -110,7 +110,8 @@ pub fn set(i: &mut impl RuledInode, s: &SetAttr, cred: &Cred, now: Timestamp) {
     assert!(*f.ctime >= before, "ctime never goes backward");
 }
 
-/// A change of owner takes set-id bits away, whoever makes it; so does a truncate that is not the superuser's.
+/// A change of owner takes set-id bits away, whoever makes it; so does a truncate that is not the
+/// superuser's.
 fn set_mode_and_owner(i: &mut impl RuledInode, s: &SetAttr, cred: &Cred) {
     let f = i.fields();
     let mut mode = *f.mode;

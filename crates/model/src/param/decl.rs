@@ -207,8 +207,8 @@ impl Decl {
         if bytes.is_multiple_of(unit) { Ok(bytes / unit) } else { Err(Errno::EINVAL) }
     }
 
-    /// Checks a value that somebody wants to set: `EACCES` if it is only shown, `E2BIG` if it is too long, `EINVAL` if
-    /// it is no number or not a word that it takes, `ERANGE` if it is out of bounds.
+    /// Checks a value that somebody wants to set: `EACCES` if it is only shown, `E2BIG` if it is too long,
+    /// `EINVAL` if it is no number or not a word that it takes, `ERANGE` if it is out of bounds.
     pub fn check<'a>(&self, given: &'a str) -> Result<Setting<'a>, Errno> {
         if !self.writable {
             return Err(Errno::EACCES);

@@ -18,15 +18,16 @@ pub(super) fn parts_of(name: &str) -> Vec<char> {
     s
 }
 
-/// Shell glob over a dotted name: `*`, `?` and `[a-z]` match within one part, never a dot, but for the dots of
-/// a NID. A `/` in the pattern stands for a dot, as lctl has it.
+/// Shell glob over a dotted name: `*`, `?` and `[a-z]` match within one part, never a dot, but for the dots
+/// of a NID. A `/` in the pattern stands for a dot, as lctl has it.
 pub fn glob_match(pattern: &str, name: &str) -> bool {
     if pattern.len() > PARAM_TEXT_MAX_BYTES {
         return false;
     }
     let p: Vec<char> = pattern.chars().map(|c| if c == '/' { '.' } else { c }).collect();
     let s = parts_of(name);
-    // Every place in the pattern that what was read so far may have led to: a dot of a NID makes more than one.
+    // Every place in the pattern that what was read so far may have led to: a dot of a NID makes more than
+    // one.
     let mut here = vec![false; p.len() + 1];
     let behind_stars = |at: &mut Vec<bool>| {
         for i in 0..p.len() {

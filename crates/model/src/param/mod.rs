@@ -1,5 +1,5 @@
-//! Parameters and statistics, the tree that `lctl get_param` walks: how one is declared, read, set, found by a glob, and
-//! which there are.
+//! Parameters and statistics, the tree that `lctl get_param` walks: how one is declared, read, set, found by
+//! a glob, and which there are.
 
 mod decl;
 mod glob;

@@ -115,8 +115,8 @@ pub struct Registry {
     all: Vec<Declared>,
 }
 
-/// A pattern as it is matched with declarations: the parts before the last, and that one. The dots of an address are
-/// inside their part.
+/// A pattern as it is matched with declarations: the parts before the last, and that one. The dots of an
+/// address are inside their part.
 fn split(pattern: &str) -> (Vec<String>, String) {
     let dotted: String = pattern.chars().map(|c| if c == '/' { '.' } else { c }).collect();
     let whole: String = parts_of(&dotted).into_iter().collect();
@@ -143,7 +143,8 @@ impl Registry {
         self.all.iter().filter(fits).copied().collect()
     }
 
-    /// The name that is nearest to one that is not known, with the pattern's own device if it has such a parameter.
+    /// The name that is nearest to one that is not known, with the pattern's own device if it has such a
+    /// parameter.
     pub fn nearest(&self, pattern: &str) -> Option<String> {
         let (device, last) = split(pattern);
         // A name that another kind of device has is nearer than one that two changes make of this.
@@ -163,8 +164,8 @@ impl Registry {
         Some(format!("{head}{dot}{}", best.decl.name))
     }
 
-    /// Whether a pattern may be set to this value for good: the name is known, it can be set and lasts, and each that
-    /// it selects takes the value.
+    /// Whether a pattern may be set to this value for good: the name is known, it can be set and lasts, and
+    /// each that it selects takes the value.
     pub fn check_lasting(&self, pattern: &str, value: &str) -> Result<(), Refusal> {
         let all = self.known(pattern);
         if all.is_empty() {

@@ -19,8 +19,8 @@ enum Access<A: 'static, B: 'static> {
     AtomicFlag(for<'x> fn(&'x A, &B) -> &'x AtomicBool),
 }
 
-/// A parameter or statistic of an `A`: its declaration, how to read it, how to set it. `B` says which of the things that
-/// the `A` has, if it has several.
+/// A parameter or statistic of an `A`: its declaration, how to read it, how to set it. `B` says which of the
+/// things that the `A` has, if it has several.
 pub struct Param<A: 'static, B: 'static = ()> {
     pub decl: Decl,
     access: Access<A, B>,
@@ -38,7 +38,8 @@ impl<A, B> Param<A, B> {
         Param { decl, access: Access::Set(get, set) }
     }
 
-    /// A number of which nobody must be told when it is set. It is kept in units of two to the power of `shift`.
+    /// A number of which nobody must be told when it is set. It is kept in units of two to the power of
+    /// `shift`.
     pub const fn atomic(decl: Decl, shift: u32, at: for<'x> fn(&'x A, &B) -> &'x AtomicU64) -> Param<A, B> {
         assert!(decl.writable, "what is only shown cannot be set");
         Param { decl, access: Access::Atomic(at, shift) }
@@ -126,7 +127,8 @@ impl<'a> Tree<'a> {
         Tree { pattern, items: Vec::new() }
     }
 
-    /// A device whose parameters have these names before the last part, or none; `b`: which of the things of `a`.
+    /// A device whose parameters have these names before the last part, or none; `b`: which of the things of
+    /// `a`.
     pub fn add_of<A, B: Clone + 'a>(
         &mut self,
         device: &str,
@@ -179,8 +181,8 @@ impl<'a> Tree<'a> {
         self.items.iter().map(|i| i.decl.info(i.name.clone())).collect()
     }
 
-    /// Sets all of them. `ENOENT`: there is none; `EACCES`: one cannot be set; `EINVAL`, `ERANGE`, `E2BIG`: not with this
-    /// value. Nothing is set if a declaration has something against it.
+    /// Sets all of them. `ENOENT`: there is none; `EACCES`: one cannot be set; `EINVAL`, `ERANGE`, `E2BIG`:
+    /// not with this value. Nothing is set if a declaration has something against it.
     pub fn set(&self, value: &str) -> Result<(), Errno> {
         if self.items.is_empty() {
             return Err(Errno::ENOENT);

@@ -3,8 +3,8 @@
 use super::{Kind, Tree, Value};
 use crate::Errno;
 
-/// Every parameter can be read and is of its kind, has a sentence for help, begins with its default, takes it, and refuses
-/// what is beyond its bounds or, if it is only shown, everything.
+/// Every parameter can be read and is of its kind, has a sentence for help, begins with its default, takes
+/// it, and refuses what is beyond its bounds or, if it is only shown, everything.
 pub fn every_declaration_holds(fresh: &Tree<'_>) {
     assert!(!fresh.items.is_empty(), "there are parameters");
     for i in &fresh.items {

@@ -1,5 +1,5 @@
-//! fence: waits until nobody has a lock on the object, and with that until all that was kept under locks is there; then
-//! requests by older layouts are refused.
+//! fence: waits until nobody has a lock on the object, and with that until all that was kept under locks is
+//! there; then requests by older layouts are refused.
 
 use super::{Cx, Done, check_object};
 use model::Errno;

@@ -119,8 +119,8 @@ fn last_byte(offset: u64, len: u64) -> u64 {
     offset.saturating_add(len.saturating_sub(1))
 }
 
-/// The attributes to answer with, and to store, for a request that was answered with `first` before: whether blocks were
-/// allocated the same way again is nobody's business, not even after one more restart.
+/// The attributes to answer with, and to store, for a request that was answered with `first` before: whether
+/// blocks were allocated the same way again is nobody's business, not even after one more restart.
 fn same_blocks(
     first: Option<&ObjectAttr>,
 ) -> impl Fn(&ObjectAttr) -> ObjectAttr + Copy + Send + Sync + 'static + use<> {
@@ -143,9 +143,9 @@ impl Cx {
         self.ost.db.seen(lsn, &self.slot.author)
     }
 
-    /// The right to work on `range` (both ends are in it): [`Ost::guard`]. What is done again after a restart waits for
-    /// nobody: its client gives nothing back before it is through. `ERELAYOUT` if the request is by an older layout than
-    /// the object's.
+    /// The right to work on `range` (both ends are in it): [`Ost::guard`]. What is done again after a restart
+    /// waits for nobody: its client gives nothing back before it is through. `ERELAYOUT` if the request is by
+    /// an older layout than the object's.
     async fn guard(
         &self,
         object: ObjectId,

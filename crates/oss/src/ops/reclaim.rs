@@ -1,5 +1,5 @@
-//! reclaim: after this server's restart a client says what it had. Open files are the metadata servers' affair;
-//! locks on ranges of objects come here.
+//! reclaim: after this server's restart a client says what it had. Open files are the metadata servers'
+//! affair; locks on ranges of objects come here.
 
 use super::{Cx, Done};
 use model::Errno;

@@ -22,7 +22,8 @@ pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
         return Err(Errno::EMSGSIZE);
     }
     check_range(if m.append { 0 } else { m.offset }, len)?;
-    // Done again, an append goes where it went, and finds the room that it had. Any other write went where it says.
+    // Done again, an append goes where it went, and finds the room that it had. Any other write went where it
+    // says.
     let first = cx.first_reply::<WriteReply>();
     if first.as_ref().is_some_and(|r| !m.append && r.offset != m.offset) {
         return Err(Errno::EPROTO);
@@ -33,7 +34,8 @@ pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
         None => Some(m.offset),
     };
     check_range(offset.unwrap_or(0), len)?;
-    // Those of an append are of blocks counted from its first byte: done again at an offset, they are made anew.
+    // Those of an append are of blocks counted from its first byte: done again at an offset, they are made
+    // anew.
     let counted_from = if m.append { 0 } else { m.offset };
     let crcs = compared(cx, &m, counted_from, &data, &m.block_crcs)?;
     let crcs = crcs.filter(|_| !m.append || first.is_none()).map(<[u32]>::to_vec);
@@ -60,8 +62,8 @@ pub(super) fn meta_of(cx: &Cx, m: &Write) -> ObjectMeta {
     ObjectMeta { file: m.file, uid, gid, projid, time: Some(cx.stamp(m.inode_ctime)), data_version: None }
 }
 
-/// The client's checksums `sums` of data for `offset`, if they are such as are stored. `EBADMSG`: the data is not what the
-/// client sent.
+/// The client's checksums `sums` of data for `offset`, if they are such as are stored. `EBADMSG`: the data is
+/// not what the client sent.
 pub(super) fn compared<'a>(
     cx: &Cx,
     m: &Write,

@@ -1,5 +1,6 @@
-//! writelist: bytes into several ranges of an object, one after the other, each in a transaction of its own. The answer
-//! is in the last one's: after a crash between two the request is unanswered, and its client sends it again.
+//! writelist: bytes into several ranges of an object, one after the other, each in a transaction of its own.
+//! The answer is in the last one's: after a crash between two the request is unanswered, and its client sends
+//! it again.
 
 use super::write::{admitted, compared, meta_of};
 use super::{Cx, Done, check_object, check_range, last_byte, same_blocks};
@@ -35,7 +36,8 @@ pub async fn run(cx: &Cx, m: Writelist, data: Bytes) -> Result<Done, Errno> {
     let _space = admitted(cx, &m, len, end)?;
     let first = cx.first_reply::<WriteReply>().map(|r| r.attr);
     let same = same_blocks(first.as_ref());
-    // Done again, it may be in more or fewer transactions: some were durable, or the object lies elsewhere by now.
+    // Done again, it may be in more or fewer transactions: some were durable, or the object lies elsewhere by
+    // now.
     let meta = ObjectMeta { data_version: first.map(|a| a.data_version), ..meta_of(cx, &m) };
     let author = cx.slot.author.clone();
     let each = move || -> store::object::FinishTxn {
@@ -52,7 +54,8 @@ pub async fn run(cx: &Cx, m: Writelist, data: Bytes) -> Result<Done, Errno> {
     Ok(Done { bytes: len, ..Done::changed(&reply, lsn) })
 }
 
-/// From the first byte to behind the last one; `None` unless the ranges are in order, apart, and as long as the data.
+/// From the first byte to behind the last one; `None` unless the ranges are in order, apart, and as long as
+/// the data.
 fn hull(ranges: &[WriteRange], len: usize) -> Option<(u64, u64)> {
     let start = ranges.first()?.offset;
     let (mut end, mut left) = (start, len as u64);

@@ -21,8 +21,9 @@ use world::{Conn, Either, select};
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
 const HELLO_TIMEOUT: Duration = Duration::from_secs(15);
-/// With several addresses one that answers and does not welcome anybody (its disk hangs) must not keep this client from the
-/// one that serves until its recovery is over. Servers know a client again that asks a second time, and are quicker then.
+/// With several addresses one that answers and does not welcome anybody (its disk hangs) must not keep this
+/// client from the one that serves until its recovery is over. Servers know a client again that asks a second
+/// time, and are quicker then.
 const HELLO_TIMEOUT_SEVERAL: Duration = Duration::from_secs(3);
 /// A session that lived so long was worth having: the next attempt starts with the shortest back-off.
 const GOOD_SESSION: Duration = Duration::from_secs(1);
@@ -123,8 +124,8 @@ fn addresses(core: &Core) -> Option<Vec<Nid>> {
     Some(nids)
 }
 
-/// Asks every address for a connection, and then, one at a time, whether the target is there: two hellos at once to a
-/// server with two addresses would end each other's session.
+/// Asks every address for a connection, and then, one at a time, whether the target is there: two hellos at
+/// once to a server with two addresses would end each other's session.
 async fn round(
     core: &Arc<Core>,
     nids: Vec<Nid>,

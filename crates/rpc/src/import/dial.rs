@@ -1,5 +1,6 @@
-//! Connections to the addresses of a target, begun one soon after the other: a host that is gone, or asleep, says nothing
-//! for seconds, and costs no more than the moment until the next one is asked. After RFC 8305 ("Happy Eyeballs"), §5.
+//! Connections to the addresses of a target, begun one soon after the other: a host that is gone, or asleep,
+//! says nothing for seconds, and costs no more than the moment until the next one is asked. After RFC 8305
+//! ("Happy Eyeballs"), §5.
 
 use super::Core;
 use crate::probe;
@@ -13,7 +14,8 @@ use std::time::Duration;
 use world::{BoxFuture, Conn, Either, World, select};
 
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The next address is asked so long after the last one, if none has answered: RFC 8305's "Connection Attempt Delay".
+/// The next address is asked so long after the last one, if none has answered: RFC 8305's "Connection Attempt
+/// Delay".
 const NEXT_AFTER: Duration = Duration::from_millis(250);
 
 type Dialling = BoxFuture<io::Result<Arc<dyn Conn>>>;
@@ -36,8 +38,8 @@ impl Dial {
         Dial { world: core.world.clone(), bind, port, several, todo, under_way: Vec::new() }
     }
 
-    /// The next address that has an outcome, in the order in which they come; `None` after all of them. With several of
-    /// them a server that answers listens there.
+    /// The next address that has an outcome, in the order in which they come; `None` after all of them. With
+    /// several of them a server that answers listens there.
     pub(super) async fn next(&mut self) -> Option<(Nid, io::Result<Arc<dyn Conn>>)> {
         loop {
             if self.under_way.is_empty() && !self.begin() {
@@ -75,7 +77,8 @@ impl Dial {
     }
 }
 
-/// The first that ends, which is taken out. The one that was begun first goes before others that are ready too.
+/// The first that ends, which is taken out. The one that was begun first goes before others that are ready
+/// too.
 async fn first(under_way: &mut Vec<(Nid, Dialling)>) -> (Nid, io::Result<Arc<dyn Conn>>) {
     std::future::poll_fn(|cx| {
         for (i, (_, dial)) in under_way.iter_mut().enumerate() {

@@ -1,5 +1,5 @@
-//! Requests that were answered but may be lost with the server's memory: kept until the server says that they are
-//! durable, sent again after its restart ([`crate::replay`]).
+//! Requests that were answered but may be lost with the server's memory: kept until the server says that they
+//! are durable, sent again after its restart ([`crate::replay`]).
 
 use crate::call::{InFlight, Request};
 use bytes::Bytes;

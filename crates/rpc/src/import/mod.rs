@@ -73,8 +73,9 @@ pub trait ImportHooks: Send + Sync {
     fn bulk_limit(&self, _bytes: u64) {}
     /// A session begins; the target takes so many ranges in one writelist (0: it does not know that message).
     fn write_ranges(&self, _ranges: u64) {}
-    /// A request that was answered but not durable is lost with the server's memory: this client was evicted, or doing it
-    /// again failed. `body` and `reply` as they went over the network, the latter without its context.
+    /// A request that was answered but not durable is lost with the server's memory: this client was evicted,
+    /// or doing it again failed. `body` and `reply` as they went over the network, the latter without its
+    /// context.
     fn request_lost(&self, _op: Op, _body: &Bytes, _reply: &Bytes) {}
     /// False: nothing is kept over a restart of the server, which need not wait for this client then.
     fn keeps_state(&self) -> bool {
@@ -96,10 +97,11 @@ impl ImportHooks for NoHooks {}
 pub struct Terms {
     /// A change is answered when it is on the server's disk. Whether it was is told by [`Response::durable`].
     pub durable: bool,
-    /// It tells what was done under something that the server granted: EIO instead of sending it once this client was
-    /// evicted after [`Import::life`] said this.
+    /// It tells what was done under something that the server granted: EIO instead of sending it once this
+    /// client was evicted after [`Import::life`] said this.
     pub life: Option<u64>,
-    /// Others may wait for it, and it waits for none of them: a server that has no memory for requests has some for it.
+    /// Others may wait for it, and it waits for none of them: a server that has no memory for requests has
+    /// some for it.
     pub waited_for: bool,
 }
 
@@ -108,7 +110,8 @@ pub struct Response<R> {
     pub reply: R,
     pub bulk: Bytes,
     pub transno: u64,
-    /// It changed something, and that is on the server's disk with everything that the target executed before.
+    /// It changed something, and that is on the server's disk with everything that the target executed
+    /// before.
     pub durable: bool,
 }
 
@@ -214,7 +217,8 @@ impl Core {
         self.alive.fetch_max(sent.0, Ordering::Relaxed);
     }
 
-    /// The wall clock jumped after the last request that was answered had gone out: that may be longer ago than it seems.
+    /// The wall clock jumped after the last request that was answered had gone out: that may be longer ago
+    /// than it seems.
     pub fn is_unsure(&self) -> bool {
         !planted::on(Bug::StoppedClockClient) && self.alive.load(Ordering::Relaxed) < self.world.jumped().0
     }
@@ -399,8 +403,8 @@ impl Import {
         })
     }
 
-    /// The target's addresses, the one where it lives by now first, and its epoch there. A connection to an earlier life
-    /// of it ends: the server may be a host that does not answer any more. Any other stays.
+    /// The target's addresses, the one where it lives by now first, and its epoch there. A connection to an
+    /// earlier life of it ends: the server may be a host that does not answer any more. Any other stays.
     pub fn set_home(&self, nids: Vec<Nid>, epoch: u32) {
         let old = {
             let mut g = self.core.lock();
@@ -454,7 +458,8 @@ impl Import {
         self.core.lock().active
     }
 
-    /// Grows with each eviction, before [`ImportHooks::state`] is told and before anything is sent in the new session.
+    /// Grows with each eviction, before [`ImportHooks::state`] is told and before anything is sent in the new
+    /// session.
     pub fn life(&self) -> u64 {
         self.core.lock().life
     }
@@ -479,8 +484,8 @@ impl Import {
         self.core.lock().refused.clone()
     }
 
-    /// Until when what the target leased may be used ([`crate::lease_life`]), if it says nothing more. Over, if this host's
-    /// clocks may have stood still since the target was heard: it is asked first.
+    /// Until when what the target leased may be used ([`crate::lease_life`]), if it says nothing more. Over,
+    /// if this host's clocks may have stood still since the target was heard: it is asked first.
     pub fn leases_until(&self) -> Instant {
         if self.core.is_unsure() {
             return Instant(0);
@@ -504,8 +509,8 @@ impl Import {
         self.core.lock().heard
     }
 
-    /// Tells the server something that needs no answer, if the session has a connection. After everything that
-    /// was sent before on it.
+    /// Tells the server something that needs no answer, if the session has a connection. After everything
+    /// that was sent before on it.
     pub fn notice(&self, n: &Notice) {
         let mut h = Header::new(FrameKind::Notify);
         h.target = self.core.target_number();
@@ -552,8 +557,8 @@ impl Import {
         self.core.lock().epoch
     }
 
-    /// The disk that the target lies on, as it said when it was last connected; targets with the same number share one.
-    /// 0: not known.
+    /// The disk that the target lies on, as it said when it was last connected; targets with the same number
+    /// share one. 0: not known.
     pub fn disk(&self) -> u64 {
         self.core.disk.load(Ordering::Relaxed)
     }
@@ -569,8 +574,8 @@ impl Import {
         (g.kept.len(), g.kept.bytes())
     }
 
-    /// Highest transaction number that any reply named: when [`Import::last_committed`] reaches it, everything
-    /// answered so far is durable.
+    /// Highest transaction number that any reply named: when [`Import::last_committed`] reaches it,
+    /// everything answered so far is durable.
     pub fn last_transno(&self) -> u64 {
         self.core.lock().last_transno
     }

@@ -8,8 +8,8 @@ use wire::proof::Challenge;
 use wire::{Frame, FrameKind, Header};
 
 impl Core {
-    /// Proves it on the connection of the session, if the server sent a nonce and there is anything to prove. What is sent
-    /// later finds it proved.
+    /// Proves it on the connection of the session, if the server sent a nonce and there is anything to prove.
+    /// What is sent later finds it proved.
     pub(super) fn prove(&self, link: &Link) {
         let keys = self.cfg.hooks.keys();
         let mut h = Header::new(FrameKind::Notify);

@@ -1,10 +1,10 @@
 //! Requests that take longer than they lately did: adaptive timeouts and early replies, as Lustre calls them.
 //!
-//! How long a request may take before anything is done about it comes from how long requests took in the last ten
-//! minutes ([`model::estimate::Estimate`]). Nothing fails then: with the next ping the server is asked what it is at work
-//! on. If it is at work on the request, that is its early reply, and it is left in peace for [`EXTRA`]. If it knows nothing
-//! of it, twice, the request or its reply is lost, whoever lost it: it is sent again on a new connection, and executed
-//! once.
+//! How long a request may take before anything is done about it comes from how long requests took in the last
+//! ten minutes ([`model::estimate::Estimate`]). Nothing fails then: with the next ping the server is asked
+//! what it is at work on. If it is at work on the request, that is its early reply, and it is left in peace
+//! for [`EXTRA`]. If it knows nothing of it, twice, the request or its reply is lost, whoever lost it: it is
+//! sent again on a new connection, and executed once.
 
 use super::{Core, ImportState, Inner};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,8 +23,8 @@ const EXTRA: Duration = Duration::from_secs(30);
 /// So many answers in a row without it, and a request is lost. One is not enough: a reply may be on its way.
 const MISSING_MAX: u8 = 2;
 
-/// `at_min` and `at_max`: how long requests may take at least, and at most, before the server is asked whether it is at
-/// work on them. Shared by the sessions of a mount.
+/// `at_min` and `at_max`: how long requests may take at least, and at most, before the server is asked
+/// whether it is at work on them. Shared by the sessions of a mount.
 #[derive(Debug)]
 pub struct AdaptiveLimits {
     min_s: AtomicU64,
@@ -74,8 +74,8 @@ pub(crate) struct Slow {
 }
 
 impl Inner {
-    /// Slots whose requests take longer than `patience`. None before everything was sent again on a new connection: a
-    /// recovery takes its time.
+    /// Slots whose requests take longer than `patience`. None before everything was sent again on a new
+    /// connection: a recovery takes its time.
     fn overdue(&self, now: Instant, patience: Duration) -> impl Iterator<Item = usize> {
         let late = move |sent: Instant, slow: &Slow| now >= slow.again.unwrap_or(sent.plus(patience));
         let all_sent = self.state == ImportState::Full;

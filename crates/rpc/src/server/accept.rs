@@ -26,7 +26,8 @@ use world::inbound::Share;
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 /// A refused peer has so long to read why.
 const LINGER: Duration = Duration::from_secs(1);
-/// Kind of the refusal for a hello to no target of no file system: `lctl ping` and monitors only want to hear anything.
+/// Kind of the refusal for a hello to no target of no file system: `lctl ping` and monitors only want to hear
+/// anything.
 const PROBE: &str = "probe";
 const CLIENT_NAME_MAX_BYTES: usize = 256;
 

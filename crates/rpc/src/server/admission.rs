@@ -1,5 +1,6 @@
-//! What strangers may take of a server before it knows who they are: connections, hellos, durable records of new clients.
-//! Bounded in all and for each address, so that one host that floods a server leaves room for the others.
+//! What strangers may take of a server before it knows who they are: connections, hellos, durable records of
+//! new clients. Bounded in all and for each address, so that one host that floods a server leaves room for
+//! the others.
 
 use model::limits;
 use model::mutex::{Mutex, MutexGuard};
@@ -72,8 +73,8 @@ impl Admission {
         Ok(Counted { admission: self.clone(), from, greets: true })
     }
 
-    /// Whether there is room for a client that no target knows: a quarter of all connections is kept for those that come
-    /// back.
+    /// Whether there is room for a client that no target knows: a quarter of all connections is kept for
+    /// those that come back.
     pub fn room_for_strangers(&self, connections_max: usize) -> bool {
         self.lock().connections <= connections_max.saturating_sub(connections_max / 4)
     }

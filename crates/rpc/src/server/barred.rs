@@ -1,5 +1,6 @@
-//! Requests that ended a server: noted in the target's folder before the process ends, refused after the restart. Their
-//! clients send them again, as they send anything again that was not answered, and would end every start for ever.
+//! Requests that ended a server: noted in the target's folder before the process ends, refused after the
+//! restart. Their clients send them again, as they send anything again that was not answered, and would end
+//! every start for ever.
 
 use super::{ClientId, Incoming};
 use bytes::Bytes;

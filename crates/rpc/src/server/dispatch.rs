@@ -182,7 +182,8 @@ pub(super) fn stamp(t: &Target) -> Stamp {
 fn may_send(server: &Server, a: &Admitted, r: &Incoming) -> Result<(), Errno> {
     let service = &a.target.service;
     let needed = r.op.verb().sender;
-    // Whoever is nobody's client, and keeps nothing (an MDT at an OST), is not waited for, and may say again what it said.
+    // Whoever is nobody's client, and keeps nothing (an MDT at an OST), is not waited for, and may say again
+    // what it said.
     let again = |s: Sender| r.replay.is_none() || s >= Sender::Server || service.replays(r.from.client);
     if needed == Sender::Client && r.replay.is_none() {
         return Ok(());
@@ -248,8 +249,8 @@ fn incoming(server: &Server, a: &Admitted, f: Frame) -> Result<Incoming, Errno> 
     })
 }
 
-/// Ends the process if a handler panics: half an operation may have been done to the state. The request is noted before, so
-/// that it does not end the next start as well.
+/// Ends the process if a handler panics: half an operation may have been done to the state. The request is
+/// noted before, so that it does not end the next start as well.
 struct AbortOnPanic {
     target: Arc<Target>,
     abort: bool,

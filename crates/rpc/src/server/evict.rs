@@ -59,7 +59,8 @@ fn check(server: &Arc<Server>, t: &Arc<Target>, s: Arc<Session>) {
     server.world.spawn("rpc-depart", depart(server.clone(), t.clone(), s, Departure::Evicted));
 }
 
-/// A client that is gone from one target is doubted by the others: those of this server, and those that have sessions with it.
+/// A client that is gone from one target is doubted by the others: those of this server, and those that have
+/// sessions with it.
 fn tell_others(server: &Server, target: &Arc<Target>, client: ClientId) {
     let now = server.world.now();
     let targets = server.lock_targets().clone();

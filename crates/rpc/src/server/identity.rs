@@ -1,4 +1,5 @@
-//! Who is at the other end: the same client as before, and whether it is more than a client. Decisions 0040 and 0041.
+//! Who is at the other end: the same client as before, and whether it is more than a client. Decisions 0040
+//! and 0041.
 
 use super::Principal;
 use model::Errno;
@@ -21,14 +22,14 @@ pub struct Greeting {
     pub digest: Option<[u8; 32]>,
 }
 
-/// The part of a service's durable record of a client that says who it is and when it was told that it is new. Stands
-/// behind the record's other fields; records of before version 0.2 end there.
+/// The part of a service's durable record of a client that says who it is and when it was told that it is
+/// new. Stands behind the record's other fields; records of before version 0.2 end there.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Identity {
     /// SHA-256 of the client's token; `None`: it has shown none yet.
     pub digest: Option<[u8; 32]>,
-    /// Epoch and session number of the first answer that told it that it is new. Until it shows that it received that
-    /// answer, or a later one, it is told again.
+    /// Epoch and session number of the first answer that told it that it is new. Until it shows that it
+    /// received that answer, or a later one, it is told again.
     pub new_since: (u32, u64),
 }
 
@@ -48,8 +49,8 @@ impl Greeting {
         Identity { digest: self.digest, new_since: (epoch, self.session) }
     }
 
-    /// Whether it is the client that `known` was written for. True: that one had shown no token yet, and this one has:
-    /// the record is to be written again with it.
+    /// Whether it is the client that `known` was written for. True: that one had shown no token yet, and this
+    /// one has: the record is to be written again with it.
     ///
     /// # Errors
     /// `EACCES` and words: it is somebody else.
@@ -65,8 +66,8 @@ impl Greeting {
         }
     }
 
-    /// The client was told that it is new, or may have been, and does not know: the server restarted before it showed
-    /// that it does. Nothing from before that is its own any more.
+    /// The client was told that it is new, or may have been, and does not know: the server restarted before
+    /// it showed that it does. Nothing from before that is its own any more.
     pub fn is_unaware(&self, known: &Identity) -> bool {
         let last =
             wire::msg::connect::extra_number(&self.connect.extra, wire::msg::connect::EXTRA_LAST_SESSION);

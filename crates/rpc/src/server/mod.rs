@@ -55,7 +55,8 @@ pub struct Incoming {
     pub resent: bool,
     /// The answer is to wait until the change is durable, whatever the target's `ack` says.
     pub durable: bool,
-    /// The server's wall clock for this request: as it is, or as it was when a replayed one was executed first.
+    /// The server's wall clock for this request: as it is, or as it was when a replayed one was executed
+    /// first.
     pub wall: Timestamp,
     /// The request was answered before the restart and is to be done again, to the same end.
     pub replay: Option<Replay>,
@@ -66,8 +67,8 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Its sender is whom `map` makes of him. Called once the request may be executed, before anything looks at who
-    /// sent it; whom else the message names passes the same `map`.
+    /// Its sender is whom `map` makes of him. Called once the request may be executed, before anything looks
+    /// at who sent it; whom else the message names passes the same `map`.
     #[must_use]
     pub fn mapped(mut self, map: &Nodemap) -> Incoming {
         self.ctx.cred = map.cred(&self.ctx.cred);
@@ -142,7 +143,8 @@ pub trait Service: Send + Sync + 'static {
     /// Never 0.
     fn epoch(&self) -> u32;
     fn last_committed(&self) -> u64;
-    /// The target's folder, where the session layer notes requests that ended the server. `None`: it has none.
+    /// The target's folder, where the session layer notes requests that ended the server. `None`: it has
+    /// none.
     fn folder(&self) -> Option<String> {
         None
     }
@@ -150,9 +152,9 @@ pub trait Service: Send + Sync + 'static {
     fn knows(&self, _client: ClientId) -> bool {
         false
     }
-    /// False: somebody else may serve the target by now. Whatever this server said, a ping's answer too, could let a
-    /// client rely on locks that the other one gave away. Nor does one speak that is about to end and be started anew, such
-    /// as an MDT whose disk failed: its clients ask the next one.
+    /// False: somebody else may serve the target by now. Whatever this server said, a ping's answer too,
+    /// could let a client rely on locks that the other one gave away. Nor does one speak that is about to end
+    /// and be started anew, such as an MDT whose disk failed: its clients ask the next one.
     fn speaks(&self) -> bool {
         true
     }
@@ -164,8 +166,8 @@ pub trait Service: Send + Sync + 'static {
     fn write_ranges(&self) -> usize {
         0
     }
-    /// The client was evicted here: servers of other targets of the file system are told, if the service has sessions with
-    /// them. Must not wait.
+    /// The client was evicted here: servers of other targets of the file system are told, if the service has
+    /// sessions with them. Must not wait.
     fn evicted(&self, _client: ClientId) {}
     /// What the target lies on: targets that say the same share one disk; 0: not known.
     fn disk(&self) -> u64 {
@@ -181,7 +183,8 @@ pub trait Service: Send + Sync + 'static {
     fn nodemap(&self, _from: &Principal) -> Nodemap {
         Nodemap::IDENTITY
     }
-    /// Whether the client has things left to do again from before this server's start. Others' replays are refused.
+    /// Whether the client has things left to do again from before this server's start. Others' replays are
+    /// refused.
     fn replays(&self, _client: ClientId) -> bool {
         false
     }
@@ -244,8 +247,8 @@ impl Peers {
         condemned
     }
 
-    /// Another target has evicted the client. If it is as silent here it is evicted as soon as it cannot rely on anything
-    /// any more; if it is heard from, nothing happens: it may be cut off from one server only.
+    /// Another target has evicted the client. If it is as silent here it is evicted as soon as it cannot rely
+    /// on anything any more; if it is heard from, nothing happens: it may be cut off from one server only.
     pub fn doubt(&self, client: ClientId, now: Instant) {
         let known = self.get(client).map(|s| s.doubt(now)).is_some();
         self.look_now(known);
@@ -334,8 +337,8 @@ const PING_DEFAULT_MS: u32 = 5000;
 const SAY_FULL_AGAIN: Duration = Duration::from_secs(60);
 /// A client silent for so many ping intervals is evicted.
 pub const EVICT_INTERVALS: u32 = 6;
-/// As many suffice when another target has evicted it: more than the 2.5 for which it relies on what was leased to it, and it
-/// missed three pings.
+/// As many suffice when another target has evicted it: more than the 2.5 for which it relies on what was
+/// leased to it, and it missed three pings.
 const EVICT_DOUBTED_INTERVALS: u32 = 3;
 
 impl Server {
@@ -382,8 +385,8 @@ impl Server {
         &self.inbound
     }
 
-    /// `accept=secure` (the default) lets in only peers with a port below 1024, which on their hosts only a privileged
-    /// process can have; `accept=all` lets in everybody.
+    /// `accept=secure` (the default) lets in only peers with a port below 1024, which on their hosts only a
+    /// privileged process can have; `accept=all` lets in everybody.
     pub fn set_secure(&self, on: bool) {
         self.secure.store(on, Ordering::Relaxed);
     }
@@ -424,7 +427,8 @@ impl Server {
         }
     }
 
-    /// Ends the sessions with a target without a word to its service (the clients come back elsewhere or later).
+    /// Ends the sessions with a target without a word to its service (the clients come back elsewhere or
+    /// later).
     pub fn remove(&self, target: TargetId) {
         let mut gone = Vec::new();
         self.lock_targets().retain(|t| {

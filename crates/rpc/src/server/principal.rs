@@ -8,8 +8,9 @@ use wire::proof::{Claimant, Key};
 
 /// Who is at the other end of a session, as far as its newest connection has shown.
 ///
-/// What it may send ([`Principal::role`]) and who its users are here ([`super::Service::nodemap`]) both follow from
-/// this value alone. A certificate that a connection shows belongs here too: only these two have to know of it.
+/// What it may send ([`Principal::role`]) and who its users are here ([`super::Service::nodemap`]) both
+/// follow from this value alone. A certificate that a connection shows belongs here too: only these two have
+/// to know of it.
 #[derive(Clone, Debug)]
 pub struct Principal {
     /// Its `client_uuid`.

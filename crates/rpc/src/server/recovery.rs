@@ -3,8 +3,8 @@
 //!
 //! The same for every kind of target. What a target adds is in [`Recover`].
 //!
-//! The window's end is adaptive ([`Limits`]): it is put off while clients arrive, and for those that are back while they go
-//! on saying what they had; never behind `recovery_time_hard`.
+//! The window's end is adaptive ([`Limits`]): it is put off while clients arrive, and for those that are back
+//! while they go on saying what they had; never behind `recovery_time_hard`.
 
 use super::ClientId;
 use model::mutex::{Mutex, MutexGuard};
@@ -22,8 +22,8 @@ use world::{BoxFuture, Either, Instant, World, select};
 pub const RECOVERY_TIME_DEFAULT_S: u64 = 15;
 /// Default of the `recovery_time_hard` parameters, seconds.
 pub const RECOVERY_HARD_DEFAULT_S: u64 = 90;
-/// While clients arrive, the others are awaited for this part of `recovery_time_soft` longer: what kept them away ended a
-/// moment ago.
+/// While clients arrive, the others are awaited for this part of `recovery_time_soft` longer: what kept them
+/// away ended a moment ago.
 const ARRIVALS_PART: u32 = 3;
 /// How often the window's end is looked at (the parameter may be changed meanwhile).
 const TICK: Duration = Duration::from_millis(250);
@@ -67,7 +67,8 @@ struct State {
     report: Report,
     /// From the start to the next time that clients are given up.
     window: Duration,
-    /// From the start to the last client that came back, and to the last thing that one of them said or did again.
+    /// From the start to the last client that came back, and to the last thing that one of them said or did
+    /// again.
     arrived: Option<Duration>,
     progress: Option<Duration>,
     /// An administrator wants it to end.
@@ -83,7 +84,8 @@ struct Limits {
     hard: Duration,
 }
 
-/// From the start of the target: when clients that are missing are given up, and when those that are back but not done.
+/// From the start of the target: when clients that are missing are given up, and when those that are back but
+/// not done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Ends {
     missing: Duration,
@@ -118,16 +120,18 @@ pub struct Progress {
 /// What a target does in its recovery.
 pub trait Recover: Send + Sync + 'static {
     fn recovery(&self) -> &Arc<Recovery>;
-    /// `recovery_time_soft`: how long clients may take to come back, at least [`Recover::lease_life`]; asked for again
-    /// and again.
+    /// `recovery_time_soft`: how long clients may take to come back, at least [`Recover::lease_life`]; asked
+    /// for again and again.
     fn patience(&self) -> Duration;
     /// `recovery_time_hard`: clients that come or go on cannot put the end off for longer than that.
     fn hard_limit(&self) -> Duration;
-    /// So long after the start a client that does not come back may still rely on locks of the target's former life
-    /// ([`super::Peers::lease_life`]): nobody else is served before, whatever an administrator says.
+    /// So long after the start a client that does not come back may still rely on locks of the target's
+    /// former life ([`super::Peers::lease_life`]): nobody else is served before, whatever an administrator
+    /// says.
     fn lease_life(&self) -> Duration;
-    /// Takes a client that never came back out of the tables, durably, unless it came after all: the target calls
-    /// [`Recovery::give_up`] under whatever keeps clients from connecting meanwhile, and stops if that says no.
+    /// Takes a client that never came back out of the tables, durably, unless it came after all: the target
+    /// calls [`Recovery::give_up`] under whatever keeps clients from connecting meanwhile, and stops if that
+    /// says no.
     fn evict_absent(self: Arc<Self>, client: ClientId) -> BoxFuture<()>;
     /// Nobody is awaited any more. Called once, also if there was nothing to recover.
     fn recovered(self: Arc<Self>) -> BoxFuture<()>;
@@ -185,8 +189,8 @@ impl Recovery {
         op.verb().in_recovery || planted::on(Bug::NoRecoveryWindow)
     }
 
-    /// Waits until requests of this kind may be served; replayed ones are part of the recovery. `ESHUTDOWN` once the
-    /// target stops.
+    /// Waits until requests of this kind may be served; replayed ones are part of the recovery. `ESHUTDOWN`
+    /// once the target stops.
     pub async fn admitted(&self, client: ClientId, op: Op, replay: bool) -> Result<(), Errno> {
         // What a client that is not awaited says it had is looked at when those that are have theirs again.
         let foreign = op == Op::Reclaim && !self.is_member(client);
@@ -266,8 +270,8 @@ impl Recovery {
         true
     }
 
-    /// `lctl abort_recovery`: clients that are missing are evicted as soon as they cannot rely on anything any more, and
-    /// those that have something left to say are not waited for. No effect once all are back.
+    /// `lctl abort_recovery`: clients that are missing are evicted as soon as they cannot rely on anything
+    /// any more, and those that have something left to say are not waited for. No effect once all are back.
     pub fn abort(&self) {
         if self.recovering() {
             tracing::warn!("{}: recovery is to end: missing clients are evicted", self.label);

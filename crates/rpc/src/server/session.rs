@@ -74,7 +74,8 @@ impl Kept {
         Kept { status: STATUS_LATER, body, bulk, transno: 0, wall, extra }
     }
 
-    /// Whether a resent request must find this reply, or may cheaply do so. Not that it came damaged: it is to come again, whole.
+    /// Whether a resent request must find this reply, or may cheaply do so. Not that it came damaged: it is
+    /// to come again, whole.
     fn worth_keeping(&self) -> bool {
         if i32::from(self.status) == Errno::EBADMSG.0 {
             return false;
@@ -181,12 +182,12 @@ impl Session {
         }
     }
 
-    /// A new connection takes the session over; the old one is closed, its frames count no more. `answer` makes the
-    /// first frame, of whether the client must be told that it is new and of the highest xid in its slots.
-    /// Returns whether it was. False as error: the session is ending.
+    /// A new connection takes the session over; the old one is closed, its frames count no more. `answer`
+    /// makes the first frame, of whether the client must be told that it is new and of the highest xid in its
+    /// slots. Returns whether it was. False as error: the session is ending.
     ///
-    /// Behind the answer go the remembered replies that are not durable yet: what was answered after them may rely on
-    /// them, so the client must not have that and lack them (it would send again in the wrong order).
+    /// Behind the answer go the remembered replies that are not durable yet: what was answered after them may
+    /// rely on them, so the client must not have that and lack them (it would send again in the wrong order).
     pub fn take_over(
         &self,
         link: Link,

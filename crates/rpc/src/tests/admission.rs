@@ -225,7 +225,8 @@ fn an_administrator_evicts() {
     });
 }
 
-/// A flood of connections that say nothing, of hellos of strangers and of hellos that are too long, and honest clients beside it.
+/// A flood of connections that say nothing, of hellos of strangers and of hellos that are too long, and
+/// honest clients beside it.
 #[test]
 fn a_flood_leaves_honest_clients_their_sessions() {
     run(7, async |_, w, seen| {

@@ -105,7 +105,8 @@ fn restarts_execute_exactly_once() {
     }
 }
 
-/// Lines that go dead for longer than the server waits: what was answered was done once, what failed at most once.
+/// Lines that go dead for longer than the server waits: what was answered was done once, what failed at most
+/// once.
 fn blackout(seed: u64) -> (usize, usize) {
     let c = Cluster::new(seed, TargetId::mdt(0));
     c.lab.faults(Faults { cut_ppm: 10_000, delay_max_us: 2000 });
@@ -389,8 +390,9 @@ fn the_other_address_is_tried() {
     });
 }
 
-/// Three hosts of a target are gone without a word, as a power cut leaves them: the fourth is found in a moment, not after
-/// a time-out for each (a client of the simulator's seed 6178 came too late for its recovery, and was evicted).
+/// Three hosts of a target are gone without a word, as a power cut leaves them: the fourth is found in a
+/// moment, not after a time-out for each (a client of the simulator's seed 6178 came too late for its
+/// recovery, and was evicted).
 #[test]
 fn addresses_that_say_nothing_cost_a_moment_each() {
     let lab = Lab::new(20);
@@ -413,8 +415,8 @@ fn addresses_that_say_nothing_cost_a_moment_each() {
     });
 }
 
-/// A host that is asleep takes connections and says nothing (a client of the simulator's seed 13802 waited for its hello
-/// while the successor's recovery ran out).
+/// A host that is asleep takes connections and says nothing (a client of the simulator's seed 13802 waited
+/// for its hello while the successor's recovery ran out).
 #[test]
 fn a_host_that_is_asleep_costs_a_moment() {
     let lab = Lab::new(21);

@@ -25,7 +25,8 @@ fn flood(w: &World, uuid: u8, changes: usize) -> Arc<Mutex<Vec<Result<String, Er
     done
 }
 
-/// A request that is larger than all memory, which it has for so long from now on; those that come after it take no time.
+/// A request that is larger than all memory, which it has for so long from now on; those that come after it
+/// take no time.
 async fn hog(w: &World, counter: &Counter, stall: Duration) {
     *lock(&counter.stall) = stall;
     let hog = Import::new(w.clone(), config(9, TargetId::ost(0), &[1]));

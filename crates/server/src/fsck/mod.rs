@@ -78,7 +78,8 @@ impl FsckOptions {
             match text {
                 _ if only_paths || !text.starts_with('-') => o.paths.push(text.to_string()),
                 "--" => only_paths = true,
-                // "-a", "-p": what fsck(8) passes on, for repairs that nobody need decide about. All of --repair are.
+                // "-a", "-p": what fsck(8) passes on, for repairs that nobody need decide about. All of
+                // --repair are.
                 "--repair" | "-y" | "-a" | "-p" => {
                     o.repair = true;
                     careful |= text == "-a" || text == "-p";

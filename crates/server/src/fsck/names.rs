@@ -12,8 +12,8 @@ use store::Txn;
 /// Writes of one transaction.
 const TXN_WRITES_MAX: usize = 1000;
 
-/// After transactions were cut off: each may have leased a sequence of FIDs to a client, which goes on making files with
-/// them. Nobody else gets these.
+/// After transactions were cut off: each may have leased a sequence of FIDs to a client, which goes on making
+/// files with them. Nobody else gets these.
 pub async fn pass_over_lost_sequences(t: &Target) -> Result<(), String> {
     let fail = |e: &dyn std::fmt::Display| format!("{}: {e}", t.label);
     let lost: u64 = t.cut.iter().map(|d| d.to - d.from + 1).sum();
@@ -215,8 +215,8 @@ impl Mender<'_> {
         self.submit_if(1).await
     }
 
-    /// Bytes that lie with an inode: those of no file go, the blocks of others are counted anew. What contradicts
-    /// a layout or a size is left for a person to decide about: it is somebody's data.
+    /// Bytes that lie with an inode: those of no file go, the blocks of others are counted anew. What
+    /// contradicts a layout or a size is left for a person to decide about: it is somebody's data.
     fn data(&mut self, fid: Fid) -> Result<(), String> {
         assert_ne!(fid, Fid::NONE, "what is wrong with no file is not mended in one");
         let mut keys = Vec::new();

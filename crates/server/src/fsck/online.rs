@@ -1,4 +1,5 @@
-//! `nacre fsck --online`: targets that servers of this host have are checked by their servers, each as it is at one moment.
+//! `nacre fsck --online`: targets that servers of this host have are checked by their servers, each as it is
+//! at one moment.
 
 use super::report::{Problem, Report};
 use super::{EXIT_OPERATIONAL, FsckOptions};

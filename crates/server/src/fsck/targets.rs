@@ -115,7 +115,8 @@ pub fn cut_words(d: &Damage) -> String {
     )
 }
 
-/// Opens a database of a target; where its journal is damaged, `cut` ends it there, and `found` gets what that loses.
+/// Opens a database of a target; where its journal is damaged, `cut` ends it there, and `found` gets what
+/// that loses.
 fn open_db(w: &World, dir: &str, epoch: u32, cut: bool, found: &mut Vec<Damage>) -> Result<Arc<Db>, String> {
     let options = DbOptions { table_cache_bytes: CACHE_BYTES, ..DbOptions::default() };
     let refused = match Db::open(w, dir, epoch, options.clone()) {
@@ -139,7 +140,8 @@ fn open_db(w: &World, dir: &str, epoch: u32, cut: bool, found: &mut Vec<Damage>)
     Db::open(w, dir, epoch, DbOptions { cut_damaged_journal: true, ..options }).map_err(|e| e.to_string())
 }
 
-/// Locks and opens one target. Changes go to memory unless `repair`. `cut`: damaged journals end where the damage is.
+/// Locks and opens one target. Changes go to memory unless `repair`. `cut`: damaged journals end where the
+/// damage is.
 pub fn open(world: &World, dir: &str, repair: bool, cut: bool) -> Result<Target, String> {
     let says = |e: store::StoreError| e.to_string();
     Superblock::read(world, dir).map_err(says)?;

@@ -11,11 +11,11 @@ use std::time::Duration;
 use world::sys::process::{self, SIGKILL, SIGTERM};
 use world::sys::{Deadline, files};
 
-/// How long the MGS may take to answer. Without it a target that was registered once serves all the same, and an engine
-/// must not think that this host is at fault.
+/// How long the MGS may take to answer. Without it a target that was registered once serves all the same, and
+/// an engine must not think that this host is at fault.
 const MGS_PATIENCE: Duration = Duration::from_secs(10);
-/// Seconds that a server on another host has to end before a start fails: a host that is cut off notices itself, and its
-/// engine then stops what it has. Engines do not try again for a minute what failed.
+/// Seconds that a server on another host has to end before a start fails: a host that is cut off notices
+/// itself, and its engine then stops what it has. Engines do not try again for a minute what failed.
 pub(super) const START_PATIENCE: u64 = 60;
 /// How long a killed process may take to be gone: what it waits for of its disk.
 const KILLED_PATIENCE: Duration = Duration::from_secs(20);
@@ -23,7 +23,8 @@ const KILLED_PATIENCE: Duration = Duration::from_secs(20);
 const NETWORK_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// As the server has them in its command line. One that is missing stays as it is: its storage may be elsewhere now.
+/// As the server has them in its command line. One that is missing stays as it is: its storage may be
+/// elsewhere now.
 fn canonical(dirs: &[PathBuf]) -> Vec<PathBuf> {
     dirs.iter().map(|d| files::canonical(d).unwrap_or_else(|_| d.clone())).collect()
 }
@@ -81,8 +82,8 @@ struct Report {
     targets: Vec<DaemonTarget>,
 }
 
-/// Whether a server says anything to somebody who comes over the network, as clients do: its control socket may answer
-/// while nobody else is heard.
+/// Whether a server says anything to somebody who comes over the network, as clients do: its control socket
+/// may answer while nobody else is heard.
 fn deaf(s: &DaemonStatus) -> Option<String> {
     let nid = s.nids.first()?.parse().ok()?;
     admin::command::ping::answers(nid, s.port, NETWORK_PATIENCE)
@@ -134,8 +135,8 @@ pub(super) fn kill(dirs: &[PathBuf]) -> bool {
     !pids.is_empty()
 }
 
-/// At depth 0 the processes and what the server says of its targets: their heartbeats, their disks. At 10 it is asked
-/// over the network as well.
+/// At depth 0 the processes and what the server says of its targets: their heartbeats, their disks. At 10 it
+/// is asked over the network as well.
 pub fn monitor(a: &MonitorArgs) -> Result<i32, String> {
     let dirs = canonical(&a.dirs);
     let (code, why, s) = looked_after(&dirs, a.depth);
@@ -165,7 +166,8 @@ pub(super) fn spawn(a: &StartArgs, dirs: &[PathBuf]) -> Result<process::Detached
     process::spawn_detached(&d).map_err(|e| format!("cannot start '{}': {e}", exe.display()))
 }
 
-/// No end of its own: the engine has one, and a heartbeat of another host may have to be watched for as long as it says.
+/// No end of its own: the engine has one, and a heartbeat of another host may have to be watched for as long
+/// as it says.
 pub fn start(a: &StartArgs) -> Result<i32, String> {
     let dirs = canonical(&a.dirs);
     let mut started = match servers(&dirs)[..] {

@@ -1,5 +1,6 @@
-//! `nacre ha`: what a cluster engine asks of a host: serve these targets, stop, is all well. The resource agent in
-//! `deploy/ocf/` translates its words; exit statuses are OCF's. And what an administrator asks of the engine.
+//! `nacre ha`: what a cluster engine asks of a host: serve these targets, stop, is all well. The resource
+//! agent in `deploy/ocf/` translates its words; exit statuses are OCF's. And what an administrator asks of
+//! the engine.
 
 mod agent;
 mod etcd;
@@ -58,7 +59,8 @@ struct PlanArgs {
     /// File that the commands change
     #[arg(long, default_value = "nacre-cib.xml")]
     cib: String,
-    /// Targets that start together start one after the other: MGT, MDTs, OSTs. None needs it, and it takes longer
+    /// Targets that start together start one after the other: MGT, MDTs, OSTs. None needs it, and it takes
+    /// longer
     #[arg(long)]
     ordered: bool,
     #[arg(long)]

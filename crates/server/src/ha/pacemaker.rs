@@ -1,5 +1,5 @@
-//! What an administrator asks of Pacemaker: where targets are, and to move one. Its own programs do it (`crm_resource`,
-//! `cibadmin`); what comes back as XML is read only as far as is needed here.
+//! What an administrator asks of Pacemaker: where targets are, and to move one. Its own programs do it
+//! (`crm_resource`, `cibadmin`); what comes back as XML is read only as far as is needed here.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -9,7 +9,8 @@ use world::sys::process::{self, Finished};
 
 /// Pacemaker's own limit for a resource is in its configuration; this only ends the waiting for it.
 const MOVE_PATIENCE: Duration = Duration::from_secs(600);
-/// The cluster is at rest if it says so twice: a change of its configuration reaches who decides a moment later.
+/// The cluster is at rest if it says so twice: a change of its configuration reaches who decides a moment
+/// later.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Should this program be killed before it takes its wish back, that ends by itself.
 const WISH_LASTS: &str = "--lifetime=PT15M";

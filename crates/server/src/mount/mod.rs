@@ -12,7 +12,8 @@ use std::ffi::OsString;
 /// Set in the daemon's environment: this process is the daemon, not the helper.
 const DAEMON_ENV: &str = "NACRE_MOUNT_DAEMON";
 
-/// The command that ends the connection of a mount whose daemon was killed: `nacre mount-guard DIR`, started by the daemon.
+/// The command that ends the connection of a mount whose daemon was killed: `nacre mount-guard DIR`, started
+/// by the daemon.
 pub const GUARD: &str = "mount-guard";
 
 /// mount(8): the mount failed.

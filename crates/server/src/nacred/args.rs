@@ -30,27 +30,29 @@ pub struct Options {
     /// Milliseconds of silence after which clients ping; six times that, and they are evicted
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(50..=600_000))]
     pub ping_interval: u32,
-    /// Milliseconds between two heartbeats in a target's folder; a server stops when none was written for five times
-    /// that, and one on another host takes the target after ten times
+    /// Milliseconds between two heartbeats in a target's folder; a server stops when none was written for
+    /// five times that, and one on another host takes the target after ten times
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(50..=30_000))]
     pub mmp_interval: u32,
-    /// Seconds for another server that has one of the targets to end; without that it is left alone, and this one does
-    /// not start. For engines of failover, which had it fenced or will stop it
+    /// Seconds for another server that has one of the targets to end; without that it is left alone, and this
+    /// one does not start. For engines of failover, which had it fenced or will stop it
     #[arg(long, default_value_t = 0, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(..=3600))]
     pub patience: u32,
-    /// Do not wait for clients that were known before the restart any longer than they may rely on their locks (two and
-    /// a half ping intervals); those that are missing then are evicted
+    /// Do not wait for clients that were known before the restart any longer than they may rely on their
+    /// locks (two and a half ping intervals); those that are missing then are evicted
     #[arg(long)]
     pub abort_recov: bool,
-    /// Be one of several MGSs over what is in an etcd, for example etcd://10.0.0.1,10.0.0.2,10.0.0.3/nacre; one is
-    /// active, the others wait. Give the addresses of all of them to the targets (--mgsnode) and to mounts
+    /// Be one of several MGSs over what is in an etcd, for example etcd://10.0.0.1,10.0.0.2,10.0.0.3/nacre;
+    /// one is active, the others wait. Give the addresses of all of them to the targets (--mgsnode) and to
+    /// mounts
     #[arg(long, value_name = "URL", value_parser = crate::etcd_url::parse)]
     pub mgs_store: Option<etcd::Url>,
-    /// Seconds after which another MGS takes over from one that is not heard of; that one gives up after half of it
+    /// Seconds after which another MGS takes over from one that is not heard of; that one gives up after half
+    /// of it
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(5..=600))]
     pub mgs_term: u32,
-    /// Whom to let in: only ports below 1024, which ordinary users of a host cannot have, or all. All hosts that reach the
-    /// port are trusted with everything then, and all their users
+    /// Whom to let in: only ports below 1024, which ordinary users of a host cannot have, or all. All hosts
+    /// that reach the port are trusted with everything then, and all their users
     #[arg(long, value_enum, default_value_t = Accept::Secure)]
     pub accept: Accept,
     /// Folders of the targets
@@ -83,8 +85,8 @@ impl Options {
     }
 }
 
-/// `--nid`, or the service NID of the targets that this host has, or its address towards the MGS, or its first
-/// address.
+/// `--nid`, or the service NID of the targets that this host has, or its address towards the MGS, or its
+/// first address.
 pub fn choose_nid(o: &Options, labels: &[Label]) -> Result<Nid, StartError> {
     if let Some(n) = o.nid {
         return Ok(n);

@@ -10,7 +10,8 @@ pub const DISK: i32 = 74;
 /// The MGS does not want the target: no start will change that.
 pub const REFUSED: i32 = 78;
 
-/// In the environment of a server that somebody looks after who is not its parent: its exit status is left in a file.
+/// In the environment of a server that somebody looks after who is not its parent: its exit status is left in
+/// a file.
 pub const WATCHED: &str = "NACRE_WATCHED";
 /// How often this process started again by itself.
 const AGAIN: &str = "NACRE_STARTED_AGAIN";
@@ -77,8 +78,8 @@ pub async fn is_still_own(node: &Node) -> bool {
     true
 }
 
-/// An ordinary start in the same process: nothing in memory is left, the epoch is raised, the journal replayed, clients are
-/// waited for. Returns only if that failed.
+/// An ordinary start in the same process: nothing in memory is left, the epoch is raised, the journal
+/// replayed, clients are waited for. Returns only if that failed.
 pub fn start_again(args: &[OsString]) -> std::io::Error {
     // Clients are there; that they were not to be waited for was said of another start.
     let args: Vec<OsString> = args.iter().filter(|a| *a != Options::ABORT_RECOV).cloned().collect();

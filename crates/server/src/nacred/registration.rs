@@ -91,8 +91,8 @@ pub fn start(node: &Arc<Node>) {
     node.world.spawn("registration", link.run());
 }
 
-/// Where a target may be found: here, then on the other nodes that its label names. With `--failnode` those do not include
-/// the one that it was made for, which registered before.
+/// Where a target may be found: here, then on the other nodes that its label names. With `--failnode` those
+/// do not include the one that it was made for, which registered before.
 fn homes(here: Nid, s: &Superblock) -> Vec<Nid> {
     let mut all = vec![here];
     all.extend(s.service_nids.iter().chain(&s.fail_nids));

@@ -1,4 +1,5 @@
-//! An MGS whose data is in etcd: this node is one of several that may be it, and serves as soon as no other one does.
+//! An MGS whose data is in etcd: this node is one of several that may be it, and serves as soon as no other
+//! one does.
 
 use super::Node;
 use admin::local::DaemonTarget;

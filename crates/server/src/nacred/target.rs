@@ -124,8 +124,8 @@ fn words(dir: &str, e: &StoreError) -> StartError {
     }
 }
 
-/// A server that was killed a moment ago may still be on its way out (waiting for a flush, say) and hold its lock:
-/// that is waited for. A living holder is an error, after `patience`.
+/// A server that was killed a moment ago may still be on its way out (waiting for a flush, say) and hold its
+/// lock: that is waited for. A living holder is an error, after `patience`.
 async fn take_lock(world: &World, dir: &str, patience: Duration) -> Result<TargetLock, StoreError> {
     let (dying, living) = (sys::Deadline::after(DYING.max(patience)), sys::Deadline::after(patience));
     loop {
@@ -140,14 +140,15 @@ async fn take_lock(world: &World, dir: &str, patience: Duration) -> Result<Targe
     }
 }
 
-/// The refusal names a process of this host that has ended, or been killed; or it names none, because the holder's word
-/// went with what was not flushed.
+/// The refusal names a process of this host that has ended, or been killed; or it names none, because the
+/// holder's word went with what was not flushed.
 fn holder_is_dead(refusal: &str) -> bool {
     let pid = refusal.split("pid ").nth(1).and_then(|r| r.split(' ').next()?.parse::<u32>().ok());
     pid.is_none_or(|p| !sys::process::alive(p) || world::host::fatal_signal_pending(p))
 }
 
-/// Reads and locks all folders, or none: the first obstacle is the error. Who holds one has `patience` to end.
+/// Reads and locks all folders, or none: the first obstacle is the error. Who holds one has `patience` to
+/// end.
 pub async fn read_labels(
     world: &World,
     dirs: &[String],
@@ -229,7 +230,8 @@ pub async fn hold(
     Err(first)
 }
 
-/// Raises the epoch, recovers the database and makes the service; two of them for an MDT's folder with an MGT.
+/// Raises the epoch, recovers the database and makes the service; two of them for an MDT's folder with an
+/// MGT.
 pub async fn open(held: Held, nid: Nid, port: u16) -> Result<Vec<Arc<Target>>, StartError> {
     let Held { dir, mut superblock, world, hold } = held;
     let world = &world;
@@ -387,7 +389,8 @@ impl Target {
         self.hold.heartbeat.is_still_own().await
     }
 
-    /// An OST whose disk failed goes on without changes, as long as nobody else can have it: what it has can be read.
+    /// An OST whose disk failed goes on without changes, as long as nobody else can have it: what it has can
+    /// be read.
     pub fn read_only(&self) -> Option<String> {
         match &self.service {
             Role::Ost(_) if self.db.is_held() => self.db.stopped(),
@@ -479,7 +482,8 @@ impl Target {
         if new == *s {
             return Ok(());
         }
-        // A server that slept while its target was taken must not put its old label over the new one: the epoch is in there.
+        // A server that slept while its target was taken must not put its old label over the new one: the
+        // epoch is in there.
         let there = Superblock::read(world, &self.dir)?;
         if !self.db.is_held() || there.epoch != s.epoch {
             return Err(StoreError::Refused(format!("'{}' was taken over by another server", self.dir)));

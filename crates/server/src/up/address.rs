@@ -1,5 +1,5 @@
-//! A free block of loopback addresses: the whole of 127.0.0.0/8 answers on this host, so every file system gets
-//! addresses of its own and no port is ever shared.
+//! A free block of loopback addresses: the whole of 127.0.0.0/8 answers on this host, so every file system
+//! gets addresses of its own and no port is ever shared.
 
 use super::{Result, UpError};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,7 +17,8 @@ pub fn is_free(block: Ipv4Addr, count: u16, port: u16) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Draws blocks until one is free. Random, because blocks of file systems that are down must not be taken either.
+/// Draws blocks until one is free. Random, because blocks of file systems that are down must not be taken
+/// either.
 pub fn choose(world: &World, count: u16, port: u16) -> Result<Ipv4Addr> {
     let mut last = None;
     for _ in 0..ATTEMPTS {

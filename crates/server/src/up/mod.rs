@@ -1,5 +1,5 @@
-//! `nacre up`, `down`, `status`, `wipe`: a whole file system on this machine, from the same parts and over the
-//! same sockets as on many.
+//! `nacre up`, `down`, `status`, `wipe`: a whole file system on this machine, from the same parts and over
+//! the same sockets as on many.
 
 mod address;
 mod cluster;

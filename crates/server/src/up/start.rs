@@ -173,8 +173,8 @@ fn label_of(world: &World, c: &Cluster, dir: &Path) -> Superblock {
     }
 }
 
-/// Formats the folders that hold no target yet. A half made one (no superblock) is made again: nothing was ever
-/// stored in it.
+/// Formats the folders that hold no target yet. A half made one (no superblock) is made again: nothing was
+/// ever stored in it.
 fn format_missing(world: &World, c: &Cluster, progress: &Progress) -> Result<bool> {
     let mut fresh = false;
     for dir in c.nodes().iter().flat_map(|n| &n.dirs) {
@@ -265,7 +265,8 @@ pub(super) fn start_node(c: &Cluster, n: &Node, exe: &Path, watched: bool) -> Re
     Ok(Started { daemon, log })
 }
 
-/// Every server up and known to the MGS: starts those that do not run, also one that dies while this looks on.
+/// Every server up and known to the MGS: starts those that do not run, also one that dies while this looks
+/// on.
 fn start_servers(c: &Cluster, exe: &Path, watched: bool, progress: &Progress) -> Result<()> {
     let mut started: BTreeMap<u16, Started> = BTreeMap::new();
     let end = Deadline::after(START_PATIENCE);

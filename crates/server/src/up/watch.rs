@@ -1,8 +1,9 @@
-//! `nacre watch`: what `nacre up` leaves behind. It starts servers again that were killed, and daemons of mounts; not what
-//! was told to end, nor what ended for its disk, nor what somebody else started (an engine of failover, a person).
+//! `nacre watch`: what `nacre up` leaves behind. It starts servers again that were killed, and daemons of
+//! mounts; not what was told to end, nor what ended for its disk, nor what somebody else started (an engine
+//! of failover, a person).
 //!
-//! It holds nothing that is needed: servers do not notice when it ends, and the next `nacre up` starts it anew. It does
-//! nothing while `nacre up` or `nacre down` works on the folder, and ends with `nacre down`.
+//! It holds nothing that is needed: servers do not notice when it ends, and the next `nacre up` starts it
+//! anew. It does nothing while `nacre up` or `nacre down` works on the folder, and ends with `nacre down`.
 
 use super::cluster::{self, Cluster, Node};
 use super::probe::{self, Processes};

@@ -1,5 +1,6 @@
-//! Runs seeds of the cluster simulation, or walks over the crash points of small workloads; the last lines sum up. A seed that finds
-//! something is run again with fewer faults and operations, and the command that repeats the smallest failure is printed.
+//! Runs seeds of the cluster simulation, or walks over the crash points of small workloads; the last lines
+//! sum up. A seed that finds something is run again with fewer faults and operations, and the command that
+//! repeats the smallest failure is printed.
 
 use model::planted::{self, Bug};
 use sim::faults::{CAMPAIGN_MIN_SEEDS, FAULTS};

@@ -1,6 +1,6 @@
-//! Messages out of dice: a deserializer that reads no bytes but makes values up, so that each message type, with each field
-//! it has or will have, is made without a word about it here. Most values are such as make sense, the others are the numbers
-//! at which arithmetic breaks.
+//! Messages out of dice: a deserializer that reads no bytes but makes values up, so that each message type,
+//! with each field it has or will have, is made without a word about it here. Most values are such as make
+//! sense, the others are the numbers at which arithmetic breaks.
 
 use ::world::rng::Rng;
 use model::Fid;

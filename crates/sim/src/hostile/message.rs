@@ -38,8 +38,8 @@ macro_rules! by_opcode {
 
 wire::for_each_message!(by_opcode);
 
-/// A message of the kind. Of those that may change what belongs to everybody (parameters, targets) it makes such as concern
-/// nobody: who may send the others is not the question here.
+/// A message of the kind. Of those that may change what belongs to everybody (parameters, targets) it makes
+/// such as concern nobody: who may send the others is not the question here.
 pub fn make(op: Op, pool: &Pool, rng: &mut Rng) -> Made {
     let extreme = *rng.pick(&[2, 6, 30]);
     let (mut body, reply) = of(op, &mut Arbitrary::new(rng, pool, extreme));
@@ -120,7 +120,8 @@ fn ops(pool: &Pool, rng: &mut Rng, bulk: &mut Bytes) -> Vec<batch::BatchOp> {
     let mut data = Vec::new();
     for _ in 0..count {
         let op = *rng.pick(Op::ALL);
-        // Not those in which the same would begin again, and not those that do not come in batches with right values.
+        // Not those in which the same would begin again, and not those that do not come in batches with right
+        // values.
         if matches!(op, Op::Batch) && rng.below(8) > 0 {
             continue;
         }

@@ -1,9 +1,10 @@
-//! Peers that lie: after a true hello they send every kind of message with every kind of flag, extreme numbers first, over
-//! several sessions with each target, while an honest client works beside them and compares everything with its model.
+//! Peers that lie: after a true hello they send every kind of message with every kind of flag, extreme
+//! numbers first, over several sessions with each target, while an honest client works beside them and
+//! compares everything with its model.
 //!
-//! Nothing they send ends a server, is left without an answer on a living connection, changes what the honest client sees, or
-//! leaves a table that does not check or start. What everybody may do to everybody's files (who may speak is another
-//! question) they do to files of their own only.
+//! Nothing they send ends a server, is left without an answer on a living connection, changes what the honest
+//! client sees, or leaves a table that does not check or start. What everybody may do to everybody's files
+//! (who may speak is another question) they do to files of their own only.
 
 mod arbitrary;
 mod message;
@@ -36,7 +37,8 @@ use wire::{FrameKind, Message, Op, RequestContext, encode_message};
 const OSTS: u16 = 2;
 /// Virtual time of a whole run.
 const RUN_LIMIT: Duration = Duration::from_secs(40_000);
-/// Virtual time in which each request is answered, evictions of clients that do not give leases back included.
+/// Virtual time in which each request is answered, evictions of clients that do not give leases back
+/// included.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(400);
 /// Frames that are told of when something was found.
 const TOLD: usize = 12;

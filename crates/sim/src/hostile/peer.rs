@@ -1,4 +1,5 @@
-//! One session of a hostile peer: a true hello, then whatever the dice say, and a note of what must be answered.
+//! One session of a hostile peer: a true hello, then whatever the dice say, and a note of what must be
+//! answered.
 
 use super::message::Made;
 use crate::cluster::{FSNAME, PORT};

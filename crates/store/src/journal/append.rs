@@ -14,8 +14,8 @@ use world::{DiskFile, World};
 /// Spare segments kept for reuse: their blocks are written already, so a flush need not allocate.
 const SPARES_KEPT: usize = 2;
 
-/// Zeros are written ahead of small records, so many bytes at a time: the host then flushes such a record without noting
-/// that its place is used from now on, which takes as long as the flush itself.
+/// Zeros are written ahead of small records, so many bytes at a time: the host then flushes such a record
+/// without noting that its place is used from now on, which takes as long as the flush itself.
 const AHEAD_BYTES: usize = 512 << 10;
 /// Larger records are not slowed down by that, and would have their bytes written twice.
 const AHEAD_RECORD_MAX_BYTES: u64 = 16 << 10;
@@ -134,7 +134,8 @@ impl Journal {
         }
     }
 
-    /// Segments of earlier epochs, in order, hold records up to the last one: they stay until the table has them.
+    /// Segments of earlier epochs, in order, hold records up to the last one: they stay until the table has
+    /// them.
     pub fn adopt(&mut self, paths: Vec<String>) {
         assert!(self.active.is_none() && self.sealed.is_empty(), "older segments stand before newer ones");
         let last_lsn = self.last_lsn();

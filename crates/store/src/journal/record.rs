@@ -47,8 +47,8 @@ pub struct RecordHeader {
     pub committed: Lsn,
     /// Number of the segment it was written to: a recycled file's older records do not count.
     pub segment: u64,
-    /// The segment's, which nobody can know who has bytes stored: those that lie in a record are never taken for one.
-    /// `None`: the segment is of version 1.
+    /// The segment's, which nobody can know who has bytes stored: those that lie in a record are never taken
+    /// for one. `None`: the segment is of version 1.
     pub salt: Option<u64>,
 }
 
@@ -171,7 +171,8 @@ impl Span {
     }
 }
 
-/// The inverse of [`encode_txn`]: writes are given to `each`, in order. `None` if the payload is no transaction.
+/// The inverse of [`encode_txn`]: writes are given to `each`, in order. `None` if the payload is no
+/// transaction.
 pub(crate) fn decode_txn(payload: &[u8], mut each: impl FnMut(Span)) -> Option<Vec<Redo>> {
     let mut r = Reader(payload);
     for _ in 0..r.u32()? {

@@ -3,9 +3,10 @@
 //! The log ends at the first record that is missing. That is a torn tail, unless something readable behind
 //! it says that the missing record was durable once: then it is damage, and nothing is cut silently.
 //!
-//! What users store lies within records, so nothing that stands anywhere else than where a record must begin is believed
-//! unless it has the segment's salt. Where there is none to compare with (segments of version 1, lost headers) only the
-//! chain of records from the segment's beginning is looked at, or positions that the segment can have.
+//! What users store lies within records, so nothing that stands anywhere else than where a record must begin
+//! is believed unless it has the segment's salt. Where there is none to compare with (segments of version 1,
+//! lost headers) only the chain of records from the segment's beginning is looked at, or positions that the
+//! segment can have.
 
 use super::record::{self, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, RecordHeader, Span};
 use super::segment::{self, Name, SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -96,7 +97,8 @@ impl Segment {
         }
     }
 
-    /// All its intact records, wherever they lie; with no salt to tell them by, those of the chain from its beginning.
+    /// All its intact records, wherever they lie; with no salt to tell them by, those of the chain from its
+    /// beginning.
     fn records(&self) -> impl Iterator<Item = (RecordHeader, &[u8])> {
         let mut pos = SEGMENT_HEADER_BYTES;
         let search = self.header.is_some();
@@ -117,8 +119,8 @@ impl Segment {
 }
 
 impl Replay {
-    /// Reads the journal in `dir`. `applied` is what the table holds durably. `cut`: where it is damaged it ends
-    /// ([`Replay::damage`]); else that is an error.
+    /// Reads the journal in `dir`. `applied` is what the table holds durably. `cut`: where it is damaged it
+    /// ends ([`Replay::damage`]); else that is an error.
     pub fn read(world: &World, dir: &str, applied: Lsn, cut: bool) -> Result<Replay, StoreError> {
         let mut out = Replay {
             writes: Vec::new(),
@@ -202,7 +204,8 @@ impl Replay {
         self.end(segments, expect.unwrap_or(applied + 1), applied);
     }
 
-    /// Collects the records of segment `i`; returns the position that comes next, or a record that makes no sense, and why.
+    /// Collects the records of segment `i`; returns the position that comes next, or a record that makes no
+    /// sense, and why.
     fn take_segment(
         &mut self,
         i: usize,
@@ -342,8 +345,9 @@ fn read_segments(world: &World, dir: &str, out: &mut Replay) -> Result<Vec<Segme
             .disk
             .open(&path, OpenMode::WRITE)
             .map_err(StoreError::io("cannot open journal segment", &path))?;
-        // What the page cache has may be nowhere else: of a killed process it is written now, and what a failed flush left
-        // there is not believed. What is read counts from now on, so it must not get lost any more.
+        // What the page cache has may be nowhere else: of a killed process it is written now, and what a
+        // failed flush left there is not believed. What is read counts from now on, so it must not get lost
+        // any more.
         medium::show(&*file, &path)?;
         let mut bytes = segment::read_all(&*file, &path)?;
         let header = SegmentHeader::find(&bytes, number, &path)?;

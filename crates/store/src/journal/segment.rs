@@ -98,7 +98,8 @@ impl SegmentHeader {
         }))
     }
 
-    /// Of a whole segment with this number: the one at its beginning, or, if that is lost, the copy at its end.
+    /// Of a whole segment with this number: the one at its beginning, or, if that is lost, the copy at its
+    /// end.
     pub fn find(bytes: &[u8], number: u64, path: &str) -> Result<Option<SegmentHeader>, StoreError> {
         if let Some(h) = SegmentHeader::decode(bytes, path)?.filter(|h| h.number == number) {
             return Ok(Some(h));

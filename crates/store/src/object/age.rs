@@ -1,8 +1,9 @@
 //! How old a tombstone is at least, whatever the wall clock does.
 //!
-//! A tombstone that goes too early lets a write that is sent again make the object anew, which belongs to no file then
-//! (the simulator's seed 11481: the clock was set ahead, and the next server dropped all of them). Wall clocks jump and
-//! differ between the hosts of a target; time that passed in this life of the target is certain.
+//! A tombstone that goes too early lets a write that is sent again make the object anew, which belongs to no
+//! file then (the simulator's seed 11481: the clock was set ahead, and the next server dropped all of them).
+//! Wall clocks jump and differ between the hosts of a target; time that passed in this life of the target is
+//! certain.
 
 use model::Timestamp;
 use std::time::Duration;
@@ -32,7 +33,8 @@ impl AgeClock {
         Timestamp { sec: self.wall.sec.saturating_add(passed), nsec: self.wall.nsec }
     }
 
-    /// Seconds of the newest tombstone that may go. `None`: those of former lives may be younger than they look.
+    /// Seconds of the newest tombstone that may go. `None`: those of former lives may be younger than they
+    /// look.
     pub fn limit(&self, world: &World) -> Option<i64> {
         let old = i64::try_from(TOMBSTONE_MAX.as_secs()).expect("an hour");
         (self.uptime(world) >= TOMBSTONE_MAX).then(|| self.now(world).sec - old)

@@ -1,6 +1,6 @@
-//! Whether data in bulk goes through the host's page cache. Past it is faster where the device is (decision 0031); on
-//! disks with heads a reader soon after the writer, or the second of many, is better served from memory: there an
-//! administrator switches it on.
+//! Whether data in bulk goes through the host's page cache. Past it is faster where the device is (decision
+//! 0031); on disks with heads a reader soon after the writer, or the second of many, is better served from
+//! memory: there an administrator switches it on.
 
 use super::{Objects, files::Files};
 use std::io;
@@ -11,8 +11,8 @@ use world::{DiskFile, World};
 pub struct CacheUse {
     /// The disk has heads to move.
     pub rotational: bool,
-    /// What is read is kept in memory at its first read. What is there already is always read from there, and what is
-    /// read twice is kept.
+    /// What is read is kept in memory at its first read. What is there already is always read from there, and
+    /// what is read twice is kept.
     pub reads: AtomicBool,
     /// What is written is kept in memory.
     pub writes: AtomicBool,

@@ -50,8 +50,8 @@ pub(super) struct Change {
 pub(super) struct After {
     pub free: Vec<Place>,
     pub cut: Option<(ObjectId, u64)>,
-    /// It became shorter within its slot: until that is committed the bytes behind its end belong to a record that a
-    /// crash brings back, checksums and all, so nothing may be appended.
+    /// It became shorter within its slot: until that is committed the bytes behind its end belong to a record
+    /// that a crash brings back, checksums and all, so nothing may be appended.
     pub shorter: bool,
     /// fallocate(2) that makes zeros: mode, offset, length.
     pub zero: Option<(ObjectId, u32, u64, u64)>,
@@ -346,8 +346,9 @@ impl Objects {
         }
     }
 
-    /// Nothing about the object changed: then there is no transaction either (0). One that says nothing of the object
-    /// would leave no trace on which the changes of others depend; done again after theirs, it might change something.
+    /// Nothing about the object changed: then there is no transaction either (0). One that says nothing of
+    /// the object would leave no trace on which the changes of others depend; done again after theirs, it
+    /// might change something.
     pub(super) fn unchanged(&self, c: &Change) -> Done<ObjectAttr> {
         let mut rec = c.old.clone();
         self.refresh_blocks(c.id, &mut rec);
@@ -369,8 +370,8 @@ impl Objects {
         }
     }
 
-    /// The object's bytes from the beginning, unchecked (their checksums go with them), short if the rest are zeros. Only for objects that are not in
-    /// a file of their own.
+    /// The object's bytes from the beginning, unchecked (their checksums go with them), short if the rest are
+    /// zeros. Only for objects that are not in a file of their own.
     pub(super) fn small_content(&self, id: ObjectId, rec: &ObjectRecord) -> Result<Vec<u8>, StoreError> {
         match &rec.location {
             Location::Inline(b) => Ok(b.to_vec()),
@@ -452,7 +453,8 @@ impl Objects {
         Ok(file)
     }
 
-    /// A file of its own with the object's present bytes, and these; to be flushed with [`Objects::flush_new_own`].
+    /// A file of its own with the object's present bytes, and these; to be flushed with
+    /// [`Objects::flush_new_own`].
     pub(super) fn create_own(&self, c: &mut Change) -> Result<(Arc<dyn DiskFile>, Vec<u8>), StoreError> {
         assert!(!c.created, "a change makes one file");
         let content = self.small_content(c.id, &c.old)?;

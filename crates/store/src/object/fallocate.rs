@@ -181,8 +181,8 @@ impl Objects {
         }
     }
 
-    /// Before the record is submitted: more space shows nothing. Zeros come after the commit, when the record's
-    /// checksums are durable; blocks for them are there then.
+    /// Before the record is submitted: more space shows nothing. Zeros come after the commit, when the
+    /// record's checksums are durable; blocks for them are there then.
     fn allocate_own(&self, c: &mut Change, file: &dyn DiskFile, r: Range) -> Result<(), StoreError> {
         let fail = |e| self.own_error(c, e);
         if r.mode & FALLOC_PUNCH_HOLE == 0 {

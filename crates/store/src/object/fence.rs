@@ -7,8 +7,9 @@ use model::{ObjectAttr, ObjectId, Timestamp};
 use std::sync::Arc;
 
 impl Objects {
-    /// Requests by layouts older than `generation` are to be refused from now on, its times become `times` (mtime, ctime). It
-    /// is made if it was never written: the fence of a stripe without bytes must be found, too. `ESTALE`: it was destroyed.
+    /// Requests by layouts older than `generation` are to be refused from now on, its times become `times`
+    /// (mtime, ctime). It is made if it was never written: the fence of a stripe without bytes must be found,
+    /// too. `ESTALE`: it was destroyed.
     pub fn fence(
         self: &Arc<Self>,
         id: ObjectId,

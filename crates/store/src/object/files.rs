@@ -173,8 +173,8 @@ impl Files {
         flushed
     }
 
-    /// Flushes one file (blocks). The host tells only one of those that flush a file that its pages are lost: the
-    /// others learn it here.
+    /// Flushes one file (blocks). The host tells only one of those that flush a file that its pages are lost:
+    /// the others learn it here.
     pub(super) fn sync(&self, key: FileKey, f: &dyn DiskFile) -> Result<(), StoreError> {
         let n = match key {
             FileKey::Container(class, n) => usize::from(class) + n as usize,

@@ -1,5 +1,5 @@
-//! write_list: several ranges of an object at once, most of them in one transaction, and as far as that can be without a
-//! second copy in the journal.
+//! write_list: several ranges of an object at once, most of them in one transaction, and as far as that can
+//! be without a second copy in the journal.
 
 use super::change::{Change, Done, unless_fatal};
 use super::files::FileKey;
@@ -14,8 +14,8 @@ use model::{Errno, ObjectAttr, ObjectId};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Whole blocks of at least so many bytes go past the journal where that can be: they are many that go to the disk
-/// together. With less, flushing the file costs more than writing twice.
+/// Whole blocks of at least so many bytes go past the journal where that can be: they are many that go to the
+/// disk together. With less, flushing the file costs more than writing twice.
 const IN_ORDER_MIN_BYTES: u64 = 32 << 10;
 /// A transaction takes no further ranges when it has so many bytes for the journal, …
 const JOURNALED_MAX_BYTES: usize = 1 << 20;
@@ -60,9 +60,10 @@ struct Piece {
 }
 
 impl Objects {
-    /// Writes to several places, in order and apart, in as few transactions as that takes: in all but the last `each` adds
-    /// the caller's part. Returns what [`Objects::write_summed`] returns of the last part. Errors as there; what was
-    /// written before stays. A call whose future is dropped has done some of the parts, from the first on.
+    /// Writes to several places, in order and apart, in as few transactions as that takes: in all but the
+    /// last `each` adds the caller's part. Returns what [`Objects::write_summed`] returns of the last part.
+    /// Errors as there; what was written before stays. A call whose future is dropped has done some of the
+    /// parts, from the first on.
     pub async fn write_list(
         self: &Arc<Self>,
         id: ObjectId,
@@ -102,7 +103,8 @@ impl Objects {
         }
     }
 
-    /// What the next transaction takes: no two pieces in the same block, of which each would see the bytes from before.
+    /// What the next transaction takes: no two pieces in the same block, of which each would see the bytes
+    /// from before.
     fn next_batch(
         &self,
         id: ObjectId,
@@ -129,8 +131,8 @@ impl Objects {
         Ok(out)
     }
 
-    /// How a part goes to the file: at once, or its whole blocks by themselves, if only its ends go over bytes that have
-    /// checksums.
+    /// How a part goes to the file: at once, or its whole blocks by themselves, if only its ends go over
+    /// bytes that have checksums.
     fn pieces_of(&self, id: ObjectId, old: &ObjectRecord, p: ListPart) -> Result<Vec<Piece>, StoreError> {
         let (first, end) = (p.off.div_ceil(BLOCK_BYTES) * BLOCK_BYTES, p.end() / BLOCK_BYTES * BLOCK_BYTES);
         let applied = self.db.core().state.borrow().applied;

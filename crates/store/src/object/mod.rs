@@ -2,8 +2,9 @@
 //! file of its own (design.md §7).
 //!
 //! A change goes to the page cache of the object's file first, then its record is submitted: the record
-//! carries what to do again after a crash ([`Redo`]), so one flush of the journal makes both durable. Files of large
-//! writes are flushed with it, before the journal. Cuts wait for their record's commit, because they cannot be undone. The byte tables and the reasoning are in `docs/formats/objects.md`.
+//! carries what to do again after a crash ([`Redo`]), so one flush of the journal makes both durable. Files
+//! of large writes are flushed with it, before the journal. Cuts wait for their record's commit, because they
+//! cannot be undone. The byte tables and the reasoning are in `docs/formats/objects.md`.
 
 mod age;
 mod cache_use;
@@ -58,8 +59,8 @@ pub struct ObjectMeta {
     pub projid: u32,
     /// Stamped as mtime and ctime (raised above the stored ctime); `None` leaves the times.
     pub time: Option<Timestamp>,
-    /// What the object's data version becomes if it is lower, for a change in several transactions of which some may be
-    /// there already; `None`: one more than it is.
+    /// What the object's data version becomes if it is lower, for a change in several transactions of which
+    /// some may be there already; `None`: one more than it is.
     pub data_version: Option<u64>,
 }
 
@@ -111,8 +112,8 @@ impl Objects {
         }
     }
 
-    /// Of which layout an object is at least: requests by older ones came from before a fence ([`Objects::fence`]).
-    /// `ESTALE` if it was destroyed.
+    /// Of which layout an object is at least: requests by older ones came from before a fence
+    /// ([`Objects::fence`]). `ESTALE` if it was destroyed.
     pub fn generation(&self, id: ObjectId) -> Result<u32, StoreError> {
         Ok(self.load(id)?.0.map_or(0, |rec| rec.layout_generation))
     }

@@ -1,9 +1,9 @@
-//! Bytes that reach an object's own file without the journal: the file is flushed with the group commit that covers
-//! their record, just before the journal is.
+//! Bytes that reach an object's own file without the journal: the file is flushed with the group commit that
+//! covers their record, just before the journal is.
 //!
-//! Such a write goes where no checksum is: behind the object's end, or into holes. Blocks without a checksum are
-//! zeros whatever their file holds, so nobody sees it without its record. The host may write the record to the disk
-//! first; its checksums say at the next start whether the bytes are there. Why that is sound:
+//! Such a write goes where no checksum is: behind the object's end, or into holes. Blocks without a checksum
+//! are zeros whatever their file holds, so nobody sees it without its record. The host may write the record
+//! to the disk first; its checksums say at the next start whether the bytes are there. Why that is sound:
 //! `docs/decisions/0012-data-flushed-with-the-group.md`.
 
 use super::Objects;
@@ -160,9 +160,9 @@ impl Files {
         list.extend(r.ranges.iter().map(|&(from, to)| Range { lsn, from, to }));
     }
 
-    /// Waits until no uncommitted record relies on bytes `from..to` of the object, which are about to be changed by
-    /// another record: so that one says in the journal that the first was durable, and no start looks for bytes
-    /// that are no longer there. The object's lock is held.
+    /// Waits until no uncommitted record relies on bytes `from..to` of the object, which are about to be
+    /// changed by another record: so that one says in the journal that the first was durable, and no start
+    /// looks for bytes that are no longer there. The object's lock is held.
     pub(super) async fn settled(
         &self,
         core: &Core,
@@ -268,8 +268,9 @@ impl PreCommitHook for Files {
 }
 
 impl Objects {
-    /// How a large write to the object's own file goes: over no byte that has a checksum it goes to the page cache, and
-    /// is flushed with its record, or before it if a start might do something else with the file behind its back.
+    /// How a large write to the object's own file goes: over no byte that has a checksum it goes to the page
+    /// cache, and is flushed with its record, or before it if a start might do something else with the file
+    /// behind its back.
     pub(super) fn order_of(
         &self,
         id: ObjectId,
@@ -284,7 +285,8 @@ impl Objects {
         Ok(if self.files.is_shaken(id, applied) { Target::OwnFlushed } else { Target::OwnInOrder })
     }
 
-    /// Whether any byte from `off` to `end` lies in a block of the object that has a checksum, or may count without one.
+    /// Whether any byte from `off` to `end` lies in a block of the object that has a checksum, or may count
+    /// without one.
     pub(super) fn goes_over(
         &self,
         id: ObjectId,
@@ -322,8 +324,8 @@ impl Objects {
         Ok(Location::Own)
     }
 
-    /// Writes bytes to the object's own file, with zeros before and behind them, and notes what a start looks for. Returns
-    /// the range that the record relies on.
+    /// Writes bytes to the object's own file, with zeros before and behind them, and notes what a start looks
+    /// for. Returns the range that the record relies on.
     pub(super) fn write_ordered(
         &self,
         c: &mut Change,
@@ -351,9 +353,9 @@ impl Objects {
         self.files.flush_by_change(|| self.files.sync(key, file)).map_err(|e| self.lost(e))
     }
 
-    /// The change's record is to be committed only after these ranges of its file were flushed. `parts`: what was
-    /// written where, the last of them the caller's data, of which the change knows the checksums of whole blocks;
-    /// zeros elsewhere.
+    /// The change's record is to be committed only after these ranges of its file were flushed. `parts`: what
+    /// was written where, the last of them the caller's data, of which the change knows the checksums of
+    /// whole blocks; zeros elsewhere.
     fn rely_on(
         &self,
         c: &mut Change,

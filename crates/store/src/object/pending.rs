@@ -16,8 +16,8 @@ use world::select;
 const PENDING_MAX_BYTES: usize = 64 << 20;
 /// So much goes to the page cache in less time than another thread takes to wake.
 const LITTLE_BYTES: usize = 64 << 10;
-/// How long writes wait for others to go to their files with, unless somebody waits for them or they are many: on the
-/// heels of their commit they would be in the way of its replies.
+/// How long writes wait for others to go to their files with, unless somebody waits for them or they are
+/// many: on the heels of their commit they would be in the way of its replies.
 const GATHER: Duration = Duration::from_millis(5);
 const GATHER_MAX_BYTES: usize = 1 << 20;
 
@@ -179,7 +179,8 @@ impl Files {
         done.map_err(StoreError::io("cannot write object file", &self.path(w.key)))
     }
 
-    /// What writes to bytes `from..to` of the object its file lacks, oldest first: to be taken before the file is read.
+    /// What writes to bytes `from..to` of the object its file lacks, oldest first: to be taken before the
+    /// file is read.
     pub(super) fn newer(&self, object: ObjectId, from: u64, to: u64) -> Vec<(u64, Bytes)> {
         let p = self.waiting();
         let within = |n: &&Newer| n.off < to && from < n.off + n.data.len() as u64;

@@ -89,8 +89,8 @@ impl Objects {
         Ok((data, crcs))
     }
 
-    /// Bytes as they are, unchecked; what no file holds reads as zeros. Of an own file also what blocks without a
-    /// checksum hold, which does not count.
+    /// Bytes as they are, unchecked; what no file holds reads as zeros. Of an own file also what blocks
+    /// without a checksum hold, which does not count.
     pub(super) fn read_raw(
         &self,
         id: ObjectId,

@@ -1,8 +1,8 @@
 //! Redo after a crash: brings the files of objects to what the journal says, before anything is served.
 //!
-//! A container's slots are only ever written by journal payloads, so all of them are redone, in order. An
-//! own file may hold newer, flushed data: of it only what lies behind the last `Flushed` is redone. Its name is another
-//! matter: the record that made the file may be in the page cache only, and the name with it.
+//! A container's slots are only ever written by journal payloads, so all of them are redone, in order. An own
+//! file may hold newer, flushed data: of it only what lies behind the last `Flushed` is redone. Its name is
+//! another matter: the record that made the file may be in the page cache only, and the name with it.
 
 use super::fallocate::allocate_or_zero;
 use super::location::{container_path, own_dir, own_path, packed_dir};
@@ -57,8 +57,8 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Applies the records' redo entries and makes them durable; returns what keeps a later start from doing so again with
-/// files that were changed meanwhile.
+/// Applies the records' redo entries and makes them durable; returns what keeps a later start from doing so
+/// again with files that were changed meanwhile.
 pub(crate) fn replay(
     world: &World,
     dir: &str,
@@ -129,10 +129,10 @@ fn replay_own(world: &World, dir: &str, id: ObjectId, redo: &[&Redo]) -> Result<
     Ok(false)
 }
 
-/// The first record whose bytes in an own file are not all there. Only such count that are not known to have been
-/// durable (above `durable`): of the others later records may have changed bytes again. The bytes of whatever else is done
-/// again are in the journal, so that it does not matter where those in the files are. To be called before anything is
-/// redone.
+/// The first record whose bytes in an own file are not all there. Only such count that are not known to have
+/// been durable (above `durable`): of the others later records may have changed bytes again. The bytes of
+/// whatever else is done again are in the journal, so that it does not matter where those in the files are.
+/// To be called before anything is redone.
 pub(crate) fn first_without_data(
     world: &World,
     dir: &str,
@@ -198,9 +198,9 @@ mod tests {
     use world::mem::{CrashMode, MemDisk};
     use world::rng::Rng;
 
-    /// The server is killed when the journal has been written, and the new file's folder has not been flushed; a later
-    /// record of the same file says that its bytes are. After the next start nothing says any more that the file must
-    /// be there, but the table.
+    /// The server is killed when the journal has been written, and the new file's folder has not been
+    /// flushed; a later record of the same file says that its bytes are. After the next start nothing says
+    /// any more that the file must be there, but the table.
     #[test]
     fn a_replay_makes_a_new_file_s_name_durable_whatever_its_later_records_say() {
         let id = ObjectId { origin: Fid::new(7, 8, 9), component: 1, stripe: 2 };

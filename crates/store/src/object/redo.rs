@@ -22,9 +22,9 @@ pub enum Redo {
     Flushed { object: ObjectId },
     /// The object's own file goes.
     Unlink { object: ObjectId },
-    /// Bytes of the object's own file that were flushed before this record was: nothing to do again, but whoever
-    /// finds the record without knowing that it was durable has to look for them. `crcs`: of the pieces that block
-    /// boundaries make.
+    /// Bytes of the object's own file that were flushed before this record was: nothing to do again, but
+    /// whoever finds the record without knowing that it was durable has to look for them. `crcs`: of the
+    /// pieces that block boundaries make.
     Ordered { object: ObjectId, offset: u64, len: u64, crcs: Vec<u32> },
 }
 
@@ -75,8 +75,8 @@ impl Redo {
         }
     }
 
-    /// What a record's entries mean for later bytes of an own file that no journal carries: `true`, doing them again
-    /// could take such bytes away; `false`, neither they nor earlier ones will be done again.
+    /// What a record's entries mean for later bytes of an own file that no journal carries: `true`, doing
+    /// them again could take such bytes away; `false`, neither they nor earlier ones will be done again.
     pub(crate) fn shakes(list: &[Redo]) -> Option<bool> {
         list.iter().rev().find_map(|r| match r {
             Redo::Truncate { .. } | Redo::Allocate { .. } => Some(true),

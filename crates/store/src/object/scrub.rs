@@ -80,8 +80,8 @@ impl Objects {
         })
     }
 
-    /// The host's file and the place in it where byte `off` of an object lies; `None` if it lies in the table or
-    /// there is no such object.
+    /// The host's file and the place in it where byte `off` of an object lies; `None` if it lies in the table
+    /// or there is no such object.
     pub fn place(&self, id: ObjectId, off: u64) -> Result<Option<(String, u64)>, StoreError> {
         let Some(rec) = self.load(id)?.0 else { return Ok(None) };
         let path = self.place_name(id, &rec);

@@ -154,8 +154,8 @@ impl Objects {
     }
 
     /// Checks blocks of an object: `bytes` begin with block `first` and end with a block, or with the object.
-    /// Returns the checksums. A difference is counted, and said aloud. Blocks of an own file that have none become
-    /// zeros: what the file holds there is of a write that never came to its record.
+    /// Returns the checksums. A difference is counted, and said aloud. Blocks of an own file that have none
+    /// become zeros: what the file holds there is of a write that never came to its record.
     pub(super) fn verify(
         &self,
         id: ObjectId,
@@ -308,9 +308,10 @@ impl Objects {
         Ok(bytes)
     }
 
-    /// Notes the checksums of what a write at `off` leaves, and how many bytes before and behind it must be written
-    /// as zeros: the rest of blocks without a checksum, whatever their file holds. To be called before any byte
-    /// changes. `given`: those of the pieces of `data` that block boundaries make, already compared with the bytes.
+    /// Notes the checksums of what a write at `off` leaves, and how many bytes before and behind it must be
+    /// written as zeros: the rest of blocks without a checksum, whatever their file holds. To be called
+    /// before any byte changes. `given`: those of the pieces of `data` that block boundaries make, already
+    /// compared with the bytes.
     pub(super) fn sums_of_write(
         &self,
         c: &mut Change,

@@ -19,8 +19,8 @@ fn outgrows(rec: &ObjectRecord, size: u64) -> bool {
 }
 
 impl Objects {
-    /// New size; bytes that come into being read as zeros. The transaction is 0 if nothing had to be changed: `finish`
-    /// is not called then. `EFBIG`: over what the host's files carry.
+    /// New size; bytes that come into being read as zeros. The transaction is 0 if nothing had to be changed:
+    /// `finish` is not called then. `EFBIG`: over what the host's files carry.
     pub fn truncate(
         self: &Arc<Self>,
         id: ObjectId,

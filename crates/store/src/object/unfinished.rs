@@ -1,4 +1,5 @@
-//! What of checksums is finished later: of changes that a crash or a failure cut short, and of objects that are gone.
+//! What of checksums is finished later: of changes that a crash or a failure cut short, and of objects that
+//! are gone.
 
 use super::Objects;
 use super::change::Change;
@@ -22,7 +23,8 @@ const DROP_AT_ONCE: usize = 256;
 /// Groups dropped by one transaction later.
 const DROP_STEP: usize = 1000;
 
-/// Ranges of blocks (from..to) that may be old or new, because a change failed half way and the target stopped.
+/// Ranges of blocks (from..to) that may be old or new, because a change failed half way and the target
+/// stopped.
 #[derive(Default)]
 pub(crate) struct LeftOpen {
     map: BTreeMap<ObjectId, Vec<(u64, u64)>>,
@@ -71,8 +73,8 @@ pub(crate) fn decode_open(v: &[u8]) -> Option<Vec<u32>> {
 }
 
 impl Objects {
-    /// After a start: large writes over bytes that were there, cut short by a crash when an earlier Nacre wrote here. It
-    /// had said before which blocks they are.
+    /// After a start: large writes over bytes that were there, cut short by a crash when an earlier Nacre
+    /// wrote here. It had said before which blocks they are.
     pub(super) fn close_all(&self) -> Result<(), StoreError> {
         for (k, v) in self.db.scan(&[TAG_OPEN], &[TAG_OPEN + 1], usize::MAX)? {
             self.close_one(&k, &v)?;

@@ -70,8 +70,9 @@ impl Objects {
         self.write_summed(id, off, data, None, meta, finish)
     }
 
-    /// Writes; `off` `None` appends at the object's end. Returns the offset written, the new attributes
-    /// and the transaction to wait for. A payload above 64 KiB is in the journal only if it goes over bytes that are there.
+    /// Writes; `off` `None` appends at the object's end. Returns the offset written, the new attributes and
+    /// the transaction to wait for. A payload above 64 KiB is in the journal only if it goes over bytes that
+    /// are there.
     ///
     /// `crcs`: checksums of the pieces that block boundaries make of `data`, already compared with it; for
     /// appends they are only used if the end happens to be at a boundary.
@@ -208,8 +209,8 @@ impl Objects {
         Ok(Location::Own)
     }
 
-    /// Bytes for the object's own file that the record carries, with zeros before and behind them. Over bytes that are there
-    /// they go once the record is committed.
+    /// Bytes for the object's own file that the record carries, with zeros before and behind them. Over bytes
+    /// that are there they go once the record is committed.
     pub(super) fn write_journaled(
         &self,
         c: &mut Change,
@@ -228,8 +229,8 @@ impl Objects {
         Ok(())
     }
 
-    /// What came of writing to the object's own file at once. If it failed and nothing is the matter with the disk, the space
-    /// of a part that was written behind the end is given back.
+    /// What came of writing to the object's own file at once. If it failed and nothing is the matter with the
+    /// disk, the space of a part that was written behind the end is given back.
     pub(super) fn written(
         &self,
         c: &Change,

@@ -59,7 +59,8 @@ pub fn after_power_cut(disk: &MemDisk, rng: &mut Rng) -> MemDisk {
     next
 }
 
-/// The host writes all of the journal to the disk, and nothing else: what a power cut may come upon at any time.
+/// The host writes all of the journal to the disk, and nothing else: what a power cut may come upon at any
+/// time.
 pub fn write_journal_back(world: &World) {
     for name in world.disk.list("/t/journal").unwrap() {
         world.disk.open(&format!("/t/journal/{name}"), OpenMode::WRITE).unwrap().sync_data().unwrap();
@@ -116,8 +117,8 @@ pub fn open_with(world: &World, epoch: u32, options: DbOptions) -> Ost {
     Ost { db, objects }
 }
 
-/// The only journal segment of a database, the process killed: three transactions, and a fourth that stores `value`. All are
-/// durable; the key `seq` says which was the last.
+/// The only journal segment of a database, the process killed: three transactions, and a fourth that stores
+/// `value`. All are durable; the key `seq` says which was the last.
 pub fn killed_with_value(bed: &Bed, value: impl FnOnce(&Bed, &str) -> Vec<u8>) -> String {
     bed.world.disk.mkdir("/t").unwrap();
     bed.world.disk.sync_dir("/").unwrap();

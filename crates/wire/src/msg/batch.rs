@@ -30,8 +30,9 @@ impl BatchOp {
 pub struct Batch {
     /// At most [`model::limits::BATCH_OPS_MAX`].
     pub ops: Vec<BatchOp>,
-    /// The sender has executed them already, under exclusive leases ([`super::own`]), and answered its applications:
-    /// one that fails does not stop the others, what they answer is not sent, and space was promised.
+    /// The sender has executed them already, under exclusive leases ([`super::own`]), and answered its
+    /// applications: one that fails does not stop the others, what they answer is not sent, and space was
+    /// promised.
     pub owned: bool,
     /// Whose operations they are.
     pub creds: Vec<Cred>,

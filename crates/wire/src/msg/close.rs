@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct Close {
     pub fid: Fid,
     pub handle: u64,
-    /// relatime: the last read through this handle, if it is to be stored; also with a handle that the server never
-    /// knew, because it was open under a lease.
+    /// relatime: the last read through this handle, if it is to be stored; also with a handle that the server
+    /// never knew, because it was open under a lease.
     pub atime: Option<Timestamp>,
 }
 

@@ -20,8 +20,8 @@ pub struct TargetEntry {
     pub domains: Vec<String>,
 }
 
-/// [`ConfigReply::extra`], only in the answer to a target that proved its key: the 32 bytes by which servers of the file
-/// system know each other ([`crate::proof::Claimant::Server`]).
+/// [`ConfigReply::extra`], only in the answer to a target that proved its key: the 32 bytes by which servers
+/// of the file system know each other ([`crate::proof::Claimant::Server`]).
 pub const EXTRA_SERVER_KEY: u16 = 1;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

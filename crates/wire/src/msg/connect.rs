@@ -19,25 +19,25 @@ pub const SLOT_NONE: u16 = crate::frame::NO_SLOT;
 /// [`ConnectReply::extra`]: the highest xid in the client's slots, u64 little-endian. A client that just
 /// started must number its requests above it (its clock may have gone backward).
 pub const EXTRA_LAST_XID: u16 = 1;
-/// [`ConnectReply::extra`]: most bytes of data that the target wants in one request, u64 little-endian. What changes
-/// later comes as [`super::notify::Notify::BulkLimit`].
+/// [`ConnectReply::extra`]: most bytes of data that the target wants in one request, u64 little-endian. What
+/// changes later comes as [`super::notify::Notify::BulkLimit`].
 pub const EXTRA_BULK_BYTES: u16 = 2;
 /// [`Connect::extra`]: the session number of the last ConnectReply that the client received, u64
 /// little-endian. Shows the server whether the client heard that it had been evicted.
 pub const EXTRA_LAST_SESSION: u16 = 2;
-/// [`Connect::extra`]: u64 little-endian, not 0: this client keeps neither locks nor requests over a restart of the
-/// target (a server that is a client of another): it is not waited for.
+/// [`Connect::extra`]: u64 little-endian, not 0: this client keeps neither locks nor requests over a restart
+/// of the target (a server that is a client of another): it is not waited for.
 pub const EXTRA_KEEPS_NOTHING: u16 = 3;
 
-/// [`ConnectReply::extra`]: most ranges that the target takes in one [`super::writelist`], u64 little-endian. Without it
-/// the target does not know that message.
+/// [`ConnectReply::extra`]: most ranges that the target takes in one [`super::writelist`], u64 little-endian.
+/// Without it the target does not know that message.
 pub const EXTRA_WRITE_RANGES: u16 = 4;
 
-/// [`ConnectReply::extra`], to clients with [`FEATURE_PROOF`]: 32 random bytes of this connection, over which proofs are
-/// made ([`crate::proof::Challenge`]).
+/// [`ConnectReply::extra`], to clients with [`FEATURE_PROOF`]: 32 random bytes of this connection, over which
+/// proofs are made ([`crate::proof::Challenge`]).
 pub const EXTRA_NONCE: u16 = 5;
-/// [`Connect::extra`]: 32 bytes that only this client knows ([`crate::proof::token`]). Whoever connects under a
-/// `client_uuid` must show what its first connect showed.
+/// [`Connect::extra`]: 32 bytes that only this client knows ([`crate::proof::token`]). Whoever connects under
+/// a `client_uuid` must show what its first connect showed.
 pub const EXTRA_TOKEN: u16 = 5;
 
 /// The 32 bytes that stand in `extra` under `tag`.
@@ -45,8 +45,8 @@ pub fn extra_key(extra: &[(u16, Vec<u8>)], tag: u16) -> Option<crate::proof::Key
     extra.iter().find(|(t, _)| *t == tag).and_then(|(_, v)| v.as_slice().try_into().ok())
 }
 
-/// [`ConnectReply::extra`]: the file system that the target lies on, u64 little-endian: targets that say the same share one.
-/// Without it, or 0: not known.
+/// [`ConnectReply::extra`]: the file system that the target lies on, u64 little-endian: targets that say the
+/// same share one. Without it, or 0: not known.
 pub const EXTRA_DISK: u16 = 6;
 
 /// The value of a number that stands in `extra` under `tag`; 0 if there is none.

@@ -31,8 +31,9 @@ pub struct OpenSpec {
     pub handle: u64,
     /// O_* flags of open(2).
     pub flags: u32,
-    /// The client can have it open under its lease on the inode: if the answer grants one on a
-    /// file with a name, the server does not note the open. The client says it before it gives the lease back ([`super::notify::Notice::Opened`]).
+    /// The client can have it open under its lease on the inode: if the answer grants one on a file with a
+    /// name, the server does not note the open. The client says it before it gives the lease back
+    /// ([`super::notify::Notice::Opened`]).
     pub lease: bool,
 }
 

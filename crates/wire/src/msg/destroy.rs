@@ -1,4 +1,5 @@
-//! destroy: removes objects of deleted files; leaves a tombstone until no session can resend an older request.
+//! destroy: removes objects of deleted files; leaves a tombstone until no session can resend an older
+//! request.
 
 use model::ObjectId;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,8 @@
 //! extent: asks an OST for a lock on bytes of an object, under which the client caches them.
 //!
-//! A lock that must wait is answered [`ExtentAnswer::Waits`]; a notify ([`super::notify::Notify::ExtentGranted`])
-//! says when to ask again, with the same id, which is harmless at any time.
+//! A lock that must wait is answered [`ExtentAnswer::Waits`]; a notify
+//! ([`super::notify::Notify::ExtentGranted`]) says when to ask again, with the same id, which is harmless at
+//! any time.
 
 use model::{ObjectAttr, ObjectId};
 use serde::{Deserialize, Serialize};

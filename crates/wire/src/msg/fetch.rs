@@ -17,7 +17,8 @@ pub struct Fetch {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FetchReply {
-    /// In the order of the request, as many as there was room for, at least one; `None` for a file that is no more.
+    /// In the order of the request, as many as there was room for, at least one; `None` for a file that is no
+    /// more.
     pub entries: Vec<Option<Entry>>,
 }
 message!(Fetch, Fetch, FetchReply);

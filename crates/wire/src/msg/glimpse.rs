@@ -1,5 +1,5 @@
-//! glimpse: size, blocks and times of objects. Objects that were never written are empty. The generation in the context
-//! is that of the layouts of all of them.
+//! glimpse: size, blocks and times of objects. Objects that were never written are empty. The generation in
+//! the context is that of the layouts of all of them.
 
 use model::{ObjectAttr, ObjectId};
 use serde::{Deserialize, Serialize};

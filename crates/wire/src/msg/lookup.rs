@@ -9,8 +9,8 @@ pub mod bits {
     pub const LOOKUP: u8 = 1;
     /// The inode: attributes, access lists, extended attributes, layout, a symbolic link's target.
     pub const UPDATE: u8 = 2;
-    /// The layout alone: where a file's data lies. Who changes it asks for this and for [`UPDATE`]; who changes something
-    /// else of the inode leaves it, so that open files keep their layouts.
+    /// The layout alone: where a file's data lies. Who changes it asks for this and for [`UPDATE`]; who
+    /// changes something else of the inode leaves it, so that open files keep their layouts.
     pub const LAYOUT: u8 = 4;
     /// All that an inode is known by.
     pub const INODE: u8 = UPDATE | LAYOUT;
@@ -48,8 +48,8 @@ pub struct Entry {
     pub symlink: Vec<u8>,
     /// It has no extended attributes and no access lists beyond the mode.
     pub plain: bool,
-    /// So many bytes of the reply's bulk, behind those of entries before it, are the whole data of this file, which lies
-    /// with its inode. `None`: it was not asked for, is too much, or lies on objects.
+    /// So many bytes of the reply's bulk, behind those of entries before it, are the whole data of this file,
+    /// which lies with its inode. `None`: it was not asked for, is too much, or lies on objects.
     pub content: Option<u32>,
 }
 

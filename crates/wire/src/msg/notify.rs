@@ -17,16 +17,18 @@ pub enum Notify {
     /// Leases that others need: what they cover must not be used any more, then [`Notice::Cancelled`].
     /// Said again until it is answered.
     Revoke { items: Vec<LeaseItem> },
-    /// An extent lock is wanted by somebody else: write what is kept under it, then [`Notice::Released`]. Said again
-    /// until it is answered.
+    /// An extent lock is wanted by somebody else: write what is kept under it, then [`Notice::Released`].
+    /// Said again until it is answered.
     BlockExtent { object: ObjectId, id: u64 },
     /// A waiting extent lock can be had: ask again.
     ExtentGranted { object: ObjectId, id: u64 },
-    /// Somebody wants to know the object's size and times: answer with [`Notice::Kept`]. Said again until then.
+    /// Somebody wants to know the object's size and times: answer with [`Notice::Kept`]. Said again until
+    /// then.
     GlimpseExtent { object: ObjectId, id: u64, cookie: u64 },
     /// Most bytes of data that the target wants in one request from now on.
     BulkLimit { bytes: u64 },
-    /// To servers of the file system only: a client of that UUID was evicted here, and may be gone altogether.
+    /// To servers of the file system only: a client of that UUID was evicted here, and may be gone
+    /// altogether.
     ClientEvicted { client: [u8; 16] },
 }
 
@@ -37,10 +39,11 @@ pub enum Notice {
     Cancelled { items: Vec<LeaseItem> },
     /// Extent locks that this client uses no more, asked for back or not: object and id of each.
     Released { locks: Vec<(ObjectId, u64)> },
-    /// What an object will be like once everything was written that this client keeps; `None`: it keeps nothing.
+    /// What an object will be like once everything was written that this client keeps; `None`: it keeps
+    /// nothing.
     Kept { cookie: u64, kept: Option<KeptAttr> },
-    /// Files that this client has open, of which the server did not know as long as the client had leases on them.
-    /// Comes before [`Notice::Cancelled`] of these leases. Saying it again does no harm.
+    /// Files that this client has open, of which the server did not know as long as the client had leases on
+    /// them. Comes before [`Notice::Cancelled`] of these leases. Saying it again does no harm.
     Opened { opens: Vec<OpenRecord> },
     /// What this connection proves to be, for all requests behind it. Only to servers that sent a nonce
     /// ([`super::connect::EXTRA_NONCE`]); at most [`crate::proof::CLAIMS_MAX`].
@@ -67,8 +70,8 @@ pub struct LeaseItem {
     pub bits: u8,
     /// What was granted up to here; a later grant, perhaps still under way, is not meant.
     pub seq: u64,
-    /// Asked for: the other one only looks, so that giving an exclusive lease down to a shared one is enough. Answered:
-    /// that was done, the bits are shared from now on.
+    /// Asked for: the other one only looks, so that giving an exclusive lease down to a shared one is enough.
+    /// Answered: that was done, the bits are shared from now on.
     pub look: bool,
 }
 

@@ -1,8 +1,8 @@
 //! own: the exclusive lease on a directory, and the names in it.
 //!
-//! Who has it, and knows all names, executes changes in the directory without asking and tells the server later, in
-//! batches ([`super::batch`]): nobody else can look at the directory, or at an inode that is held in the same way, without
-//! asking for the lease back first.
+//! Who has it, and knows all names, executes changes in the directory without asking and tells the server
+//! later, in batches ([`super::batch`]): nobody else can look at the directory, or at an inode that is held
+//! in the same way, without asking for the lease back first.
 
 use super::lookup::{Entry, Grant};
 use super::readdir::Dirent;
@@ -27,8 +27,8 @@ pub struct OwnReply {
     pub entries: Vec<Dirent>,
     /// There are no names behind these.
     pub end: bool,
-    /// What a new file gets that asks for nothing special, in this directory or in new ones below it: if its data lies with
-    /// the inode. `None`: it gets objects, which the server chooses.
+    /// What a new file gets that asks for nothing special, in this directory or in new ones below it: if its
+    /// data lies with the inode. `None`: it gets objects, which the server chooses.
     pub file_layout: Option<Layout>,
     /// A lease on [`Fid::DEFAULTS`]: for as long as the client has it, no setting of the file system changes
     /// `file_layout`. (Settings of the directory are covered by the lease on it.)

@@ -21,9 +21,10 @@ pub struct ReadReply {
     pub len: u32,
     /// Object size at the time of the read.
     pub object_size: u64,
-    /// Checksums of the pieces that block boundaries (4 KiB of the object) make of the data. Of a piece that begins
-    /// a block and reaches to its end, or to the object's, that of the whole block, zeros behind the object's end:
-    /// with crc32c the one that was stored when it was written. Of other pieces that of their bytes.
+    /// Checksums of the pieces that block boundaries (4 KiB of the object) make of the data. Of a piece that
+    /// begins a block and reaches to its end, or to the object's, that of the whole block, zeros behind the
+    /// object's end: with crc32c the one that was stored when it was written. Of other pieces that of their
+    /// bytes.
     pub block_crcs: Vec<u32>,
 }
 message!(Read, Read, ReadReply);

@@ -20,8 +20,8 @@ pub struct Reclaim {
     pub last: bool,
     /// Extent locks that the client holds.
     pub extents: Vec<super::extent::ExtentSpec>,
-    /// Exclusive leases under which it has executed operations that it has not sent: granted again before anybody is
-    /// served.
+    /// Exclusive leases under which it has executed operations that it has not sent: granted again before
+    /// anybody is served.
     pub owned: Vec<super::notify::LeaseItem>,
 }
 

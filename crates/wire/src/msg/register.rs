@@ -3,7 +3,8 @@
 use model::{Nid, TargetId};
 use serde::{Deserialize, Serialize};
 
-/// In the request's context: the target's key, 32 bytes, for an MGS that does not know it yet and said so (`ENOKEY`).
+/// In the request's context: the target's key, 32 bytes, for an MGS that does not know it yet and said so
+/// (`ENOKEY`).
 pub const EXTRA_TARGET_KEY: u16 = 1;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

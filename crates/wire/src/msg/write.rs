@@ -22,7 +22,8 @@ pub struct Write {
     /// ctime of the inode as the client knows it: the write's must be later.
     pub inode_ctime: model::Timestamp,
     /// Checksums of the pieces that block boundaries (4 KiB of the object; for appends, of the data) make of
-    /// the data. Empty with [`ChecksumType::None`]. `EBADMSG`: they differ from what arrived; nothing was done.
+    /// the data. Empty with [`ChecksumType::None`]. `EBADMSG`: they differ from what arrived; nothing was
+    /// done.
     pub block_crcs: Vec<u32>,
     /// How they were made.
     pub checksum: ChecksumType,

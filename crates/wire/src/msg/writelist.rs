@@ -1,5 +1,5 @@
-//! writelist: bytes into several ranges of an object, from the request's bulk ("list I/O"): records that a process
-//! wrote with gaps between them go to the OST in one message.
+//! writelist: bytes into several ranges of an object, from the request's bulk ("list I/O"): records that a
+//! process wrote with gaps between them go to the OST in one message.
 
 use super::write::{Write, WriteReply};
 use serde::{Deserialize, Serialize};
@@ -18,11 +18,12 @@ pub struct WriteRange {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Writelist {
-    /// What one [`Write`] would say. `offset` is the first range's, `append` is false; `block_crcs` are those of the ranges,
-    /// one after the other, each as if it came alone; `lock` covers everything from the first range's beginning to the
-    /// last one's end.
+    /// What one [`Write`] would say. `offset` is the first range's, `append` is false; `block_crcs` are those
+    /// of the ranges, one after the other, each as if it came alone; `lock` covers everything from the first
+    /// range's beginning to the last one's end.
     pub write: Write,
-    /// In ascending order, none overlaps another; 1 to [`RANGES_MAX`]. Their bytes follow each other in the bulk.
+    /// In ascending order, none overlaps another; 1 to [`RANGES_MAX`]. Their bytes follow each other in the
+    /// bulk.
     pub ranges: Vec<WriteRange>,
 }
 

@@ -351,8 +351,8 @@ impl FileNode {
         }
     }
 
-    /// The page cache gives up what is clean; how many pages of it the disk had never got. The size is no page: it stays what
-    /// readers see until the power fails.
+    /// The page cache gives up what is clean; how many pages of it the disk had never got. The size is no
+    /// page: it stays what readers see until the power fails.
     pub(super) fn drop_clean(&mut self) -> u64 {
         let mut now = self.disk.clone();
         for op in &self.pending {

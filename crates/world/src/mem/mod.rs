@@ -1,10 +1,10 @@
 //! A disk in memory that behaves like the host's, and worse on request.
 //!
-//! It keeps apart what the page cache holds and what the platter holds. A killed process
-//! ([`MemDisk::kill`]) loses nothing; when the power fails ([`MemDisk::crash`]) each change that was not
-//! flushed is kept, lost or torn at 512-byte sectors, each by itself; of some files all are kept. Names survive one by one too, only
-//! never without what they build on. A [`FaultPlan`] adds errors, a full disk, flipped bits and flushes
-//! that do nothing. [`MemDisk::record`] keeps an image of every state on the way, for enumeration.
+//! It keeps apart what the page cache holds and what the platter holds. A killed process ([`MemDisk::kill`])
+//! loses nothing; when the power fails ([`MemDisk::crash`]) each change that was not flushed is kept, lost or
+//! torn at 512-byte sectors, each by itself; of some files all are kept. Names survive one by one too, only
+//! never without what they build on. A [`FaultPlan`] adds errors, a full disk, flipped bits and flushes that
+//! do nothing. [`MemDisk::record`] keeps an image of every state on the way, for enumeration.
 
 mod file;
 mod names;
@@ -43,8 +43,8 @@ pub struct FaultPlan {
     pub read_error_ppm: u32,
     /// EIO of writes and truncates; a part of the bytes may have been written.
     pub write_error_ppm: u32,
-    /// EIO of flushes, as Linux fails: each unflushed change is on disk or not, its bytes stay readable, they count as flushed
-    /// (the next flush does nothing for them and succeeds), and go when the power fails.
+    /// EIO of flushes, as Linux fails: each unflushed change is on disk or not, its bytes stay readable, they
+    /// count as flushed (the next flush does nothing for them and succeeds), and go when the power fails.
     pub sync_error_ppm: u32,
     /// One bit of what a read returns is wrong.
     pub bit_flip_ppm: u32,
@@ -73,7 +73,8 @@ pub struct DiskCounters {
     pub torn_writes: u64,
     pub lost_names: u64,
     pub kept_names: u64,
-    /// Pages that a failed flush left in the page cache, and that somebody who wanted to see the disk had dropped.
+    /// Pages that a failed flush left in the page cache, and that somebody who wanted to see the disk had
+    /// dropped.
     pub phantom_pages: u64,
     /// Not a fault: flushes that did their work.
     pub flushes: u64,
@@ -186,8 +187,8 @@ impl MemDisk {
         MemDisk::with(state)
     }
 
-    /// The power fails, for this host and for the disk. Open handles are dead (EIO) and locks gone; those of other hosts
-    /// live.
+    /// The power fails, for this host and for the disk. Open handles are dead (EIO) and locks gone; those of
+    /// other hosts live.
     pub fn crash(&self, rng: &mut Rng) {
         self.crash_with(CrashMode::Random, rng);
     }

@@ -11,11 +11,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 const WINDOW_BYTES: u64 = 1 << 30;
 /// Read and written again in one piece.
 const AGAIN_BYTES: usize = 1 << 20;
-/// The kernel gives pages up that nobody looks at just now: another try finds those that were being looked at.
+/// The kernel gives pages up that nobody looks at just now: another try finds those that were being looked
+/// at.
 const TRIES: usize = 3;
 
-/// Pages of a range that are in the page cache (of the whole file with a `len` of 0); `None` if the kernel cannot tell
-/// (before 6.5).
+/// Pages of a range that are in the page cache (of the whole file with a `len` of 0); `None` if the kernel
+/// cannot tell (before 6.5).
 pub(super) fn cached_pages(fd: &OwnedFd, off: u64, len: u64) -> Option<u64> {
     /// The same on all architectures.
     const CACHESTAT: libc::c_long = 451;
@@ -56,8 +57,9 @@ fn cached_ranges(fd: &OwnedFd, len: u64) -> Vec<Range<u64>> {
     out
 }
 
-/// See [`crate::DiskFile::drop_cached`]. The kernel takes the wish for advice: what it keeps all the same (pages that are
-/// mapped, and all of a file system that has no other place for them) is written again, with its own bytes.
+/// See [`crate::DiskFile::drop_cached`]. The kernel takes the wish for advice: what it keeps all the same
+/// (pages that are mapped, and all of a file system that has no other place for them) is written again, with
+/// its own bytes.
 pub(super) fn give_up(fd: &OwnedFd) -> io::Result<()> {
     // Pages that could not be written are clean after that, and go with the rest.
     let _ = retry_on_intr(|| fs::fdatasync(fd));

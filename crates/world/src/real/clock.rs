@@ -1,8 +1,9 @@
 //! The host's clocks.
 //!
-//! Points in time are those of CLOCK_BOOTTIME, which runs while the host is suspended: leases, heartbeats and what a client
-//! believes end in time. Timers go by CLOCK_MONOTONIC, which does not, so a sleep lasts at least as long as it should by
-//! either: whoever slept and then looks at the clock finds no less than it waited for.
+//! Points in time are those of CLOCK_BOOTTIME, which runs while the host is suspended: leases, heartbeats and
+//! what a client believes end in time. Timers go by CLOCK_MONOTONIC, which does not, so a sleep lasts at
+//! least as long as it should by either: whoever slept and then looks at the clock finds no less than it
+//! waited for.
 
 use super::Entered;
 use crate::jumps::Jumps;
@@ -22,7 +23,8 @@ pub(super) struct RealClock {
     stopped: Option<Stopped>,
 }
 
-/// For tests: a clock that stands still while the process is stopped, as those of a virtual machine do while it is paused.
+/// For tests: a clock that stands still while the process is stopped, as those of a virtual machine do while
+/// it is paused.
 #[derive(Default)]
 struct Stopped {
     asked: AtomicU64,
@@ -102,8 +104,8 @@ impl Clock for RealClock {
 mod tests {
     use super::*;
 
-    /// Durations since boot include those of a suspended host: the two clocks differ by what it slept, and never the other
-    /// way round.
+    /// Durations since boot include those of a suspended host: the two clocks differ by what it slept, and
+    /// never the other way round.
     #[test]
     fn points_in_time_are_of_the_clock_that_runs_while_the_host_sleeps() {
         let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -21,16 +21,17 @@ struct RealFile {
     read_once: Mutex<BTreeSet<u64>>,
 }
 
-/// From this size on data in bulk goes past the page cache, if it and its place are aligned. Copying it there costs more
-/// than the device does, most of all where the memory was not used before (docs/performance.md).
+/// From this size on data in bulk goes past the page cache, if it and its place are aligned. Copying it there
+/// costs more than the device does, most of all where the memory was not used before (docs/performance.md).
 const DIRECT_MIN_BYTES: usize = 2 << 20;
 /// Places of a file that are remembered, at most: 16 GiB of it.
 const READ_ONCE_MAX: usize = 8192;
 /// One read of a device: of 4 MiB it took longer than two of 2 MiB here (decision 0031).
 const DIRECT_READ_BYTES: usize = 2 << 20;
-/// No page of the cache is larger than this, and larger ones begin at multiples of their size, where the kernel's small
-/// pages are of 4 KiB (elsewhere nothing goes past the cache). Writes past it begin and end at such places: otherwise a
-/// small write beside one, to the same page, could be in the way of dropping that page, which the kernel takes for a loss.
+/// No page of the cache is larger than this, and larger ones begin at multiples of their size, where the
+/// kernel's small pages are of 4 KiB (elsewhere nothing goes past the cache). Writes past it begin and end at
+/// such places: otherwise a small write beside one, to the same page, could be in the way of dropping that
+/// page, which the kernel takes for a loss.
 const CACHE_PAGE_MAX_BYTES: u64 = 2 << 20;
 /// What devices want memory, offsets and lengths to be a multiple of.
 const DIRECT_ALIGN: usize = 4096;
@@ -148,9 +149,10 @@ impl RealFile {
         once.insert(place)
     }
 
-    /// Reads past the page cache what can be; how much that was. Only what lies wholly on the device: pages of the cache
-    /// are as good as read, and those that are dirty would have to be written first. What is read for the second time
-    /// goes through the cache and stays there: many may want it. A scan leaves the cache as it is.
+    /// Reads past the page cache what can be; how much that was. Only what lies wholly on the device: pages
+    /// of the cache are as good as read, and those that are dirty would have to be written first. What is
+    /// read for the second time goes through the cache and stays there: many may want it. A scan leaves the
+    /// cache as it is.
     fn read_direct(&self, buf: &mut [u8], off: u64) -> io::Result<usize> {
         let aligned =
             buf.as_ptr().addr().is_multiple_of(DIRECT_ALIGN) && off.is_multiple_of(DIRECT_ALIGN as u64);
@@ -170,16 +172,16 @@ impl RealFile {
         })
     }
 
-    /// Writes past the page cache as far as the host can; how much that was. `off` is a multiple of the cache's largest
-    /// page.
+    /// Writes past the page cache as far as the host can; how much that was. `off` is a multiple of the
+    /// cache's largest page.
     fn write_direct(&self, buf: &[u8], off: u64) -> io::Result<usize> {
         let Some(fd) = self.direct() else { return Ok(0) };
         aligned_moves(buf.len(), |done| rustix::io::pwrite(fd, &buf[done..], off + done as u64))
     }
 }
 
-/// Reads or writes from where it is done to, until all is or the rest is for the page cache: behind the end of the file,
-/// or of a file system that wants larger pieces, or moves parts of them. How much was done.
+/// Reads or writes from where it is done to, until all is or the rest is for the page cache: behind the end
+/// of the file, or of a file system that wants larger pieces, or moves parts of them. How much was done.
 fn aligned_moves(len: usize, mut go_on: impl FnMut(usize) -> Result<usize, Errno>) -> io::Result<usize> {
     let mut done = 0;
     while done < len {
@@ -313,7 +315,8 @@ mod tests {
         assert_eq!(part(0, M, 2 * M), None, "too little is left");
     }
 
-    /// A file system that can do without the page cache is needed to see a difference; the bytes are the same on any.
+    /// A file system that can do without the page cache is needed to see a difference; the bytes are the same
+    /// on any.
     #[test]
     fn bulk_past_the_page_cache_is_what_was_written() {
         let path = std::env::temp_dir().join(format!("nacre-bulk-{}", std::process::id()));

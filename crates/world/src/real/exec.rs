@@ -1,8 +1,8 @@
 //! Runs tasks on a few threads that sleep in the reactor when there is nothing to do.
 //!
-//! What matters here is how seldom one thread has to wake another, as that costs more than most of what a task does
-//! between two waits: a task that is woken or spawned by what a thread just did is run by that very thread next, and
-//! only if there is a second one does another thread hear of it.
+//! What matters here is how seldom one thread has to wake another, as that costs more than most of what a
+//! task does between two waits: a task that is woken or spawned by what a thread just did is run by that very
+//! thread next, and only if there is a second one does another thread hear of it.
 
 use super::reactor::Reactor;
 use crate::{BoxFuture, lock};
@@ -191,8 +191,8 @@ impl Exec {
         model::mutex::end_process_if_torn();
     }
 
-    /// A task panicked. If others wait for what it does, they would wait for ever: better the whole process ends, which
-    /// somebody sees.
+    /// A task panicked. If others wait for what it does, they would wait for ever: better the whole process
+    /// ends, which somebody sees.
     pub fn panicked(&self, name: &'static str) {
         if self.essential_but.get().is_some_and(|but| !but.contains(&name)) {
             tracing::error!("task '{name}' panicked: the process ends, so that nobody waits for it for ever");
@@ -266,8 +266,8 @@ impl Exec {
         }
     }
 
-    /// Runs something that blocks, on this thread. Gives it back if this is none of the executor's threads, if no other
-    /// one is idle, or if too few would be left should they all block.
+    /// Runs something that blocks, on this thread. Gives it back if this is none of the executor's threads,
+    /// if no other one is idle, or if too few would be left should they all block.
     pub fn run_here(&self, f: Box<dyn FnOnce() + Send>) -> Option<Box<dyn FnOnce() + Send>> {
         let runs = HERE.with_borrow(|h| h.exec == self.number && matches!(h.role, Role::Runner(_)));
         if !runs || self.idle.load(Ordering::SeqCst) == 0 {

@@ -1,8 +1,9 @@
 //! Threads outside the executor that wait for one future each.
 //!
-//! The first of them leads: it sleeps on the sockets itself, so that the answer it waits for is read, decoded and
-//! delivered on the thread that wants it, and nobody has to be woken for it. The others sleep as usual, and the
-//! leader serves them too. A leader that leaves names its successor, or gives the sockets back to the executor.
+//! The first of them leads: it sleeps on the sockets itself, so that the answer it waits for is read, decoded
+//! and delivered on the thread that wants it, and nobody has to be woken for it. The others sleep as usual,
+//! and the leader serves them too. A leader that leaves names its successor, or gives the sockets back to the
+//! executor.
 
 use super::exec::Exec;
 use super::reactor::Reactor;
@@ -145,8 +146,8 @@ thread_local! {
     static WAITING: RefCell<Option<Membership>> = const { RefCell::new(None) };
 }
 
-/// This thread is about to send something: if it will wait for the answer, it must look after the sockets before that
-/// can arrive, or an idle thread is woken for it.
+/// This thread is about to send something: if it will wait for the answer, it must look after the sockets
+/// before that can arrive, or an idle thread is woken for it.
 pub(super) fn before_send(exec: &Arc<Exec>) {
     WAITING.with_borrow(|w| {
         if let Some(m) = w.as_ref().filter(|m| Arc::ptr_eq(&m.exec, exec)) {

@@ -1,9 +1,9 @@
-//! Production: an executor of our own for tasks and sockets, tokio for timers, new connections and blocking calls, plain
-//! system calls for the disk.
+//! Production: an executor of our own for tasks and sockets, tokio for timers, new connections and blocking
+//! calls, plain system calls for the disk.
 //!
-//! `net` carries frames over TCP, `disk` is the host's file system, `clock` its clocks. `exec` runs tasks, `reactor`
-//! tells them of their sockets, `helper` lets threads that wait for an answer do both (decision 0014). A [`World`] made
-//! here works from any thread: whatever needs tokio's runtime enters it by itself.
+//! `net` carries frames over TCP, `disk` is the host's file system, `clock` its clocks. `exec` runs tasks,
+//! `reactor` tells them of their sockets, `helper` lets threads that wait for an answer do both (decision
+//! 0014). A [`World`] made here works from any thread: whatever needs tokio's runtime enters it by itself.
 
 mod cached;
 mod clock;
@@ -31,7 +31,8 @@ use tokio::runtime::Handle;
 
 /// Threads that blocking calls (disk flushes) may occupy at a time; more wait their turn.
 const BLOCKING_THREADS_MAX: usize = 64;
-/// How long [`Runtime::shutdown`] waits for tasks to come to their next wait, and for blocking calls under way.
+/// How long [`Runtime::shutdown`] waits for tasks to come to their next wait, and for blocking calls under
+/// way.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it looks whether the threads have ended.
 const END_TICK: Duration = Duration::from_millis(1);
@@ -48,8 +49,8 @@ pub fn start(workers: usize) -> io::Result<(World, Runtime)> {
     start_with(workers, false)
 }
 
-/// The same for a program whose own threads wait for answers in [`World::block_on_for`]: they look after the sockets
-/// themselves meanwhile.
+/// The same for a program whose own threads wait for answers in [`World::block_on_for`]: they look after the
+/// sockets themselves meanwhile.
 pub fn start_helped(workers: usize) -> io::Result<(World, Runtime)> {
     start_with(workers, true)
 }
@@ -89,9 +90,10 @@ impl Runtime {
         self.rt.as_ref().expect("present until drop")
     }
 
-    /// From now on a task that panics ends the process, unless its name is in `but`: in a daemon others wait for each of
-    /// them, and would wait for ever, while pings are answered and nobody takes over. Who finds a lock whose holder
-    /// panicked ends the process as well (decision 0053). Without this a panic ends the task alone.
+    /// From now on a task that panics ends the process, unless its name is in `but`: in a daemon others wait
+    /// for each of them, and would wait for ever, while pings are answered and nobody takes over. Who finds a
+    /// lock whose holder panicked ends the process as well (decision 0053). Without this a panic ends the
+    /// task alone.
     pub fn end_on_panic(&self, but: &'static [&'static str]) {
         self.exec.end_on_panic(but);
     }

@@ -249,8 +249,8 @@ struct Partial {
     lengths: Lengths,
     /// The body, and what is behind it unless that is apart.
     first: BytesMut,
-    /// The bulk if it is large, and how much of it came: memory of just its size, which can be used again, and kept
-    /// without holding more.
+    /// The bulk if it is large, and how much of it came: memory of just its size, which can be used again,
+    /// and kept without holding more.
     apart: Option<(Buffer, usize)>,
     /// The checksum behind such a bulk.
     trailer: BytesMut,
@@ -369,8 +369,9 @@ impl RealConn {
         sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_PROBES)?;
         sockopt::set_tcp_user_timeout(&socket, USER_TIMEOUT_MS)?;
         if peer.ip().is_loopback() {
-            // Within a host there is no path whose rate is to be found out. A control that paces what is sent (bbr) does so
-            // with timers, and lets less be under way than one message has. Where it cannot be chosen it stays as it is.
+            // Within a host there is no path whose rate is to be found out. A control that paces what is sent
+            // (bbr) does so with timers, and lets less be under way than one message has. Where it cannot be
+            // chosen it stays as it is.
             let _ = sockopt::set_tcp_congestion(&socket, "reno");
         }
         let events = exec.reactor.register(socket.as_fd())?;

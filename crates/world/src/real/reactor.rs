@@ -1,13 +1,14 @@
 //! Which sockets have news, and who looks.
 //!
-//! One epoll instance (`outer`) is what idle threads of the executor sleep in. Sockets are registered edge-triggered:
-//! a source counts its events, its user remembers up to which of them it emptied the socket, and so neither a lock
-//! nor a second system call is needed to know whether there may be more.
+//! One epoll instance (`outer`) is what idle threads of the executor sleep in. Sockets are registered
+//! edge-triggered: a source counts its events, its user remembers up to which of them it emptied the socket,
+//! and so neither a lock nor a second system call is needed to know whether there may be more.
 //!
-//! With helpers (threads outside the executor that wait for one answer each, `helper.rs`) sockets lie in an instance
-//! of their own (`inner`), which is part of the outer one. A helper that leads takes the inner one out of the outer's
-//! sight and sleeps in it itself: what it waits for arrives on its own thread. When it leaves it puts it back, and
-//! what came meanwhile is reported to the idle threads by that act: nothing gets lost, and nobody has to be woken.
+//! With helpers (threads outside the executor that wait for one answer each, `helper.rs`) sockets lie in an
+//! instance of their own (`inner`), which is part of the outer one. A helper that leads takes the inner one
+//! out of the outer's sight and sleeps in it itself: what it waits for arrives on its own thread. When it
+//! leaves it puts it back, and what came meanwhile is reported to the idle threads by that act: nothing gets
+//! lost, and nobody has to be woken.
 
 use crate::lock;
 use model::Map;
@@ -185,8 +186,8 @@ impl Reactor {
             .expect("the inner instance is registered as long as the reactor lives");
     }
 
-    /// Sleeps until there is an event (for `patience` at most; `None`: for ever), and wakes who waits for it; calls
-    /// `awake` between the two.
+    /// Sleeps until there is an event (for `patience` at most; `None`: for ever), and wakes who waits for it;
+    /// calls `awake` between the two.
     pub fn turn(&self, patience: Option<Duration>, awake: impl FnOnce()) -> Signs {
         let (mut signs, nested, _) = self.wait(&self.outer, patience, awake);
         if nested && let Some(inner) = &self.inner {

@@ -1,8 +1,9 @@
-//! Connections from ports below 1024, which only a privileged process can have: by them a server tells this host's
-//! administrator from its users. After Lustre's acceptor (512 to 1023) and bindresvport(3). Decision 0040.
+//! Connections from ports below 1024, which only a privileged process can have: by them a server tells this
+//! host's administrator from its users. After Lustre's acceptor (512 to 1023) and bindresvport(3). Decision
+//! 0040.
 //!
-//! Sockets of one host may share a port as long as each connects to something else, so the bound is that of connections to
-//! one server.
+//! Sockets of one host may share a port as long as each connects to something else, so the bound is that of
+//! connections to one server.
 
 use super::net::new_socket;
 use std::io::{self, ErrorKind};

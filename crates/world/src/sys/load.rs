@@ -196,7 +196,8 @@ impl Worker {
     pub fn start(exe: &Path, arg0: &str, args: &[&str]) -> io::Result<(Worker, ChildStdin, ChildStdout)> {
         let mut cmd = Command::new(exe);
         cmd.arg0(arg0).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
-        // SAFETY: prctl and sigprocmask are async-signal-safe, and nothing else happens between fork and exec.
+        // SAFETY: prctl and sigprocmask are async-signal-safe, and nothing else happens between fork and
+        // exec.
         unsafe {
             cmd.pre_exec(|| {
                 unblock_signals();

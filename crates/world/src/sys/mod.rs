@@ -62,8 +62,8 @@ pub fn thread(name: &str, f: impl FnOnce() + Send + 'static) -> io::Result<()> {
 /// Threads of [`at_once`] at a time.
 const AT_ONCE_MAX: usize = 32;
 
-/// Runs `f` on each item, on several at the same time, so that one that takes long holds up few others; what it gave, in
-/// the order of the items.
+/// Runs `f` on each item, on several at the same time, so that one that takes long holds up few others; what
+/// it gave, in the order of the items.
 pub fn at_once<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let mut out = Vec::with_capacity(items.len());
     for some in items.chunks(AT_ONCE_MAX) {

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Lower than that of everything that is not said to be needed; never chosen (-1000) would mean that a daemon that grows
-/// without bound ends everything else.
+/// Lower than that of everything that is not said to be needed; never chosen (-1000) would mean that a daemon
+/// that grows without bound ends everything else.
 const OOM_SCORE_ADJ: &str = "-900";
 
 pub use libc::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGUSR1};
@@ -136,16 +136,16 @@ fn spawn(d: &Daemon<'_>, out: Stdio) -> io::Result<Detached> {
     Ok(Detached { child: cmd.spawn()? })
 }
 
-/// Becomes this program anew, with other arguments: the same process, of which nothing else is left. Threads that wait for
-/// the disk are waited for first. Returns only if that failed.
+/// Becomes this program anew, with other arguments: the same process, of which nothing else is left. Threads
+/// that wait for the disk are waited for first. Returns only if that failed.
 pub fn become_anew(arg0: &str, args: &[OsString], env: &[(&str, String)]) -> io::Error {
     let mut cmd = Command::new("/proc/self/exe");
     cmd.arg0(arg0).args(args).envs(env.iter().map(|(k, v)| (k, v.as_str())));
     cmd.exec()
 }
 
-/// When memory is short the kernel ends other processes first: one that ends here takes a file system with it, or the files
-/// that are open in it. Needs root.
+/// When memory is short the kernel ends other processes first: one that ends here takes a file system with
+/// it, or the files that are open in it. Needs root.
 pub fn spare_when_memory_is_short() -> io::Result<()> {
     std::fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ)
 }
@@ -194,8 +194,8 @@ pub fn kill(pid: u32, signal: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the process exists and any thread of it is not a zombie: one whose first thread has ended already may have others
-/// that are on their way out, and holds its files and locks until they are.
+/// Whether the process exists and any thread of it is not a zombie: one whose first thread has ended already
+/// may have others that are on their way out, and holds its files and locks until they are.
 pub fn alive(pid: u32) -> bool {
     let ended = |c: char| matches!(c, 'Z' | 'X');
     match state(pid) {
@@ -215,8 +215,8 @@ pub fn pids() -> Vec<u32> {
     super::files::list("/proc").unwrap_or_default().iter().filter_map(|n| n.parse().ok()).collect()
 }
 
-/// The command line, argument by argument. Waits while the process changes its memory, which may wait for a mount: not to be
-/// asked of all processes of a host.
+/// The command line, argument by argument. Waits while the process changes its memory, which may wait for a
+/// mount: not to be asked of all processes of a host.
 pub fn arguments(pid: u32) -> Vec<String> {
     let raw = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut parts: Vec<String> =

@@ -209,8 +209,8 @@ fn walk(q: &Query, root: &Path, errors: &mut FirstError) {
     }
 }
 
-/// Files of some OSTs below `root`, from the index of the metadata servers: the tree is not walked, and no OST is asked, unless
-/// the query wants to know more than names. Not in the order of a walk.
+/// Files of some OSTs below `root`, from the index of the metadata servers: the tree is not walked, and no
+/// OST is asked, unless the query wants to know more than names. Not in the order of a walk.
 fn look_up(
     q: &Query,
     osts: &[u16],

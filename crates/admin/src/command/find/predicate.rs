@@ -294,7 +294,8 @@ impl Query {
         Ok(())
     }
 
-    /// The OSTs of which a file must have one, if the query says so: the metadata servers have an index by them.
+    /// The OSTs of which a file must have one, if the query says so: the metadata servers have an index by
+    /// them.
     pub fn osts(&self) -> Option<&[u16]> {
         let one = |(negate, t): &'_ (bool, Test)| matches!(t, Test::Ost(_)) && !*negate;
         match &self.tests.iter().find(|t| one(t))?.1 {
@@ -303,7 +304,8 @@ impl Query {
         }
     }
 
-    /// Whether a path of the index says everything: nothing needs a look at the file, which may have to wait for an OST.
+    /// Whether a path of the index says everything: nothing needs a look at the file, which may have to wait
+    /// for an OST.
     pub fn needs_no_look(&self) -> bool {
         let osts = self.tests.iter().filter(|(_, t)| matches!(t, Test::Ost(_))).count();
         let plain = |(_, t): &(bool, Test)| matches!(t, Test::Name(_) | Test::Ost(_) | Test::Mdt(_));

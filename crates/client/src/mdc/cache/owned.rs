@@ -1,14 +1,14 @@
 //! What this mount holds exclusively, and operations that are executed on it here.
 //!
-//! *The rule*: an operation that is executed here touches only what this mount holds exclusively, or made itself
-//! since; so nobody can have seen what was there before, and nobody sees what comes of it before the server has
-//! heard of it. Whoever is asked for an exclusive lease marks it ([`Cache::leave`]), has everything sent that was
-//! executed until then, and only then gives it back. What was made and is not answered yet is as safe as the
-//! directory it is in: when any exclusive lease goes, nothing more is executed on it until the server has granted
-//! a lease of its own.
+//! *The rule*: an operation that is executed here touches only what this mount holds exclusively, or made
+//! itself since; so nobody can have seen what was there before, and nobody sees what comes of it before the
+//! server has heard of it. Whoever is asked for an exclusive lease marks it ([`Cache::leave`]), has
+//! everything sent that was executed until then, and only then gives it back. What was made and is not
+//! answered yet is as safe as the directory it is in: when any exclusive lease goes, nothing more is executed
+//! on it until the server has granted a lease of its own.
 //!
-//! All functions that execute something return `None` if it must be asked of the server: because something is not
-//! held or not known, or because it is not permitted. Then nothing was changed.
+//! All functions that execute something return `None` if it must be asked of the server: because something is
+//! not held or not known, or because it is not permitted. Then nothing was changed.
 
 use super::{Cache, Cause, Dir, Known, NewFiles, Node, Part, Token, name_part};
 use crate::mdc::content::{Came, Edit};
@@ -40,7 +40,8 @@ use world::Instant;
 const ENTRIES_MAX: u64 = 65_536;
 /// A directory of so many bytes has more.
 const SIZE_MAX: u64 = inode_rules::dir_size(ENTRIES_MAX);
-/// How long a directory is left alone that another client looked at, that it changed, or that could not be had.
+/// How long a directory is left alone that another client looked at, that it changed, or that could not be
+/// had.
 const AFTER_LOOK: Duration = Duration::from_millis(100);
 const AFTER_CHANGE: Duration = Duration::from_secs(2);
 const AFTER_REFUSAL: Duration = Duration::from_millis(500);
@@ -89,7 +90,8 @@ impl Cache {
 
     // leases
 
-    /// What is to be done before operations can be executed in a directory. `children`: on what is in it, too.
+    /// What is to be done before operations can be executed in a directory. `children`: on what is in it,
+    /// too.
     pub(crate) fn wants(&mut self, dir: Fid, now: Instant) -> Wants {
         let too_large = |e: &Entry| e.attr.size > SIZE_MAX;
         let Some(n) = self.nodes.get(&dir) else { return self.wants_lease(dir, true, now) };
@@ -213,13 +215,14 @@ impl Cache {
         }
     }
 
-    /// Whether anything is held exclusively that the server asks for, or may be because its grant is under way.
+    /// Whether anything is held exclusively that the server asks for, or may be because its grant is under
+    /// way.
     pub(crate) fn is_exclusive(&self, item: &LeaseItem) -> bool {
         self.nodes.get(&item.fid).is_some_and(|n| n.born || n.exclusive & item.bits != 0)
     }
 
-    /// The server asks for an exclusive lease: from here on nothing is executed on it, nor on what was made and has no
-    /// lease of its own yet.
+    /// The server asks for an exclusive lease: from here on nothing is executed on it, nor on what was made
+    /// and has no lease of its own yet.
     pub(crate) fn leave(&mut self, item: &LeaseItem, now: Instant) {
         let Some(n) = self.nodes.get_mut(&item.fid) else { return };
         let first = !n.leaving;
@@ -253,8 +256,9 @@ impl Cache {
         self.log.touches(fid) || self.nodes.get(&fid).is_some_and(|n| n.born || n.leaving || dir(n))
     }
 
-    /// As [`Cache::clear`], but for the exclusive leases under which there are operations of which the server does not
-    /// know: these are to be had again from the restarted server. Nothing more is known of what they cover.
+    /// As [`Cache::clear`], but for the exclusive leases under which there are operations of which the server
+    /// does not know: these are to be had again from the restarted server. Nothing more is known of what they
+    /// cover.
     pub(crate) fn clear_for_reclaim(&mut self) -> Vec<LeaseItem> {
         let mut owned: Vec<LeaseItem> = Vec::new();
         for fid in self.log.touched().filter(|f| !self.log.makes(*f)) {
@@ -283,8 +287,8 @@ impl Cache {
         owned
     }
 
-    /// A batch was answered: (files made in it, leases granted on some of them). Returns the files that were made and
-    /// on which there is no lease.
+    /// A batch was answered: (files made in it, leases granted on some of them). Returns the files that were
+    /// made and on which there is no lease.
     pub(crate) fn born(
         &mut self,
         token: Token,

@@ -1,5 +1,6 @@
-//! The controller of a host: as long as its lease in etcd is good it serves the targets that are this host's, and takes those
-//! that nobody has. When the lease is not good any more it ends their servers at once, before anybody else may start them.
+//! The controller of a host: as long as its lease in etcd is good it serves the targets that are this host's,
+//! and takes those that nobody has. When the lease is not good any more it ends their servers at once, before
+//! anybody else may start them.
 
 use super::keys::{self, Alive, Owner, Snapshot, is_name};
 use super::local::{Local, News, State};
@@ -21,7 +22,8 @@ const TICK: Duration = Duration::from_millis(250);
 const READ_EVERY: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_secs(2);
 const WRITE_PATIENCE: Duration = Duration::from_secs(3);
-/// A host that is further down a target's list waits so much longer for each one above it that lives and does nothing.
+/// A host that is further down a target's list waits so much longer for each one above it that lives and does
+/// nothing.
 const AFTER_YOU: Duration = Duration::from_secs(10);
 /// How long others are preferred to a host that could not serve a target.
 const REFUSED_FOR: Duration = Duration::from_secs(30);
@@ -34,11 +36,12 @@ pub struct ControllerArgs {
     /// Name of this host in the targets' lists [default: hostname]
     #[arg(long)]
     host: Option<String>,
-    /// Seconds after which others take the targets of a host that is not heard of; it ends its servers after half of it
+    /// Seconds after which others take the targets of a host that is not heard of; it ends its servers after
+    /// half of it
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(5..=600))]
     term: u32,
-    /// Command that makes certain that a host is dead (its name is added): must succeed before its targets are started here
-    /// [default: none; the targets' heartbeats are watched in any case]
+    /// Command that makes certain that a host is dead (its name is added): must succeed before its targets
+    /// are started here [default: none; the targets' heartbeats are watched in any case]
     #[arg(long)]
     fence: Option<String>,
     /// Folder for the logs of the servers
@@ -243,8 +246,8 @@ impl Controller {
         }
     }
 
-    /// This host lives, and has ended its servers: whoever takes their targets need not fence it. (etcd lost its majority for
-    /// a while, and every host is in this position.)
+    /// This host lives, and has ended its servers: whoever takes their targets need not fence it. (etcd lost
+    /// its majority for a while, and every host is in this position.)
     async fn acquit(&self) -> Result<(), Error> {
         for (name, owned) in &self.ended {
             let (owner, last) = (self.key("owners", name), self.key("last", name));

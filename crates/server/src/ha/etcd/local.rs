@@ -1,4 +1,5 @@
-//! One defined target on this host: its nacred, and what is going on with it. Nothing here waits: long things run beside.
+//! One defined target on this host: its nacred, and what is going on with it. Nothing here waits: long things
+//! run beside.
 
 use super::keys::Defined;
 use crate::ha::StartArgs;

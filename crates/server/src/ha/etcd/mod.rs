@@ -1,5 +1,5 @@
-//! An engine on etcd, where Pacemaker is unwelcome: `controller` runs on each server host and serves the targets that are
-//! this host's, `verbs` is what administrators ask, `keys` what is in etcd. Decision 0024.
+//! An engine on etcd, where Pacemaker is unwelcome: `controller` runs on each server host and serves the
+//! targets that are this host's, `verbs` is what administrators ask, `keys` what is in etcd. Decision 0024.
 
 mod controller;
 mod keys;

@@ -38,7 +38,8 @@ impl std::str::FromStr for On {
 pub struct DefineArgs {
     #[arg(long, value_parser = crate::etcd_url::parse)]
     etcd: Url,
-    /// A host that may serve it and the address to serve at there, for example oss1=10.0.0.1@tcp; the first one is preferred
+    /// A host that may serve it and the address to serve at there, for example oss1=10.0.0.1@tcp; the first
+    /// one is preferred
     #[arg(long = "on", required = true, value_name = "HOST[=NID]")]
     on: Vec<On>,
     #[arg(long, default_value_t = limits::PORT)]

@@ -16,8 +16,8 @@ fn words(line: &str) -> Vec<String> {
 }
 
 impl Plan {
-    /// Programs and their arguments, in the order in which they are to be run; they change the configuration in `cib`.
-    /// `ordered`: targets that start together start one after the other.
+    /// Programs and their arguments, in the order in which they are to be run; they change the configuration
+    /// in `cib`. `ordered`: targets that start together start one after the other.
     pub fn commands(&self, cib: &str, ordered: bool) -> Vec<Vec<String>> {
         let mut all = vec![
             // A host that was fenced and hears of it lives although it should not: it resets itself.
@@ -119,8 +119,9 @@ impl Plan {
         out
     }
 
-    /// MGT before MDTs before OSTs where they start together; one that starts alone waits for nobody. No target needs it, and
-    /// after the loss of a host each would watch its heartbeats only when the one before it serves.
+    /// MGT before MDTs before OSTs where they start together; one that starts alone waits for nobody. No
+    /// target needs it, and after the loss of a host each would watch its heartbeats only when the one before
+    /// it serves.
     fn order(&self) -> Vec<Vec<String>> {
         let of = |k: Kind| self.targets.iter().filter(move |t| t.kind == k);
         let mut out = Vec::new();

@@ -1,7 +1,9 @@
-//! `nacre ha plan`: servers, targets and fences in, the commands that make a Pacemaker configuration of them out.
+//! `nacre ha plan`: servers, targets and fences in, the commands that make a Pacemaker configuration of them
+//! out.
 //!
-//! A target is a group: the file system on its device (if it has one), its address, its `nacred`. The address goes with it
-//! (docs/decisions/0023-addresses-move.md), so a host serves any number of targets beside its own.
+//! A target is a group: the file system on its device (if it has one), its address, its `nacred`. The address
+//! goes with it (docs/decisions/0023-addresses-move.md), so a host serves any number of targets beside its
+//! own.
 
 mod commands;
 mod read;
