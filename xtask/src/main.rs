@@ -15,6 +15,7 @@ mod locks;
 mod machine;
 mod messages;
 mod methods;
+mod nouns;
 mod rooms;
 mod sentences;
 mod source;
@@ -25,7 +26,7 @@ use source::{Finding, Tree};
 
 type Check = (&'static str, fn(&Tree) -> Vec<Finding>);
 
-const CHECKS: [Check; 15] = [
+const CHECKS: [Check; 16] = [
     ("layers", layers::check),
     ("layers within a crate", rooms::check),
     ("world boundary", boundary::check),
@@ -39,6 +40,7 @@ const CHECKS: [Check; 15] = [
     ("machine paths", machine::check),
     ("documents", docs::check),
     ("one sentence a line", sentences::check),
+    ("nouns", nouns::check),
     ("width of comments", width::check),
     ("unused allowances", allow::check),
 ];

@@ -30,7 +30,7 @@ const CRATES: [Crate; 1] = [Crate {
         "R",
         "Call",
         "BoxFutureOf",
-        "Leave",
+        "CancelOnDrop",
         "testing",
         "ErrorCursor",
         "ErrorMark",
@@ -134,6 +134,6 @@ mod tests {
         assert_eq!(found("crates/client/src/mdc/lease.rs", "use crate::osc::Osc;").len(), 1);
         assert_eq!(found("crates/client/src/llite/read.rs", "use crate::pages::GRACE;").len(), 1);
         assert_eq!(found("crates/client/src/lmv/mod.rs", "use crate::{Fs, R};").len(), 1);
-        assert_eq!(found("crates/client/src/base/keeper.rs", "use crate::session::Target;").len(), 1);
+        assert_eq!(found("crates/client/src/base/cache_holder.rs", "use crate::session::Target;").len(), 1);
     }
 }

@@ -27,8 +27,8 @@ mod stats;
 #[cfg(test)]
 mod testing;
 
+pub use base::cache_holder::{CacheHolder, CancelOnDrop, Revoked};
 pub use base::errseq::{ErrorCursor, ErrorMark};
-pub use base::keeper::{Keeper, Lapsed, Leave};
 pub use library::{Client, DirEntry, Error, Identity, OpenFile, Range, Result, Seek, Source, User, flags};
 pub use llite::{Admin, Fs, Locks, is_virtual_xattr};
 pub use pages::Pages;

@@ -4,7 +4,7 @@
 //! all of them. Everything else (`lctl get_param`, `set_param`, `help_param`, permanent settings) is made
 //! from the declarations.
 
-use crate::base::wakeful::{self, DURATION_DEFAULT_US};
+use crate::base::pmqos::{self, DURATION_DEFAULT_US};
 use crate::llite::RecentSpace;
 use crate::lov::CACHED_DEFAULT_MB;
 use crate::mdc::LRU_FILES_DEFAULT;
@@ -132,18 +132,18 @@ static PMQOS: Table<Fs> = Table {
                 true,
                 "The kernel is asked for shallow idle states of processors while this mount is busy (/dev/cpu_dma_latency).",
             ),
-            |fs, ()| &fs.wakeful.enabled,
+            |fs, ()| &fs.pmqos.enabled,
         ),
         Param::settable(
             Decl::words(
                 "pmqos_latency_max_usec",
                 "auto",
-                |text| wakeful::latency_of(text).map(drop).ok_or(Errno::EINVAL),
+                |text| pmqos::latency_of(text).map(drop).ok_or(Errno::EINVAL),
                 "Idle states may take so many microseconds to leave meanwhile; 0: none, processors poll. auto: 20; 0 in a \
                  virtual machine of up to 16 processors, where to be idle is to be taken off a processor of the host.",
             ),
-            |fs, ()| fs.wakeful.latency_text().into(),
-            |fs, (), v| if fs.wakeful.set_latency(v.text) { Ok(()) } else { Err(Errno::EINVAL) },
+            |fs, ()| fs.pmqos.latency_text().into(),
+            |fs, (), v| if fs.pmqos.set_latency(v.text) { Ok(()) } else { Err(Errno::EINVAL) },
         ),
         Param::atomic(
             Decl::number(
@@ -154,14 +154,14 @@ static PMQOS: Table<Fs> = Table {
                 "How long that goes on at least; then it ends if fewer than 16 requests of the kernel came in 20 ms.",
             ),
             0,
-            |fs, ()| &fs.wakeful.duration_us,
+            |fs, ()| &fs.pmqos.duration_us,
         ),
         Param::shown(
             Decl::text(
                 "pmqos_stats",
                 "Whether it is so now, the latency asked for, how often and how long it was.",
             ),
-            |fs, ()| fs.wakeful.text().into(),
+            |fs, ()| fs.pmqos.text().into(),
         ),
     ],
 };

@@ -36,7 +36,7 @@ struct Entry {
     lease: i64,
 }
 
-struct State {
+struct FakeState {
     members: Vec<Member>,
     revision: i64,
     keys: BTreeMap<Vec<u8>, Entry>,
@@ -52,7 +52,7 @@ struct State {
 #[derive(Clone)]
 pub struct Fake {
     world: World,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FakeState>>,
 }
 
 fn number(v: &Value) -> i64 {
@@ -65,7 +65,7 @@ fn raw(v: &Value) -> Vec<u8> {
 
 impl Fake {
     pub fn new(world: &World, members: usize) -> Fake {
-        let state = State {
+        let state = FakeState {
             members: vec![Member::Up; members],
             revision: 1,
             keys: BTreeMap::new(),
@@ -77,7 +77,7 @@ impl Fake {
         Fake { world: world.clone(), state: Arc::new(Mutex::new(state)) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FakeState> {
         self.state.lock()
     }
 
@@ -152,7 +152,7 @@ impl Fake {
     }
 }
 
-impl State {
+impl FakeState {
     fn expire(&mut self, now: Instant) {
         let over: Vec<i64> = self.leases.iter().filter(|(_, l)| l.0 <= now).map(|(i, _)| *i).collect();
         over.into_iter().for_each(|id| self.revoke(id));
@@ -189,7 +189,7 @@ impl State {
         };
         let hit = |k: &Vec<u8>| if end.is_empty() { *k == key } else { *k >= key && *k < end };
         let all: Vec<Value> =
-            self.keys.iter().filter(|(k, _)| hit(k)).map(|(k, e)| State::kv(k, e)).collect();
+            self.keys.iter().filter(|(k, _)| hit(k)).map(|(k, e)| FakeState::kv(k, e)).collect();
         let mut out = json!({"header": {"revision": self.revision.to_string()}});
         if all.len() > limit {
             out["more"] = json!(true);
@@ -238,7 +238,7 @@ impl State {
                 modified: self.revision,
                 lease: number(&p["lease"]),
             };
-            self.events.push((self.revision, json!({"kv": State::kv(&key, &e)})));
+            self.events.push((self.revision, json!({"kv": FakeState::kv(&key, &e)})));
             self.keys.insert(key, e);
             return json!({"response_put": {}});
         }

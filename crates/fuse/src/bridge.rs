@@ -1,12 +1,12 @@
 //! What all requests of one mount share.
 
-use crate::control::Pages;
+use crate::control::ReplyParts;
 use crate::handles::Handles;
 use crate::interrupt::Table;
 use crate::kernel::Kernel;
 use crate::nodes::Nodes;
 use crate::writeback::Writeback;
-use client::{Fs, Keeper};
+use client::{CacheHolder, Fs};
 use model::mutex::Mutex;
 use model::{Errno, Fid, Map};
 use std::os::fd::OwnedFd;
@@ -29,7 +29,7 @@ pub struct Bridge {
     pub writeback: Arc<Writeback>,
     pub kernel: Arc<Kernel>,
     pub releases: Arc<Releases>,
-    pub pages: Pages,
+    pub pages: ReplyParts,
     pub readdirplus: bool,
     /// The last close that had to wait for the servers waited in vain.
     pub slow_close: AtomicBool,
@@ -57,7 +57,7 @@ impl Bridge {
             writeback,
             kernel,
             releases: Arc::default(),
-            pages: Pages::default(),
+            pages: ReplyParts::default(),
             readdirplus,
             slow_close: AtomicBool::new(false),
             abort,
@@ -89,14 +89,14 @@ impl Bridge {
 }
 
 #[derive(Default)]
-struct Inner {
+struct BridgeTasks {
     under_way: Map<Fid, (usize, Arc<Notify>)>,
 }
 
 /// Unlocks by closes that nobody waits for.
 #[derive(Default)]
 pub struct Releases {
-    inner: Mutex<Inner>,
+    inner: Mutex<BridgeTasks>,
     count: AtomicU64,
 }
 

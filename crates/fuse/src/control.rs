@@ -22,11 +22,11 @@ struct Kept {
 
 /// Long replies, until they are fetched or pushed out by newer ones.
 #[derive(Default)]
-pub struct Pages {
+pub struct ReplyParts {
     kept: Mutex<VecDeque<Kept>>,
 }
 
-impl Pages {
+impl ReplyParts {
     fn keep(&self, token: u64, uid: u32, reply: Bytes) {
         let mut k = self.kept.lock();
         if k.len() >= PAGES_MAX {
@@ -107,7 +107,7 @@ async fn run(cx: &Cx, request: Request) -> Result<Reply, ControlError> {
     if makes_name {
         // The kernel may know the name as absent, and the directory as it was.
         cx.bridge.kernel.forget_names(std::iter::once(opened));
-        client::Keeper::changed(&*cx.bridge.kernel, opened);
+        client::CacheHolder::changed(&*cx.bridge.kernel, opened);
     }
     answer
 }
@@ -128,7 +128,7 @@ mod tests {
             got.extend_from_slice(&b[HEADER_BYTES..]);
         }
         assert_eq!(got, whole);
-        let p = Pages::default();
+        let p = ReplyParts::default();
         for t in 0..2 * PAGES_MAX as u64 {
             p.keep(t, 5, Bytes::new());
         }

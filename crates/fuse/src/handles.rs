@@ -57,24 +57,24 @@ pub enum Handle {
     Dir(Arc<DirHandle>),
 }
 
-struct Inner {
+struct HandleTable {
     open: Map<u64, Handle>,
     next: u64,
 }
 
 /// Handle number → what it stands for. Numbers are never reused.
 pub struct Handles {
-    inner: Mutex<Inner>,
+    inner: Mutex<HandleTable>,
 }
 
 impl Default for Handles {
     fn default() -> Handles {
-        Handles { inner: Mutex::new(Inner { open: Map::default(), next: 1 }) }
+        Handles { inner: Mutex::new(HandleTable { open: Map::default(), next: 1 }) }
     }
 }
 
 impl Handles {
-    fn lock(&self) -> model::mutex::MutexGuard<'_, Inner> {
+    fn lock(&self) -> model::mutex::MutexGuard<'_, HandleTable> {
         self.inner.lock()
     }
 
@@ -86,7 +86,7 @@ impl Handles {
         Handles::insert(&mut self.lock(), Handle::Dir(Arc::new(DirHandle { fid, errors })))
     }
 
-    fn insert(t: &mut Inner, h: Handle) -> u64 {
+    fn insert(t: &mut HandleTable, h: Handle) -> u64 {
         let fh = t.next;
         t.next += 1;
         let other = t.open.insert(fh, h);

@@ -54,7 +54,7 @@ struct Running {
 }
 
 #[derive(Default)]
-struct Inner {
+struct RunningTable {
     running: BTreeMap<u64, Running>,
     early: VecDeque<u64>,
     ended: bool,
@@ -63,7 +63,7 @@ struct Inner {
 /// All requests that run in the background.
 #[derive(Default)]
 pub struct Table {
-    inner: Mutex<Inner>,
+    inner: Mutex<RunningTable>,
     changed: Condvar,
     /// Threads that asked lately: their processes, and when that was found.
     callers: Mutex<Map<u32, (u32, Instant)>>,
@@ -79,7 +79,7 @@ struct Look {
 }
 
 impl Table {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, RunningTable> {
         self.inner.lock()
     }
 

@@ -21,7 +21,7 @@ use crate::making::Making;
 use crate::nodes::Nodes;
 use crate::pages::Pages;
 use crate::reply::Channel;
-use client::{Keeper, Lapsed, Leave};
+use client::{CacheHolder, CancelOnDrop, Revoked};
 use model::mutex::Mutex;
 use model::{Errno, Fid, Map};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ const FORGET_ALL_MAX: Duration = Duration::from_secs(5);
 const DIRS_MAX: usize = 65_536;
 
 enum Job {
-    Lapsed(Vec<Lapsed>, Leave),
+    Revoked(Vec<Revoked>, CancelOnDrop),
     Changed(Fid),
     All(SyncSender<()>),
     End,
@@ -163,10 +163,10 @@ impl Kernel {
     }
 }
 
-impl Keeper for Kernel {
-    fn lapsed(&self, what: Vec<Lapsed>, leave: Leave) {
+impl CacheHolder for Kernel {
+    fn lapsed(&self, what: Vec<Revoked>, leave: CancelOnDrop) {
         if self.keeps_attrs() {
-            self.send(Job::Lapsed(what, leave));
+            self.send(Job::Revoked(what, leave));
         }
     }
 
@@ -180,7 +180,7 @@ impl Keeper for Kernel {
         }
     }
 
-    fn forget_pages(&self, fid: Fid, ranges: Vec<(u64, u64)>, over: Leave) {
+    fn forget_pages(&self, fid: Fid, ranges: Vec<(u64, u64)>, over: CancelOnDrop) {
         self.pages.forget(fid, ranges, over);
     }
 
@@ -198,7 +198,7 @@ pub struct Jobs(Receiver<Job>);
 struct Waiting {
     fids: Vec<Fid>,
     /// Given when this goes.
-    _leave: Option<Leave>,
+    _leave: Option<CancelOnDrop>,
     until: Instant,
 }
 
@@ -233,7 +233,7 @@ pub fn run(b: &Bridge, jobs: &Jobs) {
                 let _ = done.send(());
                 (left, None)
             }
-            Some(Job::Lapsed(what, leave)) => {
+            Some(Job::Revoked(what, leave)) => {
                 k.forget_names(what.iter().filter(|l| l.names).map(|l| l.fid));
                 let inodes = what.into_iter().filter(|l| l.inode).map(|l| l.fid);
                 (inodes.collect(), Some(leave))

@@ -69,14 +69,14 @@ struct Node {
     dir: Option<Box<Attr>>,
 }
 
-struct Inner {
+struct NodeTable {
     by_id: Map<u64, Node>,
     /// Of those whose ids are not made from their FIDs.
     numbered: Map<Fid, u64>,
     next: u64,
 }
 
-impl Inner {
+impl NodeTable {
     fn id(&self, root: Fid, fid: Fid) -> Option<u64> {
         if fid == root {
             return Some(ROOT_ID);
@@ -92,18 +92,18 @@ impl Inner {
 pub struct Nodes {
     root: Fid,
     generations: Generations,
-    inner: Mutex<Inner>,
+    inner: Mutex<NodeTable>,
 }
 
 impl Nodes {
     pub fn new(root: Fid, generations: Generations) -> Nodes {
         let mut by_id = Map::default();
         by_id.insert(ROOT_ID, Node { fid: root, lookups: 1, dir: None });
-        let inner = Inner { by_id, numbered: Map::default(), next: NUMBERED };
+        let inner = NodeTable { by_id, numbered: Map::default(), next: NUMBERED };
         Nodes { root, generations, inner: Mutex::new(inner) }
     }
 
-    fn lock(&self) -> model::mutex::MutexGuard<'_, Inner> {
+    fn lock(&self) -> model::mutex::MutexGuard<'_, NodeTable> {
         self.inner.lock()
     }
 

@@ -16,7 +16,7 @@ use crate::guard;
 use crate::nodes::Nodes;
 use crate::reply::Channel;
 use crate::writeback::Writeback;
-use client::Leave;
+use client::CancelOnDrop;
 use model::mutex::{Condvar, Mutex, MutexGuard};
 use model::{Errno, Fid};
 use std::collections::VecDeque;
@@ -33,13 +33,13 @@ const THREADS_KEPT: usize = 2;
 struct Job {
     fid: Fid,
     ranges: Vec<(u64, u64)>,
-    over: Leave,
+    over: CancelOnDrop,
 }
 
 /// A job that the kernel has done.
 struct Done {
     fid: Fid,
-    over: Leave,
+    over: CancelOnDrop,
     error: Option<Errno>,
 }
 
@@ -47,7 +47,7 @@ struct Done {
 pub struct AllDone(Receiver<Done>);
 
 #[derive(Default)]
-struct Inner {
+struct PageJobs {
     jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
@@ -60,7 +60,7 @@ pub struct Pages {
     channel: Arc<Channel>,
     nodes: Arc<Nodes>,
     writeback: Arc<Writeback>,
-    inner: Mutex<Inner>,
+    inner: Mutex<PageJobs>,
     changed: Condvar,
     done: Sender<Done>,
 }
@@ -77,12 +77,12 @@ impl Pages {
         (Arc::new(Pages { world, channel, nodes, writeback, inner, changed, done }), AllDone(rx))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, PageJobs> {
         self.inner.lock()
     }
 
     /// Has the kernel give up pages, and drops `over` when it has and what it wrote is with the client.
-    pub fn forget(self: &Arc<Self>, fid: Fid, ranges: Vec<(u64, u64)>, over: Leave) {
+    pub fn forget(self: &Arc<Self>, fid: Fid, ranges: Vec<(u64, u64)>, over: CancelOnDrop) {
         let mut t = self.lock();
         if t.ended {
             return; // and with the connection the pages are gone

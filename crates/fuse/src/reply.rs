@@ -158,15 +158,15 @@ impl Channel {
 
 /// A request that must be answered. Dropped without an answer (a panic, a runtime that ends) it fails with
 /// EIO: a caller that nobody answers could not even be killed.
-pub struct Pending {
+pub struct ReplyOnDrop {
     channel: Arc<Channel>,
     unique: u64,
     answered: bool,
 }
 
-impl Pending {
-    pub fn new(channel: Arc<Channel>, unique: u64) -> Pending {
-        Pending { channel, unique, answered: false }
+impl ReplyOnDrop {
+    pub fn new(channel: Arc<Channel>, unique: u64) -> ReplyOnDrop {
+        ReplyOnDrop { channel, unique, answered: false }
     }
 
     pub fn answer(mut self, a: &Answer) {
@@ -175,7 +175,7 @@ impl Pending {
     }
 }
 
-impl Drop for Pending {
+impl Drop for ReplyOnDrop {
     fn drop(&mut self) {
         if !self.answered {
             tracing::error!(unique = self.unique, "a request was lost");
@@ -210,21 +210,21 @@ mod tests {
         let (world, runtime) = world::real::start(2).unwrap();
         runtime.end_on_panic(&["fuse-op"]);
         // On the thread that read it, as `worker` runs it, and on the runtime, as `hand_over` does.
-        let pending = Pending::new(channel.clone(), 7);
+        let pending = ReplyOnDrop::new(channel.clone(), 7);
         let run = move || {
             let _pending = pending;
             panic!("on purpose");
         };
         assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
         assert_eq!(answered(&kernel), (7, -Errno::EIO.0));
-        let pending = Pending::new(channel.clone(), 8);
+        let pending = ReplyOnDrop::new(channel.clone(), 8);
         world.spawn("fuse-op", async move {
             let _pending = pending;
             panic!("on purpose");
         });
         assert_eq!(answered(&kernel), (8, -Errno::EIO.0));
         runtime.block_on(world.sleep(Duration::from_millis(1)));
-        let pending = Pending::new(channel, 9);
+        let pending = ReplyOnDrop::new(channel, 9);
         world.spawn("fuse-op", async move { pending.answer(&Ok(Reply::empty())) });
         assert_eq!(answered(&kernel), (9, 0));
     }

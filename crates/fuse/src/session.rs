@@ -12,7 +12,7 @@ use crate::mount::{self, Mounted};
 use crate::nodes::{Generations, Nodes};
 use crate::ops::{self, Cx, kind_of};
 use crate::pages::Pages;
-use crate::reply::{Answer, Channel, Pending, Reply};
+use crate::reply::{Answer, Channel, Reply, ReplyOnDrop};
 use crate::request::{Op, parse_header, parse_request};
 use crate::writeback::Writeback;
 use bytes::Bytes;
@@ -216,7 +216,7 @@ fn worker(s: &Arc<Shared>, channel: &Arc<Channel>) {
         s.idle.fetch_sub(1, Ordering::AcqRel);
         match got {
             Ok(n) => {
-                // A defect in one operation is that operation's EIO (see Pending), not the mount's end.
+                // A defect in one operation is that operation's EIO (see ReplyOnDrop), not the mount's end.
                 let run = std::panic::AssertUnwindSafe(|| s.request(channel, buf, n));
                 if std::panic::catch_unwind(run).is_err() {
                     tracing::error!("a request made the daemon panic");
@@ -287,7 +287,7 @@ impl Shared {
             Op::Write(_, r) => buf.share(r.clone()),
             _ => Bytes::new(),
         };
-        let pending = Pending::new(channel.clone(), h.unique);
+        let pending = ReplyOnDrop::new(channel.clone(), h.unique);
         let cx = Cx { groups: std::mem::take(&mut request.groups), ..Cx::new(b.clone(), &h) };
         let f = ops::start(cx, request, data);
         match b.world.block_on_for(f, self.patience()) {
@@ -302,7 +302,7 @@ impl Shared {
     }
 
     /// Lets the runtime finish a request.
-    fn hand_over(&self, pending: Pending, h: abi::InHeader, kind: Kind, f: BoxFuture<Answer>) {
+    fn hand_over(&self, pending: ReplyOnDrop, h: abi::InHeader, kind: Kind, f: BoxFuture<Answer>) {
         let b = self.bridge.clone();
         let cancelled = b.table.insert(h.unique, h.pid, kind, b.world.now());
         self.bridge.world.spawn("fuse-op", async move {

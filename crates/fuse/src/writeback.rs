@@ -36,14 +36,14 @@ struct Queue {
 }
 
 #[derive(Default)]
-struct Inner {
+struct WritebackQueue {
     /// Inodes with writes that are waiting or under way.
     busy: Map<Fid, Queue>,
 }
 
 /// Page writes of one mount.
 pub struct Writeback {
-    inner: Mutex<Inner>,
+    inner: Mutex<WritebackQueue>,
     /// Number of busy inodes: spares the lock on the common way.
     busy: AtomicUsize,
     memory: Arc<Semaphore>,
@@ -63,7 +63,7 @@ impl Default for Writeback {
 }
 
 impl Writeback {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, WritebackQueue> {
         self.inner.lock()
     }
 

@@ -16,7 +16,7 @@ use world::sync::oneshot;
 pub type Stray = Cancel;
 
 #[derive(Default)]
-struct Inner {
+struct ClientLocks {
     last_id: u64,
     asked: BTreeMap<u64, Asked>,
     /// Granted flocks and extents.
@@ -51,10 +51,10 @@ impl Waiter {
 /// Locks of one mount.
 #[derive(Default)]
 pub struct LockClient {
-    inner: Mutex<Inner>,
+    inner: Mutex<ClientLocks>,
 }
 
-impl Inner {
+impl ClientLocks {
     fn granted(&mut self, spec: LockSpec) {
         match spec.kind {
             LockKind::Posix => {
@@ -88,7 +88,7 @@ impl LockClient {
         LockClient::default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, ClientLocks> {
         self.inner.lock()
     }
 

@@ -1,7 +1,7 @@
 //! Taking leases back: a change that meets leases of other clients asks for them and waits, each client for
 //! as long as it may take and no longer; and what clients say unasked.
 
-use crate::leases::{Marks, Touched, Wanted};
+use crate::leases::{LeaseNeeds, RevokeGuard, Touched};
 use crate::mdt::Mdt;
 use crate::opens::{Open, OpenChange};
 use crate::schema::key;
@@ -52,7 +52,7 @@ impl Mdt {
     /// Asks other clients for what is to be changed and waits until they gave it back; who does not answer in
     /// time is evicted. `ENOTCONN` when the client that waits departs itself, `ESHUTDOWN` when the target
     /// stops.
-    pub(crate) async fn await_cancels(&self, by: Option<ClientId>, wanted: &Wanted) -> Result<(), Errno> {
+    pub(crate) async fn await_cancels(&self, by: Option<ClientId>, wanted: &LeaseNeeds) -> Result<(), Errno> {
         let start = self.world.now();
         let mut asked: BTreeSet<(ClientId, Fid, bool)> = BTreeSet::new();
         let mut waits = Waits::default();
@@ -98,11 +98,12 @@ impl Mdt {
     /// A setting of the file system from which new files' layouts come has changed: waits until no owner goes
     /// by the old one. `ESHUTDOWN` when the target stops.
     pub(crate) async fn defaults_changed(&self) -> Result<(), Errno> {
-        let wanted = Wanted { change: Touched::from([(Fid::DEFAULTS, bits::UPDATE)]), look: Touched::new() };
-        let mut marks = Marks::new(&self.shared.leases);
+        let wanted =
+            LeaseNeeds { change: Touched::from([(Fid::DEFAULTS, bits::UPDATE)]), look: Touched::new() };
+        let mut marks = RevokeGuard::new(&self.shared.leases);
         let blocked = {
             let _alone = self.core_write();
-            marks.blocked(None, &wanted)
+            marks.mark_conflicts(None, &wanted)
         };
         if blocked { self.await_cancels(None, &wanted).await } else { Ok(()) }
     }
@@ -113,11 +114,11 @@ impl Mdt {
         let all = self.peers.list().into_iter().map(|p| p.who);
         let squashed = |p: &Principal| self.shared.settings.nodemap(p).squashes_root();
         let clients: Vec<ClientId> = all.filter(squashed).map(|p| p.client).collect();
-        let mut marks = Marks::new(&self.shared.leases);
+        let mut marks = RevokeGuard::new(&self.shared.leases);
         let wanted = {
             let _alone = self.core_write();
-            let wanted = Wanted { change: self.shared.leases.files_of(&clients), look: Touched::new() };
-            if !marks.blocked(None, &wanted) {
+            let wanted = LeaseNeeds { change: self.shared.leases.files_of(&clients), look: Touched::new() };
+            if !marks.mark_conflicts(None, &wanted) {
                 return Ok(());
             }
             wanted

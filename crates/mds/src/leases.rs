@@ -132,7 +132,7 @@ impl LeaseState {
     }
 
     /// What others have of what `by` wants.
-    pub fn conflicts(&self, by: Option<ClientId>, wanted: &Wanted) -> Vec<(ClientId, LeaseItem)> {
+    pub fn conflicts(&self, by: Option<ClientId>, wanted: &LeaseNeeds) -> Vec<(ClientId, LeaseItem)> {
         let t = self.table.lock();
         let of = |(fid, bits, mode): (Fid, u8, Mode)| t.conflicts(by.map(|c| c.0), fid, bits, mode);
         wanted.parts().flat_map(of).map(|(c, i)| (ClientId(c), i)).collect()
@@ -218,12 +218,12 @@ pub type Touched = BTreeMap<Fid, u8>;
 
 /// What a transaction changes, or claims for its client alone, and what it looks at.
 #[derive(Clone, Default, Debug)]
-pub struct Wanted {
+pub struct LeaseNeeds {
     pub change: Touched,
     pub look: Touched,
 }
 
-impl Wanted {
+impl LeaseNeeds {
     pub fn is_nothing(&self) -> bool {
         self.change.is_empty() && self.look.is_empty()
     }
@@ -238,7 +238,7 @@ impl Wanted {
 }
 
 /// Adds what reading a key shows. Reverse index, replies and the like show nothing that leases cover.
-pub fn look_at(looked: &mut Touched, k: &[u8]) {
+pub fn add_to_read_set(looked: &mut Touched, k: &[u8]) {
     let (fid, bit) = match k[0] {
         key::INODE => (key::parse_fid(k), bits::UPDATE),
         // Names are shown by what leads from an inode to them, too.
@@ -276,15 +276,15 @@ pub fn touched<'a>(keys: impl Iterator<Item = &'a Vec<u8>>) -> Touched {
 }
 
 /// Files on which nothing is granted until a change is through. The marks go with it.
-pub struct Marks<'a> {
+pub struct RevokeGuard<'a> {
     leases: &'a LeaseState,
     fids: Vec<Fid>,
     waited: bool,
 }
 
-impl<'a> Marks<'a> {
-    pub fn new(leases: &'a LeaseState) -> Marks<'a> {
-        Marks { leases, fids: Vec::new(), waited: false }
+impl<'a> RevokeGuard<'a> {
+    pub fn new(leases: &'a LeaseState) -> RevokeGuard<'a> {
+        RevokeGuard { leases, fids: Vec::new(), waited: false }
     }
 
     fn set(&mut self, fids: impl Iterator<Item = Fid>) {
@@ -306,7 +306,7 @@ impl<'a> Marks<'a> {
 
     /// Whether others hold what is to be changed; then it is marked. Nobody may have been offered a lease
     /// that is not granted yet.
-    pub fn blocked(&mut self, by: Option<ClientId>, wanted: &Wanted) -> bool {
+    pub fn mark_conflicts(&mut self, by: Option<ClientId>, wanted: &LeaseNeeds) -> bool {
         let held = self.held(by, wanted);
         self.set(held.iter().copied());
         self.waited |= !held.is_empty();
@@ -314,11 +314,11 @@ impl<'a> Marks<'a> {
     }
 
     /// Whether others hold what is looked at. Nothing is marked.
-    pub fn meets(&self, by: Option<ClientId>, wanted: &Wanted) -> bool {
+    pub fn conflicts_shared(&self, by: Option<ClientId>, wanted: &LeaseNeeds) -> bool {
         !self.held(by, wanted).is_empty()
     }
 
-    fn held(&self, by: Option<ClientId>, wanted: &Wanted) -> BTreeSet<Fid> {
+    fn held(&self, by: Option<ClientId>, wanted: &LeaseNeeds) -> BTreeSet<Fid> {
         if planted::on(Bug::RevokeNotSent) || (self.waited && planted::on(Bug::GrantWhileRevoking)) {
             return BTreeSet::new();
         }
@@ -326,7 +326,7 @@ impl<'a> Marks<'a> {
     }
 }
 
-impl Drop for Marks<'_> {
+impl Drop for RevokeGuard<'_> {
     fn drop(&mut self) {
         self.clear();
     }

@@ -3,7 +3,7 @@
 use crate::ancestors::TRIES_MAX;
 use crate::core::Core;
 use crate::done::{Done, ReplyTo};
-use crate::leases::{self, Marks, Touched, Wanted};
+use crate::leases::{self, LeaseNeeds, RevokeGuard, Touched};
 use crate::mdt::Mdt;
 use crate::schema::{self, key, value};
 use crate::tx::{Outcome, Tx};
@@ -24,7 +24,7 @@ impl Mdt {
         to: &ReplyTo,
         mut f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
     ) -> Done {
-        let mut marks = Marks::new(&self.shared.leases);
+        let mut marks = RevokeGuard::new(&self.shared.leases);
         loop {
             let wanted = match self.look(to, &mut f, &mut marks) {
                 Ok(done) => return done,
@@ -34,7 +34,7 @@ impl Mdt {
             {
                 // Not beside other looks: they grant what they were offered a moment ago.
                 let _alone = self.core_write();
-                marks.blocked(Some(to.client), &wanted);
+                marks.mark_conflicts(Some(to.client), &wanted);
             }
             if let Err(e) = self.await_cancels(Some(to.client), &wanted).await {
                 return Done::error(e);
@@ -47,16 +47,16 @@ impl Mdt {
         &self,
         to: &ReplyTo,
         f: &mut impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno>,
-        marks: &mut Marks,
-    ) -> Result<Done, Wanted> {
+        marks: &mut RevokeGuard,
+    ) -> Result<Done, LeaseNeeds> {
         let core = self.core_read();
         marks.clear();
         let mut tx = self.begin(&core, Some(to), false);
         let result = f(&mut tx);
         let out = tx.finish();
         assert!(out.pending.is_empty() && out.changes.is_empty(), "a read-only operation wrote something");
-        let wanted = Wanted { change: Touched::new(), look: out.looked };
-        if marks.meets(Some(to.client), &wanted) {
+        let wanted = LeaseNeeds { change: Touched::new(), look: out.looked };
+        if marks.conflicts_shared(Some(to.client), &wanted) {
             return Err(wanted);
         }
         if result.is_ok() {
@@ -83,7 +83,7 @@ impl Mdt {
         to: Option<&ReplyTo>,
         mut f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
     ) -> Done {
-        let mut marks = Marks::new(&self.shared.leases);
+        let mut marks = RevokeGuard::new(&self.shared.leases);
         loop {
             let wanted = match self.attempt(by, to, &mut f, &mut marks) {
                 Ok(done) => return done,
@@ -103,8 +103,8 @@ impl Mdt {
         by: Option<rpc::ClientId>,
         to: Option<&ReplyTo>,
         f: &mut impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno>,
-        marks: &mut Marks,
-    ) -> Result<Done, Wanted> {
+        marks: &mut RevokeGuard,
+    ) -> Result<Done, LeaseNeeds> {
         let mut core = self.core_write();
         marks.clear();
         if to.is_some_and(|t| !core.clients.contains_key(&t.client)) {
@@ -114,7 +114,7 @@ impl Mdt {
         let mut tx = self.begin(&core, to, true);
         let result = f(&mut tx);
         let mut out = tx.finish();
-        let mut wanted = Wanted { look: std::mem::take(&mut out.looked), ..Wanted::default() };
+        let mut wanted = LeaseNeeds { look: std::mem::take(&mut out.looked), ..LeaseNeeds::default() };
         if result.is_ok() {
             wanted.change = leases::touched(out.pending.keys());
             for (fid, bits) in std::mem::take(&mut out.claims) {
@@ -124,7 +124,7 @@ impl Mdt {
         // What is done again was allowed the first time, and others wait until it is done. What is reclaimed
         // must not wait for owners either: they tell nothing before recovery is over.
         let again = to.is_none_or(|t| t.replay) && self.recovery.recovering();
-        if !again && marks.blocked(by, &wanted) {
+        if !again && marks.mark_conflicts(by, &wanted) {
             return Err(wanted);
         }
         match result {

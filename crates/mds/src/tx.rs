@@ -29,7 +29,7 @@ const OUTBOX_OBJECTS_MAX: usize = 256;
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 /// `None`: deleted.
 type Value = Option<Vec<u8>>;
-type Pending = BTreeMap<Vec<u8>, Value>;
+type WriteSet = BTreeMap<Vec<u8>, Value>;
 
 /// A name in a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +55,7 @@ pub struct Savepoint {
 
 pub struct Tx<'a> {
     view: View,
-    pending: Pending,
+    pending: WriteSet,
     /// What each write found in `pending`.
     undo: Vec<(Vec<u8>, Option<Value>)>,
     changes: Vec<OpenChange>,
@@ -105,7 +105,7 @@ struct Owned {
 
 /// A finished transaction.
 pub struct Outcome {
-    pub pending: Pending,
+    pub pending: WriteSet,
     pub changes: Vec<OpenChange>,
     pub inodes: i64,
     /// Leases that the answer speaks of.
@@ -124,7 +124,7 @@ impl<'a> Tx<'a> {
     pub fn new(view: View, opens: &'a Opens, shared: &'a Shared) -> Tx<'a> {
         Tx {
             view,
-            pending: Pending::new(),
+            pending: WriteSet::new(),
             undo: Vec::new(),
             changes: Vec::new(),
             handles: BTreeMap::new(),
@@ -345,7 +345,7 @@ impl<'a> Tx<'a> {
             return Ok(v.clone());
         }
         if let Some(l) = &mut self.looked {
-            leases::look_at(l, k);
+            leases::add_to_read_set(l, k);
         }
         Ok(self.view.get(k)?)
     }
@@ -369,7 +369,7 @@ impl<'a> Tx<'a> {
             return Ok(Vec::new());
         }
         if let Some(l) = &mut self.looked {
-            leases::look_at(l, from);
+            leases::add_to_read_set(l, from);
         }
         let own: Vec<_> = self.pending.range(from.to_vec()..to.to_vec()).collect();
         if own.is_empty() {
@@ -397,8 +397,8 @@ impl<'a> Tx<'a> {
         let k = key::inode(fid);
         let found = self.get(&k)?.map(|v| Inode::decode(fid, &v)).transpose()?;
         // What this transaction removed is known to be gone; an owner's batch waits for nobody.
-        let strange = found.is_none() && self.owned.is_none() && !self.pending.contains_key(&k);
-        if strange && self.looked.is_some() {
+        let missing_unexplained = found.is_none() && self.owned.is_none() && !self.pending.contains_key(&k);
+        if missing_unexplained && self.looked.is_some() {
             self.look_for_maker(fid)?;
         }
         Ok(found)

@@ -37,7 +37,7 @@ pub enum TakeError {
     Damaged(String),
 }
 
-struct Inner {
+struct EtcdSession {
     map: BTreeMap<Vec<u8>, Vec<u8>>,
     queue: VecDeque<(Lsn, Writes)>,
     submitted: Lsn,
@@ -57,7 +57,7 @@ pub struct EtcdBook {
     /// Revision that made the key `leader`.
     reign: i64,
     epoch: u32,
-    inner: Mutex<Inner>,
+    inner: Mutex<EtcdSession>,
     work: sync::Notify,
     progress: sync::watch::Sender<Progress>,
 }
@@ -173,7 +173,7 @@ impl EtcdBook {
             lease,
             reign: made,
             epoch,
-            inner: Mutex::new(Inner { map, queue: VecDeque::new(), submitted: 0 }),
+            inner: Mutex::new(EtcdSession { map, queue: VecDeque::new(), submitted: 0 }),
             work: sync::Notify::new(),
             progress: sync::watch::channel(Progress::default()).0,
         });
@@ -202,7 +202,7 @@ impl EtcdBook {
         Ok((made, epoch, map))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, EtcdSession> {
         self.inner.lock()
     }
 

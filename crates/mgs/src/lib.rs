@@ -23,4 +23,4 @@ mod tests;
 pub use book::Book;
 pub use params::declare;
 pub use service::Mgs;
-pub use state::{FsRecord, State, load_config, read_configuration};
+pub use state::{FsRecord, MgsState, load_config, read_configuration};

@@ -2,7 +2,7 @@
 //!
 //! What is known of a target beside its entry lies in the file system's record as tagged values.
 
-use crate::state::{FILE_SYSTEMS_MAX, FsRecord, State, active_of, encode, fs_key, param_key};
+use crate::state::{FILE_SYSTEMS_MAX, FsRecord, MgsState, active_of, encode, fs_key, param_key};
 use model::{Errno, Nid, TargetId, TargetKind, target};
 use rpc::Principal;
 use serde::{Deserialize, Serialize};
@@ -147,7 +147,7 @@ impl FsRecord {
     }
 }
 
-impl State {
+impl MgsState {
     /// Adds or renews a target. `fresh` is used if this is the file system's first one, whichever target that
     /// is: MDT0000 may come later. `EADDRINUSE`: another target has this index; `EACCES`: and nobody allowed
     /// that it is replaced; `EINVAL`: it belongs to another file system of this name, or its name, index,

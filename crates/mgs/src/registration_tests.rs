@@ -20,7 +20,7 @@ pub(crate) fn claim_with_key<T>(
 
 #[derive(Default)]
 struct Try {
-    s: State,
+    s: MgsState,
 }
 
 impl Try {

@@ -4,7 +4,7 @@ use crate::book::Book;
 use crate::clients::{self, Clients};
 use crate::ops::{self, Done};
 use crate::registration::{Order, Refused};
-use crate::state::{State, read_configuration};
+use crate::state::{MgsState, read_configuration};
 use model::mutex::{Mutex, MutexGuard};
 use model::{Errno, TargetId};
 use rpc::{ClientId, ConnectOutcome, Departure, Greeting, Incoming, Outgoing, Peers, Service, StoredReply};
@@ -18,7 +18,7 @@ pub struct Mgs {
     world: World,
     db: Arc<dyn Book>,
     peers: Peers,
-    state: Mutex<State>,
+    state: Mutex<MgsState>,
     clients: Mutex<Clients>,
 }
 
@@ -47,11 +47,11 @@ impl Mgs {
         &self.world
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MgsState> {
         self.state.lock()
     }
 
-    pub(crate) fn state<T>(&self, f: impl FnOnce(&State) -> T) -> T {
+    pub(crate) fn state<T>(&self, f: impl FnOnce(&MgsState) -> T) -> T {
         f(&self.lock())
     }
 
@@ -69,8 +69,8 @@ impl Mgs {
     pub(crate) fn change<R: serde::Serialize>(
         &self,
         req: Option<&Incoming>,
-        change: impl FnOnce(&mut State, &mut Txn) -> Result<(), Errno>,
-        reply: impl FnOnce(&State) -> Result<R, Errno>,
+        change: impl FnOnce(&mut MgsState, &mut Txn) -> Result<(), Errno>,
+        reply: impl FnOnce(&MgsState) -> Result<R, Errno>,
     ) -> Result<Done, Errno> {
         let mut state = self.lock();
         let mut next = state.clone();
@@ -117,7 +117,7 @@ impl Mgs {
     /// returns.
     ///
     /// # Errors
-    /// As [`State::set_param`].
+    /// As [`MgsState::set_param`].
     pub async fn set_permanent(&self, name: &str, value: &str, delete: bool) -> Result<(), Errno> {
         let before = self.state(|s| s.version);
         let done = self.change(None, |s, txn| s.set_param(name, value, delete, txn), |_| Ok(()))?;
@@ -134,7 +134,7 @@ impl Mgs {
         }
         let before = self.state(|s| s.version);
         let mut why = None;
-        let change = |s: &mut State, txn: &mut store::Txn| {
+        let change = |s: &mut MgsState, txn: &mut store::Txn| {
             s.administer(label, order, txn).map_err(|(e, words)| {
                 why = Some(words);
                 e

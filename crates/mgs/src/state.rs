@@ -33,7 +33,7 @@ pub struct FsRecord {
 
 /// All of it, as kept in memory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct State {
+pub struct MgsState {
     /// Grows with each change of anything.
     pub version: u64,
     pub file_systems: BTreeMap<String, FsRecord>,
@@ -79,8 +79,8 @@ pub fn load_config(db: &dyn Book, fsname: &str) -> Result<Option<ConfigReply>, S
 }
 
 /// Reads the configuration out of where an MGS keeps it.
-pub fn read_configuration(db: &dyn Book) -> Result<State, StoreError> {
-    let mut s = State::default();
+pub fn read_configuration(db: &dyn Book) -> Result<MgsState, StoreError> {
+    let mut s = MgsState::default();
     if let Some(v) = db.get(&VERSION_KEY)? {
         s.version = decode("version", &v)?;
     }
@@ -101,7 +101,7 @@ pub fn read_configuration(db: &dyn Book) -> Result<State, StoreError> {
     Ok(s)
 }
 
-impl State {
+impl MgsState {
     /// Everything anew, for another place to keep it in.
     pub fn all(&self) -> Txn {
         let mut txn = Txn::new();
@@ -201,7 +201,7 @@ mod tests {
     use model::TargetId;
 
     struct Try {
-        s: State,
+        s: MgsState,
     }
 
     impl Try {
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn permanent_parameters() {
-        let mut t = Try { s: State::default() };
+        let mut t = Try { s: MgsState::default() };
         t.set("osc.*.max_rpcs_in_flight", "16", false).unwrap();
         assert_eq!(t.s.params["osc.*.max_rpcs_in_flight"], "16");
         for bad in ["", "nodots", ".x", "x.", "a.b=c", "a b.c"] {
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_target_is_taken_out_of_use() {
-        let mut t = Try { s: State::default() };
+        let mut t = Try { s: MgsState::default() };
         t.register("my-fs", entry(TargetId::ost(0x1a), 1, 1));
         let active = |t: &Try| t.s.config("my-fs").unwrap().targets[0].active;
         t.set("osc.my-fs-OST001a-*.active", "0", false).unwrap();

@@ -153,7 +153,7 @@ pub async fn step(objects: &Arc<Objects>, at: Cursor) -> Result<Step, store::Sto
 }
 
 #[derive(Default)]
-struct State {
+struct ScrubState {
     running: bool,
     stop: bool,
     rate_mib: u64,
@@ -164,7 +164,7 @@ struct State {
 /// A target's scrubber.
 #[derive(Default)]
 pub struct Scrubber {
-    state: Mutex<State>,
+    state: Mutex<ScrubState>,
 }
 
 /// What may be written to the parameter `scrub`.
@@ -198,11 +198,11 @@ impl Order {
 impl Scrubber {
     /// With what an earlier walk left.
     pub fn open(world: &World, dir: &str) -> Scrubber {
-        let state = State { progress: Progress::load(world, dir), ..State::default() };
+        let state = ScrubState { progress: Progress::load(world, dir), ..ScrubState::default() };
         Scrubber { state: Mutex::new(state) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ScrubState> {
         self.state.lock()
     }
 

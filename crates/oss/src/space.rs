@@ -29,7 +29,7 @@ const PROMISE_MAX_BYTES: u64 = 1 << 30;
 type Holder = (u16, ClientId);
 
 #[derive(Default, Debug)]
-struct State {
+struct SpaceState {
     sample: Option<(DiskSpace, Instant)>,
     /// Bytes admitted since the sample; starts at what was in flight then.
     since: u64,
@@ -39,7 +39,7 @@ struct State {
     promised: BTreeMap<Holder, u64>,
 }
 
-impl State {
+impl SpaceState {
     fn promises(&self, except: Option<Holder>) -> u64 {
         self.promised.iter().filter(|(c, _)| Some(**c) != except).map(|(_, n)| n).sum()
     }
@@ -47,7 +47,7 @@ impl State {
 
 /// What is taken and promised of one file system's room.
 #[derive(Default, Debug)]
-pub struct DiskBook(Mutex<State>);
+pub struct DiskBook(Mutex<SpaceState>);
 
 /// The books of all file systems that targets of this process lie on.
 #[derive(Default)]
@@ -209,7 +209,7 @@ impl Space {
         self.lock().promised.retain(|(index, _), _| *index != self.index);
     }
 
-    fn lock(&self) -> model::mutex::MutexGuard<'_, State> {
+    fn lock(&self) -> model::mutex::MutexGuard<'_, SpaceState> {
         self.book.0.lock()
     }
 }

@@ -359,7 +359,8 @@ fn what_comes_by_a_layout_from_before_a_fence_is_refused() {
         }
     }
     for generation in [3, 4] {
-        for (what, op) in all {
+        // The lock, which is never given back, is asked for last.
+        for (what, op) in all.into_iter().filter(|(what, _)| generation == 4 || *what != "extent") {
             assert_eq!(by(generation, op), Ok(()), "{what} by layout {generation}");
         }
     }

@@ -3,7 +3,7 @@
 //! A request without a slot belongs to its caller alone and goes when the caller goes. With its slot it has
 //! been sent, may have been executed, and holds the slot until it is answered, whoever still waits.
 
-use crate::import::{Core, ImportState, Inner, Slow, Terms};
+use crate::import::{Core, ImportInner, ImportState, Slow, Terms};
 use crate::link::Link;
 use crate::replay::REPLAY_ROOM_BYTES;
 use bytes::Bytes;
@@ -110,7 +110,7 @@ impl Outbox {
     }
 }
 
-impl Inner {
+impl ImportInner {
     /// The frame of the request in a slot.
     pub fn frame(&self, target: u32, slot: u16, resent: bool) -> Frame {
         let f = self.slots[usize::from(slot)].as_ref().expect("the slot is in use");

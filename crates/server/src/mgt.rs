@@ -5,7 +5,7 @@ use crate::fsck::targets::{self, Target};
 use clap::{Parser, Subcommand};
 use etcd::{Etcd, Url};
 use mgs::etcd::EtcdBook;
-use mgs::{Book, State, read_configuration};
+use mgs::{Book, MgsState, read_configuration};
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,7 +99,7 @@ async fn open(world: &World, dir: &str, change: bool) -> Result<Target, String> 
     Ok(t)
 }
 
-fn counts(s: &State) -> String {
+fn counts(s: &MgsState) -> String {
     let targets: usize = s.file_systems.values().map(|f| f.targets.len()).sum();
     format!(
         "{} file systems with {targets} targets, {} permanent parameters",
@@ -109,7 +109,7 @@ fn counts(s: &State) -> String {
 }
 
 /// Everything of `state`, and nothing of what was there.
-fn replacement(state: &State, there: Vec<Vec<u8>>) -> Txn {
+fn replacement(state: &MgsState, there: Vec<Vec<u8>>) -> Txn {
     let mut txn = Txn::new();
     there.into_iter().for_each(|k| txn.delete(k));
     let all = state.all();
@@ -183,7 +183,7 @@ async fn export_from(
     let t = open(world, dir, true).await?;
     let db = t.mgt.clone().expect("looked at by open");
     let there = db.scan(&[0], &[0xff], 1 << 20).map_err(words)?;
-    let done = if replace || read_configuration(&*db).map_err(words)? == State::default() {
+    let done = if replace || read_configuration(&*db).map_err(words)? == MgsState::default() {
         submit(db.clone(), replacement(&state, there.into_iter().map(|(k, _)| k).collect())).await
     } else {
         Err(format!("'{dir}' holds a configuration already: give --replace to lose it"))

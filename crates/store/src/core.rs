@@ -7,7 +7,7 @@ use crate::journal::append::SyncSet;
 use crate::journal::segment::Spare;
 use crate::journal::{Journal, RECORD_HEADER_BYTES, RECORD_MAX_BYTES, record};
 use crate::space::Space;
-use crate::still::{Still, merge};
+use crate::still::{FrozenView, merge};
 use crate::table::{Batch, Entry, Pair, Snapshot, Table};
 use bytes::Bytes;
 use model::Errno;
@@ -229,9 +229,9 @@ impl Core {
     }
 
     /// Everything as it is now.
-    pub fn still(&self) -> Result<Still, StoreError> {
+    pub fn still(&self) -> Result<FrozenView, StoreError> {
         let inner = self.lock();
-        Ok(Still::new(inner.recent(b"", &[0xff], usize::MAX), inner.snapshot()?))
+        Ok(FrozenView::new(inner.recent(b"", &[0xff], usize::MAX), inner.snapshot()?))
     }
 
     pub fn submit(&self, mut txn: Txn) -> Result<Lsn, StoreError> {

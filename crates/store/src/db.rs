@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::journal::replay::Damage;
 use crate::lease::Lease;
 use crate::object::Redo;
-use crate::still::Still;
+use crate::still::FrozenView;
 use model::limits;
 use std::sync::Arc;
 use world::World;
@@ -247,7 +247,7 @@ impl Db {
     }
 
     /// Everything as it is now, to be looked at while it changes.
-    pub fn still(&self) -> Result<Still, StoreError> {
+    pub fn still(&self) -> Result<FrozenView, StoreError> {
         self.core.still()
     }
 

@@ -18,10 +18,10 @@ use world::{Instant, World};
 
 /// Clones are the same lease. The default one never ends: nobody else can reach the target.
 #[derive(Clone, Debug)]
-pub struct Lease(Arc<Inner>);
+pub struct Lease(Arc<LeaseInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct LeaseInner {
     /// Nanoseconds of the clock.
     until: AtomicU64,
     /// Why it ended before its time.
@@ -123,7 +123,7 @@ impl Default for Lease {
 
 impl Lease {
     fn new(until: u64, beats: Option<Arc<Beats>>) -> Lease {
-        Lease(Arc::new(Inner { until: AtomicU64::new(until), lost: OnceLock::new(), beats }))
+        Lease(Arc::new(LeaseInner { until: AtomicU64::new(until), lost: OnceLock::new(), beats }))
     }
 
     /// Ends at `t`, unless renewed.

@@ -26,4 +26,4 @@ pub use db::{Db, DbOptions, Lsn, ReplyRecord, StoredReply, Txn, View};
 pub use error::StoreError;
 pub use journal::replay::Damage;
 pub use lease::Lease;
-pub use still::{Read, Still};
+pub use still::{FrozenView, Read};

@@ -13,11 +13,11 @@ const LOOK_EVERY_BYTES: u64 = 4 << 20;
 pub(crate) struct Space {
     world: World,
     dir: String,
-    state: Mutex<State>,
+    state: Mutex<SpaceState>,
 }
 
 #[derive(Default)]
-struct State {
+struct SpaceState {
     /// May be taken before the next look.
     credit: u64,
     /// Left for others when that was found out.

@@ -36,18 +36,18 @@ impl<T: Read + ?Sized> Read for Arc<T> {
 
 /// A database as it was. Holds a copy of what had no checkpoint then (bounded by the limits of that), and the
 /// table's pages of that time: the table does not use them again before this is dropped.
-pub struct Still {
+pub struct FrozenView {
     recent: Batch,
     snapshot: Arc<dyn Snapshot>,
 }
 
-impl Still {
-    pub(crate) fn new(recent: Batch, snapshot: Arc<dyn Snapshot>) -> Still {
-        Still { recent, snapshot }
+impl FrozenView {
+    pub(crate) fn new(recent: Batch, snapshot: Arc<dyn Snapshot>) -> FrozenView {
+        FrozenView { recent, snapshot }
     }
 }
 
-impl Read for Still {
+impl Read for FrozenView {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         match self.recent.get(key) {
             Some(e) => Ok(e.value.as_ref().map(|v| v.to_vec())),

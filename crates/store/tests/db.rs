@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::fuzz::forged_journal;
-use store::{Db, DbOptions, Read, ReplyRecord, Still, StoreError, Txn};
+use store::{Db, DbOptions, FrozenView, Read, ReplyRecord, StoreError, Txn};
 use world::World;
 use world::mem::{CrashMode, FaultPlan};
 use world::rng::Rng;
@@ -62,7 +62,7 @@ fn what_is_looked_at_stands_still() {
     format(&bed.world);
     let db = open(&bed.world, 1);
     let (mut model, mut rng) = (Model::new(), Rng::new(3));
-    let mut kept: Vec<(Still, Model)> = Vec::new();
+    let mut kept: Vec<(FrozenView, Model)> = Vec::new();
     let mut newest = 0;
     // Checkpoints happen all the time, before, between and after.
     for i in 0..400 {

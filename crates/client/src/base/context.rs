@@ -1,10 +1,10 @@
 //! What all layers of a mount share: the world, the settings, who it is, what went wrong. Nothing here sends
 //! anything.
 
+use super::cache_holder::CacheHolderSlot;
 use super::errors::WriteErrors;
 use super::errseq::ErrorBook;
 use super::jobid::JobId;
-use super::keeper::KeeperSlot;
 use crate::{Call, R};
 use model::{Errno, Fid, Nid, ObjectId};
 use std::net::IpAddr;
@@ -41,7 +41,7 @@ pub(crate) struct Context {
     /// `llite.*.max_read_ahead_mb`, in bytes: of the whole mount, under way at a time.
     pub max_read_ahead: AtomicU64,
     /// Who keeps copies of what this mount knows.
-    pub keeper: KeeperSlot,
+    pub cache_holder: CacheHolderSlot,
     /// Changes of directories are durable when they return.
     pub dirsync: AtomicBool,
     pub read_only: AtomicBool,
@@ -64,7 +64,7 @@ impl Context {
             told: Arc::default(),
             errors: WriteErrors::default(),
             max_read_ahead: AtomicU64::new(READ_AHEAD_DEFAULT_MB << 20),
-            keeper: KeeperSlot::default(),
+            cache_holder: CacheHolderSlot::default(),
             dirsync: AtomicBool::new(false),
             read_only: AtomicBool::new(read_only),
             noatime: AtomicBool::new(false),

@@ -18,14 +18,14 @@ struct Entry {
 }
 
 #[derive(Default)]
-struct State {
+struct ErrorLog {
     kept: VecDeque<Entry>,
     total: u64,
 }
 
 /// The failed background writes of a mount.
 #[derive(Default)]
-pub(crate) struct WriteErrors(Mutex<State>);
+pub(crate) struct WriteErrors(Mutex<ErrorLog>);
 
 impl WriteErrors {
     pub fn add(&self, when: Timestamp, fid: Fid, object: String, (start, end): (u64, u64), errno: Errno) {
@@ -50,7 +50,7 @@ impl WriteErrors {
     }
 
     pub fn clear(&self) {
-        *self.0.lock() = State::default();
+        *self.0.lock() = ErrorLog::default();
     }
 
     /// One line for each: when, file, object, range in the object, why.

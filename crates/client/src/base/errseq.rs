@@ -47,7 +47,7 @@ impl Known {
 }
 
 #[derive(Default)]
-struct State {
+struct ErrorTable {
     files: Map<Fid, Known>,
     /// Number of the newest error of any file.
     number: u64,
@@ -59,7 +59,7 @@ struct State {
     anywhere_untold: bool,
 }
 
-impl State {
+impl ErrorTable {
     fn next(&mut self, errno: Errno) -> Last {
         self.number += 1;
         Last { number: self.number, errno }
@@ -95,10 +95,10 @@ impl State {
 
 /// All of a mount.
 #[derive(Default)]
-pub(crate) struct ErrorBook(Mutex<State>);
+pub(crate) struct ErrorBook(Mutex<ErrorTable>);
 
 impl ErrorBook {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ErrorTable> {
         self.0.lock()
     }
 
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(open.advance(), Err(Errno::ENOSPC));
         let many = 10..11 + UNTOLD_MAX as u32;
         many.clone().for_each(|i| b.add(fid(i), Errno::ENOSPC));
-        let kept = |s: &State| (s.files.len(), s.untold);
+        let kept = |s: &ErrorTable| (s.files.len(), s.untold);
         assert_eq!(kept(&b.lock()), (2, 0));
         for c in [&open, &clean] {
             assert_eq!((c.advance(), c.advance()), (Err(Errno::EIO), Ok(())));

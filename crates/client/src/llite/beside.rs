@@ -155,7 +155,7 @@ impl WriteGuard for WriteBeside {
                 if any {
                     // So may be a fill that waits for this write.
                     file.changed.notify_waiters();
-                    self.data.cx.keeper.pages_given_up(self.fid, vec![(start, end)]).await;
+                    self.data.cx.cache_holder.pages_given_up(self.fid, vec![(start, end)]).await;
                     after = self.data.writing.set_clearing(self.fid, self.token, true);
                 }
                 if after == before {

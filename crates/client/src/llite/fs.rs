@@ -5,7 +5,7 @@ use super::data::Data;
 use super::locks::FileLocks;
 use super::names::Names;
 use super::statfs::RecentSpace;
-use crate::base::wakeful::Wakeful;
+use crate::base::pmqos::PmQos;
 use crate::base::{Context, Settings};
 use crate::lmv::{ConfigOwner, Lmv};
 use crate::lov::{CACHED_DEFAULT_MB, Lov};
@@ -36,7 +36,7 @@ pub struct Fs {
     pub(crate) lov: Arc<Lov>,
     /// A task looks after pages of which the locks may be lost.
     pub(crate) watching_pages: AtomicBool,
-    pub(crate) wakeful: Wakeful,
+    pub(crate) pmqos: PmQos,
 }
 
 impl Fs {
@@ -63,7 +63,7 @@ impl Fs {
                 stats: Stats::new(now),
                 lov,
                 watching_pages: AtomicBool::new(false),
-                wakeful: Wakeful::default(),
+                pmqos: PmQos::default(),
                 cx,
             }
         })

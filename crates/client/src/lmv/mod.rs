@@ -166,7 +166,7 @@ impl Lmv {
     /// `llite.*.md_writeback`. What was executed here before is sent.
     pub(crate) fn set_md_writeback(&self, on: bool) {
         self.meta.writeback_off.store(!on, Relaxed);
-        self.mdcs().iter().for_each(|m| m.hurry());
+        self.mdcs().iter().for_each(|m| m.wake());
     }
 
     /// `lru_size`: how many files are kept of each target. 0: none but what is in use at the moment.

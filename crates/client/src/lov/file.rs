@@ -18,9 +18,9 @@ use world::sync;
 #[derive(Default)]
 pub(crate) struct PageState {
     /// Pages filled under locks that were lost are being given up: so often at the moment.
-    pub void: AtomicUsize,
+    pub invalidations: AtomicUsize,
     /// Pages are being given up because a server was not heard from.
-    pub unsure: AtomicBool,
+    pub revalidating: AtomicBool,
 }
 
 /// A file of which something is, or may be, kept, by one of its layouts. When the layout changes another one
@@ -154,18 +154,18 @@ impl File {
 }
 
 /// Pages of a file that are void are being given up; over when this goes.
-struct Void(Arc<File>);
+struct Invalidation(Arc<File>);
 
-impl Void {
-    fn new(file: Arc<File>) -> Void {
-        file.page_state.void.fetch_add(1, Ordering::SeqCst);
-        Void(file)
+impl Invalidation {
+    fn new(file: Arc<File>) -> Invalidation {
+        file.page_state.invalidations.fetch_add(1, Ordering::SeqCst);
+        Invalidation(file)
     }
 }
 
-impl Drop for Void {
+impl Drop for Invalidation {
     fn drop(&mut self) {
-        let was = self.0.page_state.void.fetch_sub(1, Ordering::SeqCst);
+        let was = self.0.page_state.invalidations.fetch_sub(1, Ordering::SeqCst);
         assert!(was > 0, "each begins before it ends");
     }
 }
@@ -173,13 +173,13 @@ impl Drop for Void {
 impl ObjectHolder for File {
     fn pages_given_up<'a>(&'a self, o: &'a Object, ranges: Vec<(u64, u64)>) -> BoxFutureOf<'a, ()> {
         let parts = self.ranges_of(self.stripe_of(o), &ranges);
-        Box::pin(async move { self.cx.keeper.pages_given_up(self.fid, parts).await })
+        Box::pin(async move { self.cx.cache_holder.pages_given_up(self.fid, parts).await })
     }
 
     fn pages_void(self: Arc<Self>, o: &Object, ranges: Vec<(u64, u64)>) {
         let parts = self.ranges_of(self.stripe_of(o), &ranges);
-        let void = Void::new(self.clone());
-        self.cx.keeper.forget_pages(self.fid, parts, crate::Leave::new(move || drop(void)));
+        let void = Invalidation::new(self.clone());
+        self.cx.cache_holder.forget_pages(self.fid, parts, crate::CancelOnDrop::new(move || drop(void)));
     }
 
     fn is_grouped(&self, mode: ExtentMode) -> bool {

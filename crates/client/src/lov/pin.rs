@@ -148,7 +148,8 @@ impl File {
     /// As `pin_all`, for a cut: in a kernel that cuts a file no page of it is written, so that a sweep of it
     /// may wait for the cut. `EINTR` if they wait for each other by way of another mount.
     pub(crate) async fn pin_cut(self: &Arc<Self>, wants: &[StripeRequest]) -> R<Pins> {
-        let late = |w: &StripeRequest| StripeRequest { lock: LockRequest { late: true, ..w.lock }, ..*w };
+        let late =
+            |w: &StripeRequest| StripeRequest { lock: LockRequest { during_revoke: true, ..w.lock }, ..*w };
         let wants: Vec<StripeRequest> = wants.iter().map(late).collect();
         let stuck = async {
             let mut since = self.cx.world.now();

@@ -166,7 +166,7 @@ impl File {
         for (&i, a) in unsure.iter().zip(&attrs) {
             let o = &mut objs[i];
             o.size = a.size.max(o.segs.end());
-            o.sure = true;
+            o.size_authoritative = true;
         }
         let c = map::component(&self.layout)?;
         let mut end = 0;

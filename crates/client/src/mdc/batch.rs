@@ -22,7 +22,7 @@ const GATHER_OPS: usize = 256;
 enum Next {
     Nothing,
     Wait(Duration),
-    Send(super::log::Sealed, Token),
+    Send(super::log::OutgoingBatch, Token),
 }
 
 impl Mdc {
@@ -50,7 +50,7 @@ impl Mdc {
                     }
                 }
                 Next::Wait(d) => {
-                    let _ = select(self.untold.hurry.notified(), self.cx.world.sleep(d)).await;
+                    let _ = select(self.untold.wake.notified(), self.cx.world.sleep(d)).await;
                 }
                 Next::Send(sealed, token) => self.send_batch(sealed, token).await,
             }
@@ -62,18 +62,18 @@ impl Mdc {
         let mut c = self.meta.lock();
         let Some(oldest) = c.log.oldest() else { return Next::Nothing };
         let age = now.since(oldest);
-        let hurry = c.log.is_wanted()
+        let wake = c.log.is_wanted()
             || self.cx.is_closed()
             || !self.shared.executes()
             || self.untold.drop.load(Relaxed);
-        if !hurry && age < GATHER && c.log.waiting() < GATHER_OPS {
+        if !wake && age < GATHER && c.log.waiting() < GATHER_OPS {
             return Next::Wait(GATHER - age);
         }
         let token = c.token();
         c.log.seal(now).map_or(Next::Nothing, |s| Next::Send(s, token))
     }
 
-    async fn send_batch(self: &Arc<Self>, s: super::log::Sealed, token: Token) {
+    async fn send_batch(self: &Arc<Self>, s: super::log::OutgoingBatch, token: Token) {
         self.shared.batches.fetch_add(1, Relaxed);
         let n = s.batch.ops.len();
         assert!(n > 0, "a batch has an operation");
@@ -86,7 +86,7 @@ impl Mdc {
                 let now = self.cx.world.now();
                 let mut c = self.meta.lock();
                 let lost = c.log.answered(s.generation, n, now).unwrap_or_default();
-                c.distrust(lost.iter().flat_map(Queued::touches));
+                c.invalidate(lost.iter().flat_map(Queued::touches));
                 self.report_lost(&lost, e);
             }
         }
@@ -112,11 +112,11 @@ impl Mdc {
             let made: Vec<Fid> = done.iter().map(|q| q.made).filter(|f| *f != Fid::NONE).collect();
             // Files without a lease that keeps them: the server must know that they are open before anybody
             // can be given their directory.
-            self.tell_opens(&c.born(token, &made, &r.grants, now));
+            self.tell_opens(&c.granted_after_create(token, &made, &r.grants, now));
             let status = r.results.iter().map(|x| Errno(i32::from(x.0)));
             let refused: Vec<(Queued, Errno)> =
                 done.into_iter().zip(status).filter(|(_, e)| e.0 != 0).collect();
-            c.distrust(refused.iter().flat_map(|(q, _)| q.touches()));
+            c.invalidate(refused.iter().flat_map(|(q, _)| q.touches()));
             for (q, e) in refused {
                 tracing::error!("{:?} in {}, executed here before, was refused: {e}", q.op, q.touched[0]);
                 self.report_lost(&[q], e);

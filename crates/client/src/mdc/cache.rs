@@ -162,7 +162,7 @@ struct Node {
     /// Of those, exclusive.
     exclusive: u8,
     /// It was made here and the server has not said so yet: nobody else can know of it.
-    born: bool,
+    made_here: bool,
     /// The server asked for what is exclusive: nothing more is executed here.
     leaving: bool,
     seq: u64,

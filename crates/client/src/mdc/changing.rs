@@ -18,7 +18,7 @@ pub(crate) struct Changing {
     touched: Vec<(Fid, Vec<u8>)>,
     /// The files that names lead to which it may remove; `None`: any.
     victims: Option<Vec<Fid>>,
-    /// The inode, if it is one alone: the keeper may not know that it changes.
+    /// The inode, if it is one alone: the cache holder may not know that it changes.
     inode: Option<Fid>,
 }
 
@@ -153,7 +153,7 @@ impl Mdc {
     fn end_change(&self, change: Change, outcome: &Outcome, inode: Option<Fid>) {
         self.with_cache(|c, now| c.end(change, now, outcome));
         if let Some(fid) = inode {
-            self.cx.keeper.changed(fid);
+            self.cx.cache_holder.changed(fid);
         }
     }
 }

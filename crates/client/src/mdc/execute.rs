@@ -149,7 +149,7 @@ impl Mdc {
         // Who asks for a change knows of it; that a mode lost bits with a write or an open is not in their
         // answers.
         if set.kill_suid_sgid || set.size.is_some() {
-            self.cx.keeper.changed(fid);
+            self.cx.cache_holder.changed(fid);
         }
         Some((*e).clone())
     }

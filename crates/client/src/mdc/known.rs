@@ -4,12 +4,17 @@ use super::Mdc;
 use super::cache::{Brought, Cache, Token};
 use model::Fid;
 use std::sync::Arc;
+use std::time::Duration;
 use wire::msg::lookup::{Entry, LookupReply};
 use wire::msg::readdir::{Dirent, ReaddirReply};
 
 /// About what an entry takes in the kernel's buffer, with its attributes, besides its name.
 const ENTRY_BYTES: usize = 32;
 const PLUS_BYTES: usize = 128;
+
+/// A server that was not heard from for so long may have moved a file and let its old objects go. Object
+/// servers remember those for an hour; after that they would be taken for such that were never written.
+const LAYOUT_UNHEARD_MAX: Duration = Duration::from_secs(1800);
 
 /// What the cache says of a name.
 pub(crate) enum Found {
@@ -39,8 +44,11 @@ impl Mdc {
 
     /// Whether this mount would be asked before a file's layout changes. The server may be away for a while:
     /// object servers refuse what comes by a layout that it changed meanwhile.
+    /// But not for ever: see [`LAYOUT_UNHEARD_MAX`].
     pub(crate) fn layout_is_leased(&self, fid: Fid) -> bool {
-        self.meta.lock().layout_is_leased(fid, self.cx.world.now())
+        let now = self.cx.world.now();
+        let heard = now.since(self.target.import.heard()) < LAYOUT_UNHEARD_MAX;
+        heard && self.meta.lock().layout_is_leased(fid, now)
     }
 
     pub(crate) fn known_name(&self, dir: Fid, name: &[u8]) -> Found {

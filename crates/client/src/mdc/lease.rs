@@ -3,7 +3,7 @@
 use super::Mdc;
 use super::mapped;
 use super::opens::Opens;
-use crate::base::keeper::{Lapsed, Leave};
+use crate::base::cache_holder::{CancelOnDrop, Revoked};
 use crate::session::Target;
 use model::Fid;
 use model::limits::LEASES_PER_CLIENT_MAX_FILES;
@@ -78,13 +78,13 @@ impl Mdc {
         cancel(&self.shared.opens, &self.target, items);
     }
 
-    /// Tells the server that these are not used any more, when the keeper does not use them either.
+    /// Tells the server that these are not used any more, when the cache holder does not use them either.
     fn let_go(&self, items: Vec<LeaseItem>) {
-        let Some(k) = self.cx.keeper.get() else {
+        let Some(k) = self.cx.cache_holder.get() else {
             return self.cancel_leases(&items);
         };
         let (opens, t) = (self.shared.opens.clone(), self.target.clone());
-        let of = |i: &LeaseItem| Lapsed {
+        let of = |i: &LeaseItem| Revoked {
             fid: i.fid,
             names: i.bits & bits::LOOKUP != 0,
             inode: i.bits & bits::UPDATE != 0,
@@ -92,7 +92,7 @@ impl Mdc {
         let inodes = items.iter().filter(|i| i.bits & bits::UPDATE != 0).map(|i| i.fid);
         let sweeps = self.sweep_leases(inodes);
         let lapsed = items.iter().map(of).collect();
-        let leave = Leave::new(move || cancel(&opens, &t, &items));
+        let leave = CancelOnDrop::new(move || cancel(&opens, &t, &items));
         if sweeps.is_empty() {
             return k.lapsed(lapsed, leave);
         }

@@ -78,7 +78,7 @@ impl Queued {
 pub(crate) struct Log {
     queue: VecDeque<Queued>,
     /// Of those, in flight.
-    flying: usize,
+    in_flight: usize,
     bytes: usize,
     /// Operations that are over.
     over: u64,
@@ -87,7 +87,7 @@ pub(crate) struct Log {
     /// Position of the last operation that is to be durable when its batch is answered.
     wanted_durable: u64,
     /// Operations of which their batch's answer said that they are.
-    proven: u64,
+    known_durable: u64,
     /// The last operation of each file that has any.
     last: Map<Fid, u64>,
     /// Files whose making is in the log.
@@ -105,7 +105,7 @@ pub(crate) struct Log {
 }
 
 /// A batch that is to be sent now.
-pub(crate) struct Sealed {
+pub(crate) struct OutgoingBatch {
     pub batch: Batch,
     pub bulk: Bytes,
     pub generation: u64,
@@ -137,7 +137,7 @@ impl Log {
 
     /// Operations that are not in flight.
     pub(crate) fn waiting(&self) -> usize {
-        self.queue.len() - self.flying
+        self.queue.len() - self.in_flight
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -184,13 +184,13 @@ impl Log {
     }
 
     /// Operations up to here were durable when they were answered.
-    pub(crate) fn proven(&self) -> u64 {
-        self.proven
+    pub(crate) fn known_durable(&self) -> u64 {
+        self.known_durable
     }
 
     /// Whether somebody waits for operations that are not in flight.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.wanted > self.over + self.flying as u64
+        self.wanted > self.over + self.in_flight as u64
     }
 
     pub(crate) fn push(&mut self, q: Queued, now: Instant) {
@@ -210,8 +210,8 @@ impl Log {
     }
 
     /// The next batch, in flight from now on; `None` if one is or there is nothing to send.
-    pub(crate) fn seal(&mut self, now: Instant) -> Option<Sealed> {
-        if self.flying > 0 || self.queue.is_empty() {
+    pub(crate) fn seal(&mut self, now: Instant) -> Option<OutgoingBatch> {
+        if self.in_flight > 0 || self.queue.is_empty() {
             return None;
         }
         let mut batch = Batch { ops: Vec::new(), owned: true, creds: Vec::new() };
@@ -250,11 +250,11 @@ impl Log {
             batch.creds.len() <= batch.ops.len() && batch.ops.len() <= self.queue.len(),
             "what is sent was queued"
         );
-        self.flying = batch.ops.len();
+        self.in_flight = batch.ops.len();
         self.oldest = (self.waiting() > 0).then_some(now);
-        let until = self.over + self.flying as u64;
+        let until = self.over + self.in_flight as u64;
         let durable = self.over < self.wanted_durable && self.wanted_durable <= until;
-        Some(Sealed { batch, bulk, generation: self.generation, life: self.life, durable })
+        Some(OutgoingBatch { batch, bulk, generation: self.generation, life: self.life, durable })
     }
 
     /// The first `n` operations of the batch in flight are over; returns them. The others wait again. `None`:
@@ -263,8 +263,8 @@ impl Log {
         if generation != self.generation {
             return None;
         }
-        assert!(n <= self.flying, "{n} operations of {} are over", self.flying);
-        self.flying = 0;
+        assert!(n <= self.in_flight, "{n} operations of {} are over", self.in_flight);
+        self.in_flight = 0;
         let done: Vec<Queued> = self.queue.drain(..n).collect();
         for q in &done {
             self.over += 1;
@@ -295,7 +295,7 @@ impl Log {
     /// The operations that are over were this transaction, or part of it; on disk already, if `durable`.
     pub(crate) fn committed_with(&mut self, transno: u64, durable: bool) {
         if durable {
-            self.proven = self.over;
+            self.known_durable = self.over;
         }
         assert!(
             self.sent.back().is_none_or(|s| s.0 <= self.over),
@@ -326,9 +326,10 @@ impl Log {
     pub(crate) fn lose_all(&mut self, life: u64) -> Vec<Queued> {
         let lost: Vec<Queued> = std::mem::take(&mut self.queue).into();
         let (over, wanted) = (self.over + lost.len() as u64, self.wanted);
-        let (sent, durable, proven) = (std::mem::take(&mut self.sent), self.durable, self.proven);
+        let (sent, durable, known_durable) =
+            (std::mem::take(&mut self.sent), self.durable, self.known_durable);
         let generation = self.generation + 1;
-        *self = Log { over, wanted, sent, durable, proven, generation, life, ..Log::default() };
+        *self = Log { over, wanted, sent, durable, known_durable, generation, life, ..Log::default() };
         lost
     }
 }
@@ -380,7 +381,7 @@ mod tests {
         fn the_log_is_a_queue(steps in proptest::collection::vec(step(), 1..120)) {
             let now = Instant(5);
             let mut log = Log::default();
-            let (mut list, mut over, mut flying): (Vec<Queued>, u64, Option<(usize, u64)>) = (Vec::new(), 0, None);
+            let (mut list, mut over, mut in_flight): (Vec<Queued>, u64, Option<(usize, u64)>) = (Vec::new(), 0, None);
             for s in steps {
                 match s {
                     Step::Push(d, m, b, u) => {
@@ -393,7 +394,7 @@ mod tests {
                     }
                     Step::Seal => {
                         if let Some(s) = log.seal(now) {
-                            prop_assert!(flying.is_none());
+                            prop_assert!(in_flight.is_none());
                             let n = s.batch.ops.len();
                             let mut bulk = Vec::new();
                             for (o, q) in s.batch.ops.iter().zip(&list) {
@@ -404,12 +405,12 @@ mod tests {
                             }
                             prop_assert_eq!(&bulk[..], &s.bulk[..]);
                             prop_assert!(n == 1 || bulk.len() <= BATCH_BYTES_MAX);
-                            flying = Some((n, s.generation));
+                            in_flight = Some((n, s.generation));
                         } else {
-                            prop_assert!(flying.is_some() || list.is_empty());
+                            prop_assert!(in_flight.is_some() || list.is_empty());
                         }
                     }
-                    Step::Answer(n) => if let Some((flown, generation)) = flying.take() {
+                    Step::Answer(n) => if let Some((flown, generation)) = in_flight.take() {
                         let n = n.min(flown);
                         let done = log.answered(generation, n, now).unwrap();
                         prop_assert_eq!(done.len(), n);
@@ -420,13 +421,13 @@ mod tests {
                         prop_assert_eq!(log.lose_all(0).len(), list.len());
                         over += list.len() as u64;
                         list.clear();
-                        if let Some((_, generation)) = flying.take() {
+                        if let Some((_, generation)) = in_flight.take() {
                             prop_assert!(log.answered(generation, 0, now).is_none());
                         }
                     }
                 }
                 prop_assert_eq!((log.over(), log.end()), (over, over + list.len() as u64));
-                prop_assert_eq!(log.waiting(), list.len() - flying.map_or(0, |f| f.0));
+                prop_assert_eq!(log.waiting(), list.len() - in_flight.map_or(0, |f| f.0));
                 prop_assert_eq!(log.oldest().is_some(), log.waiting() > 0);
                 prop_assert_eq!(log.load().1, list.iter().map(Queued::bytes).sum::<usize>());
                 for n in 0..50 {

@@ -5,7 +5,7 @@
 //! is filled.
 
 use super::Mdc;
-use crate::base::keeper::{Keeper, pages_given_up};
+use crate::base::cache_holder::{CacheHolder, pages_given_up};
 use model::mutex::{Mutex, MutexGuard};
 use model::planted::{self, Bug};
 use model::{Fid, Map};
@@ -92,10 +92,10 @@ impl Mapped {
     }
 
     /// Until no page was filled meanwhile.
-    async fn sweep(&self, keeper: &dyn Keeper, fid: Fid) {
+    async fn sweep(&self, cache_holder: &dyn CacheHolder, fid: Fid) {
         loop {
             let before = self.lock().get(&fid).map_or(0, |s| s.fills);
-            pages_given_up(keeper, fid, vec![(0, u64::MAX)]).await;
+            pages_given_up(cache_holder, fid, vec![(0, u64::MAX)]).await;
             let mut files = self.lock();
             if files.get(&fid).is_none_or(|s| s.fills == before) {
                 files.remove(&fid);
@@ -131,7 +131,7 @@ pub(super) async fn swept(sweeps: Vec<oneshot::Receiver<()>>) {
 impl Mdc {
     /// Starts to sweep those of these files of which there are pages; the ends of the sweeps.
     pub(crate) fn sweep_leases(&self, fids: impl Iterator<Item = Fid>) -> Vec<oneshot::Receiver<()>> {
-        let Some(keeper) = self.cx.keeper.get() else { return Vec::new() };
+        let Some(cache_holder) = self.cx.cache_holder.get() else { return Vec::new() };
         let mut out = Vec::new();
         for fid in fids {
             if planted::on(Bug::PagesKeptWithoutLock) {
@@ -140,8 +140,8 @@ impl Mdc {
             let Some((over, fresh)) = self.meta.mapped.begin(fid) else { continue };
             out.push(over);
             if fresh {
-                let (mapped, keeper) = (self.meta.mapped.clone(), keeper.clone());
-                self.cx.world.spawn("client-sweep", async move { mapped.sweep(&*keeper, fid).await });
+                let (mapped, cache_holder) = (self.meta.mapped.clone(), cache_holder.clone());
+                self.cx.world.spawn("client-sweep", async move { mapped.sweep(&*cache_holder, fid).await });
             }
         }
         out

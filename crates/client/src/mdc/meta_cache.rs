@@ -5,7 +5,7 @@ use super::content::Contents;
 use super::log::Queued;
 use super::{mapped, small};
 use crate::base::Context;
-use crate::base::keeper::Leave;
+use crate::base::cache_holder::CancelOnDrop;
 use model::Fid;
 use model::mutex::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -70,9 +70,9 @@ impl MetaCache {
     }
 
     fn forget_all(&self) {
-        if let Some(k) = self.cx.keeper.get() {
+        if let Some(k) = self.cx.cache_holder.get() {
             for fid in self.mapped.take() {
-                k.forget_pages(fid, vec![(0, u64::MAX)], Leave::new(|| {}));
+                k.forget_pages(fid, vec![(0, u64::MAX)], CancelOnDrop::new(|| {}));
             }
             k.forget_all();
         }

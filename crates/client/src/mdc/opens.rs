@@ -95,12 +95,12 @@ struct OfFile {
 }
 
 #[derive(Default)]
-struct State {
+struct OpenTable {
     handles: BTreeMap<u64, Handle>,
     files: BTreeMap<Fid, OfFile>,
 }
 
-impl State {
+impl OpenTable {
     fn forget(&mut self, handle: u64) -> Option<Handle> {
         let h = self.handles.remove(&handle)?;
         if let Some(f) = self.files.get_mut(&h.record.fid) {
@@ -140,7 +140,7 @@ impl State {
 /// All open files of a mount.
 pub(crate) struct Opens {
     next: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<OpenTable>,
 }
 
 impl Opens {
@@ -149,7 +149,7 @@ impl Opens {
         Opens { next: AtomicU64::new(first), state: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OpenTable> {
         self.state.lock()
     }
 

@@ -238,6 +238,21 @@ fn an_eviction_by_one_target_takes_nothing_that_is_anothers() {
 }
 
 #[test]
+fn a_layout_outlives_the_silence_of_its_server_but_not_for_ever() {
+    run(5, |r| async move {
+        let s = &r.sides[0];
+        r.getattr(0).await;
+        assert!(s.mdc.layout_is_leased(dir(0)));
+        s.server.stop().await;
+        r.world.sleep(Duration::from_secs(600)).await;
+        assert!(s.mdc.known_entry(dir(0)).is_none(), "leases are over");
+        assert!(s.mdc.layout_is_leased(dir(0)), "object servers refuse it if it is too old");
+        r.world.sleep(Duration::from_secs(1300)).await;
+        assert!(!s.mdc.layout_is_leased(dir(0)), "they may have forgotten the objects by now");
+    });
+}
+
+#[test]
 fn access_times_of_closed_files_are_seen_here_before_they_are_stored() {
     run(4, |r| async move {
         let s = &r.sides[0];

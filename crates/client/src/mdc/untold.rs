@@ -25,7 +25,7 @@ pub(crate) struct UntoldOps {
     /// Leases are to be given back when there is nothing left.
     pub(super) drop: AtomicBool,
     /// Told to send now.
-    pub(super) hurry: sync::Notify,
+    pub(super) wake: sync::Notify,
     /// Told when operations are over.
     pub(super) over: sync::Notify,
     /// Directories that are being asked for.
@@ -38,14 +38,14 @@ impl UntoldOps {
     /// When there is nothing left to send, leases are given back.
     pub(crate) fn drop_once_told(&self, log: &Log) {
         self.drop.store(!log.is_empty(), Relaxed);
-        self.hurry.notify_one();
+        self.wake.notify_one();
     }
 }
 
 impl Mdc {
     /// What was executed here is sent at once.
-    pub(crate) fn hurry(&self) {
-        self.untold.hurry.notify_one();
+    pub(crate) fn wake(&self) {
+        self.untold.wake.notify_one();
     }
 
     /// Waits until the leases are given back that [`Mdc::drop_leases`] left for operations that were not
@@ -86,7 +86,7 @@ impl Mdc {
             return false;
         };
         self.pending_over(end).await;
-        self.meta.lock().log.proven() >= end
+        self.meta.lock().log.known_durable() >= end
     }
 
     /// Waits until the operations up to `position` are over.
@@ -103,7 +103,7 @@ impl Mdc {
                 c.log.want(position);
             }
             self.send_pending();
-            self.untold.hurry.notify_one();
+            self.untold.wake.notify_one();
             over.await;
         }
     }

@@ -93,7 +93,7 @@ impl Object {
                 // Perhaps written, perhaps in part.
                 s.taint(start, end);
                 s.segs.drop_clean(start, end);
-                s.sure = false;
+                s.size_authoritative = false;
             }
         }
         self.account(&mut s);
@@ -118,11 +118,11 @@ impl Object {
                 }
                 s.learn(&r.reply);
                 // What is kept lies below the new size, which the server has by now.
-                (s.size, s.sure) = (r.reply.size.max(s.segs.end()), true);
+                (s.size, s.size_authoritative) = (r.reply.size.max(s.segs.end()), true);
             }
             _ => {
                 s.segs.drop_clean(size, u64::MAX);
-                s.sure = false;
+                s.size_authoritative = false;
             }
         }
         self.account(&mut s);
@@ -154,7 +154,7 @@ impl Object {
                 s.learn(&r.reply);
                 s.size = s.size.max(r.reply.size);
             }
-            Err(_) => s.sure = false,
+            Err(_) => s.size_authoritative = false,
         }
         self.account(&mut s);
         drop(s);

@@ -244,7 +244,7 @@ pub(crate) struct ObjectState {
     /// Object size with everything written here; what it is worth says [`ObjectState::size_known`].
     pub size: u64,
     /// False: a write was lost, only the server knows the size.
-    pub sure: bool,
+    pub size_authoritative: bool,
     pub meta: WriteMeta,
     /// When the oldest dirty byte came.
     pub oldest: Option<Instant>,
@@ -268,7 +268,7 @@ impl ObjectState {
             fetches: Vec::new(),
             attr: ObjectAttr::default(),
             size: 0,
-            sure: false,
+            size_authoritative: false,
             meta: WriteMeta::default(),
             oldest: None,
             flushing: false,
@@ -304,12 +304,14 @@ impl ObjectState {
 
     /// Whether `size` is the object's, and nobody else can change it.
     pub fn size_known(&self) -> bool {
-        self.sure && self.locks.iter().any(|l| l.excludes() && l.end == u64::MAX && l.start <= self.size)
+        self.size_authoritative
+            && self.locks.iter().any(|l| l.excludes() && l.end == u64::MAX && l.start <= self.size)
     }
 
     /// Whether everything about the object is known, and nobody else can change it.
     pub fn all_known(&self) -> bool {
-        self.sure && self.locks.iter().any(|l| l.excludes() && l.end == u64::MAX && l.start == 0)
+        self.size_authoritative
+            && self.locks.iter().any(|l| l.excludes() && l.end == u64::MAX && l.start == 0)
     }
 
     /// The size is at least this: under a lock nobody else can have cut these bytes off.
@@ -354,11 +356,11 @@ impl ObjectState {
         assert!(self.locks.iter().all(|l| l.id != p.id), "a lock is granted once");
         if self.locks.is_empty() {
             self.attr = *attr;
-            (self.size, self.sure, self.meta) = (0, false, WriteMeta::default());
+            (self.size, self.size_authoritative, self.meta) = (0, false, WriteMeta::default());
         }
         self.learn(attr);
         if end == u64::MAX && !(self.size_known()) {
-            (self.size, self.sure) = (attr.size.max(self.segs.end()), true);
+            (self.size, self.size_authoritative) = (attr.size.max(self.segs.end()), true);
         }
         let (id, mode) = (p.id, p.mode);
         self.locks.push(Lock {
@@ -417,7 +419,7 @@ impl ObjectState {
         self.segs.cut(0, u64::MAX);
         self.locks.clear();
         self.taint(0, u64::MAX);
-        (self.sure, self.size, self.oldest) = (false, 0, None);
+        (self.size_authoritative, self.size, self.oldest) = (false, 0, None);
         self.meta = WriteMeta::default();
         assert!(self.segs.count() == 0, "nothing is kept without a lock");
         lost

@@ -28,7 +28,7 @@ pub(crate) struct LockRequest {
     pub group: Option<Group>,
     /// Also a lock on its way back whose pages the kernel is giving up: it may not be able to before this is
     /// done.
-    pub late: bool,
+    pub during_revoke: bool,
 }
 
 /// Which group, and whether to wait for its lock.
@@ -40,7 +40,7 @@ pub(crate) struct Group {
 
 impl LockRequest {
     pub fn new(write: bool, start: u64, end: u64) -> LockRequest {
-        LockRequest { write, start, end, group: None, late: false }
+        LockRequest { write, start, end, group: None, during_revoke: false }
     }
 
     fn mode(&self) -> ExtentMode {
@@ -101,7 +101,7 @@ impl Object {
         if !self.osc.target.is_active() {
             return Look::Inactive;
         }
-        let usable = |l: &Lock| !l.going || (w.late && l.sweeping);
+        let usable = |l: &Lock| !l.going || (w.during_revoke && l.sweeping);
         if let Some(l) =
             s.locks.iter_mut().find(|l| usable(l) && w.suits(l.mode) && l.covers(w.write, w.start, w.end))
         {

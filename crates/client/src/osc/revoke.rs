@@ -291,7 +291,7 @@ impl Object {
                 s.segs.cut(a, b);
             }
             s.locks.retain(|l| l.id != id);
-            s.sure = false;
+            s.size_authoritative = false;
             self.account(&mut s);
             pages
         };

@@ -16,7 +16,7 @@ const KEEP_MIN_BYTES: usize = 512 << 10;
 const BLOCK_BYTES: u64 = SUM_BLOCK_BYTES as u64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum SegmentState {
     Clean,
     Dirty,
     /// Part of the write with this number.
@@ -42,7 +42,7 @@ impl Store {
 #[derive(Debug)]
 struct Segment {
     store: Store,
-    state: State,
+    state: SegmentState,
     /// Clean: age, for eviction. Otherwise: number of the first write that is in it.
     stamp: u64,
 }
@@ -81,12 +81,12 @@ impl Segments {
         let len = s.len();
         assert!(len > 0, "segments hold bytes");
         match s.state {
-            State::Dirty => {
+            SegmentState::Dirty => {
                 self.dirty.insert(at);
                 self.dirty_bytes += len;
             }
-            State::Flushing(_) => self.flushing_bytes += len,
-            State::Clean => {
+            SegmentState::Flushing(_) => self.flushing_bytes += len,
+            SegmentState::Clean => {
                 self.ages.insert(s.stamp, at);
                 self.clean_bytes += len;
             }
@@ -98,16 +98,16 @@ impl Segments {
     fn remove(&mut self, at: u64) -> Segment {
         let s = self.map.remove(&at).expect("the segment is there");
         match s.state {
-            State::Dirty => {
+            SegmentState::Dirty => {
                 let was = self.dirty.remove(&at);
                 assert!(was && self.dirty_bytes >= s.len(), "dirty bytes are counted");
                 self.dirty_bytes -= s.len();
             }
-            State::Flushing(_) => {
+            SegmentState::Flushing(_) => {
                 assert!(self.flushing_bytes >= s.len(), "bytes that are being written are counted");
                 self.flushing_bytes -= s.len();
             }
-            State::Clean => {
+            SegmentState::Clean => {
                 assert!(self.clean_bytes >= s.len(), "clean bytes are counted");
                 if self.ages.get(&s.stamp) == Some(&at) {
                     self.ages.remove(&s.stamp);
@@ -125,7 +125,7 @@ impl Segments {
 
     /// Puts a segment back that a cut left over; clean ones get an age of their own.
     fn put_back(&mut self, at: u64, mut s: Segment) {
-        if s.state == State::Clean {
+        if s.state == SegmentState::Clean {
             s.stamp = self.stamp();
         }
         self.insert(at, s);
@@ -146,7 +146,7 @@ impl Segments {
         self.cut_where(start, end, |_| true)
     }
 
-    fn cut_where(&mut self, start: u64, end: u64, which: impl Fn(State) -> bool) -> u64 {
+    fn cut_where(&mut self, start: u64, end: u64, which: impl Fn(SegmentState) -> bool) -> u64 {
         assert!(start <= end, "a range ends behind its beginning");
         let before = self.dirty_bytes;
         for at in self.within(start, end) {
@@ -172,12 +172,12 @@ impl Segments {
         if data.len() >= KEEP_MIN_BYTES {
             let gone = self.cut(off, end);
             let stamp = self.stamp();
-            self.insert(off, Segment { store: Store::Shared(data), state: State::Dirty, stamp });
+            self.insert(off, Segment { store: Store::Shared(data), state: SegmentState::Dirty, stamp });
             return gone;
         }
         // Into, or behind, what is gathered already?
         if let Some((&at, s)) = self.map.range_mut(..=off).next_back()
-            && s.state == State::Dirty
+            && s.state == SegmentState::Dirty
             && let Store::Own(v) = &mut s.store
         {
             let (from, old_len) = ((off - at) as usize, v.len());
@@ -213,7 +213,7 @@ impl Segments {
     /// Dirty bytes, where nothing is, that more may be added to.
     fn insert_own(&mut self, off: u64, data: &[u8]) {
         let stamp = self.stamp();
-        self.insert(off, Segment { store: Store::Own(data.to_vec()), state: State::Dirty, stamp });
+        self.insert(off, Segment { store: Store::Own(data.to_vec()), state: SegmentState::Dirty, stamp });
     }
 
     /// Bytes as the server has them, where nothing is known yet.
@@ -221,7 +221,7 @@ impl Segments {
         for (start, end) in self.gaps(off, off + data.len() as u64) {
             let stamp = self.stamp();
             let part = data.slice((start - off) as usize..(end - off) as usize);
-            self.insert(start, Segment { store: Store::Shared(part), state: State::Clean, stamp });
+            self.insert(start, Segment { store: Store::Shared(part), state: SegmentState::Clean, stamp });
         }
     }
 
@@ -267,7 +267,7 @@ impl Segments {
 
     /// The end of the last byte that is not with the server yet.
     pub fn dirty_end(&self) -> u64 {
-        let last = self.map.iter().rev().find(|(_, s)| s.state != State::Clean);
+        let last = self.map.iter().rev().find(|(_, s)| s.state != SegmentState::Clean);
         last.map_or(0, |(at, s)| at + s.len())
     }
 
@@ -300,7 +300,7 @@ impl Segments {
         }
         !self.within(start, end).iter().any(|at| {
             let s = &self.map[at];
-            s.state != State::Clean && s.stamp <= upto
+            s.state != SegmentState::Clean && s.stamp <= upto
         })
     }
 
@@ -371,7 +371,7 @@ impl Segments {
                 let mut end = seg_end.min(limit);
                 while end < limit && end - start < max {
                     match self.map.get(&end) {
-                        Some(s) if s.state == State::Dirty => end = (end + s.len()).min(limit),
+                        Some(s) if s.state == SegmentState::Dirty => end = (end + s.len()).min(limit),
                         _ => break,
                     }
                 }
@@ -388,7 +388,7 @@ impl Segments {
 
     /// The next segment at or behind a place that is not with the server yet.
     pub fn next_unwritten(&self, from: u64) -> Option<(u64, u64)> {
-        let found = self.map.range(from..).find(|(_, s)| s.state != State::Clean);
+        let found = self.map.range(from..).find(|(_, s)| s.state != SegmentState::Clean);
         found.map(|(at, s)| (*at, at + s.len()))
     }
 
@@ -397,7 +397,7 @@ impl Segments {
         let (mut start, mut end) = (off, off);
         while off - start < max {
             match self.map.range(..start).next_back() {
-                Some((at, s)) if s.state == State::Dirty && at + s.len() >= start && *at < start => {
+                Some((at, s)) if s.state == SegmentState::Dirty && at + s.len() >= start && *at < start => {
                     start = *at
                 }
                 _ => break,
@@ -405,7 +405,7 @@ impl Segments {
         }
         while end - off < max {
             match self.map.range(..=end).next_back() {
-                Some((at, s)) if s.state == State::Dirty && at + s.len() > end => end = at + s.len(),
+                Some((at, s)) if s.state == SegmentState::Dirty && at + s.len() > end => end = at + s.len(),
                 _ => break,
             }
         }
@@ -418,7 +418,7 @@ impl Segments {
         let (mut parts, mut first) = (Vec::new(), u64::MAX);
         for at in self.within(start, end) {
             let mut s = self.remove(at);
-            assert!(s.state == State::Dirty, "the run is dirty");
+            assert!(s.state == SegmentState::Dirty, "the run is dirty");
             // Nothing is added to it any more: it can be shared.
             if let Store::Own(v) = s.store {
                 s.store = Store::Shared(Bytes::from(v));
@@ -432,7 +432,7 @@ impl Segments {
             }
             let (from, to) = (at.max(start), seg_end.min(end));
             let mut mid = s.part((from - at) as usize, (to - from) as usize);
-            mid.state = State::Flushing(number);
+            mid.state = SegmentState::Flushing(number);
             first = first.min(mid.stamp);
             let Store::Shared(b) = &mid.store else { unreachable!("made so above") };
             parts.push(b.clone());
@@ -458,7 +458,7 @@ impl Segments {
         for at in self.within(start, end) {
             self.remove(at);
         }
-        let (store, state) = (Store::Shared(all.clone()), State::Flushing(number));
+        let (store, state) = (Store::Shared(all.clone()), SegmentState::Flushing(number));
         self.insert(start, Segment { store, state, stamp: first });
         all.into()
     }
@@ -468,12 +468,12 @@ impl Segments {
     pub fn flushed(&mut self, start: u64, end: u64, number: u64, ok: bool) -> u64 {
         let before = self.flushing_bytes;
         for at in self.within(start, end) {
-            if self.map[&at].state != State::Flushing(number) {
+            if self.map[&at].state != SegmentState::Flushing(number) {
                 continue;
             }
             let mut s = self.remove(at);
             if ok {
-                s.state = State::Clean;
+                s.state = SegmentState::Clean;
                 s.stamp = self.stamp();
                 self.insert(at, s);
             }
@@ -483,7 +483,7 @@ impl Segments {
 
     /// Forgets what is clean in a range.
     pub fn drop_clean(&mut self, start: u64, end: u64) {
-        self.cut_where(start, end, |s| s == State::Clean);
+        self.cut_where(start, end, |s| s == SegmentState::Clean);
     }
 
     /// Forgets the oldest clean segment; returns its size.

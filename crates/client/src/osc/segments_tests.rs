@@ -1,11 +1,11 @@
 use super::*;
 use proptest::prelude::*;
 
-/// A byte as a naive keeper knows it.
+/// A byte as a naive cache holder knows it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Cell {
     Nothing,
-    Is(u8, State),
+    Is(u8, SegmentState),
 }
 
 #[derive(Clone, Debug)]
@@ -49,16 +49,16 @@ fn check(s: &Segments, cells: &[Cell]) {
             Cell::Is(v, _) => assert_eq!(got, Some((i, &[v][..])), "byte {i}"),
         }
     }
-    let count = |f: &dyn Fn(State) -> bool| {
+    let count = |f: &dyn Fn(SegmentState) -> bool| {
         cells.iter().filter(|c| matches!(c, Cell::Is(_, st) if f(*st))).count() as u64
     };
-    assert_eq!(s.dirty_bytes(), count(&|x| x == State::Dirty));
-    assert_eq!(s.clean_bytes(), count(&|x| x == State::Clean));
-    assert_eq!(s.unwritten_bytes(), count(&|x| x != State::Clean));
+    assert_eq!(s.dirty_bytes(), count(&|x| x == SegmentState::Dirty));
+    assert_eq!(s.clean_bytes(), count(&|x| x == SegmentState::Clean));
+    assert_eq!(s.unwritten_bytes(), count(&|x| x != SegmentState::Clean));
     let last = cells.iter().rposition(|c| *c != Cell::Nothing).map_or(0, |i| i as u64 + 1);
     assert_eq!(s.end(), last);
-    assert_eq!(s.dirty.len(), s.map.values().filter(|x| x.state == State::Dirty).count());
-    assert_eq!(s.ages.len(), s.map.values().filter(|x| x.state == State::Clean).count());
+    assert_eq!(s.dirty.len(), s.map.values().filter(|x| x.state == SegmentState::Dirty).count());
+    assert_eq!(s.ages.len(), s.map.values().filter(|x| x.state == SegmentState::Clean).count());
 }
 
 proptest! {
@@ -72,17 +72,17 @@ proptest! {
         for step in run {
             match step {
                 Step::Write(a, b, v) => {
-                    let dirty = (a..b).filter(|i| matches!(cells[*i as usize], Cell::Is(_, State::Dirty))).count();
+                    let dirty = (a..b).filter(|i| matches!(cells[*i as usize], Cell::Is(_, SegmentState::Dirty))).count();
                     prop_assert_eq!(s.write(a, bytes(a, b, v)), dirty as u64);
                     for i in a..b {
-                        cells[i as usize] = Cell::Is(v.wrapping_add(i as u8), State::Dirty);
+                        cells[i as usize] = Cell::Is(v.wrapping_add(i as u8), SegmentState::Dirty);
                     }
                 }
                 Step::Fill(a, b, v) => {
                     s.fill(a, &bytes(a, b, v));
                     for i in a..b {
                         if cells[i as usize] == Cell::Nothing {
-                            cells[i as usize] = Cell::Is(v.wrapping_add(i as u8), State::Clean);
+                            cells[i as usize] = Cell::Is(v.wrapping_add(i as u8), SegmentState::Clean);
                         }
                     }
                 }
@@ -93,7 +93,7 @@ proptest! {
                 Step::DropClean(a, b) => {
                     s.drop_clean(a, b);
                     for c in &mut cells[a as usize..b as usize] {
-                        if matches!(c, Cell::Is(_, State::Clean)) {
+                        if matches!(c, Cell::Is(_, SegmentState::Clean)) {
                             *c = Cell::Nothing;
                         }
                     }
@@ -102,7 +102,7 @@ proptest! {
                     let busy: Vec<(u64, u64)> = flights.iter().map(|f| (f.0, f.1)).collect();
                     let free = |i: u64| !busy.iter().any(|(x, y)| *x <= i && i < *y);
                     let first = (a..b).find(|i| {
-                        matches!(cells[*i as usize], Cell::Is(_, State::Dirty)) && free(*i)
+                        matches!(cells[*i as usize], Cell::Is(_, SegmentState::Dirty)) && free(*i)
                     });
                     let found = s.next_dirty((a, b), max, &busy, u64::MAX);
                     prop_assert_eq!(found.map(|f| f.0), first);
@@ -111,10 +111,10 @@ proptest! {
                     number += 1;
                     let data = s.take(x, y, number).into_bytes();
                     for i in x..y {
-                        let Cell::Is(v, State::Dirty) = cells[i as usize] else { panic!("not dirty") };
+                        let Cell::Is(v, SegmentState::Dirty) = cells[i as usize] else { panic!("not dirty") };
                         prop_assert_eq!(v, data[(i - x) as usize]);
                         prop_assert!(free(i));
-                        cells[i as usize] = Cell::Is(v, State::Flushing(number));
+                        cells[i as usize] = Cell::Is(v, SegmentState::Flushing(number));
                     }
                     flights.push((x, y, number));
                 }
@@ -122,8 +122,8 @@ proptest! {
                     let (x, y, n) = flights.remove(i % flights.len());
                     s.flushed(x, y, n, ok);
                     for c in &mut cells[x as usize..y as usize] {
-                        if let Cell::Is(v, State::Flushing(m)) = *c && m == n {
-                            *c = if ok { Cell::Is(v, State::Clean) } else { Cell::Nothing };
+                        if let Cell::Is(v, SegmentState::Flushing(m)) = *c && m == n {
+                            *c = if ok { Cell::Is(v, SegmentState::Clean) } else { Cell::Nothing };
                         }
                     }
                 }

@@ -236,7 +236,7 @@ impl Object {
         for &(start, end) in runs {
             let left = s.segs.flushed(start, end, number, r.is_ok());
             let Some(e) = r.as_ref().err().copied().filter(|_| left > 0) else { continue };
-            s.sure = false;
+            s.size_authoritative = false;
             s.taint(start, end);
             match e {
                 // The file was removed: nobody misses its bytes.

@@ -3,8 +3,8 @@
 //!
 //! The kernel says nothing of who looks at a page or stores into it. So a page is filled under a lock for
 //! writing as soon as somebody on this mount could store into it, and what is filled is noted with the lock.
-//! A lock that goes is *swept* first: the keeper makes the kernel give up what is noted, which makes the
-//! kernel write what was stored. It may be unable to do so before somebody else is done: the page that it
+//! A lock that goes is *swept* first: the cache holder makes the kernel give up what is noted, which makes
+//! the kernel write what was stored. It may be unable to do so before somebody else is done: the page that it
 //! must give up may be one that is being filled again. What the kernel may wait for relies on the lock all
 //! the same (it is still held), and is swept once more.
 //!
@@ -13,7 +13,7 @@
 //! does not wait for locks.
 
 use super::Pages;
-use crate::base::keeper::Leave;
+use crate::base::cache_holder::CancelOnDrop;
 use crate::llite::Small;
 use crate::llite::beside::Beside;
 use crate::llite::write_meta;
@@ -220,10 +220,10 @@ impl Pages<'_> {
                 }
             }
         }
-        if !ranges.is_empty() && !file.page_state.unsure.swap(true, Ordering::SeqCst) {
+        if !ranges.is_empty() && !file.page_state.revalidating.swap(true, Ordering::SeqCst) {
             let f = file.clone();
-            let over = Leave::new(move || f.page_state.unsure.store(false, Ordering::SeqCst));
-            self.0.cx.keeper.forget_pages(file.fid, ranges, over);
+            let over = CancelOnDrop::new(move || f.page_state.revalidating.store(false, Ordering::SeqCst));
+            self.0.cx.cache_holder.forget_pages(file.fid, ranges, over);
         }
     }
 
@@ -259,7 +259,7 @@ impl Pages<'_> {
         let mut r = Ok(());
         while !data.is_empty() {
             let n = match &file {
-                Some(f) if f.page_state.void.load(Ordering::SeqCst) == 0 => {
+                Some(f) if f.page_state.invalidations.load(Ordering::SeqCst) == 0 => {
                     self.write_some(f, off, &data).await?
                 }
                 _ => 0,

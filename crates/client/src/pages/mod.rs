@@ -2,7 +2,7 @@
 //! on.
 //!
 //! `fill` fills pages and writes them back, `validity` says how long attributes and names may be kept. The
-//! kernel itself is a [`crate::Keeper`].
+//! kernel itself is a [`crate::CacheHolder`].
 
 mod fill;
 mod small;

@@ -1,7 +1,7 @@
 //! Pages of small files: filled under the lease on the inode.
 
 use super::{GRACE, Pages};
-use crate::base::keeper::Leave;
+use crate::base::cache_holder::CancelOnDrop;
 use crate::llite::{Small, part};
 use crate::mdc::{Cache, Mdc};
 use crate::{Call, R};
@@ -78,7 +78,7 @@ impl Pages<'_> {
             }
             return Ok(());
         }
-        let growing = Leave::new({
+        let growing = CancelOnDrop::new({
             let mapped = mdc.meta.mapped.clone();
             move || mapped.end_growth(fid)
         });

@@ -1,7 +1,7 @@
 //! How long a kernel may keep what it was told.
 
 use super::Pages;
-use crate::base::keeper::Keeper;
+use crate::base::cache_holder::CacheHolder;
 use crate::llite::data_layout;
 use model::{Attr, Fid};
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 impl Pages<'_> {
     /// At most one, before the first call.
-    pub fn set_keeper(&self, k: Arc<dyn Keeper>) {
-        self.0.cx.keeper.set(k);
+    pub fn set_keeper(&self, k: Arc<dyn CacheHolder>) {
+        self.0.cx.cache_holder.set(k);
     }
 
     /// How long attributes that a call gave may be kept unasked: `None` if they are not under a lease, or no
@@ -37,11 +37,11 @@ impl Pages<'_> {
 
     /// A request of the kernel came. True: see to it that processors stay awake ([`Pages::stay_awake`]).
     pub fn request_came(&self) -> bool {
-        self.0.wakeful.came(|| self.0.cx.world.now())
+        self.0.pmqos.came(|| self.0.cx.world.now())
     }
 
     /// Until requests of the kernel come seldom.
     pub async fn stay_awake(&self) {
-        self.0.wakeful.hold(&self.0.cx.world).await;
+        self.0.pmqos.hold(&self.0.cx.world).await;
     }
 }

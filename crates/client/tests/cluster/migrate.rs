@@ -85,6 +85,30 @@ fn holes_stay_holes_and_a_file_without_bytes_has_none() {
     });
 }
 
+/// Bytes that were written to all object servers.
+fn written(c: &Cluster) -> u64 {
+    let of = |text: &str| -> Option<u64> {
+        let line = text.lines().find(|l| l.starts_with("write_bytes "))?;
+        line.split_whitespace().nth(6)?.parse().ok()
+    };
+    c.ost_params("obdfilter.*.stats").iter().filter_map(|(_, text)| of(text)).sum()
+}
+
+#[test]
+fn what_nobody_changes_is_copied_once() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let (f, data) = (striped(&a, "f", 2).await, bytes(5, 3_000_000));
+        write(&a, &f, 0, data.clone()).await;
+        // What a client keeps is written before anything is copied.
+        let before = written(&c);
+        migrate(&b, f.fid, 3).await;
+        assert_eq!(written(&c) - before, 2 * 3_000_000, "from the client, and to the new objects");
+        assert!(read(&b, &f, 0, 4 << 20).await == data);
+    });
+}
+
 #[test]
 fn a_group_that_holds_the_file_is_waited_for() {
     let c = Cluster::start(2);

@@ -2,7 +2,7 @@
 
 use crate::harness::call;
 use bytes::Bytes;
-use client::{Fs, Keeper, Lapsed, Leave, OpenHandle};
+use client::{CacheHolder, CancelOnDrop, Fs, OpenHandle, Revoked};
 use model::Fid;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -53,14 +53,14 @@ struct Forgets {
     pages: Arc<Pages>,
 }
 
-impl Keeper for Forgets {
-    fn lapsed(&self, _: Vec<Lapsed>, leave: Leave) {
+impl CacheHolder for Forgets {
+    fn lapsed(&self, _: Vec<Revoked>, leave: CancelOnDrop) {
         drop(leave);
     }
 
     fn forget_all(&self) {}
 
-    fn forget_pages(&self, fid: Fid, ranges: Vec<(u64, u64)>, over: Leave) {
+    fn forget_pages(&self, fid: Fid, ranges: Vec<(u64, u64)>, over: CancelOnDrop) {
         let (Some(fs), pages) = (self.fs.upgrade(), self.pages.clone()) else { return };
         self.world.spawn("test-forget", async move {
             for r in ranges {

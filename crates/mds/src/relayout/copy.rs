@@ -1,4 +1,8 @@
 //! Brings the bytes of a file to its new objects, durably.
+//!
+//! Of a file with objects most is copied while it is in use, so that its users wait for a moment only: what
+//! they changed meanwhile shows in the versions of the old objects once those are fenced, and then all of it
+//! is copied again, while they wait.
 
 use super::{Attempt, Source};
 use crate::mdt::Mdt;
@@ -9,6 +13,7 @@ use model::{Cred, Errno, Fid, ObjectAttr, Timestamp};
 use rpc::{Import, Terms};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use wire::checksum::ChecksumType;
 use wire::msg::fence::Fence;
@@ -34,14 +39,24 @@ const HOLE_BYTES: usize = 4096;
 /// than the patience of object servers.
 const FENCE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Requests of the file's users wait for a copy, and a copy waits for no client. A fence does: where servers
-/// have memory only for what others wait for, it must not take that of the writes which it waits for (seed
-/// 248).
-const TERMS: Terms = Terms { durable: false, life: None, waited_for: true };
+/// Requests of the file's users wait for a copy, and a copy waits for no client. A fence does, and so does
+/// what is copied before: where servers have memory only for what others wait for, they must not take that of
+/// the writes which they wait for (seed 248).
+const WAITED_FOR: Terms = Terms { durable: false, life: None, waited_for: true };
+/// Files of at least so many bytes are copied before their objects are fenced.
+const AHEAD_MIN_BYTES: u64 = 64 << 10;
+/// Pieces of one object that are on their way at a time.
+const PIECES_AT_ONCE: usize = 4;
 
 /// Returns the latest of the times of the new objects.
-pub(super) async fn copy(mdt: &Arc<Mdt>, fid: Fid, a: &Attempt) -> Result<Timestamp, Errno> {
-    let copier = Copier { mdt, fid, a };
+/// `progress` grows with what is done.
+pub(super) async fn copy(
+    mdt: &Arc<Mdt>,
+    fid: Fid,
+    a: &Attempt,
+    progress: &AtomicU64,
+) -> Result<Timestamp, Errno> {
+    let copier = Copier { mdt, fid, a, progress, terms: WAITED_FOR };
     // An object server that restarts before all is durable may have lost what it answered.
     let before = copier.epochs()?;
     let newest = match &a.source {
@@ -59,6 +74,16 @@ struct Copier<'a> {
     mdt: &'a Arc<Mdt>,
     fid: Fid,
     a: &'a Attempt,
+    progress: &'a AtomicU64,
+    terms: Terms,
+}
+
+/// What was copied while the file was in use.
+struct Ahead {
+    /// Of each old object, before.
+    versions: Vec<u64>,
+    /// Of each new object where it ends; `None`: the file was changed on the way.
+    ends: Option<Vec<u64>>,
 }
 
 impl Copier<'_> {
@@ -67,7 +92,11 @@ impl Copier<'_> {
     }
 
     fn epochs(&self) -> Result<Vec<u32>, Errno> {
-        self.target().objects.iter().map(|o| Ok(self.session(o)?.epoch())).collect()
+        let old = match &self.a.source {
+            Source::Inode(_) => &[],
+            Source::Objects(old) => &old.component().objects[..],
+        };
+        self.target().objects.iter().chain(old).map(|o| Ok(self.session(o)?.epoch())).collect()
     }
 
     fn target(&self) -> &Component {
@@ -81,16 +110,6 @@ impl Copier<'_> {
         msg: M,
         bulk: Bytes,
     ) -> Result<(M::Reply, Bytes), Errno> {
-        self.call_with(o, msg, bulk, TERMS).await
-    }
-
-    async fn call_with<M: Message>(
-        &self,
-        o: &LayoutObject,
-        msg: M,
-        bulk: Bytes,
-        terms: Terms,
-    ) -> Result<(M::Reply, Bytes), Errno> {
         let i = &self.a.inode;
         let ctx = RequestContext {
             cred: Cred { uid: i.uid, gid: i.gid, ..Cred::default() },
@@ -98,8 +117,14 @@ impl Copier<'_> {
             layout_generation: self.a.target.generation,
             ..RequestContext::default()
         };
-        let r = self.session(o)?.call_with(ctx, msg, bulk, terms).await?;
+        let r = self.session(o)?.call_with(ctx, msg, bulk, self.terms).await?;
+        self.progress.fetch_add(1, Ordering::Relaxed);
         Ok((r.reply, r.bulk))
+    }
+
+    /// As this one, for what waits for clients.
+    fn patient(&self) -> Self {
+        Copier { terms: Terms::default(), ..*self }
     }
 
     /// Writes bytes of the file to its new objects: of each that it wrote to (stripe, attributes).
@@ -166,34 +191,51 @@ impl Copier<'_> {
 
     /// What lies on other objects, which nobody reaches by the old layout afterwards.
     async fn copy_from_objects(&self, old: &Component) -> Result<Timestamp, Errno> {
-        let (generation, file) = (self.a.target.generation, self.fid);
-        let fences = old.objects.iter().map(|o| -> Work<'_, Result<ObjectAttr, Errno>> {
-            let msg = Fence { object: o.id, file, generation, times: None };
-            Box::pin(async move { Ok(self.call_with(o, msg, Bytes::new(), Terms::default()).await?.0) })
-        });
-        let early = if planted::on(Bug::SizeOfOldObjects) { Some(self.sizes(old).await?) } else { None };
-        let attrs = match select(all(fences), self.mdt.pause(FENCE_PATIENCE)).await {
-            Either::Left(r) => r?,
-            Either::Right(true) => return Err(Errno::ESHUTDOWN),
-            Either::Right(false) => return Err(Errno::EBUSY),
-        };
+        let patient = self.patient();
+        let ahead = patient.copy_ahead(old).await?;
+        let early = if planted::on(Bug::SizeOfOldObjects) { Some(patient.attrs(old).await?) } else { None };
+        let attrs = self.soon(patient.fence(old)).await?;
         let attrs = early.unwrap_or(attrs);
-        let sizes = attrs.iter().enumerate().map(|(stripe, a)| old.file_size_from(stripe, a.size));
-        let size = sizes.max().unwrap_or(0);
-        let copies = (0..old.objects.len()).map(|stripe| -> Work<'_, Result<Vec<u64>, Errno>> {
-            Box::pin(self.copy_object(old, stripe, attrs[stripe].size))
-        });
-        let mut ends = vec![0; self.target().stripes()];
-        for of_one in all(copies).await? {
-            for (end, one) in ends.iter_mut().zip(of_one) {
-                *end = one.max(*end);
+        let ends = match ahead {
+            Some(Ahead { versions, ends: Some(ends) }) if are_fenced_only(&attrs, &versions) => ends,
+            Some(_) => {
+                self.empty_new().await?;
+                self.copy_all(old, &attrs).await?
             }
-        }
+            None => self.copy_all(old, &attrs).await?,
+        };
+        let size = size_of(old, &attrs);
         for (stripe, end) in ends.into_iter().enumerate() {
             self.resize(stripe, end, size).await?;
         }
-        // The data is as old as it was: who changed it last knows when that was.
-        let last = attrs.iter().max_by_key(|a| a.ctime).expect("a component has objects");
+        self.date(&attrs).await
+    }
+
+    /// What waits for those who have locks. `EBUSY` if they do not let go of them soon.
+    async fn soon<T: Send>(&self, work: impl Future<Output = Result<T, Errno>> + Send) -> Result<T, Errno> {
+        match select(Box::pin(work), self.mdt.pause(FENCE_PATIENCE)).await {
+            Either::Left(r) => r,
+            Either::Right(true) => Err(Errno::ESHUTDOWN),
+            Either::Right(false) => Err(Errno::EBUSY),
+        }
+    }
+
+    /// Takes all locks on the old objects back and keeps requests by the old layout from them; what they are
+    /// like then.
+    async fn fence(&self, old: &Component) -> Result<Vec<ObjectAttr>, Errno> {
+        let (generation, file) = (self.a.target.generation, self.fid);
+        let fences = old.objects.iter().map(|o| -> Work<'_, Result<ObjectAttr, Errno>> {
+            let msg = Fence { object: o.id, file, generation, times: None };
+            Box::pin(async move { Ok(self.call(o, msg, Bytes::new()).await?.0) })
+        });
+        all(fences).await
+    }
+
+    /// The new objects get the times of the old ones: the data is as old as it was, and who changed it last
+    /// knows when that was.
+    async fn date(&self, old: &[ObjectAttr]) -> Result<Timestamp, Errno> {
+        let (generation, file) = (self.a.target.generation, self.fid);
+        let last = old.iter().max_by_key(|a| a.ctime).expect("a component has objects");
         let times = Some((last.mtime, last.ctime));
         let dated = self.target().objects.iter().map(|o| -> Work<'_, Result<(), Errno>> {
             let msg = Fence { object: o.id, file, generation, times };
@@ -203,12 +245,56 @@ impl Copier<'_> {
         Ok(last.ctime)
     }
 
-    async fn sizes(&self, c: &Component) -> Result<Vec<ObjectAttr>, Errno> {
+    /// Copies what there is while others use the file. `None`: there is too little for that.
+    async fn copy_ahead(&self, old: &Component) -> Result<Option<Ahead>, Errno> {
+        // What clients keep is written for this: it looks at all of each object.
+        let looks = old.objects.iter().map(|o| -> Work<'_, Result<(), Errno>> {
+            let msg = Seek { object: o.id, offset: 0, whence: Whence::Data, lock: 0 };
+            Box::pin(async move { self.call(o, msg, Bytes::new()).await.map(|_| ()) })
+        });
+        self.soon(all(looks)).await?;
+        let attrs = self.attrs(old).await?;
+        if size_of(old, &attrs) < AHEAD_MIN_BYTES {
+            return Ok(None);
+        }
+        let versions = attrs.iter().map(|a| a.data_version).collect();
+        let ends = match self.copy_all(old, &attrs).await {
+            Ok(ends) => Some(ends),
+            // It was cut meanwhile.
+            Err(Errno::EIO | Errno::EPROTO) => None,
+            Err(e) => return Err(e),
+        };
+        Ok(Some(Ahead { versions, ends }))
+    }
+
+    /// What was copied of a file that was changed meanwhile goes.
+    async fn empty_new(&self) -> Result<(), Errno> {
+        let cuts = (0..self.target().stripes()).map(|stripe| -> Work<'_, Result<(), Errno>> {
+            Box::pin(async move { self.resize(stripe, u64::MAX, 0).await.map(|_| ()) })
+        });
+        all(cuts).await.map(|_| ())
+    }
+
+    async fn attrs(&self, c: &Component) -> Result<Vec<ObjectAttr>, Errno> {
         let mut out = Vec::new();
         for o in &c.objects {
             out.extend(self.call(o, Glimpse { objects: vec![o.id] }, Bytes::new()).await?.0.attrs);
         }
-        Ok(out)
+        if out.len() == c.objects.len() { Ok(out) } else { Err(Errno::EPROTO) }
+    }
+
+    /// Copies what all old objects have. Of each new object where it ends at least, afterwards.
+    async fn copy_all(&self, old: &Component, attrs: &[ObjectAttr]) -> Result<Vec<u64>, Errno> {
+        let copies = (0..old.objects.len()).map(|stripe| -> Work<'_, Result<Vec<u64>, Errno>> {
+            Box::pin(self.copy_object(old, stripe, attrs[stripe].size))
+        });
+        let mut ends = vec![0; self.target().stripes()];
+        for of_one in all(copies).await? {
+            for (end, one) in ends.iter_mut().zip(of_one) {
+                *end = one.max(*end);
+            }
+        }
+        Ok(ends)
     }
 
     /// Copies what an old object has but for its holes. Of each new object where it ends at least,
@@ -226,13 +312,14 @@ impl Copier<'_> {
                 return Err(Errno::EPROTO);
             }
             at = hole;
-            let mut from = start;
-            while from < hole {
-                let len = PIECE_BYTES.min(hole - from);
-                for (i, end) in self.copy_piece(old, stripe, from, len).await? {
+            let pieces: Vec<u64> = (start..hole).step_by(PIECE_BYTES as usize).collect();
+            for some in pieces.chunks(PIECES_AT_ONCE) {
+                let copies = some.iter().map(|&from| -> Work<'_, Result<Vec<(usize, u64)>, Errno>> {
+                    Box::pin(self.copy_piece(old, stripe, from, PIECE_BYTES.min(hole - from)))
+                });
+                for (i, end) in all(copies).await?.into_iter().flatten() {
                     ends[i] = end.max(ends[i]);
                 }
-                from += len;
             }
         }
         Ok(ends)
@@ -270,6 +357,17 @@ impl Copier<'_> {
         }
         Ok(out)
     }
+}
+
+/// Whether nothing was done to objects but that they were fenced, which is a change as well.
+fn are_fenced_only(now: &[ObjectAttr], versions: &[u64]) -> bool {
+    assert_eq!(now.len(), versions.len(), "each object has a version");
+    now.iter().zip(versions).all(|(a, v)| a.data_version == v + 1)
+}
+
+/// The file's, if these are its objects.
+fn size_of(c: &Component, attrs: &[ObjectAttr]) -> u64 {
+    attrs.iter().enumerate().map(|(stripe, a)| c.file_size_from(stripe, a.size)).max().unwrap_or(0)
 }
 
 /// The runs of blocks that have a byte that is not zero, and where they begin.

@@ -9,8 +9,8 @@ use model::{Errno, Fid, FileType, LayoutSpec, perm};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long an attempt may take from its fences to the end of its copies: who uses the file waits so long.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long an attempt waits for object servers that do nothing.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Moves a file's data to new objects that `spec` describes; the answer is the file with its new layout.
 /// `EPERM` for who may not change the file, `ENODATA` for a file that has no objects, `EOPNOTSUPP` for a

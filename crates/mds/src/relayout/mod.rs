@@ -29,6 +29,7 @@ use crate::tx::Tx;
 use model::planted::{self, Bug};
 use model::{Errno, Fid, Layout, LayoutSpec, Timestamp};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use wire::encode_message;
 use world::{Either, select};
@@ -73,7 +74,7 @@ struct Attempt {
     inode: Inode,
     target: Layout,
     source: Source,
-    /// It is given up when it has taken so long.
+    /// It is given up when nothing came of it for so long.
     patience: Duration,
 }
 
@@ -128,7 +129,7 @@ async fn move_within(mdt: &Arc<Mdt>, to: &ReplyTo, fid: Fid, a: &Attempt) -> Res
     if grows && planted::on(Bug::GrownBeforeDurable) {
         let done = mdt.transact(Some(to), |tx| switch(tx, fid, a, Timestamp::ZERO)).await;
         let _ = mdt.pause(Duration::from_millis(200)).await;
-        return copy::copy(mdt, fid, a).await.map(|_| done);
+        return copy_within(mdt, fid, a).await.map(|_| done);
     }
     if let (Source::Objects(old), true) = (&a.source, planted::on(Bug::DestroyedBeforeSwitch)) {
         let objects: Vec<_> = old.objects().copied().collect();
@@ -138,12 +139,28 @@ async fn move_within(mdt: &Arc<Mdt>, to: &ReplyTo, fid: Fid, a: &Attempt) -> Res
         });
         early.await.result?;
     }
-    let newest = match select(copy::copy(mdt, fid, a), mdt.pause(a.patience)).await {
-        Either::Left(r) => r?,
-        Either::Right(true) => return Err(Errno::ESHUTDOWN),
-        Either::Right(false) => return Err(Errno::ETIMEDOUT),
-    };
+    let newest = copy_within(mdt, fid, a).await?;
     Ok(mdt.transact(Some(to), |tx| switch(tx, fid, a, newest)).await)
+}
+
+/// Copies. `ETIMEDOUT` if nothing comes of it for so long as the attempt has patience.
+async fn copy_within(mdt: &Arc<Mdt>, fid: Fid, a: &Attempt) -> Result<Timestamp, Errno> {
+    let progress = AtomicU64::new(0);
+    let mut copied = Box::pin(copy::copy(mdt, fid, a, &progress));
+    let mut before = None;
+    loop {
+        match select(&mut copied, mdt.pause(a.patience)).await {
+            Either::Left(r) => return r,
+            Either::Right(true) => return Err(Errno::ESHUTDOWN),
+            Either::Right(false) => {
+                let now = Some(progress.load(Ordering::Relaxed));
+                if now == before || now == Some(0) {
+                    return Err(Errno::ETIMEDOUT);
+                }
+                before = now;
+            }
+        }
+    }
 }
 
 /// A file that nobody moves at the moment. `EGROWING` if somebody does, `ESTALE` if it is gone.

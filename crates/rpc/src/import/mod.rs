@@ -119,7 +119,7 @@ pub struct Response<R> {
 pub(crate) struct Core {
     pub world: World,
     pub cfg: ImportConfig,
-    inner: Mutex<Inner>,
+    inner: Mutex<ImportInner>,
     /// Random, never said: [`proof::token`].
     pub secret: Key,
     /// Wakes the session's task: closed, or new addresses.
@@ -139,7 +139,7 @@ pub(crate) struct Core {
     service: Mutex<Estimate>,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct ImportInner {
     pub state: ImportState,
     pub active: bool,
     pub closed: bool,
@@ -189,7 +189,7 @@ pub(crate) struct Inner {
     pub sent: Instant,
 }
 
-impl Inner {
+impl ImportInner {
     /// A refusal that no waiting will cure, by every address, before the session ever was up.
     pub fn fatal_refusal(&self) -> Option<Errno> {
         let (e, _) = self.refused.as_ref()?;
@@ -199,7 +199,7 @@ impl Inner {
 }
 
 impl Core {
-    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub fn lock(&self) -> MutexGuard<'_, ImportInner> {
         self.inner.lock()
     }
 
@@ -315,7 +315,7 @@ impl Import {
         let slots = cfg.slots.clamp(1, model::limits::SLOTS_PER_SESSION - 1) + 1;
         // Grows over restarts of a process that keeps its uuid; the server's word is above the clock's.
         let next_xid = u64::try_from(world.wall().as_nanos()).unwrap_or(0);
-        let inner = Inner {
+        let inner = ImportInner {
             state: ImportState::New,
             active: true,
             closed: false,

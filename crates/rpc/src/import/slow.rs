@@ -6,7 +6,7 @@
 //! for [`EXTRA`]. If it knows nothing of it, twice, the request or its reply is lost, whoever lost it: it is
 //! sent again on a new connection, and executed once.
 
-use super::{Core, ImportState, Inner};
+use super::{Core, ImportInner, ImportState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use wire::under_way::UnderWay;
@@ -73,7 +73,7 @@ pub(crate) struct Slow {
     missing: u8,
 }
 
-impl Inner {
+impl ImportInner {
     /// Slots whose requests take longer than `patience`. None before everything was sent again on a new
     /// connection: a recovery takes its time.
     fn overdue(&self, now: Instant, patience: Duration) -> impl Iterator<Item = usize> {

@@ -20,7 +20,7 @@ struct Address {
 }
 
 #[derive(Default)]
-struct State {
+struct AdmissionState {
     connections: usize,
     hellos: usize,
     by: BTreeMap<IpAddr, Address>,
@@ -35,7 +35,7 @@ struct Newcomers {
 }
 
 #[derive(Default)]
-pub(super) struct Admission(Mutex<State>);
+pub(super) struct Admission(Mutex<AdmissionState>);
 
 /// A connection that is counted until this is dropped.
 pub(super) struct Counted {
@@ -46,7 +46,7 @@ pub(super) struct Counted {
 }
 
 impl Admission {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, AdmissionState> {
         self.0.lock()
     }
 

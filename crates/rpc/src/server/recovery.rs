@@ -62,7 +62,7 @@ struct Report {
 }
 
 #[derive(Default)]
-struct State {
+struct RecoveryState {
     members: BTreeMap<ClientId, Member>,
     report: Report,
     /// From the start to the next time that clients are given up.
@@ -144,7 +144,7 @@ pub struct Recovery {
     label: String,
     start: Instant,
     phase: watch::Sender<Phase>,
-    state: Mutex<State>,
+    state: Mutex<RecoveryState>,
 }
 
 /// A request that waits; no more when dropped.
@@ -167,11 +167,11 @@ impl Recovery {
             label,
             start: world.now(),
             phase: watch::Sender::new(phase),
-            state: Mutex::new(State { members, report, ..State::default() }),
+            state: Mutex::new(RecoveryState { members, report, ..RecoveryState::default() }),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RecoveryState> {
         self.state.lock()
     }
 

@@ -96,12 +96,12 @@ pub(crate) struct Session {
     pub client: ClientId,
     target: u32,
     epoch: u32,
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
     /// Wakes those who wait for the last running request.
     quiet: sync::Notify,
 }
 
-struct State {
+struct SessionState {
     name: String,
     /// As far as the newest connection has shown.
     from: Principal,
@@ -146,7 +146,7 @@ impl Session {
             client: from.client,
             target,
             epoch,
-            state: Mutex::new(State {
+            state: Mutex::new(SessionState {
                 name: String::new(),
                 from,
                 number: 0,
@@ -165,7 +165,7 @@ impl Session {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SessionState> {
         self.state.lock()
     }
 

@@ -156,7 +156,7 @@ mod tests {
     /// Every interleaving of a client that sends, loses its connection and resends three requests, with a
     /// server that executes, crashes and restarts: no request is executed twice, every answer is its own.
     #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    struct State {
+    struct SlotsModel {
         /// xid in flight (0: none) and requests done.
         client: u64,
         done: u64,
@@ -174,7 +174,7 @@ mod tests {
         crashes: u8,
     }
 
-    impl State {
+    impl SlotsModel {
         fn slot(&self) -> Slot<u64, u64> {
             Slot {
                 newest: self.newest,
@@ -191,9 +191,9 @@ mod tests {
             self.reply = s.reply.unwrap_or(0);
         }
 
-        fn successors(&self) -> Vec<State> {
+        fn successors(&self) -> Vec<SlotsModel> {
             let mut out = Vec::new();
-            let mut with = |f: &dyn Fn(&mut State)| {
+            let mut with = |f: &dyn Fn(&mut SlotsModel)| {
                 let mut n = self.clone();
                 f(&mut n);
                 out.push(n);
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn no_interleaving_executes_twice() {
-        let start = State {
+        let start = SlotsModel {
             client: 0,
             done: 0,
             to_server: vec![],

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use store::object::location::{
     Location, ObjectRecord, Place, TAG_OBJECT, TAG_TOMBSTONE, id_of_key, object_key,
 };
-use store::{Read, Still};
+use store::{FrozenView, Read};
 use world::World;
 
 /// Problems that are told; more are counted.
@@ -83,7 +83,7 @@ fn problem(kind: &str, what: String) -> CheckProblem {
     CheckProblem { kind: kind.into(), fid: None, path: None, what }
 }
 
-fn look_at_mdt(still: &Still, watch: &Watch) -> Result<CheckState, String> {
+fn look_at_mdt(still: &FrozenView, watch: &Watch) -> Result<CheckState, String> {
     let s: Summary = check_watched(still, watch).map_err(|e| e.to_string())?;
     let told = s.findings.iter().take(PROBLEMS_MAX).map(|f| {
         let about = (f.fid != Fid::NONE).then_some(f.fid);
@@ -103,7 +103,7 @@ fn look_at_mdt(still: &Still, watch: &Watch) -> Result<CheckState, String> {
 }
 
 /// Records of objects; their bytes are what `nacre scrub` reads.
-fn look_at_ost(still: &Still, watch: &Watch) -> Result<CheckState, String> {
+fn look_at_ost(still: &FrozenView, watch: &Watch) -> Result<CheckState, String> {
     let mut out = CheckState::default();
     let mut slots: BTreeMap<Place, ObjectId> = BTreeMap::new();
     each(still, TAG_OBJECT, watch, |k, v| {
@@ -146,7 +146,7 @@ fn note(out: &mut CheckState, p: CheckProblem) {
     assert!(told <= PROBLEMS_MAX && told as u64 <= out.errors, "each problem that is told is counted");
 }
 
-fn each(still: &Still, tag: u8, watch: &Watch, mut f: impl FnMut(&[u8], &[u8])) -> Result<(), String> {
+fn each(still: &FrozenView, tag: u8, watch: &Watch, mut f: impl FnMut(&[u8], &[u8])) -> Result<(), String> {
     let (mut from, to) = (vec![tag], [tag + 1]);
     loop {
         if watch.stop.load(Relaxed) {

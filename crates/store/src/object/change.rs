@@ -312,7 +312,7 @@ impl Objects {
         txn.put(location::object_key(c.id), rec.encode());
         c.drop_keys.drain(..).for_each(|k| txn.delete(k));
         txn.redo = std::mem::take(&mut c.redo);
-        let shakes = Redo::shakes(&txn.redo);
+        let rewrites_bytes = Redo::rewrites_bytes(&txn.redo);
         finish(&mut txn, at, &rec.attr);
         let relied = c.relied.take();
         // Before the record: a commit that covers it flushes these, too.
@@ -330,7 +330,7 @@ impl Objects {
                     assert!(bound <= lsn, "no record is flushed before the bytes that it relies on");
                     self.files.relied_on(c.id, &r, lsn);
                 }
-                self.files.note_redo(c.id, shakes, lsn, self.db.core().state.borrow().applied);
+                self.files.note_redo(c.id, rewrites_bytes, lsn, self.db.core().state.borrow().applied);
                 if let Some(t) = ticket {
                     self.files.put_off(self.db.core(), c.id, lsn, waiting, &t);
                 }
@@ -338,7 +338,7 @@ impl Objects {
             }
             Err(e) => {
                 if let Some((r, n)) = relied.as_ref().zip(relied_number) {
-                    self.files.rely_on_no_more(n, r);
+                    self.files.release_dependency(n, r);
                 }
                 self.give_up(&c);
                 Err(e)

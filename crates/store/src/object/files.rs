@@ -3,7 +3,7 @@
 use super::cache_use::CacheUse;
 use super::location::{container_path, own_path, packed_dir};
 use super::ordered::Ordered;
-use super::pending::Pending;
+use super::pending::DeferredWrites;
 use crate::StoreError;
 use crate::core::CheckpointHook;
 use model::ObjectId;
@@ -27,7 +27,7 @@ pub(crate) enum FileKey {
 }
 
 #[derive(Default)]
-struct State {
+struct FileTable {
     open: BTreeMap<FileKey, (u64, Arc<dyn DiskFile>)>,
     /// Last use → file, oldest first.
     by_age: BTreeMap<u64, FileKey>,
@@ -42,7 +42,7 @@ struct State {
 pub(crate) struct Files {
     pub(super) world: World,
     dir: String,
-    state: Mutex<State>,
+    state: Mutex<FileTable>,
     ticket_gone: Notify,
     /// One flush at a time: a checkpoint must not overtake one that is under way.
     flushing: world::sync::Mutex<()>,
@@ -51,7 +51,7 @@ pub(crate) struct Files {
     /// Files (by hash) that are being flushed: one flush at a time, as only one hears of a loss.
     syncs: [Mutex<()>; SYNC_LOCKS],
     pub(super) ordered: Mutex<Ordered>,
-    pub(super) pending: Mutex<Pending>,
+    pub(super) pending: Mutex<DeferredWrites>,
     /// Something pending was written, or never will be.
     pub(super) applied: Notify,
     /// Somebody waits for what is pending.
@@ -91,7 +91,7 @@ impl Files {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FileTable> {
         self.state.lock()
     }
 
@@ -241,7 +241,7 @@ impl Files {
     }
 }
 
-impl State {
+impl FileTable {
     fn touch(&mut self, key: FileKey) -> Option<Arc<dyn DiskFile>> {
         let (age, file) = self.open.get_mut(&key)?;
         self.clock += 1;

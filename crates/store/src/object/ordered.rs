@@ -12,7 +12,7 @@ use super::files::{FileKey, Files};
 use super::location::{self, Location, ObjectRecord};
 use super::redo::Redo;
 use super::sums::BLOCK_BYTES;
-use super::write::Target;
+use super::write::Destination;
 use crate::core::{Core, PreCommitHook};
 use crate::{Lsn, StoreError};
 use model::ObjectId;
@@ -140,7 +140,7 @@ impl Files {
     }
 
     /// There is no such record. The object's lock is held.
-    pub(super) fn rely_on_no_more(&self, number: u64, r: &Relied) {
+    pub(super) fn release_dependency(&self, number: u64, r: &Relied) {
         let mut o = self.in_order();
         // Else it is being flushed, or was.
         if let Some(d) = o.queue.get_mut(&r.key).filter(|d| d.number == number) {
@@ -194,9 +194,9 @@ impl Files {
     }
 
     /// Remembers what a start would do again with the object's file because of record `lsn`.
-    pub(super) fn note_redo(&self, object: ObjectId, shakes: Option<bool>, lsn: Lsn, applied: Lsn) {
+    pub(super) fn note_redo(&self, object: ObjectId, rewrites_bytes: Option<bool>, lsn: Lsn, applied: Lsn) {
         let mut o = self.in_order();
-        match shakes {
+        match rewrites_bytes {
             Some(true) => {
                 o.shaken.insert(object, lsn);
                 if o.shaken.len() > o.shaken_max {
@@ -277,12 +277,12 @@ impl Objects {
         old: &ObjectRecord,
         off: u64,
         end: u64,
-    ) -> Result<Target, StoreError> {
+    ) -> Result<Destination, StoreError> {
         if self.goes_over(id, old, off, end)? {
-            return Ok(Target::Own);
+            return Ok(Destination::Own);
         }
         let applied = self.db.core().state.borrow().applied;
-        Ok(if self.files.is_shaken(id, applied) { Target::OwnFlushed } else { Target::OwnInOrder })
+        Ok(if self.files.is_shaken(id, applied) { Destination::OwnFlushed } else { Destination::OwnInOrder })
     }
 
     /// Whether any byte from `off` to `end` lies in a block of the object that has a checksum, or may count

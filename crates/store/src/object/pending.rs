@@ -48,7 +48,7 @@ struct Newer {
 }
 
 #[derive(Default)]
-pub(crate) struct Pending {
+pub(crate) struct DeferredWrites {
     queue: VecDeque<Queued>,
     by_object: BTreeMap<ObjectId, VecDeque<Newer>>,
     bytes: usize,
@@ -59,7 +59,7 @@ pub(crate) struct Pending {
 }
 
 impl Files {
-    fn waiting(&self) -> MutexGuard<'_, Pending> {
+    fn waiting(&self) -> MutexGuard<'_, DeferredWrites> {
         self.pending.lock()
     }
 

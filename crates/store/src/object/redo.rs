@@ -77,7 +77,7 @@ impl Redo {
 
     /// What a record's entries mean for later bytes of an own file that no journal carries: `true`, doing
     /// them again could take such bytes away; `false`, neither they nor earlier ones will be done again.
-    pub(crate) fn shakes(list: &[Redo]) -> Option<bool> {
+    pub(crate) fn rewrites_bytes(list: &[Redo]) -> Option<bool> {
         list.iter().rev().find_map(|r| match r {
             Redo::Truncate { .. } | Redo::Allocate { .. } => Some(true),
             Redo::Flushed { .. } => Some(false),

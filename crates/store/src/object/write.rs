@@ -25,7 +25,7 @@ pub(super) struct Write {
 
 /// Where a write leaves the object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Target {
+pub(super) enum Destination {
     Inline,
     /// The slot it has.
     Slot,
@@ -40,18 +40,18 @@ pub(super) enum Target {
     NewOwn,
 }
 
-impl Target {
-    fn choose(rec: &ObjectRecord, off: u64, end: u64) -> Target {
+impl Destination {
+    fn choose(rec: &ObjectRecord, off: u64, end: u64) -> Destination {
         let size = rec.attr.size;
         let new = size.max(end);
         match &rec.location {
-            Location::Inline(_) if new <= INLINE_MAX_BYTES => Target::Inline,
-            Location::Packed(p) if new <= p.slot_bytes() => Target::Slot,
-            Location::Own => Target::Own,
+            Location::Inline(_) if new <= INLINE_MAX_BYTES => Destination::Inline,
+            Location::Packed(p) if new <= p.slot_bytes() => Destination::Slot,
+            Location::Own => Destination::Own,
             // A hole of any size belongs into a file, which stores none.
             _ => match class_for(new) {
-                Some(class) if off <= size.saturating_add(INLINE_MAX_BYTES) => Target::NewSlot(class),
-                _ => Target::NewOwn,
+                Some(class) if off <= size.saturating_add(INLINE_MAX_BYTES) => Destination::NewSlot(class),
+                _ => Destination::NewOwn,
             },
         }
     }
@@ -102,20 +102,20 @@ impl Objects {
                 let pieces = end.div_ceil(BLOCK_BYTES) - off / BLOCK_BYTES;
                 assert_eq!(c.len() as u64, pieces, "the caller compared them");
             }
-            let mut target = Target::choose(&old, off, end);
+            let mut target = Destination::choose(&old, off, end);
             let small = data.len() as u64 <= PACKED_MAX_BYTES;
-            if !small && target == Target::Own {
+            if !small && target == Destination::Own {
                 target = me.order_of(id, &old, off, end)?;
             }
             // What waits in memory goes to other bytes, or goes first.
-            if !matches!(target, Target::Slot | Target::Own | Target::OwnInOrder) {
+            if !matches!(target, Destination::Slot | Destination::Own | Destination::OwnInOrder) {
                 me.files.drained(me.db.core(), id).await?;
             }
-            if target == Target::Own {
+            if target == Destination::Own {
                 me.files.settled(me.db.core(), id, off, end).await?;
             }
             let w = Write { off, data, crcs, meta, finish };
-            let quick = small && target != Target::NewOwn;
+            let quick = small && target != Destination::NewOwn;
             let (attr, lsn) =
                 me.run(vec![guard], quick, move |o| o.write_locked(Change::new(id, old), target, w)).await?;
             Ok((off, attr, lsn))
@@ -125,7 +125,7 @@ impl Objects {
     pub(super) fn write_locked(
         &self,
         mut c: Change,
-        target: Target,
+        target: Destination,
         w: Write,
     ) -> Result<Done<ObjectAttr>, StoreError> {
         let Write { off, data, crcs, meta, finish } = w;
@@ -140,12 +140,12 @@ impl Objects {
         }
         let size = c.size().max(end);
         let placed = match target {
-            Target::Inline => self.write_inline(&c, off, &data),
-            Target::Slot => self.write_packed(&mut c, off, &data),
-            Target::NewSlot(class) => self.write_new_slot(&mut c, class, off, &data),
-            Target::Own | Target::OwnFlushed => self.write_own(&mut c, target, off, &data),
-            Target::OwnInOrder => self.write_in_order(&mut c, off, &data),
-            Target::NewOwn => self.write_new_own(&mut c, off, &data),
+            Destination::Inline => self.write_inline(&c, off, &data),
+            Destination::Slot => self.write_packed(&mut c, off, &data),
+            Destination::NewSlot(class) => self.write_new_slot(&mut c, class, off, &data),
+            Destination::Own | Destination::OwnFlushed => self.write_own(&mut c, target, off, &data),
+            Destination::OwnInOrder => self.write_in_order(&mut c, off, &data),
+            Destination::NewOwn => self.write_new_own(&mut c, off, &data),
         };
         match placed {
             Ok(location) => self.submit(c, location, size, &meta, off, finish),
@@ -194,12 +194,12 @@ impl Objects {
     fn write_own(
         &self,
         c: &mut Change,
-        target: Target,
+        target: Destination,
         off: u64,
         data: &Bytes,
     ) -> Result<Location, StoreError> {
         let (file, fill) = (self.own_file(c)?, c.fill);
-        if target == Target::Own {
+        if target == Destination::Own {
             self.write_journaled(c, &file, off, data, fill)?;
         } else {
             let (off, data) = filled(off, data, fill);

@@ -121,12 +121,12 @@ impl Image {
 /// A disk in memory. Copies are handles of the same disk; [`MemDisk::fork`] makes another one.
 #[derive(Clone)]
 pub struct MemDisk {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<MemDiskState>>,
     /// The machine that it is reached from.
     host: usize,
 }
 
-struct Inner {
+struct MemDiskState {
     state: State,
     /// Of each host: handles of earlier lives are dead.
     lives: Vec<u64>,
@@ -158,7 +158,7 @@ impl MemDisk {
     }
 
     fn with(state: State) -> MemDisk {
-        let inner = Inner {
+        let inner = MemDiskState {
             state,
             lives: vec![0],
             next_handle: 0,
@@ -246,7 +246,7 @@ impl MemDisk {
     }
 }
 
-impl Inner {
+impl MemDiskState {
     /// Handles and locks of a host end; how often other hosts have each file open.
     fn end_life(&mut self, host: usize) -> BTreeMap<u64, u32> {
         self.lives[host] += 1;
@@ -423,7 +423,7 @@ impl Disk for MemDisk {
 }
 
 struct MemFile {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<MemDiskState>>,
     ino: u64,
     host: usize,
     life: u64,
@@ -433,7 +433,7 @@ struct MemFile {
 }
 
 impl MemFile {
-    fn enter(&self, to_write: bool) -> io::Result<model::mutex::MutexGuard<'_, Inner>> {
+    fn enter(&self, to_write: bool) -> io::Result<model::mutex::MutexGuard<'_, MemDiskState>> {
         let i = lock(&self.inner);
         if i.lives[self.host] != self.life {
             return Err(errno(libc::EIO));
@@ -444,7 +444,7 @@ impl MemFile {
         Ok(i)
     }
 
-    fn write_fault(&self, i: &mut Inner) -> bool {
+    fn write_fault(&self, i: &mut MemDiskState) -> bool {
         let ppm = i.plan.write_error_ppm;
         let fires = i.fires(ppm, &self.path);
         i.count.write_errors += u64::from(fires);

@@ -79,7 +79,7 @@ pub(crate) enum Owned {
 
 impl Node {
     fn may_execute(&self, want: u8) -> bool {
-        !self.leaving && (self.born || self.exclusive & want == want)
+        !self.leaving && (self.made_here || self.exclusive & want == want)
     }
 }
 
@@ -218,7 +218,7 @@ impl Cache {
     /// Whether anything is held exclusively that the server asks for, or may be because its grant is under
     /// way.
     pub(crate) fn is_exclusive(&self, item: &LeaseItem) -> bool {
-        self.nodes.get(&item.fid).is_some_and(|n| n.born || n.exclusive & item.bits != 0)
+        self.nodes.get(&item.fid).is_some_and(|n| n.made_here || n.exclusive & item.bits != 0)
     }
 
     /// The server asks for an exclusive lease: from here on nothing is executed on it, nor on what was made
@@ -242,7 +242,7 @@ impl Cache {
     pub(crate) fn give_down(&mut self, item: &LeaseItem) -> bool {
         self.mark(Cause::Revoked(item.fid, item.bits));
         let Some(n) = self.nodes.get_mut(&item.fid) else { return false };
-        let whole = n.exclusive & item.bits == item.bits && !n.born;
+        let whole = n.exclusive & item.bits == item.bits && !n.made_here;
         if whole {
             n.exclusive &= !item.bits;
             n.leaving = false;
@@ -253,7 +253,7 @@ impl Cache {
     /// Must not be given back unasked at this moment.
     pub(super) fn is_pinned(&self, fid: Fid) -> bool {
         let dir = |n: &Node| n.exclusive & bits::LOOKUP != 0 && !self.log.is_empty();
-        self.log.touches(fid) || self.nodes.get(&fid).is_some_and(|n| n.born || n.leaving || dir(n))
+        self.log.touches(fid) || self.nodes.get(&fid).is_some_and(|n| n.made_here || n.leaving || dir(n))
     }
 
     /// As [`Cache::clear`], but for the exclusive leases under which there are operations of which the server
@@ -289,7 +289,7 @@ impl Cache {
 
     /// A batch was answered: (files made in it, leases granted on some of them). Returns the files that were
     /// made and on which there is no lease.
-    pub(crate) fn born(
+    pub(crate) fn granted_after_create(
         &mut self,
         token: Token,
         made: &[Fid],
@@ -299,7 +299,7 @@ impl Cache {
         let mut bare = Vec::new();
         for fid in made {
             let Some(n) = self.nodes.get_mut(fid) else { continue };
-            n.born = false;
+            n.made_here = false;
             n.leaving = false;
         }
         for (fid, g) in grants {
@@ -323,7 +323,7 @@ impl Cache {
     }
 
     /// Operations of a batch were refused: nothing that is known of what they touched is right.
-    pub(crate) fn distrust(&mut self, fids: impl Iterator<Item = Fid>) {
+    pub(crate) fn invalidate(&mut self, fids: impl Iterator<Item = Fid>) {
         fids.for_each(|fid| self.forget_all_of(fid));
     }
 
@@ -430,7 +430,7 @@ impl Cache {
             let held = self
                 .nodes
                 .get(fid)
-                .is_some_and(|n| !n.leaving && (n.born || n.exclusive & bits::UPDATE != 0));
+                .is_some_and(|n| !n.leaving && (n.made_here || n.exclusive & bits::UPDATE != 0));
             assert!(held, "{:?} touches {fid}, which is not held exclusively", M::OP);
         }
         let q = Queued {
@@ -446,13 +446,13 @@ impl Cache {
     }
 
     /// A new file that nobody else knows of.
-    fn bear(&mut self, fid: Fid, e: Entry, files: Option<NewFiles>, now: Instant) -> Arc<Entry> {
+    fn insert_new(&mut self, fid: Fid, e: Entry, files: Option<NewFiles>, now: Instant) -> Arc<Entry> {
         let dir = e.attr.kind == FileType::Directory;
         self.count += 1;
         let e = Arc::new(e);
         let n = Node {
             bits: if dir { bits::DIRECTORY } else { bits::UPDATE },
-            born: true,
+            made_here: true,
             inode_at: self.count,
             names_at: self.count,
             listed_since: self.count,
@@ -470,7 +470,7 @@ impl Cache {
     }
 
     /// A new file under its name, as `msg` will tell the server.
-    fn enter<M: Message>(
+    fn link_new<M: Message>(
         &mut self,
         w: &Who,
         msg: &M,
@@ -479,7 +479,7 @@ impl Cache {
         files: Option<NewFiles>,
     ) -> Arc<Entry> {
         let (fid, change) = (e.attr.fid, NamesChange::added(e.attr.kind));
-        let e = self.bear(fid, e, files, w.now);
+        let e = self.insert_new(fid, e, files, w.now);
         self.rename_in(dir, name, Known::Is(fid), change, w.time);
         self.queue(w, msg, Bytes::new(), &[dir, fid], fid);
         e
@@ -514,7 +514,7 @@ impl Cache {
             symlink: Vec::new(),
             layout: Some((*layout).clone()),
         };
-        let e = self.enter(w, &msg, (msg.parent, &msg.name), rules::new_entry(&dir, n), None);
+        let e = self.link_new(w, &msg, (msg.parent, &msg.name), rules::new_entry(&dir, n), None);
         self.contents.put(msg.fid, e.attr.version, Bytes::new(), Came::Asked);
         Some(e)
     }
@@ -538,7 +538,7 @@ impl Cache {
             symlink: Vec::new(),
             layout: None,
         };
-        Some(self.enter(w, &msg, (msg.parent, &msg.name), rules::new_entry(&dir, n), files))
+        Some(self.link_new(w, &msg, (msg.parent, &msg.name), rules::new_entry(&dir, n), files))
     }
 
     pub(crate) fn symlink(
@@ -563,7 +563,7 @@ impl Cache {
             symlink: msg.target.clone(),
             layout: None,
         };
-        Some(self.enter(w, &msg, (msg.parent, &msg.name), rules::new_entry(&dir, n), None))
+        Some(self.link_new(w, &msg, (msg.parent, &msg.name), rules::new_entry(&dir, n), None))
     }
 
     /// `is_open`: a file that is open here must outlive its name, which the server sees to.
@@ -577,11 +577,11 @@ impl Cache {
         }
         self.queue(w, msg, Bytes::new(), &[msg.parent, fid], Fid::NONE);
         self.rename_in(msg.parent, &msg.name, Known::Absent, NamesChange::removed(victim.attr.kind), w.time);
-        self.less(fid, &victim, w.time);
+        self.drop_link(fid, &victim, w.time);
         Some(())
     }
 
-    fn less(&mut self, fid: Fid, victim: &Entry, time: Timestamp) {
+    fn drop_link(&mut self, fid: Fid, victim: &Entry, time: Timestamp) {
         let mut e = victim.clone();
         if inode_rules::unlinked(&mut e.attr, time) {
             self.gone(fid);
@@ -651,7 +651,7 @@ impl Cache {
         inode_rules::moved(&mut e.attr, w.time);
         self.changed(fid, e, &Edit::Nothing);
         if let Some((v, e)) = victim {
-            self.less(v, &e, w.time);
+            self.drop_link(v, &e, w.time);
         }
         Some(())
     }

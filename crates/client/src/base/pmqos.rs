@@ -24,7 +24,7 @@ const POLLING_PROCESSORS_MAX: usize = 16;
 const AUTO: u32 = u32::MAX;
 
 /// The state of one mount.
-pub(crate) struct Wakeful {
+pub(crate) struct PmQos {
     pub enabled: AtomicBool,
     latency_us: AtomicU32,
     pub duration_us: AtomicU64,
@@ -39,9 +39,9 @@ pub(crate) struct Wakeful {
     failed: Mutex<Option<String>>,
 }
 
-impl Default for Wakeful {
-    fn default() -> Wakeful {
-        Wakeful {
+impl Default for PmQos {
+    fn default() -> PmQos {
+        PmQos {
             enabled: AtomicBool::new(true),
             latency_us: AtomicU32::new(AUTO),
             duration_us: AtomicU64::new(DURATION_DEFAULT_US),
@@ -63,9 +63,9 @@ pub(crate) fn latency_of(text: &str) -> Option<u32> {
     }
 }
 
-impl Wakeful {
+impl PmQos {
     /// Counts a request. True: the mount has become busy, and the caller is the one to see to it
-    /// ([`Wakeful::hold`]).
+    /// ([`PmQos::hold`]).
     pub fn came(&self, now: impl FnOnce() -> Instant) -> bool {
         let n = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         if !n.is_multiple_of(BURST)
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     /// Requests at these distances; how often somebody was told to keep processors awake.
-    fn told(w: &Wakeful, at: &mut Instant, n: u32, apart: Duration) -> usize {
+    fn told(w: &PmQos, at: &mut Instant, n: u32, apart: Duration) -> usize {
         (0..n)
             .filter(|_| {
                 *at = at.plus(apart);
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn only_requests_one_after_the_other_keep_processors_awake() {
         let mut at = Instant(1);
-        let w = Wakeful::default();
+        let w = PmQos::default();
         assert_eq!(told(&w, &mut at, 1_000, Duration::from_millis(2)), 0, "500 a second");
         assert_eq!(
             told(&w, &mut at, 1_000, Duration::from_micros(500)),
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn latencies_are_auto_or_microseconds() {
-        let w = Wakeful::default();
+        let w = PmQos::default();
         for (text, ok) in
             [("5", true), ("auto", true), ("", false), ("-1", false), ("2000000", false), ("0", true)]
         {
