@@ -23,11 +23,11 @@ pub(crate) struct Mover {
 }
 
 impl Mover {
-    /// Half of the seeds have one.
+    /// A third of the seeds have one.
     pub(crate) fn new(seed: u64, osts: u16) -> Option<Mover> {
         let mut rng = Rng::new(seed ^ 0x6d6f_7665);
-        let busy = rng.coin();
-        let pause_max_us = *rng.pick(&[100_000, 600_000, 3_000_000]);
+        let busy = rng.below(3) == 0;
+        let pause_max_us = *rng.pick(&[100_000, 1_000_000, 3_000_000]);
         busy.then_some(Mover { rng, osts, pause_max_us })
     }
 
@@ -36,12 +36,12 @@ impl Mover {
         let c = run.cluster.clone();
         while !over.load(Relaxed) {
             c.sim.sleep(Duration::from_micros(self.rng.range(100, self.pause_max_us))).await;
-            let (mover, looker) = (self.mount(&c), self.mount(&c));
-            let Some((m, fs, life)) = mover else { continue };
+            let Some((m, fs, life)) = self.mount(&c) else { continue };
             let moved =
                 run.bounded("moving a file", alive(&c.mounts[m], life, self.move_one(&c, fs))).await?;
             let Some((fid, layout)) = moved.unwrap_or(Ok(None))? else { continue };
-            if let Some((m, fs, life)) = looker {
+            for (m, mount) in c.mounts.iter().enumerate() {
+                let Some((fs, life)) = mount.get() else { continue };
                 let look = alive(&c.mounts[m], life, look(fs, fid, &layout));
                 run.bounded("asking where a file lies", look).await?.unwrap_or(Ok(()))?;
             }
