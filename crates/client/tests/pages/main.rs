@@ -12,6 +12,7 @@ use kernel::Kernel;
 use model::planted::{self, Bug};
 use model::{Fid, LayoutSpec, SetAttr};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use world::rng::Rng;
@@ -190,16 +191,17 @@ fn a_storm_of_revocations_neither_hangs_nor_loses_a_store() {
         for stripes in [1, 3] {
             let two = Two::new(&c).await;
             let files = two.file(&format!("storm{stripes}"), stripes, SIZE, O_RDWR).await;
-            let end = c.world.now().plus(Duration::from_secs(4));
+            // A move that meets pages which wait for each other is given up after 5 s and tried again.
+            let (start, done) = (c.world.now(), Arc::new(AtomicBool::new(false)));
             let mut all = Vec::new();
             for w in 0..4u64 {
-                let (f, world) = (files[w as usize % 2].clone(), c.world.clone());
+                let (f, done) = (files[w as usize % 2].clone(), done.clone());
                 all.push(c.spawn(async move {
                     let mut rng = Rng::new(w);
                     let (mut mine, mut seen) = (BTreeMap::new(), BTreeMap::new());
                     let slots = SIZE / 512;
                     let mut n = 0u64;
-                    while world.now() < end {
+                    while !done.load(Ordering::Relaxed) {
                         n += 1;
                         let slot = rng.below(slots / 4) * 4 + w;
                         let value = n.to_le_bytes();
@@ -224,13 +226,14 @@ fn a_storm_of_revocations_neither_hangs_nor_loses_a_store() {
                 }));
             }
             let mut moves = 0;
-            while c.world.now() < end {
+            while c.world.now().since(start) < Duration::from_secs(4) || moves < 4 {
                 let fs = two.kernels[moves % 2].fs.clone();
                 let spec = LayoutSpec { stripe_count: moves as i32 % 3 + 1, ..LayoutSpec::default() };
                 c.within_secs(30, client::Admin(&fs).migrate(call(), files[0].fid(), spec)).await.unwrap();
                 moves += 1;
                 c.world.sleep(Duration::from_millis(100)).await;
             }
+            done.store(true, Ordering::Relaxed);
             let mut total = 0;
             for r in all {
                 let (mine, n) = c.within_secs(30, r).await.expect("it did not panic");
@@ -242,7 +245,7 @@ fn a_storm_of_revocations_neither_hangs_nor_loses_a_store() {
                 }
             }
             println!("{stripes} stripes: {total} rounds, {moves} moves");
-            assert!(total > 100 && moves > 3);
+            assert!(total > 100);
             two.end().await;
         }
     });
