@@ -114,9 +114,14 @@ stage() {
   return $rc
 }
 
-# why LOG: what failing tests said, a few lines each with all causes; at the very end, where a reader looks
+# why LOG: the names of failing tests, and what they said, a few lines each with all causes; at the very end, where a reader looks.
+# A panic of a test that passed was meant.
 why() {
-  without_stacks "$1" | awk '/^Error: |panicked at |^FAILED: |^seed [0-9]+: (VIOLATION|again with)/ { left = 4; causes = 12 }
+  sed -n 's/^test \(.*\) \.\.\. FAILED.*/    FAILED: \1/p' "$1"
+  without_stacks "$1" | awk -v log_of="$1" '
+    BEGIN { while ((getline line < log_of) > 0) if (line ~ /^test .* \.\.\. ok/) { split(line, word, " "); fine[word[2]] = 1 } }
+    /^thread .* panicked at / { split($0, part, "\047"); if (part[2] in fine) { left = 0; causes = 0; next } }
+    /^Error: |panicked at |^FAILED: |^seed [0-9]+: (VIOLATION|again with)/ { left = 4; causes = 12 }
     /^Caused by:/ { left = 1 }
     left > 0 { print "    " substr($0, 1, 300); left--; if (++shown >= 60) exit; next }
     causes > 0 && /^ +[0-9]+: / { print "    " substr($0, 1, 300); causes-- }

@@ -54,6 +54,8 @@ pub struct Cluster {
     pub request_memory: Option<usize>,
     /// Mounts, each in one of its lives, that wrote to a file.
     writers: Mutex<BTreeMap<Fid, BTreeSet<(usize, u64)>>>,
+    /// Files that somebody began to move to several objects.
+    striped: Mutex<BTreeSet<Fid>>,
 }
 
 pub(crate) fn nid(addr: IpAddr) -> Nid {
@@ -94,12 +96,22 @@ impl Cluster {
             ack_durable,
             request_memory: None,
             writers: Mutex::default(),
+            striped: Mutex::default(),
         }
     }
 
     /// A mount begins to write to a file.
     pub fn writes(&self, file: Fid, mount: usize, life: u64) {
         lock(&self.writers).entry(file).or_default().insert((mount, life));
+    }
+
+    /// Somebody begins to move a file to several objects: a client's death may lose a part of what it wrote.
+    pub fn stripes(&self, file: Fid) {
+        lock(&self.striped).insert(file);
+    }
+
+    pub fn may_be_striped(&self, file: Fid) -> bool {
+        lock(&self.striped).contains(&file)
     }
 
     /// Some client that wrote to the file died, and the metadata target lost power before it had committed

@@ -3,6 +3,7 @@
 
 use crate::cluster::Cluster;
 use crate::exec::call;
+use crate::shared::STRIPE_BYTES;
 use crate::workload::{Run, Violation, alive};
 use ::world::rng::Rng;
 use client::Fs;
@@ -83,8 +84,11 @@ impl Mover {
     /// `None`: it was not moved, or perhaps.
     async fn migrate(&mut self, c: &Cluster, fs: &Arc<Fs>, fid: Fid) -> Result<Option<Layout>, Violation> {
         let stripe_count = self.rng.range(1, u64::from(self.osts) + 1) as i32;
-        let stripe_size = *self.rng.pick(&[65536, 131_072]);
+        let stripe_size = *self.rng.pick(&[STRIPE_BYTES, 131_072]);
         let spec = LayoutSpec { stripe_count, stripe_size, ..LayoutSpec::default() };
+        if stripe_count > 1 && stripe_size == STRIPE_BYTES {
+            c.stripes(fid);
+        }
         match client::Admin(fs).migrate(call(), fid, spec).await {
             Ok(layout) => {
                 c.sim.count("file_moved");

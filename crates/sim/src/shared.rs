@@ -21,8 +21,10 @@ use wire::msg::enqueue::LockMode;
 
 const NAMES: usize = 4;
 const BLOCKS: usize = 5;
-/// Across the border of two stripes of 64 KiB.
-const BLOCK_AT: u64 = 65536 - 3000;
+/// Of files that are striped.
+pub const STRIPE_BYTES: u64 = 65536;
+/// Across the border of two stripes.
+const BLOCK_AT: u64 = STRIPE_BYTES - 3000;
 /// Of the last one: it stays with its inode.
 const SMALL_BLOCK_AT: u64 = 3000;
 const BLOCK_BYTES: usize = 6000;
@@ -154,7 +156,7 @@ fn record(r: Record) -> Vec<u8> {
 
 /// 0: nothing is said, so that the data lies with the inode at first.
 fn striped(n: i32) -> Option<LayoutSpec> {
-    (n > 0).then(|| LayoutSpec { stripe_count: n, stripe_size: 65536, ..LayoutSpec::default() })
+    (n > 0).then(|| LayoutSpec { stripe_count: n, stripe_size: STRIPE_BYTES, ..LayoutSpec::default() })
 }
 
 /// Objects that the file of a block is asked to have.
@@ -343,7 +345,7 @@ impl Shared {
             match run.bounded("shared read", alive(m, life, work)).await? {
                 Ok(Ok(data)) => match block_value(&data) {
                     Some(saw) => (Act::Read { saw }, false),
-                    None if self.may_be_torn(run, i, called) => {
+                    None if self.may_be_torn(run, i, called, &data) => {
                         run.cluster.sim.count("torn_by_a_death");
                         return Ok(());
                     }
@@ -366,11 +368,11 @@ impl Shared {
     }
 
     /// A block over several objects of which a part was lost with its writer, and that nobody has written
-    /// anew since.
-    fn may_be_torn(&self, run: &Run, i: usize, called: u64) -> bool {
-        let striped = (1..BLOCKS - 2).contains(&i);
+    /// anew since. What lies in one object is of one write all the same.
+    fn may_be_torn(&self, run: &Run, i: usize, called: u64, data: &[u8]) -> bool {
+        let striped = (1..BLOCKS - 2).contains(&i) || run.cluster.may_be_striped(self.block_files[i]);
         let torn = |n: &Noted| n.is_lost(run) && n.overwritten.is_none_or(|at| at > called);
-        striped && lock(&self.blocks[i].0).iter().any(torn)
+        striped && whole_in_each_stripe(block_at(i), data) && lock(&self.blocks[i].0).iter().any(torn)
     }
 
     async fn append_op(&self, run: &Run, actor: usize, rng: &mut Rng) -> Result<(), Violation> {
@@ -606,6 +608,14 @@ pub async fn read_at(fs: &Arc<Fs>, fid: Fid, at: u64, len: usize) -> Result<Vec<
 
 async fn read_block(fs: &Arc<Fs>, fid: Fid, at: u64) -> Result<Vec<u8>, Errno> {
     read_at(fs, fid, at, BLOCK_BYTES).await
+}
+
+/// Nothing is torn but where one stripe ends and the next begins.
+fn whole_in_each_stripe(at: u64, data: &[u8]) -> bool {
+    let first = ((STRIPE_BYTES - at % STRIPE_BYTES) as usize).min(data.len());
+    let (head, rest) = data.split_at(first);
+    let parts = std::iter::once(head).chain(rest.chunks(STRIPE_BYTES as usize));
+    data.len() == BLOCK_BYTES && parts.into_iter().all(|p| p.chunks(8).all(|c| c == &p[..8]))
 }
 
 /// The value a block holds; `None`: it is torn.

@@ -36,7 +36,8 @@ pub(crate) struct Beats {
     /// In the block on disk.
     pub(crate) nonce: u64,
     times: Times,
-    /// When the last one was begun, and how far the wall clock was from that one then.
+    /// When the last one was begun, and how far the wall clock was from that one then. Of the first one: when
+    /// the block before it was looked at.
     begun: AtomicU64,
     apart: AtomicI64,
     /// A block is on its way to the disk.
@@ -68,6 +69,11 @@ impl Beats {
         })
     }
 
+    /// The block on disk is looked at, before the first one is put over it.
+    pub(crate) fn looks(&self, world: &World) {
+        self.written(world.now(), apart(world));
+    }
+
     pub(crate) fn writes(&self) {
         self.writing.store(true, Relaxed);
     }
@@ -76,7 +82,7 @@ impl Beats {
     /// under it now.
     pub(crate) fn ended(&self, world: &World, dir: &str) -> Result<(), StoreError> {
         let hidden = self.may_lie_over_another(world);
-        let passed = world.now().since(Instant(self.begun.load(Relaxed)));
+        let (passed, _) = self.passed(world);
         if self.writing.load(Relaxed) && (hidden || passed >= self.times.term) {
             self.late.store(true, Relaxed);
         }
@@ -103,9 +109,22 @@ impl Beats {
     /// The clocks stood still with a block on its way to the disk, perhaps for so long that somebody who
     /// watched the one before has taken the target.
     fn may_lie_over_another(&self, world: &World) -> bool {
+        let (passed, hidden) = self.passed(world);
+        self.writing.load(Relaxed) && !hidden.is_zero() && passed + hidden >= self.times.term
+    }
+
+    /// Since the last one was begun: what the clock says, and for how long it stood still beside that.
+    fn passed(&self, world: &World) -> (Duration, Duration) {
         let hidden = apart(world).abs_diff(self.apart.load(Relaxed));
-        let passed = world.now().since(Instant(self.begun.load(Relaxed))) + Duration::from_nanos(hidden);
-        self.writing.load(Relaxed) && hidden > world::jumps::STEP_NS && passed >= self.times.term
+        let hidden = if hidden > world::jumps::STEP_NS { hidden } else { 0 };
+        (world.now().since(Instant(self.begun.load(Relaxed))), Duration::from_nanos(hidden))
+    }
+
+    /// Whether the first block reached the disk so long after the look at the one before that somebody who
+    /// took the target in between may already use it.
+    pub(crate) fn came_late(&self, world: &World) -> bool {
+        let (passed, hidden) = self.passed(world);
+        passed + hidden >= self.times.interval * mmp::INTERVALS_BEFORE_USE
     }
 }
 

@@ -27,6 +27,8 @@ const HOST_FIELD_BYTES: usize = 64;
 const TERM_MAX: Duration = Duration::from_secs(300);
 /// Whoever takes a target waits for so many intervals between writing its block and using what is there.
 pub(crate) const INTERVALS_BEFORE_USE: u32 = 2;
+/// So often it is tried to write the first block in time.
+const CLAIMS_MAX: u32 = 3;
 /// How often it is looked whether a heartbeat has reached the disk.
 const WRITING_LOOK: Duration = Duration::from_millis(20);
 
@@ -167,6 +169,14 @@ pub(crate) fn taken(dir: &str, now: &Seen) -> String {
     }
 }
 
+fn in_use(dir: &str, now: &Seen) -> StoreError {
+    let by = match now {
+        Seen::Block(b) => b.who.words.as_str(),
+        _ => "another server",
+    };
+    StoreError::Refused(format!("'{dir}' is in use by {by}: its heartbeat goes on; stop that server first"))
+}
+
 async fn look(world: &World, dir: &str) -> Result<Seen, StoreError> {
     let (w, d) = (world.clone(), dir.to_string());
     world.blocking(move || read(&w, &d)).await
@@ -221,22 +231,20 @@ impl Heartbeat {
         times: Times,
         patience: Duration,
     ) -> Result<Heartbeat, StoreError> {
-        let seen = look(world, dir).await?;
+        let mut seen = look(world, dir).await?;
         let sure = matches!(&seen, Seen::Block(b) if who.succeeds(b));
         let sure = sure || planted::on(Bug::TakenUnwatched);
-        if !sure && let Some(doubt) = Doubt::about(world, dir, seen, times) {
-            doubt.outlast(times, patience).await?;
+        if !sure && let Some(doubt) = Doubt::about(world, dir, seen.clone(), times) {
+            seen = doubt.outlast(times, patience).await?;
         }
         let block = Block { sequence: 1, nonce: world.random_u64(), times, who };
+        let beats = Beats::new(world, block.nonce, times);
         let asked = Arc::<Asked>::default();
         let renewed = world.now();
-        let beats = Beats::new(world, block.nonce, times);
         let mut b = Beater { world: world.clone(), dir: dir.to_string(), block, renewed, beats, asked };
-        b.write().await?;
-        if !sure {
-            // Whoever watched at the same time has written by now, and found this block or been found.
-            world.sleep(times.interval * INTERVALS_BEFORE_USE).await;
-            b.beat().await?;
+        let late = b.claim(seen).await?;
+        if late || !sure {
+            b.find_others(late).await?;
         }
         let h = Heartbeat {
             world: world.clone(),
@@ -310,6 +318,39 @@ impl Beater {
         self.renewed.plus(self.block.times.term / 2)
     }
 
+    /// Writes the first block over what was `seen`. A host that is stopped between its look and the end of
+    /// the write, its clocks perhaps with it, may put its block over one that is in use meanwhile: whether
+    /// that may have been; then it was written anew.
+    async fn claim(&mut self, mut seen: Seen) -> Result<bool, StoreError> {
+        for tries in 0..CLAIMS_MAX {
+            self.beats.looks(&self.world);
+            let now = look(&self.world, &self.dir).await?;
+            if now != seen {
+                return Err(in_use(&self.dir, &now));
+            }
+            self.write().await?;
+            if !self.beats.came_late(&self.world) {
+                return Ok(tries > 0);
+            }
+            tracing::info!("the heartbeat of '{}' was late: another server may use the target", self.dir);
+            seen = Seen::Block(self.block.clone());
+        }
+        Err(StoreError::Refused(format!("the heartbeat of '{}' takes too long to reach its disk", self.dir)))
+    }
+
+    /// Waits until everybody else who came has found this server's block, or is found. Whoever may use the
+    /// target already, as this block was `late`, finds it with the next beat, or is out of time after half a term.
+    async fn find_others(&mut self, late: bool) -> Result<(), StoreError> {
+        let Times { interval, term } = self.block.times;
+        let step = interval * INTERVALS_BEFORE_USE;
+        let end = self.world.now().plus(if late { term } else { step });
+        while self.world.now() < end {
+            self.world.sleep(step).await;
+            self.beat().await?;
+        }
+        Ok(())
+    }
+
     async fn write(&mut self) -> Result<(), StoreError> {
         let (w, d, b, start) = (self.world.clone(), self.dir.clone(), self.block.clone(), self.world.now());
         self.world.blocking(move || b.write(&w, &d)).await?;
@@ -317,11 +358,14 @@ impl Beater {
         Ok(())
     }
 
-    /// `Refused`: somebody else has the target now, or may have it.
     async fn beat(&mut self) -> Result<(), StoreError> {
+        self.write_if_own(self.block.sequence + 1).await
+    }
+
+    /// `Refused`: somebody else has the target now, or may have it.
+    async fn write_if_own(&mut self, sequence: u64) -> Result<(), StoreError> {
         let (start, until, apart) = (self.world.now(), self.until(), apart(&self.world));
-        let mut next = self.block.clone();
-        next.sequence += 1;
+        let next = Block { sequence, ..self.block.clone() };
         let (w, d, b, asked) = (self.world.clone(), self.dir.clone(), next.clone(), self.asked.clone());
         let beats = self.beats.clone();
         let beaten = self.world.blocking(move || -> Result<(), StoreError> {
@@ -361,8 +405,7 @@ impl Beater {
                 return;
             }
             if asked.leave.load(Relaxed) {
-                self.block.sequence = 0;
-                if let Err(e) = self.write().await {
+                if let Err(e) = self.write_if_own(0).await {
                     tracing::warn!("the next server of '{}' will have to wait: {e}", self.dir);
                 }
                 return;
@@ -420,14 +463,7 @@ impl<'a> Doubt<'a> {
         if *now == self.seen {
             return Ok(());
         }
-        let by = match now {
-            Seen::Block(b) => b.who.words.as_str(),
-            _ => "another server",
-        };
-        Err(StoreError::Refused(format!(
-            "'{}' is in use by {by}: its heartbeat goes on; stop that server first",
-            self.dir
-        )))
+        Err(in_use(self.dir, now))
     }
 
     /// How long to sleep before the next look; `None`: it stood still for long enough.
@@ -436,8 +472,9 @@ impl<'a> Doubt<'a> {
         (!left.is_zero()).then(|| left.min(step))
     }
 
-    /// Until nobody has the target any more. `Refused`: somebody had it for longer than `patience`.
-    async fn outlast(mut self, own: Times, patience: Duration) -> Result<(), StoreError> {
+    /// Until nobody has the target any more: what was seen then. `Refused`: somebody had it for longer than
+    /// `patience`.
+    async fn outlast(mut self, own: Times, patience: Duration) -> Result<Seen, StoreError> {
         let (start, mut since) = (self.world.now(), self.world.now());
         let mut told = false;
         while let Some(pause) = self.pause(since, own.interval) {
@@ -450,12 +487,12 @@ impl<'a> Doubt<'a> {
             if !std::mem::replace(&mut told, true) {
                 tracing::warn!("{alive} (its end is waited for, {} s at most)", patience.as_secs());
             }
-            match Doubt::about_quietly(self.world, self.dir, now, own) {
+            match Doubt::about_quietly(self.world, self.dir, now.clone(), own) {
                 Some(doubt) => (self, since) = (doubt, self.world.now()),
-                None => return Ok(()),
+                None => return Ok(now),
             }
         }
-        Ok(())
+        Ok(self.seen)
     }
 }
 

@@ -384,6 +384,64 @@ impl Clock for Guest {
     }
 }
 
+/// The next server of the same host, which need not wait for anybody, is stopped in the write of its first
+/// block. It reaches the disk when another host serves the target: from then on one of them uses it, and no
+/// moment both. With its clocks, the host takes the block for a fresh one of its own (seed 26365391).
+#[test]
+fn a_start_that_slept_in_its_first_block_waits_for_whoever_came_meanwhile() {
+    for clocks_stop in [false, true] {
+        let bed = bed();
+        let times = Times { interval: Duration::from_millis(50), term: Duration::from_millis(1000) };
+        bed.rt.block_on(async {
+            drop(Heartbeat::take(&bed.world, "/t", host(1), times).await.unwrap()); // killed
+            let (guest, world) = Guest::of(&bed);
+            // The write waits until it is let go on.
+            let (stopped, go) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let (s, g, clocks) = (stopped.clone(), go.clone(), guest.clone());
+            let gate = move |kind, path: &str| {
+                if kind == Kind::Write && path.ends_with("/mmp") && !s.swap(true, SeqCst) {
+                    if clocks_stop {
+                        clocks.paused.store(clocks.host.now().0, SeqCst);
+                    }
+                    while !g.load(SeqCst) {
+                        world::sys::sleep(Duration::from_millis(1));
+                    }
+                    if clocks_stop {
+                        clocks.resume();
+                    }
+                }
+                Ok(())
+            };
+            let world = World { disk: Arc::new(GatedDisk::new(world.disk.clone(), Arc::new(gate))), ..world };
+            let first = async { Heartbeat::take(&world, "/t", host(1), times).await.unwrap() };
+            let others = async {
+                until(&bed, "it is not stopped", || stopped.load(SeqCst)).await;
+                let second = Heartbeat::take(&bed.world, "/t", host(2), times).await.unwrap();
+                let lease = second.lease();
+                lease.check(&bed.world, "/t").unwrap();
+                go.store(true, SeqCst);
+                until(&bed, "the other host goes on", || lease.check(&bed.world, "/t").is_err()).await;
+                let e = lease.check(&bed.world, "/t").unwrap_err().to_string();
+                assert!(e.contains("was taken over by pid 1 on host h1"), "{e}");
+            };
+            // Who was stopped has the target only when the other one has ended.
+            let ended = AtomicBool::new(false);
+            let first = beside(
+                async {
+                    let first = first.await;
+                    assert!(ended.load(SeqCst), "both use it, clocks stopped: {clocks_stop}");
+                    first
+                },
+                async {
+                    others.await;
+                    ended.store(true, SeqCst);
+                },
+            );
+            first.await.lease().check(&world, "/t").unwrap();
+        });
+    }
+}
+
 /// A paused guest, live migration: the lease seems good, and another host has the target.
 #[test]
 fn a_server_whose_clocks_stood_still_looks_at_its_heartbeat_before_it_writes() {
