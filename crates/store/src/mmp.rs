@@ -339,7 +339,8 @@ impl Beater {
     }
 
     /// Waits until everybody else who came has found this server's block, or is found. Whoever may use the
-    /// target already, as this block was `late`, finds it with the next beat, or is out of time after half a term.
+    /// target already, as this block was `late`, finds it with the next beat, or is out of time after half a
+    /// term.
     async fn find_others(&mut self, late: bool) -> Result<(), StoreError> {
         let Times { interval, term } = self.block.times;
         let step = interval * INTERVALS_BEFORE_USE;
