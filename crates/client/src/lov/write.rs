@@ -6,6 +6,7 @@ use super::map::{self, Piece};
 use super::pin::{Pinned, Pins, StripeRequest};
 use crate::base::Detached;
 use crate::osc::{Osc, WriteMeta};
+use crate::session::PAGE_BYTES;
 use crate::{BoxFutureOf, R};
 use bytes::Bytes;
 use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_MAX_BYTES};
@@ -43,6 +44,7 @@ impl File {
         let turn = if off.is_none() { Some(self.appends.clone().lock_owned().await) } else { None };
         loop {
             let wants = match off {
+                Some(off) if guard.is_some() => self.whole_pages(off, data.len() as u64)?,
                 Some(off) => wants(&self.layout, off, data.len() as u64, true)?,
                 None => self.whole(),
             };
@@ -80,6 +82,16 @@ impl File {
                 return Ok(Written::At(at));
             }
         }
+    }
+
+    /// All pages that are touched, for writing: what the kernel must give up may be a page that is being
+    /// filled, and a fill that this write waits for must find a lock that covers it. If it had to wait for
+    /// one of its own, it would come after whoever waits for this write's.
+    fn whole_pages(&self, off: u64, len: u64) -> R<Vec<StripeRequest>> {
+        let (page, end) = (PAGE_BYTES as u64, off + len);
+        assert!(len > 0 && end <= FILE_SIZE_MAX_BYTES, "looked at by the callers");
+        let start = off - off % page;
+        wants(&self.layout, start, end.next_multiple_of(page) - start, true)
     }
 
     /// All of all objects, for writing.

@@ -158,4 +158,8 @@ impl Open {
         self.kernel.pages.give_up(fs, self.file.fid, range).await;
         fs.clone().read(call(), self.file.clone(), at, len as u32).await.unwrap().to_vec()
     }
+
+    pub async fn seek_data(&self, from: u64) {
+        self.kernel.fs.clone().seek(call(), self.file.fid, from, false).await.unwrap();
+    }
 }

@@ -182,6 +182,46 @@ fn pages_follow_a_file_that_is_moved() {
     c.run(async { assert_eq!(c.within_secs(60, read_while_moved(&c, 40)).await, Ok(())) });
 }
 
+/// A write has the kernel give up a page that is being filled, while somebody wants a lock on all of the file
+/// (SEEK_DATA, a move): the fill must not wait for a lock of its own behind that one, which waits for the
+/// write's. It did, until a patience was over.
+#[test]
+fn a_write_of_few_bytes_does_not_wait_for_the_fill_of_its_page() {
+    let _none = PLANTED.lock();
+    let c = Cluster::start(1);
+    c.run(async {
+        let two = Two::new(&c).await;
+        let files = two.file("few", 1, SIZE, O_RDWR).await;
+        let done = Arc::new(AtomicBool::new(false));
+        let mut all = Vec::new();
+        for task in 0..7u64 {
+            let (done, a, b) = (done.clone(), files[0].clone(), files[1].clone());
+            all.push(c.spawn(async move {
+                let (mut rng, mut n) = (Rng::new(task), 0u64);
+                while !done.load(Ordering::Relaxed) {
+                    n += 1;
+                    let at = rng.below(2) * 4096 + 8 * (task * 64 + n % 64);
+                    match task {
+                        0 | 1 => a.write(at, &n.to_le_bytes()).await,
+                        2 | 3 => drop(a.load(at, 8).await.unwrap()),
+                        4 => b.write(at, &n.to_le_bytes()).await,
+                        _ => b.seek_data(0).await,
+                    }
+                }
+                n
+            }));
+        }
+        c.world.sleep(Duration::from_secs(3)).await;
+        done.store(true, Ordering::Relaxed);
+        for (task, r) in all.into_iter().enumerate() {
+            let n = c.within_secs(3, r).await.expect("it did not panic");
+            println!("task {task}: {n} times");
+            assert!(n > 5, "task {task} stood still");
+        }
+        two.end().await;
+    });
+}
+
 /// Everybody at once: each slot has one writer and never falls. The file is moved meanwhile.
 #[test]
 fn a_storm_of_revocations_neither_hangs_nor_loses_a_store() {
