@@ -1,6 +1,7 @@
 //! fallocate: reserves, zeroes or punches a range, in all objects that hold a part of it.
 
 use super::Data;
+use super::opens::following_layout;
 use super::privileges::Change;
 use crate::BoxFutureOf;
 use crate::base::Detached;
@@ -34,13 +35,7 @@ impl Fs {
             let work = async {
                 let change = if mode & !FALLOC_KEEP_SIZE == 0 { Change::Write } else { Change::Remove };
                 self.data.drop_privileges(fid, change, !call.cred.is_root()).await?;
-                let mut tries = 0;
-                loop {
-                    match by_known_layout(&self.data, &call, fid, mode, off, len).await {
-                        Err(e) => drop(self.data.follow_layout(fid, e, &mut tries).await?),
-                        done => return done,
-                    }
-                }
+                following_layout!(self.data, fid, by_known_layout(&self.data, &call, fid, mode, off, len))
             };
             self.run(Verb::Fallocate, work).await
         })

@@ -47,9 +47,9 @@ impl Data {
         }
     }
 
-    /// As [`Fs::full_attr`], for callers that need the file more than its size: a file on a deactivated OST,
-    /// or with lost objects, can be found, renamed and removed. Its size and times are the metadata server's
-    /// then.
+    /// As [`Data::full_attr`], for callers that need the file more than its size: a file on a deactivated
+    /// OST, or with lost objects, can be found, renamed and removed. Its size and times are the metadata
+    /// server's then.
     pub(crate) async fn attr_for_name(self: &Arc<Self>, e: &Entry) -> R<Attr> {
         match self.full_attr(e).await {
             Err(Errno::EIO) if data_layout(e).is_some_and(|l| !self.all_active(l)) => Ok(e.attr.clone()),

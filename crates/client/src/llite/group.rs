@@ -2,6 +2,7 @@
 
 use super::Data;
 use super::O_ACCMODE;
+use super::opens::following_layout;
 use crate::stats::Verb;
 use crate::{Fs, OpenHandle, R};
 use model::{Errno, Fid, FileType, Layout};
@@ -50,15 +51,11 @@ impl Data {
         if open.flags & O_ACCMODE == 0 {
             return Err(Errno::EBADF);
         }
-        let mut tries = 0;
-        let held = loop {
+        let held = following_layout!(self, open.fid, async {
             let layout = self.objects_of(open.fid).await?;
             let file = self.data_file(open.fid, &layout).await?.ok_or(Errno::EOPNOTSUPP)?;
-            match file.lock_group(gid, wait).await {
-                Err(e) => drop(self.follow_layout(open.fid, e, &mut tries).await?),
-                Ok(held) => break held,
-            }
-        };
+            file.lock_group(gid, wait).await
+        })?;
         let mut slot = open.group.lock();
         if slot.is_some() {
             return Err(Errno::EINVAL);
@@ -66,9 +63,7 @@ impl Data {
         *slot = Some(held);
         Ok(())
     }
-}
 
-impl Data {
     /// Files with data have objects before they are locked.
     async fn objects_of(self: &Arc<Self>, fid: Fid) -> R<Arc<Layout>> {
         for _ in 0..2 {

@@ -30,7 +30,7 @@ mod mkdir;
 mod mknod;
 mod names;
 mod open;
-mod opens;
+pub(crate) mod opens;
 mod ostfiles;
 pub(crate) mod permission;
 mod privileges;

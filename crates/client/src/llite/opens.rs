@@ -50,6 +50,21 @@ impl Names {
     }
 }
 
+/// `$work`, by the layout that is known and by newer ones as often as object servers refuse it. (As a
+/// function, its future would not be found to be `Send`.)
+macro_rules! following_layout {
+    ($data:expr, $fid:expr, $work:expr) => {{
+        let mut tries = 0;
+        loop {
+            match $work.await {
+                Err(e) => drop($data.follow_layout($fid, e, &mut tries).await?),
+                done => break done,
+            }
+        }
+    }};
+}
+pub(crate) use following_layout;
+
 impl Data {
     /// Layout and owner of a file: as known since its open, otherwise asked for.
     pub(crate) async fn file_state(self: &Arc<Self>, fid: Fid) -> R<FileState> {
@@ -63,7 +78,7 @@ impl Data {
         Ok(FileState::of(&e))
     }
 
-    /// As [`Fs::file_state`]; a file without a layout (O_LOV_DELAY_CREATE, mknod) gets one now. Whether the
+    /// As [`Data::file_state`]; a file without a layout (O_LOV_DELAY_CREATE, mknod) gets one now. Whether the
     /// caller may write was decided when the file was opened, so this is asked in the client's own name.
     pub(crate) async fn file_state_for_write(self: &Arc<Self>, fid: Fid) -> R<(FileState, Arc<Layout>)> {
         let mut s = self.file_state(fid).await?;

@@ -2,6 +2,7 @@
 
 use super::Data;
 use super::Small;
+use super::opens::following_layout;
 use crate::BoxFutureOf;
 use crate::lov::map::{self, Piece};
 use crate::lov::{read_len, wants};
@@ -65,13 +66,7 @@ impl Data {
         if len == 0 {
             return Ok(Bytes::new());
         }
-        let mut tries = 0;
-        loop {
-            match by_known_layout(self, call, fid, off, len).await {
-                Err(e) => drop(self.follow_layout(fid, e, &mut tries).await?),
-                done => return done,
-            }
-        }
+        following_layout!(self, fid, by_known_layout(self, call, fid, off, len))
     }
 
     /// What a data request of a file with this layout says of its caller.
@@ -100,7 +95,7 @@ impl Data {
         self.read_striped(call, fid, layout, off, len).await
     }
 
-    /// Reads from a file whose data llite with its inode, or that has none yet, in one step. Says so if it
+    /// Reads from a file whose data lies with its inode, or that has none yet, in one step. Says so if it
     /// has its objects by now. `off` and `len` are bounded by the caller, and `len` is not 0.
     pub(crate) async fn read_small(
         self: &Arc<Self>,
@@ -132,7 +127,7 @@ impl Data {
         }
     }
 
-    /// What there is of a range of a file whose data llite in one place, from its server. `len` is not 0.
+    /// What there is of a range of a file whose data lies in one place, from its server. `len` is not 0.
     pub(crate) async fn read_one(
         self: &Arc<Self>,
         call: &Call,
@@ -178,7 +173,7 @@ impl Data {
             short |= g.data.len() < p.len;
         }
         let end = off + len as u64;
-        // A piece that is short llite before a hole or the end of the file: the other objects know, and
+        // A piece that is short lies before a hole or the end of the file: the other objects know, and
         // mounts that keep bytes of any of them.
         if short && size_known < end {
             let attrs: Vec<ObjectAttr> = self.glimpse_layout(layout).await?;

@@ -1,6 +1,7 @@
 //! seek: SEEK_DATA and SEEK_HOLE, from what all objects of a file say.
 
 use super::Data;
+use super::opens::following_layout;
 use crate::BoxFutureOf;
 use crate::lov::map;
 use crate::lov::map::Found;
@@ -22,15 +23,7 @@ impl Fs {
                 if off >= FILE_SIZE_MAX_BYTES {
                     return Err(Errno::ENXIO);
                 }
-                let mut tries = 0;
-                loop {
-                    match by_known_layout(&self.data, &call, fid, off, hole).await {
-                        Err(e) if e != Errno::ENXIO => {
-                            drop(self.data.follow_layout(fid, e, &mut tries).await?)
-                        }
-                        found => return found,
-                    }
-                }
+                following_layout!(self.data, fid, by_known_layout(&self.data, &call, fid, off, hole))
             };
             self.run(Verb::Seek, work).await
         })

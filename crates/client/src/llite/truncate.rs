@@ -28,7 +28,7 @@ impl Data {
         }
     }
 
-    /// As [`Fs::cut`], by the layout that `e` has.
+    /// As [`Data::cut`], by the layout that `e` has.
     async fn cut_where_it_lies(self: &Arc<Self>, call: &Call, e: &Entry, size: u64) -> R<Attr> {
         let fid = e.attr.fid;
         let mut e = e.clone();

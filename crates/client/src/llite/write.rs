@@ -1,6 +1,7 @@
 //! write: to all objects of a range at once.
 
 use super::Data;
+use super::opens::following_layout;
 use super::privileges::Change;
 use crate::BoxFutureOf;
 use crate::base::Detached;
@@ -72,16 +73,10 @@ impl Data {
         if !append {
             check_end(off, data.len())?;
         }
-        let mut tries = 0;
-        loop {
-            match self.write_where_it_lies(call, fid, off, append, data.clone()).await {
-                Err(e) => drop(self.follow_layout(fid, e, &mut tries).await?),
-                done => return done,
-            }
-        }
+        following_layout!(self, fid, self.write_where_it_lies(call, fid, off, append, data.clone()))
     }
 
-    /// As [`Fs::write_data`], by the layout that is known. `ERELAYOUT` if it changed, and nothing was
+    /// As [`Data::write_data`], by the layout that is known. `ERELAYOUT` if it changed, and nothing was
     /// appended.
     async fn write_where_it_lies(
         self: &Arc<Self>,
@@ -189,11 +184,11 @@ impl Data {
         call: &Call,
         fid: Fid,
         mut state: FileState,
-        layout: Arc<Layout>,
+        mut layout: Arc<Layout>,
         off: Option<u64>,
         data: Bytes,
     ) -> R<u64> {
-        let (mut layout, mut at, mut tries) = (layout, off, 0);
+        let (mut at, mut tries) = (off, 0);
         loop {
             match write_all_stripes(self, call, fid, (&state, &layout), &mut at, &data).await {
                 Err(e) => {

@@ -16,6 +16,7 @@ use super::Pages;
 use crate::base::cache_holder::CancelOnDrop;
 use crate::llite::Small;
 use crate::llite::beside::Beside;
+use crate::llite::opens::following_layout;
 use crate::llite::write_meta;
 use crate::lov::pin::{LEASE_AGAIN, Pins, StripeRequest};
 use crate::lov::{File, map, read_len, wants};
@@ -69,7 +70,10 @@ impl Pages<'_> {
         if len == 0 {
             return Ok(Bytes::new());
         }
-        let mut tries = 0;
+        following_layout!(self.0.data, fid, self.fill_by_known_layout(call, fid, off, len))
+    }
+
+    async fn fill_by_known_layout(&self, call: &Call, fid: Fid, off: u64, len: usize) -> R<Bytes> {
         loop {
             let layout = match self.fill_small(call, fid, off, len).await? {
                 Small::Done(data) => return Ok(data),
@@ -81,7 +85,7 @@ impl Pages<'_> {
                 // The file is being moved, and its fences may wait for pages that wait for this fill: the
                 // kernel tries again page by page.
                 Err(Errno::ERELAYOUT) if len as u64 > PAGE_BYTES => return Err(Errno::EIO),
-                Err(e) => drop(self.0.data.follow_layout(fid, e, &mut tries).await?),
+                Err(e) => return Err(e),
             }
         }
     }
