@@ -147,13 +147,19 @@ smoke="up_down::files_survive_down_and_up up_down::mistakes_have_words bad_input
   lfs_lctl::small_files_lie_on_the_mdt kernel::locks_go_with_their_descriptor mount_helper::proc_mounts_shows_what_was_asked_for
   programs::git_clone_and_fsck programs::sqlite_in_both_journal_modes"
 
-# Tests that measure how long somebody waits, or that keep both processors busy by themselves: nothing runs beside them.
-alone="ha_page:: kernel:: abort:: waiting:: posix:: programs:: bench:: lfs_lctl::processors_stay_awake"
+# Tests that keep both processors busy by themselves: nothing runs beside them.
+alone="posix:: programs:: bench:: lfs_lctl::processors_stay_awake"
+# Tests that measure how long somebody waits. They wait more than they work, so two lanes of them run beside each other, and
+# nothing else.
+calm=(
+  "ha_page::the_page_on_high_availability_is_true"
+  "ha_page::the_page_on_high_availability_with_etcd_is_true kernel:: abort:: waiting::"
+)
 # The others run in these lanes and in one more of about the same length, which has what is named nowhere: mostly they wait for
 # terms to end.
 lanes=(
   "pacemaker:: mmap:: coherence:: coherence_names::"
-  "controller:: failover:: ha:: hostile:: long_way:: mmp:: pause:: recovery_page:: told::"
+  "controller:: failover:: ha:: hostile:: long_way:: mmp:: pause:: recovery_page:: told:: inodes:: up_down::"
 )
 
 # apart COMMAND…: as on a host of its own, as `lctl` speaks of every mount and server that a host has, and addresses are a host's
@@ -179,22 +185,29 @@ smoke_tests() {
   real --exact $smoke
 }
 
-# real_processes: the lanes beside each other, then the rest alone
-real_processes() {
-  local skip rc=0 i pids=() logs_of=()
-  cargo test --release -p tests --no-run || return
-  skip=$(printf -- '--skip %s ' $alone ${lanes[*]})
-  for i in "${!lanes[@]}"; do
+# in_lanes NAME LANE…: tests of real processes, each lane beside the others; what they print is in real.NAME0, real.NAME1 …
+in_lanes() {
+  local name=$1 i=0 rc=0 lane pids=()
+  shift
+  for lane in "$@"; do
     # shellcheck disable=SC2086
-    real ${lanes[$i]} >"$logs/real.lane$i" 2>&1 &
-    pids+=($!) logs_of+=("$logs/real.lane$i")
+    real $lane >"$logs/real.$name$i" 2>&1 &
+    pids+=($!) i=$((i + 1))
   done
-  # shellcheck disable=SC2086
-  real $skip >"$logs/real.rest" 2>&1 || rc=1
   for i in "${pids[@]}"; do wait "$i" || rc=1; done
-  # shellcheck disable=SC2086
-  real $alone >"$logs/real.alone" 2>&1 || rc=1
-  cat "${logs_of[@]}" "$logs/real.rest" "$logs/real.alone"
+  return $rc
+}
+
+# real_processes: the lanes beside each other, then what measures, then the rest alone
+real_processes() {
+  local others rc=0
+  cargo test --release -p tests --no-run || return
+  rm -f "$logs"/real.*[0-9]
+  others=$(printf -- '--skip %s ' $alone ${calm[*]} ${lanes[*]})
+  in_lanes lane "${lanes[@]}" "$others" || rc=1
+  in_lanes calm "${calm[@]}" || rc=1
+  in_lanes alone "$alone" || rc=1
+  cat "$logs"/real.*[0-9]
   return $rc
 }
 

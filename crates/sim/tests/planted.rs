@@ -27,6 +27,16 @@ const FIRST: &[(Bug, u64)] = &[
     (Bug::StoppedClockClient, 92),
     (Bug::EvictionForgetsRecordLock, 111),
     (Bug::SizeOfOldObjects, 33),
+    (Bug::OldLayoutAccepted, 103),
+    (Bug::PhantomPages, 36),
+    (Bug::DataNotLookedFor, 36),
+    (Bug::ReplyBeforeDurable, 21),
+    (Bug::TornTailAccepted, 20),
+    (Bug::ContentRaceIgnored, 20),
+    (Bug::ReadUndurable, 12),
+    (Bug::FenceBesideLocks, 12),
+    (Bug::NoCommitOnSharing, 10),
+    (Bug::LockWaiterForgotten, 10),
 ];
 
 /// What is wrong. A panic shows nothing of an oracle: it counts only for bugs that are to end in one.
