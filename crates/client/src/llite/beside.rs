@@ -101,6 +101,7 @@ impl Data {
         if !append && !self.meta.opens.is_read_write(fid) {
             return None;
         }
+        assert!(start < end, "a write of {fid} has bytes");
         let token = self.cx.number();
         let range = Range { token, start, end, clearing: false, late: 0 };
         self.writing.lock().entry(fid).or_default().push(range);

@@ -90,6 +90,7 @@ impl Data {
                 return Ok(data);
             }
         }
+        assert!(len > 0, "bounded by the callers");
         // Several objects are no one thing to other mounts unless they are kept off meanwhile.
         let _lock = self.locks.extent_lock(fid, LockMode::Read, off, off + (len as u64 - 1)).await?;
         self.read_striped(call, fid, layout, off, len).await
@@ -182,6 +183,7 @@ impl Data {
             }
         }
         let n = if short { (size_known.min(end) - off) as usize } else { len };
+        assert!(n <= len, "a read gives what was asked for at most");
         let mut buf = vec![0; len];
         for (p, g) in pieces.iter().zip(&got) {
             map::scatter(&mut buf, p, &g.data);

@@ -145,6 +145,7 @@ impl Lov {
         let f = File::new(shared, fid, layout.clone(), oscs, old.as_deref());
         let carried = |o: &&Arc<Object>| old.as_ref().is_some_and(|old| old.has(o));
         f.objects.iter().filter(|o| !carried(o)).for_each(|o| self.cache.add(o));
+        assert_eq!(f.objects.len(), layout.stripe_count(), "{fid} has the objects of its layout");
         files.now.insert(fid, f.clone());
         files.before.extend(old);
         files.forget_idle(&self.cache);

@@ -28,6 +28,7 @@ pub(crate) struct StripeRequest {
 
 impl StripeRequest {
     pub fn new(stripe: usize, write: bool, start: u64, end: u64) -> StripeRequest {
+        assert!(start <= end, "a lock is asked for at least a byte");
         StripeRequest { stripe, lock: LockRequest::new(write, start, end) }
     }
 }
@@ -46,6 +47,8 @@ impl Pins {
 
     /// Locks of which the caller counted the pins.
     pub(crate) fn counted(file: &Arc<File>, held: Vec<(usize, u64)>) -> Pins {
+        let known = held.iter().all(|(stripe, id)| *stripe < file.objects.len() && *id != 0);
+        assert!(known, "a pin is of a lock of one of the file's objects");
         Pins { file: file.clone(), held }
     }
 

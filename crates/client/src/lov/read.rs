@@ -66,6 +66,7 @@ impl File {
     /// Reads, and begins to read ahead. `None`: locks were lost meanwhile.
     pub(crate) async fn read_pinned(self: &Arc<Self>, pins: &Pins, off: u64, len: usize) -> R<Option<Bytes>> {
         let pieces = map::pieces(&self.layout, self.fid, off, len, RPC_BULK_MAX_BYTES);
+        assert!(!pieces.is_empty(), "a read of {} asks for bytes", self.fid);
         let mut found = Found::default();
         loop {
             let mut changed = Box::pin(self.changed.notified());

@@ -5,7 +5,7 @@ use super::cache::{Cache, Who};
 use crate::{Call, R};
 use bytes::Bytes;
 use model::mutex::Mutex;
-use model::{Attr, Cred, Fid, SetAttr, Timestamp};
+use model::{Attr, Cred, Fid, FileType, SetAttr, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use wire::msg::create::Create;
@@ -82,6 +82,7 @@ impl Mdc {
         });
         let Some(e) = made.await? else { return Ok(None) };
         let handle = handle.into_inner().expect("reserved for the file");
+        assert_eq!(e.attr.kind, FileType::Regular, "what is created is a file");
         self.shared.opens.opened(handle, &e, true);
         Ok(Some((e, handle)))
     }
@@ -160,6 +161,7 @@ impl Mdc {
             return None;
         }
         self.pending_room().await;
+        assert!(!data.is_empty(), "a write of {} has bytes", msg.file);
         // Whether the caller may write was decided when the file was opened.
         let cred = Cred::root();
         let time = self.cx.world.wall();

@@ -182,6 +182,7 @@ impl Pages<'_> {
         if !wants.iter().all(|w| file.objects[w.stripe].osc.target.is_leased()) {
             return Look::NoLease;
         }
+        assert_eq!(found.len(), wants.len(), "a fill has a lock for each of its parts");
         for (w, (stripe, id)) in wants.iter().zip(&found) {
             let l = objs[*stripe].lock_mut(*id).expect("found a moment ago");
             l.pin();
@@ -277,6 +278,7 @@ impl Pages<'_> {
                 r = Err(Errno::EIO);
                 page as usize
             };
+            assert!(n > 0 && n <= data.len(), "each step writes, or gives up, some of what is left");
             off += n as u64;
             drop(data.split_to(n));
         }

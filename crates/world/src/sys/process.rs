@@ -1,8 +1,9 @@
 //! Processes and signals.
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -138,10 +139,32 @@ fn spawn(d: &Daemon<'_>, out: Stdio) -> io::Result<Detached> {
 
 /// Becomes this program anew, with other arguments: the same process, of which nothing else is left. Threads
 /// that wait for the disk are waited for first. Returns only if that failed.
+///
+/// Not by `Command::exec`: that lets SIGPIPE end the process from then on, while other threads still write to
+/// connections that their peers closed. Signals that are blocked stay so.
 pub fn become_anew(arg0: &str, args: &[OsString], env: &[(&str, String)]) -> io::Error {
-    let mut cmd = Command::new("/proc/self/exe");
-    cmd.arg0(arg0).args(args).envs(env.iter().map(|(k, v)| (k, v.as_str())));
-    cmd.exec()
+    let inherited = std::env::vars_os().filter(|(k, _)| env.iter().all(|(name, _)| k != name));
+    let added = env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let variables = inherited.chain(added).map(|(name, value)| {
+        let mut line = name.into_vec();
+        line.push(b'=');
+        line.extend(value.as_bytes());
+        line
+    });
+    let args = std::iter::once(arg0.as_bytes()).chain(args.iter().map(|a| a.as_bytes())).map(<[u8]>::to_vec);
+    let text =
+        |lines: &mut dyn Iterator<Item = Vec<u8>>| lines.map(CString::new).collect::<Result<Vec<_>, _>>();
+    let (args, variables) = match (text(&mut args.into_iter()), text(&mut variables.into_iter())) {
+        (Ok(a), Ok(v)) => (a, v),
+        (Err(e), _) | (_, Err(e)) => return e.into(),
+    };
+    let pointers =
+        |all: &[CString]| all.iter().map(|c| c.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>();
+    // SAFETY: both arrays end with a null pointer, and what they point to lives until the call returns.
+    unsafe {
+        libc::execve(c"/proc/self/exe".as_ptr(), pointers(&args).as_ptr(), pointers(&variables).as_ptr())
+    };
+    io::Error::last_os_error()
 }
 
 /// When memory is short the kernel ends other processes first: one that ends here takes a file system with
