@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::Command;
 use world::sys::process;
 
-const TEST: &str = "a_process_that_writes_to_closed_connections_becomes_anew";
+const TEST: &str = "a_process_whose_threads_write_in_vain_becomes_anew";
 /// In the environment of the process that does it: how often it did.
 const TIMES: &str = "NACRE_TEST_ANEW";
 const TIMES_MAX: u32 = 60;
@@ -22,7 +22,7 @@ fn write_in_vain() {
 /// A server of many clients that starts again after a pause: of some thirty one ended without a word, as
 /// something had SIGPIPE end processes in the moment before the exec.
 #[test]
-fn a_process_that_writes_to_closed_connections_becomes_anew() {
+fn a_process_whose_threads_write_in_vain_becomes_anew() {
     let args = ["--exact", TEST, "--nocapture"];
     let Some(times) = std::env::var(TIMES).ok().map(|n| n.parse::<u32>().expect("a number")) else {
         let exe = std::env::current_exe().expect("this program");
@@ -36,7 +36,7 @@ fn a_process_that_writes_to_closed_connections_becomes_anew() {
         return;
     }
     for _ in 0..2 {
-        std::thread::spawn(write_in_vain);
+        world::sys::thread("in-vain", write_in_vain).expect("a thread");
     }
     process::run("sleep", &["0.005"]).expect("a moment in which they write");
     let args = args.map(OsString::from);
