@@ -9,6 +9,7 @@ mod assertions;
 mod boundary;
 mod circles;
 mod docs;
+mod homes;
 mod layers;
 mod length;
 mod locks;
@@ -26,7 +27,7 @@ use source::{Finding, Tree};
 
 type Check = (&'static str, fn(&Tree) -> Vec<Finding>);
 
-const CHECKS: [Check; 16] = [
+const CHECKS: [Check; 17] = [
     ("layers", layers::check),
     ("layers within a crate", rooms::check),
     ("world boundary", boundary::check),
@@ -36,6 +37,7 @@ const CHECKS: [Check; 16] = [
     ("messages have both ends", messages::check),
     ("assertions", assertions::check),
     ("methods", methods::check),
+    ("homes of methods", homes::check),
     ("circles", circles::check),
     ("machine paths", machine::check),
     ("documents", docs::check),

@@ -77,12 +77,12 @@ fn methods(tree: &Tree) -> BTreeMap<(&str, String, &str), Vec<Method<'_>>> {
     out
 }
 
-fn is_production(path: &str) -> bool {
+pub fn is_production(path: &str) -> bool {
     path.contains("/src/") && !TESTS.iter().any(|t| path.contains(t))
 }
 
 /// The type that a line defines.
-fn defined(line: &str) -> Option<&str> {
+pub fn defined(line: &str) -> Option<&str> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let at = words.iter().position(|w| matches!(*w, "struct" | "enum" | "union"))?;
     let visible = words[..at].iter().all(|w| w.starts_with("pub"));
@@ -127,6 +127,28 @@ fn declares_method(line: &str) -> bool {
         w.starts_with("pub") || matches!(w, "const" | "async" | "unsafe" | "extern") || w.ends_with(')')
     });
     before_name.len() < line.len() && modifiers
+}
+
+/// Types and lines of the `impl` blocks of a file that are no trait's.
+pub fn own_impls_of(f: &File) -> Vec<(String, usize)> {
+    let mut out = Vec::new();
+    let (mut header, mut from) = (String::new(), 0);
+    for (n, line) in f.code.lines().enumerate().take(f.tests_from()) {
+        if header.is_empty() && !line.starts_with("impl") {
+            continue;
+        }
+        if header.is_empty() {
+            from = n + 1;
+        }
+        header.push_str(line);
+        header.push(' ');
+        if line.contains(['{', ';']) {
+            let of_a_trait = without_parameters(&header).contains(" for ");
+            out.extend(subject(&header).filter(|_| !of_a_trait).map(|name| (name, from)));
+            header.clear();
+        }
+    }
+    out
 }
 
 /// The type that an `impl` header is about, without its path and parameters.

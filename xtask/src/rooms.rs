@@ -120,7 +120,7 @@ mod tests {
         assert!(found("crates/client/src/osc/object.rs", ok).is_empty());
         assert!(found("crates/client/src/llite/read.rs", "use crate::{Fs, osc};\n").is_empty());
         assert!(found("crates/client/src/pages/fill.rs", "use crate::{Fs, llite};\n").is_empty());
-        assert!(found("crates/client/src/mount.rs", "use crate::{Fs, pages};\n").is_empty());
+        assert!(found("crates/client/src/admin.rs", "use crate::{Fs, pages};\n").is_empty());
         assert!(found("crates/client/src/osc/a.rs", "#[cfg(test)]\nuse crate::Fs;\n").is_empty());
     }
 

@@ -7,8 +7,8 @@
 //! It stands in layers, from below: `base` (what all share), `session` (one target), `osc` (one OST, objects
 //! by their ids) and `mdc` (one MDT: names, attributes, small files under leases, what is not told yet),
 //! `lov` (layouts and files), `lmv` (the targets, and which MDT), `llite` (POSIX, one file a verb), `pages`
-//! (what a kernel keeps), `library` (users, beside it). `mount` puts them together, `params` shows and sets
-//! what can be set. A layer uses what lies below it (`xtask/src/rooms.rs`).
+//! (what a kernel keeps), `library` (users, beside it). `llite::mount` puts them together, `llite::params`
+//! shows and sets what can be set. A layer uses what lies below it (`xtask/src/rooms.rs`).
 
 pub mod admin;
 mod base;
@@ -18,10 +18,8 @@ mod llite;
 mod lmv;
 mod lov;
 mod mdc;
-mod mount;
 mod osc;
 mod pages;
-mod params;
 mod session;
 mod stats;
 #[cfg(test)]
@@ -30,9 +28,9 @@ mod testing;
 pub use base::cache_holder::{CacheHolder, CancelOnDrop, Revoked};
 pub use base::errseq::{ErrorCursor, ErrorMark};
 pub use library::{Client, DirEntry, Error, Identity, OpenFile, Range, Result, Seek, Source, User, flags};
+pub use llite::params::declare;
 pub use llite::{Admin, Fs, Locks, is_virtual_xattr};
 pub use pages::Pages;
-pub use params::declare;
 pub use wire::msg::enqueue::LockMode;
 
 use model::mutex::Mutex;

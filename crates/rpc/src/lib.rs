@@ -4,11 +4,9 @@
 //! in `call`, is sent again in `replay`, is recognised in `server/slots`. What a session promises is in
 //! `docs/semantics.md`, its state machine in `docs/decisions/0003-sessions.md`.
 
-mod call;
 pub mod import;
 mod link;
 mod probe;
-mod replay;
 pub mod server;
 pub mod testing;
 #[cfg(test)]

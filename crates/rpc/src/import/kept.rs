@@ -1,7 +1,7 @@
 //! Requests that were answered but may be lost with the server's memory: kept until the server says that they
-//! are durable, sent again after its restart ([`crate::replay`]).
+//! are durable, sent again after its restart ([`super::replay`]).
 
-use crate::call::{InFlight, Request};
+use super::call::{InFlight, Request};
 use bytes::Bytes;
 use model::Timestamp;
 use std::collections::{BTreeMap, VecDeque};

@@ -1,15 +1,17 @@
 //! The client's end of a session with one target ("import", Lustre's word).
 
+mod call;
 mod connect;
 mod dial;
 mod kept;
 mod prove;
+mod replay;
 mod session;
 mod slow;
 
-use crate::call::{Answer, Request};
 use crate::link::Link;
 use bytes::Bytes;
+use call::{Answer, Request};
 use kept::KeptRequests;
 use model::estimate::Estimate;
 use model::mutex::{Mutex, MutexGuard};
@@ -157,7 +159,7 @@ pub(crate) struct ImportInner {
     pub life: u64,
     pub server_name: String,
     /// By slot number; the first is the session's own.
-    pub slots: Vec<Option<crate::call::InFlight>>,
+    pub slots: Vec<Option<call::InFlight>>,
     /// Slots `0..usable` may be used.
     pub usable: u16,
     /// The last of them is kept for urgent requests.

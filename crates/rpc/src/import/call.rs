@@ -3,9 +3,9 @@
 //! A request without a slot belongs to its caller alone and goes when the caller goes. With its slot it has
 //! been sent, may have been executed, and holds the slot until it is answered, whoever still waits.
 
-use crate::import::{Core, ImportInner, ImportState, Slow, Terms};
+use super::replay::REPLAY_ROOM_BYTES;
+use super::{Core, ImportInner, ImportState, Slow, Terms};
 use crate::link::Link;
-use crate::replay::REPLAY_ROOM_BYTES;
 use bytes::Bytes;
 use model::planted::{self, Bug};
 use model::{Errno, Timestamp};

@@ -5,12 +5,12 @@
 //! then.
 //!
 //! A server that restarted may have lost what it answered and had not committed. The client has kept those
-//! requests (`import/kept.rs`) and has them done again, in the order of their transaction numbers, one after
+//! requests (`kept.rs`) and has them done again, in the order of their transaction numbers, one after
 //! the other, between what it reclaims and the word that this was all. Those that survived are recognised by
 //! their slots. Only then comes what has no answer yet.
 
-use crate::call::{LATER, Outbox, RawReply};
-use crate::import::{Core, ImportState};
+use super::call::{LATER, Outbox, RawReply};
+use super::{Core, ImportState};
 use bytes::Bytes;
 use model::{Errno, limits};
 use std::sync::Arc;
