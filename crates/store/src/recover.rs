@@ -1,10 +1,10 @@
 //! Opening a database: table, journal over it, and the files of data objects.
 
 use crate::core::{Core, Inner, State, overlay_bytes};
-use crate::db::{DbOptions, Lsn, journal_dir};
 use crate::journal::replay::{Damage, Found};
-use crate::journal::{Journal, Replay, record, segment};
+use crate::journal::{Journal, Lsn, Replay, journal_dir, record, segment};
 use crate::object::Redo;
+use crate::options::DbOptions;
 use crate::space::Space;
 use crate::table::Table;
 use crate::table::redb::RedbTable;

@@ -8,7 +8,7 @@ use super::fallocate::allocate_or_zero;
 use super::location::{container_path, own_dir, own_path, packed_dir};
 use super::ordered::pieces;
 use super::redo::Redo;
-use crate::db::Lsn;
+use crate::journal::Lsn;
 use crate::{StoreError, medium};
 use model::ObjectId;
 use std::collections::{BTreeMap, BTreeSet};
