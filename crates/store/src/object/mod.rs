@@ -5,6 +5,10 @@
 //! carries what to do again after a crash ([`Redo`]), so one flush of the journal makes both durable. Files
 //! of large writes are flushed with it, before the journal. Cuts wait for their record's commit, because they
 //! cannot be undone. The byte tables and the reasoning are in `docs/formats/objects.md`.
+//!
+//! Below the verbs (`write`, `read`, …) are `submit`, what all changes share; `data` and `in_order`, where
+//! their bytes go; `verify`, `edit` and `unfinished`, the checksums; `files`, with `content`, `pending` and
+//! `ordered`, the host's files; `location`, `sums` and `redo`, what table and journal have of objects.
 
 mod age;
 mod cache_use;

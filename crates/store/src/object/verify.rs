@@ -63,6 +63,7 @@ impl Checksums {
         }
     }
 
+    /// The checksums of a group of blocks, as stored.
     pub(super) fn group(&self, id: ObjectId, rec: &ObjectRecord, g: u64) -> Result<Group, StoreError> {
         if rec.location != Location::Own {
             return Ok(if g == 0 { rec.sums.clone() } else { Group::default() });
