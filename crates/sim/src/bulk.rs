@@ -2,11 +2,11 @@
 //! Each part of a file is a number, written over and over; whoever reads it finds the last, or one that a
 //! dead client may have taken along.
 
-use crate::exec::call;
+use crate::exec::{call, file};
 use crate::executor::lock;
+use crate::known::DEAD_CLIENT_PATIENCE;
 use crate::oracle::{PIECE_BYTES as PIECE, pieces_fit};
-use crate::shared::file;
-use crate::workload::{DEAD_CLIENT_PATIENCE, Gone, Run, Violation, alive};
+use crate::run::{Gone, Run, Violation, alive};
 use ::world::rng::Rng;
 use bytes::Bytes;
 use client::Fs;

@@ -1,7 +1,7 @@
 //! What must hold of the targets' tables once everything is quiet.
 
 use crate::cluster::Cluster;
-use crate::workload::Violation;
+use crate::run::Violation;
 use model::{Fid, ObjectId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -2,17 +2,16 @@
 //! Each server has a second host that reaches its disk ([`crate::server`]).
 
 use crate::executor::{Handle, lock};
-use crate::losses::{COMMIT_PATIENCE, Known};
-use crate::server::{Role, ServerNode, is_refusal};
-use crate::workload::DEAD_CLIENT_PATIENCE;
+use crate::known::{COMMIT_PATIENCE, DEAD_CLIENT_PATIENCE, Known};
+use crate::server::{FSNAME, PORT, Role, ServerNode, WATCH, is_refusal};
 use crate::{Node, Sim};
 use ::world::future;
 use ::world::mem::CrashMode;
 use ::world::sync::watch;
 use client::{Fs, MountOptions};
 use mds::Mdt;
+use model::Fid;
 use model::mutex::Mutex;
-use model::{Fid, Nid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -21,11 +20,7 @@ use std::time::Duration;
 use store::Db;
 use store::object::Objects;
 
-pub const FSNAME: &str = "sim";
-pub(crate) const PORT: u16 = model::limits::PORT;
 const MOUNT_ATTEMPTS: usize = 150;
-/// How often a host looks whether its server stopped, as nacred does.
-pub(crate) const WATCH: Duration = Duration::from_secs(1);
 /// After a refused start the next attempt comes so much later.
 const START_AGAIN: Duration = Duration::from_secs(2);
 
@@ -56,10 +51,6 @@ pub struct Cluster {
     writers: Mutex<BTreeMap<Fid, BTreeSet<(usize, u64)>>>,
     /// Files that somebody began to move to several objects.
     striped: Mutex<BTreeSet<Fid>>,
-}
-
-pub(crate) fn nid(addr: IpAddr) -> Nid {
-    Nid { addr, net: 0 }
 }
 
 /// Where server `i` belongs at present.
@@ -155,7 +146,7 @@ impl Cluster {
         let w = host.node.world();
         let driver = self.sim.driver().world();
         w.clone().spawn("boot", async move {
-            let started = s.start(at, w, &c).await;
+            let started = s.start(at, w, c.ack_durable, c.request_memory).await;
             let host = &s.hosts[at];
             if host.boots.load(Relaxed) != boot {
                 return;

@@ -1,10 +1,9 @@
 //! Faults with a look of their own: what random operations beside random faults meet once in a thousand runs.
 
 use crate::cluster::Cluster;
-use crate::exec::call;
-use crate::scenario::{Nemesis, Work, until_first_error};
-use crate::shared::{file, read_at};
-use crate::workload::Violation;
+use crate::exec::{call, file, read_at};
+use crate::nemesis::Nemesis;
+use crate::run::{Violation, Work, until_first_error};
 use ::world::rng::Rng;
 use bytes::Bytes;
 use client::Fs;

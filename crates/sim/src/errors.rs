@@ -3,11 +3,9 @@
 //! full disk is one for the writer; neither damages what is there.
 
 use crate::cluster::Cluster;
-use crate::exec::call;
-use crate::losses::COMMIT_PATIENCE;
-use crate::scenario::{Work, until_first_error};
-use crate::shared::{file, read_at};
-use crate::workload::Violation;
+use crate::exec::{call, file, read_at};
+use crate::known::COMMIT_PATIENCE;
+use crate::run::{Violation, Work, until_first_error};
 use ::world::mem::{CrashMode, FaultPlan};
 use ::world::rng::Rng;
 use bytes::Bytes;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 pub const O_RDWR: u32 = 2;
 pub const O_EXCL: u32 = 0o200;
-const STRIPE_BYTES: u64 = 65536;
+/// Of files that are striped.
+pub const STRIPE_BYTES: u64 = 65536;
 
 /// What the cluster gave.
 pub enum Got {
@@ -181,6 +182,27 @@ pub async fn list(
             return Ok(out);
         }
     }
+}
+
+/// 0: nothing is said, so that the data lies with the inode at first.
+fn striped(n: i32) -> Option<LayoutSpec> {
+    (n > 0).then(|| LayoutSpec { stripe_count: n, stripe_size: STRIPE_BYTES, ..LayoutSpec::default() })
+}
+
+/// Makes a file of so many objects; 0: its data lies with the inode at first.
+pub async fn file(fs: &Arc<Fs>, dir: Fid, name: &str, stripes: i32) -> Result<Fid, Errno> {
+    let (a, f) =
+        fs.clone().create(call(), dir, name.into(), 0o666, O_RDWR | O_EXCL, striped(stripes)).await?;
+    fs.clone().close(Arc::new(f)).await?;
+    Ok(a.fid)
+}
+
+/// What a file holds from `at` on, as far as one read gives it.
+pub async fn read_at(fs: &Arc<Fs>, fid: Fid, at: u64, len: usize) -> Result<Vec<u8>, Errno> {
+    let file = Arc::new(fs.clone().open(call(), fid, 0).await?);
+    let data = fs.clone().read(call(), file.clone(), at, len as u32).await;
+    fs.clone().close(file).await?;
+    Ok(data?.to_vec())
 }
 
 /// What differs, in words.

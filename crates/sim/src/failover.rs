@@ -2,8 +2,8 @@
 //! alive and only believed to be dead. The engine that decides may be wrong, and its fence may lie.
 
 use crate::cluster::Cluster;
-use crate::scenario::Nemesis;
-use crate::workload::Violation;
+use crate::nemesis::Nemesis;
+use crate::run::Violation;
 use crate::world::{Rest, Stop};
 use ::world::mem::CrashMode;
 use std::sync::Arc;

@@ -4,10 +4,10 @@
 //!
 //! [`make`] writes them, [`describe`] opens them with the present code and says what is in them.
 
-use crate::cluster::{Cluster, FSNAME};
-use crate::exec::{call, snapshot};
+use crate::cluster::Cluster;
+use crate::exec::{call, file, snapshot};
 use crate::scenario::wait_for_osts;
-use crate::shared::file;
+use crate::server::FSNAME;
 use crate::{Sim, check};
 use ::world::mem::MemDisk;
 use ::world::{Disk, OpenMode, World};

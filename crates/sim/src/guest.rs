@@ -3,11 +3,10 @@
 
 use crate::Rest;
 use crate::cluster::Cluster;
-use crate::exec::call;
-use crate::scenario::{Nemesis, Work, until_first_error};
-use crate::shared::{file, read_at};
+use crate::exec::{call, file, read_at};
+use crate::nemesis::Nemesis;
+use crate::run::{Violation, Work, until_first_error};
 use crate::told::Stakes;
-use crate::workload::Violation;
 use bytes::Bytes;
 use client::Fs;
 use model::{Errno, Fid};

@@ -6,8 +6,9 @@
 //!
 //! `cluster` builds a file system of the real crates on such nodes, `workload` has actors work on it
 //! (`generate` throws the dice, `exec` does the operations, `shared` is what actors do to the same files),
-//! `oracle` says what each answer must be, `history` whether concurrent answers fit together, `scenario` adds
-//! the faults and `check` looks at the tables in the end. `hostile` has peers that lie, and an honest client
+//! `oracle` says what each answer must be, `losses` and `known` what a dead client may take along, `history`
+//! whether concurrent answers fit together, `scenario` adds the faults (`nemesis`) and `check` looks at the
+//! tables in the end. `run` is what all of them share. `hostile` has peers that lie, and an honest client
 //! beside them.
 
 mod bulk;
@@ -26,14 +27,17 @@ pub mod golden;
 mod guest;
 pub mod history;
 pub mod hostile;
+pub mod known;
 mod locks;
 pub mod losses;
 pub mod minimise;
 mod mover;
+mod nemesis;
 mod net;
 pub mod oracle;
 pub mod points;
 mod rot;
+pub mod run;
 mod said;
 pub mod scenario;
 pub mod server;

@@ -2,10 +2,9 @@
 //! once by clients that live, nobody is refused one, or told of one, that nobody else can have, and who waits
 //! gets it once it is free.
 
-use crate::exec::call;
+use crate::exec::{call, file};
 use crate::executor::lock;
-use crate::shared::file;
-use crate::workload::{Gone, Run, Violation, alive};
+use crate::run::{Gone, Run, Violation, alive};
 use ::world::rng::Rng;
 use bytes::Bytes;
 use client::{Fs, PosixLock};

@@ -14,31 +14,14 @@
 use crate::cluster::Cluster;
 use crate::exec::{Snapshot, match_tree};
 use crate::executor::lock;
+use crate::known::{COMMIT_PATIENCE, CommitState, Known};
 use crate::oracle::{Id, Op, Tree};
 use client::Fs;
 use model::{Fid, TargetId, TargetKind};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 /// Combinations of tails that are tried.
 const CUTS_MAX: usize = 4000;
-
-/// Newest transaction answered, everything durable up to, and how many answers are kept, for each target.
-pub type CommitState = BTreeMap<TargetId, (u64, u64, usize)>;
-
-/// What a mount knows of what it did.
-#[derive(Clone, Debug)]
-pub struct Known {
-    commit: CommitState,
-    /// Operations that it executed by itself: all, those that were answered, those that are durable.
-    pending: (u64, u64, u64),
-}
-
-impl Known {
-    pub fn of(fs: &Fs) -> Known {
-        Known { commit: fs.commit_state(), pending: fs.pending_state() }
-    }
-}
 
 /// What was known when an answer came.
 #[derive(Clone, Debug)]
@@ -52,10 +35,6 @@ pub struct Witness {
     /// When.
     at: u64,
 }
-
-/// A server that has served for so long since a client died, restarts and failovers not counted, has
-/// committed what that client had done there.
-pub(crate) const COMMIT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Which part of an operation is asked about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,9 +2,8 @@
 //! tell of it but the layout, which everybody sees as it is.
 
 use crate::cluster::Cluster;
-use crate::exec::call;
-use crate::shared::STRIPE_BYTES;
-use crate::workload::{Run, Violation, alive};
+use crate::exec::{STRIPE_BYTES, call};
+use crate::run::{Run, Violation, alive};
 use ::world::rng::Rng;
 use client::Fs;
 use model::{Errno, Fid, FileType, Layout, LayoutSpec};

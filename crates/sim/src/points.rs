@@ -8,8 +8,9 @@ use crate::exec::call;
 use crate::executor::lock;
 use crate::generate::Mix;
 use crate::oracle::{EXCHANGE, Id, KEEP_SIZE, Op, PUNCH_HOLE, ROOT};
-use crate::scenario::{Work, settle, until_first_error, wait_for_osts};
-use crate::workload::{Actor, Run, Violation};
+use crate::run::{Run, Violation, Work, until_first_error};
+use crate::scenario::{settle, wait_for_osts};
+use crate::workload::Actor;
 use crate::{Sim, Stop};
 use ::world::mem::CrashMode;
 use ::world::rng::{Rng, mix};
@@ -240,13 +241,12 @@ async fn whole(
     let run = Arc::new(Run {
         cluster: c.clone(),
         mix: Mix::new(&mut rng, 1),
-        shared: None,
         ops: AtomicU64::new(0),
         shared_one_in: u64::MAX,
         home_percent: 100,
         lost: Mutex::default(),
     });
-    let mut actor = Actor::new(0, run.clone(), dir.fid, b"w", rng.fork());
+    let mut actor = Actor::new(0, run.clone(), None, dir.fid, b"w", rng.fork());
     set_up(&mut actor).await?;
     let nodes = || [c.servers[0].node().polls(), c.servers[1].node().polls(), c.mounts[0].node.polls()];
     let before = nodes();

@@ -2,7 +2,7 @@
 //! wrong bytes, and scrubbing finds that block and no other.
 
 use crate::cluster::Cluster;
-use crate::workload::Violation;
+use crate::run::Violation;
 use store::StoreError;
 use store::object::scrub::Cursor;
 use world::rng::Rng;

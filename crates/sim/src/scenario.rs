@@ -7,11 +7,13 @@ use crate::exec::call;
 use crate::executor::lock;
 use crate::failover::Loss;
 use crate::generate::Mix;
-use crate::losses::COMMIT_PATIENCE;
+use crate::known::COMMIT_PATIENCE;
 use crate::mover::Mover;
+use crate::nemesis::{Fault, Nemesis};
 use crate::rot;
+use crate::run::{Run, Violation, until_first_error};
 use crate::shared::{Often, Shared};
-use crate::workload::{Actor, Run, Violation};
+use crate::workload::Actor;
 use crate::{NetFaults, Rest, Sim, Stop};
 use ::world::mem::CrashMode;
 use ::world::rng::Rng;
@@ -144,13 +146,13 @@ async fn whole(
         2 => Often::Small,
         _ => Often::All,
     };
-    let shared = Shared::new(&fs, i32::from(osts), often).await.map_err(|e| gave("shared files", e))?;
+    let shared = Shared::new(&fs, i32::from(osts), often).await;
+    let shared = Arc::new(shared.map_err(|e| gave("shared files", e))?);
     let mix = Mix::new(&mut rng, u32::from(osts));
     let shared_one_in = if often != Often::All { 1 } else { rng.range(4, 12) };
     let run = Arc::new(Run {
         cluster: c.clone(),
         mix,
-        shared: Some(shared),
         ops: AtomicU64::new(0),
         shared_one_in,
         home_percent: *rng.pick(&[70, 98]),
@@ -161,7 +163,7 @@ async fn whole(
         let name = format!("a{id}").into_bytes();
         let dir = fs.clone().mkdir(call(), fs.root(), name.clone(), 0o755).await;
         let dir = dir.map_err(|e| gave("mkdir", e))?;
-        actors.push(Actor::new(id, run.clone(), dir.fid, &name, rng.fork()));
+        actors.push(Actor::new(id, run.clone(), Some(shared.clone()), dir.fid, &name, rng.fork()));
     }
     fs.clone().fsync(call(), fs.root()).await.map_err(|e| gave("fsync", e))?;
     drop(fs);
@@ -190,7 +192,7 @@ async fn whole(
     let done = until_first_error(vec![Box::pin(both(work, faults)), Box::pin(moves)]).await;
     ops.store(run.ops.load(Relaxed), Relaxed);
     done?;
-    finish(&c, &run, &mut actors, &mut rng).await
+    finish(&c, &run, &shared, &mut actors, &mut rng).await
 }
 
 pub(crate) async fn wait_for_osts(c: &Cluster, osts: u16) -> Result<(), Violation> {
@@ -207,24 +209,6 @@ pub(crate) async fn wait_for_osts(c: &Cluster, osts: u16) -> Result<(), Violatio
         }
     }
     Err("the object servers are not known to everybody within a minute".into())
-}
-
-pub(crate) type Work<'a> = std::pin::Pin<Box<dyn Future<Output = Result<(), Violation>> + Send + 'a>>;
-
-/// All of them, or the first violation.
-pub(crate) async fn until_first_error(mut all: Vec<Work<'_>>) -> Result<(), Violation> {
-    std::future::poll_fn(move |cx| {
-        let mut i = 0;
-        while i < all.len() {
-            match all[i].as_mut().poll(cx) {
-                std::task::Poll::Ready(Ok(())) => drop(all.remove(i)),
-                std::task::Poll::Ready(Err(e)) => return std::task::Poll::Ready(Err(e)),
-                std::task::Poll::Pending => i += 1,
-            }
-        }
-        if all.is_empty() { std::task::Poll::Ready(Ok(())) } else { std::task::Poll::Pending }
-    })
-    .await
 }
 
 /// The work, and the faults for as long as they last after it.
@@ -250,6 +234,7 @@ async fn both(
 async fn finish(
     c: &Arc<Cluster>,
     run: &Arc<Run>,
+    shared: &Shared,
     actors: &mut [Actor],
     rng: &mut Rng,
 ) -> Result<(), Violation> {
@@ -268,9 +253,7 @@ async fn finish(
         a.verify().await?;
     }
     let (fs, _) = c.mounts.iter().find_map(|m| m.get()).ok_or("no mount is left")?;
-    if let Some(shared) = &run.shared {
-        run.bounded("the check of the shared files", shared.verify(run, &fs)).await??;
-    }
+    run.bounded("the check of the shared files", shared.verify(run, &fs)).await??;
     drop(fs);
     c.check_all_replays();
     let errors = rng.below(3) == 0;
@@ -323,42 +306,6 @@ fn set_clocks(c: &Cluster, rng: &mut Rng) {
             h.node.set_clock_skew(skewed(rng));
         }
     }
-}
-
-/// What goes wrong, and when: at numbers of operations, so that each run has its share.
-pub(crate) struct Nemesis {
-    points: Vec<(u64, Fault)>,
-    skip: BTreeSet<usize>,
-    pub(crate) rng: Rng,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Fault {
-    CrashServer,
-    CrashAll,
-    /// Nobody is left to send again what the server forgot.
-    CrashServerAndClient,
-    KillServer,
-    /// See [`Nemesis::crash_mds_and_cut`].
-    CrashMdsAndCut,
-    /// See [`Nemesis::crash_osts_under_flush`].
-    CrashOstsUnderFlush,
-    ResetConnection,
-    Partition {
-        both: bool,
-    },
-    PauseServer,
-    PauseClient,
-    KillClient,
-    SlowDisk,
-    /// See [`Nemesis::fail_over`].
-    FailOver(Loss),
-    /// See [`Nemesis::stale_client`].
-    StaleClient,
-    ClockJump,
-    /// The process, or the power, ends at an await point.
-    ServerAtAwait,
-    ClientAtAwait,
 }
 
 impl Nemesis {
@@ -551,25 +498,5 @@ impl Nemesis {
             self.restart(c, &[0], true).await;
         }
         c.mount(mount).await.map_err(|e| e.to_string())
-    }
-
-    /// Down, for a while, and up again; sometimes down once more while it starts.
-    pub(crate) async fn restart(&mut self, c: &Arc<Cluster>, which: &[usize], power: bool) {
-        let mut again = true;
-        while again {
-            for &i in which {
-                c.crash(i, power.then_some(CrashMode::Random));
-            }
-            let down = if self.rng.coin() { self.rng.range(1, 3000) } else { self.rng.range(1, 3_000_000) };
-            c.sim.sleep(Duration::from_micros(down)).await;
-            for &i in which {
-                c.boot(i);
-            }
-            again = self.rng.below(6) == 0;
-            if again {
-                let soon = self.rng.range(1, 20_000);
-                c.sim.sleep(Duration::from_micros(soon)).await;
-            }
-        }
     }
 }

@@ -1,6 +1,5 @@
 //! A server: its target, the two hosts that reach it, and what runs there.
 
-use crate::cluster::{Cluster, FSNAME, PORT, nid};
 use crate::executor::lock;
 use crate::{Node, Sim};
 use ::world::World;
@@ -26,6 +25,15 @@ use wire::msg::connect::extra_key;
 use wire::msg::notify::Notify as Notice;
 use wire::msg::register::{EXTRA_TARGET_KEY, Register};
 use wire::proof::{Claimant, Key};
+
+pub const FSNAME: &str = "sim";
+pub(crate) const PORT: u16 = model::limits::PORT;
+/// How often a host looks whether its server stopped, as nacred does.
+pub(crate) const WATCH: Duration = Duration::from_secs(1);
+
+pub(crate) fn nid(addr: IpAddr) -> Nid {
+    Nid { addr, net: 0 }
+}
 
 /// What one server node serves.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +68,7 @@ pub struct ServerNode {
     errors: AtomicBool,
     /// When it lost power.
     pub power_losses: Mutex<Vec<u64>>,
-    /// Moments at which it was seen to serve, [`crate::cluster::WATCH`] apart.
+    /// Moments at which it was seen to serve, [`WATCH`] apart.
     pub(crate) served: Mutex<Vec<u64>>,
 }
 
@@ -147,7 +155,7 @@ impl ServerNode {
     pub(crate) fn lost_power_soon(&self, answered: u64, died: u64, patience: Duration) -> bool {
         let served = lock(&self.served);
         let until = |t: u64| served.partition_point(|at| *at < t);
-        let enough = patience.as_nanos() / crate::cluster::WATCH.as_nanos();
+        let enough = patience.as_nanos() / WATCH.as_nanos();
         let soon = |at: &u64| *at >= answered && (until(*at).saturating_sub(until(died)) as u128) < enough;
         lock(&self.power_losses).iter().any(soon)
     }
@@ -279,7 +287,13 @@ impl ServerNode {
     }
 
     /// As nacred does: waits until nobody else can have the target, takes it, recovers and serves.
-    pub(crate) async fn start(self: &Arc<Self>, at: usize, w: World, c: &Cluster) -> anyhow::Result<Running> {
+    pub(crate) async fn start(
+        self: &Arc<Self>,
+        at: usize,
+        w: World,
+        ack_durable: bool,
+        request_memory: Option<usize>,
+    ) -> anyhow::Result<Running> {
         let (dir, addr) = (self.dir(), self.hosts[at].addr);
         let held = Superblock::lock(&w, dir)?;
         let heartbeat = Heartbeat::take(&w, dir, Who::holding(&w, &held), Times::default()).await?;
@@ -294,7 +308,7 @@ impl ServerNode {
         };
         let server = Server::new(w.clone(), "sim".into());
         server.set_abort_on_panic(false);
-        if let Some(bytes) = c.request_memory {
+        if let Some(bytes) = request_memory {
             server.inbound().set_max_bytes(bytes);
         }
         let listener = w.net.listen(SocketAddr::new(addr, PORT)).await?;
@@ -313,7 +327,7 @@ impl ServerNode {
                     bind: Some(addr),
                 };
                 let mdt = Mdt::open(w.clone(), db.clone(), peers.clone(), cfg)?;
-                let set = mdt.set_params("mdt.*.ack", if c.ack_durable { "durable" } else { "exec" });
+                let set = mdt.set_params("mdt.*.ack", if ack_durable { "durable" } else { "exec" });
                 set.await.map_err(|e| anyhow::anyhow!("ack cannot be set: {e}"))?;
                 label.server_key.iter().for_each(|k| mdt.set_server_key(*k));
                 // As nacred does: a target that comes back knows the others at once.
@@ -342,7 +356,7 @@ impl ServerNode {
                 let cfg =
                     OstConfig { fsname: FSNAME.into(), index, dir: dir.into(), birth, book: Arc::default() };
                 let ost = Ost::open(&w, db.clone(), objects.clone(), peers.clone(), cfg)?;
-                let set = ost.set_params("obdfilter.*.ack", if c.ack_durable { "durable" } else { "exec" });
+                let set = ost.set_params("obdfilter.*.ack", if ack_durable { "durable" } else { "exec" });
                 set.map_err(|e| anyhow::anyhow!("ack cannot be set: {e}"))?;
                 label.server_key.iter().for_each(|k| ost.set_server_key(*k));
                 server.add(ost.clone(), peers);

@@ -2,17 +2,17 @@
 //! appended, a lock held. Checked by linearizability, by counting, and by who holds what.
 
 use crate::bulk::Bulk;
-use crate::exec::call;
+use crate::exec::{O_EXCL, O_RDWR, STRIPE_BYTES, call, file, read_at};
 use crate::executor::lock;
 use crate::history::{Act, Event, Verdict, linearizable};
 use crate::locks::Locks;
 use crate::losses::{Part, Witness};
-use crate::workload::{Gone, Run, Violation, alive};
+use crate::run::{Gone, Run, Violation, alive};
 use ::world::rng::Rng;
 use bytes::Bytes;
 use client::Fs;
 use model::mutex::Mutex;
-use model::{Errno, Fid, LayoutSpec};
+use model::{Errno, Fid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,8 +21,6 @@ use wire::msg::enqueue::LockMode;
 
 const NAMES: usize = 4;
 const BLOCKS: usize = 5;
-/// Of files that are striped.
-pub const STRIPE_BYTES: u64 = 65536;
 /// Across the border of two stripes.
 const BLOCK_AT: u64 = STRIPE_BYTES - 3000;
 /// Of the last one: it stays with its inode.
@@ -33,8 +31,6 @@ const RECORD_BYTES: usize = 48;
 const FILLED_RECORDS: u64 = 65536 / RECORD_BYTES as u64 - 12;
 /// Who wrote those.
 const FILLER: u64 = u64::MAX;
-const O_RDWR: u32 = 2;
-const O_EXCL: u32 = 0o200;
 /// Answers that are shown when they contradict each other.
 const SHOWN: usize = 12;
 /// Counters of the histories that were searched, and of those of which that is all that can be said.
@@ -154,11 +150,6 @@ fn record(r: Record) -> Vec<u8> {
     v
 }
 
-/// 0: nothing is said, so that the data lies with the inode at first.
-fn striped(n: i32) -> Option<LayoutSpec> {
-    (n > 0).then(|| LayoutSpec { stripe_count: n, stripe_size: STRIPE_BYTES, ..LayoutSpec::default() })
-}
-
 /// Objects that the file of a block is asked to have.
 fn block_stripes(i: usize, osts: i32) -> i32 {
     [1, osts, osts, 0, 0][i]
@@ -171,13 +162,6 @@ fn block_at(i: usize) -> u64 {
 /// Where the data of a block or a log lies; those of no layout of their own come last, `small` of them.
 fn data_part(i: usize, count: usize, small: usize) -> Part {
     if i + small >= count { Part::SmallData } else { Part::Data }
-}
-
-pub async fn file(fs: &Arc<Fs>, dir: Fid, name: &str, stripes: i32) -> Result<Fid, Errno> {
-    let (a, f) =
-        fs.clone().create(call(), dir, name.into(), 0o666, O_RDWR | O_EXCL, striped(stripes)).await?;
-    fs.clone().close(Arc::new(f)).await?;
-    Ok(a.fid)
 }
 
 /// The first records of a log, written at once; with their offsets.
@@ -597,13 +581,6 @@ fn assign(events: &mut [Event], open: &[usize], strangers: &[u64]) -> Verdict {
         events[i].act = before;
     }
     verdict
-}
-
-pub async fn read_at(fs: &Arc<Fs>, fid: Fid, at: u64, len: usize) -> Result<Vec<u8>, Errno> {
-    let file = Arc::new(fs.clone().open(call(), fid, 0).await?);
-    let data = fs.clone().read(call(), file.clone(), at, len as u32).await;
-    fs.clone().close(file).await?;
-    Ok(data?.to_vec())
 }
 
 async fn read_block(fs: &Arc<Fs>, fid: Fid, at: u64) -> Result<Vec<u8>, Errno> {

@@ -3,9 +3,8 @@
 //! others are not.
 
 use crate::cluster::Cluster;
-use crate::exec::{O_RDWR, call};
-use crate::shared::{file, read_at};
-use crate::workload::Violation;
+use crate::exec::{O_RDWR, call, file, read_at};
+use crate::run::Violation;
 use ::world::rng::Rng;
 use bytes::Bytes;
 use client::{ErrorCursor, Fs, OpenHandle};

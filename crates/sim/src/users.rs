@@ -4,7 +4,7 @@
 //! their mistakes.
 
 use crate::exec::call;
-use crate::workload::{Gone, Run, Violation, alive};
+use crate::run::{Gone, Run, Violation, alive};
 use ::world::rng::Rng;
 use client::{Call, Fs};
 use model::{Attr, Cred, Errno, Fid, SetAttr, SetTime, Timestamp};

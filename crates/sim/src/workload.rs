@@ -1,45 +1,24 @@
 //! Actors: each works on a subtree of its own, one operation after the other, through any of the mounts, and
 //! checks every answer against the model. Actors run at the same time.
 
-use crate::cluster::{Cluster, Mount};
 use crate::exec::{self, Got, Resolved};
 use crate::executor::lock;
-use crate::generate::{self, Mix};
+use crate::generate;
+use crate::known::DEAD_CLIENT_PATIENCE;
 use crate::losses::{self, Look, Tail, Witness};
 use crate::oracle::{self, Id, Op, Out, Tree};
+use crate::run::{Gone, Run, Violation, alive};
 use crate::shared::Shared;
 use ::world::rng::Rng;
-use ::world::{Either, select};
-use client::{Fs, OpenHandle};
-use model::mutex::Mutex;
+use client::OpenHandle;
 use model::{Errno, Fid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// After so much virtual time nothing that a dead client sent can still take effect: it is evicted.
-pub const DEAD_CLIENT_PATIENCE: Duration = Duration::from_secs(150);
 /// Open files an actor keeps at most.
 const HANDLES_MAX: usize = 12;
-/// One operation may take so much virtual time before it counts as hanging.
-const OP_PATIENCE: Duration = Duration::from_secs(600);
-
-/// What all actors share.
-pub struct Run {
-    pub cluster: Arc<Cluster>,
-    pub mix: Mix,
-    /// `None`: everybody works by himself.
-    pub shared: Option<Shared>,
-    pub ops: AtomicU64,
-    /// One in so many operations is on shared files.
-    pub shared_one_in: u64,
-    /// How often an actor stays on the mount that is his own.
-    pub home_percent: u64,
-    /// Files whose creation was lost with their client and a server's power.
-    pub lost: Mutex<BTreeSet<Fid>>,
-}
-
 struct Handle {
     node: Id,
     mount: usize,
@@ -50,6 +29,8 @@ struct Handle {
 pub struct Actor {
     pub id: usize,
     pub run: Arc<Run>,
+    /// `None`: everybody works by himself.
+    shared: Option<Arc<Shared>>,
     pub tree: Tree,
     rng: Rng,
     handles: Vec<Handle>,
@@ -61,56 +42,6 @@ pub struct Actor {
     /// Files that were changed by what other files hold, or by their end, while a client that kept parts of
     /// those died.
     unsure: BTreeSet<Id>,
-}
-
-/// What is wrong, in words.
-pub type Violation = String;
-
-/// The mount's client died under an operation.
-pub struct Gone;
-
-/// Runs `f` unless the client that it runs on dies.
-pub async fn alive<T: Send>(m: &Mount, life: u64, f: impl Future<Output = T> + Send) -> Result<T, Gone> {
-    let mut watch = m.life.subscribe();
-    let died = async move {
-        // The sender lives as long as the mount.
-        let _ = watch.wait_for(|l| *l != life).await;
-    };
-    match select(f, died).await {
-        Either::Left(v) => Ok(v),
-        Either::Right(()) => Err(Gone),
-    }
-}
-
-impl Run {
-    /// A living mount, `home` most of the time.
-    pub async fn mount(&self, home: usize, rng: &mut Rng) -> (usize, Arc<Fs>, u64) {
-        loop {
-            let n = self.cluster.mounts.len();
-            let i = if rng.below(100) < self.home_percent { home % n } else { rng.index(n) };
-            if let Some((fs, life)) = self.cluster.mounts[i].get() {
-                return (i, fs, life);
-            }
-            self.cluster.sim.sleep(Duration::from_millis(20)).await;
-        }
-    }
-
-    /// Whether what was answered may be lost with its client.
-    pub fn may_be_lost(&self, w: &Witness, part: losses::Part) -> bool {
-        w.doubtful(&self.cluster, part)
-    }
-
-    /// Bounds an operation: nothing hangs for ever.
-    pub async fn bounded<T: Send>(
-        &self,
-        what: &str,
-        f: impl Future<Output = T> + Send,
-    ) -> Result<T, Violation> {
-        match select(f, self.cluster.sim.sleep(OP_PATIENCE)).await {
-            Either::Left(v) => Ok(v),
-            Either::Right(()) => Err(format!("{what}: no answer within {OP_PATIENCE:?} of virtual time")),
-        }
-    }
 }
 
 /// Whether an answer may differ from what was expected because bytes went with a dead client: also by saying
@@ -126,10 +57,18 @@ fn depends_on_bytes(op: &Op) -> bool {
 }
 
 impl Actor {
-    pub fn new(id: usize, run: Arc<Run>, root: Fid, name: &[u8], rng: Rng) -> Actor {
+    pub fn new(
+        id: usize,
+        run: Arc<Run>,
+        shared: Option<Arc<Shared>>,
+        root: Fid,
+        name: &[u8],
+        rng: Rng,
+    ) -> Actor {
         Actor {
             id,
             run,
+            shared,
             tree: Tree::new(root, 0o755, name),
             rng,
             handles: Vec::new(),
@@ -144,7 +83,7 @@ impl Actor {
         while self.number < ops {
             let run = self.run.clone();
             if self.rng.below(run.shared_one_in) == 0
-                && let Some(shared) = &run.shared
+                && let Some(shared) = self.shared.clone()
             {
                 shared.step(&run, self.id, &mut self.rng).await.map_err(|e| self.tell(&e))?;
             } else if !self.step().await? {

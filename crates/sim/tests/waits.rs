@@ -4,7 +4,7 @@ use bytes::Bytes;
 use model::TargetKind;
 use sim::cluster::Cluster;
 use sim::exec::call;
-use sim::shared::{file, read_at};
+use sim::exec::{file, read_at};
 use sim::{Rest, Sim};
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,7 +9,7 @@
 
 use crate::StoreError;
 use crate::core::{Core, Inner};
-use crate::db::Lsn;
+use crate::journal::Lsn;
 use model::mutex::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -5,7 +5,8 @@
 
 use crate::StoreError;
 use crate::core::{BACKLOG_FACTOR, Core, Inner};
-use crate::db::{DbOptions, Lsn};
+use crate::journal::{Lsn, journal_dir};
+use crate::options::DbOptions;
 use std::sync::Arc;
 
 impl Inner {
@@ -119,7 +120,7 @@ impl Core {
                     assert_eq!(above, 0, "at an orderly end the table holds everything");
                     inner.journal.trim_all()?;
                 }
-                let dir = crate::db::journal_dir(&core.dir);
+                let dir = journal_dir(&core.dir);
                 core.world.disk.sync_dir(&dir).map_err(StoreError::io("cannot flush the folder", &dir))?;
                 core.lock().snapshot = None;
                 let table = core.table.lock().take();

@@ -2,13 +2,14 @@
 
 use crate::StoreError;
 use crate::author::{Seen, Unsent};
-use crate::db::{DbOptions, Lsn, Txn};
 use crate::journal::append::SyncSet;
 use crate::journal::segment::Spare;
-use crate::journal::{Journal, RECORD_HEADER_BYTES, RECORD_MAX_BYTES, record};
+use crate::journal::{Journal, Lsn, RECORD_HEADER_BYTES, RECORD_MAX_BYTES, record};
+use crate::options::DbOptions;
 use crate::space::Space;
 use crate::still::{FrozenView, merge};
 use crate::table::{Batch, Entry, Pair, Snapshot, Table};
+use crate::txn::Txn;
 use bytes::Bytes;
 use model::Errno;
 use model::mutex::{Mutex, MutexGuard};
@@ -235,7 +236,7 @@ impl Core {
     }
 
     pub fn submit(&self, mut txn: Txn) -> Result<Lsn, StoreError> {
-        let bytes = record::encoded_bytes(&txn);
+        let bytes = txn.encoded_bytes();
         if bytes > RECORD_MAX_BYTES - RECORD_HEADER_BYTES {
             return Err(StoreError::Errno(Errno::E2BIG));
         }

@@ -135,7 +135,7 @@ impl Superblock {
     pub fn read(world: &World, dir: &str) -> Result<Superblock, StoreError> {
         let found = pick(dir, [read_copy(world, dir, 0)?, read_copy(world, dir, 1)?])?;
         let Some((_, found)) = found else {
-            let journal = crate::db::journal_dir(dir);
+            let journal = crate::journal::journal_dir(dir);
             let half = world.disk.exists(&journal).map_err(StoreError::io("cannot look at", &journal))?;
             let what = if half {
                 "only half formatted (it has a journal but no superblock)"

@@ -2,13 +2,13 @@
 //! more than its input warrants; what decodes must encode to the same again.
 
 use crate::Txn;
-use crate::db::{ReplyRecord, decode_reply, encode_reply};
 use crate::journal::record::{self, RecordHeader};
 use crate::journal::segment::SegmentHeader;
 use crate::object::Redo;
 use crate::object::location::{self, Location, ObjectRecord, Place};
 use crate::object::sums::{Group, id_of_sums_key};
 use crate::object::unfinished::{decode_open, encode_open};
+use crate::txn::{ReplyRecord, decode_reply, encode_reply};
 use bytes::Bytes;
 use model::{Fid, ObjectId, Timestamp};
 

@@ -1,14 +1,14 @@
 //! Opening a database: table, journal over it, and the files of data objects.
 
+use crate::StoreError;
 use crate::core::{Core, Inner, State, overlay_bytes};
-use crate::db::{DbOptions, Lsn, journal_dir};
 use crate::journal::replay::{Damage, Found};
-use crate::journal::{Journal, Replay, record, segment};
+use crate::journal::{Journal, Lsn, Replay, journal_dir, record, segment};
 use crate::object::Redo;
+use crate::options::DbOptions;
 use crate::space::Space;
 use crate::table::Table;
 use crate::table::redb::RedbTable;
-use crate::{StoreError, object};
 use model::mutex::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -60,7 +60,7 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
         world.disk.sync_dir(&folder).map_err(StoreError::io("cannot flush the folder", &folder))?;
     } else {
         tracing::info!("'{dir}': {overlay_txns} transactions replayed from the journal");
-        let redone = object::recover::replay(world, dir, &replay.redo)?;
+        let redone = crate::object::recover::replay(world, dir, &replay.redo)?;
         go_on(world, &mut journal, replay, &redone)?;
     }
     let last = journal.last_lsn();
@@ -136,7 +136,7 @@ fn read_journal(world: &World, dir: &str, epoch: u32, applied: Lsn, cut: bool) -
     if let Some((path, pos)) = &replay.torn {
         tracing::info!("journal segment '{path}' ends with a torn record at byte {pos}: cut off");
     }
-    if let Some(lsn) = object::recover::first_without_data(world, dir, &replay.redo, replay.durable)? {
+    if let Some(lsn) = crate::object::recover::first_without_data(world, dir, &replay.redo, replay.durable)? {
         tracing::info!(
             "the journal in '{dir}' ends before record {lsn} (of {}): the host wrote it, but not all of its data",
             replay.last_lsn

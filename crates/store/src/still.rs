@@ -1,7 +1,6 @@
 //! What a database held at one moment, while it goes on changing: for whoever looks at all of it (`nacre fsck
 //! --online`).
 
-use crate::db::Db;
 use crate::error::StoreError;
 use crate::table::{Batch, Entry, Pair, Snapshot};
 use std::ops::Bound;
@@ -12,16 +11,6 @@ pub trait Read {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
     /// Keys `from..to` in order, at most `limit`.
     fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Pair>, StoreError>;
-}
-
-impl Read for Db {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        Db::get(self, key)
-    }
-
-    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Pair>, StoreError> {
-        Db::scan(self, from, to, limit)
-    }
 }
 
 impl<T: Read + ?Sized> Read for Arc<T> {

@@ -1,13 +1,12 @@
 //! Objects against layouts: what an object target holds, a layout must name (through the reverse index,
 //! which `names` compares with the layouts), or the outbox must be about to destroy.
 
-use super::objects::{for_each, is_destroyed};
 use super::report::{Problem, Report};
-use super::targets::{Role, Target};
+use super::targets::{Role, Target, for_each};
 use mds::schema::{inode::Inode, key, value};
 use model::{Fid, ObjectId};
 use std::collections::BTreeSet;
-use store::object::location::{ObjectRecord, TAG_OBJECT, id_of_key, object_key};
+use store::object::location::{ObjectRecord, TAG_OBJECT, id_of_key, object_key, tombstone_key};
 use store::{Read, Txn};
 
 /// Longest chain of folders followed for a path.
@@ -177,6 +176,11 @@ fn destroyed_but_named(t: &Target, names: &Names<'_>, report: &mut Report<'_>) -
         }
         Ok(())
     })
+}
+
+/// Whether the object has a tombstone.
+fn is_destroyed(t: &Target, id: ObjectId) -> Result<bool, String> {
+    t.db.get(&tombstone_key(id)).map(|v| v.is_some()).map_err(|e| format!("{}: {e}", t.label))
 }
 
 async fn mend_back_pointers(

@@ -8,9 +8,13 @@ pub(crate) mod cross;
 pub(crate) mod names;
 mod objects;
 mod online;
+mod options;
 mod overlay;
 mod report;
 pub mod targets;
+
+pub use options::FsckOptions;
+pub use report::{EXIT_CLEAN, EXIT_CORRECTED, EXIT_ERRORS_LEFT, EXIT_OPERATIONAL, EXIT_USAGE};
 
 use report::{Problem, Report};
 use std::ffi::OsString;
@@ -18,13 +22,6 @@ use std::io::Write;
 use targets::Role;
 use world::World;
 use world::sys::files;
-
-/// Exit statuses as fsck(8) has them.
-pub const EXIT_CLEAN: i32 = 0;
-pub const EXIT_CORRECTED: i32 = 1;
-pub const EXIT_ERRORS_LEFT: i32 = 4;
-pub const EXIT_OPERATIONAL: i32 = 8;
-pub const EXIT_USAGE: i32 = 16;
 
 const USAGE: &str = "\
 usage: nacre fsck [--repair [--cut-journal] | -p] [--read-data] [--json] [--quiet] DIR...
@@ -48,72 +45,6 @@ asked again, it shows how that stands.
 
 exit status: 0 clean, 1 errors corrected, 4 errors left, 8 could not check, 16 wrong usage
 ";
-
-/// What to check, and how.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FsckOptions {
-    /// Folders of targets, or folders that hold such folders.
-    pub paths: Vec<String>,
-    /// Mends what can be mended without losing anything.
-    pub repair: bool,
-    /// Damaged journals end at the damage: what was behind is lost.
-    pub cut_journal: bool,
-    /// Reads all data too.
-    pub read_data: bool,
-    pub json: bool,
-    pub quiet: bool,
-    /// Served targets, by their servers.
-    pub online: bool,
-    /// Ends such a check.
-    pub stop: bool,
-}
-
-impl FsckOptions {
-    /// From the arguments behind `fsck`; the error is for the user.
-    pub fn parse(args: &[OsString]) -> Result<FsckOptions, String> {
-        let mut o = FsckOptions::default();
-        let (mut only_paths, mut careful) = (false, false);
-        for a in args {
-            let text = a.to_str().ok_or_else(|| format!("'{}' is not UTF-8", a.to_string_lossy()))?;
-            match text {
-                _ if only_paths || !text.starts_with('-') => o.paths.push(text.to_string()),
-                "--" => only_paths = true,
-                // "-a", "-p": what fsck(8) passes on, for repairs that nobody need decide about. All of
-                // --repair are.
-                "--repair" | "-y" | "-a" | "-p" => {
-                    o.repair = true;
-                    careful |= text == "-a" || text == "-p";
-                }
-                "--cut-journal" => o.cut_journal = true,
-                "--dry-run" | "-n" => o.repair = false,
-                "--read-data" => o.read_data = true,
-                "--json" => o.json = true,
-                "--online" => o.online = true,
-                "--stop" => o.stop = true,
-                "--quiet" | "-q" => o.quiet = true,
-                // Everything is checked and told in any case.
-                "-f" | "-v" => {}
-                _ => return Err(format!("unknown option '{text}'")),
-            }
-        }
-        if o.paths.is_empty() && !o.online {
-            return Err("which folder?".into());
-        }
-        if o.cut_journal && careful {
-            return Err("-p makes safe repairs only: a journal is cut by --repair --cut-journal".into());
-        }
-        if o.online && (o.repair || o.read_data || o.cut_journal) {
-            return Err(
-                "--online only looks at records: --repair needs stopped targets, nacre scrub reads data"
-                    .into(),
-            );
-        }
-        if o.stop && !o.online {
-            return Err("--stop goes with --online".into());
-        }
-        Ok(o)
-    }
-}
 
 /// The command: arguments behind `fsck`, exit status of fsck(8).
 pub fn main(args: &[OsString]) -> i32 {

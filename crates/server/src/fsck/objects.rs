@@ -1,9 +1,9 @@
 //! An object target by itself: records, locations, files, tombstones.
 
-use super::FsckOptions;
 use super::cross::Names;
+use super::options::FsckOptions;
 use super::report::{Problem, Report};
-use super::targets::{Role, Target};
+use super::targets::{Role, Target, for_each};
 use model::{ObjectId, limits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,36 +11,12 @@ use store::StoreError;
 use store::object::Objects;
 use store::object::location::{
     Location, ObjectRecord, Place, TAG_OBJECT, TAG_TOMBSTONE, container_path, id_of_key, id_of_name,
-    object_key, own_path, own_root, tombstone_key,
+    object_key, own_path, own_root,
 };
 use world::OpenMode;
 
-const PAGE: usize = 1000;
 const READ_BYTES: u32 = 4 << 20;
 const SUM_BLOCK_BYTES: u32 = limits::SUM_BLOCK_BYTES as u32;
-
-/// Calls `each` for every key that starts with `tag`.
-pub fn for_each(
-    t: &Target,
-    tag: u8,
-    mut each: impl FnMut(&[u8], &[u8]) -> Result<(), String>,
-) -> Result<(), String> {
-    let (mut from, to) = (vec![tag], [tag + 1]);
-    loop {
-        let page = t.db.scan(&from, &to, PAGE).map_err(|e| format!("{}: {e}", t.label))?;
-        assert!(page.len() <= PAGE, "a page has no more keys than were asked for");
-        for (k, v) in &page {
-            each(k, v)?;
-        }
-        match page.last() {
-            Some((k, _)) if page.len() == PAGE => {
-                from = k.clone();
-                from.push(0);
-            }
-            _ => return Ok(()),
-        }
-    }
-}
 
 pub async fn check(
     t: &Target,
@@ -212,9 +188,4 @@ async fn read_all(t: &Target, objects: &Arc<Objects>, id: ObjectId, size: u64, r
             }
         }
     }
-}
-
-/// Whether the object has a tombstone.
-pub fn is_destroyed(t: &Target, id: ObjectId) -> Result<bool, String> {
-    t.db.get(&tombstone_key(id)).map(|v| v.is_some()).map_err(|e| format!("{}: {e}", t.label))
 }

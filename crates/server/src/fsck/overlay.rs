@@ -16,11 +16,12 @@ const ZERO_RANGE: u32 = 0x10;
 
 pub struct Overlay {
     lower: Arc<dyn Disk>,
-    names: Mutex<Names>,
+    names: Mutex<Changed>,
 }
 
+/// Names that are not as on the lower disk.
 #[derive(Default)]
-struct Names {
+struct Changed {
     /// Files that were opened for writing, made, or renamed here.
     files: BTreeMap<String, Arc<OverlayFile>>,
     /// Folders made here.
@@ -53,16 +54,16 @@ impl Overlay {
         self.names().files.clear();
     }
 
-    fn names(&self) -> MutexGuard<'_, Names> {
+    fn names(&self) -> MutexGuard<'_, Changed> {
         self.names.lock()
     }
 
     /// The lower disk's file of this name, if it is to be seen here.
-    fn lower_has(&self, names: &Names, path: &str) -> io::Result<bool> {
+    fn lower_has(&self, names: &Changed, path: &str) -> io::Result<bool> {
         Ok(!names.gone.contains(path) && self.lower.exists(path)?)
     }
 
-    fn take_in(&self, names: &mut Names, path: &str) -> io::Result<Arc<OverlayFile>> {
+    fn take_in(&self, names: &mut Changed, path: &str) -> io::Result<Arc<OverlayFile>> {
         let lower = self.lower.open(path, OpenMode::READ)?;
         let len = lower.stat()?.len;
         let f = Arc::new(OverlayFile::new(Some(lower), len));

@@ -1,9 +1,16 @@
 //! What was found: lines for people, or one JSON document.
 
-use super::{EXIT_CLEAN, EXIT_CORRECTED, EXIT_ERRORS_LEFT, FsckOptions};
+use super::options::FsckOptions;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::Write;
+
+/// Exit statuses as fsck(8) has them.
+pub const EXIT_CLEAN: i32 = 0;
+pub const EXIT_CORRECTED: i32 = 1;
+pub const EXIT_ERRORS_LEFT: i32 = 4;
+pub const EXIT_OPERATIONAL: i32 = 8;
+pub const EXIT_USAGE: i32 = 16;
 
 /// Problems printed or listed; more are only counted.
 const PROBLEMS_MAX: usize = 10_000;
@@ -173,7 +180,7 @@ impl<'a> Report<'a> {
     /// The check could not be made.
     pub fn failed(&mut self, why: &str) {
         if self.json {
-            let doc = serde_json::json!({ "error": why, "status": super::EXIT_OPERATIONAL });
+            let doc = serde_json::json!({ "error": why, "status": EXIT_OPERATIONAL });
             self.line(&serde_json::to_string_pretty(&doc).expect("plain data encodes"));
         } else {
             self.line(&format!("nacre fsck: {why}"));

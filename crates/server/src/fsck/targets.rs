@@ -15,6 +15,8 @@ const DEPTH_MAX: usize = 3;
 /// Folders looked into at most, so that a mistyped path does not walk a whole disk.
 const FOLDERS_MAX: usize = 10_000;
 const CACHE_BYTES: usize = 64 << 20;
+/// Keys looked at in one step.
+const PAGE: usize = 1000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
@@ -61,6 +63,29 @@ impl Target {
             o.release();
         }
         Ok(())
+    }
+}
+
+/// Calls `each` for every key that starts with `tag`.
+pub fn for_each(
+    t: &Target,
+    tag: u8,
+    mut each: impl FnMut(&[u8], &[u8]) -> Result<(), String>,
+) -> Result<(), String> {
+    let (mut from, to) = (vec![tag], [tag + 1]);
+    loop {
+        let page = t.db.scan(&from, &to, PAGE).map_err(|e| format!("{}: {e}", t.label))?;
+        assert!(page.len() <= PAGE, "a page has no more keys than were asked for");
+        for (k, v) in &page {
+            each(k, v)?;
+        }
+        match page.last() {
+            Some((k, _)) if page.len() == PAGE => {
+                from = k.clone();
+                from.push(0);
+            }
+            _ => return Ok(()),
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! nacred's command line, and the address it serves at.
 
-use super::StartError;
-use super::target::Label;
+use super::ended::StartError;
 use clap::Parser;
 use model::{Nid, limits};
 use std::ffi::OsString;
 use std::time::Duration;
+use store::format::Superblock;
 use store::mmp::Times;
 use world::sys;
 
@@ -87,13 +87,13 @@ impl Options {
 
 /// `--nid`, or the service NID of the targets that this host has, or its address towards the MGS, or its
 /// first address.
-pub fn choose_nid(o: &Options, labels: &[Label]) -> Result<Nid, StartError> {
+pub fn choose_nid(o: &Options, labels: &[&Superblock]) -> Result<Nid, StartError> {
     if let Some(n) = o.nid {
         return Ok(n);
     }
     let here = sys::host_addresses()
         .map_err(|e| StartError::new(format!("cannot list this host's addresses: {e}")))?;
-    let service = labels.iter().flat_map(|l| &l.superblock.service_nids);
+    let service = labels.iter().flat_map(|l| &l.service_nids);
     if let Some(n) = service.clone().find(|n| here.contains(&n.addr)) {
         return Ok(*n);
     }
@@ -102,7 +102,7 @@ pub fn choose_nid(o: &Options, labels: &[Label]) -> Result<Nid, StartError> {
             "this host has none of the targets' service NIDs ({n} …): run it where they are, or give --nid"
         )));
     }
-    let mgs = labels.iter().flat_map(|l| &l.superblock.mgs_nids).next();
+    let mgs = labels.iter().flat_map(|l| &l.mgs_nids).next();
     if let Some(m) = mgs
         && let Ok(addr) = sys::address_towards(m.addr)
     {

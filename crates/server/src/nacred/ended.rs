@@ -1,6 +1,5 @@
 //! How a server ends, what those who look after it shall make of that, and how it starts again by itself.
 
-use super::{Node, Options};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use world::sys::{self, files, process};
@@ -34,6 +33,26 @@ impl Why {
     }
 }
 
+/// Why a node does not start, in words for its administrator.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct StartError {
+    pub text: String,
+    /// Exit status.
+    pub status: i32,
+}
+
+impl StartError {
+    pub fn new(text: impl Into<String>) -> StartError {
+        StartError { text: text.into(), status: 1 }
+    }
+
+    /// The disk said so: another start may believe what it has not written.
+    pub fn disk(text: String) -> StartError {
+        StartError { text, status: DISK }
+    }
+}
+
 fn file(pid: u32) -> PathBuf {
     sys::control::run_dir().join(format!("nacred-{pid}.ended"))
 }
@@ -63,25 +82,8 @@ pub fn starts_again() -> u32 {
     std::env::var(AGAIN).ok().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-/// Whether nobody took any of the targets since their leases ended.
-pub async fn is_still_own(node: &Node) -> bool {
-    for t in &node.targets {
-        match t.is_still_own().await {
-            Ok(true) => {}
-            Ok(false) => return false,
-            Err(e) => {
-                tracing::error!("{}: cannot look whose it is: {e}", t.label());
-                return false;
-            }
-        }
-    }
-    true
-}
-
 /// An ordinary start in the same process: nothing in memory is left, the epoch is raised, the journal
-/// replayed, clients are waited for. Returns only if that failed.
+/// replayed. Returns only if that failed.
 pub fn start_again(args: &[OsString]) -> std::io::Error {
-    // Clients are there; that they were not to be waited for was said of another start.
-    let args: Vec<OsString> = args.iter().filter(|a| *a != Options::ABORT_RECOV).cloned().collect();
-    process::become_anew("nacred", &args, &[(AGAIN, (starts_again() + 1).to_string())])
+    process::become_anew("nacred", args, &[(AGAIN, (starts_again() + 1).to_string())])
 }

@@ -11,7 +11,7 @@ mod registry;
 mod standby;
 mod target;
 
-use ended::Why;
+use ended::{StartError, Why};
 use model::limits;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -42,26 +42,6 @@ pub struct Node {
     standby: Option<Arc<standby::Standby>>,
 }
 
-/// Why a node does not start, in words for its administrator.
-#[derive(Debug, thiserror::Error)]
-#[error("{text}")]
-pub struct StartError {
-    text: String,
-    /// Exit status.
-    status: i32,
-}
-
-impl StartError {
-    pub fn new(text: impl Into<String>) -> StartError {
-        StartError { text: text.into(), status: 1 }
-    }
-
-    /// The disk said so: another start may believe what it has not written.
-    pub fn disk(text: String) -> StartError {
-        StartError { text, status: ended::DISK }
-    }
-}
-
 /// Memory of requests: a part of what this process may have.
 fn inbound_bytes() -> usize {
     let all = world::host::memory_bytes().map_or(0, |b| usize::try_from(b).unwrap_or(usize::MAX));
@@ -75,7 +55,7 @@ async fn start(world: World, options: Options) -> Result<Arc<Node>, StartError> 
     {
         return Err(e);
     }
-    let nid = args::choose_nid(&options, &labels)?;
+    let nid = args::choose_nid(&options, &labels.iter().map(|l| &l.superblock).collect::<Vec<_>>())?;
     let at = SocketAddr::new(nid.addr, options.port);
     // The address before the epochs: a second daemon started by mistake must leave no trace.
     let listener = world.net.listen(at).await.map_err(|e| {
@@ -140,6 +120,21 @@ impl Node {
             |t: &Arc<Target>| Some(format!("{} ({}) is read-only: {}", t.label(), t.dir, t.read_only()?));
         let all: Vec<String> = self.targets.iter().filter_map(one).collect();
         (!all.is_empty()).then(|| all.join("\n"))
+    }
+
+    /// Whether nobody took any of the targets since their leases ended.
+    async fn is_still_own(&self) -> bool {
+        for t in &self.targets {
+            match t.is_still_own().await {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(e) => {
+                    tracing::error!("{}: cannot look whose it is: {e}", t.label());
+                    return false;
+                }
+            }
+        }
+        true
     }
 
     /// Tells the clients, finishes what is under way, empties the journals.
@@ -239,10 +234,12 @@ fn stopped(node: &Node, runtime: &world::real::Runtime, args: &[OsString], what:
         );
         return fail(&text, why.status());
     }
-    match runtime.block_on(select(ended::is_still_own(node), told_to_end(node.world.clone()))) {
+    match runtime.block_on(select(node.is_still_own(), told_to_end(node.world.clone()))) {
         Either::Left(true) => {
             tracing::warn!("STARTING AGAIN: nobody took {} meanwhile", node.names());
-            let e = ended::start_again(args);
+            // Clients are there, and waited for; that they were not to be was said of another start.
+            let args: Vec<OsString> = args.iter().filter(|a| *a != Options::ABORT_RECOV).cloned().collect();
+            let e = ended::start_again(&args);
             fail(&format!("{text}; and cannot start again: {e}"), why.status())
         }
         Either::Left(false) => {

@@ -139,9 +139,9 @@ impl Standby {
 }
 
 /// `--mgs-store` and folders with an MGT at the same time are two places for the same data.
-pub fn clash(labels: &[super::target::Label]) -> Option<super::StartError> {
+pub fn clash(labels: &[super::target::Label]) -> Option<super::ended::StartError> {
     let l = labels.iter().find(|l| l.has_mgt())?;
-    Some(super::StartError::new(format!(
+    Some(super::ended::StartError::new(format!(
         "'{}' holds an MGT, and --mgs-store names another place for its data: move it there with 'nacre mgt import', then start this node again{}",
         l.dir,
         if l.is_mgt_only() { " without that folder" } else { "" }

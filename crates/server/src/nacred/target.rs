@@ -1,8 +1,7 @@
 //! One target: its label, its lock, its database and the service over them.
 
-use super::StartError;
 use super::check::Checks;
-use super::ended::Why;
+use super::ended::{StartError, Why};
 use admin::command::mkfs::MGT_SUBDIR;
 use mgs::Mgs;
 use model::mutex::Mutex;

@@ -14,8 +14,9 @@ use crate::cluster::Cluster;
 use crate::exec::call;
 use crate::executor::lock;
 use crate::generate::Mix;
-use crate::scenario::{Work, until_first_error, wait_for_osts};
-use crate::workload::{Actor, Run, Violation};
+use crate::run::{Run, Violation, Work, until_first_error};
+use crate::scenario::wait_for_osts;
+use crate::workload::Actor;
 use crate::{Sim, cluster};
 use ::world::mem::CrashMode;
 use ::world::rng::Rng;
@@ -159,13 +160,12 @@ async fn whole(
     let run = Arc::new(Run {
         cluster: c.clone(),
         mix: Mix::new(&mut rng, u32::from(OSTS)),
-        shared: None,
         ops: AtomicU64::new(0),
         shared_one_in: u64::MAX,
         home_percent: 100,
         lost: Mutex::default(),
     });
-    let mut honest = Actor::new(0, run.clone(), dir.fid, b"a0", rng.fork());
+    let mut honest = Actor::new(0, run.clone(), None, dir.fid, b"a0", rng.fork());
     hostile.left = o.stop.unwrap_or(o.frames);
     hostile.set_up(&c, &world).await;
     let (first, second) = (o.frames * 2 / 3, o.frames - o.frames * 2 / 3);

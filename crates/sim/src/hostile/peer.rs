@@ -2,8 +2,8 @@
 //! answered.
 
 use super::message::Made;
-use crate::cluster::{FSNAME, PORT};
 use crate::executor::lock;
+use crate::server::{FSNAME, PORT};
 use ::world::{Conn, World};
 use bytes::Bytes;
 use model::TargetId;

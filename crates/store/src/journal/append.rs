@@ -1,11 +1,11 @@
 //! The writing end of the journal. Appends go to the page cache at once (they survive a killed process);
 //! [`Journal::sync_set`] tells the committer what to flush so that they survive a power cut.
 
+use super::Lsn;
 use super::record::{self, RecordHeader};
 use super::segment::{self, SEGMENT_HEADER_BYTES, SegmentHeader, Spare};
 use crate::StoreError;
 use crate::bytes::Writer;
-use crate::db::Lsn;
 use model::planted::{self, Bug};
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -12,3 +12,11 @@ pub mod segment;
 pub(crate) use append::Journal;
 pub use record::{RECORD_HEADER_BYTES, RECORD_MAX_BYTES};
 pub use replay::Replay;
+
+/// Position of a transaction in the journal, counted from 1, never reused within an epoch.
+pub type Lsn = u64;
+
+/// Where the segments of a target are.
+pub(crate) fn journal_dir(dir: &str) -> String {
+    format!("{dir}/journal")
+}

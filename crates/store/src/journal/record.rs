@@ -1,8 +1,7 @@
 //! One record: a 48-byte header and the encoded transaction, padded to 8 bytes.
 
-use crate::Txn;
+use super::Lsn;
 use crate::bytes::{Reader, Writer};
-use crate::db::Lsn;
 use crate::object::Redo;
 use model::planted::{self, Bug};
 use std::ops::Range;
@@ -143,11 +142,9 @@ pub(crate) fn encode_txn(w: &mut Writer, writes: &[(Vec<u8>, Option<Vec<u8>>)], 
 }
 
 /// Upper bound of what [`encode_txn`] appends.
-pub(crate) fn encoded_bytes(txn: &Txn) -> usize {
-    let keys: usize = txn.writes.iter().map(|(k, v)| 8 + k.len() + v.as_ref().map_or(0, Vec::len)).sum();
-    let replies: usize = txn.replies.iter().map(|r| 64 + r.reply.body.len()).sum();
-    let redo: usize = txn.redo.iter().map(Redo::encoded_bytes).sum();
-    8 + keys + replies + redo
+pub(crate) fn encoded_bytes(writes: &[(Vec<u8>, Option<Vec<u8>>)], redo: &[Redo]) -> usize {
+    let keys: usize = writes.iter().map(|(k, v)| 8 + k.len() + v.as_ref().map_or(0, Vec::len)).sum();
+    8 + keys + redo.iter().map(Redo::encoded_bytes).sum::<usize>()
 }
 
 /// A write, by where it lies in a payload: the key, and the value right behind it.

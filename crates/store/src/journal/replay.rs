@@ -8,11 +8,12 @@
 //! lost headers) only the chain of records from the segment's beginning is looked at, or positions that the
 //! segment can have.
 
+use super::Lsn;
 use super::record::{self, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, RecordHeader, Span};
 use super::segment::{self, Name, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::db::{Lsn, client_of_reply_key};
 use crate::object::Redo;
 use crate::table::{Batch, Entry};
+use crate::txn::client_of_reply_key;
 use crate::{StoreError, medium};
 use bytes::Bytes;
 use std::cmp::Ordering;

@@ -1,8 +1,8 @@
 //! Segment files: `journal/NUMBER.log` in use, `journal/spare.NUMBER` prepared or waiting to be used again.
 
+use super::Lsn;
 use super::record::{POSITION_MAX, RECORD_HEADER_BYTES, RecordHeader};
 use crate::StoreError;
-use crate::db::Lsn;
 use model::planted::{self, Bug};
 use std::sync::Arc;
 use wire::frame::crc32c;

@@ -2,7 +2,7 @@
 //! 0031); on disks with heads a reader soon after the writer, or the second of many, is better served from
 //! memory: there an administrator switches it on.
 
-use super::{Objects, files::Files};
+use super::files::Files;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use world::{DiskFile, World};
@@ -41,11 +41,5 @@ impl Files {
         let n = if through { file.read_at(buf, off) } else { file.read_bulk_at(buf, off) }?;
         buf[n..].fill(0);
         Ok(())
-    }
-}
-
-impl Objects {
-    pub fn cache_use(&self) -> &CacheUse {
-        &self.files.cache_use
     }
 }

@@ -1,6 +1,7 @@
 //! destroy: removes objects and leaves tombstones.
 
 use super::change::{After, Done};
+use super::load::load;
 use super::location::{self, Location};
 use super::redo::Redo;
 use super::unfinished::leftover_key;
@@ -39,7 +40,7 @@ impl Objects {
         let mut after = After::default();
         let tombstone = location::encode_tombstone(self.age.now(&self.world));
         for id in ids {
-            let rec = match self.load(*id) {
+            let rec = match load(&self.db, *id) {
                 Ok((rec, _)) => rec,
                 Err(StoreError::Errno(Errno::ESTALE)) => continue,
                 Err(e) => return Err(e),
@@ -53,7 +54,7 @@ impl Objects {
                 Location::Own => {
                     txn.redo.push(Redo::Unlink { object: *id });
                     after.unlink.push(*id);
-                    if self.drop_groups(*id, 0, u64::MAX, &mut txn)?.is_some() {
+                    if self.sums.drop_groups(*id, 0, u64::MAX, &mut txn)?.is_some() {
                         txn.put(leftover_key(*id), Vec::new());
                         after.leftovers.push(*id);
                     }

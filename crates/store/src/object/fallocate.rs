@@ -1,9 +1,11 @@
 //! fallocate: reserve, zero, punch.
 
-use super::change::{Change, Done, unless_fatal};
+use super::change::{Change, Done};
 use super::files::FileKey;
 use super::location::{INLINE_MAX_BYTES, Location, ObjectRecord};
 use super::redo::Redo;
+use super::submit::unless_fatal;
+use super::zeros::allocate_or_zero;
 use super::{FinishTxn, ObjectMeta, Objects};
 use crate::{Lsn, StoreError};
 use model::limits::FILE_SIZE_MAX_BYTES;
@@ -12,33 +14,6 @@ use std::io;
 use std::sync::Arc;
 use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE};
 use world::DiskFile;
-
-const ZEROS_BYTES: usize = 1 << 20;
-
-/// Writes zeros in bounded pieces.
-pub(crate) fn write_zeros(file: &dyn DiskFile, mut off: u64, end: u64) -> io::Result<()> {
-    let zeros = vec![0; ZEROS_BYTES.min(usize::try_from(end.saturating_sub(off)).unwrap_or(usize::MAX))];
-    while off < end {
-        let n = zeros.len().min(usize::try_from(end - off).unwrap_or(usize::MAX));
-        file.write_at(&zeros[..n], off)?;
-        off += n as u64;
-    }
-    Ok(())
-}
-
-/// The host's fallocate; where the host cannot punch or zero a range, zeros are written instead (within
-/// the file's length: what is behind reads as zeros anyway).
-pub(crate) fn allocate_or_zero(file: &dyn DiskFile, mode: u32, off: u64, len: u64) -> io::Result<()> {
-    match file.allocate(mode, off, len) {
-        Err(e) if mode & (FALLOC_PUNCH_HOLE | FALLOC_ZERO_RANGE) != 0 => {
-            if Errno::from(e) == Errno::EIO {
-                return Err(Errno::EIO.into());
-            }
-            write_zeros(file, off, off.saturating_add(len).min(file.stat()?.len))
-        }
-        other => other,
-    }
-}
 
 /// One request, checked.
 #[derive(Clone, Copy)]
@@ -120,12 +95,12 @@ impl Objects {
     ) -> Result<Done<ObjectAttr>, StoreError> {
         assert!(r.size >= c.size(), "fallocate never makes an object shorter");
         if r.zeroes() {
-            self.sums_of_zeros(&mut c, r.off, r.end())?;
+            self.sums.of_zeros(&mut c.sums, &c.old, r.off, r.end())?;
         }
         match self.place_for_range(&mut c, r) {
             Ok(location) => self.submit(c, location, r.size, meta, r.off, finish),
             Err(e) => {
-                self.give_up(&c);
+                self.data.give_up(&c);
                 Err(unless_fatal(self, e))
             }
         }
@@ -133,15 +108,15 @@ impl Objects {
 
     fn place_for_range(&self, c: &mut Change, r: Range) -> Result<Location, StoreError> {
         if r.mode & FALLOC_PUNCH_HOLE == 0 {
-            self.need_space(r.len)?;
+            self.data.need_space(r.len)?;
         }
         if r.needs_own(&c.old) {
-            let (file, _) = self.create_own(c)?;
+            let (file, _) = self.data.create_own(c)?;
             let size = c.size();
-            file.set_len(size).map_err(|e| self.own_error(c, e))?;
-            allocate_or_zero(&*file, r.mode, r.off, r.len).map_err(|e| self.own_error(c, e))?;
-            file.set_len(r.size).map_err(|e| self.own_error(c, e))?;
-            self.flush_new_own(c, &*file)?;
+            file.set_len(size).map_err(|e| self.data.own_error(c, e))?;
+            allocate_or_zero(&*file, r.mode, r.off, r.len).map_err(|e| self.data.own_error(c, e))?;
+            file.set_len(r.size).map_err(|e| self.data.own_error(c, e))?;
+            self.data.flush_new_own(c, &*file)?;
             return Ok(Location::Own);
         }
         match c.old.location.clone() {
@@ -160,19 +135,19 @@ impl Objects {
                 for (a, b) in [(from.min(size), to.min(size)), (from.max(size), to.max(size))] {
                     if a < b {
                         let zeros = vec![0; usize::try_from(b - a).expect("within a slot")];
-                        self.write_slot(c, p, a, zeros.into())?;
+                        self.data.write_slot(c, p, a, zeros.into())?;
                     }
                 }
                 Ok(Location::Packed(p))
             }
             Location::Own => {
-                let file = self.own_file(c)?;
+                let file = self.data.own_file(c)?;
                 let done = self.allocate_own(c, &*file, r);
                 self.files.mark(FileKey::Own(c.id), file.clone());
                 if let Err(e) = done {
                     if e.is_harmless() && file.stat().is_ok_and(|s| s.len > c.size()) {
-                        file.set_len(c.size()).map_err(|e| self.own_error(c, e))?;
-                        self.flush_own(c, &*file)?;
+                        file.set_len(c.size()).map_err(|e| self.data.own_error(c, e))?;
+                        self.data.flush_own(c, &*file)?;
                     }
                     return Err(e);
                 }
@@ -184,7 +159,7 @@ impl Objects {
     /// Before the record is submitted: more space shows nothing. Zeros come after the commit, when the
     /// record's checksums are durable; blocks for them are there then.
     fn allocate_own(&self, c: &mut Change, file: &dyn DiskFile, r: Range) -> Result<(), StoreError> {
-        let fail = |e| self.own_error(c, e);
+        let fail = |e| self.data.own_error(c, e);
         if r.mode & FALLOC_PUNCH_HOLE == 0 {
             match file.allocate(r.mode & FALLOC_KEEP_SIZE, r.off, r.len) {
                 Err(e) if r.zeroes() && e.kind() == io::ErrorKind::Unsupported => {}

@@ -41,7 +41,7 @@ struct FileTable {
 
 pub(crate) struct Files {
     pub(super) world: World,
-    dir: String,
+    pub(super) dir: String,
     state: Mutex<FileTable>,
     ticket_gone: Notify,
     /// One flush at a time: a checkpoint must not overtake one that is under way.

@@ -1,10 +1,11 @@
 //! write_list: several ranges of an object at once, most of them in one transaction, and as far as that can
 //! be without a second copy in the journal.
 
-use super::change::{Change, Done, unless_fatal};
+use super::change::{Change, Done};
 use super::files::FileKey;
 use super::location::{Location, ObjectRecord, PACKED_MAX_BYTES};
 use super::ordered::Relied;
+use super::submit::unless_fatal;
 use super::sums::BLOCK_BYTES;
 use super::{FinishTxn, ObjectMeta, Objects};
 use crate::{Lsn, StoreError};
@@ -138,11 +139,11 @@ impl Objects {
         let applied = self.db.core().state.borrow().applied;
         if first + IN_ORDER_MIN_BYTES > end
             || self.files.is_shaken(id, applied)
-            || self.goes_over(id, old, first, end)?
+            || self.sums.goes_over(id, old, first, end)?
         {
             return Ok(vec![Piece { part: p, in_order: false }]);
         }
-        if !self.goes_over(id, old, p.off, p.end())? {
+        if !self.sums.goes_over(id, old, p.off, p.end())? {
             return Ok(vec![Piece { part: p, in_order: true }]);
         }
         let cut = p.cut(first, end).into_iter();
@@ -166,17 +167,17 @@ impl Objects {
         let last = batch.last().expect("made so").part.off;
         let size = c.size().max(batch.last().expect("made so").part.end());
         if size > c.size() || c.is_sparse() {
-            self.need_space(bytes_of(&batch) as u64)?;
+            self.data.need_space(bytes_of(&batch) as u64)?;
         }
         let mut fills = Vec::with_capacity(batch.len());
         for Piece { part, .. } in &batch {
-            self.sums_of_write(&mut c, part.off, &part.data, part.crcs.as_deref())?;
-            fills.push(std::mem::take(&mut c.fill));
+            let given = part.crcs.as_deref();
+            fills.push(self.sums.of_write(&mut c.sums, &c.old, part.off, &part.data, given)?);
         }
         match self.place_batch(&mut c, &batch, &fills) {
             Ok(()) => self.submit(c, Location::Own, size, meta, last, finish),
             Err(e) => {
-                self.give_up(&c);
+                self.data.give_up(&c);
                 Err(unless_fatal(self, e))
             }
         }
@@ -184,13 +185,17 @@ impl Objects {
 
     /// Brings the pieces to the object's own file, or on their way. `fills`: zeros before and behind each.
     fn place_batch(&self, c: &mut Change, batch: &[Piece], fills: &[(u64, u64)]) -> Result<(), StoreError> {
-        let file = if batch.iter().any(|p| p.in_order) { self.file_in_order(c)? } else { self.own_file(c)? };
+        let file = if batch.iter().any(|p| p.in_order) {
+            self.data.file_in_order(c)?
+        } else {
+            self.data.own_file(c)?
+        };
         let mut ranges = Vec::new();
         for (Piece { part, in_order }, &fill) in batch.iter().zip(fills) {
             if *in_order {
-                ranges.push(self.write_ordered(c, &file, part.off, &part.data, fill)?);
+                ranges.push(self.data.write_ordered(c, &file, part.off, &part.data, fill)?);
             } else {
-                self.write_journaled(c, &file, part.off, &part.data, fill)?;
+                self.data.write_journaled(c, &file, part.off, &part.data, fill)?;
             }
         }
         if !ranges.is_empty() {

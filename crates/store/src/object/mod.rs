@@ -5,11 +5,17 @@
 //! carries what to do again after a crash ([`Redo`]), so one flush of the journal makes both durable. Files
 //! of large writes are flushed with it, before the journal. Cuts wait for their record's commit, because they
 //! cannot be undone. The byte tables and the reasoning are in `docs/formats/objects.md`.
+//!
+//! Below the verbs (`write`, `read`, …) are `submit`, what all changes share; `data` and `in_order`, where
+//! their bytes go; `verify`, `edit` and `unfinished`, the checksums; `files`, with `content`, `pending` and
+//! `ordered`, the host's files; `location`, `sums` and `redo`, what table and journal have of objects.
 
 mod age;
 mod cache_use;
-pub mod fallocate;
+mod content;
+mod edit;
 mod files;
+mod load;
 pub mod location;
 mod locks;
 mod pending;
@@ -19,15 +25,21 @@ pub mod scrub;
 mod slots;
 pub mod sums;
 pub mod unfinished;
+mod verify;
+mod zeros;
 
 mod change;
+mod data;
 mod destroy;
+mod fallocate;
 mod fence;
+mod in_order;
 mod list;
 mod open;
 mod ordered;
 mod read;
 mod seek;
+mod submit;
 mod truncate;
 mod write;
 
@@ -35,17 +47,17 @@ pub use cache_use::CacheUse;
 pub use list::ListPart;
 pub use read::Found;
 pub use redo::Redo;
+pub use verify::Counters;
 
 use crate::{Db, Lsn, StoreError, Txn};
-use files::{FileKey, Files};
-use location::{Location, ObjectRecord};
+use data::ObjectData;
+use files::Files;
+use load::load;
+use location::ObjectRecord;
 use locks::Locks;
-use model::mutex::Mutex;
 use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp};
-use slots::Slots;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use unfinished::LeftOpen;
+use verify::Checksums;
 use world::World;
 
 /// Who a change is for: times, back-pointer, owner.
@@ -78,35 +90,16 @@ pub struct Objects {
     age: age::AgeClock,
     locks: Arc<Locks>,
     files: Arc<Files>,
-    slots: Mutex<Slots>,
-    left_open: Mutex<LeftOpen>,
+    sums: Arc<Checksums>,
+    data: ObjectData,
     /// What went wrong so far.
-    pub counters: Counters,
-}
-
-/// Counted since the start.
-#[derive(Default)]
-pub struct Counters {
-    /// Blocks whose checksum differed when they were read.
-    pub checksum_errors: AtomicU64,
+    pub counters: Arc<Counters>,
 }
 
 impl Objects {
-    /// The object's record and what it depends on. ESTALE if it was destroyed.
-    fn load(&self, id: ObjectId) -> Result<(Option<ObjectRecord>, Lsn), StoreError> {
-        let mut view = self.db.view();
-        if let Some(v) = view.get(&location::object_key(id))? {
-            return Ok((Some(ObjectRecord::decode(id, &v)?), view.seen()));
-        }
-        if view.get(&location::tombstone_key(id))?.is_some() {
-            return Err(StoreError::Errno(Errno::ESTALE));
-        }
-        Ok((None, view.seen()))
-    }
-
     /// Whether it was ever written or destroyed here.
     pub fn is_known(&self, id: ObjectId) -> Result<bool, StoreError> {
-        match self.load(id) {
+        match load(&self.db, id) {
             Err(StoreError::Errno(Errno::ESTALE)) => Ok(true),
             r => r.map(|(rec, _)| rec.is_some()),
         }
@@ -115,38 +108,33 @@ impl Objects {
     /// Of which layout an object is at least: requests by older ones came from before a fence
     /// ([`Objects::fence`]). `ESTALE` if it was destroyed.
     pub fn generation(&self, id: ObjectId) -> Result<u32, StoreError> {
-        Ok(self.load(id)?.0.map_or(0, |rec| rec.layout_generation))
+        Ok(load(&self.db, id)?.0.map_or(0, |rec| rec.layout_generation))
     }
 
     /// As [`Objects::attr`], with [`Objects::generation`]. `ESTALE` if it was destroyed.
     pub fn attr_of_layout(&self, id: ObjectId) -> Result<(ObjectAttr, u32, Lsn), StoreError> {
-        let (rec, lsn) = self.load(id)?;
+        let (rec, lsn) = load(&self.db, id)?;
         let mut rec = rec.unwrap_or_else(ObjectRecord::empty);
-        self.refresh_blocks(id, &mut rec);
+        self.files.refresh_blocks(id, &mut rec);
         Ok((rec.attr, rec.layout_generation, lsn))
     }
 
     /// Attributes and the newest transaction they depend on; an object that was never written is empty.
     pub fn attr(&self, id: ObjectId) -> Result<(ObjectAttr, Lsn), StoreError> {
-        let (mut rec, lsn) = match self.load(id) {
+        let (mut rec, lsn) = match load(&self.db, id) {
             Err(StoreError::Errno(Errno::ESTALE)) => {
                 return Ok((ObjectAttr::default(), self.db.last_submitted()));
             }
             other => other?,
         };
         let Some(rec) = &mut rec else { return Ok((ObjectAttr::default(), lsn)) };
-        self.refresh_blocks(id, rec);
+        self.files.refresh_blocks(id, rec);
         Ok((rec.attr, lsn))
     }
 
-    /// Allocated space of a file of its own is the host's business and changes behind our back.
-    fn refresh_blocks(&self, id: ObjectId, rec: &mut ObjectRecord) {
-        if rec.location == Location::Own
-            && let Ok(f) = self.files.get(FileKey::Own(id))
-            && let Ok(st) = f.stat()
-        {
-            rec.attr.blocks = st.blocks;
-        }
+    /// Whether data in bulk goes through the host's page cache.
+    pub fn cache_use(&self) -> &CacheUse {
+        &self.files.cache_use
     }
 
     /// Every object with its file, for fsck: (object, file, attributes).

@@ -2,10 +2,12 @@
 
 use super::Objects;
 use super::age::AgeClock;
+use super::data::ObjectData;
 use super::files::Files;
 use super::location::{self, Location, ObjectRecord};
 use super::locks::Locks;
 use super::slots::Slots;
+use super::verify::{Checksums, Counters};
 use crate::{Db, StoreError, Txn};
 use model::ObjectId;
 use model::mutex::Mutex;
@@ -43,18 +45,26 @@ impl Objects {
         let slots = claim_slots(&db, &dir)?;
         *db.core().hook.lock() = Some(files.clone());
         *db.core().pre_commit.lock() = Some(files.clone());
+        let counters = Arc::<Counters>::default();
+        let sums = Arc::new(Checksums::new(&db, &files, &counters));
+        let data = ObjectData {
+            core: db.core().clone(),
+            files: files.clone(),
+            slots: Mutex::new(slots),
+            sums: sums.clone(),
+        };
         let objects = Arc::new(Objects {
             age: AgeClock::new(&world),
             world: world.clone(),
             dir,
-            db,
             locks: Arc::new(Locks::default()),
+            sums,
+            data,
             files,
-            slots: Mutex::new(slots),
-            left_open: Mutex::default(),
-            counters: super::Counters::default(),
+            db,
+            counters,
         });
-        objects.close_all()?;
+        objects.sums.close_all()?;
         let weak = Arc::downgrade(&objects);
         let w = world.clone();
         world.spawn("object housekeeping", async move { housekeeping(w, weak).await });
@@ -143,7 +153,7 @@ async fn housekeeping(world: World, objects: Weak<Objects>) {
         tracing::warn!("looking for stray object files: {e}");
     }
     if let Some(o) = objects.upgrade()
-        && let Err(e) = o.drop_leftovers().await
+        && let Err(e) = o.sums.drop_leftovers().await
     {
         tracing::warn!("dropping checksums of destroyed objects: {e}");
     }

@@ -1,9 +1,8 @@
 //! read: bytes of an object.
 
 use super::Objects;
-use super::files::FileKey;
-use super::location::{Location, ObjectRecord, PACKED_MAX_BYTES};
-use super::pending::lay_over;
+use super::load::load;
+use super::location::{ObjectRecord, PACKED_MAX_BYTES};
 use super::sums::BLOCK_BYTES;
 use crate::{Lsn, StoreError};
 use bytes::Bytes;
@@ -38,7 +37,7 @@ impl Objects {
         let me = self.clone();
         Box::pin(async move {
             let guard = me.locks.read(id).await;
-            let (rec, lsn) = me.load(id)?;
+            let (rec, lsn) = load(&me.db, id)?;
             let rec = rec.unwrap_or_else(ObjectRecord::empty);
             let size = rec.attr.size;
             let n = u64::from(len).min(size.saturating_sub(off)) as usize;
@@ -70,8 +69,8 @@ impl Objects {
         let stop = end.next_multiple_of(BLOCK_BYTES).min(rec.attr.size);
         let mut buf = buffer::bulk((stop - start) as usize);
         // The reader gets an error; what else the disk holds may well be readable.
-        self.read_raw(id, rec, start, &mut buf).inspect_err(|e| tracing::error!("object {id}: {e}"))?;
-        let mut crcs = self.verify(id, rec, first, &mut buf)?;
+        self.files.read_raw(id, rec, start, &mut buf).inspect_err(|e| tracing::error!("object {id}: {e}"))?;
+        let mut crcs = self.sums.verify(id, rec, first, &mut buf)?;
         assert_eq!(
             crcs.len() as u64,
             stop.div_ceil(BLOCK_BYTES) - first,
@@ -87,51 +86,5 @@ impl Objects {
             *crcs.last_mut().expect("at least one block") = crc32c(&data[(tail - off) as usize..]);
         }
         Ok((data, crcs))
-    }
-
-    /// Bytes as they are, unchecked; what no file holds reads as zeros. Of an own file also what blocks
-    /// without a checksum hold, which does not count.
-    pub(super) fn read_raw(
-        &self,
-        id: ObjectId,
-        rec: &ObjectRecord,
-        off: u64,
-        buf: &mut [u8],
-    ) -> Result<(), StoreError> {
-        // Before the file: what goes from there to the file meanwhile is the same.
-        let newer = self.files.newer(id, off, off.saturating_add(buf.len() as u64));
-        match &rec.location {
-            Location::Inline(b) => {
-                let from = usize::try_from(off).map_or(b.len(), |o| o.min(b.len()));
-                let have = &b[from..b.len().min(from + buf.len())];
-                buf[..have.len()].copy_from_slice(have);
-                buf[have.len()..].fill(0);
-            }
-            Location::Packed(p) => {
-                let key = FileKey::Container(p.class, p.container);
-                let file = self.files.get(key)?;
-                self.files
-                    .read_padded(&*file, buf, p.start() + off)
-                    .map_err(StoreError::io("cannot read container", &self.files.path(key)))?;
-            }
-            Location::Own => {
-                let key = FileKey::Own(id);
-                let file = self.files.get(key)?;
-                self.files
-                    .read_padded(&*file, buf, off)
-                    .map_err(StoreError::io("cannot read object file", &self.files.path(key)))?;
-            }
-        }
-        lay_over(buf, off, &newer);
-        Ok(())
-    }
-
-    /// Where the object's bytes lie, for messages.
-    pub(super) fn place_name(&self, id: ObjectId, rec: &ObjectRecord) -> String {
-        match rec.location {
-            Location::Inline(_) => format!("{}/table.redb", self.dir),
-            Location::Packed(p) => self.files.path(FileKey::Container(p.class, p.container)),
-            Location::Own => self.files.path(FileKey::Own(id)),
-        }
     }
 }

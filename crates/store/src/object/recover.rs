@@ -4,11 +4,11 @@
 //! file may hold newer, flushed data: of it only what lies behind the last `Flushed` is redone. Its name is
 //! another matter: the record that made the file may be in the page cache only, and the name with it.
 
-use super::fallocate::allocate_or_zero;
 use super::location::{container_path, own_dir, own_path, packed_dir};
-use super::ordered::pieces;
 use super::redo::Redo;
-use crate::db::Lsn;
+use super::sums::pieces;
+use super::zeros::allocate_or_zero;
+use crate::journal::Lsn;
 use crate::{StoreError, medium};
 use model::ObjectId;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,7 @@
 //! Scrubbing: every block that is stored is read and compared, object after object.
 
 use super::Objects;
+use super::load::load;
 use super::location::{self, Location, ObjectRecord};
 use super::sums::{BLOCK_BYTES, GROUP_BLOCKS, Group, id_of_sums_key, sums_key};
 use crate::StoreError;
@@ -64,7 +65,7 @@ impl Objects {
             };
             let offset = if at.object == Some(id) { at.offset } else { 0 };
             let guard = me.locks.read(id).await;
-            let rec = match me.load(id) {
+            let rec = match load(&me.db, id) {
                 Ok((Some(rec), _)) => rec,
                 // Gone meanwhile.
                 Ok((None, _)) | Err(StoreError::Errno(_)) => return Ok(me.past(id, Step::default())),
@@ -83,8 +84,8 @@ impl Objects {
     /// The host's file and the place in it where byte `off` of an object lies; `None` if it lies in the table
     /// or there is no such object.
     pub fn place(&self, id: ObjectId, off: u64) -> Result<Option<(String, u64)>, StoreError> {
-        let Some(rec) = self.load(id)?.0 else { return Ok(None) };
-        let path = self.place_name(id, &rec);
+        let Some(rec) = load(&self.db, id)?.0 else { return Ok(None) };
+        let path = self.files.place_name(id, &rec);
         Ok(match rec.location {
             Location::Inline(_) => None,
             Location::Packed(p) => Some((path, p.start() + off)),
@@ -101,8 +102,13 @@ impl Objects {
 
     fn scrub_object(&self, id: ObjectId, rec: &ObjectRecord, off: u64, max: u64) -> Result<Step, StoreError> {
         let mut s = Step::default();
-        let bad =
-            |offset, why| Bad { object: id, file: rec.file, offset, path: self.place_name(id, rec), why };
+        let bad = |offset, why| Bad {
+            object: id,
+            file: rec.file,
+            offset,
+            path: self.files.place_name(id, rec),
+            why,
+        };
         let start = match self.stored_from(id, rec, off) {
             Ok(Some(at)) => at / BLOCK_BYTES * BLOCK_BYTES,
             Ok(None) => return Ok(self.past(id, s)),
@@ -113,12 +119,12 @@ impl Objects {
         };
         let stop = start.saturating_add(max.next_multiple_of(BLOCK_BYTES)).min(rec.attr.size);
         let mut buf = vec![0; usize::try_from(stop - start).expect("bounded by the caller")];
-        match self.read_raw(id, rec, start, &mut buf) {
+        match self.files.read_raw(id, rec, start, &mut buf) {
             Ok(()) => {
                 s.bytes = stop - start;
-                let (_, differ) = self.compare(id, rec, start / BLOCK_BYTES, &mut buf)?;
+                let (_, differ) = self.sums.compare(id, rec, start / BLOCK_BYTES, &mut buf)?;
                 for d in &differ {
-                    let e = self.found(id, rec, d);
+                    let e = self.sums.found(id, rec, d);
                     s.bad.push(bad(d.block * BLOCK_BYTES, e.to_string()));
                 }
             }

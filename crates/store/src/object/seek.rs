@@ -2,6 +2,7 @@
 
 use super::Objects;
 use super::files::FileKey;
+use super::load::load;
 use super::location::{Location, ObjectRecord};
 use crate::StoreError;
 use model::ObjectId;
@@ -10,7 +11,7 @@ impl Objects {
     /// Next data (or hole, if `hole`) at or after `off`, and the object's size. The object's end counts as a
     /// hole; `None` if there is no such place, or `off` is not within the object.
     pub fn seek(&self, id: ObjectId, off: u64, hole: bool) -> Result<(Option<u64>, u64), StoreError> {
-        let rec = self.load(id)?.0.unwrap_or_else(ObjectRecord::empty);
+        let rec = load(&self.db, id)?.0.unwrap_or_else(ObjectRecord::empty);
         let size = rec.attr.size;
         if off >= size {
             return Ok((None, size));

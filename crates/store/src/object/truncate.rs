@@ -1,9 +1,11 @@
 //! truncate: sets an object's size.
 
-use super::change::{Change, Done, unless_fatal};
+use super::change::{Change, Done};
+use super::files::FileKey;
 use super::location::{INLINE_MAX_BYTES, Location, ObjectRecord};
 use super::redo::Redo;
-use super::{FileKey, FinishTxn, ObjectMeta, Objects};
+use super::submit::unless_fatal;
+use super::{FinishTxn, ObjectMeta, Objects};
 use crate::{Lsn, StoreError};
 use model::limits::FILE_SIZE_MAX_BYTES;
 use model::{Errno, ObjectAttr, ObjectId};
@@ -55,12 +57,12 @@ impl Objects {
             return Ok(self.unchanged(&c));
         }
         if size < c.size() {
-            self.sums_of_cut(&mut c, size)?;
+            self.sums.of_cut(&mut c.sums, &c.old, size)?;
         }
         match self.place_for_size(&mut c, size) {
             Ok(location) => self.submit(c, location, size, meta, 0, finish),
             Err(e) => {
-                self.give_up(&c);
+                self.data.give_up(&c);
                 Err(unless_fatal(self, e))
             }
         }
@@ -68,10 +70,10 @@ impl Objects {
 
     fn place_for_size(&self, c: &mut Change, size: u64) -> Result<Location, StoreError> {
         if outgrows(&c.old, size) {
-            self.need_space(c.size())?;
-            let (file, _) = self.create_own(c)?;
-            file.set_len(size).map_err(|e| self.own_error(c, e))?;
-            self.flush_new_own(c, &*file)?;
+            self.data.need_space(c.size())?;
+            let (file, _) = self.data.create_own(c)?;
+            file.set_len(size).map_err(|e| self.data.own_error(c, e))?;
+            self.data.flush_new_own(c, &*file)?;
             return Ok(Location::Own);
         }
         match c.old.location.clone() {
@@ -82,14 +84,14 @@ impl Objects {
             // Nothing of the slot changes until somebody else takes it, after the commit.
             Location::Packed(_) if size <= INLINE_MAX_BYTES => {
                 let mut bytes = vec![0; usize::try_from(size).expect("at most INLINE_MAX_BYTES")];
-                self.read_raw(c.id, &c.old, 0, &mut bytes)?;
+                self.files.read_raw(c.id, &c.old, 0, &mut bytes)?;
                 Ok(Location::Inline(bytes.into()))
             }
             Location::Packed(p) => {
                 let old = c.size();
                 if size > old {
                     let zeros = vec![0; usize::try_from(size - old).expect("within a slot")];
-                    self.write_slot(c, p, old, zeros.into())?;
+                    self.data.write_slot(c, p, old, zeros.into())?;
                 }
                 c.after.shorter = size < old;
                 Ok(Location::Packed(p))
@@ -107,10 +109,10 @@ impl Objects {
             c.redo.push(Redo::Truncate { object: c.id, size });
             c.after.cut = Some((c.id, size));
         } else if size > c.size() {
-            let file = self.own_file(c)?;
+            let file = self.data.own_file(c)?;
             let grown = file.set_len(size);
             self.files.mark(FileKey::Own(c.id), file);
-            grown.map_err(|e| self.own_error(c, e))?;
+            grown.map_err(|e| self.data.own_error(c, e))?;
             c.redo.push(Redo::Truncate { object: c.id, size });
         }
         Ok(())

@@ -1,16 +1,15 @@
 //! What of checksums is finished later: of changes that a crash or a failure cut short, and of objects that
 //! are gone.
 
-use super::Objects;
-use super::change::Change;
+use super::edit::Edit;
 use super::files::FileKey;
+use super::load::load;
 use super::location::{self, Location, ObjectRecord};
-use super::sums::{BLOCK_BYTES, TAG_SUMS, id_of_sums_key, sums_key};
+use super::sums::{BLOCK_BYTES, TAG_SUMS, ZERO_BLOCK_CRC, id_of_sums_key, sums_key};
+use super::verify::Checksums;
 use crate::bytes::{Reader, Writer};
 use crate::{StoreError, Txn};
 use model::{ObjectId, limits};
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use wire::checksum::ChecksumType;
 
 /// Key tag of open records.
@@ -22,26 +21,6 @@ const OPEN_VERSION: u8 = 1;
 const DROP_AT_ONCE: usize = 256;
 /// Groups dropped by one transaction later.
 const DROP_STEP: usize = 1000;
-
-/// Ranges of blocks (from..to) that may be old or new, because a change failed half way and the target
-/// stopped.
-#[derive(Default)]
-pub(crate) struct LeftOpen {
-    map: BTreeMap<ObjectId, Vec<(u64, u64)>>,
-}
-
-impl LeftOpen {
-    pub fn may_be_either(&self, id: ObjectId, block: u64) -> bool {
-        self.map.get(&id).is_some_and(|l| l.iter().any(|(from, to)| *from <= block && block < *to))
-    }
-
-    /// Bytes `off..off + len`.
-    pub fn either(&mut self, id: ObjectId, off: u64, len: u64) {
-        let (from, to) = (off / BLOCK_BYTES, off.saturating_add(len).div_ceil(BLOCK_BYTES));
-        assert!(from < to, "a change that failed half way concerns blocks");
-        self.map.entry(id).or_default().push((from, to));
-    }
-}
 
 /// Key that says: this destroyed object's checksums are to be dropped.
 pub(super) fn leftover_key(id: ObjectId) -> Vec<u8> {
@@ -72,7 +51,7 @@ pub(crate) fn decode_open(v: &[u8]) -> Option<Vec<u32>> {
     (0..n).map(|_| r.u32()).collect()
 }
 
-impl Objects {
+impl Checksums {
     /// After a start: large writes over bytes that were there, cut short by a crash when an earlier Nacre
     /// wrote here. It had said before which blocks they are.
     pub(super) fn close_all(&self) -> Result<(), StoreError> {
@@ -84,7 +63,8 @@ impl Objects {
 
     /// Gives the blocks of an open record the checksums of what they hold, old, new or torn.
     fn close_one(&self, key: &[u8], v: &[u8]) -> Result<(), StoreError> {
-        let bad = |what: &str| StoreError::damaged("open record", &self.dir, format!("{what} {key:02x?}"));
+        let bad =
+            |what: &str| StoreError::damaged("open record", self.db.dir(), format!("{what} {key:02x?}"));
         let (id, first) = id_of_sums_key(key).ok_or_else(|| bad("key"))?;
         let crcs = decode_open(v).ok_or_else(|| bad("value of"))?;
         let mut txn = Txn::new();
@@ -101,18 +81,18 @@ impl Objects {
         let file = self.files.get(key)?;
         // What is read may be in the page cache only; it counts from now on.
         file.sync_data().map_err(StoreError::io("cannot flush object file", &path))?;
-        let mut c = Change::new(id, rec.clone());
+        let mut edit = Edit::new(id);
         let (mut new, mut torn) = (0, 0);
         for (b, crc) in (first..).zip(crcs) {
-            let n = c.size().saturating_sub(b * BLOCK_BYTES).min(BLOCK_BYTES) as usize;
+            let n = rec.attr.size.saturating_sub(b * BLOCK_BYTES).min(BLOCK_BYTES) as usize;
             if n == 0 {
                 break;
             }
             let mut bytes = vec![0; n];
-            self.read_raw(id, &rec, b * BLOCK_BYTES, &mut bytes)?;
+            self.files.read_raw(id, &rec, b * BLOCK_BYTES, &mut bytes)?;
             let got = ChecksumType::Crc32c.padded(&bytes);
-            let was = self.sum(&mut c, b)?;
-            if was == Some(got) || (was.is_none() && rec.summed && got == super::sums::ZERO_BLOCK_CRC) {
+            let was = self.sum(&mut edit, &rec, b)?;
+            if was == Some(got) || (was.is_none() && rec.summed && got == ZERO_BLOCK_CRC) {
                 continue;
             }
             if got == crc {
@@ -120,11 +100,10 @@ impl Objects {
             } else {
                 torn += 1
             }
-            self.set_sum(&mut c, b, Some(got))?;
+            self.set_sum(&mut edit, &rec, b, Some(got))?;
         }
         tracing::info!("object {id}: unfinished write at block {first}: {new} blocks new, {torn} torn");
-        let mut rec = rec;
-        self.store_sums(&mut c, &mut rec, &mut txn)?;
+        self.store(&mut edit, &rec, &mut rec.clone(), &mut txn)?;
         self.db.submit(txn).map(drop)
     }
 
@@ -152,12 +131,12 @@ impl Objects {
     /// Drops checksums that a change left to be dropped: of a living object, whose lock is held, and of
     /// destroyed ones.
     pub(super) async fn drop_stale(
-        self: &Arc<Self>,
+        &self,
         stale: Option<ObjectId>,
         leftovers: &[ObjectId],
     ) -> Result<(), StoreError> {
         if let Some(id) = stale
-            && let Some(rec) = self.load(id)?.0
+            && let Some(rec) = load(&self.db, id)?.0
             && let Some((from, to)) = rec.stale
         {
             self.drop_range(id, from, to).await?;
@@ -174,7 +153,7 @@ impl Objects {
         Ok(())
     }
 
-    async fn drop_range(self: &Arc<Self>, id: ObjectId, from: u64, to: u64) -> Result<(), StoreError> {
+    async fn drop_range(&self, id: ObjectId, from: u64, to: u64) -> Result<(), StoreError> {
         let mut end = sums_key(id, to);
         if to == u64::MAX {
             end.push(0);
@@ -193,7 +172,7 @@ impl Objects {
     }
 
     /// After a start: checksums of destroyed objects.
-    pub(super) async fn drop_leftovers(self: &Arc<Self>) -> Result<(), StoreError> {
+    pub(super) async fn drop_leftovers(&self) -> Result<(), StoreError> {
         let found = self.db.scan(&[TAG_LEFTOVER], &[TAG_LEFTOVER + 1], usize::MAX)?;
         let ids: Vec<ObjectId> = found.iter().filter_map(|(k, _)| location::id_of_key(k)).collect();
         self.drop_stale(None, &ids).await

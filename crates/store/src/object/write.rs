@@ -1,10 +1,8 @@
 //! write: bytes into an object, wherever it lies, moving it when it outgrows its place.
 
-use super::change::{Change, Done, unless_fatal};
-use super::files::FileKey;
+use super::change::{Change, Done};
 use super::location::{INLINE_MAX_BYTES, Location, ObjectRecord, PACKED_MAX_BYTES, class_for};
-use super::pending::Waiting;
-use super::redo::Redo;
+use super::submit::unless_fatal;
 use super::sums::BLOCK_BYTES;
 use super::{FinishTxn, ObjectMeta, Objects};
 use crate::{Lsn, StoreError};
@@ -12,7 +10,6 @@ use bytes::Bytes;
 use model::limits::FILE_SIZE_MAX_BYTES;
 use model::{Errno, ObjectAttr, ObjectId};
 use std::sync::Arc;
-use world::DiskFile;
 
 /// One write, as the caller wants it.
 pub(super) struct Write {
@@ -133,31 +130,46 @@ impl Objects {
         c.names_owner = true;
         let end = off + data.len() as u64;
         if end > c.size() || c.is_sparse() {
-            self.need_space(data.len() as u64)?;
+            self.data.need_space(data.len() as u64)?;
         }
-        if c.sums.is_empty() {
-            self.sums_of_write(&mut c, off, &data, crcs.as_deref())?;
-        }
+        c.fill = self.sums.of_write(&mut c.sums, &c.old, off, &data, crcs.as_deref())?;
         let size = c.size().max(end);
         let placed = match target {
             Destination::Inline => self.write_inline(&c, off, &data),
             Destination::Slot => self.write_packed(&mut c, off, &data),
             Destination::NewSlot(class) => self.write_new_slot(&mut c, class, off, &data),
             Destination::Own | Destination::OwnFlushed => self.write_own(&mut c, target, off, &data),
-            Destination::OwnInOrder => self.write_in_order(&mut c, off, &data),
-            Destination::NewOwn => self.write_new_own(&mut c, off, &data),
+            Destination::OwnInOrder => self.data.write_in_order(&mut c, off, &data),
+            Destination::NewOwn => self.data.write_new_own(&mut c, off, &data),
         };
         match placed {
             Ok(location) => self.submit(c, location, size, &meta, off, finish),
             Err(e) => {
-                self.give_up(&c);
+                self.data.give_up(&c);
                 Err(unless_fatal(self, e))
             }
         }
     }
 
+    /// How a large write to the object's own file goes: over no byte that has a checksum it goes to the page
+    /// cache, and is flushed with its record, or before it if a start might do something else with the file
+    /// behind its back.
+    pub(super) fn order_of(
+        &self,
+        id: ObjectId,
+        old: &ObjectRecord,
+        off: u64,
+        end: u64,
+    ) -> Result<Destination, StoreError> {
+        if self.sums.goes_over(id, old, off, end)? {
+            return Ok(Destination::Own);
+        }
+        let applied = self.db.core().state.borrow().applied;
+        Ok(if self.files.is_shaken(id, applied) { Destination::OwnFlushed } else { Destination::OwnInOrder })
+    }
+
     fn write_inline(&self, c: &Change, off: u64, data: &[u8]) -> Result<Location, StoreError> {
-        let mut bytes = self.small_content(c.id, &c.old)?;
+        let mut bytes = self.files.small_content(c.id, &c.old)?;
         splice(&mut bytes, off, data);
         Ok(Location::Inline(bytes.into()))
     }
@@ -166,12 +178,12 @@ impl Objects {
         let Location::Packed(p) = c.old.location else { unreachable!("chosen for packed objects") };
         let size = c.size();
         if off <= size {
-            self.write_slot(c, p, off, data.clone())?;
+            self.data.write_slot(c, p, off, data.clone())?;
         } else {
             // The slot's bytes behind the object's end are not known to be zeros.
             let mut filled = vec![0; usize::try_from(off - size).expect("within a slot")];
             filled.extend_from_slice(data);
-            self.write_slot(c, p, size, filled.into())?;
+            self.data.write_slot(c, p, size, filled.into())?;
         }
         Ok(Location::Packed(p))
     }
@@ -183,11 +195,11 @@ impl Objects {
         off: u64,
         data: &[u8],
     ) -> Result<Location, StoreError> {
-        let mut bytes = self.small_content(c.id, &c.old)?;
+        let mut bytes = self.files.small_content(c.id, &c.old)?;
         bytes.resize(usize::try_from(c.size()).expect("a slot's size"), 0);
         splice(&mut bytes, off, data);
-        let p = self.take_slot(c, class);
-        self.write_slot(c, p, 0, bytes.into())?;
+        let p = self.data.take_slot(c, class);
+        self.data.write_slot(c, p, 0, bytes.into())?;
         Ok(Location::Packed(p))
     }
 
@@ -198,66 +210,14 @@ impl Objects {
         off: u64,
         data: &Bytes,
     ) -> Result<Location, StoreError> {
-        let (file, fill) = (self.own_file(c)?, c.fill);
+        let (file, fill) = (self.data.own_file(c)?, c.fill);
         if target == Destination::Own {
-            self.write_journaled(c, &file, off, data, fill)?;
+            self.data.write_journaled(c, &file, off, data, fill)?;
         } else {
-            let (off, data) = filled(off, data, fill);
-            self.written(c, &file, self.files.write_bulk(&*file, &data, off))?;
-            self.flush_own(c, &*file)?;
+            self.data.write_flushed(c, &file, off, data, fill)?;
         }
         Ok(Location::Own)
     }
-
-    /// Bytes for the object's own file that the record carries, with zeros before and behind them. Over bytes
-    /// that are there they go once the record is committed.
-    pub(super) fn write_journaled(
-        &self,
-        c: &mut Change,
-        file: &Arc<dyn DiskFile>,
-        off: u64,
-        data: &Bytes,
-        fill: (u64, u64),
-    ) -> Result<(), StoreError> {
-        let (off, data) = filled(off, data, fill);
-        c.redo.push(Redo::WriteOwn { object: c.id, offset: off, data: data.clone() });
-        if off >= c.size() {
-            return self.written(c, file, self.files.write_bulk(&**file, &data, off));
-        }
-        self.reserve(c, &**file, 0, off, data.len() as u64)?;
-        c.put_off.push(Waiting { key: FileKey::Own(c.id), at: off, off, data });
-        Ok(())
-    }
-
-    /// What came of writing to the object's own file at once. If it failed and nothing is the matter with the
-    /// disk, the space of a part that was written behind the end is given back.
-    pub(super) fn written(
-        &self,
-        c: &Change,
-        file: &Arc<dyn DiskFile>,
-        done: std::io::Result<()>,
-    ) -> Result<(), StoreError> {
-        self.files.mark(FileKey::Own(c.id), file.clone());
-        let Err(e) = done else { return Ok(()) };
-        let e = self.own_error(c, e);
-        if e.is_harmless() {
-            self.cut_now(c, &**file)?;
-        }
-        Err(e)
-    }
-}
-
-/// The data with zeros before and behind it.
-fn filled(off: u64, data: &Bytes, fill: (u64, u64)) -> (u64, Bytes) {
-    if fill == (0, 0) {
-        return (off, data.clone());
-    }
-    assert!(fill.0 < BLOCK_BYTES && fill.1 < BLOCK_BYTES, "zeros fill up no more than a block");
-    let mut all = Vec::with_capacity(data.len() + (fill.0 + fill.1) as usize);
-    all.resize(fill.0 as usize, 0);
-    all.extend_from_slice(data);
-    all.resize(all.len() + fill.1 as usize, 0);
-    (off - fill.0, all.into())
 }
 
 /// Puts `data` at `off`, zeros before it if the bytes were shorter.

@@ -3,7 +3,7 @@
 use super::Batch;
 use super::redb::{KEYS, META, META_APPLIED, RedbTable, checksum, failed};
 use crate::StoreError;
-use crate::db::Lsn;
+use crate::journal::Lsn;
 
 pub(super) fn commit(t: &RedbTable, batch: &Batch, applied: Lsn) -> Result<(), StoreError> {
     let what = "cannot write table";

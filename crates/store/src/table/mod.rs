@@ -4,7 +4,7 @@ pub mod commit;
 pub mod redb;
 
 use crate::StoreError;
-use crate::db::Lsn;
+use crate::journal::Lsn;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! `docs/formats/table.md`.
 
 use super::{Snapshot, Table};
-use crate::db::Lsn;
+use crate::journal::Lsn;
 use crate::{StoreError, medium};
 use redb::{Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
 use std::io;
