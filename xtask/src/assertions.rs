@@ -32,8 +32,6 @@ const FLOORS: [(&str, usize); 18] = [
 /// Files that help tests, beside those named after them.
 const HELPERS: [&str; 3] = ["testing.rs", "fake.rs", "fuzz.rs"];
 
-const TEST: &str = "#[cfg(test)]";
-
 #[derive(Default)]
 struct Count {
     lines: usize,
@@ -44,8 +42,8 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut places: BTreeMap<String, Count> = BTreeMap::new();
     for f in tree.rust() {
         let Some(krate) = f.krate().filter(|k| is_production(k, &f.path)) else { continue };
-        let code = without_tests(&f.code);
-        let (lines, asserts) = (code.lines().filter(|l| !l.trim().is_empty()).count(), asserts(&code));
+        let code = &f.production;
+        let (lines, asserts) = (code.lines().filter(|l| !l.trim().is_empty()).count(), asserts(code));
         let mut dirs = f.path.strip_prefix(&src_of(krate)).unwrap_or("").split('/');
         let folder = format!("{krate}/{}", dirs.next().unwrap_or(""));
         let has_floor = FLOORS.iter().any(|(k, _)| *k == folder);
@@ -93,37 +91,6 @@ fn is_production(krate: &str, path: &str) -> bool {
     !tests && !HELPERS.contains(&name)
 }
 
-/// The code without what stands behind `#[cfg(test)]`: up to the end of its braces, or to the semicolon.
-fn without_tests(code: &str) -> String {
-    let (mut out, mut rest) = (String::with_capacity(code.len()), code);
-    while let Some(at) = rest.find(TEST) {
-        out.push_str(&rest[..at]);
-        let item = &rest[at + TEST.len()..];
-        rest = &item[item_end(item)..];
-    }
-    out.push_str(rest);
-    out
-}
-
-/// Where the item that begins here ends.
-fn item_end(item: &str) -> usize {
-    let mut depth = 0usize;
-    for (i, b) in item.bytes().enumerate() {
-        match b {
-            b'{' => depth += 1,
-            b'}' => {
-                depth = depth.saturating_sub(1);
-                if depth == 0 {
-                    return i + 1;
-                }
-            }
-            b';' if depth == 0 => return i + 1,
-            _ => {}
-        }
-    }
-    item.len()
-}
-
 fn asserts(code: &str) -> usize {
     code.lines().filter(|l| !is_compiled(l)).map(|l| NAMES.iter().map(|n| calls(l, n)).sum::<usize>()).sum()
 }
@@ -164,8 +131,8 @@ mod tests {
     fn tests_comments_and_the_compiler_do_not_count() {
         let none = "// assert!(a)\nlet s = \"assert!(a)\"; debug_assert!(a); const { assert!(A) };";
         let code = format!("{none}\n#[cfg(test)]\nmod tests {{ fn t() {{ assert!(a); }} }}\nfn g() {{}}\n");
-        assert_eq!((asserts(&without_tests(&crate::source::code_only(&code)))), 0);
-        assert!(without_tests("#[cfg(test)]\nmod testing;\nfn g() {}").contains("fn g"));
+        assert_eq!((asserts(&crate::source::without_tests(&crate::source::code_only(&code)))), 0);
+        assert!(crate::source::without_tests("#[cfg(test)]\nmod testing;\nfn g() {}").contains("fn g"));
         for path in ["tests/a.rs", "a_tests.rs", "tests.rs", "x/testing.rs"] {
             assert!(!is_production("oss", &format!("crates/oss/src/{path}")), "{path}");
         }

@@ -66,7 +66,7 @@ fn needs(files: &[&File]) -> Vec<BTreeSet<usize>> {
     let mut items: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     let mut methods: BTreeMap<String, BTreeSet<(usize, String)>> = BTreeMap::new();
     for (i, f) in files.iter().enumerate() {
-        for line in f.code.lines().take(f.tests_from()) {
+        for line in f.production.lines() {
             if let Some(name) = declared(line).filter(|_| line.starts_with("pub")) {
                 items.entry(name).or_default().push(i);
             }
@@ -81,7 +81,7 @@ fn needs(files: &[&File]) -> Vec<BTreeSet<usize>> {
     let mut out = vec![BTreeSet::new(); files.len()];
     for (i, f) in files.iter().enumerate() {
         let me = module_of(&f.path);
-        let code: String = f.code.lines().take(f.tests_from()).collect::<Vec<_>>().join("\n");
+        let code: String = f.production.clone();
         for path in paths(&code, me) {
             out[i].extend(resolve(&path, &modules, &items, files));
         }

@@ -62,7 +62,7 @@ pub fn lacks(tree: &Tree, path: &str, name: &str) -> bool {
 }
 
 fn untold<'a>(tree: &Tree, f: &'a File) -> Vec<(usize, &'a str)> {
-    let constants = f.code.lines().enumerate().take_while(|(n, _)| n + 1 < f.tests_from());
+    let constants = f.production.lines().enumerate();
     let named = constants.filter_map(|(n, l)| Some((n + 1, format_constant(l)?)));
     let told = |name: &str| {
         tree.files.iter().filter(|p| p.path.starts_with("docs/formats/")).any(|p| {

@@ -10,7 +10,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let files: Vec<&File> = tree.rust().filter(|f| is_production(&f.path)).collect();
     let mut homes: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     for f in &files {
-        for line in f.code.lines().take(f.tests_from()) {
+        for line in f.production.lines() {
             if let (Some(name), Some(krate)) = (defined(line), f.krate()) {
                 homes.entry((krate, name)).or_default().insert(&f.path);
             }

@@ -69,11 +69,7 @@ fn is_handler(g: &File) -> bool {
 
 /// Whether the file makes a value of one of the types (`Type {`), outside its tests.
 fn builds(g: &File, types: &[String]) -> bool {
-    let end = g.tests_from();
-    g.code
-        .lines()
-        .take(end.min(1 << 20))
-        .any(|l| types.iter().any(|t| has_word(l, t) && l.contains(&format!("{t} {{"))))
+    g.production.lines().any(|l| types.iter().any(|t| has_word(l, t) && l.contains(&format!("{t} {{"))))
 }
 
 /// First arguments of `message!(…)`.

@@ -14,7 +14,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut used = BTreeSet::new();
     let mut out = Vec::new();
     for f in tree.files.iter().filter(|f| f.is_rust() && f.krate().is_some() && f.path.contains("/src/")) {
-        for (n, line) in f.code.lines().enumerate().take_while(|(n, _)| *n < f.tests_from()) {
+        for (n, line) in f.production.lines().enumerate() {
             let Some(name) = public_type(line) else { continue };
             for word in parts(name) {
                 let known = is_in(&glossary, &word);

@@ -18,9 +18,16 @@ pub struct File {
     pub text: String,
     /// Of Rust files: the text with comments, strings and characters blanked, line for line.
     pub code: String,
+    /// The same without what is there for tests only, wherever it stands: blanked, line for line.
+    pub production: String,
 }
 
 impl File {
+    fn new(path: String, text: String, code: String) -> File {
+        let production = without_tests(&code);
+        File { path, text, code, production }
+    }
+
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
@@ -28,11 +35,6 @@ impl File {
     /// Name of the crate under `crates/`, if the file belongs to one.
     pub fn krate(&self) -> Option<&str> {
         self.path.strip_prefix("crates/")?.split('/').next()
-    }
-
-    /// Unit tests live in files of their own or behind `#[cfg(test)]`: line of the latter, if there is one.
-    pub fn tests_from(&self) -> usize {
-        self.code.lines().position(|l| l.contains("#[cfg(test)]")).map_or(usize::MAX, |n| n + 1)
     }
 
     pub fn finding(&self, line: usize, what: impl Into<String>, remedy: impl Into<String>) -> Finding {
@@ -62,7 +64,7 @@ impl Tree {
             .filter_map(|p| {
                 let text = String::from_utf8(std::fs::read(p).ok()?).ok()?;
                 let code = if p.ends_with(".rs") { code_only(&text) } else { String::new() };
-                Some(File { path: p.clone(), text, code })
+                Some(File::new(p.clone(), text, code))
             })
             .collect();
         Ok(Tree { files, paths, root })
@@ -71,10 +73,8 @@ impl Tree {
     /// A tree of made-up files.
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Tree {
-        let files: Vec<File> = files
-            .iter()
-            .map(|(p, t)| File { path: p.to_string(), text: t.to_string(), code: code_only(t) })
-            .collect();
+        let files: Vec<File> =
+            files.iter().map(|(p, t)| File::new(p.to_string(), t.to_string(), code_only(t))).collect();
         let paths = files.iter().map(|f| f.path.clone()).collect();
         Tree { files, paths, root: "/nowhere/at-all".into() }
     }
@@ -98,6 +98,41 @@ fn git(args: &[&str]) -> anyhow::Result<String> {
     let out = Command::new("git").args(args).output().context("cannot run git")?;
     anyhow::ensure!(out.status.success(), "git {}: {}", args.join(" "), String::from_utf8_lossy(&out.stderr));
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+const TEST: &str = "#[cfg(test)]";
+
+/// The code with what stands behind `#[cfg(test)]` blanked: up to the end of its braces, or to the semicolon.
+pub fn without_tests(code: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(code.len()), code);
+    while let Some(at) = rest.find(TEST) {
+        out.push_str(&rest[..at]);
+        let item = &rest[at..];
+        let end = TEST.len() + item_end(&item[TEST.len()..]);
+        out.extend(item[..end].chars().filter(|c| *c == '\n'));
+        rest = &item[end..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Where the item that begins here ends.
+fn item_end(item: &str) -> usize {
+    let mut depth = 0usize;
+    for (i, b) in item.bytes().enumerate() {
+        match b {
+            b'{' => depth += 1,
+            b'}' => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return i + 1;
+                }
+            }
+            b';' if depth == 0 => return i + 1,
+            _ => {}
+        }
+    }
+    item.len()
 }
 
 /// Blanks comments, string and character literals; newlines stay.
