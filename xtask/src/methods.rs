@@ -11,7 +11,7 @@ const METHODS_MAX: usize = 60;
 const OFFENDERS: &[(&str, &str, usize)] = &[
     ("client", "Cache", 85),
     ("client", "Mdc", 99),
-    ("mds", "Mdt", 81),
+    ("mds", "Mdt", 80),
     ("oss", "Ost", 74),
     ("store", "Objects", 85),
 ];

@@ -2,6 +2,7 @@
 //! `transact`, `callbacks`, `recovery`, `peers`, `dispatch`, `service`.
 
 use crate::core::Core;
+use crate::locks::Locks;
 use crate::peers::session::Sessions;
 use crate::shared::Shared;
 use crate::stats::Stats;
@@ -35,7 +36,7 @@ pub struct Mdt {
     pub(crate) cfg: MdtConfig,
     pub(crate) shared: Shared,
     pub(crate) core: RwLock<Core>,
-    pub(crate) locks: Mutex<ldlm::LockTable>,
+    pub(crate) locks: Locks,
     pub(crate) recovery: Arc<Recovery>,
     /// True from `stop` on.
     pub(crate) stopping: watch::Sender<bool>,

@@ -5,6 +5,7 @@ use crate::MdsError;
 use crate::core::{ClientState, Core};
 use crate::growing::Growing;
 use crate::leases::LeaseState;
+use crate::locks::Locks;
 use crate::mdt::{Mdt, MdtConfig};
 use crate::ops::param;
 use crate::osts::Osts;
@@ -92,12 +93,12 @@ impl Mdt {
         };
         let mdt = Arc::new(Mdt {
             sessions: Sessions::new(&world, &peers, identity),
+            locks: Locks::new(peers.clone()),
             db,
             peers,
             cfg,
             shared,
             core: RwLock::new(core),
-            locks: Mutex::new(ldlm::LockTable::new()),
             recovery,
             stopping: watch::Sender::new(false),
             stats: Stats::new(world.wall()),
@@ -226,8 +227,7 @@ impl Mdt {
                 break;
             }
         }
-        let granted = self.locks.lock().client_gone(client.0);
-        self.tell(granted);
+        self.locks.client_gone(client);
         if let Err(e) = self.forget_client(client, how).await {
             tracing::error!("removing the record of client {client} failed: {e}");
         }

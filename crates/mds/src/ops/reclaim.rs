@@ -45,10 +45,7 @@ pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Reclaim) -> Done {
         }
     }
     drop(alone);
-    {
-        let mut locks = mdt.locks.lock();
-        reply.lost_locks = m.locks.iter().filter(|l| !locks.reclaim(ctx.client.0, l)).map(|l| l.id).collect();
-    }
+    reply.lost_locks = mdt.locks.reclaim(ctx.client, &m.locks);
     if m.last {
         let late = !mdt.recovery.recovering();
         mdt.recovery.ended(ctx.client);
