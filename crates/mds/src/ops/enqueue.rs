@@ -6,7 +6,7 @@ use model::Errno;
 use wire::msg::enqueue::{Enqueue, EnqueueReply};
 
 pub fn run(mdt: &Mdt, ctx: &OpContext, m: Enqueue) -> Result<EnqueueReply, Errno> {
-    if !mdt.core_read().clients.contains_key(&ctx.client) {
+    if !mdt.core.read().clients.contains_key(&ctx.client) {
         return Err(Errno::ENOTCONN);
     }
     mdt.locks.enqueue(ctx.client, &m.lock, m.wait).map(|granted| EnqueueReply { granted })
