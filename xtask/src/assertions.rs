@@ -19,7 +19,7 @@ const FLOORS: [(&str, usize); 18] = [
     ("ldlm", 12),
     ("mds", 12),
     ("mgs", 8),
-    ("model", 5),
+    ("model", 8),
     ("oss", 12),
     ("rpc", 8),
     ("server", 8),
