@@ -26,7 +26,7 @@ const FLOORS: [(&str, usize); 18] = [
     ("sim", 1),
     ("store", 12),
     ("wire", 8),
-    ("world", 2),
+    ("world", 6),
 ];
 
 /// Files that help tests, beside those named after them.

@@ -329,7 +329,8 @@ impl Disk for MemDisk {
         i.state.opened(ino);
         i.next_handle += 1;
         let handle = i.next_handle;
-        i.handles.insert(handle, (self.host, ino));
+        let other = i.handles.insert(handle, (self.host, ino));
+        assert!(other.is_none(), "numbers of handles are never reused");
         let file = MemFile {
             inner: self.inner.clone(),
             ino,

@@ -84,6 +84,7 @@ impl State {
         let before = file.now.allocated_pages();
         let out = f(file);
         let after = file.now.allocated_pages();
+        assert!(self.used_pages >= before, "the pages of a file are counted while it has a name or a handle");
         self.used_pages = self.used_pages + after - before;
         Ok(out)
     }
@@ -214,7 +215,9 @@ impl State {
                 }
             }
             if let Some(o) = old {
-                self.node_mut(o).links -= 1;
+                let n = self.node_mut(o);
+                assert!(n.links > 0, "a node has a link for each of its names");
+                n.links -= 1;
                 self.bury(o);
             }
         }
@@ -233,7 +236,9 @@ impl State {
         let n = self.node(ino);
         if n.links == 0 && n.opens == 0 {
             if let Kind::File(f) = &n.kind {
-                self.used_pages -= f.now.allocated_pages();
+                let pages = f.now.allocated_pages();
+                assert!(self.used_pages >= pages, "no more pages come free than are in use");
+                self.used_pages -= pages;
             }
             self.dead.insert(ino);
             self.forget_dead();
@@ -261,7 +266,9 @@ impl State {
     }
 
     pub(super) fn released(&mut self, ino: u64) {
-        self.node_mut(ino).opens -= 1;
+        let n = self.node_mut(ino);
+        assert!(n.opens > 0, "only a file that is open is closed");
+        n.opens -= 1;
         self.bury(ino);
     }
 
@@ -280,7 +287,9 @@ impl State {
                 self.node_mut(i).disk_links += 1;
             }
             if let Some(o) = old {
-                self.node_mut(o).disk_links -= 1;
+                let n = self.node_mut(o);
+                assert!(n.disk_links > 0, "a node has a link for each of its names on disk");
+                n.disk_links -= 1;
             }
         }
     }

@@ -103,6 +103,7 @@ impl Helpers {
                 g.others.retain(|o| !Arc::ptr_eq(o, h));
                 return;
             }
+            assert!(g.led, "the group is led until its leader leaves");
             let next = g.others.pop_front();
             match &next {
                 Some(n) => n.leads.store(true, Ordering::Release),

@@ -292,6 +292,7 @@ impl Partial {
     }
 
     fn decode(self) -> Result<Received, wire::FrameError> {
+        assert!(self.is_whole(), "a frame is decoded when all of it came");
         let frame = match self.apart {
             None => Frame::decode_rest(self.header, self.lengths, self.first.freeze()),
             Some((b, _)) => {
@@ -323,6 +324,7 @@ impl Partial {
 
 /// Reads once what is missing to `len` bytes; what came, and what was asked for.
 fn recv_more(socket: &Socket, buffer: &mut BytesMut, len: usize) -> io::Result<(usize, usize)> {
+    assert!(buffer.len() <= len, "no more of a frame came than it has");
     let want = len - buffer.len();
     buffer.reserve(want);
     let room = &mut buffer.spare_capacity_mut()[..want];
