@@ -15,7 +15,7 @@ const FLOORS: [(&str, usize); 18] = [
     ("client/mdc", 12),
     ("client/osc", 12),
     ("etcd", 0),
-    ("fuse", 2),
+    ("fuse", 6),
     ("ldlm", 12),
     ("mds", 12),
     ("mgs", 8),

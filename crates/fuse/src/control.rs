@@ -33,6 +33,7 @@ impl ReplyParts {
             k.pop_front();
         }
         k.push_back(Kept { token, uid, reply });
+        assert!(k.len() <= PAGES_MAX, "so many replies are kept and no more");
     }
 
     fn find(&self, token: u64, uid: u32) -> Option<Bytes> {
@@ -51,6 +52,7 @@ fn part(reply: &[u8], offset: usize, token: u64) -> Vec<u8> {
     let mut out = vec![0; HEADER_BYTES];
     put(&mut out, (end - offset) as u32, reply.len() as u32, token);
     out.extend_from_slice(&reply[offset..end]);
+    assert!(out.len() <= BUFFER_BYTES, "a part fits into the buffer");
     out
 }
 

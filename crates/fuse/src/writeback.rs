@@ -126,7 +126,8 @@ impl Writeback {
                     None => {
                         let idle = q.idle.clone();
                         t.busy.remove(&fid);
-                        self.busy.fetch_sub(1, Ordering::Release);
+                        let before = self.busy.fetch_sub(1, Ordering::Release);
+                        assert!(before > 0, "an inode that is drained is counted");
                         idle.notify_waiters();
                         return;
                     }
