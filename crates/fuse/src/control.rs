@@ -28,6 +28,7 @@ pub struct ReplyParts {
 
 impl ReplyParts {
     fn keep(&self, token: u64, uid: u32, reply: Bytes) {
+        assert_ne!(token, 0, "a reply that is kept has a token, by which its parts are asked for");
         let mut k = self.kept.lock();
         if k.len() >= PAGES_MAX {
             k.pop_front();
@@ -131,10 +132,10 @@ mod tests {
         }
         assert_eq!(got, whole);
         let p = ReplyParts::default();
-        for t in 0..2 * PAGES_MAX as u64 {
+        for t in 1..=2 * PAGES_MAX as u64 {
             p.keep(t, 5, Bytes::new());
         }
-        assert!(p.find(0, 5).is_none(), "the oldest went");
-        assert!(p.find(31, 5).is_some() && p.find(31, 6).is_none(), "only for who asked");
+        assert!(p.find(1, 5).is_none(), "the oldest went");
+        assert!(p.find(32, 5).is_some() && p.find(32, 6).is_none(), "only for who asked");
     }
 }

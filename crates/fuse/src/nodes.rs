@@ -169,6 +169,7 @@ impl Nodes {
     pub fn removed_dir(&self, fid: Fid) -> Option<Attr> {
         let t = self.lock();
         let last = t.by_id.get(&t.id(self.root, fid)?)?.dir.as_deref()?;
+        assert_eq!(last.kind, FileType::Directory, "attributes are kept of directories only");
         Some(Attr { nlink: 0, ..last.clone() })
     }
 

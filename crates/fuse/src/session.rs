@@ -235,7 +235,9 @@ fn worker(s: &Arc<Shared>, channel: &Arc<Channel>) {
             },
         }
     };
-    if s.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
+    let alive = s.alive.fetch_sub(1, Ordering::AcqRel);
+    assert!(alive > 0, "whoever ends had not ended");
+    if alive == 1 {
         s.end(aborted);
     }
 }

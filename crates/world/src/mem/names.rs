@@ -127,7 +127,8 @@ impl State {
         let ino = self.next;
         self.next += 1;
         let kind = if is_dir { new_dir() } else { Kind::File(FileNode::default()) };
-        self.nodes.insert(ino, Arc::new(Node { kind, links: 0, disk_links: 0, opens: 0 }));
+        let other = self.nodes.insert(ino, Arc::new(Node { kind, links: 0, disk_links: 0, opens: 0 }));
+        assert!(other.is_none(), "numbers of nodes are never reused");
         self.apply_now(NameOp {
             sets: vec![(dir, name.to_string(), Some(ino))],
             makes_dir: is_dir.then_some(ino),
@@ -235,6 +236,7 @@ impl State {
     fn bury(&mut self, ino: u64) {
         let n = self.node(ino);
         if n.links == 0 && n.opens == 0 {
+            assert_ne!(ino, ROOT, "the root directory never goes");
             if let Kind::File(f) = &n.kind {
                 let pages = f.now.allocated_pages();
                 assert!(self.used_pages >= pages, "no more pages come free than are in use");
@@ -392,6 +394,7 @@ impl State {
             }
         }
         self.nodes.retain(|i, _| reached.contains(i));
+        assert!(self.nodes.contains_key(&ROOT), "there is always a root directory");
         self.used_pages = 0;
         self.dead.clear();
         for (&ino, node) in &mut self.nodes {

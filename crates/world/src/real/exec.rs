@@ -84,7 +84,8 @@ impl Task {
         }
         match self.state.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) | Err(DONE) => {}
-            Err(_) => {
+            Err(state) => {
+                assert_eq!(state, AGAIN, "a task that runs is woken, over, or neither");
                 let again = self.state.compare_exchange(AGAIN, QUEUED, Ordering::AcqRel, Ordering::Acquire);
                 if again.is_ok() {
                     self.exec.push(self.clone());

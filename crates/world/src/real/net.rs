@@ -484,6 +484,7 @@ impl Shared {
     async fn send(self: Arc<Self>, f: Frame) -> io::Result<()> {
         let (head, trailer) = f.encode_parts();
         let kib = ((HEADER_BYTES + f.body.len() + f.bulk.len()) >> 10) as u32 + 1;
+        assert!(kib <= QUEUE_MAX_KIB, "the largest frame fits into a queue that is empty");
         let Ok(room) = self.room.clone().acquire_many_owned(kib).await else {
             return Err(self.closed_error());
         };
@@ -630,6 +631,7 @@ impl Reader {
                 recv_more(socket, &mut self.ahead, len)?
             }
         };
+        assert!(n <= want, "no more came than was asked for");
         self.bytes += n;
         Ok(match n {
             0 => Filled::End,
