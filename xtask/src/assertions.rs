@@ -15,18 +15,18 @@ const FLOORS: [(&str, usize); 18] = [
     ("client/mdc", 12),
     ("client/osc", 12),
     ("etcd", 0),
-    ("fuse", 2),
+    ("fuse", 8),
     ("ldlm", 12),
     ("mds", 12),
     ("mgs", 8),
-    ("model", 5),
+    ("model", 9),
     ("oss", 12),
     ("rpc", 8),
     ("server", 8),
     ("sim", 1),
     ("store", 12),
     ("wire", 8),
-    ("world", 2),
+    ("world", 8),
 ];
 
 /// Files that help tests, beside those named after them.

@@ -138,6 +138,7 @@ impl Drop for Release {
     fn drop(&mut self) {
         let mut t = self.of.inner.lock();
         let Some((n, over)) = t.under_way.get_mut(&self.fid) else { return };
+        assert!(*n > 0, "an unlock is under way until it is over");
         *n -= 1;
         if *n == 0 {
             let over = over.clone();

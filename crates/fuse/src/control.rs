@@ -28,11 +28,13 @@ pub struct ReplyParts {
 
 impl ReplyParts {
     fn keep(&self, token: u64, uid: u32, reply: Bytes) {
+        assert_ne!(token, 0, "a reply that is kept has a token, by which its parts are asked for");
         let mut k = self.kept.lock();
         if k.len() >= PAGES_MAX {
             k.pop_front();
         }
         k.push_back(Kept { token, uid, reply });
+        assert!(k.len() <= PAGES_MAX, "so many replies are kept and no more");
     }
 
     fn find(&self, token: u64, uid: u32) -> Option<Bytes> {
@@ -51,6 +53,7 @@ fn part(reply: &[u8], offset: usize, token: u64) -> Vec<u8> {
     let mut out = vec![0; HEADER_BYTES];
     put(&mut out, (end - offset) as u32, reply.len() as u32, token);
     out.extend_from_slice(&reply[offset..end]);
+    assert!(out.len() <= BUFFER_BYTES, "a part fits into the buffer");
     out
 }
 
@@ -129,10 +132,10 @@ mod tests {
         }
         assert_eq!(got, whole);
         let p = ReplyParts::default();
-        for t in 0..2 * PAGES_MAX as u64 {
+        for t in 1..=2 * PAGES_MAX as u64 {
             p.keep(t, 5, Bytes::new());
         }
-        assert!(p.find(0, 5).is_none(), "the oldest went");
-        assert!(p.find(31, 5).is_some() && p.find(31, 6).is_none(), "only for who asked");
+        assert!(p.find(1, 5).is_none(), "the oldest went");
+        assert!(p.find(32, 5).is_some() && p.find(32, 6).is_none(), "only for who asked");
     }
 }

@@ -29,6 +29,7 @@ impl FileHandle {
                 return Err(Errno::ENOLCK);
             }
             v.push(owner);
+            assert!(v.len() <= LOCK_OWNERS_MAX, "so many owners are remembered and no more");
         }
         Ok(())
     }

@@ -123,6 +123,7 @@ impl Table {
             callers.clear();
         }
         callers.insert(tid, (pid, now));
+        assert!(callers.len() <= CALLERS_MAX, "so many callers are remembered and no more");
         pid
     }
 
@@ -146,6 +147,7 @@ impl Table {
                     t.early.pop_front();
                 }
                 t.early.push_back(unique);
+                assert!(t.early.len() <= EARLY_MAX, "so many early interrupts are remembered and no more");
                 return;
             }
         }

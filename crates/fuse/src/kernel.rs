@@ -110,6 +110,7 @@ impl Kernel {
         }
         let until = d.entry(dir).or_insert(now);
         *until = (*until).max(now.plus(life));
+        assert!(*until >= now, "the kernel is told what it may use from now on");
     }
 
     /// Names of these directories lead elsewhere, or do not any more. Takes no lock of the kernel: also for

@@ -115,7 +115,8 @@ impl Nodes {
             None => {
                 let id = t.next;
                 t.next += 1;
-                t.numbered.insert(fid, id);
+                let other = t.numbered.insert(fid, id);
+                assert!(other.is_none(), "a file has one number");
                 id
             }
         };
@@ -159,6 +160,7 @@ impl Nodes {
         let mut t = self.lock();
         let id = t.id(self.root, attr.fid);
         if let Some(n) = id.and_then(|id| t.by_id.get_mut(&id)) {
+            assert_eq!(n.fid, attr.fid, "a node keeps attributes of its own file");
             n.dir = Some(Box::new(attr.clone()));
         }
     }
@@ -167,6 +169,7 @@ impl Nodes {
     pub fn removed_dir(&self, fid: Fid) -> Option<Attr> {
         let t = self.lock();
         let last = t.by_id.get(&t.id(self.root, fid)?)?.dir.as_deref()?;
+        assert_eq!(last.kind, FileType::Directory, "attributes are kept of directories only");
         Some(Attr { nlink: 0, ..last.clone() })
     }
 

@@ -93,6 +93,7 @@ impl Pages {
             return;
         }
         t.threads += 1;
+        assert!(t.threads <= THREADS_MAX, "so many threads there are and no more");
         drop(t);
         if let Err(e) = self.spawn() {
             // Then it waits for those that there are: at least the first of all.
@@ -144,10 +145,12 @@ impl Pages {
                 continue;
             }
             if t.ended || t.idle >= THREADS_KEPT {
+                assert!(t.threads > t.idle, "the thread that ends was counted, and did something");
                 t.threads -= 1;
                 return;
             }
             t.idle += 1;
+            assert!(t.idle <= t.threads, "whoever is idle is one of the threads");
             t = self.changed.wait(t);
             t.idle -= 1;
         }

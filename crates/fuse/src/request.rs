@@ -133,6 +133,8 @@ struct Args<'a> {
 
 impl Args<'_> {
     fn rest(&self) -> &[u8] {
+        let within = self.at <= self.end && self.end <= self.whole.len();
+        assert!(within, "arguments are taken from what is there");
         &self.whole[self.at..self.end]
     }
 

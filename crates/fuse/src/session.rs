@@ -213,7 +213,8 @@ fn worker(s: &Arc<Shared>, channel: &Arc<Channel>) {
         let mut buf = s.pool.get();
         s.idle.fetch_add(1, Ordering::AcqRel);
         let got = channel.read(&mut buf);
-        s.idle.fetch_sub(1, Ordering::AcqRel);
+        let idle = s.idle.fetch_sub(1, Ordering::AcqRel);
+        assert!(idle > 0, "whoever waits for a request is counted");
         match got {
             Ok(n) => {
                 // A defect in one operation is that operation's EIO (see ReplyOnDrop), not the mount's end.
@@ -234,7 +235,9 @@ fn worker(s: &Arc<Shared>, channel: &Arc<Channel>) {
             },
         }
     };
-    if s.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
+    let alive = s.alive.fetch_sub(1, Ordering::AcqRel);
+    assert!(alive > 0, "whoever ends had not ended");
+    if alive == 1 {
         s.end(aborted);
     }
 }
@@ -344,6 +347,7 @@ impl Shared {
 
     /// The last worker's last act.
     fn end(&self, aborted: bool) {
+        assert_eq!(self.alive.load(Ordering::Acquire), 0, "nobody reads requests any more");
         let b = &self.bridge;
         b.kernel.stop();
         b.table.cancel_all(Errno::ENOTCONN);

@@ -88,6 +88,7 @@ impl Writeback {
                 .entry(fid)
                 .or_insert_with(|| Queue { items: VecDeque::new(), idle: Arc::new(Notify::new()) });
             q.items.push_back(item);
+            assert!(!fresh || q.items.len() == 1, "nothing waits for an inode that is idle");
             if fresh {
                 self.busy.fetch_add(1, Ordering::Release);
             }
@@ -126,7 +127,8 @@ impl Writeback {
                     None => {
                         let idle = q.idle.clone();
                         t.busy.remove(&fid);
-                        self.busy.fetch_sub(1, Ordering::Release);
+                        let before = self.busy.fetch_sub(1, Ordering::Release);
+                        assert!(before > 0, "an inode that is drained is counted");
                         idle.notify_waiters();
                         return;
                     }

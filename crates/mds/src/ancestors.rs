@@ -3,13 +3,15 @@
 //! core's lock (`ways`).
 
 use crate::MdsError;
-use crate::mdt::Mdt;
 use crate::schema::{Inode, key};
+use crate::shared::Shared;
 use crate::tx::Tx;
 use crate::ways::{Way, Ways};
 use model::{Errno, Fid};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
+use store::Db;
 
 /// Steps that a transaction takes itself.
 const STEPS_MAX: usize = 1024;
@@ -56,28 +58,26 @@ pub fn leads_through(tx: &mut Tx, dir: Fid, ancestor: Fid) -> Result<bool, Errno
     }
 }
 
-impl Mdt {
-    /// Looks up the way that is wanted. `ENOENT` if its directory is not there (any more).
-    pub(crate) async fn climb(&self, ways: &mut Ways) -> Result<(), Errno> {
-        let dir = ways.take_wanted().expect("a way is wanted");
-        let moves = self.shared.moves.count();
-        let mut view = self.db.view();
-        let mut dirs = BTreeSet::new();
-        let mut at = dir;
-        while dirs.insert(at) && at != Fid::ROOT {
-            let found = view.get(&key::inode(at)).map_err(|e| e.errno())?.ok_or(Errno::ENOENT)?;
-            at = Inode::decode(at, &found)?.parent;
-            if dirs.len() % STEPS_MAX == 0 {
-                // Others have their turn.
-                self.world.sleep(Duration::from_micros(1)).await;
-            }
+/// Looks up the way that is wanted. `ENOENT` if its directory is not there (any more).
+pub async fn climb(db: &Arc<Db>, shared: &Shared, ways: &mut Ways) -> Result<(), Errno> {
+    let dir = ways.take_wanted().expect("a way is wanted");
+    let moves = shared.moves.count();
+    let mut view = db.view();
+    let mut dirs = BTreeSet::new();
+    let mut at = dir;
+    while dirs.insert(at) && at != Fid::ROOT {
+        let found = view.get(&key::inode(at)).map_err(|e| e.errno())?.ok_or(Errno::ENOENT)?;
+        at = Inode::decode(at, &found)?.parent;
+        if dirs.len() % STEPS_MAX == 0 {
+            // Others have their turn.
+            shared.world.sleep(Duration::from_micros(1)).await;
         }
-        if at != Fid::ROOT {
-            return Err(looped(dir).into());
-        }
-        // A crash must not take back what the rename relies on.
-        self.db.durable(view.seen()).await.map_err(|e| e.errno())?;
-        ways.learn(dir, Way::new(dir, dirs, moves));
-        Ok(())
     }
+    if at != Fid::ROOT {
+        return Err(looped(dir).into());
+    }
+    // A crash must not take back what the rename relies on.
+    db.durable(view.seen()).await.map_err(|e| e.errno())?;
+    ways.learn(dir, Way::new(dir, dirs, moves));
+    Ok(())
 }

@@ -1,20 +1,18 @@
 //! Taking leases back: a change that meets leases of other clients asks for them and waits, each client for
-//! as long as it may take and no longer; and what clients say unasked.
+//! as long as it may take and no longer.
 
-use crate::leases::{LeaseNeeds, RevokeGuard, Touched};
-use crate::mdt::Mdt;
-use crate::opens::{Open, OpenChange};
-use crate::schema::key;
+use crate::leases::LeaseNeeds;
 use crate::settings::seconds;
+use crate::shared::Shared;
+use crate::stop::Stop;
 use model::planted::{self, Bug};
 use model::{Errno, Fid};
-use rpc::{ClientId, Principal};
+use rpc::{ClientId, Peers};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
-use wire::msg::lookup::bits;
-use wire::msg::notify::{LEASE_ITEMS_MAX, LeaseItem, Notice, Notify};
-use wire::msg::reclaim::OpenRecord;
-use world::{Instant, select};
+use wire::msg::notify::{LEASE_ITEMS_MAX, LeaseItem, Notify};
+use world::{Instant, World, select};
 
 /// A revocation that is not answered is sent again after so long: its connection may have broken.
 const SAY_AGAIN: Duration = Duration::from_secs(1);
@@ -48,11 +46,24 @@ impl Waits {
     }
 }
 
-impl Mdt {
+/// Asks clients for leases that others need.
+pub struct Callbacks {
+    world: World,
+    /// Whom to ask.
+    peers: Peers,
+    shared: Arc<Shared>,
+    stop: Stop,
+}
+
+impl Callbacks {
+    pub fn new(world: &World, peers: &Peers, shared: &Arc<Shared>, stop: &Stop) -> Callbacks {
+        Callbacks { world: world.clone(), peers: peers.clone(), shared: shared.clone(), stop: stop.clone() }
+    }
+
     /// Asks other clients for what is to be changed and waits until they gave it back; who does not answer in
     /// time is evicted. `ENOTCONN` when the client that waits departs itself, `ESHUTDOWN` when the target
     /// stops.
-    pub(crate) async fn await_cancels(&self, by: Option<ClientId>, wanted: &LeaseNeeds) -> Result<(), Errno> {
+    pub async fn await_cancels(&self, by: Option<ClientId>, wanted: &LeaseNeeds) -> Result<(), Errno> {
         let start = self.world.now();
         let mut asked: BTreeSet<(ClientId, Fid, bool)> = BTreeSet::new();
         let mut waits = Waits::default();
@@ -71,7 +82,7 @@ impl Mdt {
             if by.is_some_and(|c| self.shared.leases.is_leaving(c)) {
                 return Err(Errno::ENOTCONN);
             }
-            if *self.stopping.borrow() {
+            if self.stop.is_begun() {
                 return Err(Errno::ESHUTDOWN);
             }
             let now = self.world.now();
@@ -83,52 +94,14 @@ impl Mdt {
                 asked.clear();
             }
             self.revoke(held.into_iter().filter(|(c, i)| asked.insert((*c, i.fid, i.look))));
-            let mut stopping = self.stopping.subscribe();
-            let stopped = async move { drop(stopping.wait_for(|s| *s).await) };
             let rest = SAY_AGAIN.saturating_sub(now.since(said)).max(Duration::from_millis(1));
-            let _ = select(changed, select(stopped, self.world.sleep(rest))).await;
+            let _ = select(changed, self.stop.pause(rest)).await;
         }
-    }
-
-    /// Whether `look` meets what other clients own.
-    pub(crate) fn watches(&self, client: Option<ClientId>) -> bool {
-        self.shared.leases.others_own(client)
-    }
-
-    /// A setting of the file system from which new files' layouts come has changed: waits until no owner goes
-    /// by the old one. `ESHUTDOWN` when the target stops.
-    pub(crate) async fn defaults_changed(&self) -> Result<(), Errno> {
-        let wanted =
-            LeaseNeeds { change: Touched::from([(Fid::DEFAULTS, bits::UPDATE)]), look: Touched::new() };
-        let mut marks = RevokeGuard::new(&self.shared.leases);
-        let blocked = {
-            let _alone = self.core_write();
-            marks.mark_conflicts(None, &wanted)
-        };
-        if blocked { self.await_cancels(None, &wanted).await } else { Ok(()) }
-    }
-
-    /// It has changed whose root is root. Waits until nobody who is squashed keeps anything that was shown to
-    /// root. `ESHUTDOWN` when the target stops.
-    pub(crate) async fn squash_changed(&self) -> Result<(), Errno> {
-        let all = self.peers.list().into_iter().map(|p| p.who);
-        let squashed = |p: &Principal| self.shared.settings.nodemap(p).squashes_root();
-        let clients: Vec<ClientId> = all.filter(squashed).map(|p| p.client).collect();
-        let mut marks = RevokeGuard::new(&self.shared.leases);
-        let wanted = {
-            let _alone = self.core_write();
-            let wanted = LeaseNeeds { change: self.shared.leases.files_of(&clients), look: Touched::new() };
-            if !marks.mark_conflicts(None, &wanted) {
-                return Ok(());
-            }
-            wanted
-        };
-        self.await_cancels(None, &wanted).await
     }
 
     /// Space is low: owners are to tell what they have done, for which it was promised, and to ask from now
     /// on.
-    pub(crate) fn shed_owners(&self) {
+    pub fn shed_owners(&self) {
         self.revoke(self.shared.leases.to_shed(self.world.now(), SAY_AGAIN).into_iter());
     }
 
@@ -163,41 +136,12 @@ impl Mdt {
             }
         }
     }
-
-    /// What a client says unasked.
-    pub(crate) fn told(&self, client: ClientId, notice: Notice) {
-        match notice {
-            Notice::Cancelled { items } => self.shared.leases.cancel(client, &items),
-            Notice::Opened { opens } => self.opened(client, opens),
-            // For an OST.
-            Notice::Released { .. } | Notice::Kept { .. } => {}
-            // The session layer's own.
-            Notice::Proof { .. } | Notice::ClientEvicted { .. } => {}
-        }
-    }
-
-    /// A client has files open under leases that it is about to give back. Permission was checked when it
-    /// opened them. Files that are not there are ignored: their removal did not wait for this client, so it
-    /// was its own.
-    fn opened(&self, client: ClientId, opens: Vec<OpenRecord>) {
-        let mut core = self.core_write();
-        if !core.clients.contains_key(&client) {
-            return;
-        }
-        for o in opens {
-            // If that cannot be read: better one open too many than a file lost.
-            let gone = matches!(self.db.get(&key::inode(o.fid)), Ok(None));
-            if !gone && core.opens.check_room(client).is_ok() {
-                let open = Open { fid: o.fid, flags: o.flags };
-                core.opens.apply(OpenChange::Add { client, handle: o.handle, open });
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wire::msg::lookup::bits;
 
     #[test]
     fn who_goes_on_telling_has_more_time_but_not_for_ever() {

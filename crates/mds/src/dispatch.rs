@@ -3,6 +3,7 @@
 use crate::done::{Done, ReplyTo};
 use crate::mdt::Mdt;
 use crate::names::OpContext;
+use crate::transact::answer;
 use crate::tx::Tx;
 use crate::verbs::{execute, modifies};
 use crate::{ops, replayed};
@@ -42,7 +43,7 @@ impl Mdt {
         };
         let mut done = match modifies(req.op) {
             Some(true) => self.change(&ctx, &to, &req).await,
-            Some(false) => self.read(&to, |tx| execute(tx, &ctx, req.op, &req.body)).await,
+            Some(false) => self.transactions.read(&to, |tx| execute(tx, &ctx, req.op, &req.body)).await,
             None => self.serve_other(&ctx, &to, &req).await,
         };
         if let (Some(r), Ok(body)) = (&req.replay, &mut done.result)
@@ -53,7 +54,7 @@ impl Mdt {
         // A sequence must never be leased twice, whoever loses his memory.
         done.durable |= durable || req.op == Op::Allocseq;
         drop(to);
-        let out = self.answer(done, author).await;
+        let out = answer(done, author).await;
         let us = u64::try_from(self.world.now().since(start).as_micros()).unwrap_or(u64::MAX);
         self.stats.count([req.op], &req.from, us, || self.world.wall());
         out
@@ -71,7 +72,7 @@ impl Mdt {
             let first = req.replay.as_ref().filter(|r| replayed::same(req.op, &r.reply, &body));
             Ok(first.map_or(body, |r| r.reply.to_vec()))
         };
-        self.settled(to, work).await
+        self.transactions.settled(to, work).await
     }
 
     /// Messages that are not plain operations on names and files.
@@ -92,7 +93,9 @@ impl Mdt {
             Op::Ping => with!(m => plain(ops::ping::run(m))),
             Op::Disconnect => with!(m => plain(ops::disconnect::run(m))),
             Op::Batch => with!(m => ops::batch::serve(self, ctx, to, req, &m).await),
-            Op::Own => with!(m => self.transact(Some(to), |tx| ops::own::run(self, tx, ctx, &m)).await),
+            Op::Own => {
+                with!(m => self.transactions.transact(Some(to), |tx| ops::own::run(self, tx, ctx, &m)).await)
+            }
             Op::Statfs => with!(m => plain(ops::statfs::run(self, m))),
             Op::GetParam => with!(m => plain(ops::param::get(self, m))),
             Op::SetParam => with!(m => plain(ops::param::set(self, m).await)),

@@ -36,6 +36,7 @@ mod service;
 mod settings;
 mod shared;
 mod stats;
+mod stop;
 mod transact;
 mod tx;
 mod verbs;

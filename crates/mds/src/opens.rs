@@ -72,6 +72,7 @@ impl Opens {
 
     fn forget(&mut self, fid: Fid) {
         let n = self.counts.get_mut(&fid).expect("an open file is counted");
+        assert!(*n > 0, "a file that nobody has open is not counted");
         *n -= 1;
         if *n == 0 {
             self.counts.remove(&fid);

@@ -33,13 +33,13 @@ impl Mdt {
                     }
                     Ok(Vec::new())
                 };
-                let done = self.transact(None, work).await;
+                let done = self.transactions.transact(None, work).await;
                 purged += some;
                 if let Err(e) = done.result {
                     return tracing::error!("removing orphans failed: {e}");
                 }
                 // Not more in memory than the journal has taken.
-                if self.db.durable(done.wait).await.is_err() || *self.stopping.borrow() {
+                if self.db.durable(done.wait).await.is_err() || self.stop.is_begun() {
                     return;
                 }
             }

@@ -186,7 +186,7 @@ pub static MDT: Table<Mdt> = Table {
             recovery::status(m).into()
         }),
         Param::shown(Decl::gauge("num_exports", "", "clients that this target knows"), |m, ()| {
-            m.core_read().clients.len().into()
+            m.core.read().clients.len().into()
         }),
         Param::shown(Decl::gauge("instance", "", "epoch of the target: grows at each start"), |m, ()| {
             m.shared.epoch.into()
@@ -195,7 +195,7 @@ pub static MDT: Table<Mdt> = Table {
             format!("{}_UUID", TargetId::mdt(m.cfg.index).label(&m.cfg.fsname)).into()
         }),
         Param::shown(Decl::gauge("open_files", "", "files that clients have open"), |m, ()| {
-            m.core_read().opens.total().into()
+            m.core.read().opens.total().into()
         }),
         Param::shown(Decl::gauge("filestotal", "", "inodes that fit in, about"), |m, ()| {
             files(m).files.into()
@@ -304,7 +304,7 @@ fn target_obd(mdt: &Mdt) -> String {
 /// Clients that first came from this address, a line each.
 fn uuids_at(mdt: &Mdt, e: &Export<Op>) -> String {
     let here = e.addr.to_string();
-    let core = mdt.core_read();
+    let core = mdt.core.read();
     let all = core.clients.iter().filter(|(_, c)| c.address == here);
     all.map(|(id, _)| id.to_string()).collect::<Vec<_>>().join("\n")
 }

@@ -9,8 +9,8 @@ use crate::mdt::Mdt;
 use crate::schema::key;
 use crate::settings::seconds;
 use model::TargetId;
-use rpc::ClientId;
 use rpc::server::recovery::{Recover, Recovery};
+use rpc::{ClientId, Service};
 use std::sync::Arc;
 use std::time::Duration;
 use world::BoxFuture;
@@ -19,7 +19,7 @@ impl Mdt {
     /// Takes a client out that never came back, all in one step: if it connects a moment later it is a new
     /// one. It has no opens and no locks, since those come with its reclaim.
     fn remove_absent(&self, client: ClientId) -> Result<(), store::StoreError> {
-        let mut core = self.core_write();
+        let mut core = self.core.write();
         if !self.recovery.give_up(client) {
             return Ok(());
         }
@@ -71,5 +71,5 @@ impl Recover for Mdt {
 
 /// `recovery_status`.
 pub fn status(mdt: &Mdt) -> String {
-    mdt.recovery.status(mdt.committed())
+    mdt.recovery.status(mdt.last_committed())
 }

@@ -2,9 +2,11 @@
 //! server starts it, configures it and stops it.
 
 use crate::MdsError;
+use crate::callbacks::Callbacks;
 use crate::core::{ClientState, Core};
 use crate::growing::Growing;
 use crate::leases::LeaseState;
+use crate::locks::Locks;
 use crate::mdt::{Mdt, MdtConfig};
 use crate::ops::param;
 use crate::osts::Osts;
@@ -14,6 +16,8 @@ use crate::schema::{Inode, Lease, key};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::stats::Stats;
+use crate::stop::Stop;
+use crate::transact::Transactions;
 use crate::tx::Tx;
 use crate::walk::walk;
 use crate::ways::Moves;
@@ -32,7 +36,6 @@ use wire::Sender;
 use wire::msg::config::ConfigReply;
 use wire::msg::notify::Notice;
 use wire::proof::Key;
-use world::sync::watch;
 use world::{BoxFuture, World};
 
 /// Open files that a departing client's transaction closes at a time.
@@ -61,28 +64,18 @@ impl Mdt {
             }
             Mdt::format(&world, &db)?;
         }
-        let missing = |what| MdsError::Missing { what, fid: Fid::ROOT };
-        let state = |k: &[u8], what| db.get(k)?.ok_or_else(|| missing(what));
-        let hash_key =
-            value::decode_hash_key(key::STATE_HASH_KEY, &state(key::STATE_HASH_KEY, "directory hash key")?)?;
-        let inodes = value::decode_u64(key::STATE_INODES, &state(key::STATE_INODES, "inode count")?)?;
-        let root = Inode::decode(Fid::ROOT, &state(&key::inode(Fid::ROOT), "inode")?)?;
+        let shared = Arc::new(load_shared(&world, &db)?);
         let core = load_core(&db)?;
         let label = TargetId::mdt(cfg.index).label(&cfg.fsname);
         let recovery = Recovery::new(&world, label, core.clients.keys().copied());
-        let shared = Shared {
-            epoch: db.epoch(),
-            hash_key,
-            settings: Settings::default(),
-            osts: Osts::new(world.random_u64()),
-            root_default: Mutex::new(root.default_layout),
-            inodes: AtomicU64::new(inodes),
-            outbox_seq: AtomicU64::new(1),
-            leases: LeaseState::new(db.epoch()),
-            space_low: AtomicBool::new(false),
-            growing: Growing::default(),
-            moves: Moves::default(),
-            world: world.clone(),
+        let core = Arc::new(RwLock::new(core));
+        let stop = Stop::new(&world);
+        let transactions = Transactions {
+            db: db.clone(),
+            shared: shared.clone(),
+            core: core.clone(),
+            callbacks: Callbacks::new(&world, &peers, &shared, &stop),
+            recovery: recovery.clone(),
         };
         let identity = Identity {
             fsname: cfg.fsname.clone(),
@@ -92,14 +85,15 @@ impl Mdt {
         };
         let mdt = Arc::new(Mdt {
             sessions: Sessions::new(&world, &peers, identity),
+            locks: Locks::new(peers.clone()),
             db,
             peers,
             cfg,
             shared,
-            core: RwLock::new(core),
-            locks: Mutex::new(ldlm::LockTable::new()),
+            core,
+            transactions,
             recovery,
-            stopping: watch::Sender::new(false),
+            stop,
             stats: Stats::new(world.wall()),
             config_version: Mutex::new(0),
             world,
@@ -124,7 +118,9 @@ impl Mdt {
         }
         if about != param::About::default() {
             let mdt = self.clone();
-            self.world.spawn("mdt-defaults", async move { mdt.settings_changed(about).await.unwrap_or(()) });
+            self.world.spawn("mdt-defaults", async move {
+                param::settings_changed(&mdt, about).await.unwrap_or(())
+            });
         }
     }
 
@@ -138,7 +134,7 @@ impl Mdt {
     pub fn stop(self: &Arc<Self>) -> BoxFuture<()> {
         let mdt = self.clone();
         Box::pin(async move {
-            mdt.stopping.send_replace(true);
+            mdt.stop.begin();
             mdt.recovery.stop();
             mdt.shared.osts.wake_all();
             mdt.sessions.disconnect().await;
@@ -161,7 +157,7 @@ impl Mdt {
         let label = TargetId::mdt(self.cfg.index).label(&self.cfg.fsname);
         let failed = |e: store::StoreError| (e.errno(), format!("{label}: {e}"));
         let (outcome, wait) = {
-            let mut core = self.core_write();
+            let mut core = self.core.write();
             if let Some(known) = core.clients.get_mut(&client) {
                 let bound = hello.check(&mut known.identity)?;
                 let lsn = if bound {
@@ -212,7 +208,7 @@ impl Mdt {
     async fn gone(self: Arc<Self>, client: ClientId, how: Departure) {
         self.shared.leases.client_gone(client, true);
         loop {
-            let opens = self.core_read().opens.of_client(client);
+            let opens = self.core.read().opens.of_client(client);
             if opens.is_empty() {
                 break;
             }
@@ -220,14 +216,13 @@ impl Mdt {
             let work = |tx: &mut Tx| {
                 part.iter().try_for_each(|(h, _)| tx.remove_open(client, *h)).map(|()| Vec::new())
             };
-            let done = self.transact(None, work).await;
+            let done = self.transactions.transact(None, work).await;
             if let Err(e) = done.result {
                 tracing::error!("closing the files of client {client} failed: {e}");
                 break;
             }
         }
-        let granted = self.locks.lock().client_gone(client.0);
-        self.tell(granted);
+        self.locks.client_gone(client);
         if let Err(e) = self.forget_client(client, how).await {
             tracing::error!("removing the record of client {client} failed: {e}");
         }
@@ -241,7 +236,7 @@ impl Mdt {
     async fn forget_client(self: &Arc<Self>, client: ClientId, how: Departure) -> Result<(), MdsError> {
         let leases = if how == Departure::Disconnected { leases_of(&self.db, client)? } else { Vec::new() };
         let lsn = {
-            let mut core = self.core_write();
+            let mut core = self.core.write();
             let mut txn = Txn::new();
             txn.delete(key::client(&client.0));
             for seq in leases {
@@ -274,7 +269,7 @@ impl Service for Mdt {
     }
 
     fn knows(&self, client: ClientId) -> bool {
-        self.core_read().clients.contains_key(&client)
+        self.core.read().clients.contains_key(&client)
     }
 
     fn speaks(&self) -> bool {
@@ -284,7 +279,7 @@ impl Service for Mdt {
     }
 
     fn last_committed(&self) -> u64 {
-        self.committed()
+        self.db.transno(self.db.last_committed())
     }
 
     fn connect(self: Arc<Self>, hello: Greeting) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
@@ -330,7 +325,14 @@ impl Service for Mdt {
     }
 
     fn notice(&self, client: ClientId, n: Notice) {
-        self.told(client, n);
+        match n {
+            Notice::Cancelled { items } => self.shared.leases.cancel(client, &items),
+            Notice::Opened { opens } => self.core.write().opened(&self.db, client, opens),
+            // For an OST.
+            Notice::Released { .. } | Notice::Kept { .. } => {}
+            // The session layer's own.
+            Notice::Proof { .. } | Notice::ClientEvicted { .. } => {}
+        }
     }
 
     fn evicted(&self, client: ClientId) {
@@ -362,6 +364,30 @@ fn leases_of(db: &Db, client: ClientId) -> Result<Vec<u64>, MdsError> {
         Ok(())
     })?;
     Ok(out)
+}
+
+/// What the table says of the file system as a whole.
+fn load_shared(world: &World, db: &Db) -> Result<Shared, MdsError> {
+    let missing = |what| MdsError::Missing { what, fid: Fid::ROOT };
+    let state = |k: &[u8], what| db.get(k)?.ok_or_else(|| missing(what));
+    let hash_key =
+        value::decode_hash_key(key::STATE_HASH_KEY, &state(key::STATE_HASH_KEY, "directory hash key")?)?;
+    let inodes = value::decode_u64(key::STATE_INODES, &state(key::STATE_INODES, "inode count")?)?;
+    let root = Inode::decode(Fid::ROOT, &state(&key::inode(Fid::ROOT), "inode")?)?;
+    Ok(Shared {
+        epoch: db.epoch(),
+        hash_key,
+        settings: Settings::default(),
+        osts: Osts::new(world.random_u64()),
+        root_default: Mutex::new(root.default_layout),
+        inodes: AtomicU64::new(inodes),
+        outbox_seq: AtomicU64::new(1),
+        leases: LeaseState::new(db.epoch()),
+        space_low: AtomicBool::new(false),
+        growing: Growing::default(),
+        moves: Moves::default(),
+        world: world.clone(),
+    })
 }
 
 /// The clients that were known.

@@ -1,25 +1,38 @@
-//! How a transaction is built and submitted, what it waits for before, and when the answer may go out.
+//! How a transaction is built and submitted, what it waits for before, and when the answer may go out. None
+//! of it knows the target as a whole.
 
-use crate::ancestors::TRIES_MAX;
+use crate::ancestors::{self, TRIES_MAX};
+use crate::callbacks::Callbacks;
 use crate::core::Core;
 use crate::done::{Done, ReplyTo};
-use crate::leases::{self, LeaseNeeds, RevokeGuard, Touched};
-use crate::mdt::Mdt;
+use crate::leases::{self, LeaseNeeds, LeaseState, RevokeGuard, Touched};
 use crate::schema::{self, key, value};
+use crate::shared::Shared;
 use crate::tx::{Outcome, Tx};
 use crate::ways::Ways;
+use model::mutex::RwLock;
 use model::planted::{self, Bug};
 use model::{Errno, limits};
 use rpc::Outgoing;
+use rpc::server::recovery::Recovery;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use store::{Author, ReplyRecord, Txn};
+use store::{Author, Db, ReplyRecord, Txn};
 
-impl Mdt {
+/// Runs operations on the table, each as a transaction, and takes back the leases that are in their way.
+pub struct Transactions {
+    pub db: Arc<Db>,
+    pub shared: Arc<Shared>,
+    pub core: Arc<RwLock<Core>>,
+    pub callbacks: Callbacks,
+    pub recovery: Arc<Recovery>,
+}
+
+impl Transactions {
     /// Runs a read-only operation of a client, which may be granted leases on what it sees. While other
     /// clients own what it looks at, it waits until they have told what they did, and runs again.
-    pub(crate) async fn read(
+    pub async fn read(
         &self,
         to: &ReplyTo,
         mut f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
@@ -33,10 +46,10 @@ impl Mdt {
             assert!(!wanted.look.is_empty(), "a look waits for what others have of what it looked at");
             {
                 // Not beside other looks: they grant what they were offered a moment ago.
-                let _alone = self.core_write();
+                let _alone = self.core.write();
                 marks.mark_conflicts(Some(to.client), &wanted);
             }
-            if let Err(e) = self.await_cancels(Some(to.client), &wanted).await {
+            if let Err(e) = self.callbacks.await_cancels(Some(to.client), &wanted).await {
                 return Done::error(e);
             }
         }
@@ -49,7 +62,7 @@ impl Mdt {
         f: &mut impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno>,
         marks: &mut RevokeGuard,
     ) -> Result<Done, LeaseNeeds> {
-        let core = self.core_read();
+        let core = self.core.read();
         marks.clear();
         let mut tx = self.begin(&core, Some(to), false);
         let result = f(&mut tx);
@@ -68,7 +81,7 @@ impl Mdt {
     /// Runs an operation that may change something and submits its transaction, with the reply if it is a
     /// client's. A failed operation changes nothing. While other clients hold leases on what it would change,
     /// or own what it looks at, it waits for them, and runs again: on what is there by then.
-    pub(crate) async fn transact(
+    pub async fn transact(
         &self,
         to: Option<&ReplyTo>,
         f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
@@ -76,8 +89,8 @@ impl Mdt {
         self.transact_by(to.map(|t| t.client), to, f).await
     }
 
-    /// As [`Mdt::transact`], also without a reply: a client's own leases are not in its way.
-    pub(crate) async fn transact_by(
+    /// As [`Transactions::transact`], also without a reply: a client's own leases are not in its way.
+    pub async fn transact_by(
         &self,
         by: Option<rpc::ClientId>,
         to: Option<&ReplyTo>,
@@ -90,7 +103,7 @@ impl Mdt {
                 Err(wanted) => wanted,
             };
             assert!(!wanted.is_nothing(), "a transaction waits for what others have of what it touches");
-            if let Err(e) = self.await_cancels(by, &wanted).await {
+            if let Err(e) = self.callbacks.await_cancels(by, &wanted).await {
                 return Done::error(e);
             }
         }
@@ -105,7 +118,7 @@ impl Mdt {
         f: &mut impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno>,
         marks: &mut RevokeGuard,
     ) -> Result<Done, LeaseNeeds> {
-        let mut core = self.core_write();
+        let mut core = self.core.write();
         marks.clear();
         if to.is_some_and(|t| !core.clients.contains_key(&t.client)) {
             return Ok(Done::error(Errno::ENOTCONN));
@@ -139,13 +152,14 @@ impl Mdt {
         let low = self.db.space_low_beside(promised);
         self.shared.space_low.store(low, Ordering::Relaxed);
         if low && promised > 0 {
-            self.shed_owners();
+            self.callbacks.shed_owners();
         }
     }
 
     /// A transaction of a client's request, or of the server itself.
     fn begin<'a>(&'a self, core: &'a Core, to: Option<&ReplyTo>, modifies: bool) -> Tx<'a> {
-        let watch = |tx: Tx<'a>| if self.watches(to.map(|t| t.client)) { tx.watching() } else { tx };
+        let watch =
+            |tx: Tx<'a>| if self.shared.leases.others_own(to.map(|t| t.client)) { tx.watching() } else { tx };
         let Some(t) = to else { return watch(Tx::new(self.db.view(), &core.opens, &self.shared)) };
         let tx = watch(Tx::new(self.db.view_for(&t.author), &core.opens, &self.shared));
         // Nobody reads the answer of a request that is done again, so it must not grant anything.
@@ -218,30 +232,9 @@ impl Mdt {
         }
     }
 
-    /// The answer, once it may be given: when what it shows of others is durable (with `ack=durable`,
-    /// everything), and behind the answers to what its client did before.
-    pub(crate) async fn answer(self: &Arc<Self>, done: Done, author: Arc<Author>) -> Outgoing {
-        assert!(done.transno == 0 || done.result.is_ok(), "an operation that failed changed something");
-        assert!(done.seen.newest <= done.wait, "an answer waits for all that it shows");
-        let early = if done.transno != 0 { Bug::ReplyBeforeDurable } else { Bug::ReadUndurable };
-        if !planted::on(early)
-            && let Err(e) = author.answerable(done.seen, done.durable).await
-        {
-            return Outgoing::err(e.errno());
-        }
-        let out = match done.result {
-            Ok(body) => {
-                let (status, bulk, transno) = (Ok(()), done.bulk, done.transno);
-                Outgoing { status, body, bulk: bulk.into(), transno, hold: None }
-            }
-            Err(e) => Outgoing::err(e),
-        };
-        Outgoing { hold: Some(author), ..out }
-    }
-
-    /// As [`Mdt::transact`]; waits while data that it concerns is on its way to objects, and while it is
-    /// looked up where directories lie that are deep down.
-    pub(crate) async fn settled(
+    /// As [`Transactions::transact`]; waits while data that it concerns is on its way to objects, and while
+    /// it is looked up where directories lie that are deep down.
+    pub async fn settled(
         &self,
         to: &ReplyTo,
         mut f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
@@ -263,7 +256,7 @@ impl Mdt {
                 }
                 Err(Errno::EDEEP) if tries < TRIES_MAX => {
                     tries += 1;
-                    if let Err(e) = self.climb(&mut ways).await {
+                    if let Err(e) = ancestors::climb(&self.db, &self.shared, &mut ways).await {
                         return Done::error(e);
                     }
                 }
@@ -272,4 +265,40 @@ impl Mdt {
             }
         }
     }
+
+    /// Waits until no client keeps anything of the files that `wanted` names beside no operation. `ESHUTDOWN`
+    /// when the target stops.
+    pub async fn revoke(&self, wanted: impl FnOnce(&LeaseState) -> Touched) -> Result<(), Errno> {
+        let mut marks = RevokeGuard::new(&self.shared.leases);
+        let wanted = {
+            let _alone = self.core.write();
+            let wanted = LeaseNeeds { change: wanted(&self.shared.leases), look: Touched::new() };
+            if !marks.mark_conflicts(None, &wanted) {
+                return Ok(());
+            }
+            wanted
+        };
+        self.callbacks.await_cancels(None, &wanted).await
+    }
+}
+
+/// The answer, once it may be given: when what it shows of others is durable (with `ack=durable`,
+/// everything), and behind the answers to what its client did before.
+pub async fn answer(done: Done, author: Arc<Author>) -> Outgoing {
+    assert!(done.transno == 0 || done.result.is_ok(), "an operation that failed changed something");
+    assert!(done.seen.newest <= done.wait, "an answer waits for all that it shows");
+    let early = if done.transno != 0 { Bug::ReplyBeforeDurable } else { Bug::ReadUndurable };
+    if !planted::on(early)
+        && let Err(e) = author.answerable(done.seen, done.durable).await
+    {
+        return Outgoing::err(e.errno());
+    }
+    let out = match done.result {
+        Ok(body) => {
+            let (status, bulk, transno) = (Ok(()), done.bulk, done.transno);
+            Outgoing { status, body, bulk: bulk.into(), transno, hold: None }
+        }
+        Err(e) => Outgoing::err(e),
+    };
+    Outgoing { hold: Some(author), ..out }
 }

@@ -36,6 +36,7 @@ impl Moves {
         }
         let old = g.last.len().saturating_sub(MOVES_MAX);
         g.last.drain(..old);
+        assert!(g.last.len() as u64 <= g.count, "moves that are remembered are the last of those counted");
     }
 }
 

@@ -167,6 +167,7 @@ impl Acl {
         self.set(Who::UserObj, mode >> 6);
         self.set(group, mode >> 3);
         self.set(Who::Other, mode);
+        assert_eq!(self.mode_bits(), mode & 0o777, "a list shows the mode that was set");
     }
 
     /// What a new file gets from its directory's default list, asked for with `mode`: its access list
@@ -178,6 +179,7 @@ impl Acl {
             let kept = u32::from(acl.perm_of(who).unwrap_or(0)) & (mode >> shift);
             acl.set(who, kept);
         }
+        assert_eq!(acl.mode_bits() & !mode, 0, "a new file gets no more than was asked for");
         let bits = (mode & !0o777) | acl.mode_bits();
         if acl.is_minimal() { (None, bits) } else { (Some(acl), bits) }
     }

@@ -26,6 +26,7 @@ impl Estimate {
         if took >= self.worst {
             (self.worst, self.worst_at) = (took, now_s);
         }
+        assert!(self.bins.iter().all(|b| *b <= self.worst), "nothing lately was worse than the worst of all");
     }
 
     fn turn(&mut self, now_s: u64) {

@@ -58,7 +58,9 @@ impl<P: Place> Exports<P> {
                 return None;
             }
             let made = || Arc::new(Export { addr, stats: Counters::new(self.table.clone(), now) });
-            Some(known.entry(addr).or_insert_with(made).clone())
+            let export = known.entry(addr).or_insert_with(made).clone();
+            assert!(known.len() <= EXPORTS_MAX, "so many addresses are counted apart and no more");
+            Some(export)
         })
     }
 

@@ -149,7 +149,9 @@ impl ObjectId {
     }
 
     pub fn marked(self, mark: TargetMark) -> ObjectId {
-        ObjectId { stripe: self.stripe_number() | (mark.0 << STRIPE_BITS), ..self }
+        let marked = ObjectId { stripe: self.stripe_number() | (mark.0 << STRIPE_BITS), ..self };
+        assert_eq!(marked.mark(), mark, "a mark fits into its bits");
+        marked
     }
 
     /// 24 big-endian bytes, used in table keys and file names.

@@ -77,6 +77,7 @@ fn rows<const N: usize>(sides: [&Buckets; N]) -> Vec<(usize, [Share; N])> {
             break;
         }
     }
+    assert_eq!(sums, totals, "the rows of a side come to all of it");
     out
 }
 

@@ -222,6 +222,7 @@ impl Layout {
             let ss = u64::from(c.stripe_size);
             let stop = if c.objects.len() == 1 { end } else { (pos / ss + 1).saturating_mul(ss) };
             let stop = stop.min(end).min(c.end);
+            assert!(stop > pos, "each piece of a range has bytes");
             out.push(Extent {
                 stripe,
                 object: c.objects[stripe],

@@ -4,19 +4,22 @@
 //! A request that names a lock its sender holds never waits here. One without runs under a server lock of its
 //! own.
 
-use crate::service::Ost;
+use crate::space::Space;
 use crate::stats::OstCounter;
 use ldlm::extent::{Event, Extents, Request, Who};
+use model::counters::Counters;
 use model::mutex::{Mutex, MutexGuard};
 use model::planted::{self, Bug};
 use model::{Errno, ObjectAttr, ObjectId};
-use rpc::ClientId;
+use rpc::server::recovery::Recovery;
+use rpc::{ClientId, Peers};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use wire::msg::extent::{ExtentAnswer, ExtentMode, ExtentSpec};
 use wire::msg::notify::{KeptAttr, Notify, RELEASED_MAX};
+use world::World;
 use world::future::join_all;
 use world::sync::oneshot;
 
@@ -43,8 +46,16 @@ struct Asked {
     answer: oneshot::Sender<Option<KeptAttr>>,
 }
 
-#[derive(Default)]
+/// Who holds which ranges, who waits for one, and whom it is asked back from.
 pub(crate) struct Locks {
+    world: World,
+    /// `FSNAME-OST0000`.
+    label: String,
+    peers: Peers,
+    recovery: Arc<Recovery>,
+    /// What a client was promised goes with its locks.
+    space: Arc<Space>,
+    stats: Arc<Counters<OstCounter>>,
     table: Mutex<Locked>,
     waiters: Mutex<BTreeMap<u64, Waiter>>,
     asked: Mutex<BTreeMap<u64, Asked>>,
@@ -53,7 +64,47 @@ pub(crate) struct Locks {
     stopped: AtomicBool,
 }
 
+/// The right of one request to work on a range; ends when dropped.
+pub(crate) struct ServerLock {
+    locks: Arc<Locks>,
+    object: ObjectId,
+    ticket: u64,
+}
+
+impl Drop for ServerLock {
+    fn drop(&mut self) {
+        self.locks.waiters().remove(&self.ticket);
+        let now = self.locks.world.now().0;
+        let events = self.locks.table().server_unlock(now, self.object, self.ticket);
+        self.locks.tell(events);
+    }
+}
+
 impl Locks {
+    pub(crate) fn new(
+        world: &World,
+        label: String,
+        peers: &Peers,
+        recovery: &Arc<Recovery>,
+        space: &Arc<Space>,
+        stats: &Arc<Counters<OstCounter>>,
+    ) -> Arc<Locks> {
+        Arc::new(Locks {
+            world: world.clone(),
+            label,
+            peers: peers.clone(),
+            recovery: recovery.clone(),
+            space: space.clone(),
+            stats: stats.clone(),
+            table: Mutex::default(),
+            waiters: Mutex::default(),
+            asked: Mutex::default(),
+            next_cookie: AtomicU64::new(0),
+            watching: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+        })
+    }
+
     pub(crate) fn table(&self) -> MutexGuard<'_, Locked> {
         self.table.lock()
     }
@@ -77,25 +128,7 @@ impl Locks {
         self.waiters().clear();
         self.asked().clear();
     }
-}
 
-/// The right of one request to work on a range; ends when dropped.
-pub(crate) struct ServerLock {
-    ost: Arc<Ost>,
-    object: ObjectId,
-    ticket: u64,
-}
-
-impl Drop for ServerLock {
-    fn drop(&mut self) {
-        self.ost.locks.waiters().remove(&self.ticket);
-        let now = self.ost.world.now().0;
-        let events = self.ost.locks.table().server_unlock(now, self.object, self.ticket);
-        self.ost.tell(events);
-    }
-}
-
-impl Ost {
     fn tell(self: &Arc<Self>, events: Vec<Event<ObjectId, ClientId>>) {
         for e in events {
             match e {
@@ -110,7 +143,7 @@ impl Ost {
                     self.peers.notify(client, Notify::ExtentGranted { object, id });
                 }
                 Event::Granted { who: Who::Server(ticket), .. } => {
-                    if let Some(w) = self.locks.waiters().remove(&ticket) {
+                    if let Some(w) = self.waiters().remove(&ticket) {
                         let _ = w.granted.send(());
                     }
                 }
@@ -130,7 +163,7 @@ impl Ost {
     ) -> Result<Option<ServerLock>, Errno> {
         let now = self.world.now().0;
         if lock != 0 {
-            let mut t = self.locks.table();
+            let mut t = self.table();
             if !t.covers(client, object, lock, write, start, end) {
                 return Err(Errno::ENOLCK);
             }
@@ -139,7 +172,7 @@ impl Ost {
         }
         let (granted, wait) = oneshot::channel();
         let (held, at_once) = self.server_lock(object, write, (start, end), Some(Waiter { client, granted }));
-        if self.locks.stopped.load(Ordering::SeqCst) {
+        if self.stopped.load(Ordering::SeqCst) {
             return Err(Errno::ESHUTDOWN);
         }
         if !at_once {
@@ -148,8 +181,8 @@ impl Ost {
         Ok(Some(held))
     }
 
-    /// As [`Ost::guard`] for what a client has done again after a restart, without waiting. While clients are
-    /// awaited nobody else is served and the order is that of the first time, whatever became of the lock
+    /// As [`Locks::guard`] for what a client has done again after a restart, without waiting. While clients
+    /// are awaited nobody else is served and the order is that of the first time, whatever became of the lock
     /// since. A client that comes back later must not change what others rely on by now: `ENOLCK`.
     pub(crate) fn guard_replayed(
         self: &Arc<Self>,
@@ -159,8 +192,8 @@ impl Ost {
         write: bool,
         (start, end): (u64, u64),
     ) -> Result<Option<ServerLock>, Errno> {
-        let holds = lock != 0 && self.locks.table().covers(client, object, lock, write, start, end);
-        if holds || self.recovering() {
+        let holds = lock != 0 && self.table().covers(client, object, lock, write, start, end);
+        if holds || self.recovery.recovering() {
             return Ok(None);
         }
         let (held, at_once) = self.server_lock(object, write, (start, end), None);
@@ -177,20 +210,20 @@ impl Ost {
     ) -> (ServerLock, bool) {
         let mode = if write { ExtentMode::Write } else { ExtentMode::Read };
         let (held, at_once, events) = {
-            let mut t = self.locks.table();
+            let mut t = self.table();
             let (ticket, at_once, events) = t.server_lock(self.world.now().0, object, mode, start, end);
             if !at_once && let Some(w) = waiter {
-                let other = self.locks.waiters().insert(ticket, w);
+                let other = self.waiters().insert(ticket, w);
                 assert!(other.is_none(), "a ticket is one request's");
             }
-            (ServerLock { ost: self.clone(), object, ticket }, at_once, events)
+            (ServerLock { locks: self.clone(), object, ticket }, at_once, events)
         };
         self.tell(events);
         (held, at_once)
     }
 
     /// A client asks for a lock. What the object is like is the caller's to find out, after this.
-    pub(crate) fn enqueue_extent(
+    pub(crate) fn enqueue(
         self: &Arc<Self>,
         client: ClientId,
         l: &ExtentSpec,
@@ -198,7 +231,7 @@ impl Ost {
     ) -> Result<ExtentAnswer, Errno> {
         use ldlm::extent::Answer;
         let now = self.world.now().0;
-        let (answer, events) = self.locks.table().enqueue(now, &request(client, l, force));
+        let (answer, events) = self.table().enqueue(now, &request(client, l, force));
         self.tell(events);
         match answer {
             Answer::Granted { start, end } => {
@@ -210,25 +243,29 @@ impl Ost {
         }
     }
 
-    /// Takes a lock back that the client had before this target's restart. False: it is lost.
-    pub(crate) fn reclaim_extent(&self, client: ClientId, l: &ExtentSpec) -> bool {
-        self.locks.table().reclaim(&request(client, l, true))
+    /// Takes locks back that a client had before this target's restart; returns the ids of those that others
+    /// hold by now.
+    pub(crate) fn reclaim(&self, client: ClientId, locks: &[ExtentSpec]) -> Vec<u64> {
+        // Only who was a client before the restart can have had any then.
+        let member = self.recovery.is_member(client);
+        let back = |l: &ExtentSpec| member && self.table().reclaim(&request(client, l, true));
+        locks.iter().filter(|l| !back(l)).map(|l| l.id).collect()
     }
 
     /// A client uses these locks no more.
     pub(crate) fn released(self: &Arc<Self>, client: ClientId, locks: &[(ObjectId, u64)]) {
         let now = self.world.now().0;
         for &(object, id) in locks.iter().take(RELEASED_MAX) {
-            let events = self.locks.table().cancel(now, client, object, id);
+            let events = self.table().cancel(now, client, object, id);
             // What it kept is written by now.
-            self.locks.asked().retain(|_, a| (a.client, a.object, a.id) != (client, object, id));
+            self.asked().retain(|_, a| (a.client, a.object, a.id) != (client, object, id));
             self.tell(events);
         }
     }
 
     /// A client says what it keeps of an object.
     pub(crate) fn kept(&self, client: ClientId, cookie: u64, kept: Option<KeptAttr>) {
-        let mut asked = self.locks.asked();
+        let mut asked = self.asked();
         if asked.get(&cookie).is_some_and(|a| a.client == client)
             && let Some(a) = asked.remove(&cookie)
         {
@@ -245,18 +282,18 @@ impl Ost {
     ) -> BTreeMap<ObjectId, Vec<KeptAttr>> {
         let mut waits = Vec::new();
         for &object in objects {
-            let writers = self.locks.table().writers(object, client);
+            let writers = self.table().writers(object, client);
             for (holder, id) in writers {
                 assert_ne!(holder, client, "nobody is asked for what he keeps himself");
                 let (answer, kept) = oneshot::channel();
-                let cookie = self.locks.next_cookie.fetch_add(1, Ordering::Relaxed);
+                let cookie = self.next_cookie.fetch_add(1, Ordering::Relaxed);
                 let since = self.world.now().0;
                 let asked = Asked { client: holder, object, id, since, answer };
-                let other = self.locks.asked().insert(cookie, asked);
+                let other = self.asked().insert(cookie, asked);
                 assert!(other.is_none(), "each question has a cookie of its own");
                 // Released between the look and the question: nobody would answer for it.
-                if !self.locks.table().knows(holder, object, id) {
-                    self.locks.asked().remove(&cookie);
+                if !self.table().knows(holder, object, id) {
+                    self.asked().remove(&cookie);
                     continue;
                 }
                 self.peers.notify(holder, Notify::GlimpseExtent { object, id, cookie });
@@ -284,14 +321,14 @@ impl Ost {
     /// An object is gone: whoever keeps parts of it may forget them.
     pub(crate) fn block_holders(self: &Arc<Self>, object: ObjectId) {
         let now = self.world.now().0;
-        let events = self.locks.table().block_all(now, object);
+        let events = self.table().block_all(now, object);
         self.tell(events);
     }
 
     /// The client departs: its requests and whoever asked it wait no longer.
     pub(crate) fn client_leaves(&self, client: ClientId) {
-        self.locks.waiters().retain(|_, w| w.client != client);
-        self.locks.asked().retain(|_, a| a.client != client);
+        self.waiters().retain(|_, w| w.client != client);
+        self.asked().retain(|_, a| a.client != client);
     }
 
     /// The client is gone, and none of its requests runs any more.
@@ -299,7 +336,7 @@ impl Ost {
         self.client_leaves(client);
         let now = self.world.now().0;
         if !planted::on(Bug::EvictionForgetsLock) {
-            let events = self.locks.table().client_gone(now, client);
+            let events = self.table().client_gone(now, client);
             self.tell(events);
         }
         self.space.forget(client);
@@ -309,17 +346,17 @@ impl Ost {
     /// anew.
     pub(crate) fn client_back(self: &Arc<Self>, client: ClientId) {
         let now = self.world.now().0;
-        if !self.locks.table().outstanding(now, client).is_empty() {
+        if !self.table().outstanding(now, client).is_empty() {
             self.watch_callbacks();
         }
-        for a in self.locks.asked().values_mut().filter(|a| a.client == client) {
+        for a in self.asked().values_mut().filter(|a| a.client == client) {
             a.since = now;
         }
     }
 
     /// Says callbacks again and loses patience, for as long as any is unanswered.
     fn watch_callbacks(self: &Arc<Self>) {
-        if self.locks.watching.swap(true, Ordering::SeqCst) {
+        if self.watching.swap(true, Ordering::SeqCst) {
             return;
         }
         let weak = Arc::downgrade(self);
@@ -328,12 +365,12 @@ impl Ost {
             let mut last = world.now();
             loop {
                 world.sleep(SAY_AGAIN).await;
-                let Some(ost) = weak.upgrade() else { return };
-                let now = ost.world.now();
+                let Some(locks) = weak.upgrade() else { return };
+                let now = locks.world.now();
                 // Nobody was heard while this server was stopped or starved: that is nobody's fault.
                 let overslept = now.since(last) > SAY_AGAIN * 2;
                 last = now;
-                if ost.locks.stopped.load(Ordering::SeqCst) || !ost.look_after_callbacks(now.0, overslept) {
+                if locks.stopped.load(Ordering::SeqCst) || !locks.look_after_callbacks(now.0, overslept) {
                     return;
                 }
             }
@@ -345,13 +382,13 @@ impl Ost {
         let patience = self.peers.lease_life() * PATIENCE_LEASES_X10 / 10;
         let limit = now.saturating_sub(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX));
         let mut late = if overslept {
-            self.locks.table().excuse(now);
+            self.table().excuse(now);
             std::collections::BTreeSet::new()
         } else {
-            self.locks.table().overdue(limit)
+            self.table().overdue(limit)
         };
         let mut again = Vec::new();
-        for (cookie, a) in self.locks.asked().iter_mut() {
+        for (cookie, a) in self.asked().iter_mut() {
             if overslept {
                 a.since = now;
             } else if a.since < limit {
@@ -360,25 +397,25 @@ impl Ost {
             again.push((a.client, Notify::GlimpseExtent { object: a.object, id: a.id, cookie: *cookie }));
         }
         for client in late {
-            tracing::warn!("{}: client {client} does not answer to a lock callback", self.label());
+            tracing::warn!("{}: client {client} does not answer to a lock callback", self.label);
             if !self.peers.condemn(client) {
                 self.client_left(client);
             }
         }
         if !planted::on(Bug::LostBlockingCallback) {
-            let blocked = self.locks.table().blocked();
+            let blocked = self.table().blocked();
             again.extend(blocked.into_iter().map(|(c, object, id)| (c, Notify::BlockExtent { object, id })));
         }
         for (client, n) in again {
             self.peers.notify(client, n);
         }
-        let busy = || self.locks.table().any_blocked() || !self.locks.asked().is_empty();
+        let busy = || self.table().any_blocked() || !self.asked().is_empty();
         if busy() {
             return true;
         }
-        self.locks.watching.store(false, Ordering::SeqCst);
+        self.watching.store(false, Ordering::SeqCst);
         // A callback between the look and the store found somebody watching.
-        busy() && !self.locks.watching.swap(true, Ordering::SeqCst)
+        busy() && !self.watching.swap(true, Ordering::SeqCst)
     }
 }
 

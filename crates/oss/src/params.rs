@@ -98,8 +98,8 @@ fn set_brw_size(o: &Ost, _: &(), v: Setting<'_>) -> Result<(), Errno> {
 }
 
 fn set_scrub(o: &Ost, _: &(), v: Setting<'_>) -> Result<(), Errno> {
-    if let (Some(ost), Some(order)) = (o.me.upgrade(), Order::parse(v.text)) {
-        ost.order_scrub(order);
+    if let Some(order) = Order::parse(v.text) {
+        o.scrubber.order(order);
     }
     Ok(())
 }

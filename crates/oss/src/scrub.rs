@@ -1,12 +1,11 @@
 //! The scrubber of a target: reads all that is stored at a bounded rate, while the target serves, and says
 //! what differs from its checksum. Where it is survives a restart.
 
-use crate::service::Ost;
 use model::mutex::{Mutex, MutexGuard};
 use model::{ObjectId, Timestamp};
 use std::collections::VecDeque;
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use store::object::Objects;
 use store::object::scrub::{Bad, Cursor, Step};
@@ -156,14 +155,21 @@ pub async fn step(objects: &Arc<Objects>, at: Cursor) -> Result<Step, store::Sto
 struct ScrubState {
     running: bool,
     stop: bool,
+    /// The target stops: no walk goes on.
+    closed: bool,
     rate_mib: u64,
     progress: Progress,
     failed: Option<String>,
 }
 
 /// A target's scrubber.
-#[derive(Default)]
 pub struct Scrubber {
+    world: World,
+    objects: Arc<Objects>,
+    /// `FSNAME-OST0000`.
+    label: String,
+    /// The target's folder.
+    dir: String,
     state: Mutex<ScrubState>,
 }
 
@@ -197,9 +203,10 @@ impl Order {
 
 impl Scrubber {
     /// With what an earlier walk left.
-    pub fn open(world: &World, dir: &str) -> Scrubber {
+    pub fn open(world: &World, objects: &Arc<Objects>, label: String, dir: &str) -> Arc<Scrubber> {
         let state = ScrubState { progress: Progress::load(world, dir), ..ScrubState::default() };
-        Scrubber { state: Mutex::new(state) }
+        let (world, objects, dir) = (world.clone(), objects.clone(), dir.to_string());
+        Arc::new(Scrubber { world, objects, label, dir, state: Mutex::new(state) })
     }
 
     fn lock(&self) -> MutexGuard<'_, ScrubState> {
@@ -234,80 +241,87 @@ impl Scrubber {
         }
         out
     }
-}
 
-impl Ost {
     /// Carries an order out; a running walk takes a new rate at once.
-    pub(crate) fn order_scrub(self: &Arc<Self>, order: Order) {
-        let begin = {
-            let mut s = self.scrubber.lock();
-            match order {
-                Order::Stop => {
-                    s.stop = true;
-                    false
-                }
-                Order::Start(rate) | Order::Restart(rate) => {
-                    if let Some(r) = rate {
-                        assert!(
-                            (1..=RATE_MAX_MIB).contains(&r),
-                            "an order's rate was looked at when it was parsed"
-                        );
-                        s.rate_mib = r;
-                    }
-                    if matches!(order, Order::Restart(_)) || (s.progress.completed && !s.running) {
-                        s.progress = Progress::default();
-                    }
-                    if s.progress.started == Timestamp::default() {
-                        s.progress.started = self.world.wall();
-                    }
-                    s.stop = false;
-                    s.failed = None;
-                    !std::mem::replace(&mut s.running, true)
-                }
+    pub fn order(self: &Arc<Self>, order: Order) {
+        if self.take(order) {
+            let walk = Scrubber::walk(Arc::downgrade(self), self.objects.clone(), self.world.clone());
+            self.world.spawn("scrub", walk);
+        }
+    }
+
+    /// The target stops, and with it a walk.
+    pub fn close(&self) {
+        self.lock().closed = true;
+    }
+
+    /// Takes an order in. True if a walk is to begin.
+    fn take(&self, order: Order) -> bool {
+        let mut s = self.lock();
+        match order {
+            Order::Stop => {
+                s.stop = true;
+                false
             }
-        };
-        if begin {
-            let me = Arc::downgrade(self);
-            let (objects, world) = (self.objects.clone(), self.world.clone());
-            self.world.spawn("scrub", async move {
-                let mut pace = Pace::new(&world);
-                let mut saved = world.now();
-                loop {
-                    let Some(ost) = me.upgrade() else { return };
-                    let (at, rate, stop) = {
-                        let s = ost.scrubber.lock();
-                        let rate = if s.rate_mib == 0 { RATE_DEFAULT_MIB } else { s.rate_mib };
-                        (s.progress.at, rate, s.stop || s.progress.completed)
-                    };
-                    if stop || ost.is_stopping() {
-                        ost.scrub_ended(None);
-                        return;
-                    }
-                    drop(ost);
-                    let step = step(&objects, at).await;
-                    let Some(ost) = me.upgrade() else { return };
-                    let bytes = match step {
-                        Ok(s) => ost.scrub_took(at, s),
-                        Err(e) => return ost.scrub_ended(Some(e.to_string())),
-                    };
-                    if world.now().since(saved) > SAVE_EVERY {
-                        saved = world.now();
-                        ost.save_scrub();
-                    }
-                    drop(ost);
-                    pace.keep(&world, bytes, rate).await;
+            Order::Start(rate) | Order::Restart(rate) => {
+                if let Some(r) = rate {
+                    assert!(
+                        (1..=RATE_MAX_MIB).contains(&r),
+                        "an order's rate was looked at when it was parsed"
+                    );
+                    s.rate_mib = r;
                 }
-            });
+                if matches!(order, Order::Restart(_)) || (s.progress.completed && !s.running) {
+                    s.progress = Progress::default();
+                }
+                if s.progress.started == Timestamp::default() {
+                    s.progress.started = self.world.wall();
+                }
+                s.stop = false;
+                s.failed = None;
+                !std::mem::replace(&mut s.running, true)
+            }
+        }
+    }
+
+    /// Walks until all is looked at, or somebody wants no more of it: also when the target is dropped.
+    async fn walk(me: Weak<Scrubber>, objects: Arc<Objects>, world: World) {
+        let mut pace = Pace::new(&world);
+        let mut saved = world.now();
+        loop {
+            let Some(scrubber) = me.upgrade() else { return };
+            let (at, rate, stop) = {
+                let s = scrubber.lock();
+                let rate = if s.rate_mib == 0 { RATE_DEFAULT_MIB } else { s.rate_mib };
+                (s.progress.at, rate, s.stop || s.closed || s.progress.completed)
+            };
+            if stop {
+                scrubber.ended(None);
+                return;
+            }
+            drop(scrubber);
+            let step = step(&objects, at).await;
+            let Some(scrubber) = me.upgrade() else { return };
+            let bytes = match step {
+                Ok(s) => scrubber.took(at, s),
+                Err(e) => return scrubber.ended(Some(e.to_string())),
+            };
+            if world.now().since(saved) > SAVE_EVERY {
+                saved = world.now();
+                scrubber.save();
+            }
+            drop(scrubber);
+            pace.keep(&world, bytes, rate).await;
         }
     }
 
     /// Bytes read.
-    fn scrub_took(&self, at: Cursor, s: Step) -> u64 {
+    fn took(&self, at: Cursor, s: Step) -> u64 {
         for b in &s.bad {
-            tracing::error!("{}: scrub: {}", self.label(), b.why);
+            tracing::error!("{}: scrub: {}", self.label, b.why);
         }
         let bytes = s.bytes;
-        let mut state = self.scrubber.lock();
+        let mut state = self.lock();
         // Unless it was restarted meanwhile.
         if state.progress.at == at {
             state.progress.add(s);
@@ -315,9 +329,9 @@ impl Ost {
         bytes
     }
 
-    fn scrub_ended(&self, failed: Option<String>) {
+    fn ended(&self, failed: Option<String>) {
         {
-            let mut s = self.scrubber.lock();
+            let mut s = self.lock();
             assert!(s.running, "a walk ends once");
             s.running = false;
             s.failed = failed;
@@ -325,19 +339,19 @@ impl Ost {
             let how = if p.completed { "completed" } else { "stopped" };
             tracing::info!(
                 "{}: scrub {how}: {} objects, {} bytes, {} bad blocks",
-                self.label(),
+                self.label,
                 p.objects,
                 p.bytes,
                 p.bad
             );
         }
-        self.save_scrub();
+        self.save();
     }
 
-    fn save_scrub(&self) {
-        let p = self.scrubber.lock().progress.clone();
-        if let Err(e) = p.save(&self.world, self.dir()) {
-            tracing::warn!("{}: the scrubber's position is not kept: {e}", self.label());
+    fn save(&self) {
+        let p = self.lock().progress.clone();
+        if let Err(e) = p.save(&self.world, &self.dir) {
+            tracing::warn!("{}: the scrubber's position is not kept: {e}", self.label);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::brw::BrwStats;
 use crate::clients::{self, ClientRecord, Clients};
+use crate::locks::Locks;
 use crate::ops::{self, Cx};
 use crate::params::Settings;
 use crate::scrub::Scrubber;
@@ -16,13 +17,12 @@ use rpc::server::recovery::{Recover, Recovery};
 use rpc::{
     ClientId, ConnectOutcome, Departure, Greeting, Incoming, Outgoing, Peers, Principal, Service, StoredReply,
 };
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 use store::object::Objects;
 use store::{Author, Db, StoreError, Txn};
 use wire::msg::connect::{EXTRA_KEEPS_NOTHING, extra_number};
-use wire::msg::extent::ExtentSpec;
 use wire::msg::notify::Notice;
 use wire::msg::writelist::RANGES_MAX;
 use wire::proof::Key;
@@ -65,15 +65,13 @@ pub struct Ost {
     pub(crate) objects: Arc<Objects>,
     pub(crate) clients: Arc<Clients>,
     pub(crate) space: Arc<Space>,
-    pub(crate) stats: Counters<OstCounter>,
+    pub(crate) stats: Arc<Counters<OstCounter>>,
     pub(crate) brw: BrwStats,
     pub(crate) exports: Exports<OstCounter>,
     pub(crate) settings: Settings,
-    pub(crate) scrubber: Scrubber,
-    /// Itself, for work that goes on after a call.
-    pub(crate) me: Weak<Ost>,
+    pub(crate) scrubber: Arc<Scrubber>,
     pub(crate) recovery: Arc<Recovery>,
-    pub(crate) locks: crate::locks::Locks,
+    pub(crate) locks: Arc<Locks>,
     pub(crate) peers: Peers,
     cfg: OstConfig,
     /// Clients come and go one at a time.
@@ -98,19 +96,21 @@ impl Ost {
     ) -> Result<Arc<Ost>, StoreError> {
         let clients = Arc::new(Clients::load(&db)?);
         let awaited = clients.list().into_iter().filter(|(_, r)| r.awaited).map(|(c, _)| c);
-        let recovery = Recovery::new(world, TargetId::ost(cfg.index).label(&cfg.fsname), awaited);
-        let ost = Arc::new_cyclic(|me| Ost {
-            me: me.clone(),
+        let label = TargetId::ost(cfg.index).label(&cfg.fsname);
+        let recovery = Recovery::new(world, label.clone(), awaited);
+        let space = Space::new(world, &cfg.dir, cfg.index, cfg.book.clone());
+        let stats = Arc::new(Counters::of_set(world.wall()));
+        let ost = Arc::new(Ost {
             world: world.clone(),
             clients,
+            locks: Locks::new(world, label.clone(), &peers, &recovery, &space, &stats),
+            scrubber: Scrubber::open(world, &objects, label, &cfg.dir),
             recovery,
-            space: Space::new(world, &cfg.dir, cfg.index, cfg.book.clone()),
-            stats: Counters::of_set(world.wall()),
+            space,
+            stats,
             brw: BrwStats::new(world.wall()),
             exports: Exports::of_set(),
             settings: Settings::default(),
-            scrubber: Scrubber::open(world, &cfg.dir),
-            locks: crate::locks::Locks::default(),
             db,
             objects,
             peers,
@@ -141,19 +141,12 @@ impl Ost {
         self.recovery.recovering()
     }
 
-    /// Takes locks back that a client had before this target's restart; returns the ids of those that others
-    /// hold by now.
-    pub(crate) fn reclaim_locks(&self, client: ClientId, locks: &[ExtentSpec]) -> Vec<u64> {
-        // Only who was a client before the restart can have had any then.
-        let member = self.recovery.is_member(client);
-        locks.iter().filter(|l| !member || !self.reclaim_extent(client, l)).map(|l| l.id).collect()
-    }
-
     /// Refuses new requests and waits for those at work. Remove the target from its [`rpc::Server`] before,
     /// close the [`Db`] after.
     pub async fn stop(&self) {
         self.stopping.store(true, Relaxed);
         self.recovery.stop();
+        self.scrubber.close();
         self.locks.stop();
         loop {
             let idle = self.idle.notified();
@@ -164,15 +157,6 @@ impl Ost {
             }
             idle.await;
         }
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Relaxed)
-    }
-
-    /// The target's folder.
-    pub(crate) fn dir(&self) -> &str {
-        &self.cfg.dir
     }
 
     /// `FSNAME-OST0000`.
@@ -289,7 +273,7 @@ impl Ost {
     fn count(&self, op: Op, from: &Principal, done: &ops::Done, us: u64) {
         let Some(counter) = counter_of(op) else { return };
         let export = self.exports.of(from.address, || self.world.wall());
-        for s in export.iter().map(|e| &e.stats).chain([&self.stats]) {
+        for s in export.iter().map(|e| &e.stats).chain([&*self.stats]) {
             s.add(counter, us);
             match op.verb().bulk {
                 BulkSide::Reply => s.add(OstCounter::ReadBytes, done.bytes),
@@ -321,7 +305,7 @@ impl Ost {
                 self.recovery.departed(client);
                 return Ok(ConnectOutcome { new_client: true, recovering: false });
             }
-            self.client_back(client);
+            self.locks.client_back(client);
             let recovering = self.recovery.connected(client);
             return Ok(ConnectOutcome { new_client: false, recovering });
         }
@@ -495,10 +479,9 @@ impl Service for Ost {
     }
 
     fn notice(&self, client: ClientId, n: Notice) {
-        let Some(me) = self.me.upgrade() else { return };
         match n {
-            Notice::Released { locks } => me.released(client, &locks),
-            Notice::Kept { cookie, kept } => me.kept(client, cookie, kept),
+            Notice::Released { locks } => self.locks.released(client, &locks),
+            Notice::Kept { cookie, kept } => self.locks.kept(client, cookie, kept),
             Notice::Cancelled { .. } | Notice::Opened { .. } => {}
             // The session layer's own.
             Notice::Proof { .. } | Notice::ClientEvicted { .. } => {}
@@ -506,7 +489,7 @@ impl Service for Ost {
     }
 
     fn leaving(&self, client: ClientId) {
-        self.client_leaves(client);
+        self.locks.client_leaves(client);
     }
 
     fn departed(self: Arc<Self>, client: ClientId, how: Departure) -> BoxFuture<()> {
@@ -515,7 +498,7 @@ impl Service for Ost {
             if let Err(e) = self.forget(client, how).await {
                 tracing::error!("{}: cannot forget a client that left: {e}", self.label());
             }
-            self.client_left(client);
+            self.locks.client_left(client);
         })
     }
 }

@@ -77,6 +77,7 @@ impl Pool {
     pub fn get(self: &Arc<Pool>) -> Buffer {
         let free = self.free.lock().pop();
         let memory = free.unwrap_or_else(|| Memory::new(self.size));
+        assert_eq!(memory.bytes().len(), self.size, "all buffers of a pool have its size");
         Buffer { memory: Some(memory), len: self.size, pool: Some(self.clone()) }
     }
 }

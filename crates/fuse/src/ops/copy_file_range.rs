@@ -17,6 +17,7 @@ pub async fn run(cx: Cx, a: CopyFileRangeIn, wide: bool) -> Answer {
     cx.bridge.writeback.settle(to).await;
     let len = a.len.min(LEN_MAX_BYTES);
     let n = cx.fs().copy_file_range(cx.call_by_handle(), from, a.off_in, to, a.off_out, len).await?;
+    assert!(n <= len, "no more is copied than was asked for");
     cx.fs().was_accessed(&source.file);
     if target.file.sync {
         cx.fs().fsync_open(cx.call_by_handle(), &target.file.errors).await?;

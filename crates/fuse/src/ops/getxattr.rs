@@ -79,6 +79,7 @@ fn lov(l: &Layout) -> Vec<u8> {
         id(&mut out, o.id.origin);
         out.extend_from_slice([0u32.to_le(), u32::from(o.ost).to_le()].as_bytes());
     }
+    assert_eq!(out.len(), 32 + 24 * c.objects.len(), "as long as Lustre's tools expect it");
     out
 }
 

@@ -58,6 +58,7 @@ pub fn negotiate(a: &InitIn, readdirplus: bool) -> Result<InitOut, (Errno, Strin
         wanted |= init::DO_READDIRPLUS | init::READDIRPLUS_AUTO;
     }
     let flags = wanted & offered;
+    assert_eq!(flags & NEEDED, NEEDED, "what the daemon cannot do without is asked for");
     Ok(InitOut {
         major: VERSION,
         minor: MINOR,

@@ -33,6 +33,7 @@ impl Page {
 
     fn push(&mut self, fid: Fid, off: u64, kind: FileType, name: &[u8]) {
         let end = self.out.len() + self.size(name);
+        assert!(end <= self.room, "whether an entry fits is looked at before it is added");
         if self.plus {
             self.out.extend_from_slice(EntryOut::default().as_bytes());
         }

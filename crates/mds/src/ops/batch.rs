@@ -58,7 +58,7 @@ pub async fn serve(mdt: &Mdt, ctx: &OpContext, to: &ReplyTo, req: &Incoming, m: 
     };
     let start = mdt.world.now();
     tells(start);
-    let done = mdt.settled(to, work).await;
+    let done = mdt.transactions.settled(to, work).await;
     tells(mdt.world.now());
     if done.result.is_ok() {
         count(mdt, req, m, mdt.world.now().since(start));

@@ -6,10 +6,8 @@ use model::Errno;
 use wire::msg::enqueue::{Enqueue, EnqueueReply};
 
 pub fn run(mdt: &Mdt, ctx: &OpContext, m: Enqueue) -> Result<EnqueueReply, Errno> {
-    if !mdt.core_read().clients.contains_key(&ctx.client) {
+    if !mdt.core.read().clients.contains_key(&ctx.client) {
         return Err(Errno::ENOTCONN);
     }
-    let step = mdt.locks.lock().enqueue(ctx.client.0, &m.lock, m.wait);
-    mdt.tell(step.events);
-    step.result.map(|granted| EnqueueReply { granted })
+    mdt.locks.enqueue(ctx.client, &m.lock, m.wait).map(|granted| EnqueueReply { granted })
 }

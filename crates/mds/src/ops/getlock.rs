@@ -6,6 +6,5 @@ use model::Errno;
 use wire::msg::getlock::{Getlock, GetlockReply};
 
 pub fn run(mdt: &Mdt, ctx: &OpContext, m: Getlock) -> Result<GetlockReply, Errno> {
-    let conflict = mdt.locks.lock().getlock(ctx.client.0, &m.lock);
-    Ok(GetlockReply { conflict })
+    Ok(GetlockReply { conflict: mdt.locks.getlock(ctx.client, &m.lock) })
 }

@@ -22,11 +22,11 @@ pub async fn run(mdt: &Mdt, to: &ReplyTo, m: &Layout) -> Done {
             }
             Ok(encode_message(&names::entry(tx, m.fid, &i)))
         };
-        let done = mdt.read(to, look).await;
+        let done = mdt.transactions.read(to, look).await;
         match done.result {
             Err(Errno::EGROWING) if abandoned => {
                 let settle = |tx: &mut Tx| relayout::settle_abandoned(tx, m.fid).map(|()| Vec::new());
-                match mdt.transact(None, settle).await.result {
+                match mdt.transactions.transact(None, settle).await.result {
                     Ok(_) | Err(Errno::EGROWING) => {}
                     Err(e) => return Done::error(e),
                 }

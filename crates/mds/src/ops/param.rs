@@ -1,9 +1,12 @@
 //! get_param and set_param of a metadata target.
 
+use crate::leases::Touched;
 use crate::mdt::Mdt;
 use crate::params::tree;
-use model::Errno;
 use model::param::{Item, PARAM_TEXT_MAX_BYTES, ParamInfo, Tree};
+use model::{Errno, Fid};
+use rpc::{ClientId, Principal};
+use wire::msg::lookup::bits;
 use wire::msg::param::{GetParam, GetParamReply, SetParam};
 
 pub fn get(mdt: &Mdt, m: GetParam) -> Result<GetParamReply, Errno> {
@@ -18,7 +21,7 @@ pub fn get(mdt: &Mdt, m: GetParam) -> Result<GetParamReply, Errno> {
 /// for values that cannot be, `ESHUTDOWN` when the target stops meanwhile.
 pub async fn set(mdt: &Mdt, m: SetParam) -> Result<GetParamReply, Errno> {
     let (about, r) = set_now(mdt, m)?;
-    mdt.settings_changed(about).await?;
+    settings_changed(mdt, about).await?;
     Ok(r)
 }
 
@@ -65,19 +68,29 @@ pub fn apply_permanent(mdt: &Mdt, name: &str, value: &str, about: &mut About) {
     }
 }
 
+/// Waits until no client goes by what was set before. `ESHUTDOWN` when the target stops.
+pub async fn settings_changed(mdt: &Mdt, about: About) -> Result<(), Errno> {
+    if about.layouts {
+        // Owners go by what new files' layouts come from.
+        mdt.transactions.revoke(|_| Touched::from([(Fid::DEFAULTS, bits::UPDATE)])).await?;
+    }
+    if about.squash {
+        squash_changed(mdt).await?;
+    }
+    Ok(())
+}
+
+/// It has changed whose root is root. Waits until nobody who is squashed keeps anything that was shown to
+/// root. `ESHUTDOWN` when the target stops.
+async fn squash_changed(mdt: &Mdt) -> Result<(), Errno> {
+    let all = mdt.peers.list().into_iter().map(|p| p.who);
+    let squashed = |p: &Principal| mdt.shared.settings.nodemap(p).squashes_root();
+    let clients: Vec<ClientId> = all.filter(squashed).map(|p| p.client).collect();
+    mdt.transactions.revoke(|leases| leases.files_of(&clients)).await
+}
+
 /// For `lctl` on the server's own host: the daemon asks without a session.
 impl Mdt {
-    /// Waits until no client goes by what was set before.
-    pub(crate) async fn settings_changed(&self, about: About) -> Result<(), Errno> {
-        if about.layouts {
-            self.defaults_changed().await?;
-        }
-        if about.squash {
-            self.squash_changed().await?;
-        }
-        Ok(())
-    }
-
     /// The parameters that a glob selects.
     pub fn params<'a>(&'a self, pattern: &'a str) -> Tree<'a> {
         tree(self, pattern)

@@ -11,11 +11,11 @@ use wire::encode_message;
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
 
 pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Reclaim) -> Done {
-    if !mdt.core_read().clients.contains_key(&ctx.client) {
+    if !mdt.core.read().clients.contains_key(&ctx.client) {
         return Done::error(Errno::ENOTCONN);
     }
     let mut reply = ReclaimReply { lost_opens: Vec::new(), lost_locks: Vec::new() };
-    let held = if m.last { mdt.core_read().opens.of_client(ctx.client) } else { Vec::new() };
+    let held = if m.last { mdt.core.read().opens.of_client(ctx.client) } else { Vec::new() };
     let work = |tx: &mut Tx| {
         reply.lost_opens = opens(tx, ctx, &m);
         let said = m.opens.iter().filter(|_| m.last).map(|o| (o.handle, o.fid));
@@ -27,12 +27,12 @@ pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Reclaim) -> Done {
         }
         Ok(Vec::new())
     };
-    let mut done = mdt.transact_by(Some(ctx.client), None, work).await;
+    let mut done = mdt.transactions.transact_by(Some(ctx.client), None, work).await;
     if done.result.is_err() {
         return done;
     }
     // Leases are granted beside no other request.
-    let alone = mdt.core_write();
+    let alone = mdt.core.write();
     // Only who was a client before the restart can have owned anything then.
     let member = mdt.recovery.is_member(ctx.client);
     for item in m.owned.iter().filter(|_| member) {
@@ -45,10 +45,7 @@ pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Reclaim) -> Done {
         }
     }
     drop(alone);
-    {
-        let mut locks = mdt.locks.lock();
-        reply.lost_locks = m.locks.iter().filter(|l| !locks.reclaim(ctx.client.0, l)).map(|l| l.id).collect();
-    }
+    reply.lost_locks = mdt.locks.reclaim(ctx.client, &m.locks);
     if m.last {
         let late = !mdt.recovery.recovering();
         mdt.recovery.ended(ctx.client);

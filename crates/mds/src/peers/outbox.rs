@@ -31,14 +31,14 @@ impl Mdt {
         let Some(ost) = self.shared.osts.get(index) else { return };
         // Numbers only grow: what comes later stands behind what was sent.
         let mut from = key::outbox_prefix(index);
-        while !*self.stopping.borrow() {
+        while !self.stop.is_begun() {
             match self.send_some(index, &import, &mut from).await {
                 Ok(true) => {}
                 // A record submitted after the look made a permit: nothing is missed.
                 Ok(false) => ost.wake.notified().await,
                 Err(e) => {
                     tracing::debug!("destroying objects on OST {index}: {e}; trying again");
-                    if self.pause(RETRY).await {
+                    if self.stop.pause(RETRY).await {
                         return;
                     }
                 }

@@ -19,7 +19,7 @@ impl Mdt {
                 self.shared.osts.update(index, |o| (o.space, o.heard) = (Some(r.reply), Some(now)));
             }
             let age = seconds(&self.shared.settings.qos_maxage_s);
-            if self.pause(age).await {
+            if self.stop.pause(age).await {
                 return;
             }
         }

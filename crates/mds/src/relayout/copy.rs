@@ -213,7 +213,7 @@ impl Copier<'_> {
 
     /// What waits for those who have locks. `EBUSY` if they do not let go of them soon.
     async fn soon<T: Send>(&self, work: impl Future<Output = Result<T, Errno>> + Send) -> Result<T, Errno> {
-        match select(Box::pin(work), self.mdt.pause(FENCE_PATIENCE)).await {
+        match select(Box::pin(work), self.mdt.stop.pause(FENCE_PATIENCE)).await {
             Either::Left(r) => r,
             Either::Right(true) => Err(Errno::ESHUTDOWN),
             Either::Right(false) => Err(Errno::EBUSY),

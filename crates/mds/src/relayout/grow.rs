@@ -38,7 +38,7 @@ pub async fn grow(
             let first = replay.filter(|(reply, _)| replayed::same(Op::Grow, reply, &body));
             Ok(first.map_or(body, |(reply, _)| reply.to_vec()))
         };
-        let done = mdt.transact(Some(to), without_data).await;
+        let done = mdt.transactions.transact(Some(to), without_data).await;
         match done.result {
             // It was answered for a file without data, and by now somebody else wrote some.
             Err(Errno::EGROW) if replay.is_some() => return Err(Errno::EIO),

@@ -89,6 +89,7 @@ async fn attempt(
     let mut ends = mdt.shared.growing.ends();
     let mut begun = None;
     let done = mdt
+        .transactions
         .transact(None, |tx| {
             begun = None; // of a run that had to wait for leases
             begun = Some(begin(tx)?);
@@ -111,7 +112,7 @@ async fn attempt(
         Ok(done) => Ok(Some(Done { durable: true, ..done })),
         Err(Errno::ESHUTDOWN) => Err(Errno::ESHUTDOWN),
         Err(e) => {
-            let left = mdt.transact(None, |tx| give_up(tx, fid).map(|()| Vec::new())).await;
+            let left = mdt.transactions.transact(None, |tx| give_up(tx, fid).map(|()| Vec::new())).await;
             let slow = e == Errno::ETIMEDOUT && matches!(a.source, Source::Inode(_));
             *tries += u32::from(!slow);
             if *tries >= TRIES || left.result.is_err() {
@@ -127,20 +128,20 @@ async fn attempt(
 async fn move_within(mdt: &Arc<Mdt>, to: &ReplyTo, fid: Fid, a: &Attempt) -> Result<Done, Errno> {
     let grows = matches!(a.source, Source::Inode(_));
     if grows && planted::on(Bug::GrownBeforeDurable) {
-        let done = mdt.transact(Some(to), |tx| switch(tx, fid, a, Timestamp::ZERO)).await;
-        let _ = mdt.pause(Duration::from_millis(200)).await;
+        let done = mdt.transactions.transact(Some(to), |tx| switch(tx, fid, a, Timestamp::ZERO)).await;
+        let _ = mdt.stop.pause(Duration::from_millis(200)).await;
         return copy_within(mdt, fid, a).await.map(|_| done);
     }
     if let (Source::Objects(old), true) = (&a.source, planted::on(Bug::DestroyedBeforeSwitch)) {
         let objects: Vec<_> = old.objects().copied().collect();
-        let early = mdt.transact(None, |tx| {
+        let early = mdt.transactions.transact(None, |tx| {
             tx.give_up_objects(&objects);
             Ok(Vec::new())
         });
         early.await.result?;
     }
     let newest = copy_within(mdt, fid, a).await?;
-    Ok(mdt.transact(Some(to), |tx| switch(tx, fid, a, newest)).await)
+    Ok(mdt.transactions.transact(Some(to), |tx| switch(tx, fid, a, newest)).await)
 }
 
 /// Copies. `ETIMEDOUT` if nothing comes of it for so long as the attempt has patience.
@@ -149,7 +150,7 @@ async fn copy_within(mdt: &Arc<Mdt>, fid: Fid, a: &Attempt) -> Result<Timestamp,
     let mut copied = Box::pin(copy::copy(mdt, fid, a, &progress));
     let mut before = None;
     loop {
-        match select(&mut copied, mdt.pause(a.patience)).await {
+        match select(&mut copied, mdt.stop.pause(a.patience)).await {
             Either::Left(r) => return r,
             Either::Right(true) => return Err(Errno::ESHUTDOWN),
             Either::Right(false) => {

@@ -42,7 +42,7 @@ fn tree() -> Tree {
 impl Tree {
     fn cookie(&self, dir: Fid, name: &str) -> u64 {
         let mut cookie = 0;
-        let done = block_on(self.rig.mdt.transact(None, |tx| {
+        let done = block_on(self.rig.mdt.transactions.transact(None, |tx| {
             match tx.find(dir, name.as_bytes())? {
                 Found::Entry(d) => cookie = d.cookie,
                 Found::Free(_) => panic!("no {name}"),

@@ -57,7 +57,7 @@ fn removals_say_what_they_changed_and_leave_no_lease_on_what_is_gone() {
     assert_eq!(c.gone, [f]);
     let held = rig.mdt.shared.leases.total();
     let back: Vec<_> = [R, d, f].into_iter().map(|fid| item(fid, u64::MAX)).collect();
-    rig.mdt.told(A, wire::msg::notify::Notice::Cancelled { items: back });
+    rig.mdt.notice(A, wire::msg::notify::Notice::Cancelled { items: back });
     assert_eq!(rig.mdt.shared.leases.total(), held - 2, "{f} had none any more");
 }
 
@@ -94,15 +94,15 @@ fn a_file_open_under_a_lease_lives_on_once_that_is_said() {
         rig.root(msg::open::Open { fid: f, open, data: 0 }).unwrap()
     };
     assert!(open(70).grant.is_some());
-    assert_eq!(rig.mdt.core_read().opens.count(f), 0, "the lease is enough");
+    assert_eq!(rig.mdt.core.read().opens.count(f), 0, "the lease is enough");
     let opens = vec![msg::reclaim::OpenRecord { fid: f, handle: 70, flags: 0 }];
     for _ in 0..2 {
-        rig.mdt.told(A, wire::msg::notify::Notice::Opened { opens: opens.clone() });
+        rig.mdt.notice(A, wire::msg::notify::Notice::Opened { opens: opens.clone() });
     }
-    assert_eq!(rig.mdt.core_read().opens.count(f), 1);
+    assert_eq!(rig.mdt.core.read().opens.count(f), 1);
     let nowhere = msg::reclaim::OpenRecord { fid: Fid::new(9, 9, 0), handle: 71, flags: 0 };
-    rig.mdt.told(A, wire::msg::notify::Notice::Opened { opens: vec![nowhere] });
-    assert_eq!(rig.mdt.core_read().opens.total(), 1);
+    rig.mdt.notice(A, wire::msg::notify::Notice::Opened { opens: vec![nowhere] });
+    assert_eq!(rig.mdt.core.read().opens.total(), 1);
     rig.unlink(R, "f").unwrap();
     assert_eq!(rig.attr(f).nlink, 0);
     rig.close(f, 70);

@@ -110,7 +110,7 @@ fn a_look_wants_the_lease_down_and_a_change_wants_it_gone() {
     let leases = &rig.mdt.shared.leases;
     assert!(leases.is_owner(A) && leases.promised_bytes(None) > 0);
     rig.mdt
-        .told(A, Notice::Cancelled { items: vec![LeaseItem { fid: d, bits: bits::ALL, seq, look: true }] });
+        .notice(A, Notice::Cancelled { items: vec![LeaseItem { fid: d, bits: bits::ALL, seq, look: true }] });
     assert!(!leases.is_owner(A), "it is shared now");
     let total = leases.total();
     assert!(
@@ -144,6 +144,6 @@ fn what_was_owned_is_owned_again_after_a_restart() {
     let m = msg::reclaim::Reclaim { owned: owned.clone(), last: true, ..Default::default() };
     rig.root(m).unwrap();
     assert!(rig.mdt.shared.leases.is_owner(A));
-    rig.mdt.told(A, Notice::Cancelled { items: owned });
+    rig.mdt.notice(A, Notice::Cancelled { items: owned });
     assert!(!rig.mdt.shared.leases.is_owner(A));
 }

@@ -38,6 +38,7 @@ pub fn grow_to(i: &mut impl RuledInode, end: u64) {
 pub fn wrote(i: &mut impl RuledInode, off: u64, end: u64, now: Timestamp) {
     assert!(off < end, "a write has bytes");
     grow_to(i, end);
+    assert!(i.data_size() >= end, "a file reaches to what was written last");
     data_changed(i, now);
 }
 

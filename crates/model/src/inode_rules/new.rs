@@ -102,6 +102,8 @@ pub fn new_inode(dir: &Parent, n: &NewFile) -> NewInode {
         flags |= FLAG_PROJINHERIT;
     }
     assert_eq!(mode & !0o7777, 0, "a mode has permission, set-id and sticky bits only");
+    let agrees = acl.as_ref().is_none_or(|a| a.mode_bits() == mode & 0o777);
+    assert!(agrees, "a mode and the access list beside it say the same");
     NewInode {
         kind: n.kind,
         mode,

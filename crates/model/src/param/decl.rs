@@ -158,7 +158,10 @@ impl Decl {
     /// Only multiples of this.
     pub const fn in_steps(self, step: u64) -> Decl {
         match self.kind {
-            Kind::Number { min, max, .. } => Decl { kind: Kind::Number { min, max, step }, ..self },
+            Kind::Number { min, max, .. } => {
+                assert!(step > 0 && min % step == 0 && max % step == 0, "the bounds are steps themselves");
+                Decl { kind: Kind::Number { min, max, step }, ..self }
+            }
             _ => self,
         }
     }

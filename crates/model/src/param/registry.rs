@@ -128,7 +128,11 @@ fn split(pattern: &str) -> (Vec<String>, String) {
 impl Registry {
     pub fn add<A, B>(&mut self, table: &'static Table<A, B>) {
         for scope in table.scopes.iter().copied() {
-            self.all.extend(table.params.iter().map(|p| Declared { scope, decl: &p.decl }));
+            for p in table.params {
+                let twin = self.all.iter().any(|d| d.scope == scope && d.decl.name == p.decl.name);
+                assert!(!twin, "{} is declared once", scope.name_of(p.decl.name));
+                self.all.push(Declared { scope, decl: &p.decl });
+            }
         }
     }
 

@@ -62,7 +62,11 @@ impl<A, B> Param<A, B> {
         match self.access {
             Access::Shown(_) => return Err(Errno::EACCES),
             Access::Set(_, set) => return set(a, b, v),
-            Access::Atomic(at, shift) => at(a, b).store(v.number << shift, Relaxed),
+            Access::Atomic(at, shift) => {
+                let kept = v.number << shift;
+                assert_eq!(kept >> shift, v.number, "what a declaration lets in fits into its unit");
+                at(a, b).store(kept, Relaxed);
+            }
             Access::AtomicFlag(at) => at(a, b).store(v.is_on(), Relaxed),
         }
         Ok(())

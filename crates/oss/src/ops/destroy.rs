@@ -20,7 +20,7 @@ pub async fn run(cx: &Cx, m: Destroy) -> Result<Done, Errno> {
     // The metadata server forgets what it had to say once it has the answer, and does not say it again.
     cx.ost.db.durable_in_time(lsn).await.map_err(|e| e.errno())?;
     if !planted::on(Bug::MappingOfOldObjects) {
-        objects.into_iter().for_each(|id| cx.ost.block_holders(id));
+        objects.into_iter().for_each(|id| cx.ost.locks.block_holders(id));
     }
     Ok(Done::changed(&(), lsn))
 }

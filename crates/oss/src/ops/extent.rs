@@ -14,14 +14,14 @@ pub fn run(cx: &Cx, m: &Extent) -> Result<Done, Errno> {
     if !ost.clients.knows(client) {
         return Err(Errno::ENOTCONN);
     }
-    let mut answer = ost.enqueue_extent(client, &m.lock, m.force)?;
+    let mut answer = ost.locks.enqueue(client, &m.lock, m.force)?;
     let mut seen = store::Seen::default();
     if let ExtentAnswer::Granted { attr, .. } = &mut answer {
         // With the lock: it may be free because a fence ended just now.
         match cx.attr(m.lock.object) {
             Ok((now, lsn)) => (*attr, seen) = (now, cx.seen(lsn)),
             Err(e) => {
-                ost.released(client, &[(m.lock.object, m.lock.id)]);
+                ost.locks.released(client, &[(m.lock.object, m.lock.id)]);
                 return Err(e);
             }
         }

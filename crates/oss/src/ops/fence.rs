@@ -14,7 +14,7 @@ pub async fn run(cx: &Cx, m: Fence) -> Result<Done, Errno> {
     } else {
         // Readers keep bytes, too, and so do kernels of theirs.
         let everybody = !planted::on(Bug::MappingOfOldObjects);
-        cx.ost.guard(cx.slot.client, m.object, 0, everybody, (0, u64::MAX)).await?
+        cx.ost.locks.guard(cx.slot.client, m.object, 0, everybody, (0, u64::MAX)).await?
     };
     cx.check_not_lost(m.object)?;
     let meta = cx.meta(m.file, None);

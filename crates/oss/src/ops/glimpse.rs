@@ -9,7 +9,7 @@ pub async fn run(cx: &Cx, m: &Glimpse) -> Result<Done, Errno> {
     if m.objects.len() > limits::OBJECTS_PER_RPC_MAX {
         return Err(Errno::EMSGSIZE);
     }
-    let kept = cx.ost.ask_holders(cx.slot.client, &m.objects).await;
+    let kept = cx.ost.locks.ask_holders(cx.slot.client, &m.objects).await;
     let mut attrs = Vec::with_capacity(m.objects.len());
     let mut seen = Seen::default();
     for &id in &m.objects {

@@ -143,9 +143,9 @@ impl Cx {
         self.ost.db.seen(lsn, &self.slot.author)
     }
 
-    /// The right to work on `range` (both ends are in it): [`Ost::guard`]. What is done again after a restart
-    /// waits for nobody: its client gives nothing back before it is through. `ERELAYOUT` if the request is by
-    /// an older layout than the object's.
+    /// The right to work on `range` (both ends are in it), as `Locks::guard` gives it. What is done again
+    /// after a restart waits for nobody: its client gives nothing back before it is through. `ERELAYOUT` if
+    /// the request is by an older layout than the object's.
     async fn guard(
         &self,
         object: ObjectId,
@@ -155,9 +155,9 @@ impl Cx {
     ) -> Result<Option<ServerLock>, Errno> {
         let client = self.slot.client;
         let held = if self.replay.is_some() {
-            self.ost.guard_replayed(client, object, lock, write, range)?
+            self.ost.locks.guard_replayed(client, object, lock, write, range)?
         } else {
-            self.ost.guard(client, object, lock, write, range).await?
+            self.ost.locks.guard(client, object, lock, write, range).await?
         };
         // No fence comes between a request and the lock that it holds.
         if held.is_some() || lock == 0 {

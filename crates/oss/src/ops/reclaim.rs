@@ -12,7 +12,7 @@ pub fn run(cx: &Cx, m: &Reclaim) -> Result<Done, Errno> {
     }
     let reply = ReclaimReply {
         lost_opens: m.opens.iter().map(|o| o.handle).collect(),
-        lost_locks: cx.ost.reclaim_locks(cx.slot.client, &m.extents),
+        lost_locks: cx.ost.locks.reclaim(cx.slot.client, &m.extents),
     };
     if m.last {
         cx.ost.recovery.ended(cx.slot.client);

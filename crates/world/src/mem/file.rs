@@ -47,7 +47,9 @@ impl Ranges {
             if e > to {
                 self.by_start.insert(to, e);
             }
-            self.pages -= e.min(to) - s.max(from);
+            let gone = e.min(to) - s.max(from);
+            assert!((1..=self.pages).contains(&gone), "what is taken out of the ranges was in them");
+            self.pages -= gone;
         }
     }
 
@@ -261,6 +263,7 @@ impl FileNode {
     fn write_back_oldest(&mut self) {
         match self.pending.pop_front() {
             Some(DataOp::Write { off, data }) => {
+                assert!(self.pending_bytes >= data.len(), "bytes that wait for the disk are counted");
                 self.pending_bytes -= data.len();
                 self.disk.write(off, &data);
             }
@@ -299,6 +302,7 @@ impl FileNode {
         if self.disk.len != self.now.len {
             self.disk.set_len(self.now.len);
         }
+        assert!(!self.dirty(), "nothing waits for the disk after a flush");
     }
 
     /// A flush failed, or the power: each pending change reaches the disk or not. The page cache stays.

@@ -301,6 +301,7 @@ impl MemDiskState {
             }
             fits = next.min(len);
         }
+        assert!(fits < len, "what does not find room as a whole is cut");
         Ok(fits)
     }
 }
@@ -329,7 +330,8 @@ impl Disk for MemDisk {
         i.state.opened(ino);
         i.next_handle += 1;
         let handle = i.next_handle;
-        i.handles.insert(handle, (self.host, ino));
+        let other = i.handles.insert(handle, (self.host, ino));
+        assert!(other.is_none(), "numbers of handles are never reused");
         let file = MemFile {
             inner: self.inner.clone(),
             ino,
@@ -591,7 +593,8 @@ impl Drop for MemFile {
         if i.lives[self.host] != self.life {
             return;
         }
-        i.handles.remove(&self.handle);
+        let ino = i.handles.remove(&self.handle).map(|(_, ino)| ino);
+        assert_eq!(ino, Some(self.ino), "a handle that lives is listed");
         if i.locks.get(&(self.host, self.ino)) == Some(&self.handle) {
             i.locks.remove(&(self.host, self.ino));
         }

@@ -84,6 +84,7 @@ impl State {
         let before = file.now.allocated_pages();
         let out = f(file);
         let after = file.now.allocated_pages();
+        assert!(self.used_pages >= before, "the pages of a file are counted while it has a name or a handle");
         self.used_pages = self.used_pages + after - before;
         Ok(out)
     }
@@ -126,7 +127,8 @@ impl State {
         let ino = self.next;
         self.next += 1;
         let kind = if is_dir { new_dir() } else { Kind::File(FileNode::default()) };
-        self.nodes.insert(ino, Arc::new(Node { kind, links: 0, disk_links: 0, opens: 0 }));
+        let other = self.nodes.insert(ino, Arc::new(Node { kind, links: 0, disk_links: 0, opens: 0 }));
+        assert!(other.is_none(), "numbers of nodes are never reused");
         self.apply_now(NameOp {
             sets: vec![(dir, name.to_string(), Some(ino))],
             makes_dir: is_dir.then_some(ino),
@@ -214,7 +216,9 @@ impl State {
                 }
             }
             if let Some(o) = old {
-                self.node_mut(o).links -= 1;
+                let n = self.node_mut(o);
+                assert!(n.links > 0, "a node has a link for each of its names");
+                n.links -= 1;
                 self.bury(o);
             }
         }
@@ -232,8 +236,11 @@ impl State {
     fn bury(&mut self, ino: u64) {
         let n = self.node(ino);
         if n.links == 0 && n.opens == 0 {
+            assert_ne!(ino, ROOT, "the root directory never goes");
             if let Kind::File(f) = &n.kind {
-                self.used_pages -= f.now.allocated_pages();
+                let pages = f.now.allocated_pages();
+                assert!(self.used_pages >= pages, "no more pages come free than are in use");
+                self.used_pages -= pages;
             }
             self.dead.insert(ino);
             self.forget_dead();
@@ -261,7 +268,9 @@ impl State {
     }
 
     pub(super) fn released(&mut self, ino: u64) {
-        self.node_mut(ino).opens -= 1;
+        let n = self.node_mut(ino);
+        assert!(n.opens > 0, "only a file that is open is closed");
+        n.opens -= 1;
         self.bury(ino);
     }
 
@@ -280,7 +289,9 @@ impl State {
                 self.node_mut(i).disk_links += 1;
             }
             if let Some(o) = old {
-                self.node_mut(o).disk_links -= 1;
+                let n = self.node_mut(o);
+                assert!(n.disk_links > 0, "a node has a link for each of its names on disk");
+                n.disk_links -= 1;
             }
         }
     }
@@ -383,6 +394,7 @@ impl State {
             }
         }
         self.nodes.retain(|i, _| reached.contains(i));
+        assert!(self.nodes.contains_key(&ROOT), "there is always a root directory");
         self.used_pages = 0;
         self.dead.clear();
         for (&ino, node) in &mut self.nodes {

@@ -54,6 +54,7 @@ fn cached_ranges(fd: &OwnedFd, len: u64) -> Vec<Range<u64>> {
         }
         at = stop;
     }
+    assert!(out.windows(2).all(|w| w[0].end < w[1].start), "ranges are in order, and apart");
     out
 }
 

@@ -191,6 +191,7 @@ fn aligned_moves(len: usize, mut go_on: impl FnMut(usize) -> Result<usize, Errno
             Err(e) => return Err(e.into()),
         }
     }
+    assert!(done <= len, "no more is moved than was asked for");
     Ok(done)
 }
 
@@ -202,6 +203,7 @@ fn direct_part(at: usize, off: u64, len: usize) -> Option<std::ops::Range<usize>
         return None;
     }
     let part = (start - off) as usize..(end - off) as usize;
+    assert!(part.end <= len, "what goes past the cache is a part of what is written");
     (part.len() >= DIRECT_MIN_BYTES && (at + part.start).is_multiple_of(DIRECT_ALIGN)).then_some(part)
 }
 

@@ -84,7 +84,8 @@ impl Task {
         }
         match self.state.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) | Err(DONE) => {}
-            Err(_) => {
+            Err(state) => {
+                assert_eq!(state, AGAIN, "a task that runs is woken, over, or neither");
                 let again = self.state.compare_exchange(AGAIN, QUEUED, Ordering::AcqRel, Ordering::Acquire);
                 if again.is_ok() {
                     self.exec.push(self.clone());
@@ -126,7 +127,8 @@ struct Standing<'a>(&'a AtomicUsize);
 
 impl Drop for Standing<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        let before = self.0.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "whoever stands is counted");
     }
 }
 
@@ -216,7 +218,8 @@ impl Exec {
                 drop(t);
                 return task.end();
             }
-            t.insert(number, task.clone());
+            let other = t.insert(number, task.clone());
+            assert!(other.is_none(), "numbers of tasks are never reused");
         }
         self.schedule(task);
     }
@@ -321,7 +324,8 @@ impl Exec {
                     fence(Ordering::SeqCst);
                     let none = lock(&self.queue).is_empty() && !self.stopping();
                     let busy = || {
-                        self.idle.fetch_sub(1, Ordering::SeqCst);
+                        let before = self.idle.fetch_sub(1, Ordering::SeqCst);
+                        assert!(before > 0, "whoever is idle is counted");
                     };
                     if none { self.look(None, busy) } else { busy() }
                 }

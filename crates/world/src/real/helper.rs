@@ -86,6 +86,7 @@ impl Helpers {
 
     /// Makes `h` the leader if there is none, else one of those who follow.
     fn join(&self, h: &Arc<Helper>, reactor: &Reactor) {
+        assert!(!h.leads.load(Ordering::Acquire), "a helper joins before it leads");
         let mut g = lock(&self.group);
         if g.led {
             g.others.push_back(h.clone());
@@ -103,6 +104,7 @@ impl Helpers {
                 g.others.retain(|o| !Arc::ptr_eq(o, h));
                 return;
             }
+            assert!(g.led, "the group is led until its leader leaves");
             let next = g.others.pop_front();
             match &next {
                 Some(n) => n.leads.store(true, Ordering::Release),

@@ -292,6 +292,7 @@ impl Partial {
     }
 
     fn decode(self) -> Result<Received, wire::FrameError> {
+        assert!(self.is_whole(), "a frame is decoded when all of it came");
         let frame = match self.apart {
             None => Frame::decode_rest(self.header, self.lengths, self.first.freeze()),
             Some((b, _)) => {
@@ -323,6 +324,7 @@ impl Partial {
 
 /// Reads once what is missing to `len` bytes; what came, and what was asked for.
 fn recv_more(socket: &Socket, buffer: &mut BytesMut, len: usize) -> io::Result<(usize, usize)> {
+    assert!(buffer.len() <= len, "no more of a frame came than it has");
     let want = len - buffer.len();
     buffer.reserve(want);
     let room = &mut buffer.spare_capacity_mut()[..want];
@@ -482,6 +484,7 @@ impl Shared {
     async fn send(self: Arc<Self>, f: Frame) -> io::Result<()> {
         let (head, trailer) = f.encode_parts();
         let kib = ((HEADER_BYTES + f.body.len() + f.bulk.len()) >> 10) as u32 + 1;
+        assert!(kib <= QUEUE_MAX_KIB, "the largest frame fits into a queue that is empty");
         let Ok(room) = self.room.clone().acquire_many_owned(kib).await else {
             return Err(self.closed_error());
         };
@@ -628,6 +631,7 @@ impl Reader {
                 recv_more(socket, &mut self.ahead, len)?
             }
         };
+        assert!(n <= want, "no more came than was asked for");
         self.bytes += n;
         Ok(match n {
             0 => Filled::End,

@@ -156,7 +156,8 @@ impl Reactor {
     pub fn register(self: &Arc<Self>, fd: BorrowedFd<'_>) -> io::Result<Registration> {
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
         let source = Arc::new(Source::default());
-        lock(&self.sources).insert(token, source.clone());
+        let other = lock(&self.sources).insert(token, source.clone());
+        assert!(other.is_none(), "numbers of descriptors that are watched are never reused");
         let registration = Registration { reactor: self.clone(), token, source };
         let all = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(self.inner.as_ref().unwrap_or(&self.outer), fd, EventData::new_u64(token), all)?;

@@ -129,6 +129,7 @@ impl VolatileFile {
 
     /// Brings the host's file up to date, without a flush of the device.
     fn write_through(&self, s: &mut Unflushed) -> io::Result<()> {
+        assert!(s.valid <= s.len, "what is left of the host's file lies within the file");
         if s.valid < self.inner.stat()?.len {
             self.inner.set_len(s.valid)?;
         }

@@ -34,6 +34,7 @@ impl Buffer {
     pub fn new(len: usize) -> Buffer {
         let memory = vec![0; len + ALIGNMENT];
         let at = memory.as_ptr().align_offset(ALIGNMENT);
+        assert!(at < ALIGNMENT, "one of so many bytes in a row is aligned");
         Buffer { memory, at, len }
     }
 }
