@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use world::BoxFuture;
+use world::future::join_all;
 use world::sys::{self, files, process};
 
 /// Exit statuses beside 0 (told to end) and 1 (may be better at the next start).
@@ -82,8 +84,41 @@ pub fn starts_again() -> u32 {
     std::env::var(AGAIN).ok().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
+/// Whether all targets of a node are still its own. They are asked at the same time: each may have to wait
+/// for a term.
+pub async fn is_all_own(asked: Vec<BoxFuture<bool>>) -> bool {
+    join_all(asked).await.into_iter().all(|own| own)
+}
+
 /// An ordinary start in the same process: nothing in memory is left, the epoch is raised, the journal
 /// replayed. Returns only if that failed.
 pub fn start_again(args: &[OsString]) -> std::io::Error {
     process::become_anew("nacred", args, &[(AGAIN, (starts_again() + 1).to_string())])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use world::sync::Notify;
+
+    /// A node with an MGT and an MDT whose heartbeats were on their way when its clocks stopped waited for
+    /// two terms, and one of sixteen OSTs would have for sixteen.
+    #[test]
+    fn targets_are_asked_at_the_same_time() {
+        let (_world, runtime) = world::real::start(1).expect("threads");
+        let (one, other) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let ask = |mine: &Arc<Notify>, its: &Arc<Notify>, own: bool| -> BoxFuture<bool> {
+            let (mine, its) = (mine.clone(), its.clone());
+            Box::pin(async move {
+                mine.notify_one();
+                its.notified().await;
+                own
+            })
+        };
+        let both = |own| vec![ask(&one, &other, true), ask(&other, &one, own)];
+        assert!(runtime.block_on(is_all_own(both(true))));
+        assert!(!runtime.block_on(is_all_own(both(false))));
+        assert!(runtime.block_on(is_all_own(Vec::new())));
+    }
 }

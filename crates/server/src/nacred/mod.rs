@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use target::Target;
 use world::sys::process::{self, SIGINT, SIGTERM};
-use world::{Either, World, select};
+use world::{BoxFuture, Either, World, select};
 
 pub use args::Options;
 
@@ -124,17 +124,16 @@ impl Node {
 
     /// Whether nobody took any of the targets since their leases ended.
     async fn is_still_own(&self) -> bool {
-        for t in &self.targets {
-            match t.is_still_own().await {
-                Ok(true) => {}
-                Ok(false) => return false,
-                Err(e) => {
+        let ask = |t: &Arc<Target>| -> BoxFuture<bool> {
+            let t = t.clone();
+            Box::pin(async move {
+                t.is_still_own().await.unwrap_or_else(|e| {
                     tracing::error!("{}: cannot look whose it is: {e}", t.label());
-                    return false;
-                }
-            }
-        }
-        true
+                    false
+                })
+            })
+        };
+        ended::is_all_own(self.targets.iter().map(ask).collect()).await
     }
 
     /// Tells the clients, finishes what is under way, empties the journals.
