@@ -6,10 +6,11 @@ use crate::base::Context;
 use crate::lmv::Lmv;
 use crate::lov::{File, Lov, cacheable, content_share};
 use crate::mdc;
-use crate::{Fs, R};
+use crate::{Call, R};
 use model::{Fid, Layout, ObjectAttr, ObjectId, Set};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use wire::RequestContext;
 
 /// What operations on the contents of files share: where they lie, what is kept of them, who is kept off.
 pub(crate) struct Data {
@@ -33,15 +34,6 @@ impl Data {
     }
 }
 
-impl Fs {
-    /// The file's size, if locks of this mount keep others from changing it.
-    pub fn size_if_locked(&self, fid: Fid) -> Option<u64> {
-        let file = self.lov.known(fid)?;
-        let objs = file.lock();
-        if file.objects.iter().all(|o| o.osc.is_usable()) { file.size_known(&objs) } else { None }
-    }
-}
-
 impl Data {
     /// What this mount keeps of the file, by this layout or a newer one; `None` if nothing may be kept of it.
     pub(crate) async fn data_file(self: &Arc<Self>, fid: Fid, layout: &Arc<Layout>) -> R<Option<Arc<File>>> {
@@ -60,6 +52,11 @@ impl Data {
         self.lov.touch(&file);
         self.lov.shrink_files(count);
         Ok(Some(file))
+    }
+
+    /// What a data request of a file with this layout says of its caller.
+    pub(crate) fn data_ctx(&self, call: &Call, layout: &Layout) -> RequestContext {
+        RequestContext { layout_generation: layout.generation, ..self.cx.of(call) }
     }
 
     /// Attributes of objects as far as they are known here without asking: with everything written here.

@@ -4,10 +4,10 @@ use super::Admin;
 use super::data::Data;
 use super::locks::FileLocks;
 use super::names::Names;
-use super::statfs::RecentSpace;
+use super::recent_space::RecentSpace;
 use crate::base::pmqos::PmQos;
 use crate::base::{Context, Settings};
-use crate::lmv::{ConfigOwner, Lmv};
+use crate::lmv::Lmv;
 use crate::lov::{CACHED_DEFAULT_MB, Lov};
 use crate::mdc;
 use crate::osc::ObjectCache;
@@ -182,22 +182,10 @@ impl Admin<'_> {
         self.0.lmv.reconnect(target)
     }
 
-    /// Whether this setting gives all leases back: only then there is something to wait for
-    /// ([`Admin::leases_dropped`]).
-    pub fn clears_leases(self, name: &str, value: &str) -> bool {
-        value == "clear" && self.0.get_param(name).iter().any(|(n, _)| n.ends_with(".lru_size"))
-    }
-
     /// Waits until the leases are given back that could not be at once, because operations executed under
     /// them were not sent. `EAGAIN`: it takes longer than some seconds; they go back when the servers have
     /// taken the operations.
     pub async fn leases_dropped(self) -> R<()> {
         self.0.lmv.leases_dropped().await
-    }
-}
-
-impl ConfigOwner for Fs {
-    fn permanent_param(&self, name: &str, value: &str, only: Option<&Vec<TargetId>>) {
-        self.apply_permanent_param(name, value, only);
     }
 }

@@ -31,6 +31,13 @@ impl Fs {
             self.run(Verb::Getattr, work).await
         })
     }
+
+    /// The file's size, if locks of this mount keep others from changing it.
+    pub fn size_if_locked(&self, fid: Fid) -> Option<u64> {
+        let file = self.lov.known(fid)?;
+        let objs = file.lock();
+        if file.objects.iter().all(|o| o.osc.is_usable()) { file.size_known(&objs) } else { None }
+    }
 }
 
 impl Data {

@@ -3,11 +3,13 @@
 //!
 //! `fs` is what all of them share, `opens` the open files, `data` finds what is kept of a file, `privileges`
 //! is what writing takes from a program, `permission` what a user may where no kernel asks, `locks` asks for
-//! file locks and keeps other mounts off a range, `beside` keeps writes apart from a kernel's pages.
+//! file locks and keeps other mounts off a range, `beside` keeps writes apart from a kernel's pages, `commit`
+//! has servers commit, `recent_space` is what they said of their space last.
 
 pub(crate) mod beside;
 mod cancel;
 mod close;
+mod commit;
 mod copy;
 mod create;
 mod data;
@@ -39,6 +41,7 @@ mod privileges;
 mod read;
 mod readdir;
 mod readlink;
+mod recent_space;
 mod removexattr;
 mod rename;
 mod rmdir;
@@ -60,7 +63,7 @@ pub(crate) use getattr::data_layout;
 pub use getxattr::is_virtual_xattr;
 pub(crate) use names::Names;
 pub(crate) use read::part;
-pub(crate) use statfs::RecentSpace;
+pub(crate) use recent_space::RecentSpace;
 pub(crate) use write::{Small, write_meta};
 
 use crate::lov::map::{Home, Place};

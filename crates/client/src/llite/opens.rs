@@ -7,7 +7,6 @@
 
 use super::Data;
 use super::Names;
-use super::O_ACCMODE;
 use crate::base::errseq::{ErrorCursor, ErrorMark};
 use crate::mdc::{FileState, ReadTimes};
 use crate::{Call, Fs, OpenHandle, R};
@@ -143,7 +142,7 @@ impl OpenHandle {
         if planted::on(Bug::ErrorTakenByClose) {
             return self.errors.advance();
         }
-        if self.flags & O_ACCMODE == 0 { Ok(()) } else { self.errors.check() }
+        if self.flags & perm::O_ACCMODE == 0 { Ok(()) } else { self.errors.check() }
     }
 }
 

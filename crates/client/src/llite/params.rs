@@ -6,9 +6,10 @@
 
 use crate::base::pmqos::{self, DURATION_DEFAULT_US};
 use crate::llite::RecentSpace;
+use crate::lmv::ConfigOwner;
 use crate::lov::CACHED_DEFAULT_MB;
 use crate::mdc::LRU_FILES_DEFAULT;
-use crate::{Fs, R, base, lov, mdc, osc, session};
+use crate::{Admin, Fs, R, base, lov, mdc, osc, session};
 use model::limits::LEASES_PER_CLIENT_MAX_FILES;
 use model::param::{
     Decl, Field, Item, PARAM_TEXT_MAX_BYTES, Param, ParamInfo, Preset, Registry, Scope, Setting, Table, Tree,
@@ -334,11 +335,21 @@ impl Fs {
         }
         self.params(name).set(value)
     }
+}
 
+impl Admin<'_> {
+    /// Whether this setting gives all leases back: only then there is something to wait for
+    /// ([`Admin::leases_dropped`]).
+    pub fn clears_leases(self, name: &str, value: &str) -> bool {
+        value == "clear" && self.0.get_param(name).iter().any(|(n, _)| n.ends_with(".lru_size"))
+    }
+}
+
+impl ConfigOwner for Fs {
     /// A setting that `set_param -P` stored on the MGS, for all it names or `only` for some targets. It is
     /// for every node, so names that are not a mount's are passed over; a value that cannot be had is logged
     /// and does not fail a mount.
-    pub(crate) fn apply_permanent_param(&self, name: &str, value: &str, only: Option<&Vec<TargetId>>) {
+    fn permanent_param(&self, name: &str, value: &str, only: Option<&Vec<TargetId>>) {
         let tree = match only {
             None => self.params(name),
             Some(ids) => {

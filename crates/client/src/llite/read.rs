@@ -13,7 +13,6 @@ use model::limits::RPC_BULK_MAX_BYTES;
 use model::planted::{self, Bug};
 use model::{Errno, Fid, Layout, ObjectAttr};
 use std::sync::Arc;
-use wire::RequestContext;
 use wire::checksum::ChecksumType;
 use wire::msg::enqueue::LockMode;
 use wire::msg::read::Read;
@@ -67,11 +66,6 @@ impl Data {
             return Ok(Bytes::new());
         }
         following_layout!(self, fid, by_known_layout(self, call, fid, off, len))
-    }
-
-    /// What a data request of a file with this layout says of its caller.
-    pub(crate) fn data_ctx(&self, call: &Call, layout: &Layout) -> RequestContext {
-        RequestContext { layout_generation: layout.generation, ..self.cx.of(call) }
     }
 
     /// Reads from the file's objects, through to their servers: nothing is kept. `off` and `len` are bounded

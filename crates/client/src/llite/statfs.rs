@@ -1,20 +1,18 @@
 //! statfs: space, from all targets at once.
 
 use super::Admin;
+use super::recent_space::Answer;
 use crate::BoxFutureOf;
 use crate::session::Target;
 use crate::stats::Verb;
 use crate::{Call, Fs, FsSpace, R, TargetState};
-use model::mutex::Mutex;
 use model::{Attr, Errno, TargetId, TargetKind};
 use rpc::ImportState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use wire::msg::statfs::{Statfs, StatfsReply};
 use world::BoxFuture;
-use world::Instant;
 use world::future::join_all;
 
 /// How long one target may take to answer `lfs df`.
@@ -23,58 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const LAZY_PATIENCE: Duration = Duration::from_millis(700);
 /// Pause before all are asked again when one has to answer that did not.
 const AGAIN: Duration = Duration::from_millis(200);
-
-/// What the last answers to statfs(2) were.
-pub(crate) struct RecentSpace {
-    /// Seconds; 0: the servers are always asked.
-    pub max_age_s: AtomicU64,
-    /// Told within a second, whoever answers.
-    pub lazy: AtomicBool,
-    /// The last sum is good for a while: programs ask in a loop.
-    last: Mutex<Option<(Instant, FsSpace)>>,
-    /// The last that each target said, and the disk that it lies on, for when it does not answer.
-    said: Mutex<BTreeMap<TargetId, (StatfsReply, u64)>>,
-    /// The root as it was when the kernel asked for it last.
-    pub root: Mutex<Option<Attr>>,
-}
-
-impl Default for RecentSpace {
-    fn default() -> RecentSpace {
-        RecentSpace {
-            max_age_s: AtomicU64::new(RecentSpace::MAX_AGE_DEFAULT_S),
-            lazy: AtomicBool::new(true),
-            last: Mutex::default(),
-            said: Mutex::default(),
-            root: Mutex::default(),
-        }
-    }
-}
-
-impl RecentSpace {
-    /// `statfs_max_age`, seconds, as Lustre has it.
-    pub(crate) const MAX_AGE_DEFAULT_S: u64 = 1;
-
-    fn get(&self, now: Instant) -> Option<FsSpace> {
-        let max = Duration::from_secs(self.max_age_s.load(Relaxed));
-        let last = self.last.lock();
-        last.as_ref().filter(|(asked, _)| now.since(*asked) < max).map(|(_, space)| *space)
-    }
-
-    fn set(&self, asked: Instant, space: &FsSpace) {
-        *self.last.lock() = Some((asked, *space));
-    }
-
-    /// What each target said now, or else when it last said something.
-    fn learn(&self, answers: &[Answer]) -> Vec<(TargetId, StatfsReply, u64)> {
-        let mut said = self.said.lock();
-        said.extend(answers.iter().filter_map(|(t, r)| Some((t.id, (*r.as_ref().ok()?, t.import.disk())))));
-        // A target that left the file system takes its space along.
-        said.retain(|id, _| answers.iter().any(|(t, _)| t.id == *id));
-        said.iter().map(|(id, (s, disk))| (*id, *s, *disk)).collect()
-    }
-}
-
-type Answer = (Arc<Target>, R<StatfsReply>);
 
 impl Fs {
     /// The file system's space: bytes of the object targets, inodes of the metadata targets, as they were at
@@ -223,19 +169,5 @@ mod tests {
             (TargetId::mdt(0), StatfsReply { files: 9, ..s(100, 50) }, 7),
         ]);
         assert_eq!((sum.total, sum.available, sum.files), (2130, 1070, 9));
-    }
-
-    #[test]
-    fn an_answer_is_good_for_as_long_as_is_set() {
-        let at = |ms: u64| Instant(ms * 1_000_000);
-        let r = RecentSpace::default();
-        assert!(r.get(at(0)).is_none());
-        r.set(at(500), &FsSpace { free: 7, ..FsSpace::default() });
-        assert_eq!(r.get(at(1499)).map(|s| s.free), Some(7));
-        assert!(r.get(at(1500)).is_none(), "a second after it was asked for");
-        r.max_age_s.store(60, Relaxed);
-        assert_eq!(r.get(at(60_499)).map(|s| s.free), Some(7));
-        r.max_age_s.store(0, Relaxed);
-        assert!(r.get(at(500)).is_none());
     }
 }
