@@ -40,6 +40,9 @@ pub(crate) struct Beats {
     /// the block before it was looked at.
     begun: AtomicU64,
     apart: AtomicI64,
+    /// The same of the moment in which the block was read that the one on its way is put over.
+    read: AtomicU64,
+    read_apart: AtomicI64,
     /// A block is on its way to the disk.
     writing: AtomicBool,
     /// One was for so long that it may lie over a successor's.
@@ -55,6 +58,14 @@ pub(crate) fn apart(world: &World) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
+/// Since a moment: what the clock says, and for how long it stood still beside that. `apart`: how far the wall
+/// clock was from it then.
+fn passed(world: &World, since: &AtomicU64, apart_then: &AtomicI64) -> (Duration, Duration) {
+    let hidden = apart(world).abs_diff(apart_then.load(Relaxed));
+    let hidden = if hidden > world::jumps::STEP_NS { hidden } else { 0 };
+    (world.now().since(Instant(since.load(Relaxed))), Duration::from_nanos(hidden))
+}
+
 impl Beats {
     pub(crate) fn new(world: &World, nonce: u64, times: Times) -> Arc<Beats> {
         Arc::new(Beats {
@@ -62,6 +73,8 @@ impl Beats {
             times,
             begun: AtomicU64::new(world.now().0),
             apart: AtomicI64::new(apart(world)),
+            read: AtomicU64::new(world.now().0),
+            read_apart: AtomicI64::new(apart(world)),
             writing: AtomicBool::new(false),
             late: AtomicBool::new(false),
             jump: AtomicU64::new(0),
@@ -74,6 +87,12 @@ impl Beats {
         self.written(world.now(), apart(world));
     }
 
+    /// The block on disk is read, before the next one is put over it.
+    pub(crate) fn reads(&self, world: &World) {
+        self.read.store(world.now().0, Relaxed);
+        self.read_apart.store(apart(world), Relaxed);
+    }
+
     pub(crate) fn writes(&self) {
         self.writing.store(true, Relaxed);
     }
@@ -82,7 +101,7 @@ impl Beats {
     /// under it now.
     pub(crate) fn ended(&self, world: &World, dir: &str) -> Result<(), StoreError> {
         let hidden = self.may_lie_over_another(world);
-        let (passed, _) = self.passed(world);
+        let (passed, _) = passed(world, &self.begun, &self.apart);
         if self.writing.load(Relaxed) && (hidden || passed >= self.times.term) {
             self.late.store(true, Relaxed);
         }
@@ -106,25 +125,26 @@ impl Beats {
         self.apart.store(apart, Relaxed);
     }
 
-    /// The clocks stood still with a block on its way to the disk, perhaps for so long that somebody who
-    /// watched the one before has taken the target.
+    /// The clocks stood still so long that somebody who watched the block before this one may have taken the
+    /// target, and since that was read so much time passed that he may use it. (Who takes a target finds, or
+    /// does not find, what comes sooner: he waits before he uses it.)
     fn may_lie_over_another(&self, world: &World) -> bool {
-        let (passed, hidden) = self.passed(world);
-        self.writing.load(Relaxed) && !hidden.is_zero() && passed + hidden >= self.times.term
+        let since_read = passed(world, &self.read, &self.read_apart);
+        let (passed, hidden) = passed(world, &self.begun, &self.apart);
+        let taken = !hidden.is_zero() && passed + hidden >= self.times.term;
+        self.writing.load(Relaxed) && taken && since_read.0 + since_read.1 >= self.before_use()
     }
 
-    /// Since the last one was begun: what the clock says, and for how long it stood still beside that.
-    fn passed(&self, world: &World) -> (Duration, Duration) {
-        let hidden = apart(world).abs_diff(self.apart.load(Relaxed));
-        let hidden = if hidden > world::jumps::STEP_NS { hidden } else { 0 };
-        (world.now().since(Instant(self.begun.load(Relaxed))), Duration::from_nanos(hidden))
+    /// For so long nobody uses a target that he took.
+    fn before_use(&self) -> Duration {
+        self.times.interval * mmp::INTERVALS_BEFORE_USE
     }
 
     /// Whether the first block reached the disk so long after the look at the one before that somebody who
     /// took the target in between may already use it.
     pub(crate) fn came_late(&self, world: &World) -> bool {
-        let (passed, hidden) = self.passed(world);
-        passed + hidden >= self.times.interval * mmp::INTERVALS_BEFORE_USE
+        let (passed, hidden) = passed(world, &self.begun, &self.apart);
+        passed + hidden >= self.before_use()
     }
 }
 

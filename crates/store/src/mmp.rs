@@ -372,6 +372,7 @@ impl Beater {
         let beaten = self.world.blocking(move || -> Result<(), StoreError> {
             let mut jump = w.jumped();
             loop {
+                beats.reads(&w);
                 match read(&w, &d)? {
                     Seen::Block(now) if now.nonce == b.nonce => {}
                     other => return Err(StoreError::Refused(taken(&d, &other))),

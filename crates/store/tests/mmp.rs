@@ -467,6 +467,37 @@ fn a_server_whose_clocks_stood_still_looks_at_its_heartbeat_before_it_writes() {
 }
 
 /// NTP sets a clock: that is looked at once, and nobody is stopped.
+/// Nobody came while it stood still: it goes on, and does not start again as if a heartbeat had been on its
+/// way when the clocks stopped.
+#[test]
+fn a_server_whose_clocks_stood_still_for_a_term_goes_on_if_nobody_came() {
+    let bed = bed();
+    bed.rt.block_on(async {
+        let times = Times { interval: Duration::from_millis(50), term: Duration::from_millis(1000) };
+        let (guest, world) = Guest::of(&bed);
+        // Nothing of a host that is paused goes on.
+        let g = guest.clone();
+        let gate = move |_: Kind, _: &str| {
+            while g.paused.load(SeqCst) > 0 {
+                world::sys::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        };
+        let world = World { disk: Arc::new(GatedDisk::new(world.disk.clone(), Arc::new(gate))), ..world };
+        let beating = Heartbeat::take(&world, "/t", host(1), times).await.unwrap();
+        let lease = beating.lease();
+        for _ in 0..3 {
+            guest.paused.store(guest.host.now().0, SeqCst);
+            bed.world.sleep(times.term * 2).await;
+            guest.resume();
+            for _ in 0..6 {
+                lease.check(&world, "/t").unwrap();
+                bed.world.sleep(times.interval).await;
+            }
+        }
+    });
+}
+
 #[test]
 fn a_step_of_the_wall_clock_costs_a_server_one_look() {
     let bed = bed();
