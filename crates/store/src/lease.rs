@@ -58,8 +58,8 @@ pub(crate) fn apart(world: &World) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
-/// Since a moment: what the clock says, and for how long it stood still beside that. `apart`: how far the wall
-/// clock was from it then.
+/// Since a moment: what the clock says, and for how long it stood still beside that. `apart`: how far the
+/// wall clock was from it then.
 fn passed(world: &World, since: &AtomicU64, apart_then: &AtomicI64) -> (Duration, Duration) {
     let hidden = apart(world).abs_diff(apart_then.load(Relaxed));
     let hidden = if hidden > world::jumps::STEP_NS { hidden } else { 0 };
