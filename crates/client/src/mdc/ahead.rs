@@ -15,12 +15,12 @@ impl MetaCache {
     /// A lookup in `dir` had to ask the server.
     pub(super) fn consider_fetching_ahead(self: &Arc<Self>, dir: Fid) {
         let max = self.shared.statahead_max.load(Relaxed) as usize;
-        let Some((cookie, entries)) = self.lock().missed(dir, max) else { return };
+        let Some((cookie, entries)) = self.lock().nodes.missed(dir, max) else { return };
         self.shared.ahead_runs.fetch_add(1, Relaxed);
         let me = self.clone();
         self.cx.world.spawn("client-statahead", async move {
             let (cookie, end) = me.fetch_ahead(dir, cookie, entries).await;
-            me.lock().ahead_done(dir, cookie, end);
+            me.lock().nodes.ahead_done(dir, cookie, end);
         });
     }
 

@@ -48,7 +48,7 @@ impl MetaCache {
     pub(crate) fn layout_is_leased(&self, fid: Fid) -> bool {
         let now = self.cx.world.now();
         let heard = now.since(self.target.import.heard()) < LAYOUT_UNHEARD_MAX;
-        heard && self.lock().layout_is_leased(fid, now)
+        heard && self.lock().nodes.layout_is_leased(fid, now)
     }
 
     pub(crate) fn known_name(&self, dir: Fid, name: &[u8]) -> Found {
@@ -112,7 +112,7 @@ impl MetaCache {
     }
 
     pub(crate) fn is_contended(&self, dir: Fid) -> bool {
-        self.lock().is_contended(dir)
+        self.lock().left_alone.is_contended(dir)
     }
 
     pub(crate) fn keep_entry(self: &Arc<Self>, t: Token, e: &Entry) {

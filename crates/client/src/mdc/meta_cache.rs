@@ -83,6 +83,6 @@ impl MetaCache {
     }
 
     pub(crate) fn lease_count(&self) -> usize {
-        self.lock().len()
+        self.lock().nodes.len()
     }
 }

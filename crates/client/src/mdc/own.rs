@@ -82,7 +82,7 @@ impl Mdc {
                 match self.target.call(self.cx.own(), Own { dir, cookie, max_bytes, children }).await {
                     Ok(r) => r,
                     Err(_) => {
-                        self.meta.with_cache(|c, now| c.refused(dir, now));
+                        self.meta.with_cache(|c, now| c.left_alone.refused(dir, now));
                         return false;
                     }
                 };

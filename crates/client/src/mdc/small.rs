@@ -118,7 +118,7 @@ impl SmallFiles {
         }
         let next = {
             let mut c = self.meta.lock();
-            if c.is_changing(fid) {
+            if c.busy.inode(fid) {
                 return Ok(None);
             }
             self.shared.content_misses.fetch_add(1, Relaxed);
@@ -173,7 +173,9 @@ impl SmallFiles {
         if !self.meta.leases_good() {
             return None;
         }
-        self.meta.lock().xattr(fid, root, name, self.cx.world.now())
+        let mut c = self.meta.lock();
+        let version = c.version(fid, self.cx.world.now())?;
+        c.contents.xattr(fid, version, root, name)
     }
 
     /// The names of all, if they are known.
@@ -181,7 +183,9 @@ impl SmallFiles {
         if !self.meta.leases_good() {
             return None;
         }
-        self.meta.lock().xattr_names(fid, root, self.cx.world.now())
+        let mut c = self.meta.lock();
+        let version = c.version(fid, self.cx.world.now())?;
+        c.contents.xattr_names(fid, version, root)
     }
 
     /// What an answer to a question of `t` said of one; `None`: there is none.
