@@ -8,7 +8,7 @@ const METHODS_MAX: usize = 60;
 
 /// Types that have more today: (crate, type, methods). A number may only fall; the line goes when it is no
 /// more than allowed.
-const OFFENDERS: &[(&str, &str, usize)] = &[("client", "Cache", 85), ("client", "Mdc", 101)];
+const OFFENDERS: &[(&str, &str, usize)] = &[];
 
 /// Files of tests, and of what helps them.
 const TESTS: [&str; 5] = ["/tests/", "_tests.rs", "/tests.rs", "/testing.rs", "/fake.rs"];

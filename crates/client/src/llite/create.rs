@@ -84,7 +84,7 @@ impl Names {
         if plain && let Some((e, handle)) = mdc.create_here(&call, &msg, flags).await? {
             return Ok((e.attr.clone(), self.open_file(handle, flags, &e)));
         }
-        msg.fid = mdc.new_fid().await?;
+        msg.fid = mdc.fids.next().await?;
         let (fs, late) = (self.clone(), self.clone());
         let work = async move { fs.create_open(&call, &mdc, msg, flags).await };
         Detached::new(&self.cx.world, "client-create", work, move |r: R<(Attr, OpenHandle)>| {

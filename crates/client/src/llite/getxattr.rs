@@ -24,14 +24,14 @@ impl Data {
         }
         let root = call.cred.is_root();
         let mdc = self.lmv.mdc_of(fid).await?;
-        if kept && let Some(v) = mdc.known_xattr(fid, root, &name) {
+        if kept && let Some(v) = mdc.small.known_xattr(fid, root, &name) {
             return v.ok_or(Errno::ENODATA);
         }
         let t = mdc.meta.token();
         let r = mdc.target.call(self.cx.of(call), Getxattr { fid, name: name.clone() }).await;
         match &r {
-            Ok(v) if kept => mdc.keep_xattr(t, fid, root, &name, Some(v.value.clone())),
-            Err(Errno::ENODATA) if kept => mdc.keep_xattr(t, fid, root, &name, None),
+            Ok(v) if kept => mdc.small.keep_xattr(t, fid, root, &name, Some(v.value.clone())),
+            Err(Errno::ENODATA) if kept => mdc.small.keep_xattr(t, fid, root, &name, None),
             _ => {}
         }
         Ok(r?.value)

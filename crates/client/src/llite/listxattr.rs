@@ -16,12 +16,12 @@ impl Fs {
                 }
                 let root = call.cred.is_root();
                 let mdc = self.lmv.mdc_of(fid).await?;
-                if let Some(names) = mdc.known_xattr_names(fid, root) {
+                if let Some(names) = mdc.small.known_xattr_names(fid, root) {
                     return Ok(names);
                 }
                 let t = mdc.meta.token();
                 let names = mdc.target.call(self.cx.of(&call), Listxattr { fid }).await?.names;
-                mdc.keep_xattr_names(t, fid, root, &names);
+                mdc.small.keep_xattr_names(t, fid, root, &names);
                 Ok(names)
             };
             self.run(Verb::Listxattr, work).await

@@ -38,14 +38,14 @@ impl Names {
         // What `.` and `..` lead to is no entry of the directory.
         let named = !name.is_empty() && name != b"." && name != b"..";
         if named {
-            match mdc.known_name(parent, &name) {
+            match mdc.meta.known_name(parent, &name) {
                 Found::There(e) => return Ok(e),
                 Found::Absent => return Err(Errno::ENOENT),
                 Found::Unknown => {}
             }
         }
         let t = mdc.meta.token();
-        let data = if named { mdc.lookup_data() } else { 0 };
+        let data = if named { mdc.small.lookup_data() } else { 0 };
         let msg = Lookup { parent, name: name.clone(), data };
         let r = mdc.target.call_bulk(self.cx.of(call), msg, Bytes::new()).await?;
         let (mut r, bulk) = (r.reply, r.bulk);
@@ -54,9 +54,9 @@ impl Names {
         }
         if named {
             let data = brought(r.entry.as_ref(), &bulk, Came::Lookup);
-            mdc.keep_lookup(t, parent, &name, &r, data);
+            mdc.meta.keep_lookup(t, parent, &name, &r, data);
         } else if let Some(e) = &r.entry {
-            mdc.keep_entry(t, e);
+            mdc.meta.keep_entry(t, e);
         }
         let e = r.entry.ok_or(Errno::ENOENT)?;
         self.meta.opens.learn(&e);

@@ -17,7 +17,7 @@ impl Fs {
                 if let Some(a) = self.lmv.mdc_of(parent).await?.mkdir_here(&call, &msg).await? {
                     return Ok(a);
                 }
-                msg.fid = self.lmv.mdc_of(parent).await?.new_fid().await?;
+                msg.fid = self.lmv.mdc_of(parent).await?.fids.next().await?;
                 self.names.make_name(&call, parent, &msg.name.clone(), msg).await
             };
             self.run(Verb::Mkdir, work).await

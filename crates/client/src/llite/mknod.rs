@@ -24,7 +24,7 @@ impl Fs {
                 return Err(Errno::EPERM);
             }
             let work = async {
-                let fid = self.lmv.mdc_of(parent).await?.new_fid().await?;
+                let fid = self.lmv.mdc_of(parent).await?.fids.next().await?;
                 let msg = Mknod { parent, name, fid, kind, mode: mode & 0o7777, umask: call.umask, rdev };
                 self.names.make_name(&call, parent, &msg.name.clone(), msg).await
             };

@@ -50,7 +50,7 @@ impl Names {
             let t = mdc.meta.token();
             let r = mdc.target.call_bulk(self.cx.of(call), msg, Bytes::new()).await?;
             let e = r.reply;
-            mdc.keep_file(t, &e, brought(Some(&e), &r.bulk, Came::Asked));
+            mdc.meta.keep_file(t, &e, brought(Some(&e), &r.bulk, Came::Asked));
             let leased = e.grant.is_some() && e.attr.nlink > 0;
             Ok((e, leased))
         };

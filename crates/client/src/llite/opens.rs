@@ -68,7 +68,7 @@ impl Data {
     /// Layout and owner of a file: as known since its open, otherwise asked for.
     pub(crate) async fn file_state(self: &Arc<Self>, fid: Fid) -> R<FileState> {
         if let Some(s) = self.meta.opens.file(fid).filter(|s| s.layout.is_some())
-            && self.lmv.mdc_of(fid).await?.layout_is_leased(fid)
+            && self.lmv.mdc_of(fid).await?.meta.layout_is_leased(fid)
         {
             return Ok(s);
         }

@@ -100,7 +100,7 @@ impl Data {
         len: usize,
     ) -> R<Small<Bytes>> {
         let mdc = self.lmv.mdc_of(fid).await?;
-        if let Some(all) = mdc.known_content(fid) {
+        if let Some(all) = mdc.small.known(fid) {
             return Ok(Small::Done(part(&all, off, len)));
         }
         let mut tries = 0;
@@ -111,7 +111,7 @@ impl Data {
                 return Ok(Small::Objects(state, layout));
             }
             if tries == 0
-                && let Some(all) = mdc.fetch_content(call, fid).await?
+                && let Some(all) = mdc.small.fetch(call, fid).await?
             {
                 return Ok(Small::Done(part(&all, off, len)));
             }

@@ -57,13 +57,13 @@ impl Names {
         plus: bool,
     ) -> R<(Vec<Dirent>, Fid, bool)> {
         let mdc = self.lmv.mdc_of(fid).await?;
-        if let Some(known) = mdc.known_page(fid, cookie, room as usize, plus) {
+        if let Some(known) = mdc.meta.known_page(fid, cookie, room as usize, plus) {
             return Ok(known);
         }
-        let max_bytes = if mdc.is_contended(fid) { room } else { PAGE_MAX_BYTES };
+        let max_bytes = if mdc.meta.is_contended(fid) { room } else { PAGE_MAX_BYTES };
         let t = mdc.meta.token();
         let r = mdc.target.call(self.cx.of(call), Readdir { fid, cookie, max_bytes, plus }).await?;
-        mdc.keep_page(t, fid, cookie, &r);
+        mdc.meta.keep_page(t, fid, cookie, &r);
         let mut entries = r.entries;
         let fits = fitting(&entries, room as usize, plus);
         let end = r.end && fits == entries.len();

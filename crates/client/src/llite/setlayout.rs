@@ -87,7 +87,7 @@ impl Data {
         let change = mdc.changing_inode(fid);
         let r = mdc.target.call(ctx, msg).await;
         // Also if it is not known what came of it.
-        mdc.with_cache(|c, _| c.forget_new_files(fid));
+        mdc.meta.with_cache(|c, _| c.forget_new_files(fid));
         change.done_with(&r);
         let e = r?;
         self.meta.opens.learn(&e);

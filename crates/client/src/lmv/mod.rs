@@ -86,25 +86,25 @@ impl Lmv {
         self.mdc_of(fid).await?.getattr_entry(ctx, fid).await
     }
 
-    /// See [`Mdc::known_entry`].
+    /// See [`mdc::MetaCache::known_entry`].
     pub(crate) fn known_entry(&self, fid: Fid) -> Option<Arc<Entry>> {
-        self.mdc_at(fid)?.known_entry(fid)
+        self.mdc_at(fid)?.meta.known_entry(fid)
     }
 
-    /// See [`Mdc::inode_at_hand`].
+    /// See [`mdc::MetaCache::inode_at_hand`].
     pub(crate) fn inode_at_hand(&self, fid: Fid) -> Option<Arc<Entry>> {
-        self.mdc_at(fid)?.inode_at_hand(fid)
+        self.mdc_at(fid)?.meta.inode_at_hand(fid)
     }
 
     /// Whether leases on this file are good at this moment.
     pub(crate) fn leases_good(&self, fid: Fid) -> bool {
-        self.mdc_at(fid).is_some_and(|m| m.leases_good())
+        self.mdc_at(fid).is_some_and(|m| m.meta.leases_good())
     }
 
-    /// See [`Mdc::sweep_small`].
+    /// No pages of a small file are left that were filled under a lease, unless they are filled anew.
     pub(crate) async fn sweep_small(&self, fid: Fid) {
         if let Some(mdc) = self.mdc_at(fid) {
-            mdc.sweep_small(fid).await;
+            mdc.meta.mapped.sweep_all_of(fid).await;
         }
     }
 
@@ -130,7 +130,7 @@ impl Lmv {
 
     /// The first lease of FIDs, so that the first create finds one.
     pub(crate) async fn lease_for_root(&self) -> R<()> {
-        self.mdc_of(Fid::ROOT).await?.more_fids().await
+        self.mdc_of(Fid::ROOT).await?.fids.more().await
     }
 
     /// Gives leases back that were not used for `lru_max_age`, until the mount ends.
@@ -141,7 +141,7 @@ impl Lmv {
             loop {
                 world.sleep(LOOK_EVERY).await;
                 let Some(lmv) = weak.upgrade().filter(|l| !l.cx.is_closed()) else { return };
-                lmv.mdcs().iter().for_each(|m| m.give_back_aged());
+                lmv.mdcs().iter().for_each(|m| m.meta.give_back_aged());
             }
         });
     }
@@ -172,7 +172,7 @@ impl Lmv {
     /// `lru_size`: how many files are kept of each target. 0: none but what is in use at the moment.
     pub(crate) fn set_lru_files(&self, files: usize) {
         self.meta.lru_files.store(files, Relaxed);
-        self.mdcs().iter().for_each(|m| m.set_lru_files(files));
+        self.mdcs().iter().for_each(|m| m.meta.set_lru_files(files));
     }
 
     /// Gives every lease back, those under which something was executed that is not sent as soon as it is.
@@ -194,7 +194,7 @@ impl Lmv {
 
     /// What small files may take in memory changed.
     pub(crate) fn content_resized(&self, max: u64) {
-        self.mdcs().iter().for_each(|m| m.content_resized(max));
+        self.mdcs().iter().for_each(|m| m.small.resized(max));
     }
 
     /// Operations and bytes that were executed here and not answered.

@@ -2,7 +2,7 @@
 //! fetched in pages, with attributes, behind the back of those lookups. In growing pieces, so that a few
 //! lookups in a large directory do not fetch all of it.
 
-use super::Mdc;
+use super::meta_cache::MetaCache;
 use model::Fid;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,16 +11,16 @@ use wire::msg::readdir::Readdir;
 /// Bytes of one page.
 const PAGE_BYTES: u32 = 1 << 20;
 
-impl Mdc {
+impl MetaCache {
     /// A lookup in `dir` had to ask the server.
     pub(super) fn consider_fetching_ahead(self: &Arc<Self>, dir: Fid) {
         let max = self.shared.statahead_max.load(Relaxed) as usize;
-        let Some((cookie, entries)) = self.meta.lock().missed(dir, max) else { return };
+        let Some((cookie, entries)) = self.lock().nodes.missed(dir, max) else { return };
         self.shared.ahead_runs.fetch_add(1, Relaxed);
         let me = self.clone();
         self.cx.world.spawn("client-statahead", async move {
             let (cookie, end) = me.fetch_ahead(dir, cookie, entries).await;
-            me.meta.lock().ahead_done(dir, cookie, end);
+            me.lock().nodes.ahead_done(dir, cookie, end);
         });
     }
 
@@ -28,7 +28,7 @@ impl Mdc {
     async fn fetch_ahead(self: &Arc<Self>, dir: Fid, mut cookie: u64, entries: usize) -> (u64, bool) {
         let mut fetched = 0;
         while fetched < entries {
-            let t = self.meta.token();
+            let t = self.token();
             let msg = Readdir { fid: dir, cookie, max_bytes: PAGE_BYTES, plus: true };
             let Ok(r) = self.target.call(self.cx.own(), msg).await else { return (cookie, true) };
             self.keep_page(t, dir, cookie, &r);

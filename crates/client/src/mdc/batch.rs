@@ -125,7 +125,7 @@ impl Mdc {
             back.extend(c.shrink(now));
             back
         };
-        self.give_back(back);
+        self.meta.give_back(back);
     }
 
     fn tell_opens(&self, fids: &[Fid]) {

@@ -34,8 +34,8 @@ fn what_is_shown_without_a_lease_is_not_kept() {
     let t = c.token();
     c.put_entry(t, &entry(1, 1, None), T);
     c.put_name(t, fid(0), b"a", Some(fid(1)), None, T);
-    assert_eq!((version(&mut c, 1), c.name(fid(0), b"a", T), c.len()), (None, None, 0));
-    assert!(c.is_contended(fid(0)));
+    assert_eq!((version(&mut c, 1), c.name(fid(0), b"a", T), c.nodes.len()), (None, None, 0));
+    assert!(c.left_alone.is_contended(fid(0)));
 }
 
 #[test]
@@ -45,20 +45,20 @@ fn the_layout_of_an_open_file_outlives_its_attributes() {
     let known = |c: &mut Cache| {
         let t = c.token();
         c.put_entry(t, &entry(1, 1, grant(bits::INODE, 7)), T);
-        assert!(c.layout_is_leased(fid(1), T));
+        assert!(c.nodes.layout_is_leased(fid(1), T));
     };
     known(&mut c);
     assert_eq!(c.revoke(&item(bits::UPDATE), true), item(bits::UPDATE));
-    assert_eq!((version(&mut c, 1), c.layout_is_leased(fid(1), T)), (None, true));
+    assert_eq!((version(&mut c, 1), c.nodes.layout_is_leased(fid(1), T)), (None, true));
     // Of which it is given back in its turn, with all that there is.
     assert_eq!(c.expire(T.plus(Duration::from_secs(9)), Duration::from_secs(1)), [item(bits::ALL)]);
-    assert!(!c.layout_is_leased(fid(1), T));
+    assert!(!c.nodes.layout_is_leased(fid(1), T));
     known(&mut c);
     assert_eq!(c.revoke(&item(bits::UPDATE), false), item(bits::INODE), "nobody needs it");
-    assert_eq!((c.layout_is_leased(fid(1), T), c.len()), (false, 0));
+    assert_eq!((c.nodes.layout_is_leased(fid(1), T), c.nodes.len()), (false, 0));
     known(&mut c);
     assert_eq!(c.revoke(&item(bits::LAYOUT), true), item(bits::INODE), "the attributes show the layout");
-    assert_eq!((version(&mut c, 1), c.layout_is_leased(fid(1), T)), (None, false));
+    assert_eq!((version(&mut c, 1), c.nodes.layout_is_leased(fid(1), T)), (None, false));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn an_answer_that_a_revocation_overtook_is_used_once() {
     let early = c.token();
     c.revoke(&LeaseItem { fid: fid(1), bits: bits::UPDATE, seq: 7, look: false }, false);
     c.put_entry(early, &entry(1, 1, grant(bits::UPDATE, 7)), T);
-    assert_eq!((version(&mut c, 1), c.len()), (None, 0), "the server has the lease back");
+    assert_eq!((version(&mut c, 1), c.nodes.len()), (None, 0), "the server has the lease back");
     let late = c.token();
     c.put_entry(late, &entry(1, 2, grant(bits::UPDATE, 8)), T);
     assert_eq!(version(&mut c, 1), Some(2));
@@ -93,7 +93,7 @@ fn own_changes_are_not_hidden_by_what_was_known() {
     let (a, b) = (c.begin(vec![(fid(1), Part::Attr)], false), c.begin(vec![(fid(1), Part::Attr)], false));
     c.end(a, T, &Outcome { entries: vec![entry(1, 3, grant(bits::UPDATE, 4))], ..Outcome::default() });
     c.end(b, T, &Outcome::default());
-    assert_eq!((version(&mut c, 1), c.len()), (None, 1), "the lease is still there");
+    assert_eq!((version(&mut c, 1), c.nodes.len()), (None, 1), "the lease is still there");
     assert_eq!(
         c.expire(T, Duration::ZERO),
         [LeaseItem { fid: fid(1), bits: bits::ALL, seq: 4, look: false }]
@@ -140,13 +140,13 @@ fn what_is_too_much_goes_back_and_what_is_used_stays() {
     c.put_entry(t, &entry(64, 1, grant(bits::UPDATE, 65)), later);
     let back = c.shrink(later);
     assert_eq!(back[0], LeaseItem { fid: fid(1), bits: bits::ALL, seq: 2, look: false });
-    assert!(c.len() <= 62 && c.entry(fid(0), later).is_some() && c.entry(fid(64), later).is_some());
+    assert!(c.nodes.len() <= 62 && c.entry(fid(0), later).is_some() && c.entry(fid(64), later).is_some());
     // Names count too.
     for n in 0..1000u32 {
         let t = c.token();
         c.put_name(t, fid(100), &n.to_le_bytes(), None, grant(bits::LOOKUP, 100), later);
         c.shrink(later);
-        assert!(c.names <= 64 * NAMES_PER_FILE);
+        assert!(c.nodes.names <= 64 * NAMES_PER_FILE);
     }
 }
 
@@ -194,15 +194,15 @@ fn a_directory_that_is_looked_up_name_by_name_is_fetched_in_growing_pieces() {
     c.put_name(t, fid(1), b"a", None, grant(bits::LOOKUP, 1), T);
     let mut got = Vec::new();
     for _ in 0..40 {
-        if let Some(x) = c.missed(fid(1), 3000) {
+        if let Some(x) = c.nodes.missed(fid(1), 3000) {
             got.push(x);
-            assert_eq!(c.missed(fid(1), 3000), None, "one at a time");
-            c.ahead_done(fid(1), 77, false);
+            assert_eq!(c.nodes.missed(fid(1), 3000), None, "one at a time");
+            c.nodes.ahead_done(fid(1), 77, false);
         }
     }
     assert_eq!(got[..3], [(0, 1024), (77, 2048), (77, 3000)]);
-    c.ahead_done(fid(1), 99, true);
-    assert!((0..20).all(|_| c.missed(fid(1), 3000).is_none()));
+    c.nodes.ahead_done(fid(1), 99, true);
+    assert!((0..20).all(|_| c.nodes.missed(fid(1), 3000).is_none()));
 }
 
 /// One inode and one name on a server, requests of this client under way, foreign changes that ask first.

@@ -25,7 +25,8 @@ pub(crate) struct Changing {
 impl Changing {
     /// Before a request that may remove the last name of a file that is open here.
     pub(crate) async fn register_opens(&self) -> R<()> {
-        self.mdc.register_opens(self.victims.as_deref()).await
+        let (mdc, victims) = (&self.mdc, self.victims.as_deref());
+        mdc.shared.opens.register(&mdc.cx, &mdc.target, victims, |fid| mdc.is_home_of(fid)).await
     }
 
     /// The answer is here.
@@ -97,7 +98,7 @@ impl Mdc {
         mut parts: Vec<(Fid, Part)>,
         names: &[(Fid, &[u8])],
     ) -> Changing {
-        let (good, now) = (self.leases_good(), self.cx.world.now());
+        let (good, now) = (self.meta.leases_good(), self.cx.world.now());
         let mut c = self.meta.lock();
         // A name that is not known leads to an inode that is not known.
         let mut any = !good;
@@ -151,7 +152,7 @@ impl Mdc {
     }
 
     fn end_change(&self, change: Change, outcome: &Outcome, inode: Option<Fid>) {
-        self.with_cache(|c, now| c.end(change, now, outcome));
+        self.meta.with_cache(|c, now| c.end(change, now, outcome));
         if let Some(fid) = inode {
             self.cx.cache_holder.changed(fid);
         }

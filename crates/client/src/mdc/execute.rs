@@ -26,10 +26,10 @@ impl Mdc {
         time: Timestamp,
         f: impl FnOnce(&mut Cache, &Who) -> Option<T>,
     ) -> Option<T> {
-        if !self.executes_here(fid) || !self.leases_good() {
+        if !self.executes_here(fid) || !self.meta.leases_good() {
             return None;
         }
-        let done = self.with_cache(|c, now| f(c, &Who { cred, time, now }))?;
+        let done = self.meta.with_cache(|c, now| f(c, &Who { cred, time, now }))?;
         self.shared.executed.fetch_add(1, Relaxed);
         self.send_pending();
         Some(done)
@@ -49,7 +49,7 @@ impl Mdc {
             let short = AtomicBool::new(false);
             let made = {
                 let fid = || {
-                    let fid = self.fid_at_hand();
+                    let fid = self.fids.at_hand();
                     short.store(fid.is_none(), Relaxed);
                     fid
                 };
@@ -58,7 +58,7 @@ impl Mdc {
             if made.is_some() || !short.load(Relaxed) {
                 return Ok(made);
             }
-            self.more_fids().await?;
+            self.fids.more().await?;
         }
         Ok(None)
     }

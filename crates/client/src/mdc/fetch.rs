@@ -1,6 +1,6 @@
 //! fetch: files with their data, as far as that lies with their inodes.
 
-use super::Mdc;
+use super::small::SmallFiles;
 use crate::R;
 use crate::mdc::{CONTENT_MAX_BYTES, Came};
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use wire::msg::lookup::Entry;
 /// A file that is there, and its data if it came along.
 pub(crate) type Fetched = Option<(Entry, Option<Bytes>)>;
 
-impl Mdc {
+impl SmallFiles {
     /// Files of one metadata target; what may be kept is. Answers for the first of them: as many as there was
     /// room for.
     pub(crate) async fn fetch_files(
@@ -31,7 +31,7 @@ impl Mdc {
             tracing::error!("{}: the answer to a fetch of {} files is not sound", self.target.id, fids.len());
         })?;
         for (e, data) in files.iter().flatten() {
-            self.keep_file(t, e, data.clone().map(|d| (d, came)));
+            self.meta.keep_file(t, e, data.clone().map(|d| (d, came)));
             self.shared.opens.learn(e);
         }
         Ok(files)

@@ -1,7 +1,9 @@
 //! FIDs for new files, from sequences that metadata targets lease to this client.
 
-use super::Mdc;
+use super::Locate;
 use crate::R;
+use crate::base::Context;
+use crate::session::Target;
 use model::mutex::Mutex;
 use model::{Errno, Fid};
 use std::sync::Arc;
@@ -39,45 +41,56 @@ impl Leases {
 }
 
 /// Sequences that one metadata target leased to this client.
-#[derive(Default)]
 pub(crate) struct Fids {
+    cx: Arc<Context>,
+    target: Arc<Target>,
+    locate: Arc<Locate>,
     leases: Mutex<Leases>,
     /// One at a time asks for the next sequence.
     ask: sync::Mutex<()>,
 }
 
 impl Fids {
+    /// None yet: the first is asked for when a FID is needed.
+    pub(super) fn new(cx: &Arc<Context>, target: &Arc<Target>, locate: &Arc<Locate>) -> Arc<Fids> {
+        Arc::new(Fids {
+            cx: cx.clone(),
+            target: target.clone(),
+            locate: locate.clone(),
+            leases: Mutex::default(),
+            ask: sync::Mutex::default(),
+        })
+    }
+
     /// The server evicted this client and took its sequences back.
     pub(super) fn forget(&self) {
         let mut l = self.leases.lock();
         *l = Leases { generation: l.generation + 1, fetching: l.fetching, ..Leases::default() };
     }
-}
 
-impl Mdc {
     /// A FID never used before.
-    pub(crate) async fn new_fid(self: &Arc<Self>) -> R<Fid> {
+    pub(crate) async fn next(self: &Arc<Self>) -> R<Fid> {
         loop {
-            match self.fid_at_hand() {
+            match self.at_hand() {
                 Some(fid) => return Ok(fid),
-                None => self.more_fids().await?,
+                None => self.more().await?,
             }
         }
     }
 
-    /// As [`Mdc::new_fid`], if there is one without asking.
-    pub(super) fn fid_at_hand(self: &Arc<Self>) -> Option<Fid> {
-        let taken = self.fids.leases.lock().take();
+    /// As [`Fids::next`], if there is one without asking.
+    pub(super) fn at_hand(self: &Arc<Self>) -> Option<Fid> {
+        let taken = self.leases.lock().take();
         let (fid, low) = taken?;
         if low {
-            self.prefetch_fids();
+            self.prefetch();
         }
         Some(fid)
     }
 
-    fn prefetch_fids(self: &Arc<Self>) {
+    fn prefetch(self: &Arc<Self>) {
         {
-            let mut l = self.fids.leases.lock();
+            let mut l = self.leases.lock();
             if l.fetching {
                 return;
             }
@@ -85,26 +98,26 @@ impl Mdc {
         }
         let me = self.clone();
         self.cx.world.spawn("client-fid-lease", async move {
-            if let Err(e) = me.more_fids().await {
+            if let Err(e) = me.more().await {
                 tracing::warn!("no new FID sequence from {}: {e}", me.target.id);
             }
-            me.fids.leases.lock().fetching = false;
+            me.leases.lock().fetching = false;
         });
     }
 
     /// Gets one more sequence, unless another caller just did.
-    pub(crate) async fn more_fids(&self) -> R<()> {
-        let _one = self.fids.ask.lock().await;
+    pub(crate) async fn more(&self) -> R<()> {
+        let _one = self.ask.lock().await;
         let generation = {
-            let l = self.fids.leases.lock();
+            let l = self.leases.lock();
             if l.spare.is_some() {
                 return Ok(());
             }
             l.generation
         };
         let r = self.allocseq().await?;
-        self.shared.locate.learn(r.seq, r.seq, self.target.id.index);
-        let mut l = self.fids.leases.lock();
+        self.locate.learn(r.seq, r.seq, self.target.id.index);
+        let mut l = self.leases.lock();
         if l.generation == generation {
             assert!(l.spare.is_none(), "one asks for FIDs at a time");
             l.spare = Some(Lease { seq: r.seq, next: 1, width: r.width });

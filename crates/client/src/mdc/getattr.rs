@@ -16,20 +16,20 @@ impl Mdc {
         let t = self.meta.token();
         let mut e = self.target.call(self.cx.own(), Layout { fid }).await?;
         self.with_atime(&mut e);
-        self.keep_entry(t, &e);
+        self.meta.keep_entry(t, &e);
         self.shared.opens.learn(&e);
         Ok(e)
     }
 
     /// The metadata server's part, from the cache if it is known.
     pub(crate) async fn getattr_entry(self: &Arc<Self>, ctx: RequestContext, fid: Fid) -> R<Arc<Entry>> {
-        if let Some(e) = self.known_entry(fid) {
+        if let Some(e) = self.meta.known_entry(fid) {
             return Ok(e);
         }
         let t = self.meta.token();
         let mut e = self.target.call(ctx, Getattr { fid }).await?;
         self.with_atime(&mut e);
-        self.keep_entry(t, &e);
+        self.meta.keep_entry(t, &e);
         self.shared.opens.learn(&e);
         Ok(Arc::new(e))
     }

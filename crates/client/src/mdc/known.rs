@@ -1,7 +1,7 @@
 //! What is known without asking, under leases that are good at this moment, and what answers add to it.
 
-use super::Mdc;
 use super::cache::{Brought, Cache, Token};
+use super::meta_cache::MetaCache;
 use model::Fid;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) enum Found {
     Unknown,
 }
 
-impl Mdc {
+impl MetaCache {
     /// Whether leases are good at this moment.
     pub(crate) fn leases_good(&self) -> bool {
         self.target.is_leased()
@@ -32,14 +32,14 @@ impl Mdc {
 
     /// A file's inode, if it is known; the objects' part is not in it.
     pub(crate) fn known_entry(&self, fid: Fid) -> Option<Arc<Entry>> {
-        let e = if self.leases_good() { self.meta.lock().entry(fid, self.cx.world.now()) } else { None };
+        let e = if self.leases_good() { self.lock().entry(fid, self.cx.world.now()) } else { None };
         self.shared.count(e.is_some());
         e
     }
 
-    /// As [`Mdc::known_entry`], not counted: nobody asked for it.
+    /// As [`MetaCache::known_entry`], not counted: nobody asked for it.
     pub(crate) fn inode_at_hand(&self, fid: Fid) -> Option<Arc<Entry>> {
-        if self.leases_good() { self.meta.lock().entry(fid, self.cx.world.now()) } else { None }
+        if self.leases_good() { self.lock().entry(fid, self.cx.world.now()) } else { None }
     }
 
     /// Whether this mount would be asked before a file's layout changes. The server may be away for a while:
@@ -48,13 +48,13 @@ impl Mdc {
     pub(crate) fn layout_is_leased(&self, fid: Fid) -> bool {
         let now = self.cx.world.now();
         let heard = now.since(self.target.import.heard()) < LAYOUT_UNHEARD_MAX;
-        heard && self.meta.lock().layout_is_leased(fid, now)
+        heard && self.lock().nodes.layout_is_leased(fid, now)
     }
 
     pub(crate) fn known_name(&self, dir: Fid, name: &[u8]) -> Found {
         let mut found = Found::Unknown;
         if self.leases_good() {
-            let (now, mut c) = (self.cx.world.now(), self.meta.lock());
+            let (now, mut c) = (self.cx.world.now(), self.lock());
             match c.name(dir, name, now) {
                 Some(None) => found = Found::Absent,
                 Some(Some(fid)) => {
@@ -82,7 +82,7 @@ impl Mdc {
         if !self.leases_good() {
             return None;
         }
-        let (now, mut c) = (self.cx.world.now(), self.meta.lock());
+        let (now, mut c) = (self.cx.world.now(), self.lock());
         let parent = c.entry(dir, now)?.parent;
         let (mut page, end) = c.listing(dir, now, |l| {
             let (items, end) = l.behind(cookie)?;
@@ -112,7 +112,7 @@ impl Mdc {
     }
 
     pub(crate) fn is_contended(&self, dir: Fid) -> bool {
-        self.meta.lock().is_contended(dir)
+        self.lock().left_alone.is_contended(dir)
     }
 
     pub(crate) fn keep_entry(self: &Arc<Self>, t: Token, e: &Entry) {
@@ -121,7 +121,7 @@ impl Mdc {
         }
     }
 
-    /// As [`Mdc::keep_entry`], with the file's data if the answer brought it.
+    /// As [`MetaCache::keep_entry`], with the file's data if the answer brought it.
     pub(crate) fn keep_file(self: &Arc<Self>, t: Token, e: &Entry, data: Brought) {
         if e.grant.is_some() {
             self.with_cache(|c, now| c.put_file(t, e, data, now));
@@ -155,7 +155,7 @@ impl Mdc {
     pub(crate) fn with_cache<T>(&self, f: impl FnOnce(&mut Cache, world::Instant) -> T) -> T {
         let now = self.cx.world.now();
         let (out, back) = {
-            let mut c = self.meta.lock();
+            let mut c = self.lock();
             let out = f(&mut c, now);
             let mut back = c.take_unwanted();
             back.extend(c.shrink(now));

@@ -1,63 +1,25 @@
-//! Leases that go: asked for back, given up unasked, grown old.
+//! Leases that go: asked for back, given up unasked, grown old. What was executed under them is told first
+//! (`untold`).
 
-use super::Mdc;
 use super::mapped;
+use super::meta_cache::MetaCache;
 use super::opens::Opens;
 use crate::base::cache_holder::{CancelOnDrop, Revoked};
 use crate::session::Target;
 use model::Fid;
 use model::limits::LEASES_PER_CLIENT_MAX_FILES;
 use model::planted::{self, Bug};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use wire::msg::lookup::bits;
 use wire::msg::notify::{LEASE_ITEMS_MAX, LeaseItem, Notice};
 
-impl Mdc {
-    /// The server needs these leases for another client.
-    pub(crate) fn leases_revoked(self: &Arc<Self>, items: &[LeaseItem]) {
-        self.shared.revoked.fetch_add(items.len() as u64, Relaxed);
-        if planted::on(Bug::CancelBeforeInvalidate) {
-            self.cancel_leases(items);
-            let (me, items) = (self.clone(), items.to_vec());
-            self.cx.world.spawn("client-late", async move {
-                me.cx.world.sleep(Duration::from_millis(3)).await;
-                for i in &items {
-                    let _ = me.meta.lock().revoke(i, false);
-                }
-            });
-            return;
-        }
-        let (mut at_once, mut later) = (Vec::new(), Vec::new());
-        let end = {
-            let (now, mut c) = (self.cx.world.now(), self.meta.lock());
-            let early = planted::on(Bug::LeaseBeforePending);
-            for i in items {
-                if c.is_exclusive(i) {
-                    c.leave(i, now);
-                    if c.log.is_empty() || early { &mut at_once } else { &mut later }.push(*i);
-                } else {
-                    at_once.push(*i);
-                }
-            }
-            c.log.end()
-        };
-        self.let_go_of(&at_once);
-        if !later.is_empty() {
-            let me = self.clone();
-            self.cx.world.spawn("client-tell-and-leave", async move {
-                me.pending_over(end).await;
-                me.let_go_of(&later);
-            });
-        }
-    }
-
+impl MetaCache {
     /// What the server asked for, everything that was executed under it being told: goes, or becomes shared.
-    fn let_go_of(&self, items: &[LeaseItem]) {
+    pub(super) fn let_go_of(&self, items: &[LeaseItem]) {
         let (mut down, mut gone) = (Vec::new(), Vec::new());
         {
-            let mut c = self.meta.lock();
+            let mut c = self.lock();
             for i in items {
                 if i.look && c.give_down(i) {
                     down.push(*i);
@@ -74,7 +36,7 @@ impl Mdc {
         }
     }
 
-    fn cancel_leases(&self, items: &[LeaseItem]) {
+    pub(super) fn cancel_leases(&self, items: &[LeaseItem]) {
         cancel(&self.shared.opens, &self.target, items);
     }
 
@@ -90,7 +52,7 @@ impl Mdc {
             inode: i.bits & bits::UPDATE != 0,
         };
         let inodes = items.iter().filter(|i| i.bits & bits::UPDATE != 0).map(|i| i.fid);
-        let sweeps = self.sweep_leases(inodes);
+        let sweeps = self.mapped.begin_sweeps(inodes);
         let lapsed = items.iter().map(of).collect();
         let leave = CancelOnDrop::new(move || cancel(&opens, &t, &items));
         if sweeps.is_empty() {
@@ -115,22 +77,16 @@ impl Mdc {
         self.with_cache(|c, _| c.max_files = files.min(LEASES_PER_CLIENT_MAX_FILES / 2));
     }
 
-    /// Gives every lease back, those under which something was executed that is not sent as soon as it is.
-    pub(crate) fn drop_leases(&self) {
-        let now = self.cx.world.now();
-        let back = {
-            let mut c = self.meta.lock();
-            // In one step: what is told in between would keep its lease for good.
-            self.untold.drop_once_told(&c.log);
-            c.expire(now, Duration::ZERO)
-        };
-        self.give_back(back);
+    /// Pages under leases that may be lost by now are given up.
+    pub(crate) fn sweep_unsure(&self) {
+        let unsure = self.mapped.idle().into_iter().filter(|_| !self.leases_good());
+        drop(self.mapped.begin_sweeps(unsure));
     }
 
     /// Gives leases back that were not used for `lru_max_age`.
     pub(crate) fn give_back_aged(&self) {
         let age = Duration::from_millis(self.shared.max_age.load(Relaxed));
-        let back = self.meta.lock().expire(self.cx.world.now(), age);
+        let back = self.lock().expire(self.cx.world.now(), age);
         self.give_back(back);
     }
 }

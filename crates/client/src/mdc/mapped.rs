@@ -4,11 +4,12 @@
 //! Nobody can store into them: a file that is open for reading and writing gets objects before a page of it
 //! is filled.
 
-use super::Mdc;
+use crate::base::Context;
 use crate::base::cache_holder::{CacheHolder, pages_given_up};
 use model::mutex::{Mutex, MutexGuard};
 use model::planted::{self, Bug};
 use model::{Fid, Map};
+use std::sync::Arc;
 use world::sync::{Notify, oneshot};
 
 #[derive(Default)]
@@ -22,14 +23,18 @@ struct Noted {
 }
 
 /// Small files of which a kernel may have pages: no more than there are leases.
-#[derive(Default)]
 pub(crate) struct Mapped {
+    cx: Arc<Context>,
     files: Mutex<Map<Fid, Noted>>,
     /// A sweep began or ended.
     pub changed: Notify,
 }
 
 impl Mapped {
+    pub(super) fn new(cx: &Arc<Context>) -> Arc<Mapped> {
+        Arc::new(Mapped { cx: cx.clone(), files: Mutex::default(), changed: Notify::new() })
+    }
+
     fn lock(&self) -> MutexGuard<'_, Map<Fid, Noted>> {
         self.files.lock()
     }
@@ -119,28 +124,22 @@ impl Mapped {
         files.retain(|_, s| busy(s));
         idle
     }
-}
 
-/// Until all of these sweeps are over.
-pub(super) async fn swept(sweeps: Vec<oneshot::Receiver<()>>) {
-    for over in sweeps {
-        let _ = over.await;
-    }
-}
-
-impl Mdc {
     /// Starts to sweep those of these files of which there are pages; the ends of the sweeps.
-    pub(crate) fn sweep_leases(&self, fids: impl Iterator<Item = Fid>) -> Vec<oneshot::Receiver<()>> {
+    pub(crate) fn begin_sweeps(
+        self: &Arc<Self>,
+        fids: impl Iterator<Item = Fid>,
+    ) -> Vec<oneshot::Receiver<()>> {
         let Some(cache_holder) = self.cx.cache_holder.get() else { return Vec::new() };
         let mut out = Vec::new();
         for fid in fids {
             if planted::on(Bug::PagesKeptWithoutLock) {
                 continue;
             }
-            let Some((over, fresh)) = self.meta.mapped.begin(fid) else { continue };
+            let Some((over, fresh)) = self.begin(fid) else { continue };
             out.push(over);
             if fresh {
-                let (mapped, cache_holder) = (self.meta.mapped.clone(), cache_holder.clone());
+                let (mapped, cache_holder) = (self.clone(), cache_holder.clone());
                 self.cx.world.spawn("client-sweep", async move { mapped.sweep(&*cache_holder, fid).await });
             }
         }
@@ -148,13 +147,14 @@ impl Mdc {
     }
 
     /// No pages are left that were filled under a lease, unless they are filled anew.
-    pub(crate) async fn sweep_small(&self, fid: Fid) {
-        swept(self.sweep_leases([fid].into_iter())).await;
+    pub(crate) async fn sweep_all_of(self: &Arc<Self>, fid: Fid) {
+        swept(self.begin_sweeps([fid].into_iter())).await;
     }
+}
 
-    /// Pages under leases that may be lost by now are given up.
-    pub(crate) fn sweep_unsure_leases(&self) {
-        let unsure = self.meta.mapped.idle().into_iter().filter(|_| !self.leases_good());
-        drop(self.sweep_leases(unsure));
+/// Until all of these sweeps are over.
+pub(super) async fn swept(sweeps: Vec<oneshot::Receiver<()>>) {
+    for over in sweeps {
+        let _ = over.await;
     }
 }

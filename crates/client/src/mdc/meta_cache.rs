@@ -1,40 +1,44 @@
 //! The cache of names and attributes of one target.
 
+use super::Shared;
 use super::cache::{Cache, Token};
 use super::content::Contents;
 use super::log::Queued;
-use super::{mapped, small};
+use super::mapped::Mapped;
 use crate::base::Context;
 use crate::base::cache_holder::CancelOnDrop;
+use crate::session::Target;
 use model::Fid;
 use model::mutex::{Mutex, MutexGuard};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use wire::msg::notify::LeaseItem;
 
-/// The cache, what is being fetched for it, and what a kernel has of it.
+/// The cache of one target with the session under whose leases it is good, and what a kernel has of it.
 pub(crate) struct MetaCache {
     cache: Mutex<Cache>,
-    cx: Arc<Context>,
-    pub(super) fetching: small::Fetches,
-    pub mapped: Arc<mapped::Mapped>,
+    pub(super) cx: Arc<Context>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) target: Arc<Target>,
+    pub mapped: Arc<Mapped>,
 }
 
 impl MetaCache {
     /// `content_max`: bytes of small files that may be kept.
-    pub(crate) fn new(
-        cx: Arc<Context>,
-        lru_files: usize,
+    pub(super) fn new(
+        cx: &Arc<Context>,
+        shared: &Arc<Shared>,
+        target: &Arc<Target>,
         content_max: u64,
-        content_bytes: Arc<AtomicU64>,
-    ) -> MetaCache {
-        let contents = Contents::new(content_max as usize, content_bytes);
-        MetaCache {
-            cache: Mutex::new(Cache::new(lru_files, contents)),
-            cx,
-            fetching: small::Fetches::default(),
-            mapped: Arc::default(),
-        }
+    ) -> Arc<MetaCache> {
+        let contents = Contents::new(content_max as usize, shared.content_bytes.clone());
+        Arc::new(MetaCache {
+            cache: Mutex::new(Cache::new(shared.lru_files.load(Relaxed), contents)),
+            cx: cx.clone(),
+            shared: shared.clone(),
+            target: target.clone(),
+            mapped: Mapped::new(cx),
+        })
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Cache> {
@@ -79,6 +83,6 @@ impl MetaCache {
     }
 
     pub(crate) fn lease_count(&self) -> usize {
-        self.lock().len()
+        self.lock().nodes.len()
     }
 }

@@ -1,11 +1,15 @@
 //! One metadata target (MDT), and what this mount keeps of its names, attributes and small files: under
 //! leases.
 //!
-//! `cache` holds what is known and by which rules, `known` answers from it, `lease` gives it back, `changing`
-//! keeps this mount's own changes apart from it; `fetch`, `ahead` and `small` bring more. `untold` is what
-//! was executed here and the server does not know of yet: `own` gets directories for that, `rules`,
-//! `cache/owned` and `execute` do it, `log` holds it, `batch` sends it. `opens` are the open files that the
-//! server may have to be told of, `fids` numbers for new ones, `atimes` access times that can wait.
+//! [`Mdc`] puts it together. Its parts have their own state, and know the session but not the whole:
+//! [`MetaCache`] is the cache with the leases (`cache` holds what is known and by which rules, `known`
+//! answers from it, `lease` gives it back, `ahead` brings more, `mapped` is what a kernel has of it),
+//! [`SmallFiles`] fetches data (`fetch`), [`Fids`] has numbers for new files, [`Opens`] are the open files
+//! that the server may have to be told of.
+//!
+//! `changing` keeps this mount's own changes apart from what is known. `untold` is what was executed here and
+//! the server does not know of yet: `own` gets directories for that, `rules`, `cache/owned` and `execute` do
+//! it, `log` holds it, `batch` sends it. `atimes` are access times that can wait.
 //!
 //! Nothing is used longer than the server may be sure of: a target that was not heard of for the life of a
 //! lease ([`rpc::lease_life`]) may have given this client up and let others change what it keeps. A session
@@ -49,6 +53,7 @@ pub(crate) use changing::Changing;
 pub(crate) use content::{CONTENT_MAX_BYTES, Came, Edit};
 pub(crate) use known::{Found, fitting};
 pub(crate) use locate::{Locate, ROOT_MDT};
+pub(crate) use meta_cache::MetaCache;
 pub(crate) use opens::{FileState, Opens, ReadTimes, is_read_write};
 pub(crate) use small::brought;
 
@@ -57,8 +62,8 @@ use crate::session::Target;
 use atimes::Atimes;
 use fids::Fids;
 use ldlm::LockClient;
-use meta_cache::MetaCache;
 use model::{Fid, Nid, TargetId, TargetKind};
+use small::SmallFiles;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -74,7 +79,7 @@ pub(crate) const STATAHEAD_DEFAULT: usize = 8192;
 /// What the metadata targets of a mount share: settings, counters, and what is looked up by the number of a
 /// handle or lock.
 pub(crate) struct Shared {
-    pub locate: Locate,
+    pub locate: Arc<Locate>,
     pub opens: Arc<Opens>,
     /// File locks.
     pub locks: LockClient,
@@ -111,7 +116,7 @@ impl Shared {
     pub(crate) fn new(first: u64) -> Arc<Shared> {
         let n = || AtomicU64::new(0);
         Arc::new(Shared {
-            locate: Locate::new(),
+            locate: Arc::new(Locate::new()),
             opens: Arc::new(Opens::new(first)),
             locks: LockClient::new(),
             content_bytes: Arc::default(),
@@ -146,14 +151,16 @@ impl Shared {
     }
 }
 
+/// This mount's side of one MDT: the session, what is kept and what is untold.
 pub(crate) struct Mdc {
     pub cx: Arc<Context>,
     pub target: Arc<Target>,
     pub shared: Arc<Shared>,
-    pub meta: MetaCache,
+    pub meta: Arc<MetaCache>,
+    pub small: Arc<SmallFiles>,
+    pub fids: Arc<Fids>,
     pub untold: UntoldOps,
     atimes: Atimes,
-    fids: Fids,
 }
 
 impl Mdc {
@@ -167,19 +174,19 @@ impl Mdc {
         nids: Vec<Nid>,
     ) -> Arc<Mdc> {
         assert!(id.kind == TargetKind::Mdt, "names lie on metadata targets");
-        Arc::new_cyclic(|me: &Weak<Mdc>| Mdc {
-            target: Target::new(cx, id, nids, me.clone()),
-            meta: MetaCache::new(
-                cx.clone(),
-                shared.lru_files.load(Relaxed),
-                content_max,
-                shared.content_bytes.clone(),
-            ),
-            untold: UntoldOps::default(),
-            atimes: Atimes::default(),
-            fids: Fids::default(),
-            cx: cx.clone(),
-            shared: shared.clone(),
+        Arc::new_cyclic(|me: &Weak<Mdc>| {
+            let target = Target::new(cx, id, nids, me.clone());
+            let meta = MetaCache::new(cx, shared, &target, content_max);
+            Mdc {
+                small: SmallFiles::new(&meta),
+                fids: Fids::new(cx, &target, &shared.locate),
+                untold: UntoldOps::default(),
+                atimes: Atimes::default(),
+                cx: cx.clone(),
+                target,
+                shared: shared.clone(),
+                meta,
+            }
         })
     }
 

@@ -4,8 +4,9 @@
 //! A file that is opened under this mount's lease on its inode costs no request, and neither does its close
 //! (decision 0013). The server hears of it before the lease goes.
 
-use super::Mdc;
 use super::privileges;
+use crate::base::Context;
+use crate::session::Target;
 use crate::{BoxFutureOf, R};
 use model::limits::OPENS_PER_CLIENT_MAX;
 use model::mutex::{Mutex, MutexGuard};
@@ -293,35 +294,40 @@ impl Opens {
         })
         .collect()
     }
-}
 
-const ENFILE: Errno = Errno(23);
-impl Mdc {
     /// Before this mount itself removes names: opens of what they lead to (`None`: of anything) must be known
     /// to the server, which does not ask this mount for its own leases then.
-    pub(crate) async fn register_opens(&self, fids: Option<&[Fid]>) -> R<()> {
-        let of_target = |fid: Fid| self.is_home_of(fid);
-        let opens = self.shared.opens.unsure(fids, of_target);
+    pub(super) async fn register(
+        &self,
+        cx: &Context,
+        mdt: &Target,
+        fids: Option<&[Fid]>,
+        of_target: impl Fn(Fid) -> bool,
+    ) -> R<()> {
+        let opens = self.unsure(fids, of_target);
         for some in opens.chunks(REGISTER_AT_ONCE) {
-            let calls = some.iter().map(|o| -> BoxFutureOf<'_, R<()>> { Box::pin(self.register(o)) });
+            let calls =
+                some.iter().map(|o| -> BoxFutureOf<'_, R<()>> { Box::pin(self.register_one(cx, mdt, o)) });
             join_all(calls.collect()).await.into_iter().collect::<R<()>>()?;
         }
         Ok(())
     }
 
-    async fn register(&self, o: &OpenRecord) -> R<()> {
+    async fn register_one(&self, cx: &Context, mdt: &Target, o: &OpenRecord) -> R<()> {
         let open = OpenSpec { handle: o.handle, flags: o.flags, lease: false };
-        match self.target.call(self.cx.own(), Open { fid: o.fid, open, data: 0 }).await {
+        match mdt.call(cx.own(), Open { fid: o.fid, open, data: 0 }).await {
             // Its close may have overtaken this.
-            Ok(_) if !self.shared.opens.noted(o.handle) => {
+            Ok(_) if !self.noted(o.handle) => {
                 let close = Close { fid: o.fid, handle: o.handle, atime: None };
-                self.target.call(self.cx.own(), close).await.map(drop)
+                mdt.call(cx.own(), close).await.map(drop)
             }
             Ok(_) | Err(Errno::ENOENT) => Ok(()),
             Err(e) => Err(e),
         }
     }
 }
+
+const ENFILE: Errno = Errno(23);
 
 #[cfg(test)]
 mod tests {

@@ -37,7 +37,7 @@ impl Mdc {
         for _ in 0..STEPS {
             let wants = self.meta.lock().wants(dir, self.cx.world.now());
             match wants {
-                Wants::Nothing => return self.leases_good(),
+                Wants::Nothing => return self.meta.leases_good(),
                 Wants::Never => return false,
                 // Its answer is noted with its lease.
                 Wants::Inode => {
@@ -82,11 +82,11 @@ impl Mdc {
                 match self.target.call(self.cx.own(), Own { dir, cookie, max_bytes, children }).await {
                     Ok(r) => r,
                     Err(_) => {
-                        self.with_cache(|c, now| c.refused(dir, now));
+                        self.meta.with_cache(|c, now| c.left_alone.refused(dir, now));
                         return false;
                     }
                 };
-            match self.with_cache(|c, now| c.put_own(token, r, cookie, names, now)) {
+            match self.meta.with_cache(|c, now| c.put_own(token, r, cookie, names, now)) {
                 Owned::Done => return true,
                 Owned::More(next) => cookie = next,
                 Owned::Refused => {

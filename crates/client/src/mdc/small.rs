@@ -1,10 +1,13 @@
 //! Small files' data and extended attributes, between the cache and the sessions: what is known without
 //! asking, and fetching it, of one file or of those that will be read next.
 
-use super::Mdc;
+use super::Shared;
 use super::cache::{Brought, ToFetch, Token};
 use super::content::{CONTENT_MAX_BYTES, Came};
+use super::meta_cache::MetaCache;
 use crate::Call;
+use crate::base::Context;
+use crate::session::Target;
 use bytes::Bytes;
 use model::mutex::Mutex;
 use model::{Errno, Fid, Set};
@@ -13,31 +16,29 @@ use std::sync::atomic::Ordering::Relaxed;
 use wire::msg::lookup::Entry;
 use world::sync::Notify;
 
-/// Files that are being fetched.
-#[derive(Default)]
-pub(crate) struct Fetches {
-    files: Mutex<Set<Fid>>,
+/// Small files of one metadata target: what the cache has of them, and those that are being fetched.
+pub(crate) struct SmallFiles {
+    cx: Arc<Context>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) target: Arc<Target>,
+    pub(super) meta: Arc<MetaCache>,
+    fetching: Mutex<Set<Fid>>,
+    /// Told when some were fetched.
     ended: Notify,
-}
-
-impl Fetches {
-    fn is_busy(&self, fid: Fid) -> bool {
-        self.files.lock().contains(&fid)
-    }
 }
 
 /// Files are fetched by whoever holds this.
 struct Fetching {
-    mdc: Arc<Mdc>,
+    of: Arc<SmallFiles>,
     files: Vec<Fid>,
 }
 
 impl Fetching {
     /// Those of `files` that nobody else fetches.
-    fn begin(mdc: &Arc<Mdc>, files: impl IntoIterator<Item = Fid>) -> Fetching {
-        let mut busy = mdc.meta.fetching.files.lock();
+    fn begin(of: &Arc<SmallFiles>, files: impl IntoIterator<Item = Fid>) -> Fetching {
+        let mut busy = of.fetching.lock();
         let files = files.into_iter().filter(|f| busy.insert(*f)).collect();
-        Fetching { mdc: mdc.clone(), files }
+        Fetching { of: of.clone(), files }
     }
 }
 
@@ -46,13 +47,13 @@ impl Drop for Fetching {
         if self.files.is_empty() {
             return;
         }
-        let mut busy = self.mdc.meta.fetching.files.lock();
+        let mut busy = self.of.fetching.lock();
         for f in &self.files {
             let was = busy.remove(f);
             assert!(was, "one fetches a file at a time");
         }
         drop(busy);
-        self.mdc.meta.fetching.ended.notify_waiters();
+        self.of.ended.notify_waiters();
     }
 }
 
@@ -66,10 +67,25 @@ pub(crate) fn brought(e: Option<&Entry>, bulk: &Bytes, came: Came) -> Brought {
     Some((bulk.clone(), came))
 }
 
-impl Mdc {
+impl SmallFiles {
+    pub(super) fn new(meta: &Arc<MetaCache>) -> Arc<SmallFiles> {
+        Arc::new(SmallFiles {
+            cx: meta.cx.clone(),
+            shared: meta.shared.clone(),
+            target: meta.target.clone(),
+            meta: meta.clone(),
+            fetching: Mutex::default(),
+            ended: Notify::new(),
+        })
+    }
+
+    fn is_fetched(&self, fid: Fid) -> bool {
+        self.fetching.lock().contains(&fid)
+    }
+
     /// All data of a file, if it is known.
-    pub(crate) fn known_content(self: &Arc<Self>, fid: Fid) -> Option<Bytes> {
-        if !self.leases_good() {
+    pub(crate) fn known(self: &Arc<Self>, fid: Fid) -> Option<Bytes> {
+        if !self.meta.leases_good() {
             return None;
         }
         let (data, next) = self.meta.lock().content(fid, self.cx.world.now())?;
@@ -80,24 +96,20 @@ impl Mdc {
 
     /// All data of a file whose data lies with its inode, fetched and kept if it may be. `None`: it is too
     /// much, lies elsewhere by now, or cannot be kept because this mount is changing it.
-    pub(crate) async fn fetch_content(
-        self: &Arc<Self>,
-        call: &Call,
-        fid: Fid,
-    ) -> Result<Option<Bytes>, Errno> {
-        let mut ended = Box::pin(self.meta.fetching.ended.notified());
+    pub(crate) async fn fetch(self: &Arc<Self>, call: &Call, fid: Fid) -> Result<Option<Bytes>, Errno> {
+        let mut ended = Box::pin(self.ended.notified());
         ended.as_mut().enable();
         let mut mine = Fetching::begin(self, [fid]);
         if mine.files.is_empty() {
             // Somebody is at it: its answer serves if it is kept.
             loop {
                 ended.await;
-                if let Some(data) = self.known_content(fid) {
+                if let Some(data) = self.known(fid) {
                     return Ok(Some(data));
                 }
-                ended = Box::pin(self.meta.fetching.ended.notified());
+                ended = Box::pin(self.ended.notified());
                 ended.as_mut().enable();
-                if !self.meta.fetching.is_busy(fid) {
+                if !self.is_fetched(fid) {
                     break;
                 }
             }
@@ -106,7 +118,7 @@ impl Mdc {
         }
         let next = {
             let mut c = self.meta.lock();
-            if c.is_changing(fid) {
+            if c.busy.inode(fid) {
                 return Ok(None);
             }
             self.shared.content_misses.fetch_add(1, Relaxed);
@@ -145,7 +157,7 @@ impl Mdc {
     }
 
     /// What small files may take in memory changed.
-    pub(crate) fn content_resized(&self, max: u64) {
+    pub(crate) fn resized(&self, max: u64) {
         self.meta.lock().contents.set_max_bytes(usize::try_from(max).unwrap_or(usize::MAX));
     }
 
@@ -158,18 +170,22 @@ impl Mdc {
 
     /// The value of one, if it is known: `Some(None)` if there is none.
     pub(crate) fn known_xattr(&self, fid: Fid, root: bool, name: &[u8]) -> Option<Option<Vec<u8>>> {
-        if !self.leases_good() {
+        if !self.meta.leases_good() {
             return None;
         }
-        self.meta.lock().xattr(fid, root, name, self.cx.world.now())
+        let mut c = self.meta.lock();
+        let version = c.version(fid, self.cx.world.now())?;
+        c.contents.xattr(fid, version, root, name)
     }
 
     /// The names of all, if they are known.
     pub(crate) fn known_xattr_names(&self, fid: Fid, root: bool) -> Option<Vec<Vec<u8>>> {
-        if !self.leases_good() {
+        if !self.meta.leases_good() {
             return None;
         }
-        self.meta.lock().xattr_names(fid, root, self.cx.world.now())
+        let mut c = self.meta.lock();
+        let version = c.version(fid, self.cx.world.now())?;
+        c.contents.xattr_names(fid, version, root)
     }
 
     /// What an answer to a question of `t` said of one; `None`: there is none.

@@ -192,7 +192,7 @@ fn what_a_lease_covers_is_asked_for_once_and_again_when_the_lease_is_gone() {
         let item = LeaseItem { fid: dir(0), bits: bits::ALL, seq: 1 << 40 | 1, look: false };
         s.peers.notify(r.client(), Notify::Revoke { items: vec![item] });
         r.until("it is given back", || s.mdt.cancelled.lock().iter().any(|i| i.fid == dir(0))).await;
-        assert!(s.mdc.known_entry(dir(0)).is_none());
+        assert!(s.mdc.meta.known_entry(dir(0)).is_none());
         r.getattr(0).await;
         assert_eq!(s.mdt.count(Op::Getattr), 2);
     });
@@ -228,8 +228,8 @@ fn an_eviction_by_one_target_takes_nothing_that_is_anothers() {
         *r.sides[1].mdt.deaf.lock() = true;
         assert!(r.mkdir(1, "lost too").await);
         assert!(r.sides[1].server.evict(TargetId::mdt(1), r.client()));
-        r.until("it noticed", || r.sides[1].mdc.known_entry(dir(1)).is_none()).await;
-        assert!(r.sides[0].mdc.known_entry(dir(0)).is_some(), "the other target's leases are good");
+        r.until("it noticed", || r.sides[1].mdc.meta.known_entry(dir(1)).is_none()).await;
+        assert!(r.sides[0].mdc.meta.known_entry(dir(0)).is_some(), "the other target's leases are good");
         assert_eq!(hurt.check(), Err(Errno::EIO), "who has the directory open is told");
         assert_eq!(unhurt.check(), Ok(()));
         *r.sides[1].mdt.deaf.lock() = false;
@@ -242,13 +242,13 @@ fn a_layout_outlives_the_silence_of_its_server_but_not_for_ever() {
     run(5, |r| async move {
         let s = &r.sides[0];
         r.getattr(0).await;
-        assert!(s.mdc.layout_is_leased(dir(0)));
+        assert!(s.mdc.meta.layout_is_leased(dir(0)));
         s.server.stop().await;
         r.world.sleep(Duration::from_secs(600)).await;
-        assert!(s.mdc.known_entry(dir(0)).is_none(), "leases are over");
-        assert!(s.mdc.layout_is_leased(dir(0)), "object servers refuse it if it is too old");
+        assert!(s.mdc.meta.known_entry(dir(0)).is_none(), "leases are over");
+        assert!(s.mdc.meta.layout_is_leased(dir(0)), "object servers refuse it if it is too old");
         r.world.sleep(Duration::from_secs(1300)).await;
-        assert!(!s.mdc.layout_is_leased(dir(0)), "they may have forgotten the objects by now");
+        assert!(!s.mdc.meta.layout_is_leased(dir(0)), "they may have forgotten the objects by now");
     });
 }
 
@@ -259,7 +259,7 @@ fn access_times_of_closed_files_are_seen_here_before_they_are_stored() {
         r.getattr(0).await;
         let later = Timestamp { sec: 5_000, nsec: 0 };
         s.mdc.store_atime(dir(0), 1, later).await;
-        let e = s.mdc.inode_at_hand(dir(0)).expect("it is under a lease");
+        let e = s.mdc.meta.inode_at_hand(dir(0)).expect("it is under a lease");
         assert_eq!(e.attr.atime, later);
         r.until("it is sent", || s.mdt.count(Op::Batch) == 1).await;
     });

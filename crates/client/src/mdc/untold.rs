@@ -13,8 +13,11 @@
 use super::Mdc;
 use super::log::{Log, Queued};
 use model::mutex::Mutex;
+use model::planted::{self, Bug};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+use wire::msg::notify::LeaseItem;
 use world::sync;
 
 /// What is shared by those who queue, those who wait and the one who sends.
@@ -46,6 +49,56 @@ impl Mdc {
     /// What was executed here is sent at once.
     pub(crate) fn wake(&self) {
         self.untold.wake.notify_one();
+    }
+
+    /// The server needs these leases for another client.
+    pub(crate) fn leases_revoked(self: &Arc<Self>, items: &[LeaseItem]) {
+        self.shared.revoked.fetch_add(items.len() as u64, Relaxed);
+        if planted::on(Bug::CancelBeforeInvalidate) {
+            self.meta.cancel_leases(items);
+            let (me, items) = (self.clone(), items.to_vec());
+            self.cx.world.spawn("client-late", async move {
+                me.cx.world.sleep(Duration::from_millis(3)).await;
+                for i in &items {
+                    let _ = me.meta.lock().revoke(i, false);
+                }
+            });
+            return;
+        }
+        let (mut at_once, mut later) = (Vec::new(), Vec::new());
+        let end = {
+            let (now, mut c) = (self.cx.world.now(), self.meta.lock());
+            let early = planted::on(Bug::LeaseBeforePending);
+            for i in items {
+                if c.is_exclusive(i) {
+                    c.leave(i, now);
+                    if c.log.is_empty() || early { &mut at_once } else { &mut later }.push(*i);
+                } else {
+                    at_once.push(*i);
+                }
+            }
+            c.log.end()
+        };
+        self.meta.let_go_of(&at_once);
+        if !later.is_empty() {
+            let me = self.clone();
+            self.cx.world.spawn("client-tell-and-leave", async move {
+                me.pending_over(end).await;
+                me.meta.let_go_of(&later);
+            });
+        }
+    }
+
+    /// Gives every lease back, those under which something was executed that is not sent as soon as it is.
+    pub(crate) fn drop_leases(&self) {
+        let now = self.cx.world.now();
+        let back = {
+            let mut c = self.meta.lock();
+            // In one step: what is told in between would keep its lease for good.
+            self.untold.drop_once_told(&c.log);
+            c.expire(now, Duration::ZERO)
+        };
+        self.meta.give_back(back);
     }
 
     /// Waits until the leases are given back that [`Mdc::drop_leases`] left for operations that were not

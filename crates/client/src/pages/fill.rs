@@ -205,7 +205,7 @@ impl Pages<'_> {
             loop {
                 world.sleep(PAGES_AGAIN).await;
                 let Some(fs) = weak.upgrade().filter(|fs| !fs.cx.is_closed()) else { return };
-                fs.lmv.mdcs().iter().for_each(|m| m.sweep_unsure_leases());
+                fs.lmv.mdcs().iter().for_each(|m| m.meta.sweep_unsure());
                 if !fs.lmv.oscs().iter().all(|osc| osc.target.is_leased()) {
                     fs.lov.all_files().iter().for_each(|f| Pages(&fs).give_up_unsure(f));
                 }

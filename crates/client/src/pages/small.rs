@@ -73,7 +73,7 @@ impl Pages<'_> {
     async fn grow_filled(&self, mdc: &Arc<Mdc>, fid: Fid) -> R<()> {
         if !mdc.meta.mapped.begin_growth(fid) {
             // None begins in a mount without a kernel.
-            if mdc.sweep_leases([fid].into_iter()).is_empty() {
+            if mdc.meta.mapped.begin_sweeps([fid].into_iter()).is_empty() {
                 self.0.data.grow_swept(fid).await?;
             }
             return Ok(());
@@ -98,14 +98,14 @@ impl Pages<'_> {
         tries: &mut u32,
     ) -> R<Option<Bytes>> {
         for first in [true, false] {
-            if mdc.leases_good() {
+            if mdc.meta.leases_good() {
                 let mut c = mdc.meta.lock();
                 if let Some((all, _)) = c.content(fid, self.0.cx.world.now()) {
                     return Ok(note_page(mdc, c, fid).then(|| part(&all, off, len)));
                 }
             }
             if first {
-                mdc.fetch_content(call, fid).await?;
+                mdc.small.fetch(call, fid).await?;
             }
         }
         // It is too much to keep, or nothing is kept.
@@ -114,7 +114,7 @@ impl Pages<'_> {
         let t = mdc.meta.token();
         match self.0.data.read_one(call, fid, layout, off, len).await {
             Ok(data) => {
-                let good = mdc.leases_good();
+                let good = mdc.meta.leases_good();
                 let mut c = mdc.meta.lock();
                 let same = good && c.version_since(t, fid).is_some();
                 Ok((same && note_page(mdc, c, fid)).then_some(data))

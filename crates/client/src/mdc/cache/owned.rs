@@ -40,13 +40,9 @@ use world::Instant;
 const ENTRIES_MAX: u64 = 65_536;
 /// A directory of so many bytes has more.
 const SIZE_MAX: u64 = inode_rules::dir_size(ENTRIES_MAX);
-/// How long a directory is left alone that another client looked at, that it changed, or that could not be
-/// had.
+/// How long a directory is left alone that another client looked at, or that it changed.
 const AFTER_LOOK: Duration = Duration::from_millis(100);
 const AFTER_CHANGE: Duration = Duration::from_secs(2);
-const AFTER_REFUSAL: Duration = Duration::from_millis(500);
-/// Directories to be left alone that are remembered.
-const NOT_BEFORE_MAX: usize = 4096;
 
 /// On whose behalf an operation is executed, and when.
 pub(crate) struct Who<'a> {
@@ -77,24 +73,14 @@ pub(crate) enum Owned {
     Refused,
 }
 
-impl Node {
-    fn may_execute(&self, want: u8) -> bool {
-        !self.leaving && (self.made_here || self.exclusive & want == want)
-    }
-}
-
 impl Cache {
-    fn dir_mut(&mut self, fid: Fid) -> Option<&mut Dir> {
-        self.nodes.get_mut(&fid)?.dir.as_deref_mut()
-    }
-
     // leases
 
     /// What is to be done before operations can be executed in a directory. `children`: on what is in it,
     /// too.
     pub(crate) fn wants(&mut self, dir: Fid, now: Instant) -> Wants {
         let too_large = |e: &Entry| e.attr.size > SIZE_MAX;
-        let Some(n) = self.nodes.get(&dir) else { return self.wants_lease(dir, true, now) };
+        let Some(n) = self.nodes.map.get(&dir) else { return self.left_alone.wants_lease(dir, true, now) };
         if n.entry.as_ref().is_some_and(|e| too_large(e) || !e.plain || e.attr.kind != FileType::Directory) {
             return Wants::Never;
         }
@@ -103,28 +89,21 @@ impl Cache {
         let (leaving, ours, inode) = (n.leaving, n.may_execute(bits::DIRECTORY), n.entry.is_some());
         if leaving {
             Wants::Never
-        } else if names || !ours || self.new_files(dir).is_none() {
-            self.wants_lease(dir, names, now)
+        } else if names || !ours || self.nodes.new_files(dir).is_none() {
+            self.left_alone.wants_lease(dir, names, now)
         } else if !inode {
             Wants::Inode
         } else {
-            if let Some(n) = self.nodes.get_mut(&Fid::DEFAULTS) {
+            if let Some(n) = self.nodes.map.get_mut(&Fid::DEFAULTS) {
                 n.used = now;
             }
             Wants::Nothing
         }
     }
 
-    /// What new files of a directory get, if that is still so.
-    fn new_files(&self, dir: Fid) -> Option<&NewFiles> {
-        let files = self.nodes.get(&dir)?.dir.as_ref()?.files.as_ref()?;
-        let defaults = self.nodes.get(&Fid::DEFAULTS)?;
-        (defaults.bits & bits::UPDATE != 0 && defaults.inode_since == files.since).then_some(files)
-    }
-
     /// This mount has changed what new files of a directory get; of the root: of all.
     pub(crate) fn forget_new_files(&mut self, dir: Fid) {
-        if let Some(d) = self.dir_mut(dir) {
+        if let Some(d) = self.nodes.dir_mut(dir) {
             d.files = None;
         }
         if dir == Fid::ROOT {
@@ -133,31 +112,10 @@ impl Cache {
         }
     }
 
-    fn wants_lease(&self, dir: Fid, names: bool, now: Instant) -> Wants {
-        let early = self.not_before.get(&dir).is_some_and(|t| now < *t);
-        if early || self.contended.contains(&dir) { Wants::Never } else { Wants::Lease { names } }
-    }
-
-    fn leave_alone(&mut self, dir: Fid, now: Instant, for_: Duration) {
-        if self.not_before.len() >= NOT_BEFORE_MAX {
-            self.not_before.retain(|_, t| *t > now);
-            if self.not_before.len() >= NOT_BEFORE_MAX {
-                self.not_before.clear();
-            }
-        }
-        self.not_before.insert(dir, now.plus(for_));
-        assert!(self.not_before.len() <= NOT_BEFORE_MAX, "what is left alone is bounded");
-    }
-
-    /// A directory that could not be had.
-    pub(crate) fn refused(&mut self, dir: Fid, now: Instant) {
-        self.leave_alone(dir, now, AFTER_REFUSAL);
-    }
-
     /// Whether the inodes in a directory may be asked for; once.
     pub(crate) fn ask_children(&mut self, dir: Fid, now: Instant) -> bool {
-        let worth = matches!(self.wants_lease(dir, true, now), Wants::Lease { .. });
-        worth && self.dir_mut(dir).is_some_and(|d| !std::mem::replace(&mut d.children_asked, true))
+        let worth = matches!(self.left_alone.wants_lease(dir, true, now), Wants::Lease { .. });
+        worth && self.nodes.dir_mut(dir).is_some_and(|d| !std::mem::replace(&mut d.children_asked, true))
     }
 
     /// An answer to a request for a directory. `names` were asked for behind `cookie`.
@@ -176,19 +134,19 @@ impl Cache {
         self.put_entry(token, &Entry { grant: r.dir.grant.and_then(inode), ..r.dir.clone() }, now);
         let whole = |g: &Grant| g.exclusive && g.bits & bits::DIRECTORY == bits::DIRECTORY;
         if !r.dir.grant.as_ref().is_some_and(whole) {
-            self.refused(dir, now);
+            self.left_alone.refused(dir, now);
             return Owned::Refused;
         }
         if !self.hold(token, dir, bits::LOOKUP, r.dir.grant, now) || r.dir.attr.size > SIZE_MAX {
-            self.refused(dir, now);
+            self.left_alone.refused(dir, now);
             return Owned::Refused;
         }
-        if names && cookie == 0 && !self.names_newer(dir, token) {
-            let d = self.dir_mut(dir).expect("held a moment ago");
+        if names && cookie == 0 && !self.nodes.names_newer(dir, token) {
+            let d = self.nodes.dir_mut(dir).expect("held a moment ago");
             let forgotten = d.names.len();
             let (ahead, children_asked) = (std::mem::take(&mut d.ahead), d.children_asked);
             *d = Dir { ahead, children_asked, ..Dir::default() };
-            self.names -= forgotten;
+            self.nodes.names -= forgotten;
         }
         if names {
             let page =
@@ -196,11 +154,11 @@ impl Cache {
             self.put_page(token, dir, cookie, &page, now);
         }
         // Settings of the directory may have changed since they were asked for, or those of the file system.
-        let overtaken = self.inode_busy(dir) || self.overtaken(token, dir, Part::Attr).is_some();
+        let overtaken = self.busy.inode(dir) || self.changes.overtaken(token, dir, Part::Attr).is_some();
         let said = !overtaken && self.hold(token, Fid::DEFAULTS, bits::UPDATE, r.defaults, now);
-        let since = self.nodes.get(&Fid::DEFAULTS).map_or(0, |n| n.inode_since);
+        let since = self.nodes.map.get(&Fid::DEFAULTS).map_or(0, |n| n.inode_since);
         let layout = r.file_layout.map(Arc::new);
-        let Some(d) = self.dir_mut(dir) else { return Owned::Refused };
+        let Some(d) = self.nodes.dir_mut(dir) else { return Owned::Refused };
         d.files = said.then_some(NewFiles { layout, since });
         match last {
             Some(cookie) => Owned::More(cookie),
@@ -209,7 +167,7 @@ impl Cache {
                 Owned::Done
             }
             None => {
-                self.refused(dir, now);
+                self.left_alone.refused(dir, now);
                 Owned::Refused
             }
         }
@@ -218,21 +176,21 @@ impl Cache {
     /// Whether anything is held exclusively that the server asks for, or may be because its grant is under
     /// way.
     pub(crate) fn is_exclusive(&self, item: &LeaseItem) -> bool {
-        self.nodes.get(&item.fid).is_some_and(|n| n.made_here || n.exclusive & item.bits != 0)
+        self.nodes.map.get(&item.fid).is_some_and(|n| n.made_here || n.exclusive & item.bits != 0)
     }
 
     /// The server asks for an exclusive lease: from here on nothing is executed on it, nor on what was made
     /// and has no lease of its own yet.
     pub(crate) fn leave(&mut self, item: &LeaseItem, now: Instant) {
-        let Some(n) = self.nodes.get_mut(&item.fid) else { return };
+        let Some(n) = self.nodes.map.get_mut(&item.fid) else { return };
         let first = !n.leaving;
         n.leaving = true;
         if n.dir.is_some() {
-            self.leave_alone(item.fid, now, if item.look { AFTER_LOOK } else { AFTER_CHANGE });
+            self.left_alone.leave(item.fid, now, if item.look { AFTER_LOOK } else { AFTER_CHANGE });
         }
         let made: Vec<Fid> = if first { self.log.made().collect() } else { Vec::new() };
         for fid in made {
-            if let Some(n) = self.nodes.get_mut(&fid) {
+            if let Some(n) = self.nodes.map.get_mut(&fid) {
                 n.leaving = true;
             }
         }
@@ -240,8 +198,8 @@ impl Cache {
 
     /// Gives an exclusive lease down to a shared one. False if it is none.
     pub(crate) fn give_down(&mut self, item: &LeaseItem) -> bool {
-        self.mark(Cause::Revoked(item.fid, item.bits));
-        let Some(n) = self.nodes.get_mut(&item.fid) else { return false };
+        self.changes.mark(Cause::Revoked(item.fid, item.bits));
+        let Some(n) = self.nodes.map.get_mut(&item.fid) else { return false };
         let whole = n.exclusive & item.bits == item.bits && !n.made_here;
         if whole {
             n.exclusive &= !item.bits;
@@ -253,7 +211,7 @@ impl Cache {
     /// Must not be given back unasked at this moment.
     pub(super) fn is_pinned(&self, fid: Fid) -> bool {
         let dir = |n: &Node| n.exclusive & bits::LOOKUP != 0 && !self.log.is_empty();
-        self.log.touches(fid) || self.nodes.get(&fid).is_some_and(|n| n.made_here || n.leaving || dir(n))
+        self.log.touches(fid) || self.nodes.map.get(&fid).is_some_and(|n| n.made_here || n.leaving || dir(n))
     }
 
     /// As [`Cache::clear`], but for the exclusive leases under which there are operations of which the server
@@ -262,27 +220,28 @@ impl Cache {
     pub(crate) fn clear_for_reclaim(&mut self) -> Vec<LeaseItem> {
         let mut owned: Vec<LeaseItem> = Vec::new();
         for fid in self.log.touched().filter(|f| !self.log.makes(*f)) {
-            if let Some(n) = self.nodes.get(&fid).filter(|n| n.exclusive != 0) {
+            if let Some(n) = self.nodes.map.get(&fid).filter(|n| n.exclusive != 0) {
                 owned.push(LeaseItem { fid, bits: n.exclusive, seq: n.seq, look: false });
             }
         }
         owned.sort_by_key(|i| i.fid);
         self.clear();
+        let at = self.changes.count();
         for i in &owned {
             assert!(i.bits & !bits::ALL == 0 && i.bits != 0, "what is reclaimed was held");
             let n = Node {
                 bits: i.bits,
                 exclusive: i.bits,
                 seq: i.seq,
-                inode_at: self.count,
-                names_at: self.count,
-                listed_since: self.count,
-                inode_since: self.count,
+                inode_at: at,
+                names_at: at,
+                listed_since: at,
+                inode_since: at,
                 dir: (i.bits & bits::LOOKUP != 0).then(Box::default),
                 ..Node::default()
             };
-            self.nodes.insert(i.fid, n);
-            self.queue.push_back(i.fid);
+            self.nodes.map.insert(i.fid, n);
+            self.nodes.queue.push_back(i.fid);
         }
         owned
     }
@@ -298,7 +257,7 @@ impl Cache {
     ) -> Vec<Fid> {
         let mut bare = Vec::new();
         for fid in made {
-            let Some(n) = self.nodes.get_mut(fid) else { continue };
+            let Some(n) = self.nodes.map.get_mut(fid) else { continue };
             n.made_here = false;
             n.leaving = false;
         }
@@ -308,7 +267,7 @@ impl Cache {
             }
         }
         for fid in made {
-            let Some(n) = self.nodes.get_mut(fid) else {
+            let Some(n) = self.nodes.map.get_mut(fid) else {
                 bare.push(*fid);
                 continue;
             };
@@ -329,14 +288,13 @@ impl Cache {
 
     /// Nothing that was known or asked for before is right. Its lease stays.
     fn forget_all_of(&mut self, fid: Fid) {
-        self.count += 1;
-        assert!(self.count > self.floor, "what is asked for from now on may be kept");
+        let at = self.changes.next();
         self.contents.remove(fid);
-        let Some(n) = self.nodes.get_mut(&fid) else { return };
-        (n.inode_at, n.names_at) = (self.count, self.count);
+        let Some(n) = self.nodes.map.get_mut(&fid) else { return };
+        (n.inode_at, n.names_at) = (at, at);
         n.forget_entry();
         if let Some(d) = n.dir.as_deref_mut() {
-            self.names -= d.names.len();
+            self.nodes.names -= d.names.len();
             *d = Dir::default();
         }
     }
@@ -345,13 +303,12 @@ impl Cache {
 
     /// A directory in which `name` may be made or removed: its inode.
     fn owned_dir(&mut self, w: &Who, dir: Fid, name: &[u8]) -> Option<Arc<Entry>> {
-        let busy =
-            [Part::Attr, Part::List, name_part(name)].into_iter().any(|p| self.busy.contains_key(&(dir, p)));
-        if busy || self.any_inode_busy > 0 || !rules::is_name(name) {
+        let busy = [Part::Attr, Part::List, name_part(name)].into_iter().any(|p| self.busy.part(dir, p));
+        if busy || self.busy.any_inode() > 0 || !rules::is_name(name) {
             return None;
         }
-        self.new_files(dir)?;
-        let n = self.nodes.get_mut(&dir)?;
+        self.nodes.new_files(dir)?;
+        let n = self.nodes.map.get_mut(&dir)?;
         n.dir.as_ref().filter(|d| d.is_known())?;
         let ours = n.bits & bits::DIRECTORY == bits::DIRECTORY && n.may_execute(bits::DIRECTORY);
         let e = n.entry.as_ref().filter(|e| ours && e.plain && e.attr.kind == FileType::Directory)?;
@@ -361,10 +318,10 @@ impl Cache {
 
     /// An inode that may be changed here.
     fn owned_inode(&mut self, w: &Who, fid: Fid) -> Option<Arc<Entry>> {
-        if self.inode_busy(fid) {
+        if self.busy.inode(fid) {
             return None;
         }
-        let n = self.nodes.get_mut(&fid)?;
+        let n = self.nodes.map.get_mut(&fid)?;
         if !n.may_execute(bits::UPDATE) {
             return None;
         }
@@ -372,43 +329,30 @@ impl Cache {
         n.entry.clone()
     }
 
-    /// What a name of an owned directory leads to.
-    fn named(&self, dir: Fid, name: &[u8]) -> Option<Fid> {
-        match self.nodes.get(&dir)?.dir.as_ref()?.names.get(name)? {
-            Known::Is(fid) => Some(*fid),
-            _ => None,
-        }
-    }
-
-    fn absent(&self, dir: Fid, name: &[u8]) -> bool {
-        let d = self.nodes.get(&dir).and_then(|n| n.dir.as_ref());
-        d.is_some_and(|d| matches!(d.names.get(name), None | Some(Known::Absent)))
-    }
-
     /// What an operation made of an inode that is here, and of the data that is kept of it.
     fn changed(&mut self, fid: Fid, mut e: Entry, edit: &Edit) -> Arc<Entry> {
-        self.count += 1;
+        let at = self.changes.next();
         inode_rules::written(&mut e.attr);
         self.contents.changed(fid, e.attr.version, edit);
         let e = Arc::new(e);
-        let n = self.nodes.get_mut(&fid).expect("an operation is executed on what is here");
-        n.inode_at = self.count;
+        let n = self.nodes.map.get_mut(&fid).expect("an operation is executed on what is here");
+        n.inode_at = at;
         n.entry = Some(e.clone());
         e
     }
 
     /// The file is no more. Its lease stays for a while: older answers find out that they are old.
     fn gone(&mut self, fid: Fid) {
-        assert!(self.nodes.contains_key(&fid), "an operation is executed on what is here");
+        assert!(self.nodes.map.contains_key(&fid), "an operation is executed on what is here");
         self.forget_all_of(fid);
     }
 
     /// A name of a directory leads there now, or nowhere.
     fn rename_in(&mut self, dir: Fid, name: &[u8], known: Known, change: NamesChange, time: Timestamp) {
-        self.know(dir, name, known);
-        self.count += 1;
-        let n = self.nodes.get_mut(&dir).expect("it is owned");
-        n.names_at = self.count;
+        self.nodes.know(dir, name, known);
+        let at = self.changes.next();
+        let n = self.nodes.map.get_mut(&dir).expect("it is owned");
+        n.names_at = at;
         let d = n.dir.as_deref_mut().expect("it is owned");
         let kept = match (known, d.listing.as_mut()) {
             (Known::Absent, Some(l)) => l.remove(name),
@@ -429,6 +373,7 @@ impl Cache {
         for fid in touched {
             let held = self
                 .nodes
+                .map
                 .get(fid)
                 .is_some_and(|n| !n.leaving && (n.made_here || n.exclusive & bits::UPDATE != 0));
             assert!(held, "{:?} touches {fid}, which is not held exclusively", M::OP);
@@ -448,14 +393,14 @@ impl Cache {
     /// A new file that nobody else knows of.
     fn insert_new(&mut self, fid: Fid, e: Entry, files: Option<NewFiles>, now: Instant) -> Arc<Entry> {
         let dir = e.attr.kind == FileType::Directory;
-        self.count += 1;
+        let at = self.changes.next();
         let e = Arc::new(e);
         let n = Node {
             bits: if dir { bits::DIRECTORY } else { bits::UPDATE },
             made_here: true,
-            inode_at: self.count,
-            names_at: self.count,
-            listed_since: self.count,
+            inode_at: at,
+            names_at: at,
+            listed_since: at,
             blocks: Some(0),
             entry: Some(e.clone()),
             dir: dir.then(|| {
@@ -463,9 +408,9 @@ impl Cache {
             }),
             ..Node::new(now)
         };
-        let old = self.nodes.insert(fid, n);
+        let old = self.nodes.map.insert(fid, n);
         assert!(old.is_none(), "{fid} was never used before");
-        self.queue.push_back(fid);
+        self.nodes.queue.push_back(fid);
         e
     }
 
@@ -487,7 +432,7 @@ impl Cache {
 
     fn may_make(&mut self, w: &Who, dir: Fid, name: &[u8]) -> Option<Arc<Entry>> {
         let d = self.owned_dir(w, dir, name)?;
-        (!self.log.is_full() && self.absent(dir, name) && rules::may_add(w.cred, &d)).then_some(d)
+        (!self.log.is_full() && self.nodes.absent(dir, name) && rules::may_add(w.cred, &d)).then_some(d)
     }
 
     /// As `msg` says; its FID comes from `fid` once it is certain to be used, its layout from the directory.
@@ -498,7 +443,7 @@ impl Cache {
         fid: impl FnOnce() -> Option<Fid>,
     ) -> Option<Arc<Entry>> {
         let dir = self.may_make(w, msg.parent, &msg.name)?;
-        let layout = self.new_files(msg.parent)?.layout.clone()?;
+        let layout = self.nodes.new_files(msg.parent)?.layout.clone()?;
         let room = layout.data_room()?;
         msg.fid = fid()?;
         let mut spec = msg.layout.take().unwrap_or_default();
@@ -526,7 +471,7 @@ impl Cache {
         fid: impl FnOnce() -> Option<Fid>,
     ) -> Option<Arc<Entry>> {
         let dir = self.may_make(w, msg.parent, &msg.name)?;
-        let files = Some(self.new_files(msg.parent)?.clone());
+        let files = Some(self.nodes.new_files(msg.parent)?.clone());
         msg.fid = fid()?;
         let n = New {
             fid: msg.fid,
@@ -569,7 +514,7 @@ impl Cache {
     /// `is_open`: a file that is open here must outlive its name, which the server sees to.
     pub(crate) fn unlink(&mut self, w: &Who, msg: &Unlink, is_open: impl Fn(Fid) -> bool) -> Option<()> {
         let dir = self.owned_dir(w, msg.parent, &msg.name)?;
-        let fid = self.named(msg.parent, &msg.name)?;
+        let fid = self.nodes.named(msg.parent, &msg.name)?;
         let victim = self.owned_inode(w, fid)?;
         let dirs = victim.attr.kind == FileType::Directory;
         if self.log.is_full() || dirs || is_open(fid) || !rules::may_remove(w.cred, &dir, &victim) {
@@ -590,21 +535,13 @@ impl Cache {
         }
     }
 
-    /// Whether an owned directory has no names.
-    fn is_empty_dir(&self, fid: Fid) -> bool {
-        self.nodes.get(&fid).is_some_and(|n| {
-            let empty = |d: &Dir| d.is_known() && d.present == 0;
-            n.may_execute(bits::DIRECTORY) && n.dir.as_deref().is_some_and(empty)
-        })
-    }
-
     pub(crate) fn rmdir(&mut self, w: &Who, msg: &Rmdir, is_open: impl Fn(Fid) -> bool) -> Option<()> {
         let dir = self.owned_dir(w, msg.parent, &msg.name)?;
-        let fid = self.named(msg.parent, &msg.name)?;
+        let fid = self.nodes.named(msg.parent, &msg.name)?;
         let victim = self.owned_inode(w, fid)?;
-        let busy = self.busy.keys().any(|(f, _)| *f == fid);
+        let busy = self.busy.file(fid);
         let removable =
-            victim.attr.kind == FileType::Directory && self.is_empty_dir(fid) && !busy && !is_open(fid);
+            victim.attr.kind == FileType::Directory && self.nodes.is_empty_dir(fid) && !busy && !is_open(fid);
         if self.log.is_full() || !removable || !rules::may_remove(w.cred, &dir, &victim) {
             return None;
         }
@@ -618,14 +555,14 @@ impl Cache {
     pub(crate) fn rename(&mut self, w: &Who, msg: &Rename, is_open: impl Fn(Fid) -> bool) -> Option<()> {
         let from = self.owned_dir(w, msg.parent, &msg.name)?;
         let to = self.owned_dir(w, msg.new_parent, &msg.new_name)?;
-        let fid = self.named(msg.parent, &msg.name)?;
+        let fid = self.nodes.named(msg.parent, &msg.name)?;
         let src = self.owned_inode(w, fid)?;
         let same = msg.parent == msg.new_parent;
         let dir = src.attr.kind == FileType::Directory;
         if self.log.is_full() || msg.flags != 0 || (dir && !same) {
             return None;
         }
-        let victim = match self.named(msg.new_parent, &msg.new_name) {
+        let victim = match self.nodes.named(msg.new_parent, &msg.new_name) {
             None => None,
             Some(v) => {
                 let e = self.owned_inode(w, v)?;
@@ -664,9 +601,9 @@ impl Cache {
         if self.log.is_full() || objects || e.attr.nlink == 0 {
             return None;
         }
-        let mut blocks = self.nodes.get(&fid)?.blocks;
+        let mut blocks = self.nodes.map.get(&fid)?.blocks;
         let attr = rules::set(&e, set, blocks.as_mut(), w.cred, w.time)?;
-        self.nodes.get_mut(&fid)?.blocks = blocks;
+        self.nodes.map.get_mut(&fid)?.blocks = blocks;
         self.queue(w, &Setattr { fid, set: set.clone() }, Bytes::new(), &[fid], Fid::NONE);
         let edit = set.size.map_or(Edit::Nothing, Edit::Size);
         Some(self.changed(fid, Entry { attr, ..(*e).clone() }, &edit))
@@ -676,7 +613,7 @@ impl Cache {
     pub(crate) fn write(&mut self, w: &Who, mut msg: Write, data: Bytes) -> Option<(u64, Arc<Entry>)> {
         let fid = msg.file;
         let mut e = (*self.owned_inode(w, fid)?).clone();
-        let (room, mut blocks) = (rules::room(&e)?, self.nodes.get(&fid)?.blocks?);
+        let (room, mut blocks) = (rules::room(&e)?, self.nodes.map.get(&fid)?.blocks?);
         if msg.append {
             (msg.append, msg.offset) = (false, e.attr.size);
         }
@@ -686,7 +623,7 @@ impl Cache {
         }
         rules::wrote(&mut e.attr, &mut blocks, msg.offset, data.len() as u64, w.time);
         let at = msg.offset;
-        self.nodes.get_mut(&fid)?.blocks = Some(blocks);
+        self.nodes.map.get_mut(&fid)?.blocks = Some(blocks);
         let edit = Edit::Write { off: at, data: data.clone() };
         self.queue(w, &msg, data, &[fid], Fid::NONE);
         Some((at, self.changed(fid, e, &edit)))
