@@ -5,6 +5,7 @@
 
 use super::Mdc;
 use super::cache::Token;
+use super::lease::tell_opens;
 use super::log::Queued;
 use model::{Errno, Fid};
 use rpc::{Response, Terms};
@@ -112,7 +113,8 @@ impl Mdc {
             let made: Vec<Fid> = done.iter().map(|q| q.made).filter(|f| *f != Fid::NONE).collect();
             // Files without a lease that keeps them: the server must know that they are open before anybody
             // can be given their directory.
-            self.tell_opens(&c.granted_after_create(token, &made, &r.grants, now));
+            let open = c.granted_after_create(token, &made, &r.grants, now);
+            tell_opens(&self.shared.opens, &self.target, open.into_iter());
             let status = r.results.iter().map(|x| Errno(i32::from(x.0)));
             let refused: Vec<(Queued, Errno)> =
                 done.into_iter().zip(status).filter(|(_, e)| e.0 != 0).collect();
@@ -126,9 +128,5 @@ impl Mdc {
             back
         };
         self.meta.give_back(back);
-    }
-
-    fn tell_opens(&self, fids: &[Fid]) {
-        super::lease::tell_opens(&self.shared.opens, &self.target, fids.iter().copied());
     }
 }
