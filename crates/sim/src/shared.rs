@@ -587,12 +587,13 @@ async fn read_block(fs: &Arc<Fs>, fid: Fid, at: u64) -> Result<Vec<u8>, Errno> {
     read_at(fs, fid, at, BLOCK_BYTES).await
 }
 
-/// Nothing is torn but where one stripe ends and the next begins.
+/// Nothing is torn, or missing at the end, but where one stripe ends and the next begins.
 fn whole_in_each_stripe(at: u64, data: &[u8]) -> bool {
     let first = ((STRIPE_BYTES - at % STRIPE_BYTES) as usize).min(data.len());
     let (head, rest) = data.split_at(first);
     let parts = std::iter::once(head).chain(rest.chunks(STRIPE_BYTES as usize));
-    data.len() == BLOCK_BYTES && parts.into_iter().all(|p| p.chunks(8).all(|c| c == &p[..8]))
+    let ends = data.len() == BLOCK_BYTES || (at + data.len() as u64).is_multiple_of(STRIPE_BYTES);
+    ends && parts.into_iter().all(|p| p.chunks(8).all(|c| c == &p[..8]))
 }
 
 /// The value a block holds; `None`: it is torn.
