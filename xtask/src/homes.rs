@@ -2,20 +2,12 @@
 //! where. Methods of traits may be elsewhere, and so may those of a type whose name another one of its crate
 //! has.
 
-use crate::methods::{defined, is_production, own_impls_of};
+use crate::methods::{homes_of_types, is_production, own_impls_of};
 use crate::source::{File, Finding, Tree};
-use std::collections::{BTreeMap, BTreeSet};
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let files: Vec<&File> = tree.rust().filter(|f| is_production(&f.path)).collect();
-    let mut homes: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
-    for f in &files {
-        for line in f.production.lines() {
-            if let (Some(name), Some(krate)) = (defined(line), f.krate()) {
-                homes.entry((krate, name)).or_default().insert(&f.path);
-            }
-        }
-    }
+    let homes = homes_of_types(&files);
     let mut out = Vec::new();
     for f in &files {
         let Some(krate) = f.krate() else { continue };

@@ -51,14 +51,7 @@ fn over(tree: &Tree, offenders: &[(&str, &str, usize)]) -> Vec<Finding> {
 /// crate, file.
 fn methods(tree: &Tree) -> BTreeMap<(&str, String, &str), Vec<Method<'_>>> {
     let files: Vec<&File> = tree.rust().filter(|f| is_production(&f.path)).collect();
-    let mut homes: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
-    for f in &files {
-        for line in f.production.lines() {
-            if let (Some(name), Some(krate)) = (defined(line), f.krate()) {
-                homes.entry((krate, name)).or_default().insert(&f.path);
-            }
-        }
-    }
+    let homes = homes_of_types(&files);
     let mut out: BTreeMap<_, Vec<Method>> = BTreeMap::new();
     for file in files {
         let Some(krate) = file.krate() else { continue };
@@ -71,12 +64,25 @@ fn methods(tree: &Tree) -> BTreeMap<(&str, String, &str), Vec<Method<'_>>> {
     out
 }
 
+/// The files that define each type, by crate and name.
+pub fn homes_of_types<'a>(files: &[&'a File]) -> BTreeMap<(&'a str, &'a str), BTreeSet<&'a str>> {
+    let mut homes: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
+    for f in files {
+        for line in f.production.lines() {
+            if let (Some(name), Some(krate)) = (defined(line), f.krate()) {
+                homes.entry((krate, name)).or_default().insert(&f.path);
+            }
+        }
+    }
+    homes
+}
+
 pub fn is_production(path: &str) -> bool {
     path.contains("/src/") && !TESTS.iter().any(|t| path.contains(t))
 }
 
 /// The type that a line defines.
-pub fn defined(line: &str) -> Option<&str> {
+fn defined(line: &str) -> Option<&str> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let at = words.iter().position(|w| matches!(*w, "struct" | "enum" | "union"))?;
     let visible = words[..at].iter().all(|w| w.starts_with("pub"));

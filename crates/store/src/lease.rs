@@ -36,13 +36,10 @@ pub(crate) struct Beats {
     /// In the block on disk.
     pub(crate) nonce: u64,
     times: Times,
-    /// When the last one was begun, and how far the wall clock was from that one then. Of the first one: when
-    /// the block before it was looked at.
-    begun: AtomicU64,
-    apart: AtomicI64,
-    /// The same of the moment in which the block was read that the one on its way is put over.
-    read: AtomicU64,
-    read_apart: AtomicI64,
+    /// When the last one was begun. Of the first one: when the block before it was looked at.
+    begun: Moment,
+    /// When the block was read that the one on its way is put over.
+    read: Moment,
     /// A block is on its way to the disk.
     writing: AtomicBool,
     /// One was for so long that it may lie over a successor's.
@@ -58,12 +55,30 @@ pub(crate) fn apart(world: &World) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
-/// Since a moment: what the clock says, and for how long it stood still beside that. `apart`: how far the
-/// wall clock was from it then.
-fn passed(world: &World, since: &AtomicU64, apart_then: &AtomicI64) -> (Duration, Duration) {
-    let hidden = apart(world).abs_diff(apart_then.load(Relaxed));
-    let hidden = if hidden > world::jumps::STEP_NS { hidden } else { 0 };
-    (world.now().since(Instant(since.load(Relaxed))), Duration::from_nanos(hidden))
+/// A moment as both clocks had it.
+#[derive(Debug)]
+struct Moment {
+    at: AtomicU64,
+    /// See [`apart`].
+    apart: AtomicI64,
+}
+
+impl Moment {
+    fn now(world: &World) -> Moment {
+        Moment { at: AtomicU64::new(world.now().0), apart: AtomicI64::new(apart(world)) }
+    }
+
+    fn set(&self, at: Instant, apart: i64) {
+        self.at.store(at.0, Relaxed);
+        self.apart.store(apart, Relaxed);
+    }
+
+    /// Since then: what the clock says, and for how long it stood still beside that.
+    fn passed(&self, world: &World) -> (Duration, Duration) {
+        let hidden = apart(world).abs_diff(self.apart.load(Relaxed));
+        let hidden = if hidden > world::jumps::STEP_NS { hidden } else { 0 };
+        (world.now().since(Instant(self.at.load(Relaxed))), Duration::from_nanos(hidden))
+    }
 }
 
 impl Beats {
@@ -71,10 +86,8 @@ impl Beats {
         Arc::new(Beats {
             nonce,
             times,
-            begun: AtomicU64::new(world.now().0),
-            apart: AtomicI64::new(apart(world)),
-            read: AtomicU64::new(world.now().0),
-            read_apart: AtomicI64::new(apart(world)),
+            begun: Moment::now(world),
+            read: Moment::now(world),
             writing: AtomicBool::new(false),
             late: AtomicBool::new(false),
             jump: AtomicU64::new(0),
@@ -84,13 +97,12 @@ impl Beats {
 
     /// The block on disk is looked at, before the first one is put over it.
     pub(crate) fn looks(&self, world: &World) {
-        self.written(world.now(), apart(world));
+        self.begun.set(world.now(), apart(world));
     }
 
     /// The block on disk is read, before the next one is put over it.
     pub(crate) fn reads(&self, world: &World) {
-        self.read.store(world.now().0, Relaxed);
-        self.read_apart.store(apart(world), Relaxed);
+        self.read.set(world.now(), apart(world));
     }
 
     pub(crate) fn writes(&self) {
@@ -101,7 +113,7 @@ impl Beats {
     /// under it now.
     pub(crate) fn ended(&self, world: &World, dir: &str) -> Result<(), StoreError> {
         let hidden = self.may_lie_over_another(world);
-        let (passed, _) = passed(world, &self.begun, &self.apart);
+        let (passed, _) = self.begun.passed(world);
         if self.writing.load(Relaxed) && (hidden || passed >= self.times.term) {
             self.late.store(true, Relaxed);
         }
@@ -121,16 +133,15 @@ impl Beats {
 
     /// The last one was begun then, with the clocks so far apart, and is on disk.
     pub(crate) fn written(&self, begun: Instant, apart: i64) {
-        self.begun.store(begun.0, Relaxed);
-        self.apart.store(apart, Relaxed);
+        self.begun.set(begun, apart);
     }
 
     /// The clocks stood still so long that somebody who watched the block before this one may have taken the
     /// target, and since that was read so much time passed that he may use it. (Who takes a target finds, or
     /// does not find, what comes sooner: he waits before he uses it.)
     fn may_lie_over_another(&self, world: &World) -> bool {
-        let since_read = passed(world, &self.read, &self.read_apart);
-        let (passed, hidden) = passed(world, &self.begun, &self.apart);
+        let since_read = self.read.passed(world);
+        let (passed, hidden) = self.begun.passed(world);
         let taken = !hidden.is_zero() && passed + hidden >= self.times.term;
         self.writing.load(Relaxed) && taken && since_read.0 + since_read.1 >= self.before_use()
     }
@@ -143,7 +154,7 @@ impl Beats {
     /// Whether the first block reached the disk so long after the look at the one before that somebody who
     /// took the target in between may already use it.
     pub(crate) fn came_late(&self, world: &World) -> bool {
-        let (passed, hidden) = passed(world, &self.begun, &self.apart);
+        let (passed, hidden) = self.begun.passed(world);
         passed + hidden >= self.before_use()
     }
 }
@@ -238,7 +249,7 @@ impl Lease {
     fn look_after_jump(&self, world: &World, dir: &str, b: &Beats) -> Result<(), StoreError> {
         loop {
             let jump = world.jumped();
-            if jump.0 <= b.begun.load(Relaxed) || planted::on(Bug::StoppedClockServer) {
+            if jump.0 <= b.begun.at.load(Relaxed) || planted::on(Bug::StoppedClockServer) {
                 return Ok(());
             }
             let now = world.now();
