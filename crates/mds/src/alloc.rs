@@ -10,7 +10,7 @@ const STATE_REFUSES: u32 = 2 | 4 | 8 | 16;
 /// Degraded (rebuilding): taken only if there is nothing better.
 const STATE_DEGRADED: u32 = 1;
 /// An OST with less room takes no new files.
-const RESERVE_BYTES: u64 = 1 << 20;
+pub const RESERVE_BYTES: u64 = 1 << 20;
 
 /// One OST as the allocator sees it.
 #[derive(Clone, Debug)]
@@ -30,13 +30,13 @@ pub struct OstView {
 
 impl OstView {
     /// May take objects at all.
-    fn usable(&self) -> bool {
-        self.active && self.space.is_none_or(|s| s.state & STATE_REFUSES == 0 && s.available > RESERVE_BYTES)
+    fn usable(&self, reserve: u64) -> bool {
+        self.active && self.space.is_none_or(|s| s.state & STATE_REFUSES == 0 && s.available > reserve)
     }
 
     /// Usable and nothing speaks against it.
-    fn good(&self) -> bool {
-        self.usable() && self.reachable && self.space.is_none_or(|s| s.state & STATE_DEGRADED == 0)
+    fn good(&self, reserve: u64) -> bool {
+        self.usable(reserve) && self.reachable && self.space.is_none_or(|s| s.state & STATE_DEGRADED == 0)
     }
 }
 
@@ -47,6 +47,8 @@ pub struct Policy {
     pub threshold_rr: u64,
     /// Weight of free space against an even spread when they are not.
     pub prio_free: u64,
+    /// An OST with no more room takes nothing.
+    pub reserve_bytes: u64,
 }
 
 /// The turn-taking state.
@@ -70,20 +72,21 @@ impl Allocator {
         policy: Policy,
         random: &mut dyn FnMut() -> u64,
     ) -> Result<Vec<u16>, Errno> {
+        let reserve = policy.reserve_bytes;
         let find = |i: u16| osts.iter().find(|o| o.index == i);
         if !spec.osts.is_empty() {
-            return explicit(spec, osts);
+            return explicit(spec, osts, reserve);
         }
-        let mut usable: Vec<&OstView> = osts.iter().filter(|o| o.good()).collect();
+        let mut usable: Vec<&OstView> = osts.iter().filter(|o| o.good(reserve)).collect();
         if usable.is_empty() {
-            usable = osts.iter().filter(|o| o.usable()).collect();
+            usable = osts.iter().filter(|o| o.usable(reserve)).collect();
         }
         let start = match u16::try_from(spec.stripe_start) {
             Err(_) => None,
             Ok(i) => Some(
                 find(i)
                     .ok_or(Errno::EINVAL)
-                    .and_then(|o| if o.usable() { Ok(i) } else { Err(Errno::ENOSPC) })?,
+                    .and_then(|o| if o.usable(reserve) { Ok(i) } else { Err(Errno::ENOSPC) })?,
             ),
         };
         if let Some(first) = start
@@ -95,18 +98,32 @@ impl Allocator {
         if usable.is_empty() {
             return Err(Errno::ENOSPC);
         }
-        let wanted = if spec.stripe_count < 0 { usable.len() } else { (spec.stripe_count as usize).max(1) };
-        let count = wanted.min(usable.len()).min(limits::STRIPE_COUNT_MAX as usize);
+        let wanted = wanted(spec, usable.len());
+        let count = wanted.min(usable.len());
         assert!(count > 0, "a file with objects has one at least");
+        let chosen = self.different(&usable, count, start, policy, random);
+        // Objects beyond one for each OST go round once more, and again.
+        Ok(chosen.iter().copied().cycle().take(wanted).collect())
+    }
+
+    /// `count` different OSTs.
+    fn different(
+        &mut self,
+        usable: &[&OstView],
+        count: usize,
+        start: Option<u16>,
+        policy: Policy,
+        random: &mut dyn FnMut() -> u64,
+    ) -> Vec<u16> {
         if let Some(first) = start {
             // From the given OST on, in index order, around the end.
             let at = usable.iter().position(|o| o.index == first).expect("it is in the list");
-            return Ok((0..count).map(|i| usable[(at + i) % usable.len()].index).collect());
+            return (0..count).map(|i| usable[(at + i) % usable.len()].index).collect();
         }
-        if even(&usable, policy.threshold_rr) {
-            Ok(self.in_turn(&usable, count))
+        if even(usable, policy.threshold_rr) {
+            self.in_turn(usable, count)
         } else {
-            Ok(weighted(&usable, count, policy.prio_free, random))
+            weighted(usable, count, policy.prio_free, random)
         }
     }
 
@@ -122,11 +139,20 @@ impl Allocator {
     }
 }
 
+/// Objects that `spec` asks for where `usable` OSTs can take some: at most one on each unless it is
+/// overstriped.
+fn wanted(spec: &LayoutSpec, usable: usize) -> usize {
+    let count = spec.stripe_count;
+    let each = if spec.is_overstriped() { limits::OVERSTRIPED_PER_OST_MAX as usize } else { 1 };
+    let wanted = if count < 0 { usable * count.unsigned_abs() as usize } else { (count as usize).max(1) };
+    wanted.min(usable * each).min(limits::STRIPE_COUNT_MAX as usize)
+}
+
 /// OSTs that the user listed, in the order of the list, turned so that `stripe_start` comes first.
-fn explicit(spec: &LayoutSpec, osts: &[OstView]) -> Result<Vec<u16>, Errno> {
+fn explicit(spec: &LayoutSpec, osts: &[OstView], reserve: u64) -> Result<Vec<u16>, Errno> {
     for i in &spec.osts {
         let o = osts.iter().find(|o| o.index == *i).ok_or(Errno::EINVAL)?;
-        if !o.usable() {
+        if !o.usable(reserve) {
             return Err(Errno::ENOSPC);
         }
     }
@@ -205,7 +231,7 @@ fn weighted(usable: &[&OstView], count: usize, prio: u64, random: &mut dyn FnMut
 mod tests {
     use super::*;
 
-    const POLICY: Policy = Policy { threshold_rr: 17, prio_free: 90 };
+    const POLICY: Policy = Policy { threshold_rr: 17, prio_free: 90, reserve_bytes: RESERVE_BYTES };
 
     fn ost(index: u16, node: u8, available: u64) -> OstView {
         let space = StatfsReply { available, total: 1 << 40, ..StatfsReply::default() };
@@ -292,5 +318,21 @@ mod tests {
         assert_eq!(go(listed(&[3, 9])), Err(Errno::EINVAL));
         assert_eq!(go(LayoutSpec { stripe_start: 2, ..spec(3) }), Ok(vec![2, 3, 0]));
         assert_eq!(go(LayoutSpec { stripe_start: 9, ..spec(1) }), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn several_objects_may_lie_on_one_ost() {
+        let (mut a, osts) = (Allocator::new(0), four());
+        let mut go = |count: i32| {
+            let mut s = spec(count);
+            s.set_overstriped(true);
+            a.choose(&s, &osts, POLICY, &mut rng()).unwrap()
+        };
+        let each = |list: &[u16], n| (0..4).all(|i| list.iter().filter(|o| **o == i).count() == n);
+        assert!(each(&go(-3), 3) && each(&go(8), 2));
+        assert_eq!((go(2).len(), go(1).len(), go(1999).len()), (2, 1, 4 * 32));
+        let five = go(5);
+        assert!(five[..4].iter().all(|o| five[..4].iter().filter(|x| *x == o).count() == 1), "{five:?}");
+        assert_eq!(five[4], five[0]);
     }
 }

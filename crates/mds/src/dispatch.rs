@@ -106,6 +106,7 @@ impl Mdt {
             Op::Reclaim => with!(m => ops::reclaim::run(self, ctx, m).await),
             Op::Grow => with!(m => ops::grow::run(self, to, m, replay).await),
             Op::Layout => with!(m => ops::layout::run(self, to, &m).await),
+            Op::Instantiate => with!(m => ops::instantiate::run(self, to, m).await),
             Op::Migrate => with!(m => ops::migrate::run(self, to, ctx, &m).await),
             _ => Done::error(Errno::EOPNOTSUPP),
         }
@@ -131,6 +132,7 @@ mod tests {
         Op::Reclaim,
         Op::Grow,
         Op::Layout,
+        Op::Instantiate,
         Op::Migrate,
         Op::Sync,
     ];

@@ -1,7 +1,7 @@
 //! The object targets as this metadata target knows them: a session with each, its free space (asked for
 //! every `qos_maxage` seconds), and whether it takes new objects.
 
-use crate::alloc::{Allocator, OstView, Policy};
+use crate::alloc::{Allocator, OstView, Policy, RESERVE_BYTES};
 use model::mutex::Mutex;
 use model::{Errno, LayoutSpec, Nid, TargetMark};
 use rpc::Import;
@@ -109,6 +109,13 @@ impl Osts {
         let known = |i: &u16| views.iter().any(|v| v.index == *i && v.active);
         assert!(chosen.iter().all(known), "only OSTs that are in use get objects");
         Ok(chosen)
+    }
+
+    /// Whether an object of this OST may grow by so many bytes, as far as is known.
+    pub fn has_room(&self, index: u16, bytes: u64) -> bool {
+        let table = self.table.lock();
+        let space = table.get(&index).and_then(|o| o.space);
+        space.is_none_or(|s| s.available > bytes.max(RESERVE_BYTES))
     }
 
     /// What objects say that are laid out for this index now.

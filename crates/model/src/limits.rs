@@ -23,6 +23,10 @@ pub const STRIPE_SIZE_DEFAULT_BYTES: u64 = 4 << 20;
 pub const STRIPE_COUNT_DEFAULT: i32 = 1;
 /// Largest share of a file that may lie with its inode.
 pub const MDT_DATA_MAX_BYTES: u64 = 1 << 20;
+/// Components of one layout.
+pub const COMPONENTS_MAX: usize = 64;
+/// Objects of one component on one OST.
+pub const OVERSTRIPED_PER_OST_MAX: i32 = 32;
 pub const OST_INDEX_MAX: u32 = 0xffde;
 
 /// Largest file offset + 1: 2^63 − 1, as POSIX's off_t.

@@ -31,6 +31,10 @@ bugs! {
     TornTailAccepted = 4,
     /// Records of the journal are taken without a look at their salt and positions.
     ForgedJournalBytes = 150,
+    /// Somebody reads holes where a component has got objects meanwhile: nobody asks whether it has.
+    HolesUnconfirmed = 152,
+    /// A component gets objects, and those who have the layout are not told.
+    InstantiatedUnasked = 153,
     /// A rename does not write the new back-pointer.
     ForgottenBackPointer = 5,
     /// A create does not write the reverse index of its objects.

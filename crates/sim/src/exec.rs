@@ -3,6 +3,7 @@
 use crate::oracle::{Body, Id, Node, Op, Out, Shape, Tree};
 use bytes::Bytes;
 use client::{Call, Fs, OpenHandle};
+use model::layout::{ComponentSpec, EOF};
 use model::{Attr, Errno, Fid, FileType, LayoutSpec, SetAttr};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,12 +46,41 @@ pub fn call() -> Call {
     Call::default()
 }
 
-fn layout(stripes: u32) -> Option<LayoutSpec> {
-    (stripes > 0).then(|| LayoutSpec {
-        stripe_count: stripes as i32,
-        stripe_size: STRIPE_BYTES,
-        ..LayoutSpec::default()
-    })
+/// In place of a number of stripes: the first of [`COMPOSITES`], and so on.
+pub const COMPOSITE: u32 = 1000;
+/// Layouts in components: of each its end in stripes (0: the end of the file), its stripes, and in how many
+/// stripes' steps it grows (0: it does not). The first is on the MDT if it has no stripes.
+const COMPOSITES: [&[(u64, i32, u64)]; 4] = [
+    &[(1, 1, 0), (0, 2, 0)],
+    &[(1, 2, 0), (2, 1, 0), (4, 3, 0), (0, 1, 0)],
+    &[(2, 1, 1), (0, 2, 2)],
+    &[(1, 0, 0), (2, 1, 0), (0, 2, 0)],
+];
+
+/// One of [`COMPOSITES`].
+fn composite(kind: u32) -> LayoutSpec {
+    let mut spec = LayoutSpec { stripe_size: STRIPE_BYTES, ..LayoutSpec::default() };
+    let mut parts = Vec::new();
+    for &(end, stripe_count, grows) in COMPOSITES[kind as usize % COMPOSITES.len()] {
+        let end = if end == 0 { EOF } else { end * STRIPE_BYTES };
+        if stripe_count == 0 {
+            spec.set_mdt_bytes(end);
+            continue;
+        }
+        let extension_bytes = grows * STRIPE_BYTES;
+        parts.push(ComponentSpec { end, stripe_count, extension_bytes, ..ComponentSpec::default() });
+    }
+    spec.set_components(&parts);
+    spec
+}
+
+/// 0: nothing is said, so that the data lies with the inode at first.
+pub fn layout(stripes: u32) -> Option<LayoutSpec> {
+    match stripes {
+        0 => None,
+        COMPOSITE.. => Some(composite(stripes - COMPOSITE)),
+        n => Some(LayoutSpec { stripe_count: n as i32, stripe_size: STRIPE_BYTES, ..LayoutSpec::default() }),
+    }
 }
 
 /// Does `op` on a mount. `handle`: the open file that a close is about.
@@ -184,15 +214,11 @@ pub async fn list(
     }
 }
 
-/// 0: nothing is said, so that the data lies with the inode at first.
-fn striped(n: i32) -> Option<LayoutSpec> {
-    (n > 0).then(|| LayoutSpec { stripe_count: n, stripe_size: STRIPE_BYTES, ..LayoutSpec::default() })
-}
-
-/// Makes a file of so many objects; 0: its data lies with the inode at first.
+/// Makes a file of so many objects, or with one of the composite layouts ([`COMPOSITE`]); 0: its data lies
+/// with the inode at first.
 pub async fn file(fs: &Arc<Fs>, dir: Fid, name: &str, stripes: i32) -> Result<Fid, Errno> {
     let (a, f) =
-        fs.clone().create(call(), dir, name.into(), 0o666, O_RDWR | O_EXCL, striped(stripes)).await?;
+        fs.clone().create(call(), dir, name.into(), 0o666, O_RDWR | O_EXCL, layout(stripes as u32)).await?;
     fs.clone().close(Arc::new(f)).await?;
     Ok(a.fid)
 }

@@ -1,6 +1,7 @@
 //! Random operations. Each run uses a random subset of the kinds (swarm testing): what is rare in the mixture
 //! of all is common in some.
 
+use crate::exec::COMPOSITE;
 use crate::oracle::{Body, FILE_MAX_BYTES, Id, KEEP_SIZE, Op, PUNCH_HOLE, ROOT, Tree, ZERO_RANGE};
 use ::world::rng::Rng;
 
@@ -20,6 +21,8 @@ pub struct Mix {
     weights: [u32; 28],
     total: u32,
     max_stripes: u32,
+    /// Every other file that is striped has a layout in components.
+    composite: bool,
 }
 
 impl Mix {
@@ -33,7 +36,17 @@ impl Mix {
         // Something to work on there must be.
         weights[0] = weights[0].max(8);
         let max_stripes = if rng.below(4) == 0 { 1 } else { osts };
-        Mix { weights, total: weights.iter().sum(), max_stripes }
+        Mix { weights, total: weights.iter().sum(), max_stripes, composite: false }
+    }
+
+    /// As this one, with layouts in components.
+    pub fn with_composites(self, composite: bool) -> Mix {
+        Mix { composite, ..self }
+    }
+
+    fn stripes(&self, rng: &mut Rng) -> u32 {
+        let n = rng.below(u64::from(self.max_stripes) + 1) as u32;
+        if self.composite && n > 0 && rng.coin() { COMPOSITE + rng.below(4) as u32 } else { n }
     }
 
     fn pick_kind(&self, rng: &mut Rng) -> usize {
@@ -115,7 +128,7 @@ fn names_op(tree: &Tree, mix: &Mix, rng: &mut Rng, c: &Choices, kind: usize, ful
             dir,
             name: name(rng),
             mode: mode(rng),
-            stripes: rng.below(u64::from(mix.max_stripes) + 1) as u32,
+            stripes: mix.stripes(rng),
             exclusive: rng.below(3) > 0,
         },
         1 => Op::Tmpfile { dir, mode: mode(rng) },

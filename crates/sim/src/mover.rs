@@ -2,7 +2,7 @@
 //! tell of it but the layout, which everybody sees as it is.
 
 use crate::cluster::Cluster;
-use crate::exec::{STRIPE_BYTES, call};
+use crate::exec::{COMPOSITE, STRIPE_BYTES, call, layout};
 use crate::run::{Run, Violation, alive};
 use ::world::rng::Rng;
 use client::Fs;
@@ -20,15 +20,17 @@ pub(crate) struct Mover {
     rng: Rng,
     osts: u16,
     pause_max_us: u64,
+    /// Every other file that is moved gets a layout in components.
+    composite: bool,
 }
 
 impl Mover {
     /// A third of the seeds have one.
-    pub(crate) fn new(seed: u64, osts: u16) -> Option<Mover> {
+    pub(crate) fn new(seed: u64, osts: u16, composite: bool) -> Option<Mover> {
         let mut rng = Rng::new(seed ^ 0x6d6f_7665);
         let busy = rng.below(3) == 0;
         let pause_max_us = *rng.pick(&[100_000, 1_000_000, 3_000_000]);
-        busy.then_some(Mover { rng, osts, pause_max_us })
+        busy.then_some(Mover { rng, osts, pause_max_us, composite })
     }
 
     /// Until `over`.
@@ -84,16 +86,20 @@ impl Mover {
     async fn migrate(&mut self, c: &Cluster, fs: &Arc<Fs>, fid: Fid) -> Result<Option<Layout>, Violation> {
         let stripe_count = self.rng.range(1, u64::from(self.osts) + 1) as i32;
         let stripe_size = *self.rng.pick(&[STRIPE_BYTES, 131_072]);
-        let spec = LayoutSpec { stripe_count, stripe_size, ..LayoutSpec::default() };
-        if stripe_count > 1 && stripe_size == STRIPE_BYTES {
+        let plain = LayoutSpec { stripe_count, stripe_size, ..LayoutSpec::default() };
+        // The last kind begins on the MDT, where no file is moved to.
+        let kind = (self.composite && self.rng.coin()).then(|| self.rng.below(3) as u32);
+        let spec = kind.and_then(|k| layout(COMPOSITE + k)).unwrap_or(plain);
+        if kind.is_some() || (stripe_count > 1 && stripe_size == STRIPE_BYTES) {
             c.stripes(fid);
         }
         match client::Admin(fs).migrate(call(), fid, spec).await {
             Ok(layout) => {
                 c.sim.count("file_moved");
                 // Objects on servers that are away are not chosen.
-                if layout.stripe_count() == 0 || layout.stripe_count() > stripe_count as usize {
-                    return Err(format!("{fid} has {} objects, not {stripe_count}", layout.stripe_count()));
+                let objects = layout.object_count();
+                if objects == 0 || (kind.is_none() && objects > stripe_count as usize) {
+                    return Err(format!("{fid} has {objects} objects, not {stripe_count}"));
                 }
                 Ok(Some(layout))
             }

@@ -3,7 +3,7 @@
 use crate::check;
 use crate::cluster::Cluster;
 use crate::errors;
-use crate::exec::call;
+use crate::exec::{COMPOSITE, call};
 use crate::executor::lock;
 use crate::failover::Loss;
 use crate::generate::Mix;
@@ -146,9 +146,13 @@ async fn whole(
         2 => Often::Small,
         _ => Often::All,
     };
-    let shared = Shared::new(&fs, i32::from(osts), often).await;
+    // In a third of the seeds files have layouts in components.
+    let mut choice = ::world::rng::Rng::new(opt.seed ^ 0x0063_6f6d_706f_7365);
+    let composite = (choice.below(3) == 0).then(|| COMPOSITE + choice.below(4) as u32);
+    let many = composite.map_or(i32::from(osts), |kind| kind as i32);
+    let shared = Shared::new(&fs, (i32::from(osts), many), often).await;
     let shared = Arc::new(shared.map_err(|e| gave("shared files", e))?);
-    let mix = Mix::new(&mut rng, u32::from(osts));
+    let mix = Mix::new(&mut rng, u32::from(osts)).with_composites(composite.is_some());
     let shared_one_in = if often != Often::All { 1 } else { rng.range(4, 12) };
     let run = Arc::new(Run {
         cluster: c.clone(),
@@ -184,7 +188,7 @@ async fn whole(
         results
     };
     let moves = async {
-        match Mover::new(opt.seed, osts) {
+        match Mover::new(opt.seed, osts, composite.is_some()) {
             Some(m) => m.work(run.clone(), over.clone()).await,
             None => Ok(()),
         }

@@ -2,7 +2,7 @@
 //! appended, a lock held. Checked by linearizability, by counting, and by who holds what.
 
 use crate::bulk::Bulk;
-use crate::exec::{O_EXCL, O_RDWR, STRIPE_BYTES, call, file, read_at};
+use crate::exec::{COMPOSITE, O_EXCL, O_RDWR, STRIPE_BYTES, call, file, read_at};
 use crate::executor::lock;
 use crate::history::{Act, Event, Verdict, linearizable};
 use crate::locks::Locks;
@@ -150,9 +150,9 @@ fn record(r: Record) -> Vec<u8> {
     v
 }
 
-/// Objects that the file of a block is asked to have.
-fn block_stripes(i: usize, osts: i32) -> i32 {
-    [1, osts, osts, 0, 0][i]
+/// Objects that the file of a block is asked to have; `many`: on all OSTs, or a composite layout.
+fn block_stripes(i: usize, many: i32) -> i32 {
+    [1, many, many, 0, 0][i]
 }
 
 fn block_at(i: usize) -> u64 {
@@ -174,18 +174,20 @@ async fn fill(fs: &Arc<Fs>, fid: Fid) -> Result<BTreeMap<Record, u64>, Errno> {
 }
 
 impl Shared {
-    pub async fn new(fs: &Arc<Fs>, osts: i32, often: Often) -> Result<Shared, Errno> {
+    /// `many`: what [`file`] is asked for where a file is to lie on several objects.
+    pub async fn new(fs: &Arc<Fs>, (osts, many): (i32, i32), often: Often) -> Result<Shared, Errno> {
         let dir = fs.clone().mkdir(call(), fs.root(), b"shared".to_vec(), 0o777).await?.fid;
         let mut block_files = Vec::new();
         for i in 0..BLOCKS {
-            let stripes = block_stripes(i, osts);
+            let stripes = block_stripes(i, many);
             block_files.push(file(fs, dir, &format!("block{i}"), stripes).await?);
         }
         let mut logs = Vec::new();
-        for (i, stripes) in [1, osts, 0].into_iter().enumerate() {
+        for (i, stripes) in [1, many, 0].into_iter().enumerate() {
             let fid = file(fs, dir, &format!("log{i}"), stripes).await?;
             let mut log = AppendLog { fid: Some(fid), ..AppendLog::default() };
-            if stripes == 0 {
+            // The next records come where it outgrows its inode, or its first component.
+            if stripes == 0 || stripes >= COMPOSITE as i32 {
                 log.filled = fill(fs, fid).await?;
             }
             logs.push(Mutex::new(log));

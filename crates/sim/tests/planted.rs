@@ -24,6 +24,8 @@ const ONCE: &[(Bug, u64)] = &[
 /// Seeds that found a rare one lately are tried first.
 const FIRST: &[(Bug, u64)] = &[
     (Bug::SwallowedError, 306),
+    (Bug::InstantiatedUnasked, 166),
+    (Bug::HolesUnconfirmed, 37),
     (Bug::StoppedClockClient, 92),
     (Bug::EvictionForgetsRecordLock, 111),
     (Bug::SizeOfOldObjects, 33),

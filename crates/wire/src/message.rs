@@ -92,6 +92,7 @@ macro_rules! for_each_message {
             Destroy => $crate::msg::destroy::Destroy, Sync => $crate::msg::sync::Sync,
             Extent => $crate::msg::extent::Extent, Grant => $crate::msg::grant::Grant,
             Layout => $crate::msg::layout::Layout, Migrate => $crate::msg::migrate::Migrate,
+            Instantiate => $crate::msg::instantiate::Instantiate,
             Fence => $crate::msg::fence::Fence,
             Register => $crate::msg::register::Register, Config => $crate::msg::config::Config,
         }

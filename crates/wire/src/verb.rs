@@ -231,6 +231,7 @@ verbs! {
         Ostfiles = 45;
         Layout = 46;
         Migrate = 47, answers(Answer::Entry);
+        Instantiate = 48, answers(Answer::Entry);
         // locks (MDT)
         Enqueue = 60, modifies, named("ldlm_enqueue");
         Cancel = 61, modifies, past_barrier, unlimited, named("ldlm_cancel");

@@ -108,7 +108,7 @@ fn first_index(c: &Component) -> i64 {
 }
 
 fn file_field(field: &str, l: &Layout, s: &Stripe, hex: bool) -> String {
-    let c = l.components.iter().rev().find(|c| !c.objects.is_empty()).unwrap_or_else(|| l.component());
+    let c = l.shown();
     match field {
         "stripe-count" => c.objects.len().to_string(),
         "stripe-size" => c.stripe_size.to_string(),
@@ -254,7 +254,7 @@ impl Printer {
     }
 
     fn plain(&self, l: &Layout, s: &Stripe) {
-        let c = l.component();
+        let c = l.shown();
         if self.verbose {
             say!("lmm_magic:         {}", if c.pool.is_empty() { "0x0BD10BD0" } else { "0x0BD30BD0" });
             say!("lmm_seq:           {:#x}", s.fid.seq);
@@ -304,8 +304,8 @@ impl Printer {
 
     fn composite(&self, l: &Layout) {
         if l.components.len() == 1 {
-            self.striping(l.component(), l.generation, "");
-            self.objects(l.component(), "");
+            self.striping(l.shown(), l.generation, "");
+            self.objects(l.shown(), "");
             return;
         }
         say!("  lcm_layout_gen:    {}", l.generation);

@@ -182,12 +182,12 @@ pub(super) fn copied(path: &Path) -> Result<LayoutSpec, Failure> {
         Reply::Stripe(s) => Ok(match s.layout {
             Some(l) if l.mdt_component().is_some() => {
                 let mut spec = LayoutSpec::default();
-                spec.set_mdt_bytes(l.component().stripe_size.into());
+                spec.set_mdt_bytes(l.shown().stripe_size.into());
                 spec
             }
             Some(l) => LayoutSpec {
                 stripe_count: l.stripe_count() as i32,
-                stripe_size: u64::from(l.component().stripe_size),
+                stripe_size: u64::from(l.shown().stripe_size),
                 ..LayoutSpec::default()
             },
             None => s.default.or(s.fs_default).unwrap_or_else(LayoutSpec::builtin),

@@ -1,6 +1,7 @@
 //! Files with objects, for the operations: opened in `lov` with the OSCs that their layout names.
 
 use super::beside::Writing;
+use super::instantiate::Layouts;
 use super::locks::FileLocks;
 use crate::base::Context;
 use crate::lmv::Lmv;
@@ -21,6 +22,7 @@ pub(crate) struct Data {
     pub locks: Arc<FileLocks>,
     /// Writes beside which pages may be filled.
     pub writing: Writing,
+    pub layouts: Arc<Layouts>,
 }
 
 impl Data {
@@ -30,7 +32,9 @@ impl Data {
         fs: (&Arc<Context>, &Arc<Lmv>, &Arc<mdc::Shared>),
     ) -> Arc<Data> {
         let (cx, lmv, meta) = (fs.0.clone(), fs.1.clone(), fs.2.clone());
-        Arc::new(Data { cx, lmv, meta, lov: lov.clone(), locks: locks.clone(), writing: Writing::default() })
+        let layouts = Layouts::new(&lmv, &meta, &cx);
+        let (lov, locks) = (lov.clone(), locks.clone());
+        Arc::new(Data { cx, lmv, meta, lov, locks, writing: Writing::default(), layouts })
     }
 }
 
@@ -44,11 +48,11 @@ impl Data {
             self.lov.touch(&f);
             return Ok(Some(f));
         }
-        let mut oscs = Vec::with_capacity(layout.stripe_count());
+        let mut oscs = Vec::with_capacity(layout.object_count());
         for o in layout.objects() {
             oscs.push(self.lmv.osc(o.ost).await?);
         }
-        let (file, count) = self.lov.open(fid, layout, oscs);
+        let (file, count) = self.lov.open(fid, layout, oscs, self.layouts.clone());
         self.lov.touch(&file);
         self.lov.shrink_files(count);
         Ok(Some(file))

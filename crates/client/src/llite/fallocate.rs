@@ -54,10 +54,10 @@ impl Data {
         off: u64,
         len: u64,
     ) -> R<()> {
-        let c = map::component(layout)?;
+        map::supported(layout)?;
         let mut parts: Vec<BoxFutureOf<'_, R<()>>> = Vec::new();
-        for (i, o) in map::places(c, fid).into_iter().enumerate() {
-            let (offset, len) = map::object_range(c, i, off, len);
+        for ((_, c, stripe), o) in map::parts(layout).zip(map::places(layout, fid)) {
+            let (offset, len) = c.object_range(stripe, off, len);
             if len == 0 {
                 continue;
             }
@@ -91,10 +91,14 @@ async fn by_known_layout(data: &Arc<Data>, call: &Call, fid: Fid, mode: u32, off
             done => return done,
         }
     };
+    let (state, layout) = match mode & FALLOC_PUNCH_HOLE {
+        0 => data.layouts.with_objects(fid, (state, layout), (off, off + len)).await?,
+        _ => (state, layout),
+    };
     if let Some(file) = data.data_file(fid, &layout).await? {
         return file.fallocate(state.ctime, mode, (off, len)).await;
     }
-    if map::component(&layout)?.stripes() == 1 {
+    if map::is_one(&layout) {
         return data.fallocate_objects(call, fid, &state, &layout, mode, off, len).await;
     }
     let lock = data.locks.extent_lock(fid, LockMode::Write, off, off + (len - 1)).await?;

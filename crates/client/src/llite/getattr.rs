@@ -1,7 +1,7 @@
 //! getattr: attributes of a file, its objects' part included.
 
 use super::Data;
-use crate::lov::map;
+use crate::lov::{LayoutHolder, map};
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::{Attr, Errno, Fid, FileType, Layout, ObjectAttr, TargetId};
@@ -36,7 +36,11 @@ impl Fs {
     pub fn size_if_locked(&self, fid: Fid) -> Option<u64> {
         let file = self.lov.known(fid)?;
         let objs = file.lock();
-        if file.objects.iter().all(|o| o.osc.is_usable()) { file.size_known(&objs) } else { None }
+        if file.layout.is_complete() && file.objects.iter().all(|o| o.osc.is_usable()) {
+            file.size_known(&objs)
+        } else {
+            None
+        }
     }
 }
 
@@ -44,7 +48,12 @@ impl Data {
     /// Attributes as the user sees them: of a regular file with objects these are asked for size and times.
     pub(crate) async fn full_attr(self: &Arc<Self>, e: &Entry) -> R<Attr> {
         let Some(l) = data_layout(e) else { return Ok(e.attr.clone()) };
-        match self.glimpse_layout(l).await {
+        let seen = match self.glimpse_layout(l).await {
+            Ok(attrs) if l.is_complete() => Ok(attrs),
+            Ok(attrs) => self.layouts.confirm(e.attr.fid, l).await.map(|()| attrs),
+            refused => refused,
+        };
+        match seen {
             Err(refusal @ (Errno::ERELAYOUT | Errno::ESTALE)) => {
                 let mut e = self.follow_layout(e.attr.fid, refusal, &mut 0).await?;
                 let attrs = self.object_attrs(&mut e).await?;
@@ -73,14 +82,14 @@ impl Data {
 /// The layout of a regular file that has objects.
 pub(crate) fn data_layout(e: &Entry) -> Option<&Layout> {
     let l = e.layout.as_ref().filter(|_| e.attr.kind == FileType::Regular)?;
-    (l.stripe_count() > 0).then_some(l)
+    l.has_objects().then_some(l)
 }
 
-/// The metadata server's part of a file's attributes and its objects' (all, in stripe order) together.
+/// The metadata server's part of a file's attributes and its objects' (all, by their numbers) together.
 pub(crate) fn merged(e: &Entry, objects: &[ObjectAttr]) -> R<Attr> {
     let mut a = e.attr.clone();
     if let Some(l) = data_layout(e) {
-        a.size = map::file_size(map::component(l)?, objects)?;
+        a.size = map::file_size(l, objects)?;
         a.blocks = 0;
         for o in objects {
             a.merge_object(o);

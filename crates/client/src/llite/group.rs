@@ -71,7 +71,11 @@ impl Data {
             if e.attr.kind != FileType::Regular {
                 return Err(Errno::EINVAL);
             }
-            match e.layout.as_ref().filter(|l| l.stripe_count() > 0 && l.mdt_component().is_none()) {
+            match e.layout.as_ref().filter(|l| l.has_objects() && l.mdt_component().is_none()) {
+                // The group's locks are on all objects that the file is ever to have.
+                Some(l) if !l.is_complete() => {
+                    return Ok(self.layouts.instantiate(fid, (0, l.end())).await?.1);
+                }
                 Some(l) => return Ok(Arc::new(l.clone())),
                 None => self.grow(fid).await?,
             }

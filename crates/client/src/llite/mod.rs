@@ -23,6 +23,7 @@ mod getxattr;
 mod glimpse;
 mod group;
 mod grow;
+mod instantiate;
 mod link;
 mod listxattr;
 mod locks;

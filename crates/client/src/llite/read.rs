@@ -78,7 +78,8 @@ impl Data {
         off: u64,
         len: usize,
     ) -> R<Bytes> {
-        if map::component(layout)?.stripes() == 1 {
+        map::supported(layout)?;
+        if map::is_one(layout) {
             let data = self.read_one(call, fid, layout, off, len).await?;
             if data.len() == len {
                 return Ok(data);
@@ -155,16 +156,16 @@ impl Data {
         off: u64,
         len: usize,
     ) -> R<Bytes> {
-        let c = map::component(layout)?;
         let max = self.bulk_bytes_of(layout).await?;
         let pieces = map::pieces(layout, fid, off, len, max);
         let reads =
             pieces.iter().map(|p| Box::pin(self.read_piece(call, layout, p)) as BoxFutureOf<'_, R<Got>>);
         let got: Vec<Got> = join_all(reads.collect()).await.into_iter().collect::<R<_>>()?;
         let mut size_known = off;
-        let mut short = false;
+        // What has no objects is a hole.
+        let mut short = pieces.iter().map(|p| p.len).sum::<usize>() < len;
         for (p, g) in pieces.iter().zip(&got) {
-            size_known = size_known.max(map::file_size_of(c, p.stripe, g.object_size)?);
+            size_known = size_known.max(map::file_size_of(layout, p.number, g.object_size)?);
             short |= g.data.len() < p.len;
         }
         let end = off + len as u64;
@@ -173,7 +174,7 @@ impl Data {
         if short && size_known < end {
             let attrs: Vec<ObjectAttr> = self.glimpse_layout(layout).await?;
             for (s, a) in attrs.iter().enumerate() {
-                size_known = size_known.max(map::file_size_of(c, s, a.size)?);
+                size_known = size_known.max(map::file_size_of(layout, s, a.size)?);
             }
         }
         let n = if short { (size_known.min(end) - off) as usize } else { len };

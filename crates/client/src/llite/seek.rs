@@ -39,11 +39,11 @@ impl Data {
         off: u64,
         hole: bool,
     ) -> R<u64> {
-        let c = map::component(layout)?;
+        map::supported(layout)?;
         let whence = if hole { Whence::Hole } else { Whence::Data };
-        let mut asked: Vec<BoxFutureOf<'_, R<Found>>> = Vec::with_capacity(c.stripes());
-        for (i, o) in map::places(c, fid).into_iter().enumerate() {
-            let msg = Seek { object: o.id, offset: c.object_size_for(i, off), whence, lock: 0 };
+        let mut asked: Vec<BoxFutureOf<'_, R<Found>>> = Vec::new();
+        for ((_, c, stripe), o) in map::parts(layout).zip(map::places(layout, fid)) {
+            let msg = Seek { object: o.id, offset: c.object_size_for(stripe, off), whence, lock: 0 };
             let ctx = self.data_ctx(call, layout);
             asked.push(Box::pin(async move {
                 let r = self.home_of(&o).await?.call(ctx, msg).await?;
@@ -51,7 +51,7 @@ impl Data {
             }));
         }
         let found: Vec<Found> = join_all(asked).await.into_iter().collect::<R<_>>()?;
-        map::merge_seek(c, off, hole, &found)
+        map::merge_seek(layout, off, hole, &found)
     }
 }
 
@@ -70,9 +70,9 @@ async fn by_known_layout(data: &Arc<Data>, call: &Call, fid: Fid, off: u64, hole
     };
     if let Some(file) = data.data_file(fid, &layout).await? {
         let found = file.seek(off, hole).await?;
-        return map::merge_seek(map::component(&layout)?, off, hole, &found);
+        return map::merge_seek(&file.layout, off, hole, &found);
     }
-    if map::component(&layout)?.stripes() == 1 {
+    if map::is_one(&layout) {
         return data.seek_objects(call, fid, &layout, off, hole).await;
     }
     let _lock = data.locks.extent_lock(fid, LockMode::Read, off, u64::MAX).await?;

@@ -6,6 +6,7 @@ use super::getattr::merged;
 use crate::BoxFutureOf;
 use crate::base::Detached;
 use crate::lov::map;
+use crate::mdc::FileState;
 use crate::{Call, R};
 use model::{Attr, Errno, Layout, ObjectAttr};
 use std::sync::Arc;
@@ -35,54 +36,59 @@ impl Data {
         if e.layout.as_ref().is_some_and(|l| l.mdt_component().is_some()) {
             return Ok(e.attr); // the setattr cut what lies with the inode
         }
-        if e.layout.as_ref().is_none_or(|l| l.stripe_count() == 0) {
+        if e.layout.as_ref().is_none_or(|l| !l.has_objects()) {
             if size == 0 {
                 return Ok(e.attr);
             }
             let (_, layout) = self.file_state_for_write(fid).await?;
             e.layout = Some((*layout).clone());
         }
-        let layout = Arc::new(e.layout.clone().expect("it has one by now"));
+        let mut layout = Arc::new(e.layout.clone().expect("it has one by now"));
+        if size > 0 {
+            // The file ends with a byte that has a place.
+            (_, layout) =
+                self.layouts.with_objects(fid, (FileState::of(&e), layout), (size - 1, size)).await?;
+            e.layout = Some((*layout).clone());
+        }
         let kept = match self.data_file(fid, &layout).await? {
-            Some(file) => file.cut(e.attr.ctime, size).await.map(Some),
+            Some(file) => {
+                e.layout = Some((*file.layout).clone());
+                file.cut(e.attr.ctime, size).await.map(Some)
+            }
             None => Ok(None),
         };
         match kept {
-            Ok(Some(attrs)) => return merged(&e, &attrs),
+            Ok(Some(Some(attrs))) => return merged(&e, &attrs),
+            Ok(Some(None)) => return self.full_attr(&e).await,
             Ok(None) => {}
             // There are no locks on lost objects, but truncated to nothing they begin anew.
             Err(Errno::ELOST) if size == 0 => {}
             Err(e) => return Err(e),
         }
-        let count = map::component(&layout)?.objects.len();
-        let attrs = if count == 1 {
-            self.cut_objects(call, &e, &layout, size).await?
+        map::supported(&layout)?;
+        if map::is_one(&layout) {
+            self.cut_objects(call, &e, &layout, size).await?;
         } else {
             let lock = self.locks.extent_lock(fid, LockMode::Write, 0, u64::MAX).await?;
-            let (fs, call, e) = (self.clone(), call.clone(), e.clone());
+            let (fs, call, e, layout) = (self.clone(), call.clone(), e.clone(), layout.clone());
             let work = async move {
                 let r = fs.cut_objects(&call, &e, &layout, size).await;
                 drop(lock);
                 r
             };
-            Detached::plain(&self.cx.world, "client-truncate", work).await?
-        };
-        merged(&e, &attrs)
+            Detached::plain(&self.cx.world, "client-truncate", work).await?;
+        }
+        let attrs = self.glimpse_layout(&layout).await?;
+        merged(&Entry { layout: Some((*layout).clone()), ..e }, &attrs)
     }
 
-    async fn cut_objects(
-        self: &Arc<Self>,
-        call: &Call,
-        e: &Entry,
-        layout: &Layout,
-        size: u64,
-    ) -> R<Vec<ObjectAttr>> {
-        let c = map::component(layout)?;
-        let mut cuts: Vec<BoxFutureOf<'_, R<ObjectAttr>>> = Vec::with_capacity(c.objects.len());
-        for (i, o) in c.objects.iter().enumerate() {
+    async fn cut_objects(self: &Arc<Self>, call: &Call, e: &Entry, layout: &Layout, size: u64) -> R<()> {
+        let mut cuts: Vec<BoxFutureOf<'_, R<ObjectAttr>>> = Vec::with_capacity(layout.object_count());
+        for (_, c, stripe) in map::parts(layout).filter(|(_, c, _)| c.end >= size) {
+            let o = c.objects[stripe];
             let msg = Truncate {
                 object: o.id,
-                size: c.object_size_for(i, size),
+                size: c.object_size_for(stripe, size),
                 file: e.attr.fid,
                 inode_ctime: e.attr.ctime,
                 keep_times: true,
@@ -91,6 +97,6 @@ impl Data {
             let ctx = self.data_ctx(call, layout);
             cuts.push(Box::pin(async move { self.lmv.osc(o.ost).await?.target.call(ctx, msg).await }));
         }
-        join_all(cuts).await.into_iter().collect()
+        join_all(cuts).await.into_iter().try_for_each(|r| r.map(drop))
     }
 }

@@ -98,9 +98,14 @@ impl Data {
             }
             Small::Objects(state, layout) => (state, layout),
         };
+        let (state, layout) = if append {
+            (state, layout)
+        } else {
+            self.layouts.with_objects(fid, (state, layout), (off, off + data.len() as u64)).await?
+        };
         let unlocked = planted::on(Bug::NoExtentLock)
             && if append {
-                layout.stripe_count()
+                layout.object_count()
             } else {
                 wants(&layout, off, data.len() as u64, true)?.len()
             } > 1;
@@ -111,6 +116,10 @@ impl Data {
         let guard = guard.map(|g| Box::new(g) as Box<dyn WriteGuard>);
         match file.write((!append).then_some(off), data.clone(), write_meta(&state), guard).await? {
             Written::At(at) => Ok(at),
+            Written::NoObjects(at) => {
+                self.layouts.instantiate(fid, (at, at + data.len() as u64)).await?;
+                Err(Errno::ERELAYOUT)
+            }
             Written::Contended(_guard) => {
                 self.write_uncached(call, fid, (state, layout), off, append, data).await
             }
@@ -128,12 +137,15 @@ impl Data {
         append: bool,
         data: Bytes,
     ) -> R<u64> {
-        if map::component(&layout)?.stripes() == 1 {
+        map::supported(&layout)?;
+        if map::is_one(&layout) || !append {
             // One object, one message: the server makes it one step, appends included.
             let from = if append { 0 } else { off };
-            let p = map::pieces(&layout, fid, from, data.len(), RPC_BULK_MAX_BYTES).pop();
-            let p = p.expect("data is not empty");
-            return self.write_piece(call, fid, &state, &layout, &p, append, data).await;
+            let pieces = map::pieces(&layout, fid, from, data.len(), RPC_BULK_MAX_BYTES);
+            if let [p] = &pieces[..] {
+                let at = self.write_piece(call, fid, &state, &layout, p, append, data).await?;
+                return Ok(if append { at } else { off });
+            }
         }
         let (start, end) = if append { (0, u64::MAX) } else { (off, off + (data.len() as u64 - 1)) };
         let lock = self.locks.extent_lock(fid, LockMode::Write, start, end).await?;
@@ -191,6 +203,10 @@ impl Data {
         let (mut at, mut tries) = (off, 0);
         loop {
             match write_all_stripes(self, call, fid, (&state, &layout), &mut at, &data).await {
+                Err(Errno::EUNINIT) => {
+                    let at = at.expect("its place was found before its objects");
+                    (state, layout) = self.layouts.instantiate(fid, (at, at + data.len() as u64)).await?;
+                }
                 Err(e) => {
                     state = FileState::of(&self.follow_layout(fid, e, &mut tries).await?);
                     layout = state.layout.clone().ok_or(Errno::EIO)?;
@@ -258,12 +274,13 @@ async fn write_all_stripes(
     let off = match *at {
         Some(o) => o,
         None => {
-            let size = map::file_size(map::component(layout)?, &llite.glimpse_layout(layout).await?)?;
+            let size = map::file_size(layout, &llite.glimpse_layout(layout).await?)?;
             check_end(size, data.len())?;
             size
         }
     };
     *at = Some(off);
+    layout.check_range(off, off + data.len() as u64)?;
     let pieces = map::pieces(layout, fid, off, data.len(), llite.bulk_bytes_of(layout).await?);
     let mut writes: Vec<BoxFutureOf<'_, R<u64>>> = Vec::with_capacity(pieces.len());
     for p in &pieces {

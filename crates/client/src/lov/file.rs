@@ -3,16 +3,18 @@
 
 use super::ReadAhead;
 use super::map;
+use super::pin::HOLD_MAX;
 use super::streams::Streams;
-use crate::BoxFutureOf;
 use crate::base::Context;
 use crate::osc::{Object, ObjectCache, ObjectHolder, ObjectState, Osc};
+use crate::{BoxFutureOf, R};
 use model::mutex::{Mutex, MutexGuard};
-use model::{Fid, Layout};
+use model::planted::{self, Bug};
+use model::{Errno, Fid, Layout};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use wire::msg::extent::ExtentMode;
-use world::sync;
+use world::{Either, select, sync};
 
 /// What is known of the pages of a kernel, whatever the layout.
 #[derive(Default)]
@@ -41,6 +43,13 @@ pub(crate) struct File {
     /// The group whose lock this mount has or asks for, and how many open files have it.
     pub group: Mutex<Option<(u64, usize)>>,
     pub page_state: Arc<PageState>,
+    holder: Arc<dyn LayoutHolder>,
+}
+
+/// Who knows whether a layout is still a file's.
+pub(crate) trait LayoutHolder: Send + Sync {
+    /// `ERELAYOUT` unless at some moment of the call the file has this layout.
+    fn confirm<'a>(&'a self, fid: Fid, layout: &'a Layout) -> BoxFutureOf<'a, R<()>>;
 }
 
 /// The states of all objects of a file, locked in the order of the layout.
@@ -50,7 +59,7 @@ impl File {
     /// `oscs`: of each object the OST, in the order of the layout. Of `old`, the file by an older layout,
     /// stays what both have.
     pub fn new(
-        (cx, read_ahead): (Arc<Context>, Arc<ReadAhead>),
+        (cx, read_ahead, holder): (Arc<Context>, Arc<ReadAhead>, Arc<dyn LayoutHolder>),
         fid: Fid,
         layout: Arc<Layout>,
         oscs: Vec<Arc<Osc>>,
@@ -79,7 +88,9 @@ impl File {
                 objects,
                 layout,
                 changed,
-                appends: Arc::default(),
+                // Two appends must not find one end by two layouts.
+                appends: old.map_or_else(Arc::default, |f| f.appends.clone()),
+                holder,
                 streams: Mutex::default(),
                 group: Mutex::new(None),
                 page_state,
@@ -117,38 +128,48 @@ impl File {
         self.objects.iter().any(|x| Arc::ptr_eq(x, o))
     }
 
-    /// Size of the file, if it is known here and nobody else can change it.
+    /// Size of the file, if it is known here and nobody else can change it, unless by objects of which this
+    /// layout does not know ([`File::confirm`]).
     pub fn size_known(&self, objs: &Locked) -> Option<u64> {
-        let c = map::component(&self.layout).ok()?;
         let mut size = 0;
         for (i, o) in objs.iter().enumerate() {
             if !o.size_known() {
                 return None;
             }
-            size = size.max(map::file_size_of(c, i, o.size).ok()?);
+            size = size.max(map::file_size_of(&self.layout, i, o.size).ok()?);
         }
         Some(size)
     }
 
     /// The file has at least this size.
     pub fn size_at_least(&self, objs: &Locked) -> u64 {
-        let Ok(c) = map::component(&self.layout) else { return 0 };
         let mut least = 0;
         for (i, o) in objs.iter().enumerate() {
-            least = least.max(map::file_size_of(c, i, o.size_at_least()).unwrap_or(0));
+            least = least.max(map::file_size_of(&self.layout, i, o.size_at_least()).unwrap_or(0));
         }
         least
     }
 
     /// The parts of the file that lie in these ranges of an object, or a little more; ends are exclusive.
-    pub fn ranges_of(&self, stripe: usize, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
-        match map::component(&self.layout) {
-            Ok(c) => map::file_ranges(c, stripe, ranges),
-            Err(_) => vec![(0, u64::MAX)],
+    pub fn ranges_of(&self, number: usize, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        map::file_ranges(&self.layout, number, ranges)
+    }
+
+    /// That up to this moment no part of the file got objects of which its layout here does not know:
+    /// `ERELAYOUT` if one may have. For whoever relies on there being none, with the locks on all others, so
+    /// that what he sees of them and of the rest is of one moment.
+    pub(crate) async fn confirm(&self) -> R<()> {
+        if self.layout.is_complete() || planted::on(Bug::HolesUnconfirmed) {
+            return Ok(());
+        }
+        match select(self.holder.confirm(self.fid, &self.layout), self.cx.world.sleep(HOLD_MAX)).await {
+            Either::Left(r) => r,
+            // The metadata server must not make this mount keep the object servers' locks.
+            Either::Right(()) => Err(Errno::ERELAYOUT),
         }
     }
 
-    fn stripe_of(&self, o: &Object) -> usize {
+    fn number_of(&self, o: &Object) -> usize {
         self.objects.iter().position(|x| x.id == o.id).expect("an object is held by its file's newest layout")
     }
 }
@@ -172,12 +193,12 @@ impl Drop for Invalidation {
 
 impl ObjectHolder for File {
     fn pages_given_up<'a>(&'a self, o: &'a Object, ranges: Vec<(u64, u64)>) -> BoxFutureOf<'a, ()> {
-        let parts = self.ranges_of(self.stripe_of(o), &ranges);
+        let parts = self.ranges_of(self.number_of(o), &ranges);
         Box::pin(async move { self.cx.cache_holder.pages_given_up(self.fid, parts).await })
     }
 
     fn pages_void(self: Arc<Self>, o: &Object, ranges: Vec<(u64, u64)>) {
-        let parts = self.ranges_of(self.stripe_of(o), &ranges);
+        let parts = self.ranges_of(self.number_of(o), &ranges);
         let void = Invalidation::new(self.clone());
         self.cx.cache_holder.forget_pages(self.fid, parts, crate::CancelOnDrop::new(move || drop(void)));
     }

@@ -8,7 +8,7 @@
 //! users take the time that they take.
 
 use super::File;
-use super::pin::{Pins, StripeRequest};
+use super::pin::{ObjectRequest, Pins};
 use crate::R;
 use crate::osc::{Group, LockRequest};
 use model::Errno;
@@ -59,8 +59,8 @@ impl File {
         }
         let group = Some(Group { gid, wait });
         let whole = LockRequest { group, ..LockRequest::new(true, 0, u64::MAX) };
-        let wants: Vec<StripeRequest> =
-            (0..self.objects.len()).map(|stripe| StripeRequest { stripe, lock: whole }).collect();
+        let wants: Vec<ObjectRequest> =
+            (0..self.objects.len()).map(|number| ObjectRequest { number, lock: whole }).collect();
         held.pins = Some(self.pin_all(&self.cx.world, &wants).await?);
         Ok(held)
     }

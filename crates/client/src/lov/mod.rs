@@ -20,7 +20,7 @@ mod readahead;
 pub(crate) mod streams;
 mod write;
 
-pub(crate) use file::File;
+pub(crate) use file::{File, LayoutHolder};
 pub(crate) use glimpse::{Placed, glimpse};
 pub(crate) use group::GroupLock;
 pub(crate) use read::read_len;
@@ -135,17 +135,23 @@ impl Lov {
 
     /// The file with these objects, known from now on if it was not; by a newer layout it takes the place of
     /// what was known. How many are known.
-    pub(crate) fn open(&self, fid: Fid, layout: &Arc<Layout>, oscs: Vec<Arc<Osc>>) -> (Arc<File>, usize) {
+    pub(crate) fn open(
+        &self,
+        fid: Fid,
+        layout: &Arc<Layout>,
+        oscs: Vec<Arc<Osc>>,
+        holder: Arc<dyn LayoutHolder>,
+    ) -> (Arc<File>, usize) {
         let mut files = self.lock();
         let old = files.now.get(&fid).cloned();
         if let Some(f) = old.as_ref().filter(|f| f.layout.generation >= layout.generation) {
             return (f.clone(), files.now.len());
         }
-        let shared = (self.cx.clone(), self.read_ahead.clone());
+        let shared = (self.cx.clone(), self.read_ahead.clone(), holder);
         let f = File::new(shared, fid, layout.clone(), oscs, old.as_deref());
         let carried = |o: &&Arc<Object>| old.as_ref().is_some_and(|old| old.has(o));
         f.objects.iter().filter(|o| !carried(o)).for_each(|o| self.cache.add(o));
-        assert_eq!(f.objects.len(), layout.stripe_count(), "{fid} has the objects of its layout");
+        assert_eq!(f.objects.len(), layout.object_count(), "{fid} has the objects of its layout");
         files.now.insert(fid, f.clone());
         files.before.extend(old);
         files.forget_idle(&self.cache);
@@ -187,10 +193,10 @@ impl Lov {
     }
 }
 
-/// Whether the data of a file with this layout can be kept: one RAID0 component with objects. What lies with
-/// the inode is kept with the inode.
+/// Whether the data of a file with this layout can be kept: it has objects. What lies with the inode is kept
+/// with the inode.
 pub(crate) fn cacheable(l: &Layout) -> bool {
-    map::component(l).is_ok_and(|c| !c.objects.is_empty())
+    l.has_objects() && map::supported(l).is_ok()
 }
 
 impl File {

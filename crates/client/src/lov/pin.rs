@@ -11,7 +11,7 @@ use world::{World, select};
 
 /// An operation that holds locks and waits for another so long lets them go and starts anew: a dead OST must
 /// not keep locks of the others.
-const HOLD_MAX: Duration = Duration::from_secs(3);
+pub(super) const HOLD_MAX: Duration = Duration::from_secs(3);
 /// How often a lease is looked at while it is over.
 pub(crate) const LEASE_AGAIN: Duration = Duration::from_millis(100);
 
@@ -21,15 +21,15 @@ const CUT_MAX: Duration = Duration::from_secs(2);
 
 /// A lock on the object of a stripe.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StripeRequest {
-    pub stripe: usize,
+pub(crate) struct ObjectRequest {
+    pub number: usize,
     pub lock: LockRequest,
 }
 
-impl StripeRequest {
-    pub fn new(stripe: usize, write: bool, start: u64, end: u64) -> StripeRequest {
+impl ObjectRequest {
+    pub fn new(number: usize, write: bool, start: u64, end: u64) -> ObjectRequest {
         assert!(start <= end, "a lock is asked for at least a byte");
-        StripeRequest { stripe, lock: LockRequest::new(write, start, end) }
+        ObjectRequest { number, lock: LockRequest::new(write, start, end) }
     }
 }
 
@@ -47,7 +47,7 @@ impl Pins {
 
     /// Locks of which the caller counted the pins.
     pub(crate) fn counted(file: &Arc<File>, held: Vec<(usize, u64)>) -> Pins {
-        let known = held.iter().all(|(stripe, id)| *stripe < file.objects.len() && *id != 0);
+        let known = held.iter().all(|(number, id)| *number < file.objects.len() && *id != 0);
         assert!(known, "a pin is of a lock of one of the file's objects");
         Pins { file: file.clone(), held }
     }
@@ -63,8 +63,8 @@ impl Pins {
     }
 
     /// The lock on the object of a stripe.
-    pub fn of(&self, stripe: usize) -> u64 {
-        self.held.iter().find(|h| h.0 == stripe).map_or(0, |h| h.1)
+    pub fn of(&self, number: usize) -> u64 {
+        self.held.iter().find(|h| h.0 == number).map_or(0, |h| h.1)
     }
 
     /// Whether all of them are still held: an eviction takes them whoever relies on them.
@@ -76,8 +76,8 @@ impl Pins {
 impl Drop for Pins {
     fn drop(&mut self) {
         let mut told = false;
-        for (stripe, id) in &self.held {
-            told |= self.file.objects[*stripe].lock().unpin(*id);
+        for (number, id) in &self.held {
+            told |= self.file.objects[*number].lock().unpin(*id);
         }
         if told {
             self.file.changed.notify_waiters();
@@ -90,8 +90,8 @@ pub(crate) struct Clearing<'a>(&'a Pins);
 
 impl Clearing<'_> {
     fn count(pins: &Pins, n: isize) {
-        for (stripe, id) in &pins.held {
-            if let Some(l) = pins.file.objects[*stripe].lock().lock_mut(*id) {
+        for (number, id) in &pins.held {
+            if let Some(l) = pins.file.objects[*number].lock().lock_mut(*id) {
                 l.clearing = l.clearing.checked_add_signed(n).expect("as many ends as beginnings");
             }
         }
@@ -124,7 +124,7 @@ impl File {
     pub(crate) async fn pin(
         self: &Arc<Self>,
         world: &World,
-        wants: &[StripeRequest],
+        wants: &[ObjectRequest],
         force: bool,
     ) -> R<Pinned> {
         'anew: loop {
@@ -141,7 +141,7 @@ impl File {
     }
 
     /// As [`File::pin`] with force.
-    pub(crate) async fn pin_all(self: &Arc<Self>, world: &World, wants: &[StripeRequest]) -> R<Pins> {
+    pub(crate) async fn pin_all(self: &Arc<Self>, world: &World, wants: &[ObjectRequest]) -> R<Pins> {
         match self.pin(world, wants, true).await? {
             Pinned::Held(p) => Ok(p),
             Pinned::Contended => unreachable!("asked for with force"),
@@ -150,10 +150,10 @@ impl File {
 
     /// As `pin_all`, for a cut: in a kernel that cuts a file no page of it is written, so that a sweep of it
     /// may wait for the cut. `EINTR` if they wait for each other by way of another mount.
-    pub(crate) async fn pin_cut(self: &Arc<Self>, wants: &[StripeRequest]) -> R<Pins> {
+    pub(crate) async fn pin_cut(self: &Arc<Self>, wants: &[ObjectRequest]) -> R<Pins> {
         let late =
-            |w: &StripeRequest| StripeRequest { lock: LockRequest { during_revoke: true, ..w.lock }, ..*w };
-        let wants: Vec<StripeRequest> = wants.iter().map(late).collect();
+            |w: &ObjectRequest| ObjectRequest { lock: LockRequest { during_revoke: true, ..w.lock }, ..*w };
+        let wants: Vec<ObjectRequest> = wants.iter().map(late).collect();
         let stuck = async {
             let mut since = self.cx.world.now();
             loop {
@@ -179,11 +179,11 @@ impl File {
     async fn pin_one(
         self: &Arc<Self>,
         world: &World,
-        w: &StripeRequest,
+        w: &ObjectRequest,
         force: bool,
         pins: &mut Pins,
     ) -> R<Got> {
-        let o = &self.objects[w.stripe];
+        let o = &self.objects[w.number];
         let mut asked: Option<Arc<LockEnqueue>> = None;
         loop {
             let mut changed = Box::pin(self.changed.notified());
@@ -195,7 +195,7 @@ impl File {
             }
             match o.look(&w.lock, force) {
                 Look::Pinned(id) => {
-                    pins.held.push((w.stripe, id));
+                    pins.held.push((w.number, id));
                     return Ok(Got::Yes);
                 }
                 Look::Contended => return Ok(Got::Contended),

@@ -15,8 +15,8 @@ use world::future::join_all;
 
 /// A range of the object of a stripe that must come from its server.
 #[derive(Clone, Copy, Debug)]
-struct StripeGap {
-    stripe: usize,
+struct ObjectGap {
+    number: usize,
     gap: Gap,
 }
 
@@ -33,12 +33,16 @@ struct Found {
 }
 
 enum Next {
-    Done(Bytes),
+    /// Not `sure`: that a part is a hole, or behind the end, is by this layout so.
+    Done {
+        data: Bytes,
+        sure: bool,
+    },
     /// Locks were lost: start anew.
     Lost,
     /// Somebody else is fetching a part.
     Wait,
-    Fetch(Vec<StripeGap>),
+    Fetch(Vec<ObjectGap>),
     /// Where the file ends must be asked.
     Size,
 }
@@ -54,7 +58,8 @@ impl File {
     /// one object, which is contended, and `force` is not set.
     pub(crate) async fn read(self: &Arc<Self>, off: u64, len: usize, force: bool) -> R<Option<Bytes>> {
         let wants = wants(&self.layout, off, len as u64, false)?;
-        let force = force || wants.len() > 1;
+        let one = matches!(&wants[..], [w] if w.lock.end - w.lock.start == len as u64 - 1);
+        let force = force || !one;
         loop {
             let Pinned::Held(pins) = self.pin(&self.cx.world, &wants, force).await? else { return Ok(None) };
             if let Some(data) = self.read_pinned(&pins, off, len).await? {
@@ -66,17 +71,26 @@ impl File {
     /// Reads, and begins to read ahead. `None`: locks were lost meanwhile.
     pub(crate) async fn read_pinned(self: &Arc<Self>, pins: &Pins, off: u64, len: usize) -> R<Option<Bytes>> {
         let pieces = map::pieces(&self.layout, self.fid, off, len, RPC_BULK_MAX_BYTES);
-        assert!(!pieces.is_empty(), "a read of {} asks for bytes", self.fid);
+        assert!(len > 0, "a read of {} asks for bytes", self.fid);
+        // Only what was written has objects.
+        let complete = pieces.iter().map(|p| p.len).sum::<usize>() == len;
         let mut found = Found::default();
         loop {
             let mut changed = Box::pin(self.changed.notified());
             changed.as_mut().enable();
             let next = {
                 let mut objs = self.lock();
-                if pins.valid(&objs) { self.plan(&mut objs, &pieces, off, len, &found)? } else { Next::Lost }
+                if pins.valid(&objs) {
+                    self.plan(&mut objs, (&pieces, complete), off, len, &found)?
+                } else {
+                    Next::Lost
+                }
             };
             match next {
-                Next::Done(b) => {
+                Next::Done { data: b, sure } => {
+                    if !sure {
+                        self.confirm().await?;
+                    }
                     let stats = &self.read_ahead.stats;
                     stats.add(Counted::Misses, found.fetched);
                     stats.add(Counted::Hits, (b.len() as u64).saturating_sub(found.fetched));
@@ -89,15 +103,15 @@ impl File {
                     found.fetched += gaps.iter().map(|g| g.gap.end - g.gap.start).sum::<u64>();
                     let mut all: Vec<BoxFutureOf<'_, R<Option<u64>>>> = Vec::with_capacity(gaps.len());
                     for g in &gaps {
-                        let fetching = Fetching { object: self.objects[g.stripe].clone(), gap: g.gap };
-                        all.push(Box::pin(fetching.run(pins.of(g.stripe))));
+                        let fetching = Fetching { object: self.objects[g.number].clone(), gap: g.gap };
+                        all.push(Box::pin(fetching.run(pins.of(g.number))));
                     }
-                    let c = map::component(&self.layout)?;
                     for (g, r) in gaps.iter().zip(join_all(all).await) {
                         // The object ends within the gap.
                         if let Some(size) = r? {
-                            found.holes.push((g.stripe, size.max(g.gap.start), g.gap.end));
-                            found.size_seen = found.size_seen.max(map::file_size_of(c, g.stripe, size)?);
+                            found.holes.push((g.number, size.max(g.gap.start), g.gap.end));
+                            found.size_seen =
+                                found.size_seen.max(map::file_size_of(&self.layout, g.number, size)?);
                         }
                     }
                 }
@@ -107,38 +121,46 @@ impl File {
     }
 
     /// With the file locked: what is still to do for a read.
-    fn plan(&self, objs: &mut Locked, pieces: &[Piece], off: u64, len: usize, found: &Found) -> R<Next> {
+    /// `complete`: the pieces are all of it, and have objects.
+    fn plan(
+        &self,
+        objs: &mut Locked,
+        (pieces, complete): (&[Piece], bool),
+        off: u64,
+        len: usize,
+        found: &Found,
+    ) -> R<Next> {
         let mut gaps = Vec::new();
-        let mut backed = true;
+        let mut backed = complete;
         for p in pieces {
-            let o = &mut objs[p.stripe];
+            let o = &mut objs[p.number];
             let end = p.object_offset + p.len as u64;
             let known_end = if o.size_known() { o.size } else { u64::MAX };
             for (start, end) in o.segs.gaps(p.object_offset, end) {
                 backed = false;
                 let end = end.min(known_end);
-                let hole = |h: &(usize, u64, u64)| h.0 == p.stripe && h.1 <= start && end <= h.2;
+                let hole = |h: &(usize, u64, u64)| h.0 == p.number && h.1 <= start && end <= h.2;
                 if start >= end || found.holes.iter().any(hole) {
                     continue;
                 }
                 // A hole may begin within the gap.
                 let split =
-                    found.holes.iter().find(|h| h.0 == p.stripe && h.1 < end && start < h.1 && end <= h.2);
+                    found.holes.iter().find(|h| h.0 == p.number && h.1 < end && start < h.1 && end <= h.2);
                 let end = split.map_or(end, |h| h.1);
                 if o.fetches.iter().any(|f| f.start < end && start < f.end) {
                     return Ok(Next::Wait);
                 }
-                gaps.push((p.stripe, start, end));
+                gaps.push((p.number, start, end));
             }
         }
         if !gaps.is_empty() {
             let mut out = Vec::new();
-            for (stripe, mut start, end) in gaps {
-                let o = &mut objs[stripe];
-                let max = self.objects[stripe].osc.target.bulk_bytes() as u64;
+            for (number, mut start, end) in gaps {
+                let o = &mut objs[number];
+                let max = self.objects[number].osc.target.bulk_bytes() as u64;
                 while start < end {
                     let to = end.min(start + max);
-                    out.push(StripeGap { stripe, gap: self.objects[stripe].begin_fetch(o, start, to) });
+                    out.push(ObjectGap { number, gap: self.objects[number].begin_fetch(o, start, to) });
                     start = to;
                 }
             }
@@ -154,14 +176,14 @@ impl File {
                 n = (size.max(least).min(end).saturating_sub(off)) as usize;
             }
         }
-        if let [p] = pieces
-            && let Some(b) = objs[p.stripe].segs.slice(p.object_offset, p.object_offset + p.len as u64)
+        if let ([p], true) = (pieces, complete)
+            && let Some(b) = objs[p.number].segs.slice(p.object_offset, p.object_offset + p.len as u64)
         {
-            return Ok(Next::Done(b.slice(..n)));
+            return Ok(Next::Done { data: b.slice(..n), sure: backed });
         }
         let mut buf = vec![0; len];
         for p in pieces {
-            let (mut at, o) = (p.object_offset, &objs[p.stripe]);
+            let (mut at, o) = (p.object_offset, &objs[p.number]);
             for &(to, len) in &p.segments {
                 for (start, bytes) in o.segs.known(at, at + len as u64) {
                     let to = to + (start - at) as usize;
@@ -171,11 +193,11 @@ impl File {
             }
         }
         buf.truncate(n);
-        Ok(Next::Done(Bytes::from(buf)))
+        Ok(Next::Done { data: Bytes::from(buf), sure: backed })
     }
 
     /// The file's size, from all who know.
     async fn ask_size(&self) -> R<u64> {
-        map::file_size(map::component(&self.layout)?, &glimpse(&self.osc_objects()).await?)
+        map::file_size(&self.layout, &glimpse(&self.osc_objects()).await?)
     }
 }

@@ -31,7 +31,9 @@ impl File {
 
     /// The gaps in a range of the file, each with the lock under which it is read; they are pinned.
     fn plan_ahead(&self, start: u64, end: u64) -> Vec<(Arc<Object>, Gap, u64)> {
-        let Ok(c) = map::component(&self.layout) else { return Vec::new() };
+        if map::supported(&self.layout).is_err() {
+            return Vec::new();
+        }
         let mut objs = self.lock();
         let Some(size) = self.size_known(&objs) else { return Vec::new() };
         let stats = &self.read_ahead.stats;
@@ -41,8 +43,9 @@ impl File {
         if start >= end {
             return out;
         }
-        for (stripe, (object, o)) in self.objects.iter().zip(&mut objs).enumerate() {
-            let (from, n) = map::object_range(c, stripe, start, end - start);
+        for ((_, c, stripe), (object, o)) in map::parts(&self.layout).zip(self.objects.iter().zip(&mut objs))
+        {
+            let (from, n) = c.object_range(stripe, start, end - start);
             let max = object.osc.target.bulk_bytes() as u64;
             for (mut from, to) in o.unfetched(from, (from + n).min(o.size)) {
                 while from < to {

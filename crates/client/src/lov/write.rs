@@ -3,7 +3,7 @@
 use super::file::File;
 use super::glimpse::ask;
 use super::map::{self, Piece};
-use super::pin::{Pinned, Pins, StripeRequest};
+use super::pin::{ObjectRequest, Pinned, Pins};
 use crate::base::Detached;
 use crate::osc::{Osc, WriteMeta};
 use crate::session::PAGE_BYTES;
@@ -27,6 +27,8 @@ pub(crate) enum Written {
     At(u64),
     /// An object is contended: nothing was done, and the guard is its owner's again.
     Contended(Option<Box<dyn WriteGuard>>),
+    /// An append would end where there are no objects: nothing was done. Where it begins.
+    NoObjects(u64),
 }
 
 impl File {
@@ -48,9 +50,9 @@ impl File {
                 Some(off) => wants(&self.layout, off, data.len() as u64, true)?,
                 None => self.whole(),
             };
-            let stripes: Vec<usize> = wants.iter().map(|w| w.stripe).collect();
+            let stripes: Vec<usize> = wants.iter().map(|w| w.number).collect();
             self.room(&stripes, data.len() as u64).await;
-            let force = wants.len() > 1;
+            let force = wants.len() > 1 || (off.is_none() && !map::is_one(&self.layout));
             let Pinned::Held(pins) = self.pin(&self.cx.world, &wants, force).await? else {
                 return Ok(Written::Contended(guard));
             };
@@ -62,6 +64,13 @@ impl File {
                 },
             };
             check_end(at, data.len())?;
+            if off.is_none() {
+                self.confirm().await?;
+                match self.layout.check_range(at, at + data.len() as u64) {
+                    Err(Errno::EUNINIT) => return Ok(Written::NoObjects(at)),
+                    known => known?,
+                }
+            }
             if let Some(g) = &guard {
                 let _clearing = pins.clearing();
                 g.clear(self, at, at + data.len() as u64).await;
@@ -87,7 +96,7 @@ impl File {
     /// All pages that are touched, for writing: what the kernel must give up may be a page that is being
     /// filled, and a fill that this write waits for must find a lock that covers it. If it had to wait for
     /// one of its own, it would come after whoever waits for this write's.
-    fn whole_pages(&self, off: u64, len: u64) -> R<Vec<StripeRequest>> {
+    fn whole_pages(&self, off: u64, len: u64) -> R<Vec<ObjectRequest>> {
         let (page, end) = (PAGE_BYTES as u64, off + len);
         assert!(len > 0 && end <= FILE_SIZE_MAX_BYTES, "looked at by the callers");
         let start = off - off % page;
@@ -95,8 +104,8 @@ impl File {
     }
 
     /// All of all objects, for writing.
-    fn whole(&self) -> Vec<StripeRequest> {
-        (0..self.objects.len()).map(|stripe| StripeRequest::new(stripe, true, 0, u64::MAX)).collect()
+    fn whole(&self) -> Vec<ObjectRequest> {
+        (0..self.objects.len()).map(|number| ObjectRequest::new(number, true, 0, u64::MAX)).collect()
     }
 
     /// Puts bytes into what is kept. False: a lock was lost meanwhile.
@@ -106,12 +115,12 @@ impl File {
             let mut objs = self.lock();
             if !pins.valid(&objs) {
                 for p in pieces {
-                    self.objects[p.stripe].osc.give_back_grant(p.len as u64);
+                    self.objects[p.number].osc.give_back_grant(p.len as u64);
                 }
                 return false;
             }
             for p in pieces {
-                let (object, o) = (&self.objects[p.stripe], &mut objs[p.stripe]);
+                let (object, o) = (&self.objects[p.number], &mut objs[p.number]);
                 let (mut at, mut replaced) = (p.object_offset, 0);
                 for &(from, len) in &p.segments {
                     replaced += o.segs.write(at, data.slice(from..from + len));
@@ -123,16 +132,16 @@ impl File {
                 let message = object.osc.target.bulk_bytes() as u64;
                 let run = o.segs.run_around(p.object_offset, message);
                 if o.segs.unwritten_bytes() > object.osc.max_dirty.load(Ordering::Relaxed) / 2 {
-                    too_much.push(p.stripe);
+                    too_much.push(p.number);
                 } else if run.1 - run.0 >= message {
-                    full.push(p.stripe);
+                    full.push(p.number);
                 }
             }
         }
         full.iter().for_each(|s: &usize| self.objects[*s].kick_full());
         too_much.iter().for_each(|s: &usize| self.objects[*s].kick());
         for p in pieces {
-            self.cache().note_dirty(&self.objects[p.stripe]);
+            self.cache().note_dirty(&self.objects[p.number]);
         }
         self.cache().evict_clean();
         true
@@ -142,7 +151,7 @@ impl File {
     pub(crate) async fn take_grants(&self, pieces: &[Piece]) -> bool {
         let mut taken: Vec<(&Arc<Osc>, u64)> = Vec::with_capacity(pieces.len());
         for p in pieces {
-            let osc = &self.objects[p.stripe].osc;
+            let osc = &self.objects[p.number].osc;
             if !osc.take_grant(p.len as u64).await {
                 for (osc, n) in taken {
                     osc.give_back_grant(n);
@@ -180,10 +189,9 @@ impl File {
             o.size = a.size.max(o.segs.end());
             o.size_authoritative = true;
         }
-        let c = map::component(&self.layout)?;
         let mut end = 0;
         for (i, o) in objs.iter().enumerate() {
-            end = end.max(map::file_size_of(c, i, o.size)?);
+            end = end.max(map::file_size_of(&self.layout, i, o.size)?);
         }
         Ok(Some(end))
     }
@@ -198,21 +206,25 @@ impl File {
         let mut all: Vec<BoxFutureOf<'_, R<()>>> = Vec::with_capacity(pieces.len());
         for p in &pieces {
             let part = map::gather(&data, p);
-            let o = &self.objects[p.stripe];
-            all.push(Box::pin(o.write_through(p.object_offset, part, meta, pins.of(p.stripe))));
+            let o = &self.objects[p.number];
+            all.push(Box::pin(o.write_through(p.object_offset, part, meta, pins.of(p.number))));
         }
         join_all(all).await.into_iter().collect()
     }
 }
 
-/// The parts of the objects that hold a range of the self.
-pub(crate) fn wants(l: &Layout, off: u64, len: u64, write: bool) -> R<Vec<StripeRequest>> {
-    let c = map::component(l)?;
+/// The parts of the objects that hold a range of the file. To write: `EUNINIT` if some of it has no object,
+/// `ENODATA` behind the last component.
+pub(crate) fn wants(l: &Layout, off: u64, len: u64, write: bool) -> R<Vec<ObjectRequest>> {
+    map::supported(l)?;
+    if write {
+        l.check_range(off, off.saturating_add(len))?;
+    }
     let mut out = Vec::new();
-    for stripe in 0..c.objects.len() {
-        let (start, n) = map::object_range(c, stripe, off, len);
+    for (number, c, stripe) in map::parts(l) {
+        let (start, n) = c.object_range(stripe, off, len);
         if n > 0 {
-            out.push(StripeRequest::new(stripe, write, start, start + (n - 1)));
+            out.push(ObjectRequest::new(number, write, start, start + (n - 1)));
         }
     }
     Ok(out)

@@ -33,7 +33,7 @@ const REGISTER_AT_ONCE: usize = 16;
 
 /// The layout, if it says where data is.
 fn usable(e: &Entry) -> Option<&Layout> {
-    e.layout.as_ref().filter(|l| l.stripe_count() > 0 || l.mdt_component().is_some())
+    e.layout.as_ref().filter(|l| l.has_objects() || l.mdt_component().is_some())
 }
 
 /// What data requests of a file carry.
@@ -345,7 +345,13 @@ mod tests {
         let o = Opens::new(1);
         let h = o.reserve(Fid::new(9, 1, 0), 2, &Cred::root()).unwrap();
         let old = Entry { layout: Some(Layout::on_mdt(65536)), ..entry(1) };
-        let grown = old.layout.as_ref().unwrap().moved((Fid::new(9, 1, 0), 2), 65536, "", &[1]);
+        let grown = Layout::striped(
+            (Fid::new(9, 1, 0), 2),
+            old.layout.as_ref().unwrap().generation + 1,
+            65536,
+            "",
+            &[1],
+        );
         o.opened(h, &old, false);
         assert!(o.file(Fid::new(9, 1, 0)).unwrap().layout.unwrap().mdt_component().is_some());
         o.learn(&Entry { layout: Some(grown.clone()), ..entry(1) });

@@ -18,7 +18,7 @@ use crate::llite::Small;
 use crate::llite::beside::Beside;
 use crate::llite::opens::following_layout;
 use crate::llite::write_meta;
-use crate::lov::pin::{LEASE_AGAIN, Pins, StripeRequest};
+use crate::lov::pin::{LEASE_AGAIN, ObjectRequest, Pins};
 use crate::lov::{File, map, read_len, wants};
 use crate::osc::{Lock, LockEnqueue, LockRequest, Outcome, WriteMeta};
 use crate::stats::Verb;
@@ -77,8 +77,16 @@ impl Pages<'_> {
         loop {
             let layout = match self.fill_small(call, fid, off, len).await? {
                 Small::Done(data) => return Ok(data),
-                Small::Objects(_, layout) => layout,
+                Small::Objects(state, layout) => {
+                    // Pages are noted with locks on objects: a part without could not be asked for.
+                    let end = layout.end().min(off + len as u64);
+                    if off >= end {
+                        return Ok(Bytes::new());
+                    }
+                    self.0.data.layouts.with_objects(fid, (state, layout), (off, end)).await?.1
+                }
             };
+            let len = len.min((layout.end() - off) as usize);
             match self.fill_objects(fid, &layout, off, len).await {
                 Ok(Some(data)) => return Ok(data),
                 Ok(None) => {}
@@ -99,7 +107,7 @@ impl Pages<'_> {
     }
 
     /// Locks for a fill, and the pages noted with them.
-    async fn pin_fill(&self, file: &Arc<File>, range: (u64, u64), wants: &[StripeRequest]) -> R<Pins> {
+    async fn pin_fill(&self, file: &Arc<File>, range: (u64, u64), wants: &[ObjectRequest]) -> R<Pins> {
         // One page is always one lock's.
         let single = matches!(wants, [w] if w.lock.end - w.lock.start < PAGE_BYTES);
         let mut since: Option<Instant> = None;
@@ -116,7 +124,7 @@ impl Pages<'_> {
                 Look::Held(pins) => return Ok(pins),
                 Look::Inactive => return Err(Errno::EIO),
                 Look::NoLease => {
-                    let target = &file.objects[wants[0].stripe].osc.target;
+                    let target = &file.objects[wants[0].number].osc.target;
                     if target.import.connected().await == Err(Errno::ESHUTDOWN) {
                         return Err(Errno::ESHUTDOWN);
                     }
@@ -144,7 +152,7 @@ impl Pages<'_> {
         }
     }
 
-    fn look_fill(&self, file: &Arc<File>, range: (u64, u64), wants: &[StripeRequest], late: bool) -> Look {
+    fn look_fill(&self, file: &Arc<File>, range: (u64, u64), wants: &[ObjectRequest], late: bool) -> Look {
         let mut objs = file.lock();
         // Looked at with the file locked: see [`Fs::no_pages_to_store_into`].
         let write = self.0.meta.opens.is_read_write(file.fid) && !planted::on(Bug::PagesFilledToRead);
@@ -152,8 +160,8 @@ impl Pages<'_> {
         let beside = self.0.data.writing.look(file.fid, range);
         let (mut swept, mut in_way) = (beside != Beside::Nothing, beside == Beside::Clearing);
         for w in wants {
-            let (o, StripeRequest { stripe, lock: w }) = (&objs[w.stripe], *w);
-            if !file.objects[stripe].osc.target.is_active() {
+            let (o, ObjectRequest { number, lock: w }) = (&objs[w.number], *w);
+            if !file.objects[number].osc.target.is_active() {
                 return Look::Inactive;
             }
             let fresh = |l: &&Lock| !l.going && l.covers(write, w.start, w.end);
@@ -163,28 +171,28 @@ impl Pages<'_> {
             };
             in_way |= o.locks.iter().any(|l| l.sweeping && l.start <= w.end && w.start <= l.end);
             if let Some(l) = o.locks.iter().find(fresh) {
-                found.push((stripe, l.id));
+                found.push((number, l.id));
             } else if let Some(l) = o.locks.iter().find(leaving) {
                 swept = true;
-                found.push((stripe, l.id));
+                found.push((number, l.id));
             } else if missing.is_none() {
-                missing = Some((stripe, w));
+                missing = Some((number, w));
             }
         }
-        if let Some((stripe, w)) = missing {
+        if let Some((number, w)) = missing {
             let request = LockRequest { write, ..w };
-            let p = file.objects[stripe].enqueue(&mut objs[stripe], &request, true);
+            let p = file.objects[number].enqueue(&mut objs[number], &request, true);
             return Look::Asked(p, in_way);
         }
         if swept && !(late && in_way) {
             return Look::After(in_way);
         }
-        if !wants.iter().all(|w| file.objects[w.stripe].osc.target.is_leased()) {
+        if !wants.iter().all(|w| file.objects[w.number].osc.target.is_leased()) {
             return Look::NoLease;
         }
         assert_eq!(found.len(), wants.len(), "a fill has a lock for each of its parts");
-        for (w, (stripe, id)) in wants.iter().zip(&found) {
-            let l = objs[*stripe].lock_mut(*id).expect("found a moment ago");
+        for (w, (number, id)) in wants.iter().zip(&found) {
+            let l = objs[*number].lock_mut(*id).expect("found a moment ago");
             l.pin();
             l.pages.add(w.lock.start, w.lock.end.saturating_add(1));
         }
@@ -316,10 +324,10 @@ fn pin_held(file: &Arc<File>, off: u64, len: u64) -> R<Option<(Pins, usize)>> {
         held.clear();
         let mut less = n;
         for w in wants(&file.layout, off, n, true)? {
-            let (stripe, w) = (w.stripe, w.lock);
+            let (number, w) = (w.number, w.lock);
             let covers = |l: &&Lock| l.writes() && l.start <= w.start && w.start <= l.end;
-            match objs[stripe].locks.iter().filter(covers).max_by_key(|l| l.end) {
-                Some(l) if l.end >= w.end => held.push((stripe, l.id)),
+            match objs[number].locks.iter().filter(covers).max_by_key(|l| l.end) {
+                Some(l) if l.end >= w.end => held.push((number, l.id)),
                 // A page at a time, then.
                 _ if n > PAGE_BYTES => less = PAGE_BYTES - off % PAGE_BYTES,
                 _ => return Ok(None),
@@ -330,8 +338,8 @@ fn pin_held(file: &Arc<File>, off: u64, len: u64) -> R<Option<(Pins, usize)>> {
         }
         n = less;
     }
-    for (stripe, id) in &held {
-        objs[*stripe].lock_mut(*id).expect("found a moment ago").pin();
+    for (number, id) in &held {
+        objs[*number].lock_mut(*id).expect("found a moment ago").pin();
     }
     drop(objs);
     Ok(Some((Pins::counted(file, held), n as usize)))

@@ -303,7 +303,7 @@ fn layouts_are_asked_for_and_inherited() {
         let (attr, f) =
             b.clone().create(call(), d, b"f".to_vec(), 0o644, O_CREAT | O_RDWR, None).await.unwrap();
         let l = client::Admin(&a).getlayout(call(), attr.fid).await.unwrap().unwrap();
-        assert_eq!((l.stripe_count(), l.component().stripe_size), (3, 131_072));
+        assert_eq!((l.stripe_count(), l.shown().stripe_size), (3, 131_072));
         assert_eq!(client::Admin(&a).glimpse(attr.fid).await.unwrap().len(), 3);
         let spec = LayoutSpec { stripe_count: 1, ..LayoutSpec::default() };
         assert_eq!(

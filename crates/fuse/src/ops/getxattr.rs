@@ -61,7 +61,7 @@ fn lov(l: &Layout) -> Vec<u8> {
     const MAGIC_V1: u32 = 0x0bd1_0bd0;
     const RAID0: u32 = 1;
     const MDT: u32 = 0x100;
-    let c = l.component();
+    let c = l.shown();
     let mut out = Vec::with_capacity(32 + 24 * c.objects.len());
     out.extend_from_slice(&MAGIC_V1.to_le_bytes());
     let pattern = if l.mdt_component().is_some() { MDT } else { RAID0 };

@@ -18,6 +18,7 @@ pub mod getlock;
 pub mod getpath;
 pub mod getxattr;
 pub mod grow;
+pub mod instantiate;
 pub mod layout;
 pub mod link;
 pub mod listxattr;

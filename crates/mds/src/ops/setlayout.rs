@@ -3,6 +3,7 @@
 
 use crate::names::{self, OpContext};
 use crate::tx::Tx;
+use model::layout::ComponentSpec;
 use model::perm;
 use model::{Errno, Fid, FileType, LayoutSpec};
 use wire::msg::lookup::Entry;
@@ -12,10 +13,14 @@ use wire::msg::setlayout::Setlayout;
 /// (there are none yet).
 pub fn check_spec(tx: &Tx, spec: &LayoutSpec) -> Result<(), Errno> {
     spec.check()?;
+    let parts = spec.components()?;
+    let all = std::iter::once(spec.clone()).chain(parts.iter().map(ComponentSpec::as_spec));
     let osts = &tx.shared.osts;
-    let start_ok = u16::try_from(spec.stripe_start).map_or(true, |i| osts.exists(i));
-    if !start_ok || !spec.osts.iter().all(|&i| osts.exists(i)) || !spec.pool.is_empty() {
-        return Err(Errno::EINVAL);
+    for s in all {
+        let start_ok = u16::try_from(s.stripe_start).map_or(true, |i| osts.exists(i));
+        if !start_ok || !s.osts.iter().all(|&i| osts.exists(i)) || !s.pool.is_empty() {
+            return Err(Errno::EINVAL);
+        }
     }
     Ok(())
 }

@@ -7,9 +7,9 @@
 use super::{Attempt, Source};
 use crate::mdt::Mdt;
 use bytes::Bytes;
-use model::layout::{Component, LayoutObject};
+use model::layout::LayoutObject;
 use model::planted::{self, Bug};
-use model::{Cred, Errno, Fid, ObjectAttr, Timestamp};
+use model::{Cred, Errno, Fid, Layout, ObjectAttr, Timestamp};
 use rpc::{Import, Terms};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub(super) async fn copy(
     let before = copier.epochs()?;
     let newest = match &a.source {
         Source::Inode(runs) => copier.copy_from_inode(runs).await?,
-        Source::Objects(old) => copier.copy_from_objects(old.component()).await?,
+        Source::Objects(old) => copier.copy_from_objects(old).await?,
     };
     if copier.epochs()? != before {
         return Err(Errno::ETIMEDOUT);
@@ -93,14 +93,24 @@ impl Copier<'_> {
 
     fn epochs(&self) -> Result<Vec<u32>, Errno> {
         let old = match &self.a.source {
-            Source::Inode(_) => &[],
-            Source::Objects(old) => &old.component().objects[..],
+            Source::Inode(_) => None,
+            Source::Objects(old) => Some(old),
         };
-        self.target().objects.iter().chain(old).map(|o| Ok(self.session(o)?.epoch())).collect()
+        let objects = self.target().objects().chain(old.into_iter().flat_map(Layout::objects));
+        objects.map(|o| Ok(self.session(o)?.epoch())).collect()
     }
 
-    fn target(&self) -> &Component {
-        self.a.target.component()
+    fn target(&self) -> &Layout {
+        &self.a.target
+    }
+
+    /// `EBUSY` if the file became so large that the new layout has no objects for its end: the next attempt
+    /// knows it as it is then.
+    fn check_target(&self, start: u64, end: u64) -> Result<(), Errno> {
+        match self.target().check_range(start, end) {
+            Err(Errno::EUNINIT) => Err(Errno::EBUSY),
+            r => r,
+        }
     }
 
     /// By the new layout, for the file's owner.
@@ -127,10 +137,11 @@ impl Copier<'_> {
         Copier { terms: Terms::default(), ..*self }
     }
 
-    /// Writes bytes of the file to its new objects: of each that it wrote to (stripe, attributes).
+    /// Writes bytes of the file to its new objects: of each that it wrote to (number, attributes).
     async fn write(&self, off: u64, bytes: &Bytes) -> Result<Vec<(usize, ObjectAttr)>, Errno> {
         let i = &self.a.inode;
         let mut out = Vec::new();
+        self.check_target(off, off + bytes.len() as u64)?;
         for e in self.a.target.extents(off, bytes.len() as u64) {
             let at = (e.file_offset - off) as usize;
             let part = bytes.slice(at..at + e.len as usize);
@@ -149,15 +160,16 @@ impl Copier<'_> {
                 lock: 0,
                 granted: false,
             };
-            out.push((e.stripe, self.call(&e.object, msg, part).await?.0.attr));
+            out.push((e.number, self.call(&e.object, msg, part).await?.0.attr));
         }
         Ok(out)
     }
 
     /// A new object gets the size that it has in a file of `file_size` bytes, unless it has it: `end` is
     /// where it ends now.
-    async fn resize(&self, stripe: usize, end: u64, file_size: u64) -> Result<Option<ObjectAttr>, Errno> {
-        let (o, size) = (&self.target().objects[stripe], self.target().object_size_for(stripe, file_size));
+    async fn resize(&self, number: usize, end: u64, file_size: u64) -> Result<Option<ObjectAttr>, Errno> {
+        let (c, stripe) = self.target().stripe_of(number);
+        let (o, size) = (&c.objects[stripe], c.object_size_for(stripe, file_size));
         if end == size {
             return Ok(None);
         }
@@ -168,21 +180,21 @@ impl Copier<'_> {
 
     /// What lay with the inode.
     async fn copy_from_inode(&self, runs: &[(u64, Vec<u8>)]) -> Result<Timestamp, Errno> {
-        let c = self.target();
+        let l = self.target();
         let mut newest = Timestamp::ZERO;
-        let mut ends = vec![0; c.stripes()];
+        let mut ends = vec![0; l.object_count()];
         for (off, bytes) in runs {
-            for (stripe, attr) in self.write(*off, &Bytes::copy_from_slice(bytes)).await? {
+            for (number, attr) in self.write(*off, &Bytes::copy_from_slice(bytes)).await? {
                 newest = newest.max(attr.ctime);
-                ends[stripe] = ends[stripe].max(attr.size);
+                ends[number] = ends[number].max(attr.size);
             }
         }
         let size = self.a.inode.data.size;
-        for (stripe, o) in c.objects.iter().enumerate() {
-            if let Some(attr) = self.resize(stripe, ends[stripe], size).await? {
+        for (number, o) in l.objects().enumerate() {
+            if let Some(attr) = self.resize(number, ends[number], size).await? {
                 newest = newest.max(attr.ctime);
             }
-            if c.object_size_for(stripe, size) > 0 {
+            if l.object_size_for(number, size) > 0 {
                 self.call(o, Sync { object: Some(o.id) }, Bytes::new()).await?;
             }
         }
@@ -190,7 +202,7 @@ impl Copier<'_> {
     }
 
     /// What lies on other objects, which nobody reaches by the old layout afterwards.
-    async fn copy_from_objects(&self, old: &Component) -> Result<Timestamp, Errno> {
+    async fn copy_from_objects(&self, old: &Layout) -> Result<Timestamp, Errno> {
         let patient = self.patient();
         let early = if planted::on(Bug::SizeOfOldObjects) { Some(patient.attrs(old).await?) } else { None };
         let ahead = patient.copy_ahead(old).await?;
@@ -205,8 +217,9 @@ impl Copier<'_> {
             None => self.copy_all(old, &attrs).await?,
         };
         let size = size_of(old, &attrs);
-        for (stripe, end) in ends.into_iter().enumerate() {
-            self.resize(stripe, end, size).await?;
+        self.check_target(size.saturating_sub(1), size)?;
+        for (number, end) in ends.into_iter().enumerate() {
+            self.resize(number, end, size).await?;
         }
         self.date(&attrs).await
     }
@@ -222,9 +235,9 @@ impl Copier<'_> {
 
     /// Takes all locks on the old objects back and keeps requests by the old layout from them; what they are
     /// like then.
-    async fn fence(&self, old: &Component) -> Result<Vec<ObjectAttr>, Errno> {
+    async fn fence(&self, old: &Layout) -> Result<Vec<ObjectAttr>, Errno> {
         let (generation, file) = (self.a.target.generation, self.fid);
-        let fences = old.objects.iter().map(|o| -> Work<'_, Result<ObjectAttr, Errno>> {
+        let fences = old.objects().map(|o| -> Work<'_, Result<ObjectAttr, Errno>> {
             let msg = Fence { object: o.id, file, generation, times: None };
             Box::pin(async move { Ok(self.call(o, msg, Bytes::new()).await?.0) })
         });
@@ -235,9 +248,9 @@ impl Copier<'_> {
     /// knows when that was.
     async fn date(&self, old: &[ObjectAttr]) -> Result<Timestamp, Errno> {
         let (generation, file) = (self.a.target.generation, self.fid);
-        let last = old.iter().max_by_key(|a| a.ctime).expect("a component has objects");
+        let last = old.iter().max_by_key(|a| a.ctime).expect("a file that is moved has objects");
         let times = Some((last.mtime, last.ctime));
-        let dated = self.target().objects.iter().map(|o| -> Work<'_, Result<(), Errno>> {
+        let dated = self.target().objects().map(|o| -> Work<'_, Result<(), Errno>> {
             let msg = Fence { object: o.id, file, generation, times };
             Box::pin(async move { self.call(o, msg, Bytes::new()).await.map(|_| ()) })
         });
@@ -246,12 +259,12 @@ impl Copier<'_> {
     }
 
     /// Copies what there is while others use the file. `None`: there is too little for that.
-    async fn copy_ahead(&self, old: &Component) -> Result<Option<Ahead>, Errno> {
+    async fn copy_ahead(&self, old: &Layout) -> Result<Option<Ahead>, Errno> {
         if planted::on(Bug::FenceBesideLocks) {
             return Ok(None); // a fence alone would not be seen to go wrong
         }
         // What clients keep is written for this: it looks at all of each object.
-        let looks = old.objects.iter().map(|o| -> Work<'_, Result<(), Errno>> {
+        let looks = old.objects().map(|o| -> Work<'_, Result<(), Errno>> {
             let msg = Seek { object: o.id, offset: 0, whence: Whence::Data, lock: 0 };
             Box::pin(async move { self.call(o, msg, Bytes::new()).await.map(|_| ()) })
         });
@@ -272,26 +285,27 @@ impl Copier<'_> {
 
     /// What was copied of a file that was changed meanwhile goes.
     async fn empty_new(&self) -> Result<(), Errno> {
-        let cuts = (0..self.target().stripes()).map(|stripe| -> Work<'_, Result<(), Errno>> {
-            Box::pin(async move { self.resize(stripe, u64::MAX, 0).await.map(|_| ()) })
+        let cuts = (0..self.target().object_count()).map(|number| -> Work<'_, Result<(), Errno>> {
+            Box::pin(async move { self.resize(number, u64::MAX, 0).await.map(|_| ()) })
         });
         all(cuts).await.map(|_| ())
     }
 
-    async fn attrs(&self, c: &Component) -> Result<Vec<ObjectAttr>, Errno> {
+    async fn attrs(&self, l: &Layout) -> Result<Vec<ObjectAttr>, Errno> {
         let mut out = Vec::new();
-        for o in &c.objects {
+        for o in l.objects() {
             out.extend(self.call(o, Glimpse { objects: vec![o.id] }, Bytes::new()).await?.0.attrs);
         }
-        if out.len() == c.objects.len() { Ok(out) } else { Err(Errno::EPROTO) }
+        if out.len() == l.object_count() { Ok(out) } else { Err(Errno::EPROTO) }
     }
 
     /// Copies what all old objects have. Of each new object where it ends at least, afterwards.
-    async fn copy_all(&self, old: &Component, attrs: &[ObjectAttr]) -> Result<Vec<u64>, Errno> {
-        let copies = (0..old.objects.len()).map(|stripe| -> Work<'_, Result<Vec<u64>, Errno>> {
-            Box::pin(self.copy_object(old, stripe, attrs[stripe].size))
-        });
-        let mut ends = vec![0; self.target().stripes()];
+    async fn copy_all(&self, old: &Layout, attrs: &[ObjectAttr]) -> Result<Vec<u64>, Errno> {
+        let copies =
+            old.objects().zip(attrs).enumerate().map(|(number, (o, a))| -> Work<'_, _> {
+                Box::pin(self.copy_object(old, (number, o), a.size))
+            });
+        let mut ends = vec![0; self.target().object_count()];
         for of_one in all(copies).await? {
             for (end, one) in ends.iter_mut().zip(of_one) {
                 *end = one.max(*end);
@@ -302,9 +316,13 @@ impl Copier<'_> {
 
     /// Copies what an old object has but for its holes. Of each new object where it ends at least,
     /// afterwards.
-    async fn copy_object(&self, old: &Component, stripe: usize, size: u64) -> Result<Vec<u64>, Errno> {
-        let o = &old.objects[stripe];
-        let mut ends = vec![0; self.target().stripes()];
+    async fn copy_object(
+        &self,
+        old: &Layout,
+        (number, o): (usize, &LayoutObject),
+        size: u64,
+    ) -> Result<Vec<u64>, Errno> {
+        let mut ends = vec![0; self.target().object_count()];
         let mut at = 0;
         while at < size {
             let msg = Seek { object: o.id, offset: at, whence: Whence::Data, lock: 0 };
@@ -318,7 +336,7 @@ impl Copier<'_> {
             let pieces: Vec<u64> = (start..hole).step_by(PIECE_BYTES as usize).collect();
             for some in pieces.chunks(PIECES_AT_ONCE) {
                 let copies = some.iter().map(|&from| -> Work<'_, Result<Vec<(usize, u64)>, Errno>> {
-                    Box::pin(self.copy_piece(old, stripe, from, PIECE_BYTES.min(hole - from)))
+                    Box::pin(self.copy_piece(old, (number, o), from, PIECE_BYTES.min(hole - from)))
                 });
                 for (i, end) in all(copies).await?.into_iter().flatten() {
                     ends[i] = end.max(ends[i]);
@@ -331,12 +349,11 @@ impl Copier<'_> {
     /// Copies `len` bytes from `from` of an old object on, but for zeros.
     async fn copy_piece(
         &self,
-        old: &Component,
-        stripe: usize,
+        old: &Layout,
+        (number, o): (usize, &LayoutObject),
         from: u64,
         len: u64,
     ) -> Result<Vec<(usize, u64)>, Errno> {
-        let o = &old.objects[stripe];
         let checksum = ChecksumType::Crc32c;
         let msg = Read { object: o.id, offset: from, len: len as u32, checksum, lock: 0 };
         let (r, data) = self.call(o, msg, Bytes::new()).await?;
@@ -344,16 +361,17 @@ impl Copier<'_> {
         if data.len() as u64 != len || differs.is_some() {
             return Err(Errno::EIO);
         }
-        let unit = u64::from(old.stripe_size);
+        let (c, stripe) = old.stripe_of(number);
+        let unit = u64::from(c.stripe_size);
         assert!(unit > 0, "a component with objects has a stripe size");
         let mut out = Vec::new();
         let mut at = from;
         while at < from + len {
             // What lies together in the file.
-            let end = if old.stripes() == 1 { from + len } else { ((at / unit + 1) * unit).min(from + len) };
+            let end = if c.stripes() == 1 { from + len } else { ((at / unit + 1) * unit).min(from + len) };
             let part = data.slice((at - from) as usize..(end - from) as usize);
             for (skip, run) in without_holes(&part) {
-                let wrote = self.write(old.file_offset(stripe, at + skip as u64), &run).await?;
+                let wrote = self.write(c.file_offset(stripe, at + skip as u64), &run).await?;
                 out.extend(wrote.into_iter().map(|(i, attr)| (i, attr.size)));
             }
             at = end;
@@ -369,8 +387,21 @@ fn are_fenced_only(now: &[ObjectAttr], versions: &[u64]) -> bool {
 }
 
 /// The file's, if these are its objects.
-fn size_of(c: &Component, attrs: &[ObjectAttr]) -> u64 {
-    attrs.iter().enumerate().map(|(stripe, a)| c.file_size_from(stripe, a.size)).max().unwrap_or(0)
+fn size_of(l: &Layout, attrs: &[ObjectAttr]) -> u64 {
+    attrs.iter().enumerate().map(|(number, a)| l.file_size_from(number, a.size)).max().unwrap_or(0)
+}
+
+/// The size of a file by what its object servers know.
+pub(super) async fn size_of_file(mdt: &Mdt, l: &Layout) -> Result<u64, Errno> {
+    let ctx = RequestContext { layout_generation: l.generation, ..RequestContext::default() };
+    let mut attrs = Vec::with_capacity(l.object_count());
+    for o in l.objects() {
+        let import = mdt.shared.osts.get(o.ost).and_then(|o| o.import).ok_or(Errno::EIO)?;
+        let r =
+            import.call_with(ctx.clone(), Glimpse { objects: vec![o.id] }, Bytes::new(), Terms::default());
+        attrs.extend(r.await?.reply.attrs);
+    }
+    if attrs.len() == l.object_count() { Ok(size_of(l, &attrs)) } else { Err(Errno::EPROTO) }
 }
 
 /// The runs of blocks that have a byte that is not zero, and where they begin.

@@ -1,12 +1,16 @@
 //! From data with the inode to objects, because more is to come than has room there.
 
-use super::{Attempt, Frozen, Source, WITHOUT_DATA, adopt, attempt, choose, movable, note_target, settle};
+use super::{
+    Attempt, Frozen, Source, WITHOUT_DATA, adopt, attempt, choose, movable, next_component, note_target,
+    settle,
+};
 use crate::done::{Done, ReplyTo};
+use crate::layouts::ComponentIds;
 use crate::mdt::Mdt;
 use crate::schema::Inode;
 use crate::tx::Tx;
 use crate::{data, names, replayed};
-use model::layout::LayoutObject;
+use model::layout::{Component, LayoutObject, Pattern};
 use model::{Errno, Fid, Layout};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +74,8 @@ fn at_once(tx: &mut Tx, fid: Fid) -> Result<Vec<u8>, Errno> {
             // Should the crash of this target take it back, the next one chooses after a restart.
             None => {
                 let spec = i.default_layout.clone().unwrap_or_default();
-                choose(tx, fid, &i, WITHOUT_DATA | tx.shared.epoch, &spec)?
+                let ids = ComponentIds { first: WITHOUT_DATA | tx.shared.epoch, next: next_component(&i) };
+                choose(tx, fid, &i, ids, &spec, 0)?
             }
         };
         adopt(tx, fid, &mut i, target);
@@ -88,7 +93,8 @@ fn begin(mdt: &Arc<Mdt>, tx: &mut Tx, fid: Fid) -> Result<Attempt, Errno> {
     }
     settle(tx, fid, &mut i);
     let spec = i.default_layout.clone().unwrap_or_default();
-    let target = note_target(tx, fid, &mut i, &spec)?;
+    let size = i.data.size;
+    let target = note_target(tx, fid, &mut i, &spec, size)?;
     let source = Source::Inode(data::runs(tx, fid)?);
     Ok(Attempt { _frozen: Frozen::new(mdt, fid), inode: i, target, source, patience: PATIENCE })
 }
@@ -97,5 +103,7 @@ fn begin(mdt: &Arc<Mdt>, tx: &mut Tx, fid: Fid) -> Result<Attempt, Errno> {
 fn possible(l: &Layout, fid: Fid, i: &Inode) -> bool {
     let ours = |o: &LayoutObject| o.id.origin == fid && o.id.component & WITHOUT_DATA != 0;
     let later = i.layout.as_ref().is_some_and(|old| l.generation == old.generation + 1);
-    later && l.components.len() == 1 && l.stripe_count() > 0 && l.objects().all(ours)
+    let first = l.components.first().is_some_and(|c| !c.objects.is_empty());
+    let others = |c: &Component| c.objects.is_empty() && c.pattern == Pattern::Raid0;
+    later && first && l.components.iter().skip(1).all(others) && l.objects().all(ours)
 }

@@ -1,11 +1,11 @@
 //! From objects to others (`lfs migrate`), while the file is in use.
 
-use super::{Attempt, Frozen, Source, attempt, movable, note_target, settle};
+use super::{Attempt, Frozen, Source, attempt, copy, movable, note_target, settle};
 use crate::done::{Done, ReplyTo};
 use crate::mdt::Mdt;
 use crate::ops::setlayout::check_spec;
 use crate::tx::Tx;
-use model::{Errno, Fid, FileType, LayoutSpec, perm};
+use model::{Errno, Fid, FileType, Layout, LayoutSpec, perm};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,9 +24,29 @@ pub async fn migrate(
 ) -> Result<Done, Errno> {
     let mut tries = 0;
     loop {
-        if let Some(done) = attempt(mdt, to, fid, &mut tries, |tx| begin(mdt, tx, cred, fid, spec)).await? {
+        let size = if spec.is_composite() { size_now(mdt, to, fid).await? } else { 0 };
+        // It may grow by as much again while it is copied.
+        let upto = size.saturating_mul(2);
+        let begin = |tx: &mut Tx| begin(mdt, tx, cred, fid, (spec, upto));
+        if let Some(done) = attempt(mdt, to, fid, &mut tries, begin).await? {
             return Ok(done);
         }
+    }
+}
+
+/// About how large the file is, with what clients have not told: components get objects for that.
+async fn size_now(mdt: &Arc<Mdt>, to: &ReplyTo, fid: Fid) -> Result<u64, Errno> {
+    let mut layout = None;
+    let look = |tx: &mut Tx| {
+        layout = tx.try_inode(fid)?.ok_or(Errno::ESTALE)?.layout;
+        Ok(Vec::new())
+    };
+    mdt.transactions.read(to, look).await.result?;
+    let Some(l) = layout.filter(Layout::has_objects) else { return Ok(0) };
+    match copy::size_of_file(mdt, &l).await {
+        // It was moved just now: the attempt finds out that it is larger.
+        Err(Errno::ERELAYOUT | Errno::ESTALE) => Ok(0),
+        size => size,
     }
 }
 
@@ -35,7 +55,7 @@ fn begin(
     tx: &mut Tx,
     cred: &model::Cred,
     fid: Fid,
-    spec: &LayoutSpec,
+    (spec, upto): (&LayoutSpec, u64),
 ) -> Result<Attempt, Errno> {
     let mut i = movable(tx, fid)?;
     if i.kind != FileType::Regular {
@@ -48,13 +68,13 @@ fn begin(
     if spec.mdt_bytes().is_some() {
         return Err(Errno::EOPNOTSUPP);
     }
-    if i.layout.as_ref().is_none_or(|l| l.stripe_count() == 0) {
+    if i.layout.as_ref().is_none_or(|l| !l.has_objects()) {
         return Err(Errno::ENODATA);
     }
     tx.check_space()?;
     settle(tx, fid, &mut i);
     let old = i.layout.clone().expect("looked at above");
-    let target = note_target(tx, fid, &mut i, spec)?;
+    let target = note_target(tx, fid, &mut i, spec, upto)?;
     let source = Source::Objects(old);
     Ok(Attempt { _frozen: Frozen::new(mdt, fid), inode: i, target, source, patience: PATIENCE })
 }

@@ -3,10 +3,10 @@
 //! anybody.
 //!
 //! `grow` moves data from the inode to objects, `migrate` from objects to others; `copy` brings the bytes
-//! there. Changes of data with the inode wait meanwhile, as this target makes them. Objects are fenced first
-//! (decision 0054): their servers take back all locks, and with those what clients keep, and refuse what
-//! comes by the old layout. Who is refused asks for the new one (`ops/layout.rs`), and gets it when the
-//! attempt is over.
+//! there. `instantiate` moves nothing: it gives objects to components that have none. Changes of data with
+//! the inode wait meanwhile, as this target makes them. Objects are fenced first (decision 0054): their
+//! servers take back all locks, and with those what clients keep, and refuse what comes by the old layout.
+//! Who is refused asks for the new one (`ops/layout.rs`), and gets it when the attempt is over.
 //!
 //! An attempt writes down where it puts the data before it does, under a component id that no attempt had
 //! before: what a crash or a failure leaves on the object servers is known and given up by the next attempt,
@@ -15,12 +15,15 @@
 
 mod copy;
 mod grow;
+mod instantiate;
 mod migrate;
 
 pub use grow::grow;
+pub use instantiate::instantiate;
 pub use migrate::migrate;
 
 use crate::done::{Done, ReplyTo};
+use crate::layouts::ComponentIds;
 use crate::mdt::Mdt;
 use crate::names;
 use crate::schema::Inode;
@@ -180,20 +183,33 @@ fn next_component(i: &Inode) -> u32 {
     next
 }
 
-/// OSTs as `spec` wants them; the component id is new.
-fn choose(tx: &Tx, fid: Fid, i: &Inode, component: u32, spec: &LayoutSpec) -> Result<Layout, Errno> {
+/// The file's next layout, as `spec` wants it, with objects for what lies before `upto`; its components' ids
+/// are new.
+fn choose(
+    tx: &Tx,
+    fid: Fid,
+    i: &Inode,
+    ids: ComponentIds,
+    spec: &LayoutSpec,
+    upto: u64,
+) -> Result<Layout, Errno> {
     let spec = spec.clone().inherit(&tx.shared.settings.builtin_layout());
-    let (stripe_size, osts) = tx.shared.choose(&spec)?;
+    spec.check()?;
     let old = i.layout.as_ref().expect("it has data somewhere");
-    let new = old.moved((fid, component), stripe_size, &spec.pool, &osts);
-    Ok(new.marked(|i| tx.shared.osts.mark(i)))
+    let generation = old.generation.checked_add(1).ok_or(Errno::EOVERFLOW)?;
+    let new = tx.shared.layout_for(fid, ids, generation, &spec, upto)?;
+    let had = |id: u32| old.components.iter().any(|c| c.id == id);
+    assert!(new.components.iter().all(|c| c.id > 1 && !had(c.id)), "{fid}: component ids are never reused");
+    Ok(new)
 }
 
-/// Writes down where the data goes.
-fn note_target(tx: &mut Tx, fid: Fid, i: &mut Inode, spec: &LayoutSpec) -> Result<Layout, Errno> {
+/// Writes down where the data goes, of which there is none at `upto` and behind.
+fn note_target(tx: &mut Tx, fid: Fid, i: &mut Inode, spec: &LayoutSpec, upto: u64) -> Result<Layout, Errno> {
     assert!(i.growth.target.is_none(), "the attempt before this one on {fid} is settled");
-    let target = choose(tx, fid, i, next_component(i), spec)?;
-    i.growth.attempts += 1;
+    let first = next_component(i);
+    let target = choose(tx, fid, i, ComponentIds::from(first), spec, upto)?;
+    let last = target.components.iter().map(|c| c.id).max().expect("a layout has a component");
+    i.growth.attempts += last + 1 - first;
     i.growth.target = Some(target.clone());
     tx.index_objects(fid, i);
     tx.put_inode(fid, i);

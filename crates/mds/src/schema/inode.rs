@@ -403,10 +403,7 @@ mod tests {
         i.acl = Some(Acl::from_mode(0o640));
         i.default_acl = Some(Acl::from_mode(0o750));
         i.data = DataState { size: 5000, blocks: 2, version: 9 };
-        i.growth = Growth {
-            attempts: 2,
-            target: Some(Layout::on_mdt(65536).moved((Fid::ROOT, 3), 65536, "", &[7])),
-        };
+        i.growth = Growth { attempts: 2, target: Some(Layout::striped((Fid::ROOT, 3), 1, 65536, "", &[7])) };
         i.extra = vec![(999, b"later".to_vec())];
         i
     }

@@ -180,7 +180,7 @@ const CASES: &[Case] = &[
     (
         "an object of a growth without its reverse index",
         |t| {
-            let target = Layout::on_mdt(65536).moved((t.small, 2), 65536, "", &[1]);
+            let target = Layout::striped((t.small, 2), 1, 65536, "", &[1]);
             vec![t.inode(t.small, |i| i.growth.target = Some(target))]
         },
         &[Rule::Layout],

@@ -231,7 +231,7 @@ fn an_empty_file_grows_in_one_step_and_data_by_the_old_layout_is_refused() {
     let e = rig.root(Grow { fid }).unwrap();
     let l = e.layout.clone().unwrap();
     assert_eq!(
-        (l.generation, l.component().id, l.stripe_count(), l.component().stripe_size),
+        (l.generation, l.shown().id, l.stripe_count(), l.shown().stripe_size),
         (1, 1 << 31 | 1, 1, 4 << 20),
         "named after the epoch"
     );
@@ -259,7 +259,7 @@ fn a_file_grows_into_what_was_said_when_it_was_made() {
     cut(&rig, fid, 0).unwrap();
     rig.root(msg::setlayout::Setlayout { fid: d, spec: None }).unwrap();
     let l = rig.root(Grow { fid }).unwrap().layout.unwrap();
-    assert_eq!((l.stripe_count(), l.component().stripe_size), (3, 131_072));
+    assert_eq!((l.stripe_count(), l.shown().stripe_size), (3, 131_072));
     rig.assert_clean();
 }
 
@@ -285,7 +285,7 @@ fn a_growth_that_fails_leaves_the_data_where_it_was() {
     assert_eq!(rig.root(Grow { fid }).unwrap_err(), Errno::EIO);
     assert_eq!(rig.assert_clean().outbox, 6);
     cut(&rig, fid, 0).unwrap();
-    let c = rig.root(Grow { fid }).unwrap().layout.unwrap().component().id;
+    let c = rig.root(Grow { fid }).unwrap().layout.unwrap().shown().id;
     assert_eq!(c, 1 << 31 | 2, "no objects that an answer from before the crash may have named");
     rig.assert_clean();
 }

@@ -14,7 +14,7 @@ fn spec(count: i32, size: u64) -> LayoutSpec {
 }
 
 fn shape(e: &Entry) -> (usize, u32) {
-    let c = e.layout.as_ref().unwrap().component();
+    let c = e.layout.as_ref().unwrap().shown();
     (c.objects.len(), c.stripe_size)
 }
 
@@ -213,7 +213,8 @@ fn a_move_that_a_crash_ended_is_settled_for_who_asks() {
     let fid = rig.create_striped(R, "f", 2);
     let k = key::inode(fid);
     let mut i = Inode::decode(fid, &rig.mdt.db.get(&k).unwrap().unwrap()).unwrap();
-    let target = i.layout.as_ref().unwrap().moved((fid, 2), 65536, "", &[1]);
+    let target =
+        ::model::Layout::striped((fid, 2), i.layout.as_ref().unwrap().generation + 1, 65536, "", &[1]);
     (i.growth.attempts, i.growth.target) = (1, Some(target.clone()));
     let mut txn = store::Txn::new();
     txn.put(k, i.encode());

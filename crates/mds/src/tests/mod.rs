@@ -2,6 +2,7 @@
 
 mod acl;
 mod big;
+mod components;
 mod damage;
 mod data;
 mod layout;

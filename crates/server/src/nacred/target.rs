@@ -13,7 +13,7 @@ use rpc::{Peers, Service};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
-use store::format::{RO_COMPAT_BLOCK_SUMS, Superblock, TargetLock};
+use store::format::{INCOMPAT_COMPONENTS, RO_COMPAT_BLOCK_SUMS, Superblock, TargetLock};
 use store::mmp::{Heartbeat, Times, Who};
 use store::object::Objects;
 use store::{Db, DbOptions, StoreError};
@@ -241,6 +241,9 @@ pub async fn open(held: Held, nid: Nid, port: u16) -> Result<Vec<Arc<Target>>, S
         .ok_or_else(|| StartError::new(format!("target '{dir}': its epoch is used up")))?;
     if superblock.target.kind == TargetKind::Ost {
         superblock.ro_compat |= RO_COMPAT_BLOCK_SUMS;
+    }
+    if superblock.target.kind == TargetKind::Mdt {
+        superblock.incompat |= INCOMPAT_COMPONENTS;
     }
     if superblock.key.is_none() {
         // Made by a version that knew no keys.

@@ -430,6 +430,7 @@ fn likely(target: TargetId) -> &'static [Op] {
         Op::Grow,
         Op::Layout,
         Op::Migrate,
+        Op::Instantiate,
         Op::Own,
         Op::Fetch,
         Op::Ostfiles,

@@ -30,6 +30,7 @@ pub mod getxattr;
 pub mod glimpse;
 pub mod grant;
 pub mod grow;
+pub mod instantiate;
 pub mod layout;
 pub mod link;
 pub mod listxattr;

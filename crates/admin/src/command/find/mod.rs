@@ -100,14 +100,14 @@ fn stripe_field(c: char, l: &mut Lookup<'_>) -> String {
             .unwrap_or(0)
             .to_string(),
         'S' => layout
-            .map(|l| u64::from(l.component().stripe_size))
+            .map(|l| u64::from(l.shown().stripe_size))
             .or(default.map(|d| d.stripe_size))
             .unwrap_or(0)
             .to_string(),
         'i' => layout.and_then(|l| l.objects().next().map(|o| i64::from(o.ost))).unwrap_or(-1).to_string(),
         'o' => layout
             .map_or(String::new(), |l| l.objects().map(|o| o.ost.to_string()).collect::<Vec<_>>().join(",")),
-        'p' => layout.map_or(String::new(), |l| l.component().pool.clone()),
+        'p' => layout.map_or(String::new(), |l| l.shown().pool.clone()),
         'F' => s.fid.to_string(),
         'P' => "0".to_string(),
         _ => String::new(),

@@ -361,7 +361,7 @@ impl Test {
     fn fits_layout(&self, s: &Stripe) -> bool {
         let (layout, default) = (s.layout.as_ref(), s.default.as_ref());
         let count = layout.map(|l| l.stripe_count() as u64).or(default.map(|d| d.stripe_count.max(0) as u64));
-        let size = layout.map(|l| u64::from(l.component().stripe_size)).or(default.map(|d| d.stripe_size));
+        let size = layout.map(|l| u64::from(l.shown().stripe_size)).or(default.map(|d| d.stripe_size));
         match self {
             Test::StripeCount(r) => count.is_some_and(|c| r.fits_rounded_up(c)),
             Test::StripeSize(r) => size.is_some_and(|n| r.fits_rounded_up(n)),
@@ -370,9 +370,9 @@ impl Test {
             }
             Test::Ost(list) => layout.is_some_and(|l| l.objects().any(|o| list.contains(&o.ost))),
             Test::Layout(w) => layout.is_some_and(|l| {
-                crate::command::getstripe::pattern_word(l.component().pattern).split(',').any(|p| p == w)
+                crate::command::getstripe::pattern_word(l.shown().pattern).split(',').any(|p| p == w)
             }),
-            Test::Pool(g) => layout.is_some_and(|l| glob::matches(g, l.component().pool.as_bytes())),
+            Test::Pool(g) => layout.is_some_and(|l| glob::matches(g, l.shown().pool.as_bytes())),
             _ => false,
         }
     }

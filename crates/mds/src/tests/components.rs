@@ -1,0 +1,156 @@
+//! Layouts in components: which objects there are from the beginning, and who gets others when.
+
+use super::*;
+use ::model::Layout;
+use ::model::LayoutSpec;
+use ::model::layout::{ComponentSpec, EOF};
+use wire::msg::grow::Grow;
+use wire::msg::instantiate::Instantiate;
+use wire::msg::setlayout::Setlayout;
+use wire::msg::statfs::StatfsReply;
+
+const R: Fid = Fid::ROOT;
+const M: u64 = 1 << 20;
+
+fn part(end: u64, stripe_count: i32) -> ComponentSpec {
+    ComponentSpec { end, stripe_count, stripe_size: 65536, ..ComponentSpec::default() }
+}
+
+fn spec(parts: &[ComponentSpec]) -> LayoutSpec {
+    let mut s = LayoutSpec::default();
+    s.set_components(parts);
+    s
+}
+
+fn create(rig: &Rig, dir: Fid, name: &str, layout: Option<LayoutSpec>) -> Result<Entry, Errno> {
+    let m = Create { layout, ..create_msg(dir, name, rig.fid(), 0o644) };
+    rig.root(m).map(|r| r.entry)
+}
+
+/// Of each component its end, its objects, and whether it is room to grow into.
+fn shape(l: &Layout) -> Vec<(u64, usize, bool)> {
+    l.components.iter().map(|c| (c.end, c.objects.len(), c.is_extension())).collect()
+}
+
+fn instantiate(rig: &Rig, fid: Fid, start: u64, end: u64) -> Result<Layout, Errno> {
+    rig.root(Instantiate { fid, start, end }).map(|e| e.layout.unwrap())
+}
+
+/// An OST says how much room it has.
+fn has_room(rig: &Rig, ost: u16, available: u64) {
+    let space = StatfsReply { available, total: 1 << 40, ..StatfsReply::default() };
+    assert!(rig.mdt.shared.osts.update(ost, |o| o.space = Some(space)));
+}
+
+#[test]
+fn only_what_is_written_gets_objects_and_each_change_is_a_generation() {
+    let mut rig = Rig::new();
+    let e = create(&rig, R, "f", Some(spec(&[part(M, 1), part(4 * M, 2), part(EOF, -1)]))).unwrap();
+    let (fid, l) = (e.attr.fid, e.layout.unwrap());
+    assert_eq!((l.generation, shape(&l)), (0, vec![(M, 1, false), (4 * M, 0, false), (EOF, 0, false)]));
+    assert_eq!(rig.assert_clean().objects, 1);
+    let same = instantiate(&rig, fid, 0, M).unwrap();
+    assert_eq!(same, l, "it has all that");
+    let l = instantiate(&rig, fid, 5 * M, 5 * M + 1).unwrap();
+    assert_eq!((l.generation, shape(&l)), (1, vec![(M, 1, false), (4 * M, 0, false), (EOF, 4, false)]));
+    let l = instantiate(&rig, fid, M - 1, M + 1).unwrap();
+    assert_eq!((l.generation, shape(&l)), (2, vec![(M, 1, false), (4 * M, 2, false), (EOF, 4, false)]));
+    assert_eq!(l.components.iter().map(|c| c.id).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(rig.assert_clean().objects, 7);
+    rig.crash(1);
+    rig.reclaim(A, &[]);
+    rig.reclaim(B, &[]);
+    assert_eq!(instantiate(&rig, fid, 0, EOF), Ok(l), "the answer was durable");
+    rig.unlink(R, "f").unwrap();
+    assert_eq!(rig.assert_clean().objects, 0);
+    assert_eq!(instantiate(&rig, fid, 0, 1), Err(Errno::ESTALE));
+}
+
+#[test]
+fn components_come_from_the_directory_unless_something_else_is_asked_for() {
+    let rig = Rig::new();
+    let d = rig.mkdir(R, "d");
+    let asked = spec(&[part(M, 1), part(EOF, 3)]);
+    rig.root(Setlayout { fid: d, spec: Some(asked) }).unwrap();
+    let below = rig.mkdir(d, "below");
+    for dir in [d, below] {
+        let l = create(&rig, dir, "f", None).unwrap().layout.unwrap();
+        assert_eq!(shape(&l), [(M, 1, false), (EOF, 0, false)]);
+    }
+    let plain = LayoutSpec { stripe_count: 2, ..LayoutSpec::default() };
+    let l = create(&rig, d, "plain", Some(plain)).unwrap().layout.unwrap();
+    assert_eq!(shape(&l), [(EOF, 2, false)]);
+    rig.assert_clean();
+}
+
+#[test]
+fn a_layout_that_ends_has_no_place_behind_its_end() {
+    let rig = Rig::new();
+    let fid = create(&rig, R, "f", Some(spec(&[part(M, 1)]))).unwrap().attr.fid;
+    assert!(instantiate(&rig, fid, 0, M).is_ok());
+    assert_eq!(instantiate(&rig, fid, M - 1, M + 1), Err(Errno::ENODATA));
+    assert_eq!(instantiate(&rig, fid, 5, 5), Err(Errno::EINVAL));
+    let d = rig.mkdir(R, "d");
+    assert_eq!(instantiate(&rig, d, 0, 1), Err(Errno::EINVAL));
+    assert_eq!(create(&rig, R, "bad", Some(spec(&[part(M, 1), part(M, 1)]))).unwrap_err(), Errno::EINVAL);
+    let nowhere = ComponentSpec { osts: vec![99], stripe_count: 0, ..part(EOF, 0) };
+    assert_eq!(create(&rig, R, "bad", Some(spec(&[nowhere]))).unwrap_err(), Errno::EINVAL);
+    rig.assert_clean();
+}
+
+#[test]
+fn a_file_outgrows_its_inode_into_components() {
+    let rig = Rig::new();
+    let mut asked = spec(&[part(M, 1), part(EOF, 2)]);
+    asked.set_mdt_bytes(65536);
+    let e = create(&rig, R, "f", Some(asked)).unwrap();
+    let fid = e.attr.fid;
+    assert_eq!(e.layout.unwrap().data_room(), Some(65536));
+    let l = rig.root(Grow { fid }).unwrap().layout.unwrap();
+    assert_eq!(shape(&l), [(M, 1, false), (EOF, 0, false)]);
+    assert_eq!((l.components[0].id, l.components[1].id), (1 << 31 | 1, 3), "the second is chosen durably");
+    let l = instantiate(&rig, fid, 0, 2 * M).unwrap();
+    assert_eq!((l.generation, shape(&l)), (2, vec![(M, 1, false), (EOF, 2, false)]));
+    assert_eq!(rig.assert_clean().objects, 3);
+}
+
+#[test]
+fn a_component_grows_while_its_osts_have_room() {
+    let rig = Rig::new();
+    let grows = |end| ComponentSpec { extension_bytes: M, ..part(end, 1) };
+    let e = create(&rig, R, "f", Some(spec(&[grows(8 * M), part(EOF, 2)]))).unwrap();
+    let (fid, l) = (e.attr.fid, e.layout.unwrap());
+    assert_eq!(shape(&l), [(M, 1, false), (8 * M, 0, true), (EOF, 0, false)]);
+    let first = l.objects().next().unwrap().ost;
+    let l = instantiate(&rig, fid, 0, 2 * M + 1).unwrap();
+    assert_eq!(shape(&l), [(3 * M, 1, false), (8 * M, 0, true), (EOF, 0, false)]);
+    // Its OST is full: what comes goes to the component behind.
+    has_room(&rig, first, M);
+    let l = instantiate(&rig, fid, 3 * M, 3 * M + 1).unwrap();
+    assert_eq!(shape(&l), [(3 * M, 1, false), (EOF, 2, false)]);
+    assert_eq!(l.components[1].start, 3 * M);
+    assert!(l.components[1].objects.iter().all(|o| o.ost != first), "{l:?}");
+    rig.assert_clean();
+}
+
+#[test]
+fn the_last_component_goes_on_elsewhere_when_its_osts_are_full() {
+    let rig = Rig::new();
+    let e =
+        create(&rig, R, "f", Some(spec(&[ComponentSpec { extension_bytes: M, ..part(EOF, 1) }]))).unwrap();
+    let (fid, first) = (e.attr.fid, e.layout.unwrap().objects().next().unwrap().ost);
+    has_room(&rig, first, M / 2);
+    let l = instantiate(&rig, fid, 0, 3 * M).unwrap();
+    assert_eq!(shape(&l), [(M, 1, false), (3 * M, 1, false), (EOF, 0, true)]);
+    let second = l.components[1].objects[0].ost;
+    assert_ne!(second, first);
+    assert!(l.components[1].id > l.components[2].id, "ids are never used twice");
+    // Nobody has room for a whole step: what there is must do.
+    for ost in 0..4 {
+        has_room(&rig, ost, M + M / 2 - u64::from(ost == second) * M);
+    }
+    has_room(&rig, second, M / 2);
+    let l = instantiate(&rig, fid, 0, 4 * M).unwrap();
+    assert_eq!(shape(&l)[2], (4 * M, 1, false));
+    rig.assert_clean();
+}
