@@ -133,12 +133,15 @@ impl Settings {
         Ok(())
     }
 
-    /// The layout of files for which nothing says one.
+    /// The layout of files for which nothing says one: in components, unless the administrator set how many
+    /// stripes a file has.
     pub fn builtin_layout(&self) -> LayoutSpec {
-        LayoutSpec {
-            stripe_size: self.stripesize.load(Relaxed),
-            stripe_count: self.stripecount(),
-            ..LayoutSpec::builtin()
+        let builtin = LayoutSpec::builtin();
+        let stripe_count = self.stripecount();
+        let mut spec = LayoutSpec { stripe_size: self.stripesize.load(Relaxed), stripe_count, ..builtin };
+        if stripe_count != limits::STRIPE_COUNT_DEFAULT {
+            spec.set_components(&[]);
         }
+        spec
     }
 }

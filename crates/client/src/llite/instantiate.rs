@@ -23,12 +23,9 @@ impl LayoutHolder for Layouts {
         Box::pin(async move {
             let mdc = self.lmv.mdc_of(fid).await?;
             let is_it = |l: &Layout| l.generation == layout.generation;
-            if mdc.meta.leases_good() && mdc.meta.layout_is_leased(fid) {
-                let open = self.meta.opens.file(fid).and_then(|s| s.layout);
-                let known = || mdc.meta.known_entry(fid).and_then(|e| e.layout.clone());
-                if open.map(|l| is_it(&l)).or_else(|| known().map(|l| is_it(&l))) == Some(true) {
-                    return Ok(());
-                }
+            // While the lease is good, a layout that was newer would be known.
+            if mdc.meta.leases_good() && mdc.meta.layout_is_leased(fid, layout.generation) {
+                return Ok(());
             }
             // Past what is kept: nothing may be kept of it at the moment.
             let e = mdc.target.call(self.cx.own(), Getattr { fid }).await?;

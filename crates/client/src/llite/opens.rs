@@ -67,13 +67,15 @@ pub(crate) use following_layout;
 impl Data {
     /// Layout and owner of a file: as known since its open, otherwise asked for.
     pub(crate) async fn file_state(self: &Arc<Self>, fid: Fid) -> R<FileState> {
-        if let Some(s) = self.meta.opens.file(fid).filter(|s| s.layout.is_some())
-            && self.lmv.mdc_of(fid).await?.meta.layout_is_leased(fid)
+        if let Some(s) = self.meta.opens.file(fid)
+            && let Some(l) = &s.layout
+            && self.lmv.mdc_of(fid).await?.meta.layout_is_leased(fid, l.generation)
         {
             return Ok(s);
         }
         // Not open here, or without a layout when it was opened: another mount may have given it one since.
         let e = self.lmv.getattr_entry(self.cx.own(), fid).await?;
+        self.meta.opens.learn(&e); // also when the cache knew it
         Ok(FileState::of(&e))
     }
 

@@ -298,6 +298,7 @@ impl Cache {
         let free = busy <= mine && self.busy.any_inode() <= any;
         let keep = free && self.changes.overtaken(token, fid, Part::Attr).is_none();
         let n = self.nodes.map.get_mut(&fid).expect("held a moment ago");
+        n.layout = n.layout.max(e.layout.as_ref().map_or(0, |l| l.generation));
         let keep = keep && n.inode_at <= token.0;
         if keep && n.entry.as_ref().is_none_or(|old| old.attr.version <= e.attr.version) {
             if n.entry.as_ref().is_none_or(|old| old.attr.version < e.attr.version) {

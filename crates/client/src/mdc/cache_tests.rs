@@ -45,20 +45,20 @@ fn the_layout_of_an_open_file_outlives_its_attributes() {
     let known = |c: &mut Cache| {
         let t = c.token();
         c.put_entry(t, &entry(1, 1, grant(bits::INODE, 7)), T);
-        assert!(c.nodes.layout_is_leased(fid(1), T));
+        assert!(c.nodes.leased_layout(fid(1), T).is_some());
     };
     known(&mut c);
     assert_eq!(c.revoke(&item(bits::UPDATE), true), item(bits::UPDATE));
-    assert_eq!((version(&mut c, 1), c.nodes.layout_is_leased(fid(1), T)), (None, true));
+    assert_eq!((version(&mut c, 1), c.nodes.leased_layout(fid(1), T)), (None, Some(0)));
     // Of which it is given back in its turn, with all that there is.
     assert_eq!(c.expire(T.plus(Duration::from_secs(9)), Duration::from_secs(1)), [item(bits::ALL)]);
-    assert!(!c.nodes.layout_is_leased(fid(1), T));
+    assert!(c.nodes.leased_layout(fid(1), T).is_none());
     known(&mut c);
     assert_eq!(c.revoke(&item(bits::UPDATE), false), item(bits::INODE), "nobody needs it");
-    assert_eq!((c.nodes.layout_is_leased(fid(1), T), c.nodes.len()), (false, 0));
+    assert_eq!((c.nodes.leased_layout(fid(1), T), c.nodes.len()), (None, 0));
     known(&mut c);
     assert_eq!(c.revoke(&item(bits::LAYOUT), true), item(bits::INODE), "the attributes show the layout");
-    assert_eq!((version(&mut c, 1), c.nodes.layout_is_leased(fid(1), T)), (None, false));
+    assert_eq!((version(&mut c, 1), c.nodes.leased_layout(fid(1), T)), (None, None));
 }
 
 #[test]

@@ -42,13 +42,14 @@ impl MetaCache {
         if self.leases_good() { self.lock().entry(fid, self.cx.world.now()) } else { None }
     }
 
-    /// Whether this mount would be asked before a file's layout changes. The server may be away for a while:
-    /// object servers refuse what comes by a layout that it changed meanwhile.
-    /// But not for ever: see [`LAYOUT_UNHEARD_MAX`].
-    pub(crate) fn layout_is_leased(&self, fid: Fid) -> bool {
+    /// Whether this is a file's layout as far as this mount knows, and it would be asked before that changes.
+    /// The server may be away for a while: object servers refuse what comes by a layout that it changed
+    /// meanwhile. But not for ever: see [`LAYOUT_UNHEARD_MAX`].
+    pub(crate) fn layout_is_leased(&self, fid: Fid, generation: u32) -> bool {
         let now = self.cx.world.now();
         let heard = now.since(self.target.import.heard()) < LAYOUT_UNHEARD_MAX;
-        heard && self.lock().nodes.layout_is_leased(fid, now)
+        // A newer one may have come with an answer that nobody asked for because of this file.
+        heard && self.lock().nodes.leased_layout(fid, now).is_some_and(|newest| newest <= generation)
     }
 
     pub(crate) fn known_name(&self, dir: Fid, name: &[u8]) -> Found {

@@ -242,13 +242,13 @@ fn a_layout_outlives_the_silence_of_its_server_but_not_for_ever() {
     run(5, |r| async move {
         let s = &r.sides[0];
         r.getattr(0).await;
-        assert!(s.mdc.meta.layout_is_leased(dir(0)));
+        assert!(s.mdc.meta.layout_is_leased(dir(0), 0));
         s.server.stop().await;
         r.world.sleep(Duration::from_secs(600)).await;
         assert!(s.mdc.meta.known_entry(dir(0)).is_none(), "leases are over");
-        assert!(s.mdc.meta.layout_is_leased(dir(0)), "object servers refuse it if it is too old");
+        assert!(s.mdc.meta.layout_is_leased(dir(0), 0), "object servers refuse it if it is too old");
         r.world.sleep(Duration::from_secs(1300)).await;
-        assert!(!s.mdc.meta.layout_is_leased(dir(0)), "they may have forgotten the objects by now");
+        assert!(!s.mdc.meta.layout_is_leased(dir(0), 0), "they may have forgotten the objects by now");
     });
 }
 

@@ -12,7 +12,7 @@ pub use component::{
     COMPONENT_EXTENSION, COMPONENT_FLAGS, COMPONENT_INIT, COMPONENT_NOSYNC, COMPONENT_OFFLINE,
     COMPONENT_PREFER_READ, COMPONENT_PREFER_WRITE, COMPONENT_STALE, Component,
 };
-pub use spec::{ComponentSpec, LayoutSpec};
+pub use spec::{BUILTIN_COMPONENTS, ComponentSpec, LayoutSpec};
 
 use crate::{Errno, Fid, ObjectId, TargetMark};
 use component::objects_of;

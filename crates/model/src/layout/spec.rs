@@ -50,6 +50,9 @@ pub struct ComponentSpec {
     pub extension_bytes: u64,
 }
 
+/// Components of a file for which nothing is said: where each ends, and on how many OSTs it lies at most.
+pub const BUILTIN_COMPONENTS: &[(u64, i32)] = &[(1 << 30, 1), (32 << 30, 4), (EOF, 16)];
+
 /// First byte of an encoded [`ComponentSpec`].
 const COMPONENT_SPEC_VERSION: u8 = 1;
 const OVERSTRIPED: u8 = 1;
@@ -164,13 +167,22 @@ impl Default for LayoutSpec {
 }
 
 impl LayoutSpec {
-    /// The values that a file gets when nothing else is said: 1 stripe of 4 MiB.
+    /// What a file gets when nothing else is said: stripes of 4 MiB, on one object as far as 1 GiB, on more
+    /// the larger it is ([`BUILTIN_COMPONENTS`]), so that small files cost one object and large ones have the
+    /// speed of many.
     pub fn builtin() -> LayoutSpec {
-        LayoutSpec {
+        let mut spec = LayoutSpec {
             stripe_count: limits::STRIPE_COUNT_DEFAULT,
             stripe_size: limits::STRIPE_SIZE_DEFAULT_BYTES,
             ..LayoutSpec::default()
-        }
+        };
+        let part = |&(end, stripe_count): &(u64, i32)| ComponentSpec {
+            end,
+            stripe_count,
+            ..ComponentSpec::default()
+        };
+        spec.set_components(&BUILTIN_COMPONENTS.iter().map(part).collect::<Vec<_>>());
+        spec
     }
 
     /// `-L mdt`: so many bytes of a file lie with its inode before it grows onto what the rest says. `None`

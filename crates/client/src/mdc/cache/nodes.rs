@@ -101,6 +101,8 @@ pub(super) struct Node {
     pub(super) bits: u8,
     /// Of those, exclusive.
     pub(super) exclusive: u8,
+    /// Of a file: the newest generation of its layout that was shown under the lease.
+    pub(super) layout: u32,
     /// It was made here and the server has not said so yet: nobody else can know of it.
     pub(super) made_here: bool,
     /// The server asked for what is exclusive: nothing more is executed here.
@@ -183,11 +185,12 @@ impl Nodes {
         self.map.get(&dir).is_some_and(|n| n.names_at > token.0)
     }
 
-    /// Whether this mount would be asked before a file's layout changes.
-    pub(in crate::mdc) fn layout_is_leased(&mut self, fid: Fid, now: Instant) -> bool {
-        let Some(n) = self.map.get_mut(&fid).filter(|n| n.bits & bits::INODE != 0) else { return false };
+    /// Whether this mount would be asked before a file's layout changes: the generation of the layout that it
+    /// was shown with the lease.
+    pub(in crate::mdc) fn leased_layout(&mut self, fid: Fid, now: Instant) -> Option<u32> {
+        let n = self.map.get_mut(&fid).filter(|n| n.bits & bits::INODE != 0)?;
         n.used = now;
-        true
+        Some(n.layout)
     }
 
     /// Whether there is more than what goes with so many files.
