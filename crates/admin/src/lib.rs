@@ -1,4 +1,5 @@
-//! The commands of users and administrators: `lfs`, `lctl`, `mkfs.nacre`, `tunefs.nacre`.
+//! The commands of users and administrators: `lfs`, `lctl`, `mkfs.nacre`, `tunefs.nacre`, `nacre copy`,
+//! `nacre checksum`.
 //!
 //! `command/NAME.rs` holds one each. `lfs` talks to a mount through the ioctl of `client::control`, `lctl` to
 //! local mounts the same way and to local daemons through their control sockets.
@@ -9,9 +10,11 @@ pub mod getopt;
 pub mod glob;
 pub mod lctl;
 pub mod lfs;
+pub mod live;
 pub mod local;
 pub mod names;
 pub mod output;
+pub mod pool;
 pub mod size;
 
 use std::ffi::OsString;
@@ -23,13 +26,15 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub const EXIT_USAGE: i32 = 4;
 
 /// Runs the command that answers to `program`; `None` if this crate has no such command. Returns the exit
-/// status: 0, an errno, or [`EXIT_USAGE`].
+/// status: 0, an errno, or [`EXIT_USAGE`]; of commands of `nacre` what their pages say.
 pub fn run(program: &str, args: &[OsString]) -> Option<i32> {
     let code = match program {
         "lfs" => lfs::main(args),
         "lctl" => lctl::main(args),
         "mkfs.nacre" => command::mkfs::main(args),
         "tunefs.nacre" => command::tunefs::main(args),
+        "copy" => command::copy::main(args),
+        "checksum" => command::checksum::main(args),
         _ => return None,
     };
     output::flush();

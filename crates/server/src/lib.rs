@@ -29,6 +29,10 @@ A whole file system on this machine:
   fsck DIR | --online             check it, offline or as it is served
   scrub OST                       read all that an OST stores and compare it with its checksums
 
+Data, from and to any file system:
+  copy SRC DST                    make DST the copy of SRC, by many threads; goes on where it was
+  checksum scan DIR               compare files with the checksums that their attributes hold
+
 Measuring, on any mounted directory:
   bench ior|mdtest|io500 ...      load generators with live progress, JSON and plots
 

@@ -51,7 +51,7 @@ impl ChecksumType {
             ChecksumType::None => 0,
             ChecksumType::Crc32c => crc32c(data),
             ChecksumType::Crc32 => crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, data) as u32,
-            ChecksumType::Adler32 => adler32(data),
+            ChecksumType::Adler32 => adler32_of(1, data),
         }
     }
 
@@ -164,9 +164,10 @@ fn pieces(off: u64, data: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     std::iter::once((off, first)).filter(|(_, p)| !p.is_empty()).chain(blocks)
 }
 
+/// adler32 of more bytes behind those of which `sum` is the sum; that of none is 1.
 #[allow(clippy::arithmetic_side_effects)] // both sums stay below 2^32 within a run, whatever the bytes
-fn adler32(data: &[u8]) -> u32 {
-    let (mut a, mut b) = (1u32, 0u32);
+pub fn adler32_of(sum: u32, data: &[u8]) -> u32 {
+    let (mut a, mut b) = ((sum & 0xffff) % ADLER_MOD, (sum >> 16) % ADLER_MOD);
     for run in data.chunks(ADLER_RUN) {
         for x in run {
             a += u32::from(*x);

@@ -1,6 +1,8 @@
 //! One module a command.
 
 pub mod check;
+pub mod checksum;
+pub mod copy;
 pub mod df;
 pub mod dl;
 pub mod fid2path;

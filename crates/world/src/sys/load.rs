@@ -2,7 +2,7 @@
 //! make them. Nothing is buffered, cached or tried again in secret: what a call costs is what is measured.
 
 use std::io;
-use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -67,6 +67,18 @@ pub struct LoadFile {
     fd: OwnedFd,
 }
 
+impl From<OwnedFd> for LoadFile {
+    fn from(fd: OwnedFd) -> LoadFile {
+        LoadFile { fd }
+    }
+}
+
+impl AsFd for LoadFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 impl LoadFile {
     pub fn open(path: &Path, how: OpenHow) -> io::Result<LoadFile> {
         let mut flags = OFlags::CLOEXEC | if how.write { OFlags::RDWR } else { OFlags::RDONLY };
@@ -104,6 +116,11 @@ impl LoadFile {
             done += n;
         }
         Ok(done)
+    }
+
+    /// Cuts the file, or lets it grow by a hole.
+    pub fn set_len(&self, size: u64) -> io::Result<()> {
+        Ok(retry_on_intr(|| rustix::fs::ftruncate(&self.fd, size))?)
     }
 
     pub fn fsync(&self) -> io::Result<()> {

@@ -12,6 +12,7 @@ pub mod idle;
 pub mod load;
 pub mod mounts;
 pub mod process;
+pub mod tree;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
@@ -78,6 +79,20 @@ pub fn at_once<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec
     out
 }
 
+/// Runs `f` on so many threads at the same time; what it gave. Each is told its number, from 0 on.
+pub fn together<R: Send>(threads: usize, f: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    assert!(threads > 0, "somebody has to do it");
+    let f = &f;
+    std::thread::scope(|s| {
+        let all: Vec<_> = (0..threads).map(|i| s.spawn(move || f(i))).collect();
+        let join = |t: std::thread::ScopedJoinHandle<'_, R>| match t.join() {
+            Ok(r) => r,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        all.into_iter().map(join).collect()
+    })
+}
+
 /// Seconds since 1970 by the host's clock.
 pub fn wall_seconds() -> i64 {
     let t = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -137,6 +152,11 @@ pub fn host_addresses() -> io::Result<Vec<IpAddr>> {
 /// Effective user of this process.
 pub fn euid() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+/// Effective group of this process.
+pub fn egid() -> u32 {
+    rustix::process::getegid().as_raw()
 }
 
 /// This host's name.
