@@ -1,6 +1,6 @@
 //! `lctl`: what administrators ask this host's mounts and daemons.
 
-use crate::command::{dl, get_param, list_nids, ping, recovery, registration, set_param};
+use crate::command::{dl, get_param, list_nids, ping, pool, recovery, registration, set_param};
 use crate::failure::{Failure, FirstError};
 use crate::lfs::{Subcommand, interactive, resolve};
 use crate::{EXIT_USAGE, VERSION, say};
@@ -19,6 +19,11 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "list_nids", run: list_nids::run, usage: list_nids::USAGE },
     Subcommand { name: "list_param", run: get_param::run_list, usage: get_param::USAGE_LIST },
     Subcommand { name: "ping", run: ping::run, usage: ping::USAGE },
+    Subcommand { name: "pool_add", run: pool::run_add, usage: pool::USAGE_ADD },
+    Subcommand { name: "pool_destroy", run: pool::run_destroy, usage: pool::USAGE_DESTROY },
+    Subcommand { name: "pool_list", run: pool::run_list, usage: pool::USAGE_LIST },
+    Subcommand { name: "pool_new", run: pool::run_new, usage: pool::USAGE_NEW },
+    Subcommand { name: "pool_remove", run: pool::run_remove, usage: pool::USAGE_REMOVE },
     Subcommand { name: "recover", run: recovery::run_recover, usage: recovery::USAGE_RECOVER },
     Subcommand { name: "registration", run: registration::run, usage: registration::USAGE },
     Subcommand { name: "replace_nids", run: registration::run_nids, usage: registration::USAGE_NIDS },

@@ -2,7 +2,7 @@
 //! name.
 
 use crate::command::{
-    check, df, fid2path, find, getname, getstripe, migrate, osts, path2fid, setstripe, sync,
+    check, df, fid2path, find, getname, getstripe, migrate, osts, path2fid, pool, setstripe, sync,
 };
 use crate::failure::{Failure, FirstError};
 use crate::{EXIT_USAGE, VERSION, say};
@@ -30,6 +30,7 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "osts", run: osts::run_osts, usage: osts::USAGE_OSTS },
     Subcommand { name: "path2fid", run: path2fid::run, usage: path2fid::USAGE },
     Subcommand { name: "migrate", run: migrate::run, usage: migrate::USAGE },
+    Subcommand { name: "pool_list", run: pool::run_list, usage: pool::USAGE_LIST },
     Subcommand { name: "setstripe", run: setstripe::run, usage: setstripe::USAGE },
     Subcommand { name: "sync", run: sync::run, usage: sync::USAGE },
 ];

@@ -2,8 +2,9 @@
 
 use crate::failure::Failure;
 use client::control::{self, ControlError, MountName, Name, Reply, Request, Response};
-use model::Errno;
+use mgs::pools::{PoolChange, PoolOrder};
 use model::param::ParamInfo;
+use model::{Errno, Pool};
 use rpc::server::recovery::Progress;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
@@ -60,6 +61,22 @@ pub enum DaemonRequest {
         target: String,
         order: CheckOrder,
     },
+    /// `lctl pool_new` and its sisters; only a daemon with the MGT can do it: [`DaemonReply::Pool`].
+    Pool(PoolOrder),
+    /// The OST pools of a file system, as the targets here know them: [`DaemonReply::Pools`].
+    Pools {
+        fsname: String,
+    },
+}
+
+/// The OST pools of a file system, as a target knows them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct KnownPools {
+    /// The label of the target: `MGS`, or one that goes by them.
+    pub target: String,
+    /// Of the configuration that says so.
+    pub version: u64,
+    pub pools: Vec<Pool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -154,10 +171,16 @@ pub enum DaemonReply {
     Done,
     Status(DaemonStatus),
     Params(Vec<(String, String)>),
-    Error { errno: i32, message: String },
+    Error {
+        errno: i32,
+        message: String,
+    },
     ParamInfos(Vec<ParamInfo>),
     Check(CheckState),
     Text(String),
+    Pool(PoolChange),
+    /// Empty: nobody here knows the file system.
+    Pools(Vec<KnownPools>),
 }
 
 /// A daemon that answers on its control socket.

@@ -6,7 +6,7 @@ use crate::llite::{O_CREAT, O_EXCL, O_WRONLY, permission};
 use crate::stats::Verb;
 use crate::{Admin, Call, Fs, FsSpace, R, TargetState, control};
 use model::perm::{self, FLAG_APPEND, FLAG_IMMUTABLE, FLAG_NOATIME, FLAG_NODUMP, FLAG_SYNC, MAY_EXEC};
-use model::{Attr, Errno, Fid, FileType, LayoutSpec, SetAttr};
+use model::{Attr, Errno, Fid, FileType, LayoutSpec, SetAttr, pool};
 use std::sync::Arc;
 
 /// Paths of one file that are told.
@@ -41,6 +41,10 @@ pub async fn answer_of_mount(fs: &Arc<Fs>, uid: u32, request: Request) -> Answer
         }),
         Request::Targets => Reply::Targets(Admin(fs).targets().iter().map(Target::from).collect()),
         Request::Df => Reply::Space(df(fs).await),
+        Request::Pools => {
+            let config = fs.config();
+            Reply::Pools { version: config.version, pools: config.pools() }
+        }
         Request::Sync => {
             fs.clone().sync().await?;
             Reply::Done
@@ -175,7 +179,25 @@ pub(crate) async fn setstripe(fs: &Arc<Fs>, call: Call, attr: &Attr, spec: Optio
     if !perm::owns(&call.cred, attr.uid) {
         return Err(Errno::EPERM.into());
     }
-    Ok(Admin(fs).setlayout(call, attr.fid, spec).await?)
+    let asked = spec.clone().unwrap_or_default();
+    Admin(fs).setlayout(call, attr.fid, spec).await.map_err(|e| about_pool(fs, &asked, e))
+}
+
+/// What the metadata server refused, with words if the pool is why.
+fn about_pool(fs: &Fs, spec: &LayoutSpec, e: Errno) -> ControlError {
+    if e != Errno::EINVAL || spec.pool.is_empty() || spec.pool == pool::IGNORE {
+        return e.into();
+    }
+    let pool = format!("{}.{}", fs.fsname(), spec.pool);
+    let first = u16::try_from(spec.stripe_start).ok();
+    match fs.config().pools().iter().find(|p| p.name == spec.pool) {
+        None => error(e, &format!("there is no pool {pool}")),
+        Some(p) if p.osts.is_empty() => error(e, &format!("pool {pool} has no OSTs")),
+        Some(p) => match spec.osts.iter().chain(&first).find(|i| !p.has(**i)) {
+            Some(i) => error(e, &format!("OST {i} is not in pool {pool}")),
+            None => e.into(),
+        },
+    }
 }
 
 /// The owner's and root's right, as the metadata server knows them at that moment.
@@ -184,6 +206,7 @@ async fn migrate(fs: &Arc<Fs>, call: Call, attr: &Attr, spec: LayoutSpec) -> Ans
     if attr.kind != FileType::Regular {
         return Err(error(Errno::EINVAL, "only regular files have data to move"));
     }
+    let asked = spec.clone();
     match Admin(fs).migrate(call, attr.fid, spec).await {
         Ok(_) => Ok(()),
         Err(Errno::ENODATA) => {
@@ -192,7 +215,7 @@ async fn migrate(fs: &Arc<Fs>, call: Call, attr: &Attr, spec: LayoutSpec) -> Ans
         Err(Errno::EBUSY) => {
             Err(error(Errno::EBUSY, "others have it locked: try again, or find them with group_locks"))
         }
-        Err(e) => Err(e.into()),
+        Err(e) => Err(about_pool(fs, &asked, e)),
     }
 }
 
@@ -209,7 +232,8 @@ async fn create(
     }
     spec.check().map_err(|_| error(Errno::EINVAL, "invalid stripe settings"))?;
     let flags = O_CREAT | O_EXCL | O_WRONLY;
-    let (attr, file) = fs.clone().create(call, parent, name, mode & 0o7777, flags, Some(spec)).await?;
+    let made = fs.clone().create(call, parent, name, mode & 0o7777, flags, Some(spec.clone())).await;
+    let (attr, file) = made.map_err(|e| about_pool(fs, &spec, e))?;
     fs.clone().close(Arc::new(file)).await?;
     Ok(attr.fid)
 }

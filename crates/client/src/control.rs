@@ -26,7 +26,7 @@
 
 use crate::TargetState;
 use model::param::ParamInfo;
-use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectAttr, ObjectId, TargetId};
+use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectAttr, ObjectId, Pool, TargetId};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -164,17 +164,20 @@ pub enum Request {
     /// Moves a file's data to new objects while it is in use. [`Reply::Done`]. `ENODATA` for a file without
     /// objects, `EBUSY` if others do not let go of it.
     Migrate { name: Option<Name>, spec: LayoutSpec },
+    /// The file system's OST pools, as this mount was told: [`Reply::Pools`].
+    Pools,
 }
 
 impl Request {
     /// About the mount itself, whatever file it was asked through.
     pub fn is_of_mount(&self) -> bool {
-        use Request::{Df, GetParam, Getname, HelpParam, ListParam, Recover, SetParam, Sync, Targets};
+        use Request::{Df, GetParam, Getname, HelpParam, ListParam, Pools, Recover, SetParam, Sync, Targets};
         matches!(
             self,
             Getname
                 | Targets
                 | Df
+                | Pools
                 | Sync
                 | GetParam { .. }
                 | ListParam { .. }
@@ -310,6 +313,11 @@ pub enum Reply {
     OstFiles {
         files: Vec<(Fid, Vec<Name>)>,
         next: Option<ObjectId>,
+    },
+    /// By name; `version`: of the configuration that says so.
+    Pools {
+        version: u64,
+        pools: Vec<Pool>,
     },
 }
 

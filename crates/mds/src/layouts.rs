@@ -89,9 +89,9 @@ impl Shared {
     ) -> Result<Layout, Errno> {
         let specs = s.full_components()?;
         let mut l = if specs.is_empty() {
-            let osts = self.choose(s, RESERVE_BYTES)?;
+            let (pool, osts) = self.choose(s, RESERVE_BYTES)?;
             let size = u32::try_from(s.stripe_size).map_err(|_| Errno::EINVAL)?;
-            Layout::striped((fid, ids.first), generation, size, &s.pool, &osts)
+            Layout::striped((fid, ids.first), generation, size, &pool, &osts)
         } else {
             let mut l = Layout::composite(ids.first, generation, &specs);
             for (c, id) in l.components.iter_mut().skip(1).zip(ids.next..) {
@@ -122,8 +122,8 @@ impl Shared {
                 continue;
             }
             let wanted = l.components[n].wanted().ok_or(Errno::EIO)?;
-            let osts = self.choose(&wanted.as_spec(), RESERVE_BYTES)?;
-            l.instantiate(n, fid, &osts);
+            let (pool, osts) = self.choose(&wanted.as_spec(), RESERVE_BYTES)?;
+            l.instantiate(n, fid, (&pool, &osts));
         }
         Ok(())
     }
@@ -142,8 +142,8 @@ impl Shared {
             return Ok(());
         }
         let behind = l.components.get(n + 1).is_some_and(|c| c.objects.is_empty());
-        let osts = match self.choose(&wanted.as_spec(), wanted.extension_bytes) {
-            Ok(osts) => osts,
+        let (pool, osts) = match self.choose(&wanted.as_spec(), wanted.extension_bytes) {
+            Ok(chosen) => chosen,
             Err(Errno::ENOSPC) if behind => {
                 l.spill(n);
                 return Ok(());
@@ -154,30 +154,31 @@ impl Shared {
         };
         if !l.components[n - 1].is_instantiated() {
             l.grow(n, by);
-            l.instantiate(n - 1, fid, &osts);
+            l.instantiate(n - 1, fid, (&pool, &osts));
         } else if behind {
             l.spill(n);
         } else {
             l.repeat(n, *next);
             *next += 1;
             l.grow(n + 1, by);
-            l.instantiate(n, fid, &osts);
+            l.instantiate(n, fid, (&pool, &osts));
         }
         Ok(())
     }
 
-    /// OSTs for settings to which nothing is inherited any more; one with less room than `reserve` bytes
-    /// takes nothing.
-    fn choose(&self, s: &LayoutSpec, reserve: u64) -> Result<Vec<u16>, Errno> {
+    /// OSTs for settings to which nothing is inherited any more, and the pool that they are of; one with less
+    /// room than `reserve` bytes takes nothing.
+    fn choose(&self, s: &LayoutSpec, reserve: u64) -> Result<(String, Vec<u16>), Errno> {
+        let s = self.osts.placed(s.clone());
         let policy = Policy {
             threshold_rr: self.settings.qos_threshold_rr.load(Relaxed),
             prio_free: self.settings.qos_prio_free.load(Relaxed),
             reserve_bytes: reserve.max(RESERVE_BYTES),
         };
         let max_age = seconds(&self.settings.qos_maxage_s);
-        let osts = self.osts.choose(s, policy, max_age, &self.world)?;
+        let osts = self.osts.choose(&s, policy, max_age, &self.world)?;
         assert!(!osts.is_empty(), "a file with objects has one at least");
-        Ok(osts)
+        Ok((s.pool, osts))
     }
 }
 

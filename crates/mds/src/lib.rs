@@ -3,9 +3,9 @@
 //! `service` is the target as the session layer sees it; it hands each request to `dispatch`, which runs
 //! `ops/VERB.rs` (those of `verbs` in a transaction, `tx`, over the table that `schema` describes);
 //! `transact` submits it, and answers when it is durable. `leases` is what clients keep of what they were
-//! shown, `callbacks` takes it back. `alloc` chooses OSTs, `data` keeps small files' bytes, `relayout` moves
-//! them to objects, `peers` is the other targets, `recovery` brings clients back after a restart, `check`
-//! looks at everything and changes nothing.
+//! shown, `callbacks` takes it back. `alloc` chooses OSTs, of those that
+//! `pools` leaves in; `data` keeps small files' bytes, `relayout` moves them to objects, `peers` is the other
+//! targets, `recovery` brings clients back after a restart, `check` looks at everything and changes nothing.
 
 mod alloc;
 mod ancestors;
@@ -29,6 +29,7 @@ mod orphans;
 mod osts;
 mod params;
 mod peers;
+pub mod pools;
 mod recovery;
 mod relayout;
 mod replayed;

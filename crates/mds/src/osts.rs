@@ -2,10 +2,11 @@
 //! every `qos_maxage` seconds), and whether it takes new objects.
 
 use crate::alloc::{Allocator, OstView, Policy, RESERVE_BYTES};
+use crate::pools::Pools;
 use model::mutex::Mutex;
 use model::{Errno, LayoutSpec, Nid, TargetMark};
 use rpc::Import;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::msg::statfs::StatfsReply;
@@ -38,11 +39,16 @@ pub struct Ost {
 pub struct Osts {
     table: Mutex<BTreeMap<u16, Ost>>,
     allocator: Mutex<Allocator>,
+    pub pools: Pools,
 }
 
 impl Osts {
     pub fn new(start: u64) -> Osts {
-        Osts { table: Mutex::default(), allocator: Mutex::new(Allocator::new(start)) }
+        Osts {
+            table: Mutex::default(),
+            allocator: Mutex::new(Allocator::new(start)),
+            pools: Pools::default(),
+        }
     }
 
     pub fn insert(&self, index: u16, ost: Ost) {
@@ -83,7 +89,15 @@ impl Osts {
         }
     }
 
-    /// See [`Allocator::choose`].
+    /// Bytes of those that are in use and answered: in all, and available.
+    pub(crate) fn space_of(&self, osts: &BTreeSet<u16>) -> (u128, u128) {
+        let table = self.table.lock();
+        let used = table.iter().filter(|(i, o)| osts.contains(i) && o.configured && o.enabled);
+        let known = used.filter_map(|(_, o)| o.space);
+        known.fold((0, 0), |(t, a), s| (t + u128::from(s.total), a + u128::from(s.available)))
+    }
+
+    /// See [`Allocator::choose`]. The pool is as [`Osts::placed`] says.
     pub fn choose(
         &self,
         spec: &LayoutSpec,
@@ -92,10 +106,12 @@ impl Osts {
         world: &World,
     ) -> Result<Vec<u16>, Errno> {
         let now = world.now();
+        let pool = self.limits(spec);
         let views: Vec<OstView> = self
             .table
             .lock()
             .iter()
+            .filter(|(index, _)| pool.as_ref().is_none_or(|(_, osts)| osts.contains(index)))
             .map(|(&index, o)| OstView {
                 index,
                 node: o.nids.first().copied(),
@@ -105,7 +121,8 @@ impl Osts {
                 disk: o.import.as_ref().map_or(0, |i| i.disk()),
             })
             .collect();
-        let chosen = self.allocator.lock().choose(spec, &views, policy, &mut || world.random_u64())?;
+        let allocator = pool.as_ref().map_or(&self.allocator, |(p, _)| &p.allocator);
+        let chosen = allocator.lock().choose(spec, &views, policy, &mut || world.random_u64())?;
         let known = |i: &u16| views.iter().any(|v| v.index == *i && v.active);
         assert!(chosen.iter().all(known), "only OSTs that are in use get objects");
         Ok(chosen)

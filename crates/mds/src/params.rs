@@ -2,6 +2,7 @@
 //! declared once, here.
 
 use crate::mdt::Mdt;
+use crate::pools::{OstPool, is_spill_target};
 use crate::recovery;
 use crate::settings::{
     CALLBACK_TIMEOUT_DEFAULT_S, DOM_DEFAULT_BYTES, NOSQUASH_DEFAULT, QOS_AGE_DEFAULT_S,
@@ -94,6 +95,54 @@ pub static LOD: Table<Mdt> = Table {
         }),
         Param::shown(Decl::text("target_obd", "the OSTs, one a line"), |m, ()| target_obd(m).into()),
     ],
+};
+
+/// Of a pool: `lod.FSNAME-MDT0000-mdtlov.pool.POOL`.
+pub static POOL: Table<Mdt, Arc<OstPool>> = Table {
+    scopes: &[Scope::LodPool],
+    params: &[
+        Param::settable(
+            Decl::words(
+                "spill_target",
+                "",
+                is_spill_target,
+                "pool that new objects go to when this one is too full; empty: it does not spill",
+            ),
+            |_, p| p.spill_target().into(),
+            |m, p, v| m.shared.osts.pools.set_spill_target(p, v.text),
+        ),
+        Param::settable(
+            Decl::number(
+                "spill_threshold_pct",
+                (0, 100),
+                "%",
+                0,
+                "part of the pool's space in use from which on new objects go to its spill_target; 0: never",
+            ),
+            |_, p| Value::Number(p.spill_threshold_pct.load(Relaxed)),
+            |_, p, v| {
+                p.spill_threshold_pct.store(v.number, Relaxed);
+                Ok(())
+            },
+        ),
+        Param::shown(
+            Decl::gauge("spill_is_active", "", "1: new objects go to the spill_target at the moment"),
+            |m, p| u64::from(m.shared.osts.spills(p)).into(),
+        ),
+        Param::shown(
+            Decl::counter("spill_hit", "files", "files that asked for this pool and went to another"),
+            |_, p| p.spill_hit.load(Relaxed).into(),
+        ),
+    ],
+};
+
+/// One for each pool: `lod.FSNAME-MDT0000-mdtlov.pools.POOL`.
+static POOLS: Table<Mdt, Arc<OstPool>> = Table {
+    scopes: &[Scope::Lod],
+    params: &[Param::shown(Decl::text("pools", "OSTs of each pool, one a line"), |m, p| {
+        let uuid = |i: u16| format!("{}_UUID", TargetId::ost(i).label(&m.cfg.fsname));
+        p.osts().into_iter().map(uuid).collect::<Vec<_>>().join("\n").into()
+    })],
 };
 
 /// Under `mdt.FSNAME-MDT0000`.
@@ -258,6 +307,8 @@ pub static OSP: Table<Mdt, u16> = Table {
 /// What `lctl` can ask of MDTs.
 pub fn declare(to: &mut Registry) {
     to.add(&LOD);
+    to.add(&POOL);
+    to.add(&POOLS);
     to.add(&MDT);
     to.add(&EXPORTS);
     to.add(&OSP);
@@ -268,7 +319,12 @@ pub fn tree<'a>(mdt: &'a Mdt, pattern: &'a str) -> Tree<'a> {
     let fs = &mdt.cfg.fsname;
     let me = TargetId::mdt(mdt.cfg.index);
     let mut tree = Tree::matching(pattern);
-    tree.add(&format!("lod.{fs}-{me}-mdtlov"), &LOD, mdt);
+    let lod = format!("lod.{fs}-{me}-mdtlov");
+    tree.add(&lod, &LOD, mdt);
+    for p in mdt.shared.osts.pools.list() {
+        tree.add_of(&format!("{lod}.pool.{}", p.name), &POOL, mdt, &p);
+        tree.add_named(format!("{lod}.pools.{}", p.name), &POOLS.params[0], mdt, &p);
+    }
     tree.add(&format!("mdt.{fs}-{me}"), &MDT, mdt);
     for (i, _) in mdt.shared.osts.list() {
         tree.add_of(&format!("osp.{fs}-{}-osc-{me}", TargetId::ost(i)), &OSP, mdt, &i);

@@ -11,6 +11,7 @@ use crate::mdt::{Mdt, MdtConfig};
 use crate::ops::param;
 use crate::osts::Osts;
 use crate::peers::session::{Identity, Sessions};
+use crate::pools::OstPool;
 use crate::schema::value::{self, ClientRecord};
 use crate::schema::{Inode, Lease, key};
 use crate::settings::Settings;
@@ -24,7 +25,7 @@ use crate::ways::Moves;
 use model::fid::SEQ_NORMAL;
 use model::mutex::{Mutex, RwLock};
 use model::nodemap::Nodemap;
-use model::{Errno, Fid, FileType, TargetId, limits};
+use model::{Errno, Fid, FileType, Pool, TargetId, limits};
 use rpc::server::recovery::Recovery;
 use rpc::{
     ClientId, ConnectOutcome, Departure, Greeting, Incoming, Outgoing, Peers, Principal, Service, StoredReply,
@@ -112,6 +113,7 @@ impl Mdt {
         }
         *version = config.version;
         self.configure_osts(&config.targets);
+        self.shared.osts.pools.configure(&config.pools());
         let mut about = param::About::default();
         for (name, value) in &config.params {
             param::apply_permanent(self, name, value, &mut about);
@@ -122,6 +124,13 @@ impl Mdt {
                 param::settings_changed(&mdt, about).await.unwrap_or(())
             });
         }
+    }
+
+    /// The OST pools that it goes by, and the version of the configuration that it has.
+    pub fn pools(&self) -> (u64, Vec<Pool>) {
+        let version = self.config_version.lock();
+        let one = |p: Arc<OstPool>| Pool { name: p.name.clone(), osts: p.osts().into_iter().collect() };
+        (*version, self.shared.osts.pools.list().into_iter().map(one).collect())
     }
 
     /// The key by which servers of the file system know each other.

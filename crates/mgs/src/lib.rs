@@ -12,6 +12,7 @@ pub mod etcd;
 mod etcd_tests;
 mod ops;
 mod params;
+pub mod pools;
 pub mod registration;
 mod service;
 mod state;

@@ -26,6 +26,8 @@ const TAG_OPENED: u16 = 1;
 const TAG_TARGET_KEY: u16 = 2;
 /// By which servers of the file system know each other.
 const TAG_SERVER_KEY: u16 = 3;
+/// An OST pool (`pools.rs`).
+pub(crate) const TAG_POOL: u16 = 4;
 
 /// What a target says of itself.
 pub(crate) struct Claim<'a> {
@@ -257,6 +259,7 @@ impl MgsState {
                 assert!(!gone.active, "a target that is in use stays in the configuration");
                 fs.set_key(gone.target_uuid, None);
                 fs.set_open(target, false);
+                fs.leave_pools(target);
                 // Whoever gets this index next begins without the settings of this one.
                 let its: Vec<String> = self
                     .params

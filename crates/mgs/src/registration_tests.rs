@@ -19,12 +19,18 @@ pub(crate) fn claim_with_key<T>(
 }
 
 #[derive(Default)]
-struct Try {
-    s: MgsState,
+pub(crate) struct Rig {
+    pub(crate) s: MgsState,
 }
 
-impl Try {
-    fn register(&mut self, fs: &str, fs_uuid: u8, entry: TargetEntry, replace: bool) -> Result<bool, Errno> {
+impl Rig {
+    pub(crate) fn register(
+        &mut self,
+        fs: &str,
+        fs_uuid: u8,
+        entry: TargetEntry,
+        replace: bool,
+    ) -> Result<bool, Errno> {
         let mut next = self.s.clone();
         let mut txn = Txn::new();
         claim_with_key(fs, fs_uuid, entry, replace, |claim| {
@@ -35,14 +41,14 @@ impl Try {
         Ok(!txn.is_empty())
     }
 
-    fn order(&mut self, label: &str, order: Order) -> Result<(), Errno> {
+    pub(crate) fn order(&mut self, label: &str, order: Order) -> Result<(), Errno> {
         self.s.administer(label, &order, &mut Txn::new()).map_err(|(e, _)| e)
     }
 }
 
 #[test]
 fn an_index_belongs_to_one_target() {
-    let mut t = Try::default();
+    let mut t = Rig::default();
     let ost = TargetId::ost(1);
     assert_eq!(t.register("demo", 0, entry(ost, 1, 1), false), Ok(true));
     assert_eq!(t.register("demo", 9, entry(ost, 1, 1), false), Ok(false), "nothing new");
@@ -69,7 +75,7 @@ fn an_index_belongs_to_one_target() {
 
 #[test]
 fn a_lost_target_is_replaced_once_and_when_an_operator_says_so() {
-    let mut t = Try::default();
+    let mut t = Rig::default();
     let ost = TargetId::ost(1);
     t.register("demo", 0, entry(ost, 1, 7), false).unwrap();
     assert_eq!(t.register("demo", 0, entry(ost, 2, 1), true), Err(Errno::EACCES), "nobody opened it");
@@ -88,7 +94,7 @@ fn a_lost_target_is_replaced_once_and_when_an_operator_says_so() {
 
 #[test]
 fn an_epoch_that_cannot_be_is_refused_and_a_wrong_one_set_right() {
-    let mut t = Try::default();
+    let mut t = Rig::default();
     let ost = TargetId::ost(0);
     t.register("demo", 0, entry(ost, 1, 5), false).unwrap();
     assert_eq!(t.register("demo", 9, entry(ost, 1, 6 + EPOCH_JUMP_MAX), false), Err(Errno::ERANGE));
@@ -109,7 +115,7 @@ fn an_epoch_that_cannot_be_is_refused_and_a_wrong_one_set_right() {
 
 #[test]
 fn a_false_target_is_taken_out() {
-    let mut t = Try::default();
+    let mut t = Rig::default();
     t.register("demo", 0, entry(TargetId::ost(0), 1, 1), false).unwrap();
     t.register("demo", 0, entry(TargetId::ost(6), 2, 1), false).unwrap();
     assert_eq!(t.order("demo-OST0006", Order::Remove), Err(Errno::EBUSY), "it is in use");

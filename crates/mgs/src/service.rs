@@ -100,7 +100,7 @@ impl Mgs {
     }
 
     /// Waits until what was done is durable, and tells everybody if the configuration is newer than `before`.
-    async fn announce(&self, done: &Done, before: u64) -> Result<(), Errno> {
+    pub(crate) async fn announce(&self, done: &Done, before: u64) -> Result<(), Errno> {
         if let Err(e) = self.db.clone().durable(done.lsn).await {
             tracing::error!("MGS: {e}");
             return Err(if done.changed { e.errno() } else { Errno::EIO });

@@ -6,7 +6,7 @@ use model::{Errno, TargetId, target};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use store::{StoreError, Txn};
-use wire::msg::config::{ConfigReply, TargetEntry};
+use wire::msg::config::{ConfigReply, EXTRA_POOL, TargetEntry};
 
 /// Key tag of the configuration.
 pub const TAG: u8 = b'G';
@@ -126,7 +126,7 @@ impl MgsState {
             fs_uuid: fs.fs_uuid,
             targets: fs.targets.clone(),
             params: self.params.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
-            extra: Vec::new(),
+            extra: fs.pools().iter().map(|p| (EXTRA_POOL, p.encode())).collect(),
         })
     }
 

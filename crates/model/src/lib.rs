@@ -21,6 +21,7 @@ pub mod nodemap;
 pub mod param;
 pub mod perm;
 pub mod planted;
+pub mod pool;
 pub mod squash;
 pub mod target;
 pub mod time;
@@ -31,6 +32,7 @@ pub use errno::Errno;
 pub use fid::{Fid, ObjectId, TargetMark};
 pub use layout::{Layout, LayoutSpec};
 pub use nid::Nid;
+pub use pool::Pool;
 pub use target::{TargetId, TargetKind};
 pub use time::Timestamp;
 

@@ -14,6 +14,10 @@ pub const ACL_ENTRIES_MAX: usize = 1024;
 
 pub const FSNAME_MAX_BYTES: usize = 8;
 pub const POOL_NAME_MAX_BYTES: usize = 15;
+/// Pools of one file system.
+pub const POOLS_MAX: usize = 1000;
+/// Members of all of them together: they travel in one message.
+pub const POOL_MEMBERS_MAX: usize = 65_536;
 pub const JOBID_MAX_BYTES: usize = 31;
 
 pub const STRIPE_COUNT_MAX: u32 = 2000;

@@ -445,8 +445,8 @@ async fn register(link: Link, mdt: Option<Arc<Mdt>>, ost: Option<Arc<Ost>>) {
             done.map(|mut r| {
                 label.fs_uuid = r.reply.fs_uuid;
                 label.first_time = false;
-                let extra = std::mem::take(&mut r.reply.config.extra);
-                label.server_key = extra_key(&extra, EXTRA_SERVER_KEY).or(label.server_key);
+                label.server_key = extra_key(&r.reply.config.extra, EXTRA_SERVER_KEY).or(label.server_key);
+                r.reply.config.extra.retain(|(tag, _)| *tag != EXTRA_SERVER_KEY);
                 if let Some(k) = label.server_key {
                     mdt.iter().for_each(|m| m.set_server_key(k));
                     ost.iter().for_each(|o| o.set_server_key(k));

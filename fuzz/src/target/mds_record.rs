@@ -67,7 +67,11 @@ fn samples() -> Vec<Vec<u8>> {
         with(key::ORPHAN, OrphanKind::Tmpfile.encode()),
         with(key::OUTBOX, value::encode_outbox(&[object, object])),
         with(key::LEASE, Lease { client: [3; 16], width: 9 }.encode()),
-        with(key::CLIENT, value::ClientRecord { name: "n".into(), address: "a".into(), identity: Default::default() }.encode()),
+        with(
+            key::CLIENT,
+            value::ClientRecord { name: "n".into(), address: "a".into(), identity: Default::default() }
+                .encode(),
+        ),
         with(key::STATE, value::encode_hash_key([1, 2])),
         with(b'?', key::dentry(fid, 99, b"name")),
         with(b'?', key::reverse(3, object)),

@@ -1,12 +1,12 @@
 //! Records of an MGT's table, and the cached configuration of the other targets.
 
 use super::{Target, round_trip};
-use model::{Nid, TargetId};
+use model::{Nid, Pool, TargetId};
 use wire::msg::config::{ConfigReply, TargetEntry};
 
 pub const TARGET: Target = Target {
     name: "mgs_record",
-    what: "records of file systems, cached configuration",
+    what: "records of file systems, OST pools, cached configuration",
     run,
     samples,
     fix: None,
@@ -17,6 +17,9 @@ pub const TARGET: Target = Target {
 fn run(bytes: &[u8]) {
     round_trip::<mgs::FsRecord>(bytes);
     round_trip::<ConfigReply>(bytes);
+    if let Some(p) = Pool::decode(bytes) {
+        assert_eq!(Pool::decode(&p.encode()), Some(p));
+    }
 }
 
 fn samples() -> Vec<Vec<u8>> {
@@ -37,5 +40,6 @@ fn samples() -> Vec<Vec<u8>> {
         params: vec![("a".into(), "b".into())],
         extra: vec![(1, vec![2])],
     };
-    vec![postcard::to_stdvec(&config).expect("plain data encodes"), vec![0; 32], vec![1; 64]]
+    let pool = Pool { name: "flash".into(), osts: vec![1, 3, 300] };
+    vec![postcard::to_stdvec(&config).expect("plain data encodes"), pool.encode(), vec![0; 32], vec![1; 64]]
 }

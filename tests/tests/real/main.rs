@@ -26,6 +26,7 @@ mod mmp;
 mod mount_helper;
 mod pacemaker;
 mod pause;
+mod pools;
 mod posix;
 mod programs;
 mod promises;

@@ -1,6 +1,7 @@
 //! `lfs df`: space and inodes, target by target.
 
 use crate::command::osts::chosen_mounts;
+use crate::command::pool;
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, flag, maybe, value};
 use crate::local::{self, LocalMount};
@@ -12,7 +13,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-pub const USAGE: &str = "[-i|--inodes] [-h|--human-readable|-H|--si] [-l|--lazy] [-m[IDX]|--mdt[=IDX]] [-o[IDX]|--ost[=IDX]] [-v] [--json] [PATH...]";
+pub const USAGE: &str = "[-i|--inodes] [-h|--human-readable|-H|--si] [-l|--lazy] [-m[IDX]|--mdt[=IDX]] [-o[IDX]|--ost[=IDX]] [-p|--pool [FSNAME.]POOL] [-v] [--json] [PATH...]";
 
 struct View {
     inodes: bool,
@@ -92,9 +93,15 @@ fn chosen(p: &getopt::Parsed, s: &TargetSpace) -> Result<bool, Failure> {
     Ok(wanted.is_some_and(|i| i.is_none_or(|i| i == s.target.target.index)))
 }
 
-fn space(m: &LocalMount) -> Result<Vec<TargetSpace>, Failure> {
+/// Of the OSTs only those of `pool`, if there is one.
+fn space(m: &LocalMount, pool: Option<&str>) -> Result<Vec<TargetSpace>, Failure> {
+    let pool = pool.map(|p| pool::members(m, p)).transpose()?;
     match local::ask(&m.dir, &Request::Df)? {
         Reply::Space(mut s) => {
+            s.retain(|t| {
+                let ost = t.target.target.kind == TargetKind::Ost;
+                !ost || pool.as_ref().is_none_or(|p| p.has(t.target.target.index))
+            });
             s.retain(|t| t.target.target.kind != TargetKind::Mgt);
             s.sort_by_key(|t| t.target.target);
             Ok(s)
@@ -133,7 +140,7 @@ fn summary(v: &View, all: &[TargetSpace]) -> Numbers {
 }
 
 fn one_mount(m: &LocalMount, v: &View, p: &getopt::Parsed, errors: &mut FirstError) -> Result<(), Failure> {
-    let all = space(m)?;
+    let all = space(m, p.value("pool"))?;
     v.header();
     let mut shown = Vec::new();
     for s in all {
@@ -166,8 +173,8 @@ fn one_mount(m: &LocalMount, v: &View, p: &getopt::Parsed, errors: &mut FirstErr
     Ok(())
 }
 
-fn as_json(m: &LocalMount) -> Result<serde_json::Value, Failure> {
-    let rows: Vec<_> = space(m)?
+fn as_json(m: &LocalMount, pool: Option<&str>) -> Result<serde_json::Value, Failure> {
+    let rows: Vec<_> = space(m, pool)?
         .iter()
         .map(|s| {
             json!({"uuid": s.target.uuid, "index": s.target.target.index, "kind": s.target.target.kind,
@@ -192,21 +199,22 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
         flag('\0', "json"),
     ];
     let p = getopt::parse(args, &opts)?;
-    if let Some(pool) = p.value("pool") {
-        return Err(Failure::explained(
-            "cannot use pool",
-            pool,
-            Errno::EOPNOTSUPP,
-            "pools come in a later release",
-        ));
-    }
     let base = if p.has("si") { Some(1000) } else { p.has("human-readable").then_some(1024) };
     let v = View { inodes: p.has("inodes"), base };
     let mut errors = FirstError::default();
     let mut rows = Vec::new();
-    for m in chosen_mounts(&p.operands)? {
+    // A pool's file system says which mounts are meant.
+    let of_pool = p.value("pool").and_then(|pool| pool.split_once('.')).filter(|_| p.operands.is_empty());
+    let mut mounts = chosen_mounts(&p.operands)?;
+    if let Some((fsname, _)) = of_pool {
+        mounts.retain(|m| m.name.fsname == fsname);
+        if mounts.is_empty() {
+            return Err(Failure::op("no mount of", fsname, Errno::ENOENT));
+        }
+    }
+    for m in mounts {
         if p.has("json") {
-            rows.push(as_json(&m)?);
+            rows.push(as_json(&m, p.value("pool"))?);
         } else {
             one_mount(&m, &v, &p, &mut errors)?;
         }

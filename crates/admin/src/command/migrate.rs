@@ -3,13 +3,13 @@
 use super::setstripe;
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, Opt, flag, value};
-use crate::local::ask_about;
-use client::control::Request;
+use crate::local::{ask_about, strange};
+use client::control::{Reply, Request};
 use model::{Errno, LayoutSpec};
 use std::ffi::OsString;
 use std::path::Path;
 
-pub const USAGE: &str = "[-c|--stripe-count N] [-S|--stripe-size SIZE] [-i|--stripe-index OST] [-o|--ost LIST] \
+pub const USAGE: &str = "[-c|--stripe-count N] [-S|--stripe-size SIZE] [-i|--stripe-index OST] [-o|--ost LIST] [-p|--pool POOL] \
 [--copy FILE] [-b|--block] [-v|--verbose] FILE...";
 
 const OPTS: &[Opt] = &[
@@ -51,7 +51,19 @@ fn wanted(path: &Path, asked: &LayoutSpec) -> Result<LayoutSpec, Failure> {
     if s.stripe_size == 0 {
         s.stripe_size = kept.stripe_size;
     }
+    let named = !s.osts.is_empty() || s.stripe_start >= 0;
+    if s.pool.is_empty() && !named && has_members(path, &kept.pool)? {
+        s.pool = kept.pool;
+    }
     Ok(s)
+}
+
+/// Whether new objects can be in a pool that a file was made in.
+fn has_members(path: &Path, pool: &str) -> Result<bool, Failure> {
+    match ask_about(path, "cannot migrate", |_| Request::Pools)? {
+        Reply::Pools { pools, .. } => Ok(pools.iter().any(|p| p.name == pool && !p.osts.is_empty())),
+        other => Err(strange(path, &other)),
+    }
 }
 
 fn one(path: &Path, asked: &LayoutSpec) -> Result<(), Failure> {

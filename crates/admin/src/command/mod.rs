@@ -16,6 +16,7 @@ pub mod mkfs;
 pub mod osts;
 pub mod path2fid;
 pub mod ping;
+pub mod pool;
 pub mod recovery;
 pub mod registration;
 pub mod set_param;

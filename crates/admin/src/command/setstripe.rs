@@ -5,13 +5,13 @@ use crate::getopt::{self, Opt, Parsed, flag, maybe, value};
 use crate::local::{ask_about, split, strange};
 use crate::size::{parse_index_list, parse_int, parse_stripe_size};
 use client::control::{self, Reply, Request};
-use model::{Errno, LayoutSpec, limits};
+use model::{Errno, LayoutSpec, limits, pool};
 use std::ffi::OsString;
 use std::path::Path;
 use world::sys::files;
 
 pub const USAGE: &str = "[-c|--stripe-count N] [-S|--stripe-size SIZE] [-i|--stripe-index OST] \
-[-o|--ost LIST] [-E SIZE -L mdt [-E -1 ...]] [--copy FILE] [--mode MODE] FILE|DIR... | -d|--delete DIR...";
+[-o|--ost LIST] [-p|--pool POOL] [-E SIZE -L mdt [-E -1 ...]] [--copy FILE] [--mode MODE] FILE|DIR... | -d|--delete DIR...";
 
 pub(super) const OPTS: &[Opt] = &[
     value('c', "stripe-count"),
@@ -154,14 +154,12 @@ pub(super) fn spec(p: &Parsed) -> Result<LayoutSpec, Failure> {
         }
     }
     match p.value("pool") {
-        None | Some("" | "none" | "inherit" | "ignore") => {}
-        Some(pool) => {
-            return Err(Failure::explained(
-                "cannot use pool",
-                pool,
-                Errno::EINVAL,
-                "no such pool: pools come in a later release",
-            ));
+        None => {}
+        Some("" | "none" | "inherit") => s.pool.clear(),
+        Some(name) if name == pool::IGNORE || pool::name_is_valid(name) => s.pool = name.to_string(),
+        Some(name) => {
+            let why = "a pool's name is 1 to 15 of A-Z a-z 0-9 _ -";
+            return Err(Failure::explained("cannot use pool", name, Errno::EINVAL, why));
         }
     }
     if let Some(l) = p.values("layout").find(|l| !matches!(*l, "raid0" | "mdt")) {
@@ -188,6 +186,7 @@ pub(super) fn copied(path: &Path) -> Result<LayoutSpec, Failure> {
             Some(l) => LayoutSpec {
                 stripe_count: l.stripe_count() as i32,
                 stripe_size: u64::from(l.shown().stripe_size),
+                pool: l.shown().pool.clone(),
                 ..LayoutSpec::default()
             },
             None => s.default.or(s.fs_default).unwrap_or_else(LayoutSpec::builtin),
@@ -278,6 +277,11 @@ mod tests {
         let s = parse(&["-c", "-1", "-S", "1M", "-i", "2"]).unwrap();
         assert_eq!((s.stripe_count, s.stripe_size, s.stripe_start), (-1, 1 << 20, 2));
         assert_eq!(parse(&["-o", "3,1", "-o", "1,2"]).unwrap().osts, [3, 1, 2]);
+        for (word, pool) in
+            [("flash", "flash"), ("ignore", "ignore"), ("none", ""), ("inherit", ""), ("", "")]
+        {
+            assert_eq!(parse(&["-p", word]).unwrap().pool, pool, "{word}");
+        }
     }
 
     #[test]
@@ -297,7 +301,8 @@ mod tests {
             (&["-S", "4G"], 22),
             (&["-i", "70000"], 22),
             (&["-c", "3", "-o", "1,2"], 22),
-            (&["-p", "flash"], 22),
+            (&["-p", "a.b"], 22),
+            (&["-p", "sixteen__letters"], 22),
             (&["-E", "1G"], 95),
             (&["-E", "1G", "-c", "2", "-E", "-1"], 95),
             (&["-E", "64k", "-L", "mdt", "-E", "1G"], 95),

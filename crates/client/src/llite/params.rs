@@ -15,7 +15,7 @@ use model::param::{
     Decl, Field, Item, PARAM_TEXT_MAX_BYTES, Param, ParamInfo, Preset, Registry, Scope, Setting, Table, Tree,
     Value,
 };
-use model::{Errno, TargetId, TargetKind};
+use model::{Errno, Pool, TargetId, TargetKind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What is of the whole mount, of `llite.*`.
@@ -205,6 +205,15 @@ static LOV: Table<Fs> = Table {
     ],
 };
 
+/// One for each OST pool: `lov.FSNAME-clilov-INSTANCE.pools.POOL`.
+static POOLS: Table<Fs, Pool> = Table {
+    scopes: &[Scope::Lov],
+    params: &[Param::shown(Decl::text("pools", "Object targets of each OST pool, one a line."), |fs, p| {
+        let uuid = |i: &u16| format!("{}_UUID", TargetId::ost(*i).label(&fs.cx.opt.fsname));
+        p.osts.iter().map(uuid).collect::<Vec<_>>().join("\n").into()
+    })],
+};
+
 /// The metadata targets together: `lmv.*`.
 static LMV: Table<Fs> = Table {
     scopes: &[Scope::Lmv],
@@ -236,6 +245,7 @@ pub fn declare(to: &mut Registry) {
     for table in [&LLITE, &PMQOS, &LDLM, &LOV, &LMV] {
         to.add(table);
     }
+    to.add(&POOLS);
 }
 
 fn mb(bytes: &AtomicU64) -> u64 {
@@ -303,7 +313,11 @@ impl Fs {
         tree.add(&llite, &base::params::LLITE, &*self.cx);
         tree.add(&llite, &mdc::params::LLITE, &*self.meta);
         tree.add(&llite, &lov::params::LLITE, &*self.lov);
-        tree.add(&format!("lov.{fs}-clilov-{inst}"), &LOV, self);
+        let lov = format!("lov.{fs}-clilov-{inst}");
+        tree.add(&lov, &LOV, self);
+        for p in self.config().pools() {
+            tree.add_named(format!("{lov}.pools.{}", p.name), &POOLS.params[0], self, &p);
+        }
         tree.add(&format!("lmv.{fs}-clilmv-{inst}"), &LMV, self);
         let ldlm = format!("ldlm.namespaces.{}-mdc-{inst}", TargetId::mdt(mdc::ROOT_MDT).label(fs));
         tree.add(&ldlm, &LDLM, self);

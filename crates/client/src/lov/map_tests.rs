@@ -17,7 +17,7 @@ fn layout(parts: &[(u64, u16)], with_objects: u8) -> Layout {
     let mut l = Layout::composite(1, 0, &parts.iter().map(spec).collect::<Vec<_>>());
     for (n, &(_, count)) in parts.iter().enumerate() {
         if with_objects >> n & 1 == 1 {
-            l.instantiate(n, FID, &(0..count).collect::<Vec<_>>());
+            l.instantiate(n, FID, ("", &(0..count).collect::<Vec<_>>()));
         }
     }
     l

@@ -293,6 +293,19 @@ impl Cluster {
         self.mgs().set_permanent(name, value, false).await.unwrap();
     }
 
+    /// `lctl pool_new` and its sisters; the metadata server knows of it when this returns.
+    pub async fn change_pool(&self, pool: &str, verb: mgs::pools::PoolVerb) {
+        let order = mgs::pools::PoolOrder { fsname: FSNAME.into(), pool: pool.into(), verb };
+        self.mgs().change_pool(&order).await.unwrap();
+        let config = self.mgs().config(FSNAME).unwrap();
+        let mdt = &self.nodes[1];
+        *mdt.config.lock().unwrap() = Some(config.clone());
+        match mdt.running.lock().unwrap().as_ref().map(|r| &r.role) {
+            Some(Role::Mdt(m)) => m.set_config(config),
+            _ => panic!("the second node has the MDT"),
+        }
+    }
+
     /// `lctl set_param` on the host of the metadata server.
     pub async fn set_mdt_param(&self, name: &str, value: &str) {
         let mdt = self.nodes.iter().find_map(|n| match &n.running.lock().unwrap().as_ref()?.role {

@@ -15,6 +15,7 @@ mod migrate;
 mod mounts;
 mod names;
 mod pending;
+mod pools;
 mod restart;
 mod rules;
 mod small;

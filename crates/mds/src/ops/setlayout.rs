@@ -9,18 +9,20 @@ use model::{Errno, Fid, FileType, LayoutSpec};
 use wire::msg::lookup::Entry;
 use wire::msg::setlayout::Setlayout;
 
-/// `EINVAL` for settings that no file system, or not this one, could satisfy: OSTs that do not exist, pools
-/// (there are none yet).
+/// `EINVAL` for settings that no file system, or not this one, could satisfy: OSTs that do not exist or are
+/// not in the pool, pools that do not exist or have no OSTs.
 pub fn check_spec(tx: &Tx, spec: &LayoutSpec) -> Result<(), Errno> {
     spec.check()?;
     let parts = spec.components()?;
-    let all = std::iter::once(spec.clone()).chain(parts.iter().map(ComponentSpec::as_spec));
+    let all: Vec<LayoutSpec> =
+        std::iter::once(spec.clone()).chain(parts.iter().map(ComponentSpec::as_spec)).collect();
     let osts = &tx.shared.osts;
-    for s in all {
+    for s in &all {
         let start_ok = u16::try_from(s.stripe_start).map_or(true, |i| osts.exists(i));
-        if !start_ok || !s.osts.iter().all(|&i| osts.exists(i)) || !s.pool.is_empty() {
+        if !start_ok || !s.osts.iter().all(|&i| osts.exists(i)) {
             return Err(Errno::EINVAL);
         }
+        osts.pools.check(s)?;
     }
     Ok(())
 }

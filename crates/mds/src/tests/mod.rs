@@ -10,6 +10,7 @@ mod leases;
 mod model;
 mod names;
 mod own;
+mod pools;
 mod posix;
 mod recovery;
 

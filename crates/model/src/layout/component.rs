@@ -3,7 +3,7 @@
 use super::spec::ComponentSpec;
 use super::{EOF, LayoutObject, Pattern};
 use crate::planted::{self, Bug};
-use crate::{Fid, ObjectId};
+use crate::{Fid, ObjectId, pool};
 use serde::{Deserialize, Serialize};
 
 /// A byte range of the file and the objects that hold it.
@@ -83,12 +83,13 @@ impl Component {
         assert!(start <= end && end <= spec.end, "a component lies within what is asked for");
         let size = u32::try_from(spec.stripe_size).expect("a checked stripe size has 32 bits");
         assert!(size > 0, "what is not said is inherited by now");
+        let pool = if spec.pool == pool::IGNORE { "" } else { &spec.pool };
         Component {
             flags: 0,
             start,
             end,
             extra: vec![(WANTED, spec.encode())],
-            ..Component::whole_file(id, Pattern::Raid0, size, &spec.pool, Vec::new())
+            ..Component::whole_file(id, Pattern::Raid0, size, pool, Vec::new())
         }
     }
 
@@ -105,12 +106,13 @@ impl Component {
         ComponentSpec::decode(v)
     }
 
-    /// Gets its objects, on these OSTs in stripe order.
-    pub(super) fn instantiate(&mut self, fid: Fid, osts: &[u16]) {
+    /// Gets its objects, on these OSTs in stripe order, which are of this pool.
+    pub(super) fn instantiate(&mut self, fid: Fid, pool: &str, osts: &[u16]) {
         assert!(!osts.is_empty() && self.objects.is_empty(), "a component gets its objects once");
         assert!(self.pattern == Pattern::Raid0 && !self.is_extension(), "this one never has objects");
         self.objects = objects_of(fid, self.id, osts);
         self.flags |= COMPONENT_INIT;
+        self.pool = pool.to_string();
         self.extra.retain(|(tag, _)| *tag != WANTED);
     }
 

@@ -121,9 +121,9 @@ impl Layout {
         }
     }
 
-    /// Component `n` of file `fid` gets its objects.
-    pub fn instantiate(&mut self, n: usize, fid: Fid, osts: &[u16]) {
-        self.components[n].instantiate(fid, osts);
+    /// Component `n` of file `fid` gets its objects, on OSTs of a pool.
+    pub fn instantiate(&mut self, n: usize, fid: Fid, (pool, osts): (&str, &[u16])) {
+        self.components[n].instantiate(fid, pool, osts);
     }
 
     /// The component before `n`, which is room for it, grows by so many bytes.

@@ -275,7 +275,9 @@ impl LayoutSpec {
         if self.stripe_size == 0 {
             self.stripe_size = parent.stripe_size;
         }
-        if self.osts.is_empty() && self.stripe_start == -1 {
+        // Where the parent's pool is says nothing of another one.
+        let same_pool = self.pool.is_empty() || self.pool == parent.pool;
+        if self.osts.is_empty() && self.stripe_start == -1 && same_pool {
             self.stripe_start = parent.stripe_start;
             if self.stripe_count == parent.stripe_count {
                 self.osts.clone_from(&parent.osts);

@@ -18,7 +18,7 @@ fn composite(parts: &[(u64, i32)], with_objects: impl Fn(usize) -> bool) -> Layo
     let mut l = Layout::composite(1, 0, &specs);
     for (n, &(_, count)) in parts.iter().enumerate() {
         if with_objects(n) {
-            l.instantiate(n, FID, &(0..count as u16).collect::<Vec<_>>());
+            l.instantiate(n, FID, ("", &(0..count as u16).collect::<Vec<_>>()));
         }
     }
     l
@@ -105,7 +105,7 @@ fn components_get_their_objects_one_by_one() {
     assert_eq!(l.check_range(0, 1 << 20), Ok(()));
     assert_eq!(l.check_range(0, (1 << 20) + 1), Err(Errno::EUNINIT));
     assert_eq!(l.components[1].wanted().unwrap().stripe_count, 3);
-    l.instantiate(1, FID, &[2, 0, 1]);
+    l.instantiate(1, FID, ("", &[2, 0, 1]));
     assert_eq!((l.object_count(), l.is_complete(), l.shown().id), (4, true, 2));
     assert_eq!((l.components[1].wanted(), l.components[1].flags), (None, COMPONENT_INIT));
     let (c, stripe) = l.stripe_of(2);

@@ -28,6 +28,8 @@ pub enum Scope {
     Ldlm,
     /// `lod.FS-MDTxxxx-mdtlov`: where new objects go.
     Lod,
+    /// `lod.FS-MDTxxxx-mdtlov.pool.POOL`.
+    LodPool,
     /// `mdt.FS-MDTxxxx`.
     Mdt,
     /// `mdt.FS-MDTxxxx.exports.NID`.
@@ -57,6 +59,7 @@ impl Scope {
             Scope::Mdc => &["mdc", "*"],
             Scope::Ldlm => &["ldlm", "namespaces", "*"],
             Scope::Lod => &["lod", "*"],
+            Scope::LodPool => &["lod", "*", "pool", "*"],
             Scope::Mdt => &["mdt", "*"],
             Scope::MdtExport => &["mdt", "*", "exports", "*"],
             Scope::Osp => &["osp", "*"],

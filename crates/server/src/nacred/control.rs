@@ -1,7 +1,11 @@
 //! What `lctl` and `nacre status` ask a daemon, on its control socket.
 
 use super::Node;
-use admin::local::{CheckOrder, DAEMON_SOCKET, DaemonReply, DaemonRequest, DaemonStatus, DaemonTarget};
+use super::target::Role;
+use admin::local::{
+    CheckOrder, DAEMON_SOCKET, DaemonReply, DaemonRequest, DaemonStatus, DaemonTarget, KnownPools,
+};
+use mgs::pools::PoolOrder;
 use model::Errno;
 use model::limits::INBOUND_MIN_BYTES;
 use model::param::{Decl, Field, Item, Param, ParamInfo, Preset, Registry, Scope, Table, Tree, Value};
@@ -124,6 +128,8 @@ impl Node {
             DaemonRequest::AbortRecovery { target } => self.abort_recovery(&target),
             DaemonRequest::Check { target, order } => self.check(&target, order),
             DaemonRequest::Registration { target, order } => self.registration(&target, &order),
+            DaemonRequest::Pool(order) => self.change_pool(&order),
+            DaemonRequest::Pools { fsname } => DaemonReply::Pools(self.known_pools(&fsname)),
             DaemonRequest::SetPermanent { name, value, delete } => self.set_permanent(&name, &value, delete),
         }
     }
@@ -172,6 +178,25 @@ impl Node {
             Ok(text) => DaemonReply::Text(text),
             Err((e, why)) => error(e, &why),
         }
+    }
+
+    fn change_pool(&self, order: &PoolOrder) -> DaemonReply {
+        let Some(mgs) = self.mgs() else { return error(Errno::ENODEV, "this daemon has no active MGS") };
+        match world::block_on(mgs.change_pool(order)) {
+            Ok(change) => DaemonReply::Pool(change),
+            Err((e, why)) => error(e, &why),
+        }
+    }
+
+    /// As the active MGS and the MDTs here know them.
+    fn known_pools(&self, fsname: &str) -> Vec<KnownPools> {
+        let known = |target: String, (version, pools)| KnownPools { target, version, pools };
+        let mgs = self.mgs().and_then(|m| m.pools(fsname));
+        let mdt = |t: &Arc<super::Target>| match &t.service {
+            Role::Mdt(m) if t.label_on_disk().fsname == fsname => Some(known(t.label(), m.pools())),
+            _ => None,
+        };
+        mgs.map(|p| known("MGS".into(), p)).into_iter().chain(self.targets.iter().filter_map(mdt)).collect()
     }
 
     fn abort_recovery(&self, label: &str) -> DaemonReply {

@@ -211,7 +211,8 @@ impl Link {
             return false;
         }
         // Not part of what is kept as the configuration, which is no secret.
-        let server_key = extra_key(&std::mem::take(&mut r.config.extra), EXTRA_SERVER_KEY);
+        let server_key = extra_key(&r.config.extra, EXTRA_SERVER_KEY);
+        r.config.extra.retain(|(tag, _)| *tag != EXTRA_SERVER_KEY);
         if !self.keep(t, Some(Given { fs_uuid: r.fs_uuid, server_key }), &r.config).await {
             return false;
         }

@@ -1,6 +1,6 @@
 //! config: the targets and parameters of a file system.
 
-use model::{Nid, TargetId};
+use model::{Nid, Pool, TargetId};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -23,6 +23,8 @@ pub struct TargetEntry {
 /// [`ConfigReply::extra`], only in the answer to a target that proved its key: the 32 bytes by which servers
 /// of the file system know each other ([`crate::proof::Claimant::Server`]).
 pub const EXTRA_SERVER_KEY: u16 = 1;
+/// [`ConfigReply::extra`], once for each OST pool: [`Pool::encode`].
+pub const EXTRA_POOL: u16 = 2;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ConfigReply {
@@ -34,5 +36,16 @@ pub struct ConfigReply {
     /// Permanent parameters (`set_param -P`).
     pub params: Vec<(String, String)>,
     pub extra: Vec<(u16, Vec<u8>)>,
+}
+
+impl ConfigReply {
+    /// The file system's OST pools, by name. What is none is passed over.
+    pub fn pools(&self) -> Vec<Pool> {
+        let pools = self.extra.iter().filter(|(tag, _)| *tag == EXTRA_POOL);
+        let mut all: Vec<Pool> = pools.filter_map(|(_, bytes)| Pool::decode(bytes)).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all.dedup_by(|a, b| a.name == b.name);
+        all
+    }
 }
 message!(Config, Config, ConfigReply);
