@@ -6,7 +6,7 @@ use crate::llite::{O_CREAT, O_EXCL, O_WRONLY, permission};
 use crate::stats::Verb;
 use crate::{Admin, Call, Fs, FsSpace, R, TargetState, control};
 use model::perm::{self, FLAG_APPEND, FLAG_IMMUTABLE, FLAG_NOATIME, FLAG_NODUMP, FLAG_SYNC, MAY_EXEC};
-use model::{Attr, Errno, Fid, FileType, LayoutSpec, SetAttr, pool};
+use model::{Attr, Errno, Fid, FileType, Layout, LayoutSpec, SetAttr, pool};
 use std::sync::Arc;
 
 /// Paths of one file that are told.
@@ -160,7 +160,11 @@ pub(crate) async fn stripe(fs: &Arc<Fs>, call: &Call, attr: &Attr) -> R<Stripe> 
         FileType::Directory => Admin(fs).default_mdt_bytes(attr.fid).await,
         _ => None,
     };
-    Ok(Stripe { fid: attr.fid, kind: attr.kind, layout, default, fs_default, mdt_bytes })
+    let grows_into = match layout.as_ref().and_then(Layout::data_room) {
+        Some(_) => Admin(fs).grows_into(call.clone(), attr.fid).await?,
+        None => None,
+    };
+    Ok(Stripe { fid: attr.fid, kind: attr.kind, layout, default, fs_default, mdt_bytes, grows_into })
 }
 
 /// The owner's and root's right.

@@ -245,6 +245,10 @@ pub struct Stripe {
     /// objects (`mdt.*.dom_stripesize`); `None` if the metadata server does not say.
     #[serde(default)]
     pub mdt_bytes: Option<u64>,
+    /// Of a file whose data lies with its inode: what it is to get when it outgrows that; `None` if the
+    /// metadata server does not say.
+    #[serde(default)]
+    pub grows_into: Option<LayoutSpec>,
 }
 
 /// One target.

@@ -93,16 +93,22 @@ fn small_files_lie_on_the_mdt() -> Result<()> {
     let m = fs.mount(0);
     std::fs::write(m.join("f"), vec![1; 65_536])?;
     let shown = ok("lfs", &["getstripe", "f"], m)?;
-    let lines: Vec<&str> = shown.lines().collect();
-    let want = [
-        "f",
-        "lmm_stripe_count:  0",
-        "lmm_stripe_size:   65536",
-        "lmm_pattern:       mdt",
-        "lmm_layout_gen:    0",
-        "lmm_stripe_offset: 0",
-    ];
-    ensure!(lines == [&want[..], &[""]].concat(), "{shown}");
+    let mdt = "    lcme_flags:          init\n    lcme_extent.e_start: 0\n    lcme_extent.e_end:   65536\n      \
+               lmm_stripe_count:  0\n      lmm_stripe_size:   65536\n      lmm_pattern:       mdt\n";
+    ensure!(shown.starts_with("f\n  lcm_layout_gen:    0\n") && shown.contains(mdt), "{shown}");
+    let later = ok("lfs", &["getstripe", "--component-flags=^init", "-c", "-S", "-E", "f"], m)?;
+    ensure!(
+        later.split_whitespace().eq([
+            "f",
+            "stripe_count:",
+            "1",
+            "stripe_size:",
+            "4194304",
+            "component_end:",
+            "EOF"
+        ]),
+        "{later}"
+    );
     ensure!(ok("lfs", &["find", ".", "-L", "mdt"], m)?.trim() == "./f", "found by its layout");
     let mut f = std::fs::OpenOptions::new().append(true).open(m.join("f"))?;
     std::io::Write::write_all(&mut f, b"x")?;
@@ -179,7 +185,9 @@ fn refusals(m: &Path) -> Result<()> {
     fails("lfs", &["setstripe", "-i", "77", "n"], m, 22, "Invalid argument")?;
     fails("lfs", &["setstripe", "-o", "0,77", "n"], m, 22, "Invalid argument")?;
     fails("lfs", &["setstripe", "-p", "flash", "n"], m, 22, "no such pool")?;
-    fails("lfs", &["setstripe", "-E", "1G", "n"], m, 95, "--component-end")?;
+    fails("lfs", &["setstripe", "-E", "1G", "-E", "1G", "n"], m, 22, "bad component end")?;
+    fails("lfs", &["setstripe", "-E", "1G", "-i", "77", "n"], m, 22, "Invalid argument")?;
+    fails("lfs", &["setstripe", "-N2", "-E", "-1", "n"], m, 95, "--mirror-count")?;
     fails("lfs", &["setstripe"], m, 4, "usage: lfs setstripe")?;
     fails("lfs", &["setstripe", "-c", "2", "/tmp"], m, 25, "Inappropriate ioctl for device")?;
     ensure!(!m.join("n").exists(), "a refused setstripe made a file");

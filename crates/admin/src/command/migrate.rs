@@ -9,8 +9,9 @@ use model::{Errno, LayoutSpec};
 use std::ffi::OsString;
 use std::path::Path;
 
-pub const USAGE: &str = "[-c|--stripe-count N] [-S|--stripe-size SIZE] [-i|--stripe-index OST] [-o|--ost LIST] [-p|--pool POOL] \
-[--copy FILE] [-b|--block] [-v|--verbose] FILE...";
+pub const USAGE: &str = "[-c|--stripe-count N | -C|--overstripe-count N] [-S|--stripe-size SIZE] [-i|--stripe-index OST] \
+[-o|--ost LIST] [-p|--pool POOL] [-E|--component-end END [-z|--extension-size SIZE] ...]... [--copy FILE | --yaml FILE] [-b|--block] \
+[-v|--verbose] FILE...";
 
 const OPTS: &[Opt] = &[
     flag('b', "block"),
@@ -41,12 +42,28 @@ const LATER: &[(&str, &str)] = &[
     ("restripe", "say what the file is to have: --copy DIR takes a directory's default"),
 ];
 
-/// What the options do not say the file keeps.
-fn wanted(path: &Path, asked: &LayoutSpec) -> Result<LayoutSpec, Failure> {
+/// What the options do not say the file keeps: without any all of its layout, otherwise count, size and pool
+/// of a plain one. Components that are asked for replace those that it has.
+fn wanted(path: &Path, asked: &LayoutSpec, given: bool) -> Result<LayoutSpec, Failure> {
+    if asked.is_composite() {
+        return Ok(asked.clone());
+    }
     let kept = setstripe::copied(path)?;
+    if !given && kept.is_composite() {
+        let mut parts = kept.components().unwrap_or_default();
+        for c in &mut parts {
+            if !has_members(path, &c.pool)? {
+                c.pool.clear();
+            }
+        }
+        let mut s = LayoutSpec::default();
+        s.set_components(&parts);
+        return Ok(s);
+    }
     let mut s = asked.clone();
     if s.stripe_count == 0 && s.osts.is_empty() {
         s.stripe_count = kept.stripe_count;
+        s.set_overstriped(kept.is_overstriped());
     }
     if s.stripe_size == 0 {
         s.stripe_size = kept.stripe_size;
@@ -60,14 +77,25 @@ fn wanted(path: &Path, asked: &LayoutSpec) -> Result<LayoutSpec, Failure> {
 
 /// Whether new objects can be in a pool that a file was made in.
 fn has_members(path: &Path, pool: &str) -> Result<bool, Failure> {
+    if pool.is_empty() {
+        return Ok(false);
+    }
     match ask_about(path, "cannot migrate", |_| Request::Pools)? {
         Reply::Pools { pools, .. } => Ok(pools.iter().any(|p| p.name == pool && !p.osts.is_empty())),
         other => Err(strange(path, &other)),
     }
 }
 
-fn one(path: &Path, asked: &LayoutSpec) -> Result<(), Failure> {
-    let spec = wanted(path, asked)?;
+/// Of a layout that begins with the inode the part on OSTs.
+fn on_osts(s: &LayoutSpec) -> LayoutSpec {
+    let mut out = LayoutSpec { extra: Vec::new(), ..s.clone() };
+    out.set_overstriped(s.is_overstriped());
+    out.set_components(&s.components().unwrap_or_default());
+    out
+}
+
+fn one(path: &Path, asked: &LayoutSpec, given: bool) -> Result<(), Failure> {
+    let spec = on_osts(&wanted(path, asked, given)?);
     let request = |name| Request::Migrate { name, spec: spec.clone() };
     ask_about(path, "cannot migrate", request).map(|_| ())
 }
@@ -84,14 +112,19 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     if p.operands.is_empty() {
         return Err(Failure::usage("no file given"));
     }
-    let spec = setstripe::spec(&p)?;
-    if spec.mdt_bytes().is_some() {
+    let of_components =
+        ["component-add", "component-del", "component-set", "component-id", "component-flags"];
+    if let Some(o) = of_components.iter().find(|o| p.has(o)) {
+        return Err(Failure::usage(format!("--{o} is an option of lfs setstripe")));
+    }
+    let (spec, given) = (setstripe::spec(&p)?, setstripe::is_given(&p));
+    if p.values("layout").any(|l| l == "mdt") {
         let why = "a file that has objects cannot go back to the metadata target yet";
         return Err(Failure::explained("cannot use layout", "mdt", Errno::EOPNOTSUPP, why));
     }
     let mut errors = FirstError::default();
     for o in &p.operands {
-        match one(Path::new(o), &spec) {
+        match one(Path::new(o), &spec, given) {
             Ok(()) if p.has("verbose") => crate::output::path(Path::new(o), false),
             Ok(()) => {}
             Err(f) => errors.report("lfs migrate", &f),

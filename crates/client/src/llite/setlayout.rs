@@ -58,12 +58,22 @@ impl Admin<'_> {
 
     /// A directory's own default, if it has one; of the root: the file system's.
     pub fn getdefault(self, call: Call, fid: Fid) -> BoxFuture<R<Option<LayoutSpec>>> {
+        self.spec_of(call, fid, FileType::Directory)
+    }
+
+    /// What a regular file is to get that outgrows its inode; `None` if it has objects, or the metadata
+    /// server does not say.
+    pub fn grows_into(self, call: Call, fid: Fid) -> BoxFuture<R<Option<LayoutSpec>>> {
+        self.spec_of(call, fid, FileType::Regular)
+    }
+
+    fn spec_of(self, call: Call, fid: Fid, kind: FileType) -> BoxFuture<R<Option<LayoutSpec>>> {
         let fs = self.0.clone();
         Box::pin(async move {
             let work = async {
                 let e = fs.lmv.getattr_entry(fs.cx.of(&call), fid).await?;
-                if e.attr.kind != FileType::Directory {
-                    return Err(Errno::ENOTDIR);
+                if e.attr.kind != kind {
+                    return Err(if kind == FileType::Directory { Errno::ENOTDIR } else { Errno::EINVAL });
                 }
                 let msg = Getxattr { fid, name: DEFAULT_LAYOUT.to_vec() };
                 match fs.lmv.mdc_of(fid).await?.target.call(fs.cx.of(&call), msg).await {

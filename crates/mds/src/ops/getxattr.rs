@@ -57,7 +57,7 @@ pub fn stored(tx: &mut Tx, fid: Fid, i: &Inode, name: &[u8]) -> Result<Option<Ve
 pub fn run(tx: &mut Tx, ctx: &OpContext, m: Getxattr) -> Result<GetxattrReply, Errno> {
     let i = tx.inode(m.fid)?;
     if m.name == DEFAULT_LAYOUT {
-        let spec = i.default_layout.filter(|_| i.kind == FileType::Directory).ok_or(Errno::ENODATA)?;
+        let spec = i.default_layout.ok_or(Errno::ENODATA)?;
         return Ok(GetxattrReply { value: postcard::to_stdvec(&spec).expect("plain data encodes") });
     }
     let value = match space(&m.name)? {

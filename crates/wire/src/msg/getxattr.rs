@@ -4,7 +4,8 @@ use model::Fid;
 use serde::{Deserialize, Serialize};
 
 /// Not an extended attribute but asked for like one: the default layout of a directory (of the root: the
-/// file system's), a postcard-encoded [`model::LayoutSpec`]; `ENODATA` if it has none of its own.
+/// file system's), or what a regular file is to get when it outgrows its inode; a postcard-encoded
+/// [`model::LayoutSpec`]. `ENODATA` for a directory without one of its own, and for a file with objects.
 pub const DEFAULT_LAYOUT: &[u8] = b"nacre.default_layout";
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
