@@ -89,12 +89,13 @@ impl Osts {
         }
     }
 
-    /// Bytes of those that are in use and answered: in all, and available.
+    /// Bytes of those OSTs that are active and answered: taken, and available.
     pub(crate) fn space_of(&self, osts: &BTreeSet<u16>) -> (u128, u128) {
         let table = self.table.lock();
-        let used = table.iter().filter(|(i, o)| osts.contains(i) && o.configured && o.enabled);
-        let known = used.filter_map(|(_, o)| o.space);
-        known.fold((0, 0), |(t, a), s| (t + u128::from(s.total), a + u128::from(s.available)))
+        let active = table.iter().filter(|(i, o)| osts.contains(i) && o.configured && o.enabled);
+        let known = active.filter_map(|(_, o)| o.space);
+        let taken = |s: &StatfsReply| u128::from(s.total.saturating_sub(s.free));
+        known.fold((0, 0), |(t, a), s| (t + taken(&s), a + u128::from(s.available)))
     }
 
     /// See [`Allocator::choose`]. The pool is as [`Osts::placed`] says.

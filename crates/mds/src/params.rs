@@ -117,7 +117,7 @@ pub static POOL: Table<Mdt, Arc<OstPool>> = Table {
                 (0, 100),
                 "%",
                 0,
-                "part of the pool's space in use from which on new objects go to its spill_target; 0: never",
+                "part of the pool's space in use (Use% of lfs df) from which on new objects go to its spill_target; 0: never",
             ),
             |_, p| Value::Number(p.spill_threshold_pct.load(Relaxed)),
             |_, p, v| {

@@ -101,6 +101,10 @@ impl Pools {
     /// that one spills, perhaps by way of others, into this one.
     pub fn set_spill_target(&self, pool: &OstPool, target: &str) -> Result<(), Errno> {
         is_spill_target(target)?;
+        // What is set for good is set again with every configuration, also when the pool is gone since.
+        if pool.spill_target() == target {
+            return Ok(());
+        }
         let mut next = target.to_string();
         // Each pool is passed once at most, unless there is a loop.
         for _ in 0..=model::limits::POOLS_MAX {
@@ -151,8 +155,10 @@ impl Osts {
         if threshold == 0 || self.pools.with_members(&target).is_none() {
             return false;
         }
-        let (total, available) = self.space_of(&pool.osts());
-        total > 0 && (total - available.min(total)) * 100 >= total * u128::from(threshold)
+        // As `lfs df` shows it.
+        let (taken, available) = self.space_of(&pool.osts());
+        let whole = taken + available;
+        whole > 0 && taken * 100 >= whole * u128::from(threshold)
     }
 
     /// The settings, to which nothing is inherited any more, with the pool from which OSTs are to be chosen

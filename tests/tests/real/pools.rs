@@ -63,6 +63,7 @@ fn pools_are_administered_with_the_commands_of_lustre() -> Result<()> {
     s.prints(&format!("lctl pool_new {f}.flash"), &format!("Pool {f}.flash created\n"))?;
     s.prints(&format!("lctl pool_new -n {f}.disk"), &format!("Pool {f}.disk created\n"))?;
     s.fails(&format!("lctl pool_new {f}.flash"), 17, "exists")?;
+    s.fails("lctl pool_new flash", 22, "FSNAME.POOL")?;
     s.fails("lctl pool_new nothere.flash", 2, "no file system 'nothere'")?;
     for name in ["sixteen__letters", "ignore", "none", "a.b"] {
         s.fails(&format!("lctl pool_new {f}.{name}"), 22, "a pool's name is")?;

@@ -55,6 +55,16 @@ fn a_pool_of_the_mgs_is_where_files_of_every_mount_go() {
         let l = Admin(&a).getlayout(call(), inherits).await.unwrap().unwrap();
         assert_eq!(place(&l), ("one", vec![1]));
 
+        // A small file is in no pool until it grows.
+        let mut small = spec("flash", 2);
+        small.set_mdt_bytes(65536);
+        let fid = create(&a, a.root(), "small", Some(small)).await.unwrap();
+        let l = Admin(&b).getlayout(call(), fid).await.unwrap().unwrap();
+        assert_eq!(place(&l), ("", vec![]));
+        b.clone().write(call(), fid, 0, false, false, vec![7; 200_000].into()).await.unwrap();
+        let l = Admin(&a).getlayout(call(), fid).await.unwrap().unwrap();
+        assert_eq!(place(&l), ("flash", vec![0, 2]));
+
         // They outlive the MGS and the MDT.
         c.stop_mgs().await;
         c.start_mgs().await;

@@ -39,8 +39,8 @@ fn set(rig: &Rig, name: &str, value: &str) -> Result<(), Errno> {
 
 /// So many of a hundred parts of an OST are in use.
 fn fill(rig: &Rig, ost: u16, percent: u64) {
-    let space =
-        StatfsReply { total: 1 << 40, available: (1 << 40) / 100 * (100 - percent), ..Default::default() };
+    let free = (1 << 40) / 100 * (100 - percent);
+    let space = StatfsReply { total: 1 << 40, free, available: free, ..Default::default() };
     rig.mdt.shared.osts.update(ost, |o| o.space = Some(space));
 }
 

@@ -88,7 +88,8 @@ pub fn members(m: &LocalMount, pool: &str) -> Result<Pool, Failure> {
 
 /// File system and pool.
 fn split(text: &str) -> Result<(&str, &str), Failure> {
-    text.split_once('.').ok_or_else(|| Failure::usage(format!("'{text}' is no FSNAME.POOL")))
+    let why = "a pool is named with its file system: FSNAME.POOL";
+    text.split_once('.').ok_or_else(|| Failure::explained("cannot use pool", text, Errno::EINVAL, why))
 }
 
 /// Has the active MGS do it.
