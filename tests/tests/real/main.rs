@@ -8,6 +8,7 @@ mod bench;
 mod coherence;
 mod coherence_names;
 mod controller;
+mod copy;
 mod disk_errors;
 mod failing_disk;
 mod failover;
