@@ -1,16 +1,24 @@
 //! What `lfs` and `lctl` ask of a mount, answered, and whose right each request is ([`crate::control`] has
 //! the requests). `fuse` brings them from an ioctl; [`crate::User`] has those of a user as calls.
 
-use crate::control::{ControlError, MountName, Name, Reply, Request, Stripe, Target, TargetSpace};
+use crate::control::{
+    ControlError, Inode, Listed, MountName, Name, Reply, Request, Stripe, Target, TargetSpace,
+};
 use crate::llite::{O_CREAT, O_EXCL, O_WRONLY, permission};
 use crate::stats::Verb;
 use crate::{Admin, Call, Fs, FsSpace, R, TargetState, control};
 use model::perm::{self, FLAG_APPEND, FLAG_IMMUTABLE, FLAG_NOATIME, FLAG_NODUMP, FLAG_SYNC, MAY_EXEC};
 use model::{Attr, Errno, Fid, FileType, Layout, LayoutSpec, SetAttr, pool};
 use std::sync::Arc;
+use wire::msg::lookup::Entry;
+use wire::msg::readdir::Dirent;
 
 /// Paths of one file that are told.
 const PATHS_MAX: usize = 10_000;
+/// Bytes of a page of a directory, as [`Reply::Listing`] has it.
+const LISTING_BYTES: u32 = 128 << 10;
+/// Objects of the files of such a page, if it has more than one file.
+const LISTING_OBJECTS: usize = 4096;
 /// Flags of inodes that are kept; others are refused.
 const FLAGS_KEPT: u32 = FLAG_SYNC | FLAG_IMMUTABLE | FLAG_APPEND | FLAG_NODUMP | FLAG_NOATIME;
 
@@ -100,6 +108,13 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
             let attr = object(fs, &call, opened, name).await?;
             Reply::Stripe(Box::new(stripe(fs, &call, &attr).await?))
         }
+        Request::Listing { cookie, inodes } => listing(fs, call, opened, cookie, inodes).await?,
+        Request::Inode { name } => {
+            let e = entry(fs, &call, opened, name.clone()).await?;
+            let (name, kind, fid) = (name.unwrap_or_default(), e.attr.kind, e.attr.fid);
+            let inode = Some(Inode { attr: e.attr.clone(), layout: e.layout.clone() });
+            Reply::Listing { entries: vec![Listed { name, kind, fid, inode }], next: None }
+        }
         Request::Setstripe { name, spec } => {
             let attr = object(fs, &call, opened, name).await?;
             setstripe(fs, call, &attr, spec).await?;
@@ -135,14 +150,55 @@ async fn object(fs: &Arc<Fs>, call: &Call, opened: Fid, name: Option<Name>) -> R
         None => fs.clone().getattr(call.clone(), opened).await,
         Some(n) if n.0.is_empty() || n.0.contains(&b'/') || n.0 == b"." || n.0 == b".." => Err(Errno::EINVAL),
         Some(n) => {
-            let search = async {
-                let dir = fs.lmv.getattr_entry(fs.cx.of(call), opened).await?;
-                permission::access(fs, call, &dir, MAY_EXEC).await
-            };
-            fs.run(Verb::Getattr, search).await?;
+            may_search(fs, call, opened).await?;
             fs.clone().lookup(call.clone(), opened, n.0).await
         }
     }
+}
+
+/// As [`object`], as the metadata server knows it.
+async fn entry(fs: &Arc<Fs>, call: &Call, opened: Fid, name: Option<Name>) -> R<Arc<Entry>> {
+    match name {
+        None => fs.lmv.getattr_entry(fs.cx.of(call), opened).await,
+        Some(n) if n.0.is_empty() || n.0.contains(&b'/') || n.0 == b"." || n.0 == b".." => Err(Errno::EINVAL),
+        Some(n) => {
+            may_search(fs, call, opened).await?;
+            Admin(fs).lookup_entry(call, opened, n.0).await
+        }
+    }
+}
+
+/// Whether the caller may look names up in the opened directory; in a path walk a kernel checks that.
+async fn may_search(fs: &Arc<Fs>, call: &Call, opened: Fid) -> R<()> {
+    let search = async {
+        let dir = fs.lmv.getattr_entry(fs.cx.of(call), opened).await?;
+        permission::access(fs, call, &dir, MAY_EXEC).await
+    };
+    fs.run(Verb::Getattr, search).await
+}
+
+/// The opened directory may be read, or the kernel would not have opened it; what its entries are needs the
+/// right to search as well.
+async fn listing(fs: &Arc<Fs>, call: Call, opened: Fid, cookie: u64, inodes: bool) -> R<Reply> {
+    if inodes {
+        may_search(fs, &call, opened).await?;
+    }
+    let (mut page, end) = Admin(fs).entries(&call, opened, cookie, LISTING_BYTES, inodes).await?;
+    let (mut objects, mut count) = (0, 0usize);
+    for d in &page {
+        objects += d.entry.as_ref().and_then(|e| e.layout.as_ref()).map_or(0, |l| l.objects().count());
+        if count > 0 && objects > LISTING_OBJECTS {
+            break;
+        }
+        count += 1;
+    }
+    let next = page.get(count.saturating_sub(1)).map(|d| d.cookie).filter(|_| !end || count < page.len());
+    page.truncate(count);
+    let listed = |d: Dirent| {
+        let inode = d.entry.map(|e| Inode { attr: e.attr, layout: e.layout });
+        Listed { name: d.name.into(), kind: d.kind, fid: d.fid, inode }
+    };
+    Ok(Reply::Listing { entries: page.into_iter().map(listed).collect(), next })
 }
 
 /// Where a file's bytes lie, or what new files of a directory get.

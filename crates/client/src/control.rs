@@ -26,7 +26,9 @@
 
 use crate::TargetState;
 use model::param::ParamInfo;
-use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectAttr, ObjectId, Pool, TargetId};
+use model::{
+    Attr, Errno, Fid, FileType, Layout, LayoutSpec, ObjectAttr, ObjectId, Pool, TargetId,
+};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -161,6 +163,11 @@ pub enum Request {
     /// Some files that have objects on an OST, from the metadata servers' reverse index, behind object
     /// `after`. Root only. [`Reply::OstFiles`].
     OstFiles { ost: u16, after: Option<ObjectId> },
+    /// Some entries of the opened directory, behind `cookie` (0: from the first), with what the metadata
+    /// server knows of their inodes if wanted; no object server is asked. [`Reply::Listing`].
+    Listing { cookie: u64, inodes: bool },
+    /// The same of one file. [`Reply::Listing`] with one entry, whose name is empty if none was given.
+    Inode { name: Option<Name> },
     /// Moves a file's data to new objects while it is in use. [`Reply::Done`]. `ENODATA` for a file without
     /// objects, `EBUSY` if others do not let go of it.
     Migrate { name: Option<Name>, spec: LayoutSpec },
@@ -251,6 +258,25 @@ pub struct Stripe {
     pub grows_into: Option<LayoutSpec>,
 }
 
+/// An entry of a directory.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Listed {
+    pub name: Name,
+    pub kind: FileType,
+    pub fid: Fid,
+    /// If it was asked for and the file has not gone meanwhile.
+    pub inode: Option<Inode>,
+}
+
+/// A file as its metadata server knows it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Inode {
+    /// Of a regular file with objects size, space and times are incomplete: its object servers have them.
+    pub attr: Attr,
+    /// Of a regular file.
+    pub layout: Option<Layout>,
+}
+
 /// One target.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Target {
@@ -322,6 +348,11 @@ pub enum Reply {
     Pools {
         version: u64,
         pools: Vec<Pool>,
+    },
+    /// Entries of a directory; `next`: ask again behind this cookie.
+    Listing {
+        entries: Vec<Listed>,
+        next: Option<u64>,
     },
 }
 

@@ -4,12 +4,13 @@ use super::Names;
 use super::getattr::{data_layout, merged};
 use crate::mdc::fitting;
 use crate::stats::Verb;
-use crate::{Call, Fs, R};
+use crate::{Admin, Call, Fs, R};
 use model::{Fid, TargetId};
 use rpc::ImportState;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
+use wire::msg::lookup::Entry;
 use wire::msg::readdir::{Dirent, Readdir};
 use world::BoxFuture;
 
@@ -43,6 +44,32 @@ impl Fs {
             };
             self.run(Verb::Readdir, work).await
         })
+    }
+}
+
+impl Admin<'_> {
+    /// Entries behind `cookie`, with what the metadata server knows of their inodes if `inodes`, and whether
+    /// they are the last; no object server is asked.
+    pub(crate) async fn entries(
+        self,
+        call: &Call,
+        dir: Fid,
+        cookie: u64,
+        max_bytes: u32,
+        inodes: bool,
+    ) -> R<(Vec<Dirent>, bool)> {
+        let work = self.0.names.page(call, dir, cookie, max_bytes.min(PAGE_MAX_BYTES), inodes);
+        let (mut entries, _, end) = self.0.run(Verb::Readdir, work).await?;
+        let mdc = self.0.lmv.mdc_of(dir).await?;
+        for e in entries.iter_mut().filter_map(|d| d.entry.as_mut()) {
+            mdc.with_atime(e);
+        }
+        Ok((entries, end))
+    }
+
+    /// A name in a directory, as the metadata server knows it.
+    pub(crate) async fn lookup_entry(self, call: &Call, dir: Fid, name: Vec<u8>) -> R<Arc<Entry>> {
+        self.0.run(Verb::Lookup, self.0.names.lookup_entry(call, dir, name)).await
     }
 }
 

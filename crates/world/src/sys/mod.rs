@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 pub mod control;
+pub mod deep;
 pub mod files;
 pub mod idle;
 pub mod load;
@@ -157,6 +158,11 @@ pub fn euid() -> u32 {
 /// Effective group of this process.
 pub fn egid() -> u32 {
     rustix::process::getegid().as_raw()
+}
+
+/// Processors that this process may use.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// This host's name.

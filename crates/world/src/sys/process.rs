@@ -280,6 +280,13 @@ pub fn block_signals(signals: &[i32]) {
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
 }
 
+/// Gives signals back to normal delivery: one that came meanwhile is delivered.
+pub fn unblock_signals(signals: &[i32]) {
+    let set = set_of(signals);
+    // SAFETY: a live set; the old mask is not wanted.
+    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut()) };
+}
+
 /// The next of the blocked `signals`, `None` when `d` passed first.
 pub fn wait_signal(signals: &[i32], d: Duration) -> Option<i32> {
     let set = set_of(signals);
