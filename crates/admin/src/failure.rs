@@ -82,6 +82,13 @@ impl FirstError {
         self.first.get_or_insert(f.exit_code());
     }
 
+    /// A signal stopped the command: `code` is its exit status, whatever was reported before.
+    pub fn interrupted(&mut self, prefix: &str, code: i32) {
+        crate::output::flush();
+        eprintln!("{prefix}: interrupted: what was printed is not all");
+        self.first = Some(code);
+    }
+
     pub fn exit_code(&self) -> i32 {
         self.first.unwrap_or(0)
     }

@@ -8,6 +8,7 @@ pub mod command;
 pub mod failure;
 pub mod getopt;
 pub mod glob;
+pub mod interrupt;
 pub mod lctl;
 pub mod lfs;
 pub mod live;
@@ -16,6 +17,7 @@ pub mod names;
 pub mod output;
 pub mod pool;
 pub mod size;
+pub mod walk;
 
 use std::ffi::OsString;
 

@@ -49,26 +49,32 @@ pub fn parse_int(s: &str) -> Option<i64> {
 pub fn parse_index(s: &str) -> Option<u16> {
     let t = s.strip_suffix("_UUID").unwrap_or(s);
     if let Some(i) = t.rfind("OST").or_else(|| t.rfind("MDT")) {
-        return u16::from_str_radix(&t[i + 3..], 16).ok();
+        let file_system = &t[..i];
+        let named = file_system.is_empty() || file_system.ends_with('-');
+        return u16::from_str_radix(&t[i + 3..], 16).ok().filter(|_| named);
     }
     u16::try_from(parse_int(t)?).ok()
 }
 
-/// `1,2-4,0x7`.
+/// `1-3`, `OST0001-OST0003`, `fs-OST0001-fs-OST0003_UUID`: the name of a file system may have dashes itself.
+fn parse_index_range(s: &str) -> Option<(u16, u16)> {
+    let is_number = |t: &str| t.starts_with(|c: char| c.is_ascii_digit()) && parse_int(t).is_some();
+    s.match_indices('-').find_map(|(i, _)| {
+        let (a, b) = (&s[..i], &s[i + 1..]);
+        (is_number(a) == is_number(b)).then(|| parse_index(a).zip(parse_index(b)))?
+    })
+}
+
+/// `1,2-4,0x7`, and names of targets.
 pub fn parse_index_list(s: &str) -> Result<Vec<u16>, Failure> {
     let bad = |p: &str| Failure::usage(format!("bad target index '{p}' in '{s}'"));
     let mut out = Vec::new();
     for p in s.split(',') {
-        if let Some(i) = parse_index(p) {
-            out.push(i);
-            continue;
+        match parse_index_range(p) {
+            Some((a, b)) if a <= b => out.extend(a..=b),
+            Some(_) => return Err(bad(p)),
+            None => out.push(parse_index(p).ok_or_else(|| bad(p))?),
         }
-        let (a, b) = p.split_once('-').ok_or_else(|| bad(p))?;
-        let (a, b) = (parse_index(a).ok_or_else(|| bad(p))?, parse_index(b).ok_or_else(|| bad(p))?);
-        if a > b {
-            return Err(bad(p));
-        }
-        out.extend(a..=b);
     }
     Ok(out)
 }
@@ -100,7 +106,11 @@ mod tests {
         assert_eq!(parse_stripe_size("64").unwrap(), 65536);
         assert_eq!(parse_stripe_size("65536").unwrap(), 65536);
         assert_eq!(parse_index_list("0,2-4,0x10,fs-OST000a_UUID").unwrap(), [0, 2, 3, 4, 16, 10]);
-        assert!(parse_index_list("4-2").is_err());
+        let named = "OST0001-OST0003,a-b-OST0005_UUID-a-b-OST0006_UUID,1-OST0009";
+        assert_eq!(parse_index_list(named).unwrap(), [1, 2, 3, 5, 6, 9]);
+        for bad in ["4-2", "", "1-", "-1", "1-OSTx", "xOST0001", "1,,2", "70000"] {
+            assert!(parse_index_list(bad).is_err(), "{bad}");
+        }
         assert_eq!(human(13 << 30, 1024), "13.0G");
         assert_eq!(human(512, 1024), "512");
     }

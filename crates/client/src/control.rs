@@ -26,9 +26,7 @@
 
 use crate::TargetState;
 use model::param::ParamInfo;
-use model::{
-    Attr, Errno, Fid, FileType, Layout, LayoutSpec, ObjectAttr, ObjectId, Pool, TargetId,
-};
+use model::{Attr, Errno, Fid, FileType, Layout, LayoutSpec, ObjectAttr, ObjectId, Pool, TargetId};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;

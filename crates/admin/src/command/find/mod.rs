@@ -1,223 +1,197 @@
 //! `lfs find`: find(1) that also knows layouts. Predicates are and-ed, `!` negates the next one, their order
-//! does not matter: names and types are looked at first, layouts last.
+//! does not matter: what costs less is looked at first, and who is refused by it costs nothing more.
 
+pub(crate) mod candidate;
+mod format;
+mod layout;
+mod mode;
+mod moment;
+mod options;
 mod predicate;
+mod query;
+mod range;
+#[cfg(test)]
+mod tests;
 
-use crate::command::getstripe;
 use crate::failure::{Failure, FirstError};
-use crate::local;
-use crate::{names, output};
-use client::control::{Reply, Request, Stripe};
-use predicate::{Query, Seen};
+use crate::interrupt::{self, Interrupt};
+use crate::walk::{self, Mounted, Page, Place, Run, Tree, Visitor};
+use crate::{local, output};
+use candidate::{Candidate, Stage, Time};
+use client::control::{Listed, Reply, Request};
+use model::{Fid, FileType, Map};
+use query::{Output, Query};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use world::sys::files::{self, NameStat};
+use std::sync::atomic::AtomicU64;
+use world::sys::files;
 
 pub const USAGE: &str = "PATH... [!] [-name GLOB] [-type bcdflps] [-size [+-]N[ckMGT]] [-blocks [+-]N] \
-[-atime|-mtime|-ctime [+-]N[smhdwy]] [-newer FILE] [-user U] [-group G] [-perm [/-]MODE] [-links [+-]N] \
-[-maxdepth N] [-mindepth N] [-stripe-count [+-]N] [-stripe-size [+-]N] [-stripe-index LIST] [-ost LIST] \
-[-layout raid0] [-pool NAME] [-mdt LIST] [-print|-print0|-printf FORMAT|-ls|--json]";
+[-atime|-mtime|-ctime|-btime [+-]N[smhdwy]] [-newer[XY] FILE|TIME] [-user|-uid U] [-group|-gid G] \
+[-perm [/-]MODE] [-links [+-]N] [-projid P] [-attrs [^]ATTR,..] [-xattr [^]NAME[=REGEX]] [-maxdepth N] \
+[-mindepth N] [-stripe-count [+-]N] [-stripe-size [+-]N] [-stripe-index LIST] [-ost LIST] [-pool GLOB] \
+[-layout raid0|mdt|released] [-component-count|-component-start|-component-end [+-]N] \
+[-component-flags [^]FLAG,..] [-extension-size N] [-mirror-count N] [-mirror-state [^]STATE] [-foreign] \
+[-mdt LIST] [-mdt-count N] [-mdt-hash HASH] [-skip PERCENT] [-threads N] [-lazy] \
+[-print|-print0|-printf FORMAT|-ls|-json]";
 
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Output {
-    #[default]
-    Lines,
-    Zeros,
-    Format(String),
-    Long,
-    Json,
+/// Of a page's entries at least one in so many has to be asked for, or each is asked for by itself.
+const PAGE_SHARE: usize = 8;
+/// And at least so many.
+const PAGE_MIN: usize = 8;
+
+/// Prints what a query fits of what a walk meets.
+struct Finder<'a> {
+    q: &'a Query,
 }
 
-/// Looks a file's layout up when the first predicate or format needs it.
-struct Lookup<'a> {
-    path: &'a Path,
-    got: Option<Option<Stripe>>,
-}
+impl Visitor for Finder<'_> {
+    fn wants_inodes(&self) -> bool {
+        let needed = |kind| self.q.stage(kind) > Stage::Name;
+        let any = [FileType::Regular, FileType::Directory, FileType::Symlink].into_iter().any(needed);
+        any && !self.q.picks_names()
+    }
 
-impl Seen for Lookup<'_> {
-    fn stripe(&mut self) -> Option<&Stripe> {
-        let path = self.path;
-        self.got.get_or_insert_with(|| getstripe::get(path).ok()).as_ref()
+    fn max_depth(&self) -> u32 {
+        self.q.max_depth
+    }
+
+    fn visit(&self, at: &Place<'_>, entries: Vec<Listed>, run: &Run<'_>) {
+        output::bytes(&self.found(at, entries, run));
     }
 }
 
-fn type_letter(mode: u32) -> char {
-    match mode & 0o170000 {
-        0o010000 => 'p',
-        0o020000 => 'c',
-        0o040000 => 'd',
-        0o060000 => 'b',
-        0o120000 => 'l',
-        0o140000 => 's',
-        _ => 'f',
+impl Finder<'_> {
+    /// The lines of what fits.
+    fn found(&self, at: &Place<'_>, entries: Vec<Listed>, run: &Run<'_>) -> Vec<u8> {
+        if at.depth < self.q.min_depth {
+            return Vec::new();
+        }
+        let of = |l: Listed| Candidate::new(at.of(&l.name), at.depth, l);
+        let mut left: Vec<Candidate> = entries.into_iter().map(of).collect();
+        let met = left.len();
+        self.keep(Stage::Name, &mut left, at, run);
+        self.learn_inodes(&mut left, met, at, run);
+        self.keep(Stage::Inode, &mut left, at, run);
+        let mut out = Vec::new();
+        for mut c in left {
+            if run.interrupt.stopped() {
+                break;
+            }
+            match self.look_closer(&mut c, at) {
+                Ok(true) => self.print(&c, &mut out),
+                Ok(false) => {}
+                Err(f) => run.report(&f),
+            }
+        }
+        out
     }
-}
 
-fn mode_text(mode: u32) -> String {
-    let kind = match type_letter(mode) {
-        'f' => '-',
-        c => c,
-    };
-    let mut out = String::from(kind);
-    for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
-        let bits = mode >> shift & 7;
-        out.push(if bits & 4 != 0 { 'r' } else { '-' });
-        out.push(if bits & 2 != 0 { 'w' } else { '-' });
-        out.push(match (mode & special != 0, bits & 1 != 0) {
-            (true, true) => letter,
-            (true, false) => letter.to_ascii_uppercase(),
-            (false, true) => 'x',
-            (false, false) => '-',
+    fn keep(&self, stage: Stage, left: &mut Vec<Candidate>, at: &Place<'_>, run: &Run<'_>) {
+        left.retain(|c| match self.q.fits(stage, c, at.dir) {
+            Ok(fits) => fits,
+            Err(f) => {
+                run.report(&f);
+                false
+            }
         });
     }
-    out
-}
 
-/// UTC calendar text of seconds since 1970, as `%a`, `%c`, `%t` print it.
-fn calendar(sec: i64) -> String {
-    let (days, rest) = (sec.div_euclid(86400), sec.rem_euclid(86400));
-    // Days to date by the civil calendar (Hinnant's algorithm), eras of 400 years.
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let doe = z.rem_euclid(146_097);
-    let yoe = (doe - doe / 1460 + doe / 36524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
-    let year = yoe + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60)
-}
-
-fn stripe_field(c: char, l: &mut Lookup<'_>) -> String {
-    let Some(s) = l.stripe() else { return String::new() };
-    let (layout, default) = (s.layout.as_ref(), s.default.as_ref());
-    match c {
-        'c' => layout
-            .map(|l| l.stripe_count() as i64)
-            .or(default.map(|d| i64::from(d.stripe_count)))
-            .unwrap_or(0)
-            .to_string(),
-        'S' => layout
-            .map(|l| u64::from(l.shown().stripe_size))
-            .or(default.map(|d| d.stripe_size))
-            .unwrap_or(0)
-            .to_string(),
-        'i' => layout.and_then(|l| l.objects().next().map(|o| i64::from(o.ost))).unwrap_or(-1).to_string(),
-        'o' => layout
-            .map_or(String::new(), |l| l.objects().map(|o| o.ost.to_string()).collect::<Vec<_>>().join(",")),
-        'p' => layout.map_or(String::new(), |l| l.shown().pool.clone()),
-        'F' => s.fid.to_string(),
-        'P' => "0".to_string(),
-        _ => String::new(),
-    }
-}
-
-fn formatted(format: &str, path: &Path, st: &NameStat, l: &mut Lookup<'_>) {
-    let mut it = format.chars().peekable();
-    let mut out: Vec<u8> = Vec::new();
-    while let Some(c) = it.next() {
-        match c {
-            '\\' => match it.next() {
-                Some('n') => out.push(b'\n'),
-                Some('t') => out.push(b'\t'),
-                Some('0') => out.push(0),
-                Some(o) => out.extend(o.to_string().bytes()),
-                None => out.push(b'\\'),
-            },
-            '%' => {
-                let text = match it.next() {
-                    Some('p') => {
-                        out.extend(path.as_os_str().as_bytes());
-                        continue;
+    /// Inodes of those of which something is to be known, of `met` on the page: all of it at once if many are
+    /// needed. Who has gone meanwhile is left out.
+    fn learn_inodes(&self, left: &mut Vec<Candidate>, met: usize, at: &Place<'_>, run: &Run<'_>) {
+        let lacks = |c: &Candidate| c.listed.inode.is_none() && self.q.stage(c.kind()) > Stage::Name;
+        let lacking = left.iter().filter(|c| lacks(c)).count();
+        if lacking >= PAGE_MIN && lacking * PAGE_SHARE >= met && at.path.is_some() {
+            // Who may not search the directory is told so name by name.
+            if let Ok(Page { entries, .. }) = at.dir.page(at.cookie, true) {
+                let mut found: Map<(Fid, Vec<u8>), Listed> = Map::default();
+                found.extend(entries.into_iter().map(|l| ((l.fid, l.name.0.clone()), l)));
+                for c in left.iter_mut().filter(|c| lacks(c)) {
+                    if let Some(l) = found.remove(&(c.listed.fid, c.listed.name.0.clone())) {
+                        c.listed.inode = l.inode;
                     }
-                    Some('s') => st.size.to_string(),
-                    Some('b') => st.blocks.to_string(),
-                    Some('k') => st.blocks.div_ceil(2).to_string(),
-                    Some('u') => names::user(st.uid),
-                    Some('U') => st.uid.to_string(),
-                    Some('g') => names::group(st.gid),
-                    Some('G') => st.gid.to_string(),
-                    Some('m') => format!("{:o}", st.mode & 0o7777),
-                    Some('M') => mode_text(st.mode),
-                    Some('n') => st.nlink.to_string(),
-                    Some('i') => st.ino.to_string(),
-                    Some('y') => type_letter(st.mode).to_string(),
-                    Some('a') => calendar(st.atime),
-                    Some('c') => calendar(st.ctime),
-                    Some('t') => calendar(st.mtime),
-                    Some(c @ ('A' | 'C' | 'T')) if it.next_if_eq(&'@').is_some() => match c {
-                        'A' => st.atime,
-                        'C' => st.ctime,
-                        _ => st.mtime,
-                    }
-                    .to_string(),
-                    Some('L') => it.next().map_or(String::new(), |f| stripe_field(f, l)),
-                    Some('%') => "%".to_string(),
-                    Some(o) => format!("%{o}"),
-                    None => "%".to_string(),
-                };
-                out.extend(text.bytes());
-            }
-            c => out.extend(c.to_string().bytes()),
-        }
-    }
-    output::bytes(&out);
-}
-
-fn print(q: &Query, path: &Path, st: &NameStat, l: &mut Lookup<'_>) {
-    match &q.output {
-        Output::Lines => output::path(path, false),
-        Output::Zeros => output::path(path, true),
-        Output::Format(f) => formatted(f, path, st, l),
-        Output::Long => formatted("%i %k %M %n %u %g %s %t %p\n", path, st, l),
-        Output::Json => {
-            let row = json!({"path": path, "type": type_letter(st.mode).to_string(), "size": st.size,
-                "blocks": st.blocks, "mode": st.mode & 0o7777, "uid": st.uid, "gid": st.gid,
-                "atime": st.atime, "mtime": st.mtime, "ctime": st.ctime});
-            output::bytes(format!("{row}\n").as_bytes());
-        }
-    }
-}
-
-fn walk(q: &Query, root: &Path, errors: &mut FirstError) {
-    let mut todo: Vec<(PathBuf, u32)> = vec![(root.to_path_buf(), 0)];
-    let mut dev = None;
-    while let Some((path, depth)) = todo.pop() {
-        let st = match files::stat(&path, false) {
-            Ok(s) => s,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound && depth > 0 => continue, // removed meanwhile
-            Err(e) => {
-                errors.report("lfs find", &Failure::io("cannot stat", &path.display().to_string(), e));
-                continue;
-            }
-        };
-        let mut l = Lookup { path: &path, got: None };
-        if depth >= q.min_depth && q.matches(&path, &st, &mut l) {
-            print(q, &path, &st, &mut l);
-        }
-        let here = *dev.get_or_insert(st.dev) == st.dev;
-        if st.is_dir() && depth < q.max_depth && here {
-            match files::list_raw(&path) {
-                Ok(list) => todo.extend(list.into_iter().rev().map(|n| (path.join(n), depth + 1))),
-                Err(e) => {
-                    errors.report("lfs find", &Failure::io("cannot list", &path.display().to_string(), e));
                 }
             }
         }
+        left.retain_mut(|c| {
+            if !lacks(c) {
+                return true;
+            }
+            if run.interrupt.stopped() {
+                return false;
+            }
+            match at.dir.inode(c.name()) {
+                Ok(Some(l)) => c.listed = Listed { name: c.listed.name.clone(), ..l },
+                Ok(None) => return false,
+                Err(f) => {
+                    run.report(&f);
+                    return false;
+                }
+            }
+            c.listed.inode.is_some()
+        });
     }
+
+    /// What costs a question about this file alone. False if it does not fit or has gone.
+    fn look_closer(&self, c: &mut Candidate, at: &Place<'_>) -> Result<bool, Failure> {
+        let needed = self.q.stage(c.kind());
+        if c.is_dir() && needed >= Stage::Question && self.q.needs_defaults() {
+            c.defaults = at.dir.defaults(c.name())?;
+        }
+        if !self.q.fits(Stage::Question, c, at.dir)? {
+            return Ok(false);
+        }
+        if needed == Stage::Objects && c.has_objects() {
+            c.stat = at.dir.stat(c.name(), self.q.lazy)?;
+            if c.stat.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(self.q.fits(Stage::Objects, c, at.dir)? && !self.is_skipped(c.listed.fid))
+    }
+
+    /// Of all files the same share each time, whatever the order.
+    fn is_skipped(&self, fid: Fid) -> bool {
+        let hash = fid
+            .to_bytes()
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
+        (hash >> 32) % 100 < u64::from(self.q.skip)
+    }
+
+    fn print(&self, c: &Candidate, out: &mut Vec<u8>) {
+        match &self.q.output {
+            Output::Lines | Output::Zeros => {
+                out.extend_from_slice(c.path.as_os_str().as_bytes());
+                out.push(if self.q.output == Output::Zeros { 0 } else { b'\n' });
+            }
+            Output::Format(f) => f.render(c, out),
+            Output::Json => out.extend_from_slice(format!("{}\n", row(c)).as_bytes()),
+        }
+    }
+}
+
+fn row(c: &Candidate) -> serde_json::Value {
+    let attr = &c.inode().attr;
+    let layout = c.layout().zip(c.component()).map(|(l, main)| {
+        json!({"pattern": crate::command::getstripe::pattern_word(main.pattern),
+            "stripe_count": main.objects.len(), "stripe_size": main.stripe_size, "pool": main.pool,
+            "components": l.components.len(), "osts": l.objects().map(|o| o.ost).collect::<Vec<_>>()})
+    });
+    let path = c.path.to_string_lossy();
+    json!({"path": path, "fid": c.listed.fid.to_string(), "type": mode::letter(c.kind()).to_string(),
+        "size": c.size(), "blocks": c.blocks(), "mode": attr.mode & 0o7777, "nlink": attr.nlink,
+        "uid": attr.uid, "gid": attr.gid, "projid": attr.projid, "atime": c.time(Time::Access).0,
+        "mtime": c.time(Time::Modify).0, "ctime": c.time(Time::Change).0, "btime": c.time(Time::Birth).0,
+        "layout": layout})
 }
 
 /// Files of some OSTs below `root`, from the index of the metadata servers: the tree is not walked, and no
 /// OST is asked, unless the query wants to know more than names. Not in the order of a walk.
-fn look_up(
-    q: &Query,
-    osts: &[u16],
-    mount: &Path,
-    root: &Path,
-    errors: &mut FirstError,
-) -> Result<(), Failure> {
+fn look_up(f: &Finder<'_>, osts: &[u16], mount: &Path, root: &Path, run: &Run<'_>) -> Result<(), Failure> {
     let real =
         files::canonical(root).map_err(|e| Failure::io("cannot find", &root.display().to_string(), e))?;
     // As a walk from `root` would name it.
@@ -230,6 +204,9 @@ fn look_up(
     for &ost in osts {
         let mut after = None;
         loop {
+            if run.interrupt.stopped() {
+                return Ok(());
+            }
             let (found, next) = match local::ask(mount, &Request::OstFiles { ost, after })? {
                 Reply::OstFiles { files, next } => (files, next),
                 other => return Err(local::strange(mount, &other)),
@@ -240,7 +217,7 @@ fn look_up(
                     continue;
                 }
                 for path in names.iter().filter_map(|n| shown(&n.0)) {
-                    show_indexed(q, root, &path, errors);
+                    show_indexed(f, root, &path, run);
                 }
             }
             after = next;
@@ -252,27 +229,62 @@ fn look_up(
     Ok(())
 }
 
-fn show_indexed(q: &Query, root: &Path, path: &Path, errors: &mut FirstError) {
-    let depth = path.components().count() - root.components().count();
-    if !(q.min_depth as usize..=q.max_depth as usize).contains(&depth) {
+fn show_indexed(f: &Finder<'_>, root: &Path, path: &Path, run: &Run<'_>) {
+    let depth = (path.components().count() - root.components().count()) as u32;
+    if !(f.q.min_depth..=f.q.max_depth).contains(&depth) {
         return;
     }
-    if q.needs_no_look() {
-        if q.matches_indexed(path) {
-            output::path(path, q.output == Output::Zeros);
+    if f.q.needs_no_look() {
+        if f.q.fits_indexed(path) {
+            output::path(path, f.q.output == Output::Zeros);
         }
         return;
     }
-    match files::stat(path, false) {
-        Ok(st) => {
-            let mut l = Lookup { path, got: None };
-            if q.matches(path, &st, &mut l) {
-                print(q, path, &st, &mut l);
-            }
+    match Mounted::new(path).and_then(|t| t.start()) {
+        Ok((dir, listed)) => {
+            let at = Place { dir: &*dir, path: None, root: path, depth, cookie: 0 };
+            f.visit(&at, vec![listed], run);
         }
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {} // removed meanwhile
-        Err(e) => errors.report("lfs find", &Failure::io("cannot stat", &path.display().to_string(), e)),
+        // Removed meanwhile.
+        Err(Failure::Op { errno: model::Errno::ENOENT, .. }) => {}
+        Err(e) => run.report(&e),
     }
+}
+
+/// The mount that a start path lies on; a symbolic link is not followed.
+fn mount_of(root: &Path) -> Result<PathBuf, Failure> {
+    let shown = || root.display().to_string();
+    let stat = files::stat(root, false).map_err(|e| Failure::io("cannot find", &shown(), e))?;
+    if stat.is_dir() || stat.is_file() {
+        local::mount_point(root)
+    } else {
+        local::mount_point(&local::split(root).0)
+    }
+}
+
+fn find_below(f: &Finder<'_>, root: &Path, run: &Run<'_>) -> Result<(), Failure> {
+    let mount = mount_of(root)?;
+    // Others than root see what they could list.
+    if let Some(osts) = f.q.osts().filter(|_| world::sys::euid() == 0) {
+        return look_up(f, osts, &mount, root, run);
+    }
+    let threads = f.q.threads.unwrap_or_else(walk::default_threads);
+    walk::walk(&Mounted::new(root)?, root, threads, f, run);
+    Ok(())
+}
+
+fn find(q: &Query, roots: &[PathBuf], interrupt: &Interrupt) -> FirstError {
+    let seen = AtomicU64::new(0);
+    let run = Run::new("lfs find", interrupt, &seen);
+    for root in roots {
+        if interrupt.stopped() {
+            break;
+        }
+        if let Err(f) = find_below(&Finder { q }, root, &run) {
+            run.report(&f);
+        }
+    }
+    run.finish()
 }
 
 pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
@@ -280,39 +292,9 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     if roots.is_empty() {
         return Err(Failure::usage("no path given"));
     }
-    let mut errors = FirstError::default();
-    for r in roots {
-        let mount = match local::mount_point(&r) {
-            Ok(m) => m,
-            Err(f) => {
-                errors.report("lfs find", &f);
-                continue;
-            }
-        };
-        // Others than root see what they could list.
-        let osts = q.osts().filter(|_| world::sys::euid() == 0);
-        match osts {
-            Some(o) => {
-                if let Err(f) = look_up(&q, o, &mount, &r, &mut errors) {
-                    errors.report("lfs find", &f);
-                }
-            }
-            None => walk(&q, &r, &mut errors),
-        }
+    let (mut errors, signalled) = interrupt::guarded(|| {}, |i| find(&q, &roots, i));
+    if let Some(code) = signalled {
+        errors.interrupted("lfs find", code);
     }
     Ok(errors)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_of_times_and_modes() {
-        assert_eq!(calendar(0), "1970-01-01 00:00:00");
-        assert_eq!(calendar(951_782_400), "2000-02-29 00:00:00");
-        assert_eq!(calendar(-1), "1969-12-31 23:59:59");
-        assert_eq!(mode_text(0o104755), "-rwsr-xr-x");
-        assert_eq!(mode_text(0o041777), "drwxrwxrwt");
-    }
 }
