@@ -36,6 +36,9 @@ Data, from and to any file system:
 Measuring, on any mounted directory:
   bench ior|mdtest|io500 ...      load generators with live progress, JSON and plots
 
+What is there:
+  report striping|owners|sizes|ages DIR   layouts, owners, sizes, ages of the files below a directory
+
 The parts, for several hosts (each also a program of its own):
   mkfs.nacre, tunefs.nacre        make and change a target in a folder
   nacred [--nid NID] DIR...       serve targets
@@ -79,6 +82,7 @@ pub fn run(args: &[OsString]) -> u8 {
         "ha" => ha::main(rest),
         "mgt" => mgt::main(rest),
         "bench" => bench::main(rest),
+        "report" => admin::command::report::main(rest),
         "install-links" => links::main(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

@@ -19,6 +19,7 @@ pub mod ping;
 pub mod pool;
 pub mod recovery;
 pub mod registration;
+pub mod report;
 pub mod set_param;
 pub mod setstripe;
 pub mod sync;

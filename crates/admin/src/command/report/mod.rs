@@ -1,0 +1,202 @@
+//! `nacre report`: what layouts, owners, sizes and ages the files below some directories have, by one walk.
+
+mod tables;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+use crate::EXIT_USAGE;
+use crate::command::find::candidate::Candidate;
+use crate::command::getstripe::effective;
+use crate::failure::{Failure, FirstError};
+use crate::getopt::{self, Opt, flag, value};
+use crate::interrupt::{self, Interrupt};
+use crate::walk::{self, Mounted, Place, Run, THREADS_MAX, Visitor};
+use crate::{local, output, say};
+use client::control::Listed;
+use indicatif::ProgressBar;
+use model::LayoutSpec;
+use model::mutex::Mutex;
+use serde_json::json;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tally::{Subject, Tally};
+
+const USAGE: &str = "\
+usage: nacre report striping|owners|sizes|ages DIR... [--threads N] [--json]
+
+Walks through all that lies below DIR and says what is there:
+  striping   layouts: files, bytes, and who chose them by hand
+  owners     users and groups: files, bytes, space
+  sizes      how many files are how large
+  ages       how long ago files were read and written
+
+  --threads N   so many threads (default: as many as processors, at most 4)
+  --json        one JSON document
+
+exit status: 0, or the errno of the first failure (the rest is counted all the same), 4 wrong usage
+";
+
+const OPTS: &[Opt] = &[value('\0', "threads"), flag('\0', "json")];
+
+/// What is asked for.
+#[derive(Debug)]
+struct Options {
+    subject: Subject,
+    roots: Vec<PathBuf>,
+    threads: usize,
+    json: bool,
+}
+
+fn parse(args: &[OsString]) -> Result<Options, Failure> {
+    let p = getopt::parse(args, OPTS)?;
+    let [subject, roots @ ..] = p.operands.as_slice() else {
+        return Err(Failure::usage("a report of what? striping, owners, sizes or ages"));
+    };
+    let subject = Subject::parse(&subject.to_string_lossy())?;
+    if roots.is_empty() {
+        return Err(Failure::usage("no directory given"));
+    }
+    let threads = match p.value("threads") {
+        None => walk::default_threads(),
+        Some(n) => {
+            let bad = || Failure::usage(format!("bad number of threads '{n}': 1 to {THREADS_MAX}"));
+            n.parse().ok().filter(|n| (1..=THREADS_MAX).contains(n)).ok_or_else(bad)?
+        }
+    };
+    let roots = roots.iter().map(PathBuf::from).collect();
+    Ok(Options { subject, roots, threads, json: p.has("json") })
+}
+
+/// Counts what a walk meets.
+struct Counter {
+    subject: Subject,
+    tally: Mutex<Tally>,
+}
+
+impl Visitor for Counter {
+    fn wants_inodes(&self) -> bool {
+        true
+    }
+
+    fn max_depth(&self) -> u32 {
+        u32::MAX
+    }
+
+    fn visit(&self, at: &Place<'_>, entries: Vec<Listed>, run: &Run<'_>) {
+        let mut files = Vec::with_capacity(entries.len());
+        for l in entries {
+            if run.interrupt.stopped() {
+                break;
+            }
+            let mut c = Candidate::new(PathBuf::new(), at.depth, l);
+            match look(&mut c, at) {
+                Ok(true) => files.push(c),
+                Ok(false) => {}
+                Err(f) => run.report(&f),
+            }
+        }
+        let striped = self.subject == Subject::Striping && files.iter().any(Candidate::has_objects);
+        let default = if striped { default_of(at, run) } else { None };
+        let mut tally = self.tally.lock();
+        for c in &files {
+            tally.add(c, default.as_ref());
+        }
+    }
+}
+
+/// Learns what is to be counted; false if the file has gone.
+fn look(c: &mut Candidate, at: &Place<'_>) -> Result<bool, Failure> {
+    if c.listed.inode.is_none() {
+        match at.dir.inode(c.name())? {
+            Some(l) => c.listed.inode = l.inode,
+            None => return Ok(false),
+        }
+    }
+    if c.listed.inode.is_none() {
+        return Ok(false);
+    }
+    if c.has_objects() {
+        c.stat = at.dir.stat(c.name(), false)?;
+        return Ok(c.stat.is_some());
+    }
+    Ok(true)
+}
+
+/// What the directory gives new files; `None` if nobody can say.
+fn default_of(at: &Place<'_>, run: &Run<'_>) -> Option<LayoutSpec> {
+    match at.dir.own_defaults() {
+        Ok(s) => s.map(|s| effective(&s).0),
+        Err(f) => {
+            run.report(&f);
+            None
+        }
+    }
+}
+
+fn count_below(root: &Path, o: &Options, counter: &Counter, run: &Run<'_>) -> Result<(), Failure> {
+    local::mount_point(root)?;
+    walk::walk(&Mounted::new(root)?, root, o.threads, counter, run);
+    Ok(())
+}
+
+fn count(o: &Options, seen: &AtomicU64, interrupt: &Interrupt) -> (Tally, FirstError) {
+    let run = Run::new("nacre report", interrupt, seen);
+    let counter = Counter { subject: o.subject, tally: Mutex::new(Tally::new(o.subject)) };
+    for root in &o.roots {
+        if interrupt.stopped() {
+            break;
+        }
+        if let Err(f) = count_below(root, o, &counter, &run) {
+            run.report(&f);
+        }
+    }
+    (counter.tally.into_inner(), run.finish())
+}
+
+fn report(o: &Options) -> FirstError {
+    let seen = Arc::new(AtomicU64::new(0));
+    // Shown on a terminal only.
+    let bar = ProgressBar::new_spinner();
+    let (ticking, counted) = (bar.clone(), seen.clone());
+    let tick = move || {
+        ticking.set_message(format!("{} files looked at", counted.load(Ordering::Relaxed)));
+        ticking.tick();
+    };
+    let ((tally, mut errors), signalled) = interrupt::guarded(tick, |i| count(o, &seen, i));
+    bar.finish_and_clear();
+    if o.json {
+        let complete = signalled.is_none() && errors.exit_code() == 0;
+        let rows = tally.rows(world::sys::wall_seconds());
+        output::json(&json!({"subject": o.subject.name(), "complete": complete, "rows": rows,
+            "total": tally.total_row()}));
+    } else {
+        for line in tally.lines() {
+            say!("{line}");
+        }
+    }
+    if let Some(code) = signalled {
+        errors.interrupted("nacre report", code);
+    }
+    errors
+}
+
+/// The command: arguments behind `report`. Returns the exit status.
+pub fn main(args: &[OsString]) -> i32 {
+    if args.iter().any(|a| a == "--help" || a == "-h") {
+        say!("{}", USAGE.trim_end());
+        output::flush();
+        return 0;
+    }
+    let code = match parse(args) {
+        Ok(o) => report(&o).exit_code(),
+        Err(f) => {
+            eprintln!("nacre report: {f}\n\n{USAGE}");
+            EXIT_USAGE
+        }
+    };
+    output::flush();
+    code
+}
