@@ -12,6 +12,7 @@ mod copy;
 mod disk_errors;
 mod failing_disk;
 mod failover;
+mod find;
 mod full_backing;
 mod ha;
 mod ha_page;
