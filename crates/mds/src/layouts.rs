@@ -125,6 +125,7 @@ impl Shared {
             let (pool, osts) = self.choose(&wanted.as_spec(), RESERVE_BYTES)?;
             l.instantiate(n, fid, (&pool, &osts));
         }
+        assert!(l.check_range(start, end).is_ok(), "{fid}: every byte of {start}..{end} has an object now");
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use world::sys::deep::FullStat;
+use world::sys::walk::FullStat;
 
 /// Entries of a page.
 pub const PAGE: usize = 16;

@@ -21,7 +21,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use world::sys::deep::FullStat;
+use world::sys::walk::FullStat;
 
 /// Some entries of a directory.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use world::sys::deep::{self, DeepFolder, FullStat};
+use world::sys::walk::{self, FullStat, WalkFolder};
 
 /// A walk of a mount from one path on.
 pub struct Mounted {
@@ -29,7 +29,7 @@ impl Mounted {
 
 impl Tree for Mounted {
     fn open(&self, path: &Path) -> Result<Option<Box<dyn Directory>>, Failure> {
-        let opened = DeepFolder::open(path).and_then(|f| f.device().map(|d| (f, d)));
+        let opened = WalkFolder::open(path).and_then(|f| f.device().map(|d| (f, d)));
         match opened {
             Ok((folder, device)) if device == self.device => {
                 Ok(Some(Box::new(Opened { folder, path: path.to_path_buf() })))
@@ -87,7 +87,7 @@ fn stripe(reply: Option<Reply>, path: &Path) -> Result<Option<Stripe>, Failure> 
 
 /// A directory that is open.
 struct Opened {
-    folder: DeepFolder,
+    folder: WalkFolder,
     path: PathBuf,
 }
 
@@ -176,7 +176,7 @@ impl Directory for Start {
     }
 
     fn stat(&self, _name: &Name, lazy: bool) -> Result<Option<FullStat>, Failure> {
-        if_there(deep::stat(&self.path, lazy), "cannot stat", &self.path)
+        if_there(walk::stat(&self.path, lazy), "cannot stat", &self.path)
     }
 
     fn defaults(&self, _name: &Name) -> Result<Option<Stripe>, Failure> {
@@ -191,7 +191,7 @@ impl Directory for Start {
     }
 
     fn xattr(&self, _name: &Name, xattr: &OsStr) -> Result<Option<Vec<u8>>, Failure> {
-        let found = deep::xattr(&self.path, xattr);
+        let found = walk::xattr(&self.path, xattr);
         Ok(if_there(found, "cannot read an extended attribute of", &self.path)?.flatten())
     }
 }

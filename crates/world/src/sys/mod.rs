@@ -7,13 +7,13 @@
 #![allow(unsafe_code)]
 
 pub mod control;
-pub mod deep;
 pub mod files;
 pub mod idle;
 pub mod load;
 pub mod mounts;
 pub mod process;
 pub mod tree;
+pub mod walk;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};

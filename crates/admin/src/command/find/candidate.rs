@@ -4,7 +4,7 @@ use client::control::{Inode, Listed, Name, Stripe};
 use model::layout::Component;
 use model::{FileType, Layout, Timestamp};
 use std::path::{Path, PathBuf};
-use world::sys::deep::FullStat;
+use world::sys::walk::FullStat;
 
 /// What must be known of a file before something can be said of it: the later, the more it costs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -15,7 +15,7 @@ use model::FileType;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use world::sys::deep::{self, FullStat};
+use world::sys::walk::{self, FullStat};
 
 /// How what is found is printed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -87,7 +87,7 @@ fn newer(name: &str, g: &Given) -> Result<Predicate, Failure> {
     }
     let path = PathBuf::from(g.value.clone().unwrap_or_default());
     let shown = path.display().to_string();
-    let s = deep::times(&path).map_err(|e| Failure::io("cannot stat", &shown, e))?;
+    let s = walk::times(&path).map_err(|e| Failure::io("cannot stat", &shown, e))?;
     let unknown = || {
         Failure::explained("cannot compare with", &shown, model::Errno::ENODATA, "it has no time of birth")
     };

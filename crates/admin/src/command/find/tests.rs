@@ -5,7 +5,7 @@ use crate::walk::fake::{Asked, Fake, striped};
 use model::perm::FLAG_IMMUTABLE;
 use model::{Errno, LayoutSpec, Timestamp};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use world::sys::deep::FullStat;
+use world::sys::walk::FullStat;
 
 fn query(args: &[&str]) -> Result<Query, Failure> {
     Query::parse(&args.iter().map(OsString::from).collect::<Vec<_>>()).map(|(_, q)| q)

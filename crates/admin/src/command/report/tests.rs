@@ -3,7 +3,7 @@
 use super::*;
 use crate::walk::fake::{Fake, striped};
 use model::{Errno, FileType, Timestamp};
-use world::sys::tree::FullStat;
+use world::sys::walk::FullStat;
 
 const MIB: u64 = 1 << 20;
 

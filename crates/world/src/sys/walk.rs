@@ -26,18 +26,18 @@ pub struct FullStat {
 }
 
 /// An open folder.
-pub struct DeepFolder {
+pub struct WalkFolder {
     fd: OwnedFd,
 }
 
-impl DeepFolder {
+impl WalkFolder {
     /// Opens the folder at `path`, whose length does not matter. `ENOTDIR` if it is something else.
-    pub fn open(path: &Path) -> io::Result<DeepFolder> {
+    pub fn open(path: &Path) -> io::Result<WalkFolder> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = |at: &OwnedFd, p: &[u8]| rustix::fs::openat(at, p, flags, Mode::empty());
         let whole = path.as_os_str().as_bytes();
         if whole.len() <= PATH_BYTES {
-            return Ok(DeepFolder { fd: rustix::fs::open(path, flags, Mode::empty())? });
+            return Ok(WalkFolder { fd: rustix::fs::open(path, flags, Mode::empty())? });
         }
         let cut = |p: &[u8]| p[..=PATH_BYTES.min(p.len() - 1)].iter().rposition(|c| *c == b'/');
         let (mut rest, mut fd) = (whole, None);
@@ -51,7 +51,7 @@ impl DeepFolder {
             rest = &rest[at + slashes..];
         }
         let fd = fd.expect("a long path has a first part");
-        Ok(DeepFolder { fd: if rest.is_empty() { fd } else { open(&fd, rest)? } })
+        Ok(WalkFolder { fd: if rest.is_empty() { fd } else { open(&fd, rest)? } })
     }
 
     /// Device number of the file system that it lies on.
@@ -73,13 +73,13 @@ impl DeepFolder {
     }
 }
 
-impl AsFd for DeepFolder {
+impl AsFd for WalkFolder {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-/// As [`DeepFolder::stat`], of a path.
+/// As [`WalkFolder::stat`], of a path.
 pub fn stat(path: &Path, lazy: bool) -> io::Result<FullStat> {
     stat_at(rustix::fs::CWD, path.as_os_str(), own(lazy))
 }
@@ -129,16 +129,16 @@ mod tests {
         let top = std::env::temp_dir().join(format!("tree{}", std::process::id()));
         std::fs::create_dir_all(&top).unwrap();
         let (mut path, name) = (top.clone(), "n".repeat(200));
-        let mut at = DeepFolder::open(&top).unwrap();
+        let mut at = WalkFolder::open(&top).unwrap();
         for _ in 0..30 {
             rustix::fs::mkdirat(&at, name.as_str(), Mode::from_raw_mode(0o700)).unwrap();
             path.push(&name);
-            at = DeepFolder::open(&path).unwrap();
+            at = WalkFolder::open(&path).unwrap();
         }
         assert!(path.as_os_str().len() > PATH_BYTES);
         rustix::fs::mkdirat(&at, "last", Mode::from_raw_mode(0o700)).unwrap();
         assert!(at.stat(OsStr::new("last"), false).unwrap().mtime.0 > 0);
-        assert!(DeepFolder::open(&path.join("none")).is_err_and(|e| e.kind() == io::ErrorKind::NotFound));
+        assert!(WalkFolder::open(&path.join("none")).is_err_and(|e| e.kind() == io::ErrorKind::NotFound));
         assert_eq!(at.xattr(OsStr::new("last"), OsStr::new("user.none")).unwrap(), None);
         drop(at);
         std::fs::remove_dir_all(&top).unwrap();
