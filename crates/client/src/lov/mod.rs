@@ -20,6 +20,9 @@ mod readahead;
 pub(crate) mod streams;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use file::{File, LayoutHolder};
 pub(crate) use glimpse::{Placed, glimpse};
 pub(crate) use group::GroupLock;

@@ -3,12 +3,11 @@
 use super::{Mdc, Shared};
 use crate::Call;
 use crate::base::Context;
-use crate::testing::{self, ip};
-use model::mutex::{Mutex, MutexGuard};
+use crate::testing::{self, Answers, Fake, Hold, ip};
+use model::mutex::Mutex;
 use model::{Attr, Cred, Errno, Fid, FileType, Nid, TargetId, Timestamp};
-use rpc::server::Departure;
 use rpc::testing::Lab;
-use rpc::{ClientId, ConnectOutcome, Greeting, Incoming, Outgoing, Peers, Server, Service, StoredReply};
+use rpc::{ClientId, Incoming, Outgoing, Peers, Server};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +19,7 @@ use wire::msg::lookup::{Entry, Grant, bits};
 use wire::msg::mkdir::Mkdir;
 use wire::msg::notify::{LeaseItem, Notice, Notify};
 use wire::msg::own::{Own, OwnReply};
-use world::{BoxFuture, World};
+use world::World;
 
 const CLIENT: u8 = 9;
 const SEQ: u64 = 0x2_0000_0400;
@@ -35,26 +34,14 @@ fn entry(fid: Fid, exclusive: bool) -> Entry {
     Entry { grant, parent: Fid::ROOT, ..testing::entry(attr) }
 }
 
+/// Grants every lease.
+#[derive(Default)]
 struct FakeMdt {
-    id: TargetId,
-    seen: Mutex<Vec<Op>>,
     cancelled: Mutex<Vec<LeaseItem>>,
-    /// Nothing is answered.
-    deaf: Mutex<bool>,
-    world: World,
 }
 
-impl FakeMdt {
-    fn seen(&self) -> MutexGuard<'_, Vec<Op>> {
-        self.seen.lock()
-    }
-
-    fn count(&self, op: Op) -> usize {
-        self.seen().iter().filter(|o| **o == op).count()
-    }
-
-    fn execute(&self, r: &Incoming) -> Outgoing {
-        self.seen().push(r.op);
+impl Answers for FakeMdt {
+    fn answer(&self, r: &Incoming) -> Outgoing {
         match r.op {
             Op::Getattr => {
                 let m: Getattr = wire::decode_message(&r.body).unwrap();
@@ -78,48 +65,17 @@ impl FakeMdt {
             _ => Outgoing::err(Errno::EOPNOTSUPP),
         }
     }
-}
 
-impl Service for FakeMdt {
-    fn target(&self) -> TargetId {
-        self.id
-    }
-    fn fsname(&self) -> String {
-        "fs".into()
-    }
-    fn epoch(&self) -> u32 {
-        1
-    }
-    fn last_committed(&self) -> u64 {
-        1 << 40
-    }
-    fn connect(self: Arc<Self>, _: Greeting) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
-        Box::pin(async { Ok(ConnectOutcome { new_client: true, recovering: false }) })
-    }
-    fn stored_reply(&self, _: ClientId, _: u16) -> Option<StoredReply> {
-        None
-    }
-    fn handle(self: Arc<Self>, r: Incoming) -> BoxFuture<Outgoing> {
-        Box::pin(async move {
-            while *self.deaf.lock() {
-                self.world.sleep(Duration::from_millis(10)).await;
-            }
-            self.execute(&r)
-        })
-    }
-    fn notice(&self, _: ClientId, n: Notice) {
+    fn notice(&self, n: Notice) {
         if let Notice::Cancelled { items } = n {
             self.cancelled.lock().extend(items);
         }
-    }
-    fn departed(self: Arc<Self>, _: ClientId, _: Departure) -> BoxFuture<()> {
-        Box::pin(async {})
     }
 }
 
 /// A target and this mount's side of it.
 struct Side {
-    mdt: Arc<FakeMdt>,
+    mdt: Arc<Fake<FakeMdt>>,
     server: Arc<Server>,
     peers: Peers,
     mdc: Arc<Mdc>,
@@ -165,13 +121,7 @@ fn run<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Rig) -> F) {
         let mut sides = Vec::new();
         for (i, w) in servers.iter().enumerate() {
             let id = TargetId::mdt(i as u16);
-            let mdt = Arc::new(FakeMdt {
-                id,
-                seen: Mutex::default(),
-                cancelled: Mutex::default(),
-                deaf: Mutex::new(false),
-                world: w.clone(),
-            });
+            let mdt = Fake::new(w, id, FakeMdt::default());
             let at = ip(i as u8 + 1);
             let (server, peers) = testing::serve(w, at, mdt.clone()).await;
             let mdc = Mdc::new(&cx, &shared, 1 << 20, id, vec![Nid { addr: at, net: 0 }]);
@@ -221,18 +171,18 @@ fn an_eviction_by_one_target_takes_nothing_that_is_anothers() {
         let hurt = r.cx.told.open(dir(1));
         let unhurt = r.cx.told.open(dir(0));
         for s in &r.sides {
-            *s.mdt.deaf.lock() = false;
+            s.mdt.hold(Hold::Nothing);
         }
         assert!(r.mkdir(0, "kept").await && r.mkdir(1, "lost").await);
         // Before the batch is answered.
-        *r.sides[1].mdt.deaf.lock() = true;
+        r.sides[1].mdt.hold(Hold::Everything);
         assert!(r.mkdir(1, "lost too").await);
         assert!(r.sides[1].server.evict(TargetId::mdt(1), r.client()));
         r.until("it noticed", || r.sides[1].mdc.meta.known_entry(dir(1)).is_none()).await;
         assert!(r.sides[0].mdc.meta.known_entry(dir(0)).is_some(), "the other target's leases are good");
         assert_eq!(hurt.check(), Err(Errno::EIO), "who has the directory open is told");
         assert_eq!(unhurt.check(), Ok(()));
-        *r.sides[1].mdt.deaf.lock() = false;
+        r.sides[1].mdt.hold(Hold::Nothing);
         r.until("what was executed on the other is told", || !r.sides[0].mdc.has_pending()).await;
     });
 }

@@ -3,143 +3,22 @@
 use super::{LockRequest, Look, Object, ObjectCache, ObjectHolder, Osc, Outcome, WriteMeta};
 use crate::BoxFutureOf;
 use crate::base::Context;
-use crate::testing::{self, ip};
+use crate::testing::{self, Fake, FakeOst, ip};
 use bytes::Bytes;
-use model::mutex::{Mutex, MutexGuard};
-use model::{Errno, Fid, Nid, ObjectAttr, ObjectId, TargetId};
-use rpc::server::{ConnectOutcome, Departure, Greeting, Incoming, Outgoing, StoredReply};
+use model::{Errno, Fid, Nid, ObjectId, TargetId};
 use rpc::testing::Lab;
-use rpc::{ClientId, Peers, Server, Service};
+use rpc::{ClientId, Peers, Server};
 use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use wire::Op;
-use wire::msg::extent::{Extent, ExtentAnswer, ExtentMode, ExtentReply};
-use wire::msg::grant::{Grant, GrantReply};
-use wire::msg::notify::{Notice, Notify};
-use wire::msg::read::{Read, ReadReply};
-use wire::msg::write::{Write, WriteReply};
-use world::{BoxFuture, World};
+use wire::msg::extent::ExtentMode;
+use wire::msg::notify::Notify;
+use world::World;
 
 const OST: TargetId = TargetId::ost(0);
 const FILE: Fid = Fid::new(9, 1, 0);
 const OBJECT: ObjectId = ObjectId { origin: FILE, component: 1, stripe: 0 };
 const CLIENT: u8 = 9;
-
-/// What the server was sent, and how it is to answer.
-#[derive(Default)]
-struct Script {
-    /// What it has of the object.
-    bytes: Vec<u8>,
-    /// (offset, length, durable) of each write that came.
-    writes: Vec<(u64, usize, bool)>,
-    reads: usize,
-    locks: Vec<u64>,
-    released: Vec<u64>,
-    /// Of the next writes.
-    write_error: Option<Errno>,
-    contended: bool,
-    /// No grant beyond this.
-    grant: u64,
-}
-
-struct FakeOst {
-    script: Mutex<Script>,
-    /// Answers take so long.
-    stall: Mutex<Duration>,
-    world: World,
-}
-
-impl FakeOst {
-    fn script(&self) -> MutexGuard<'_, Script> {
-        self.script.lock()
-    }
-
-    fn attr(s: &Script) -> ObjectAttr {
-        ObjectAttr { size: s.bytes.len() as u64, ..ObjectAttr::default() }
-    }
-
-    fn execute(&self, r: &Incoming) -> Outgoing {
-        let mut s = self.script();
-        match r.op {
-            Op::Extent => {
-                let m: Extent = wire::decode_message(&r.body).unwrap();
-                if s.contended && !m.force {
-                    return Outgoing::ok(&ExtentReply { answer: ExtentAnswer::Contended }, 0);
-                }
-                s.locks.push(m.lock.id);
-                let attr = Self::attr(&s);
-                let answer = ExtentAnswer::Granted { start: 0, end: u64::MAX, attr };
-                Outgoing::ok(&ExtentReply { answer }, 0)
-            }
-            Op::Write => {
-                let m: Write = wire::decode_message(&r.body).unwrap();
-                s.writes.push((m.offset, r.bulk.len(), r.durable));
-                if let Some(e) = s.write_error {
-                    return Outgoing::err(e);
-                }
-                let end = m.offset as usize + r.bulk.len();
-                let len = s.bytes.len().max(end);
-                s.bytes.resize(len, 0);
-                s.bytes[m.offset as usize..end].copy_from_slice(&r.bulk);
-                let attr = Self::attr(&s);
-                let transno = 1 << 40 | s.writes.len() as u64;
-                Outgoing::ok(&WriteReply { offset: m.offset, attr, entry: None }, transno)
-            }
-            Op::Read => {
-                let m: Read = wire::decode_message(&r.body).unwrap();
-                s.reads += 1;
-                let from = (m.offset as usize).min(s.bytes.len());
-                let to = (m.offset as usize + m.len as usize).min(s.bytes.len());
-                let part = Bytes::copy_from_slice(&s.bytes[from..to]);
-                let (len, object_size) = (part.len() as u32, s.bytes.len() as u64);
-                let reply = ReadReply { len, object_size, block_crcs: Vec::new() };
-                Outgoing { bulk: part.into(), ..Outgoing::ok(&reply, 0) }
-            }
-            Op::Grant => {
-                let m: Grant = wire::decode_message(&r.body).unwrap();
-                Outgoing::ok(&GrantReply { have: m.want.min(s.grant).max(m.have.min(s.grant)) }, 0)
-            }
-            _ => Outgoing::err(Errno::EOPNOTSUPP),
-        }
-    }
-}
-
-impl Service for FakeOst {
-    fn target(&self) -> TargetId {
-        OST
-    }
-    fn fsname(&self) -> String {
-        "fs".into()
-    }
-    fn epoch(&self) -> u32 {
-        1
-    }
-    fn last_committed(&self) -> u64 {
-        1 << 40
-    }
-    fn connect(self: Arc<Self>, _: Greeting) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
-        Box::pin(async { Ok(ConnectOutcome { new_client: true, recovering: false }) })
-    }
-    fn stored_reply(&self, _: ClientId, _: u16) -> Option<StoredReply> {
-        None
-    }
-    fn handle(self: Arc<Self>, r: Incoming) -> BoxFuture<Outgoing> {
-        Box::pin(async move {
-            let stall = *self.stall.lock();
-            self.world.sleep(stall).await;
-            self.execute(&r)
-        })
-    }
-    fn notice(&self, _: ClientId, n: Notice) {
-        if let Notice::Released { locks } = n {
-            self.script().released.extend(locks.iter().map(|l| l.1));
-        }
-    }
-    fn departed(self: Arc<Self>, _: ClientId, _: Departure) -> BoxFuture<()> {
-        Box::pin(async {})
-    }
-}
 
 /// Who has the object open; keeps no pages.
 struct Holder;
@@ -157,7 +36,7 @@ impl ObjectHolder for Holder {
 struct Rig {
     cx: Arc<Context>,
     world: World,
-    ost: Arc<FakeOst>,
+    ost: Arc<Fake<FakeOst>>,
     server: Arc<Server>,
     peers: Peers,
     osc: Arc<Osc>,
@@ -211,12 +90,7 @@ fn run<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Rig) -> F) {
     let (server_world, _) = lab.node(ip(1), disk());
     let (world, _) = lab.node(ip(CLIENT), disk());
     lab.run(async {
-        let script = Script { grant: 1 << 30, ..Script::default() };
-        let ost = Arc::new(FakeOst {
-            script: Mutex::new(script),
-            stall: Mutex::default(),
-            world: server_world.clone(),
-        });
+        let ost = Fake::new(&server_world, OST, FakeOst::new());
         let (server, peers) = testing::serve(&server_world, ip(1), ost.clone()).await;
         let cx = testing::context(&world);
         let cache = ObjectCache::new(cx.clone(), 1 << 30, Arc::default());
@@ -241,8 +115,9 @@ fn what_is_written_is_kept_and_goes_out_as_one_message_when_it_is_asked_for() {
         assert_eq!(r.object.attr_if_locked().unwrap().size, 11, "nobody else can change it");
         r.object.flush_durably().await.unwrap();
         {
-            let s = r.ost.script();
-            assert_eq!((&s.bytes[..], &s.writes[..]), (&b"hello world"[..], &[(0, 11, true)][..]));
+            let mut s = r.ost.script();
+            assert_eq!(s.bytes(OBJECT), b"hello world");
+            assert_eq!(s.writes, [(0, 11, true)]);
         }
         assert_eq!(
             (r.osc.unwritten.load(std::sync::atomic::Ordering::Relaxed), r.object.lock().segs.count()),
@@ -274,7 +149,7 @@ fn a_lock_that_others_want_goes_back_after_its_bytes() {
         r.object.lock().unpin(id);
         r.object.changed.notify_waiters();
         r.until("it is released", || r.ost.script().released == [id]).await;
-        assert_eq!(r.ost.script().bytes, b"mine", "the bytes were there before");
+        assert_eq!(r.ost.script().bytes(OBJECT), b"mine", "the bytes were there before");
         let s = r.object.lock();
         assert!(s.is_idle() && s.segs.count() == 0, "and nothing is kept without it");
     });
@@ -304,7 +179,7 @@ fn an_eviction_takes_locks_and_what_was_not_written() {
         r.until("it noticed", || r.object.lock().locks.is_empty()).await;
         assert_eq!(open.check(), Err(Errno::EIO));
         assert!(!r.object.lock().unpin(id), "who relied on it finds it gone");
-        assert!(r.ost.script().bytes.is_empty() && r.osc.grant_left() == 0);
+        assert!(r.ost.script().bytes(OBJECT).is_empty() && r.osc.grant_left() == 0);
     });
 }
 
@@ -316,7 +191,7 @@ fn without_grant_a_write_goes_through_and_is_kept_as_read() {
         assert!(!r.osc.take_grant(4).await, "the server has no room to promise");
         let meta = WriteMeta { time: r.world.wall(), ..WriteMeta::default() };
         r.object.write_through(0, Bytes::from_static(b"data"), meta, id).await.unwrap();
-        assert_eq!(r.ost.script().bytes, b"data");
+        assert_eq!(r.ost.script().bytes(OBJECT), b"data");
         let s = r.object.lock();
         assert_eq!(s.segs.slice(0, 4).as_deref(), Some(&b"data"[..]), "it is here as well");
         assert_eq!((s.segs.unwritten_bytes(), s.size), (0, 4));
@@ -326,7 +201,7 @@ fn without_grant_a_write_goes_through_and_is_kept_as_read() {
 #[test]
 fn what_was_read_is_kept_unless_it_changed_meanwhile() {
     run(7, |r| async move {
-        r.ost.script().bytes = b"0123456789".to_vec();
+        *r.ost.script().bytes(OBJECT) = b"0123456789".to_vec();
         let id = r.lock(true).await;
         let begin = |from: u64, to: u64| {
             let gap = r.object.begin_fetch(&mut r.object.lock(), from, to);

@@ -6,6 +6,9 @@ mod meter;
 pub(crate) mod params;
 mod turns;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use checksum::Checksums;
 pub(crate) use meter::Meter;
 pub(crate) use turns::Turns;

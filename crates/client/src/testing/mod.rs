@@ -1,4 +1,13 @@
 //! What unit tests of several layers need: a mount's context and servers in virtual time, and inodes.
+//!
+//! `target` is a server that has no rules of its own: sessions, time and order are its, the answers a test's.
+//! `ost` are the answers of an object target that does as it is told.
+
+mod ost;
+mod target;
+
+pub(crate) use ost::FakeOst;
+pub(crate) use target::{Answers, Fake, Hold};
 
 use crate::base::{Context, Settings};
 use model::{Attr, Fid, FileType, Timestamp};

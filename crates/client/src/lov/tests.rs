@@ -1,0 +1,440 @@
+//! Files against fake object targets, in virtual time. Below is the real `osc`: `File` holds objects of that
+//! type, and what it promises (order, locks, what is kept) is made of theirs. The seam is above the network,
+//! where the same fake is `osc`'s own, and at [`LayoutHolder`], which stands for the metadata server.
+
+use super::map::{self, merge_seek};
+use super::pin::HOLD_MAX;
+use super::{File, LayoutHolder, Lov, Written};
+use crate::base::Context;
+use crate::osc::{ObjectCache, Osc, WriteMeta};
+use crate::testing::{self, Fake, FakeOst, Hold, ip};
+use crate::{BoxFutureOf, R};
+use bytes::Bytes;
+use model::layout::{ComponentSpec, EOF};
+use model::mutex::Mutex;
+use model::{Errno, Fid, Layout, Nid, ObjectId, TargetId, Timestamp};
+use rpc::testing::Lab;
+use rpc::{ClientId, Peers};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+use wire::Op;
+use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE};
+use wire::msg::notify::Notify;
+use world::World;
+
+const FILE: Fid = Fid::new(9, 1, 0);
+const CLIENT: u8 = 9;
+const UNIT: u64 = 64 << 10;
+const OSTS: u16 = 3;
+
+/// The metadata server, as far as a file asks it.
+struct FakeHolder {
+    /// Generation that the file has; 0: there is no answer.
+    generation: Mutex<u32>,
+    asked: Mutex<usize>,
+}
+
+impl LayoutHolder for FakeHolder {
+    fn confirm<'a>(&'a self, _: Fid, layout: &'a Layout) -> BoxFutureOf<'a, R<()>> {
+        Box::pin(async move {
+            *self.asked.lock() += 1;
+            let now = *self.generation.lock();
+            match now {
+                0 => std::future::pending().await,
+                n if n == layout.generation => Ok(()),
+                _ => Err(Errno::ERELAYOUT),
+            }
+        })
+    }
+}
+
+struct Side {
+    ost: Arc<Fake<FakeOst>>,
+    peers: Peers,
+    osc: Arc<Osc>,
+}
+
+struct Rig {
+    cx: Arc<Context>,
+    world: World,
+    lov: Arc<Lov>,
+    sides: Vec<Side>,
+    holder: Arc<FakeHolder>,
+}
+
+impl Rig {
+    fn open(&self, layout: &Layout) -> Arc<File> {
+        let oscs = layout.objects().map(|o| self.sides[usize::from(o.ost)].osc.clone()).collect();
+        self.lov.open(FILE, &Arc::new(layout.clone()), oscs, self.holder.clone()).0
+    }
+
+    /// A file with an object on each OST.
+    fn striped(&self) -> Arc<File> {
+        let osts: Vec<u16> = (0..OSTS).collect();
+        self.open(&Layout::striped((FILE, 1), 1, UNIT as u32, "", &osts))
+    }
+
+    async fn until(&self, what: &str, f: impl Fn() -> bool) {
+        testing::until(&self.world, what, f).await;
+    }
+
+    /// What the OST of an object has of it.
+    fn stored(&self, f: &File, number: usize) -> Vec<u8> {
+        let o = f.layout.objects().nth(number).expect("it is the layout's");
+        self.sides[usize::from(o.ost)].ost.script().bytes(o.id).clone()
+    }
+
+    /// Somebody else wants the lock on an object back.
+    fn block(&self, f: &File, number: usize) -> u64 {
+        let o = &f.objects[number];
+        let id = o.lock().locks.first().expect("there is a lock").id;
+        let side = &self.sides[usize::from(o.osc.target.id.index)];
+        side.peers.notify(ClientId(self.cx.uuid), Notify::BlockExtent { object: o.id, id });
+        id
+    }
+
+    fn released(&self, ost: usize) -> Vec<u64> {
+        self.sides[ost].ost.script().released.clone()
+    }
+
+    fn writes(&self) -> usize {
+        self.sides.iter().map(|s| s.ost.script().writes.len()).sum()
+    }
+
+    fn reads(&self) -> usize {
+        self.sides.iter().map(|s| s.ost.script().reads).sum()
+    }
+}
+
+async fn write(f: &Arc<File>, off: u64, data: impl Into<Vec<u8>>) -> R<()> {
+    match f.write(Some(off), Bytes::from(data.into()), WriteMeta::default(), None).await? {
+        Written::At(at) => assert_eq!(at, off),
+        Written::Contended(_) | Written::NoObjects(_) => panic!("it is no append of a contended object"),
+    }
+    Ok(())
+}
+
+async fn append(f: &Arc<File>, data: &'static [u8]) -> R<Result<u64, u64>> {
+    match f.write(None, Bytes::from_static(data), WriteMeta::default(), None).await? {
+        Written::At(at) => Ok(Ok(at)),
+        Written::NoObjects(at) => Ok(Err(at)),
+        Written::Contended(_) => panic!("it is forced"),
+    }
+}
+
+async fn read(f: &Arc<File>, off: u64, len: usize) -> R<Vec<u8>> {
+    Ok(f.read(off, len, true).await?.expect("asked for with force").to_vec())
+}
+
+/// A different byte at each place, or nearly; never zero.
+fn pattern(len: u64) -> Vec<u8> {
+    (0..len).map(|i| (i % 251) as u8 + 1).collect()
+}
+
+fn run<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Rig) -> F) {
+    let lab = Lab::new(seed);
+    let node = |n: u8| lab.node(ip(n), Arc::new(world::mem::MemDisk::new())).0;
+    let (world, servers) = (node(CLIENT), (0..OSTS as u8).map(|n| node(n + 1)).collect::<Vec<_>>());
+    lab.run(async {
+        let cx = testing::context(&world);
+        let cache = ObjectCache::new(cx.clone(), 1 << 30, Arc::default());
+        let mut sides = Vec::new();
+        for (i, w) in servers.iter().enumerate() {
+            let (id, at) = (TargetId::ost(i as u16), ip(i as u8 + 1));
+            let ost = Fake::new(w, id, FakeOst::new());
+            let (_, peers) = testing::serve(w, at, ost.clone()).await;
+            let osc = Osc::new(&cache, id, vec![Nid { addr: at, net: 0 }]);
+            osc.target.import.connected().await.unwrap();
+            sides.push(Side { ost, peers, osc });
+        }
+        let lov = Arc::new(Lov::new(cx.clone(), cache, world.wall()));
+        let holder = Arc::new(FakeHolder { generation: Mutex::new(1), asked: Mutex::new(0) });
+        test(Rig { cx, world, lov, sides, holder }).await;
+    });
+}
+
+#[test]
+fn what_is_written_is_read_back_at_once_and_each_server_gets_its_stripes() {
+    run(1, |r| async move {
+        let (f, data) = (r.striped(), pattern(5 * UNIT));
+        write(&f, 100, data.clone()).await.unwrap();
+        assert_eq!((read(&f, 100, data.len()).await.unwrap(), r.writes(), r.reads()), (data.clone(), 0, 0));
+        f.flush().await.unwrap();
+        let file = [vec![0; 100], data].concat();
+        for stripe in 0..usize::from(OSTS) {
+            let of_it = file.chunks(UNIT as usize).skip(stripe).step_by(usize::from(OSTS));
+            assert_eq!(r.stored(&f, stripe), of_it.collect::<Vec<_>>().concat(), "stripe {stripe}");
+        }
+    });
+}
+
+#[test]
+fn appends_that_come_together_follow_each_other_wherever_the_file_ends() {
+    run(2, |r| async move {
+        let f = r.striped();
+        // The end lies on the second server, and only that one knows.
+        let second = f.objects[1].id;
+        r.sides[1].ost.script().bytes(second).extend(pattern(10));
+        let ends: Arc<Mutex<Vec<u64>>> = Arc::default();
+        for _ in 0..10 {
+            let (f, ends) = (f.clone(), ends.clone());
+            r.world.spawn("append", async move {
+                let at = append(&f, b"a record").await.unwrap().unwrap();
+                ends.lock().push(at);
+            });
+        }
+        r.until("all are written", || ends.lock().len() == 10).await;
+        let mut at = ends.lock().clone();
+        at.sort_unstable();
+        let first = UNIT + 10;
+        assert_eq!(at, (0..10).map(|i| first + i * 8).collect::<Vec<_>>());
+        assert_eq!(read(&f, first, 1000).await.unwrap(), b"a record".repeat(10));
+    });
+}
+
+#[test]
+fn a_truncate_takes_what_was_not_written_yet_and_what_comes_back_is_zeros() {
+    run(3, |r| async move {
+        let (f, data) = (r.striped(), pattern(4 * UNIT));
+        write(&f, 0, data.clone()).await.unwrap();
+        let cut = UNIT + 10;
+        assert!(f.cut(Timestamp::ZERO, cut).await.unwrap().is_some(), "it concerned all objects");
+        assert_eq!(read(&f, 0, data.len()).await.unwrap(), data[..cut as usize], "the file ends there");
+        assert!(f.cut(Timestamp::ZERO, 3 * UNIT).await.unwrap().is_some());
+        let whole = [&data[..cut as usize], &vec![0; (3 * UNIT - cut) as usize]].concat();
+        assert_eq!(read(&f, 0, data.len()).await.unwrap(), whole);
+        f.flush().await.unwrap();
+        assert_eq!(r.stored(&f, 0), data[..UNIT as usize]);
+        assert_eq!(r.stored(&f, 1)[..10], data[UNIT as usize..cut as usize]);
+        assert!(r.stored(&f, 1)[10..].iter().chain(&r.stored(&f, 2)).all(|b| *b == 0), "nothing came back");
+    });
+}
+
+#[test]
+fn seek_finds_data_that_only_this_mount_has_and_the_holes_between() {
+    run(4, |r| async move {
+        let f = r.striped();
+        write(&f, 10, pattern(5)).await.unwrap();
+        write(&f, 4 * UNIT, pattern(7)).await.unwrap();
+        for (from, hole, at) in [
+            (0, false, Ok(10)),
+            (12, true, Ok(15)),
+            (15, false, Ok(4 * UNIT)),
+            (4 * UNIT + 3, true, Ok(4 * UNIT + 7)),
+            (4 * UNIT + 7, false, Err(Errno::ENXIO)),
+        ] {
+            let found = f.seek(from, hole).await.unwrap();
+            assert_eq!(merge_seek(&f.layout, from, hole, &found), at, "from {from}, a hole: {hole}");
+        }
+    });
+}
+
+#[test]
+fn a_punched_hole_reads_as_zeros_though_its_bytes_were_kept_and_space_made_behind_the_end_is_the_files() {
+    run(5, |r| async move {
+        let (f, mut data) = (r.striped(), pattern(3 * UNIT));
+        write(&f, 0, data.clone()).await.unwrap();
+        let hole = (UNIT - 5, UNIT + 10);
+        let punch = FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE;
+        f.fallocate(Timestamp::ZERO, punch, hole).await.unwrap();
+        data[hole.0 as usize..(hole.0 + hole.1) as usize].fill(0);
+        assert_eq!(read(&f, 0, data.len()).await.unwrap(), data);
+        f.fallocate(Timestamp::ZERO, 0, (3 * UNIT, 20)).await.unwrap();
+        assert_eq!(append(&f, b"behind").await, Ok(Ok(3 * UNIT + 20)));
+        f.flush().await.unwrap();
+        assert_eq!(r.stored(&f, 0).len() as u64, UNIT + 26, "servers know the end as well");
+    });
+}
+
+#[test]
+fn a_file_that_is_read_from_its_start_is_fetched_before_it_is_asked_for_and_never_behind_its_end() {
+    run(6, |r| async move {
+        let f = r.striped();
+        let size = 20 * UNIT;
+        let data = pattern(size);
+        for (number, o) in f.objects.iter().enumerate() {
+            let of_it = data.chunks(UNIT as usize).skip(number).step_by(usize::from(OSTS));
+            *r.sides[number].ost.script().bytes(o.id) = of_it.collect::<Vec<_>>().concat();
+        }
+        let (step, first) = (UNIT as usize / 2, 3 * UNIT as usize);
+        assert_eq!(read(&f, 0, first).await.unwrap(), data[..first]);
+        r.until("it is read ahead", || r.lov.cache.reading_ahead.load(SeqCst) == 0).await;
+        assert_eq!(r.reads(), 6, "of each object what was asked for, and what comes next");
+        for off in (first..1 << 20).step_by(step) {
+            assert_eq!(read(&f, off as u64, step).await.unwrap(), data[off..off + step]);
+        }
+        assert_eq!(read(&f, size - 10, 100).await.unwrap(), data[size as usize - 10..]);
+        r.world.sleep(Duration::from_secs(1)).await;
+        assert!(r.reads() <= 12, "{} reads: a few large ones", r.reads());
+        let kept: u64 = f.objects.iter().map(|o| o.lock().segs.end()).sum();
+        assert_eq!(kept, size, "all of it, and no byte more");
+    });
+}
+
+#[test]
+fn nobody_joins_a_file_that_another_group_has_until_the_last_of_it_leaves() {
+    run(7, |r| async move {
+        let f = r.striped();
+        let (one, two) = (f.lock_group(7, true).await.unwrap(), f.lock_group(7, false).await.unwrap());
+        assert_eq!((one.gid, f.lock_group(8, false).await.err()), (7, Some(Errno::EAGAIN)));
+        let got: Arc<Mutex<Option<u64>>> = Arc::default();
+        let (f2, got2) = (f.clone(), got.clone());
+        r.world.spawn("other group", async move {
+            let g = f2.lock_group(8, true).await.unwrap();
+            *got2.lock() = Some(g.gid);
+        });
+        write(&f, 0, pattern(3 * UNIT)).await.unwrap();
+        one.leave().await.unwrap();
+        assert_eq!(r.stored(&f, 2), pattern(3 * UNIT)[2 * UNIT as usize..], "members elsewhere see it");
+        r.world.sleep(Duration::from_secs(10)).await;
+        assert_eq!(*got.lock(), None, "one member is left");
+        two.leave().await.unwrap();
+        r.until("it is the other group's", || *got.lock() == Some(8)).await;
+    });
+}
+
+#[test]
+fn a_group_lock_that_cannot_be_had_at_once_leaves_no_lock_behind() {
+    run(8, |r| async move {
+        let f = r.striped();
+        r.sides[2].ost.script().waits = true;
+        assert_eq!(f.lock_group(7, false).await.err(), Some(Errno::EAGAIN));
+        assert!(f.group.lock().is_none(), "nobody is in the group");
+        r.until("the server forgets the question", || !r.released(2).is_empty()).await;
+        r.sides[2].ost.script().waits = false;
+        assert!(f.lock_group(8, false).await.is_ok());
+    });
+}
+
+fn components(second_has_objects: bool) -> Layout {
+    let part = |end| ComponentSpec { end, stripe_count: 1, stripe_size: UNIT, ..ComponentSpec::default() };
+    let mut l = Layout::composite(1, 1, &[part(UNIT), part(EOF)]);
+    l.instantiate(0, FILE, &[0]);
+    if second_has_objects {
+        l.instantiate(1, FILE, &[1]);
+        l.generation = 2;
+    }
+    l
+}
+
+#[test]
+fn a_component_that_gets_objects_leaves_what_was_kept_of_the_others_as_it_was() {
+    run(9, |r| async move {
+        let f = r.open(&components(false));
+        write(&f, UNIT - 4, *b"kept").await.unwrap();
+        assert_eq!(write(&f, UNIT - 1, *b"no").await, Err(Errno::EUNINIT), "half of it has no place yet");
+        assert_eq!(append(&f, b"behind").await, Ok(Err(UNIT)), "where the objects are to begin");
+        *r.holder.generation.lock() = 2;
+        let g = r.open(&components(true));
+        assert!(Arc::ptr_eq(&f.objects[0], &g.objects[0]), "an object is open once");
+        assert_eq!(append(&g, b" and more").await, Ok(Ok(UNIT)));
+        assert_eq!(read(&g, UNIT - 4, 100).await.unwrap(), b"kept and more");
+        assert_eq!((r.writes(), r.reads()), (0, 0), "nothing was flushed for it");
+        g.flush().await.unwrap();
+        assert_eq!(
+            (&r.stored(&g, 0)[UNIT as usize - 4..], &r.stored(&g, 1)[..]),
+            (&b"kept"[..], &b" and more"[..])
+        );
+        let carried = r.sides[0].ost.script().generations.last().copied();
+        assert_eq!(carried, Some(2), "requests for it say by which layout");
+        assert_eq!(r.lov.by_all_layouts(FILE).len(), 2, "the older one is in use here");
+    });
+}
+
+#[test]
+fn that_a_file_ends_or_has_a_hole_where_it_has_no_objects_is_believed_only_if_that_is_still_so() {
+    run(10, |r| async move {
+        let f = r.open(&components(false));
+        write(&f, 0, *b"four").await.unwrap();
+        assert_eq!(read(&f, 0, 4).await.unwrap(), b"four");
+        assert_eq!(*r.holder.asked.lock(), 0, "what is there is there");
+        assert_eq!(read(&f, 0, 9).await.unwrap(), b"four");
+        assert_eq!(*r.holder.asked.lock(), 1, "where it ends nobody knows but the metadata server");
+        *r.holder.generation.lock() = 2;
+        assert_eq!(read(&f, 0, 9).await, Err(Errno::ERELAYOUT), "another mount wrote there");
+        assert_eq!(append(&f, b"x").await, Err(Errno::ERELAYOUT));
+        assert_eq!(f.cut(Timestamp::ZERO, 2).await.err(), Some(Errno::ERELAYOUT));
+        assert_eq!(f.seek(0, true).await.err(), Some(Errno::ERELAYOUT));
+        *r.holder.generation.lock() = 0;
+        let start = r.world.now();
+        assert_eq!(read(&f, 0, 9).await, Err(Errno::ERELAYOUT), "a silent server keeps no lock here");
+        assert!(r.world.now().since(start) <= HOLD_MAX * 2);
+        r.block(&f, 0);
+        r.until("another mount has the lock", || !r.released(0).is_empty()).await;
+        assert_eq!(r.stored(&f, 0), b"four");
+    });
+}
+
+#[test]
+fn what_was_written_by_a_layout_that_is_no_more_is_kept_until_it_is_with_the_servers() {
+    run(11, |r| async move {
+        let f = r.striped();
+        write(&f, 0, pattern(UNIT)).await.unwrap();
+        let moved = r.open(&Layout::striped((FILE, 2), 2, UNIT as u32, "", &[2]));
+        let older = |r: &Rig| r.lov.all_files().len() - 1;
+        let (object, first) = (f.objects[0].id, Arc::downgrade(&f));
+        drop(f);
+        assert_eq!((older(&r), moved.objects.len()), (1, 1));
+        assert_eq!(r.lov.known(FILE).unwrap().layout.generation, 2);
+        first.upgrade().expect("bytes are left").flush().await.unwrap();
+        assert_eq!(*r.sides[0].ost.script().bytes(object), pattern(UNIT));
+        first.upgrade().expect("locks are left").give_up_locks().await;
+        drop(moved);
+        r.world.sleep(Duration::from_secs(1)).await;
+        r.open(&Layout::striped((FILE, 3), 3, UNIT as u32, "", &[2]));
+        assert!(first.upgrade().is_none() && r.lov.cache.get(object).is_none(), "nothing is kept for ever");
+    });
+}
+
+#[test]
+fn locks_of_one_server_are_not_kept_while_another_does_not_answer() {
+    run(12, |r| async move {
+        let f = r.striped();
+        r.sides[1].ost.hold(Hold::Of(Op::Extent));
+        let done: Arc<Mutex<Option<R<()>>>> = Arc::default();
+        let (f2, done2) = (f.clone(), done.clone());
+        r.world.spawn("write", async move { *done2.lock() = Some(write(&f2, 0, pattern(2 * UNIT)).await) });
+        r.until("it has one lock", || f.objects[0].lock().locks.iter().any(|l| l.pins > 0)).await;
+        let id = r.block(&f, 0);
+        r.world.sleep(HOLD_MAX + Duration::from_secs(1)).await;
+        assert_eq!(r.released(0), [id], "another mount has it, though the write is not over");
+        assert_eq!(*done.lock(), None);
+        r.sides[1].ost.hold(Hold::Nothing);
+        r.until("it is over", || *done.lock() == Some(Ok(()))).await;
+        assert_eq!(read(&f, 0, 3 * UNIT as usize).await.unwrap(), pattern(2 * UNIT));
+    });
+}
+
+#[test]
+fn a_write_for_which_one_server_has_no_room_to_promise_goes_to_all_of_them_at_once() {
+    run(13, |r| async move {
+        let f = r.striped();
+        r.sides[1].ost.script().grant = 0;
+        assert!(r.sides[0].osc.take_grant(1).await);
+        let left = r.sides[0].osc.grant_left();
+        write(&f, 0, pattern(3 * UNIT)).await.unwrap();
+        assert_eq!((0..3).map(|n| r.stored(&f, n)).collect::<Vec<_>>().concat(), pattern(3 * UNIT));
+        assert_eq!(r.sides[0].osc.grant_left(), left, "what others had promised is not used up");
+        assert_eq!((read(&f, 0, 3 * UNIT as usize).await.unwrap(), r.reads()), (pattern(3 * UNIT), 0));
+    });
+}
+
+#[test]
+fn a_contended_object_is_used_without_locks_but_a_file_of_several_is_read_as_of_one_moment() {
+    run(14, |r| async move {
+        r.sides.iter().for_each(|s| s.ost.script().contended = true);
+        let f = r.striped();
+        assert_eq!(f.read(0, 10, false).await, Ok(None), "through the server");
+        let one = f.write(Some(0), Bytes::from_static(b"x"), WriteMeta::default(), None).await;
+        assert!(matches!(one, Ok(Written::Contended(None))));
+        assert!(r.sides[0].ost.script().locks.is_empty());
+        let whole = f.read(0, 2 * UNIT as usize, false).await;
+        assert_eq!(whole.unwrap().expect("under locks").len(), 0);
+        assert!(r.sides[..2].iter().all(|s| s.ost.script().locks.len() == 1));
+        let places = map::places(&f.layout, FILE);
+        let ids: Vec<ObjectId> = places.iter().map(|p| p.id).collect();
+        assert_eq!(ids, f.objects.iter().map(|o| o.id).collect::<Vec<_>>());
+    });
+}
