@@ -311,9 +311,9 @@ fn a_group_lock_that_cannot_be_had_at_once_leaves_no_lock_behind() {
 fn components(second_has_objects: bool) -> Layout {
     let part = |end| ComponentSpec { end, stripe_count: 1, stripe_size: UNIT, ..ComponentSpec::default() };
     let mut l = Layout::composite(1, 1, &[part(UNIT), part(EOF)]);
-    l.instantiate(0, FILE, &[0]);
+    l.instantiate(0, FILE, ("", &[0]));
     if second_has_objects {
-        l.instantiate(1, FILE, &[1]);
+        l.instantiate(1, FILE, ("", &[1]));
         l.generation = 2;
     }
     l
