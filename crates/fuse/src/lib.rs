@@ -19,6 +19,7 @@ mod guard;
 mod handles;
 mod interrupt;
 mod kernel;
+mod lov_md;
 mod making;
 mod mount;
 mod nodes;

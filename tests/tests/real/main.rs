@@ -7,6 +7,7 @@ mod bad_input;
 mod bench;
 mod coherence;
 mod coherence_names;
+mod components;
 mod controller;
 mod copy;
 mod disk_errors;
