@@ -133,7 +133,7 @@ mod tests {
         };
         let many = ComponentSpec { overstriped: true, extension_bytes: 64 << 20, ..part(EOF, -2) };
         let mut l = Layout::composite(1, 7, &[part(1 << 20, 1), many]);
-        l.instantiate(0, FID, &[4]);
+        l.instantiate(0, FID, ("", &[4]));
         let b = encode(&l);
         assert_eq!((u32_at(&b, 0), u32_at(&b, 4) as usize, u32_at(&b, 8)), (MAGIC_COMPOSITE, b.len(), 7));
         assert_eq!((u16::from_le_bytes([b[14], b[15]]), b.len()), (3, 32 + 3 * 48 + 32 + 24 + 32 + 32));
