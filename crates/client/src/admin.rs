@@ -251,7 +251,7 @@ fn about_pool(fs: &Fs, spec: &LayoutSpec, e: Errno) -> ControlError {
     let pool = format!("{}.{}", fs.fsname(), spec.pool);
     let first = u16::try_from(spec.stripe_start).ok();
     match fs.config().pools().iter().find(|p| p.name == spec.pool) {
-        None => error(e, &format!("there is no pool {pool}")),
+        None => error(e, &format!("no such pool: {pool}")),
         Some(p) if p.osts.is_empty() => error(e, &format!("pool {pool} has no OSTs")),
         Some(p) => match spec.osts.iter().chain(&first).find(|i| !p.has(**i)) {
             Some(i) => error(e, &format!("OST {i} is not in pool {pool}")),

@@ -131,7 +131,7 @@ fn files_go_to_the_pool_that_they_or_their_directory_name() -> Result<()> {
     s.ok("lfs setstripe -c -1 -p flash wide")?;
     ensure!(s.place("wide")? == ("flash".into(), flash.clone()));
     ensure!(s.ok("lfs getstripe wide")?.contains("lmm_pool:          flash"), "it is shown");
-    s.fails("lfs setstripe -p gone x", 22, "there is no pool")?;
+    s.fails("lfs setstripe -p gone x", 22, "no such pool")?;
     s.fails("lfs setstripe -p flash -i 0 x", 22, "OST 0 is not in pool")?;
     s.fails("lfs setstripe -p flash -o 1,2 x", 22, "OST 2 is not in pool")?;
     s.ok("lfs setstripe -p flash -i 3 third")?;
