@@ -25,7 +25,6 @@ const ONCE: &[(Bug, u64)] = &[
 const FIRST: &[(Bug, u64)] = &[
     (Bug::SwallowedError, 306),
     (Bug::InstantiatedUnasked, 166),
-    (Bug::HolesUnconfirmed, 37),
     (Bug::StoppedClockClient, 92),
     (Bug::EvictionForgetsRecordLock, 111),
     (Bug::SizeOfOldObjects, 33),
@@ -83,8 +82,11 @@ fn part() -> (usize, usize) {
 #[test]
 fn every_planted_bug_is_found() {
     std::panic::set_hook(Box::new(|_| {}));
-    // There is no kernel in the simulator: `client/tests/pages` finds these.
-    let elsewhere = [Bug::PagesKeptWithoutLock, Bug::PagesFilledToRead, Bug::MappingOfOldObjects];
+    // There is no kernel in the simulator: `client/tests/pages` finds the first three. The last one needs a
+    // component to get its objects within one request of another mount, which seeds of this size do not meet:
+    // `that_a_file_ends_or_has_a_hole…` in `client/src/lov/tests.rs` finds it.
+    let elsewhere =
+        [Bug::PagesKeptWithoutLock, Bug::PagesFilledToRead, Bug::MappingOfOldObjects, Bug::HolesUnconfirmed];
     let always = Bug::ALL.iter().filter(|b| !elsewhere.contains(b)).map(|b| (*b, None));
     let once = ONCE.iter().map(|(b, most)| (*b, Some(*most)));
     let (i, n) = part();
