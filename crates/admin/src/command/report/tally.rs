@@ -6,8 +6,8 @@ use crate::command::getstripe::pattern_word;
 use crate::failure::Failure;
 use crate::names;
 use crate::size::human;
-use model::layout::{Component, Pattern};
-use model::{Fid, FileType, LayoutSpec, Map, Set};
+use model::layout::{Component, ComponentSpec};
+use model::{Fid, FileType, Layout, LayoutSpec, Map, Set};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -183,7 +183,7 @@ impl Tally {
         let known = self.striping.len() < ROWS_MAX || self.striping.contains_key(&Some(shape.clone()));
         let row = self.striping.entry(known.then_some(shape)).or_default();
         row.sum.add(c);
-        if default.is_some_and(|d| is_by_hand(main, d)) {
+        if default.is_some_and(|d| is_by_hand(layout, d)) {
             row.by_hand += 1;
             let uid = c.inode().attr.uid;
             if row.owners.len() < ROWS_MAX || row.owners.contains_key(&uid) {
@@ -294,15 +294,33 @@ impl Tally {
 }
 
 /// A layout that the file's directory would not give it today.
-fn is_by_hand(c: &Component, default: &LayoutSpec) -> bool {
-    if c.pattern == Pattern::Mdt || c.objects.is_empty() {
+pub(super) fn is_by_hand(l: &Layout, default: &LayoutSpec) -> bool {
+    if l.mdt_component().is_some() || !l.has_objects() {
         return false;
     }
-    let count = usize::try_from(default.stripe_count).ok().filter(|n| *n > 0);
-    // All OSTs: there may have been fewer.
-    let all = default.stripe_count < 0;
-    let other_count = !all && count.is_some_and(|n| n != c.objects.len());
-    other_count || u64::from(c.stripe_size) != default.stripe_size || c.pool != default.pool
+    let wanted = match default.full_components() {
+        Ok(parts) if !parts.is_empty() => parts,
+        _ => vec![ComponentSpec {
+            stripe_count: default.stripe_count,
+            stripe_size: default.stripe_size,
+            pool: default.pool.clone(),
+            ..ComponentSpec::default()
+        }],
+    };
+    let same_ends = l.components.iter().map(|c| c.end).eq(wanted.iter().map(|w| w.end));
+    // What grows ends where it has come to, and others may have taken over what was its.
+    let grows = wanted.iter().any(|w| w.extension_bytes > 0);
+    let compared = if grows { 1 } else { wanted.len() };
+    let pairs = l.components.iter().zip(&wanted).take(compared);
+    (!same_ends && !grows) || pairs.filter(|(c, _)| c.is_instantiated()).any(|(c, w)| differs(c, w))
+}
+
+/// Whether a component with objects is not what is wanted. More stripes than there are OSTs are never had,
+/// and how many there were is not known.
+fn differs(c: &Component, wanted: &ComponentSpec) -> bool {
+    let count = usize::try_from(wanted.stripe_count).ok().filter(|n| *n > 0);
+    let other_count = count.is_some_and(|n| c.objects.len() > n || (n == 1) != (c.objects.len() == 1));
+    other_count || u64::from(c.stripe_size) != wanted.stripe_size || c.pool != wanted.pool
 }
 
 fn by_whom(owners: &BTreeMap<u32, u64>) -> String {

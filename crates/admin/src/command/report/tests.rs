@@ -1,8 +1,10 @@
 //! Reports of a tree in memory.
 
+use super::tally::is_by_hand;
 use super::*;
 use crate::walk::fake::{Fake, striped};
-use model::{Errno, FileType, Timestamp};
+use model::layout::ComponentSpec;
+use model::{Errno, Fid, FileType, Layout, LayoutSpec, Timestamp};
 use world::sys::walk::FullStat;
 
 const MIB: u64 = 1 << 20;
@@ -117,4 +119,32 @@ fn wrong_usage_is_refused_by_name() {
     assert!(refusal(&["sizes"]).contains("no directory"));
     assert!(refusal(&["sizes", "/m", "--threads", "0"]).contains("1 to 32"));
     assert!(refusal(&["sizes", "/m", "--frob"]).contains("--frob"));
+}
+
+#[test]
+fn what_a_file_got_by_default_is_not_by_hand_however_large_it_became() {
+    let default = LayoutSpec::builtin();
+    let fid = Fid::new(7, 1, 0);
+    let as_default = |stripes: &[&[u16]]| {
+        let mut l = Layout::composite(1, 0, &default.full_components().unwrap());
+        for (n, osts) in stripes.iter().enumerate() {
+            l.instantiate(n, fid, ("", osts));
+        }
+        l
+    };
+    assert!(!is_by_hand(&as_default(&[&[3]]), &default));
+    assert!(!is_by_hand(&as_default(&[&[3], &[0, 1, 2, 3]]), &default));
+    assert!(!is_by_hand(&as_default(&[&[3], &[0, 1], &[0, 1]]), &default), "there are two OSTs");
+    assert!(is_by_hand(&as_default(&[&[3, 1]]), &default));
+    assert!(is_by_hand(&Layout::plain(fid, 4 << 20, "", &[3]), &default), "one component");
+    let mut other = LayoutSpec::builtin();
+    other.set_components(&[ComponentSpec { end: 1 << 20, ..ComponentSpec::default() }]);
+    assert!(is_by_hand(&as_default(&[&[3]]), &other));
+    assert!(!is_by_hand(&Layout::on_mdt(65536), &default));
+    let mut grows = LayoutSpec::builtin();
+    grows.set_components(&[ComponentSpec { extension_bytes: 1 << 20, ..ComponentSpec::default() }]);
+    let mut l = Layout::composite(1, 0, &grows.full_components().unwrap());
+    l.instantiate(0, fid, ("", &[3]));
+    l.grow(1, 4 << 20);
+    assert!(!is_by_hand(&l, &grows), "it has grown");
 }
