@@ -238,7 +238,7 @@ fn as_json(path: &Path, s: &Stripe, filter: &Filter) -> serde_json::Value {
     if s.kind == FileType::Directory {
         let (d, own) = effective(s);
         let l = Parts::of_spec(&d);
-        let main = l.main();
+        let main = l.striping_of(l.main());
         let osts: Vec<u16> = main.objects.iter().map(|(ost, _)| *ost).collect();
         return json!({"path": path, "fid": s.fid.to_string(), "type": "directory", "inherited": !own,
             "stripe_count": main.stripe_count, "stripe_size": main.stripe_size, "stripe_offset": main.offset,

@@ -179,10 +179,18 @@ impl Parts {
         matches!(self.parts.as_slice(), [one] if one.start == 0 && one.end == EOF)
     }
 
-    /// The one that single values are of: the last that is initialised, or, of a default, the last.
+    /// The one that single values are of: the last that is initialised, or, of a default, the first, with
+    /// which new files begin.
     pub fn main(&self) -> &Part {
-        let last = self.parts.iter().rev().find(|p| p.is_instantiated()).or(self.parts.last());
-        last.expect("a layout has a component")
+        let main = self.parts.iter().rev().find(|p| p.is_instantiated()).or(self.parts.first());
+        main.expect("a layout has a component")
+    }
+
+    /// Of a default that begins on the MDT: what a file's first objects are like, which values of striping
+    /// are of.
+    pub fn striping_of<'a>(&'a self, p: &'a Part) -> &'a Part {
+        let default = p.is_on_mdt && !p.is_instantiated();
+        self.parts.get(1).filter(|_| default).unwrap_or(p)
     }
 
     /// The bytes by which a component grows at a time; 0: it does not.

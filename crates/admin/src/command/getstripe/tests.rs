@@ -233,7 +233,10 @@ fn directories_show_what_new_files_get() {
     // Inherited from the file system's default.
     let inherited = Stripe { default: None, fs_default: Some(d), ..directory(LayoutSpec::default()) };
     assert_eq!(shown(&inherited, &[]), text);
-    assert_eq!(shown(&inherited, &["-E"]), "EOF\n");
+    // Where new files begin, and what their first objects are like.
+    for (args, value) in [(["-E"], "65536\n"), (["-L"], "mdt\n"), (["-c"], "1\n"), (["-S"], "1048576\n")] {
+        assert_eq!(shown(&inherited, &args), value, "{args:?}");
+    }
 }
 
 #[test]

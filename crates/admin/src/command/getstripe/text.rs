@@ -217,11 +217,14 @@ fn size_of_striping(p: &Part) -> usize {
 /// file's.
 pub fn value(field: &str, s: &Stripe, l: &Parts, p: &Part, style: Style) -> String {
     let is_dir = s.kind == FileType::Directory;
+    let striping = l.striping_of(p);
     match field {
-        "stripe-count" => p.stripe_count.to_string(),
-        "stripe-size" => p.stripe_size.to_string(),
-        "stripe-index" | "stripe-offset" => style.index(if is_dir && p.is_on_mdt { -1 } else { p.offset }),
-        "pool" => p.pool.clone(),
+        "stripe-count" => striping.stripe_count.to_string(),
+        "stripe-size" => striping.stripe_size.to_string(),
+        "stripe-index" | "stripe-offset" => {
+            style.index(if is_dir && striping.is_on_mdt { -1 } else { striping.offset })
+        }
+        "pool" => striping.pool.clone(),
         "layout" => p.pattern_words().to_string(),
         "generation" => l.generation.to_string(),
         "mdt-index" => "0".to_string(),
