@@ -23,17 +23,17 @@ const ONCE: &[(Bug, u64)] = &[
 
 /// Seeds that found a rare one lately are tried first.
 const FIRST: &[(Bug, u64)] = &[
-    (Bug::SwallowedError, 306),
+    (Bug::SwallowedError, 214),
     (Bug::InstantiatedUnasked, 166),
     (Bug::StoppedClockClient, 92),
     (Bug::EvictionForgetsRecordLock, 111),
     (Bug::SizeOfOldObjects, 33),
-    (Bug::OldLayoutAccepted, 103),
+    (Bug::OldLayoutAccepted, 163),
     (Bug::PhantomPages, 36),
     (Bug::DataNotLookedFor, 36),
-    (Bug::ReplyBeforeDurable, 21),
+    (Bug::ReplyBeforeDurable, 28),
     (Bug::TornTailAccepted, 20),
-    (Bug::ContentRaceIgnored, 20),
+    (Bug::ContentRaceIgnored, 25),
     (Bug::ReadUndurable, 12),
     (Bug::FenceBesideLocks, 12),
     (Bug::NoCommitOnSharing, 10),
