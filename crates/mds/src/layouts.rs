@@ -5,7 +5,7 @@ use crate::alloc::{Policy, RESERVE_BYTES};
 use crate::settings::seconds;
 use crate::shared::Shared;
 use model::layout::ComponentSpec;
-use model::{Errno, Fid, Layout, LayoutSpec};
+use model::{Errno, Fid, Layout, LayoutSpec, limits};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Ids for the components of a layout.
@@ -138,7 +138,9 @@ impl Shared {
         let grows = &l.components[n - 1];
         let by = grown_by(&l.components[n], &wanted, end);
         let full = |o: &model::layout::LayoutObject| !self.osts.has_room(o.ost, wanted.extension_bytes);
-        if grows.is_instantiated() && !grows.objects.iter().any(full) {
+        // Where there are as many components as there may be, what little room there is must do.
+        let many = l.components.len() >= limits::COMPONENTS_MAX;
+        if grows.is_instantiated() && (many || !grows.objects.iter().any(full)) {
             l.grow(n, by);
             return Ok(());
         }

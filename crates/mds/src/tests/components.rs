@@ -154,3 +154,20 @@ fn the_last_component_goes_on_elsewhere_when_its_osts_are_full() {
     assert_eq!(shape(&l)[2], (4 * M, 1, false));
     rig.assert_clean();
 }
+
+#[test]
+fn a_file_that_goes_on_elsewhere_again_and_again_has_no_more_components_than_there_may_be() {
+    let rig = Rig::new();
+    let grows = ComponentSpec { extension_bytes: 65536, ..part(EOF, 1) };
+    let fid = create(&rig, R, "f", Some(spec(&[grows]))).unwrap().attr.fid;
+    let most = ::model::limits::COMPONENTS_MAX as u64;
+    let mut l = instantiate(&rig, fid, 0, 1).unwrap();
+    for n in 1..=2 * most {
+        // The OST that it is on has no room for another step, the others have.
+        let last = l.objects().last().unwrap().ost;
+        (0..4).for_each(|ost| has_room(&rig, ost, M + u64::from(ost != last)));
+        l = instantiate(&rig, fid, n * 65536, n * 65536 + 1).unwrap();
+    }
+    assert_eq!((l.components.len() as u64, l.check_range(0, (2 * most + 1) * 65536)), (most, Ok(())));
+    rig.assert_clean();
+}
