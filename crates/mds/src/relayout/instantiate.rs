@@ -16,16 +16,8 @@ use wire::encode_message;
 /// what a client puts there must not lie on objects of which nobody knows any more. `ENODATA` for a range
 /// behind the last component, `ESTALE` for a file that is gone.
 pub async fn instantiate(mdt: &Arc<Mdt>, to: &ReplyTo, fid: Fid, range: (u64, u64)) -> Done {
-    loop {
-        let mut ends = mdt.shared.growing.ends();
-        let done = mdt.transactions.transact(Some(to), |tx| at_once(tx, fid, range)).await;
-        match done.result {
-            Err(Errno::EGROWING) => {
-                let _ = ends.changed().await;
-            }
-            _ => return Done { durable: true, ..done },
-        }
-    }
+    let done = mdt.transactions.settled(to, |tx| at_once(tx, fid, range)).await;
+    Done { durable: true, ..done }
 }
 
 fn at_once(tx: &mut Tx, fid: Fid, (start, end): (u64, u64)) -> Result<Vec<u8>, Errno> {
