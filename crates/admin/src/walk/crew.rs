@@ -22,7 +22,7 @@ const THREADS_DEFAULT: usize = 4;
 
 /// As many as there are processors, four at most.
 pub fn default_threads() -> usize {
-    sys::processors().clamp(1, THREADS_DEFAULT)
+    sys::idle::processors().clamp(1, THREADS_DEFAULT)
 }
 
 /// A directory to read from a cookie on.

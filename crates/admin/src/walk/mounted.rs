@@ -10,7 +10,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use world::sys::walk::{self, FullStat, WalkFolder};
+use world::sys::tree::{self, Folder, Node};
+use world::sys::walk::{self, FullStat};
 
 /// A walk of a mount from one path on.
 pub struct Mounted {
@@ -29,7 +30,7 @@ impl Mounted {
 
 impl Tree for Mounted {
     fn open(&self, path: &Path) -> Result<Option<Box<dyn Directory>>, Failure> {
-        let opened = WalkFolder::open(path).and_then(|f| f.device().map(|d| (f, d)));
+        let opened = Folder::open(path).and_then(|f| f.stat().map(|s| (f, s.dev)));
         match opened {
             Ok((folder, device)) if device == self.device => {
                 Ok(Some(Box::new(Opened { folder, path: path.to_path_buf() })))
@@ -87,7 +88,7 @@ fn stripe(reply: Option<Reply>, path: &Path) -> Result<Option<Stripe>, Failure> 
 
 /// A directory that is open.
 struct Opened {
-    folder: WalkFolder,
+    folder: Folder,
     path: PathBuf,
 }
 
@@ -115,7 +116,8 @@ impl Directory for Opened {
     }
 
     fn stat(&self, name: &Name, lazy: bool) -> Result<Option<FullStat>, Failure> {
-        if_there(self.folder.stat(OsStr::from_bytes(&name.0), lazy), "cannot stat", &self.of(name))
+        let found = walk::stat_in(&self.folder, OsStr::from_bytes(&name.0), lazy);
+        if_there(found, "cannot stat", &self.of(name))
     }
 
     fn defaults(&self, name: &Name) -> Result<Option<Stripe>, Failure> {
@@ -130,7 +132,7 @@ impl Directory for Opened {
     }
 
     fn xattr(&self, name: &Name, xattr: &OsStr) -> Result<Option<Vec<u8>>, Failure> {
-        let found = self.folder.xattr(OsStr::from_bytes(&name.0), xattr);
+        let found = Node::Named(&self.folder, OsStr::from_bytes(&name.0)).xattr(xattr);
         Ok(if_there(found, "cannot read an extended attribute of", &self.of(name))?.flatten())
     }
 }
@@ -191,7 +193,7 @@ impl Directory for Start {
     }
 
     fn xattr(&self, _name: &Name, xattr: &OsStr) -> Result<Option<Vec<u8>>, Failure> {
-        let found = walk::xattr(&self.path, xattr);
+        let found = tree::xattr(&self.path, xattr);
         Ok(if_there(found, "cannot read an extended attribute of", &self.path)?.flatten())
     }
 }

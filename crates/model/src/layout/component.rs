@@ -52,6 +52,12 @@ pub const COMPONENT_FLAGS: &[(&str, u32)] = &[
     ("extension", COMPONENT_EXTENSION),
 ];
 
+/// The bits of a flag by its word; `prefer` is both of its kind.
+pub fn component_flag(word: &str) -> Option<u32> {
+    let known = COMPONENT_FLAGS.iter().find(|(name, _)| *name == word).map(|(_, bit)| *bit);
+    known.or((word == "prefer").then_some(COMPONENT_PREFER_READ | COMPONENT_PREFER_WRITE))
+}
+
 /// Tag in [`Component::extra`]: the encoded [`ComponentSpec`] of one that has no objects yet.
 const WANTED: u16 = 1;
 

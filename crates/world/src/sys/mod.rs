@@ -160,11 +160,6 @@ pub fn egid() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
-/// Processors that this process may use.
-pub fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
-
 /// This host's name.
 pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()

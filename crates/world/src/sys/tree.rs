@@ -16,6 +16,9 @@ const READ_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags
 /// Largest list of names, and largest value, of extended attributes that Linux has.
 const XATTR_MAX_BYTES: usize = 64 << 10;
 
+/// Longest path that is given to the kernel at once (PATH_MAX is 4096 with its zero byte).
+const PATH_BYTES: usize = 4000;
+
 /// What a name stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -106,9 +109,26 @@ impl AsFd for Folder {
 }
 
 impl Folder {
-    /// Follows symbolic links.
+    /// Follows symbolic links. How long the path is does not matter.
     pub fn open(path: &Path) -> io::Result<Folder> {
-        Ok(Folder { fd: rustix::fs::open(path, READ_FOLDER, Mode::empty())? })
+        let open = |at: &OwnedFd, p: &[u8]| rustix::fs::openat(at, p, READ_FOLDER, Mode::empty());
+        let whole = path.as_os_str().as_bytes();
+        if whole.len() <= PATH_BYTES {
+            return Ok(Folder { fd: rustix::fs::open(path, READ_FOLDER, Mode::empty())? });
+        }
+        let cut = |p: &[u8]| p[..=PATH_BYTES.min(p.len() - 1)].iter().rposition(|c| *c == b'/');
+        let (mut rest, mut fd) = (whole, None);
+        while rest.len() > PATH_BYTES {
+            let at = cut(rest).filter(|at| *at > 0).ok_or(io::ErrorKind::InvalidFilename)?;
+            fd = Some(match &fd {
+                None => rustix::fs::open(OsStr::from_bytes(&rest[..at]), READ_FOLDER, Mode::empty())?,
+                Some(fd) => open(fd, &rest[..at])?,
+            });
+            let slashes = rest[at..].iter().take_while(|c| **c == b'/').count();
+            rest = &rest[at + slashes..];
+        }
+        let fd = fd.expect("a long path has a first part");
+        Ok(Folder { fd: if rest.is_empty() { fd } else { open(&fd, rest)? } })
     }
 
     /// `ENOTDIR` for a symbolic link too.
@@ -321,6 +341,11 @@ impl Node<'_> {
     }
 }
 
+/// An extended attribute of what `path` names (a symbolic link itself), `None` if there is none of this name.
+pub fn xattr(path: &Path, name: &OsStr) -> io::Result<Option<Vec<u8>>> {
+    grown(|buf: &mut [u8]| rustix::fs::lgetxattr(path, name, buf))
+}
+
 /// Calls with a small buffer, then with the largest that can be needed. `None`: no such attribute, or a file
 /// system without any.
 fn grown(mut f: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> io::Result<Option<Vec<u8>>> {
@@ -448,5 +473,26 @@ mod tests {
         assert_eq!(seen, 1);
         assert_eq!(next_data(&f, 5, 5).unwrap(), None);
         std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn folders_are_opened_however_long_their_paths_are() {
+        let top = std::env::temp_dir().join(format!("tree{}", std::process::id()));
+        std::fs::create_dir_all(&top).unwrap();
+        let (mut path, name) = (top.clone(), "n".repeat(200));
+        let mut at = Folder::open(&top).unwrap();
+        for _ in 0..30 {
+            rustix::fs::mkdirat(&at, name.as_str(), Mode::from_raw_mode(0o700)).unwrap();
+            path.push(&name);
+            at = Folder::open(&path).unwrap();
+        }
+        assert!(path.as_os_str().len() > PATH_BYTES);
+        rustix::fs::mkdirat(&at, "last", Mode::from_raw_mode(0o700)).unwrap();
+        let last = OsStr::new("last");
+        assert!(crate::sys::walk::stat_in(&at, last, false).unwrap().mtime.0 > 0);
+        assert!(Folder::open(&path.join("none")).is_err_and(|e| e.kind() == io::ErrorKind::NotFound));
+        assert_eq!(Node::Named(&at, last).xattr(OsStr::new("user.none")).unwrap(), None);
+        drop(at);
+        std::fs::remove_dir_all(&top).unwrap();
     }
 }

@@ -8,7 +8,7 @@ use super::range::Range;
 use crate::command::getstripe::pattern_word;
 use crate::failure::Failure;
 use crate::glob;
-use model::layout::{COMPONENT_INIT, Component};
+use model::layout::{COMPONENT_FLAGS, COMPONENT_INIT, Component, component_flag};
 use model::{FileType, Layout};
 
 /// One predicate about a layout.
@@ -45,18 +45,8 @@ pub enum ComponentTest {
 
 const PATTERNS: [&str; 6] = ["raid0", "mdt", "released", "overstriped", "foreign", "parity"];
 
-/// Names and bits of a component's flags.
-const FLAGS: [(&str, u32); 9] = [
-    ("stale", 0x1),
-    ("prefrd", 0x2),
-    ("prefwr", 0x4),
-    ("prefer", 0x6),
-    ("offline", 0x8),
-    ("init", COMPONENT_INIT),
-    ("nosync", 0x20),
-    ("extension", 0x40),
-    ("parity", 0x80),
-];
+/// The flag of parity (LCME_FL_PARITY), which no component has here.
+const PARITY: u32 = 0x80;
 
 const MIRROR_STATES: [&str; 3] = ["ro", "wp", "sp"];
 
@@ -72,8 +62,9 @@ pub fn flags(s: &str) -> Result<ComponentTest, Failure> {
     let (mut with, mut without) = (0, 0);
     for word in s.split(',') {
         let name = word.strip_prefix('^').unwrap_or(word);
-        let Some((_, bit)) = FLAGS.iter().find(|(n, _)| *n == name) else {
-            let all: Vec<&str> = FLAGS.iter().map(|(n, _)| *n).collect();
+        let Some(bit) = component_flag(name).or((name == "parity").then_some(PARITY)) else {
+            let all: Vec<&str> =
+                COMPONENT_FLAGS.iter().map(|(n, _)| *n).chain(["prefer", "parity"]).collect();
             return Err(Failure::usage(format!("bad component flag '{name}': of {}", all.join(", "))));
         };
         *(if name == word { &mut with } else { &mut without }) |= bit;

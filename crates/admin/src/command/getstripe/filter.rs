@@ -4,7 +4,7 @@ use super::part::{Part, Parts};
 use crate::failure::Failure;
 use crate::getopt::Parsed;
 use crate::size::{parse_bytes, parse_int};
-use model::layout::{COMPONENT_FLAGS, COMPONENT_PREFER_READ, COMPONENT_PREFER_WRITE, EOF};
+use model::layout::{EOF, component_flag};
 use std::cmp::Ordering;
 
 /// A number that was given as `n`, `+n` (more) or `-n` (less), perhaps behind `!`.
@@ -50,9 +50,8 @@ pub fn parse_flags(list: &str) -> Result<(u32, u32), Failure> {
             Some(word) => (word, &mut without),
             None => (w, &mut with),
         };
-        let known = COMPONENT_FLAGS.iter().find(|(name, _)| *name == word).map(|(_, bit)| *bit);
-        let prefer = (word == "prefer").then_some(COMPONENT_PREFER_READ | COMPONENT_PREFER_WRITE);
-        *set |= known.or(prefer).ok_or_else(|| Failure::usage(format!("unknown component flag '{word}'")))?;
+        *set |=
+            component_flag(word).ok_or_else(|| Failure::usage(format!("unknown component flag '{word}'")))?;
     }
     Ok((with, without))
 }
