@@ -1,6 +1,7 @@
 //! Threads that work on a tree together, and what ends their work before its time.
 
 use model::mutex::{Condvar, Mutex};
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,6 +9,8 @@ use world::sys::load::Buffer;
 use world::sys::process::{self, SIGHUP, SIGINT, SIGTERM};
 use world::sys::{self, load};
 
+/// Exit status of a command that was called wrongly, or could begin nothing.
+pub const EXIT_USAGE: i32 = 2;
 /// Exit status of a command that a signal ended.
 pub const EXIT_INTERRUPTED: i32 = 130;
 /// Bytes that a worker reads or writes at once.
@@ -48,7 +51,7 @@ impl Stop {
 
     /// Lets Ctrl-C and SIGTERM end the work in order; a second one ends the program at once. To be called
     /// before any thread starts.
-    pub fn handle_signals(&self, command: &'static str) -> std::io::Result<()> {
+    fn handle_signals(&self, command: &'static str) -> std::io::Result<()> {
         let signals = [SIGINT, SIGTERM, SIGHUP];
         process::block_signals(&signals);
         let stop = self.clone();
@@ -65,6 +68,23 @@ impl Stop {
             }
         })
     }
+}
+
+/// What a command with workers begins with: its arguments, and what ends it before its time. The exit status
+/// if it cannot begin, or was only asked for its help.
+pub fn begin<A: clap::Parser>(name: &'static str, args: &[OsString]) -> Result<(A, Stop), i32> {
+    let all = std::iter::once(OsString::from(name)).chain(args.iter().cloned());
+    let args = A::try_parse_from(all).map_err(|e| {
+        let _ = e.print();
+        e.exit_code()
+    })?;
+    let stop = Stop::default();
+    stop.handle_signals(name).map_err(|e| {
+        eprintln!("{name}: cannot watch for signals: {e}");
+        EXIT_USAGE
+    })?;
+    process::raise_open_files();
+    Ok((args, stop))
 }
 
 /// Tasks that wait for a worker. The last that came is done first, so that a tree is walked downwards and

@@ -11,7 +11,7 @@ mod tests;
 use crate::failure::Failure;
 use crate::live::ProgressLine;
 use crate::output;
-use crate::pool::{EXIT_INTERRUPTED, Stop, THREADS_MAX, default_threads};
+use crate::pool::{self, EXIT_INTERRUPTED, EXIT_USAGE, Stop, THREADS_MAX, default_threads};
 use crate::size::human;
 use clap::{Parser, Subcommand};
 use scan::Options;
@@ -26,7 +26,6 @@ use world::sys::{self, files};
 const NAME: &str = "nacre checksum";
 /// Something is wrong with a file, or could not be read.
 const EXIT_WRONG: i32 = 1;
-const EXIT_USAGE: i32 = 2;
 
 /// Checksums that are kept with files
 #[derive(Parser, Clone, Debug)]
@@ -92,20 +91,10 @@ fn age(text: &str) -> Result<i64, String> {
 
 /// The command: arguments behind `checksum`, exit status.
 pub fn main(args: &[OsString]) -> i32 {
-    let all = std::iter::once(OsString::from(NAME)).chain(args.iter().cloned());
-    let Command::Scan(args) = match Args::try_parse_from(all) {
-        Ok(a) => a.command,
-        Err(e) => {
-            let _ = e.print();
-            return e.exit_code();
-        }
+    let (Args { command: Command::Scan(args) }, stop) = match pool::begin(NAME, args) {
+        Ok(begun) => begun,
+        Err(status) => return status,
     };
-    let stop = Stop::default();
-    if let Err(e) = stop.handle_signals(NAME) {
-        eprintln!("{NAME}: cannot watch for signals: {e}");
-        return EXIT_USAGE;
-    }
-    sys::process::raise_open_files();
     let line = ProgressLine::for_terminal(args.quiet);
     let done = command(&args, &stop, &line);
     line.clear();

@@ -17,7 +17,7 @@ mod verify;
 use crate::failure::Failure;
 use crate::live::ProgressLine;
 use crate::output;
-use crate::pool::{EXIT_INTERRUPTED, Stop, THREADS_MAX, default_threads};
+use crate::pool::{self, EXIT_INTERRUPTED, EXIT_USAGE, Stop, THREADS_MAX, default_threads};
 use clap::Parser;
 use client::control::{self, Request};
 use copier::{CopyRun, Options};
@@ -35,8 +35,6 @@ use world::sys::tree::Folder;
 const NAME: &str = "nacre copy";
 /// Something is not the same.
 const EXIT_DIFFERENT: i32 = 1;
-/// Called wrongly, or nothing could be begun.
-const EXIT_USAGE: i32 = 2;
 /// Files above it are copied by pieces.
 const LARGE_BYTES: u64 = 64 << 20;
 
@@ -80,20 +78,10 @@ struct Args {
 
 /// The command: arguments behind `copy`, exit status.
 pub fn main(args: &[OsString]) -> i32 {
-    let all = std::iter::once(OsString::from(NAME)).chain(args.iter().cloned());
-    let args = match Args::try_parse_from(all) {
-        Ok(a) => a,
-        Err(e) => {
-            let _ = e.print();
-            return e.exit_code();
-        }
+    let (args, stop) = match pool::begin::<Args>(NAME, args) {
+        Ok(begun) => begun,
+        Err(status) => return status,
     };
-    let stop = Stop::default();
-    if let Err(e) = stop.handle_signals(NAME) {
-        eprintln!("{NAME}: cannot watch for signals: {e}");
-        return EXIT_USAGE;
-    }
-    world::sys::process::raise_open_files();
     let options = match options(&args) {
         Ok(o) => o,
         Err(f) => {
