@@ -31,10 +31,8 @@ impl Changing {
 
     /// The answer is here.
     pub(crate) fn done(mut self, mut outcome: Outcome, error: Option<Errno>) {
-        // Of two names (a rename) that does not say which one is not there.
-        let absent = error == Some(Errno::ENOENT) && self.touched.len() == 1;
         for (dir, name) in std::mem::take(&mut self.touched) {
-            let gone = absent || outcome.removed.as_ref() == Some(&name);
+            let gone = outcome.removed.as_ref() == Some(&name);
             outcome.touched.push((dir, name, gone));
         }
         outcome.unknown = matches!(
@@ -60,9 +58,15 @@ impl Changing {
     /// As [`Changing::done`], for a change of names.
     pub(crate) fn done_names(self, r: &R<Changed>, mut outcome: Outcome) {
         outcome.edit = Edit::Nothing;
-        if let Ok(c) = r {
-            outcome.entries.clone_from(&c.entries);
-            outcome.gone.clone_from(&c.gone);
+        match (r, self.touched.as_slice()) {
+            (Ok(c), _) => {
+                outcome.entries.clone_from(&c.entries);
+                outcome.gone.clone_from(&c.gone);
+            }
+            // Of two names (a rename) that does not say which one is not there, and of a name that is made it
+            // says that something else is not: the directory, or the file that is linked.
+            (Err(Errno::ENOENT), [(_, name)]) => outcome.removed = Some(name.clone()),
+            (Err(_), _) => {}
         }
         self.done(outcome, r.as_ref().err().copied());
     }

@@ -274,3 +274,21 @@ fn random_operations_make_of_inodes_what_the_server_makes_of_them() {
     let here = a.pending_state().0;
     assert!(here * 2 > done.get(), "{here} of {} operations were executed by the mount", done.get());
 }
+
+/// ENOENT of a link is about the file: the name may well be there.
+#[test]
+fn a_link_to_what_is_gone_says_nothing_of_its_name() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let fs = c.mount().await;
+        let make = |name: &'static [u8]| fs.clone().mknod(call(), fs.root(), name.to_vec(), 0o100644, 0);
+        let (there, gone) = (make(b"there").await.unwrap(), make(b"gone").await.unwrap());
+        fs.clone().unlink(call(), fs.root(), b"gone".to_vec()).await.unwrap();
+        let linked = fs.clone().link(call(), gone.fid, fs.root(), b"there".to_vec()).await;
+        assert_eq!(linked.map(drop), Err(Errno::ENOENT));
+        let made = fs.clone().mkdir(call(), fs.root(), b"there".to_vec(), 0o755).await;
+        assert_eq!(made.map(drop), Err(Errno::EEXIST), "the name leads to a file");
+        let found = fs.clone().lookup(call(), fs.root(), b"there".to_vec()).await;
+        assert_eq!(found.map(|a| a.fid), Ok(there.fid));
+    });
+}
