@@ -135,23 +135,28 @@ pub fn wait_until(what: &str, limit: Duration, mut cond: impl FnMut() -> bool) -
 
 /// Where the threads of a process group stand: for the message of a test in which they should have ended.
 pub fn where_they_stand(group: i32) -> String {
-    let mut out = String::new();
-    let read = |p: &Path, f: &str| std::fs::read_to_string(p.join(f)).unwrap_or_default();
-    for p in std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|e| e.path()) {
-        let stat = read(&p, "stat");
-        // "pid (name) state parent group …"; a name may hold anything but ends at the last bracket.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        if fields.get(2).and_then(|g| g.parse().ok()) != Some(group) {
-            continue;
-        }
-        for t in std::fs::read_dir(p.join("task")).into_iter().flatten().flatten().map(|e| e.path()) {
-            let stack = read(&t, "stack");
-            let calls: Vec<&str> =
-                stack.lines().filter_map(|l| l.split_whitespace().nth(1)).take(12).collect();
-            out += &format!("\n{} {} {}", t.display(), fields[0], calls.join(" < "));
-        }
-    }
-    out
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|e| e.path());
+    all.filter(|p| stat_of(p, 2).and_then(|g| g.parse().ok()) == Some(group))
+        .map(|p| threads_of(&p))
+        .collect()
+}
+
+/// A field of a task's `stat` after its name: 0 is the state, 1 the parent, 2 the group.
+fn stat_of(task: &Path, field: usize) -> Option<String> {
+    let stat = std::fs::read_to_string(task.join("stat")).ok()?;
+    // A name may hold anything but ends at the last bracket.
+    stat.rsplit(')').next()?.split_whitespace().nth(field).map(str::to_string)
+}
+
+/// State and kernel stack of each thread of a process, a line each.
+fn threads_of(process: &Path) -> String {
+    let threads = std::fs::read_dir(process.join("task")).into_iter().flatten().flatten().map(|e| e.path());
+    let line = |t: PathBuf| {
+        let stack = std::fs::read_to_string(t.join("stack")).unwrap_or_default();
+        let calls: Vec<&str> = stack.lines().filter_map(|l| l.split_whitespace().nth(1)).take(12).collect();
+        format!("\n{} {} {}", t.display(), stat_of(&t, 0).unwrap_or_default(), calls.join(" < "))
+    };
+    threads.map(line).collect()
 }
 
 static SERIAL: AtomicU32 = AtomicU32::new(0);
@@ -193,13 +198,15 @@ impl Scratch {
         let gone = || self.mounts().is_empty() && self.processes().is_empty();
         wait_until("mounts and processes of the test are gone", Duration::from_secs(10), gone).err()?;
         let (mounts, processes) = (self.mounts(), self.processes());
+        let stand: String =
+            processes.iter().map(|(p, _)| threads_of(Path::new(&format!("/proc/{p}")))).collect();
         for m in &mounts {
             let _ = Command::new("umount").arg("-fl").arg(m).stderr(Stdio::null()).status();
         }
         for (pid, _) in &processes {
             let _ = kill(*pid, rustix::process::Signal::KILL);
         }
-        Some(format!("the test left behind: mounts {mounts:?}, processes {processes:?}"))
+        Some(format!("the test left behind: mounts {mounts:?}, processes {processes:?}{stand}"))
     }
 }
 

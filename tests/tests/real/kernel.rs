@@ -10,7 +10,10 @@ use tests::cluster::{TestFs, kill, ok_within, run_within, wait_until};
 
 fn script(fs: &TestFs) -> Result<PathBuf> {
     let path = fs.scratch().join("kernel.py");
-    std::fs::write(&path, include_str!("kernel.py"))?;
+    // Once: a program that is starting reads it.
+    if !path.exists() {
+        std::fs::write(&path, include_str!("kernel.py"))?;
+    }
     Ok(path)
 }
 
@@ -34,16 +37,44 @@ const WAITING: &[&str] = &[
     "attributes_and_space",
 ];
 
-fn start_all(fs: &TestFs) -> Result<Vec<(&'static str, Child)>> {
+/// Programs that run until they are killed: at the latest with the test, whose own error is to be seen.
+struct Programs(Vec<(&'static str, Child)>);
+
+impl Programs {
+    fn kill(&self) {
+        for (_, child) in &self.0 {
+            let group = rustix::process::Pid::from_raw(child.id() as i32).expect("a pid");
+            let _ = rustix::process::kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Where a program's standard error goes.
+fn words_of(fs: &TestFs, name: &str) -> PathBuf {
+    fs.scratch().join(format!("{name}.err"))
+}
+
+fn start_all(fs: &TestFs) -> Result<Programs> {
     use std::os::unix::process::CommandExt;
     std::fs::write(fs.mount(0).join("data"), vec![7u8; 4 << 20])?;
     std::fs::copy("/bin/sleep", fs.mount(0).join("program"))?;
-    let start = |name: &&'static str| {
+    let start = |name: &&'static str| -> Result<_> {
         let mut c = program(fs, name)?;
-        let child = c.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let words = std::fs::File::options().create(true).append(true).open(words_of(fs, name))?;
+        let child = c.process_group(0).stdout(Stdio::null()).stderr(words).spawn();
         Ok((*name, child.context("start python3")?))
     };
-    WAITING.iter().map(start).collect()
+    let mut all = Programs(Vec::new());
+    for name in WAITING {
+        all.0.push(start(name)?);
+    }
+    Ok(all)
 }
 
 #[test]
@@ -51,8 +82,10 @@ fn every_kind_of_wait_ends_with_its_process() -> Result<()> {
     let fs = TestFs::up("waits", 2, 1)?;
     let mut all = start_all(&fs)?;
     std::thread::sleep(Duration::from_secs(2)); // the load itself
-    for (name, child) in &mut all {
-        ensure!(child.try_wait()?.is_none(), "{name} ended by itself");
+    for (name, child) in &mut all.0 {
+        let ended = child.try_wait()?;
+        let words = std::fs::read_to_string(words_of(&fs, name))?;
+        ensure!(ended.is_none(), "{name} ended by itself: {ended:?} {words}");
     }
     let servers = fs.servers()?;
     for &pid in &servers {
@@ -60,20 +93,17 @@ fn every_kind_of_wait_ends_with_its_process() -> Result<()> {
     }
     std::thread::sleep(Duration::from_secs(2)); // everybody runs into the stopped servers
     let t = Instant::now();
-    for (_, child) in &all {
-        let group = rustix::process::Pid::from_raw(child.id() as i32).context("a pid")?;
-        rustix::process::kill_process_group(group, Signal::KILL)?;
-    }
+    all.kill();
     let mut left: Vec<&str> = Vec::new();
     let gone = wait_until("killed processes are gone", Duration::from_secs(2), || {
-        left = all.iter_mut().filter_map(|(n, c)| matches!(c.try_wait(), Ok(None)).then_some(*n)).collect();
+        left = all.0.iter_mut().filter_map(|(n, c)| matches!(c.try_wait(), Ok(None)).then_some(*n)).collect();
         left.is_empty()
     });
     println!("all gone after {:?}", t.elapsed());
     for pid in servers {
         kill(pid, Signal::CONT)?;
     }
-    for (_, child) in &mut all {
+    for (_, child) in &mut all.0 {
         child.wait()?;
     }
     gone.with_context(|| format!("left: {left:?}"))
