@@ -27,6 +27,7 @@ mod testing;
 
 pub use base::cache_holder::{CacheHolder, CancelOnDrop, Revoked};
 pub use base::errseq::{ErrorCursor, ErrorMark};
+pub use base::under_way::{Piece, UnderWay};
 pub use library::{Client, DirEntry, Error, Identity, OpenFile, Range, Result, Seek, Source, User, flags};
 pub use llite::params::declare;
 pub use llite::{Admin, Fs, Locks, is_virtual_xattr};

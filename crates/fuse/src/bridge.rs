@@ -1,20 +1,19 @@
 //! What all requests of one mount share.
 
 use crate::control::ReplyParts;
+use crate::groups::Groups;
 use crate::handles::Handles;
 use crate::interrupt::Table;
 use crate::kernel::Kernel;
 use crate::nodes::Nodes;
 use crate::writeback::Writeback;
-use client::{CacheHolder, Fs};
-use model::mutex::Mutex;
-use model::{Errno, Fid, Map};
+use client::{CacheHolder, Fs, UnderWay};
+use model::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use world::World;
-use world::sync::Notify;
 
 /// Time for the answer to a shutdown.
 const ANSWER: Duration = Duration::from_millis(20);
@@ -25,10 +24,12 @@ pub struct Bridge {
     pub fs: Arc<Fs>,
     pub nodes: Arc<Nodes>,
     pub handles: Handles,
+    pub groups: Groups,
     pub table: Table,
     pub writeback: Arc<Writeback>,
     pub kernel: Arc<Kernel>,
-    pub releases: Arc<Releases>,
+    /// Unlocks by closes that nobody waits for.
+    pub releases: Arc<UnderWay>,
     pub pages: ReplyParts,
     pub readdirplus: bool,
     /// The last close that had to wait for the servers waited in vain.
@@ -53,6 +54,7 @@ impl Bridge {
             fs,
             nodes,
             handles: Handles::default(),
+            groups: Groups::default(),
             table: Table::default(),
             writeback,
             kernel,
@@ -85,65 +87,5 @@ impl Bridge {
 
     pub fn is_dead(&self) -> bool {
         self.dead.load(Ordering::Acquire)
-    }
-}
-
-#[derive(Default)]
-struct BridgeTasks {
-    under_way: Map<Fid, (usize, Arc<Notify>)>,
-}
-
-/// Unlocks by closes that nobody waits for.
-#[derive(Default)]
-pub struct Releases {
-    inner: Mutex<BridgeTasks>,
-    count: AtomicU64,
-}
-
-/// One such unlock; over when dropped.
-pub struct Release {
-    of: Arc<Releases>,
-    fid: Fid,
-}
-
-impl Releases {
-    pub fn begin(self: &Arc<Self>, fid: Fid) -> Release {
-        let mut t = self.inner.lock();
-        t.under_way.entry(fid).or_default().0 += 1;
-        self.count.fetch_add(1, Ordering::AcqRel);
-        Release { of: self.clone(), fid }
-    }
-
-    /// How many began so far.
-    pub fn count(&self) -> u64 {
-        self.count.load(Ordering::Acquire)
-    }
-
-    /// Waits for those of a file.
-    pub async fn settle(&self, fid: Fid) {
-        loop {
-            let over = {
-                let t = self.inner.lock();
-                match t.under_way.get(&fid) {
-                    Some((_, n)) => n.clone().notified_owned(),
-                    None => return,
-                }
-            };
-            over.await;
-        }
-    }
-}
-
-impl Drop for Release {
-    fn drop(&mut self) {
-        let mut t = self.of.inner.lock();
-        let Some((n, over)) = t.under_way.get_mut(&self.fid) else { return };
-        assert!(*n > 0, "an unlock is under way until it is over");
-        *n -= 1;
-        if *n == 0 {
-            let over = over.clone();
-            t.under_way.remove(&self.fid);
-            over.notify_waiters();
-        }
     }
 }

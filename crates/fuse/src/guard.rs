@@ -24,8 +24,7 @@ pub struct Guard {
 impl Guard {
     /// Starts `exe` with `arg0` and `args`, which must call [`guard`].
     pub fn start(mounted: &Mounted, exe: &Path, arg0: &str, args: &[OsString]) -> io::Result<Guard> {
-        let minor = mounted.minor.ok_or_else(|| io::Error::other("the mount is in no table"))?;
-        let abort = mount::abort_file(minor)?;
+        let abort = mount::abort_file(mounted.minor)?;
         let (dead, lives) = io::pipe()?;
         process::spawn_beside(exe, arg0, args, dead.into(), abort)?;
         Ok(Guard { _daemon_lives: lives })

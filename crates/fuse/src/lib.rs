@@ -15,6 +15,7 @@
 pub mod abi;
 mod bridge;
 mod control;
+mod groups;
 mod guard;
 mod handles;
 mod interrupt;
@@ -33,7 +34,7 @@ mod session;
 mod writeback;
 
 pub use guard::{Guard, guard};
-pub use mount::{FSTYPE, MountError, Mounted, mount, mounted_at, open_device, remount};
+pub use mount::{FSTYPE, KernelRoot, MountError, Mounted, mount, mounted_at, open_device, remount};
 pub use options::{MountPoint, NOATIME, OptionError, Options, parse as parse_options};
 pub use process::{Fate, fate};
 pub use request::{Op, ParseError, Request, parse_request};

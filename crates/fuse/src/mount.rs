@@ -1,8 +1,16 @@
-//! Mounting: /dev/fuse and mount(2).
+//! Mounting: /dev/fuse and a file system on it.
+//!
+//! What is mounted is not the root of the kernel's file system but a directory in it, `VISIBLE_ROOT`
+//! (decision 0058). The kernel makes its root before the daemon has said what it can do, and of an inode
+//! from then it never keeps an access list: each path of an ordinary user cost a request.
 
 use crate::options::MountPoint;
 use client::control::{NOATIME, READ_ONLY, Request};
-use std::ffi::CString;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
+};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -10,6 +18,11 @@ use std::path::{Path, PathBuf};
 
 /// Type in /proc/mounts.
 pub const FSTYPE: &str = "fuse.nacre";
+/// Its two parts, as fsopen(2) wants them.
+const TYPE: &str = "fuse";
+const SUBTYPE: &str = "nacre";
+/// The name under which the kernel's root has the directory that is mounted; mountinfo shows it.
+pub const VISIBLE_ROOT: &str = "root";
 const DEVICE: &str = "/dev/fuse";
 const FUSE_DEV_IOC_CLONE: libc::c_ulong = 0x8004_e500;
 
@@ -25,21 +38,27 @@ fn error(e: io::Error, message: String) -> MountError {
     MountError { errno: e.into(), message }
 }
 
-/// A mounted directory and the kernel's end of it.
+/// A file system of the kernel's that is mounted nowhere yet. It is gone when this is dropped.
 #[derive(Debug)]
 pub struct Mounted {
     pub(crate) device: OwnedFd,
+    /// The kernel's root.
+    pub(crate) kernel_root: KernelRoot,
+    /// Where it will be.
     pub dir: PathBuf,
     /// Minor number of `st_dev`: names the connection below /sys/fs/fuse/connections.
-    pub minor: Option<u32>,
+    pub minor: u32,
     pub read_only: bool,
     /// `-o dirsync` or `-o sync`.
     pub dirsync: bool,
 }
 
+/// The kernel's root, which no path leads to. Whoever keeps it keeps the file system from ending.
+#[derive(Debug)]
+pub struct KernelRoot(OwnedFd);
+
 /// Opens /dev/fuse. The error says what is missing.
 pub fn open_device() -> Result<OwnedFd, MountError> {
-    use rustix::fs::{Mode, OFlags};
     rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|e| {
         let e = io::Error::from(e);
         let remedy = match e.raw_os_error() {
@@ -56,7 +75,6 @@ pub fn open_device() -> Result<OwnedFd, MountError> {
 
 /// Another descriptor for the connection of `of`.
 pub fn clone_device(of: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    use rustix::fs::{Mode, OFlags};
     let new = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let old = u32::try_from(of.as_raw_fd()).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
     // SAFETY: the ioctl reads the four bytes of `old`, which lives throughout the call.
@@ -64,7 +82,8 @@ pub fn clone_device(of: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     if r < 0 { Err(io::Error::last_os_error()) } else { Ok(new) }
 }
 
-/// Mounts. The kernel lets no request through until [`crate::serve`] answered its first one.
+/// Makes the kernel's file system. [`crate::serve`] answers its first request, and [`KernelRoot::show`]
+/// mounts it.
 pub fn mount(at: &MountPoint) -> Result<Mounted, MountError> {
     let stat = rustix::fs::stat(&at.dir).map_err(|e| {
         let remedy = match e {
@@ -76,7 +95,6 @@ pub fn mount(at: &MountPoint) -> Result<Mounted, MountError> {
         let message = format!("cannot mount on {}: {text}{remedy}", at.dir.display());
         error(text, message)
     })?;
-    // Resolved now: afterwards a look at the directory would wait for an answer.
     let dir = &world::sys::files::canonical(&at.dir).unwrap_or_else(|_| at.dir.clone());
     if stat.st_mode & libc::S_IFMT != libc::S_IFDIR {
         let e = io::Error::from_raw_os_error(libc::ENOTDIR);
@@ -84,47 +102,87 @@ pub fn mount(at: &MountPoint) -> Result<Mounted, MountError> {
         return Err(error(e, message));
     }
     let device = open_device()?;
-    let data = format!(
-        "fd={},rootmode={:o},user_id=0,group_id=0,allow_other,default_permissions,max_read={}",
-        device.as_raw_fd(),
-        stat.st_mode & libc::S_IFMT,
-        crate::abi::MAX_IO_BYTES,
-    );
-    mount_call(&at.source, dir, at.flags, &data).map_err(|e| {
-        let remedy = match e.raw_os_error() {
-            Some(libc::EPERM) => "; mounting needs root (CAP_SYS_ADMIN)",
-            Some(libc::ENODEV) => "; this kernel has no FUSE: 'modprobe fuse'",
-            _ => "",
-        };
-        let message = format!("cannot mount {} on {}: {e}{remedy}", at.source, dir.display());
-        error(e, message)
-    })?;
-    // Asked of the table of mounts, not of the file system: nobody answers it yet.
-    let minor = minor_of(dir);
+    let (kernel_root, minor) = make(at, &device).map_err(|e| cannot_mount(&at.source, dir, e))?;
     let read_only = at.flags & libc::MS_RDONLY != 0;
     let dirsync = at.flags & (libc::MS_DIRSYNC | libc::MS_SYNCHRONOUS) != 0;
-    Ok(Mounted { device, dir: dir.clone(), minor, read_only, dirsync })
+    Ok(Mounted { device, kernel_root, dir: dir.clone(), minor, read_only, dirsync })
 }
 
-fn c_string(b: &[u8]) -> io::Result<CString> {
-    CString::new(b).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
-}
-
-fn mount_call(source: &str, dir: &Path, flags: u64, data: &str) -> io::Result<()> {
-    let (source, fstype, data) =
-        (c_string(source.as_bytes())?, c_string(FSTYPE.as_bytes())?, c_string(data.as_bytes())?);
-    let target = c_string(dir.as_os_str().as_bytes())?;
-    // SAFETY: all four are NUL-terminated strings that live throughout the call.
-    let r = unsafe {
-        libc::mount(
-            source.as_ptr(),
-            target.as_ptr(),
-            fstype.as_ptr(),
-            flags as libc::c_ulong,
-            data.as_ptr().cast(),
-        )
+fn cannot_mount(source: &str, dir: &Path, e: io::Error) -> MountError {
+    let remedy = match e.raw_os_error() {
+        Some(libc::EPERM) => "; mounting needs root (CAP_SYS_ADMIN)",
+        Some(libc::ENODEV) => "; this kernel has no FUSE: 'modprobe fuse'",
+        Some(libc::ENOSYS) => "; this kernel has no fsopen(2): Linux 5.2 or later is needed",
+        _ => "",
     };
-    if r < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let message = format!("cannot mount {source} on {}: {e}{remedy}", dir.display());
+    error(e, message)
+}
+
+/// The file system, and the minor number of its device.
+fn make(at: &MountPoint, device: &OwnedFd) -> io::Result<(KernelRoot, u32)> {
+    let fs = fsopen(TYPE, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    let root_mode = format!("{:o}", libc::S_IFDIR);
+    let (device, max_read) = (device.as_raw_fd().to_string(), crate::abi::MAX_IO_BYTES.to_string());
+    let values = [
+        ("source", at.source.as_str()),
+        ("subtype", SUBTYPE),
+        ("fd", &device),
+        ("rootmode", &root_mode),
+        ("user_id", "0"),
+        ("group_id", "0"),
+        ("max_read", &max_read),
+    ];
+    for (key, value) in values {
+        fsconfig_set_string(&fs, key, value)?;
+    }
+    let on = |bit| at.flags & bit != 0;
+    let flags = [
+        ("allow_other", true),
+        ("default_permissions", true),
+        ("ro", on(libc::MS_RDONLY)),
+        ("sync", on(libc::MS_SYNCHRONOUS)),
+        ("dirsync", on(libc::MS_DIRSYNC)),
+    ];
+    for (key, _) in flags.iter().filter(|(_, on)| *on) {
+        fsconfig_set_flag(&fs, *key)?;
+    }
+    fsconfig_create(&fs)?;
+    let root = fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, attributes(at.flags))?;
+    // What the kernel knows without a question: nobody answers yet.
+    let known = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let minor = rustix::fs::statx(&root, c"", known, StatxFlags::empty())?.stx_dev_minor;
+    Ok((KernelRoot(root), minor))
+}
+
+/// What fsmount(2) calls those of the `MS_*` bits that belong to a mount and not to its file system.
+fn attributes(flags: u64) -> MountAttrFlags {
+    const BITS: &[(u64, MountAttrFlags)] = &[
+        (libc::MS_RDONLY, MountAttrFlags::MOUNT_ATTR_RDONLY),
+        (libc::MS_NOSUID, MountAttrFlags::MOUNT_ATTR_NOSUID),
+        (libc::MS_NODEV, MountAttrFlags::MOUNT_ATTR_NODEV),
+        (libc::MS_NOEXEC, MountAttrFlags::MOUNT_ATTR_NOEXEC),
+        (libc::MS_NOATIME, MountAttrFlags::MOUNT_ATTR_NOATIME),
+        (libc::MS_NODIRATIME, MountAttrFlags::MOUNT_ATTR_NODIRATIME),
+    ];
+    let set = BITS.iter().filter(|(bit, _)| flags & bit != 0);
+    set.fold(MountAttrFlags::empty(), |all, (_, a)| all | *a)
+}
+
+impl KernelRoot {
+    /// Mounts the visible root on `dir`. The connection must be served: the kernel asks for that name.
+    pub fn show(self, source: &str, dir: &Path) -> Result<(), MountError> {
+        let shown = || -> io::Result<()> {
+            let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let root = rustix::fs::openat(&self.0, VISIBLE_ROOT, path, Mode::empty())?;
+            let clone = OpenTreeFlags::OPEN_TREE_CLONE
+                | OpenTreeFlags::OPEN_TREE_CLOEXEC
+                | OpenTreeFlags::AT_EMPTY_PATH;
+            let tree = open_tree(&root, c"", clone)?;
+            Ok(move_mount(&tree, c"", CWD, dir, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+        };
+        shown().map_err(|e| cannot_mount(source, dir, e))
+    }
 }
 
 /// `mount -o remount`: only read-only, access time and the like can change. No second daemon: the kernel is
@@ -184,11 +242,6 @@ fn unescape(s: &str) -> Vec<u8> {
     out
 }
 
-fn minor_of(dir: &Path) -> Option<u32> {
-    let dir = world::sys::files::absolute(dir).ok()?;
-    mountinfo().into_iter().rev().find(|(_, d)| *d == dir).map(|(m, _)| m)
-}
-
 /// Where a connection is still mounted.
 pub fn mounted_at(minor: u32) -> Vec<PathBuf> {
     mountinfo().into_iter().filter(|(m, _)| *m == minor).map(|(_, d)| d).collect()
@@ -197,11 +250,9 @@ pub fn mounted_at(minor: u32) -> Vec<PathBuf> {
 /// A file that aborts the connection when "1" is written to it, from a private instance of fusectl, so that
 /// it need not be mounted anywhere.
 pub fn abort_file(minor: u32) -> io::Result<OwnedFd> {
-    use rustix::fs::{Mode, OFlags};
-    use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
-    let fs = rustix::mount::fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    rustix::mount::fsconfig_create(&fs)?;
-    let root = rustix::mount::fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
+    let fs = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&fs)?;
+    let root = fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
     Ok(rustix::fs::openat(&root, format!("{minor}/abort"), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?)
 }
 

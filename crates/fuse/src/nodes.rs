@@ -15,7 +15,7 @@ const _: () = assert!(model::fid::SEQ_WIDTH == 1 << OID_BITS);
 /// Marks ids of FIDs that do not fit: they are numbered as they come.
 const NUMBERED: u64 = 1 << 63;
 
-/// The id that is made from a FID; none if it does not fit, or would be the root's.
+/// The id that is made from a FID; none if it does not fit.
 fn made_from(fid: Fid) -> Option<u64> {
     let fits =
         fid.seq > 0 && fid.seq < NUMBERED >> OID_BITS && fid.oid < model::fid::SEQ_WIDTH && fid.ver == 0;
@@ -52,12 +52,7 @@ impl Generations {
     }
 
     fn of(&self, id: u64) -> u64 {
-        match id {
-            // The kernel makes it itself, with this one.
-            ROOT_ID => 0,
-            _ if id & NUMBERED != 0 => u64::from(self.of_mount),
-            _ => u64::from(self.of_fs),
-        }
+        u64::from(if id & NUMBERED == 0 { self.of_fs } else { self.of_mount })
     }
 }
 
@@ -77,10 +72,7 @@ struct NodeTable {
 }
 
 impl NodeTable {
-    fn id(&self, root: Fid, fid: Fid) -> Option<u64> {
-        if fid == root {
-            return Some(ROOT_ID);
-        }
+    fn id(&self, fid: Fid) -> Option<u64> {
         match made_from(fid) {
             Some(id) => self.by_id.contains_key(&id).then_some(id),
             None => self.numbered.get(&fid).copied(),
@@ -90,17 +82,14 @@ impl NodeTable {
 
 /// Node id ↔ FID.
 pub struct Nodes {
-    root: Fid,
     generations: Generations,
     inner: Mutex<NodeTable>,
 }
 
 impl Nodes {
-    pub fn new(root: Fid, generations: Generations) -> Nodes {
-        let mut by_id = Map::default();
-        by_id.insert(ROOT_ID, Node { fid: root, lookups: 1, dir: None });
-        let inner = NodeTable { by_id, numbered: Map::default(), next: NUMBERED };
-        Nodes { root, generations, inner: Mutex::new(inner) }
+    pub fn new(generations: Generations) -> Nodes {
+        let inner = NodeTable { by_id: Map::default(), numbered: Map::default(), next: NUMBERED };
+        Nodes { generations, inner: Mutex::new(inner) }
     }
 
     fn lock(&self) -> model::mutex::MutexGuard<'_, NodeTable> {
@@ -110,7 +99,7 @@ impl Nodes {
     /// The kernel is about to be told of `fid` once more.
     pub fn remember(&self, fid: Fid) -> NodeId {
         let mut t = self.lock();
-        let id = match t.id(self.root, fid).or_else(|| made_from(fid)) {
+        let id = match t.id(fid).or_else(|| made_from(fid)) {
             Some(id) => id,
             None => {
                 let id = t.next;
@@ -120,12 +109,10 @@ impl Nodes {
                 id
             }
         };
-        assert!((id == ROOT_ID) == (fid == self.root), "the root's id is nobody else's");
-        if id != ROOT_ID {
-            let node = t.by_id.entry(id).or_insert(Node { fid, lookups: 0, dir: None });
-            assert!(node.fid == fid, "an id stands for one file");
-            node.lookups += 1;
-        }
+        assert!(id != ROOT_ID, "the kernel's root is no file of ours");
+        let node = t.by_id.entry(id).or_insert(Node { fid, lookups: 0, dir: None });
+        assert!(node.fid == fid, "an id stands for one file");
+        node.lookups += 1;
         NodeId { id, generation: self.generations.of(id) }
     }
 
@@ -158,7 +145,7 @@ impl Nodes {
             return;
         }
         let mut t = self.lock();
-        let id = t.id(self.root, attr.fid);
+        let id = t.id(attr.fid);
         if let Some(n) = id.and_then(|id| t.by_id.get_mut(&id)) {
             assert_eq!(n.fid, attr.fid, "a node keeps attributes of its own file");
             n.dir = Some(Box::new(attr.clone()));
@@ -168,7 +155,7 @@ impl Nodes {
     /// What is left of a directory that was removed: nothing if the kernel does not know it.
     pub fn removed_dir(&self, fid: Fid) -> Option<Attr> {
         let t = self.lock();
-        let last = t.by_id.get(&t.id(self.root, fid)?)?.dir.as_deref()?;
+        let last = t.by_id.get(&t.id(fid)?)?.dir.as_deref()?;
         assert_eq!(last.kind, FileType::Directory, "attributes are kept of directories only");
         Some(Attr { nlink: 0, ..last.clone() })
     }
@@ -181,13 +168,12 @@ impl Nodes {
     /// As [`Nodes::fid`], of an id out of a file handle: the kernel may have forgotten it, or anybody may
     /// have made it up. `ESTALE` if it cannot be told what it stood for.
     pub fn fid_of_handle(&self, id: u64) -> Result<Fid, Errno> {
-        // The mount's root has another id here, which is not what the kernel asks for.
-        self.fid(id).or_else(|e| fid_in(id).filter(|f| *f != self.root).ok_or(e))
+        self.fid(id).or_else(|e| fid_in(id).ok_or(e))
     }
 
     /// The kernel's name for a file, if it knows it or is about to be told.
     pub fn id(&self, fid: Fid) -> Option<u64> {
-        self.lock().id(self.root, fid)
+        self.lock().id(fid)
     }
 
     /// Everything that the kernel knows, or is about to be told.
@@ -207,7 +193,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn nodes() -> Nodes {
-        Nodes::new(Fid::ROOT, Generations::new(b"0123456789abcdef", 7))
+        Nodes::new(Generations::new(b"0123456789abcdef", 7))
     }
 
     #[test]
@@ -222,9 +208,7 @@ mod tests {
             assert_eq!((n.fid(id), n.id(f)), (Err(Errno::ESTALE), None));
         }
         n.forget(ROOT_ID, 1000);
-        assert_eq!(n.fid(ROOT_ID), Ok(Fid::ROOT));
-        assert_eq!(n.remember(Fid::ROOT), NodeId { id: ROOT_ID, generation: 0 });
-        assert_eq!(n.count(), 1);
+        assert_eq!((n.fid(ROOT_ID), n.count()), (Err(Errno::ESTALE), 0));
         n.forget(99, 1);
     }
 
@@ -239,7 +223,7 @@ mod tests {
             assert_eq!(n.fid_of_handle(told.id), Ok(f));
             assert_eq!(n.remember(f), told);
         }
-        let other = Nodes::new(Fid::ROOT, Generations::new(b"another file sys", 7));
+        let other = Nodes::new(Generations::new(b"another file sys", 7));
         assert_ne!(other.remember(f).generation, told.generation, "a handle is of one file system");
     }
 
@@ -252,20 +236,18 @@ mod tests {
         n.forget(told.id, 1);
         assert_eq!(n.fid_of_handle(told.id), Err(Errno::ESTALE));
         assert_ne!(n.remember(f).id, told.id, "its number is never used again");
-        let later = Nodes::new(Fid::ROOT, Generations::new(b"0123456789abcdef", 8));
+        let later = Nodes::new(Generations::new(b"0123456789abcdef", 8));
         assert_ne!(later.remember(f).generation, told.generation);
     }
 
     #[test]
-    fn the_root_of_a_mount_has_one_id() {
-        let dir = Fid::new(SEQ_NORMAL, 3, 0);
-        let n = Nodes::new(dir, Generations::new(&[0; 16], 0));
-        assert_eq!(n.remember(dir).id, ROOT_ID);
-        // A handle from a mount on which it is not the root.
-        let elsewhere = nodes().remember(dir).id;
-        assert_eq!(n.fid_of_handle(elsewhere), Err(Errno::ESTALE));
-        let above = n.remember(Fid::ROOT).id;
-        assert_eq!((above == ROOT_ID, n.fid(above)), (false, Ok(Fid::ROOT)));
+    fn a_handle_of_a_root_is_good_on_every_mount() {
+        let n = nodes();
+        for root in [Fid::ROOT, Fid::new(SEQ_NORMAL, 3, 0)] {
+            let told = n.remember(root);
+            assert_ne!(told.id, ROOT_ID);
+            assert_eq!((nodes().fid_of_handle(told.id), nodes().remember(root)), (Ok(root), told));
+        }
     }
 
     proptest! {

@@ -8,7 +8,7 @@ use crate::abi::{self, MAX_IO_BYTES, REQUEST_MAX_BYTES};
 use crate::bridge::Bridge;
 use crate::interrupt::Kind;
 use crate::kernel::{self, Kernel};
-use crate::mount::{self, Mounted};
+use crate::mount::{self, KernelRoot, Mounted};
 use crate::nodes::{Generations, Nodes};
 use crate::ops::{self, Cx, kind_of};
 use crate::pages::Pages;
@@ -41,6 +41,8 @@ const COPY_BELOW_BYTES: usize = 64 << 10;
 const POOL_MAX_BUFFERS: usize = 16;
 /// How long the client may take to say good-bye after the unmount.
 const GOOD_BYE: Duration = Duration::from_secs(5);
+/// How long an interrupted wait for a lock may take to end.
+const GIVE_BACK: Duration = Duration::from_millis(500);
 /// How long `umount -f` is given to finish before the dead mount is detached.
 const FORCED: Duration = Duration::from_millis(300);
 
@@ -78,7 +80,7 @@ struct Shared {
     pool: Arc<Pool>,
     state: watch::Sender<State>,
     dir: PathBuf,
-    minor: Option<u32>,
+    minor: u32,
     /// Workers that wait for a request.
     idle: AtomicUsize,
     /// Workers that have not ended.
@@ -92,21 +94,23 @@ pub struct Session {
     shared: Arc<Shared>,
 }
 
-/// Starts to serve a mount. Returns at once; see [`Session::ready`].
-pub fn serve(world: &World, fs: Arc<Fs>, mounted: Mounted, config: Config) -> io::Result<Session> {
-    let abort = mounted.minor.and_then(|m| match mount::abort_file(m) {
-        Ok(fd) => Some(fd),
-        Err(e) => {
-            tracing::warn!("no way to abort the connection (fusectl): {e}");
-            None
-        }
-    });
+/// Starts to serve what [`crate::mount`] made. Returns at once; the session may be shown on its directory
+/// when it is ready ([`Session::ready`]).
+pub fn serve(
+    world: &World,
+    fs: Arc<Fs>,
+    mounted: Mounted,
+    config: Config,
+) -> io::Result<(Session, KernelRoot)> {
+    let abort = mount::abort_file(mounted.minor)
+        .inspect_err(|e| tracing::warn!("no way to abort the connection (fusectl): {e}"))
+        .ok();
     // The kernel refuses changes itself; this keeps reads from storing access times.
     client::Admin(&fs).set_read_only(mounted.read_only);
     client::Admin(&fs).set_dirsync(mounted.dirsync);
     let first = Arc::new(Channel::new(mounted.device));
     let generations = Generations::new(&client::Admin(&fs).fs_uuid(), world.random_u64());
-    let nodes = Arc::new(Nodes::new(fs.root(), generations));
+    let nodes = Arc::new(Nodes::new(generations));
     let writeback = Arc::new(Writeback::default());
     let (pages, given_up) = Pages::new(world.clone(), first.clone(), nodes.clone(), writeback.clone());
     let (kernel, jobs) = Kernel::new(world.clone(), first.clone(), pages.clone());
@@ -140,11 +144,11 @@ pub fn serve(world: &World, fs: Arc<Fs>, mounted: Mounted, config: Config) -> io
     world::sys::thread("fuse-forget", move || kernel::run(&s.bridge, &jobs))?;
     let s = shared.clone();
     world::sys::thread("fuse-watch", move || s.bridge.table.watch(|| s.bridge.world.now()))?;
-    Ok(Session { shared })
+    Ok((Session { shared }, mounted.kernel_root))
 }
 
 impl Session {
-    /// Waits until the kernel's first request is answered: the mount is usable.
+    /// Waits until the kernel's first request is answered.
     pub async fn ready(&self) -> Result<(), String> {
         let mut rx = self.shared.state.subscribe();
         let state = rx.wait_for(|s| *s != State::Starting).await;
@@ -194,6 +198,15 @@ impl Session {
     pub fn counts(&self) -> (usize, usize, usize) {
         let b = &self.shared.bridge;
         (b.table.count(), b.handles.count(), b.nodes.count())
+    }
+}
+
+/// A wait for a lock was interrupted: what it asked for must not be granted to it any more when its caller
+/// goes on.
+async fn give_back(b: &Bridge, node: u64) {
+    let Ok(fid) = b.nodes.fid(node) else { return };
+    if b.world.timeout(GIVE_BACK, client::Locks(&b.fs).settle(fid)).await.is_none() {
+        tracing::debug!(%fid, "a lock that nobody waits for any more is not given back yet");
     }
 }
 
@@ -291,7 +304,8 @@ impl Shared {
             _ => Bytes::new(),
         };
         let pending = ReplyOnDrop::new(channel.clone(), h.unique);
-        let cx = Cx { groups: std::mem::take(&mut request.groups), ..Cx::new(b.clone(), &h) };
+        let mut cx = Cx::new(b.clone(), &h);
+        cx.groups = std::mem::take(&mut request.groups);
         let f = ops::start(cx, request, data);
         match b.world.block_on_for(f, self.patience()) {
             Ok(answer) => pending.answer(&answer),
@@ -312,7 +326,12 @@ impl Shared {
             let given_up = async { cancelled.await.unwrap_or(Errno::EINTR) };
             let answer = match select(f, given_up).await {
                 Either::Left(a) => a,
-                Either::Right(e) => Err(e),
+                Either::Right(e) => {
+                    if kind == Kind::LockWait {
+                        give_back(&b, h.nodeid).await;
+                    }
+                    Err(e)
+                }
             };
             b.table.remove(h.unique);
             pending.answer(&answer);
@@ -368,12 +387,11 @@ impl Shared {
     /// `umount -f` aborts the connection and then finds the mount busy with processes that were stuck a
     /// moment ago. A connection that was aborted never comes back: what is left of the mount is removed.
     fn finish_forced_unmount(&self) {
-        let Some(minor) = self.minor else { return };
         let wait = world::sys::Deadline::after(FORCED);
-        if wait.wait_for(|| mount::mounted_at(minor).is_empty().then_some(())).is_some() {
+        if wait.wait_for(|| mount::mounted_at(self.minor).is_empty().then_some(())).is_some() {
             return;
         }
-        for dir in mount::mounted_at(minor) {
+        for dir in mount::mounted_at(self.minor) {
             match world::sys::mounts::unmount(&dir, Unmount::Lazy) {
                 Ok(()) => tracing::info!("{} was unmounted by force while in use: detached", dir.display()),
                 Err(e) => tracing::warn!("{} cannot be detached: {e}", dir.display()),

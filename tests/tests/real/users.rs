@@ -149,3 +149,51 @@ fn a_directory_of_a_group_works_for_members_that_the_daemon_cannot_look_at() -> 
     unmounted?;
     fs.fsck()
 }
+
+/// Calls of one kind by the mounts' users, among them what the kernel asks for itself.
+fn asked(kind: &str) -> Result<u64> {
+    let text = ok_within(tool("lctl").args(["get_param", "-n", "llite.*.stats"]), MINUTE)?;
+    let of_kind = text.lines().filter(|l| l.split_whitespace().next() == Some(kind));
+    of_kind.map(|l| l.split_whitespace().nth(1).context("a number")?.parse::<u64>().context("a number")).sum()
+}
+
+#[test]
+fn the_paths_of_a_user_cost_no_request() -> Result<()> {
+    let fs = TestFs::up("paths", 1, 1)?;
+    fs::create_dir(fs.mount(0).join("d"))?;
+    let file = fs.mount(0).join("d/f");
+    fs::write(&file, b"x")?;
+    as_user(|| fs::metadata(&file))?;
+    let before = asked("getxattr")?;
+    ensure!(before > 0, "the kernel looks for the root's access list once");
+    as_user(|| (0..1000).try_for_each(|_| fs::metadata(&file).map(drop)))?;
+    let more = asked("getxattr")? - before;
+    // A lease may have ended.
+    ensure!(more <= 10, "1,000 looks at a file asked for {more} access lists");
+    fs.fsck()
+}
+
+#[test]
+fn an_access_list_of_the_root_counts_on_every_mount_at_once() -> Result<()> {
+    let fs = TestFs::up("rootacl", 1, 2)?;
+    let (first, second) = (fs.mount(0).display(), fs.mount(1));
+    let file = second.join("f");
+    fs::write(&file, b"x")?;
+    for _ in 0..3 {
+        as_user(|| fs::metadata(&file)).context("without an access list")?;
+        sh(&format!("setfacl -m u:{USER}:--- {first}"), MINUTE)?;
+        let e = as_user(|| fs::metadata(&file)).err().context("the access list shuts the user out")?;
+        ensure!(e.kind() == std::io::ErrorKind::PermissionDenied, "{e}");
+        sh(&format!("setfacl -b {first}"), MINUTE)?;
+    }
+    fs.fsck()
+}
+
+#[test]
+fn groups_count_from_the_moment_they_change() -> Result<()> {
+    let fs = TestFs::up("groups", 1, 1)?;
+    let script = fs.scratch().join("groups.py");
+    fs::write(&script, include_str!("groups.py"))?;
+    ok_within(Command::new("python3").arg(&script).arg(fs.mount(0)), MINUTE)?;
+    fs.fsck()
+}

@@ -42,6 +42,12 @@ impl Locks<'_> {
         r
     }
 
+    /// Waits until what was asked for a file and is not wanted any more is given back: whoever unlocks the
+    /// file then is not met by it. Waits for servers that are away as well.
+    pub async fn settle(self, fid: Fid) {
+        self.0.locks.unsettled.settle(fid).await;
+    }
+
     /// Whether this owner has POSIX locks on the file (so that close must drop them).
     pub fn has_posix_locks(self, fid: Fid, owner: u64) -> bool {
         self.0.meta.locks.has_posix_locks(fid, owner)

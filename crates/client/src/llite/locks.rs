@@ -7,6 +7,7 @@
 //! What is given back is forgotten before the server is told: a reclaim in between must not take it again.
 
 use crate::R;
+use crate::base::under_way::UnderWay;
 use crate::base::{Context, Detached};
 use crate::lmv::Lmv;
 use crate::mdc::{self, Mdc};
@@ -83,7 +84,11 @@ impl Drop for Asked {
     fn drop(&mut self) {
         if !self.settled && !self.sending.load(Ordering::Relaxed) {
             let (locks, spec) = (self.locks.clone(), self.spec.clone());
-            self.locks.cx.world.spawn("client-lock-give-up", async move { locks.give_up(spec).await });
+            let piece = self.locks.unsettled.begin(spec.fid);
+            self.locks.cx.world.spawn("client-lock-give-up", async move {
+                locks.give_up(spec).await;
+                drop(piece);
+            });
         }
     }
 }
@@ -94,12 +99,15 @@ pub(crate) struct FileLocks {
     lmv: Arc<Lmv>,
     meta: Arc<mdc::Shared>,
     pub rollbacks: Rollbacks,
+    /// Messages of who may go away, and what is given up of those who did.
+    pub unsettled: Arc<UnderWay>,
 }
 
 impl FileLocks {
     pub(crate) fn new(cx: &Arc<Context>, lmv: &Arc<Lmv>, meta: &Arc<mdc::Shared>) -> Arc<FileLocks> {
         let (cx, lmv, meta) = (cx.clone(), lmv.clone(), meta.clone());
-        Arc::new(FileLocks { cx, lmv, meta, rollbacks: Rollbacks::default() })
+        let (rollbacks, unsettled) = (Rollbacks::default(), Arc::default());
+        Arc::new(FileLocks { cx, lmv, meta, rollbacks, unsettled })
     }
 
     /// Asks for a lock; with `wait` until it is had or the future is dropped.
@@ -156,8 +164,13 @@ impl FileLocks {
             let _ = locks.meta.locks.answered(id, r);
             r
         };
-        let cleanup =
-            move |_: R<bool>| -> world::BoxFuture<()> { Box::pin(async move { late.give_up(spec).await }) };
+        let piece = self.unsettled.begin(spec.fid);
+        let cleanup = move |_: R<bool>| -> world::BoxFuture<()> {
+            Box::pin(async move {
+                late.give_up(spec).await;
+                drop(piece);
+            })
+        };
         Detached::new(&self.cx.world, "client-enqueue", work, cleanup).await
     }
 

@@ -112,6 +112,26 @@ fn a_waiter_that_goes_away_leaves_nothing() {
 }
 
 #[test]
+fn a_waiter_that_settles_what_it_gave_up_is_in_nobodys_way() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let f = striped(&a, "f", 1).await.fid;
+        for us in [0, 50, 100, 200, 500, 1000, 5000, 100_000] {
+            let (first, second) = (client::Locks(&a), client::Locks(&b));
+            first.flock(f, 1, 1, Write, false).await.unwrap();
+            let wait = second.flock(f, 2, 2, Write, true);
+            assert!(c.world.timeout(Duration::from_micros(us), wait).await.is_none());
+            c.within(second.settle(f)).await;
+            first.funlock(f, 1).await.unwrap();
+            let again = first.flock(f, 1, 1, Write, false).await;
+            assert_eq!(again, Ok(()), "given up after {us} microseconds");
+            first.funlock(f, 1).await.unwrap();
+        }
+    });
+}
+
+#[test]
 fn unmount_drops_locks() {
     let c = Cluster::start(1);
     c.run(async {

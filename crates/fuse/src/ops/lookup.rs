@@ -4,7 +4,7 @@
 //! (open_by_handle_at(2), an NFS server) whose inode it has forgotten: `.` is that file, `..` the directory
 //! that a directory is in.
 
-use super::{Cx, gone};
+use super::{Cx, gone, kernel_root};
 use crate::abi::EntryOut;
 use crate::reply::{Answer, Reply, entry_out, valid};
 use client::Call;
@@ -37,8 +37,11 @@ async fn of_handle(cx: &Cx) -> Answer {
 /// Whoever may open handles need not be allowed to search directories: the kernel asks for itself.
 async fn above(cx: &Cx) -> Answer {
     let fid = cx.fid()?;
-    // What lies above a mount of a subdirectory ends there, as the whole does at the mount's root.
-    if fid == Fid::ROOT && fid != cx.bridge.fs.root() {
+    if fid == cx.bridge.fs.root() {
+        return Ok(Reply::of(&kernel_root::itself()));
+    }
+    // What lies above a mount of a subdirectory ends there.
+    if fid == Fid::ROOT {
         return Err(Errno::ESTALE);
     }
     let attr = cx.fs().lookup(Call::default(), fid, b"..".to_vec()).await.map_err(gone)?;

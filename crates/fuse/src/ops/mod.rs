@@ -23,6 +23,7 @@ mod getlk;
 mod getxattr;
 mod init;
 mod ioctl;
+mod kernel_root;
 mod link;
 mod listxattr;
 mod lookup;
@@ -51,6 +52,7 @@ mod write;
 pub use init::negotiate;
 
 /// Where a request comes from.
+#[derive(Clone)]
 pub struct Cx {
     pub bridge: Arc<Bridge>,
     pub node: u64,
@@ -59,11 +61,14 @@ pub struct Cx {
     pub tid: u32,
     /// Groups of the caller that the kernel told, to make a file under the group of a directory.
     pub groups: Vec<u32>,
+    /// Groups that the caller had a moment ago: to be used for what is asked again if it is refused.
+    remembered: Option<Vec<u32>>,
 }
 
 impl Cx {
     pub fn new(bridge: Arc<Bridge>, h: &abi::InHeader) -> Cx {
-        Cx { bridge, node: h.nodeid, uid: h.uid, gid: h.gid, tid: h.pid, groups: Vec::new() }
+        let (groups, remembered) = (Vec::new(), None);
+        Cx { bridge, node: h.nodeid, uid: h.uid, gid: h.gid, tid: h.pid, groups, remembered }
     }
 
     pub fn fs(&self) -> Arc<Fs> {
@@ -75,7 +80,7 @@ impl Cx {
         self.bridge.nodes.fid(self.node)
     }
 
-    /// On whose behalf. Groups are asked for each time: they may change between two calls.
+    /// On whose behalf.
     pub fn call(&self) -> Call {
         self.call_with_umask(0)
     }
@@ -104,7 +109,14 @@ impl Cx {
 
     /// `None`: nobody can tell.
     fn supplementary(&self, uid: u32, gid: u32) -> Option<Vec<u32>> {
-        if uid == 0 { Some(Vec::new()) } else { world::host::groups_of(self.tid, uid, gid) }
+        if uid == 0 {
+            return Some(Vec::new());
+        }
+        self.remembered.clone().or_else(|| {
+            let groups = world::host::groups_of(self.tid, uid, gid)?;
+            self.bridge.groups.remember((self.tid, uid, gid), &groups, self.bridge.world.now());
+            Some(groups)
+        })
     }
 
     /// On whose behalf a name is looked up. The kernel has checked that the caller may; of one whose groups
@@ -212,9 +224,50 @@ pub fn is_waited_for(op: &Op) -> bool {
     )
 }
 
+/// What the kernel has permitted with the groups that the caller has now, and what nothing is done of if a
+/// server refuses it. Neither is true of changes of owners, groups and set-id bits.
+fn may_be_asked_again(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Lookup(_)
+            | Op::Readlink
+            | Op::Symlink { .. }
+            | Op::Mknod(..)
+            | Op::Mkdir(..)
+            | Op::Unlink(_)
+            | Op::Rmdir(_)
+            | Op::Rename { .. }
+            | Op::Link(..)
+            | Op::Open(_)
+            | Op::Create(..)
+            | Op::Tmpfile(_)
+            | Op::Getxattr(..)
+            | Op::Listxattr(_)
+    )
+}
+
 /// The operation behind a request. `data`: that of a WRITE.
-pub fn start(cx: Cx, request: Request, data: Bytes) -> BoxFuture<Answer> {
-    match request.op {
+pub fn start(mut cx: Cx, request: Request, data: Bytes) -> BoxFuture<Answer> {
+    if let Some(answer) = kernel_root::answer(&cx, &request.op) {
+        return now(answer);
+    }
+    if cx.uid == 0 || !may_be_asked_again(&request.op) {
+        return run(cx, request.op, data);
+    }
+    cx.remembered = cx.bridge.groups.remembered((cx.tid, cx.uid, cx.gid), cx.bridge.world.now());
+    if cx.remembered.is_none() {
+        return run(cx, request.op, data);
+    }
+    Box::pin(async move {
+        match run(cx.clone(), request.op.clone(), Bytes::new()).await {
+            Err(Errno::EACCES | Errno::EPERM) => run(Cx { remembered: None, ..cx }, request.op, data).await,
+            answer => answer,
+        }
+    })
+}
+
+fn run(cx: Cx, op: Op, data: Bytes) -> BoxFuture<Answer> {
+    match op {
         Op::Lookup(name) => Box::pin(lookup::run(cx, name)),
         Op::Getattr(a) => Box::pin(getattr::run(cx, a)),
         Op::Setattr(a) => Box::pin(setattr::run(cx, a)),

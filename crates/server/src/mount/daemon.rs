@@ -101,9 +101,11 @@ async fn bring_up(world: &World, w: &Wanted) -> Result<(fuse::Session, Option<fu
         ..fuse::Config::default()
     };
     let guard = guard(&mounted);
-    let session =
+    let dir = mounted.dir.clone();
+    let (session, kernel_root) =
         fuse::serve(world, fs, mounted, config).map_err(|e| format!("cannot serve the mount: {e}"))?;
     session.ready().await?;
+    kernel_root.show(&w.source, &dir).map_err(|e| e.message)?;
     Ok((session, guard))
 }
 
