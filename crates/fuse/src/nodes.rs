@@ -5,7 +5,6 @@
 //! The kernel counts how often it was told one and forgets it by that count, so the table is as large as the
 //! kernel's inode cache and no larger.
 
-use crate::abi::ROOT_ID;
 use model::mutex::Mutex;
 use model::{Attr, Errno, Fid, FileType, Map};
 
@@ -14,11 +13,30 @@ const OID_BITS: u32 = model::fid::SEQ_WIDTH.trailing_zeros();
 const _: () = assert!(model::fid::SEQ_WIDTH == 1 << OID_BITS);
 /// Marks ids of FIDs that do not fit: they are numbered as they come.
 const NUMBERED: u64 = 1 << 63;
+/// Marks ids of symbolic links to directories that are made from FIDs.
+pub const LINKS: u64 = 1 << 62;
+/// Ids below the first that is made from a FID: no files.
+const FIRST_MADE: u64 = 1 << OID_BITS;
+
+/// Whether an id is of something that is shown to the kernel and is no file of the file system's. Nothing is
+/// kept of these.
+pub fn is_made_up(id: u64) -> bool {
+    id < FIRST_MADE || id & (NUMBERED | LINKS) == LINKS
+}
+
+/// The id of a symbolic link to a directory; none if its FID does not fit.
+pub fn link_to(fid: Fid) -> Option<u64> {
+    made_from(fid).map(|id| id | LINKS)
+}
+
+/// Where such a link leads.
+pub fn linked(id: u64) -> Option<Fid> {
+    if id & (NUMBERED | LINKS) == LINKS { fid_in(id & !LINKS) } else { None }
+}
 
 /// The id that is made from a FID; none if it does not fit.
 fn made_from(fid: Fid) -> Option<u64> {
-    let fits =
-        fid.seq > 0 && fid.seq < NUMBERED >> OID_BITS && fid.oid < model::fid::SEQ_WIDTH && fid.ver == 0;
+    let fits = fid.seq > 0 && fid.seq < LINKS >> OID_BITS && fid.oid < model::fid::SEQ_WIDTH && fid.ver == 0;
     fits.then_some((fid.seq << OID_BITS) | u64::from(fid.oid))
 }
 
@@ -109,7 +127,7 @@ impl Nodes {
                 id
             }
         };
-        assert!(id != ROOT_ID, "the kernel's root is no file of ours");
+        assert!(!is_made_up(id), "{fid} is a file");
         let node = t.by_id.entry(id).or_insert(Node { fid, lookups: 0, dir: None });
         assert!(node.fid == fid, "an id stands for one file");
         node.lookups += 1;
@@ -118,7 +136,7 @@ impl Nodes {
 
     /// The kernel forgot `count` of the times it was told `id`.
     pub fn forget(&self, id: u64, count: u64) {
-        if id == ROOT_ID {
+        if is_made_up(id) {
             return;
         }
         let mut t = self.lock();
@@ -189,6 +207,7 @@ impl Nodes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::ROOT_ID;
     use model::fid::{SEQ_NORMAL, SEQ_WIDTH};
     use proptest::prelude::*;
 
@@ -255,7 +274,9 @@ mod tests {
         fn ids_go_there_and_back(id in any::<u64>(), seq in any::<u64>(), oid in any::<u32>(), ver in 0u32..2) {
             if let Some(fid) = fid_in(id) {
                 prop_assert_eq!(made_from(fid), Some(id));
-                prop_assert!(id != ROOT_ID && id & NUMBERED == 0);
+                prop_assert!(!is_made_up(id) && id & NUMBERED == 0);
+                prop_assert_eq!(link_to(fid).and_then(linked), Some(fid));
+                prop_assert!(is_made_up(id | LINKS));
             }
             let fid = Fid::new(seq >> 17, oid >> 15, ver);
             prop_assert_eq!(made_from(fid).and_then(fid_in), made_from(fid).map(|_| fid));

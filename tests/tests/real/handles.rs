@@ -54,3 +54,24 @@ fn a_file_handle_outlives_caches_mounts_and_servers() -> Result<()> {
     program(&fs, "check", 0).context("the servers were killed and started again")?;
     fs.fsck()
 }
+
+/// `.lustre/fid` and `.nacre/fid`: as root, as a user who finds the file by its path, and as one who does
+/// not.
+#[test]
+fn files_open_by_their_fids() -> Result<()> {
+    let fs = TestFs::up("byfid", 1, 1)?;
+    let script = fs.scratch().join("by_fid.sh");
+    std::fs::write(&script, include_str!("by_fid.sh"))?;
+    let lfs = tool("lfs").get_program().to_owned();
+    let mut c = Command::new("bash");
+    c.arg("-eu").arg(&script).arg(fs.mount(0)).arg(lfs);
+    ok_within(&mut c, LIMIT)?;
+    let part = fs.scratch().join("part");
+    std::fs::create_dir(&part)?;
+    let source = fs.status()?["source"].as_str().context("source")?.to_string();
+    ok_within(tool("mount.nacre").arg(format!("{source}/d")).arg(&part), LIMIT)?;
+    let seen = part.join(".lustre").exists();
+    ok_within(Command::new("umount").arg(&part), LIMIT)?;
+    anyhow::ensure!(!seen, "a mount of a subdirectory shows what lies outside of it");
+    fs.fsck()
+}

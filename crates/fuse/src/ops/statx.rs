@@ -1,7 +1,7 @@
 //! STATX: attributes with the time of birth.
 
 use super::{Cx, getattr};
-use crate::abi::{STATX_BASIC_STATS, STATX_BTIME, Statx, StatxIn, StatxOut, SxTime};
+use crate::abi::{FuseAttr, STATX_BASIC_STATS, STATX_BTIME, Statx, StatxIn, StatxOut, SxTime};
 use crate::reply::{Answer, BLOCK_SIZE_BYTES, Reply};
 use model::{Attr, Timestamp};
 
@@ -16,6 +16,18 @@ pub async fn run(cx: Cx, _a: StatxIn) -> Answer {
     let valid = cx.attr_valid(&attr);
     let (attr_valid, attr_valid_nsec) = (valid.as_secs(), valid.subsec_nanos());
     Ok(Reply::of(&StatxOut { attr_valid, attr_valid_nsec, stat: statx(&attr), ..StatxOut::default() }))
+}
+
+/// Of what is no file.
+pub fn of_fuse(a: &FuseAttr) -> Statx {
+    Statx {
+        mask: STATX_BASIC_STATS,
+        blksize: a.blksize,
+        nlink: a.nlink,
+        mode: a.mode as u16,
+        ino: a.ino,
+        ..Statx::default()
+    }
 }
 
 fn statx(a: &Attr) -> Statx {
