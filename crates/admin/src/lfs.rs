@@ -2,7 +2,8 @@
 //! name.
 
 use crate::command::{
-    check, df, fid2path, find, getname, getstripe, migrate, osts, path2fid, pool, setstripe, sync,
+    check, data_version, df, fid2path, find, getname, getstripe, ladvise, migrate, osts, path2fid, pool,
+    setstripe, sync,
 };
 use crate::failure::{Failure, FirstError};
 use crate::{EXIT_USAGE, VERSION, say};
@@ -21,11 +22,13 @@ pub struct Subcommand {
 
 pub const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "check", run: check::run, usage: check::USAGE },
+    Subcommand { name: "data_version", run: data_version::run, usage: data_version::USAGE },
     Subcommand { name: "df", run: df::run, usage: df::USAGE },
     Subcommand { name: "fid2path", run: fid2path::run, usage: fid2path::USAGE },
     Subcommand { name: "find", run: find::run, usage: find::USAGE },
     Subcommand { name: "getname", run: getname::run, usage: getname::USAGE },
     Subcommand { name: "getstripe", run: getstripe::run, usage: getstripe::USAGE },
+    Subcommand { name: "ladvise", run: ladvise::run, usage: ladvise::USAGE },
     Subcommand { name: "mdts", run: osts::run_mdts, usage: osts::USAGE_MDTS },
     Subcommand { name: "osts", run: osts::run_osts, usage: osts::USAGE_OSTS },
     Subcommand { name: "path2fid", run: path2fid::run, usage: path2fid::USAGE },

@@ -135,6 +135,15 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
                 |(fid, paths): (Fid, Vec<Vec<u8>>)| (fid, paths.into_iter().map(Into::into).collect());
             Reply::OstFiles { files: r.files.into_iter().map(named).collect(), next: r.next }
         }
+        Request::LockAhead { name, write, start, end } => {
+            let fid = object(fs, &call, opened, name).await?.fid;
+            Admin(fs).lock_ahead(call, fid, write, (start, end)).await?;
+            Reply::Done
+        }
+        Request::DataVersion { name, flush } => {
+            let fid = object(fs, &call, opened, name).await?.fid;
+            Reply::Version(Admin(fs).data_version(call, fid, flush).await?)
+        }
         Request::Glimpse { name } => {
             let fid = object(fs, &call, opened, name).await?.fid;
             Reply::Objects(Admin(fs).glimpse(fid).await?)

@@ -118,6 +118,18 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
+/// What mounts keep of the file is looked after first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Flush {
+    /// The servers say what they have.
+    Nothing,
+    /// What was written is written back.
+    Written,
+    /// All of it is written back and given up.
+    Everything,
+}
+
 /// A request. `name: None` means the opened file itself, `Some` an entry of the opened directory (a symbolic
 /// link is not followed).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -169,6 +181,10 @@ pub enum Request {
     /// Moves a file's data to new objects while it is in use. [`Reply::Done`]. `ENODATA` for a file without
     /// objects, `EBUSY` if others do not let go of it.
     Migrate { name: Option<Name>, spec: LayoutSpec },
+    /// The locks of `start..=end` before it is read or written. [`Reply::Done`].
+    LockAhead { name: Option<Name>, write: bool, start: u64, end: u64 },
+    /// [`Reply::Version`].
+    DataVersion { name: Option<Name>, flush: Flush },
     /// The file system's OST pools, as this mount was told: [`Reply::Pools`].
     Pools,
 }
@@ -322,6 +338,8 @@ pub struct TargetSpace {
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
     Done,
+    /// Of a file's data.
+    Version(u64),
     Mount(MountName),
     Fid(Fid),
     Paths {

@@ -1,6 +1,7 @@
 //! Output shapes and exit codes of `lfs` and `lctl` that scripts of Lustre's users rely on.
 
 use anyhow::{Context, Result, ensure};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -253,7 +254,37 @@ fn targets_space_and_identities() -> Result<()> {
     fails("lfs", &["fid2path", &here, "nonsense"], m, 22, "invalid FID")?;
     std::os::unix::fs::symlink("nowhere", m.join("link"))?;
     ensure!(ok("lfs", &["path2fid", "link"], m)?.starts_with("[0x"), "a dangling link has a FID of its own");
+    versions_and_advice(m)?;
     json_everywhere(m)
+}
+
+/// What tools ask of a file that they are going to copy, and what programs tell of one that they will use.
+fn versions_and_advice(m: &Path) -> Result<()> {
+    std::fs::write(m.join("v"), vec![1; 300_000])?;
+    let version = |how: &[&str]| -> Result<u64> {
+        let shown = ok("lfs", &[&["data_version"], how, &["v"]].concat(), m)?;
+        shown.trim_end().parse().context("one number")
+    };
+    let first = version(&[])?;
+    ensure!(
+        version(&["-n"])? == first && version(&["--read"])? == first && version(&["-w"])? == first,
+        "the same"
+    );
+    std::fs::OpenOptions::new().append(true).open(m.join("v"))?.write_all(b"more")?;
+    ensure!(version(&[])? > first, "written");
+    fails("lfs", &["data_version", "-n", "-w", "v"], m, 4, "only one of")?;
+    fails("lfs", &["data_version"], m, 4, "no file")?;
+    fails("lfs", &["data_version", "--set-hsm", "v"], m, 95, "archive")?;
+    fails("lfs", &["data_version", "."], m, 22, "data version")?;
+    for advice in ["willread", "dontneed", "noexpand", "locknoexpand"] {
+        ok("lfs", &["ladvise", "-a", advice, "-s", "4k", "-l", "64k", "v"], m)?;
+    }
+    ok("lfs", &["ladvise", "-a", "lockahead", "-m", "WRITE", "-e", "1M", "v"], m)?;
+    fails("lfs", &["ladvise", "v"], m, 4, "no advice")?;
+    fails("lfs", &["ladvise", "-a", "nonsense", "v"], m, 4, "nonsense")?;
+    fails("lfs", &["ladvise", "-a", "lockahead", "v"], m, 4, "-m READ")?;
+    fails("lfs", &["ladvise", "-a", "willread", "-s", "5", "-e", "5", "v"], m, 22, "behind the start")?;
+    fails("lfs", &["ladvise", "-a", "willread", "missing"], m, 2, "missing")
 }
 
 fn json_everywhere(m: &Path) -> Result<()> {

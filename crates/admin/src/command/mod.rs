@@ -3,6 +3,7 @@
 pub mod check;
 pub mod checksum;
 pub mod copy;
+pub mod data_version;
 pub mod df;
 pub mod dl;
 pub mod fid2path;
@@ -10,6 +11,7 @@ pub mod find;
 pub mod get_param;
 pub mod getname;
 pub mod getstripe;
+pub mod ladvise;
 pub mod list_nids;
 pub mod migrate;
 pub mod mkfs;

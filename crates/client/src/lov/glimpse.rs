@@ -28,6 +28,11 @@ impl File {
         };
         self.objects.iter().map(placed).collect()
     }
+
+    /// Attributes of its objects as their servers know them.
+    pub(crate) async fn ask_attrs(&self) -> R<Vec<ObjectAttr>> {
+        ask(&self.osc_objects()).await
+    }
 }
 
 /// Attributes of objects, in the order given, with what this mount keeps of them. Nobody is asked about

@@ -1,8 +1,9 @@
 //! File data: stripes, holes, ends, atomicity between mounts.
 
 use crate::cache::requests;
-use crate::harness::{Cluster, O_CREAT, O_RDWR, call};
+use crate::harness::{Cluster, O_CREAT, O_RDWR, call, user};
 use bytes::Bytes;
+use client::control::Flush;
 use client::{Fs, OpenHandle};
 use model::{Errno, LayoutSpec, SetAttr};
 use std::sync::Arc;
@@ -47,6 +48,63 @@ fn holes_and_ends_over_several_stripes() {
             a.clone().fsync(call(), f.fid).await.unwrap();
             a.clone().close(f).await.unwrap();
         }
+    });
+}
+
+#[test]
+fn a_data_version_goes_up_with_each_change_of_any_mount() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        for (count, flush) in (0..=3).flat_map(|n| [(n, Flush::Written), (n, Flush::Everything)]) {
+            let f = striped(&a, &format!("version{count}{flush:?}"), count).await;
+            let version = |flush| client::Admin(&a).data_version(call(), f.fid, flush);
+            let mut last = version(flush).await.unwrap();
+            for n in 0..4u8 {
+                let writer = if n % 2 == 0 { &a } else { &b };
+                write(writer, &f, 150_000 * u64::from(n), vec![n; 100_000]).await;
+                let now = version(flush).await.unwrap();
+                assert!(now > last, "{count} stripes, {flush:?}: {last}, then {now}");
+                assert_eq!(read(&b, &f, 150_000 * u64::from(n), 5).await, vec![n; 5]);
+                assert_eq!(version(flush).await, Ok(now), "nothing was changed");
+                last = version(Flush::Nothing).await.unwrap();
+                assert_eq!(last, now);
+            }
+            let set = SetAttr { size: Some(10), ..SetAttr::default() };
+            b.clone().setattr(call(), f.fid, set).await.unwrap();
+            assert!(version(flush).await.unwrap() > last, "cut");
+        }
+        let dir = client::Admin(&a).data_version(call(), a.root(), Flush::Written).await;
+        assert_eq!(dir, Err(Errno::EINVAL));
+        let secret = striped(&a, "secret", 1).await;
+        let mode = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+        a.clone().setattr(call(), secret.fid, mode).await.unwrap();
+        let denied = client::Admin(&b).data_version(user(7), secret.fid, Flush::Written).await;
+        assert_eq!(denied, Err(Errno::EACCES));
+    });
+}
+
+#[test]
+fn locks_that_were_taken_ahead_are_not_asked_for_again() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        for count in 1..=3 {
+            let f = striped(&a, &format!("ahead{count}"), count).await;
+            write(&b, &f, 0, vec![1; 500_000]).await;
+            let admin = client::Admin(&a);
+            let first = requests(&a, "ost_extent");
+            admin.lock_ahead(call(), f.fid, true, (0, 499_999)).await.unwrap();
+            let before = requests(&a, "ost_extent");
+            assert!(before >= first + count as u64, "one for each object at least");
+            write(&a, &f, 100, vec![2; 400_000]).await;
+            assert_eq!(requests(&a, "ost_extent"), before, "{count} stripes");
+            assert_eq!(read(&b, &f, 99, 3).await.as_ref(), [1, 2, 2]);
+            assert_eq!(admin.lock_ahead(call(), f.fid, true, (5, 4)).await, Err(Errno::EINVAL));
+            assert_eq!(admin.lock_ahead(user(7), f.fid, true, (0, 4)).await, Err(Errno::EACCES));
+        }
+        let inside = striped(&a, "inside", 0).await;
+        client::Admin(&a).lock_ahead(call(), inside.fid, false, (0, 10)).await.unwrap();
     });
 }
 

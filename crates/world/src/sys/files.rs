@@ -27,6 +27,22 @@ pub fn replace(path: impl AsRef<Path>, content: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// What is going to be done with a file: pages of it are fetched, or dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileAdvice {
+    WillNeed,
+    DontNeed,
+}
+
+/// posix_fadvise(2) of a part of a file.
+pub fn advise(path: &Path, start: u64, len: u64, advice: FileAdvice) -> io::Result<()> {
+    let advice = match advice {
+        FileAdvice::WillNeed => rustix::fs::Advice::WillNeed,
+        FileAdvice::DontNeed => rustix::fs::Advice::DontNeed,
+    };
+    Ok(rustix::fs::fadvise(File::open(path)?, start, std::num::NonZeroU64::new(len), advice)?)
+}
+
 pub fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
     std::fs::create_dir_all(path)
 }
