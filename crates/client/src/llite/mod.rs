@@ -59,6 +59,9 @@ mod truncate;
 mod unlink;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 pub use create::{O_ACCMODE, O_CREAT, O_EXCL, O_NOATIME, O_TRUNC, O_WRONLY};
 pub(crate) use data::Data;
 pub use fs::Fs;

@@ -8,6 +8,9 @@ mod config;
 mod mgc;
 mod targets;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use targets::ConfigOwner;
 
 use crate::R;

@@ -3,74 +3,24 @@
 use super::{Mdc, Shared};
 use crate::Call;
 use crate::base::Context;
-use crate::testing::{self, Answers, Fake, Hold, ip};
-use model::mutex::Mutex;
-use model::{Attr, Cred, Errno, Fid, FileType, Nid, TargetId, Timestamp};
+use crate::testing::{self, Fake, FakeMdt, Hold, ip};
+use model::{Cred, Errno, Fid, FileType, Nid, TargetId, Timestamp};
 use rpc::testing::Lab;
-use rpc::{ClientId, Incoming, Outgoing, Peers, Server};
+use rpc::{ClientId, Peers, Server};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::Op;
-use wire::msg::allocseq::AllocseqReply;
-use wire::msg::batch::{Batch, BatchReply};
 use wire::msg::getattr::Getattr;
-use wire::msg::lookup::{Entry, Grant, bits};
+use wire::msg::lookup::bits;
 use wire::msg::mkdir::Mkdir;
-use wire::msg::notify::{LeaseItem, Notice, Notify};
-use wire::msg::own::{Own, OwnReply};
+use wire::msg::notify::{LeaseItem, Notify};
 use world::World;
 
 const CLIENT: u8 = 9;
-const SEQ: u64 = 0x2_0000_0400;
 
 fn dir(mdt: u16) -> Fid {
     Fid::new(model::fid::SEQ_NORMAL + u64::from(mdt), 7, 0)
-}
-
-fn entry(fid: Fid, exclusive: bool) -> Entry {
-    let attr = Attr { mode: 0o755, nlink: 2, version: 1, ..testing::attr(fid, FileType::Directory) };
-    let grant = Some(Grant { bits: bits::ALL, seq: 1 << 40 | 1, exclusive });
-    Entry { grant, parent: Fid::ROOT, ..testing::entry(attr) }
-}
-
-/// Grants every lease.
-#[derive(Default)]
-struct FakeMdt {
-    cancelled: Mutex<Vec<LeaseItem>>,
-}
-
-impl Answers for FakeMdt {
-    fn answer(&self, r: &Incoming) -> Outgoing {
-        match r.op {
-            Op::Getattr => {
-                let m: Getattr = wire::decode_message(&r.body).unwrap();
-                Outgoing::ok(&entry(m.fid, false), 0)
-            }
-            Op::Own => {
-                let m: Own = wire::decode_message(&r.body).unwrap();
-                let defaults = Some(Grant { bits: bits::UPDATE, seq: 1 << 40 | 2, exclusive: false });
-                let dir = entry(m.dir, true);
-                Outgoing::ok(
-                    &OwnReply { dir, entries: Vec::new(), end: true, file_layout: None, defaults },
-                    0,
-                )
-            }
-            Op::Allocseq => Outgoing::ok(&AllocseqReply { seq: SEQ, width: 1 << 17 }, 1 << 40 | 1),
-            Op::Batch => {
-                let m: Batch = wire::decode_message(&r.body).unwrap();
-                let results = m.ops.iter().map(|_| (0, Vec::new())).collect();
-                Outgoing::ok(&BatchReply { results, grants: Vec::new() }, 1 << 40 | 2)
-            }
-            _ => Outgoing::err(Errno::EOPNOTSUPP),
-        }
-    }
-
-    fn notice(&self, n: Notice) {
-        if let Notice::Cancelled { items } = n {
-            self.cancelled.lock().extend(items);
-        }
-    }
 }
 
 /// A target and this mount's side of it.
@@ -121,7 +71,12 @@ fn run<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Rig) -> F) {
         let mut sides = Vec::new();
         for (i, w) in servers.iter().enumerate() {
             let id = TargetId::mdt(i as u16);
-            let mdt = Fake::new(w, id, FakeMdt::default());
+            let mdt = Fake::new(w, id, FakeMdt::new(Vec::new()));
+            {
+                let mut s = mdt.script();
+                s.owns = true;
+                s.add(dir(i as u16), FileType::Directory, None);
+            }
             let at = ip(i as u8 + 1);
             let (server, peers) = testing::serve(w, at, mdt.clone()).await;
             let mdc = Mdc::new(&cx, &shared, 1 << 20, id, vec![Nid { addr: at, net: 0 }]);
@@ -139,9 +94,9 @@ fn what_a_lease_covers_is_asked_for_once_and_again_when_the_lease_is_gone() {
         r.getattr(0).await;
         r.getattr(0).await;
         assert_eq!(s.mdt.count(Op::Getattr), 1);
-        let item = LeaseItem { fid: dir(0), bits: bits::ALL, seq: 1 << 40 | 1, look: false };
+        let item = LeaseItem { fid: dir(0), bits: bits::ALL, seq: s.mdt.script().transno(), look: false };
         s.peers.notify(r.client(), Notify::Revoke { items: vec![item] });
-        r.until("it is given back", || s.mdt.cancelled.lock().iter().any(|i| i.fid == dir(0))).await;
+        r.until("it is given back", || s.mdt.script().cancelled.iter().any(|i| i.fid == dir(0))).await;
         assert!(s.mdc.meta.known_entry(dir(0)).is_none());
         r.getattr(0).await;
         assert_eq!(s.mdt.count(Op::Getattr), 2);

@@ -1,17 +1,23 @@
 //! What unit tests of several layers need: a mount's context and servers in virtual time, and inodes.
 //!
 //! `target` is a server that has no rules of its own: sessions, time and order are its, the answers a test's.
-//! `ost` are the answers of an object target that does as it is told.
+//! `ost`, `mdt` and `mgs` are the answers of targets that do as they are told, `cluster` are several of them.
 
+mod cluster;
+mod mdt;
+mod mgs;
 mod ost;
 mod target;
 
+pub(crate) use cluster::Cluster;
+pub(crate) use mdt::FakeMdt;
+pub(crate) use mgs::FakeMgs;
 pub(crate) use ost::FakeOst;
 pub(crate) use target::{Answers, Fake, Hold};
 
 use crate::base::{Context, Settings};
 use model::{Attr, Fid, FileType, Timestamp};
-use rpc::{Peers, Server, Service};
+use rpc::{Incoming, Peers, Server, Service};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,4 +99,9 @@ pub(crate) fn entry(attr: Attr) -> Entry {
         plain: true,
         content: None,
     }
+}
+
+/// A request's message.
+fn message<M: serde::de::DeserializeOwned>(r: &Incoming) -> M {
+    wire::decode_message(&r.body).expect("a client sends what its opcode says")
 }

@@ -1,10 +1,10 @@
 //! The answers of an object target that keeps bytes in memory, grants every lock on all of an object, and
 //! does as a test tells it.
 
-use super::Answers;
+use super::{Answers, message};
 use bytes::Bytes;
 use model::mutex::{Mutex, MutexGuard};
-use model::{Errno, ObjectAttr, ObjectId};
+use model::{Errno, ObjectAttr, ObjectId, Timestamp};
 use rpc::{Incoming, Outgoing};
 use std::collections::BTreeMap;
 use wire::Op;
@@ -16,6 +16,7 @@ use wire::msg::grant::{Grant, GrantReply};
 use wire::msg::notify::Notice;
 use wire::msg::read::{Read, ReadReply};
 use wire::msg::seek::{Seek, SeekReply, Whence};
+use wire::msg::statfs::StatfsReply;
 use wire::msg::truncate::Truncate;
 use wire::msg::write::{Write, WriteReply};
 use wire::msg::writelist::{WriteRange, Writelist};
@@ -42,6 +43,11 @@ pub(crate) struct OstState {
     pub waits: bool,
     /// No grant beyond this.
     pub grant: u64,
+    /// Requests by older layouts are refused with `ERELAYOUT`.
+    pub oldest_generation: u32,
+    /// When objects were written last, as they show it.
+    pub ctime: Timestamp,
+    pub space: StatfsReply,
 }
 
 impl OstState {
@@ -51,10 +57,11 @@ impl OstState {
     }
 
     fn attr(&mut self, id: ObjectId) -> ObjectAttr {
-        ObjectAttr { size: self.bytes(id).len() as u64, ..ObjectAttr::default() }
+        let (size, ctime) = (self.bytes(id).len() as u64, self.ctime);
+        ObjectAttr { size, ctime, mtime: ctime, ..ObjectAttr::default() }
     }
 
-    fn put(&mut self, id: ObjectId, offset: u64, data: &[u8]) {
+    pub fn put(&mut self, id: ObjectId, offset: u64, data: &[u8]) {
         let (from, to) = (offset as usize, offset as usize + data.len());
         let bytes = self.bytes(id);
         bytes.resize(bytes.len().max(to), 0);
@@ -157,15 +164,14 @@ impl FakeOst {
     }
 }
 
-fn message<M: serde::de::DeserializeOwned>(r: &Incoming) -> M {
-    wire::decode_message(&r.body).expect("a client sends what its opcode says")
-}
-
 impl Answers for FakeOst {
     fn answer(&self, r: &Incoming) -> Outgoing {
         let mut s = self.script();
-        if r.op != Op::Grant {
+        if !matches!(r.op, Op::Grant | Op::Statfs | Op::Sync) {
             s.generations.push(r.ctx.layout_generation);
+            if r.ctx.layout_generation < s.oldest_generation {
+                return Outgoing::err(Errno::ERELAYOUT);
+            }
         }
         match r.op {
             Op::Extent => Self::extent(&mut s, &message(r)),
@@ -195,6 +201,8 @@ impl Answers for FakeOst {
             }
             Op::Fallocate => Self::fallocate(&mut s, &message(r)),
             Op::Seek => Self::seek(&mut s, &message(r)),
+            Op::Statfs => Outgoing::ok(&s.space, 0),
+            Op::Sync => Outgoing::ok(&(), 0),
             _ => Outgoing::err(Errno::EOPNOTSUPP),
         }
     }

@@ -1,17 +1,18 @@
 //! A target without rules of its own: real sessions, and the answers of whoever is asked ([`Answers`]).
 
+use bytes::Bytes;
 use model::mutex::{Mutex, MutexGuard};
 use model::{Errno, TargetId};
 use rpc::server::Departure;
 use rpc::{ClientId, ConnectOutcome, Greeting, Incoming, Outgoing, Peers, Server, Service, StoredReply};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
-use wire::Op;
 use wire::msg::notify::Notice;
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
+use wire::{Message, Op, RequestContext};
 use world::{BoxFuture, World};
 
 /// What a fake target answers.
@@ -37,8 +38,12 @@ pub(crate) struct Fake<A> {
     /// Answers take so long.
     pub stall: Mutex<Duration>,
     pub hold: Mutex<Hold>,
-    /// What was executed, in order; reclaims are apart.
+    /// The next requests of these kinds are not executed, but fail.
+    refusals: Mutex<VecDeque<(Op, Errno)>>,
+    /// What was executed or refused, in order; reclaims are apart.
     seen: Mutex<Vec<Op>>,
+    /// The same as it came: context and message.
+    requests: Mutex<Vec<(Op, RequestContext, Bytes)>>,
     /// What a client said that it has, a message each.
     pub reclaims: Mutex<Vec<Reclaim>>,
     /// Locks that the target does not give back when they are reclaimed.
@@ -52,6 +57,10 @@ pub(crate) struct Fake<A> {
     clients: Mutex<BTreeSet<ClientId>>,
     epoch: AtomicU32,
     recovering: AtomicBool,
+    /// Up to where clients are told that changes are on disk; the newest change. Whoever wants something
+    /// durable makes them equal.
+    committed: AtomicU64,
+    newest: AtomicU64,
 }
 
 impl<A> Deref for Fake<A> {
@@ -70,7 +79,9 @@ impl<A: Answers> Fake<A> {
             answers,
             stall: Mutex::default(),
             hold: Mutex::new(Hold::Nothing),
+            refusals: Mutex::default(),
             seen: Mutex::default(),
+            requests: Mutex::default(),
             reclaims: Mutex::default(),
             lost_locks: Mutex::default(),
             bulk_bytes: AtomicUsize::new(model::limits::RPC_BULK_MAX_BYTES),
@@ -79,6 +90,8 @@ impl<A: Answers> Fake<A> {
             clients: Mutex::default(),
             epoch: AtomicU32::new(1),
             recovering: AtomicBool::new(false),
+            committed: AtomicU64::new(1 << 40),
+            newest: AtomicU64::new(1 << 40),
         })
     }
 
@@ -90,8 +103,30 @@ impl<A: Answers> Fake<A> {
         self.seen().iter().filter(|o| **o == op).count()
     }
 
+    /// The requests of a kind, as they came.
+    pub fn asked<M: Message>(&self) -> Vec<M> {
+        let all = self.requests.lock();
+        let of_it = all.iter().filter(|r| r.0 == M::OP);
+        of_it.map(|r| wire::decode_message(&r.2).expect("a client sends what its opcode says")).collect()
+    }
+
+    /// What the requests of a kind said besides.
+    pub fn contexts(&self, op: Op) -> Vec<RequestContext> {
+        self.requests.lock().iter().filter(|r| r.0 == op).map(|r| r.1.clone()).collect()
+    }
+
+    /// So many of the next requests of this kind fail.
+    pub fn refuse(&self, op: Op, errno: Errno, times: usize) {
+        self.refusals.lock().extend(std::iter::repeat_n((op, errno), times));
+    }
+
     pub fn hold(&self, what: Hold) {
         *self.hold.lock() = what;
+    }
+
+    /// Those that are connected, or were and did not say good-bye.
+    pub fn clients(&self) -> usize {
+        self.clients.lock().len()
     }
 
     /// Requests that arrived and are not answered.
@@ -120,6 +155,25 @@ impl<A: Answers> Fake<A> {
             Hold::Everything => true,
             Hold::Of(held) => held == op,
         }
+    }
+
+    fn execute(&self, r: &Incoming) -> Outgoing {
+        self.seen().push(r.op);
+        self.requests.lock().push((r.op, r.ctx.clone(), r.body.clone()));
+        let refusal = {
+            let mut all = self.refusals.lock();
+            let at = all.iter().position(|(op, _)| *op == r.op);
+            at.and_then(|i| all.remove(i))
+        };
+        if let Some((_, e)) = refusal {
+            return Outgoing::err(e);
+        }
+        let out = self.answers.answer(r);
+        self.newest.fetch_max(out.transno, SeqCst);
+        if r.op == Op::Sync || r.durable {
+            self.committed.store(self.newest.load(SeqCst), SeqCst);
+        }
+        out
     }
 
     fn reclaim(&self, r: &Incoming) -> Outgoing {
@@ -165,7 +219,7 @@ impl<A: Answers> Service for Fake<A> {
         self.epoch.load(SeqCst)
     }
     fn last_committed(&self) -> u64 {
-        1 << 40
+        self.committed.load(SeqCst)
     }
     fn bulk_bytes(&self) -> usize {
         self.bulk_bytes.load(SeqCst)
@@ -197,8 +251,7 @@ impl<A: Answers> Service for Fake<A> {
             while self.is_held(r.op) {
                 self.world.sleep(Duration::from_millis(10)).await;
             }
-            self.seen().push(r.op);
-            self.answers.answer(&r)
+            self.execute(&r)
         })
     }
     fn notice(&self, _: ClientId, n: Notice) {
