@@ -105,8 +105,13 @@ impl Data {
     /// After the refusal of a data operation: brings the file's layout up to date, or makes the file grow, so
     /// that the caller can try again. Any other error, and one refusal too many, is the caller's.
     pub(crate) async fn relayout(self: &Arc<Self>, fid: Fid, refusal: Errno, tries: &mut u32) -> R<()> {
-        if !matches!(refusal, Errno::EGROW | Errno::ERELAYOUT) || *tries >= RELAYOUT_TRIES {
+        if !matches!(refusal, Errno::EGROW | Errno::ERELAYOUT) {
             return Err(refusal);
+        }
+        if *tries >= RELAYOUT_TRIES {
+            // Not the refusal itself: callers that follow object servers would begin all tries anew.
+            tracing::error!("{fid}: the metadata server refuses the layout that it gives");
+            return Err(Errno::EIO);
         }
         *tries += 1;
         if refusal == Errno::EGROW {

@@ -81,6 +81,20 @@ fn a_write_during_which_another_mount_grew_the_file_goes_to_its_objects() {
 }
 
 #[test]
+fn a_server_that_refuses_for_ever_is_not_asked_for_ever() {
+    run(5, |r| async move {
+        let (small, large) = (r.small(1, b""), r.striped(2));
+        let (_s, _l) = (r.open(small, O_RDWR).await, r.open(large, O_RDWR).await);
+        r.mdt().refuse(Op::Write, Errno::ERELAYOUT, 1000);
+        assert_eq!(r.write(small, 0, *b"x").await, Err(Errno::EIO), "not the servers' own errno");
+        assert_eq!(r.mdt().count(Op::Write), 9);
+        r.c.osts.iter().for_each(|o| o.fake.script().oldest_generation = 99);
+        assert_eq!(r.read(large, 0, 1).await, Err(Errno::EIO));
+        assert_eq!(r.mdt().count(Op::Layout), 8);
+    });
+}
+
+#[test]
 fn what_was_read_of_a_small_file_is_not_asked_for_again_and_own_changes_are_in_it() {
     run(6, |r| async move {
         let fid = r.small(1, b"as it was");
