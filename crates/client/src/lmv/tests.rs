@@ -103,10 +103,7 @@ fn run<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Rig) -> F) {
         let lmv = Lmv::new(&cx, &meta, &objects, weak);
         lmv.meet_mgs(c.mgs_nids());
         lmv.fetch_config().await.unwrap();
-        lmv.watch_config();
-        let r = Rig { c, world, cx, meta, lmv, owner };
-        r.until("it was asked for once more, as the session is new", || r.configs() == 2).await;
-        test(r).await;
+        test(Rig { c, world, cx, meta, lmv, owner }).await;
     });
 }
 
@@ -119,6 +116,9 @@ fn a_question_goes_to_the_metadata_target_that_the_fid_says_and_to_no_other() {
         r.getattr(FILES[0]).await.unwrap();
         r.getattr(Fid::ROOT).await.unwrap();
         assert_eq!(asked(&r), [2, 1]);
+        let behind = Fid::new(FILES[1].seq + 1, 1, 0);
+        assert_eq!(r.getattr(behind).await, Err(Errno::ENOENT), "a sequence that nobody has is the root's");
+        assert_eq!(asked(&r), [3, 1]);
         assert!(r.lmv.known_entry(FILES[1]).is_some() && r.lmv.leases_good(FILES[1]));
     });
 }
@@ -126,6 +126,7 @@ fn a_question_goes_to_the_metadata_target_that_the_fid_says_and_to_no_other() {
 #[test]
 fn a_new_target_map_leaves_requests_alone_that_are_under_way_and_an_older_one_changes_nothing() {
     run(2, |mut r| async move {
+        r.lmv.watch_config();
         r.c.mdts[1].fake.hold(Hold::Everything);
         let done: Arc<Mutex<Option<R<()>>>> = Arc::default();
         let (lmv, ctx, of_it) = (r.lmv.clone(), r.cx.own(), done.clone());
@@ -267,6 +268,8 @@ fn a_target_that_was_deactivated_on_this_node_stays_so_until_the_configuration_s
 #[test]
 fn a_word_of_the_mgs_that_was_lost_with_its_session_is_made_up_for_when_that_is_back() {
     run(9, |mut r| async move {
+        r.lmv.watch_config();
+        r.world.sleep(Duration::from_secs(1)).await;
         r.c.away(r.c.mgs.at);
         r.c.add_ost().await;
         r.c.mgs.fake.place(TargetId::ost(2), r.c.osts[2].at);
@@ -281,6 +284,7 @@ fn a_word_of_the_mgs_that_was_lost_with_its_session_is_made_up_for_when_that_is_
 #[test]
 fn a_target_that_moved_is_asked_at_its_new_address() {
     run(10, |r| async move {
+        r.lmv.watch_config();
         let (elsewhere, ost) = (ip(150), &r.c.osts[0]);
         r.lmv.osc(0).await.unwrap().glimpse(1, Vec::new()).await.unwrap();
         testing::serve(&r.c.node(150), elsewhere, ost.fake.clone()).await;

@@ -22,6 +22,7 @@ use std::time::Duration;
 use wire::Op;
 use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE};
 use wire::msg::notify::Notify;
+use wire::msg::read::Read;
 use world::World;
 
 const FILE: Fid = Fid::new(9, 1, 0);
@@ -195,6 +196,21 @@ fn appends_that_come_together_follow_each_other_wherever_the_file_ends() {
 }
 
 #[test]
+fn an_append_after_bytes_were_lost_lands_where_the_servers_say_that_the_file_ends() {
+    run(15, |r| async move {
+        let f = r.striped();
+        write(&f, 0, pattern(UNIT + 10)).await.unwrap();
+        f.flush().await.unwrap();
+        r.sides[2].ost.script().write_error = Some(Errno::ENOSPC);
+        write(&f, 2 * UNIT, pattern(5)).await.unwrap();
+        assert_eq!(f.size_known(&f.lock()), Some(2 * UNIT + 5));
+        f.flush().await.unwrap();
+        assert_eq!(f.size_known(&f.lock()), None, "what was to be the end is not there");
+        assert_eq!(append(&f, b"behind").await, Ok(Ok(UNIT + 10)));
+    });
+}
+
+#[test]
 fn a_truncate_takes_what_was_not_written_yet_and_what_comes_back_is_zeros() {
     run(3, |r| async move {
         let (f, data) = (r.striped(), pattern(4 * UNIT));
@@ -268,6 +284,11 @@ fn a_file_that_is_read_from_its_start_is_fetched_before_it_is_asked_for_and_neve
         assert_eq!(read(&f, size - 10, 100).await.unwrap(), data[size as usize - 10..]);
         r.world.sleep(Duration::from_secs(1)).await;
         assert!(r.reads() <= 12, "{} reads: a few large ones", r.reads());
+        for (o, s) in f.objects.iter().zip(&r.sides) {
+            let size = s.ost.script().bytes(o.id).len() as u64;
+            let behind = |m: &Read| m.offset + u64::from(m.len) > size;
+            assert!(!s.ost.asked().iter().any(behind), "nobody asks behind the end");
+        }
         let kept: u64 = f.objects.iter().map(|o| o.lock().segs.end()).sum();
         assert_eq!(kept, size, "all of it, and no byte more");
     });

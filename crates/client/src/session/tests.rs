@@ -8,7 +8,7 @@ use bytes::Bytes;
 use model::mutex::Mutex;
 use model::{Errno, Fid, Nid, ObjectId, TargetId, Timestamp, limits};
 use rpc::testing::Lab;
-use rpc::{ClientId, Peers, Server, Terms};
+use rpc::{ClientId, ImportState, Peers, Server, Terms};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -23,6 +23,7 @@ use wire::msg::read::Read;
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
 use wire::msg::truncate::Truncate;
 use wire::msg::write::Write;
+use wire::msg::writelist::Writelist;
 use wire::{Bulk, Op};
 use world::{BoxFuture, World};
 
@@ -182,7 +183,7 @@ fn data_that_is_damaged_on_its_way_to_the_server_goes_again_and_is_stored_whole(
         assert_eq!(r.write(&[(100, &data)]).await, Ok(()));
         assert_eq!(r.fake.script().bytes(OBJECT)[100..], data[..]);
         assert_eq!((r.errors(), r.fake.count(Op::Write)), (2, 3), "each difference is counted");
-        r.fake.script().damaged_writes = usize::MAX;
+        r.fake.script().damaged_writes = 100;
         assert_eq!(r.write(&[(0, b"never whole")]).await, Err(Errno::EIO), "it is not tried for ever");
         let tries = limits::DAMAGED_RESENDS_MAX as usize + 1;
         assert_eq!(r.fake.count(Op::Write), 3 + tries);
@@ -197,7 +198,7 @@ fn a_read_never_returns_data_that_was_damaged_on_its_way() {
         r.fake.script().damaged_reads = 1;
         assert_eq!(r.read(0, 100, 7).await.as_deref(), Ok(&b"as it was written"[..]));
         assert_eq!((r.errors(), r.fake.script().reads), (1, 2));
-        r.fake.script().damaged_reads = usize::MAX;
+        r.fake.script().damaged_reads = 100;
         assert_eq!(r.read(3, 5, 7).await, Err(Errno::EIO));
         assert_eq!(r.fake.script().reads, 2 + limits::DAMAGED_RESENDS_MAX as usize + 1);
         // Without checksums nobody would notice, and nobody is asked to compute them.
@@ -218,6 +219,7 @@ fn every_type_of_checksum_finds_damage_in_every_range_of_a_list_of_writes() {
             let block = vec![1 + i as u8; 9000];
             assert_eq!(r.write(&[(10, b"first"), (4090, &block), (20_000, b"last")]).await, Ok(()));
             assert_eq!(r.errors(), 1 + i as u64, "{}", kind.name());
+            assert_eq!(r.fake.asked::<Writelist>().last().unwrap().write.checksum, kind);
             let mut s = r.fake.script();
             assert_eq!(s.bytes(OBJECT)[10..15], *b"first");
             assert_eq!(s.bytes(OBJECT)[4090..13_090], block[..]);
@@ -407,18 +409,24 @@ fn what_a_server_granted_is_not_relied_on_once_it_is_silent_and_is_again_when_it
 }
 
 #[test]
-fn calls_to_a_deactivated_target_fail_at_once_also_those_under_way() {
+fn calls_to_a_deactivated_target_fail_at_once_also_those_under_way_and_those_that_wait_for_it() {
     run(13, |r| async move {
         r.fake.hold(Hold::Everything);
         let under_way = r.call_beside();
         r.until("it arrived", || r.fake.running() == 1).await;
+        r.lab.silence(ip(1), true);
+        r.lab.cut(ip(1));
+        r.until("the session is down", || r.target.import.state() != ImportState::Full).await;
+        let waiting = r.call_beside();
+        r.world.sleep(Duration::from_secs(1)).await;
         r.target.set_active(false);
-        r.until("it failed", || under_way.lock().is_some()).await;
-        assert_eq!(*under_way.lock(), Some(Err(Errno::EIO)));
+        r.until("both failed", || under_way.lock().is_some() && waiting.lock().is_some()).await;
+        assert_eq!((*under_way.lock(), *waiting.lock()), (Some(Err(Errno::EIO)), Some(Err(Errno::EIO))));
         let start = r.world.now();
         assert_eq!(r.glimpse().await, Err(Errno::EIO));
         assert_eq!(r.world.now(), start, "nobody waits for it");
         r.fake.hold(Hold::Nothing);
+        r.lab.silence(ip(1), false);
         r.target.set_active(true);
         assert_eq!(r.glimpse().await, Ok(()));
     });

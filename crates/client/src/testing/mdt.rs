@@ -115,8 +115,8 @@ impl MdtState {
     fn shown_whole(&mut self, fid: Fid) -> Result<(Entry, Vec<u8>), Errno> {
         let mut e = self.shown(fid)?;
         let i = self.inode(fid)?;
-        let data = if i.is_small() { i.data.clone() } else { Vec::new() };
-        e.content = i.is_small().then_some(data.len() as u32);
+        let data = if i.room().is_ok() { i.data.clone() } else { Vec::new() };
+        e.content = i.room().is_ok().then_some(data.len() as u32);
         Ok((e, data))
     }
 

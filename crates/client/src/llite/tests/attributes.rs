@@ -157,3 +157,21 @@ fn the_time_of_the_last_read_is_stored_after_the_close_unless_somebody_does_not_
         r.until("it is stored", || r.mdt().count(Op::Batch) == 1).await;
     });
 }
+
+#[test]
+fn a_file_with_lost_objects_is_found_by_its_name_and_begins_anew_when_it_is_cut_to_nothing() {
+    run(8, |r| async move {
+        let fid = r.with_layout(1, |fid| Layout::striped((fid, 1), 1, UNIT as u32, "", &[0]));
+        r.mdt().script().add_name(Fid::ROOT, b"f", fid);
+        let found = || r.fs.clone().lookup(Call::default(), Fid::ROOT, b"f".to_vec());
+        r.ost(0).refuse(Op::Glimpse, Errno::ELOST, 2);
+        assert_eq!(found().await.map(|a| a.fid), Ok(fid));
+        assert_eq!(r.size(fid).await, Err(Errno::EIO), "what it has nobody knows");
+        let _f = r.open(fid, O_RDWR).await;
+        r.ost(0).refuse(Op::Extent, Errno::ELOST, 2);
+        assert_eq!((r.truncate(fid, 5).await, r.on_osts(Op::Truncate)), (Err(Errno::EIO), 0));
+        assert_eq!((r.truncate(fid, 0).await, r.on_osts(Op::Truncate)), (Ok(0), 1));
+        r.fs.lmv.known_osc(0).unwrap().target.set_active(false);
+        assert_eq!((found().await.map(|a| a.fid), r.size(fid).await), (Ok(fid), Err(Errno::EIO)));
+    });
+}

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::testing::Hold;
-use std::time::Duration;
 use wire::Op;
 use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, Fallocate};
 use wire::msg::instantiate::Instantiate;
@@ -190,22 +189,5 @@ fn a_file_without_a_layout_gets_one_with_its_first_write() {
         r.write(fid, 3, *b" two").await.unwrap();
         r.fsync(&f).await.unwrap();
         assert_eq!((r.stored(fid), r.mdt().count(Op::Setlayout)), (vec![b"one two".to_vec()], 1));
-    });
-}
-
-#[test]
-fn a_write_of_which_one_object_server_does_not_answer_holds_nobody_up_who_writes_elsewhere() {
-    run(11, |r| async move {
-        let (fid, other) = (r.striped(1), r.striped(2));
-        let (_f, _o) = (r.open(fid, O_RDWR).await, r.open(other, O_RDWR).await);
-        r.c.away(r.c.osts[1].at);
-        let fs = r.fs.clone();
-        let stuck = r.beside(async move { write(&fs, fid, Some(0), pattern(3 * UNIT)).await });
-        r.world.sleep(Duration::from_secs(20)).await;
-        assert_eq!(*stuck.lock(), None);
-        assert_eq!(r.write(other, 0, pattern(UNIT)).await, Ok(0));
-        assert_eq!(r.write(fid, 0, *b"x").await, Ok(0), "of the same file, too");
-        r.c.back(r.c.osts[1].at);
-        r.until("it goes on", || *stuck.lock() == Some(Ok(0))).await;
     });
 }
