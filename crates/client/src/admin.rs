@@ -7,6 +7,8 @@ use crate::control::{
 use crate::llite::{O_CREAT, O_EXCL, O_WRONLY, permission};
 use crate::stats::Verb;
 use crate::{Admin, Call, Fs, FsSpace, R, TargetState, control};
+use model::layout::{ComponentChange, EOF};
+use model::limits::COMPONENTS_MAX;
 use model::perm::{self, FLAG_APPEND, FLAG_IMMUTABLE, FLAG_NOATIME, FLAG_NODUMP, FLAG_SYNC, MAY_EXEC};
 use model::{Attr, Errno, Fid, FileType, Layout, LayoutSpec, SetAttr, pool};
 use std::sync::Arc;
@@ -123,6 +125,11 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
         Request::Migrate { name, spec } => {
             let attr = object(fs, &call, opened, name).await?;
             migrate(fs, call, &attr, spec).await?;
+            Reply::Done
+        }
+        Request::Components { name, change } => {
+            let attr = object(fs, &call, opened, name).await?;
+            components(fs, call, &attr, change).await?;
             Reply::Done
         }
         Request::Create { name, mode, umask, spec } => {
@@ -286,6 +293,56 @@ async fn migrate(fs: &Arc<Fs>, call: Call, attr: &Attr, spec: LayoutSpec) -> Ans
         }
         Err(e) => Err(about_pool(fs, &asked, e)),
     }
+}
+
+/// The owner's and root's right, as the metadata server knows them at that moment.
+async fn components(fs: &Arc<Fs>, call: Call, attr: &Attr, change: ComponentChange) -> Answer<()> {
+    if attr.kind != FileType::Regular {
+        return Err(error(Errno::EINVAL, "only regular files have components"));
+    }
+    match Admin(fs).change_components(call.clone(), attr.fid, change.clone()).await {
+        Ok(_) => Ok(()),
+        Err(Errno::EBUSY) => {
+            Err(error(Errno::EBUSY, "others have it locked: try again, or find them with group_locks"))
+        }
+        Err(e @ (Errno::EINVAL | Errno::EOPNOTSUPP)) => {
+            let layout = Admin(fs).getlayout(call, attr.fid).await.unwrap_or(None);
+            Err(match layout.and_then(|l| why_not(&l, &change)) {
+                Some(why) => error(e, &why),
+                None => e.into(),
+            })
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Why the components of a file are not changed so, as far as its layout tells.
+fn why_not(l: &Layout, change: &ComponentChange) -> Option<String> {
+    let text = match change {
+        ComponentChange::Add(_) if l.mdt_component().is_some() => {
+            "its data lies with its inode, and what it grows into reaches to the end of the file or beyond \
+             the new components"
+        }
+        ComponentChange::Add(_) if l.end() == EOF => "its last component reaches to the end of the file",
+        ComponentChange::Add(spec) => match spec.components().unwrap_or_default().first() {
+            Some(c) if c.end <= l.end() => {
+                return Some(format!(
+                    "the new components must end behind {}, where the last one does",
+                    l.end()
+                ));
+            }
+            Some(c) if !c.pool.is_empty() => return Some(format!("is {} a pool with OSTs?", c.pool)),
+            _ => return Some(format!("OSTs that exist, and at most {COMPONENTS_MAX} components")),
+        },
+        ComponentChange::Delete(choice) if l.components.iter().all(|c| choice.has(c)) => {
+            "a file keeps its first component"
+        }
+        ComponentChange::Delete(choice) if l.components.iter().any(|c| choice.has(c)) => {
+            "components go from the last one on: this would leave a hole"
+        }
+        ComponentChange::Delete(_) | ComponentChange::Flags { .. } => "it has no such component",
+    };
+    Some(text.to_string())
 }
 
 async fn create(

@@ -25,6 +25,7 @@
 //! Numbers are little-endian. A reply larger than one buffer is fetched in parts: [`call`] does that.
 
 use crate::TargetState;
+use model::layout::ComponentChange;
 use model::param::ParamInfo;
 use model::{Attr, Errno, Fid, FileType, Layout, LayoutSpec, ObjectAttr, ObjectId, Pool, TargetId};
 use serde::de::{SeqAccess, Visitor};
@@ -185,6 +186,9 @@ pub enum Request {
     LockAhead { name: Option<Name>, write: bool, start: u64, end: u64 },
     /// [`Reply::Version`].
     DataVersion { name: Option<Name>, flush: Flush },
+    /// Components of a file come, go or get flags while it is in use. [`Reply::Done`]. `ENODATA` for a file
+    /// without a layout, `EBUSY` if others do not let go of what is to go.
+    Components { name: Option<Name>, change: ComponentChange },
     /// The file system's OST pools, as this mount was told: [`Reply::Pools`].
     Pools,
 }

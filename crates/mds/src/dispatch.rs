@@ -107,6 +107,7 @@ impl Mdt {
             Op::Grow => with!(m => ops::grow::run(self, to, m, replay).await),
             Op::Layout => with!(m => ops::layout::run(self, to, &m).await),
             Op::Instantiate => with!(m => ops::instantiate::run(self, to, m).await),
+            Op::Components => with!(m => ops::components::run(self, to, ctx, &m).await),
             Op::Migrate => with!(m => ops::migrate::run(self, to, ctx, &m).await),
             _ => Done::error(Errno::EOPNOTSUPP),
         }
@@ -133,6 +134,7 @@ mod tests {
         Op::Grow,
         Op::Layout,
         Op::Instantiate,
+        Op::Components,
         Op::Migrate,
         Op::Sync,
     ];

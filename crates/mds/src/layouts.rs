@@ -49,14 +49,24 @@ impl Shared {
         spec: Option<&LayoutSpec>,
         dir_default: Option<&LayoutSpec>,
     ) -> Result<(Layout, Option<LayoutSpec>), Errno> {
-        let asked = self.resolve(spec, dir_default);
+        self.allocate_as(fid, ComponentIds::from(1), 0, self.resolve(spec, dir_default))
+    }
+
+    /// As [`Shared::allocate`], of what is asked for and inherited, with these ids and this generation.
+    pub fn allocate_as(
+        &self,
+        fid: Fid,
+        ids: ComponentIds,
+        generation: u32,
+        asked: LayoutSpec,
+    ) -> Result<(Layout, Option<LayoutSpec>), Errno> {
         let room = self.room(&asked)?;
         let s = asked.inherit(&self.settings.builtin_layout());
         s.check()?;
         if room > 0 {
-            return Ok((Layout::on_mdt(room), Some(s)));
+            return Ok((Layout { generation, ..Layout::on_mdt(room) }, Some(s)));
         }
-        Ok((self.layout_for(fid, ComponentIds::from(1), 0, &s, 0)?, None))
+        Ok((self.layout_for(fid, ids, generation, &s, 0)?, None))
     }
 
     /// Bytes that may lie with the inode of a file that asks for this.

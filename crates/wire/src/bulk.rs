@@ -52,6 +52,7 @@ impl Bulk {
     /// All of it as one piece: a copy only if it is not.
     pub fn into_bytes(self) -> Bytes {
         if self.more.is_empty() {
+            assert_eq!(self.first.len(), self.len, "one piece is all of it");
             return self.first;
         }
         let mut all = BytesMut::with_capacity(self.len);

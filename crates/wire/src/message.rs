@@ -93,6 +93,7 @@ macro_rules! for_each_message {
             Extent => $crate::msg::extent::Extent, Grant => $crate::msg::grant::Grant,
             Layout => $crate::msg::layout::Layout, Migrate => $crate::msg::migrate::Migrate,
             Instantiate => $crate::msg::instantiate::Instantiate,
+            Components => $crate::msg::components::Components,
             Fence => $crate::msg::fence::Fence,
             Register => $crate::msg::register::Register, Config => $crate::msg::config::Config,
         }

@@ -232,6 +232,7 @@ verbs! {
         Layout = 46;
         Migrate = 47, answers(Answer::Entry);
         Instantiate = 48, answers(Answer::Entry);
+        Components = 49, answers(Answer::Entry);
         // locks (MDT)
         Enqueue = 60, modifies, named("ldlm_enqueue");
         Cancel = 61, modifies, past_barrier, unlimited, named("ldlm_cancel");

@@ -2,7 +2,7 @@
 
 use super::setstripe;
 use crate::failure::{Failure, FirstError};
-use crate::getopt::{self, Opt, flag, value};
+use crate::getopt::{Opt, flag, value};
 use crate::local::{ask_about, strange};
 use client::control::{Reply, Request};
 use model::{Errno, LayoutSpec};
@@ -102,7 +102,7 @@ fn one(path: &Path, asked: &LayoutSpec, given: bool) -> Result<(), Failure> {
 
 pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     let opts: Vec<Opt> = OPTS.iter().chain(setstripe::OPTS).copied().collect();
-    let p = getopt::parse(args, &opts)?;
+    let p = setstripe::parse(args, &opts)?;
     if let Some((option, why)) = LATER.iter().find(|(o, _)| p.has(o)) {
         return Err(Failure::explained("cannot use option", &format!("--{option}"), Errno::EOPNOTSUPP, why));
     }

@@ -36,7 +36,7 @@ impl Fs {
     pub fn size_if_locked(&self, fid: Fid) -> Option<u64> {
         let file = self.lov.known(fid)?;
         let objs = file.lock();
-        if file.layout.is_complete() && file.objects.iter().all(|o| o.osc.is_usable()) {
+        if file.layout.covers_file() && file.objects.iter().all(|o| o.osc.is_usable()) {
             file.size_known(&objs)
         } else {
             None
@@ -49,7 +49,7 @@ impl Data {
     pub(crate) async fn full_attr(self: &Arc<Self>, e: &Entry) -> R<Attr> {
         let Some(l) = data_layout(e) else { return Ok(e.attr.clone()) };
         let seen = match self.glimpse_layout(l).await {
-            Ok(attrs) if l.is_complete() => Ok(attrs),
+            Ok(attrs) if l.covers_file() => Ok(attrs),
             Ok(attrs) => self.layouts.confirm(e.attr.fid, l).await.map(|()| attrs),
             refused => refused,
         };

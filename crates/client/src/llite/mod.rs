@@ -10,6 +10,7 @@ pub(crate) mod beside;
 mod cancel;
 mod close;
 mod commit;
+mod components;
 mod copy;
 mod create;
 mod data;

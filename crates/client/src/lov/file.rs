@@ -41,7 +41,7 @@ pub(crate) struct File {
     pub appends: Arc<sync::Mutex<()>>,
     pub streams: Mutex<Streams>,
     /// The group whose lock this mount has or asks for, and how many open files have it.
-    pub group: Mutex<Option<(u64, usize)>>,
+    pub group: Arc<Mutex<Option<(u64, usize)>>>,
     pub page_state: Arc<PageState>,
     holder: Arc<dyn LayoutHolder>,
 }
@@ -92,7 +92,8 @@ impl File {
                 appends: old.map_or_else(Arc::default, |f| f.appends.clone()),
                 holder,
                 streams: Mutex::default(),
-                group: Mutex::new(None),
+                // Who has a group's lock has it whatever becomes of the layout.
+                group: old.map_or_else(Arc::default, |f| f.group.clone()),
                 page_state,
             }
         })
@@ -159,7 +160,7 @@ impl File {
     /// `ERELAYOUT` if one may have. For whoever relies on there being none, with the locks on all others, so
     /// that what he sees of them and of the rest is of one moment.
     pub(crate) async fn confirm(&self) -> R<()> {
-        if self.layout.is_complete() || planted::on(Bug::HolesUnconfirmed) {
+        if self.layout.covers_file() || planted::on(Bug::HolesUnconfirmed) {
             return Ok(());
         }
         match select(self.holder.confirm(self.fid, &self.layout), self.cx.world.sleep(HOLD_MAX)).await {

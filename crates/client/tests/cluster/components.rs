@@ -3,7 +3,7 @@
 use crate::data::{read, write};
 use crate::harness::{Cluster, O_RDWR, call};
 use client::{Fs, OpenHandle};
-use model::layout::{ComponentSpec, EOF};
+use model::layout::{ComponentChange, ComponentFilter, ComponentSpec, EOF};
 use model::{Errno, Fid, LayoutSpec, SetAttr};
 use std::sync::Arc;
 
@@ -228,5 +228,214 @@ fn a_group_locks_what_the_file_is_ever_to_have() {
         a.clone().group_unlock(fa.clone(), 7).await.unwrap();
         b.clone().group_unlock(fb.clone(), 7).await.unwrap();
         assert_eq!(read(&a, &fa, 300 * K, 4096).await, bytes(2, 4096));
+    });
+}
+
+async fn change(fs: &Arc<Fs>, fid: Fid, change: ComponentChange) -> Result<Vec<(u64, usize)>, Errno> {
+    let l = client::Admin(fs).change_components(call(), fid, change).await?;
+    Ok(l.components.iter().map(|c| (c.end, c.objects.len())).collect())
+}
+
+async fn add(fs: &Arc<Fs>, fid: Fid, parts: &[(u64, i32, u64)]) -> Result<Vec<(u64, usize)>, Errno> {
+    change(fs, fid, ComponentChange::Add(spec(parts))).await
+}
+
+/// The last component goes.
+async fn delete(fs: &Arc<Fs>, fid: Fid) -> Result<Vec<(u64, usize)>, Errno> {
+    let l = client::Admin(fs).getlayout(call(), fid).await.unwrap().unwrap();
+    let last = l.components.last().unwrap().id;
+    change(fs, fid, ComponentChange::Delete(ComponentFilter::Id(last))).await
+}
+
+async fn write_at(fs: &Arc<Fs>, fid: Fid, off: u64, data: Vec<u8>) -> Result<(), Errno> {
+    fs.clone().write(call(), fid, off, false, false, data.into()).await.map(|_| ())
+}
+
+#[test]
+fn what_is_added_every_open_file_can_use() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let fa = create(&a, "f", spec(&[(64 * K, 1, 0)])).await;
+        let (fid, fb) = (fa.fid, open(&b, fa.fid).await);
+        write(&a, &fa, 0, bytes(1, 1000)).await;
+        for fs in [&a, &b] {
+            assert_eq!(write_at(fs, fid, 64 * K, vec![1]).await, Err(Errno::ENODATA));
+        }
+        assert_eq!(add(&a, fid, &[(128 * K, 2, 0)]).await, Ok(vec![(64 * K, 1), (128 * K, 0)]));
+        write(&b, &fb, 100 * K, bytes(2, 1000)).await;
+        assert_eq!(size(&a, fid).await, 100 * K + 1000);
+        assert_eq!(add(&b, fid, &[(EOF, 1, 64 * K)]).await.unwrap().len(), 4, "with room to grow into");
+        write(&a, &fa, 200 * K, bytes(3, 1000)).await;
+        assert_eq!(read(&b, &fb, 200 * K, 2000).await, bytes(3, 1000));
+        assert_eq!(read(&a, &fa, 0, 1000).await, bytes(1, 1000));
+        assert_eq!(add(&a, fid, &[(EOF, 1, 0)]).await, Err(Errno::EINVAL));
+    });
+}
+
+#[test]
+fn a_component_that_goes_takes_its_bytes_along_wherever_they_are() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let fa = create(&a, "f", three()).await;
+        let (fid, fb) = (fa.fid, open(&b, fa.fid).await);
+        write(&a, &fa, 0, bytes(1, 250_000)).await;
+        // Kept by one, and not sent yet; read and kept by the other.
+        write(&b, &fb, 300 * K, bytes(2, 100_000)).await;
+        assert_eq!(read(&a, &fa, 300 * K, 100_000).await, bytes(2, 100_000));
+        write(&b, &fb, 310 * K, bytes(3, 100_000)).await;
+        let before = a.clone().getattr(call(), fid).await.unwrap();
+        assert_eq!(delete(&a, fid).await, Ok(vec![(64 * K, 1), (256 * K, 2)]));
+        for (fs, f) in [(&a, &fa), (&b, &fb)] {
+            let after = fs.clone().getattr(call(), fid).await.unwrap();
+            assert_eq!(after.size, 250_000);
+            assert!(after.ctime >= before.ctime);
+            assert!(read(fs, f, 0, 1 << 20).await == bytes(1, 250_000));
+            assert!(read(fs, f, 300 * K, 1000).await.is_empty());
+            assert_eq!(write_at(fs, fid, 300 * K, vec![1]).await, Err(Errno::ENODATA));
+            assert_eq!(cut(fs, fid, 300 * K).await, Err(Errno::ENODATA));
+        }
+        // The same range again: what was there is not.
+        assert_eq!(add(&b, fid, &[(EOF, 3, 0)]).await, Ok(vec![(64 * K, 1), (256 * K, 2), (EOF, 0)]));
+        write(&a, &fa, 500 * K, bytes(4, 10)).await;
+        for (fs, f) in [(&a, &fa), (&b, &fb)] {
+            assert!(read(fs, f, 300 * K, 100_000).await.iter().all(|x| *x == 0));
+            assert_eq!(size(fs, fid).await, 500 * K + 10);
+        }
+        a.clone().fsync(call(), fid).await.unwrap();
+        b.clone().fsync(call(), fid).await.unwrap();
+    });
+}
+
+#[test]
+fn a_group_keeps_what_is_to_go_and_takes_what_comes() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let fa = create(&a, "f", spec(&[(64 * K, 1, 0), (256 * K, 2, 0)])).await;
+        let (fid, fb) = (fa.fid, open(&b, fa.fid).await);
+        a.clone().group_lock(fa.clone(), 7, true).await.unwrap();
+        write(&a, &fa, 100 * K, bytes(1, 1000)).await;
+        assert_eq!(c.within_secs(60, delete(&b, fid)).await, Err(Errno::EBUSY));
+        assert_eq!(add(&b, fid, &[(EOF, 1, 0)]).await.unwrap().len(), 3);
+        write(&a, &fa, 120 * K, bytes(2, 1000)).await;
+        write(&a, &fa, 300 * K, bytes(3, 1000)).await;
+        assert!(a.clone().group_lock(fa.clone(), 7, true).await.is_err(), "it has it");
+        a.clone().group_unlock(fa.clone(), 7).await.unwrap();
+        for (off, n) in [(100, 1), (120, 2), (300, 3)] {
+            assert_eq!(read(&b, &fb, off * K, 1000).await, bytes(n, 1000));
+        }
+        assert_eq!(delete(&b, fid).await.unwrap().len(), 2);
+        assert_eq!(size(&a, fid).await, 121 * K - K + 1000);
+    });
+}
+
+/// A file whose components come and go, as it must look: bytes, and of each component its range and where
+/// what was written into it ends.
+struct Expected {
+    data: Vec<u8>,
+    parts: Vec<(u64, u64, u64)>,
+}
+
+impl Expected {
+    fn end(&self) -> u64 {
+        self.parts.last().unwrap().1
+    }
+
+    fn size(&self) -> u64 {
+        self.parts.iter().map(|p| p.2).max().unwrap()
+    }
+
+    fn put(&mut self, off: u64, bytes: &[u8]) {
+        let end = off + bytes.len() as u64;
+        if self.data.len() < end as usize {
+            self.data.resize(end as usize, 0);
+        }
+        self.data[off as usize..end as usize].copy_from_slice(bytes);
+        for (start, to, high) in &mut self.parts {
+            if off < *to && end > *start {
+                *high = (*high).max(end.min(*to));
+            }
+        }
+    }
+
+    fn cut(&mut self, size: u64) {
+        self.data.resize((self.data.len() as u64).min(size) as usize, 0);
+        for (start, to, high) in &mut self.parts {
+            if size <= *start {
+                *high = 0;
+            } else if size <= *to {
+                *high = size;
+            }
+        }
+    }
+
+    fn drop_last(&mut self) {
+        let (start, ..) = self.parts.pop().unwrap();
+        self.data.truncate(start as usize);
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut all = self.data.clone();
+        all.resize(self.size() as usize, 0);
+        all
+    }
+}
+
+#[test]
+fn two_mounts_see_one_file_whatever_becomes_of_its_components() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let fa = create(&a, "f", spec(&[(64 * K, 1, 0)])).await;
+        let (fid, fb) = (fa.fid, open(&b, fa.fid).await);
+        let mut want = Expected { data: Vec::new(), parts: vec![(0, 64 * K, 0)] };
+        let mut seed = 7u64;
+        let mut below = |n: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % n
+        };
+        for step in 0..300 {
+            let (fs, f) = if below(2) == 0 { (&a, &fa) } else { (&b, &fb) };
+            match below(8) {
+                0 if want.end() < EOF => {
+                    let start = want.end();
+                    let end = if below(4) == 0 { EOF } else { start + (1 + below(4)) * 64 * K };
+                    add(fs, fid, &[(end, 1 + below(3) as i32, 0)]).await.unwrap();
+                    want.parts.push((start, end, 0));
+                }
+                1 if want.parts.len() > 1 => {
+                    delete(fs, fid).await.unwrap();
+                    want.drop_last();
+                }
+                2 => {
+                    let to = below(600 * K);
+                    let r = cut(fs, fid, to).await;
+                    if to > want.end() {
+                        assert_eq!(r, Err(Errno::ENODATA), "step {step}");
+                    } else {
+                        assert_eq!(r, Ok(to), "step {step}");
+                        want.cut(to);
+                    }
+                }
+                3 | 4 => {
+                    let got = read(fs, f, 0, 2 << 20).await;
+                    assert!(got == want.bytes(), "step {step}: {} of {}", got.len(), want.size());
+                }
+                _ => {
+                    let (off, data) = (below(600 * K), bytes(step, 1 + below(70_000) as usize));
+                    let end = off + data.len() as u64;
+                    let r = write_at(fs, fid, off, data.clone()).await;
+                    if end > want.end() {
+                        assert_eq!(r, Err(Errno::ENODATA), "step {step}");
+                    } else {
+                        assert_eq!(r, Ok(()), "step {step}");
+                        want.put(off, &data);
+                    }
+                }
+            }
+            assert_eq!(size(fs, fid).await, want.size(), "step {step}");
+        }
     });
 }

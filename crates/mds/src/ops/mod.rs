@@ -8,6 +8,7 @@ pub mod allocseq;
 pub mod batch;
 pub mod cancel;
 pub mod close;
+pub mod components;
 pub mod create;
 pub mod disconnect;
 pub mod enqueue;

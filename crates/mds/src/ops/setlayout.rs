@@ -1,7 +1,8 @@
-//! setlayout: `lfs setstripe` on a file without objects or on a directory (its default for new files; the
-//! root directory's is the file system's).
+//! setlayout: `lfs setstripe` on a file without objects and data, or on a directory (its default for new
+//! files; the root directory's is the file system's).
 
 use crate::names::{self, OpContext};
+use crate::relayout;
 use crate::tx::Tx;
 use model::layout::ComponentSpec;
 use model::perm;
@@ -45,11 +46,12 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setlayout) -> Result<Entry, Errno> {
         FileType::Regular => {
             let spec = m.spec.ok_or(Errno::EINVAL)?;
             if i.layout.is_some() {
-                return Err(Errno::EEXIST);
+                relayout::lay_out_empty(tx, m.fid, &mut i, &spec)?;
+            } else {
+                let wanted = i.default_layout.take();
+                names::lay_out(tx, m.fid, &mut i, Some(&spec), wanted.as_ref())?;
+                tx.index_objects(m.fid, &i);
             }
-            let wanted = i.default_layout.take();
-            names::lay_out(tx, m.fid, &mut i, Some(&spec), wanted.as_ref())?;
-            tx.index_objects(m.fid, &i);
         }
         _ => return Err(Errno::EINVAL),
     }

@@ -57,11 +57,15 @@ pub(super) async fn copy(
     progress: &AtomicU64,
 ) -> Result<Timestamp, Errno> {
     let copier = Copier { mdt, fid, a, progress, terms: WAITED_FOR };
+    if let Source::Dropped { old, .. } = &a.source {
+        return copier.let_go(old).await.map(|()| Timestamp::ZERO);
+    }
     // An object server that restarts before all is durable may have lost what it answered.
     let before = copier.epochs()?;
     let newest = match &a.source {
         Source::Inode(runs) => copier.copy_from_inode(runs).await?,
         Source::Objects(old) => copier.copy_from_objects(old).await?,
+        Source::Dropped { .. } => unreachable!("looked at above"),
     };
     if copier.epochs()? != before {
         return Err(Errno::ETIMEDOUT);
@@ -93,7 +97,7 @@ impl Copier<'_> {
 
     fn epochs(&self) -> Result<Vec<u32>, Errno> {
         let old = match &self.a.source {
-            Source::Inode(_) => None,
+            Source::Inode(_) | Source::Dropped { .. } => None,
             Source::Objects(old) => Some(old),
         };
         let objects = self.target().objects().chain(old.into_iter().flat_map(Layout::objects));
@@ -206,7 +210,7 @@ impl Copier<'_> {
         let patient = self.patient();
         let early = if planted::on(Bug::SizeOfOldObjects) { Some(patient.attrs(old).await?) } else { None };
         let ahead = patient.copy_ahead(old).await?;
-        let attrs = self.soon(patient.fence(old)).await?;
+        let attrs = self.soon(patient.fence(old.objects())).await?;
         let attrs = early.unwrap_or(attrs);
         let ends = match ahead {
             Some(Ahead { versions, ends: Some(ends) }) if are_fenced_only(&attrs, &versions) => ends,
@@ -235,13 +239,19 @@ impl Copier<'_> {
 
     /// Takes all locks on the old objects back and keeps requests by the old layout from them; what they are
     /// like then.
-    async fn fence(&self, old: &Layout) -> Result<Vec<ObjectAttr>, Errno> {
+    async fn fence(&self, old: impl Iterator<Item = &LayoutObject> + Send) -> Result<Vec<ObjectAttr>, Errno> {
         let (generation, file) = (self.a.target.generation, self.fid);
-        let fences = old.objects().map(|o| -> Work<'_, Result<ObjectAttr, Errno>> {
+        let fences = old.map(|o| -> Work<'_, Result<ObjectAttr, Errno>> {
             let msg = Fence { object: o.id, file, generation, times: None };
             Box::pin(async move { Ok(self.call(o, msg, Bytes::new()).await?.0) })
         });
         all(fences).await
+    }
+
+    /// Nobody reaches the objects of `old` afterwards that the new layout does not have.
+    async fn let_go(&self, old: &Layout) -> Result<(), Errno> {
+        let going = old.objects_beside(Some(self.target()));
+        self.soon(self.patient().fence(going)).await.map(|_| ())
     }
 
     /// The new objects get the times of the old ones: the data is as old as it was, and who changed it last

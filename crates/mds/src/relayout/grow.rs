@@ -99,11 +99,14 @@ fn begin(mdt: &Arc<Mdt>, tx: &mut Tx, fid: Fid) -> Result<Attempt, Errno> {
     Ok(Attempt { _frozen: Frozen::new(mdt, fid), inode: i, target, source, patience: PATIENCE })
 }
 
+/// Ids that a client says its components have lie below: there must be others behind them.
+const IDS_BELIEVED: u32 = 1 << 30;
+
 /// Whether a client's word on what a file without data grew into can be true.
-fn possible(l: &Layout, fid: Fid, i: &Inode) -> bool {
+pub(super) fn possible(l: &Layout, fid: Fid, i: &Inode) -> bool {
     let ours = |o: &LayoutObject| o.id.origin == fid && o.id.component & WITHOUT_DATA != 0;
     let later = i.layout.as_ref().is_some_and(|old| l.generation == old.generation + 1);
     let first = l.components.first().is_some_and(|c| !c.objects.is_empty());
-    let others = |c: &Component| c.objects.is_empty() && c.pattern == Pattern::Raid0;
+    let others = |c: &Component| c.objects.is_empty() && c.pattern == Pattern::Raid0 && c.id < IDS_BELIEVED;
     later && first && l.components.iter().skip(1).all(others) && l.objects().all(ours)
 }

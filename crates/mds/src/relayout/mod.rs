@@ -3,7 +3,8 @@
 //! anybody.
 //!
 //! `grow` moves data from the inode to objects, `migrate` from objects to others; `copy` brings the bytes
-//! there. `instantiate` moves nothing: it gives objects to components that have none. Changes of data with
+//! there. `instantiate` moves nothing: it gives objects to components that have none; `components` adds some
+//! and lets others go. Changes of data with
 //! the inode wait meanwhile, as this target makes them. Objects are fenced first (decision 0054): their
 //! servers take back all locks, and with those what clients keep, and refuse what comes by the old layout.
 //! Who is refused asks for the new one (`ops/layout.rs`), and gets it when the attempt is over.
@@ -13,11 +14,15 @@
 //! or with the file, and never met again. Of an attempt that came to nothing the old objects may be fenced:
 //! the file keeps them under a layout that is as new as the one that it did not get ([`settle`]).
 
+mod components;
 mod copy;
+mod empty;
 mod grow;
 mod instantiate;
 mod migrate;
 
+pub use components::change_components;
+pub use empty::lay_out_empty;
 pub use grow::grow;
 pub use instantiate::instantiate;
 pub use migrate::migrate;
@@ -30,7 +35,7 @@ use crate::schema::Inode;
 use crate::schema::inode::{DataState, Growth};
 use crate::tx::Tx;
 use model::planted::{self, Bug};
-use model::{Errno, Fid, Layout, LayoutSpec, Timestamp};
+use model::{Errno, Fid, Layout, LayoutSpec, Timestamp, inode_rules};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -69,6 +74,8 @@ enum Source {
     Inode(Vec<(u64, Vec<u8>)>),
     /// On the objects of this layout.
     Objects(Layout),
+    /// Nothing moves: the objects of this layout that the new one does not have go, at that time.
+    Dropped { old: Layout, now: Timestamp },
 }
 
 /// An attempt under way: the file as it was when its data was frozen.
@@ -220,7 +227,7 @@ fn note_target(tx: &mut Tx, fid: Fid, i: &mut Inode, spec: &LayoutSpec, upto: u6
 /// are reached by a layout that is as new. The inode is the caller's to write. Whether there was one.
 fn settle(tx: &mut Tx, fid: Fid, i: &mut Inode) -> bool {
     let Some(target) = i.growth.target.take() else { return false };
-    let objects: Vec<_> = target.objects().copied().collect();
+    let objects: Vec<_> = target.objects_beside(i.layout.as_ref()).copied().collect();
     tx.give_up_objects(&objects);
     let fenced = i.layout.as_mut().filter(|l| l.mdt_component().is_none());
     if let Some(l) = fenced {
@@ -251,13 +258,19 @@ pub fn is_abandoned(tx: &Tx, fid: Fid, i: &Inode) -> bool {
     i.growth.target.is_some() && !tx.shared.growing.contains(fid)
 }
 
+/// The inode's layout is `new`; ids of components that go are not given again.
+fn replace(i: &mut Inode, new: Layout) {
+    let next = next_component(i);
+    i.layout = Some(new);
+    i.growth = Growth::default();
+    i.growth.attempts = next.saturating_sub(next_component(i));
+}
+
 /// The file has `target` from now on.
 fn adopt(tx: &mut Tx, fid: Fid, i: &mut Inode, target: Layout) {
     let later = i.layout.as_ref().is_none_or(|old| old.generation < target.generation);
     assert!(later, "{fid} gets a layout that is not newer than its own");
-    let numbered = target.components.iter().all(|c| c.id & WITHOUT_DATA == 0);
-    i.growth = if numbered { Growth::default() } else { Growth { target: None, ..i.growth.clone() } };
-    i.layout = Some(target);
+    replace(i, target);
     i.default_layout = None;
     i.data = DataState::default();
     tx.change_layout(fid);
@@ -282,6 +295,12 @@ fn switch(tx: &mut Tx, fid: Fid, a: &Attempt, newest: Timestamp) -> Result<Vec<u
             assert_eq!(i.layout.as_ref(), Some(old), "the layout of {fid} changed while it was frozen");
             let objects: Vec<_> = old.objects().copied().collect();
             tx.give_up_objects(&objects);
+        }
+        Source::Dropped { old, now } => {
+            assert_eq!(i.layout.as_ref(), Some(old), "the layout of {fid} changed while parts of it went");
+            let objects: Vec<_> = old.objects_beside(Some(&a.target)).copied().collect();
+            tx.give_up_objects(&objects);
+            inode_rules::touch_mtime(&mut i, *now);
         }
     }
     adopt(tx, fid, &mut i, a.target.clone());

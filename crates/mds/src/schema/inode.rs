@@ -195,7 +195,8 @@ impl Inode {
 
     /// Every object that belongs to the file, those of a growth under way included.
     pub fn objects(&self) -> impl Iterator<Item = &LayoutObject> {
-        self.layout.iter().chain(&self.growth.target).flat_map(|l| l.objects())
+        let target = self.growth.target.iter().flat_map(|l| l.objects_beside(self.layout.as_ref()));
+        self.layout.iter().flat_map(|l| l.objects()).chain(target)
     }
 
     pub fn attr(&self, fid: Fid) -> Attr {

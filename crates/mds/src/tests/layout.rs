@@ -65,7 +65,9 @@ fn the_root_default_survives_a_restart() {
 #[test]
 fn a_file_gets_its_objects_once() {
     let rig = Rig::new();
-    for f in [rig.create(R, "small"), rig.create_striped(R, "f", 1)] {
+    let small = rig.create(R, "small");
+    rig.write(small, 0, b"x").unwrap();
+    for f in [small, rig.create_striped(R, "f", 1)] {
         assert_eq!(rig.root(Setlayout { fid: f, spec: Some(spec(2, 0)) }).unwrap_err(), Errno::EEXIST);
     }
     let bare = |name: &str, layout| {

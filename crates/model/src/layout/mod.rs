@@ -5,9 +5,11 @@
 //! its objects from the beginning, each other one when somebody writes there first (decision 0056). The
 //! stored form has mirrors and parity as well (see `docs/formats/layout.md`).
 
+mod change;
 mod component;
 mod spec;
 
+pub use change::{COMPONENT_USER_FLAGS, ComponentChange, ComponentFilter};
 pub use component::{
     COMPONENT_EXTENSION, COMPONENT_FLAGS, COMPONENT_INIT, COMPONENT_NOSYNC, COMPONENT_OFFLINE,
     COMPONENT_PREFER_READ, COMPONENT_PREFER_WRITE, COMPONENT_STALE, Component, component_flag,
@@ -165,22 +167,6 @@ impl Layout {
         self.components.insert(n, new);
     }
 
-    /// Components behind the last one. `EEXIST` if that reaches to the end, `EINVAL` for a file whose data
-    /// lies with its inode.
-    pub fn append(&mut self, first_id: u32, specs: &[ComponentSpec]) -> Result<(), Errno> {
-        assert!(self.components.iter().all(|c| c.id < first_id), "component ids are never reused");
-        let last = self.components.last().ok_or(Errno::EINVAL)?;
-        let start = last.end;
-        if start == EOF {
-            return Err(if last.pattern == Pattern::Mdt { Errno::EINVAL } else { Errno::EEXIST });
-        }
-        if specs.first().is_none_or(|c| c.end <= start) {
-            return Err(Errno::EINVAL);
-        }
-        self.add(first_id, start, specs);
-        Ok(())
-    }
-
     /// The objects' ids say for which targets they are: `mark` of each index, if it is known.
     pub fn marked(mut self, mark: impl Fn(u16) -> TargetMark) -> Layout {
         for o in self.components.iter_mut().flat_map(|c| &mut c.objects) {
@@ -247,6 +233,11 @@ impl Layout {
     /// Every byte that the layout covers has an object.
     pub fn is_complete(&self) -> bool {
         self.components.iter().all(|c| c.is_instantiated() || c.start == c.end)
+    }
+
+    /// Every byte that the file can have has an object: no newer layout can give it one here.
+    pub fn covers_file(&self) -> bool {
+        self.is_complete() && self.end() == EOF
     }
 
     /// Where the last component ends: what lies behind has no place.

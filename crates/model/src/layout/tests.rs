@@ -112,19 +112,148 @@ fn components_get_their_objects_one_by_one() {
     assert_eq!((c.id, stripe, c.objects[stripe].id.component), (2, 1, 2));
 }
 
+fn spec(parts: &[ComponentSpec]) -> LayoutSpec {
+    let mut s = LayoutSpec::default();
+    s.set_components(parts);
+    s
+}
+
 #[test]
 fn components_are_added_behind_the_last_one() {
     let more = |end| ComponentSpec { end, stripe_count: 1, stripe_size: 65536, ..ComponentSpec::default() };
     let mut l = Layout::composite(1, 0, &[more(1 << 20)]);
     assert_eq!(l.check_range(1 << 20, (1 << 20) + 1), Err(Errno::ENODATA));
-    assert_eq!(l.append(2, &[more(1 << 20)]), Err(Errno::EINVAL));
-    assert_eq!(l.append(2, &[more(2 << 20), more(EOF)]), Ok(()));
+    assert_eq!(l.append(2, &spec(&[more(1 << 20)])), Err(Errno::EINVAL));
+    assert_eq!(l.append(2, &spec(&[more(2 << 20), more(EOF)])), Ok(()));
     assert_eq!(
         l.components.iter().map(|c| (c.id, c.start)).collect::<Vec<_>>(),
         [(1, 0), (2, 1 << 20), (3, 2 << 20)]
     );
-    assert_eq!(l.append(4, &[more(EOF)]), Err(Errno::EEXIST));
-    assert_eq!(Layout::on_mdt(65536).append(2, &[more(EOF)]), Err(Errno::EINVAL));
+    assert_eq!(l.append(4, &spec(&[more(EOF)])), Err(Errno::EINVAL), "the last one reaches to the end");
+    assert_eq!(Layout::on_mdt(65536).append(2, &spec(&[more(EOF)])), Err(Errno::EINVAL));
+    let steps: Vec<_> = (1..=64).map(|n| more(n << 20)).collect();
+    let mut l = Layout::composite(1, 0, &steps);
+    assert_eq!(l.append(65, &spec(&[more(EOF)])), Err(Errno::EINVAL), "more than a file may have");
+    assert_eq!(l, Layout::composite(1, 0, &steps), "nothing is changed then");
+}
+
+#[test]
+fn what_an_added_component_leaves_open_is_as_in_the_last_one() {
+    let mut l = composite(&[(1 << 20, 1), (2 << 20, 3)], |_| true);
+    l.components[1].pool = "flash".into();
+    let open = ComponentSpec { end: 3 << 20, ..ComponentSpec::default() };
+    l.append(3, &spec(&[open])).unwrap();
+    let c = &l.components[2];
+    let w = c.wanted().unwrap();
+    assert_eq!(
+        (w.stripe_count, w.stripe_size, w.pool.as_str(), c.pool.as_str()),
+        (3, 65536, "flash", "flash")
+    );
+    let last = ComponentSpec { stripe_count: -1, ..ComponentSpec::default() };
+    l.append(4, &spec(&[last])).unwrap();
+    assert_eq!(l.components[3].wanted().unwrap().stripe_count, -1);
+    let exact =
+        ComponentSpec { end: 1 << 20, stripe_size: 65536, osts: vec![4, 2], ..ComponentSpec::default() };
+    let mut l = Layout::composite(1, 0, &[exact]);
+    l.append(2, &spec(&[ComponentSpec::default()])).unwrap();
+    let w = l.components[1].wanted().unwrap();
+    assert_eq!((w.stripe_count, w.osts), (2, vec![]), "as many, wherever");
+}
+
+#[test]
+fn components_go_from_the_last_one_on() {
+    use ComponentFilter::{Flags, Id};
+    let l = composite(&[(1 << 20, 1), (2 << 20, 2), (EOF, 3)], |n| n < 2);
+    let without = |choice| {
+        let mut l = l.clone();
+        l.remove(&choice).map(|()| l.components.iter().map(|c| c.id).collect::<Vec<_>>())
+    };
+    assert_eq!(without(Id(3)), Ok(vec![1, 2]));
+    assert_eq!(without(Id(2)), Err(Errno::EINVAL), "that would leave a hole");
+    assert_eq!(without(Id(9)), Err(Errno::EINVAL));
+    assert_eq!(without(Flags { with: 0, without: COMPONENT_INIT }), Ok(vec![1, 2]));
+    assert_eq!(without(Flags { with: COMPONENT_INIT, without: 0 }), Err(Errno::EINVAL));
+    assert_eq!(without(Flags { with: 0, without: COMPONENT_STALE }), Err(Errno::EOPNOTSUPP), "all of them");
+    let mut kept = l.clone();
+    kept.remove(&Id(3)).unwrap();
+    kept.remove(&Id(2)).unwrap();
+    assert_eq!(l.objects_beside(Some(&kept)).count(), 2);
+    assert_eq!(kept.objects_beside(Some(&l)).count(), 0);
+    assert_eq!(kept.remove(&Id(1)), Err(Errno::EOPNOTSUPP), "a file keeps its first component");
+}
+
+#[test]
+fn a_component_that_only_has_room_to_grow_goes_with_that_room() {
+    let c = |end, extension_bytes| ComponentSpec {
+        end,
+        extension_bytes,
+        stripe_count: 1,
+        stripe_size: 65536,
+        ..ComponentSpec::default()
+    };
+    let mut l = Layout::composite(1, 0, &[c(1 << 20, 1 << 18), c(EOF, 1 << 19)]);
+    assert_eq!(l.remove(&ComponentFilter::Id(3)), Err(Errno::EINVAL), "its room lies behind it");
+    l.remove(&ComponentFilter::Id(4)).unwrap();
+    assert_eq!((l.components.len(), l.end()), (2, 1 << 20));
+    l.remove(&ComponentFilter::Id(2)).unwrap();
+    assert_eq!((l.components.len(), l.end()), (1, 1 << 18));
+}
+
+#[test]
+fn changes_that_no_file_could_have_are_refused() {
+    use ComponentChange::{Add, Delete, Flags};
+    let part = spec(&[ComponentSpec::default()]);
+    let mut on_mdt = part.clone();
+    on_mdt.set_mdt_bytes(65536);
+    let (set, clear) = (COMPONENT_PREFER_READ, COMPONENT_PREFER_WRITE);
+    for (change, want) in [
+        (Add(part), Ok(())),
+        (Add(on_mdt), Err(Errno::EINVAL)),
+        (Add(LayoutSpec::default()), Err(Errno::EINVAL)),
+        (Delete(ComponentFilter::Id(0)), Err(Errno::EINVAL)),
+        (Delete(ComponentFilter::Flags { with: 0, without: 0 }), Err(Errno::EINVAL)),
+        (Flags { id: 1, set, clear }, Ok(())),
+        (Flags { id: 0, set, clear }, Err(Errno::EINVAL)),
+        (Flags { id: 1, set: 0, clear: 0 }, Err(Errno::EINVAL)),
+        (Flags { id: 1, set, clear: set }, Err(Errno::EINVAL)),
+        (Flags { id: 1, set: COMPONENT_STALE, clear }, Err(Errno::EOPNOTSUPP)),
+        (Flags { id: 1, set, clear: COMPONENT_INIT }, Err(Errno::EOPNOTSUPP)),
+    ] {
+        assert_eq!(change.check(), want, "{change:?}");
+    }
+}
+
+proptest! {
+    /// Whatever is added and removed, components lie one behind the other, each with an id of its own.
+    #[test]
+    fn components_stay_in_order_whatever_is_changed(changes in prop::collection::vec((0u8..3, 1u64..40), 1..30)) {
+        let part = |end: u64, grows| ComponentSpec {
+            end: if end > 35 { EOF } else { end * 65536 },
+            stripe_count: 2,
+            stripe_size: 65536,
+            extension_bytes: if grows { 65536 } else { 0 },
+            ..ComponentSpec::default()
+        };
+        let mut l = Layout::composite(1, 0, &[part(1, false)]);
+        l.instantiate(0, FID, ("", &[0, 1]));
+        let mut next = 2;
+        for (kind, n) in changes {
+            let before = l.clone();
+            let r = match kind {
+                2 => l.remove(&ComponentFilter::Id(l.components[n as usize % l.components.len()].id)),
+                grows => l.append(next, &spec(&[part(n, grows == 1)])),
+            };
+            next += 2;
+            prop_assert!(r.is_ok() || l == before, "what is refused changes nothing");
+            let ends: Vec<_> = l.components.iter().map(|c| (c.start, c.end)).collect();
+            prop_assert!(ends[0].0 == 0 && ends.windows(2).all(|w| w[0].1 == w[1].0 && w[1].0 <= w[1].1));
+            let last = l.components.last().unwrap();
+            prop_assert!(last.start < last.end);
+            let mut ids: Vec<_> = l.components.iter().map(|c| c.id).collect();
+            ids.sort_unstable();
+            prop_assert!(ids.windows(2).all(|w| w[0] < w[1]));
+        }
+    }
 }
 
 #[test]

@@ -431,6 +431,7 @@ fn likely(target: TargetId) -> &'static [Op] {
         Op::Layout,
         Op::Migrate,
         Op::Instantiate,
+        Op::Components,
         Op::Own,
         Op::Fetch,
         Op::Ostfiles,

@@ -13,6 +13,7 @@ pub mod allocseq;
 pub mod batch;
 pub mod cancel;
 pub mod close;
+pub mod components;
 pub mod config;
 pub mod connect;
 pub mod create;

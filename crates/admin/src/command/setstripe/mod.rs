@@ -1,15 +1,15 @@
 //! `lfs setstripe`: a new file with a layout, or a directory's default for new files.
 
+mod components;
 mod options;
 mod yaml;
 
-pub(super) use options::{OPTS, is_given, spec};
+pub(super) use options::{OPTS, is_given, parse, spec};
 #[cfg(test)]
 pub(super) use yaml::parse as layout_of_yaml;
 
 use super::getstripe::{self, effective, part::Parts};
 use crate::failure::{Failure, FirstError};
-use crate::getopt;
 use crate::local::{ask_about, split};
 use client::control::{self, Request};
 use model::{Errno, FileType, LayoutSpec};
@@ -19,7 +19,9 @@ use world::sys::files;
 
 pub const USAGE: &str = "[-c|--stripe-count N | -C|--overstripe-count N] [-S|--stripe-size SIZE] [-i|--stripe-index OST] \
 [-o|--ost LIST] [-p|--pool POOL] [-E|--component-end END [-L|--layout raid0|mdt] [-z|--extension-size SIZE] ...]... \
-[--copy FILE | --yaml FILE] [--mode MODE] FILE|DIR... | -d|--delete DIR...";
+[--copy FILE | --yaml FILE] [--mode MODE] FILE|DIR... | -d|--delete DIR... | --component-add -E END [OPTIONS OF THE COMPONENT] ... FILE... \
+| --component-del -I|--component-id ID | --component-flags [^]FLAG,... FILE... \
+| --component-set -I|--component-id ID --component-flags [^]FLAG,... FILE...";
 
 /// `--copy`: the whole layout of another file, without its places; of a directory what its new files get.
 pub(super) fn copied(path: &Path) -> Result<LayoutSpec, Failure> {
@@ -75,16 +77,14 @@ fn one(path: &Path, mode: u32, spec: Option<&LayoutSpec>) -> Result<(), Failure>
 }
 
 pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
-    let p = getopt::parse(args, OPTS)?;
+    let p = parse(args, OPTS)?;
     options::refuse_later(&p)?;
-    let of_components =
-        ["component-add", "component-del", "component-set", "component-id", "component-flags"];
-    if let Some(o) = of_components.iter().find(|o| p.has(o)) {
-        let why = "the components of a file that has some are not changed in this release";
-        return Err(Failure::explained("cannot use option", &format!("--{o}"), Errno::EOPNOTSUPP, why));
-    }
+    let change = components::change(&p)?;
     if p.operands.is_empty() {
         return Err(Failure::usage("no file or directory given"));
+    }
+    if let Some(change) = change {
+        return Ok(each(&p.operands, |path| components::one(path, &change)));
     }
     let mode = match p.value("mode") {
         None => 0o666,
@@ -101,13 +101,17 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     } else {
         Some(spec(&p)?)
     };
+    Ok(each(&p.operands, |path| one(path, mode, spec.as_ref())))
+}
+
+fn each(operands: &[OsString], work: impl Fn(&Path) -> Result<(), Failure>) -> FirstError {
     let mut errors = FirstError::default();
-    for o in &p.operands {
-        if let Err(f) = one(Path::new(o), mode, spec.as_ref()) {
+    for o in operands {
+        if let Err(f) = work(Path::new(o)) {
             errors.report("lfs setstripe", &f);
         }
     }
-    Ok(errors)
+    errors
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use super::{copied, yaml};
 use crate::failure::Failure;
-use crate::getopt::{Opt, Parsed, flag, maybe, value};
+use crate::getopt::{self, Opt, Parsed, flag, maybe, value};
 use crate::size::{parse_index_list, parse_int, parse_stripe_size};
 use model::layout::{ComponentSpec, EOF};
 use model::{Errno, LayoutSpec, limits, pool};
+use std::ffi::OsString;
 use std::path::Path;
 
 pub const OPTS: &[Opt] = &[
@@ -29,11 +30,38 @@ pub const OPTS: &[Opt] = &[
     flag('\0', "component-set"),
     value('I', "component-id"),
     value('\0', "component-flags"),
+    // Other spellings, see `SPELLINGS`.
+    flag('\0', "comp-add"),
+    flag('\0', "comp-del"),
+    flag('\0', "comp-set"),
+    value('\0', "comp-id"),
+    value('\0', "comp-flags"),
+    value('\0', "comp-end"),
+    value('\0', "ext-size"),
+    value('\0', "stripe_count"),
+    value('\0', "stripe_size"),
+    value('\0', "stripe_index"),
+    value('\0', "ost_list"),
     // What later releases bring; refused by name.
     maybe('N', "mirror-count"),
     value('\0', "ec"),
     flag('\0', "ec-expert"),
     maybe('\0', "foreign"),
+];
+
+/// Other spellings of options.
+const SPELLINGS: &[(&str, &str)] = &[
+    ("comp-add", "component-add"),
+    ("comp-del", "component-del"),
+    ("comp-set", "component-set"),
+    ("comp-id", "component-id"),
+    ("comp-flags", "component-flags"),
+    ("comp-end", "component-end"),
+    ("ext-size", "extension-size"),
+    ("stripe_count", "stripe-count"),
+    ("stripe_size", "stripe-size"),
+    ("stripe_index", "stripe-index"),
+    ("ost_list", "ost-list"),
 ];
 
 const LATER: &[(&str, &str)] = &[
@@ -56,6 +84,22 @@ const OF_COMPONENT: &[&str] = &[
     "layout",
     "extension-size",
 ];
+
+/// As [`getopt::parse`]; each option has one spelling afterwards.
+pub fn parse(args: &[OsString], opts: &[Opt]) -> Result<Parsed, Failure> {
+    let mut p = getopt::parse(args, opts)?;
+    for (name, _) in &mut p.options {
+        if let Some((_, one)) = SPELLINGS.iter().find(|(other, _)| other == name) {
+            *name = one;
+        }
+    }
+    Ok(p)
+}
+
+/// Whether an option says where a component ends, or how it is.
+pub fn is_of_component(option: &str) -> bool {
+    option == "component-end" || OF_COMPONENT.contains(&option)
+}
 
 type Given<'a> = (&'a str, &'a str);
 
@@ -273,7 +317,7 @@ pub fn refuse_later(p: &Parsed) -> Result<(), Failure> {
 
 /// Whether the options say anything about components or objects.
 pub fn is_given(p: &Parsed) -> bool {
-    p.options.iter().any(|(o, _)| OF_COMPONENT.contains(o) || matches!(*o, "component-end" | "copy" | "yaml"))
+    p.options.iter().any(|(o, _)| is_of_component(o) || matches!(*o, "copy" | "yaml"))
 }
 
 /// The layout that the options ask for; refuses what no file system could give.

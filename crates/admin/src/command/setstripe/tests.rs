@@ -1,8 +1,11 @@
 use super::*;
-use model::layout::{ComponentSpec, EOF};
+use model::layout::{
+    COMPONENT_INIT, COMPONENT_PREFER_READ, COMPONENT_PREFER_WRITE, ComponentChange, ComponentFilter,
+    ComponentSpec, EOF,
+};
 
 fn parse(args: &[&str]) -> Result<LayoutSpec, Failure> {
-    spec(&getopt::parse(&args.iter().map(OsString::from).collect::<Vec<_>>(), OPTS).unwrap())
+    spec(&options::parse(&args.iter().map(OsString::from).collect::<Vec<_>>(), OPTS).unwrap())
 }
 
 #[test]
@@ -120,4 +123,77 @@ fn impossible_layouts_have_their_errno() {
     let many: Vec<String> = (1..=65).flat_map(|n| ["-E".to_string(), format!("{n}M")]).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     assert_eq!(parse(&many).unwrap_err().exit_code(), 22);
+}
+
+fn change_of(args: &[&str]) -> Result<Option<ComponentChange>, Failure> {
+    let args = args.iter().map(OsString::from).collect::<Vec<_>>();
+    components::change(&options::parse(&args, OPTS).unwrap())
+}
+
+#[test]
+fn changes_of_components_have_every_spelling() {
+    let end = |end| ComponentSpec { end, ..ComponentSpec::default() };
+    let mut more = LayoutSpec::default();
+    more.set_components(&[ComponentSpec { stripe_count: 2, ..end(1 << 30) }, end(EOF)]);
+    for add in ["--component-add", "--comp-add", "--component-a"] {
+        for e in ["-E", "--component-end", "--comp-end"] {
+            let got = change_of(&[add, e, "1G", "--stripe_count", "2", e, "-1", "f"]).unwrap();
+            assert_eq!(got, Some(ComponentChange::Add(more.clone())), "{add} {e}");
+        }
+    }
+    for (del, set) in [("--component-del", "--component-set"), ("--comp-del", "--comp-set")] {
+        for (id, flags) in [("-I", "--component-flags"), ("--comp-id", "--comp-flags")] {
+            let got = change_of(&[del, id, "3", "f"]).unwrap();
+            assert_eq!(got, Some(ComponentChange::Delete(ComponentFilter::Id(3))));
+            let got = change_of(&[del, flags, "^init"]).unwrap();
+            let choice = ComponentFilter::Flags { with: 0, without: COMPONENT_INIT };
+            assert_eq!(got, Some(ComponentChange::Delete(choice)));
+            let got = change_of(&[set, id, "0x2", flags, "prefer"]).unwrap();
+            let both = COMPONENT_PREFER_READ | COMPONENT_PREFER_WRITE;
+            assert_eq!(got, Some(ComponentChange::Flags { id: 2, set: both, clear: 0 }));
+            let got = change_of(&[set, id, "2", flags, "prefrd,^prefwr"]).unwrap();
+            let (set, clear) = (COMPONENT_PREFER_READ, COMPONENT_PREFER_WRITE);
+            assert_eq!(got, Some(ComponentChange::Flags { id: 2, set, clear }));
+        }
+    }
+    assert_eq!(change_of(&["-E", "1G", "-c", "2", "f"]).unwrap(), None, "a whole layout");
+    // One that reaches to the end is a component here.
+    let mut one = LayoutSpec::default();
+    one.set_components(&[end(EOF)]);
+    assert_eq!(change_of(&["--component-add", "-E", "-1"]).unwrap(), Some(ComponentChange::Add(one)));
+}
+
+#[test]
+fn changes_that_cannot_be_have_their_errno() {
+    use crate::EXIT_USAGE;
+    for (args, code) in [
+        (&["--component-add", "--component-del", "-I1"][..], EXIT_USAGE),
+        (&["--component-add", "-c", "2"], EXIT_USAGE),
+        (&["--component-add", "-E", "1G", "-I", "2"], EXIT_USAGE),
+        (&["--component-add", "-E", "1G", "--copy", "f"], EXIT_USAGE),
+        (&["--component-add", "-E", "1G", "--mode", "644"], EXIT_USAGE),
+        (&["--component-add", "-E", "1G", "-d"], EXIT_USAGE),
+        (&["--component-add", "-E", "64k", "-L", "mdt"], 22),
+        (&["--component-add", "-E", "1G", "-E", "1G"], 22),
+        (&["--component-add", "-E", "1G", "-c", "2001"], 34),
+        (&["-I", "2"], EXIT_USAGE),
+        (&["--component-flags", "^init"], EXIT_USAGE),
+        (&["--component-del"], EXIT_USAGE),
+        (&["--component-del", "-I", "1", "--component-flags", "init"], EXIT_USAGE),
+        (&["--component-del", "-I", "1", "-E", "1G"], EXIT_USAGE),
+        (&["--component-del", "-I", "0"], 22),
+        (&["--component-del", "-I", "-1"], 22),
+        (&["--component-del", "-I", "x"], EXIT_USAGE),
+        (&["--component-del", "--component-flags", "best"], EXIT_USAGE),
+        (&["--component-set", "-I", "1"], EXIT_USAGE),
+        (&["--component-set", "--component-flags", "prefer"], EXIT_USAGE),
+        (&["--component-set", "-I", "1", "--component-flags", "prefer,^prefrd"], EXIT_USAGE),
+        (&["--component-set", "-I", "1", "--component-flags", "stale"], 95),
+        (&["--component-set", "-I", "1", "--component-flags", "^stale"], 95),
+        (&["--component-set", "-I", "1", "--component-flags", "nosync"], 95),
+        (&["--component-set", "-I", "1", "--component-flags", "init"], 22),
+        (&["--component-set", "-I", "1", "--component-flags", "prefer,extension"], 22),
+    ] {
+        assert_eq!(change_of(args).unwrap_err().exit_code(), code, "{args:?}");
+    }
 }
