@@ -20,7 +20,7 @@ mod guard;
 mod handles;
 mod interrupt;
 mod kernel;
-mod lov_md;
+pub mod lov_md;
 mod making;
 mod mount;
 mod nodes;

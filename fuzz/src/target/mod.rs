@@ -5,6 +5,7 @@ mod connect;
 mod control;
 mod fuse_request;
 mod journal;
+mod lov_md;
 mod mds_record;
 mod message;
 mod mgs_record;
@@ -45,6 +46,7 @@ pub const ALL: &[Target] = &[
     fuse_request::TARGET,
     control::TARGET,
     acl::TARGET,
+    lov_md::TARGET,
     text::TARGET,
 ];
 

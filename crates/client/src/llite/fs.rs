@@ -37,6 +37,8 @@ pub struct Fs {
     /// A task looks after pages of which the locks may be lost.
     pub(crate) watching_pages: AtomicBool,
     pub(crate) pmqos: PmQos,
+    /// See [`Fs::lists_layouts`].
+    pub(crate) list_layouts: AtomicBool,
 }
 
 impl Fs {
@@ -64,6 +66,7 @@ impl Fs {
                 lov,
                 watching_pages: AtomicBool::new(false),
                 pmqos: PmQos::default(),
+                list_layouts: AtomicBool::new(true),
                 cx,
             }
         })
@@ -93,6 +96,12 @@ impl Fs {
             params: Vec::new(),
             extra: Vec::new(),
         })
+    }
+
+    /// listxattr(2) names the layouts of files with objects, and the defaults of directories
+    /// (`llite.*.list_layouts`).
+    pub fn lists_layouts(&self) -> bool {
+        self.list_layouts.load(Ordering::Relaxed)
     }
 
     /// statfs(2) is answered within a second, whoever answers (`-o lazystatfs`, `llite.*.lazystatfs`), or

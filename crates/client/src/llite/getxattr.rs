@@ -38,8 +38,8 @@ impl Data {
     }
 }
 
-/// Names that are never stored: they describe where a file lies. `fuse` answers them, so that nobody may set
-/// them.
+/// Names that are never stored: they describe where a file lies. `fuse` answers them, and takes those that
+/// are a layout.
 pub fn is_virtual_xattr(name: &[u8]) -> bool {
     name.starts_with(b"nacre.") || name == b"lustre.lov" || name == b"trusted.lov"
 }

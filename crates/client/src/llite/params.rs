@@ -74,6 +74,15 @@ static LLITE: Table<Fs> = Table {
                 Ok(())
             },
         ),
+        Param::atomic_flag(
+            Decl::flag(
+                "list_layouts",
+                true,
+                "listxattr(2) names lustre.lov of files with objects and of directories with a default, so that copying \
+                 programs bring layouts along; 0: it does not, for copies to file systems that refuse it.",
+            ),
+            |fs, ()| &fs.list_layouts,
+        ),
         Param::settable(
             Decl::flag(
                 "md_writeback",

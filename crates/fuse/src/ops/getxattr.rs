@@ -4,7 +4,7 @@ use super::Cx;
 use crate::abi::{GetxattrIn, GetxattrOut};
 use crate::lov_md;
 use crate::reply::{Answer, Reply};
-use model::{Errno, Fid, FileType, Layout};
+use model::{Errno, Fid, Layout};
 
 pub async fn run(cx: Cx, a: GetxattrIn, name: Vec<u8>) -> Answer {
     let fid = cx.fid()?;
@@ -30,8 +30,9 @@ pub fn sized(room: u32, value: Vec<u8>) -> Answer {
     Ok(Reply::data(value))
 }
 
-/// `nacre.fid` (text), `nacre.layout` and `nacre.default` (JSON), and `lustre.lov`, `trusted.lov` (binary, as
-/// Lustre's user tools read them). They are not listed, so that copying programs leave them alone.
+/// `nacre.fid` (text), `nacre.layout` and `nacre.default` (JSON), which are not listed, so that copying
+/// programs leave them alone; and `lustre.lov`, `trusted.lov` (binary, as Lustre's user tools know them), of
+/// which the first is.
 pub use client::is_virtual_xattr as is_virtual;
 
 async fn virtual_value(cx: &Cx, fid: Fid, name: &[u8]) -> Result<Vec<u8>, Errno> {
@@ -44,15 +45,24 @@ async fn virtual_value(cx: &Cx, fid: Fid, name: &[u8]) -> Result<Vec<u8>, Errno>
                 client::Admin(&cx.bridge.fs).getdefault(cx.call(), fid).await?.ok_or(Errno::ENODATA)?;
             json(serde_json::to_vec(&spec))
         }
-        b"lustre.lov" | b"trusted.lov" => Ok(lov_md::encode(&layout(cx, fid).await?)),
+        name if lov_md::is_name(name) => lov(cx, fid).await,
         _ => Err(Errno::ENODATA),
     }
 }
 
-async fn layout(cx: &Cx, fid: Fid) -> Result<Layout, Errno> {
-    if cx.fs().getattr(cx.call(), fid).await?.kind != FileType::Regular {
-        return Err(Errno::ENODATA);
+/// A file's layout; what a directory asks of new files. No object server is asked.
+pub async fn lov(cx: &Cx, fid: Fid) -> Result<Vec<u8>, Errno> {
+    if let Some(l) = client::Admin(&cx.bridge.fs).getlayout(cx.call(), fid).await? {
+        return Ok(lov_md::encode(&l));
     }
+    match client::Admin(&cx.bridge.fs).getdefault(cx.call(), fid).await {
+        Ok(Some(spec)) => Ok(lov_md::encode_spec(&spec)),
+        Ok(None) | Err(Errno::ENOTDIR) => Err(Errno::ENODATA),
+        Err(e) => Err(e),
+    }
+}
+
+async fn layout(cx: &Cx, fid: Fid) -> Result<Layout, Errno> {
     client::Admin(&cx.bridge.fs).getlayout(cx.call(), fid).await?.ok_or(Errno::ENODATA)
 }
 

@@ -1,6 +1,7 @@
 //! REMOVEXATTR: removes an extended attribute.
 
-use super::{Cx, getxattr};
+use super::{Cx, getxattr, setxattr};
+use crate::lov_md;
 use crate::reply::{Answer, Reply};
 use client::Call;
 use model::Errno;
@@ -8,6 +9,9 @@ use model::attr::XATTR_CAPABILITY;
 
 pub async fn run(cx: Cx, name: Vec<u8>) -> Answer {
     let fid = cx.fid()?;
+    if lov_md::is_name(&name) {
+        return setxattr::set_layout(&cx, fid, &[]).await;
+    }
     if getxattr::is_virtual(&name) {
         return Err(Errno::EPERM);
     }
