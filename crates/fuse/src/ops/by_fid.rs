@@ -133,6 +133,7 @@ fn listing(node: u64, is_top: bool, a: &ReadIn, plus: bool) -> Vec<u8> {
             page.push(*ino, off, FileType::Directory, name);
         }
     }
+    assert!(page.out.len() <= a.size as usize, "a page is as large as the kernel has room, or smaller");
     page.out
 }
 

@@ -27,6 +27,7 @@ pub fn answer(cx: &Cx, op: &Op) -> Option<Answer> {
 fn visible(cx: &Cx) -> EntryOut {
     let root = cx.bridge.fs.root();
     let node = cx.bridge.nodes.remember(root);
+    assert!(node.id != ROOT_ID, "what is mounted is another inode than the kernel's root");
     EntryOut {
         nodeid: node.id,
         generation: node.generation,
