@@ -32,11 +32,13 @@ pub const EXIT_USAGE: i32 = 4;
 pub fn run(program: &str, args: &[OsString]) -> Option<i32> {
     let code = match program {
         "lfs" => lfs::main(args),
+        "lfs_migrate" => command::migrate::script::main(args),
         "lctl" => lctl::main(args),
         "mkfs.nacre" => command::mkfs::main(args),
         "tunefs.nacre" => command::tunefs::main(args),
         "copy" => command::copy::main(args),
         "checksum" => command::checksum::main(args),
+        "movements" => command::movements::main(args),
         _ => return None,
     };
     output::flush();

@@ -13,6 +13,7 @@ use model::perm::{self, FLAG_APPEND, FLAG_IMMUTABLE, FLAG_NOATIME, FLAG_NODUMP, 
 use model::{Attr, Errno, Fid, FileType, Layout, LayoutSpec, SetAttr, pool};
 use std::sync::Arc;
 use wire::msg::lookup::Entry;
+use wire::msg::migrate::Pace;
 use wire::msg::readdir::Dirent;
 
 /// Paths of one file that are told.
@@ -35,6 +36,7 @@ pub async fn answer_of_mount(fs: &Arc<Fs>, uid: u32, request: Request) -> Answer
     if uid != 0 {
         let what = match &request {
             Request::SetParam { name, .. } => Some(format!("only root may set the parameter '{name}'")),
+            Request::TargetParams { .. } => Some("only root may see parameters of servers".to_string()),
             Request::Recover { .. } => Some("only root may have a connection made anew".to_string()),
             _ => None,
         };
@@ -67,6 +69,9 @@ pub async fn answer_of_mount(fs: &Arc<Fs>, uid: u32, request: Request) -> Answer
         Request::Recover { target } => {
             Admin(fs).reconnect(target)?;
             Reply::Done
+        }
+        Request::TargetParams { target, pattern } => {
+            Reply::Params(Admin(fs).target_params(target, pattern).await?)
         }
         Request::SetParam { name, value } => {
             set_param(fs, &name, &value).await?;
@@ -122,15 +127,19 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
             setstripe(fs, call, &attr, spec).await?;
             Reply::Done
         }
-        Request::Migrate { name, spec } => {
+        Request::Migrate { name, spec, non_block, bandwidth_bytes } => {
             let attr = object(fs, &call, opened, name).await?;
-            migrate(fs, call, &attr, spec).await?;
+            migrate(fs, call, &attr, spec, Pace { non_block, bandwidth_bytes }).await?;
             Reply::Done
         }
         Request::Components { name, change } => {
             let attr = object(fs, &call, opened, name).await?;
             components(fs, call, &attr, change).await?;
             Reply::Done
+        }
+        Request::Movement { name } => {
+            let fid = object(fs, &call, opened, name).await?.fid;
+            Reply::Params(Admin(fs).movements_of(fid).await?)
         }
         Request::Create { name, mode, umask, spec } => {
             let call = Call { umask: umask & 0o777, ..call };
@@ -277,17 +286,18 @@ fn about_pool(fs: &Fs, spec: &LayoutSpec, e: Errno) -> ControlError {
 }
 
 /// The owner's and root's right, as the metadata server knows them at that moment.
-async fn migrate(fs: &Arc<Fs>, call: Call, attr: &Attr, spec: LayoutSpec) -> Answer<()> {
+async fn migrate(fs: &Arc<Fs>, call: Call, attr: &Attr, spec: LayoutSpec, pace: Pace) -> Answer<()> {
     spec.check().map_err(|e| error(e, "invalid stripe settings"))?;
     if attr.kind != FileType::Regular {
         return Err(error(Errno::EINVAL, "only regular files have data to move"));
     }
     let asked = spec.clone();
-    match Admin(fs).migrate(call, attr.fid, spec).await {
+    match Admin(fs).migrate_at(call, attr.fid, spec, pace).await {
         Ok(_) => Ok(()),
         Err(Errno::ENODATA) => {
             Err(error(Errno::ENODATA, "its data lies with its inode, on the metadata target"))
         }
+        Err(Errno::EBUSY) if pace.non_block => Err(error(Errno::EBUSY, "it is in use: try again later")),
         Err(Errno::EBUSY) => {
             Err(error(Errno::EBUSY, "others have it locked: try again, or find them with group_locks"))
         }

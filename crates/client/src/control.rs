@@ -180,8 +180,22 @@ pub enum Request {
     /// The same of one file. [`Reply::Listing`] with one entry, whose name is empty if none was given.
     Inode { name: Option<Name> },
     /// Moves a file's data to new objects while it is in use. [`Reply::Done`]. `ENODATA` for a file without
-    /// objects, `EBUSY` if others do not let go of it.
-    Migrate { name: Option<Name>, spec: LayoutSpec },
+    /// objects, `EBUSY` if others do not let go of it or, with `non_block`, use it. `bandwidth_bytes`: that
+    /// it copies in a second, at most; 0: no bound of its own.
+    Migrate {
+        name: Option<Name>,
+        spec: LayoutSpec,
+        #[serde(default)]
+        non_block: bool,
+        #[serde(default)]
+        bandwidth_bytes: u64,
+    },
+    /// How far the movement of a file is, as a line of `mdt.*.movements`: [`Reply::Params`] by the file's
+    /// FID; empty if it is not moved.
+    Movement { name: Option<Name> },
+    /// Parameters of a metadata or object target whose names match the shell glob. Root only.
+    /// [`Reply::Params`]; `ENODEV`: there is no such target, `ETIMEDOUT`: it does not answer.
+    TargetParams { target: TargetId, pattern: String },
     /// The locks of `start..=end` before it is read or written. [`Reply::Done`].
     LockAhead { name: Option<Name>, write: bool, start: u64, end: u64 },
     /// [`Reply::Version`].
@@ -196,7 +210,10 @@ pub enum Request {
 impl Request {
     /// About the mount itself, whatever file it was asked through.
     pub fn is_of_mount(&self) -> bool {
-        use Request::{Df, GetParam, Getname, HelpParam, ListParam, Pools, Recover, SetParam, Sync, Targets};
+        use Request::{
+            Df, GetParam, Getname, HelpParam, ListParam, Pools, Recover, SetParam, Sync, TargetParams,
+            Targets,
+        };
         matches!(
             self,
             Getname
@@ -209,6 +226,7 @@ impl Request {
                 | HelpParam { .. }
                 | SetParam { .. }
                 | Recover { .. }
+                | TargetParams { .. }
         )
     }
 }

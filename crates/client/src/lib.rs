@@ -33,6 +33,7 @@ pub use llite::params::declare;
 pub use llite::{Admin, Fs, Locks, is_virtual_xattr};
 pub use pages::Pages;
 pub use wire::msg::enqueue::LockMode;
+pub use wire::msg::migrate::Pace;
 
 use model::mutex::Mutex;
 use model::{Cred, Errno, Fid};

@@ -109,6 +109,7 @@ impl Mdt {
             Op::Instantiate => with!(m => ops::instantiate::run(self, to, m).await),
             Op::Components => with!(m => ops::components::run(self, to, ctx, &m).await),
             Op::Migrate => with!(m => ops::migrate::run(self, to, ctx, &m).await),
+            Op::Withdraw => with!(m => plain(ops::withdraw::run(self, ctx, &m))),
             _ => Done::error(Errno::EOPNOTSUPP),
         }
     }
@@ -136,6 +137,7 @@ mod tests {
         Op::Instantiate,
         Op::Components,
         Op::Migrate,
+        Op::Withdraw,
         Op::Sync,
     ];
     /// Of an object server's messages those that concern data with the inode.

@@ -4,6 +4,7 @@
 use crate::mdt::Mdt;
 use crate::pools::{OstPool, is_spill_target};
 use crate::recovery;
+use crate::relayout::{MOVEMENTS_DEFAULT, MOVEMENTS_MAX};
 use crate::settings::{
     CALLBACK_TIMEOUT_DEFAULT_S, DOM_DEFAULT_BYTES, NOSQUASH_DEFAULT, QOS_AGE_DEFAULT_S,
     QOS_PRIO_FREE_DEFAULT, QOS_THRESHOLD_DEFAULT, SQUASH_DEFAULT, is_nosquash, is_squash, stripe_count,
@@ -230,6 +231,38 @@ pub static MDT: Table<Mdt> = Table {
             .in_steps(limits::STRIPE_SIZE_MIN_BYTES),
             0,
             |m, ()| &m.shared.settings.dom_stripesize,
+        ),
+        Param::settable(
+            Decl::number(
+                "movements_max",
+                (1, MOVEMENTS_MAX),
+                "files",
+                MOVEMENTS_DEFAULT,
+                "files that are moved to other objects at once (lfs migrate); others wait for their turn",
+            ),
+            |m, ()| m.shared.movements.at_once().into(),
+            |m, (), v| {
+                m.shared.movements.set_at_once(v.number);
+                Ok(())
+            },
+        ),
+        Param::atomic(
+            Decl::number(
+                "movements_bandwidth",
+                (0, 1 << 20),
+                "MiB/s",
+                0,
+                "what all movements copy in a second, at most, while nobody waits for them; 0: no bound",
+            ),
+            0,
+            |m, ()| &m.shared.movements.bandwidth_mb,
+        ),
+        Param::shown(
+            Decl::text(
+                "movements",
+                "files that are moved or wait for that: state, OSTs from and to, bytes done of all, since when, for whom",
+            ),
+            |m, ()| m.shared.movements.text().into(),
         ),
         Param::shown(Decl::text("recovery_status", "how far recovery after the last restart came"), |m, ()| {
             recovery::status(m).into()

@@ -12,6 +12,7 @@ use crate::ops::param;
 use crate::osts::Osts;
 use crate::peers::session::{Identity, Sessions};
 use crate::pools::OstPool;
+use crate::relayout::Movements;
 use crate::schema::value::{self, ClientRecord};
 use crate::schema::{Inode, Lease, key};
 use crate::settings::Settings;
@@ -215,6 +216,7 @@ impl Mdt {
     }
 
     async fn gone(self: Arc<Self>, client: ClientId, how: Departure) {
+        self.shared.movements.client_gone(client);
         self.shared.leases.client_gone(client, true);
         loop {
             let opens = self.core.read().opens.of_client(client);
@@ -394,6 +396,7 @@ fn load_shared(world: &World, db: &Db) -> Result<Shared, MdsError> {
         leases: LeaseState::new(db.epoch()),
         space_low: AtomicBool::new(false),
         growing: Growing::default(),
+        movements: Movements::default(),
         moves: Moves::default(),
         world: world.clone(),
     })

@@ -3,6 +3,7 @@
 use crate::growing::Growing;
 use crate::leases::LeaseState;
 use crate::osts::Osts;
+use crate::relayout::Movements;
 use crate::settings::Settings;
 use crate::ways::Moves;
 use model::mutex::Mutex;
@@ -27,6 +28,8 @@ pub struct Shared {
     pub space_low: AtomicBool,
     /// Files whose data is on its way to objects.
     pub growing: Growing,
+    /// Files that are moved, or wait for that.
+    pub movements: Movements,
     /// Directories that were moved.
     pub moves: Moves,
 }

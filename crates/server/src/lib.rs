@@ -33,6 +33,8 @@ Data, from and to any file system:
   copy SRC DST                    make DST the copy of SRC, by many threads; goes on where it was
   checksum scan DIR               compare files with the checksums that their attributes hold
 
+  movements                       which files are moved to other objects, and how far that is
+
 Measuring, on any mounted directory:
   bench ior|mdtest|io500 ...      load generators with live progress, JSON and plots
 

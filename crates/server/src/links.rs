@@ -5,8 +5,16 @@ use std::path::Path;
 use world::sys::{files, process};
 
 /// Programs that are links to `nacre`.
-pub const NAMES: &[&str] =
-    &["nacred", "lfs", "lctl", "mkfs.nacre", "tunefs.nacre", "mount.nacre", "mount.fuse.nacre"];
+pub const NAMES: &[&str] = &[
+    "nacred",
+    "lfs",
+    "lfs_migrate",
+    "lctl",
+    "mkfs.nacre",
+    "tunefs.nacre",
+    "mount.nacre",
+    "mount.fuse.nacre",
+];
 
 /// Makes or renews the links in `dir`. Relative ones if the binary lies there too.
 pub fn install(dir: &Path) -> std::io::Result<()> {

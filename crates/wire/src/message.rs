@@ -94,7 +94,7 @@ macro_rules! for_each_message {
             Layout => $crate::msg::layout::Layout, Migrate => $crate::msg::migrate::Migrate,
             Instantiate => $crate::msg::instantiate::Instantiate,
             Components => $crate::msg::components::Components,
-            Fence => $crate::msg::fence::Fence,
+            Withdraw => $crate::msg::withdraw::Withdraw, Fence => $crate::msg::fence::Fence,
             Register => $crate::msg::register::Register, Config => $crate::msg::config::Config,
         }
     };

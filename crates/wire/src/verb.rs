@@ -163,7 +163,9 @@ macro_rules! verbs {
 
             /// Its place among all of them.
             pub const fn index(self) -> usize {
-                PLACES[self as usize] as usize
+                let place = PLACES[self as usize] as usize;
+                assert!(place < Op::ALL.len(), "every operation has its place");
+                place
             }
 
             /// How it is treated.
@@ -230,9 +232,10 @@ verbs! {
         Fetch = 44;
         Ostfiles = 45;
         Layout = 46;
-        Migrate = 47, answers(Answer::Entry);
+        Migrate = 47, answers(Answer::Entry), unlimited;
         Instantiate = 48, answers(Answer::Entry);
         Components = 49, answers(Answer::Entry);
+        Withdraw = 50, past_barrier;
         // locks (MDT)
         Enqueue = 60, modifies, named("ldlm_enqueue");
         Cancel = 61, modifies, past_barrier, unlimited, named("ldlm_cancel");

@@ -162,7 +162,8 @@ fn files_in_use_are_migrated() -> Result<()> {
     fails("lfs", &["migrate", "-c", "2", "small"], m, 61, "its data lies with its inode")?;
     fails("lfs", &["migrate", "-c", "2", "d"], m, 22, "only regular files have data to move")?;
     fails("lfs", &["migrate", "-c", "2", "nothing"], m, 2, "No such file or directory")?;
-    fails("lfs", &["migrate", "-n", "f"], m, 95, "--non-block")?;
+    fails("lfs", &["migrate", "-D", "f"], m, 95, "--non-direct")?;
+    ok("lfs", &["migrate", "--non-block", "f"], m)?;
     fails("lfs", &["migrate", "-o", "77", "f"], m, 22, "Invalid argument")?;
     fails("lfs", &["migrate"], m, 4, "usage: lfs migrate")?;
     drop((here, there));

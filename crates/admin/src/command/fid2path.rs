@@ -8,7 +8,7 @@ use client::control::{Reply, Request};
 use model::{Errno, Fid};
 use serde_json::json;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 pub const USAGE: &str =
@@ -44,6 +44,12 @@ fn join(base: Option<&Path>, rel: &[u8]) -> Vec<u8> {
         Some(b) if rel == b"/" => b.as_os_str().as_bytes().to_vec(),
         Some(b) => [b.as_os_str().as_bytes(), b"/", rel].concat(),
     }
+}
+
+/// The first path of a file below a mount. `ENOENT` if it has none there.
+pub fn first(mount: &Path, fid: Fid) -> Result<PathBuf, Failure> {
+    let mut all = paths(mount, fid)?;
+    Ok(PathBuf::from(OsString::from_vec(join(Some(mount), &all.swap_remove(0)))))
 }
 
 pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {

@@ -15,6 +15,7 @@ pub mod ladvise;
 pub mod list_nids;
 pub mod migrate;
 pub mod mkfs;
+pub mod movements;
 pub mod osts;
 pub mod path2fid;
 pub mod ping;

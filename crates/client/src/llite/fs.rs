@@ -3,6 +3,7 @@
 use super::Admin;
 use super::data::Data;
 use super::locks::FileLocks;
+use super::migrate::MOVEMENTS_AT_ONCE;
 use super::names::Names;
 use super::recent_space::RecentSpace;
 use crate::base::pmqos::PmQos;
@@ -19,7 +20,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use wire::msg::config::ConfigReply;
-use world::World;
+use world::{World, sync};
 
 /// A mounted file system.
 pub struct Fs {
@@ -39,6 +40,8 @@ pub struct Fs {
     pub(crate) pmqos: PmQos,
     /// See [`Fs::lists_layouts`].
     pub(crate) list_layouts: AtomicBool,
+    /// Turns of files that this mount has moved.
+    pub(crate) movements: sync::Semaphore,
 }
 
 impl Fs {
@@ -67,6 +70,7 @@ impl Fs {
                 watching_pages: AtomicBool::new(false),
                 pmqos: PmQos::default(),
                 list_layouts: AtomicBool::new(true),
+                movements: sync::Semaphore::new(MOVEMENTS_AT_ONCE),
                 cx,
             }
         })

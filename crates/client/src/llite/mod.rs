@@ -56,6 +56,7 @@ mod setxattr;
 mod statfs;
 mod symlink;
 mod sync;
+mod target_params;
 mod truncate;
 mod unlink;
 mod write;

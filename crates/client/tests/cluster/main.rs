@@ -13,6 +13,7 @@ mod library;
 mod locks;
 mod migrate;
 mod mounts;
+mod movements;
 mod names;
 mod pending;
 mod pools;

@@ -8,5 +8,5 @@ use std::sync::Arc;
 use wire::msg::migrate::Migrate;
 
 pub async fn run(mdt: &Arc<Mdt>, to: &ReplyTo, ctx: &OpContext, m: &Migrate) -> Done {
-    relayout::migrate(mdt, to, &ctx.cred, m.fid, &m.spec).await.unwrap_or_else(Done::error)
+    relayout::migrate(mdt, to, &ctx.cred, m).await.unwrap_or_else(Done::error)
 }

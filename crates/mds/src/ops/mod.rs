@@ -47,4 +47,5 @@ pub mod statfs;
 pub mod symlink;
 pub mod sync;
 pub mod unlink;
+pub mod withdraw;
 pub mod write;

@@ -73,7 +73,14 @@ fn begin(mdt: &Arc<Mdt>, tx: &mut Tx, ctx: &OpContext, m: &Components) -> Result
     i.growth.target = Some(target.clone());
     tx.put_inode(m.fid, &mut i);
     let source = Source::Dropped { old, now: ctx.now };
-    Ok(Attempt { _frozen: Frozen::new(mdt, m.fid), inode: i, target, source, patience: PATIENCE })
+    Ok(Attempt {
+        _frozen: Frozen::new(mdt, m.fid),
+        inode: i,
+        target,
+        source,
+        movement: None,
+        patience: PATIENCE,
+    })
 }
 
 /// The file and its layout, if the caller may change it and nobody else does at the moment.

@@ -4,6 +4,7 @@
 //! they changed meanwhile shows in the versions of the old objects once those are fenced, and then all of it
 //! is copied again, while they wait.
 
+use super::movements::{self, Movement};
 use super::{Attempt, Source};
 use crate::mdt::Mdt;
 use bytes::Bytes;
@@ -136,6 +137,36 @@ impl Copier<'_> {
         Ok((r.reply, r.bulk))
     }
 
+    fn movement(&self) -> Option<&Movement> {
+        self.a.movement.as_deref()
+    }
+
+    /// Users of the file are not to wait for a copy of it.
+    fn is_non_block(&self) -> bool {
+        self.movement().is_some_and(Movement::is_non_block)
+    }
+
+    fn copied(&self, bytes: u64) {
+        if let Some(m) = self.movement() {
+            m.copied(bytes);
+        }
+    }
+
+    fn ended(&self) -> Result<(), Errno> {
+        self.movement().map_or(Ok(()), Movement::check)
+    }
+
+    /// Waits until `bytes` more may be copied: not while users of the file wait for it.
+    async fn pace(&self, bytes: u64) -> Result<(), Errno> {
+        let progress = || {
+            self.progress.fetch_add(1, Ordering::Relaxed);
+        };
+        match self.movement() {
+            Some(m) if !self.terms.waited_for => movements::pace(self.mdt, m, bytes, progress).await,
+            _ => self.ended(),
+        }
+    }
+
     /// As this one, for what waits for clients.
     fn patient(&self) -> Self {
         Copier { terms: Terms::default(), ..*self }
@@ -210,10 +241,15 @@ impl Copier<'_> {
         let patient = self.patient();
         let early = if planted::on(Bug::SizeOfOldObjects) { Some(patient.attrs(old).await?) } else { None };
         let ahead = patient.copy_ahead(old).await?;
+        if let Some(m) = self.movement() {
+            m.switches();
+        }
         let attrs = self.soon(patient.fence(old.objects())).await?;
         let attrs = early.unwrap_or(attrs);
         let ends = match ahead {
             Some(Ahead { versions, ends: Some(ends) }) if are_fenced_only(&attrs, &versions) => ends,
+            // It was used meanwhile.
+            Some(_) if self.is_non_block() => return Err(Errno::EBUSY),
             Some(_) => {
                 self.empty_new().await?;
                 self.copy_all(old, &attrs).await?
@@ -230,10 +266,18 @@ impl Copier<'_> {
 
     /// What waits for those who have locks. `EBUSY` if they do not let go of them soon.
     async fn soon<T: Send>(&self, work: impl Future<Output = Result<T, Errno>> + Send) -> Result<T, Errno> {
-        match select(Box::pin(work), self.mdt.stop.pause(FENCE_PATIENCE)).await {
+        let given_up = async {
+            match self.movement() {
+                Some(m) => movements::ended(self.mdt, m).await,
+                None => self.mdt.stop.begun().await,
+            }
+        };
+        let end = select(Box::pin(given_up), self.mdt.stop.pause(FENCE_PATIENCE));
+        match select(Box::pin(work), Box::pin(end)).await {
             Either::Left(r) => r,
-            Either::Right(true) => Err(Errno::ESHUTDOWN),
-            Either::Right(false) => Err(Errno::EBUSY),
+            Either::Right(Either::Left(())) => Err(self.ended().err().unwrap_or(Errno::ESHUTDOWN)),
+            Either::Right(Either::Right(true)) => Err(Errno::ESHUTDOWN),
+            Either::Right(Either::Right(false)) => Err(Errno::EBUSY),
         }
     }
 
@@ -280,7 +324,7 @@ impl Copier<'_> {
         });
         self.soon(all(looks)).await?;
         let attrs = self.attrs(old).await?;
-        if size_of(old, &attrs) < AHEAD_MIN_BYTES {
+        if size_of(old, &attrs) < AHEAD_MIN_BYTES && !self.is_non_block() {
             return Ok(None);
         }
         let versions = attrs.iter().map(|a| a.data_version).collect();
@@ -315,6 +359,9 @@ impl Copier<'_> {
             old.objects().zip(attrs).enumerate().map(|(number, (o, a))| -> Work<'_, _> {
                 Box::pin(self.copy_object(old, (number, o), a.size))
             });
+        if let Some(m) = self.movement() {
+            m.copies(attrs.iter().map(|a| a.size).sum());
+        }
         let mut ends = vec![0; self.target().object_count()];
         for of_one in all(copies).await? {
             for (end, one) in ends.iter_mut().zip(of_one) {
@@ -336,12 +383,16 @@ impl Copier<'_> {
         let mut at = 0;
         while at < size {
             let msg = Seek { object: o.id, offset: at, whence: Whence::Data, lock: 0 };
-            let Some(start) = self.call(o, msg, Bytes::new()).await?.0.offset else { break };
+            let Some(start) = self.call(o, msg, Bytes::new()).await?.0.offset else {
+                self.copied(size - at);
+                break;
+            };
             let msg = Seek { object: o.id, offset: start, whence: Whence::Hole, lock: 0 };
             let hole = self.call(o, msg, Bytes::new()).await?.0.offset.unwrap_or(size).min(size);
             if start < at || hole <= start {
                 return Err(Errno::EPROTO);
             }
+            self.copied(start - at);
             at = hole;
             let pieces: Vec<u64> = (start..hole).step_by(PIECE_BYTES as usize).collect();
             for some in pieces.chunks(PIECES_AT_ONCE) {
@@ -364,6 +415,7 @@ impl Copier<'_> {
         from: u64,
         len: u64,
     ) -> Result<Vec<(usize, u64)>, Errno> {
+        self.pace(len).await?;
         let checksum = ChecksumType::Crc32c;
         let msg = Read { object: o.id, offset: from, len: len as u32, checksum, lock: 0 };
         let (r, data) = self.call(o, msg, Bytes::new()).await?;
@@ -386,6 +438,7 @@ impl Copier<'_> {
             }
             at = end;
         }
+        self.copied(len);
         Ok(out)
     }
 }

@@ -96,7 +96,14 @@ fn begin(mdt: &Arc<Mdt>, tx: &mut Tx, fid: Fid) -> Result<Attempt, Errno> {
     let size = i.data.size;
     let target = note_target(tx, fid, &mut i, &spec, size)?;
     let source = Source::Inode(data::runs(tx, fid)?);
-    Ok(Attempt { _frozen: Frozen::new(mdt, fid), inode: i, target, source, patience: PATIENCE })
+    Ok(Attempt {
+        _frozen: Frozen::new(mdt, fid),
+        inode: i,
+        target,
+        source,
+        patience: PATIENCE,
+        movement: None,
+    })
 }
 
 /// Ids that a client says its components have lie below: there must be others behind them.

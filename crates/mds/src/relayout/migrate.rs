@@ -1,5 +1,6 @@
 //! From objects to others (`lfs migrate`), while the file is in use.
 
+use super::movements::{Movement, Place};
 use super::{Attempt, Frozen, Source, attempt, copy, movable, note_target, settle};
 use crate::done::{Done, ReplyTo};
 use crate::mdt::Mdt;
@@ -8,26 +9,27 @@ use crate::tx::Tx;
 use model::{Errno, Fid, FileType, Layout, LayoutSpec, perm};
 use std::sync::Arc;
 use std::time::Duration;
+use wire::msg::migrate::Migrate;
 
 /// How long an attempt waits for object servers that do nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Moves a file's data to new objects that `spec` describes; the answer is the file with its new layout.
-/// `EPERM` for who may not change the file, `ENODATA` for a file that has no objects, `EOPNOTSUPP` for a
-/// layout with data on the MDT.
-pub async fn migrate(
-    mdt: &Arc<Mdt>,
-    to: &ReplyTo,
-    cred: &model::Cred,
-    fid: Fid,
-    spec: &LayoutSpec,
-) -> Result<Done, Errno> {
+/// Moves a file's data to new objects that the message describes, when it has its turn; the answer is the
+/// file with its new layout. `EPERM` for who may not change the file, `ENODATA` for a file that has no
+/// objects, `EOPNOTSUPP` for a layout with data on the MDT, `EAGAIN` if too many wait already, `EINTR` if it
+/// is withdrawn meanwhile, `EBUSY` if others do not let go of the file or, where they are not to wait, use
+/// it.
+pub async fn migrate(mdt: &Arc<Mdt>, to: &ReplyTo, cred: &model::Cred, m: &Migrate) -> Result<Done, Errno> {
+    let (fid, spec) = (m.fid, &m.spec);
+    let place = Place::take(mdt, to.client, m)?;
+    place.turn().await?;
     let mut tries = 0;
     loop {
+        place.movement.check()?;
         let size = if spec.is_composite() { size_now(mdt, to, fid).await? } else { 0 };
         // It may grow by as much again while it is copied.
         let upto = size.saturating_mul(2);
-        let begin = |tx: &mut Tx| begin(mdt, tx, cred, fid, (spec, upto));
+        let begin = |tx: &mut Tx| begin(mdt, tx, cred, (fid, &place.movement), (spec, upto));
         if let Some(done) = attempt(mdt, to, fid, &mut tries, begin).await? {
             return Ok(done);
         }
@@ -54,7 +56,7 @@ fn begin(
     mdt: &Arc<Mdt>,
     tx: &mut Tx,
     cred: &model::Cred,
-    fid: Fid,
+    (fid, movement): (Fid, &Arc<Movement>),
     (spec, upto): (&LayoutSpec, u64),
 ) -> Result<Attempt, Errno> {
     let mut i = movable(tx, fid)?;
@@ -75,6 +77,8 @@ fn begin(
     settle(tx, fid, &mut i);
     let old = i.layout.clone().expect("looked at above");
     let target = note_target(tx, fid, &mut i, spec, upto)?;
+    movement.begins(&old, &target);
     let source = Source::Objects(old);
-    Ok(Attempt { _frozen: Frozen::new(mdt, fid), inode: i, target, source, patience: PATIENCE })
+    let movement = Some(movement.clone());
+    Ok(Attempt { _frozen: Frozen::new(mdt, fid), inode: i, target, source, patience: PATIENCE, movement })
 }

@@ -20,12 +20,16 @@ mod empty;
 mod grow;
 mod instantiate;
 mod migrate;
+mod movements;
 
 pub use components::change_components;
 pub use empty::lay_out_empty;
 pub use grow::grow;
 pub use instantiate::instantiate;
 pub use migrate::migrate;
+pub use movements::{MOVEMENTS_DEFAULT, MOVEMENTS_MAX, Movements};
+
+use movements::Movement;
 
 use crate::done::{Done, ReplyTo};
 use crate::layouts::ComponentIds;
@@ -86,6 +90,8 @@ struct Attempt {
     source: Source,
     /// It is given up when nothing came of it for so long.
     patience: Duration,
+    /// Of a file that an administrator or its owner moves.
+    movement: Option<Arc<Movement>>,
 }
 
 /// One attempt. `None`: somebody else is at it, or was, and it is to be looked at again.
@@ -125,7 +131,8 @@ async fn attempt(
             let left = mdt.transactions.transact(None, |tx| give_up(tx, fid).map(|()| Vec::new())).await;
             let slow = e == Errno::ETIMEDOUT && matches!(a.source, Source::Inode(_));
             *tries += u32::from(!slow);
-            if *tries >= TRIES || left.result.is_err() {
+            let over = a.movement.as_ref().is_some_and(|m| m.is_over_with(e));
+            if *tries >= TRIES || left.result.is_err() || over {
                 return Err(e);
             }
             tracing::warn!("the data of {fid} could not be moved to its new objects: {e}; trying again");

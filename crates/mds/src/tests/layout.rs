@@ -193,7 +193,7 @@ fn a_move_that_comes_to_nothing_leaves_the_data_and_a_newer_layout() {
     let old = layout(&rig);
     let moved = |rig: &Rig| {
         let spec = LayoutSpec { stripe_count: 1, ..LayoutSpec::default() };
-        rig.root(msg::migrate::Migrate { fid, spec }).map(|e| e.layout)
+        rig.root(migrate_msg(fid, spec)).map(|e| e.layout)
     };
     // There are no object servers behind these OSTs.
     assert_eq!(moved(&rig), Err(Errno::EIO));
@@ -232,15 +232,18 @@ fn a_move_that_a_crash_ended_is_settled_for_who_asks() {
     assert_eq!(rig.assert_clean().outbox, 1);
 }
 
+fn migrate_msg(fid: Fid, spec: LayoutSpec) -> msg::migrate::Migrate {
+    msg::migrate::Migrate { fid, spec, ticket: 7, pace: msg::migrate::Pace::default() }
+}
+
 #[test]
 fn what_cannot_be_moved_is_refused() {
     let rig = Rig::new();
     let f = rig.create_striped(R, "f", 1);
     let (small, d) = (rig.create(R, "small"), rig.mkdir(R, "d"));
     let spec = LayoutSpec { stripe_count: 2, ..LayoutSpec::default() };
-    let try_as = |cred: &Cred, fid, spec: &LayoutSpec| {
-        rig.call(A, cred, msg::migrate::Migrate { fid, spec: spec.clone() }).unwrap_err()
-    };
+    let try_as =
+        |cred: &Cred, fid, spec: &LayoutSpec| rig.call(A, cred, migrate_msg(fid, spec.clone())).unwrap_err();
     let root = Cred::root();
     assert_eq!(try_as(&user(7), f, &spec), Errno::EPERM);
     assert_eq!(try_as(&root, d, &spec), Errno::EINVAL);

@@ -62,5 +62,6 @@ pub mod symlink;
 pub mod sync;
 pub mod truncate;
 pub mod unlink;
+pub mod withdraw;
 pub mod write;
 pub mod writelist;

@@ -9,6 +9,11 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     std::fs::read(path)
 }
 
+/// Reads a file bit by bit, however large it is.
+pub fn reader(path: impl AsRef<Path>) -> io::Result<Box<dyn io::BufRead>> {
+    Ok(Box::new(io::BufReader::new(File::open(path)?)))
+}
+
 pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
     std::fs::read_to_string(path)
 }
