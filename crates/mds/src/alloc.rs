@@ -6,7 +6,7 @@ use wire::msg::statfs::StatfsReply;
 
 /// Bits of [`StatfsReply::state`] with which an OST takes no new objects: read-only, no-create, no space,
 /// no inodes.
-const STATE_REFUSES: u32 = 2 | 4 | 8 | 16;
+pub const STATE_REFUSES: u32 = 2 | 4 | 8 | 16;
 /// Degraded (rebuilding): taken only if there is nothing better.
 const STATE_DEGRADED: u32 = 1;
 /// An OST with less room takes no new files.
@@ -20,6 +20,8 @@ pub struct OstView {
     pub node: Option<Nid>,
     /// Not deactivated in the configuration or by an administrator.
     pub active: bool,
+    /// May be given new objects (`osp.*.max_create_count` is not 0).
+    pub creates: bool,
     /// Answered lately (true until it had a chance to).
     pub reachable: bool,
     /// `None` until the first answer.
@@ -31,7 +33,8 @@ pub struct OstView {
 impl OstView {
     /// May take objects at all.
     fn usable(&self, reserve: u64) -> bool {
-        self.active && self.space.is_none_or(|s| s.state & STATE_REFUSES == 0 && s.available > reserve)
+        let takes = |s: StatfsReply| s.state & STATE_REFUSES == 0 && s.available > reserve;
+        self.active && self.creates && self.space.is_none_or(takes)
     }
 
     /// Usable and nothing speaks against it.
@@ -239,6 +242,7 @@ mod tests {
             index,
             node: Some(format!("10.0.0.{node}@tcp").parse().unwrap()),
             active: true,
+            creates: true,
             reachable: true,
             space: Some(space),
             disk: 0,
@@ -303,9 +307,25 @@ mod tests {
         assert_eq!(a.choose(&spec(4), &osts, POLICY, &mut rng()), Ok(vec![3]), "fewer than asked for");
         osts[3].reachable = false;
         assert_eq!(a.choose(&spec(1), &osts, POLICY, &mut rng()), Ok(vec![3]), "better than none");
+        osts[3].creates = false;
+        assert_eq!(a.choose(&spec(1), &osts, POLICY, &mut rng()), Err(Errno::ENOSPC), "told to take none");
+        osts[3].creates = true;
         osts[3].active = false;
         assert_eq!(a.choose(&spec(1), &osts, POLICY, &mut rng()), Err(Errno::ENOSPC));
         assert_eq!(a.choose(&spec(1), &[], POLICY, &mut rng()), Err(Errno::ENOSPC));
+    }
+
+    #[test]
+    fn a_degraded_ost_is_taken_where_there_is_no_other_and_one_that_takes_no_objects_never() {
+        let (mut a, mut osts) = (Allocator::new(0), four());
+        let in_state = |state| Some(StatfsReply { available: 1 << 35, state, ..StatfsReply::default() });
+        osts[1].space = in_state(STATE_DEGRADED);
+        assert!((0..40).all(|_| !a.choose(&spec(2), &osts, POLICY, &mut rng()).unwrap().contains(&1)));
+        for refuses in [2, 4, 8, 16] {
+            let mut some = osts.clone();
+            [0, 2, 3].into_iter().for_each(|i: usize| some[i].space = in_state(refuses));
+            assert_eq!(a.choose(&spec(-1), &some, POLICY, &mut rng()), Ok(vec![1]), "better than none");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The object targets as this metadata target knows them: a session with each, its free space (asked for
 //! every `qos_maxage` seconds), and whether it takes new objects.
 
-use crate::alloc::{Allocator, OstView, Policy, RESERVE_BYTES};
+use crate::alloc::{Allocator, OstView, Policy, RESERVE_BYTES, STATE_REFUSES};
 use crate::pools::Pools;
 use model::mutex::Mutex;
 use model::{Errno, LayoutSpec, Nid, TargetMark};
@@ -28,11 +28,23 @@ pub struct Ost {
     pub configured: bool,
     /// Not deactivated by this server's administrator.
     pub enabled: bool,
+    /// `osp.*.max_create_count`. There is no precreation: 0 keeps new objects away, and more bounds nothing.
+    pub max_create_count: u64,
     pub space: Option<StatfsReply>,
     /// Of the last answer; of the first poll until there was one.
     pub heard: Option<Instant>,
     /// Something to do: new outbox records, or a change of configuration.
     pub wake: Arc<Notify>,
+}
+
+/// `osp.*.max_create_count`.
+pub const CREATE_COUNT_DEFAULT: u64 = 20_000;
+
+impl Ost {
+    /// The states for which it takes no new objects, as [`StatfsReply::state`] has them, if it said so.
+    fn refuses(&self) -> u32 {
+        self.space.map_or(0, |s| s.state & STATE_REFUSES)
+    }
 }
 
 #[derive(Default)]
@@ -117,6 +129,7 @@ impl Osts {
                 index,
                 node: o.nids.first().copied(),
                 active: o.configured && o.enabled,
+                creates: o.max_create_count > 0,
                 reachable: Osts::reachable(o, now, max_age),
                 space: o.space,
                 disk: o.import.as_ref().map_or(0, |i| i.disk()),
@@ -129,11 +142,41 @@ impl Osts {
         Ok(chosen)
     }
 
-    /// Whether an object of this OST may grow by so many bytes, as far as is known.
+    /// Whether an object of this OST may grow by so many bytes, as far as is known: not one that takes no new
+    /// objects.
     pub fn has_room(&self, index: u16, bytes: u64) -> bool {
         let table = self.table.lock();
-        let space = table.get(&index).and_then(|o| o.space);
-        space.is_none_or(|s| s.available > bytes.max(RESERVE_BYTES))
+        let Some(o) = table.get(&index) else { return true };
+        let room = o.space.is_none_or(|s| s.available > bytes.max(RESERVE_BYTES));
+        room && o.max_create_count > 0 && o.refuses() == 0
+    }
+
+    /// What an OST said of its space and state. Says in the log when it begins to refuse new objects, and
+    /// when it takes some again.
+    pub fn heard(&self, index: u16, label: &str, said: StatfsReply, now: Instant) {
+        let mut change = None;
+        self.update(index, |o| {
+            let before = o.refuses();
+            (o.space, o.heard) = (Some(said), Some(now));
+            change = Some(o.refuses()).filter(|after| *after != before);
+        });
+        match change {
+            None => {}
+            Some(0) => tracing::info!("{label} takes new objects again"),
+            Some(state) => tracing::warn!("{label} takes no new objects: it is {}", words(state)),
+        }
+    }
+
+    /// `osp.*.max_create_count`: until the next start, unless the configuration says it again.
+    pub fn set_max_create_count(&self, index: u16, label: &str, count: u64) {
+        assert!(count <= CREATE_COUNT_DEFAULT, "a parameter's value is within its bounds");
+        let mut before = None;
+        self.update(index, |o| before = Some(std::mem::replace(&mut o.max_create_count, count)));
+        match (before.unwrap_or(count), count) {
+            (0, 1..) => tracing::info!("{label} takes new objects again"),
+            (1.., 0) => tracing::warn!("{label} is given no new objects: max_create_count is 0"),
+            _ => {}
+        }
     }
 
     /// What objects say that are laid out for this index now.
@@ -145,4 +188,10 @@ impl Osts {
     pub fn exists(&self, index: u16) -> bool {
         self.table.lock().get(&index).is_some_and(|o| o.configured)
     }
+}
+
+/// The states for which an OST takes no new objects, in words.
+fn words(state: u32) -> String {
+    let all = [(2, "read-only"), (4, "set to no_create"), (8, "out of space"), (16, "out of inodes")];
+    all.iter().filter(|(bit, _)| state & bit != 0).map(|(_, w)| *w).collect::<Vec<_>>().join(", ")
 }

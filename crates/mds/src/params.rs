@@ -2,6 +2,7 @@
 //! declared once, here.
 
 use crate::mdt::Mdt;
+use crate::osts::CREATE_COUNT_DEFAULT;
 use crate::pools::{OstPool, is_spill_target};
 use crate::recovery;
 use crate::relayout::{MOVEMENTS_DEFAULT, MOVEMENTS_MAX};
@@ -319,6 +320,21 @@ pub static OSP: Table<Mdt, u16> = Table {
             |m, ost| m.shared.osts.get(*ost).is_some_and(|o| o.configured && o.enabled).into(),
             |m, ost, v| {
                 m.set_ost_enabled(*ost, v.is_on());
+                Ok(())
+            },
+        ),
+        Param::settable(
+            Decl::number(
+                "max_create_count",
+                (0, CREATE_COUNT_DEFAULT),
+                "objects",
+                CREATE_COUNT_DEFAULT,
+                "0: no new objects on this OST, and those that are there stay in use; objects are not made ahead: more means nothing",
+            ),
+            |m, ost| m.shared.osts.get(*ost).map_or(0, |o| o.max_create_count).into(),
+            |m, ost, v| {
+                let label = TargetId::ost(*ost).label(&m.cfg.fsname);
+                m.shared.osts.set_max_create_count(*ost, &label, v.number);
                 Ok(())
             },
         ),

@@ -23,6 +23,9 @@ use world::DiskSpace;
 /// Group locks that are shown.
 const GROUP_LINES_MAX: usize = 1000;
 
+/// Objects that are counted, at most, whenever somebody looks.
+const OBJECTS_COUNTED: usize = 10_000;
+
 /// Most that can be kept back, MiB.
 const RESERVED_MAX_MB: u64 = 1 << 20;
 
@@ -193,6 +196,10 @@ pub static TABLE: Table<Ost> = Table {
         Param::shown(Decl::gauge("num_exports", "clients", "Clients the target knows."), |o, ()| {
             o.clients.len().into()
         }),
+        Param::shown(
+            Decl::text("objects", "Objects that it stores, counted up to 10000; 10000+: there are more."),
+            |o, ()| o.count_objects().into(),
+        ),
         Param::settable(
             Decl::flag("readonly", false, "Changes are refused with EROFS."),
             |o, ()| (o.settings.read_only.load(Relaxed) || o.db.stopped().is_some()).into(),
@@ -296,6 +303,18 @@ impl Ost {
         let here = addr.to_string();
         let all = self.clients.list().into_iter().filter(|(_, r)| r.address == here);
         all.map(|(c, _)| c.to_string()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// How many objects there are, if they are few.
+    fn count_objects(&self) -> String {
+        match self.objects.list(None, OBJECTS_COUNTED + 1) {
+            Ok(all) if all.len() > OBJECTS_COUNTED => format!("{OBJECTS_COUNTED}+"),
+            Ok(all) => all.len().to_string(),
+            Err(e) => {
+                tracing::error!("objects of {} cannot be counted: {e}", self.label());
+                "?".to_string()
+            }
+        }
     }
 
     /// Group locks, a line each.

@@ -1,7 +1,7 @@
 //! The OSTs as the configuration says: a session with each, which follows what it and the administrator say.
 
 use crate::mdt::Mdt;
-use crate::osts::Ost;
+use crate::osts::{CREATE_COUNT_DEFAULT, Ost};
 use model::{TargetKind, TargetMark};
 use std::sync::Arc;
 use wire::msg::config::TargetEntry;
@@ -46,6 +46,7 @@ impl Mdt {
             mark: TargetMark::of(&t.target_uuid),
             configured: t.active,
             enabled: true,
+            max_create_count: CREATE_COUNT_DEFAULT,
             space: None,
             heard: None,
             wake: Arc::new(Notify::new()),

@@ -2,6 +2,7 @@
 
 use crate::mdt::Mdt;
 use crate::settings::seconds;
+use model::TargetId;
 use rpc::Import;
 use std::sync::Arc;
 use wire::RequestContext;
@@ -15,8 +16,8 @@ impl Mdt {
         loop {
             let r = import.call(RequestContext::default(), Statfs { flags: 0 }, bytes::Bytes::new()).await;
             if let Ok(r) = r {
-                let now = self.world.now();
-                self.shared.osts.update(index, |o| (o.space, o.heard) = (Some(r.reply), Some(now)));
+                let label = TargetId::ost(index).label(&self.cfg.fsname);
+                self.shared.osts.heard(index, &label, r.reply, self.world.now());
             }
             let age = seconds(&self.shared.settings.qos_maxage_s);
             if self.stop.pause(age).await {

@@ -9,6 +9,7 @@ mod layout;
 mod leases;
 mod model;
 mod names;
+mod osts;
 mod own;
 mod pools;
 mod posix;
@@ -82,6 +83,7 @@ fn start(world: &World, epoch: u32) -> Arc<Mdt> {
             mark: ::model::TargetMark::of(&[i as u8 + 1; 16]),
             configured: true,
             enabled: true,
+            max_create_count: crate::osts::CREATE_COUNT_DEFAULT,
             space: Some(space),
             heard: None,
             wake: Arc::default(),
