@@ -33,6 +33,7 @@ Data, from and to any file system:
   copy SRC DST                    make DST the copy of SRC, by many threads; goes on where it was
   checksum scan DIR               compare files with the checksums that their attributes hold
 
+  drain OST                       no new objects there, and those that are there go to other OSTs
   movements                       which files are moved to other objects, and how far that is
 
 Measuring, on any mounted directory:

@@ -6,6 +6,7 @@ pub mod copy;
 pub mod data_version;
 pub mod df;
 pub mod dl;
+pub mod drain;
 pub mod fid2path;
 pub mod find;
 pub mod get_param;

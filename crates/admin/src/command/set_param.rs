@@ -60,7 +60,7 @@ fn set_here(pattern: &str, value: &str, quiet: bool) -> Result<(), Failure> {
 }
 
 /// Through the daemon that has the MGT.
-fn set_permanent(name: &str, value: &str, delete: bool) -> Result<(), Failure> {
+pub(super) fn set_permanent(name: &str, value: &str, delete: bool) -> Result<(), Failure> {
     let holds_mgs = |d: &&Daemon| d.status().is_some_and(|s| s.targets.iter().any(|t| t.label == "MGS"));
     let all = Daemon::all();
     let mgs: Vec<&Daemon> = all.iter().filter(holds_mgs).collect();
