@@ -32,12 +32,14 @@ const FIRST: &[(Bug, u64)] = &[
     (Bug::PhantomPages, 36),
     (Bug::DataNotLookedFor, 36),
     (Bug::ReplyBeforeDurable, 28),
-    (Bug::TornTailAccepted, 20),
+    (Bug::RecordLockShared, 174),
+    (Bug::ForgedJournalBytes, 28),
+    (Bug::TornTailAccepted, 12),
     (Bug::ContentRaceIgnored, 25),
-    (Bug::ReadUndurable, 12),
+    (Bug::ReadUndurable, 9),
     (Bug::FenceBesideLocks, 12),
-    (Bug::NoCommitOnSharing, 10),
-    (Bug::LockWaiterForgotten, 10),
+    (Bug::NoCommitOnSharing, 29),
+    (Bug::LockWaiterForgotten, 26),
 ];
 
 /// What is wrong. A panic shows nothing of an oracle: it counts only for bugs that are to end in one.

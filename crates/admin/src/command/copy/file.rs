@@ -127,7 +127,7 @@ fn large(
     // Pieces at its end must not make it grow one behind the other.
     let grown = to.set_len(wanted.size);
     let workers = (wanted.size.div_ceil(PIECE_BYTES)).min(c.options.threads as u64) as usize;
-    let large = Arc::new(FilePieces {
+    let large = FilePieces {
         branch: b.clone(),
         name: name.to_os_string(),
         wanted,
@@ -136,10 +136,22 @@ fn large(
         next: AtomicU64::new(0),
         failed: Mutex::new(grown.err().map(|e| ("write the copy of", e))),
         try_number,
-    });
-    assert!(workers > 0, "a large file has a piece");
-    c.pool.push_all((0..workers).map(|_| Task::Pieces(large.clone())));
+    };
+    c.pool.push_all(shared(large, workers).into_iter().map(Task::Pieces));
     Ok(())
+}
+
+/// One for each worker and none beside them: who has the last completes the file, and whoever hands them out
+/// may come to its end after all of them.
+fn shared<T>(of: T, workers: usize) -> Vec<Arc<T>> {
+    assert!(workers > 0, "a large file has a piece");
+    let all = vec![Arc::new(of); workers];
+    assert_eq!(
+        Arc::strong_count(&all[0]),
+        workers,
+        "nobody but the workers keeps a file from its completion"
+    );
+    all
 }
 
 /// Copies pieces of a large file until there are none. Who is the last completes the file.
@@ -304,4 +316,20 @@ fn undo(c: &CopyRun<'_>, b: &FolderPair, name: &OsStr, e: Failed) -> Result<bool
         c.report.error(&c.shown(&b.path_of(name)), "remove what is not complete of the copy of", e);
     }
     Err(e)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pool's worker that hands a large file out is slower than all who work on it.
+    #[test]
+    fn the_last_who_works_on_a_file_completes_it() {
+        for workers in 1..20 {
+            let mut all = shared("file", workers);
+            while let Some(one) = all.pop() {
+                assert_eq!(Arc::into_inner(one).is_some(), all.is_empty(), "{workers} workers");
+            }
+        }
+    }
 }
