@@ -145,7 +145,8 @@ fn large(
 /// may come to its end after all of them.
 fn shared<T>(of: T, workers: usize) -> Vec<Arc<T>> {
     assert!(workers > 0, "a large file has a piece");
-    let all = vec![Arc::new(of); workers];
+    let one = Arc::new(of);
+    let all = vec![one; workers];
     assert_eq!(
         Arc::strong_count(&all[0]),
         workers,
