@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use client::control::{self, ControlError, MountName, Name, Reply, Request, Response};
 use mgs::pools::{PoolChange, PoolOrder};
 use model::param::ParamInfo;
-use model::{Errno, Pool};
+use model::{Errno, Pool, TargetId};
 use rpc::server::recovery::Progress;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
@@ -347,6 +347,18 @@ pub fn ask_about(path: &Path, what: &str, make: impl Fn(Option<Name>) -> Request
         }
     };
     result.map_err(|e| Failure::control(what, &shown, &e))
+}
+
+/// Parameters of a server's target whose names match the shell glob, by way of a mount.
+pub fn target_params(
+    mount: &Path,
+    target: TargetId,
+    pattern: &str,
+) -> Result<Vec<(String, String)>, Failure> {
+    match ask(mount, &Request::TargetParams { target, pattern: pattern.to_string() })? {
+        Reply::Params(values) => Ok(values),
+        other => Err(strange(mount, &other)),
+    }
 }
 
 /// The one device that a command of `lctl` is about, as `lctl dl` and `--device` name it.

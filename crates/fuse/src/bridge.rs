@@ -1,11 +1,11 @@
 //! What all requests of one mount share.
 
 use crate::control::ReplyParts;
-use crate::groups::Groups;
 use crate::handles::Handles;
 use crate::interrupt::Table;
 use crate::kernel::Kernel;
 use crate::nodes::Nodes;
+use crate::recent::Recent;
 use crate::writeback::Writeback;
 use client::{CacheHolder, Fs, UnderWay};
 use model::Errno;
@@ -24,7 +24,13 @@ pub struct Bridge {
     pub fs: Arc<Fs>,
     pub nodes: Arc<Nodes>,
     pub handles: Handles,
-    pub groups: Groups,
+    /// Supplementary groups of callers (thread, user, group). FUSE does not tell them, and a look into /proc
+    /// is dear (`world::host`).
+    ///
+    /// The kernel checks each permission itself, with the groups that the caller has (`default_permissions`):
+    /// who has left a group meanwhile is refused there. Who has come into one could be refused by a server
+    /// that is told the old ones, so whoever is refused is looked at again (`ops::start`).
+    pub groups: Recent<(u32, u32, u32), Vec<u32>>,
     pub table: Table,
     pub writeback: Arc<Writeback>,
     pub kernel: Arc<Kernel>,
@@ -54,7 +60,7 @@ impl Bridge {
             fs,
             nodes,
             handles: Handles::default(),
-            groups: Groups::default(),
+            groups: Recent::default(),
             table: Table::default(),
             writeback,
             kernel,

@@ -6,8 +6,9 @@
 //! looked after.
 
 use crate::process::{Fate, fate, process_of};
+use crate::recent::Recent;
+use model::Errno;
 use model::mutex::{Condvar, Mutex, MutexGuard};
-use model::{Errno, Map};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use world::Instant;
@@ -21,10 +22,6 @@ const QUIET: Duration = Duration::from_millis(500);
 const UNSEEN: Duration = Duration::from_millis(900);
 /// A page read that nobody can be found for ends after this.
 const PAGE_READ: Duration = Duration::from_secs(60);
-/// For so long a thread is taken to be of the process that it was found in.
-const CALLER: Duration = Duration::from_secs(1);
-/// Threads of which that is remembered.
-const CALLERS_MAX: usize = 1024;
 /// Interrupts remembered that came before their request was listed.
 const EARLY_MAX: usize = 4096;
 
@@ -65,8 +62,8 @@ struct RunningTable {
 pub struct Table {
     inner: Mutex<RunningTable>,
     changed: Condvar,
-    /// Threads that asked lately: their processes, and when that was found.
-    callers: Mutex<Map<u32, (u32, Instant)>>,
+    /// Processes of threads that asked.
+    callers: Recent<u32, u32>,
 }
 
 struct Look {
@@ -113,18 +110,11 @@ impl Table {
         if tid == 0 {
             return 0;
         }
-        let known = self.callers.lock().get(&tid).copied();
-        if let Some((pid, _)) = known.filter(|(_, at)| now.since(*at) < CALLER) {
-            return pid;
-        }
-        let pid = process_of(tid);
-        let mut callers = self.callers.lock();
-        if callers.len() >= CALLERS_MAX {
-            callers.clear();
-        }
-        callers.insert(tid, (pid, now));
-        assert!(callers.len() <= CALLERS_MAX, "so many callers are remembered and no more");
-        pid
+        self.callers.get(&tid, now).unwrap_or_else(|| {
+            let pid = process_of(tid);
+            self.callers.note(tid, pid, now);
+            pid
+        })
     }
 
     pub fn remove(&self, unique: u64) {

@@ -15,7 +15,6 @@
 pub mod abi;
 mod bridge;
 mod control;
-mod groups;
 mod guard;
 mod handles;
 mod interrupt;
@@ -28,6 +27,7 @@ mod ops;
 mod options;
 mod pages;
 mod process;
+mod recent;
 mod reply;
 mod request;
 mod session;

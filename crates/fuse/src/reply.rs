@@ -47,6 +47,12 @@ impl Reply {
 /// `st_blksize`: what stdio and copying programs use as their buffer.
 pub const BLOCK_SIZE_BYTES: u32 = 65536;
 
+/// Attributes of what is shown to the kernel and is no file: `mode` with its type.
+pub fn made_up(ino: u64, mode: u32) -> FuseAttr {
+    let nlink = if mode & libc::S_IFMT == libc::S_IFDIR { 2 } else { 1 };
+    FuseAttr { ino, mode, nlink, blksize: BLOCK_SIZE_BYTES, ..FuseAttr::default() }
+}
+
 /// Attributes as the kernel wants them.
 pub fn fuse_attr(a: &Attr) -> FuseAttr {
     FuseAttr {

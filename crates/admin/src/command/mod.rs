@@ -28,3 +28,31 @@ pub mod set_param;
 pub mod setstripe;
 pub mod sync;
 pub mod tunefs;
+
+use crate::failure::Failure;
+use crate::{output, say};
+use std::ffi::OsString;
+
+/// A command that has a page of its own for `--help` and wrong usage: runs it, and returns the exit status.
+/// `code`: that of a failure.
+fn with_page(
+    (name, page): (&str, &str),
+    args: &[OsString],
+    code: impl Fn(&Failure) -> i32,
+    run: impl FnOnce(&[OsString]) -> Result<i32, Failure>,
+) -> i32 {
+    if args.iter().any(|a| a == "--help" || a == "-h") {
+        say!("{}", page.trim_end());
+        output::flush();
+        return 0;
+    }
+    let status = run(args).unwrap_or_else(|f| {
+        match f {
+            Failure::Usage(_) => eprintln!("{name}: {f}\n\n{page}"),
+            Failure::Op { .. } => eprintln!("{name}: {f}"),
+        }
+        code(&f)
+    });
+    output::flush();
+    status
+}

@@ -1,13 +1,13 @@
 //! `nacre movements`: which files are moved to other objects at the moment, and how far that is.
 
-use crate::EXIT_USAGE;
+use super::with_page;
 use crate::command::osts::{chosen_mounts, targets};
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, flag};
 use crate::local::{self, LocalMount};
 use crate::size::human;
 use crate::{output, say};
-use client::control::{Reply, Request, Target};
+use client::control::Target;
 use model::{Errno, TargetKind};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -78,16 +78,12 @@ pub fn parse(target: &str, values: &[(String, String)]) -> Result<Vec<Movement>,
 }
 
 fn of_target(m: &LocalMount, t: &Target) -> Result<Vec<Movement>, Failure> {
-    let request = Request::TargetParams { target: t.target, pattern: "mdt.*.movements".into() };
-    match local::ask(&m.dir, &request) {
-        Ok(Reply::Params(values)) if values.is_empty() => {
-            let why = "its server knows no movements: it is older than this program";
-            Err(Failure::explained("cannot ask", &t.uuid, Errno::EOPNOTSUPP, why))
-        }
-        Ok(Reply::Params(values)) => parse(&t.uuid, &values),
-        Ok(other) => Err(local::strange(&m.dir, &other)),
-        Err(f) => Err(f),
+    let values = local::target_params(&m.dir, t.target, "mdt.*.movements")?;
+    if values.is_empty() {
+        let why = "its server knows no movements: it is older than this program";
+        return Err(Failure::explained("cannot ask", &t.uuid, Errno::EOPNOTSUPP, why));
     }
+    parse(&t.uuid, &values)
 }
 
 fn as_json(m: &LocalMount, t: &Target, v: &Movement) -> serde_json::Value {
@@ -138,24 +134,8 @@ fn run(args: &[OsString]) -> Result<FirstError, Failure> {
 
 /// The command: arguments behind `movements`. Returns the exit status.
 pub fn main(args: &[OsString]) -> i32 {
-    if args.iter().any(|a| a == "--help" || a == "-h") {
-        say!("{}", USAGE.trim_end());
-        output::flush();
-        return 0;
-    }
-    let code = match run(args) {
-        Ok(errors) => errors.exit_code(),
-        Err(f @ Failure::Usage(_)) => {
-            eprintln!("nacre movements: {f}\n\n{USAGE}");
-            EXIT_USAGE
-        }
-        Err(f) => {
-            eprintln!("nacre movements: {f}");
-            f.exit_code()
-        }
-    };
-    output::flush();
-    code
+    let run = |args: &[OsString]| run(args).map(|errors| errors.exit_code());
+    with_page(("nacre movements", USAGE), args, Failure::exit_code, run)
 }
 
 #[cfg(test)]

@@ -24,12 +24,7 @@ impl Admin<'_> {
                 let changing = mdc.changing_inode(fid);
                 let r = mdc.target.call(ctx, Components { fid, change }).await;
                 changing.done_with(&r);
-                match &r {
-                    Ok(e) => here.meta.opens.learn(e),
-                    // Perhaps it was done all the same.
-                    Err(_) => here.meta.opens.forget_layout(fid),
-                }
-                r?.layout.ok_or(model::Errno::EIO)
+                here.meta.opens.learn_layout(fid, r)
             };
             let work = Detached::plain(&fs.cx.world, "client-components", work);
             fs.run(Verb::Layout, work).await

@@ -28,6 +28,7 @@ impl Admin<'_> {
                         return Ok(());
                     }
                     let file = fs.data.data_file(fid, &layout).await?.ok_or(Errno::EOPNOTSUPP)?;
+                    // Where there are no objects yet there is nothing to lock, for writing either.
                     let mut wants = lov::wants(&file.layout, start, (end - start).saturating_add(1), false)?;
                     wants.iter_mut().for_each(|w| w.lock.write = write);
                     file.pin_all(&fs.cx.world, &wants).await.map(drop)

@@ -59,12 +59,7 @@ async fn one_try(fs: &Arc<Fs>, call: &Call, (fid, spec): (Fid, &LayoutSpec), pac
         let r = mdc.target.call_now(ctx, msg, bytes::Bytes::new()).await.map(|r| r.reply);
         over.store(true, Ordering::Relaxed);
         change.done_with(&r);
-        match &r {
-            Ok(e) => here.meta.opens.learn(e),
-            // Perhaps it was moved all the same.
-            Err(_) => here.meta.opens.forget_layout(fid),
-        }
-        r?.layout.ok_or(Errno::EIO)
+        here.meta.opens.learn_layout(fid, r)
     };
     let work = Detached::plain(&fs.cx.world, "client-migrate", work);
     let r = fs.run(Verb::Layout, work).await;

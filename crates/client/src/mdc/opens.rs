@@ -251,6 +251,16 @@ impl Opens {
         }
     }
 
+    /// The layout that a file has after a change of it. An error says nothing of it: perhaps the change was
+    /// made all the same.
+    pub(crate) fn learn_layout(&self, fid: Fid, r: R<Entry>) -> R<Layout> {
+        match &r {
+            Ok(e) => self.learn(e),
+            Err(_) => self.forget_layout(fid),
+        }
+        r?.layout.ok_or(Errno::EIO)
+    }
+
     /// Whether a mapping could be stored into: it takes a file that is open for reading and writing.
     pub(crate) fn is_read_write(&self, fid: Fid) -> bool {
         let s = self.lock();

@@ -6,7 +6,7 @@ use super::readdir::Page;
 use super::{Cx, gone, now};
 use crate::abi::{AttrOut, EntryOut, FuseAttr, OpenOut, ReadIn, StatxOut};
 use crate::nodes::{LINKS, is_made_up, link_to, linked};
-use crate::reply::{Answer, BLOCK_SIZE_BYTES, Reply, entry_out, valid};
+use crate::reply::{Answer, Reply, entry_out, made_up, valid};
 use crate::request::Op;
 use client::{Admin, Call};
 use model::{Errno, Fid, FileType};
@@ -142,22 +142,10 @@ fn directory_entry(node: u64) -> EntryOut {
 }
 
 fn directory(node: u64) -> FuseAttr {
-    FuseAttr {
-        ino: node,
-        mode: libc::S_IFDIR | 0o555,
-        nlink: 2,
-        blksize: BLOCK_SIZE_BYTES,
-        ..FuseAttr::default()
-    }
+    made_up(node, libc::S_IFDIR | 0o555)
 }
 
 fn link(node: u64) -> FuseAttr {
     assert!(node & LINKS != 0, "links have ids of their own");
-    FuseAttr {
-        ino: node,
-        mode: libc::S_IFLNK | 0o777,
-        nlink: 1,
-        blksize: BLOCK_SIZE_BYTES,
-        ..FuseAttr::default()
-    }
+    made_up(node, libc::S_IFLNK | 0o777)
 }

@@ -4,7 +4,7 @@
 use super::Cx;
 use crate::abi::{AttrOut, EntryOut, FuseAttr, ROOT_ID};
 use crate::mount::VISIBLE_ROOT;
-use crate::reply::{Answer, BLOCK_SIZE_BYTES, Reply};
+use crate::reply::{Answer, Reply, made_up};
 use crate::request::Op;
 use model::Errno;
 
@@ -42,5 +42,5 @@ pub fn itself() -> EntryOut {
 }
 
 fn directory(ino: u64) -> FuseAttr {
-    FuseAttr { ino, mode: libc::S_IFDIR | 0o755, nlink: 2, blksize: BLOCK_SIZE_BYTES, ..FuseAttr::default() }
+    made_up(ino, libc::S_IFDIR | 0o755)
 }

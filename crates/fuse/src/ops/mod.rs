@@ -115,7 +115,7 @@ impl Cx {
         }
         self.remembered.clone().or_else(|| {
             let groups = world::host::groups_of(self.tid, uid, gid)?;
-            self.bridge.groups.remember((self.tid, uid, gid), &groups, self.bridge.world.now());
+            self.bridge.groups.note((self.tid, uid, gid), groups.clone(), self.bridge.world.now());
             Some(groups)
         })
     }
@@ -258,7 +258,7 @@ pub fn start(mut cx: Cx, request: Request, data: Bytes) -> BoxFuture<Answer> {
     if cx.uid == 0 || !may_be_asked_again(&request.op) {
         return run(cx, request.op, data);
     }
-    cx.remembered = cx.bridge.groups.remembered((cx.tid, cx.uid, cx.gid), cx.bridge.world.now());
+    cx.remembered = cx.bridge.groups.get(&(cx.tid, cx.uid, cx.gid), cx.bridge.world.now());
     if cx.remembered.is_none() {
         return run(cx, request.op, data);
     }

@@ -8,6 +8,7 @@
 mod ost;
 mod work;
 
+use super::with_page;
 use crate::failure::Failure;
 use crate::getopt::{self, Opt, flag, value};
 use crate::interrupt::{self, Interrupt};
@@ -149,22 +150,5 @@ fn run(o: &Options) -> Result<i32, Failure> {
 
 /// The command: arguments behind `drain`. Returns the exit status.
 pub fn main(args: &[OsString]) -> i32 {
-    if args.iter().any(|a| a == "--help" || a == "-h") {
-        say!("{}", USAGE.trim_end());
-        output::flush();
-        return 0;
-    }
-    let code = match parse(args).and_then(|o| run(&o)) {
-        Ok(code) => code,
-        Err(f @ Failure::Usage(_)) => {
-            eprintln!("nacre drain: {f}\n\n{USAGE}");
-            EXIT_TROUBLE
-        }
-        Err(f) => {
-            eprintln!("nacre drain: {f}");
-            EXIT_TROUBLE
-        }
-    };
-    output::flush();
-    code
+    with_page(("nacre drain", USAGE), args, |_| EXIT_TROUBLE, |args| run(&parse(args)?))
 }

@@ -6,7 +6,6 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::local::{self, LocalMount};
 use crate::size::parse_index;
-use client::control::{Reply, Request};
 use model::{Errno, TargetId, TargetKind};
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
@@ -111,11 +110,7 @@ impl Ost {
     }
 
     fn params(&self, target: TargetId, pattern: &str) -> Result<Vec<(String, String)>, Failure> {
-        let request = Request::TargetParams { target, pattern: pattern.to_string() };
-        match local::ask(&self.mount.dir, &request)? {
-            Reply::Params(values) => Ok(values),
-            other => Err(local::strange(&self.mount.dir, &other)),
-        }
+        local::target_params(&self.mount.dir, target, pattern)
     }
 
     /// Whether a metadata server would still put new objects here.

@@ -3,11 +3,12 @@
 
 use super::names::Names;
 use super::{Options, has_objects, one};
+use crate::command::with_page;
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, Opt, Parsed, flag, value};
 use crate::interrupt::{self, Interrupt};
 use crate::walk::{self, Mounted, Place, Run, Visitor};
-use crate::{EXIT_USAGE, local, output, say};
+use crate::{local, output, say};
 use client::control::Listed;
 use model::{Errno, FileType};
 use std::ffi::OsString;
@@ -186,22 +187,6 @@ fn run(args: &[OsString]) -> Result<FirstError, Failure> {
 
 /// The program. Returns the exit status.
 pub fn main(args: &[OsString]) -> i32 {
-    if args.iter().any(|a| a == "--help" || a == "-h") {
-        say!("{}", USAGE.trim_end());
-        output::flush();
-        return 0;
-    }
-    let code = match run(args) {
-        Ok(errors) => errors.exit_code(),
-        Err(f @ Failure::Usage(_)) => {
-            eprintln!("lfs_migrate: {f}\n\n{USAGE}");
-            EXIT_USAGE
-        }
-        Err(f) => {
-            eprintln!("lfs_migrate: {f}");
-            f.exit_code()
-        }
-    };
-    output::flush();
-    code
+    let run = |args: &[OsString]| run(args).map(|errors| errors.exit_code());
+    with_page(("lfs_migrate", USAGE), args, Failure::exit_code, run)
 }

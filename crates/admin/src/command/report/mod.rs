@@ -5,7 +5,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-use crate::EXIT_USAGE;
+use super::with_page;
 use crate::command::find::candidate::Candidate;
 use crate::command::getstripe::effective;
 use crate::failure::{Failure, FirstError};
@@ -185,18 +185,6 @@ fn report(o: &Options) -> FirstError {
 
 /// The command: arguments behind `report`. Returns the exit status.
 pub fn main(args: &[OsString]) -> i32 {
-    if args.iter().any(|a| a == "--help" || a == "-h") {
-        say!("{}", USAGE.trim_end());
-        output::flush();
-        return 0;
-    }
-    let code = match parse(args) {
-        Ok(o) => report(&o).exit_code(),
-        Err(f) => {
-            eprintln!("nacre report: {f}\n\n{USAGE}");
-            EXIT_USAGE
-        }
-    };
-    output::flush();
-    code
+    let run = |args: &[OsString]| parse(args).map(|o| report(&o).exit_code());
+    with_page(("nacre report", USAGE), args, Failure::exit_code, run)
 }
