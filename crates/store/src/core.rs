@@ -163,8 +163,14 @@ impl Core {
         self.stop_state(reason, true);
     }
 
-    /// The disk cannot be trusted any more: nothing is acknowledged from now on.
+    /// The disk cannot be trusted any more: nothing is acknowledged from now on. Unless the lease is over: then
+    /// that is why, whatever was found ([`Core::explained`]).
     pub fn fail(&self, e: &StoreError) {
+        self.check_lease();
+        self.stop_for(e);
+    }
+
+    fn stop_for(&self, e: &StoreError) {
         if self.state.borrow().stopped.is_none() {
             tracing::error!("target in '{}' stops: {e}", self.dir);
         }
@@ -173,10 +179,18 @@ impl Core {
 
     /// Stops if the lease is over: somebody else may have the target by now.
     fn check_lease(&self) {
-        if let Err(e) = self.opt.lease.check(&self.world, &self.dir)
-            && self.state.borrow().stopped.is_none()
-        {
-            self.fail(&e);
+        if let Err(e) = self.opt.lease.check(&self.world, &self.dir) {
+            self.stop_for(&e);
+        }
+    }
+
+    /// What an error means that reading the target gave. A server that slept finds what its successor wrote
+    /// where its own was, and neither the table's pages nor checksums make sense to it: nothing is damaged.
+    pub fn explained(&self, e: StoreError) -> StoreError {
+        self.check_lease();
+        match self.opt.lease.is_lost() {
+            true => self.check().err().unwrap_or(e),
+            false => e,
         }
     }
 
@@ -198,7 +212,7 @@ impl Core {
             }
             inner.snapshot()?
         };
-        Ok((snapshot.get(key)?, Seen::default()))
+        Ok((snapshot.get(key).map_err(|e| self.explained(e))?, Seen::default()))
     }
 
     /// Live pairs of `from..to`, at most `limit`, and what the answer depends on, as `who` sees it.
@@ -225,8 +239,8 @@ impl Core {
             Some((k, _)) if live >= limit => k.as_slice(),
             _ => to,
         };
-        let out = merge(recent.iter(), &*snapshot, (from, table_to), limit)?;
-        Ok((out, seen))
+        let out = merge(recent.iter(), &*snapshot, (from, table_to), limit);
+        Ok((out.map_err(|e| self.explained(e))?, seen))
     }
 
     /// Everything as it is now.

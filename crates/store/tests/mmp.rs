@@ -324,6 +324,52 @@ fn a_server_that_slept_in_a_checkpoint_goes_no_further() {
     }
 }
 
+/// It sleeps as a checkpoint begins, and wakes up over the table of its successor, whose pages make no sense
+/// to it (seed 16615176): the disk is well, and nobody is told otherwise.
+#[test]
+fn a_server_that_finds_its_successor_s_table_does_not_call_it_damaged() {
+    for lost_in_time in [true, false] {
+        let bed = bed();
+        let put_some = |db: &Db| {
+            for i in 0..200u32 {
+                let mut t = Txn::new();
+                t.put(i.to_be_bytes().to_vec(), vec![1; 500]);
+                db.submit(t).unwrap();
+            }
+        };
+        let first = db(&bed, Lease::default());
+        put_some(&first);
+        bed.rt.block_on(first.close()).unwrap();
+        drop(first);
+        let (lease, asleep) = (Lease::default(), Arc::new(AtomicBool::new(false)));
+        let (lost, sleeps, disk) = (lease.clone(), asleep.clone(), bed.disk.clone());
+        let gate = move |kind, path: &str| {
+            if kind == Kind::Read && path.ends_with("table.redb") && sleeps.swap(false, SeqCst) {
+                (4096..200_000).for_each(|at| disk.corrupt("/t/table.redb", at, 0xa5).unwrap());
+                if lost_in_time {
+                    lost.lose("taken over by the successor");
+                }
+            }
+            Ok(())
+        };
+        let world = World {
+            disk: Arc::new(GatedDisk::new(bed.world.disk.clone(), Arc::new(gate))),
+            ..bed.world.clone()
+        };
+        let old = Db::open(&world, "/t", 2, DbOptions { lease, ..common::tiny() }).unwrap();
+        asleep.store(true, SeqCst);
+        put_some(&old);
+        assert!(bed.rt.block_on(old.close()).is_err());
+        let why = old.stopped().expect("it cannot go on");
+        assert!(!asleep.load(SeqCst), "the table was read");
+        assert_eq!(old.is_out_of_time(), lost_in_time, "{why}");
+        let words = if lost_in_time { "taken over by the successor" } else { "table '/t/table.redb' is damaged" };
+        assert!(why.contains(words), "{why}");
+        let read = old.get(&0u32.to_be_bytes());
+        assert!(matches!(&read, Err(StoreError::Stopped(_)) | Ok(_)), "{read:?}");
+    }
+}
+
 /// The clocks of a virtual machine: while it is paused they stand still, and its timers with them; then
 /// somebody sets the wall clock right.
 struct Guest {

@@ -140,7 +140,8 @@ impl Checksums {
             || model::planted::on(model::planted::Bug::SumUnverified)
     }
 
-    /// Counts a difference and says it aloud.
+    /// Counts a difference and says it aloud; unless the target is another server's by now, and with it the
+    /// bytes.
     pub(super) fn found(&self, id: ObjectId, rec: &ObjectRecord, d: &Differs) -> StoreError {
         let e = StoreError::Checksum {
             object: id,
@@ -150,6 +151,10 @@ impl Checksums {
             want: d.want,
             got: d.got,
         };
+        let e = self.db.core().explained(e);
+        if !matches!(e, StoreError::Checksum { .. }) {
+            return e;
+        }
         self.counters.checksum_errors.fetch_add(1, Relaxed);
         tracing::error!("target in '{}': {e}", self.db.dir());
         e
