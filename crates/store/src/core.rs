@@ -163,8 +163,8 @@ impl Core {
         self.stop_state(reason, true);
     }
 
-    /// The disk cannot be trusted any more: nothing is acknowledged from now on. Unless the lease is over: then
-    /// that is why, whatever was found ([`Core::explained`]).
+    /// The disk cannot be trusted any more: nothing is acknowledged from now on. Unless the lease is over:
+    /// then that is why, whatever was found ([`Core::explained`]).
     pub fn fail(&self, e: &StoreError) {
         self.check_lease();
         self.stop_for(e);
