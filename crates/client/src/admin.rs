@@ -294,9 +294,7 @@ async fn migrate(fs: &Arc<Fs>, call: Call, attr: &Attr, spec: LayoutSpec, pace: 
     let asked = spec.clone();
     match Admin(fs).migrate_at(call, attr.fid, spec, pace).await {
         Ok(_) => Ok(()),
-        Err(Errno::ENODATA) => {
-            Err(error(Errno::ENODATA, "its data lies with its inode, on the metadata target"))
-        }
+        Err(Errno::ENODATA) => Err(error(Errno::ENODATA, "it has no layout yet, and no data")),
         Err(Errno::EBUSY) if pace.non_block => Err(error(Errno::EBUSY, "it is in use: try again later")),
         Err(Errno::EBUSY) => {
             Err(error(Errno::EBUSY, "others have it locked: try again, or find them with group_locks"))

@@ -26,6 +26,7 @@ pub const FAULTS: &[(&str, &str)] = &[
     ("bit_rot", "a bit changes at rest"),
     ("slow_disk", "flushes take long"),
     ("file_moved", "a file is moved to other objects while it is used"),
+    ("file_moved_to_inode", "the same, to its inode"),
     ("file_not_moved", "that comes to nothing"),
     ("pause", "a node stops for a while"),
     ("server_suspended", "a server stops for a while, and its timers with it"),

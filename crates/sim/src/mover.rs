@@ -18,6 +18,8 @@ const PAGE_BYTES: u32 = 16 << 10;
 
 pub(crate) struct Mover {
     rng: Rng,
+    /// Of what few movements are about.
+    rare: Rng,
     osts: u16,
     pause_max_us: u64,
     /// Every other file that is moved gets a layout in components.
@@ -30,7 +32,8 @@ impl Mover {
         let mut rng = Rng::new(seed ^ 0x6d6f_7665);
         let busy = rng.below(3) == 0;
         let pause_max_us = *rng.pick(&[100_000, 1_000_000, 3_000_000]);
-        busy.then_some(Mover { rng, osts, pause_max_us, composite })
+        let rare = Rng::new(seed ^ 0x7261_7265);
+        busy.then_some(Mover { rng, rare, osts, pause_max_us, composite })
     }
 
     /// Until `over`.
@@ -87,9 +90,14 @@ impl Mover {
         let stripe_count = self.rng.range(1, u64::from(self.osts) + 1) as i32;
         let stripe_size = *self.rng.pick(&[STRIPE_BYTES, 131_072]);
         let plain = LayoutSpec { stripe_count, stripe_size, ..LayoutSpec::default() };
-        // The last kind begins on the MDT, where no file is moved to.
         let kind = (self.composite && self.rng.coin()).then(|| self.rng.below(3) as u32);
-        let spec = kind.and_then(|k| layout(COMPOSITE + k)).unwrap_or(plain);
+        let mut spec = kind.and_then(|k| layout(COMPOSITE + k)).unwrap_or(plain);
+        let inward = self.rare.below(3) == 0;
+        if inward {
+            spec = LayoutSpec { stripe_count, stripe_size, ..LayoutSpec::default() };
+            spec.set_mdt_bytes(STRIPE_BYTES);
+        }
+        let kind = kind.filter(|_| !inward);
         if kind.is_some() || (stripe_count > 1 && stripe_size == STRIPE_BYTES) {
             c.stripes(fid);
         }
@@ -98,12 +106,14 @@ impl Mover {
                 c.sim.count("file_moved");
                 // Objects on servers that are away are not chosen.
                 let objects = layout.object_count();
-                if objects == 0 || (kind.is_none() && objects > stripe_count as usize) {
+                if inward && layout.mdt_component().is_some() {
+                    c.sim.count("file_moved_to_inode");
+                } else if objects == 0 || (kind.is_none() && objects > stripe_count as usize) {
                     return Err(format!("{fid} has {objects} objects, not {stripe_count}"));
                 }
                 Ok(Some(layout))
             }
-            // Removed meanwhile, or data with the inode.
+            // Removed meanwhile, or without a layout.
             Err(Errno::ENOENT | Errno::ESTALE | Errno::ENODATA) => Ok(None),
             // Not now: servers are away, or lost, or the mount ends.
             Err(

@@ -363,7 +363,8 @@ fn a_server_that_finds_its_successor_s_table_does_not_call_it_damaged() {
         let why = old.stopped().expect("it cannot go on");
         assert!(!asleep.load(SeqCst), "the table was read");
         assert_eq!(old.is_out_of_time(), lost_in_time, "{why}");
-        let words = if lost_in_time { "taken over by the successor" } else { "table '/t/table.redb' is damaged" };
+        let words =
+            if lost_in_time { "taken over by the successor" } else { "table '/t/table.redb' is damaged" };
         assert!(why.contains(words), "{why}");
         let read = old.get(&0u32.to_be_bytes());
         assert!(matches!(&read, Err(StoreError::Stopped(_)) | Ok(_)), "{read:?}");

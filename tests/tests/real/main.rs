@@ -23,6 +23,7 @@ mod hostile;
 mod inodes;
 mod kernel;
 mod kill;
+mod layouts;
 mod lfs_lctl;
 mod long_way;
 mod mmap;

@@ -28,8 +28,8 @@ impl Admin<'_> {
 
     /// The file's new layout, as `spec` asks for it; what that does not say is as with a new file. Waits for
     /// its turn among those that are moved; who stops waiting ends it. `EPERM` for who neither owns the file
-    /// nor is root, `ENODATA` for a file without objects, `EBUSY` if others do not let go of it or, at a pace
-    /// that lets nobody wait, use it.
+    /// nor is root, `ENODATA` for a file without a layout, `EBUSY` if others do not let go of it or, at a
+    /// pace that lets nobody wait, use it.
     pub fn migrate_at(self, call: Call, fid: Fid, spec: LayoutSpec, pace: Pace) -> BoxFuture<R<Layout>> {
         let fs = self.0.clone();
         Box::pin(async move {
@@ -55,6 +55,8 @@ async fn one_try(fs: &Arc<Fs>, call: &Call, (fid, spec): (Fid, &LayoutSpec), pac
     let msg = Migrate { fid, spec: spec.clone(), ticket, pace };
     let work = async move {
         let change = mdc.changing_inode(fid);
+        // From here on no page is filled under the lease, which does not cover objects.
+        here.lmv.sweep_small(fid).await;
         // Past the turns of requests: it lasts too long to keep others from theirs.
         let r = mdc.target.call_now(ctx, msg, bytes::Bytes::new()).await.map(|r| r.reply);
         over.store(true, Ordering::Relaxed);

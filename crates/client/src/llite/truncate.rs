@@ -8,7 +8,7 @@ use crate::base::Detached;
 use crate::lov::map;
 use crate::mdc::FileState;
 use crate::{Call, R};
-use model::{Attr, Errno, Layout, ObjectAttr};
+use model::{Attr, Errno, Layout, ObjectAttr, SetAttr};
 use std::sync::Arc;
 use wire::msg::enqueue::LockMode;
 use wire::msg::lookup::Entry;
@@ -23,7 +23,14 @@ impl Data {
         let mut tries = 0;
         loop {
             match self.cut_where_it_lies(call, &e, size).await {
-                Err(refusal) => e = self.follow_layout(e.attr.fid, refusal, &mut tries).await?,
+                Err(refusal) => {
+                    e = self.follow_layout(e.attr.fid, refusal, &mut tries).await?;
+                    if e.layout.as_ref().is_some_and(|l| l.mdt_component().is_some()) {
+                        // It came to lie with its inode after the setattr, which found objects.
+                        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+                        e = self.setattr_entry(self.cx.own(), e.attr.fid, set).await?;
+                    }
+                }
                 done => return done,
             }
         }

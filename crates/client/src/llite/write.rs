@@ -210,6 +210,14 @@ impl Data {
                 Err(e) => {
                     state = FileState::of(&self.follow_layout(fid, e, &mut tries).await?);
                     layout = state.layout.clone().ok_or(Errno::EIO)?;
+                    if layout.mdt_component().is_some() {
+                        // It came to its inode. An append that found its place keeps it.
+                        let (from, append) = at.map_or((0, true), |at| (at, false));
+                        match self.write_small(call, fid, from, append, &data).await? {
+                            Small::Done(at) => return Ok(at),
+                            Small::Objects(s, l) => (state, layout) = (s, l),
+                        }
+                    }
                 }
                 done => return done,
             }

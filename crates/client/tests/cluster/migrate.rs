@@ -163,3 +163,103 @@ fn writers_lose_no_byte_while_the_file_goes_back_and_forth() {
         }
     });
 }
+
+/// As [`migrate`], to the inode if there is room for it, and later to so many stripes.
+async fn bring_in(fs: &Arc<Fs>, fid: Fid, stripe_count: i32) -> Layout {
+    let mut spec = LayoutSpec { stripe_count, stripe_size: 65536, ..LayoutSpec::default() };
+    spec.set_mdt_bytes(65536);
+    client::Admin(fs).migrate(call(), fid, spec).await.unwrap()
+}
+
+#[test]
+fn a_file_comes_to_its_inode_and_leaves_it_while_two_mounts_use_it() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let fa = striped(&a, "f", 2).await;
+        let (fid, fb) = (fa.fid, open(&b, fa.fid).await);
+        let mut want = bytes(1, 40_000);
+        write(&a, &fa, 0, want.clone()).await;
+        for n in 0..6u64 {
+            // Kept by one mount, and not sent yet.
+            let (user, uf) = if n % 3 == 0 { (&b, &fb) } else { (&a, &fa) };
+            let part = bytes(n + 20, 500);
+            want[n as usize * 3000..n as usize * 3000 + 500].copy_from_slice(&part);
+            write(user, uf, n * 3000, part).await;
+            let before = a.clone().getattr(call(), fid).await.unwrap();
+            let mover = if n % 2 == 0 { &a } else { &b };
+            let within = n % 2 == 0;
+            let l = if within {
+                c.within(bring_in(mover, fid, 2)).await
+            } else {
+                c.within(migrate(mover, fid, 3)).await
+            };
+            assert_eq!(l.mdt_component().is_some(), within, "move {n}: {l:?}");
+            assert_eq!(l.object_count(), if within { 0 } else { 3 }, "move {n}");
+            for fs in [&a, &b] {
+                let after = fs.clone().getattr(call(), fid).await.unwrap();
+                assert_eq!(
+                    (after.size, after.mtime, after.ctime),
+                    (before.size, before.mtime, before.ctime),
+                    "move {n} is no change of the file"
+                );
+                assert_eq!(client::Admin(fs).getlayout(call(), fid).await.unwrap(), Some(l.clone()));
+            }
+            assert!(read(&a, &fa, 0, 1 << 20).await == want, "after move {n}");
+            assert!(read(&b, &fb, 0, 1 << 20).await == want, "after move {n}, the other mount");
+            let tail = bytes(9, 100);
+            b.clone().write(call(), fid, 0, true, false, tail.clone().into()).await.unwrap();
+            want.extend_from_slice(&tail);
+            assert!(read(&a, &fa, 0, 1 << 20).await == want, "appended after move {n}");
+            let set = SetAttr { size: Some(want.len() as u64 - 7), ..SetAttr::default() };
+            a.clone().setattr(call(), fid, set).await.unwrap();
+            want.truncate(want.len() - 7);
+            assert!(read(&b, &fb, 0, 1 << 20).await == want, "cut after move {n}");
+        }
+        // It outgrows its inode as any other file does, and goes where it was said to go.
+        bring_in(&a, fid, 2).await;
+        write(&b, &fb, 100_000, bytes(3, 10)).await;
+        let l = client::Admin(&a).getlayout(call(), fid).await.unwrap().unwrap();
+        assert_eq!(l.stripe_count(), 2);
+        want.resize(100_000, 0);
+        want.extend(bytes(3, 10));
+        assert!(read(&a, &fa, 0, 1 << 20).await == want);
+    });
+}
+
+#[test]
+fn a_file_without_room_at_its_inode_gets_what_it_would_have_grown_into() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let f = striped(&a, "large", 1).await;
+        write(&a, &f, 0, bytes(1, 65_537)).await;
+        let l = bring_in(&b, f.fid, 3).await;
+        assert_eq!((l.mdt_component(), l.object_count()), (None, 3));
+        assert!(read(&b, &f, 0, 1 << 20).await == bytes(1, 65_537));
+        // With a hole at its end, and one within.
+        let f = striped(&a, "sparse", 2).await;
+        write(&a, &f, 30_000, bytes(2, 100)).await;
+        let set = SetAttr { size: Some(60_000), ..SetAttr::default() };
+        a.clone().setattr(call(), f.fid, set).await.unwrap();
+        let l = bring_in(&b, f.fid, 2).await;
+        assert!(l.mdt_component().is_some());
+        let e = a.clone().getattr(call(), f.fid).await.unwrap();
+        assert_eq!((e.size, e.blocks), (60_000, 8), "holes stay holes");
+        let data = b.clone().seek(call(), f.fid, 0, false).await.unwrap();
+        assert!((26_000..=30_000).contains(&data), "{data}");
+        // Another room, and another layout behind it; nothing moves.
+        let mut spec = LayoutSpec { stripe_count: 1, stripe_size: 65536, ..LayoutSpec::default() };
+        spec.set_mdt_bytes(131_072);
+        let l = client::Admin(&a).migrate(call(), f.fid, spec).await.unwrap();
+        assert_eq!((l.data_room(), l.generation), (Some(131_072), 2));
+        write(&b, &f, 100_000, bytes(4, 100)).await;
+        assert_eq!(read(&a, &f, 30_000, 100).await, bytes(2, 100));
+        assert_eq!(read(&a, &f, 100_000, 1000).await, bytes(4, 100));
+        let empty = striped(&a, "empty", 1).await;
+        assert!(bring_in(&b, empty.fid, 1).await.mdt_component().is_some());
+        assert!(read(&a, &empty, 0, 10).await.is_empty());
+        write(&a, &empty, 0, bytes(1, 10)).await;
+        assert_eq!(read(&b, &empty, 0, 100).await, bytes(1, 10));
+    });
+}

@@ -79,6 +79,7 @@ fn begin(mdt: &Arc<Mdt>, tx: &mut Tx, ctx: &OpContext, m: &Components) -> Result
         target,
         source,
         movement: None,
+        later: None,
         patience: PATIENCE,
     })
 }

@@ -5,7 +5,8 @@
 //! is copied again, while they wait.
 
 use super::movements::{self, Movement};
-use super::{Attempt, Source};
+use super::to_inode::FileData;
+use super::{Attempt, Copied, Source};
 use crate::mdt::Mdt;
 use bytes::Bytes;
 use model::layout::LayoutObject;
@@ -49,29 +50,34 @@ const AHEAD_MIN_BYTES: u64 = 64 << 10;
 /// Pieces of one object that are on their way at a time.
 const PIECES_AT_ONCE: usize = 4;
 
-/// Returns the latest of the times of the new objects.
 /// `progress` grows with what is done.
 pub(super) async fn copy(
     mdt: &Arc<Mdt>,
     fid: Fid,
     a: &Attempt,
     progress: &AtomicU64,
-) -> Result<Timestamp, Errno> {
+) -> Result<Copied, Errno> {
     let copier = Copier { mdt, fid, a, progress, terms: WAITED_FOR };
-    if let Source::Dropped { old, .. } = &a.source {
-        return copier.let_go(old).await.map(|()| Timestamp::ZERO);
+    let nothing = Copied { newest: Timestamp::ZERO, to_inode: None };
+    match &a.source {
+        Source::Dropped { old, .. } => return copier.let_go(old).await.map(|()| nothing),
+        Source::Room => return Ok(nothing),
+        Source::Inode(_) | Source::Objects(_) => {}
     }
     // An object server that restarts before all is durable may have lost what it answered.
     let before = copier.epochs()?;
-    let newest = match &a.source {
-        Source::Inode(runs) => copier.copy_from_inode(runs).await?,
-        Source::Objects(old) => copier.copy_from_objects(old).await?,
-        Source::Dropped { .. } => unreachable!("looked at above"),
+    let copied = match &a.source {
+        Source::Inode(runs) => Copied { newest: copier.copy_from_inode(runs).await?, ..nothing },
+        Source::Objects(old) if a.target.has_objects() => {
+            Copied { newest: copier.copy_from_objects(old).await?, ..nothing }
+        }
+        Source::Objects(old) => Copied { to_inode: Some(copier.copy_to_inode(old).await?), ..nothing },
+        Source::Dropped { .. } | Source::Room => unreachable!("looked at above"),
     };
     if copier.epochs()? != before {
         return Err(Errno::ETIMEDOUT);
     }
-    Ok(newest)
+    Ok(copied)
 }
 
 #[derive(Clone, Copy)]
@@ -98,7 +104,7 @@ impl Copier<'_> {
 
     fn epochs(&self) -> Result<Vec<u32>, Errno> {
         let old = match &self.a.source {
-            Source::Inode(_) | Source::Dropped { .. } => None,
+            Source::Inode(_) | Source::Room | Source::Dropped { .. } => None,
             Source::Objects(old) => Some(old),
         };
         let objects = self.target().objects().chain(old.into_iter().flat_map(Layout::objects));
@@ -233,7 +239,9 @@ impl Copier<'_> {
                 self.call(o, Sync { object: Some(o.id) }, Bytes::new()).await?;
             }
         }
-        Ok(newest)
+        // Who writes more dates the file; a move is no change of it.
+        let i = &self.a.inode;
+        if self.movement().is_some() { self.date((i.mtime, i.ctime)).await } else { Ok(newest) }
     }
 
     /// What lies on other objects, which nobody reaches by the old layout afterwards.
@@ -261,7 +269,82 @@ impl Copier<'_> {
         for (number, end) in ends.into_iter().enumerate() {
             self.resize(number, end, size).await?;
         }
-        self.date(&attrs).await
+        let last = attrs.iter().max_by_key(|a| a.ctime).expect("a file that is moved has objects");
+        self.date((last.mtime, last.ctime)).await
+    }
+
+    /// What comes to the inode. `EBUSY` if it has no room there any more: the next attempt knows it as it is
+    /// then.
+    async fn copy_to_inode(&self, old: &Layout) -> Result<FileData, Errno> {
+        let patient = self.patient();
+        // Who is not to wait for a copy finds it made.
+        let ahead = if self.is_non_block() { Some(patient.read_all(old).await?) } else { None };
+        if let Some(m) = self.movement() {
+            m.switches();
+        }
+        let attrs = self.soon(patient.fence(old.objects())).await?;
+        match ahead {
+            Some(d) if are_fenced_only(&attrs, &d.versions()) => Ok(FileData { attrs, ..d }),
+            Some(_) => Err(Errno::EBUSY),
+            None => self.read_all(old).await,
+        }
+    }
+
+    /// All bytes of a file that is to lie with its inode.
+    async fn read_all(&self, old: &Layout) -> Result<FileData, Errno> {
+        let attrs = self.attrs(old).await?;
+        let size = size_of(old, &attrs);
+        if self.target().data_room().is_none_or(|room| size > room) {
+            return Err(Errno::EBUSY);
+        }
+        if let Some(m) = self.movement() {
+            m.copies(size);
+        }
+        let mut runs = Vec::new();
+        for (number, (o, a)) in old.objects().zip(&attrs).enumerate() {
+            for (from, len) in self.runs_of(o, a.size).await? {
+                let data = self.read_object(o, from, len).await?;
+                runs.extend(in_file(old, number, from, &data));
+                self.copied(len);
+            }
+        }
+        Ok(FileData { size, runs, attrs })
+    }
+
+    /// Where an object has data: (offset, bytes), the holes between left out.
+    async fn runs_of(&self, o: &LayoutObject, size: u64) -> Result<Vec<(u64, u64)>, Errno> {
+        let (mut at, mut out) = (0, Vec::new());
+        while let Some((start, hole)) = self.next_run(o, at, size).await? {
+            let pieces = (start..hole).step_by(PIECE_BYTES as usize);
+            out.extend(pieces.map(|from| (from, PIECE_BYTES.min(hole - from))));
+            at = hole;
+        }
+        Ok(out)
+    }
+
+    /// Where an object's next data begins and ends, from `at` on.
+    async fn next_run(&self, o: &LayoutObject, at: u64, size: u64) -> Result<Option<(u64, u64)>, Errno> {
+        if at >= size {
+            return Ok(None);
+        }
+        let msg = Seek { object: o.id, offset: at, whence: Whence::Data, lock: 0 };
+        let Some(start) = self.call(o, msg, Bytes::new()).await?.0.offset else { return Ok(None) };
+        let msg = Seek { object: o.id, offset: start, whence: Whence::Hole, lock: 0 };
+        let hole = self.call(o, msg, Bytes::new()).await?.0.offset.unwrap_or(size).min(size);
+        if start < at || hole <= start { Err(Errno::EPROTO) } else { Ok(Some((start, hole))) }
+    }
+
+    /// Bytes of an old object, which has them, as they were written.
+    async fn read_object(&self, o: &LayoutObject, from: u64, len: u64) -> Result<Bytes, Errno> {
+        assert!(len <= PIECE_BYTES, "one message brings it");
+        let checksum = ChecksumType::Crc32c;
+        let msg = Read { object: o.id, offset: from, len: len as u32, checksum, lock: 0 };
+        let (r, data) = self.call(o, msg, Bytes::new()).await?;
+        let differs = checksum.differs_in_read(from, &data, r.object_size, &r.block_crcs);
+        if data.len() as u64 != len || differs.is_some() {
+            return Err(Errno::EIO);
+        }
+        Ok(data)
     }
 
     /// What waits for those who have locks. `EBUSY` if they do not let go of them soon.
@@ -298,18 +381,17 @@ impl Copier<'_> {
         self.soon(self.patient().fence(going)).await.map(|_| ())
     }
 
-    /// The new objects get the times of the old ones: the data is as old as it was, and who changed it last
-    /// knows when that was.
-    async fn date(&self, old: &[ObjectAttr]) -> Result<Timestamp, Errno> {
+    /// The new objects get times of the old ones, (mtime, ctime): the data is as old as it was, and who
+    /// changed it last knows when that was.
+    async fn date(&self, (mtime, ctime): (Timestamp, Timestamp)) -> Result<Timestamp, Errno> {
         let (generation, file) = (self.a.target.generation, self.fid);
-        let last = old.iter().max_by_key(|a| a.ctime).expect("a file that is moved has objects");
-        let times = Some((last.mtime, last.ctime));
+        let times = Some((mtime, ctime));
         let dated = self.target().objects().map(|o| -> Work<'_, Result<(), Errno>> {
             let msg = Fence { object: o.id, file, generation, times };
             Box::pin(async move { self.call(o, msg, Bytes::new()).await.map(|_| ()) })
         });
         all(dated).await?;
-        Ok(last.ctime)
+        Ok(ctime)
     }
 
     /// Copies what there is while others use the file. `None`: there is too little for that.
@@ -381,17 +463,7 @@ impl Copier<'_> {
     ) -> Result<Vec<u64>, Errno> {
         let mut ends = vec![0; self.target().object_count()];
         let mut at = 0;
-        while at < size {
-            let msg = Seek { object: o.id, offset: at, whence: Whence::Data, lock: 0 };
-            let Some(start) = self.call(o, msg, Bytes::new()).await?.0.offset else {
-                self.copied(size - at);
-                break;
-            };
-            let msg = Seek { object: o.id, offset: start, whence: Whence::Hole, lock: 0 };
-            let hole = self.call(o, msg, Bytes::new()).await?.0.offset.unwrap_or(size).min(size);
-            if start < at || hole <= start {
-                return Err(Errno::EPROTO);
-            }
+        while let Some((start, hole)) = self.next_run(o, at, size).await? {
             self.copied(start - at);
             at = hole;
             let pieces: Vec<u64> = (start..hole).step_by(PIECE_BYTES as usize).collect();
@@ -404,6 +476,7 @@ impl Copier<'_> {
                 }
             }
         }
+        self.copied(size - at);
         Ok(ends)
     }
 
@@ -416,31 +489,32 @@ impl Copier<'_> {
         len: u64,
     ) -> Result<Vec<(usize, u64)>, Errno> {
         self.pace(len).await?;
-        let checksum = ChecksumType::Crc32c;
-        let msg = Read { object: o.id, offset: from, len: len as u32, checksum, lock: 0 };
-        let (r, data) = self.call(o, msg, Bytes::new()).await?;
-        let differs = checksum.differs_in_read(from, &data, r.object_size, &r.block_crcs);
-        if data.len() as u64 != len || differs.is_some() {
-            return Err(Errno::EIO);
-        }
-        let (c, stripe) = old.stripe_of(number);
-        let unit = u64::from(c.stripe_size);
-        assert!(unit > 0, "a component with objects has a stripe size");
+        let data = self.read_object(o, from, len).await?;
         let mut out = Vec::new();
-        let mut at = from;
-        while at < from + len {
-            // What lies together in the file.
-            let end = if c.stripes() == 1 { from + len } else { ((at / unit + 1) * unit).min(from + len) };
-            let part = data.slice((at - from) as usize..(end - from) as usize);
-            for (skip, run) in without_holes(&part) {
-                let wrote = self.write(c.file_offset(stripe, at + skip as u64), &run).await?;
-                out.extend(wrote.into_iter().map(|(i, attr)| (i, attr.size)));
-            }
-            at = end;
+        for (at, run) in in_file(old, number, from, &data) {
+            let wrote = self.write(at, &run).await?;
+            out.extend(wrote.into_iter().map(|(i, attr)| (i, attr.size)));
         }
         self.copied(len);
         Ok(out)
     }
+}
+
+/// Where bytes of an object lie in the file, and which: those that lie together there, zeros left out.
+fn in_file(l: &Layout, number: usize, from: u64, data: &Bytes) -> Vec<(u64, Bytes)> {
+    let (c, stripe) = l.stripe_of(number);
+    let (unit, behind) = (u64::from(c.stripe_size), from + data.len() as u64);
+    assert!(unit > 0, "a component with objects has a stripe size");
+    let mut out = Vec::new();
+    let mut at = from;
+    while at < behind {
+        let end = if c.stripes() == 1 { behind } else { ((at / unit + 1) * unit).min(behind) };
+        let part = data.slice((at - from) as usize..(end - from) as usize);
+        let runs = without_holes(&part).into_iter();
+        out.extend(runs.map(|(skip, run)| (c.file_offset(stripe, at + skip as u64), run)));
+        at = end;
+    }
+    out
 }
 
 /// Whether nothing was done to objects but that they were fenced, which is a change as well.

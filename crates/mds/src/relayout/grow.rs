@@ -103,6 +103,7 @@ fn begin(mdt: &Arc<Mdt>, tx: &mut Tx, fid: Fid) -> Result<Attempt, Errno> {
         source,
         patience: PATIENCE,
         movement: None,
+        later: None,
     })
 }
 

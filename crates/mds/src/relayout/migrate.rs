@@ -1,7 +1,9 @@
-//! From objects to others (`lfs migrate`), while the file is in use.
+//! To another place (`lfs migrate`), while the file is in use: from objects to others, from the inode to
+//! objects, from objects to the inode.
 
 use super::movements::{Movement, Place};
-use super::{Attempt, Frozen, Source, attempt, copy, movable, note_target, settle};
+use super::{Attempt, Frozen, Source, attempt, copy, movable, note_room, note_target, settle};
+use crate::data;
 use crate::done::{Done, ReplyTo};
 use crate::mdt::Mdt;
 use crate::ops::setlayout::check_spec;
@@ -14,11 +16,11 @@ use wire::msg::migrate::Migrate;
 /// How long an attempt waits for object servers that do nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Moves a file's data to new objects that the message describes, when it has its turn; the answer is the
-/// file with its new layout. `EPERM` for who may not change the file, `ENODATA` for a file that has no
-/// objects, `EOPNOTSUPP` for a layout with data on the MDT, `EAGAIN` if too many wait already, `EINTR` if it
-/// is withdrawn meanwhile, `EBUSY` if others do not let go of the file or, where they are not to wait, use
-/// it.
+/// Moves a file's data to where the message says, when it has its turn; the answer is the file with its new
+/// layout. A layout that begins with the inode gives a file that has no room there what it would have grown
+/// into. `EPERM` for who may not change the file, `ENODATA` for one that has no layout yet, `EAGAIN` if too
+/// many wait already, `EINTR` if it is withdrawn meanwhile, `EBUSY` if others do not let go of the file or,
+/// where they are not to wait, use it.
 pub async fn migrate(mdt: &Arc<Mdt>, to: &ReplyTo, cred: &model::Cred, m: &Migrate) -> Result<Done, Errno> {
     let (fid, spec) = (m.fid, &m.spec);
     let place = Place::take(mdt, to.client, m)?;
@@ -26,10 +28,9 @@ pub async fn migrate(mdt: &Arc<Mdt>, to: &ReplyTo, cred: &model::Cred, m: &Migra
     let mut tries = 0;
     loop {
         place.movement.check()?;
-        let size = if spec.is_composite() { size_now(mdt, to, fid).await? } else { 0 };
-        // It may grow by as much again while it is copied.
-        let upto = size.saturating_mul(2);
-        let begin = |tx: &mut Tx| begin(mdt, tx, cred, (fid, &place.movement), (spec, upto));
+        let depends = spec.is_composite() || spec.mdt_bytes().is_some();
+        let size = if depends { size_now(mdt, to, fid).await? } else { 0 };
+        let begin = |tx: &mut Tx| begin(mdt, tx, cred, (fid, &place.movement), (spec, size));
         if let Some(done) = attempt(mdt, to, fid, &mut tries, begin).await? {
             return Ok(done);
         }
@@ -57,7 +58,7 @@ fn begin(
     tx: &mut Tx,
     cred: &model::Cred,
     (fid, movement): (Fid, &Arc<Movement>),
-    (spec, upto): (&LayoutSpec, u64),
+    (spec, size): (&LayoutSpec, u64),
 ) -> Result<Attempt, Errno> {
     let mut i = movable(tx, fid)?;
     if i.kind != FileType::Regular {
@@ -67,18 +68,26 @@ fn begin(
         return Err(Errno::EPERM);
     }
     check_spec(tx, spec)?;
-    if spec.mdt_bytes().is_some() {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    if i.layout.as_ref().is_none_or(|l| !l.has_objects()) {
-        return Err(Errno::ENODATA);
-    }
+    let Some(old) = i.layout.as_ref() else { return Err(Errno::ENODATA) };
+    let is_small = old.mdt_component().is_some();
     tx.check_space()?;
     settle(tx, fid, &mut i);
     let old = i.layout.clone().expect("looked at above");
-    let target = note_target(tx, fid, &mut i, spec, upto)?;
+    let size = if is_small { i.data.size } else { size };
+    let room = spec.mdt_bytes().and_then(|n| u32::try_from(n).ok()).filter(|room| size <= u64::from(*room));
+    let target = match room {
+        Some(room) => note_room(tx, fid, &mut i, room)?,
+        // It may grow by as much again while it is copied.
+        None => note_target(tx, fid, &mut i, spec, size.saturating_mul(2))?,
+    };
     movement.begins(&old, &target);
-    let source = Source::Objects(old);
+    let source = match (is_small, room) {
+        (true, Some(_)) => Source::Room,
+        (true, None) => Source::Inode(data::runs(tx, fid)?),
+        (false, _) => Source::Objects(old),
+    };
     let movement = Some(movement.clone());
-    Ok(Attempt { _frozen: Frozen::new(mdt, fid), inode: i, target, source, patience: PATIENCE, movement })
+    let later = room.map(|_| spec.clone());
+    let frozen = Frozen::new(mdt, fid);
+    Ok(Attempt { _frozen: frozen, inode: i, target, source, patience: PATIENCE, movement, later })
 }

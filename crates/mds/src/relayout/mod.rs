@@ -2,12 +2,12 @@
 //! transaction gives the file its new layout and drops the data where it was. Until then nothing changed for
 //! anybody.
 //!
-//! `grow` moves data from the inode to objects, `migrate` from objects to others; `copy` brings the bytes
-//! there. `instantiate` moves nothing: it gives objects to components that have none; `components` adds some
-//! and lets others go. Changes of data with
-//! the inode wait meanwhile, as this target makes them. Objects are fenced first (decision 0054): their
-//! servers take back all locks, and with those what clients keep, and refuse what comes by the old layout.
-//! Who is refused asks for the new one (`ops/layout.rs`), and gets it when the attempt is over.
+//! `grow` moves data from the inode to objects, `migrate` to any other place; `copy` brings the bytes there,
+//! and `to_inode` those that come to the inode. `instantiate` moves nothing: it gives objects to components
+//! that have none; `components` adds some and lets others go. Changes of data with the inode wait meanwhile,
+//! as this target makes them. Objects are fenced first (decision 0054): their servers take back all locks,
+//! and with those what clients keep, and refuse what comes by the old layout. Who is refused asks for the new
+//! one (`ops/layout.rs`), and gets it when the attempt is over.
 //!
 //! An attempt writes down where it puts the data before it does, under a component id that no attempt had
 //! before: what a crash or a failure leaves on the object servers is known and given up by the next attempt,
@@ -21,6 +21,7 @@ mod grow;
 mod instantiate;
 mod migrate;
 mod movements;
+mod to_inode;
 
 pub use components::change_components;
 pub use empty::lay_out_empty;
@@ -78,6 +79,8 @@ enum Source {
     Inode(Vec<(u64, Vec<u8>)>),
     /// On the objects of this layout.
     Objects(Layout),
+    /// With the inode, where it stays: another room, and another layout to grow into.
+    Room,
     /// Nothing moves: the objects of this layout that the new one does not have go, at that time.
     Dropped { old: Layout, now: Timestamp },
 }
@@ -92,6 +95,16 @@ struct Attempt {
     patience: Duration,
     /// Of a file that an administrator or its owner moves.
     movement: Option<Arc<Movement>>,
+    /// Of a target with the inode: what the file grows into.
+    later: Option<LayoutSpec>,
+}
+
+/// What a copy came to.
+struct Copied {
+    /// The latest of the times of the new objects.
+    newest: Timestamp,
+    /// What is to lie with the inode.
+    to_inode: Option<to_inode::FileData>,
 }
 
 /// One attempt. `None`: somebody else is at it, or was, and it is to be looked at again.
@@ -145,7 +158,8 @@ async fn attempt(
 async fn move_within(mdt: &Arc<Mdt>, to: &ReplyTo, fid: Fid, a: &Attempt) -> Result<Done, Errno> {
     let grows = matches!(a.source, Source::Inode(_));
     if grows && planted::on(Bug::GrownBeforeDurable) {
-        let done = mdt.transactions.transact(Some(to), |tx| switch(tx, fid, a, Timestamp::ZERO)).await;
+        let nothing = Copied { newest: Timestamp::ZERO, to_inode: None };
+        let done = mdt.transactions.transact(Some(to), |tx| switch(tx, fid, a, &nothing)).await;
         let _ = mdt.stop.pause(Duration::from_millis(200)).await;
         return copy_within(mdt, fid, a).await.map(|_| done);
     }
@@ -157,12 +171,12 @@ async fn move_within(mdt: &Arc<Mdt>, to: &ReplyTo, fid: Fid, a: &Attempt) -> Res
         });
         early.await.result?;
     }
-    let newest = copy_within(mdt, fid, a).await?;
-    Ok(mdt.transactions.transact(Some(to), |tx| switch(tx, fid, a, newest)).await)
+    let copied = copy_within(mdt, fid, a).await?;
+    Ok(mdt.transactions.transact(Some(to), |tx| switch(tx, fid, a, &copied)).await)
 }
 
 /// Copies. `ETIMEDOUT` if nothing comes of it for so long as the attempt has patience.
-async fn copy_within(mdt: &Arc<Mdt>, fid: Fid, a: &Attempt) -> Result<Timestamp, Errno> {
+async fn copy_within(mdt: &Arc<Mdt>, fid: Fid, a: &Attempt) -> Result<Copied, Errno> {
     let progress = AtomicU64::new(0);
     let mut copied = Box::pin(copy::copy(mdt, fid, a, &progress));
     let mut before = None;
@@ -219,10 +233,23 @@ fn choose(
 
 /// Writes down where the data goes, of which there is none at `upto` and behind.
 fn note_target(tx: &mut Tx, fid: Fid, i: &mut Inode, spec: &LayoutSpec, upto: u64) -> Result<Layout, Errno> {
+    let target = choose(tx, fid, i, ComponentIds::from(next_component(i)), spec, upto)?;
+    note(tx, fid, i, target)
+}
+
+/// Writes down that the data goes to the inode, or stays there, with room for so many bytes.
+fn note_room(tx: &mut Tx, fid: Fid, i: &mut Inode, room: u32) -> Result<Layout, Errno> {
+    let old = i.layout.as_ref().expect("it has data somewhere");
+    let generation = old.generation.checked_add(1).ok_or(Errno::EOVERFLOW)?;
+    let target = Layout { generation, ..Layout::on_mdt(room).numbered(next_component(i)) };
+    note(tx, fid, i, target)
+}
+
+fn note(tx: &mut Tx, fid: Fid, i: &mut Inode, target: Layout) -> Result<Layout, Errno> {
     assert!(i.growth.target.is_none(), "the attempt before this one on {fid} is settled");
     let first = next_component(i);
-    let target = choose(tx, fid, i, ComponentIds::from(first), spec, upto)?;
     let last = target.components.iter().map(|c| c.id).max().expect("a layout has a component");
+    assert!(last >= first, "{fid}: ids of components are not given again");
     i.growth.attempts += last + 1 - first;
     i.growth.target = Some(target.clone());
     tx.index_objects(fid, i);
@@ -285,9 +312,8 @@ fn adopt(tx: &mut Tx, fid: Fid, i: &mut Inode, target: Layout) {
     tx.put_inode(fid, i);
 }
 
-/// The one step in which the data is where it was no more and at its new place from now on. `newest`: of the
-/// times of the new objects.
-fn switch(tx: &mut Tx, fid: Fid, a: &Attempt, newest: Timestamp) -> Result<Vec<u8>, Errno> {
+/// The one step in which the data is where it was no more and at its new place from now on.
+fn switch(tx: &mut Tx, fid: Fid, a: &Attempt, copied: &Copied) -> Result<Vec<u8>, Errno> {
     let mut i = tx.try_inode(fid)?.ok_or(Errno::ESTALE)?;
     assert_eq!(i.growth.target.as_ref(), Some(&a.target), "{fid} goes elsewhere");
     match &a.source {
@@ -295,13 +321,22 @@ fn switch(tx: &mut Tx, fid: Fid, a: &Attempt, newest: Timestamp) -> Result<Vec<u
             assert_eq!(i.data, a.inode.data, "data of {fid} changed while it was frozen");
             tx.remove_data(fid, &i)?;
             // The objects were written just now; the data is as old as it was.
-            i.touch_ctime(newest);
-            i.mtime_stamp = i.mtime_stamp.max(newest);
+            i.touch_ctime(copied.newest);
+            i.mtime_stamp = i.mtime_stamp.max(copied.newest);
+        }
+        Source::Room => {
+            assert_eq!(i.data, a.inode.data, "data of {fid} changed while it was frozen");
+            to_inode::stay(tx, fid, &mut i, a);
+            return Ok(encode_message(&names::entry(tx, fid, &i)));
         }
         Source::Objects(old) => {
             assert_eq!(i.layout.as_ref(), Some(old), "the layout of {fid} changed while it was frozen");
             let objects: Vec<_> = old.objects().copied().collect();
             tx.give_up_objects(&objects);
+            if let Some(d) = &copied.to_inode {
+                to_inode::bring_in(tx, fid, &mut i, a, d)?;
+                return Ok(encode_message(&names::entry(tx, fid, &i)));
+            }
         }
         Source::Dropped { old, now } => {
             assert_eq!(i.layout.as_ref(), Some(old), "the layout of {fid} changed while parts of it went");
@@ -310,6 +345,7 @@ fn switch(tx: &mut Tx, fid: Fid, a: &Attempt, newest: Timestamp) -> Result<Vec<u
             inode_rules::touch_mtime(&mut i, *now);
         }
     }
+    assert!(a.target.has_objects(), "{fid}: what comes to the inode is brought in");
     adopt(tx, fid, &mut i, a.target.clone());
     Ok(encode_message(&names::entry(tx, fid, &i)))
 }

@@ -75,6 +75,13 @@ impl Layout {
         Layout::of_one(0, Component::whole_file(1, Pattern::Mdt, size, "", Vec::new()))
     }
 
+    /// The same, its components numbered from `first` on.
+    pub fn numbered(mut self, first: u32) -> Layout {
+        assert!(first > 0, "ids of components begin with 1");
+        self.components.iter_mut().zip(first..).for_each(|(c, id)| c.id = id);
+        self
+    }
+
     /// One striped component that reaches to the end.
     pub fn striped(
         (fid, component): (Fid, u32),

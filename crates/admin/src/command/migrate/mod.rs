@@ -71,13 +71,13 @@ impl Options {
     fn layout(&self, path: &Path) -> Result<LayoutSpec, Failure> {
         if self.restripe {
             let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            return Ok(on_osts(&setstripe::copied(dir)?));
+            return setstripe::copied(dir);
         }
         let mut asked = self.asked.clone();
         if self.auto {
             asked.stripe_count = stripes_for(size(path)?);
         }
-        wanted(path, &asked, self.given || self.auto).map(|s| on_osts(&s))
+        wanted(path, &asked, self.given || self.auto)
     }
 
     /// The request for one file.
@@ -115,9 +115,15 @@ fn wanted(path: &Path, asked: &LayoutSpec, given: bool) -> Result<LayoutSpec, Fa
         }
         let mut s = LayoutSpec::default();
         s.set_components(&parts);
+        if let Some(n) = kept.mdt_bytes() {
+            s.set_mdt_bytes(n);
+        }
         return Ok(s);
     }
     let mut s = asked.clone();
+    if let Some(n) = kept.mdt_bytes().filter(|_| !given) {
+        s.set_mdt_bytes(n);
+    }
     if s.stripe_count == 0 && s.osts.is_empty() {
         s.stripe_count = kept.stripe_count;
         s.set_overstriped(kept.is_overstriped());
@@ -141,14 +147,6 @@ fn has_members(path: &Path, pool: &str) -> Result<bool, Failure> {
         Reply::Pools { pools, .. } => Ok(pools.iter().any(|p| p.name == pool && !p.osts.is_empty())),
         other => Err(strange(path, &other)),
     }
-}
-
-/// Of a layout that begins with the inode the part on OSTs.
-fn on_osts(s: &LayoutSpec) -> LayoutSpec {
-    let mut out = LayoutSpec { extra: Vec::new(), ..s.clone() };
-    out.set_overstriped(s.is_overstriped());
-    out.set_components(&s.components().unwrap_or_default());
-    out
 }
 
 /// Moves one file; waits for the end of it.
@@ -179,10 +177,6 @@ fn options(p: &Parsed) -> Result<Options, Failure> {
     let (asked, given) = (setstripe::spec(p)?, setstripe::is_given(p));
     if p.has("restripe") && (given || p.has("auto-stripe")) {
         return Err(Failure::usage("--restripe stands without options of a layout"));
-    }
-    if p.values("layout").any(|l| l == "mdt") {
-        let why = "a file that has objects cannot go back to the metadata target yet";
-        return Err(Failure::explained("cannot use layout", "mdt", Errno::EOPNOTSUPP, why));
     }
     let bandwidth_bytes = number(p, "bandwidth")?.unwrap_or(0) << 20;
     let (auto, restripe, non_block) = (p.has("auto-stripe"), p.has("restripe"), p.has("non-block"));

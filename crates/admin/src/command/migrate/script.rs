@@ -82,6 +82,11 @@ impl Script {
         match has_objects(path) {
             Ok(true) if self.dry_run => return say!("{shown}: dry run, would be moved"),
             Ok(true) => {}
+            // It goes to objects if that is asked for.
+            Ok(false) if self.options.given && self.dry_run => {
+                return say!("{shown}: dry run, would be moved");
+            }
+            Ok(false) if self.options.given => {}
             Ok(false) => {
                 let why = if self.verbose { ": its data lies with its inode" } else { "" };
                 return say!("{shown}: skipped{why}");
