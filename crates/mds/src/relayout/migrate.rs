@@ -23,6 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// where they are not to wait, use it.
 pub async fn migrate(mdt: &Arc<Mdt>, to: &ReplyTo, cred: &model::Cred, m: &Migrate) -> Result<Done, Errno> {
     let (fid, spec) = (m.fid, &m.spec);
+    spec.check()?;
     let place = Place::take(mdt, to.client, m)?;
     place.turn().await?;
     let mut tries = 0;

@@ -250,7 +250,7 @@ fn what_cannot_be_moved_is_refused() {
     assert_eq!(try_as(&root, Fid::new(9, 9, 0), &spec), Errno::ESTALE);
     let mut on_mdt = spec.clone();
     on_mdt.set_mdt_bytes(65537);
-    assert_eq!(try_as(&root, f, &on_mdt), Errno::EINVAL);
+    assert_eq!(try_as(&root, f, &on_mdt), Errno::EINVAL, "no room is like that");
     assert_eq!(try_as(&root, f, &LayoutSpec { osts: vec![99], ..spec }), Errno::EINVAL);
     rig.assert_clean();
 }
