@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
+use world::sync::oneshot;
 use world::{Instant, World};
 use zerocopy::IntoBytes;
 
@@ -155,6 +156,20 @@ impl Kernel {
                 tracing::debug!(ino, "the kernel forgets nothing any more: {e}");
                 true
             }
+        }
+    }
+
+    /// Returns when the kernel uses nothing any more that it knew of the inode's attributes and access lists,
+    /// and no word of that is on its way. For a change of a mode that the kernel does not see in the answer:
+    /// while it is told to forget, it does not believe what it is told anew, and decides by what was before.
+    pub async fn forgotten(&self, fid: Fid) {
+        if self.keeps_attrs() {
+            let (tx, rx) = oneshot::channel();
+            let leave = CancelOnDrop::new(move || {
+                let _ = tx.send(()); // who waited may have been interrupted
+            });
+            self.send(Job::Revoked(vec![Revoked { fid, names: false, inode: true }], leave));
+            let _ = rx.await; // or the session is over
         }
     }
 

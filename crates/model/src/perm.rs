@@ -54,7 +54,8 @@ pub fn access(cred: &Cred, s: &Subject, want: u8) -> Result<(), Errno> {
         let runs = s.kind == FileType::Directory || s.mode & 0o111 != 0;
         return if want & MAY_EXEC == 0 || runs { Ok(()) } else { Err(Errno::EACCES) };
     }
-    let granted = match s.acl {
+    // A list whose mask takes everything is not looked at by Linux: with it, who is named in it is anybody else.
+    let granted = match s.acl.filter(|_| s.mode & 0o070 != 0) {
         Some(acl) => acl.grants(cred, s.uid, s.gid, want),
         None => {
             let shift = if cred.uid == s.uid {
@@ -176,6 +177,7 @@ pub fn kill_suid_sgid(kind: FileType, mode: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acl::{Entry, Who};
 
     fn file(mode: u32, uid: u32, gid: u32) -> Subject<'static> {
         Subject { kind: FileType::Regular, mode, uid, gid, flags: 0, acl: None }
@@ -198,6 +200,29 @@ mod tests {
         assert_eq!(access(&member, &f, 7), Ok(()));
         assert_eq!(access(&Cred::new(5, 9), &f, MAY_READ), Ok(()));
         assert_eq!(access(&Cred::new(5, 9), &f, MAY_WRITE), Err(Errno::EACCES));
+    }
+
+    /// As `acl_permission_check` of Linux has it, so that all file systems of a host agree.
+    #[test]
+    fn a_list_whose_mask_takes_everything_leaves_the_bits_to_decide() {
+        let e = |who, perm| Entry { who, perm };
+        let acl = Acl::new(vec![
+            e(Who::UserObj, 6),
+            e(Who::User(10), 6),
+            e(Who::GroupObj, 6),
+            e(Who::Mask, 0),
+            e(Who::Other, 4),
+        ]);
+        let acl = acl.unwrap();
+        let f = Subject { acl: Some(&acl), ..file(0o604, 1, 2) };
+        assert_eq!(access(&Cred::new(10, 10), &f, MAY_READ), Ok(()), "named, and so anybody else");
+        assert_eq!(access(&Cred::new(10, 10), &f, MAY_WRITE), Err(Errno::EACCES));
+        assert_eq!(
+            access(&Cred::new(10, 2), &f, MAY_READ),
+            Err(Errno::EACCES),
+            "of the group, which has no bits"
+        );
+        assert_eq!(access(&Cred::new(1, 9), &f, MAY_READ | MAY_WRITE), Ok(()));
     }
 
     #[test]

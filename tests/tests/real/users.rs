@@ -197,3 +197,50 @@ fn groups_count_from_the_moment_they_change() -> Result<()> {
     ok_within(Command::new("python3").arg(&script).arg(fs.mount(0)), MINUTE)?;
     fs.fsck()
 }
+
+/// Every kind of user, under modes and access lists in which each entry decides once: reading, writing, names
+/// of extended attributes and their values, lists and times. A list that decided over the right to set an
+/// attribute by another rule than the kernel's would show here.
+#[test]
+fn rights_by_modes_and_access_lists_are_those_of_the_host_s_file_system() -> Result<()> {
+    let fs = TestFs::up("acls", 2, 1)?;
+    let script = fs.scratch().join("acl.py");
+    fs::write(&script, include_str!("acl.py"))?;
+    let (host, ours) = (fs.scratch().join("host"), fs.mount(0).join("ours"));
+    let mut said = Vec::new();
+    for dir in [&host, &ours] {
+        fs::create_dir(dir)?;
+        let limit = Duration::from_secs(300);
+        said.push(ok_within(Command::new("python3").arg(&script).arg(dir), limit)?);
+    }
+    let (host, ours): (Vec<&str>, Vec<&str>) = (said[0].lines().collect(), said[1].lines().collect());
+    ensure!(host.len() > 300 && host.len() == ours.len(), "{} and {} lines", host.len(), ours.len());
+    let differs: Vec<String> = host
+        .iter()
+        .zip(&ours)
+        .filter(|(h, o)| h != o)
+        .map(|(h, o)| format!("the host: {h}\n    here: {o}"))
+        .collect();
+    ensure!(differs.is_empty(), "{} of {} differ:\n{}", differs.len(), host.len(), differs.join("\n"));
+    fs.fsck()
+}
+
+/// The kernel sees no mode in the answer to a new access list, and was told to forget the old one a moment
+/// after it: who came in that moment was judged by the new list and the old mode (1 of 50 under load).
+#[test]
+fn an_access_list_counts_with_its_mode_for_whoever_comes_next() -> Result<()> {
+    use model::acl::{Acl, Entry, Who, XATTR_ACCESS};
+    let fs = TestFs::up("aclmode", 1, 1)?;
+    let entries =
+        [(Who::UserObj, 6), (Who::User(USER), 6), (Who::GroupObj, 6), (Who::Mask, 0), (Who::Other, 6)];
+    let list = Acl::new(entries.map(|(who, perm)| Entry { who, perm }).to_vec()).context("a list")?;
+    for i in 0..200 {
+        let path = fs.mount(0).join(format!("f{i}"));
+        File::create_new(&path)?;
+        let name = std::str::from_utf8(XATTR_ACCESS)?;
+        rustix::fs::setxattr(&path, name, &list.to_xattr(), rustix::fs::XattrFlags::empty())?;
+        // With a mask that takes everything the kernel looks at no list, and others may read.
+        as_user(|| File::open(&path)).with_context(|| format!("open of file {i}"))?;
+    }
+    fs.fsck()
+}

@@ -18,7 +18,7 @@ pub struct Revoked {
 pub struct CancelOnDrop(Option<Box<dyn FnOnce() + Send>>);
 
 impl CancelOnDrop {
-    pub(crate) fn new(f: impl FnOnce() + Send + 'static) -> CancelOnDrop {
+    pub fn new(f: impl FnOnce() + Send + 'static) -> CancelOnDrop {
         CancelOnDrop(Some(Box::new(f)))
     }
 }

@@ -4,7 +4,7 @@ use super::{Cx, getxattr};
 use crate::abi::{SETXATTR_ACL_KILL_SGID, SetxattrIn};
 use crate::lov_md;
 use crate::reply::{Answer, Reply};
-use model::{Errno, Fid, FileType};
+use model::{Errno, Fid, FileType, acl};
 
 pub async fn run(cx: Cx, a: SetxattrIn, name: Vec<u8>, value: Vec<u8>) -> Answer {
     let fid = cx.fid()?;
@@ -15,7 +15,12 @@ pub async fn run(cx: Cx, a: SetxattrIn, name: Vec<u8>, value: Vec<u8>) -> Answer
         return Err(Errno::EPERM);
     }
     let kill_sgid = a.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0;
+    let is_list = name == acl::XATTR_ACCESS;
     cx.fs().setxattr(cx.call(), fid, name, value, a.flags, kill_sgid).await?;
+    if is_list {
+        // The mode changed with it.
+        cx.bridge.kernel.forgotten(fid).await;
+    }
     Ok(Reply::empty())
 }
 
