@@ -54,7 +54,8 @@ pub fn access(cred: &Cred, s: &Subject, want: u8) -> Result<(), Errno> {
         let runs = s.kind == FileType::Directory || s.mode & 0o111 != 0;
         return if want & MAY_EXEC == 0 || runs { Ok(()) } else { Err(Errno::EACCES) };
     }
-    // A list whose mask takes everything is not looked at by Linux: with it, who is named in it is anybody else.
+    // A list whose mask takes everything is not looked at by Linux: with it, who is named in it is anybody
+    // else.
     let granted = match s.acl.filter(|_| s.mode & 0o070 != 0) {
         Some(acl) => acl.grants(cred, s.uid, s.gid, want),
         None => {
