@@ -38,6 +38,7 @@ pub fn run(program: &str, args: &[OsString]) -> Option<i32> {
         "tunefs.nacre" => command::tunefs::main(args),
         "copy" => command::copy::main(args),
         "checksum" => command::checksum::main(args),
+        "domains" => command::domains::main(args),
         "drain" => command::drain::main(args),
         "movements" => command::movements::main(args),
         _ => return None,

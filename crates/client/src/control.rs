@@ -324,6 +324,9 @@ pub struct Target {
     /// `FULL`, `CONNECTING` …
     pub state: String,
     pub active: bool,
+    /// The failure domain that it was placed in, outermost first; empty: in none but its server.
+    #[serde(default)]
+    pub domain: Vec<String>,
 }
 
 impl From<&TargetState> for Target {
@@ -334,6 +337,7 @@ impl From<&TargetState> for Target {
             nid: t.nid.to_string(),
             state: t.state.clone(),
             active: t.active,
+            domain: t.domain.clone(),
         }
     }
 }

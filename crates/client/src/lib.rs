@@ -130,6 +130,8 @@ pub struct TargetState {
     /// `FULL`, `CONNECTING` …
     pub state: String,
     pub active: bool,
+    /// The failure domain that it was placed in, outermost first; empty: in none but its server.
+    pub domain: Vec<String>,
     /// Targets with the same number share a disk; 0: not known.
     pub disk: u64,
 }

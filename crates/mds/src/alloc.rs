@@ -1,7 +1,10 @@
-//! Which OSTs a new file's objects go to: round-robin over the object servers while the OSTs are evenly
-//! full, by chance weighted with free space otherwise. Pure; `osts.rs` keeps the figures up to date.
+//! Which OSTs a new file's objects go to: spread over failure domains (`spread.rs`), among equals in turn
+//! while the OSTs are evenly full, by chance weighted with free space otherwise. Pure; `osts.rs` keeps the
+//! figures up to date.
 
-use model::{Errno, LayoutSpec, Nid, limits};
+use crate::spread::{spread, turns};
+use model::{Errno, LayoutSpec, limits};
+use std::collections::BTreeMap;
 use wire::msg::statfs::StatfsReply;
 
 /// Bits of [`StatfsReply::state`] with which an OST takes no new objects: read-only, no-create, no space,
@@ -16,8 +19,8 @@ pub const RESERVE_BYTES: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct OstView {
     pub index: u16,
-    /// Its server: stripes of one file go to different servers first.
-    pub node: Option<Nid>,
+    /// Where it stands, as [`model::domain::place`] says it: stripes of one file go to different ones first.
+    pub domain: Vec<String>,
     /// Not deactivated in the configuration or by an administrator.
     pub active: bool,
     /// May be given new objects (`osp.*.max_create_count` is not 0).
@@ -57,12 +60,17 @@ pub struct Policy {
 /// The turn-taking state.
 #[derive(Default, Debug)]
 pub struct Allocator {
+    /// Who has the next first stripe, in the order of turns.
     cursor: usize,
+    /// Stripes that were given by turns.
+    stripes: u64,
+    /// Which of them was the last of each OST.
+    used: BTreeMap<u16, u64>,
 }
 
 impl Allocator {
     pub fn new(start: u64) -> Allocator {
-        Allocator { cursor: (start % 4096) as usize }
+        Allocator { cursor: (start % 4096) as usize, ..Allocator::default() }
     }
 
     /// OSTs for the stripes of a new file, in order. `spec` is fully inherited. `random` gives uniform
@@ -131,15 +139,27 @@ impl Allocator {
     }
 
     fn in_turn(&mut self, usable: &[&OstView], count: usize) -> Vec<u16> {
-        let order = interleave(usable);
+        let mut order = turns(usable);
         let n = order.len();
-        assert!(count <= n, "a file has one object on an OST");
-        let out = (0..count).map(|i| order[(self.cursor + i) % n]).collect();
-        // A file over all OSTs would leave the turn where it was: move on by one, so that first stripes,
-        // which small files consist of, spread.
-        self.cursor = (self.cursor + if count.is_multiple_of(n) { count + 1 } else { count }) % (n * 4096);
-        out
+        order.rotate_left(self.cursor % n);
+        // Small files consist of their first stripes: these pass all OSTs, however many a file has.
+        let step = (count..).find(|s| gcd(*s, n) == 1).expect("a multiple of n and one more is that far");
+        self.cursor = (self.cursor % n + step) % n;
+        let used = &mut self.used;
+        let chosen = spread(&order, count, |stripe, equal| {
+            let oldest = (0..equal.len()).min_by_key(|&i| used.get(&equal[i].index).copied());
+            if stripe == 0 { 0 } else { oldest.expect("somebody is next") }
+        });
+        for o in &chosen {
+            self.stripes += 1;
+            self.used.insert(o.index, self.stripes);
+        }
+        chosen.iter().map(|o| o.index).collect()
     }
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// Objects that `spec` asks for where `usable` OSTs can take some: at most one on each unless it is
@@ -172,62 +192,30 @@ fn even(usable: &[&OstView], threshold: u64) -> bool {
     min == u64::MAX || u128::from(max - min) * 100 <= u128::from(max) * u128::from(threshold)
 }
 
-/// All OSTs, those of one server as far apart as can be.
-fn interleave(usable: &[&OstView]) -> Vec<u16> {
-    let mut nodes: Vec<(Option<Nid>, Vec<u16>)> = Vec::new();
-    for o in usable {
-        match nodes.iter_mut().find(|(n, _)| o.node.is_some() && *n == o.node) {
-            Some((_, list)) => list.push(o.index),
-            None => nodes.push((o.node, vec![o.index])),
-        }
-    }
-    // OST k of a server with n stands at (2k + 1) / 2n of the round.
-    let mut placed: Vec<(u64, usize, u16)> = Vec::new();
-    for (node, (_, list)) in nodes.iter().enumerate() {
-        let n = list.len() as u64;
-        for (k, &ost) in list.iter().enumerate() {
-            placed.push(((2 * k as u64 + 1) * 1_000_000 / (2 * n), node, ost));
-        }
-    }
-    assert_eq!(placed.len(), usable.len(), "each OST has its turn");
-    placed.sort_unstable();
-    placed.into_iter().map(|(_, _, ost)| ost).collect()
-}
-
-/// `count` different OSTs by chance: weight is free space (`prio` percent) and an even share (the rest),
-/// divided by how many stripes the OST's server has already.
+/// `count` different OSTs. Between those that are equal for a stripe chance decides: weight is free space
+/// (`prio` percent) and an even share (the rest).
 fn weighted(usable: &[&OstView], count: usize, prio: u64, random: &mut dyn FnMut() -> u64) -> Vec<u16> {
     let max = usable.iter().filter_map(|o| o.space.map(|s| s.available)).max().unwrap_or(1).max(1);
-    // OSTs on one disk have its space together.
-    let on_disk = |d: u64| usable.iter().filter(|o| d != 0 && o.disk == d).count().max(1) as u64;
-    let base = |o: &OstView| {
-        let free = o.space.map_or(max, |s| s.available) / on_disk(o.disk);
+    let mut on_disk: BTreeMap<u64, u64> = BTreeMap::new();
+    usable.iter().for_each(|o| *on_disk.entry(o.disk).or_default() += 1);
+    let weight = |o: &&OstView| {
+        // OSTs on one disk have its space together.
+        let sharing = if o.disk == 0 { 1 } else { on_disk[&o.disk] };
+        let free = o.space.map_or(max, |s| s.available) / sharing;
         let share = (u128::from(free) * 1_000_000 / u128::from(max)) as u64;
         (share * prio / 100 + 1_000_000 * (100 - prio.min(100)) / 100).max(1)
     };
-    assert!(count <= usable.len(), "a file has one object on an OST");
-    let mut left: Vec<&OstView> = usable.to_vec();
-    let mut out: Vec<u16> = Vec::with_capacity(count);
-    let mut used: Vec<Nid> = Vec::new();
-    while out.len() < count {
-        let weights: Vec<u64> = left
-            .iter()
-            .map(|o| {
-                let on_node = used.iter().filter(|n| Some(**n) == o.node).count() as u64;
-                (base(o) / (1 + on_node)).max(1)
-            })
-            .collect();
+    let chosen = spread(usable, count, |_, equal| {
+        let weights: Vec<u64> = equal.iter().map(weight).collect();
         let mut at = random() % weights.iter().sum::<u64>();
-        let i = weights.iter().position(|&w| {
+        let hit = weights.iter().position(|&w| {
             let hit = at < w;
             at = at.saturating_sub(w);
             hit
         });
-        let o = left.remove(i.expect("the number is below the sum"));
-        used.extend(o.node);
-        out.push(o.index);
-    }
-    out
+        hit.expect("the number is below the sum")
+    });
+    chosen.iter().map(|o| o.index).collect()
 }
 
 #[cfg(test)]
@@ -240,7 +228,7 @@ mod tests {
         let space = StatfsReply { available, total: 1 << 40, ..StatfsReply::default() };
         OstView {
             index,
-            node: Some(format!("10.0.0.{node}@tcp").parse().unwrap()),
+            domain: vec![format!("10.0.0.{node}@tcp")],
             active: true,
             creates: true,
             reachable: true,

@@ -37,6 +37,7 @@ pub mod schema;
 mod service;
 mod settings;
 mod shared;
+mod spread;
 mod stats;
 mod stop;
 mod transact;

@@ -4,7 +4,7 @@
 use crate::alloc::{Allocator, OstView, Policy, RESERVE_BYTES, STATE_REFUSES};
 use crate::pools::Pools;
 use model::mutex::Mutex;
-use model::{Errno, LayoutSpec, Nid, TargetMark};
+use model::{Errno, LayoutSpec, Nid, TargetMark, domain};
 use rpc::Import;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,6 +22,8 @@ pub struct Ost {
     /// `None` for figures without a session (tests of allocation).
     pub import: Option<Arc<Import>>,
     pub nids: Vec<Nid>,
+    /// Where an administrator placed it; empty: nowhere.
+    pub domain: Vec<String>,
     /// Of the target that has the index now.
     pub mark: TargetMark,
     /// In the configuration, and not deactivated there.
@@ -127,7 +129,7 @@ impl Osts {
             .filter(|(index, _)| pool.as_ref().is_none_or(|(_, osts)| osts.contains(index)))
             .map(|(&index, o)| OstView {
                 index,
-                node: o.nids.first().copied(),
+                domain: domain::place(&o.domain, o.nids.first().copied()),
                 active: o.configured && o.enabled,
                 creates: o.max_create_count > 0,
                 reachable: Osts::reachable(o, now, max_age),

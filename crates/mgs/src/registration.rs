@@ -3,7 +3,7 @@
 //! What is known of a target beside its entry lies in the file system's record as tagged values.
 
 use crate::state::{FILE_SYSTEMS_MAX, FsRecord, MgsState, active_of, encode, fs_key, param_key};
-use model::{Errno, Nid, TargetId, TargetKind, target};
+use model::{Errno, Nid, TargetId, TargetKind, domain, target};
 use rpc::Principal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -37,6 +37,8 @@ pub(crate) struct Claim<'a> {
     pub entry: TargetEntry,
     /// It is to take the index of a lost one.
     pub replace: bool,
+    /// It says where it was placed. One that does not is older, and stays where it was.
+    pub knows_domains: bool,
     /// The key that it said, for an MGS that has none of it.
     pub key: Option<Key>,
     /// Who says it.
@@ -187,7 +189,11 @@ impl MgsState {
             Some(t) => {
                 let other = (t.target_uuid != entry.target_uuid).then_some(t.target_uuid);
                 let (target, active) = (t.target, t.active);
-                *t = TargetEntry { active, ..entry };
+                let domains = match claim.knows_domains || other.is_some() {
+                    true => entry.domains.clone(),
+                    false => std::mem::take(&mut t.domains),
+                };
+                *t = TargetEntry { active, domains, ..entry };
                 if let Some(lost) = other {
                     fs.set_open(target, false);
                     fs.set_key(lost, None);
@@ -217,6 +223,7 @@ impl MgsState {
         let yes = |b: bool| if b { "yes" } else { "no" };
         let _ =
             writeln!(s, "active: {}\nkey known: {}", yes(t.active), yes(fs.key_of(t.target_uuid).is_some()));
+        let _ = writeln!(s, "domain: {}", domain::text(&domain::place(&t.domains, t.nids.first().copied())));
         let _ = writeln!(s, "may be replaced: {}", yes(fs.is_open(target)));
         Ok(s)
     }

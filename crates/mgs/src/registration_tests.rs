@@ -15,7 +15,15 @@ pub(crate) fn claim_with_key<T>(
     let key = [entry.target_uuid[0]; 32];
     let proofs = rpc::Proofs::of(Challenge::default(), &[(Claimant::Target(entry.target_uuid), key)]);
     let from = rpc::Principal::new(rpc::ClientId([9; 16]), [127, 0, 0, 1].into()).with_proofs(proofs);
-    f(Claim { fsname, fs_uuid: [fs_uuid; 16], entry, replace, key: Some(key), from: &from })
+    f(Claim {
+        fsname,
+        fs_uuid: [fs_uuid; 16],
+        entry,
+        replace,
+        key: Some(key),
+        knows_domains: false,
+        from: &from,
+    })
 }
 
 #[derive(Default)]

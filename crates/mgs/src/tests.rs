@@ -2,7 +2,7 @@
 //! clients.
 
 use crate::registration::Order;
-use crate::testing::{Open, TheirServer, register};
+use crate::testing::{Open, TheirServer, key_of, register};
 use crate::{Mgs, load_config};
 use bytes::Bytes;
 use model::mutex::Mutex;
@@ -18,7 +18,7 @@ use wire::msg::config::{Config, ConfigReply, EXTRA_SERVER_KEY};
 use wire::msg::connect::extra_key;
 use wire::msg::notify::Notify;
 use wire::msg::param::{GetParam, SetParam};
-use wire::msg::register::{EXTRA_TARGET_KEY, Register, RegisterReply};
+use wire::msg::register::{EXTRA_DOMAIN, EXTRA_TARGET_KEY, Register, RegisterReply};
 use wire::proof::{Claimant, Key};
 use wire::{Message, RequestContext};
 use world::World;
@@ -175,6 +175,37 @@ fn targets_register_in_any_order_and_survive_a_power_cut() {
         let r = register(&other, again).await.unwrap();
         assert_eq!(r.config.targets[1].nids, [Nid { addr: ip(99), net: 0 }]);
         assert!(r.config.version > v);
+    });
+}
+
+#[test]
+fn a_target_says_where_it_stands_and_an_older_one_stays_where_it_was() {
+    let mut s = Site::new(3);
+    let lab = s.lab.clone();
+    lab.run(async {
+        s.start().await;
+        let (_, i) = s.client(10, Arc::new(TheirServer));
+        let ost = TargetId::ost(0);
+        let say = async |epoch: u32, domain: Option<&[u8]>| {
+            let placed = domain.map(|d| (EXTRA_DOMAIN, d.to_vec()));
+            let extra = placed.into_iter().chain([(EXTRA_TARGET_KEY, key_of([20; 16]).to_vec())]).collect();
+            let ctx = RequestContext { extra, ..RequestContext::default() };
+            let done = i.call(ctx, target("demo", ost, 20, epoch), Bytes::new()).await;
+            done.map(|r| r.reply.config.targets[0].domains.join("/"))
+        };
+        assert_eq!(say(1, Some(b"rack1/host3")).await, Ok("rack1/host3".into()));
+        assert_eq!(say(2, None).await, Ok("rack1/host3".into()), "an older server knows no domains");
+        for bad in [&b"/"[..], b"a b", b"\xff", &[b'x'; 5000]] {
+            assert_eq!(say(3, Some(bad)).await, Err(Errno::EINVAL), "{bad:?}");
+        }
+        s.crash(4);
+        s.start().await;
+        assert_eq!(say(3, Some(b"rack2/host3")).await, Ok("rack2/host3".into()), "it was moved");
+        let told = s.mgs.clone().unwrap().administer("demo-OST0000", &Order::Show).await.unwrap();
+        assert!(told.contains("domain: rack2/host3\n"), "{told}");
+        assert_eq!(say(4, Some(b"")).await, Ok(String::new()));
+        let told = s.mgs.clone().unwrap().administer("demo-OST0000", &Order::Show).await.unwrap();
+        assert!(told.contains(&format!("domain: {}\n", Nid { addr: ip(20), net: 0 })), "{told}");
     });
 }
 

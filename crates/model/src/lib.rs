@@ -7,6 +7,7 @@ pub mod acl;
 pub mod attr;
 pub mod counters;
 pub mod cred;
+pub mod domain;
 pub mod errno;
 pub mod estimate;
 pub mod exports;

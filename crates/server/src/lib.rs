@@ -40,6 +40,7 @@ Measuring, on any mounted directory:
   bench ior|mdtest|io500 ...      load generators with live progress, JSON and plots
 
 What is there:
+  domains [MOUNT]                 racks, hosts and the targets in them, with their space
   report striping|owners|sizes|ages DIR   layouts, owners, sizes, ages of the files below a directory
 
 The parts, for several hosts (each also a program of its own):

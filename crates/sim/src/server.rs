@@ -270,6 +270,7 @@ impl ServerNode {
             config: Vec::new(),
             key: Some(w.random_key()),
             server_key: None,
+            domain: Vec::new(),
         };
         Db::create(&w, dir)?;
         match self.role {

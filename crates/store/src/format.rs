@@ -5,7 +5,7 @@
 
 use crate::bytes::{Reader, Writer};
 use crate::{StoreError, medium};
-use model::{Nid, TargetId};
+use model::{Nid, TargetId, domain};
 use wire::frame::crc32c;
 use world::{OpenMode, World};
 
@@ -43,6 +43,7 @@ const TAG_PARAM: u16 = 4;
 const TAG_CONFIG: u16 = 5;
 const TAG_KEY: u16 = 6;
 const TAG_SERVER_KEY: u16 = 7;
+const TAG_DOMAIN: u16 = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
@@ -77,6 +78,8 @@ pub struct Superblock {
     pub key: Option<[u8; 32]>,
     /// By which servers of the file system know each other, as the MGS gave it.
     pub server_key: Option<[u8; 32]>,
+    /// The failure domain that an administrator placed it in ([`model::domain`]); empty: nobody did.
+    pub domain: Vec<String>,
 }
 
 /// Holds the target's folder for one server: a lock on the host until dropped.
@@ -131,6 +134,7 @@ impl Superblock {
             config: Vec::new(),
             key: None,
             server_key: None,
+            domain: Vec::new(),
         }
     }
 
@@ -261,6 +265,9 @@ impl Superblock {
         tag(TAG_CONFIG, &self.config);
         self.key.iter().for_each(|k| tag(TAG_KEY, k));
         self.server_key.iter().for_each(|k| tag(TAG_SERVER_KEY, k));
+        if !self.domain.is_empty() {
+            tag(TAG_DOMAIN, domain::text(&self.domain).as_bytes());
+        }
         unknown.iter().for_each(|(t, v)| tag(*t, v));
         let len = u32::try_from(w.0.len()).expect("bounded by its parts");
         w.0[16..20].copy_from_slice(&len.to_le_bytes());
@@ -303,6 +310,7 @@ pub(crate) fn fuzz_sample() -> Vec<u8> {
         config: vec![1, 2, 3],
         key: Some([4; 32]),
         server_key: Some([5; 32]),
+        domain: vec!["rack1".into(), "host3".into()],
     };
     sb.encode(5, &[(0x7777, vec![9])])
 }
@@ -385,6 +393,7 @@ fn decode_fields(bytes: &[u8]) -> Option<Found> {
         config: Vec::new(),
         key: None,
         server_key: None,
+        domain: Vec::new(),
     };
     let mut unknown = Vec::new();
     while !r.0.is_empty() {
@@ -403,6 +412,7 @@ fn decode_fields(bytes: &[u8]) -> Option<Found> {
             TAG_CONFIG => sb.config = v.to_vec(),
             TAG_KEY => sb.key = Some(v.try_into().ok()?),
             TAG_SERVER_KEY => sb.server_key = Some(v.try_into().ok()?),
+            TAG_DOMAIN => sb.domain = domain::parse(std::str::from_utf8(v).ok()?).ok()?,
             _ => unknown.push((tag, v.to_vec())),
         }
     }

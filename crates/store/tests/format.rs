@@ -31,6 +31,7 @@ fn sample() -> Superblock {
         config: b"the cached configuration".to_vec(),
         key: Some([6; 32]),
         server_key: None,
+        domain: vec!["rack1".into(), "host3".into()],
     }
 }
 

@@ -11,6 +11,7 @@ mod components;
 mod controller;
 mod copy;
 mod disk_errors;
+mod domains;
 mod drain;
 mod failing_disk;
 mod failover;

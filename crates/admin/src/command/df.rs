@@ -22,11 +22,19 @@ struct View {
 }
 
 /// Total, used, available in the units of the table.
-#[derive(Clone, Copy, Default)]
-struct Numbers {
-    total: u64,
-    used: u64,
-    available: u64,
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Numbers {
+    pub total: u64,
+    pub used: u64,
+    pub available: u64,
+}
+
+impl Numbers {
+    /// Use%: rounded up.
+    pub fn percent(self) -> u64 {
+        let whole = u128::from(self.used) + u128::from(self.available);
+        if whole == 0 { 0 } else { (u128::from(self.used) * 100).div_ceil(whole) as u64 }
+    }
 }
 
 impl View {
@@ -56,15 +64,15 @@ impl View {
     }
 
     fn row(&self, name: &str, n: Numbers, place: &str, letters: &str) {
-        let whole = n.used + n.available;
-        let pct = if whole == 0 { 0 } else { (u128::from(n.used) * 100).div_ceil(u128::from(whole)) };
+        let pct = n.percent();
         let tail = if letters.is_empty() { String::new() } else { format!(" {letters}") };
         let (t, u, a) = (self.show(n.total), self.show(n.used), self.show(n.available));
         say!("{name:<20} {t:>11} {u:>11} {a:>11} {:>4} {place}{tail}", format!("{pct}%"));
     }
 }
 
-fn letters(flags: u32) -> String {
+/// A target's state, a letter for each bit.
+pub fn letters(flags: u32) -> String {
     let all = [(1, 'D'), (2, 'R'), (4, 'N'), (8, 'S'), (16, 'I')];
     all.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, c)| c).collect()
 }
@@ -93,8 +101,8 @@ fn chosen(p: &getopt::Parsed, s: &TargetSpace) -> Result<bool, Failure> {
     Ok(wanted.is_some_and(|i| i.is_none_or(|i| i == s.target.target.index)))
 }
 
-/// Of the OSTs only those of `pool`, if there is one.
-fn space(m: &LocalMount, pool: Option<&str>) -> Result<Vec<TargetSpace>, Failure> {
+/// All targets but the MGS, in order; of the OSTs only those of `pool`, if there is one.
+pub fn space(m: &LocalMount, pool: Option<&str>) -> Result<Vec<TargetSpace>, Failure> {
     let pool = pool.map(|p| pool::members(m, p)).transpose()?;
     match local::ask(&m.dir, &Request::Df)? {
         Reply::Space(mut s) => {
@@ -110,26 +118,33 @@ fn space(m: &LocalMount, pool: Option<&str>) -> Result<Vec<TargetSpace>, Failure
     }
 }
 
-/// OSTs together, and what several of them lie on once; inodes are the MDTs', lowered to what the OSTs still
-/// can hold.
+/// Targets together, and what several OSTs of them lie on once. Those that did not answer are not counted.
+fn together<'a>(v: &View, all: impl Iterator<Item = &'a TargetSpace>) -> Numbers {
+    let mut disks: BTreeMap<(u64, u16), Numbers> = BTreeMap::new();
+    for s in all.filter(|s| s.errno.is_none()) {
+        // What is not known to be shared is not.
+        let alone = s.disk == 0 || s.target.target.kind == TargetKind::Mdt;
+        let key = (s.disk, if alone { s.target.target.index + 1 } else { 0 });
+        let (n, d) = (v.numbers(s), disks.entry(key).or_default());
+        d.total = d.total.max(n.total);
+        d.available = d.available.max(n.available);
+        d.used = d.used.max(n.used);
+    }
+    disks.into_values().fold(Numbers::default(), |a, n| Numbers {
+        total: a.total + n.total,
+        used: a.used + n.used,
+        available: a.available + n.available,
+    })
+}
+
+/// Bytes of these OSTs together, what several of them lie on once.
+pub fn bytes_of<'a>(osts: impl Iterator<Item = &'a TargetSpace>) -> Numbers {
+    together(&View { inodes: false, base: None }, osts)
+}
+
+/// OSTs together; inodes are the MDTs', lowered to what the OSTs still can hold.
 fn summary(v: &View, all: &[TargetSpace]) -> Numbers {
-    let sum = |kind| {
-        let part = all.iter().filter(|s| s.target.target.kind == kind && s.errno.is_none());
-        let mut disks: BTreeMap<(u64, u16), Numbers> = BTreeMap::new();
-        for s in part {
-            // What is not known to be shared is not.
-            let alone = if s.disk == 0 || kind == TargetKind::Mdt { s.target.target.index + 1 } else { 0 };
-            let (n, d) = (v.numbers(s), disks.entry((s.disk, alone)).or_default());
-            d.total = d.total.max(n.total);
-            d.available = d.available.max(n.available);
-            d.used = d.used.max(n.used);
-        }
-        disks.into_values().fold(Numbers::default(), |a, n| Numbers {
-            total: a.total + n.total,
-            used: a.used + n.used,
-            available: a.available + n.available,
-        })
-    };
+    let sum = |kind| together(v, all.iter().filter(|s| s.target.target.kind == kind));
     let osts = sum(TargetKind::Ost);
     if !v.inodes {
         return osts;

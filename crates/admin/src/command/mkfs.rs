@@ -5,7 +5,7 @@ use crate::getopt::{self, Opt, Parsed, flag, value};
 use crate::{VERSION, say};
 use model::nid::parse_nid_list;
 use model::target::fsname_is_valid;
-use model::{Errno, Nid, TargetId, TargetKind};
+use model::{Errno, Nid, TargetId, TargetKind, domain};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use store::format::{INCOMPAT_SUCCESSOR, Superblock};
@@ -16,8 +16,8 @@ use world::sys::files;
 
 pub const USAGE: &str =
     "mkfs.nacre {--mgs|--mdt|--ost|--mgs --mdt} [--fsname=NAME] [--index=N] [--mgsnode=NID[,NID][:NID]...]
-  [--servicenode=NID[,NID]... | --failnode=NID[,NID]...] [--param KEY=VALUE]... [--replace]
-  [--reformat] [--dryrun] [--quiet] [--verbose] DIR";
+  [--servicenode=NID[,NID]... | --failnode=NID[,NID]...] [--param KEY=VALUE]...
+  [--domain NAME[/NAME]...] [--replace] [--reformat] [--dryrun] [--quiet] [--verbose] DIR";
 
 pub const OPTS: &[Opt] = &[
     flag('\0', "mgs"),
@@ -29,6 +29,7 @@ pub const OPTS: &[Opt] = &[
     value('s', "servicenode"),
     value('f', "failnode"),
     value('p', "param"),
+    value('\0', "domain"),
     flag('\0', "replace"),
     flag('r', "reformat"),
     flag('n', "dryrun"),
@@ -98,6 +99,20 @@ pub fn params(p: &Parsed) -> Result<Vec<(String, String)>, Failure> {
     p.values("param").map(split).collect()
 }
 
+/// What `--domain` says; `None`: it was not given.
+pub fn placed(p: &Parsed) -> Result<Option<Vec<String>>, Failure> {
+    let read = |text: &str| {
+        domain::parse(text).map_err(|_| {
+            Failure::usage(format!(
+                "--domain '{text}': 1 to {} names with '/' between, outermost first, each 1 to {} of A-Z a-z 0-9 . _ - : @",
+                domain::LEVELS_MAX,
+                domain::NAME_MAX_BYTES
+            ))
+        })
+    };
+    p.value("domain").map(read).transpose()
+}
+
 fn kind(p: &Parsed) -> Result<(TargetKind, bool), Failure> {
     match (p.has("mgs"), p.has("mdt"), p.has("ost")) {
         (true, false, false) => Ok((TargetKind::Mgt, false)),
@@ -160,6 +175,7 @@ pub fn superblock(world: &World, p: &Parsed) -> Result<Superblock, Failure> {
         service_nids,
         fail_nids,
         params: params(p)?,
+        domain: placed(p)?.unwrap_or_default(),
         key: Some(world.random_key()),
         ..Superblock::fresh(TargetId { kind, index }, fsname, world.random_uuid())
     })
@@ -206,6 +222,9 @@ pub fn show(title: &str, s: &Superblock) {
         if !v.is_empty() {
             list.push(format!("{key}={}", join(v)));
         }
+    }
+    if !s.domain.is_empty() {
+        list.push(format!("domain={}", domain::text(&s.domain)));
     }
     list.extend(s.params.iter().map(|(k, v)| format!("{k}={v}")));
     say!("\n   {title}:");

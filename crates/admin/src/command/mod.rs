@@ -6,6 +6,7 @@ pub mod copy;
 pub mod data_version;
 pub mod df;
 pub mod dl;
+pub mod domains;
 pub mod drain;
 pub mod fid2path;
 pub mod find;

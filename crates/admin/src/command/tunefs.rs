@@ -1,6 +1,6 @@
 //! `tunefs.nacre`: shows and changes what mkfs.nacre wrote, while the target is not served.
 
-use crate::command::mkfs::{OPTS, finish, folder, nids, params, show, store_failure};
+use crate::command::mkfs::{OPTS, finish, folder, nids, params, placed, show, store_failure};
 use crate::failure::Failure;
 use crate::getopt::{self, Opt, Parsed, flag, value};
 use crate::{VERSION, say};
@@ -10,7 +10,7 @@ use store::format::Superblock;
 
 pub const USAGE: &str =
     "tunefs.nacre [--mgsnode=NIDS] [--servicenode=NIDS | --failnode=NIDS] [--param KEY=VALUE]...
-  [--erase-params] [--erase-param KEY]... [--writeconf] [--replace] [--dryrun] [--quiet] [--verbose] DIR";
+  [--domain NAME[/NAME]...]  [--erase-params] [--erase-param KEY]... [--writeconf] [--replace] [--dryrun] [--quiet] [--verbose] DIR";
 
 const MORE: &[Opt] = &[
     flag('\0', "erase-params"),
@@ -59,6 +59,9 @@ fn change(p: &Parsed, s: &mut Superblock) -> Result<(), Failure> {
     }
     if !s.service_nids.is_empty() && !s.fail_nids.is_empty() {
         return Err(Failure::usage("--servicenode and --failnode exclude each other"));
+    }
+    if let Some(names) = placed(p)? {
+        s.domain = names;
     }
     if p.has("writeconf") || p.has("nolocallogs") {
         s.config.clear();

@@ -231,6 +231,11 @@ impl Lmv {
 
     /// The MGS and every target, as `lfs check` and `lctl dl` show them.
     pub(crate) fn states(&self) -> Vec<TargetState> {
+        let config = self.targets.config();
+        let domain = |id: TargetId| {
+            let entry = config.as_ref()?.targets.iter().find(|e| e.target == id)?;
+            Some(entry.domains.clone()).filter(|d| model::domain::is_valid(d))
+        };
         let mgs = self.mgs().into_iter();
         mgs.chain(self.targets.all())
             .map(|t| TargetState {
@@ -239,6 +244,7 @@ impl Lmv {
                 nid: t.import.current_nid(),
                 state: state_name(t.import.state()).to_string(),
                 active: t.is_active(),
+                domain: domain(t.id).unwrap_or_default(),
                 disk: t.import.disk(),
             })
             .collect()

@@ -2,10 +2,15 @@
 
 use crate::mdt::Mdt;
 use crate::osts::{CREATE_COUNT_DEFAULT, Ost};
-use model::{TargetKind, TargetMark};
+use model::{TargetKind, TargetMark, domain};
 use std::sync::Arc;
 use wire::msg::config::TargetEntry;
 use world::sync::Notify;
+
+/// Where the configuration says that a target was placed. What is no domain is nowhere.
+fn placed(t: &TargetEntry) -> Vec<String> {
+    if domain::is_valid(&t.domains) { t.domains.clone() } else { Vec::new() }
+}
 
 impl Mdt {
     /// These are the file system's targets now. OSTs that are not among them get no new objects.
@@ -27,6 +32,7 @@ impl Mdt {
         let known = self.shared.osts.update(index, |o| {
             o.configured = t.active;
             o.nids.clone_from(&t.nids);
+            o.domain = placed(t);
             o.mark = TargetMark::of(&t.target_uuid);
             if let Some(i) = &o.import {
                 i.set_home(t.nids.clone(), t.epoch);
@@ -43,6 +49,7 @@ impl Mdt {
         let ost = Ost {
             import: Some(import.clone()),
             nids: t.nids.clone(),
+            domain: placed(t),
             mark: TargetMark::of(&t.target_uuid),
             configured: t.active,
             enabled: true,

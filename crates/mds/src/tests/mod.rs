@@ -80,6 +80,7 @@ fn start(world: &World, epoch: u32) -> Arc<Mdt> {
         let ost = Ost {
             import: None,
             nids: vec![format!("127.0.0.{}@tcp", 2 + i / 2).parse().unwrap()],
+            domain: Vec::new(),
             mark: ::model::TargetMark::of(&[i as u8 + 1; 16]),
             configured: true,
             enabled: true,

@@ -7,16 +7,24 @@ use model::Errno;
 use rpc::Incoming;
 use wire::msg::config::{EXTRA_SERVER_KEY, TargetEntry};
 use wire::msg::connect::extra_key;
-use wire::msg::register::{EXTRA_TARGET_KEY, Register, RegisterReply};
+use wire::msg::register::{EXTRA_DOMAIN, EXTRA_TARGET_KEY, Register, RegisterReply};
+
+/// The failure domain that the target says it was placed in; `None`: it says nothing. `EINVAL`: it is none.
+fn domain(req: &Incoming) -> Result<Option<Vec<String>>, Errno> {
+    let said = req.ctx.extra.iter().find(|(tag, _)| *tag == EXTRA_DOMAIN);
+    let read = |v: &[u8]| model::domain::parse(std::str::from_utf8(v).map_err(|_| Errno::EINVAL)?);
+    said.map(|(_, v)| read(v)).transpose()
+}
 
 pub fn run(mgs: &Mgs, req: &Incoming, m: Register) -> Result<Done, Errno> {
+    let domain = domain(req)?;
     let entry = TargetEntry {
         target: m.target,
         target_uuid: m.target_uuid,
         nids: m.nids,
         epoch: m.epoch,
         active: true,
-        domains: Vec::new(),
+        domains: domain.clone().unwrap_or_default(),
     };
     let label = m.target.label(&m.fsname);
     let fresh = Fresh { fs_uuid: mgs.world().random_uuid(), server_key: mgs.world().random_key() };
@@ -28,6 +36,7 @@ pub fn run(mgs: &Mgs, req: &Incoming, m: Register) -> Result<Done, Errno> {
                 fs_uuid: m.fs_uuid,
                 entry,
                 replace: m.replace,
+                knows_domains: domain.is_some(),
                 key: extra_key(&req.ctx.extra, EXTRA_TARGET_KEY),
                 from: &req.from,
             };

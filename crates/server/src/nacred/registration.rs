@@ -15,7 +15,7 @@ use wire::RequestContext;
 use wire::msg::config::{Config, ConfigReply, EXTRA_SERVER_KEY};
 use wire::msg::connect::extra_key;
 use wire::msg::notify::Notify;
-use wire::msg::register::{EXTRA_TARGET_KEY, Register, RegisterReply};
+use wire::msg::register::{EXTRA_DOMAIN, EXTRA_TARGET_KEY, Register, RegisterReply};
 use wire::proof::{Claimant, Key};
 use world::World;
 use world::sync;
@@ -146,11 +146,12 @@ impl Link {
             replace: s.replace,
             params: s.params.clone(),
         };
-        let mut done =
-            self.import.call(RequestContext::default(), msg.clone(), Bytes::new()).await.map(|r| r.reply);
+        let placed = (EXTRA_DOMAIN, model::domain::text(&s.domain).into_bytes());
+        let ctx = RequestContext { extra: vec![placed.clone()], ..RequestContext::default() };
+        let mut done = self.import.call(ctx, msg.clone(), Bytes::new()).await.map(|r| r.reply);
         if let (Err(Errno::ENOKEY), Some(key)) = (&done, s.key) {
             // It has never been shown this key: the first time it is told.
-            let extra = vec![(EXTRA_TARGET_KEY, key.to_vec())];
+            let extra = vec![placed, (EXTRA_TARGET_KEY, key.to_vec())];
             let ctx = RequestContext { extra, ..RequestContext::default() };
             done = self.import.call(ctx, msg, Bytes::new()).await.map(|r| r.reply);
         }

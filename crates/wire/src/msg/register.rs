@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 /// In the request's context: the target's key, 32 bytes, for an MGS that does not know it yet and said so
 /// (`ENOKEY`).
 pub const EXTRA_TARGET_KEY: u16 = 1;
+/// In the request's context: the failure domain that the target was placed in ([`model::domain::text`]),
+/// empty if nobody placed it. Who says nothing is older and knows no domains: what is known stays.
+pub const EXTRA_DOMAIN: u16 = 2;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Register {
