@@ -27,6 +27,8 @@ pub struct OstView {
     pub creates: bool,
     /// Answered lately (true until it had a chance to).
     pub reachable: bool,
+    /// Answers much later than others.
+    pub slow: bool,
     /// `None` until the first answer.
     pub space: Option<StatfsReply>,
     /// What it lies on ([`rpc::Import::disk`]): others with the same number fill it as well.
@@ -40,9 +42,9 @@ impl OstView {
         self.active && self.creates && self.space.is_none_or(takes)
     }
 
-    /// Usable and nothing speaks against it.
-    fn good(&self, reserve: u64) -> bool {
-        self.usable(reserve) && self.reachable && self.space.is_none_or(|s| s.state & STATE_DEGRADED == 0)
+    /// Taken after all others: degraded, or slow.
+    pub fn is_last_choice(&self) -> bool {
+        self.slow || self.space.is_some_and(|s| s.state & STATE_DEGRADED != 0)
     }
 }
 
@@ -88,10 +90,7 @@ impl Allocator {
         if !spec.osts.is_empty() {
             return explicit(spec, osts, reserve);
         }
-        let mut usable: Vec<&OstView> = osts.iter().filter(|o| o.good(reserve)).collect();
-        if usable.is_empty() {
-            usable = osts.iter().filter(|o| o.usable(reserve)).collect();
-        }
+        let mut usable = candidates(spec, osts, reserve);
         let start = match u16::try_from(spec.stripe_start) {
             Err(_) => None,
             Ok(i) => Some(
@@ -162,6 +161,26 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
+/// The OSTs from which those for `spec` are chosen: with those that are the last choice if the others are too
+/// few for three quarters of the stripes that it asks for; those that do not answer if there is nobody else.
+fn candidates<'a>(spec: &LayoutSpec, osts: &'a [OstView], reserve: u64) -> Vec<&'a OstView> {
+    let usable = || osts.iter().filter(|o| o.usable(reserve));
+    let asked = match usize::try_from(spec.stripe_count) {
+        Ok(n) if !spec.is_overstriped() => n,
+        _ => 1,
+    };
+    let enough = (asked - asked / 4).max(1);
+    let tries: [fn(&OstView) -> bool; 2] = [|o| o.reachable && !o.is_last_choice(), |o| o.reachable];
+    for wanted in tries {
+        let some: Vec<&OstView> = usable().filter(|o| wanted(o)).collect();
+        if some.len() >= enough {
+            return some;
+        }
+    }
+    let reachable: Vec<&OstView> = usable().filter(|o| o.reachable).collect();
+    if reachable.is_empty() { usable().collect() } else { reachable }
+}
+
 /// Objects that `spec` asks for where `usable` OSTs can take some: at most one on each unless it is
 /// overstriped.
 fn wanted(spec: &LayoutSpec, usable: usize) -> usize {
@@ -185,24 +204,41 @@ fn explicit(spec: &LayoutSpec, osts: &[OstView], reserve: u64) -> Result<Vec<u16
     Ok(list)
 }
 
-/// Free space differs by less than `threshold` percent of the emptiest OST's.
+/// Free space, and inodes, differ by less than `threshold` percent of the emptiest OST's; at 0 they never do.
 fn even(usable: &[&OstView], threshold: u64) -> bool {
-    let free = usable.iter().filter_map(|o| o.space.map(|s| s.available));
-    let (min, max) = free.fold((u64::MAX, 0), |(lo, hi), f| (lo.min(f), hi.max(f)));
-    min == u64::MAX || u128::from(max - min) * 100 <= u128::from(max) * u128::from(threshold)
+    let within = |free: &dyn Fn(StatfsReply) -> u64| {
+        let all = usable.iter().filter_map(|o| o.space.map(free));
+        let (min, max) = all.fold((u64::MAX, 0), |(lo, hi), f| (lo.min(f), hi.max(f)));
+        min == u64::MAX || u128::from(max - min) * 100 <= u128::from(max) * u128::from(threshold)
+    };
+    threshold > 0 && within(&|s| s.available) && (!all_count_files(usable) || within(&|s| s.files_free))
 }
 
-/// `count` different OSTs. Between those that are equal for a stripe chance decides: weight is free space
-/// (`prio` percent) and an even share (the rest).
+/// Hosts that make inodes as they go report none at all: then they say nothing.
+fn all_count_files(usable: &[&OstView]) -> bool {
+    usable.iter().all(|o| o.space.is_none_or(|s| s.files > 0))
+}
+
+/// `count` different OSTs. Between those that are equal for a stripe chance decides: weight is free space, or
+/// free inodes where these are scarcer (`prio` percent), and an even share (the rest).
 fn weighted(usable: &[&OstView], count: usize, prio: u64, random: &mut dyn FnMut() -> u64) -> Vec<u16> {
-    let max = usable.iter().filter_map(|o| o.space.map(|s| s.available)).max().unwrap_or(1).max(1);
+    let most = |free: &dyn Fn(StatfsReply) -> u64| {
+        usable.iter().filter_map(|o| o.space.map(free)).max().unwrap_or(1).max(1)
+    };
+    let (most_bytes, most_files) = (most(&|s| s.available), most(&|s| s.files_free));
+    let files_count = all_count_files(usable);
     let mut on_disk: BTreeMap<u64, u64> = BTreeMap::new();
     usable.iter().for_each(|o| *on_disk.entry(o.disk).or_default() += 1);
     let weight = |o: &&OstView| {
         // OSTs on one disk have its space together.
         let sharing = if o.disk == 0 { 1 } else { on_disk[&o.disk] };
-        let free = o.space.map_or(max, |s| s.available) / sharing;
-        let share = (u128::from(free) * 1_000_000 / u128::from(max)) as u64;
+        let share = |free: Option<u64>, most: u64| {
+            let free = free.unwrap_or(most) / sharing;
+            (u128::from(free) * 1_000_000 / u128::from(most)) as u64
+        };
+        let bytes = share(o.space.map(|s| s.available), most_bytes);
+        let files = if files_count { share(o.space.map(|s| s.files_free), most_files) } else { bytes };
+        let share = bytes.min(files);
         (share * prio / 100 + 1_000_000 * (100 - prio.min(100)) / 100).max(1)
     };
     let chosen = spread(usable, count, |_, equal| {
@@ -232,6 +268,7 @@ mod tests {
             active: true,
             creates: true,
             reachable: true,
+            slow: false,
             space: Some(space),
             disk: 0,
         }
@@ -314,6 +351,63 @@ mod tests {
             [0, 2, 3].into_iter().for_each(|i: usize| some[i].space = in_state(refuses));
             assert_eq!(a.choose(&spec(-1), &some, POLICY, &mut rng()), Ok(vec![1]), "better than none");
         }
+    }
+
+    #[test]
+    fn last_choices_fill_up_to_three_quarters_of_what_is_asked_for_and_come_last() {
+        let (mut a, mut osts) = (Allocator::new(0), four());
+        osts[1].slow = true;
+        osts[2].space = osts[2].space.map(|s| StatfsReply { state: STATE_DEGRADED, ..s });
+        let mut go = |count| a.choose(&spec(count), &osts, POLICY, &mut rng()).unwrap();
+        for _ in 0..8 {
+            assert!(!go(1).iter().chain(&go(2)).any(|o| [1, 2].contains(o)), "two are enough");
+            let (three, four) = (go(3), go(4));
+            assert_eq!((three.len(), four.len()), (3, 4));
+            assert!(three[..2].iter().chain(&four[..2]).all(|o| [0, 3].contains(o)), "{three:?} {four:?}");
+        }
+        osts[0].active = false;
+        let mut go = |count| a.choose(&spec(count), &osts, POLICY, &mut rng()).unwrap();
+        assert_eq!(go(-1), [3], "whoever wants all wants no slow ones");
+        assert_eq!(go(1), [3]);
+    }
+
+    #[test]
+    fn the_threshold_says_when_turns_end_and_weights_begin() {
+        let mut osts = four();
+        osts[3] = ost(3, 2, (1 << 35) / 100 * 80);
+        let turns = |osts: &[OstView], threshold_rr| {
+            let (mut a, policy) = (Allocator::new(0), Policy { threshold_rr, ..POLICY });
+            // Chance asks for the last one each time.
+            (0..4).map(|_| a.choose(&spec(1), osts, policy, &mut || u64::MAX).unwrap()[0]).collect::<Vec<_>>()
+        };
+        let in_turn = [0, 2, 1, 3];
+        assert_eq!(turns(&osts, 21), in_turn, "a difference of 20 %");
+        assert_ne!(turns(&osts, 19), in_turn);
+        assert_eq!(turns(&osts, 100), in_turn, "always");
+        assert_ne!(turns(&four(), 0), in_turn, "never");
+        // Inodes count as well, where there is a number of them.
+        let files = |n: u64| {
+            let mut osts = four();
+            osts.iter_mut()
+                .for_each(|o| o.space = o.space.map(|s| StatfsReply { files: n, files_free: n, ..s }));
+            osts[0].space = osts[0].space.map(|s| StatfsReply { files_free: n / 2, ..s });
+            osts
+        };
+        assert_ne!(turns(&files(1000), 17), in_turn);
+        assert_eq!(turns(&files(0), 17), in_turn);
+    }
+
+    #[test]
+    fn who_is_weighted_by_free_space_alone_gets_as_much_as_he_has() {
+        let (mut a, mut osts, mut r) = (Allocator::new(0), four(), rng());
+        osts[3] = ost(3, 2, 1 << 33);
+        let mut share = |prio_free| {
+            let policy = Policy { prio_free, ..POLICY };
+            (0..4000).filter(|_| a.choose(&spec(1), &osts, policy, &mut r).unwrap() == [3]).count()
+        };
+        let (all, none) = (share(100), share(0));
+        assert!((200..=420).contains(&all), "a quarter of the space of each other: {all} of 4000");
+        assert!((850..=1150).contains(&none), "as often as the others: {none} of 4000");
     }
 
     #[test]

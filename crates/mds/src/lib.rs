@@ -28,6 +28,7 @@ mod ops;
 mod orphans;
 mod osts;
 mod params;
+mod passed_over;
 mod peers;
 pub mod pools;
 mod recovery;

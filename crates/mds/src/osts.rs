@@ -2,6 +2,7 @@
 //! every `qos_maxage` seconds), and whether it takes new objects.
 
 use crate::alloc::{Allocator, OstView, Policy, RESERVE_BYTES, STATE_REFUSES};
+use crate::passed_over::Pace;
 use crate::pools::Pools;
 use model::mutex::Mutex;
 use model::{Errno, LayoutSpec, Nid, TargetMark, domain};
@@ -35,6 +36,10 @@ pub struct Ost {
     pub space: Option<StatfsReply>,
     /// Of the last answer; of the first poll until there was one.
     pub heard: Option<Instant>,
+    /// How long it takes to answer.
+    pub pace: Pace,
+    /// Why it gets no new objects, as it was said last (`passed_over.rs`).
+    pub passed_over: u32,
     /// Something to do: new outbox records, or a change of configuration.
     pub wake: Arc<Notify>,
 }
@@ -51,7 +56,7 @@ impl Ost {
 
 #[derive(Default)]
 pub struct Osts {
-    table: Mutex<BTreeMap<u16, Ost>>,
+    pub(crate) table: Mutex<BTreeMap<u16, Ost>>,
     allocator: Mutex<Allocator>,
     pub pools: Pools,
 }
@@ -96,7 +101,7 @@ impl Osts {
     }
 
     /// Asked for but not answered for too long.
-    fn reachable(o: &Ost, now: Instant, max_age: Duration) -> bool {
+    pub(crate) fn reachable(o: &Ost, now: Instant, max_age: Duration) -> bool {
         match (&o.import, o.heard) {
             (Some(_), Some(t)) => now.since(t) <= max_age * UNREACHABLE_AFTER_POLLS,
             _ => true,
@@ -133,6 +138,7 @@ impl Osts {
                 active: o.configured && o.enabled,
                 creates: o.max_create_count > 0,
                 reachable: Osts::reachable(o, now, max_age),
+                slow: o.pace.is_slow(),
                 space: o.space,
                 disk: o.import.as_ref().map_or(0, |i| i.disk()),
             })
@@ -153,32 +159,15 @@ impl Osts {
         room && o.max_create_count > 0 && o.refuses() == 0
     }
 
-    /// What an OST said of its space and state. Says in the log when it begins to refuse new objects, and
-    /// when it takes some again.
-    pub fn heard(&self, index: u16, label: &str, said: StatfsReply, now: Instant) {
-        let mut change = None;
-        self.update(index, |o| {
-            let before = o.refuses();
-            (o.space, o.heard) = (Some(said), Some(now));
-            change = Some(o.refuses()).filter(|after| *after != before);
-        });
-        match change {
-            None => {}
-            Some(0) => tracing::info!("{label} takes new objects again"),
-            Some(state) => tracing::warn!("{label} takes no new objects: it is {}", words(state)),
-        }
+    /// What an OST said of its space and state.
+    pub fn heard(&self, index: u16, said: StatfsReply, now: Instant) {
+        self.update(index, |o| (o.space, o.heard) = (Some(said), Some(now)));
     }
 
     /// `osp.*.max_create_count`: until the next start, unless the configuration says it again.
-    pub fn set_max_create_count(&self, index: u16, label: &str, count: u64) {
+    pub fn set_max_create_count(&self, index: u16, count: u64) {
         assert!(count <= CREATE_COUNT_DEFAULT, "a parameter's value is within its bounds");
-        let mut before = None;
-        self.update(index, |o| before = Some(std::mem::replace(&mut o.max_create_count, count)));
-        match (before.unwrap_or(count), count) {
-            (0, 1..) => tracing::info!("{label} takes new objects again"),
-            (1.., 0) => tracing::warn!("{label} is given no new objects: max_create_count is 0"),
-            _ => {}
-        }
+        self.update(index, |o| o.max_create_count = count);
     }
 
     /// What objects say that are laid out for this index now.
@@ -190,10 +179,4 @@ impl Osts {
     pub fn exists(&self, index: u16) -> bool {
         self.table.lock().get(&index).is_some_and(|o| o.configured)
     }
-}
-
-/// The states for which an OST takes no new objects, in words.
-fn words(state: u32) -> String {
-    let all = [(2, "read-only"), (4, "set to no_create"), (8, "out of space"), (16, "out of inodes")];
-    all.iter().filter(|(bit, _)| state & bit != 0).map(|(_, w)| *w).collect::<Vec<_>>().join(", ")
 }

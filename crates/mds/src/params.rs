@@ -333,8 +333,8 @@ pub static OSP: Table<Mdt, u16> = Table {
             ),
             |m, ost| m.shared.osts.get(*ost).map_or(0, |o| o.max_create_count).into(),
             |m, ost, v| {
-                let label = TargetId::ost(*ost).label(&m.cfg.fsname);
-                m.shared.osts.set_max_create_count(*ost, &label, v.number);
+                m.shared.osts.set_max_create_count(*ost, v.number);
+                m.review_osts();
                 Ok(())
             },
         ),
@@ -342,6 +342,13 @@ pub static OSP: Table<Mdt, u16> = Table {
             let import = m.shared.osts.get(*ost).and_then(|o| o.import);
             import.map_or_else(|| "NEW".into(), |i| format!("{:?}", i.state()).to_uppercase()).into()
         }),
+        Param::shown(
+            Decl::text(
+                "passed_over",
+                "why the OST gets no new objects, or only where there are too few others; empty: it gets some",
+            ),
+            |m, ost| m.shared.osts.why_passed_over(*ost).into(),
+        ),
         Param::shown(
             Decl::gauge(
                 "destroys_pending",

@@ -1,6 +1,8 @@
 //! Stripes of one file in failure domains: on different hosts while there are some without a stripe, of these
 //! on different racks, and so on outwards. Shared only when stripes outnumber them, and then evenly.
 //!
+//! OSTs that are a last choice come after all others.
+//!
 //! Who may be next follows from where the stripes before lie, not from chance: chance, or whose turn it is,
 //! decides only between OSTs that are equal in that.
 
@@ -8,8 +10,9 @@ use crate::alloc::OstView;
 use model::domain::LEVELS_MAX;
 use std::collections::BTreeMap;
 
-/// Stripes that share each domain of an OST, innermost first: the smallest is the best place for the next.
-type Crowd = [u32; LEVELS_MAX];
+/// Whether an OST is a last choice, and the stripes that share each of its domains, innermost first: the
+/// smallest is the best place for the next.
+type Crowd = (bool, [u32; LEVELS_MAX]);
 
 /// The domains of some OSTs as numbers, and how many stripes lie in each.
 struct Domains {
@@ -35,9 +38,9 @@ impl Domains {
         Domains { of, stripes: vec![0; numbers.len()] }
     }
 
-    fn crowd(&self, ost: usize) -> Crowd {
+    fn crowd(&self, ost: usize) -> [u32; LEVELS_MAX] {
         let own = &self.of[ost];
-        let mut crowd = Crowd::default();
+        let mut crowd = [0; LEVELS_MAX];
         for (level, n) in crowd.iter_mut().enumerate() {
             // Of whom nothing is known nothing is shared.
             *n = own.get(level).or(own.last()).map_or(0, |domain| self.stripes[*domain]);
@@ -62,7 +65,7 @@ pub fn spread<'a>(
     let mut left: Vec<usize> = (0..from.len()).collect();
     let mut out = Vec::with_capacity(count);
     for stripe in 0..count {
-        let crowds: Vec<Crowd> = left.iter().map(|&i| domains.crowd(i)).collect();
+        let crowds: Vec<Crowd> = left.iter().map(|&i| (from[i].is_last_choice(), domains.crowd(i))).collect();
         let least = crowds.iter().min().expect("there are more OSTs than stripes");
         let best: Vec<usize> = (0..left.len()).filter(|&i| crowds[i] == *least).collect();
         let equal: Vec<&OstView> = best.iter().map(|&i| from[left[i]]).collect();

@@ -34,6 +34,7 @@ fn osts(racks: &Racks, across: bool) -> Vec<OstView> {
         active: true,
         creates: true,
         reachable: true,
+        slow: false,
         space: Some(StatfsReply { available: free << 30, total: 1 << 50, ..StatfsReply::default() }),
         disk: 0,
     };

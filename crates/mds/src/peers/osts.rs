@@ -2,6 +2,7 @@
 
 use crate::mdt::Mdt;
 use crate::osts::{CREATE_COUNT_DEFAULT, Ost};
+use crate::passed_over::Pace;
 use model::{TargetKind, TargetMark, domain};
 use std::sync::Arc;
 use wire::msg::config::TargetEntry;
@@ -25,6 +26,7 @@ impl Mdt {
                 self.activate_session(index);
             }
         }
+        self.review_osts();
     }
 
     fn configure_ost(self: &Arc<Self>, t: &TargetEntry) {
@@ -56,6 +58,8 @@ impl Mdt {
             max_create_count: CREATE_COUNT_DEFAULT,
             space: None,
             heard: None,
+            pace: Pace::default(),
+            passed_over: 0,
             wake: Arc::new(Notify::new()),
         };
         self.shared.osts.insert(index, ost);
@@ -80,5 +84,6 @@ impl Mdt {
     pub(crate) fn set_ost_enabled(&self, index: u16, on: bool) {
         self.shared.osts.update(index, |o| o.enabled = on);
         self.activate_session(index);
+        self.review_osts();
     }
 }

@@ -87,6 +87,8 @@ fn start(world: &World, epoch: u32) -> Arc<Mdt> {
             max_create_count: crate::osts::CREATE_COUNT_DEFAULT,
             space: Some(space),
             heard: None,
+            pace: crate::passed_over::Pace::default(),
+            passed_over: 0,
             wake: Arc::default(),
         };
         mdt.shared.osts.insert(i, ost);

@@ -37,7 +37,7 @@ fn what_an_ost_says_of_its_state_decides_whether_it_gets_objects() {
     let rig = Rig::new();
     let say = |state| {
         let said = StatfsReply { total: 1 << 40, available: 1 << 39, state, ..StatfsReply::default() };
-        rig.mdt.shared.osts.heard(2, "test-OST0002", said, rig.world.now());
+        rig.mdt.shared.osts.heard(2, said, rig.world.now());
     };
     for (n, refuses) in [2, 4, 8, 16].into_iter().enumerate() {
         say(refuses);
@@ -47,4 +47,31 @@ fn what_an_ost_says_of_its_state_decides_whether_it_gets_objects() {
     assert_eq!(osts(&rig, "degraded"), [0, 1, 3], "there are others");
     say(0);
     assert_eq!(osts(&rig, "all"), [0, 1, 2, 3]);
+}
+
+#[test]
+fn why_an_ost_is_passed_over_is_told_until_it_is_over() {
+    let rig = Rig::new();
+    let why = || rig.mdt.get_params("osp.test-OST0002-osc-MDT0000.passed_over")[0].1.clone();
+    let say = |state, available| {
+        let said = StatfsReply { total: 1 << 40, available, state, ..StatfsReply::default() };
+        rig.mdt.shared.osts.heard(2, said, rig.world.now());
+        rig.mdt.review_osts();
+        why()
+    };
+    assert_eq!(say(0, 1 << 39), "");
+    assert_eq!(say(2, 1 << 39), "read-only");
+    assert_eq!(say(1, 1 << 39), "degraded");
+    assert_eq!(say(0, 1000), "out of space");
+    assert_eq!(say(0, (1 << 20) + 1), "out of space", "a little more than nothing is said once");
+    assert_eq!(say(0, 1 << 39), "");
+    let set = |name: &str, value: &str| {
+        block_on(rig.mdt.set_params(&format!("osp.test-OST0002-*.{name}"), value)).unwrap();
+        why()
+    };
+    assert_eq!(set("max_create_count", "0"), "set to max_create_count 0");
+    assert_eq!(set("max_create_count", "20000"), "");
+    assert_eq!(set("active", "0"), "deactivated");
+    assert_eq!(osts(&rig, "without"), [0, 1, 3]);
+    assert_eq!(set("active", "1"), "");
 }
