@@ -46,6 +46,7 @@ model::counters! {
         Layout = "layout" in "usecs",
         Getpath = "getpath" in "usecs",
         Ostfiles = "ostfiles" in "usecs",
+        Scan = "scan" in "usecs",
     }
 }
 

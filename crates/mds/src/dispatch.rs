@@ -109,6 +109,7 @@ impl Mdt {
             Op::Instantiate => with!(m => ops::instantiate::run(self, to, m).await),
             Op::Components => with!(m => ops::components::run(self, to, ctx, &m).await),
             Op::Migrate => with!(m => ops::migrate::run(self, to, ctx, &m).await),
+            Op::Scan => with!(m => ops::scan::run(self, ctx, to, &m).await),
             Op::Withdraw => with!(m => plain(ops::withdraw::run(self, ctx, &m))),
             _ => Done::error(Errno::EOPNOTSUPP),
         }
@@ -137,6 +138,7 @@ mod tests {
         Op::Instantiate,
         Op::Components,
         Op::Migrate,
+        Op::Scan,
         Op::Withdraw,
         Op::Sync,
     ];

@@ -113,6 +113,15 @@ impl LeaseState {
         self.table.lock().is_owner(client.0)
     }
 
+    /// Everything that owners have.
+    pub fn owned(&self) -> Touched {
+        let mut all = Touched::new();
+        for (_, i) in self.table.lock().exclusive() {
+            *all.entry(i.fid).or_default() |= i.bits;
+        }
+        all
+    }
+
     /// What a client has to tell of, if it made files that it did not tell of.
     pub fn owned_by(&self, client: [u8; 16]) -> Vec<(Fid, u8)> {
         self.table.lock().exclusive_of(client)

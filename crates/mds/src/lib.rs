@@ -34,6 +34,7 @@ pub mod pools;
 mod recovery;
 mod relayout;
 mod replayed;
+mod scan;
 pub mod schema;
 mod service;
 mod settings;

@@ -55,6 +55,31 @@ impl Transactions {
         }
     }
 
+    /// Runs a read-only operation on what the table has, whatever owners have not told; nothing is granted.
+    /// With the result: what it depends on.
+    pub fn peek<T>(&self, to: &ReplyTo, f: impl FnOnce(&mut Tx) -> T) -> (T, store::Seen) {
+        let core = self.core.read();
+        let mut tx = Tx::new(self.db.view_for(&to.author), &core.opens, &self.shared);
+        let result = f(&mut tx);
+        let out = tx.finish();
+        assert!(out.pending.is_empty() && out.changes.is_empty(), "a read-only operation wrote something");
+        (result, out.seen)
+    }
+
+    /// Waits until all owners but `by` have told what they had done when this began.
+    pub async fn owners_told(&self, by: rpc::ClientId) -> Result<(), Errno> {
+        let mut marks = RevokeGuard::new(&self.shared.leases);
+        let wanted = {
+            let _alone = self.core.write();
+            let wanted = LeaseNeeds { change: Touched::new(), look: self.shared.leases.owned() };
+            if !marks.mark_conflicts(Some(by), &wanted) {
+                return Ok(());
+            }
+            wanted
+        };
+        self.callbacks.await_cancels(Some(by), &wanted).await
+    }
+
     /// Runs it, unless others own what it looks at: then says what that is.
     fn look(
         &self,

@@ -236,6 +236,7 @@ verbs! {
         Instantiate = 48, answers(Answer::Entry);
         Components = 49, answers(Answer::Entry);
         Withdraw = 50, past_barrier;
+        Scan = 51;
         // locks (MDT)
         Enqueue = 60, modifies, named("ldlm_enqueue");
         Cancel = 61, modifies, past_barrier, unlimited, named("ldlm_cancel");

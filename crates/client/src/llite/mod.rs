@@ -49,6 +49,7 @@ mod recent_space;
 mod removexattr;
 mod rename;
 mod rmdir;
+mod scan;
 mod seek;
 mod setattr;
 mod setlayout;

@@ -19,6 +19,7 @@ mod pending;
 mod pools;
 mod restart;
 mod rules;
+mod scans;
 mod small;
 mod told;
 mod users;

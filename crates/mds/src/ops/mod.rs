@@ -39,6 +39,7 @@ pub mod reclaim;
 pub mod removexattr;
 pub mod rename;
 pub mod rmdir;
+pub mod scan;
 pub mod seek;
 pub mod setattr;
 pub mod setlayout;

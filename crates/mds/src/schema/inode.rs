@@ -175,7 +175,7 @@ impl Inode {
         inode_rules::touch_ctime(self, now);
     }
 
-    fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         match self.kind {
             FileType::Directory => inode_rules::dir_size(self.entries),
             FileType::Symlink => self.symlink.len() as u64,
@@ -183,7 +183,7 @@ impl Inode {
         }
     }
 
-    fn blocks(&self) -> u64 {
+    pub fn blocks(&self) -> u64 {
         let data = u64::from(self.data.blocks) * inode_rules::DATA_BLOCK_BYTES;
         inode_rules::sectors(if self.is_dir() { self.size() } else { data })
     }
@@ -282,7 +282,34 @@ impl Inode {
     }
 
     pub fn decode(fid: Fid, bytes: &[u8]) -> Result<Inode, MdsError> {
+        Inode::decode_tags(fid, bytes, |_| true)
+    }
+
+    /// What attributes and the layout are made of; everything else is empty, for most of the time goes there.
+    pub fn decode_shown(fid: Fid, bytes: &[u8]) -> Result<Inode, MdsError> {
+        Inode::decode_tags(fid, bytes, |tag| matches!(tag, TAG_SYMLINK | TAG_LAYOUT | TAG_DATA))
+    }
+
+    fn decode_tags(fid: Fid, bytes: &[u8], wanted: impl Fn(u16) -> bool) -> Result<Inode, MdsError> {
         let mut r = Reader { bytes, fid };
+        let mut i = Inode::read_fixed(&mut r)?;
+        while !r.bytes.is_empty() {
+            let tag = u16::from_le_bytes(r.array("tag")?);
+            let len = u32::from_le_bytes(r.array("length")?) as usize;
+            let value = r.take(len, "tagged value")?;
+            if wanted(tag) {
+                i.set_tag(&r, tag, value)?;
+            }
+        }
+        Ok(i)
+    }
+
+    /// What stands in the fixed part; everything else is empty.
+    pub fn decode_fixed(fid: Fid, bytes: &[u8]) -> Result<Inode, MdsError> {
+        Inode::read_fixed(&mut Reader { bytes, fid })
+    }
+
+    fn read_fixed(r: &mut Reader) -> Result<Inode, MdsError> {
         let version = r.array::<1>("version")?[0];
         if version != VERSION {
             return Err(r.damaged(format!("its version is {version}, this program knows {VERSION}")));
@@ -302,12 +329,6 @@ impl Inode {
             t.nsec = u32::from_le_bytes(r.array("times")?);
         }
         i.parent = Fid::from_bytes(&r.array("parent")?);
-        while !r.bytes.is_empty() {
-            let tag = u16::from_le_bytes(r.array("tag")?);
-            let len = u32::from_le_bytes(r.array("length")?) as usize;
-            let value = r.take(len, "tagged value")?;
-            i.set_tag(&r, tag, value)?;
-        }
         Ok(i)
     }
 
@@ -412,7 +433,13 @@ mod tests {
     #[test]
     fn everything_goes_there_and_back() {
         let i = sample();
-        assert_eq!(Inode::decode(Fid::ROOT, &i.encode()).unwrap(), i);
+        let bytes = i.encode();
+        assert_eq!(Inode::decode(Fid::ROOT, &bytes).unwrap(), i);
+        let shown = Inode::decode_shown(Fid::ROOT, &bytes).unwrap();
+        assert_eq!((shown.attr(Fid::ROOT), &shown.layout), (i.attr(Fid::ROOT), &i.layout));
+        assert!(shown.default_layout.is_none() && shown.xattrs.is_empty(), "and nothing else");
+        let fixed = Inode::decode_fixed(Fid::ROOT, &bytes).unwrap();
+        assert_eq!((fixed.uid, fixed.atime, fixed.parent, fixed.layout), (i.uid, i.atime, i.parent, None));
     }
 
     #[test]

@@ -436,6 +436,7 @@ fn likely(target: TargetId) -> &'static [Op] {
         Op::Own,
         Op::Fetch,
         Op::Ostfiles,
+        Op::Scan,
         Op::Enqueue,
         Op::Cancel,
         Op::Getlock,

@@ -53,6 +53,7 @@ pub mod register;
 pub mod removexattr;
 pub mod rename;
 pub mod rmdir;
+pub mod scan;
 pub mod seek;
 pub mod setattr;
 pub mod setlayout;
