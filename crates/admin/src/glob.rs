@@ -1,5 +1,10 @@
 //! Shell patterns: `* ? [a-z] [!a] {a,b}` and backslash.
 
+/// Whether it may fit another name than itself.
+pub fn is_pattern(pattern: &[u8]) -> bool {
+    pattern.iter().any(|c| b"*?[{\\".contains(c))
+}
+
 /// Whether the whole of `name` fits `pattern`. `*` also fits dots and slashes.
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     expand(pattern).iter().any(|p| fits(p, name))

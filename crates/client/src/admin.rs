@@ -2,7 +2,7 @@
 //! the requests). `fuse` brings them from an ioctl; [`crate::User`] has those of a user as calls.
 
 use crate::control::{
-    ControlError, Inode, Listed, MountName, Name, Reply, Request, Stripe, Target, TargetSpace,
+    ControlError, Inode, Listed, MountName, Name, Packed, Reply, Request, Stripe, Target, TargetSpace,
 };
 use crate::llite::{O_CREAT, O_EXCL, O_WRONLY, permission};
 use crate::stats::Verb;
@@ -150,6 +150,9 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
             let named =
                 |(fid, paths): (Fid, Vec<Vec<u8>>)| (fid, paths.into_iter().map(Into::into).collect());
             Reply::OstFiles { files: r.files.into_iter().map(named).collect(), next: r.next }
+        }
+        Request::Scan { after, tests } => {
+            Reply::Scanned(Packed::of(&Admin(fs).scan(call, opened, after, tests).await?))
         }
         Request::LockAhead { name, write, start, end } => {
             let fid = object(fs, &call, opened, name).await?.fid;

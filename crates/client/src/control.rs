@@ -25,13 +25,18 @@
 //! Numbers are little-endian. A reply larger than one buffer is fetched in parts: [`call`] does that.
 
 use crate::TargetState;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use model::layout::ComponentChange;
 use model::param::ParamInfo;
 use model::{Attr, Errno, Fid, FileType, Layout, LayoutSpec, ObjectAttr, ObjectId, Pool, TargetId};
-use serde::de::{SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
+use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
+use wire::msg::scan::{Cursor, ScanReply, Test};
+use wire::{decode_message, encode_message};
 
 /// Bytes of the ioctl's buffer.
 pub const BUFFER_BYTES: usize = 12288;
@@ -119,6 +124,39 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
+/// A message of the network within JSON, as base64 text: many records, which would be four times as long
+/// written out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Packed<T> {
+    bytes: Vec<u8>,
+    what: PhantomData<T>,
+}
+
+impl<T: Serialize + DeserializeOwned> Packed<T> {
+    pub fn of(message: &T) -> Packed<T> {
+        Packed { bytes: encode_message(message), what: PhantomData }
+    }
+
+    /// `EPROTO` if the other end is of another kind.
+    pub fn open(&self) -> Result<T, Errno> {
+        decode_message(&self.bytes).map_err(|_| Errno::EPROTO)
+    }
+}
+
+impl<T> Serialize for Packed<T> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(&STANDARD_NO_PAD.encode(&self.bytes))
+    }
+}
+
+impl<'de, T> Deserialize<'de> for Packed<T> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Packed<T>, D::Error> {
+        let text = String::deserialize(d)?;
+        let bytes = STANDARD_NO_PAD.decode(text).map_err(D::Error::custom)?;
+        Ok(Packed { bytes, what: PhantomData })
+    }
+}
+
 /// What mounts keep of the file is looked after first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -174,6 +212,10 @@ pub enum Request {
     /// Some files that have objects on an OST, from the metadata servers' reverse index, behind object
     /// `after`. Root only. [`Reply::OstFiles`].
     OstFiles { ost: u16, after: Option<ObjectId> },
+    /// Some files below the opened directory that may fit all `tests`, in the order of their FIDs: from the
+    /// metadata server's inodes, no directory is read. As far as the caller could find them by walking.
+    /// [`Reply::Scanned`]. `EACCES` if the caller may not read and search the directory.
+    Scan { after: Option<Cursor>, tests: Vec<Test> },
     /// Some entries of the opened directory, behind `cookie` (0: from the first), with what the metadata
     /// server knows of their inodes if wanted; no object server is asked. [`Reply::Listing`].
     Listing { cookie: u64, inodes: bool },
@@ -391,6 +433,8 @@ pub enum Reply {
         version: u64,
         pools: Vec<Pool>,
     },
+    /// A page of a scan.
+    Scanned(Packed<ScanReply>),
     /// Entries of a directory; `next`: ask again behind this cookie.
     Listing {
         entries: Vec<Listed>,
@@ -464,6 +508,17 @@ pub fn header(buf: &[u8]) -> (u32, u32, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_goes_there_and_back_and_what_is_none_is_refused() {
+        let p = Packed::of(&vec![1u32, 77, u32::MAX]);
+        let json = serde_json::to_string(&p).unwrap();
+        let back: Packed<Vec<u32>> = serde_json::from_str(&json).unwrap();
+        assert_eq!((back.open(), &back), (Ok(vec![1, 77, u32::MAX]), &p));
+        assert!(serde_json::from_str::<Packed<Vec<u32>>>("\"?\"").is_err());
+        let short: Packed<Vec<u32>> = serde_json::from_str("\"CQ\"").unwrap();
+        assert_eq!(short.open(), Err(Errno::EPROTO));
+    }
 
     #[test]
     fn names_of_any_bytes_go_there_and_back() {

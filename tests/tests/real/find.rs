@@ -89,7 +89,10 @@ fn every_predicate_prints_the_lines_that_it_should() -> Result<()> {
         ),
         (&["a", "-printf", "%p %LP %La\\n", "-projid", "9"], &["a/b/on1 9 ---"]),
     ] {
-        ensure!(find(m, args)? == want, "{args:?}: {:?}", find(m, args)?);
+        for how in [&[][..], &["-index"], &["-no-index"]] {
+            let found = find(m, &[args, how].concat())?;
+            ensure!(found == want, "{args:?} {how:?}: {found:?}");
+        }
     }
     let ls = find(m, &["a/small.txt", "-ls"])?;
     ensure!(ls[0].contains(" -rw-r--r-- 1 root root 1 ") && ls[0].ends_with(" a/small.txt"), "{ls:?}");
@@ -137,6 +140,81 @@ fn what_cannot_be_searched_is_said_and_the_rest_is_found() -> Result<()> {
     Ok(())
 }
 
+/// Output and messages of a command, each sorted, and how it ended, as root or as somebody else.
+fn said(
+    program: &Path,
+    uid: Option<u32>,
+    args: &[&str],
+    dir: &Path,
+) -> Result<(Vec<String>, Vec<String>, i32)> {
+    let mut c = match uid {
+        None => Command::new(program),
+        Some(uid) => {
+            let mut c = Command::new("setpriv");
+            let ids = [format!("--reuid={uid}"), format!("--regid={uid}")];
+            c.args(ids).args(["--clear-groups", "--"]).arg(program);
+            c
+        }
+    };
+    let o = run_within(c.args(args).current_dir(dir), LIMIT)?;
+    let sorted = |b: &[u8]| {
+        let mut lines: Vec<String> = text(b).lines().map(str::to_string).collect();
+        lines.sort();
+        lines
+    };
+    Ok((sorted(&o.stdout), sorted(&o.stderr), o.status.code().unwrap_or(-1)))
+}
+
+#[test]
+fn a_scan_tells_everybody_what_a_walk_tells_and_not_more() -> Result<()> {
+    let fs = TestFs::up("findscan", 2, 2)?;
+    let (m, other) = (fs.mount(0), fs.mount(1));
+    make_tree(m)?;
+    let lines = "mkdir -p a/private/below a/names/below a/pass/below a/mine/below; touch a/private/below/f
+        touch a/names/f a/names/below/f a/pass/f a/pass/below/f a/mine/below/f; chown -R 65534 a/mine
+        ln a/private/below/f a/mine/seen; ln a/mine/below/f a/private/hidden; mkdir a/mine/shut
+        touch a/mine/shut/f; chmod 0 a/mine/shut; chmod 700 a/private; chmod 744 a/names; chmod 711 a/pass
+        chmod 755 a/b; mv a/b a/mine/b";
+    sh(&format!("cd {}; {lines}", m.display()), LIMIT)?;
+    std::fs::set_permissions(fs.scratch(), std::fs::Permissions::from_mode(0o755))?;
+    let nacre = fs.scratch().join("nacre");
+    std::fs::copy(bin_dir().join("nacre"), &nacre)?;
+    let mut seen = 0;
+    for question in [
+        &["lfs", "find", "a"][..],
+        &["lfs", "find", "a", "-uid", "0"],
+        &["lfs", "find", "a", "!", "-user", "0", "-type", "f"],
+        &["lfs", "find", "a", "-size", "+0", "-printf", "%p %s %t %u\\n"],
+        &["lfs", "find", "a", "-mtime", "-1", "-maxdepth", "2"],
+        &["lfs", "find", "a/mine", "a/pass", "a/private", "a/names", "-name", "f", "-mindepth", "1"],
+        &["lfs", "find", "a", "-links", "2", "-json"],
+        &["lfs", "find", ".", "-ost", "0-1"],
+        &["nacre", "report", "sizes", "a", "--json"],
+        &["nacre", "report", "striping", "a"],
+        &["nacre", "report", "owners", "a"],
+    ] {
+        for uid in [None, Some(65534), Some(65533)] {
+            let args = if question[0] == "nacre" { &question[1..] } else { question };
+            let with = |how, dir| said(&nacre, uid, &[args, &[how]].concat(), dir);
+            let (walked, scanned) = (with("--no-index", m)?, with("--index", m)?);
+            ensure!(walked == scanned, "{question:?} of {uid:?}: {walked:?} but {scanned:?}");
+            let elsewhere = with("--index", other)?;
+            ensure!(walked == elsewhere, "{question:?} of {uid:?}: {walked:?} but {elsewhere:?} elsewhere");
+            seen += walked.0.len() + walked.1.len();
+        }
+    }
+    ensure!(seen > 100, "there was something to see: {seen}");
+    // What lies below another file system is seen by nobody.
+    sh(&format!("mount -t tmpfs none {}/a/mine", m.display()), LIMIT)?;
+    let refused = said(&nacre, None, &["lfs", "find", "a", "-uid", "0", "-index"], m);
+    let walked = said(&nacre, None, &["lfs", "find", "a", "-uid", "0"], m);
+    sh(&format!("umount {}/a/mine", m.display()), LIMIT)?;
+    let (refused, walked) = (refused?, walked?);
+    ensure!(refused.2 == 18 && refused.1[0].contains("another file system is mounted at"), "{refused:?}");
+    ensure!(walked.2 == 0 && !walked.0.iter().any(|l| l.starts_with("a/mine/")), "{walked:?}");
+    fs.fsck()
+}
+
 #[test]
 fn deep_and_wide_directories_are_found_whole() -> Result<()> {
     let fs = TestFs::up("finddeep", 1, 1)?;
@@ -151,8 +229,10 @@ fn deep_and_wide_directories_are_found_whole() -> Result<()> {
     for i in 0..3000 {
         std::fs::write(m.join(format!("wide/f{i}")), b"")?;
     }
-    let ends = find(m, &[".", "-name", "end", "-user", "0"])?;
-    ensure!(ends.len() == 1 && ends[0].len() > 60 * 100, "{ends:?}");
+    for how in ["-index", "-no-index"] {
+        let ends = find(m, &[".", "-name", "end", "-user", "0", how])?;
+        ensure!(ends.len() == 1 && ends[0].len() > 60 * 100, "{how}: {ends:?}");
+    }
     for threads in ["1", "4"] {
         ensure!(
             find(m, &["wide", "-type", "f", "-uid", "0", "-threads", threads])?.len() == 3000,

@@ -74,11 +74,22 @@ pub fn walk(tree: &dyn Tree, root: &Path, threads: usize, visitor: &dyn Visitor,
     let at = Place { dir: &*dir, path: None, root, depth: 0, cookie: 0 };
     visitor.visit(&at, vec![listed], run);
     drop(dir);
-    if !below {
-        return;
+    if below {
+        walk_below(tree, root, (root, 0), threads, visitor, run);
     }
+}
+
+/// As [`walk`], from what is in a directory on, which is so many levels below the root.
+pub fn walk_below(
+    tree: &dyn Tree,
+    root: &Path,
+    (dir, depth): (&Path, u32),
+    threads: usize,
+    visitor: &dyn Visitor,
+    run: &Run<'_>,
+) {
     let threads = threads.clamp(1, THREADS_MAX);
-    let first = Job { above: Arc::new(root.to_path_buf()), name: None, cookie: 0, depth: 1 };
+    let first = Job { above: Arc::new(dir.to_path_buf()), name: None, cookie: 0, depth: depth + 1 };
     let shared = Mutex::new(Shared { jobs: VecDeque::from([first]), ..Shared::default() });
     let crew = Crew { tree, visitor, run, root, threads, shared, more: Condvar::default() };
     let numbers: Vec<usize> = (0..threads).collect();

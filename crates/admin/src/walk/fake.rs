@@ -1,5 +1,6 @@
 //! A tree in memory that counts what is asked of it.
 
+use super::index::{Answer, Index};
 use super::{Directory, Page, Tree};
 use crate::failure::Failure;
 use client::control::{Inode, Listed, Name, Stripe};
@@ -11,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use wire::msg::scan::{self, Condition, Cursor, Number, ROOT_PLACE, ScanReply, Test};
 use world::sys::walk::FullStat;
 
 /// Entries of a page.
@@ -133,6 +135,92 @@ impl Tree for Fake {
     fn start(&self) -> Result<(Box<dyn Directory>, Listed), Failure> {
         let listed = self.listed(&self.root, true).expect("the root is there");
         Ok((self.opened(&self.root, true), listed))
+    }
+}
+
+impl Fake {
+    /// Whether an inode says that a test does not hold: what is known to objects only is not looked at.
+    fn is_excluded(f: &FakeFile, t: &Test) -> bool {
+        let a = &f.attr;
+        let (regular, directory) = (a.kind == FileType::Regular, a.kind == FileType::Directory);
+        let layout = f.layout.as_ref().filter(|_| regular);
+        let striped = layout.is_some_and(|l| l.objects().next().is_some());
+        let main = layout
+            .and_then(|l| l.components.iter().rev().find(|c| !c.objects.is_empty()).or(l.components.last()));
+        let of_main = |n: Option<usize>| if directory { None } else { Some(n.map_or(-1, |n| n as i64)) };
+        let number = |of: Number| match of {
+            Number::Uid => Some(i64::from(a.uid)),
+            Number::Gid => Some(i64::from(a.gid)),
+            Number::Project => Some(i64::from(a.projid)),
+            Number::Links => Some(i64::from(a.nlink)),
+            Number::Size => (!striped).then_some(a.size as i64),
+            Number::Space => (!striped).then_some(a.blocks as i64 * 512),
+            Number::Atime => Some(a.atime.sec),
+            Number::Mtime => (!striped).then_some(a.mtime.sec),
+            Number::Ctime => (!striped).then_some(a.ctime.sec),
+            Number::Btime => Some(a.btime.sec),
+            Number::StripeCount => of_main(main.map(|c| c.objects.len())),
+            Number::StripeSize => of_main(main.map(|c| c.stripe_size as usize)),
+        };
+        let holds = match &t.condition {
+            Condition::Types(bits) => Some(bits >> a.kind.d_type() & 1 == 1),
+            Condition::Within(of, from, to) => number(*of).map(|n| (*from..=*to).contains(&n)),
+            Condition::Flags { with, without } => Some(a.flags & with == *with && a.flags & without == 0),
+            Condition::Mode { mask, bits } => Some(a.mode & mask == *bits),
+            Condition::Osts(list) => Some(layout.is_some_and(|l| l.objects().any(|o| list.contains(&o.ost)))),
+            Condition::FirstOst(list) => {
+                Some(main.and_then(|c| c.objects.first()).is_some_and(|o| list.contains(&o.ost)))
+            }
+            Condition::Pool(_) if directory => None,
+            Condition::Pool(name) => Some(main.is_some_and(|c| c.pool.as_bytes() == name)),
+        };
+        holds == Some(t.negated)
+    }
+
+    /// Whether all directories from the root to that one may be listed; if not, whether it is the first.
+    fn reached(&self, dir: &Path) -> bool {
+        let shut = |p: &Path| self.files.get(p).is_some_and(|f| f.refused.is_some() || f.may_not_search);
+        dir.starts_with(&self.root) && !dir.ancestors().take_while(|p| p.starts_with(&self.root)).any(shut)
+    }
+}
+
+impl Index for Fake {
+    fn page(&self, after: Option<Cursor>, tests: &[Test]) -> Result<ScanReply, Answer> {
+        if !self.reached(&self.root) {
+            return Err(Answer::Closed);
+        }
+        let from = after.map_or(0, |c| c.file.oid);
+        let mut page = ScanReply::default();
+        let mut all: Vec<_> = self.files.iter().filter(|(p, _)| **p != self.root).collect();
+        all.sort_by_key(|(_, f)| f.attr.fid.oid);
+        all.retain(|(_, f)| f.attr.fid.oid > from);
+        let is_last = all.len() <= PAGE;
+        let mut places: BTreeMap<PathBuf, u32> = BTreeMap::from([(self.root.clone(), ROOT_PLACE)]);
+        for (path, f) in all.into_iter().take(PAGE) {
+            page.looked += 1;
+            page.next = (!is_last).then_some(Cursor { file: f.attr.fid, name: None });
+            let parent = path.parent().expect("it is below the root");
+            if !self.reached(parent) {
+                continue;
+            }
+            let mut way: Vec<&Path> = parent.ancestors().take_while(|p| !places.contains_key(*p)).collect();
+            while let Some(dir) = way.pop() {
+                let above = places[dir.parent().expect("it is below the root")];
+                let name = dir.file_name().unwrap_or_default().as_bytes().to_vec();
+                places.insert(dir.to_path_buf(), page.dirs.len() as u32);
+                page.dirs.push(scan::Directory { fid: self.files[dir].attr.fid, parent: above, name });
+            }
+            let name = path.file_name().unwrap_or_default().as_bytes().to_vec();
+            let name = scan::Name { parent: places[parent], name };
+            if f.attr.kind == FileType::Directory && !self.reached(path) {
+                page.closed.push(name.clone());
+            }
+            if !tests.iter().any(|t| Fake::is_excluded(f, t)) {
+                let (attr, layout) = (f.attr.clone(), f.layout.clone());
+                page.files.push(scan::Found { attr, layout, names: vec![name] });
+            }
+        }
+        Ok(page)
     }
 }
 

@@ -8,10 +8,11 @@
 mod crew;
 #[cfg(test)]
 pub(crate) mod fake;
+pub mod index;
 mod mounted;
 
 pub use crew::{THREADS_MAX, default_threads, walk};
-pub use mounted::Mounted;
+pub use mounted::{Mounted, MountedIndex, is_to_scan};
 
 use crate::failure::{Failure, FirstError};
 use crate::interrupt::Interrupt;

@@ -1,15 +1,18 @@
 //! Directories of a mount, which its daemon is asked about.
 
-use super::{Directory, Page, Tree};
+use super::index::{Answer, Index, has_more_than};
+use super::{Directory, Page, Run, Tree};
 use crate::failure::Failure;
-use crate::local::{split, strange};
+use crate::local::{mount_name, mount_point, split, strange};
 use client::control::{self, ControlError, Listed, Name, Reply, Request, Stripe};
-use model::Errno;
+use model::{Errno, Fid};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use wire::msg::scan::{Cursor, ScanReply, Test};
+use world::sys::mounts;
 use world::sys::tree::{self, Folder, Node};
 use world::sys::walk::{self, FullStat};
 
@@ -47,6 +50,92 @@ impl Tree for Mounted {
         let listed = own.inode(&Name::default())?.ok_or_else(gone)?;
         Ok((Box::new(own), listed))
     }
+}
+
+/// The files below a directory of a mount, whose metadata server is asked.
+pub struct MountedIndex {
+    root: PathBuf,
+    folder: Result<Folder, Failure>,
+}
+
+impl MountedIndex {
+    pub fn new(root: &Path) -> MountedIndex {
+        let shown = root.display().to_string();
+        let folder = Folder::open(root).map_err(|e| Failure::io("cannot list", &shown, e));
+        MountedIndex { root: root.to_path_buf(), folder }
+    }
+}
+
+impl Index for MountedIndex {
+    fn page(&self, after: Option<Cursor>, tests: &[Test]) -> Result<ScanReply, Answer> {
+        let shown = self.root.display().to_string();
+        let folder = match &self.folder {
+            Ok(folder) => folder,
+            Err(Failure::Op { errno: Errno::EACCES, .. }) => return Err(Answer::Closed),
+            Err(f) => return Err(Answer::Failed(f.clone())),
+        };
+        match control::call(folder, &Request::Scan { after, tests: tests.to_vec() }) {
+            Ok(Reply::Scanned(page)) => page
+                .open()
+                .map_err(|e| Answer::Failed(Failure::op("cannot understand what is below", &shown, e))),
+            Ok(other) => Err(Answer::Failed(strange(&self.root, &other))),
+            Err(e) => {
+                let failure = Failure::control("cannot scan", &shown, &e);
+                Err(match Errno(e.errno) {
+                    Errno::EACCES => Answer::Closed,
+                    // A server, or the mount's daemon, of an earlier version.
+                    Errno::EOPNOTSUPP | Errno::EINVAL => Answer::Unknown(failure),
+                    _ => Answer::Failed(failure),
+                })
+            }
+        }
+    }
+}
+
+/// Files of a small tree: a walk of so many costs nothing that is felt.
+const SMALL: u64 = 1000;
+/// Looking at an inode costs this part of listing a file, about.
+const INODES_A_FILE: u64 = 32;
+
+/// Whether to scan what is below `root`, or to walk. `wish`: what the user said; if nothing, a scan is made
+/// where it is less to do, and `excludes` says that there are tests by which files drop out. `EXDEV` if a
+/// scan is wished for and something else is mounted below: a walk does not see what is under that.
+pub fn is_to_scan(
+    tree: &Mounted,
+    root: &Path,
+    wish: Option<bool>,
+    excludes: bool,
+    run: &Run<'_>,
+) -> Result<bool, Failure> {
+    let shown = || root.display().to_string();
+    let stat = world::sys::files::stat(root, false).map_err(|e| Failure::io("cannot stat", &shown(), e))?;
+    if wish == Some(false) || !stat.is_dir() || (wish.is_none() && !excludes) {
+        return Ok(false);
+    }
+    match (mounted_below(root)?, wish) {
+        (Some(place), Some(_)) => {
+            let why = format!("another file system is mounted at '{}'", place.display());
+            return Err(Failure::explained("cannot scan", &shown(), Errno::EXDEV, &why));
+        }
+        (Some(_), None) => return Ok(false),
+        (None, Some(_)) => return Ok(true),
+        (None, None) => {}
+    }
+    let mount = mount_point(root)?;
+    let is_mounted = world::sys::files::canonical(root).is_ok_and(|real| real == mount);
+    if is_mounted && mount_name(&mount)?.root == Fid::ROOT {
+        return Ok(true);
+    }
+    let used = mounts::used_inodes(root).map_err(|e| Failure::io("cannot stat", &shown(), e))?;
+    Ok(has_more_than(tree, root, SMALL.max(used / INODES_A_FILE), run))
+}
+
+/// The first place below a directory where another file system is mounted.
+fn mounted_below(root: &Path) -> Result<Option<PathBuf>, Failure> {
+    let real = world::sys::files::canonical(root)
+        .map_err(|e| Failure::io("cannot find", &root.display().to_string(), e))?;
+    let all = mounts::list().map_err(|e| Failure::io("cannot read", "/proc/mounts", e))?;
+    Ok(all.into_iter().map(|m| m.dir).find(|d| *d != real && d.starts_with(&real)))
 }
 
 /// Removed, or something else by now.

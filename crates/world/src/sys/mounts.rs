@@ -124,6 +124,12 @@ pub fn total_bytes(dir: &Path) -> io::Result<u64> {
     Ok(s.f_frsize.saturating_mul(s.f_blocks))
 }
 
+/// Inodes that are in use, by statfs(2). Blocks while the mount does not answer.
+pub fn used_inodes(dir: &Path) -> io::Result<u64> {
+    let s = rustix::fs::statvfs(dir)?;
+    Ok(s.f_files.saturating_sub(s.f_ffree))
+}
+
 /// Processes that hold something below `dir`: (pid, name, what).
 pub fn users(dir: &Path) -> Vec<(u32, String, String)> {
     let mut out = Vec::new();

@@ -4,6 +4,7 @@ use client::control::{Inode, Listed, Name, Stripe};
 use model::layout::Component;
 use model::{FileType, Layout, Timestamp};
 use std::path::{Path, PathBuf};
+use wire::msg::scan::Number;
 use world::sys::walk::FullStat;
 
 /// What must be known of a file before something can be said of it: the later, the more it costs.
@@ -111,6 +112,16 @@ pub enum Time {
 }
 
 impl Time {
+    /// As scans name it.
+    pub fn number(self) -> Number {
+        match self {
+            Time::Access => Number::Atime,
+            Time::Modify => Number::Mtime,
+            Time::Change => Number::Ctime,
+            Time::Birth => Number::Btime,
+        }
+    }
+
     /// Writes move the time of modification and that of change at the objects first.
     pub fn stage(self) -> Stage {
         match self {

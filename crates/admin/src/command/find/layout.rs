@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::glob;
 use model::layout::{COMPONENT_FLAGS, COMPONENT_INIT, Component, component_flag};
 use model::{FileType, Layout};
+use wire::msg::scan::{Condition, Number};
 
 /// One predicate about a layout.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,6 +86,19 @@ impl LayoutTest {
     /// Whether a directory may fit, by its default layout.
     pub fn concerns_directories(&self) -> bool {
         matches!(self, LayoutTest::StripeCount(_) | LayoutTest::StripeSize(_) | LayoutTest::Pool(_))
+    }
+
+    /// What a metadata server can tell of it.
+    pub fn condition(&self) -> Option<Condition> {
+        let within = |of, (from, to)| Condition::Within(of, from, to);
+        Some(match self {
+            LayoutTest::StripeCount(r) => within(Number::StripeCount, r.bounds()),
+            LayoutTest::StripeSize(r) => within(Number::StripeSize, r.bounds()),
+            LayoutTest::Pool(g) if !glob::is_pattern(g) => Condition::Pool(g.clone()),
+            LayoutTest::StripeIndex(list) => Condition::FirstOst(list.clone()),
+            LayoutTest::Ost(list) => Condition::Osts(list.clone()),
+            _ => return None,
+        })
     }
 
     pub fn fits(&self, c: &Candidate) -> bool {

@@ -15,7 +15,8 @@ mod tests;
 
 use crate::failure::{Failure, FirstError};
 use crate::interrupt::{self, Interrupt};
-use crate::walk::{self, Mounted, Page, Place, Run, Tree, Visitor};
+use crate::walk::index::{self, ScanPlan};
+use crate::walk::{self, Mounted, MountedIndex, Page, Place, Run, Visitor};
 use crate::{local, output};
 use candidate::{Candidate, Stage, Time};
 use client::control::{Listed, Reply, Request};
@@ -34,7 +35,7 @@ pub const USAGE: &str = "PATH... [!] [-name GLOB] [-type bcdflps] [-size [+-]N[c
 [-mindepth N] [-stripe-count [+-]N] [-stripe-size [+-]N] [-stripe-index LIST] [-ost LIST] [-pool GLOB] \
 [-layout raid0|mdt|released] [-component-count|-component-start|-component-end [+-]N] \
 [-component-flags [^]FLAG,..] [-extension-size N] [-mirror-count N] [-mirror-state [^]STATE] [-foreign] \
-[-mdt LIST] [-mdt-count N] [-mdt-hash HASH] [-skip PERCENT] [-threads N] [-lazy] \
+[-mdt LIST] [-mdt-count N] [-mdt-hash HASH] [-skip PERCENT] [-threads N] [-lazy] [-index|-no-index] \
 [-print|-print0|-printf FORMAT|-ls|-json]";
 
 /// Of a page's entries at least one in so many has to be asked for, or each is asked for by itself.
@@ -189,8 +190,8 @@ fn row(c: &Candidate) -> serde_json::Value {
         "layout": layout})
 }
 
-/// Files of some OSTs below `root`, from the index of the metadata servers: the tree is not walked, and no
-/// OST is asked, unless the query wants to know more than names. Not in the order of a walk.
+/// Files of some OSTs below `root`, from the index of the metadata servers, for a query that wants to know no
+/// more than names: the tree is not walked, and no OST is asked. Not in the order of a walk.
 fn look_up(f: &Finder<'_>, osts: &[u16], mount: &Path, root: &Path, run: &Run<'_>) -> Result<(), Failure> {
     let real =
         files::canonical(root).map_err(|e| Failure::io("cannot find", &root.display().to_string(), e))?;
@@ -217,7 +218,7 @@ fn look_up(f: &Finder<'_>, osts: &[u16], mount: &Path, root: &Path, run: &Run<'_
                     continue;
                 }
                 for path in names.iter().filter_map(|n| shown(&n.0)) {
-                    show_indexed(f, root, &path, run);
+                    show_indexed(f, root, &path);
                 }
             }
             after = next;
@@ -229,25 +230,10 @@ fn look_up(f: &Finder<'_>, osts: &[u16], mount: &Path, root: &Path, run: &Run<'_
     Ok(())
 }
 
-fn show_indexed(f: &Finder<'_>, root: &Path, path: &Path, run: &Run<'_>) {
+fn show_indexed(f: &Finder<'_>, root: &Path, path: &Path) {
     let depth = (path.components().count() - root.components().count()) as u32;
-    if !(f.q.min_depth..=f.q.max_depth).contains(&depth) {
-        return;
-    }
-    if f.q.needs_no_look() {
-        if f.q.fits_indexed(path) {
-            output::path(path, f.q.output == Output::Zeros);
-        }
-        return;
-    }
-    match Mounted::new(path).and_then(|t| t.start()) {
-        Ok((dir, listed)) => {
-            let at = Place { dir: &*dir, path: None, root: path, depth, cookie: 0 };
-            f.visit(&at, vec![listed], run);
-        }
-        // Removed meanwhile.
-        Err(Failure::Op { errno: model::Errno::ENOENT, .. }) => {}
-        Err(e) => run.report(&e),
+    if (f.q.min_depth..=f.q.max_depth).contains(&depth) && f.q.fits_indexed(path) {
+        output::path(path, f.q.output == Output::Zeros);
     }
 }
 
@@ -265,11 +251,18 @@ fn mount_of(root: &Path) -> Result<PathBuf, Failure> {
 fn find_below(f: &Finder<'_>, root: &Path, run: &Run<'_>) -> Result<(), Failure> {
     let mount = mount_of(root)?;
     // Others than root see what they could list.
-    if let Some(osts) = f.q.osts().filter(|_| world::sys::euid() == 0) {
+    let is_plain = f.q.index.is_none() && f.q.needs_no_look() && world::sys::euid() == 0;
+    if let Some(osts) = f.q.osts().filter(|_| is_plain) {
         return look_up(f, osts, &mount, root, run);
     }
     let threads = f.q.threads.unwrap_or_else(walk::default_threads);
-    walk::walk(&Mounted::new(root)?, root, threads, f, run);
+    let (tree, tests) = (Mounted::new(root)?, f.q.tests());
+    if walk::is_to_scan(&tree, root, f.q.index, f.q.excludes_inodes(), run)? {
+        let scanning = ScanPlan { root, tests: &tests, threads, is_forced: f.q.index.is_some() };
+        index::scan(&tree, &MountedIndex::new(root), &scanning, f, run);
+    } else {
+        walk::walk(&tree, root, threads, f, run);
+    }
     Ok(())
 }
 

@@ -70,6 +70,8 @@ const OPTIONS: &[(&[&str], Takes)] = &[
     (&["skip"], Takes::Value),
     (&["threads"], Takes::Value),
     (&["lazy"], Takes::Nothing),
+    (&["index"], Takes::Nothing),
+    (&["no-index"], Takes::Nothing),
     (&["printf"], Takes::Value),
     (&["print0", "0"], Takes::Nothing),
     (&["print", "P"], Takes::Nothing),

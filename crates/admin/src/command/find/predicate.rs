@@ -11,6 +11,7 @@ use model::FileType;
 use model::perm::{FLAG_APPEND, FLAG_IMMUTABLE, FLAG_NOATIME, FLAG_NODUMP, FLAG_SYNC};
 use regex::bytes::{Regex, RegexBuilder};
 use std::ffi::OsString;
+use wire::msg::scan::{Condition, Number, Test};
 
 /// Most bytes that a pattern becomes.
 const PATTERN_BYTES: usize = 1 << 20;
@@ -73,6 +74,46 @@ impl Predicate {
     /// Whether the answer is the name's, so that few files of a directory may be left.
     pub fn picks_names(&self) -> bool {
         matches!(self, Predicate::Name(_))
+    }
+
+    /// What a metadata server can tell of it: where that does not hold, the predicate does not. `now` as in
+    /// [`Predicate::fits`].
+    pub fn test(&self, negated: bool, now: i64) -> Option<Test> {
+        let within = |of, (from, to)| Condition::Within(of, from, to);
+        let condition = match self {
+            Predicate::Type(list) => Condition::Types(list.iter().fold(0, |bits, t| bits | 1 << t.d_type())),
+            Predicate::Nothing => Condition::Types(0),
+            Predicate::Size(r) => within(Number::Size, r.bounds()),
+            Predicate::Blocks(r) => within(Number::Space, r.bounds()),
+            Predicate::Age(t, r) => {
+                let (youngest, oldest) = r.age_bounds();
+                within(t.number(), (now.saturating_sub(oldest), now.saturating_sub(youngest)))
+            }
+            Predicate::Newer(t, than) => {
+                // To the second, either way.
+                let seconds = if negated { (i64::MIN, than.0) } else { (than.0, i64::MAX) };
+                return Some(Test { negated: false, condition: within(t.number(), seconds) });
+            }
+            Predicate::Uid(r) => within(Number::Uid, r.bounds()),
+            Predicate::Gid(r) => within(Number::Gid, r.bounds()),
+            Predicate::Project(r) => within(Number::Project, r.bounds()),
+            Predicate::Links(r) => within(Number::Links, r.bounds()),
+            Predicate::Perm(Compare::Exactly, bits) => Condition::Mode { mask: 0o7777, bits: *bits },
+            Predicate::Perm(Compare::All, bits) => Condition::Mode { mask: *bits, bits: *bits },
+            Predicate::Perm(Compare::Any, 0) => return None,
+            Predicate::Perm(Compare::Any, bits) => {
+                let none = Condition::Mode { mask: *bits, bits: 0 };
+                return Some(Test { negated: !negated, condition: none });
+            }
+            Predicate::Attributes(a) => Condition::Flags { with: a.with, without: a.without },
+            Predicate::Layout(t) => t.condition()?,
+            Predicate::Name(_)
+            | Predicate::Mdt(_)
+            | Predicate::MdtCount(_)
+            | Predicate::DirHash(_)
+            | Predicate::Xattr(_) => return None,
+        };
+        Some(Test { negated, condition })
     }
 
     /// `now`: seconds since 1970. Fails if the file had to be asked and could not be.

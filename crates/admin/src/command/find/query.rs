@@ -15,6 +15,7 @@ use model::FileType;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use wire::msg::scan::{self, Test};
 use world::sys::walk::{self, FullStat};
 
 /// How what is found is printed.
@@ -47,6 +48,9 @@ pub struct Query {
     pub threads: Option<usize>,
     /// Sizes and times may be as this host keeps them.
     pub lazy: bool,
+    /// Whether the metadata server's inodes are looked through instead of directories; `None`: if that is
+    /// less to do.
+    pub index: Option<bool>,
     now: i64,
 }
 
@@ -205,6 +209,8 @@ impl Query {
                 self.threads = Some(n as usize);
             }
             "lazy" => self.lazy = true,
+            "index" => self.index = Some(true),
+            "no-index" => self.index = Some(false),
             "printf" => self.output = Output::Format(Format::parse(g.text()?)?),
             "print0" => self.output = Output::Zeros,
             "ls" => self.output = Output::Format(Format::long()),
@@ -253,6 +259,21 @@ impl Query {
             Predicate::Layout(LayoutTest::Ost(list)) => Some(list.as_slice()),
             _ => None,
         })
+    }
+
+    /// What inodes exclude of this question: none that fits is without one of these.
+    pub fn tests(&self) -> Vec<Test> {
+        let all = self.rules.iter().filter_map(|r| r.predicate.test(r.negated, self.now));
+        all.take(scan::TESTS_MAX).collect()
+    }
+
+    /// Whether inodes alone leave few files, as far as can be known before. Types are as well known to who
+    /// lists names.
+    pub fn excludes_inodes(&self) -> bool {
+        let excludes = |r: &Rule| {
+            !matches!(r.predicate, Predicate::Type(_)) && r.predicate.test(r.negated, self.now).is_some()
+        };
+        self.rules.iter().any(excludes)
     }
 
     /// Whether a path of that index says everything: nothing needs a look at the file, which may have to wait

@@ -26,6 +26,28 @@ impl Range {
         i128::from(seconds).div_euclid(self.unit).cmp(&self.n) == self.sign
     }
 
+    /// The first and the last value that fit.
+    pub fn bounds(&self) -> (i64, i64) {
+        let (n, unit) = (self.n, self.unit);
+        let last = |n: i128| n.saturating_mul(unit);
+        match self.sign {
+            Ordering::Less => (i64::MIN, clamp(last(n.saturating_sub(1)))),
+            Ordering::Equal => (clamp(last(n.saturating_sub(1)).saturating_add(1)), clamp(last(n))),
+            Ordering::Greater => (clamp(last(n).saturating_add(1)), i64::MAX),
+        }
+    }
+
+    /// The first and the last age in seconds that fit.
+    pub fn age_bounds(&self) -> (i64, i64) {
+        let (n, unit) = (self.n, self.unit);
+        let first = |n: i128| n.saturating_mul(unit);
+        match self.sign {
+            Ordering::Less => (i64::MIN, clamp(first(n).saturating_sub(1))),
+            Ordering::Equal => (clamp(first(n)), clamp(first(n.saturating_add(1)).saturating_sub(1))),
+            Ordering::Greater => (clamp(first(n.saturating_add(1))), i64::MAX),
+        }
+    }
+
     /// Reads `s`, whose number behind the sign `parse` turns into N and its unit.
     fn read(s: &str, parse: impl Fn(&str) -> Option<(i128, i128)>) -> Result<Range, Failure> {
         let (sign, rest) = match s.as_bytes().first() {
@@ -93,6 +115,10 @@ impl Range {
     }
 }
 
+fn clamp(n: i128) -> i64 {
+    i64::try_from(n).unwrap_or(if n < 0 { i64::MIN } else { i64::MAX })
+}
+
 /// Digits and what stands behind them.
 fn number(s: &str) -> Option<(i128, &str)> {
     let digits = s.len() - s.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -116,6 +142,26 @@ mod tests {
         assert!(age("-1h").fits_age(3599) && !age("-1h").fits_age(3600) && age("-1").fits_age(-5));
         assert!(age("1d12h").fits_age(36 * 3600 + 3599) && !age("1d12h").fits_age(37 * 3600));
         assert!(age("2w").fits_age(20 * 86400) && age("1y").fits_age(400 * 86400) && age("5m").fits_age(301));
+    }
+
+    #[test]
+    fn what_fits_lies_within_the_bounds_and_nothing_else_does() {
+        for s in ["0", "+0", "-0", "1", "-1", "+1", "3k", "+3k", "-3k", "2c", "+2c", "-2c", "1M"] {
+            let size = Range::of_size(s).unwrap();
+            let (from, to) = size.bounds();
+            for n in (0..5000).chain((1 << 20) - 2..(1 << 20) + 3) {
+                assert_eq!(size.fits(n as u64), (from..=to).contains(&n), "{n} of -size {s}");
+            }
+        }
+        for s in ["0", "+0", "-0", "5s", "+5s", "-5s", "2m", "+2m", "-2m", "1h30s"] {
+            let age = Range::of_age(s).unwrap();
+            let (from, to) = age.age_bounds();
+            for n in (-300..4000).chain([i64::MIN, i64::MAX]) {
+                assert_eq!(age.fits_age(n), (from..=to).contains(&n), "{n} of -mtime {s}");
+            }
+        }
+        let huge = Range::of_size("+9999999999999999999999E").unwrap_or(Range::of_size("+8E").unwrap());
+        assert!(!huge.fits(u64::MAX / 2) && huge.bounds().0 == i64::MAX);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Questions to a tree in memory: what is found, what is refused, and what it costs.
 
 use super::*;
-use crate::walk::fake::{Asked, Fake, striped};
+use crate::walk::fake::{Asked, Fake, FakeFile, striped};
 use model::perm::FLAG_IMMUTABLE;
 use model::{Errno, LayoutSpec, Timestamp};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,10 +18,31 @@ fn found(tree: &Fake, args: &[&str]) -> (Vec<String>, i32) {
     let run = Run::new("test", &interrupt, &seen);
     let c = Collector { finder: Finder { q: &q }, out: model::mutex::Mutex::default() };
     walk::walk(tree, &tree.root, q.threads.unwrap_or(2), &c, &run);
+    let walked = (lines(c), run.finish().exit_code());
+    assert_eq!(walked.0, scanned(tree, &q).0, "a scan finds what a walk finds: {args:?}");
+    walked
+}
+
+/// The same by a scan, which asks a copy of the tree.
+fn scanned(tree: &Fake, q: &Query) -> (Vec<String>, i32) {
+    let tree = Fake { files: tree.files.clone(), root: tree.root.clone(), asked: Default::default() };
+    let (interrupt, seen) = (Interrupt::default(), AtomicU64::new(0));
+    let run = Run::new("test", &interrupt, &seen);
+    let c = Collector { finder: Finder { q }, out: model::mutex::Mutex::default() };
+    let tests = q.tests();
+    let s = ScanPlan { root: &tree.root, tests: &tests, threads: q.threads.unwrap_or(2), is_forced: true };
+    index::scan(&tree, &tree, &s, &c, &run);
+    let is_closed = |f: &FakeFile| f.may_not_search || f.refused.is_some();
+    let pages = tree.asked.full_pages.load(Ordering::Relaxed);
+    assert!(pages == 0 || tree.files.values().any(is_closed), "no other directory is read");
+    (lines(c), run.finish().exit_code())
+}
+
+fn lines(c: Collector<'_>) -> Vec<String> {
     let text = String::from_utf8(c.out.into_inner()).unwrap();
     let mut lines: Vec<String> = text.lines().map(|l| l.trim_start_matches("/m/").to_string()).collect();
     lines.sort();
-    (lines, run.finish().exit_code())
+    lines
 }
 
 /// A [`Finder`] whose output is kept.

@@ -1,4 +1,5 @@
-//! `nacre report`: what layouts, owners, sizes and ages the files below some directories have, by one walk.
+//! `nacre report`: what layouts, owners, sizes and ages the files below some directories have, by one scan or
+//! walk.
 
 mod tables;
 mod tally;
@@ -11,7 +12,8 @@ use crate::command::getstripe::effective;
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, Opt, flag, value};
 use crate::interrupt::{self, Interrupt};
-use crate::walk::{self, Mounted, Place, Run, THREADS_MAX, Visitor};
+use crate::walk::index::{self, ScanPlan};
+use crate::walk::{self, Mounted, MountedIndex, Place, Run, THREADS_MAX, Visitor};
 use crate::{local, output, say};
 use client::control::Listed;
 use indicatif::ProgressBar;
@@ -25,21 +27,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tally::{Subject, Tally};
 
 const USAGE: &str = "\
-usage: nacre report striping|owners|sizes|ages DIR... [--threads N] [--json]
+usage: nacre report striping|owners|sizes|ages DIR... [--threads N] [--index|--no-index] [--json]
 
-Walks through all that lies below DIR and says what is there:
+Looks through all that lies below DIR and says what is there:
   striping   layouts: files, bytes, and who chose them by hand
   owners     users and groups: files, bytes, space
   sizes      how many files are how large
   ages       how long ago files were read and written
 
   --threads N   so many threads (default: as many as processors, at most 4)
+  --index       asks the metadata server for its inodes; done without this too
+                where that is less to do
+  --no-index    reads every directory
   --json        one JSON document
 
 exit status: 0, or the errno of the first failure (the rest is counted all the same), 4 wrong usage
 ";
 
-const OPTS: &[Opt] = &[value('\0', "threads"), flag('\0', "json")];
+const OPTS: &[Opt] =
+    &[value('\0', "threads"), flag('\0', "index"), flag('\0', "no-index"), flag('\0', "json")];
 
 /// What is asked for.
 #[derive(Debug)]
@@ -47,6 +53,8 @@ struct Options {
     subject: Subject,
     roots: Vec<PathBuf>,
     threads: usize,
+    /// Scan or walk; `None`: what is less to do.
+    index: Option<bool>,
     json: bool,
 }
 
@@ -66,8 +74,13 @@ fn parse(args: &[OsString]) -> Result<Options, Failure> {
             n.parse().ok().filter(|n| (1..=THREADS_MAX).contains(n)).ok_or_else(bad)?
         }
     };
+    let index = match (p.has("index"), p.has("no-index")) {
+        (true, true) => return Err(Failure::usage("'--index' and '--no-index' exclude each other")),
+        (false, false) => None,
+        (yes, _) => Some(yes),
+    };
     let roots = roots.iter().map(PathBuf::from).collect();
-    Ok(Options { subject, roots, threads, json: p.has("json") })
+    Ok(Options { subject, roots, threads, index, json: p.has("json") })
 }
 
 /// Counts what a walk meets.
@@ -138,7 +151,13 @@ fn default_of(at: &Place<'_>, run: &Run<'_>) -> Option<LayoutSpec> {
 
 fn count_below(root: &Path, o: &Options, counter: &Counter, run: &Run<'_>) -> Result<(), Failure> {
     local::mount_point(root)?;
-    walk::walk(&Mounted::new(root)?, root, o.threads, counter, run);
+    let tree = Mounted::new(root)?;
+    if walk::is_to_scan(&tree, root, o.index, true, run)? {
+        let scanning = ScanPlan { root, tests: &[], threads: o.threads, is_forced: o.index.is_some() };
+        index::scan(&tree, &MountedIndex::new(root), &scanning, counter, run);
+    } else {
+        walk::walk(&tree, root, o.threads, counter, run);
+    }
     Ok(())
 }
 
