@@ -40,6 +40,7 @@ pub fn run(program: &str, args: &[OsString]) -> Option<i32> {
         "checksum" => command::checksum::main(args),
         "domains" => command::domains::main(args),
         "drain" => command::drain::main(args),
+        "lost" => command::lost::main(args),
         "movements" => command::movements::main(args),
         _ => return None,
     };

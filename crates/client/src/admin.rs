@@ -154,6 +154,17 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
         Request::Scan { after, tests } => {
             Reply::Scanned(Packed::of(&Admin(fs).scan(call, opened, after, tests).await?))
         }
+        Request::HeldFiles { ost, after } => {
+            let (files, next) = Admin(fs).held_files(call, ost, after).await?;
+            Reply::HeldFiles { files, next }
+        }
+        Request::Recreate { fid, ost } => {
+            Admin(fs).recreate(call, fid, ost).await.map_err(|e| match e {
+                Errno::EBUSY => error(e, "its OST is in use: deactivate it first"),
+                e => e.into(),
+            })?;
+            Reply::Done
+        }
         Request::LockAhead { name, write, start, end } => {
             let fid = object(fs, &call, opened, name).await?.fid;
             Admin(fs).lock_ahead(call, fid, write, (start, end)).await?;

@@ -29,7 +29,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use model::layout::ComponentChange;
 use model::param::ParamInfo;
-use model::{Attr, Errno, Fid, FileType, Layout, LayoutSpec, ObjectAttr, ObjectId, Pool, TargetId};
+use model::{
+    Attr, Errno, Fid, FileType, Layout, LayoutSpec, ObjectAttr, ObjectId, Pool, TargetId, Timestamp,
+};
 use serde::de::{DeserializeOwned, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -216,6 +218,11 @@ pub enum Request {
     /// metadata server's inodes, no directory is read. As far as the caller could find them by walking.
     /// [`Reply::Scanned`]. `EACCES` if the caller may not read and search the directory.
     Scan { after: Option<Cursor>, tests: Vec<Test> },
+    /// The same with what each file has there (`nacre lost`). Root only. [`Reply::HeldFiles`].
+    HeldFiles { ost: u16, after: Option<ObjectId> },
+    /// The objects of a file that are lost with an OST become new, empty ones on others. Root only.
+    /// [`Reply::Done`]. `EBUSY`: the OST is in use; `ENOSPC`: no other one takes them.
+    Recreate { fid: Fid, ost: u16 },
     /// Some entries of the opened directory, behind `cookie` (0: from the first), with what the metadata
     /// server knows of their inodes if wanted; no object server is asked. [`Reply::Listing`].
     Listing { cookie: u64, inodes: bool },
@@ -355,6 +362,37 @@ pub struct Inode {
     pub layout: Option<Layout>,
 }
 
+/// What a file has on one OST.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HeldFile {
+    pub fid: Fid,
+    /// Below the mount's root; a file of many names may have some of them only.
+    pub paths: Vec<Name>,
+    pub uid: u32,
+    pub gid: u32,
+    /// When it was made.
+    pub born: Timestamp,
+    /// When its data was changed, as far as the metadata server knows: what was written since is known to the
+    /// objects alone.
+    pub changed: Timestamp,
+    pub parts: Vec<HeldPart>,
+}
+
+/// One object there: of the bytes `start..end` of the file, cut into pieces of `stripe_size`, those whose
+/// number modulo `stripes` is `stripe`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HeldPart {
+    pub start: u64,
+    /// [`model::layout::EOF`]: to the end of the file.
+    pub end: u64,
+    pub stripe: usize,
+    pub stripes: usize,
+    /// Bytes.
+    pub stripe_size: u32,
+    /// It was laid out for another target than the one that has the index now, which has nothing of it.
+    pub of_another: bool,
+}
+
 /// One target.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Target {
@@ -426,6 +464,11 @@ pub enum Reply {
     /// Files with their paths below the mount's root; `next`: ask again behind it.
     OstFiles {
         files: Vec<(Fid, Vec<Name>)>,
+        next: Option<ObjectId>,
+    },
+    /// `next`: ask again behind it.
+    HeldFiles {
+        files: Vec<HeldFile>,
         next: Option<ObjectId>,
     },
     /// By name; `version`: of the configuration that says so.

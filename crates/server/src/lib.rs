@@ -34,6 +34,7 @@ Data, from and to any file system:
   checksum scan DIR               compare files with the checksums that their attributes hold
 
   drain OST                       no new objects there, and those that are there go to other OSTs
+  lost OST                        which files an OST had that is gone for good
   movements                       which files are moved to other objects, and how far that is
 
 Measuring, on any mounted directory:

@@ -95,6 +95,7 @@ macro_rules! for_each_message {
             Layout => $crate::msg::layout::Layout, Migrate => $crate::msg::migrate::Migrate,
             Instantiate => $crate::msg::instantiate::Instantiate,
             Components => $crate::msg::components::Components,
+            Recreate => $crate::msg::recreate::Recreate,
             Withdraw => $crate::msg::withdraw::Withdraw, Fence => $crate::msg::fence::Fence,
             Register => $crate::msg::register::Register, Config => $crate::msg::config::Config,
         }

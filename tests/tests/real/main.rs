@@ -27,6 +27,7 @@ mod kill;
 mod layouts;
 mod lfs_lctl;
 mod long_way;
+mod lost;
 mod mmap;
 mod mmp;
 mod mount_helper;

@@ -4,10 +4,11 @@ use crate::command::check::import_name;
 use crate::command::osts::targets;
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, flag};
-use crate::local::{self, Daemon};
+use crate::local::{self, Daemon, DaemonReply, DaemonRequest};
 use crate::{output, say};
-use model::TargetKind;
+use model::{Errno, TargetKind};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 pub const USAGE: &str = "[-t] [-y] [--json]";
@@ -42,6 +43,44 @@ fn of_daemons() -> Vec<Device> {
     out
 }
 
+/// Connections of the metadata targets here with OSTs.
+fn of_metadata_targets() -> Vec<Device> {
+    let all = Daemon::all();
+    let answers = Daemon::ask_all(&all, &DaemonRequest::GetParam { pattern: "osp.*.*".into() });
+    let mut found: BTreeMap<String, (bool, String)> = BTreeMap::new();
+    for (name, value) in answers.into_iter().flatten().flat_map(|r| match r {
+        DaemonReply::Params(values) => values,
+        _ => Vec::new(),
+    }) {
+        let Some((device, what)) = name.strip_prefix("osp.").and_then(|n| n.rsplit_once('.')) else {
+            continue;
+        };
+        let entry = found.entry(device.to_string()).or_default();
+        match what {
+            "active" => entry.0 = value.trim() != "0",
+            "state" => entry.1 = value.trim().to_string(),
+            _ => {}
+        }
+    }
+    let one = |(name, (active, state)): (String, (bool, String))| {
+        let status = status(active, &state);
+        let uuid = name.rsplit_once("-osc-").map_or_else(String::new, |(_, mdt)| {
+            let fs = name.split_once("-OST").map_or("", |(fs, _)| fs);
+            format!("{fs}-{mdt}-mdtlov_UUID")
+        });
+        Device { status, kind: "osp", name, uuid, refcount: 1, nid: None }
+    };
+    found.into_iter().map(one).collect()
+}
+
+fn status(active: bool, state: &str) -> &'static str {
+    match (active, state) {
+        (false, _) => "IN",
+        (true, "FULL" | "IDLE") => "UP",
+        _ => "--",
+    }
+}
+
 fn of_mounts() -> Result<Vec<Device>, Failure> {
     let mut out = Vec::new();
     for m in local::mounts(true) {
@@ -56,11 +95,7 @@ fn of_mounts() -> Result<Vec<Device>, Failure> {
                 TargetKind::Mdt => "mdc",
                 TargetKind::Ost => "osc",
             };
-            let status = match (t.active, t.state.as_str()) {
-                (false, _) => "IN",
-                (true, "FULL" | "IDLE") => "UP",
-                _ => "--",
-            };
+            let status = status(t.active, &t.state);
             let name = import_name(fs, &t, inst);
             out.push(Device { status, kind, name, uuid: t.uuid, refcount: 1, nid: Some(t.nid) });
         }
@@ -68,10 +103,25 @@ fn of_mounts() -> Result<Vec<Device>, Failure> {
     Ok(out)
 }
 
+fn devices() -> Result<Vec<Device>, Failure> {
+    let mut all = of_daemons();
+    all.extend(of_metadata_targets());
+    all.extend(of_mounts()?);
+    Ok(all)
+}
+
+/// The device that a command of `lctl` is about: its name, or its number in `lctl dl`. `ENODEV`: there is
+/// none of this number.
+pub fn named(args: &[OsString]) -> Result<String, Failure> {
+    let name = local::device(args)?;
+    let Ok(number) = name.parse::<usize>() else { return Ok(name) };
+    let device = devices()?.into_iter().nth(number).map(|d| d.name);
+    device.ok_or_else(|| Failure::op("lctl dl shows no device", &name, Errno::ENODEV))
+}
+
 pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     let p = getopt::parse(args, &[flag('t', "target"), flag('y', "yaml"), flag('\0', "json")])?;
-    let mut all = of_daemons();
-    all.extend(of_mounts()?);
+    let all = devices()?;
     if p.has("json") {
         let row = |(i, d): (usize, &Device)| {
             json!({"index": i, "status": d.status, "type": d.kind, "name": d.name, "uuid": d.uuid,

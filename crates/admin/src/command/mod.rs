@@ -15,6 +15,7 @@ pub mod getname;
 pub mod getstripe;
 pub mod ladvise;
 pub mod list_nids;
+pub mod lost;
 pub mod migrate;
 pub mod mkfs;
 pub mod movements;

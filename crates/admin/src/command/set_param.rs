@@ -1,5 +1,6 @@
 //! `lctl set_param`: on this host until restart, or for the whole file system with `-P` on the MGS node.
 
+use crate::command::dl;
 use crate::command::get_param::{dotted, matching, missing};
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, flag};
@@ -68,12 +69,17 @@ pub(super) fn set_permanent(name: &str, value: &str, delete: bool) -> Result<(),
         let why = "-P must be run on the node that has the MGS";
         Failure::explained("cannot set", name, Errno::ENODEV, why)
     };
-    let mut done = false;
+    let (mut done, mut unknown) = (false, None);
     for d in mgs {
         let r = DaemonRequest::SetPermanent { name: name.to_string(), value: value.to_string(), delete };
-        done |= daemon_set(d, &r, name)?;
+        match daemon_set(d, &r, name) {
+            Ok(set) => done |= set,
+            // An MGS of other file systems may run here as well.
+            Err(f @ Failure::Op { errno: Errno::ENOENT, .. }) => unknown = Some(f),
+            Err(f) => return Err(f),
+        }
     }
-    if done { Ok(()) } else { Err(nowhere()) }
+    if done { Ok(()) } else { Err(unknown.unwrap_or_else(nowhere)) }
 }
 
 fn pairs(operands: &[OsString], delete: bool) -> Result<Vec<(String, String)>, Failure> {
@@ -161,9 +167,18 @@ pub fn run_conf(args: &[OsString]) -> Result<FirstError, Failure> {
     set(args, true)
 }
 
+/// The parameters' layer of a connection as `lctl dl` names it: an MDT's with an OST, or a mount's.
+fn layer(device: &str) -> &'static str {
+    match device {
+        d if d.contains("-osc-MDT") => "osp",
+        d if d.contains("-mdc-") => "mdc",
+        _ => "osc",
+    }
+}
+
 fn activity(args: &[OsString], value: &str) -> Result<FirstError, Failure> {
-    let device = local::device(args)?;
-    let kind = if device.contains("-mdc-") { "mdc" } else { "osc" };
+    let device = dl::named(args)?;
+    let kind = layer(&device);
     set_here(&format!("{kind}.{device}.active"), value, true)?;
     Ok(FirstError::default())
 }
@@ -179,6 +194,13 @@ pub fn run_deactivate(args: &[OsString]) -> Result<FirstError, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_belongs_to_a_mount_or_to_a_metadata_target() {
+        assert_eq!(layer("demo-OST0003-osc-MDT0000"), "osp");
+        assert_eq!(layer("demo-OST0003-osc-00ff00ff00ff00ff"), "osc");
+        assert_eq!(layer("demo-MDT0000-mdc-00ff00ff00ff00ff"), "mdc");
+    }
 
     #[test]
     fn names_of_conf_param_are_translated_or_refused() {

@@ -5,8 +5,8 @@ use super::context::Context;
 use model::{Errno, Fid};
 use std::collections::BTreeSet;
 use wire::msg::{
-    batch, components, create, fallocate, grow, instantiate, link, migrate, mkdir, mknod, removexattr,
-    rename, rmdir, setattr, setlayout, setxattr, symlink, truncate, unlink, write, writelist,
+    batch, components, create, fallocate, grow, instantiate, link, migrate, mkdir, mknod, recreate,
+    removexattr, rename, rmdir, setattr, setlayout, setxattr, symlink, truncate, unlink, write, writelist,
 };
 use wire::{CodecError, Op, RequestContext};
 
@@ -45,6 +45,7 @@ fn changed(op: Op, message: &[u8], reply: &[u8]) -> Result<Changed, CodecError> 
         Op::Grow => of(m).map(|m: grow::Grow| vec![m.fid])?,
         Op::Instantiate => of(m).map(|m: instantiate::Instantiate| vec![m.fid])?,
         Op::Components => of(m).map(|m: components::Components| vec![m.fid])?,
+        Op::Recreate => of(m).map(|m: recreate::Recreate| vec![m.fid])?,
         Op::Migrate => of(m).map(|m: migrate::Migrate| vec![m.fid])?,
         Op::Write => of(m).map(|m: write::Write| vec![m.file])?,
         Op::Writelist => of(m).map(|m: writelist::Writelist| vec![m.write.file])?,

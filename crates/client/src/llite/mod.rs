@@ -46,6 +46,7 @@ mod read;
 mod readdir;
 mod readlink;
 mod recent_space;
+mod recreate;
 mod removexattr;
 mod rename;
 mod rmdir;

@@ -36,6 +36,7 @@ pub mod read;
 pub mod readdir;
 pub mod readlink;
 pub mod reclaim;
+pub mod recreate;
 pub mod removexattr;
 pub mod rename;
 pub mod rmdir;

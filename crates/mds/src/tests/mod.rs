@@ -14,6 +14,7 @@ mod own;
 mod pools;
 mod posix;
 mod recovery;
+mod recreate;
 mod scan;
 
 use crate::check;

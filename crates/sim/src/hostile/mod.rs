@@ -432,6 +432,7 @@ fn likely(target: TargetId) -> &'static [Op] {
         Op::Migrate,
         Op::Instantiate,
         Op::Components,
+        Op::Recreate,
         Op::Withdraw,
         Op::Own,
         Op::Fetch,

@@ -49,6 +49,7 @@ pub mod read;
 pub mod readdir;
 pub mod readlink;
 pub mod reclaim;
+pub mod recreate;
 pub mod register;
 pub mod removexattr;
 pub mod rename;

@@ -5,7 +5,7 @@
 //! and again until it names none that was not tried. Nothing is kept between two runs: a drain that was ended
 //! goes on with the files that are still there.
 
-mod ost;
+pub(super) mod ost;
 mod work;
 
 use super::with_page;

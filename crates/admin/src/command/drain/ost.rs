@@ -27,21 +27,45 @@ pub struct Ost {
     pub label: String,
 }
 
+/// A mount of each file system that may be meant by the name of an OST.
+fn named_mounts(shown: &str, mount: Option<&OsStr>) -> Result<Vec<LocalMount>, Failure> {
+    let operands: Vec<OsString> = mount.iter().map(OsString::from).collect();
+    let mut mounts = chosen_mounts(&operands)?;
+    if let Some((fsname, _)) = shown.rsplit_once("-OST") {
+        mounts.retain(|m| m.name.fsname == fsname);
+    }
+    mounts.sort_by(|a, b| a.name.fs_uuid.cmp(&b.name.fs_uuid));
+    mounts.dedup_by(|a, b| a.name.fs_uuid == b.name.fs_uuid);
+    Ok(mounts)
+}
+
 impl Ost {
+    /// As [`Ost::find`], also one that the file system has no more, if it is clear of which one.
+    pub fn find_or_gone(name: &OsStr, mount: Option<&OsStr>) -> Result<Ost, Failure> {
+        let missing = match Ost::find(name, mount) {
+            Err(f @ Failure::Op { errno: Errno::ENODEV, .. }) => f,
+            r => return r,
+        };
+        let shown = local::show(name);
+        let index = parse_index(&shown).expect("it was looked for by its index");
+        let mut mounts = named_mounts(&shown, mount)?;
+        match (mounts.pop(), mounts.is_empty()) {
+            (Some(mount), true) => {
+                let label = TargetId::ost(index).label(&mount.name.fsname);
+                Ok(Ost { mount, index, label })
+            }
+            _ => Err(missing),
+        }
+    }
+
     /// One that a user names, of a file system that is mounted here.
     pub fn find(name: &OsStr, mount: Option<&OsStr>) -> Result<Ost, Failure> {
         let shown = local::show(name);
         let index = parse_index(&shown).filter(|_| !shown.contains("MDT"));
         let index =
             index.ok_or_else(|| Failure::usage(format!("'{shown}' names no OST: demo-OST0003, 3")))?;
-        let operands: Vec<OsString> = mount.iter().map(OsString::from).collect();
-        let mut mounts = chosen_mounts(&operands)?;
-        if let Some((fsname, _)) = shown.rsplit_once("-OST") {
-            mounts.retain(|m| m.name.fsname == fsname);
-        }
-        mounts.dedup_by(|a, b| a.name.fs_uuid == b.name.fs_uuid);
         let mut having = Vec::new();
-        for m in mounts {
+        for m in named_mounts(&shown, mount)? {
             let is_it = |t: &client::control::Target| t.target == TargetId::ost(index);
             if targets(&m.dir)?.iter().any(is_it) {
                 having.push(m);

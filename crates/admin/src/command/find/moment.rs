@@ -37,6 +37,13 @@ pub fn text(sec: i64) -> String {
     format!("{weekday} {month} {day:>2} {:02}:{:02}:{:02} {year}", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
+/// `2026-11-26T07:46:04Z`.
+pub fn iso(sec: i64) -> String {
+    let (days, rest) = (sec.div_euclid(86400), sec.rem_euclid(86400));
+    let (year, month, day) = date_of(days);
+    format!("{year}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
 /// `2026-11-26`, with ` 07:46` or `T07:46:04Z` behind it if wanted, or `@SECONDS`.
 pub fn parse(s: &str) -> Result<i64, Failure> {
     read(s).ok_or_else(|| {
@@ -78,6 +85,8 @@ mod tests {
         assert_eq!(parse("2000-02-29 01:00").unwrap(), 951_786_000);
         assert_eq!(parse("1969-12-31T23:59:59Z").unwrap(), -1);
         assert_eq!(parse("@-7").unwrap(), -7);
+        assert_eq!(iso(951_786_001), "2000-02-29T01:00:01Z");
+        assert_eq!(parse(&iso(-1)).unwrap(), -1);
         for bad in ["", "2001-02-29", "2000-13-01", "2000-1", "2000-01-01 24:00", "yesterday", "2000-01-+1"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
