@@ -64,7 +64,8 @@ impl Node {
         let bits = match self.list {
             _ if who.uid == 0 => 7,
             _ if who.uid == self.uid => self.mode >> 6 & 7,
-            Some(l) if who.uid == NAMED => l.named & mask,
+            // Linux looks at no list whose mask takes everything.
+            Some(l) if mask > 0 && who.uid == NAMED => l.named & mask,
             Some(l) if who.gid == self.gid || who.groups.contains(&self.gid) => l.group & mask,
             None if who.gid == self.gid || who.groups.contains(&self.gid) => mask,
             _ => self.mode & 7,
