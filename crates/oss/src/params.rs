@@ -269,6 +269,18 @@ pub static TABLE: Table<Ost> = Table {
             Decl::gauge("sync_journal", "", "Changes are on disk before they are answered."),
             |o, ()| o.settings.ack_durable.load(Relaxed).into(),
         ),
+        Param::shown(
+            Decl::gauge(
+                "tot_granted",
+                "bytes",
+                "Space that is promised to clients for data that they keep, whether or not they keep some yet.",
+            ),
+            |o, ()| o.space.granted().into(),
+        ),
+        Param::shown(
+            Decl::gauge("tot_pending", "bytes", "Data of writes that are under way at this moment."),
+            |o, ()| o.space.pending().into(),
+        ),
         Param::shown(Decl::text("uuid", "Name of the target for its clients."), |o, ()| {
             format!("{}_UUID", o.label()).into()
         }),

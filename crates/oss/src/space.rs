@@ -4,10 +4,11 @@
 //! Targets of one process that lie on one file system keep one book: what one of them promised, or is about
 //! to write, no other one has.
 
-use model::Errno;
 use model::mutex::Mutex;
+use model::{Errno, TargetId};
 use rpc::ClientId;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use world::{DiskSpace, Instant, World};
@@ -24,6 +25,9 @@ const SAMPLE_SHARE: u64 = 16;
 /// A client is promised at most this part of the room that is left, and never more than so many bytes.
 const PROMISE_SHARE: u64 = 8;
 const PROMISE_MAX_BYTES: u64 = 1 << 30;
+
+/// So much room there must be before a full target has room again, for the log.
+const RELIEF_BYTES: u64 = 4 << 20;
 
 /// A client of one of the targets.
 type Holder = (u16, ClientId);
@@ -76,17 +80,25 @@ pub struct Space {
     dir: String,
     index: u16,
     book: Arc<DiskBook>,
+    /// Bytes of data of writes that are under way here.
+    pending: AtomicU64,
+    /// The log says that there is no room.
+    said_full: AtomicBool,
 }
 
 /// Space promised to one operation; given back when it ends (the disk's own count has it by then).
 pub struct Admission {
     space: Arc<Space>,
     bytes: u64,
+    /// Of these what is new data.
+    data: u64,
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
         self.space.lock().in_flight -= self.bytes;
+        let was = self.space.pending.fetch_sub(self.data, Relaxed);
+        assert!(was >= self.data, "what ends was under way");
     }
 }
 
@@ -102,7 +114,14 @@ pub enum Need {
 impl Space {
     /// Of the OST with this index.
     pub fn new(world: &World, dir: &str, index: u16, book: Arc<DiskBook>) -> Arc<Space> {
-        Arc::new(Space { world: world.clone(), dir: dir.to_string(), index, book })
+        Arc::new(Space {
+            world: world.clone(),
+            dir: dir.to_string(),
+            index,
+            book,
+            pending: AtomicU64::new(0),
+            said_full: AtomicBool::new(false),
+        })
     }
 
     /// The host's figures as they are now.
@@ -130,10 +149,11 @@ impl Space {
         set_reserve: Option<u64>,
         client: Option<ClientId>,
     ) -> Result<Admission, Errno> {
-        let (bytes, share) = match need {
-            Need::Grow(n) => (n.saturating_add(OVERHEAD_BYTES), 1),
-            Need::Overhead => (OVERHEAD_BYTES, 2),
+        let (data, share) = match need {
+            Need::Grow(n) => (n, 1),
+            Need::Overhead => (0, 2),
         };
+        let bytes = data.saturating_add(OVERHEAD_BYTES);
         let holder = client.map(|c| (self.index, c));
         let now = self.world.now();
         let mut fresh = None;
@@ -159,7 +179,12 @@ impl Space {
                     if let (Need::Grow(n), Some(p)) = (need, holder.and_then(|h| s.promised.get_mut(&h))) {
                         *p = p.saturating_sub(n);
                     }
-                    return Ok(Admission { space: self.clone(), bytes });
+                    drop(s);
+                    self.pending.fetch_add(data, Relaxed);
+                    if data > 0 && room - used >= RELIEF_BYTES {
+                        self.say_full(None);
+                    }
+                    return Ok(Admission { space: self.clone(), bytes, data });
                 }
             }
             drop(s);
@@ -167,7 +192,34 @@ impl Space {
                 fresh = Some(self.now()?);
             }
         }
+        if data > 0 {
+            self.say_full(Some(data));
+        }
         Err(Errno::ENOSPC)
+    }
+
+    /// Says once that there was no room for so many bytes, and once that there is some again.
+    fn say_full(&self, refused: Option<u64>) {
+        if self.said_full.swap(refused.is_some(), Relaxed) == refused.is_some() {
+            return;
+        }
+        let (target, dir) = (TargetId::ost(self.index), &self.dir);
+        match refused {
+            Some(bytes) => tracing::warn!(
+                "{target} in '{dir}' is full: there is no room for {bytes} bytes beside what is kept back and promised; writers get ENOSPC (remove files, or move some elsewhere: lfs migrate)"
+            ),
+            None => tracing::info!("{target} in '{dir}' has room again"),
+        }
+    }
+
+    /// Bytes that clients of this OST were promised, as they count on them.
+    pub fn granted(&self) -> u64 {
+        self.lock().promised.iter().filter(|((index, _), _)| *index == self.index).map(|(_, n)| n).sum()
+    }
+
+    /// Bytes of data of writes that are under way.
+    pub fn pending(&self) -> u64 {
+        self.pending.load(Relaxed)
     }
 
     /// Promises a client space: it says what it still has of earlier promises and what it wants altogether;

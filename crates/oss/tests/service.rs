@@ -852,6 +852,11 @@ fn targets_on_one_disk_promise_its_room_once() {
     let free = world.disk.space("/ost0").unwrap().available;
     assert!(sum > 20 << 20, "it is of use: {sum}");
     assert!(sum <= free, "{sum} bytes promised of {free}");
+    let number =
+        |ost: &Arc<Ost>, name: &str| ost.get_params(&format!("obdfilter.*.{name}"))[0].1.parse::<u64>();
+    let granted = || osts.iter().map(|o| number(o, "tot_granted").unwrap()).collect::<Vec<_>>();
+    let of = |n: usize| promised.iter().filter(|p| Arc::ptr_eq(&p.0, &osts[n])).map(|p| p.2).sum::<u64>();
+    assert_eq!(granted(), [of(0), of(1), of(2)], "each says what its own clients have");
     // Somebody without a promise takes what is left.
     let stranger = ClientId([99; 16]);
     rt.block_on(within_a_minute(&world, osts[0].clone().connect(greeting(hello(stranger, "demo"))))).unwrap();
@@ -878,4 +883,6 @@ fn targets_on_one_disk_promise_its_room_once() {
             at += len;
         }
     }
+    assert_eq!(granted(), [0; 3], "it was all used");
+    assert_eq!(number(&osts[0], "tot_pending"), Ok(0));
 }
