@@ -113,21 +113,19 @@ impl Scanner<'_> {
                 if state.has_ended || self.run.interrupt.stopped() {
                     return;
                 }
-                match self.next(&mut state) {
-                    Ok(page) => page,
-                    Err(Answer::Closed) => {
-                        // It was closed meanwhile.
-                        state.has_ended = true;
-                        let shown = self.scanning.root.display().to_string();
-                        return self.run.report(&Failure::op("cannot list", &shown, Errno::EACCES));
-                    }
-                    Err(Answer::Unknown(f) | Answer::Failed(f)) => {
-                        state.has_ended = true;
-                        return self.run.report(&f);
-                    }
-                }
+                let page = self.next(&mut state);
+                state.has_ended |= page.is_err();
+                page
             };
-            self.show(&page);
+            match page {
+                Ok(page) => self.show(&page),
+                Err(Answer::Closed) => {
+                    // It was closed meanwhile.
+                    let shown = self.scanning.root.display().to_string();
+                    return self.run.report(&Failure::op("cannot list", &shown, Errno::EACCES));
+                }
+                Err(Answer::Unknown(f) | Answer::Failed(f)) => return self.run.report(&f),
+            }
         }
     }
 
