@@ -167,7 +167,7 @@ fn said(
 
 #[test]
 fn a_scan_tells_everybody_what_a_walk_tells_and_not_more() -> Result<()> {
-    let fs = TestFs::up("findscan", 2, 2)?;
+    let fs = TestFs::up("findscan", 3, 2)?;
     let (m, other) = (fs.mount(0), fs.mount(1));
     make_tree(m)?;
     let lines = "mkdir -p a/private/below a/names/below a/pass/below a/mine/below; touch a/private/below/f
@@ -190,7 +190,7 @@ fn a_scan_tells_everybody_what_a_walk_tells_and_not_more() -> Result<()> {
         &["lfs", "find", "a", "-links", "2", "-json"],
         &["lfs", "find", ".", "-ost", "0-1"],
         &["nacre", "report", "sizes", "a", "--json"],
-        &["nacre", "report", "striping", "a"],
+        &["nacre", "report", "striping", "a/mine"],
         &["nacre", "report", "owners", "a"],
     ] {
         for uid in [None, Some(65534), Some(65533)] {
