@@ -74,6 +74,14 @@ impl Osts {
         self.table.lock().insert(index, ost);
     }
 
+    /// It is none of the file system's any more. Who works for it in the background looks.
+    pub fn remove(&self, index: u16) {
+        let gone = self.table.lock().remove(&index);
+        if let Some(o) = gone {
+            o.wake.notify_one();
+        }
+    }
+
     pub fn get(&self, index: u16) -> Option<Ost> {
         self.table.lock().get(&index).cloned()
     }

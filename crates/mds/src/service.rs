@@ -113,7 +113,7 @@ impl Mdt {
             return;
         }
         *version = config.version;
-        self.configure_osts(&config.targets);
+        self.configure_osts(&config);
         self.shared.osts.pools.configure(&config.pools());
         let mut about = param::About::default();
         for (name, value) in &config.params {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use store::Txn;
-use wire::msg::config::TargetEntry;
+use wire::msg::config::{EXTRA_RETIRED, TargetEntry};
 use wire::proof::{Claimant, Key};
 
 /// Addresses of one target.
@@ -28,6 +28,11 @@ const TAG_TARGET_KEY: u16 = 2;
 const TAG_SERVER_KEY: u16 = 3;
 /// An OST pool (`pools.rs`).
 pub(crate) const TAG_POOL: u16 = 4;
+
+/// A target that was taken out for good: its number (`u32`) and its UUID.
+const TAG_RETIRED: u16 = 5;
+/// Indices of a file system that are retired: they travel in one message.
+const RETIRED_MAX: usize = 10_000;
 
 /// What a target says of itself.
 pub(crate) struct Claim<'a> {
@@ -74,6 +79,9 @@ pub enum Order {
     NewKey,
     /// Takes the target out of the configuration. Only one that is deactivated.
     Remove,
+    /// The same of an OST for good, with the parameters that name it: its index is free for nobody but a
+    /// target made with `--replace`. Nothing is changed if that was done already.
+    Retire,
 }
 
 /// Why not, for scripts and for people.
@@ -91,6 +99,27 @@ impl FsRecord {
             self.extra.push((TAG_OPENED, value.to_vec()));
         }
         assert_eq!(self.is_open(target), open, "an index is open to others when an administrator says so");
+    }
+
+    /// The UUID of the target that was taken out for good, if nobody has its index since.
+    fn retired(&self, target: TargetId) -> Option<[u8; 16]> {
+        let number = target.to_u32().to_le_bytes();
+        let mut all = self.extra.iter().filter(|(t, _)| *t == TAG_RETIRED);
+        all.find_map(|(_, v)| v.strip_prefix(&number)?.try_into().ok())
+    }
+
+    /// `None`: somebody may have, or has, the index again.
+    fn set_retired(&mut self, target: TargetId, target_uuid: Option<[u8; 16]>) {
+        let number = target.to_u32().to_le_bytes();
+        self.extra.retain(|(t, v)| *t != TAG_RETIRED || !v.starts_with(&number));
+        self.extra.extend(target_uuid.map(|u| (TAG_RETIRED, [&number[..], &u].concat())));
+        assert_eq!(self.retired(target), target_uuid, "an index is retired once");
+    }
+
+    /// As nodes are told of them.
+    pub(crate) fn retired_extras(&self) -> impl Iterator<Item = (u16, Vec<u8>)> + '_ {
+        let all = self.extra.iter().filter(|(t, v)| *t == TAG_RETIRED && v.len() >= 4);
+        all.map(|(_, v)| (EXTRA_RETIRED, v[..4].to_vec()))
     }
 
     fn key_of(&self, target_uuid: [u8; 16]) -> Option<Key> {
@@ -132,7 +161,12 @@ impl FsRecord {
     /// Whether `claim` may be made of what is known of this index.
     fn admits(&self, claim: &Claim) -> Result<(), Errno> {
         let e = &claim.entry;
-        let Some(known) = self.targets.iter().find(|t| t.target == e.target) else { return Ok(()) };
+        let Some(known) = self.targets.iter().find(|t| t.target == e.target) else {
+            return match self.retired(e.target) {
+                Some(uuid) if uuid == e.target_uuid || !claim.replace => Err(Errno::ENODEV),
+                _ => Ok(()),
+            };
+        };
         if known.target_uuid != e.target_uuid {
             return match (claim.replace, self.is_open(e.target)) {
                 (false, _) => Err(Errno::EADDRINUSE),
@@ -157,7 +191,7 @@ impl MgsState {
     /// that it is replaced; `EINVAL`: it belongs to another file system of this name, or its name, index,
     /// epoch or addresses are none; `ESTALE`: a later start of it is known; `ERANGE`: it cannot have been
     /// started so often; `EKEYREJECTED`: it is not the target that it says; `ENOKEY`: it is to say its key;
-    /// `ENOSPC`: too many.
+    /// `ENOSPC`: too many; `ENODEV`: it was taken out for good, or had its index.
     pub(crate) fn register(&mut self, claim: Claim, fresh: &Fresh, txn: &mut Txn) -> Result<(), Errno> {
         let (fsname, entry) = (claim.fsname, &claim.entry);
         let t = entry.target;
@@ -199,7 +233,10 @@ impl MgsState {
                     fs.set_key(lost, None);
                 }
             }
-            None => fs.targets.push(entry),
+            None => {
+                fs.set_retired(entry.target, None);
+                fs.targets.push(entry);
+            }
         }
         fs.targets.sort_by_key(|t| t.target);
         assert!(fs.targets.is_sorted_by(|a, b| a.target < b.target), "a target is in the configuration once");
@@ -234,12 +271,28 @@ impl MgsState {
             Some((name.clone(), t.target))
         });
         found.ok_or_else(|| {
-            (Errno::ENODEV, format!("the MGS knows no target {label}: see lctl get_param mgs.MGS.live.*"))
+            let words = if self.find_retired(label).is_some() {
+                format!("{label} was removed from the file system for good")
+            } else {
+                format!("the MGS knows no target {label}: see lctl get_param mgs.MGS.live.*")
+            };
+            (Errno::ENODEV, words)
         })
+    }
+
+    /// Of a target that was taken out for good.
+    fn find_retired(&self, label: &str) -> Option<TargetId> {
+        let (fsname, _) = label.rsplit_once('-')?;
+        let retired = self.file_systems.get(fsname)?.retired_extras();
+        let mut all = retired.filter_map(|(_, v)| TargetId::from_u32(u32::from_le_bytes(v.try_into().ok()?)));
+        all.find(|t| t.label(fsname) == label)
     }
 
     /// Does what an administrator wants of the registration of `label`.
     pub(crate) fn administer(&mut self, label: &str, order: &Order, txn: &mut Txn) -> Result<(), Refused> {
+        if *order == Order::Retire && self.find_retired(label).is_some() {
+            return Ok(());
+        }
         let (fsname, target) = self.find(label)?;
         let fs = self.file_systems.get_mut(&fsname).expect("found above");
         let at = fs.targets.iter().position(|t| t.target == target).expect("found above");
@@ -253,7 +306,7 @@ impl MgsState {
             Order::Nids(n) => {
                 return Err((Errno::EINVAL, format!("{} NIDs: 1 to {NIDS_MAX} are possible", n.len())));
             }
-            Order::Remove if fs.targets[at].active => {
+            Order::Remove | Order::Retire if fs.targets[at].active => {
                 let layer = if target.kind == TargetKind::Ost { "osc" } else { "mdc" };
                 let words = format!(
                     "{label} is in use: deactivate it first (lctl set_param -P {layer}.{label}*.active=0)"
@@ -261,19 +314,27 @@ impl MgsState {
                 return Err((Errno::EBUSY, words));
             }
             Order::NewKey => fs.set_key(fs.targets[at].target_uuid, None),
-            Order::Remove => {
+            Order::Retire if target.kind != TargetKind::Ost => {
+                return Err((Errno::EINVAL, format!("{label} is no OST: only those are removed for good")));
+            }
+            Order::Retire if fs.extra.iter().filter(|(t, _)| *t == TAG_RETIRED).count() >= RETIRED_MAX => {
+                return Err((Errno::ENOSPC, format!("{RETIRED_MAX} OSTs of it were removed already")));
+            }
+            Order::Remove | Order::Retire => {
                 let gone = fs.targets.remove(at);
                 assert!(!gone.active, "a target that is in use stays in the configuration");
                 fs.set_key(gone.target_uuid, None);
                 fs.set_open(target, false);
                 fs.leave_pools(target);
+                if *order == Order::Retire {
+                    fs.set_retired(target, Some(gone.target_uuid));
+                }
                 // Whoever gets this index next begins without the settings of this one.
-                let its: Vec<String> = self
-                    .params
-                    .keys()
-                    .filter(|k| active_of(k) == Some((fsname.clone(), target)))
-                    .cloned()
-                    .collect();
+                let is_its = |k: &&String| match order {
+                    Order::Retire => k.split('.').nth(1).is_some_and(|device| device.starts_with(label)),
+                    _ => active_of(k) == Some((fsname.clone(), target)),
+                };
+                let its: Vec<String> = self.params.keys().filter(is_its).cloned().collect();
                 for name in its {
                     self.params.remove(&name);
                     txn.delete(param_key(&name));

@@ -133,3 +133,33 @@ fn a_false_target_is_taken_out() {
     assert!(t.s.params.is_empty(), "the next one of this index begins without its settings");
     assert_eq!(t.register("demo", 0, entry(TargetId::ost(6), 3, 1), false), Ok(true));
 }
+
+#[test]
+fn an_index_that_was_removed_for_good_is_free_for_a_replacement_alone() {
+    let mut t = Rig::default();
+    let ost = TargetId::ost(6);
+    t.register("demo", 0, entry(TargetId::ost(0), 1, 1), false).unwrap();
+    t.register("demo", 0, entry(ost, 2, 1), false).unwrap();
+    let set = |t: &mut Rig, name: &str| t.s.set_param(name, "0", false, &mut Txn::new()).unwrap();
+    for name in ["osp.demo-OST0006-osc-*.max_create_count", "obdfilter.demo-OST0006.no_create", "osc.*.x"] {
+        set(&mut t, name);
+    }
+    assert_eq!(t.order("demo-OST0006", Order::Retire), Err(Errno::EBUSY), "it is in use");
+    set(&mut t, "osc.demo-OST0006*.active");
+    t.order("demo-OST0006", Order::Retire).unwrap();
+    t.order("demo-OST0006", Order::Retire).unwrap();
+    assert_eq!(t.s.params.keys().collect::<Vec<_>>(), ["osc.*.x"], "what names it is gone");
+    let told = |t: &Rig| t.s.config("demo").unwrap().is_retired(ost);
+    assert!(told(&t));
+    assert_eq!(t.order("demo-OST0006", Order::Show), Err(Errno::ENODEV));
+    for (uuid, replace) in [(2, false), (2, true), (3, false)] {
+        let again = t.register("demo", 9, entry(ost, uuid, 2), replace);
+        assert_eq!(again, Err(Errno::ENODEV), "{uuid} {replace}");
+    }
+    assert_eq!(t.register("demo", 0, entry(ost, 3, 1), true), Ok(true));
+    assert!(!told(&t));
+    assert_eq!(t.register("demo", 9, entry(ost, 2, 2), false), Err(Errno::EADDRINUSE));
+    set(&mut t, "osc.demo-OST0006*.active");
+    t.order("demo-OST0006", Order::Retire).unwrap();
+    assert!(told(&t), "once more");
+}

@@ -148,6 +148,7 @@ impl Mgs {
         tracing::warn!("MGS: an administrator changed the registration of {label}: {order:?}");
         match order {
             Order::Remove => Ok(format!("{label} is not in the configuration any more\n")),
+            Order::Retire => Ok(format!("{label} is removed from the file system for good\n")),
             _ => self.state(|s| s.registration(label)),
         }
     }

@@ -126,7 +126,7 @@ impl MgsState {
             fs_uuid: fs.fs_uuid,
             targets: fs.targets.clone(),
             params: self.params.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
-            extra: fs.pools().iter().map(|p| (EXTRA_POOL, p.encode())).collect(),
+            extra: fs.pools().iter().map(|p| (EXTRA_POOL, p.encode())).chain(fs.retired_extras()).collect(),
         })
     }
 

@@ -129,6 +129,7 @@ impl Lmv {
             }
             config.replace(new.clone())
         };
+        self.forget_retired(&new);
         // What did not change there is left as `lctl set_param` on this node may have set it.
         let mut added = Vec::new();
         for e in new.targets.iter().filter(|e| e.target.kind != TargetKind::Mgt) {
@@ -141,6 +142,20 @@ impl Lmv {
         for (name, value) in &new.params {
             let same = old.as_ref().is_some_and(|c| c.params.iter().any(|p| p.0 == *name && p.1 == *value));
             owner.permanent_param(name, value, same.then_some(&added));
+        }
+    }
+
+    /// OSTs that were taken out for good: nobody connects to them any more, and what files had there is an
+    /// error at once.
+    fn forget_retired(&self, config: &ConfigReply) {
+        for t in self.targets.all().into_iter().filter(|t| config.is_retired(t.id)) {
+            tracing::warn!("{} was removed from the file system for good", t.id.label(&self.cx.opt.fsname));
+            // Whoever has it open knows it still: its calls fail.
+            t.set_active(false);
+            self.targets.map.lock().remove(&t.id);
+            self.targets.oscs.lock().remove(&t.id.index);
+            let import = t.import.clone();
+            self.cx.world.spawn("client-forget", async move { import.disconnect().await });
         }
     }
 
@@ -219,6 +234,9 @@ impl Lmv {
     async fn target(&self, id: TargetId) -> R<Arc<Target>> {
         if let Some(t) = self.targets.get(id) {
             return Ok(t);
+        }
+        if self.config().is_some_and(|c| c.is_retired(id)) {
+            return Err(Errno::EIO);
         }
         // Boxed: it is large, seldom needed, and part of every operation.
         let fetched = Box::pin(self.cx.world.timeout(REFETCH_PATIENCE, self.fetch_config())).await;

@@ -3,9 +3,10 @@
 use crate::mdt::Mdt;
 use crate::osts::{CREATE_COUNT_DEFAULT, Ost};
 use crate::passed_over::Pace;
-use model::{TargetKind, TargetMark, domain};
+use model::{TargetId, TargetKind, TargetMark, domain};
+use rpc::Import;
 use std::sync::Arc;
-use wire::msg::config::TargetEntry;
+use wire::msg::config::{ConfigReply, TargetEntry};
 use world::sync::Notify;
 
 /// Where the configuration says that a target was placed. What is no domain is nowhere.
@@ -15,13 +16,16 @@ fn placed(t: &TargetEntry) -> Vec<String> {
 
 impl Mdt {
     /// These are the file system's targets now. OSTs that are not among them get no new objects.
-    pub(crate) fn configure_osts(self: &Arc<Self>, targets: &[TargetEntry]) {
-        let osts = targets.iter().filter(|t| t.target.kind == TargetKind::Ost);
+    /// Those that were taken out for good are forgotten; what was to be destroyed there stays written down.
+    pub(crate) fn configure_osts(self: &Arc<Self>, config: &ConfigReply) {
+        let osts = config.targets.iter().filter(|t| t.target.kind == TargetKind::Ost);
         for t in osts.clone() {
             self.configure_ost(t);
         }
         for (index, _) in self.shared.osts.list() {
-            if !osts.clone().any(|t| t.target.index == index) {
+            if config.is_retired(TargetId::ost(index)) {
+                self.forget_ost(index);
+            } else if !osts.clone().any(|t| t.target.index == index) {
                 self.shared.osts.update(index, |o| o.configured = false);
                 self.activate_session(index);
             }
@@ -68,6 +72,22 @@ impl Mdt {
         let session = import.clone();
         self.world.spawn("mdt outbox", async move { sender.send_outbox(index, session).await });
         self.world.spawn("mdt ost space", async move { asker.poll_space(index, import).await });
+    }
+
+    /// Its session ends, and with it what goes on in the background.
+    fn forget_ost(&self, index: u16) {
+        self.shared.osts.remove(index);
+        if let Some(import) = self.sessions.forget(TargetId::ost(index)) {
+            tracing::warn!("{} was removed for good", TargetId::ost(index).label(&self.cfg.fsname));
+            import.set_active(false);
+            self.world.spawn("mdt forget", async move { import.disconnect().await });
+        }
+    }
+
+    /// Whether a session is the one with an OST in the table: that one may be gone, or another by now.
+    pub(crate) fn is_session_of(&self, index: u16, session: &Arc<Import>) -> bool {
+        let known = self.shared.osts.get(index).and_then(|o| o.import);
+        known.is_some_and(|i| Arc::ptr_eq(&i, session))
     }
 
     /// The session follows what configuration and administrator say.

@@ -26,12 +26,12 @@ impl Mdt {
         self.db.scan(&from, &key::behind(&from), COUNT_MAX).map_or(0, |v| v.len())
     }
 
-    /// Tells an OST what stands in its outbox, until the target stops.
+    /// Tells an OST what stands in its outbox, until the target stops, or the OST is removed.
     pub(crate) async fn send_outbox(self: Arc<Self>, index: u16, import: Arc<Import>) {
         let Some(ost) = self.shared.osts.get(index) else { return };
         // Numbers only grow: what comes later stands behind what was sent.
         let mut from = key::outbox_prefix(index);
-        while !self.stop.is_begun() {
+        while !self.stop.is_begun() && self.is_session_of(index, &import) {
             match self.send_some(index, &import, &mut from).await {
                 Ok(true) => {}
                 // A record submitted after the look made a permit: nothing is missed.

@@ -99,6 +99,11 @@ impl Sessions {
         import
     }
 
+    /// The session with a target that is none of the file system's any more.
+    pub fn forget(&self, target: TargetId) -> Option<Arc<Import>> {
+        self.imports.lock().remove(&target)
+    }
+
     fn list(&self) -> Vec<Arc<Import>> {
         self.imports.lock().values().cloned().collect()
     }

@@ -11,11 +11,11 @@ use wire::msg::statfs::Statfs;
 use world::{Either, select};
 
 impl Mdt {
-    /// Asks an OST for its space, until the target stops.
+    /// Asks an OST for its space, until the target stops, or the OST is removed.
     pub(crate) async fn poll_space(self: Arc<Self>, index: u16, import: Arc<Import>) {
         let now = self.world.now();
         self.shared.osts.update(index, |o| o.heard = Some(now));
-        loop {
+        while self.is_session_of(index, &import) {
             let now = self.world.now();
             self.shared.osts.update(index, |o| o.pace.asked(now));
             let asked = import.call(RequestContext::default(), Statfs { flags: 0 }, bytes::Bytes::new());

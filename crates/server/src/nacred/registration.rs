@@ -158,7 +158,12 @@ impl Link {
         match done {
             Ok(r) => self.registered(t, r).await,
             Err(
-                e @ (Errno::EADDRINUSE | Errno::EINVAL | Errno::ESTALE | Errno::ERANGE | Errno::EKEYREJECTED),
+                e @ (Errno::EADDRINUSE
+                | Errno::EINVAL
+                | Errno::ESTALE
+                | Errno::ERANGE
+                | Errno::EKEYREJECTED
+                | Errno::ENODEV),
             ) => {
                 // It never gets better by itself, and two servers of one index must not be.
                 let (label, fsname) = (t.label(), &s.fsname);
@@ -169,6 +174,10 @@ impl Link {
                     Errno::ESTALE => format!(
                         "the MGS knows a later start of {label} ({e}): this folder is an old copy of it, serve the newer one; if there is none, somebody registered it wrongly: lctl registration {label} epoch {} on the MGS",
                         s.epoch - 1
+                    ),
+                    Errno::ENODEV => format!(
+                        "{label} was removed from the file system for good ({e}), and is not served any more: remove this folder, or format it with an --index that was never used; mkfs.nacre --replace --index={} gives its index to a new, empty target",
+                        s.target.index
                     ),
                     Errno::EKEYREJECTED => format!(
                         "the MGS knows {label} by another key ({e}): this folder is no copy of it, or an older one; if it is the right one, lctl registration {label} new-key on the MGS"

@@ -25,6 +25,9 @@ pub struct TargetEntry {
 pub const EXTRA_SERVER_KEY: u16 = 1;
 /// [`ConfigReply::extra`], once for each OST pool: [`Pool::encode`].
 pub const EXTRA_POOL: u16 = 2;
+/// [`ConfigReply::extra`], once for each target that was taken out for good and whose index nobody has now:
+/// its number, little-endian.
+pub const EXTRA_RETIRED: u16 = 3;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ConfigReply {
@@ -46,6 +49,14 @@ impl ConfigReply {
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all.dedup_by(|a, b| a.name == b.name);
         all
+    }
+
+    /// Whether a target was taken out of the file system for good. One that is merely missing may come back:
+    /// an MGS that lost its memory learns of one after the other.
+    pub fn is_retired(&self, target: TargetId) -> bool {
+        let number = target.to_u32().to_le_bytes();
+        self.extra.iter().any(|(tag, bytes)| *tag == EXTRA_RETIRED && **bytes == number)
+            && !self.targets.iter().any(|t| t.target == target)
     }
 }
 message!(Config, Config, ConfigReply);
