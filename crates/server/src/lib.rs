@@ -9,6 +9,7 @@ pub mod log;
 mod mgt;
 pub mod mount;
 pub mod nacred;
+mod object;
 mod scrub;
 pub mod up;
 
@@ -28,12 +29,16 @@ A whole file system on this machine:
   wipe --dir DIR                  remove it with all files
   fsck DIR | --online             check it, offline or as it is served
   scrub OST                       read all that an OST stores and compare it with its checksums
+  object show|dump DIR OBJECT     one object of an OST that is stopped: whose it is, where it lies, its bytes
 
 Data, from and to any file system:
   copy SRC DST                    make DST the copy of SRC, by many threads; goes on where it was
   checksum scan DIR               compare files with the checksums that their attributes hold
 
   drain OST                       no new objects there, and those that are there go to other OSTs
+  remove OST                      takes an OST out for good, after it was drained
+  replace OST                     another, empty OST takes the place of one whose disk died
+  rebalance                       files go from the fullest OSTs to the emptiest ones
   lost OST                        which files an OST had that is gone for good
   movements                       which files are moved to other objects, and how far that is
 
@@ -84,6 +89,7 @@ pub fn run(args: &[OsString]) -> u8 {
         "wipe" => up::main_wipe(rest),
         "fsck" => fsck::main(rest),
         "scrub" => scrub::main(rest),
+        "object" => object::main(rest),
         "ha" => ha::main(rest),
         "mgt" => mgt::main(rest),
         "bench" => bench::main(rest),

@@ -33,7 +33,9 @@ fn order(words: &[String]) -> Result<Order, Failure> {
     })
 }
 
-fn give(target: &str, order: &Order) -> Result<FirstError, Failure> {
+/// Has the MGS do it, which must run on this host; what it says of the target afterwards. `ENODEV`: there is
+/// no such target, or no MGS here.
+pub(super) fn order_mgs(target: &str, order: &Order) -> Result<String, Failure> {
     let has_mgs = |d: &&Daemon| d.status().is_some_and(|s| s.targets.iter().any(|t| t.label == "MGS"));
     let all = Daemon::all();
     // An MGS over etcd may be one of several on this host: the active one answers.
@@ -42,10 +44,7 @@ fn give(target: &str, order: &Order) -> Result<FirstError, Failure> {
         let asked = DaemonRequest::Registration { target: target.to_string(), order: order.clone() };
         match d.ask_if_there(&asked)? {
             None => {}
-            Some(DaemonReply::Text(t)) => {
-                say!("{}", t.trim_end());
-                return Ok(FirstError::default());
-            }
+            Some(DaemonReply::Text(t)) => return Ok(t),
             Some(DaemonReply::Error { errno, message }) => last = Some((errno, message)),
             Some(_) => last = Some((Errno::EPROTO.0, "its answer is none".to_string())),
         }
@@ -53,6 +52,11 @@ fn give(target: &str, order: &Order) -> Result<FirstError, Failure> {
     let (errno, why) =
         last.unwrap_or((Errno::ENODEV.0, "this must be run on the node that has the MGS".to_string()));
     Err(Failure::explained("cannot look at, or change, the registration of", target, Errno(errno), &why))
+}
+
+fn give(target: &str, order: &Order) -> Result<FirstError, Failure> {
+    say!("{}", order_mgs(target, order)?.trim_end());
+    Ok(FirstError::default())
 }
 
 pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {

@@ -6,11 +6,11 @@
 //! goes on with the files that are still there.
 
 pub(super) mod ost;
-mod work;
+pub(super) mod work;
 
 use super::with_page;
 use crate::failure::Failure;
-use crate::getopt::{self, Opt, flag, value};
+use crate::getopt::{self, Opt, Parsed, flag, value};
 use crate::interrupt::{self, Interrupt};
 use crate::live::ProgressLine;
 use crate::{output, say};
@@ -61,6 +61,20 @@ struct Options {
     settings: Settings,
 }
 
+/// What `--threads` and `--bandwidth` say.
+pub(super) fn settings(p: &Parsed) -> Result<Settings, Failure> {
+    let threads = number(p, "threads", THREADS_MAX as u64)?.map_or(THREADS_DEFAULT, |n| n as usize);
+    let bandwidth_bytes = number(p, "bandwidth", 1 << 20)?.unwrap_or(0) << 20;
+    Ok(Settings { threads, bandwidth_bytes })
+}
+
+/// The value of an option that takes 1 to `max`.
+pub(super) fn number(p: &Parsed, option: &str, max: u64) -> Result<Option<u64>, Failure> {
+    let Some(t) = p.value(option) else { return Ok(None) };
+    let n = t.parse().ok().filter(|n| (1..=max).contains(n));
+    n.map(Some).ok_or_else(|| Failure::usage(format!("bad value '{t}' of --{option}: 1 to {max}")))
+}
+
 fn parse(args: &[OsString]) -> Result<Options, Failure> {
     let p = getopt::parse(args, OPTS)?;
     let (ost, mount) = match p.operands.as_slice() {
@@ -68,30 +82,34 @@ fn parse(args: &[OsString]) -> Result<Options, Failure> {
         [ost, mount] => (ost.clone(), Some(mount.clone())),
         _ => return Err(Failure::usage("name one OST, and perhaps a mount of its file system")),
     };
-    let number = |option: &str, max: u64| match p.value(option) {
-        None => Ok(None),
-        Some(t) => {
-            let n = t.parse().ok().filter(|n| (1..=max).contains(n));
-            n.map(Some).ok_or_else(|| Failure::usage(format!("bad value '{t}' of --{option}: 1 to {max}")))
-        }
-    };
-    let threads = number("threads", THREADS_MAX as u64)?.map_or(THREADS_DEFAULT, |n| n as usize);
-    let bandwidth_bytes = number("bandwidth", 1 << 20)?.unwrap_or(0) << 20;
-    let settings = Settings { threads, bandwidth_bytes };
+    let settings = settings(&p)?;
     Ok(Options { ost, mount, stop: p.has("stop"), json: p.has("json"), quiet: p.has("quiet"), settings })
 }
 
 /// What came of it, and how many objects the OST says it has; `None` if it does not say.
-struct Outcome {
-    tally: Tally,
-    left: Option<String>,
+pub(super) struct Outcome {
+    pub tally: Tally,
+    pub left: Option<String>,
     /// It came to its end.
-    complete: bool,
+    pub complete: bool,
 }
 
-fn drain(ost: &Ost, o: &Options, line: &ProgressLine, interrupt: &Interrupt) -> Result<Outcome, Failure> {
+impl Outcome {
+    /// Nothing is left on it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.complete && self.left.as_deref() == Some("0")
+    }
+}
+
+/// An OST gets no new objects, and what is there goes to others, as far as it can.
+pub(super) fn drain(
+    ost: &Ost,
+    settings: Settings,
+    line: &ProgressLine,
+    interrupt: &Interrupt,
+) -> Result<Outcome, Failure> {
     ost.take_no_objects(interrupt)?;
-    let tally = work::run(ost, o.settings, line, interrupt)?;
+    let tally = work::run(ost, settings, line, interrupt)?;
     let complete = !interrupt.stopped();
     line.show(|| format!("{}: waiting until what was moved is removed there", ost.label));
     let left = if complete { ost.objects_left(interrupt) } else { ost.objects() };
@@ -136,7 +154,7 @@ fn run(o: &Options) -> Result<i32, Failure> {
         return Ok(0);
     }
     let line = ProgressLine::for_terminal(o.quiet || o.json);
-    let (out, signalled) = interrupt::guarded(|| {}, |i| drain(&ost, o, &line, i));
+    let (out, signalled) = interrupt::guarded(|| {}, |i| drain(&ost, o.settings, &line, i));
     line.clear();
     let out = out?;
     let code = match (signalled, out.left.as_deref()) {

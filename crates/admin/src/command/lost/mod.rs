@@ -142,6 +142,16 @@ fn walk(
     }
 }
 
+/// How many files have something on an OST that does not answer, or had it on a former one.
+pub(super) fn count(ost: &Ost, interrupt: &Interrupt) -> Result<u64, Failure> {
+    let mut n = 0;
+    walk(ost, Standing::of(ost)?, |files| {
+        n += files.len() as u64;
+        Ok(!interrupt.stopped())
+    })?;
+    Ok(n)
+}
+
 /// One pass: lists, and does what is to be done. Whether another one is to follow.
 fn pass(
     ost: &Ost,
