@@ -38,7 +38,6 @@ mod pools;
 mod posix;
 mod programs;
 mod promises;
-mod rebalance;
 mod recovery_page;
 mod removed;
 mod replaced;
