@@ -50,6 +50,8 @@ fn cover(tx: &mut Tx, fid: Fid, i: &mut Inode, range: (u64, u64)) -> Result<(), 
     layout.generation = layout.generation.checked_add(1).ok_or(Errno::EOVERFLOW)?;
     i.layout = Some(layout.marked(|ost| tx.shared.osts.mark(ost)));
     i.growth.attempts += next - first;
+    // Room that was used up is no component any more, and its id is not given again.
+    i.growth.attempts += next.saturating_sub(next_component(i));
     if !planted::on(Bug::InstantiatedUnasked) {
         tx.change_layout(fid);
     }

@@ -194,6 +194,18 @@ fn ids(l: &Layout) -> Vec<u32> {
 }
 
 #[test]
+fn the_id_of_room_that_was_used_up_is_not_given_again() {
+    let rig = Rig::new();
+    let grows = ComponentSpec { extension_bytes: M, ..part(2 * M, 1) };
+    let fid = create(&rig, R, "f", Some(spec(&[grows, part(4 * M, 1)]))).unwrap().attr.fid;
+    assert_eq!(ids(&change(&rig, fid, delete(3)).unwrap()), [1, 2]);
+    assert_eq!(ids(&instantiate(&rig, fid, 0, 2 * M).unwrap()), [1]);
+    let l = change(&rig, fid, add(&[part(8 * M, 1)])).unwrap();
+    assert!(ids(&l)[1] > 3, "an id of a component that was deleted is given again: {l:?}");
+    rig.assert_clean();
+}
+
+#[test]
 fn components_come_behind_the_last_one_in_one_generation() {
     let mut rig = Rig::new();
     let e = create(&rig, R, "f", Some(spec(&[part(M, 1)]))).unwrap();
