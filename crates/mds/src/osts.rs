@@ -5,6 +5,7 @@ use crate::alloc::{Allocator, OstView, Policy, RESERVE_BYTES, STATE_REFUSES};
 use crate::passed_over::Pace;
 use crate::pools::Pools;
 use model::mutex::Mutex;
+use model::planted::{self, Bug};
 use model::{Errno, LayoutSpec, Nid, TargetMark, domain};
 use rpc::Import;
 use std::collections::{BTreeMap, BTreeSet};
@@ -144,7 +145,7 @@ impl Osts {
                 index,
                 domain: domain::place(&o.domain, o.nids.first().copied()),
                 active: o.configured && o.enabled,
-                creates: o.max_create_count > 0,
+                creates: o.max_create_count > 0 || planted::on(Bug::ClosedOstChosen),
                 reachable: Osts::reachable(o, now, max_age),
                 slow: o.pace.is_slow(),
                 space: o.space,

@@ -168,6 +168,28 @@ bugs! {
     DestroyedBeforeSwitch = 174,
     /// A file that is moved gets the size that its old objects had before the fence.
     SizeOfOldObjects = 175,
+    /// Who deletes a component by a layout that is not the file's any more deletes another one.
+    DeletedByOldLayout = 180,
+    /// What was written to a file in the last moments of its copy is not copied.
+    LastMomentsNotCopied = 181,
+    /// A file gets its new layout before the copy is durable.
+    SwitchedBeforeDurable = 182,
+    /// Objects are destroyed before it is durable that their file has them no more.
+    DestroyedBeforeDurable = 183,
+    /// An attempt that came to nothing, or was withdrawn, leaves the objects that it made.
+    AttemptLeavesObjects = 184,
+    /// An OST that is given no new objects gets some.
+    ClosedOstChosen = 185,
+    /// Objects go while clients have locks on them and without a trace: what clients keep is written later.
+    GoneBesideLocks = 186,
+    /// Flags of one component are given to another.
+    OtherComponentMarked = 187,
+    /// What lay with the inode stays there when the file moves to objects.
+    SmallDataLeft = 188,
+    /// A restarted metadata server does not remember that a file was being moved.
+    AttemptForgotten = 189,
+    /// The id of a component that was deleted is given to a new one.
+    ComponentIdsReused = 190,
 }
 
 impl Bug {

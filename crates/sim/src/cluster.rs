@@ -10,6 +10,7 @@ use ::world::mem::CrashMode;
 use ::world::sync::watch;
 use client::{Fs, MountOptions};
 use mds::Mdt;
+use mgs::Mgs;
 use model::Fid;
 use model::mutex::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -259,6 +260,10 @@ impl Cluster {
 
     pub fn mdt(&self) -> Option<Arc<Mdt>> {
         lock(&self.servers[0].host().running).as_ref()?.mdt.clone()
+    }
+
+    pub fn mgs(&self) -> Option<Arc<Mgs>> {
+        lock(&self.servers[0].host().running).as_ref()?.mgs.clone()
     }
 
     pub fn objects(&self, ost: usize) -> Option<Arc<Objects>> {

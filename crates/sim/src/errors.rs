@@ -169,7 +169,7 @@ pub async fn strike(c: &Arc<Cluster>, fs: &Arc<Fs>, rng: &mut Rng) -> Result<(),
     disk.set_faults(FaultPlan {
         capacity_bytes: Some(disk.used_bytes() + ROOM_BYTES),
         thin: rng.coin(),
-        only_below: Some("/ost/objects".into()),
+        only_below: Some(format!("{}/objects", c.servers[ost + 1].dir())),
         ..FaultPlan::default()
     });
     let mut refused = false;
@@ -219,7 +219,7 @@ async fn read_errors(c: &Cluster, ost: usize, rng: &mut Rng) -> Result<(), Viola
     let before = objects.read(id, 0, 4096).await.map_err(|e| said("before an error", e))?;
     disk.set_faults(FaultPlan {
         read_error_ppm: ALWAYS_PPM,
-        only_below: Some("/ost/objects".into()),
+        only_below: Some(format!("{}/objects", c.servers[ost + 1].dir())),
         ..FaultPlan::default()
     });
     let during = objects.read(id, 0, 4096).await;

@@ -1,5 +1,6 @@
 //! Operations of the model, done on a mount; and whether what they gave is what the model says.
 
+use crate::components::{self, Changed};
 use crate::oracle::{Body, Id, Node, Op, Out, Shape, Tree};
 use bytes::Bytes;
 use client::{Call, Fs, OpenHandle};
@@ -23,6 +24,7 @@ pub enum Got {
     Number(u64),
     Entries(Vec<(Vec<u8>, Option<Fid>, FileType)>),
     Names(BTreeSet<Vec<u8>>),
+    Changed(Changed),
 }
 
 impl std::fmt::Debug for Got {
@@ -36,6 +38,7 @@ impl std::fmt::Debug for Got {
             Got::Number(n) => write!(f, "{n}"),
             Got::Entries(e) => write!(f, "{e:?}"),
             Got::Names(n) => write!(f, "{n:?}"),
+            Got::Changed(c) => write!(f, "{c:?}"),
         }
     }
 }
@@ -138,6 +141,7 @@ pub async fn run(fs: Arc<Fs>, f: Resolved) -> R<Got> {
         Op::Removexattr { name, .. } => fs.removexattr(call(), a, name).await.map(|()| Got::Unit),
         Op::Listxattr { .. } => fs.listxattr(call(), a).await.map(|n| Got::Names(n.into_iter().collect())),
         Op::Fsync { .. } => fs.fsync(call(), a).await.map(|()| Got::Unit),
+        Op::Components { change, .. } => components::run(&fs, a, change).await.map(Got::Changed),
         Op::Getpath { .. } => {
             client::Admin(&fs).getpath(call(), a).await.map(|(p, _)| Got::Names(p.into_iter().collect()))
         }

@@ -189,7 +189,7 @@ impl Answered {
 }
 
 fn is_data(op: &Op) -> bool {
-    matches!(op, Op::Write { .. } | Op::Truncate { .. } | Op::Fallocate { .. })
+    matches!(op, Op::Write { .. } | Op::Truncate { .. } | Op::Fallocate { .. } | Op::Components { .. })
 }
 
 fn is_names(op: &Op) -> bool {

@@ -3,8 +3,10 @@
 
 use crate::cluster::Cluster;
 use crate::exec::{COMPOSITE, STRIPE_BYTES, call, layout};
+use crate::pools::{self, MEMBERS, POOL};
 use crate::run::{Run, Violation, alive};
 use ::world::rng::Rng;
+use ::world::{Either, select};
 use client::Fs;
 use model::{Errno, Fid, FileType, Layout, LayoutSpec};
 use std::sync::Arc;
@@ -13,15 +15,20 @@ use std::time::Duration;
 
 /// Directories below each other that are looked at for a file.
 const DEPTH_MAX: usize = 5;
+/// Files that are moved before the power fails at the end.
+const LAST: usize = 4;
 /// Entries of a directory among which one is chosen.
 const PAGE_BYTES: u32 = 16 << 10;
 
+#[derive(Clone)]
 pub(crate) struct Mover {
     rng: Rng,
     /// Of what few movements are about.
     rare: Rng,
     osts: u16,
     pause_max_us: u64,
+    /// Some files are bound to a pool then.
+    pub(crate) pooled: bool,
     /// Every other file that is moved gets a layout in components.
     composite: bool,
 }
@@ -32,8 +39,9 @@ impl Mover {
         let mut rng = Rng::new(seed ^ 0x6d6f_7665);
         let busy = rng.below(3) == 0;
         let pause_max_us = *rng.pick(&[100_000, 1_000_000, 3_000_000]);
-        let rare = Rng::new(seed ^ 0x7261_7265);
-        busy.then_some(Mover { rng, rare, osts, pause_max_us, composite })
+        let mut rare = Rng::new(seed ^ 0x7261_7265);
+        let pooled = rare.coin();
+        busy.then_some(Mover { rng, rare, osts, pause_max_us, pooled, composite })
     }
 
     /// Until `over`.
@@ -49,6 +57,19 @@ impl Mover {
                 let Some((fs, life)) = mount.get() else { continue };
                 let look = alive(&c.mounts[m], life, look(fs, fid, &layout));
                 run.bounded("asking where a file lies", look).await?.unwrap_or(Ok(()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves a few files when nobody uses them any more, and comes back when the last one is told.
+    pub(crate) async fn at_last(&mut self, run: &Arc<Run>) -> Result<(), Violation> {
+        let c = run.cluster.clone();
+        for _ in 0..LAST {
+            let (m, fs, life) = run.mount(0, &mut self.rare).await;
+            let one = alive(&c.mounts[m], life, self.move_one(&c, fs));
+            if let Ok(Ok(Some(_))) = run.bounded("moving a file at last", one).await? {
+                c.sim.count("power_loss_after_move");
             }
         }
         Ok(())
@@ -92,43 +113,86 @@ impl Mover {
         let plain = LayoutSpec { stripe_count, stripe_size, ..LayoutSpec::default() };
         let kind = (self.composite && self.rng.coin()).then(|| self.rng.below(3) as u32);
         let mut spec = kind.and_then(|k| layout(COMPOSITE + k)).unwrap_or(plain);
-        let inward = self.rare.below(3) == 0;
-        if inward {
-            spec = LayoutSpec { stripe_count, stripe_size, ..LayoutSpec::default() };
-            spec.set_mdt_bytes(STRIPE_BYTES);
+        let to_pool = self.pooled && kind.is_none() && self.rare.below(3) == 0;
+        if to_pool {
+            spec.pool = POOL.into();
+            spec.stripe_count = stripe_count.min(MEMBERS.len() as i32);
         }
-        let kind = kind.filter(|_| !inward);
         if kind.is_some() || (stripe_count > 1 && stripe_size == STRIPE_BYTES) {
             c.stripes(fid);
         }
-        match client::Admin(fs).migrate(call(), fid, spec).await {
+        if self.rare.below(20) == 0 {
+            return to_its_inode(c, fs, fid, (stripe_count, stripe_size)).await;
+        }
+        let mut moved = client::Admin(fs).migrate(call(), fid, spec);
+        if self.rare.below(6) == 0 {
+            let soon = Duration::from_micros(self.rare.range(1, 200_000));
+            match select(moved, c.sim.sleep(soon)).await {
+                Either::Left(r) => moved = Box::pin(async { r }),
+                Either::Right(()) => {
+                    c.sim.count("movement_withdrawn");
+                    return Ok(None);
+                }
+            }
+        }
+        match moved.await {
             Ok(layout) => {
                 c.sim.count("file_moved");
+                pools::check(&layout)?;
+                if to_pool {
+                    c.sim.count("file_moved_to_pool");
+                }
                 // Objects on servers that are away are not chosen.
                 let objects = layout.object_count();
-                if inward && layout.mdt_component().is_some() {
-                    c.sim.count("file_moved_to_inode");
-                } else if objects == 0 || (kind.is_none() && objects > stripe_count as usize) {
+                if objects == 0 || (kind.is_none() && objects > stripe_count as usize) {
                     return Err(format!("{fid} has {objects} objects, not {stripe_count}"));
                 }
                 Ok(Some(layout))
             }
-            // Removed meanwhile, or without a layout.
-            Err(Errno::ENOENT | Errno::ESTALE | Errno::ENODATA) => Ok(None),
-            // Not now: servers are away, or lost, or the mount ends.
-            Err(
-                Errno::EBUSY
-                | Errno::EIO
-                | Errno::ETIMEDOUT
-                | Errno::ENOSPC
-                | Errno::ESHUTDOWN
-                | Errno::ENOTCONN,
-            ) => {
-                c.sim.count("file_not_moved");
-                Ok(None)
-            }
-            Err(e) => Err(format!("moving {fid} gave {e}")),
+            Err(e) => not_moved(c, fid, e),
         }
+    }
+}
+
+/// To the file's inode if there is room, and on as many stripes as this later, or if there is none.
+async fn to_its_inode(
+    c: &Cluster,
+    fs: &Arc<Fs>,
+    fid: Fid,
+    (stripe_count, stripe_size): (i32, u64),
+) -> Result<Option<Layout>, Violation> {
+    let mut spec = LayoutSpec { stripe_count, stripe_size, ..LayoutSpec::default() };
+    spec.set_mdt_bytes(STRIPE_BYTES);
+    match client::Admin(fs).migrate(call(), fid, spec).await {
+        Ok(layout) if layout.mdt_component().is_some() => {
+            c.sim.count("file_moved_to_inode");
+            Ok(Some(layout))
+        }
+        Ok(layout) if layout.has_objects() => {
+            c.sim.count("file_moved");
+            Ok(Some(layout))
+        }
+        Ok(layout) => Err(format!("{fid} lies nowhere: {layout:?}")),
+        Err(e) => not_moved(c, fid, e),
+    }
+}
+
+/// What may keep a file where it is.
+fn not_moved(c: &Cluster, fid: Fid, e: Errno) -> Result<Option<Layout>, Violation> {
+    match e {
+        // Removed meanwhile, or without a layout.
+        Errno::ENOENT | Errno::ESTALE | Errno::ENODATA => Ok(None),
+        // Not now: servers are away, or lost, or the mount ends.
+        Errno::EBUSY
+        | Errno::EIO
+        | Errno::ETIMEDOUT
+        | Errno::ENOSPC
+        | Errno::ESHUTDOWN
+        | Errno::ENOTCONN => {
+            c.sim.count("file_not_moved");
+            Ok(None)
+        }
+        e => Err(format!("moving {fid} gave {e}")),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Each actor of the workload owns a subtree and a [`Tree`] of it. [`Tree::apply`] says what an operation
 //! must give and does it; what the cluster gave is compared with that, error numbers included.
 
+use crate::components::{self, Change};
 use model::{Errno, Fid, FileType};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,6 +42,10 @@ pub struct Node {
     pub versions: Vec<Arc<Vec<u8>>>,
     /// Where the changes since then began and ended.
     pub cuts: BTreeSet<u64>,
+    /// Its layout may end here, and nobody writes behind that.
+    pub end: Option<u64>,
+    /// Components were deleted: it ends where an object of what is left does, anywhere.
+    pub pruned: bool,
 }
 
 impl Node {
@@ -204,6 +209,11 @@ pub enum Op {
     Fsync {
         node: Id,
     },
+    /// `lfs setstripe` on a file with components.
+    Components {
+        node: Id,
+        change: Change,
+    },
 }
 
 impl Op {
@@ -215,6 +225,7 @@ impl Op {
             | Op::Truncate { node, .. }
             | Op::Fallocate { node, .. } => Some(*node),
             Op::Copy { to, .. } => Some(*to),
+            Op::Components { node, change: Change::Delete { .. } } => Some(*node),
             _ => None,
         }
     }
@@ -222,6 +233,7 @@ impl Op {
     /// The nodes it names.
     pub fn nodes(&self) -> [Id; 2] {
         match *self {
+            Op::Components { node, .. } => [node, node],
             Op::Link { node, dir, .. } => [node, dir],
             Op::Rename { dir, to, .. } => [dir, to],
             Op::Copy { from, to, .. } => [from, to],
@@ -315,6 +327,8 @@ impl Tree {
             kept_by: Vec::new(),
             versions: Vec::new(),
             cuts: BTreeSet::new(),
+            end: None,
+            pruned: false,
         };
         Tree { nodes: BTreeMap::from([(ROOT, node)]), next: ROOT + 1, prefix: prefix.to_vec(), hold: false }
     }
@@ -327,7 +341,7 @@ impl Tree {
         self.nodes.get(&id)
     }
 
-    fn node_mut(&mut self, id: Id) -> &mut Node {
+    pub(crate) fn node_mut(&mut self, id: Id) -> &mut Node {
         self.nodes.get_mut(&id).expect("a node of the model")
     }
 
@@ -384,6 +398,9 @@ impl Tree {
     /// A file was changed by a mount that may keep the change for itself (`by`), or by the servers.
     pub fn changed(&mut self, id: Id, before: Arc<Vec<u8>>, op: &Op, by: Option<(usize, u64)>) {
         let after = self.get(id).map_or(0, |n| n.data().len() as u64);
+        if let Op::Components { change: Change::Delete { start, .. }, .. } = op {
+            return components::forget_behind(self, id, *start, after);
+        }
         let bounds = bounds(self, op, before.len() as u64, after);
         let Some(n) = self.nodes.get_mut(&id) else { return };
         if by.is_some() || !n.kept_by.is_empty() {
@@ -422,6 +439,9 @@ impl Tree {
         if let Some((op, after)) = also {
             cuts.extend(bounds(self, op, n.data().len() as u64, after.len() as u64));
             all.push(after);
+        }
+        if n.pruned || also.is_some_and(|(op, _)| matches!(op, Op::Components { .. })) {
+            cuts.insert(seen.len() as u64);
         }
         pieces_fit(seen, cuts, &all)
     }
@@ -535,6 +555,8 @@ impl Tree {
             kept_by: Vec::new(),
             versions: Vec::new(),
             cuts: BTreeSet::new(),
+            end: None,
+            pruned: false,
         };
         self.nodes.insert(id, node);
         id
@@ -622,6 +644,7 @@ impl Tree {
                 _ => Err(Errno::EINVAL),
             },
             Op::Getpath { node } => Ok(Out::Names(self.paths(*node))),
+            Op::Components { node, change } => Ok(components::apply(self, *node, *change)),
             Op::Setxattr { .. } | Op::Getxattr { .. } | Op::Removexattr { .. } | Op::Listxattr { .. } => {
                 self.xattr(op)
             }
@@ -794,7 +817,7 @@ impl Tree {
         }
     }
 
-    fn bytes(&mut self, id: Id) -> &mut Vec<u8> {
+    pub(crate) fn bytes(&mut self, id: Id) -> &mut Vec<u8> {
         match &mut self.node_mut(id).body {
             Body::File(d) => Arc::make_mut(d),
             _ => unreachable!("the workload writes to files only"),

@@ -2,6 +2,7 @@
 
 use crate::check;
 use crate::cluster::Cluster;
+use crate::drain::Drain;
 use crate::errors;
 use crate::exec::{COMPOSITE, call};
 use crate::executor::lock;
@@ -10,9 +11,11 @@ use crate::generate::Mix;
 use crate::known::COMMIT_PATIENCE;
 use crate::mover::Mover;
 use crate::nemesis::{Fault, Nemesis};
+use crate::pools;
 use crate::rot;
-use crate::run::{Run, Violation, until_first_error};
+use crate::run::{Run, Violation, Work, until_first_error};
 use crate::shared::{Often, Shared};
+use crate::space::FullOst;
 use crate::workload::Actor;
 use crate::{NetFaults, Rest, Sim, Stop};
 use ::world::mem::CrashMode;
@@ -149,6 +152,10 @@ async fn whole(
     // In a third of the seeds files have layouts in components.
     let mut choice = ::world::rng::Rng::new(opt.seed ^ 0x0063_6f6d_706f_7365);
     let composite = (choice.below(3) == 0).then(|| COMPOSITE + choice.below(4) as u32);
+    let mover = Mover::new(opt.seed, osts, composite.is_some());
+    if mover.as_ref().is_some_and(|m| m.pooled) {
+        pools::make(&c).await;
+    }
     let many = composite.map_or(i32::from(osts), |kind| kind as i32);
     let shared = Shared::new(&fs, (i32::from(osts), many), often).await;
     let shared = Arc::new(shared.map_err(|e| gave("shared files", e))?);
@@ -167,7 +174,8 @@ async fn whole(
         let name = format!("a{id}").into_bytes();
         let dir = fs.clone().mkdir(call(), fs.root(), name.clone(), 0o755).await;
         let dir = dir.map_err(|e| gave("mkdir", e))?;
-        actors.push(Actor::new(id, run.clone(), Some(shared.clone()), dir.fid, &name, rng.fork()));
+        let actor = Actor::new(id, run.clone(), Some(shared.clone()), dir.fid, &name, rng.fork());
+        actors.push(actor.with_components(composite.map(|_| choice.fork())));
     }
     fs.clone().fsync(call(), fs.root()).await.map_err(|e| gave("fsync", e))?;
     drop(fs);
@@ -187,16 +195,33 @@ async fn whole(
         over.store(true, Relaxed);
         results
     };
+    let last_moves = mover.clone();
     let moves = async {
-        match Mover::new(opt.seed, osts, composite.is_some()) {
+        match mover {
             Some(m) => m.work(run.clone(), over.clone()).await,
             None => Ok(()),
         }
     };
-    let done = until_first_error(vec![Box::pin(both(work, faults)), Box::pin(moves)]).await;
+    let mut drain = Drain::new(opt.seed, osts, opt.ops);
+    let full = FullOst::new(opt.seed, composite.is_some() && drain.is_none());
+    let short = async {
+        match full {
+            Some(s) => s.work(run.clone(), over.clone()).await,
+            None => Ok(()),
+        }
+    };
+    let drained = async {
+        match &mut drain {
+            Some(d) => d.work(run.clone(), over.clone()).await,
+            None => Ok(()),
+        }
+    };
+    let all: Vec<Work<'_>> =
+        vec![Box::pin(both(work, faults)), Box::pin(moves), Box::pin(short), Box::pin(drained)];
+    let done = until_first_error(all).await;
     ops.store(run.ops.load(Relaxed), Relaxed);
     done?;
-    finish(&c, &run, &shared, &mut actors, &mut rng).await
+    finish(&c, &run, &shared, &mut actors, (drain, last_moves, &mut rng)).await
 }
 
 pub(crate) async fn wait_for_osts(c: &Cluster, osts: u16) -> Result<(), Violation> {
@@ -240,7 +265,7 @@ async fn finish(
     run: &Arc<Run>,
     shared: &Shared,
     actors: &mut [Actor],
-    rng: &mut Rng,
+    (mut drain, mover, rng): (Option<Drain>, Option<Mover>, &mut Rng),
 ) -> Result<(), Violation> {
     for a in actors.iter_mut() {
         a.finish().await?;
@@ -248,6 +273,12 @@ async fn finish(
     // Without a restart: that would clean up by itself.
     settle(c).await?;
     check::everything(c, &lock(&run.lost))?;
+    if let Some(d) = &mut drain {
+        d.complete(run).await?;
+    }
+    if let Some(mut m) = mover {
+        m.at_last(run).await?;
+    }
     for i in 0..c.servers.len() {
         c.crash(i, Some(CrashMode::LoseAll));
     }
@@ -260,6 +291,9 @@ async fn finish(
     run.bounded("the check of the shared files", shared.verify(run, &fs)).await??;
     drop(fs);
     c.check_all_replays();
+    if let Some(d) = &mut drain {
+        d.end(run).await?;
+    }
     let errors = rng.below(3) == 0;
     if (errors || rng.coin())
         && let Some((fs, _)) = c.mounts.iter().find_map(|m| m.get())

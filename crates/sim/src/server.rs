@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
-use store::format::{Superblock, TargetLock};
+use store::format::{INCOMPAT_SUCCESSOR, Superblock, TargetLock};
 use store::mmp::{Heartbeat, Times, Who};
 use store::object::Objects;
 use store::{Db, DbOptions, Lease, StoreError};
@@ -66,6 +66,8 @@ pub struct ServerNode {
     drilled: AtomicBool,
     /// A drill makes the disk fail.
     errors: AtomicBool,
+    /// The target is the second one of its index.
+    replaced: AtomicBool,
     /// When it lost power.
     pub power_losses: Mutex<Vec<u64>>,
     /// Moments at which it was seen to serve, [`WATCH`] apart.
@@ -79,6 +81,7 @@ pub(crate) struct Running {
     ost: Option<Arc<Ost>>,
     pub(crate) db: Arc<Db>,
     mgs_db: Option<Arc<Db>>,
+    pub(crate) mgs: Option<Arc<Mgs>>,
     pub(crate) objects: Option<Arc<Objects>>,
     _heartbeat: Heartbeat,
     _lock: TargetLock,
@@ -179,6 +182,7 @@ impl ServerNode {
             active: AtomicUsize::new(0),
             drilled: AtomicBool::new(false),
             errors: AtomicBool::new(false),
+            replaced: AtomicBool::new(false),
             power_losses: Mutex::default(),
             served: Mutex::default(),
         })
@@ -235,6 +239,7 @@ impl ServerNode {
     pub(crate) fn dir(&self) -> &'static str {
         match self.role {
             Role::Metadata => "/mdt",
+            Role::Objects(_) if self.replaced.load(Relaxed) => "/ost-new",
             Role::Objects(_) => "/ost",
         }
     }
@@ -246,7 +251,23 @@ impl ServerNode {
         }
     }
 
+    /// The target is lost, and another one is formatted that is to take its place (`--replace`). It must not
+    /// run.
+    pub(crate) fn replace(&self) -> anyhow::Result<()> {
+        self.hosts[0].node.boot();
+        let lost = Superblock::read(&self.hosts[0].node.world(), self.dir())?;
+        let first = !self.replaced.swap(true, Relaxed);
+        assert!(first, "there is one folder for another target");
+        self.format_from(lost.epoch)
+    }
+
     pub(crate) fn format(&self) -> anyhow::Result<()> {
+        self.format_from(0)
+    }
+
+    /// `epoch`: of its last start. Mounts that met the one before let none in that was started less often.
+    fn format_from(&self, epoch: u32) -> anyhow::Result<()> {
+        let replaced = self.replaced.load(Relaxed);
         let (w, dir) = (self.hosts[0].node.world(), self.dir());
         w.disk.mkdir(dir)?;
         let superblock = Superblock {
@@ -255,14 +276,14 @@ impl ServerNode {
             fsname: FSNAME.into(),
             target: self.target(),
             with_mgt: matches!(self.role, Role::Metadata),
-            epoch: 0,
+            epoch,
             compat: 0,
             ro_compat: 0,
-            incompat: 0,
+            incompat: if replaced { INCOMPAT_SUCCESSOR } else { 0 },
             checksum_type: store::format::CHECKSUM_CRC32C,
             block_size: 4096,
             first_time: true,
-            replace: false,
+            replace: replaced,
             mgs_nids: Role::Metadata.addrs().map(nid).to_vec(),
             service_nids: self.nids(0),
             fail_nids: Vec::new(),
@@ -317,7 +338,8 @@ impl ServerNode {
             Role::Metadata => {
                 let mgs_db = open(format!("{dir}/mgt")).await?;
                 let peers = Peers::new();
-                server.add(Mgs::open(&w, mgs_db.clone(), peers.clone())?, peers);
+                let mgs = Mgs::open(&w, mgs_db.clone(), peers.clone())?;
+                server.add(mgs.clone(), peers);
                 let db = open(dir.into()).await?;
                 let peers = Peers::new();
                 let cfg = MdtConfig {
@@ -343,6 +365,7 @@ impl ServerNode {
                     ost: None,
                     db,
                     mgs_db,
+                    mgs: Some(mgs),
                     objects: None,
                     _heartbeat: heartbeat,
                     _lock: held,
@@ -353,7 +376,8 @@ impl ServerNode {
                 let d = db.clone();
                 let objects = w.blocking(move || Objects::open(d)).await?;
                 let peers = Peers::new();
-                let birth = Birth { mark: model::TargetMark::of(&label.target_uuid), ..Birth::default() };
+                let successor = label.incompat & INCOMPAT_SUCCESSOR != 0;
+                let birth = Birth { mark: model::TargetMark::of(&label.target_uuid), successor };
                 let cfg =
                     OstConfig { fsname: FSNAME.into(), index, dir: dir.into(), birth, book: Arc::default() };
                 let ost = Ost::open(&w, db.clone(), objects.clone(), peers.clone(), cfg)?;
@@ -367,6 +391,7 @@ impl ServerNode {
                     ost: Some(ost),
                     db,
                     mgs_db: None,
+                    mgs: None,
                     objects: Some(objects),
                     _heartbeat: heartbeat,
                     _lock: held,
@@ -434,7 +459,7 @@ async fn register(link: Link, mdt: Option<Arc<Mdt>>, ost: Option<Arc<Ost>>) {
                 nids: node.nids(at),
                 epoch: label.epoch,
                 first_time: label.first_time,
-                replace: false,
+                replace: label.replace,
                 params: Vec::new(),
             };
             let mut done = import.call(RequestContext::default(), msg.clone(), Bytes::new()).await;
@@ -446,6 +471,7 @@ async fn register(link: Link, mdt: Option<Arc<Mdt>>, ost: Option<Arc<Ost>>) {
             done.map(|mut r| {
                 label.fs_uuid = r.reply.fs_uuid;
                 label.first_time = false;
+                label.replace = false;
                 label.server_key = extra_key(&r.reply.config.extra, EXTRA_SERVER_KEY).or(label.server_key);
                 r.reply.config.extra.retain(|(tag, _)| *tag != EXTRA_SERVER_KEY);
                 if let Some(k) = label.server_key {

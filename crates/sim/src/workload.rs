@@ -1,6 +1,7 @@
 //! Actors: each works on a subtree of its own, one operation after the other, through any of the mounts, and
 //! checks every answer against the model. Actors run at the same time.
 
+use crate::components::Components;
 use crate::exec::{self, Got, Resolved};
 use crate::executor::lock;
 use crate::generate;
@@ -42,7 +43,12 @@ pub struct Actor {
     /// Files that were changed by what other files hold, or by their end, while a client that kept parts of
     /// those died.
     unsure: BTreeSet<Id>,
+    /// It changes components of its files, if it does.
+    components: Option<Components>,
 }
+
+/// An operation, and what it gave.
+type Answer = (Op, Result<Got, Errno>);
 
 /// Whether an answer may differ from what was expected because bytes went with a dead client: also by saying
 /// that a file ends before where something was looked for.
@@ -76,7 +82,14 @@ impl Actor {
             made: BTreeMap::new(),
             tail: Tail::default(),
             unsure: BTreeSet::new(),
+            components: None,
         }
+    }
+
+    /// It also changes components of its files.
+    pub fn with_components(mut self, rng: Option<Rng>) -> Actor {
+        self.components = rng.map(Components::new);
+        self
     }
 
     pub async fn work(&mut self, ops: u64) -> Result<(), Violation> {
@@ -129,10 +142,26 @@ impl Actor {
             return self.close_one().await.map(|()| true);
         }
         let run = self.run.clone();
+        if let Some(op) = self.choose_change().await? {
+            return self.perform(op).await;
+        }
         match generate::next(&self.tree, &run.mix, &mut self.rng) {
             Some(op) => self.perform(op).await,
             None => Ok(false),
         }
+    }
+
+    /// At times a change of the components of a file, by the layout that a mount shows.
+    async fn choose_change(&mut self) -> Result<Option<Op>, Violation> {
+        let run = self.run.clone();
+        let Some(node) = self.components.as_mut().and_then(|c| c.file(&self.tree)) else { return Ok(None) };
+        let (mount, fs, life) = run.mount(self.id, &mut self.rng).await;
+        let look = crate::components::layout(&fs, self.tree.fid(node));
+        let look = run.bounded("asking for a layout", alive(&run.cluster.mounts[mount], life, look)).await;
+        let Ok(Some(layout)) = look.map_err(|e| self.tell(&e))? else { return Ok(None) };
+        let Some(parts) = &mut self.components else { return Ok(None) };
+        parts.marked_as_said((node, &layout)).map_err(|e| format!("actor {}: {e}", self.id))?;
+        Ok(parts.change(node, &layout).map(|change| Op::Components { node, change }))
     }
 
     /// One operation, checked. False: it cannot be done now.
@@ -154,6 +183,9 @@ impl Actor {
         if op.nodes().iter().any(|id| nameless(id) && self.handle_of(*id, mount).is_none()) {
             return Ok(false);
         }
+        if crate::components::is_behind(&self.tree, &op) {
+            return Ok(false);
+        }
         run.cluster.sim.log(|| format!("actor {} mount {mount} {}", self.id, short(&op)));
         // Files can be named by their FIDs alone, too.
         let way = if self.rng.below(2) == 0 { self.way_to(&op, mount) } else { Vec::new() };
@@ -172,11 +204,30 @@ impl Actor {
         match done.map_err(|e| self.tell(&e))? {
             Ok(got) => {
                 let witness = Witness::new(&run.cluster, &fs, mount, life);
+                let (op, got) = self.settle_change(op, got)?;
                 self.check(&op, got, mount, life, witness).await?;
             }
-            Err(Gone) => self.find_out(&op).await?,
+            Err(Gone) => {
+                self.find_out(&op).await?;
+                if let (Op::Components { node, change }, Some(parts)) = (op, &mut self.components) {
+                    parts.unanswered(&mut self.tree, node, change);
+                }
+            }
         }
         Ok(true)
+    }
+
+    /// A change of components as its answer says that it went.
+    fn settle_change(&mut self, op: Op, got: Result<Got, Errno>) -> Result<Answer, Violation> {
+        let (Op::Components { node, change }, Some(parts)) = (&op, &mut self.components) else {
+            return Ok((op, got));
+        };
+        let Ok(Got::Changed(how)) = got else { return Ok((op, got)) };
+        let had = self.tree.node(*node).data().len() as u64;
+        match parts.settle(&self.run.cluster.sim, (*node, had), *change, how) {
+            Ok((change, got)) => Ok((Op::Components { node: *node, change }, Ok(got))),
+            Err(e) => Err(self.tell(&format!("{} {e}", short(&op)))),
+        }
     }
 
     /// The names by which a mount finds what others made.
@@ -550,7 +601,23 @@ impl Actor {
     /// Everything acknowledged is there, and nothing else.
     pub async fn verify(&mut self) -> Result<(), Violation> {
         let snap = self.snapshot().await?;
-        exec::match_tree(&mut self.tree, &snap).map_err(|e| format!("actor {}: in the end {e}", self.id))
+        exec::match_tree(&mut self.tree, &snap).map_err(|e| format!("actor {}: in the end {e}", self.id))?;
+        self.verify_marks().await
+    }
+
+    /// Components have the flags that they were given, and no others.
+    async fn verify_marks(&mut self) -> Result<(), Violation> {
+        let run = self.run.clone();
+        let Some(parts) = &self.components else { return Ok(()) };
+        for node in parts.marked() {
+            let Some(fid) = self.tree.get(node).and_then(|n| n.fid) else { continue };
+            let (mount, fs, life) = run.mount(self.id, &mut self.rng).await;
+            let look = alive(&run.cluster.mounts[mount], life, crate::components::layout(&fs, fid));
+            if let Ok(Some(layout)) = run.bounded("asking for a layout", look).await? {
+                parts.marked_as_said((node, &layout)).map_err(|e| format!("in the end {e}"))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -558,6 +625,9 @@ impl Actor {
 fn done_in_part(mut t: Tree, after: &Tree, op: &Op, snap: &exec::Snapshot) -> Option<Tree> {
     let data = partly_done(&t, after, op, snap)?;
     t.adopt(op.written()?, data);
+    if let Op::Components { node, change } = op {
+        crate::components::may_end(&mut t, *node, *change);
+    }
     exec::match_tree(&mut t, snap).is_ok().then_some(t)
 }
 
@@ -597,7 +667,10 @@ fn partly_done(before: &Tree, after: &Tree, op: &Op, snap: &exec::Snapshot) -> O
     if (len..old.len().min(new.len())).any(|i| at(old, i) != 0 || at(new, i) != 0) {
         return None;
     }
-    let cuts = oracle::bounds(before, op, old.len() as u64, new.len() as u64).collect();
+    let mut cuts: BTreeSet<u64> = oracle::bounds(before, op, old.len() as u64, new.len() as u64).collect();
+    if matches!(op, Op::Components { .. }) {
+        cuts.insert(len as u64);
+    }
     oracle::pieces_fit(&seen.content, cuts, &[old, new]).then(|| seen.content.clone())
 }
 

@@ -40,6 +40,15 @@ const FIRST: &[(Bug, u64)] = &[
     (Bug::FenceBesideLocks, 12),
     (Bug::NoCommitOnSharing, 29),
     (Bug::LockWaiterForgotten, 26),
+    (Bug::DeletedByOldLayout, 9),
+    (Bug::OtherComponentMarked, 9),
+    (Bug::ComponentIdsReused, 9),
+    (Bug::AttemptForgotten, 68),
+    (Bug::AttemptLeavesObjects, 2),
+    (Bug::ClosedOstChosen, 2),
+    (Bug::SwitchedBeforeDurable, 8),
+    (Bug::LastMomentsNotCopied, 12),
+    (Bug::DestroyedBeforeDurable, 63),
 ];
 
 /// What is wrong. A panic shows nothing of an oracle: it counts only for bugs that are to end in one.

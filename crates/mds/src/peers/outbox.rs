@@ -6,6 +6,7 @@ use crate::MdsError;
 use crate::mdt::Mdt;
 use crate::schema::{key, value};
 use model::limits::OBJECTS_PER_RPC_MAX;
+use model::planted::{self, Bug};
 use rpc::Import;
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +71,9 @@ impl Mdt {
         assert!(!keys.is_empty(), "each message says what a record says");
         // Not before the file's end is durable: a crash must not bring back a file without its objects.
         // There is no hurry: the committer need not flush for this.
-        self.db.durable_in_time(view.seen()).await?;
+        if !planted::on(Bug::DestroyedBeforeDurable) {
+            self.db.durable_in_time(view.seen()).await?;
+        }
         let sent = import.call(RequestContext::default(), Destroy { objects }, bytes::Bytes::new()).await;
         sent.map_err(store::StoreError::Errno)?;
         let mut txn = Txn::new();

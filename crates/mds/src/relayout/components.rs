@@ -13,7 +13,8 @@ use crate::names::{self, OpContext};
 use crate::ops::setlayout::check_spec;
 use crate::schema::Inode;
 use crate::tx::Tx;
-use model::layout::ComponentChange;
+use model::layout::{ComponentChange, ComponentFilter};
+use model::planted::{self, Bug};
 use model::{Errno, FileType, Layout, perm};
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,6 +113,11 @@ fn changed(tx: &mut Tx, i: &mut Inode, old: &Layout, m: &Components) -> Result<O
                 return Ok(None);
             }
             new.append(next_component(i), spec)?;
+        }
+        ComponentChange::Delete(ComponentFilter::Id(id))
+            if !old.components.iter().any(|c| c.id == *id) && planted::on(Bug::DeletedByOldLayout) =>
+        {
+            new.remove(&ComponentFilter::Id(old.components.last().map_or(*id, |c| c.id)))?;
         }
         ComponentChange::Delete(choice) => new.remove(choice)?,
         ComponentChange::Flags { id, set, clear } => {

@@ -255,7 +255,7 @@ impl Copier<'_> {
         let attrs = self.soon(patient.fence(old.objects())).await?;
         let attrs = early.unwrap_or(attrs);
         let ends = match ahead {
-            Some(Ahead { versions, ends: Some(ends) }) if are_fenced_only(&attrs, &versions) => ends,
+            Some(Ahead { versions, ends: Some(ends) }) if is_whole(&attrs, &versions) => ends,
             // It was used meanwhile.
             Some(_) if self.is_non_block() => return Err(Errno::EBUSY),
             Some(_) => {
@@ -377,6 +377,9 @@ impl Copier<'_> {
 
     /// Nobody reaches the objects of `old` afterwards that the new layout does not have.
     async fn let_go(&self, old: &Layout) -> Result<(), Errno> {
+        if planted::on(Bug::GoneBesideLocks) {
+            return Ok(());
+        }
         let going = old.objects_beside(Some(self.target()));
         self.soon(self.patient().fence(going)).await.map(|_| ())
     }
@@ -385,6 +388,9 @@ impl Copier<'_> {
     /// changed it last knows when that was.
     async fn date(&self, (mtime, ctime): (Timestamp, Timestamp)) -> Result<Timestamp, Errno> {
         let (generation, file) = (self.a.target.generation, self.fid);
+        if planted::on(Bug::SwitchedBeforeDurable) {
+            return Ok(ctime); // the objects' servers commit before they answer that they have the times
+        }
         let times = Some((mtime, ctime));
         let dated = self.target().objects().map(|o| -> Work<'_, Result<(), Errno>> {
             let msg = Fence { object: o.id, file, generation, times };
@@ -406,7 +412,8 @@ impl Copier<'_> {
         });
         self.soon(all(looks)).await?;
         let attrs = self.attrs(old).await?;
-        if size_of(old, &attrs) < AHEAD_MIN_BYTES && !self.is_non_block() {
+        let small = size_of(old, &attrs) < AHEAD_MIN_BYTES && !planted::on(Bug::LastMomentsNotCopied);
+        if small && !self.is_non_block() {
             return Ok(None);
         }
         let versions = attrs.iter().map(|a| a.data_version).collect();
@@ -515,6 +522,11 @@ fn in_file(l: &Layout, number: usize, from: u64, data: &Bytes) -> Vec<(u64, Byte
         at = end;
     }
     out
+}
+
+/// Whether what was copied while the file was in use is all of it.
+fn is_whole(now: &[ObjectAttr], versions: &[u64]) -> bool {
+    are_fenced_only(now, versions) || planted::on(Bug::LastMomentsNotCopied)
 }
 
 /// Whether nothing was done to objects but that they were fenced, which is a change as well.

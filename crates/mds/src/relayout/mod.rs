@@ -265,7 +265,9 @@ fn note(tx: &mut Tx, fid: Fid, i: &mut Inode, target: Layout) -> Result<Layout, 
 fn settle(tx: &mut Tx, fid: Fid, i: &mut Inode) -> bool {
     let Some(target) = i.growth.target.take() else { return false };
     let objects: Vec<_> = target.objects_beside(i.layout.as_ref()).copied().collect();
-    tx.give_up_objects(&objects);
+    if !planted::on(Bug::AttemptLeavesObjects) {
+        tx.give_up_objects(&objects);
+    }
     let fenced = i.layout.as_mut().filter(|l| l.mdt_component().is_none());
     if let Some(l) = fenced {
         assert!(l.generation < target.generation, "{fid} would have got a newer layout");
@@ -292,7 +294,7 @@ pub fn settle_abandoned(tx: &mut Tx, fid: Fid) -> Result<(), Errno> {
 
 /// Whether an attempt on it was begun, and is not under way.
 pub fn is_abandoned(tx: &Tx, fid: Fid, i: &Inode) -> bool {
-    i.growth.target.is_some() && !tx.shared.growing.contains(fid)
+    i.growth.target.is_some() && !tx.shared.growing.contains(fid) && !planted::on(Bug::AttemptForgotten)
 }
 
 /// The inode's layout is `new`; ids of components that go are not given again.
@@ -300,7 +302,9 @@ fn replace(i: &mut Inode, new: Layout) {
     let next = next_component(i);
     i.layout = Some(new);
     i.growth = Growth::default();
-    i.growth.attempts = next.saturating_sub(next_component(i));
+    if !planted::on(Bug::ComponentIdsReused) {
+        i.growth.attempts = next.saturating_sub(next_component(i));
+    }
 }
 
 /// The file has `target` from now on.
@@ -322,7 +326,9 @@ fn switch(tx: &mut Tx, fid: Fid, a: &Attempt, copied: &Copied) -> Result<Vec<u8>
     match &a.source {
         Source::Inode(_) => {
             assert_eq!(i.data, a.inode.data, "data of {fid} changed while it was frozen");
-            tx.remove_data(fid, &i)?;
+            if !planted::on(Bug::SmallDataLeft) {
+                tx.remove_data(fid, &i)?;
+            }
             // The objects were written just now; the data is as old as it was.
             i.touch_ctime(copied.newest);
             i.mtime_stamp = i.mtime_stamp.max(copied.newest);

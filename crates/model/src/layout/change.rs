@@ -4,6 +4,7 @@ use super::{
     COMPONENT_INIT, COMPONENT_PREFER_READ, COMPONENT_PREFER_WRITE, Component, ComponentSpec, EOF, Layout,
     LayoutObject, LayoutSpec, Pattern,
 };
+use crate::planted::{self, Bug};
 use crate::{Errno, limits};
 use serde::{Deserialize, Serialize};
 
@@ -130,7 +131,9 @@ impl Layout {
     /// `EINVAL` if there is no such component. Whether that is a change.
     pub fn mark(&mut self, id: u32, set: u32, clear: u32) -> Result<bool, Errno> {
         assert!((set | clear) & COMPONENT_INIT == 0, "objects say whether there are objects");
-        let c = self.components.iter_mut().find(|c| c.id == id).ok_or(Errno::EINVAL)?;
+        let n = self.components.iter().position(|c| c.id == id).ok_or(Errno::EINVAL)?;
+        let other = if planted::on(Bug::OtherComponentMarked) { 1 } else { 0 };
+        let c = &mut self.components[n.saturating_sub(other)];
         let before = c.flags;
         c.flags = (c.flags | set) & !clear;
         Ok(c.flags != before)

@@ -7,6 +7,7 @@ use super::redo::Redo;
 use super::unfinished::leftover_key;
 use super::{FinishTxn, Objects};
 use crate::{Lsn, StoreError, Txn};
+use model::planted::{self, Bug};
 use model::{Errno, ObjectAttr, ObjectId};
 use std::sync::Arc;
 
@@ -45,7 +46,9 @@ impl Objects {
                 Err(StoreError::Errno(Errno::ESTALE)) => continue,
                 Err(e) => return Err(e),
             };
-            txn.put(location::tombstone_key(*id), tombstone.clone());
+            if !planted::on(Bug::GoneBesideLocks) {
+                txn.put(location::tombstone_key(*id), tombstone.clone());
+            }
             let Some(rec) = rec else { continue };
             txn.delete(location::object_key(*id));
             match rec.location {
