@@ -3,7 +3,7 @@
 
 use crate::command::{
     check, data_version, df, fid2path, find, getname, getstripe, ladvise, migrate, osts, path2fid, pool,
-    setstripe, sync,
+    setstripe, swap_layouts, sync,
 };
 use crate::failure::{Failure, FirstError};
 use crate::{EXIT_USAGE, VERSION, say};
@@ -35,6 +35,7 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "migrate", run: migrate::run, usage: migrate::USAGE },
     Subcommand { name: "pool_list", run: pool::run_list, usage: pool::USAGE_LIST },
     Subcommand { name: "setstripe", run: setstripe::run, usage: setstripe::USAGE },
+    Subcommand { name: "swap_layouts", run: swap_layouts::run, usage: swap_layouts::USAGE },
     Subcommand { name: "sync", run: sync::run, usage: sync::USAGE },
 ];
 

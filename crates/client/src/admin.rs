@@ -137,6 +137,11 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
             components(fs, call, &attr, change).await?;
             Reply::Done
         }
+        Request::SwapLayouts { name, other, keep_times } => {
+            let attr = object(fs, &call, opened, name).await?;
+            swap_layouts(fs, call, (attr.fid, other), keep_times).await?;
+            Reply::Done
+        }
         Request::Movement { name } => {
             let fid = object(fs, &call, opened, name).await?.fid;
             Reply::Params(Admin(fs).movements_of(fid).await?)
@@ -336,6 +341,26 @@ async fn components(fs: &Arc<Fs>, call: Call, attr: &Attr, change: ComponentChan
         }
         Err(e) => Err(e.into()),
     }
+}
+
+/// The owner's and root's right. Only objects are swapped: a file whose data lies with its inode gets some.
+async fn swap_layouts(fs: &Arc<Fs>, call: Call, (fid, other): (Fid, Fid), keep_times: bool) -> Answer<()> {
+    let swap = || Admin(fs).swap(call.clone(), (fid, other), keep_times);
+    let mut done = swap().await;
+    if done == Err(Errno::EOPNOTSUPP) {
+        for one in [fid, other] {
+            Admin(fs).grow_for(call.clone(), one).await?;
+        }
+        done = swap().await;
+    }
+    let why = match done {
+        Ok(()) => return Ok(()),
+        Err(Errno::EBUSY) => "others have it locked: try again, or find them with group_locks",
+        Err(Errno::EPERM) => "both files must be yours, of the same owner and group, and changeable",
+        Err(Errno::EINVAL) => "two different regular files are swapped",
+        Err(e) => return Err(e.into()),
+    };
+    done.map_err(|e| error(e, why))
 }
 
 /// Why the components of a file are not changed so, as far as its layout tells.

@@ -252,6 +252,9 @@ pub enum Request {
     /// Components of a file come, go or get flags while it is in use. [`Reply::Done`]. `ENODATA` for a file
     /// without a layout, `EBUSY` if others do not let go of what is to go.
     Components { name: Option<Name>, change: ComponentChange },
+    /// The file and this other one get each other's data. [`Reply::Done`]. `EINVAL` for the same twice,
+    /// `EPERM` for who may not change both or if their owners differ, `EBUSY` if others do not let go.
+    SwapLayouts { name: Option<Name>, other: Fid, keep_times: bool },
     /// The file system's OST pools, as this mount was told: [`Reply::Pools`].
     Pools,
 }

@@ -96,6 +96,7 @@ macro_rules! for_each_message {
             Instantiate => $crate::msg::instantiate::Instantiate,
             Components => $crate::msg::components::Components,
             Recreate => $crate::msg::recreate::Recreate,
+            Swap => $crate::msg::swap::Swap,
             Withdraw => $crate::msg::withdraw::Withdraw, Fence => $crate::msg::fence::Fence,
             Register => $crate::msg::register::Register, Config => $crate::msg::config::Config,
         }

@@ -238,6 +238,7 @@ verbs! {
         Withdraw = 50, past_barrier;
         Scan = 51;
         Recreate = 52, answers(Answer::Entry);
+        Swap = 53, answers(Answer::Entry);
         // locks (MDT)
         Enqueue = 60, modifies, named("ldlm_enqueue");
         Cancel = 61, modifies, past_barrier, unlimited, named("ldlm_cancel");

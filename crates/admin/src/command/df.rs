@@ -150,7 +150,8 @@ fn summary(v: &View, all: &[TargetSpace]) -> Numbers {
         return osts;
     }
     let mdts = sum(TargetKind::Mdt);
-    let available = mdts.available.min(osts.available);
+    // Hosts that make inodes as they go report none at all.
+    let available = if osts.total > 0 { mdts.available.min(osts.available) } else { mdts.available };
     Numbers { total: mdts.used + available, used: mdts.used, available }
 }
 

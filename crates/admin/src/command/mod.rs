@@ -31,6 +31,7 @@ pub mod replace;
 pub mod report;
 pub mod set_param;
 pub mod setstripe;
+pub mod swap_layouts;
 pub mod sync;
 pub mod tunefs;
 

@@ -6,7 +6,8 @@ use model::{Errno, Fid};
 use std::collections::BTreeSet;
 use wire::msg::{
     batch, components, create, fallocate, grow, instantiate, link, migrate, mkdir, mknod, recreate,
-    removexattr, rename, rmdir, setattr, setlayout, setxattr, symlink, truncate, unlink, write, writelist,
+    removexattr, rename, rmdir, setattr, setlayout, setxattr, swap, symlink, truncate, unlink, write,
+    writelist,
 };
 use wire::{CodecError, Op, RequestContext};
 
@@ -46,6 +47,7 @@ fn changed(op: Op, message: &[u8], reply: &[u8]) -> Result<Changed, CodecError> 
         Op::Instantiate => of(m).map(|m: instantiate::Instantiate| vec![m.fid])?,
         Op::Components => of(m).map(|m: components::Components| vec![m.fid])?,
         Op::Recreate => of(m).map(|m: recreate::Recreate| vec![m.fid])?,
+        Op::Swap => of(m).map(|m: swap::Swap| vec![m.fid, m.other])?,
         Op::Migrate => of(m).map(|m: migrate::Migrate| vec![m.fid])?,
         Op::Write => of(m).map(|m: write::Write| vec![m.file])?,
         Op::Writelist => of(m).map(|m: writelist::Writelist| vec![m.write.file])?,

@@ -56,6 +56,7 @@ mod setattr;
 mod setlayout;
 mod setxattr;
 mod statfs;
+mod swap;
 mod symlink;
 mod sync;
 mod target_params;

@@ -123,7 +123,7 @@ impl Admin<'_> {
 }
 
 /// Bytes of the disks that object targets lie on, each once, however many of them share it; inodes of the
-/// metadata targets.
+/// metadata targets, lowered to what the object targets still can hold. As `lfs df` sums up.
 fn total(said: Vec<(TargetId, StatfsReply, u64)>) -> FsSpace {
     let mut sum = FsSpace::default();
     let mut disks: BTreeMap<u64, FsSpace> = BTreeMap::new();
@@ -135,10 +135,19 @@ fn total(said: Vec<(TargetId, StatfsReply, u64)>) -> FsSpace {
             d.total = d.total.max(s.total);
             d.free = d.free.max(s.free);
             d.available = d.available.max(s.available);
+            d.files = d.files.max(s.files);
+            d.files_free = d.files_free.max(s.files_free);
         } else {
             sum.files = sum.files.saturating_add(s.files);
             sum.files_free = sum.files_free.saturating_add(s.files_free);
         }
+    }
+    let objects = disks.values().fold(0u64, |sum, d| sum.saturating_add(d.files));
+    let free = disks.values().fold(0u64, |sum, d| sum.saturating_add(d.files_free));
+    // Hosts that make inodes as they go report none at all.
+    if objects > 0 && free < sum.files_free {
+        sum.files = sum.files.saturating_sub(sum.files_free - free);
+        sum.files_free = free;
     }
     for d in disks.values() {
         sum.total = sum.total.saturating_add(d.total);
@@ -169,5 +178,13 @@ mod tests {
             (TargetId::mdt(0), StatfsReply { files: 9, ..s(100, 50) }, 7),
         ]);
         assert_eq!((sum.total, sum.available, sum.files), (2130, 1070, 9));
+        let f = |files, files_free| StatfsReply { files, files_free, ..s(100, 50) };
+        let sum = total(vec![
+            (TargetId::ost(0), f(50, 10), 7),
+            (TargetId::ost(1), f(50, 10), 7),
+            (TargetId::ost(2), f(50, 5), 8),
+            (TargetId::mdt(0), f(100, 40), 9),
+        ]);
+        assert_eq!((sum.files, sum.files_free), (75, 15), "as many more as there is room for objects");
     }
 }

@@ -21,5 +21,6 @@ mod restart;
 mod rules;
 mod scans;
 mod small;
+mod swap;
 mod told;
 mod users;

@@ -5,10 +5,10 @@
 //! `grow` moves data from the inode to objects, `migrate` to any other place; `copy` brings the bytes there,
 //! and `to_inode` those that come to the inode. `instantiate` moves nothing: it gives objects to components
 //! that have none; `components` adds some and lets others go; `recreate` puts empty objects in the place of
-//! lost ones. Changes of data with the inode wait meanwhile, as this target makes them. Objects are fenced
-//! first (decision 0054): their servers take back all locks, and with those what clients keep, and refuse
-//! what comes by the old layout. Who is refused asks for the new one (`ops/layout.rs`), and gets it when the
-//! attempt is over.
+//! lost ones; `swap` gives two files each other's. Changes of data with the inode wait meanwhile, as this
+//! target makes them. Objects are fenced first (decision 0054): their servers take back all locks, and with
+//! those what clients keep, and refuse what comes by the old layout. Who is refused asks for the new one
+//! (`ops/layout.rs`), and gets it when the attempt is over.
 //!
 //! An attempt writes down where it puts the data before it does, under a component id that no attempt had
 //! before: what a crash or a failure leaves on the object servers is known and given up by the next attempt,
@@ -23,6 +23,7 @@ mod instantiate;
 mod migrate;
 mod movements;
 mod recreate;
+mod swap;
 mod to_inode;
 
 pub use components::change_components;
@@ -32,6 +33,7 @@ pub use instantiate::instantiate;
 pub use migrate::migrate;
 pub use movements::{MOVEMENTS_DEFAULT, MOVEMENTS_MAX, Movements};
 pub use recreate::recreate;
+pub use swap::swap;
 
 use movements::Movement;
 

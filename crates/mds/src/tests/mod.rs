@@ -16,6 +16,7 @@ mod posix;
 mod recovery;
 mod recreate;
 mod scan;
+mod swap;
 
 use crate::check;
 use crate::mdt::{Mdt, MdtConfig};

@@ -2,6 +2,7 @@
 
 use super::*;
 use wire::msg::rename::{RENAME_EXCHANGE, RENAME_NOREPLACE};
+use world::mem::FaultPlan;
 
 const R: Fid = Fid::ROOT;
 
@@ -309,4 +310,28 @@ fn directories_move_far_down_and_never_below_themselves() {
     assert_eq!(rig.rename((R, "half"), (deep[1499], "z"), 0), Err(Errno::EINVAL));
     assert_eq!(rig.lookup(top, "..").unwrap().attr.fid, end);
     assert_eq!(rig.lookup(half, "..").unwrap().attr.fid, R);
+}
+
+#[test]
+fn who_has_no_room_left_can_still_remove_and_rename() {
+    let rig = Rig::new();
+    let dir = rig.mkdir(R, "dir");
+    let files: Vec<String> = (0..20).map(|n| format!("f{n}")).collect();
+    for n in &files {
+        rig.create(dir, n);
+    }
+    let striped = rig.create_striped(dir, "striped", 4);
+    let capacity_bytes = Some(rig.disk.used_bytes() + (1 << 20));
+    rig.disk.set_faults(FaultPlan { capacity_bytes, ..FaultPlan::default() });
+    assert_eq!(rig.create_as(&Cred::root(), dir, "more", 0o644).err(), Some(Errno::ENOSPC));
+    assert_eq!(rig.mkdir_as(&Cred::root(), dir, "more", 0o755).err(), Some(Errno::ENOSPC));
+    rig.rename((dir, "f0"), (dir, "renamed"), 0).unwrap();
+    rig.chmod(striped, 0o600);
+    rig.unlink(dir, "renamed").unwrap();
+    files[1..].iter().for_each(|n| rig.unlink(dir, n).unwrap());
+    rig.unlink(dir, "striped").unwrap();
+    rig.rmdir(R, "dir").unwrap();
+    rig.disk.set_faults(FaultPlan::default());
+    rig.create(R, "more");
+    rig.assert_clean();
 }

@@ -433,6 +433,7 @@ fn likely(target: TargetId) -> &'static [Op] {
         Op::Instantiate,
         Op::Components,
         Op::Recreate,
+        Op::Swap,
         Op::Withdraw,
         Op::Own,
         Op::Fetch,

@@ -60,6 +60,7 @@ pub mod setattr;
 pub mod setlayout;
 pub mod setxattr;
 pub mod statfs;
+pub mod swap;
 pub mod symlink;
 pub mod sync;
 pub mod truncate;
