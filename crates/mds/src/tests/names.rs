@@ -321,14 +321,25 @@ fn who_has_no_room_left_can_still_remove_and_rename() {
         rig.create(dir, n);
     }
     let striped = rig.create_striped(dir, "striped", 4);
-    let capacity_bytes = Some(rig.disk.used_bytes() + (1 << 20));
+    // Less than what is left for the journal and the table.
+    let capacity_bytes = Some(rig.disk.used_bytes() + (12 << 20));
     rig.disk.set_faults(FaultPlan { capacity_bytes, ..FaultPlan::default() });
+    // The host is asked now and then.
+    let mut made: Vec<String> = Vec::new();
+    let full = loop {
+        let name = format!("last{}", made.len());
+        match rig.create_as(&Cred::root(), dir, &name, 0o644) {
+            Ok(_) if made.len() < 2000 => made.push(name),
+            other => break other,
+        }
+    };
+    assert_eq!(full.err(), Some(Errno::ENOSPC), "after {} files", made.len());
     assert_eq!(rig.create_as(&Cred::root(), dir, "more", 0o644).err(), Some(Errno::ENOSPC));
     assert_eq!(rig.mkdir_as(&Cred::root(), dir, "more", 0o755).err(), Some(Errno::ENOSPC));
     rig.rename((dir, "f0"), (dir, "renamed"), 0).unwrap();
     rig.chmod(striped, 0o600);
     rig.unlink(dir, "renamed").unwrap();
-    files[1..].iter().for_each(|n| rig.unlink(dir, n).unwrap());
+    files[1..].iter().chain(&made).for_each(|n| rig.unlink(dir, n).unwrap());
     rig.unlink(dir, "striped").unwrap();
     rig.rmdir(R, "dir").unwrap();
     rig.disk.set_faults(FaultPlan::default());
