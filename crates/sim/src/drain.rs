@@ -209,7 +209,8 @@ impl Drain {
             let there = l.is_some_and(|l| l.objects().any(|o| o.ost == self.ost));
             let wrote = fs.clone().write(call(), fid, 0, false, false, bytes.clone().into()).await;
             if wrote == Err(Errno::EIO) {
-                // The metadata server laid it out for the one before, of which it has not heard otherwise yet.
+                // The metadata server laid it out for the one before, of which it has not heard otherwise
+                // yet.
                 let gone = fs.clone().unlink(call(), fs.root(), name.into_bytes()).await;
                 gone.map_err(|e| gave("unlink", e))?;
                 c.sim.sleep(Duration::from_secs(1)).await;

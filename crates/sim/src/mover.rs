@@ -183,12 +183,7 @@ fn not_moved(c: &Cluster, fid: Fid, e: Errno) -> Result<Option<Layout>, Violatio
         // Removed meanwhile, or without a layout.
         Errno::ENOENT | Errno::ESTALE | Errno::ENODATA => Ok(None),
         // Not now: servers are away, or lost, or the mount ends.
-        Errno::EBUSY
-        | Errno::EIO
-        | Errno::ETIMEDOUT
-        | Errno::ENOSPC
-        | Errno::ESHUTDOWN
-        | Errno::ENOTCONN => {
+        Errno::EBUSY | Errno::EIO | Errno::ETIMEDOUT | Errno::ENOSPC | Errno::ESHUTDOWN | Errno::ENOTCONN => {
             c.sim.count("file_not_moved");
             Ok(None)
         }

@@ -255,18 +255,12 @@ impl ServerNode {
     /// run.
     pub(crate) fn replace(&self) -> anyhow::Result<()> {
         self.hosts[0].node.boot();
-        let lost = Superblock::read(&self.hosts[0].node.world(), self.dir())?;
         let first = !self.replaced.swap(true, Relaxed);
         assert!(first, "there is one folder for another target");
-        self.format_from(lost.epoch)
+        self.format()
     }
 
     pub(crate) fn format(&self) -> anyhow::Result<()> {
-        self.format_from(0)
-    }
-
-    /// `epoch`: of its last start. Mounts that met the one before let none in that was started less often.
-    fn format_from(&self, epoch: u32) -> anyhow::Result<()> {
         let replaced = self.replaced.load(Relaxed);
         let (w, dir) = (self.hosts[0].node.world(), self.dir());
         w.disk.mkdir(dir)?;
@@ -276,7 +270,7 @@ impl ServerNode {
             fsname: FSNAME.into(),
             target: self.target(),
             with_mgt: matches!(self.role, Role::Metadata),
-            epoch,
+            epoch: 0,
             compat: 0,
             ro_compat: 0,
             incompat: if replaced { INCOMPAT_SUCCESSOR } else { 0 },

@@ -163,7 +163,7 @@ impl Lmv {
     fn apply_target(&self, e: &TargetEntry, was_active: Option<bool>) -> bool {
         match self.targets.get(e.target) {
             Some(t) => {
-                t.set_home(&e.nids, e.epoch);
+                t.set_home(&e.nids, e.epoch, e.target_uuid);
                 if was_active != Some(e.active) {
                     t.set_active(e.active);
                 }
@@ -172,6 +172,7 @@ impl Lmv {
             None if e.nids.is_empty() => false, // known by name only: it never ran
             None => {
                 let t = self.new_target(e.target, e.nids.clone());
+                t.set_home(&e.nids, e.epoch, e.target_uuid);
                 self.targets.map.lock().insert(e.target, t.clone());
                 // Connected before the first call needs it, and so that `lfs check` tells something.
                 let import = t.import.clone();

@@ -264,10 +264,10 @@ impl Target {
         self.nids.lock().clone()
     }
 
-    pub(crate) fn set_home(&self, nids: &[Nid], epoch: u32) {
+    pub(crate) fn set_home(&self, nids: &[Nid], epoch: u32, uuid: [u8; 16]) {
         if !nids.is_empty() {
             *self.nids.lock() = nids.to_vec();
-            self.import.set_home(nids.to_vec(), epoch);
+            self.import.set_home(nids.to_vec(), epoch, uuid);
         }
     }
 }

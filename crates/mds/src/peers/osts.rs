@@ -41,7 +41,7 @@ impl Mdt {
             o.domain = placed(t);
             o.mark = TargetMark::of(&t.target_uuid);
             if let Some(i) = &o.import {
-                i.set_home(t.nids.clone(), t.epoch);
+                i.set_home(t.nids.clone(), t.epoch, t.target_uuid);
             }
         });
         if known {
@@ -52,6 +52,7 @@ impl Mdt {
             return;
         }
         let import = self.sessions.open(t);
+        import.set_home(t.nids.clone(), t.epoch, t.target_uuid);
         let ost = Ost {
             import: Some(import.clone()),
             nids: t.nids.clone(),

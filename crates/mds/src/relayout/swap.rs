@@ -220,11 +220,9 @@ fn taken_over(i: &Inode, other: &Layout) -> Layout {
     let mut new = other.clone();
     // Ids of files that grew without data are large: others stay below.
     let numbered = new.components.iter().map(|c| c.id).filter(|id| id & WITHOUT_DATA == 0);
-    let mut next = numbered.max().map_or(1, |id| id + 1).max(next_component(i));
-    for c in new.components.iter_mut().filter(|c| c.objects.is_empty()) {
-        c.id = next;
-        next += 1;
-    }
+    let first = numbered.max().map_or(1, |id| id + 1).max(next_component(i));
+    let bare = new.components.iter_mut().filter(|c| c.objects.is_empty());
+    bare.zip(first..).for_each(|(c, id)| c.id = id);
     let mut ids: Vec<u32> = new.components.iter().map(|c| c.id).collect();
     ids.sort_unstable();
     assert!(ids.windows(2).all(|w| w[0] != w[1]), "a component id stands in a layout once");

@@ -197,7 +197,9 @@ async fn attempt(
 async fn hello(core: &Core, conn: &Arc<dyn Conn>) -> Result<(ReplyContext, ConnectReply), Failure> {
     let (last_epoch, last_session, slots) = {
         let g = core.lock();
-        (g.last_epoch, g.session, g.slots.len() as u16)
+        let slots = g.slots.len() as u16;
+        // Another target knows nothing of what was seen of the one before it.
+        if g.replaced { (0, 0, slots) } else { (g.last_epoch, g.session, slots) }
     };
     let token = proof::token(&core.secret, &core.cfg.fsname, core.target_number());
     let mut extra =

@@ -155,6 +155,10 @@ pub(crate) struct ImportInner {
     pub epoch: u32,
     /// Of the last session that the server granted; 0 before the first.
     pub last_epoch: u32,
+    /// Who has the target's index, as the configuration says; `None` before it said so.
+    uuid: Option<[u8; 16]>,
+    /// `last_epoch`, and the session, are of a target that another one took the place of.
+    pub replaced: bool,
     /// Times that this client was evicted.
     pub life: u64,
     pub server_name: String,
@@ -329,6 +333,8 @@ impl Import {
             nonce: None,
             epoch: 0,
             last_epoch: 0,
+            uuid: None,
+            replaced: false,
             life: 0,
             server_name: String::new(),
             slots: (0..slots).map(|_| None).collect(),
@@ -405,12 +411,19 @@ impl Import {
         })
     }
 
-    /// The target's addresses, the one where it lives by now first, and its epoch there. A connection to an
-    /// earlier life of it ends: the server may be a host that does not answer any more. Any other stays.
-    pub fn set_home(&self, nids: Vec<Nid>, epoch: u32) {
+    /// The target's addresses, the one where it lives by now first, its epoch there, and who it is (nobody
+    /// yet: zeros). A connection to an earlier life of it ends: the server may be a host that does not answer
+    /// any more. Any other stays. Another target than before (`mkfs.nacre --replace`) counts its epochs anew,
+    /// and has nothing of what this client had there.
+    pub fn set_home(&self, nids: Vec<Nid>, epoch: u32, uuid: [u8; 16]) {
         let old = {
             let mut g = self.core.lock();
-            let outlived = g.last_epoch != 0 && g.last_epoch < epoch;
+            let replaced = uuid != [0; 16] && g.uuid.is_some_and(|u| u != uuid);
+            if uuid != [0; 16] {
+                g.uuid = Some(uuid);
+            }
+            g.replaced |= replaced && g.last_epoch != 0;
+            let outlived = replaced || g.last_epoch != 0 && g.last_epoch < epoch;
             if g.nids == nids && !outlived {
                 return;
             }

@@ -66,7 +66,7 @@ impl Core {
                 return false;
             }
             // Of the same epoch they are all there: who is evicted leaves durably.
-            let lost = g.last_epoch != reply.epoch;
+            let lost = g.replaced || g.last_epoch != reply.epoch;
             let kept = g.kept.all().filter(|_| lost);
             kept.map(|k| (k.req.op, k.req.body.clone(), k.reply.clone())).collect()
         };

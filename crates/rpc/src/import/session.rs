@@ -46,6 +46,7 @@ pub(super) async fn run(
             return "closed".into();
         }
         (g.session, g.epoch, g.last_epoch) = (reply.session, reply.epoch, reply.epoch);
+        g.replaced = false;
         g.server_name.clone_from(&reply.server_name);
         g.usable = reply.slots.clamp(2, g.slots.len() as u16);
         g.next_xid = g.next_xid.max(extra_number(&reply.extra, EXTRA_LAST_XID));

@@ -385,7 +385,7 @@ fn the_other_address_is_tried() {
         lab.kill(0, ip(2));
         drop(b);
         serve(&c, 3, vec![Counter::start(&c, TargetId::ost(3), &disk, &seen)], &Peers::new()).await;
-        i.set_home(vec![Nid { addr: ip(3), net: 0 }], 0);
+        i.set_home(vec![Nid { addr: ip(3), net: 0 }], 0, [0; 16]);
         assert_eq!(set(&i, "a").await.unwrap(), "3");
     });
 }
@@ -474,15 +474,45 @@ fn a_zombie_server_is_recognised() {
         let (w, _) = node(&lab, 9);
         let i = Import::new(w.clone(), config(7, TargetId::ost(0), &[2]));
         set(&i, "a").await.unwrap();
-        i.set_home(vec![Nid { addr: ip(1), net: 0 }], 0);
+        i.set_home(vec![Nid { addr: ip(1), net: 0 }], 0, [0; 16]);
         lab.cut(ip(2));
         until(&w, "refused", || i.refusal().is_some()).await;
         let (e, text) = i.refusal().unwrap();
         assert_eq!(e, Errno::ESTALE);
         assert!(text.contains("has seen epoch 2") && text.contains("has 1"), "{text}");
         assert!(w.timeout(Duration::from_secs(5), set(&i, "b")).await.is_none());
-        i.set_home(vec![Nid { addr: ip(1), net: 0 }, Nid { addr: ip(2), net: 0 }], 0);
+        i.set_home(vec![Nid { addr: ip(1), net: 0 }, Nid { addr: ip(2), net: 0 }], 0, [0; 16]);
         assert_eq!(set(&i, "b").await.unwrap(), "1");
+    });
+}
+
+/// `mkfs.nacre --replace`: the new target counts its epochs from the first on, and its clients go on with it
+/// without being mounted anew.
+#[test]
+fn a_target_that_another_one_took_the_place_of_is_no_zombie() {
+    let lab = Lab::new(19);
+    lab.run(async {
+        let seen: Arc<Mutex<Seen>> = Arc::default();
+        let (of_old, of_new): (Arc<Mutex<Disk>>, Arc<Mutex<Disk>>) = Default::default();
+        let (a, _) = node(&lab, 1);
+        let (b, _) = node(&lab, 2);
+        drop(Counter::start(&a, TargetId::ost(0), &of_old, &seen));
+        let old = Counter::start(&a, TargetId::ost(0), &of_old, &seen);
+        serve(&a, 1, vec![old], &Peers::new()).await;
+        serve(&b, 2, vec![Counter::start(&b, TargetId::ost(0), &of_new, &seen)], &Peers::new()).await;
+        let (w, _) = node(&lab, 9);
+        let i = Import::new(w.clone(), config(7, TargetId::ost(0), &[1]));
+        i.set_home(vec![Nid { addr: ip(1), net: 0 }], 2, [1; 16]);
+        assert_eq!(set(&i, "a").await.unwrap(), "1");
+        assert_eq!(i.epoch(), 2);
+        i.set_home(vec![Nid { addr: ip(2), net: 0 }], 1, [2; 16]);
+        let first = w.timeout(Duration::from_secs(5), set(&i, "b")).await.expect("it is not refused");
+        assert!(first.is_ok() || first == Err(Errno::EIO), "an eviction may be told: {first:?}");
+        assert!(set(&i, "c").await.is_ok());
+        assert_eq!((i.epoch(), i.refusal()), (1, None));
+        // The same target is known by its epochs again.
+        i.set_home(vec![Nid { addr: ip(2), net: 0 }], 1, [2; 16]);
+        assert!(set(&i, "d").await.is_ok());
     });
 }
 
@@ -503,11 +533,11 @@ fn a_connection_to_an_earlier_life_of_the_target_ends_when_the_new_one_is_known(
         lab.silence(ip(1), true);
         serve(&b, 2, vec![Counter::start(&b, TargetId::ost(0), &disk, &seen)], &Peers::new()).await;
         let start = w.now();
-        i.set_home(vec![Nid { addr: ip(2), net: 0 }, Nid { addr: ip(1), net: 0 }], 2);
+        i.set_home(vec![Nid { addr: ip(2), net: 0 }, Nid { addr: ip(1), net: 0 }], 2, [0; 16]);
         assert_eq!(set(&i, "a").await.unwrap(), "2");
         assert!(w.now().since(start) < Duration::from_secs(1), "no ping was waited for");
         // The same word again leaves the session alone; an administrator's wish does not.
-        i.set_home(vec![Nid { addr: ip(2), net: 0 }, Nid { addr: ip(1), net: 0 }], 2);
+        i.set_home(vec![Nid { addr: ip(2), net: 0 }, Nid { addr: ip(1), net: 0 }], 2, [0; 16]);
         assert_eq!(i.state(), ImportState::Full);
         i.reconnect();
         let full = || lock(&book.states).iter().filter(|s| **s == ImportState::Full).count();

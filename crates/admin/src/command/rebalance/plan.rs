@@ -118,6 +118,7 @@ mod tests {
             nid: String::new(),
             state: "FULL".into(),
             active: true,
+            domain: Vec::new(),
         };
         let (total, free) = (1000, 1000 - used);
         let available = free;
