@@ -179,9 +179,14 @@ impl Space {
                     if let (Need::Grow(n), Some(p)) = (need, holder.and_then(|h| s.promised.get_mut(&h))) {
                         *p = p.saturating_sub(n);
                     }
+                    // For whoever comes, not only for one who was promised it.
+                    let relieved = data > 0 && self.said_full.load(Relaxed) && {
+                        let kept = Space::reserve(sample.total, set_reserve).saturating_add(s.promises(None));
+                        sample.available.saturating_sub(kept).saturating_sub(used) >= RELIEF_BYTES
+                    };
                     drop(s);
                     self.pending.fetch_add(data, Relaxed);
-                    if data > 0 && room - used >= RELIEF_BYTES {
+                    if relieved {
                         self.say_full(None);
                     }
                     return Ok(Admission { space: self.clone(), bytes, data });
