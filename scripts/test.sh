@@ -168,7 +168,7 @@ calm=(
 # terms to end.
 lanes=(
   "pacemaker:: mmap:: coherence:: coherence_names::"
-  "controller:: failover:: ha:: hostile:: long_way:: mmp:: pause:: recovery_page:: told:: inodes:: up_down::"
+  "controller:: failover:: ha:: hostile:: long_way:: mmp:: pause:: recovery_page:: removed:: told:: inodes:: up_down:: watch::"
 )
 
 # apart COMMAND…: as on a host of its own, as `lctl` speaks of every mount and server that a host has, and addresses are a host's

@@ -74,6 +74,19 @@ pub fn fatal_signal_pending(tid: u32) -> bool {
     }
 }
 
+/// Whether a process is on its way out: the signal that ended it is not pending any more, and it holds its
+/// files and locks until it is gone.
+pub fn exits(pid: u32) -> bool {
+    read_proc(&format!("/proc/{pid}/stat")).is_ok_and(|s| parse_exits(&s))
+}
+
+/// `PF_EXITING` among the flags, the ninth field of `/proc/PID/stat` (proc(5)): the seventh behind the name.
+fn parse_exits(stat: &str) -> bool {
+    const PF_EXITING: u64 = 4;
+    let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(6));
+    flags.and_then(|f| f.parse::<u64>().ok()).is_some_and(|f| f & PF_EXITING != 0)
+}
+
 /// Memory that this process may have: the host's, or what a control group around it (version 2, a
 /// container's) leaves it. `None`: the kernel does not say.
 pub fn memory_bytes() -> Option<u64> {
@@ -115,6 +128,9 @@ mod tests {
         assert!(!fatal_signal_pending(own));
         assert_eq!(groups_of(u32::MAX / 2, uid, gid), None);
         assert!(fatal_signal_pending(u32::MAX / 2));
+        assert!(!exits(own) && !exits(u32::MAX / 2));
+        assert!(parse_exits("12 (a) b) R 1 12 12 0 -1 4194308 0 0"));
+        assert!(!parse_exits("12 (a 4) R 1 12 12 0 -1 4194304 4 4") && !parse_exits("12 (a"));
         assert!(statfs("/").unwrap().1 > 0);
     }
 

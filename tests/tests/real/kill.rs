@@ -173,7 +173,8 @@ fn an_administrator_ends_a_recovery_that_waits_for_a_dead_client() -> Result<()>
     // A mount's own connection, made anew.
     let devices = ok_within(tool("lctl").arg("dl"), limit)?;
     let ours = format!("{}-OST0000-osc-", fs.fsname());
-    let device = devices.split_whitespace().find(|w| w.starts_with(&ours) && !w.ends_with("_UUID"));
+    let of_mount = |w: &&str| w.starts_with(&ours) && !w.ends_with("_UUID") && !w.contains("-osc-MDT");
+    let device = devices.split_whitespace().find(of_mount);
     let device = device.context("no such device")?;
     ok_within(tool("lctl").args(["--device", device, "recover"]), limit)?;
     let import = format!("osc.{device}.import");

@@ -13,7 +13,7 @@ fn set(name: &str, value: &str) -> Result<()> {
 
 /// How often the servers' logs have these words.
 fn logged(fs: &TestFs, words: &str) -> Result<usize> {
-    let line = format!("grep -rhF '{words}' {} --include='*.log' | wc -l", fs.dir().display());
+    let line = format!("(grep -rhF '{words}' {} --include='*.log' || true) | wc -l", fs.dir().display());
     Ok(sh(&line, LIMIT)?.trim().parse()?)
 }
 
@@ -56,6 +56,9 @@ fn an_ost_that_cannot_or_should_not_take_objects_is_passed_over_and_the_log_says
     let all = status["processes"].as_array().context("no processes")?;
     let server = all.iter().find(|p| p["targets"].to_string().contains(&ost)).context("no server of it")?;
     let pid = server["pid"].as_i64().context("a pid")? as i32;
+    // On a busy machine it may have been late before.
+    let begins = format!("{ost} takes no new objects: it is not answering");
+    let before = logged(&fs, &begins)?;
     kill(pid, Signal::STOP)?;
     let gone = becomes("not answering");
     let elsewhere = used("gone");
@@ -63,8 +66,8 @@ fn an_ost_that_cannot_or_should_not_take_objects_is_passed_over_and_the_log_says
     gone?;
     ensure!(!elsewhere?, "nobody waits for it");
     becomes("")?;
-    ensure!(logged(&fs, &format!("{ost} takes no new objects: it is not answering"))? == 1);
-    ensure!(logged(&fs, &format!("{ost} takes new objects again"))? == 4, "once for each");
+    let (said, again) = (logged(&fs, &begins)?, logged(&fs, &format!("{ost} takes new objects again"))?);
+    ensure!(said > before && again == 3 + said, "once for each: {before}, {said} and {again}");
     ensure!(used("after")?);
     Ok(())
 }

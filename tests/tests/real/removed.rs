@@ -190,5 +190,13 @@ fn another_ost_takes_the_place_of_one_whose_disk_died() -> Result<()> {
     ensure!(report["uuid"].as_str().is_some_and(|u| u.len() == 32), "{report}");
     let again = ok_within(tool("lctl").args(["registration", &ost]), LIMIT)?;
     ensure!(again.contains("may be replaced: no"), "one target alone: {again}");
+
+    // Who knew the former one goes on with this one.
+    wait_until("new files lie there", LIMIT, || on(&m.join("new"), "1").is_ok())?;
+    let data = vec![5; 300_000];
+    fs::write(m.join("new"), &data)?;
+    File::open(m.join("new"))?.sync_all()?;
+    ensure!(fs::read(m.join("new"))? == data, "what was written to the new one");
+    ensure!(fs::read(m.join("lost")).is_err(), "what the former one had is no empty file");
     Ok(())
 }

@@ -97,7 +97,6 @@ fn report(label: &str, now: &BTreeMap<String, String>, line: &str, json: bool) {
         return;
     }
     say!("{label}: another target has its place, at {}; nacre lost {label} lists what is lost", text("nids"));
-    say!("metadata servers and mounts that knew the former one may have to be started again to use it");
     if !active {
         say!("it is deactivated still: lctl set_param -P osc.{label}*.active=1");
     }

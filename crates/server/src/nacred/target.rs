@@ -143,7 +143,8 @@ async fn take_lock(world: &World, dir: &str, patience: Duration) -> Result<Targe
 /// holder's word went with what was not flushed.
 fn holder_is_dead(refusal: &str) -> bool {
     let pid = refusal.split("pid ").nth(1).and_then(|r| r.split(' ').next()?.parse::<u32>().ok());
-    pid.is_none_or(|p| !sys::process::alive(p) || world::host::fatal_signal_pending(p))
+    let ends = |p| !sys::process::alive(p) || world::host::fatal_signal_pending(p) || world::host::exits(p);
+    pid.is_none_or(ends)
 }
 
 /// Reads and locks all folders, or none: the first obstacle is the error. Who holds one has `patience` to

@@ -22,6 +22,8 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 /// Of a target whose disk failed: only another start can make it take changes again.
 const READ_ONLY: &str = "read-only";
 const PROBE_PATIENCE: Duration = Duration::from_secs(3);
+/// A server that was killed may have its address for so long.
+const DYING: Duration = Duration::from_secs(2);
 
 /// Words while it works: a spinner on a terminal, lines otherwise.
 struct Progress {
@@ -213,8 +215,12 @@ fn move_if_taken(world: &World, c: &mut Cluster) -> Result<()> {
     if nodes.iter().any(|n| probe::server(n, &now).pid.is_some()) {
         return Ok(());
     }
-    if address::is_free(c.block, c.osts + 1, c.port).is_ok() {
-        return Ok(());
+    let dying = Deadline::after(DYING);
+    while !dying.passed() {
+        if address::is_free(c.block, c.osts + 1, c.port).is_ok() {
+            return Ok(());
+        }
+        world::sys::sleep(Duration::from_millis(50));
     }
     c.block = address::choose(world, c.osts + 1, c.port)?;
     let mgs = Nid { addr: c.address(0).into(), net: 0 };
