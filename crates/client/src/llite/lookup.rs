@@ -10,6 +10,9 @@ use std::sync::Arc;
 use wire::msg::lookup::{Entry, Lookup};
 use world::BoxFuture;
 
+/// How often a name is looked up again whose file was removed meanwhile.
+const TRIES: u32 = 3;
+
 impl Fs {
     /// `..` of the mount's root is the root: a subdirectory mount shows nothing above it.
     pub fn lookup(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>) -> BoxFuture<R<Attr>> {
@@ -18,8 +21,15 @@ impl Fs {
                 return self.getattr(call, parent).await;
             }
             let work = async {
-                let e = self.names.lookup_entry(&call, parent, name).await?;
-                self.data.attr_for_name(&e).await
+                let mut tries = 0;
+                loop {
+                    let e = self.names.lookup_entry(&call, parent, name.clone()).await?;
+                    match self.data.attr_for_name(&e).await {
+                        // It was removed while its objects were asked: the name leads elsewhere by now.
+                        Err(Errno::ESTALE) if tries < TRIES => tries += 1,
+                        r => return r,
+                    }
+                }
             };
             self.run(Verb::Lookup, work).await
         })
