@@ -15,6 +15,17 @@ pub mod up;
 
 use std::ffi::OsString;
 use std::path::Path;
+use world::World;
+
+/// Runs a command's work on this host, and ends what it left running. The error is a sentence.
+fn in_real_world<T, F: Future<Output = Result<T, String>>>(
+    work: impl FnOnce(World) -> F,
+) -> Result<T, String> {
+    let (world, runtime) = world::real::start(2).map_err(|e| format!("cannot start: {e}"))?;
+    let r = runtime.block_on(work(world));
+    runtime.shutdown();
+    r
+}
 
 const HELP: &str = "\
 nacre: a parallel file system in user space

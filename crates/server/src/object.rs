@@ -1,8 +1,9 @@
 //! `nacre object`: one object of a stopped object target, as its folder has it: whose it is, where its bytes
 //! lie, whether they are what was written; and its bytes. Changes nothing.
 
+use crate::fsck::objects::{Part, read_all};
 use crate::fsck::targets::{self, Role, Target};
-use model::{Fid, ObjectId, limits};
+use model::{Fid, ObjectId};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -20,7 +21,6 @@ const EXIT_FINE: i32 = 0;
 const EXIT_BAD: i32 = 4;
 const EXIT_OPERATIONAL: i32 = 8;
 const EXIT_USAGE: i32 = 16;
-const READ_BYTES: u32 = 1 << 20;
 /// Objects of one file that are shown: its stripes on one target, in all of its components.
 const OBJECTS_MAX: usize = 100_000;
 const PAGE: usize = 1000;
@@ -133,34 +133,22 @@ fn missing(t: &Target, what: &What) -> String {
     }
 }
 
-/// Reads an object from its beginning to its end and gives `each` what is there: bytes, zeros for blocks that
-/// are not what was written. Where those begin.
-async fn read_all(
+/// Reads an object and gives `out` its bytes, zeros for blocks that are not what was written. Where those
+/// begin.
+async fn read(
     objects: &Arc<Objects>,
-    (id, size): (ObjectId, u64),
-    mut each: impl FnMut(&[u8]) -> Result<(), String>,
+    object: (ObjectId, u64),
+    mut out: impl FnMut(&[u8]) -> Result<(), String>,
 ) -> Result<Vec<u64>, String> {
-    let block = limits::SUM_BLOCK_BYTES as u32;
-    // Up to there it is read block by block, because some block is bad.
-    let (mut at, mut by_block, mut bad) = (0, 0, Vec::new());
-    while at < size {
-        let read = if at < by_block { block } else { READ_BYTES };
-        match objects.read(id, at, read).await {
-            Ok(f) if f.data.is_empty() => return Err(format!("{at} of {size} bytes can be read")),
-            Ok(f) => {
-                each(&f.data)?;
-                at += f.data.len() as u64;
-            }
-            Err(StoreError::Checksum { .. }) if read > block => by_block = at + u64::from(read),
-            Err(StoreError::Checksum { .. }) => {
-                let n = u64::from(block).min(size - at);
-                each(&vec![0; n as usize])?;
-                bad.push(at);
-                at += n;
-            }
-            Err(e) => return Err(format!("cannot be read at byte {at}: {e}")),
+    let mut bad = Vec::new();
+    let all = read_all(objects, object, |part| match part {
+        Part::Bytes(b) => out(b),
+        Part::Bad(b) => {
+            bad.push(b.at);
+            out(&vec![0; b.len as usize])
         }
-    }
+    });
+    all.await.map_err(|e| e.what)?;
     Ok(bad)
 }
 
@@ -224,7 +212,7 @@ async fn look(t: &Target, o: &Options) -> Result<i32, String> {
             true => io::stdout().write_all(b).map_err(|e| format!("cannot write: {e}")),
             false => Ok(()),
         };
-        let bad = read_all(&objects, (*id, r.attr.size), out).await;
+        let bad = read(&objects, (*id, r.attr.size), out).await;
         if bad.as_ref().map_or(true, |b| !b.is_empty()) {
             worst = EXIT_BAD;
         }
@@ -263,13 +251,8 @@ pub fn main(args: &[OsString]) -> i32 {
             return EXIT_USAGE;
         }
     };
-    let result =
-        world::real::start(2).map_err(|e| format!("cannot start: {e}")).and_then(|(world, runtime)| {
-            let r = runtime.block_on(run(&world, &o));
-            runtime.shutdown();
-            r
-        });
-    result.unwrap_or_else(|e| {
+    let o = &o;
+    crate::in_real_world(|world| async move { run(&world, o).await }).unwrap_or_else(|e| {
         eprintln!("nacre object: {}: {e}", o.dir);
         EXIT_OPERATIONAL
     })

@@ -91,13 +91,8 @@ pub fn main(args: &[OsString]) -> i32 {
             return EXIT_USAGE;
         }
     };
-    let result =
-        world::real::start(2).map_err(|e| format!("cannot start: {e}")).and_then(|(world, runtime)| {
-            let r = runtime.block_on(scrub(&world, &o));
-            runtime.shutdown();
-            r
-        });
-    match result {
+    let o = &o;
+    match crate::in_real_world(|world| async move { scrub(&world, o).await }) {
         Ok(s) => {
             s.print(o.json);
             if s.bad_blocks > 0 { EXIT_BAD } else { EXIT_CLEAN }

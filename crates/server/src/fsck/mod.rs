@@ -6,7 +6,7 @@
 
 pub(crate) mod cross;
 pub(crate) mod names;
-mod objects;
+pub(crate) mod objects;
 mod online;
 mod options;
 mod overlay;

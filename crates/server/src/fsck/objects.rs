@@ -4,7 +4,7 @@ use super::cross::Names;
 use super::options::FsckOptions;
 use super::report::{Problem, Report};
 use super::targets::{Role, Target, for_each};
-use model::{ObjectId, limits};
+use model::{Fid, ObjectId, limits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::StoreError;
@@ -49,8 +49,8 @@ pub async fn check(
     }
     match t.objects() {
         Ok(objects) => {
-            for (id, size) in readable {
-                read_all(t, &objects, id, size, report).await;
+            for one in readable {
+                check_data(t, &objects, one, report).await;
             }
         }
         Err(e) => report.note(&format!("{}: data cannot be read: {e}", t.label)),
@@ -153,39 +153,79 @@ fn left_over_files(t: &Target, repair: bool, report: &mut Report<'_>) -> Result<
     Ok(())
 }
 
-/// Reads an object from its beginning to its end.
-async fn read_all(t: &Target, objects: &Arc<Objects>, id: ObjectId, size: u64, report: &mut Report<'_>) {
-    let (mut at, mut read) = (0, READ_BYTES);
+/// A part of an object, as it was read.
+pub(crate) enum Part<'a> {
+    Bytes(&'a [u8]),
+    /// Not what was written.
+    Bad(BadBlock),
+}
+
+pub(crate) struct BadBlock {
+    /// Where it begins, and how many bytes of it the object has.
+    pub at: u64,
+    pub len: u64,
+    /// Whose it is.
+    pub file: Fid,
+}
+
+/// Why an object was not read to its end.
+pub(crate) struct ReadFailure {
+    /// The object ends before its size.
+    pub is_short: bool,
+    pub what: String,
+}
+
+/// Reads an object from its beginning to its end and gives `each` what is there; goes on behind bad blocks.
+pub(crate) async fn read_all(
+    objects: &Arc<Objects>,
+    (id, size): (ObjectId, u64),
+    mut each: impl FnMut(Part<'_>) -> Result<(), String>,
+) -> Result<(), ReadFailure> {
+    let failed = |what| ReadFailure { is_short: false, what };
+    // Up to there it is read block by block, because some block is bad.
+    let (mut at, mut by_block) = (0, 0);
     while at < size {
-        if at.is_multiple_of(u64::from(READ_BYTES)) {
-            read = READ_BYTES;
-        }
+        let read = if at < by_block { SUM_BLOCK_BYTES } else { READ_BYTES };
         match objects.read(id, at, read).await {
             Ok(f) if f.data.is_empty() => {
-                let what = format!("{at} of {size} bytes can be read");
-                report.problem(Problem::new(&t.label, "short-object", what).object(id));
-                return;
+                return Err(ReadFailure {
+                    is_short: true,
+                    what: format!("{at} of {size} bytes can be read"),
+                });
             }
             Ok(f) => {
                 assert!(f.data.len() <= read as usize, "no more is read than was asked for");
+                each(Part::Bytes(&f.data)).map_err(failed)?;
                 at += f.data.len() as u64;
             }
-            Err(e @ StoreError::Checksum { .. }) if read > SUM_BLOCK_BYTES => {
-                // Find the block.
-                tracing::debug!("{e}");
-                read = SUM_BLOCK_BYTES;
-                continue;
+            Err(StoreError::Checksum { .. }) if read > SUM_BLOCK_BYTES => by_block = at + u64::from(read),
+            Err(StoreError::Checksum { file, .. }) => {
+                let len = u64::from(read).min(size - at);
+                each(Part::Bad(BadBlock { at, len, file })).map_err(failed)?;
+                at += len;
             }
-            Err(StoreError::Checksum { file, offset, .. }) => {
-                let what = format!("the block at byte {offset} is not what was written");
-                report.problem(Problem::new(&t.label, "bad-checksum", what).object(id).file(file, None));
-                at += u64::from(read);
-            }
-            Err(e) => {
-                let what = format!("cannot be read at byte {at}: {e}");
-                report.problem(Problem::new(&t.label, "unreadable-object", what).object(id));
-                return;
-            }
+            Err(e) => return Err(failed(format!("cannot be read at byte {at}: {e}"))),
         }
+    }
+    Ok(())
+}
+
+/// Reads an object and reports what is wrong with its bytes.
+async fn check_data(
+    t: &Target,
+    objects: &Arc<Objects>,
+    (id, size): (ObjectId, u64),
+    report: &mut Report<'_>,
+) {
+    let read = read_all(objects, (id, size), |part| {
+        if let Part::Bad(b) = part {
+            let what = format!("the block at byte {} is not what was written", b.at);
+            report.problem(Problem::new(&t.label, "bad-checksum", what).object(id).file(b.file, None));
+        }
+        Ok(())
+    });
+    if let Err(e) = read.await {
+        let kind = if e.is_short { "short-object" } else { "unreadable-object" };
+        report.problem(Problem::new(&t.label, kind, e.what).object(id));
     }
 }

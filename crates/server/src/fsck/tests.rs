@@ -247,6 +247,23 @@ fn lost_and_destroyed_data_is_reported_and_left() {
     bed.broken("destroyed, but a file's layout names it", false);
 }
 
+/// Each bad block is named, and the walk goes on behind it: it read the first one again and again.
+#[test]
+fn bad_blocks_are_named_and_the_rest_is_read() {
+    let bed = Bed::new();
+    let path = own_path(&bed.dir(TargetId::ost(0)), object(3, 0));
+    for at in [0, 70_000, 199_999] {
+        bed.disk.corrupt(&path, at, 1).unwrap();
+    }
+    assert_eq!(bed.fsck(&[]).0, EXIT_CLEAN, "nothing is read without being asked");
+    let (status, text) = bed.fsck(&["--read-data"]);
+    assert_eq!(status, EXIT_ERRORS_LEFT, "{text}");
+    for block in [0, 69_632, 196_608] {
+        assert!(text.contains(&format!("the block at byte {block} is not what was written")), "{text}");
+    }
+    assert_eq!(text.matches("is not what was written").count(), 3, "{text}");
+}
+
 #[test]
 fn data_with_inodes_is_counted_anew_or_goes_with_its_file() {
     let bed = Bed::new();
