@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -108,6 +108,22 @@ pub fn stripe_64k(path: &Path, stripes: u32) -> Result<()> {
     let count = stripes.to_string();
     let cmd = &mut tool("lfs");
     ok_within(cmd.args(["setstripe", "-c", &count, "-S", "64k"]).arg(path), Duration::from_secs(10)).map(drop)
+}
+
+/// Makes a file with pieces of 64 KiB on these OSTs.
+pub fn stripe_on(path: &Path, osts: &str) -> Result<()> {
+    let cmd = &mut tool("lfs");
+    ok_within(cmd.args(["setstripe", "-S", "64k", "-o", osts]).arg(path), Duration::from_secs(60)).map(drop)
+}
+
+/// A process that ends with the test.
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// As [`run_within`], and exit status 0 is required; returns what it printed on standard output.
@@ -336,6 +352,13 @@ impl TestFs {
     }
 
     /// Pids of the client daemons.
+    /// The process that serves an OST.
+    pub fn oss(&self, index: usize) -> Result<i32> {
+        let all = self.processes()?;
+        let mut osts = all.iter().filter(|(role, _)| role == "oss");
+        osts.nth(index).map(|(_, pid)| *pid).with_context(|| format!("no server of OST {index}: {all:?}"))
+    }
+
     pub fn clients(&self) -> Result<Vec<i32>> {
         Ok(self.processes()?.into_iter().filter(|(r, p)| r == "client" && *p > 0).map(|(_, p)| p).collect())
     }

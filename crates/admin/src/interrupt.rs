@@ -11,6 +11,8 @@ use world::sys::{self, Deadline};
 const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 /// Between two looks at progress.
 const TICK: Duration = Duration::from_millis(100);
+/// Between two looks of who sleeps.
+const STOP_LOOK: Duration = Duration::from_millis(20);
 /// How long what is under way may go on after an interrupt.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long standard output may take what is still to be printed then.
@@ -26,6 +28,14 @@ pub struct Interrupt {
 impl Interrupt {
     pub fn stopped(&self) -> bool {
         self.signal.load(Ordering::Relaxed) != 0
+    }
+
+    /// Sleeps for so long, or until the command is told to stop.
+    pub fn pause(&self, d: Duration) {
+        let end = Deadline::after(d);
+        while !end.passed() && !self.stopped() {
+            sys::sleep(STOP_LOOK.min(d));
+        }
     }
 
     #[cfg(test)]

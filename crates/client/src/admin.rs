@@ -207,7 +207,7 @@ async fn entry(fs: &Arc<Fs>, call: &Call, opened: Fid, name: Option<Name>) -> R<
         Some(n) if n.0.is_empty() || n.0.contains(&b'/') || n.0 == b"." || n.0 == b".." => Err(Errno::EINVAL),
         Some(n) => {
             may_search(fs, call, opened).await?;
-            Admin(fs).lookup_entry(call, opened, n.0).await
+            Admin(fs).lookup_entry(call, opened, &n.0).await
         }
     }
 }

@@ -6,9 +6,8 @@ use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
 use std::time::{Duration, Instant};
-use tests::cluster::{TestFs, kill, ok_within, run_within, tool, wait_until};
+use tests::cluster::{TestFs, kill, ok_within, run_within, stripe_on, tool, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const STRIPE: usize = 65536;
@@ -34,24 +33,12 @@ fn is_eio<T>(r: io::Result<T>) -> bool {
     r.is_err_and(|e| e.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()))
 }
 
-/// The process that serves an OST.
-fn server_of(fs: &TestFs, index: usize) -> Result<i32> {
-    let all = fs.processes()?;
-    let mut osts = all.iter().filter(|(role, _)| role == "oss");
-    osts.nth(index).map(|(_, pid)| *pid).with_context(|| format!("{all:?}"))
-}
-
-fn on(path: &Path, osts: &str) -> Result<()> {
-    let cmd = &mut tool("lfs");
-    ok_within(cmd.args(["setstripe", "-S", "64k", "-o", osts]).arg(path), LIMIT).map(drop)
-}
-
 #[test]
 fn what_a_dead_ost_had_is_listed_read_as_an_error_at_once_and_removed_or_made_anew() -> Result<()> {
     let fs = TestFs::up("lost", 3, 1)?;
     let (m, ost) = (fs.mount(0), format!("{}-OST0001", fs.fsname()));
     for (name, osts) in [("alone", "1"), ("half", "0,1"), ("safe", "0,2"), ("unread", "1")] {
-        on(&m.join(name), osts)?;
+        stripe_on(&m.join(name), osts)?;
         fs::write(m.join(name), vec![7; 3 * STRIPE])?;
     }
     fs::write(m.join("small"), "small")?;
@@ -60,7 +47,7 @@ fn what_a_dead_ost_had_is_listed_read_as_an_error_at_once_and_removed_or_made_an
     File::open(m.join("half"))?.sync_all()?;
     ensure!(names(&lost(&[&ost], 0)?).is_empty(), "it is in use");
 
-    kill(server_of(&fs, 1)?, Signal::KILL)?;
+    kill(fs.oss(1)?, Signal::KILL)?;
     let imports = format!("osc.{ost}-osc-*.import");
     let gone = || {
         let o = ok_within(tool("lctl").args(["get_param", "-n", &imports]), LIMIT);
@@ -129,13 +116,13 @@ fn files_on_a_dead_ost_are_removed_with_all_their_names() -> Result<()> {
     let (m, ost) = (fs.mount(0), format!("{}-OST0001", fs.fsname()));
     fs::create_dir(m.join("d"))?;
     for n in 0..20 {
-        on(&m.join(format!("d/f{n}")), "1")?;
+        stripe_on(&m.join(format!("d/f{n}")), "1")?;
         fs::write(m.join(format!("d/f{n}")), "lost")?;
     }
     for n in 0..40 {
         fs::hard_link(m.join("d/f0"), m.join(format!("d/l{n}")))?;
     }
-    on(&m.join("d/kept"), "0")?;
+    stripe_on(&m.join("d/kept"), "0")?;
     fs::write(m.join("d/kept"), "kept")?;
     let mount_device = |layer: &str| -> Result<String> {
         let dl = ok_within(tool("lctl").arg("dl"), LIMIT)?;
@@ -164,7 +151,7 @@ fn files_on_a_dead_ost_are_removed_with_all_their_names() -> Result<()> {
     let active = format!("osp.{ost}-osc-MDT0000.active");
     ensure!(ok_within(tool("lctl").args(["get_param", "-n", &active]), LIMIT)?.trim() == "0", "by name");
 
-    kill(server_of(&fs, 1)?, Signal::KILL)?;
+    kill(fs.oss(1)?, Signal::KILL)?;
     ok_within(tool("lctl").args(["set_param", "-P", &format!("osc.{ost}*.active=0")]), LIMIT)?;
     let listed = || ok_within(tool("lfs").arg("osts").arg(m), LIMIT).is_ok_and(|s| s.contains("INACTIVE"));
     wait_until("it is deactivated", LIMIT, listed)?;

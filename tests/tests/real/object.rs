@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::time::Duration;
-use tests::cluster::{TestFs, ok_within, run_within, tool, wait_until};
+use tests::cluster::{TestFs, ok_within, run_within, stripe_on, tool, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const STRIPE: usize = 65536;
@@ -13,7 +13,7 @@ const STRIPE: usize = 65536;
 fn an_object_of_a_stopped_ost_says_whose_it_is_and_gives_its_bytes() -> Result<()> {
     let fs = TestFs::up("object", 2, 1)?;
     let f = fs.mount(0).join("f");
-    ok_within(tool("lfs").args(["setstripe", "-S", "64k", "-o", "0,1"]).arg(&f), LIMIT)?;
+    stripe_on(&f, "0,1")?;
     let bytes: Vec<u8> = (0..5 * STRIPE).map(|i| (i / 251) as u8 | 1).collect();
     fs::write(&f, &bytes)?;
     File::open(&f)?.sync_all()?;

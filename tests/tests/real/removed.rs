@@ -7,10 +7,10 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tests::cluster::{TestFs, alive, kill, ok_within, run_within, sh, tool, wait_until};
+use tests::cluster::{Running, TestFs, alive, kill, ok_within, run_within, sh, stripe_on, tool, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -31,9 +31,7 @@ fn refused(args: &[&str]) -> Result<String> {
 
 /// The process that serves an OST, and its arguments.
 fn server_of(fs: &TestFs, index: usize) -> Result<(i32, Vec<String>)> {
-    let all = fs.processes()?;
-    let mut osts = all.iter().filter(|(role, _)| role == "oss");
-    let pid = osts.nth(index).map(|(_, pid)| *pid).with_context(|| format!("{all:?}"))?;
+    let pid = fs.oss(index)?;
     let line = fs::read(format!("/proc/{pid}/cmdline"))?;
     let words = line.split(|b| *b == 0).map(|w| String::from_utf8_lossy(w).into_owned());
     Ok((pid, words.skip(1).filter(|w| !w.is_empty()).collect()))
@@ -42,11 +40,6 @@ fn server_of(fs: &TestFs, index: usize) -> Result<(i32, Vec<String>)> {
 fn end(pid: i32) -> Result<()> {
     kill(pid, Signal::KILL)?;
     wait_until("it ends", LIMIT, || !alive(pid))
-}
-
-fn on(path: &Path, osts: &str) -> Result<()> {
-    let cmd = &mut tool("lfs");
-    ok_within(cmd.args(["setstripe", "-S", "64k", "-o", osts]).arg(path), LIMIT).map(drop)
 }
 
 fn sums(dir: &Path) -> Result<String> {
@@ -127,7 +120,7 @@ fn a_dead_ost_is_given_up_only_when_an_operator_says_so_and_what_it_had_stays_kn
     let fs = TestFs::up("force", 3, 1)?;
     let (m, ost) = (fs.mount(0), format!("{}-OST0001", fs.fsname()));
     for (name, osts) in [("lost", "1"), ("half", "0,1"), ("kept", "0,2")] {
-        on(&m.join(name), osts)?;
+        stripe_on(&m.join(name), osts)?;
         fs::write(m.join(name), vec![3; 200_000])?;
     }
     File::open(m.join("half"))?.sync_all()?;
@@ -152,21 +145,11 @@ fn a_dead_ost_is_given_up_only_when_an_operator_says_so_and_what_it_had_stays_kn
     fs.down()
 }
 
-/// Ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn another_ost_takes_the_place_of_one_whose_disk_died() -> Result<()> {
     let fs = TestFs::up("replace", 2, 1)?;
     let (m, ost) = (fs.mount(0), format!("{}-OST0001", fs.fsname()));
-    on(&m.join("lost"), "1")?;
+    stripe_on(&m.join("lost"), "1")?;
     fs::write(m.join("lost"), vec![3; 200_000])?;
     File::open(m.join("lost"))?.sync_all()?;
     let (pid, args) = server_of(&fs, 1)?;
@@ -192,7 +175,7 @@ fn another_ost_takes_the_place_of_one_whose_disk_died() -> Result<()> {
     ensure!(again.contains("may be replaced: no"), "one target alone: {again}");
 
     // Who knew the former one goes on with this one.
-    wait_until("new files lie there", LIMIT, || on(&m.join("new"), "1").is_ok())?;
+    wait_until("new files lie there", LIMIT, || stripe_on(&m.join("new"), "1").is_ok())?;
     let data = vec![5; 300_000];
     fs::write(m.join("new"), &data)?;
     File::open(m.join("new"))?.sync_all()?;

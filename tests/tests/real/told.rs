@@ -7,9 +7,9 @@ use client::control::{Reply, Request};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
-use tests::cluster::{TestFs, kill, ok_within, stripe_64k, wait_until};
+use tests::cluster::{Running, TestFs, kill, ok_within, stripe_64k, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(120);
 const EIO: &str = "5";
@@ -38,16 +38,6 @@ fn batches(mount: &Path) -> Result<u64> {
     Ok(count.with_context(|| format!("no batches in {params:?}"))?.parse()?)
 }
 
-/// Ends with the test.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn each_descriptor_is_told_of_what_was_lost_once_and_nobody_else() -> Result<()> {
     let fs = TestFs::up("told", 1, 2)?;
@@ -58,7 +48,7 @@ fn each_descriptor_is_told_of_what_was_lost_once_and_nobody_else() -> Result<()>
     std::fs::write(&script, include_str!("told.py"))?;
     let mut cmd = Command::new("python3");
     let child = cmd.arg(script).arg(&dir).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-    let mut program = Program(child);
+    let mut program = Running(child);
     let mut out = BufReader::new(program.0.stdout.take().context("its output")?);
     let mut say = |line: &str| writeln!(program.0.stdin.as_mut().expect("piped"), "{line}");
     lines(&mut out, "ready")?;

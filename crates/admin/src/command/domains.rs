@@ -2,7 +2,7 @@
 
 use super::with_page;
 use crate::command::df;
-use crate::command::osts::chosen_mounts;
+use crate::command::osts::chosen_file_systems;
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, flag};
 use crate::local::LocalMount;
@@ -143,9 +143,7 @@ fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     let p = getopt::parse(args, &[flag('\0', "json")])?;
     let as_json = p.has("json");
     let (mut errors, mut rows) = (FirstError::default(), Vec::new());
-    let mut mounts = chosen_mounts(&p.operands)?;
-    // Several mounts of one file system show the same.
-    mounts.dedup_by(|a, b| a.name.fs_uuid == b.name.fs_uuid);
+    let mounts = chosen_file_systems(&p.operands)?;
     if !as_json {
         let [total, used, free] = ["Size", "Used", "Available"];
         say!("{:<36} {total:>9} {used:>9} {free:>9} {:>4}", "Domain", "Use%");

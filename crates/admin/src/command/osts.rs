@@ -2,11 +2,12 @@
 
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, flag};
-use crate::local::{self, LocalMount};
+use crate::local::{self, LocalMount, ask_about, strange};
 use crate::{output, say};
-use client::control::{Reply, Request, Target};
-use model::TargetKind;
+use client::control::{Name, Reply, Request, Target};
+use model::{Fid, ObjectId, TargetKind};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -38,6 +39,45 @@ pub fn chosen_mounts(operands: &[OsString]) -> Result<Vec<LocalMount>, Failure> 
         out.push(LocalMount { dir, source: at.map_or(String::new(), |m| m.source), name });
     }
     Ok(out)
+}
+
+/// As [`chosen_mounts`], of several mounts of one file system the first.
+pub fn chosen_file_systems(operands: &[OsString]) -> Result<Vec<LocalMount>, Failure> {
+    let mut mounts = chosen_mounts(operands)?;
+    let mut met = BTreeSet::new();
+    mounts.retain(|m| met.insert(m.name.fs_uuid.clone()));
+    Ok(mounts)
+}
+
+/// Whether any metadata server says so of the value of a parameter of its own, by way of a mount.
+pub fn any_mdt(
+    mount: &Path,
+    pattern: &str,
+    says: impl Fn(&[(String, String)]) -> Result<bool, Failure>,
+) -> Result<bool, Failure> {
+    for t in targets(mount)?.iter().filter(|t| t.target.kind == TargetKind::Mdt) {
+        if says(&local::target_params(mount, t.target, pattern)?)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a metadata server still has to tell OSTs (those that the pattern of `destroys_pending` names) to
+/// remove objects.
+pub fn removals_pending(mount: &Path, pattern: &str) -> Result<bool, Failure> {
+    any_mdt(mount, pattern, |values| Ok(values.iter().any(|(_, v)| v.trim() != "0")))
+}
+
+/// Files with their names, and the object behind which others follow.
+pub type FilesPage = (Vec<(Fid, Vec<Name>)>, Option<ObjectId>);
+
+/// Some of the files that have objects on an OST, behind `after`, from the metadata servers' reverse index.
+pub fn files_on(mount: &Path, ost: u16, after: Option<ObjectId>) -> Result<FilesPage, Failure> {
+    match ask_about(mount, "cannot find files below", |_| Request::OstFiles { ost, after })? {
+        Reply::OstFiles { files, next } => Ok((files, next)),
+        other => Err(strange(mount, &other)),
+    }
 }
 
 fn run(args: &[OsString], kind: TargetKind, header: &str) -> Result<FirstError, Failure> {

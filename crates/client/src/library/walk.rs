@@ -97,7 +97,7 @@ impl<'a> Walk<'a> {
         if name.len() > NAME_MAX_BYTES {
             return Err(Errno::ENAMETOOLONG.into());
         }
-        let found = self.fs.names.lookup_entry(self.call, dir.attr.fid, name.to_vec());
+        let found = self.fs.names.lookup_entry(self.call, dir.attr.fid, name);
         Ok(self.fs.run(Verb::Lookup, found).await?)
     }
 

@@ -1,7 +1,6 @@
 //! components: components of a file come, go or get flags while it is in use.
 
-use crate::base::Detached;
-use crate::stats::Verb;
+use super::setlayout::change_layout;
 use crate::{Admin, Call, R};
 use model::layout::ComponentChange;
 use model::{Fid, Layout};
@@ -18,16 +17,7 @@ impl Admin<'_> {
         Box::pin(async move {
             fs.cx.writable()?;
             change.check()?;
-            let (here, ctx) = (fs.clone(), fs.cx.of(&call));
-            let work = async move {
-                let mdc = here.lmv.mdc_of(fid).await?;
-                let changing = mdc.changing_inode(fid);
-                let r = mdc.target.call(ctx, Components { fid, change }).await;
-                changing.done_with(&r);
-                here.meta.opens.learn_layout(fid, r)
-            };
-            let work = Detached::plain(&fs.cx.world, "client-components", work);
-            fs.run(Verb::Layout, work).await
+            change_layout(fs, &call, fid, Components { fid, change }).await
         })
     }
 }

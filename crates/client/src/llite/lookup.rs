@@ -23,7 +23,7 @@ impl Fs {
             let work = async {
                 let mut tries = 0;
                 loop {
-                    let e = self.names.lookup_entry(&call, parent, name.clone()).await?;
+                    let e = self.names.lookup_entry(&call, parent, &name).await?;
                     match self.data.attr_for_name(&e).await {
                         // It was removed while its objects were asked: the name leads elsewhere by now.
                         Err(Errno::ESTALE) if tries < TRIES => tries += 1,
@@ -42,13 +42,13 @@ impl Names {
         self: &Arc<Self>,
         call: &Call,
         parent: Fid,
-        name: Vec<u8>,
+        name: &[u8],
     ) -> R<Arc<Entry>> {
         let mdc = self.lmv.mdc_of(parent).await?;
         // What `.` and `..` lead to is no entry of the directory.
         let named = !name.is_empty() && name != b"." && name != b"..";
         if named {
-            match mdc.meta.known_name(parent, &name) {
+            match mdc.meta.known_name(parent, name) {
                 Found::There(e) => return Ok(e),
                 Found::Absent => return Err(Errno::ENOENT),
                 Found::Unknown => {}
@@ -56,7 +56,7 @@ impl Names {
         }
         let t = mdc.meta.token();
         let data = if named { mdc.small.lookup_data() } else { 0 };
-        let msg = Lookup { parent, name: name.clone(), data };
+        let msg = Lookup { parent, name: name.to_vec(), data };
         let r = mdc.target.call_bulk(self.cx.of(call), msg, Bytes::new()).await?;
         let (mut r, bulk) = (r.reply, r.bulk);
         if let Some(e) = &mut r.entry {
@@ -64,7 +64,7 @@ impl Names {
         }
         if named {
             let data = brought(r.entry.as_ref(), &bulk, Came::Lookup);
-            mdc.meta.keep_lookup(t, parent, &name, &r, data);
+            mdc.meta.keep_lookup(t, parent, name, &r, data);
         } else if let Some(e) = &r.entry {
             mdc.meta.keep_entry(t, e);
         }

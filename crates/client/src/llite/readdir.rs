@@ -68,7 +68,7 @@ impl Admin<'_> {
     }
 
     /// A name in a directory, as the metadata server knows it.
-    pub(crate) async fn lookup_entry(self, call: &Call, dir: Fid, name: Vec<u8>) -> R<Arc<Entry>> {
+    pub(crate) async fn lookup_entry(self, call: &Call, dir: Fid, name: &[u8]) -> R<Arc<Entry>> {
         self.0.run(Verb::Lookup, self.0.names.lookup_entry(call, dir, name)).await
     }
 }

@@ -1,7 +1,6 @@
 //! recreate: objects of a file that are lost with an OST become new, empty ones.
 
-use crate::base::Detached;
-use crate::stats::Verb;
+use super::setlayout::change_layout;
 use crate::{Admin, Call, R};
 use model::{Fid, Layout};
 use wire::msg::recreate::Recreate;
@@ -15,16 +14,7 @@ impl Admin<'_> {
         let fs = self.0.clone();
         Box::pin(async move {
             fs.cx.writable()?;
-            let (here, ctx) = (fs.clone(), fs.cx.of(&call));
-            let work = async move {
-                let mdc = here.lmv.mdc_of(fid).await?;
-                let changing = mdc.changing_inode(fid);
-                let r = mdc.target.call(ctx, Recreate { fid, ost }).await;
-                changing.done_with(&r);
-                here.meta.opens.learn_layout(fid, r)
-            };
-            let work = Detached::plain(&fs.cx.world, "client-recreate", work);
-            fs.run(Verb::Layout, work).await
+            change_layout(fs, &call, fid, Recreate { fid, ost }).await
         })
     }
 }

@@ -2,15 +2,16 @@
 
 use super::Admin;
 use super::Data;
+use crate::base::Detached;
 use crate::stats::Verb;
-use crate::{Call, R};
+use crate::{Call, Fs, R};
 use model::{Errno, Fid, FileType, Layout, LayoutSpec};
 use std::sync::Arc;
-use wire::RequestContext;
 use wire::msg::getxattr::{DEFAULT_LAYOUT, Getxattr};
 use wire::msg::lookup::Entry;
 use wire::msg::param::GetParam;
 use wire::msg::setlayout::Setlayout;
+use wire::{Message, RequestContext};
 use world::BoxFuture;
 
 impl Admin<'_> {
@@ -88,6 +89,24 @@ impl Admin<'_> {
             fs.run(Verb::Layout, work).await
         })
     }
+}
+
+/// Has the metadata server change a file's layout while it is in use; the layout afterwards. Goes on to its
+/// end if the caller stops waiting.
+pub(crate) async fn change_layout<M>(fs: Arc<Fs>, call: &Call, fid: Fid, msg: M) -> R<Layout>
+where
+    M: Message<Reply = Entry> + Send + 'static,
+{
+    let (here, ctx) = (fs.clone(), fs.cx.of(call));
+    let work = async move {
+        let mdc = here.lmv.mdc_of(fid).await?;
+        let change = mdc.changing_inode(fid);
+        let r = mdc.target.call(ctx, msg).await;
+        change.done_with(&r);
+        here.meta.opens.learn_layout(fid, r)
+    };
+    let work = Detached::plain(&fs.cx.world, "client-layout", work);
+    fs.run(Verb::Layout, work).await
 }
 
 impl Data {

@@ -6,13 +6,13 @@
 
 use super::movements::{self, Movement};
 use super::to_inode::FileData;
-use super::{Attempt, Copied, Source};
+use super::{Attempt, Copied, Source, last_times, of_owner, session};
 use crate::mdt::Mdt;
 use bytes::Bytes;
 use model::layout::LayoutObject;
 use model::planted::{self, Bug};
-use model::{Cred, Errno, Fid, Layout, ObjectAttr, Timestamp};
-use rpc::{Import, Terms};
+use model::{Errno, Fid, Layout, ObjectAttr, Timestamp};
+use rpc::Terms;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,17 +98,13 @@ struct Ahead {
 }
 
 impl Copier<'_> {
-    fn session(&self, o: &LayoutObject) -> Result<Arc<Import>, Errno> {
-        self.mdt.shared.osts.get(o.ost).and_then(|o| o.import).ok_or(Errno::EIO)
-    }
-
     fn epochs(&self) -> Result<Vec<u32>, Errno> {
         let old = match &self.a.source {
             Source::Inode(_) | Source::Room | Source::Dropped { .. } => None,
             Source::Objects(old) => Some(old),
         };
         let objects = self.target().objects().chain(old.into_iter().flat_map(Layout::objects));
-        objects.map(|o| Ok(self.session(o)?.epoch())).collect()
+        objects.map(|o| Ok(session(self.mdt, o)?.epoch())).collect()
     }
 
     fn target(&self) -> &Layout {
@@ -131,14 +127,8 @@ impl Copier<'_> {
         msg: M,
         bulk: Bytes,
     ) -> Result<(M::Reply, Bytes), Errno> {
-        let i = &self.a.inode;
-        let ctx = RequestContext {
-            cred: Cred { uid: i.uid, gid: i.gid, ..Cred::default() },
-            projid: i.projid,
-            layout_generation: self.a.target.generation,
-            ..RequestContext::default()
-        };
-        let r = self.session(o)?.call_with(ctx, msg, bulk, self.terms).await?;
+        let ctx = of_owner(&self.a.inode, self.a.target.generation);
+        let r = session(self.mdt, o)?.call_with(ctx, msg, bulk, self.terms).await?;
         self.progress.fetch_add(1, Ordering::Relaxed);
         Ok((r.reply, r.bulk))
     }
@@ -269,8 +259,7 @@ impl Copier<'_> {
         for (number, end) in ends.into_iter().enumerate() {
             self.resize(number, end, size).await?;
         }
-        let last = attrs.iter().max_by_key(|a| a.ctime).expect("a file that is moved has objects");
-        self.date((last.mtime, last.ctime)).await
+        self.date(last_times(&attrs).expect("a file that is moved has objects")).await
     }
 
     /// What comes to the inode. `EBUSY` if it has no room there any more: the next attempt knows it as it is
@@ -545,9 +534,12 @@ pub(super) async fn size_of_file(mdt: &Mdt, l: &Layout) -> Result<u64, Errno> {
     let ctx = RequestContext { layout_generation: l.generation, ..RequestContext::default() };
     let mut attrs = Vec::with_capacity(l.object_count());
     for o in l.objects() {
-        let import = mdt.shared.osts.get(o.ost).and_then(|o| o.import).ok_or(Errno::EIO)?;
-        let r =
-            import.call_with(ctx.clone(), Glimpse { objects: vec![o.id] }, Bytes::new(), Terms::default());
+        let r = session(mdt, o)?.call_with(
+            ctx.clone(),
+            Glimpse { objects: vec![o.id] },
+            Bytes::new(),
+            Terms::default(),
+        );
         attrs.extend(r.await?.reply.attrs);
     }
     if attrs.len() == l.object_count() { Ok(size_of(l, &attrs)) } else { Err(Errno::EPROTO) }

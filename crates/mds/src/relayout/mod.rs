@@ -44,12 +44,14 @@ use crate::names;
 use crate::schema::Inode;
 use crate::schema::inode::{DataState, Growth};
 use crate::tx::Tx;
+use model::layout::LayoutObject;
 use model::planted::{self, Bug};
-use model::{Errno, Fid, Layout, LayoutSpec, Timestamp, inode_rules};
+use model::{Cred, Errno, Fid, Layout, LayoutSpec, ObjectAttr, Timestamp, inode_rules};
+use rpc::Import;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use wire::encode_message;
+use wire::{RequestContext, encode_message};
 use world::{Either, select};
 
 /// Component ids of layouts for files without data: this and the target's epoch.
@@ -112,14 +114,19 @@ struct Copied {
     to_inode: Option<to_inode::FileData>,
 }
 
-/// One attempt. `None`: somebody else is at it, or was, and it is to be looked at again.
-async fn attempt(
+/// What came of beginning an attempt.
+enum Begun<T> {
+    Now(T),
+    /// Somebody else is at it, or was: it is to be looked at again.
+    Later,
+    Refused(Done),
+}
+
+/// Writes down what `begin` does, durably.
+async fn begun<T: Send>(
     mdt: &Arc<Mdt>,
-    to: &ReplyTo,
-    fid: Fid,
-    tries: &mut u32,
-    mut begin: impl FnMut(&mut Tx) -> Result<Attempt, Errno> + Send,
-) -> Result<Option<Done>, Errno> {
+    mut begin: impl FnMut(&mut Tx) -> Result<T, Errno> + Send,
+) -> Result<Begun<T>, Errno> {
     let mut ends = mdt.shared.growing.ends();
     let mut begun = None;
     let done = mdt
@@ -134,14 +141,30 @@ async fn attempt(
         (Ok(_), Some(a)) => a,
         (Err(Errno::EGROWING), _) => {
             let _ = ends.changed().await;
-            return Ok(None);
+            return Ok(Begun::Later);
         }
-        (Err(Errno::ERELAYOUT), _) => return Ok(None),
-        _ => return Ok(Some(Done { durable: true, ..done })),
+        (Err(Errno::ERELAYOUT), _) => return Ok(Begun::Later),
+        _ => return Ok(Begun::Refused(Done { durable: true, ..done })),
     };
     // What is about to be written must be known to belong to nobody else, whatever happens. And the data
     // goes where others can read it only when it cannot be lost here any more.
     mdt.db.durable(done.wait).await.map_err(|e| e.errno())?;
+    Ok(Begun::Now(a))
+}
+
+/// One attempt. `None`: somebody else is at it, or was, and it is to be looked at again.
+async fn attempt(
+    mdt: &Arc<Mdt>,
+    to: &ReplyTo,
+    fid: Fid,
+    tries: &mut u32,
+    begin: impl FnMut(&mut Tx) -> Result<Attempt, Errno> + Send,
+) -> Result<Option<Done>, Errno> {
+    let a = match begun(mdt, begin).await? {
+        Begun::Now(a) => a,
+        Begun::Later => return Ok(None),
+        Begun::Refused(done) => return Ok(Some(done)),
+    };
     match move_within(mdt, to, fid, &a).await {
         Ok(done) => Ok(Some(Done { durable: true, ..done })),
         Err(Errno::ESHUTDOWN) => Err(Errno::ESHUTDOWN),
@@ -309,16 +332,37 @@ fn replace(i: &mut Inode, new: Layout) {
     }
 }
 
-/// The file has `target` from now on.
+/// The file has `target`, and its data there, from now on.
 fn adopt(tx: &mut Tx, fid: Fid, i: &mut Inode, target: Layout) {
-    let later = i.layout.as_ref().is_none_or(|old| old.generation < target.generation);
-    assert!(later, "{fid} gets a layout that is not newer than its own");
-    replace(i, target);
     i.default_layout = None;
     i.data = DataState::default();
+    lay_out(tx, fid, i, target);
+}
+
+/// The file's layout is `new` from now on. The inode is written.
+fn lay_out(tx: &mut Tx, fid: Fid, i: &mut Inode, new: Layout) {
+    let later = i.layout.as_ref().is_none_or(|old| old.generation < new.generation);
+    assert!(later, "{fid} gets a layout that is not newer than its own");
+    replace(i, new);
     tx.change_layout(fid);
     tx.index_objects(fid, i);
     tx.put_inode(fid, i);
+}
+
+/// The session with the server of an object.
+fn session(mdt: &Mdt, o: &LayoutObject) -> Result<Arc<Import>, Errno> {
+    mdt.shared.osts.get(o.ost).and_then(|o| o.import).ok_or(Errno::EIO)
+}
+
+/// For a file's owner, by its layout of this generation.
+fn of_owner(i: &Inode, layout_generation: u32) -> RequestContext {
+    let cred = Cred { uid: i.uid, gid: i.gid, ..Cred::default() };
+    RequestContext { cred, projid: i.projid, layout_generation, ..RequestContext::default() }
+}
+
+/// Of the object that was changed last: (mtime, ctime).
+fn last_times(objects: &[ObjectAttr]) -> Option<(Timestamp, Timestamp)> {
+    objects.iter().max_by_key(|a| a.ctime).map(|a| (a.mtime, a.ctime))
 }
 
 /// The one step in which the data is where it was no more and at its new place from now on.
@@ -337,7 +381,7 @@ fn switch(tx: &mut Tx, fid: Fid, a: &Attempt, copied: &Copied) -> Result<Vec<u8>
         }
         Source::Room => {
             assert_eq!(i.data, a.inode.data, "data of {fid} changed while it was frozen");
-            to_inode::stay(tx, fid, &mut i, a);
+            to_inode::lay_out(tx, fid, &mut i, a);
             return Ok(encode_message(&names::entry(tx, fid, &i)));
         }
         Source::Objects(old) => {

@@ -7,7 +7,10 @@
 //! Then each object gets the name of its new file, and the times that this file shows; then one transaction
 //! gives both files their layouts.
 
-use super::{Frozen, TRIES, WITHOUT_DATA, movable, next_component, replace, settle};
+use super::{
+    Begun, Frozen, TRIES, WITHOUT_DATA, begun, last_times, lay_out, movable, next_component, of_owner,
+    session, settle,
+};
 use crate::done::{Done, ReplyTo};
 use crate::mdt::Mdt;
 use crate::names::{self, OpContext};
@@ -16,13 +19,13 @@ use crate::tx::Tx;
 use bytes::Bytes;
 use model::layout::LayoutObject;
 use model::perm::{self, FLAG_APPEND, FLAG_IMMUTABLE};
-use model::{Cred, Errno, Fid, FileType, Layout, ObjectAttr, Timestamp, inode_rules};
+use model::{Errno, Fid, FileType, Layout, ObjectAttr, Timestamp, inode_rules};
 use rpc::Terms;
 use std::sync::Arc;
 use std::time::Duration;
+use wire::encode_message;
 use wire::msg::fence::Fence;
 use wire::msg::swap::Swap;
-use wire::{RequestContext, encode_message};
 use world::future::join_all;
 use world::{BoxFuture, Either, select};
 
@@ -48,25 +51,11 @@ struct Side {
 pub async fn swap(mdt: &Arc<Mdt>, to: &ReplyTo, ctx: &OpContext, m: &Swap) -> Result<Done, Errno> {
     let mut tries = 0;
     loop {
-        let mut ends = mdt.shared.growing.ends();
-        let mut begun = None;
-        let done = mdt
-            .transactions
-            .transact(None, |tx| {
-                begun = None; // of a run that had to wait for leases
-                begun = Some(begin(mdt, tx, ctx, m)?);
-                Ok(Vec::new())
-            })
-            .await;
-        let sides = match (&done.result, begun) {
-            (Ok(_), Some(sides)) => sides,
-            (Err(Errno::EGROWING), _) => {
-                let _ = ends.changed().await;
-                continue;
-            }
-            _ => return Ok(Done { durable: true, ..done }),
+        let sides = match begun(mdt, |tx| begin(mdt, tx, ctx, m)).await? {
+            Begun::Now(sides) => sides,
+            Begun::Later => continue,
+            Begun::Refused(done) => return Ok(done),
         };
-        mdt.db.durable(done.wait).await.map_err(|e| e.errno())?;
         let mut times = [None; 2];
         let failed = match fence(mdt, &sides, &mut times).await {
             Ok(()) => {
@@ -134,7 +123,7 @@ async fn fence(mdt: &Arc<Mdt>, [a, b]: &[Side; 2], times: &mut [Option<Times>; 2
     let all = async {
         // With what clients keep: the times are right then.
         let (of_a, of_b) = (fence_one(mdt, a, a, None).await?, fence_one(mdt, b, b, None).await?);
-        *times = [last(&of_a), last(&of_b)];
+        *times = [last_times(&of_a), last_times(&of_b)];
         fence_one(mdt, a, b, times[1]).await?;
         fence_one(mdt, b, a, times[0]).await.map(drop)
     };
@@ -143,11 +132,6 @@ async fn fence(mdt: &Arc<Mdt>, [a, b]: &[Side; 2], times: &mut [Option<Times>; 2
         Either::Right(true) => Err(Errno::ESHUTDOWN),
         Either::Right(false) => Err(Errno::EBUSY),
     }
-}
-
-/// The times of the object that was changed last.
-fn last(attrs: &[ObjectAttr]) -> Option<Times> {
-    attrs.iter().max_by_key(|a| a.ctime).map(|a| (a.mtime, a.ctime))
 }
 
 /// Of an attempt that came to nothing: each object is its old file's again. If that fails as well, it says so
@@ -169,20 +153,11 @@ async fn fence_one(
     owner: &Side,
     times: Option<Times>,
 ) -> Result<Vec<ObjectAttr>, Errno> {
-    let (i, generation) = (&owner.inode, from.layout.generation);
+    let generation = from.layout.generation;
     let fences = from.layout.objects().map(|o: &LayoutObject| -> BoxFuture<Result<ObjectAttr, Errno>> {
-        let import = mdt.shared.osts.get(o.ost).and_then(|o| o.import);
-        let ctx = RequestContext {
-            cred: Cred { uid: i.uid, gid: i.gid, ..Cred::default() },
-            projid: i.projid,
-            layout_generation: generation,
-            ..RequestContext::default()
-        };
+        let (import, ctx) = (session(mdt, o), of_owner(&owner.inode, generation));
         let msg = Fence { object: o.id, file: owner.fid, generation, times };
-        Box::pin(async move {
-            let import = import.ok_or(Errno::EIO)?;
-            Ok(import.call_with(ctx, msg, Bytes::new(), Terms::default()).await?.reply)
-        })
+        Box::pin(async move { Ok(import?.call_with(ctx, msg, Bytes::new(), Terms::default()).await?.reply) })
     });
     join_all(fences.collect()).await.into_iter().collect()
 }
@@ -200,16 +175,13 @@ fn switch(tx: &mut Tx, ctx: &OpContext, m: &Swap, [a, b]: &[Side; 2]) -> Result<
     for ((i, side), other) in inodes.iter_mut().zip([a, b]).zip([b, a]) {
         assert_eq!(i.growth.target.as_ref(), Some(&side.layout), "{} goes elsewhere", side.fid);
         assert_eq!(i.layout, side.inode.layout, "the layout of {} changed while it was frozen", side.fid);
-        let new = taken_over(i, &other.layout);
-        replace(i, new);
         if m.keep_times {
             i.touch_ctime(ctx.now);
         } else {
             inode_rules::touch_mtime(i, ctx.now);
         }
-        tx.change_layout(side.fid);
-        tx.index_objects(side.fid, i);
-        tx.put_inode(side.fid, i);
+        let new = taken_over(i, &other.layout);
+        lay_out(tx, side.fid, i, new);
     }
     Ok(encode_message(&names::entry(tx, a.fid, &inodes[0])))
 }

@@ -1,6 +1,6 @@
 //! Data that comes to its inode from objects, or stays there in another room.
 
-use super::{Attempt, replace};
+use super::Attempt;
 use crate::data;
 use crate::schema::Inode;
 use crate::schema::inode::DataState;
@@ -23,21 +23,11 @@ impl FileData {
 }
 
 /// The file's layout is that of the attempt, which has no objects. The inode is written.
-fn lay_out(tx: &mut Tx, fid: Fid, i: &mut Inode, a: &Attempt) {
-    let later = i.layout.as_ref().is_some_and(|old| old.generation < a.target.generation);
-    assert!(later, "{fid} gets a layout that is not newer than its own");
+pub(super) fn lay_out(tx: &mut Tx, fid: Fid, i: &mut Inode, a: &Attempt) {
     assert!(a.target.data_room().is_some_and(|room| i.data.size <= room), "{fid}: its data has room there");
-    replace(i, a.target.clone());
     i.default_layout = a.later.clone().map(|s| s.inherit(&tx.shared.settings.builtin_layout()));
     assert!(i.default_layout.is_some(), "{fid}: it is said what a file with its inode grows into");
-    tx.change_layout(fid);
-    tx.index_objects(fid, i);
-    tx.put_inode(fid, i);
-}
-
-/// The data stays where it is.
-pub(super) fn stay(tx: &mut Tx, fid: Fid, i: &mut Inode, a: &Attempt) {
-    lay_out(tx, fid, i, a);
+    super::lay_out(tx, fid, i, a.target.clone());
 }
 
 /// The data lies with the inode from now on. A move is no change of a file: the inode has the times that its
@@ -47,19 +37,14 @@ pub(super) fn bring_in(tx: &mut Tx, fid: Fid, i: &mut Inode, a: &Attempt, d: &Fi
         tracing::error!("{fid} has data on objects, and some with its inode: nacre fsck tells more");
         return Err(Errno::EIO);
     }
-    let (mut mtime, mut stamp, mut ctime) = (i.mtime, i.mtime_stamp, i.ctime);
-    for o in &d.attrs {
-        if o.ctime > stamp {
-            (mtime, stamp) = (o.mtime, o.ctime);
-        }
-        ctime = ctime.max(o.ctime);
-    }
+    let mut seen = i.attr(fid);
+    d.attrs.iter().for_each(|o| seen.merge_object(o));
     for (off, bytes) in &d.runs {
-        data::write(tx, fid, i, *off, bytes, ctime)?;
+        data::write(tx, fid, i, *off, bytes, seen.ctime)?;
     }
     data::cut(tx, fid, i, d.size)?;
     assert_eq!(i.data.size, d.size, "{fid} is as long as it was");
-    (i.mtime, i.mtime_stamp, i.ctime) = (mtime, stamp, ctime);
+    (i.mtime, i.mtime_stamp, i.ctime) = (seen.mtime, seen.mtime_stamp, seen.ctime);
     // What was seen of the objects' data is never seen again with other bytes.
     i.data.version = i.data.version.max(d.attrs.iter().map(|o| o.data_version).max().unwrap_or(0));
     lay_out(tx, fid, i, a);

@@ -77,11 +77,7 @@ pub(super) fn number(p: &Parsed, option: &str, max: u64) -> Result<Option<u64>, 
 
 fn parse(args: &[OsString]) -> Result<Options, Failure> {
     let p = getopt::parse(args, OPTS)?;
-    let (ost, mount) = match p.operands.as_slice() {
-        [ost] => (ost.clone(), None),
-        [ost, mount] => (ost.clone(), Some(mount.clone())),
-        _ => return Err(Failure::usage("name one OST, and perhaps a mount of its file system")),
-    };
+    let (ost, mount) = ost::operands(&p)?;
     let settings = settings(&p)?;
     Ok(Options { ost, mount, stop: p.has("stop"), json: p.has("json"), quiet: p.has("quiet"), settings })
 }

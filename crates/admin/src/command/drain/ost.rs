@@ -1,12 +1,13 @@
 //! The OST that is drained: which one it is, and whether it takes new objects.
 
-use crate::command::osts::{chosen_mounts, targets};
+use crate::command::osts::{any_mdt, chosen_file_systems, removals_pending, targets};
 use crate::command::set_param::set_permanent;
 use crate::failure::Failure;
+use crate::getopt::Parsed;
 use crate::interrupt::Interrupt;
 use crate::local::{self, LocalMount};
 use crate::size::parse_index;
-use model::{Errno, TargetId, TargetKind};
+use model::{Errno, TargetId};
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 use world::sys::{self, Deadline};
@@ -30,13 +31,20 @@ pub struct Ost {
 /// A mount of each file system that may be meant by the name of an OST.
 fn named_mounts(shown: &str, mount: Option<&OsStr>) -> Result<Vec<LocalMount>, Failure> {
     let operands: Vec<OsString> = mount.iter().map(OsString::from).collect();
-    let mut mounts = chosen_mounts(&operands)?;
+    let mut mounts = chosen_file_systems(&operands)?;
     if let Some((fsname, _)) = shown.rsplit_once("-OST") {
         mounts.retain(|m| m.name.fsname == fsname);
     }
-    mounts.sort_by(|a, b| a.name.fs_uuid.cmp(&b.name.fs_uuid));
-    mounts.dedup_by(|a, b| a.name.fs_uuid == b.name.fs_uuid);
     Ok(mounts)
+}
+
+/// The operands of commands about one OST: its name, and perhaps a mount.
+pub fn operands(p: &Parsed) -> Result<(OsString, Option<OsString>), Failure> {
+    match p.operands.as_slice() {
+        [ost] => Ok((ost.clone(), None)),
+        [ost, mount] => Ok((ost.clone(), Some(mount.clone()))),
+        _ => Err(Failure::usage("name one OST, and perhaps a mount of its file system")),
+    }
 }
 
 impl Ost {
@@ -133,30 +141,22 @@ impl Ost {
         Ok(())
     }
 
-    fn params(&self, target: TargetId, pattern: &str) -> Result<Vec<(String, String)>, Failure> {
-        local::target_params(&self.mount.dir, target, pattern)
-    }
-
     /// Whether a metadata server would still put new objects here.
     fn creates(&self) -> Result<bool, Failure> {
         let pattern = format!("osp.{}-osc-*.max_create_count", self.label);
-        for t in targets(&self.mount.dir)?.iter().filter(|t| t.target.kind == TargetKind::Mdt) {
-            let values = self.params(t.target, &pattern)?;
+        any_mdt(&self.mount.dir, &pattern, |values| {
             if values.is_empty() {
                 let why =
                     "a metadata server does not know max_create_count of it: it is older than this program";
                 return Err(Failure::explained("cannot drain", &self.label, Errno::EOPNOTSUPP, why));
             }
-            if values.iter().any(|(_, v)| v.trim() != "0") {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+            Ok(values.iter().any(|(_, v)| v.trim() != "0"))
+        })
     }
 
     /// How many objects it has, in its own words: a number, or one and a plus sign.
     pub fn objects(&self) -> Result<String, Failure> {
-        let values = self.params(TargetId::ost(self.index), "obdfilter.*.objects")?;
+        let values = local::target_params(&self.mount.dir, TargetId::ost(self.index), "obdfilter.*.objects")?;
         let one = values.first().map(|(_, v)| v.trim().to_string());
         one.ok_or_else(|| Failure::op("cannot count objects of", &self.label, Errno::EOPNOTSUPP))
     }
@@ -175,12 +175,6 @@ impl Ost {
     }
 
     fn removals_pending(&self) -> Result<bool, Failure> {
-        let pattern = format!("osp.{}-osc-*.destroys_pending", self.label);
-        for t in targets(&self.mount.dir)?.iter().filter(|t| t.target.kind == TargetKind::Mdt) {
-            if self.params(t.target, &pattern)?.iter().any(|(_, v)| v.trim() != "0") {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        removals_pending(&self.mount.dir, &format!("osp.{}-osc-*.destroys_pending", self.label))
     }
 }

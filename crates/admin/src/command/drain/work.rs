@@ -2,13 +2,13 @@
 
 use super::ost::Ost;
 use crate::command::migrate::{Options, one};
+use crate::command::osts::files_on;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::live::ProgressLine;
-use crate::local::{ask_about, strange};
-use client::control::{Name, Reply, Request};
+use client::control::Name;
 use model::mutex::Mutex;
-use model::{Errno, Fid, ObjectId};
+use model::{Errno, Fid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -153,7 +153,7 @@ fn passes(ost: &Ost, s: &Shared, interrupt: &Interrupt, show: &dyn Fn(u64, usize
     loop {
         let (mut after, mut found) = (None, false);
         loop {
-            let (files, next) = page(ost, after)?;
+            let (files, next) = files_on(&ost.mount.dir, ost.index, after)?;
             for (fid, paths) in files {
                 if !s.wants(fid) {
                     continue;
@@ -182,7 +182,7 @@ fn passes(ost: &Ost, s: &Shared, interrupt: &Interrupt, show: &dyn Fn(u64, usize
             return Ok(());
         }
         if !s.tally.lock().failed.is_empty() {
-            pause(interrupt);
+            interrupt.pause(AGAIN);
         }
     }
 }
@@ -193,13 +193,6 @@ fn tell(s: &Shared, show: &dyn Fn(u64, usize)) {
         (t.moved, t.failed.len())
     };
     show(moved, failed);
-}
-
-fn pause(interrupt: &Interrupt) {
-    let end = sys::Deadline::after(AGAIN);
-    while !end.passed() && !interrupt.stopped() {
-        sys::sleep(TICK);
-    }
 }
 
 /// Gives a file to the threads when they have room. False: it is to end.
@@ -223,21 +216,11 @@ fn under(ost: &Ost, path: &Name) -> PathBuf {
     ost.mount.dir.join(OsStr::from_bytes(&path.0))
 }
 
-type Page = (Vec<(Fid, Vec<Name>)>, Option<ObjectId>);
-
-fn page(ost: &Ost, after: Option<ObjectId>) -> Result<Page, Failure> {
-    let dir = &ost.mount.dir;
-    match ask_about(dir, "cannot find files below", |_| Request::OstFiles { ost: ost.index, after })? {
-        Reply::OstFiles { files, next } => Ok((files, next)),
-        other => Err(strange(dir, &other)),
-    }
-}
-
 /// Files that have objects there, for the display.
 fn count(ost: &Ost, line: &ProgressLine, interrupt: &Interrupt) -> Result<u64, Failure> {
     let (mut after, mut n) = (None, 0);
     while line.is_shown() && !interrupt.stopped() {
-        let (files, next) = page(ost, after)?;
+        let (files, next) = files_on(&ost.mount.dir, ost.index, after)?;
         n += files.len() as u64;
         line.show(|| format!("{}: {n} files found", ost.label));
         after = next;

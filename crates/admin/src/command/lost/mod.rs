@@ -6,7 +6,7 @@ mod fate;
 mod row;
 
 use super::with_page;
-use crate::command::drain::ost::Ost;
+use crate::command::drain::ost::{Ost, operands};
 use crate::command::osts::targets;
 use crate::failure::Failure;
 use crate::getopt::{self, Opt, flag};
@@ -56,11 +56,7 @@ struct Options {
 
 fn parse(args: &[OsString]) -> Result<Options, Failure> {
     let p = getopt::parse(args, OPTS)?;
-    let (ost, mount) = match p.operands.as_slice() {
-        [ost] => (ost.clone(), None),
-        [ost, mount] => (ost.clone(), Some(mount.clone())),
-        _ => return Err(Failure::usage("name one OST, and perhaps a mount of its file system")),
-    };
+    let (ost, mount) = operands(&p)?;
     let fate = match (p.has("remove"), p.has("recreate")) {
         (true, true) => return Err(Failure::usage("--remove and --recreate exclude each other")),
         (true, false) => Fate::Remove,

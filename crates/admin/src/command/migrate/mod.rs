@@ -210,7 +210,7 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     Ok(errors)
 }
 
-/// Whether a path is a regular file whose data is on objects: others have nothing to move.
+/// Whether a path is a regular file whose data is on objects.
 fn has_objects(path: &Path) -> Result<bool, Failure> {
     let s = getstripe::get(path)?;
     Ok(s.layout.is_some_and(|l| l.has_objects()))

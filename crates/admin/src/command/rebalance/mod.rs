@@ -7,7 +7,7 @@ mod work;
 
 use super::with_page;
 use crate::command::drain::number;
-use crate::command::osts::{chosen_mounts, targets};
+use crate::command::osts::{chosen_file_systems, removals_pending};
 use crate::failure::Failure;
 use crate::getopt::{self, Opt, flag, value};
 use crate::interrupt::{self, Interrupt};
@@ -16,7 +16,6 @@ use crate::local::{self, LocalMount, strange};
 use crate::size::human;
 use crate::{output, say};
 use client::control::{Reply, Request};
-use model::{TargetId, TargetKind};
 use plan::{Place, Plan};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -93,9 +92,7 @@ fn parse(args: &[OsString]) -> Result<Options, Failure> {
 /// The one file system that is meant.
 fn mount(o: &Options) -> Result<LocalMount, Failure> {
     let operands: Vec<OsString> = o.mount.iter().cloned().collect();
-    let mut all = chosen_mounts(&operands)?;
-    all.sort_by(|a, b| a.name.fs_uuid.cmp(&b.name.fs_uuid));
-    all.dedup_by(|a, b| a.name.fs_uuid == b.name.fs_uuid);
+    let mut all = chosen_file_systems(&operands)?;
     match (all.pop(), all.is_empty()) {
         (Some(m), true) => Ok(m),
         _ => Err(Failure::usage("several file systems are mounted here: name a mount")),
@@ -116,23 +113,10 @@ fn percent(points: u64) -> String {
 /// Until what was moved is removed where it was, and the OSTs say so.
 fn settle(m: &LocalMount, interrupt: &Interrupt) -> Result<(), Failure> {
     let end = Deadline::after(REMOVAL_PATIENCE);
-    let mdts: Vec<TargetId> =
-        targets(&m.dir)?.iter().map(|t| t.target).filter(|t| t.kind == TargetKind::Mdt).collect();
-    loop {
-        let mut pending = false;
-        for t in &mdts {
-            let values = local::target_params(&m.dir, *t, "osp.*.destroys_pending")?;
-            pending |= values.iter().any(|(_, v)| v.trim() != "0");
-        }
-        if !pending || interrupt.stopped() || end.passed() {
-            break;
-        }
+    while removals_pending(&m.dir, "osp.*.destroys_pending")? && !interrupt.stopped() && !end.passed() {
         sys::sleep(LOOK_AGAIN);
     }
-    let end = Deadline::after(STATFS_PAUSE);
-    while !end.passed() && !interrupt.stopped() {
-        sys::sleep(LOOK_AGAIN);
-    }
+    interrupt.pause(STATFS_PAUSE);
     Ok(())
 }
 

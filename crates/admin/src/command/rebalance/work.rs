@@ -3,13 +3,14 @@
 use super::plan::Plan;
 use crate::command::getstripe;
 use crate::command::migrate::{self, Options as Move};
+use crate::command::osts::files_on;
 use crate::command::pool;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::local::{LocalMount, ask_about, strange};
-use client::control::{Name, Reply, Request};
+use client::control::{Reply, Request};
 use model::layout::Pattern;
-use model::{Errno, Fid, Layout, LayoutSpec, ObjectId};
+use model::{Errno, Fid, Layout, LayoutSpec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -59,9 +60,6 @@ pub struct Mover<'a> {
     pub interrupt: &'a Interrupt,
 }
 
-/// Files with their names, and behind which object others follow.
-type Page = (Vec<(Fid, Vec<Name>)>, Option<ObjectId>);
-
 impl Mover<'_> {
     /// Files that were moved, or would be.
     pub fn empty_some(
@@ -75,7 +73,7 @@ impl Mover<'_> {
         for &ost in osts {
             let mut after = None;
             loop {
-                let (files, next) = self.page(ost, after)?;
+                let (files, next) = files_on(&self.mount.dir, ost, after)?;
                 let mut steps = Vec::new();
                 for (fid, paths) in files {
                     if self.is_over(plan, t) {
@@ -111,14 +109,6 @@ impl Mover<'_> {
 
     fn is_over(&self, plan: &Plan, t: &Tally) -> bool {
         self.interrupt.stopped() || plan.spread() <= self.enough || t.failed.len() >= FAILED_MAX
-    }
-
-    fn page(&self, ost: u16, after: Option<ObjectId>) -> Result<Page, Failure> {
-        let dir = &self.mount.dir;
-        match ask_about(dir, "cannot find files below", |_| Request::OstFiles { ost, after })? {
-            Reply::OstFiles { files, next } => Ok((files, next)),
-            other => Err(strange(dir, &other)),
-        }
     }
 
     /// How a file is to move, if it may and that gains something.

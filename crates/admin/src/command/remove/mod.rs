@@ -4,7 +4,7 @@
 //! Nothing is kept between two runs: where one was ended, the next one sees from the OST's standing.
 
 use super::with_page;
-use crate::command::drain::ost::Ost;
+use crate::command::drain::ost::{Ost, operands};
 use crate::command::drain::work::Settings;
 use crate::command::drain::{self, Outcome};
 use crate::command::lost;
@@ -71,11 +71,7 @@ struct Options {
 
 fn parse(args: &[OsString]) -> Result<Options, Failure> {
     let p = getopt::parse(args, OPTS)?;
-    let (ost, mount) = match p.operands.as_slice() {
-        [ost] => (ost.clone(), None),
-        [ost, mount] => (ost.clone(), Some(mount.clone())),
-        _ => return Err(Failure::usage("name one OST, and perhaps a mount of its file system")),
-    };
+    let (ost, mount) = operands(&p)?;
     let settings = drain::settings(&p)?;
     Ok(Options { ost, mount, force: p.has("force"), json: p.has("json"), quiet: p.has("quiet"), settings })
 }
