@@ -107,7 +107,7 @@ impl Object {
     pub(crate) async fn truncate(&self, size: u64, inode_ctime: Timestamp, lock: u64) -> R<ObjectAttr> {
         let claim = self.claim(size, u64::MAX, lock).await;
         let msg = Truncate { object: self.id, size, file: self.file, inode_ctime, keep_times: true, lock };
-        let r = self.osc.target.call_now(self.request(), msg, Bytes::new()).await;
+        let r = self.osc.target.call_waited_for(self.request(), msg).await;
         let mut s = self.lock();
         s.taint(size, u64::MAX);
         match &r {
@@ -116,9 +116,9 @@ impl Object {
                     let gone = s.segs.cut(size, u64::MAX);
                     self.osc.give_back_grant(gone);
                 }
-                s.learn(&r.reply);
+                s.learn(r);
                 // What is kept lies below the new size, which the server has by now.
-                (s.size, s.size_authoritative) = (r.reply.size.max(s.segs.end()), true);
+                (s.size, s.size_authoritative) = (r.size.max(s.segs.end()), true);
             }
             _ => {
                 s.segs.drop_clean(size, u64::MAX);
@@ -145,14 +145,14 @@ impl Object {
         self.flush_range(offset, end).await?;
         let claim = self.claim(offset, end, lock).await;
         let msg = Fallocate { object: self.id, mode, offset, len, file: self.file, inode_ctime, lock };
-        let r = self.osc.target.call_now(self.request(), msg, Bytes::new()).await;
+        let r = self.osc.target.call_waited_for(self.request(), msg).await;
         let mut s = self.lock();
         s.taint(offset, end);
         s.segs.drop_clean(offset, end);
         match &r {
             Ok(r) => {
-                s.learn(&r.reply);
-                s.size = s.size.max(r.reply.size);
+                s.learn(r);
+                s.size = s.size.max(r.size);
             }
             Err(_) => s.size_authoritative = false,
         }
@@ -165,6 +165,6 @@ impl Object {
     /// What the server says of the next data or hole from `offset` on.
     pub(crate) async fn seek(&self, offset: u64, whence: Whence, lock: u64) -> R<SeekReply> {
         let msg = Seek { object: self.id, offset, whence, lock };
-        Ok(self.osc.target.call_now(self.request(), msg, Bytes::new()).await?.reply)
+        self.osc.target.call_waited_for(self.request(), msg).await
     }
 }

@@ -2,7 +2,6 @@
 //! on them.
 
 use super::object::{Lock, LockEnqueue, Object, ObjectState, Outcome};
-use bytes::Bytes;
 use model::mutex::Mutex;
 use model::{Errno, ObjectAttr};
 use std::sync::Arc;
@@ -172,8 +171,9 @@ impl Object {
             let generation = self.osc.generation();
             let msg = Extent { lock: lock.clone(), force };
             let ctx = RequestContext { layout_generation: self.generation(), ..self.osc.cx.own() };
-            match target.call_now(ctx, msg, Bytes::new()).await {
-                Ok(r) => match r.reply.answer {
+            // The server may have granted it meanwhile, and others may wait for it.
+            match target.call_waited_for(ctx, msg).await {
+                Ok(r) => match r.answer {
                     ExtentAnswer::Granted { start, end, attr } => {
                         if start > p.start || end < p.end {
                             tracing::error!("{}: a lock on {object} is narrower than asked for", target.id);

@@ -11,8 +11,12 @@ use rpc::{ClientId, Peers, Server};
 use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use wire::checksum::ChecksumType;
 use wire::msg::extent::ExtentMode;
+use wire::msg::fallocate::FALLOC_PUNCH_HOLE;
 use wire::msg::notify::Notify;
+use wire::msg::read::Read;
+use wire::msg::seek::Whence;
 use world::World;
 
 const OST: TargetId = TargetId::ost(0);
@@ -231,5 +235,39 @@ fn a_contended_object_is_left_alone_for_a_while_unless_it_must_be_had() {
         let id = r.lock(false).await;
         assert_eq!(r.ost.script().locks, [id]);
         assert!(r.object.kept().is_none(), "who only reads adds nothing to what the server knows");
+    });
+}
+
+/// Others may wait for the lock: the server has granted it already, or it is in use until the answer comes.
+#[test]
+fn what_is_asked_under_a_lock_or_for_one_is_answered_when_the_server_has_no_memory_left() {
+    run(9, |r| async move {
+        *r.ost.script().bytes(OBJECT) = b"0123456789".to_vec();
+        let id = r.lock(true).await;
+        r.server.inbound().set_max_bytes(128 << 10);
+        *r.ost.stall.lock() = Duration::from_secs(10_000);
+        let (target, ctx, data) = (r.osc.target.clone(), r.cx.own(), Bytes::from(vec![1; 1 << 20]));
+        let all = Read { object: OBJECT, offset: 0, len: 1, checksum: ChecksumType::None, lock: 0 };
+        r.world.spawn("hog", async move { drop(target.call_bulk(ctx, all.clone(), data).await) });
+        r.until("all memory is taken", || r.server.inbound().used_bytes() > 1 << 20).await;
+        *r.ost.stall.lock() = Duration::ZERO;
+        let meta = WriteMeta { time: r.world.wall(), ..WriteMeta::default() };
+        let now = r.world.wall();
+        let work = async {
+            r.object.write_through(0, Bytes::from_static(b"data"), meta, id).await.unwrap();
+            r.object.seek(0, Whence::Hole, id).await.unwrap();
+            r.object.fallocate((2, 2), FALLOC_PUNCH_HOLE, now, id).await.unwrap();
+            assert_eq!(r.object.truncate(5, now, id).await.unwrap().size, 5);
+            let gap = r.object.begin_fetch(&mut r.object.lock(), 0, 5);
+            super::Fetching { object: r.object.clone(), gap }.run(id).await.unwrap();
+            r.object.lock().unpin(id);
+            r.object.give_up_locks().await;
+            r.lock(false).await;
+        };
+        assert!(
+            r.world.timeout(Duration::from_secs(30), Box::pin(work)).await.is_some(),
+            "a request waits for memory"
+        );
+        assert_eq!(r.ost.script().bytes(OBJECT), b"da\0\x004");
     });
 }

@@ -172,6 +172,13 @@ impl Target {
         self.send(ctx, msg, bulk, Terms::default()).await
     }
 
+    /// As [`Target::call_now`] for what others may wait for: under a lock of this mount's, or about one. A
+    /// server that has no memory left has some for these.
+    pub(crate) async fn call_waited_for<M: Message>(&self, ctx: RequestContext, msg: M) -> R<M::Reply> {
+        let terms = Terms { waited_for: true, ..Terms::default() };
+        Ok(self.send(ctx, msg, Bytes::new(), terms).await?.reply)
+    }
+
     /// As [`Target::call_now`].
     pub(crate) async fn send<M: Message>(
         &self,
