@@ -15,7 +15,7 @@ BIN    := $(TARGET)/release
 NACRE  := $(BIN)/nacre
 LINKS  := nacred lfs lctl mkfs.nacre tunefs.nacre mount.nacre mount.fuse.nacre
 
-.PHONY: help build up down wipe status test check lint sim fuzz thrash clean
+.PHONY: help build up down wipe status test check lint sim fuzz thrash campaign clean
 
 help:
 	@echo 'make up      build, then start MGT + MDT + $(OSTS) OSTs and mount them at $(MNT)'
@@ -26,6 +26,7 @@ help:
 	@echo 'make sim SEEDS=500 FIRST=1 OPS=2000      whole cluster in one thread, with crashes'
 	@echo 'make fuzz SECONDS=60                     every decoder, so long each'
 	@echo 'make thrash MINUTES=30                   servers of network namespaces fail again and again under load'
+	@echo 'make campaign                            what an issue ends with: two hours more of what the test command samples'
 	@echo 'Variables: DIR=$(DIR) MNT=$(MNT) OSTS=$(OSTS) FSNAME=$(FSNAME)'
 
 build:
@@ -70,6 +71,9 @@ fuzz:
 thrash: build
 	@scripts/install-test-deps.sh
 	NACRE_THRASH_MINUTES=$$(( ($(MINUTES) + 2) / 3 )) cargo test --release --quiet -p tests --test real -- --test-threads=1 --nocapture failover:: pacemaker::pacemaker_moves controller::controllers
+
+campaign:
+	@scripts/campaign.sh
 
 clean:
 	cargo clean
