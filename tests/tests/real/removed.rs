@@ -85,6 +85,7 @@ fn an_ost_is_removed_under_a_writer_and_its_server_is_not_let_in_again() -> Resu
         fs::write(m.join(format!("data/f{n}")), bytes)?;
     }
     let before = sums(&m.join("data"))?;
+    let (pid, args) = server_of(&fs, 1)?;
     let said = refused(&["remove", "--force", &ost])?;
     ensure!(said.contains("deactivate it first"), "{said}");
     let stop = AtomicBool::new(false);
@@ -104,14 +105,30 @@ fn an_ost_is_removed_under_a_writer_and_its_server_is_not_let_in_again() -> Resu
     let once_more = json(&["remove", "--json", &ost], 0)?;
     ensure!(once_more["removed"] == true && once_more["files_moved"] == 0, "{once_more}");
 
-    let (pid, args) = server_of(&fs, 1)?;
-    end(pid)?;
+    wait_until("its server ends by itself", LIMIT, || !alive(pid))?;
     let o = run_within(tool("nacred").args(&args), LIMIT)?;
     let said = String::from_utf8_lossy(&o.stderr).into_owned() + &String::from_utf8_lossy(&o.stdout);
     ensure!(!o.status.success() && said.contains("was removed from the file system for good"), "{said}");
     let params = ok_within(tool("lctl").args(["get_param", "mgs.MGS.live.*"]), LIMIT)?;
     ensure!(!params.contains(&ost), "{params}");
     ensure!(sums(&m.join("data"))? == before, "without its server");
+
+    // What is left comes up again, whatever became of the folder.
+    let dir = fs.dir().display().to_string();
+    for keeps_folder in [true, false] {
+        ok_within(tool("nacre").args(["down", "--dir", &dir]), LIMIT)?;
+        if !keeps_folder {
+            fs::remove_dir_all(fs.dir().join("ost0001"))?;
+        }
+        ok_within(tool("nacre").args(["up", "--no-watch", "--dir", &dir]), LIMIT)?;
+        let status = ok_within(tool("nacre").args(["status", "--dir", &dir]), LIMIT)?;
+        ensure!(!status.contains(&ost) && status.contains("OST0002"), "{status}");
+        ensure!(sums(&m.join("data"))? == before, "after a restart");
+        ensure!(!fs.dir().join("ost0001").exists() || keeps_folder, "it is not made again");
+    }
+    let more = run_within(tool("nacre").args(["up", "--no-watch", "--osts", "1", "--dir", &dir]), LIMIT)?;
+    let said = String::from_utf8_lossy(&more.stderr);
+    ensure!(!more.status.success() && said.contains("there are 2 OSTs, not 1: nacre remove"), "{said}");
     fs.down()
 }
 
@@ -181,5 +198,33 @@ fn another_ost_takes_the_place_of_one_whose_disk_died() -> Result<()> {
     File::open(m.join("new"))?.sync_all()?;
     ensure!(fs::read(m.join("new"))? == data, "what was written to the new one");
     ensure!(fs::read(m.join("lost")).is_err(), "what the former one had is no empty file");
+    Ok(())
+}
+
+#[test]
+fn a_server_goes_on_with_its_other_targets_when_one_is_removed() -> Result<()> {
+    let fs = TestFs::up("others", 3, 1)?;
+    let (m, ost) = (fs.mount(0), format!("{}-OST0001", fs.fsname()));
+    stripe_on(&m.join("kept"), "2")?;
+    fs::write(m.join("kept"), vec![3; 200_000])?;
+    File::open(m.join("kept"))?.sync_all()?;
+    let ((one, args), (other, more)) = (server_of(&fs, 1)?, server_of(&fs, 2)?);
+    end(one)?;
+    end(other)?;
+    let folder = more.last().context("no folder")?;
+    let start = || tool("nacred").args(&args).arg(folder).stderr(Stdio::null()).spawn();
+    let kept = || fs::read(m.join("kept")).is_ok_and(|b| b == vec![3; 200_000]);
+    for start_number in 0..2 {
+        let mut server = Running(start()?);
+        wait_until("its other target serves", LIMIT, kept)?;
+        if start_number == 0 {
+            json(&["remove", "--json", &ost], 0)?;
+        }
+        let status = || ok_within(tool("nacre").args(["status", "--json"]), LIMIT);
+        wait_until("one is served no more", LIMIT, || status().is_ok_and(|s| !s.contains(&ost)))?;
+        fs::write(m.join("kept"), vec![3; 200_000])?;
+        ensure!(kept() && server.0.try_wait()?.is_none(), "it goes on");
+        is_forgotten(&fs, &ost)?;
+    }
     Ok(())
 }

@@ -86,7 +86,8 @@ pub fn mount(r: &MountRequest) -> Result<(), String> {
         Some(Ok(Outcome::Mounted)) => None,
         Some(Ok(Outcome::Failed { message })) => Some(message),
         Some(Err(_)) => {
-            let how = child.ended().ok().flatten().unwrap_or_else(|| "without a word".to_string());
+            let how =
+                child.ended().ok().flatten().map_or_else(|| "without a word".to_string(), |e| e.to_string());
             Some(format!("the client daemon ended ({how}): see {}", log.display()))
         }
         None => {

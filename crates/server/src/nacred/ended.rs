@@ -10,6 +10,8 @@ use world::sys::{self, files, process};
 pub const DISK: i32 = 74;
 /// The MGS does not want the target: no start will change that.
 pub const REFUSED: i32 = 78;
+/// Its targets were taken out of the file system for good (`nacre remove`): there is nothing left to serve.
+pub const REMOVED: i32 = 79;
 
 /// In the environment of a server that somebody looks after who is not its parent: its exit status is left in
 /// a file.
@@ -23,6 +25,7 @@ pub enum Why {
     OutOfTime,
     Disk,
     Refused,
+    Removed,
 }
 
 impl Why {
@@ -31,6 +34,7 @@ impl Why {
             Why::OutOfTime => 1,
             Why::Disk => DISK,
             Why::Refused => REFUSED,
+            Why::Removed => REMOVED,
         }
     }
 }

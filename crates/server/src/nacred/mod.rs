@@ -16,6 +16,7 @@ use model::limits;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use target::Target;
 use world::sys::process::{self, SIGINT, SIGTERM};
@@ -104,14 +105,41 @@ impl Node {
         all.join(", ")
     }
 
-    /// The first target that stopped by itself, in words, and what that means for the node.
+    /// The first target that stopped by itself, in words, and what that means for the node. One that was
+    /// taken out of the file system means nothing while there are others.
     fn failed(&self) -> Option<(String, Why)> {
-        let first =
-            self.targets.iter().find_map(|t| Some(format!("{} ({}): {}", t.label(), t.dir, t.failure()?)))?;
-        let why = self.targets.iter().filter(|t| t.failure().is_some()).map(|t| t.why_failed());
+        let empty = self.standby.is_none() && self.targets.iter().all(|t| t.is_removed());
+        let counted = || self.targets.iter().filter(|t| empty || !t.is_removed());
+        let first = counted().find_map(|t| Some(format!("{} ({}): {}", t.label(), t.dir, t.failure()?)))?;
+        let why = counted().filter(|t| t.failure().is_some()).map(|t| t.why_failed());
         let why = why.max_by_key(Why::status).unwrap_or(Why::Disk);
         let disk = self.read_only().is_some() && matches!(why, Why::OutOfTime);
         Some((first, if disk { Why::Disk } else { why }))
+    }
+
+    /// Targets that were taken out of the file system are served no more; the others go on.
+    async fn take_out_removed(&self) {
+        for t in self.targets.iter().filter(|t| t.is_removed() && !t.taken_out.swap(true, Relaxed)) {
+            tracing::error!(
+                "NOT SERVED ANY MORE: {} ({}): {}",
+                t.label(),
+                t.dir,
+                t.failure().unwrap_or_default()
+            );
+            self.end(t).await;
+            t.leave().await;
+        }
+    }
+
+    /// Its clients are told; what is under way is finished.
+    async fn end(&self, t: &Target) {
+        self.server.remove(t.service.as_service().target());
+        t.stop().await;
+    }
+
+    /// Those that were not taken out.
+    fn served(&self) -> impl Iterator<Item = &Arc<Target>> {
+        self.targets.iter().filter(|t| !t.taken_out.load(Relaxed))
     }
 
     /// The targets that take no more changes, and why.
@@ -133,7 +161,7 @@ impl Node {
                 })
             })
         };
-        ended::is_all_own(self.targets.iter().map(ask).collect()).await
+        ended::is_all_own(self.served().map(ask).collect()).await
     }
 
     /// Tells the clients, finishes what is under way, empties the journals.
@@ -142,11 +170,10 @@ impl Node {
             s.end().await;
         }
         self.server.stop().await;
-        for t in &self.targets {
-            self.server.remove(t.service.as_service().target());
-            t.stop().await;
+        for t in self.served() {
+            self.end(t).await;
         }
-        for t in &self.targets {
+        for t in self.served() {
             t.leave().await;
         }
     }
@@ -203,6 +230,8 @@ fn serve(options: Options, args: &[OsString]) -> i32 {
             drop(socket);
             return stopped(&node, &runtime, args, &what, &why);
         }
+        let taking = node.clone();
+        runtime.block_on(async move { taking.take_out_removed().await });
         if process::wait_signal(&[SIGTERM, SIGINT], WATCH_INTERVAL).is_some() {
             break;
         }
@@ -227,7 +256,14 @@ fn serve(options: Options, args: &[OsString]) -> i32 {
 /// A target stopped by itself: the process ends, or starts again if all that it lacked was time.
 fn stopped(node: &Node, runtime: &world::real::Runtime, args: &[OsString], what: &str, why: &Why) -> i32 {
     let text = format!("stopped: {what}");
-    if !matches!(why, Why::OutOfTime) {
+    if matches!(why, Why::Removed) {
+        runtime.block_on(node.world.timeout(STOP_PATIENCE, Box::pin(node.stop())));
+        return fail(&text, why.status());
+    }
+    if matches!(why, Why::Refused) {
+        return fail(&text, why.status());
+    }
+    if matches!(why, Why::Disk) {
         tracing::error!(
             "nothing that was acknowledged is lost; mend the disk, run nacre fsck, start nacred again"
         );

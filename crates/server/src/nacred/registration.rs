@@ -2,7 +2,7 @@
 //! serves with what its labels hold while the MGS is away.
 
 use super::Node;
-use super::target::{Given, Role, Target};
+use super::target::{Given, Refusal, Role, Target};
 use bytes::Bytes;
 use model::{Errno, Nid, TargetId};
 use rpc::{Import, ImportConfig, ImportHooks, ImportState};
@@ -124,9 +124,14 @@ impl Link {
         }
     }
 
+    /// Those that were not taken out of the file system.
+    fn served(&self) -> impl Iterator<Item = &Arc<Target>> {
+        self.targets.iter().filter(|t| !t.is_removed())
+    }
+
     async fn register_all(&self) -> bool {
         let mut all = true;
-        for t in &self.targets {
+        for t in self.served() {
             all &= self.register(t).await;
         }
         // Earlier ones learn of later ones by the notify that follows.
@@ -192,7 +197,7 @@ impl Link {
                         self.import.current_nid()
                     ),
                 };
-                *t.refused.lock() = Some(why);
+                *t.refused.lock() = Some(Refusal { text: why, removed: e == Errno::ENODEV });
                 false
             }
             Err(e @ Errno::EACCES) => {
@@ -215,9 +220,9 @@ impl Link {
     async fn registered(&self, t: &Arc<Target>, mut r: RegisterReply) -> bool {
         let known = t.label_on_disk().fs_uuid;
         if known != [0; 16] && known != r.fs_uuid {
-            let why =
+            let text =
                 "it belongs to another file system of the same name: this MGS is not its own".to_string();
-            *t.refused.lock() = Some(why);
+            *t.refused.lock() = Some(Refusal { text, removed: false });
             return false;
         }
         // Not part of what is kept as the configuration, which is no secret.
@@ -237,8 +242,15 @@ impl Link {
         let fsname = self.targets[0].label_on_disk().fsname;
         match self.import.call(RequestContext::default(), Config { fsname }, Bytes::new()).await {
             Ok(r) => {
-                for t in &self.targets {
+                for t in self.served() {
                     self.keep(t, None, &r.reply).await;
+                    let has = |t: &Arc<Target>| {
+                        r.reply.targets.iter().any(|e| e.target == t.service.as_service().target())
+                    };
+                    if t.registered.load(Relaxed) && !has(t) {
+                        // It was taken out: the MGS says so when it is asked.
+                        self.register(t).await;
+                    }
                 }
                 true
             }

@@ -93,6 +93,15 @@ impl Role {
     }
 }
 
+/// Why the MGS does not want a target.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// In words for its administrator.
+    pub text: String,
+    /// It was taken out of the file system for good.
+    pub removed: bool,
+}
+
 /// A served target.
 pub struct Target {
     pub dir: String,
@@ -104,7 +113,9 @@ pub struct Target {
     /// The MGS knows it (always, of the MGS itself).
     pub registered: AtomicBool,
     /// Set when the target may not go on (its index is somebody else's).
-    pub refused: Mutex<Option<String>>,
+    pub refused: Mutex<Option<Refusal>>,
+    /// It is served no more, though its process goes on with others.
+    pub taken_out: AtomicBool,
     /// `nacre fsck --online`.
     pub checks: Checks,
     /// Errors of its disk that were ordered.
@@ -292,6 +303,7 @@ fn target(
         db,
         superblock: Mutex::new(s),
         refused: Mutex::new(None),
+        taken_out: AtomicBool::new(false),
         checks: Checks::default(),
         faults: hold.faults.clone(),
         hold: hold.clone(),
@@ -374,15 +386,21 @@ impl Target {
     /// Why the target cannot go on.
     pub fn failure(&self) -> Option<String> {
         let stopped = if self.read_only().is_some() { None } else { self.db.stopped() };
-        stopped.or_else(|| self.refused.lock().clone())
+        stopped.or_else(|| self.refused.lock().as_ref().map(|r| r.text.clone()))
+    }
+
+    /// Whether it was taken out of the file system for good.
+    pub fn is_removed(&self) -> bool {
+        self.refused.lock().as_ref().is_some_and(|r| r.removed)
     }
 
     /// What [`Target::failure`] means.
     pub fn why_failed(&self) -> Why {
-        let refused = self.refused.lock().is_some();
-        match self.db.stopped() {
-            Some(_) if !self.db.is_out_of_time() => Why::Disk,
-            _ if refused => Why::Refused,
+        let refused = self.refused.lock().clone();
+        match (self.db.stopped(), refused) {
+            (_, Some(r)) if r.removed => Why::Removed,
+            (Some(_), _) if !self.db.is_out_of_time() => Why::Disk,
+            (_, Some(_)) => Why::Refused,
             _ => Why::OutOfTime,
         }
     }
@@ -410,8 +428,11 @@ impl Target {
         }
     }
 
-    /// `up`, `recovering`, `starting` (the MGS does not know it yet), `read-only`, `stopped`.
+    /// `up`, `recovering`, `starting` (the MGS does not know it yet), `read-only`, `stopped`, `removed`.
     pub fn state(&self) -> &'static str {
+        if self.is_removed() {
+            return "removed";
+        }
         if self.failure().is_some() {
             return "stopped";
         }

@@ -2,6 +2,7 @@
 
 use super::{Result, UpError};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use world::sys::files::{self, FileLock};
@@ -17,7 +18,11 @@ pub struct Cluster {
     /// `127.x.y.0`: node i answers at the address i + 1 above it.
     pub block: Ipv4Addr,
     pub port: u16,
+    /// Those that were removed are among them: their numbers are not given again.
     pub osts: u16,
+    /// OSTs that were taken out of the file system for good.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub removed: BTreeSet<u16>,
     /// Absolute.
     pub mounts: Vec<PathBuf>,
     /// Mount options of last time.
@@ -63,6 +68,7 @@ impl Cluster {
             block,
             port,
             osts,
+            removed: BTreeSet::new(),
             mounts: Vec::new(),
             options: String::new(),
             dir,
@@ -104,11 +110,42 @@ impl Cluster {
         files::replace(&path, text.as_bytes()).map_err(|e| UpError::io("cannot write", &path, &e))
     }
 
+    /// A node's OST was taken out of the file system: it is not started any more.
+    pub fn note_removed(&mut self, n: &Node) -> Result<()> {
+        assert!(n.number > 0, "MGT and MDT stay");
+        self.removed.insert(n.number - 1);
+        self.save()
+    }
+
+    /// An OST that was removed is one again when its folder holds a target made with `mkfs.nacre --replace`.
+    pub fn note_replaced(&mut self, replaces: impl Fn(&Path) -> bool) -> Result<()> {
+        let all = self.nodes_ever();
+        let back = |ost: &u16| all[usize::from(*ost) + 1].dirs.iter().any(|d| replaces(d));
+        let still: BTreeSet<u16> = self.removed.iter().copied().filter(|o| !back(o)).collect();
+        if still == self.removed {
+            return Ok(());
+        }
+        self.removed = still;
+        self.save()
+    }
+
+    /// How many OSTs the file system has.
+    pub fn osts_in_use(&self) -> usize {
+        usize::from(self.osts) - self.removed.len()
+    }
+
     pub fn address(&self, number: u16) -> Ipv4Addr {
         Ipv4Addr::from(u32::from(self.block) + u32::from(number) + 1)
     }
 
+    /// Of all targets that are part of the file system.
     pub fn nodes(&self) -> Vec<Node> {
+        let mut all = self.nodes_ever();
+        all.retain(|n| n.number == 0 || !self.removed.contains(&(n.number - 1)));
+        all
+    }
+
+    fn nodes_ever(&self) -> Vec<Node> {
         let dir = |n: &str| self.dir.join(n);
         let mds = Node {
             number: 0,
@@ -143,7 +180,7 @@ impl Cluster {
     pub fn own_names(&self) -> Vec<String> {
         let mut out = vec![FILE.to_string(), "up.lock".to_string(), "log".to_string()];
         out.extend(super::watch::OWN_NAMES.map(String::from));
-        for n in self.nodes() {
+        for n in self.nodes_ever() {
             out.extend(n.dirs.iter().filter_map(|d| Some(d.file_name()?.to_string_lossy().into_owned())));
         }
         out

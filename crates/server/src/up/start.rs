@@ -113,8 +113,8 @@ fn prepare(world: &World, a: &UpArgs, dir: &Path) -> Result<Cluster> {
             Cluster::new(dir.to_path_buf(), fsname, block, osts)
         }
     };
-    if let Some(n) = a.osts.filter(|n| *n < c.osts) {
-        let text = format!("there are {} OSTs, and taking some away ({n}) is not possible yet", c.osts);
+    if let Some(n) = a.osts.filter(|n| usize::from(*n) < c.osts_in_use()) {
+        let text = format!("there are {} OSTs, not {n}: nacre remove OST takes one away", c.osts_in_use());
         return Err(UpError::new(text));
     }
     c.osts = c.osts.max(a.osts.unwrap_or(0));
@@ -272,19 +272,27 @@ pub(super) fn start_node(c: &Cluster, n: &Node, exe: &Path, watched: bool) -> Re
 }
 
 /// Every server up and known to the MGS: starts those that do not run, also one that dies while this looks
-/// on.
-fn start_servers(c: &Cluster, exe: &Path, watched: bool, progress: &Progress) -> Result<()> {
+/// on. One whose OST was taken out of the file system is left out from then on.
+fn start_servers(c: &mut Cluster, exe: &Path, watched: bool, progress: &Progress) -> Result<()> {
     let mut started: BTreeMap<u16, Started> = BTreeMap::new();
     let end = Deadline::after(START_PATIENCE);
-    let nodes = c.nodes();
     let mut shown = usize::MAX;
     loop {
         let mut waiting = Vec::new();
         let now = Processes::look();
-        for n in &nodes {
+        for n in &c.nodes() {
             if let Some(s) = started.get_mut(&n.number)
                 && let Ok(Some(how)) = s.daemon.ended()
             {
+                if how.status == Some(ended::REMOVED) && n.number > 0 {
+                    progress.say(format!(
+                        "{} was removed from the file system: it is not started any more, and its folder can go: {}",
+                        n.labels.join(" and "),
+                        n.dirs[0].display()
+                    ));
+                    c.note_removed(n)?;
+                    continue;
+                }
                 return Err(UpError::new(format!(
                     "the server of {} ended with {how}. The last lines of {}:{}",
                     n.labels.join(" and "),
@@ -341,7 +349,9 @@ fn bring_up(world: &World, c: &Cluster, watched: bool, progress: &Progress) -> R
     }
     let fresh = format_missing(world, &c, progress)?;
     move_if_taken(world, &mut c)?;
-    start_servers(&c, &exe, watched, progress)?;
+    let replaces = |d: &Path| d.to_str().is_some_and(|t| Superblock::read(world, t).is_ok_and(|s| s.replace));
+    c.note_replaced(replaces)?;
+    start_servers(&mut c, &exe, watched, progress)?;
     if watched {
         watch::ensure(&c, &exe)?;
     }
@@ -406,7 +416,7 @@ fn unmount_dead(m: &Path) -> Result<()> {
 
 fn summary(c: &Cluster, fresh: bool) {
     let what = if fresh { "File system" } else { "Again up: file system" };
-    println!("{what} '{}': MGT, MDT0000 and {} OSTs, in {}", c.fsname, c.osts, c.dir.display());
+    println!("{what} '{}': MGT, MDT0000 and {} OSTs, in {}", c.fsname, c.osts_in_use(), c.dir.display());
     for m in &c.mounts {
         let size = mounts::total_bytes(m).map(|b| admin::size::human(b, 1024)).unwrap_or_default();
         println!("  mounted at {} ({size}), source {}", m.display(), c.source());

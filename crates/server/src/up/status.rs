@@ -57,7 +57,9 @@ fn of_cluster(c: &Cluster) -> Vec<Value> {
 /// Servers by their control sockets, clients by /proc/mounts.
 fn of_host() -> Vec<Value> {
     let (mut out, now) = (Vec::new(), Processes::look());
-    for s in Daemon::statuses() {
+    for mut s in Daemon::statuses() {
+        // Taken out of their file system, and served no more.
+        s.targets.retain(|t| t.state != "removed");
         let labels: Vec<String> = s.targets.iter().map(|t| t.label.clone()).collect();
         let has = |f: &dyn Fn(&str) -> bool| labels.iter().any(|l| f(l));
         let mut roles = Vec::new();

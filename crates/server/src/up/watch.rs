@@ -133,6 +133,7 @@ fn judge(status: Option<i32>) -> (String, bool) {
         Some(0) => ("told to end".into(), false),
         Some(ended::DISK) => ("its disk failed: mend it, run nacre fsck, then nacre up".into(), false),
         Some(ended::REFUSED) => ("the MGS refuses it".into(), false),
+        Some(ended::REMOVED) => ("it was removed from the file system: its folder can go".into(), false),
         Some(n) => (format!("exit status {n}"), true),
     }
 }
@@ -322,6 +323,7 @@ mod tests {
             (Some(1), true),
             (Some(ended::DISK), false),
             (Some(ended::REFUSED), false),
+            (Some(ended::REMOVED), false),
         ] {
             assert_eq!(judge(status).1, again, "{status:?}");
         }

@@ -26,13 +26,26 @@ impl Detached {
     }
 
     /// How it ended, if it did.
-    pub fn ended(&mut self) -> io::Result<Option<String>> {
-        let words = |s: std::process::ExitStatus| match (s.code(), s.signal()) {
-            (Some(c), _) => format!("exit status {c}"),
-            (None, Some(s)) => format!("signal {s}"),
-            (None, None) => "an unknown end".to_string(),
-        };
-        Ok(self.child.try_wait()?.map(words))
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?.map(|s| ExitStatus { status: s.code(), signal: s.signal() }))
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug)]
+pub struct ExitStatus {
+    /// `None`: a signal ended it.
+    pub status: Option<i32>,
+    pub signal: Option<i32>,
+}
+
+impl std::fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.status, self.signal) {
+            (Some(c), _) => write!(f, "exit status {c}"),
+            (None, Some(s)) => write!(f, "signal {s}"),
+            (None, None) => f.write_str("an unknown end"),
+        }
     }
 }
 

@@ -191,7 +191,7 @@ fn print(ost: &Ost, o: &Options, r: &Report) {
     }
     if r.removed {
         say!(
-            "{}: removed from the file system; its server can be stopped, and its folder removed",
+            "{}: removed from the file system; its server ends if it has no other target, and its folder can go",
             ost.label
         );
     } else {

@@ -130,7 +130,7 @@ impl Local {
     pub fn fenced(&mut self) -> Option<Result<(), String>> {
         let State::Fencing { host, child, end } = &mut self.state else { return None };
         let done = match child.ended() {
-            Ok(Some(how)) if how == "exit status 0" => Ok(()),
+            Ok(Some(how)) if how.status == Some(0) => Ok(()),
             Ok(Some(how)) => {
                 Err(format!("the fence command for {host} ended with {how}: see {}", self.log.display()))
             }
