@@ -3,7 +3,7 @@
 
 use crate::registration::{Refused, TAG_POOL};
 use crate::service::Mgs;
-use crate::state::{FsRecord, MgsState, encode, fs_key};
+use crate::state::{FsRecord, MgsState, encode, forget_params, fs_key};
 use model::limits::{POOL_MEMBERS_MAX, POOLS_MAX};
 use model::{Errno, Pool, TargetId, TargetKind, pool};
 use serde::{Deserialize, Serialize};
@@ -138,7 +138,27 @@ impl MgsState {
             fs.set_pool(name, becomes.as_ref());
             txn.put(fs_key(fsname), encode(fs));
         }
+        if was.is_some() && becomes.is_none() {
+            self.forget_params_of_pool(fsname, name, txn);
+        }
         Ok(results)
+    }
+}
+
+impl MgsState {
+    /// Whoever makes a pool of this name next begins without the settings of this one. Those that name every
+    /// file system stay while another one has such a pool.
+    fn forget_params_of_pool(&mut self, fsname: &str, pool: &str, txn: &mut Txn) {
+        assert!(self.file_systems[fsname].pool(pool).is_none(), "it is gone");
+        let elsewhere = self.file_systems.values().any(|fs| fs.pool(pool).is_some());
+        let is_its = |k: &&String| {
+            let mut parts = k.split('.');
+            let (layer, device) = (parts.next(), parts.next().unwrap_or_default());
+            let of_pool = layer == Some("lod") && parts.next() == Some("pool") && parts.next() == Some(pool);
+            let here = device.strip_prefix(fsname).is_some_and(|rest| rest.starts_with('-'));
+            of_pool && (here || (device.starts_with('*') && !elsewhere))
+        };
+        forget_params(&mut self.params, is_its, txn);
     }
 }
 
@@ -226,6 +246,28 @@ mod tests {
         }
         let elsewhere = PoolOrder { fsname: "other".into(), ..order("flash", New) };
         assert_eq!(t.s.change_pool(&elsewhere, &mut Txn::new()).map_err(|(e, _)| e), Err(Errno::ENOENT));
+    }
+
+    #[test]
+    fn a_pool_that_ends_takes_its_settings_along() {
+        let mut t = four();
+        for pool in ["flash", "disk"] {
+            go(&mut t, pool, PoolVerb::New).unwrap();
+        }
+        let names = [
+            "lod.*.pool.flash.spill_threshold_pct",
+            "lod.demo-MDT0000-mdtlov.pool.flash.spill_target",
+            "lod.demo-MDT0000-mdtlov.pool.disk.spill_target",
+            "lod.demo2-MDT0000-mdtlov.pool.flash.spill_target",
+        ];
+        for name in names {
+            t.s.set_param(name, "disk", false, &mut Txn::new()).unwrap();
+        }
+        go(&mut t, "flash", PoolVerb::Destroy).unwrap();
+        assert_eq!(
+            t.s.config("demo").unwrap().params.iter().map(|p| p.0.as_str()).collect::<Vec<_>>(),
+            names[2..]
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! What is known of a target beside its entry lies in the file system's record as tagged values.
 
-use crate::state::{FILE_SYSTEMS_MAX, FsRecord, MgsState, active_of, encode, fs_key, param_key};
+use crate::state::{FILE_SYSTEMS_MAX, FsRecord, MgsState, active_of, encode, forget_params, fs_key};
 use model::{Errno, Nid, TargetId, TargetKind, domain, target};
 use rpc::Principal;
 use serde::{Deserialize, Serialize};
@@ -334,11 +334,7 @@ impl MgsState {
                     Order::Retire => k.split('.').nth(1).is_some_and(|device| device.starts_with(label)),
                     _ => active_of(k) == Some((fsname.clone(), target)),
                 };
-                let its: Vec<String> = self.params.keys().filter(is_its).cloned().collect();
-                for name in its {
-                    self.params.remove(&name);
-                    txn.delete(param_key(&name));
-                }
+                forget_params(&mut self.params, is_its, txn);
             }
         }
         txn.put(fs_key(&fsname), encode(&self.file_systems[&fsname]));

@@ -48,6 +48,19 @@ pub(crate) fn param_key(name: &str) -> Vec<u8> {
     [&[TAG, b'p'], name.as_bytes()].concat()
 }
 
+/// Permanent parameters that end with what they are of.
+pub(crate) fn forget_params(
+    params: &mut BTreeMap<String, String>,
+    is_its: impl Fn(&&String) -> bool,
+    txn: &mut Txn,
+) {
+    let its: Vec<String> = params.keys().filter(is_its).cloned().collect();
+    for name in its {
+        params.remove(&name);
+        txn.delete(param_key(&name));
+    }
+}
+
 const VERSION_KEY: [u8; 2] = [TAG, b'v'];
 
 pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
