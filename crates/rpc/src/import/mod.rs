@@ -229,6 +229,20 @@ impl Core {
         !planted::on(Bug::StoppedClockClient) && self.alive.load(Ordering::Relaxed) < self.world.jumped().0
     }
 
+    /// See [`Import::leases_until`].
+    pub fn leases_until(&self) -> Instant {
+        if self.is_unsure() {
+            return Instant(0);
+        }
+        let interval = Duration::from_nanos(self.interval.load(Ordering::Relaxed));
+        Instant(self.alive.load(Ordering::Relaxed)).plus(crate::lease_life(interval))
+    }
+
+    /// What the target leased may not be used before it is heard again. Nothing is leased to who never heard it.
+    pub fn has_lapsed(&self) -> bool {
+        self.alive.load(Ordering::Relaxed) > 0 && self.leases_until() <= self.world.now()
+    }
+
     /// A ping was answered that went out at `sent`.
     pub fn ponged(&self, sent: Instant) {
         let now = self.world.now();
@@ -502,11 +516,7 @@ impl Import {
     /// Until when what the target leased may be used ([`crate::lease_life`]), if it says nothing more. Over,
     /// if this host's clocks may have stood still since the target was heard: it is asked first.
     pub fn leases_until(&self) -> Instant {
-        if self.core.is_unsure() {
-            return Instant(0);
-        }
-        let interval = Duration::from_nanos(self.core.interval.load(Ordering::Relaxed));
-        Instant(self.core.alive.load(Ordering::Relaxed)).plus(crate::lease_life(interval))
+        self.core.leases_until()
     }
 
     /// How long pings take.

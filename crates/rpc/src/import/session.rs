@@ -21,6 +21,8 @@ use world::{Either, Instant, select};
 
 /// After so long without traffic a client that keeps requests asks whether they are durable by now.
 const ASK_COMMITTED: Duration = Duration::from_millis(200);
+/// How often a client whose leases are over looks whether it can ask the target for a sign of life.
+const LOOK_LAPSED: Duration = Duration::from_millis(100);
 /// Clients ping at most so often, whatever the server asks for.
 const PING_INTERVAL_MIN: Duration = Duration::from_millis(20);
 const PING_INTERVAL_MAX: Duration = Duration::from_secs(60);
@@ -129,7 +131,8 @@ impl Reader<'_> {
     /// How long until the next look at the state of things.
     fn step(&self) -> Duration {
         let step = self.interval / 4;
-        if self.core.lock().kept.len() == 0 { step } else { step.min(ASK_COMMITTED) }
+        let step = if self.core.lock().kept.len() == 0 { step } else { step.min(ASK_COMMITTED) };
+        if self.core.has_lapsed() { step.min(LOOK_LAPSED) } else { step }
     }
 
     fn on_frame(&mut self, f: Frame) -> Result<(), String> {
@@ -170,14 +173,14 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Pings when the session is idle, when a request is unanswered while the server says nothing, and when
-    /// this host's clocks may have stood still; gives the connection up when a ping is not answered for two
-    /// intervals.
+    /// Pings when the session is idle, when a request is unanswered while the server says nothing, when leases
+    /// are over although the session is up (it was made anew after a long silence), and when this host's clocks
+    /// may have stood still; gives the connection up when a ping is not answered for two intervals.
     fn on_tick(&mut self) -> Result<(), String> {
         let now = self.core.world.now();
-        let (heard, sent, busy, kept) = {
+        let (heard, sent, busy, kept, up) = {
             let g = self.core.lock();
-            (g.heard, g.sent, g.in_flight() > 0, g.kept.len() > 0)
+            (g.heard, g.sent, g.in_flight() > 0, g.kept.len() > 0, g.state == ImportState::Full)
         };
         if let Some(t) = self.ping {
             let silent = now.since(t);
@@ -193,7 +196,9 @@ impl Reader<'_> {
         let late = busy && self.core.is_late();
         // Nothing that is kept is believed before the answer.
         let unsure = self.core.is_unsure();
-        if idle || doubtful || done || late || unsure {
+        // Whoever holds what is leased waits, and sends nothing that would be answered.
+        let lapsed = up && self.core.has_lapsed();
+        if idle || doubtful || done || late || unsure || lapsed {
             self.nonce += 1;
             let body = encode_body(&RequestContext::default(), &Ping { nonce: self.nonce });
             let mut h = Header::new(FrameKind::Request);

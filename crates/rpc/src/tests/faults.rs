@@ -594,3 +594,29 @@ fn a_client_whose_clocks_stood_still_asks_before_it_believes_its_leases() {
         assert!(w.now() < i.leases_until());
     });
 }
+
+/// Whoever relies on a lease sends nothing that an answer would come to. After a silence in which leases ended
+/// the new connection asks by itself, or all of them would wait for the next ping of an idle session.
+#[test]
+fn leases_are_good_soon_after_a_silent_server_is_back() {
+    let c = Cluster::new(21, TargetId::ost(0));
+    c.lab.run(async {
+        c.start().await;
+        let (w, _) = node(&c.lab, 9);
+        let book = Arc::new(Book::default());
+        let i = Import::new(w.clone(), ImportConfig { hooks: book.clone(), ..config(7, c.target, &[1]) });
+        get(&i, "a").await.unwrap(); // keeps nothing of which it would ask whether it is durable
+        let good = i.leases_until();
+        c.lab.silence(ip(1), true);
+        until(&w, "over", || w.now() >= good).await;
+        c.lab.silence(ip(1), false);
+        c.lab.cut(ip(1));
+        let full = || lock(&book.states).iter().filter(|s| **s == ImportState::Full).count();
+        until(&w, "connected anew", || full() == 2).await;
+        let start = w.now();
+        assert!(start >= i.leases_until(), "no request was answered, and no ping");
+        until(&w, "leased", || w.now() < i.leases_until()).await;
+        assert!(w.now().since(start) <= Duration::from_millis(500), "{:?}", w.now().since(start));
+        assert!(!lock(&book.states).contains(&ImportState::Evicted));
+    });
+}
