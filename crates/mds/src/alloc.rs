@@ -182,12 +182,12 @@ fn candidates<'a>(spec: &LayoutSpec, osts: &'a [OstView], reserve: u64) -> Vec<&
 }
 
 /// Objects that `spec` asks for where `usable` OSTs can take some: at most one on each unless it is
-/// overstriped.
+/// overstriped. Who names their number gets as many, however few OSTs there are.
 fn wanted(spec: &LayoutSpec, usable: usize) -> usize {
     let count = spec.stripe_count;
-    let each = if spec.is_overstriped() { limits::OVERSTRIPED_PER_OST_MAX as usize } else { 1 };
     let wanted = if count < 0 { usable * count.unsigned_abs() as usize } else { (count as usize).max(1) };
-    wanted.min(usable * each).min(limits::STRIPE_COUNT_MAX as usize)
+    let most = if spec.is_overstriped() { limits::STRIPE_COUNT_MAX as usize } else { usable };
+    wanted.min(most).min(limits::STRIPE_COUNT_MAX as usize)
 }
 
 /// OSTs that the user listed, in the order of the list, turned so that `stripe_start` comes first.
@@ -432,7 +432,8 @@ mod tests {
         };
         let each = |list: &[u16], n| (0..4).all(|i| list.iter().filter(|o| **o == i).count() == n);
         assert!(each(&go(-3), 3) && each(&go(8), 2));
-        assert_eq!((go(2).len(), go(1).len(), go(1999).len()), (2, 1, 4 * 32));
+        assert_eq!((go(2).len(), go(1).len(), go(1999).len()), (2, 1, 1999));
+        assert!(go(2000).len() == 2000 && each(&go(2000), 500) && each(&go(-32), 32));
         let five = go(5);
         assert!(five[..4].iter().all(|o| five[..4].iter().filter(|x| *x == o).count() == 1), "{five:?}");
         assert_eq!(five[4], five[0]);

@@ -50,3 +50,4 @@ mod up_down;
 mod users;
 mod waiting;
 mod watch;
+mod wide;

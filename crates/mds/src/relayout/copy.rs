@@ -10,9 +10,11 @@ use super::{Attempt, Copied, Source, last_times, of_owner, session};
 use crate::mdt::Mdt;
 use bytes::Bytes;
 use model::layout::LayoutObject;
+use model::mutex::Mutex;
 use model::planted::{self, Bug};
 use model::{Errno, Fid, Layout, ObjectAttr, Timestamp};
 use rpc::Terms;
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,6 +42,13 @@ const HOLE_BYTES: usize = 4096;
 /// attempt may be what a lock on another object waits for (`client/src/pages/fill.rs`), so this is shorter
 /// than the patience of object servers.
 const FENCE_PATIENCE: Duration = Duration::from_secs(5);
+/// What each object adds to it: a fence is durable before it is answered, and a wide file has thousands.
+const FENCE_OF_ONE: Duration = Duration::from_millis(5);
+
+/// How long those who have locks on so many objects may take to let go of them.
+pub(super) fn fence_patience(objects: usize) -> Duration {
+    FENCE_PATIENCE + FENCE_OF_ONE.saturating_mul(u32::try_from(objects).unwrap_or(u32::MAX))
+}
 
 /// Requests of the file's users wait for a copy, and a copy waits for no client. A fence does, and so does
 /// what is copied before: where servers have memory only for what others wait for, they must not take that of
@@ -49,6 +58,9 @@ const WAITED_FOR: Terms = Terms { durable: false, life: None, waited_for: true }
 const AHEAD_MIN_BYTES: u64 = 64 << 10;
 /// Pieces of one object that are on their way at a time.
 const PIECES_AT_ONCE: usize = 4;
+/// Objects of one file that are copied at a time. With the pieces of each this bounds what a movement has in
+/// memory, however wide the file is.
+const OBJECTS_AT_ONCE: usize = 16;
 
 /// `progress` grows with what is done.
 pub(super) async fn copy(
@@ -209,6 +221,15 @@ impl Copier<'_> {
         Ok(Some(self.call(o, msg, Bytes::new()).await?.0))
     }
 
+    /// As [`Copier::resize`], of all new objects.
+    async fn resize_all(&self, ends: &[u64], file_size: u64) -> Result<Vec<Option<ObjectAttr>>, Errno> {
+        assert_eq!(ends.len(), self.target().object_count(), "each new object ends somewhere");
+        let one = |(number, end): (usize, &u64)| -> Work<'_, Result<Option<ObjectAttr>, Errno>> {
+            Box::pin(self.resize(number, *end, file_size))
+        };
+        all(ends.iter().enumerate().map(one)).await
+    }
+
     /// What lay with the inode.
     async fn copy_from_inode(&self, runs: &[(u64, Vec<u8>)]) -> Result<Timestamp, Errno> {
         let l = self.target();
@@ -221,14 +242,15 @@ impl Copier<'_> {
             }
         }
         let size = self.a.inode.data.size;
-        for (number, o) in l.objects().enumerate() {
-            if let Some(attr) = self.resize(number, ends[number], size).await? {
-                newest = newest.max(attr.ctime);
-            }
-            if l.object_size_for(number, size) > 0 {
-                self.call(o, Sync { object: Some(o.id) }, Bytes::new()).await?;
-            }
+        for attr in self.resize_all(&ends, size).await?.into_iter().flatten() {
+            newest = newest.max(attr.ctime);
         }
+        let written = l.objects().enumerate().filter(|(number, _)| l.object_size_for(*number, size) > 0);
+        let synced = written.map(|(_, o)| -> Work<'_, Result<(), Errno>> {
+            let msg = Sync { object: Some(o.id) };
+            Box::pin(async move { self.call(o, msg, Bytes::new()).await.map(|_| ()) })
+        });
+        all(synced).await?;
         // Who writes more dates the file; a move is no change of it.
         let i = &self.a.inode;
         if self.movement().is_some() { self.date((i.mtime, i.ctime)).await } else { Ok(newest) }
@@ -242,7 +264,7 @@ impl Copier<'_> {
         if let Some(m) = self.movement() {
             m.switches();
         }
-        let attrs = self.soon(patient.fence(old.objects())).await?;
+        let attrs = self.soon(patient.fence(old.objects()), old.object_count()).await?;
         let attrs = early.unwrap_or(attrs);
         let ends = match ahead {
             Some(Ahead { versions, ends: Some(ends) }) if is_whole(&attrs, &versions) => ends,
@@ -256,9 +278,7 @@ impl Copier<'_> {
         };
         let size = size_of(old, &attrs);
         self.check_target(size.saturating_sub(1), size)?;
-        for (number, end) in ends.into_iter().enumerate() {
-            self.resize(number, end, size).await?;
-        }
+        self.resize_all(&ends, size).await?;
         self.date(last_times(&attrs).expect("a file that is moved has objects")).await
     }
 
@@ -271,7 +291,7 @@ impl Copier<'_> {
         if let Some(m) = self.movement() {
             m.switches();
         }
-        let attrs = self.soon(patient.fence(old.objects())).await?;
+        let attrs = self.soon(patient.fence(old.objects()), old.object_count()).await?;
         match ahead {
             Some(d) if are_fenced_only(&attrs, &d.versions()) => Ok(FileData { attrs, ..d }),
             Some(_) => Err(Errno::EBUSY),
@@ -336,15 +356,19 @@ impl Copier<'_> {
         Ok(data)
     }
 
-    /// What waits for those who have locks. `EBUSY` if they do not let go of them soon.
-    async fn soon<T: Send>(&self, work: impl Future<Output = Result<T, Errno>> + Send) -> Result<T, Errno> {
+    /// What waits for those who have locks on so many objects. `EBUSY` if they do not let go of them soon.
+    async fn soon<T: Send>(
+        &self,
+        work: impl Future<Output = Result<T, Errno>> + Send,
+        objects: usize,
+    ) -> Result<T, Errno> {
         let given_up = async {
             match self.movement() {
                 Some(m) => movements::ended(self.mdt, m).await,
                 None => self.mdt.stop.begun().await,
             }
         };
-        let end = select(Box::pin(given_up), self.mdt.stop.pause(FENCE_PATIENCE));
+        let end = select(Box::pin(given_up), self.mdt.stop.pause(fence_patience(objects)));
         match select(Box::pin(work), Box::pin(end)).await {
             Either::Left(r) => r,
             Either::Right(Either::Left(())) => Err(self.ended().err().unwrap_or(Errno::ESHUTDOWN)),
@@ -370,7 +394,7 @@ impl Copier<'_> {
             return Ok(());
         }
         let going = old.objects_beside(Some(self.target()));
-        self.soon(self.patient().fence(going)).await.map(|_| ())
+        self.soon(self.patient().fence(going), old.object_count()).await.map(|_| ())
     }
 
     /// The new objects get times of the old ones, (mtime, ctime): the data is as old as it was, and who
@@ -399,7 +423,7 @@ impl Copier<'_> {
             let msg = Seek { object: o.id, offset: 0, whence: Whence::Data, lock: 0 };
             Box::pin(async move { self.call(o, msg, Bytes::new()).await.map(|_| ()) })
         });
-        self.soon(all(looks)).await?;
+        self.soon(all(looks), old.object_count()).await?;
         let attrs = self.attrs(old).await?;
         let small = size_of(old, &attrs) < AHEAD_MIN_BYTES && !planted::on(Bug::LastMomentsNotCopied);
         if small && !self.is_non_block() {
@@ -424,10 +448,11 @@ impl Copier<'_> {
     }
 
     async fn attrs(&self, l: &Layout) -> Result<Vec<ObjectAttr>, Errno> {
-        let mut out = Vec::new();
-        for o in l.objects() {
-            out.extend(self.call(o, Glimpse { objects: vec![o.id] }, Bytes::new()).await?.0.attrs);
-        }
+        let asked = l.objects().map(|o| -> Work<'_, Result<Vec<ObjectAttr>, Errno>> {
+            let msg = Glimpse { objects: vec![o.id] };
+            Box::pin(async move { Ok(self.call(o, msg, Bytes::new()).await?.0.attrs) })
+        });
+        let out: Vec<ObjectAttr> = all(asked).await?.into_iter().flatten().collect();
         if out.len() == l.object_count() { Ok(out) } else { Err(Errno::EPROTO) }
     }
 
@@ -441,23 +466,21 @@ impl Copier<'_> {
             m.copies(attrs.iter().map(|a| a.size).sum());
         }
         let mut ends = vec![0; self.target().object_count()];
-        for of_one in all(copies).await? {
-            for (end, one) in ends.iter_mut().zip(of_one) {
-                *end = one.max(*end);
-            }
+        for (number, end) in some(OBJECTS_AT_ONCE, copies).await?.into_iter().flatten() {
+            ends[number] = end.max(ends[number]);
         }
         Ok(ends)
     }
 
-    /// Copies what an old object has but for its holes. Of each new object where it ends at least,
-    /// afterwards.
+    /// Copies what an old object has but for its holes. Of each new object that it wrote to where that ends
+    /// at least, afterwards.
     async fn copy_object(
         &self,
         old: &Layout,
         (number, o): (usize, &LayoutObject),
         size: u64,
-    ) -> Result<Vec<u64>, Errno> {
-        let mut ends = vec![0; self.target().object_count()];
+    ) -> Result<BTreeMap<usize, u64>, Errno> {
+        let mut ends = BTreeMap::new();
         let mut at = 0;
         while let Some((start, hole)) = self.next_run(o, at, size).await? {
             self.copied(start - at);
@@ -468,7 +491,8 @@ impl Copier<'_> {
                     Box::pin(self.copy_piece(old, (number, o), from, PIECE_BYTES.min(hole - from)))
                 });
                 for (i, end) in all(copies).await?.into_iter().flatten() {
-                    ends[i] = end.max(ends[i]);
+                    let known = ends.entry(i).or_insert(0);
+                    *known = end.max(*known);
                 }
             }
         }
@@ -565,6 +589,27 @@ async fn all<'a, T: Send + 'a>(
     work: impl Iterator<Item = Work<'a, Result<T, Errno>>>,
 ) -> Result<Vec<T>, Errno> {
     join_all(work.collect()).await.into_iter().collect()
+}
+
+/// As [`all`], but `most` at a time; what comes of them in any order.
+async fn some<'a, T: Send + 'a>(
+    most: usize,
+    work: impl Iterator<Item = Work<'a, Result<T, Errno>>> + Send,
+) -> Result<Vec<T>, Errno> {
+    assert!(most > 0, "somebody works");
+    let queue = Mutex::new(work);
+    let one = || async {
+        let mut out = Vec::new();
+        loop {
+            let next = queue.lock().next();
+            match next {
+                Some(w) => out.push(w.await?),
+                None => return Ok(out),
+            }
+        }
+    };
+    let workers = (0..most).map(|_| -> Work<'_, Result<Vec<T>, Errno>> { Box::pin(one()) });
+    Ok(all(workers).await?.into_iter().flatten().collect())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! Then each object gets the name of its new file, and the times that this file shows; then one transaction
 //! gives both files their layouts.
 
+use super::copy::fence_patience;
 use super::{
     Begun, Frozen, TRIES, WITHOUT_DATA, begun, last_times, lay_out, movable, next_component, of_owner,
     session, settle,
@@ -28,9 +29,6 @@ use wire::msg::fence::Fence;
 use wire::msg::swap::Swap;
 use world::future::join_all;
 use world::{BoxFuture, Either, select};
-
-/// How long those who have locks on the objects may take to let go of them.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// (mtime, ctime).
 type Times = (Timestamp, Timestamp);
@@ -127,11 +125,16 @@ async fn fence(mdt: &Arc<Mdt>, [a, b]: &[Side; 2], times: &mut [Option<Times>; 2
         fence_one(mdt, a, b, times[1]).await?;
         fence_one(mdt, b, a, times[0]).await.map(drop)
     };
-    match select(Box::pin(all), mdt.stop.pause(PATIENCE)).await {
+    match select(Box::pin(all), mdt.stop.pause(patience([a, b]))).await {
         Either::Left(r) => r,
         Either::Right(true) => Err(Errno::ESHUTDOWN),
         Either::Right(false) => Err(Errno::EBUSY),
     }
+}
+
+/// How long those who have locks on the objects of these may take to let go of them.
+fn patience<const N: usize>(sides: [&Side; N]) -> Duration {
+    fence_patience(sides.iter().map(|s| s.layout.object_count()).sum())
 }
 
 /// Of an attempt that came to nothing: each object is its old file's again. If that fails as well, it says so
@@ -139,7 +142,8 @@ async fn fence(mdt: &Arc<Mdt>, [a, b]: &[Side; 2], times: &mut [Option<Times>; 2
 async fn give_back(mdt: &Arc<Mdt>, sides: &[Side; 2], times: [Option<Times>; 2]) {
     // Not before the times were known did any become the other file's.
     for (side, times) in sides.iter().zip(times).filter(|(_, t)| t.is_some()) {
-        let given = select(Box::pin(fence_one(mdt, side, side, times)), mdt.stop.pause(PATIENCE)).await;
+        let given =
+            select(Box::pin(fence_one(mdt, side, side, times)), mdt.stop.pause(patience([side]))).await;
         if !matches!(given, Either::Left(Ok(_))) {
             tracing::warn!("objects of {} may say that they are another file's", side.fid);
         }
