@@ -6,6 +6,7 @@
 
 mod brw;
 mod clients;
+mod ledger;
 mod locks;
 mod ops;
 mod params;

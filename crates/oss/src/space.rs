@@ -2,8 +2,9 @@
 //! back for it, and data that would eat into the reserve gets ENOSPC before anything is written.
 //!
 //! Targets of one process that lie on one file system keep one book: what one of them promised, or is about
-//! to write, no other one has.
+//! to write, no other one has. What the books of other processes on this host have, a [`Ledger`] says.
 
+use crate::ledger::{Claim, Ledger};
 use model::mutex::Mutex;
 use model::{Errno, TargetId};
 use rpc::ClientId;
@@ -35,6 +36,10 @@ type Holder = (u16, ClientId);
 #[derive(Default, Debug)]
 struct SpaceState {
     sample: Option<(DiskSpace, Instant)>,
+    /// Bytes that other processes had then.
+    elsewhere: u64,
+    /// Bytes that may be admitted by that sample.
+    spare: u64,
     /// Bytes admitted since the sample; starts at what was in flight then.
     since: u64,
     /// Bytes admitted by operations that have not ended.
@@ -47,28 +52,78 @@ impl SpaceState {
     fn promises(&self, except: Option<Holder>) -> u64 {
         self.promised.iter().filter(|(c, _)| Some(**c) != except).map(|(_, n)| n).sum()
     }
+
+    fn claim(&self) -> Claim {
+        assert!(self.in_flight <= self.since, "what is in flight was taken since the sample");
+        Claim { held: self.promises(None).saturating_add(self.in_flight), spare: self.spare }
+    }
 }
 
 /// What is taken and promised of one file system's room.
 #[derive(Default, Debug)]
-pub struct DiskBook(Mutex<SpaceState>);
+pub struct DiskBook {
+    state: Mutex<SpaceState>,
+    /// `None`: no other process has targets there, or nobody can know.
+    ledger: Option<Ledger>,
+    /// The log says that the ledger cannot be used.
+    said_unknown: AtomicBool,
+}
+
+impl DiskBook {
+    /// Of a process that shares the room with others, which it finds in this folder ([`Ledger`]).
+    pub fn shared(world: &World, dir: &str) -> DiskBook {
+        let book = DiskBook::default();
+        match Ledger::open(world, dir) {
+            Ok(l) => DiskBook { ledger: Some(l), ..book },
+            Err(e) => {
+                tracing::warn!(
+                    "cannot use '{dir}': {e}: what servers in other processes promise of the same disk's room is not known here"
+                );
+                book
+            }
+        }
+    }
+
+    /// What other processes have; `None` if that cannot be found out.
+    fn elsewhere(&self, mine: Claim) -> Option<u64> {
+        let Some(l) = &self.ledger else { return Some(0) };
+        let r = l.publish(mine).and_then(|()| l.others());
+        let failed = r.is_err();
+        if self.said_unknown.swap(failed, Relaxed) != failed {
+            match &r {
+                Err(e) => tracing::warn!("cannot find out what other servers promised of this disk: {e}"),
+                Ok(_) => tracing::info!("it is known again what other servers promised of this disk"),
+            }
+        }
+        r.ok()
+    }
+
+    /// Tells the others what this process has.
+    fn publish(&self, mine: Claim) {
+        if let Some(l) = &self.ledger
+            && let Err(e) = l.publish(mine)
+        {
+            tracing::debug!("cannot tell other servers what was promised: {e}");
+        }
+    }
+}
 
 /// The books of all file systems that targets of this process lie on.
 #[derive(Default)]
 pub struct DiskBooks(Mutex<BTreeMap<u64, Weak<DiskBook>>>);
 
 impl DiskBooks {
-    /// Of the file system with this number ([`store::format::disk_id`]). 0, which says nothing, has a new one
-    /// each time.
-    pub fn of(&self, disk: u64) -> Arc<DiskBook> {
-        let fresh = Arc::<DiskBook>::default();
+    /// Of the file system with this number ([`store::format::disk_id`]), made by `fresh` if it has none yet.
+    /// 0, which says nothing, has a new one each time.
+    pub fn of(&self, disk: u64, fresh: impl FnOnce() -> DiskBook) -> Arc<DiskBook> {
         if disk == 0 {
-            return fresh;
+            return Arc::default();
         }
         let mut books = self.0.lock();
         books.retain(|_, b| b.strong_count() > 0);
         let known = books.get(&disk).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
+            let fresh = Arc::new(fresh());
             books.insert(disk, Arc::downgrade(&fresh));
             fresh
         })
@@ -156,22 +211,22 @@ impl Space {
         let bytes = data.saturating_add(OVERHEAD_BYTES);
         let holder = client.map(|c| (self.index, c));
         let now = self.world.now();
-        let mut fresh = None;
+        let mut s = self.lock();
         for attempt in 0..2 {
-            let mut s = self.lock();
-            if let Some(sample) = fresh.take() {
-                s.sample = Some((sample, now));
-                s.since = s.in_flight;
+            if attempt == 1 {
+                self.look(&mut s, |_| bytes)?;
             }
             if let Some((sample, at)) = s.sample {
                 // What journal and table have taken since it was promised is theirs to take, out of the
                 // reserve.
                 let kept_word = matches!(need, Need::Grow(n) if n > 0 && holder.and_then(|h| s.promised.get(&h)) >= Some(&n));
                 let keep = Space::reserve(sample.total, set_reserve) / if kept_word { 2 } else { share };
-                let others = if share == 1 { s.promises(holder) } else { 0 };
+                // Who has this room by a promise has it, whatever others have not told yet.
+                let elsewhere = if share == 1 && !kept_word { s.elsewhere } else { 0 };
+                let others = if share == 1 { s.promises(holder).saturating_add(elsewhere) } else { 0 };
                 let room = sample.available.saturating_sub(keep).saturating_sub(others);
                 let used = s.since.saturating_add(bytes);
-                let trusted = now.since(at) < SAMPLE_AGE && used <= room / SAMPLE_SHARE;
+                let trusted = now.since(at) < SAMPLE_AGE && used <= s.spare.min(room / SAMPLE_SHARE);
                 if used <= room && (trusted || attempt == 1) {
                     s.since = used;
                     s.in_flight += bytes;
@@ -179,9 +234,14 @@ impl Space {
                     if let (Need::Grow(n), Some(p)) = (need, holder.and_then(|h| s.promised.get_mut(&h))) {
                         *p = p.saturating_sub(n);
                     }
+                    if attempt == 1 {
+                        s.spare = room / SAMPLE_SHARE;
+                        self.book.publish(s.claim());
+                    }
                     // For whoever comes, not only for one who was promised it.
                     let relieved = data > 0 && self.said_full.load(Relaxed) && {
-                        let kept = Space::reserve(sample.total, set_reserve).saturating_add(s.promises(None));
+                        let promised = s.promises(None).saturating_add(s.elsewhere);
+                        let kept = Space::reserve(sample.total, set_reserve).saturating_add(promised);
                         sample.available.saturating_sub(kept).saturating_sub(used) >= RELIEF_BYTES
                     };
                     drop(s);
@@ -192,11 +252,10 @@ impl Space {
                     return Ok(Admission { space: self.clone(), bytes, data });
                 }
             }
-            drop(s);
-            if attempt == 0 {
-                fresh = Some(self.now()?);
-            }
         }
+        s.spare = 0;
+        self.book.publish(s.claim());
+        drop(s);
         if data > 0 {
             self.say_full(Some(data));
         }
@@ -237,12 +296,10 @@ impl Space {
         set_reserve: Option<u64>,
     ) -> Result<u64, Errno> {
         let holder = (self.index, client);
-        let (now, sample) = (self.world.now(), self.now()?);
         let mut s = self.lock();
-        s.sample = Some((sample, now));
-        s.since = s.in_flight;
+        let sample = self.look(&mut s, |room| have.max(want.min(room / PROMISE_SHARE)))?;
         let keep = Space::reserve(sample.total, set_reserve);
-        let others = s.promises(Some(holder));
+        let others = s.promises(Some(holder)).saturating_add(s.elsewhere);
         let room = sample.available.saturating_sub(keep).saturating_sub(s.since).saturating_sub(others);
         let share = room / PROMISE_SHARE;
         let promised = have.max(want.min(share)).min(room).min(PROMISE_MAX_BYTES);
@@ -250,23 +307,49 @@ impl Space {
             s.promised.remove(&holder);
         } else {
             s.promised.insert(holder, promised);
-            let all = s.promises(None).saturating_add(s.since).saturating_add(keep);
-            assert!(all <= sample.available, "no more is promised than there is room for");
+            let all = s.promises(None).saturating_add(s.elsewhere).saturating_add(s.since);
+            assert!(
+                all.saturating_add(keep) <= sample.available,
+                "no more is promised than there is room for"
+            );
         }
+        s.spare = room / SAMPLE_SHARE;
+        self.book.publish(s.claim());
         Ok(promised)
+    }
+
+    /// Looks at the disk, and at what other processes have of it, when they can see that `more` bytes beside
+    /// what is held are wanted here: that depends on what the disk has.
+    fn look(&self, s: &mut SpaceState, more: impl FnOnce(u64) -> u64) -> Result<DiskSpace, Errno> {
+        if self.book.ledger.is_some() {
+            let room = self.now()?.available;
+            s.spare = room / SAMPLE_SHARE;
+            let mine = s.claim();
+            let wanted = Claim { held: mine.held.saturating_add(more(room)), ..mine };
+            s.elsewhere = self.book.elsewhere(wanted).unwrap_or(s.elsewhere);
+        }
+        // After that: what others wrote meanwhile, and have no more, is seen here.
+        let sample = self.now()?;
+        s.sample = Some((sample, self.world.now()));
+        s.since = s.in_flight;
+        Ok(sample)
     }
 
     /// The client is gone, and its promise with it.
     pub fn forget(&self, client: ClientId) {
-        self.lock().promised.remove(&(self.index, client));
+        let mut s = self.lock();
+        s.promised.remove(&(self.index, client));
+        self.book.publish(s.claim());
     }
 
     /// The target ends: nobody is promised anything by it.
     pub fn close(&self) {
-        self.lock().promised.retain(|(index, _), _| *index != self.index);
+        let mut s = self.lock();
+        s.promised.retain(|(index, _), _| *index != self.index);
+        self.book.publish(s.claim());
     }
 
     fn lock(&self) -> model::mutex::MutexGuard<'_, SpaceState> {
-        self.book.0.lock()
+        self.book.state.lock()
     }
 }

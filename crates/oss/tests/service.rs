@@ -30,10 +30,10 @@ use wire::msg::truncate::Truncate;
 use wire::msg::write::{Write, WriteReply};
 use wire::msg::writelist::{RANGES_MAX, WriteRange, Writelist};
 use wire::{Message, RequestContext};
-use world::World;
 use world::mem::{CrashMode, FaultPlan, MemDisk};
 use world::real::Runtime;
 use world::rng::Rng;
+use world::{OpenMode, World};
 
 const DIR: &str = "/ost";
 const CLIENT: ClientId = ClientId([7; 16]);
@@ -811,6 +811,73 @@ fn lists_that_make_no_sense_are_refused() {
     assert_eq!(bed.read(&up).len(), 16);
 }
 
+/// An OST of its own folder on a disk.
+fn on_disk(world: &World, index: u16, book: Arc<DiskBook>) -> Arc<Ost> {
+    let dir = format!("/ost{index}");
+    world.disk.mkdir(&dir).unwrap();
+    Db::create(world, &dir).unwrap();
+    Objects::create(world, &dir).unwrap();
+    let db = Db::open(world, &dir, 1, tiny()).unwrap();
+    let objects = Objects::open(db.clone()).unwrap();
+    let cfg = OstConfig { fsname: "demo".into(), index, dir, birth: Birth::default(), book };
+    Ost::open(world, db, objects, Peers::new(), cfg).unwrap()
+}
+
+/// Two servers, a target each, as two processes are: their books know each other by a folder only.
+#[test]
+fn servers_that_share_a_disk_promise_its_room_once_and_forget_who_is_gone() {
+    const MANY: u64 = 1 << 40;
+    let (world, rt) = world::real::start(2).unwrap();
+    let disk = MemDisk::new();
+    let world = World { disk: Arc::new(disk.clone()), ..world };
+    let book = || Arc::new(DiskBook::shared(&world, "/space"));
+    let osts = [on_disk(&world, 0, book()), on_disk(&world, 1, book())];
+    let capacity = disk.used_bytes() + (96 << 20);
+    disk.set_faults(FaultPlan { capacity_bytes: Some(capacity), ..FaultPlan::default() });
+    let ask = |ost: &Arc<Ost>, client: ClientId, have: u64| {
+        rt.block_on(within_a_minute(&world, ost.clone().connect(greeting(hello(client, "demo"))))).unwrap();
+        let m = request(0, 1, &Grant { have, want: MANY }, Bytes::new());
+        let out = rt.block_on(within_a_minute(
+            &world,
+            ost.clone().handle(Incoming { from: at(client), xid: u64::from(client.0[0]), ..m }),
+        ));
+        out.status.unwrap();
+        postcard::from_bytes::<GrantReply>(&out.body).unwrap().have
+    };
+    let mut sum = 0;
+    for n in 1..=40 {
+        sum += osts.iter().map(|o| ask(o, ClientId([n; 16]), 0)).sum::<u64>();
+    }
+    let free = || world.disk.space("/ost0").unwrap().available;
+    assert!(sum > 20 << 20 && sum <= free(), "{sum} bytes promised of {}", free());
+    // Nor has a stranger at the one what the other promised.
+    let stranger = ClientId([99; 16]);
+    rt.block_on(within_a_minute(&world, osts[0].clone().connect(greeting(hello(stranger, "demo"))))).unwrap();
+    let block = Bytes::from(vec![1; 1 << 20]);
+    for n in 0u64.. {
+        let m = request(0, 0, &Write { object: object(99), ..write(Some(n << 20)) }, block.clone());
+        let m = Incoming { from: at(stranger), xid: n + 2, ..m };
+        match rt.block_on(within_a_minute(&world, osts[0].clone().handle(m))).status {
+            Ok(()) => assert!(n < 200, "the disk does not fill"),
+            Err(e) => {
+                assert_eq!(e, Errno::ENOSPC);
+                break;
+            }
+        }
+    }
+    assert!(free() >= sum, "{} bytes are left, {sum} are promised", free());
+    // What a server that was killed left in the folder, which nobody has locked, counts no more.
+    assert_eq!(world.disk.list("/space").unwrap().len(), 2);
+    world.disk.open("/space/0123456789abcdef", OpenMode::CREATE_NEW).unwrap().write_at(&[7; 28], 0).unwrap();
+    let [a, b] = osts;
+    let before = ask(&a, ClientId([50; 16]), 0);
+    assert_eq!(world.disk.list("/space").unwrap().len(), 2, "it is removed");
+    rt.block_on(within_a_minute(&world, b.stop()));
+    drop(b);
+    let after = ask(&a, ClientId([51; 16]), 0);
+    assert!(after > before + (1 << 20), "there is room again: {after} after {before}");
+}
+
 /// Clients keep what they were promised room for, and tell their programs that it is written. Three targets
 /// on one disk promise as much as one.
 #[test]
@@ -819,19 +886,8 @@ fn targets_on_one_disk_promise_its_room_once() {
     let (world, rt) = world::real::start(2).unwrap();
     let disk = MemDisk::new();
     let world = World { disk: Arc::new(disk.clone()), ..world };
-    let bed = |index: u16, book: &Arc<DiskBook>| {
-        let dir = format!("/ost{index}");
-        world.disk.mkdir(&dir).unwrap();
-        Db::create(&world, &dir).unwrap();
-        Objects::create(&world, &dir).unwrap();
-        let db = Db::open(&world, &dir, 1, tiny()).unwrap();
-        let objects = Objects::open(db.clone()).unwrap();
-        let cfg =
-            OstConfig { fsname: "demo".into(), index, dir, birth: Birth::default(), book: book.clone() };
-        Ost::open(&world, db, objects, Peers::new(), cfg).unwrap()
-    };
     let book = DiskBooks::default();
-    let osts: Vec<Arc<Ost>> = (0..3).map(|i| bed(i, &book.of(7))).collect();
+    let osts: Vec<Arc<Ost>> = (0..3).map(|i| on_disk(&world, i, book.of(7, DiskBook::default))).collect();
     let capacity = disk.used_bytes() + (96 << 20);
     disk.set_faults(FaultPlan { capacity_bytes: Some(capacity), ..FaultPlan::default() });
     let send = |ost: &Arc<Ost>, client: ClientId, xid: u64, m: Incoming| {

@@ -39,6 +39,7 @@ mod pools;
 mod posix;
 mod programs;
 mod promises;
+mod rebalance;
 mod recovery_page;
 mod removed;
 mod replaced;

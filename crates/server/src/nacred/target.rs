@@ -65,6 +65,8 @@ pub struct Held {
     superblock: Superblock,
     /// With the target's disk.
     world: World,
+    /// With the host's.
+    host: World,
     hold: Hold,
 }
 
@@ -217,7 +219,7 @@ pub async fn hold(
 ) -> Result<Vec<Held>, StartError> {
     let wanted = labels.len();
     let taken = labels.into_iter().map(|l| -> BoxFuture<Result<Held, StartError>> {
-        let (w, faults) = with_faults(world);
+        let (host, (w, faults)) = (world.clone(), with_faults(world));
         Box::pin(async move {
             let who = Who::holding(&w, &l.lock);
             let heartbeat = Heartbeat::take_within(&w, &l.dir, who, times, patience).await;
@@ -225,7 +227,7 @@ pub async fn hold(
             // Whoever was waited for may have raised the epoch meanwhile.
             let superblock = Superblock::read(&w, &l.dir).map_err(|e| words(&l.dir, &e))?;
             let hold = Hold { heartbeat, faults, _lock: l.lock };
-            Ok(Held { dir: l.dir, superblock, world: w, hold })
+            Ok(Held { dir: l.dir, superblock, world: w, host, hold })
         })
     });
     let taken = join_all(taken.collect()).await;
@@ -244,7 +246,7 @@ pub async fn hold(
 /// Raises the epoch, recovers the database and makes the service; two of them for an MDT's folder with an
 /// MGT.
 pub async fn open(held: Held, nid: Nid, port: u16) -> Result<Vec<Arc<Target>>, StartError> {
-    let Held { dir, mut superblock, world, hold } = held;
+    let Held { dir, mut superblock, world, host, hold } = held;
     let world = &world;
     let hold = Arc::new(hold);
     superblock.epoch = superblock
@@ -272,7 +274,7 @@ pub async fn open(held: Held, nid: Nid, port: u16) -> Result<Vec<Arc<Target>>, S
     let t = match superblock.target.kind {
         TargetKind::Mgt => open_mgt(world, &dir, &superblock, &hold).await?,
         TargetKind::Mdt => open_mdt(world, &dir, superblock, &hold, nid, port).await?,
-        TargetKind::Ost => open_ost(world, &dir, superblock, &hold).await?,
+        TargetKind::Ost => open_ost(world, &host, &dir, superblock, &hold).await?,
     };
     out.push(t);
     assert_eq!(out.len(), 1 + usize::from(two), "a folder holds one target, or an MGT beside it");
@@ -349,8 +351,20 @@ async fn open_mdt(
 /// Object targets on one file system must not promise its room twice.
 static BOOKS: std::sync::LazyLock<oss::DiskBooks> = std::sync::LazyLock::new(oss::DiskBooks::default);
 
+/// Nor must those of several servers on this host: they find each other in a folder of the run directory.
+fn book(host: &World, disk: u64) -> Arc<oss::DiskBook> {
+    let shared = || {
+        let run_dir = sys::control::run_dir();
+        // If it cannot be made, what lies in it says so.
+        let _ = files::create_dir_all(&run_dir);
+        oss::DiskBook::shared(host, &run_dir.join(format!("space-{disk:016x}")).to_string_lossy())
+    };
+    BOOKS.of(disk, shared)
+}
+
 async fn open_ost(
     world: &World,
+    host: &World,
     dir: &str,
     s: Superblock,
     hold: &Arc<Hold>,
@@ -363,7 +377,7 @@ async fn open_ost(
         mark: TargetMark::of(&s.target_uuid),
         successor: s.incompat & store::format::INCOMPAT_SUCCESSOR != 0,
     };
-    let book = BOOKS.of(store::format::disk_id(world, dir));
+    let book = book(host, store::format::disk_id(world, dir));
     let cfg =
         OstConfig { fsname: s.fsname.clone(), index: s.target.index, dir: dir.to_string(), birth, book };
     let ost = Ost::open(world, db.clone(), objects, peers.clone(), cfg).map_err(|e| words(dir, &e))?;

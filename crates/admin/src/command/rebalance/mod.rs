@@ -43,8 +43,9 @@ usage: nacre rebalance [--threshold POINTS] [--bandwidth MIB] [--dry-run] [--jso
 
 Moves files of the file system that is mounted here (or on MOUNT) from the
 fullest OSTs to the emptiest ones, while they are in use, until the fullest is
-not more than POINTS percent fuller than the emptiest. Files stay in their pools;
-those in directories that name their OSTs, and those with several components,
+not more than POINTS percent fuller than the emptiest. Files keep the shape of
+their layouts, and stay in their pools; those in directories that name their
+OSTs, and those that grow by steps (lfs setstripe -z) or have marked components,
 stay where they are, and nothing moves between OSTs on one disk.
 Interrupt it at any time; run again it goes on.
 
@@ -190,11 +191,14 @@ fn rebalance(
 }
 
 /// One that a dry run names.
-fn would(s: &Step, json: bool, planned: &mut Vec<Value>) {
-    if json {
-        planned.push(json!({"path": s.path.to_string_lossy(), "from": s.from, "to": s.to, "bytes": s.bytes}));
-    } else {
-        say!("{}: OST {} to {}, {}", s.path.display(), s.from, s.to, human(s.bytes, 1024));
+fn would(step: &Step, json: bool, planned: &mut Vec<Value>) {
+    for s in &step.pieces {
+        let path = step.path.to_string_lossy();
+        if json {
+            planned.push(json!({"path": path, "from": s.from, "to": s.to, "bytes": s.bytes}));
+        } else {
+            say!("{path}: OST {} to {}, {}", s.from, s.to, human(s.bytes, 1024));
+        }
     }
 }
 
