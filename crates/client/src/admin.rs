@@ -15,6 +15,7 @@ use std::sync::Arc;
 use wire::msg::lookup::Entry;
 use wire::msg::migrate::Pace;
 use wire::msg::readdir::Dirent;
+use wire::msg::scan::Scan;
 
 /// Paths of one file that are told.
 const PATHS_MAX: usize = 10_000;
@@ -119,7 +120,7 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
         Request::Inode { name } => {
             let e = entry(fs, &call, opened, name.clone()).await?;
             let (name, kind, fid) = (name.unwrap_or_default(), e.attr.kind, e.attr.fid);
-            let inode = Some(Inode { attr: e.attr.clone(), layout: e.layout.clone() });
+            let inode = Some(Inode { attr: e.attr.clone(), layout: e.layout.clone(), is_complete: false });
             Reply::Listing { entries: vec![Listed { name, kind, fid, inode }], next: None }
         }
         Request::Setstripe { name, spec } => {
@@ -156,8 +157,12 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
                 |(fid, paths): (Fid, Vec<Vec<u8>>)| (fid, paths.into_iter().map(Into::into).collect());
             Reply::OstFiles { files: r.files.into_iter().map(named).collect(), next: r.next }
         }
-        Request::Scan { after, tests } => {
+        Request::Scan { after, tests, objects: None } => {
             Reply::Scanned(Packed::of(&Admin(fs).scan(call, opened, after, tests).await?))
+        }
+        Request::Scan { after, tests, objects: Some(wanted) } => {
+            let scan = Scan { root: opened, after, tests };
+            Reply::Completed(Packed::of(&Admin(fs).scan_completed(call, scan, wanted).await?))
         }
         Request::HeldFiles { ost, after } => {
             let (files, next) = Admin(fs).held_files(call, ost, after).await?;
@@ -239,7 +244,7 @@ async fn listing(fs: &Arc<Fs>, call: Call, opened: Fid, cookie: u64, inodes: boo
     let next = page.get(count.saturating_sub(1)).map(|d| d.cookie).filter(|_| !end || count < page.len());
     page.truncate(count);
     let listed = |d: Dirent| {
-        let inode = d.entry.map(|e| Inode { attr: e.attr, layout: e.layout });
+        let inode = d.entry.map(|e| Inode { attr: e.attr, layout: e.layout, is_complete: false });
         Listed { name: d.name.into(), kind: d.kind, fid: d.fid, inode }
     };
     Ok(Reply::Listing { entries: page.into_iter().map(listed).collect(), next })

@@ -171,6 +171,26 @@ pub enum Flush {
     Everything,
 }
 
+/// What is wanted of what only objects know of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OfObjects {
+    /// Its size and times; the space that it takes may be what it took when it was written.
+    Sizes,
+    /// Those, and its space as it is.
+    Space,
+}
+
+/// Some files that a scan found, with what objects know of them.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Completed {
+    /// One page of the metadata server, or several together.
+    pub page: ScanReply,
+    /// Files by their places in [`ScanReply::files`] of which that could not be had, one by one it may: of
+    /// these there is what the metadata server knows.
+    pub left: Vec<u32>,
+}
+
 /// A request. `name: None` means the opened file itself, `Some` an entry of the opened directory (a symbolic
 /// link is not followed).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -216,8 +236,15 @@ pub enum Request {
     OstFiles { ost: u16, after: Option<ObjectId> },
     /// Some files below the opened directory that may fit all `tests`, in the order of their FIDs: from the
     /// metadata server's inodes, no directory is read. As far as the caller could find them by walking.
-    /// [`Reply::Scanned`]. `EACCES` if the caller may not read and search the directory.
-    Scan { after: Option<Cursor>, tests: Vec<Test> },
+    /// With `objects` what OSTs know of files is added, and they are left out that do not fit by that:
+    /// [`Reply::Completed`]. Otherwise, and from a mount of an earlier version, [`Reply::Scanned`]. `EACCES`
+    /// if the caller may not read and search the directory.
+    Scan {
+        after: Option<Cursor>,
+        tests: Vec<Test>,
+        #[serde(default)]
+        objects: Option<OfObjects>,
+    },
     /// The same with what each file has there (`nacre lost`). Root only. [`Reply::HeldFiles`].
     HeldFiles { ost: u16, after: Option<ObjectId> },
     /// The objects of a file that are lost with an OST become new, empty ones on others. Root only.
@@ -363,6 +390,9 @@ pub struct Inode {
     pub attr: Attr,
     /// Of a regular file.
     pub layout: Option<Layout>,
+    /// What object servers have was added.
+    #[serde(default)]
+    pub is_complete: bool,
 }
 
 /// What a file has on one OST.
@@ -481,6 +511,8 @@ pub enum Reply {
     },
     /// A page of a scan.
     Scanned(Packed<ScanReply>),
+    /// The same, with what objects know.
+    Completed(Packed<Completed>),
     /// Entries of a directory; `next`: ask again behind this cookie.
     Listing {
         entries: Vec<Listed>,

@@ -433,6 +433,13 @@ impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
         o.granted.iter().filter_map(of).collect()
     }
 
+    /// Whether [`Extents::writers`] has any.
+    pub fn has_other_writer(&self, object: O, except: C) -> bool {
+        let is_other = |g: &Lock<C>| matches!(g.who, Who::Client(c, _) if c != except);
+        let granted = self.objects.get(&object).map(|o| &o.granted);
+        granted.into_iter().flatten().any(|g| is_other(g) && g.mode != ExtentMode::Read)
+    }
+
     /// A sign that the client works at giving the lock back: its time starts anew.
     pub fn touch(&mut self, now: u64, client: C, object: O, id: u64) {
         let Some(o) = self.objects.get_mut(&object) else { return };

@@ -318,6 +318,17 @@ impl Locks {
         out
     }
 
+    /// Of each object whether another client may keep changes of it. Read the object's own attributes after
+    /// this: what is kept from then on is as if it came later.
+    pub(crate) fn kept_elsewhere(
+        &self,
+        client: ClientId,
+        objects: impl Iterator<Item = ObjectId>,
+    ) -> Vec<bool> {
+        let table = self.table();
+        objects.map(|o| table.has_other_writer(o, client)).collect()
+    }
+
     /// An object is gone: whoever keeps parts of it may forget them.
     pub(crate) fn block_holders(self: &Arc<Self>, object: ObjectId) {
         let now = self.world.now().0;

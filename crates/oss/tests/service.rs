@@ -17,6 +17,7 @@ use wire::msg::extent::{Extent, ExtentAnswer, ExtentMode, ExtentReply, ExtentSpe
 use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, Fallocate};
 use wire::msg::fence::Fence;
 use wire::msg::glimpse::{Glimpse, GlimpseReply};
+use wire::msg::glimpselist::{GLIMPSES_MAX, Glimpsed, Glimpselist};
 use wire::msg::grant::{Grant, GrantReply};
 use wire::msg::lookup::Lookup;
 use wire::msg::notify::Notice;
@@ -316,6 +317,50 @@ fn a_destroyed_object_stays_destroyed() {
     bed.killed(up);
     let up = bed.start(2);
     assert_eq!(bed.write(&up, 4, Some(0), b"late"), Err(Errno::ESTALE));
+}
+
+#[test]
+fn a_list_of_glimpses_says_of_each_object_what_it_is_or_why_not() {
+    let other = ClientId([8; 16]);
+    let bed = Bed::new(MemDisk::new());
+    let up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    bed.connect(&up, other);
+    let list = |objects: Vec<(ObjectId, u32)>| Glimpselist { objects, space: true };
+    bed.write(&up, 1, Some(0), b"data").unwrap();
+    let attr = bed.call(&up, 0, &Glimpse { objects: vec![object(1)] }).unwrap().attrs[0];
+    let [destroyed, fenced, locked] = [object(2), object(3), object(4)];
+    bed.call(&up, 2, &Destroy { objects: vec![destroyed] }).unwrap();
+    let fence = Fence { object: fenced, file: Fid::new(9, 1, 0), generation: 3, times: None };
+    bed.call(&up, 3, &fence).unwrap();
+    let lock = ExtentSpec { object: locked, id: 9, mode: ExtentMode::Write, start: 0, end: 9 };
+    let lock = request(0, 1, &Extent { lock, force: true }, Bytes::new());
+    bed.send(&up, Incoming { from: at(other), ..lock }).status.unwrap();
+    let none = ObjectId { origin: Fid::NONE, ..object(1) };
+    let asked = vec![(object(1), 0), (destroyed, 0), (fenced, 2), (fenced, 3), (locked, 0), (none, 0)];
+    let (empty, failed) = (Glimpsed::Attr(ObjectAttr::default()), Glimpsed::Failed);
+    let said = bed.call(&up, 0, &list(asked.clone())).unwrap().objects;
+    let fences = bed.call(&up, 0, &list(vec![(fenced, 4)])).unwrap().objects[0];
+    assert_eq!(
+        said,
+        [
+            Glimpsed::Attr(attr),
+            failed(Errno::ESTALE),
+            failed(Errno::ERELAYOUT),
+            fences,
+            Glimpsed::Locked,
+            failed(Errno::EINVAL)
+        ]
+    );
+    // Who holds the lock knows itself what it keeps.
+    let holders = Incoming { from: at(other), ..request(0, 2, &list(vec![(locked, 0)]), Bytes::new()) };
+    let said = bed.send(&up, holders);
+    assert_eq!(postcard::from_bytes::<Vec<Glimpsed>>(&said.body).unwrap(), [empty]);
+    let many = |n| list((0..n).map(|n| (object(n as u32 + 10), 0)).collect());
+    assert_eq!(bed.call(&up, 0, &many(GLIMPSES_MAX)).unwrap().objects, vec![empty; GLIMPSES_MAX]);
+    assert_eq!(bed.call(&up, 0, &many(GLIMPSES_MAX + 1)).unwrap_err(), Errno::EMSGSIZE);
+    let batched = Batch { ops: vec![sub(&many(1))], owned: false, creds: Vec::new() };
+    assert_eq!(bed.call(&up, 4, &batched).unwrap_err(), Errno::EPROTO);
 }
 
 #[test]

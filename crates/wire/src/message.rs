@@ -90,6 +90,7 @@ macro_rules! for_each_message {
             Write => $crate::msg::write::Write, Writelist => $crate::msg::writelist::Writelist,
             Truncate => $crate::msg::truncate::Truncate, Fallocate => $crate::msg::fallocate::Fallocate,
             Seek => $crate::msg::seek::Seek, Glimpse => $crate::msg::glimpse::Glimpse,
+            Glimpselist => $crate::msg::glimpselist::Glimpselist,
             Destroy => $crate::msg::destroy::Destroy, Sync => $crate::msg::sync::Sync,
             Extent => $crate::msg::extent::Extent, Grant => $crate::msg::grant::Grant,
             Layout => $crate::msg::layout::Layout, Migrate => $crate::msg::migrate::Migrate,

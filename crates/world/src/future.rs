@@ -49,6 +49,43 @@ pub async fn join_all<T: Send>(futures: Vec<Pin<Box<dyn Future<Output = T> + Sen
     slots.into_iter().map(|(v, _)| v.expect("all are ready")).collect()
 }
 
+/// Other tasks that are ready go first.
+pub async fn give_way() {
+    let mut has_waited = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Both results; runs the futures concurrently on the caller's task, the left one first.
+pub async fn join<A: Send, B: Send>(
+    a: impl Future<Output = A> + Send,
+    b: impl Future<Output = B> + Send,
+) -> (A, B) {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    let (mut left, mut right) = (None, None);
+    std::future::poll_fn(|cx| {
+        if left.is_none()
+            && let Poll::Ready(v) = a.as_mut().poll(cx)
+        {
+            left = Some(v);
+        }
+        if right.is_none()
+            && let Poll::Ready(v) = b.as_mut().poll(cx)
+        {
+            right = Some(v);
+        }
+        if left.is_some() && right.is_some() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    (left.expect("it is ready"), right.expect("it is ready"))
+}
+
 struct Unpark(std::thread::Thread);
 
 impl Wake for Unpark {

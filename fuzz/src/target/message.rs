@@ -141,6 +141,7 @@ fn request_samples() -> Vec<Vec<u8>> {
         sample(&extent::Extent { lock: extent_lock, force: false }),
         sample(&enqueue::Enqueue { lock, wait: true }),
         sample(&glimpse::Glimpse { objects: vec![object; 3] }),
+        sample(&glimpselist::Glimpselist { objects: vec![(object, 1); 3], space: true }),
         sample(&batch::Batch {
             ops: vec![batch::BatchOp::plain(86, vec![0])],
             owned: true,

@@ -1,11 +1,11 @@
 //! `lfs find` and `nacre report` on a real mount: what they print of a small tree.
 
 use anyhow::{Context, Result, ensure};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
-use tests::cluster::{TestFs, bin_dir, run_within, sh, tool};
+use tests::cluster::{TestFs, bin_dir, run_within, sh, stripe_64k, tool};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -213,6 +213,46 @@ fn a_scan_tells_everybody_what_a_walk_tells_and_not_more() -> Result<()> {
     ensure!(refused.2 == 18 && refused.1[0].contains("another file system is mounted at"), "{refused:?}");
     ensure!(walked.2 == 0 && !walked.0.iter().any(|l| l.starts_with("a/mine/")), "{walked:?}");
     fs.fsck()
+}
+
+#[test]
+fn a_scan_knows_the_size_of_what_another_mount_has_not_written_back() -> Result<()> {
+    let fs = TestFs::up("findsize", 2, 2)?;
+    let (m, other) = (fs.mount(0), fs.mount(1));
+    stripe_64k(&m.join("."), 2)?;
+    sh(&format!("cd {}; touch -d '9 days ago' stamp", m.display()), LIMIT)?;
+    let open = |name: &str| std::fs::File::create(m.join(name));
+    let mut files = Vec::new();
+    for i in 0..40 {
+        files.push(open(&format!("f{i}"))?);
+    }
+    for i in 0..2 {
+        let data = vec![7; 100_000 + i];
+        for f in &mut files {
+            f.write_all_at(&data, 100_000)?;
+        }
+        // The files are open: what was written is in the other mount's cache, for a second.
+        let size = format!("{}c", 200_000 + i);
+        for how in ["-index", "-no-index"] {
+            for question in [&["-size", &size][..], &["-type", "f", "-newer", "stamp"], &["-size", "+150k"]] {
+                let found = find(other, &[&["."], question, &[how]].concat())?;
+                ensure!(found.len() == 40, "{question:?} {how}: {found:?}");
+            }
+            let older = find(other, &[".", "-mtime", "+1", "-type", "f", how])?;
+            ensure!(older == ["./stamp"], "{how}: {older:?}");
+        }
+        let sum = |how| -> Result<serde_json::Value> {
+            let o = run("nacre", &["report", "sizes", ".", "--json", how], other)?;
+            Ok(serde_json::from_slice(&o.stdout)?)
+        };
+        let (scanned, walked) = (sum("--index")?, sum("--no-index")?);
+        let bytes = scanned["total"]["bytes"].as_u64();
+        ensure!(bytes == Some(40 * (200_000 + i as u64)), "{scanned}");
+        for part in ["files", "bytes", "directories"] {
+            ensure!(scanned["total"][part] == walked["total"][part], "{part}: {scanned} {walked}");
+        }
+    }
+    Ok(())
 }
 
 #[test]

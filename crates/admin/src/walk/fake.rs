@@ -3,7 +3,7 @@
 use super::index::{Answer, Index};
 use super::{Directory, Page, Tree};
 use crate::failure::Failure;
-use client::control::{Inode, Listed, Name, Stripe};
+use client::control::{Completed, Inode, Listed, Name, OfObjects, Stripe};
 use model::layout::{COMPONENT_INIT, EOF};
 use model::{Attr, Errno, Fid, FileType, Layout, LayoutSpec, Timestamp};
 use std::collections::BTreeMap;
@@ -79,6 +79,20 @@ pub fn striped(osts: &[u16], stripe_size: u32, pool: &str) -> Layout {
     l
 }
 
+impl FakeFile {
+    /// With what its objects know; `None` if they do not say.
+    fn completed(&self) -> Option<FakeFile> {
+        let (s, of) = (self.stat.ok()?, |(sec, nsec): (i64, u32)| Timestamp { sec, nsec });
+        let has_objects = self.layout.as_ref().is_some_and(|l| l.objects().next().is_some());
+        let mut f = self.clone();
+        if has_objects {
+            (f.attr.size, f.attr.blocks) = (s.size, s.blocks);
+            (f.attr.atime, f.attr.mtime, f.attr.ctime) = (of(s.atime), of(s.mtime), of(s.ctime));
+        }
+        Some(f)
+    }
+}
+
 impl Fake {
     /// A tree with its root.
     pub fn new() -> Fake {
@@ -109,7 +123,8 @@ impl Fake {
     fn listed(&self, path: &Path, inodes: bool) -> Option<Listed> {
         let f = self.files.get(path)?;
         let name = Name(path.file_name().unwrap_or_default().as_bytes().to_vec());
-        let inode = inodes.then(|| Inode { attr: f.attr.clone(), layout: f.layout.clone() });
+        let inode =
+            inodes.then(|| Inode { attr: f.attr.clone(), layout: f.layout.clone(), is_complete: false });
         Some(Listed { name, kind: f.attr.kind, fid: f.attr.fid, inode })
     }
 
@@ -139,12 +154,13 @@ impl Tree for Fake {
 }
 
 impl Fake {
-    /// Whether an inode says that a test does not hold: what is known to objects only is not looked at.
-    fn is_excluded(f: &FakeFile, t: &Test) -> bool {
+    /// Whether an inode says that a test does not hold: what is known to objects only is looked at if it was
+    /// added.
+    fn is_excluded(f: &FakeFile, t: &Test, is_complete: bool) -> bool {
         let a = &f.attr;
         let (regular, directory) = (a.kind == FileType::Regular, a.kind == FileType::Directory);
         let layout = f.layout.as_ref().filter(|_| regular);
-        let striped = layout.is_some_and(|l| l.objects().next().is_some());
+        let striped = !is_complete && layout.is_some_and(|l| l.objects().next().is_some());
         let main = layout
             .and_then(|l| l.components.iter().rev().find(|c| !c.objects.is_empty()).or(l.components.last()));
         let of_main = |n: Option<usize>| if directory { None } else { Some(n.map_or(-1, |n| n as i64)) };
@@ -185,12 +201,17 @@ impl Fake {
 }
 
 impl Index for Fake {
-    fn page(&self, after: Option<Cursor>, tests: &[Test]) -> Result<ScanReply, Answer> {
+    fn page(
+        &self,
+        after: Option<Cursor>,
+        tests: &[Test],
+        objects: Option<OfObjects>,
+    ) -> Result<Completed, Answer> {
         if !self.reached(&self.root) {
             return Err(Answer::Closed);
         }
         let from = after.map_or(0, |c| c.file.oid);
-        let mut page = ScanReply::default();
+        let (mut page, mut left) = (ScanReply::default(), Vec::new());
         let mut all: Vec<_> = self.files.iter().filter(|(p, _)| **p != self.root).collect();
         all.sort_by_key(|(_, f)| f.attr.fid.oid);
         all.retain(|(_, f)| f.attr.fid.oid > from);
@@ -215,12 +236,23 @@ impl Index for Fake {
             if f.attr.kind == FileType::Directory && !self.reached(path) {
                 page.closed.push(name.clone());
             }
-            if !tests.iter().any(|t| Fake::is_excluded(f, t)) {
-                let (attr, layout) = (f.attr.clone(), f.layout.clone());
+            let completed = objects.and_then(|_| f.completed());
+            if objects.is_some() && completed.is_none() {
+                left.push(page.files.len() as u32);
+            }
+            let is_complete = completed.is_some();
+            let f = completed.unwrap_or_else(|| f.clone());
+            if !tests.iter().any(|t| Fake::is_excluded(&f, t, is_complete)) {
+                let (attr, layout) = (f.attr, f.layout);
                 page.files.push(scan::Found { attr, layout, names: vec![name] });
+            } else if !is_complete {
+                left.pop();
             }
         }
-        Ok(page)
+        if objects.is_none() {
+            left = (0..page.files.len() as u32).collect();
+        }
+        Ok(Completed { page, left })
     }
 }
 

@@ -4,7 +4,7 @@
 use super::crew::walk_below;
 use super::{Directory, Page, Place, Run, Tree, Visitor};
 use crate::failure::Failure;
-use client::control::{Inode, Listed, Name, Stripe};
+use client::control::{Completed, Inode, Listed, Name, OfObjects, Stripe};
 use model::mutex::Mutex;
 use model::{Errno, Fid, FileType};
 use std::cell::OnceCell;
@@ -12,14 +12,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use wire::msg::scan::{self, Cursor, ROOT_PLACE, ScanReply, Test};
+use wire::msg::scan::{self, Cursor, Found, ROOT_PLACE, ScanReply, Test};
 use world::sys;
 use world::sys::walk::FullStat;
 
 /// Who answers scans.
 pub trait Index: Sync {
-    /// Files below the directory at which the walk begins, behind a cursor, that may fit all tests.
-    fn page(&self, after: Option<Cursor>, tests: &[Test]) -> Result<ScanReply, Answer>;
+    /// Files below the directory at which the walk begins, behind a cursor, that may fit all tests. What
+    /// objects know of them is added if it is wanted; of files that are left each is asked by itself.
+    fn page(
+        &self,
+        after: Option<Cursor>,
+        tests: &[Test],
+        objects: Option<OfObjects>,
+    ) -> Result<Completed, Answer>;
 }
 
 /// Why there is no page.
@@ -36,6 +42,8 @@ pub enum Answer {
 pub struct ScanPlan<'a> {
     pub root: &'a Path,
     pub tests: &'a [Test],
+    /// What is wanted of what only objects know.
+    pub objects: Option<OfObjects>,
     pub threads: usize,
     /// A failure if servers do not know what a scan is, or else a walk instead.
     pub is_forced: bool,
@@ -77,7 +85,7 @@ pub fn scan(tree: &dyn Tree, index: &dyn Index, s: &ScanPlan<'_>, visitor: &dyn 
     }
     let scanner = Scanner { tree, index, scanning: s, visitor, run, state: Mutex::default() };
     match scanner.first() {
-        Ok(page) => scanner.show(&page),
+        Ok(page) => scanner.show(page),
         Err(Answer::Closed) => return scanner.walk(s.root, 0),
         Err(Answer::Unknown(_)) if !s.is_forced => return scanner.walk(s.root, 0),
         Err(Answer::Unknown(f) | Answer::Failed(f)) => return run.report(&f),
@@ -92,18 +100,19 @@ pub fn scan(tree: &dyn Tree, index: &dyn Index, s: &ScanPlan<'_>, visitor: &dyn 
 }
 
 impl Scanner<'_> {
-    fn first(&self) -> Result<ScanReply, Answer> {
+    fn first(&self) -> Result<Completed, Answer> {
         self.next(&mut self.state.lock())
     }
 
     /// The page behind the last one; who has asked for it lets others ask for the next.
-    fn next(&self, state: &mut State) -> Result<ScanReply, Answer> {
-        let page = self.index.page(state.after, self.scanning.tests)?;
+    fn next(&self, state: &mut State) -> Result<Completed, Answer> {
+        let found = self.index.page(state.after, self.scanning.tests, self.scanning.objects)?;
+        let page = &found.page;
         state.has_ended = page.next.is_none();
         state.after = page.next;
         state.too_long += u64::from(page.too_long);
         self.run.count(page.looked as usize);
-        Ok(page)
+        Ok(found)
     }
 
     fn work(&self) {
@@ -118,7 +127,7 @@ impl Scanner<'_> {
                 page
             };
             match page {
-                Ok(page) => self.show(&page),
+                Ok(page) => self.show(page),
                 Err(Answer::Closed) => {
                     // It was closed meanwhile.
                     let shown = self.scanning.root.display().to_string();
@@ -134,13 +143,15 @@ impl Scanner<'_> {
         walk_below(self.tree, self.scanning.root, (dir, depth), threads, self.visitor, self.run);
     }
 
-    fn show(&self, page: &ScanReply) {
+    fn show(&self, found: Completed) {
+        let Completed { mut page, left } = found;
+        let files = std::mem::take(&mut page.files);
         for fid in &page.damaged {
             if self.state.lock().damaged.insert(*fid) {
                 self.run.report(&Failure::op("cannot stat", &fid.to_string(), Errno::EIO));
             }
         }
-        let Some(dirs) = paths(self.scanning.root, page) else {
+        let Some(dirs) = paths(self.scanning.root, &page) else {
             let shown = self.scanning.root.display().to_string();
             return self.run.report(&Failure::op("cannot understand what is below", &shown, Errno::EPROTO));
         };
@@ -148,7 +159,7 @@ impl Scanner<'_> {
             ROOT_PLACE => Some((self.scanning.root, 0)),
             n => dirs.get(n as usize).map(|(p, d)| (p.as_path(), *d)),
         };
-        for (parent, entries) in by_directory(page) {
+        for (parent, entries) in by_directory(files, &left) {
             let Some((path, depth)) = place(parent) else { continue };
             if depth >= self.visitor.max_depth() || self.run.interrupt.stopped() {
                 continue;
@@ -180,13 +191,16 @@ fn paths(root: &Path, page: &ScanReply) -> Option<Vec<(PathBuf, u32)>> {
     Some(out)
 }
 
-fn by_directory(page: &ScanReply) -> BTreeMap<u32, Vec<Listed>> {
+fn by_directory(files: Vec<Found>, left: &[u32]) -> BTreeMap<u32, Vec<Listed>> {
     let mut out: BTreeMap<u32, Vec<Listed>> = BTreeMap::new();
-    for f in &page.files {
-        for scan::Name { parent, name } in &f.names {
-            let inode = Inode { attr: f.attr.clone(), layout: f.layout.clone() };
-            let (name, kind, fid) = (Name(name.clone()), f.attr.kind, f.attr.fid);
-            out.entry(*parent).or_default().push(Listed { name, kind, fid, inode: Some(inode) });
+    let left: BTreeSet<u32> = left.iter().copied().collect();
+    for (f, place) in files.into_iter().zip(0..) {
+        let Found { attr, layout, names } = f;
+        let (kind, fid, is_complete) = (attr.kind, attr.fid, !left.contains(&place));
+        let inode = Inode { attr, layout, is_complete };
+        let inodes = std::iter::repeat_n(inode, names.len());
+        for (scan::Name { parent, name }, inode) in names.into_iter().zip(inodes) {
+            out.entry(parent).or_default().push(Listed { name: Name(name), kind, fid, inode: Some(inode) });
         }
     }
     out

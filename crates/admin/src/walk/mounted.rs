@@ -4,7 +4,7 @@ use super::index::{Answer, Index, has_more_than};
 use super::{Directory, Page, Run, Tree};
 use crate::failure::Failure;
 use crate::local::{mount_name, mount_point, split, strange};
-use client::control::{self, ControlError, Listed, Name, Reply, Request, Stripe};
+use client::control::{self, Completed, ControlError, Listed, Name, OfObjects, Reply, Request, Stripe};
 use model::{Errno, Fid};
 use std::ffi::OsStr;
 use std::io;
@@ -67,17 +67,22 @@ impl MountedIndex {
 }
 
 impl Index for MountedIndex {
-    fn page(&self, after: Option<Cursor>, tests: &[Test]) -> Result<ScanReply, Answer> {
+    fn page(
+        &self,
+        after: Option<Cursor>,
+        tests: &[Test],
+        objects: Option<OfObjects>,
+    ) -> Result<Completed, Answer> {
         let shown = self.root.display().to_string();
         let folder = match &self.folder {
             Ok(folder) => folder,
             Err(Failure::Op { errno: Errno::EACCES, .. }) => return Err(Answer::Closed),
             Err(f) => return Err(Answer::Failed(f.clone())),
         };
-        match control::call(folder, &Request::Scan { after, tests: tests.to_vec() }) {
-            Ok(Reply::Scanned(page)) => page
-                .open()
-                .map_err(|e| Answer::Failed(Failure::op("cannot understand what is below", &shown, e))),
+        let strange_page = |e| Answer::Failed(Failure::op("cannot understand what is below", &shown, e));
+        match control::call(folder, &Request::Scan { after, tests: tests.to_vec(), objects }) {
+            Ok(Reply::Completed(found)) => found.open().map_err(strange_page),
+            Ok(Reply::Scanned(page)) => page.open().map(not_completed).map_err(strange_page),
             Ok(other) => Err(Answer::Failed(strange(&self.root, &other))),
             Err(e) => {
                 let failure = Failure::control("cannot scan", &shown, &e);
@@ -90,6 +95,12 @@ impl Index for MountedIndex {
             }
         }
     }
+}
+
+/// A page of which the objects of no file were asked.
+fn not_completed(page: ScanReply) -> Completed {
+    let left = (0..).take(page.files.len()).collect();
+    Completed { page, left }
 }
 
 /// Files of a small tree: a walk of so many costs nothing that is felt.

@@ -81,7 +81,7 @@ fn changed(op: Op, message: &[u8], reply: &[u8]) -> Result<Changed, CodecError> 
         | Op::Listxattr
         | Op::Getpath => vec![],
         Op::Fetch | Op::Ostfiles | Op::Scan | Op::Withdraw => vec![],
-        Op::Getlock | Op::Read | Op::Seek | Op::Glimpse => vec![],
+        Op::Getlock | Op::Read | Op::Seek | Op::Glimpse | Op::Glimpselist => vec![],
         // Not sent by mounts.
         Op::Destroy | Op::Fence | Op::Register | Op::Config => vec![],
     };

@@ -89,11 +89,15 @@ pub(crate) fn data_layout(e: &Entry) -> Option<&Layout> {
 pub(crate) fn merged(e: &Entry, objects: &[ObjectAttr]) -> R<Attr> {
     let mut a = e.attr.clone();
     if let Some(l) = data_layout(e) {
-        a.size = map::file_size(l, objects)?;
-        a.blocks = 0;
-        for o in objects {
-            a.merge_object(o);
-        }
+        merge(&mut a, l, objects)?;
     }
     Ok(a)
+}
+
+/// Adds what its objects (all, by their numbers) know to attributes of a file with this layout.
+pub(crate) fn merge(a: &mut Attr, l: &Layout, objects: &[ObjectAttr]) -> R<()> {
+    a.size = map::file_size(l, objects)?;
+    a.blocks = 0;
+    objects.iter().for_each(|o| a.merge_object(o));
+    Ok(())
 }

@@ -60,7 +60,7 @@ impl Names {
         let r = mdc.target.call_bulk(self.cx.of(call), msg, Bytes::new()).await?;
         let (mut r, bulk) = (r.reply, r.bulk);
         if let Some(e) = &mut r.entry {
-            mdc.with_atime(e);
+            mdc.with_atime(&mut e.attr);
         }
         if named {
             let data = brought(r.entry.as_ref(), &bulk, Came::Lookup);

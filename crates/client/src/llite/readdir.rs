@@ -62,7 +62,7 @@ impl Admin<'_> {
         let (mut entries, _, end) = self.0.run(Verb::Readdir, work).await?;
         let mdc = self.0.lmv.mdc_of(dir).await?;
         for e in entries.iter_mut().filter_map(|d| d.entry.as_mut()) {
-            mdc.with_atime(e);
+            mdc.with_atime(&mut e.attr);
         }
         Ok((entries, end))
     }

@@ -6,6 +6,7 @@ use crate::{BoxFutureOf, R};
 use model::{ObjectAttr, ObjectId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use wire::msg::notify::KeptAttr;
 use world::future::join_all;
 
 /// Objects in one message.
@@ -50,17 +51,20 @@ pub(crate) async fn glimpse(objects: &[Placed]) -> R<Vec<ObjectAttr>> {
     for (known, kept) in known.into_iter().zip(kept) {
         out.push(known.unwrap_or_else(|| {
             let mut a = asked.next().expect("one for each that was asked for");
-            if let Some(k) = kept {
-                a.size = a.size.max(k.size);
-                if k.ctime > a.ctime {
-                    (a.mtime, a.ctime) = (k.mtime, k.ctime);
-                }
-            }
+            kept.iter().for_each(|k| add_kept(&mut a, k));
             a
         }));
     }
     assert!(asked.next().is_none(), "one for each that was asked for");
     Ok(out)
+}
+
+/// Adds what a client keeps of an object to what its server says.
+pub(super) fn add_kept(a: &mut ObjectAttr, kept: &KeptAttr) {
+    a.size = a.size.max(kept.size);
+    if kept.ctime > a.ctime {
+        (a.mtime, a.ctime) = (kept.mtime, kept.ctime);
+    }
 }
 
 /// Attributes of objects as their servers know them, in the order given. One message for each OST and

@@ -3,7 +3,8 @@
 //! `map` is pure: which pieces of a request go to which object, and what the objects' answers mean for the
 //! file. `file` is what is known of one file, `pin` gets locks on several objects and holds them for an
 //! operation, `read`, `write` and `change` are the operations, `streams` decides what to read in advance,
-//! `readahead` does, `glimpse` asks for sizes and times, `group` is for processes that share a lock.
+//! `readahead` does, `glimpse` asks for sizes and times, `glimpselist` for those of many files, `group` is
+//! for processes that share a lock.
 //!
 //! What cannot be done under locks (contended objects, layouts that are not understood here) goes through the
 //! servers: see `llite/write.rs`, `llite/read.rs`.
@@ -11,6 +12,7 @@
 mod change;
 pub(crate) mod file;
 mod glimpse;
+mod glimpselist;
 mod group;
 pub(crate) mod map;
 pub(crate) mod params;
@@ -25,6 +27,7 @@ mod tests;
 
 pub(crate) use file::{File, LayoutHolder};
 pub(crate) use glimpse::{Placed, glimpse};
+pub(crate) use glimpselist::glimpse_each;
 pub(crate) use group::GroupLock;
 pub(crate) use read::read_len;
 pub(crate) use write::{WriteGuard, Written, check_end, wants};

@@ -4,15 +4,15 @@
 
 use super::map::{self, merge_seek};
 use super::pin::HOLD_MAX;
-use super::{File, LayoutHolder, Lov, Written};
+use super::{File, LayoutHolder, Lov, Placed, Written, glimpse_each};
 use crate::base::Context;
 use crate::osc::{ObjectCache, Osc, WriteMeta};
 use crate::testing::{self, Fake, FakeOst, Hold, ip};
 use crate::{BoxFutureOf, R};
 use bytes::Bytes;
-use model::layout::{ComponentSpec, EOF};
+use model::layout::{ComponentSpec, EOF, LayoutObject};
 use model::mutex::Mutex;
-use model::{Errno, Fid, Layout, Nid, ObjectId, TargetId, Timestamp};
+use model::{Errno, Fid, Layout, Nid, ObjectAttr, ObjectId, TargetId, Timestamp};
 use rpc::testing::Lab;
 use rpc::{ClientId, Peers};
 use std::future::Future;
@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use wire::Op;
 use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE};
+use wire::msg::glimpselist::Glimpselist;
 use wire::msg::notify::Notify;
 use wire::msg::read::Read;
 use world::World;
@@ -457,5 +458,74 @@ fn a_contended_object_is_used_without_locks_but_a_file_of_several_is_read_as_of_
         let places = map::places(&f.layout, FILE);
         let ids: Vec<ObjectId> = places.iter().map(|p| p.id).collect();
         assert_eq!(ids, f.objects.iter().map(|o| o.id).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn many_objects_are_asked_about_at_once_and_properly_only_those_that_others_may_have_changed() {
+    run(41, |r| async move {
+        let (f, g) = (r.striped(), Layout::striped((Fid::new(9, 2, 0), 1), 1, UNIT as u32, "", &[0, 1, 2]));
+        write(&f, 0, pattern(10)).await.unwrap();
+        let placed = |o: &LayoutObject, generation| Placed {
+            osc: r.sides[usize::from(o.ost)].osc.clone(),
+            id: o.id,
+            generation,
+        };
+        let all: Vec<Placed> = f.layout.objects().chain(g.objects()).map(|o| placed(o, 1)).collect();
+        for (o, n) in g.objects().zip([5, 6, 7]) {
+            r.sides[usize::from(o.ost)].ost.script().bytes(o.id).extend(pattern(n));
+        }
+        let count = |op: Op| r.sides.iter().map(|s| s.ost.count(op)).collect::<Vec<_>>();
+        let sizes =
+            |attrs: Vec<R<ObjectAttr>>| attrs.into_iter().map(|a| a.map(|a| a.size)).collect::<Vec<_>>();
+        let before = count(Op::Glimpse);
+        // The first one is known by this mount's lock, and its server has nothing of it yet.
+        let known = [Ok(10), Ok(0), Ok(0), Ok(5), Ok(6), Ok(7)];
+        assert_eq!(sizes(glimpse_each(&all, false).await), known);
+        assert_eq!((count(Op::Glimpselist), r.writes()), (vec![1, 1, 1], 0));
+        let asked: Vec<Glimpselist> = r.sides[0].ost.asked();
+        assert_eq!(asked[0].objects, [(all[3].id, 1)]);
+        assert_eq!(count(Op::Glimpse), before, "nobody may have changed any");
+        r.sides[1].ost.script().kept_elsewhere = Some(all[4].id);
+        assert_eq!(sizes(glimpse_each(&all, false).await), known);
+        let mut once = before.clone();
+        once[1] += 1;
+        assert_eq!(count(Op::Glimpse), once);
+        // One that is refused says nothing of the others.
+        r.sides[2].ost.script().oldest_generation = 2;
+        let mut newer = all.clone();
+        newer[5].generation = 2;
+        let refused = Err(Errno::ERELAYOUT);
+        let now = [known[0], known[1], refused, known[3], known[4], known[5]];
+        assert_eq!(sizes(glimpse_each(&newer, false).await), now);
+    });
+}
+
+#[test]
+fn a_server_that_knows_no_lists_is_asked_by_glimpses_and_not_sent_another_list_at_once() {
+    run(42, |r| async move {
+        let layout = Layout::striped((FILE, 1), 1, UNIT as u32, "", &[0, 0, 1]);
+        let placed = |o: &LayoutObject| Placed {
+            osc: r.sides[usize::from(o.ost)].osc.clone(),
+            id: o.id,
+            generation: 1,
+        };
+        let all: Vec<Placed> = layout.objects().map(placed).collect();
+        for (o, n) in layout.objects().zip([5, 6, 7]) {
+            r.sides[usize::from(o.ost)].ost.script().bytes(o.id).extend(pattern(n));
+        }
+        r.sides[0].ost.script().is_older = true;
+        for times in 1..=2 {
+            let sizes: Vec<u64> =
+                glimpse_each(&all, true).await.into_iter().map(|a| a.unwrap().size).collect();
+            assert_eq!(sizes, [5, 6, 7]);
+            let ost = |n: usize, op| r.sides[n].ost.count(op);
+            assert_eq!((ost(0, Op::Glimpselist), ost(0, Op::Glimpse)), (1, times), "both objects at once");
+            assert_eq!((ost(1, Op::Glimpselist), ost(1, Op::Glimpse)), (times, 0));
+        }
+        r.sides[0].ost.script().is_older = false;
+        r.world.sleep(Duration::from_secs(61)).await;
+        assert!(glimpse_each(&all, true).await.iter().all(R::is_ok));
+        assert_eq!(r.sides[0].ost.count(Op::Glimpselist), 2, "it may be of this version by now");
     });
 }

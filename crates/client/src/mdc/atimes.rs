@@ -7,14 +7,13 @@
 use super::Mdc;
 use super::{Changing, Edit, Outcome};
 use model::mutex::Mutex;
-use model::{Errno, Fid, Map, Timestamp};
+use model::{Attr, Errno, Fid, Map, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::Op;
 use wire::msg::batch::{Batch, BatchOp};
 use wire::msg::close::{Close, CloseReply};
-use wire::msg::lookup::Entry;
 use world::sync::Notify;
 
 /// How long a close waits for others.
@@ -122,12 +121,12 @@ impl Mdc {
     }
 
     /// A server's answer may not have the time of access yet that this mount told, or is about to tell.
-    pub(crate) fn with_atime(&self, e: &mut Entry) {
-        if let Some(c) = self.atimes.of(e.attr.fid)
-            && e.attr.atime < c.atime
-            && e.attr.ctime <= c.at
+    pub(crate) fn with_atime(&self, attr: &mut Attr) {
+        if let Some(c) = self.atimes.of(attr.fid)
+            && attr.atime < c.atime
+            && attr.ctime <= c.at
         {
-            e.attr.atime = c.atime;
+            attr.atime = c.atime;
         }
     }
 

@@ -15,7 +15,7 @@ impl Mdc {
     pub(crate) async fn ask_layout(self: &Arc<Self>, fid: Fid) -> R<Entry> {
         let t = self.meta.token();
         let mut e = self.target.call(self.cx.own(), Layout { fid }).await?;
-        self.with_atime(&mut e);
+        self.with_atime(&mut e.attr);
         self.meta.keep_entry(t, &e);
         self.shared.opens.learn(&e);
         Ok(e)
@@ -28,7 +28,7 @@ impl Mdc {
         }
         let t = self.meta.token();
         let mut e = self.target.call(ctx, Getattr { fid }).await?;
-        self.with_atime(&mut e);
+        self.with_atime(&mut e.attr);
         self.meta.keep_entry(t, &e);
         self.shared.opens.learn(&e);
         Ok(Arc::new(e))

@@ -3,8 +3,8 @@
 //!
 //! `object` is one object, `segments` its bytes, `ranges` which of them are in pages of a kernel. `obtain`
 //! gets locks, `revoke` gives them back, `writeback` sends what is dirty, `fetch` reads, `change` does what
-//! goes to the server at once, `grant` bounds what may be dirty, `cache` what is kept of all objects of all
-//! OSTs.
+//! goes to the server at once, `glimpselist` asks about many objects, `grant` bounds what may be dirty,
+//! `cache` what is kept of all objects of all OSTs.
 //!
 //! Nothing here knows of files but that an object belongs to one: which bytes of which file they are is
 //! `lov`'s. Whoever opens an object is asked through [`ObjectHolder`].
@@ -15,6 +15,7 @@
 mod cache;
 mod change;
 mod fetch;
+mod glimpselist;
 mod grant;
 mod object;
 mod obtain;
@@ -46,7 +47,7 @@ use wire::Op;
 use wire::msg::extent::ExtentSpec;
 use wire::msg::notify::Notify;
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
-use world::sync;
+use world::{Instant, sync};
 
 /// `osc.*.max_dirty_mb` unless set otherwise.
 pub(crate) const DIRTY_DEFAULT_MB: u64 = 256;
@@ -69,6 +70,8 @@ pub(crate) struct Osc {
     /// Grows when the server forgot or may have forgotten locks: answers to what was asked before count no
     /// more.
     generation: AtomicU64,
+    /// When it said that it does not know lists of glimpses: a target of an earlier version.
+    without_lists: Mutex<Option<Instant>>,
     grant: Mutex<Grant>,
     grant_answered: sync::Notify,
 }
@@ -89,6 +92,7 @@ impl Osc {
                 locked_rpcs: Arc::new(sync::Semaphore::new(LOCKED_RPCS_MAX)),
                 locked_rpcs_max: Mutex::new(LOCKED_RPCS_MAX),
                 generation: AtomicU64::new(0),
+                without_lists: Mutex::default(),
                 grant: Mutex::default(),
                 grant_answered: sync::Notify::new(),
             }

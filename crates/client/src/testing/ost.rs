@@ -12,6 +12,7 @@ use wire::checksum::sums_of_ranges;
 use wire::msg::extent::{Extent, ExtentAnswer, ExtentReply};
 use wire::msg::fallocate::{FALLOC_PUNCH_HOLE, Fallocate};
 use wire::msg::glimpse::{Glimpse, GlimpseReply};
+use wire::msg::glimpselist::{Glimpsed, Glimpselist, GlimpselistReply};
 use wire::msg::grant::{Grant, GrantReply};
 use wire::msg::notify::Notice;
 use wire::msg::read::{Read, ReadReply};
@@ -39,6 +40,10 @@ pub(crate) struct OstState {
     pub damaged_writes: usize,
     pub damaged_reads: usize,
     pub contended: bool,
+    /// Of an object that others may have changed in their caches.
+    pub kept_elsewhere: Option<ObjectId>,
+    /// A server of a version that does not know lists of glimpses.
+    pub is_older: bool,
     /// Who asks for a lock has to wait.
     pub waits: bool,
     /// No grant beyond this.
@@ -167,7 +172,7 @@ impl FakeOst {
 impl Answers for FakeOst {
     fn answer(&self, r: &Incoming) -> Outgoing {
         let mut s = self.script();
-        if !matches!(r.op, Op::Grant | Op::Statfs | Op::Sync) {
+        if !matches!(r.op, Op::Grant | Op::Statfs | Op::Sync | Op::Glimpselist) {
             s.generations.push(r.ctx.layout_generation);
             if r.ctx.layout_generation < s.oldest_generation {
                 return Outgoing::err(Errno::ERELAYOUT);
@@ -193,6 +198,15 @@ impl Answers for FakeOst {
                 let m: Glimpse = message(r);
                 let attrs = m.objects.iter().map(|id| s.attr(*id)).collect();
                 Outgoing::ok(&GlimpseReply { attrs }, 0)
+            }
+            Op::Glimpselist if !s.is_older => {
+                let m: Glimpselist = message(r);
+                let of = |(id, generation): &(ObjectId, u32)| match *generation < s.oldest_generation {
+                    true => Glimpsed::Failed(Errno::ERELAYOUT),
+                    false if s.kept_elsewhere == Some(*id) => Glimpsed::Locked,
+                    false => Glimpsed::Attr(s.attr(*id)),
+                };
+                Outgoing::ok(&GlimpselistReply { objects: m.objects.iter().map(of).collect() }, 0)
             }
             Op::Truncate => {
                 let m: Truncate = message(r);

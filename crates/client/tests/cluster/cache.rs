@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::msg::writelist::RANGES_MAX;
 
-fn number(fs: &Arc<Fs>, name: &str) -> u64 {
+pub fn number(fs: &Arc<Fs>, name: &str) -> u64 {
     fs.get_param(name).iter().map(|p| p.1.parse::<u64>().unwrap()).sum()
 }
 

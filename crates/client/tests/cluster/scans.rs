@@ -1,11 +1,15 @@
 //! Scans of inodes by one mount while another works.
 
+use crate::cache::number;
+use crate::data::{striped, write};
 use crate::harness::{Cluster, O_CREAT, O_EXCL, O_RDWR, call, user};
-use client::Admin;
-use model::{Errno, Fid, LayoutSpec};
+use client::control::OfObjects;
+use client::{Admin, Fs};
+use model::layout::{ComponentSpec, EOF};
+use model::{Attr, Errno, Fid, LayoutSpec};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use wire::msg::scan::{Condition, Found, Number, ROOT_PLACE, ScanReply, Test};
+use wire::msg::scan::{Condition, Found, Number, ROOT_PLACE, Scan, ScanReply, Test};
 
 fn path(r: &ScanReply, place: u32, name: &[u8]) -> String {
     let name = String::from_utf8(name.to_vec()).unwrap();
@@ -55,5 +59,54 @@ fn a_scan_sees_what_its_own_and_other_mounts_have_done_and_not_told() {
         let large = Admin(&b).scan(call(), root, None, tests).await.unwrap();
         assert_eq!(paths(&large), all(&["striped"]), "its size is its objects' business");
         assert!(large.files[0].attr.fid != Fid::NONE && large.next.is_none());
+    });
+}
+
+#[test]
+fn a_completed_scan_knows_what_every_mount_has_written_and_leaves_out_what_does_not_fit() {
+    let c = Cluster::start(2);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let root = a.root();
+        let completed = async |at: &Arc<Fs>, from: i64, to: i64, after| {
+            let within = Condition::Within(Number::Size, from, to);
+            let tests = vec![Test { negated: false, condition: within }];
+            let scan = Scan { root, after, tests };
+            Admin(at).scan_completed(call(), scan, OfObjects::Sizes).await.unwrap()
+        };
+        for (name, count, bytes) in
+            [("one", 1, 3000), ("two", 2, 200_000), ("none", 1, 0), ("small", 0, 5000)]
+        {
+            let f = striped(&a, name, count).await;
+            if bytes > 0 {
+                write(&a, &f, bytes - 1, vec![7; 1]).await;
+            }
+        }
+        // In two parts, of which only the first has objects.
+        let part =
+            |end| ComponentSpec { end, stripe_count: 1, stripe_size: 65536, ..ComponentSpec::default() };
+        let mut spec = LayoutSpec::default();
+        spec.set_components(&[part(1 << 20), part(EOF)]);
+        let flags = O_RDWR | O_CREAT;
+        let (_, parts) =
+            a.clone().create(call(), root, b"parts".to_vec(), 0o644, flags, Some(spec)).await.unwrap();
+        write(&a, &parts, 0, vec![7; 4000]).await;
+        for mount in [&a, &b] {
+            let found = completed(mount, 1, 10_000, None).await;
+            assert_eq!(paths(&found.page), all(&["one", "small", "parts"]));
+            assert!(found.left.is_empty() && found.page.next.is_none() && found.page.looked >= 5);
+            let sizes: BTreeSet<u64> = found.page.files.iter().map(|f| f.attr.size).collect();
+            assert_eq!(sizes, BTreeSet::from([3000, 4000, 5000]));
+            assert_eq!(paths(&completed(mount, 200_000, 200_000, None).await.page), all(&["two"]));
+            assert_eq!(paths(&completed(mount, 0, 0, None).await.page), all(&["none"]));
+        }
+        let dirty = number(&a, "osc.*.cur_dirty_bytes");
+        assert!(dirty > 0, "nobody had to write anything back");
+        let times = completed(&b, 1, i64::MAX, None).await.page;
+        for f in &times.files {
+            let attr = b.clone().getattr(call(), f.attr.fid).await.unwrap();
+            let of = |a: &Attr| (a.size, a.mtime, a.ctime, a.blocks);
+            assert_eq!(of(&f.attr), of(&attr), "as if it was asked for by itself");
+        }
     });
 }

@@ -8,11 +8,10 @@ use crate::mdt::Mdt;
 use crate::names::OpContext;
 use crate::scan;
 use model::Errno;
-use std::future::poll_fn;
-use std::task::Poll;
 use store::Seen;
 use wire::encode_message;
 use wire::msg::scan::{Scan, ScanReply};
+use world::future::give_way;
 
 /// Pages that a request looks at while they hold nothing; between them others have their turn.
 const PAGES_MAX: usize = 16;
@@ -49,17 +48,4 @@ fn look(mdt: &Mdt, ctx: &OpContext, to: &ReplyTo, m: &Scan) -> (Result<ScanReply
 fn answer(page: Result<ScanReply, Errno>, looked: u32, seen: Seen) -> Done {
     let whole = |p: ScanReply| encode_message(&ScanReply { looked: p.looked.saturating_add(looked), ..p });
     Done::looked(page.map(whole), seen)
-}
-
-/// Other tasks go first.
-async fn give_way() {
-    let mut has_waited = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut has_waited, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

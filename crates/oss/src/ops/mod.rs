@@ -9,6 +9,7 @@ mod extent;
 mod fallocate;
 mod fence;
 mod glimpse;
+mod glimpselist;
 mod grant;
 mod param;
 mod read;
@@ -101,6 +102,7 @@ async fn run_single(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, E
         Op::Fallocate => fallocate::run(cx, decode_request(body)?).await,
         Op::Seek => seek::run(cx, &decode_request(body)?).await,
         Op::Glimpse => glimpse::run(cx, &decode_request(body)?).await,
+        Op::Glimpselist => glimpselist::run(cx, &decode_request(body)?).await,
         Op::Extent => extent::run(cx, &decode_request(body)?),
         Op::Grant => grant::run(cx, &decode_request(body)?),
         Op::Destroy => destroy::run(cx, decode_request(body)?).await,
@@ -168,8 +170,7 @@ impl Cx {
 
     /// `ERELAYOUT` for a request by an older layout than the object's.
     fn check_generation(&self, generation: u32) -> Result<(), Errno> {
-        let old = self.ctx.layout_generation < generation && !planted::on(Bug::OldGenerationAccepted);
-        if old { Err(Errno::ERELAYOUT) } else { Ok(()) }
+        if is_old(self.ctx.layout_generation, generation) { Err(Errno::ERELAYOUT) } else { Ok(()) }
     }
 
     /// What an object is like, as [`Cx::check_generation`]. `ESTALE` if it was destroyed.
@@ -207,6 +208,11 @@ impl Cx {
     fn check_not_lost(&self, id: ObjectId) -> Result<(), Errno> {
         if self.ost.is_lost(id)? { Err(Errno::ELOST) } else { Ok(()) }
     }
+}
+
+/// Whether what is asked by the layout of one generation is refused, for the object is of a newer one.
+fn is_old(asked_by: u32, generation: u32) -> bool {
+    asked_by < generation && !planted::on(Bug::OldGenerationAccepted)
 }
 
 /// `EINVAL` for an object of no file.

@@ -465,6 +465,7 @@ fn likely(target: TargetId) -> &'static [Op] {
         Op::Fallocate,
         Op::Seek,
         Op::Glimpse,
+        Op::Glimpselist,
         Op::Destroy,
         Op::Fence,
         Op::Sync,

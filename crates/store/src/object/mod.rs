@@ -49,7 +49,7 @@ pub use read::Found;
 pub use redo::Redo;
 pub use verify::Counters;
 
-use crate::{Db, Lsn, StoreError, Txn};
+use crate::{Db, Lsn, StoreError, Txn, View};
 use data::ObjectData;
 use files::Files;
 use load::load;
@@ -117,6 +117,21 @@ impl Objects {
         let mut rec = rec.unwrap_or_else(ObjectRecord::empty);
         self.files.refresh_blocks(id, &mut rec);
         Ok((rec.attr, rec.layout_generation, lsn))
+    }
+
+    /// As [`Objects::attr_of_layout`] for one of many objects: `view` remembers what all of them depend on.
+    /// Without `space` blocks are as they were written down, and no file of an object is looked at.
+    pub fn attr_in(
+        &self,
+        view: &mut View,
+        id: ObjectId,
+        space: bool,
+    ) -> Result<(ObjectAttr, u32), StoreError> {
+        let mut rec = load::load_by(view, id)?.unwrap_or_else(ObjectRecord::empty);
+        if space {
+            self.files.refresh_blocks(id, &mut rec);
+        }
+        Ok((rec.attr, rec.layout_generation))
     }
 
     /// Attributes and the newest transaction they depend on; an object that was never written is empty.

@@ -29,6 +29,7 @@ pub mod getlock;
 pub mod getpath;
 pub mod getxattr;
 pub mod glimpse;
+pub mod glimpselist;
 pub mod grant;
 pub mod grow;
 pub mod instantiate;

@@ -145,7 +145,7 @@ impl Finder<'_> {
         if !self.q.fits(Stage::Question, c, at.dir)? {
             return Ok(false);
         }
-        if needed == Stage::Objects && c.has_objects() {
+        if needed == Stage::Objects && c.has_objects() && !c.inode().is_complete {
             c.stat = at.dir.stat(c.name(), self.q.lazy)?;
             if c.stat.is_none() {
                 return Ok(false);
@@ -258,7 +258,13 @@ fn find_below(f: &Finder<'_>, root: &Path, run: &Run<'_>) -> Result<(), Failure>
     let threads = f.q.threads.unwrap_or_else(walk::default_threads);
     let (tree, tests) = (Mounted::new(root)?, f.q.tests());
     if walk::is_to_scan(&tree, root, f.q.index, f.q.excludes_inodes(), run)? {
-        let scanning = ScanPlan { root, tests: &tests, threads, is_forced: f.q.index.is_some() };
+        let scanning = ScanPlan {
+            root,
+            tests: &tests,
+            objects: f.q.wanted_of_objects(),
+            threads,
+            is_forced: f.q.index.is_some(),
+        };
         index::scan(&tree, &MountedIndex::new(root), &scanning, f, run);
     } else {
         walk::walk(&tree, root, threads, f, run);

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::names;
 use crate::size::parse_index_list;
 use crate::walk::{Directory, THREADS_MAX};
+use client::control::OfObjects;
 use model::FileType;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -239,6 +240,17 @@ impl Query {
             Output::Json => Stage::Objects,
         };
         self.rules.iter().map(|r| r.predicate.stage(kind)).max().unwrap_or(Stage::Name).max(output)
+    }
+
+    /// What must be known of regular files that only their objects know.
+    pub fn wanted_of_objects(&self) -> Option<OfObjects> {
+        let is_space = |r: &Rule| matches!(r.predicate, Predicate::Blocks(_));
+        let shows_space = !matches!(self.output, Output::Lines | Output::Zeros);
+        match self.stage(FileType::Regular) {
+            Stage::Objects if shows_space || self.rules.iter().any(is_space) => Some(OfObjects::Space),
+            Stage::Objects => Some(OfObjects::Sizes),
+            _ => None,
+        }
     }
 
     /// Whether directories are asked for their default layouts.

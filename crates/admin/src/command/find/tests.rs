@@ -30,7 +30,9 @@ fn scanned(tree: &Fake, q: &Query) -> (Vec<String>, i32) {
     let run = Run::new("test", &interrupt, &seen);
     let c = Collector { finder: Finder { q }, out: model::mutex::Mutex::default() };
     let tests = q.tests();
-    let s = ScanPlan { root: &tree.root, tests: &tests, threads: q.threads.unwrap_or(2), is_forced: true };
+    let objects = q.wanted_of_objects();
+    let threads = q.threads.unwrap_or(2);
+    let s = ScanPlan { root: &tree.root, tests: &tests, objects, threads, is_forced: true };
     index::scan(&tree, &tree, &s, &c, &run);
     let is_closed = |f: &FakeFile| f.may_not_search || f.refused.is_some();
     let pages = tree.asked.full_pages.load(Ordering::Relaxed);

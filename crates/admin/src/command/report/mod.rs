@@ -15,7 +15,7 @@ use crate::interrupt::{self, Interrupt};
 use crate::walk::index::{self, ScanPlan};
 use crate::walk::{self, Mounted, MountedIndex, Place, Run, THREADS_MAX, Visitor};
 use crate::{local, output, say};
-use client::control::Listed;
+use client::control::{Listed, OfObjects};
 use indicatif::ProgressBar;
 use model::LayoutSpec;
 use model::mutex::Mutex;
@@ -131,7 +131,7 @@ fn look(c: &mut Candidate, at: &Place<'_>) -> Result<bool, Failure> {
     if c.listed.inode.is_none() {
         return Ok(false);
     }
-    if c.has_objects() {
+    if c.has_objects() && !c.inode().is_complete {
         c.stat = at.dir.stat(c.name(), false)?;
         return Ok(c.stat.is_some());
     }
@@ -153,7 +153,13 @@ fn count_below(root: &Path, o: &Options, counter: &Counter, run: &Run<'_>) -> Re
     local::mount_point(root)?;
     let tree = Mounted::new(root)?;
     if walk::is_to_scan(&tree, root, o.index, true, run)? {
-        let scanning = ScanPlan { root, tests: &[], threads: o.threads, is_forced: o.index.is_some() };
+        let scanning = ScanPlan {
+            root,
+            tests: &[],
+            objects: Some(OfObjects::Space),
+            threads: o.threads,
+            is_forced: o.index.is_some(),
+        };
         index::scan(&tree, &MountedIndex::new(root), &scanning, counter, run);
     } else {
         walk::walk(&tree, root, o.threads, counter, run);
