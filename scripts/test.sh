@@ -16,14 +16,6 @@ export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED-20261121}
 export CARGO_PROFILE_RELEASE_LTO=off
 passed=0 failed=0 failures=() failed_logs=() over_budget=()
 
-# repeats N: the same seeds in two processes give the same trace hashes
-repeats() {
-  local sim=$target/release/nacre-sim
-  cargo build --release -p sim --bin nacre-sim &&
-    "$sim" --seeds "$1" --hashes >"$logs/hashes.1" && "$sim" --seeds "$1" --hashes >"$logs/hashes.2" &&
-    grep -c trace "$logs/hashes.1" && cmp "$logs/hashes.1" "$logs/hashes.2"
-}
-
 # in_two LOG ARGUMENTS ARGUMENTS: the simulator in two processes, as there are two cores
 in_two() {
   local sim=$target/release/nacre-sim first second rc
@@ -36,6 +28,12 @@ in_two() {
   rc=$?
   cat "$logs/$1.1" "$logs/$1.2"
   return $rc
+}
+
+# repeats N: the same seeds in two processes give the same trace hashes
+repeats() {
+  cargo build --release -p sim --bin nacre-sim && in_two hashes "--seeds $1 --hashes" "--seeds $1 --hashes" >/dev/null &&
+    grep -c trace "$logs/hashes.1" && cmp "$logs/hashes.1" "$logs/hashes.2"
 }
 
 # window N: the first of N seeds that nobody tried before: they move with the commit

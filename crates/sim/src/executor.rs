@@ -9,6 +9,7 @@ use crate::world::{Node, NodeState};
 use ::world::BoxFuture;
 use ::world::rng::Rng;
 use model::mutex::{Mutex, MutexGuard};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -58,6 +59,33 @@ impl std::ops::Deref for Sim {
 pub(crate) struct Core {
     state: Mutex<State>,
     ready: Arc<Ready>,
+    _counted: Counted,
+}
+
+thread_local! {
+    static WORLDS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Simulated worlds of this thread that take memory: those that live, and those that something kept from
+/// being given back when they ended.
+pub fn worlds() -> usize {
+    WORLDS.get()
+}
+
+/// One of [`worlds`]. A world is made, runs and ends in one thread.
+struct Counted;
+
+impl Counted {
+    fn new() -> Counted {
+        WORLDS.set(WORLDS.get() + 1);
+        Counted
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        WORLDS.set(WORLDS.get() - 1);
+    }
 }
 
 /// Everything that belongs to the simulation. Futures and user objects are never dropped or called while
@@ -348,7 +376,7 @@ impl Sim {
             trace: Trace::default(),
             running: 0,
         };
-        let core = Core { state: Mutex::new(state), ready: Arc::default() };
+        let core = Core { state: Mutex::new(state), ready: Arc::default(), _counted: Counted::new() };
         let sim = Sim { handle: Handle { core: Arc::new(core) } };
         // Node 0 is the experimenter: it has no address and never crashes.
         sim.add_node("driver", &[]);
@@ -472,22 +500,22 @@ impl Handle {
 
 impl Drop for Sim {
     fn drop(&mut self) {
-        // Tasks hold worlds and worlds hold the core: break the circles. Destructors may spawn and set
-        // timers again, so until nothing is left.
+        // Tasks hold worlds and worlds hold the core, as does what is under way at a node: break the circles.
+        // Destructors may spawn and set timers again, so until nothing is left.
         loop {
-            let (tasks, timers, net) = {
+            let (tasks, timers, net, under_way) = {
                 let mut s = self.core.lock();
-                let mut tasks = Vec::new();
+                let (mut tasks, mut under_way) = (Vec::new(), Vec::new());
                 for node in 0..s.nodes.len() {
-                    s.nodes[node].life += 1;
+                    under_way.push(s.nodes[node].end());
                     tasks.extend(s.remove_tasks(node as u32));
                 }
-                (tasks, std::mem::take(&mut s.timers), std::mem::take(&mut s.net))
+                (tasks, std::mem::take(&mut s.timers), std::mem::take(&mut s.net), under_way)
             };
             if tasks.is_empty() && timers.is_empty() {
                 break;
             }
-            drop((tasks, timers, net));
+            drop((tasks, timers, net, under_way));
         }
         lock(&self.core.ready.list).clear();
     }

@@ -52,6 +52,6 @@ mod users;
 pub mod workload;
 mod world;
 
-pub use executor::{Handle, Sim, Stuck};
+pub use executor::{Handle, Sim, Stuck, worlds};
 pub use net::NetFaults;
 pub use world::{Node, Rest, Stop};

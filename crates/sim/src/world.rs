@@ -161,6 +161,14 @@ impl NodeState {
         self.rest = Some((now, what));
     }
 
+    /// What is under way there, and will not be any more.
+    pub(crate) fn end(&mut self) -> (Vec<Work>, Vec<HeldChange>) {
+        self.life += 1;
+        self.parked.clear();
+        self.trip = None;
+        (std::mem::take(&mut self.parked_work), self.take_held())
+    }
+
     /// It goes on. What stood still.
     fn wake(&mut self, now: u64) -> Rest {
         self.paused = false;
@@ -282,13 +290,9 @@ impl Node {
             let mut s = self.core.lock();
             let now = s.now;
             let n = &mut s.nodes[self.id as usize];
-            n.life += 1;
             n.up = false;
             n.wake(now);
-            n.parked.clear();
-            n.trip = None;
-            let held = n.take_held();
-            let work = std::mem::take(&mut n.parked_work);
+            let (work, held) = n.end();
             if !held.is_empty() {
                 s.trace.count("change_under_way_at_pause");
             }

@@ -1,6 +1,7 @@
 //! A few seeds of the whole cluster, and that a seed repeats.
 
 use sim::scenario::{Options, run};
+use sim::worlds;
 
 #[test]
 fn some_seeds_find_nothing() {
@@ -8,6 +9,7 @@ fn some_seeds_find_nothing() {
         let r = run(&Options::new(seed));
         assert_eq!(r.violation, None, "seed {seed}");
         assert!(r.ops >= 1990 && r.faults.contains_key("power_loss"), "seed {seed}: {r:?}");
+        assert_eq!(worlds(), 0, "seed {seed}: what the world took is given back");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Peers that lie end no server and change nothing for an honest client.
 
 use sim::hostile::{Options, command, run};
+use sim::worlds;
 
 /// Seeds that once found something come first.
 const CORPUS: &[(u64, u64)] = &[(27, 600), (356, 600)];
@@ -14,5 +15,6 @@ fn nothing_a_peer_sends_stops_a_server() {
             Ok(s) => assert!(s.done > 20 && s.refused > 20 && s.honest > 20, "{}: {s:?}", command(&o)),
             Err(f) => panic!("{}: {}\n{}", command(&o), f.what, f.frames.join("\n")),
         }
+        assert_eq!(worlds(), 0, "{}: what the world took is given back", command(&o));
     }
 }

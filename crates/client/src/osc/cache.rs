@@ -127,13 +127,15 @@ impl ObjectCache {
             dirty.insert(o.id, o.clone()).is_none()
         };
         if fresh && !self.ticking.swap(true, Ordering::SeqCst) {
-            let weak = Arc::downgrade(self);
+            let ends = WriteBackEnds { cache: Arc::downgrade(self), done: false };
             let world = self.cx.world.clone();
             self.cx.world.spawn("client-write-back", async move {
+                let mut ends = ends; // whole: it is dropped with this task
                 loop {
                     world.sleep(TICK).await;
-                    let Some(me) = weak.upgrade() else { return };
+                    let Some(me) = ends.cache.upgrade() else { return };
                     if !me.write_back_old() {
+                        ends.done = true;
                         return;
                     }
                 }
@@ -278,6 +280,27 @@ impl ObjectCache {
             }
             self.flush_everything();
             world::select(a, world::select(b, self.cx.world.sleep(super::grant::ASK_AGAIN))).await;
+        }
+    }
+}
+
+/// The task that looks after what is dirty ends.
+struct WriteBackEnds {
+    cache: Weak<ObjectCache>,
+    /// Because nothing is dirty any more.
+    done: bool,
+}
+
+impl Drop for WriteBackEnds {
+    /// A task that is dropped died with its runtime, as every task of this mount: nobody writes what is
+    /// dirty. Its objects hold the cache that lists them, and would be kept for ever.
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        if let Some(cache) = self.cache.upgrade() {
+            let given_up = std::mem::take(&mut *cache.dirty.lock());
+            drop(given_up);
         }
     }
 }

@@ -238,7 +238,8 @@ impl Core {
         Instant(self.alive.load(Ordering::Relaxed)).plus(crate::lease_life(interval))
     }
 
-    /// What the target leased may not be used before it is heard again. Nothing is leased to who never heard it.
+    /// What the target leased may not be used before it is heard again. Nothing is leased to who never heard
+    /// it.
     pub fn has_lapsed(&self) -> bool {
         self.alive.load(Ordering::Relaxed) > 0 && self.leases_until() <= self.world.now()
     }

@@ -173,9 +173,10 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Pings when the session is idle, when a request is unanswered while the server says nothing, when leases
-    /// are over although the session is up (it was made anew after a long silence), and when this host's clocks
-    /// may have stood still; gives the connection up when a ping is not answered for two intervals.
+    /// Pings when the session is idle, when a request is unanswered while the server says nothing, when
+    /// leases are over although the session is up (it was made anew after a long silence), and when this
+    /// host's clocks may have stood still; gives the connection up when a ping is not answered for two
+    /// intervals.
     fn on_tick(&mut self) -> Result<(), String> {
         let now = self.core.world.now();
         let (heard, sent, busy, kept, up) = {

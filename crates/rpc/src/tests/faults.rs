@@ -595,8 +595,8 @@ fn a_client_whose_clocks_stood_still_asks_before_it_believes_its_leases() {
     });
 }
 
-/// Whoever relies on a lease sends nothing that an answer would come to. After a silence in which leases ended
-/// the new connection asks by itself, or all of them would wait for the next ping of an idle session.
+/// Whoever relies on a lease sends nothing that an answer would come to. After a silence in which leases
+/// ended the new connection asks by itself, or all of them would wait for the next ping of an idle session.
 #[test]
 fn leases_are_good_soon_after_a_silent_server_is_back() {
     let c = Cluster::new(21, TargetId::ost(0));

@@ -9,7 +9,7 @@ use crate::core::CheckpointHook;
 use model::ObjectId;
 use model::mutex::{Mutex, MutexGuard, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use wire::frame::crc32c;
 use world::sync::Notify;
 use world::{BoxFuture, DiskFile, OpenMode, World};
@@ -60,16 +60,19 @@ pub(crate) struct Files {
 }
 
 /// A change whose record is submitted, but whose file is changed only after the commit. A checkpoint waits
-/// for those that were there when it began.
+/// for those that were there when it began. Weak: what waits in [`Files`] for a commit that never comes has
+/// tickets, and must not keep the files of a target that is gone.
 pub(crate) struct Ticket {
-    files: Arc<Files>,
+    files: Weak<Files>,
     number: u64,
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.files.lock().tickets.remove(&self.number);
-        self.files.ticket_gone.notify_waiters();
+        if let Some(files) = self.files.upgrade() {
+            files.lock().tickets.remove(&self.number);
+            files.ticket_gone.notify_waiters();
+        }
     }
 }
 
@@ -159,7 +162,7 @@ impl Files {
         s.next_ticket += 1;
         let new = s.tickets.insert(number);
         assert!(new, "each change has a ticket of its own");
-        Ticket { files: self.clone(), number }
+        Ticket { files: Arc::downgrade(self), number }
     }
 
     /// A flush by a change itself (blocks). The host reports the loss of a file's pages only once: if it is

@@ -245,3 +245,27 @@ pub(super) fn lay_over(buf: &mut [u8], off: u64, newer: &[(u64, Bytes)]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Fid;
+    use world::mem::MemDisk;
+
+    /// A target stops with writes whose records are never committed: nothing of it is left in a process that
+    /// goes on.
+    #[test]
+    fn what_waits_for_a_commit_that_never_comes_keeps_no_file_open() {
+        let (mut world, _runtime) = world::real::start(1).unwrap();
+        world.disk = Arc::new(MemDisk::default());
+        let object = ObjectId { origin: Fid::new(7, 8, 9), component: 1, stripe: 2 };
+        let files = Files::new(&world, "/ost");
+        let ticket = Arc::new(files.ticket());
+        let write = Waiting { key: FileKey::Own(object), at: 0, off: 0, data: Bytes::from_static(b"data") };
+        let queued = Queued { lsn: 1, object, number: 0, write, _ticket: ticket };
+        files.waiting().queue.push_back(queued);
+        let left = Arc::downgrade(&files);
+        drop(files);
+        assert_eq!(left.strong_count(), 0);
+    }
+}
