@@ -8,7 +8,7 @@ scripts/install-deps.sh run
 target=${CARGO_TARGET_DIR:-target}
 # program:package
 need="setfacl:acl setfattr:attr git:git rsync:rsync dbench:dbench stress-ng:stress-ng ip:iproute2 nft:nftables nsenter:util-linux
-python3:python3 tar:tar diff:diffutils flock:util-linux g++:g++
+mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs python3:python3 tar:tar diff:diffutils flock:util-linux g++:g++
 corosync:corosync pacemakerd:pacemaker crm_resource:pacemaker-cli-utils pcs:pcs ocf-tester:resource-agents xmllint:libxml2-utils"
 missing=
 for n in $need; do

@@ -131,9 +131,9 @@ fn together<'a>(v: &View, all: impl Iterator<Item = &'a TargetSpace>) -> Numbers
         d.used = d.used.max(n.used);
     }
     disks.into_values().fold(Numbers::default(), |a, n| Numbers {
-        total: a.total + n.total,
-        used: a.used + n.used,
-        available: a.available + n.available,
+        total: a.total.saturating_add(n.total),
+        used: a.used.saturating_add(n.used),
+        available: a.available.saturating_add(n.available),
     })
 }
 
@@ -152,7 +152,7 @@ fn summary(v: &View, all: &[TargetSpace]) -> Numbers {
     let mdts = sum(TargetKind::Mdt);
     // Hosts that make inodes as they go report none at all.
     let available = if osts.total > 0 { mdts.available.min(osts.available) } else { mdts.available };
-    Numbers { total: mdts.used + available, used: mdts.used, available }
+    Numbers { total: mdts.used.saturating_add(available), used: mdts.used, available }
 }
 
 fn one_mount(m: &LocalMount, v: &View, p: &getopt::Parsed, errors: &mut FirstError) -> Result<(), Failure> {
@@ -239,4 +239,52 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
         output::json(&json!(rows));
     }
     Ok(errors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use client::control::Target;
+    use model::TargetId;
+
+    /// A target of an exbibyte, three quarters of it in use.
+    fn exbibyte(target: TargetId) -> TargetSpace {
+        let target = Target {
+            target,
+            uuid: String::new(),
+            nid: String::new(),
+            state: "FULL".into(),
+            active: true,
+            domain: Vec::new(),
+        };
+        let (total, free) = (1 << 60, 1 << 58);
+        TargetSpace {
+            target,
+            errno: None,
+            total,
+            free,
+            available: free,
+            files: total,
+            files_free: free,
+            disk: 0,
+            flags: 0,
+        }
+    }
+
+    #[test]
+    fn exbibytes_are_added_and_shown_and_more_than_a_number_holds_is_the_largest() {
+        let osts = |n: u16| (0..n).map(|i| exbibyte(TargetId::ost(i))).collect::<Vec<_>>();
+        let bytes = View { inodes: false, base: None };
+        let n = summary(&bytes, &osts(15));
+        assert_eq!((n.total, n.used, n.available, n.percent()), (15 << 60, 45 << 58, 15 << 58, 75));
+        assert_eq!(bytes.show(n.total), (15u64 << 50).to_string());
+        assert_eq!(View { base: Some(1024), ..bytes }.show(n.total), "15.0E");
+        let n = summary(&bytes, &osts(100));
+        assert_eq!((n.total, n.used, n.available), (u64::MAX, u64::MAX, u64::MAX), "not less, and no panic");
+        assert_eq!(n.percent(), 50);
+        let mut all = osts(100);
+        all.push(exbibyte(TargetId::mdt(0)));
+        let n = summary(&View { inodes: true, base: None }, &all);
+        assert_eq!((n.used, n.available), (3 << 58, 1 << 58));
+    }
 }

@@ -167,6 +167,17 @@ pub fn pieces(c: &CopyRun<'_>, l: Arc<FilePieces>, buffer: &mut Buffer) {
             break;
         }
         let end = (at + PIECE_BYTES).min(l.wanted.size);
+        match first_piece(&l, at) {
+            Ok(first) if first > at => {
+                l.next.fetch_max(first, Ordering::Relaxed);
+                continue;
+            }
+            Ok(_) => {}
+            Err(e) => {
+                l.failed.lock().get_or_insert(e);
+                break;
+            }
+        }
         if let Err(e) = range(c, &l.from, &l.to, (at, end), true, buffer) {
             l.failed.lock().get_or_insert(e);
         }
@@ -192,6 +203,12 @@ pub fn pieces(c: &CopyRun<'_>, l: Arc<FilePieces>, buffer: &mut Buffer) {
         c.linked(&b, &name, &l.wanted, true);
     }
     c.left(b);
+}
+
+/// Where the first piece from `at` on begins that has data: a file may have terabytes without.
+fn first_piece(l: &FilePieces, at: u64) -> Result<u64, Failed> {
+    let found = tree::next_data(&l.from, at, l.wanted.size).map_err(|e| ("look for data of", e))?;
+    Ok(found.map_or(l.wanted.size, |(data, _)| data / PIECE_BYTES * PIECE_BYTES))
 }
 
 /// A large file that changed meanwhile.
