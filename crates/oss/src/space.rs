@@ -226,7 +226,9 @@ impl Space {
                 let others = if share == 1 { s.promises(holder).saturating_add(elsewhere) } else { 0 };
                 let room = sample.available.saturating_sub(keep).saturating_sub(others);
                 let used = s.since.saturating_add(bytes);
-                let trusted = now.since(at) < SAMPLE_AGE && used <= s.spare.min(room / SAMPLE_SHARE);
+                // Only what is neither promised nor out of the reserve needs what others left for it.
+                let spare = if share == 1 && !kept_word { s.spare } else { u64::MAX };
+                let trusted = now.since(at) < SAMPLE_AGE && used <= spare.min(room / SAMPLE_SHARE);
                 if used <= room && (trusted || attempt == 1) {
                     s.since = used;
                     s.in_flight += bytes;
