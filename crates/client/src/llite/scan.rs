@@ -12,6 +12,7 @@ use crate::osc::Osc;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::{Attr, Fid, FileType, Layout, Map, ObjectAttr};
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
 use wire::msg::scan::{Condition, Cursor, Found, Number, ROOT_PLACE, Scan, ScanReply, Test};
@@ -152,10 +153,11 @@ impl Completion<'_> {
             };
             let first = out.all.len();
             for o in l.objects() {
-                if !oscs.contains_key(&o.ost) {
-                    oscs.insert(o.ost, self.fs.lmv.osc(o.ost).await);
-                }
-                if let Ok(osc) = &oscs[&o.ost] {
+                let osc = match oscs.entry(o.ost) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(new) => new.insert(self.fs.lmv.osc(o.ost).await),
+                };
+                if let Ok(osc) = osc {
                     out.all.push(Placed { osc: osc.clone(), id: o.id, generation: l.generation });
                 }
             }
