@@ -253,9 +253,9 @@ verbs! {
         Glimpse = 85, ost_counter("getattr");
         Sync = 87, ost_counter("sync");
         Extent = 88, ost_counter("ldlm_enqueue");
-        Glimpselist = 54, not_in_batch, ost_counter("getattr");
         Grant = 89;
         Writelist = 90, answers(Answer::Written), moves(BulkSide::Request), ost_counter("write");
+        Glimpselist = 92, not_in_batch, ost_counter("getattr");
         // configuration (MGS)
         Config = 101;
     }
