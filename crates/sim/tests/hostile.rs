@@ -8,7 +8,7 @@ const CORPUS: &[(u64, u64)] = &[(27, 600), (356, 600)];
 
 #[test]
 fn nothing_a_peer_sends_stops_a_server() {
-    let some = (1..=4).map(|seed| (seed, 400));
+    let some = (1..=4).map(|seed| (seed, 500));
     for (seed, frames) in CORPUS.iter().copied().chain(some) {
         let o = Options { seed, frames, stop: None, log: false };
         match run(&o) {
