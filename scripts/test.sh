@@ -165,8 +165,8 @@ calm=(
 # The others run in these lanes and in one more of about the same length, which has what is named nowhere: mostly they wait for
 # terms to end.
 lanes=(
-  "pacemaker:: mmap:: coherence:: coherence_names::"
-  "controller:: failover:: ha:: hostile:: long_way:: mmp:: pause:: recovery_page:: removed:: told:: inodes:: up_down:: watch::"
+  "pacemaker:: mmap:: coherence:: coherence_names:: wide::"
+  "controller:: failover:: ha:: hostile:: long_way:: mmp:: pause:: recovery_page:: removed:: told:: inodes:: up_down:: watch:: large::"
 )
 
 # apart COMMAND…: as on a host of its own, as `lctl` speaks of every mount and server that a host has, and addresses are a host's
