@@ -22,7 +22,7 @@ use wire::proof::Key;
 use world::faulty::DiskFaults;
 use world::future::join_all;
 use world::gate::GatedDisk;
-use world::sys::{self, files};
+use world::sys::{self, files, mounts};
 use world::{BoxFuture, World};
 
 /// How long a killed server may take to let go of its target.
@@ -362,6 +362,11 @@ fn book(host: &World, disk: u64) -> Arc<oss::DiskBook> {
     BOOKS.of(disk, shared)
 }
 
+/// Whether the file system takes more room for a file that grows than it has bytes, up to gigabytes.
+fn takes_room_ahead(m: &mounts::Mount) -> bool {
+    m.fstype == "xfs" && !m.options.split(',').any(|o| o.starts_with("allocsize="))
+}
+
 async fn open_ost(
     world: &World,
     host: &World,
@@ -369,6 +374,14 @@ async fn open_ost(
     s: Superblock,
     hold: &Arc<Hold>,
 ) -> Result<Arc<Target>, StartError> {
+    if let Ok(Some(m)) = files::canonical(dir).and_then(|d| mounts::containing(&d))
+        && takes_room_ahead(&m)
+    {
+        tracing::warn!(
+            "target '{dir}' lies on XFS, which takes room ahead of files that grow, and may take what was promised to clients: data that write(2) accepted can get ENOSPC at fsync when the disk is nearly full; mount '{}' with -o allocsize=64k",
+            m.dir.display()
+        );
+    }
     let db = open_db(world, dir, s.epoch, hold).await?;
     let of = db.clone();
     let objects = world.blocking(move || Objects::open(of)).await.map_err(|e| words(dir, &e))?;
@@ -586,5 +599,20 @@ impl Target {
     /// After all targets of its folder stopped: the next server need not wait.
     pub async fn leave(&self) {
         self.hold.heartbeat.leave().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_xfs_without_a_bound_takes_room_ahead() {
+        let on = |fstype: &str, options: &str| {
+            let (source, dir) = ("/dev/sdb".into(), "/ost".into());
+            takes_room_ahead(&mounts::Mount { source, dir, fstype: fstype.into(), options: options.into() })
+        };
+        assert!(on("xfs", "rw,relatime,attr2,inode64"));
+        assert!(!on("xfs", "rw,allocsize=64k,inode64") && !on("ext4", "rw,relatime"));
     }
 }
