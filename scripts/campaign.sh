@@ -15,17 +15,9 @@ work=$(cd "$work" && pwd)
 sim=$target/release/nacre-sim
 export CARGO_PROFILE_RELEASE_LTO=off
 
-# apart COMMAND…: as on a host of its own, like scripts/test.sh
-apart() {
-  unshare --mount --net bash -euc '
-    ip link set lo up
-    for d in /run/nacre /run/netns; do mkdir -p "$d"; mount -t tmpfs none "$d"; done
-    exec "$@"' apart "$@"
-}
-
 # real TEST…: tests of real processes
 real() {
-  apart cargo test --release -p tests --test real -- --test-threads=1 --nocapture "$@"
+  scripts/apart.sh cargo test --release -p tests --test real -- --test-threads=1 --nocapture "$@"
 }
 
 # in_two A B: two halves of a step, as there are two cores
@@ -58,7 +50,7 @@ conformance() { real posix:: privileges:: users::; }
 coherence() { mkdir -p "$work/coherence" && WORK=$work/coherence scripts/campaign-coherence.sh "$ROUNDS" 2; }
 kills() { real kill::; }
 layouts() { real layouts:: migrate:: drain::; }
-thrash() { apart make --no-print-directory thrash "MINUTES=$MINUTES"; }
+thrash() { scripts/apart.sh make --no-print-directory thrash "MINUTES=$MINUTES"; }
 
 # figure STEP LOG: what a log says in a line
 figure() {

@@ -169,18 +169,10 @@ lanes=(
   "controller:: failover:: ha:: hostile:: long_way:: mmp:: pause:: recovery_page:: removed:: told:: inodes:: up_down:: watch:: large::"
 )
 
-# apart COMMAND…: as on a host of its own, as `lctl` speaks of every mount and server that a host has, and addresses are a host's
-apart() {
-  unshare --mount --net bash -euc '
-    ip link set lo up
-    for d in /run/nacre /run/netns; do mkdir -p "$d"; mount -t tmpfs none "$d"; done
-    exec "$@"' apart "$@"
-}
-
 # real ARGUMENTS…: tests of real processes, one after the other; when each ended
 real() {
   local since=$SECONDS line
-  apart cargo test --release -p tests -- --test-threads=1 "$@" | while IFS= read -r line; do
+  scripts/apart.sh cargo test --release -p tests -- --test-threads=1 "$@" | while IFS= read -r line; do
     case $line in "test result: "*) ;; "test "* | ok | FAILED) line+=" [$((SECONDS - since)) s]" ;; esac
     printf '%s\n' "$line"
   done

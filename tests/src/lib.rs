@@ -5,6 +5,7 @@
 
 pub mod cluster;
 pub mod controllers;
+pub mod disks;
 pub mod exerciser;
 pub mod hosts;
 pub mod load;

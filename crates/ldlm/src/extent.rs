@@ -424,20 +424,12 @@ impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
     }
 
     /// Locks under which other clients may keep changes of the object.
-    pub fn writers(&self, object: O, except: C) -> Vec<(C, u64)> {
-        let Some(o) = self.objects.get(&object) else { return Vec::new() };
-        let of = |g: &Lock<C>| match g.who {
+    pub fn writers(&self, object: O, except: C) -> impl Iterator<Item = (C, u64)> {
+        let of = move |g: &Lock<C>| match g.who {
             Who::Client(c, id) if c != except && g.mode != ExtentMode::Read => Some((c, id)),
             _ => None,
         };
-        o.granted.iter().filter_map(of).collect()
-    }
-
-    /// Whether [`Extents::writers`] has any.
-    pub fn has_other_writer(&self, object: O, except: C) -> bool {
-        let is_other = |g: &Lock<C>| matches!(g.who, Who::Client(c, _) if c != except);
-        let granted = self.objects.get(&object).map(|o| &o.granted);
-        granted.into_iter().flatten().any(|g| is_other(g) && g.mode != ExtentMode::Read)
+        self.objects.get(&object).into_iter().flat_map(|o| &o.granted).filter_map(of)
     }
 
     /// A sign that the client works at giving the lock back: its time starts anew.

@@ -282,7 +282,7 @@ impl Locks {
     ) -> BTreeMap<ObjectId, Vec<KeptAttr>> {
         let mut waits = Vec::new();
         for &object in objects {
-            let writers = self.table().writers(object, client);
+            let writers: Vec<_> = self.table().writers(object, client).collect();
             for (holder, id) in writers {
                 assert_ne!(holder, client, "nobody is asked for what he keeps himself");
                 let (answer, kept) = oneshot::channel();
@@ -326,7 +326,7 @@ impl Locks {
         objects: impl Iterator<Item = ObjectId>,
     ) -> Vec<bool> {
         let table = self.table();
-        objects.map(|o| table.has_other_writer(o, client)).collect()
+        objects.map(|o| table.writers(o, client).next().is_some()).collect()
     }
 
     /// An object is gone: whoever keeps parts of it may forget them.

@@ -3,84 +3,18 @@
 use anyhow::{Context, Result, ensure};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::time::Duration;
-use tests::cluster::{Scratch, fsck_when_free, ok_within, sh, tool, wait_until};
+use tests::cluster::sh;
+use tests::disks::OnDisks;
 
 const LIMIT: Duration = Duration::from_secs(120);
 const TIB: u64 = 1 << 40;
 const MIB: u64 = 1 << 20;
-const OSTS: usize = 4;
 /// Size of each disk.
 const DISK: &str = "400m";
 /// The last byte that a file may have lies before.
 const MAX: u64 = i64::MAX as u64;
-
-/// OSTs on disks of their own.
-struct Disks {
-    scratch: Scratch,
-}
-
-impl Disks {
-    /// On so many disks in memory: no host's file on them has a limit of its own.
-    fn up(name: &str, osts: usize) -> Result<Disks> {
-        let d = Disks { scratch: Scratch::new(name) };
-        for n in 0..osts {
-            fs::create_dir_all(d.disk(n))?;
-            let size = format!("size={DISK}");
-            ok_within(
-                Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(d.disk(n)),
-                LIMIT,
-            )?;
-        }
-        d.start(osts)?;
-        Ok(d)
-    }
-
-    fn start(&self, osts: usize) -> Result<()> {
-        let mut c = self.nacre("up");
-        c.args(["--no-watch", "--fsname", "large", "--osts", &osts.to_string(), "--mount"]);
-        ok_within(c.arg(self.mount(0)).arg("--mount").arg(self.mount(1)), LIMIT).map(drop)
-    }
-
-    fn dir(&self) -> PathBuf {
-        self.scratch.path().join("fs")
-    }
-
-    fn disk(&self, n: usize) -> PathBuf {
-        self.dir().join(format!("ost000{n}"))
-    }
-
-    fn mount(&self, n: usize) -> PathBuf {
-        self.scratch.path().join(format!("mnt{n}"))
-    }
-
-    fn nacre(&self, verb: &str) -> Command {
-        let mut c = tool("nacre");
-        c.arg(verb).arg("--dir").arg(self.dir());
-        c
-    }
-
-    fn down(&self) -> Result<()> {
-        ok_within(&mut self.nacre("down"), LIMIT)?;
-        fsck_when_free([self.dir()])
-    }
-}
-
-impl Drop for Disks {
-    fn drop(&mut self) {
-        let quietly = |c: &mut Command| drop(c.stdout(Stdio::null()).stderr(Stdio::null()).status());
-        quietly(self.nacre("down").arg("--force"));
-        for n in 0..OSTS {
-            let free = || Command::new("umount").arg(self.disk(n)).output().is_ok_and(|o| o.status.success());
-            if self.disk(n).exists() && wait_until("the disk is free", Duration::from_secs(5), free).is_err()
-            {
-                quietly(Command::new("umount").arg("-l").arg(self.disk(n)));
-            }
-        }
-    }
-}
 
 /// What is written at `at`: everywhere something else.
 fn mark(at: u64) -> Vec<u8> {
@@ -111,7 +45,7 @@ fn data_at(path: &Path) -> Result<Vec<u64>> {
 
 #[test]
 fn a_file_is_as_large_as_an_offset_can_say_and_only_its_data_takes_room_and_time() -> Result<()> {
-    let d = Disks::up("large", OSTS)?;
+    let d = OnDisks::up("large", 4, DISK)?;
     let (a, b) = (d.mount(0), d.mount(1));
     let last = MAX - mark(0).len() as u64;
     let marks = [0, 5 * TIB + 4096, 16 * TIB - 8192, 16 * TIB, 17 * TIB, 100 * TIB + 4096, 1 << 60, last];

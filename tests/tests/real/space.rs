@@ -5,10 +5,11 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
-use tests::cluster::{Scratch, ok_within, sh, tool, wait_until};
+use tests::cluster::{ok_within, sh, tool, wait_until};
+use tests::disks::OnDisks;
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Size of each OST's disk.
@@ -16,66 +17,10 @@ const DISK: &str = "160m";
 /// Between two questions journals may grow by as much.
 const DRIFT_BYTES: u64 = 1 << 20;
 
-/// Two OSTs on small disks in memory, two mounts.
-struct Small {
-    scratch: Scratch,
-}
-
-impl Small {
-    fn up() -> Result<Small> {
-        let s = Small { scratch: Scratch::new("space") };
-        for disk in s.disks() {
-            std::fs::create_dir_all(&disk)?;
-            let size = format!("size={DISK}");
-            ok_within(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(&disk), LIMIT)?;
-        }
-        let mut c = s.nacre("up");
-        c.args(["--osts", "2", "--fsname", "small", "--mount"])
-            .arg(s.mount(0))
-            .arg("--mount")
-            .arg(s.mount(1));
-        ok_within(&mut c, LIMIT)?;
-        Ok(s)
-    }
-
-    fn dir(&self) -> PathBuf {
-        self.scratch.path().join("fs")
-    }
-
-    fn disks(&self) -> [PathBuf; 2] {
-        [0, 1].map(|n| self.dir().join(format!("ost000{n}")))
-    }
-
-    fn mount(&self, n: usize) -> PathBuf {
-        self.scratch.path().join(format!("mnt{n}"))
-    }
-
-    fn nacre(&self, verb: &str) -> Command {
-        let mut c = tool("nacre");
-        c.arg(verb).arg("--dir").arg(self.dir());
-        c
-    }
-
-    fn down(&self) -> Result<()> {
-        ok_within(&mut self.nacre("down"), LIMIT)?;
-        ok_within(tool("nacre").arg("fsck").arg(self.dir()), LIMIT).map(drop)
-    }
-
-    /// How often the servers' logs have these words.
-    /// What the logs say with these words.
-    fn logged(&self, words: &str) -> Result<Vec<String>> {
-        let line = format!("grep -rhF '{words}' {} --include='*.log' || true", self.dir().display());
-        Ok(sh(&line, LIMIT)?.lines().map(str::to_string).collect())
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = self.nacre("down").arg("--force").stderr(Stdio::null()).stdout(Stdio::null()).status();
-        for disk in self.disks() {
-            let _ = Command::new("umount").arg("-l").arg(disk).stderr(Stdio::null()).status();
-        }
-    }
+/// What the logs say with these words.
+fn logged(d: &OnDisks, words: &str) -> Result<Vec<String>> {
+    let line = format!("grep -rhF '{words}' {} --include='*.log' || true", d.dir().display());
+    Ok(sh(&line, LIMIT)?.lines().map(str::to_string).collect())
 }
 
 /// The numbers of a line, those of its words that are some.
@@ -120,7 +65,7 @@ fn agree(mount: &Path) -> Result<()> {
 
 #[test]
 fn what_was_acknowledged_has_its_room_and_a_full_ost_is_named_and_passed_over() -> Result<()> {
-    let s = Small::up()?;
+    let s = OnDisks::up("small", 2, DISK)?;
     let (a, b) = (s.mount(0), s.mount(1));
     ok_within(tool("lctl").args(["pool_new", "small.all"]), LIMIT)?;
     ok_within(tool("lctl").args(["pool_add", "small.all", "OST0000", "OST0001"]), LIMIT)?;
@@ -155,7 +100,7 @@ fn what_was_acknowledged_has_its_room_and_a_full_ost_is_named_and_passed_over() 
     ensure!(avail < 8 << 10, "{avail} KiB are left, and writers were refused");
     ensure!(granted <= avail << 10, "{granted} bytes promised of {avail} KiB");
     ensure!(get("obdfilter.small-OST0000.tot_pending")?.trim() == "0");
-    let named = s.logged("OST0000 in ")?;
+    let named = logged(&s, "OST0000 in ")?;
     ensure!(named.len() == 1, "the full target is named once: {named:#?}");
     agree_soon(&a)?;
 
@@ -185,7 +130,7 @@ fn what_was_acknowledged_has_its_room_and_a_full_ost_is_named_and_passed_over() 
     ok_within(tool("lfs").args(["setstripe", "-c", "1", "-i", "0"]).arg(&again), LIMIT)?;
     std::fs::write(&again, vec![3; 20 << 20])?;
     File::open(&again)?.sync_all()?;
-    let named = s.logged("has room again")?;
+    let named = logged(&s, "has room again")?;
     ensure!(named.len() == 1, "and that it has room, once: {named:#?}");
     agree_soon(&b)?;
     s.down()

@@ -39,28 +39,59 @@ impl File {
 /// Attributes of objects, in the order given, with what this mount keeps of them. Nobody is asked about
 /// objects that its locks cover.
 pub(crate) async fn glimpse(objects: &[Placed]) -> R<Vec<ObjectAttr>> {
-    let open = |o: &Placed| o.osc.cache.get(o.id);
-    let known: Vec<Option<ObjectAttr>> =
-        objects.iter().map(|o| open(o).and_then(|o| o.attr_if_locked())).collect();
-    // As it is before the question: what is written meanwhile may be in neither.
-    let kept: Vec<_> = objects.iter().map(|o| open(o).and_then(|o| o.kept())).collect();
-    let unknown: Vec<Placed> =
-        objects.iter().zip(&known).filter(|(_, k)| k.is_none()).map(|(o, _)| o.clone()).collect();
-    let mut asked = if unknown.is_empty() { Vec::new() } else { ask(&unknown).await? }.into_iter();
-    let mut out = Vec::with_capacity(objects.len());
-    for (known, kept) in known.into_iter().zip(kept) {
-        out.push(known.unwrap_or_else(|| {
-            let mut a = asked.next().expect("one for each that was asked for");
-            kept.iter().for_each(|k| add_kept(&mut a, k));
-            a
-        }));
-    }
+    let here = known_here(objects);
+    let unknown: Vec<Placed> = unknown(&here).map(|i| objects[i].clone()).collect();
+    let asked = if unknown.is_empty() { Vec::new() } else { ask(&unknown).await? };
+    with_answers(here, asked.into_iter().map(Ok)).into_iter().collect()
+}
+
+/// What is known here of an object before anybody is asked.
+pub(super) enum Here {
+    /// Everything: a lock of this mount covers it.
+    Known(ObjectAttr),
+    /// What this mount adds to what its OST says.
+    Kept(KeptAttr),
+    Nothing,
+}
+
+/// Of each object. To be called before the question: what is written meanwhile may be in neither.
+pub(super) fn known_here(objects: &[Placed]) -> Vec<Here> {
+    let one = |o: &Placed| {
+        let Some(object) = o.osc.cache.get(o.id) else { return Here::Nothing };
+        match object.attr_if_locked() {
+            Some(attr) => Here::Known(attr),
+            None => object.kept().map_or(Here::Nothing, Here::Kept),
+        }
+    };
+    objects.iter().map(one).collect()
+}
+
+/// The objects that their OSTs have to be asked about, by their places.
+pub(super) fn unknown(here: &[Here]) -> impl Iterator<Item = usize> {
+    here.iter().enumerate().filter(|(_, h)| !matches!(h, Here::Known(_))).map(|(i, _)| i)
+}
+
+/// Attributes of all objects, with what the OSTs said of the [`unknown`] ones, in their order.
+pub(super) fn with_answers(
+    here: Vec<Here>,
+    mut asked: impl Iterator<Item = R<ObjectAttr>>,
+) -> Vec<R<ObjectAttr>> {
+    let mut answer = || asked.next().expect("one for each that was asked for");
+    let each = here.into_iter().map(|here| match here {
+        Here::Known(attr) => Ok(attr),
+        Here::Kept(kept) => answer().map(|mut attr| {
+            add_kept(&mut attr, &kept);
+            attr
+        }),
+        Here::Nothing => answer(),
+    });
+    let out = each.collect();
     assert!(asked.next().is_none(), "one for each that was asked for");
-    Ok(out)
+    out
 }
 
 /// Adds what a client keeps of an object to what its server says.
-pub(super) fn add_kept(a: &mut ObjectAttr, kept: &KeptAttr) {
+fn add_kept(a: &mut ObjectAttr, kept: &KeptAttr) {
     a.size = a.size.max(kept.size);
     if kept.ctime > a.ctime {
         (a.mtime, a.ctime) = (kept.mtime, kept.ctime);

@@ -8,51 +8,19 @@ use model::{ObjectAttr, ObjectId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::msg::glimpselist::{GLIMPSES_MAX, Glimpsed};
-use wire::msg::notify::KeptAttr;
 use world::future::join_all;
 
 /// Objects that are asked about one by one at a time.
 const ONE_BY_ONE: usize = 32;
 
-/// What is known here of an object before anybody is asked.
-enum Here {
-    /// Everything: a lock of this mount covers it.
-    Known(ObjectAttr),
-    /// What this mount adds to what its OST says.
-    Kept(KeptAttr),
-    Nothing,
-}
-
 /// Attributes of objects, in the order given, with what this mount keeps of them. Nobody is asked about
 /// objects that its locks cover. `space`: blocks are as [`glimpse::glimpse`] has them; otherwise they may be
 /// older.
 pub(crate) async fn glimpse_each(objects: &[Placed], space: bool) -> Vec<R<ObjectAttr>> {
-    // As it is before the question: what is written meanwhile may be in neither.
-    let here: Vec<Here> = objects.iter().map(known_here).collect();
-    let is_unknown = |i: &usize| !matches!(here[*i], Here::Known(_));
-    let unknown: Vec<usize> = (0..objects.len()).filter(is_unknown).collect();
-    let mut asked = ask_each(objects, &unknown, space).await.into_iter();
-    let each = here.into_iter().map(|here| match here {
-        Here::Known(attr) => Ok(attr),
-        Here::Kept(kept) => {
-            let mut attr = asked.next().expect("one for each that was asked for");
-            attr.iter_mut().for_each(|a| glimpse::add_kept(a, &kept));
-            attr
-        }
-        Here::Nothing => asked.next().expect("one for each that was asked for"),
-    });
-    let out = each.collect();
-    assert!(asked.next().is_none(), "one for each that was asked for");
-    out
-}
-
-fn known_here(o: &Placed) -> Here {
-    let Some(object) = o.osc.cache.get(o.id) else { return Here::Nothing };
-    match (object.attr_if_locked(), object.kept()) {
-        (Some(attr), _) => Here::Known(attr),
-        (None, Some(kept)) => Here::Kept(kept),
-        (None, None) => Here::Nothing,
-    }
+    let here = glimpse::known_here(objects);
+    let unknown: Vec<usize> = glimpse::unknown(&here).collect();
+    let asked = ask_each(objects, &unknown, space).await;
+    glimpse::with_answers(here, asked.into_iter())
 }
 
 /// What the OSTs say of some of the objects, in the order of `which`.

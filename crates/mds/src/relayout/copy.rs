@@ -556,16 +556,13 @@ fn size_of(l: &Layout, attrs: &[ObjectAttr]) -> u64 {
 /// The size of a file by what its object servers know.
 pub(super) async fn size_of_file(mdt: &Mdt, l: &Layout) -> Result<u64, Errno> {
     let ctx = RequestContext { layout_generation: l.generation, ..RequestContext::default() };
-    let mut attrs = Vec::with_capacity(l.object_count());
-    for o in l.objects() {
-        let r = session(mdt, o)?.call_with(
-            ctx.clone(),
-            Glimpse { objects: vec![o.id] },
-            Bytes::new(),
-            Terms::default(),
-        );
-        attrs.extend(r.await?.reply.attrs);
-    }
+    let asked = l.objects().map(|o| -> Work<'_, Result<Vec<ObjectAttr>, Errno>> {
+        let (session, ctx, msg) = (session(mdt, o), ctx.clone(), Glimpse { objects: vec![o.id] });
+        Box::pin(async move {
+            Ok(session?.call_with(ctx, msg, Bytes::new(), Terms::default()).await?.reply.attrs)
+        })
+    });
+    let attrs: Vec<ObjectAttr> = all(asked).await?.into_iter().flatten().collect();
     if attrs.len() == l.object_count() { Ok(size_of(l, &attrs)) } else { Err(Errno::EPROTO) }
 }
 

@@ -230,8 +230,7 @@ fn serve(options: Options, args: &[OsString]) -> i32 {
             drop(socket);
             return stopped(&node, &runtime, args, &what, &why);
         }
-        let taking = node.clone();
-        runtime.block_on(async move { taking.take_out_removed().await });
+        runtime.block_on(node.take_out_removed());
         if process::wait_signal(&[SIGTERM, SIGINT], WATCH_INTERVAL).is_some() {
             break;
         }
@@ -256,18 +255,19 @@ fn serve(options: Options, args: &[OsString]) -> i32 {
 /// A target stopped by itself: the process ends, or starts again if all that it lacked was time.
 fn stopped(node: &Node, runtime: &world::real::Runtime, args: &[OsString], what: &str, why: &Why) -> i32 {
     let text = format!("stopped: {what}");
-    if matches!(why, Why::Removed) {
-        runtime.block_on(node.world.timeout(STOP_PATIENCE, Box::pin(node.stop())));
-        return fail(&text, why.status());
-    }
-    if matches!(why, Why::Refused) {
-        return fail(&text, why.status());
-    }
-    if matches!(why, Why::Disk) {
-        tracing::error!(
-            "nothing that was acknowledged is lost; mend the disk, run nacre fsck, start nacred again"
-        );
-        return fail(&text, why.status());
+    match why {
+        Why::OutOfTime => {}
+        Why::Refused => return fail(&text, why.status()),
+        Why::Removed => {
+            runtime.block_on(node.world.timeout(STOP_PATIENCE, Box::pin(node.stop())));
+            return fail(&text, why.status());
+        }
+        Why::Disk => {
+            tracing::error!(
+                "nothing that was acknowledged is lost; mend the disk, run nacre fsck, start nacred again"
+            );
+            return fail(&text, why.status());
+        }
     }
     match runtime.block_on(select(node.is_still_own(), told_to_end(node.world.clone()))) {
         Either::Left(true) => {

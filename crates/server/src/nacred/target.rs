@@ -423,11 +423,11 @@ impl Target {
 
     /// What [`Target::failure`] means.
     pub fn why_failed(&self) -> Why {
-        let refused = self.refused.lock().clone();
-        match (self.db.stopped(), refused) {
-            (_, Some(r)) if r.removed => Why::Removed,
-            (Some(_), _) if !self.db.is_out_of_time() => Why::Disk,
-            (_, Some(_)) => Why::Refused,
+        let refused = self.refused.lock().is_some();
+        match self.db.stopped() {
+            _ if self.is_removed() => Why::Removed,
+            Some(_) if !self.db.is_out_of_time() => Why::Disk,
+            _ if refused => Why::Refused,
             _ => Why::OutOfTime,
         }
     }

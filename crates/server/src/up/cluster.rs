@@ -92,6 +92,10 @@ impl Cluster {
                 c.version
             )));
         }
+        if let Some(n) = c.removed.iter().find(|n| **n >= c.osts) {
+            let text = format!("'{}' is damaged: there never was an OST {n}", path.display());
+            return Err(UpError::new(text));
+        }
         c.dir = dir.to_path_buf();
         Ok(Some(c))
     }

@@ -246,10 +246,10 @@ fn elsewhere(parts: &mut Parts, (from, bytes): (u16, &[u64]), pools: &Pools, pla
             // One whose pool is gone goes anywhere.
             part.pool.clear();
         }
+        if !part.is_instantiated() {
+            continue;
+        }
         for n in 0..part.objects.len() {
-            if !part.is_instantiated() {
-                break;
-            }
             let bytes = bytes.next().unwrap_or(0);
             if part.objects[n].0 != from || bytes == 0 {
                 continue;
