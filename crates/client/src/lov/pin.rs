@@ -67,6 +67,14 @@ impl Pins {
         self.held.iter().find(|h| h.0 == number).map_or(0, |h| h.1)
     }
 
+    /// The operation relies no more on the lock on this object.
+    pub(super) fn let_go(&mut self, number: usize) {
+        let file = self.file.clone();
+        let (gone, held) = std::mem::take(&mut self.held).into_iter().partition(|h| h.0 == number);
+        self.held = held;
+        drop(Pins { file, held: gone });
+    }
+
     /// Whether all of them are still held: an eviction takes them whoever relies on them.
     pub fn valid(&self, objs: &Locked) -> bool {
         self.held.iter().all(|(s, id)| objs[*s].locks.iter().any(|l| l.id == *id))

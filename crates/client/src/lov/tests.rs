@@ -529,3 +529,63 @@ fn a_server_that_knows_no_lists_is_asked_by_glimpses_and_not_sent_another_list_a
         assert_eq!(r.sides[0].ost.count(Op::Glimpselist), 2, "it may be of this version by now");
     });
 }
+
+/// What is done with all objects of a file at once, under locks of this mount.
+#[derive(Clone, Copy, Debug)]
+enum OfAll {
+    Cut,
+    Punch,
+    Seek,
+}
+
+impl OfAll {
+    const ALL: [(OfAll, Op); 3] =
+        [(OfAll::Cut, Op::Truncate), (OfAll::Punch, Op::Fallocate), (OfAll::Seek, Op::Seek)];
+
+    async fn run(self, f: &Arc<File>) -> R<()> {
+        match self {
+            OfAll::Cut => f.cut(Timestamp::ZERO, 0).await.map(drop),
+            OfAll::Punch => f.fallocate(Timestamp::ZERO, FALLOC_PUNCH_HOLE, (0, 3 * UNIT)).await,
+            OfAll::Seek => f.seek(0, true).await.map(drop),
+        }
+    }
+}
+
+#[test]
+fn an_ost_that_does_not_answer_keeps_no_lock_of_the_others() {
+    for (n, (what, op)) in OfAll::ALL.into_iter().enumerate() {
+        run(43 + n as u64, |r| async move {
+            let f = r.striped();
+            write(&f, 0, pattern(3 * UNIT)).await.unwrap();
+            f.flush().await.unwrap();
+            r.sides[1].ost.hold(Hold::Of(op));
+            let (file, done) = (f.clone(), Arc::new(Mutex::new(None)));
+            let told = done.clone();
+            r.world.spawn("all", async move { *told.lock() = Some(what.run(&file).await) });
+            r.until("it is there", || r.sides[1].ost.running() == 1).await;
+            let start = r.world.now();
+            let first = r.block(&f, 0);
+            r.until("another mount has the lock", || r.released(0).contains(&first)).await;
+            assert!(r.world.now().since(start) <= HOLD_MAX * 2, "{what:?}");
+            assert!(done.lock().is_none(), "{what:?}: it is not done before all have answered");
+            r.sides[1].ost.hold(Hold::Nothing);
+            r.until("it is done", || done.lock().is_some()).await;
+            assert_eq!(*done.lock(), Some(Ok(())), "{what:?}");
+        });
+    }
+}
+
+#[test]
+fn a_lock_that_the_server_took_away_meanwhile_is_asked_for_anew() {
+    for (n, (what, _)) in OfAll::ALL.into_iter().enumerate() {
+        run(53 + n as u64, |r| async move {
+            let f = r.striped();
+            write(&f, 0, pattern(3 * UNIT)).await.unwrap();
+            f.flush().await.unwrap();
+            let lost = f.objects[0].lock().locks.first().expect("it was written under one").id;
+            r.sides[0].ost.script().forgotten_locks = vec![lost];
+            assert_eq!(what.run(&f).await, Ok(()), "{what:?}");
+            assert!(f.objects[0].lock().locks.iter().all(|l| l.id != lost), "{what:?}");
+        });
+    }
+}

@@ -103,7 +103,7 @@ impl Object {
         r.map(|_| ())
     }
 
-    /// Cuts or extends the object; its attributes afterwards.
+    /// Cuts or extends the object; its attributes afterwards. `ENOLCK`: the lock is lost.
     pub(crate) async fn truncate(&self, size: u64, inode_ctime: Timestamp, lock: u64) -> R<ObjectAttr> {
         let claim = self.claim(size, u64::MAX, lock).await;
         let msg = Truncate { object: self.id, size, file: self.file, inode_ctime, keep_times: true, lock };
@@ -129,10 +129,11 @@ impl Object {
         let now = s.attr_now();
         drop(s);
         drop(claim);
+        self.note_lost(&r, lock);
         r.map(|_| now)
     }
 
-    /// fallocate(2) of a range of the object.
+    /// fallocate(2) of a range of the object. `ENOLCK`: the lock is lost.
     pub(crate) async fn fallocate(
         self: &Arc<Self>,
         (offset, len): (u64, u64),
@@ -159,12 +160,22 @@ impl Object {
         self.account(&mut s);
         drop(s);
         drop(claim);
+        self.note_lost(&r, lock);
         r.map(|_| ())
     }
 
-    /// What the server says of the next data or hole from `offset` on.
+    /// What the server says of the next data or hole from `offset` on. `ENOLCK`: the lock is lost.
     pub(crate) async fn seek(&self, offset: u64, whence: Whence, lock: u64) -> R<SeekReply> {
         let msg = Seek { object: self.id, offset, whence, lock };
-        self.osc.target.call_waited_for(self.request(), msg).await
+        let r = self.osc.target.call_waited_for(self.request(), msg).await;
+        self.note_lost(&r, lock);
+        r
+    }
+
+    /// A server that does not know a lock has taken it from this mount.
+    fn note_lost<T>(&self, r: &R<T>, lock: u64) {
+        if matches!(r, Err(Errno::ENOLCK)) {
+            self.lock_lost(lock);
+        }
     }
 }

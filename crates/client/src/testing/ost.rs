@@ -31,6 +31,8 @@ pub(crate) struct OstState {
     pub writes: Vec<(u64, usize, bool)>,
     pub reads: usize,
     pub locks: Vec<u64>,
+    /// Truncate, fallocate and seek under these are refused.
+    pub forgotten_locks: Vec<u64>,
     pub released: Vec<u64>,
     /// Of layouts, as requests for data carried them.
     pub generations: Vec<u32>,
@@ -178,6 +180,7 @@ impl Answers for FakeOst {
                 return Outgoing::err(Errno::ERELAYOUT);
             }
         }
+        let forgotten = |s: &OstState, lock| s.forgotten_locks.contains(&lock);
         match r.op {
             Op::Extent => Self::extent(&mut s, &message(r)),
             Op::Write => {
@@ -208,6 +211,9 @@ impl Answers for FakeOst {
                 };
                 Outgoing::ok(&GlimpselistReply { objects: m.objects.iter().map(of).collect() }, 0)
             }
+            Op::Truncate if forgotten(&s, message::<Truncate>(r).lock) => Outgoing::err(Errno::ENOLCK),
+            Op::Fallocate if forgotten(&s, message::<Fallocate>(r).lock) => Outgoing::err(Errno::ENOLCK),
+            Op::Seek if forgotten(&s, message::<Seek>(r).lock) => Outgoing::err(Errno::ENOLCK),
             Op::Truncate => {
                 let m: Truncate = message(r);
                 s.bytes(m.object).resize(m.size as usize, 0);
