@@ -3,6 +3,8 @@
 use model::Fid;
 use model::mutex::Mutex;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use world::sync::watch;
 
 /// Files whose data is on its way to objects.
@@ -18,9 +20,31 @@ impl Default for Growing {
     }
 }
 
+/// Data of a file is to be frozen when the transaction that asks for it is through: a run of it that has to
+/// wait for owners must not be what keeps those from telling what they wrote.
+pub struct Freeze {
+    fid: Fid,
+    in_force: Arc<AtomicBool>,
+}
+
+impl Freeze {
+    /// With whether it came to that.
+    pub fn new(fid: Fid) -> (Freeze, Arc<AtomicBool>) {
+        let in_force = Arc::new(AtomicBool::new(false));
+        (Freeze { fid, in_force: in_force.clone() }, in_force)
+    }
+
+    /// The transaction is through.
+    pub fn begin(self, growing: &Growing) {
+        let fresh = growing.begin(self.fid);
+        assert!(fresh, "{} gets two layouts at once", self.fid);
+        self.in_force.store(true, Ordering::SeqCst);
+    }
+}
+
 impl Growing {
     /// Data of `fid` is frozen from now on. False if it was before.
-    pub fn begin(&self, fid: Fid) -> bool {
+    fn begin(&self, fid: Fid) -> bool {
         self.files.lock().insert(fid)
     }
 

@@ -241,6 +241,7 @@ impl Transactions {
                 self.shared.osts.wake(ost);
             }
         }
+        out.freezes.into_iter().for_each(|f| f.begin(&self.shared.growing));
         for c in out.changes {
             core.opens.apply(c);
         }

@@ -1,6 +1,7 @@
 //! One transaction in the making: reads see the table and the transaction's own writes, so that several
 //! operations of a batch follow each other in one record. Nothing is shared before `transact` submits it.
 
+use crate::growing::Freeze;
 use crate::leases::{self, Touched};
 use crate::opens::{Open, OpenChange, Opens};
 use crate::schema::value::{self, OrphanKind};
@@ -16,6 +17,8 @@ use model::planted::{self, Bug};
 use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectId, Timestamp, limits};
 use rpc::ClientId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use store::View;
 use wire::msg::create::CreateReply;
 use wire::msg::lookup::{Entry, Grant, bits};
@@ -84,6 +87,7 @@ pub struct Tx<'a> {
     replay: Option<Replay>,
     /// Of directories up to the root.
     pub ways: Ways,
+    freezes: Vec<Freeze>,
 }
 
 /// A request is done again after a restart, to the end it had the first time.
@@ -118,6 +122,8 @@ pub struct Outcome {
     pub claims: Touched,
     /// Directories that got another parent.
     pub moved: Vec<Fid>,
+    /// Files whose data is frozen from now on.
+    pub freezes: Vec<Freeze>,
 }
 
 impl<'a> Tx<'a> {
@@ -142,6 +148,7 @@ impl<'a> Tx<'a> {
             reply_data: Vec::new(),
             replay: None,
             ways: Ways::default(),
+            freezes: Vec::new(),
         }
     }
 
@@ -236,10 +243,21 @@ impl<'a> Tx<'a> {
         self.owned = Some(Owned { promised, made: Touched::new() });
     }
 
+    /// Changes of a file's data wait when this transaction is through. Says later whether it is.
+    pub fn freeze(&mut self, fid: Fid) -> Arc<AtomicBool> {
+        let (freeze, in_force) = Freeze::new(fid);
+        self.freezes.push(freeze);
+        in_force
+    }
+
     /// An exclusive lease on a file, if it can be had at this moment. Others that are in the way are asked
-    /// for what they have, and the transaction runs again.
+    /// for what they have, and the transaction runs again. Not while its data is frozen: what its owner wrote
+    /// would wait for the end of that, which waits for what its owner wrote.
     pub fn claim(&mut self, fid: Fid, bits: u8) -> Option<Grant> {
         self.client?;
+        if self.shared.growing.contains(fid) {
+            return None;
+        }
         assert!(bits != 0, "a claim is of something");
         *self.claims.entry(fid).or_default() |= bits;
         self.offer_as(fid, bits, Mode::Exclusive)
@@ -286,6 +304,7 @@ impl<'a> Tx<'a> {
             looked: self.looked.unwrap_or_default(),
             claims: self.claims,
             moved: self.ways.moved,
+            freezes: self.freezes,
         }
     }
 

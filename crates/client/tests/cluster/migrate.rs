@@ -1,7 +1,7 @@
 //! Files that are moved to other objects while they are used.
 
 use crate::data::{read, striped, write};
-use crate::harness::{Cluster, O_RDWR, call};
+use crate::harness::{Cluster, O_CREAT, O_RDWR, call};
 use client::{Fs, OpenHandle};
 use model::{Fid, Layout, LayoutSpec, SetAttr};
 use std::sync::Arc;
@@ -261,5 +261,30 @@ fn a_file_without_room_at_its_inode_gets_what_it_would_have_grown_into() {
         assert!(read(&a, &empty, 0, 10).await.is_empty());
         write(&a, &empty, 0, bytes(1, 10)).await;
         assert_eq!(read(&b, &empty, 0, 100).await, bytes(1, 10));
+    });
+}
+
+#[test]
+fn what_an_owner_wrote_and_has_not_told_keeps_nobody_from_moving_the_file() {
+    let c = Cluster::start(2);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let dir = a.clone().mkdir(call(), a.root(), b"d".to_vec(), 0o755).await.unwrap().fid;
+        let flags = O_RDWR | O_CREAT;
+        let (_, f) = a.clone().create(call(), dir, b"f".to_vec(), 0o644, flags, None).await.unwrap();
+        let f = Arc::new(f);
+        for n in 0..10 {
+            let want = bytes(n, 3000);
+            let before = a.pending_state().0;
+            write(&a, &f, 0, want.clone()).await;
+            assert!(n > 0 || a.pending_state().0 > before, "a mount executed it by itself");
+            let l = c.within_secs(5, migrate(&b, f.fid, 1 + n as i32 % 2)).await;
+            assert!(l.has_objects());
+            assert_eq!(read(&a, &f, 0, 1 << 20).await, want);
+            let mut spec = LayoutSpec { stripe_count: 1, ..LayoutSpec::default() };
+            spec.set_mdt_bytes(65536);
+            let l = c.within_secs(5, client::Admin(&b).migrate(call(), f.fid, spec)).await.unwrap();
+            assert!(l.mdt_component().is_some());
+        }
     });
 }

@@ -75,7 +75,7 @@ fn begin(mdt: &Arc<Mdt>, tx: &mut Tx, ctx: &OpContext, m: &Components) -> Result
     tx.put_inode(m.fid, &mut i);
     let source = Source::Dropped { old, now: ctx.now };
     Ok(Attempt {
-        _frozen: Frozen::new(mdt, m.fid),
+        _frozen: Frozen::new(mdt, tx, m.fid),
         inode: i,
         target,
         source,

@@ -97,7 +97,7 @@ fn begin(mdt: &Arc<Mdt>, tx: &mut Tx, fid: Fid) -> Result<Attempt, Errno> {
     let target = note_target(tx, fid, &mut i, &spec, size)?;
     let source = Source::Inode(data::runs(tx, fid)?);
     Ok(Attempt {
-        _frozen: Frozen::new(mdt, fid),
+        _frozen: Frozen::new(mdt, tx, fid),
         inode: i,
         target,
         source,

@@ -89,6 +89,6 @@ fn begin(
     };
     let movement = Some(movement.clone());
     let later = room.map(|_| spec.clone());
-    let frozen = Frozen::new(mdt, fid);
+    let frozen = Frozen::new(mdt, tx, fid);
     Ok(Attempt { _frozen: frozen, inode: i, target, source, patience: PATIENCE, movement, later })
 }

@@ -49,7 +49,7 @@ use model::planted::{self, Bug};
 use model::{Cred, Errno, Fid, Layout, LayoutSpec, ObjectAttr, Timestamp, inode_rules};
 use rpc::Import;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use wire::{RequestContext, encode_message};
 use world::{Either, select};
@@ -60,23 +60,25 @@ pub const WITHOUT_DATA: u32 = 1 << 31;
 /// waits to write.
 const TRIES: u32 = 3;
 
-/// Changes of a file's data wait while this lives. Made within a transaction, so that no change is under way.
+/// Changes of a file's data wait while this lives, from the end of the transaction on in which it was made:
+/// no change is under way then.
 struct Frozen {
     mdt: Arc<Mdt>,
     fid: Fid,
+    in_force: Arc<AtomicBool>,
 }
 
 impl Frozen {
-    fn new(mdt: &Arc<Mdt>, fid: Fid) -> Frozen {
-        let fresh = mdt.shared.growing.begin(fid);
-        assert!(fresh, "{fid} gets two layouts at once");
-        Frozen { mdt: mdt.clone(), fid }
+    fn new(mdt: &Arc<Mdt>, tx: &mut Tx, fid: Fid) -> Frozen {
+        Frozen { mdt: mdt.clone(), fid, in_force: tx.freeze(fid) }
     }
 }
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        self.mdt.shared.growing.end(self.fid);
+        if self.in_force.load(Ordering::SeqCst) {
+            self.mdt.shared.growing.end(self.fid);
+        }
     }
 }
 

@@ -110,7 +110,7 @@ fn begin(mdt: &Arc<Mdt>, tx: &mut Tx, ctx: &OpContext, m: &Swap) -> Result<[Side
         assert!(inode.growth.target.is_none(), "the attempt before this one on {fid} is settled");
         inode.growth.target = Some(layout.clone());
         tx.put_inode(fid, &mut inode);
-        Side { fid, inode, layout, _frozen: Frozen::new(mdt, fid) }
+        Side { fid, inode, layout, _frozen: Frozen::new(mdt, tx, fid) }
     };
     Ok([side(m.fid, a), side(m.other, b)])
 }

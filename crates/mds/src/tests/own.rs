@@ -147,3 +147,16 @@ fn what_was_owned_is_owned_again_after_a_restart() {
     rig.mdt.notice(A, Notice::Cancelled { items: owned });
     assert!(!rig.mdt.shared.leases.is_owner(A));
 }
+
+#[test]
+fn a_file_whose_data_is_on_its_way_is_nobodys_alone_until_it_is_there() {
+    let rig = Rig::new();
+    let d = rig.mkdir(R, "d");
+    let f = rig.create(d, "f");
+    let growing = &rig.mdt.shared.growing;
+    let of_f = || own(&rig, d, true).entries[0].entry.as_ref().unwrap().grant;
+    crate::growing::Freeze::new(f).0.begin(growing);
+    assert!(!of_f().is_some_and(|g| g.exclusive), "what it wrote by itself would wait for the move");
+    growing.end(f);
+    assert!(alone(of_f(), bits::UPDATE));
+}

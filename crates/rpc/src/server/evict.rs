@@ -9,6 +9,9 @@ use wire::Sender;
 use wire::msg::notify::Notify;
 use world::{Either, select};
 
+/// So many tenths of the life of a lease are over for a client whose clock is slower, too.
+const LEASE_MARGIN_X10: u32 = 11;
+
 /// Evicts silent clients until the server stops.
 pub(super) async fn watch(server: Arc<Server>) {
     let mut last = server.world.now();
@@ -77,12 +80,21 @@ fn tell_others(server: &Server, target: &Arc<Target>, client: ClientId) {
 /// then may it come again. The connection of an evicted client is closed at once; one that says good-bye
 /// gets its answer first.
 pub(super) async fn depart(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>, how: Departure) {
+    let heard = session.last_heard();
     if !session.leave() {
         return;
     }
     if how == Departure::Evicted {
         session.close_link();
         tell_others(&server, &target, session.client);
+        // Who was heard of late uses what was leased to it until it knows, or its lease is over.
+        let life = target.peers.lease_life() * LEASE_MARGIN_X10 / 10;
+        let rest = heard.map_or(life, |t| life.saturating_sub(server.world.now().since(t)));
+        let mut stop = Box::pin(server.stopped.notified());
+        stop.as_mut().enable();
+        if !server.stopping.load(Ordering::Acquire) {
+            select(stop, server.world.sleep(rest)).await;
+        }
     }
     drop(server);
     target.service.leaving(session.client);
