@@ -4,7 +4,7 @@
 #
 #   scripts/campaign-rebalance.sh [PACE=1]     each of eight files at a time copies so many MiB a second
 #
-# Environment: NACRE (the binary), MIB (of each disk, 600). Needs root, FUSE, loop devices, 4 x MIB of disk at most. Leaves nothing behind.
+# Environment: BACKGROUND=1 (the metadata server moves them by itself, nothing is killed), NACRE (the binary), MIB (of each disk, 600). Needs root, FUSE, loop devices, 4 x MIB of disk at most. Leaves nothing behind.
 # Prints one figure a line, as `figure: VALUE UNIT: WHAT`; the exit status is 0 if all that is asked for was kept.
 set -euo pipefail
 if [ -z "${IN_NAMESPACE:-}" ]; then
@@ -65,17 +65,20 @@ done
 up
 mkdir "$MNT/data" "$MNT/load"
 
+# How many new objects the others take: nobody names OSTs for these files.
+creates() { for n in 0 2 3; do lctl set_param -n "osp.$NAME-OST000$n-osc-*.max_create_count=$1"; done; }
 # 97 % of one of them, in files of 8 MiB as long as they fit; every fourth has components.
 n=0
 put() { # MIB
 	local f=$MNT/data/f$n
 	case $((n % 4)) in
-	0) lfs setstripe -E 2M -c 1 -o 1 -E -1 -c 1 -o 1 "$f" ;;
-	*) lfs setstripe -c 1 -i 1 "$f" ;;
+	0) lfs setstripe -E 2M -c 1 -E -1 -c 1 "$f" ;;
+	*) lfs setstripe -c 1 "$f" ;;
 	esac
 	head -c "$1M" /dev/urandom >"$f"
 	n=$((n + 1))
 }
+creates 0
 while [ "$(used 1 | cut -d. -f1)" -lt 97 ]; do
 	left=$(($(free 1) >> 20))
 	if [ $left -gt 80 ]; then for _ in 1 2 3 4; do put 8; done; else put $((left / 8 + 1)); fi
@@ -83,6 +86,7 @@ while [ "$(used 1 | cut -d. -f1)" -lt 97 ]; do
 	sleep 1.5
 	[ $n -lt 500 ]
 done
+creates 20000
 figure "$(used 1)" % "used of the full OST"
 figure "$(spread)" points "between the fullest and the emptiest, before"
 before=$(sums)
@@ -118,6 +122,35 @@ a=$(now)
 sleep 15
 b=$(now)
 alone=$(speed "$a" "$b")
+
+# The metadata server by itself: BACKGROUND=1.
+state() { nacre rebalance --status --json "$MNT" | grep -o '"state": *"[a-z]*"' | cut -d'"' -f4; }
+is() { [ "$(state)" = "$1" ]; }
+if [ -n "${BACKGROUND:-}" ]; then
+	begun=$SECONDS
+	nacre rebalance --background 6 "$MNT"
+	soon "something is moved" moving
+	a=$(now)
+	while ! is even && [ $((SECONDS - begun)) -lt 1200 ]; do sleep 1; done
+	b=$(now)
+	nacre rebalance --status "$MNT"
+	nacre rebalance --stop "$MNT"
+	figure $((SECONDS - begun)) s "until the metadata server found them even enough"
+	figure "$(spread)" points "between the fullest and the emptiest, afterwards"
+	hold "the spread is below 5 points" "$(spread) < 5"
+	beside=$(speed "$a" "$b")
+	sleep 5
+	a=$(now)
+	sleep 15
+	b=$(now)
+	after=$(speed "$a" "$b")
+	figure "$alone" op/s "the load alone, before"
+	figure "$beside" op/s "the load beside it"
+	figure "$after" op/s "the load alone, afterwards"
+	hold "the load keeps 80 % of its speed" "2 * $beside / ($alone + $after) >= 0.8"
+	[ "$(sums)" = "$before" ] && echo "kept: all bytes are the same" || { echo "NOT KEPT: some bytes are others"; failed=1; }
+	exit $failed
+fi
 
 rebalance=(nacre rebalance -q --threshold 3 --bandwidth "$PACE" "$MNT")
 a=$(now)

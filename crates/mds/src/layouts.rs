@@ -101,7 +101,9 @@ impl Shared {
         let mut l = if specs.is_empty() {
             let (pool, osts) = self.choose(s, RESERVE_BYTES)?;
             let size = u32::try_from(s.stripe_size).map_err(|_| Errno::EINVAL)?;
-            Layout::striped((fid, ids.first), generation, size, &pool, &osts)
+            let mut l = Layout::striped((fid, ids.first), generation, size, &pool, &osts);
+            l.components[0].set_named(s.names_osts());
+            l
         } else {
             let mut l = Layout::composite(ids.first, generation, &specs);
             for (c, id) in l.components.iter_mut().skip(1).zip(ids.next..) {
@@ -110,6 +112,9 @@ impl Shared {
             let last = l.end();
             let mut next = ids.next + l.components.len() as u32 - 1;
             self.cover(&mut l, fid, (0, upto.max(1).min(last)), &mut next)?;
+            if s.is_placed_by_server() {
+                l.components.iter_mut().for_each(|c| c.set_named(false));
+            }
             l
         };
         l = l.marked(|i| self.osts.mark(i));
@@ -132,8 +137,10 @@ impl Shared {
                 continue;
             }
             let wanted = l.components[n].wanted().ok_or(Errno::EIO)?;
-            let (pool, osts) = self.choose(&wanted.as_spec(), RESERVE_BYTES)?;
+            let wanted = wanted.as_spec();
+            let (pool, osts) = self.choose(&wanted, RESERVE_BYTES)?;
             l.instantiate(n, fid, (&pool, &osts));
+            l.components[n].set_named(wanted.names_osts());
         }
         assert!(l.check_range(start, end).is_ok(), "{fid}: every byte of {start}..{end} has an object now");
         Ok(())

@@ -31,6 +31,7 @@ mod params;
 mod passed_over;
 mod peers;
 pub mod pools;
+mod rebalance;
 mod recovery;
 mod relayout;
 mod replayed;

@@ -4,6 +4,7 @@
 use crate::mdt::Mdt;
 use crate::osts::CREATE_COUNT_DEFAULT;
 use crate::pools::{OstPool, is_spill_target};
+use crate::rebalance::THRESHOLD_MAX;
 use crate::recovery;
 use crate::relayout::{MOVEMENTS_DEFAULT, MOVEMENTS_MAX};
 use crate::settings::{
@@ -264,6 +265,24 @@ pub static MDT: Table<Mdt> = Table {
                 "files that are moved or wait for that: state, OSTs from and to, bytes done of all, since when, for whom",
             ),
             |m, ()| m.shared.movements.text().into(),
+        ),
+        Param::settable(
+            Decl::number(
+                "rebalance_threshold",
+                (0, THRESHOLD_MAX),
+                "%",
+                0,
+                "files are moved from the fullest to the emptiest OST, beside all else, when these differ by more; 0: never",
+            ),
+            |m, ()| m.shared.rebalance.threshold().into(),
+            |m, (), v| {
+                m.shared.rebalance.set_threshold(v.number);
+                Ok(())
+            },
+        ),
+        Param::shown(
+            Decl::text("rebalance", "what moves in the background: state, how far OSTs differ, files and bytes moved"),
+            |m, ()| m.shared.rebalance.text(m.shared.movements.background_rate()).into(),
         ),
         Param::shown(Decl::text("recovery_status", "how far recovery after the last restart came"), |m, ()| {
             recovery::status(m).into()

@@ -12,7 +12,8 @@ use crate::ops::param;
 use crate::osts::Osts;
 use crate::peers::session::{Identity, Sessions};
 use crate::pools::OstPool;
-use crate::relayout::Movements;
+use crate::rebalance::Rebalance;
+use crate::relayout::{self, Movements};
 use crate::schema::value::{self, ClientRecord};
 use crate::schema::{Inode, Lease, key};
 use crate::settings::Settings;
@@ -101,6 +102,7 @@ impl Mdt {
             world,
         });
         mdt.world.spawn("mdt recovery", Recovery::run(mdt.clone()));
+        mdt.world.spawn("mdt rebalance", relayout::keep_even(mdt.clone()));
         Ok(mdt)
     }
 
@@ -397,6 +399,7 @@ fn load_shared(world: &World, db: &Db) -> Result<Shared, MdsError> {
         space_low: AtomicBool::new(false),
         growing: Growing::default(),
         movements: Movements::default(),
+        rebalance: Rebalance::default(),
         moves: Moves::default(),
         world: world.clone(),
     })

@@ -3,6 +3,7 @@
 use crate::growing::Growing;
 use crate::leases::LeaseState;
 use crate::osts::Osts;
+use crate::rebalance::Rebalance;
 use crate::relayout::Movements;
 use crate::settings::Settings;
 use crate::ways::Moves;
@@ -30,6 +31,7 @@ pub struct Shared {
     pub growing: Growing,
     /// Files that are moved, or wait for that.
     pub movements: Movements,
+    pub rebalance: Rebalance,
     /// Directories that were moved.
     pub moves: Moves,
 }

@@ -258,6 +258,11 @@ impl Transactions {
         }
     }
 
+    /// Clients do again what they did before a restart: nothing may come between.
+    pub fn are_replayed(&self) -> bool {
+        self.recovery.recovering()
+    }
+
     /// As [`Transactions::transact`]; waits while data that it concerns is on its way to objects, and while
     /// it is looked up where directories lie that are deep down.
     pub async fn settled(

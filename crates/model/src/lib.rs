@@ -23,6 +23,7 @@ pub mod param;
 pub mod perm;
 pub mod planted;
 pub mod pool;
+pub mod rebalance;
 pub mod squash;
 pub mod target;
 pub mod time;

@@ -384,6 +384,13 @@ impl Cluster {
         disk.set_faults(FaultPlan { capacity_bytes, thin: true, only_below, ..FaultPlan::default() });
     }
 
+    /// From now on the disk of an object server has so many bytes more than it has taken, and says so.
+    pub fn size_ost_disk(&self, index: u16, bytes: u64) {
+        let disk = self.nodes[index as usize + 2].disk.lock().unwrap();
+        let capacity_bytes = Some(disk.used_bytes() + bytes);
+        disk.set_faults(FaultPlan { capacity_bytes, ..FaultPlan::default() });
+    }
+
     pub async fn stop_mgs(&self) {
         self.stop_node(0).await;
     }

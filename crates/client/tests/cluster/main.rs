@@ -17,6 +17,7 @@ mod movements;
 mod names;
 mod pending;
 mod pools;
+mod rebalance;
 mod restart;
 mod rules;
 mod scans;

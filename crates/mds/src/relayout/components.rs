@@ -41,7 +41,7 @@ pub async fn change_components(
             return Ok(Done { durable: true, ..done });
         }
         let begin = |tx: &mut Tx| begin(mdt, tx, ctx, m);
-        if let Some(done) = attempt(mdt, to, m.fid, &mut tries, begin).await? {
+        if let Some(done) = attempt(mdt, Some(to), m.fid, &mut tries, begin).await? {
             return Ok(done);
         }
     }

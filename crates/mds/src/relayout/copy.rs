@@ -13,7 +13,7 @@ use model::layout::LayoutObject;
 use model::mutex::Mutex;
 use model::planted::{self, Bug};
 use model::{Errno, Fid, Layout, ObjectAttr, Timestamp};
-use rpc::Terms;
+use rpc::{Import, Terms};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use wire::{Message, RequestContext};
 use world::future::join_all;
 use world::{Either, select};
 
-type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub(super) type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Bytes that one message moves from an object to others.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -116,7 +116,7 @@ impl Copier<'_> {
             Source::Objects(old) => Some(old),
         };
         let objects = self.target().objects().chain(old.into_iter().flat_map(Layout::objects));
-        objects.map(|o| Ok(session(self.mdt, o)?.epoch())).collect()
+        objects.map(|o| session(self.mdt, o).map(|s| Import::epoch(&s))).collect()
     }
 
     fn target(&self) -> &Layout {
@@ -509,11 +509,15 @@ impl Copier<'_> {
         len: u64,
     ) -> Result<Vec<(usize, u64)>, Errno> {
         self.pace(len).await?;
+        let start = self.mdt.world.now();
         let data = self.read_object(o, from, len).await?;
         let mut out = Vec::new();
         for (at, run) in in_file(old, number, from, &data) {
             let wrote = self.write(at, &run).await?;
             out.extend(wrote.into_iter().map(|(i, attr)| (i, attr.size)));
+        }
+        if let Some(m) = self.movement() {
+            movements::took(self.mdt, m, start);
         }
         self.copied(len);
         Ok(out)
@@ -549,12 +553,12 @@ fn are_fenced_only(now: &[ObjectAttr], versions: &[u64]) -> bool {
 }
 
 /// The file's, if these are its objects.
-fn size_of(l: &Layout, attrs: &[ObjectAttr]) -> u64 {
+pub(super) fn size_of(l: &Layout, attrs: &[ObjectAttr]) -> u64 {
     attrs.iter().enumerate().map(|(number, a)| l.file_size_from(number, a.size)).max().unwrap_or(0)
 }
 
-/// The size of a file by what its object servers know.
-pub(super) async fn size_of_file(mdt: &Mdt, l: &Layout) -> Result<u64, Errno> {
+/// The objects of a file as their servers know them.
+pub(super) async fn attrs_of_file(mdt: &Mdt, l: &Layout) -> Result<Vec<ObjectAttr>, Errno> {
     let ctx = RequestContext { layout_generation: l.generation, ..RequestContext::default() };
     let asked = l.objects().map(|o| -> Work<'_, Result<Vec<ObjectAttr>, Errno>> {
         let (session, ctx, msg) = (session(mdt, o), ctx.clone(), Glimpse { objects: vec![o.id] });
@@ -563,7 +567,7 @@ pub(super) async fn size_of_file(mdt: &Mdt, l: &Layout) -> Result<u64, Errno> {
         })
     });
     let attrs: Vec<ObjectAttr> = all(asked).await?.into_iter().flatten().collect();
-    if attrs.len() == l.object_count() { Ok(size_of(l, &attrs)) } else { Err(Errno::EPROTO) }
+    if attrs.len() == l.object_count() { Ok(attrs) } else { Err(Errno::EPROTO) }
 }
 
 /// The runs of blocks that have a byte that is not zero, and where they begin.

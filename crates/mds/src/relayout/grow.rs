@@ -53,7 +53,7 @@ pub async fn grow(
             }
             _ => return Ok(done),
         }
-        if let Some(done) = attempt(mdt, to, fid, &mut tries, |tx| begin(mdt, tx, fid)).await? {
+        if let Some(done) = attempt(mdt, Some(to), fid, &mut tries, |tx| begin(mdt, tx, fid)).await? {
             return Ok(done);
         }
     }

@@ -8,7 +8,7 @@ use crate::done::{Done, ReplyTo};
 use crate::mdt::Mdt;
 use crate::ops::setlayout::check_spec;
 use crate::tx::Tx;
-use model::{Errno, Fid, FileType, Layout, LayoutSpec, perm};
+use model::{Cred, Errno, Fid, FileType, Layout, LayoutSpec, perm};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::msg::migrate::Migrate;
@@ -21,10 +21,24 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// into. `EPERM` for who may not change the file, `ENODATA` for one that has no layout yet, `EAGAIN` if too
 /// many wait already, `EINTR` if it is withdrawn meanwhile, `EBUSY` if others do not let go of the file or,
 /// where they are not to wait, use it.
-pub async fn migrate(mdt: &Arc<Mdt>, to: &ReplyTo, cred: &model::Cred, m: &Migrate) -> Result<Done, Errno> {
-    let (fid, spec) = (m.fid, &m.spec);
-    spec.check()?;
-    let place = Place::take(mdt, to.client, m)?;
+pub async fn migrate(mdt: &Arc<Mdt>, to: &ReplyTo, cred: &Cred, m: &Migrate) -> Result<Done, Errno> {
+    m.spec.check()?;
+    carry_out(mdt, Some(to), cred, (m.fid, &m.spec), Place::take(mdt, to.client, m)?).await
+}
+
+/// Moves a file's data unasked, as fast as nobody notices, unless somebody uses it meanwhile (`EBUSY`).
+pub(super) async fn in_background(mdt: &Arc<Mdt>, fid: Fid, spec: &LayoutSpec) -> Result<(), Errno> {
+    let place = Place::in_background(mdt, fid)?;
+    carry_out(mdt, None, &Cred::root(), (fid, spec), place).await?.result.map(drop)
+}
+
+async fn carry_out(
+    mdt: &Arc<Mdt>,
+    to: Option<&ReplyTo>,
+    cred: &Cred,
+    (fid, spec): (Fid, &LayoutSpec),
+    place: Place,
+) -> Result<Done, Errno> {
     place.turn().await?;
     let mut tries = 0;
     loop {
@@ -39,15 +53,18 @@ pub async fn migrate(mdt: &Arc<Mdt>, to: &ReplyTo, cred: &model::Cred, m: &Migra
 }
 
 /// About how large the file is, with what clients have not told: components get objects for that.
-async fn size_now(mdt: &Arc<Mdt>, to: &ReplyTo, fid: Fid) -> Result<u64, Errno> {
+async fn size_now(mdt: &Arc<Mdt>, to: Option<&ReplyTo>, fid: Fid) -> Result<u64, Errno> {
     let mut layout = None;
     let look = |tx: &mut Tx| {
         layout = tx.try_inode(fid)?.ok_or(Errno::ESTALE)?.layout;
         Ok(Vec::new())
     };
-    mdt.transactions.read(to, look).await.result?;
+    match to {
+        Some(to) => mdt.transactions.read(to, look).await.result?,
+        None => mdt.transactions.transact(None, look).await.result?,
+    };
     let Some(l) = layout.filter(Layout::has_objects) else { return Ok(0) };
-    match copy::size_of_file(mdt, &l).await {
+    match copy::attrs_of_file(mdt, &l).await.map(|attrs| copy::size_of(&l, &attrs)) {
         // It was moved just now: the attempt finds out that it is larger.
         Err(Errno::ERELAYOUT | Errno::ESTALE) => Ok(0),
         size => size,
@@ -57,7 +74,7 @@ async fn size_now(mdt: &Arc<Mdt>, to: &ReplyTo, fid: Fid) -> Result<u64, Errno> 
 fn begin(
     mdt: &Arc<Mdt>,
     tx: &mut Tx,
-    cred: &model::Cred,
+    cred: &Cred,
     (fid, movement): (Fid, &Arc<Movement>),
     (spec, size): (&LayoutSpec, u64),
 ) -> Result<Attempt, Errno> {

@@ -22,9 +22,11 @@ mod grow;
 mod instantiate;
 mod migrate;
 mod movements;
+mod rebalance;
 mod recreate;
 mod swap;
 mod to_inode;
+mod yielding;
 
 pub use components::change_components;
 pub use empty::lay_out_empty;
@@ -32,6 +34,7 @@ pub use grow::grow;
 pub use instantiate::instantiate;
 pub use migrate::migrate;
 pub use movements::{MOVEMENTS_DEFAULT, MOVEMENTS_MAX, Movements};
+pub use rebalance::run as keep_even;
 pub use recreate::recreate;
 pub use swap::swap;
 
@@ -157,7 +160,7 @@ async fn begun<T: Send>(
 /// One attempt. `None`: somebody else is at it, or was, and it is to be looked at again.
 async fn attempt(
     mdt: &Arc<Mdt>,
-    to: &ReplyTo,
+    to: Option<&ReplyTo>,
     fid: Fid,
     tries: &mut u32,
     begin: impl FnMut(&mut Tx) -> Result<Attempt, Errno> + Send,
@@ -185,11 +188,11 @@ async fn attempt(
 }
 
 /// Moves the data and switches the layout. `ETIMEDOUT` if the object servers take too long, or restart.
-async fn move_within(mdt: &Arc<Mdt>, to: &ReplyTo, fid: Fid, a: &Attempt) -> Result<Done, Errno> {
+async fn move_within(mdt: &Arc<Mdt>, to: Option<&ReplyTo>, fid: Fid, a: &Attempt) -> Result<Done, Errno> {
     let grows = matches!(a.source, Source::Inode(_));
     if grows && planted::on(Bug::GrownBeforeDurable) {
         let nothing = Copied { newest: Timestamp::ZERO, to_inode: None };
-        let done = mdt.transactions.transact(Some(to), |tx| switch(tx, fid, a, &nothing)).await;
+        let done = mdt.transactions.transact(to, |tx| switch(tx, fid, a, &nothing)).await;
         let _ = mdt.stop.pause(Duration::from_millis(200)).await;
         return copy_within(mdt, fid, a).await.map(|_| done);
     }
@@ -202,7 +205,7 @@ async fn move_within(mdt: &Arc<Mdt>, to: &ReplyTo, fid: Fid, a: &Attempt) -> Res
         early.await.result?;
     }
     let copied = copy_within(mdt, fid, a).await?;
-    Ok(mdt.transactions.transact(Some(to), |tx| switch(tx, fid, a, &copied)).await)
+    Ok(mdt.transactions.transact(to, |tx| switch(tx, fid, a, &copied)).await)
 }
 
 /// Copies. `ETIMEDOUT` if nothing comes of it for so long as the attempt has patience.

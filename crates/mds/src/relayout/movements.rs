@@ -4,6 +4,7 @@
 //! Nobody waits here for good: a queue that is full says so, and a movement whose client gave it up, or went
 //! away, ends where it is.
 
+use super::yielding::Yielding;
 use crate::mdt::Mdt;
 use model::mutex::Mutex;
 use model::{Errno, Fid, Layout, Timestamp};
@@ -34,6 +35,9 @@ pub struct Movements {
     /// `movements_bandwidth`, MiB/s; 0: no bound.
     pub bandwidth_mb: AtomicU64,
     spent: Spent,
+    /// Of those that yield.
+    yielding: Yielding,
+    spent_yielding: Spent,
     /// Counts what may let somebody go on: one ended, was withdrawn, or more may run.
     changed: watch::Sender<u64>,
 }
@@ -53,6 +57,8 @@ impl Default for Movements {
             at_once: AtomicU64::new(MOVEMENTS_DEFAULT),
             bandwidth_mb: AtomicU64::new(0),
             spent: Spent::default(),
+            yielding: Yielding::default(),
+            spent_yielding: Spent::default(),
             changed: watch::Sender::new(0),
         }
     }
@@ -75,6 +81,8 @@ pub struct Movement {
     client: ClientId,
     ticket: u64,
     pace: Pace,
+    /// Nobody asked for it: it goes as fast as servers have nothing else to do.
+    yields: bool,
     since: Timestamp,
     /// Why it ends, if it does: the number of an errno; 0: it goes on.
     ended: AtomicI32,
@@ -119,6 +127,11 @@ impl Movements {
         assert!((1..=MOVEMENTS_MAX).contains(&n), "a parameter's value is within its bounds");
         self.at_once.store(n, Relaxed);
         self.something_changed();
+    }
+
+    /// Bytes that movements in the background may copy in a second now.
+    pub fn background_rate(&self) -> u64 {
+        self.yielding.rate()
     }
 
     fn something_changed(&self) {
@@ -177,9 +190,9 @@ impl std::fmt::Display for Movement {
         let state = format!("{:?}", s.state).to_lowercase();
         let (done, total) = (self.done.load(Relaxed), self.total.load(Relaxed));
         let (from, to, since) = (list(&s.from), list(&s.to), self.since.sec);
-        let (fid, client) = (self.fid, self.client);
+        let fid = self.fid;
         write!(f, "fid={fid} state={state} from={from} to={to} done={done} total={total} since={since} ")?;
-        write!(f, "client={client}")
+        if self.yields { write!(f, "client=rebalance") } else { write!(f, "client={}", self.client) }
     }
 }
 
@@ -239,17 +252,35 @@ pub(super) struct Place {
 impl Place {
     /// `EAGAIN` if too many wait.
     pub fn take(mdt: &Arc<Mdt>, client: ClientId, m: &Migrate) -> Result<Place, Errno> {
+        Place::of(mdt, (client, m.ticket), m.fid, (m.pace, false))
+    }
+
+    /// As [`Place::take`], for the target itself: whoever uses the file goes first.
+    pub fn in_background(mdt: &Arc<Mdt>, fid: Fid) -> Result<Place, Errno> {
+        let pace = Pace { non_block: true, ..Pace::default() };
+        Place::of(mdt, (ClientId([0; 16]), 0), fid, (pace, true))
+    }
+
+    fn of(
+        mdt: &Arc<Mdt>,
+        (client, ticket): (ClientId, u64),
+        fid: Fid,
+        (pace, yields): (Pace, bool),
+    ) -> Result<Place, Errno> {
+        // Who yields takes nobody's turn.
+        let state = if yields { State::Copying } else { State::Waiting };
         let movement = Arc::new(Movement {
-            fid: m.fid,
+            fid,
             client,
-            ticket: m.ticket,
-            pace: m.pace,
+            ticket,
+            pace,
+            yields,
             since: mdt.world.wall(),
             ended: AtomicI32::new(0),
             done: AtomicU64::new(0),
             total: AtomicU64::new(0),
             spent: Spent::default(),
-            shown: Mutex::new(Shown { state: State::Waiting, from: BTreeSet::new(), to: BTreeSet::new() }),
+            shown: Mutex::new(Shown { state, from: BTreeSet::new(), to: BTreeSet::new() }),
         });
         let mut p = mdt.shared.movements.places.lock();
         if p.all.len() >= PLACES_MAX {
@@ -268,7 +299,7 @@ impl Place {
         let mut changed = movements.changed.subscribe();
         loop {
             self.movement.check()?;
-            if movements.start(self.number) {
+            if self.movement.yields || movements.start(self.number) {
                 return Ok(());
             }
             if let Either::Right(()) = select(changed.changed(), self.mdt.stop.begun()).await {
@@ -283,8 +314,9 @@ impl Drop for Place {
         let movements = &self.mdt.shared.movements;
         let mut p = movements.places.lock();
         let m = p.all.remove(&self.number).expect("it has its place as long as it lives");
-        assert!(m.state() == State::Waiting || p.running > 0, "what runs is counted");
-        p.running -= usize::from(m.state() != State::Waiting);
+        let counted = m.state() != State::Waiting && !m.yields;
+        assert!(!counted || p.running > 0, "what runs is counted");
+        p.running -= usize::from(counted);
         drop(p);
         movements.something_changed();
     }
@@ -296,7 +328,12 @@ pub(super) async fn pace(mdt: &Mdt, m: &Movement, bytes: u64, each: impl Fn()) -
     let movements = &mdt.shared.movements;
     let now = mdt.world.now();
     let all = movements.bandwidth_mb.load(Relaxed) << 20;
-    let start = movements.spent.take(now, bytes, all).max(m.spent.take(now, bytes, m.pace.bandwidth_bytes));
+    let own = if m.yields {
+        movements.spent_yielding.take(now, bytes, movements.yielding.rate())
+    } else {
+        m.spent.take(now, bytes, m.pace.bandwidth_bytes)
+    };
+    let start = movements.spent.take(now, bytes, all).max(own);
     loop {
         m.check()?;
         let left = start.since(mdt.world.now());
@@ -307,6 +344,14 @@ pub(super) async fn pace(mdt: &Mdt, m: &Movement, bytes: u64, each: impl Fn()) -
         if mdt.stop.pause(left.min(LOOK_AGAIN)).await {
             return Err(Errno::ESHUTDOWN);
         }
+    }
+}
+
+/// A piece of a movement is copied that was begun at `start`.
+pub(super) fn took(mdt: &Mdt, m: &Movement, start: Instant) {
+    if m.yields {
+        let now = mdt.world.now();
+        mdt.shared.movements.yielding.took(now, now.since(start));
     }
 }
 

@@ -60,6 +60,8 @@ pub fn component_flag(word: &str) -> Option<u32> {
 
 /// Tag in [`Component::extra`]: the encoded [`ComponentSpec`] of one that has no objects yet.
 const WANTED: u16 = 1;
+/// Tag in [`Component::extra`]: somebody said on which OSTs its objects lie, or on which the first of them.
+const NAMED: u16 = 2;
 
 impl Component {
     /// The whole file, with its objects.
@@ -120,6 +122,18 @@ impl Component {
         self.flags |= COMPONENT_INIT;
         self.pool = pool.to_string();
         self.extra.retain(|(tag, _)| *tag != WANTED);
+    }
+
+    /// Somebody said on which OSTs its objects lie: they are not moved to others unasked.
+    pub fn is_named(&self) -> bool {
+        self.extra.iter().any(|(tag, _)| *tag == NAMED)
+    }
+
+    pub fn set_named(&mut self, yes: bool) {
+        self.extra.retain(|(tag, _)| *tag != NAMED);
+        if yes {
+            self.extra.push((NAMED, Vec::new()));
+        }
     }
 
     pub fn is_extension(&self) -> bool {

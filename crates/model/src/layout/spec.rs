@@ -27,6 +27,8 @@ const SPEC_MDT_BYTES: u16 = 1;
 const SPEC_COMPONENT: u16 = 2;
 /// Tag in [`LayoutSpec::extra`]: an OST may get several objects.
 const SPEC_OVERSTRIPED: u16 = 3;
+/// Tag in [`LayoutSpec::extra`]: the OSTs that it names were chosen for the user, not by him.
+const SPEC_PLACED: u16 = 4;
 
 /// What is asked for of one component. What it leaves open is as in the one before it, of the first one as in
 /// the rest of its [`LayoutSpec`].
@@ -243,6 +245,22 @@ impl LayoutSpec {
             before = c.clone();
         }
         Ok(out)
+    }
+
+    /// The OSTs that it names are where a server, or who acts for it, puts a file that is bound to none.
+    pub fn is_placed_by_server(&self) -> bool {
+        self.extra.iter().any(|(tag, _)| *tag == SPEC_PLACED)
+    }
+
+    pub fn set_placed_by_server(&mut self) {
+        if !self.is_placed_by_server() {
+            self.extra.push((SPEC_PLACED, Vec::new()));
+        }
+    }
+
+    /// Somebody says on which OSTs objects are to lie, or on which the first of them.
+    pub fn names_osts(&self) -> bool {
+        (!self.osts.is_empty() || self.stripe_start >= 0) && !self.is_placed_by_server()
     }
 
     /// Says something about objects (how many, how large, where) rather than leaving it to the defaults.

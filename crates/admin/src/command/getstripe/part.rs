@@ -209,14 +209,6 @@ impl Parts {
         self
     }
 
-    /// Of components behind byte `end`, which hold nothing, only how they are to be is kept, not where; the
-    /// first one has a place always.
-    pub fn forget_places_behind(&mut self, end: u64) {
-        for p in self.parts.iter_mut().skip(1).filter(|p| p.is_instantiated() && p.start >= end) {
-            (p.offset, p.objects) = (-1, Vec::new());
-        }
-    }
-
     /// What asks for a file with this layout. `EINVAL` for components that are none together, or more on the
     /// MDT than the first.
     pub fn spec(&self) -> Result<LayoutSpec, Errno> {

@@ -2,7 +2,7 @@
 //!
 //! Nothing is kept between two runs: how full the OSTs are says what is left to do.
 
-mod plan;
+mod background;
 mod work;
 
 use super::with_page;
@@ -15,8 +15,9 @@ use crate::live::ProgressLine;
 use crate::local::{self, LocalMount, strange};
 use crate::size::human;
 use crate::{output, say};
-use client::control::{Reply, Request};
-use plan::{Place, Plan};
+use client::control::{Reply, Request, TargetSpace};
+use model::TargetKind;
+use model::rebalance::{OstSpace, Place, Plan};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -38,21 +39,30 @@ const STATFS_PAUSE: Duration = Duration::from_secs(2);
 /// Between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
+/// Bits of [`TargetSpace::flags`] with which an OST takes no new objects.
+const TAKES_NOTHING: u32 = 2 | 4 | 8 | 16;
+
 const USAGE: &str = "\
 usage: nacre rebalance [--threshold POINTS] [--bandwidth MIB] [--dry-run] [--json] [-q] [MOUNT]
+       nacre rebalance --background POINTS | --stop | --status [--json] [MOUNT]
 
 Moves files of the file system that is mounted here (or on MOUNT) from the
 fullest OSTs to the emptiest ones, while they are in use, until the fullest is
 not more than POINTS percent fuller than the emptiest. Files keep the shape of
-their layouts, and stay in their pools; those in directories that name their
-OSTs, and those that grow by steps (lfs setstripe -z) or have marked components,
-stay where they are, and nothing moves between OSTs on one disk.
-Interrupt it at any time; run again it goes on.
+their layouts, and stay in their pools; those for which somebody, or their
+directory, named OSTs, and those that grow by steps (lfs setstripe -z) or have
+marked components, stay where they are, and nothing moves between OSTs on one
+disk. Interrupt it at any time; run again it goes on.
 
   --threshold POINTS  1 to 99 (5)
   --bandwidth MIB     each of eight files at a time copies so many MiB a second, at most
   --dry-run           says which files would be moved; moves none
   --json              one JSON document; -q: no live progress
+  --background POINTS the metadata server does it by itself, beside all else, whenever
+                      the fullest is more than POINTS percent fuller than the emptiest,
+                      until they differ by half of that: from now on, for good
+  --stop              it does that no more, and leaves what it has begun
+  --status            what it does at the moment, and has done
 
 exit status: 0 they are even, 1 they are not, 2 wrong usage or not done, 130 interrupted
 ";
@@ -60,13 +70,24 @@ exit status: 0 they are even, 1 they are not, 2 wrong usage or not done, 130 int
 const OPTS: &[Opt] = &[
     value('\0', "threshold"),
     value('\0', "bandwidth"),
+    value('\0', "background"),
+    flag('\0', "stop"),
+    flag('\0', "status"),
     flag('n', "dry-run"),
     flag('\0', "json"),
     flag('q', "quiet"),
 ];
 
+/// What the metadata servers do by themselves.
+enum Background {
+    Status,
+    /// Percent; 0: nothing.
+    Set(u64),
+}
+
 struct Options {
     mount: Option<OsString>,
+    background: Option<Background>,
     /// Hundredths of a percent.
     enough: u64,
     bandwidth_bytes: u64,
@@ -80,8 +101,21 @@ fn parse(args: &[OsString]) -> Result<Options, Failure> {
     if p.operands.len() > 1 {
         return Err(Failure::usage("name one mount"));
     }
+    let background = match (number(&p, "background", 99)?, p.has("stop"), p.has("status")) {
+        (None, false, false) => None,
+        (Some(0), ..) => return Err(Failure::usage("--background takes 1 to 99; --stop ends it")),
+        (Some(n), false, false) => Some(Background::Set(n)),
+        (None, true, false) => Some(Background::Set(0)),
+        (None, false, true) => Some(Background::Status),
+        _ => return Err(Failure::usage("--background, --stop and --status go without each other")),
+    };
+    let other = ["threshold", "bandwidth", "dry-run"].into_iter().find(|o| p.has(o));
+    if let (Some(_), Some(other)) = (&background, other) {
+        return Err(Failure::usage(format!("--{other} is of what this command moves itself")));
+    }
     Ok(Options {
         mount: p.operands.first().cloned(),
+        background,
         enough: number(&p, "threshold", 99)?.unwrap_or(THRESHOLD_DEFAULT) * 100,
         bandwidth_bytes: number(&p, "bandwidth", 1 << 20)?.unwrap_or(0) << 20,
         dry_run: p.has("dry-run"),
@@ -100,9 +134,22 @@ fn mount(o: &Options) -> Result<LocalMount, Failure> {
     }
 }
 
+/// Of an OST that answers and is not deactivated.
+fn space(s: &TargetSpace) -> Option<OstSpace> {
+    let target = &s.target;
+    let counts = target.target.kind == TargetKind::Ost && s.errno.is_none() && target.active && s.total > 0;
+    counts.then_some(OstSpace {
+        index: target.target.index,
+        disk: s.disk,
+        used: s.total.saturating_sub(s.free),
+        available: s.available,
+        takes: s.flags & TAKES_NOTHING == 0,
+    })
+}
+
 fn look(m: &LocalMount) -> Result<Plan, Failure> {
     match local::ask(&m.dir, &Request::Df)? {
-        Reply::Space(all) => Ok(Plan::of(&all)),
+        Reply::Space(all) => Ok(Plan::of(all.iter().filter_map(space))),
         other => Err(strange(&m.dir, &other)),
     }
 }
@@ -242,6 +289,11 @@ fn report(m: &LocalMount, o: &Options, out: &Outcome, even: bool) {
 
 fn run(o: &Options) -> Result<i32, Failure> {
     let m = mount(o)?;
+    match o.background {
+        Some(Background::Status) => return background::status(&m, o.json).map(|()| 0),
+        Some(Background::Set(percent)) => return Ok(background::set(&m, percent)?.unwrap_or(0)),
+        None => {}
+    }
     let line = ProgressLine::for_terminal(o.quiet || o.json || o.dry_run);
     let (out, signalled) = interrupt::guarded(|| {}, |i| rebalance(&m, o, &line, i));
     line.clear();
