@@ -44,7 +44,10 @@ impl FullOst {
             let r = run.bounded("a file that grows", one).await;
             let made = *lock(&made.0);
             if let Some((fid, ost)) = made {
-                set_room(&c, ost, true).await;
+                // Before the next one begins: with two that take nothing there may be none left.
+                while !set_room(&c, ost, true).await && !over.load(Relaxed) {
+                    c.sim.sleep(TICK).await;
+                }
                 if let Ok(Err(Gone)) = r {
                     // What of it there is, with its name or without, nobody knows.
                     lock(&run.lost).insert(fid);
@@ -94,13 +97,12 @@ async fn make(fs: &Arc<Fs>, name: &[u8], made: &Made) -> Result<(Fid, u16), Errn
     Ok((a.fid, ost))
 }
 
-/// The metadata server takes an OST for one that has room, or not.
-async fn set_room(c: &Cluster, ost: u16, has: bool) {
-    if let Some(mdt) = c.mdt() {
-        let name = format!("osp.sim-OST{ost:04x}-osc-*.max_create_count");
-        // It does not know the OST yet, or goes down: it is told again.
-        let _ = mdt.set_params(&name, if has { "20000" } else { "0" }).await;
-    }
+/// The metadata server takes an OST for one that has room, or not. False: it stands still, goes down, or does
+/// not know the OST yet, and must be told again.
+async fn set_room(c: &Cluster, ost: u16, has: bool) -> bool {
+    let Some(mdt) = c.mdt() else { return false };
+    let name = format!("osp.sim-OST{ost:04x}-osc-*.max_create_count");
+    mdt.set_params(&name, if has { "20000" } else { "0" }).await.is_ok()
 }
 
 /// Writes step by step, and reads it again. What servers that are away refuse is no finding.
