@@ -55,7 +55,8 @@ thrash() { scripts/apart.sh make --no-print-directory thrash "MINUTES=$MINUTES";
 # figure STEP LOG: what a log says in a line
 figure() {
   case $1 in
-  seeds | points | hostile) grep -E '^[0-9]+ (seeds|points|crash points)' "$2" | tr '\n' ';' ;;
+  seeds | hostile) grep -E '^[0-9]+ (seeds|points|crash points)' "$2" | tr '\n' ';' ;;
+  points) grep -E '^[0-9]+ workloads' "$2" | awk '$1 < last { print line } { last = $1; line = $0 } END { print line }' | tr '\n' ';' ;;
   coherence) tail -1 "$2" ;;
   *) grep -hE '^test result|^pjdfstest|failovers' "$2" | grep -v ' 0 passed; 0 failed' | sed 's/; 0 measured.*//' | tr '\n' ';' ;;
   esac | tr -d '"' | cut -c1-400
@@ -66,6 +67,8 @@ all="seeds planted points hostile conformance kills layouts coherence thrash"
 for step in "$@"; do
   case " $all " in *" $step "*) ;; *) echo "campaign: no step '$step'; there are: $all" >&2; exit 2 ;; esac
 done
+# Where tests run there is no network.
+scripts/install-test-deps.sh >"$work/packages.log" 2>&1 || { echo "campaign: not all that tests need can be installed: $work/packages.log" >&2; exit 2; }
 cargo build --release --quiet -p sim --bin nacre-sim && make --no-print-directory build >/dev/null &&
   cargo test --release --quiet -p tests --no-run || exit 2
 bad=0

@@ -78,7 +78,7 @@ impl Rebalance {
     /// It is so from now on, and the OSTs differ by so many hundredths of a percent.
     pub fn show(&self, state: State, now: Timestamp, spread: u64) {
         let mut t = self.tally.lock();
-        if t.state != state {
+        if t.state != state || t.since == Timestamp::ZERO {
             (t.state, t.since) = (state, now);
         }
         t.spread = spread;

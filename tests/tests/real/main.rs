@@ -24,6 +24,7 @@ mod hostile;
 mod inodes;
 mod kernel;
 mod kill;
+mod kinds;
 mod large;
 mod layouts;
 mod lfs_lctl;
