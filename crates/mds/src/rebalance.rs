@@ -4,7 +4,6 @@
 use model::Timestamp;
 use model::mutex::{Mutex, MutexGuard};
 use std::fmt::Write;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use world::sync::watch;
 
 /// Largest `rebalance_threshold`, percent.
@@ -13,9 +12,7 @@ pub const THRESHOLD_MAX: u64 = 99;
 /// What is going on in the background.
 pub struct Rebalance {
     /// `rebalance_threshold`, percent; 0: off.
-    threshold: AtomicU64,
-    /// Counts settings of it.
-    changed: watch::Sender<u64>,
+    threshold: watch::Sender<u64>,
     tally: Mutex<Tally>,
 }
 
@@ -50,25 +47,23 @@ pub struct Tally {
 
 impl Default for Rebalance {
     fn default() -> Rebalance {
-        Rebalance { threshold: AtomicU64::new(0), changed: watch::Sender::new(0), tally: Mutex::default() }
+        Rebalance { threshold: watch::Sender::new(0), tally: Mutex::default() }
     }
 }
 
 impl Rebalance {
     pub fn threshold(&self) -> u64 {
-        self.threshold.load(Relaxed)
+        *self.threshold.borrow()
     }
 
     pub fn set_threshold(&self, percent: u64) {
         assert!(percent <= THRESHOLD_MAX, "a parameter's value is within its bounds");
-        if self.threshold.swap(percent, Relaxed) != percent {
-            self.changed.send_modify(|n| *n += 1);
-        }
+        self.threshold.send_if_modified(|old| std::mem::replace(old, percent) != percent);
     }
 
-    /// Woken with each setting of it from now on.
+    /// Woken with each change of the threshold from now on.
     pub fn settings(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
+        self.threshold.subscribe()
     }
 
     pub fn tally(&self) -> MutexGuard<'_, Tally> {

@@ -551,13 +551,19 @@ impl OfAll {
     }
 }
 
+/// A file with a stripe on each OST, under locks of this mount.
+async fn written(r: &Rig) -> Arc<File> {
+    let f = r.striped();
+    write(&f, 0, pattern(3 * UNIT)).await.unwrap();
+    f.flush().await.unwrap();
+    f
+}
+
 #[test]
 fn an_ost_that_does_not_answer_keeps_no_lock_of_the_others() {
     for (n, (what, op)) in OfAll::ALL.into_iter().enumerate() {
         run(43 + n as u64, |r| async move {
-            let f = r.striped();
-            write(&f, 0, pattern(3 * UNIT)).await.unwrap();
-            f.flush().await.unwrap();
+            let f = written(&r).await;
             r.sides[1].ost.hold(Hold::Of(op));
             let (file, done) = (f.clone(), Arc::new(Mutex::new(None)));
             let told = done.clone();
@@ -579,9 +585,7 @@ fn an_ost_that_does_not_answer_keeps_no_lock_of_the_others() {
 fn a_lock_that_the_server_took_away_meanwhile_is_asked_for_anew() {
     for (n, (what, _)) in OfAll::ALL.into_iter().enumerate() {
         run(53 + n as u64, |r| async move {
-            let f = r.striped();
-            write(&f, 0, pattern(3 * UNIT)).await.unwrap();
-            f.flush().await.unwrap();
+            let f = written(&r).await;
             let lost = f.objects[0].lock().locks.first().expect("it was written under one").id;
             r.sides[0].ost.script().forgotten_locks = vec![lost];
             assert_eq!(what.run(&f).await, Ok(()), "{what:?}");

@@ -23,8 +23,16 @@ const COUNT_MAX: usize = 1_000_000;
 impl Mdt {
     /// Records that wait for this OST (at most a million are counted).
     pub(crate) fn outbox_pending(&self, index: u16) -> usize {
+        self.count_outbox(index, COUNT_MAX)
+    }
+
+    pub(crate) fn has_outbox_pending(&self, index: u16) -> bool {
+        self.count_outbox(index, 1) > 0
+    }
+
+    fn count_outbox(&self, index: u16, most: usize) -> usize {
         let from = key::outbox_prefix(index);
-        self.db.scan(&from, &key::behind(&from), COUNT_MAX).map_or(0, |v| v.len())
+        self.db.scan(&from, &key::behind(&from), most).map_or(0, |v| v.len())
     }
 
     /// Tells an OST what stands in its outbox, until the target stops, or the OST is removed.

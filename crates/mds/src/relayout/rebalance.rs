@@ -91,7 +91,7 @@ async fn look(mdt: &Arc<Mdt>, allowed: u64) -> Duration {
     rebalance.show(State::Settling, mdt.world.wall(), plan.spread());
     let end = mdt.world.now().plus(REMOVAL_PATIENCE);
     let osts: Vec<u16> = mdt.shared.osts.list().into_iter().map(|(i, _)| i).collect();
-    while osts.iter().any(|i| has_destroys_left(mdt, *i)) && mdt.world.now() < end {
+    while osts.iter().any(|i| mdt.has_outbox_pending(*i)) && mdt.world.now() < end {
         if mdt.stop.pause(Duration::from_secs(1)).await {
             break;
         }
@@ -118,12 +118,6 @@ fn plan(mdt: &Mdt) -> Plan {
         })
     };
     Plan::of(in_use.filter_map(space))
-}
-
-/// Whether an OST has not been told yet of all objects that are to be destroyed there.
-fn has_destroys_left(mdt: &Mdt, ost: u16) -> bool {
-    let from = key::outbox_prefix(ost);
-    mdt.db.scan(&from, &key::behind(&from), 1).is_ok_and(|page| !page.is_empty())
 }
 
 /// One way over the files of the fullest OSTs.
@@ -228,23 +222,22 @@ impl Pass<'_> {
         let results = world::future::join_all(moves.collect()).await;
         for (s, r) in steps.drain(..).zip(results) {
             let bytes: u64 = s.pieces.iter().map(|p| p.bytes).fold(0, u64::saturating_add);
-            if r.is_ok() {
-                self.moved += 1;
-                let mut t = rebalance.tally();
-                t.moved += 1;
-                t.bytes = t.bytes.saturating_add(bytes);
-                continue;
+            if r.is_err() {
+                s.pieces.iter().for_each(|p| plan.moved(p.to, p.from, p.bytes));
             }
-            s.pieces.iter().for_each(|p| plan.moved(p.to, p.from, p.bytes));
             match r {
-                Ok(()) => unreachable!("looked at above"),
+                Ok(()) => {
+                    self.moved += 1;
+                    let mut t = rebalance.tally();
+                    t.moved += 1;
+                    t.bytes = t.bytes.saturating_add(bytes);
+                }
                 Err(Errno::EBUSY | Errno::EAGAIN) => rebalance.tally().used += 1,
                 Err(Errno::ESTALE | Errno::ESHUTDOWN) => {}
                 Err(e) => self.note_failed(s.fid, e),
             }
         }
-        let state = rebalance.tally().state;
-        rebalance.show(state, self.mdt.world.wall(), plan.spread());
+        rebalance.show(State::Moving, self.mdt.world.wall(), plan.spread());
     }
 
     fn note_failed(&mut self, fid: Fid, e: Errno) {
