@@ -131,8 +131,8 @@ impl Granted {
         let me = who(client, s);
         let reads = (s.mode == LockMode::Write).then(|| self.reads.overlapping(s.start, s.end));
         let all = self.writes.overlapping(s.start, s.end).chain(reads.into_iter().flatten());
-        let shared = s.kind == LockKind::Posix && planted::on(Bug::RecordLockShared);
-        all.filter(move |(w, _)| *w != me && !shared)
+        let posix = s.kind == LockKind::Posix;
+        all.filter(move |(w, _)| *w != me && !(posix && planted::on(Bug::RecordLockShared)))
     }
 
     pub fn pieces(&self, w: &Who) -> Option<&Pieces> {

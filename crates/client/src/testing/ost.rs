@@ -31,7 +31,7 @@ pub(crate) struct OstState {
     pub writes: Vec<(u64, usize, bool)>,
     pub reads: usize,
     pub locks: Vec<u64>,
-    /// Truncate, fallocate and seek under these are refused.
+    /// Writes, truncate, fallocate and seek under these are refused.
     pub forgotten_locks: Vec<u64>,
     pub released: Vec<u64>,
     /// Of layouts, as requests for data carried them.
@@ -102,8 +102,11 @@ impl FakeOst {
         Outgoing::ok(&ExtentReply { answer }, 0)
     }
 
-    /// As a server does: what differs from its sums is not written.
+    /// As a server does: what differs from its sums, or relies on a lock that is gone, is not written.
     fn write(s: &mut OstState, r: &Incoming, m: &Write, ranges: &[WriteRange]) -> Outgoing {
+        if s.forgotten_locks.contains(&m.lock) {
+            return Outgoing::err(Errno::ENOLCK);
+        }
         let mut data = r.bulk.to_vec();
         if s.damaged_writes > 0 {
             s.damaged_writes -= 1;
@@ -231,5 +234,11 @@ impl Answers for FakeOst {
         if let Notice::Released { locks } = n {
             self.script().released.extend(locks.iter().map(|l| l.1));
         }
+    }
+
+    fn departed(&self) {
+        let mut s = self.script();
+        let gone = std::mem::take(&mut s.locks);
+        s.forgotten_locks.extend(gone);
     }
 }

@@ -19,6 +19,8 @@ use world::{BoxFuture, World};
 pub(crate) trait Answers: Send + Sync + 'static {
     fn answer(&self, r: &Incoming) -> Outgoing;
     fn notice(&self, _n: Notice) {}
+    /// The client was evicted, or said good-bye.
+    fn departed(&self) {}
 }
 
 /// Which requests are not answered until further notice.
@@ -259,6 +261,7 @@ impl<A: Answers> Service for Fake<A> {
     }
     fn departed(self: Arc<Self>, client: ClientId, _: Departure) -> BoxFuture<()> {
         self.clients.lock().remove(&client);
+        self.answers.departed();
         Box::pin(async {})
     }
 }
