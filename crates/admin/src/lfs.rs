@@ -3,7 +3,7 @@
 
 use crate::command::{
     check, data_version, df, fid2path, find, getname, getstripe, ladvise, migrate, osts, path2fid, pool,
-    setstripe, swap_layouts, sync,
+    project, quota, setstripe, swap_layouts, sync,
 };
 use crate::failure::{Failure, FirstError};
 use crate::{EXIT_USAGE, VERSION, say};
@@ -34,6 +34,8 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "path2fid", run: path2fid::run, usage: path2fid::USAGE },
     Subcommand { name: "migrate", run: migrate::run, usage: migrate::USAGE },
     Subcommand { name: "pool_list", run: pool::run_list, usage: pool::USAGE_LIST },
+    Subcommand { name: "project", run: project::run, usage: project::USAGE },
+    Subcommand { name: "quota", run: quota::run, usage: quota::USAGE },
     Subcommand { name: "setstripe", run: setstripe::run, usage: setstripe::USAGE },
     Subcommand { name: "swap_layouts", run: swap_layouts::run, usage: swap_layouts::USAGE },
     Subcommand { name: "sync", run: sync::run, usage: sync::USAGE },
@@ -125,7 +127,7 @@ fn one(args: &[OsString]) -> i32 {
 }
 
 fn run_sub(sub: &Subcommand, args: &[OsString]) -> i32 {
-    let help = |a: &OsString| a == "--help" || (a == "-h" && !matches!(sub.name, "df"));
+    let help = |a: &OsString| a == "--help" || (a == "-h" && !matches!(sub.name, "df" | "quota"));
     if args.first().is_some_and(help) {
         say!("{}: {}", sub.name, sub.usage);
         return 0;

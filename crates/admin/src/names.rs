@@ -36,6 +36,11 @@ pub fn project(s: &str) -> Option<u32> {
     s.parse().ok().or_else(|| lookup("/etc/projid", s, 0, 1)?.parse().ok())
 }
 
+/// A project's name (/etc/projid), or its number.
+pub fn project_name(id: u32) -> String {
+    lookup("/etc/projid", &id.to_string(), 1, 0).unwrap_or_else(|| id.to_string())
+}
+
 /// The name, or the number where there is none.
 pub fn user(uid: u32) -> String {
     name(&USERS, "/etc/passwd", uid)

@@ -3,10 +3,12 @@
 
 use crate::control::{
     ControlError, Inode, Listed, MountName, Name, Packed, Reply, Request, Stripe, Target, TargetSpace,
+    TargetUsage,
 };
 use crate::llite::{O_CREAT, O_EXCL, O_WRONLY, permission};
 use crate::stats::Verb;
 use crate::{Admin, Call, Fs, FsSpace, R, TargetState, control};
+use model::inode_rules::FLAG_PROJINHERIT;
 use model::layout::{ComponentChange, EOF};
 use model::limits::COMPONENTS_MAX;
 use model::perm::{self, FLAG_APPEND, FLAG_IMMUTABLE, FLAG_NOATIME, FLAG_NODUMP, FLAG_SYNC, MAY_EXEC};
@@ -14,6 +16,7 @@ use model::{Attr, Errno, Fid, FileType, Layout, LayoutSpec, SetAttr, pool};
 use std::sync::Arc;
 use wire::msg::lookup::Entry;
 use wire::msg::migrate::Pace;
+use wire::msg::quotactl::{QuotaAsk, QuotactlReply};
 use wire::msg::readdir::Dirent;
 use wire::msg::scan::Scan;
 
@@ -24,7 +27,8 @@ const LISTING_BYTES: u32 = 128 << 10;
 /// Objects of the files of such a page, if it has more than one file.
 const LISTING_OBJECTS: usize = 4096;
 /// Flags of inodes that are kept; others are refused.
-const FLAGS_KEPT: u32 = FLAG_SYNC | FLAG_IMMUTABLE | FLAG_APPEND | FLAG_NODUMP | FLAG_NOATIME;
+const FLAGS_KEPT: u32 =
+    FLAG_SYNC | FLAG_IMMUTABLE | FLAG_APPEND | FLAG_NODUMP | FLAG_NOATIME | FLAG_PROJINHERIT;
 
 type Answer<T> = std::result::Result<T, ControlError>;
 
@@ -147,6 +151,12 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
             let fid = object(fs, &call, opened, name).await?.fid;
             Reply::Params(Admin(fs).movements_of(fid).await?)
         }
+        Request::SetProject { name, projid, inherit } => {
+            let attr = object(fs, &call, opened, name).await?;
+            set_project(fs, call, &attr, projid, inherit).await?;
+            Reply::Done
+        }
+        Request::Quota { ask } => quota(fs, call, ask).await?,
         Request::Create { name, mode, umask, spec } => {
             let call = Call { umask: umask & 0o777, ..call };
             Reply::Fid(create(fs, call, opened, name.0, mode, spec).await?)
@@ -416,8 +426,8 @@ async fn create(
     Ok(attr.fid)
 }
 
-/// FS_*_FL flags and the project of an inode: the owner's, but for the project, which is root's. The metadata
-/// server knows which flags are root's as well.
+/// FS_*_FL flags and the project of an inode: the owner's. The metadata server knows which flags are root's,
+/// and who may change projects (`mdt.*.enable_chprojid_gid`).
 pub async fn set_flags(fs: &Arc<Fs>, call: Call, fid: Fid, flags: u32, projid: Option<u32>) -> R<()> {
     let attr = fs.clone().getattr(call.clone(), fid).await?;
     if !perm::owns(&call.cred, attr.uid) {
@@ -427,14 +437,38 @@ pub async fn set_flags(fs: &Arc<Fs>, call: Call, fid: Fid, flags: u32, projid: O
         return Err(Errno::EOPNOTSUPP);
     }
     let projid = projid.filter(|p| *p != attr.projid);
-    if projid.is_some() && !call.cred.is_root() {
-        return Err(Errno::EPERM);
-    }
     let flags = (flags != attr.flags).then_some(flags);
     if flags.is_some() || projid.is_some() {
         fs.clone().setattr(call, fid, SetAttr { flags, projid, ..SetAttr::default() }).await?;
     }
     Ok(())
+}
+
+/// `None` leaves as it is.
+async fn set_project(
+    fs: &Arc<Fs>,
+    call: Call,
+    attr: &Attr,
+    projid: Option<u32>,
+    inherit: Option<bool>,
+) -> R<()> {
+    let flags = match inherit {
+        Some(true) => attr.flags | FLAG_PROJINHERIT,
+        Some(false) => attr.flags & !FLAG_PROJINHERIT,
+        None => attr.flags,
+    };
+    set_flags(fs, call, attr.fid, flags, Some(projid.unwrap_or(attr.projid))).await
+}
+
+async fn quota(fs: &Arc<Fs>, call: Call, ask: QuotaAsk) -> R<Reply> {
+    let (all, next) = Admin(fs).quotactl(call, ask).await?;
+    Ok(Reply::Quota { targets: all.into_iter().map(target_usage).collect(), next })
+}
+
+fn target_usage((state, said): (TargetState, R<QuotactlReply>)) -> TargetUsage {
+    let (target, errno) = (Target::from(&state), said.as_ref().err().map(|e| e.0));
+    let (usage, differed) = said.map(|s| (s.usage, s.differed)).unwrap_or_default();
+    TargetUsage { target, errno, usage, differed }
 }
 
 async fn df(fs: &Arc<Fs>) -> Vec<TargetSpace> {

@@ -29,6 +29,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use model::layout::ComponentChange;
 use model::param::ParamInfo;
+use model::usage::{QuotaId, Usage};
 use model::{
     Attr, Errno, Fid, FileType, Layout, LayoutSpec, ObjectAttr, ObjectId, Pool, TargetId, Timestamp,
 };
@@ -37,6 +38,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
+use wire::msg::quotactl::QuotaAsk;
 use wire::msg::scan::{Cursor, ScanReply, Test};
 use wire::{decode_message, encode_message};
 
@@ -284,6 +286,14 @@ pub enum Request {
     SwapLayouts { name: Option<Name>, other: Fid, keep_times: bool },
     /// The file system's OST pools, as this mount was told: [`Reply::Pools`].
     Pools,
+    /// The project of a file, and whether what comes into being in a directory belongs to it.
+    /// [`Reply::Done`].
+    /// `EPERM` for who may not (`mdt.*.enable_chprojid_gid`), `EOPNOTSUPP` to inherit from what is no
+    /// directory.
+    SetProject { name: Option<Name>, projid: Option<u32>, inherit: Option<bool> },
+    /// What users, groups and projects use of each target, and, for root, whether that is right:
+    /// [`Reply::Quota`]. `EPERM` for a question about others.
+    Quota { ask: QuotaAsk },
 }
 
 impl Request {
@@ -513,11 +523,27 @@ pub enum Reply {
     Scanned(Packed<ScanReply>),
     /// The same, with what objects know.
     Completed(Packed<Completed>),
+    /// `next`: ask again behind this owner.
+    Quota {
+        targets: Vec<TargetUsage>,
+        next: Option<u32>,
+    },
     /// Entries of a directory; `next`: ask again behind this cookie.
     Listing {
         entries: Vec<Listed>,
         next: Option<u64>,
     },
+}
+
+/// What one target said of usage.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TargetUsage {
+    pub target: Target,
+    /// Why it said nothing.
+    pub errno: Option<i32>,
+    pub usage: Vec<(QuotaId, Usage)>,
+    /// What it had counted wrong: whose, what it was, what there is. That was set right.
+    pub differed: Vec<(QuotaId, Usage, Usage)>,
 }
 
 /// Opens a file or directory for [`call`]. Does not follow a final symbolic link that points nowhere, does

@@ -4,13 +4,14 @@
 
 use crate::MdsError;
 use crate::schema::inode::{DATA_BLOCK_BYTES, DataState};
-use crate::schema::value::{self, OrphanKind};
+use crate::schema::value::{self, OrphanKind, OutboxRecord};
 use crate::schema::{DentryValue, Inode, Lease, key};
 use crate::walk::walk;
 use model::{Fid, FileType, ObjectId};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use store::Read;
+use store::usage::Counted;
 
 /// What kind of rule is broken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -35,6 +36,8 @@ pub enum Rule {
     Sequence,
     /// Counters of the target.
     State,
+    /// What owners use.
+    Usage,
     /// Large attributes without a file, or miscounted.
     Xattr,
     /// Bytes with an inode: without a file, beside objects, miscounted or behind the file's end.
@@ -91,7 +94,7 @@ pub struct Watch {
 
 /// As [`check`]; `Refused` if it was stopped.
 pub fn check_watched(db: &dyn Read, watch: &Watch) -> Result<Summary, MdsError> {
-    let mut c = Checker { db, watch, out: Summary::default() };
+    let mut c = Checker { db, watch, out: Summary::default(), counted: Counted::default() };
     c.state()?;
     c.inodes()?;
     c.names()?;
@@ -121,8 +124,10 @@ pub fn expected_objects(
 /// Objects that OSTs are still to destroy: (OST, object).
 pub fn doomed_objects(db: &dyn Read, mut f: impl FnMut(u16, ObjectId)) -> Result<(), MdsError> {
     walk(db, &[key::OUTBOX], &[key::OUTBOX + 1], |k, v| {
-        if let Some((ost, _)) = key::parse_outbox(k) {
-            value::decode_outbox(k, v)?.into_iter().for_each(|o| f(ost, o));
+        if let Some((ost, _)) = key::parse_outbox(k)
+            && let OutboxRecord::Destroy(objects) = value::decode_outbox(k, v)?
+        {
+            objects.into_iter().for_each(|o| f(ost, o));
         }
         Ok(())
     })
@@ -132,6 +137,8 @@ struct Checker<'a> {
     db: &'a dyn Read,
     watch: &'a Watch,
     out: Summary,
+    /// What owners use by the inodes so far.
+    counted: Counted,
 }
 
 impl Checker<'_> {
@@ -210,6 +217,8 @@ impl Checker<'_> {
             if fid != Fid::ROOT && fid.seq >= next {
                 c.found(Rule::Sequence, fid, "its sequence was never leased");
             }
+            let (owner, usage) = i.usage();
+            c.counted.add(owner, usage);
             c.links(fid, &i)?;
             c.layout(fid, &i)?;
             c.large_xattrs(fid, &i)?;
@@ -426,7 +435,8 @@ impl Checker<'_> {
                 return Ok(());
             };
             c.out.outbox += 1;
-            for o in value::decode_outbox(k, v)? {
+            let OutboxRecord::Destroy(objects) = value::decode_outbox(k, v)? else { return Ok(()) };
+            for o in objects {
                 if c.db.get(&key::reverse(ost, o))?.is_some() {
                     c.found(
                         Rule::Outbox,
@@ -570,6 +580,12 @@ impl Checker<'_> {
         if stored.is_some_and(|n| n != self.out.inodes) {
             let what = format!("{} inodes are counted, there are {}", stored.unwrap_or(0), self.out.inodes);
             self.found(Rule::State, Fid::NONE, what);
+        }
+        // Where an inode cannot be read nobody knows what its owner has.
+        let damaged = self.out.findings.iter().any(|f| f.rule == Rule::Damaged);
+        let counted = std::mem::take(&mut self.counted).into_totals();
+        if let Some(what) = store::usage::difference(self.db, &counted)?.filter(|_| !damaged) {
+            self.found(Rule::Usage, Fid::NONE, what);
         }
         Ok(())
     }

@@ -97,6 +97,7 @@ impl Mdt {
                 with!(m => self.transactions.transact(Some(to), |tx| ops::own::run(self, tx, ctx, &m)).await)
             }
             Op::Statfs => with!(m => plain(ops::statfs::run(self, m))),
+            Op::Quotactl => with!(m => plain(ops::quotactl::run(self, ctx, m).await)),
             Op::GetParam => with!(m => plain(ops::param::get(self, m))),
             Op::SetParam => with!(m => plain(ops::param::set(self, m).await)),
             Op::Enqueue => with!(m => plain(ops::enqueue::run(self, ctx, m))),
@@ -129,6 +130,7 @@ mod tests {
         Op::Batch,
         Op::Own,
         Op::Statfs,
+        Op::Quotactl,
         Op::GetParam,
         Op::SetParam,
         Op::Enqueue,

@@ -53,6 +53,7 @@ pub use error::MdsError;
 pub use mdt::{Mdt, MdtConfig};
 pub use params::declare;
 pub use relayout::WITHOUT_DATA as GROWN_WITHOUT_DATA;
+pub use service::count_usage;
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,8 @@ use crate::recovery;
 use crate::relayout::{MOVEMENTS_DEFAULT, MOVEMENTS_MAX};
 use crate::settings::{
     CALLBACK_TIMEOUT_DEFAULT_S, DOM_DEFAULT_BYTES, NOSQUASH_DEFAULT, QOS_AGE_DEFAULT_S,
-    QOS_PRIO_FREE_DEFAULT, QOS_THRESHOLD_DEFAULT, SQUASH_DEFAULT, is_nosquash, is_squash, stripe_count,
+    QOS_PRIO_FREE_DEFAULT, QOS_THRESHOLD_DEFAULT, SQUASH_DEFAULT, chprojid_gid, is_nosquash, is_squash,
+    stripe_count,
 };
 use model::exports::Export;
 use model::param::{Decl, Param, Preset, Registry, Scope, Setting, Table, Tree, Value, ack_is_durable};
@@ -184,6 +185,16 @@ pub static MDT: Table<Mdt> = Table {
             ),
             |m, ()| m.shared.settings.nosquash_nids().into(),
             |m, (), v| m.shared.settings.set_nosquash_nids(v.text),
+        ),
+        Param::settable(
+            Decl::words(
+                "enable_chprojid_gid",
+                "0",
+                |text| chprojid_gid(text).map(drop),
+                "who but root changes projects of what is his: members of this group; 0: nobody, -1: everybody",
+            ),
+            |m, ()| m.shared.settings.enable_chprojid_gid().into(),
+            |m, (), v| m.shared.settings.set_enable_chprojid_gid(v.text),
         ),
         Param::atomic(
             Decl::number(

@@ -34,7 +34,8 @@ use rpc::{
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use store::{Db, Txn};
+use store::usage::{Counted, Totals, UsageLedger};
+use store::{Db, Read, StoreError, Txn};
 use wire::Sender;
 use wire::msg::config::ConfigReply;
 use wire::msg::notify::Notice;
@@ -379,6 +380,24 @@ fn leases_of(db: &Db, client: ClientId) -> Result<Vec<u64>, MdsError> {
     Ok(out)
 }
 
+/// What owners use by all inodes.
+pub fn count_usage(db: &dyn Read) -> Result<Totals, StoreError> {
+    let mut counted = Counted::default();
+    let done = walk(db, &[key::INODE], &[key::INODE + 1], |k, v| {
+        // Of what is damaged others complain.
+        if let Some(i) = key::parse_fid(k).and_then(|fid| Inode::decode_shown(fid, v).ok()) {
+            let (owner, usage) = i.usage();
+            counted.add(owner, usage);
+        }
+        Ok(())
+    });
+    done.map_err(|e| match e {
+        MdsError::Store(e) => e,
+        other => StoreError::Refused(other.to_string()),
+    })?;
+    Ok(counted.into_totals())
+}
+
 /// What the table says of the file system as a whole.
 fn load_shared(world: &World, db: &Db) -> Result<Shared, MdsError> {
     let missing = |what| MdsError::Missing { what, fid: Fid::ROOT };
@@ -387,6 +406,7 @@ fn load_shared(world: &World, db: &Db) -> Result<Shared, MdsError> {
         value::decode_hash_key(key::STATE_HASH_KEY, &state(key::STATE_HASH_KEY, "directory hash key")?)?;
     let inodes = value::decode_u64(key::STATE_INODES, &state(key::STATE_INODES, "inode count")?)?;
     let root = Inode::decode(Fid::ROOT, &state(&key::inode(Fid::ROOT), "inode")?)?;
+    let (usage, _) = UsageLedger::open(db, || count_usage(db))?;
     Ok(Shared {
         epoch: db.epoch(),
         hash_key,
@@ -394,6 +414,7 @@ fn load_shared(world: &World, db: &Db) -> Result<Shared, MdsError> {
         osts: Osts::new(world.random_u64()),
         root_default: Mutex::new(root.default_layout),
         inodes: AtomicU64::new(inodes),
+        usage,
         outbox_seq: AtomicU64::new(1),
         leases: LeaseState::new(db.epoch()),
         space_low: AtomicBool::new(false),

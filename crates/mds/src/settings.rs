@@ -3,10 +3,10 @@
 use model::mutex::{RwLock, RwLockReadGuard};
 use model::nodemap::Nodemap;
 use model::squash::{NidRanges, Squash};
-use model::{Errno, LayoutSpec, limits};
+use model::{Cred, Errno, LayoutSpec, limits};
 use rpc::Principal;
 use rpc::server::recovery::{RECOVERY_HARD_DEFAULT_S, RECOVERY_TIME_DEFAULT_S};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// `qos_threshold_rr`, percent.
@@ -44,6 +44,8 @@ pub struct Settings {
     pub callback_timeout_s: AtomicU64,
     /// Bytes of a file that lie with its inode where nothing asks for objects.
     pub dom_stripesize: AtomicU64,
+    /// Who but root may change projects: members of this group. 0: nobody, -1: whoever owns the file.
+    chprojid_gid: AtomicI64,
     squash: RwLock<SquashWords>,
 }
 
@@ -61,6 +63,7 @@ impl Default for Settings {
             recovery_hard_s: n(RECOVERY_HARD_DEFAULT_S),
             callback_timeout_s: n(CALLBACK_TIMEOUT_DEFAULT_S),
             dom_stripesize: n(DOM_DEFAULT_BYTES),
+            chprojid_gid: AtomicI64::new(0),
             squash: RwLock::new(SquashWords {
                 rule: Squash::default(),
                 to: SQUASH_DEFAULT.into(),
@@ -92,7 +95,29 @@ pub fn is_nosquash(text: &str) -> Result<(), Errno> {
     NidRanges::parse(text).map(drop)
 }
 
+/// A group as `enable_chprojid_gid` has it.
+pub fn chprojid_gid(text: &str) -> Result<i64, Errno> {
+    let n: i64 = text.parse().map_err(|_| Errno::EINVAL)?;
+    if (-1..=i64::from(u32::MAX)).contains(&n) { Ok(n) } else { Err(Errno::ERANGE) }
+}
+
 impl Settings {
+    /// Whether somebody may change projects of what is his.
+    pub fn may_set_project(&self, cred: &Cred) -> bool {
+        let gid = self.chprojid_gid.load(Relaxed);
+        let member = |g: u32| cred.gid == g || cred.groups.contains(&g);
+        cred.is_root() || gid == -1 || (gid > 0 && u32::try_from(gid).is_ok_and(member))
+    }
+
+    pub fn enable_chprojid_gid(&self) -> String {
+        self.chprojid_gid.load(Relaxed).to_string()
+    }
+
+    pub fn set_enable_chprojid_gid(&self, text: &str) -> Result<(), Errno> {
+        self.chprojid_gid.store(chprojid_gid(text)?, Relaxed);
+        Ok(())
+    }
+
     fn squash(&self) -> RwLockReadGuard<'_, SquashWords> {
         self.squash.read()
     }

@@ -10,6 +10,7 @@ use crate::ways::Moves;
 use model::mutex::Mutex;
 use model::{Errno, LayoutSpec, Timestamp};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use store::usage::UsageLedger;
 use world::World;
 
 pub struct Shared {
@@ -24,6 +25,8 @@ pub struct Shared {
     pub root_default: Mutex<Option<LayoutSpec>>,
     /// Inodes in use.
     pub inodes: AtomicU64,
+    /// What owners use of this target.
+    pub usage: UsageLedger,
     pub outbox_seq: AtomicU64,
     /// The host's file system is nearly full: only what frees space may go on.
     pub space_low: AtomicBool,

@@ -223,7 +223,7 @@ impl Transactions {
                 }
                 txn.writes.push((k, v));
             }
-            let lsn = match self.db.submit(txn) {
+            let lsn = match self.shared.usage.submit(&self.db, txn, &out.usage) {
                 Ok(lsn) => lsn,
                 Err(e) => {
                     tracing::error!("a metadata transaction was refused: {e}");

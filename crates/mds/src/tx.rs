@@ -4,7 +4,8 @@
 use crate::growing::Freeze;
 use crate::leases::{self, Touched};
 use crate::opens::{Open, OpenChange, Opens};
-use crate::schema::value::{self, OrphanKind};
+use crate::schema::inode::CountedAs;
+use crate::schema::value::{self, OrphanKind, OutboxRecord};
 use crate::schema::{DentryValue, Inode, Lease, key};
 use crate::shared::Shared;
 use crate::ways::Ways;
@@ -14,6 +15,7 @@ use ldlm::Mode;
 use model::inode_rules::{self, NamesChange};
 use model::layout::LayoutObject;
 use model::planted::{self, Bug};
+use model::usage::UsageChange;
 use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectId, Timestamp, limits};
 use rpc::ClientId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +24,7 @@ use std::sync::atomic::AtomicBool;
 use store::View;
 use wire::msg::create::CreateReply;
 use wire::msg::lookup::{Entry, Grant, bits};
+use wire::msg::setowner::OwnerOf;
 use wire::msg::write::WriteReply;
 use wire::verb::Answer;
 use wire::{Op, decode_message};
@@ -54,6 +57,7 @@ pub struct Savepoint {
     undo: usize,
     opens: usize,
     inodes: i64,
+    counted: usize,
 }
 
 pub struct Tx<'a> {
@@ -67,6 +71,8 @@ pub struct Tx<'a> {
     counts: BTreeMap<Fid, i64>,
     /// Inodes made less inodes removed.
     inodes: i64,
+    /// What each inode that was written was counted as, before and after.
+    counted: Vec<(CountedAs, CountedAs)>,
     opens: &'a Opens,
     pub shared: &'a Shared,
     /// Whom the answer goes to: it may be granted leases on what it shows.
@@ -112,6 +118,7 @@ pub struct Outcome {
     pub pending: WriteSet,
     pub changes: Vec<OpenChange>,
     pub inodes: i64,
+    pub usage: UsageChange,
     /// Leases that the answer speaks of.
     pub offers: Vec<(Fid, Grant)>,
     pub bulk: Bytes,
@@ -136,6 +143,7 @@ impl<'a> Tx<'a> {
             handles: BTreeMap::new(),
             counts: BTreeMap::new(),
             inodes: 0,
+            counted: Vec::new(),
             opens,
             shared,
             client: None,
@@ -294,10 +302,13 @@ impl<'a> Tx<'a> {
         assert!(self.offers.is_empty() || self.client.is_some(), "leases are granted to a client");
         let touched = self.pending.keys().filter(|k| k[0] == key::INODE).count() as u64;
         assert!(self.inodes.unsigned_abs() <= touched, "inodes that are counted were made or removed");
+        let mut usage = UsageChange::default();
+        self.counted.iter().for_each(|(was, is)| usage.changed(was.0, is.0));
         Outcome {
             pending: self.pending,
             changes: self.changes,
             inodes: self.inodes,
+            usage,
             offers: self.offers,
             bulk: self.reply_data.into(),
             seen: self.view.dependencies(),
@@ -334,7 +345,12 @@ impl<'a> Tx<'a> {
     }
 
     pub fn savepoint(&self) -> Savepoint {
-        Savepoint { undo: self.undo.len(), opens: self.changes.len(), inodes: self.inodes }
+        Savepoint {
+            undo: self.undo.len(),
+            opens: self.changes.len(),
+            inodes: self.inodes,
+            counted: self.counted.len(),
+        }
     }
 
     /// Takes back everything since `s`.
@@ -348,6 +364,7 @@ impl<'a> Tx<'a> {
             };
         }
         self.inodes = s.inodes;
+        self.counted.truncate(s.counted);
         let kept: Vec<_> = self.changes.drain(..).take(s.opens).collect();
         self.handles.clear();
         self.counts.clear();
@@ -461,7 +478,36 @@ impl<'a> Tx<'a> {
 
     pub fn put_inode(&mut self, fid: Fid, i: &mut Inode) {
         inode_rules::written(i);
+        let is = CountedAs(Some(i.usage()));
+        self.count(std::mem::replace(&mut i.counted, is), is);
         self.put(key::inode(fid), i.encode());
+    }
+
+    /// What an inode was counted as, and is from now on.
+    fn count(&mut self, was: CountedAs, is: CountedAs) {
+        if was.0 != is.0 && !planted::on(Bug::UsageForgotten) {
+            self.counted.push((was, is));
+        }
+    }
+
+    /// The file has another owner: its objects are counted to that one. OSTs are told when this is durable.
+    pub fn tell_owner(&mut self, fid: Fid, i: &Inode) {
+        if planted::on(Bug::ChownUncounted) {
+            return;
+        }
+        let mut by_ost: BTreeMap<u16, Vec<ObjectId>> = BTreeMap::new();
+        for o in i.objects() {
+            by_ost.entry(o.ost).or_default().push(o.id);
+        }
+        let owner = i.owner();
+        for (ost, objects) in by_ost {
+            for part in objects.chunks(OUTBOX_OBJECTS_MAX) {
+                let objects = part.to_vec();
+                let said = OwnerOf { file: fid, owner, as_of: i.ctime, objects };
+                let seq = self.shared.next_outbox_seq();
+                self.put(key::outbox(ost, seq), value::encode_outbox(&OutboxRecord::Owner(said)));
+            }
+        }
     }
 
     /// A new inode with its objects' reverse index.
@@ -499,7 +545,7 @@ impl<'a> Tx<'a> {
         for (ost, objects) in by_ost {
             for part in objects.chunks(OUTBOX_OBJECTS_MAX) {
                 let seq = self.shared.next_outbox_seq();
-                self.put(key::outbox(ost, seq), value::encode_outbox(part));
+                self.put(key::outbox(ost, seq), value::encode_outbox(&OutboxRecord::Destroy(part.to_vec())));
             }
         }
     }
@@ -654,6 +700,7 @@ impl<'a> Tx<'a> {
         self.remove_data(fid, &i)?;
         let objects: Vec<_> = i.objects().copied().collect();
         self.give_up_objects(&objects);
+        self.count(i.counted, CountedAs(None));
         self.delete(key::inode(fid));
         self.delete(key::orphan(fid));
         self.inodes -= 1;

@@ -27,6 +27,7 @@ pub mod rebalance;
 pub mod squash;
 pub mod target;
 pub mod time;
+pub mod usage;
 
 pub use attr::{Attr, FileType, ObjectAttr, SetAttr, SetTime};
 pub use cred::Cred;

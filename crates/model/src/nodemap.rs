@@ -4,9 +4,10 @@
 //! those for whom a batch acts, as the owner to whom data is charged.
 
 use crate::Cred;
+use serde::{Deserialize, Serialize};
 
 /// To whom bytes of a file are charged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Owner {
     pub uid: u32,
     pub gid: u32,

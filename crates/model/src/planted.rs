@@ -147,6 +147,14 @@ bugs! {
     LockWaiterForgotten = 131,
     /// The metadata server keeps the locks of a client that is gone.
     EvictionForgetsRecordLock = 132,
+    /// What a change of an inode does to its owner's usage is not counted.
+    UsageForgotten = 201,
+    /// OSTs are not told of a file's new owner.
+    ChownUncounted = 202,
+    /// What an object's blocks are is looked at when it is changed, and not later.
+    BlocksUnsettled = 203,
+    /// What an object had is not taken off its owner's usage when it is destroyed.
+    DestroyUncounted = 204,
     /// A request that a server had no memory for is not sent again.
     PutOffForgotten = 134,
     /// A group lock is granted although another group holds the file.

@@ -152,6 +152,12 @@ impl Ost {
             let idle = self.idle.notified();
             if *self.running.lock() == 0 {
                 assert!(self.locks.nobody_waits(), "requests wait only while they run");
+                if let Err(e) = self.objects.settle_for_good().await {
+                    tracing::warn!(
+                        "{}: all objects are looked at again at the next start: {e}",
+                        self.label()
+                    );
+                }
                 self.space.close();
                 return;
             }

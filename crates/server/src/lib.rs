@@ -58,6 +58,7 @@ Measuring, on any mounted directory:
 
 What is there:
   domains [MOUNT]                 racks, hosts and the targets in them, with their space
+  quota verify [MOUNT...]         whether servers count right what users, groups and projects have
   report striping|owners|sizes|ages DIR   layouts, owners, sizes, ages of the files below a directory
 
 The parts, for several hosts (each also a program of its own):

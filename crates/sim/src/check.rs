@@ -2,9 +2,13 @@
 
 use crate::cluster::Cluster;
 use crate::run::Violation;
-use model::{Fid, ObjectId};
+use mds::schema::{Inode, key};
+use model::{Fid, ObjectAttr, ObjectId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
+use store::StoreError;
+use store::object::Objects;
 
 /// Waits until nothing is left to clean up: no orphans, nothing to destroy.
 pub async fn settled(c: &Cluster) -> Result<(), Violation> {
@@ -68,7 +72,8 @@ pub fn everything(c: &Cluster, lost: &BTreeSet<Fid>) -> Result<(), Violation> {
             let page = objects.list(after, 500).map_err(|e| format!("OST {ost} cannot be listed: {e}"))?;
             let Some(last) = page.last() else { break };
             after = Some(last.0);
-            for (object, file, _) in page {
+            for (object, file, attr) in page {
+                counted(c, &objects, ost, (object, attr))?;
                 match expected.get(&(ost as u16, object)) {
                     None if lost.contains(&file) => {}
                     None if growth_lost(c, &db, file, object) => c.sim.count("lost_growth"),
@@ -78,10 +83,49 @@ pub fn everything(c: &Cluster, lost: &BTreeSet<Fid>) -> Result<(), Violation> {
                             "OST {ost}: {object} says it belongs to {file}, the metadata server says {owner}"
                         ));
                     }
-                    Some(_) => {}
+                    Some(_) => same_owner(&db, &objects, (ost, object), file)?,
                 }
             }
         }
+        let differs = objects.usage_difference().map_err(|e| format!("OST {ost} cannot be counted: {e}"))?;
+        if let Some(what) = differs {
+            return Err(format!("OST {ost}: {what}"));
+        }
     }
     Ok(())
+}
+
+/// An object is counted with the blocks that it has.
+fn counted(
+    c: &Cluster,
+    objects: &Arc<Objects>,
+    ost: usize,
+    (object, written): (ObjectId, ObjectAttr),
+) -> Result<(), Violation> {
+    let said = |e: StoreError| format!("OST {ost}: {object} cannot be looked at: {e}");
+    let there = objects.attr(object).map_err(said)?.0.blocks;
+    if there == written.blocks {
+        c.sim.count("blocks_counted");
+        return Ok(());
+    }
+    Err(format!("OST {ost}: {object} is counted with {} blocks, and has {there}", written.blocks))
+}
+
+/// An object is counted to its file's owner.
+fn same_owner(
+    db: &store::Db,
+    objects: &Arc<Objects>,
+    (ost, object): (usize, ObjectId),
+    file: Fid,
+) -> Result<(), Violation> {
+    let said = |e: &dyn std::fmt::Display| format!("the owner of {object} cannot be looked at: {e}");
+    let inode = db.get(&key::inode(file)).map_err(|e| said(&e))?;
+    let inode = inode.map(|v| Inode::decode(file, &v)).transpose().map_err(|e| said(&e))?;
+    let owner = objects.owner(object).map_err(|e| said(&e))?;
+    match inode.map(|i| i.owner()).zip(owner) {
+        Some((file_is, object_is)) if file_is != object_is => {
+            Err(format!("OST {ost}: {object} is counted to {object_is:?}, its file {file} is of {file_is:?}"))
+        }
+        _ => Ok(()),
+    }
 }

@@ -10,6 +10,7 @@ use crate::space::Space;
 use crate::still::{FrozenView, merge};
 use crate::table::{Batch, Entry, Pair, Snapshot, Table};
 use crate::txn::Txn;
+use crate::usage::TAG_USAGE;
 use bytes::Bytes;
 use model::Errno;
 use model::mutex::{Mutex, MutexGuard};
@@ -552,9 +553,11 @@ impl Inner {
         seen
     }
 
-    /// The newest uncommitted transaction of somebody else than `who` that wrote any of these keys.
+    /// The newest uncommitted transaction of somebody else than `who` that wrote any of these keys. Usage
+    /// does not count: sums are the same in whatever order, and an answer shows none.
     fn overwritten(&self, writes: &[(Vec<u8>, Option<Vec<u8>>)], who: &[u8; 16], committed: Lsn) -> Lsn {
-        let old = writes.iter().filter_map(|(k, _)| self.entry(k)).filter(|e| e.lsn > committed);
+        let shown = writes.iter().filter(|(k, _)| k.first() != Some(&TAG_USAGE));
+        let old = shown.filter_map(|(k, _)| self.entry(k)).filter(|e| e.lsn > committed);
         old.map(|e| self.seen(e.lsn, Some(who)).foreign).max().unwrap_or(0)
     }
 

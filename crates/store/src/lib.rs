@@ -22,6 +22,7 @@ mod space;
 mod still;
 pub mod table;
 mod txn;
+pub mod usage;
 
 pub use author::{Author, Seen};
 pub use db::{Db, View};

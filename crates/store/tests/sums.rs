@@ -21,7 +21,7 @@ const FILE: Fid = Fid { seq: 1, oid: 2, ver: 3 };
 
 fn meta() -> ObjectMeta {
     let time = Some(Timestamp { sec: 1, nsec: 0 });
-    ObjectMeta { file: FILE, uid: 1, gid: 2, projid: 3, time, data_version: None }
+    ObjectMeta { file: FILE, uid: 1, gid: 2, projid: 3, owner_as_of: None, time, data_version: None }
 }
 
 impl Ost {

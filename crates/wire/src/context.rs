@@ -1,5 +1,6 @@
 //! What every request and every reply says besides its verb.
 
+use model::nodemap::Owner;
 use model::{Cred, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,32 @@ pub struct RequestContext {
     /// When the application made the call, by the client's clock.
     pub client_time: Timestamp,
     pub extra: Vec<(u16, Vec<u8>)>,
+}
+
+/// Tag of [`RequestContext::extra`]: a [`FileOwner`]. Object targets that do not know it count what a request
+/// makes to whoever asks.
+pub const EXTRA_FILE_OWNER: u16 = 1;
+
+/// Whose file a request for data concerns.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct FileOwner {
+    pub owner: Owner,
+    /// The inode's ctime when that was the owner, the latest that the sender knows.
+    pub as_of: Timestamp,
+}
+
+impl RequestContext {
+    /// As it is, for data of this owner's file.
+    pub fn naming(mut self, of: &FileOwner) -> RequestContext {
+        self.extra.push((EXTRA_FILE_OWNER, crate::encode_message(of)));
+        self
+    }
+
+    /// Whose file it is, if the sender says.
+    pub fn file_owner(&self) -> Option<FileOwner> {
+        let (_, v) = self.extra.iter().find(|(tag, _)| *tag == EXTRA_FILE_OWNER)?;
+        crate::decode_message(v).ok()
+    }
 }
 
 /// First part of each reply's body.

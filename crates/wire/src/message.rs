@@ -99,6 +99,7 @@ macro_rules! for_each_message {
             Recreate => $crate::msg::recreate::Recreate,
             Swap => $crate::msg::swap::Swap,
             Withdraw => $crate::msg::withdraw::Withdraw, Fence => $crate::msg::fence::Fence,
+            Setowner => $crate::msg::setowner::Setowner, Quotactl => $crate::msg::quotactl::Quotactl,
             Register => $crate::msg::register::Register, Config => $crate::msg::config::Config,
         }
     };

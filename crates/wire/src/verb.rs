@@ -203,6 +203,7 @@ verbs! {
         Disconnect = 2, modifies, in_recovery, past_barrier;
         Batch = 3, modifies, urgent, past_barrier, not_in_batch, ost_counter("batch");
         Statfs = 4, in_recovery, ost_counter("statfs");
+        Quotactl = 7, in_recovery, ost_counter("quotactl");
         GetParam = 5, in_recovery, past_barrier, ost_counter("get_info");
         // names (MDT)
         Lookup = 20;
@@ -265,6 +266,7 @@ verbs! {
     Server {
         Destroy = 86, modifies, ost_counter("destroy");
         Fence = 91, modifies, ost_counter("fence");
+        Setowner = 93, modifies, ost_counter("setattr");
     }
     Administrator {
         SetParam = 6, modifies, in_recovery, past_barrier, ost_counter("set_info");

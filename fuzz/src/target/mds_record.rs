@@ -65,7 +65,7 @@ fn samples() -> Vec<Vec<u8>> {
         with(key::BACKPTR, value::encode_name(b"name")),
         with(key::REVERSE, value::encode_owner(fid)),
         with(key::ORPHAN, OrphanKind::Tmpfile.encode()),
-        with(key::OUTBOX, value::encode_outbox(&[object, object])),
+        with(key::OUTBOX, value::encode_outbox(&value::OutboxRecord::Destroy(vec![object, object]))),
         with(key::LEASE, Lease { client: [3; 16], width: 9 }.encode()),
         with(
             key::CLIENT,

@@ -50,6 +50,7 @@ mod space;
 mod swapped;
 mod told;
 mod up_down;
+mod usage;
 mod users;
 mod waiting;
 mod watch;

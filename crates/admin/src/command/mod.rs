@@ -23,6 +23,8 @@ pub mod osts;
 pub mod path2fid;
 pub mod ping;
 pub mod pool;
+pub mod project;
+pub mod quota;
 pub mod rebalance;
 pub mod recovery;
 pub mod registration;

@@ -63,7 +63,7 @@ impl Data {
             }
             let msg =
                 Fallocate { object: o.id, mode, offset, len, file: fid, inode_ctime: state.ctime, lock: 0 };
-            let ctx = self.data_ctx(call, layout);
+            let ctx = self.data_ctx(call, layout).naming(&state.owner());
             parts.push(Box::pin(async move {
                 let home = self.home_of(&o).await?;
                 let change = self.changing_data(&o).await?;
@@ -96,7 +96,7 @@ async fn by_known_layout(data: &Arc<Data>, call: &Call, fid: Fid, mode: u32, off
         _ => (state, layout),
     };
     if let Some(file) = data.data_file(fid, &layout).await? {
-        return file.fallocate(state.ctime, mode, (off, len)).await;
+        return file.fallocate(state.owner(), mode, (off, len)).await;
     }
     if map::is_one(&layout) {
         return data.fallocate_objects(call, fid, &state, &layout, mode, off, len).await;

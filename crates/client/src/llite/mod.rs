@@ -42,6 +42,7 @@ mod ostfiles;
 pub(crate) mod params;
 pub(crate) mod permission;
 mod privileges;
+mod quotactl;
 mod read;
 mod readdir;
 mod readlink;

@@ -60,7 +60,7 @@ impl Data {
         let kept = match self.data_file(fid, &layout).await? {
             Some(file) => {
                 e.layout = Some((*file.layout).clone());
-                file.cut(e.attr.ctime, size).await.map(Some)
+                file.cut(FileState::of(&e).owner(), size).await.map(Some)
             }
             None => Ok(None),
         };
@@ -90,6 +90,7 @@ impl Data {
     }
 
     async fn cut_objects(self: &Arc<Self>, call: &Call, e: &Entry, layout: &Layout, size: u64) -> R<()> {
+        let owner = FileState::of(e).owner();
         let mut cuts: Vec<BoxFutureOf<'_, R<ObjectAttr>>> = Vec::with_capacity(layout.object_count());
         for (_, c, stripe) in map::parts(layout).filter(|(_, c, _)| c.end >= size) {
             let o = c.objects[stripe];
@@ -101,7 +102,7 @@ impl Data {
                 keep_times: true,
                 lock: 0,
             };
-            let ctx = self.data_ctx(call, layout);
+            let ctx = self.data_ctx(call, layout).naming(&owner);
             cuts.push(Box::pin(async move { self.lmv.osc(o.ost).await?.target.call(ctx, msg).await }));
         }
         join_all(cuts).await.into_iter().try_for_each(|r| r.map(drop))

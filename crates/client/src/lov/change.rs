@@ -7,9 +7,10 @@ use crate::base::Detached;
 use crate::{BoxFutureOf, R};
 use model::layout::Component;
 use model::mutex::Mutex;
-use model::{Errno, ObjectAttr, Timestamp};
+use model::{Errno, ObjectAttr};
 use std::mem::take;
 use std::sync::Arc;
+use wire::context::FileOwner;
 use wire::msg::fallocate::FALLOC_PUNCH_HOLE;
 use wire::msg::seek::Whence;
 use world::future::join_all;
@@ -28,11 +29,7 @@ struct Changed<T> {
 impl File {
     /// Cuts or extends the objects so that the file has `size` bytes; the attributes of all of them
     /// afterwards, `None` if it did not concern all.
-    pub(crate) async fn cut(
-        self: &Arc<Self>,
-        inode_ctime: Timestamp,
-        size: u64,
-    ) -> R<Option<Vec<ObjectAttr>>> {
+    pub(crate) async fn cut(self: &Arc<Self>, of: FileOwner, size: u64) -> R<Option<Vec<ObjectAttr>>> {
         loop {
             let wants = self.wants_of_cut(size)?;
             let (file, pins) = (self.clone(), self.pin_cut(&wants).await?);
@@ -40,7 +37,7 @@ impl File {
             let work = async move {
                 let cuts = wants.iter().map(|w| -> Change<'_, ObjectAttr> {
                     let o = &file.objects[w.number];
-                    (w.number, Box::pin(o.truncate(w.lock.start, inode_ctime, pins.of(w.number))))
+                    (w.number, Box::pin(o.truncate(w.lock.start, of, pins.of(w.number))))
                 });
                 let cuts = cuts.collect();
                 file.under(pins, cuts).await
@@ -113,7 +110,7 @@ impl File {
     /// fallocate(2) of a range of the file.
     pub(crate) async fn fallocate(
         self: &Arc<Self>,
-        inode_ctime: Timestamp,
+        of: FileOwner,
         mode: u32,
         (off, len): (u64, u64),
     ) -> R<()> {
@@ -134,7 +131,7 @@ impl File {
             let work = async move {
                 let all = parts.iter().map(|&(number, start, n)| -> Change<'_, ()> {
                     let o = &file.objects[number];
-                    (number, Box::pin(o.fallocate((start, n), mode, inode_ctime, pins.of(number))))
+                    (number, Box::pin(o.fallocate((start, n), mode, of, pins.of(number))))
                 });
                 let all = all.collect();
                 file.under(pins, all).await

@@ -12,7 +12,7 @@ use crate::{BoxFutureOf, R};
 use bytes::Bytes;
 use model::layout::{ComponentSpec, EOF, LayoutObject};
 use model::mutex::Mutex;
-use model::{Errno, Fid, Layout, Nid, ObjectAttr, ObjectId, TargetId, Timestamp};
+use model::{Errno, Fid, Layout, Nid, ObjectAttr, ObjectId, TargetId};
 use rpc::testing::Lab;
 use rpc::{ClientId, Peers};
 use std::future::Future;
@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use wire::Op;
+use wire::context::FileOwner;
 use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE};
 use wire::msg::glimpselist::Glimpselist;
 use wire::msg::notify::Notify;
@@ -217,9 +218,9 @@ fn a_truncate_takes_what_was_not_written_yet_and_what_comes_back_is_zeros() {
         let (f, data) = (r.striped(), pattern(4 * UNIT));
         write(&f, 0, data.clone()).await.unwrap();
         let cut = UNIT + 10;
-        assert!(f.cut(Timestamp::ZERO, cut).await.unwrap().is_some(), "it concerned all objects");
+        assert!(f.cut(FileOwner::default(), cut).await.unwrap().is_some(), "it concerned all objects");
         assert_eq!(read(&f, 0, data.len()).await.unwrap(), data[..cut as usize], "the file ends there");
-        assert!(f.cut(Timestamp::ZERO, 3 * UNIT).await.unwrap().is_some());
+        assert!(f.cut(FileOwner::default(), 3 * UNIT).await.unwrap().is_some());
         let whole = [&data[..cut as usize], &vec![0; (3 * UNIT - cut) as usize]].concat();
         assert_eq!(read(&f, 0, data.len()).await.unwrap(), whole);
         f.flush().await.unwrap();
@@ -255,10 +256,10 @@ fn a_punched_hole_reads_as_zeros_though_its_bytes_were_kept_and_space_made_behin
         write(&f, 0, data.clone()).await.unwrap();
         let hole = (UNIT - 5, UNIT + 10);
         let punch = FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE;
-        f.fallocate(Timestamp::ZERO, punch, hole).await.unwrap();
+        f.fallocate(FileOwner::default(), punch, hole).await.unwrap();
         data[hole.0 as usize..(hole.0 + hole.1) as usize].fill(0);
         assert_eq!(read(&f, 0, data.len()).await.unwrap(), data);
-        f.fallocate(Timestamp::ZERO, 0, (3 * UNIT, 20)).await.unwrap();
+        f.fallocate(FileOwner::default(), 0, (3 * UNIT, 20)).await.unwrap();
         assert_eq!(append(&f, b"behind").await, Ok(Ok(3 * UNIT + 20)));
         f.flush().await.unwrap();
         assert_eq!(r.stored(&f, 0).len() as u64, UNIT + 26, "servers know the end as well");
@@ -377,7 +378,7 @@ fn that_a_file_ends_or_has_a_hole_where_it_has_no_objects_is_believed_only_if_th
         *r.holder.generation.lock() = 2;
         assert_eq!(read(&f, 0, 9).await, Err(Errno::ERELAYOUT), "another mount wrote there");
         assert_eq!(append(&f, b"x").await, Err(Errno::ERELAYOUT));
-        assert_eq!(f.cut(Timestamp::ZERO, 2).await.err(), Some(Errno::ERELAYOUT));
+        assert_eq!(f.cut(FileOwner::default(), 2).await.err(), Some(Errno::ERELAYOUT));
         assert_eq!(f.seek(0, true).await.err(), Some(Errno::ERELAYOUT));
         *r.holder.generation.lock() = 0;
         let start = r.world.now();
@@ -544,8 +545,8 @@ impl OfAll {
 
     async fn run(self, f: &Arc<File>) -> R<()> {
         match self {
-            OfAll::Cut => f.cut(Timestamp::ZERO, 0).await.map(drop),
-            OfAll::Punch => f.fallocate(Timestamp::ZERO, FALLOC_PUNCH_HOLE, (0, 3 * UNIT)).await,
+            OfAll::Cut => f.cut(FileOwner::default(), 0).await.map(drop),
+            OfAll::Punch => f.fallocate(FileOwner::default(), FALLOC_PUNCH_HOLE, (0, 3 * UNIT)).await,
             OfAll::Seek => f.seek(0, true).await.map(drop),
         }
     }

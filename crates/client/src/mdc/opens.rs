@@ -10,10 +10,12 @@ use crate::session::Target;
 use crate::{BoxFutureOf, R};
 use model::limits::OPENS_PER_CLIENT_MAX;
 use model::mutex::{Mutex, MutexGuard};
+use model::nodemap::Owner;
 use model::{Cred, Errno, Fid, Layout, Timestamp, perm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use wire::context::FileOwner;
 use wire::msg::close::Close;
 use wire::msg::create::OpenSpec;
 use wire::msg::lookup::Entry;
@@ -59,6 +61,12 @@ impl FileState {
             ctime: e.attr.ctime,
             privileged: !privileges::is_plain(e),
         }
+    }
+
+    /// What requests for data say of the owner.
+    pub(crate) fn owner(&self) -> FileOwner {
+        let owner = Owner { uid: self.uid, gid: self.gid, projid: self.projid };
+        FileOwner { owner, as_of: self.ctime }
     }
 }
 

@@ -40,6 +40,7 @@ pub(crate) fn may_rename(cred: &Cred, dirs: [&Entry; 2], src: &Entry, dst: Optio
         new_dir_nlink: new.attr.nlink,
         src: src.attr.subject(),
         dst: dst.map(|d| (d.attr.subject(), false)),
+        projects: [old.attr.projid, new.attr.projid, src.attr.projid, dst.map_or(0, |d| d.attr.projid)],
         same_dir: old.attr.fid == new.attr.fid,
         exchange: false,
     };

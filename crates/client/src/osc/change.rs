@@ -7,9 +7,10 @@ use super::writeback::WriteHow;
 use crate::R;
 use bytes::Bytes;
 use model::planted::{self, Bug};
-use model::{Errno, ObjectAttr, ObjectId, Timestamp};
+use model::{Errno, ObjectAttr, ObjectId};
 use std::sync::Arc;
 use wire::RequestContext;
+use wire::context::FileOwner;
 use wire::msg::fallocate::Fallocate;
 use wire::msg::glimpse::Glimpse;
 use wire::msg::seek::{Seek, SeekReply, Whence};
@@ -104,10 +105,11 @@ impl Object {
     }
 
     /// Cuts or extends the object; its attributes afterwards. `ENOLCK`: the lock is lost.
-    pub(crate) async fn truncate(&self, size: u64, inode_ctime: Timestamp, lock: u64) -> R<ObjectAttr> {
+    pub(crate) async fn truncate(&self, size: u64, of: FileOwner, lock: u64) -> R<ObjectAttr> {
         let claim = self.claim(size, u64::MAX, lock).await;
-        let msg = Truncate { object: self.id, size, file: self.file, inode_ctime, keep_times: true, lock };
-        let r = self.osc.target.call_waited_for(self.request(), msg).await;
+        let (file, inode_ctime) = (self.file, of.as_of);
+        let msg = Truncate { object: self.id, size, file, inode_ctime, keep_times: true, lock };
+        let r = self.osc.target.call_waited_for(self.request().naming(&of), msg).await;
         let mut s = self.lock();
         s.taint(size, u64::MAX);
         match &r {
@@ -138,15 +140,16 @@ impl Object {
         self: &Arc<Self>,
         (offset, len): (u64, u64),
         mode: u32,
-        inode_ctime: Timestamp,
+        of: FileOwner,
         lock: u64,
     ) -> R<()> {
         assert!(len > 0, "space is made for bytes");
         let end = offset + len;
         self.flush_range(offset, end).await?;
         let claim = self.claim(offset, end, lock).await;
-        let msg = Fallocate { object: self.id, mode, offset, len, file: self.file, inode_ctime, lock };
-        let r = self.osc.target.call_waited_for(self.request(), msg).await;
+        let (file, inode_ctime) = (self.file, of.as_of);
+        let msg = Fallocate { object: self.id, mode, offset, len, file, inode_ctime, lock };
+        let r = self.osc.target.call_waited_for(self.request().naming(&of), msg).await;
         let mut s = self.lock();
         s.taint(offset, end);
         s.segs.drop_clean(offset, end);

@@ -12,6 +12,7 @@ use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use wire::checksum::ChecksumType;
+use wire::context::FileOwner;
 use wire::msg::extent::ExtentMode;
 use wire::msg::fallocate::FALLOC_PUNCH_HOLE;
 use wire::msg::notify::Notify;
@@ -252,12 +253,12 @@ fn what_is_asked_under_a_lock_or_for_one_is_answered_when_the_server_has_no_memo
         r.until("all memory is taken", || r.server.inbound().used_bytes() > 1 << 20).await;
         *r.ost.stall.lock() = Duration::ZERO;
         let meta = WriteMeta { time: r.world.wall(), ..WriteMeta::default() };
-        let now = r.world.wall();
+        let of = FileOwner { as_of: r.world.wall(), ..FileOwner::default() };
         let work = async {
             r.object.write_through(0, Bytes::from_static(b"data"), meta, id).await.unwrap();
             r.object.seek(0, Whence::Hole, id).await.unwrap();
-            r.object.fallocate((2, 2), FALLOC_PUNCH_HOLE, now, id).await.unwrap();
-            assert_eq!(r.object.truncate(5, now, id).await.unwrap().size, 5);
+            r.object.fallocate((2, 2), FALLOC_PUNCH_HOLE, of, id).await.unwrap();
+            assert_eq!(r.object.truncate(5, of, id).await.unwrap().size, 5);
             let gap = r.object.begin_fetch(&mut r.object.lock(), 0, 5);
             super::Fetching { object: r.object.clone(), gap }.run(id).await.unwrap();
             r.object.lock().unpin(id);

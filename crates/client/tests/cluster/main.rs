@@ -24,4 +24,5 @@ mod scans;
 mod small;
 mod swap;
 mod told;
+mod usage;
 mod users;

@@ -5,6 +5,7 @@ use crate::abi::{IoctlIn, IoctlOut};
 use crate::reply::{Answer, Reply};
 use client::control::IOCTL_CALL;
 use model::Errno;
+use model::inode_rules::FLAG_PROJINHERIT;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `_IOR('X', 125, u32)`.
@@ -40,12 +41,13 @@ struct Fsxattr {
 const _: () = assert!(size_of::<Fsxattr>() == 28);
 
 /// FS_XFLAG_* for FS_*_FL.
-const XFLAGS: [(u32, u32); 5] = [
+const XFLAGS: [(u32, u32); 6] = [
     (0x8, FS_IMMUTABLE_FL),
     (0x10, FS_APPEND_FL),
     (0x20, FS_SYNC_FL),
     (0x40, FS_NOATIME_FL),
     (0x80, FS_NODUMP_FL),
+    (0x200, FLAG_PROJINHERIT),
 ];
 
 pub async fn run(cx: Cx, a: IoctlIn, input: Vec<u8>) -> Answer {

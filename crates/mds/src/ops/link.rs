@@ -13,6 +13,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Link) -> Result<Entry, Errno> {
     let mut i = tx.inode(m.fid)?;
     let (mut dir, cookie) = names::vacant(tx, ctx, m.parent, &m.name)?;
     inode_rules::may_link(&i.subject(), i.nlink)?;
+    inode_rules::may_enter(&dir.subject(), dir.projid, i.projid)?;
     if i.nlink == 0 {
         if tx.orphan(m.fid)? != Some(OrphanKind::Tmpfile) {
             return Err(Errno::ENOENT);

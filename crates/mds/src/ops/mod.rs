@@ -32,6 +32,7 @@ pub mod ostfiles;
 pub mod own;
 pub mod param;
 pub mod ping;
+pub mod quotactl;
 pub mod read;
 pub mod readdir;
 pub mod readlink;

@@ -62,6 +62,12 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rename) -> Result<Changed, Errno> {
         new_dir_nlink: new_dir.nlink,
         src: src_inode.subject(),
         dst: dst_inode.as_ref().map(|d| (d.subject(), d.entries > 0)),
+        projects: [
+            old_dir.projid,
+            new_dir.projid,
+            src_inode.projid,
+            dst_inode.as_ref().map_or(0, |d| d.projid),
+        ],
         same_dir: from.dir == to.dir,
         exchange,
     };

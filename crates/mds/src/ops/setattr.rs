@@ -14,6 +14,11 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setattr) -> Result<Entry, Errno> {
     let mut i = tx.inode(m.fid)?;
     let s = &m.set;
     inode_rules::may_set(&ctx.cred, &i.subject(), i.projid, s)?;
+    if inode_rules::changes_project(&i.subject(), i.projid, s)
+        && !tx.shared.settings.may_set_project(&ctx.cred)
+    {
+        return Err(Errno::EPERM);
+    }
     if inode_rules::is_nothing(&ctx.cred, i.uid, s) {
         return Ok(names::entry(tx, m.fid, &i));
     }
@@ -30,7 +35,11 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setattr) -> Result<Entry, Errno> {
             i.data.version = i.data.version.saturating_add(1);
         }
     }
+    let owner = i.owner();
     inode_rules::set(&mut i, s, &ctx.cred, ctx.now);
     tx.put_inode(m.fid, &mut i);
+    if i.owner() != owner {
+        tx.tell_owner(m.fid, &i);
+    }
     Ok(names::entry(tx, m.fid, &i))
 }

@@ -1,18 +1,64 @@
-//! What OSTs are still to be told: objects of removed files, to be destroyed. Records are written in the
-//! transaction that removed the file, sent when that is durable, and deleted when the OST said yes; an OST
-//! that is away gets them when it is back.
+//! What OSTs are still to be told: objects of removed files, to be destroyed, and new owners of files.
+//! Records are written in the transaction that removed the file or changed its owner, sent when that is
+//! durable, and deleted when the OST said yes; an OST that is away gets them when it is back.
 
 use crate::MdsError;
 use crate::mdt::Mdt;
+use crate::schema::value::OutboxRecord;
 use crate::schema::{key, value};
 use model::limits::OBJECTS_PER_RPC_MAX;
 use model::planted::{self, Bug};
+use model::{Errno, ObjectId};
 use rpc::Import;
 use std::sync::Arc;
 use std::time::Duration;
 use store::Txn;
 use wire::RequestContext;
 use wire::msg::destroy::Destroy;
+use wire::msg::setowner::{OwnerOf, Setowner};
+
+/// One message's worth of records of one kind.
+#[derive(Default)]
+struct OutboxMessage {
+    destroy: Vec<ObjectId>,
+    owners: Vec<OwnerOf>,
+    objects: usize,
+}
+
+impl OutboxMessage {
+    /// Takes a record along; false if it must wait for the next message.
+    fn takes(&mut self, record: OutboxRecord) -> bool {
+        let n = record.objects().len();
+        let other = match &record {
+            OutboxRecord::Destroy(_) => !self.owners.is_empty(),
+            OutboxRecord::Owner(_) => !self.destroy.is_empty(),
+        };
+        if other || (self.objects > 0 && self.objects + n > OBJECTS_PER_RPC_MAX) {
+            return false;
+        }
+        self.objects += n;
+        match record {
+            OutboxRecord::Destroy(objects) => self.destroy.extend(objects),
+            OutboxRecord::Owner(o) => self.owners.push(o),
+        }
+        true
+    }
+
+    async fn send(self, index: u16, import: &Arc<Import>) -> Result<(), Errno> {
+        let (ctx, nothing) = (RequestContext::default(), bytes::Bytes::new());
+        if self.owners.is_empty() {
+            return import.call(ctx, Destroy { objects: self.destroy }, nothing).await.map(drop);
+        }
+        match import.call(ctx, Setowner { files: self.owners }, nothing).await {
+            // It is older than this message, and counts for nobody: when it does, it counts anew.
+            Err(Errno::ENOSYS) => {
+                tracing::warn!("OST {index} is of a version that does not count who uses what");
+                Ok(())
+            }
+            told => told.map(drop),
+        }
+    }
+}
 
 /// Records read at a time; each names at most a few hundred objects.
 const RECORDS_AT_ONCE: usize = 512;
@@ -67,13 +113,11 @@ impl Mdt {
         if page.is_empty() {
             return Ok(false);
         }
-        let (mut objects, mut keys) = (Vec::new(), Vec::new());
+        let (mut message, mut keys) = (OutboxMessage::default(), Vec::new());
         for (k, v) in page {
-            let o = value::decode_outbox(&k, &v)?;
-            if !objects.is_empty() && objects.len() + o.len() > OBJECTS_PER_RPC_MAX {
+            if !message.takes(value::decode_outbox(&k, &v)?) {
                 break;
             }
-            objects.extend(o);
             keys.push(k);
         }
         assert!(!keys.is_empty(), "each message says what a record says");
@@ -82,8 +126,7 @@ impl Mdt {
         if !planted::on(Bug::DestroyedBeforeDurable) {
             self.db.durable_in_time(view.seen()).await?;
         }
-        let sent = import.call(RequestContext::default(), Destroy { objects }, bytes::Bytes::new()).await;
-        sent.map_err(store::StoreError::Errno)?;
+        message.send(index, import).await.map_err(store::StoreError::Errno)?;
         let mut txn = Txn::new();
         if let Some(last) = keys.last() {
             assert!(*last >= *from, "what comes later stands behind what was sent");

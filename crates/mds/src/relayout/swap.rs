@@ -176,6 +176,8 @@ fn give_up(tx: &mut Tx, sides: &[Side; 2]) -> Result<Vec<u8>, Errno> {
 /// The one step in which both files have their new data. `ESTALE` if one of them is gone.
 fn switch(tx: &mut Tx, ctx: &OpContext, m: &Swap, [a, b]: &[Side; 2]) -> Result<Vec<u8>, Errno> {
     let mut inodes = [tx.try_inode(a.fid)?.ok_or(Errno::ESTALE)?, tx.try_inode(b.fid)?.ok_or(Errno::ESTALE)?];
+    // Objects go from one file to the other, and what was said of them as of an earlier moment with them.
+    let newest = inodes.iter().map(|i| i.ctime).fold(ctx.now, Timestamp::max);
     for ((i, side), other) in inodes.iter_mut().zip([a, b]).zip([b, a]) {
         assert_eq!(i.growth.target.as_ref(), Some(&side.layout), "{} goes elsewhere", side.fid);
         assert_eq!(i.layout, side.inode.layout, "the layout of {} changed while it was frozen", side.fid);
@@ -184,8 +186,13 @@ fn switch(tx: &mut Tx, ctx: &OpContext, m: &Swap, [a, b]: &[Side; 2]) -> Result<
         } else {
             inode_rules::touch_mtime(i, ctx.now);
         }
+        i.touch_ctime(newest);
         let new = taken_over(i, &other.layout);
         lay_out(tx, side.fid, i, new);
+    }
+    if inodes[0].owner() != inodes[1].owner() {
+        tx.tell_owner(a.fid, &inodes[0]);
+        tx.tell_owner(b.fid, &inodes[1]);
     }
     Ok(encode_message(&names::entry(tx, a.fid, &inodes[0])))
 }

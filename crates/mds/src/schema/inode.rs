@@ -5,7 +5,9 @@ use crate::MdsError;
 use model::acl::Acl;
 use model::inode_rules::{self, Fields, RuledInode};
 use model::layout::LayoutObject;
+use model::nodemap::Owner;
 use model::perm::Subject;
+use model::usage::Usage;
 use model::{Attr, Fid, FileType, Layout, LayoutSpec, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +87,22 @@ pub struct Inode {
     pub default_acl: Option<Acl>,
     /// Tags that this version does not know.
     pub extra: Vec<(u16, Vec<u8>)>,
+    /// As whose, and how much, it is counted in the table.
+    pub counted: CountedAs,
 }
+
+/// What of an inode is in its owner's usage as its transaction has it so far; `None`: it is new. It says
+/// nothing of the file, so inodes that differ in it alone are equal.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct CountedAs(pub Option<(Owner, Usage)>);
+
+impl PartialEq for CountedAs {
+    fn eq(&self, _: &CountedAs) -> bool {
+        true
+    }
+}
+
+impl Eq for CountedAs {}
 
 impl RuledInode for Inode {
     fn subject(&self) -> Subject<'_> {
@@ -159,6 +176,7 @@ impl Inode {
             acl: None,
             default_acl: None,
             extra: Vec::new(),
+            counted: CountedAs::default(),
         }
     }
 
@@ -186,6 +204,15 @@ impl Inode {
     pub fn blocks(&self) -> u64 {
         let data = u64::from(self.data.blocks) * inode_rules::DATA_BLOCK_BYTES;
         inode_rules::sectors(if self.is_dir() { self.size() } else { data })
+    }
+
+    pub fn owner(&self) -> Owner {
+        Owner { uid: self.uid, gid: self.gid, projid: self.projid }
+    }
+
+    /// What it takes of its owner's usage: blocks of objects are counted where they are.
+    pub fn usage(&self) -> (Owner, Usage) {
+        (self.owner(), Usage { inodes: 1, blocks: self.blocks() })
     }
 
     /// Bytes that may lie with the inode; `None` if the file's data does not.
@@ -282,7 +309,9 @@ impl Inode {
     }
 
     pub fn decode(fid: Fid, bytes: &[u8]) -> Result<Inode, MdsError> {
-        Inode::decode_tags(fid, bytes, |_| true)
+        let mut i = Inode::decode_tags(fid, bytes, |_| true)?;
+        i.counted = CountedAs(Some(i.usage()));
+        Ok(i)
     }
 
     /// What attributes and the layout are made of; everything else is empty, for most of the time goes there.

@@ -5,6 +5,7 @@ use crate::MdsError;
 use model::{Fid, FileType, ObjectId};
 use rpc::Identity;
 use serde::{Deserialize, Serialize};
+use wire::msg::setowner::OwnerOf;
 
 pub const VERSION: u8 = 1;
 
@@ -151,14 +152,47 @@ impl OrphanKind {
     }
 }
 
-/// Objects that an OST is still to destroy (`B`).
-pub fn encode_outbox(objects: &[ObjectId]) -> Vec<u8> {
-    assert!(!objects.is_empty(), "an outbox record names objects");
-    encode(&objects)
+/// What an OST is still to be told (`B`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OutboxRecord {
+    /// These objects are to be destroyed.
+    Destroy(Vec<ObjectId>),
+    /// A file has another owner.
+    Owner(OwnerOf),
 }
 
-pub fn decode_outbox(key: &[u8], v: &[u8]) -> Result<Vec<ObjectId>, MdsError> {
-    decode("outbox record", key, v)
+impl OutboxRecord {
+    pub fn objects(&self) -> &[ObjectId] {
+        match self {
+            OutboxRecord::Destroy(objects) => objects,
+            OutboxRecord::Owner(o) => &o.objects,
+        }
+    }
+}
+
+/// An owner's record has a version of its own: before 0.3 there were none.
+const OUTBOX_OWNER_VERSION: u8 = 2;
+
+pub fn encode_outbox(what: &OutboxRecord) -> Vec<u8> {
+    assert!(!what.objects().is_empty(), "an outbox record names objects");
+    match what {
+        OutboxRecord::Destroy(objects) => encode(objects),
+        OutboxRecord::Owner(o) => {
+            let mut v = encode(o);
+            v[0] = OUTBOX_OWNER_VERSION;
+            v
+        }
+    }
+}
+
+pub fn decode_outbox(key: &[u8], v: &[u8]) -> Result<OutboxRecord, MdsError> {
+    match v.split_first() {
+        Some((&OUTBOX_OWNER_VERSION, rest)) => {
+            let plain = [&[VERSION], rest].concat();
+            decode("outbox record", key, &plain).map(OutboxRecord::Owner)
+        }
+        _ => decode("outbox record", key, v).map(OutboxRecord::Destroy),
+    }
 }
 
 /// A sequence leased to a client (`F`).
@@ -236,6 +270,8 @@ pub fn decode_hash_key(key: &[u8], v: &[u8]) -> Result<[u64; 2], MdsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::Timestamp;
+    use model::nodemap::Owner;
     use proptest::prelude::*;
 
     #[test]
@@ -249,7 +285,11 @@ mod tests {
             assert_eq!(OrphanKind::decode(b"", &k.encode()).unwrap(), k);
         }
         let o = vec![ObjectId { origin: f, component: 1, stripe: 0 }];
-        assert_eq!(decode_outbox(b"", &encode_outbox(&o)).unwrap(), o);
+        let (destroy, owner) = (OutboxRecord::Destroy(o.clone()), Owner { uid: 1, gid: 2, projid: 3 });
+        assert_eq!(decode_outbox(b"", &encode_outbox(&destroy)).unwrap(), destroy);
+        let owner = OwnerOf { file: Fid::ROOT, owner, as_of: Timestamp::ZERO, objects: o };
+        let owner = OutboxRecord::Owner(owner);
+        assert_eq!(decode_outbox(b"", &encode_outbox(&owner)).unwrap(), owner);
         assert_eq!(decode_u64(b"", &encode_u64(9)).unwrap(), 9);
         assert_eq!(decode_hash_key(b"", &encode_hash_key([1, 2])).unwrap(), [1, 2]);
         assert!(decode_u64(b"", &[2, 0, 0, 0, 0, 0, 0, 0, 0]).is_err(), "another version");

@@ -127,7 +127,10 @@ const CASES: &[Case] = &[
         "a living object to be destroyed",
         |t| {
             let o = t.rig.lookup(R, "g").unwrap().layout.unwrap().components[0].objects[0];
-            vec![(key::outbox(o.ost, 77), Some(value::encode_outbox(&[o.id])))]
+            vec![(
+                key::outbox(o.ost, 77),
+                Some(value::encode_outbox(&value::OutboxRecord::Destroy(vec![o.id]))),
+            )]
         },
         &[Rule::Outbox],
     ),

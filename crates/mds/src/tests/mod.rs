@@ -17,6 +17,7 @@ mod recovery;
 mod recreate;
 mod scan;
 mod swap;
+mod usage;
 
 use crate::check;
 use crate::mdt::{Mdt, MdtConfig};

@@ -27,11 +27,11 @@ mod set;
 
 pub use data::{BlockRange, DATA_BLOCK_BYTES, blocks_of, blocks_within, cut, data_changed, grow_to, wrote};
 pub use names::{
-    NamesChange, RenameCheck, check_name, is_dots, linked, may_add, may_link, may_rename, moved,
+    NamesChange, RenameCheck, check_name, is_dots, linked, may_add, may_enter, may_link, may_rename, moved,
     names_changed, unlinked,
 };
 pub use new::{FLAG_PROJINHERIT, NewFile, NewInode, Parent, default_layout_of, first_links, new_inode};
-pub use set::{drops_capability, is_nothing, may_set, set};
+pub use set::{changes_project, drops_capability, is_nothing, may_set, set};
 
 use crate::acl::Acl;
 use crate::perm::Subject;

@@ -1,6 +1,6 @@
 //! Names: which may be made and removed, and what that makes of the inodes on both of its ends.
 
-use super::{RuledInode, touch_ctime, touch_mtime};
+use super::{FLAG_PROJINHERIT, RuledInode, touch_ctime, touch_mtime};
 use crate::perm::{self, FLAG_APPEND, FLAG_IMMUTABLE, MAY_WRITE, Subject};
 use crate::planted::{self, Bug};
 use crate::{Cred, Errno, FileType, Timestamp, limits};
@@ -26,6 +26,13 @@ pub fn may_add(cred: &Cred, dir: &Subject, nlink: u32) -> Result<(), Errno> {
         return Err(Errno::ENOENT);
     }
     perm::may_create(cred, dir)
+}
+
+/// A file of this project may get a name in the directory. `EXDEV` if what lies there belongs to another one:
+/// a copy does, so mv(1) makes one.
+pub fn may_enter(dir: &Subject, dir_projid: u32, projid: u32) -> Result<(), Errno> {
+    let other = dir.flags & FLAG_PROJINHERIT != 0 && dir_projid != projid;
+    if other { Err(Errno::EXDEV) } else { Ok(()) }
 }
 
 /// How the names of a directory change.
@@ -109,6 +116,8 @@ pub struct RenameCheck<'a> {
     pub src: Subject<'a>,
     /// What has the new name now, and whether it has names in it.
     pub dst: Option<(Subject<'a>, bool)>,
+    /// Projects of `old_dir`, `new_dir`, `src` and `dst`.
+    pub projects: [u32; 4],
     pub same_dir: bool,
     pub exchange: bool,
 }
@@ -129,6 +138,11 @@ pub fn may_rename(cred: &Cred, r: &RenameCheck) -> Result<(), Errno> {
         }
     }
     if !r.same_dir {
+        let [old_dir, new_dir, src, dst] = r.projects;
+        may_enter(&r.new_dir, new_dir, src)?;
+        if r.exchange {
+            may_enter(&r.old_dir, old_dir, dst)?;
+        }
         // A directory that gets another parent is written to: its `..` changes.
         if is_dir(&r.src) {
             perm::access(cred, &r.src, MAY_WRITE)?;

@@ -1,6 +1,6 @@
 //! Changes of attributes: chmod(2), chown(2), utimensat(2), truncate(2), and what data's changes take away.
 
-use super::{RuledInode, touch_ctime, touch_mtime};
+use super::{FLAG_PROJINHERIT, RuledInode, touch_ctime, touch_mtime};
 use crate::perm::{self, FLAG_APPEND, FLAG_IMMUTABLE, MAY_WRITE, Subject};
 use crate::planted::{self, Bug};
 use crate::{Cred, Errno, FileType, SetAttr, SetTime, Timestamp, limits};
@@ -45,7 +45,17 @@ pub fn may_set(cred: &Cred, i: &Subject, projid: u32, s: &SetAttr) -> Result<(),
             return Err(Errno::EPERM);
         }
     }
-    needs_owner(s.projid.is_some_and(|p| p != projid))
+    needs_owner(s.projid.is_some_and(|p| p != projid))?;
+    // Who may, beside the owner being it, is the metadata target's to say (`enable_chprojid_gid`).
+    match s.flags {
+        Some(f) if f & FLAG_PROJINHERIT != 0 && i.kind != FileType::Directory => Err(Errno::EOPNOTSUPP),
+        _ => Ok(()),
+    }
+}
+
+/// Whether it changes which project something belongs to, or what comes into being in it.
+pub fn changes_project(i: &Subject, projid: u32, s: &SetAttr) -> bool {
+    s.projid.is_some_and(|p| p != projid) || s.flags.is_some_and(|f| (f ^ i.flags) & FLAG_PROJINHERIT != 0)
 }
 
 fn check_size(cred: &Cred, i: &Subject, s: &SetAttr, size: u64) -> Result<(), Errno> {
@@ -89,18 +99,20 @@ pub fn drops_capability(s: &SetAttr) -> bool {
 
 /// The change, which is permitted. The data of a new size is the caller's ([`super::cut`]).
 pub fn set(i: &mut impl RuledInode, s: &SetAttr, cred: &Cred, now: Timestamp) {
-    let before = *i.fields().ctime;
+    let (before, owner) = (*i.fields().ctime, owner_of(i));
     set_mode_and_owner(i, s, cred);
+    *i.fields().projid = s.projid.unwrap_or(*i.fields().projid);
     if s.size.is_some() {
         touch_mtime(i, now);
     }
-    touch_ctime(i, now);
+    // Whoever names the owner says as of which ctime: no two owners have the same.
+    let changed = if owner_of(i) == owner { now } else { now.max(before.plus_nanos(1)) };
+    touch_ctime(i, changed);
     let at = |t: SetTime| match t {
         SetTime::Now => now,
         SetTime::At(t) => t,
     };
     let f = i.fields();
-    *f.projid = s.projid.unwrap_or(*f.projid);
     *f.flags = s.flags.unwrap_or(*f.flags);
     *f.atime = s.atime.map_or(*f.atime, at);
     if let Some(t) = s.mtime {
@@ -108,6 +120,11 @@ pub fn set(i: &mut impl RuledInode, s: &SetAttr, cred: &Cred, now: Timestamp) {
         *f.mtime_stamp = *f.ctime;
     }
     assert!(*f.ctime >= before, "ctime never goes backward");
+}
+
+fn owner_of(i: &mut impl RuledInode) -> (u32, u32, u32) {
+    let f = i.fields();
+    (*f.uid, *f.gid, *f.projid)
 }
 
 /// A change of owner takes set-id bits away, whoever makes it; so does a truncate that is not the

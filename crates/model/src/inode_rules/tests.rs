@@ -183,6 +183,7 @@ fn renames_are_refused_in_the_kernels_order() {
     let (d, f) = (Attr { uid: USER, ..dir(0o755) }, file());
     let (user, other) = (Cred::new(USER, USER), Cred::new(9, 9));
     let ok = RenameCheck {
+        projects: [0; 4],
         old_dir: d.subject(),
         new_dir: d.subject(),
         new_dir_nlink: 2,
@@ -204,6 +205,17 @@ fn renames_are_refused_in_the_kernels_order() {
         may_rename(&user, &RenameCheck { dst: Some((f.subject(), false)), ..dirs }),
         Err(Errno::ENOTDIR)
     );
+    // What is made in `of_3` belongs to project 3, and nothing else comes in; within it names may change.
+    let of_3 = Attr { flags: FLAG_PROJINHERIT, ..d.clone() };
+    let into = RenameCheck { new_dir: of_3.subject(), projects: [0, 3, 0, 0], same_dir: false, ..ok };
+    assert_eq!(may_rename(&user, &into), Err(Errno::EXDEV));
+    assert_eq!(may_rename(&user, &RenameCheck { projects: [0, 3, 3, 0], ..into }), Ok(()));
+    assert_eq!(may_rename(&user, &RenameCheck { same_dir: true, ..into }), Ok(()));
+    let out = RenameCheck { old_dir: of_3.subject(), projects: [3, 0, 3, 0], same_dir: false, ..ok };
+    assert_eq!(may_rename(&user, &out), Ok(()));
+    let back = RenameCheck { exchange: true, dst: Some((f.subject(), false)), ..out };
+    assert_eq!(may_rename(&user, &back), Err(Errno::EXDEV));
+    assert_eq!(may_enter(&of_3.subject(), 3, 4), Err(Errno::EXDEV));
     // `..` of a directory changes with its parent, which is a write to it.
     let closed = Attr { mode: 0o555, ..d.clone() };
     let away = RenameCheck { src: closed.subject(), ..ok };

@@ -12,9 +12,11 @@ mod glimpse;
 mod glimpselist;
 mod grant;
 mod param;
+mod quotactl;
 mod read;
 mod reclaim;
 mod seek;
+mod setowner;
 mod statfs;
 mod sync;
 mod truncate;
@@ -25,7 +27,7 @@ use crate::locks::ServerLock;
 use crate::service::Ost;
 use crate::slot::Slot;
 use bytes::Bytes;
-use model::nodemap::Nodemap;
+use model::nodemap::{Nodemap, Owner};
 use model::planted::{self, Bug};
 use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp, limits};
 use serde::{Serialize, de::DeserializeOwned};
@@ -107,9 +109,11 @@ async fn run_single(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, E
         Op::Grant => grant::run(cx, &decode_request(body)?),
         Op::Destroy => destroy::run(cx, decode_request(body)?).await,
         Op::Fence => fence::run(cx, decode_request(body)?).await,
+        Op::Setowner => setowner::run(cx, decode_request(body)?).await,
         Op::Reclaim => reclaim::run(cx, &decode_request(body)?),
         Op::Sync => sync::run(cx, &decode_request(body)?),
         Op::Statfs => statfs::run(cx, &decode_request(body)?),
+        Op::Quotactl => quotactl::run(cx, decode_request(body)?).await,
         Op::GetParam => param::get(cx, &decode_request(body)?),
         Op::SetParam => param::set(cx, &decode_request(body)?),
         _ => Err(Errno::ENOSYS),
@@ -190,13 +194,17 @@ impl Cx {
         same_blocks(self.first_reply().as_ref())
     }
 
-    /// For whom a change is made when the message does not say: the caller.
+    /// For whom a change is made: the file's owner if the sender names him, else the caller.
     fn meta(&self, file: Fid, time: Option<Timestamp>) -> ObjectMeta {
+        let named = self.ctx.file_owner();
+        let caller = Owner { uid: self.ctx.cred.uid, gid: self.ctx.cred.gid, projid: self.ctx.projid };
+        let owner = named.map_or(caller, |n| self.map.owner(n.owner));
         ObjectMeta {
             file,
-            uid: self.ctx.cred.uid,
-            gid: self.ctx.cred.gid,
-            projid: self.ctx.projid,
+            uid: owner.uid,
+            gid: owner.gid,
+            projid: owner.projid,
+            owner_as_of: named.map(|n| n.as_of),
             time,
             data_version: None,
         }

@@ -59,7 +59,15 @@ pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
 /// For whom a write is made.
 pub(super) fn meta_of(cx: &Cx, m: &Write) -> ObjectMeta {
     let Owner { uid, gid, projid } = cx.map.owner(Owner { uid: m.uid, gid: m.gid, projid: m.projid });
-    ObjectMeta { file: m.file, uid, gid, projid, time: Some(cx.stamp(m.inode_ctime)), data_version: None }
+    ObjectMeta {
+        file: m.file,
+        uid,
+        gid,
+        projid,
+        owner_as_of: Some(m.inode_ctime),
+        time: Some(cx.stamp(m.inode_ctime)),
+        data_version: None,
+    }
 }
 
 /// The client's checksums `sums` of data for `offset`, if they are such as are stored. `EBADMSG`: the data is

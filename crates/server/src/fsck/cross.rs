@@ -3,6 +3,7 @@
 
 use super::report::{Problem, Report};
 use super::targets::{Role, Target, for_each};
+use mds::schema::value::OutboxRecord;
 use mds::schema::{inode::Inode, key, value};
 use model::{Fid, ObjectId};
 use std::collections::BTreeSet;
@@ -26,7 +27,9 @@ impl<'a> Names<'a> {
         let mut outbox = BTreeSet::new();
         for_each(mdt, key::OUTBOX, |k, v| {
             // Records that do not decode are reported by `names`.
-            if let (Some((ost, _)), Ok(objects)) = (key::parse_outbox(k), value::decode_outbox(k, v)) {
+            if let (Some((ost, _)), Ok(what)) = (key::parse_outbox(k), value::decode_outbox(k, v))
+                && let OutboxRecord::Destroy(objects) = what
+            {
                 outbox.extend(objects.into_iter().map(|o| (ost, o)));
             }
             Ok(())

@@ -77,6 +77,7 @@ pub fn kind(rule: Rule) -> &'static str {
         Rule::Outbox => "bad-outbox",
         Rule::Sequence => "bad-sequence",
         Rule::State => "bad-state",
+        Rule::Usage => "wrong-usage",
         Rule::Xattr => "bad-xattr",
         Rule::Data => "bad-data",
     }
@@ -110,6 +111,9 @@ async fn mend(t: &Target, findings: &[Finding]) -> Result<(), String> {
     if findings.iter().any(|f| f.rule == Rule::State) {
         m.inode_counter()?;
     }
+    m.submit_if(1).await?;
+    // Behind everything that changes inodes.
+    m.usage()?;
     m.submit_if(1).await
 }
 
@@ -274,6 +278,14 @@ impl Mender<'_> {
             self.txn.delete(k);
             self.submit_if(TXN_WRITES_MAX).await?;
         }
+        Ok(())
+    }
+
+    /// What owners use.
+    fn usage(&mut self) -> Result<(), String> {
+        let counted = mds::count_usage(&*self.t.db).map_err(|e| self.fail(e))?;
+        let stored = store::usage::stored_totals(&*self.t.db).map_err(|e| self.fail(e))?;
+        store::usage::put_totals(&stored, &counted, &mut self.txn);
         Ok(())
     }
 

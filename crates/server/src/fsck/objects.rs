@@ -7,12 +7,13 @@ use super::targets::{Role, Target, for_each};
 use model::{Fid, ObjectId, limits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use store::StoreError;
-use store::object::Objects;
 use store::object::location::{
     Location, ObjectRecord, Place, TAG_OBJECT, TAG_TOMBSTONE, container_path, id_of_key, id_of_name,
     object_key, own_path, own_root,
 };
+use store::object::{Objects, count_usage};
+use store::usage::{difference, put_totals, stored_totals};
+use store::{StoreError, Txn};
 use world::OpenMode;
 
 const READ_BYTES: u32 = 4 << 20;
@@ -44,6 +45,7 @@ pub async fn check(
         Ok(())
     })?;
     left_over_files(t, opts.repair, report)?;
+    usage(t, opts.repair, report).await?;
     if readable.is_empty() {
         return Ok(());
     }
@@ -55,6 +57,22 @@ pub async fn check(
         }
         Err(e) => report.note(&format!("{}: data cannot be read: {e}", t.label)),
     }
+    Ok(())
+}
+
+/// What owners use, against what the records say.
+async fn usage(t: &Target, repair: bool, report: &mut Report<'_>) -> Result<(), String> {
+    let says = |e: StoreError| format!("{}: {e}", t.label);
+    // Where a record cannot be read nobody knows what its owner has; that is reported already.
+    let Ok(counted) = count_usage(&*t.db) else { return Ok(()) };
+    let Some(what) = difference(&*t.db, &counted).map_err(says)? else { return Ok(()) };
+    if repair {
+        let mut txn = Txn::new();
+        put_totals(&stored_totals(&*t.db).map_err(says)?, &counted, &mut txn);
+        let lsn = t.db.submit(txn).map_err(says)?;
+        t.db.durable(lsn).await.map_err(says)?;
+    }
+    report.problem(Problem::new(&t.label, "wrong-usage", what).repaired(repair));
     Ok(())
 }
 

@@ -126,7 +126,15 @@ impl Bed {
         let t = TargetId::ost(ost);
         self.with_db(t, |db| {
             let objects = Objects::open(db.clone()).unwrap();
-            let meta = ObjectMeta { file, uid: 0, gid: 0, projid: 0, time: None, data_version: None };
+            let meta = ObjectMeta {
+                file,
+                uid: 0,
+                gid: 0,
+                projid: 0,
+                owner_as_of: None,
+                time: None,
+                data_version: None,
+            };
             let write = objects.write(id, Some(0), Bytes::from(vec![3; bytes]), meta, Box::new(|_, _, _| {}));
             self.rt.block_on(async { db.durable(write.await.unwrap().2).await.unwrap() });
             Txn::new()
@@ -189,7 +197,15 @@ fn what_the_journal_holds_counts() {
     sb.epoch = 50;
     sb.write(&bed.world, &dir).unwrap();
     let objects = Objects::open(db.clone()).unwrap();
-    let meta = ObjectMeta { file: fid(9), uid: 0, gid: 0, projid: 0, time: None, data_version: None };
+    let meta = ObjectMeta {
+        file: fid(9),
+        uid: 0,
+        gid: 0,
+        projid: 0,
+        owner_as_of: None,
+        time: None,
+        data_version: None,
+    };
     let leak = objects.write(object(9, 0), Some(0), Bytes::from_static(b"x"), meta, Box::new(|_, _, _| {}));
     bed.rt.block_on(async { db.durable(leak.await.unwrap().2).await.unwrap() });
     let (status, text) = bed.fsck(&[]);
@@ -223,7 +239,8 @@ fn objects_are_compared_with_layouts() {
     bed.broken("path /dir/file", true);
     // The outbox accounts for an object that no layout names.
     bed.put_object(0, object(78, 0), fid(78), 12);
-    bed.change(TargetId::mdt(0), |txn| txn.put(key::outbox(0, 1), value::encode_outbox(&[object(78, 0)])));
+    let destroyed = value::OutboxRecord::Destroy(vec![object(78, 0)]);
+    bed.change(TargetId::mdt(0), |txn| txn.put(key::outbox(0, 1), value::encode_outbox(&destroyed)));
     let (status, text) = bed.fsck(&[]);
     assert_eq!(status, EXIT_CLEAN, "{text}");
 }

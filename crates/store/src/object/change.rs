@@ -14,8 +14,8 @@ pub(super) struct Change {
     /// As it is now.
     pub old: ObjectRecord,
     pub redo: Vec<Redo>,
-    /// The caller knows the file's owner: writes say it, other messages only say who asks.
-    pub names_owner: bool,
+    /// The metadata target changed the file's owner.
+    pub named_by_mdt: bool,
     /// Slot taken for this change, given back if it fails.
     pub taken: Option<Place>,
     /// Own file made for this change, removed if it fails.
@@ -75,7 +75,7 @@ impl Change {
             id,
             old,
             redo: Vec::new(),
-            names_owner: false,
+            named_by_mdt: false,
             taken: None,
             created: false,
             sums: Edit::new(id),

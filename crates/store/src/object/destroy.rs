@@ -8,6 +8,7 @@ use super::unfinished::leftover_key;
 use super::{FinishTxn, Objects};
 use crate::{Lsn, StoreError, Txn};
 use model::planted::{self, Bug};
+use model::usage::UsageChange;
 use model::{Errno, ObjectAttr, ObjectId};
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ impl Objects {
     fn destroy_locked(&self, ids: &[ObjectId], finish: FinishTxn) -> Result<Done<()>, StoreError> {
         assert!(ids.is_sorted_by(|a, b| a < b), "objects are locked in one order, each once");
         let mut txn = Txn::new();
-        let mut after = After::default();
+        let (mut after, mut delta) = (After::default(), UsageChange::default());
         let tombstone = location::encode_tombstone(self.age.now(&self.world));
         for id in ids {
             let rec = match load(&self.db, *id) {
@@ -51,6 +52,9 @@ impl Objects {
             }
             let Some(rec) = rec else { continue };
             txn.delete(location::object_key(*id));
+            if !planted::on(Bug::DestroyUncounted) {
+                delta.changed(Some(rec.usage()), None);
+            }
             match rec.location {
                 Location::Inline(_) => {}
                 Location::Packed(p) => after.free.push(p),
@@ -65,7 +69,7 @@ impl Objects {
             }
         }
         finish(&mut txn, 0, &ObjectAttr::default());
-        let lsn = self.db.submit(txn)?;
+        let lsn = self.usage.submit(&self.db, txn, &delta)?;
         Ok(((), lsn, after))
     }
 }

@@ -4,6 +4,7 @@ use super::cache_use::CacheUse;
 use super::location::{container_path, own_path, packed_dir};
 use super::ordered::Ordered;
 use super::pending::DeferredWrites;
+use super::unsettled::Unsettled;
 use crate::StoreError;
 use crate::core::CheckpointHook;
 use model::ObjectId;
@@ -57,6 +58,11 @@ pub(crate) struct Files {
     /// Somebody waits for what is pending.
     pub(super) hurry: Notify,
     pub(super) cache_use: CacheUse,
+    pub(super) unsettled: Mutex<Unsettled>,
+    /// One at a time sets records right.
+    pub(super) settling: world::sync::Mutex<()>,
+    /// There is something in it.
+    pub(super) unsettled_now: Arc<Notify>,
 }
 
 /// A change whose record is submitted, but whose file is changed only after the commit. A checkpoint waits
@@ -91,6 +97,9 @@ impl Files {
             applied: Notify::new(),
             hurry: Notify::new(),
             cache_use: CacheUse::of_disk(world, dir),
+            unsettled: Mutex::default(),
+            settling: world::sync::Mutex::new(()),
+            unsettled_now: Arc::default(),
         })
     }
 
@@ -135,6 +144,9 @@ impl Files {
     /// The file changed in the page cache: to be called after the change and before its record is submitted.
     pub fn mark(&self, key: FileKey, file: Arc<dyn DiskFile>) {
         self.lock().dirty.insert(key, file);
+        if let FileKey::Own(id) = key {
+            self.unsettle(id);
+        }
     }
 
     pub fn mark_dir(&self, dir: String) {
@@ -163,6 +175,30 @@ impl Files {
         let new = s.tickets.insert(number);
         assert!(new, "each change has a ticket of its own");
         Ticket { files: Arc::downgrade(self), number }
+    }
+
+    /// The file of an object may have other blocks from now on.
+    pub(super) fn unsettle(&self, id: ObjectId) {
+        self.unsettled.lock().add(id);
+        self.unsettled_now.notify_one();
+    }
+
+    /// Nobody knows which, so all are to be looked at.
+    pub(super) fn unsettle_all(&self) {
+        let mut u = self.unsettled.lock();
+        (u.all, u.again) = (true, true);
+    }
+
+    /// Waits until nothing that was changed is still to be done.
+    pub(super) async fn finished(&self) {
+        loop {
+            let gone = self.ticket_gone.notified();
+            if self.lock().tickets.is_empty() {
+                return;
+            }
+            self.hurry();
+            gone.await;
+        }
     }
 
     /// A flush by a change itself (blocks). The host reports the loss of a file's pages only once: if it is
@@ -239,7 +275,13 @@ impl Files {
         files: &BTreeMap<FileKey, Arc<dyn DiskFile>>,
         dirs: &BTreeSet<String>,
     ) -> Result<(), StoreError> {
-        files.iter().try_for_each(|(key, f)| self.sync(*key, &**f))?;
+        for (key, f) in files {
+            self.sync(*key, &**f)?;
+            // Where bytes go is decided when they are flushed.
+            if let FileKey::Own(id) = key {
+                self.unsettle(*id);
+            }
+        }
         dirs.iter().try_for_each(|d| self.sync_dir(d))
     }
 }

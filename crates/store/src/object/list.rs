@@ -163,7 +163,6 @@ impl Objects {
         );
         let apart = batch.is_sorted_by(|a, b| a.part.end() <= b.part.off);
         assert!(apart, "the pieces of a batch do not overlap");
-        c.names_owner = true;
         let last = batch.last().expect("made so").part.off;
         let size = c.size().max(batch.last().expect("made so").part.end());
         if size > c.size() || c.is_sparse() {

@@ -5,6 +5,8 @@ use crate::StoreError;
 use crate::bytes::{Reader, Writer};
 use bytes::Bytes;
 use model::limits::FILE_SIZE_MAX_BYTES;
+use model::nodemap::Owner;
+use model::usage::Usage;
 use model::{Fid, ObjectAttr, ObjectId, Timestamp};
 use wire::frame::crc32c;
 
@@ -20,6 +22,7 @@ const FLAG_SUMMED: u16 = 1;
 const EXTRA_SUMS: u16 = 1;
 /// Tagged value: groups of checksums that are out of date and being dropped.
 const EXTRA_STALE: u16 = 2;
+const EXTRA_OWNER_AS_OF: u16 = 3;
 
 /// Objects up to this size lie in their table record.
 pub const INLINE_MAX_BYTES: u64 = 4096;
@@ -102,6 +105,9 @@ pub struct ObjectRecord {
     pub gid: u32,
     pub projid: u32,
     pub layout_generation: u32,
+    /// The inode's ctime as of which the metadata target named the owner; zero if it never did. What clients
+    /// say of an older inode does not count.
+    pub owner_as_of: Timestamp,
     /// Every block without a checksum is zeros.
     pub summed: bool,
     /// Checksums of blocks while the object is not in a file of its own; later they have keys of their own.
@@ -123,6 +129,7 @@ impl ObjectRecord {
             gid: 0,
             projid: 0,
             layout_generation: 0,
+            owner_as_of: Timestamp::ZERO,
             summed: true,
             sums: Group::default(),
             stale: None,
@@ -156,6 +163,7 @@ impl ObjectRecord {
             _ => w.raw(&[0; 12]),
         }
         let own_tags = usize::from(!self.sums.is_empty()) + usize::from(self.stale.is_some());
+        let own_tags = own_tags + usize::from(self.owner_as_of != Timestamp::ZERO);
         w.u16(u16::try_from(self.extra.len() + own_tags).expect("few tags"));
         w.u16(0);
         if !self.sums.is_empty() {
@@ -165,6 +173,12 @@ impl ObjectRecord {
         if let Some((from, to)) = self.stale {
             w.u16(EXTRA_STALE);
             w.bytes(&[from.to_le_bytes(), to.to_le_bytes()].concat());
+        }
+        if self.owner_as_of != Timestamp::ZERO {
+            w.u16(EXTRA_OWNER_AS_OF);
+            let mut v = Writer(Vec::with_capacity(12));
+            put_time(&mut v, self.owner_as_of);
+            w.bytes(&v.0);
         }
         for (tag, v) in &self.extra {
             w.u16(*tag);
@@ -192,6 +206,7 @@ impl ObjectRecord {
         let tags = r.u16()?;
         r.u16()?;
         let (mut extra, mut sums, mut stale) = (Vec::new(), Group::default(), None);
+        let mut owner_as_of = Timestamp::ZERO;
         for _ in 0..tags {
             match (r.u16()?, r.bytes()?) {
                 (EXTRA_SUMS, v) => sums = Group::decode(v)?,
@@ -199,6 +214,7 @@ impl ObjectRecord {
                     let mut r = Reader(v);
                     stale = Some((r.u64()?, r.u64()?));
                 }
+                (EXTRA_OWNER_AS_OF, v) => owner_as_of = get_time(&mut Reader(v))?,
                 (tag, v) => extra.push((tag, v.to_vec())),
             }
         }
@@ -222,11 +238,22 @@ impl ObjectRecord {
             gid,
             projid,
             layout_generation,
+            owner_as_of,
             summed,
             sums,
             stale,
             extra,
         })
+    }
+
+    /// To whom the object is counted.
+    pub fn owner(&self) -> Owner {
+        Owner { uid: self.uid, gid: self.gid, projid: self.projid }
+    }
+
+    /// What it takes of its owner's usage: inodes are counted at the metadata target.
+    pub fn usage(&self) -> (Owner, Usage) {
+        (self.owner(), Usage { inodes: 0, blocks: self.attr.blocks })
     }
 
     pub fn decode(id: ObjectId, bytes: &[u8]) -> Result<ObjectRecord, StoreError> {
@@ -351,6 +378,7 @@ mod tests {
                 gid: 5,
                 projid: 6,
                 layout_generation: 7,
+                owner_as_of: Timestamp { sec: 5, nsec: 6 },
                 summed: true,
                 sums: Group::of(&[Some(5), None, Some(0)]),
                 stale: Some((3, u64::MAX)),

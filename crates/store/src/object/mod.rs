@@ -11,6 +11,7 @@
 //! `ordered`, the host's files; `location`, `sums` and `redo`, what table and journal have of objects.
 
 mod age;
+mod allocated;
 mod cache_use;
 mod content;
 mod edit;
@@ -25,6 +26,7 @@ pub mod scrub;
 mod slots;
 pub mod sums;
 pub mod unfinished;
+mod unsettled;
 mod verify;
 mod zeros;
 
@@ -37,6 +39,7 @@ mod in_order;
 mod list;
 mod open;
 mod ordered;
+mod owner;
 mod read;
 mod seek;
 mod submit;
@@ -45,16 +48,19 @@ mod write;
 
 pub use cache_use::CacheUse;
 pub use list::ListPart;
+pub use open::count_usage;
 pub use read::Found;
 pub use redo::Redo;
 pub use verify::Counters;
 
+use crate::usage::UsageLedger;
 use crate::{Db, Lsn, StoreError, Txn, View};
 use data::ObjectData;
 use files::Files;
 use load::load;
 use location::ObjectRecord;
 use locks::Locks;
+use model::nodemap::Owner;
 use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp};
 use std::sync::Arc;
 use verify::Checksums;
@@ -65,10 +71,12 @@ use world::World;
 pub struct ObjectMeta {
     /// The file the object belongs to.
     pub file: Fid,
-    /// Owner to charge; taken from writes, and from whatever makes the object.
+    /// To whom the object is counted if this change makes it, or knows the file's owner.
     pub uid: u32,
     pub gid: u32,
     pub projid: u32,
+    /// The inode's ctime when that was the owner. `None`: it is only who asks.
+    pub owner_as_of: Option<Timestamp>,
     /// Stamped as mtime and ctime (raised above the stored ctime); `None` leaves the times.
     pub time: Option<Timestamp>,
     /// What the object's data version becomes if it is lower, for a change in several transactions of which
@@ -92,11 +100,28 @@ pub struct Objects {
     files: Arc<Files>,
     sums: Arc<Checksums>,
     data: ObjectData,
+    /// What owners use here.
+    usage: UsageLedger,
     /// What went wrong so far.
     pub counters: Arc<Counters>,
 }
 
 impl Objects {
+    /// What owners use of this target.
+    pub fn usage(&self) -> &UsageLedger {
+        &self.usage
+    }
+
+    /// Where what owners use is not what the records of objects say, in words.
+    pub fn usage_difference(&self) -> Result<Option<String>, StoreError> {
+        crate::usage::difference(&*self.db, &count_usage(&*self.db)?)
+    }
+
+    /// To whom an object is counted; `None` if it was never written.
+    pub fn owner(&self, id: ObjectId) -> Result<Option<Owner>, StoreError> {
+        Ok(load(&self.db, id)?.0.map(|rec| rec.owner()))
+    }
+
     /// Whether it was ever written or destroyed here.
     pub fn is_known(&self, id: ObjectId) -> Result<bool, StoreError> {
         match load(&self.db, id) {
@@ -115,7 +140,7 @@ impl Objects {
     pub fn attr_of_layout(&self, id: ObjectId) -> Result<(ObjectAttr, u32, Lsn), StoreError> {
         let (rec, lsn) = load(&self.db, id)?;
         let mut rec = rec.unwrap_or_else(ObjectRecord::empty);
-        self.files.refresh_blocks(id, &mut rec);
+        self.look_at_blocks(id, &mut rec);
         Ok((rec.attr, rec.layout_generation, lsn))
     }
 
@@ -129,7 +154,7 @@ impl Objects {
     ) -> Result<(ObjectAttr, u32), StoreError> {
         let mut rec = load::load_by(view, id)?.unwrap_or_else(ObjectRecord::empty);
         if space {
-            self.files.refresh_blocks(id, &mut rec);
+            self.look_at_blocks(id, &mut rec);
         }
         Ok((rec.attr, rec.layout_generation))
     }
@@ -143,7 +168,7 @@ impl Objects {
             other => other?,
         };
         let Some(rec) = &mut rec else { return Ok((ObjectAttr::default(), lsn)) };
-        self.files.refresh_blocks(id, rec);
+        self.look_at_blocks(id, rec);
         Ok((rec.attr, lsn))
     }
 

@@ -2,13 +2,15 @@
 
 use super::Objects;
 use super::age::AgeClock;
+use super::allocated::keep_settled;
 use super::data::ObjectData;
 use super::files::Files;
 use super::location::{self, Location, ObjectRecord};
 use super::locks::Locks;
 use super::slots::Slots;
 use super::verify::{Checksums, Counters};
-use crate::{Db, StoreError, Txn};
+use crate::usage::{Counted, Totals, UsageLedger};
+use crate::{Db, Read, StoreError, Txn};
 use model::ObjectId;
 use model::mutex::Mutex;
 use std::sync::{Arc, Weak};
@@ -17,7 +19,7 @@ use world::World;
 
 const TOMBSTONE_SWEEP_EVERY: Duration = Duration::from_secs(600);
 /// Records looked at in one step.
-const STEP: usize = 1000;
+pub(super) const STEP: usize = 1000;
 
 impl Objects {
     /// Makes the folders of an OST without objects; durable when it returns.
@@ -43,6 +45,7 @@ impl Objects {
         }
         let files = Files::new(&world, &dir);
         let slots = claim_slots(&db, &dir)?;
+        let (usage, settled) = UsageLedger::open(&db, || count_usage(&*db))?;
         *db.core().hook.lock() = Some(files.clone());
         *db.core().pre_commit.lock() = Some(files.clone());
         let counters = Arc::<Counters>::default();
@@ -62,12 +65,15 @@ impl Objects {
             data,
             files,
             db,
+            usage,
             counters,
         });
         objects.sums.close_all()?;
         let weak = Arc::downgrade(&objects);
         let w = world.clone();
         world.spawn("object housekeeping", async move { housekeeping(w, weak).await });
+        let (weak, w) = (Arc::downgrade(&objects), world.clone());
+        world.spawn("object blocks", async move { keep_settled(w, weak, !settled).await });
         Ok(objects)
     }
 
@@ -167,6 +173,29 @@ async fn housekeeping(world: World, objects: Weak<Objects>) {
             }
         }
         world.sleep(TOMBSTONE_SWEEP_EVERY).await;
+    }
+}
+
+/// What owners use by the records of all objects.
+pub fn count_usage(db: &dyn Read) -> Result<Totals, StoreError> {
+    let mut counted = Counted::default();
+    let mut from = vec![location::TAG_OBJECT];
+    loop {
+        let pairs = db.scan(&from, &[location::TAG_OBJECT + 1], STEP)?;
+        for (k, v) in &pairs {
+            // Of a damaged key other parts complain.
+            if let Some(id) = location::id_of_key(k) {
+                let (owner, usage) = ObjectRecord::decode(id, v)?.usage();
+                counted.add(owner, usage);
+            }
+        }
+        match pairs.last() {
+            Some((k, _)) if pairs.len() == STEP => {
+                from.clone_from(k);
+                from.push(0);
+            }
+            _ => return Ok(counted.into_totals()),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::locks::Guard;
 use super::redo::Redo;
 use super::{FinishTxn, ObjectMeta, Objects};
 use crate::{Lsn, StoreError, Txn};
+use model::usage::UsageChange;
 use model::{Fid, ObjectAttr, ObjectId};
 use std::sync::Arc;
 
@@ -136,8 +137,12 @@ impl Objects {
             Location::Own => a.blocks,
         };
         self.files.refresh_blocks(c.id, &mut rec);
-        if c.names_owner || rec.file == Fid::NONE {
+        let made = rec.file == Fid::NONE;
+        if made || meta.owner_as_of.is_some_and(|t| t >= rec.owner_as_of) {
             (rec.uid, rec.gid, rec.projid) = (meta.uid, meta.gid, meta.projid);
+        }
+        if let Some(t) = meta.owner_as_of.filter(|_| c.named_by_mdt) {
+            rec.owner_as_of = t.max(rec.owner_as_of);
         }
         if meta.file != Fid::NONE {
             rec.file = meta.file;
@@ -172,7 +177,9 @@ impl Objects {
         let waiting = std::mem::take(&mut c.put_off);
         // From before the record, so that no checkpoint covers it without these bytes.
         let ticket = (!waiting.is_empty()).then(|| Arc::new(self.files.ticket()));
-        match self.db.submit(txn) {
+        let mut delta = UsageChange::default();
+        delta.changed((c.old.file != Fid::NONE).then(|| c.old.usage()), Some(rec.usage()));
+        match self.usage.submit(&self.db, txn, &delta) {
             Ok(lsn) => {
                 if let Some(r) = relied {
                     assert!(bound <= lsn, "no record is flushed before the bytes that it relies on");

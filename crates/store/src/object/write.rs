@@ -127,7 +127,6 @@ impl Objects {
     ) -> Result<Done<ObjectAttr>, StoreError> {
         let Write { off, data, crcs, meta, finish } = w;
         assert!(!data.is_empty(), "a write has bytes");
-        c.names_owner = true;
         let end = off + data.len() as u64;
         if end > c.size() || c.is_sparse() {
             self.data.need_space(data.len() as u64)?;

@@ -86,7 +86,15 @@ pub struct Ost {
 /// Attributes of a write that are of no interest.
 pub fn meta() -> ObjectMeta {
     let time = Some(Timestamp { sec: 1, nsec: 0 });
-    ObjectMeta { file: Fid::new(1, 2, 3), uid: 1, gid: 2, projid: 3, time, data_version: None }
+    ObjectMeta {
+        file: Fid::new(1, 2, 3),
+        uid: 1,
+        gid: 2,
+        projid: 3,
+        owner_as_of: None,
+        time,
+        data_version: None,
+    }
 }
 
 impl Ost {

@@ -1,0 +1,398 @@
+//! `lfs quota`: what users, groups and projects use; `nacre quota verify`: whether the servers count that
+//! right.
+
+use super::with_page;
+use crate::command::osts::{chosen_file_systems, chosen_mounts};
+use crate::failure::{Failure, FirstError};
+use crate::getopt::{self, Parsed, flag, value};
+use crate::local::{self, LocalMount};
+use crate::size::{human, parse_index};
+use crate::{names, output, say};
+use client::control::{Reply, Request, TargetUsage};
+use model::usage::{QuotaId, QuotaType, Usage};
+use model::{Errno, TargetKind};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use wire::msg::quotactl::QuotaAsk;
+
+pub const USAGE: &str = "[-q] [-v] [-h] [-o IDX|-m IDX] [-u|-g|-p ID] [--json] [MOUNT]\n       lfs quota -a [-u|-g|-p] [-s START] [-e END] [-n] [-h] [--json] [MOUNT]";
+
+/// What `-t`, `-U` and their like would show.
+const NO_LIMITS: &str = "usage is counted, limits are not enforced by this version";
+const INCOMPLETE: &str = "Some errors happened when getting quota info. Some devices may be not working or deactivated. The data in \"[]\" is inaccurate.";
+
+/// What all targets together say of one owner.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Sum {
+    usage: Usage,
+    /// A target did not answer.
+    incomplete: bool,
+}
+
+/// How numbers are written.
+#[derive(Clone, Copy)]
+struct Style {
+    human: bool,
+    incomplete: bool,
+}
+
+impl Style {
+    fn number(self, text: String) -> String {
+        if self.incomplete { format!("[{text}]") } else { text }
+    }
+
+    /// The columns behind a name: limits are 0, for there are none.
+    fn columns(self, u: Usage) -> String {
+        // As du(1) does: a part of a KiB is one.
+        let kib = u.blocks.div_ceil(2);
+        let blocks = if self.human { human(kib << 10, 1024) } else { kib.to_string() };
+        let (blocks, files) = (self.number(blocks), self.number(u.inodes.to_string()));
+        format!("{blocks:>8}{:>8}{:>8}{:>8}{files:>8}{:>8}{:>8}{:>8}", 0, 0, "-", 0, 0, "-")
+    }
+
+    fn row(self, name: &str, u: Usage) {
+        let columns = self.columns(u);
+        if name.chars().count() > 10 {
+            say!("      {name}\n{:16}{columns}", "");
+        } else {
+            say!("      {name:<10}{columns}");
+        }
+    }
+}
+
+fn header(first: &str) {
+    say!(
+        "      {first:<10}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}",
+        "kbytes",
+        "bquota",
+        "blimit",
+        "bgrace",
+        "files",
+        "iquota",
+        "ilimit",
+        "igrace"
+    );
+}
+
+/// The long name of a type, and its letter.
+fn words(of: QuotaType) -> (&'static str, &'static str) {
+    match of {
+        QuotaType::User => ("user", "uid"),
+        QuotaType::Group => ("group", "gid"),
+        QuotaType::Project => ("project", "pid"),
+    }
+}
+
+fn name_of(q: QuotaId) -> String {
+    match q.of {
+        QuotaType::User => names::user(q.id),
+        QuotaType::Group => names::group(q.id),
+        QuotaType::Project => names::project_name(q.id),
+    }
+}
+
+/// The types that were asked for.
+fn types(p: &Parsed) -> Vec<QuotaType> {
+    let all = [("user", QuotaType::User), ("group", QuotaType::Group), ("project", QuotaType::Project)];
+    all.into_iter().filter(|(long, _)| p.has(long)).map(|(_, of)| of).collect()
+}
+
+/// An owner by name or number, also as `u:NAME`.
+fn parse_id(of: QuotaType, s: &str) -> Result<QuotaId, Failure> {
+    let found = match of {
+        QuotaType::User => names::uid(s.strip_prefix("u:").unwrap_or(s)),
+        QuotaType::Group => names::gid(s.strip_prefix("g:").unwrap_or(s)),
+        QuotaType::Project => names::project(s),
+    };
+    let id = found.ok_or_else(|| Failure::op(&format!("unknown {}", words(of).0), s, Errno::ENOENT))?;
+    Ok(QuotaId { of, id })
+}
+
+/// What targets say of some owners, or of all of a type.
+fn ask(m: &LocalMount, ask: QuotaAsk) -> Result<(Vec<TargetUsage>, Option<u32>), Failure> {
+    match local::ask(&m.dir, &Request::Quota { ask })? {
+        Reply::Quota { targets, next } => Ok((targets, next)),
+        other => Err(local::strange(&m.dir, &other)),
+    }
+}
+
+/// Targets that `-o` and `-m` leave in.
+fn chosen(p: &Parsed, t: &TargetUsage) -> Result<bool, Failure> {
+    let pick = |long| -> Result<Option<u16>, Failure> {
+        let bad = |v: &str| Failure::usage(format!("bad target index '{v}'"));
+        p.value(long).map(|v| parse_index(v).ok_or_else(|| bad(v))).transpose()
+    };
+    Ok(match (pick("ost")?, pick("mdt")?, t.target.target.kind) {
+        (None, None, _) => true,
+        (Some(i), _, TargetKind::Ost) | (_, Some(i), TargetKind::Mdt) => i == t.target.target.index,
+        _ => false,
+    })
+}
+
+fn sum_of(targets: &[TargetUsage], id: QuotaId) -> Sum {
+    targets.iter().filter(|t| t.target.active).fold(Sum::default(), |sum, t| Sum {
+        usage: t.usage.iter().filter(|(q, _)| *q == id).fold(sum.usage, |s, (_, u)| s.plus(*u)),
+        incomplete: sum.incomplete || t.errno.is_some(),
+    })
+}
+
+fn one(m: &LocalMount, p: &Parsed, id: QuotaId, errors: &mut FirstError) -> Result<Value, Failure> {
+    let (mut targets, _) = ask(m, QuotaAsk::Of(vec![id]))?;
+    targets.sort_by_key(|t| t.target.target);
+    let mut kept = Vec::new();
+    for t in targets {
+        if chosen(p, &t)? {
+            kept.push(t);
+        }
+    }
+    let sum = sum_of(&kept, id);
+    let style = Style { human: p.has("human-readable"), incomplete: sum.incomplete };
+    let of_target = |t: &TargetUsage| t.usage.first().map(|(_, u)| *u).unwrap_or_default();
+    if !p.has("json") {
+        if !p.has("quiet") {
+            say!("Disk quotas for {} {} ({} {}):", id.of.name(), name_of(id), words(id.of).1, id.id);
+            header("Filesystem");
+        }
+        style.row(&m.dir.display().to_string(), sum.usage);
+        if p.has("verbose") || p.has("ost") || p.has("mdt") {
+            for t in &kept {
+                let own = Style { incomplete: t.errno.is_some(), ..style };
+                own.row(&t.target.uuid, of_target(t));
+            }
+        }
+        if sum.incomplete {
+            say!("{INCOMPLETE}");
+        }
+    }
+    for t in kept.iter().filter(|t| t.target.active) {
+        if let Some(e) = t.errno {
+            errors.report("lfs quota", &Failure::op("cannot get usage of", &t.target.uuid, Errno(e)));
+        }
+    }
+    let rows: Vec<Value> = kept
+        .iter()
+        .map(|t| {
+            let u = of_target(t);
+            json!({"uuid": t.target.uuid, "errno": t.errno, "bytes": u.bytes(), "inodes": u.inodes})
+        })
+        .collect();
+    Ok(json!({"mount": m.dir, "type": words(id.of).0, "id": id.id, "name": name_of(id),
+              "bytes": sum.usage.bytes(), "inodes": sum.usage.inodes, "complete": !sum.incomplete,
+              "targets": rows}))
+}
+
+/// Everybody of a type, page by page.
+fn everybody(
+    m: &LocalMount,
+    p: &Parsed,
+    of: QuotaType,
+    errors: &mut FirstError,
+) -> Result<Vec<Value>, Failure> {
+    let number = |long: &str, other: u32| match p.value(long) {
+        None => Ok(other),
+        Some(v) => v.parse().map_err(|_| Failure::usage(format!("bad id '{v}'"))),
+    };
+    let (start, end) = (number("start-qid", 0)?, number("end-qid", u32::MAX)?);
+    let mut after = start.checked_sub(1);
+    let mut rows = Vec::new();
+    if !p.has("json") && !p.has("quiet") {
+        say!("Disk quotas for all {}s of {}:", words(of).0, m.dir.display());
+        header("Name");
+    }
+    loop {
+        let (targets, next) = ask(m, QuotaAsk::All { of, after })?;
+        let mut sums: BTreeMap<u32, Usage> = BTreeMap::new();
+        for (q, u) in targets.iter().flat_map(|t| &t.usage) {
+            let sum = sums.entry(q.id).or_default();
+            *sum = sum.plus(*u);
+        }
+        let failed: Vec<&TargetUsage> =
+            targets.iter().filter(|t| t.target.active && t.errno.is_some()).collect();
+        let style = Style { human: p.has("human-readable"), incomplete: !failed.is_empty() };
+        for (id, u) in sums.into_iter().filter(|(id, _)| (start..=end).contains(id)) {
+            let name = if p.has("numeric") { id.to_string() } else { name_of(QuotaId { of, id }) };
+            if p.has("json") {
+                rows.push(json!({"type": words(of).0, "id": id, "name": name, "bytes": u.bytes(),
+                                 "inodes": u.inodes, "complete": failed.is_empty()}));
+            } else {
+                style.row(&name, u);
+            }
+        }
+        match next.filter(|n| *n < end) {
+            Some(n) => after = Some(n),
+            None => {
+                for t in &failed {
+                    let e = Errno(t.errno.unwrap_or(0));
+                    errors.report("lfs quota", &Failure::op("cannot get usage of", &t.target.uuid, e));
+                }
+                if !failed.is_empty() && !p.has("json") {
+                    say!("{INCOMPLETE}");
+                }
+                return Ok(rows);
+            }
+        }
+    }
+}
+
+pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
+    let opts = [
+        flag('q', "quiet"),
+        flag('v', "verbose"),
+        flag('h', "human-readable"),
+        value('o', "ost"),
+        value('m', "mdt"),
+        flag('u', "user"),
+        flag('g', "group"),
+        flag('p', "project"),
+        flag('a', "all"),
+        value('s', "start-qid"),
+        value('e', "end-qid"),
+        flag('n', "numeric"),
+        flag('\0', "show-root"),
+        flag('t', "times"),
+        flag('U', "default-usr"),
+        flag('G', "default-grp"),
+        flag('P', "default-prj"),
+        value('\0', "pool"),
+        flag('\0', "json"),
+    ];
+    let p = getopt::parse(args, &opts)?;
+    for (long, shown) in
+        [("times", "-t"), ("default-usr", "-U"), ("default-grp", "-G"), ("default-prj", "-P")]
+    {
+        if p.has(long) {
+            return Err(Failure::explained("cannot use option", shown, Errno::EOPNOTSUPP, NO_LIMITS));
+        }
+    }
+    if p.has("pool") {
+        let why = "usage is not counted by pool";
+        return Err(Failure::explained("cannot use option", "--pool", Errno::EOPNOTSUPP, why));
+    }
+    let (mut errors, mut rows) = (FirstError::default(), Vec::new());
+    let types = types(&p);
+    if p.has("all") {
+        let types = if types.is_empty() { vec![QuotaType::User, QuotaType::Group] } else { types };
+        for m in chosen_mounts(&p.operands)? {
+            for of in &types {
+                rows.extend(everybody(&m, &p, *of, &mut errors)?);
+            }
+        }
+    } else {
+        let (ids, mounts) = match types.as_slice() {
+            [] => {
+                let own = [(QuotaType::User, world::sys::euid()), (QuotaType::Group, world::sys::egid())];
+                (own.map(|(of, id)| QuotaId { of, id }).to_vec(), &p.operands[..])
+            }
+            [of] => match p.operands.split_first() {
+                Some((id, mounts)) => (vec![parse_id(*of, &id.to_string_lossy())?], mounts),
+                None => return Err(Failure::usage(format!("no {} given", words(*of).0))),
+            },
+            _ => return Err(Failure::usage("only one of -u, -g and -p")),
+        };
+        for m in chosen_mounts(mounts)? {
+            for id in &ids {
+                rows.push(one(&m, &p, *id, &mut errors)?);
+            }
+        }
+    }
+    if p.has("json") {
+        output::json(&json!(rows));
+    }
+    Ok(errors)
+}
+
+const PAGE: &str = "\
+usage: nacre quota verify [--json] [MOUNT...]
+
+Each metadata and object server counts what its users, groups and projects have
+and compares that with what it has kept in its transactions; what differs is
+shown and set right. Users go on meanwhile. Root only.
+
+exit status: 0 nothing differed, 1 something did, else the errno of the first
+failure, 4 wrong usage
+";
+
+pub fn main(args: &[OsString]) -> i32 {
+    with_page(("nacre quota", PAGE), args, Failure::exit_code, |args| {
+        let p = getopt::parse(args, &[flag('\0', "json")])?;
+        match p.operands.split_first() {
+            Some((what, mounts)) if what == "verify" => verify(&p, mounts),
+            Some((what, _)) => Err(Failure::usage(format!("unknown command '{}'", what.to_string_lossy()))),
+            None => Err(Failure::usage("no command given")),
+        }
+    })
+}
+
+fn verify(p: &Parsed, mounts: &[OsString]) -> Result<i32, Failure> {
+    let (mut errors, mut rows, mut differed) = (FirstError::default(), Vec::new(), 0);
+    for m in chosen_file_systems(mounts)? {
+        let (mut targets, _) = ask(&m, QuotaAsk::Verify)?;
+        targets.sort_by_key(|t| t.target.target);
+        for t in targets.iter().filter(|t| t.target.active) {
+            if let Some(e) = t.errno {
+                errors
+                    .report("nacre quota", &Failure::op("cannot verify usage of", &t.target.uuid, Errno(e)));
+                continue;
+            }
+            differed += t.differed.len();
+            if p.has("json") {
+                let differences: Vec<Value> = t.differed.iter().map(difference).collect();
+                rows.push(json!({"uuid": t.target.uuid, "differed": differences}));
+                continue;
+            }
+            match t.differed.len() {
+                0 => say!("{}: what is counted is what there is", t.target.uuid),
+                n => say!("{}: {n} differed and are set right", t.target.uuid),
+            }
+            for (id, was, is) in &t.differed {
+                let what = format!("{} {}", words(id.of).0, name_of(*id));
+                say!("  {what}: {} inodes, {} bytes were counted", was.inodes, was.bytes());
+                say!(
+                    "  {:1$}  {2} inodes, {3} bytes are there",
+                    "",
+                    what.chars().count(),
+                    is.inodes,
+                    is.bytes()
+                );
+            }
+        }
+    }
+    if p.has("json") {
+        output::json(&json!(rows));
+    }
+    Ok(match errors.exit_code() {
+        0 => i32::from(differed > 0),
+        code => code,
+    })
+}
+
+fn difference((id, was, is): &(QuotaId, Usage, Usage)) -> Value {
+    json!({"type": words(id.of).0, "id": id.id, "name": name_of(*id),
+           "counted": {"bytes": was.bytes(), "inodes": was.inodes},
+           "there": {"bytes": is.bytes(), "inodes": is.inodes}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_where_scripts_look_for_them() {
+        let style = Style { human: false, incomplete: false };
+        let u = Usage { inodes: 3, blocks: 2048 };
+        assert_eq!(style.columns(u), "    1024       0       0       -       3       0       0       -");
+        let odd = Style { human: true, incomplete: true };
+        assert_eq!(odd.columns(u), "  [1.0M]       0       0       -     [3]       0       0       -");
+        assert!(style.columns(Usage { inodes: 0, blocks: 1 }).starts_with("       1"));
+    }
+
+    #[test]
+    fn owners_are_named_or_numbered() {
+        for (of, s) in [(QuotaType::User, "root"), (QuotaType::User, "u:root"), (QuotaType::Group, "g:0")] {
+            assert_eq!(parse_id(of, s).unwrap(), QuotaId { of, id: 0 }, "{s}");
+        }
+        assert_eq!(parse_id(QuotaType::Project, "77").unwrap().id, 77);
+        assert!(parse_id(QuotaType::User, "nobody-of-that-name").is_err());
+    }
+}

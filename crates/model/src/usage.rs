@@ -1,0 +1,181 @@
+//! What owners use: inodes and blocks by user, group and project. A target keeps the totals of what it has;
+//! those of the file system are their sums.
+
+use crate::Cred;
+use crate::nodemap::Owner;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Whose usage is counted: quota types, in the order of quotactl(2).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum QuotaType {
+    User,
+    Group,
+    Project,
+}
+
+impl QuotaType {
+    pub const ALL: [QuotaType; 3] = [QuotaType::User, QuotaType::Group, QuotaType::Project];
+
+    /// As commands write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            QuotaType::User => "usr",
+            QuotaType::Group => "grp",
+            QuotaType::Project => "prj",
+        }
+    }
+
+    /// Its number in stored keys, which is that of quotactl(2).
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    pub fn from_number(n: u8) -> Option<QuotaType> {
+        QuotaType::ALL.into_iter().find(|t| t.number() == n)
+    }
+}
+
+/// One user, group or project.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct QuotaId {
+    pub of: QuotaType,
+    pub id: u32,
+}
+
+impl fmt::Display for QuotaId {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} {}", self.of.name(), self.id)
+    }
+}
+
+/// What somebody has.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Usage {
+    pub inodes: u64,
+    /// Of 512 bytes, as stat(2) counts them.
+    pub blocks: u64,
+}
+
+impl Usage {
+    pub fn is_nothing(&self) -> bool {
+        *self == Usage::default()
+    }
+
+    /// Bytes of the blocks.
+    pub fn bytes(&self) -> u64 {
+        self.blocks.saturating_mul(512)
+    }
+
+    pub fn plus(self, other: Usage) -> Usage {
+        Usage {
+            inodes: self.inodes.saturating_add(other.inodes),
+            blocks: self.blocks.saturating_add(other.blocks),
+        }
+    }
+}
+
+impl Owner {
+    /// To whom it is counted. Project 0 is no project.
+    pub fn quota_ids(&self) -> impl Iterator<Item = QuotaId> + use<> {
+        let all =
+            [(QuotaType::User, self.uid), (QuotaType::Group, self.gid), (QuotaType::Project, self.projid)];
+        all.into_iter()
+            .filter(|(of, id)| *of != QuotaType::Project || *id != 0)
+            .map(|(of, id)| QuotaId { of, id })
+    }
+}
+
+/// Who may know what somebody uses: everybody about himself, his groups and projects.
+pub fn may_see(cred: &Cred, id: QuotaId) -> bool {
+    match id.of {
+        _ if cred.is_root() => true,
+        QuotaType::User => cred.uid == id.id,
+        QuotaType::Group => cred.gid == id.id || cred.groups.contains(&id.id),
+        QuotaType::Project => true,
+    }
+}
+
+/// By how much the usage of each owner differs after a transaction.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct UsageChange(BTreeMap<QuotaId, (i64, i64)>);
+
+impl UsageChange {
+    /// An object or inode was `was` of its owner and is `is`; `None`: there was, or is, none.
+    pub fn changed(&mut self, was: Option<(Owner, Usage)>, is: Option<(Owner, Usage)>) {
+        if was != is {
+            was.into_iter().for_each(|(o, u)| self.add(o, u, -1));
+            is.into_iter().for_each(|(o, u)| self.add(o, u, 1));
+        }
+    }
+
+    fn add(&mut self, owner: Owner, u: Usage, sign: i64) {
+        if u.is_nothing() {
+            return;
+        }
+        for id in owner.quota_ids() {
+            let d = self.0.entry(id).or_default();
+            d.0 = d.0.saturating_add(sign.saturating_mul(signed(u.inodes)));
+            d.1 = d.1.saturating_add(sign.saturating_mul(signed(u.blocks)));
+            if *d == (0, 0) {
+                self.0.remove(&id);
+            }
+        }
+    }
+
+    /// Somebody has `is` where `was` was counted.
+    pub fn corrected(&mut self, id: QuotaId, was: Usage, is: Usage) {
+        let d = self.0.entry(id).or_default();
+        d.0 = d.0.saturating_add(signed(is.inodes).saturating_sub(signed(was.inodes)));
+        d.1 = d.1.saturating_add(signed(is.blocks).saturating_sub(signed(was.blocks)));
+    }
+
+    pub fn is_nothing(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// (Whose, inodes more, blocks more).
+    pub fn iter(&self) -> impl Iterator<Item = (QuotaId, i64, i64)> + '_ {
+        self.0.iter().map(|(id, (i, b))| (*id, *i, *b))
+    }
+}
+
+fn signed(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(uid: u32, gid: u32, projid: u32) -> Owner {
+        Owner { uid, gid, projid }
+    }
+
+    fn of(d: &UsageChange) -> Vec<(QuotaType, u32, i64, i64)> {
+        d.iter().map(|(q, i, b)| (q.of, q.id, i, b)).collect()
+    }
+
+    #[test]
+    fn what_changes_hands_is_taken_from_one_and_given_to_the_other() {
+        let mut d = UsageChange::default();
+        let u = Usage { inodes: 1, blocks: 8 };
+        d.changed(None, Some((owner(5, 6, 0), u)));
+        assert_eq!(of(&d), [(QuotaType::User, 5, 1, 8), (QuotaType::Group, 6, 1, 8)], "project 0 is none");
+        d.changed(Some((owner(5, 6, 0), u)), Some((owner(7, 6, 9), Usage { inodes: 1, blocks: 24 })));
+        let moved =
+            [(QuotaType::User, 7, 1, 24), (QuotaType::Group, 6, 1, 24), (QuotaType::Project, 9, 1, 24)];
+        assert_eq!(of(&d), moved);
+        d.changed(Some((owner(7, 6, 9), Usage { inodes: 1, blocks: 24 })), None);
+        assert!(d.is_nothing(), "{d:?}");
+    }
+
+    #[test]
+    fn types_have_the_numbers_of_quotactl() {
+        let numbers: Vec<u8> = QuotaType::ALL.iter().map(|t| t.number()).collect();
+        assert_eq!(numbers, [0, 1, 2]);
+        assert!(QuotaType::ALL.iter().all(|t| QuotaType::from_number(t.number()) == Some(*t)));
+        assert_eq!(QuotaType::from_number(3), None);
+    }
+}

@@ -1,0 +1,30 @@
+//! quotactl: what users, groups and projects use of one target.
+
+use model::usage::{QuotaId, QuotaType, Usage};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Quotactl {
+    pub ask: QuotaAsk,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum QuotaAsk {
+    /// Of these; everybody may ask about himself and his groups.
+    Of(Vec<QuotaId>),
+    /// Of everybody of a type who has anything, in the order of their ids, behind this one.
+    All { of: QuotaType, after: Option<u32> },
+    /// The target compares what it has counted with what there is, and sets it right.
+    Verify,
+}
+
+/// What was asked for. Whoever has nothing is left out of `All`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct QuotactlReply {
+    pub usage: Vec<(QuotaId, Usage)>,
+    /// Ask again, behind this; `None`: that was all.
+    pub next: Option<u32>,
+    /// What [`QuotaAsk::Verify`] found: whose, what was counted before, what there is.
+    pub differed: Vec<(QuotaId, Usage, Usage)>,
+}
+message!(Quotactl, Quotactl, QuotactlReply);
