@@ -10,6 +10,7 @@ use crate::locks::Locks;
 use crate::mdt::{Mdt, MdtConfig};
 use crate::ops::param;
 use crate::osts::Osts;
+use crate::peers::OwnersTold;
 use crate::peers::session::{Identity, Sessions};
 use crate::pools::OstPool;
 use crate::rebalance::Rebalance;
@@ -56,6 +57,7 @@ impl Mdt {
         txn.put(key::STATE_HASH_KEY, value::encode_hash_key([world.random_u64(), world.random_u64()]));
         txn.put(key::STATE_NEXT_SEQ, value::encode_u64(SEQ_NORMAL));
         txn.put(key::STATE_INODES, value::encode_u64(1));
+        txn.put(key::STATE_OWNERS, value::encode_owners_told(None));
         db.submit(txn)?;
         Ok(())
     }
@@ -103,6 +105,7 @@ impl Mdt {
             world,
         });
         mdt.world.spawn("mdt recovery", Recovery::run(mdt.clone()));
+        mdt.world.spawn("mdt owners", OwnersTold(mdt.clone()).tell_all());
         mdt.world.spawn("mdt rebalance", relayout::keep_even(mdt.clone()));
         Ok(mdt)
     }

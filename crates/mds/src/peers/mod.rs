@@ -1,8 +1,11 @@
 //! Other targets, and what this one has to do with them. `session` is a session with a target of any kind;
-//! `osts` keeps one with each OST as the configuration says, `outbox` tells OSTs what to destroy, `space`
-//! asks them for theirs.
+//! `osts` keeps one with each OST as the configuration says, `outbox` tells OSTs what to destroy and
+//! who owns what, `owners` does so for files of before that, `space` asks them for theirs.
 
 mod osts;
 mod outbox;
+mod owners;
 pub mod session;
 mod space;
+
+pub(crate) use owners::OwnersTold;

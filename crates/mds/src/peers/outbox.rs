@@ -76,7 +76,7 @@ impl Mdt {
         self.count_outbox(index, 1) > 0
     }
 
-    fn count_outbox(&self, index: u16, most: usize) -> usize {
+    pub(super) fn count_outbox(&self, index: u16, most: usize) -> usize {
         let from = key::outbox_prefix(index);
         self.db.scan(&from, &key::behind(&from), most).map_or(0, |v| v.len())
     }

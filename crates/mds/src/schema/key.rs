@@ -23,6 +23,8 @@ pub const STATE_HASH_KEY: &[u8] = b"Zhash";
 pub const STATE_NEXT_SEQ: &[u8] = b"Zseq";
 /// Inodes in use.
 pub const STATE_INODES: &[u8] = b"Zinodes";
+/// Up to which file OSTs were told of owners.
+pub const STATE_OWNERS: &[u8] = b"Zowners";
 
 fn tagged(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let mut k = Vec::with_capacity(1 + parts.iter().map(|p| p.len()).sum::<usize>());

@@ -252,6 +252,15 @@ pub fn decode_u64(key: &[u8], v: &[u8]) -> Result<u64, MdsError> {
     Ok(u64::from_le_bytes(n))
 }
 
+/// OSTs were told of the owners of files up to this one; `None`: of all (`Zowners`).
+pub fn encode_owners_told(last: Option<Fid>) -> Vec<u8> {
+    encode(&last)
+}
+
+pub fn decode_owners_told(key: &[u8], v: &[u8]) -> Result<Option<Fid>, MdsError> {
+    decode("target state", key, v)
+}
+
 pub fn encode_hash_key(k: [u64; 2]) -> Vec<u8> {
     let mut v = encode_u64(k[0]);
     v.extend_from_slice(&k[1].to_le_bytes());

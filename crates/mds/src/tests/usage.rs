@@ -6,6 +6,7 @@ use crate::schema::value::{self, OutboxRecord};
 use ::model::usage::{QuotaId, QuotaType, Usage};
 use ::model::{Cred, Errno, Fid, SetAttr};
 use wire::msg::quotactl::{QuotaAsk, Quotactl};
+use wire::msg::setowner::OwnerOf;
 
 const R: Fid = Fid::ROOT;
 
@@ -21,6 +22,19 @@ fn of_user(rig: &Rig, uid: u32) -> (u64, u64) {
 
 fn create(rig: &Rig, uid: u32, name: &str) -> Fid {
     rig.create_as(&Cred::new(uid, uid), R, name, 0o644).unwrap().entry.attr.fid
+}
+
+/// What OSTs are to be told of owners.
+fn owners_told(rig: &Rig) -> Vec<OwnerOf> {
+    let mut told = Vec::new();
+    crate::walk::walk(&*rig.mdt.db, &[key::OUTBOX], &[key::OUTBOX + 1], |k, v| {
+        if let OutboxRecord::Owner(o) = value::decode_outbox(k, v)? {
+            told.push(o);
+        }
+        Ok(())
+    })
+    .unwrap();
+    told
 }
 
 #[test]
@@ -77,14 +91,7 @@ fn osts_are_told_of_the_new_owner_of_a_file_with_objects() {
     let before = rig.attr(f).ctime;
     rig.chown(f, 7, 8);
     rig.chmod(f, 0o600);
-    let mut told = Vec::new();
-    crate::walk::walk(&*rig.mdt.db, &[key::OUTBOX], &[key::OUTBOX + 1], |k, v| {
-        if let OutboxRecord::Owner(o) = value::decode_outbox(k, v)? {
-            told.push(o);
-        }
-        Ok(())
-    })
-    .unwrap();
+    let told = owners_told(&rig);
     assert_eq!(told.len(), 2, "once each, and not for a chmod");
     for o in &told {
         assert_eq!((o.file, o.owner.uid, o.owner.gid, o.objects.len()), (f, 7, 8, 1));
@@ -140,18 +147,30 @@ fn what_was_counted_wrong_is_found_told_and_set_right() {
 }
 
 #[test]
-fn a_table_that_an_older_program_wrote_is_counted_at_the_start() {
+fn a_table_that_an_older_program_wrote_is_counted_at_the_start_and_osts_are_told_of_owners() {
     let mut rig = Rig::new();
     rig.chmod(R, 0o777);
     create(&rig, 7, "f");
+    let striped = rig.create_striped(R, "s", 2);
     let mut txn = store::Txn::new();
     for (k, _) in rig.mdt.db.scan(b"Q", b"R", 100).unwrap() {
         txn.delete(k);
     }
+    txn.delete(key::STATE_OWNERS);
     let lsn = rig.mdt.db.submit(txn).unwrap();
     world::block_on(rig.mdt.db.durable(lsn)).unwrap();
     rig.assert_clean();
     rig.crash(3);
     assert_eq!(of_user(&rig, 7), (1, 0));
+    rig.reclaim(A, &[]);
+    rig.reclaim(B, &[]);
+    for _ in 0..1000 {
+        if owners_told(&rig).len() == 2 {
+            break;
+        }
+        world::block_on(rig.world.sleep(std::time::Duration::from_millis(10)));
+    }
+    assert!(owners_told(&rig).iter().all(|o| o.file == striped));
+    assert_eq!(owners_told(&rig).len(), 2, "each of its OSTs, once");
     rig.assert_clean();
 }
