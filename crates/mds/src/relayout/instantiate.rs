@@ -58,3 +58,32 @@ fn cover(tx: &mut Tx, fid: Fid, i: &mut Inode, range: (u64, u64)) -> Result<(), 
     tx.index_objects(fid, i);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{Rig, create_msg};
+    use model::layout::{ComponentSpec, EOF};
+    use model::{LayoutSpec, limits};
+    use wire::msg::create::Create;
+    use wire::msg::lookup::bits;
+
+    #[test]
+    fn who_has_the_layout_is_asked_before_a_component_gets_objects() {
+        let rig = Rig::new();
+        let of = |end| ComponentSpec { end, stripe_count: 1, ..ComponentSpec::default() };
+        let middle = limits::STRIPE_SIZE_DEFAULT_BYTES;
+        let mut spec = LayoutSpec::default();
+        spec.set_components(&[of(middle), of(EOF)]);
+        let m = Create { layout: Some(spec), ..create_msg(Fid::ROOT, "f", rig.fid(), 0o644) };
+        let fid = rig.root(m).unwrap().entry.attr.fid;
+        let core = rig.mdt.core.read();
+        let claims = |start, end| {
+            let mut tx = Tx::new(rig.mdt.db.view(), &core.opens, &rig.mdt.shared);
+            at_once(&mut tx, fid, (start, end)).unwrap();
+            tx.finish().claims.get(&fid).copied().unwrap_or(0)
+        };
+        assert_eq!(claims(0, middle), 0, "it has all that");
+        assert_eq!(claims(middle, middle + 1), bits::LAYOUT);
+    }
+}
