@@ -495,19 +495,9 @@ impl<'a> Tx<'a> {
         if planted::on(Bug::ChownUncounted) {
             return;
         }
-        let mut by_ost: BTreeMap<u16, Vec<ObjectId>> = BTreeMap::new();
-        for o in i.objects() {
-            by_ost.entry(o.ost).or_default().push(o.id);
-        }
-        let owner = i.owner();
-        for (ost, objects) in by_ost {
-            for part in objects.chunks(OUTBOX_OBJECTS_MAX) {
-                let objects = part.to_vec();
-                let said = OwnerOf { file: fid, owner, as_of: i.ctime, objects };
-                let seq = self.shared.next_outbox_seq();
-                self.put(key::outbox(ost, seq), value::encode_outbox(&OutboxRecord::Owner(said)));
-            }
-        }
+        let (owner, as_of) = (i.owner(), i.ctime);
+        let objects: Vec<_> = i.objects().copied().collect();
+        self.tell_osts(&objects, |objects| OutboxRecord::Owner(OwnerOf { file: fid, owner, as_of, objects }));
     }
 
     /// A new inode with its objects' reverse index.
@@ -534,18 +524,24 @@ impl<'a> Tx<'a> {
 
     /// Objects that no file has any more: out of the reverse index, into the outbox.
     pub fn give_up_objects(&mut self, objects: &[LayoutObject]) {
-        let mut by_ost: BTreeMap<u16, Vec<ObjectId>> = BTreeMap::new();
         for o in objects {
             self.delete(key::reverse(o.ost, o.id));
-            by_ost.entry(o.ost).or_default().push(o.id);
         }
-        if planted::on(Bug::ForgottenDestroy) {
-            by_ost.clear();
+        if !planted::on(Bug::ForgottenDestroy) {
+            self.tell_osts(objects, OutboxRecord::Destroy);
+        }
+    }
+
+    /// Records in the outbox of each OST that has some of the objects.
+    fn tell_osts(&mut self, objects: &[LayoutObject], record: impl Fn(Vec<ObjectId>) -> OutboxRecord) {
+        let mut by_ost: BTreeMap<u16, Vec<ObjectId>> = BTreeMap::new();
+        for o in objects {
+            by_ost.entry(o.ost).or_default().push(o.id);
         }
         for (ost, objects) in by_ost {
             for part in objects.chunks(OUTBOX_OBJECTS_MAX) {
                 let seq = self.shared.next_outbox_seq();
-                self.put(key::outbox(ost, seq), value::encode_outbox(&OutboxRecord::Destroy(part.to_vec())));
+                self.put(key::outbox(ost, seq), value::encode_outbox(&record(part.to_vec())));
             }
         }
     }

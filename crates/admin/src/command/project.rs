@@ -39,8 +39,6 @@ struct Run<'a> {
     p: &'a Parsed,
     rows: Vec<Value>,
     errors: FirstError,
-    /// What a check found.
-    differ: bool,
 }
 
 fn inode_of(path: &Path) -> Result<Inode, Failure> {
@@ -68,7 +66,7 @@ fn inherits(i: &Inode) -> bool {
 }
 
 impl Run<'_> {
-    fn one(&mut self, path: &Path, given: u32) -> Result<(), Failure> {
+    fn one(&mut self, path: &Path, is_dir: bool, given: u32) -> Result<(), Failure> {
         match self.work {
             Work::List => {
                 let i = inode_of(path)?;
@@ -80,14 +78,8 @@ impl Run<'_> {
                 }
                 Ok(())
             }
-            Work::Set { projid, inherit } => {
-                let is_dir = inode_of(path)?.attr.kind == FileType::Directory;
-                set(path, projid, (inherit && is_dir).then_some(true))
-            }
-            Work::Clear { keep } => {
-                let is_dir = inode_of(path)?.attr.kind == FileType::Directory;
-                set(path, (!keep).then_some(0), is_dir.then_some(false))
-            }
+            Work::Set { projid, inherit } => set(path, projid, (inherit && is_dir).then_some(true)),
+            Work::Clear { keep } => set(path, (!keep).then_some(0), is_dir.then_some(false)),
             Work::Check { projid, zero } => {
                 let i = inode_of(path)?;
                 self.check(path, &i, projid.unwrap_or(given), zero);
@@ -99,7 +91,6 @@ impl Run<'_> {
     fn check(&mut self, path: &Path, i: &Inode, want: u32, zero: bool) {
         let other = i.attr.projid != want;
         let lacks = i.attr.kind == FileType::Directory && !inherits(i);
-        self.differ |= other || lacks;
         let shown = local::show(path.as_os_str());
         if self.p.has("json") {
             if other || lacks {
@@ -131,7 +122,7 @@ impl Run<'_> {
         let below = is_dir && !itself && (recursive || looks);
         let list_only_entries = matches!(self.work, Work::List) && below && !recursive;
         if !list_only_entries {
-            self.one(top, given.attr.projid)?;
+            self.one(top, is_dir, given.attr.projid)?;
         }
         if !below {
             return Ok(());
@@ -143,11 +134,10 @@ impl Run<'_> {
             let entries = files::list_raw(&dir).map_err(|e| Failure::io("cannot list", &shown, e))?;
             for name in entries {
                 let path: PathBuf = dir.join(&name);
-                if let Err(f) = self.one(&path, given.attr.projid) {
+                let is_dir = files::stat(&path, false).is_ok_and(|s| s.is_dir());
+                if let Err(f) = self.one(&path, is_dir, given.attr.projid) {
                     self.errors.report("lfs project", &f);
-                    continue;
-                }
-                if recursive && files::stat(&path, false).is_ok_and(|s| s.is_dir()) {
+                } else if recursive && is_dir {
                     left.push(path);
                 }
             }
@@ -192,8 +182,7 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     if p.has("directory") && p.has("recursive") {
         return Err(Failure::usage("only one of -d and -r"));
     }
-    let mut run =
-        Run { work: work_of(&p)?, p: &p, rows: Vec::new(), errors: FirstError::default(), differ: false };
+    let mut run = Run { work: work_of(&p)?, p: &p, rows: Vec::new(), errors: FirstError::default() };
     for o in &p.operands {
         if let Err(f) = run.walk(Path::new(o)) {
             run.errors.report("lfs project", &f);

@@ -6,7 +6,7 @@ use super::getattr::merged;
 use crate::BoxFutureOf;
 use crate::base::Detached;
 use crate::lov::map;
-use crate::mdc::FileState;
+use crate::mdc::{FileState, owner_of};
 use crate::{Call, R};
 use model::{Attr, Errno, Layout, ObjectAttr, SetAttr};
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Data {
         let kept = match self.data_file(fid, &layout).await? {
             Some(file) => {
                 e.layout = Some((*file.layout).clone());
-                file.cut(FileState::of(&e).owner(), size).await.map(Some)
+                file.cut(owner_of(&e.attr), size).await.map(Some)
             }
             None => Ok(None),
         };
@@ -90,7 +90,7 @@ impl Data {
     }
 
     async fn cut_objects(self: &Arc<Self>, call: &Call, e: &Entry, layout: &Layout, size: u64) -> R<()> {
-        let owner = FileState::of(e).owner();
+        let owner = owner_of(&e.attr);
         let mut cuts: Vec<BoxFutureOf<'_, R<ObjectAttr>>> = Vec::with_capacity(layout.object_count());
         for (_, c, stripe) in map::parts(layout).filter(|(_, c, _)| c.end >= size) {
             let o = c.objects[stripe];

@@ -54,7 +54,7 @@ pub(crate) use content::{CONTENT_MAX_BYTES, Came, Edit};
 pub(crate) use known::{Found, fitting};
 pub(crate) use locate::{Locate, ROOT_MDT};
 pub(crate) use meta_cache::MetaCache;
-pub(crate) use opens::{FileState, Opens, ReadTimes, is_read_write};
+pub(crate) use opens::{FileState, Opens, ReadTimes, is_read_write, owner_of};
 pub(crate) use small::brought;
 
 use crate::base::Context;

@@ -11,7 +11,7 @@ use crate::{BoxFutureOf, R};
 use model::limits::OPENS_PER_CLIENT_MAX;
 use model::mutex::{Mutex, MutexGuard};
 use model::nodemap::Owner;
-use model::{Cred, Errno, Fid, Layout, Timestamp, perm};
+use model::{Attr, Cred, Errno, Fid, Layout, Timestamp, perm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,6 +68,12 @@ impl FileState {
         let owner = Owner { uid: self.uid, gid: self.gid, projid: self.projid };
         FileOwner { owner, as_of: self.ctime }
     }
+}
+
+/// As [`FileState::owner`].
+pub(crate) fn owner_of(a: &Attr) -> FileOwner {
+    let owner = Owner { uid: a.uid, gid: a.gid, projid: a.projid };
+    FileOwner { owner, as_of: a.ctime }
 }
 
 /// Times of a file when it was opened, and of the last read: relatime is decided at close.

@@ -72,11 +72,9 @@ impl OwnersTold {
         let last = page.last().and_then(|(k, _)| key::parse_fid(k)).filter(|_| page.len() == INODES_AT_ONCE);
         let mut files: Vec<(Fid, Inode)> = Vec::new();
         for (k, v) in &page {
-            let Some(fid) = key::parse_fid(k) else { continue };
-            let inode = Inode::decode(fid, v)?;
-            if inode.objects().next().is_some() {
-                files.push((fid, inode));
-            }
+            // Of what is damaged fsck says so.
+            let decoded = key::parse_fid(k).and_then(|fid| Some((fid, Inode::decode(fid, v).ok()?)));
+            files.extend(decoded.filter(|(_, inode)| inode.objects().next().is_some()));
         }
         // What changes meanwhile is told by itself, as of a later moment.
         let work = |tx: &mut Tx| {

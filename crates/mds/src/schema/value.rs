@@ -188,8 +188,8 @@ pub fn encode_outbox(what: &OutboxRecord) -> Vec<u8> {
 pub fn decode_outbox(key: &[u8], v: &[u8]) -> Result<OutboxRecord, MdsError> {
     match v.split_first() {
         Some((&OUTBOX_OWNER_VERSION, rest)) => {
-            let plain = [&[VERSION], rest].concat();
-            decode("outbox record", key, &plain).map(OutboxRecord::Owner)
+            let owner = postcard::take_from_bytes(rest).map(|(o, _)| OutboxRecord::Owner(o));
+            owner.map_err(|e| damaged("outbox record", hex(key), e.to_string()))
         }
         _ => decode("outbox record", key, v).map(OutboxRecord::Destroy),
     }

@@ -1,6 +1,7 @@
 //! Changes of attributes: chmod(2), chown(2), utimensat(2), truncate(2), and what data's changes take away.
 
 use super::{FLAG_PROJINHERIT, RuledInode, touch_ctime, touch_mtime};
+use crate::nodemap::Owner;
 use crate::perm::{self, FLAG_APPEND, FLAG_IMMUTABLE, MAY_WRITE, Subject};
 use crate::planted::{self, Bug};
 use crate::{Cred, Errno, FileType, SetAttr, SetTime, Timestamp, limits};
@@ -122,9 +123,9 @@ pub fn set(i: &mut impl RuledInode, s: &SetAttr, cred: &Cred, now: Timestamp) {
     assert!(*f.ctime >= before, "ctime never goes backward");
 }
 
-fn owner_of(i: &mut impl RuledInode) -> (u32, u32, u32) {
+fn owner_of(i: &mut impl RuledInode) -> Owner {
     let f = i.fields();
-    (*f.uid, *f.gid, *f.projid)
+    Owner { uid: *f.uid, gid: *f.gid, projid: *f.projid }
 }
 
 /// A change of owner takes set-id bits away, whoever makes it; so does a truncate that is not the

@@ -1,6 +1,7 @@
 //! quotactl: what users, groups and projects use of one target.
 
-use model::usage::{QuotaId, QuotaType, Usage};
+use model::usage::{QuotaId, QuotaType, Usage, may_see};
+use model::{Cred, Errno};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -16,6 +17,21 @@ pub enum QuotaAsk {
     All { of: QuotaType, after: Option<u32> },
     /// The target compares what it has counted with what there is, and sets it right.
     Verify,
+}
+
+/// Owners in one request.
+const IDS_MAX: usize = 1000;
+
+impl QuotaAsk {
+    /// `EPERM`: the caller may not know. `EMSGSIZE`: too many at once.
+    pub fn check(&self, cred: &Cred) -> Result<(), Errno> {
+        match self {
+            QuotaAsk::Of(ids) if ids.len() > IDS_MAX => Err(Errno::EMSGSIZE),
+            QuotaAsk::Of(ids) if ids.iter().all(|id| may_see(cred, *id)) => Ok(()),
+            _ if cred.is_root() => Ok(()),
+            _ => Err(Errno::EPERM),
+        }
+    }
 }
 
 /// What was asked for. Whoever has nothing is left out of `All`.
