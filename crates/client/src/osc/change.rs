@@ -5,6 +5,7 @@ use super::Osc;
 use super::object::{Busy, Object, WriteMeta};
 use super::writeback::WriteHow;
 use crate::R;
+use crate::base::jobid::JobId;
 use bytes::Bytes;
 use model::planted::{self, Bug};
 use model::{Errno, ObjectAttr, ObjectId, Timestamp};
@@ -104,10 +105,16 @@ impl Object {
     }
 
     /// Cuts or extends the object; its attributes afterwards. `ENOLCK`: the lock is lost.
-    pub(crate) async fn truncate(&self, size: u64, inode_ctime: Timestamp, lock: u64) -> R<ObjectAttr> {
+    pub(crate) async fn truncate(
+        &self,
+        size: u64,
+        inode_ctime: Timestamp,
+        lock: u64,
+        job: &JobId,
+    ) -> R<ObjectAttr> {
         let claim = self.claim(size, u64::MAX, lock).await;
         let msg = Truncate { object: self.id, size, file: self.file, inode_ctime, keep_times: true, lock };
-        let r = self.osc.target.call_waited_for(self.request(), msg).await;
+        let r = self.osc.target.call_waited_for(self.request(job), msg).await;
         let mut s = self.lock();
         s.taint(size, u64::MAX);
         match &r {
@@ -140,13 +147,14 @@ impl Object {
         mode: u32,
         inode_ctime: Timestamp,
         lock: u64,
+        job: &JobId,
     ) -> R<()> {
         assert!(len > 0, "space is made for bytes");
         let end = offset + len;
         self.flush_range(offset, end).await?;
         let claim = self.claim(offset, end, lock).await;
         let msg = Fallocate { object: self.id, mode, offset, len, file: self.file, inode_ctime, lock };
-        let r = self.osc.target.call_waited_for(self.request(), msg).await;
+        let r = self.osc.target.call_waited_for(self.request(job), msg).await;
         let mut s = self.lock();
         s.taint(offset, end);
         s.segs.drop_clean(offset, end);
@@ -165,9 +173,9 @@ impl Object {
     }
 
     /// What the server says of the next data or hole from `offset` on. `ENOLCK`: the lock is lost.
-    pub(crate) async fn seek(&self, offset: u64, whence: Whence, lock: u64) -> R<SeekReply> {
+    pub(crate) async fn seek(&self, offset: u64, whence: Whence, lock: u64, job: &JobId) -> R<SeekReply> {
         let msg = Seek { object: self.id, offset, whence, lock };
-        let r = self.osc.target.call_waited_for(self.request(), msg).await;
+        let r = self.osc.target.call_waited_for(self.request(job), msg).await;
         self.note_lost(&r, lock);
         r
     }
