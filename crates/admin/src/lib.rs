@@ -1,5 +1,5 @@
-//! The commands of users and administrators: `lfs`, `lctl`, `mkfs.nacre`, `tunefs.nacre`, `nacre copy`,
-//! `nacre checksum`.
+//! The commands of users and administrators: `lfs`, `lctl`, `lljobstat`, `mkfs.nacre`, `tunefs.nacre`,
+//! `nacre copy`, `nacre checksum`.
 //!
 //! `command/NAME.rs` holds one each. `lfs` talks to a mount through the ioctl of `client::control`, `lctl` to
 //! local mounts the same way and to local daemons through their control sockets.
@@ -46,6 +46,8 @@ pub fn run(program: &str, args: &[OsString]) -> Option<i32> {
         "lost" => command::lost::main(args),
         "movements" => command::movements::main(args),
         "quota" => command::quota::main(args),
+        "lljobstat" => command::jobs::lljobstat::main(args),
+        "top" => command::jobs::top::main(args),
         _ => return None,
     };
     output::flush();

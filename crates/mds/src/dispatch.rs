@@ -6,7 +6,7 @@ use crate::names::OpContext;
 use crate::transact::answer;
 use crate::tx::Tx;
 use crate::verbs::{execute, modifies};
-use crate::{ops, replayed};
+use crate::{jobs, ops, replayed};
 use model::Errno;
 use rpc::{Incoming, Outgoing};
 use std::sync::Arc;
@@ -57,6 +57,9 @@ impl Mdt {
         let out = answer(done, author).await;
         let us = u64::try_from(self.world.now().since(start).as_micros()).unwrap_or(u64::MAX);
         self.stats.count([req.op], &req.from, us, || self.world.wall());
+        let bytes = req.bulk.len().max(out.bulk.len()) as u64;
+        let done = jobs::Done { op: req.op, body: &req.body, us, bytes, opens: true };
+        jobs::count(&self.stats.jobs, &req.ctx.jobid, &done, || self.world.wall());
         out
     }
 

@@ -17,6 +17,7 @@ mod dispatch;
 mod done;
 mod error;
 mod growing;
+mod jobs;
 mod layouts;
 mod leases;
 mod locks;

@@ -14,7 +14,7 @@ use crate::settings::{
 };
 use model::exports::Export;
 use model::param::{Decl, Param, Preset, Registry, Scope, Setting, Table, Tree, Value, ack_is_durable};
-use model::{Errno, TargetId, limits};
+use model::{Errno, TargetId, jobs, limits};
 use rpc::server::recovery::{RECOVERY_HARD_DEFAULT_S, RECOVERY_TIME_DEFAULT_S};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -322,6 +322,12 @@ pub static MDT: Table<Mdt> = Table {
             clear_stats,
         ),
         Param::settable(Decl::counters("stats", "the same as md_stats, under its newer name"), stats, clear_stats),
+        Param::settable(
+            jobs::stats_decl(),
+            |m, ()| m.stats.jobs.text(m.world.wall()).into(),
+            |m, (), v| m.stats.jobs.forget(v.text),
+        ),
+        Param::atomic(jobs::cleanup_decl(), 0, |m, ()| &m.stats.jobs.cleanup_s),
     ],
 };
 

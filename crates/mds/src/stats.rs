@@ -1,8 +1,10 @@
-//! What a metadata target counts: `mdt.*.md_stats`, `mdt.*.exports.NID.stats`.
+//! What a metadata target counts: `mdt.*.md_stats`, `mdt.*.exports.NID.stats`, `mdt.*.job_stats`.
 
+use crate::jobs::JobCounter;
 use model::Timestamp;
 use model::counters::{CounterDecl, Counters};
 use model::exports::Exports;
+use model::jobs::Jobs;
 use rpc::Principal;
 use std::sync::Arc;
 use wire::Op;
@@ -17,12 +19,14 @@ pub struct Stats {
     pub all: Counters<Op>,
     /// The same by the clients' addresses.
     pub exports: Exports<Op>,
+    /// And by the jobs for which it was done.
+    pub jobs: Jobs<JobCounter>,
 }
 
 impl Stats {
     pub fn new(now: Timestamp) -> Stats {
         let table = table();
-        Stats { all: Counters::new(table.clone(), now), exports: Exports::new(table) }
+        Stats { all: Counters::new(table.clone(), now), exports: Exports::new(table), jobs: Jobs::of_set() }
     }
 
     /// Requests of `from` were served in `us` microseconds each.

@@ -225,9 +225,14 @@ pub struct Samples {
 }
 
 impl Samples {
+    /// All of them, in the order of their table.
+    pub fn all(&self) -> impl Iterator<Item = (&CounterDecl, &Sample)> {
+        self.table.iter().zip(&self.values)
+    }
+
     /// Those that ever counted.
     pub fn counted(&self) -> impl Iterator<Item = (&CounterDecl, &Sample)> {
-        self.table.iter().zip(&self.values).filter(|(_, s)| s.samples > 0)
+        self.all().filter(|(_, s)| s.samples > 0)
     }
 }
 

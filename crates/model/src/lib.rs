@@ -14,6 +14,7 @@ pub mod exports;
 pub mod fid;
 pub mod histogram;
 pub mod inode_rules;
+pub mod jobs;
 pub mod layout;
 pub mod limits;
 pub mod mutex;

@@ -19,6 +19,8 @@ pub const POOLS_MAX: usize = 1000;
 /// Members of all of them together: they travel in one message.
 pub const POOL_MEMBERS_MAX: usize = 65_536;
 pub const JOBID_MAX_BYTES: usize = 31;
+/// Jobs that one target counts at a time: what it shows of them fits into one message.
+pub const JOBS_MAX: usize = 1000;
 
 pub const STRIPE_COUNT_MAX: u32 = 2000;
 pub const STRIPE_SIZE_MIN_BYTES: u64 = 65536;

@@ -6,6 +6,7 @@
 
 mod brw;
 mod clients;
+mod jobs;
 mod ledger;
 mod locks;
 mod ops;

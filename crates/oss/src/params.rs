@@ -10,7 +10,7 @@ use model::param::{
     Decl, PARAM_TEXT_MAX_BYTES, Param, ParamInfo, Registry, Scope, Setting, Table, Tree, Value,
     ack_is_durable,
 };
-use model::{Errno, ObjectId, limits};
+use model::{Errno, ObjectId, jobs, limits};
 use rpc::server::recovery::{RECOVERY_HARD_DEFAULT_S, RECOVERY_TIME_DEFAULT_S};
 use rpc::{ClientId, Service};
 use std::collections::BTreeMap;
@@ -176,6 +176,12 @@ pub static TABLE: Table<Ost> = Table {
         Param::shown(Decl::gauge("instance", "", "Epoch of the target: grows with each start."), |o, ()| {
             o.db.epoch().into()
         }),
+        Param::atomic(jobs::cleanup_decl(), 0, |o, ()| &o.jobs.cleanup_s),
+        Param::settable(
+            jobs::stats_decl(),
+            |o, ()| o.jobs.text(o.world.wall()).into(),
+            |o, (), v| o.jobs.forget(v.text),
+        ),
         Param::shown(
             Decl::gauge("kbytesavail", "KiB", "Space for data: free space without the reserve."),
             |o, ()| {

@@ -2,6 +2,7 @@
 
 use crate::brw::BrwStats;
 use crate::clients::{self, ClientRecord, Clients};
+use crate::jobs::{self, OstJobCounter};
 use crate::locks::Locks;
 use crate::ops::{self, Cx};
 use crate::params::Settings;
@@ -11,6 +12,7 @@ use crate::space::{DiskBook, Space};
 use crate::stats::{OstCounter, counter_of};
 use model::counters::Counters;
 use model::exports::Exports;
+use model::jobs::Jobs;
 use model::mutex::Mutex;
 use model::{Errno, ObjectId, TargetId, TargetMark, limits};
 use rpc::server::recovery::{Recover, Recovery};
@@ -68,6 +70,8 @@ pub struct Ost {
     pub(crate) stats: Arc<Counters<OstCounter>>,
     pub(crate) brw: BrwStats,
     pub(crate) exports: Exports<OstCounter>,
+    /// And by the jobs for which it was done.
+    pub(crate) jobs: Jobs<OstJobCounter>,
     pub(crate) settings: Settings,
     pub(crate) scrubber: Arc<Scrubber>,
     pub(crate) recovery: Arc<Recovery>,
@@ -110,6 +114,7 @@ impl Ost {
             stats,
             brw: BrwStats::new(world.wall()),
             exports: Exports::of_set(),
+            jobs: Jobs::of_set(),
             settings: Settings::default(),
             db,
             objects,
@@ -245,7 +250,8 @@ impl Ost {
             progress: None,
         };
         let replay = req.replay.map(|r| r.reply);
-        let cx = Cx { ost: self.clone(), ctx: Arc::new(req.ctx), map, slot, wall: req.wall, replay };
+        let ctx = Arc::new(req.ctx);
+        let cx = Cx { ost: self.clone(), ctx: ctx.clone(), map, slot, wall: req.wall, replay };
         let done = match ops::run(&cx, req.op, &req.body, req.bulk).await {
             Ok(done) => done,
             Err(e) => {
@@ -264,6 +270,7 @@ impl Ost {
         assert!(done.bulk.len() <= limits::RPC_BULK_MAX_BYTES, "the data of an answer fits into a message");
         let us = u64::try_from(self.world.now().since(start).as_micros()).unwrap_or(u64::MAX);
         self.count(req.op, &req.from, &done, us);
+        jobs::count(&self.jobs, &ctx.jobid, req.op, (us, done.bytes), || self.world.wall());
         if let Some(io) = io {
             io.done(done.bytes, us);
         }

@@ -52,6 +52,7 @@ Data, from and to any file system:
   rebalance                       files go from the fullest OSTs to the emptiest ones
   lost OST                        which files an OST had that is gone for good
   movements                       which files are moved to other objects, and how far that is
+  top jobs                        the jobs with the most operations on all targets
 
 Measuring, on any mounted directory:
   bench ior|mdtest|io500 ...      load generators with live progress, JSON and plots
@@ -68,7 +69,7 @@ The parts, for several hosts (each also a program of its own):
   ha plan|where|takeover|giveback targets under Pacemaker; start, stop and monitor are for its agent (deploy/ocf/target)
   ha controller|status ...        an engine on etcd: targets move between hosts
   mgt import|export               move the MGS's data into an etcd, and back
-  lfs, lctl                       ask and tune
+  lfs, lctl, lljobstat            ask and tune; the busiest jobs on this host's targets
 
   install-links DIR               make the programs' links in DIR
 ";

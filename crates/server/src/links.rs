@@ -10,6 +10,7 @@ pub const NAMES: &[&str] = &[
     "lfs",
     "lfs_migrate",
     "lctl",
+    "lljobstat",
     "mkfs.nacre",
     "tunefs.nacre",
     "mount.nacre",

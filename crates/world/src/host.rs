@@ -2,6 +2,8 @@
 //! killed.
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Largest /proc file read here.
 const STATUS_MAX_BYTES: usize = 1 << 20;
@@ -62,6 +64,57 @@ fn parse_fatal(status: &str) -> bool {
 /// server), whose groups nobody tells, and its own must not count.
 pub fn groups_of(tid: u32, uid: u32, gid: u32) -> Option<Vec<u32>> {
     parse_groups(&status_of(tid).ok()?, uid, gid)
+}
+
+/// The name of the program that a thread runs, as the kernel has it (15 bytes); `None` if it is gone.
+pub fn command_of(tid: u32) -> Option<String> {
+    Some(read_proc(&format!("/proc/{tid}/comm")).ok()?.trim_end_matches('\n').to_string())
+}
+
+/// The session that a thread belongs to.
+pub fn session_of(tid: u32) -> Option<u32> {
+    field(&status_of(tid).ok()?, "NSsid")?.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Looks into environments that are under way, at most.
+const LOOKS_MAX: usize = 8;
+static LOOKS: AtomicUsize = AtomicUsize::new(0);
+
+/// One of those, until it is dropped.
+struct LookIn;
+
+impl LookIn {
+    fn begin() -> Option<LookIn> {
+        let begun = LookIn;
+        (LOOKS.fetch_add(1, Ordering::Relaxed) < LOOKS_MAX).then_some(begun)
+    }
+}
+
+impl Drop for LookIn {
+    fn drop(&mut self) {
+        LOOKS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn parse_variable(environ: &str, name: &str) -> Option<String> {
+    environ.split('\0').find_map(|v| v.strip_prefix(name)?.strip_prefix('=')).map(str::to_string)
+}
+
+/// A variable of the environment with which the program of a thread was started. `None` if it has none, may
+/// not be looked at, or takes longer than `patience`: the kernel makes whoever looks wait for an execve(2) of
+/// the process that is under way and for changes of its memory, which may wait for who looks. The look
+/// itself goes on, on a thread of its own.
+pub fn variable_of(tid: u32, name: &str, patience: Duration) -> Option<String> {
+    let look = LookIn::begin()?;
+    let (tx, rx) = std::sync::mpsc::channel();
+    let name = name.to_string();
+    let read = move || {
+        let found = read_proc(&format!("/proc/{tid}/environ")).ok().and_then(|e| parse_variable(&e, &name));
+        drop(look);
+        let _ = tx.send(found);
+    };
+    crate::sys::thread("environ", read).ok()?;
+    rx.recv_timeout(patience).ok().flatten()
 }
 
 /// Whether a thread is gone, a zombie, or has SIGKILL waiting for it: nobody will take its answer. The
@@ -132,6 +185,21 @@ mod tests {
         assert!(parse_exits("12 (a) b) R 1 12 12 0 -1 4194308 0 0"));
         assert!(!parse_exits("12 (a 4) R 1 12 12 0 -1 4194304 4 4") && !parse_exits("12 (a"));
         assert!(statfs("/").unwrap().1 > 0);
+    }
+
+    #[test]
+    fn program_session_and_environment_of_a_process() {
+        let own = std::process::id();
+        assert!(command_of(own).is_some_and(|c| !c.is_empty() && c.len() <= 15));
+        assert!(session_of(own).is_some());
+        let path = variable_of(own, "PATH", Duration::from_secs(10));
+        assert_eq!(path, std::env::var("PATH").ok());
+        assert_eq!(variable_of(own, "PAT", Duration::from_secs(10)), None);
+        let gone = u32::MAX / 2;
+        assert_eq!((command_of(gone), session_of(gone)), (None, None));
+        assert_eq!(variable_of(gone, "PATH", Duration::from_secs(10)), None);
+        assert_eq!(parse_variable("AB=1\0A=x=y\0B=", "A").as_deref(), Some("x=y"));
+        assert_eq!(parse_variable("AB=1\0A=x=y\0B=", "B").as_deref(), Some(""));
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod ha_page;
 mod handles;
 mod hostile;
 mod inodes;
+mod jobs;
 mod kernel;
 mod kill;
 mod kinds;

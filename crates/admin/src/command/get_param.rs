@@ -43,6 +43,11 @@ pub fn matching(pattern: &str) -> Vec<(String, String)> {
     out
 }
 
+/// The names of everything on this host whose name fits.
+pub fn names(pattern: &str) -> Vec<String> {
+    explained(pattern).into_iter().map(|i| i.name).collect()
+}
+
 /// What they mean, of everything on this host whose name fits.
 fn explained(pattern: &str) -> Vec<ParamInfo> {
     let mut out = gather(pattern, |pattern| {

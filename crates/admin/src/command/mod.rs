@@ -13,6 +13,7 @@ pub mod find;
 pub mod get_param;
 pub mod getname;
 pub mod getstripe;
+pub mod jobs;
 pub mod ladvise;
 pub mod list_nids;
 pub mod lost;

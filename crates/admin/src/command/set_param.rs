@@ -9,6 +9,7 @@ use crate::say;
 use client::control::{Reply, Request};
 use model::Errno;
 use std::ffi::OsString;
+use world::sys;
 
 pub const USAGE: &str = "[-n] [-P|--perm [-d|--delete]] NAME=VALUE...";
 pub const USAGE_CONF: &str =
@@ -25,8 +26,18 @@ fn daemon_set(d: &Daemon, r: &DaemonRequest, name: &str) -> Result<bool, Failure
     }
 }
 
+/// A value as it is sent: the job id of a session is this one's, which nobody else can tell.
+fn sent(name: &str, value: &str) -> String {
+    if name == "jobid_this_session" {
+        format!("{}:{value}", sys::process::own_session())
+    } else {
+        value.to_string()
+    }
+}
+
 /// Sets `name` wherever this host has it.
 fn set_one(name: &str, value: &str) -> Result<(), Failure> {
+    let value = &sent(name, value);
     let mut done = false;
     let daemons = Daemon::all();
     let having = Daemon::ask_all(&daemons, &DaemonRequest::GetParam { pattern: name.to_string() });
@@ -51,13 +62,16 @@ fn set_here(pattern: &str, value: &str, quiet: bool) -> Result<(), Failure> {
     if names.is_empty() {
         return Err(missing(pattern));
     }
+    let mut first = Ok(());
     for n in names {
-        set_one(&n, value)?;
-        if !quiet {
-            say!("{n}={value}");
+        match set_one(&n, value) {
+            Ok(()) if !quiet => say!("{n}={value}"),
+            Ok(()) => {}
+            // Others may take it: a job id that one target does not know.
+            Err(f) => first = first.and(Err(f)),
         }
     }
-    Ok(())
+    first
 }
 
 /// Through the daemon that has the MGT.

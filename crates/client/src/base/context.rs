@@ -4,9 +4,9 @@
 use super::cache_holder::CacheHolderSlot;
 use super::errors::WriteErrors;
 use super::errseq::ErrorBook;
-use super::jobid::JobId;
+use super::jobid::{JobId, JobIds};
 use crate::{Call, R};
-use model::{Errno, Fid, Nid, ObjectId};
+use model::{Cred, Errno, Fid, Nid, ObjectId};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -31,7 +31,7 @@ pub(crate) struct Context {
     pub opt: Settings,
     /// Random: under it the servers keep what this mount has.
     pub uuid: [u8; 16],
-    pub jobid: JobId,
+    pub jobids: JobIds,
     /// How long requests may take before the server is asked about them.
     pub adaptive: Arc<rpc::AdaptiveLimits>,
     /// What went wrong in the background, and who was told.
@@ -59,7 +59,7 @@ impl Context {
         Context {
             uuid: world.random_uuid(),
             opt,
-            jobid: JobId::new(),
+            jobids: JobIds::new(),
             adaptive: Arc::default(),
             told: Arc::default(),
             errors: WriteErrors::default(),
@@ -106,11 +106,20 @@ impl Context {
         self.next_number.fetch_add(1, Relaxed)
     }
 
+    /// For which job this caller does what it does.
+    pub(crate) fn job_of(&self, call: &Call) -> JobId {
+        self.jobids.of(call, || self.world.now())
+    }
+
     /// What a request says of its caller.
     pub(crate) fn of(&self, call: &Call) -> RequestContext {
+        self.about(call.cred.clone(), &self.job_of(call))
+    }
+
+    fn about(&self, cred: Cred, job: &JobId) -> RequestContext {
         RequestContext {
-            cred: call.cred.clone(),
-            jobid: self.jobid.of(call),
+            cred,
+            jobid: job.as_deref().unwrap_or_default().to_string(),
             client_nid: self.opt.bind.map_or(String::new(), |addr| Nid { addr, net: 0 }.to_string()),
             deadline_ms: self
                 .opt
@@ -124,7 +133,15 @@ impl Context {
 
     /// As [`Context::of`], of the client itself: cleaning up, and what was permitted when a file was opened.
     pub(crate) fn own(&self) -> RequestContext {
-        self.of(&Call::default())
+        self.about(Cred::default(), &self.jobids.of_mount())
+    }
+
+    /// As [`Context::own`], for a job.
+    pub(crate) fn own_for(&self, job: &JobId) -> RequestContext {
+        match job {
+            Some(_) => self.about(Cred::default(), job),
+            None => self.own(),
+        }
     }
 
     /// Bytes of a file were lost: remembered until everybody was told who must know. Called before the

@@ -1,9 +1,7 @@
 //! Parameters of what all layers of a mount share.
 
 use super::context::{Context, READ_AHEAD_DEFAULT_MB};
-use super::jobid::{NAME_DEFAULT, VAR_DEFAULT};
-use model::Errno;
-use model::limits::JOBID_MAX_BYTES;
+use super::jobid::{NAME_DEFAULT, VAR_DEFAULT, is_name, is_of_session, is_var};
 use model::param::{Decl, Param, Scope, Table};
 use rpc::{AT_MAX_DEFAULT_S, AT_MIN_DEFAULT_S};
 
@@ -18,27 +16,34 @@ pub(crate) static MOUNT: Table<Context> = Table {
             Decl::words(
                 "jobid_var",
                 VAR_DEFAULT,
-                |text| if matches!(text, "disable" | "nodelocal") { Ok(()) } else { Err(Errno::EINVAL) },
-                "Where the job id of requests comes from: disable or nodelocal.",
+                is_var,
+                "Where job ids of requests come from: disable, nodelocal, procname_uid, session, or a variable of the process' environment, as SLURM_JOB_ID.",
             ),
-            |cx, ()| cx.jobid.var().into(),
-            |cx, (), v| {
-                cx.jobid.set_var(v.text);
-                Ok(())
-            },
+            |cx, ()| cx.jobids.var().into(),
+            |cx, (), v| cx.jobids.set_var(v.text),
         ),
         Param::settable(
             Decl::words(
                 "jobid_name",
                 NAME_DEFAULT,
-                |text| if (1..=JOBID_MAX_BYTES).contains(&text.len()) { Ok(()) } else { Err(Errno::EINVAL) },
-                "Job id with jobid_var=nodelocal: %u user, %g group, %p process, %% a percent sign.",
+                is_name,
+                "Job id with jobid_var=nodelocal, or with %j: %e program, %u user, %g group, %p process, %h host, %H its short name, %j the variable's value, %% a percent sign.",
             ),
-            |cx, ()| cx.jobid.name().into(),
+            |cx, ()| cx.jobids.name().into(),
             |cx, (), v| {
-                cx.jobid.set_name(v.text);
+                cx.jobids.set_name(v.text);
                 Ok(())
             },
+        ),
+        Param::settable(
+            Decl::order(
+                "jobid_this_session",
+                is_of_session,
+                "With jobid_var=session: job ids of sessions, SESSION:JOBID each; lctl set_param puts its own session before a job id.",
+            )
+            .until_restart(),
+            |cx, ()| cx.jobids.sessions().into(),
+            |cx, (), v| cx.jobids.set_session(v.text),
         ),
         Param::settable(
             Decl::number(

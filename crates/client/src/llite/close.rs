@@ -38,7 +38,7 @@ impl Names {
     /// Forgets the handle, then tells the server if it may know of it: a reclaim in between must not open it
     /// again. If it does not, an access time follows by itself.
     pub(crate) async fn close_handle(self: &Arc<Self>, fid: Fid, handle: u64, atime: Option<Timestamp>) {
-        if !self.meta.opens.forget(handle) {
+        let Some(job) = self.meta.opens.forget(handle) else {
             if let Some(t) = atime {
                 match self.lmv.mdc_of(fid).await {
                     Ok(mdc) => mdc.store_atime(fid, handle, t).await,
@@ -46,13 +46,13 @@ impl Names {
                 }
             }
             return;
-        }
+        };
         let r = match self.lmv.mdc_of(fid).await {
             Ok(mdc) => {
                 // Only then does a close change the inode, or end it.
                 let nameless = || self.lmv.known_entry(fid).is_none_or(|e| e.attr.nlink == 0);
                 let change = (atime.is_some() || nameless()).then(|| mdc.changing_inode(fid));
-                let r = mdc.target.call(self.cx.own(), Close { fid, handle, atime }).await;
+                let r = mdc.target.call(self.cx.own_for(&job), Close { fid, handle, atime }).await;
                 if let Some(c) = change {
                     let entries = r.iter().filter_map(|r| r.entry.as_deref()).cloned().collect();
                     let outcome = Outcome { entries, edit: Edit::Nothing, ..Outcome::default() };

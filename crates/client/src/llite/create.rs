@@ -106,7 +106,7 @@ impl Names {
     ) -> R<(Attr, OpenHandle)> {
         let mut attempt = 1;
         let (reply, handle) = loop {
-            let handle = self.meta.opens.reserve(msg.fid, flags, &call.cred)?;
+            let handle = self.meta.opens.reserve(msg.fid, flags, &call.cred, self.cx.job_of(call))?;
             msg.open = Some(OpenSpec { handle, flags, lease: true });
             match self.create_once(call, mdc, &msg, handle).await {
                 Ok(r) => break (r, handle),

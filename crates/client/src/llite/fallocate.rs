@@ -96,7 +96,7 @@ async fn by_known_layout(data: &Arc<Data>, call: &Call, fid: Fid, mode: u32, off
         _ => (state, layout),
     };
     if let Some(file) = data.data_file(fid, &layout).await? {
-        return file.fallocate(state.owner(), mode, (off, len)).await;
+        return file.fallocate(call, state.owner(), mode, (off, len)).await;
     }
     if map::is_one(&layout) {
         return data.fallocate_objects(call, fid, &state, &layout, mode, off, len).await;

@@ -38,7 +38,7 @@ impl Fs {
 
 impl Names {
     async fn open_handle(self: &Arc<Self>, call: &Call, fid: Fid, flags: u32) -> R<OpenHandle> {
-        let handle = self.meta.opens.reserve(fid, flags, &call.cred)?;
+        let handle = self.meta.opens.reserve(fid, flags, &call.cred, self.cx.job_of(call))?;
         if let Some(known) = self.opened_under_lease(call, fid, flags) {
             return self.opened(call, handle, flags, known.map(|e| ((*e).clone(), true)), fid).await;
         }

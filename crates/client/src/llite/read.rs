@@ -209,7 +209,7 @@ async fn by_known_layout(llite: &Arc<Data>, call: &Call, fid: Fid, off: u64, len
     if planted::on(Bug::NoExtentLock) && wants(&layout, off, len as u64, false)?.len() > 1 {
         return llite.read_uncached(call, fid, &layout, off, len).await;
     }
-    if let Some(data) = file.read(off, len, false).await? {
+    if let Some(data) = file.read(call, off, len, false).await? {
         return Ok(data);
     }
     let data = llite.read_one(call, fid, &layout, off, len).await?;
@@ -218,6 +218,6 @@ async fn by_known_layout(llite: &Arc<Data>, call: &Call, fid: Fid, off: u64, len
     }
     // The object ends there as its server knows it; another mount may keep bytes further behind under a lock
     // that this range does not touch. With a lock on the range it can be asked.
-    let data = file.read(off, len, true).await?;
+    let data = file.read(call, off, len, true).await?;
     Ok(data.expect("asked for with force"))
 }

@@ -69,7 +69,7 @@ async fn by_known_layout(data: &Arc<Data>, call: &Call, fid: Fid, off: u64, hole
         }
     };
     if let Some(file) = data.data_file(fid, &layout).await? {
-        let found = file.seek(off, hole).await?;
+        let found = file.seek(call, off, hole).await?;
         return map::merge_seek(&file.layout, off, hole, &found);
     }
     if map::is_one(&layout) {

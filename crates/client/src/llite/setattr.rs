@@ -38,8 +38,7 @@ impl Data {
         fid: Fid,
         set: SetAttr,
     ) -> R<Entry> {
-        if let Some(e) = self.lmv.mdc_of(fid).await?.setattr_here(&ctx.cred, ctx.client_time, fid, &set).await
-        {
+        if let Some(e) = self.lmv.mdc_of(fid).await?.setattr_here(&ctx, fid, &set).await {
             return Ok(e);
         }
         let mut tries = 0;

@@ -28,7 +28,8 @@ impl Data {
                     if e.layout.as_ref().is_some_and(|l| l.mdt_component().is_some()) {
                         // It came to lie with its inode after the setattr, which found objects.
                         let set = SetAttr { size: Some(size), ..SetAttr::default() };
-                        e = self.setattr_entry(self.cx.own(), e.attr.fid, set).await?;
+                        let ctx = self.cx.own_for(&self.cx.job_of(call));
+                        e = self.setattr_entry(ctx, e.attr.fid, set).await?;
                     }
                 }
                 done => return done,
@@ -60,7 +61,7 @@ impl Data {
         let kept = match self.data_file(fid, &layout).await? {
             Some(file) => {
                 e.layout = Some((*file.layout).clone());
-                file.cut(owner_of(&e.attr), size).await.map(Some)
+                file.cut(call, owner_of(&e.attr), size).await.map(Some)
             }
             None => Ok(None),
         };

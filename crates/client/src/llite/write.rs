@@ -114,7 +114,9 @@ impl Data {
             _ => return self.write_uncached(call, fid, (state, layout), off, append, data).await,
         };
         let guard = guard.map(|g| Box::new(g) as Box<dyn WriteGuard>);
-        match file.write((!append).then_some(off), data.clone(), write_meta(&state), guard).await? {
+        // The data may be sent when the process is gone.
+        let meta = WriteMeta { job: self.cx.job_of(call), ..write_meta(&state) };
+        match file.write((!append).then_some(off), data.clone(), meta, guard).await? {
             Written::At(at) => Ok(at),
             Written::NoObjects(at) => {
                 self.layouts.instantiate(fid, (at, at + data.len() as u64)).await?;
@@ -250,7 +252,7 @@ impl Data {
             granted: false,
         };
         if layout.mdt_component().is_some()
-            && let Some(at) = self.lmv.mdc_of(fid).await?.write_here(&msg, &data).await
+            && let Some(at) = self.lmv.mdc_of(fid).await?.write_here(call, &msg, &data).await
         {
             return Ok(at);
         }

@@ -175,7 +175,7 @@ fn a_restarted_metadata_target_hears_of_its_own_files_and_takes_nothing_that_is_
         for fid in FILES {
             r.getattr(fid).await.unwrap();
         }
-        let handles = FILES.map(|fid| r.meta.opens.reserve(fid, 0, &Cred::root()).unwrap());
+        let handles = FILES.map(|fid| r.meta.opens.reserve(fid, 0, &Cred::root(), None).unwrap());
         r.c.mdts[1].restart();
         r.until("it is back", || r.c.mdts[1].fake.reclaims.lock().iter().any(|m| m.last)).await;
         let told: Vec<u64> = {

@@ -4,7 +4,8 @@ use super::file::File;
 use super::map::{self, Found};
 use super::pin::{HOLD_MAX, ObjectRequest, Pins};
 use crate::base::Detached;
-use crate::{BoxFutureOf, R};
+use crate::base::jobid::JobId;
+use crate::{BoxFutureOf, Call, R};
 use model::layout::Component;
 use model::mutex::Mutex;
 use model::{Errno, ObjectAttr};
@@ -29,15 +30,21 @@ struct Changed<T> {
 impl File {
     /// Cuts or extends the objects so that the file has `size` bytes; the attributes of all of them
     /// afterwards, `None` if it did not concern all.
-    pub(crate) async fn cut(self: &Arc<Self>, of: FileOwner, size: u64) -> R<Option<Vec<ObjectAttr>>> {
+    pub(crate) async fn cut(
+        self: &Arc<Self>,
+        call: &Call,
+        of: FileOwner,
+        size: u64,
+    ) -> R<Option<Vec<ObjectAttr>>> {
+        let job = self.cx.job_of(call);
         loop {
             let wants = self.wants_of_cut(size)?;
-            let (file, pins) = (self.clone(), self.pin_cut(&wants).await?);
+            let (file, pins, job) = (self.clone(), self.pin_cut(&wants).await?, job.clone());
             self.confirm().await?;
             let work = async move {
                 let cuts = wants.iter().map(|w| -> Change<'_, ObjectAttr> {
                     let o = &file.objects[w.number];
-                    (w.number, Box::pin(o.truncate(w.lock.start, of, pins.of(w.number))))
+                    (w.number, Box::pin(o.truncate(w.lock.start, of, pins.of(w.number), &job)))
                 });
                 let cuts = cuts.collect();
                 file.under(pins, cuts).await
@@ -110,6 +117,7 @@ impl File {
     /// fallocate(2) of a range of the file.
     pub(crate) async fn fallocate(
         self: &Arc<Self>,
+        call: &Call,
         of: FileOwner,
         mode: u32,
         (off, len): (u64, u64),
@@ -118,6 +126,7 @@ impl File {
         if mode & FALLOC_PUNCH_HOLE == 0 {
             self.layout.check_range(off, off + len)?;
         }
+        let job = self.cx.job_of(call);
         let range_of = |(number, c, stripe): (usize, &Component, usize)| {
             let (start, n) = c.object_range(stripe, off, len);
             (n > 0).then_some((number, start, n))
@@ -127,11 +136,12 @@ impl File {
             // It may grow the object.
             let want = |&(number, start, _): &_| ObjectRequest::new(number, true, start, u64::MAX);
             let wants: Vec<ObjectRequest> = parts.iter().map(want).collect();
-            let (file, pins) = (self.clone(), self.pin_all(&self.cx.world, &wants).await?);
+            let pins = self.pin_all(&self.cx.world, &wants).await?;
+            let (file, job) = (self.clone(), job.clone());
             let work = async move {
                 let all = parts.iter().map(|&(number, start, n)| -> Change<'_, ()> {
                     let o = &file.objects[number];
-                    (number, Box::pin(o.fallocate((start, n), mode, of, pins.of(number))))
+                    (number, Box::pin(o.fallocate((start, n), mode, of, pins.of(number), &job)))
                 });
                 let all = all.collect();
                 file.under(pins, all).await
@@ -144,17 +154,18 @@ impl File {
     }
 
     /// What each object of the file says of the next data or hole.
-    pub(crate) async fn seek(self: &Arc<Self>, off: u64, hole: bool) -> R<Vec<Found>> {
+    pub(crate) async fn seek(self: &Arc<Self>, call: &Call, off: u64, hole: bool) -> R<Vec<Found>> {
         map::supported(&self.layout)?;
         let want = |(number, c, stripe): (usize, &Component, usize)| {
             ObjectRequest::new(number, false, c.object_size_for(stripe, off), u64::MAX)
         };
         let wants: Vec<ObjectRequest> = map::parts(&self.layout).map(want).collect();
         let whence = if hole { Whence::Hole } else { Whence::Data };
+        let job = self.cx.job_of(call);
         loop {
             let pins = self.pin_all(&self.cx.world, &wants).await?;
             self.confirm().await?;
-            let answers = Box::pin(self.ask_seek(&wants, &pins, whence));
+            let answers = Box::pin(self.ask_seek(&wants, &pins, whence, &job));
             match select(answers, self.cx.world.sleep(HOLD_MAX)).await {
                 // A lock is lost: with another one.
                 Either::Left(Err(Errno::ENOLCK)) => {}
@@ -165,14 +176,20 @@ impl File {
         }
     }
 
-    async fn ask_seek(&self, wants: &[ObjectRequest], pins: &Pins, whence: Whence) -> R<Vec<Found>> {
+    async fn ask_seek(
+        &self,
+        wants: &[ObjectRequest],
+        pins: &Pins,
+        whence: Whence,
+        job: &JobId,
+    ) -> R<Vec<Found>> {
         // The servers know holes and data of what they have.
         self.flush().await?;
         let mut asked: Vec<BoxFutureOf<'_, R<Found>>> = Vec::with_capacity(wants.len());
         for w in wants {
             let (o, lock) = (&self.objects[w.number], pins.of(w.number));
             asked.push(Box::pin(async move {
-                let r = o.seek(w.lock.start, whence, lock).await?;
+                let r = o.seek(w.lock.start, whence, lock, job).await?;
                 Ok(Found { offset: r.offset, object_size: r.object_size })
             }));
         }

@@ -6,6 +6,7 @@ use super::map;
 use super::pin::HOLD_MAX;
 use super::streams::Streams;
 use crate::base::Context;
+use crate::base::jobid::JobId;
 use crate::osc::{Object, ObjectCache, ObjectHolder, ObjectState, Osc};
 use crate::{BoxFutureOf, R};
 use model::mutex::{Mutex, MutexGuard};
@@ -23,6 +24,8 @@ pub(crate) struct PageState {
     pub invalidations: AtomicUsize,
     /// Pages are being given up because a server was not heard from.
     pub revalidating: AtomicBool,
+    /// For which job pages were filled last: nobody tells who stores into them.
+    pub job: Mutex<JobId>,
 }
 
 /// A file of which something is, or may be, kept, by one of its layouts. When the layout changes another one

@@ -7,7 +7,7 @@ use super::pin::{Pinned, Pins};
 use super::streams::Ahead as Counted;
 use super::write::wants;
 use crate::osc::{Fetching, Gap};
-use crate::{BoxFutureOf, R};
+use crate::{BoxFutureOf, Call, R};
 use bytes::Bytes;
 use model::limits::{FILE_SIZE_MAX_BYTES, RPC_BULK_MAX_BYTES};
 use std::sync::Arc;
@@ -56,20 +56,32 @@ pub(crate) fn read_len(off: u64, len: usize) -> usize {
 impl File {
     /// Reads under locks: from what is kept here if possible, and keeps what comes. `None`: it all lies in
     /// one object, which is contended, and `force` is not set.
-    pub(crate) async fn read(self: &Arc<Self>, off: u64, len: usize, force: bool) -> R<Option<Bytes>> {
+    pub(crate) async fn read(
+        self: &Arc<Self>,
+        call: &Call,
+        off: u64,
+        len: usize,
+        force: bool,
+    ) -> R<Option<Bytes>> {
         let wants = wants(&self.layout, off, len as u64, false)?;
         let one = matches!(&wants[..], [w] if w.lock.end - w.lock.start == len as u64 - 1);
         let force = force || !one;
         loop {
             let Pinned::Held(pins) = self.pin(&self.cx.world, &wants, force).await? else { return Ok(None) };
-            if let Some(data) = self.read_pinned(&pins, off, len).await? {
+            if let Some(data) = self.read_pinned(call, &pins, off, len).await? {
                 return Ok(Some(data));
             }
         }
     }
 
     /// Reads, and begins to read ahead. `None`: locks were lost meanwhile.
-    pub(crate) async fn read_pinned(self: &Arc<Self>, pins: &Pins, off: u64, len: usize) -> R<Option<Bytes>> {
+    pub(crate) async fn read_pinned(
+        self: &Arc<Self>,
+        call: &Call,
+        pins: &Pins,
+        off: u64,
+        len: usize,
+    ) -> R<Option<Bytes>> {
         let pieces = map::pieces(&self.layout, self.fid, off, len, RPC_BULK_MAX_BYTES);
         assert!(len > 0, "a read of {} asks for bytes", self.fid);
         // Only what was written has objects.
@@ -94,7 +106,7 @@ impl File {
                     let stats = &self.read_ahead.stats;
                     stats.add(Counted::Misses, found.fetched);
                     stats.add(Counted::Hits, (b.len() as u64).saturating_sub(found.fetched));
-                    self.foresee(off, b.len() as u64, found.fetched > 0);
+                    self.foresee(call, (off, b.len() as u64), found.fetched > 0);
                     return Ok(Some(b));
                 }
                 Next::Lost => return Ok(None),
@@ -102,8 +114,10 @@ impl File {
                 Next::Fetch(gaps) => {
                     found.fetched += gaps.iter().map(|g| g.gap.end - g.gap.start).sum::<u64>();
                     let mut all: Vec<BoxFutureOf<'_, R<Option<u64>>>> = Vec::with_capacity(gaps.len());
+                    let job = self.cx.job_of(call);
                     for g in &gaps {
-                        let fetching = Fetching { object: self.objects[g.number].clone(), gap: g.gap };
+                        let (object, job) = (self.objects[g.number].clone(), job.clone());
+                        let fetching = Fetching { object, gap: g.gap, job };
                         all.push(Box::pin(fetching.run(pins.of(g.number))));
                     }
                     for (g, r) in gaps.iter().zip(join_all(all).await) {

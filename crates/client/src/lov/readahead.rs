@@ -4,13 +4,15 @@
 use super::file::File;
 use super::map;
 use super::streams::Ahead as Counted;
+use crate::Call;
 use crate::osc::{Fetching, Gap, Lock, Object};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl File {
-    /// A read ended: starts reading what will come next. `missed`: it had to fetch something itself.
-    pub(super) fn foresee(&self, off: u64, len: u64, missed: bool) {
+    /// A read ended: starts reading what will come next, for the same job. `missed`: it had to fetch
+    /// something itself.
+    pub(super) fn foresee(&self, call: &Call, (off, len): (u64, u64), missed: bool) {
         let max = self.read_ahead.max_per_file.load(Ordering::Relaxed);
         let cached = self.cache().max_cached.load(Ordering::Relaxed) / 4;
         let mut streams = self.streams.lock();
@@ -18,7 +20,7 @@ impl File {
         drop(streams);
         for (start, end) in ranges {
             for (object, gap, lock) in self.plan_ahead(start, end) {
-                let fetching = Fetching { object: object.clone(), gap };
+                let fetching = Fetching { object: object.clone(), gap, job: self.cx.job_of(call) };
                 let ahead = Ahead { object, gap, lock };
                 self.cx.world.spawn("client-read-ahead", async move {
                     // What fails is read, and fails, when somebody asks for it.

@@ -8,7 +8,7 @@ use super::{File, LayoutHolder, Lov, Placed, Written, glimpse_each};
 use crate::base::Context;
 use crate::osc::{ObjectCache, Osc, WriteMeta};
 use crate::testing::{self, Fake, FakeOst, Hold, ip};
-use crate::{BoxFutureOf, R};
+use crate::{BoxFutureOf, Call, R};
 use bytes::Bytes;
 use model::layout::{ComponentSpec, EOF, LayoutObject};
 use model::mutex::Mutex;
@@ -128,7 +128,7 @@ async fn append(f: &Arc<File>, data: &'static [u8]) -> R<Result<u64, u64>> {
 }
 
 async fn read(f: &Arc<File>, off: u64, len: usize) -> R<Vec<u8>> {
-    Ok(f.read(off, len, true).await?.expect("asked for with force").to_vec())
+    Ok(f.read(&Call::default(), off, len, true).await?.expect("asked for with force").to_vec())
 }
 
 /// A different byte at each place, or nearly; never zero.
@@ -218,9 +218,10 @@ fn a_truncate_takes_what_was_not_written_yet_and_what_comes_back_is_zeros() {
         let (f, data) = (r.striped(), pattern(4 * UNIT));
         write(&f, 0, data.clone()).await.unwrap();
         let cut = UNIT + 10;
-        assert!(f.cut(FileOwner::default(), cut).await.unwrap().is_some(), "it concerned all objects");
+        let call = Call::default();
+        assert!(f.cut(&call, FileOwner::default(), cut).await.unwrap().is_some(), "it concerned all objects");
         assert_eq!(read(&f, 0, data.len()).await.unwrap(), data[..cut as usize], "the file ends there");
-        assert!(f.cut(FileOwner::default(), 3 * UNIT).await.unwrap().is_some());
+        assert!(f.cut(&call, FileOwner::default(), 3 * UNIT).await.unwrap().is_some());
         let whole = [&data[..cut as usize], &vec![0; (3 * UNIT - cut) as usize]].concat();
         assert_eq!(read(&f, 0, data.len()).await.unwrap(), whole);
         f.flush().await.unwrap();
@@ -243,7 +244,7 @@ fn seek_finds_data_that_only_this_mount_has_and_the_holes_between() {
             (4 * UNIT + 3, true, Ok(4 * UNIT + 7)),
             (4 * UNIT + 7, false, Err(Errno::ENXIO)),
         ] {
-            let found = f.seek(from, hole).await.unwrap();
+            let found = f.seek(&Call::default(), from, hole).await.unwrap();
             assert_eq!(merge_seek(&f.layout, from, hole, &found), at, "from {from}, a hole: {hole}");
         }
     });
@@ -256,10 +257,10 @@ fn a_punched_hole_reads_as_zeros_though_its_bytes_were_kept_and_space_made_behin
         write(&f, 0, data.clone()).await.unwrap();
         let hole = (UNIT - 5, UNIT + 10);
         let punch = FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE;
-        f.fallocate(FileOwner::default(), punch, hole).await.unwrap();
+        f.fallocate(&Call::default(), FileOwner::default(), punch, hole).await.unwrap();
         data[hole.0 as usize..(hole.0 + hole.1) as usize].fill(0);
         assert_eq!(read(&f, 0, data.len()).await.unwrap(), data);
-        f.fallocate(FileOwner::default(), 0, (3 * UNIT, 20)).await.unwrap();
+        f.fallocate(&Call::default(), FileOwner::default(), 0, (3 * UNIT, 20)).await.unwrap();
         assert_eq!(append(&f, b"behind").await, Ok(Ok(3 * UNIT + 20)));
         f.flush().await.unwrap();
         assert_eq!(r.stored(&f, 0).len() as u64, UNIT + 26, "servers know the end as well");
@@ -378,8 +379,9 @@ fn that_a_file_ends_or_has_a_hole_where_it_has_no_objects_is_believed_only_if_th
         *r.holder.generation.lock() = 2;
         assert_eq!(read(&f, 0, 9).await, Err(Errno::ERELAYOUT), "another mount wrote there");
         assert_eq!(append(&f, b"x").await, Err(Errno::ERELAYOUT));
-        assert_eq!(f.cut(FileOwner::default(), 2).await.err(), Some(Errno::ERELAYOUT));
-        assert_eq!(f.seek(0, true).await.err(), Some(Errno::ERELAYOUT));
+        let call = Call::default();
+        assert_eq!(f.cut(&call, FileOwner::default(), 2).await.err(), Some(Errno::ERELAYOUT));
+        assert_eq!(f.seek(&call, 0, true).await.err(), Some(Errno::ERELAYOUT));
         *r.holder.generation.lock() = 0;
         let start = r.world.now();
         assert_eq!(read(&f, 0, 9).await, Err(Errno::ERELAYOUT), "a silent server keeps no lock here");
@@ -449,11 +451,11 @@ fn a_contended_object_is_used_without_locks_but_a_file_of_several_is_read_as_of_
     run(14, |r| async move {
         r.sides.iter().for_each(|s| s.ost.script().contended = true);
         let f = r.striped();
-        assert_eq!(f.read(0, 10, false).await, Ok(None), "through the server");
+        assert_eq!(f.read(&Call::default(), 0, 10, false).await, Ok(None), "through the server");
         let one = f.write(Some(0), Bytes::from_static(b"x"), WriteMeta::default(), None).await;
         assert!(matches!(one, Ok(Written::Contended(None))));
         assert!(r.sides[0].ost.script().locks.is_empty());
-        let whole = f.read(0, 2 * UNIT as usize, false).await;
+        let whole = f.read(&Call::default(), 0, 2 * UNIT as usize, false).await;
         assert_eq!(whole.unwrap().expect("under locks").len(), 0);
         assert!(r.sides[..2].iter().all(|s| s.ost.script().locks.len() == 1));
         let places = map::places(&f.layout, FILE);
@@ -545,9 +547,12 @@ impl OfAll {
 
     async fn run(self, f: &Arc<File>) -> R<()> {
         match self {
-            OfAll::Cut => f.cut(FileOwner::default(), 0).await.map(drop),
-            OfAll::Punch => f.fallocate(FileOwner::default(), FALLOC_PUNCH_HOLE, (0, 3 * UNIT)).await,
-            OfAll::Seek => f.seek(0, true).await.map(drop),
+            OfAll::Cut => f.cut(&Call::default(), FileOwner::default(), 0).await.map(drop),
+            OfAll::Punch => {
+                let of = FileOwner::default();
+                f.fallocate(&Call::default(), of, FALLOC_PUNCH_HOLE, (0, 3 * UNIT)).await
+            }
+            OfAll::Seek => f.seek(&Call::default(), 0, true).await.map(drop),
         }
     }
 }

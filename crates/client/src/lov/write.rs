@@ -76,7 +76,7 @@ impl File {
                 g.clear(self, at, at + data.len() as u64).await;
             }
             let pieces = map::pieces(&self.layout, self.fid, at, data.len(), RPC_BULK_MAX_BYTES);
-            let meta = WriteMeta { time: self.cx.world.wall(), ..owner };
+            let meta = WriteMeta { time: self.cx.world.wall(), ..owner.clone() };
             if !self.take_grants(&pieces).await {
                 let me = self.clone();
                 let work = async move {
@@ -87,7 +87,7 @@ impl File {
                 Detached::plain(&self.cx.world, "client-write", work).await?;
                 return Ok(Written::At(at));
             }
-            if self.commit(&pins, &pieces, &data, meta) {
+            if self.commit(&pins, &pieces, &data, &meta) {
                 return Ok(Written::At(at));
             }
         }
@@ -109,7 +109,7 @@ impl File {
     }
 
     /// Puts bytes into what is kept. False: a lock was lost meanwhile.
-    pub(crate) fn commit(&self, pins: &Pins, pieces: &[Piece], data: &Bytes, meta: WriteMeta) -> bool {
+    pub(crate) fn commit(&self, pins: &Pins, pieces: &[Piece], data: &Bytes, meta: &WriteMeta) -> bool {
         let (mut full, mut too_much) = (Vec::new(), Vec::new());
         {
             let mut objs = self.lock();
@@ -126,7 +126,7 @@ impl File {
                     replaced += o.segs.write(at, data.slice(from..from + len));
                     at += len as u64;
                 }
-                o.wrote(p.object_offset, at, meta);
+                o.wrote(p.object_offset, at, meta.clone());
                 object.osc.give_back_grant(replaced);
                 object.account(o);
                 let message = object.osc.target.bulk_bytes() as u64;
@@ -207,7 +207,7 @@ impl File {
         for p in &pieces {
             let part = map::gather(&data, p);
             let o = &self.objects[p.number];
-            all.push(Box::pin(o.write_through(p.object_offset, part, meta, pins.of(p.number))));
+            all.push(Box::pin(o.write_through(p.object_offset, part, meta.clone(), pins.of(p.number))));
         }
         join_all(all).await.into_iter().collect()
     }

@@ -79,7 +79,8 @@ impl Mdc {
         let n = s.batch.ops.len();
         assert!(n > 0, "a batch has an operation");
         let terms = Terms { durable: s.durable, life: Some(s.life), ..Terms::default() };
-        let r = self.target.send(self.cx.own(), s.batch, s.bulk, terms).await;
+        let ctx = s.context(self.cx.own());
+        let r = self.target.send(ctx, s.batch, s.bulk, terms).await;
         match r {
             Ok(r) => self.batch_answered(s.generation, n, token, &r),
             Err(e) => {

@@ -2,12 +2,14 @@
 
 use super::Mdc;
 use super::cache::{Cache, Who};
+use crate::base::jobid::JobId;
 use crate::{Call, R};
 use bytes::Bytes;
 use model::mutex::Mutex;
 use model::{Attr, Cred, Fid, FileType, SetAttr, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use wire::RequestContext;
 use wire::msg::create::Create;
 use wire::msg::lookup::Entry;
 use wire::msg::mkdir::Mkdir;
@@ -18,18 +20,20 @@ use wire::msg::unlink::Unlink;
 use wire::msg::write::Write;
 
 impl Mdc {
-    /// Executes something on the cache, if leases on `fid` are good.
+    /// Executes something on the cache, if leases on `fid` are good. For which job, `job` looks up: the
+    /// process may be gone when the server is told.
     fn execute<T>(
         self: &Arc<Self>,
         fid: Fid,
-        cred: &Cred,
-        time: Timestamp,
+        (cred, time): (&Cred, Timestamp),
+        job: impl FnOnce() -> JobId,
         f: impl FnOnce(&mut Cache, &Who) -> Option<T>,
     ) -> Option<T> {
         if !self.executes_here(fid) || !self.meta.leases_good() {
             return None;
         }
-        let done = self.meta.with_cache(|c, now| f(c, &Who { cred, time, now }))?;
+        let job = job();
+        let done = self.meta.with_cache(|c, now| f(c, &Who { cred, job, time, now }))?;
         self.shared.executed.fetch_add(1, Relaxed);
         self.send_pending();
         Some(done)
@@ -53,7 +57,8 @@ impl Mdc {
                     short.store(fid.is_none(), Relaxed);
                     fid
                 };
-                self.execute(parent, &call.cred, self.cx.world.wall(), |c, w| f(c, w, &fid))
+                let by = (&call.cred, self.cx.world.wall());
+                self.execute(parent, by, || self.cx.job_of(call), |c, w| f(c, w, &fid))
             };
             if made.is_some() || !short.load(Relaxed) {
                 return Ok(made);
@@ -75,7 +80,7 @@ impl Mdc {
             c.create(w, msg.clone(), || {
                 let fid = fid()?;
                 // In the table before anybody can find the file.
-                let h = self.shared.opens.reserve(fid, flags, &call.cred).ok()?;
+                let h = self.shared.opens.reserve(fid, flags, &call.cred, w.job.clone()).ok()?;
                 *handle.lock() = Some(h);
                 Some(fid)
             })
@@ -109,7 +114,10 @@ impl Mdc {
                 return false;
             }
         }
-        let done = || self.execute(dirs[0], &call.cred, self.cx.world.wall(), &f).is_some();
+        let done = || {
+            let by = (&call.cred, self.cx.world.wall());
+            self.execute(dirs[0], by, || self.cx.job_of(call), &f).is_some()
+        };
         if done() {
             return true;
         }
@@ -136,8 +144,7 @@ impl Mdc {
     /// Changes of one inode ask for nothing first.
     pub(crate) async fn setattr_here(
         self: &Arc<Self>,
-        cred: &Cred,
-        time: Timestamp,
+        ctx: &RequestContext,
         fid: Fid,
         set: &SetAttr,
     ) -> Option<Entry> {
@@ -145,7 +152,8 @@ impl Mdc {
             return None;
         }
         self.pending_room().await;
-        let e = self.execute(fid, cred, time, |c, w| c.setattr(w, fid, set))?;
+        let job = || (!ctx.jobid.is_empty()).then(|| ctx.jobid.as_str().into());
+        let e = self.execute(fid, (&ctx.cred, ctx.client_time), job, |c, w| c.setattr(w, fid, set))?;
         self.shared.opens.learn(&e);
         // Who asks for a change knows of it; that a mode lost bits with a write or an open is not in their
         // answers.
@@ -156,7 +164,7 @@ impl Mdc {
     }
 
     /// Returns where it went.
-    pub(crate) async fn write_here(self: &Arc<Self>, msg: &Write, data: &Bytes) -> Option<u64> {
+    pub(crate) async fn write_here(self: &Arc<Self>, call: &Call, msg: &Write, data: &Bytes) -> Option<u64> {
         if !self.executes_here(msg.file) {
             return None;
         }
@@ -164,8 +172,9 @@ impl Mdc {
         assert!(!data.is_empty(), "a write of {} has bytes", msg.file);
         // Whether the caller may write was decided when the file was opened.
         let cred = Cred::root();
-        let time = self.cx.world.wall();
-        let (at, e) = self.execute(msg.file, &cred, time, |c, w| c.write(w, msg.clone(), data.clone()))?;
+        let by = (&cred, self.cx.world.wall());
+        let write = |c: &mut Cache, w: &Who| c.write(w, msg.clone(), data.clone());
+        let (at, e) = self.execute(msg.file, by, || self.cx.job_of(call), write)?;
         // The kernel knows by its answer that size and times are others now.
         self.shared.opens.learn(&e);
         Some(at)

@@ -5,12 +5,14 @@
 //! one at a time is in flight, and are over when the batch is answered, or lost. Whoever needs the server to
 //! know something waits until [`Log::over`] reaches a position.
 
+use crate::base::jobid::JobId;
 use bytes::Bytes;
 use model::limits::{BATCH_OPS_MAX, OWNER_PENDING_MAX_BYTES};
 use model::{Cred, Fid, Map, Set, Timestamp};
 use std::collections::VecDeque;
 use wire::Op;
-use wire::msg::batch::{Batch, BatchOp};
+use wire::RequestContext;
+use wire::msg::batch::{Batch, BatchOp, set_jobs};
 use world::Instant;
 
 /// Operations that may wait, those in flight included.
@@ -35,6 +37,8 @@ pub(crate) struct Queued {
     /// Its data.
     pub bulk: Bytes,
     pub cred: Cred,
+    /// For which job it was done.
+    pub job: JobId,
     /// When the application called.
     pub time: Timestamp,
     /// The files it changes; [`Fid::NONE`] in unused places.
@@ -113,6 +117,19 @@ pub(crate) struct OutgoingBatch {
     pub life: u64,
     /// To be answered when it is durable.
     pub durable: bool,
+    /// Of each operation, if any has one.
+    jobs: Vec<JobId>,
+}
+
+impl OutgoingBatch {
+    /// What the batch says of its sender, and of the jobs for which its operations were done.
+    pub(crate) fn context(&self, sender: RequestContext) -> RequestContext {
+        let mut ctx = sender;
+        if !self.jobs.is_empty() {
+            set_jobs(&mut ctx, self.jobs.iter().map(|j| j.as_deref().unwrap_or_default()));
+        }
+        ctx
+    }
 }
 
 impl Log {
@@ -216,6 +233,7 @@ impl Log {
         }
         let mut batch = Batch { ops: Vec::new(), owned: true, creds: Vec::new() };
         let mut parts: Vec<&Bytes> = Vec::new();
+        let mut jobs = Vec::new();
         let mut bytes = 0;
         for q in self.queue.iter().take(BATCH_OPS_MAX) {
             bytes += q.bytes();
@@ -240,6 +258,7 @@ impl Log {
             if !q.bulk.is_empty() {
                 parts.push(&q.bulk);
             }
+            jobs.push(q.job.clone());
         }
         let bulk = match parts[..] {
             [] => Bytes::new(),
@@ -254,7 +273,10 @@ impl Log {
         self.oldest = (self.waiting() > 0).then_some(now);
         let until = self.over + self.in_flight as u64;
         let durable = self.over < self.wanted_durable && self.wanted_durable <= until;
-        Some(OutgoingBatch { batch, bulk, generation: self.generation, life: self.life, durable })
+        if jobs.iter().all(Option::is_none) {
+            jobs.clear();
+        }
+        Some(OutgoingBatch { batch, bulk, generation: self.generation, life: self.life, durable, jobs })
     }
 
     /// The first `n` operations of the batch in flight are over; returns them. The others wait again. `None`:
@@ -350,6 +372,7 @@ mod tests {
             body: vec![dir as u8; 40],
             bulk: Bytes::from(vec![uid as u8; bulk]),
             cred: Cred::new(uid, uid),
+            job: (uid > 0).then(|| uid.to_string().into()),
             time: Timestamp::ZERO,
             touched: [fid(dir), made, Fid::NONE, Fid::NONE],
             made,
@@ -397,6 +420,10 @@ mod tests {
                             prop_assert!(in_flight.is_none());
                             let n = s.batch.ops.len();
                             let mut bulk = Vec::new();
+                            let ctx = s.context(RequestContext::default());
+                            let jobs = wire::msg::batch::jobs_of(&ctx, n);
+                            let sent = list.iter().take(n).map(|q| q.job.as_deref().unwrap_or_default());
+                            prop_assert!(sent.eq(jobs));
                             for (o, q) in s.batch.ops.iter().zip(&list) {
                                 prop_assert_eq!(&o.body, &q.body);
                                 prop_assert_eq!(&s.batch.creds[usize::from(o.cred)], &q.cred);

@@ -6,6 +6,7 @@
 
 use super::privileges;
 use crate::base::Context;
+use crate::base::jobid::JobId;
 use crate::session::Target;
 use crate::{BoxFutureOf, R};
 use model::limits::OPENS_PER_CLIENT_MAX;
@@ -101,6 +102,8 @@ struct Handle {
     noted: Noted,
     /// Opened by the superuser.
     root: bool,
+    /// For which job it was opened, and is closed.
+    job: JobId,
 }
 
 #[derive(Default)]
@@ -170,7 +173,7 @@ impl Opens {
 
     /// A new handle, in the table before the server hears of it: a reclaim that comes between the open and
     /// its reply must name it.
-    pub(crate) fn reserve(&self, fid: Fid, flags: u32, cred: &Cred) -> R<u64> {
+    pub(crate) fn reserve(&self, fid: Fid, flags: u32, cred: &Cred, job: JobId) -> R<u64> {
         let mut s = self.lock();
         if s.handles.len() >= OPENS_PER_CLIENT_MAX {
             return Err(ENFILE);
@@ -180,6 +183,7 @@ impl Opens {
             record: OpenRecord { fid, handle, flags },
             noted: Noted::No,
             root: cred.is_root(),
+            job,
         });
         Ok(handle)
     }
@@ -200,9 +204,9 @@ impl Opens {
         s.files.get_mut(&e.attr.fid).expect("just remembered").state = Some(FileState { ctime, ..state });
     }
 
-    /// The open failed, or the handle is closed. True if the server may have noted it.
-    pub(crate) fn forget(&self, handle: u64) -> bool {
-        self.lock().forget(handle).is_some_and(|h| h.noted != Noted::No)
+    /// The open failed, or the handle is closed. If the server may have noted it: for which job it was.
+    pub(crate) fn forget(&self, handle: u64) -> Option<JobId> {
+        self.lock().forget(handle).filter(|h| h.noted != Noted::No).map(|h| h.job)
     }
 
     /// Has `say` tell the server which of these files are open without its knowing: before the leases that
@@ -367,7 +371,7 @@ mod tests {
     #[test]
     fn an_answer_from_before_the_file_grew_does_not_bring_the_old_layout_back() {
         let o = Opens::new(1);
-        let h = o.reserve(Fid::new(9, 1, 0), 2, &Cred::root()).unwrap();
+        let h = o.reserve(Fid::new(9, 1, 0), 2, &Cred::root(), None).unwrap();
         let old = Entry { layout: Some(Layout::on_mdt(65536)), ..entry(1) };
         let grown = Layout::striped(
             (Fid::new(9, 1, 0), 2),
@@ -386,16 +390,16 @@ mod tests {
     #[test]
     fn a_create_that_opened_another_file_is_recorded_under_that_one() {
         let o = Opens::new(40);
-        let h = o.reserve(Fid::new(9, 1, 0), 2, &Cred::root()).unwrap();
+        let h = o.reserve(Fid::new(9, 1, 0), 2, &Cred::root(), None).unwrap();
         assert_eq!(o.reclaim(|_| true)[0].fid, Fid::new(9, 1, 0));
         o.opened(h, &entry(2), false);
         assert_eq!(o.reclaim(|_| true), vec![OpenRecord { fid: Fid::new(9, 2, 0), handle: 40, flags: 2 }]);
         assert!(o.file(Fid::new(9, 1, 0)).is_none());
         assert_eq!(o.file(Fid::new(9, 2, 0)).unwrap().uid, 5);
-        let second = o.reserve(Fid::new(9, 2, 0), 0, &Cred::root()).unwrap();
-        assert!(o.forget(h), "the server has it open");
+        let second = o.reserve(Fid::new(9, 2, 0), 0, &Cred::root(), None).unwrap();
+        assert!(o.forget(h).is_some(), "the server has it open");
         assert!(o.file(Fid::new(9, 2, 0)).is_some(), "still open once");
-        assert!(!o.forget(second), "the server never heard of it");
+        assert!(o.forget(second).is_none(), "the server never heard of it");
         assert!(o.len() == 0 && o.file(Fid::new(9, 2, 0)).is_none());
     }
 
@@ -408,15 +412,15 @@ mod tests {
             o.tell([fid].into_iter(), |r| all = r);
             all.iter().map(|r| r.handle).collect::<Vec<_>>()
         };
-        let asked = o.reserve(f, 0, &Cred::root()).unwrap();
+        let asked = o.reserve(f, 0, &Cred::root(), None).unwrap();
         assert_eq!(told(f), [asked], "while it is asked for, too");
         o.opened(asked, &entry(2), true);
-        let leased = o.reserve(f, 0, &Cred::root()).unwrap();
+        let leased = o.reserve(f, 0, &Cred::root(), None).unwrap();
         o.opened(leased, &entry(2), true);
-        let registered = o.reserve(f, 0, &Cred::root()).unwrap();
+        let registered = o.reserve(f, 0, &Cred::root(), None).unwrap();
         o.opened(registered, &entry(2), false);
         assert!(told(other).is_empty());
         assert_eq!(told(f), [asked, leased], "again, should the first word have been lost");
-        assert!(o.forget(asked) && o.forget(leased) && o.forget(registered));
+        assert!([asked, leased, registered].into_iter().all(|h| o.forget(h).is_some()));
     }
 }

@@ -5,6 +5,7 @@ use super::Osc;
 use super::object::{Busy, Object, WriteMeta};
 use super::writeback::WriteHow;
 use crate::R;
+use crate::base::jobid::JobId;
 use bytes::Bytes;
 use model::planted::{self, Bug};
 use model::{Errno, ObjectAttr, ObjectId};
@@ -105,11 +106,17 @@ impl Object {
     }
 
     /// Cuts or extends the object; its attributes afterwards. `ENOLCK`: the lock is lost.
-    pub(crate) async fn truncate(&self, size: u64, of: FileOwner, lock: u64) -> R<ObjectAttr> {
+    pub(crate) async fn truncate(
+        &self,
+        size: u64,
+        of: FileOwner,
+        lock: u64,
+        job: &JobId,
+    ) -> R<ObjectAttr> {
         let claim = self.claim(size, u64::MAX, lock).await;
         let (file, inode_ctime) = (self.file, of.as_of);
         let msg = Truncate { object: self.id, size, file, inode_ctime, keep_times: true, lock };
-        let r = self.osc.target.call_waited_for(self.request().naming(&of), msg).await;
+        let r = self.osc.target.call_waited_for(self.request(job).naming(&of), msg).await;
         let mut s = self.lock();
         s.taint(size, u64::MAX);
         match &r {
@@ -142,6 +149,7 @@ impl Object {
         mode: u32,
         of: FileOwner,
         lock: u64,
+        job: &JobId,
     ) -> R<()> {
         assert!(len > 0, "space is made for bytes");
         let end = offset + len;
@@ -149,7 +157,7 @@ impl Object {
         let claim = self.claim(offset, end, lock).await;
         let (file, inode_ctime) = (self.file, of.as_of);
         let msg = Fallocate { object: self.id, mode, offset, len, file, inode_ctime, lock };
-        let r = self.osc.target.call_waited_for(self.request().naming(&of), msg).await;
+        let r = self.osc.target.call_waited_for(self.request(job).naming(&of), msg).await;
         let mut s = self.lock();
         s.taint(offset, end);
         s.segs.drop_clean(offset, end);
@@ -168,9 +176,9 @@ impl Object {
     }
 
     /// What the server says of the next data or hole from `offset` on. `ENOLCK`: the lock is lost.
-    pub(crate) async fn seek(&self, offset: u64, whence: Whence, lock: u64) -> R<SeekReply> {
+    pub(crate) async fn seek(&self, offset: u64, whence: Whence, lock: u64, job: &JobId) -> R<SeekReply> {
         let msg = Seek { object: self.id, offset, whence, lock };
-        let r = self.osc.target.call_waited_for(self.request(), msg).await;
+        let r = self.osc.target.call_waited_for(self.request(job), msg).await;
         self.note_lost(&r, lock);
         r
     }

@@ -2,6 +2,7 @@
 
 use super::object::{Fetch, Object};
 use crate::R;
+use crate::base::jobid::JobId;
 use model::Errno;
 use std::sync::Arc;
 use wire::checksum::ChecksumType;
@@ -19,6 +20,8 @@ pub(crate) struct Gap {
 pub(crate) struct Fetching {
     pub object: Arc<Object>,
     pub gap: Gap,
+    /// For which job.
+    pub job: JobId,
 }
 
 impl Drop for Fetching {
@@ -47,7 +50,7 @@ impl Fetching {
         let turn = o.locked_rpc().await?;
         let (len, checksum) = ((g.end - g.start) as u32, ChecksumType::None);
         let msg = Read { object: o.id, offset: g.start, len, checksum, lock };
-        let r = target.fetch_summed(o.request(), o.file, msg).await;
+        let r = target.fetch_summed(o.request(&self.job), o.file, msg).await;
         drop(turn);
         let r = match r {
             Ok(r) => r,

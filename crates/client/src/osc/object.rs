@@ -5,6 +5,7 @@ use super::Osc;
 use super::ranges::Ranges;
 use super::segments::Segments;
 use crate::BoxFutureOf;
+use crate::base::jobid::JobId;
 use model::mutex::{Mutex, MutexGuard};
 use model::planted::{self, Bug};
 use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp};
@@ -120,13 +121,15 @@ pub(crate) struct Fetch {
 }
 
 /// What writes of an object carry: as it was when the newest bytes were written.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct WriteMeta {
     pub uid: u32,
     pub gid: u32,
     pub projid: u32,
     pub inode_ctime: Timestamp,
     pub time: Timestamp,
+    /// For which job; whoever wrote last counts for all that goes in one message.
+    pub job: JobId,
 }
 
 impl WriteMeta {
@@ -209,10 +212,10 @@ impl Object {
         self.layout_generation.load(Ordering::Relaxed)
     }
 
-    /// What a request under a lock says of its sender.
-    pub(crate) fn request(&self) -> RequestContext {
+    /// What a request under a lock says of its sender, and for which job it is.
+    pub(crate) fn request(&self, job: &JobId) -> RequestContext {
         let layout_generation = self.generation();
-        RequestContext { layout_generation, deadline_ms: 0, ..self.osc.cx.own() }
+        RequestContext { layout_generation, deadline_ms: 0, ..self.osc.cx.own_for(job) }
     }
 
     /// Attributes of the object as far as they are known here without asking: with everything written here.

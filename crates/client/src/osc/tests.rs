@@ -210,7 +210,7 @@ fn what_was_read_is_kept_unless_it_changed_meanwhile() {
         let id = r.lock(true).await;
         let begin = |from: u64, to: u64| {
             let gap = r.object.begin_fetch(&mut r.object.lock(), from, to);
-            super::Fetching { object: r.object.clone(), gap }
+            super::Fetching { object: r.object.clone(), gap, job: None }
         };
         assert_eq!(begin(0, 4).run(id).await, Ok(None));
         assert_eq!(r.object.lock().segs.slice(0, 4).as_deref(), Some(&b"0123"[..]));
@@ -256,11 +256,11 @@ fn what_is_asked_under_a_lock_or_for_one_is_answered_when_the_server_has_no_memo
         let of = FileOwner { as_of: r.world.wall(), ..FileOwner::default() };
         let work = async {
             r.object.write_through(0, Bytes::from_static(b"data"), meta, id).await.unwrap();
-            r.object.seek(0, Whence::Hole, id).await.unwrap();
-            r.object.fallocate((2, 2), FALLOC_PUNCH_HOLE, of, id).await.unwrap();
-            assert_eq!(r.object.truncate(5, of, id).await.unwrap().size, 5);
+            r.object.seek(0, Whence::Hole, id, &None).await.unwrap();
+            r.object.fallocate((2, 2), FALLOC_PUNCH_HOLE, of, id, &None).await.unwrap();
+            assert_eq!(r.object.truncate(5, of, id, &None).await.unwrap().size, 5);
             let gap = r.object.begin_fetch(&mut r.object.lock(), 0, 5);
-            super::Fetching { object: r.object.clone(), gap }.run(id).await.unwrap();
+            super::Fetching { object: r.object.clone(), gap, job: None }.run(id).await.unwrap();
             r.object.lock().unpin(id);
             r.object.give_up_locks().await;
             r.lock(false).await;

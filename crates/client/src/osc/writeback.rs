@@ -141,7 +141,7 @@ impl ObjectState {
         let (first, last) = (plan.runs[0], plan.runs[plan.runs.len() - 1]);
         self.busy.push(Busy { token: number, start: first.0, end: last.1, lock: plan.lock });
         assert!(self.busy_is_disjoint(), "a range is in one message at a time");
-        Chunk { number, lock: plan.lock, meta: self.meta, runs }
+        Chunk { number, lock: plan.lock, meta: self.meta.clone(), runs }
     }
 }
 
@@ -272,7 +272,7 @@ impl Object {
             lock,
             granted,
         };
-        let ctx = RequestContext { client_time: meta.time, ..self.request() };
+        let ctx = RequestContext { client_time: meta.time, ..self.request(&meta.job) };
         let r = self.osc.target.send_summed(ctx, msg, runs, durable).await?;
         Ok((r.reply.attr, r.durable))
     }

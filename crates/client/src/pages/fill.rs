@@ -87,7 +87,7 @@ impl Pages<'_> {
                 }
             };
             let len = len.min((layout.end() - off) as usize);
-            match self.fill_objects(fid, &layout, off, len).await {
+            match self.fill_objects(call, fid, &layout, off, len).await {
                 Ok(Some(data)) => return Ok(data),
                 Ok(None) => {}
                 // The file is being moved, and its fences may wait for pages that wait for this fill: the
@@ -99,11 +99,21 @@ impl Pages<'_> {
     }
 
     /// `None`: locks were lost meanwhile.
-    async fn fill_objects(&self, fid: Fid, layout: &Arc<Layout>, off: u64, len: usize) -> R<Option<Bytes>> {
+    async fn fill_objects(
+        &self,
+        call: &Call,
+        fid: Fid,
+        layout: &Arc<Layout>,
+        off: u64,
+        len: usize,
+    ) -> R<Option<Bytes>> {
         let file = self.0.data.data_file(fid, layout).await?.ok_or(Errno::EIO)?;
         let range = (off, off + len as u64);
+        if let Some(job) = self.0.cx.job_of(call) {
+            *file.page_state.job.lock() = Some(job);
+        }
         let pins = self.pin_fill(&file, range, &wants(&file.layout, off, len as u64, false)?).await?;
-        file.read_pinned(&pins, off, len).await
+        file.read_pinned(call, &pins, off, len).await
     }
 
     /// Locks for a fill, and the pages noted with them.
@@ -301,13 +311,14 @@ impl Pages<'_> {
             let part = data.slice(..n);
             let stripes: Vec<usize> = pins.stripes().collect();
             file.room(&stripes, n as u64).await;
-            let meta = WriteMeta { time: self.0.cx.world.wall(), ..write_meta(&state) };
+            let job = file.page_state.job.lock().clone();
+            let meta = WriteMeta { time: self.0.cx.world.wall(), job, ..write_meta(&state) };
             let pieces = map::pieces(&file.layout, file.fid, off, n, RPC_BULK_MAX_BYTES);
             if !file.take_grants(&pieces).await {
                 file.write_through(&pins, off, part, meta).await?;
                 return Ok(n);
             }
-            if file.commit(&pins, &pieces, &part, meta) {
+            if file.commit(&pins, &pieces, &part, &meta) {
                 return Ok(n);
             }
         }

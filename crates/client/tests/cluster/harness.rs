@@ -2,7 +2,7 @@
 //! can lose their process (`kill`).
 
 use client::{Call, Fs, MountOptions};
-use model::{Cred, Nid, TargetId, TargetMark, Timestamp};
+use model::{Cred, Errno, Nid, TargetId, TargetMark, Timestamp};
 use oss::{Birth, Ost, OstConfig};
 use rpc::{Import, ImportConfig, ImportHooks, Peers, Server, Service};
 use std::future::Future;
@@ -308,11 +308,16 @@ impl Cluster {
 
     /// `lctl set_param` on the host of the metadata server.
     pub async fn set_mdt_param(&self, name: &str, value: &str) {
+        self.try_mdt_param(name, value).await.unwrap();
+    }
+
+    /// As [`Cluster::set_mdt_param`]; says why not.
+    pub async fn try_mdt_param(&self, name: &str, value: &str) -> Result<(), Errno> {
         let mdt = self.nodes.iter().find_map(|n| match &n.running.lock().unwrap().as_ref()?.role {
             Role::Mdt(m) => Some(m.clone()),
             _ => None,
         });
-        mdt.expect("it runs").set_params(name, value).await.unwrap();
+        mdt.expect("it runs").set_params(name, value).await.map(drop)
     }
 
     /// The same on the hosts of the object servers.

@@ -9,6 +9,7 @@ mod exerciser;
 mod group;
 mod harness;
 mod interrupt;
+mod jobs;
 mod library;
 mod locks;
 mod migrate;

@@ -172,7 +172,8 @@ fn every_parameter_begins_with_its_default_and_keeps_its_bounds() {
         for (name, value, e) in [
             (lru, "many", Errno::EINVAL),
             (lru, "100000000", Errno::ERANGE),
-            ("jobid_var", "no", Errno::EINVAL),
+            ("jobid_var", "not-a-variable", Errno::EINVAL),
+            ("jobid_this_session", "mine", Errno::EINVAL),
             ("jobid_name", "", Errno::EINVAL),
             ("osc.*.checksum_type", "md5", Errno::EINVAL),
             ("llite.*.pmqos_latency_max_usec", "soon", Errno::EINVAL),

@@ -6,7 +6,7 @@ use crate::done::{Done, ReplyTo};
 use crate::mdt::Mdt;
 use crate::names::OpContext;
 use crate::tx::Tx;
-use crate::{replayed, verbs};
+use crate::{jobs, replayed, verbs};
 use bytes::Bytes;
 use model::nodemap::Nodemap;
 use model::{Errno, Timestamp, limits};
@@ -72,6 +72,7 @@ fn count(mdt: &Mdt, req: &Incoming, m: &Batch, took: Duration) {
     let each = took.checked_div(m.ops.len() as u64).unwrap_or(took);
     let ops = m.ops.iter().filter_map(|op| Op::from_u16(op.opcode).ok());
     mdt.stats.count(ops, &req.from, each, || mdt.world.wall());
+    jobs::count_batch(&mdt.stats.jobs, &req.ctx, m, each, || mdt.world.wall());
 }
 
 /// Each operation's part of the data. `EPROTO` if they do not make up the whole.

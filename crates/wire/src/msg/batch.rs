@@ -3,6 +3,7 @@
 //! The first that fails stops the rest, unless the batch is an owner's.
 
 use super::lookup::Grant;
+use crate::RequestContext;
 use model::{Cred, Fid, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +46,40 @@ impl Batch {
     }
 }
 
+/// [`RequestContext::extra`] of a batch: for which jobs its operations were done: (how many operations in a
+/// row, job id), one behind the other. Without it all of them belong to the job of the message.
+pub const EXTRA_JOBS: u16 = 3;
+
+/// Says for which job each operation of a batch was done.
+pub fn set_jobs<'a>(ctx: &mut RequestContext, of_ops: impl IntoIterator<Item = &'a str>) {
+    let mut runs: Vec<(u16, &str)> = Vec::new();
+    for id in of_ops {
+        match runs.last_mut() {
+            Some((n, last)) if *last == id && *n < u16::MAX => *n += 1,
+            _ => runs.push((1, id)),
+        }
+    }
+    ctx.extra.retain(|(tag, _)| *tag != EXTRA_JOBS);
+    let value = runs.iter().flat_map(crate::encode_message).collect();
+    ctx.extra.push((EXTRA_JOBS, value));
+}
+
+/// The job of each of the `ops` operations of a batch; empty: none.
+pub fn jobs_of(ctx: &RequestContext, ops: usize) -> Vec<&str> {
+    let said = ctx.extra.iter().find(|(tag, _)| *tag == EXTRA_JOBS);
+    let Some(mut rest) = said.map(|(_, v)| &v[..]) else { return vec![&ctx.jobid; ops] };
+    let mut out = Vec::with_capacity(ops);
+    while out.len() < ops
+        && let Ok(((n, id), more)) = postcard::take_from_bytes::<(u16, &str)>(rest)
+    {
+        let left = ops - out.len();
+        out.extend(std::iter::repeat_n(id, usize::from(n).min(left)));
+        rest = more;
+    }
+    out.resize(ops, "");
+    out
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BatchReply {
     /// (status, reply body) of each operation that ran. An owner's get no bodies.
@@ -53,3 +88,20 @@ pub struct BatchReply {
     pub grants: Vec<(Fid, Grant)>,
 }
 message!(Batch, Batch, BatchReply);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_operation_has_its_job() {
+        let mut ctx = RequestContext { jobid: "mine".into(), ..RequestContext::default() };
+        assert_eq!(jobs_of(&ctx, 2), ["mine", "mine"]);
+        set_jobs(&mut ctx, ["a", "a", "b", "", "a"]);
+        assert_eq!(jobs_of(&ctx, 5), ["a", "a", "b", "", "a"]);
+        assert_eq!(jobs_of(&ctx, 3), ["a", "a", "b"], "not more than there are operations");
+        assert_eq!(jobs_of(&ctx, 6)[5], "", "nor fewer");
+        ctx.extra = vec![(EXTRA_JOBS, vec![255, 255, 255])];
+        assert_eq!(jobs_of(&ctx, 1), [""], "what cannot be read names no job");
+    }
+}

@@ -114,6 +114,11 @@ pub fn set_name(name: &str) {
     }
 }
 
+/// The session of this process.
+pub fn own_session() -> u32 {
+    rustix::process::getsid(None).map_or(0, |s| s.as_raw_nonzero().get().unsigned_abs())
+}
+
 /// State letter of a process (`R`, `S`, `D`, `T` …), `None` if there is none.
 pub fn state(pid: u32) -> Option<char> {
     state_in(&format!("/proc/{pid}/status"))

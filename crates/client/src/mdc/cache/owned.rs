@@ -11,6 +11,7 @@
 //! not held or not known, or because it is not permitted. Then nothing was changed.
 
 use super::{Cache, Cause, Dir, Known, NewFiles, Node, Part, Token, name_part};
+use crate::base::jobid::JobId;
 use crate::mdc::content::{Came, Edit};
 use crate::mdc::listing::Listing;
 use crate::mdc::log::{Queued, TOUCHED_MAX};
@@ -47,6 +48,7 @@ const AFTER_CHANGE: Duration = Duration::from_secs(2);
 /// On whose behalf an operation is executed, and when.
 pub(crate) struct Who<'a> {
     pub cred: &'a Cred,
+    pub job: JobId,
     pub time: Timestamp,
     pub now: Instant,
 }
@@ -383,6 +385,7 @@ impl Cache {
             body: wire::encode_message(m),
             bulk,
             cred: w.cred.clone(),
+            job: w.job.clone(),
             time: w.time,
             touched: all,
             made,
