@@ -9,8 +9,8 @@
 //! ```
 //!
 //! An object without a way to be opened (a FIFO, a file without read permission, a symbolic link) is named by
-//! its directory and `name`. An ordinary user may do everything but [`Request::SetParam`] and
-//! [`Request::Recover`]; the servers check permissions as for any other call. A path that is not on a Nacre
+//! its directory and `name`. An ordinary user may do everything but what is said to be
+//! root's; the servers check permissions as for any other call. A path that is not on a Nacre
 //! mount gives `ENOTTY` (or `EINVAL` from some file systems).
 //!
 //! The ioctl ([`IOCTL_CALL`], `_IOWR('N', 1, 12288 bytes)`) takes and fills one buffer of [`BUFFER_BYTES`]:
@@ -37,6 +37,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
+use wire::msg::changelog::{Changelog, ChangelogReply};
 use wire::msg::scan::{Cursor, ScanReply, Test};
 use wire::{decode_message, encode_message};
 
@@ -284,6 +285,12 @@ pub enum Request {
     SwapLayouts { name: Option<Name>, other: Fid, keep_times: bool },
     /// The file system's OST pools, as this mount was told: [`Reply::Pools`].
     Pools,
+    /// Records of a metadata target's changelog. Root only. [`Reply::Changelog`]; `ENODEV`: there is no such
+    /// target, `ENOENT`: no such consumer.
+    Changelog { target: TargetId, wanted: Changelog },
+    /// A consumer needs records up to `end` no more (0: all up to now). Root only. [`Reply::Done`];
+    /// `ENOENT`: there is no such consumer, `EINVAL`: no such record yet.
+    ChangelogClear { target: TargetId, consumer: String, end: u64 },
 }
 
 impl Request {
@@ -513,6 +520,7 @@ pub enum Reply {
     Scanned(Packed<ScanReply>),
     /// The same, with what objects know.
     Completed(Packed<Completed>),
+    Changelog(Packed<ChangelogReply>),
     /// Entries of a directory; `next`: ask again behind this cookie.
     Listing {
         entries: Vec<Listed>,

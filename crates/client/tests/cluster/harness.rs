@@ -306,13 +306,18 @@ impl Cluster {
         }
     }
 
-    /// `lctl set_param` on the host of the metadata server.
-    pub async fn set_mdt_param(&self, name: &str, value: &str) {
+    /// The metadata server.
+    pub fn mdt(&self) -> Arc<mds::Mdt> {
         let mdt = self.nodes.iter().find_map(|n| match &n.running.lock().unwrap().as_ref()?.role {
             Role::Mdt(m) => Some(m.clone()),
             _ => None,
         });
-        mdt.expect("it runs").set_params(name, value).await.unwrap();
+        mdt.expect("it runs")
+    }
+
+    /// `lctl set_param` on the host of the metadata server.
+    pub async fn set_mdt_param(&self, name: &str, value: &str) {
+        self.mdt().set_params(name, value).await.unwrap();
     }
 
     /// The same on the hosts of the object servers.

@@ -32,5 +32,6 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setattr) -> Result<Entry, Errno> {
     }
     inode_rules::set(&mut i, s, &ctx.cred, ctx.now);
     tx.put_inode(m.fid, &mut i);
+    tx.notes.add_attributes(ctx.now, m.fid, s);
     Ok(names::entry(tx, m.fid, &i))
 }

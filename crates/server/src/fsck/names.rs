@@ -79,6 +79,7 @@ pub fn kind(rule: Rule) -> &'static str {
         Rule::State => "bad-state",
         Rule::Xattr => "bad-xattr",
         Rule::Data => "bad-data",
+        Rule::Changelog => "bad-changelog",
     }
 }
 
