@@ -311,7 +311,8 @@ fn a_consumer_goes_on_where_it_was_after_a_restart() {
     clear(&rig, "cl1", 4).unwrap();
     until(&rig, "freed", || stored(&rig) == 6);
     for seed in 1..4 {
-        let users = |s: String| s.replace("(1)", "(0)").replace("(2)", "(0)");
+        // But for how long nobody heard of them.
+        let users = |s: String| s.split(['(', ')']).step_by(2).collect::<String>();
         let before = users(get(&rig, "changelog_users"));
         rig.crash(seed);
         back(&rig);
