@@ -89,6 +89,11 @@ impl FirstError {
         self.first = Some(code);
     }
 
+    /// A signal ended a command that ends in no other way.
+    pub fn ended(&mut self, code: i32) {
+        self.first.get_or_insert(code);
+    }
+
     pub fn exit_code(&self) -> i32 {
         self.first.unwrap_or(0)
     }

@@ -1,6 +1,6 @@
 //! `lctl`: what administrators ask this host's mounts and daemons.
 
-use crate::command::{dl, get_param, list_nids, ping, pool, recovery, registration, set_param};
+use crate::command::{changelog, dl, get_param, list_nids, ping, pool, recovery, registration, set_param};
 use crate::failure::{Failure, FirstError};
 use crate::lfs::{Subcommand, interactive, resolve};
 use crate::{EXIT_USAGE, VERSION, say};
@@ -10,6 +10,12 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "abort_recovery", run: recovery::run_abort, usage: recovery::USAGE_ABORT },
     Subcommand { name: "abort_recovery_mdt", run: recovery::run_abort, usage: recovery::USAGE_ABORT },
     Subcommand { name: "activate", run: set_param::run_activate, usage: set_param::USAGE_ACTIVATE },
+    Subcommand {
+        name: "changelog_deregister",
+        run: changelog::run_deregister,
+        usage: changelog::USAGE_DEREGISTER,
+    },
+    Subcommand { name: "changelog_register", run: changelog::run_register, usage: changelog::USAGE_REGISTER },
     Subcommand { name: "conf_param", run: set_param::run_conf, usage: set_param::USAGE_CONF },
     Subcommand { name: "deactivate", run: set_param::run_deactivate, usage: set_param::USAGE_ACTIVATE },
     Subcommand { name: "device_list", run: dl::run, usage: dl::USAGE },
@@ -36,6 +42,8 @@ const OF_A_DEVICE: &[&str] = &[
     "abort_recovery",
     "abort_recovery_mdt",
     "activate",
+    "changelog_deregister",
+    "changelog_register",
     "deactivate",
     "recover",
     "registration",

@@ -2,8 +2,8 @@
 //! name.
 
 use crate::command::{
-    check, data_version, df, fid2path, find, getname, getstripe, ladvise, migrate, osts, path2fid, pool,
-    project, quota, setstripe, swap_layouts, sync,
+    changelog, check, data_version, df, fid2path, find, getname, getstripe, ladvise, migrate, osts, path2fid,
+    pool, project, quota, setstripe, swap_layouts, sync,
 };
 use crate::failure::{Failure, FirstError};
 use crate::{EXIT_USAGE, VERSION, say};
@@ -21,6 +21,8 @@ pub struct Subcommand {
 }
 
 pub const SUBCOMMANDS: &[Subcommand] = &[
+    Subcommand { name: "changelog", run: changelog::run, usage: changelog::USAGE },
+    Subcommand { name: "changelog_clear", run: changelog::run_clear, usage: changelog::USAGE_CLEAR },
     Subcommand { name: "check", run: check::run, usage: check::USAGE },
     Subcommand { name: "data_version", run: data_version::run, usage: data_version::USAGE },
     Subcommand { name: "df", run: df::run, usage: df::USAGE },

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use client::control::{self, ControlError, MountName, Name, Reply, Request, Response};
 use mgs::pools::{PoolChange, PoolOrder};
 use model::param::ParamInfo;
-use model::{Errno, Pool, TargetId};
+use model::{Errno, Pool, TargetId, changelog};
 use rpc::server::recovery::Progress;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
@@ -63,6 +63,12 @@ pub enum DaemonRequest {
     },
     /// `lctl pool_new` and its sisters; only a daemon with the MGT can do it: [`DaemonReply::Pool`].
     Pool(PoolOrder),
+    /// `lctl changelog_register` and `changelog_deregister` of a metadata target, by its label: the
+    /// consumer's name as [`DaemonReply::Text`].
+    Changelog {
+        target: String,
+        order: changelog::Order,
+    },
     /// The OST pools of a file system, as the targets here know them: [`DaemonReply::Pools`].
     Pools {
         fsname: String,

@@ -86,6 +86,16 @@ pub async fn answer_of_mount(fs: &Arc<Fs>, uid: u32, request: Request) -> Answer
     })
 }
 
+/// What the metadata server refused, in words.
+fn about_consumer(consumer: &str, e: Errno) -> ControlError {
+    match e {
+        Errno::ENOENT => error(e, &format!("there is no consumer '{consumer}'")),
+        Errno::EPERM => error(e, "only root may, who is not squashed"),
+        Errno::EINVAL => error(e, "there is no such record yet, or that is no consumer's name"),
+        e => e.into(),
+    }
+}
+
 async fn set_param(fs: &Arc<Fs>, name: &str, value: &str) -> Answer<()> {
     match name {
         control::READ_ONLY => Admin(fs).set_read_only(value != "0"),
@@ -146,6 +156,15 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
             let attr = object(fs, &call, opened, name).await?;
             swap_layouts(fs, call, (attr.fid, other), keep_times).await?;
             Reply::Done
+        }
+        Request::Changelog { target, wanted } => {
+            let consumer = wanted.consumer.clone();
+            let page = Admin(fs).changelog(call, target, wanted).await;
+            Reply::Changelog(Packed::of(&page.map_err(|e| about_consumer(&consumer, e))?))
+        }
+        Request::ChangelogClear { target, consumer, end } => {
+            let cleared = Admin(fs).changelog_clear(call, target, consumer.clone(), end).await;
+            cleared.map(|()| Reply::Done).map_err(|e| about_consumer(&consumer, e))?
         }
         Request::Movement { name } => {
             let fid = object(fs, &call, opened, name).await?.fid;

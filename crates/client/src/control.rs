@@ -9,8 +9,8 @@
 //! ```
 //!
 //! An object without a way to be opened (a FIFO, a file without read permission, a symbolic link) is named by
-//! its directory and `name`. An ordinary user may do everything but [`Request::SetParam`] and
-//! [`Request::Recover`]; the servers check permissions as for any other call. A path that is not on a Nacre
+//! its directory and `name`. An ordinary user may do everything but what is said to be
+//! root's; the servers check permissions as for any other call. A path that is not on a Nacre
 //! mount gives `ENOTTY` (or `EINVAL` from some file systems).
 //!
 //! The ioctl ([`IOCTL_CALL`], `_IOWR('N', 1, 12288 bytes)`) takes and fills one buffer of [`BUFFER_BYTES`]:
@@ -38,6 +38,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
+use wire::msg::changelog::{Changelog, ChangelogReply};
 use wire::msg::quotactl::QuotaAsk;
 use wire::msg::scan::{Cursor, ScanReply, Test};
 use wire::{decode_message, encode_message};
@@ -294,6 +295,12 @@ pub enum Request {
     /// What users, groups and projects use of each target, and, for root, whether that is right:
     /// [`Reply::Quota`]. `EPERM` for a question about others.
     Quota { ask: QuotaAsk },
+    /// Records of a metadata target's changelog. Root only. [`Reply::Changelog`]; `ENODEV`: there is no such
+    /// target, `ENOENT`: no such consumer.
+    Changelog { target: TargetId, wanted: Changelog },
+    /// A consumer needs records up to `end` no more (0: all up to now). Root only. [`Reply::Done`];
+    /// `ENOENT`: there is no such consumer, `EINVAL`: no such record yet.
+    ChangelogClear { target: TargetId, consumer: String, end: u64 },
 }
 
 impl Request {
@@ -528,6 +535,7 @@ pub enum Reply {
         targets: Vec<TargetUsage>,
         next: Option<u32>,
     },
+    Changelog(Packed<ChangelogReply>),
     /// Entries of a directory; `next`: ask again behind this cookie.
     Listing {
         entries: Vec<Listed>,

@@ -47,6 +47,7 @@ model::counters! {
         Getpath = "getpath" in "usecs",
         Ostfiles = "ostfiles" in "usecs",
         Scan = "scan" in "usecs",
+        Changelog = "changelog" in "usecs",
     }
 }
 

@@ -3,6 +3,7 @@
 //! and looks the counterparts up one by one.
 
 use crate::MdsError;
+use crate::changelog::check::LogCheck;
 use crate::schema::inode::{DATA_BLOCK_BYTES, DataState};
 use crate::schema::value::{self, OrphanKind, OutboxRecord};
 use crate::schema::{DentryValue, Inode, Lease, key};
@@ -42,6 +43,8 @@ pub enum Rule {
     Xattr,
     /// Bytes with an inode: without a file, beside objects, miscounted or behind the file's end.
     Data,
+    /// Records of the changelog that are missing, freed or miscounted, and consumers that do not fit them.
+    Changelog,
 }
 
 /// One thing that does not fit.
@@ -68,6 +71,8 @@ pub struct Summary {
     pub orphans: u64,
     /// Outbox records that wait for OSTs.
     pub outbox: u64,
+    /// Records of the changelog.
+    pub log_records: u64,
     pub findings: Vec<Finding>,
     /// Findings beyond the limit were not kept.
     pub more: u64,
@@ -105,6 +110,7 @@ pub fn check_watched(db: &dyn Read, watch: &Watch) -> Result<Summary, MdsError> 
     c.xattrs()?;
     c.data()?;
     c.clients_and_leases()?;
+    c.changelog()?;
     c.counters()?;
     Ok(c.out)
 }
@@ -572,6 +578,33 @@ impl Checker<'_> {
             }
             Ok(())
         })
+    }
+
+    fn changelog(&mut self) -> Result<(), MdsError> {
+        let mut log = match LogCheck::new(self.db) {
+            Ok(log) => log,
+            Err(e @ MdsError::Damaged { .. }) => {
+                self.found(Rule::Damaged, Fid::NONE, e.to_string());
+                return Ok(());
+            }
+            Err(e) => return Err(e),
+        };
+        self.each(key::CHANGELOG, |c, k, v| {
+            match key::parse_changelog(k) {
+                None => c.key_damaged(k),
+                Some(index) => {
+                    if let Some(what) = log.next(index, k, v)? {
+                        c.found(Rule::Changelog, Fid::NONE, what);
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        self.out.log_records = log.count;
+        for what in log.end() {
+            self.found(Rule::Changelog, Fid::NONE, what);
+        }
+        Ok(())
     }
 
     fn counters(&mut self) -> Result<(), MdsError> {

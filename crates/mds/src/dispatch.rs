@@ -1,5 +1,6 @@
 //! From a request to its operation and back.
 
+use crate::changelog::Change;
 use crate::done::{Done, ReplyTo};
 use crate::mdt::Mdt;
 use crate::names::OpContext;
@@ -7,12 +8,15 @@ use crate::transact::answer;
 use crate::tx::Tx;
 use crate::verbs::{execute, modifies};
 use crate::{jobs, ops, replayed};
-use model::Errno;
+use model::changelog::{Origin, RecordKind};
+use model::{Errno, Nid};
 use rpc::{Incoming, Outgoing};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use store::Seen;
-use wire::{Op, decode_request, encode_message};
+use wire::msg::getxattr::Getxattr;
+use wire::msg::open::Open;
+use wire::{Op, decode_message, decode_request, encode_message};
 
 impl Mdt {
     /// One request of a client.
@@ -40,6 +44,7 @@ impl Mdt {
             author: author.clone(),
             replay: req.replay.is_some(),
             squashed: ctx.nodemap.squashes_root(),
+            origin: Arc::new(origin(&req)),
         };
         let mut done = match modifies(req.op) {
             Some(true) => self.change(&ctx, &to, &req).await,
@@ -51,6 +56,7 @@ impl Mdt {
         {
             *body = r.reply.to_vec();
         }
+        tell_of_looks(&self, &ctx, &to, &req, done.result.as_ref().err()).await;
         // A sequence must never be leased twice, whoever loses his memory.
         done.durable |= durable || req.op == Op::Allocseq;
         drop(to);
@@ -117,9 +123,48 @@ impl Mdt {
             Op::Migrate => with!(m => ops::migrate::run(self, to, ctx, &m).await),
             Op::Scan => with!(m => ops::scan::run(self, ctx, to, &m).await),
             Op::Withdraw => with!(m => plain(ops::withdraw::run(self, ctx, &m))),
+            Op::Changelog => with!(m => ops::changelog::run(self, ctx, to, &m).await),
             _ => Done::error(Errno::EOPNOTSUPP),
         }
     }
+}
+
+/// Of what only looked, or was denied, there is a record of its own, if a consumer wants to know.
+async fn tell_of_looks(mdt: &Mdt, ctx: &OpContext, to: &ReplyTo, req: &Incoming, failed: Option<&Errno>) {
+    let log = &mdt.shared.changelog;
+    let denied = failed == Some(&Errno::EACCES) && log.wants(RecordKind::DeniedOpen);
+    let mut work: Box<dyn FnMut(&mut Tx) + Send> = match req.op {
+        Op::Getxattr if failed.is_none() && log.wants(RecordKind::Getxattr) => {
+            let Ok(m) = decode_message::<Getxattr>(&req.body) else { return };
+            let now = ctx.now;
+            Box::new(move |tx| {
+                tx.notes.add(now, Change::of(RecordKind::Getxattr, m.fid).xattr(&m.name));
+            })
+        }
+        Op::Open if denied => {
+            let Ok(m) = decode_message::<Open>(&req.body) else { return };
+            if !log.denied.is_new(ctx.cred.uid, m.fid, ctx.wall) {
+                return;
+            }
+            let now = ctx.now;
+            Box::new(move |tx| tx.notes.add_denied_open(now, m.fid, m.open.flags))
+        }
+        _ => return,
+    };
+    let told = mdt.transactions.transact(None, |tx| {
+        tx.notes.set_origin(&to.origin);
+        work(tx);
+        Ok(Vec::new())
+    });
+    if let Err(e) = told.await.result {
+        tracing::error!("a look at a file is missing in the changelog: {e}");
+    }
+}
+
+/// Who asks, as the changelog says it.
+fn origin(req: &Incoming) -> Origin {
+    let nid = Nid { addr: req.from.address, net: 0 };
+    Origin::new(req.ctx.cred.uid, req.ctx.cred.gid, nid, &req.ctx.jobid)
 }
 
 #[cfg(test)]
@@ -149,6 +194,7 @@ mod tests {
         Op::Migrate,
         Op::Scan,
         Op::Withdraw,
+        Op::Changelog,
         Op::Sync,
     ];
     /// Of an object server's messages those that concern data with the inode.

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use model::Errno;
+use model::changelog::Origin;
 use rpc::ClientId;
 use std::sync::Arc;
 use store::{Author, Lsn, Seen};
@@ -18,6 +19,8 @@ pub struct ReplyTo {
     /// Root of the client's host is not root here. What its mount keeps it shows to its own root: so it is
     /// granted nothing to keep, and asks each time.
     pub squashed: bool,
+    /// Who asked, as the changelog says it.
+    pub origin: Arc<Origin>,
 }
 
 /// What an operation came to, before it is durable.

@@ -276,7 +276,8 @@ pub fn touched<'a>(keys: impl Iterator<Item = &'a Vec<u8>>) -> Touched {
             | key::ORPHAN
             | key::OUTBOX
             | key::LEASE
-            | key::STATE => continue,
+            | key::STATE
+            | key::CHANGELOG => continue,
             tag => unreachable!("a key of an unknown kind: {tag}"),
         };
         *out.entry(fid.expect("keys are well-formed")).or_default() |= bit;

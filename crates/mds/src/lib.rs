@@ -3,13 +3,15 @@
 //! `service` is the target as the session layer sees it; it hands each request to `dispatch`, which runs
 //! `ops/VERB.rs` (those of `verbs` in a transaction, `tx`, over the table that `schema` describes);
 //! `transact` submits it, and answers when it is durable. `leases` is what clients keep of what they were
-//! shown, `callbacks` takes it back. `alloc` chooses OSTs, of those that
-//! `pools` leaves in; `data` keeps small files' bytes, `relayout` moves them to objects, `peers` is the other
-//! targets, `recovery` brings clients back after a restart, `check` looks at everything and changes nothing.
+//! shown, `callbacks` takes it back. `alloc` chooses OSTs, of those that `pools` leaves in; `data` keeps
+//! small files' bytes, `relayout` moves them to objects, `peers` is the other targets, `recovery` brings
+//! clients back after a restart, `changelog` tells others what was changed, `check` looks at everything and
+//! changes nothing.
 
 mod alloc;
 mod ancestors;
 mod callbacks;
+mod changelog;
 pub mod check;
 mod core;
 mod data;
@@ -50,6 +52,7 @@ mod verbs;
 mod walk;
 mod ways;
 
+pub use changelog::{has_consumers as has_changelog, order as changelog_order};
 pub use error::MdsError;
 pub use mdt::{Mdt, MdtConfig};
 pub use params::declare;

@@ -1,5 +1,6 @@
 //! Rules that several operations share: names, new inodes, access to files for open.
 
+use crate::changelog::Change;
 use crate::data;
 use crate::schema::{Inode, Lease, key};
 use crate::tx::{Dentry, Found, Tx};
@@ -106,6 +107,7 @@ pub fn add_file(
     tx.add_inode(fid, i);
     tx.put_name(dir_fid, cookie, name, fid, i.kind);
     tx.names_changed(dir_fid, &mut dir, NamesChange::added(i.kind), ctx.now);
+    tx.notes.add(ctx.now, Change::made(i.kind, fid).named(dir_fid, name));
 }
 
 /// open(2)'s check of an existing file.
@@ -121,6 +123,7 @@ pub fn instantiate(tx: &mut Tx, fid: Fid, i: &mut Inode) -> Result<bool, Errno> 
     let wanted = i.default_layout.take();
     lay_out(tx, fid, i, wanted.as_ref(), None)?;
     tx.index_objects(fid, i);
+    tx.notes.add_layout(tx.shared.world.wall(), fid);
     Ok(true)
 }
 

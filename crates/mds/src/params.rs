@@ -1,6 +1,7 @@
 //! Parameters and statistics of a metadata target, as `lctl get_param` and `set_param` see them. Each is
 //! declared once, here.
 
+use crate::changelog::MDD;
 use crate::mdt::Mdt;
 use crate::osts::CREATE_COUNT_DEFAULT;
 use crate::pools::{OstPool, is_spill_target};
@@ -402,6 +403,7 @@ pub fn declare(to: &mut Registry) {
     to.add(&POOL);
     to.add(&POOLS);
     to.add(&MDT);
+    to.add(&MDD);
     to.add(&EXPORTS);
     to.add(&OSP);
 }
@@ -418,6 +420,7 @@ pub fn tree<'a>(mdt: &'a Mdt, pattern: &'a str) -> Tree<'a> {
         tree.add_named(format!("{lod}.pools.{}", p.name), &POOLS.params[0], mdt, &p);
     }
     tree.add(&format!("mdt.{fs}-{me}"), &MDT, mdt);
+    tree.add(&format!("mdd.{fs}-{me}"), &MDD, mdt);
     for (i, _) in mdt.shared.osts.list() {
         tree.add_of(&format!("osp.{fs}-{}-osc-{me}", TargetId::ost(i)), &OSP, mdt, &i);
     }

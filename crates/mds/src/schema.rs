@@ -1,5 +1,6 @@
 //! What lies under which key of a metadata target's table. Byte tables: `docs/formats/mdt.md`.
 
+pub mod changelog;
 pub mod inode;
 pub mod key;
 pub mod value;

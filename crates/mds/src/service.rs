@@ -3,6 +3,7 @@
 
 use crate::MdsError;
 use crate::callbacks::Callbacks;
+use crate::changelog::{self, Changelog};
 use crate::core::{ClientState, Core};
 use crate::growing::Growing;
 use crate::leases::LeaseState;
@@ -107,6 +108,7 @@ impl Mdt {
         mdt.world.spawn("mdt recovery", Recovery::run(mdt.clone()));
         mdt.world.spawn("mdt owners", OwnersTold(mdt.clone()).tell_all());
         mdt.world.spawn("mdt rebalance", relayout::keep_even(mdt.clone()));
+        mdt.world.spawn("mdt changelog", changelog::keep(mdt.clone()));
         Ok(mdt)
     }
 
@@ -425,6 +427,7 @@ fn load_shared(world: &World, db: &Db) -> Result<Shared, MdsError> {
         movements: Movements::default(),
         rebalance: Rebalance::default(),
         moves: Moves::default(),
+        changelog: Changelog::load(db)?,
         world: world.clone(),
     })
 }

@@ -1,5 +1,6 @@
 //! What operations need besides the table: keys, parameters, the OSTs, numbers that only grow.
 
+use crate::changelog::Changelog;
 use crate::growing::Growing;
 use crate::leases::LeaseState;
 use crate::osts::Osts;
@@ -37,6 +38,7 @@ pub struct Shared {
     pub rebalance: Rebalance,
     /// Directories that were moved.
     pub moves: Moves,
+    pub changelog: Changelog,
 }
 
 /// How far a client's clock may be behind, and ahead.

@@ -62,7 +62,7 @@ impl Transactions {
         let mut tx = Tx::new(self.db.view_for(&to.author), &core.opens, &self.shared);
         let result = f(&mut tx);
         let out = tx.finish();
-        assert!(out.pending.is_empty() && out.changes.is_empty(), "a read-only operation wrote something");
+        assert!(out.is_nothing(), "a read-only operation wrote something");
         (result, out.seen)
     }
 
@@ -92,7 +92,7 @@ impl Transactions {
         let mut tx = self.begin(&core, Some(to), false);
         let result = f(&mut tx);
         let out = tx.finish();
-        assert!(out.pending.is_empty() && out.changes.is_empty(), "a read-only operation wrote something");
+        assert!(out.is_nothing(), "a read-only operation wrote something");
         let wanted = LeaseNeeds { change: Touched::new(), look: out.looked };
         if marks.conflicts_shared(Some(to.client), &wanted) {
             return Err(wanted);
@@ -186,7 +186,8 @@ impl Transactions {
         let watch =
             |tx: Tx<'a>| if self.shared.leases.others_own(to.map(|t| t.client)) { tx.watching() } else { tx };
         let Some(t) = to else { return watch(Tx::new(self.db.view(), &core.opens, &self.shared)) };
-        let tx = watch(Tx::new(self.db.view_for(&t.author), &core.opens, &self.shared));
+        let mut tx = watch(Tx::new(self.db.view_for(&t.author), &core.opens, &self.shared));
+        tx.notes.set_origin(&t.origin);
         // Nobody reads the answer of a request that is done again, so it must not grant anything.
         if (modifies || core.clients.contains_key(&t.client)) && !t.replay && !t.squashed {
             tx.answering(t.client)
@@ -200,7 +201,7 @@ impl Transactions {
         let (mut transno, mut wait) = (0, seen.newest);
         let gone = out.pending.iter().filter(|(k, v)| k[0] == key::INODE && v.is_none());
         let gone: Vec<_> = gone.filter_map(|(k, _)| key::parse_fid(k)).collect();
-        if !out.pending.is_empty() {
+        if !out.pending.is_empty() || !out.records.is_empty() {
             let mut txn = Txn::new();
             if let Some(t) = to {
                 // Everything that its writes depend on was read through the view.
@@ -217,12 +218,16 @@ impl Transactions {
             }
             let mut osts = BTreeSet::new();
             let root = out.pending.get(&key::inode(model::Fid::ROOT)).cloned();
+            let log_state = out.pending.get(key::STATE_CHANGELOG).cloned().flatten();
             for (k, v) in out.pending {
                 if k[0] == key::OUTBOX && v.is_some() {
                     osts.extend(key::parse_outbox(&k).map(|(ost, _)| ost));
                 }
                 txn.writes.push((k, v));
             }
+            let records = self.shared.changelog.number(out.records);
+            let (written, bytes) = (records.len(), records.iter().map(|(_, v)| v.len() as u64).sum());
+            txn.writes.extend(records.into_iter().map(|(k, v)| (k, Some(v))));
             let lsn = match self.shared.usage.submit(&self.db, txn, &out.usage) {
                 Ok(lsn) => lsn,
                 Err(e) => {
@@ -234,6 +239,10 @@ impl Transactions {
             (transno, wait) = (self.db.transno(lsn), lsn);
             self.shared.moves.record(out.moved);
             self.shared.inodes.store(inodes, Ordering::Relaxed);
+            self.shared.changelog.wrote(written, bytes);
+            if let Some(state) = log_state {
+                self.log_changed(&state);
+            }
             if let Some(Some(root)) = root {
                 self.root_changed(&root);
             }
@@ -255,6 +264,12 @@ impl Transactions {
     fn root_changed(&self, bytes: &[u8]) {
         if let Ok(i) = schema::Inode::decode(model::Fid::ROOT, bytes) {
             *self.shared.root_default.lock() = i.default_layout;
+        }
+    }
+
+    fn log_changed(&self, bytes: &[u8]) {
+        if let Ok(s) = schema::changelog::LogState::decode(key::STATE_CHANGELOG, bytes) {
+            self.shared.changelog.adopt(s);
         }
     }
 

@@ -59,5 +59,6 @@ transactional! {
     Seek: msg::seek::Seek => ops::seek::run;
     Fetch: msg::fetch::Fetch => ops::fetch::run;
     Ostfiles: msg::ostfiles::Ostfiles => ops::ostfiles::run;
+    Changelogclear: msg::changelogclear::Changelogclear => ops::changelogclear::run;
     Fallocate: msg::fallocate::Fallocate => ops::fallocate::run;
 }

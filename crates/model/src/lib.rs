@@ -5,6 +5,7 @@
 
 pub mod acl;
 pub mod attr;
+pub mod changelog;
 pub mod counters;
 pub mod cred;
 pub mod domain;

@@ -198,6 +198,10 @@ bugs! {
     AttemptForgotten = 189,
     /// The id of a component that was deleted is given to a new one.
     ComponentIdsReused = 190,
+    /// A change is made without its record in the changelog.
+    ChangelogRecordLost = 191,
+    /// A change has two records in the changelog.
+    ChangelogRecordDoubled = 192,
 }
 
 impl Bug {

@@ -1,5 +1,6 @@
 //! What must hold of the targets' tables once everything is quiet.
 
+use crate::changelog;
 use crate::cluster::Cluster;
 use crate::run::Violation;
 use mds::schema::{Inode, key};
@@ -59,6 +60,7 @@ pub fn everything(c: &Cluster, lost: &BTreeSet<Fid>) -> Result<(), Violation> {
             f.rule
         ));
     }
+    changelog::agrees(&db)?;
     let mut expected: BTreeMap<(u16, ObjectId), Fid> = BTreeMap::new();
     mds::check::expected_objects(&db, |ost, object, fid| {
         expected.insert((ost, object), fid);

@@ -12,6 +12,7 @@
 //! beside them.
 
 mod bulk;
+mod changelog;
 pub mod check;
 mod clock;
 pub mod cluster;

@@ -1,5 +1,6 @@
 //! One seed: a cluster, actors, faults, and the check at the end.
 
+use crate::changelog;
 use crate::check;
 use crate::cluster::Cluster;
 use crate::drain::Drain;
@@ -142,6 +143,7 @@ async fn whole(
     }
     let (fs, _) = c.mounts[0].get().ok_or("the first mount is gone")?;
     wait_for_osts(&c, osts).await?;
+    changelog::begin(&c, opt.seed).await?;
     let gave = |what: &str, e| format!("{what} at the start gave {e}");
     // Some runs are about one thing that everybody fights for.
     let often = match rng.below(8) {

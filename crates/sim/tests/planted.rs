@@ -54,6 +54,8 @@ const FIRST: &[(Bug, u64)] = &[
     (Bug::OldGenerationAccepted, 9),
     (Bug::LayoutBeyondLease, 7),
     (Bug::NoExtentLock, 8),
+    (Bug::ChangelogRecordLost, 15),
+    (Bug::ChangelogRecordDoubled, 15),
 ];
 
 /// What is wrong. A panic shows nothing of an oracle: it counts only for bugs that are to end in one.

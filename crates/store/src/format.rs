@@ -22,12 +22,15 @@ pub const RO_COMPAT_BLOCK_SUMS: u64 = 1;
 /// Feature bits this code knows.
 pub const COMPAT_KNOWN: u64 = 0;
 pub const RO_COMPAT_KNOWN: u64 = RO_COMPAT_BLOCK_SUMS;
-pub const INCOMPAT_KNOWN: u64 = INCOMPAT_SUCCESSOR | INCOMPAT_COMPONENTS;
+pub const INCOMPAT_KNOWN: u64 = INCOMPAT_SUCCESSOR | INCOMPAT_COMPONENTS | INCOMPAT_CHANGELOG;
 /// An OST that was made in the place of a lost one: objects of that one are lost, not empty (decision 0044).
 pub const INCOMPAT_SUCCESSOR: u64 = 1;
 /// An MDT whose files may have layouts in components, of which an older program would see the first only
 /// (decision 0056).
 pub const INCOMPAT_COMPONENTS: u64 = 2;
+/// An MDT whose changelog has consumers, to whom an older program would not tell what it changes (decision
+/// 0065).
+pub const INCOMPAT_CHANGELOG: u64 = 4;
 /// `checksum_type` of crc32c.
 pub const CHECKSUM_CRC32C: u8 = 1;
 

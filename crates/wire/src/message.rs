@@ -98,6 +98,8 @@ macro_rules! for_each_message {
             Components => $crate::msg::components::Components,
             Recreate => $crate::msg::recreate::Recreate,
             Swap => $crate::msg::swap::Swap,
+            Changelog => $crate::msg::changelog::Changelog,
+            Changelogclear => $crate::msg::changelogclear::Changelogclear,
             Withdraw => $crate::msg::withdraw::Withdraw, Fence => $crate::msg::fence::Fence,
             Setowner => $crate::msg::setowner::Setowner, Quotactl => $crate::msg::quotactl::Quotactl,
             Register => $crate::msg::register::Register, Config => $crate::msg::config::Config,

@@ -240,6 +240,8 @@ verbs! {
         Scan = 51;
         Recreate = 52, answers(Answer::Entry);
         Swap = 53, answers(Answer::Entry);
+        Changelog = 54, not_in_batch;
+        Changelogclear = 55, modifies;
         // locks (MDT)
         Enqueue = 60, modifies, named("ldlm_enqueue");
         Cancel = 61, modifies, past_barrier, unlimited, named("ldlm_cancel");

@@ -1,8 +1,10 @@
 //! Records of an MDT's table, by tag.
 
 use super::Target;
+use mds::schema::changelog::{LogEntry, LogState};
 use mds::schema::{DentryValue, Inode, Lease, OrphanKind, key, value};
 use model::acl::Acl;
+use model::changelog::{Origin, Record, RecordKind, Source};
 use model::{Fid, FileType, Layout, LayoutSpec, ObjectId, Timestamp};
 
 pub const TARGET: Target = Target {
@@ -35,7 +37,13 @@ fn run(bytes: &[u8]) {
             let _ = value::ClientRecord::decode(v, v);
         }
         key::STATE => {
-            let _ = (value::decode_u64(v, v), value::decode_hash_key(v, v));
+            let _ = (value::decode_u64(v, v), value::decode_hash_key(v, v), LogState::decode(v, v));
+        }
+        key::CHANGELOG => {
+            if let Ok(e) = LogEntry::decode(v, v) {
+                let again = LogEntry::decode(v, &LogEntry::encode(&e.record, 7));
+                assert!(again.is_ok_and(|a| a.record == e.record));
+            }
         }
         _ => keys(bytes),
     }
@@ -44,7 +52,24 @@ fn run(bytes: &[u8]) {
 fn keys(k: &[u8]) {
     let _ = (key::parse_fid(k), key::parse_dentry(k), key::parse_backptr(k), key::parse_xattr(k));
     let _ = (key::parse_reverse(k), key::parse_outbox(k), key::parse_client(k), key::parse_lease(k));
+    let _ = key::parse_changelog(k);
     assert!(key::behind(k).as_slice() > k);
+}
+
+fn log_record(fid: Fid) -> Record {
+    Record {
+        index: 7,
+        kind: RecordKind::Rename,
+        flags: 1,
+        time: Timestamp { sec: -5, nsec: 7 },
+        fid,
+        parent: Fid::ROOT,
+        name: b"new".to_vec(),
+        source: Some(Source { fid, parent: Fid::ROOT, name: b"old".to_vec() }),
+        by: Origin { uid: 5, gid: 6, nid: "10.0.0.1@tcp".parse().ok(), jobid: "cp.5".into() },
+        open_flags: 2,
+        xattr: b"user.a".to_vec(),
+    }
 }
 
 fn samples() -> Vec<Vec<u8>> {
@@ -73,6 +98,8 @@ fn samples() -> Vec<Vec<u8>> {
                 .encode(),
         ),
         with(key::STATE, value::encode_hash_key([1, 2])),
+        with(key::STATE, LogState::default().encode()),
+        with(key::CHANGELOG, LogEntry::encode(&log_record(fid), 9)),
         with(b'?', key::dentry(fid, 99, b"name")),
         with(b'?', key::reverse(3, object)),
     ]

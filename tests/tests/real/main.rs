@@ -5,6 +5,7 @@
 mod abort;
 mod bad_input;
 mod bench;
+mod changelog;
 mod coherence;
 mod coherence_names;
 mod components;

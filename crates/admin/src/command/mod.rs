@@ -1,5 +1,6 @@
 //! One module a command.
 
+pub mod changelog;
 pub mod check;
 pub mod checksum;
 pub mod copy;

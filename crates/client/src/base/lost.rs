@@ -70,6 +70,7 @@ fn changed(op: Op, message: &[u8], reply: &[u8]) -> Result<Changed, CodecError> 
         | Op::Enqueue
         | Op::Cancel
         | Op::Reclaim
+        | Op::Changelogclear
         | Op::Extent => vec![],
         Op::Ping | Op::Disconnect | Op::Statfs | Op::Quotactl | Op::GetParam | Op::SetParam => vec![],
         Op::Grant | Op::Sync => vec![],
@@ -81,7 +82,7 @@ fn changed(op: Op, message: &[u8], reply: &[u8]) -> Result<Changed, CodecError> 
         | Op::Getxattr
         | Op::Listxattr
         | Op::Getpath => vec![],
-        Op::Fetch | Op::Ostfiles | Op::Scan | Op::Withdraw => vec![],
+        Op::Fetch | Op::Ostfiles | Op::Scan | Op::Withdraw | Op::Changelog => vec![],
         Op::Getlock | Op::Read | Op::Seek | Op::Glimpse | Op::Glimpselist => vec![],
         // Not sent by mounts.
         Op::Destroy | Op::Fence | Op::Setowner | Op::Register | Op::Config => vec![],

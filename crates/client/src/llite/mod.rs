@@ -8,6 +8,8 @@
 
 pub(crate) mod beside;
 mod cancel;
+mod changelog;
+mod changelogclear;
 mod close;
 mod commit;
 mod components;

@@ -313,14 +313,19 @@ impl Cluster {
 
     /// As [`Cluster::set_mdt_param`]; says why not.
     pub async fn try_mdt_param(&self, name: &str, value: &str) -> Result<(), Errno> {
+        self.mdt().set_params(name, value).await.map(drop)
+    }
+
+    /// The metadata server.
+    pub fn mdt(&self) -> Arc<mds::Mdt> {
         let mdt = self.nodes.iter().find_map(|n| match &n.running.lock().unwrap().as_ref()?.role {
             Role::Mdt(m) => Some(m.clone()),
             _ => None,
         });
-        mdt.expect("it runs").set_params(name, value).await.map(drop)
+        mdt.expect("it runs")
     }
 
-    /// The same on the hosts of the object servers.
+    /// `lctl set_param` on the hosts of the object servers.
     pub fn set_ost_params(&self, name: &str, value: &str) {
         for n in &self.nodes {
             if let Some(Role::Ost(o)) = n.running.lock().unwrap().as_ref().map(|r| &r.role) {

@@ -3,6 +3,7 @@
 
 mod atimes;
 mod cache;
+mod changelog;
 mod components;
 mod data;
 mod exerciser;

@@ -178,5 +178,6 @@ fn single(
     }
     tx.bulk = bulk.clone();
     let ctx = context(tx, ctx, m, op)?;
+    tx.notes.on_behalf(&ctx.cred);
     verbs::execute(tx, &ctx, code, &op.body)
 }

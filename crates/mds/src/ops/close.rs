@@ -1,15 +1,18 @@
 //! close: the end of an open. Unknown handles are no error.
 
+use crate::changelog::Change;
 use crate::names::{self, OpContext};
 use crate::schema::Inode;
 use crate::tx::Tx;
+use model::changelog::RecordKind;
 use model::perm::FLAG_NOATIME;
 use model::{Errno, Timestamp, limits};
 use wire::msg::close::{Close, CloseReply};
 
 pub fn run(tx: &mut Tx, ctx: &OpContext, m: Close) -> Result<CloseReply, Errno> {
     let mut stored = false;
-    match tx.open_of(ctx.client, m.handle) {
+    let open = tx.open_of(ctx.client, m.handle);
+    match open {
         Some(open) if open.fid == m.fid => {}
         Some(_) => return Err(Errno::EBADF),
         // It was open under a lease; or the close is done again after a restart, before which the client did
@@ -28,7 +31,11 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Close) -> Result<CloseReply, Errno> 
             i.atime = t;
             tx.put_inode(m.fid, &mut i);
             stored = true;
+            tx.notes.add(ctx.now, Change::of(RecordKind::Atime, m.fid));
         }
+    }
+    if let Some(open) = open {
+        tx.notes.add_close(ctx.now, m.fid, open.flags);
     }
     tx.remove_open(ctx.client, m.handle)?;
     assert!(tx.open_of(ctx.client, m.handle).is_none(), "a closed handle stands for nothing");

@@ -45,6 +45,9 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Create) -> Result<CreateReply, Errno
         register(tx, ctx, m.fid, &i, open)?;
     }
     names::add_file(tx, ctx, (m.parent, dir), (cookie, &m.name), (m.fid, &mut i));
+    if let Some(open) = &m.open {
+        tx.notes.add_open(ctx.now, m.fid, open.flags);
+    }
     Ok(CreateReply { created: true, entry: names::named(tx, m.parent, m.fid, &i) })
 }
 

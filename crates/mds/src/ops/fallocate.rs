@@ -1,8 +1,10 @@
 //! fallocate: reserves, zeroes or punches a range of bytes that lie with their inode.
 
+use crate::changelog::Change;
 use crate::data;
 use crate::names::OpContext;
 use crate::tx::Tx;
+use model::changelog::RecordKind;
 use model::{Errno, ObjectAttr, inode_rules, limits};
 use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE, Fallocate};
 
@@ -41,5 +43,6 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Fallocate) -> Result<ObjectAttr, Err
     }
     data::touch(&mut i, ctx.now);
     tx.put_inode(fid, &mut i);
+    tx.notes.add(ctx.now, Change::of(RecordKind::Mtime, fid));
     Ok(data::attr(&i))
 }

@@ -1,9 +1,11 @@
 //! link: one more name for a file, also for an open unnamed one.
 
+use crate::changelog::Change;
 use crate::names::{self, OpContext};
 use crate::schema::{OrphanKind, key};
 use crate::tx::Tx;
 use model::Errno;
+use model::changelog::RecordKind;
 use model::inode_rules::{self, NamesChange};
 use wire::msg::link::Link;
 use wire::msg::lookup::Entry;
@@ -24,5 +26,6 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Link) -> Result<Entry, Errno> {
     tx.put_inode(m.fid, &mut i);
     tx.put_name(m.parent, cookie, &m.name, m.fid, i.kind);
     tx.names_changed(m.parent, &mut dir, NamesChange::added(i.kind), ctx.now);
+    tx.notes.add(ctx.now, Change::of(RecordKind::Hardlink, m.fid).named(m.parent, &m.name));
     Ok(names::named(tx, m.parent, m.fid, &i))
 }

@@ -7,6 +7,8 @@
 pub mod allocseq;
 pub mod batch;
 pub mod cancel;
+pub mod changelog;
+pub mod changelogclear;
 pub mod close;
 pub mod components;
 pub mod create;

@@ -33,6 +33,7 @@ pub fn open_existing(
     if open.flags & O_ACCMODE != 0 && names::instantiate(tx, fid, i)? {
         tx.put_inode(fid, i);
     }
+    tx.notes.add_open(ctx.now, fid, open.flags);
     register(tx, ctx, fid, i, open)
 }
 

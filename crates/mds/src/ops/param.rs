@@ -1,5 +1,6 @@
 //! get_param and set_param of a metadata target.
 
+use crate::changelog;
 use crate::leases::Touched;
 use crate::mdt::Mdt;
 use crate::params::tree;
@@ -32,12 +33,15 @@ pub struct About {
     pub layouts: bool,
     /// Whose root is root.
     pub squash: bool,
+    /// What the changelog tells of.
+    pub changelog: bool,
 }
 
 impl About {
     fn add(&mut self, i: &Item<'_>) {
         self.layouts |= i.name.starts_with("lod.") || i.decl.name == "dom_stripesize";
         self.squash |= matches!(i.decl.name, "root_squash" | "nosquash_nids");
+        self.changelog |= i.decl.name == "changelog_mask";
     }
 }
 
@@ -76,6 +80,9 @@ pub async fn settings_changed(mdt: &Mdt, about: About) -> Result<(), Errno> {
     }
     if about.squash {
         squash_changed(mdt).await?;
+    }
+    if about.changelog {
+        changelog::leases_for_audit(mdt).await?;
     }
     Ok(())
 }

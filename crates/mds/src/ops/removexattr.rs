@@ -2,9 +2,11 @@
 
 use super::getxattr::{Space, space, stored};
 use super::setxattr;
+use crate::changelog::Change;
 use crate::names::OpContext;
 use crate::tx::Tx;
 use model::Errno;
+use model::changelog::RecordKind;
 use wire::msg::removexattr::Removexattr;
 
 pub fn run(tx: &mut Tx, ctx: &OpContext, m: Removexattr) -> Result<(), Errno> {
@@ -22,5 +24,6 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Removexattr) -> Result<(), Errno> {
     }
     i.touch_ctime(ctx.now);
     tx.put_inode(m.fid, &mut i);
+    tx.notes.add(ctx.now, Change::of(RecordKind::Setxattr, m.fid).xattr(&m.name));
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! rename: moves a name, with NOREPLACE and EXCHANGE.
 
 use crate::ancestors::leads_through;
+use crate::changelog::Change;
 use crate::names::{self, OpContext};
 use crate::schema::{Inode, key};
 use crate::tx::{Dentry, Found, Tx};
+use model::changelog::RecordKind;
 use model::inode_rules::{self, NamesChange, RenameCheck};
 use model::planted::{self, Bug};
 use model::{Errno, Fid};
@@ -120,10 +122,19 @@ fn replace(
     let change = over.unwrap_or(NamesChange::added(i.kind));
     tx.names_changed(to.dir, &mut new_dir, change, ctx.now);
 
+    let (mut over, mut last) = (Fid::NONE, false);
     if let Some((d, mut v)) = victim {
         super::unlink::drop_link(tx, ctx, d.fid, &mut v)?;
+        (over, last) = (d.fid, v.nlink == 0);
     }
+    record(tx, ctx, src.fid, (from, to), (over, last));
     Ok(())
+}
+
+/// Tells of a rename. `over`: the file whose name it took, and whether that was its last one.
+fn record(tx: &mut Tx, ctx: &OpContext, fid: Fid, (from, to): (Place, Place), (over, last): (Fid, bool)) {
+    let change = Change::of(RecordKind::Rename, over).named(to.dir, to.name);
+    tx.notes.add(ctx.now, change.renamed(fid, from.dir, from.name).last_name(last));
 }
 
 /// The two names change places.
@@ -155,5 +166,8 @@ fn swap(
         let mut d = tx.promised(dir)?;
         tx.names_changed(dir, &mut d, NamesChange::replaced(old, new), ctx.now);
     }
+    // Two renames, of which neither has a victim: who reads the first one knows that the other follows.
+    record(tx, ctx, a_entry.fid, (a, b), (Fid::NONE, false));
+    record(tx, ctx, b_entry.fid, (b, a), (Fid::NONE, false));
     Ok(())
 }

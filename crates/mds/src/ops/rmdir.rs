@@ -1,8 +1,10 @@
 //! rmdir: removes an empty directory.
 
+use crate::changelog::Change;
 use crate::names::{self, OpContext};
 use crate::tx::Tx;
 use model::Errno;
+use model::changelog::RecordKind;
 use model::inode_rules::{self, NamesChange};
 use wire::msg::rmdir::Rmdir;
 use wire::msg::unlink::Changed;
@@ -24,5 +26,6 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rmdir) -> Result<Changed, Errno> {
     tx.delete_name(m.parent, d.cookie, &m.name, d.fid);
     tx.names_changed(m.parent, &mut dir, NamesChange::removed(victim.kind), ctx.now);
     super::unlink::drop_link(tx, ctx, d.fid, &mut victim)?;
+    tx.notes.add(ctx.now, Change::of(RecordKind::Rmdir, d.fid).named(m.parent, &m.name));
     names::changed(tx)
 }

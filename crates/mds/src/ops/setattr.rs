@@ -41,5 +41,6 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setattr) -> Result<Entry, Errno> {
     if i.owner() != owner {
         tx.tell_owner(m.fid, &i);
     }
+    tx.notes.add_attributes(ctx.now, m.fid, s);
     Ok(names::entry(tx, m.fid, &i))
 }

@@ -1,9 +1,11 @@
 //! setlayout: `lfs setstripe` on a file without objects and data, or on a directory (its default for new
 //! files; the root directory's is the file system's).
 
+use crate::changelog::Change;
 use crate::names::{self, OpContext};
 use crate::relayout;
 use crate::tx::Tx;
+use model::changelog::RecordKind;
 use model::layout::ComponentSpec;
 use model::perm;
 use model::{Errno, Fid, FileType, LayoutSpec};
@@ -39,6 +41,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setlayout) -> Result<Entry, Errno> {
     match i.kind {
         FileType::Directory => {
             i.default_layout = m.spec;
+            tx.notes.add(ctx.now, Change::of(RecordKind::Setxattr, m.fid).xattr(b"trusted.lov"));
             if m.fid == Fid::ROOT {
                 tx.change_defaults();
             }
@@ -51,6 +54,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setlayout) -> Result<Entry, Errno> {
                 let wanted = i.default_layout.take();
                 names::lay_out(tx, m.fid, &mut i, Some(&spec), wanted.as_ref())?;
                 tx.index_objects(m.fid, &i);
+                tx.notes.add_layout(ctx.now, m.fid);
             }
         }
         _ => return Err(Errno::EINVAL),

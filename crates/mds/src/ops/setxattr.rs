@@ -2,12 +2,14 @@
 
 use super::getxattr::{Space, space, stored};
 use super::listxattr;
+use crate::changelog::Change;
 use crate::names::OpContext;
 use crate::schema::inode::{XATTR_INLINE_MAX_BYTES, XATTR_INLINE_TOTAL_BYTES};
 use crate::schema::{Inode, key, value};
 use crate::tx::Tx;
 use model::acl::Acl;
 use model::attr::{S_ISGID, S_ISVTX, XATTR_CAPABILITY};
+use model::changelog::RecordKind;
 use model::perm::{self, FLAG_APPEND, FLAG_IMMUTABLE, MAY_WRITE};
 use model::{Errno, Fid, FileType, limits};
 use wire::msg::setxattr::{Setxattr, XATTR_CREATE, XATTR_REPLACE};
@@ -29,6 +31,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Setxattr) -> Result<(), Errno> {
     }
     i.touch_ctime(ctx.now);
     tx.put_inode(m.fid, &mut i);
+    tx.notes.add(ctx.now, Change::of(RecordKind::Setxattr, m.fid).xattr(&m.name));
     Ok(())
 }
 

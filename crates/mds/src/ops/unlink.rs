@@ -1,8 +1,10 @@
 //! unlink: removes a name that is no directory.
 
+use crate::changelog::Change;
 use crate::names::{self, OpContext};
 use crate::tx::Tx;
 use model::Errno;
+use model::changelog::RecordKind;
 use model::inode_rules::{self, NamesChange};
 use wire::msg::unlink::{Changed, Unlink};
 
@@ -18,6 +20,8 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Unlink) -> Result<Changed, Errno> {
     tx.delete_name(m.parent, d.cookie, &m.name, d.fid);
     tx.names_changed(m.parent, &mut dir, NamesChange::removed(victim.kind), ctx.now);
     drop_link(tx, ctx, d.fid, &mut victim)?;
+    let change = Change::of(RecordKind::Unlink, d.fid).named(m.parent, &m.name);
+    tx.notes.add(ctx.now, change.last_name(victim.nlink == 0));
     names::changed(tx)
 }
 

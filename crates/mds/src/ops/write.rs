@@ -1,9 +1,11 @@
 //! write: bytes that lie with their inode, in place or at the end, as long as the file stays small.
 
+use crate::changelog::Change;
 use crate::data;
 use crate::names::{self, OpContext};
 use crate::tx::Tx;
 use model::Errno;
+use model::changelog::RecordKind;
 use wire::msg::write::{Write, WriteReply};
 
 pub fn run(tx: &mut Tx, ctx: &OpContext, m: Write) -> Result<WriteReply, Errno> {
@@ -29,6 +31,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Write) -> Result<WriteReply, Errno> 
         "what was written lies within the file"
     );
     tx.put_inode(m.object.origin, &mut i);
+    tx.notes.add(ctx.now, Change::of(RecordKind::Mtime, m.object.origin));
     let entry = Some(Box::new(names::entry(tx, m.object.origin, &i)));
     Ok(WriteReply { offset, attr: data::attr(&i), entry })
 }

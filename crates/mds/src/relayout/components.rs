@@ -58,6 +58,7 @@ fn at_once(tx: &mut Tx, ctx: &OpContext, m: &Components) -> Result<Vec<u8>, Errn
             tx.change_layout(m.fid);
         }
     }
+    tx.notes.add_layout(ctx.now, m.fid);
     i.touch_ctime(ctx.now);
     tx.put_inode(m.fid, &mut i);
     Ok(encode_message(&names::entry(tx, m.fid, &i)))

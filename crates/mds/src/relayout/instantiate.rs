@@ -56,6 +56,7 @@ fn cover(tx: &mut Tx, fid: Fid, i: &mut Inode, range: (u64, u64)) -> Result<(), 
         tx.change_layout(fid);
     }
     tx.index_objects(fid, i);
+    tx.notes.add_layout(tx.shared.world.wall(), fid);
     Ok(())
 }
 

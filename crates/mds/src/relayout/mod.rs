@@ -352,6 +352,7 @@ fn lay_out(tx: &mut Tx, fid: Fid, i: &mut Inode, new: Layout) {
     tx.change_layout(fid);
     tx.index_objects(fid, i);
     tx.put_inode(fid, i);
+    tx.notes.add_layout(tx.shared.world.wall(), fid);
 }
 
 /// The session with the server of an object.

@@ -86,6 +86,7 @@ fn put_elsewhere(
     i.growth.attempts += id - first;
     tx.change_layout(fid);
     tx.index_objects(fid, i);
+    tx.notes.add_layout(tx.shared.world.wall(), fid);
     Ok(())
 }
 

@@ -14,8 +14,9 @@ pub const ORPHAN: u8 = b'O';
 pub const OUTBOX: u8 = b'B';
 pub const LEASE: u8 = b'F';
 pub const STATE: u8 = b'Z';
-/// Changelog, quota, intents, shard maps: nothing is stored under these yet.
-pub const RESERVED: [u8; 4] = [b'C', b'Q', b'Y', b'S'];
+pub const CHANGELOG: u8 = b'C';
+/// Quota, intents, shard maps: nothing is stored under these yet.
+pub const RESERVED: [u8; 3] = [b'Q', b'Y', b'S'];
 
 /// Key of the directory hash.
 pub const STATE_HASH_KEY: &[u8] = b"Zhash";
@@ -25,6 +26,8 @@ pub const STATE_NEXT_SEQ: &[u8] = b"Zseq";
 pub const STATE_INODES: &[u8] = b"Zinodes";
 /// Up to which file OSTs were told of owners.
 pub const STATE_OWNERS: &[u8] = b"Zowners";
+/// Consumers of the changelog, and how far it was freed.
+pub const STATE_CHANGELOG: &[u8] = b"Zchangelog";
 
 fn tagged(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let mut k = Vec::with_capacity(1 + parts.iter().map(|p| p.len()).sum::<usize>());
@@ -119,6 +122,11 @@ pub fn lease(seq: u64) -> Vec<u8> {
     tagged(LEASE, &[&seq.to_be_bytes()])
 }
 
+/// A record of the changelog.
+pub fn changelog(index: u64) -> Vec<u8> {
+    tagged(CHANGELOG, &[&index.to_be_bytes()])
+}
+
 fn fid_at(k: &[u8], at: usize) -> Option<Fid> {
     Some(Fid::from_bytes(k.get(at..at + 16)?.try_into().ok()?))
 }
@@ -179,6 +187,11 @@ pub fn parse_client(k: &[u8]) -> Option<[u8; 16]> {
     k.get(1..)?.try_into().ok()
 }
 
+/// The index of a `C` key.
+pub fn parse_changelog(k: &[u8]) -> Option<u64> {
+    if k.len() == 9 { u64_at(k, 1) } else { None }
+}
+
 /// The sequence of an `F` key.
 pub fn parse_lease(k: &[u8]) -> Option<u64> {
     if k.len() == 9 { u64_at(k, 1) } else { None }
@@ -202,6 +215,7 @@ mod tests {
         assert_eq!(parse_outbox(&outbox(3, 4)), Some((3, 4)));
         assert_eq!(parse_client(&client(&[1; 16])), Some([1; 16]));
         assert_eq!(parse_lease(&lease(99)), Some(99));
+        assert_eq!(parse_changelog(&changelog(7)), Some(7));
         for cut in 0..25 {
             assert_eq!(parse_dentry(&dentry(f, 77, b"")[..cut]), None);
         }

@@ -41,11 +41,15 @@ pub fn hex(key: &[u8]) -> String {
     s
 }
 
-fn encode<T: Serialize>(v: &T) -> Vec<u8> {
+pub(super) fn encode<T: Serialize>(v: &T) -> Vec<u8> {
     postcard::to_extend(v, vec![VERSION]).expect("plain data encodes")
 }
 
-fn decode<T: for<'a> Deserialize<'a>>(what: &'static str, key: &[u8], v: &[u8]) -> Result<T, MdsError> {
+pub(super) fn decode<T: for<'a> Deserialize<'a>>(
+    what: &'static str,
+    key: &[u8],
+    v: &[u8],
+) -> Result<T, MdsError> {
     let b = body(what, key, v)?;
     postcard::take_from_bytes(b).map(|(t, _)| t).map_err(|e| damaged(what, hex(key), e.to_string()))
 }

@@ -2,10 +2,12 @@
 
 use super::*;
 use crate::check::Rule;
+use crate::schema::changelog::{Consumer, LogEntry, LogState};
 use crate::schema::value::{self, ClientRecord, OrphanKind};
 use crate::schema::{DentryValue, Inode, Lease, key};
 use crate::tx::Found;
 use ::model::Layout;
+use ::model::changelog::{Origin, Record, RecordKind};
 use store::Txn;
 
 const R: Fid = Fid::ROOT;
@@ -70,6 +72,22 @@ impl Tree {
         rules.sort();
         rules.dedup();
         rules
+    }
+}
+
+fn log_record(index: u64) -> Record {
+    Record {
+        index,
+        kind: RecordKind::Create,
+        flags: 0,
+        time: Timestamp::ZERO,
+        fid: R,
+        parent: R,
+        name: b"f".to_vec(),
+        source: None,
+        by: Origin::default(),
+        open_flags: 0,
+        xattr: Vec::new(),
     }
 }
 
@@ -188,6 +206,38 @@ const CASES: &[Case] = &[
         },
         &[Rule::Layout],
     ),
+    (
+        "a record of the changelog for nobody",
+        |_| vec![(key::changelog(1), Some(LogEntry::encode(&log_record(1), 0)))],
+        &[Rule::Changelog],
+    ),
+    (
+        "a record of the changelog that is missing",
+        |_| {
+            let state = LogState::default().encode();
+            let (first, third) = (LogEntry::encode(&log_record(1), 0), LogEntry::encode(&log_record(3), 90));
+            vec![
+                (key::STATE_CHANGELOG.to_vec(), Some(state)),
+                (key::changelog(1), Some(first)),
+                (key::changelog(3), Some(third)),
+            ]
+        },
+        &[Rule::Changelog],
+    ),
+    (
+        "a consumer of records that never were",
+        |_| {
+            let c = Consumer { id: 1, name: String::new(), mask: None, cleared: 9, heard: 0 };
+            let state = LogState { last_id: 1, consumers: vec![c], ..LogState::default() };
+            vec![(key::STATE_CHANGELOG.to_vec(), Some(state.encode()))]
+        },
+        &[Rule::Changelog],
+    ),
+    (
+        "a record of the changelog that does not decode",
+        |_| vec![(key::changelog(1), Some(vec![1; 12]))],
+        &[Rule::Damaged],
+    ),
     ("no root", |_| vec![(key::inode(R), None)], &[Rule::Name, Rule::Parent, Rule::State]),
 ];
 
@@ -215,6 +265,7 @@ fn every_rule_is_checked() {
         Rule::State,
         Rule::Xattr,
         Rule::Data,
+        Rule::Changelog,
     ] {
         assert!(seen.contains(&rule), "no case breaks {rule:?}");
     }

@@ -2,6 +2,7 @@
 
 mod acl;
 mod big;
+mod changelog;
 mod components;
 mod damage;
 mod data;

@@ -32,6 +32,8 @@ pub enum Scope {
     LodPool,
     /// `mdt.FS-MDTxxxx`.
     Mdt,
+    /// `mdd.FS-MDTxxxx`: its changelog.
+    Mdd,
     /// `mdt.FS-MDTxxxx.exports.NID`.
     MdtExport,
     /// `osp.FS-OSTxxxx-osc-MDTxxxx`: an MDT's session with an OST.
@@ -61,6 +63,7 @@ impl Scope {
             Scope::Lod => &["lod", "*"],
             Scope::LodPool => &["lod", "*", "pool", "*"],
             Scope::Mdt => &["mdt", "*"],
+            Scope::Mdd => &["mdd", "*"],
             Scope::MdtExport => &["mdt", "*", "exports", "*"],
             Scope::Osp => &["osp", "*"],
             Scope::Obdfilter => &["obdfilter", "*"],

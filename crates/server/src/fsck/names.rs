@@ -80,6 +80,7 @@ pub fn kind(rule: Rule) -> &'static str {
         Rule::Usage => "wrong-usage",
         Rule::Xattr => "bad-xattr",
         Rule::Data => "bad-data",
+        Rule::Changelog => "bad-changelog",
     }
 }
 

@@ -7,6 +7,7 @@ use admin::local::{
 };
 use mgs::pools::PoolOrder;
 use model::Errno;
+use model::changelog::Order;
 use model::limits::INBOUND_MIN_BYTES;
 use model::param::{Decl, Field, Item, Param, ParamInfo, Preset, Registry, Scope, Table, Tree, Value};
 use rpc::server::recovery::Recovery;
@@ -128,6 +129,7 @@ impl Node {
             DaemonRequest::AbortRecovery { target } => self.abort_recovery(&target),
             DaemonRequest::Check { target, order } => self.check(&target, order),
             DaemonRequest::Registration { target, order } => self.registration(&target, &order),
+            DaemonRequest::Changelog { target, order } => self.changelog(&target, &order),
             DaemonRequest::Pool(order) => self.change_pool(&order),
             DaemonRequest::Pools { fsname } => DaemonReply::Pools(self.known_pools(&fsname)),
             DaemonRequest::SetPermanent { name, value, delete } => self.set_permanent(&name, &value, delete),
@@ -176,6 +178,16 @@ impl Node {
         let Some(mgs) = self.mgs() else { return error(Errno::ENODEV, "this daemon has no active MGS") };
         match world::block_on(mgs.administer(label, order)) {
             Ok(text) => DaemonReply::Text(text),
+            Err((e, why)) => error(e, &why),
+        }
+    }
+
+    fn changelog(&self, label: &str, order: &Order) -> DaemonReply {
+        let Some(t) = self.targets.iter().find(|t| t.label() == label) else {
+            return error(Errno::ENODEV, &format!("this daemon does not serve {label}"));
+        };
+        match t.changelog(&self.world, order) {
+            Ok(consumer) => DaemonReply::Text(consumer),
             Err((e, why)) => error(e, &why),
         }
     }

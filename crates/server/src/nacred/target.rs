@@ -4,16 +4,17 @@ use super::check::Checks;
 use super::ended::{StartError, Why};
 use admin::command::mkfs::MGT_SUBDIR;
 use mgs::Mgs;
+use model::changelog::Order;
 use model::mutex::Mutex;
 use model::param::ParamInfo;
-use model::{Nid, TargetKind, TargetMark};
+use model::{Errno, Nid, TargetKind, TargetMark};
 use oss::{Ost, OstConfig};
 use rpc::server::recovery::Recovery;
 use rpc::{Peers, Service};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
-use store::format::{INCOMPAT_COMPONENTS, RO_COMPAT_BLOCK_SUMS, Superblock, TargetLock};
+use store::format::{INCOMPAT_CHANGELOG, INCOMPAT_COMPONENTS, RO_COMPAT_BLOCK_SUMS, Superblock, TargetLock};
 use store::mmp::{Heartbeat, Times, Who};
 use store::object::Objects;
 use store::{Db, DbOptions, StoreError};
@@ -129,7 +130,7 @@ pub struct Target {
 fn words(dir: &str, e: &StoreError) -> StartError {
     match e {
         StoreError::Refused(text) => StartError::new(text.clone()),
-        StoreError::Io { errno: model::Errno::EIO, .. } => {
+        StoreError::Io { errno: Errno::EIO, .. } => {
             StartError::disk(format!("cannot use target '{dir}': {e}"))
         }
         other => StartError::new(format!("cannot use target '{dir}': {other}")),
@@ -507,11 +508,11 @@ impl Target {
         };
         for (name, value) in &c.params {
             let done = match self.set_lasting_osd_params(name, value) {
-                Err(model::Errno::ENOENT) => o.set_params(name, value).map(drop),
+                Err(Errno::ENOENT) => o.set_params(name, value).map(drop),
                 done => done,
             };
             if let Err(e) = done
-                && e != model::Errno::ENOENT
+                && e != Errno::ENOENT
             {
                 tracing::warn!("{}: permanent parameter {name}={value}: {e}", self.label());
             }
@@ -530,6 +531,11 @@ impl Target {
             new.first_time = false;
             new.replace = false;
         }
+        self.relabel(world, &mut s, new)
+    }
+
+    /// Writes the label anew, if it differs.
+    fn relabel(&self, world: &World, s: &mut Superblock, new: Superblock) -> Result<(), StoreError> {
         if new == *s {
             return Ok(());
         }
@@ -541,10 +547,40 @@ impl Target {
         }
         assert_eq!(new.epoch, s.epoch, "only a start raises the epoch");
         let who = |s: &Superblock| (s.target, s.target_uuid, s.key);
-        assert_eq!(who(&new), who(&s), "who a target is nobody tells it");
+        assert_eq!(who(&new), who(s), "who a target is nobody tells it");
         new.write(world, &self.dir)?;
         *s = new;
         Ok(())
+    }
+
+    /// An order about the changelog of an MDT; the consumer's name. While there are consumers an older
+    /// program must not serve it, which would change files without a record: the label says so from before
+    /// the first one is there until the last one is gone.
+    pub fn changelog(&self, world: &World, order: &Order) -> Result<String, (Errno, String)> {
+        let Role::Mdt(mdt) = &self.service else {
+            return Err((
+                Errno::EINVAL,
+                format!("{} has no changelog: name a metadata target", self.label()),
+            ));
+        };
+        let mark = |is: bool| self.mark_incompat(world, INCOMPAT_CHANGELOG, is);
+        let failed = |e: StoreError| (e.errno(), e.to_string());
+        if matches!(order, Order::Register { .. }) {
+            mark(true).map_err(failed)?;
+        }
+        let consumer = world::block_on(mds::changelog_order(mdt, order))?;
+        if !mds::has_changelog(mdt) {
+            mark(false).map_err(failed)?;
+        }
+        Ok(consumer)
+    }
+
+    /// Sets or clears a bit of the label.
+    fn mark_incompat(&self, world: &World, bit: u64, is: bool) -> Result<(), StoreError> {
+        let mut s = self.superblock.lock();
+        let mut new = s.clone();
+        new.incompat = if is { s.incompat | bit } else { s.incompat & !bit };
+        self.relabel(world, &mut s, new)
     }
 
     pub fn get_params(&self, pattern: &str) -> Vec<(String, String)> {
@@ -568,17 +604,13 @@ impl Target {
     }
 
     /// `ENOENT`: this target has no such parameter.
-    pub async fn set_params(
-        &self,
-        pattern: &str,
-        value: &str,
-    ) -> Result<Vec<(String, String)>, model::Errno> {
+    pub async fn set_params(&self, pattern: &str, value: &str) -> Result<Vec<(String, String)>, Errno> {
         match self.set_osd_params(pattern, value) {
-            Err(model::Errno::ENOENT) => {}
+            Err(Errno::ENOENT) => {}
             done => return done,
         }
         match &self.service {
-            Role::Mgs(_) => Err(model::Errno::ENOENT),
+            Role::Mgs(_) => Err(Errno::ENOENT),
             Role::Mdt(m) => m.set_params(pattern, value).await,
             Role::Ost(o) => o.set_params(pattern, value),
         }

@@ -439,6 +439,8 @@ fn likely(target: TargetId) -> &'static [Op] {
         Op::Fetch,
         Op::Ostfiles,
         Op::Scan,
+        Op::Changelog,
+        Op::Changelogclear,
         Op::Enqueue,
         Op::Cancel,
         Op::Getlock,

@@ -12,6 +12,8 @@ macro_rules! message {
 pub mod allocseq;
 pub mod batch;
 pub mod cancel;
+pub mod changelog;
+pub mod changelogclear;
 pub mod close;
 pub mod components;
 pub mod config;
