@@ -32,7 +32,7 @@ impl Mdt {
             client,
             cred: req.ctx.cred.clone(),
             nodemap: map,
-            now: self.shared.clamp_time(req.ctx.client_time, req.wall),
+            now: self.shared.time_of(&req.ctx, req.wall),
             wall: req.wall,
         };
         let durable = req.durable || self.shared.settings.ack_durable.load(Relaxed);

@@ -12,6 +12,7 @@ use model::mutex::Mutex;
 use model::{Errno, LayoutSpec, Timestamp};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use store::usage::UsageLedger;
+use wire::RequestContext;
 use world::World;
 
 pub struct Shared {
@@ -44,6 +45,8 @@ pub struct Shared {
 /// How far a client's clock may be behind, and ahead.
 const CLOCK_BEHIND_NS: i128 = 3_600_000_000_000;
 const CLOCK_AHEAD_NS: i128 = 1_000_000_000;
+/// How far ahead an object target's clock may be.
+const WRITTEN_AHEAD_NS: i128 = 24 * 3_600_000_000_000;
 
 impl Shared {
     /// `ENOSPC` when the host's file system is nearly full: asked by operations that need space.
@@ -56,6 +59,14 @@ impl Shared {
         let n = self.outbox_seq.fetch_add(1, Ordering::Relaxed);
         assert!(n < 1 << 40, "the numbers of one epoch do not run into the next one's");
         u64::from(self.epoch) << 40 | n
+    }
+
+    /// As [`Shared::clamp_time`], and behind the last write of the file that is changed, by whatever clock
+    /// that was stamped.
+    pub fn time_of(&self, ctx: &RequestContext, now: Timestamp) -> Timestamp {
+        let far = Timestamp::from_nanos(now.as_nanos() + WRITTEN_AHEAD_NS);
+        let written = ctx.written().map_or(Timestamp::ZERO, |t| t.min(far).plus_nanos(1));
+        self.clamp_time(ctx.client_time, now).max(written)
     }
 
     /// The client's time if it is plausible by the server's clock `now`, else the nearest that is.

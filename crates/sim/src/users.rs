@@ -19,6 +19,9 @@ const NAMED: u32 = 1003;
 /// A group of two of the users.
 const GROUP: u32 = 500;
 const STEPS: usize = 14;
+/// Bytes of a write, and where writes begin at most.
+const PIECE: usize = 3000;
+const WRITTEN_MAX: u64 = 200_000;
 const ACL: &[u8] = b"system.posix_acl_access";
 
 /// Root, two of a group, and a stranger.
@@ -80,16 +83,49 @@ impl Node {
 
 #[derive(Clone, Debug)]
 enum Op {
-    Create { dir: usize, mode: u32, is_dir: bool },
-    Open { node: usize, flags: u32 },
-    Lookup { node: usize },
-    Cut { node: usize, size: u64 },
-    Chmod { node: usize, mode: u32 },
-    Chown { node: usize, uid: Option<u32>, gid: Option<u32> },
-    Times { node: usize, at: Option<Timestamp> },
-    List { node: usize, list: List, mask: u32 },
-    Unlink { node: usize },
-    Rename { node: usize, to: usize },
+    Create {
+        dir: usize,
+        mode: u32,
+        is_dir: bool,
+    },
+    /// Who may write does so, at `at`: a chown finds objects that were written.
+    Open {
+        node: usize,
+        flags: u32,
+        at: u64,
+    },
+    Lookup {
+        node: usize,
+    },
+    Cut {
+        node: usize,
+        size: u64,
+    },
+    Chmod {
+        node: usize,
+        mode: u32,
+    },
+    Chown {
+        node: usize,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    },
+    Times {
+        node: usize,
+        at: Option<Timestamp>,
+    },
+    List {
+        node: usize,
+        list: List,
+        mask: u32,
+    },
+    Unlink {
+        node: usize,
+    },
+    Rename {
+        node: usize,
+        to: usize,
+    },
 }
 
 /// An access list as the kernel passes it on.
@@ -142,7 +178,7 @@ impl Files {
                 let is_dir = rng.below(4) == 0;
                 Op::Create { dir, mode: if is_dir { mode } else { file_mode }, is_dir }
             }
-            2 => Op::Open { node: file?, flags: rng.below(3) as u32 },
+            2 => Op::Open { node: file?, flags: rng.below(3) as u32, at: rng.below(WRITTEN_MAX) },
             3 => Op::Lookup { node: file? },
             4 => Op::Cut { node: file?, size: rng.below(2000) },
             5 => Op::Chmod { node, mode: node_mode },
@@ -173,7 +209,7 @@ impl Files {
         let n = |i: usize| &self.nodes[i];
         match op {
             Op::Create { dir, .. } => needs(n(*dir).lets(who, WRITE | SEARCH), Errno::EACCES),
-            Op::Open { node, flags } => {
+            Op::Open { node, flags, .. } => {
                 let want = [READ, WRITE, READ | WRITE][*flags as usize];
                 needs(n(*node).lets(who, want), Errno::EACCES);
             }
@@ -222,8 +258,13 @@ impl Files {
                 self.nodes.push(Node { fid: a.fid, dir, name, is_dir, mode, uid, gid, list, mtime, gone });
                 self.nodes[dir].mtime = None;
             }
-            Op::Open { node, flags } => {
-                let file = fs.clone().open(call, self.nodes[node].fid, flags).await?;
+            Op::Open { node, flags, at } => {
+                let fid = self.nodes[node].fid;
+                let file = fs.clone().open(call.clone(), fid, flags).await?;
+                if flags != 0 {
+                    fs.clone().write(call, fid, at, false, false, vec![1; PIECE].into()).await?;
+                    self.nodes[node].mtime = None;
+                }
                 fs.close(Arc::new(file)).await?;
             }
             Op::Lookup { node } => {

@@ -1,5 +1,6 @@
 //! Each planted bug is found within a bounded number of seeds. One process, one bug at a time: the switch is
-//! global. `NACRE_PLANTED_PART=I/N` is for one of N processes that share the work.
+//! global. `NACRE_PLANTED_PART=I/N` is for one of N processes that share the work, `NACRE_PLANTED_BUG=NAME`
+//! for one bug.
 
 use model::planted::{self, Bug};
 use sim::scenario::{Options, run};
@@ -88,6 +89,11 @@ fn is_found(bug: Bug, how: &str, nth: impl Fn(u64) -> u64) -> bool {
     found.is_some()
 }
 
+/// The bug that `NACRE_PLANTED_BUG` names, or all.
+fn wanted(bug: Bug) -> bool {
+    std::env::var("NACRE_PLANTED_BUG").map_or(true, |name| name == format!("{bug:?}"))
+}
+
 /// Which of how many shares of the work this process does.
 fn part() -> (usize, usize) {
     let Ok(text) = std::env::var("NACRE_PLANTED_PART") else { return (0, 1) };
@@ -116,6 +122,7 @@ fn every_planted_bug_is_found() {
     let (i, n) = part();
     let missed: Vec<String> = always
         .chain(once)
+        .filter(|(b, _)| wanted(*b))
         .skip(i)
         .step_by(n)
         .filter_map(|(b, once)| match once {

@@ -31,6 +31,11 @@ pub struct RequestContext {
 /// makes to whoever asks.
 pub const EXTRA_FILE_OWNER: u16 = 1;
 
+/// Tag of [`RequestContext::extra`]: a [`Timestamp`]. When data of the file was written last, as its object
+/// targets stamped it: a change that says so comes later, whatever the clocks of servers show. A metadata
+/// target that does not know it goes by the clocks.
+pub const EXTRA_WRITTEN: u16 = 2;
+
 /// Whose file a request for data concerns.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct FileOwner {
@@ -44,6 +49,18 @@ impl RequestContext {
     pub fn naming(mut self, of: &FileOwner) -> RequestContext {
         self.extra.push((EXTRA_FILE_OWNER, crate::encode_message(of)));
         self
+    }
+
+    /// As it is, for a change that comes after what was written at this time.
+    pub fn behind_write(mut self, at: Timestamp) -> RequestContext {
+        self.extra.push((EXTRA_WRITTEN, crate::encode_message(&at)));
+        self
+    }
+
+    /// When the file was written last, if the sender says.
+    pub fn written(&self) -> Option<Timestamp> {
+        let (_, v) = self.extra.iter().find(|(tag, _)| *tag == EXTRA_WRITTEN)?;
+        crate::decode_message(v).ok()
     }
 
     /// Whose file it is, if the sender says.

@@ -53,10 +53,15 @@ impl Data {
         self: &Arc<Self>,
         objects: &[(u32, LayoutObject)],
     ) -> R<Vec<ObjectAttr>> {
-        let mut placed = Vec::with_capacity(objects.len());
-        for &(generation, o) in objects {
-            placed.push(lov::Placed { osc: self.lmv.osc(o.ost).await?, id: o.id, generation });
-        }
-        lov::glimpse(&placed).await
+        lov::glimpse(&placed(self, objects).await?).await
     }
+}
+
+/// Objects of layouts of these generations, with where they are asked for.
+pub(crate) async fn placed(data: &Data, objects: &[(u32, LayoutObject)]) -> R<Vec<lov::Placed>> {
+    let mut placed = Vec::with_capacity(objects.len());
+    for &(generation, o) in objects {
+        placed.push(lov::Placed { osc: data.lmv.osc(o.ost).await?, id: o.id, generation });
+    }
+    Ok(placed)
 }

@@ -2,16 +2,22 @@
 
 use super::Data;
 use super::getattr::{data_layout, merged};
+use super::glimpse::placed;
+use crate::lov;
 use crate::mdc::Edit;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
+use model::layout::LayoutObject;
 use model::limits::FILE_SIZE_MAX_BYTES;
-use model::{Attr, Errno, Fid, FileType, SetAttr};
+use model::{Attr, Errno, Fid, FileType, ObjectAttr, SetAttr};
 use std::sync::Arc;
 use wire::RequestContext;
 use wire::msg::lookup::Entry;
 use wire::msg::setattr::Setattr;
 use world::BoxFuture;
+
+/// How far apart clocks of hosts are at most, where it matters only for what it costs.
+const CLOCKS_APART_MAX_NS: i64 = 60_000_000_000;
 
 impl Fs {
     /// Includes truncate: cuts the objects under an exclusive lock where several stripes are concerned.
@@ -38,6 +44,7 @@ impl Data {
         fid: Fid,
         set: SetAttr,
     ) -> R<Entry> {
+<<<<<<< HEAD
         if let Some(e) = self.lmv.mdc_of(fid).await?.setattr_here(&ctx, fid, &set).await {
             return Ok(e);
         }
@@ -55,6 +62,12 @@ impl Data {
                 // A new size for which there is no room with the inode.
                 Err(e) => self.relayout(fid, e, &mut tries).await?,
             }
+=======
+        let mdc = self.lmv.mdc_of(fid).await?;
+        match mdc.setattr_here(&ctx.cred, ctx.client_time, fid, &set).await {
+            Some(e) => Ok(e),
+            None => setattr_there(self, ctx, fid, set).await,
+>>>>>>> main
         }
     }
 
@@ -68,25 +81,72 @@ impl Data {
 
     async fn set_without_size(self: &Arc<Self>, call: &Call, fid: Fid, set: SetAttr) -> R<Attr> {
         let ctx = self.cx.of(call);
-        let mut e = self.setattr_entry(ctx.clone(), fid, set.clone()).await?;
+        let mdc = self.lmv.mdc_of(fid).await?;
+        let here = mdc.setattr_here(&ctx.cred, ctx.client_time, fid, &set).await;
+        let is_here = here.is_some();
+        let mut e = match here {
+            Some(e) => e,
+            None => setattr_there(self, ctx.clone(), fid, set.clone()).await?,
+        };
         if data_layout(&e).is_none() {
             return Ok(e.attr);
         }
-        let attrs = self.object_attrs(&mut e).await?;
-        let newest = attrs.iter().map(|a| a.ctime).max().unwrap_or_default();
-        if set.mtime.is_some() && newest > e.attr.mtime_stamp {
-            // A write stamped by a clock ahead of this one's would win over the time set now: set it again,
-            // later.
-            let times = SetAttr {
-                atime: set.atime,
-                mtime: set.mtime,
-                by_handle: set.by_handle,
-                ..SetAttr::default()
-            };
-            e = self
-                .setattr_entry(RequestContext { client_time: newest.plus_nanos(1), ..ctx }, fid, times)
-                .await?;
+        if set.mtime.is_none() {
+            let attrs = self.object_attrs(&mut e).await?;
+            return merged(&e, &attrs);
         }
+        let times =
+            SetAttr { atime: set.atime, mtime: set.mtime, by_handle: set.by_handle, ..SetAttr::default() };
+        let attrs = set_behind_writes(self, ctx, times, &mut e, is_here).await?;
         merged(&e, &attrs)
     }
+}
+
+/// By the server, which says what it made of the caller's clock.
+async fn setattr_there(data: &Arc<Data>, ctx: RequestContext, fid: Fid, set: SetAttr) -> R<Entry> {
+    let mut tries = 0;
+    loop {
+        let mdc = data.lmv.mdc_of(fid).await?;
+        let change = mdc.changing_inode(fid);
+        let r = mdc.target.call(ctx.clone(), Setattr { fid, set: set.clone() }).await;
+        change.done_edit(&r, set.size.map_or(Edit::Nothing, Edit::Size));
+        match r {
+            Ok(e) => {
+                data.meta.opens.learn(&e);
+                return Ok(e);
+            }
+            // A new size for which there is no room with the inode.
+            Err(e) => data.relayout(fid, e, &mut tries).await?,
+        }
+    }
+}
+
+/// A write stamped by a clock ahead of that of who sets times now would win over them: sees to it that they
+/// are later than all that was written. Attributes of the objects.
+async fn set_behind_writes(
+    data: &Arc<Data>,
+    ctx: RequestContext,
+    times: SetAttr,
+    e: &mut Entry,
+    is_here: bool,
+) -> R<Vec<ObjectAttr>> {
+    let fid = e.attr.fid;
+    let certain = match &e.layout {
+        Some(l) => {
+            let of = |o: &LayoutObject| (l.generation, *o);
+            let objects = placed(data, &l.objects().map(of).collect::<Vec<_>>()).await?;
+            lov::outdate_unsent(&objects)
+        }
+        None => true,
+    };
+    let attrs = data.object_attrs(e).await?;
+    let newest = attrs.iter().map(|a| a.ctime).max().unwrap_or_default();
+    let long_ago = newest.plus_nanos(CLOCKS_APART_MAX_NS) < e.attr.mtime_stamp;
+    // What was set here gets its stamp when the server is told.
+    if is_here && !certain && !long_ago || newest > e.attr.mtime_stamp {
+        let client_time = ctx.client_time.max(newest.plus_nanos(1));
+        let ctx = RequestContext { client_time, ..ctx }.behind_write(newest);
+        *e = setattr_there(data, ctx, fid, times).await?;
+    }
+    Ok(attrs)
 }

@@ -45,6 +45,16 @@ pub(crate) async fn glimpse(objects: &[Placed]) -> R<Vec<ObjectAttr>> {
     with_answers(here, asked.into_iter().map(Ok)).into_iter().collect()
 }
 
+/// New times of a file with these objects are set. Whether it is certain that they win over all that was
+/// written before ([`crate::osc::ObjectState::outdate_unsent`]).
+pub(crate) fn outdate_unsent(objects: &[Placed]) -> bool {
+    let mut certain = true;
+    for o in objects {
+        certain &= o.osc.cache.get(o.id).is_some_and(|object| object.lock().outdate_unsent());
+    }
+    certain
+}
+
 /// What is known here of an object before anybody is asked.
 pub(super) enum Here {
     /// Everything: a lock of this mount covers it.

@@ -26,7 +26,7 @@ mod write;
 mod tests;
 
 pub(crate) use file::{File, LayoutHolder};
-pub(crate) use glimpse::{Placed, glimpse};
+pub(crate) use glimpse::{Placed, glimpse, outdate_unsent};
 pub(crate) use glimpselist::glimpse_each;
 pub(crate) use group::GroupLock;
 pub(crate) use read::read_len;

@@ -244,6 +244,9 @@ pub(crate) struct ObjectState {
     pub fetches: Vec<Fetch>,
     /// As the server told last, with the times of writes that it does not know yet.
     pub attr: ObjectAttr,
+    /// Newest (mtime, ctime) that the server told. Of what it does not know yet it may stamp less than is
+    /// expected here: it does not believe a clock that is far ahead of its own.
+    told: (Timestamp, Timestamp),
     /// Object size with everything written here; what it is worth says [`ObjectState::size_known`].
     pub size: u64,
     /// False: a write was lost, only the server knows the size.
@@ -270,6 +273,7 @@ impl ObjectState {
             busy: Vec::new(),
             fetches: Vec::new(),
             attr: ObjectAttr::default(),
+            told: Default::default(),
             size: 0,
             size_authoritative: false,
             meta: WriteMeta::default(),
@@ -348,8 +352,11 @@ impl ObjectState {
     pub fn learn(&mut self, a: &ObjectAttr) {
         self.attr.blocks = a.blocks;
         self.attr.data_version = self.attr.data_version.max(a.data_version);
-        if a.ctime > self.attr.ctime {
-            (self.attr.mtime, self.attr.ctime) = (a.mtime, a.ctime);
+        if a.ctime > self.told.1 {
+            self.told = (a.mtime, a.ctime);
+        }
+        if self.told.1 > self.attr.ctime || self.busy.is_empty() && self.segs.unwritten_bytes() == 0 {
+            (self.attr.mtime, self.attr.ctime) = self.told;
         }
     }
 
@@ -358,7 +365,7 @@ impl ObjectState {
         assert!(start <= p.start && p.end <= end, "a lock covers what was asked for");
         assert!(self.locks.iter().all(|l| l.id != p.id), "a lock is granted once");
         if self.locks.is_empty() {
-            self.attr = *attr;
+            (self.attr, self.told) = (*attr, (attr.mtime, attr.ctime));
             (self.size, self.size_authoritative, self.meta) = (0, false, WriteMeta::default());
         }
         self.learn(attr);
@@ -398,6 +405,20 @@ impl ObjectState {
         if stamp > self.attr.ctime {
             (self.attr.mtime, self.attr.ctime) = (stamp, stamp);
         }
+    }
+
+    /// New times of the file are set: what was not sent yet has nothing to say about them, however far ahead
+    /// this host's clock is. Whether that is all there is: no server has stamped a write, or is about to.
+    pub fn outdate_unsent(&mut self) -> bool {
+        if self.segs.unwritten_bytes() > 0 {
+            self.meta.time = self.meta.inode_ctime;
+            let stamp = self.meta.stamp();
+            if self.busy.is_empty() {
+                let newest = if self.told.1 > stamp { self.told } else { (stamp, stamp) };
+                (self.attr.mtime, self.attr.ctime) = newest;
+            }
+        }
+        self.all_known() && self.busy.is_empty() && self.told.1 == Timestamp::ZERO
     }
 
     /// Whether no byte is in two messages.

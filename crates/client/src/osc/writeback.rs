@@ -230,9 +230,6 @@ impl Object {
         let under_way = s.busy.len();
         s.busy.retain(|b| b.token != number);
         assert!(s.busy.len() + 1 == under_way, "a message is answered once");
-        if let Ok(attr) = r {
-            s.learn(attr);
-        }
         for &(start, end) in runs {
             let left = s.segs.flushed(start, end, number, r.is_ok());
             let Some(e) = r.as_ref().err().copied().filter(|_| left > 0) else { continue };
@@ -244,6 +241,10 @@ impl Object {
                 Errno::ENOLCK => self.write_lost((start, end), Errno::EIO),
                 e => self.write_lost((start, end), e),
             }
+        }
+        // Behind that: with nothing left here the server knows the times.
+        if let Ok(attr) = r {
+            s.learn(attr);
         }
         self.account(&mut s);
     }

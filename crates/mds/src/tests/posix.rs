@@ -150,6 +150,26 @@ fn times_follow_the_rules() {
 }
 
 #[test]
+fn new_times_come_after_writes_by_clocks_that_are_ahead() {
+    let rig = Rig::new();
+    let f = rig.create(R, "f");
+    let now = rig.world.wall();
+    let set = SetAttr { mtime: Some(SetTime::At(Timestamp::ZERO)), ..SetAttr::default() };
+    let stamped = |written: Option<Timestamp>, client_time| {
+        let mut r = rig.incoming(A, &Cred::root(), &msg::setattr::Setattr { fid: f, set: set.clone() });
+        r.ctx.client_time = client_time;
+        r.ctx = written.map_or(r.ctx.clone(), |at| r.ctx.clone().behind_write(at));
+        block_on(rig.mdt.clone().handle(r)).status.unwrap();
+        rig.attr(f).mtime_stamp
+    };
+    let hour = now.plus_nanos(3_600_000_000_000);
+    assert!(later(hour, stamped(None, hour)), "a client's clock is believed a second ahead");
+    assert!(later(stamped(Some(hour), hour), hour), "a write is where it is");
+    let far = now.plus_nanos(7 * 24 * 3_600_000_000_000);
+    assert!(later(far, stamped(Some(far), far)), "nobody moves a file into the next week");
+}
+
+#[test]
 fn truncate_checks_and_stamps() {
     let rig = Rig::new();
     let (f, d) = (rig.create(R, "f"), rig.mkdir(R, "d"));

@@ -114,7 +114,9 @@ impl Objects {
 
     /// Where what owners use is not what the records of objects say, in words.
     pub fn usage_difference(&self) -> Result<Option<String>, StoreError> {
-        crate::usage::difference(&*self.db, &count_usage(&*self.db)?)
+        // Records are set right meanwhile: both of one moment.
+        let still = self.db.still()?;
+        crate::usage::difference(&still, &count_usage(&still)?)
     }
 
     /// To whom an object is counted; `None` if it was never written.

@@ -7,7 +7,7 @@ use crate::journal::Lsn;
 
 pub(super) fn commit(t: &RedbTable, batch: &Batch, applied: Lsn) -> Result<(), StoreError> {
     let what = "cannot write table";
-    let mut tx = t.db.begin_write().map_err(failed(what, &t.path))?;
+    let mut tx = t.db().begin_write().map_err(failed(what, &t.path))?;
     // The allocator's state is saved with each commit: opening after a crash does not walk the whole table.
     tx.set_quick_repair(true);
     {

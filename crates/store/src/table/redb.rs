@@ -7,6 +7,7 @@ use crate::{StoreError, medium};
 use redb::{Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use world::{DiskFile, OpenMode, World};
 
 pub(super) const KEYS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("keys");
@@ -22,6 +23,17 @@ pub fn path(dir: &str) -> String {
 /// redb's view of one of our files.
 struct Backend {
     file: Arc<dyn DiskFile>,
+    abandoned: Arc<AtomicBool>,
+}
+
+impl Backend {
+    /// redb writes something when it closes: not into a table that made it panic.
+    fn in_use(&self) -> io::Result<()> {
+        match self.abandoned.load(Ordering::Acquire) {
+            true => Err(io::Error::other("the table is damaged")),
+            false => Ok(()),
+        }
+    }
 }
 
 impl std::fmt::Debug for Backend {
@@ -32,10 +44,12 @@ impl std::fmt::Debug for Backend {
 
 impl StorageBackend for Backend {
     fn len(&self) -> io::Result<u64> {
+        self.in_use()?;
         Ok(self.file.stat()?.len)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.in_use()?;
         if self.file.read_at(out, offset)? != out.len() {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "read behind the end of the table"));
         }
@@ -43,21 +57,27 @@ impl StorageBackend for Backend {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        self.in_use()?;
         self.file.set_len(len)
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        self.in_use()?;
         self.file.sync_data()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.in_use()?;
         self.file.write_at(data, offset)
     }
 }
 
 pub struct RedbTable {
-    pub(super) db: Database,
+    /// `None`: it is being closed.
+    db: Option<Database>,
     pub(super) path: String,
+    damaged: Arc<AtomicBool>,
+    abandoned: Arc<AtomicBool>,
 }
 
 /// redb's errors in our words.
@@ -82,13 +102,15 @@ pub(super) fn checksum(key: &[u8], value: &[u8]) -> [u8; CHECKSUM_BYTES] {
     (d.finalize() as u32).to_le_bytes()
 }
 
-/// Runs something of redb, which panics on some kinds of damage.
+/// Runs something of redb, which panics on some kinds of damage: `damaged` remembers that it did.
 fn guarded<T>(
     what: &'static str,
     path: &str,
+    damaged: &AtomicBool,
     f: impl FnOnce() -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_or_else(|_| {
+        damaged.store(true, Ordering::Release);
         let why = format!("{what}: its pages make no sense (see the panic message in the log)");
         Err(StoreError::damaged("table", path, why))
     })
@@ -102,9 +124,9 @@ impl RedbTable {
             .disk
             .open(&path, OpenMode::CREATE_NEW)
             .map_err(StoreError::io("cannot create table", &path))?;
-        let t = RedbTable::with_file(file, path, 1 << 20)?;
+        let t = RedbTable::with_file(file, path, 1 << 20, Arc::default())?;
         let what = "cannot initialise table";
-        let tx = t.db.begin_write().map_err(failed(what, &t.path))?;
+        let tx = t.db().begin_write().map_err(failed(what, &t.path))?;
         {
             tx.open_table(KEYS).map_err(failed(what, &t.path))?;
             let mut meta = tx.open_table(META).map_err(failed(what, &t.path))?;
@@ -130,9 +152,9 @@ impl RedbTable {
         if shown {
             medium::show(&*file, &path)?;
         }
-        let p = path.clone();
-        let (t, version) = guarded("cannot open", &p, || {
-            let t = RedbTable::with_file(file, path, cache_bytes)?;
+        let (p, damaged) = (path.clone(), Arc::<AtomicBool>::default());
+        let (t, version) = guarded("cannot open", &p, &damaged, || {
+            let t = RedbTable::with_file(file, path, cache_bytes, damaged.clone())?;
             let version = t.meta(META_VERSION)?;
             Ok((t, version))
         })?;
@@ -145,17 +167,35 @@ impl RedbTable {
         Ok(t)
     }
 
-    fn with_file(file: Arc<dyn DiskFile>, path: String, cache_bytes: usize) -> Result<RedbTable, StoreError> {
+    fn with_file(
+        file: Arc<dyn DiskFile>,
+        path: String,
+        cache_bytes: usize,
+        damaged: Arc<AtomicBool>,
+    ) -> Result<RedbTable, StoreError> {
+        let abandoned = Arc::<AtomicBool>::default();
         let db = Database::builder()
             .set_cache_size(cache_bytes)
-            .create_with_backend(Backend { file })
+            .create_with_backend(Backend { file, abandoned: abandoned.clone() })
             .map_err(failed("cannot open table", &path))?;
-        Ok(RedbTable { db, path })
+        Ok(RedbTable { db: Some(db), path, damaged, abandoned })
+    }
+
+    pub(super) fn db(&self) -> &Database {
+        self.db.as_ref().expect("only a drop takes it")
+    }
+
+    fn guarded<T>(
+        &self,
+        what: &'static str,
+        f: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        guarded(what, &self.path, &self.damaged, f)
     }
 
     fn meta(&self, key: &str) -> Result<u64, StoreError> {
         let what = "cannot read table";
-        let tx = self.db.begin_read().map_err(failed(what, &self.path))?;
+        let tx = self.db().begin_read().map_err(failed(what, &self.path))?;
         let meta = tx.open_table(META).map_err(failed(what, &self.path))?;
         let v = meta.get(key).map_err(failed(what, &self.path))?;
         v.map(|v| v.value())
@@ -165,7 +205,7 @@ impl RedbTable {
 
 impl Table for RedbTable {
     fn applied(&self) -> Result<Lsn, StoreError> {
-        let applied = guarded("cannot read", &self.path, || self.meta(META_APPLIED))?;
+        let applied = self.guarded("cannot read", || self.meta(META_APPLIED))?;
         if applied > crate::journal::record::POSITION_MAX {
             return Err(StoreError::damaged("table", &self.path, format!("its position is {applied}")));
         }
@@ -173,20 +213,39 @@ impl Table for RedbTable {
     }
 
     fn apply(&self, batch: &super::Batch, applied: Lsn) -> Result<(), StoreError> {
-        guarded("cannot write", &self.path, || super::commit::commit(self, batch, applied))
+        self.guarded("cannot write", || super::commit::commit(self, batch, applied))
     }
 
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, StoreError> {
         let what = "cannot read table";
-        let tx = self.db.begin_read().map_err(failed(what, &self.path))?;
-        let keys = tx.open_table(KEYS).map_err(failed(what, &self.path))?;
-        Ok(Arc::new(RedbSnapshot { keys, path: self.path.clone() }))
+        self.guarded("cannot read", || {
+            let tx = self.db().begin_read().map_err(failed(what, &self.path))?;
+            let keys = tx.open_table(KEYS).map_err(failed(what, &self.path))?;
+            let (path, damaged) = (self.path.clone(), self.damaged.clone());
+            Ok(Arc::new(RedbSnapshot { keys, path, damaged }) as Arc<dyn Snapshot>)
+        })
+    }
+}
+
+impl Drop for RedbTable {
+    /// redb writes something when it closes, and may meet damage only then.
+    fn drop(&mut self) {
+        self.abandoned.store(self.damaged.load(Ordering::Acquire), Ordering::Release);
+        let db = self.db.take();
+        let closed = self.guarded("cannot close", || {
+            drop(db);
+            Ok(())
+        });
+        if let Err(e) = closed {
+            tracing::error!("{e}");
+        }
     }
 }
 
 struct RedbSnapshot {
     keys: ReadOnlyTable<&'static [u8], &'static [u8]>,
     path: String,
+    damaged: Arc<AtomicBool>,
 }
 
 impl RedbSnapshot {
@@ -206,7 +265,7 @@ impl RedbSnapshot {
 impl Snapshot for RedbSnapshot {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let what = "cannot read table";
-        guarded("cannot read", &self.path, || {
+        guarded("cannot read", &self.path, &self.damaged, || {
             let v = self.keys.get(key).map_err(failed(what, &self.path))?;
             v.map(|v| self.verified(key, v.value()).map(<[u8]>::to_vec)).transpose()
         })
@@ -222,7 +281,7 @@ impl Snapshot for RedbSnapshot {
         if from >= to {
             return Ok(());
         }
-        guarded("cannot read", &self.path, || {
+        guarded("cannot read", &self.path, &self.damaged, || {
             for pair in self.keys.range(from..to).map_err(failed(what, &self.path))? {
                 let (k, v) = pair.map_err(failed(what, &self.path))?;
                 if !each(k.value(), self.verified(k.value(), v.value())?) {
