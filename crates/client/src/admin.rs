@@ -157,15 +157,6 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
             swap_layouts(fs, call, (attr.fid, other), keep_times).await?;
             Reply::Done
         }
-        Request::Changelog { target, wanted } => {
-            let consumer = wanted.consumer.clone();
-            let page = Admin(fs).changelog(call, target, wanted).await;
-            Reply::Changelog(Packed::of(&page.map_err(|e| about_consumer(&consumer, e))?))
-        }
-        Request::ChangelogClear { target, consumer, end } => {
-            let cleared = Admin(fs).changelog_clear(call, target, consumer.clone(), end).await;
-            cleared.map(|()| Reply::Done).map_err(|e| about_consumer(&consumer, e))?
-        }
         Request::Movement { name } => {
             let fid = object(fs, &call, opened, name).await?.fid;
             Reply::Params(Admin(fs).movements_of(fid).await?)
@@ -175,10 +166,39 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
             set_project(fs, call, &attr, projid, inherit).await?;
             Reply::Done
         }
-        Request::Quota { ask } => quota(fs, call, ask).await?,
         Request::Create { name, mode, umask, spec } => {
             let call = Call { umask: umask & 0o777, ..call };
             Reply::Fid(create(fs, call, opened, name.0, mode, spec).await?)
+        }
+        Request::LockAhead { name, write, start, end } => {
+            let fid = object(fs, &call, opened, name).await?.fid;
+            Admin(fs).lock_ahead(call, fid, write, (start, end)).await?;
+            Reply::Done
+        }
+        Request::DataVersion { name, flush } => {
+            let fid = object(fs, &call, opened, name).await?.fid;
+            Reply::Version(Admin(fs).data_version(call, fid, flush).await?)
+        }
+        Request::Glimpse { name } => {
+            let fid = object(fs, &call, opened, name).await?.fid;
+            Reply::Objects(Admin(fs).glimpse(fid).await?)
+        }
+        request => about_targets(fs, call, opened, request).await?,
+    })
+}
+
+/// What targets have and count, rather than a file; `EINVAL` for a request about the mount.
+async fn about_targets(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> Answer<Reply> {
+    Ok(match request {
+        Request::Quota { ask } => quota(fs, call, ask).await?,
+        Request::Changelog { target, wanted } => {
+            let consumer = wanted.consumer.clone();
+            let page = Admin(fs).changelog(call, target, wanted).await;
+            Reply::Changelog(Packed::of(&page.map_err(|e| about_consumer(&consumer, e))?))
+        }
+        Request::ChangelogClear { target, consumer, end } => {
+            let cleared = Admin(fs).changelog_clear(call, target, consumer.clone(), end).await;
+            cleared.map(|()| Reply::Done).map_err(|e| about_consumer(&consumer, e))?
         }
         Request::OstFiles { ost, after } => {
             let r = Admin(fs).ostfiles(call, ost, after).await?;
@@ -203,19 +223,6 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
                 e => e.into(),
             })?;
             Reply::Done
-        }
-        Request::LockAhead { name, write, start, end } => {
-            let fid = object(fs, &call, opened, name).await?.fid;
-            Admin(fs).lock_ahead(call, fid, write, (start, end)).await?;
-            Reply::Done
-        }
-        Request::DataVersion { name, flush } => {
-            let fid = object(fs, &call, opened, name).await?.fid;
-            Reply::Version(Admin(fs).data_version(call, fid, flush).await?)
-        }
-        Request::Glimpse { name } => {
-            let fid = object(fs, &call, opened, name).await?.fid;
-            Reply::Objects(Admin(fs).glimpse(fid).await?)
         }
         _ => return Err(Errno::EINVAL.into()),
     })

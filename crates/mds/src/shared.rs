@@ -66,7 +66,9 @@ impl Shared {
     pub fn time_of(&self, ctx: &RequestContext, now: Timestamp) -> Timestamp {
         let far = Timestamp::from_nanos(now.as_nanos() + WRITTEN_AHEAD_NS);
         let written = ctx.written().map_or(Timestamp::ZERO, |t| t.min(far).plus_nanos(1));
-        self.clamp_time(ctx.client_time, now).max(written)
+        let time = self.clamp_time(ctx.client_time, now).max(written);
+        assert!(ctx.written().is_none_or(|t| time > t.min(far)), "a write lies before what follows");
+        time
     }
 
     /// The client's time if it is plausible by the server's clock `now`, else the nearest that is.

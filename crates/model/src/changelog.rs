@@ -150,6 +150,15 @@ pub mod flags {
 /// Bytes of a job id that are kept.
 pub const JOBID_MAX_BYTES: usize = 63;
 
+/// As much of a job id as is kept.
+fn kept(jobid: &str) -> &str {
+    let mut end = jobid.len().min(JOBID_MAX_BYTES);
+    while !jobid.is_char_boundary(end) {
+        end -= 1;
+    }
+    &jobid[..end]
+}
+
 /// Who made a change.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Origin {
@@ -163,11 +172,15 @@ pub struct Origin {
 impl Origin {
     /// The job id is cut to its bound.
     pub fn new(uid: u32, gid: u32, nid: Nid, jobid: &str) -> Origin {
-        let mut end = jobid.len().min(JOBID_MAX_BYTES);
-        while !jobid.is_char_boundary(end) {
-            end -= 1;
+        Origin { uid, gid, nid: Some(nid), jobid: kept(jobid).to_string() }
+    }
+
+    /// The same host's, for another user and job.
+    pub fn becomes(&mut self, uid: u32, gid: u32, jobid: &str) {
+        (self.uid, self.gid) = (uid, gid);
+        if self.jobid != kept(jobid) {
+            self.jobid = kept(jobid).to_string();
         }
-        Origin { uid, gid, nid: Some(nid), jobid: jobid[..end].to_string() }
     }
 }
 

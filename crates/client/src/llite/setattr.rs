@@ -44,30 +44,9 @@ impl Data {
         fid: Fid,
         set: SetAttr,
     ) -> R<Entry> {
-<<<<<<< HEAD
-        if let Some(e) = self.lmv.mdc_of(fid).await?.setattr_here(&ctx, fid, &set).await {
-            return Ok(e);
-        }
-        let mut tries = 0;
-        loop {
-            let mdc = self.lmv.mdc_of(fid).await?;
-            let change = mdc.changing_inode(fid);
-            let r = mdc.target.call(ctx.clone(), Setattr { fid, set: set.clone() }).await;
-            change.done_edit(&r, set.size.map_or(Edit::Nothing, Edit::Size));
-            match r {
-                Ok(e) => {
-                    self.meta.opens.learn(&e);
-                    return Ok(e);
-                }
-                // A new size for which there is no room with the inode.
-                Err(e) => self.relayout(fid, e, &mut tries).await?,
-            }
-=======
-        let mdc = self.lmv.mdc_of(fid).await?;
-        match mdc.setattr_here(&ctx.cred, ctx.client_time, fid, &set).await {
+        match self.lmv.mdc_of(fid).await?.setattr_here(&ctx, fid, &set).await {
             Some(e) => Ok(e),
             None => setattr_there(self, ctx, fid, set).await,
->>>>>>> main
         }
     }
 
@@ -81,8 +60,7 @@ impl Data {
 
     async fn set_without_size(self: &Arc<Self>, call: &Call, fid: Fid, set: SetAttr) -> R<Attr> {
         let ctx = self.cx.of(call);
-        let mdc = self.lmv.mdc_of(fid).await?;
-        let here = mdc.setattr_here(&ctx.cred, ctx.client_time, fid, &set).await;
+        let here = self.lmv.mdc_of(fid).await?.setattr_here(&ctx, fid, &set).await;
         let is_here = here.is_some();
         let mut e = match here {
             Some(e) => e,

@@ -106,13 +106,7 @@ impl Object {
     }
 
     /// Cuts or extends the object; its attributes afterwards. `ENOLCK`: the lock is lost.
-    pub(crate) async fn truncate(
-        &self,
-        size: u64,
-        of: FileOwner,
-        lock: u64,
-        job: &JobId,
-    ) -> R<ObjectAttr> {
+    pub(crate) async fn truncate(&self, size: u64, of: FileOwner, lock: u64, job: &JobId) -> R<ObjectAttr> {
         let claim = self.claim(size, u64::MAX, lock).await;
         let (file, inode_ctime) = (self.file, of.as_of);
         let msg = Truncate { object: self.id, size, file, inode_ctime, keep_times: true, lock };

@@ -94,10 +94,9 @@ impl<'a> Notes<'a> {
         self.by = by.clone();
     }
 
-    /// On whose behalf the next operations of a batch are.
-    pub fn on_behalf(&mut self, cred: &Cred) {
-        let by = Arc::make_mut(&mut self.by);
-        (by.uid, by.gid) = (cred.uid, cred.gid);
+    /// On whose behalf, and for which job, the next operations of a batch are.
+    pub fn on_behalf(&mut self, cred: &Cred, jobid: &str) {
+        Arc::make_mut(&mut self.by).becomes(cred.uid, cred.gid, jobid);
     }
 
     /// Notes a change, if some consumer wants to know of it.

@@ -99,6 +99,8 @@ impl Changelog {
             Some(v) if last >= state.first => LogEntry::decode(&k, &v)?.total,
             _ => state.freed_bytes,
         };
+        // Of damaged values fsck says so.
+        let total = total.max(state.freed_bytes);
         let log = Log { state, next: last + 1, total, default_mask: Mask::DEFAULT };
         let mask = log.mask();
         Ok(Changelog {
@@ -170,6 +172,7 @@ impl Changelog {
             }
             write(r);
         }
+        assert!(index >= log.next && total >= log.total, "records come behind the newest");
         out
     }
 
@@ -180,6 +183,7 @@ impl Changelog {
         }
         assert!(bytes > 0, "a record has bytes");
         let mut log = self.log.lock();
+        assert!(log.next >= log.state.first, "no record is freed before it is written");
         log.next += records as u64;
         log.total = log.total.saturating_add(bytes);
         let over = log.bytes() > self.bound.load(Relaxed);
@@ -193,6 +197,7 @@ impl Changelog {
     pub fn adopt(&self, state: LogState) {
         let mut log = self.log.lock();
         assert!(state.first >= log.state.first && state.first <= log.next, "records are freed in order");
+        assert!(state.freed_bytes <= log.total, "no more is freed than was written");
         log.state = state;
         self.mask.store(log.mask().0, Relaxed);
         drop(log);

@@ -12,7 +12,7 @@ use model::nodemap::Nodemap;
 use model::{Errno, Timestamp, limits};
 use rpc::Incoming;
 use std::time::Duration;
-use wire::msg::batch::{Batch, BatchOp, BatchReply};
+use wire::msg::batch::{Batch, BatchOp, BatchReply, jobs_of};
 use wire::{Op, decode_message, encode_message};
 
 /// When the results are larger than this no further operation runs: the reply must fit into a message and
@@ -42,8 +42,10 @@ pub async fn serve(mdt: &Mdt, ctx: &OpContext, to: &ReplyTo, req: &Incoming, m: 
         Err(e) => return Done::error(e),
     };
     let before = Before::of(mdt, req);
+    let jobs = jobs_of(&req.ctx, m.ops.len());
+    assert_eq!(jobs.len(), bulks.len(), "each operation has its job and its data");
     let work = |tx: &mut Tx| {
-        let reply = run(tx, ctx, m, &bulks, before.as_ref())?;
+        let reply = run(tx, ctx, m, (&bulks, &jobs), before.as_ref())?;
         // Whose client has it done again has the first answer.
         Ok(req
             .replay
@@ -109,7 +111,7 @@ fn run(
     tx: &mut Tx,
     ctx: &OpContext,
     m: &Batch,
-    bulks: &[Bytes],
+    (bulks, jobs): (&[Bytes], &[&str]),
     before: Option<&Before>,
 ) -> Result<BatchReply, Errno> {
     if m.owned {
@@ -117,15 +119,21 @@ fn run(
     }
     let mut reply = BatchReply { results: Vec::new(), grants: Vec::new() };
     let mut bytes = 0;
-    for (i, (op, bulk)) in m.ops.iter().zip(bulks).enumerate() {
+    for (i, ((op, bulk), job)) in m.ops.iter().zip(bulks).zip(jobs).enumerate() {
         let first = before.and_then(|b| b.results.get(i));
         if let Some((status, _)) = first.filter(|(status, _)| m.owned && *status != 0) {
             reply.results.push((*status, Vec::new()));
             continue;
         }
         let start = tx.savepoint();
-        match single(tx, ctx, m, op, bulk, before.map(|b| (first.map_or(&[][..], |(_, r)| r), b.recovering)))
-        {
+        match single(
+            tx,
+            ctx,
+            m,
+            op,
+            (bulk, job),
+            before.map(|b| (first.map_or(&[][..], |(_, r)| r), b.recovering)),
+        ) {
             Ok(_) if m.owned => reply.results.push((0, Vec::new())),
             Ok(body) => {
                 // What a client has that has it done again stays what it has, if it says the same.
@@ -169,7 +177,7 @@ fn single(
     ctx: &OpContext,
     m: &Batch,
     op: &BatchOp,
-    bulk: &Bytes,
+    (bulk, job): (&Bytes, &str),
     first: Option<(&[u8], bool)>,
 ) -> Result<Vec<u8>, Errno> {
     let code = Op::from_u16(op.opcode).map_err(|_| Errno::EOPNOTSUPP)?;
@@ -178,6 +186,6 @@ fn single(
     }
     tx.bulk = bulk.clone();
     let ctx = context(tx, ctx, m, op)?;
-    tx.notes.on_behalf(&ctx.cred);
+    tx.notes.on_behalf(&ctx.cred, job);
     verbs::execute(tx, &ctx, code, &op.body)
 }

@@ -60,6 +60,7 @@ pub fn set_jobs<'a>(ctx: &mut RequestContext, of_ops: impl IntoIterator<Item = &
         }
     }
     ctx.extra.retain(|(tag, _)| *tag != EXTRA_JOBS);
+    assert!(runs.iter().all(|(n, _)| *n > 0), "a run has operations");
     let value = runs.iter().flat_map(crate::encode_message).collect();
     ctx.extra.push((EXTRA_JOBS, value));
 }
@@ -77,6 +78,7 @@ pub fn jobs_of(ctx: &RequestContext, ops: usize) -> Vec<&str> {
         rest = more;
     }
     out.resize(ops, "");
+    assert_eq!(out.len(), ops, "each operation has a job, or none");
     out
 }
 
