@@ -47,7 +47,7 @@ pub fn run(program: &str, args: &[OsString]) -> Option<i32> {
         "movements" => command::movements::main(args),
         "quota" => command::quota::main(args),
         "lljobstat" => command::jobs::lljobstat::main(args),
-        "top" => command::jobs::top::main(args),
+        "top" => command::top::main(args),
         _ => return None,
     };
     output::flush();

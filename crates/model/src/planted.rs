@@ -155,6 +155,8 @@ bugs! {
     BlocksUnsettled = 203,
     /// What an object had is not taken off its owner's usage when it is destroyed.
     DestroyUncounted = 204,
+    /// New times of a file lose against a write that a clock ahead stamped.
+    TimesByClocks = 205,
     /// A request that a server had no memory for is not sent again.
     PutOffForgotten = 134,
     /// A group lock is granted although another group holds the file.

@@ -59,6 +59,7 @@ Measuring, on any mounted directory:
 
 What is there:
   domains [MOUNT]                 racks, hosts and the targets in them, with their space
+  top users|groups|projects       who uses most
   quota verify [MOUNT...]         whether servers count right what users, groups and projects have
   report striping|owners|sizes|ages DIR   layouts, owners, sizes, ages of the files below a directory
 

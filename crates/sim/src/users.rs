@@ -19,6 +19,8 @@ const NAMED: u32 = 1003;
 /// A group of two of the users.
 const GROUP: u32 = 500;
 const STEPS: usize = 14;
+const WRITE_STEP: usize = STEPS - 2;
+const CHOWN_STEP: usize = STEPS - 1;
 /// Bytes of a write, and where writes begin at most.
 const PIECE: usize = 3000;
 const WRITTEN_MAX: u64 = 200_000;
@@ -351,9 +353,18 @@ async fn run_episode(run: &Run, parent: Fid, actor: usize, rng: &mut Rng) -> Res
     let top =
         Node { fid: top.fid, dir: 0, name, is_dir: true, mode, uid: 0, gid: 0, list, mtime, gone: false };
     let mut files = Files { nodes: vec![top], count: 0 };
-    for _ in 0..STEPS {
-        let Some(op) = files.choose(rng) else { continue };
-        let who = users()[rng.index(4)].clone();
+    for step in 0..STEPS {
+        // At last a file that was written gets another owner, whom its objects follow.
+        let (who, op) = match (step, files.pick(rng, false)) {
+            (WRITE_STEP, Some(node)) => {
+                (Cred::root(), Op::Open { node, flags: 1, at: rng.below(WRITTEN_MAX) })
+            }
+            (CHOWN_STEP, Some(node)) => (Cred::root(), Op::Chown { node, uid: Some(NAMED), gid: None }),
+            _ => {
+                let Some(op) = files.choose(rng) else { continue };
+                (users()[rng.index(4)].clone(), op)
+            }
+        };
         let (mount, fs, life) = run.mount(actor, rng).await;
         run.cluster.sim.log(|| format!("actor {actor} mount {mount} user {} {op:?}", who.uid));
         let errors = files.errors(&who, &op);
@@ -383,7 +394,8 @@ async fn run_episode(run: &Run, parent: Fid, actor: usize, rng: &mut Rng) -> Res
             }
         }
     }
-    clear(run, parent, actor, rng, files).await
+    // What stays is looked at with everything else, when the seed is over: its objects follow its owners.
+    if rng.below(3) == 0 { Ok(()) } else { clear(run, parent, actor, rng, files).await }
 }
 
 /// Root takes everything away, the last made first.

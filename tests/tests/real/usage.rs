@@ -82,6 +82,29 @@ fn work(dir: &Path, seed: u64, stop: &AtomicBool, done: &AtomicU64) -> Result<()
     Ok(())
 }
 
+/// `nacre top users` shows the users of a walk, who has most blocks first.
+fn heaviest_first(m: &Path, walked: &Sums) -> Result<()> {
+    let text = ok_within(tool("nacre").args(["top", "users", "--json"]).arg(m), LIMIT)?;
+    let said: Value = serde_json::from_str(&text)?;
+    let owners = said["file_systems"][0]["owners"].as_array().context("owners")?;
+    let blocks: Vec<(u32, u64)> = owners
+        .iter()
+        .map(|o| Some((u32::try_from(o["id"].as_u64()?).ok()?, o["bytes"].as_u64()? / 512)))
+        .collect::<Option<_>>()
+        .context("ids and bytes")?;
+    ensure!(blocks.is_sorted_by(|a, b| a.1 >= b.1), "{text}");
+    let mut users: Vec<(u32, u64)> = walked
+        .iter()
+        .filter(|((of, _), _)| *of == 'u')
+        .map(|((_, id), (_, blocks))| (*id, *blocks))
+        .collect();
+    let mut shown = blocks;
+    users.sort_unstable();
+    shown.sort_unstable();
+    ensure!(users == shown, "a walk finds {users:?}, shown are {shown:?}");
+    Ok(())
+}
+
 #[test]
 fn after_servers_were_killed_usage_is_what_a_walk_finds() -> Result<()> {
     let fs = TestFs::up("usage", 3, 2)?;
@@ -127,6 +150,7 @@ fn after_servers_were_killed_usage_is_what_a_walk_finds() -> Result<()> {
     .with_context(|| format!("a walk finds {:?}, servers say {:?}", sums[0], sums[1]))?;
     ensure!(sums[0].len() >= 7, "root and three users have something: {sums:?}");
     println!("{} operations, {} servers killed", done.load(Ordering::Relaxed), rounds());
+    heaviest_first(fs.mount(1), &sums[0])?;
     let verified = run_within(tool("nacre").args(["quota", "verify"]).arg(fs.mount(1)), LIMIT)?;
     let text = String::from_utf8_lossy(&verified.stdout);
     ensure!(verified.status.success() && text.lines().count() == 4, "{text}");

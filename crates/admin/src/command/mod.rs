@@ -37,6 +37,7 @@ pub mod set_param;
 pub mod setstripe;
 pub mod swap_layouts;
 pub mod sync;
+pub mod top;
 pub mod tunefs;
 
 use crate::failure::Failure;

@@ -1,6 +1,5 @@
 //! `nacre top jobs`: the busiest jobs on all targets of the mounted file systems.
 
-use super::super::with_page;
 use super::lljobstat::number;
 use super::{Done, Jobs, add, busiest, in_order};
 use crate::command::osts::{chosen_file_systems, targets};
@@ -18,23 +17,6 @@ use std::fmt::Write as _;
 use std::time::Duration;
 use world::sys;
 
-const USAGE: &str = "\
-usage: nacre top jobs [-n COUNT] [--interval SECONDS] [--json] [MOUNT...]
-
-Shows the jobs with the most operations on all targets of the file systems
-that are mounted at these places (of all that are mounted here without any):
-operations, bytes read and written, and which operations. Clients send job ids
-if jobid_var says from where (lctl set_param jobid_var=procname_uid). Root's.
-
-  -n, --count COUNT         so many jobs of each file system (10)
-  -i, --interval SECONDS    shows what they did in each so many seconds, a
-                            second, until it is interrupted; without it, what
-                            they did since they are counted
-  --json                    one JSON document for each look
-
-exit status: 0, or the errno of the first failure, 4 wrong usage, 130 interrupted
-";
-
 const COUNT_DEFAULT: u64 = 10;
 const COUNT_MAX: u64 = 100_000;
 const INTERVAL_MAX_S: u64 = 86_400;
@@ -47,17 +29,8 @@ struct Options {
 }
 
 fn parse(args: &[OsString]) -> Result<Options, Failure> {
-    let Some((what, rest)) = args.split_first() else {
-        return Err(Failure::usage("say of what: nacre top jobs"));
-    };
-    if what != "jobs" {
-        return Err(Failure::usage(format!(
-            "'{}' is nothing that it shows: nacre top jobs",
-            what.to_string_lossy()
-        )));
-    }
     let options = [value('n', "count"), value('i', "interval"), flag('\0', "json")];
-    let p = getopt::parse(rest, &options)?;
+    let p = getopt::parse(args, &options)?;
     Ok(Options {
         count: number(&p, "count", COUNT_MAX)?.unwrap_or(COUNT_DEFAULT) as usize,
         interval: number(&p, "interval", INTERVAL_MAX_S)?.map(Duration::from_secs),
@@ -167,16 +140,12 @@ fn watch(o: &Options, errors: &mut FirstError, interrupt: &Interrupt) -> Result<
     }
 }
 
-fn run(args: &[OsString]) -> Result<i32, Failure> {
+/// The command: arguments behind `top jobs`. Returns the exit status.
+pub fn run(args: &[OsString]) -> Result<i32, Failure> {
     let o = parse(args)?;
     let mut errors = FirstError::default();
     let (r, signalled) = interrupt::guarded(|| {}, |i| watch(&o, &mut errors, i));
     r.map(|()| signalled.unwrap_or_else(|| errors.exit_code()))
-}
-
-/// The command: arguments behind `top`. Returns the exit status.
-pub fn main(args: &[OsString]) -> i32 {
-    with_page(("nacre top", USAGE), args, Failure::exit_code, run)
 }
 
 #[cfg(test)]
@@ -217,10 +186,10 @@ dd.0                                     10          0      30.4K open 8, write 
     #[test]
     fn options_are_checked() {
         let of = |args: &[&str]| parse(&args.iter().map(OsString::from).collect::<Vec<_>>());
-        let o = of(&["jobs", "-n", "3", "--interval=2", "--json", "/mnt"]).unwrap();
+        let o = of(&["-n", "3", "--interval=2", "--json", "/mnt"]).unwrap();
         assert_eq!((o.count, o.interval, o.json, o.mounts.len()), (3, Some(Duration::from_secs(2)), true, 1));
-        assert_eq!(of(&["jobs"]).unwrap().count, 10);
-        for bad in [&[][..], &["users"], &["jobs", "-n", "0"], &["jobs", "--interval", "x"]] {
+        assert_eq!(of(&[]).unwrap().count, 10);
+        for bad in [&["-n", "0"][..], &["--interval", "x"]] {
             assert!(of(bad).is_err(), "{bad:?}");
         }
     }

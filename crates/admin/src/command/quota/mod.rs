@@ -1,5 +1,7 @@
 //! `lfs quota`: what users, groups and projects use; `nacre quota verify`: whether the servers count that
-//! right.
+//! right. `nacre top users` and its like are in `top`.
+
+pub mod top;
 
 use super::with_page;
 use crate::command::osts::{chosen_file_systems, chosen_mounts};
@@ -165,11 +167,7 @@ fn one(m: &LocalMount, p: &Parsed, id: QuotaId, errors: &mut FirstError) -> Resu
             say!("{INCOMPLETE}");
         }
     }
-    for t in kept.iter().filter(|t| t.target.active) {
-        if let Some(e) = t.errno {
-            errors.report("lfs quota", &Failure::op("cannot get usage of", &t.target.uuid, Errno(e)));
-        }
-    }
+    report_unanswered("lfs quota", &kept, errors);
     let rows: Vec<Value> = kept
         .iter()
         .map(|t| {
@@ -182,7 +180,44 @@ fn one(m: &LocalMount, p: &Parsed, id: QuotaId, errors: &mut FirstError) -> Resu
               "targets": rows}))
 }
 
-/// Everybody of a type, page by page.
+/// What everybody of a type from one id to another uses, page by page: what the targets said, and their sums.
+fn each_page(
+    m: &LocalMount,
+    of: QuotaType,
+    (start, end): (u32, u32),
+    mut f: impl FnMut(&[TargetUsage], BTreeMap<u32, Usage>),
+) -> Result<(), Failure> {
+    let mut after = start.checked_sub(1);
+    loop {
+        let (targets, next) = ask(m, QuotaAsk::All { of, after })?;
+        let mut sums: BTreeMap<u32, Usage> = BTreeMap::new();
+        for (q, u) in targets.iter().flat_map(|t| &t.usage).filter(|(q, _)| (start..=end).contains(&q.id)) {
+            let sum = sums.entry(q.id).or_default();
+            *sum = sum.plus(*u);
+        }
+        f(&targets, sums);
+        match next.filter(|n| *n < end) {
+            Some(n) => after = Some(n),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Targets in use that did not answer.
+fn unanswered(targets: &[TargetUsage]) -> impl Iterator<Item = &TargetUsage> {
+    targets.iter().filter(|t| t.target.active && t.errno.is_some())
+}
+
+/// Whether there are any: they are named.
+fn report_unanswered(program: &str, targets: &[TargetUsage], errors: &mut FirstError) -> bool {
+    for t in unanswered(targets) {
+        let e = Errno(t.errno.unwrap_or(0));
+        errors.report(program, &Failure::op("cannot get usage of", &t.target.uuid, e));
+    }
+    unanswered(targets).next().is_some()
+}
+
+/// Everybody of a type.
 fn everybody(
     m: &LocalMount,
     p: &Parsed,
@@ -194,23 +229,15 @@ fn everybody(
         Some(v) => v.parse().map_err(|_| Failure::usage(format!("bad id '{v}'"))),
     };
     let (start, end) = (number("start-qid", 0)?, number("end-qid", u32::MAX)?);
-    let mut after = start.checked_sub(1);
-    let mut rows = Vec::new();
+    let (mut rows, mut last) = (Vec::new(), Vec::new());
     if !p.has("json") && !p.has("quiet") {
         say!("Disk quotas for all {}s of {}:", words(of).0, m.dir.display());
         header("Name");
     }
-    loop {
-        let (targets, next) = ask(m, QuotaAsk::All { of, after })?;
-        let mut sums: BTreeMap<u32, Usage> = BTreeMap::new();
-        for (q, u) in targets.iter().flat_map(|t| &t.usage) {
-            let sum = sums.entry(q.id).or_default();
-            *sum = sum.plus(*u);
-        }
-        let failed: Vec<&TargetUsage> =
-            targets.iter().filter(|t| t.target.active && t.errno.is_some()).collect();
+    each_page(m, of, (start, end), |targets, sums| {
+        let failed: Vec<&TargetUsage> = unanswered(targets).collect();
         let style = Style { human: p.has("human-readable"), incomplete: !failed.is_empty() };
-        for (id, u) in sums.into_iter().filter(|(id, _)| (start..=end).contains(id)) {
+        for (id, u) in sums {
             let name = if p.has("numeric") { id.to_string() } else { name_of(QuotaId { of, id }) };
             if p.has("json") {
                 rows.push(json!({"type": words(of).0, "id": id, "name": name, "bytes": u.bytes(),
@@ -219,19 +246,24 @@ fn everybody(
                 style.row(&name, u);
             }
         }
-        match next.filter(|n| *n < end) {
-            Some(n) => after = Some(n),
-            None => {
-                for t in &failed {
-                    let e = Errno(t.errno.unwrap_or(0));
-                    errors.report("lfs quota", &Failure::op("cannot get usage of", &t.target.uuid, e));
-                }
-                if !failed.is_empty() && !p.has("json") {
-                    say!("{INCOMPLETE}");
-                }
-                return Ok(rows);
-            }
-        }
+        last = targets.to_vec();
+    })?;
+    let incomplete = report_unanswered("lfs quota", &last, errors);
+    if incomplete && !p.has("json") {
+        say!("{INCOMPLETE}");
+    }
+    Ok(rows)
+}
+
+/// Some options are about everybody, others about one owner.
+fn fits_together(p: &Parsed) -> Result<(), Failure> {
+    let (all, wrong) = match p.has("all") {
+        true => ("goes not with", [("verbose", "-v"), ("ost", "-o"), ("mdt", "-m")]),
+        false => ("needs", [("numeric", "-n"), ("start-qid", "-s"), ("end-qid", "-e")]),
+    };
+    match wrong.iter().find(|(long, _)| p.has(long)) {
+        Some((_, shown)) => Err(Failure::usage(format!("option {shown} {all} -a"))),
+        None => Ok(()),
     }
 }
 
@@ -258,6 +290,7 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
         flag('\0', "json"),
     ];
     let p = getopt::parse(args, &opts)?;
+    fits_together(&p)?;
     for (long, shown) in
         [("times", "-t"), ("default-usr", "-U"), ("default-grp", "-G"), ("default-prj", "-P")]
     {
@@ -385,6 +418,16 @@ mod tests {
         let odd = Style { human: true, incomplete: true };
         assert_eq!(odd.columns(u), "  [1.0M]       0       0       -     [3]       0       0       -");
         assert!(style.columns(Usage { inodes: 0, blocks: 1 }).starts_with("       1"));
+    }
+
+    #[test]
+    fn options_that_have_nothing_to_say_are_refused() {
+        let of = |args: &[&str]| run(&args.iter().map(OsString::from).collect::<Vec<_>>()).err();
+        for bad in [&["-n", "-u", "root"][..], &["-s", "5"], &["-e", "5"], &["-a", "-v"], &["-a", "-o", "0"]]
+        {
+            let f = of(bad).expect("a failure");
+            assert!(f.to_string().contains(" -a"), "{bad:?}: {f}");
+        }
     }
 
     #[test]

@@ -1,0 +1,48 @@
+//! `nacre top`: who does most, and who has most, on the mounted file systems.
+
+use super::{jobs, quota, with_page};
+use crate::failure::Failure;
+use std::ffi::OsString;
+
+const USAGE: &str = "\
+usage: nacre top jobs [-n COUNT] [--interval SECONDS] [--json] [MOUNT...]
+       nacre top users|groups|projects [-n COUNT] [--by space|files] [--json]
+                                       [MOUNT...]
+
+Of the file systems that are mounted at these places (of all that are mounted
+here without any), asked on all their targets. Root's.
+
+jobs: those with the most operations: operations, bytes read and written, and
+which operations. Clients send job ids if jobid_var says from where (lctl
+set_param jobid_var=procname_uid).
+users, groups, projects: those who use most, with their share of all that is
+used. It is counted when it changes: nothing is walked.
+
+  -n, --count COUNT         so many of each file system (10)
+  -i, --interval SECONDS    shows what jobs did in each so many seconds, a
+                            second, until it is interrupted; without it, what
+                            they did since they are counted
+      --by space|files      who uses most space, or has most files (space)
+      --json                one JSON document for each look
+
+exit status: 0, or the errno of the first failure, 4 wrong usage, 130 interrupted
+";
+
+fn run(args: &[OsString]) -> Result<i32, Failure> {
+    let Some((what, rest)) = args.split_first() else {
+        return Err(Failure::usage("say of what: nacre top jobs|users|groups|projects"));
+    };
+    let what = what.to_string_lossy();
+    match (&*what, quota::top::type_of(&what)) {
+        ("jobs", _) => jobs::top::run(rest),
+        (_, Some(of)) => quota::top::run(of, rest),
+        _ => Err(Failure::usage(format!(
+            "'{what}' is nothing that it shows: nacre top jobs|users|groups|projects"
+        ))),
+    }
+}
+
+/// The command: arguments behind `top`. Returns the exit status.
+pub fn main(args: &[OsString]) -> i32 {
+    with_page(("nacre top", USAGE), args, Failure::exit_code, run)
+}
