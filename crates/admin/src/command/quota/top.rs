@@ -75,7 +75,8 @@ impl Heaviest {
             By::Space => "Space",
             By::Files => "Files",
         };
-        let heading = format!("{fsname}, {} {}s", self.number, words(self.of).0);
+        let plural = if self.number == 1 { "" } else { "s" };
+        let heading = format!("{fsname}, {} {}{plural}", self.number, words(self.of).0);
         let mut out = format!("{heading:<32} {:>10} {:>10} {:>6}\n", "Used", "Files", format!("{what}%"));
         for (id, u) in &self.owners {
             let name = name_of(QuotaId { of: self.of, id: *id });
