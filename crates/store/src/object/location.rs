@@ -106,7 +106,7 @@ pub struct ObjectRecord {
     pub projid: u32,
     pub layout_generation: u32,
     /// The inode's ctime as of which the metadata target named the owner; zero if it never did. What clients
-    /// say of an older inode does not count.
+    /// say does not count from then on.
     pub owner_as_of: Timestamp,
     /// Every block without a checksum is zeros.
     pub summed: bool,

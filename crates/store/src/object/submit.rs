@@ -10,7 +10,7 @@ use super::redo::Redo;
 use super::{FinishTxn, ObjectMeta, Objects};
 use crate::{Lsn, StoreError, Txn};
 use model::usage::UsageChange;
-use model::{Fid, ObjectAttr, ObjectId};
+use model::{Fid, ObjectAttr, ObjectId, Timestamp};
 use std::sync::Arc;
 
 /// An error of the host that casts doubt on the disk stops the target; others concern one request.
@@ -138,7 +138,10 @@ impl Objects {
         };
         self.files.refresh_blocks(c.id, &mut rec);
         let made = rec.file == Fid::NONE;
-        if made || meta.owner_as_of.is_some_and(|t| t >= rec.owner_as_of) {
+        // Once the metadata target has named the owner, nobody else does: clients know ctimes by their own clocks
+        // as well, which say nothing of what came first.
+        let names = c.named_by_mdt || rec.owner_as_of == Timestamp::ZERO;
+        if made || names && meta.owner_as_of.is_some_and(|t| t >= rec.owner_as_of) {
             (rec.uid, rec.gid, rec.projid) = (meta.uid, meta.gid, meta.projid);
         }
         if let Some(t) = meta.owner_as_of.filter(|_| c.named_by_mdt) {
