@@ -409,7 +409,8 @@ fn switch(tx: &mut Tx, fid: Fid, a: &Attempt, copied: &Copied) -> Result<Vec<u8>
     assert!(a.target.has_objects(), "{fid}: what comes to the inode is brought in");
     adopt(tx, fid, &mut i, a.target.clone());
     if i.owner() != a.inode.owner() {
-        // The copies were written for who owned the file then; of a chown meanwhile the old objects were told.
+        // The copies were written for who owned the file then; of a chown meanwhile the old objects were
+        // told.
         tx.tell_owner(fid, &i);
     }
     Ok(encode_message(&names::entry(tx, fid, &i)))

@@ -138,8 +138,8 @@ impl Objects {
         };
         self.files.refresh_blocks(c.id, &mut rec);
         let made = rec.file == Fid::NONE;
-        // Once the metadata target has named the owner, nobody else does: clients know ctimes by their own clocks
-        // as well, which say nothing of what came first.
+        // Once the metadata target has named the owner, nobody else does: clients know ctimes by their own
+        // clocks as well, which say nothing of what came first.
         let names = c.named_by_mdt || rec.owner_as_of == Timestamp::ZERO;
         if made || names && meta.owner_as_of.is_some_and(|t| t >= rec.owner_as_of) {
             (rec.uid, rec.gid, rec.projid) = (meta.uid, meta.gid, meta.projid);
