@@ -52,10 +52,11 @@ const FIRST: &[(Bug, u64)] = &[
     (Bug::ClosedOstChosen, 2),
     (Bug::SwitchedBeforeDurable, 8),
     (Bug::LastMomentsNotCopied, 12),
-    (Bug::DestroyedBeforeDurable, 36),
+    (Bug::DestroyedBeforeDurable, 8),
     (Bug::OldGenerationAccepted, 9),
     (Bug::LayoutBeyondLease, 7),
     (Bug::NoExtentLock, 8),
+    (Bug::TimesByClocks, 37),
     (Bug::ChangelogRecordLost, 15),
     (Bug::ChangelogRecordDoubled, 15),
 ];
