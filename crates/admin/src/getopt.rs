@@ -50,6 +50,13 @@ impl Parsed {
         self.options.iter().rev().find(|(n, _)| *n == long).and_then(|(_, v)| v.as_deref())
     }
 
+    /// That of an option that takes 1 to `max`.
+    pub fn number(&self, long: &str, max: u64) -> Result<Option<u64>, Failure> {
+        let Some(t) = self.value(long) else { return Ok(None) };
+        let n = t.parse().ok().filter(|n| (1..=max).contains(n));
+        n.map(Some).ok_or_else(|| Failure::usage(format!("bad value '{t}' of --{long}: 1 to {max}")))
+    }
+
     pub fn values<'a>(&'a self, long: &'a str) -> impl Iterator<Item = &'a str> {
         self.options.iter().filter(move |(n, _)| *n == long).filter_map(|(_, v)| v.as_deref())
     }

@@ -152,11 +152,7 @@ pub const JOBID_MAX_BYTES: usize = 63;
 
 /// As much of a job id as is kept.
 fn kept(jobid: &str) -> &str {
-    let mut end = jobid.len().min(JOBID_MAX_BYTES);
-    while !jobid.is_char_boundary(end) {
-        end -= 1;
-    }
-    &jobid[..end]
+    &jobid[..jobid.floor_char_boundary(JOBID_MAX_BYTES)]
 }
 
 /// Who made a change.

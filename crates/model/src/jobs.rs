@@ -62,7 +62,8 @@ impl<P: Place> Jobs<P> {
     /// The one of this id, made at first: one that was idle for too long goes, and if there are too many
     /// the one that was idle for longest. `None`: the request belongs to no job.
     pub fn of(&self, id: &str, now: impl FnOnce() -> Timestamp) -> Option<Arc<Job<P>>> {
-        let id = cut(id);
+        // The part that counts: a client may say anything.
+        let id = &id[..id.floor_char_boundary(JOBID_MAX_BYTES)];
         if id.is_empty() {
             return None;
         }
@@ -118,15 +119,6 @@ impl<P: Place> Jobs<P> {
         }
         out
     }
-}
-
-/// The part of a job id that counts: a client may say anything.
-fn cut(id: &str) -> &str {
-    let mut end = id.len().min(JOBID_MAX_BYTES);
-    while !id.is_char_boundary(end) {
-        end -= 1;
-    }
-    &id[..end]
 }
 
 /// A job id as it stands in YAML: as it is, or in quotation marks if it could be read as anything else.

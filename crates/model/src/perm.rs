@@ -22,9 +22,9 @@ pub const FLAG_NOATIME: u32 = 0x80;
 
 /// O_* bits of open(2) that permission depends on (Linux, x86-64).
 pub const O_ACCMODE: u32 = 0o3;
-const O_WRONLY: u32 = 0o1;
-const O_RDWR: u32 = 0o2;
-const O_TRUNC: u32 = 0o1000;
+pub const O_WRONLY: u32 = 0o1;
+pub const O_RDWR: u32 = 0o2;
+pub const O_TRUNC: u32 = 0o1000;
 pub const O_APPEND: u32 = 0o2000;
 /// The kernel opens it to execute it (`__FMODE_EXEC`): execute permission instead of read permission.
 pub const FMODE_EXEC: u32 = 0x20;

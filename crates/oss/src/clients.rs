@@ -63,11 +63,7 @@ pub fn key(client: ClientId) -> Vec<u8> {
 
 /// Cuts a name from outside at a character boundary.
 pub fn bounded_name(name: &str) -> String {
-    let mut end = name.len().min(NAME_MAX_BYTES);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    name[..end].to_string()
+    name[..name.floor_char_boundary(NAME_MAX_BYTES)].to_string()
 }
 
 /// The records in memory; the table has the same.

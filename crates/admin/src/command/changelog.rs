@@ -1,6 +1,7 @@
 //! Changelogs of metadata targets: `lfs changelog` and `lfs changelog_clear` through a mount, `lctl
 //! changelog_register` and `changelog_deregister` on the host of the target.
 
+use super::find::moment;
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, flag, value};
 use crate::interrupt::guarded;
@@ -8,7 +9,7 @@ use crate::local::{self, Daemon, DaemonReply, DaemonRequest, show, strange};
 use crate::{output, say};
 use client::control::{Reply, Request};
 use model::changelog::{Mask, Order, Record, RecordKind, flags, parse_consumer};
-use model::perm::O_ACCMODE;
+use model::perm::{FMODE_EXEC, O_ACCMODE, O_RDWR, O_WRONLY};
 use model::{Errno, Fid, TargetId};
 use serde_json::json;
 use std::ffi::OsString;
@@ -26,10 +27,6 @@ pub const USAGE_DEREGISTER: &str = "MDT {ID | -u|--user ID}   (or: lctl --device
 
 /// Between two questions for more records.
 const POLL: Duration = Duration::from_millis(500);
-const O_WRONLY: u32 = 1;
-const O_RDWR: u32 = 2;
-/// Of an open to execute the file, as Linux has it within the kernel.
-const FMODE_EXEC: u32 = 0o40;
 
 /// A metadata target, and where one of this host's mounts of its file system is.
 fn place(name: &str) -> Result<(PathBuf, TargetId), Failure> {
@@ -210,18 +207,8 @@ fn nid(r: &Record) -> String {
 
 /// `YYYY.MM.DD` and `HH:MM:SS` in UTC.
 fn date_and_time(sec: i64) -> (String, String) {
-    let (days, rest) = (sec.div_euclid(86_400), sec.rem_euclid(86_400));
-    // Years that begin in March, from 0000 on, in eras of 400 years (proleptic Gregorian calendar).
-    let z = days.saturating_add(719_468);
-    let (era, doe) = (z.div_euclid(146_097), z.rem_euclid(146_097));
-    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let day = doy - (153 * mp + 2) / 5 + 1;
-    let month = if mp < 10 { mp + 3 } else { mp - 9 };
-    let year = era * 400 + yoe + i64::from(month <= 2);
-    let time = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);
-    (format!("{year:04}.{month:02}.{day:02}"), time)
+    let (year, month, day) = moment::date_of(sec.div_euclid(86_400));
+    (format!("{year:04}.{month:02}.{day:02}"), moment::time_of_day(sec))
 }
 
 fn as_json(r: &Record) -> serde_json::Value {

@@ -28,6 +28,10 @@ used. It is counted when it changes: nothing is walked.
 exit status: 0, or the errno of the first failure, 4 wrong usage, 130 interrupted
 ";
 
+/// How many are shown, unless it is said, and at most.
+pub const COUNT_DEFAULT: u64 = 10;
+pub const COUNT_MAX: u64 = 100_000;
+
 fn run(args: &[OsString]) -> Result<i32, Failure> {
     let Some((what, rest)) = args.split_first() else {
         return Err(Failure::usage("say of what: nacre top jobs|users|groups|projects"));

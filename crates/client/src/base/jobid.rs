@@ -291,11 +291,7 @@ impl JobIds {
 
 /// As much of it as a job id may have.
 fn cut(mut id: String) -> JobId {
-    let mut end = id.len().min(JOBID_MAX_BYTES);
-    while !id.is_char_boundary(end) {
-        end -= 1;
-    }
-    id.truncate(end);
+    id.truncate(id.floor_char_boundary(JOBID_MAX_BYTES));
     (!id.is_empty()).then(|| id.into())
 }
 

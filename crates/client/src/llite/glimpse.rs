@@ -43,8 +43,7 @@ impl Data {
 
     /// Attributes of the objects of a layout, in its order.
     pub(crate) async fn glimpse_layout(self: &Arc<Self>, l: &Layout) -> R<Vec<ObjectAttr>> {
-        let of = |o: &LayoutObject| (l.generation, *o);
-        self.glimpse_objects(&l.objects().map(of).collect::<Vec<_>>()).await
+        self.glimpse_objects(&objects_of(l)).await
     }
 
     /// Attributes of objects of layouts of these generations, in the order given, with what this mount keeps
@@ -55,6 +54,11 @@ impl Data {
     ) -> R<Vec<ObjectAttr>> {
         lov::glimpse(&placed(self, objects).await?).await
     }
+}
+
+/// The objects of a layout, in its order, with its generation.
+pub(crate) fn objects_of(l: &Layout) -> Vec<(u32, LayoutObject)> {
+    l.objects().map(|o| (l.generation, *o)).collect()
 }
 
 /// Objects of layouts of these generations, with where they are asked for.

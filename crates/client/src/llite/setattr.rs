@@ -2,12 +2,11 @@
 
 use super::Data;
 use super::getattr::{data_layout, merged};
-use super::glimpse::placed;
+use super::glimpse::{objects_of, placed};
 use crate::lov;
 use crate::mdc::Edit;
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
-use model::layout::LayoutObject;
 use model::limits::FILE_SIZE_MAX_BYTES;
 use model::planted::{self, Bug};
 use model::{Attr, Errno, Fid, FileType, ObjectAttr, SetAttr};
@@ -45,10 +44,7 @@ impl Data {
         fid: Fid,
         set: SetAttr,
     ) -> R<Entry> {
-        match self.lmv.mdc_of(fid).await?.setattr_here(&ctx, fid, &set).await {
-            Some(e) => Ok(e),
-            None => setattr_there(self, ctx, fid, set).await,
-        }
+        Ok(here_or_there(self, &ctx, fid, set).await?.0)
     }
 
     async fn truncate(self: &Arc<Self>, call: &Call, fid: Fid, set: SetAttr, size: u64) -> R<Attr> {
@@ -61,12 +57,7 @@ impl Data {
 
     async fn set_without_size(self: &Arc<Self>, call: &Call, fid: Fid, set: SetAttr) -> R<Attr> {
         let ctx = self.cx.of(call);
-        let here = self.lmv.mdc_of(fid).await?.setattr_here(&ctx, fid, &set).await;
-        let is_here = here.is_some();
-        let mut e = match here {
-            Some(e) => e,
-            None => setattr_there(self, ctx.clone(), fid, set.clone()).await?,
-        };
+        let (mut e, is_here) = here_or_there(self, &ctx, fid, set.clone()).await?;
         if data_layout(&e).is_none() {
             return Ok(e.attr);
         }
@@ -78,6 +69,14 @@ impl Data {
             SetAttr { atime: set.atime, mtime: set.mtime, by_handle: set.by_handle, ..SetAttr::default() };
         let attrs = set_behind_writes(self, ctx, times, &mut e, is_here).await?;
         merged(&e, &attrs)
+    }
+}
+
+/// By this mount, if it may, or else by the server; whether it was here.
+async fn here_or_there(data: &Arc<Data>, ctx: &RequestContext, fid: Fid, set: SetAttr) -> R<(Entry, bool)> {
+    match data.lmv.mdc_of(fid).await?.setattr_here(ctx, fid, &set).await {
+        Some(e) => Ok((e, true)),
+        None => Ok((setattr_there(data, ctx.clone(), fid, set).await?, false)),
     }
 }
 
@@ -109,26 +108,21 @@ async fn set_behind_writes(
     e: &mut Entry,
     is_here: bool,
 ) -> R<Vec<ObjectAttr>> {
-    let fid = e.attr.fid;
     let certain = match &e.layout {
-        Some(l) => {
-            let of = |o: &LayoutObject| (l.generation, *o);
-            let objects = placed(data, &l.objects().map(of).collect::<Vec<_>>()).await?;
-            lov::outdate_unsent(&objects)
-        }
+        Some(l) => lov::outdate_unsent(&placed(data, &objects_of(l)).await?),
         None => true,
     };
     let attrs = data.object_attrs(e).await?;
     let newest = attrs.iter().map(|a| a.ctime).max().unwrap_or_default();
     let long_ago = newest.plus_nanos(CLOCKS_APART_MAX_NS) < e.attr.mtime_stamp;
-    // What was set here gets its stamp when the server is told.
     if planted::on(Bug::TimesByClocks) {
         return Ok(attrs);
     }
+    // What was set here gets its stamp when the server is told.
     if is_here && !certain && !long_ago || newest > e.attr.mtime_stamp {
         let client_time = ctx.client_time.max(newest.plus_nanos(1));
         let ctx = RequestContext { client_time, ..ctx }.behind_write(newest);
-        *e = setattr_there(data, ctx, fid, times).await?;
+        *e = setattr_there(data, ctx, e.attr.fid, times).await?;
     }
     Ok(attrs)
 }

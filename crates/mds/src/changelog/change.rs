@@ -3,12 +3,9 @@
 
 use super::Changelog;
 use model::changelog::{Origin, Record, RecordKind, Source, flags};
-use model::perm::O_ACCMODE;
+use model::perm::{O_ACCMODE, O_APPEND, O_TRUNC};
 use model::{Cred, Fid, FileType, SetAttr, Timestamp};
 use std::sync::Arc;
-
-const O_TRUNC: u32 = 0o1000;
-const O_APPEND: u32 = 0o2000;
 
 /// One change.
 pub struct Change<'a> {

@@ -15,12 +15,12 @@ use rpc::ClientId;
 type Refused = (Errno, String);
 
 /// As the table has it, with what the transaction changed.
-fn state(tx: &mut Tx) -> Result<LogState, MdsError> {
+pub(super) fn state(tx: &mut Tx) -> Result<LogState, MdsError> {
     let k = key::STATE_CHANGELOG;
     Ok(tx.get(k)?.map(|v| LogState::decode(k, &v)).transpose()?.unwrap_or_default())
 }
 
-fn put(tx: &mut Tx, s: &LogState) {
+pub(super) fn put(tx: &mut Tx, s: &LogState) {
     tx.put(key::STATE_CHANGELOG.to_vec(), s.encode());
 }
 

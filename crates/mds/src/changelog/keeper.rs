@@ -2,10 +2,10 @@
 //! time, and consumers that are away for too long, or for which the log would take too much room, are
 //! consumers no more.
 
-use super::consumers::drop_idle;
+use super::consumers::{self, drop_idle};
 use super::{Changelog, Log};
 use crate::mdt::Mdt;
-use crate::schema::changelog::{Consumer, LogEntry, LogState};
+use crate::schema::changelog::{Consumer, LogEntry};
 use crate::schema::key;
 use crate::tx::Tx;
 use model::{Errno, TargetId};
@@ -206,16 +206,15 @@ fn is_near(n: u64, max: u64) -> bool {
 impl Log {
     /// Some records are needed by nobody.
     fn is_freeable(&self) -> bool {
-        self.state.first <= self.cleared_by_all() && self.state.first < self.next
+        self.state.first <= self.state.cleared_by_all(self.next - 1) && self.state.first < self.next
     }
 }
 
 /// Frees the oldest records, as many as one transaction may.
 fn free_some(tx: &mut Tx) -> Result<Vec<u8>, Errno> {
     let newest = tx.shared.changelog.last();
-    let k = key::STATE_CHANGELOG;
-    let mut s = tx.get(k)?.map(|v| LogState::decode(k, &v)).transpose()?.unwrap_or_default();
-    let upto = s.consumers.iter().map(|c| c.cleared).min().unwrap_or(newest).min(newest);
+    let mut s = consumers::state(tx)?;
+    let upto = s.cleared_by_all(newest).min(newest);
     if s.first > upto {
         return Ok(Vec::new());
     }
@@ -233,6 +232,6 @@ fn free_some(tx: &mut Tx) -> Result<Vec<u8>, Errno> {
         s.first = upto + 1;
     }
     assert!(s.first <= upto + 1, "what some consumer needs is not freed");
-    tx.put(k.to_vec(), s.encode());
+    consumers::put(tx, &s);
     Ok(Vec::new())
 }

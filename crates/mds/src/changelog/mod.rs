@@ -69,11 +69,6 @@ impl Log {
         let of = |c: &Consumer| c.mask.unwrap_or(self.default_mask);
         self.state.consumers.iter().map(of).fold(Mask::NONE, Mask::with)
     }
-
-    /// The last record that nobody needs any more.
-    fn cleared_by_all(&self) -> u64 {
-        self.state.consumers.iter().map(|c| c.cleared).min().unwrap_or(self.next - 1)
-    }
 }
 
 pub struct Changelog {

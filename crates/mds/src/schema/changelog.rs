@@ -88,6 +88,11 @@ impl LogState {
     pub fn decode(key: &[u8], v: &[u8]) -> Result<LogState, MdsError> {
         decode("state of the changelog", key, v)
     }
+
+    /// The last record that nobody needs any more, of those up to `newest`.
+    pub fn cleared_by_all(&self, newest: u64) -> u64 {
+        self.consumers.iter().map(|c| c.cleared).min().unwrap_or(newest)
+    }
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ pub const OUTBOX: u8 = b'B';
 pub const LEASE: u8 = b'F';
 pub const STATE: u8 = b'Z';
 pub const CHANGELOG: u8 = b'C';
-/// Quota, intents, shard maps: nothing is stored under these yet.
-pub const RESERVED: [u8; 3] = [b'Q', b'Y', b'S'];
+/// Intents, shard maps: nothing is stored under these yet.
+pub const RESERVED: [u8; 2] = [b'Y', b'S'];
 
 /// Key of the directory hash.
 pub const STATE_HASH_KEY: &[u8] = b"Zhash";

@@ -63,16 +63,9 @@ struct Options {
 
 /// What `--threads` and `--bandwidth` say.
 pub(super) fn settings(p: &Parsed) -> Result<Settings, Failure> {
-    let threads = number(p, "threads", THREADS_MAX as u64)?.map_or(THREADS_DEFAULT, |n| n as usize);
-    let bandwidth_bytes = number(p, "bandwidth", 1 << 20)?.unwrap_or(0) << 20;
+    let threads = p.number("threads", THREADS_MAX as u64)?.map_or(THREADS_DEFAULT, |n| n as usize);
+    let bandwidth_bytes = p.number("bandwidth", 1 << 20)?.unwrap_or(0) << 20;
     Ok(Settings { threads, bandwidth_bytes })
-}
-
-/// The value of an option that takes 1 to `max`.
-pub(super) fn number(p: &Parsed, option: &str, max: u64) -> Result<Option<u64>, Failure> {
-    let Some(t) = p.value(option) else { return Ok(None) };
-    let n = t.parse().ok().filter(|n| (1..=max).contains(n));
-    n.map(Some).ok_or_else(|| Failure::usage(format!("bad value '{t}' of --{option}: 1 to {max}")))
 }
 
 fn parse(args: &[OsString]) -> Result<Options, Failure> {

@@ -17,7 +17,7 @@ fn days_of(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// Its inverse: (year, month, day).
-fn date_of(days: i64) -> (i64, i64, i64) {
+pub fn date_of(days: i64) -> (i64, i64, i64) {
     let z = days + 719_468;
     let era = z.div_euclid(146_097);
     let doe = z.rem_euclid(146_097);
@@ -28,20 +28,25 @@ fn date_of(days: i64) -> (i64, i64, i64) {
     (yoe + era * 400 + i64::from(month <= 2), month, day)
 }
 
+/// `07:46:04`.
+pub fn time_of_day(sec: i64) -> String {
+    let rest = sec.rem_euclid(86400);
+    format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
 /// `Thu Jan  1 00:00:00 1970`, as ctime(3) has it.
 pub fn text(sec: i64) -> String {
-    let (days, rest) = (sec.div_euclid(86400), sec.rem_euclid(86400));
+    let days = sec.div_euclid(86400);
     let (year, month, day) = date_of(days);
     let weekday = WEEKDAYS[days.rem_euclid(7) as usize];
     let month = MONTHS[(month - 1) as usize];
-    format!("{weekday} {month} {day:>2} {:02}:{:02}:{:02} {year}", rest / 3600, rest / 60 % 60, rest % 60)
+    format!("{weekday} {month} {day:>2} {} {year}", time_of_day(sec))
 }
 
 /// `2026-11-26T07:46:04Z`.
 pub fn iso(sec: i64) -> String {
-    let (days, rest) = (sec.div_euclid(86400), sec.rem_euclid(86400));
-    let (year, month, day) = date_of(days);
-    format!("{year}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+    let (year, month, day) = date_of(sec.div_euclid(86400));
+    format!("{year}-{month:02}-{day:02}T{}Z", time_of_day(sec))
 }
 
 /// `2026-11-26`, with ` 07:46` or `T07:46:04Z` behind it if wanted, or `@SECONDS`.

@@ -4,7 +4,7 @@ use super::super::with_page;
 use super::{Done, Jobs, add, busiest, in_order};
 use crate::command::get_param;
 use crate::failure::Failure;
-use crate::getopt::{self, Parsed, flag, value};
+use crate::getopt::{self, flag, value};
 use crate::interrupt::{self, Interrupt};
 use crate::{output, put, say};
 use model::Errno;
@@ -44,15 +44,6 @@ struct Options {
     full_names: bool,
 }
 
-/// The number that an option gives.
-pub(super) fn number(p: &Parsed, long: &str, most: u64) -> Result<Option<u64>, Failure> {
-    let Some(text) = p.value(long) else { return Ok(None) };
-    match text.parse() {
-        Ok(n) if (1..=most).contains(&n) => Ok(Some(n)),
-        _ => Err(Failure::usage(format!("--{long} takes 1 to {most}, not '{text}'"))),
-    }
-}
-
 fn parse(args: &[OsString]) -> Result<Options, Failure> {
     let options = [
         value('c', "count"),
@@ -74,9 +65,9 @@ fn parse(args: &[OsString]) -> Result<Options, Failure> {
         None => kinds.into_iter().filter(|k| k.0).map(|k| k.1.to_string()).collect(),
     };
     Ok(Options {
-        count: number(&p, "count", COUNT_MAX)?.unwrap_or(COUNT_DEFAULT) as usize,
-        interval: Duration::from_secs(number(&p, "interval", INTERVAL_MAX_S)?.unwrap_or(INTERVAL_DEFAULT_S)),
-        repeats: number(&p, "repeats", u64::MAX)?,
+        count: p.number("count", COUNT_MAX)?.unwrap_or(COUNT_DEFAULT) as usize,
+        interval: Duration::from_secs(p.number("interval", INTERVAL_MAX_S)?.unwrap_or(INTERVAL_DEFAULT_S)),
+        repeats: p.number("repeats", u64::MAX)?,
         patterns,
         full_names: p.has("fullname"),
     })

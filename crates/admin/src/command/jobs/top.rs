@@ -1,8 +1,8 @@
 //! `nacre top jobs`: the busiest jobs on all targets of the mounted file systems.
 
-use super::lljobstat::number;
 use super::{Done, Jobs, add, busiest, in_order};
 use crate::command::osts::{chosen_file_systems, targets};
+use crate::command::top::{COUNT_DEFAULT, COUNT_MAX};
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, flag, value};
 use crate::interrupt::{self, Interrupt};
@@ -17,8 +17,6 @@ use std::fmt::Write as _;
 use std::time::Duration;
 use world::sys;
 
-const COUNT_DEFAULT: u64 = 10;
-const COUNT_MAX: u64 = 100_000;
 const INTERVAL_MAX_S: u64 = 86_400;
 
 struct Options {
@@ -32,8 +30,8 @@ fn parse(args: &[OsString]) -> Result<Options, Failure> {
     let options = [value('n', "count"), value('i', "interval"), flag('\0', "json")];
     let p = getopt::parse(args, &options)?;
     Ok(Options {
-        count: number(&p, "count", COUNT_MAX)?.unwrap_or(COUNT_DEFAULT) as usize,
-        interval: number(&p, "interval", INTERVAL_MAX_S)?.map(Duration::from_secs),
+        count: p.number("count", COUNT_MAX)?.unwrap_or(COUNT_DEFAULT) as usize,
+        interval: p.number("interval", INTERVAL_MAX_S)?.map(Duration::from_secs),
         json: p.has("json"),
         mounts: p.operands,
     })

@@ -181,12 +181,13 @@ fn one(m: &LocalMount, p: &Parsed, id: QuotaId, errors: &mut FirstError) -> Resu
 }
 
 /// What everybody of a type from one id to another uses, page by page: what the targets said, and their sums.
+/// Returns what they said last.
 fn each_page(
     m: &LocalMount,
     of: QuotaType,
     (start, end): (u32, u32),
     mut f: impl FnMut(&[TargetUsage], BTreeMap<u32, Usage>),
-) -> Result<(), Failure> {
+) -> Result<Vec<TargetUsage>, Failure> {
     let mut after = start.checked_sub(1);
     loop {
         let (targets, next) = ask(m, QuotaAsk::All { of, after })?;
@@ -198,7 +199,7 @@ fn each_page(
         f(&targets, sums);
         match next.filter(|n| *n < end) {
             Some(n) => after = Some(n),
-            None => return Ok(()),
+            None => return Ok(targets),
         }
     }
 }
@@ -229,24 +230,23 @@ fn everybody(
         Some(v) => v.parse().map_err(|_| Failure::usage(format!("bad id '{v}'"))),
     };
     let (start, end) = (number("start-qid", 0)?, number("end-qid", u32::MAX)?);
-    let (mut rows, mut last) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
     if !p.has("json") && !p.has("quiet") {
         say!("Disk quotas for all {}s of {}:", words(of).0, m.dir.display());
         header("Name");
     }
-    each_page(m, of, (start, end), |targets, sums| {
-        let failed: Vec<&TargetUsage> = unanswered(targets).collect();
-        let style = Style { human: p.has("human-readable"), incomplete: !failed.is_empty() };
+    let last = each_page(m, of, (start, end), |targets, sums| {
+        let incomplete = unanswered(targets).next().is_some();
+        let style = Style { human: p.has("human-readable"), incomplete };
         for (id, u) in sums {
             let name = if p.has("numeric") { id.to_string() } else { name_of(QuotaId { of, id }) };
             if p.has("json") {
                 rows.push(json!({"type": words(of).0, "id": id, "name": name, "bytes": u.bytes(),
-                                 "inodes": u.inodes, "complete": failed.is_empty()}));
+                                 "inodes": u.inodes, "complete": !incomplete}));
             } else {
                 style.row(&name, u);
             }
         }
-        last = targets.to_vec();
     })?;
     let incomplete = report_unanswered("lfs quota", &last, errors);
     if incomplete && !p.has("json") {

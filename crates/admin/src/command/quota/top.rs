@@ -3,6 +3,7 @@
 
 use super::{each_page, name_of, report_unanswered, words};
 use crate::command::osts::chosen_file_systems;
+use crate::command::top::{COUNT_DEFAULT, COUNT_MAX};
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, Parsed, flag, value};
 use crate::local::LocalMount;
@@ -12,9 +13,6 @@ use model::usage::{QuotaId, QuotaType, Usage};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::Write as _;
-
-const COUNT_DEFAULT: usize = 10;
-const COUNT_MAX: usize = 100_000;
 
 /// What the first of them are chosen by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,11 +118,7 @@ fn parse(args: &[OsString]) -> Result<(Parsed, By, usize), Failure> {
         Some("files") => By::Files,
         Some(other) => return Err(Failure::usage(format!("--by space or --by files, not '{other}'"))),
     };
-    let count = match p.value("count").map(str::parse) {
-        None => COUNT_DEFAULT,
-        Some(Ok(n)) if (1..=COUNT_MAX).contains(&n) => n,
-        Some(_) => return Err(Failure::usage(format!("--count from 1 to {COUNT_MAX}"))),
-    };
+    let count = p.number("count", COUNT_MAX)?.unwrap_or(COUNT_DEFAULT) as usize;
     Ok((p, by, count))
 }
 
@@ -134,11 +128,8 @@ fn of_mount(
     (by, count): (By, usize),
     errors: &mut FirstError,
 ) -> Result<Heaviest, Failure> {
-    let (mut heaviest, mut last) = (Heaviest::new(of, by, count), Vec::new());
-    each_page(m, of, (0, u32::MAX), |targets, sums| {
-        heaviest.add(sums);
-        last = targets.to_vec();
-    })?;
+    let mut heaviest = Heaviest::new(of, by, count);
+    let last = each_page(m, of, (0, u32::MAX), |_, sums| heaviest.add(sums))?;
     heaviest.incomplete = report_unanswered("nacre top", &last, errors);
     Ok(heaviest)
 }

@@ -6,7 +6,6 @@ mod background;
 mod work;
 
 use super::with_page;
-use crate::command::drain::number;
 use crate::command::osts::{chosen_file_systems, removals_pending};
 use crate::failure::Failure;
 use crate::getopt::{self, Opt, flag, value};
@@ -101,7 +100,7 @@ fn parse(args: &[OsString]) -> Result<Options, Failure> {
     if p.operands.len() > 1 {
         return Err(Failure::usage("name one mount"));
     }
-    let background = match (number(&p, "background", 99)?, p.has("stop"), p.has("status")) {
+    let background = match (p.number("background", 99)?, p.has("stop"), p.has("status")) {
         (None, false, false) => None,
         (Some(0), ..) => return Err(Failure::usage("--background takes 1 to 99; --stop ends it")),
         (Some(n), false, false) => Some(Background::Set(n)),
@@ -116,8 +115,8 @@ fn parse(args: &[OsString]) -> Result<Options, Failure> {
     Ok(Options {
         mount: p.operands.first().cloned(),
         background,
-        enough: number(&p, "threshold", 99)?.unwrap_or(THRESHOLD_DEFAULT) * 100,
-        bandwidth_bytes: number(&p, "bandwidth", 1 << 20)?.unwrap_or(0) << 20,
+        enough: p.number("threshold", 99)?.unwrap_or(THRESHOLD_DEFAULT) * 100,
+        bandwidth_bytes: p.number("bandwidth", 1 << 20)?.unwrap_or(0) << 20,
         dry_run: p.has("dry-run"),
         json: p.has("json"),
         quiet: p.has("quiet"),
