@@ -6,6 +6,7 @@ use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp, limits};
 use oss::{Birth, DiskBook, DiskBooks, Ost, OstConfig};
 use rpc::{ClientId, Departure, Incoming, Outgoing, Peers, Replay, Service};
 use std::net::{IpAddr, Ipv4Addr};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use store::object::Objects;
 use store::{Db, DbOptions};
@@ -136,7 +137,7 @@ impl Bed {
 
 /// Nothing here takes longer than a minute, unless it hangs.
 async fn within_a_minute<T>(world: &World, f: impl Future<Output = T>) -> T {
-    let mut f = std::pin::pin!(f);
+    let mut f: Pin<&mut dyn Future<Output = T>> = pin!(f);
     let mut end = world.sleep(std::time::Duration::from_secs(60));
     std::future::poll_fn(move |cx| {
         if let std::task::Poll::Ready(v) = f.as_mut().poll(cx) {

@@ -208,7 +208,8 @@ impl Lab {
     /// # Panics
     /// If nothing can run any more, or an hour of virtual time passed.
     pub fn run<T>(&self, f: impl Future<Output = T>) -> T {
-        let mut main = pin!(f);
+        // One loop is compiled for each type of result, not for each future.
+        let mut main: Pin<&mut dyn Future<Output = T>> = pin!(f);
         let waker = Waker::from(Arc::new(TaskWaker { id: 0, inner: self.inner.clone() }));
         self.inner.lock().ready.insert(0);
         let end = self.inner.lock().now + PATIENCE_NS;

@@ -100,7 +100,8 @@ impl Wake for Unpark {
 
 /// Polls `f` on this thread until it is ready.
 pub fn block_on<T>(f: impl Future<Output = T>) -> T {
-    let mut f = pin!(f);
+    // One loop is compiled for each type of result, not for each future.
+    let mut f: Pin<&mut dyn Future<Output = T>> = pin!(f);
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut cx = Context::from_waker(&waker);
     loop {

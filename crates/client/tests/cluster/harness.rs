@@ -7,6 +7,7 @@ use oss::{Birth, Ost, OstConfig};
 use rpc::{Import, ImportConfig, ImportHooks, Peers, Server, Service};
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -137,6 +138,8 @@ impl Cluster {
     }
 
     pub fn run<T>(&self, f: impl Future<Output = T>) -> T {
+        // One loop is compiled for each type of result, not for each test.
+        let f: Pin<&mut dyn Future<Output = T>> = pin!(f);
         self.rt.block_on(f)
     }
 

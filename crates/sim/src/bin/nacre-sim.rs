@@ -12,7 +12,9 @@ use sim::scenario::Options;
 use sim::shared::{HISTORIES, UNDECIDED};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use world::real::Runtime;
 use world::sys::files;
+use world::{Instant, World};
 
 const USAGE: &str = "\
 nacre-sim runs a whole file system in one thread on virtual time, with faults, and compares it with a model.
@@ -28,6 +30,7 @@ Seeds:
   --actors N      concurrent actors (3)            --mounts N    clients (3)
   --skip A,B,...  faults of the plan that do not happen, by number
   --stop N        ends after so many operations; the plan is made for --ops
+  --seconds S     no further seed after so much time
   --keep-going    also after a violation           --no-minimise a violation as it is
   --log           what happened, if a seed fails   --hashes      the trace hash of each seed
   --plant BUG     switches a bug on, to see it found
@@ -227,9 +230,15 @@ impl Sum {
     }
 }
 
-fn run_seeds(args: &Args) -> ExitCode {
+fn run_seeds(args: &Args, enough: &Enough) -> ExitCode {
     let mut sum = Sum::default();
-    for seed in args.first..args.first + args.seeds {
+    for seed in args.first..args.first.saturating_add(args.seeds) {
+        if enough.reached() {
+            if !args.json {
+                println!("The time is over: {} of {} seeds.", sum.seeds, args.seeds);
+            }
+            break;
+        }
         let o = Options { seed, ..args.opt.clone() };
         sum.seeds += 1;
         if let Some((bug, nth)) = args.plant {
@@ -282,17 +291,26 @@ fn run_seeds(args: &Args) -> ExitCode {
     }
 }
 
-fn run_hostile(args: &Args) -> ExitCode {
-    let clock = match ::world::real::start(1) {
-        Ok((w, rt)) => (w, rt),
-        Err(e) => {
-            eprintln!("nacre-sim: no clock: {e}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let (start, mut seeds, mut bad, mut sum) = (clock.0.now(), 0, 0, hostile::Sum::default());
+/// When no further seed is begun: after `--seconds`.
+struct Enough(Option<(u64, Instant, World, Runtime)>);
+
+impl Enough {
+    fn after(seconds: Option<u64>) -> std::io::Result<Enough> {
+        let Some(seconds) = seconds else { return Ok(Enough(None)) };
+        let (clock, runtime) = world::real::start(1)?;
+        Ok(Enough(Some((seconds, clock.now(), clock, runtime))))
+    }
+
+    fn reached(&self) -> bool {
+        let Enough(Some((seconds, start, clock, _))) = self else { return false };
+        clock.now().since(*start).as_secs() >= *seconds
+    }
+}
+
+fn run_hostile(args: &Args, enough: &Enough) -> ExitCode {
+    let (mut seeds, mut bad, mut sum) = (0, 0, hostile::Sum::default());
     for seed in args.first..args.first.saturating_add(args.seeds) {
-        if args.seconds.is_some_and(|s| clock.0.now().since(start).as_secs() >= s) {
+        if enough.reached() {
             break;
         }
         seeds += 1;
@@ -378,11 +396,16 @@ fn main() -> ExitCode {
             }
         };
     }
-    if args.hostile {
-        return run_hostile(&args);
-    }
+    let enough = match Enough::after(args.seconds) {
+        Ok(e) => e,
+        Err(e) => {
+            eprintln!("nacre-sim: no clock: {e}");
+            return ExitCode::FAILURE;
+        }
+    };
     match &args.points {
+        _ if args.hostile => run_hostile(&args, &enough),
         Some(plan) => run_points(plan, args.json),
-        None => run_seeds(&args),
+        None => run_seeds(&args, &enough),
     }
 }

@@ -23,7 +23,7 @@ use crate::{BoxFuture, Rand, Spawn, World};
 use std::future::Future;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -100,6 +100,8 @@ impl Runtime {
 
     /// Runs `f` on the calling thread; must not be called from a task of the runtime.
     pub fn block_on<T>(&self, f: impl Future<Output = T>) -> T {
+        // One loop is compiled for each type of result, not for each future.
+        let f: Pin<&mut dyn Future<Output = T>> = pin!(f);
         self.rt().block_on(f)
     }
 
