@@ -38,6 +38,7 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "pool_list", run: pool::run_list, usage: pool::USAGE_LIST },
     Subcommand { name: "project", run: project::run, usage: project::USAGE },
     Subcommand { name: "quota", run: quota::run, usage: quota::USAGE },
+    Subcommand { name: "setquota", run: quota::set::run, usage: quota::set::USAGE },
     Subcommand { name: "setstripe", run: setstripe::run, usage: setstripe::USAGE },
     Subcommand { name: "swap_layouts", run: swap_layouts::run, usage: swap_layouts::USAGE },
     Subcommand { name: "sync", run: sync::run, usage: sync::USAGE },

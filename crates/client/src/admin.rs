@@ -191,6 +191,10 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
 async fn about_targets(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> Answer<Reply> {
     Ok(match request {
         Request::Quota { ask } => quota(fs, call, ask).await?,
+        Request::SetQuota { order } => {
+            Admin(fs).setquota(call, order).await?;
+            Reply::Done
+        }
         Request::Changelog { target, wanted } => {
             let consumer = wanted.consumer.clone();
             let page = Admin(fs).changelog(call, target, wanted).await;
@@ -493,8 +497,9 @@ async fn quota(fs: &Arc<Fs>, call: Call, ask: QuotaAsk) -> R<Reply> {
 
 fn target_usage((state, said): (TargetState, R<QuotactlReply>)) -> TargetUsage {
     let (target, errno) = (Target::from(&state), said.as_ref().err().map(|e| e.0));
-    let (usage, differed) = said.map(|s| (s.usage, s.differed)).unwrap_or_default();
-    TargetUsage { target, errno, usage, differed }
+    let said = said.unwrap_or_default();
+    let (limits, types) = (said.limits.0.unwrap_or_default(), said.types.0.unwrap_or_default());
+    TargetUsage { target, errno, usage: said.usage, differed: said.differed, limits, types }
 }
 
 async fn df(fs: &Arc<Fs>) -> Vec<TargetSpace> {

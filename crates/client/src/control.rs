@@ -29,6 +29,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use model::layout::ComponentChange;
 use model::param::ParamInfo;
+use model::quota::{LimitOrder, Standings};
 use model::usage::{QuotaId, Usage};
 use model::{
     Attr, Errno, Fid, FileType, Layout, LayoutSpec, ObjectAttr, ObjectId, Pool, TargetId, Timestamp,
@@ -39,7 +40,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
 use wire::msg::changelog::{Changelog, ChangelogReply};
-use wire::msg::quotactl::QuotaAsk;
+use wire::msg::quotactl::{QuotaAsk, TypeLimits};
 use wire::msg::scan::{Cursor, ScanReply, Test};
 use wire::{decode_message, encode_message};
 
@@ -295,6 +296,8 @@ pub enum Request {
     /// What users, groups and projects use of each target, and, for root, whether that is right:
     /// [`Reply::Quota`]. `EPERM` for a question about others.
     Quota { ask: QuotaAsk },
+    /// What they may use. Root only. [`Reply::Done`].
+    SetQuota { order: LimitOrder },
     /// Records of a metadata target's changelog. Root only. [`Reply::Changelog`]; `ENODEV`: there is no such
     /// target, `ENOENT`: no such consumer.
     Changelog { target: TargetId, wanted: Changelog },
@@ -552,6 +555,12 @@ pub struct TargetUsage {
     pub usage: Vec<(QuotaId, Usage)>,
     /// What it had counted wrong: whose, what it was, what there is. That was set right.
     pub differed: Vec<(QuotaId, Usage, Usage)>,
+    /// Of everybody asked for who has any, from the metadata target, which keeps them.
+    #[serde(default)]
+    pub limits: Vec<(QuotaId, Standings)>,
+    /// What holds for whole types, from the same.
+    #[serde(default)]
+    pub types: Vec<TypeLimits>,
 }
 
 /// Opens a file or directory for [`call`]. Does not follow a final symbolic link that points nowhere, does

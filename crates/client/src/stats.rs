@@ -48,6 +48,7 @@ model::counters! {
         Ostfiles = "ostfiles" in "usecs",
         Scan = "scan" in "usecs",
         Changelog = "changelog" in "usecs",
+        Setquota = "setquota" in "usecs",
     }
 }
 

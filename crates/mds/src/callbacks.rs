@@ -105,6 +105,11 @@ impl Callbacks {
         self.revoke(self.shared.leases.to_shed(self.world.now(), SAY_AGAIN).into_iter());
     }
 
+    /// Asks clients for these, and waits for nobody.
+    pub fn ask_for(&self, wanted: &LeaseNeeds) {
+        self.revoke(self.shared.leases.conflicts(None, wanted).into_iter());
+    }
+
     fn revoke(&self, items: impl Iterator<Item = (ClientId, LeaseItem)>) {
         let mut of: BTreeMap<ClientId, Vec<LeaseItem>> = BTreeMap::new();
         for (client, item) in items {

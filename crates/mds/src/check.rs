@@ -5,6 +5,7 @@
 use crate::MdsError;
 use crate::changelog::check::LogCheck;
 use crate::schema::inode::{DATA_BLOCK_BYTES, DataState};
+use crate::schema::limits::{LimitsKey, OwnerLimits, TypeLimits};
 use crate::schema::value::{self, OrphanKind, OutboxRecord};
 use crate::schema::{DentryValue, Inode, Lease, key};
 use crate::walk::walk;
@@ -111,6 +112,7 @@ pub fn check_watched(db: &dyn Read, watch: &Watch) -> Result<Summary, MdsError> 
     c.data()?;
     c.clients_and_leases()?;
     c.changelog()?;
+    c.limits()?;
     c.counters()?;
     Ok(c.out)
 }
@@ -605,6 +607,20 @@ impl Checker<'_> {
             self.found(Rule::Changelog, Fid::NONE, what);
         }
         Ok(())
+    }
+
+    fn limits(&mut self) -> Result<(), MdsError> {
+        self.each(key::LIMITS, |c, k, v| {
+            let read = match LimitsKey::decode(k) {
+                Some(LimitsKey::Owner(_)) => OwnerLimits::decode(k, v).map(drop),
+                Some(LimitsKey::Type(_)) => TypeLimits::decode(k, v).map(drop),
+                None => return Ok(c.key_damaged(k)),
+            };
+            if let Err(e) = read {
+                c.found(Rule::Damaged, Fid::NONE, e.to_string());
+            }
+            Ok(())
+        })
     }
 
     fn counters(&mut self) -> Result<(), MdsError> {

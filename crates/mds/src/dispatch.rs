@@ -123,6 +123,7 @@ impl Mdt {
             Op::Migrate => with!(m => ops::migrate::run(self, to, ctx, &m).await),
             Op::Scan => with!(m => ops::scan::run(self, ctx, to, &m).await),
             Op::Withdraw => with!(m => plain(ops::withdraw::run(self, ctx, &m))),
+            Op::Setquota => with!(m => ops::setquota::run(self, to, ctx, &m).await),
             Op::Changelog => with!(m => ops::changelog::run(self, ctx, to, &m).await),
             _ => Done::error(Errno::EOPNOTSUPP),
         }
@@ -194,6 +195,7 @@ mod tests {
         Op::Migrate,
         Op::Scan,
         Op::Withdraw,
+        Op::Setquota,
         Op::Changelog,
         Op::Sync,
     ];

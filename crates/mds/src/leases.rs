@@ -122,6 +122,18 @@ impl LeaseState {
         all
     }
 
+    /// How many clients may have executed operations that they have not told.
+    pub fn owners(&self) -> usize {
+        self.table.lock().owners()
+    }
+
+    /// Directories that clients have for themselves.
+    pub fn owned_dirs(&self) -> Touched {
+        let mut dirs = self.owned();
+        dirs.retain(|_, bits| *bits & bits::LOOKUP != 0);
+        dirs
+    }
+
     /// What a client has to tell of, if it made files that it did not tell of.
     pub fn owned_by(&self, client: [u8; 16]) -> Vec<(Fid, u8)> {
         self.table.lock().exclusive_of(client)
@@ -277,6 +289,7 @@ pub fn touched<'a>(keys: impl Iterator<Item = &'a Vec<u8>>) -> Touched {
             | key::OUTBOX
             | key::LEASE
             | key::STATE
+            | key::LIMITS
             | key::CHANGELOG => continue,
             tag => unreachable!("a key of an unknown kind: {tag}"),
         };

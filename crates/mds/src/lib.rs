@@ -34,6 +34,7 @@ mod params;
 mod passed_over;
 mod peers;
 pub mod pools;
+mod quotas;
 mod rebalance;
 mod recovery;
 mod relayout;

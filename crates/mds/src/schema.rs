@@ -3,6 +3,7 @@
 pub mod changelog;
 pub mod inode;
 pub mod key;
+pub mod limits;
 pub mod value;
 
 pub use inode::Inode;

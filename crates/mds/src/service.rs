@@ -14,6 +14,7 @@ use crate::osts::Osts;
 use crate::peers::OwnersTold;
 use crate::peers::session::{Identity, Sessions};
 use crate::pools::OstPool;
+use crate::quotas::Quotas;
 use crate::rebalance::Rebalance;
 use crate::relayout::{self, Movements};
 use crate::schema::value::{self, ClientRecord};
@@ -29,6 +30,7 @@ use crate::ways::Moves;
 use model::fid::SEQ_NORMAL;
 use model::mutex::{Mutex, RwLock};
 use model::nodemap::Nodemap;
+use model::quota::Enforced;
 use model::{Errno, Fid, FileType, Pool, TargetId, limits};
 use rpc::server::recovery::Recovery;
 use rpc::{
@@ -47,6 +49,20 @@ use world::{BoxFuture, World};
 /// Open files that a departing client's transaction closes at a time.
 const CLOSE_AT_ONCE: usize = 200;
 impl Mdt {
+    /// Whose limits are enforced.
+    pub fn enforced_limits(&self) -> Enforced {
+        self.shared.quotas.enforced()
+    }
+
+    pub fn enforce_limits(self: &Arc<Self>, enforced: Enforced) {
+        self.shared.quotas.set_enforced(enforced);
+        let me = self.clone();
+        self.world.spawn("limits", async move {
+            // It ends early only when the target stops.
+            let _ = me.transactions.limits_changed(None).await;
+        });
+    }
+
     /// Makes the root directory and the file system's keys in an empty table. Durable before the first
     /// request is answered; [`Mdt::open`] calls it when it finds the table empty.
     pub fn format(world: &World, db: &Arc<Db>) -> Result<(), MdsError> {
@@ -420,6 +436,7 @@ fn load_shared(world: &World, db: &Db) -> Result<Shared, MdsError> {
         root_default: Mutex::new(root.default_layout),
         inodes: AtomicU64::new(inodes),
         usage,
+        quotas: Quotas::load(db)?,
         outbox_seq: AtomicU64::new(1),
         leases: LeaseState::new(db.epoch()),
         space_low: AtomicBool::new(false),

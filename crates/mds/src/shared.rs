@@ -4,6 +4,7 @@ use crate::changelog::Changelog;
 use crate::growing::Growing;
 use crate::leases::LeaseState;
 use crate::osts::Osts;
+use crate::quotas::Quotas;
 use crate::rebalance::Rebalance;
 use crate::relayout::Movements;
 use crate::settings::Settings;
@@ -29,6 +30,8 @@ pub struct Shared {
     pub inodes: AtomicU64,
     /// What owners use of this target.
     pub usage: UsageLedger,
+    /// What they may.
+    pub quotas: Quotas,
     pub outbox_seq: AtomicU64,
     /// The host's file system is nearly full: only what frees space may go on.
     pub space_low: AtomicBool,

@@ -6,12 +6,13 @@ use crate::callbacks::Callbacks;
 use crate::core::Core;
 use crate::done::{Done, ReplyTo};
 use crate::leases::{self, LeaseNeeds, LeaseState, RevokeGuard, Touched};
-use crate::schema::{self, key, value};
+use crate::schema::{self, Inode, key, value};
 use crate::shared::Shared;
 use crate::tx::{Outcome, Tx};
 use crate::ways::Ways;
 use model::mutex::RwLock;
 use model::planted::{self, Bug};
+use model::usage::{QuotaId, UsageChange};
 use model::{Errno, limits};
 use rpc::Outgoing;
 use rpc::server::recovery::Recovery;
@@ -123,7 +124,7 @@ impl Transactions {
     ) -> Done {
         let mut marks = RevokeGuard::new(&self.shared.leases);
         loop {
-            let wanted = match self.attempt(by, to, &mut f, &mut marks) {
+            let (by, wanted) = match self.attempt(by, to, &mut f, &mut marks) {
                 Ok(done) => return done,
                 Err(wanted) => wanted,
             };
@@ -135,14 +136,14 @@ impl Transactions {
     }
 
     /// Runs and submits it, unless other clients have leases: then says what it would change, which is
-    /// marked.
+    /// marked, and whose own leases are not in its way.
     fn attempt(
         &self,
         by: Option<rpc::ClientId>,
         to: Option<&ReplyTo>,
         f: &mut impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno>,
         marks: &mut RevokeGuard,
-    ) -> Result<Done, LeaseNeeds> {
+    ) -> Result<Done, (Option<rpc::ClientId>, LeaseNeeds)> {
         let mut core = self.core.write();
         marks.clear();
         if to.is_some_and(|t| !core.clients.contains_key(&t.client)) {
@@ -163,12 +164,56 @@ impl Transactions {
         // must not wait for owners either: they tell nothing before recovery is over.
         let again = to.is_none_or(|t| t.replay) && self.recovery.recovering();
         if !again && marks.mark_conflicts(by, &wanted) {
-            return Err(wanted);
+            return Err((by, wanted));
+        }
+        if result.is_ok() && !again {
+            let dirs = LeaseNeeds { look: self.dirs_near_limits(&out.usage), ..LeaseNeeds::default() };
+            if out.owned {
+                // It waits for nobody, and is asked to do nothing more by itself.
+                self.callbacks.ask_for(&dirs);
+            } else if marks.mark_conflicts(None, &dirs) {
+                return Err((None, dirs));
+            }
         }
         match result {
             Ok(body) => Ok(self.commit(&mut core, to, body, out)),
             Err(e) => Ok(Done::looked(Err(e), out.seen)),
         }
+    }
+
+    /// Directories that clients have for themselves whose owners a change takes near a limit: what these
+    /// clients may have made there and not told counts as well.
+    fn dirs_near_limits(&self, change: &UsageChange) -> Touched {
+        let Shared { quotas, usage, leases, .. } = &*self.shared;
+        let near = quotas.near(usage, change, leases.owners());
+        if near.is_empty() {
+            return Touched::new();
+        }
+        let dirs = self.dirs_of(|id| near.contains(&id));
+        if dirs.is_empty() {
+            quotas.are_near(&near);
+        }
+        dirs
+    }
+
+    /// Directories that clients have for themselves and that are counted to somebody who is `wanted`.
+    fn dirs_of(&self, wanted: impl Fn(QuotaId) -> bool) -> Touched {
+        let mut dirs = self.shared.leases.owned_dirs();
+        let mut view = self.db.view();
+        dirs.retain(|fid, _| match view.get(&key::inode(*fid)) {
+            Ok(Some(v)) => Inode::decode_shown(*fid, &v).map_or(true, |i| i.owner().quota_ids().any(&wanted)),
+            Ok(None) => false,
+            // Nobody knows whose it is.
+            Err(_) => true,
+        });
+        dirs
+    }
+
+    /// Limits are others now: clients hear of that before they make more files by themselves that are counted
+    /// to `of`, or to anybody.
+    pub async fn limits_changed(&self, of: Option<QuotaId>) -> Result<(), Errno> {
+        let dirs = self.dirs_of(|id| of.is_none_or(|of| of == id));
+        self.revoke(|_| dirs).await
     }
 
     /// Beside what is promised to owners. If it is low, they are promised nothing more.
@@ -225,6 +270,10 @@ impl Transactions {
                 }
                 txn.writes.push((k, v));
             }
+            let over =
+                self.shared.quotas.over_since(&self.shared.usage, &out.usage, self.shared.world.wall().sec);
+            txn.writes.extend(over.into_iter().map(|(k, v)| (k.encode(), v)));
+            let limits: Vec<_> = txn.writes.iter().filter(|(k, _)| k[0] == key::LIMITS).cloned().collect();
             let records = self.shared.changelog.number(out.records);
             let (written, bytes) = (records.len(), records.iter().map(|(_, v)| v.len() as u64).sum());
             txn.writes.extend(records.into_iter().map(|(k, v)| (k, Some(v))));
@@ -240,6 +289,10 @@ impl Transactions {
             self.shared.moves.record(out.moved);
             self.shared.inodes.store(inodes, Ordering::Relaxed);
             self.shared.changelog.wrote(written, bytes);
+            for (k, v) in limits {
+                let adopted = self.shared.quotas.adopt(&k, v.as_deref());
+                adopted.expect("what was written a moment ago is read");
+            }
             if let Some(state) = log_state {
                 self.log_changed(&state);
             }

@@ -4,6 +4,7 @@
 use crate::changelog::Notes;
 use crate::growing::Freeze;
 use crate::leases::{self, Touched};
+use crate::names::OpContext;
 use crate::opens::{Open, OpenChange, Opens};
 use crate::schema::inode::CountedAs;
 use crate::schema::value::{self, OrphanKind, OutboxRecord};
@@ -138,6 +139,8 @@ pub struct Outcome {
     pub freezes: Vec<Freeze>,
     /// For the changelog.
     pub records: Vec<Record>,
+    /// An owner did all of it already.
+    pub owned: bool,
 }
 
 impl Outcome {
@@ -213,6 +216,24 @@ impl<'a> Tx<'a> {
     pub fn check_space(&self) -> Result<(), Errno> {
         let promised = self.owned.as_ref().is_some_and(|o| o.promised);
         if self.is_replay() || promised { Ok(()) } else { self.shared.check_space() }
+    }
+
+    /// `EDQUOT` if somebody would have more than he may. Root may give more to anybody; what was done already
+    /// was allowed then.
+    pub fn check_limits(&self, ctx: &OpContext) -> Result<(), Errno> {
+        let quotas = &self.shared.quotas;
+        let done = self.is_replay() || self.owned.as_ref().is_some_and(|o| o.promised);
+        if done || ctx.cred.is_root() || self.counted.is_empty() || !quotas.is_active() {
+            return Ok(());
+        }
+        quotas.check(&self.shared.usage, &self.usage_change(), ctx.wall.sec)
+    }
+
+    /// What the transaction does to what owners use.
+    fn usage_change(&self) -> UsageChange {
+        let mut usage = UsageChange::default();
+        self.counted.iter().for_each(|(was, is)| usage.changed(was.0, is.0));
+        usage
     }
 
     /// The layout that a replayed request came to the first time.
@@ -317,8 +338,7 @@ impl<'a> Tx<'a> {
         assert!(self.offers.is_empty() || self.client.is_some(), "leases are granted to a client");
         let touched = self.pending.keys().filter(|k| k[0] == key::INODE).count() as u64;
         assert!(self.inodes.unsigned_abs() <= touched, "inodes that are counted were made or removed");
-        let mut usage = UsageChange::default();
-        self.counted.iter().for_each(|(was, is)| usage.changed(was.0, is.0));
+        let usage = self.usage_change();
         Outcome {
             pending: self.pending,
             changes: self.changes,
@@ -332,6 +352,7 @@ impl<'a> Tx<'a> {
             moved: self.ways.moved,
             freezes: self.freezes,
             records: self.notes.records,
+            owned: self.owned.is_some(),
         }
     }
 

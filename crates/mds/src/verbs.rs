@@ -9,8 +9,15 @@ use wire::{Message, Op, decode_request, encode_message, msg};
 
 macro_rules! transactional {
     ($($op:ident: $msg:ty => $run:path;)*) => {
-        /// Runs one operation on names or files within a transaction. `EOPNOTSUPP` for other messages.
+        /// Runs one operation on names or files within a transaction. `EOPNOTSUPP` for other messages,
+        /// `EDQUOT` if somebody would have more than he may.
         pub fn execute(tx: &mut Tx, ctx: &OpContext, op: Op, body: &[u8]) -> Result<Vec<u8>, Errno> {
+            let reply = execute_unlimited(tx, ctx, op, body)?;
+            tx.check_limits(ctx)?;
+            Ok(reply)
+        }
+
+        fn execute_unlimited(tx: &mut Tx, ctx: &OpContext, op: Op, body: &[u8]) -> Result<Vec<u8>, Errno> {
             match op {
                 $(Op::$op => {
                     let m: $msg = decode_request(body)?;

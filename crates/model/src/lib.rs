@@ -25,6 +25,7 @@ pub mod param;
 pub mod perm;
 pub mod planted;
 pub mod pool;
+pub mod quota;
 pub mod rebalance;
 pub mod squash;
 pub mod target;

@@ -57,6 +57,8 @@ pub const FETCH_MAX_BYTES: usize = 1 << 20;
 /// Operations and their data, encoded, that a client may have executed under exclusive leases of one metadata
 /// target and not sent: so much space is set aside for it.
 pub const OWNER_PENDING_MAX_BYTES: u64 = 16 << 20;
+/// How many these may be, those that are on their way included.
+pub const OWNER_PENDING_MAX_OPS: usize = 16_384;
 /// Objects named in one glimpse or destroy.
 pub const OBJECTS_PER_RPC_MAX: usize = 16_384;
 /// Clients one target knows at a time.

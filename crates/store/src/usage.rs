@@ -192,7 +192,7 @@ impl UsageLedger {
         ask: &QuotaAsk,
         count: impl FnOnce(&dyn Read) -> Result<Totals, StoreError>,
     ) -> Result<QuotactlReply, StoreError> {
-        let mut reply = QuotactlReply { usage: Vec::new(), next: None, differed: Vec::new() };
+        let mut reply = QuotactlReply::default();
         match ask {
             QuotaAsk::Of(ids) => reply.usage = ids.iter().map(|id| (*id, self.get(*id))).collect(),
             QuotaAsk::All { of, after } => {
@@ -200,6 +200,7 @@ impl UsageLedger {
                 reply.next = page.last().filter(|_| page.len() == ANSWER_MAX).map(|(id, _)| *id);
                 reply.usage = page.into_iter().map(|(id, u)| (QuotaId { of: *of, id }, u)).collect();
             }
+            QuotaAsk::Types => {}
             QuotaAsk::Verify => {
                 let _one = Counting::begin(&self.counting).ok_or(StoreError::Errno(Errno::EBUSY))?;
                 // Both of one moment, while others go on.

@@ -12,6 +12,7 @@ pub mod message;
 pub mod msg;
 pub mod proof;
 pub mod replay;
+pub mod trailing;
 pub mod under_way;
 pub mod verb;
 

@@ -101,7 +101,8 @@ macro_rules! for_each_message {
             Changelog => $crate::msg::changelog::Changelog,
             Changelogclear => $crate::msg::changelogclear::Changelogclear,
             Withdraw => $crate::msg::withdraw::Withdraw, Fence => $crate::msg::fence::Fence,
-            Setowner => $crate::msg::setowner::Setowner, Quotactl => $crate::msg::quotactl::Quotactl,
+            Setowner => $crate::msg::setowner::Setowner, Setquota => $crate::msg::setquota::Setquota,
+            Quotactl => $crate::msg::quotactl::Quotactl,
             Register => $crate::msg::register::Register, Config => $crate::msg::config::Config,
         }
     };

@@ -242,6 +242,7 @@ verbs! {
         Swap = 53, answers(Answer::Entry);
         Changelog = 54, not_in_batch;
         Changelogclear = 55, modifies;
+        Setquota = 56, modifies, not_in_batch;
         // locks (MDT)
         Enqueue = 60, modifies, named("ldlm_enqueue");
         Cancel = 61, modifies, past_barrier, unlimited, named("ldlm_cancel");

@@ -30,6 +30,7 @@ mod kinds;
 mod large;
 mod layouts;
 mod lfs_lctl;
+mod limits;
 mod long_way;
 mod lost;
 mod mmap;

@@ -71,6 +71,7 @@ fn changed(op: Op, message: &[u8], reply: &[u8]) -> Result<Changed, CodecError> 
         | Op::Cancel
         | Op::Reclaim
         | Op::Changelogclear
+        | Op::Setquota
         | Op::Extent => vec![],
         Op::Ping | Op::Disconnect | Op::Statfs | Op::Quotactl | Op::GetParam | Op::SetParam => vec![],
         Op::Grant | Op::Sync => vec![],

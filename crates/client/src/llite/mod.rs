@@ -57,6 +57,7 @@ mod scan;
 mod seek;
 mod setattr;
 mod setlayout;
+mod setquota;
 mod setxattr;
 mod statfs;
 mod swap;

@@ -7,7 +7,7 @@
 
 use crate::base::jobid::JobId;
 use bytes::Bytes;
-use model::limits::{BATCH_OPS_MAX, OWNER_PENDING_MAX_BYTES};
+use model::limits::{BATCH_OPS_MAX, OWNER_PENDING_MAX_BYTES, OWNER_PENDING_MAX_OPS as OPS_MAX};
 use model::{Cred, Fid, Map, Set, Timestamp};
 use std::collections::VecDeque;
 use wire::Op;
@@ -15,8 +15,6 @@ use wire::RequestContext;
 use wire::msg::batch::{Batch, BatchOp, set_jobs};
 use world::Instant;
 
-/// Operations that may wait, those in flight included.
-const OPS_MAX: usize = 16_384;
 /// Their bytes; the server has set aside more, since it counts what they come to.
 const BYTES_MAX: usize = OWNER_PENDING_MAX_BYTES as usize / 2;
 /// Bytes of one batch: a message takes more, but a server's other clients wait meanwhile.

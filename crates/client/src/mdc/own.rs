@@ -78,14 +78,17 @@ impl Mdc {
         loop {
             let token = self.meta.token();
             let max_bytes = if names { PAGE_BYTES } else { 0 };
-            let r: OwnReply =
-                match self.target.call(self.cx.own(), Own { dir, cookie, max_bytes, children }).await {
-                    Ok(r) => r,
-                    Err(_) => {
-                        self.meta.with_cache(|c, now| c.left_alone.refused(dir, now));
-                        return false;
-                    }
-                };
+            let r: OwnReply = match self
+                .target
+                .call(self.cx.own(), Own { dir, cookie, max_bytes, children, knows_limits: true.into() })
+                .await
+            {
+                Ok(r) => r,
+                Err(_) => {
+                    self.meta.with_cache(|c, now| c.left_alone.refused(dir, now));
+                    return false;
+                }
+            };
             match self.meta.with_cache(|c, now| c.put_own(token, r, cookie, names, now)) {
                 Owned::Done => return true,
                 Owned::More(next) => cookie = next,

@@ -6,6 +6,7 @@
 //! out of the ordinary, is the server's: `None` sends the caller there, who gets the answer that it gives.
 
 use model::inode_rules::{self, DATA_BLOCK_BYTES, NewFile, Parent, RenameCheck, RuledInode, sectors};
+use model::nodemap::Owner;
 use model::perm;
 use model::{Attr, Cred, Fid, FileType, Layout, SetAttr, Timestamp};
 use wire::msg::lookup::Entry;
@@ -23,6 +24,23 @@ pub(crate) fn is_name(name: &[u8]) -> bool {
 /// Whether names may be added to the directory.
 pub(crate) fn may_add(cred: &Cred, dir: &Entry) -> bool {
     dir.plain && inode_rules::may_add(cred, &dir.attr.subject(), dir.attr.nlink).is_ok()
+}
+
+/// Whether what `cred` makes in a directory is counted to nobody to whom the directory is not, or he is root,
+/// whom no limit holds up.
+pub(crate) fn is_counted_as(cred: &Cred, dir: &Entry) -> bool {
+    let asked = NewFile { cred, kind: FileType::Regular, mode: 0, umask: 0, now: Timestamp::ZERO };
+    let made = inode_rules::new_inode(&Parent::plain(&dir.attr), &asked).attr(Fid::NONE, &[]);
+    let owner = |a: &Attr| Owner { uid: a.uid, gid: a.gid, projid: a.projid };
+    let of_dir: Vec<_> = owner(&dir.attr).quota_ids().collect();
+    cred.is_root() || owner(&made).quota_ids().all(|id| !id.is_limited() || of_dir.contains(&id))
+}
+
+/// Whether an inode may be given to another user or group without a look at his limits, which only root may
+/// do; and a directory not at all: whose it is decides who makes files in it without asking.
+pub(crate) fn may_give(cred: &Cred, e: &Entry, set: &SetAttr) -> bool {
+    let given = set.uid.is_some_and(|u| u != e.attr.uid) || set.gid.is_some_and(|g| g != e.attr.gid);
+    !given || cred.is_root() && e.attr.kind != FileType::Directory
 }
 
 /// Whether the name of `victim` may be taken out of the directory.

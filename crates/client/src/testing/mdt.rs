@@ -182,7 +182,14 @@ impl MdtState {
         let defaults = if owned { self.grant(bits::UPDATE, true) } else { None };
         let defaults = defaults.map(|g| Grant { exclusive: false, ..g });
         let dir = Entry { grant, ..self.shown(m.dir)? };
-        Ok(OwnReply { dir, entries: Vec::new(), end: true, file_layout: None, defaults })
+        Ok(OwnReply {
+            dir,
+            entries: Vec::new(),
+            end: true,
+            file_layout: None,
+            defaults,
+            limited: false.into(),
+        })
     }
 
     fn fetch(&mut self, m: &Fetch) -> (FetchReply, Vec<u8>) {

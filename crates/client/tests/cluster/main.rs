@@ -12,6 +12,7 @@ mod harness;
 mod interrupt;
 mod jobs;
 mod library;
+mod limits;
 mod locks;
 mod migrate;
 mod mounts;

@@ -47,6 +47,7 @@ pub mod scan;
 pub mod seek;
 pub mod setattr;
 pub mod setlayout;
+pub mod setquota;
 pub mod setxattr;
 pub mod statfs;
 pub mod swap;

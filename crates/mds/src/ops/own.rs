@@ -4,6 +4,8 @@
 use crate::mdt::Mdt;
 use crate::names::{self, OpContext};
 use crate::ops::readdir;
+use crate::schema::Inode;
+use crate::shared::Shared;
 use crate::tx::Tx;
 use model::{Errno, Fid};
 use wire::encode_message;
@@ -16,8 +18,8 @@ pub fn run(mdt: &Mdt, tx: &mut Tx, ctx: &OpContext, m: &Own) -> Result<Vec<u8>, 
     if dir.nlink == 0 {
         return Err(Errno::ENOENT);
     }
-    let promised = mdt.shared.leases.promised_bytes(Some(ctx.client));
-    let grant = if mdt.db.space_low_beside(promised) { None } else { tx.claim(m.dir, bits::DIRECTORY) };
+    let may = may_have_alone(mdt, ctx, m, &dir);
+    let grant = if may { tx.claim(m.dir, bits::DIRECTORY) } else { None };
     let whole = grant.as_ref().is_some_and(|g| g.bits == bits::DIRECTORY);
     let entry = names::entry(tx, m.dir, &dir);
     let mut reply = OwnReply {
@@ -26,6 +28,7 @@ pub fn run(mdt: &Mdt, tx: &mut Tx, ctx: &OpContext, m: &Own) -> Result<Vec<u8>, 
         end: false,
         file_layout: tx.shared.plain_layout(dir.default_layout.as_ref()),
         defaults: if whole { tx.offer(Fid::DEFAULTS, bits::UPDATE) } else { None },
+        limited: mdt.shared.quotas.is_active().into(),
     };
     if whole && m.max_bytes > 0 {
         let page = Readdir { fid: m.dir, cookie: m.cookie, max_bytes: m.max_bytes, plus: m.children };
@@ -36,4 +39,14 @@ pub fn run(mdt: &Mdt, tx: &mut Tx, ctx: &OpContext, m: &Own) -> Result<Vec<u8>, 
         (reply.entries, reply.end) = (page.entries, page.end);
     }
     Ok(encode_message(&reply))
+}
+
+/// Whether there is room for what the client would do without asking, on the disk and in the limits of the
+/// directory's owner.
+fn may_have_alone(mdt: &Mdt, ctx: &OpContext, m: &Own, dir: &Inode) -> bool {
+    let Shared { leases, quotas, usage, .. } = &*mdt.shared;
+    let promised = leases.promised_bytes(Some(ctx.client));
+    let others = leases.owners() - usize::from(leases.is_owner(ctx.client));
+    let knows = m.knows_limits.0 == Some(true) || !quotas.is_active();
+    knows && !mdt.db.space_low_beside(promised) && quotas.may_have_alone(&dir.owner(), usage, others)
 }

@@ -1,17 +1,37 @@
-//! quotactl: what owners use of this target.
+//! quotactl: what owners use of this target, and what they may.
 
 use crate::mdt::Mdt;
 use crate::names::OpContext;
 use crate::service::count_usage;
 use model::Errno;
+use model::usage::QuotaId;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use wire::msg::quotactl::{QuotaAsk, Quotactl, QuotactlReply};
 
 /// As [`QuotaAsk::check`].
 pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Quotactl) -> Result<QuotactlReply, Errno> {
     m.ask.check(&ctx.cred)?;
-    let (here, counts) = (mdt.clone(), m.ask == QuotaAsk::Verify);
-    let answer = move || here.shared.usage.answer(&here.db, &m.ask, count_usage);
+    let (here, counts, ask) = (mdt.clone(), m.ask == QuotaAsk::Verify, m.ask.clone());
+    let types = m.ask == QuotaAsk::Types;
+    let answer = move || here.shared.usage.answer(&here.db, &ask, count_usage);
     let reply = if counts { mdt.world.blocking(answer).await } else { answer() };
-    reply.map_err(|e| e.errno())
+    let mut reply = reply.map_err(|e| e.errno())?;
+    let quotas = &mdt.shared.quotas;
+    let shown: BTreeSet<QuotaId> = match m.ask {
+        QuotaAsk::Of(ids) => ids.into_iter().collect(),
+        // Of the same ids as the page, and of those who have limits and nothing else.
+        QuotaAsk::All { of, after } => {
+            let first = after.map_or(Some(0), |id| id.checked_add(1));
+            let last = reply.next.unwrap_or(u32::MAX);
+            let owners = first.map(|first| quotas.owners(of, first..=last)).unwrap_or_default();
+            reply.usage.iter().map(|(id, _)| *id).chain(owners).collect()
+        }
+        QuotaAsk::Verify | QuotaAsk::Types => BTreeSet::new(),
+    };
+    reply.limits = quotas.standings(shown.into_iter(), ctx.wall.sec).into();
+    if types {
+        reply.types = quotas.types().into();
+    }
+    Ok(reply)
 }

@@ -15,6 +15,7 @@ pub const OUTBOX: u8 = b'B';
 pub const LEASE: u8 = b'F';
 pub const STATE: u8 = b'Z';
 pub const CHANGELOG: u8 = b'C';
+pub const LIMITS: u8 = b'L';
 /// Intents, shard maps: nothing is stored under these yet.
 pub const RESERVED: [u8; 2] = [b'Y', b'S'];
 

@@ -220,7 +220,8 @@ fn what_an_owner_tells_has_a_record_each_with_its_own_time_and_user() {
     let rig = Rig::new();
     register(&rig, "", "").unwrap();
     let d = rig.mkdir_as(&Cred::root(), R, "d", 0o777).unwrap().attr.fid;
-    let own = msg::own::Own { dir: d, cookie: 0, max_bytes: 1 << 16, children: false };
+    let own =
+        msg::own::Own { dir: d, cookie: 0, max_bytes: 1 << 16, children: false, knows_limits: true.into() };
     assert!(rig.root(own).unwrap().dir.grant.is_some_and(|g| g.exclusive));
     let at = |ms: i128| Timestamp::from_nanos(rig.world.wall().as_nanos() - ms * 1_000_000);
     let (t1, t2) = (at(20), at(10));

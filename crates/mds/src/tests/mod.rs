@@ -8,6 +8,7 @@ mod damage;
 mod data;
 mod layout;
 mod leases;
+mod limits;
 mod model;
 mod names;
 mod osts;

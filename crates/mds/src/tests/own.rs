@@ -11,7 +11,7 @@ use wire::msg::unlink::Unlink;
 const R: Fid = Fid::ROOT;
 
 fn own(rig: &Rig, dir: Fid, children: bool) -> OwnReply {
-    rig.root(Own { dir, cookie: 0, max_bytes: 1 << 16, children }).unwrap()
+    rig.root(Own { dir, cookie: 0, max_bytes: 1 << 16, children, knows_limits: true.into() }).unwrap()
 }
 
 fn alone(g: Option<Grant>, bits: u8) -> bool {
@@ -44,7 +44,10 @@ fn an_owner_has_the_directory_its_names_and_what_is_in_it() {
     assert!(alone(again.dir_grant, bits::LOOKUP) && alone(again.entry.unwrap().grant, bits::UPDATE));
     rig.unlink(d, "f").unwrap();
     rig.rmdir(R, "d").unwrap();
-    assert_eq!(rig.root(Own { dir: d, cookie: 0, max_bytes: 0, children: false }), Err(Errno::ENOENT));
+    assert_eq!(
+        rig.root(Own { dir: d, cookie: 0, max_bytes: 0, children: false, knows_limits: true.into() }),
+        Err(Errno::ENOENT)
+    );
     assert!(!rig.mdt.shared.leases.is_owner(A), "of what is gone it has nothing");
 }
 

@@ -227,7 +227,7 @@ fn owners_are_asked_what_they_have_done_before_the_first_page_and_for_no_other()
     let rig = Rig::new();
     let d = rig.mkdir(R, "d");
     let own = || {
-        let m = msg::own::Own { dir: d, cookie: 0, max_bytes: 0, children: false };
+        let m = msg::own::Own { dir: d, cookie: 0, max_bytes: 0, children: false, knows_limits: true.into() };
         rig.root(m).unwrap();
         assert!(rig.mdt.shared.leases.is_owner(A));
     };

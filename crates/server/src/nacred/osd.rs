@@ -1,9 +1,12 @@
 //! What a target says of its disk: `osd-nacre.LABEL.*`.
 
 use super::target::{Role, Target};
+use mds::Mdt;
 use model::Errno;
 use model::param::{Decl, Param, ParamInfo, Registry, Scope, Table, Tree};
+use model::quota::Enforced;
 use oss::Ost;
+use std::sync::Arc;
 use world::faulty::DiskFaults;
 
 /// Of every target.
@@ -71,9 +74,28 @@ static DATA: Table<Ost> = Table {
     ],
 };
 
+/// Of targets that have names.
+static NAMES: Table<Arc<Mdt>> = Table {
+    scopes: &[Scope::OsdNacre],
+    params: &[Param::settable(
+        Decl::words(
+            "quota_slave.enabled",
+            "ugp",
+            |text| Enforced::parse(text).map(drop).ok_or(Errno::EINVAL),
+            "Whose limits are enforced: some of the letters u (users), g (groups) and p (projects), or none. What they use is counted in any case.",
+        ),
+        |m, ()| m.enforced_limits().to_string().as_str().into(),
+        |m, (), v| {
+            m.enforce_limits(Enforced::parse(v.text).ok_or(Errno::EINVAL)?);
+            Ok(())
+        },
+    )],
+};
+
 /// What `lctl` can ask of the disks of targets.
 pub(super) fn declare(to: &mut Registry) {
     to.add(&TABLE);
+    to.add(&NAMES);
     to.add(&DATA);
 }
 
@@ -82,8 +104,10 @@ impl Target {
         let device = format!("osd-nacre.{}", self.label());
         let mut tree = Tree::matching(pattern);
         tree.add(&device, &TABLE, self);
-        if let Role::Ost(o) = &self.service {
-            tree.add(&device, &DATA, &**o);
+        match &self.service {
+            Role::Ost(o) => tree.add(&device, &DATA, &**o),
+            Role::Mdt(m) => tree.add(&device, &NAMES, m),
+            _ => {}
         }
         tree
     }

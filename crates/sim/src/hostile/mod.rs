@@ -441,6 +441,7 @@ fn likely(target: TargetId) -> &'static [Op] {
         Op::Scan,
         Op::Changelog,
         Op::Changelogclear,
+        Op::Setquota,
         Op::Enqueue,
         Op::Cancel,
         Op::Getlock,

@@ -63,6 +63,7 @@ pub mod seek;
 pub mod setattr;
 pub mod setlayout;
 pub mod setowner;
+pub mod setquota;
 pub mod setxattr;
 pub mod statfs;
 pub mod swap;

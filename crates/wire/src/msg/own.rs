@@ -6,6 +6,7 @@
 
 use super::lookup::{Entry, Grant};
 use super::readdir::Dirent;
+use crate::trailing::Trailing;
 use model::{Fid, Layout};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,8 @@ pub struct Own {
     pub max_bytes: u32,
     /// With the inodes, and exclusive leases on them.
     pub children: bool,
+    /// The client does as [`OwnReply::limited`] says.
+    pub knows_limits: Trailing<bool>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -33,5 +36,9 @@ pub struct OwnReply {
     /// A lease on [`Fid::DEFAULTS`]: for as long as the client has it, no setting of the file system changes
     /// `file_layout`. (Settings of the directory are covered by the lease on it.)
     pub defaults: Option<Grant>,
+    /// Some owners may have so many inodes only: nobody but root makes a file in this directory, or in new
+    /// ones below it, without asking, that would be counted to a user, group or project to whom the directory
+    /// is not. Holds as long as the lease on the directory does.
+    pub limited: Trailing<bool>,
 }
 message!(Own, Own, OwnReply);

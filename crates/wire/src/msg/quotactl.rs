@@ -1,5 +1,7 @@
-//! quotactl: what users, groups and projects use of one target.
+//! quotactl: what users, groups and projects use of one target, and may use.
 
+use crate::trailing::Trailing;
+use model::quota::Standings;
 use model::usage::{QuotaId, QuotaType, Usage, may_see};
 use model::{Cred, Errno};
 use serde::{Deserialize, Serialize};
@@ -17,6 +19,8 @@ pub enum QuotaAsk {
     All { of: QuotaType, after: Option<u32> },
     /// The target compares what it has counted with what there is, and sets it right.
     Verify,
+    /// What holds for whole types. Metadata targets only.
+    Types,
 }
 
 /// Owners in one request.
@@ -28,6 +32,7 @@ impl QuotaAsk {
         match self {
             QuotaAsk::Of(ids) if ids.len() > IDS_MAX => Err(Errno::EMSGSIZE),
             QuotaAsk::Of(ids) if ids.iter().all(|id| may_see(cred, *id)) => Ok(()),
+            QuotaAsk::Types => Ok(()),
             _ if cred.is_root() => Ok(()),
             _ => Err(Errno::EPERM),
         }
@@ -35,12 +40,25 @@ impl QuotaAsk {
 }
 
 /// What was asked for. Whoever has nothing is left out of `All`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct QuotactlReply {
     pub usage: Vec<(QuotaId, Usage)>,
     /// Ask again, behind this; `None`: that was all.
     pub next: Option<u32>,
     /// What [`QuotaAsk::Verify`] found: whose, what was counted before, what there is.
     pub differed: Vec<(QuotaId, Usage, Usage)>,
+    /// From the metadata target, which keeps the limits: of everybody asked for who has any.
+    pub limits: Trailing<Vec<(QuotaId, Standings)>>,
+    /// Also from there, to [`QuotaAsk::Types`].
+    pub types: Trailing<Vec<TypeLimits>>,
+}
+
+/// What holds for all of one type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TypeLimits {
+    pub of: QuotaType,
+    pub enforced: bool,
+    /// The limits of who has none of his own, and grace times.
+    pub default: Standings,
 }
 message!(Quotactl, Quotactl, QuotactlReply);

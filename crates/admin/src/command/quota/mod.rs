@@ -1,6 +1,7 @@
-//! `lfs quota`: what users, groups and projects use; `nacre quota verify`: whether the servers count that
-//! right. `nacre top users` and its like are in `top`.
+//! `lfs quota`: what users, groups and projects use, and may use; `nacre quota verify`: whether the servers
+//! count that right. `lfs setquota` is in `set`, `nacre top users` and its like are in `top`.
 
+pub mod set;
 pub mod top;
 
 use super::with_page;
@@ -11,25 +12,41 @@ use crate::local::{self, LocalMount};
 use crate::size::{human, parse_index};
 use crate::{names, output, say};
 use client::control::{Reply, Request, TargetUsage};
+use model::quota::{Limit, Standing, Standings};
 use model::usage::{QuotaId, QuotaType, Usage};
 use model::{Errno, TargetKind};
 use serde_json::{Value, json};
+use set::{show_grace, show_seconds};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use wire::msg::quotactl::QuotaAsk;
 
-pub const USAGE: &str = "[-q] [-v] [-h] [-o IDX|-m IDX] [-u|-g|-p ID] [--json] [MOUNT]\n       lfs quota -a [-u|-g|-p] [-s START] [-e END] [-n] [-h] [--json] [MOUNT]";
+pub const USAGE: &str = "[-q] [-v] [-h] [-o IDX|-m IDX] [-u|-g|-p ID] [--json] [MOUNT]\n       lfs quota -a [-u|-g|-p] [-s START] [-e END] [-n] [-h] [--json] [MOUNT]\n       lfs quota -t {-u|-g|-p} [--json] [MOUNT]\n       lfs quota {-U|-G|-P} [-h] [--json] [MOUNT]";
 
-/// What `-t`, `-U` and their like would show.
-const NO_LIMITS: &str = "usage is counted, limits are not enforced by this version";
 const INCOMPLETE: &str = "Some errors happened when getting quota info. Some devices may be not working or deactivated. The data in \"[]\" is inaccurate.";
 
 /// What all targets together say of one owner.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Sum {
     usage: Usage,
+    limits: Standings,
     /// A target did not answer.
     incomplete: bool,
+}
+
+/// The mark behind what is more than it should be.
+fn mark(s: &Standing, used: u64) -> &'static str {
+    let Limit { soft, hard } = s.limit;
+    if soft > 0 && used > soft || hard > 0 && used >= hard { "*" } else { "" }
+}
+
+/// How long a soft limit may still be exceeded.
+fn grace(left: Option<u64>) -> String {
+    match left {
+        None => "-".into(),
+        Some(0) => "expired".into(),
+        Some(s) => show_seconds(s),
+    }
 }
 
 /// How numbers are written.
@@ -44,17 +61,30 @@ impl Style {
         if self.incomplete { format!("[{text}]") } else { text }
     }
 
-    /// The columns behind a name: limits are 0, for there are none.
-    fn columns(self, u: Usage) -> String {
-        // As du(1) does: a part of a KiB is one.
-        let kib = u.blocks.div_ceil(2);
-        let blocks = if self.human { human(kib << 10, 1024) } else { kib.to_string() };
-        let (blocks, files) = (self.number(blocks), self.number(u.inodes.to_string()));
-        format!("{blocks:>8}{:>8}{:>8}{:>8}{files:>8}{:>8}{:>8}{:>8}", 0, 0, "-", 0, 0, "-")
+    /// As du(1) does: a part of a KiB is one.
+    fn space(self, bytes: u64) -> String {
+        let kib = bytes.div_ceil(1024);
+        if self.human && kib > 0 { human(kib << 10, 1024) } else { kib.to_string() }
     }
 
-    fn row(self, name: &str, u: Usage) {
-        let columns = self.columns(u);
+    /// The columns behind a name. Limits of 0 are none.
+    fn columns(self, u: Usage, l: &Standings) -> String {
+        let blocks = self.number(self.space(u.bytes())) + mark(&l.space, u.bytes());
+        let files = self.number(u.inodes.to_string()) + mark(&l.inodes, u.inodes);
+        let (space, inodes) = (l.space.limit, l.inodes.limit);
+        format!(
+            "{blocks:>8}{:>8}{:>8}{:>8}{files:>8}{:>8}{:>8}{:>8}",
+            self.space(space.soft),
+            self.space(space.hard),
+            grace(l.space_grace_left),
+            inodes.soft,
+            inodes.hard,
+            grace(l.inodes_grace_left)
+        )
+    }
+
+    fn row(self, name: &str, u: Usage, l: &Standings) {
+        let columns = self.columns(u, l);
         if name.chars().count() > 10 {
             say!("      {name}\n{:16}{columns}", "");
         } else {
@@ -135,8 +165,20 @@ fn chosen(p: &Parsed, t: &TargetUsage) -> Result<bool, Failure> {
 fn sum_of(targets: &[TargetUsage], id: QuotaId) -> Sum {
     targets.iter().filter(|t| t.target.active).fold(Sum::default(), |sum, t| Sum {
         usage: t.usage.iter().filter(|(q, _)| *q == id).fold(sum.usage, |s, (_, u)| s.plus(*u)),
+        limits: limits_of(t, id).unwrap_or(sum.limits),
         incomplete: sum.incomplete || t.errno.is_some(),
     })
+}
+
+/// What a target says of somebody's limits: the metadata target does.
+fn limits_of(t: &TargetUsage, id: QuotaId) -> Option<Standings> {
+    t.limits.iter().find(|(q, _)| *q == id).map(|(_, s)| *s)
+}
+
+fn limits_json(l: &Standings) -> Value {
+    let one = |s: &Standing, left: Option<u64>| json!({"soft": s.limit.soft, "hard": s.limit.hard, "over_since": s.over_since, "grace_left_s": left});
+    json!({"bytes": one(&l.space, l.space_grace_left), "inodes": one(&l.inodes, l.inodes_grace_left),
+           "default": l.by_default})
 }
 
 fn one(m: &LocalMount, p: &Parsed, id: QuotaId, errors: &mut FirstError) -> Result<Value, Failure> {
@@ -156,11 +198,11 @@ fn one(m: &LocalMount, p: &Parsed, id: QuotaId, errors: &mut FirstError) -> Resu
             say!("Disk quotas for {} {} ({} {}):", id.of.name(), name_of(id), words(id.of).1, id.id);
             header("Filesystem");
         }
-        style.row(&m.dir.display().to_string(), sum.usage);
+        style.row(&m.dir.display().to_string(), sum.usage, &sum.limits);
         if p.has("verbose") || p.has("ost") || p.has("mdt") {
             for t in &kept {
                 let own = Style { incomplete: t.errno.is_some(), ..style };
-                own.row(&t.target.uuid, of_target(t));
+                own.row(&t.target.uuid, of_target(t), &Standings::default());
             }
         }
         if sum.incomplete {
@@ -176,7 +218,8 @@ fn one(m: &LocalMount, p: &Parsed, id: QuotaId, errors: &mut FirstError) -> Resu
         })
         .collect();
     Ok(json!({"mount": m.dir, "type": words(id.of).0, "id": id.id, "name": name_of(id),
-              "bytes": sum.usage.bytes(), "inodes": sum.usage.inodes, "complete": !sum.incomplete,
+              "bytes": sum.usage.bytes(), "inodes": sum.usage.inodes, "limits": limits_json(&sum.limits),
+              "complete": !sum.incomplete,
               "targets": rows}))
 }
 
@@ -195,6 +238,10 @@ fn each_page(
         for (q, u) in targets.iter().flat_map(|t| &t.usage).filter(|(q, _)| (start..=end).contains(&q.id)) {
             let sum = sums.entry(q.id).or_default();
             *sum = sum.plus(*u);
+        }
+        // Who has limits and nothing else.
+        for (q, _) in targets.iter().flat_map(|t| &t.limits).filter(|(q, _)| (start..=end).contains(&q.id)) {
+            sums.entry(q.id).or_default();
         }
         f(&targets, sums);
         match next.filter(|n| *n < end) {
@@ -240,11 +287,13 @@ fn everybody(
         let style = Style { human: p.has("human-readable"), incomplete };
         for (id, u) in sums {
             let name = if p.has("numeric") { id.to_string() } else { name_of(QuotaId { of, id }) };
+            let limits = targets.iter().find_map(|t| limits_of(t, QuotaId { of, id })).unwrap_or_default();
             if p.has("json") {
                 rows.push(json!({"type": words(of).0, "id": id, "name": name, "bytes": u.bytes(),
-                                 "inodes": u.inodes, "complete": !incomplete}));
+                                 "inodes": u.inodes, "limits": limits_json(&limits),
+                                 "complete": !incomplete}));
             } else {
-                style.row(&name, u);
+                style.row(&name, u, &limits);
             }
         }
     })?;
@@ -253,6 +302,65 @@ fn everybody(
         say!("{INCOMPLETE}");
     }
     Ok(rows)
+}
+
+/// With `-t`, `-U`, `-G` or `-P`: the type that is asked about as a whole.
+fn whole_type(p: &Parsed, types: &[QuotaType]) -> Result<Option<QuotaType>, Failure> {
+    let defaults = ["default-usr", "default-grp", "default-prj"].iter().zip(QuotaType::ALL);
+    let default: Vec<QuotaType> = defaults.filter(|(long, _)| p.has(long)).map(|(_, of)| of).collect();
+    match (p.has("times"), types, default.as_slice()) {
+        (false, _, []) => Ok(None),
+        (true, [of], []) | (false, [], [of]) => Ok(Some(*of)),
+        (true, [], []) => Err(Failure::usage("whose grace times? One of -u, -g and -p")),
+        _ => Err(Failure::usage("one type at a time: -t with one of -u, -g and -p, or one of -U, -G and -P")),
+    }
+}
+
+/// Grace times of a type, or the limits of who has none of his own.
+fn of_type(m: &LocalMount, p: &Parsed, of: QuotaType) -> Result<Value, Failure> {
+    let (targets, _) = ask(m, QuotaAsk::Types)?;
+    let found = targets.iter().flat_map(|t| &t.types).find(|t| t.of == of).copied();
+    let Some(t) = found else {
+        let errno = targets.iter().find_map(|t| t.errno.filter(|_| t.target.target.kind == TargetKind::Mdt));
+        let why = "the metadata target does not say what holds for a whole type";
+        let mount = m.dir.display().to_string();
+        return Err(Failure::explained(
+            "cannot get limits of",
+            &mount,
+            Errno(errno.unwrap_or(Errno::EOPNOTSUPP.0)),
+            why,
+        ));
+    };
+    let (space, inodes) = (show_grace(t.default.space.grace), show_grace(t.default.inodes.grace));
+    if p.has("json") {
+    } else if p.has("times") {
+        say!("Block grace time: {space}; Inode grace time: {inodes}");
+    } else {
+        let style = Style { human: p.has("human-readable"), incomplete: false };
+        let (blocks, files) = (t.default.space.limit, t.default.inodes.limit);
+        if !p.has("quiet") {
+            say!("Disk default {} quota:", of.name());
+            say!(
+                "      {:<10}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}",
+                "Filesystem",
+                "bquota",
+                "blimit",
+                "bgrace",
+                "iquota",
+                "ilimit",
+                "igrace"
+            );
+        }
+        let (soft, hard) = (style.space(blocks.soft), style.space(blocks.hard));
+        say!(
+            "      {:<10}{soft:>8}{hard:>8}{space:>8}{:>8}{:>8}{inodes:>8}",
+            m.dir.display(),
+            files.soft,
+            files.hard
+        );
+    }
+    Ok(json!({"mount": m.dir, "type": words(of).0, "enforced": t.enforced,
+              "limits": limits_json(&t.default), "grace": {"bytes": space, "inodes": inodes}}))
 }
 
 /// Some options are about everybody, others about one owner.
@@ -291,20 +399,17 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     ];
     let p = getopt::parse(args, &opts)?;
     fits_together(&p)?;
-    for (long, shown) in
-        [("times", "-t"), ("default-usr", "-U"), ("default-grp", "-G"), ("default-prj", "-P")]
-    {
-        if p.has(long) {
-            return Err(Failure::explained("cannot use option", shown, Errno::EOPNOTSUPP, NO_LIMITS));
-        }
-    }
     if p.has("pool") {
         let why = "usage is not counted by pool";
         return Err(Failure::explained("cannot use option", "--pool", Errno::EOPNOTSUPP, why));
     }
     let (mut errors, mut rows) = (FirstError::default(), Vec::new());
     let types = types(&p);
-    if p.has("all") {
+    if let Some(of) = whole_type(&p, &types)? {
+        for m in chosen_file_systems(&p.operands)? {
+            rows.push(of_type(&m, &p, of)?);
+        }
+    } else if p.has("all") {
         let types = if types.is_empty() { vec![QuotaType::User, QuotaType::Group] } else { types };
         for m in chosen_mounts(&p.operands)? {
             for of in &types {
@@ -413,11 +518,23 @@ mod tests {
     #[test]
     fn columns_are_where_scripts_look_for_them() {
         let style = Style { human: false, incomplete: false };
-        let u = Usage { inodes: 3, blocks: 2048 };
-        assert_eq!(style.columns(u), "    1024       0       0       -       3       0       0       -");
+        let (u, none) = (Usage { inodes: 3, blocks: 2048 }, Standings::default());
+        assert_eq!(
+            style.columns(u, &none),
+            "    1024       0       0       -       3       0       0       -"
+        );
         let odd = Style { human: true, incomplete: true };
-        assert_eq!(odd.columns(u), "  [1.0M]       0       0       -     [3]       0       0       -");
-        assert!(style.columns(Usage { inodes: 0, blocks: 1 }).starts_with("       1"));
+        assert_eq!(odd.columns(u, &none), "  [1.0M]       0       0       -     [3]       0       0       -");
+        assert!(style.columns(Usage { inodes: 0, blocks: 1 }, &none).starts_with("       1"));
+        let of = |soft, hard| Standing { limit: Limit { soft, hard }, ..Standing::default() };
+        let (space, inodes) = (of(0, 2 << 20), of(2, 5));
+        let over = Standings { space, inodes, inodes_grace_left: Some(604_797), ..none };
+        assert_eq!(
+            style.columns(u, &over),
+            "    1024       0    2048       -      3*       2       56d23h59m57s"
+        );
+        let expired = Standings { inodes: of(2, 3), inodes_grace_left: Some(0), ..none };
+        assert!(style.columns(u, &expired).ends_with("      3*       2       3 expired"));
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub(super) struct NewFiles {
     pub(super) layout: Option<Arc<Layout>>,
     /// Said under the lease on [`Fid::DEFAULTS`] that is held since then.
     pub(super) since: u64,
+    /// As [`wire::msg::own::OwnReply::limited`] says.
+    pub(super) limited: bool,
 }
 
 impl Dir {

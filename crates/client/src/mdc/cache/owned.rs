@@ -161,7 +161,8 @@ impl Cache {
         let since = self.nodes.map.get(&Fid::DEFAULTS).map_or(0, |n| n.inode_since);
         let layout = r.file_layout.map(Arc::new);
         let Some(d) = self.nodes.dir_mut(dir) else { return Owned::Refused };
-        d.files = said.then_some(NewFiles { layout, since });
+        let limited = r.limited.0 == Some(true);
+        d.files = said.then_some(NewFiles { layout, since, limited });
         match last {
             Some(cookie) => Owned::More(cookie),
             None if said && (d.complete || planted::on(Bug::AbsenceAssumed)) => {
@@ -435,6 +436,10 @@ impl Cache {
 
     fn may_make(&mut self, w: &Who, dir: Fid, name: &[u8]) -> Option<Arc<Entry>> {
         let d = self.owned_dir(w, dir, name)?;
+        // There is room in the limits of whose directory it is; of others' only the server knows.
+        if self.nodes.new_files(dir)?.limited && !rules::is_counted_as(w.cred, &d) {
+            return None;
+        }
         (!self.log.is_full() && self.nodes.absent(dir, name) && rules::may_add(w.cred, &d)).then_some(d)
     }
 
@@ -601,7 +606,7 @@ impl Cache {
         let e = self.owned_inode(w, fid)?;
         // Objects have times of their own.
         let objects = e.attr.kind == FileType::Regular && rules::room(&e).is_none();
-        if self.log.is_full() || objects || e.attr.nlink == 0 {
+        if self.log.is_full() || objects || e.attr.nlink == 0 || !rules::may_give(w.cred, &e, set) {
             return None;
         }
         let mut blocks = self.nodes.map.get(&fid)?.blocks;

@@ -1,0 +1,45 @@
+//! setquota: what users, groups and projects may use.
+
+use crate::done::{Done, ReplyTo};
+use crate::mdt::Mdt;
+use crate::names::OpContext;
+use crate::quotas::limited_space;
+use model::Errno;
+use model::quota::LimitOrder;
+use std::sync::Arc;
+use wire::encode_message;
+use wire::msg::setquota::Setquota;
+
+/// `EPERM` for anybody but root, `EINVAL` for limits of who has none, `EOPNOTSUPP` for limits on space.
+pub async fn run(mdt: &Arc<Mdt>, to: &ReplyTo, ctx: &OpContext, m: &Setquota) -> Done {
+    if !ctx.cred.is_root() {
+        return Done::error(Errno::EPERM);
+    }
+    let of = match m.order {
+        LimitOrder::Own { of, .. } | LimitOrder::UseDefault { of } if !of.is_limited() => {
+            return Done::error(Errno::EINVAL);
+        }
+        _ if limited_space(&m.order) => return Done::error(Errno::EOPNOTSUPP),
+        LimitOrder::Own { of, .. } | LimitOrder::UseDefault { of } => Some(of),
+        LimitOrder::Default { .. } | LimitOrder::Grace { .. } => None,
+    };
+    let shared = &mdt.shared;
+    let was_active = shared.quotas.is_active();
+    let done = mdt.transactions.transact(Some(to), |tx| {
+        let (k, v) = shared.quotas.ordered(&m.order, &shared.usage, ctx.wall.sec);
+        match v {
+            Some(v) => tx.put(k.encode(), v),
+            None => tx.delete(k.encode()),
+        }
+        Ok(encode_message(&()))
+    });
+    let done = done.await;
+    if done.result.is_ok() {
+        // Whoever makes files by himself did not know that there are limits.
+        let of = of.filter(|_| was_active);
+        if let Err(e) = mdt.transactions.limits_changed(of).await {
+            return Done::error(e);
+        }
+    }
+    done
+}

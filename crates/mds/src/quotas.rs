@@ -1,0 +1,288 @@
+//! Limits on what owners may use, of which this target keeps all and enforces those on inodes (decision
+//! 0068). What they use is [`store::usage`]'s.
+//!
+//! A transaction that gives somebody more than he may have is refused where it is made (`verbs`); it writes
+//! since when a soft limit is exceeded. Operations that clients execute by themselves come when their
+//! applications were answered, and are refused nothing: so nobody has a directory for himself whose owner is
+//! *near* a limit, which is when all that all clients may have executed and not told might take him beyond.
+
+use crate::MdsError;
+use crate::schema::key;
+use crate::schema::limits::{LimitsKey, OwnerLimits, TypeLimits};
+use crate::walk::walk;
+use model::Errno;
+use model::limits::OWNER_PENDING_MAX_OPS;
+use model::mutex::Mutex;
+use model::nodemap::Owner;
+use model::quota::{Enforced, LimitOrder, Limits, Standing, Standings, Verdict};
+use model::usage::{QuotaId, QuotaType, UsageChange};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use store::usage::UsageLedger;
+use wire::msg::quotactl;
+
+#[derive(Default)]
+struct QuotaTable {
+    owners: BTreeMap<QuotaId, OwnerLimits>,
+    types: BTreeMap<QuotaType, TypeLimits>,
+    /// Nobody has a directory of theirs for himself.
+    near: BTreeSet<QuotaId>,
+}
+
+impl QuotaTable {
+    fn of_type(&self, of: QuotaType) -> TypeLimits {
+        self.types.get(&of).copied().unwrap_or_default()
+    }
+
+    fn standings(&self, id: QuotaId) -> Standings {
+        let (t, o) = (self.of_type(id.of), self.owners.get(&id).copied().unwrap_or_default());
+        let limits = o.own.unwrap_or(if id.is_limited() { t.default } else { Limits::default() });
+        let standing = |limit, grace, over_since| Standing { limit, grace, over_since };
+        Standings {
+            space: standing(limits.space, t.space_grace, o.space_over),
+            inodes: standing(limits.inodes, t.inodes_grace, o.inodes_over),
+            by_default: o.own.is_none(),
+            ..Standings::default()
+        }
+    }
+
+    /// Whether anybody of a type may have so many inodes only.
+    fn limits_inodes(&self, of: QuotaType) -> bool {
+        let own = |(id, o): (&QuotaId, &OwnerLimits)| {
+            id.of == of && id.is_limited() && o.own.is_some_and(|l| !l.inodes.is_none())
+        };
+        !self.of_type(of).default.inodes.is_none() || self.owners.iter().any(own)
+    }
+}
+
+pub struct Quotas {
+    table: Mutex<QuotaTable>,
+    /// Types whose limits are enforced.
+    enforced: AtomicU8,
+    /// Somebody's inodes are limited, and that is enforced.
+    active: AtomicBool,
+}
+
+impl Quotas {
+    /// As the table has it.
+    pub fn load(db: &dyn store::Read) -> Result<Quotas, MdsError> {
+        let quotas = Quotas {
+            table: Mutex::default(),
+            enforced: AtomicU8::new(Enforced::ALL.bits()),
+            active: AtomicBool::new(false),
+        };
+        walk(db, &[key::LIMITS], &[key::LIMITS + 1], |k, v| quotas.adopt(k, Some(v)))?;
+        Ok(quotas)
+    }
+
+    /// What the table has under a key from now on.
+    pub fn adopt(&self, k: &[u8], v: Option<&[u8]>) -> Result<(), MdsError> {
+        let mut t = self.table.lock();
+        match (LimitsKey::decode(k), v) {
+            (Some(LimitsKey::Owner(id)), Some(v)) => drop(t.owners.insert(id, OwnerLimits::decode(k, v)?)),
+            (Some(LimitsKey::Owner(id)), None) => drop(t.owners.remove(&id)),
+            (Some(LimitsKey::Type(of)), Some(v)) => drop(t.types.insert(of, TypeLimits::decode(k, v)?)),
+            (Some(LimitsKey::Type(of)), None) => drop(t.types.remove(&of)),
+            (None, _) => tracing::error!("limits of nobody known, under key {k:02x?}: run nacre fsck"),
+        }
+        self.look_anew(&t);
+        Ok(())
+    }
+
+    fn look_anew(&self, t: &QuotaTable) {
+        let enforced = self.enforced();
+        let any = QuotaType::ALL.into_iter().any(|of| enforced.has(of) && t.limits_inodes(of));
+        self.active.store(any, Relaxed);
+    }
+
+    pub fn enforced(&self) -> Enforced {
+        Enforced::from_bits(self.enforced.load(Relaxed))
+    }
+
+    pub fn set_enforced(&self, enforced: Enforced) {
+        self.enforced.store(enforced.bits(), Relaxed);
+        self.look_anew(&self.table.lock());
+    }
+
+    /// Whether anybody's inodes are limited.
+    pub fn is_active(&self) -> bool {
+        self.active.load(Relaxed)
+    }
+
+    /// Of each who is limited and would get more inodes: how he stands, and what he would have.
+    fn growing<'a>(
+        &'a self,
+        t: &'a QuotaTable,
+        used: &'a UsageLedger,
+        change: &'a UsageChange,
+    ) -> impl Iterator<Item = (QuotaId, Standing, u64)> + 'a {
+        let enforced = self.enforced();
+        change
+            .iter()
+            .filter(move |(id, inodes, _)| *inodes > 0 && id.is_limited() && enforced.has(id.of))
+            .map(|(id, inodes, blocks)| {
+                (id, t.standings(id).inodes, used.get(id).with(inodes, blocks).inodes)
+            })
+            .filter(|(_, s, _)| !s.limit.is_none())
+    }
+
+    /// `EDQUOT` if somebody would have more than he may.
+    pub fn check(&self, used: &UsageLedger, change: &UsageChange, now: i64) -> Result<(), Errno> {
+        if !self.is_active() {
+            return Ok(());
+        }
+        let t = self.table.lock();
+        let exceeds = self.growing(&t, used, change).any(|(_, s, n)| s.may_have(n, now) == Verdict::Exceeds);
+        if exceeds { Err(Errno::EDQUOT) } else { Ok(()) }
+    }
+
+    /// Who comes near a limit by a change, now that so many clients have directories for themselves.
+    pub fn near(&self, used: &UsageLedger, change: &UsageChange, clients: usize) -> Vec<QuotaId> {
+        if !self.is_active() || clients == 0 {
+            return Vec::new();
+        }
+        let mut t = self.table.lock();
+        let untold = untold_by(clients);
+        let far: Vec<QuotaId> = self
+            .growing(&t, used, change)
+            .filter(|(_, s, n)| s.room(*n) >= 2 * untold)
+            .map(|g| g.0)
+            .collect();
+        t.near.retain(|id| !far.contains(id));
+        let near = |(id, s, n): &(QuotaId, Standing, u64)| s.room(*n) < untold && !t.near.contains(id);
+        self.growing(&t, used, change).filter(near).map(|g| g.0).collect()
+    }
+
+    /// Nobody has a directory of theirs for himself.
+    pub fn are_near(&self, ids: &[QuotaId]) {
+        self.table.lock().near.extend(ids);
+    }
+
+    /// Whether one more client may have a directory of `owner` for himself.
+    pub fn may_have_alone(&self, owner: &Owner, used: &UsageLedger, clients: usize) -> bool {
+        if !self.is_active() {
+            return true;
+        }
+        let mut t = self.table.lock();
+        let enforced = self.enforced();
+        owner.quota_ids().filter(|id| id.is_limited() && enforced.has(id.of)).all(|id| {
+            let room = t.standings(id).inodes.room(used.get(id).inodes);
+            let may = room >= untold_by(clients + 1);
+            if may {
+                t.near.remove(&id);
+            }
+            may
+        })
+    }
+
+    /// What a change makes of the times since when soft limits are exceeded: what is to be written with it.
+    pub fn over_since(
+        &self,
+        used: &UsageLedger,
+        change: &UsageChange,
+        now: i64,
+    ) -> Vec<(LimitsKey, Option<Vec<u8>>)> {
+        if !self.is_active() {
+            return Vec::new();
+        }
+        let t = self.table.lock();
+        let mut out = Vec::new();
+        for (id, inodes, blocks) in change.iter() {
+            let (s, n) = (t.standings(id).inodes, used.get(id).with(inodes, blocks).inodes);
+            let over = s.over_since_with(n, now);
+            if over != s.over_since {
+                let old = t.owners.get(&id).copied().unwrap_or_default();
+                out.push(written(id, OwnerLimits { inodes_over: over, ..old }));
+            }
+        }
+        out
+    }
+
+    /// What an order makes of the table.
+    pub fn ordered(&self, order: &LimitOrder, used: &UsageLedger, now: i64) -> (LimitsKey, Option<Vec<u8>>) {
+        let t = self.table.lock();
+        match *order {
+            LimitOrder::Own { of, space, inodes } => {
+                let (old, was) = (t.owners.get(&of).copied().unwrap_or_default(), t.standings(of));
+                let limits =
+                    Limits { space: space.apply(was.space.limit), inodes: inodes.apply(was.inodes.limit) };
+                let standing = Standing { limit: limits.inodes, ..was.inodes };
+                let inodes_over = standing.over_since_with(used.get(of).inodes, now);
+                written(of, OwnerLimits { own: Some(limits), inodes_over, ..old })
+            }
+            LimitOrder::UseDefault { of } => {
+                let old = t.owners.get(&of).copied().unwrap_or_default();
+                let limit = t.of_type(of.of).default.inodes;
+                let standing = Standing { limit, over_since: old.inodes_over, ..Standing::default() };
+                let inodes_over = standing.over_since_with(used.get(of).inodes, now);
+                written(of, OwnerLimits { own: None, inodes_over, ..old })
+            }
+            LimitOrder::Default { of, space, inodes } => {
+                let mut new = t.of_type(of);
+                new.default = Limits {
+                    space: space.apply(new.default.space),
+                    inodes: inodes.apply(new.default.inodes),
+                };
+                (LimitsKey::Type(of), Some(new.encode()))
+            }
+            LimitOrder::Grace { of, space, inodes } => {
+                let mut new = t.of_type(of);
+                new.space_grace = space.unwrap_or(new.space_grace);
+                new.inodes_grace = inodes.unwrap_or(new.inodes_grace);
+                (LimitsKey::Type(of), Some(new.encode()))
+            }
+        }
+    }
+
+    /// How each of these stands who has limits.
+    pub fn standings(&self, ids: impl Iterator<Item = QuotaId>, now: i64) -> Vec<(QuotaId, Standings)> {
+        let t = self.table.lock();
+        let of = |id| {
+            let s = t.standings(id);
+            let (space_grace_left, inodes_grace_left) = (s.space.grace_left(now), s.inodes.grace_left(now));
+            (id, Standings { space_grace_left, inodes_grace_left, ..s })
+        };
+        let limited = |s: &Standings| !s.space.limit.is_none() || !s.inodes.limit.is_none() || !s.by_default;
+        ids.map(of).filter(|(_, s)| limited(s)).collect()
+    }
+
+    /// Everybody of a type with limits of his own, from one id to another.
+    pub fn owners(&self, of: QuotaType, ids: std::ops::RangeInclusive<u32>) -> Vec<QuotaId> {
+        let range = QuotaId { of, id: *ids.start() }..=QuotaId { of, id: *ids.end() };
+        let t = self.table.lock();
+        t.owners.range(range).filter(|(_, o)| o.own.is_some()).map(|(id, _)| *id).collect()
+    }
+
+    /// What holds for whole types.
+    pub fn types(&self) -> Vec<quotactl::TypeLimits> {
+        let (t, enforced) = (self.table.lock(), self.enforced());
+        let of_type = |of| {
+            let TypeLimits { default, space_grace, inodes_grace } = t.of_type(of);
+            let standing = |limit, grace| Standing { limit, grace, over_since: None };
+            let (space, inodes) =
+                (standing(default.space, space_grace), standing(default.inodes, inodes_grace));
+            let default = Standings { space, inodes, by_default: true, ..Standings::default() };
+            quotactl::TypeLimits { of, enforced: enforced.has(of), default }
+        };
+        QuotaType::ALL.into_iter().map(of_type).collect()
+    }
+}
+
+fn written(id: QuotaId, o: OwnerLimits) -> (LimitsKey, Option<Vec<u8>>) {
+    (LimitsKey::Owner(id), (!o.is_nothing()).then(|| o.encode()))
+}
+
+/// Inodes that so many clients may have made and not told of.
+fn untold_by(clients: usize) -> u64 {
+    (clients as u64).saturating_mul(OWNER_PENDING_MAX_OPS as u64)
+}
+
+/// Whether an order limits bytes, which this version counts only.
+pub fn limited_space(order: &LimitOrder) -> bool {
+    match order {
+        LimitOrder::Own { space, .. } | LimitOrder::Default { space, .. } => {
+            space.soft.is_some_and(|n| n > 0) || space.hard.is_some_and(|n| n > 0)
+        }
+        LimitOrder::UseDefault { .. } | LimitOrder::Grace { .. } => false,
+    }
+}
