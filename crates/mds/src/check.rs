@@ -614,7 +614,10 @@ impl Checker<'_> {
             let read = match LimitsKey::decode(k) {
                 Some(LimitsKey::Owner(_)) => OwnerLimits::decode(k, v).map(drop),
                 Some(LimitsKey::Type(_)) => TypeLimits::decode(k, v).map(drop),
-                None => return Ok(c.key_damaged(k)),
+                None => {
+                    c.key_damaged(k);
+                    return Ok(());
+                }
             };
             if let Err(e) = read {
                 c.found(Rule::Damaged, Fid::NONE, e.to_string());

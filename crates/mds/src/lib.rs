@@ -56,6 +56,7 @@ mod ways;
 pub use changelog::{has_consumers as has_changelog, order as changelog_order};
 pub use error::MdsError;
 pub use mdt::{Mdt, MdtConfig};
+pub use ops::setquota::{enforce as enforce_limits, enforced as enforced_limits};
 pub use params::declare;
 pub use relayout::WITHOUT_DATA as GROWN_WITHOUT_DATA;
 pub use service::count_usage;

@@ -155,6 +155,7 @@ impl Quotas {
 
     /// Nobody has a directory of theirs for himself.
     pub fn are_near(&self, ids: &[QuotaId]) {
+        assert!(ids.iter().all(|id| id.is_limited()), "only who is limited comes near");
         self.table.lock().near.extend(ids);
     }
 
@@ -190,6 +191,7 @@ impl Quotas {
         for (id, inodes, blocks) in change.iter() {
             let (s, n) = (t.standings(id).inodes, used.get(id).with(inodes, blocks).inodes);
             let over = s.over_since_with(n, now);
+            assert!(over.is_none() || s.limit.soft > 0, "only a soft limit has a grace time");
             if over != s.over_since {
                 let old = t.owners.get(&id).copied().unwrap_or_default();
                 out.push(written(id, OwnerLimits { inodes_over: over, ..old }));
@@ -203,6 +205,7 @@ impl Quotas {
         let t = self.table.lock();
         match *order {
             LimitOrder::Own { of, space, inodes } => {
+                assert!(of.is_limited(), "limits of root are refused before");
                 let (old, was) = (t.owners.get(&of).copied().unwrap_or_default(), t.standings(of));
                 let limits =
                     Limits { space: space.apply(was.space.limit), inodes: inodes.apply(was.inodes.limit) };
@@ -274,7 +277,9 @@ fn written(id: QuotaId, o: OwnerLimits) -> (LimitsKey, Option<Vec<u8>>) {
 
 /// Inodes that so many clients may have made and not told of.
 fn untold_by(clients: usize) -> u64 {
-    (clients as u64).saturating_mul(OWNER_PENDING_MAX_OPS as u64)
+    let untold = (clients as u64).saturating_mul(OWNER_PENDING_MAX_OPS as u64);
+    assert!(untold >= clients as u64, "each may have made one");
+    untold
 }
 
 /// Whether an order limits bytes, which this version counts only.

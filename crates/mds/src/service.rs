@@ -30,7 +30,6 @@ use crate::ways::Moves;
 use model::fid::SEQ_NORMAL;
 use model::mutex::{Mutex, RwLock};
 use model::nodemap::Nodemap;
-use model::quota::Enforced;
 use model::{Errno, Fid, FileType, Pool, TargetId, limits};
 use rpc::server::recovery::Recovery;
 use rpc::{
@@ -49,20 +48,6 @@ use world::{BoxFuture, World};
 /// Open files that a departing client's transaction closes at a time.
 const CLOSE_AT_ONCE: usize = 200;
 impl Mdt {
-    /// Whose limits are enforced.
-    pub fn enforced_limits(&self) -> Enforced {
-        self.shared.quotas.enforced()
-    }
-
-    pub fn enforce_limits(self: &Arc<Self>, enforced: Enforced) {
-        self.shared.quotas.set_enforced(enforced);
-        let me = self.clone();
-        self.world.spawn("limits", async move {
-            // It ends early only when the target stops.
-            let _ = me.transactions.limits_changed(None).await;
-        });
-    }
-
     /// Makes the root directory and the file system's keys in an empty table. Durable before the first
     /// request is answered; [`Mdt::open`] calls it when it finds the table empty.
     pub fn format(world: &World, db: &Arc<Db>) -> Result<(), MdsError> {

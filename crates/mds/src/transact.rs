@@ -185,10 +185,12 @@ impl Transactions {
     /// clients may have made there and not told counts as well.
     fn dirs_near_limits(&self, change: &UsageChange) -> Touched {
         let Shared { quotas, usage, leases, .. } = &*self.shared;
-        let near = quotas.near(usage, change, leases.owners());
+        let clients = leases.owners();
+        let near = quotas.near(usage, change, clients);
         if near.is_empty() {
             return Touched::new();
         }
+        assert!(clients > 0, "nobody is near a limit where no client has a directory for itself");
         let dirs = self.dirs_of(|id| near.contains(&id));
         if dirs.is_empty() {
             quotas.are_near(&near);

@@ -4,7 +4,6 @@
 use crate::changelog::Notes;
 use crate::growing::Freeze;
 use crate::leases::{self, Touched};
-use crate::names::OpContext;
 use crate::opens::{Open, OpenChange, Opens};
 use crate::schema::inode::CountedAs;
 use crate::schema::value::{self, OrphanKind, OutboxRecord};
@@ -220,17 +219,18 @@ impl<'a> Tx<'a> {
 
     /// `EDQUOT` if somebody would have more than he may. Root may give more to anybody; what was done already
     /// was allowed then.
-    pub fn check_limits(&self, ctx: &OpContext) -> Result<(), Errno> {
+    pub fn check_limits(&self, root: bool, wall: Timestamp) -> Result<(), Errno> {
         let quotas = &self.shared.quotas;
         let done = self.is_replay() || self.owned.as_ref().is_some_and(|o| o.promised);
-        if done || ctx.cred.is_root() || self.counted.is_empty() || !quotas.is_active() {
+        if done || root || self.counted.is_empty() || !quotas.is_active() {
             return Ok(());
         }
-        quotas.check(&self.shared.usage, &self.usage_change(), ctx.wall.sec)
+        quotas.check(&self.shared.usage, &self.usage_change(), wall.sec)
     }
 
     /// What the transaction does to what owners use.
     fn usage_change(&self) -> UsageChange {
+        assert!(self.counted.iter().all(|(was, is)| was.0 != is.0), "what changes nothing is not counted");
         let mut usage = UsageChange::default();
         self.counted.iter().for_each(|(was, is)| usage.changed(was.0, is.0));
         usage

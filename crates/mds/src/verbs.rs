@@ -13,7 +13,7 @@ macro_rules! transactional {
         /// `EDQUOT` if somebody would have more than he may.
         pub fn execute(tx: &mut Tx, ctx: &OpContext, op: Op, body: &[u8]) -> Result<Vec<u8>, Errno> {
             let reply = execute_unlimited(tx, ctx, op, body)?;
-            tx.check_limits(ctx)?;
+            tx.check_limits(ctx.cred.is_root(), ctx.wall)?;
             Ok(reply)
         }
 

@@ -46,7 +46,7 @@ pub fn run(mdt: &Mdt, tx: &mut Tx, ctx: &OpContext, m: &Own) -> Result<Vec<u8>, 
 fn may_have_alone(mdt: &Mdt, ctx: &OpContext, m: &Own, dir: &Inode) -> bool {
     let Shared { leases, quotas, usage, .. } = &*mdt.shared;
     let promised = leases.promised_bytes(Some(ctx.client));
-    let others = leases.owners() - usize::from(leases.is_owner(ctx.client));
+    let others = leases.owners().saturating_sub(usize::from(leases.is_owner(ctx.client)));
     let knows = m.knows_limits.0 == Some(true) || !quotas.is_active();
     knows && !mdt.db.space_low_beside(promised) && quotas.may_have_alone(&dir.owner(), usage, others)
 }

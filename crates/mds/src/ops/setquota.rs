@@ -5,7 +5,7 @@ use crate::mdt::Mdt;
 use crate::names::OpContext;
 use crate::quotas::limited_space;
 use model::Errno;
-use model::quota::LimitOrder;
+use model::quota::{Enforced, LimitOrder};
 use std::sync::Arc;
 use wire::encode_message;
 use wire::msg::setquota::Setquota;
@@ -42,4 +42,19 @@ pub async fn run(mdt: &Arc<Mdt>, to: &ReplyTo, ctx: &OpContext, m: &Setquota) ->
         }
     }
     done
+}
+
+/// Whose limits a target enforces.
+pub fn enforced(mdt: &Mdt) -> Enforced {
+    mdt.shared.quotas.enforced()
+}
+
+/// Others from now on; mounts hear of it.
+pub fn enforce(mdt: &Arc<Mdt>, enforced: Enforced) {
+    mdt.shared.quotas.set_enforced(enforced);
+    let me = mdt.clone();
+    mdt.world.spawn("limits", async move {
+        // It ends early only when the target stops.
+        let _ = me.transactions.limits_changed(None).await;
+    });
 }

@@ -133,9 +133,9 @@ fn defaults_hold_for_who_has_no_limits_of_his_own() {
     limit(&rig, id(QuotaType::User, 8), 0, 0);
     make(&rig, 8, "more").unwrap();
     rig.create_as(&Cred::root(), R, "root's", 0o644).unwrap();
-    rig.mdt.enforce_limits(Enforced::parse("gp").unwrap());
+    crate::enforce_limits(&rig.mdt, Enforced::parse("gp").unwrap());
     make(&rig, 7, "free").unwrap();
-    rig.mdt.enforce_limits(Enforced::ALL);
+    crate::enforce_limits(&rig.mdt, Enforced::ALL);
     assert_eq!(make(&rig, 7, "not"), Err(Errno::EDQUOT));
     let r = rig.root(Quotactl { ask: QuotaAsk::All { of: QuotaType::User, after: None } }).unwrap();
     let shown: Vec<u32> = r.limits.0.unwrap().iter().map(|(id, _)| id.id).collect();

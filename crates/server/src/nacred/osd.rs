@@ -84,9 +84,9 @@ static NAMES: Table<Arc<Mdt>> = Table {
             |text| Enforced::parse(text).map(drop).ok_or(Errno::EINVAL),
             "Whose limits are enforced: some of the letters u (users), g (groups) and p (projects), or none. What they use is counted in any case.",
         ),
-        |m, ()| m.enforced_limits().to_string().as_str().into(),
+        |m, ()| mds::enforced_limits(m).to_string().as_str().into(),
         |m, (), v| {
-            m.enforce_limits(Enforced::parse(v.text).ok_or(Errno::EINVAL)?);
+            mds::enforce_limits(m, Enforced::parse(v.text).ok_or(Errno::EINVAL)?);
             Ok(())
         },
     )],
