@@ -186,8 +186,8 @@ fn users_ask_about_themselves_in_the_usual_shape() -> Result<()> {
     ensure!(own.status.success() && text.contains("usr 4001") && text.contains("grp 4001"), "{text}");
     let other = as_user("4003", &["-u", "4001"])?;
     ensure!(other.status.code() == Some(1), "EPERM: {other:?}");
-    let limits = quota(&["-t", "-u"])?;
-    ensure!(limits.status.code() == Some(95), "EOPNOTSUPP: {limits:?}");
+    let by_pool = quota(&["--pool", "p", "-u", "4001"])?;
+    ensure!(by_pool.status.code() == Some(95), "EOPNOTSUPP: {by_pool:?}");
     let verbose = quota(&["-v", "-g", "4002"])?;
     let text = String::from_utf8_lossy(&verbose.stdout);
     ensure!(text.contains("MDT0000_UUID") && text.contains("OST0001_UUID"), "{text}");
