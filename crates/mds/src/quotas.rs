@@ -25,6 +25,8 @@ use wire::msg::quotactl;
 struct QuotaTable {
     owners: BTreeMap<QuotaId, OwnerLimits>,
     types: BTreeMap<QuotaType, TypeLimits>,
+    /// How many of them have limits on inodes of their own, by type.
+    limited: [usize; QuotaType::ALL.len()],
     /// Nobody has a directory of theirs for himself.
     near: BTreeSet<QuotaId>,
 }
@@ -46,12 +48,23 @@ impl QuotaTable {
         }
     }
 
+    /// What is kept of an owner from now on.
+    fn set_owner(&mut self, id: QuotaId, new: Option<OwnerLimits>) {
+        let limited = |o: Option<OwnerLimits>| {
+            usize::from(id.is_limited() && o.and_then(|o| o.own).is_some_and(|l| !l.inodes.is_none()))
+        };
+        let old = match new {
+            Some(o) => self.owners.insert(id, o),
+            None => self.owners.remove(&id),
+        };
+        let count = &mut self.limited[usize::from(id.of.number())];
+        assert!(limited(old) <= *count, "whoever has limits was counted");
+        *count = count.saturating_sub(limited(old)).saturating_add(limited(new));
+    }
+
     /// Whether anybody of a type may have so many inodes only.
     fn limits_inodes(&self, of: QuotaType) -> bool {
-        let own = |(id, o): (&QuotaId, &OwnerLimits)| {
-            id.of == of && id.is_limited() && o.own.is_some_and(|l| !l.inodes.is_none())
-        };
-        !self.of_type(of).default.inodes.is_none() || self.owners.iter().any(own)
+        !self.of_type(of).default.inodes.is_none() || self.limited[usize::from(of.number())] > 0
     }
 }
 
@@ -79,8 +92,8 @@ impl Quotas {
     pub fn adopt(&self, k: &[u8], v: Option<&[u8]>) -> Result<(), MdsError> {
         let mut t = self.table.lock();
         match (LimitsKey::decode(k), v) {
-            (Some(LimitsKey::Owner(id)), Some(v)) => drop(t.owners.insert(id, OwnerLimits::decode(k, v)?)),
-            (Some(LimitsKey::Owner(id)), None) => drop(t.owners.remove(&id)),
+            (Some(LimitsKey::Owner(id)), Some(v)) => t.set_owner(id, Some(OwnerLimits::decode(k, v)?)),
+            (Some(LimitsKey::Owner(id)), None) => t.set_owner(id, None),
             (Some(LimitsKey::Type(of)), Some(v)) => drop(t.types.insert(of, TypeLimits::decode(k, v)?)),
             (Some(LimitsKey::Type(of)), None) => drop(t.types.remove(&of)),
             (None, _) => tracing::error!("limits of nobody known, under key {k:02x?}: run nacre fsck"),
