@@ -36,8 +36,12 @@ impl QuotaTable {
         self.types.get(&of).copied().unwrap_or_default()
     }
 
+    fn of_owner(&self, id: QuotaId) -> OwnerLimits {
+        self.owners.get(&id).copied().unwrap_or_default()
+    }
+
     fn standings(&self, id: QuotaId) -> Standings {
-        let (t, o) = (self.of_type(id.of), self.owners.get(&id).copied().unwrap_or_default());
+        let (t, o) = (self.of_type(id.of), self.of_owner(id));
         let limits = o.own.unwrap_or(if id.is_limited() { t.default } else { Limits::default() });
         let standing = |limit, grace, over_since| Standing { limit, grace, over_since };
         Standings {
@@ -60,6 +64,20 @@ impl QuotaTable {
         let count = &mut self.limited[usize::from(id.of.number())];
         assert!(limited(old) <= *count, "whoever has limits was counted");
         *count = count.saturating_sub(limited(old)).saturating_add(limited(new));
+    }
+
+    /// What is to be kept of an owner who gets limits of his own, or those of his type.
+    fn with_own(
+        &self,
+        of: QuotaId,
+        own: Option<Limits>,
+        used: &UsageLedger,
+        now: i64,
+    ) -> (LimitsKey, Option<Vec<u8>>) {
+        let limit = own.unwrap_or(self.of_type(of.of).default).inodes;
+        let standing = Standing { limit, ..self.standings(of).inodes };
+        let inodes_over = standing.over_since_with(used.get(of).inodes, now);
+        written(of, OwnerLimits { own, inodes_over, ..self.of_owner(of) })
     }
 
     /// Whether anybody of a type may have so many inodes only.
@@ -156,14 +174,13 @@ impl Quotas {
         }
         let mut t = self.table.lock();
         let untold = untold_by(clients);
-        let far: Vec<QuotaId> = self
-            .growing(&t, used, change)
-            .filter(|(_, s, n)| s.room(*n) >= 2 * untold)
-            .map(|g| g.0)
-            .collect();
-        t.near.retain(|id| !far.contains(id));
-        let near = |(id, s, n): &(QuotaId, Standing, u64)| s.room(*n) < untold && !t.near.contains(id);
-        self.growing(&t, used, change).filter(near).map(|g| g.0).collect()
+        let rooms: Vec<(QuotaId, u64)> =
+            self.growing(&t, used, change).map(|(id, s, n)| (id, s.room(n))).collect();
+        for (id, _) in rooms.iter().filter(|(_, room)| *room >= 2 * untold) {
+            t.near.remove(id);
+        }
+        let near = |(id, room): &(QuotaId, u64)| *room < untold && !t.near.contains(id);
+        rooms.into_iter().filter(near).map(|(id, _)| id).collect()
     }
 
     /// Nobody has a directory of theirs for himself.
@@ -194,20 +211,19 @@ impl Quotas {
         &self,
         used: &UsageLedger,
         change: &UsageChange,
-        now: i64,
+        now: impl Fn() -> i64,
     ) -> Vec<(LimitsKey, Option<Vec<u8>>)> {
         if !self.is_active() {
             return Vec::new();
         }
-        let t = self.table.lock();
+        let (t, now) = (self.table.lock(), now());
         let mut out = Vec::new();
         for (id, inodes, blocks) in change.iter() {
             let (s, n) = (t.standings(id).inodes, used.get(id).with(inodes, blocks).inodes);
             let over = s.over_since_with(n, now);
             assert!(over.is_none() || s.limit.soft > 0, "only a soft limit has a grace time");
             if over != s.over_since {
-                let old = t.owners.get(&id).copied().unwrap_or_default();
-                out.push(written(id, OwnerLimits { inodes_over: over, ..old }));
+                out.push(written(id, OwnerLimits { inodes_over: over, ..t.of_owner(id) }));
             }
         }
         out
@@ -219,20 +235,12 @@ impl Quotas {
         match *order {
             LimitOrder::Own { of, space, inodes } => {
                 assert!(of.is_limited(), "limits of root are refused before");
-                let (old, was) = (t.owners.get(&of).copied().unwrap_or_default(), t.standings(of));
+                let was = t.standings(of);
                 let limits =
                     Limits { space: space.apply(was.space.limit), inodes: inodes.apply(was.inodes.limit) };
-                let standing = Standing { limit: limits.inodes, ..was.inodes };
-                let inodes_over = standing.over_since_with(used.get(of).inodes, now);
-                written(of, OwnerLimits { own: Some(limits), inodes_over, ..old })
+                t.with_own(of, Some(limits), used, now)
             }
-            LimitOrder::UseDefault { of } => {
-                let old = t.owners.get(&of).copied().unwrap_or_default();
-                let limit = t.of_type(of.of).default.inodes;
-                let standing = Standing { limit, over_since: old.inodes_over, ..Standing::default() };
-                let inodes_over = standing.over_since_with(used.get(of).inodes, now);
-                written(of, OwnerLimits { own: None, inodes_over, ..old })
-            }
+            LimitOrder::UseDefault { of } => t.with_own(of, None, used, now),
             LimitOrder::Default { of, space, inodes } => {
                 let mut new = t.of_type(of);
                 new.default = Limits {

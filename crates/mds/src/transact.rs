@@ -166,7 +166,7 @@ impl Transactions {
         if !again && marks.mark_conflicts(by, &wanted) {
             return Err((by, wanted));
         }
-        if result.is_ok() && !again {
+        if result.is_ok() && !again && self.shared.quotas.is_active() {
             let dirs = LeaseNeeds { look: self.dirs_near_limits(&out.usage), ..LeaseNeeds::default() };
             if out.owned {
                 // It waits for nobody, and is asked to do nothing more by itself.
@@ -272,8 +272,8 @@ impl Transactions {
                 }
                 txn.writes.push((k, v));
             }
-            let over =
-                self.shared.quotas.over_since(&self.shared.usage, &out.usage, self.shared.world.wall().sec);
+            let wall = || self.shared.world.wall().sec;
+            let over = self.shared.quotas.over_since(&self.shared.usage, &out.usage, wall);
             txn.writes.extend(over.into_iter().map(|(k, v)| (k.encode(), v)));
             let limits: Vec<_> = txn.writes.iter().filter(|(k, _)| k[0] == key::LIMITS).cloned().collect();
             let records = self.shared.changelog.number(out.records);

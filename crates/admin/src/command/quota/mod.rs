@@ -308,6 +308,10 @@ fn everybody(
 fn whole_type(p: &Parsed, types: &[QuotaType]) -> Result<Option<QuotaType>, Failure> {
     let defaults = ["default-usr", "default-grp", "default-prj"].iter().zip(QuotaType::ALL);
     let default: Vec<QuotaType> = defaults.filter(|(long, _)| p.has(long)).map(|(_, of)| of).collect();
+    let asked = p.has("times") || !default.is_empty();
+    if asked && ["all", "verbose", "ost", "mdt"].iter().any(|long| p.has(long)) {
+        return Err(Failure::usage("-t, -U, -G and -P are about a whole type: not with -a, -v, -o and -m"));
+    }
     match (p.has("times"), types, default.as_slice()) {
         (false, _, []) => Ok(None),
         (true, [of], []) | (false, [], [of]) => Ok(Some(*of)),
@@ -540,6 +544,10 @@ mod tests {
     #[test]
     fn options_that_have_nothing_to_say_are_refused() {
         let of = |args: &[&str]| run(&args.iter().map(OsString::from).collect::<Vec<_>>()).err();
+        for bad in [&["-t", "-u", "-a"][..], &["-U", "-v"]] {
+            let f = of(bad).expect("a failure");
+            assert!(f.to_string().contains("whole type"), "{bad:?}: {f}");
+        }
         for bad in [&["-n", "-u", "root"][..], &["-s", "5"], &["-e", "5"], &["-a", "-v"], &["-a", "-o", "0"]]
         {
             let f = of(bad).expect("a failure");

@@ -14,6 +14,13 @@ use std::ffi::OsString;
 
 pub const USAGE: &str = "{-u|-g|-p ID} [-b SOFT] [-B HARD] [-i SOFT] [-I HARD] MOUNT\n       lfs setquota {-U|-G|-P} [-b SOFT] [-B HARD] [-i SOFT] [-I HARD] MOUNT\n       lfs setquota {-D|--delete} {-u|-g|-p ID} MOUNT\n       lfs setquota -t {-u|-g|-p} [-b GRACE] [-i GRACE] MOUNT";
 
+/// Options that are limits.
+const LIMITS: [&str; 4] = ["block-softlimit", "block-hardlimit", "inode-softlimit", "inode-hardlimit"];
+
+/// Options that say nothing beside `-t`.
+const NOT_WITH_GRACE: [&str; 7] =
+    ["block-hardlimit", "inode-hardlimit", "default-usr", "default-grp", "default-prj", "default", "delete"];
+
 const UNITS: [(char, u64); 5] = [('w', 604_800), ('d', 86_400), ('h', 3600), ('m', 60), ('s', 1)];
 
 /// A time as `1w2d3h4m5s` or in seconds; `notify` is for ever.
@@ -103,10 +110,10 @@ fn order(p: &Parsed) -> Result<LimitOrder, Failure> {
             let (space, inodes) = changes(p)?;
             Ok(LimitOrder::Default { of, space, inodes })
         }
-        (Some(owner), None) if reset => match changes(p) {
-            Err(_) => Ok(LimitOrder::UseDefault { of: id(owner)? }),
-            Ok(_) => Err(Failure::usage("limits and -D or --delete do not go together")),
-        },
+        (Some(_), None) if reset && LIMITS.iter().any(|long| p.has(long)) => {
+            Err(Failure::usage("limits and -D or --delete do not go together"))
+        }
+        (Some(owner), None) if reset => Ok(LimitOrder::UseDefault { of: id(owner)? }),
         (Some(owner), None) => {
             let of = id(owner)?;
             let (space, inodes) = changes(p)?;
@@ -117,6 +124,9 @@ fn order(p: &Parsed) -> Result<LimitOrder, Failure> {
 
 /// With `-t` the options -u, -g and -p have no value, and -b and -i are times.
 fn grace_order(p: &Parsed) -> Result<LimitOrder, Failure> {
+    if NOT_WITH_GRACE.iter().any(|long| p.has(long)) {
+        return Err(Failure::usage("-t goes with -u, -g or -p, and with -b and -i, which are times"));
+    }
     let of = one_of(p, ["user", "group", "project"])?;
     let (of, _) = of.ok_or_else(|| Failure::usage("whose grace times? One of -u, -g and -p"))?;
     let time = |long: &str| -> Result<Option<Grace>, Failure> {
@@ -163,6 +173,9 @@ fn parse(args: &[OsString]) -> Result<(Parsed, LimitOrder), Failure> {
     }
     if p.has("reset") {
         return unknown("-r", "usage is kept in transactions: see nacre quota verify");
+    }
+    if p.has("times") && !grace {
+        return Err(Failure::usage("-t stands apart from other letters"));
     }
     let order = if grace { grace_order(&p)? } else { order(&p)? };
     Ok((p, order))
@@ -237,7 +250,11 @@ mod tests {
             (&["-u", "7", "-g", "8", "-i", "5", "/mnt"], "only one"),
             (&["-u", "7", "-U", "-i", "5", "/mnt"], "of their own"),
             (&["-D", "-u", "7", "-i", "5", "/mnt"], "do not go together"),
+            (&["-D", "-u", "7", "-i", "5x", "/mnt"], "do not go together"),
             (&["-D", "-U", "/mnt"], "need one of"),
+            (&["-t", "-u", "-U", "-i", "5", "/mnt"], "-t goes with"),
+            (&["-t", "-u", "-i", "5", "-I", "6", "/mnt"], "-t goes with"),
+            (&["-tu", "7", "-i", "5", "/mnt"], "apart"),
             (&["-u", "7", "-i", "5x", "/mnt"], "bad limit"),
             (&["-t", "-u", "/mnt"], "no grace time"),
             (&["-t", "-i", "5", "/mnt"], "whose grace"),
