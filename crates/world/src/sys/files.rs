@@ -19,8 +19,13 @@ pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
 }
 
 /// The old content or the new one is there after a crash, never a mixture; durable when it returns.
+/// A device, a pipe or a socket is refused: the rename would put a file in its place.
 pub fn replace(path: impl AsRef<Path>, content: &[u8]) -> io::Result<()> {
     let path = path.as_ref();
+    if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+        let why = format!("{} is not a regular file: it is left as it is", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
     let tmp = path.with_extension(format!("tmp{}", std::process::id()));
     let mut f = OpenOptions::new().write(true).create(true).truncate(true).open(&tmp)?;
     f.write_all(content)?;
