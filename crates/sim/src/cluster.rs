@@ -3,7 +3,7 @@
 
 use crate::executor::{Handle, lock};
 use crate::known::{COMMIT_PATIENCE, DEAD_CLIENT_PATIENCE, Known};
-use crate::server::{FSNAME, PORT, Role, ServerNode, WATCH, is_refusal};
+use crate::server::{FSNAME, PORT, Role, ServerNode, WATCH, is_refusal, is_self_fenced};
 use crate::{Node, Sim};
 use ::world::future;
 use ::world::mem::CrashMode;
@@ -162,6 +162,13 @@ impl Cluster {
                 Err(e) if is_refusal(&e) => {
                     c.sim.log(|| format!("{:?} on host {at} is refused: {e:#}", s.role));
                     c.sim.count("start_refused");
+                    host.refused.store(true, Relaxed);
+                    driver.spawn("start again", c.clone().start_again(i, at, boot));
+                }
+                // It slept while it started, and somebody else may have come.
+                Err(e) if host.node.has_slept() && is_self_fenced(&e) => {
+                    c.sim.log(|| format!("{:?} on host {at} ends as it starts: {e:#}", s.role));
+                    c.sim.count("self_fenced");
                     host.refused.store(true, Relaxed);
                     driver.spawn("start again", c.clone().start_again(i, at, boot));
                 }

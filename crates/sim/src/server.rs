@@ -123,6 +123,11 @@ pub(crate) fn is_refusal(e: &anyhow::Error) -> bool {
     matches!(e.downcast_ref(), Some(StoreError::Refused(why)) if words.iter().any(|w| why.contains(w)))
 }
 
+/// The target was ended by its own server, which could not say for too long that it lives.
+pub(crate) fn is_self_fenced(e: &anyhow::Error) -> bool {
+    matches!(e.downcast_ref(), Some(StoreError::Stopped(why)) if why.contains("heartbeat"))
+}
+
 impl Role {
     /// Of its two hosts.
     fn addrs(self) -> [IpAddr; 2] {

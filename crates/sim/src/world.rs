@@ -20,6 +20,8 @@ pub(crate) struct NodeState {
     /// Between a crash and the next life nobody answers at its addresses.
     pub(crate) up: bool,
     pub(crate) paused: bool,
+    /// It was, since its programs started.
+    slept: bool,
     /// Ready tasks and finished blocking calls of a paused node.
     pub(crate) parked: Vec<(u32, u32)>,
     parked_work: Vec<Work>,
@@ -95,7 +97,7 @@ impl NodeState {
     }
 
     fn hit(&mut self) -> Option<std::task::Waker> {
-        self.paused = true;
+        (self.paused, self.slept) = (true, true);
         let trip = self.trip.as_mut()?;
         trip.hit = true;
         trip.waker.take()
@@ -157,7 +159,7 @@ impl NodeState {
     }
 
     fn stop(&mut self, now: u64, what: Rest) {
-        self.paused = true;
+        (self.paused, self.slept) = (true, true);
         self.rest = Some((now, what));
     }
 
@@ -203,6 +205,7 @@ impl Node {
             life: 1,
             up: true,
             paused: false,
+            slept: false,
             parked: Vec::new(),
             parked_work: Vec::new(),
             rest: None,
@@ -308,7 +311,8 @@ impl Node {
 
     /// A new life begins: [`Node::world`] is usable again.
     pub fn boot(&self) {
-        self.core.lock().nodes[self.id as usize].up = true;
+        let n = &mut self.core.lock().nodes[self.id as usize];
+        (n.up, n.slept) = (true, false);
     }
 
     /// Nothing of the node runs until `resume`, but its connections stay and packets pile up.
@@ -331,6 +335,11 @@ impl Node {
 
     pub fn is_paused(&self) -> bool {
         self.core.lock().nodes[self.id as usize].paused
+    }
+
+    /// Whether it was paused since its last boot.
+    pub(crate) fn has_slept(&self) -> bool {
+        self.core.lock().nodes[self.id as usize].slept
     }
 
     /// Stops the node at that point. True once it has; false if `patience` passes first.
