@@ -81,7 +81,7 @@ impl Mdt {
             let first = req.replay.as_ref().filter(|r| replayed::same(req.op, &r.reply, &body));
             Ok(first.map_or(body, |r| r.reply.to_vec()))
         };
-        self.transactions.settled(to, work).await
+        self.transactions.within_shares(to, work).await
     }
 
     /// Messages that are not plain operations on names and files.
@@ -123,6 +123,7 @@ impl Mdt {
             Op::Migrate => with!(m => ops::migrate::run(self, to, ctx, &m).await),
             Op::Scan => with!(m => ops::scan::run(self, ctx, to, &m).await),
             Op::Withdraw => with!(m => plain(ops::withdraw::run(self, ctx, &m))),
+            Op::Acquire => with!(m => plain(ops::acquire::run(self, &m).await)),
             Op::Setquota => with!(m => ops::setquota::run(self, to, ctx, &m).await),
             Op::Changelog => with!(m => ops::changelog::run(self, ctx, to, &m).await),
             _ => Done::error(Errno::EOPNOTSUPP),
@@ -195,6 +196,7 @@ mod tests {
         Op::Migrate,
         Op::Scan,
         Op::Withdraw,
+        Op::Acquire,
         Op::Setquota,
         Op::Changelog,
         Op::Sync,

@@ -28,7 +28,7 @@ use world::Instant;
 use world::sync::Notify;
 
 /// Space that is set aside for what one owner has not told: in the journal and, a little later, in the table.
-const OWNER_RESERVE_BYTES: u64 = 2 * OWNER_PENDING_MAX_BYTES;
+pub const OWNER_RESERVE_BYTES: u64 = 2 * OWNER_PENDING_MAX_BYTES;
 
 /// The table, and those who wait for it.
 pub struct LeaseState {

@@ -44,6 +44,7 @@ pub mod schema;
 mod service;
 mod settings;
 mod shared;
+mod shares;
 mod spread;
 mod stats;
 mod stop;

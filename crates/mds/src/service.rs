@@ -11,10 +11,10 @@ use crate::locks::Locks;
 use crate::mdt::{Mdt, MdtConfig};
 use crate::ops::param;
 use crate::osts::Osts;
-use crate::peers::OwnersTold;
 use crate::peers::session::{Identity, Sessions};
+use crate::peers::{OwnersTold, keep_shares};
 use crate::pools::OstPool;
-use crate::quotas::Quotas;
+use crate::quotas::{Quotas, ShareBook};
 use crate::rebalance::Rebalance;
 use crate::relayout::{self, Movements};
 use crate::schema::value::{self, ClientRecord};
@@ -110,6 +110,7 @@ impl Mdt {
         mdt.world.spawn("mdt owners", OwnersTold(mdt.clone()).tell_all());
         mdt.world.spawn("mdt rebalance", relayout::keep_even(mdt.clone()));
         mdt.world.spawn("mdt changelog", changelog::keep(mdt.clone()));
+        mdt.world.spawn("mdt shares", keep_shares(mdt.clone()));
         Ok(mdt)
     }
 
@@ -422,6 +423,7 @@ fn load_shared(world: &World, db: &Db) -> Result<Shared, MdsError> {
         inodes: AtomicU64::new(inodes),
         usage,
         quotas: Quotas::load(db)?,
+        shares: ShareBook::default(),
         outbox_seq: AtomicU64::new(1),
         leases: LeaseState::new(db.epoch()),
         space_low: AtomicBool::new(false),

@@ -4,7 +4,7 @@ use crate::changelog::Changelog;
 use crate::growing::Growing;
 use crate::leases::LeaseState;
 use crate::osts::Osts;
-use crate::quotas::Quotas;
+use crate::quotas::{Quotas, ShareBook};
 use crate::rebalance::Rebalance;
 use crate::relayout::Movements;
 use crate::settings::Settings;
@@ -32,6 +32,8 @@ pub struct Shared {
     pub usage: UsageLedger,
     /// What they may.
     pub quotas: Quotas,
+    /// How much of that each target may give by itself.
+    pub shares: ShareBook,
     pub outbox_seq: AtomicU64,
     /// The host's file system is nearly full: only what frees space may go on.
     pub space_low: AtomicBool,

@@ -5,6 +5,7 @@ use crate::changelog::Notes;
 use crate::growing::Freeze;
 use crate::leases::{self, Touched};
 use crate::opens::{Open, OpenChange, Opens};
+use crate::quotas::ShareNeeds;
 use crate::schema::inode::CountedAs;
 use crate::schema::value::{self, OrphanKind, OutboxRecord};
 use crate::schema::{DentryValue, Inode, Lease, key};
@@ -17,7 +18,7 @@ use model::changelog::Record;
 use model::inode_rules::{self, NamesChange};
 use model::layout::LayoutObject;
 use model::planted::{self, Bug};
-use model::usage::UsageChange;
+use model::usage::{QuotaId, UsageChange};
 use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectId, Timestamp, limits};
 use rpc::ClientId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,6 +100,9 @@ pub struct Tx<'a> {
     freezes: Vec<Freeze>,
     /// For the changelog.
     pub notes: Notes<'a>,
+    /// Who cannot have more space, and whose share of this target would be exceeded.
+    pub denied: BTreeSet<QuotaId>,
+    pub needs: ShareNeeds,
 }
 
 /// A request is done again after a restart, to the end it had the first time.
@@ -174,6 +178,8 @@ impl<'a> Tx<'a> {
             ways: Ways::default(),
             freezes: Vec::new(),
             notes: Notes::new(&shared.changelog),
+            denied: BTreeSet::new(),
+            needs: ShareNeeds::default(),
         }
     }
 
@@ -218,14 +224,24 @@ impl<'a> Tx<'a> {
     }
 
     /// `EDQUOT` if somebody would have more than he may. Root may give more to anybody; what was done already
-    /// was allowed then.
-    pub fn check_limits(&self, root: bool, wall: Timestamp) -> Result<(), Errno> {
+    /// was allowed then. `ESHARE`: what there is of others' shares has to be looked at first.
+    pub fn check_limits(&mut self, root: bool, wall: Timestamp) -> Result<(), Errno> {
         let quotas = &self.shared.quotas;
         let done = self.is_replay() || self.owned.as_ref().is_some_and(|o| o.promised);
         if done || root || self.counted.is_empty() || !quotas.is_active() {
             return Ok(());
         }
-        quotas.check(&self.shared.usage, &self.usage_change(), wall.sec)
+        let change = self.usage_change();
+        quotas.check(&self.shared.usage, &change, wall.sec)?;
+        let needs = quotas.short_of_space(&self.shared.usage, &change);
+        if needs.ids.is_empty() {
+            return Ok(());
+        }
+        if needs.ids.iter().any(|id| self.denied.contains(id)) {
+            return Err(Errno::EDQUOT);
+        }
+        self.needs = needs;
+        Err(Errno::ESHARE)
     }
 
     /// What the transaction does to what owners use.

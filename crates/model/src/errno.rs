@@ -82,6 +82,7 @@ errnos! {
     ERELAYOUT = 1002, "Layout of the file has changed";
     EGROWING = 1003, "File is growing onto object servers";
     ELOST = 1004, "Object was lost with the target that this one replaced";
+    ESHARE = 1007, "This target's share of a limit is used up";
     // Within a client.
     EUNINIT = 1006, "Range of the file has no objects yet";
     // Within a metadata target.

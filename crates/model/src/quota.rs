@@ -77,6 +77,16 @@ impl Standing {
         Some(u64::try_from(end.saturating_sub(now)).unwrap_or(0))
     }
 
+    /// What he may have at most, once he has `used` and wants so much `more`.
+    pub fn bound(&self, used: u64, more: u64, now: i64) -> u64 {
+        let Limit { soft, hard } = self.limit;
+        let hard = if hard == 0 { u64::MAX } else { hard };
+        let soft = if soft == 0 || self.grace == Grace::Notify { u64::MAX } else { soft };
+        let wanted = used.saturating_add(more);
+        let since = Standing { over_since: self.over_since.or(Some(now)), ..*self };
+        if wanted <= soft || since.grace_left(now) == Some(0) { soft.min(hard) } else { hard }
+    }
+
     /// Since when the soft limit is exceeded, now that he has `used`.
     pub fn over_since_with(&self, used: u64, now: i64) -> Option<i64> {
         let over = self.limit.soft > 0 && used > self.limit.soft;
@@ -162,7 +172,7 @@ pub enum LimitOrder {
 }
 
 /// For which types limits are enforced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Enforced(u8);
 
 impl Enforced {
@@ -179,6 +189,10 @@ impl Enforced {
 
     pub fn has(self, of: QuotaType) -> bool {
         self.0 & 1 << of.number() != 0
+    }
+
+    pub fn of(types: impl Iterator<Item = QuotaType>) -> Enforced {
+        Enforced(types.fold(0, |bits, of| bits | 1 << of.number()))
     }
 
     /// `none`, or some of the letters u, g and p.
@@ -242,6 +256,12 @@ mod tests {
         assert_eq!((s.room(12), Standing::default().room(5)), (8, u64::MAX));
         s.grace = Grace::default();
         assert_eq!((s.room(4), s.room(12)), (6, 0));
+        s.over_since = None;
+        assert_eq!((s.bound(4, 6, 1000), s.bound(4, 7, 1000)), (10, 20));
+        s.over_since = Some(1000);
+        assert_eq!((s.bound(12, 1, end - 1), s.bound(12, 1, end), s.bound(4, 6, end)), (20, 10, 10));
+        s.limit.hard = 0;
+        assert_eq!(s.bound(12, 1, 1000), u64::MAX);
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod ops;
 mod params;
 pub mod scrub;
 mod service;
+mod shares;
 mod slot;
 mod space;
 mod stats;

@@ -7,6 +7,7 @@ use crate::locks::Locks;
 use crate::ops::{self, Cx};
 use crate::params::Settings;
 use crate::scrub::Scrubber;
+use crate::shares::Shares;
 use crate::slot::Slot;
 use crate::space::{DiskBook, Space};
 use crate::stats::{OstCounter, counter_of};
@@ -67,6 +68,7 @@ pub struct Ost {
     pub(crate) objects: Arc<Objects>,
     pub(crate) clients: Arc<Clients>,
     pub(crate) space: Arc<Space>,
+    pub(crate) shares: Arc<Shares>,
     pub(crate) stats: Arc<Counters<OstCounter>>,
     pub(crate) brw: BrwStats,
     pub(crate) exports: Exports<OstCounter>,
@@ -106,6 +108,7 @@ impl Ost {
         let stats = Arc::new(Counters::of_set(world.wall()));
         let ost = Arc::new(Ost {
             world: world.clone(),
+            shares: Shares::load(&db)?,
             clients,
             locks: Locks::new(world, label.clone(), &peers, &recovery, &space, &stats),
             scrubber: Scrubber::open(world, &objects, label, &cfg.dir),

@@ -49,7 +49,7 @@ impl StoreError {
         }
     }
 
-    pub(crate) fn damaged(what: &'static str, path: &str, why: impl Into<String>) -> StoreError {
+    pub fn damaged(what: &'static str, path: &str, why: impl Into<String>) -> StoreError {
         StoreError::Damaged { what, path: path.to_string(), why: why.into() }
     }
 

@@ -36,6 +36,19 @@ pub const EXTRA_FILE_OWNER: u16 = 1;
 /// target that does not know it goes by the clocks.
 pub const EXTRA_WRITTEN: u16 = 2;
 
+/// Tag of [`RequestContext::extra`]: a [`LimitsKnown`]. Who does not say it is told `EDQUOT` where a target's
+/// share of a limit is used up.
+pub const EXTRA_LIMITS: u16 = 4;
+
+/// What a sender knows of limits on space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum LimitsKnown {
+    /// Where a share is used up, that is told as `ESHARE`: it asks the metadata target for more.
+    Acquires,
+    /// Root writes, whom limits do not hold.
+    Exempt,
+}
+
 /// Whose file a request for data concerns.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct FileOwner {
@@ -55,6 +68,18 @@ impl RequestContext {
     pub fn behind_write(mut self, at: Timestamp) -> RequestContext {
         self.extra.push((EXTRA_WRITTEN, crate::encode_message(&at)));
         self
+    }
+
+    /// As it is, from a sender that knows of limits.
+    pub fn with_limits(mut self, known: LimitsKnown) -> RequestContext {
+        self.extra.push((EXTRA_LIMITS, crate::encode_message(&known)));
+        self
+    }
+
+    /// What the sender knows of limits, if it says.
+    pub fn limits_known(&self) -> Option<LimitsKnown> {
+        let (_, v) = self.extra.iter().find(|(tag, _)| *tag == EXTRA_LIMITS)?;
+        crate::decode_message(v).ok()
     }
 
     /// When the file was written last, if the sender says.

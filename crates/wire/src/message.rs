@@ -102,7 +102,8 @@ macro_rules! for_each_message {
             Changelogclear => $crate::msg::changelogclear::Changelogclear,
             Withdraw => $crate::msg::withdraw::Withdraw, Fence => $crate::msg::fence::Fence,
             Setowner => $crate::msg::setowner::Setowner, Setquota => $crate::msg::setquota::Setquota,
-            Quotactl => $crate::msg::quotactl::Quotactl,
+            Quotactl => $crate::msg::quotactl::Quotactl, Quotashare => $crate::msg::quotashare::Quotashare,
+            Acquire => $crate::msg::acquire::Acquire,
             Register => $crate::msg::register::Register, Config => $crate::msg::config::Config,
         }
     };

@@ -5,6 +5,7 @@
 //! offsets of appends) are in its reply; its clock is said beside it.
 
 use crate::msg::write::WriteReply;
+use crate::trailing::Trailing;
 use crate::verb::Answer;
 use crate::{CodecError, Op};
 use bytes::Bytes;
@@ -47,11 +48,14 @@ pub fn told_the_same(op: Op, first: &[u8], again: &[u8], list_follows: impl FnOn
     if first == again {
         return true;
     }
-    if op.verb().answer != Answer::Written || !list_follows() {
+    if op.verb().answer != Answer::Written {
         return false;
     }
-    let decode = |b: &[u8]| postcard::from_bytes::<WriteReply>(b).ok().filter(|r| r.entry.is_none());
-    decode(first).zip(decode(again)).is_some_and(|(a, b)| a.offset == b.offset)
+    // What a client may keep is said of the moment.
+    let written = |b: &[u8]| postcard::from_bytes::<WriteReply>(b).ok();
+    let decode = |b: &[u8]| written(b).map(|r| WriteReply { may_keep: Trailing(None), ..r });
+    let Some((a, b)) = decode(first).zip(decode(again)) else { return false };
+    a == b || a.entry.is_none() && b.entry.is_none() && a.offset == b.offset && list_follows()
 }
 
 fn malformed() -> CodecError {
@@ -107,7 +111,8 @@ mod tests {
     fn only_a_look_at_an_object_may_differ() {
         let reply = |offset, size| {
             let attr = model::ObjectAttr { size, ..model::ObjectAttr::default() };
-            postcard::to_stdvec(&WriteReply { offset, attr, entry: None }).unwrap()
+            let may_keep = Trailing(None);
+            postcard::to_stdvec(&WriteReply { offset, attr, entry: None, may_keep }).unwrap()
         };
         for op in [Op::Write, Op::Writelist] {
             assert!(told_the_same(op, &reply(0, 7864), &reply(0, 68), || true));
@@ -121,6 +126,9 @@ mod tests {
             );
             assert!(!told_the_same(op, b"", &reply(0, 1), || true));
         }
+        let mut keeping: WriteReply = postcard::from_bytes(&reply(0, 1)).unwrap();
+        keeping.may_keep = Trailing(Some(7));
+        assert!(told_the_same(Op::Write, &postcard::to_stdvec(&keeping).unwrap(), &reply(0, 1), || false));
         assert!(!told_the_same(Op::Create, &reply(0, 7864), &reply(0, 68), || true));
         assert!(told_the_same(Op::Create, &reply(0, 7864), &reply(0, 7864), || false));
     }

@@ -243,6 +243,7 @@ verbs! {
         Changelog = 54, not_in_batch;
         Changelogclear = 55, modifies;
         Setquota = 56, modifies, not_in_batch;
+        Acquire = 57, past_barrier, not_in_batch;
         // locks (MDT)
         Enqueue = 60, modifies, named("ldlm_enqueue");
         Cancel = 61, modifies, past_barrier, unlimited, named("ldlm_cancel");
@@ -270,6 +271,7 @@ verbs! {
         Destroy = 86, modifies, ost_counter("destroy");
         Fence = 91, modifies, ost_counter("fence");
         Setowner = 93, modifies, ost_counter("setattr");
+        Quotashare = 94, modifies, not_in_batch, ost_counter("quotactl");
     }
     Administrator {
         SetParam = 6, modifies, in_recovery, past_barrier, ost_counter("set_info");

@@ -3,9 +3,9 @@
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 use tests::cluster::{TestFs, kill, ok_within, run_within, tool};
@@ -97,10 +97,106 @@ fn users_get_what_they_may_have_and_edquot() -> Result<()> {
     enabled("ugp")?;
     ensure!(make_all(&dir, "enforced")? == 0);
 
-    fails(&["setquota", "-u", &user, "-B", "1G", m], 95, "limits on space are not enforced")?;
     fails(&["setquota", "-u", "root", "-I", "5", m], 22, "root")?;
     fails(&["setquota", "-u", "nobody-of-that-name", "-I", "5", m], 2, "unknown user")?;
     let as_him = as_user(|| run_within(tool("lfs").args(["setquota", "-u", &user, "-I", "0", m]), LIMIT))?;
     ensure!(as_him.status.code() == Some(1), "{as_him:?}");
+    t.fsck()
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// Bytes for O_DIRECT: where a page begins.
+#[repr(align(4096))]
+struct Pages([u8; MIB as usize]);
+
+/// Writes steps of so many bytes from `off` on until no byte more may be written; the step is halved down to
+/// 4 KiB. Returns where it ended.
+fn fill(file: &File, mut off: u64, mut step: u64) -> Result<u64> {
+    let pages = Box::new(Pages([7; MIB as usize]));
+    ensure!(step <= MIB, "a step is one write");
+    loop {
+        match file.write_at(&pages.0[..step as usize], off) {
+            Ok(n) => off += n as u64,
+            Err(e) if e.kind() == ErrorKind::QuotaExceeded && step > 4 * KIB => step /= 2,
+            Err(e) if e.kind() == ErrorKind::QuotaExceeded => return Ok(off),
+            Err(e) => return Err(e).with_context(|| format!("at {off}")),
+        }
+        ensure!(off < 64 << 30, "no limit");
+    }
+}
+
+fn open(path: &Path, flags: i32) -> Result<File> {
+    let mut how = OpenOptions::new();
+    how.write(true).create(true).truncate(false).custom_flags(flags);
+    as_user(|| how.open(path)).with_context(|| path.display().to_string())
+}
+
+/// Bytes that the user has, as `lfs quota` shows them when nothing changes any more.
+fn used(m: &str) -> Result<u64> {
+    rustix::fs::sync();
+    let start = std::time::Instant::now();
+    let shown = || -> Result<u64> { limits(m)?["bytes"].as_u64().context("bytes") };
+    let (mut was, mut since) = (shown()?, std::time::Instant::now());
+    while since.elapsed() < Duration::from_secs(3) {
+        ensure!(start.elapsed() < LIMIT, "usage changes although nobody writes");
+        std::thread::sleep(Duration::from_millis(100));
+        let now = shown()?;
+        if now != was {
+            (was, since) = (now, std::time::Instant::now());
+        }
+    }
+    Ok(was)
+}
+
+/// All of them write at once, as the user.
+fn fill_all(files: &[File], step: u64) -> Result<Vec<u64>> {
+    std::thread::scope(|s| {
+        let all: Vec<_> = files.iter().map(|f| s.spawn(move || as_user(|| fill(f, 0, step)))).collect();
+        all.into_iter().map(|t| t.join().expect("a writer panicked")).collect()
+    })
+}
+
+#[test]
+fn four_writers_on_two_mounts_stop_at_a_limit_on_space() -> Result<()> {
+    let t = TestFs::up("space-limits", 3, 2)?;
+    let (m, user) = (t.mount(0).to_str().context("a name")?, USER.to_string());
+    fs::set_permissions(t.mount(0), fs::Permissions::from_mode(0o777))?;
+    let path = |i: usize, name: &str| t.mount(i % 2).join(format!("{name}{i}"));
+    let wide = path(3, "kept");
+    as_user(|| lfs(&["setstripe", "-c", "3", wide.to_str().context("a name")?]))?;
+
+    lfs(&["setquota", "-u", &user, "-b", "0", "-B", "1G", m])?;
+    let kept: Vec<File> = (0..4).map(|i| open(&path(i, "kept"), 0)).collect::<Result<_>>()?;
+    let ends = fill_all(&kept, MIB)?;
+    let all = used(m)?;
+    eprintln!("kept: {ends:?}, {all} bytes used, {} KiB of the limit", all as i64 / 1024 - (1 << 20));
+    ensure!((1016 * MIB..=1025 * MIB).contains(&all), "{all} bytes of 1 GiB, files end at {ends:?}");
+    kept.iter().try_for_each(|f| f.sync_all()).context("what was accepted is written")?;
+    let shown = lfs(&["quota", "-u", &user, m])?;
+    ensure!(shown.contains(" 1048576 "), "{shown}");
+    fs::write(t.mount(0).join("root's"), vec![1; 4 << 20])?;
+
+    // Killed servers know of it; freeing some on one mount lets the other one write.
+    t.servers()?.into_iter().try_for_each(|pid| kill(pid, Signal::KILL))?;
+    t.up_again()?;
+    ensure!(fill_all(&kept[..1], 64 * KIB)?[0] <= ends[0] + 8 * MIB);
+    drop(kept);
+    for i in 0..4 {
+        fs::remove_file(path(i, "kept"))?;
+    }
+
+    // Around the caches, to the block.
+    lfs(&["setquota", "-u", &user, "-B", "256M", m])?;
+    let direct: Vec<File> = (0..4).map(|i| open(&path(i, "direct"), 0o40000)).collect::<Result<_>>()?;
+    let ends = fill_all(&direct, MIB)?;
+    let all = used(m)?;
+    eprintln!("direct: {ends:?}, {all} bytes used, {} KiB of the limit", all as i64 / 1024 - (256 << 10));
+    ensure!((256 * MIB - 64 * KIB..=256 * MIB + 4 * KIB).contains(&all), "{all} of 256 MiB, {ends:?}");
+    lfs(&["setquota", "-u", &user, "-B", "257M", m])?;
+    let more = as_user(|| fill(&direct[0], ends[0], 4 * KIB))?;
+    ensure!(more >= ends[0] + MIB - 64 * KIB, "{more} after {}", ends[0]);
+    drop(direct);
     t.fsck()
 }

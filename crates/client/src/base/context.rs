@@ -5,6 +5,7 @@ use super::cache_holder::CacheHolderSlot;
 use super::errors::WriteErrors;
 use super::errseq::ErrorBook;
 use super::jobid::{JobId, JobIds};
+use super::shares::ShareSourceSlot;
 use crate::{Call, R};
 use model::{Cred, Errno, Fid, Nid, ObjectId};
 use std::net::IpAddr;
@@ -42,6 +43,8 @@ pub(crate) struct Context {
     pub max_read_ahead: AtomicU64,
     /// Who keeps copies of what this mount knows.
     pub cache_holder: CacheHolderSlot,
+    /// Who asks for more of what owners may have.
+    pub shares: ShareSourceSlot,
     /// Changes of directories are durable when they return.
     pub dirsync: AtomicBool,
     pub read_only: AtomicBool,
@@ -65,6 +68,7 @@ impl Context {
             errors: WriteErrors::default(),
             max_read_ahead: AtomicU64::new(READ_AHEAD_DEFAULT_MB << 20),
             cache_holder: CacheHolderSlot::default(),
+            shares: ShareSourceSlot::default(),
             dirsync: AtomicBool::new(false),
             read_only: AtomicBool::new(read_only),
             noatime: AtomicBool::new(false),

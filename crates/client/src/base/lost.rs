@@ -74,7 +74,7 @@ fn changed(op: Op, message: &[u8], reply: &[u8]) -> Result<Changed, CodecError> 
         | Op::Setquota
         | Op::Extent => vec![],
         Op::Ping | Op::Disconnect | Op::Statfs | Op::Quotactl | Op::GetParam | Op::SetParam => vec![],
-        Op::Grant | Op::Sync => vec![],
+        Op::Grant | Op::Sync | Op::Acquire => vec![],
         Op::Lookup
         | Op::Getattr
         | Op::Layout
@@ -86,7 +86,7 @@ fn changed(op: Op, message: &[u8], reply: &[u8]) -> Result<Changed, CodecError> 
         Op::Fetch | Op::Ostfiles | Op::Scan | Op::Withdraw | Op::Changelog => vec![],
         Op::Getlock | Op::Read | Op::Seek | Op::Glimpse | Op::Glimpselist => vec![],
         // Not sent by mounts.
-        Op::Destroy | Op::Fence | Op::Setowner | Op::Register | Op::Config => vec![],
+        Op::Destroy | Op::Fence | Op::Setowner | Op::Quotashare | Op::Register | Op::Config => vec![],
     };
     let some = |f: &Fid| *f != Fid::NONE;
     Ok(Changed {

@@ -12,6 +12,7 @@ pub(crate) mod jobid;
 pub(crate) mod lost;
 pub(crate) mod params;
 pub(crate) mod pmqos;
+pub(crate) mod shares;
 pub(crate) mod under_way;
 
 pub(crate) use context::{Context, Settings};

@@ -5,6 +5,7 @@ use super::opens::following_layout;
 use super::privileges::Change;
 use crate::BoxFutureOf;
 use crate::base::Detached;
+use crate::base::shares::limits_for;
 use crate::lov::map;
 use crate::mdc::FileState;
 use crate::mdc::Outcome;
@@ -63,11 +64,21 @@ impl Data {
             }
             let msg =
                 Fallocate { object: o.id, mode, offset, len, file: fid, inode_ctime: state.ctime, lock: 0 };
-            let ctx = self.data_ctx(call, layout).naming(&state.owner());
+            let known = limits_for(&call.cred);
             parts.push(Box::pin(async move {
                 let home = self.home_of(&o).await?;
                 let change = self.changing_data(&o).await?;
-                let r = home.call(ctx, msg).await;
+                let wanted = (state.owner().owner, home.id.index, len);
+                let mut tries = 0;
+                let r = loop {
+                    let ctx = self.data_ctx(call, layout).naming(&state.owner()).with_limits(known);
+                    let r = home.call(ctx, msg.clone()).await;
+                    match self.cx.shares.acquired(&r, wanted, &mut tries).await {
+                        Ok(true) => {}
+                        Ok(false) => break r,
+                        Err(e) => break Err(e),
+                    }
+                };
                 if let Some(change) = change {
                     change.done(Outcome::default(), r.as_ref().err().copied());
                 }

@@ -9,8 +9,8 @@ use wire::msg::setquota::Setquota;
 use world::BoxFuture;
 
 impl Admin<'_> {
-    /// `EPERM` if root of this host is not root there, `EINVAL` for limits of root, `EOPNOTSUPP` for limits
-    /// on space, `ENODEV` before the mount knows a metadata target.
+    /// `EPERM` if root of this host is not root there, `EINVAL` for limits of root, `ENODEV` before the mount
+    /// knows a metadata target.
     pub fn setquota(self, call: Call, order: LimitOrder) -> BoxFuture<R<()>> {
         let fs = self.0.clone();
         Box::pin(async move {

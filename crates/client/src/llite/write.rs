@@ -5,6 +5,7 @@ use super::opens::following_layout;
 use super::privileges::Change;
 use crate::BoxFutureOf;
 use crate::base::Detached;
+use crate::base::shares::limits_for;
 use crate::lov::map::{self, Piece};
 use crate::lov::{WriteGuard, Written, check_end, wants};
 use crate::mdc::FileState;
@@ -14,6 +15,7 @@ use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use bytes::Bytes;
 use model::limits::RPC_BULK_MAX_BYTES;
+use model::nodemap::Owner;
 use model::planted::{self, Bug};
 use model::{Errno, Fid, Layout};
 use std::sync::Arc;
@@ -115,7 +117,8 @@ impl Data {
         };
         let guard = guard.map(|g| Box::new(g) as Box<dyn WriteGuard>);
         // The data may be sent when the process is gone.
-        let meta = WriteMeta { job: self.cx.job_of(call), ..write_meta(&state) };
+        let exempt = call.cred.is_root();
+        let meta = WriteMeta { job: self.cx.job_of(call), exempt, ..write_meta(&state) };
         match file.write((!append).then_some(off), data.clone(), meta, guard).await? {
             Written::At(at) => Ok(at),
             Written::NoObjects(at) => {
@@ -258,8 +261,19 @@ impl Data {
         }
         let home = self.home_of(&p.object).await?;
         let change = self.changing_data(&p.object).await?;
-        let runs = vec![(msg.offset, data.clone().into())];
-        let r = home.send_summed(self.data_ctx(call, layout), msg, runs, false).await;
+        let owner = Owner { uid: state.uid, gid: state.gid, projid: state.projid };
+        let wanted = (owner, home.id.index, data.len() as u64);
+        let mut tries = 0;
+        let r = loop {
+            let runs = vec![(msg.offset, data.clone().into())];
+            let ctx = self.data_ctx(call, layout).with_limits(limits_for(&call.cred));
+            let r = home.send_summed(ctx, msg.clone(), runs, false).await;
+            match self.cx.shares.acquired(&r, wanted, &mut tries).await {
+                Ok(true) => {}
+                Ok(false) => break r,
+                Err(e) => break Err(e),
+            }
+        };
         if let Some(change) = change {
             let entries: Vec<Entry> =
                 r.as_ref().ok().and_then(|r| r.reply.entry.as_deref()).cloned().into_iter().collect();

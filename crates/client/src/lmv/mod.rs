@@ -6,6 +6,7 @@
 
 mod config;
 mod mgc;
+mod shares;
 mod targets;
 
 #[cfg(test)]
@@ -15,6 +16,7 @@ pub(crate) use targets::ConfigOwner;
 
 use crate::R;
 use crate::base::Context;
+use crate::base::shares::ShareSource;
 use crate::lov::content_share;
 use crate::mdc::{self, Mdc};
 use crate::osc::ObjectCache;
@@ -54,7 +56,7 @@ impl Lmv {
         objects: &Arc<ObjectCache>,
         owner: Weak<dyn ConfigOwner>,
     ) -> Arc<Lmv> {
-        Arc::new(Lmv {
+        let lmv = Arc::new(Lmv {
             cx: cx.clone(),
             meta: meta.clone(),
             objects: objects.clone(),
@@ -62,7 +64,10 @@ impl Lmv {
             targets: Targets::default(),
             config_changed: Arc::new(sync::Notify::new()),
             owner,
-        })
+        });
+        let source: Arc<dyn ShareSource> = lmv.clone();
+        cx.shares.set(Arc::downgrade(&source));
+        lmv
     }
 
     fn new_mdt_session(&self, id: TargetId, nids: Vec<Nid>) -> Arc<Mdc> {

@@ -5,6 +5,7 @@ use super::map::{self, Found};
 use super::pin::{HOLD_MAX, ObjectRequest, Pins};
 use crate::base::Detached;
 use crate::base::jobid::JobId;
+use crate::base::shares::limits_for;
 use crate::{BoxFutureOf, Call, R};
 use model::layout::Component;
 use model::mutex::Mutex;
@@ -126,7 +127,7 @@ impl File {
         if mode & FALLOC_PUNCH_HOLE == 0 {
             self.layout.check_range(off, off + len)?;
         }
-        let job = self.cx.job_of(call);
+        let (job, known) = (self.cx.job_of(call), limits_for(&call.cred));
         let range_of = |(number, c, stripe): (usize, &Component, usize)| {
             let (start, n) = c.object_range(stripe, off, len);
             (n > 0).then_some((number, start, n))
@@ -141,7 +142,7 @@ impl File {
             let work = async move {
                 let all = parts.iter().map(|&(number, start, n)| -> Change<'_, ()> {
                     let o = &file.objects[number];
-                    (number, Box::pin(o.fallocate((start, n), mode, of, pins.of(number), &job)))
+                    (number, Box::pin(o.fallocate((start, n), mode, (of, known), pins.of(number), &job)))
                 });
                 let all = all.collect();
                 file.under(pins, all).await

@@ -77,7 +77,7 @@ impl File {
             }
             let pieces = map::pieces(&self.layout, self.fid, at, data.len(), RPC_BULK_MAX_BYTES);
             let meta = WriteMeta { time: self.cx.world.wall(), ..owner.clone() };
-            if !self.take_grants(&pieces).await {
+            if !self.take_grants(&pieces, &meta).await {
                 let me = self.clone();
                 let work = async move {
                     let r = me.write_through(&pins, at, data, meta).await;
@@ -131,7 +131,8 @@ impl File {
                 object.account(o);
                 let message = object.osc.target.bulk_bytes() as u64;
                 let run = o.segs.run_around(p.object_offset, message);
-                if o.segs.unwritten_bytes() > object.osc.max_dirty.load(Ordering::Relaxed) / 2 {
+                let most = object.osc.max_dirty.load(Ordering::Relaxed) / 2;
+                if o.segs.unwritten_bytes() > most || object.osc.is_near_limit(meta.owner()) {
                     too_much.push(p.number);
                 } else if run.1 - run.0 >= message {
                     full.push(p.number);
@@ -147,12 +148,13 @@ impl File {
         true
     }
 
-    /// Room on the OSTs for all pieces, or for none.
-    pub(crate) async fn take_grants(&self, pieces: &[Piece]) -> bool {
+    /// Room on the OSTs for all pieces, or for none; also within what their owner may have.
+    pub(crate) async fn take_grants(&self, pieces: &[Piece], meta: &WriteMeta) -> bool {
         let mut taken: Vec<(&Arc<Osc>, u64)> = Vec::with_capacity(pieces.len());
         for p in pieces {
             let osc = &self.objects[p.number].osc;
-            if !osc.take_grant(p.len as u64).await {
+            let may = meta.exempt || osc.may_keep(meta.owner(), p.len as u64);
+            if !may || !osc.take_grant(p.len as u64).await {
                 for (osc, n) in taken {
                     osc.give_back_grant(n);
                 }

@@ -11,7 +11,7 @@ use model::planted::{self, Bug};
 use model::{Errno, ObjectAttr, ObjectId};
 use std::sync::Arc;
 use wire::RequestContext;
-use wire::context::FileOwner;
+use wire::context::{FileOwner, LimitsKnown};
 use wire::msg::fallocate::Fallocate;
 use wire::msg::glimpse::Glimpse;
 use wire::msg::seek::{Seek, SeekReply, Whence};
@@ -74,7 +74,16 @@ impl Object {
             let r = self.write_locked(vec![(start, data.clone().into())], how, &meta).await;
             r.map(|(attr, _)| attr)
         };
-        let mut r: R<ObjectAttr> = send().await;
+        let wanted = (meta.owner(), self.osc.target.id.index, end - start);
+        let mut tries = 0;
+        let mut r: R<ObjectAttr> = loop {
+            let r = send().await;
+            match self.osc.cx.shares.acquired(&r, wanted, &mut tries).await {
+                Ok(true) => {}
+                Ok(false) => break r,
+                Err(e) => break Err(e),
+            }
+        };
         if r == Err(Errno::ENOSPC) {
             // What was granted to this mount and used up meanwhile may be all that is in the way.
             self.osc.ask_grant_now().await;
@@ -141,7 +150,7 @@ impl Object {
         self: &Arc<Self>,
         (offset, len): (u64, u64),
         mode: u32,
-        of: FileOwner,
+        (of, known): (FileOwner, LimitsKnown),
         lock: u64,
         job: &JobId,
     ) -> R<()> {
@@ -151,7 +160,17 @@ impl Object {
         let claim = self.claim(offset, end, lock).await;
         let (file, inode_ctime) = (self.file, of.as_of);
         let msg = Fallocate { object: self.id, mode, offset, len, file, inode_ctime, lock };
-        let r = self.osc.target.call_waited_for(self.request(job).naming(&of), msg).await;
+        let wanted = (of.owner, self.osc.target.id.index, len);
+        let mut tries = 0;
+        let r = loop {
+            let ctx = self.request(job).naming(&of).with_limits(known);
+            let r = self.osc.target.call_waited_for(ctx, msg.clone()).await;
+            match self.osc.cx.shares.acquired(&r, wanted, &mut tries).await {
+                Ok(true) => {}
+                Ok(false) => break r,
+                Err(e) => break Err(e),
+            }
+        };
         let mut s = self.lock();
         s.taint(offset, end);
         s.segs.drop_clean(offset, end);

@@ -54,6 +54,8 @@ impl Osc {
         let mut g = self.grant();
         g.left = 0;
         g.refused = None;
+        drop(g);
+        self.forget_keeps();
     }
 
     /// Uses grant for `bytes`; asks for more first if need be. False: the OST grants no more.
@@ -81,7 +83,7 @@ impl Osc {
     }
 
     /// Asks for more in the background. False: it refused a moment ago.
-    fn ask_grant(self: &Arc<Self>) -> bool {
+    pub(super) fn ask_grant(self: &Arc<Self>) -> bool {
         let now = self.cx.world.now();
         {
             let mut g = self.grant();
@@ -113,6 +115,9 @@ impl Osc {
         };
         let r = self.target.call_now(self.cx.own(), grant::Grant { have, want }, Bytes::new()).await;
         let now = self.cx.world.now();
+        if let Ok(r) = &r {
+            self.limits_heard(r.reply.limits.0 == Some(true));
+        }
         let mut g = self.grant();
         match r {
             Ok(r) if r.reply.have > have => {

@@ -4,7 +4,7 @@
 //! `object` is one object, `segments` its bytes, `ranges` which of them are in pages of a kernel. `obtain`
 //! gets locks, `revoke` gives them back, `writeback` sends what is dirty, `fetch` reads, `change` does what
 //! goes to the server at once, `glimpselist` asks about many objects, `grant` bounds what may be dirty,
-//! `cache` what is kept of all objects of all OSTs.
+//! `keep` what may be for owners with limits, `cache` what is kept of all objects of all OSTs.
 //!
 //! Nothing here knows of files but that an object belongs to one: which bytes of which file they are is
 //! `lov`'s. Whoever opens an object is asked through [`ObjectHolder`].
@@ -17,6 +17,7 @@ mod change;
 mod fetch;
 mod glimpselist;
 mod grant;
+mod keep;
 mod object;
 mod obtain;
 pub(crate) mod params;
@@ -39,6 +40,7 @@ use crate::session::RECLAIM_BATCH;
 use crate::session::{SessionOwner, Target};
 use bytes::Bytes;
 use grant::Grant;
+use keep::KeepBook;
 use model::mutex::Mutex;
 use model::{Nid, TargetId, TargetKind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,6 +75,7 @@ pub(crate) struct Osc {
     /// When it said that it does not know lists of glimpses: a target of an earlier version.
     without_lists: Mutex<Option<Instant>>,
     grant: Mutex<Grant>,
+    keeps: Mutex<KeepBook>,
     grant_answered: sync::Notify,
 }
 
@@ -94,6 +97,7 @@ impl Osc {
                 generation: AtomicU64::new(0),
                 without_lists: Mutex::default(),
                 grant: Mutex::default(),
+                keeps: Mutex::default(),
                 grant_answered: sync::Notify::new(),
             }
         });

@@ -7,6 +7,7 @@ use super::segments::Segments;
 use crate::BoxFutureOf;
 use crate::base::jobid::JobId;
 use model::mutex::{Mutex, MutexGuard};
+use model::nodemap::Owner;
 use model::planted::{self, Bug};
 use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -128,11 +129,18 @@ pub(crate) struct WriteMeta {
     pub projid: u32,
     pub inode_ctime: Timestamp,
     pub time: Timestamp,
+    /// Whoever writes is held by no limits.
+    pub exempt: bool,
     /// For which job; whoever wrote last counts for all that goes in one message.
     pub job: JobId,
 }
 
 impl WriteMeta {
+    /// To whom it is counted.
+    pub fn owner(&self) -> Owner {
+        Owner { uid: self.uid, gid: self.gid, projid: self.projid }
+    }
+
     /// The time that the server will stamp.
     pub fn stamp(&self) -> Timestamp {
         self.time.max(self.inode_ctime.plus_nanos(1))

@@ -12,7 +12,7 @@ use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use wire::checksum::ChecksumType;
-use wire::context::FileOwner;
+use wire::context::{FileOwner, LimitsKnown};
 use wire::msg::extent::ExtentMode;
 use wire::msg::fallocate::FALLOC_PUNCH_HOLE;
 use wire::msg::notify::Notify;
@@ -257,7 +257,10 @@ fn what_is_asked_under_a_lock_or_for_one_is_answered_when_the_server_has_no_memo
         let work = async {
             r.object.write_through(0, Bytes::from_static(b"data"), meta, id).await.unwrap();
             r.object.seek(0, Whence::Hole, id, &None).await.unwrap();
-            r.object.fallocate((2, 2), FALLOC_PUNCH_HOLE, of, id, &None).await.unwrap();
+            r.object
+                .fallocate((2, 2), FALLOC_PUNCH_HOLE, (of, LimitsKnown::Acquires), id, &None)
+                .await
+                .unwrap();
             assert_eq!(r.object.truncate(5, of, id, &None).await.unwrap().size, 5);
             let gap = r.object.begin_fetch(&mut r.object.lock(), 0, 5);
             super::Fetching { object: r.object.clone(), gap, job: None }.run(id).await.unwrap();

@@ -8,6 +8,7 @@ use crate::base::Detached;
 use model::{Errno, ObjectAttr};
 use std::sync::Arc;
 use wire::checksum::ChecksumType;
+use wire::context::LimitsKnown;
 use wire::msg::write::Write;
 use wire::{Bulk, RequestContext};
 use world::sync::OwnedSemaphorePermit;
@@ -273,8 +274,12 @@ impl Object {
             lock,
             granted,
         };
-        let ctx = RequestContext { client_time: meta.time, ..self.request(&meta.job) };
+        let mut ctx = RequestContext { client_time: meta.time, ..self.request(&meta.job) };
+        if !granted {
+            ctx = ctx.with_limits(if meta.exempt { LimitsKnown::Exempt } else { LimitsKnown::Acquires });
+        }
         let r = self.osc.target.send_summed(ctx, msg, runs, durable).await?;
+        self.osc.keep_heard(meta.owner(), r.reply.may_keep.0);
         Ok((r.reply.attr, r.durable))
     }
 

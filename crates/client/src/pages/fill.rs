@@ -314,7 +314,7 @@ impl Pages<'_> {
             let job = file.page_state.job.lock().clone();
             let meta = WriteMeta { time: self.0.cx.world.wall(), job, ..write_meta(&state) };
             let pieces = map::pieces(&file.layout, file.fid, off, n, RPC_BULK_MAX_BYTES);
-            if !file.take_grants(&pieces).await {
+            if !file.take_grants(&pieces, &meta).await {
                 file.write_through(&pins, off, part, meta).await?;
                 return Ok(n);
             }

@@ -36,6 +36,7 @@ use wire::msg::setlayout::Setlayout;
 use wire::msg::statfs::StatfsReply;
 use wire::msg::unlink::{Changed, Unlink};
 use wire::msg::write::{Write, WriteReply};
+use wire::trailing::Trailing;
 
 /// Of the first epoch: as transactions and leases are numbered.
 const EPOCH: u64 = 1 << 40;
@@ -228,7 +229,12 @@ impl MdtState {
             i.data[offset as usize..end as usize].copy_from_slice(data);
             Ok(())
         })?;
-        Ok(WriteReply { offset, attr: ObjectAttr::default(), entry: Some(Box::new(e)) })
+        Ok(WriteReply {
+            offset,
+            attr: ObjectAttr::default(),
+            entry: Some(Box::new(e)),
+            may_keep: Trailing(None),
+        })
     }
 
     fn fallocate(&mut self, m: &Fallocate) -> Result<ObjectAttr, Errno> {

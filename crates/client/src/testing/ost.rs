@@ -21,6 +21,7 @@ use wire::msg::statfs::StatfsReply;
 use wire::msg::truncate::Truncate;
 use wire::msg::write::{Write, WriteReply};
 use wire::msg::writelist::{WriteRange, Writelist};
+use wire::trailing::Trailing;
 
 /// What the server was sent, and how it is to answer.
 #[derive(Default)]
@@ -132,7 +133,10 @@ impl FakeOst {
         parts.iter().for_each(|(offset, part)| s.put(m.object, *offset, part));
         let offset = ranges.last().expect("a write has a range").offset;
         let transno = 1 << 40 | s.writes.len() as u64;
-        Outgoing::ok(&WriteReply { offset, attr: s.attr(m.object), entry: None }, transno)
+        Outgoing::ok(
+            &WriteReply { offset, attr: s.attr(m.object), entry: None, may_keep: Trailing(None) },
+            transno,
+        )
     }
 
     fn read(s: &mut OstState, m: &Read) -> Outgoing {
@@ -198,7 +202,8 @@ impl Answers for FakeOst {
             Op::Read => Self::read(&mut s, &message(r)),
             Op::Grant => {
                 let m: Grant = message(r);
-                Outgoing::ok(&GrantReply { have: m.want.min(s.grant).max(m.have.min(s.grant)) }, 0)
+                let have = m.want.min(s.grant).max(m.have.min(s.grant));
+                Outgoing::ok(&GrantReply { have, limits: false.into() }, 0)
             }
             Op::Glimpse => {
                 let m: Glimpse = message(r);

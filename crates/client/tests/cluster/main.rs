@@ -25,6 +25,7 @@ mod restart;
 mod rules;
 mod scans;
 mod small;
+mod space;
 mod swap;
 mod told;
 mod usage;

@@ -60,7 +60,7 @@ pub async fn serve(mdt: &Mdt, ctx: &OpContext, to: &ReplyTo, req: &Incoming, m: 
     };
     let start = mdt.world.now();
     tells(start);
-    let done = mdt.transactions.settled(to, work).await;
+    let done = mdt.transactions.within_shares(to, work).await;
     tells(mdt.world.now());
     if done.result.is_ok() {
         count(mdt, req, m, mdt.world.now().since(start));
@@ -144,8 +144,9 @@ fn run(
                 bytes = body.len().saturating_add(8).saturating_add(bytes);
                 reply.results.push((0, body));
             }
-            // Its file is on its way to objects, or it wants to know a long way: all of it waits.
-            Err(e @ (Errno::EGROWING | Errno::EDEEP)) => return Err(e),
+            // Its file is on its way to objects, it wants to know a long way, or a share is used up: all of
+            // it waits.
+            Err(e @ (Errno::EGROWING | Errno::EDEEP | Errno::ESHARE)) => return Err(e),
             Err(e) => {
                 tx.rollback(start);
                 reply.results.push((u16::try_from(e.0).unwrap_or(Errno::EIO.0 as u16), Vec::new()));

@@ -4,6 +4,7 @@
 // Numbers from outside: nothing here may overflow or go past an end (decision 0039).
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
 
+pub mod acquire;
 pub mod allocseq;
 pub mod batch;
 pub mod cancel;

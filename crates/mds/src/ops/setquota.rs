@@ -3,14 +3,13 @@
 use crate::done::{Done, ReplyTo};
 use crate::mdt::Mdt;
 use crate::names::OpContext;
-use crate::quotas::limited_space;
 use model::Errno;
 use model::quota::{Enforced, LimitOrder};
 use std::sync::Arc;
 use wire::encode_message;
 use wire::msg::setquota::Setquota;
 
-/// `EPERM` for anybody but root, `EINVAL` for limits of who has none, `EOPNOTSUPP` for limits on space.
+/// `EPERM` for anybody but root, `EINVAL` for limits of who has none.
 pub async fn run(mdt: &Arc<Mdt>, to: &ReplyTo, ctx: &OpContext, m: &Setquota) -> Done {
     if !ctx.cred.is_root() {
         return Done::error(Errno::EPERM);
@@ -19,7 +18,6 @@ pub async fn run(mdt: &Arc<Mdt>, to: &ReplyTo, ctx: &OpContext, m: &Setquota) ->
         LimitOrder::Own { of, .. } | LimitOrder::UseDefault { of } if !of.is_limited() => {
             return Done::error(Errno::EINVAL);
         }
-        _ if limited_space(&m.order) => return Done::error(Errno::EOPNOTSUPP),
         LimitOrder::Own { of, .. } | LimitOrder::UseDefault { of } => Some(of),
         LimitOrder::Default { .. } | LimitOrder::Grace { .. } => None,
     };
@@ -40,6 +38,15 @@ pub async fn run(mdt: &Arc<Mdt>, to: &ReplyTo, ctx: &OpContext, m: &Setquota) ->
         if let Err(e) = mdt.transactions.limits_changed(of).await {
             return Done::error(e);
         }
+        let told = match m.order {
+            LimitOrder::Own { of, .. } | LimitOrder::UseDefault { of } => {
+                mdt.transactions.share_out(&[of]).await
+            }
+            LimitOrder::Default { .. } | LimitOrder::Grace { .. } => mdt.transactions.share_out_all().await,
+        };
+        if let Err(e) = told {
+            return Done::error(e);
+        }
     }
     done
 }
@@ -56,5 +63,6 @@ pub fn enforce(mdt: &Arc<Mdt>, enforced: Enforced) {
     mdt.world.spawn("limits", async move {
         // It ends early only when the target stops.
         let _ = me.transactions.limits_changed(None).await;
+        let _ = me.transactions.share_out_all().await;
     });
 }

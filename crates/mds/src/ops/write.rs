@@ -7,6 +7,7 @@ use crate::tx::Tx;
 use model::Errno;
 use model::changelog::RecordKind;
 use wire::msg::write::{Write, WriteReply};
+use wire::trailing::Trailing;
 
 pub fn run(tx: &mut Tx, ctx: &OpContext, m: Write) -> Result<WriteReply, Errno> {
     let bytes = std::mem::take(&mut tx.bulk);
@@ -33,5 +34,5 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Write) -> Result<WriteReply, Errno> 
     tx.put_inode(m.object.origin, &mut i);
     tx.notes.add(ctx.now, Change::of(RecordKind::Mtime, m.object.origin));
     let entry = Some(Box::new(names::entry(tx, m.object.origin, &i)));
-    Ok(WriteReply { offset, attr: data::attr(&i), entry })
+    Ok(WriteReply { offset, attr: data::attr(&i), entry, may_keep: Trailing(None) })
 }

@@ -151,9 +151,38 @@ fn only_root_sets_limits_and_not_its_own() {
     let none = LimitChange::default();
     let user = rig.call(A, &Cred::new(7, 7), Setquota { order: order(7, none) });
     assert_eq!((user, set(&rig, order(0, none))), (Err(Errno::EPERM), Err(Errno::EINVAL)));
-    let space = LimitChange { soft: None, hard: Some(1 << 20) };
-    assert_eq!(set(&rig, order(7, space)), Err(Errno::EOPNOTSUPP));
     assert_eq!(set(&rig, order(7, LimitChange { hard: Some(0), ..none })), Ok(()), "0 is no limit");
+}
+
+#[test]
+fn directories_of_this_target_count_as_space() {
+    let mut rig = open_to_all();
+    let of = id(QuotaType::User, 7);
+    let hard = |n: u64| {
+        let space = LimitChange { soft: None, hard: Some(n) };
+        LimitOrder::Own { of, space, inodes: LimitChange::default() }
+    };
+    set(&rig, hard(64 << 10)).unwrap();
+    let fill = |rig: &Rig, prefix: &str| {
+        let mut dirs = (0..1000).map(|i| rig.mkdir_as(&Cred::new(7, 7), R, &format!("{prefix}{i}"), 0o755));
+        let refused = dirs.find_map(|r| r.err()).expect("a limit");
+        assert_eq!(refused, Errno::EDQUOT);
+        let r = rig.call(A, &Cred::new(7, 7), Quotactl { ask: QuotaAsk::Of(vec![of]) }).unwrap();
+        r.usage[0].1.bytes()
+    };
+    let used = fill(&rig, "a");
+    assert!((60 << 10..=64 << 10).contains(&used), "{used}");
+    rig.mkdir_as(&Cred::new(8, 8), R, "other", 0o755).unwrap();
+    rig.crash(1);
+    rig.reclaim(A, &[]);
+    rig.reclaim(B, &[]);
+    assert_eq!(fill(&rig, "b"), used, "after a crash as well");
+    rig.rmdir(R, "a0").unwrap();
+    assert_eq!(fill(&rig, "c"), used, "what was freed may be used");
+    set(&rig, hard(96 << 10)).unwrap();
+    let used = fill(&rig, "d");
+    assert!((92 << 10..=96 << 10).contains(&used), "{used}");
+    rig.assert_clean();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::{Cx, Done, check_object, check_range, last_byte};
 use crate::space::Need;
 use model::Errno;
+use model::nodemap::Owner;
 use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE, Fallocate};
 
 pub async fn run(cx: &Cx, m: Fallocate) -> Result<Done, Errno> {
@@ -18,16 +19,20 @@ pub async fn run(cx: &Cx, m: Fallocate) -> Result<Done, Errno> {
     let end = if m.lock == 0 { u64::MAX } else { last_byte(m.offset, m.len) };
     let _lock = cx.guard(m.object, m.lock, true, (m.offset, end)).await?;
     cx.check_not_lost(m.object)?;
+    let mut grows = 0;
     let _space = if m.mode & FALLOC_PUNCH_HOLE != 0 || cx.replay.is_some() {
         None
     } else {
         let (attr, _) = ost.objects.attr(m.object).map_err(|e| e.errno())?;
         let have = attr.blocks.saturating_mul(512);
         let need = behind.saturating_sub(have).min(m.len);
+        grows = need;
         let need = if need == 0 { Need::Overhead } else { Need::Grow(need) };
         Some(ost.space.admit(need, ost.settings.reserve())?)
     };
     let meta = cx.meta(m.file, Some(cx.stamp(m.inode_ctime)));
+    let owner = Owner { uid: meta.uid, gid: meta.gid, projid: meta.projid };
+    let share = if grows > 0 { cx.within_share(m.object, owner, grows, false).await? } else { None };
     let same = cx.same_attr();
     let finish = cx.slot.clone().finish(move |_, attr| same(attr));
     let (attr, lsn) = ost
@@ -35,6 +40,9 @@ pub async fn run(cx: &Cx, m: Fallocate) -> Result<Done, Errno> {
         .fallocate(m.object, m.mode, m.offset, m.len, meta, finish)
         .await
         .map_err(|e| e.errno())?;
+    if let Some(share) = share {
+        share.written(attr.blocks);
+    }
     let keeps_size = m.mode & FALLOC_KEEP_SIZE != 0;
     assert!(keeps_size || behind <= attr.size, "an object that space was made in reaches to its end");
     Ok(Done::changed(&same(&attr), lsn))

@@ -12,5 +12,5 @@ pub fn run(cx: &Cx, m: &Grant) -> Result<Done, Errno> {
     }
     let have = ost.space.promise(cx.slot.client, m.have, m.want, ost.settings.reserve())?;
     assert!(have <= m.have.max(m.want), "nobody is promised more than he asks for");
-    Ok(Done::looked(&GrantReply { have }, store::Seen::default()))
+    Ok(Done::looked(&GrantReply { have, limits: ost.shares.is_active().into() }, store::Seen::default()))
 }

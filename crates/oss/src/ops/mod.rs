@@ -13,6 +13,7 @@ mod glimpselist;
 mod grant;
 mod param;
 mod quotactl;
+mod quotashare;
 mod read;
 mod reclaim;
 mod seek;
@@ -25,6 +26,7 @@ mod writelist;
 
 use crate::locks::ServerLock;
 use crate::service::Ost;
+use crate::shares::ShareUse;
 use crate::slot::Slot;
 use bytes::Bytes;
 use model::nodemap::{Nodemap, Owner};
@@ -34,6 +36,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
 use store::object::ObjectMeta;
 use store::{Lsn, Seen};
+use wire::context::LimitsKnown;
+use wire::trailing::Trailing;
 use wire::verb::BulkSide;
 use wire::{Bulk, Op, RequestContext, decode_message, decode_request, encode_message};
 
@@ -114,6 +118,7 @@ async fn run_single(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, E
         Op::Sync => sync::run(cx, &decode_request(body)?),
         Op::Statfs => statfs::run(cx, &decode_request(body)?),
         Op::Quotactl => quotactl::run(cx, decode_request(body)?).await,
+        Op::Quotashare => quotashare::run(cx, decode_request(body)?).await,
         Op::GetParam => param::get(cx, &decode_request(body)?),
         Op::SetParam => param::set(cx, &decode_request(body)?),
         _ => Err(Errno::ENOSYS),
@@ -208,6 +213,41 @@ impl Cx {
             time,
             data_version: None,
         }
+    }
+}
+
+impl Cx {
+    /// Admits so many new bytes for an owner ([`crate::shares`]). `EDQUOT` in the place of `ESHARE` to who
+    /// does not know that. `kept`: the data was accepted by the client that kept it.
+    async fn within_share(
+        &self,
+        object: ObjectId,
+        owner: Owner,
+        bytes: u64,
+        kept: bool,
+    ) -> Result<Option<ShareUse>, Errno> {
+        let ost = &self.ost;
+        if !ost.shares.is_active() {
+            return Ok(None);
+        }
+        let known = self.ctx.limits_known();
+        let exempt = known == Some(LimitsKnown::Exempt) && self.ctx.cred.is_root();
+        let refuses = !kept && !exempt && self.replay.is_none();
+        let blocks = match ost.objects.attr(object) {
+            Ok((attr, _)) => attr.blocks,
+            // What became of it is told by who does something with it.
+            Err(_) => return Ok(None),
+        };
+        match ost.shares.admit(&ost.objects, (object, blocks), owner, bytes, refuses).await {
+            Err(Errno::ESHARE) if known.is_none() => Err(Errno::EDQUOT),
+            admitted => admitted,
+        }
+    }
+
+    /// Bytes that the sender may keep for an owner.
+    fn may_keep(&self, owner: Owner) -> Trailing<u64> {
+        let ost = &self.ost;
+        Trailing(ost.shares.may_keep(ost.objects.usage(), owner, ost.clients.len()))
     }
 }
 

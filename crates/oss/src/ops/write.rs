@@ -1,14 +1,16 @@
 //! write: bytes into an object, in place or at its end.
 
 use super::{Cx, Done, check_object, check_range, last_byte, same_blocks};
+use crate::shares::ShareUse;
 use crate::space::{Admission, Need};
 use crate::stats::OstCounter;
 use bytes::Bytes;
 use model::nodemap::Owner;
-use model::{Errno, limits};
+use model::{Errno, ObjectAttr, limits};
 use store::object::ObjectMeta;
 use wire::checksum::ChecksumType;
 use wire::msg::write::{Write, WriteReply};
+use wire::trailing::Trailing;
 
 pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
     let ost = &cx.ost;
@@ -42,23 +44,44 @@ pub async fn run(cx: &Cx, m: Write, data: Bytes) -> Result<Done, Errno> {
     let range = if m.append { (0, u64::MAX) } else { (m.offset, last_byte(m.offset, len)) };
     let _lock = cx.guard(m.object, m.lock, true, range).await?;
     cx.check_not_lost(m.object)?;
-    let _space = admitted(cx, &m, len, m.offset.saturating_add(len))?;
+    let end = m.offset.saturating_add(len);
+    let _space = admitted(cx, &m, len, end)?;
+    let share = within_share(cx, &m, len, end).await?;
     let same = same_blocks(first.as_ref().map(|r| &r.attr));
-    let finish =
-        cx.slot.clone().finish(move |offset, attr| WriteReply { offset, attr: same(attr), entry: None });
+    let finish = cx.slot.clone().finish(move |offset, attr| reply_of(offset, same(attr), Trailing(None)));
     let (offset, attr, lsn) = ost
         .objects
         .write_summed(m.object, offset, data, crcs, meta_of(cx, &m), finish)
         .await
         .map_err(|e| e.errno())?;
     assert!(offset.saturating_add(len) <= attr.size, "what was written lies within the object");
-    let reply = WriteReply { offset, attr: same(&attr), entry: None };
+    if let Some(share) = share {
+        share.written(attr.blocks);
+    }
+    let reply = reply_of(offset, same(&attr), cx.may_keep(owner_of(cx, &m)));
     Ok(Done { bytes: len, ..Done::changed(&reply, lsn) })
+}
+
+pub(super) fn reply_of(offset: u64, attr: ObjectAttr, may_keep: Trailing<u64>) -> WriteReply {
+    WriteReply { offset, attr, entry: None, may_keep }
+}
+
+/// To whom a write is counted.
+pub(super) fn owner_of(cx: &Cx, m: &Write) -> Owner {
+    cx.map.owner(Owner { uid: m.uid, gid: m.gid, projid: m.projid })
+}
+
+/// The owner's share has room for a write of so many bytes, the last of them before `end`.
+pub(super) async fn within_share(cx: &Cx, m: &Write, len: u64, end: u64) -> Result<Option<ShareUse>, Errno> {
+    if !cx.ost.shares.is_active() || overwrites(cx, m, end)? {
+        return Ok(None);
+    }
+    cx.within_share(m.object, owner_of(cx, m), len, m.granted).await
 }
 
 /// For whom a write is made.
 pub(super) fn meta_of(cx: &Cx, m: &Write) -> ObjectMeta {
-    let Owner { uid, gid, projid } = cx.map.owner(Owner { uid: m.uid, gid: m.gid, projid: m.projid });
+    let Owner { uid, gid, projid } = owner_of(cx, m);
     ObjectMeta {
         file: m.file,
         uid,

@@ -2,13 +2,14 @@
 //! The answer is in the last one's: after a crash between two the request is unanswered, and its client sends
 //! it again.
 
-use super::write::{admitted, compared, meta_of};
+use super::write::{admitted, compared, meta_of, owner_of, reply_of, within_share};
 use super::{Cx, Done, check_object, check_range, last_byte, same_blocks};
 use bytes::Bytes;
-use model::{Errno, ObjectAttr, limits};
+use model::{Errno, limits};
 use store::object::{ListPart, ObjectMeta};
 use wire::msg::write::WriteReply;
 use wire::msg::writelist::{RANGES_MAX, WriteRange, Writelist};
+use wire::trailing::Trailing;
 
 pub async fn run(cx: &Cx, m: Writelist, data: Bytes) -> Result<Done, Errno> {
     let ost = &cx.ost;
@@ -34,6 +35,7 @@ pub async fn run(cx: &Cx, m: Writelist, data: Bytes) -> Result<Done, Errno> {
     cx.check_not_lost(m.object)?;
     let len = data.len() as u64;
     let _space = admitted(cx, &m, len, end)?;
+    let share = within_share(cx, &m, len, end).await?;
     let first = cx.first_reply::<WriteReply>().map(|r| r.attr);
     let same = same_blocks(first.as_ref());
     // Done again, it may be in more or fewer transactions: some were durable, or the object lies elsewhere by
@@ -45,12 +47,15 @@ pub async fn run(cx: &Cx, m: Writelist, data: Bytes) -> Result<Done, Errno> {
         Box::new(move |txn, _, _| txn.set_author(&author, true))
     };
     // Where the last transaction began is nobody's business: done again, that may be elsewhere.
-    let answer = move |attr: &ObjectAttr| WriteReply { offset: start, attr: same(attr), entry: None };
-    let finish = cx.slot.clone().finish(move |_, attr| answer(attr));
+    let finish = cx.slot.clone().finish(move |_, attr| reply_of(start, same(attr), Trailing(None)));
+    let owner = owner_of(cx, &m);
     let done = ost.objects.write_list(m.object, parts, meta, each, finish);
     let (_, attr, lsn) = done.await.map_err(|e| e.errno())?;
     assert!(end <= attr.size, "what was written lies within the object");
-    let reply = answer(&attr);
+    if let Some(share) = share {
+        share.written(attr.blocks);
+    }
+    let reply = reply_of(start, same(&attr), cx.may_keep(owner));
     Ok(Done { bytes: len, ..Done::changed(&reply, lsn) })
 }
 

@@ -31,23 +31,13 @@ impl Objects {
         }
     }
 
-    /// Sets the record of an object right, if its file has other blocks.
-    async fn settle(self: &Arc<Self>, id: ObjectId) -> Result<(), StoreError> {
-        let _alone = self.locks.write(id).await;
-        let old = match load(&self.db, id) {
-            Ok((Some(rec), _)) if rec.location == Location::Own => rec,
-            Ok(_) | Err(StoreError::Errno(Errno::ESTALE)) => return Ok(()),
-            Err(e) => return Err(e),
-        };
-        let mut new = old.clone();
-        self.files.refresh_blocks(id, &mut new);
-        if new.attr.blocks == old.attr.blocks || planted::on(Bug::BlocksUnsettled) {
-            return Ok(());
+    /// Sets the record of an object right when its file has all that was written so far.
+    pub async fn settle_written(self: &Arc<Self>, id: ObjectId) -> Result<(), StoreError> {
+        {
+            let _alone = self.locks.write(id).await;
+            self.files.drained(self.db.core(), id).await?;
         }
-        let (mut txn, mut delta) = (Txn::new(), UsageChange::default());
-        txn.put(location::object_key(id), new.encode());
-        delta.changed(Some(old.usage()), Some(new.usage()));
-        self.usage.submit(&self.db, txn, &delta).map(drop)
+        settle(self, id).await
     }
 
     /// Sets right what was changed so far.
@@ -59,7 +49,7 @@ impl Objects {
             (std::mem::take(&mut u.ids), u.all)
         };
         for id in ids {
-            self.settle(id).await?;
+            settle(self, id).await?;
         }
         if all {
             self.settle_all().await?;
@@ -78,7 +68,7 @@ impl Objects {
                 if let Some(id) = location::id_of_key(k)
                     && ObjectRecord::decode(id, v)?.location == Location::Own
                 {
-                    self.settle(id).await?;
+                    settle(self, id).await?;
                 }
             }
             match page.last() {
@@ -103,6 +93,25 @@ impl Objects {
         let left = !self.files.unsettled.lock().is_nothing();
         if left { Ok(()) } else { self.usage.note_settled(&self.db) }
     }
+}
+
+/// Sets the record of an object right, if its file has other blocks.
+async fn settle(o: &Objects, id: ObjectId) -> Result<(), StoreError> {
+    let _alone = o.locks.write(id).await;
+    let old = match load(&o.db, id) {
+        Ok((Some(rec), _)) if rec.location == Location::Own => rec,
+        Ok(_) | Err(StoreError::Errno(Errno::ESTALE)) => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    let mut new = old.clone();
+    o.files.refresh_blocks(id, &mut new);
+    if new.attr.blocks == old.attr.blocks || planted::on(Bug::BlocksUnsettled) {
+        return Ok(());
+    }
+    let (mut txn, mut delta) = (Txn::new(), UsageChange::default());
+    txn.put(location::object_key(id), new.encode());
+    delta.changed(Some(old.usage()), Some(new.usage()));
+    o.usage.submit(&o.db, txn, &delta).map(drop)
 }
 
 /// Sets records right until the target stops. `all`: it did not stop in order last time, so nobody knows

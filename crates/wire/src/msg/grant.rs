@@ -1,5 +1,6 @@
 //! grant: space that an OST promises to a client for data that the client keeps for a while.
 
+use crate::trailing::Trailing;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -14,5 +15,7 @@ pub struct Grant {
 pub struct GrantReply {
     /// Bytes it has from now on, altogether: never less than `have`, unless the server forgot.
     pub have: u64,
+    /// Whether what somebody may use there is limited ([`super::write::WriteReply::may_keep`]).
+    pub limits: Trailing<bool>,
 }
 message!(Grant, Grant, GrantReply);

@@ -9,6 +9,7 @@ macro_rules! message {
     };
 }
 
+pub mod acquire;
 pub mod allocseq;
 pub mod batch;
 pub mod cancel;
@@ -49,6 +50,7 @@ pub mod own;
 pub mod param;
 pub mod ping;
 pub mod quotactl;
+pub mod quotashare;
 pub mod read;
 pub mod readdir;
 pub mod readlink;

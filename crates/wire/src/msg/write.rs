@@ -4,6 +4,7 @@ use super::lookup::Entry;
 use model::{Fid, ObjectAttr, ObjectId};
 
 use crate::checksum::ChecksumType;
+use crate::trailing::Trailing;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -40,5 +41,8 @@ pub struct WriteReply {
     pub attr: ObjectAttr,
     /// Of data that lies with its inode: the file as it is now, with a lease perhaps.
     pub entry: Option<Box<Entry>>,
+    /// From object targets, if somebody is limited there: so many bytes for this owner a client may keep at a
+    /// time, of all that it has not written to the target.
+    pub may_keep: Trailing<u64>,
 }
 message!(Write, Write, WriteReply);

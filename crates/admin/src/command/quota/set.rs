@@ -204,7 +204,7 @@ fn explained(f: Failure, order: &LimitOrder, mount: &str) -> Failure {
         Errno::EINVAL if matches!(order, LimitOrder::Own { .. } | LimitOrder::UseDefault { .. }) => {
             "root, its group and project 0 have no limits"
         }
-        Errno::EOPNOTSUPP => "limits on space are not enforced by this version, limits on inodes are",
+        Errno::EOPNOTSUPP => "its metadata server is of a version that does not enforce limits on space",
         _ => return f,
     };
     Failure::explained("setquota failed on", mount, errno, why)

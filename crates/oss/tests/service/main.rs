@@ -1,5 +1,7 @@
 //! An OST over a disk in memory: exactly once, atomic appends, limits, full and failing disks.
 
+mod shares;
+
 use bytes::Bytes;
 use model::param::testing::every_declaration_holds;
 use model::{Errno, Fid, ObjectAttr, ObjectId, Timestamp, limits};
@@ -31,6 +33,7 @@ use wire::msg::sync::Sync;
 use wire::msg::truncate::Truncate;
 use wire::msg::write::{Write, WriteReply};
 use wire::msg::writelist::{RANGES_MAX, WriteRange, Writelist};
+use wire::trailing::Trailing;
 use wire::{Message, RequestContext};
 use world::mem::{CrashMode, FaultPlan, MemDisk};
 use world::real::Runtime;
@@ -423,7 +426,7 @@ fn a_write_done_again_goes_where_it_says_whatever_its_answer_was() {
     let mut xid = 1;
     let mut again = |op, body: Vec<u8>, offset: u64| {
         xid += 1;
-        let reply = WriteReply { offset, attr, entry: None };
+        let reply = WriteReply { offset, attr, entry: None, may_keep: Trailing(None) };
         let reply = Replay { transno: u64::MAX, reply: postcard::to_stdvec(&reply).unwrap().into() };
         let data = Bytes::from_static(&[2; 4096]);
         let req = request(0, xid, &write(None), data);

@@ -1,10 +1,19 @@
-//! Limits on what owners may use, of which this target keeps all and enforces those on inodes (decision
-//! 0068). What they use is [`store::usage`]'s.
+//! Limits on what owners may use, of which this target keeps all (decision 0068). Those on inodes it enforces
+//! by itself; of those on space each target has a share (`space`, decision 0069). What owners use is
+//! [`store::usage`]'s.
 //!
 //! A transaction that gives somebody more than he may have is refused where it is made (`verbs`); it writes
 //! since when a soft limit is exceeded. Operations that clients execute by themselves come when their
 //! applications were answered, and are refused nothing: so nobody has a directory for himself whose owner is
 //! *near* a limit, which is when all that all clients may have executed and not told might take him beyond.
+
+mod book;
+mod division;
+mod space;
+
+pub use book::ShareBook;
+pub use division::{Division, ShareHolder, Want};
+pub use space::ShareNeeds;
 
 use crate::MdsError;
 use crate::schema::key;
@@ -25,10 +34,11 @@ use wire::msg::quotactl;
 struct QuotaTable {
     owners: BTreeMap<QuotaId, OwnerLimits>,
     types: BTreeMap<QuotaType, TypeLimits>,
-    /// How many of them have limits on inodes of their own, by type.
+    /// How many of them have limits of their own, by type.
     limited: [usize; QuotaType::ALL.len()],
     /// Nobody has a directory of theirs for himself.
     near: BTreeSet<QuotaId>,
+    own_shares: space::OwnShares,
 }
 
 impl QuotaTable {
@@ -55,7 +65,7 @@ impl QuotaTable {
     /// What is kept of an owner from now on.
     fn set_owner(&mut self, id: QuotaId, new: Option<OwnerLimits>) {
         let limited = |o: Option<OwnerLimits>| {
-            usize::from(id.is_limited() && o.and_then(|o| o.own).is_some_and(|l| !l.inodes.is_none()))
+            usize::from(id.is_limited() && o.and_then(|o| o.own).is_some_and(|l| !l.is_none()))
         };
         let old = match new {
             Some(o) => self.owners.insert(id, o),
@@ -80,9 +90,9 @@ impl QuotaTable {
         written(of, OwnerLimits { own, inodes_over, ..self.of_owner(of) })
     }
 
-    /// Whether anybody of a type may have so many inodes only.
-    fn limits_inodes(&self, of: QuotaType) -> bool {
-        !self.of_type(of).default.inodes.is_none() || self.limited[usize::from(of.number())] > 0
+    /// Whether anybody of a type may have so much only.
+    fn limits_any(&self, of: QuotaType) -> bool {
+        !self.of_type(of).default.is_none() || self.limited[usize::from(of.number())] > 0
     }
 }
 
@@ -90,7 +100,7 @@ pub struct Quotas {
     table: Mutex<QuotaTable>,
     /// Types whose limits are enforced.
     enforced: AtomicU8,
-    /// Somebody's inodes are limited, and that is enforced.
+    /// Somebody is limited, and that is enforced.
     active: AtomicBool,
 }
 
@@ -122,7 +132,7 @@ impl Quotas {
 
     fn look_anew(&self, t: &QuotaTable) {
         let enforced = self.enforced();
-        let any = QuotaType::ALL.into_iter().any(|of| enforced.has(of) && t.limits_inodes(of));
+        let any = QuotaType::ALL.into_iter().any(|of| enforced.has(of) && t.limits_any(of));
         self.active.store(any, Relaxed);
     }
 
@@ -135,7 +145,7 @@ impl Quotas {
         self.look_anew(&self.table.lock());
     }
 
-    /// Whether anybody's inodes are limited.
+    /// Whether anybody is limited.
     pub fn is_active(&self) -> bool {
         self.active.load(Relaxed)
     }
@@ -180,7 +190,14 @@ impl Quotas {
             t.near.remove(id);
         }
         let near = |(id, room): &(QuotaId, u64)| *room < untold && !t.near.contains(id);
-        rooms.into_iter().filter(near).map(|(id, _)| id).collect()
+        let mut ids: Vec<QuotaId> = rooms.into_iter().filter(near).map(|(id, _)| id).collect();
+        let known = t.near.clone();
+        drop(t);
+        let new = change.iter().map(|(id, _, _)| id).filter(|id| !known.contains(id) && !ids.contains(id));
+        let tight: Vec<_> =
+            new.filter(|id| !self.has_space_for(std::iter::once(*id), used, clients)).collect();
+        ids.extend(tight);
+        ids
     }
 
     /// Nobody has a directory of theirs for himself.
@@ -193,6 +210,9 @@ impl Quotas {
     pub fn may_have_alone(&self, owner: &Owner, used: &UsageLedger, clients: usize) -> bool {
         if !self.is_active() {
             return true;
+        }
+        if !self.has_space_for(owner.quota_ids(), used, clients.saturating_add(1)) {
+            return false;
         }
         let mut t = self.table.lock();
         let enforced = self.enforced();
@@ -301,14 +321,4 @@ fn untold_by(clients: usize) -> u64 {
     let untold = (clients as u64).saturating_mul(OWNER_PENDING_MAX_OPS as u64);
     assert!(untold >= clients as u64, "each may have made one");
     untold
-}
-
-/// Whether an order limits bytes, which this version counts only.
-pub fn limited_space(order: &LimitOrder) -> bool {
-    match order {
-        LimitOrder::Own { space, .. } | LimitOrder::Default { space, .. } => {
-            space.soft.is_some_and(|n| n > 0) || space.hard.is_some_and(|n| n > 0)
-        }
-        LimitOrder::UseDefault { .. } | LimitOrder::Grace { .. } => false,
-    }
 }

@@ -1,0 +1,339 @@
+//! This target's shares of what owners may use: the metadata target, which keeps the limits, says how much
+//! each of them may have here without asking (decision 0069). Shares are in the table, so that they hold from
+//! a start on, whoever is there.
+//!
+//! A write that comes to the server at once and would take its owner beyond his share is refused (`ESHARE`),
+//! and its sender asks the metadata target for more. Data that clients keep was accepted by them and is
+//! refused nothing; they are told how much they may keep (`may_keep`), which shrinks as a share is used up.
+
+use model::mutex::{Mutex, MutexGuard};
+use model::nodemap::Owner;
+use model::quota::Enforced;
+use model::usage::{QuotaId, QuotaType};
+use model::{Errno, ObjectId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use store::object::Objects;
+use store::usage::UsageLedger;
+use store::{Db, StoreError, Txn};
+use wire::msg::quotashare::{ShareChange, ShareState};
+
+/// First byte of a share's key; the quota type and the id (4 bytes) follow.
+pub const SHARE_TAG: u8 = b'H';
+/// In the place of a quota type: the types of which nobody has anything without a share.
+const LIMITED: u8 = 0xff;
+const SHARE_VERSION: u8 = 1;
+/// Clients keep nothing rather than less than this.
+const KEEP_MIN_BYTES: u64 = 256 << 10;
+/// Objects that are remembered as behind their records; of more, some are looked at before others are
+/// written.
+const BEHIND_MAX: usize = 256;
+
+/// An object whose record does not have all blocks that were written: its file has them later.
+struct Behind {
+    owner: Owner,
+    /// Bytes of its blocks before what was written.
+    base: u64,
+    written: u64,
+    /// What its record lacks of both.
+    lacks: u64,
+}
+
+#[derive(Default)]
+struct ShareTable {
+    shares: BTreeMap<QuotaId, u64>,
+    /// Types of which everybody without a share has none.
+    limited: Option<Enforced>,
+    /// Bytes of writes that were admitted and are being done.
+    under_way: BTreeMap<QuotaId, u64>,
+    behind: BTreeMap<ObjectId, Behind>,
+}
+
+impl ShareTable {
+    /// `None`: as much as he likes.
+    fn share(&self, id: QuotaId) -> Option<u64> {
+        let own = self.shares.get(&id).copied();
+        let none = || self.limited.is_some_and(|l| l.has(id.of)).then_some(0);
+        if id.is_limited() { own.or_else(none) } else { None }
+    }
+
+    /// Bytes, with those that the totals do not have yet.
+    fn used(&self, usage: &UsageLedger, id: QuotaId) -> u64 {
+        let behind = self.behind.values().filter(|b| b.owner.quota_ids().any(|o| o == id));
+        let lacks = behind.fold(0u64, |sum, b| sum.saturating_add(b.lacks));
+        let under_way = self.under_way.get(&id).copied().unwrap_or(0);
+        usage.get(id).bytes().saturating_add(under_way).saturating_add(lacks)
+    }
+
+    /// What an owner may have more; `None`: as much as he likes.
+    fn room(&self, usage: &UsageLedger, owner: Owner) -> Option<u64> {
+        let room = |id| self.share(id).map(|share| share.saturating_sub(self.used(usage, id)));
+        owner.quota_ids().filter_map(room).min()
+    }
+
+    fn is_active(&self) -> bool {
+        !self.shares.is_empty() || self.limited.is_some_and(|l| l != Enforced::NONE)
+    }
+}
+
+/// What is kept of shares.
+pub struct Shares {
+    table: Mutex<ShareTable>,
+    /// Somebody is limited.
+    active: AtomicBool,
+}
+
+/// Bytes that are being written for an owner who is limited.
+pub struct ShareUse {
+    shares: Arc<Shares>,
+    object: ObjectId,
+    owner: Owner,
+    bytes: u64,
+    /// Bytes of the object's blocks, before and after.
+    before: u64,
+    after: Option<u64>,
+}
+
+impl ShareUse {
+    /// The write is done; the object's record has so many blocks now.
+    pub fn written(mut self, blocks: u64) {
+        self.after = Some(blocks.saturating_mul(512));
+    }
+}
+
+impl Drop for ShareUse {
+    fn drop(&mut self) {
+        let mut t = self.shares.lock();
+        for id in self.owner.quota_ids() {
+            let left = t.under_way.get(&id).copied().unwrap_or(0);
+            assert!(left >= self.bytes, "what ends was under way");
+            if left == self.bytes {
+                t.under_way.remove(&id);
+            } else {
+                t.under_way.insert(id, left - self.bytes);
+            }
+        }
+        let fresh = Behind { owner: self.owner, base: self.before, written: 0, lacks: 0 };
+        let b = t.behind.entry(self.object).or_insert(fresh);
+        assert!(b.lacks <= b.written, "a record lacks no more than was written");
+        b.written = b.written.saturating_add(self.bytes);
+        let all = b.base.saturating_add(b.written);
+        b.lacks = all.saturating_sub(self.after.unwrap_or(b.base)).min(b.written);
+        if b.lacks == 0 {
+            t.behind.remove(&self.object);
+        }
+    }
+}
+
+impl Shares {
+    /// As the table has them.
+    pub fn load(db: &Db) -> Result<Arc<Shares>, StoreError> {
+        let mut t = ShareTable::default();
+        for (k, v) in db.scan(&[SHARE_TAG], &[SHARE_TAG + 1], usize::MAX)? {
+            match decode(&k, &v) {
+                Some(Kept::Share(id, share)) => drop(t.shares.insert(id, share)),
+                Some(Kept::Limited(types)) => t.limited = Some(types),
+                None => {
+                    return Err(StoreError::damaged("share", &format!("key {k:02x?}"), "it does not decode"));
+                }
+            }
+        }
+        let active = AtomicBool::new(t.is_active());
+        Ok(Arc::new(Shares { table: Mutex::new(t), active }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ShareTable> {
+        self.table.lock()
+    }
+
+    /// Whether anybody is limited.
+    pub fn is_active(&self) -> bool {
+        self.active.load(Relaxed)
+    }
+
+    /// Admits a write of so many new bytes to an object with so many blocks. `ESHARE`: somebody's share would
+    /// be exceeded; never with `refuses` false. `None`: nobody is limited whose it is.
+    pub async fn admit(
+        self: &Arc<Self>,
+        objects: &Arc<Objects>,
+        (object, blocks): (ObjectId, u64),
+        owner: Owner,
+        bytes: u64,
+        refuses: bool,
+    ) -> Result<Option<ShareUse>, Errno> {
+        if !self.is_active() {
+            return Ok(None);
+        }
+        let mut settled = false;
+        loop {
+            let behind: Vec<ObjectId> = {
+                let mut t = self.lock();
+                let Some(room) = t.room(objects.usage(), owner) else { return Ok(None) };
+                let full = t.behind.len() >= BEHIND_MAX;
+                let fits = bytes <= room || !refuses;
+                if fits && !full || settled {
+                    if !fits {
+                        return Err(Errno::ESHARE);
+                    }
+                    for id in owner.quota_ids() {
+                        let n = t.under_way.entry(id).or_default();
+                        *n = n.saturating_add(bytes);
+                    }
+                    let before = blocks.saturating_mul(512);
+                    let shares = self.clone();
+                    return Ok(Some(ShareUse { shares, object, owner, bytes, before, after: None }));
+                }
+                let of_owner = |b: &Behind| b.owner.quota_ids().any(|id| owner.quota_ids().any(|o| o == id));
+                t.behind.iter().filter(|(_, b)| full || of_owner(b)).map(|(id, _)| *id).collect()
+            };
+            self.settle(objects, behind).await?;
+            settled = true;
+        }
+    }
+
+    /// Looks at what objects have: then the totals say it.
+    async fn settle(&self, objects: &Arc<Objects>, behind: Vec<ObjectId>) -> Result<(), Errno> {
+        for id in behind {
+            // What is written meanwhile is seen when it ends.
+            let was = self.lock().behind.get(&id).map(|b| b.written);
+            match objects.settle_written(id).await {
+                Ok(()) | Err(StoreError::Errno(Errno::ESTALE)) => {}
+                Err(e) => return Err(e.errno()),
+            }
+            let mut t = self.lock();
+            if let (Some(b), Some(was)) = (t.behind.get_mut(&id), was) {
+                if b.written == was {
+                    t.behind.remove(&id);
+                } else {
+                    // The record has what was written until then.
+                    b.written = b.written.saturating_sub(was);
+                    b.base = b.base.saturating_add(was);
+                    b.lacks = b.lacks.min(b.written);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that a client may keep for an owner, one of so many; `None`: nobody is limited here.
+    pub fn may_keep(&self, usage: &UsageLedger, owner: Owner, clients: usize) -> Option<u64> {
+        if !self.is_active() {
+            return None;
+        }
+        let Some(room) = self.lock().room(usage, owner) else { return Some(u64::MAX) };
+        let part = room / (clients.max(1) as u64).saturating_mul(2);
+        assert!(part <= room / 2, "what all clients keep fits, and as much again");
+        Some(if part < KEEP_MIN_BYTES { 0 } else { part })
+    }
+
+    /// Looks at what these owners use, for a metadata target that is about to move shares.
+    pub async fn look(&self, objects: &Arc<Objects>, of: &BTreeSet<QuotaId>) -> Result<(), Errno> {
+        let concerns = |b: &Behind| b.owner.quota_ids().any(|id| of.contains(&id));
+        let behind = self.lock().behind.iter().filter(|(_, b)| concerns(b)).map(|(id, _)| *id).collect();
+        self.settle(objects, behind).await
+    }
+
+    /// Changes shares, in memory and in a transaction, and says how each owner stands.
+    pub fn change(
+        &self,
+        usage: &UsageLedger,
+        orders: impl Iterator<Item = (QuotaId, ShareChange)>,
+        limited: Option<Enforced>,
+        txn: &mut Txn,
+    ) -> Vec<ShareState> {
+        let mut t = self.lock();
+        let mut states = Vec::new();
+        for (id, change) in orders {
+            let used = t.used(usage, id);
+            match change {
+                ShareChange::Look => {}
+                ShareChange::Set(bytes) => {
+                    let share = bytes.max(used);
+                    t.shares.insert(id, share);
+                    txn.put(share_key(id), encode(&share.to_le_bytes()));
+                }
+                ShareChange::Remove => {
+                    t.shares.remove(&id);
+                    txn.delete(share_key(id));
+                }
+            }
+            let share = t.share(id);
+            assert!(
+                !matches!(change, ShareChange::Set(_)) || share.is_none_or(|s| s >= used),
+                "no less than used"
+            );
+            states.push(ShareState { used, share });
+        }
+        if let Some(types) = limited {
+            t.limited = Some(types);
+            txn.put(vec![SHARE_TAG, LIMITED], encode(&[types.bits()]));
+        }
+        self.active.store(t.is_active(), Relaxed);
+        states
+    }
+}
+
+/// What stands under a key.
+enum Kept {
+    Share(QuotaId, u64),
+    Limited(Enforced),
+}
+
+fn share_key(id: QuotaId) -> Vec<u8> {
+    let mut k = vec![SHARE_TAG, id.of.number()];
+    k.extend_from_slice(&id.id.to_be_bytes());
+    k
+}
+
+fn encode(value: &[u8]) -> Vec<u8> {
+    let mut v = vec![SHARE_VERSION];
+    v.extend_from_slice(value);
+    v
+}
+
+fn decode(k: &[u8], v: &[u8]) -> Option<Kept> {
+    let (version, value) = v.split_first()?;
+    if *version != SHARE_VERSION {
+        return None;
+    }
+    match k.strip_prefix(&[SHARE_TAG])? {
+        [LIMITED] => Some(Kept::Limited(Enforced::from_bits(*value.first()?))),
+        [of, id @ ..] => {
+            let id = u32::from_be_bytes(id.try_into().ok()?);
+            let id = QuotaId { of: QuotaType::from_number(*of)?, id };
+            Some(Kept::Share(id, u64::from_le_bytes(value.try_into().ok()?)))
+        }
+        [] => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_comes_back() {
+        let id = QuotaId { of: QuotaType::Project, id: 0x0102_0304 };
+        let (k, v) = (share_key(id), encode(&77u64.to_le_bytes()));
+        assert!(matches!(decode(&k, &v), Some(Kept::Share(i, 77)) if i == id));
+        let types = Enforced::parse("up").unwrap();
+        let found = decode(&[SHARE_TAG, LIMITED], &encode(&[types.bits()]));
+        assert!(matches!(found, Some(Kept::Limited(t)) if t == types));
+        assert!(
+            decode(&k, &[2, 0]).is_none() && decode(&k, &[]).is_none() && decode(&[SHARE_TAG], &v).is_none()
+        );
+    }
+
+    #[test]
+    fn who_has_no_share_has_nothing_where_his_type_is_limited() {
+        let user = |id| QuotaId { of: QuotaType::User, id };
+        let mut t = ShareTable::default();
+        assert!(!t.is_active() && t.share(user(7)).is_none());
+        t.shares.insert(user(7), 10);
+        assert!(t.is_active() && t.share(user(7)) == Some(10) && t.share(user(8)).is_none());
+        t.limited = Enforced::parse("u");
+        assert_eq!((t.share(user(8)), t.share(user(0))), (Some(0), None));
+        assert_eq!(t.share(QuotaId { of: QuotaType::Group, id: 8 }), None);
+    }
+}
