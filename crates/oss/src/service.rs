@@ -131,6 +131,7 @@ impl Ost {
             server_key: Mutex::new(None),
         });
         world.spawn("ost recovery", Recovery::run(ost.clone()));
+        ost.shares.settle_behind(world, &ost.objects);
         Ok(ost)
     }
 

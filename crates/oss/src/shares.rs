@@ -12,12 +12,14 @@ use model::quota::Enforced;
 use model::usage::{QuotaId, QuotaType};
 use model::{Errno, ObjectId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 use store::object::Objects;
 use store::usage::UsageLedger;
 use store::{Db, StoreError, Txn};
 use wire::msg::quotashare::{ShareChange, ShareState};
+use world::World;
 
 /// First byte of a share's key; the quota type and the id (4 bytes) follow.
 pub const SHARE_TAG: u8 = b'H';
@@ -26,13 +28,18 @@ const LIMITED: u8 = 0xff;
 const SHARE_VERSION: u8 = 1;
 /// Clients keep nothing rather than less than this.
 const KEEP_MIN_BYTES: u64 = 256 << 10;
-/// Objects that are remembered as behind their records; of more, some are looked at before others are
+/// Objects that are remembered as behind their records; with more, these are looked at before others are
 /// written.
-const BEHIND_MAX: usize = 256;
+const BEHIND_MAX: usize = 1024;
+/// How often they are looked at in the background.
+const SETTLE_EVERY: Duration = Duration::from_secs(1);
 
-/// An object whose record does not have all blocks that were written: its file has them later.
+/// An object that is being written, or whose record does not have all blocks that were: its file has them
+/// later.
 struct Behind {
     owner: Owner,
+    /// Writes under way.
+    open: usize,
     /// Bytes of its blocks before what was written.
     base: u64,
     written: u64,
@@ -48,6 +55,8 @@ struct ShareTable {
     /// Bytes of writes that were admitted and are being done.
     under_way: BTreeMap<QuotaId, u64>,
     behind: BTreeMap<ObjectId, Behind>,
+    /// Sums of what their records lack.
+    lacking: BTreeMap<QuotaId, u64>,
 }
 
 impl ShareTable {
@@ -60,8 +69,7 @@ impl ShareTable {
 
     /// Bytes, with those that the totals do not have yet.
     fn used(&self, usage: &UsageLedger, id: QuotaId) -> u64 {
-        let behind = self.behind.values().filter(|b| b.owner.quota_ids().any(|o| o == id));
-        let lacks = behind.fold(0u64, |sum, b| sum.saturating_add(b.lacks));
+        let lacks = self.lacking.get(&id).copied().unwrap_or(0);
         let under_way = self.under_way.get(&id).copied().unwrap_or(0);
         usage.get(id).bytes().saturating_add(under_way).saturating_add(lacks)
     }
@@ -70,6 +78,67 @@ impl ShareTable {
     fn room(&self, usage: &UsageLedger, owner: Owner) -> Option<u64> {
         let room = |id| self.share(id).map(|share| share.saturating_sub(self.used(usage, id)));
         owner.quota_ids().filter_map(room).min()
+    }
+
+    /// The record of an object lacks so many bytes from now on. It is remembered while it lacks some, or is
+    /// being written.
+    fn set_lacks(&mut self, object: ObjectId, lacks: u64) {
+        let Some(b) = self.behind.get_mut(&object) else { return };
+        assert!(lacks <= b.written, "a record lacks no more than was written");
+        let (was, owner, keep) = (std::mem::replace(&mut b.lacks, lacks), b.owner, b.open > 0 || lacks > 0);
+        for id in owner.quota_ids() {
+            let sum = self.lacking.entry(id).or_default();
+            assert!(*sum >= was, "what is lacking was counted");
+            *sum = (*sum - was).saturating_add(lacks);
+            if *sum == 0 {
+                self.lacking.remove(&id);
+            }
+        }
+        if !keep {
+            self.behind.remove(&object);
+        }
+    }
+
+    /// A write of so many bytes begins.
+    fn begin(&mut self, object: ObjectId, blocks: u64, owner: Owner, bytes: u64) {
+        for id in owner.quota_ids() {
+            let n = self.under_way.entry(id).or_default();
+            *n = n.saturating_add(bytes);
+        }
+        let base = blocks.saturating_mul(512);
+        let fresh = Behind { owner, open: 0, base, written: 0, lacks: 0 };
+        self.behind.entry(object).or_insert(fresh).open += 1;
+    }
+
+    /// It ends; the object's record has so many blocks now, if it is known.
+    fn end(&mut self, object: ObjectId, owner: Owner, bytes: u64, blocks: Option<u64>) {
+        for id in owner.quota_ids() {
+            let n = self.under_way.entry(id).or_default();
+            assert!(*n >= bytes, "what ends was under way");
+            *n -= bytes;
+            if *n == 0 {
+                self.under_way.remove(&id);
+            }
+        }
+        let b = self.behind.get_mut(&object).expect("an object that is written is remembered");
+        assert!(b.open > 0, "each write ends once");
+        b.open -= 1;
+        b.written = b.written.saturating_add(bytes);
+        let has = blocks.map_or(b.base, |n| n.saturating_mul(512));
+        let lacks = b.base.saturating_add(b.written).saturating_sub(has).min(b.written);
+        self.set_lacks(object, lacks);
+    }
+
+    /// The record of an object has all that was written up to a moment when that were so many bytes.
+    fn settled(&mut self, object: ObjectId, written: u64) {
+        let Some(b) = self.behind.get_mut(&object) else { return };
+        b.base = b.base.saturating_add(written);
+        let lacks = b.lacks.min(b.written.saturating_sub(written));
+        self.set_lacks(object, lacks);
+        if let Some(b) = self.behind.get_mut(&object) {
+            b.written = b.written.saturating_sub(written);
+            assert!(b.lacks <= b.written, "a record lacks no more than was written");
+        }
     }
 
     fn is_active(&self) -> bool {
@@ -82,6 +151,8 @@ pub struct Shares {
     table: Mutex<ShareTable>,
     /// Somebody is limited.
     active: AtomicBool,
+    /// A task looks at objects that are behind.
+    settles: AtomicBool,
 }
 
 /// Bytes that are being written for an owner who is limited.
@@ -90,39 +161,20 @@ pub struct ShareUse {
     object: ObjectId,
     owner: Owner,
     bytes: u64,
-    /// Bytes of the object's blocks, before and after.
-    before: u64,
-    after: Option<u64>,
+    /// Blocks of the object's record afterwards.
+    blocks: Option<u64>,
 }
 
 impl ShareUse {
     /// The write is done; the object's record has so many blocks now.
     pub fn written(mut self, blocks: u64) {
-        self.after = Some(blocks.saturating_mul(512));
+        self.blocks = Some(blocks);
     }
 }
 
 impl Drop for ShareUse {
     fn drop(&mut self) {
-        let mut t = self.shares.lock();
-        for id in self.owner.quota_ids() {
-            let left = t.under_way.get(&id).copied().unwrap_or(0);
-            assert!(left >= self.bytes, "what ends was under way");
-            if left == self.bytes {
-                t.under_way.remove(&id);
-            } else {
-                t.under_way.insert(id, left - self.bytes);
-            }
-        }
-        let fresh = Behind { owner: self.owner, base: self.before, written: 0, lacks: 0 };
-        let b = t.behind.entry(self.object).or_insert(fresh);
-        assert!(b.lacks <= b.written, "a record lacks no more than was written");
-        b.written = b.written.saturating_add(self.bytes);
-        let all = b.base.saturating_add(b.written);
-        b.lacks = all.saturating_sub(self.after.unwrap_or(b.base)).min(b.written);
-        if b.lacks == 0 {
-            t.behind.remove(&self.object);
-        }
+        self.shares.lock().end(self.object, self.owner, self.bytes, self.blocks);
     }
 }
 
@@ -140,7 +192,7 @@ impl Shares {
             }
         }
         let active = AtomicBool::new(t.is_active());
-        Ok(Arc::new(Shares { table: Mutex::new(t), active }))
+        Ok(Arc::new(Shares { table: Mutex::new(t), active, settles: AtomicBool::new(false) }))
     }
 
     fn lock(&self) -> MutexGuard<'_, ShareTable> {
@@ -176,13 +228,8 @@ impl Shares {
                     if !fits {
                         return Err(Errno::ESHARE);
                     }
-                    for id in owner.quota_ids() {
-                        let n = t.under_way.entry(id).or_default();
-                        *n = n.saturating_add(bytes);
-                    }
-                    let before = blocks.saturating_mul(512);
-                    let shares = self.clone();
-                    return Ok(Some(ShareUse { shares, object, owner, bytes, before, after: None }));
+                    t.begin(object, blocks, owner, bytes);
+                    return Ok(Some(ShareUse { shares: self.clone(), object, owner, bytes, blocks: None }));
                 }
                 let of_owner = |b: &Behind| b.owner.quota_ids().any(|id| owner.quota_ids().any(|o| o == id));
                 t.behind.iter().filter(|(_, b)| full || of_owner(b)).map(|(id, _)| *id).collect()
@@ -201,19 +248,32 @@ impl Shares {
                 Ok(()) | Err(StoreError::Errno(Errno::ESTALE)) => {}
                 Err(e) => return Err(e.errno()),
             }
-            let mut t = self.lock();
-            if let (Some(b), Some(was)) = (t.behind.get_mut(&id), was) {
-                if b.written == was {
-                    t.behind.remove(&id);
-                } else {
-                    // The record has what was written until then.
-                    b.written = b.written.saturating_sub(was);
-                    b.base = b.base.saturating_add(was);
-                    b.lacks = b.lacks.min(b.written);
-                }
+            if let Some(was) = was {
+                self.lock().settled(id, was);
             }
         }
         Ok(())
+    }
+
+    /// Has objects that are behind looked at in the background, once somebody is limited.
+    pub fn settle_behind(self: &Arc<Self>, world: &World, objects: &Arc<Objects>) {
+        if self.is_active() && !self.settles.swap(true, Relaxed) {
+            let (me, objects) = (self.clone(), Arc::downgrade(objects));
+            world.spawn("ost shares", me.keep_settled(world.clone(), objects));
+        }
+    }
+
+    /// Until the target stops.
+    async fn keep_settled(self: Arc<Self>, world: World, objects: Weak<Objects>) {
+        loop {
+            world.sleep(SETTLE_EVERY).await;
+            let Some(objects) = objects.upgrade() else { return };
+            let behind: Vec<ObjectId> = self.lock().behind.keys().copied().collect();
+            if self.settle(&objects, behind).await.is_err() {
+                // Whoever writes hears of it.
+                return;
+            }
+        }
     }
 
     /// Bytes that a client may keep for an owner, one of so many; `None`: nobody is limited here.
@@ -323,6 +383,38 @@ mod tests {
         assert!(
             decode(&k, &[2, 0]).is_none() && decode(&k, &[]).is_none() && decode(&[SHARE_TAG], &v).is_none()
         );
+    }
+
+    #[test]
+    fn what_records_lack_counts_until_they_have_it() {
+        let owner = Owner { uid: 7, gid: 8, projid: 0 };
+        let object = |n| ObjectId { origin: model::Fid::new(7, n, 0), component: 0, stripe: 0 };
+        let id = QuotaId { of: QuotaType::User, id: 7 };
+        let mut t = ShareTable::default();
+        let sums = |t: &ShareTable| {
+            let of = |m: &BTreeMap<QuotaId, u64>| m.get(&id).copied().unwrap_or(0);
+            (of(&t.under_way), of(&t.lacking), t.behind.len())
+        };
+        t.begin(object(1), 0, owner, 4096);
+        t.begin(object(1), 0, owner, 4096);
+        assert_eq!(sums(&t), (8192, 0, 1));
+        t.end(object(1), owner, 4096, Some(0));
+        assert_eq!(sums(&t), (4096, 4096, 1), "its blocks come later");
+        t.end(object(1), owner, 4096, Some(8));
+        assert_eq!(sums(&t), (0, 4096, 1), "the second one saw those of the first");
+        t.settled(object(1), 8192);
+        assert_eq!(sums(&t), (0, 0, 0));
+        t.begin(object(2), 8, owner, 4096);
+        t.end(object(2), owner, 4096, Some(16));
+        assert_eq!(sums(&t), (0, 0, 0), "the record has it");
+        // Looked at while another write is under way.
+        t.begin(object(3), 0, owner, 4096);
+        t.end(object(3), owner, 4096, None);
+        t.begin(object(3), 0, owner, 8192);
+        t.settled(object(3), 4096);
+        assert_eq!(sums(&t), (8192, 0, 1));
+        t.end(object(3), owner, 8192, Some(8));
+        assert_eq!(sums(&t), (0, 8192, 1));
     }
 
     #[test]

@@ -447,6 +447,25 @@ fn a_write_for_which_one_server_has_no_room_to_promise_goes_to_all_of_them_at_on
 }
 
 #[test]
+fn of_who_is_limited_only_so_much_is_kept_as_the_server_allows() {
+    run(10, |r| async move {
+        r.sides[0].ost.script().may_keep = Some(1000);
+        let f = r.open(&Layout::striped((FILE, 1), 1, 1 << 16, "", &[0]));
+        let there = || r.stored(&f, 0).len();
+        write(&f, 0, pattern(100)).await.unwrap();
+        assert_eq!(there(), 100, "nothing is known of him: not even the first write is kept");
+        write(&f, 100, pattern(900)).await.unwrap();
+        assert_eq!(there(), 100, "as much as he may");
+        r.until("what is kept is sent at once", || there() == 1000).await;
+        write(&f, 1000, pattern(1001)).await.unwrap();
+        assert_eq!(there(), 2001, "more than that");
+        r.world.sleep(Duration::from_secs(2)).await;
+        write(&f, 2001, pattern(1)).await.unwrap();
+        assert_eq!(there(), 2002, "what was said a while ago is not gone by");
+    });
+}
+
+#[test]
 fn a_contended_object_is_used_without_locks_but_a_file_of_several_is_read_as_of_one_moment() {
     run(14, |r| async move {
         r.sides.iter().for_each(|s| s.ost.script().contended = true);

@@ -153,14 +153,15 @@ impl File {
         let mut taken: Vec<(&Arc<Osc>, u64)> = Vec::with_capacity(pieces.len());
         for p in pieces {
             let osc = &self.objects[p.number].osc;
-            let may = meta.exempt || osc.may_keep(meta.owner(), p.len as u64);
-            if !may || !osc.take_grant(p.len as u64).await {
-                for (osc, n) in taken {
-                    osc.give_back_grant(n);
-                }
+            let granted = osc.take_grant(p.len as u64).await;
+            if granted {
+                taken.push((osc, p.len as u64));
+            }
+            // Behind that: with the first grant the OST says whether somebody is limited there.
+            if !granted || !meta.exempt && !osc.may_keep(meta.owner(), p.len as u64) {
+                taken.into_iter().for_each(|(osc, n)| osc.give_back_grant(n));
                 return false;
             }
-            taken.push((osc, p.len as u64));
         }
         true
     }

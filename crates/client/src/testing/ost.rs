@@ -51,6 +51,8 @@ pub(crate) struct OstState {
     pub waits: bool,
     /// No grant beyond this.
     pub grant: u64,
+    /// Somebody is limited there: so many bytes may be kept for anybody.
+    pub may_keep: Option<u64>,
     /// Requests by older layouts are refused with `ERELAYOUT`.
     pub oldest_generation: u32,
     /// When objects were written last, as they show it.
@@ -134,7 +136,7 @@ impl FakeOst {
         let offset = ranges.last().expect("a write has a range").offset;
         let transno = 1 << 40 | s.writes.len() as u64;
         Outgoing::ok(
-            &WriteReply { offset, attr: s.attr(m.object), entry: None, may_keep: Trailing(None) },
+            &WriteReply { offset, attr: s.attr(m.object), entry: None, may_keep: Trailing(s.may_keep) },
             transno,
         )
     }
@@ -203,7 +205,7 @@ impl Answers for FakeOst {
             Op::Grant => {
                 let m: Grant = message(r);
                 let have = m.want.min(s.grant).max(m.have.min(s.grant));
-                Outgoing::ok(&GrantReply { have, limits: false.into() }, 0)
+                Outgoing::ok(&GrantReply { have, limits: s.may_keep.is_some().into() }, 0)
             }
             Op::Glimpse => {
                 let m: Glimpse = message(r);

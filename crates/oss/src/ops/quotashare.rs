@@ -19,6 +19,7 @@ pub async fn run(cx: &Cx, m: Quotashare) -> Result<Done, Errno> {
     let orders = m.orders.iter().map(|o| (o.of, o.change));
     let states = ost.shares.change(ost.objects.usage(), orders, m.limited, &mut txn);
     assert!(states.len() == m.orders.len(), "each order has its answer");
+    ost.shares.settle_behind(&ost.world, &ost.objects);
     let reply = QuotashareReply { states };
     cx.slot.clone().put(&mut txn, &reply);
     let lsn = ost.db.submit(txn).map_err(|e| e.errno())?;
