@@ -41,6 +41,7 @@ impl QuotaAsk {
 
 /// What was asked for. Whoever has nothing is left out of `All`.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(from = "QuotactlParts")]
 pub struct QuotactlReply {
     pub usage: Vec<(QuotaId, Usage)>,
     /// Ask again, behind this; `None`: that was all.
@@ -53,6 +54,24 @@ pub struct QuotactlReply {
     pub types: Trailing<Vec<TypeLimits>>,
 }
 
+/// As it arrives: where a field is missing, nothing behind it is there, whatever the bytes look like.
+#[derive(Deserialize)]
+struct QuotactlParts {
+    usage: Vec<(QuotaId, Usage)>,
+    next: Option<u32>,
+    differed: Vec<(QuotaId, Usage, Usage)>,
+    limits: Trailing<Vec<(QuotaId, Standings)>>,
+    types: Trailing<Vec<TypeLimits>>,
+}
+
+impl From<QuotactlParts> for QuotactlReply {
+    fn from(p: QuotactlParts) -> QuotactlReply {
+        let QuotactlParts { usage, next, differed, limits, types } = p;
+        let types = if limits.0.is_some() { types } else { Trailing(None) };
+        QuotactlReply { usage, next, differed, limits, types }
+    }
+}
+
 /// What holds for all of one type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TypeLimits {
@@ -62,3 +81,20 @@ pub struct TypeLimits {
     pub default: Standings,
 }
 message!(Quotactl, Quotactl, QuotactlReply);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a field that does not decode leaves must not pass for the next one (found by a fuzzer).
+    #[test]
+    fn nothing_is_there_behind_what_is_missing() {
+        let no_limits = postcard::to_stdvec(&QuotactlReply::default()).unwrap();
+        for tail in [&[1u8, 9, 0][..], &[1, 0], &[2, 0xff, 0xff, 0], &[5]] {
+            let bytes = [&no_limits[..], tail].concat();
+            let Ok(r) = postcard::from_bytes::<QuotactlReply>(&bytes) else { continue };
+            let again = postcard::from_bytes::<QuotactlReply>(&postcard::to_stdvec(&r).unwrap()).unwrap();
+            assert_eq!(r, again, "{tail:?}");
+        }
+    }
+}
