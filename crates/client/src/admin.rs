@@ -16,7 +16,7 @@ use model::{Attr, Errno, Fid, FileType, Layout, LayoutSpec, SetAttr, pool};
 use std::sync::Arc;
 use wire::msg::lookup::Entry;
 use wire::msg::migrate::Pace;
-use wire::msg::quotactl::{QuotaAsk, QuotactlReply};
+use wire::msg::quotactl::{LimitsReply, QuotaAsk, QuotactlReply};
 use wire::msg::readdir::Dirent;
 use wire::msg::scan::Scan;
 
@@ -498,7 +498,7 @@ async fn quota(fs: &Arc<Fs>, call: Call, ask: QuotaAsk) -> R<Reply> {
 fn target_usage((state, said): (TargetState, R<QuotactlReply>)) -> TargetUsage {
     let (target, errno) = (Target::from(&state), said.as_ref().err().map(|e| e.0));
     let said = said.unwrap_or_default();
-    let (limits, types) = (said.limits.0.unwrap_or_default(), said.types.0.unwrap_or_default());
+    let LimitsReply { owners: limits, types } = said.limits.0.unwrap_or_default();
     TargetUsage { target, errno, usage: said.usage, differed: said.differed, limits, types }
 }
 

@@ -82,9 +82,12 @@ impl Transactions {
         }
     }
 
-    /// Limits of these, or whether they are enforced, are others now.
+    /// Limits of these, or whether they are enforced, are others now; of nobody: those of whole types.
     pub async fn share_out(&self, ids: &[QuotaId]) -> Result<(), Errno> {
         let _one = self.shared.shares.dividing.lock().await;
+        if ids.is_empty() {
+            self.divide(&[], None).await?;
+        }
         for ids in ids.chunks(ORDERS_MAX) {
             self.divide(ids, None).await?;
         }
@@ -94,7 +97,6 @@ impl Transactions {
     /// As [`Transactions::share_out`], of everybody whom it may concern: who has limits of his own, and who
     /// has anything where a whole type is limited.
     pub async fn share_out_all(&self) -> Result<(), Errno> {
-        let _one = self.shared.shares.dividing.lock().await;
         let mut ids = self.shared.quotas.with_space();
         ids.extend(self.shared.shares.known.lock().last.keys().map(|(id, _)| *id));
         let limited = self.shared.quotas.limited_types();
@@ -103,13 +105,7 @@ impl Transactions {
             ids.extend(here.into_iter().map(|(id, _)| QuotaId { of, id }));
         }
         let ids: Vec<QuotaId> = ids.into_iter().filter(|id| id.is_limited()).collect();
-        if ids.is_empty() {
-            self.divide(&[], None).await?;
-        }
-        for ids in ids.chunks(ORDERS_MAX) {
-            self.divide(ids, None).await?;
-        }
-        Ok(())
+        self.share_out(&ids).await
     }
 
     fn answering(&self) -> Sessions {

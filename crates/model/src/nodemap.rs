@@ -7,7 +7,7 @@ use crate::Cred;
 use serde::{Deserialize, Serialize};
 
 /// To whom bytes of a file are charged.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug, Serialize, Deserialize)]
 pub struct Owner {
     pub uid: u32,
     pub gid: u32,

@@ -159,16 +159,10 @@ impl Cluster {
                     c.check_owners(i);
                     driver.spawn("watch", c.watch(i, at, boot));
                 }
-                Err(e) if is_refusal(&e) => {
-                    c.sim.log(|| format!("{:?} on host {at} is refused: {e:#}", s.role));
-                    c.sim.count("start_refused");
-                    host.refused.store(true, Relaxed);
-                    driver.spawn("start again", c.clone().start_again(i, at, boot));
-                }
-                // It slept while it started, and somebody else may have come.
-                Err(e) if host.node.has_slept() && is_self_fenced(&e) => {
-                    c.sim.log(|| format!("{:?} on host {at} ends as it starts: {e:#}", s.role));
-                    c.sim.count("self_fenced");
+                // Who slept while it started ends itself: somebody else may have come.
+                Err(e) if is_refusal(&e) || host.node.has_slept() && is_self_fenced(&e) => {
+                    c.sim.log(|| format!("{:?} on host {at} does not start: {e:#}", s.role));
+                    c.sim.count(if is_refusal(&e) { "start_refused" } else { "self_fenced" });
                     host.refused.store(true, Relaxed);
                     driver.spawn("start again", c.clone().start_again(i, at, boot));
                 }

@@ -2,8 +2,8 @@
 //! Then the metadata target moves some, for whoever has the session with it.
 
 use crate::R;
+use model::Errno;
 use model::nodemap::Owner;
-use model::{Cred, Errno};
 use std::sync::{OnceLock, Weak};
 use wire::context::LimitsKnown;
 use world::BoxFuture;
@@ -28,24 +28,28 @@ impl ShareSourceSlot {
         assert!(self.0.set(source).is_ok(), "a mount has one way to the metadata target");
     }
 
-    /// After so many tries of a request that came to `r`: whether it is to be made again.
-    pub(crate) async fn acquired<T>(
+    /// Makes a request, and again with more of what the owner may have where a share is used up.
+    pub(crate) async fn with_room<T, F: Future<Output = R<T>>>(
         &self,
-        r: &R<T>,
         (owner, ost, bytes): (Owner, u16, u64),
-        tries: &mut u32,
-    ) -> R<bool> {
-        if !matches!(r, Err(Errno::ESHARE)) {
-            return Ok(false);
+        mut request: impl FnMut() -> F,
+    ) -> R<T> {
+        for _ in 0..TRIES_MAX {
+            match request().await {
+                Err(Errno::ESHARE) => {}
+                r => return r,
+            }
+            let source = self.0.get().and_then(Weak::upgrade).ok_or(Errno::EDQUOT)?;
+            source.acquire(owner, ost, bytes).await?;
         }
-        *tries += 1;
-        let source = self.0.get().and_then(Weak::upgrade).filter(|_| *tries <= TRIES_MAX);
-        source.ok_or(Errno::EDQUOT)?.acquire(owner, ost, bytes).await?;
-        Ok(true)
+        match request().await {
+            Err(Errno::ESHARE) => Err(Errno::EDQUOT),
+            r => r,
+        }
     }
 }
 
-/// What a request says of limits that is made for this user: they do not hold root.
-pub(crate) fn limits_for(cred: &Cred) -> LimitsKnown {
-    if cred.is_root() { LimitsKnown::Exempt } else { LimitsKnown::Acquires }
+/// What a request says of limits: they do not hold root.
+pub(crate) fn limits_for(root: bool) -> LimitsKnown {
+    if root { LimitsKnown::Exempt } else { LimitsKnown::Acquires }
 }

@@ -64,21 +64,16 @@ impl Data {
             }
             let msg =
                 Fallocate { object: o.id, mode, offset, len, file: fid, inode_ctime: state.ctime, lock: 0 };
-            let known = limits_for(&call.cred);
+            let known = limits_for(call.cred.is_root());
             parts.push(Box::pin(async move {
                 let home = self.home_of(&o).await?;
                 let change = self.changing_data(&o).await?;
                 let wanted = (state.owner().owner, home.id.index, len);
-                let mut tries = 0;
-                let r = loop {
+                let send = || {
                     let ctx = self.data_ctx(call, layout).naming(&state.owner()).with_limits(known);
-                    let r = home.call(ctx, msg.clone()).await;
-                    match self.cx.shares.acquired(&r, wanted, &mut tries).await {
-                        Ok(true) => {}
-                        Ok(false) => break r,
-                        Err(e) => break Err(e),
-                    }
+                    home.call(ctx, msg.clone())
                 };
+                let r = self.cx.shares.with_room(wanted, send).await;
                 if let Some(change) = change {
                     change.done(Outcome::default(), r.as_ref().err().copied());
                 }

@@ -15,7 +15,6 @@ use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use bytes::Bytes;
 use model::limits::RPC_BULK_MAX_BYTES;
-use model::nodemap::Owner;
 use model::planted::{self, Bug};
 use model::{Errno, Fid, Layout};
 use std::sync::Arc;
@@ -261,19 +260,13 @@ impl Data {
         }
         let home = self.home_of(&p.object).await?;
         let change = self.changing_data(&p.object).await?;
-        let owner = Owner { uid: state.uid, gid: state.gid, projid: state.projid };
-        let wanted = (owner, home.id.index, data.len() as u64);
-        let mut tries = 0;
-        let r = loop {
+        let wanted = (state.owner().owner, home.id.index, data.len() as u64);
+        let send = || {
             let runs = vec![(msg.offset, data.clone().into())];
-            let ctx = self.data_ctx(call, layout).with_limits(limits_for(&call.cred));
-            let r = home.send_summed(ctx, msg.clone(), runs, false).await;
-            match self.cx.shares.acquired(&r, wanted, &mut tries).await {
-                Ok(true) => {}
-                Ok(false) => break r,
-                Err(e) => break Err(e),
-            }
+            let ctx = self.data_ctx(call, layout).with_limits(limits_for(call.cred.is_root()));
+            home.send_summed(ctx, msg.clone(), runs, false)
         };
+        let r = self.cx.shares.with_room(wanted, send).await;
         if let Some(change) = change {
             let entries: Vec<Entry> =
                 r.as_ref().ok().and_then(|r| r.reply.entry.as_deref()).cloned().into_iter().collect();

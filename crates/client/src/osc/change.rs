@@ -75,15 +75,7 @@ impl Object {
             r.map(|(attr, _)| attr)
         };
         let wanted = (meta.owner(), self.osc.target.id.index, end - start);
-        let mut tries = 0;
-        let mut r: R<ObjectAttr> = loop {
-            let r = send().await;
-            match self.osc.cx.shares.acquired(&r, wanted, &mut tries).await {
-                Ok(true) => {}
-                Ok(false) => break r,
-                Err(e) => break Err(e),
-            }
-        };
+        let mut r: R<ObjectAttr> = self.osc.cx.shares.with_room(wanted, &send).await;
         if r == Err(Errno::ENOSPC) {
             // What was granted to this mount and used up meanwhile may be all that is in the way.
             self.osc.ask_grant_now().await;
@@ -161,16 +153,11 @@ impl Object {
         let (file, inode_ctime) = (self.file, of.as_of);
         let msg = Fallocate { object: self.id, mode, offset, len, file, inode_ctime, lock };
         let wanted = (of.owner, self.osc.target.id.index, len);
-        let mut tries = 0;
-        let r = loop {
+        let send = || {
             let ctx = self.request(job).naming(&of).with_limits(known);
-            let r = self.osc.target.call_waited_for(ctx, msg.clone()).await;
-            match self.osc.cx.shares.acquired(&r, wanted, &mut tries).await {
-                Ok(true) => {}
-                Ok(false) => break r,
-                Err(e) => break Err(e),
-            }
+            self.osc.target.call_waited_for(ctx, msg.clone())
         };
+        let r = self.osc.cx.shares.with_room(wanted, send).await;
         let mut s = self.lock();
         s.taint(offset, end);
         s.segs.drop_clean(offset, end);

@@ -24,11 +24,7 @@ pub(super) struct KeepBook {
     /// Somebody is limited there, as it said last.
     limits: bool,
     heard: Option<Instant>,
-    owners: BTreeMap<(u32, u32, u32), (u64, Instant)>,
-}
-
-fn key(o: Owner) -> (u32, u32, u32) {
-    (o.uid, o.gid, o.projid)
+    owners: BTreeMap<Owner, (u64, Instant)>,
 }
 
 impl Osc {
@@ -47,10 +43,10 @@ impl Osc {
         let now = self.cx.world.now();
         let mut b = self.keeps.lock();
         b.limits = true;
-        if b.owners.len() >= OWNERS_MAX && !b.owners.contains_key(&key(owner)) {
+        if b.owners.len() >= OWNERS_MAX && !b.owners.contains_key(&owner) {
             b.owners.clear();
         }
-        b.owners.insert(key(owner), (bytes, now));
+        b.owners.insert(owner, (bytes, now));
     }
 
     /// The server restarted.
@@ -71,7 +67,7 @@ impl Osc {
             }
             return true;
         }
-        let known = b.owners.get(&key(owner)).filter(|(_, t)| now.since(*t) < OWNER_KNOWN_FOR);
+        let known = b.owners.get(&owner).filter(|(_, t)| now.since(*t) < OWNER_KNOWN_FOR);
         let unwritten = self.unwritten.load(Ordering::Relaxed);
         known.is_some_and(|(most, _)| unwritten.saturating_add(bytes) <= *most)
     }
@@ -79,6 +75,6 @@ impl Osc {
     /// Whether what is kept for an owner is to be sent at once.
     pub(crate) fn is_near_limit(&self, owner: Owner) -> bool {
         let b = self.keeps.lock();
-        b.limits && b.owners.get(&key(owner)).is_some_and(|(most, _)| *most < AT_ONCE_BYTES)
+        b.limits && b.owners.get(&owner).is_some_and(|(most, _)| *most < AT_ONCE_BYTES)
     }
 }

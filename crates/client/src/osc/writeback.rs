@@ -5,10 +5,10 @@
 use super::object::{Busy, Lock, Object, ObjectState, WriteMeta};
 use crate::R;
 use crate::base::Detached;
+use crate::base::shares::limits_for;
 use model::{Errno, ObjectAttr};
 use std::sync::Arc;
 use wire::checksum::ChecksumType;
-use wire::context::LimitsKnown;
 use wire::msg::write::Write;
 use wire::{Bulk, RequestContext};
 use world::sync::OwnedSemaphorePermit;
@@ -276,7 +276,7 @@ impl Object {
         };
         let mut ctx = RequestContext { client_time: meta.time, ..self.request(&meta.job) };
         if !granted {
-            ctx = ctx.with_limits(if meta.exempt { LimitsKnown::Exempt } else { LimitsKnown::Acquires });
+            ctx = ctx.with_limits(limits_for(meta.exempt));
         }
         let r = self.osc.target.send_summed(ctx, msg, runs, durable).await?;
         self.osc.keep_heard(meta.owner(), r.reply.may_keep.0);

@@ -26,7 +26,7 @@ async fn limit(fs: &Arc<Fs>, of: QuotaId, soft: u64, hard: u64) {
 async fn usage(fs: &Arc<Fs>) -> (u64, Option<Standings>) {
     let (said, _) = Admin(fs).quotactl(call(), QuotaAsk::Of(vec![HIM])).await.unwrap();
     let all: Vec<_> = said.into_iter().map(|(_, r)| r.unwrap()).collect();
-    let limits = all.iter().find_map(|r| r.limits.0.as_ref()).and_then(|l| l.first().map(|(_, s)| *s));
+    let limits = all.iter().find_map(|r| r.limits.0.as_ref()).and_then(|l| l.owners.first().map(|(_, s)| *s));
     (all.iter().map(|r| r.usage[0].1.bytes()).sum(), limits)
 }
 

@@ -7,7 +7,7 @@ use model::Errno;
 use model::usage::QuotaId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use wire::msg::quotactl::{QuotaAsk, Quotactl, QuotactlReply};
+use wire::msg::quotactl::{LimitsReply, QuotaAsk, Quotactl, QuotactlReply};
 
 /// As [`QuotaAsk::check`].
 pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Quotactl) -> Result<QuotactlReply, Errno> {
@@ -29,9 +29,8 @@ pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Quotactl) -> Result<Quotact
         }
         QuotaAsk::Verify | QuotaAsk::Types => BTreeSet::new(),
     };
-    reply.limits = quotas.standings(shown.into_iter(), ctx.wall.sec).into();
-    if types {
-        reply.types = quotas.types().into();
-    }
+    let owners = quotas.standings(shown.into_iter(), ctx.wall.sec);
+    let types = if types { quotas.types() } else { Vec::new() };
+    reply.limits = LimitsReply { owners, types }.into();
     Ok(reply)
 }

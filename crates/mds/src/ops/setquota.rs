@@ -34,15 +34,12 @@ pub async fn run(mdt: &Arc<Mdt>, to: &ReplyTo, ctx: &OpContext, m: &Setquota) ->
     let done = done.await;
     if done.result.is_ok() {
         // Whoever makes files by himself did not know that there are limits.
-        let of = of.filter(|_| was_active);
-        if let Err(e) = mdt.transactions.limits_changed(of).await {
+        if let Err(e) = mdt.transactions.limits_changed(of.filter(|_| was_active)).await {
             return Done::error(e);
         }
-        let told = match m.order {
-            LimitOrder::Own { of, .. } | LimitOrder::UseDefault { of } => {
-                mdt.transactions.share_out(&[of]).await
-            }
-            LimitOrder::Default { .. } | LimitOrder::Grace { .. } => mdt.transactions.share_out_all().await,
+        let told = match of {
+            Some(of) => mdt.transactions.share_out(&[of]).await,
+            None => mdt.transactions.share_out_all().await,
         };
         if let Err(e) = told {
             return Done::error(e);

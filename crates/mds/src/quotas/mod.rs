@@ -191,12 +191,13 @@ impl Quotas {
         }
         let near = |(id, room): &(QuotaId, u64)| *room < untold && !t.near.contains(id);
         let mut ids: Vec<QuotaId> = rooms.into_iter().filter(near).map(|(id, _)| id).collect();
-        let known = t.near.clone();
-        drop(t);
-        let new = change.iter().map(|(id, _, _)| id).filter(|id| !known.contains(id) && !ids.contains(id));
-        let tight: Vec<_> =
-            new.filter(|id| !self.has_space_for(std::iter::once(*id), used, clients)).collect();
-        ids.extend(tight);
+        let enforced = self.enforced();
+        for (id, _, _) in change.iter() {
+            let known = t.near.contains(&id) || ids.contains(&id);
+            if !known && !t.has_space_for(id, enforced, used, clients) {
+                ids.push(id);
+            }
+        }
         ids
     }
 
@@ -211,14 +212,15 @@ impl Quotas {
         if !self.is_active() {
             return true;
         }
-        if !self.has_space_for(owner.quota_ids(), used, clients.saturating_add(1)) {
-            return false;
-        }
         let mut t = self.table.lock();
         let enforced = self.enforced();
+        let clients = clients.saturating_add(1);
+        if !owner.quota_ids().all(|id| t.has_space_for(id, enforced, used, clients)) {
+            return false;
+        }
         owner.quota_ids().filter(|id| id.is_limited() && enforced.has(id.of)).all(|id| {
             let room = t.standings(id).inodes.room(used.get(id).inodes);
-            let may = room >= untold_by(clients + 1);
+            let may = room >= untold_by(clients);
             if may {
                 t.near.remove(&id);
             }

@@ -1,7 +1,7 @@
 //! This target's own share of what owners may use: of small files and directories. Those of the object
 //! targets are theirs; `shares` moves them.
 
-use super::Quotas;
+use super::{QuotaTable, Quotas};
 use crate::leases::OWNER_RESERVE_BYTES;
 use crate::schema::limits::OwnerLimits;
 use model::quota::{Enforced, Standing};
@@ -30,9 +30,7 @@ impl Quotas {
 
     /// How somebody stands whose space is limited, and that is enforced.
     pub fn space_of(&self, id: QuotaId) -> Option<Standing> {
-        let standing = self.table.lock().standings(id).space;
-        let limited = id.is_limited() && self.enforced().has(id.of) && !standing.limit.is_none();
-        limited.then_some(standing)
+        self.table.lock().space_of(id, self.enforced())
     }
 
     /// Everybody with limits on space of his own, a share here, or a soft limit that is exceeded.
@@ -77,8 +75,10 @@ impl Quotas {
         if !self.is_active() {
             return short;
         }
+        let (t, enforced) = (self.table.lock(), self.enforced());
         for (id, _, blocks) in change.iter().filter(|(_, _, blocks)| *blocks > 0) {
-            if self.space_of(id).is_some() && used.get(id).with(0, blocks).bytes() > self.own_share(id) {
+            let limited = t.space_of(id, enforced).is_some();
+            if limited && used.get(id).with(0, blocks).bytes() > t.own_share(id) {
                 let grows = Usage { inodes: 0, blocks: blocks.unsigned_abs() }.bytes();
                 short.bytes = short.bytes.max(grows);
                 short.ids.insert(id);
@@ -93,21 +93,31 @@ impl Quotas {
     }
 
     pub fn own_share(&self, id: QuotaId) -> u64 {
-        self.table.lock().own_shares.get(&id).copied().unwrap_or(0)
+        self.table.lock().own_share(id)
+    }
+}
+
+impl QuotaTable {
+    fn space_of(&self, id: QuotaId, enforced: Enforced) -> Option<Standing> {
+        let standing = self.standings(id).space;
+        let limited = id.is_limited() && enforced.has(id.of) && !standing.limit.is_none();
+        limited.then_some(standing)
     }
 
-    /// Whether what so many clients may have written to small files and not told fits into the share of each
-    /// of these who is limited.
+    fn own_share(&self, id: QuotaId) -> u64 {
+        self.own_shares.get(&id).copied().unwrap_or(0)
+    }
+
+    /// Whether what so many clients may have written to small files and not told fits into somebody's share.
     pub(super) fn has_space_for(
         &self,
-        mut ids: impl Iterator<Item = QuotaId>,
+        id: QuotaId,
+        enforced: Enforced,
         used: &UsageLedger,
         clients: usize,
     ) -> bool {
         let untold = (clients as u64).saturating_mul(OWNER_RESERVE_BYTES);
-        ids.all(|id| {
-            let room = || self.own_share(id).saturating_sub(used.get(id).bytes());
-            self.space_of(id).is_none() || room() >= untold
-        })
+        let room = || self.own_share(id).saturating_sub(used.get(id).bytes());
+        self.space_of(id, enforced).is_none() || room() >= untold
     }
 }

@@ -102,7 +102,7 @@ fn a_soft_limit_has_its_grace_time() {
     }
     let standing = |rig: &Rig| {
         let r = rig.call(A, &Cred::new(7, 7), Quotactl { ask: QuotaAsk::Of(vec![of]) }).unwrap();
-        r.limits.0.unwrap()[0].1
+        r.limits.0.unwrap().owners[0].1
     };
     let left = standing(&rig).inodes_grace_left.expect("the grace time runs");
     assert!(left > 600_000, "a week: {left}");
@@ -138,7 +138,7 @@ fn defaults_hold_for_who_has_no_limits_of_his_own() {
     crate::enforce_limits(&rig.mdt, Enforced::ALL);
     assert_eq!(make(&rig, 7, "not"), Err(Errno::EDQUOT));
     let r = rig.root(Quotactl { ask: QuotaAsk::All { of: QuotaType::User, after: None } }).unwrap();
-    let shown: Vec<u32> = r.limits.0.unwrap().iter().map(|(id, _)| id.id).collect();
+    let shown: Vec<u32> = r.limits.0.unwrap().owners.iter().map(|(id, _)| id.id).collect();
     assert_eq!(shown, [7, 8], "by default, and of his own although they are none");
     rig.assert_clean();
 }

@@ -19,20 +19,23 @@ pub async fn run(cx: &Cx, m: Fallocate) -> Result<Done, Errno> {
     let end = if m.lock == 0 { u64::MAX } else { last_byte(m.offset, m.len) };
     let _lock = cx.guard(m.object, m.lock, true, (m.offset, end)).await?;
     cx.check_not_lost(m.object)?;
-    let mut grows = 0;
+    let mut grows = None;
     let _space = if m.mode & FALLOC_PUNCH_HOLE != 0 || cx.replay.is_some() {
         None
     } else {
-        let (attr, _) = ost.objects.attr(m.object).map_err(|e| e.errno())?;
+        let attr = cx.attr_now(m.object)?;
         let have = attr.blocks.saturating_mul(512);
         let need = behind.saturating_sub(have).min(m.len);
-        grows = need;
+        grows = (need > 0).then_some((attr.blocks, need));
         let need = if need == 0 { Need::Overhead } else { Need::Grow(need) };
         Some(ost.space.admit(need, ost.settings.reserve())?)
     };
     let meta = cx.meta(m.file, Some(cx.stamp(m.inode_ctime)));
     let owner = Owner { uid: meta.uid, gid: meta.gid, projid: meta.projid };
-    let share = if grows > 0 { cx.within_share(m.object, owner, grows, false).await? } else { None };
+    let share = match grows {
+        Some((blocks, bytes)) => cx.within_share((m.object, blocks), owner, bytes, false).await?,
+        None => None,
+    };
     let same = cx.same_attr();
     let finish = cx.slot.clone().finish(move |_, attr| same(attr));
     let (attr, lsn) = ost

@@ -221,27 +221,24 @@ impl Cx {
     /// does not know that. `kept`: the data was accepted by the client that kept it.
     async fn within_share(
         &self,
-        object: ObjectId,
+        object: (ObjectId, u64),
         owner: Owner,
         bytes: u64,
         kept: bool,
     ) -> Result<Option<ShareUse>, Errno> {
         let ost = &self.ost;
-        if !ost.shares.is_active() {
-            return Ok(None);
-        }
         let known = self.ctx.limits_known();
         let exempt = known == Some(LimitsKnown::Exempt) && self.ctx.cred.is_root();
         let refuses = !kept && !exempt && self.replay.is_none();
-        let blocks = match ost.objects.attr(object) {
-            Ok((attr, _)) => attr.blocks,
-            // What became of it is told by who does something with it.
-            Err(_) => return Ok(None),
-        };
-        match ost.shares.admit(&ost.objects, (object, blocks), owner, bytes, refuses).await {
+        match ost.shares.admit(&ost.objects, object, owner, bytes, refuses).await {
             Err(Errno::ESHARE) if known.is_none() => Err(Errno::EDQUOT),
             admitted => admitted,
         }
+    }
+
+    /// What an object is like, whatever its layout. `ESTALE` if it was destroyed.
+    fn attr_now(&self, object: ObjectId) -> Result<ObjectAttr, Errno> {
+        self.ost.objects.attr(object).map(|(attr, _)| attr).map_err(|e| e.errno())
     }
 
     /// Bytes that the sender may keep for an owner.

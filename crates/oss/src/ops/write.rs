@@ -73,10 +73,14 @@ pub(super) fn owner_of(cx: &Cx, m: &Write) -> Owner {
 
 /// The owner's share has room for a write of so many bytes, the last of them before `end`.
 pub(super) async fn within_share(cx: &Cx, m: &Write, len: u64, end: u64) -> Result<Option<ShareUse>, Errno> {
-    if !cx.ost.shares.is_active() || overwrites(cx, m, end)? {
+    if !cx.ost.shares.is_active() {
         return Ok(None);
     }
-    cx.within_share(m.object, owner_of(cx, m), len, m.granted).await
+    let attr = cx.attr_now(m.object)?;
+    if overwrites(m, &attr, end) {
+        return Ok(None);
+    }
+    cx.within_share((m.object, attr.blocks), owner_of(cx, m), len, m.granted).await
 }
 
 /// For whom a write is made.
@@ -121,14 +125,15 @@ pub(super) fn admitted(cx: &Cx, m: &Write, len: u64, end: u64) -> Result<Admissi
     let promised = m.granted.then_some(cx.slot.client);
     let need = if cx.replay.is_some() { Need::Overhead } else { Need::Grow(len) };
     match space.admit_for(need, reserve, promised) {
-        Err(Errno::ENOSPC) if overwrites(cx, m, end)? => space.admit(Need::Overhead, reserve),
+        Err(Errno::ENOSPC) if overwrites(m, &cx.attr_now(m.object)?, end) => {
+            space.admit(Need::Overhead, reserve)
+        }
         other => other,
     }
 }
 
 /// Whether everything up to `end` has its blocks already: such a write is fine on a full disk.
-fn overwrites(cx: &Cx, m: &Write, end: u64) -> Result<bool, Errno> {
-    let (attr, _) = cx.ost.objects.attr(m.object).map_err(|e| e.errno())?;
+fn overwrites(m: &Write, attr: &ObjectAttr, end: u64) -> bool {
     let dense = attr.blocks.saturating_mul(512) >= attr.size;
-    Ok(!m.append && end <= attr.size && dense)
+    !m.append && end <= attr.size && dense
 }

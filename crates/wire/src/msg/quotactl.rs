@@ -41,35 +41,23 @@ impl QuotaAsk {
 
 /// What was asked for. Whoever has nothing is left out of `All`.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-#[serde(from = "QuotactlParts")]
 pub struct QuotactlReply {
     pub usage: Vec<(QuotaId, Usage)>,
     /// Ask again, behind this; `None`: that was all.
     pub next: Option<u32>,
     /// What [`QuotaAsk::Verify`] found: whose, what was counted before, what there is.
     pub differed: Vec<(QuotaId, Usage, Usage)>,
-    /// From the metadata target, which keeps the limits: of everybody asked for who has any.
-    pub limits: Trailing<Vec<(QuotaId, Standings)>>,
-    /// Also from there, to [`QuotaAsk::Types`].
-    pub types: Trailing<Vec<TypeLimits>>,
+    /// From the metadata target, which keeps the limits.
+    pub limits: Trailing<LimitsReply>,
 }
 
-/// As it arrives: where a field is missing, nothing behind it is there, whatever the bytes look like.
-#[derive(Deserialize)]
-struct QuotactlParts {
-    usage: Vec<(QuotaId, Usage)>,
-    next: Option<u32>,
-    differed: Vec<(QuotaId, Usage, Usage)>,
-    limits: Trailing<Vec<(QuotaId, Standings)>>,
-    types: Trailing<Vec<TypeLimits>>,
-}
-
-impl From<QuotactlParts> for QuotactlReply {
-    fn from(p: QuotactlParts) -> QuotactlReply {
-        let QuotactlParts { usage, next, differed, limits, types } = p;
-        let types = if limits.0.is_some() { types } else { Trailing(None) };
-        QuotactlReply { usage, next, differed, limits, types }
-    }
+/// What owners may use.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct LimitsReply {
+    /// Of everybody asked for who has any.
+    pub owners: Vec<(QuotaId, Standings)>,
+    /// To [`QuotaAsk::Types`].
+    pub types: Vec<TypeLimits>,
 }
 
 /// What holds for all of one type.
