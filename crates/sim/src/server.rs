@@ -123,9 +123,11 @@ pub(crate) fn is_refusal(e: &anyhow::Error) -> bool {
     matches!(e.downcast_ref(), Some(StoreError::Refused(why)) if words.iter().any(|w| why.contains(w)))
 }
 
-/// The target was ended by its own server, which could not say for too long that it lives.
+/// The target was ended by its own server, which could not say for too long that it lives, or found
+/// that another one had taken it over meanwhile.
 pub(crate) fn is_self_fenced(e: &anyhow::Error) -> bool {
-    matches!(e.downcast_ref(), Some(StoreError::Stopped(why)) if why.contains("heartbeat"))
+    let words = ["heartbeat", "was taken over"];
+    matches!(e.downcast_ref(), Some(StoreError::Stopped(why)) if words.iter().any(|w| why.contains(w)))
 }
 
 impl Role {
