@@ -189,8 +189,11 @@ impl File {
         }
         for (&i, a) in unsure.iter().zip(&attrs) {
             let o = &mut objs[i];
-            o.size = a.size.max(o.segs.end());
-            o.size_authoritative = true;
+            if !o.size_known() {
+                // What was written meanwhile may not be in the answer.
+                let least = if o.size_authoritative { o.segs.end() } else { o.size };
+                (o.size, o.size_authoritative) = (a.size.max(least), true);
+            }
         }
         let mut end = 0;
         for (i, o) in objs.iter().enumerate() {

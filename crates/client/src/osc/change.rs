@@ -25,7 +25,7 @@ struct Claim<'a> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        self.object.lock().busy.retain(|b| b.token != self.token);
+        self.object.lock().answered(self.token);
         self.object.changed.notify_waiters();
     }
 }
@@ -96,7 +96,7 @@ impl Object {
                 // Perhaps written, perhaps in part.
                 s.taint(start, end);
                 s.segs.drop_clean(start, end);
-                s.size_authoritative = false;
+                s.size_unsure();
             }
         }
         self.account(&mut s);
@@ -126,7 +126,7 @@ impl Object {
             }
             _ => {
                 s.segs.drop_clean(size, u64::MAX);
-                s.size_authoritative = false;
+                s.size_unsure();
             }
         }
         self.account(&mut s);
@@ -166,7 +166,7 @@ impl Object {
                 s.learn(r);
                 s.size = s.size.max(r.size);
             }
-            Err(_) => s.size_authoritative = false,
+            Err(_) => s.size_unsure(),
         }
         self.account(&mut s);
         drop(s);

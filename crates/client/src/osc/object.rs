@@ -249,6 +249,8 @@ pub(crate) struct ObjectState {
     pub locks: Vec<Lock>,
     pub enqueued: Vec<Arc<LockEnqueue>>,
     pub busy: Vec<Busy>,
+    /// Changes that were in `busy` and are answered.
+    answered: u64,
     pub fetches: Vec<Fetch>,
     /// As the server told last, with the times of writes that it does not know yet.
     pub attr: ObjectAttr,
@@ -257,7 +259,7 @@ pub(crate) struct ObjectState {
     told: (Timestamp, Timestamp),
     /// Object size with everything written here; what it is worth says [`ObjectState::size_known`].
     pub size: u64,
-    /// False: a write was lost, only the server knows the size.
+    /// False: only the server knows the size, because a write was lost, say. It is at least `size`.
     pub size_authoritative: bool,
     pub meta: WriteMeta,
     /// When the oldest dirty byte came.
@@ -279,6 +281,7 @@ impl ObjectState {
             locks: Vec::new(),
             enqueued: Vec::new(),
             busy: Vec::new(),
+            answered: 0,
             fetches: Vec::new(),
             attr: ObjectAttr::default(),
             told: Default::default(),
@@ -368,8 +371,38 @@ impl ObjectState {
         }
     }
 
-    /// A lock was granted.
-    pub fn granted(&mut self, p: &LockEnqueue, start: u64, end: u64, attr: &ObjectAttr) {
+    /// For [`ObjectState::unchanged_since`]. `None`: a change is on its way, and what the server says from now
+    /// on may have it or not.
+    pub fn moment(&self) -> Option<u64> {
+        self.busy.is_empty().then_some(self.answered)
+    }
+
+    /// Whether what the server said since then has all that this mount did: a change that is on its way by
+    /// now is here until it is answered.
+    pub fn unchanged_since(&self, moment: Option<u64>) -> bool {
+        moment == Some(self.answered)
+    }
+
+    /// A change is answered, and what came of it noted. Whether it was under way.
+    pub fn answered(&mut self, token: u64) -> bool {
+        let under_way = self.busy.len();
+        self.busy.retain(|b| b.token != token);
+        self.answered += 1;
+        self.busy.len() + 1 == under_way
+    }
+
+    /// Only the server knows how large the object is; what is kept is there.
+    pub fn size_unsure(&mut self) {
+        (self.size, self.size_authoritative) = (self.segs.end(), false);
+    }
+
+    /// Whether a lock up to `end` needs to hear of the server what the object is like.
+    pub fn wants_attr(&self, end: u64) -> bool {
+        self.locks.is_empty() || end == u64::MAX && !self.size_known()
+    }
+
+    /// A lock was granted. `complete`: `attr` has all that this mount did to the object.
+    pub fn granted(&mut self, p: &LockEnqueue, (start, end): (u64, u64), attr: &ObjectAttr, complete: bool) {
         assert!(start <= p.start && p.end <= end, "a lock covers what was asked for");
         assert!(self.locks.iter().all(|l| l.id != p.id), "a lock is granted once");
         if self.locks.is_empty() {
@@ -377,8 +410,9 @@ impl ObjectState {
             (self.size, self.size_authoritative, self.meta) = (0, false, WriteMeta::default());
         }
         self.learn(attr);
-        if end == u64::MAX && !(self.size_known()) {
-            (self.size, self.size_authoritative) = (attr.size.max(self.segs.end()), true);
+        if end == u64::MAX && !self.size_known() {
+            self.size_unsure();
+            (self.size, self.size_authoritative) = (attr.size.max(self.size), complete);
         }
         let (id, mode) = (p.id, p.mode);
         self.locks.push(Lock {
@@ -451,7 +485,8 @@ impl ObjectState {
         self.segs.cut(0, u64::MAX);
         self.locks.clear();
         self.taint(0, u64::MAX);
-        (self.size_authoritative, self.size, self.oldest) = (false, 0, None);
+        self.size_unsure();
+        self.oldest = None;
         self.meta = WriteMeta::default();
         assert!(self.segs.count() == 0, "nothing is kept without a lock");
         lost

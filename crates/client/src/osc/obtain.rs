@@ -14,6 +14,8 @@ use world::{select, sync};
 
 /// A waiter asks again after so long without news.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// So often a server is asked again what an object is like that is being changed by this mount.
+const ASK_COMPLETE: u32 = 3;
 /// For so long an object that the server called contended is not asked for.
 const CONTENDED: Duration = Duration::from_secs(1);
 
@@ -166,7 +168,9 @@ impl Object {
     async fn obtain_answer(&self, p: &LockEnqueue, force: bool) -> Outcome {
         let (object, target) = (self.id, &self.osc.target);
         let lock = ExtentSpec { object, id: p.id, mode: p.mode, start: p.start, end: p.end };
+        let mut tries = 0;
         loop {
+            let moment = self.lock().moment();
             let up = target.up.notified();
             let generation = self.osc.generation();
             let msg = Extent { lock: lock.clone(), force };
@@ -179,7 +183,9 @@ impl Object {
                             tracing::error!("{}: a lock on {object} is narrower than asked for", target.id);
                             return Outcome::Failed(Errno::EPROTO);
                         }
-                        if self.take_lock(p, (start, end), &attr, generation) {
+                        tries += 1;
+                        let last = tries >= ASK_COMPLETE;
+                        if self.take_lock(p, (start, end), &attr, (generation, moment, last)) {
                             return Outcome::Granted;
                         }
                     }
@@ -197,19 +203,26 @@ impl Object {
         }
     }
 
-    /// False: the server may have forgotten the lock since.
+    /// Takes a lock that was asked for at that moment. False if the server is to be asked again, which answers
+    /// as before, but with what the object is like by now: it may have forgotten the lock since, or have
+    /// answered before it got what this mount wrote under another one that went back. `last`: what is not
+    /// known then is asked for by whoever needs it.
     fn take_lock(
         &self,
         p: &LockEnqueue,
-        (start, end): (u64, u64),
+        range: (u64, u64),
         attr: &ObjectAttr,
-        generation: u64,
+        (generation, moment, last): (u64, Option<u64>, bool),
     ) -> bool {
         let mut s = self.lock();
         if self.osc.generation() != generation {
             return false;
         }
-        s.granted(p, start, end, attr);
+        let complete = s.unchanged_since(moment);
+        if !complete && !last && s.wants_attr(range.1) {
+            return false;
+        }
+        s.granted(p, range, attr, complete);
         true
     }
 }

@@ -291,7 +291,7 @@ impl Object {
                 s.segs.cut(a, b);
             }
             s.locks.retain(|l| l.id != id);
-            s.size_authoritative = false;
+            s.size_unsure();
             self.account(&mut s);
             pages
         };

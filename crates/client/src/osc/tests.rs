@@ -239,6 +239,57 @@ fn a_contended_object_is_left_alone_for_a_while_unless_it_must_be_had() {
     });
 }
 
+/// A reader whose answer was made before the bytes came that its own mount had kept under a lock on its way
+/// back, and comes behind their answer.
+#[test]
+fn what_a_grant_says_of_an_object_is_not_from_before_this_mounts_own_writes() {
+    run(10, |r| async move {
+        let first = r.lock(true).await;
+        r.write(0, b"mine").await;
+        r.object.lock().unpin(first);
+        // It goes back when an operation on its way has ended: until then its bytes stay, unsent.
+        r.object.lock().lock_mut(first).unwrap().pin();
+        r.peers.notify(r.client(), Notify::BlockExtent { object: OBJECT, id: first });
+        r.until("it is going", || r.object.lock().locks.iter().all(|l| l.going)).await;
+        *r.ost.late.lock() = Some(wire::Op::Extent);
+        let asked = r.object.look(&LockRequest::new(false, 0, 99), true);
+        assert!(matches!(asked, Look::Wait(_)), "a lock that goes is no new reader's");
+        r.until("the server has granted it", || r.ost.script().locks.len() == 2).await;
+        r.object.lock().unpin(first);
+        r.object.changed.notify_waiters();
+        r.until("the first goes back", || r.ost.script().released == [first]).await;
+        *r.ost.late.lock() = None;
+        let second = r.lock(false).await;
+        assert_ne!(second, first);
+        let attr = r.object.attr_if_locked().expect("a lock on all of it tells everything");
+        assert_eq!((r.ost.script().bytes(OBJECT).len(), attr.size), (4, 4), "as large as this mount made it");
+    });
+}
+
+/// As above, of a mount that goes on writing: what the server says may always be from before.
+#[test]
+fn where_an_object_ends_that_is_being_written_is_asked_for_by_whoever_needs_it() {
+    run(11, |r| async move {
+        *r.ost.script().bytes(OBJECT) = b"0123456789".to_vec();
+        // A lock on a part, under which a write is on its way all the time.
+        r.ost.script().granted_to = Some(99);
+        let part = LockRequest::new(true, 0, 9);
+        let Look::Wait(asked) = r.object.look(&part, true) else { panic!("it has to be asked for") };
+        r.until("it is granted", || asked.outcome() == Some(Outcome::Granted)).await;
+        r.ost.script().granted_to = None;
+        r.write(0, b"again").await;
+        r.ost.hold(testing::Hold::Of(wire::Op::Write));
+        r.object.kick();
+        r.until("it is on its way", || !r.object.lock().busy.is_empty()).await;
+        r.lock(false).await;
+        assert_eq!(r.ost.asked::<wire::msg::extent::Extent>().len(), 4, "it was asked three times");
+        assert!(r.object.attr_if_locked().is_none(), "and is not believed");
+        assert_eq!(r.object.lock().size_at_least(), 5, "but for what is here");
+        r.ost.hold(testing::Hold::Nothing);
+        r.object.flush_range(0, u64::MAX).await.unwrap();
+    });
+}
+
 /// Others may wait for the lock: the server has granted it already, or it is in use until the answer comes.
 #[test]
 fn what_is_asked_under_a_lock_or_for_one_is_answered_when_the_server_has_no_memory_left() {

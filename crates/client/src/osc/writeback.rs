@@ -228,13 +228,11 @@ impl Object {
 
     fn chunk_answered(&self, number: u64, runs: &[(u64, u64)], r: &R<ObjectAttr>) {
         let mut s = self.lock();
-        let under_way = s.busy.len();
-        s.busy.retain(|b| b.token != number);
-        assert!(s.busy.len() + 1 == under_way, "a message is answered once");
+        assert!(s.answered(number), "a message is answered once");
         for &(start, end) in runs {
             let left = s.segs.flushed(start, end, number, r.is_ok());
             let Some(e) = r.as_ref().err().copied().filter(|_| left > 0) else { continue };
-            s.size_authoritative = false;
+            s.size_unsure();
             s.taint(start, end);
             match e {
                 // The file was removed: nobody misses its bytes.

@@ -47,6 +47,8 @@ pub(crate) struct OstState {
     pub kept_elsewhere: Option<ObjectId>,
     /// A server of a version that does not know lists of glimpses.
     pub is_older: bool,
+    /// Locks are granted up to here, and not to the end of everything.
+    pub granted_to: Option<u64>,
     /// Who asks for a lock has to wait.
     pub waits: bool,
     /// No grant beyond this.
@@ -100,7 +102,8 @@ impl FakeOst {
             ExtentAnswer::Waits
         } else {
             s.locks.push(m.lock.id);
-            ExtentAnswer::Granted { start: 0, end: u64::MAX, attr: s.attr(m.lock.object) }
+            let end = s.granted_to.unwrap_or(u64::MAX);
+            ExtentAnswer::Granted { start: 0, end, attr: s.attr(m.lock.object) }
         };
         Outgoing::ok(&ExtentReply { answer }, 0)
     }

@@ -40,6 +40,8 @@ pub(crate) struct Fake<A> {
     /// Answers take so long.
     pub stall: Mutex<Duration>,
     pub hold: Mutex<Hold>,
+    /// Requests of this kind are executed, but the answers are on their way until further notice.
+    pub late: Mutex<Option<Op>>,
     /// The next requests of these kinds are not executed, but fail.
     refusals: Mutex<VecDeque<(Op, Errno)>>,
     /// What was executed or refused, in order; reclaims are apart.
@@ -81,6 +83,7 @@ impl<A: Answers> Fake<A> {
             answers,
             stall: Mutex::default(),
             hold: Mutex::new(Hold::Nothing),
+            late: Mutex::default(),
             refusals: Mutex::default(),
             seen: Mutex::default(),
             requests: Mutex::default(),
@@ -253,7 +256,11 @@ impl<A: Answers> Service for Fake<A> {
             while self.is_held(r.op) {
                 self.world.sleep(Duration::from_millis(10)).await;
             }
-            self.execute(&r)
+            let answer = self.execute(&r);
+            while *self.late.lock() == Some(r.op) {
+                self.world.sleep(Duration::from_millis(10)).await;
+            }
+            answer
         })
     }
     fn notice(&self, _: ClientId, n: Notice) {
