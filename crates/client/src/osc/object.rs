@@ -371,8 +371,8 @@ impl ObjectState {
         }
     }
 
-    /// For [`ObjectState::unchanged_since`]. `None`: a change is on its way, and what the server says from now
-    /// on may have it or not.
+    /// For [`ObjectState::unchanged_since`]. `None`: a change is on its way, and what the server says from
+    /// now on may have it or not.
     pub fn moment(&self) -> Option<u64> {
         self.busy.is_empty().then_some(self.answered)
     }

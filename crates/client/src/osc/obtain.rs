@@ -203,10 +203,10 @@ impl Object {
         }
     }
 
-    /// Takes a lock that was asked for at that moment. False if the server is to be asked again, which answers
-    /// as before, but with what the object is like by now: it may have forgotten the lock since, or have
-    /// answered before it got what this mount wrote under another one that went back. `last`: what is not
-    /// known then is asked for by whoever needs it.
+    /// Takes a lock that was asked for at that moment. False if the server is to be asked again, which
+    /// answers as before, but with what the object is like by now: it may have forgotten the lock since, or
+    /// have answered before it got what this mount wrote under another one that went back. `last`: what is
+    /// not known then is asked for by whoever needs it.
     fn take_lock(
         &self,
         p: &LockEnqueue,
