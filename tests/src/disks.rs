@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
+/// Of each log.
+const LAST_WARNINGS: usize = 10;
 const FREE_LIMIT: Duration = Duration::from_secs(5);
 
 /// OSTs on disks in memory, and two mounts. Ends, and its disks with it, when dropped.
@@ -80,6 +82,21 @@ impl OnDisks {
         let mut c = tool("nacre");
         c.arg(verb).arg("--dir").arg(self.dir());
         c
+    }
+
+    /// What its servers warned of last: for whoever finds that one has stopped.
+    pub fn last_warnings(&self) -> String {
+        let logs = std::fs::read_dir(self.dir().join("log")).into_iter().flatten().flatten();
+        let mut out = String::new();
+        for log in logs {
+            let text = std::fs::read_to_string(log.path()).unwrap_or_default();
+            let said: Vec<&str> =
+                text.lines().filter(|l| l.contains("WARN") || l.contains("ERROR")).collect();
+            for line in &said[said.len().saturating_sub(LAST_WARNINGS)..] {
+                out += &format!("{}: {line}\n", log.file_name().display());
+            }
+        }
+        out
     }
 
     /// Stops it, and checks what is on its disks.

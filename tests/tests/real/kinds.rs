@@ -71,7 +71,7 @@ fn fill(d: &OnDisks, ost: usize, kind: &str) -> Result<()> {
         }
         ensure!(acknowledged < 500 * MIB, "{kind}: more fits than there is");
     };
-    ensure!(full.raw_os_error() == Some(28), "{kind}: {full}");
+    ensure!(full.raw_os_error() == Some(28), "{kind}: {full}\n{}", d.last_warnings());
     ensure!(acknowledged > 150 * MIB, "{kind}: it was full after {acknowledged} bytes");
     let there = File::open(d.mount(1).join(format!("fill{ost}")))?;
     let mut got = vec![0; piece.len()];
