@@ -498,8 +498,9 @@ async fn quota(fs: &Arc<Fs>, call: Call, ask: QuotaAsk) -> R<Reply> {
 fn target_usage((state, said): (TargetState, R<QuotactlReply>)) -> TargetUsage {
     let (target, errno) = (Target::from(&state), said.as_ref().err().map(|e| e.0));
     let said = said.unwrap_or_default();
-    let LimitsReply { owners: limits, types } = said.limits.0.unwrap_or_default();
-    TargetUsage { target, errno, usage: said.usage, differed: said.differed, limits, types }
+    let LimitsReply { owners: limits, types, shares } = said.limits.0.unwrap_or_default();
+    let shares = shares.0.unwrap_or_default();
+    TargetUsage { target, errno, usage: said.usage, differed: said.differed, limits, types, shares }
 }
 
 async fn df(fs: &Arc<Fs>) -> Vec<TargetSpace> {

@@ -561,6 +561,9 @@ pub struct TargetUsage {
     /// What holds for whole types, from the same.
     #[serde(default)]
     pub types: Vec<TypeLimits>,
+    /// Bytes that those whose space is limited may have there without asking.
+    #[serde(default)]
+    pub shares: Vec<(QuotaId, u64)>,
 }
 
 /// Opens a file or directory for [`call`]. Does not follow a final symbolic link that points nowhere, does

@@ -8,6 +8,7 @@ use crate::schema::limits::LimitsKey;
 use crate::transact::Transactions;
 use crate::tx::Tx;
 use model::Errno;
+use model::planted::{self, Bug};
 use model::quota::Enforced;
 use model::usage::{QuotaId, QuotaType};
 use rpc::{Import, ImportState};
@@ -265,7 +266,7 @@ impl Transactions {
         let book = &self.shared.shares;
         let lives: BTreeMap<u16, u64> = self.answering().iter().map(|(o, i)| (*o, i.life())).collect();
         let untold = lives.iter().any(|(o, life)| book.known.lock().told.get(o) != Some(life));
-        if untold {
+        if untold && !planted::on(Bug::LimitChangeUntold) {
             let tells = self.shared.quotas.limits_space() || !book.known.lock().last.is_empty();
             book.known.lock().told.extend(lives);
             if tells {

@@ -157,6 +157,14 @@ bugs! {
     DestroyUncounted = 204,
     /// New times of a file lose against a write that a clock ahead stamped.
     TimesByClocks = 205,
+    /// What is left of a limit is given to one target, and divided among all as well.
+    ShareGivenTwice = 206,
+    /// An OST that is to have less of a limit keeps what it had.
+    ShareNotGivenUp = 207,
+    /// An OST does not know after a restart how much of a limit it has.
+    ShareForgotten = 208,
+    /// OSTs that were away when limits were changed are not told.
+    LimitChangeUntold = 209,
     /// A request that a server had no memory for is not sent again.
     PutOffForgotten = 134,
     /// A group lock is granted although another group holds the file.

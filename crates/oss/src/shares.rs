@@ -8,6 +8,7 @@
 
 use model::mutex::{Mutex, MutexGuard};
 use model::nodemap::Owner;
+use model::planted::{self, Bug};
 use model::quota::Enforced;
 use model::usage::{QuotaId, QuotaType};
 use model::{Errno, ObjectId};
@@ -199,6 +200,11 @@ impl Shares {
         self.table.lock()
     }
 
+    /// What somebody may have here without asking; `None`: as much as he likes.
+    pub fn of(&self, id: QuotaId) -> Option<u64> {
+        self.lock().share(id).filter(|share| *share != u64::MAX)
+    }
+
     /// Whether anybody is limited.
     pub fn is_active(&self) -> bool {
         self.active.load(Relaxed)
@@ -309,9 +315,12 @@ impl Shares {
             match change {
                 ShareChange::Look => {}
                 ShareChange::Set(bytes) => {
-                    let share = bytes.max(used);
+                    let has = t.shares.get(&id).copied().filter(|_| planted::on(Bug::ShareNotGivenUp));
+                    let share = bytes.max(used).max(has.unwrap_or(0));
                     t.shares.insert(id, share);
-                    txn.put(share_key(id), encode(&share.to_le_bytes()));
+                    if !planted::on(Bug::ShareForgotten) {
+                        txn.put(share_key(id), encode(&share.to_le_bytes()));
+                    }
                 }
                 ShareChange::Remove => {
                     t.shares.remove(&id);

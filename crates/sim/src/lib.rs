@@ -31,6 +31,7 @@ mod guest;
 pub mod history;
 pub mod hostile;
 pub mod known;
+mod limits;
 mod locks;
 pub mod losses;
 pub mod minimise;

@@ -10,6 +10,7 @@ use crate::executor::lock;
 use crate::failover::Loss;
 use crate::generate::Mix;
 use crate::known::COMMIT_PATIENCE;
+use crate::limits::QuotaUser;
 use crate::mover::Mover;
 use crate::nemesis::{Fault, Nemesis};
 use crate::pools;
@@ -129,6 +130,46 @@ pub fn run(opt: &Options) -> Report {
     }
 }
 
+/// What goes on beside the actors in some runs.
+struct Beside {
+    mover: Option<Mover>,
+    drain: Option<Drain>,
+    full: Option<FullOst>,
+    quota: Option<QuotaUser>,
+}
+
+impl Beside {
+    fn new(opt: &Options, osts: u16, composite: bool) -> Beside {
+        let mover = Mover::new(opt.seed, osts, composite);
+        let drain = Drain::new(opt.seed, osts, opt.ops);
+        let full = FullOst::new(opt.seed, composite && drain.is_none());
+        let quota = QuotaUser::new(opt.seed, osts, mover.is_some() || drain.is_some());
+        Beside { mover, drain, full, quota }
+    }
+
+    /// Until `over`.
+    fn work<'a>(&'a mut self, run: &Arc<Run>, over: &Arc<AtomicBool>) -> Vec<Work<'a>> {
+        let (mut all, both): (Vec<Work<'a>>, _) = (Vec::new(), || (run.clone(), over.clone()));
+        if let Some(m) = self.mover.clone() {
+            let (run, over) = both();
+            all.push(Box::pin(m.work(run, over)));
+        }
+        if let Some(f) = self.full.take() {
+            let (run, over) = both();
+            all.push(Box::pin(f.work(run, over)));
+        }
+        if let Some(d) = &mut self.drain {
+            let (run, over) = both();
+            all.push(Box::pin(d.work(run, over)));
+        }
+        if let Some(q) = &mut self.quota {
+            let (run, over) = both();
+            all.push(Box::pin(q.work(run, over)));
+        }
+        all
+    }
+}
+
 async fn whole(
     c: Arc<Cluster>,
     opt: Options,
@@ -154,8 +195,11 @@ async fn whole(
     // In a third of the seeds files have layouts in components.
     let mut choice = ::world::rng::Rng::new(opt.seed ^ 0x0063_6f6d_706f_7365);
     let composite = (choice.below(3) == 0).then(|| COMPOSITE + choice.below(4) as u32);
-    let mover = Mover::new(opt.seed, osts, composite.is_some());
-    if mover.as_ref().is_some_and(|m| m.pooled) {
+    let mut beside = Beside::new(&opt, osts, composite.is_some());
+    if let Some(q) = &mut beside.quota {
+        q.begin(&fs).await?;
+    }
+    if beside.mover.as_ref().is_some_and(|m| m.pooled) {
         pools::make(&c).await;
     }
     let many = composite.map_or(i32::from(osts), |kind| kind as i32);
@@ -197,33 +241,12 @@ async fn whole(
         over.store(true, Relaxed);
         results
     };
-    let last_moves = mover.clone();
-    let moves = async {
-        match mover {
-            Some(m) => m.work(run.clone(), over.clone()).await,
-            None => Ok(()),
-        }
-    };
-    let mut drain = Drain::new(opt.seed, osts, opt.ops);
-    let full = FullOst::new(opt.seed, composite.is_some() && drain.is_none());
-    let short = async {
-        match full {
-            Some(s) => s.work(run.clone(), over.clone()).await,
-            None => Ok(()),
-        }
-    };
-    let drained = async {
-        match &mut drain {
-            Some(d) => d.work(run.clone(), over.clone()).await,
-            None => Ok(()),
-        }
-    };
-    let all: Vec<Work<'_>> =
-        vec![Box::pin(both(work, faults)), Box::pin(moves), Box::pin(short), Box::pin(drained)];
+    let mut all = beside.work(&run, &over);
+    all.insert(0, Box::pin(both(work, faults)));
     let done = until_first_error(all).await;
     ops.store(run.ops.load(Relaxed), Relaxed);
     done?;
-    finish(&c, &run, &shared, &mut actors, (drain, last_moves, &mut rng)).await
+    finish(&c, &run, &shared, &mut actors, (beside, &mut rng)).await
 }
 
 pub(crate) async fn wait_for_osts(c: &Cluster, osts: u16) -> Result<(), Violation> {
@@ -267,8 +290,9 @@ async fn finish(
     run: &Arc<Run>,
     shared: &Shared,
     actors: &mut [Actor],
-    (mut drain, mover, rng): (Option<Drain>, Option<Mover>, &mut Rng),
+    (beside, rng): (Beside, &mut Rng),
 ) -> Result<(), Violation> {
+    let Beside { mut drain, mover, quota, .. } = beside;
     for a in actors.iter_mut() {
         a.finish().await?;
     }
@@ -280,6 +304,9 @@ async fn finish(
     }
     if let Some(mut m) = mover {
         m.at_last(run).await?;
+    }
+    if let Some(mut q) = quota {
+        q.at_last(run).await?;
     }
     for i in 0..c.servers.len() {
         c.crash(i, Some(CrashMode::LoseAll));

@@ -57,6 +57,10 @@ const FIRST: &[(Bug, u64)] = &[
     (Bug::LayoutBeyondLease, 7),
     (Bug::NoExtentLock, 8),
     (Bug::TimesByClocks, 37),
+    (Bug::ShareGivenTwice, 74),
+    (Bug::ShareNotGivenUp, 14),
+    (Bug::ShareForgotten, 14),
+    (Bug::LimitChangeUntold, 34),
     (Bug::ChangelogRecordLost, 15),
     (Bug::ChangelogRecordDoubled, 15),
 ];

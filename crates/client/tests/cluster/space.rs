@@ -125,6 +125,26 @@ fn four_writers_on_two_mounts_stop_at_the_limit() {
 }
 
 #[test]
+fn what_somebody_has_may_be_moved_though_he_may_have_no_more() {
+    let c = Cluster::start(3);
+    c.run(async {
+        let a = c.mount().await;
+        open_to_all(&a).await;
+        limit(&a, HIM, 0, 4 * MIB).await;
+        let f = make(&a, "f", 1).await;
+        let len = fill(&a, &f, 65_536).await;
+        let spec = LayoutSpec { stripe_count: 2, stripe_size: 1 << 16, ..LayoutSpec::default() };
+        let moved = Admin(&a).migrate(call(), f.fid, spec).await.unwrap();
+        assert_eq!(moved.object_count(), 2);
+        let used = settled(&c, &a).await;
+        assert!(used <= 4 * MIB + 65_536, "{used}: the old objects are gone");
+        let data = a.clone().read(user(UID), f.clone(), len - 4096, 4096).await.unwrap();
+        assert!(data.len() == 4096 && data.iter().all(|x| *x == 1));
+        assert_eq!(write(&a, &f, len, 1 << 20).await, Err(Errno::EDQUOT), "and he may have no more");
+    });
+}
+
+#[test]
 fn root_is_held_up_by_nothing_and_fallocate_is() {
     let c = Cluster::start(2);
     c.run(async {

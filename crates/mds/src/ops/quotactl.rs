@@ -18,6 +18,11 @@ pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Quotactl) -> Result<Quotact
     let reply = if counts { mdt.world.blocking(answer).await } else { answer() };
     let mut reply = reply.map_err(|e| e.errno())?;
     let quotas = &mdt.shared.quotas;
+    let own_share = |id: &QuotaId| quotas.space_of(*id).map(|_| (*id, quotas.own_share(*id)));
+    let shares = match &m.ask {
+        QuotaAsk::Of(ids) => ids.iter().filter_map(own_share).collect(),
+        _ => Vec::new(),
+    };
     let shown: BTreeSet<QuotaId> = match m.ask {
         QuotaAsk::Of(ids) => ids.into_iter().collect(),
         // Of the same ids as the page, and of those who have limits and nothing else.
@@ -31,6 +36,6 @@ pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Quotactl) -> Result<Quotact
     };
     let owners = quotas.standings(shown.into_iter(), ctx.wall.sec);
     let types = if types { quotas.types() } else { Vec::new() };
-    reply.limits = LimitsReply { owners, types }.into();
+    reply.limits = LimitsReply { owners, types, shares: shares.into() }.into();
     Ok(reply)
 }

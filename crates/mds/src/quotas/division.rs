@@ -1,5 +1,6 @@
 //! How a limit on space is divided among the targets.
 
+use model::planted::{self, Bug};
 use model::quota::Standing;
 use model::usage::QuotaId;
 use std::collections::BTreeMap;
@@ -48,7 +49,8 @@ impl Division {
         let free = self.bound(want, now).saturating_sub(self.used());
         // Half for whoever wants something, so that he need not ask often.
         let wanted = want.map_or(0, |w| w.bytes.max(free / 2).min(free));
-        let rest = free.saturating_sub(wanted);
+        let twice = planted::on(Bug::ShareGivenTwice);
+        let rest = if twice { free } else { free.saturating_sub(wanted) };
         let part = rest / (self.holders.len() as u64).max(1) / BLOCK_BYTES * BLOCK_BYTES;
         let of = |(h, s): (&ShareHolder, &ShareState)| {
             let wanted = if want.is_some_and(|w| w.holder == *h) { wanted } else { 0 };
@@ -76,9 +78,10 @@ impl Division {
         let mut given = BTreeMap::new();
         for (h, part) in parts {
             let has = has(&self.holders[&h]);
-            let more = part.saturating_sub(has).min(left);
+            let more = part.saturating_sub(has);
+            let more = if planted::on(Bug::ShareGivenTwice) { more } else { more.min(left) };
             if more > 0 {
-                left -= more;
+                left = left.saturating_sub(more);
                 given.insert(h, has.saturating_add(more));
             }
         }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use model::layout::LayoutObject;
 use model::mutex::Mutex;
 use model::planted::{self, Bug};
-use model::{Errno, Fid, Layout, ObjectAttr, Timestamp};
+use model::{Cred, Errno, Fid, Layout, ObjectAttr, Timestamp};
 use rpc::{Import, Terms};
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use wire::checksum::ChecksumType;
+use wire::context::LimitsKnown;
 use wire::msg::fence::Fence;
 use wire::msg::glimpse::Glimpse;
 use wire::msg::read::Read;
@@ -140,6 +141,16 @@ impl Copier<'_> {
         bulk: Bytes,
     ) -> Result<(M::Reply, Bytes), Errno> {
         let ctx = of_owner(&self.a.inode, self.a.target.generation);
+        self.call_as(ctx, o, msg, bulk).await
+    }
+
+    async fn call_as<M: Message>(
+        &self,
+        ctx: RequestContext,
+        o: &LayoutObject,
+        msg: M,
+        bulk: Bytes,
+    ) -> Result<(M::Reply, Bytes), Errno> {
         let r = session(self.mdt, o)?.call_with(ctx, msg, bulk, self.terms).await?;
         self.progress.fetch_add(1, Ordering::Relaxed);
         Ok((r.reply, r.bulk))
@@ -183,6 +194,9 @@ impl Copier<'_> {
     /// Writes bytes of the file to its new objects: of each that it wrote to (number, attributes).
     async fn write(&self, off: u64, bytes: &Bytes) -> Result<Vec<(usize, ObjectAttr)>, Errno> {
         let i = &self.a.inode;
+        // No limit holds what somebody has already.
+        let as_root = RequestContext { cred: Cred::root(), ..of_owner(i, self.a.target.generation) };
+        let ctx = as_root.with_limits(LimitsKnown::Exempt);
         let mut out = Vec::new();
         self.check_target(off, off + bytes.len() as u64)?;
         for e in self.a.target.extents(off, bytes.len() as u64) {
@@ -203,7 +217,7 @@ impl Copier<'_> {
                 lock: 0,
                 granted: false,
             };
-            out.push((e.number, self.call(&e.object, msg, part).await?.0.attr));
+            out.push((e.number, self.call_as(ctx.clone(), &e.object, msg, part).await?.0.attr));
         }
         Ok(out)
     }

@@ -47,7 +47,7 @@ pub struct QuotactlReply {
     pub next: Option<u32>,
     /// What [`QuotaAsk::Verify`] found: whose, what was counted before, what there is.
     pub differed: Vec<(QuotaId, Usage, Usage)>,
-    /// From the metadata target, which keeps the limits.
+    /// The metadata target keeps the limits; of others only what they have of them.
     pub limits: Trailing<LimitsReply>,
 }
 
@@ -58,6 +58,8 @@ pub struct LimitsReply {
     pub owners: Vec<(QuotaId, Standings)>,
     /// To [`QuotaAsk::Types`].
     pub types: Vec<TypeLimits>,
+    /// To [`QuotaAsk::Of`]: bytes that those whose space is limited may have on this target without asking.
+    pub shares: Trailing<Vec<(QuotaId, u64)>>,
 }
 
 /// What holds for all of one type.

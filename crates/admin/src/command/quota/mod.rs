@@ -175,6 +175,27 @@ fn limits_of(t: &TargetUsage, id: QuotaId) -> Option<Standings> {
     t.limits.iter().find(|(q, _)| *q == id).map(|(_, s)| *s)
 }
 
+/// Bytes that somebody may have on a target without anybody being asked, if his space is limited.
+fn granted(t: &TargetUsage, id: QuotaId) -> Option<u64> {
+    t.shares.iter().find(|(q, _)| *q == id).map(|(_, share)| *share)
+}
+
+/// What a target may let somebody have by itself, in the place of limits.
+fn share_of(t: &TargetUsage, id: QuotaId, all: &Standings) -> Standings {
+    let of = |hard| Standing { limit: Limit { soft: 0, hard }, ..Standing::default() };
+    let mdt = t.target.target.kind == TargetKind::Mdt;
+    let inodes = if mdt { all.inodes.limit.hard } else { 0 };
+    Standings { space: of(granted(t, id).unwrap_or(0)), inodes: of(inodes), ..Standings::default() }
+}
+
+/// The last line of a list of targets, as Lustre has it.
+fn allocated(targets: &[TargetUsage], id: QuotaId, all: &Standings, style: Style) -> String {
+    let each = || targets.iter().map(|t| share_of(t, id, all));
+    let blocks = each().fold(0u64, |sum, s| sum.saturating_add(s.space.limit.hard));
+    let inodes = each().fold(0u64, |sum, s| sum.saturating_add(s.inodes.limit.hard));
+    format!("Total allocated inode limit: {inodes}, total allocated block limit: {}", style.space(blocks))
+}
+
 fn limits_json(l: &Standings) -> Value {
     let one = |s: &Standing, left: Option<u64>| json!({"soft": s.limit.soft, "hard": s.limit.hard, "over_since": s.over_since, "grace_left_s": left});
     json!({"bytes": one(&l.space, l.space_grace_left), "inodes": one(&l.inodes, l.inodes_grace_left),
@@ -202,8 +223,9 @@ fn one(m: &LocalMount, p: &Parsed, id: QuotaId, errors: &mut FirstError) -> Resu
         if p.has("verbose") || p.has("ost") || p.has("mdt") {
             for t in &kept {
                 let own = Style { incomplete: t.errno.is_some(), ..style };
-                own.row(&t.target.uuid, of_target(t), &Standings::default());
+                own.row(&t.target.uuid, of_target(t), &share_of(t, id, &sum.limits));
             }
+            say!("{}", allocated(&kept, id, &sum.limits, style));
         }
         if sum.incomplete {
             say!("{INCOMPLETE}");
@@ -214,7 +236,8 @@ fn one(m: &LocalMount, p: &Parsed, id: QuotaId, errors: &mut FirstError) -> Resu
         .iter()
         .map(|t| {
             let u = of_target(t);
-            json!({"uuid": t.target.uuid, "errno": t.errno, "bytes": u.bytes(), "inodes": u.inodes})
+            json!({"uuid": t.target.uuid, "errno": t.errno, "bytes": u.bytes(), "inodes": u.inodes,
+                   "bytes_granted": granted(t, id)})
         })
         .collect();
     Ok(json!({"mount": m.dir, "type": words(id.of).0, "id": id.id, "name": name_of(id),
@@ -518,6 +541,8 @@ fn difference((id, was, is): &(QuotaId, Usage, Usage)) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use client::control::Target;
+    use model::TargetId;
 
     #[test]
     fn columns_are_where_scripts_look_for_them() {
@@ -539,6 +564,38 @@ mod tests {
         );
         let expired = Standings { inodes: of(2, 3), inodes_grace_left: Some(0), ..none };
         assert!(style.columns(u, &expired).ends_with("      3*       2       3 expired"));
+    }
+
+    #[test]
+    fn what_each_target_was_given_of_a_limit_is_shown_and_summed_up() {
+        let id = QuotaId { of: QuotaType::User, id: 7 };
+        let target = |target: TargetId, share: Option<u64>| {
+            let (uuid, nid, state) = (target.to_string(), String::new(), "FULL".to_string());
+            TargetUsage {
+                target: Target { target, uuid, nid, state, active: true, domain: Vec::new() },
+                errno: None,
+                usage: Vec::new(),
+                differed: Vec::new(),
+                limits: Vec::new(),
+                types: Vec::new(),
+                shares: share.map(|s| (id, s)).into_iter().collect(),
+            }
+        };
+        let of = |hard| Standing { limit: Limit { soft: 0, hard }, ..Standing::default() };
+        let all = Standings { space: of(8 << 20), inodes: of(5), ..Standings::default() };
+        let targets = [
+            target(TargetId::mdt(0), Some(1 << 20)),
+            target(TargetId::ost(0), Some(3 << 20)),
+            target(TargetId::ost(1), None),
+        ];
+        let style = Style { human: false, incomplete: false };
+        let u = Usage { inodes: 1, blocks: 4096 };
+        let rows: Vec<String> = targets.iter().map(|t| style.columns(u, &share_of(t, id, &all))).collect();
+        assert_eq!(rows[0], "   2048*       0    1024       -       1       0       5       -");
+        assert_eq!(rows[1], "    2048       0    3072       -       1       0       0       -");
+        assert_eq!(rows[2], "    2048       0       0       -       1       0       0       -");
+        let sums = "Total allocated inode limit: 5, total allocated block limit: 4096";
+        assert_eq!(allocated(&targets, id, &all, style), sums);
     }
 
     #[test]
