@@ -78,7 +78,7 @@ pub use fs::Fs;
 pub(crate) use getattr::data_layout;
 pub use getxattr::is_virtual_xattr;
 pub(crate) use names::Names;
-pub(crate) use purge::Doomed;
+pub(crate) use purge::Victim;
 pub(crate) use read::part;
 pub(crate) use recent_space::RecentSpace;
 pub(crate) use write::{Small, write_meta};

@@ -13,8 +13,8 @@ use wire::msg::purge::Purge;
 use wire::msg::scan::Test;
 use world::BoxFuture;
 
-/// A file that may go.
-pub(crate) struct Doomed {
+/// A file that may go, and what must hold.
+pub(crate) struct Victim {
     pub parent: Fid,
     pub name: Vec<u8>,
     /// As it was when the rule was looked at.
@@ -33,7 +33,7 @@ impl Seen {
 
 impl Admin<'_> {
     /// `ECANCELED` if it is not what it was, `EBUSY` while somebody has it open.
-    pub(crate) fn purge(self, call: Call, d: Doomed) -> BoxFuture<R<()>> {
+    pub(crate) fn purge(self, call: Call, d: Victim) -> BoxFuture<R<()>> {
         let fs = self.0.clone();
         Box::pin(async move {
             fs.cx.writable()?;
@@ -43,7 +43,7 @@ impl Admin<'_> {
                 if !d.seen.is(&attr) {
                     return Err(Errno::ECANCELED);
                 }
-                let Doomed { parent, name, seen, tests, unless } = d;
+                let Victim { parent, name, seen, tests, unless } = d;
                 let msg =
                     Purge { parent, name: name.clone(), fid: seen.fid, seen: seen.ctime, tests, unless };
                 let names = Arc::clone(&fs.names);

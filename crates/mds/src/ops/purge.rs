@@ -33,6 +33,7 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Purge) -> Result<Changed, Errno> {
             return Err(Errno::EBUSY);
         }
     }
+    assert!(victim.nlink > 0, "a file that has a name counts it");
     tx.delete_name(m.parent, d.cookie, &m.name, d.fid);
     tx.names_changed(m.parent, &mut dir, NamesChange::removed(victim.kind), ctx.now);
     drop_link(tx, ctx, d.fid, &mut victim)?;

@@ -30,14 +30,14 @@ pub struct Taken {
 }
 
 /// Shows a selection what a walk meets.
-pub struct Gatherer<'a> {
+pub struct SelectionVisitor<'a> {
     root: &'a Path,
     selection: Mutex<Selection<'a>>,
 }
 
-impl<'a> Gatherer<'a> {
-    pub fn new(rule: &'a Rule, due: &'a Due, now: i64) -> Gatherer<'a> {
-        Gatherer { root: &rule.directory, selection: Mutex::new(Selection::new(rule, due, now)) }
+impl<'a> SelectionVisitor<'a> {
+    pub fn new(rule: &'a Rule, due: &'a Due, now: i64) -> SelectionVisitor<'a> {
+        SelectionVisitor { root: &rule.directory, selection: Mutex::new(Selection::new(rule, due, now)) }
     }
 
     pub fn finish(self) -> Taken {
@@ -47,7 +47,7 @@ impl<'a> Gatherer<'a> {
     }
 }
 
-impl Visitor for Gatherer<'_> {
+impl Visitor for SelectionVisitor<'_> {
     fn wants_inodes(&self) -> bool {
         true
     }
@@ -114,14 +114,14 @@ pub fn gather(
     local::mount_point(root)?;
     let (tree, tests) = (Mounted::new(root)?, rule.tests(now));
     let run = Run::new("nacre policy", interrupt, seen);
-    let gatherer = Gatherer::new(rule, due, now);
+    let visitor = SelectionVisitor::new(rule, due, now);
     let threads = walk::default_threads();
     if walk::is_to_scan(&tree, root, None, true, &run)? {
         let objects = Some(OfObjects::Space);
         let plan = ScanPlan { root, tests: &tests, objects, threads, is_forced: false };
-        index::scan(&tree, &MountedIndex::new(root), &plan, &gatherer, &run);
+        index::scan(&tree, &MountedIndex::new(root), &plan, &visitor, &run);
     } else {
-        walk::walk(&tree, root, threads, &gatherer, &run);
+        walk::walk(&tree, root, threads, &visitor, &run);
     }
-    Ok((gatherer.finish(), run.finish()))
+    Ok((visitor.finish(), run.finish()))
 }

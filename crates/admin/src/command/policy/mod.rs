@@ -1,7 +1,8 @@
-//! `nacre policy`: rules about files, in one file: which of them are told to whom, moved or deleted, and when.
+//! `nacre policy`: rules about files, in one file: which are told to whom, moved or deleted, and when.
 
+mod actor;
 mod gather;
-mod hands;
+
 mod parse;
 mod rules;
 mod run;
@@ -17,12 +18,12 @@ use crate::getopt::{self, Opt, Parsed, flag, value};
 use crate::interrupt;
 use crate::live::ProgressLine;
 use crate::{output, say};
-use hands::Mounts;
+use actor::Mounts;
 use model::Errno;
 use model::mutex::Mutex;
 use parse::Mistake;
 use rules::Rule;
-use run::{Came, Progress, Runner};
+use run::{Came, Progress, Worker};
 use serde_json::{Value, json};
 use state::Store;
 use std::ffi::OsString;
@@ -132,9 +133,9 @@ fn run(p: &Parsed, file: &Path, store: &Store) -> Result<i32, Failure> {
     };
     let errors = Mutex::new(FirstError::default());
     let (came, signalled) = interrupt::guarded(tick, |interrupt| {
-        let site = Mounts { interrupt, progress: &progress };
-        let runner = Runner { site: &site, store, interrupt, progress: &progress, errors: &errors };
-        run_all(&rules, &runner, is_dry)
+        let context = Mounts { interrupt, progress: &progress };
+        let worker = Worker { context: &context, store, interrupt, progress: &progress, errors: &errors };
+        run_all(&rules, &worker, is_dry)
     });
     line.clear();
     if p.has("json") {
@@ -152,15 +153,15 @@ fn run(p: &Parsed, file: &Path, store: &Store) -> Result<i32, Failure> {
 }
 
 /// One rule after the other, until somebody stops it. A rule that fails is told; the others have their turn.
-fn run_all<'r>(rules: &'r [Rule], runner: &Runner<'_>, is_dry: bool) -> Vec<(&'r Rule, Came)> {
+fn run_all<'r>(rules: &'r [Rule], worker: &Worker<'_>, is_dry: bool) -> Vec<(&'r Rule, Came)> {
     let mut out = Vec::new();
     for rule in rules {
-        if runner.interrupt.stopped() {
+        if worker.interrupt.stopped() {
             break;
         }
-        match if is_dry { runner.dry(rule) } else { runner.run(rule) } {
+        match if is_dry { worker.dry(rule) } else { worker.run(rule) } {
             Ok(came) => out.push((rule, came)),
-            Err(f) => runner.errors.lock().report(&format!("nacre policy: rule '{}'", rule.name), &f),
+            Err(f) => worker.errors.lock().report(&format!("nacre policy: rule '{}'", rule.name), &f),
         }
     }
     out

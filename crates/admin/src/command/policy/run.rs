@@ -1,10 +1,10 @@
 //! A run of a rule: whether it is due, what it takes, and what is done about it, one file after the other.
 
+use super::actor::{Actor, shown};
 use super::gather::Taken;
-use super::hands::{Hands, shown};
 use super::rules::{Action, Entry, Rule, When};
 use super::select::{Due, due_by_space};
-use super::state::{Ended, Head, Outcome, Plan, Step, Store, Tally, append, json_line};
+use super::state::{FinishedRun, Outcome, Plan, PlanHeader, Step, Store, Tally, append, json_line};
 use crate::command::df::Numbers;
 use crate::command::find::moment;
 use crate::failure::{Failure, FirstError};
@@ -31,7 +31,7 @@ const EARLIER_PATIENCE: Duration = Duration::from_secs(10);
 const TOLD_MAX: usize = 1000;
 
 /// What a run asks and does: a mount's file system, or a test's tree.
-pub trait Site: Hands {
+pub trait PolicyContext: Actor {
     /// Of what a rule's `when space` is about.
     fn space(&self, rule: &Rule) -> Result<Numbers, Failure>;
     /// Users who use more bytes than that.
@@ -74,15 +74,15 @@ pub struct Came {
 }
 
 /// Those who run have this in common.
-pub struct Runner<'a> {
-    pub site: &'a dyn Site,
+pub struct Worker<'a> {
+    pub context: &'a dyn PolicyContext,
     pub store: &'a Store,
     pub interrupt: &'a Interrupt,
     pub progress: &'a Progress,
     pub errors: &'a Mutex<FirstError>,
 }
 
-impl Runner<'_> {
+impl Worker<'_> {
     fn report(&self, f: &Failure) {
         self.errors.lock().report("nacre policy", f);
     }
@@ -92,11 +92,11 @@ impl Runner<'_> {
             When::Always => Due::All,
             When::Space { .. } => {
                 // What was deleted a moment ago counts as used until its objects are gone.
-                self.site.settle(rule, EARLIER_PATIENCE);
-                due_by_space(rule, self.site.space(rule)?)
+                self.context.settle(rule, EARLIER_PATIENCE);
+                due_by_space(rule, self.context.space(rule)?)
             }
             When::Usage { above } => {
-                let users = self.site.users_above(rule, *above)?;
+                let users = self.context.users_above(rule, *above)?;
                 match users.is_empty() {
                     true => Due::Not(format!("no user uses more than {}", human(*above, 1024))),
                     false => Due::Users(users),
@@ -106,7 +106,7 @@ impl Runner<'_> {
     }
 
     fn gather(&self, rule: &Rule, due: &Due, now: i64) -> Result<Taken, Failure> {
-        let (taken, first) = self.site.gather(rule, due, now)?;
+        let (taken, first) = self.context.gather(rule, due, now)?;
         if first.exit_code() != 0 {
             self.errors.lock().ended(first.exit_code());
         }
@@ -121,7 +121,7 @@ impl Runner<'_> {
             came.not_due = Some(why);
             return Ok(came);
         }
-        let now = self.site.now();
+        let now = self.context.now();
         let taken = self.gather(rule, &due, now)?;
         came.is_interrupted = self.interrupt.stopped();
         if let Action::Notify { users, remind, .. } = &rule.action {
@@ -141,7 +141,7 @@ impl Runner<'_> {
             came.not_due = Some(why);
             return Ok(came);
         }
-        let now = self.site.now();
+        let now = self.context.now();
         let taken = self.gather(rule, &due, now)?;
         (came.fitting, came.has_more) = (taken.fitting, taken.has_more);
         if self.interrupt.stopped() {
@@ -166,7 +166,7 @@ impl Runner<'_> {
             }
             Action::Purge | Action::Migrate { .. } if taken.entries.is_empty() => return Ok(came),
             Action::Purge | Action::Migrate { .. } => {
-                let head = Head {
+                let head = PlanHeader {
                     rule: rule.name.clone(),
                     text: rule.text.clone(),
                     action: rule.action.name().to_string(),
@@ -186,11 +186,11 @@ impl Runner<'_> {
     }
 
     fn remember(&self, came: &Came, began: i64) -> Result<(), Failure> {
-        self.store.remember(&Ended {
+        self.store.remember(&FinishedRun {
             rule: came.rule.clone(),
             action: came.action.to_string(),
             began,
-            ended: self.site.now(),
+            ended: self.context.now(),
             result: if came.is_interrupted { "interrupted" } else { "complete" }.to_string(),
             tally: came.tally.clone(),
             has_more: came.has_more,
@@ -210,9 +210,9 @@ impl Runner<'_> {
         }
         came.tally = since(&plan.tally, &before);
         if !came.is_interrupted {
-            self.store.end(&plan, self.site.now(), result)?;
+            self.store.end(&plan, self.context.now(), result)?;
             if matches!(rule.when, When::Space { .. }) && rule.action == Action::Purge {
-                self.site.settle(rule, FREED_PATIENCE);
+                self.context.settle(rule, FREED_PATIENCE);
             }
         }
         Ok(came)
@@ -222,7 +222,7 @@ impl Runner<'_> {
     fn is_enough(&self, rule: &Rule) -> Result<bool, Failure> {
         let When::Space { of, until, .. } = &rule.when else { return Ok(false) };
         let when = When::Space { of: of.clone(), above: *until, until: *until };
-        let due = due_by_space(&Rule { when, ..rule.clone() }, self.site.space(rule)?);
+        let due = due_by_space(&Rule { when, ..rule.clone() }, self.context.space(rule)?);
         Ok(matches!(due, Due::Not(_)))
     }
 
@@ -271,13 +271,13 @@ impl Runner<'_> {
     /// Does it to one file, if the rule is still about it.
     fn one(&self, rule: &Rule, e: &Entry, now: i64) -> Result<Outcome, Failure> {
         for _ in 0..LOOKS {
-            let Some(fresh) = self.site.look(rule, e)? else { return Ok(Outcome::Gone) };
+            let Some(fresh) = self.context.look(rule, e)? else { return Ok(Outcome::Gone) };
             if !rule.fits(&fresh, now) {
                 return Ok(Outcome::Changed);
             }
             let done = match &rule.action {
-                Action::Migrate { pool } => self.site.migrate(rule, &fresh, pool),
-                _ => self.site.purge(rule, &fresh, now),
+                Action::Migrate { pool } => self.context.migrate(rule, &fresh, pool),
+                _ => self.context.purge(rule, &fresh, now),
             };
             match done {
                 Ok(()) => return Ok(Outcome::Done),
@@ -293,7 +293,7 @@ impl Runner<'_> {
     fn list(&self, rule: &Rule, e: &Entry, is_certain: bool) -> Result<(), Failure> {
         let mut line = row(rule, e);
         line["rule"] = json!(rule.name);
-        line["when"] = json!(moment::iso(self.site.now()));
+        line["when"] = json!(moment::iso(self.context.now()));
         line["certain"] = json!(is_certain);
         append(&self.store.list_of(rule), &json_line(&line))
     }
@@ -331,7 +331,7 @@ impl Runner<'_> {
             }
             let of_user = taken.entries.iter().filter(|e| e.uid == uid);
             let text = letter(rule, uid, (files, bytes), of_user);
-            match self.site.tell(command, &names::user(uid), &text) {
+            match self.context.tell(command, &names::user(uid), &text) {
                 Ok(()) => {
                     came.told.push((uid, files, bytes));
                     came.tally.done += 1;

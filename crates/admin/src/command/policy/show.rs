@@ -2,7 +2,7 @@
 
 use super::rules::{Action, Order, Rule, Time, When};
 use super::run::{Came, row};
-use super::state::{Ended, Plan, Tally};
+use super::state::{FinishedRun, Plan, Tally};
 use crate::command::find::moment;
 use crate::names;
 use crate::size::human;
@@ -116,7 +116,7 @@ pub fn came_text(rule: &Rule, c: &Came, is_dry: bool) -> String {
     if !matches!(rule.action, Action::Notify { .. }) {
         for e in &c.entries {
             let (user, size, read) = (names::user(e.uid), human(e.size, 1024), moment::iso(e.atime.sec));
-            let _ = writeln!(out, "  {user:<12} {size:>9} {read} {}", super::hands::shown(rule, e));
+            let _ = writeln!(out, "  {user:<12} {size:>9} {read} {}", super::actor::shown(rule, e));
         }
     }
     if c.has_more {
@@ -158,7 +158,7 @@ pub fn plan_row(p: &Plan, is_running: bool) -> Value {
 }
 
 /// `2026-11-27T20:15:00Z purge old: 12 files of 3.0M, 1 had changed: complete`
-pub fn ended_line(e: &Ended) -> String {
+pub fn ended_line(e: &FinishedRun) -> String {
     let more = if e.has_more { " (more is needed)" } else { "" };
     let what = match e.action.as_str() {
         "notify" => format!("{} users told", e.tally.done),

@@ -4,11 +4,11 @@
 //! | file | holds |
 //! |---|---|
 //! | `lock` | taken by who runs |
-//! | `RULE.plan` | what the run is to do: [`Head`], then an [`Entry`] a line |
+//! | `RULE.plan` | what the run is to do: [`PlanHeader`], then an [`Entry`] a line |
 //! | `RULE.done` | what became of each of them, a line each in their order |
 //! | `RULE.told` | when which user was told last |
 //! | `RULE.deleted` | all that was deleted, unless the rule names another list |
-//! | `history` | an [`Ended`] a line |
+//! | `history` | an [`FinishedRun`] a line |
 
 use super::rules::{Entry, Rule};
 use crate::failure::Failure;
@@ -22,7 +22,7 @@ use world::sys::files::{self, FileLock};
 
 /// The first line of a plan.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Head {
+pub struct PlanHeader {
     pub rule: String,
     /// Of the rule; another rule does not go on with it.
     pub text: String,
@@ -89,7 +89,7 @@ impl Tally {
 
 /// A run of a rule that is over.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Ended {
+pub struct FinishedRun {
     pub rule: String,
     pub action: String,
     /// Seconds since 1970.
@@ -110,7 +110,7 @@ pub struct Store {
 
 /// A run that is not over.
 pub struct Plan {
-    pub head: Head,
+    pub head: PlanHeader,
     pub entries: Vec<Entry>,
     pub tally: Tally,
     /// It was ended before: what was under way then may have happened.
@@ -235,7 +235,7 @@ impl Store {
         let path = self.path(rule, "plan");
         let Some(text) = read(&path)? else { return Ok(None) };
         let first = text.iter().position(|b| *b == b'\n').map_or(text.len(), |n| n + 1);
-        let mut heads: Vec<Head> = lines(&path, &text[..first])?;
+        let mut heads: Vec<PlanHeader> = lines(&path, &text[..first])?;
         let Some(head) = heads.pop() else { return Ok(None) };
         let entries: Vec<Entry> = lines(&path, &text[first..])?;
         let done = self.path(rule, "done");
@@ -246,7 +246,7 @@ impl Store {
     }
 
     /// The list is durable before anything of it is done.
-    pub fn begin(&self, head: Head, entries: Vec<Entry>) -> Result<Plan, Failure> {
+    pub fn begin(&self, head: PlanHeader, entries: Vec<Entry>) -> Result<Plan, Failure> {
         let (path, done) = (self.path(&head.rule, "plan"), self.path(&head.rule, "done"));
         files::replace(&done, b"").map_err(|e| failed(&done, e))?;
         let mut text = json_line(&head);
@@ -269,7 +269,7 @@ impl Store {
     /// The run is over.
     pub fn end(&self, p: &Plan, now: i64, result: &str) -> Result<(), Failure> {
         let h = &p.head;
-        self.remember(&Ended {
+        self.remember(&FinishedRun {
             rule: h.rule.clone(),
             action: h.action.clone(),
             began: h.now,
@@ -288,12 +288,12 @@ impl Store {
         Ok(())
     }
 
-    pub fn remember(&self, e: &Ended) -> Result<(), Failure> {
+    pub fn remember(&self, e: &FinishedRun) -> Result<(), Failure> {
         append(&self.dir.join("history"), &json_line(e))
     }
 
     /// All runs that are over, the last one last.
-    pub fn history(&self) -> Result<Vec<Ended>, Failure> {
+    pub fn history(&self) -> Result<Vec<FinishedRun>, Failure> {
         let path = self.dir.join("history");
         read(&path)?.map_or(Ok(Vec::new()), |t| lines(&path, &t))
     }

@@ -1,10 +1,10 @@
 //! Rules over trees in memory: what they take, what becomes of it, and what is said about it.
 
-use super::gather::{Gatherer, Taken, entry};
-use super::hands::Hands;
+use super::actor::Actor;
+use super::gather::{SelectionVisitor, Taken, entry};
 use super::parse::parse;
 use super::rules::{Entry, Order, Rule, Time};
-use super::run::{Progress, Runner, Site, row};
+use super::run::{PolicyContext, Progress, Worker, row};
 use super::select::{Due, Selection, due_by_space};
 use super::show;
 use super::state::Store;
@@ -256,7 +256,7 @@ fn space_makes_a_rule_due() {
 }
 
 /// A file system in memory.
-struct FakeSite {
+struct FakeContext {
     tree: Mutex<Fake>,
     /// Bytes that its files can have.
     capacity: u64,
@@ -272,9 +272,9 @@ struct FakeSite {
     by_index: bool,
 }
 
-impl FakeSite {
-    fn new(tree: Fake, capacity: u64) -> FakeSite {
-        FakeSite {
+impl FakeContext {
+    fn new(tree: Fake, capacity: u64) -> FakeContext {
+        FakeContext {
             tree: Mutex::new(tree),
             capacity,
             told: Mutex::default(),
@@ -299,9 +299,9 @@ impl FakeSite {
     }
 }
 
-impl Hands for FakeSite {
+impl Actor for FakeContext {
     fn look(&self, _rule: &Rule, e: &Entry) -> Result<Option<Entry>, Failure> {
-        let (tree, path) = (self.tree.lock(), FakeSite::place(e));
+        let (tree, path) = (self.tree.lock(), FakeContext::place(e));
         let Some(dir) = tree.open(path.parent().unwrap())? else { return Ok(None) };
         let name = Name(path.file_name().unwrap().as_bytes().to_vec());
         let Some(listed) = dir.inode(&name)?.filter(|l| l.fid == e.fid) else { return Ok(None) };
@@ -310,7 +310,7 @@ impl Hands for FakeSite {
     }
 
     fn purge(&self, _rule: &Rule, e: &Entry, _now: i64) -> Result<(), Failure> {
-        let (mut tree, path) = (self.tree.lock(), FakeSite::place(e));
+        let (mut tree, path) = (self.tree.lock(), FakeContext::place(e));
         let refused = |errno| Err(Failure::op("cannot purge", &path.display().to_string(), errno));
         if self.open.contains(&path) {
             return refused(Errno::EBUSY);
@@ -329,7 +329,7 @@ impl Hands for FakeSite {
 
     fn migrate(&self, _rule: &Rule, e: &Entry, pool: &str) -> Result<(), Failure> {
         let mut tree = self.tree.lock();
-        tree.files.get_mut(&FakeSite::place(e)).unwrap().layout = Some(striped(&[5], 65536, pool));
+        tree.files.get_mut(&FakeContext::place(e)).unwrap().layout = Some(striped(&[5], 65536, pool));
         Ok(())
     }
 
@@ -342,7 +342,7 @@ impl Hands for FakeSite {
     }
 }
 
-impl Site for FakeSite {
+impl PolicyContext for FakeContext {
     fn space(&self, _rule: &Rule) -> Result<Numbers, Failure> {
         let used = self.tree.lock().files.values().map(|f| f.attr.blocks * 512).sum();
         Ok(Numbers { total: self.capacity, used, available: self.capacity - used })
@@ -359,7 +359,7 @@ impl Site for FakeSite {
     fn gather(&self, rule: &Rule, due: &Due, now: i64) -> Result<(Taken, FirstError), Failure> {
         let (tree, seen) = (self.tree.lock(), AtomicU64::new(0));
         let run = Run::new("test", &self.interrupt, &seen);
-        let (g, tests) = (Gatherer::new(rule, due, now), rule.tests(now));
+        let (g, tests) = (SelectionVisitor::new(rule, due, now), rule.tests(now));
         if self.by_index {
             let objects = Some(OfObjects::Space);
             let root = &rule.directory;
@@ -432,14 +432,14 @@ impl Drop for State {
 }
 
 /// What all rules come to, as it is printed, and the exit status.
-fn run_all(site: &FakeSite, state: &State, text: &str, is_dry: bool) -> (String, i32) {
+fn run_all(site: &FakeContext, state: &State, text: &str, is_dry: bool) -> (String, i32) {
     let (store, progress, errors) =
         (Store::new(&state.0), Progress::default(), Mutex::new(FirstError::default()));
     let _lock = store.lock().unwrap();
     let interrupt = &site.interrupt;
-    let runner = Runner { site, store: &store, interrupt, progress: &progress, errors: &errors };
+    let worker = Worker { context: site, store: &store, interrupt, progress: &progress, errors: &errors };
     let all = rules(text);
-    let came = super::run_all(&all, &runner, is_dry);
+    let came = super::run_all(&all, &worker, is_dry);
     let shown = came.iter().map(|(r, c)| show::came_text(r, c, is_dry)).collect();
     (shown, errors.into_inner().exit_code())
 }
@@ -449,8 +449,8 @@ const PURGED: [&str; 4] = ["scratch/b/oldest", "scratch/a/older", "scratch/a/old
 #[test]
 fn a_drill_tells_the_heaviest_and_deletes_the_oldest_in_order_until_there_is_room() {
     for by_index in [true, false] {
-        let (state, site) = (State::new(&format!("drill{by_index}")), FakeSite::new(full(), 100 * MIB));
-        let site = FakeSite { by_index, ..site };
+        let (state, site) = (State::new(&format!("drill{by_index}")), FakeContext::new(full(), 100 * MIB));
+        let site = FakeContext { by_index, ..site };
         let expected = "\
 tell-the-heaviest: would tell 2 users (7 fit, of 75.0M)
   70001                       4 files      40.0M
@@ -523,7 +523,7 @@ purge-the-oldest: not due: 60% are used, not more than 90%
 
 #[test]
 fn no_more_goes_than_is_needed() {
-    let (state, site) = (State::new("needed"), FakeSite::new(full(), 100 * MIB));
+    let (state, site) = (State::new("needed"), FakeContext::new(full(), 100 * MIB));
     let text = SITE.replace("until 60%", "until 85%");
     assert_eq!(run_all(&site, &state, &text, false).1, 0);
     let gone: Vec<String> = site.deleted.lock().iter().map(|p| p.display().to_string()).collect();
@@ -532,7 +532,7 @@ fn no_more_goes_than_is_needed() {
 
 #[test]
 fn a_run_that_was_ended_goes_on_with_its_list() {
-    let (state, mut site) = (State::new("resumed"), FakeSite::new(full(), 100 * MIB));
+    let (state, mut site) = (State::new("resumed"), FakeContext::new(full(), 100 * MIB));
     site.patience = AtomicUsize::new(2);
     let purge = SITE.replace("when space > 70%", "when space > 99%");
     let (said, _) = run_all(&site, &state, &purge, false);
@@ -571,7 +571,7 @@ purge-the-oldest: purged 2 files of 15.0M
 
 #[test]
 fn a_list_of_a_rule_that_was_changed_is_given_up() {
-    let (state, mut site) = (State::new("changed"), FakeSite::new(full(), 100 * MIB));
+    let (state, mut site) = (State::new("changed"), FakeContext::new(full(), 100 * MIB));
     site.patience = AtomicUsize::new(1);
     run_all(&site, &state, SITE, false);
     site.interrupt = Interrupt::default();
@@ -589,7 +589,7 @@ fn a_list_of_a_rule_that_was_changed_is_given_up() {
 
 #[test]
 fn what_changed_is_open_or_fails_stays_and_is_counted() {
-    let (state, mut site) = (State::new("stays"), FakeSite::new(full(), 100 * MIB));
+    let (state, mut site) = (State::new("stays"), FakeContext::new(full(), 100 * MIB));
     site.open.insert("/m/scratch/b/oldest".into());
     site.restless.insert("/m/scratch/a/older".into());
     site.tree.lock().files.get_mut(Path::new("/m/scratch/a/old")).unwrap().attr.nlink = 2;
@@ -604,7 +604,7 @@ fn what_changed_is_open_or_fails_stays_and_is_counted() {
 
 #[test]
 fn who_cannot_be_told_is_told_the_next_time_and_others_are_not_told_twice() {
-    let (state, site) = (State::new("told"), FakeSite::new(full(), 100 * MIB));
+    let (state, site) = (State::new("told"), FakeContext::new(full(), 100 * MIB));
     site.tree.lock().files.get_mut(Path::new("/m/home/x")).unwrap().attr.uid = 70009;
     let text =
         "directory = /m\n[tell]\naccessed > 10d\naction = notify\ncommand = tell\nusers = 9\nremind = 5d\n";
@@ -624,7 +624,7 @@ tell: would tell 1 users (8 fit, of 85.0M)
 
 #[test]
 fn files_are_reported_listed_and_moved() {
-    let (state, site) = (State::new("others"), FakeSite::new(full(), 100 * MIB));
+    let (state, site) = (State::new("others"), FakeContext::new(full(), 100 * MIB));
     for path in ["scratch/b/new", "scratch/b/recent"] {
         let mut tree = site.tree.lock();
         let f = tree.files.get_mut(&Path::new("/m").join(path)).unwrap();
@@ -659,7 +659,7 @@ move: moved 1 files of 10.0M
 
 #[test]
 fn users_of_much_space_make_a_rule_due() {
-    let (state, site) = (State::new("usage"), FakeSite::new(full(), 100 * MIB));
+    let (state, site) = (State::new("usage"), FakeContext::new(full(), 100 * MIB));
     let of = |n| format!("directory = /m\n[r]\naccessed > 50d\nwhen usage > {n}\naction = report\n");
     assert_eq!(run_all(&site, &state, &of("1G"), false).0, "r: not due: no user uses more than 1.0G\n");
     let (said, _) = run_all(&site, &state, &of("36M"), false);
@@ -668,7 +668,7 @@ fn users_of_much_space_make_a_rule_due() {
 
 #[test]
 fn two_runs_do_not_work_at_once_and_a_damaged_list_is_not_used() {
-    let (state, site) = (State::new("lock"), FakeSite::new(full(), 100 * MIB));
+    let (state, site) = (State::new("lock"), FakeContext::new(full(), 100 * MIB));
     let store = Store::new(&state.0);
     assert!(!store.is_locked().unwrap());
     {

@@ -2,7 +2,7 @@
 
 use super::gather::{Taken, entry, gather};
 use super::rules::{Entry, Of, Rule, When};
-use super::run::{Progress, Site};
+use super::run::{PolicyContext, Progress};
 use super::select::Due;
 use crate::command::df::{self, Numbers};
 use crate::command::find::candidate::Candidate;
@@ -29,7 +29,7 @@ use world::sys::{self, Deadline};
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// Who does it: a mount, or a test's tree.
-pub trait Hands {
+pub trait Actor {
     /// The file as it is now; `None`: its path leads to none, or to another.
     fn look(&self, rule: &Rule, e: &Entry) -> Result<Option<Entry>, Failure>;
     /// `ECANCELED` if it is not what it was, `EBUSY` while somebody has it open.
@@ -77,7 +77,7 @@ fn has_gone(e: Errno) -> bool {
     matches!(e, Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE | Errno::ELOOP)
 }
 
-impl Hands for Mounts<'_> {
+impl Actor for Mounts<'_> {
     fn look(&self, rule: &Rule, e: &Entry) -> Result<Option<Entry>, Failure> {
         let shown = shown(rule, e);
         let (folder, name) = match Mounts::parent(rule, e) {
@@ -139,7 +139,7 @@ fn mount_of(rule: &Rule) -> Result<LocalMount, Failure> {
     found.ok_or_else(|| Failure::op("cannot find the mount of", &shown, Errno::ENODEV))
 }
 
-impl Site for Mounts<'_> {
+impl PolicyContext for Mounts<'_> {
     fn space(&self, rule: &Rule) -> Result<Numbers, Failure> {
         let m = mount_of(rule)?;
         let (pool, ost) = match &rule.when {
