@@ -141,6 +141,15 @@ path = x
     assert!(twice[0].contains("two rules of the name 'a'"), "{twice:?}");
 }
 
+#[test]
+fn the_example_of_the_manual_is_right() {
+    let page = include_str!("../../../../../docs/man/nacre-policy.8");
+    let example = page.split(".nf\n").nth(1).and_then(|t| t.split(".fi\n").next()).expect("an example");
+    let all = rules(&example.replace("\\-", "-"));
+    let names: Vec<&str> = all.iter().map(|r| r.name.as_str()).collect();
+    assert_eq!(names, ["tell-the-heaviest", "purge-scratch"]);
+}
+
 fn at(sec: i64) -> Timestamp {
     Timestamp { sec, nsec: 0 }
 }
