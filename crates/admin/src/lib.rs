@@ -45,6 +45,7 @@ pub fn run(program: &str, args: &[OsString]) -> Option<i32> {
         "replace" => command::replace::main(args),
         "lost" => command::lost::main(args),
         "movements" => command::movements::main(args),
+        "policy" => command::policy::main(args),
         "quota" => command::quota::main(args),
         "lljobstat" => command::jobs::lljobstat::main(args),
         "top" => command::top::main(args),

@@ -5,7 +5,7 @@ use crate::control::{
     ControlError, Inode, Listed, MountName, Name, Packed, Reply, Request, Stripe, Target, TargetSpace,
     TargetUsage,
 };
-use crate::llite::{O_CREAT, O_EXCL, O_WRONLY, permission};
+use crate::llite::{O_CREAT, O_EXCL, O_WRONLY, Victim, permission};
 use crate::stats::Verb;
 use crate::{Admin, Call, Fs, FsSpace, R, TargetState, control};
 use model::inode_rules::FLAG_PROJINHERIT;
@@ -155,6 +155,19 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
         Request::SwapLayouts { name, other, keep_times } => {
             let attr = object(fs, &call, opened, name).await?;
             swap_layouts(fs, call, (attr.fid, other), keep_times).await?;
+            Reply::Done
+        }
+        Request::Purge { name, seen, tests, unless } => {
+            if name.0.is_empty() || name.0.contains(&b'/') || name.0 == b"." || name.0 == b".." {
+                return Err(Errno::EINVAL.into());
+            }
+            may_search(fs, &call, opened).await?;
+            let victim = Victim { parent: opened, name: name.0, seen, tests, unless };
+            Admin(fs).purge(call, victim).await.map_err(|e| match e {
+                Errno::ECANCELED => error(e, "it is not what it was, or does not fit any more"),
+                Errno::EBUSY => error(e, "somebody has it open"),
+                e => e.into(),
+            })?;
             Reply::Done
         }
         Request::Movement { name } => {

@@ -175,6 +175,20 @@ pub enum Flush {
     Everything,
 }
 
+/// What a file was when somebody looked at it, its objects' part included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    pub fid: Fid,
+    pub uid: u32,
+    pub gid: u32,
+    pub projid: u32,
+    /// Bytes.
+    pub size: u64,
+    pub atime: Timestamp,
+    pub mtime: Timestamp,
+    pub ctime: Timestamp,
+}
+
 /// What is wanted of what only objects know of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -270,6 +284,9 @@ pub enum Request {
         #[serde(default)]
         bandwidth_bytes: u64,
     },
+    /// Removes an entry of the opened directory that is no directory, if its file is still what it was and
+    /// the conditions hold. [`Reply::Done`]. `ECANCELED` if not, `EBUSY` while somebody has it open.
+    Purge { name: Name, seen: Seen, tests: Vec<Test>, unless: Vec<Vec<Test>> },
     /// How far the movement of a file is, as a line of `mdt.*.movements`: [`Reply::Params`] by the file's
     /// FID; empty if it is not moved.
     Movement { name: Option<Name> },

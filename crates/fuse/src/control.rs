@@ -105,10 +105,10 @@ async fn run(cx: &Cx, request: Request) -> Result<Reply, ControlError> {
         return admin::answer_of_mount(&fs, cx.uid, request).await;
     }
     let opened = cx.fid()?;
-    let makes_name = matches!(request, Request::Create { .. });
+    let changes_names = matches!(request, Request::Create { .. } | Request::Purge { .. });
     let answer = admin::answer(&fs, cx.call(), opened, request).await;
-    if makes_name {
-        // The kernel may know the name as absent, and the directory as it was.
+    if changes_names {
+        // The kernel may know the name as absent, or as there, and the directory as it was.
         cx.bridge.kernel.forget_names(std::iter::once(opened));
         client::CacheHolder::changed(&*cx.bridge.kernel, opened);
     }

@@ -45,7 +45,7 @@ fn counter_of(op: Op) -> Option<C> {
         Op::Close => C::Close,
         Op::Create | Op::Mknod | Op::Symlink => C::Mknod,
         Op::Link => C::Link,
-        Op::Unlink => C::Unlink,
+        Op::Unlink | Op::Purge => C::Unlink,
         Op::Mkdir => C::Mkdir,
         Op::Rmdir => C::Rmdir,
         Op::Rename => C::Rename,

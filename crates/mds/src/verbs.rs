@@ -49,6 +49,7 @@ transactional! {
     Readlink: msg::readlink::Readlink => ops::readlink::run;
     Link: msg::link::Link => ops::link::run;
     Unlink: msg::unlink::Unlink => ops::unlink::run;
+    Purge: msg::purge::Purge => ops::purge::run;
     Rmdir: msg::rmdir::Rmdir => ops::rmdir::run;
     Rename: msg::rename::Rename => ops::rename::run;
     Open: msg::open::Open => ops::open::run;

@@ -51,6 +51,7 @@ Data, from and to any file system:
   replace OST                     another, empty OST takes the place of one whose disk died
   rebalance                       files go from the fullest OSTs to the emptiest ones
   lost OST                        which files an OST had that is gone for good
+  policy check|run|status|history rules about files: purge, move, tell their users, report
   movements                       which files are moved to other objects, and how far that is
   top jobs                        the jobs with the most operations on all targets
 
@@ -60,6 +61,7 @@ Measuring, on any mounted directory:
 What is there:
   domains [MOUNT]                 racks, hosts and the targets in them, with their space
   top users|groups|projects       who uses most
+  top dirs DIR                    which directories have most in them
   quota verify [MOUNT...]         whether servers count right what users, groups and projects have
   report striping|owners|sizes|ages DIR   layouts, owners, sizes, ages of the files below a directory
 

@@ -103,7 +103,7 @@ macro_rules! for_each_message {
             Withdraw => $crate::msg::withdraw::Withdraw, Fence => $crate::msg::fence::Fence,
             Setowner => $crate::msg::setowner::Setowner, Setquota => $crate::msg::setquota::Setquota,
             Quotactl => $crate::msg::quotactl::Quotactl, Quotashare => $crate::msg::quotashare::Quotashare,
-            Acquire => $crate::msg::acquire::Acquire,
+            Acquire => $crate::msg::acquire::Acquire, Purge => $crate::msg::purge::Purge,
             Register => $crate::msg::register::Register, Config => $crate::msg::config::Config,
         }
     };

@@ -244,6 +244,7 @@ verbs! {
         Changelogclear = 55, modifies;
         Setquota = 56, modifies, not_in_batch;
         Acquire = 57, past_barrier, not_in_batch;
+        Purge = 58, answers(Answer::Changed);
         // locks (MDT)
         Enqueue = 60, modifies, named("ldlm_enqueue");
         Cancel = 61, modifies, past_barrier, unlimited, named("ldlm_cancel");

@@ -40,6 +40,7 @@ mod object;
 mod pacemaker;
 mod passed_over;
 mod pause;
+mod policy;
 mod pools;
 mod posix;
 mod programs;

@@ -24,6 +24,7 @@ pub mod movements;
 pub mod osts;
 pub mod path2fid;
 pub mod ping;
+pub mod policy;
 pub mod pool;
 pub mod project;
 pub mod quota;

@@ -1,6 +1,6 @@
 //! `nacre top`: who does most, and who has most, on the mounted file systems.
 
-use super::{jobs, quota, with_page};
+use super::{jobs, quota, report, with_page};
 use crate::failure::Failure;
 use std::ffi::OsString;
 
@@ -8,6 +8,7 @@ const USAGE: &str = "\
 usage: nacre top jobs [-n COUNT] [--interval SECONDS] [--json] [MOUNT...]
        nacre top users|groups|projects [-n COUNT] [--by space|files] [--json]
                                        [MOUNT...]
+       nacre top dirs [-n COUNT] [--by space|files] [--depth N] [--json] DIR...
 
 Of the file systems that are mounted at these places (of all that are mounted
 here without any), asked on all their targets. Root's.
@@ -17,11 +18,15 @@ which operations. Clients send job ids if jobid_var says from where (lctl
 set_param jobid_var=procname_uid).
 users, groups, projects: those who use most, with their share of all that is
 used. It is counted when it changes: nothing is walked.
+dirs: the directories below DIR with most in them, by a look through the
+metadata server's inodes; anybody's. What lies deeper is counted for the
+directory N levels below DIR, what lies higher for its own.
 
   -n, --count COUNT         so many of each file system (10)
   -i, --interval SECONDS    shows what jobs did in each so many seconds, a
                             second, until it is interrupted; without it, what
                             they did since they are counted
+      --depth N             levels below DIR (1)
       --by space|files      who uses most space, or has most files (space)
       --json                one JSON document for each look
 
@@ -34,14 +39,15 @@ pub const COUNT_MAX: u64 = 100_000;
 
 fn run(args: &[OsString]) -> Result<i32, Failure> {
     let Some((what, rest)) = args.split_first() else {
-        return Err(Failure::usage("say of what: nacre top jobs|users|groups|projects"));
+        return Err(Failure::usage("say of what: nacre top jobs|users|groups|projects|dirs"));
     };
     let what = what.to_string_lossy();
     match (&*what, quota::top::type_of(&what)) {
         ("jobs", _) => jobs::top::run(rest),
+        ("dirs", _) => report::dirs::run(rest),
         (_, Some(of)) => quota::top::run(of, rest),
         _ => Err(Failure::usage(format!(
-            "'{what}' is nothing that it shows: nacre top jobs|users|groups|projects"
+            "'{what}' is nothing that it shows: nacre top jobs|users|groups|projects|dirs"
         ))),
     }
 }

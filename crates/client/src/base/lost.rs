@@ -5,7 +5,7 @@ use super::context::Context;
 use model::{Errno, Fid};
 use std::collections::BTreeSet;
 use wire::msg::{
-    batch, components, create, fallocate, grow, instantiate, link, migrate, mkdir, mknod, recreate,
+    batch, components, create, fallocate, grow, instantiate, link, migrate, mkdir, mknod, purge, recreate,
     removexattr, rename, rmdir, setattr, setlayout, setxattr, swap, symlink, truncate, unlink, write,
     writelist,
 };
@@ -37,6 +37,7 @@ fn changed(op: Op, message: &[u8], reply: &[u8]) -> Result<Changed, CodecError> 
         Op::Symlink => of(m).map(|m: symlink::Symlink| new(m.parent, m.fid))?,
         Op::Link => of(m).map(|m: link::Link| vec![m.parent, m.fid])?,
         Op::Unlink => named(of(m).map(|m: unlink::Unlink| vec![m.parent])?, reply),
+        Op::Purge => named(of(m).map(|m: purge::Purge| vec![m.parent])?, reply),
         Op::Rmdir => named(of(m).map(|m: rmdir::Rmdir| vec![m.parent])?, reply),
         Op::Rename => named(of(m).map(|m: rename::Rename| vec![m.parent, m.new_parent])?, reply),
         Op::Setattr => of(m).map(|m: setattr::Setattr| vec![m.fid])?,

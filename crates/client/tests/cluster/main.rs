@@ -20,6 +20,7 @@ mod movements;
 mod names;
 mod pending;
 mod pools;
+mod purge;
 mod rebalance;
 mod restart;
 mod rules;

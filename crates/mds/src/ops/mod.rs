@@ -35,6 +35,7 @@ pub mod ostfiles;
 pub mod own;
 pub mod param;
 pub mod ping;
+pub mod purge;
 pub mod quotactl;
 pub mod read;
 pub mod readdir;

@@ -46,6 +46,12 @@ impl<'a> Filter<'a> {
         self.fixed.iter().all(|t| holds(t, i))
     }
 
+    /// Whether a file fits whatever object servers know of it.
+    pub fn certainly_fits(&self, i: &Inode) -> bool {
+        let certainly = |t: &&Test| tell(&t.condition, i).is_some_and(|fits| fits != t.negated);
+        self.fixed.iter().chain(&self.rest).all(certainly)
+    }
+
     /// Whether a file may fit whose fixed part does.
     pub fn may_fit(&self, i: &Inode) -> bool {
         self.rest.iter().all(|t| holds(t, i))

@@ -5,6 +5,7 @@ mod filter;
 mod page;
 mod paths;
 
+pub use filter::Filter;
 #[cfg(test)]
 pub use page::Bounds;
 pub use page::{BOUNDS, page};

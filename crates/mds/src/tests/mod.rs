@@ -15,6 +15,7 @@ mod osts;
 mod own;
 mod pools;
 mod posix;
+mod purge;
 mod recovery;
 mod recreate;
 mod scan;

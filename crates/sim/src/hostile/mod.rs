@@ -415,6 +415,7 @@ fn likely(target: TargetId) -> &'static [Op] {
         Op::Readlink,
         Op::Link,
         Op::Unlink,
+        Op::Purge,
         Op::Rmdir,
         Op::Rename,
         Op::Open,

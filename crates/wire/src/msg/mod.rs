@@ -49,6 +49,7 @@ pub mod ostfiles;
 pub mod own;
 pub mod param;
 pub mod ping;
+pub mod purge;
 pub mod quotactl;
 pub mod quotashare;
 pub mod read;

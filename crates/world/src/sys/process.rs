@@ -1,7 +1,7 @@
 //! Processes and signals.
 
 use std::ffi::{CString, OsString};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -205,6 +205,22 @@ pub fn run(program: &str, args: &[&str]) -> io::Result<Finished> {
     let o = Command::new(program).args(args).stdin(Stdio::null()).output()?;
     let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
     Ok(Finished { status: o.status.code(), out: text(o.stdout), err: text(o.stderr) })
+}
+
+/// As [`run`], with these bytes for input. What the program writes to its standard output is thrown away; a
+/// program that does not read its input to the end is no mistake.
+pub fn run_with_input(program: &str, args: &[&str], input: &[u8]) -> io::Result<Finished> {
+    let mut cmd = Command::new(program);
+    let mut child =
+        cmd.args(args).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let stdin = child.stdin.take();
+    let o = std::thread::scope(|s| {
+        // Beside: the program may fill its standard error before it reads.
+        s.spawn(move || stdin.map(|mut i| i.write_all(input)));
+        child.wait_with_output()
+    })?;
+    let err = String::from_utf8_lossy(&o.stderr).into_owned();
+    Ok(Finished { status: o.status.code(), out: String::new(), err })
 }
 
 /// Starts a program in a session of its own, with these for standard input and output.

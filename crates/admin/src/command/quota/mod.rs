@@ -248,7 +248,7 @@ fn one(m: &LocalMount, p: &Parsed, id: QuotaId, errors: &mut FirstError) -> Resu
 
 /// What everybody of a type from one id to another uses, page by page: what the targets said, and their sums.
 /// Returns what they said last.
-fn each_page(
+pub(crate) fn each_page(
     m: &LocalMount,
     of: QuotaType,
     (start, end): (u32, u32),

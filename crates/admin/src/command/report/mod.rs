@@ -1,6 +1,7 @@
 //! `nacre report`: what layouts, owners, sizes and ages the files below some directories have, by one scan or
 //! walk.
 
+pub mod dirs;
 mod tables;
 mod tally;
 #[cfg(test)]
@@ -12,8 +13,8 @@ use crate::command::getstripe::effective;
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, Opt, flag, value};
 use crate::interrupt::{self, Interrupt};
-use crate::walk::index::{self, ScanPlan};
-use crate::walk::{self, Mounted, MountedIndex, Place, Run, THREADS_MAX, Visitor};
+use crate::walk::index::ScanPlan;
+use crate::walk::{self, Directory, Mounted, MountedIndex, Place, Run, THREADS_MAX, Visitor};
 use crate::{local, output, say};
 use client::control::{Listed, OfObjects};
 use indicatif::ProgressBar;
@@ -105,7 +106,7 @@ impl Visitor for Counter {
                 break;
             }
             let mut c = Candidate::new(PathBuf::new(), at.depth, l);
-            match look(&mut c, at) {
+            match look(&mut c, at.dir) {
                 Ok(true) => files.push(c),
                 Ok(false) => {}
                 Err(f) => run.report(&f),
@@ -121,9 +122,9 @@ impl Visitor for Counter {
 }
 
 /// Learns what is to be counted; false if the file has gone.
-fn look(c: &mut Candidate, at: &Place<'_>) -> Result<bool, Failure> {
+pub(super) fn look(c: &mut Candidate, dir: &dyn Directory) -> Result<bool, Failure> {
     if c.listed.inode.is_none() {
-        match at.dir.inode(c.name())? {
+        match dir.inode(c.name())? {
             Some(l) => c.listed.inode = l.inode,
             None => return Ok(false),
         }
@@ -132,7 +133,7 @@ fn look(c: &mut Candidate, at: &Place<'_>) -> Result<bool, Failure> {
         return Ok(false);
     }
     if c.has_objects() && !c.inode().is_complete {
-        c.stat = at.dir.stat(c.name(), false)?;
+        c.stat = dir.stat(c.name(), false)?;
         return Ok(c.stat.is_some());
     }
     Ok(true)
@@ -149,20 +150,27 @@ fn default_of(at: &Place<'_>, run: &Run<'_>) -> Option<LayoutSpec> {
     }
 }
 
-fn count_below(root: &Path, o: &Options, counter: &Counter, run: &Run<'_>) -> Result<(), Failure> {
+/// Shows a visitor all that lies below a directory, with the space of objects, by a scan or a walk. `index`:
+/// which of them; `None`: what is less to do.
+fn below(
+    root: &Path,
+    (index, threads): (Option<bool>, usize),
+    visitor: &dyn Visitor,
+    run: &Run<'_>,
+) -> Result<(), Failure> {
     local::mount_point(root)?;
     let tree = Mounted::new(root)?;
-    if walk::is_to_scan(&tree, root, o.index, true, run)? {
+    if walk::is_to_scan(&tree, root, index, true, run)? {
         let scanning = ScanPlan {
             root,
             tests: &[],
             objects: Some(OfObjects::Space),
-            threads: o.threads,
-            is_forced: o.index.is_some(),
+            threads,
+            is_forced: index.is_some(),
         };
-        index::scan(&tree, &MountedIndex::new(root), &scanning, counter, run);
+        walk::index::scan(&tree, &MountedIndex::new(root), &scanning, visitor, run);
     } else {
-        walk::walk(&tree, root, o.threads, counter, run);
+        walk::walk(&tree, root, threads, visitor, run);
     }
     Ok(())
 }
@@ -174,7 +182,7 @@ fn count(o: &Options, seen: &AtomicU64, interrupt: &Interrupt) -> (Tally, FirstE
         if interrupt.stopped() {
             break;
         }
-        if let Err(f) = count_below(root, o, &counter, &run) {
+        if let Err(f) = below(root, (o.index, o.threads), &counter, &run) {
             run.report(&f);
         }
     }
