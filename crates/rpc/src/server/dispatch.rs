@@ -9,7 +9,7 @@ use model::{Errno, Timestamp};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use wire::frame::{FLAG_COMMIT, FLAG_DURABLE, FLAG_REPLAY, FLAG_RESENT, FLAG_UNDER_WAY};
+use wire::frame::{FLAG_COMMIT, FLAG_DURABLE, FLAG_REPLAY, FLAG_RESENT, FLAG_UNDER_WAY, FLAG_WAITED_FOR};
 use wire::msg::notify::Notice;
 use wire::{Frame, FrameKind, Header, Op, RequestContext, Sender};
 use world::Conn;
@@ -110,7 +110,8 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame, room: Option<Room>) ->
         a.session.reply(Asked { slot: h.slot, xid: h.xid, op: h.opcode }, &err, stamp);
         return Ok(true);
     }
-    match a.session.arrive(a.number, Box::new(Arrived { req: incoming, room }), stamp) {
+    let waited_for = h.flags & FLAG_WAITED_FOR != 0;
+    match a.session.arrive(a.number, Box::new(Arrived { req: incoming, room, waited_for }), stamp) {
         Step::Execute(req) => {
             let (server2, target, session) = (server.clone(), a.target.clone(), a.session.clone());
             server.world.spawn("rpc-request", execute(server2, target, session, req));
@@ -282,13 +283,14 @@ async fn execute(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>
     let mut guard = AbortOnPanic { target: target.clone(), abort, culprit: None };
     let mut next = Some(first);
     while let Some(arrived) = next {
-        let Arrived { req, room } = *arrived;
+        let place = target.peers.nrs().enter(&*target.service, &session, &arrived).await;
+        let Arrived { req, room, .. } = *arrived;
         let asked = Asked { slot: req.slot, xid: req.xid, op: req.op as u16 };
         assert!(asked.slot < model::limits::SLOTS_PER_SESSION, "what is executed has a slot for its answer");
         let wall = req.wall;
         guard.culprit = Some(Culprit::of(&req));
         let mut out = target.service.clone().handle(req).await;
-        drop(room);
+        drop((room, place));
         guard.culprit = None;
         assert!(out.transno == 0 || out.status.is_ok(), "{:?} failed and changed something", asked.op);
         let plain = out.body.is_empty() && out.bulk.is_empty();

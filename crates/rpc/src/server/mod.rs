@@ -6,6 +6,7 @@ mod barred;
 mod dispatch;
 mod evict;
 mod identity;
+pub mod nrs;
 mod principal;
 pub mod recovery;
 mod session;
@@ -14,7 +15,8 @@ mod slots;
 use bytes::Bytes;
 use model::mutex::{Mutex, MutexGuard};
 use model::nodemap::Nodemap;
-use model::{Errno, TargetId, Timestamp};
+use model::{Errno, TargetId, TargetKind, Timestamp};
+use nrs::{Account, Nrs};
 use session::Session;
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -195,6 +197,19 @@ pub trait Service: Send + Sync + 'static {
     /// For a client that came back after a restart: what its slots hold. Asked for every slot when the
     /// client connects, before any of its requests.
     fn stored_reply(&self, client: ClientId, slot: u16) -> Option<StoredReply>;
+    /// Who asks, for the order of requests when not all can begin at once. May take a moment: it is asked only
+    /// of those that have to wait, or if there are rules.
+    fn account(&self, req: &Incoming) -> Account {
+        Account::of(&req.ctx)
+    }
+    /// Bytes of data that the answer will have, likewise.
+    fn answer_bytes(&self, _req: &Incoming) -> usize {
+        0
+    }
+    /// Whether somebody waits until this client gives back a lock or lease: its requests wait for nobody.
+    fn awaits(&self, _client: ClientId) -> bool {
+        false
+    }
     /// Executes one request. Called once for each (client, slot, xid), never twice at a time for one slot.
     /// Requests that change nothing (`transno` 0) may be executed again when they are resent.
     fn handle(self: Arc<Self>, req: Incoming) -> BoxFuture<Outgoing>;
@@ -220,11 +235,22 @@ pub struct Peers {
     ping_ms: Arc<AtomicU32>,
     /// Wakes the server's look at who is to be evicted; there once the target is served.
     evictor: Arc<Mutex<Option<Arc<sync::Notify>>>>,
+    nrs: Arc<Nrs>,
 }
 
 impl Peers {
     pub fn new() -> Peers {
         Peers::default()
+    }
+
+    /// Of a target that shares the order of its requests with others.
+    pub fn sharing(nrs: &Arc<Nrs>) -> Peers {
+        Peers { nrs: nrs.clone(), ..Peers::default() }
+    }
+
+    /// In which order its requests begin.
+    pub fn nrs(&self) -> &Arc<Nrs> {
+        &self.nrs
     }
 
     fn map(&self) -> MutexGuard<'_, BTreeMap<ClientId, Arc<Session>>> {
@@ -411,6 +437,10 @@ impl Server {
         let (id, fsname) = (service.target(), service.fsname());
         peers.ping_ms.store(self.ping_ms.load(Ordering::Relaxed), Ordering::Relaxed);
         *peers.evictor.lock() = Some(self.evictor.clone());
+        // Whoever asks for the configuration waits for nobody.
+        if id.kind != TargetKind::Mgt {
+            peers.nrs.serve(&self.world);
+        }
         let barred = barred::Barred::load(&self.world, service.folder());
         let target = Arc::new(Target { label: id.label(&fsname), service, peers, barred });
         let old = {
@@ -490,6 +520,7 @@ impl Server {
         Box::pin(async move {
             for t in &targets {
                 t.peers.notify_all(Notify::Stopping);
+                t.peers.nrs.open();
             }
             let quiet = async {
                 for t in &targets {
