@@ -6,46 +6,32 @@ mod barred;
 mod dispatch;
 mod evict;
 mod identity;
-pub mod nrs;
 mod principal;
 pub mod recovery;
 mod session;
 mod slots;
 
+use crate::nrs::{Holders, Nrs};
 use bytes::Bytes;
 use model::mutex::{Mutex, MutexGuard};
 use model::nodemap::Nodemap;
 use model::{Errno, TargetId, TargetKind, Timestamp};
-use nrs::{Account, Nrs};
 use session::Session;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use wire::msg::notify::{Notice, Notify};
 use wire::{Bulk, Op, RequestContext, Sender};
 use world::inbound::Inbound;
 use world::{BoxFuture, Either, Instant, Listener, World, select, sync};
 
+pub use crate::client_id::ClientId;
 pub use identity::{Greeting, Identity, Proofs};
 pub use principal::{Peer, Principal};
 pub use slots::{Arrival, Slot};
-
-/// The `client_uuid` of connect.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ClientId(pub [u8; 16]);
-
-impl std::fmt::Display for ClientId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (i, b) in self.0.iter().enumerate() {
-            let dash = if matches!(i, 4 | 6 | 8 | 10) { "-" } else { "" };
-            write!(f, "{dash}{b:02x}")?;
-        }
-        Ok(())
-    }
-}
 
 /// One request, decoded up to its verb.
 #[derive(Clone, Debug)]
@@ -197,19 +183,6 @@ pub trait Service: Send + Sync + 'static {
     /// For a client that came back after a restart: what its slots hold. Asked for every slot when the
     /// client connects, before any of its requests.
     fn stored_reply(&self, client: ClientId, slot: u16) -> Option<StoredReply>;
-    /// Who asks, for the order of requests when not all can begin at once. May take a moment: it is asked only
-    /// of those that have to wait, or if there are rules.
-    fn account(&self, req: &Incoming) -> Account {
-        Account::of(&req.ctx)
-    }
-    /// Bytes of data that the answer will have, likewise.
-    fn answer_bytes(&self, _req: &Incoming) -> usize {
-        0
-    }
-    /// Whether somebody waits until this client gives back a lock or lease: its requests wait for nobody.
-    fn awaits(&self, _client: ClientId) -> bool {
-        false
-    }
     /// Executes one request. Called once for each (client, slot, xid), never twice at a time for one slot.
     /// Requests that change nothing (`transno` 0) may be executed again when they are resent.
     fn handle(self: Arc<Self>, req: Incoming) -> BoxFuture<Outgoing>;
@@ -236,6 +209,7 @@ pub struct Peers {
     /// Wakes the server's look at who is to be evicted; there once the target is served.
     evictor: Arc<Mutex<Option<Arc<sync::Notify>>>>,
     nrs: Arc<Nrs>,
+    holders: Arc<OnceLock<Arc<dyn Holders>>>,
 }
 
 impl Peers {
@@ -251,6 +225,15 @@ impl Peers {
     /// In which order its requests begin.
     pub fn nrs(&self) -> &Arc<Nrs> {
         &self.nrs
+    }
+
+    /// Who knows for which clients others wait, and who asks.
+    pub fn set_holders(&self, holders: Arc<dyn Holders>) {
+        let _ = self.holders.set(holders);
+    }
+
+    fn holders(&self) -> Option<&dyn Holders> {
+        self.holders.get().map(|h| &**h)
     }
 
     fn map(&self) -> MutexGuard<'_, BTreeMap<ClientId, Arc<Session>>> {

@@ -1,7 +1,7 @@
 //! Who begins next when not all can, with a service whose requests cost time.
 
 use super::*;
-use crate::server::nrs::Nrs;
+use crate::nrs::{Holders, Nrs};
 use model::{Cred, ObjectId};
 use wire::msg::read::{Read, ReadReply};
 use wire::msg::statfs::{Statfs, StatfsReply};
@@ -38,9 +38,6 @@ impl Service for Mill {
     fn last_committed(&self) -> u64 {
         0
     }
-    fn awaits(&self, client: ClientId) -> bool {
-        lock(&self.awaited).contains(&client)
-    }
     fn connect(self: Arc<Self>, _: Greeting) -> BoxFuture<Result<ConnectOutcome, (Errno, String)>> {
         Box::pin(async { Ok(ConnectOutcome { new_client: true, recovering: false }) })
     }
@@ -75,6 +72,12 @@ impl Service for Mill {
     }
 }
 
+impl Holders for Mill {
+    fn awaited(&self, client: ClientId) -> bool {
+        lock(&self.awaited).contains(&client)
+    }
+}
+
 struct Rig {
     w: World,
     server: Arc<Server>,
@@ -96,6 +99,7 @@ fn run<T>(seed: u64, work: Duration, f: impl AsyncFnOnce(Rig) -> T) -> T {
             departed: Mutex::default(),
         });
         let peers = Peers::new();
+        peers.set_holders(mill.clone());
         let server = serve(&sw, 1, vec![mill.clone()], &peers).await;
         f(Rig { w, server, nrs: peers.nrs().clone(), mill }).await
     })

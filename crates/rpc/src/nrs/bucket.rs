@@ -90,6 +90,7 @@ pub struct Buckets {
 }
 
 impl Buckets {
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.all.len()
     }

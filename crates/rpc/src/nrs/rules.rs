@@ -2,9 +2,9 @@
 
 use super::bucket::{Alike, BucketKey, Rate};
 use super::engine::Party;
-use crate::ClientId;
-use model::Errno;
+use crate::client_id::ClientId;
 use model::squash::NidRanges;
+use model::{Cred, Errno};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,15 +30,22 @@ pub struct Account {
 }
 
 impl Account {
+    pub fn new(uid: u32, gid: u32, job: &str) -> Account {
+        Account { uid, gid, job: job[..job.floor_char_boundary(model::limits::JOBID_MAX_BYTES)].into() }
+    }
+
+    /// The same job of another user.
+    pub fn as_user(self, who: &Cred) -> Account {
+        Account { uid: who.uid, gid: who.gid, ..self }
+    }
+
     /// As the request says. What a mount writes back or fetches is of whose file it is, if it says so.
     pub fn of(ctx: &RequestContext) -> Account {
-        let job: &str = &ctx.jobid;
-        let job = job[..job.floor_char_boundary(model::limits::JOBID_MAX_BYTES)].into();
         let (uid, gid) = match ctx.cred.is_root().then(|| ctx.file_owner()).flatten() {
             Some(of) => (of.owner.uid, of.owner.gid),
             None => (ctx.cred.uid, ctx.cred.gid),
         };
-        Account { uid, gid, job }
+        Account::new(uid, gid, &ctx.jobid)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Nrs;
 use super::bucket::Alike;
 use super::rules::*;
-use crate::ClientId;
+use crate::client_id::ClientId;
 use model::Errno;
 use std::sync::Arc;
 use wire::Op;

@@ -7,7 +7,7 @@
 //! are; he saves nothing up. Requests of one class stay in their order.
 
 use super::bucket::{BucketKey, Buckets, Rate};
-use crate::ClientId;
+use crate::client_id::ClientId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ pub struct Shown<'a> {
     pub waits: Waits,
 }
 
-pub struct Engine<T> {
+pub struct Queue<T> {
     classes: BTreeMap<ClassKey, Class<T>>,
     lanes: BTreeMap<Party, Lane>,
     ready: BTreeSet<(u64, Party)>,
@@ -121,9 +121,9 @@ pub struct Engine<T> {
     tickets: u64,
 }
 
-impl<T> Default for Engine<T> {
-    fn default() -> Engine<T> {
-        Engine {
+impl<T> Default for Queue<T> {
+    fn default() -> Queue<T> {
+        Queue {
             classes: BTreeMap::new(),
             lanes: BTreeMap::new(),
             ready: BTreeSet::new(),
@@ -135,7 +135,7 @@ impl<T> Default for Engine<T> {
     }
 }
 
-impl<T> Engine<T> {
+impl<T> Queue<T> {
     pub fn is_empty(&self) -> bool {
         self.queued == 0
     }

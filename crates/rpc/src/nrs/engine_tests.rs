@@ -2,7 +2,7 @@
 //! each, rates hold, what is remembered is bounded.
 
 use super::bucket::{Alike, BUCKETS_MAX, BucketKey, DEPTH, Rate};
-use super::engine::{CLASSES_MAX, COST_MAX, ClassKey, Engine, Next, Party};
+use super::engine::{CLASSES_MAX, COST_MAX, ClassKey, Next, Party, Queue};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use world::Instant;
@@ -18,7 +18,7 @@ fn limited(uid: u32, job: u32, rule: u64) -> ClassKey {
     ClassKey { bucket: Some(BucketKey { rule, alike }), ..class(uid, job) }
 }
 
-fn begin<T: std::fmt::Debug>(e: &mut Engine<T>, now: Instant) -> T {
+fn begin<T: std::fmt::Debug>(e: &mut Queue<T>, now: Instant) -> T {
     match e.pop(now, |_| None) {
         Next::Begin(t) => t,
         n => panic!("{n:?} although something waits"),
@@ -32,7 +32,7 @@ proptest! {
     fn classes_are_queues_and_nobody_idles(
         steps in proptest::collection::vec((0..4u32, 0..3u32, 1..40u64, 0..4u8), 1..300),
     ) {
-        let mut e = Engine::default();
+        let mut e = Queue::default();
         let mut model: BTreeMap<ClassKey, VecDeque<(u64, u32)>> = BTreeMap::new();
         let mut n = 0;
         for (uid, job, cost, what) in steps {
@@ -78,9 +78,9 @@ proptest! {
         jobs in 1..40u32,
         late in 0..200usize,
     ) {
-        let mut e = Engine::default();
+        let mut e = Queue::default();
         let jobs_of = |uid: usize| if uid == 0 { jobs } else { 1 + uid as u32 % 3 };
-        let add = |e: &mut Engine<(usize, u32)>, uid: usize, job: u32| {
+        let add = |e: &mut Queue<(usize, u32)>, uid: usize, job: u32| {
             e.push(class(uid as u32, job), costs[uid], T0, (uid, job));
         };
         let last = costs.len() - 1;
@@ -105,10 +105,10 @@ proptest! {
                 prop_assert!(apart <= 2 * (costs[i] + costs[j]), "{had:?} with {costs:?}");
             }
         }
-        for uid in 0..costs.len() {
+        for (uid, cost) in costs.iter().enumerate() {
             let all: Vec<u64> = (0..jobs_of(uid)).map(|j| of_jobs.get(&(uid, j)).copied().unwrap_or(0)).collect();
             let (min, max) = (all.iter().min().unwrap(), all.iter().max().unwrap());
-            prop_assert!(max - min <= 2 * costs[uid], "jobs of {uid} had {all:?}");
+            prop_assert!(max - min <= 2 * cost, "jobs of {uid} had {all:?}");
         }
     }
 
@@ -121,7 +121,7 @@ proptest! {
     ) {
         let rate = Rate::new(per_second).unwrap();
         let rate_of = |rule| (rule == 7).then_some(rate);
-        let mut e = Engine::default();
+        let mut e = Queue::default();
         let (mut now, mut begun, mut free) = (T0, Vec::new(), 0);
         for (i, gap) in gaps.iter().enumerate() {
             // Two jobs of one user: one bucket.
@@ -161,7 +161,7 @@ proptest! {
 
 #[test]
 fn what_costs_much_is_paid_for_and_bounded() {
-    let mut e = Engine::default();
+    let mut e = Queue::default();
     for _ in 0..3 {
         e.push(class(1, 0), u64::MAX, T0, "large");
     }
@@ -180,7 +180,7 @@ fn what_costs_much_is_paid_for_and_bounded() {
 
 #[test]
 fn what_is_remembered_is_bounded() {
-    let mut e = Engine::default();
+    let mut e = Queue::default();
     let rate = Rate::new(1).unwrap();
     let n = 3 * CLASSES_MAX as u32;
     for i in 0..n {
@@ -214,7 +214,7 @@ fn what_is_remembered_is_bounded() {
 
 #[test]
 fn a_rule_that_goes_sets_free_who_waited() {
-    let mut e = Engine::default();
+    let mut e = Queue::default();
     let rate = Rate::new(1).unwrap();
     for job in 0..10 {
         e.push(limited(1, job, 7), 1, T0, job);

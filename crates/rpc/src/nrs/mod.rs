@@ -6,9 +6,9 @@
 //! answered for a few milliseconds (`nrs_place_time`), or after [`PLACE_TIMES`] times as long in any case:
 //! requests that wait for a lock, a disk or another client keep nobody out for longer than that, so nothing
 //! for which requests wait among themselves can end in a circle. (Time alone would not do: a target that has
-//! too much to do answers all of them late, and would let in more and more.) While places are free nothing waits, nothing is counted for anybody, and
-//! it costs one short lock. When they are taken the others are put in order (`engine`). Rules (`rules`,
-//! `bucket`) bound how often something begins.
+//! too much to do answers all of them late, and would let in more and more.) While places are free nothing
+//! waits, nothing is counted for anybody, and it costs one short lock. When they are taken the others are put
+//! in order (`engine`). Rules (`rules`, `bucket`) bound how often something begins.
 //!
 //! What others may wait for takes no place: see [`goes_ahead`].
 
@@ -23,20 +23,20 @@ mod rules;
 mod rules_tests;
 
 pub use params::{TABLE, declare};
-pub use rules::Account;
+pub use rules::{Account, Subject};
 
-use super::session::{Arrived, Session};
-use super::{Incoming, Service};
-use engine::{ClassKey, Engine, Next};
+use crate::client_id::ClientId;
+use engine::{ClassKey, Next, Queue};
+use model::Errno;
 use model::mutex::{Mutex, MutexGuard};
-use model::{Cred, Errno};
-use rules::{Policy, Rules, Subject, parse_orders};
+use rules::{Policy, Rules, parse_orders};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use wire::msg::read::Read;
 use wire::verb::BulkSide;
-use wire::{Op, Sender};
+use wire::{Op, RequestContext, Sender};
 use world::sync::oneshot;
 use world::{Either, Instant, World, select, sync};
 
@@ -78,7 +78,7 @@ pub struct Nrs {
 struct State {
     policy: Policy,
     rules: Rules,
-    engine: Engine<oneshot::Sender<Place>>,
+    engine: Queue<oneshot::Sender<Place>>,
     /// Who has a place: number and since when, in that order.
     running: VecDeque<(u64, Instant)>,
     begun: u64,
@@ -92,7 +92,7 @@ struct State {
 
 /// The right to run before others, until it is dropped or lost.
 #[derive(Default)]
-pub(super) struct Place(Option<(Arc<Nrs>, u64)>);
+pub(crate) struct Place(Option<(Arc<Nrs>, u64)>);
 
 impl Drop for Place {
     fn drop(&mut self) {
@@ -179,37 +179,48 @@ impl State {
     }
 }
 
-/// Whether a request takes no place, as what it says of itself shows: it belongs to a recovery, or it came
-/// before; its verb gives something back (a close, a cancel, a good-bye), asks how much space there is, or is
-/// a server's; or its sender says that others may wait for it. Of those the ones that carry data or what was
-/// executed elsewhere are looked at twice ([`unblocks`]): nearly all that a mount writes it writes under a
-/// lock, for which mostly nobody waits.
-fn goes_ahead(a: &Arrived) -> bool {
-    let (req, verb) = (&a.req, a.req.op.verb());
-    let again = req.replay.is_some() || req.resent;
-    let light = verb.bulk == BulkSide::None && req.op != Op::Batch;
-    again || verb.in_recovery || verb.unlimited || verb.sender > Sender::Client || (a.waited_for && light)
+/// One request, as its order asks about it: the cheap questions first.
+pub trait Request: Send + Sync {
+    /// It takes no place, as what it says of itself shows ([`goes_ahead`]).
+    fn goes_ahead(&self) -> bool;
+    /// Nor does it, as the target knows: a server sent it, or somebody waits for what its sender has.
+    fn unblocks(&self) -> bool;
+    /// Somebody waits for what its sender has.
+    fn is_awaited(&self) -> bool;
+    fn subject(&self) -> Subject;
+    /// See [`cost`].
+    fn cost(&self) -> u64;
+    /// Told when its session ends.
+    fn left(&self) -> &sync::Notify;
+    fn is_leaving(&self) -> bool;
 }
 
-/// Whether it takes no place, as the target knows: a server sent it, or somebody waits for what its sender
-/// has.
-fn unblocks(service: &dyn Service, a: &Arrived) -> bool {
-    let waits = a.waited_for && service.awaits(a.req.from.client);
-    waits || service.sender(&a.req.from) >= Sender::Server
-}
-
-fn cost(service: &dyn Service, req: &Incoming) -> u64 {
-    let moved = req.bulk.len() + service.answer_bytes(req);
-    (1 + req.body.len() / COST_MESSAGE_BYTES + moved / COST_BULK_BYTES) as u64
-}
-
-fn subject(service: &dyn Service, req: &Incoming) -> Subject {
-    let mut account = service.account(req);
-    if account.uid == 0 {
-        let who = service.nodemap(&req.from).cred(&Cred::root());
-        (account.uid, account.gid) = (who.uid, who.gid);
+/// What a target knows of its clients.
+pub trait Holders: Send + Sync {
+    /// Whether somebody waits until this client gives back a lock or lease.
+    fn awaited(&self, client: ClientId) -> bool;
+    /// Who asks. May take a moment: it is asked only of requests that have to wait, or if there are rules.
+    fn account(&self, _op: Op, ctx: &RequestContext, _body: &[u8]) -> Account {
+        Account::of(ctx)
     }
-    Subject { account, client: req.from.client, from: req.from.address, op: req.op }
+}
+
+/// Whether a request takes no place, as what it says of itself shows: it belongs to a recovery, or it came
+/// before (`again`); its verb gives something back (a close, a cancel, a good-bye), asks how much space there
+/// is, or is a server's; or its sender says that others may wait for it. Of those the ones that carry data or
+/// what was executed elsewhere are looked at twice ([`Request::unblocks`]): nearly all that a mount writes it
+/// writes under a lock, for which mostly nobody waits.
+pub fn goes_ahead(op: Op, again: bool, waited_for: bool) -> bool {
+    let verb = op.verb();
+    let light = verb.bulk == BulkSide::None && op != Op::Batch;
+    again || verb.in_recovery || verb.unlimited || verb.sender > Sender::Client || (waited_for && light)
+}
+
+/// What a request costs.
+pub fn cost(op: Op, body: &[u8], bulk_bytes: usize) -> u64 {
+    let read = (op == Op::Read).then(|| wire::decode_message::<Read>(body).ok()).flatten();
+    let answer = read.map_or(0, |r| (r.len as usize).min(model::limits::RPC_BULK_MAX_BYTES));
+    (1 + body.len() / COST_MESSAGE_BYTES + (bulk_bytes + answer) / COST_BULK_BYTES) as u64
 }
 
 impl Nrs {
@@ -218,8 +229,9 @@ impl Nrs {
     }
 
     /// A target is served that goes by it.
-    pub(super) fn serve(&self, world: &World) {
+    pub(crate) fn serve(&self, world: &World) {
         let _ = self.world.set(world.clone());
+        self.lock().open = false;
     }
 
     /// How many processors the host has.
@@ -240,44 +252,42 @@ impl Nrs {
     }
 
     /// Waits until a request may begin. It ends in any case: when its session ends, when the server stops.
-    pub(super) async fn enter(
-        self: &Arc<Nrs>,
-        service: &dyn Service,
-        session: &Session,
-        a: &Arrived,
-    ) -> Place {
+    pub(crate) async fn enter(self: &Arc<Nrs>, r: &dyn Request) -> Place {
         let Some(world) = self.world.get() else { return Place::default() };
-        if goes_ahead(a) {
-            self.ahead.fetch_add(1, Relaxed);
-            return Place::default();
+        if r.goes_ahead() {
+            return self.ahead();
         }
-        if let Some(place) = self.take_free(world.now()) {
-            return place;
+        match self.take_free(world.now()) {
+            Some(place) => place,
+            // Few wait, and what that needs is not to lie with every request.
+            None => Box::pin(self.wait(r, world)).await,
         }
-        if unblocks(service, a) {
-            self.ahead.fetch_add(1, Relaxed);
-            return Place::default();
+    }
+
+    async fn wait(self: &Arc<Nrs>, r: &dyn Request, world: &World) -> Place {
+        if r.unblocks() {
+            return self.ahead();
         }
-        let (subject, cost) = (subject(service, &a.req), cost(service, &a.req));
-        let Some(mut waiting) = self.queue(&subject, cost, world) else { return Place::default() };
+        let Some(mut waiting) = self.queue(&r.subject(), r.cost(), world) else { return Place::default() };
         loop {
-            let mut left = Box::pin(session.left().notified());
+            let mut left = Box::pin(r.left().notified());
             left.as_mut().enable();
-            if session.is_leaving() {
+            if r.is_leaving() {
                 return Place::default();
             }
             let begins = select(&mut waiting.place, left);
             match select(begins, world.sleep(LOOK_AGAIN)).await {
                 Either::Left(Either::Left(place)) => return place.unwrap_or_default(),
                 Either::Left(Either::Right(())) => return Place::default(),
-                Either::Right(()) => {
-                    if service.awaits(a.req.from.client) {
-                        self.ahead.fetch_add(1, Relaxed);
-                        return Place::default();
-                    }
-                }
+                Either::Right(()) if r.is_awaited() => return self.ahead(),
+                Either::Right(()) => {}
             }
         }
+    }
+
+    fn ahead(&self) -> Place {
+        self.ahead.fetch_add(1, Relaxed);
+        Place::default()
     }
 
     /// A place, if one is free and nothing has to be looked at.
@@ -402,7 +412,7 @@ impl Nrs {
     }
 
     /// Everybody who waits begins, and nobody waits from now on: the server stops.
-    pub(super) fn open(self: &Arc<Nrs>) {
+    pub(crate) fn open(self: &Arc<Nrs>) {
         let mut s = self.lock();
         s.open = true;
         let all = s.engine.drain();
