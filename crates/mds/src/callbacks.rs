@@ -216,6 +216,23 @@ mod tests {
     use wire::msg::lookup::bits;
 
     #[test]
+    fn a_batch_is_of_who_did_its_first_operation() {
+        use wire::msg::batch::{BatchOp, set_jobs};
+        let (own, first) = (model::Cred::default(), model::Cred::new(500, 50));
+        let op = |cred| BatchOp { cred, ..BatchOp::plain(Op::Create as u16, Vec::new()) };
+        let m = Batch { ops: vec![op(1), op(0)], owned: true, creds: vec![own, first] };
+        let mut ctx = RequestContext { jobid: "mount".into(), ..RequestContext::default() };
+        let book = Awaited::default();
+        let of = |ctx: &RequestContext, op, body: &[u8]| book.account(op, ctx, body);
+        let body = wire::encode_message(&m);
+        assert_eq!(of(&ctx, Op::Batch, &body), Account::new(500, 50, "mount"));
+        set_jobs(&mut ctx, ["dd.500", "x"]);
+        assert_eq!(of(&ctx, Op::Batch, &body), Account::new(500, 50, "dd.500"));
+        assert_eq!(of(&ctx, Op::Lookup, &body), Account::new(0, 0, "mount"));
+        assert_eq!(of(&ctx, Op::Batch, b"\xff"), Account::new(0, 0, "mount"), "its execution refuses it");
+    }
+
+    #[test]
     fn a_client_is_awaited_while_one_request_waits_for_it() {
         let (a, b) = (ClientId([1; 16]), ClientId([2; 16]));
         let book = Awaited::default();
