@@ -258,6 +258,9 @@ impl<O: Copy + Ord, C: Copy + Ord> Default for Extents<O, C> {
     }
 }
 
+/// Objects that are looked at for a client that was told to give way.
+const BLOCKED_SEEN: usize = 1000;
+
 /// Objects remembered for their contention only; more are forgotten together.
 const IDLE_MAX: usize = 10_000;
 
@@ -499,6 +502,14 @@ impl<O: Copy + Ord, C: Copy + Ord> Extents<O, C> {
             }
         }
         out
+    }
+
+    /// Whether a client was told to give way somewhere and has not, as far as a short look shows.
+    pub fn is_blocked(&self, client: C) -> bool {
+        let objects = self.blocked.iter().take(BLOCKED_SEEN).filter_map(|o| self.objects.get(o));
+        let held = objects.flat_map(|o| &o.granted);
+        let mut asked = held.filter(|g| g.blocked.is_some());
+        asked.any(|g| matches!(g.who, Who::Client(c, _) if c == client))
     }
 
     /// Whether anybody was told to give way and, as far as is known, has not.

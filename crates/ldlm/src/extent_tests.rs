@@ -112,6 +112,7 @@ fn overdue_are_those_who_were_told_and_silent() {
     t.enqueue(0, &ask(1, 1, W, 0, 9));
     t.enqueue(5, &ask(2, 1, W, 0, 9));
     assert!(t.any_blocked() && t.overdue(5).is_empty());
+    assert!(t.is_blocked(1) && !t.is_blocked(2));
     assert!(t.overdue(6).contains(&1));
     t.touch(8, 1, 1, 1);
     assert!(t.overdue(8).is_empty());

@@ -5,13 +5,17 @@ use crate::leases::LeaseNeeds;
 use crate::settings::seconds;
 use crate::shared::Shared;
 use crate::stop::Stop;
+use model::mutex::Mutex;
 use model::planted::{self, Bug};
 use model::{Errno, Fid};
+use rpc::nrs::{Account, Holders};
 use rpc::{ClientId, Peers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use wire::msg::batch::{Batch, jobs_of};
 use wire::msg::notify::{LEASE_ITEMS_MAX, LeaseItem, Notify};
+use wire::{Op, RequestContext};
 use world::{Instant, World, select};
 
 /// A revocation that is not answered is sent again after so long: its connection may have broken.
@@ -46,6 +50,60 @@ impl Waits {
     }
 }
 
+/// Clients that requests wait for, and how many of these wait.
+#[derive(Default)]
+pub struct Awaited(Mutex<BTreeMap<ClientId, usize>>);
+
+impl Holders for Awaited {
+    fn awaited(&self, client: ClientId) -> bool {
+        self.0.lock().contains_key(&client)
+    }
+
+    /// What was executed elsewhere is of those who did it: of the first, if they are several.
+    fn account(&self, op: Op, ctx: &RequestContext, body: &[u8]) -> Account {
+        let own = Account::of(ctx);
+        let batch = (op == Op::Batch).then(|| wire::decode_message::<Batch>(body).ok()).flatten();
+        let Some(m) = batch else { return own };
+        let by = m.ops.first().and_then(|o| m.creds.get(usize::from(o.cred)));
+        let (uid, gid) = by.map_or((own.uid, own.gid), |c| (c.uid, c.gid));
+        let job = jobs_of(ctx, m.ops.len().min(1)).first().copied().unwrap_or_default();
+        Account::new(uid, gid, job)
+    }
+}
+
+/// Those that one request waits for; dropped, it waits for none.
+struct Awaits<'a> {
+    book: &'a Awaited,
+    mine: BTreeSet<ClientId>,
+}
+
+impl Awaits<'_> {
+    /// These from now on.
+    fn set(&mut self, clients: BTreeSet<ClientId>) {
+        if self.mine == clients {
+            return;
+        }
+        let mut book = self.book.0.lock();
+        clients.difference(&self.mine).for_each(|c| *book.entry(*c).or_default() += 1);
+        for c in self.mine.difference(&clients) {
+            let n = book.get_mut(c).expect("who is waited for is in the book");
+            assert!(*n > 0, "who waits for a client was counted for it");
+            *n -= 1;
+            if *n == 0 {
+                book.remove(c);
+            }
+        }
+        drop(book);
+        self.mine = clients;
+    }
+}
+
+impl Drop for Awaits<'_> {
+    fn drop(&mut self) {
+        self.set(BTreeSet::new());
+    }
+}
+
 /// Asks clients for leases that others need.
 pub struct Callbacks {
     world: World,
@@ -53,11 +111,18 @@ pub struct Callbacks {
     peers: Peers,
     shared: Arc<Shared>,
     stop: Stop,
+    awaited: Arc<Awaited>,
 }
 
 impl Callbacks {
     pub fn new(world: &World, peers: &Peers, shared: &Arc<Shared>, stop: &Stop) -> Callbacks {
-        Callbacks { world: world.clone(), peers: peers.clone(), shared: shared.clone(), stop: stop.clone() }
+        let (world, peers, shared, stop) = (world.clone(), peers.clone(), shared.clone(), stop.clone());
+        Callbacks { world, peers, shared, stop, awaited: Arc::default() }
+    }
+
+    /// For whom requests wait.
+    pub fn awaited(&self) -> &Arc<Awaited> {
+        &self.awaited
     }
 
     /// Asks other clients for what is to be changed and waits until they gave it back; who does not answer in
@@ -68,11 +133,13 @@ impl Callbacks {
         let mut asked: BTreeSet<(ClientId, Fid, bool)> = BTreeSet::new();
         let mut waits = Waits::default();
         let mut said = start;
+        let mut awaits = Awaits { book: &self.awaited, mine: BTreeSet::new() };
         loop {
             let mut changed = Box::pin(self.shared.leases.changed().notified());
             changed.as_mut().enable();
             let held = self.shared.leases.conflicts(by, wanted);
             assert!(held.iter().all(|(c, _)| Some(*c) != by), "a client's own leases are never in its way");
+            awaits.set(held.iter().map(|(c, _)| *c).collect());
             if held.is_empty() {
                 if planted::on(Bug::GrantWhileRevoking) {
                     self.world.sleep(Duration::from_millis(2)).await;
@@ -147,6 +214,43 @@ impl Callbacks {
 mod tests {
     use super::*;
     use wire::msg::lookup::bits;
+
+    #[test]
+    fn a_batch_is_of_who_did_its_first_operation() {
+        use wire::msg::batch::{BatchOp, set_jobs};
+        let (own, first) = (model::Cred::default(), model::Cred::new(500, 50));
+        let op = |cred| BatchOp { cred, ..BatchOp::plain(Op::Create as u16, Vec::new()) };
+        let m = Batch { ops: vec![op(1), op(0)], owned: true, creds: vec![own, first] };
+        let mut ctx = RequestContext { jobid: "mount".into(), ..RequestContext::default() };
+        let book = Awaited::default();
+        let of = |ctx: &RequestContext, op, body: &[u8]| book.account(op, ctx, body);
+        let body = wire::encode_message(&m);
+        assert_eq!(of(&ctx, Op::Batch, &body), Account::new(500, 50, "mount"));
+        set_jobs(&mut ctx, ["dd.500", "x"]);
+        assert_eq!(of(&ctx, Op::Batch, &body), Account::new(500, 50, "dd.500"));
+        assert_eq!(of(&ctx, Op::Lookup, &body), Account::new(0, 0, "mount"));
+        assert_eq!(of(&ctx, Op::Batch, b"\xff"), Account::new(0, 0, "mount"), "its execution refuses it");
+    }
+
+    #[test]
+    fn a_client_is_awaited_while_one_request_waits_for_it() {
+        let (a, b) = (ClientId([1; 16]), ClientId([2; 16]));
+        let book = Awaited::default();
+        let there = || book.0.lock().keys().copied().collect::<Vec<_>>();
+        let mut one = Awaits { book: &book, mine: BTreeSet::new() };
+        let mut two = Awaits { book: &book, mine: BTreeSet::new() };
+        one.set([a, b].into());
+        two.set([b].into());
+        assert_eq!(there(), [a, b]);
+        one.set([a].into());
+        assert_eq!(there(), [a, b]);
+        drop(two);
+        assert_eq!(there(), [a]);
+        one.set([b].into());
+        assert_eq!(there(), [b]);
+        drop(one);
+        assert!(there().is_empty());
+    }
 
     #[test]
     fn who_goes_on_telling_has_more_time_but_not_for_ever() {

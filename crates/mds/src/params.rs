@@ -16,6 +16,7 @@ use crate::settings::{
 use model::exports::Export;
 use model::param::{Decl, Param, Preset, Registry, Scope, Setting, Table, Tree, Value, ack_is_durable};
 use model::{Errno, TargetId, jobs, limits};
+use rpc::nrs;
 use rpc::server::recovery::{RECOVERY_HARD_DEFAULT_S, RECOVERY_TIME_DEFAULT_S};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -421,6 +422,7 @@ pub fn tree<'a>(mdt: &'a Mdt, pattern: &'a str) -> Tree<'a> {
     }
     tree.add(&format!("mdt.{fs}-{me}"), &MDT, mdt);
     tree.add(&format!("mdd.{fs}-{me}"), &MDD, mdt);
+    tree.add("mds.MDS.mdt", &nrs::TABLE, mdt.peers.nrs());
     for (i, _) in mdt.shared.osts.list() {
         tree.add_of(&format!("osp.{fs}-{}-osc-{me}", TargetId::ost(i)), &OSP, mdt, &i);
     }

@@ -78,11 +78,13 @@ impl Mdt {
         let recovery = Recovery::new(&world, label, core.clients.keys().copied());
         let core = Arc::new(RwLock::new(core));
         let stop = Stop::new(&world);
+        let callbacks = Callbacks::new(&world, &peers, &shared, &stop);
+        peers.set_holders(callbacks.awaited().clone());
         let transactions = Transactions {
             db: db.clone(),
             shared: shared.clone(),
             core: core.clone(),
-            callbacks: Callbacks::new(&world, &peers, &shared, &stop),
+            callbacks,
             recovery: recovery.clone(),
         };
         let identity = Identity {

@@ -11,6 +11,7 @@ use model::counters::Counters;
 use model::mutex::{Mutex, MutexGuard};
 use model::planted::{self, Bug};
 use model::{Errno, ObjectAttr, ObjectId};
+use rpc::nrs::Holders;
 use rpc::server::recovery::Recovery;
 use rpc::{ClientId, Peers};
 use std::collections::BTreeMap;
@@ -77,6 +78,12 @@ impl Drop for ServerLock {
         let now = self.locks.world.now().0;
         let events = self.locks.table().server_unlock(now, self.object, self.ticket);
         self.locks.tell(events);
+    }
+}
+
+impl Holders for Locks {
+    fn awaited(&self, client: ClientId) -> bool {
+        self.table().is_blocked(client)
     }
 }
 

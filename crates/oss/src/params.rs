@@ -11,6 +11,7 @@ use model::param::{
     ack_is_durable,
 };
 use model::{Errno, ObjectId, jobs, limits};
+use rpc::nrs;
 use rpc::server::recovery::{RECOVERY_HARD_DEFAULT_S, RECOVERY_TIME_DEFAULT_S};
 use rpc::{ClientId, Service};
 use std::collections::BTreeMap;
@@ -373,6 +374,7 @@ impl Ost {
         let prefix = format!("obdfilter.{}", self.label());
         let mut tree = Tree::matching(pattern);
         tree.add(&prefix, &TABLE, self);
+        tree.add("ost.OSS.ost_io", &nrs::TABLE, self.peers.nrs());
         for (nid, e) in self.exports.list() {
             tree.add_of(&format!("{prefix}.exports.{nid}"), &EXPORTS, self, &e);
         }

@@ -130,6 +130,7 @@ impl Ost {
             said_stopped: AtomicBool::new(false),
             server_key: Mutex::new(None),
         });
+        ost.peers.set_holders(ost.locks.clone());
         world.spawn("ost recovery", Recovery::run(ost.clone()));
         ost.shares.settle_behind(world, &ost.objects);
         Ok(ost)

@@ -4,8 +4,10 @@
 //! in `call`, is sent again in `replay`, is recognised in `server/slots`. What a session promises is in
 //! `docs/semantics.md`, its state machine in `docs/decisions/0003-sessions.md`.
 
+mod client_id;
 pub mod import;
 mod link;
+pub mod nrs;
 mod probe;
 pub mod server;
 pub mod testing;

@@ -48,6 +48,8 @@ pub struct Cluster {
     pub ack_durable: bool,
     /// So many bytes of requests have room at a server; `None`: all that come.
     pub request_memory: Option<usize>,
+    /// So few requests of a target's run before others are put in order.
+    pub request_places: Option<u64>,
     /// Mounts, each in one of its lives, that wrote to a file.
     writers: Mutex<BTreeMap<Fid, BTreeSet<(usize, u64)>>>,
     /// Files that somebody began to move to several objects.
@@ -87,6 +89,7 @@ impl Cluster {
             failures: Arc::default(),
             ack_durable,
             request_memory: None,
+            request_places: None,
             writers: Mutex::default(),
             striped: Mutex::default(),
         }
@@ -147,7 +150,7 @@ impl Cluster {
         let w = host.node.world();
         let driver = self.sim.driver().world();
         w.clone().spawn("boot", async move {
-            let started = s.start(at, w, c.ack_durable, c.request_memory).await;
+            let started = s.start(at, w, c.ack_durable, (c.request_memory, c.request_places)).await;
             let host = &s.hosts[at];
             if host.boots.load(Relaxed) != boot {
                 return;

@@ -184,10 +184,10 @@ impl QuotaUser {
 
     /// When nobody else does anything, and everything is up.
     pub(crate) async fn at_last(&mut self, run: &Arc<Run>) -> Result<(), Violation> {
-        run.bounded("the last of a limited user", self.to_the_last_block(&run.cluster)).await?
+        run.bounded("the last of a limited user", self.use_it_all(&run.cluster)).await?
     }
 
-    async fn to_the_last_block(&mut self, c: &Arc<Cluster>) -> Result<(), Violation> {
+    async fn use_it_all(&mut self, c: &Arc<Cluster>) -> Result<(), Violation> {
         let Some((fs, _)) = c.mounts.iter().find_map(|m| m.get()) else { return Ok(()) };
         let other = c.mounts.iter().rev().find_map(|m| m.get()).map_or_else(|| fs.clone(), |(fs, _)| fs);
         self.order(c, &fs, LIMIT_BYTES).await?;

@@ -93,6 +93,9 @@ pub struct Report {
 /// Of requests at a server, in some runs: a few small ones, or one large one.
 const LITTLE_MEMORY: usize = 12 << 10;
 
+/// Of requests that run at a server before others wait for their turn, in some runs.
+const FEW_PLACES: u64 = 2;
+
 /// Runs one seed.
 pub fn run(opt: &Options) -> Report {
     let sim = Sim::new(opt.seed);
@@ -105,6 +108,7 @@ pub fn run(opt: &Options) -> Report {
     let ack_durable = opt.ack_durable.unwrap_or(rng.below(4) == 0);
     let mut cluster = Cluster::new(&sim, osts, opt.mounts, ack_durable);
     cluster.request_memory = (opt.seed % 7 == 3).then_some(LITTLE_MEMORY);
+    cluster.request_places = matches!(opt.seed % 40, 30 | 34).then_some(FEW_PLACES);
     let cluster = Arc::new(cluster);
     sim.count(if ack_durable { "ack_durable" } else { "ack_exec" });
     let (ops, planned) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));

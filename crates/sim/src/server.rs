@@ -315,7 +315,7 @@ impl ServerNode {
         at: usize,
         w: World,
         ack_durable: bool,
-        request_memory: Option<usize>,
+        (request_memory, request_places): (Option<usize>, Option<u64>),
     ) -> anyhow::Result<Running> {
         let (dir, addr) = (self.dir(), self.hosts[at].addr);
         let held = Superblock::lock(&w, dir)?;
@@ -343,6 +343,7 @@ impl ServerNode {
                 server.add(mgs.clone(), peers);
                 let db = open(dir.into()).await?;
                 let peers = Peers::new();
+                request_places.into_iter().for_each(|n| peers.nrs().set_places(n));
                 let cfg = MdtConfig {
                     fsname: FSNAME.into(),
                     index: 0,
@@ -377,6 +378,7 @@ impl ServerNode {
                 let d = db.clone();
                 let objects = w.blocking(move || Objects::open(d)).await?;
                 let peers = Peers::new();
+                request_places.into_iter().for_each(|n| peers.nrs().set_places(n));
                 let successor = label.incompat & INCOMPAT_SUCCESSOR != 0;
                 let birth = Birth { mark: model::TargetMark::of(&label.target_uuid), successor };
                 let cfg =

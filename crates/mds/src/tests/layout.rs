@@ -133,7 +133,17 @@ fn every_parameter_begins_with_its_default_and_keeps_its_bounds() {
     // Of those at the address from which this came.
     rig.root(msg::statfs::Statfs { flags: 0 }).unwrap();
     every_declaration_holds(&rig.mdt.params("mdt.*.exports.*.*"));
+    // The order of requests, by Lustre's names.
+    every_declaration_holds(&rig.mdt.params("mds.*.*.nrs_*"));
     let set = |name: &str, value: &str| rig.mdt.params(name).set(value);
+    let rule = "mds.MDS.mdt.nrs_tbf_rule";
+    assert_eq!(set(rule, "start slow uid={500}&opcode={mds_create mds_batch} rate=7"), Ok(()));
+    assert_eq!(
+        (set(rule, "stop other"), set(rule, "start slow uid={501} rate=7")),
+        (Err(Errno::EINVAL), Err(Errno::EEXIST))
+    );
+    let shown = "regular_requests:\nCPT 0:\nslow uid={500}&opcode={mds_create mds_batch} 7, ref 0";
+    assert_eq!(rig.mdt.get_params(rule)[0].1, shown);
     let stripes = "lod.*.stripecount";
     assert_eq!((set(stripes, "-1"), set(stripes, " 2000 ")), (Ok(()), Ok(())));
     assert_eq!((set(stripes, "0"), set(stripes, "2001")), (Err(Errno::ERANGE), Err(Errno::ERANGE)));

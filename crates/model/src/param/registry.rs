@@ -46,6 +46,10 @@ pub enum Scope {
     OsdNacre,
     /// `mgs.MGS`.
     Mgs,
+    /// `ost.OSS.ost_io`: requests of all object targets of a daemon.
+    OstIo,
+    /// `mds.MDS.mdt`: of its metadata targets.
+    MdsMdt,
 }
 
 impl Scope {
@@ -70,6 +74,8 @@ impl Scope {
             Scope::ObdfilterExport => &["obdfilter", "*", "exports", "*"],
             Scope::OsdNacre => &["osd-nacre", "*"],
             Scope::Mgs => &["mgs", "MGS"],
+            Scope::OstIo => &["ost", "OSS", "ost_io"],
+            Scope::MdsMdt => &["mds", "MDS", "mdt"],
         }
     }
 

@@ -632,6 +632,11 @@ fn parameters_are_read_and_set() {
     // The bed set it before.
     up.ost.set_params("obdfilter.*.ack", "exec").unwrap();
     every_declaration_holds(&up.ost.params("obdfilter.*.*"));
+    every_declaration_holds(&up.ost.params("ost.OSS.ost_io.*"));
+    assert_eq!(up.ost.set_params("ost.OSS.*.nrs_policies", "tbf nobody"), Err(Errno::EINVAL));
+    up.ost.set_params("ost.OSS.*.nrs_policies", "tbf jobid").unwrap();
+    let policies = up.ost.get_params("ost.OSS.ost_io.nrs_policies")[0].1.clone();
+    assert!(policies.contains("  - name: tbf jobid\n    state: started\n"), "{policies}");
     let all = bed.call(&up, 0, &GetParam { pattern: "obdfilter.*.*".into() }).unwrap();
     assert_eq!(all.values.len(), oss::TABLE.params.len());
     assert!(all.values.is_sorted());

@@ -4,16 +4,17 @@ use super::accept::{Admitted, Refusal};
 use super::barred::Culprit;
 use super::session::{Arrived, Asked, Kept, Session, Stamp, Step};
 use super::{ClientId, Departure, Incoming, Outgoing, Replay, Server, Target, evict};
+use crate::nrs;
 use bytes::Bytes;
-use model::{Errno, Timestamp};
+use model::{Cred, Errno, Timestamp};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use wire::frame::{FLAG_COMMIT, FLAG_DURABLE, FLAG_REPLAY, FLAG_RESENT, FLAG_UNDER_WAY};
+use wire::frame::{FLAG_COMMIT, FLAG_DURABLE, FLAG_REPLAY, FLAG_RESENT, FLAG_UNDER_WAY, FLAG_WAITED_FOR};
 use wire::msg::notify::Notice;
 use wire::{Frame, FrameKind, Header, Op, RequestContext, Sender};
-use world::Conn;
 use world::inbound::{Received, Room};
+use world::{Conn, sync};
 
 /// Takes frames until the connection ends; says why if the peer broke the rules.
 pub(super) async fn read_loop(server: &Arc<Server>, a: &Admitted, conn: &Arc<dyn Conn>) -> Option<Refusal> {
@@ -110,7 +111,8 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame, room: Option<Room>) ->
         a.session.reply(Asked { slot: h.slot, xid: h.xid, op: h.opcode }, &err, stamp);
         return Ok(true);
     }
-    match a.session.arrive(a.number, Box::new(Arrived { req: incoming, room }), stamp) {
+    let waited_for = h.flags & FLAG_WAITED_FOR != 0;
+    match a.session.arrive(a.number, Box::new(Arrived { req: incoming, room, waited_for }), stamp) {
         Step::Execute(req) => {
             let (server2, target, session) = (server.clone(), a.target.clone(), a.session.clone());
             server.world.spawn("rpc-request", execute(server2, target, session, req));
@@ -276,19 +278,67 @@ impl Drop for AbortOnPanic {
     }
 }
 
+/// A request that is about to begin, as its order asks about it.
+struct Begins<'a> {
+    target: &'a Target,
+    session: &'a Session,
+    arrived: &'a Arrived,
+}
+
+impl nrs::Request for Begins<'_> {
+    fn goes_ahead(&self) -> bool {
+        let Arrived { req, waited_for, .. } = self.arrived;
+        nrs::goes_ahead(req.op, req.replay.is_some() || req.resent, *waited_for)
+    }
+
+    fn unblocks(&self) -> bool {
+        let is_server = || self.target.service.sender(&self.arrived.req.from) >= Sender::Server;
+        (self.arrived.waited_for && self.is_awaited()) || is_server()
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.target.peers.holders().is_some_and(|h| h.awaited(self.session.client))
+    }
+
+    fn subject(&self) -> nrs::Subject {
+        let req = &self.arrived.req;
+        let account = match self.target.peers.holders() {
+            Some(h) => h.account(req.op, &req.ctx, &req.body),
+            None => nrs::Account::of(&req.ctx),
+        };
+        let squashed = || self.target.service.nodemap(&req.from).cred(&Cred::root());
+        let account = if account.uid == 0 { account.as_user(&squashed()) } else { account };
+        nrs::Subject { account, client: self.session.client, from: req.from.address, op: req.op }
+    }
+
+    fn cost(&self) -> u64 {
+        nrs::cost(self.arrived.req.op, &self.arrived.req.body, self.arrived.req.bulk.len())
+    }
+
+    fn left(&self) -> &sync::Notify {
+        self.session.left()
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.session.is_leaving()
+    }
+}
+
 /// Runs a request, and those that waited behind it in its slot, to their replies.
 async fn execute(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>, first: Box<Arrived>) {
     let abort = server.abort_on_panic.load(Ordering::Relaxed);
     let mut guard = AbortOnPanic { target: target.clone(), abort, culprit: None };
     let mut next = Some(first);
     while let Some(arrived) = next {
-        let Arrived { req, room } = *arrived;
+        let place =
+            target.peers.nrs().enter(&Begins { target: &target, session: &session, arrived: &arrived }).await;
+        let Arrived { req, room, .. } = *arrived;
         let asked = Asked { slot: req.slot, xid: req.xid, op: req.op as u16 };
         assert!(asked.slot < model::limits::SLOTS_PER_SESSION, "what is executed has a slot for its answer");
         let wall = req.wall;
         guard.culprit = Some(Culprit::of(&req));
         let mut out = target.service.clone().handle(req).await;
-        drop(room);
+        drop((room, place));
         guard.culprit = None;
         assert!(out.transno == 0 || out.status.is_ok(), "{:?} failed and changed something", asked.op);
         let plain = out.body.is_empty() && out.bulk.is_empty();

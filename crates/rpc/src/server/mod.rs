@@ -11,39 +11,27 @@ pub mod recovery;
 mod session;
 mod slots;
 
+use crate::nrs::{Holders, Nrs};
 use bytes::Bytes;
 use model::mutex::{Mutex, MutexGuard};
 use model::nodemap::Nodemap;
-use model::{Errno, TargetId, Timestamp};
+use model::{Errno, TargetId, TargetKind, Timestamp};
 use session::Session;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use wire::msg::notify::{Notice, Notify};
 use wire::{Bulk, Op, RequestContext, Sender};
 use world::inbound::Inbound;
 use world::{BoxFuture, Either, Instant, Listener, World, select, sync};
 
+pub use crate::client_id::ClientId;
 pub use identity::{Greeting, Identity, Proofs};
 pub use principal::{Peer, Principal};
 pub use slots::{Arrival, Slot};
-
-/// The `client_uuid` of connect.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ClientId(pub [u8; 16]);
-
-impl std::fmt::Display for ClientId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (i, b) in self.0.iter().enumerate() {
-            let dash = if matches!(i, 4 | 6 | 8 | 10) { "-" } else { "" };
-            write!(f, "{dash}{b:02x}")?;
-        }
-        Ok(())
-    }
-}
 
 /// One request, decoded up to its verb.
 #[derive(Clone, Debug)]
@@ -220,11 +208,32 @@ pub struct Peers {
     ping_ms: Arc<AtomicU32>,
     /// Wakes the server's look at who is to be evicted; there once the target is served.
     evictor: Arc<Mutex<Option<Arc<sync::Notify>>>>,
+    nrs: Arc<Nrs>,
+    holders: Arc<OnceLock<Arc<dyn Holders>>>,
 }
 
 impl Peers {
     pub fn new() -> Peers {
         Peers::default()
+    }
+
+    /// Of a target that shares the order of its requests with others.
+    pub fn sharing(nrs: &Arc<Nrs>) -> Peers {
+        Peers { nrs: nrs.clone(), ..Peers::default() }
+    }
+
+    /// In which order its requests begin.
+    pub fn nrs(&self) -> &Arc<Nrs> {
+        &self.nrs
+    }
+
+    /// Who knows for which clients others wait, and who asks.
+    pub fn set_holders(&self, holders: Arc<dyn Holders>) {
+        let _ = self.holders.set(holders);
+    }
+
+    fn holders(&self) -> Option<&dyn Holders> {
+        self.holders.get().map(|h| &**h)
     }
 
     fn map(&self) -> MutexGuard<'_, BTreeMap<ClientId, Arc<Session>>> {
@@ -411,6 +420,10 @@ impl Server {
         let (id, fsname) = (service.target(), service.fsname());
         peers.ping_ms.store(self.ping_ms.load(Ordering::Relaxed), Ordering::Relaxed);
         *peers.evictor.lock() = Some(self.evictor.clone());
+        // Whoever asks for the configuration waits for nobody.
+        if id.kind != TargetKind::Mgt {
+            peers.nrs.serve(&self.world);
+        }
         let barred = barred::Barred::load(&self.world, service.folder());
         let target = Arc::new(Target { label: id.label(&fsname), service, peers, barred });
         let old = {
@@ -490,6 +503,7 @@ impl Server {
         Box::pin(async move {
             for t in &targets {
                 t.peers.notify_all(Notify::Stopping);
+                t.peers.nrs.open();
             }
             let quiet = async {
                 for t in &targets {

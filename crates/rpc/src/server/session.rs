@@ -99,6 +99,8 @@ pub(crate) struct Session {
     state: Mutex<SessionState>,
     /// Wakes those who wait for the last running request.
     quiet: sync::Notify,
+    /// Wakes requests that wait for their turn when the session ends.
+    left: sync::Notify,
 }
 
 struct SessionState {
@@ -130,6 +132,8 @@ struct SessionState {
 pub(crate) struct Arrived {
     pub req: Incoming,
     pub room: Option<Room>,
+    /// Its sender says that others may wait for it.
+    pub waited_for: bool,
 }
 
 /// What `arrive` makes of a request frame.
@@ -162,6 +166,7 @@ impl Session {
                 digest: None,
             }),
             quiet: sync::Notify::new(),
+            left: sync::Notify::new(),
         }
     }
 
@@ -393,8 +398,18 @@ impl Session {
 
     /// No request is executed from now on. False if that was so already.
     pub fn leave(&self) -> bool {
-        let mut g = self.lock();
-        !std::mem::replace(&mut g.leaving, true)
+        let was = std::mem::replace(&mut self.lock().leaving, true);
+        self.left.notify_waiters();
+        !was
+    }
+
+    /// Told when the session ends.
+    pub fn left(&self) -> &sync::Notify {
+        &self.left
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        self.lock().leaving
     }
 
     pub fn close_link(&self) {

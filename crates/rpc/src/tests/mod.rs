@@ -4,6 +4,7 @@ mod admission;
 mod barred;
 mod basics;
 mod doubted;
+mod fair;
 mod faults;
 mod identity;
 mod inbound;

@@ -11,6 +11,7 @@ use model::changelog::Order;
 use model::limits::INBOUND_MIN_BYTES;
 use model::param::{Decl, Field, Item, Param, ParamInfo, Preset, Registry, Scope, Table, Tree, Value};
 use rpc::server::recovery::Recovery;
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -103,6 +104,19 @@ pub fn serve(node: &Arc<Node>) -> io::Result<ControlSocket> {
     control::serve(&format!("{DAEMON_SOCKET}{}", std::process::id()), Arc::new(answer))
 }
 
+/// What targets share (`ost.OSS.ost_io`) is said by the first of them.
+fn once_each<T>(all: Vec<T>, name: impl Fn(&T) -> &String) -> Vec<T> {
+    let mut seen = BTreeSet::new();
+    all.into_iter().filter(|i| seen.insert(name(i).clone())).collect()
+}
+
+/// Why a parameter does not take a value, and what its declaration says of that.
+fn why(name: &str, e: Errno) -> String {
+    let said = super::registry::all().known(name).first().map(|d| d.decl.why(e));
+    let more = said.filter(|s| s != e.text()).map_or_else(String::new, |s| format!(": {s}"));
+    format!("{}{more}", e.text())
+}
+
 fn error(e: Errno, what: &str) -> DaemonReply {
     DaemonReply::Error { errno: e.0, message: what.to_string() }
 }
@@ -116,14 +130,14 @@ impl Node {
                     self.targets.iter().flat_map(|t| t.get_params(&pattern)).collect();
                 all.extend(self.standby().iter().flat_map(|m| m.get_params(&pattern)));
                 all.extend(self.own_params(&pattern).texts());
-                DaemonReply::Params(all)
+                DaemonReply::Params(once_each(all, |(name, _)| name))
             }
             DaemonRequest::HelpParam { pattern } => {
                 let mut all: Vec<ParamInfo> =
                     self.targets.iter().flat_map(|t| t.help_params(&pattern)).collect();
                 all.extend(self.standby().iter().flat_map(|m| m.help_params(&pattern)));
                 all.extend(self.own_params(&pattern).infos());
-                DaemonReply::ParamInfos(all)
+                DaemonReply::ParamInfos(once_each(all, |i| &i.name))
             }
             DaemonRequest::SetParam { name, value } => self.set(&name, &value),
             DaemonRequest::AbortRecovery { target } => self.abort_recovery(&target),
@@ -259,13 +273,13 @@ impl Node {
             match world::block_on(t.set_params(name, value)) {
                 Ok(p) => found.extend(p),
                 Err(Errno::ENOENT) => {}
-                Err(e) => return error(e, &format!("{}: {}", t.label(), e.text())),
+                Err(e) => return error(e, &format!("{}: {}", t.label(), why(name, e))),
             }
         }
         if found.is_empty() {
             error(Errno::ENOENT, "no such parameter here")
         } else {
-            DaemonReply::Params(found)
+            DaemonReply::Params(once_each(found, |(name, _)| name))
         }
     }
 

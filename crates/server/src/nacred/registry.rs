@@ -9,6 +9,7 @@ pub(super) fn all() -> Registry {
     client::declare(&mut all);
     mds::declare(&mut all);
     oss::declare(&mut all);
+    rpc::nrs::declare(&mut all);
     mgs::declare(&mut all);
     osd::declare(&mut all);
     control::declare(&mut all);
@@ -54,6 +55,9 @@ mod tests {
             ("ldlm.namespaces.*.lru_size", "clear"),
             ("*.*.ack", "durable"),
             ("obdfilter/*/brw_size", "16"),
+            ("ost.OSS.ost_io.nrs_policies", "tbf jobid"),
+            ("mds.MDS.mdt.nrs_tbf_rule", "start slow uid={500}&nid={10.0.0.*@tcp} rate=100"),
+            ("*.*.*.nrs_places", "64"),
         ] {
             assert_eq!(all.check_lasting(good.0, good.1), Ok(()), "{good:?}");
         }
@@ -65,6 +69,10 @@ mod tests {
             ("mdt.*.dom_stripesize", "2M", Errno::ERANGE, "it takes 0 to 1048576 bytes"),
             ("lod.*.stripesize", "65537", Errno::EINVAL, "it takes multiples of 65536"),
             ("mdt.*.ack", "soon", Errno::EINVAL, "mdt.*.ack"),
+            ("ost.OSS.ost_io.nrs_policies", "orr", Errno::EINVAL, "it does not take that: In which order"),
+            ("mds.MDS.mdt.nrs_tbf_rule", "start x uid=5 rate=1", Errno::EINVAL, "uid={500 600-610}"),
+            ("mds.MDS.mdt.nrs_tbf_rules", "stop x", Errno::ENOENT, "is it mds.MDS.mdt.nrs_tbf_rule?"),
+            ("ost.OSS.ost_io.nrs_stats", "0", Errno::EACCES, "it is only shown"),
             ("mdt.*.uuid", "x", Errno::EACCES, "it is only shown"),
             ("osd-nacre.*.disk_fault", "none", Errno::EACCES, "until the next start only"),
             ("*.*.max_rpcs_in_flight", "1", Errno::ERANGE, "mdc.*.max_rpcs_in_flight: it takes 2 to"),

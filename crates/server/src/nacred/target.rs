@@ -9,6 +9,7 @@ use model::mutex::Mutex;
 use model::param::ParamInfo;
 use model::{Errno, Nid, TargetKind, TargetMark};
 use oss::{Ost, OstConfig};
+use rpc::nrs::Nrs;
 use rpc::server::recovery::Recovery;
 use rpc::{Peers, Service};
 use std::sync::Arc;
@@ -334,7 +335,7 @@ async fn open_mdt(
     port: u16,
 ) -> Result<Arc<Target>, StartError> {
     let db = open_db(world, dir, s.epoch, hold).await?;
-    let peers = Peers::new();
+    let peers = Peers::sharing(&MDT_ORDER);
     let cfg = mds::MdtConfig {
         fsname: s.fsname.clone(),
         index: s.target.index,
@@ -347,6 +348,16 @@ async fn open_mdt(
     let t = target(dir, Role::Mdt(mdt), peers, db, s, hold);
     t.use_cached_config();
     Ok(t)
+}
+
+/// Targets of one kind in one process share processors, and so the order of their requests.
+static MDT_ORDER: std::sync::LazyLock<Arc<Nrs>> = std::sync::LazyLock::new(order);
+static OST_ORDER: std::sync::LazyLock<Arc<Nrs>> = std::sync::LazyLock::new(order);
+
+fn order() -> Arc<Nrs> {
+    let nrs = Nrs::default();
+    nrs.set_processors(sys::idle::processors());
+    Arc::new(nrs)
 }
 
 /// Object targets on one file system must not promise its room twice.
@@ -386,7 +397,7 @@ async fn open_ost(
     let db = open_db(world, dir, s.epoch, hold).await?;
     let of = db.clone();
     let objects = world.blocking(move || Objects::open(of)).await.map_err(|e| words(dir, &e))?;
-    let peers = Peers::new();
+    let peers = Peers::sharing(&OST_ORDER);
     let birth = oss::Birth {
         mark: TargetMark::of(&s.target_uuid),
         successor: s.incompat & store::format::INCOMPAT_SUCCESSOR != 0,

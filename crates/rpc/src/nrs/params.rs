@@ -1,0 +1,98 @@
+//! `ost.OSS.ost_io.nrs_*` and `mds.MDS.mdt.nrs_*`: what `lctl` sets and shows of the order of requests.
+
+use super::rules::{DEFAULT_RATE, Policy, parse_orders};
+use super::{Nrs, PLACE_TIME_DEFAULT_MS, PLACE_TIME_MAX_MS, PLACES_MAX, bucket};
+use model::Errno;
+use model::param::{Decl, Param, Registry, Scope, Table};
+use std::sync::Arc;
+
+fn is_policy(text: &str) -> Result<(), Errno> {
+    Policy::parse(text).map(drop)
+}
+
+fn is_order(text: &str) -> Result<(), Errno> {
+    parse_orders(text).map(drop)
+}
+
+/// One table for targets of both kinds.
+pub static TABLE: Table<Arc<Nrs>> = Table {
+    scopes: &[Scope::OstIo, Scope::MdsMdt],
+    params: &[
+        Param::settable(
+            Decl::number(
+                "nrs_place_time",
+                (1, PLACE_TIME_MAX_MS),
+                "ms",
+                PLACE_TIME_DEFAULT_MS,
+                "When all places are taken and nobody was answered for so long, requests that are older keep no place from others any \
+                 more; after ten times as long none does in any case. They go on.",
+            ),
+            |n, ()| n.place_ms().into(),
+            |n, (), v| {
+                n.set_place_ms(v.number);
+                Ok(())
+            },
+        ),
+        Param::settable(
+            Decl::number(
+                "nrs_places",
+                (0, PLACES_MAX),
+                "requests",
+                0,
+                "Requests that run before others have to wait for their turn; 0: 4 for each processor of the host, at least 16.",
+            ),
+            |n, ()| n.places_set().into(),
+            |n, (), v| {
+                n.set_places(v.number);
+                Ok(())
+            },
+        ),
+        Param::settable(
+            Decl::order(
+                "nrs_policies",
+                is_policy,
+                "In which order requests begin that have to wait: fair (the default: users share equally, and jobs within \
+                 each), crrn (client addresses share equally), tbf [nid|jobid|opcode|uid|gid] (as fair, and everybody has \
+                 the rate of nrs_tbf_rate, told apart by that), or fifo (none waits).",
+            ),
+            |n, ()| n.policies_text().into(),
+            |n, (), v| n.set_policy(v.text),
+        ),
+        Param::shown(
+            Decl::text(
+                "nrs_stats",
+                "Places, requests that wait and that went ahead, and for each user and job how many waited and how long. YAML.",
+            ),
+            |n, ()| n.stats_text().into(),
+        ),
+        Param::settable(
+            Decl::number(
+                "nrs_tbf_rate",
+                (1, bucket::RATE_MAX),
+                "requests/s",
+                DEFAULT_RATE,
+                "Rate of those for whom no rule of nrs_tbf_rule is, if nrs_policies is tbf.",
+            ),
+            |n, ()| n.default_rate().into(),
+            |n, (), v| n.order(&format!("change default rate={}", v.number)),
+        ),
+        Param::settable(
+            Decl::order(
+                "nrs_tbf_rule",
+                is_order,
+                "How often requests may begin: 'start NAME CONDITION rate=N [rank=OTHER]', 'change NAME [rate=N] [rank=OTHER]' \
+                 or 'stop NAME', several apart by ';'. N requests a second for each user, job, address or message of \
+                 CONDITION, which has jobid={dd.* cp.1}, uid={500 600-610}, gid={...}, nid={10.0.0.[1-9]@tcp} and \
+                 opcode={ost_read mds_*}; '&' between two: both, ',': one of them. The first rule that fits counts; a new \
+                 one comes first, or before OTHER. NAME has up to 15 letters, digits, '_', '-' and '.'.",
+            ),
+            |n, ()| n.rules_text().into(),
+            |n, (), v| n.order(v.text),
+        ),
+    ],
+};
+
+/// What `lctl` can ask of the order of requests.
+pub fn declare(to: &mut Registry) {
+    to.add(&TABLE);
+}
