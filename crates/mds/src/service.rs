@@ -79,7 +79,8 @@ impl Mdt {
         let core = Arc::new(RwLock::new(core));
         let stop = Stop::new(&world);
         let callbacks = Callbacks::new(&world, &peers, &shared, &stop);
-        peers.set_holders(callbacks.awaited().clone());
+        let holders: Arc<dyn rpc::nrs::Holders> = callbacks.awaited().clone();
+        peers.set_holders(&holders);
         let transactions = Transactions {
             db: db.clone(),
             shared: shared.clone(),

@@ -130,7 +130,8 @@ impl Ost {
             said_stopped: AtomicBool::new(false),
             server_key: Mutex::new(None),
         });
-        ost.peers.set_holders(ost.locks.clone());
+        let holders: Arc<dyn rpc::nrs::Holders> = ost.locks.clone();
+        ost.peers.set_holders(&holders);
         world.spawn("ost recovery", Recovery::run(ost.clone()));
         ost.shares.settle_behind(world, &ost.objects);
         Ok(ost)

@@ -21,7 +21,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use wire::msg::notify::{Notice, Notify};
 use wire::{Bulk, Op, RequestContext, Sender};
@@ -209,7 +209,8 @@ pub struct Peers {
     /// Wakes the server's look at who is to be evicted; there once the target is served.
     evictor: Arc<Mutex<Option<Arc<sync::Notify>>>>,
     nrs: Arc<Nrs>,
-    holders: Arc<OnceLock<Arc<dyn Holders>>>,
+    /// Not held: it may have these peers.
+    holders: Arc<OnceLock<Weak<dyn Holders>>>,
 }
 
 impl Peers {
@@ -228,12 +229,12 @@ impl Peers {
     }
 
     /// Who knows for which clients others wait, and who asks.
-    pub fn set_holders(&self, holders: Arc<dyn Holders>) {
-        let _ = self.holders.set(holders);
+    pub fn set_holders(&self, holders: &Arc<dyn Holders>) {
+        let _ = self.holders.set(Arc::downgrade(holders));
     }
 
-    fn holders(&self) -> Option<&dyn Holders> {
-        self.holders.get().map(|h| &**h)
+    fn holders(&self) -> Option<Arc<dyn Holders>> {
+        self.holders.get()?.upgrade()
     }
 
     fn map(&self) -> MutexGuard<'_, BTreeMap<ClientId, Arc<Session>>> {

@@ -99,7 +99,8 @@ fn run<T>(seed: u64, work: Duration, f: impl AsyncFnOnce(Rig) -> T) -> T {
             departed: Mutex::default(),
         });
         let peers = Peers::new();
-        peers.set_holders(mill.clone());
+        let holders: Arc<dyn Holders> = mill.clone();
+        peers.set_holders(&holders);
         let server = serve(&sw, 1, vec![mill.clone()], &peers).await;
         f(Rig { w, server, nrs: peers.nrs().clone(), mill }).await
     })
